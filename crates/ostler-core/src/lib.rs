@@ -1,1 +1,17 @@
-//! (being written)
+//! The nouns and the pure machines of Ostler.
+//!
+//! Nothing here starts a process, opens a file, reads a clock or knows the name of an agent: bytes and times come in
+//! as arguments, decisions go out as data. That is why all of it can be tested with tables and with random input.
+//!
+//! Reading order: [`lines`] cuts bytes into lines, a [`dialect`] turns a line into [`event`]s and turn endings, the
+//! [`machine`] decides what they mean for the session, and [`outcome`] and [`usage`] say how it went and what it cost.
+
+pub mod raw;
+pub mod lines;
+pub mod clip;
+pub mod outcome;
+pub mod usage;
+pub mod event;
+pub mod spec;
+pub mod dialect;
+pub mod machine;

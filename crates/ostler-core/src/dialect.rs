@@ -1,0 +1,305 @@
+//! The contract between Ostler and one agent's language: a launch, a conversation, a probe. All of it pure.
+
+use crate::event::{Level, Notice, Unreadable, What};
+use crate::lines::Line;
+use crate::outcome::Outcome;
+use crate::raw::Raw;
+use crate::spec::{Spec, SpecError};
+use crate::usage::Usage;
+
+/// One agent's language. Implementations are stateless; each child process gets a [`Conversation`] of its own.
+pub trait Dialect: Send + Sync {
+    /// The agent's name in Ostler.
+    fn name(&self) -> &'static str;
+
+    /// What the agent can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Model names the agent is known to take; others may work too.
+    fn models(&self) -> &'static [&'static str];
+
+    /// Every setting the agent takes.
+    fn settings(&self) -> Vec<Setting>;
+
+    /// How to find out whether the agent is there and ready; none for an agent that is part of Ostler.
+    fn probe(&self) -> Option<Probe>;
+
+    /// Checks the spec and says what to start.
+    ///
+    /// # Errors
+    /// Names the setting that is wrong. Nothing is started then.
+    fn launch(&self, spec: &Spec) -> Result<Launch, SpecError>;
+
+    /// Opens a conversation with one child.
+    fn converse(&self, spec: &Spec) -> Box<dyn Conversation>;
+}
+
+/// One setting an agent takes: for `--set`, for errors and for the documentation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// The key.
+    pub key: &'static str,
+    /// What it does.
+    pub help: &'static str,
+}
+
+/// What an agent can do: data, so that nobody asks for an agent by its name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Capabilities {
+    /// Goes on with an earlier session.
+    pub resume: bool,
+    /// Goes on with a copy of an earlier session.
+    pub fork: bool,
+    /// Streams text as it is written.
+    pub stream_text: bool,
+    /// Shows its reasoning.
+    pub thinking: bool,
+    /// Takes an interrupt without ending.
+    pub interrupt: bool,
+    /// Answers by a schema.
+    pub structured: bool,
+    /// Reports what it cost.
+    pub cost: bool,
+    /// Takes several turns in one process.
+    pub many_turns: bool,
+}
+
+/// What to start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Launch {
+    /// The program's name, to be found on PATH.
+    pub program: &'static str,
+    /// Its arguments.
+    pub args: Vec<Arg>,
+    /// Variables to set.
+    pub env: Vec<(&'static str, String)>,
+    /// Variables to pass on from the caller's environment; a `*` at the end stands for anything.
+    pub env_pass: &'static [&'static str],
+    /// Variables never to pass on, even when the list above names them.
+    pub env_drop: &'static [&'static str],
+}
+
+/// One argument.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Arg {
+    /// As it is.
+    Plain(String),
+    /// Too long for a command line: the text goes into a private file and its path is put after `prefix`.
+    InFile {
+        /// What stands before the path, for example `--system-prompt-file=`.
+        prefix: &'static str,
+        /// What the file holds.
+        text: String,
+    },
+}
+
+/// The longest argument that is still passed on the command line; the kernel's limit for one is 128 KiB.
+pub const ARG_CAP: usize = 100 * 1024;
+
+/// How to find out whether an agent is there and ready.
+#[derive(Debug, Clone, Copy)]
+pub struct Probe {
+    /// The program's name on PATH.
+    pub program: &'static str,
+    /// The arguments that make it print its version.
+    pub version_args: &'static [&'static str],
+    /// Reads the version.
+    pub read_version: fn(&str) -> Option<Version>,
+    /// The arguments that make it say whether somebody is logged in.
+    pub login_args: &'static [&'static str],
+    /// Reads whether somebody is logged in, from the exit code and stdout.
+    pub read_login: fn(Option<i32>, &str) -> Login,
+    /// The oldest version that is supported.
+    pub minimum: Version,
+    /// How to install it.
+    pub install_hint: &'static str,
+    /// How to log in.
+    pub login_hint: &'static str,
+    /// Variables the probe may see besides the basics: those of [`Launch::env_pass`].
+    pub env_pass: &'static [&'static str],
+    /// Variables the probe must not see.
+    pub env_drop: &'static [&'static str],
+}
+
+/// Whether somebody is logged in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Login {
+    /// Yes, and how.
+    In(Option<String>),
+    /// No.
+    Out,
+    /// It could not be found out.
+    Unknown,
+}
+
+/// A version of an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version(
+    /// Major.
+    pub u32,
+    /// Minor.
+    pub u32,
+    /// Patch.
+    pub u32,
+);
+
+impl Version {
+    /// Finds the first `a.b.c` in a text.
+    #[must_use]
+    pub fn find(text: &str) -> Option<Self> {
+        text.split(|c: char| !(c.is_ascii_digit() || c == '.')).find_map(|word| {
+            let mut parts = word.split('.').map(|p| p.parse::<u32>().ok());
+            Some(Self(parts.next()??, parts.next()??, parts.next()??))
+        })
+    }
+}
+
+impl std::fmt::Display for Version {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}.{}", self.0, self.1, self.2)
+    }
+}
+
+/// One child's side of a session. Each call only pushes to the outbox; reading never fails.
+pub trait Conversation: Send {
+    /// The child was started: whatever must be said first.
+    fn open(&mut self, out: &mut Outbox);
+
+    /// The caller wants something said.
+    fn say(&mut self, say: Say, out: &mut Outbox);
+
+    /// The child printed a line.
+    fn hear(&mut self, line: &str, out: &mut Outbox);
+
+    /// The child is gone. If a turn was under way and the exit explains it, this is where the blame goes.
+    fn finish(&mut self, exit: &Exit, out: &mut Outbox);
+}
+
+/// What the caller can have said to an agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Say {
+    /// A message that begins a turn.
+    Prompt(String),
+    /// End the turn that is under way.
+    Interrupt,
+}
+
+/// How a child went.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Exit {
+    /// Its exit code.
+    pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// Head and tail of its stderr.
+    pub stderr: String,
+}
+
+/// What a conversation wants done, in order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Out {
+    /// Tell the caller.
+    Event(What),
+    /// Write to the child.
+    Write(Vec<u8>),
+    /// The agent began a turn (or says that the one it was asked for is under way).
+    TurnBegan,
+    /// The agent ended a turn.
+    TurnOver(TurnOver),
+    /// So many of the agent's background tasks are running.
+    Background(usize),
+}
+
+/// What the agent said at the end of a turn.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TurnOver {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The answer, when the agent gave it as a whole.
+    pub text: Option<String>,
+    /// The structured answer.
+    pub structured: Option<Raw>,
+    /// Tokens and cost of the turn, per model.
+    pub usage: Vec<Usage>,
+}
+
+impl TurnOver {
+    /// An ending without an answer.
+    #[must_use]
+    pub fn bare(outcome: Outcome) -> Self {
+        Self { outcome, text: None, structured: None, usage: Vec::new() }
+    }
+}
+
+/// Where a conversation puts what it wants done.
+#[derive(Debug, Default)]
+pub struct Outbox(Vec<Out>);
+
+impl Outbox {
+    /// Tell the caller.
+    pub fn event(&mut self, what: impl Into<What>) {
+        self.0.push(Out::Event(what.into()));
+    }
+
+    /// Tell the caller something worth knowing.
+    pub fn notice(&mut self, level: Level, code: &str, message: impl Into<String>) {
+        self.event(Notice::new(level, code, message));
+    }
+
+    /// Tell the caller about a line that could not be understood.
+    pub fn unreadable(&mut self, line: &str, why: &str) {
+        self.event(Unreadable { raw: line.to_owned(), why: why.to_owned(), length: line.len() as u64, lossy: false });
+    }
+
+    /// Anything else.
+    pub fn push(&mut self, out: Out) {
+        self.0.push(out);
+    }
+
+    /// Takes everything out, in order. The memory stays for the next line.
+    pub fn drain(&mut self) -> std::vec::Drain<'_, Out> {
+        self.0.drain(..)
+    }
+
+    /// True when nothing is wanted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Hands one line to a conversation, and deals with what is the same for all: blank, damaged and over-long lines.
+pub fn hear(conversation: &mut dyn Conversation, line: Line<'_>, out: &mut Outbox) {
+    match line {
+        Line::Text { text, .. } if text.trim().is_empty() => {}
+        Line::Text { text, lossy } => {
+            if lossy {
+                out.notice(Level::Warning, "invalid_utf8", "A line held invalid UTF-8; the damaged characters show as \u{fffd}.");
+            }
+            let before = out.0.len();
+            conversation.hear(&text, out);
+            for item in &mut out.0[before..] {
+                if let Out::Event(What::Unreadable(it)) = item {
+                    it.lossy = lossy;
+                }
+            }
+        }
+        Line::Oversize { head, length } => {
+            let why = format!("the line has {length} bytes, more than the cap");
+            out.event(Unreadable { raw: head, why, length, lossy: false });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_found_and_compared() {
+        assert_eq!(Version::find("2.1.325 (Claude Code)"), Some(Version(2, 1, 325)));
+        assert_eq!(Version::find("codex-cli 0.166.0"), Some(Version(0, 166, 0)));
+        assert_eq!(Version::find("no version, 1.2"), None);
+        assert!(Version(2, 1, 9) < Version(2, 1, 325) && Version(2, 10, 0) > Version(2, 9, 9));
+    }
+}

@@ -1,0 +1,421 @@
+//! The event: the one thing that callers, logs and other programs see of a session.
+//!
+//! An envelope (`seq`, `at`, `session`, `turn`) and a kind ([`What`]), written as one flat JSON object whose `type` names
+//! the kind. Fields may be added, never renamed. `docs/events.md` shows each kind.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::outcome::Outcome;
+use crate::raw::Raw;
+use crate::usage::Usage;
+
+/// One event of a session.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Event {
+    /// 1, 2, 3 … per session, without a gap.
+    pub seq: u64,
+    /// When it was seen: RFC 3339, UTC, milliseconds.
+    pub at: At,
+    /// The session, as Ostler names it.
+    #[schemars(with = "String")]
+    pub session: Arc<str>,
+    /// The turn it belongs to, counted from 1; 0 before the first.
+    pub turn: u32,
+    /// What happened.
+    #[serde(flatten)]
+    pub what: What,
+}
+
+/// A moment: milliseconds since the Unix epoch, shown as RFC 3339 in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
+#[schemars(with = "String", extend("format" = "date-time"))]
+pub struct At(
+    /// Milliseconds since the Unix epoch.
+    pub i64,
+);
+
+impl std::fmt::Display for At {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let stamp = jiff::Timestamp::from_millisecond(self.0).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+        write!(f, "{stamp:.3}")
+    }
+}
+
+impl std::str::FromStr for At {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        s.parse::<jiff::Timestamp>().map(|t| Self(t.as_millisecond())).map_err(|e| e.to_string())
+    }
+}
+
+impl Serialize for At {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for At {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// Declares the kinds of events once: the enum, its words on the wire and the reader that goes with them.
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident = $word:literal,)*) => {
+        /// What happened. The word in `type` is the variant's name in snake_case.
+        #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+        #[serde(tag = "type", rename_all = "snake_case")]
+        pub enum What {
+            $($(#[$doc])* $kind($kind),)*
+        }
+
+        impl What {
+            /// Every word that `type` can be.
+            pub const WORDS: &'static [&'static str] = &[$($word),*];
+
+            /// The word in `type`.
+            #[must_use]
+            pub fn word(&self) -> &'static str {
+                match self { $(Self::$kind(_) => $word,)* }
+            }
+
+            /// Reads the kind out of one JSON object; fields of the envelope and unknown ones are passed over.
+            ///
+            /// # Errors
+            /// When it is not JSON, has no known `type`, or lacks a field of its kind.
+            pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
+                #[derive(Deserialize)]
+                struct Kind<'a> {
+                    #[serde(borrow)]
+                    r#type: std::borrow::Cow<'a, str>,
+                }
+                match &*serde_json::from_str::<Kind<'_>>(text)?.r#type {
+                    $($word => serde_json::from_str(text).map(Self::$kind),)*
+                    other => Err(serde::de::Error::unknown_variant(other, Self::WORDS)),
+                }
+            }
+        }
+
+        $(impl From<$kind> for What {
+            fn from(it: $kind) -> Self { Self::$kind(it) }
+        })*
+    };
+}
+
+kinds! {
+    /// The agent is there and said who it is.
+    Started = "started",
+    /// The session went from one state to another.
+    State = "state",
+    /// A turn began.
+    TurnStarted = "turn_started",
+    /// The agent said something.
+    Text = "text",
+    /// The agent called a tool.
+    ToolCall = "tool_call",
+    /// A tool call came to its end.
+    ToolResult = "tool_result",
+    /// Whether a tool may run was asked or decided.
+    Permission = "permission",
+    /// Tokens and cost so far.
+    Usage = "usage",
+    /// Something worth knowing that changes nothing.
+    Notice = "notice",
+    /// A line that could not be understood.
+    Unreadable = "unreadable",
+    /// A request of the caller that was not carried out.
+    Refused = "refused",
+    /// A turn ended.
+    TurnEnded = "turn_ended",
+    /// The session ended; nothing follows.
+    Ended = "ended",
+}
+
+/// The agent is there and said who it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Started {
+    /// The agent's name in Ostler.
+    pub agent: String,
+    /// Its version, as it said it.
+    pub agent_version: Option<String>,
+    /// The agent's own id of the session: what `--resume` takes.
+    pub native_session: Option<String>,
+    /// The model it uses.
+    pub model: Option<String>,
+    /// The directory it works in.
+    pub cwd: Option<String>,
+    /// The tools it has.
+    #[serde(default)]
+    pub tools: Vec<String>,
+}
+
+/// The session went from one state to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct State {
+    /// The state before.
+    pub from: SessionState,
+    /// The state now.
+    pub to: SessionState,
+}
+
+/// The states of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionState {
+    /// It exists; nothing was started.
+    Created,
+    /// The agent was started and has not said anything yet.
+    Starting,
+    /// The agent waits for the next message.
+    Idle,
+    /// A turn is under way.
+    Working,
+    /// Input is held back until the caller resumes.
+    Paused,
+    /// The agent is being ended.
+    Stopping,
+    /// It is over.
+    Ended,
+}
+
+/// A turn began.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TurnStarted {
+    /// Who began it.
+    pub origin: Origin,
+}
+
+/// Who began a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// The caller sent a message.
+    Caller,
+    /// The agent went on by itself, for example when a background task ended.
+    Agent,
+}
+
+/// The agent said something. A reply that came in deltas is not repeated whole; [`TurnEnded`] carries the answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Text {
+    /// Part of the answer, or a thought.
+    pub kind: TextKind,
+    /// The words.
+    pub text: String,
+    /// True for a piece of a message, false for a whole one.
+    pub delta: bool,
+    /// The message it belongs to, as the agent names it.
+    pub message: Option<String>,
+    /// The tool call of the sub-agent that said it; null for the agent itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+}
+
+/// Part of the answer, or a thought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TextKind {
+    /// Addressed to the caller.
+    Reply,
+    /// The model's reasoning; never part of the answer.
+    Thinking,
+}
+
+/// The agent called a tool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ToolCall {
+    /// Pairs the call with its result.
+    pub id: String,
+    /// The tool.
+    pub name: String,
+    /// Its arguments, as the agent wrote them.
+    pub input: Raw,
+    /// The tool call of the sub-agent that made it; null for the agent itself.
+    pub parent: Option<String>,
+}
+
+/// A tool call came to its end. Every [`ToolCall`] gets exactly one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ToolResult {
+    /// The call it answers.
+    pub id: String,
+    /// The tool; null when the call was never seen.
+    pub name: Option<String>,
+    /// False when the tool failed, was denied, or never ended.
+    pub ok: bool,
+    /// What it gave, as text.
+    pub output: String,
+    /// True when it did not run because it was not allowed.
+    pub denied: bool,
+    /// What it gave as the agent wrote it, when it holds more than text (an image, say).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<Raw>,
+}
+
+/// Whether a tool may run was asked or decided.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Permission {
+    /// The tool call, or the request when there is no call yet.
+    pub id: String,
+    /// The tool.
+    pub tool: String,
+    /// Its arguments.
+    pub input: Option<Raw>,
+    /// What was decided.
+    pub decision: Decision,
+    /// Who decided.
+    pub by: DecidedBy,
+    /// The reason, when there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// What was decided on a tool call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// Nobody has answered yet.
+    Asked,
+    /// It may run.
+    Allowed,
+    /// It may not.
+    Denied,
+}
+
+/// Who decided on a tool call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DecidedBy {
+    /// A rule of the caller's policy.
+    Rule,
+    /// A person.
+    Person,
+    /// The agent's own layer: its mode, its settings.
+    Agent,
+    /// Nobody was there to ask.
+    Default,
+}
+
+/// Something worth knowing that changes nothing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Notice {
+    /// How much it matters.
+    pub level: Level,
+    /// A word to branch on.
+    pub code: String,
+    /// A sentence for a person.
+    pub message: String,
+    /// The agent's line, when the notice stands for one that Ostler does not know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raw: Option<Raw>,
+}
+
+impl Notice {
+    /// A notice without a line behind it.
+    #[must_use]
+    pub fn new(level: Level, code: &str, message: impl Into<String>) -> Self {
+        Self { level, code: code.to_owned(), message: message.into(), raw: None }
+    }
+}
+
+/// How much a notice matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// Of interest when one looks for it.
+    Debug,
+    /// Progress.
+    Info,
+    /// Something is not as it should be.
+    Warning,
+    /// Something went wrong.
+    Error,
+}
+
+/// A line that could not be understood. Nothing is lost: the line is here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Unreadable {
+    /// The line, or its head when it was over the cap.
+    pub raw: String,
+    /// Why it could not be understood.
+    pub why: String,
+    /// The length of the whole line in bytes.
+    #[serde(default)]
+    pub length: u64,
+    /// True when invalid UTF-8 was replaced.
+    #[serde(default)]
+    pub lossy: bool,
+}
+
+/// A request of the caller that was not carried out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Refused {
+    /// What was asked.
+    pub request: String,
+    /// Why it was not done.
+    pub why: String,
+}
+
+/// A turn ended. Each turn has exactly one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TurnEnded {
+    /// How.
+    pub outcome: Outcome,
+    /// The answer; or what had been said when the turn was cut short.
+    pub text: String,
+    /// The structured answer, when a schema was given.
+    pub structured: Option<Raw>,
+    /// Tokens and cost of the turn.
+    pub usage: Option<Usage>,
+}
+
+/// The session ended; nothing follows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Ended {
+    /// How: the last turn's outcome, unless the session broke by itself.
+    pub outcome: Outcome,
+    /// The exit code of the agent's process.
+    pub exit_code: Option<i32>,
+    /// The signal that ended the agent's process.
+    pub signal: Option<i32>,
+    /// Tokens and cost of the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+}
+
+impl Event {
+    /// Writes the event as one JSON line, without the newline.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        // Strings, numbers and checked raw values: there is nothing in an event that cannot be written.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Reads an event from one JSON line.
+    ///
+    /// # Errors
+    /// When it is not JSON, or not an event.
+    pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
+        #[derive(Deserialize)]
+        struct Envelope {
+            seq: u64,
+            at: At,
+            session: Arc<str>,
+            turn: u32,
+        }
+        let Envelope { seq, at, session, turn } = serde_json::from_str(text)?;
+        Ok(Self { seq, at, session, turn, what: What::from_json(text)? })
+    }
+}
+
+/// The JSON schema of an event.
+#[must_use]
+pub fn schema() -> schemars::Schema {
+    schemars::schema_for!(Event)
+}

@@ -1,0 +1,233 @@
+//! Cuts a stream of bytes into lines, whatever the chunks look like, with memory bounded by a cap.
+
+use std::borrow::Cow;
+
+/// The longest line that is read whole. Longer ones are reported with their head and their length.
+pub const LINE_CAP: usize = 64 * 1024 * 1024;
+
+/// How much of an over-long line is kept to show what it was.
+pub const HEAD: usize = 4 * 1024;
+
+/// What the carry buffer may keep between lines; one long line does not hold its memory for the rest of the session.
+const KEEP: usize = 256 * 1024;
+
+/// One line, without its line ending.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Line<'a> {
+    /// A line of at most the cap.
+    Text {
+        /// The line; borrowed unless it had to be repaired.
+        text: Cow<'a, str>,
+        /// True when invalid UTF-8 was replaced by U+FFFD.
+        lossy: bool,
+    },
+    /// A line over the cap; only its head was kept.
+    Oversize {
+        /// The first [`HEAD`] bytes, as text.
+        head: String,
+        /// The length of the whole line in bytes.
+        length: u64,
+    },
+}
+
+/// Collects chunks and hands out whole lines.
+///
+/// ```
+/// use ostler_core::lines::{Line, Lines};
+/// let mut lines = Lines::new();
+/// let mut seen = Vec::new();
+/// lines.push(b"one\ntw", |l| seen.push(format!("{l:?}")));
+/// lines.push(b"o", |l| seen.push(format!("{l:?}")));
+/// lines.finish(|l| if let Line::Text { text, .. } = l { seen.push(text.into_owned()) });
+/// assert_eq!(seen.len(), 2);
+/// assert_eq!(seen[1], "two");
+/// ```
+#[derive(Debug)]
+pub struct Lines {
+    cap: usize,
+    carry: Vec<u8>,
+    /// Length of the line under way once it has passed the cap; `carry` then holds only its head.
+    over: Option<u64>,
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Lines {
+    /// Lines of at most [`LINE_CAP`].
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_cap(LINE_CAP)
+    }
+
+    /// Lines of at most `cap` bytes.
+    #[must_use]
+    pub fn with_cap(cap: usize) -> Self {
+        Self { cap, carry: Vec::new(), over: None }
+    }
+
+    /// Takes a chunk and calls `each` for every line it completes, in order.
+    pub fn push(&mut self, chunk: &[u8], mut each: impl FnMut(Line<'_>)) {
+        let mut rest = chunk;
+        while let Some(end) = memchr::memchr(b'\n', rest) {
+            let (piece, after) = (&rest[..end], &rest[end + 1..]);
+            if self.carry.is_empty() && self.over.is_none() && piece.len() <= self.cap {
+                each(line(piece)); // the common case: the whole line is in this chunk, nothing is copied
+            } else {
+                self.hold(piece);
+                self.complete(&mut each);
+            }
+            rest = after;
+        }
+        if !rest.is_empty() {
+            self.hold(rest);
+        }
+    }
+
+    /// The stream ended: a last line without a newline counts.
+    pub fn finish(&mut self, mut each: impl FnMut(Line<'_>)) {
+        if !self.carry.is_empty() || self.over.is_some() {
+            self.complete(&mut each);
+        }
+    }
+
+    fn hold(&mut self, piece: &[u8]) {
+        if let Some(length) = &mut self.over {
+            *length += piece.len() as u64;
+        } else if self.carry.len() + piece.len() > self.cap {
+            self.over = Some((self.carry.len() + piece.len()) as u64);
+            let room = HEAD.saturating_sub(self.carry.len()).min(piece.len());
+            self.carry.extend_from_slice(&piece[..room]);
+            self.carry.truncate(HEAD);
+            self.carry.shrink_to(KEEP);
+        } else {
+            self.carry.extend_from_slice(piece);
+        }
+    }
+
+    fn complete(&mut self, each: &mut impl FnMut(Line<'_>)) {
+        match self.over.take() {
+            Some(length) => {
+                // The cut may have split a character; what is left of it is not shown.
+                let head = String::from_utf8_lossy(&self.carry).trim_end_matches('\u{fffd}').to_owned();
+                each(Line::Oversize { head, length });
+            }
+            None => each(line(&self.carry)),
+        }
+        self.carry.clear();
+        self.carry.shrink_to(KEEP);
+    }
+}
+
+fn line(bytes: &[u8]) -> Line<'_> {
+    let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Line::Text { text: Cow::Borrowed(text), lossy: false },
+        Err(_) => Line::Text { text: String::from_utf8_lossy(bytes), lossy: true },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn split(cap: usize, chunks: &[&[u8]]) -> Vec<Line<'static>> {
+        let mut out = Vec::new();
+        let mut keep = |l: Line<'_>| {
+            out.push(match l {
+                Line::Text { text, lossy } => Line::Text { text: Cow::Owned(text.into_owned()), lossy },
+                Line::Oversize { head, length } => Line::Oversize { head, length },
+            });
+        };
+        let mut lines = Lines::with_cap(cap);
+        for chunk in chunks {
+            lines.push(chunk, &mut keep);
+        }
+        lines.finish(&mut keep);
+        out
+    }
+
+    fn text(s: &str) -> Line<'static> {
+        Line::Text { text: Cow::Owned(s.to_owned()), lossy: false }
+    }
+
+    #[test]
+    fn last_line_without_newline_counts() {
+        assert_eq!(split(100, &[b"a\nb"]), [text("a"), text("b")]);
+        assert_eq!(split(100, &[b"a\r\n\nb\n"]), [text("a"), text(""), text("b")]);
+        assert_eq!(split(100, &[]), []);
+    }
+
+    // P18
+    #[test]
+    fn invalid_utf8_is_kept_with_a_flag() {
+        let seen = split(100, &[b"ok\nbad \xff byte\nnext\n"]);
+        assert_eq!(seen[1], Line::Text { text: "bad \u{fffd} byte".into(), lossy: true });
+        assert_eq!(seen[2], text("next"));
+    }
+
+    // P15, P19
+    #[test]
+    fn a_line_over_the_cap_becomes_one_report_and_the_next_parses() {
+        let mut long = vec![b'x'; HEAD - 1];
+        long.extend("😀".as_bytes());
+        long.extend(vec![b'y'; 5000]);
+        let length = long.len() as u64;
+        long.extend(b"\nnext\n");
+        let seen = split(8000, &[&long]);
+        assert_eq!(seen, [Line::Oversize { head: "x".repeat(HEAD - 1), length }, text("next")]);
+    }
+
+    #[test]
+    fn exactly_the_cap_is_a_line() {
+        assert_eq!(split(3, &[b"abc\nabcd\n"]).len(), 2);
+        assert!(matches!(split(3, &[b"abc\n"])[0], Line::Text { .. }));
+        assert!(matches!(split(3, &[b"ab", b"cd\n"])[0], Line::Oversize { length: 4, .. }));
+    }
+
+    // P16: the cap is per line, not per session.
+    #[test]
+    fn ten_thousand_lines_of_ten_kilobytes() {
+        let one = [vec![b'a'; 10_000], b"\n".to_vec()].concat();
+        let mut count = 0;
+        let mut lines = Lines::with_cap(64 * 1024);
+        for _ in 0..10_000 {
+            lines.push(&one, |l| count += usize::from(matches!(l, Line::Text { .. })));
+        }
+        assert_eq!(count, 10_000);
+        assert!(lines.carry.capacity() <= KEEP);
+    }
+
+    #[test]
+    fn memory_stays_under_the_cap_and_is_given_back() {
+        let mut lines = Lines::with_cap(1024 * 1024);
+        for _ in 0..100 {
+            lines.push(&[b'z'; 64 * 1024], |_| panic!("no newline yet"));
+        }
+        assert!(lines.carry.capacity() <= 2 * 1024 * 1024);
+        lines.push(b"\n", |l| assert!(matches!(l, Line::Oversize { length: 6_553_600, .. })));
+        assert!(lines.carry.capacity() <= KEEP);
+    }
+
+    proptest! {
+        // P17, P24: any split yields the same lines.
+        #[test]
+        fn any_split_yields_the_same_lines(
+            bytes in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'\r'), Just(0xffu8), Just(0xc3u8), Just(0xa9u8), any::<u8>()], 0..200),
+            cuts in proptest::collection::vec(0usize..200, 0..10),
+            cap in 1usize..50,
+        ) {
+            let whole = split(cap, &[&bytes]);
+            let mut at: Vec<usize> = cuts.into_iter().map(|c| c.min(bytes.len())).collect();
+            at.extend([0, bytes.len()]);
+            at.sort_unstable();
+            let chunks: Vec<&[u8]> = at.windows(2).map(|w| &bytes[w[0]..w[1]]).collect();
+            prop_assert_eq!(split(cap, &chunks), whole);
+        }
+    }
+}

@@ -1,0 +1,568 @@
+//! The session machine: what happens becomes what to do. No clock, no process, no channel; time comes in with each input.
+//!
+//! Two promises, kept for every sequence of inputs: each turn that began ends exactly once, and the session ends exactly
+//! once, last. Whoever drives the machine feeds it [`Input`]s, performs the [`Effect`]s in order, and calls it again with
+//! [`Input::Tick`] when [`Machine::deadline`] has passed.
+
+mod turn;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::dialect::{Exit, Say, TurnOver};
+use crate::event::{Ended, Level, Notice, Origin, Refused, SessionState, State, TurnStarted, What};
+use crate::outcome::{Cause, Outcome};
+use crate::spec::Limits;
+use crate::usage::{Scope, Usage};
+
+use turn::{Pending, Turn};
+
+/// Something happened.
+#[derive(Debug, Clone)]
+pub enum Input {
+    /// The caller wants the agent started.
+    Start,
+    /// The agent's process runs.
+    Spawned,
+    /// The agent's process could not be started.
+    SpawnFailed(Outcome),
+    /// The caller sent a message.
+    Send(String),
+    /// The agent said something.
+    Heard(What),
+    /// The agent began a turn.
+    TurnBegan,
+    /// The agent ended a turn.
+    TurnOver(TurnOver),
+    /// So many of the agent's background tasks are running.
+    Background(usize),
+    /// The caller wants the turn ended.
+    Interrupt,
+    /// The caller wants messages held back.
+    Pause,
+    /// The caller wants held messages delivered.
+    Resume,
+    /// The caller wants the session ended, in good order.
+    Stop,
+    /// The caller wants the session ended, now.
+    Kill,
+    /// The agent's process is gone, and this is what the dialect makes of it.
+    Exited(Exit, Option<TurnOver>),
+    /// Time passed.
+    Tick,
+}
+
+/// Something to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Stamp it and tell the caller.
+    Emit {
+        /// The turn it belongs to.
+        turn: u32,
+        /// What happened.
+        what: What,
+    },
+    /// Start the agent's process.
+    Spawn,
+    /// Say it to the agent.
+    Say(Say),
+    /// Close the agent's stdin.
+    CloseInput,
+    /// Tell the agent's processes to end.
+    Terminate,
+    /// Kill the agent's processes.
+    Kill,
+}
+
+/// What the session does when a turn is over and no message waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AfterTurn {
+    /// End: the session was for one message.
+    End,
+    /// Wait for the next message.
+    Wait,
+}
+
+/// How far the ending of the agent has gone, and when it goes further.
+#[derive(Debug, Clone, Copy)]
+struct Ladder {
+    step: Step,
+    until: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    InputClosed,
+    Terminated,
+    Killed,
+}
+
+/// The machine of one session.
+#[derive(Debug)]
+pub struct Machine {
+    state: SessionState,
+    after_turn: AfterTurn,
+    limits: Limits,
+    turns: u32,
+    open: Option<Turn>,
+    queue: VecDeque<String>,
+    spawned: Option<Duration>,
+    paused: bool,
+    background: usize,
+    ladder: Option<Ladder>,
+    /// Since when only the agent's background tasks have kept a finished session open.
+    lingering: Option<Duration>,
+    usage: Usage,
+    budget_warned: bool,
+    last: Option<Outcome>,
+}
+
+impl Machine {
+    /// A session that was created and not started.
+    #[must_use]
+    pub fn new(limits: Limits, after_turn: AfterTurn) -> Self {
+        Self {
+            state: SessionState::Created,
+            after_turn,
+            limits,
+            turns: 0,
+            open: None,
+            queue: VecDeque::new(),
+            spawned: None,
+            paused: false,
+            background: 0,
+            ladder: None,
+            lingering: None,
+            usage: Usage::unknown(Scope::Session),
+            budget_warned: false,
+            last: None,
+        }
+    }
+
+    /// The state it is in.
+    #[must_use]
+    pub fn state(&self) -> SessionState {
+        self.state
+    }
+
+    /// The turn that is under way, or the last one; 0 before the first.
+    #[must_use]
+    pub fn turn(&self) -> u32 {
+        self.turns
+    }
+
+    /// When [`Input::Tick`] is due, if nothing else happens before.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Duration> {
+        if self.state == SessionState::Ended {
+            return None;
+        }
+        let turn = self.open.as_ref().and_then(|t| t.deadline(&self.limits));
+        let ladder = self.ladder.map(|l| l.until);
+        [ladder, self.startup_deadline(), self.linger_deadline(), turn].into_iter().flatten().min()
+    }
+
+    /// Takes an input and appends what is to be done.
+    pub fn handle(&mut self, now: Duration, input: Input, fx: &mut Vec<Effect>) {
+        if self.state == SessionState::Ended {
+            return;
+        }
+        match input {
+            Input::Start => self.start(fx),
+            Input::Spawned => self.spawned(now, fx),
+            Input::SpawnFailed(outcome) => self.spawn_failed(outcome, fx),
+            Input::Send(prompt) => self.send(now, prompt, fx),
+            Input::Heard(what) => self.heard(now, what, fx),
+            Input::TurnBegan => self.turn_began(now, fx),
+            Input::TurnOver(over) => self.turn_over(now, over, fx),
+            Input::Background(running) => self.background(now, running, fx),
+            Input::Interrupt => self.interrupt(now, fx),
+            Input::Pause => self.pause(fx),
+            Input::Resume => self.resume(now, fx),
+            Input::Stop => self.stop(now, fx),
+            Input::Kill => self.kill(now, fx),
+            Input::Exited(exit, blame) => self.exited(&exit, blame, fx),
+            Input::Tick => self.tick(now, fx),
+        }
+    }
+
+    // --- the way in ---------------------------------------------------------------------------------------------
+
+    fn start(&mut self, fx: &mut Vec<Effect>) {
+        if self.state == SessionState::Created {
+            self.go(SessionState::Starting, fx);
+            fx.push(Effect::Spawn);
+        }
+    }
+
+    fn spawned(&mut self, now: Duration, fx: &mut Vec<Effect>) {
+        if self.state == SessionState::Starting && self.spawned.is_none() {
+            self.spawned = Some(now);
+            self.next_turn(now, fx);
+        }
+    }
+
+    fn spawn_failed(&mut self, outcome: Outcome, fx: &mut Vec<Effect>) {
+        if self.spawned.is_some() {
+            return;
+        }
+        // The message was accepted, so it gets its turn, and the turn its ending.
+        if self.queue.pop_front().is_some() {
+            self.begin(Duration::ZERO, Origin::Caller, fx);
+            self.close_turn(TurnOver::bare(outcome.clone()), fx);
+        }
+        self.end(outcome, &Exit::default(), fx);
+    }
+
+    fn send(&mut self, now: Duration, prompt: String, fx: &mut Vec<Effect>) {
+        if self.ladder.is_some() {
+            self.refuse("send", "the session is being ended", fx);
+            return;
+        }
+        self.queue.push_back(prompt);
+        if self.spawned.is_some() {
+            self.next_turn(now, fx);
+        }
+    }
+
+    /// Begins the next turn if a message waits and nothing stands in its way.
+    fn next_turn(&mut self, now: Duration, fx: &mut Vec<Effect>) {
+        if self.paused || self.open.is_some() || self.ladder.is_some() {
+            return;
+        }
+        if let Some(prompt) = self.queue.pop_front() {
+            self.begin(now, Origin::Caller, fx);
+            fx.push(Effect::Say(Say::Prompt(prompt)));
+        }
+    }
+
+    fn begin(&mut self, now: Duration, origin: Origin, fx: &mut Vec<Effect>) {
+        self.turns += 1;
+        self.open = Some(Turn::new(now, self.limits.output));
+        self.emit(TurnStarted { origin }, fx);
+        if self.state == SessionState::Idle {
+            self.go(SessionState::Working, fx);
+        }
+    }
+
+    // --- what the agent says ------------------------------------------------------------------------------------
+
+    fn heard(&mut self, now: Duration, what: What, fx: &mut Vec<Effect>) {
+        let what = match &mut self.open {
+            Some(turn) => turn.note(now, what),
+            None => Some(what),
+        };
+        if let Some(what) = what {
+            let cost = if let What::Usage(usage) = &what { usage.cost_usd } else { None };
+            self.emit(what, fx);
+            if let Some(cost) = cost {
+                self.spend(now, self.usage.cost_usd.unwrap_or(0.0) + cost, fx);
+            }
+        }
+        self.awake(fx);
+    }
+
+    /// The agent's first word ends the starting phase.
+    fn awake(&mut self, fx: &mut Vec<Effect>) {
+        if self.state == SessionState::Starting {
+            self.go(self.settled(), fx);
+        }
+    }
+
+    /// The state of a session that is neither starting nor ending.
+    fn settled(&self) -> SessionState {
+        match (self.paused, &self.open) {
+            (true, _) => SessionState::Paused,
+            (false, Some(_)) => SessionState::Working,
+            (false, None) => SessionState::Idle,
+        }
+    }
+
+    fn turn_began(&mut self, now: Duration, fx: &mut Vec<Effect>) {
+        if let Some(turn) = &mut self.open {
+            turn.touch(now);
+        } else if self.ladder.is_none() && self.spawned.is_some() {
+            self.begin(now, Origin::Agent, fx);
+        }
+        self.awake(fx);
+    }
+
+    fn turn_over(&mut self, now: Duration, over: TurnOver, fx: &mut Vec<Effect>) {
+        self.awake(fx);
+        if self.open.is_none() {
+            let message = format!("The agent ended a turn that was already over ({}).", over.outcome.cause);
+            self.emit(Notice::new(Level::Debug, "late_result", message), fx);
+            return;
+        }
+        let last = self.close_turn(over, fx);
+        match last {
+            Some(Pending::Limit(_) | Pending::Stop(_)) => self.close_input(now, fx),
+            Some(Pending::Interrupt(_)) | None => self.rest(now, fx),
+        }
+    }
+
+    /// A turn is over: on with the next message, or wait, or end.
+    fn rest(&mut self, now: Duration, fx: &mut Vec<Effect>) {
+        if self.ladder.is_some() {
+            return;
+        }
+        self.go(self.settled(), fx);
+        self.next_turn(now, fx);
+        self.lingering = None;
+        let done = self.open.is_none() && self.queue.is_empty() && self.turns > 0 && !self.paused;
+        match (done && self.after_turn == AfterTurn::End, self.background) {
+            (true, 0) => self.close_input(now, fx),
+            // Closing stdin now would cut off the tasks that the agent still runs.
+            (true, _) => self.lingering = Some(now),
+            (false, _) => {}
+        }
+    }
+
+    fn background(&mut self, now: Duration, running: usize, fx: &mut Vec<Effect>) {
+        self.background = running;
+        if self.open.is_none() && self.spawned.is_some() {
+            self.rest(now, fx);
+        }
+    }
+
+    // --- what the caller wants ----------------------------------------------------------------------------------
+
+    fn interrupt(&mut self, now: Duration, fx: &mut Vec<Effect>) {
+        let until = now + self.limits.grace;
+        match &mut self.open {
+            Some(turn) if turn.pending.is_none() => {
+                turn.pending = Some(Pending::Interrupt(until));
+                fx.push(Effect::Say(Say::Interrupt));
+            }
+            Some(_) => {}
+            None => self.refuse("interrupt", "no turn is under way", fx),
+        }
+    }
+
+    fn pause(&mut self, fx: &mut Vec<Effect>) {
+        if self.ladder.is_some() {
+            self.refuse("pause", "the session is being ended", fx);
+            return;
+        }
+        self.paused = true;
+        if matches!(self.state, SessionState::Idle | SessionState::Working) {
+            self.go(SessionState::Paused, fx);
+        }
+    }
+
+    fn resume(&mut self, now: Duration, fx: &mut Vec<Effect>) {
+        self.paused = false;
+        if self.state == SessionState::Paused {
+            self.go(self.settled(), fx);
+        }
+        if self.spawned.is_some() {
+            self.next_turn(now, fx);
+        }
+    }
+
+    fn stop(&mut self, now: Duration, fx: &mut Vec<Effect>) {
+        self.drop_queue(fx);
+        if self.spawned.is_none() {
+            self.end(Outcome::new(Cause::Stopped, "The session was stopped before the agent was started."), &Exit::default(), fx);
+            return;
+        }
+        let until = now + self.limits.grace;
+        match &mut self.open {
+            Some(turn) if !matches!(turn.pending, Some(Pending::Stop(_) | Pending::Limit(_))) => {
+                turn.pending = Some(Pending::Stop(until));
+                fx.push(Effect::Say(Say::Interrupt));
+                self.go(SessionState::Stopping, fx);
+            }
+            Some(_) => {}
+            None => self.close_input(now, fx),
+        }
+    }
+
+    fn kill(&mut self, now: Duration, fx: &mut Vec<Effect>) {
+        self.drop_queue(fx);
+        if self.spawned.is_none() {
+            self.end(Outcome::new(Cause::Stopped, "The session was stopped before the agent was started."), &Exit::default(), fx);
+            return;
+        }
+        if let Some(turn) = &mut self.open
+            && turn.pending.is_none()
+        {
+            turn.pending = Some(Pending::Stop(now + self.limits.grace));
+        }
+        if self.ladder.is_none_or(|l| l.step != Step::Killed) {
+            self.climb(now, Step::Killed, fx);
+        }
+    }
+
+    /// Messages that will not be delivered are named, never lost in silence.
+    fn drop_queue(&mut self, fx: &mut Vec<Effect>) {
+        for _ in 0..self.queue.len() {
+            self.refuse("send", "the session was stopped before the message was delivered", fx);
+        }
+        self.queue.clear();
+    }
+
+    // --- time ---------------------------------------------------------------------------------------------------
+
+    fn startup_deadline(&self) -> Option<Duration> {
+        let silent = self.state == SessionState::Starting && self.ladder.is_none();
+        silent.then_some(self.spawned? + self.limits.startup?)
+    }
+
+    /// Background tasks get as long as a turn.
+    fn linger_deadline(&self) -> Option<Duration> {
+        let waiting = self.open.is_none() && self.ladder.is_none();
+        waiting.then_some(self.lingering? + self.limits.wall?)
+    }
+
+    fn tick(&mut self, now: Duration, fx: &mut Vec<Effect>) {
+        if self.linger_deadline().is_some_and(|d| d <= now) {
+            let message = format!("{} background tasks of the agent did not end in time and are cut off.", self.background);
+            self.emit(Notice::new(Level::Warning, "background_cut", message), fx);
+            self.close_input(now, fx);
+        }
+        if self.startup_deadline().is_some_and(|d| d <= now) {
+            self.give_up_on_turn(now, turn::startup_limit(&self.limits), fx);
+        }
+        if let Some(turn) = &mut self.open {
+            match turn.due(now, &self.limits) {
+                Some(turn::Due::Limit(outcome)) => {
+                    turn.pending = Some(Pending::Limit((Box::new(outcome), now + self.limits.grace)));
+                    fx.push(Effect::Say(Say::Interrupt));
+                }
+                Some(turn::Due::NoAnswer(outcome)) => self.give_up_on_turn(now, outcome, fx),
+                None => {}
+            }
+        }
+        if let Some(ladder) = self.ladder.filter(|l| l.until <= now) {
+            match ladder.step {
+                Step::InputClosed => self.climb(now, Step::Terminated, fx),
+                Step::Terminated => self.climb(now, Step::Killed, fx),
+                Step::Killed => self.abandon(fx),
+            }
+        }
+    }
+
+    /// The agent does not react: its turn ends here, and its process is told to end.
+    fn give_up_on_turn(&mut self, now: Duration, outcome: Outcome, fx: &mut Vec<Effect>) {
+        if self.open.is_some() {
+            self.close_turn(TurnOver::bare(outcome), fx);
+        } else {
+            self.last = Some(outcome);
+        }
+        self.drop_queue(fx);
+        if self.ladder.is_none() {
+            fx.push(Effect::CloseInput);
+            self.climb(now, Step::Terminated, fx);
+        }
+    }
+
+    fn close_input(&mut self, now: Duration, fx: &mut Vec<Effect>) {
+        if self.ladder.is_none() {
+            self.drop_queue(fx);
+            self.climb(now, Step::InputClosed, fx);
+        }
+    }
+
+    fn climb(&mut self, now: Duration, step: Step, fx: &mut Vec<Effect>) {
+        self.go(SessionState::Stopping, fx);
+        fx.push(match step {
+            Step::InputClosed => Effect::CloseInput,
+            Step::Terminated => Effect::Terminate,
+            Step::Killed => Effect::Kill,
+        });
+        self.ladder = Some(Ladder { step, until: now + self.limits.grace });
+    }
+
+    /// Even SIGKILL did not end it (a process stuck in the kernel): say so, and do not wait for ever.
+    fn abandon(&mut self, fx: &mut Vec<Effect>) {
+        let message = "The agent's process did not end although it was killed; it may be stuck in the kernel.";
+        self.emit(Notice::new(Level::Error, "process_left", message), fx);
+        self.exited(&Exit::default(), None, fx);
+    }
+
+    // --- the way out --------------------------------------------------------------------------------------------
+
+    fn exited(&mut self, exit: &Exit, blame: Option<TurnOver>, fx: &mut Vec<Effect>) {
+        if self.spawned.is_none() && self.ladder.is_none() {
+            return;
+        }
+        if self.open.is_some() {
+            let over = blame.unwrap_or_else(|| TurnOver::bare(turn::died(exit)));
+            self.close_turn(over, fx);
+        } else if self.ladder.is_none() {
+            self.last = Some(turn::died(exit)); // it went while nobody asked it to
+        }
+        self.drop_queue(fx);
+        let outcome = self.last.take().unwrap_or_else(|| Outcome::new(Cause::Stopped, "The session was stopped."));
+        self.end(outcome, exit, fx);
+    }
+
+    /// Ends the open turn, if there is one, and says what had been pending on it.
+    fn close_turn(&mut self, over: TurnOver, fx: &mut Vec<Effect>) -> Option<Pending> {
+        let turn = self.open.take()?;
+        let (ended, usage, pending) = turn.close(over, |what| {
+            fx.push(Effect::Emit { turn: self.turns, what });
+        });
+        for part in &usage {
+            self.usage.add(part);
+        }
+        if !usage.is_empty() {
+            self.emit(self.usage.clone(), fx);
+            self.warn_of_budget(self.usage.cost_usd.unwrap_or(0.0), fx);
+        }
+        self.last = Some(ended.outcome.clone());
+        self.emit(ended, fx);
+        pending
+    }
+
+    fn end(&mut self, outcome: Outcome, exit: &Exit, fx: &mut Vec<Effect>) {
+        self.drop_queue(fx);
+        self.go(SessionState::Ended, fx);
+        let usage = self.usage.total().is_some().then(|| self.usage.clone());
+        self.emit(Ended { outcome, exit_code: exit.code, signal: exit.signal, usage }, fx);
+    }
+
+    // --- small things -------------------------------------------------------------------------------------------
+
+    fn go(&mut self, to: SessionState, fx: &mut Vec<Effect>) {
+        if self.state != to {
+            let from = std::mem::replace(&mut self.state, to);
+            self.emit(State { from, to }, fx);
+        }
+    }
+
+    fn emit(&self, what: impl Into<What>, fx: &mut Vec<Effect>) {
+        fx.push(Effect::Emit { turn: self.turns, what: what.into() });
+    }
+
+    fn refuse(&self, request: &str, why: &str, fx: &mut Vec<Effect>) {
+        self.emit(Refused { request: request.into(), why: why.into() }, fx);
+    }
+
+    /// Money was spent within the open turn: a warning, and past the limit the end of the turn.
+    fn spend(&mut self, now: Duration, spent: f64, fx: &mut Vec<Effect>) {
+        self.warn_of_budget(spent, fx);
+        if let (Some(limit), Some(turn)) = (self.limits.budget_usd, &mut self.open)
+            && spent >= limit
+            && turn.pending.is_none()
+        {
+            let outcome = Outcome::new(Cause::Budget, format!("The turn has cost ${spent:.4}, the budget is ${limit}."))
+                .hint("Raise the budget (--max-budget-usd), or give a smaller task.");
+            turn.pending = Some(Pending::Limit((Box::new(outcome), now + self.limits.grace)));
+            fx.push(Effect::Say(Say::Interrupt));
+        }
+    }
+
+    /// Once 80 % of the money is spent, a warning, once.
+    fn warn_of_budget(&mut self, spent: f64, fx: &mut Vec<Effect>) {
+        if let Some(limit) = self.limits.budget_usd.filter(|l| !self.budget_warned && spent >= 0.8 * l) {
+            self.budget_warned = true;
+            let message = format!("${spent:.4} of the budget of ${limit} is spent.");
+            self.emit(Notice::new(Level::Warning, "budget_near", message), fx);
+        }
+    }
+}

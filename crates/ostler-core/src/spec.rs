@@ -1,0 +1,298 @@
+//! What the caller wants: one run's settings, the same for every agent, and the table that checks them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::clip::OUTPUT_CAP;
+
+/// What to run, where, with what, and for how long at most. Everything is optional but the prompt.
+#[derive(Debug, Clone, Default)]
+pub struct Spec {
+    /// The first message.
+    pub prompt: String,
+    /// The directory to work in; the caller's own when none is given.
+    pub dir: Option<PathBuf>,
+    /// Settings by key: the common ones of [`keys`], and those of the agent's own page.
+    pub settings: Settings,
+    /// Arguments passed to the agent's program as they are.
+    pub extra_args: Vec<String>,
+    /// Variables added to the agent's environment.
+    pub env: BTreeMap<String, String>,
+    /// The program to start instead of the agent's usual name on PATH.
+    pub program: Option<PathBuf>,
+    /// Where to write what the agent prints, byte for byte.
+    pub raw_log: Option<PathBuf>,
+    /// Limits of time and size.
+    pub limits: Limits,
+    /// Whether a denied tool call makes the turn a failure.
+    pub denials: Denials,
+}
+
+/// Whether a denied tool call makes the turn a failure.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Denials {
+    /// The turn ends with cause `denied`, as document 001 asks.
+    #[default]
+    Fail,
+    /// The turn ends as the agent says; each denial is still an event.
+    Tolerate,
+}
+
+/// Names of the settings that mean the same for every agent that has them.
+pub mod keys {
+    /// The model.
+    pub const MODEL: &str = "model";
+    /// Replaces the agent's system prompt.
+    pub const SYSTEM_PROMPT: &str = "system_prompt";
+    /// Is added to the agent's system prompt.
+    pub const APPEND_SYSTEM_PROMPT: &str = "append_system_prompt";
+    /// What the agent may do without asking.
+    pub const PERMISSION_MODE: &str = "permission_mode";
+    /// The tools that exist.
+    pub const TOOLS: &str = "tools";
+    /// Tools allowed without asking.
+    pub const ALLOWED_TOOLS: &str = "allowed_tools";
+    /// Tools that are never allowed.
+    pub const DISALLOWED_TOOLS: &str = "disallowed_tools";
+    /// MCP servers: files or JSON.
+    pub const MCP_CONFIG: &str = "mcp_config";
+    /// Only the MCP servers given here.
+    pub const STRICT_MCP: &str = "strict_mcp";
+    /// The schema of a structured answer.
+    pub const JSON_SCHEMA: &str = "json_schema";
+    /// At most so many steps.
+    pub const MAX_TURNS: &str = "max_turns";
+    /// At most so much money.
+    pub const MAX_BUDGET_USD: &str = "max_budget_usd";
+    /// The id of a new session.
+    pub const SESSION_ID: &str = "session_id";
+    /// The session to go on with.
+    pub const RESUME: &str = "resume";
+    /// Go on with a copy of the resumed session.
+    pub const FORK: &str = "fork";
+    /// Further directories the agent may use.
+    pub const ADD_DIR: &str = "add_dir";
+    /// Stream text as it is written.
+    pub const INCLUDE_PARTIAL: &str = "include_partial";
+}
+
+/// Settings by key. A key may hold several values.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settings(BTreeMap<String, Vec<String>>);
+
+impl Settings {
+    /// Sets a key to one value, in place of what it held.
+    pub fn set(&mut self, key: &str, value: impl Into<String>) {
+        self.0.insert(key.to_owned(), vec![value.into()]);
+    }
+
+    /// Adds a value to a key.
+    pub fn push(&mut self, key: &str, value: impl Into<String>) {
+        self.0.entry(key.to_owned()).or_default().push(value.into());
+    }
+
+    /// The values of a key.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&[String]> {
+        self.0.get(key).map(Vec::as_slice)
+    }
+
+    /// The only value of a key, or its last.
+    #[must_use]
+    pub fn last(&self, key: &str) -> Option<&str> {
+        self.get(key).and_then(<[String]>::last).map(String::as_str)
+    }
+
+    /// True when a switch is on.
+    #[must_use]
+    pub fn is_on(&self, key: &str) -> bool {
+        self.last(key).is_some_and(|v| v == "true")
+    }
+
+    /// Every key with its values, in alphabetical order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &[String])> {
+        self.0.iter().map(|(k, v)| (k.as_str(), v.as_slice()))
+    }
+}
+
+/// Limits of time and size. Each has a default that a caller can change; none means no limit.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limits {
+    /// The longest a turn may take.
+    pub wall: Option<Duration>,
+    /// The longest the agent may be silent while no tool runs and nobody is asked.
+    pub idle: Option<Duration>,
+    /// The longest until the agent's first word.
+    pub startup: Option<Duration>,
+    /// How long an agent that was asked to end may take before it is told, and then before it is killed.
+    pub grace: Duration,
+    /// How much of an answer is kept.
+    pub output: usize,
+    /// The money limit, for the warning at 80 % and for agents that do not keep it themselves.
+    pub budget_usd: Option<f64>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            wall: Some(Duration::from_secs(60 * 60)),
+            idle: Some(Duration::from_secs(10 * 60)),
+            startup: Some(Duration::from_secs(60)),
+            grace: Duration::from_secs(5),
+            output: OUTPUT_CAP,
+            budget_usd: None,
+        }
+    }
+}
+
+/// What a setting's value must look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Any text of at most so many characters, not empty.
+    Text(usize),
+    /// One word without spaces, not starting with a dash.
+    Word,
+    /// `true` or `false`.
+    Switch,
+    /// A whole number of at least 1.
+    Count,
+    /// A number greater than 0.
+    Amount,
+    /// One of a list.
+    OneOf(&'static [&'static str]),
+    /// Any number of non-empty texts.
+    List,
+    /// Any number of non-empty texts; a single empty one means "none".
+    ListOrNone,
+    /// A JSON object.
+    Object,
+    /// A UUID.
+    Uuid,
+}
+
+/// A setting was wrong. Nothing was started.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{key} = {value:?}: {why}")]
+pub struct SpecError {
+    /// The setting.
+    pub key: String,
+    /// The value that was given.
+    pub value: String,
+    /// What is allowed.
+    pub why: String,
+}
+
+impl SpecError {
+    /// A wrong value of a key. Long values are shortened, at a character boundary.
+    #[must_use]
+    pub fn new(key: &str, value: &str, why: impl Into<String>) -> Self {
+        let short = &value[..value.floor_char_boundary(80)];
+        let value = if short.len() < value.len() { format!("{short}…") } else { value.to_owned() };
+        Self { key: key.to_owned(), value, why: why.into() }
+    }
+}
+
+impl Kind {
+    /// Checks the values of a key.
+    ///
+    /// # Errors
+    /// Names the key, the value, and what is allowed.
+    pub fn check(self, key: &str, values: &[String]) -> Result<(), SpecError> {
+        let many = matches!(self, Self::List | Self::ListOrNone);
+        if !many && values.len() != 1 {
+            return Err(SpecError::new(key, &values.join(", "), "expected one value"));
+        }
+        if self == Self::ListOrNone && values.len() == 1 && values[0].is_empty() {
+            return Ok(());
+        }
+        values.iter().try_for_each(|value| match self.fault(value) {
+            Some(why) => Err(SpecError::new(key, value, why)),
+            None => Ok(()),
+        })
+    }
+
+    fn fault(self, value: &str) -> Option<String> {
+        if value.contains('\0') {
+            return Some("a NUL character cannot be passed to a program".into());
+        }
+        let (ok, expected) = match self {
+            Self::Text(max) => (
+                !value.is_empty() && value.chars().nth(max).is_none(),
+                format!("expected text of 1 to {max} characters"),
+            ),
+            Self::Word => (
+                !value.is_empty() && !value.starts_with('-') && !value.contains(|c: char| c.is_whitespace() || c.is_control()),
+                "expected one word that does not start with a dash".into(),
+            ),
+            Self::Switch => (matches!(value, "true" | "false"), "expected true or false".into()),
+            Self::Count => (value.parse::<u32>().is_ok_and(|n| n > 0), "expected a whole number of at least 1".into()),
+            Self::Amount => (
+                value.parse::<f64>().is_ok_and(|n| n.is_finite() && n > 0.0),
+                "expected a number greater than 0".into(),
+            ),
+            Self::OneOf(words) => (words.contains(&value), format!("expected one of: {}", words.join(", "))),
+            Self::List | Self::ListOrNone => (!value.trim().is_empty(), "expected a value that is not empty".into()),
+            Self::Object => (is_object(value), "expected a JSON object".into()),
+            Self::Uuid => (is_uuid(value), "expected a UUID such as 123e4567-e89b-42d3-a456-426614174000".into()),
+        };
+        (!ok).then_some(expected)
+    }
+}
+
+fn is_object(text: &str) -> bool {
+    text.trim_start().starts_with('{') && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
+}
+
+/// Whether `text` is a UUID in the usual form of five groups.
+#[must_use]
+pub fn is_uuid(text: &str) -> bool {
+    let groups: Vec<&str> = text.split('-').collect();
+    groups.iter().map(|g| g.len()).eq([8, 4, 4, 4, 12])
+        && groups.iter().all(|g| g.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // S3-17: every kind rejects what it should, and the error names key, value and what is allowed.
+    #[test]
+    fn kinds_accept_and_reject() {
+        let long = "x".repeat(11);
+        let table: &[(Kind, &[&str], &[&str])] = &[
+            (Kind::Text(10), &["a", "0123456789", "--x"], &["", &long, "a\0b"]),
+            (Kind::Word, &["opus", "claude-opus-5-5"], &["", "two words", "-x", "a\nb"]),
+            (Kind::Switch, &["true", "false"], &["", "yes", "TRUE"]),
+            (Kind::Count, &["1", "20"], &["0", "-1", "1.5", "", "x"]),
+            (Kind::Amount, &["0.5", "10", "1e-7"], &["0", "-1", "NaN", "inf", ""]),
+            (Kind::OneOf(&["low", "high"]), &["low"], &["Low", ""]),
+            (Kind::List, &["Bash(git *)"], &["", " "]),
+            (Kind::ListOrNone, &["Bash", ""], &[" "]),
+            (Kind::Object, &["{}", " {\"a\":1}"], &["[]", "{", "\"x\"", ""]),
+            (Kind::Uuid, &["123e4567-e89b-42d3-a456-426614174000"], &["123", "123e4567e89b42d3a456426614174000", "--version"]),
+        ];
+        for (kind, good, bad) in table {
+            for v in *good {
+                assert_eq!(kind.check("k", &[(*v).to_string()]), Ok(()), "{kind:?} {v:?}");
+            }
+            for v in *bad {
+                let error = kind.check("the_key", &[(*v).to_string()]).expect_err(v).to_string();
+                assert!(error.starts_with("the_key = "), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn two_values_where_one_is_expected() {
+        assert!(Kind::Word.check("model", &["a".into(), "b".into()]).is_err());
+        assert!(Kind::List.check("tools", &["a".into(), "b".into()]).is_ok());
+    }
+
+    // P19
+    #[test]
+    fn a_long_value_is_cut_at_a_character() {
+        let value = format!("{}😀tail", "a".repeat(79));
+        assert_eq!(SpecError::new("k", &value, "no").value, format!("{}…", "a".repeat(79)));
+    }
+}

@@ -1,0 +1,255 @@
+//! Tokens and cost: disjoint counters, counted once, unknown where nobody said.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Tokens and cost of a turn or a session. The counters are disjoint: their sum is what was processed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Usage {
+    /// What the numbers cover. A later event of the same scope and model replaces an earlier one.
+    pub scope: Scope,
+    /// The model; null when several were used.
+    pub model: Option<String>,
+    /// Input tokens that were not read from a cache.
+    pub input: Option<u64>,
+    /// Input tokens read from a cache.
+    pub cache_read: Option<u64>,
+    /// Input tokens written to a cache.
+    pub cache_write: Option<u64>,
+    /// Output tokens, reasoning included.
+    pub output: Option<u64>,
+    /// The part of the output that was reasoning.
+    pub reasoning: Option<u64>,
+    /// Cost in US dollars.
+    pub cost_usd: Option<f64>,
+    /// Where the cost comes from.
+    pub cost_source: CostSource,
+}
+
+/// What the numbers of a [`Usage`] cover.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// The turn so far.
+    Turn,
+    /// The session so far.
+    Session,
+}
+
+/// Where a cost comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CostSource {
+    /// The agent reported it.
+    Reported,
+    /// Computed from a price list.
+    Estimated,
+    /// Nobody knows; it is not zero.
+    Unknown,
+}
+
+impl Usage {
+    /// Nothing known yet.
+    #[must_use]
+    pub fn unknown(scope: Scope) -> Self {
+        Self {
+            scope,
+            model: None,
+            input: None,
+            cache_read: None,
+            cache_write: None,
+            output: None,
+            reasoning: None,
+            cost_usd: None,
+            cost_source: CostSource::Unknown,
+        }
+    }
+
+    /// A turn's tokens on one model; the cost is unknown until somebody says it.
+    #[must_use]
+    pub fn of(model: Option<String>, tokens: Tokens) -> Self {
+        Self {
+            model,
+            input: Some(tokens.input),
+            cache_read: Some(tokens.cache_read),
+            cache_write: Some(tokens.cache_write),
+            output: Some(tokens.output),
+            reasoning: tokens.reasoning,
+            ..Self::unknown(Scope::Turn)
+        }
+    }
+
+    /// Adds a cost that the agent reported.
+    #[must_use]
+    pub fn reported(mut self, cost_usd: f64) -> Self {
+        self.cost_usd = Some(cost_usd);
+        self.cost_source = CostSource::Reported;
+        self
+    }
+
+    /// Adds `other` to this sum. A number that one side does not know is taken from the other; a cost stays reported
+    /// only if all of it was.
+    pub fn add(&mut self, other: &Self) {
+        let first = *self == Self::unknown(self.scope);
+        let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
+            (Some(a), Some(b)) => Some(a.saturating_add(b)),
+            (a, b) => a.or(b),
+        };
+        self.model = if first || self.model == other.model { other.model.clone() } else { None };
+        self.input = sum(self.input, other.input);
+        self.cache_read = sum(self.cache_read, other.cache_read);
+        self.cache_write = sum(self.cache_write, other.cache_write);
+        self.output = sum(self.output, other.output);
+        self.reasoning = sum(self.reasoning, other.reasoning);
+        self.cost_source = match (first, self.cost_source, other.cost_source) {
+            (true, _, source) => source,
+            (false, a, b) if a == b => a,
+            (false, CostSource::Unknown, _) | (false, _, CostSource::Unknown) => CostSource::Unknown,
+            _ => CostSource::Estimated,
+        };
+        self.cost_usd = match (self.cost_source, self.cost_usd, other.cost_usd) {
+            (CostSource::Unknown, ..) => None,
+            (_, Some(a), Some(b)) => Some(a + b),
+            (_, a, b) => a.or(b),
+        };
+    }
+
+    /// All tokens together; none when no counter is known.
+    #[must_use]
+    pub fn total(&self) -> Option<u64> {
+        [self.input, self.cache_read, self.cache_write, self.output].into_iter().flatten().reduce(u64::saturating_add)
+    }
+}
+
+/// Counters of one model message or of one model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tokens {
+    /// Input tokens that were not read from a cache.
+    pub input: u64,
+    /// Input tokens read from a cache.
+    pub cache_read: u64,
+    /// Input tokens written to a cache.
+    pub cache_write: u64,
+    /// Output tokens, reasoning included.
+    pub output: u64,
+    /// The part of the output that was reasoning, where it is known.
+    pub reasoning: Option<u64>,
+}
+
+impl Tokens {
+    /// True when every counter is zero.
+    #[must_use]
+    pub fn is_zero(&self) -> bool {
+        self.input == 0 && self.cache_read == 0 && self.cache_write == 0 && self.output == 0
+    }
+
+    /// What came on top of `earlier`: how a cumulative counter becomes a turn's own.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            input: self.input.saturating_sub(earlier.input),
+            cache_read: self.cache_read.saturating_sub(earlier.cache_read),
+            cache_write: self.cache_write.saturating_sub(earlier.cache_write),
+            output: self.output.saturating_sub(earlier.output),
+            reasoning: self.reasoning.map(|r| r.saturating_sub(earlier.reasoning.unwrap_or(0))),
+        }
+    }
+
+    /// The sum of two counters.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            input: self.input.saturating_add(other.input),
+            cache_read: self.cache_read.saturating_add(other.cache_read),
+            cache_write: self.cache_write.saturating_add(other.cache_write),
+            output: self.output.saturating_add(other.output),
+            reasoning: match (self.reasoning, other.reasoning) {
+                (Some(a), Some(b)) => Some(a.saturating_add(b)),
+                (a, b) => a.or(b),
+            },
+        }
+    }
+}
+
+/// Adds up the messages of a turn while it runs. An agent repeats a message's counters on several lines and lets them
+/// grow; the last word per message id counts.
+#[derive(Debug, Default)]
+pub struct Messages {
+    by_id: BTreeMap<String, Tokens>,
+}
+
+impl Messages {
+    /// Takes a message's counters as they stand now.
+    pub fn note(&mut self, id: &str, tokens: Tokens) {
+        match self.by_id.get_mut(id) {
+            // An output count never shrinks: a line that repeats the value at the message's start is old news.
+            Some(known) => *known = Tokens { output: tokens.output.max(known.output), ..tokens },
+            None => {
+                self.by_id.insert(id.to_owned(), tokens);
+            }
+        }
+    }
+
+    /// The sum over all messages.
+    #[must_use]
+    pub fn total(&self) -> Tokens {
+        self.by_id.values().fold(Tokens::default(), |sum, t| sum.plus(t))
+    }
+
+    /// Forgets everything: the next turn begins.
+    pub fn clear(&mut self) {
+        self.by_id.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn tokens(input: u64, output: u64) -> Tokens {
+        Tokens { input, output, ..Tokens::default() }
+    }
+
+    // P21
+    #[test]
+    fn a_repeated_message_counts_once_and_its_last_word_counts() {
+        let mut m = Messages::default();
+        for output in [1, 1, 25, 1] {
+            m.note("msg_1", tokens(100, output));
+        }
+        m.note("msg_2", tokens(100, 25));
+        assert_eq!(m.total(), tokens(200, 50));
+    }
+
+    #[test]
+    fn unknown_cost_is_never_zero() {
+        let mut sum = Usage::unknown(Scope::Session);
+        sum.add(&Usage::of(Some("m".into()), tokens(1, 2)).reported(0.5));
+        assert_eq!((sum.cost_usd, sum.cost_source), (Some(0.5), CostSource::Reported));
+        sum.add(&Usage::of(Some("m".into()), tokens(1, 2)));
+        assert_eq!((sum.cost_usd, sum.cost_source), (None, CostSource::Unknown));
+        assert_eq!((sum.input, sum.output, sum.model.as_deref()), (Some(2), Some(4), Some("m")));
+    }
+
+    #[test]
+    fn several_models_have_no_one_name() {
+        let mut sum = Usage::unknown(Scope::Turn);
+        sum.add(&Usage::of(Some("a".into()), tokens(1, 1)));
+        sum.add(&Usage::of(Some("b".into()), tokens(1, 1)));
+        assert_eq!(sum.model, None);
+        assert_eq!(sum.total(), Some(4));
+    }
+
+    proptest! {
+        #[test]
+        fn cumulative_counters_differ_by_what_was_added(a in 0u64..1 << 40, b in 0u64..1 << 40) {
+            let first = tokens(a, b);
+            let second = first.plus(&tokens(b, a));
+            prop_assert_eq!(second.since(&first), tokens(b, a));
+        }
+    }
+}
