@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::dialect::{Exit, Say, TurnOver};
 use crate::event::{Ended, Level, Notice, Origin, Refused, SessionState, State, TurnStarted, What};
 use crate::outcome::{Cause, Outcome};
-use crate::spec::Limits;
+use crate::spec::{AfterTurn, Limits};
 use crate::usage::{Scope, Usage};
 
 use turn::{Pending, Turn};
@@ -31,8 +31,12 @@ pub enum Input {
     SpawnFailed(Outcome),
     /// The caller sent a message.
     Send(String),
+    /// The agent printed a line, whatever it means: it is alive.
+    Activity,
     /// The agent said something.
     Heard(What),
+    /// Ostler itself has something to say.
+    Remark(Notice),
     /// The agent began a turn.
     TurnBegan,
     /// The agent ended a turn.
@@ -57,6 +61,7 @@ pub enum Input {
 
 /// Something to do.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "nearly every effect is an event; a box each would cost more than it saves")]
 pub enum Effect {
     /// Stamp it and tell the caller.
     Emit {
@@ -75,15 +80,6 @@ pub enum Effect {
     Terminate,
     /// Kill the agent's processes.
     Kill,
-}
-
-/// What the session does when a turn is over and no message waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AfterTurn {
-    /// End: the session was for one message.
-    End,
-    /// Wait for the next message.
-    Wait,
 }
 
 /// How far the ending of the agent has gone, and when it goes further.
@@ -154,6 +150,12 @@ impl Machine {
         self.turns
     }
 
+    /// Whether a turn is under way.
+    #[must_use]
+    pub fn in_turn(&self) -> bool {
+        self.open.is_some()
+    }
+
     /// When [`Input::Tick`] is due, if nothing else happens before.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
@@ -175,7 +177,9 @@ impl Machine {
             Input::Spawned => self.spawned(now, fx),
             Input::SpawnFailed(outcome) => self.spawn_failed(outcome, fx),
             Input::Send(prompt) => self.send(now, prompt, fx),
+            Input::Activity => self.activity(now, fx),
             Input::Heard(what) => self.heard(now, what, fx),
+            Input::Remark(notice) => self.emit(notice, fx),
             Input::TurnBegan => self.turn_began(now, fx),
             Input::TurnOver(over) => self.turn_over(now, over, fx),
             Input::Background(running) => self.background(now, running, fx),
@@ -249,6 +253,13 @@ impl Machine {
     }
 
     // --- what the agent says ------------------------------------------------------------------------------------
+
+    fn activity(&mut self, now: Duration, fx: &mut Vec<Effect>) {
+        if let Some(turn) = &mut self.open {
+            turn.touch(now);
+        }
+        self.awake(fx);
+    }
 
     fn heard(&mut self, now: Duration, what: What, fx: &mut Vec<Effect>) {
         let what = match &mut self.open {

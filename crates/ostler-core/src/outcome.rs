@@ -17,7 +17,7 @@ pub struct Outcome {
     pub hint: Option<String>,
     /// Facts behind the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub detail: Option<Detail>,
+    pub detail: Option<Box<Detail>>,
 }
 
 /// The coarse answer to "did it work?".

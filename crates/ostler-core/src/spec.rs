@@ -27,6 +27,18 @@ pub struct Spec {
     pub limits: Limits,
     /// Whether a denied tool call makes the turn a failure.
     pub denials: Denials,
+    /// What happens when the turn is over.
+    pub after_turn: AfterTurn,
+}
+
+/// What a session does when a turn is over and no message waits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AfterTurn {
+    /// It ends: it was for one message.
+    #[default]
+    End,
+    /// It waits for the next message.
+    Wait,
 }
 
 /// Whether a denied tool call makes the turn a failure.

@@ -1,1 +1,56 @@
-//! (being written)
+//! Drive coding agents through one contract: one typed stream of events, endings with a name, nothing left behind.
+//!
+//! ```
+//! use ostler::{Agents, Host, Spec};
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! let host = Host::new(std::env::vars_os()); // each agent gets only the variables that it needs
+//! let agent = Agents::builtin().get("scripted").expect("it is always there");
+//! let spec = Spec { prompt: "hello".into(), ..Spec::default() };
+//! let mut session = agent.start(&host, spec).expect("the spec is right");
+//! while let Some(event) = session.next().await {
+//!     println!("{}", event.to_json()); // the last one says how it ended
+//! }
+//! # });
+//! ```
+//!
+//! # Theory of operation
+//!
+//! An [`Agent`] is started with a [`Spec`] and gives a [`Session`]. The session's task owns the agent's process; it reads
+//! its output, has the agent's dialect translate each line, and has the session machine decide what it means. Each turn
+//! ends exactly once, with an [`Outcome`] whose [`Cause`] a program can branch on; the session's last event is
+//! [`What::Ended`]. A failed run is not an `Err`: only a wrong spec is.
+//!
+//! # What is promised about processes
+//!
+//! An agent runs in a session of its own, without a terminal. When it ends, or is ended, everything it started is ended too:
+//! on Linux whatever it did to its process group, elsewhere its process group (a job object on Windows; neither macOS nor
+//! Windows is tested). If *this* process is killed with SIGKILL, then on Linux the agent dies with it, but commands that
+//! the agent had started may live on, unless the [`Host`] names a guard ([`Host::guarded_by`], [`guard`]): then they
+//! are gone within three seconds. The program `ostler` always uses the guard.
+
+mod agent;
+mod clock;
+mod host;
+mod probe;
+mod process;
+mod replay;
+mod scripted;
+mod session;
+
+#[cfg(target_os = "linux")]
+pub use process::guard;
+
+pub use agent::{Agent, Agents, ProcessAgent, ScriptedAgent};
+pub use host::{GuardProgram, Host, RESERVED_PREFIX, SESSION_VARIABLE};
+pub use ostler_core::dialect::{Capabilities, Dialect, Setting};
+pub use ostler_core::event::{self, Event, What};
+pub use ostler_core::outcome::{Cause, Detail, Outcome, Status};
+pub use ostler_core::raw::Raw;
+pub use ostler_core::spec::{AfterTurn, Denials, Limits, Settings, Spec, SpecError, keys};
+pub use ostler_core::usage::{CostSource, Scope, Usage};
+pub use ostler_core::{clip, outcome};
+pub use probe::Probed;
+pub use replay::Replay;
+pub use scripted::{Script, Step};
+pub use session::{Remote, Run, Session};

@@ -1,0 +1,144 @@
+//! What the caller's machine offers an agent: an environment to choose from, a directory, a guard.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+/// The surroundings in which agents are started. The library never reads the environment by itself: the caller hands it
+/// over here, and each agent gets only the part that it needs.
+#[derive(Debug, Clone, Default)]
+pub struct Host {
+    env: BTreeMap<OsString, OsString>,
+    guard: Option<GuardProgram>,
+}
+
+/// The program that watches over an agent's processes; see [`crate::guard`].
+#[derive(Debug, Clone)]
+pub struct GuardProgram {
+    /// The program.
+    pub program: PathBuf,
+    /// Arguments that make it call [`crate::guard::run`] with what follows them.
+    pub args: Vec<OsString>,
+}
+
+/// Variables every agent gets: who and where the user is, how text looks, how the network is reached.
+const BASICS: &[&str] = &[
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TERM", "COLORTERM", "NO_COLOR", "TZ", "TMPDIR",
+    "XDG_*", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy",
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "GIT_SSL_CAINFO",
+    // Windows
+    "SYSTEMROOT", "SYSTEMDRIVE", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA", "PROGRAMFILES", "PATHEXT",
+    "COMSPEC", "WINDIR", "TEMP", "TMP",
+];
+
+/// The prefix of variables that belong to Ostler; a caller cannot set them.
+pub const RESERVED_PREFIX: &str = "OSTLER_";
+
+/// The variable that marks every process of a session with the session's id.
+pub const SESSION_VARIABLE: &str = "OSTLER_SESSION";
+
+impl Host {
+    /// The surroundings given by an environment, usually `std::env::vars_os()`.
+    pub fn new(env: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
+        Self { env: env.into_iter().collect(), guard: None }
+    }
+
+    /// Has agents started under a guard, so that nothing is left behind even when this process is killed.
+    #[must_use]
+    pub fn guarded_by(mut self, guard: GuardProgram) -> Self {
+        self.guard = Some(guard);
+        self
+    }
+
+    pub(crate) fn guard(&self) -> Option<&GuardProgram> {
+        self.guard.as_ref()
+    }
+
+    /// One variable.
+    #[must_use]
+    pub fn var(&self, name: &str) -> Option<&OsStr> {
+        self.env.get(OsStr::new(name)).map(OsString::as_os_str)
+    }
+
+    /// The variables an agent gets: the basics and its own, without those that mark an enclosing session.
+    pub(crate) fn environment(&self, pass: &[&str], drop: &[&str]) -> BTreeMap<OsString, OsString> {
+        let named = |patterns: &[&str], name: &str| patterns.iter().any(|p| matches(p, name));
+        let keep = |name: &OsString| {
+            name.to_str().is_some_and(|n| (named(BASICS, n) || named(pass, n)) && !named(drop, n) && !n.starts_with(RESERVED_PREFIX))
+        };
+        self.env.iter().filter(|(name, _)| keep(name)).map(|(n, v)| (n.clone(), v.clone())).collect()
+    }
+
+    /// Finds a program: a path as it is, a name in the directories of PATH.
+    pub(crate) fn find(&self, program: &Path) -> Found {
+        if program.components().count() > 1 {
+            return if program.is_file() { Found::At(program.to_owned()) } else { Found::Nowhere(vec![program.to_owned()]) };
+        }
+        let path = self.var("PATH").unwrap_or_default();
+        let places: Vec<PathBuf> = std::env::split_paths(path).filter(|p| p.is_absolute()).collect();
+        let candidates: Vec<PathBuf> = places.iter().map(|dir| dir.join(program)).filter(|file| file.is_file()).collect();
+        // As a shell does: a file that cannot be run does not hide one that can, further on.
+        let best = candidates.iter().find(|file| executable(file)).or_else(|| candidates.first());
+        best.map_or(Found::Nowhere(places), |file| Found::At(file.clone()))
+    }
+}
+
+/// Where a program is, or where it was looked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// Here.
+    At(PathBuf),
+    /// In none of these.
+    Nowhere(Vec<PathBuf>),
+}
+
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(prefix) => name.starts_with(prefix),
+        None => pattern == name || (cfg!(windows) && pattern.eq_ignore_ascii_case(name)),
+    }
+}
+
+#[cfg(unix)]
+pub(crate) fn executable(file: &Path) -> bool {
+    rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok()
+}
+
+#[cfg(not(unix))]
+pub(crate) fn executable(_file: &Path) -> bool {
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(vars: &[(&str, &str)]) -> Host {
+        Host::new(vars.iter().map(|(k, v)| (OsString::from(k), OsString::from(v))))
+    }
+
+    // P31, S3-16
+    #[test]
+    fn an_agent_gets_the_basics_and_its_own_and_nothing_else() {
+        let host = host(&[
+            ("PATH", "/bin"),
+            ("LC_ALL", "C"),
+            ("ANTHROPIC_API_KEY", "k"),
+            ("CLAUDECODE", "1"),
+            ("AWS_SECRET_ACCESS_KEY", "s"),
+            ("GITHUB_TOKEN", "t"),
+            ("OSTLER_SESSION", "outer"),
+        ]);
+        let env = host.environment(&["ANTHROPIC_*", "CLAUDE*"], &["CLAUDECODE"]);
+        let names: Vec<_> = env.keys().filter_map(|k| k.to_str()).collect();
+        assert_eq!(names, ["ANTHROPIC_API_KEY", "LC_ALL", "PATH"]);
+    }
+
+    // P33
+    #[test]
+    fn a_missing_program_says_where_it_was_looked_for() {
+        let host = host(&[("PATH", "/nowhere/a:/nowhere/b:relative")]);
+        let found = host.find(Path::new("claude"));
+        assert_eq!(found, Found::Nowhere(vec!["/nowhere/a".into(), "/nowhere/b".into()]));
+    }
+}

@@ -1,0 +1,60 @@
+//! The one place that starts child processes, and makes sure that they end.
+
+#![expect(clippy::disallowed_methods, reason = "this is the door to child processes")]
+
+mod command;
+mod direct;
+#[cfg(target_os = "linux")]
+pub mod guard;
+#[cfg(target_os = "linux")]
+mod guarded;
+mod once;
+mod spawn_error;
+#[cfg(target_os = "linux")]
+mod sweep;
+
+use std::future::Future;
+use std::pin::Pin;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+pub(crate) use command::Prepared;
+pub(crate) use once::{Finished, run_once};
+pub(crate) use spawn_error::SpawnError;
+
+/// A running agent, seen from its session: three streams and a way to end it.
+pub(crate) struct Child {
+    pub(crate) stdin: Option<Box<dyn AsyncWrite + Send + Unpin>>,
+    pub(crate) stdout: Box<dyn AsyncRead + Send + Unpin>,
+    pub(crate) stderr: Option<Box<dyn AsyncRead + Send + Unpin>>,
+    pub(crate) pid: Option<u32>,
+    pub(crate) control: Box<dyn Control>,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ExitStatus {
+    pub(crate) code: Option<i32>,
+    pub(crate) signal: Option<i32>,
+}
+
+/// Ends a child and all that it started.
+pub(crate) trait Control: Send {
+    /// Tells the agent's process group to end.
+    fn terminate(&mut self);
+
+    /// Kills everything that belongs to the agent.
+    fn kill(&mut self);
+
+    /// Resolves when the agent's process is gone and what it left behind was ended too. Can be dropped and called again.
+    fn wait(&mut self) -> Pin<Box<dyn Future<Output = ExitStatus> + Send + '_>>;
+}
+
+/// Starts what was prepared: under a guard where there is one, else directly.
+pub(crate) async fn spawn(prepared: Prepared) -> Result<Child, SpawnError> {
+    #[cfg(target_os = "linux")]
+    if let Some(guard) = prepared.guard.clone() {
+        return guarded::spawn(prepared, &guard).await;
+    }
+    direct::spawn(prepared)
+}

@@ -1,0 +1,90 @@
+//! From a launch to a command that is ready to start: program found, directory checked, environment chosen, files written.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use ostler_core::dialect::{Arg, Launch};
+use ostler_core::spec::Spec;
+
+use super::SpawnError;
+use crate::host::{Found, GuardProgram, Host, SESSION_VARIABLE, executable};
+
+/// A command that is ready to start.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) program: PathBuf,
+    pub(crate) args: Vec<OsString>,
+    pub(crate) env: BTreeMap<OsString, OsString>,
+    pub(crate) dir: Option<PathBuf>,
+    /// The environment entry by which every process of the session can be found.
+    pub(crate) mark: String,
+    pub(crate) guard: Option<GuardProgram>,
+    /// Files that hold what is too long for an argument; they go when this does.
+    pub(crate) files: Vec<tempfile::NamedTempFile>,
+}
+
+impl Prepared {
+    /// Prepares the start of an agent.
+    pub(crate) fn agent(host: &Host, spec: &Spec, launch: &Launch, session: &str) -> Result<Self, SpawnError> {
+        let wanted = spec.program.clone().unwrap_or_else(|| PathBuf::from(launch.program));
+        let program = find(host, &wanted)?;
+        if let Some(dir) = &spec.dir {
+            check_dir(dir)?;
+        }
+        let mut env = host.environment(launch.env_pass, launch.env_drop);
+        for (name, value) in &launch.env {
+            env.entry((*name).into()).or_insert_with(|| value.into());
+        }
+        env.extend(spec.env.iter().map(|(k, v)| (k.into(), v.into())));
+        env.insert(SESSION_VARIABLE.into(), session.into());
+        let mut files = Vec::new();
+        let args = launch.args.iter().map(|arg| argument(arg, &mut files)).collect::<Result<_, _>>();
+        let args = args.map_err(|source| SpawnError::Other { program: program.clone(), source })?;
+        let mark = format!("{SESSION_VARIABLE}={session}");
+        Ok(Self { program, args, env, dir: spec.dir.clone(), mark, guard: host.guard().cloned(), files })
+    }
+
+    /// Prepares a short command of an agent, such as the one that prints its version.
+    pub(crate) fn query(host: &Host, program: &Path, args: &[&str], session: &str) -> Result<Self, SpawnError> {
+        let program = find(host, program)?;
+        let mark = format!("{SESSION_VARIABLE}={session}");
+        let env = BTreeMap::from([(SESSION_VARIABLE.into(), session.into())]);
+        let args = args.iter().map(OsString::from).collect();
+        Ok(Self { program, args, env, dir: None, mark, guard: host.guard().cloned(), files: Vec::new() })
+    }
+}
+
+fn find(host: &Host, program: &Path) -> Result<PathBuf, SpawnError> {
+    let shown = program.display().to_string();
+    match host.find(program) {
+        Found::At(path) if executable(&path) => Ok(path),
+        Found::At(path) => Err(SpawnError::NotExecutable(path)),
+        Found::Nowhere(searched) => Err(SpawnError::Missing { program: shown, searched }),
+    }
+}
+
+fn check_dir(dir: &Path) -> Result<(), SpawnError> {
+    let bad = |why: String| Err(SpawnError::BadDirectory { path: dir.to_owned(), why });
+    match dir.metadata() {
+        Ok(meta) if meta.is_dir() => Ok(()),
+        Ok(_) => bad("it is not a directory".into()),
+        Err(error) => bad(error.to_string()),
+    }
+}
+
+fn argument(arg: &Arg, files: &mut Vec<tempfile::NamedTempFile>) -> std::io::Result<OsString> {
+    match arg {
+        Arg::Plain(text) => Ok(text.into()),
+        Arg::InFile { prefix, text } => {
+            // tempfile makes it readable for this user alone.
+            let mut file = tempfile::Builder::new().prefix("ostler-").suffix(".txt").tempfile()?;
+            file.write_all(text.as_bytes())?;
+            let mut argument = OsString::from(prefix);
+            argument.push(file.path());
+            files.push(file);
+            Ok(argument)
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Starting a child without a guard: its own session, its group for signals, and on Linux the mark in its environment for
+//! what left the group. If this process is killed, the direct child dies with it (Linux), but not what it started.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::process::Stdio;
+
+use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop};
+use tokio::process::Command;
+
+use super::{Child, Control, ExitStatus, Prepared, SpawnError};
+
+pub(super) fn spawn(prepared: Prepared) -> Result<Child, SpawnError> {
+    let Prepared { program, args, env, dir, mark, files, .. } = prepared;
+    let mut command = Command::new(&program);
+    command.args(&args).env_clear().envs(&env).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    if let Some(dir) = &dir {
+        command.current_dir(dir);
+    }
+    #[cfg(target_os = "linux")]
+    die_with_us(command.as_std_mut());
+    let mut wrap = CommandWrap::from(command);
+    wrap.wrap(KillOnDrop);
+    #[cfg(unix)]
+    wrap.wrap(process_wrap::tokio::ProcessSession);
+    #[cfg(windows)]
+    wrap.wrap(process_wrap::tokio::JobObject);
+    let mut child = spawner::spawn(wrap).map_err(|error| SpawnError::of(&program, error))?;
+    let pid = child.id();
+    Ok(Child {
+        stdin: child.stdin().take().map(|s| Box::new(s) as _),
+        stdout: child.stdout().take().map_or_else(|| Box::new(tokio::io::empty()) as _, |s| Box::new(s) as _),
+        stderr: child.stderr().take().map(|s| Box::new(s) as _),
+        pid,
+        control: Box::new(Direct { child, mark, group: pid, ended: None, _files: files }),
+    })
+}
+
+/// Has the kernel kill the child when the thread that started it ends; see [`spawner`] for which thread that is.
+#[cfg(target_os = "linux")]
+pub(super) fn die_with_us(command: &mut std::process::Command) {
+    use std::os::unix::process::CommandExt;
+    let parent = rustix::process::getpid();
+    let set = move || {
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+        // If the parent went before the line above, nobody will send that signal any more.
+        if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(std::io::ErrorKind::NotFound.into()) }
+    };
+    #[expect(unsafe_code, reason = "there is no safe way to run code between fork and exec; it makes two system calls")]
+    // SAFETY: the closure only makes async-signal-safe system calls and allocates nothing.
+    unsafe {
+        command.pre_exec(set);
+    }
+}
+
+/// The thread that starts children. The kernel's "kill me when my parent dies" looks at the *thread* that forked, so a
+/// child started from a thread of a pool would die when the pool lets that thread go. This one lives as long as the process.
+mod spawner {
+    use std::io;
+    use std::sync::{OnceLock, mpsc};
+
+    use process_wrap::tokio::{ChildWrapper, CommandWrap};
+    use tokio::runtime::Handle;
+
+    type Reply = mpsc::Sender<io::Result<Box<dyn ChildWrapper>>>;
+    type Order = (CommandWrap, Handle, Reply);
+
+    static THREAD: OnceLock<mpsc::Sender<Order>> = OnceLock::new();
+
+    pub(super) fn spawn(command: CommandWrap) -> io::Result<Box<dyn ChildWrapper>> {
+        let gone = || io::Error::other("the thread that starts processes is gone");
+        let (reply, answer) = mpsc::channel();
+        THREAD.get_or_init(start).send((command, Handle::current(), reply)).map_err(|_| gone())?;
+        answer.recv().map_err(|_| gone())?
+    }
+
+    fn start() -> mpsc::Sender<Order> {
+        let (orders, inbox) = mpsc::channel::<Order>();
+        let work = move || {
+            for (mut command, runtime, reply) in inbox {
+                let _context = runtime.enter();
+                let _ = reply.send(command.spawn());
+            }
+        };
+        // If no thread can be had, the channel is closed and every start fails with an error that says so.
+        let _ = std::thread::Builder::new().name("ostler-spawner".into()).spawn(work);
+        orders
+    }
+}
+
+struct Direct {
+    child: Box<dyn ChildWrapper>,
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "processes are found by their mark on Linux only"))]
+    mark: String,
+    /// The group's number, kept because it cannot be asked for once its leader is gone.
+    group: Option<u32>,
+    /// Set once all is over: from then on the numbers may belong to somebody else.
+    ended: Option<ExitStatus>,
+    _files: Vec<tempfile::NamedTempFile>,
+}
+
+impl Direct {
+    #[cfg(unix)]
+    fn signal_group(&self, signal: rustix::process::Signal) {
+        if let Some(pid) = self.group.and_then(|g| i32::try_from(g).ok()).and_then(rustix::process::Pid::from_raw) {
+            let _ = rustix::process::kill_process_group(pid, signal);
+        }
+    }
+
+    /// Ends what is left once the agent itself is gone.
+    async fn sweep(&self) {
+        #[cfg(unix)]
+        self.signal_group(rustix::process::Signal::KILL);
+        #[cfg(target_os = "linux")]
+        for _ in 0..20 {
+            let left = super::sweep::marked(&self.mark);
+            if left.is_empty() {
+                break;
+            }
+            super::sweep::signal(&left, rustix::process::Signal::KILL);
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    }
+}
+
+impl Control for Direct {
+    fn terminate(&mut self) {
+        #[cfg(unix)]
+        self.signal_group(rustix::process::Signal::TERM);
+        #[cfg(windows)]
+        let _ = self.child.start_kill();
+    }
+
+    fn kill(&mut self) {
+        if self.ended.is_some() {
+            return;
+        }
+        let _ = self.child.start_kill();
+        #[cfg(target_os = "linux")]
+        super::sweep::signal(&super::sweep::marked(&self.mark), rustix::process::Signal::KILL);
+    }
+
+    fn wait(&mut self) -> Pin<Box<dyn Future<Output = ExitStatus> + Send + '_>> {
+        Box::pin(async {
+            if let Some(status) = self.ended {
+                return status;
+            }
+            let status = self.child.wait().await.map_or_else(|_| ExitStatus::default(), exit_status);
+            self.sweep().await;
+            self.ended = Some(status);
+            status
+        })
+    }
+}
+
+impl Drop for Direct {
+    fn drop(&mut self) {
+        // Whoever drops a session without ending it still leaves nothing behind.
+        self.kill();
+    }
+}
+
+fn exit_status(status: std::process::ExitStatus) -> ExitStatus {
+    #[cfg(unix)]
+    let signal = std::os::unix::process::ExitStatusExt::signal(&status);
+    #[cfg(not(unix))]
+    let signal = None;
+    ExitStatus { code: status.code(), signal }
+}

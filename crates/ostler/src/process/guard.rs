@@ -1,0 +1,159 @@
+//! The guard: a small process between Ostler and an agent that outlives Ostler by as long as it takes to clean up.
+//!
+//! Why a process of its own: when Ostler is killed with SIGKILL it cannot do anything any more, and the kernel's "kill me
+//! when my parent dies" reaches the agent but not the shells that the agent started in sessions of their own. The guard
+//! makes itself their reaper (`PR_SET_CHILD_SUBREAPER`), so that every process the agent ever starts stays its descendant,
+//! whatever it does to its group, session or environment; and it holds one end of a socket whose other end closes
+//! when Ostler goes. A pid namespace would do as well but needs privileges that many machines do not give; a cgroup
+//! needs a delegated one.
+//!
+//! The agent's stdin, stdout and stderr are passed on to it as they are: no byte goes through the guard.
+//!
+//! What is said over the socket, one line each. Guard to Ostler: `pid N`, `fail ERRNO`, then `exit CODE` or
+//! `signal N` once nothing is left. Ostler to guard: `T` (tell the agent to end), `K` (kill everything).
+//!
+//! A program that embeds the library and wants the same promise calls [`run`] at the start of its `main` when its first
+//! argument is one that it chose, and names itself and that argument in [`crate::GuardProgram`].
+
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, pidfd_open};
+
+use super::sweep;
+
+/// The descriptor under which the guard finds its socket.
+pub(super) const SOCKET: i32 = 3;
+
+/// How long an agent may take to end by itself once Ostler is gone.
+const LAST_GRACE: Duration = Duration::from_millis(1200);
+
+/// How long what an agent left behind may take to end before it is killed.
+const SWEEP_GRACE: Duration = Duration::from_millis(300);
+
+/// How often orphans that ended are taken note of.
+const REAP_EVERY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
+/// Runs the guard: starts `program` with `args`, and returns when it and all that it started are gone.
+///
+/// The result is the exit code for the guard's own process. It must be called in a process of its own, started by this
+/// library, before any thread is started.
+#[must_use]
+pub fn run(program: &OsString, args: &[OsString]) -> i32 {
+    let _ = rustix::thread::set_name(c"agent-guard"); // `killall -9 ostler` is not meant for this process
+    let Ok(mut socket) = socket() else { return 70 };
+    if rustix::process::set_child_subreaper(Some(rustix::process::getpid())).is_err() {
+        let _ = socket.write_all(b"fail 0\n");
+        return 70;
+    }
+    let mut command = std::process::Command::new(program);
+    command.args(args).process_group(0);
+    super::direct::die_with_us(&mut command);
+    let agent = match command.spawn() {
+        Ok(child) => child.id(),
+        Err(error) => {
+            let _ = writeln!(socket, "fail {}", error.raw_os_error().unwrap_or(0));
+            return 70;
+        }
+    };
+    let Some(agent) = i32::try_from(agent).ok().and_then(Pid::from_raw) else { return 70 };
+    let_go_of_streams();
+    let _ = writeln!(socket, "pid {}", agent.as_raw_nonzero());
+    let status = watch(agent, &mut socket);
+    sweep_all(SWEEP_GRACE);
+    let (word, number) = match status.and_then(|s| s.terminating_signal()) {
+        Some(signal) => ("signal", signal),
+        None => ("exit", status.and_then(|s| s.exit_status()).unwrap_or(70)),
+    };
+    let _ = writeln!(socket, "{word} {number}");
+    0
+}
+
+fn socket() -> std::io::Result<UnixStream> {
+    #[expect(unsafe_code, reason = "a descriptor handed over by the parent can only be named by its number")]
+    // SAFETY: Ostler started this process with its socket as this descriptor, and nothing else has taken it.
+    let fd = unsafe { OwnedFd::from_raw_fd(SOCKET) };
+    rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC)?; // the agent does not get it
+    Ok(UnixStream::from(fd))
+}
+
+/// The guard must not keep the agent's pipes open: Ostler waits for their end.
+fn let_go_of_streams() {
+    if let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdin(&null);
+        let _ = rustix::stdio::dup2_stdout(&null);
+        let _ = rustix::stdio::dup2_stderr(&null);
+    }
+}
+
+/// Waits until the agent is gone, and does what Ostler says meanwhile.
+fn watch(agent: Pid, socket: &mut UnixStream) -> Option<WaitStatus> {
+    let pidfd = pidfd_open(agent, PidfdFlags::empty()).ok()?;
+    let mut ostler_lives = true;
+    loop {
+        let mut fds = [PollFd::new(&pidfd, PollFlags::IN), PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)];
+        let watched = if ostler_lives { &mut fds[..] } else { &mut fds[..1] };
+        let _ = poll(watched, Some(&REAP_EVERY));
+        let spoke = ostler_lives && !fds[1].revents().is_empty();
+        if let Some(status) = reap(agent) {
+            return Some(status);
+        }
+        if spoke {
+            let mut order = [0u8; 1];
+            match socket.read(&mut order) {
+                Ok(1) if order == *b"T" => signal_group(agent, Signal::TERM),
+                Ok(1) => sweep_all(Duration::ZERO),
+                _ => {
+                    ostler_lives = false;
+                    signal_group(agent, Signal::TERM);
+                    sweep_all(LAST_GRACE);
+                }
+            }
+        }
+    }
+}
+
+/// Takes note of every child that ended; the agent's own status is the answer.
+fn reap(agent: Pid) -> Option<WaitStatus> {
+    let mut found = None;
+    while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
+        if pid == agent {
+            found = Some(status);
+        }
+    }
+    found
+}
+
+fn signal_group(agent: Pid, signal: Signal) {
+    let _ = rustix::process::kill_process_group(agent, signal);
+}
+
+/// Ends every descendant: tells it first if there is time, then kills until nothing is left. The agent's status stays
+/// to be reaped by [`watch`].
+fn sweep_all(grace: Duration) {
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let step = Duration::from_millis(10);
+    if !grace.is_zero() {
+        let left = sweep::descendants(own);
+        sweep::signal(&left, Signal::TERM);
+        let mut waited = Duration::ZERO;
+        while waited < grace && !sweep::descendants(own).is_empty() {
+            std::thread::sleep(step);
+            waited += step;
+        }
+    }
+    // A process that forks faster than we look is caught by looking again; ten seconds are the end of patience.
+    for _ in 0..1000 {
+        let left = sweep::descendants(own);
+        if left.is_empty() {
+            return;
+        }
+        sweep::signal(&left, Signal::KILL);
+        std::thread::sleep(step);
+    }
+}

@@ -1,0 +1,46 @@
+//! Running a short command to its end, with a time limit and bounded output: versions, login states.
+
+use std::time::Duration;
+
+use ostler_core::clip::HeadTail;
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use super::{Child, ExitStatus, Prepared, SpawnError};
+
+/// What a short command gave.
+pub(crate) struct Finished {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) timed_out: bool,
+}
+
+/// Starts a command with nothing on its stdin and waits for its end, or for `limit`.
+pub(crate) async fn run_once(prepared: Prepared, limit: Duration) -> Result<Finished, SpawnError> {
+    let Child { stdin, mut stdout, stderr, mut control, .. } = super::spawn(prepared).await?;
+    drop(stdin);
+    let mut out = HeadTail::new(32 * 1024);
+    let work = async {
+        let stderr = async {
+            if let Some(mut stderr) = stderr {
+                drain(&mut stderr, &mut HeadTail::new(1)).await;
+            }
+        };
+        tokio::join!(drain(&mut stdout, &mut out), stderr);
+        control.wait().await
+    };
+    match tokio::time::timeout(limit, work).await {
+        Ok(status) => Ok(Finished { status, stdout: out.text(), timed_out: false }),
+        Err(_) => {
+            control.kill();
+            let _ = tokio::time::timeout(Duration::from_secs(2), control.wait()).await;
+            Ok(Finished { status: ExitStatus::default(), stdout: out.text(), timed_out: true })
+        }
+    }
+}
+
+async fn drain(stream: &mut (impl AsyncRead + Unpin), into: &mut HeadTail) {
+    let mut buffer = vec![0; 8 * 1024];
+    while let Ok(n @ 1..) = stream.read(&mut buffer).await {
+        into.push(&buffer[..n]);
+    }
+}

@@ -1,0 +1,76 @@
+//! Why a process could not be started. Each reason is its own, and each comes with what to do.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ostler_core::outcome::{Cause, Outcome};
+
+/// Why a process could not be started.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SpawnError {
+    #[error("{program} was not found in PATH")]
+    Missing { program: String, searched: Vec<PathBuf> },
+    #[error("{} cannot be executed: permission denied", .0.display())]
+    NotExecutable(PathBuf),
+    #[error("{} cannot be executed: it is not a program for this machine, or its interpreter or C library is missing", .0.display())]
+    BadFormat(PathBuf),
+    #[error("{} cannot be the working directory: {why}", .path.display())]
+    BadDirectory { path: PathBuf, why: String },
+    #[error("the command line or the environment is too long for this system")]
+    TooLong,
+    #[error("{} could not be started: {source}", .program.display())]
+    Other { program: PathBuf, source: io::Error },
+}
+
+impl SpawnError {
+    /// What the kernel's answer to starting `program` means.
+    pub(crate) fn of(program: &Path, error: io::Error) -> Self {
+        let program = program.to_owned();
+        #[cfg(unix)]
+        match rustix::io::Errno::from_io_error(&error) {
+            // The file was there a moment ago: what is missing is its interpreter or its loader.
+            Some(rustix::io::Errno::NOENT | rustix::io::Errno::NOEXEC) => return Self::BadFormat(program),
+            Some(rustix::io::Errno::ACCESS | rustix::io::Errno::PERM) => return Self::NotExecutable(program),
+            Some(rustix::io::Errno::TOOBIG) => return Self::TooLong,
+            _ => {}
+        }
+        Self::Other { program, source: error }
+    }
+
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Missing { .. } => "missing",
+            Self::NotExecutable(_) => "not_executable",
+            Self::BadFormat(_) => "bad_format",
+            Self::BadDirectory { .. } => "bad_directory",
+            Self::TooLong => "too_long",
+            Self::Other { .. } => "other",
+        }
+    }
+
+    /// The outcome of a session whose agent could not be started.
+    pub(crate) fn outcome(&self, install_hint: Option<&str>) -> Outcome {
+        let cause = if matches!(self, Self::BadDirectory { .. } | Self::TooLong) { Cause::BadRequest } else { Cause::Unavailable };
+        let outcome = Outcome::new(cause, format!("{self}.")).with(|d| d.spawn = Some(self.code().to_owned()));
+        match (self.hint(), install_hint) {
+            (Some(hint), Some(install)) if matches!(self, Self::Missing { .. }) => outcome.hint(format!("{install} {hint}")),
+            (Some(hint), _) => outcome.hint(hint),
+            (None, _) => outcome,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Missing { searched, .. } if searched.is_empty() => "PATH is empty.".into(),
+            Self::Missing { searched, .. } => {
+                let places: Vec<String> = searched.iter().map(|p| p.display().to_string()).collect();
+                format!("Looked in: {}.", places.join(", "))
+            }
+            Self::NotExecutable(path) => format!("Make it executable: chmod +x {}", path.display()),
+            Self::BadFormat(path) => format!("Install it again for this machine, or look at its first line: head -1 {}", path.display()),
+            Self::BadDirectory { .. } => "Give an existing directory with --dir.".into(),
+            Self::TooLong => "Put long texts into files, or pass fewer variables.".into(),
+            Self::Other { .. } => return None,
+        })
+    }
+}

@@ -1,0 +1,104 @@
+//! Finding the processes that belong to an agent, whatever group or session they moved to. Linux only: it reads `/proc`.
+
+use std::collections::{HashMap, HashSet};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A process by number and start time: a number alone may be somebody else's by now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Identity {
+    pid: i32,
+    start: u64,
+}
+
+/// What `/proc/<pid>/stat` says.
+struct Stat {
+    parent: i32,
+    zombie: bool,
+    start: u64,
+}
+
+/// The living descendants of `root`, without `root` itself.
+pub(super) fn descendants(root: i32) -> Vec<Identity> {
+    let all: HashMap<i32, Stat> = pids().filter_map(|pid| Some((pid, stat(pid)?))).collect();
+    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
+    for (pid, stat) in &all {
+        children.entry(stat.parent).or_default().push(*pid);
+    }
+    let mut found = Vec::new();
+    let mut seen = HashSet::from([root]);
+    let mut queue = vec![root];
+    while let Some(parent) = queue.pop() {
+        for pid in children.remove(&parent).unwrap_or_default() {
+            if seen.insert(pid) {
+                queue.push(pid);
+                if let Some(stat) = all.get(&pid).filter(|s| !s.zombie) {
+                    found.push(Identity { pid, start: stat.start });
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The living processes whose environment holds `mark`, except this one.
+pub(super) fn marked(mark: &str) -> Vec<Identity> {
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let holds = |pid: &i32| {
+        std::fs::read(format!("/proc/{pid}/environ"))
+            .is_ok_and(|env| env.split(|b| *b == 0).any(|entry| entry == mark.as_bytes()))
+    };
+    let alive = |pid: i32| stat(pid).filter(|s| !s.zombie).map(|s| Identity { pid, start: s.start });
+    pids().filter(|pid| *pid != own).filter(holds).filter_map(alive).collect()
+}
+
+/// Sends a signal to those that are still the same processes.
+pub(super) fn signal(processes: &[Identity], signal: Signal) {
+    for process in processes {
+        if stat(process.pid).is_some_and(|s| s.start == process.start)
+            && let Some(pid) = Pid::from_raw(process.pid)
+        {
+            let _ = kill_process(pid, signal);
+        }
+    }
+}
+
+fn pids() -> impl Iterator<Item = i32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+fn stat(pid: i32) -> Option<Stat> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is the command in parentheses and may itself hold spaces and parentheses.
+    let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
+    let state = fields.next()?;
+    let parent = fields.next()?.parse().ok()?;
+    let start = fields.nth(17)?.parse().ok()?;
+    Some(Stat { parent, zombie: matches!(state, "Z" | "X"), start })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_has_a_parent_and_a_start_time() {
+        let own = rustix::process::getpid().as_raw_nonzero().get();
+        let stat = stat(own).unwrap();
+        assert!(stat.parent > 0 && stat.start > 0 && !stat.zombie);
+    }
+
+    // P12: a process with our number and another start time is never signalled.
+    #[test]
+    fn a_reused_number_is_not_signalled() {
+        let mut child = std::process::Command::new("sleep").arg("30").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let real = stat(pid).unwrap().start;
+        signal(&[Identity { pid, start: real + 1 }], Signal::KILL);
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert!(child.try_wait().unwrap().is_none(), "a foreign process was killed");
+        signal(&[Identity { pid, start: real }], Signal::KILL);
+        assert!(!child.wait().unwrap().success());
+    }
+}

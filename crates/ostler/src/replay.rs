@@ -1,0 +1,46 @@
+//! Reading a recording of an agent's output into the events it would have given. Nothing is started.
+
+use ostler_core::dialect::{Dialect, Exit};
+use ostler_core::event::Event;
+use ostler_core::lines::Lines;
+use ostler_core::machine::{Input, Machine};
+use ostler_core::spec::{AfterTurn, Limits, Spec};
+
+use crate::session::mind::Mind;
+
+/// A recording that is being read. Feed it bytes, take events, and finish.
+pub struct Replay {
+    mind: Mind,
+    lines: Lines,
+}
+
+impl Replay {
+    /// Reads what an agent of this dialect printed.
+    #[must_use]
+    pub fn new(dialect: &'static dyn Dialect, spec: &Spec) -> Self {
+        let limits = Limits { wall: None, idle: None, startup: None, ..spec.limits.clone() };
+        let id = format!("replay-{}", uuid::Uuid::new_v4()).into();
+        let mut mind = Mind::new(id, dialect.converse(spec), Machine::new(limits, AfterTurn::Wait));
+        mind.handle(Input::Send(String::new()));
+        mind.handle(Input::Start);
+        mind.open(None);
+        Self { mind, lines: Lines::new() }
+    }
+
+    /// Takes the next bytes, and gives the events they complete.
+    pub fn push(&mut self, bytes: &[u8]) -> Vec<Event> {
+        self.lines.push(bytes, |line| self.mind.hear(line));
+        self.mind.out.take()
+    }
+
+    /// The recording is over. A turn that was open in it ends as an agent's that died.
+    #[must_use]
+    pub fn finish(mut self) -> Vec<Event> {
+        self.lines.finish(|line| self.mind.hear(line));
+        if !self.mind.in_turn() {
+            self.mind.handle(Input::Stop);
+        }
+        self.mind.finish(Exit::default());
+        self.mind.out.take()
+    }
+}

@@ -1,0 +1,231 @@
+//! The task of one session: reads, asks the machine, does what it says. It alone owns the child.
+
+use std::fs::File;
+use std::io::Write;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ostler_core::clip::HeadTail;
+use ostler_core::dialect::Exit;
+use ostler_core::event::{Event, Level, Notice};
+use ostler_core::lines::Lines;
+use ostler_core::machine::{Input, Machine};
+use ostler_core::outcome::{Cause, Outcome};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::mpsc;
+
+use super::mind::{Mind, Order};
+use super::{Beginning, Body};
+use crate::process::{self, Child, Control, ExitStatus};
+
+/// How much is read at once.
+const CHUNK: usize = 64 * 1024;
+
+/// How long the last words of an agent are awaited after its process is gone.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// How much of the beginning and of the end of stderr is kept.
+const STDERR_HALF: usize = 4 * 1024;
+
+/// The outcome of a session whose task vanished: a fault of Ostler itself.
+pub(super) fn lost() -> Outcome {
+    Outcome::new(Cause::Protocol, "The session ended without saying how; this is a fault in Ostler.")
+}
+
+/// Runs a session from its first state to its last event.
+pub(super) async fn run(beginning: Beginning, inbox: mpsc::UnboundedReceiver<Input>, publish: mpsc::Sender<Vec<Event>>) {
+    let Beginning { spec, conversation, body, install_hint, id, pid } = beginning;
+    let mut mind = Mind::new(id, conversation, Machine::new(spec.limits.clone(), spec.after_turn));
+    mind.handle(Input::Send(spec.prompt));
+    mind.handle(Input::Start);
+    let child = match body {
+        Body::Script(start) => Ok(start()),
+        Body::Process(prepared) => match *prepared {
+            Ok(prepared) => process::spawn(prepared).await,
+            Err(error) => Err(error),
+        },
+    };
+    match child {
+        Ok(child) => {
+            pid.store(child.pid.unwrap_or(0), Ordering::Relaxed);
+            let log = RawLog::open(spec.raw_log, &mut mind);
+            Driver::new(child, log, mind).drive(inbox, publish).await;
+        }
+        Err(error) => {
+            mind.handle(Input::SpawnFailed(error.outcome(install_hint)));
+            let _ = publish.send(mind.out.take()).await;
+        }
+    }
+}
+
+/// The doing half: the child's streams, the caller's wishes, the clock.
+struct Driver {
+    mind: Mind,
+    stdout: Option<Box<dyn AsyncRead + Send + Unpin>>,
+    stderr: Option<Box<dyn AsyncRead + Send + Unpin>>,
+    control: Box<dyn Control>,
+    /// How the process went, and until when its last words are awaited.
+    exit: Option<(ExitStatus, tokio::time::Instant)>,
+    lines: Lines,
+    errors: HeadTail,
+    log: RawLog,
+}
+
+/// What woke the driver up.
+enum Woken {
+    Asked(Box<Input>),
+    Stdout(std::io::Result<usize>),
+    Stderr(std::io::Result<usize>),
+    Wrote,
+    Exited(ExitStatus),
+    Published,
+    ReaderGone,
+    Time,
+}
+
+impl Driver {
+    fn new(mut child: Child, log: RawLog, mut mind: Mind) -> Self {
+        mind.open(child.stdin.take());
+        Self {
+            mind,
+            stdout: Some(child.stdout),
+            stderr: child.stderr,
+            control: child.control,
+            exit: None,
+            lines: Lines::new(),
+            errors: HeadTail::new(STDERR_HALF),
+            log,
+        }
+    }
+
+    async fn drive(mut self, mut inbox: mpsc::UnboundedReceiver<Input>, publish: mpsc::Sender<Vec<Event>>) {
+        let mut stdout = vec![0; CHUNK];
+        let mut stderr = vec![0; CHUNK / 8];
+        let mut publish = Some(publish);
+        while !self.mind.ended() {
+            match self.sleep(&mut inbox, publish.as_ref(), (&mut stdout, &mut stderr)).await {
+                Woken::Asked(input) => self.mind.handle(*input),
+                Woken::Stdout(Ok(n @ 1..)) => self.read(&stdout[..n]),
+                Woken::Stdout(_) => self.stdout = None,
+                Woken::Stderr(Ok(n @ 1..)) => self.errors.push(&stderr[..n]),
+                Woken::Stderr(_) => self.stderr = None,
+                Woken::Exited(status) => self.exit = Some((status, self.mind.clock.instant(self.mind.clock.now() + LAST_WORDS))),
+                Woken::ReaderGone => {
+                    // Nobody will hear the rest, and nobody can end the session any more: so it ends.
+                    publish = None;
+                    self.mind.handle(Input::Stop);
+                }
+                Woken::Wrote | Woken::Published => {}
+                Woken::Time => self.mind.handle(Input::Tick),
+            }
+            self.obey();
+            self.leave_if_over();
+        }
+        if let Some(publish) = publish {
+            let _ = publish.send(self.mind.out.take()).await;
+        }
+    }
+
+    /// Waits for the next thing to happen. Each branch can be dropped without losing anything.
+    async fn sleep(
+        &mut self,
+        inbox: &mut mpsc::UnboundedReceiver<Input>,
+        publish: Option<&mpsc::Sender<Vec<Event>>>,
+        (stdout, stderr): (&mut [u8], &mut [u8]),
+    ) -> Woken {
+        let Mind { clock, machine, stdin, out, .. } = &mut self.mind;
+        if publish.is_none() {
+            out.take();
+        }
+        let wake = machine.deadline().map(|at| clock.instant(at));
+        let wake = wake.into_iter().chain(self.exit.map(|(_, until)| until)).min();
+        let may_read = out.has_room();
+        let must_publish = !out.is_empty();
+        tokio::select! {
+            permit = async { publish?.reserve().await.ok() }, if must_publish && publish.is_some() => match permit {
+                Some(permit) => { permit.send(out.take()); Woken::Published }
+                None => Woken::ReaderGone,
+            },
+            Some(input) = inbox.recv() => Woken::Asked(Box::new(input)),
+            n = read(&mut self.stdout, stdout), if may_read && self.stdout.is_some() => Woken::Stdout(n),
+            n = read(&mut self.stderr, stderr), if self.stderr.is_some() => Woken::Stderr(n),
+            _ = stdin.write(), if stdin.wants_to_write() => Woken::Wrote,
+            status = self.control.wait(), if self.exit.is_none() => Woken::Exited(status),
+            () = until(wake), if wake.is_some() => Woken::Time,
+        }
+    }
+
+    fn read(&mut self, bytes: &[u8]) {
+        self.log.write(bytes, &mut self.mind);
+        self.mind.out.weigh(bytes.len());
+        self.lines.push(bytes, |line| self.mind.hear(line));
+    }
+
+    /// Does with the process what the machine wants done.
+    fn obey(&mut self) {
+        for order in std::mem::take(&mut self.mind.orders) {
+            match order {
+                Order::Terminate => self.control.terminate(),
+                Order::Kill => self.control.kill(),
+            }
+        }
+    }
+
+    /// Once the process is gone and its last words are read, the session can end.
+    fn leave_if_over(&mut self) {
+        let Some((status, until)) = self.exit else { return };
+        let drained = self.stdout.is_none() && self.stderr.is_none();
+        if drained || self.mind.clock.instant(self.mind.clock.now()) >= until {
+            self.lines.finish(|line| self.mind.hear(line));
+            self.mind.finish(Exit { code: status.code, signal: status.signal, stderr: self.errors.text() });
+        }
+    }
+}
+
+async fn read(stream: &mut Option<Box<dyn AsyncRead + Send + Unpin>>, buffer: &mut [u8]) -> std::io::Result<usize> {
+    match stream {
+        Some(stream) => stream.read(buffer).await,
+        None => Ok(0),
+    }
+}
+
+async fn until(at: Option<tokio::time::Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The copy of what the agent prints. If it cannot be written, one notice says so and the run goes on.
+struct RawLog(Option<File>);
+
+impl RawLog {
+    fn open(path: Option<std::path::PathBuf>, mind: &mut Mind) -> Self {
+        let Some(path) = path else { return Self(None) };
+        let mut options = File::options();
+        options.write(true).create(true).truncate(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        match options.open(&path) {
+            Ok(file) => Self(Some(file)),
+            Err(error) => {
+                Self::complain(&format!("The raw log {} cannot be opened: {error}.", path.display()), mind);
+                Self(None)
+            }
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8], mind: &mut Mind) {
+        if let Some(file) = &mut self.0
+            && let Err(error) = file.write_all(bytes)
+        {
+            self.0 = None;
+            Self::complain(&format!("The raw log cannot be written any more: {error}."), mind);
+        }
+    }
+
+    fn complain(message: &str, mind: &mut Mind) {
+        let notice = Notice::new(Level::Warning, "raw_log_failed", message);
+        mind.handle(Input::Remark(notice));
+    }
+}
