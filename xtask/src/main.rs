@@ -1,2 +1,77 @@
-//! (being written)
-fn main() {}
+//! The project's own chores, run as `cargo xtask <command>`; one file per command.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a chore talks to the person at the terminal"
+)]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "chores start programs, read the environment and the clock; they are no part of the product"
+)]
+
+mod agents;
+mod bench;
+mod programs;
+mod test;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+/// One subcommand: its name, what it does, and the function that does it with the arguments after the name.
+struct Command {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&[String]) -> anyhow::Result<ExitCode>,
+}
+
+const COMMANDS: &[Command] = &[
+    Command {
+        name: "test",
+        about: test::ABOUT,
+        run: test::run,
+    },
+    Command {
+        name: "tidy",
+        about: tidy::ABOUT,
+        run: tidy::run,
+    },
+    Command {
+        name: "agents",
+        about: agents::ABOUT,
+        run: agents::run,
+    },
+    Command {
+        name: "bench",
+        about: bench::ABOUT,
+        run: bench::run,
+    },
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some((name, rest)) = arguments.split_first() else {
+        eprint!("{}", usage());
+        return ExitCode::from(2);
+    };
+    if matches!(name.as_str(), "help" | "--help" | "-h") {
+        print!("{}", usage());
+        return ExitCode::SUCCESS;
+    }
+    let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
+        eprint!("xtask: no command {name:?}\n\n{}", usage());
+        return ExitCode::from(2);
+    };
+    (command.run)(rest).unwrap_or_else(|error| {
+        eprintln!("xtask {name}: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn usage() -> String {
+    let mut text = String::from("usage: cargo xtask <command>\n\n");
+    for command in COMMANDS {
+        text.push_str(&format!("  {:8}{}\n", command.name, command.about));
+    }
+    text
+}

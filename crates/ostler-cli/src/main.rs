@@ -1,2 +1,67 @@
-//! (being written)
-fn main() {}
+//! The program `ostler`: drives coding agents from the command line.
+
+mod args;
+mod doctor;
+mod environment;
+mod exit;
+mod fault;
+mod output;
+mod pages;
+mod prompt;
+mod replay;
+mod run;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Cli, Verb};
+use crate::fault::Fault;
+
+fn main() -> ExitCode {
+    #[cfg(target_os = "linux")]
+    if let Some(code) = guard() {
+        return code;
+    }
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are answers; everything else is wrong usage.
+            let code = if error.use_stderr() { exit::USAGE } else { exit::OK };
+            let _ = error.print();
+            return code.into();
+        }
+    };
+    match dispatch(cli) {
+        Ok(code) => code.into(),
+        Err(fault) => {
+            fault.show();
+            fault.code().into()
+        }
+    }
+}
+
+fn dispatch(cli: Cli) -> Result<exit::Code, Fault> {
+    // One thread is enough for one run, and starts faster.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Fault::internal)?;
+    match cli.verb {
+        Verb::Run(args) => runtime.block_on(run::run(*args)),
+        Verb::Doctor(args) => runtime.block_on(doctor::run(args)),
+        Verb::Replay(args) => replay::run(&args),
+        Verb::Schema(args) => pages::schema(&args),
+        Verb::Completions(args) => pages::completions(&args),
+        Verb::Man(args) => pages::man(&args),
+    }
+}
+
+/// The hidden role of this program: watching over an agent's processes (see `ostler::guard`).
+#[cfg(target_os = "linux")]
+fn guard() -> Option<ExitCode> {
+    let mut args = environment::args().skip(1);
+    if args.next()? != environment::GUARD_ROLE {
+        return None;
+    }
+    let program = args.next()?;
+    let rest: Vec<_> = args.collect();
+    Some(ExitCode::from(u8::try_from(ostler::guard::run(&program, &rest)).unwrap_or(exit::INTERNAL.0)))
+}

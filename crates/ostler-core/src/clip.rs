@@ -50,7 +50,11 @@ impl Capped {
     #[must_use]
     pub fn into_text(mut self) -> String {
         if self.truncated() {
-            self.text.push_str(&format!("\n[OUTPUT TRUNCATED: the first {} of {} bytes are kept]", self.text.len(), self.total));
+            self.text.push_str(&format!(
+                "\n[OUTPUT TRUNCATED: the first {} of {} bytes are kept]",
+                self.text.len(),
+                self.total
+            ));
         }
         self.text
     }

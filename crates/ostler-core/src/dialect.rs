@@ -274,7 +274,11 @@ pub fn hear(conversation: &mut dyn Conversation, line: Line<'_>, out: &mut Outbo
         Line::Text { text, .. } if text.trim().is_empty() => {}
         Line::Text { text, lossy } => {
             if lossy {
-                out.notice(Level::Warning, "invalid_utf8", "A line held invalid UTF-8; the damaged characters show as \u{fffd}.");
+                out.notice(
+                    Level::Warning,
+                    "invalid_utf8",
+                    "A line held invalid UTF-8; the damaged characters show as \u{fffd}.",
+                );
             }
             let before = out.0.len();
             conversation.hear(&text, out);

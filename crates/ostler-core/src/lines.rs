@@ -95,17 +95,16 @@ impl Lines {
     }
 
     fn hold(&mut self, piece: &[u8]) {
-        if let Some(length) = &mut self.over {
-            *length += piece.len() as u64;
-        } else if self.carry.len() + piece.len() > self.cap {
-            self.over = Some((self.carry.len() + piece.len()) as u64);
-            let room = HEAD.saturating_sub(self.carry.len()).min(piece.len());
-            self.carry.extend_from_slice(&piece[..room]);
-            self.carry.truncate(HEAD);
-            self.carry.shrink_to(KEEP);
-        } else {
+        let length = self.over.unwrap_or(self.carry.len() as u64) + piece.len() as u64;
+        if length <= self.cap as u64 {
             self.carry.extend_from_slice(piece);
+            return;
         }
+        self.over = Some(length);
+        let room = HEAD.saturating_sub(self.carry.len()).min(piece.len());
+        self.carry.extend_from_slice(&piece[..room]);
+        self.carry.truncate(HEAD);
+        self.carry.shrink_to(KEEP);
     }
 
     fn complete(&mut self, each: &mut impl FnMut(Line<'_>)) {

@@ -4,6 +4,7 @@
 //! once, last. Whoever drives the machine feeds it [`Input`]s, performs the [`Effect`]s in order, and calls it again with
 //! [`Input::Tick`] when [`Machine::deadline`] has passed.
 
+mod ending;
 mod turn;
 
 #[cfg(test)]
@@ -13,11 +14,12 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::dialect::{Exit, Say, TurnOver};
-use crate::event::{Ended, Level, Notice, Origin, Refused, SessionState, State, TurnStarted, What};
+use crate::event::{Level, Notice, Origin, Refused, SessionState, State, TurnStarted, What};
 use crate::outcome::{Cause, Outcome};
 use crate::spec::{AfterTurn, Limits};
 use crate::usage::{Scope, Usage};
 
+use ending::Ladder;
 use turn::{Pending, Turn};
 
 /// Something happened.
@@ -61,7 +63,10 @@ pub enum Input {
 
 /// Something to do.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "nearly every effect is an event; a box each would cost more than it saves")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly every effect is an event; a box each would cost more than it saves"
+)]
 pub enum Effect {
     /// Stamp it and tell the caller.
     Emit {
@@ -80,20 +85,6 @@ pub enum Effect {
     Terminate,
     /// Kill the agent's processes.
     Kill,
-}
-
-/// How far the ending of the agent has gone, and when it goes further.
-#[derive(Debug, Clone, Copy)]
-struct Ladder {
-    step: Step,
-    until: Duration,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
-    InputClosed,
-    Terminated,
-    Killed,
 }
 
 /// The machine of one session.
@@ -369,172 +360,11 @@ impl Machine {
         if self.state == SessionState::Paused {
             self.go(self.settled(), fx);
         }
-        if self.spawned.is_some() {
+        if self.spawned.is_some() && self.open.is_none() && self.state != SessionState::Starting {
+            self.rest(now, fx);
+        } else if self.spawned.is_some() {
             self.next_turn(now, fx);
         }
-    }
-
-    fn stop(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        self.drop_queue(fx);
-        if self.spawned.is_none() {
-            self.end(Outcome::new(Cause::Stopped, "The session was stopped before the agent was started."), &Exit::default(), fx);
-            return;
-        }
-        let until = now + self.limits.grace;
-        match &mut self.open {
-            Some(turn) if !matches!(turn.pending, Some(Pending::Stop(_) | Pending::Limit(_))) => {
-                turn.pending = Some(Pending::Stop(until));
-                fx.push(Effect::Say(Say::Interrupt));
-                self.go(SessionState::Stopping, fx);
-            }
-            Some(_) => {}
-            None => self.close_input(now, fx),
-        }
-    }
-
-    fn kill(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        self.drop_queue(fx);
-        if self.spawned.is_none() {
-            self.end(Outcome::new(Cause::Stopped, "The session was stopped before the agent was started."), &Exit::default(), fx);
-            return;
-        }
-        if let Some(turn) = &mut self.open
-            && turn.pending.is_none()
-        {
-            turn.pending = Some(Pending::Stop(now + self.limits.grace));
-        }
-        if self.ladder.is_none_or(|l| l.step != Step::Killed) {
-            self.climb(now, Step::Killed, fx);
-        }
-    }
-
-    /// Messages that will not be delivered are named, never lost in silence.
-    fn drop_queue(&mut self, fx: &mut Vec<Effect>) {
-        for _ in 0..self.queue.len() {
-            self.refuse("send", "the session was stopped before the message was delivered", fx);
-        }
-        self.queue.clear();
-    }
-
-    // --- time ---------------------------------------------------------------------------------------------------
-
-    fn startup_deadline(&self) -> Option<Duration> {
-        let silent = self.state == SessionState::Starting && self.ladder.is_none();
-        silent.then_some(self.spawned? + self.limits.startup?)
-    }
-
-    /// Background tasks get as long as a turn.
-    fn linger_deadline(&self) -> Option<Duration> {
-        let waiting = self.open.is_none() && self.ladder.is_none();
-        waiting.then_some(self.lingering? + self.limits.wall?)
-    }
-
-    fn tick(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        if self.linger_deadline().is_some_and(|d| d <= now) {
-            let message = format!("{} background tasks of the agent did not end in time and are cut off.", self.background);
-            self.emit(Notice::new(Level::Warning, "background_cut", message), fx);
-            self.close_input(now, fx);
-        }
-        if self.startup_deadline().is_some_and(|d| d <= now) {
-            self.give_up_on_turn(now, turn::startup_limit(&self.limits), fx);
-        }
-        if let Some(turn) = &mut self.open {
-            match turn.due(now, &self.limits) {
-                Some(turn::Due::Limit(outcome)) => {
-                    turn.pending = Some(Pending::Limit((Box::new(outcome), now + self.limits.grace)));
-                    fx.push(Effect::Say(Say::Interrupt));
-                }
-                Some(turn::Due::NoAnswer(outcome)) => self.give_up_on_turn(now, outcome, fx),
-                None => {}
-            }
-        }
-        if let Some(ladder) = self.ladder.filter(|l| l.until <= now) {
-            match ladder.step {
-                Step::InputClosed => self.climb(now, Step::Terminated, fx),
-                Step::Terminated => self.climb(now, Step::Killed, fx),
-                Step::Killed => self.abandon(fx),
-            }
-        }
-    }
-
-    /// The agent does not react: its turn ends here, and its process is told to end.
-    fn give_up_on_turn(&mut self, now: Duration, outcome: Outcome, fx: &mut Vec<Effect>) {
-        if self.open.is_some() {
-            self.close_turn(TurnOver::bare(outcome), fx);
-        } else {
-            self.last = Some(outcome);
-        }
-        self.drop_queue(fx);
-        if self.ladder.is_none() {
-            fx.push(Effect::CloseInput);
-            self.climb(now, Step::Terminated, fx);
-        }
-    }
-
-    fn close_input(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        if self.ladder.is_none() {
-            self.drop_queue(fx);
-            self.climb(now, Step::InputClosed, fx);
-        }
-    }
-
-    fn climb(&mut self, now: Duration, step: Step, fx: &mut Vec<Effect>) {
-        self.go(SessionState::Stopping, fx);
-        fx.push(match step {
-            Step::InputClosed => Effect::CloseInput,
-            Step::Terminated => Effect::Terminate,
-            Step::Killed => Effect::Kill,
-        });
-        self.ladder = Some(Ladder { step, until: now + self.limits.grace });
-    }
-
-    /// Even SIGKILL did not end it (a process stuck in the kernel): say so, and do not wait for ever.
-    fn abandon(&mut self, fx: &mut Vec<Effect>) {
-        let message = "The agent's process did not end although it was killed; it may be stuck in the kernel.";
-        self.emit(Notice::new(Level::Error, "process_left", message), fx);
-        self.exited(&Exit::default(), None, fx);
-    }
-
-    // --- the way out --------------------------------------------------------------------------------------------
-
-    fn exited(&mut self, exit: &Exit, blame: Option<TurnOver>, fx: &mut Vec<Effect>) {
-        if self.spawned.is_none() && self.ladder.is_none() {
-            return;
-        }
-        if self.open.is_some() {
-            let over = blame.unwrap_or_else(|| TurnOver::bare(turn::died(exit)));
-            self.close_turn(over, fx);
-        } else if self.ladder.is_none() {
-            self.last = Some(turn::died(exit)); // it went while nobody asked it to
-        }
-        self.drop_queue(fx);
-        let outcome = self.last.take().unwrap_or_else(|| Outcome::new(Cause::Stopped, "The session was stopped."));
-        self.end(outcome, exit, fx);
-    }
-
-    /// Ends the open turn, if there is one, and says what had been pending on it.
-    fn close_turn(&mut self, over: TurnOver, fx: &mut Vec<Effect>) -> Option<Pending> {
-        let turn = self.open.take()?;
-        let (ended, usage, pending) = turn.close(over, |what| {
-            fx.push(Effect::Emit { turn: self.turns, what });
-        });
-        for part in &usage {
-            self.usage.add(part);
-        }
-        if !usage.is_empty() {
-            self.emit(self.usage.clone(), fx);
-            self.warn_of_budget(self.usage.cost_usd.unwrap_or(0.0), fx);
-        }
-        self.last = Some(ended.outcome.clone());
-        self.emit(ended, fx);
-        pending
-    }
-
-    fn end(&mut self, outcome: Outcome, exit: &Exit, fx: &mut Vec<Effect>) {
-        self.drop_queue(fx);
-        self.go(SessionState::Ended, fx);
-        let usage = self.usage.total().is_some().then(|| self.usage.clone());
-        self.emit(Ended { outcome, exit_code: exit.code, signal: exit.signal, usage }, fx);
     }
 
     // --- small things -------------------------------------------------------------------------------------------
@@ -561,8 +391,9 @@ impl Machine {
             && spent >= limit
             && turn.pending.is_none()
         {
-            let outcome = Outcome::new(Cause::Budget, format!("The turn has cost ${spent:.4}, the budget is ${limit}."))
-                .hint("Raise the budget (--max-budget-usd), or give a smaller task.");
+            let outcome =
+                Outcome::new(Cause::Budget, format!("The turn has cost ${spent:.4}, the budget is ${limit}."))
+                    .hint("Raise the budget (--max-budget-usd), or give a smaller task.");
             turn.pending = Some(Pending::Limit((Box::new(outcome), now + self.limits.grace)));
             fx.push(Effect::Say(Say::Interrupt));
         }

@@ -81,9 +81,25 @@ pub enum Cause {
 impl Cause {
     /// Every cause, in the order of the documentation.
     pub const ALL: [Self; 19] = [
-        Self::Completed, Self::Auth, Self::RateLimit, Self::Overloaded, Self::Network, Self::Budget, Self::TurnLimit,
-        Self::WallLimit, Self::IdleLimit, Self::StartupLimit, Self::OutputLimit, Self::Denied, Self::Refused,
-        Self::Interrupted, Self::AgentDied, Self::Protocol, Self::BadRequest, Self::Unavailable, Self::Stopped,
+        Self::Completed,
+        Self::Auth,
+        Self::RateLimit,
+        Self::Overloaded,
+        Self::Network,
+        Self::Budget,
+        Self::TurnLimit,
+        Self::WallLimit,
+        Self::IdleLimit,
+        Self::StartupLimit,
+        Self::OutputLimit,
+        Self::Denied,
+        Self::Refused,
+        Self::Interrupted,
+        Self::AgentDied,
+        Self::Protocol,
+        Self::BadRequest,
+        Self::Unavailable,
+        Self::Stopped,
     ];
 
     /// The coarse answer that goes with the cause.

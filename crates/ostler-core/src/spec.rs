@@ -234,7 +234,9 @@ impl Kind {
                 format!("expected text of 1 to {max} characters"),
             ),
             Self::Word => (
-                !value.is_empty() && !value.starts_with('-') && !value.contains(|c: char| c.is_whitespace() || c.is_control()),
+                !value.is_empty()
+                    && !value.starts_with('-')
+                    && !value.contains(|c: char| c.is_whitespace() || c.is_control()),
                 "expected one word that does not start with a dash".into(),
             ),
             Self::Switch => (matches!(value, "true" | "false"), "expected true or false".into()),
@@ -282,7 +284,11 @@ mod tests {
             (Kind::List, &["Bash(git *)"], &["", " "]),
             (Kind::ListOrNone, &["Bash", ""], &[" "]),
             (Kind::Object, &["{}", " {\"a\":1}"], &["[]", "{", "\"x\"", ""]),
-            (Kind::Uuid, &["123e4567-e89b-42d3-a456-426614174000"], &["123", "123e4567e89b42d3a456426614174000", "--version"]),
+            (
+                Kind::Uuid,
+                &["123e4567-e89b-42d3-a456-426614174000"],
+                &["123", "123e4567e89b42d3a456426614174000", "--version"],
+            ),
         ];
         for (kind, good, bad) in table {
             for v in *good {

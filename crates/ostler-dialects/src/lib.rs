@@ -1,1 +1,40 @@
-//! (being written)
+//! One folder per agent: pure translation between an agent's words and Ostler's events.
+//!
+//! Nothing here starts a process, opens a file or reads a clock. A [`Dialect`] says what to start and opens a
+//! conversation; the conversation turns lines into events and requests into bytes. To add an agent, add a folder and one
+//! line to [`all`].
+
+mod lenient;
+mod surrogates;
+mod settings;
+
+pub mod claude;
+pub mod scripted;
+
+use ostler_core::dialect::Dialect;
+
+/// Every dialect, in the order in which agents are looked for.
+#[must_use]
+pub fn all() -> &'static [&'static dyn Dialect] {
+    &[&claude::Claude, &scripted::Scripted]
+}
+
+/// The dialect of a name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static dyn Dialect> {
+    all().iter().copied().find(|dialect| dialect.name() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_distinct_and_found() {
+        for dialect in all() {
+            assert_eq!(find(dialect.name()).map(Dialect::name), Some(dialect.name()));
+        }
+        assert_eq!(all().len(), 2);
+        assert!(find("nobody").is_none());
+    }
+}

@@ -1,1 +1,15 @@
-//! (being written)
+//! What Ostler's tests share: a scripted model server, a scripted fake agent, the real agents, and a look at processes.
+//!
+//! Tests only: no crate of the product depends on it, and it knows none of them.
+
+#![expect(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "test support: a failure here is a failed test"
+)]
+
+pub mod fake;
+pub mod model;
+pub mod processes;
+pub mod real;

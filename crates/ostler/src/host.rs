@@ -23,12 +23,47 @@ pub struct GuardProgram {
 
 /// Variables every agent gets: who and where the user is, how text looks, how the network is reached.
 const BASICS: &[&str] = &[
-    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TERM", "COLORTERM", "NO_COLOR", "TZ", "TMPDIR",
-    "XDG_*", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy",
-    "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "GIT_SSL_CAINFO",
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LANGUAGE",
+    "LC_*",
+    "TERM",
+    "COLORTERM",
+    "NO_COLOR",
+    "TZ",
+    "TMPDIR",
+    "XDG_*",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "ALL_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "all_proxy",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "NODE_EXTRA_CA_CERTS",
+    "CURL_CA_BUNDLE",
+    "REQUESTS_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
     // Windows
-    "SYSTEMROOT", "SYSTEMDRIVE", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA", "PROGRAMFILES", "PATHEXT",
-    "COMSPEC", "WINDIR", "TEMP", "TMP",
+    "SYSTEMROOT",
+    "SYSTEMDRIVE",
+    "USERPROFILE",
+    "APPDATA",
+    "LOCALAPPDATA",
+    "PROGRAMDATA",
+    "PROGRAMFILES",
+    "PATHEXT",
+    "COMSPEC",
+    "WINDIR",
+    "TEMP",
+    "TMP",
 ];
 
 /// The prefix of variables that belong to Ostler; a caller cannot set them.
@@ -64,7 +99,9 @@ impl Host {
     pub(crate) fn environment(&self, pass: &[&str], drop: &[&str]) -> BTreeMap<OsString, OsString> {
         let named = |patterns: &[&str], name: &str| patterns.iter().any(|p| matches(p, name));
         let keep = |name: &OsString| {
-            name.to_str().is_some_and(|n| (named(BASICS, n) || named(pass, n)) && !named(drop, n) && !n.starts_with(RESERVED_PREFIX))
+            name.to_str().is_some_and(|n| {
+                (named(BASICS, n) || named(pass, n)) && !named(drop, n) && !n.starts_with(RESERVED_PREFIX)
+            })
         };
         self.env.iter().filter(|(name, _)| keep(name)).map(|(n, v)| (n.clone(), v.clone())).collect()
     }
@@ -72,11 +109,16 @@ impl Host {
     /// Finds a program: a path as it is, a name in the directories of PATH.
     pub(crate) fn find(&self, program: &Path) -> Found {
         if program.components().count() > 1 {
-            return if program.is_file() { Found::At(program.to_owned()) } else { Found::Nowhere(vec![program.to_owned()]) };
+            return if program.is_file() {
+                Found::At(program.to_owned())
+            } else {
+                Found::Nowhere(vec![program.to_owned()])
+            };
         }
         let path = self.var("PATH").unwrap_or_default();
         let places: Vec<PathBuf> = std::env::split_paths(path).filter(|p| p.is_absolute()).collect();
-        let candidates: Vec<PathBuf> = places.iter().map(|dir| dir.join(program)).filter(|file| file.is_file()).collect();
+        let candidates: Vec<PathBuf> =
+            places.iter().map(|dir| dir.join(program)).filter(|file| file.is_file()).collect();
         // As a shell does: a file that cannot be run does not hide one that can, further on.
         let best = candidates.iter().find(|file| executable(file)).or_else(|| candidates.first());
         best.map_or(Found::Nowhere(places), |file| Found::At(file.clone()))

@@ -94,7 +94,12 @@ pub(crate) async fn probe(host: &Host, plan: &Probe) -> Probed {
 }
 
 fn too_old(plan: &Probe, path: PathBuf, version: Version) -> Probed {
-    Probed::TooOld { path, version: version.to_string(), need: plan.minimum.to_string(), hint: plan.install_hint.into() }
+    Probed::TooOld {
+        path,
+        version: version.to_string(),
+        need: plan.minimum.to_string(),
+        hint: plan.install_hint.into(),
+    }
 }
 
 async fn ask(host: &Host, plan: &Probe, path: &Path, args: &[&str]) -> Result<Finished, SpawnError> {

@@ -77,7 +77,12 @@ impl Script {
             shorten(prompt)
         );
         let (id, name) = ("call_1".to_owned(), "list_files".to_owned());
-        let call = ToolCall { id: id.clone(), name: name.clone(), input: Raw::of(&[("path", ".")].into_iter().collect::<std::collections::BTreeMap<_, _>>()), parent: None };
+        let call = ToolCall {
+            id: id.clone(),
+            name: name.clone(),
+            input: Raw::of(&[("path", ".")].into_iter().collect::<std::collections::BTreeMap<_, _>>()),
+            parent: None,
+        };
         let output = "README.md\nsrc/main.rs".to_owned();
         let result = ToolResult { id, name: Some(name), ok: true, output, denied: false, content: None };
         let mut steps = vec![
@@ -93,7 +98,13 @@ impl Script {
         }
         let tokens = Tokens { input: 120, cache_read: 0, cache_write: 0, output: 64, reasoning: Some(12) };
         let usage = Usage::of(Some("scripted".into()), tokens).reported(0.0);
-        steps.push(say(TurnEnded { outcome: Outcome::completed(), text: answer, structured: None, usage: Some(usage) }.into()));
+        steps.push(say(TurnEnded {
+            outcome: Outcome::completed(),
+            text: answer,
+            structured: None,
+            usage: Some(usage),
+        }
+        .into()));
         Self(steps)
     }
 }

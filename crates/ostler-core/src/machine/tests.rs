@@ -1,1 +1,453 @@
-//! (tests)
+//! The session machine under every sequence of inputs, and under the ones that matter by name.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::dialect::TurnOver;
+use crate::event::{DecidedBy, Decision, Permission, Started, Text, TextKind, ToolCall, ToolResult};
+use crate::raw::Raw;
+use crate::usage::Tokens;
+
+const S: Duration = Duration::from_secs(1);
+
+/// A machine with its effects collected and a clock that the test moves.
+struct Rig {
+    machine: Machine,
+    now: Duration,
+    effects: Vec<Effect>,
+}
+
+impl Rig {
+    fn new(limits: Limits, after: AfterTurn) -> Self {
+        Self { machine: Machine::new(limits, after), now: Duration::ZERO, effects: Vec::new() }
+    }
+
+    /// A one-message session whose agent has said who it is.
+    fn working() -> Self {
+        let mut rig = Self::new(Limits::default(), AfterTurn::End);
+        for input in [Input::Send("hi".into()), Input::Start, Input::Spawned, Input::Heard(started())] {
+            rig.give(input);
+        }
+        rig
+    }
+
+    fn give(&mut self, input: Input) -> &mut Self {
+        self.machine.handle(self.now, input, &mut self.effects);
+        self
+    }
+
+    fn wait(&mut self, time: Duration) -> &mut Self {
+        self.now += time;
+        self.give(Input::Tick)
+    }
+
+    fn events(&self) -> Vec<&What> {
+        let emitted = |e: &Effect| if let Effect::Emit { .. } = e { true } else { false };
+        self.effects
+            .iter()
+            .filter(|e| emitted(e))
+            .map(|e| if let Effect::Emit { what, .. } = e { what } else { unreachable!() })
+            .collect()
+    }
+
+    fn words(&self) -> Vec<&'static str> {
+        self.events().into_iter().map(What::word).collect()
+    }
+
+    fn did(&self, effect: &Effect) -> bool {
+        self.effects.contains(effect)
+    }
+
+    fn turn_ended(&self) -> &crate::event::TurnEnded {
+        let ended = |w: &&&What| matches!(w, What::TurnEnded(_));
+        match self.events().iter().find(ended) {
+            Some(What::TurnEnded(t)) => t,
+            _ => panic!("no turn ended: {:?}", self.words()),
+        }
+    }
+
+    fn ended(&self) -> &crate::event::Ended {
+        match self.events().last() {
+            Some(What::Ended(e)) => e,
+            other => panic!("not ended: {other:?}"),
+        }
+    }
+}
+
+fn started() -> What {
+    Started { agent: "a".into(), agent_version: None, native_session: None, model: None, cwd: None, tools: vec![] }
+        .into()
+}
+
+fn text(text: &str) -> What {
+    let message = Some("m".into());
+    Text { kind: TextKind::Reply, text: text.into(), delta: true, message, parent: None }.into()
+}
+
+fn call(id: &str) -> What {
+    ToolCall { id: id.into(), name: "Bash".into(), input: Raw::null(), parent: None }.into()
+}
+
+fn result(id: &str) -> What {
+    ToolResult { id: id.into(), name: None, ok: true, output: String::new(), denied: false, content: None }.into()
+}
+
+fn over(cause: Cause) -> TurnOver {
+    TurnOver::bare(Outcome::new(cause, "x"))
+}
+
+fn exit(code: i32) -> Exit {
+    Exit { code: Some(code), ..Exit::default() }
+}
+
+#[test]
+fn a_run_from_start_to_end() {
+    let mut rig = Rig::working();
+    rig.give(Input::Heard(text("hello")))
+        .give(Input::TurnOver(over(Cause::Completed)))
+        .give(Input::Exited(exit(0), None));
+    let words = ["state", "turn_started", "started", "state", "text", "turn_ended", "state", "state", "state", "ended"];
+    assert_eq!(rig.words(), words);
+    assert!(rig.did(&Effect::CloseInput) && !rig.did(&Effect::Terminate));
+    assert_eq!((rig.turn_ended().text.as_str(), rig.ended().exit_code), ("hello", Some(0)));
+    assert_eq!(rig.ended().outcome.cause, Cause::Completed);
+}
+
+// S3-18: the way through the states.
+#[test]
+fn states_go_from_created_to_ended() {
+    let mut rig = Rig::working();
+    rig.give(Input::TurnOver(over(Cause::Completed))).give(Input::Exited(exit(0), None));
+    let states: Vec<String> = rig
+        .events()
+        .iter()
+        .filter_map(|w| if let What::State(s) = w { Some(format!("{:?}", s.to)) } else { None })
+        .collect();
+    assert_eq!(states, ["Starting", "Working", "Idle", "Stopping", "Ended"]);
+}
+
+// S3-32, P14
+#[test]
+fn a_start_that_fails_still_ends_the_turn_and_the_session() {
+    let mut rig = Rig::new(Limits::default(), AfterTurn::End);
+    rig.give(Input::Send("hi".into())).give(Input::Start);
+    rig.give(Input::SpawnFailed(Outcome::new(Cause::Unavailable, "missing")));
+    assert_eq!(rig.words(), ["state", "turn_started", "turn_ended", "state", "ended"]);
+    assert_eq!(rig.ended().outcome.cause, Cause::Unavailable);
+}
+
+// S2-20, P8
+#[test]
+fn an_agent_that_dies_is_blamed_with_its_stderr() {
+    let mut rig = Rig::working();
+    rig.give(Input::Heard(text("par")));
+    rig.give(Input::Exited(Exit { code: None, signal: Some(9), stderr: "boom".into() }, None));
+    let ended = rig.turn_ended();
+    assert_eq!((ended.outcome.cause, ended.text.as_str()), (Cause::AgentDied, "par"));
+    let detail = ended.outcome.detail.as_deref().unwrap();
+    assert_eq!((detail.signal, detail.stderr.as_deref()), (Some(9), Some("boom")));
+}
+
+// P10: the turn is over at once; the process that stays gets its time and is then ended.
+#[test]
+fn an_agent_that_stays_after_its_result_is_ended() {
+    let mut rig = Rig::working();
+    rig.give(Input::TurnOver(over(Cause::Completed)));
+    assert_eq!(rig.turn_ended().outcome.cause, Cause::Completed);
+    rig.wait(4 * S);
+    assert!(!rig.did(&Effect::Terminate));
+    rig.wait(S);
+    assert!(rig.did(&Effect::Terminate) && !rig.did(&Effect::Kill));
+    rig.wait(5 * S);
+    assert!(rig.did(&Effect::Kill));
+    rig.give(Input::Exited(Exit { signal: Some(9), ..Exit::default() }, None));
+    assert_eq!((rig.ended().outcome.cause, rig.ended().signal), (Cause::Completed, Some(9)));
+}
+
+#[test]
+fn a_process_that_cannot_be_killed_does_not_hold_the_session() {
+    let mut rig = Rig::working();
+    rig.give(Input::Kill).wait(5 * S);
+    assert!(rig.words().contains(&"notice"));
+    assert_eq!(rig.ended().outcome.cause, Cause::Stopped);
+    assert_eq!(rig.machine.deadline(), None);
+}
+
+// S4-8, P41: a long turn is not cut before its limit, and keeps what was said.
+#[test]
+fn the_wall_limit_interrupts_and_names_itself() {
+    let mut rig = Rig::working();
+    rig.machine.limits.idle = None;
+    rig.give(Input::Heard(text("partial"))).wait(59 * 60 * S);
+    assert!(!rig.did(&Effect::Say(Say::Interrupt)));
+    rig.wait(60 * S);
+    assert!(rig.did(&Effect::Say(Say::Interrupt)));
+    rig.give(Input::TurnOver(over(Cause::Interrupted))).give(Input::Exited(exit(0), None));
+    let ended = rig.turn_ended();
+    assert_eq!((ended.outcome.cause, ended.text.as_str()), (Cause::WallLimit, "partial"));
+    assert_eq!(ended.outcome.detail.as_deref().unwrap().limit_ms, Some(3_600_000));
+}
+
+#[test]
+fn an_agent_that_ignores_the_limit_is_terminated() {
+    let mut rig = Rig::working();
+    rig.wait(10 * 60 * S).wait(5 * S);
+    assert_eq!(rig.turn_ended().outcome.cause, Cause::IdleLimit);
+    assert!(rig.did(&Effect::Terminate));
+}
+
+// P40: a tool that is silent for ten minutes is not idle; a silent model is.
+#[test]
+fn silence_counts_only_while_the_model_is_to_speak() {
+    let mut rig = Rig::working();
+    rig.give(Input::Heard(call("1"))).wait(30 * 60 * S);
+    assert!(!rig.did(&Effect::Say(Say::Interrupt)), "a silent tool is not idle");
+    rig.give(Input::Heard(result("1"))).wait(9 * 60 * S);
+    assert!(!rig.did(&Effect::Say(Say::Interrupt)));
+    rig.wait(60 * S);
+    assert!(rig.did(&Effect::Say(Say::Interrupt)), "a silent model is");
+}
+
+#[test]
+fn silence_does_not_count_while_somebody_is_asked() {
+    let ask = |decision| Permission {
+        id: "p".into(),
+        tool: "T".into(),
+        input: None,
+        decision,
+        by: DecidedBy::Default,
+        message: None,
+    };
+    let mut rig = Rig::working();
+    rig.give(Input::Heard(ask(Decision::Asked).into())).wait(30 * 60 * S);
+    assert!(!rig.did(&Effect::Say(Say::Interrupt)));
+    rig.give(Input::Heard(ask(Decision::Denied).into())).wait(10 * 60 * S);
+    assert!(rig.did(&Effect::Say(Say::Interrupt)));
+}
+
+#[test]
+fn an_agent_that_never_speaks_hits_the_startup_limit() {
+    let mut rig = Rig::new(Limits::default(), AfterTurn::End);
+    rig.give(Input::Send("hi".into())).give(Input::Start).give(Input::Spawned).wait(60 * S);
+    assert_eq!(rig.turn_ended().outcome.cause, Cause::StartupLimit);
+    assert!(rig.did(&Effect::Terminate));
+}
+
+// P37
+#[test]
+fn an_interrupt_says_whether_it_was_acknowledged() {
+    let acknowledged = |rig: &Rig| rig.turn_ended().outcome.detail.as_deref().unwrap().acknowledged;
+    let mut heard = Rig::working();
+    heard.give(Input::Interrupt).give(Input::TurnOver(over(Cause::Interrupted)));
+    assert_eq!((heard.turn_ended().outcome.cause, acknowledged(&heard)), (Cause::Interrupted, Some(true)));
+    let mut deaf = Rig::working();
+    deaf.give(Input::Interrupt).wait(5 * S);
+    assert_eq!((deaf.turn_ended().outcome.cause, acknowledged(&deaf)), (Cause::Interrupted, Some(false)));
+    assert!(deaf.did(&Effect::Terminate));
+}
+
+#[test]
+fn a_turn_that_finished_before_the_interrupt_is_completed() {
+    let mut rig = Rig::working();
+    rig.give(Input::Interrupt).give(Input::TurnOver(over(Cause::Completed)));
+    assert_eq!(rig.turn_ended().outcome.cause, Cause::Completed);
+}
+
+#[test]
+fn an_interrupt_without_a_turn_is_refused_with_an_event() {
+    let mut rig = Rig::new(Limits::default(), AfterTurn::Wait);
+    rig.give(Input::Start).give(Input::Spawned).give(Input::Interrupt);
+    assert_eq!(rig.words(), ["state", "refused"]);
+}
+
+// P35: background tasks keep stdin open, until they end or their time is up.
+#[test]
+fn background_tasks_hold_the_end_back() {
+    let mut rig = Rig::working();
+    rig.give(Input::Background(1)).give(Input::TurnOver(over(Cause::Completed)));
+    assert!(!rig.did(&Effect::CloseInput));
+    rig.give(Input::Background(0));
+    assert!(rig.did(&Effect::CloseInput));
+
+    let mut stuck = Rig::working();
+    stuck.give(Input::Background(1)).give(Input::TurnOver(over(Cause::Completed))).wait(60 * 60 * S);
+    assert!(stuck.did(&Effect::CloseInput));
+}
+
+#[test]
+fn an_agent_that_goes_on_by_itself_gets_a_turn_of_its_own() {
+    let mut rig = Rig::working();
+    rig.give(Input::Background(1)).give(Input::TurnOver(over(Cause::Completed)));
+    rig.give(Input::TurnBegan).give(Input::Background(0)).give(Input::TurnOver(over(Cause::Completed)));
+    assert_eq!(rig.words().iter().filter(|w| **w == "turn_ended").count(), 2);
+    assert_eq!(rig.machine.turn(), 2);
+}
+
+// P36: a late result does not touch anything.
+#[test]
+fn a_result_without_a_turn_is_only_noticed() {
+    let mut rig = Rig::new(Limits::default(), AfterTurn::Wait);
+    rig.give(Input::Start).give(Input::Spawned).give(Input::TurnOver(over(Cause::Auth)));
+    assert_eq!(rig.words(), ["state", "state", "notice"]);
+}
+
+#[test]
+fn messages_wait_their_turn_and_are_never_lost() {
+    let mut rig = Rig::working();
+    rig.machine.after_turn = AfterTurn::Wait;
+    rig.give(Input::Send("two".into())).give(Input::Send("three".into()));
+    rig.give(Input::TurnOver(over(Cause::Completed)));
+    assert!(rig.did(&Effect::Say(Say::Prompt("two".into()))) && !rig.did(&Effect::Say(Say::Prompt("three".into()))));
+    rig.give(Input::Stop);
+    assert_eq!(rig.words().iter().filter(|w| **w == "refused").count(), 1);
+}
+
+#[test]
+fn pause_holds_messages_back_and_resume_delivers_them() {
+    let mut rig = Rig::working();
+    rig.machine.after_turn = AfterTurn::Wait;
+    rig.give(Input::TurnOver(over(Cause::Completed))).give(Input::Pause).give(Input::Send("later".into()));
+    assert_eq!(rig.machine.state(), SessionState::Paused);
+    assert!(!rig.did(&Effect::Say(Say::Prompt("later".into()))));
+    rig.give(Input::Resume);
+    assert!(rig.did(&Effect::Say(Say::Prompt("later".into()))));
+    assert_eq!(rig.machine.state(), SessionState::Working);
+}
+
+// S3-19
+#[test]
+fn stop_and_kill_are_idempotent() {
+    for first in [Input::Stop, Input::Kill] {
+        let mut rig = Rig::working();
+        rig.give(first.clone()).give(first.clone()).give(Input::Kill).give(Input::Stop);
+        rig.give(Input::Exited(exit(0), None)).give(first);
+        assert_eq!(rig.turn_ended().outcome.cause, Cause::Stopped);
+        assert_eq!(rig.effects.iter().filter(|e| **e == Effect::Kill).count(), 1);
+    }
+}
+
+#[test]
+fn a_call_without_a_result_is_paired_when_the_turn_ends() {
+    let mut rig = Rig::working();
+    rig.give(Input::Heard(call("1")))
+        .give(Input::Heard(call("1")))
+        .give(Input::Heard(call("2")))
+        .give(Input::Heard(result("2")));
+    rig.give(Input::TurnOver(over(Cause::Completed)));
+    let results: Vec<(String, Option<String>, bool)> = rig
+        .events()
+        .iter()
+        .filter_map(|w| if let What::ToolResult(r) = w { Some((r.id.clone(), r.name.clone(), r.ok)) } else { None })
+        .collect();
+    let bash = Some("Bash".to_owned());
+    assert_eq!(results, [("2".into(), bash.clone(), true), ("1".into(), bash, false)]);
+    assert_eq!(rig.words().iter().filter(|w| **w == "tool_call").count(), 2);
+}
+
+// S4-14
+#[test]
+fn a_long_answer_is_cut_with_a_marker_and_a_notice() {
+    let mut rig = Rig::working();
+    let mut long = over(Cause::Completed);
+    long.text = Some("x".repeat(15 * 1024 * 1024));
+    rig.give(Input::TurnOver(long));
+    let text = &rig.turn_ended().text;
+    assert!(text.len() < 10 * 1024 * 1024 + 100 && text.contains("[OUTPUT TRUNCATED"));
+    assert!(rig.events().iter().any(|w| matches!(w, What::Notice(n) if n.code == "output_truncated")));
+}
+
+#[test]
+fn the_budget_warns_at_eighty_percent_and_ends_the_turn_at_the_limit() {
+    let spend = |usd: f64| What::from(Usage::of(None, Tokens::default()).reported(usd));
+    let mut rig = Rig::working();
+    rig.machine.limits.budget_usd = Some(1.0);
+    rig.give(Input::Heard(spend(0.5)));
+    assert!(!rig.words().contains(&"notice"));
+    rig.give(Input::Heard(spend(0.9))).give(Input::Heard(spend(0.95)));
+    assert_eq!(rig.words().iter().filter(|w| **w == "notice").count(), 1);
+    rig.give(Input::Heard(spend(1.1)));
+    assert!(rig.did(&Effect::Say(Say::Interrupt)));
+    rig.give(Input::TurnOver(over(Cause::Interrupted)));
+    assert_eq!(rig.turn_ended().outcome.cause, Cause::Budget);
+}
+
+fn any_input() -> impl Strategy<Value = Input> {
+    prop_oneof![
+        Just(Input::Start),
+        Just(Input::Spawned),
+        Just(Input::SpawnFailed(Outcome::new(Cause::Unavailable, "x"))),
+        Just(Input::Send("p".into())),
+        Just(Input::Activity),
+        Just(Input::Heard(started())),
+        Just(Input::Heard(text("t"))),
+        (0u8..3).prop_map(|n| Input::Heard(call(&n.to_string()))),
+        (0u8..3).prop_map(|n| Input::Heard(result(&n.to_string()))),
+        Just(Input::TurnBegan),
+        Just(Input::TurnOver(over(Cause::Completed))),
+        Just(Input::TurnOver(over(Cause::Auth))),
+        (0usize..2).prop_map(Input::Background),
+        Just(Input::Interrupt),
+        Just(Input::Pause),
+        Just(Input::Resume),
+        Just(Input::Stop),
+        Just(Input::Kill),
+        Just(Input::Exited(Exit::default(), None)),
+        Just(Input::Tick),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn every_sequence_ends_each_turn_once_and_the_session_once_and_last(
+        inputs in proptest::collection::vec((any_input(), 0u64..2000), 0..40),
+        one_shot in any::<bool>(),
+    ) {
+        let after = if one_shot { AfterTurn::End } else { AfterTurn::Wait };
+        let mut rig = Rig::new(Limits::default(), after);
+        for (input, seconds) in inputs {
+            rig.now += Duration::from_secs(seconds);
+            rig.give(input);
+        }
+        rig.give(Input::Start).give(Input::Spawned).give(Input::Kill).give(Input::Exited(Exit::default(), None));
+        let words = rig.words();
+        prop_assert_eq!(words.iter().filter(|w| **w == "ended").count(), 1, "{:?}", words);
+        prop_assert_eq!(words.last(), Some(&"ended"));
+        let mut open = false;
+        let mut calls: Vec<String> = Vec::new();
+        for what in rig.events() {
+            match what {
+                What::TurnStarted(_) => { prop_assert!(!open); open = true; }
+                What::TurnEnded(_) => {
+                    prop_assert!(open);
+                    prop_assert!(calls.is_empty(), "a call without a result");
+                    open = false;
+                }
+                What::ToolCall(call) if open => calls.push(call.id.clone()),
+                What::ToolResult(result) => calls.retain(|id| *id != result.id),
+                _ => {}
+            }
+        }
+        prop_assert!(!open, "a turn did not end");
+    }
+
+    // Nothing waits for ever: whatever happened, time alone ends a session whose turn is under way.
+    #[test]
+    fn time_alone_ends_a_turn(inputs in proptest::collection::vec(any_input(), 0..20)) {
+        let mut rig = Rig::working();
+        for input in inputs {
+            rig.give(input);
+        }
+        rig.give(Input::Resume);
+        for _ in 0..200 {
+            let Some(at) = rig.machine.deadline() else { break };
+            rig.now = rig.now.max(at);
+            rig.give(Input::Tick);
+        }
+        prop_assert!(rig.machine.deadline().is_none(), "still waiting: {:?}", rig.machine);
+        prop_assert_eq!(rig.machine.state(), SessionState::Ended);
+    }
+}

@@ -133,8 +133,12 @@ impl Turn {
             Some(Pending::Limit((outcome, _))) => (**outcome).clone(),
             // It finished before it could be stopped: that is what happened.
             _ if over.outcome.is_success() => over.outcome,
-            Some(Pending::Interrupt(_)) => interrupted(over.outcome.cause == Cause::Interrupted && acknowledged(&over.outcome)),
-            Some(Pending::Stop(_)) => Outcome::new(Cause::Stopped, "The turn was cut short because the session was stopped."),
+            Some(Pending::Interrupt(_)) => {
+                interrupted(over.outcome.cause == Cause::Interrupted && acknowledged(&over.outcome))
+            }
+            Some(Pending::Stop(_)) => {
+                Outcome::new(Cause::Stopped, "The turn was cut short because the session was stopped.")
+            }
             None => over.outcome,
         };
         let mut sum: Option<Usage> = None;

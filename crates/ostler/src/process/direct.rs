@@ -90,7 +90,10 @@ mod spawner {
 
 struct Direct {
     child: Box<dyn ChildWrapper>,
-    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "processes are found by their mark on Linux only"))]
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(dead_code, reason = "processes are found by their mark on Linux only")
+    )]
     mark: String,
     /// The group's number, kept because it cannot be asked for once its leader is gone.
     group: Option<u32>,

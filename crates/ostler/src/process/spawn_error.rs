@@ -50,10 +50,16 @@ impl SpawnError {
 
     /// The outcome of a session whose agent could not be started.
     pub(crate) fn outcome(&self, install_hint: Option<&str>) -> Outcome {
-        let cause = if matches!(self, Self::BadDirectory { .. } | Self::TooLong) { Cause::BadRequest } else { Cause::Unavailable };
+        let cause = if matches!(self, Self::BadDirectory { .. } | Self::TooLong) {
+            Cause::BadRequest
+        } else {
+            Cause::Unavailable
+        };
         let outcome = Outcome::new(cause, format!("{self}.")).with(|d| d.spawn = Some(self.code().to_owned()));
         match (self.hint(), install_hint) {
-            (Some(hint), Some(install)) if matches!(self, Self::Missing { .. }) => outcome.hint(format!("{install} {hint}")),
+            (Some(hint), Some(install)) if matches!(self, Self::Missing { .. }) => {
+                outcome.hint(format!("{install} {hint}"))
+            }
             (Some(hint), _) => outcome.hint(hint),
             (None, _) => outcome,
         }
@@ -67,7 +73,9 @@ impl SpawnError {
                 format!("Looked in: {}.", places.join(", "))
             }
             Self::NotExecutable(path) => format!("Make it executable: chmod +x {}", path.display()),
-            Self::BadFormat(path) => format!("Install it again for this machine, or look at its first line: head -1 {}", path.display()),
+            Self::BadFormat(path) => {
+                format!("Install it again for this machine, or look at its first line: head -1 {}", path.display())
+            }
             Self::BadDirectory { .. } => "Give an existing directory with --dir.".into(),
             Self::TooLong => "Put long texts into files, or pass fewer variables.".into(),
             Self::Other { .. } => return None,

@@ -33,7 +33,11 @@ pub(super) fn lost() -> Outcome {
 }
 
 /// Runs a session from its first state to its last event.
-pub(super) async fn run(beginning: Beginning, inbox: mpsc::UnboundedReceiver<Input>, publish: mpsc::Sender<Vec<Event>>) {
+pub(super) async fn run(
+    beginning: Beginning,
+    inbox: mpsc::UnboundedReceiver<Input>,
+    publish: mpsc::Sender<Vec<Event>>,
+) {
     let Beginning { spec, conversation, body, install_hint, id, pid } = beginning;
     let mut mind = Mind::new(id, conversation, Machine::new(spec.limits.clone(), spec.after_turn));
     mind.handle(Input::Send(spec.prompt));
@@ -109,7 +113,9 @@ impl Driver {
                 Woken::Stdout(_) => self.stdout = None,
                 Woken::Stderr(Ok(n @ 1..)) => self.errors.push(&stderr[..n]),
                 Woken::Stderr(_) => self.stderr = None,
-                Woken::Exited(status) => self.exit = Some((status, self.mind.clock.instant(self.mind.clock.now() + LAST_WORDS))),
+                Woken::Exited(status) => {
+                    self.exit = Some((status, self.mind.clock.instant(self.mind.clock.now() + LAST_WORDS)))
+                }
                 Woken::ReaderGone => {
                     // Nobody will hear the rest, and nobody can end the session any more: so it ends.
                     publish = None;

@@ -1,0 +1,261 @@
+//! What can be typed: the command line as clap reads it. What it means is for each verb's own file.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Drive coding agents: one command, one stream of events, nothing left behind.
+#[derive(Debug, Parser)]
+#[command(name = "ostler", version, propagate_version = true, arg_required_else_help = true, max_term_width = 110)]
+#[command(after_help = "Start with `ostler doctor` to see which agents are ready, then `ostler run \"…\"`.")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Give an agent one task and follow it to its end
+    Run(Box<RunArgs>),
+    /// Show which agents are installed and ready, and what to do about those that are not
+    #[command(visible_alias = "agents")]
+    Doctor(DoctorArgs),
+    /// Read a recording of an agent's output as if it happened now; nothing is started
+    Replay(ReplayArgs),
+    /// Print the JSON schema of what Ostler prints
+    Schema(SchemaArgs),
+    /// Print a completion script for a shell
+    Completions(CompletionsArgs),
+    /// Print the manual page
+    Man(ManArgs),
+}
+
+/// How a run is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Streaming text, tool calls, a status line; for people
+    Human,
+    /// Only the answer
+    Text,
+    /// One JSON object at the end
+    Json,
+    /// Every event as one JSON line, as it happens
+    Events,
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  ostler run \"what does this project do?\"
+  git diff | ostler run --output text \"write a commit message for the diff on stdin\"
+  ostler run --agent claude --allowed-tools 'Bash(cargo *)' --timeout 10m \"make the tests pass\"
+  ostler run --output events \"…\" | jq -c 'select(.type == \"tool_call\")'
+  ostler run --resume SESSION-ID \"and now the documentation\"
+
+Exit codes: 0 completed, 1 agent failed, 2 bad usage, 3 agent unavailable, 4 auth, 5 rate limit or overload,
+  6 a limit was reached, 7 denied, 70 internal, 130 interrupted, 143 terminated.";
+
+#[derive(Debug, Args)]
+#[command(after_help = RUN_EXAMPLES)]
+pub(crate) struct RunArgs {
+    /// The task. `-`, or nothing while stdin is not a terminal: read it from stdin. With both, stdin follows the task
+    pub(crate) prompt: Option<String>,
+    /// Read the task from a file inside --dir
+    #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
+    pub(crate) prompt_file: Option<PathBuf>,
+    /// The agent [default: the first that is ready: claude, scripted]
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    /// The directory to work in [default: this one]
+    #[arg(short = 'C', long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// How to show the run
+    #[arg(short, long, value_enum, default_value_t = Format::Human)]
+    pub(crate) output: Format,
+    #[command(flatten)]
+    pub(crate) agent_settings: AgentSettings,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+    /// Add a variable to the agent's environment; NAME alone passes yours on (repeatable)
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    pub(crate) env: Vec<String>,
+    /// Start this program instead of the agent's usual one
+    #[arg(long, value_name = "PATH")]
+    pub(crate) program: Option<PathBuf>,
+    /// Write what the agent prints to a file, byte for byte; `ostler replay` reads it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) raw_log: Option<PathBuf>,
+    /// Arguments passed to the agent's program as they are
+    #[arg(last = true, value_name = "ARGS")]
+    pub(crate) extra: Vec<String>,
+}
+
+/// Settings that go to the agent.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Agent settings")]
+pub(crate) struct AgentSettings {
+    /// The model
+    #[arg(short, long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    /// Replace the agent's system prompt
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) system_prompt: Option<String>,
+    /// Add to the agent's system prompt
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) append_system_prompt: Option<String>,
+    /// What the agent may do without asking, in the agent's own words
+    #[arg(long, value_name = "MODE")]
+    pub(crate) permission_mode: Option<String>,
+    /// The tools that exist; "" for none (repeatable)
+    #[arg(long, value_name = "TOOLS")]
+    pub(crate) tools: Vec<String>,
+    /// Tools allowed without asking, such as 'Bash(git *)' (repeatable)
+    #[arg(long, value_name = "TOOLS")]
+    pub(crate) allowed_tools: Vec<String>,
+    /// Tools that are never allowed (repeatable)
+    #[arg(long, value_name = "TOOLS")]
+    pub(crate) disallowed_tools: Vec<String>,
+    /// Do not fail the run when the agent finished although a tool call was denied
+    #[arg(long)]
+    pub(crate) tolerate_denials: bool,
+    /// MCP servers: a file or JSON (repeatable)
+    #[arg(long, value_name = "FILE|JSON")]
+    pub(crate) mcp_config: Vec<String>,
+    /// Use only the MCP servers given here
+    #[arg(long)]
+    pub(crate) strict_mcp: bool,
+    /// Demand an answer of this schema: JSON, or a file that holds it
+    #[arg(long, value_name = "FILE|JSON")]
+    pub(crate) json_schema: Option<String>,
+    /// Go on with an earlier session
+    #[arg(long, value_name = "ID", allow_hyphen_values = true)]
+    pub(crate) resume: Option<String>,
+    /// The id of the new session (a UUID)
+    #[arg(long, value_name = "UUID", allow_hyphen_values = true)]
+    pub(crate) session_id: Option<String>,
+    /// Go on with a copy of the session given by --resume
+    #[arg(long)]
+    pub(crate) fork: bool,
+    /// A setting of the agent's own (see docs/agents), such as effort=high (repeatable)
+    #[arg(long, value_name = "KEY=VALUE", allow_hyphen_values = true)]
+    pub(crate) set: Vec<String>,
+}
+
+/// Limits.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Limits")]
+pub(crate) struct LimitArgs {
+    /// The longest the task may take, such as 90s, 10m, 2h, none
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = time)]
+    pub(crate) timeout: Time,
+    /// The longest silence while no tool runs
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = time)]
+    pub(crate) idle_timeout: Time,
+    /// The longest until the agent's first word
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
+    pub(crate) startup_timeout: Time,
+    /// The time an agent gets to end when asked, and again before it is killed
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time, hide = true)]
+    pub(crate) grace: Time,
+    /// At most so many of the agent's steps
+    #[arg(long, value_name = "N")]
+    pub(crate) max_turns: Option<String>,
+    /// At most so much money
+    #[arg(long, value_name = "USD")]
+    pub(crate) max_budget_usd: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArgs {
+    /// The recording, as --raw-log wrote it; `-` for stdin
+    pub(crate) file: PathBuf,
+    /// The agent it was recorded from
+    #[arg(short, long, value_name = "NAME", default_value = "claude")]
+    pub(crate) agent: String,
+    /// How to show it
+    #[arg(short, long, value_enum, default_value_t = Format::Human)]
+    pub(crate) output: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SchemaArgs {
+    /// What to describe
+    #[arg(value_enum)]
+    pub(crate) what: Schema,
+}
+
+/// What has a schema.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Schema {
+    /// A line of --output events
+    Events,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Write a page per command into this directory instead of printing the main one
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+/// A time limit; none for no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Time(pub(crate) Option<Duration>);
+
+fn time(text: &str) -> Result<Time, String> {
+    if text == "none" {
+        return Ok(Time(None));
+    }
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let scale = match &text[digits.len()..] {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => f64::NAN,
+    };
+    let seconds = digits.parse::<f64>().map_or(f64::NAN, |n| n * scale);
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(time) if !time.is_zero() => Ok(Time(Some(time))),
+        _ => Err("expected a time such as 500ms, 90s, 10m, 2h, or none".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn times() {
+        let ok = |s: &str| time(s).unwrap().0;
+        assert_eq!(ok("90"), Some(Duration::from_secs(90)));
+        assert_eq!(ok("500ms"), Some(Duration::from_millis(500)));
+        assert_eq!(ok("1.5m"), Some(Duration::from_secs(90)));
+        assert_eq!(ok("2h"), Some(Duration::from_secs(7200)));
+        assert_eq!(ok("none"), None);
+        for bad in ["", "0", "-1s", "5 s", "s", "1d", "NaN", "1e400"] {
+            assert!(time(bad).is_err(), "{bad}");
+        }
+    }
+}

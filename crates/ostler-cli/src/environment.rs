@@ -1,0 +1,56 @@
+//! The one place that reads the environment of this process.
+//!
+//! | variable | what it does |
+//! |---|---|
+//! | `PATH` | where agents are looked for |
+//! | `NO_COLOR`, `CLICOLOR`, `CLICOLOR_FORCE`, `TERM` | colours, as usual |
+//! | `CI` | no live status line |
+//!
+//! Agents get a part of the environment: see `docs/environment.md`.
+
+#![expect(clippy::disallowed_methods, reason = "this is the door to the environment")]
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use ostler::{GuardProgram, Host};
+
+/// The first argument that makes this program the guard of an agent.
+pub(crate) const GUARD_ROLE: &str = "__guard";
+
+/// The arguments of this process.
+pub(crate) fn args() -> impl Iterator<Item = OsString> {
+    std::env::args_os()
+}
+
+/// The surroundings in which agents are started: this environment, under the guard of this program.
+pub(crate) fn host() -> Host {
+    let host = Host::new(std::env::vars_os());
+    match guard_program() {
+        Some(program) if cfg!(target_os = "linux") => {
+            host.guarded_by(GuardProgram { program, args: vec![GUARD_ROLE.into()] })
+        }
+        _ => host,
+    }
+}
+
+/// This program's own file. `/proc/self/exe` still works when the file was replaced by an update meanwhile.
+fn guard_program() -> Option<PathBuf> {
+    let link = PathBuf::from("/proc/self/exe");
+    if link.exists() { Some(link) } else { std::env::current_exe().ok() }
+}
+
+/// The directory this program was started in.
+pub(crate) fn directory() -> std::io::Result<PathBuf> {
+    std::env::current_dir()
+}
+
+/// Whether a continuous-integration job runs this program.
+pub(crate) fn is_ci() -> bool {
+    std::env::var_os("CI").is_some_and(|v| !v.is_empty() && v != "false" && v != "0")
+}
+
+/// One variable, for `--env NAME`.
+pub(crate) fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
+}

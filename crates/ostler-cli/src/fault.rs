@@ -1,0 +1,43 @@
+//! What went wrong before or around a run: a sentence, a hint, an exit code.
+
+use crate::exit::{self, Code};
+
+/// A fault that ends the program.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    code: Code,
+    message: String,
+    hint: Option<String>,
+}
+
+impl Fault {
+    /// The caller asked for something that cannot be.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self { code: exit::USAGE, message: message.into(), hint: None }
+    }
+
+    /// Something that should not happen did.
+    pub(crate) fn internal(error: impl std::fmt::Display) -> Self {
+        Self { code: exit::INTERNAL, message: error.to_string(), hint: None }
+    }
+
+    /// Adds what to do.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// The exit code.
+    pub(crate) fn code(&self) -> Code {
+        self.code
+    }
+
+    /// Shows it on stderr.
+    pub(crate) fn show(&self) {
+        let red = anstyle::AnsiColor::Red.on_default().bold();
+        crate::output::tell(&format!("{red}error:{red:#} {}", self.message));
+        if let Some(hint) = &self.hint {
+            crate::output::tell(&format!("  hint: {hint}"));
+        }
+    }
+}

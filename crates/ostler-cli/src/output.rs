@@ -1,0 +1,88 @@
+//! What a run looks like: one trait, one file per form. Only this folder writes to stdout and stderr.
+
+mod events;
+mod human;
+mod json;
+mod status;
+mod text;
+
+use std::io::{self, IsTerminal, Write};
+
+use ostler::Event;
+
+use crate::args::Format;
+use crate::environment;
+use crate::exit::{self, Code};
+use crate::fault::Fault;
+
+/// The colours, each with one meaning; the words say the same without them.
+pub(crate) mod style {
+    use anstyle::{AnsiColor, Style};
+
+    pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
+    pub(crate) const BAD: Style = AnsiColor::Red.on_default();
+    pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
+    pub(crate) const DIM: Style = Style::new().dimmed();
+    pub(crate) const TOOL: Style = AnsiColor::Cyan.on_default();
+}
+
+/// A form in which events are shown.
+pub(crate) trait Output {
+    /// Shows an event.
+    fn event(&mut self, event: &Event) -> io::Result<()>;
+
+    /// Everything that was shown must be visible now.
+    fn flush(&mut self) -> io::Result<()>;
+
+    /// A moment has passed: a status line may want to move.
+    fn tick(&mut self) {}
+
+    /// The person at the keyboard did something that deserves a word.
+    fn remark(&mut self, _words: &str) {}
+
+    /// Whether [`Output::tick`] does anything.
+    fn is_live(&self) -> bool {
+        false
+    }
+}
+
+/// Whether events happen now or were recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Liveness {
+    Now,
+    Recorded,
+}
+
+/// Opens the output for a form.
+pub(crate) fn open(format: Format, liveness: Liveness) -> Box<dyn Output> {
+    match format {
+        Format::Events => Box::new(events::Events::new(io::BufWriter::with_capacity(64 * 1024, io::stdout()))),
+        Format::Json => Box::new(json::Json::new(io::stdout())),
+        Format::Text => Box::new(text::Text::new(io::stdout(), anstream::stderr())),
+        Format::Human => {
+            let live = liveness == Liveness::Now && io::stderr().is_terminal() && !environment::is_ci();
+            let same_screen = io::stdout().is_terminal() && io::stderr().is_terminal();
+            let status = status::Status::new(live);
+            Box::new(human::Human::new(Box::new(anstream::stdout()), Box::new(anstream::stderr()), status, same_screen))
+        }
+    }
+}
+
+/// Prints a line of data.
+pub(crate) fn say(line: &str) {
+    // If nobody reads it, nobody misses it.
+    let _ = writeln!(anstream::stdout(), "{line}");
+}
+
+/// Prints a line about what is going on.
+pub(crate) fn tell(line: &str) {
+    let _ = writeln!(anstream::stderr(), "{line}");
+}
+
+/// What to do when the output cannot be written: a reader that has gone (`| head`) is not an error.
+pub(crate) fn gone(error: &io::Error) -> Result<Code, Fault> {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        return Ok(exit::OK);
+    }
+    Err(Fault::internal(format!("the output cannot be written: {error}")))
+}

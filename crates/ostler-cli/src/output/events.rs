@@ -1,0 +1,27 @@
+//! Every event as one JSON line, as it happens.
+
+use std::io::{self, Write};
+
+use ostler::Event;
+
+use super::Output;
+
+/// The NDJSON form.
+pub(super) struct Events<W>(W);
+
+impl<W: Write> Events<W> {
+    pub(super) fn new(out: W) -> Self {
+        Self(out)
+    }
+}
+
+impl<W: Write> Output for Events<W> {
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        serde_json::to_writer(&mut self.0, event)?;
+        self.0.write_all(b"\n")
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}

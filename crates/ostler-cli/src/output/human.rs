@@ -1,0 +1,294 @@
+//! The form for people: the answer streams to stdout, everything else (tools, thoughts, notices, the end) to stderr.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use ostler::clip::plain;
+use ostler::event::{At, Decision, Ended, Level, Started, TextKind, ToolCall, ToolResult};
+use ostler::{CostSource, Event, Status as Ending, Usage, What};
+
+use super::Output;
+use super::status::Status;
+use super::style::{BAD, DIM, GOOD, TOOL, WARN};
+
+/// The human form.
+pub(super) struct Human {
+    out: Box<dyn Write>,
+    err: Box<dyn Write>,
+    status: Status,
+    /// Whether stdout and stderr are one screen, so that a line begun on one must be ended before the other writes.
+    same_screen: bool,
+    /// What the line under way holds.
+    line: Open,
+    first: Option<At>,
+    now: At,
+    started: Option<Started>,
+    calls: Vec<(ToolCall, At)>,
+    wrote_answer: bool,
+}
+
+/// What the line under way holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Open {
+    Nothing,
+    Reply,
+    Thinking,
+}
+
+impl Human {
+    pub(super) fn new(out: Box<dyn Write>, err: Box<dyn Write>, status: Status, same_screen: bool) -> Self {
+        Self {
+            out,
+            err,
+            status,
+            same_screen,
+            line: Open::Nothing,
+            first: None,
+            now: At(0),
+            started: None,
+            calls: Vec::new(),
+            wrote_answer: false,
+        }
+    }
+
+    fn text(&mut self, kind: TextKind, text: &str, whole: bool) -> io::Result<()> {
+        let (want, text) = match kind {
+            TextKind::Reply => (Open::Reply, plain(text)),
+            TextKind::Thinking => (Open::Thinking, plain(text)),
+        };
+        if self.line != want {
+            self.end_line()?;
+        }
+        self.status.hide();
+        match kind {
+            TextKind::Reply => {
+                write!(self.out, "{text}")?;
+                self.wrote_answer = true;
+            }
+            TextKind::Thinking => write!(self.err, "{DIM}{text}{DIM:#}")?,
+        }
+        self.line = if text.ends_with('\n') { Open::Nothing } else { want };
+        if whole { self.end_line() } else { Ok(()) }
+    }
+
+    /// Ends the line under way, so that the next thing begins on its own.
+    fn end_line(&mut self) -> io::Result<()> {
+        match std::mem::replace(&mut self.line, Open::Nothing) {
+            Open::Reply => {
+                writeln!(self.out)?;
+                self.out.flush()?;
+            }
+            Open::Thinking => writeln!(self.err)?,
+            Open::Nothing => {}
+        }
+        Ok(())
+    }
+
+    /// A line of its own on stderr.
+    fn aside(&mut self, line: &str) -> io::Result<()> {
+        if self.same_screen || self.line == Open::Thinking {
+            self.end_line()?;
+        }
+        self.status.hide();
+        writeln!(self.err, "{line}")
+    }
+
+    fn tool_result(&mut self, result: &ToolResult) -> io::Result<()> {
+        let call = self.calls.iter().position(|(call, _)| call.id == result.id).map(|at| self.calls.remove(at));
+        self.status.doing(if self.calls.is_empty() { "thinking" } else { "working" });
+        let name = result.name.as_deref().unwrap_or("tool");
+        let shown = call.as_ref().map_or_else(String::new, |(call, _)| brief(call.input.get()));
+        let took = call.map_or(0, |(_, since)| self.now.0 - since.0);
+        let took = span(Duration::from_millis(u64::try_from(took).unwrap_or(0)));
+        let (mark, paint, word) = match (result.ok, result.denied) {
+            (true, _) => ("✓", GOOD, ""),
+            (false, true) => ("✗", WARN, " denied"),
+            (false, false) => ("✗", BAD, " failed"),
+        };
+        self.aside(&format!(
+            "{paint}{mark}{paint:#} {TOOL}{name}{TOOL:#} {shown} {DIM}{took}{DIM:#}{paint}{word}{paint:#}"
+        ))?;
+        match (result.ok, result.output.lines().find(|l| !l.trim().is_empty())) {
+            (false, Some(line)) => self.aside(&format!("  {DIM}{}{DIM:#}", cut(&plain(line), 110))),
+            _ => Ok(()),
+        }
+    }
+
+    fn ended(&mut self, ended: &Ended) -> io::Result<()> {
+        self.end_line()?;
+        let (mark, paint) = match ended.outcome.status {
+            Ending::Success => ("✓", GOOD),
+            Ending::Stopped => ("■", WARN),
+            Ending::Failed | Ending::Timeout => ("✗", BAD),
+        };
+        let took = self.now.0 - self.first.unwrap_or(self.now).0;
+        let took = span(Duration::from_millis(u64::try_from(took).unwrap_or(0)));
+        let mut parts = vec![format!("{paint}{mark} {}{paint:#}", ended.outcome.cause)];
+        parts.extend(ended.usage.as_ref().map(spent));
+        parts.push(took);
+        let native = self.started.as_ref().and_then(|s| s.native_session.clone());
+        parts.extend(native.as_ref().map(|id| format!("session {id}")));
+        self.aside(&parts.join(&format!("{DIM} · {DIM:#}")))?;
+        if !ended.outcome.is_success() {
+            self.aside(&format!("  {}", plain(&ended.outcome.message)))?;
+            if let Some(hint) = &ended.outcome.hint {
+                self.aside(&format!("  hint: {}", plain(hint)))?;
+            }
+            let stderr = ended.outcome.detail.as_ref().and_then(|d| d.stderr.as_deref());
+            for line in stderr.into_iter().flat_map(str::lines).rev().take(10).collect::<Vec<_>>().into_iter().rev() {
+                self.aside(&format!("  {DIM}│ {}{DIM:#}", plain(line)))?;
+            }
+        }
+        match (native, &self.started) {
+            (Some(id), Some(started)) => {
+                let line =
+                    format!("  {DIM}go on with: ostler run --agent {} --resume {id} \"…\"{DIM:#}", started.agent);
+                self.aside(&line)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Output for Human {
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        self.now = event.at;
+        let first = *self.first.get_or_insert(event.at);
+        self.status.elapsed(Duration::from_millis(u64::try_from(event.at.0 - first.0).unwrap_or(0)));
+        match &event.what {
+            What::Started(started) => {
+                self.status.doing("thinking");
+                self.started = Some(started.clone());
+            }
+            What::Text(text) if text.parent.is_none() => self.text(text.kind, &text.text, !text.delta)?,
+            What::ToolCall(call) => {
+                self.end_line()?;
+                self.status.doing(format!("{} {}", call.name, brief(call.input.get())));
+                self.calls.push((call.clone(), event.at));
+            }
+            What::ToolResult(result) => self.tool_result(result)?,
+            What::Permission(p) if p.decision == Decision::Asked => {
+                self.status.doing(format!("asks to use {}", p.tool))
+            }
+            What::Usage(usage) => self.status.spent(usage),
+            What::Notice(notice) if notice.level >= Level::Warning => {
+                self.aside(&format!("{WARN}!{WARN:#} {}", plain(&notice.message)))?;
+            }
+            What::Notice(notice) if notice.level == Level::Info => {
+                self.aside(&format!("{DIM}· {}{DIM:#}", plain(&notice.message)))?
+            }
+            What::Unreadable(it) => {
+                let line = format!("{WARN}!{WARN:#} not understood ({}): {}", it.why, cut(&plain(&it.raw), 80));
+                self.aside(&line)?;
+            }
+            What::Refused(refused) => {
+                self.aside(&format!("{WARN}!{WARN:#} {} refused: {}", refused.request, refused.why))?
+            }
+            // An answer that was never streamed or shown: now is its time.
+            What::TurnEnded(turn) if !self.wrote_answer && !turn.text.is_empty() => {
+                self.text(TextKind::Reply, &turn.text, true)?;
+            }
+            What::Ended(ended) => self.ended(ended)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()?;
+        self.err.flush()
+    }
+
+    fn tick(&mut self) {
+        if self.line == Open::Nothing {
+            self.status.show();
+        }
+    }
+
+    fn remark(&mut self, words: &str) {
+        // stderr may be gone; the session's end is not
+        let _ = self.aside(&format!("{WARN}!{WARN:#} {words}"));
+    }
+
+    fn is_live(&self) -> bool {
+        self.status.is_live()
+    }
+}
+
+impl Drop for Human {
+    fn drop(&mut self) {
+        self.status.hide();
+    }
+}
+
+/// Tokens and cost in few words.
+pub(super) fn spent(usage: &Usage) -> String {
+    let mut parts = Vec::new();
+    if let Some(total) = usage.total() {
+        parts.push(format!("{} tokens", thousands(total)));
+    }
+    match (usage.cost_usd, usage.cost_source) {
+        (Some(cost), CostSource::Estimated) => parts.push(format!("~${cost:.4}")),
+        (Some(cost), _) => parts.push(format!("${cost:.4}")),
+        (None, _) => {}
+    }
+    parts.join(" · ")
+}
+
+fn thousands(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+fn span(time: Duration) -> String {
+    match time.as_secs() {
+        0 => format!("{}ms", time.as_millis()),
+        1..60 => format!("{:.1}s", time.as_secs_f64()),
+        s => format!("{}m{:02}s", s / 60, s % 60),
+    }
+}
+
+/// A tool's input on one line: its first text value if it has one, else the JSON.
+fn brief(input: &str) -> String {
+    let first = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(input)
+        .ok()
+        .and_then(|map| map.values().find_map(|v| v.as_str().map(str::to_owned)));
+    cut(&plain(first.as_deref().unwrap_or(input)).replace(['\n', '\t'], " "), 80)
+}
+
+/// At most `width` characters.
+fn cut(text: &str, width: usize) -> String {
+    match text.char_indices().nth(width) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_times_read_well() {
+        assert_eq!(thousands(1_234_567), "1,234,567");
+        assert_eq!(thousands(999), "999");
+        assert_eq!(span(Duration::from_millis(340)), "340ms");
+        assert_eq!(span(Duration::from_millis(12_340)), "12.3s");
+        assert_eq!(span(Duration::from_secs(125)), "2m05s");
+    }
+
+    // P19
+    #[test]
+    fn cutting_keeps_characters_whole() {
+        assert_eq!(cut("aé😀b", 3), "aé😀…");
+        assert_eq!(brief(r#"{"command":"ls\n-la","n":1}"#), "ls -la");
+        assert_eq!(brief("[1,2]"), "[1,2]");
+    }
+}

@@ -1,0 +1,96 @@
+//! One JSON object at the end: how it went, the answer, tokens and cost, times, ids.
+
+use std::io::{self, Write};
+
+use ostler::event::{At, Level, Started, TurnEnded};
+use ostler::{Event, Outcome, Raw, Usage, What};
+use serde::Serialize;
+
+use super::Output;
+
+/// The object. Its fields may be added to, never renamed; `docs/output.md` describes them.
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    session: &'a str,
+    agent: Option<&'a str>,
+    agent_version: Option<&'a str>,
+    native_session: Option<&'a str>,
+    model: Option<&'a str>,
+    outcome: &'a Outcome,
+    text: &'a str,
+    structured: Option<&'a Raw>,
+    usage: Option<&'a Usage>,
+    turns: u32,
+    tool_calls: usize,
+    denied: usize,
+    errors: &'a [String],
+    started_at: At,
+    ended_at: At,
+    duration_ms: i64,
+    exit_code: Option<i32>,
+    signal: Option<i32>,
+}
+
+/// The form that says everything once.
+pub(super) struct Json<W> {
+    out: W,
+    first: Option<At>,
+    started: Option<Started>,
+    turn: Option<TurnEnded>,
+    tool_calls: usize,
+    denied: usize,
+    errors: Vec<String>,
+}
+
+impl<W: Write> Json<W> {
+    pub(super) fn new(out: W) -> Self {
+        Self { out, first: None, started: None, turn: None, tool_calls: 0, denied: 0, errors: Vec::new() }
+    }
+}
+
+impl<W: Write> Output for Json<W> {
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        let first = *self.first.get_or_insert(event.at);
+        match &event.what {
+            What::Started(started) => self.started = Some(started.clone()),
+            What::TurnEnded(turn) => self.turn = Some(turn.clone()),
+            What::ToolCall(_) => self.tool_calls += 1,
+            What::ToolResult(result) => self.denied += usize::from(result.denied),
+            What::Notice(notice) if notice.level == Level::Error => self.errors.push(notice.message.clone()),
+            What::Ended(ended) => {
+                if !ended.outcome.is_success() {
+                    self.errors.push(ended.outcome.message.clone());
+                }
+                let started = self.started.as_ref();
+                let report = Report {
+                    session: &event.session,
+                    agent: started.map(|s| s.agent.as_str()),
+                    agent_version: started.and_then(|s| s.agent_version.as_deref()),
+                    native_session: started.and_then(|s| s.native_session.as_deref()),
+                    model: started.and_then(|s| s.model.as_deref()),
+                    outcome: &ended.outcome,
+                    text: self.turn.as_ref().map_or("", |t| &t.text),
+                    structured: self.turn.as_ref().and_then(|t| t.structured.as_ref()),
+                    usage: ended.usage.as_ref(),
+                    turns: event.turn,
+                    tool_calls: self.tool_calls,
+                    denied: self.denied,
+                    errors: &self.errors,
+                    started_at: first,
+                    ended_at: event.at,
+                    duration_ms: event.at.0 - first.0,
+                    exit_code: ended.exit_code,
+                    signal: ended.signal,
+                };
+                serde_json::to_writer_pretty(&mut self.out, &report)?;
+                self.out.write_all(b"\n")?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}

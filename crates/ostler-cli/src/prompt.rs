@@ -1,0 +1,87 @@
+//! Where the task comes from: the command line, stdin, or a file inside the working directory.
+
+use std::io::{IsTerminal, Read};
+use std::path::Path;
+
+use crate::fault::Fault;
+
+/// Puts the task together. Text on stdin follows a task given on the command line, as with a pipe into a command.
+pub(crate) fn read(prompt: Option<&str>, file: Option<&Path>, dir: &Path) -> Result<String, Fault> {
+    if let Some(file) = file {
+        return from_file(file, dir);
+    }
+    match prompt {
+        Some("-") => stdin(),
+        Some(task) if std::io::stdin().is_terminal() => Ok(task.to_owned()),
+        Some(task) => {
+            let more = stdin_if_piped()?;
+            Ok(if more.trim().is_empty() { task.to_owned() } else { format!("{task}\n\n{more}") })
+        }
+        None if std::io::stdin().is_terminal() => {
+            Err(Fault::usage("there is no task").hint("ostler run \"…\", or pipe it in, or --prompt-file FILE"))
+        }
+        None => stdin(),
+    }
+}
+
+fn stdin() -> Result<String, Fault> {
+    let mut bytes = Vec::new();
+    std::io::stdin().read_to_end(&mut bytes).map_err(|e| Fault::usage(format!("stdin cannot be read: {e}")))?;
+    String::from_utf8(bytes).map_err(|_| Fault::usage("the task on stdin is not UTF-8 text"))
+}
+
+/// Reads stdin only when it is a pipe or a file: something else (a socket, a device that never ends) may keep us waiting
+/// for a text that nobody means to send.
+fn stdin_if_piped() -> Result<String, Fault> {
+    #[cfg(unix)]
+    {
+        use std::os::fd::AsFd;
+        use std::os::unix::fs::FileTypeExt;
+        let Ok(fd) = std::io::stdin().as_fd().try_clone_to_owned() else { return Ok(String::new()) };
+        let piped = std::fs::File::from(fd).metadata().is_ok_and(|m| m.file_type().is_fifo() || m.is_file());
+        if !piped {
+            return Ok(String::new());
+        }
+    }
+    stdin()
+}
+
+/// S4-10, S4-39: the file must lie inside the working directory, after links are followed.
+fn from_file(file: &Path, dir: &Path) -> Result<String, Fault> {
+    let shown = file.display();
+    let fault = |error: std::io::Error| Fault::usage(format!("the prompt file {shown} cannot be read: {error}"));
+    let root = dir.canonicalize().map_err(|e| Fault::usage(format!("{} cannot be used: {e}", dir.display())))?;
+    let full = root.join(file).canonicalize().map_err(fault)?;
+    if !full.starts_with(&root) {
+        let hint = format!("put it inside {}, or pipe it in: ostler run < {shown}", root.display());
+        return Err(Fault::usage(format!("the prompt file {shown} lies outside the working directory")).hint(hint));
+    }
+    std::fs::read_to_string(&full).map_err(fault)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prompt_file_stays_inside_the_directory() {
+        let outer = tempfile::tempdir().unwrap();
+        let dir = outer.path().join("work");
+        std::fs::create_dir(&dir).unwrap();
+        std::fs::write(dir.join("task.md"), "do it").unwrap();
+        std::fs::write(outer.path().join("secret"), "no").unwrap();
+        assert_eq!(from_file(Path::new("task.md"), &dir).unwrap(), "do it");
+        assert_eq!(from_file(&dir.join("task.md"), &dir).unwrap(), "do it");
+        assert!(from_file(Path::new("../secret"), &dir).is_err());
+        assert!(from_file(&outer.path().join("secret"), &dir).is_err());
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink(outer.path().join("secret"), dir.join("link")).unwrap();
+            assert!(from_file(Path::new("link"), &dir).is_err());
+        }
+        // A neighbour whose name begins like the directory's is outside all the same.
+        std::fs::create_dir(outer.path().join("work2")).unwrap();
+        std::fs::write(outer.path().join("work2/task.md"), "no").unwrap();
+        assert!(from_file(Path::new("../work2/task.md"), &dir).is_err());
+    }
+}

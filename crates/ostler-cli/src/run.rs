@@ -1,0 +1,274 @@
+//! `ostler run`: one task, one agent, from the command line to an exit code.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler::{Agent, Agents, Denials, Event, Host, Limits, Remote, Session, Settings, Spec, What, keys};
+
+use crate::args::{AgentSettings, Format, RunArgs};
+use crate::exit::{self, Code};
+use crate::fault::Fault;
+use crate::output::{self, Liveness, Output};
+use crate::{environment, prompt};
+
+/// How often the status line moves.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Runs one task.
+pub(crate) async fn run(args: RunArgs) -> Result<Code, Fault> {
+    let here = environment::directory().map_err(|e| Fault::usage(format!("this directory cannot be used: {e}")))?;
+    let dir = args.dir.as_ref().map_or_else(|| here.clone(), |d| here.join(d));
+    let task = prompt::read(args.prompt.as_deref(), args.prompt_file.as_deref(), &dir)?;
+    let (host, agents, format) = (environment::host(), Agents::builtin(), args.output);
+    let agent = choose(&agents, args.agent.as_deref(), &host).await?;
+    let spec = spec(args, task, dir)?;
+    let signals = Signals::listen()?;
+    let session = agent.start(&host, spec).map_err(|e| {
+        let hint = format!("`ostler run --help` and docs/agents/{}.md list the settings.", agent.name());
+        Fault::usage(e.to_string()).hint(hint)
+    })?;
+    follow(session, output::open(format, Liveness::Now), signals).await
+}
+
+async fn choose(agents: &Agents, name: Option<&str>, host: &Host) -> Result<Arc<dyn Agent>, Fault> {
+    if let Some(name) = name {
+        return named(agents, name);
+    }
+    let agent = agents.choose(host).await.ok_or_else(|| Fault::internal("no agent is known"))?;
+    if agent.dialect().probe().is_none() {
+        output::tell(
+            "No coding agent was found on this machine: the built-in agent `scripted` plays a script instead.",
+        );
+        output::tell("`ostler doctor` says how to install one.\n");
+    }
+    Ok(agent)
+}
+
+/// The agent of that name, or an error that lists those there are.
+pub(crate) fn named(agents: &Agents, name: &str) -> Result<Arc<dyn Agent>, Fault> {
+    agents.get(name).ok_or_else(|| {
+        let known: Vec<_> = agents.iter().map(|a| a.name().to_owned()).collect();
+        Fault::usage(format!("there is no agent {name:?}")).hint(format!("agents: {}", known.join(", ")))
+    })
+}
+
+fn spec(args: RunArgs, task: String, dir: PathBuf) -> Result<Spec, Fault> {
+    let mut settings = Settings::default();
+    // A person or a program that follows along wants text as it is written; the others want the answer only.
+    let streaming = matches!(args.output, Format::Human | Format::Events);
+    settings.set(keys::INCLUDE_PARTIAL, streaming.to_string());
+    let denials = if args.agent_settings.tolerate_denials { Denials::Tolerate } else { Denials::Fail };
+    gather(&args.agent_settings, &mut settings)?;
+    let limits = &args.limits;
+    for (key, value) in [(keys::MAX_TURNS, &limits.max_turns), (keys::MAX_BUDGET_USD, &limits.max_budget_usd)] {
+        if let Some(value) = value {
+            settings.set(key, value);
+        }
+    }
+    let defaults = Limits::default();
+    let limits = Limits {
+        wall: limits.timeout.0,
+        idle: limits.idle_timeout.0,
+        startup: limits.startup_timeout.0,
+        grace: limits.grace.0.unwrap_or(defaults.grace),
+        ..defaults
+    };
+    let env = args.env.iter().map(|entry| variable(entry)).collect::<Result<_, _>>()?;
+    let raw_log = args.raw_log.as_deref().map(absolute).transpose()?;
+    let program = args.program.map(|p| if p.components().count() > 1 { absolute(&p) } else { Ok(p) }).transpose()?;
+    Ok(Spec {
+        prompt: task,
+        dir: Some(dir),
+        settings,
+        extra_args: args.extra,
+        env,
+        program,
+        raw_log,
+        limits,
+        denials,
+        ..Spec::default()
+    })
+}
+
+/// Puts the agent's settings under their keys.
+fn gather(given: &AgentSettings, settings: &mut Settings) -> Result<(), Fault> {
+    let single = [
+        (keys::MODEL, &given.model),
+        (keys::SYSTEM_PROMPT, &given.system_prompt),
+        (keys::APPEND_SYSTEM_PROMPT, &given.append_system_prompt),
+        (keys::PERMISSION_MODE, &given.permission_mode),
+        (keys::RESUME, &given.resume),
+        (keys::SESSION_ID, &given.session_id),
+    ];
+    for (key, value) in single {
+        if let Some(value) = value {
+            settings.set(key, value);
+        }
+    }
+    let lists = [
+        (keys::TOOLS, &given.tools),
+        (keys::ALLOWED_TOOLS, &given.allowed_tools),
+        (keys::DISALLOWED_TOOLS, &given.disallowed_tools),
+    ];
+    for (key, values) in lists {
+        for value in values {
+            settings.push(key, value);
+        }
+    }
+    for config in &given.mcp_config {
+        // The agent runs in another directory: a path must not depend on ours.
+        let config =
+            if config.trim_start().starts_with('{') { config.clone() } else { shown(&absolute(Path::new(config))?)? };
+        settings.push(keys::MCP_CONFIG, config);
+    }
+    for (key, on) in [(keys::STRICT_MCP, given.strict_mcp), (keys::FORK, given.fork)] {
+        if on {
+            settings.set(key, "true");
+        }
+    }
+    if let Some(schema) = &given.json_schema {
+        settings.set(keys::JSON_SCHEMA, schema_text(schema)?);
+    }
+    let mut set: Vec<&str> = Vec::new();
+    for entry in &given.set {
+        let Some((key, value)) = entry.split_once('=') else {
+            return Err(Fault::usage(format!("--set {entry}: expected KEY=VALUE")));
+        };
+        // The first --set of a key replaces what Ostler chose, further ones add to it.
+        if set.contains(&key) {
+            settings.push(key, value)
+        } else {
+            settings.set(key, value)
+        }
+        set.push(key);
+    }
+    Ok(())
+}
+
+fn schema_text(schema: &str) -> Result<String, Fault> {
+    if schema.trim_start().starts_with('{') {
+        return Ok(schema.to_owned());
+    }
+    std::fs::read_to_string(schema).map_err(|e| Fault::usage(format!("the schema {schema} cannot be read: {e}")))
+}
+
+fn variable(entry: &str) -> Result<(String, String), Fault> {
+    if let Some((name, value)) = entry.split_once('=') {
+        return Ok((name.to_owned(), value.to_owned()));
+    }
+    let value = environment::variable(entry).ok_or_else(|| {
+        Fault::usage(format!("--env {entry}: this variable is not set")).hint("--env NAME=VALUE sets it")
+    })?;
+    let value = value.into_string().map_err(|_| Fault::usage(format!("--env {entry}: its value is not UTF-8")))?;
+    Ok((entry.to_owned(), value))
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Fault> {
+    std::path::absolute(path).map_err(|e| Fault::usage(format!("{}: {e}", path.display())))
+}
+
+fn shown(path: &Path) -> Result<String, Fault> {
+    path.to_str().map(str::to_owned).ok_or_else(|| Fault::usage(format!("{} is not UTF-8", path.display())))
+}
+
+/// Shows a session to its end and turns its ending into an exit code.
+async fn follow(mut session: Session, mut shown: Box<dyn Output>, mut signals: Signals) -> Result<Code, Fault> {
+    let remote = session.remote();
+    let mut ticks = tokio::time::interval(TICK);
+    let mut code = exit::INTERNAL;
+    let mut broken = None;
+    loop {
+        tokio::select! {
+            event = session.next() => {
+                let Some(event) = event else { break };
+                if let What::Ended(ended) = &event.what {
+                    code = exit::of(ended.outcome.cause);
+                }
+                if broken.is_none() {
+                    broken = show(&mut *shown, &event, session.has_more()).err();
+                    if broken.is_some() {
+                        remote.stop(); // nobody reads any more: the agent need not go on
+                    }
+                }
+            }
+            signal = signals.next() => signals.act(signal, &remote, &mut *shown),
+            _ = ticks.tick(), if shown.is_live() => shown.tick(),
+        }
+    }
+    match broken {
+        Some(error) => output::gone(&error),
+        None => Ok(code),
+    }
+}
+
+fn show(output: &mut dyn Output, event: &Event, more: bool) -> std::io::Result<()> {
+    output.event(event)?;
+    if more { Ok(()) } else { output.flush() }
+}
+
+/// Ctrl-C interrupts the turn, a second one kills; SIGTERM and SIGHUP stop in good order.
+struct Signals {
+    interrupts: u32,
+    #[cfg(unix)]
+    int: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    term: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    hup: tokio::signal::unix::Signal,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Caught {
+    Interrupt,
+    Terminate,
+}
+
+impl Signals {
+    #[cfg(unix)]
+    fn listen() -> Result<Self, Fault> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let listen = |kind| signal(kind).map_err(Fault::internal);
+        Ok(Self {
+            interrupts: 0,
+            int: listen(SignalKind::interrupt())?,
+            term: listen(SignalKind::terminate())?,
+            hup: listen(SignalKind::hangup())?,
+        })
+    }
+
+    #[cfg(not(unix))]
+    fn listen() -> Result<Self, Fault> {
+        Ok(Self { interrupts: 0 })
+    }
+
+    #[cfg(unix)]
+    async fn next(&mut self) -> Caught {
+        tokio::select! {
+            _ = self.int.recv() => Caught::Interrupt,
+            _ = self.term.recv() => Caught::Terminate,
+            _ = self.hup.recv() => Caught::Terminate,
+        }
+    }
+
+    #[cfg(not(unix))]
+    async fn next(&mut self) -> Caught {
+        let _ = tokio::signal::ctrl_c().await;
+        Caught::Interrupt
+    }
+
+    fn act(&mut self, caught: Caught, remote: &Remote, shown: &mut dyn Output) {
+        match caught {
+            Caught::Terminate => remote.stop(),
+            Caught::Interrupt => {
+                self.interrupts += 1;
+                if self.interrupts == 1 {
+                    shown.remark("interrupting; Ctrl-C again kills");
+                    remote.interrupt();
+                } else {
+                    remote.kill();
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The wire form of events: a golden file per kind, read back to the same event, and valid by the schema.
+
+use std::path::Path;
+
+use ostler_core::event::*;
+use ostler_core::outcome::{Cause, Outcome};
+use ostler_core::raw::Raw;
+use ostler_core::usage::{Scope, Tokens, Usage as Spent};
+
+/// One full example of every kind.
+fn examples() -> Vec<What> {
+    let usage = Spent::of(
+        Some("claude-opus-5-5".into()),
+        Tokens { input: 100, cache_read: 11, cache_write: 7, output: 25, reasoning: Some(5) },
+    )
+    .reported(0.25);
+    let rate_limit = Outcome::new(Cause::RateLimit, "The account's rate limit is reached.").hint("Wait.").with(|d| {
+        d.http_status = Some(429);
+        d.resets_at = Some("2026-11-15T20:00:00Z".into());
+        d.native = Some("api_error".into());
+    });
+    let died = Outcome::new(Cause::AgentDied, "The agent's process was killed by signal 9.").with(|d| {
+        d.signal = Some(9);
+        d.stderr = Some("boom".into());
+    });
+    vec![
+        Started {
+            agent: "claude".into(),
+            agent_version: Some("2.1.325".into()),
+            native_session: Some("4f4c56cd-7646-45bd-a1d5-b29f6dc87635".into()),
+            model: Some("claude-opus-5-5".into()),
+            cwd: Some("/workspace".into()),
+            tools: vec!["Bash".into(), "Read".into()],
+        }
+        .into(),
+        State { from: SessionState::Starting, to: SessionState::Working }.into(),
+        TurnStarted { origin: Origin::Caller }.into(),
+        Text { kind: TextKind::Reply, text: "Hello 😀\n".into(), delta: true, message: Some("msg_1".into()), parent: None }.into(),
+        ToolCall {
+            id: "toolu_1".into(),
+            name: "Bash".into(),
+            input: Raw::parse(r#"{"command":"echo hi","n":1e400}"#).unwrap(),
+            parent: None,
+        }
+        .into(),
+        ToolResult {
+            id: "toolu_1".into(),
+            name: Some("Bash".into()),
+            ok: true,
+            output: "hi".into(),
+            denied: false,
+            content: None,
+        }
+        .into(),
+        Permission {
+            id: "toolu_1".into(),
+            tool: "Bash".into(),
+            input: Some(Raw::parse(r#"{"command":"rm -rf /"}"#).unwrap()),
+            decision: Decision::Denied,
+            by: DecidedBy::Agent,
+            message: Some("outside the working directory".into()),
+        }
+        .into(),
+        usage.clone().into(),
+        Notice::new(Level::Warning, "api_retry", "The request failed and is tried again.").into(),
+        Unreadable { raw: "not json".into(), why: "not JSON".into(), length: 8, lossy: false }.into(),
+        Refused { request: "interrupt".into(), why: "no turn is under way".into() }.into(),
+        TurnEnded { outcome: rate_limit, text: "partial".into(), structured: Some(Raw::parse(r#"{"a":1}"#).unwrap()), usage: Some(usage.clone()) }
+            .into(),
+        Ended { outcome: died, exit_code: None, signal: Some(9), usage: Some(Spent { scope: Scope::Session, ..usage }) }.into(),
+    ]
+}
+
+fn event(what: What) -> Event {
+    Event { seq: 7, at: At(1_794_775_123_456), session: "0191c0de-0000-4000-8000-000000000001".into(), turn: 1, what }
+}
+
+#[test]
+fn every_kind_has_an_example() {
+    let words: Vec<_> = examples().iter().map(What::word).collect();
+    assert_eq!(words, What::WORDS);
+}
+
+/// Fields may be added, never renamed: a change of these files is a change of the contract.
+#[test]
+fn the_wire_form_is_the_golden_one() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    for what in examples() {
+        let file = dir.join(format!("{}.json", what.word()));
+        let json = event(what).to_json() + "\n";
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            std::fs::write(&file, &json).unwrap();
+        }
+        let golden = std::fs::read_to_string(&file).unwrap_or_default();
+        assert_eq!(json, golden, "{} (UPDATE_GOLDEN=1 rewrites it)", file.display());
+    }
+}
+
+#[test]
+fn every_kind_is_read_back() {
+    for what in examples() {
+        let event = event(what);
+        assert_eq!(Event::from_json(&event.to_json()).unwrap(), event);
+    }
+}
+
+#[test]
+fn unknown_fields_are_passed_over_and_unknown_kinds_are_named() {
+    let json = event(State { from: SessionState::Idle, to: SessionState::Working }.into()).to_json();
+    let more = json.replacen('{', r#"{"new_field":{"x":1},"#, 1);
+    assert!(Event::from_json(&more).is_ok());
+    let error = Event::from_json(&json.replace("\"state\"", "\"mood\"")).unwrap_err().to_string();
+    assert!(error.contains("mood") && error.contains("turn_ended"), "{error}");
+    assert!(Event::from_json("[]").is_err() && Event::from_json("").is_err());
+}
+
+#[test]
+fn times_are_rfc_3339_in_utc_with_milliseconds() {
+    assert_eq!(At(0).to_string(), "1970-01-01T00:00:00.000Z");
+    assert_eq!(At(1_794_775_123_456).to_string(), "2026-11-15T20:38:43.456Z");
+    assert_eq!("2026-11-15T20:38:43.456Z".parse(), Ok(At(1_794_775_123_456)));
+}

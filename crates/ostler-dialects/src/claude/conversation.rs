@@ -1,0 +1,140 @@
+//! One conversation with Claude Code: what is said to it, and which file reads which of its lines.
+//!
+//! Lines that only show that it is alive (`keep_alive`, `system/status`, `system/thinking_tokens`, `tool_progress`, …) yield
+//! nothing: that a line came is activity enough. Lines of a type that is not known here are kept whole in a notice.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ostler_core::dialect::{Conversation, Exit, Out, Outbox, Say, TurnOver};
+use ostler_core::event::{Level, Notice};
+use ostler_core::raw::Raw;
+use ostler_core::spec::{Denials, Spec};
+use serde::de::IgnoredAny;
+
+use super::control::{self, Interrupt};
+use super::spend::Spend;
+use super::stream::Streamed;
+use super::system::Identity;
+use super::tasks::Tasks;
+use super::wire::Line;
+use super::{assistant, blame, result, stream, system, user};
+use crate::surrogates;
+
+/// The state of one conversation. What belongs to a turn is in [`Turn`] and goes with it.
+#[derive(Debug)]
+pub(super) struct Talk {
+    pub(super) denials: Denials,
+    /// Who the agent said it is, last time.
+    pub(super) identity: Option<Identity>,
+    pub(super) interrupt: Interrupt,
+    pub(super) tasks: Tasks,
+    pub(super) spend: Spend,
+    /// When the rate limit ends, as last heard.
+    pub(super) resets_at: Option<String>,
+    pub(super) turn: Turn,
+}
+
+/// What is known of the turn under way.
+#[derive(Debug, Default)]
+pub(super) struct Turn {
+    /// Whether one is under way: a message was said, or the agent began by itself.
+    pub(super) open: bool,
+    /// Whether the agent was heard in it.
+    pub(super) heard: bool,
+    /// Whether the agent said that it was interrupted.
+    pub(super) interrupted: bool,
+    /// The agent's own word for a failure of the model's service.
+    pub(super) api_error: Option<String>,
+    pub(super) streamed: Streamed,
+    /// Tool calls: id and name.
+    pub(super) tools: BTreeMap<String, String>,
+    /// Tool calls that were denied.
+    pub(super) denied: BTreeSet<String>,
+}
+
+impl Talk {
+    pub(super) fn new(spec: &Spec) -> Self {
+        Self {
+            denials: spec.denials,
+            identity: None,
+            interrupt: Interrupt::default(),
+            tasks: Tasks::default(),
+            spend: Spend::default(),
+            resets_at: None,
+            turn: Turn::default(),
+        }
+    }
+
+    fn take(&mut self, line: &Line<'_>, raw: &str, out: &mut Outbox) {
+        match line.kind.or_empty() {
+            "stream_event" => stream::hear(self, line, raw, out),
+            "assistant" => assistant::hear(self, line, raw, out),
+            "user" => user::hear(self, line, out),
+            "system" => system::hear(self, line, raw, out),
+            "result" => result::hear(self, line, out),
+            "rate_limit_event" => system::rate_limit(self, line, out),
+            "control_request" => control::answer(line, raw, out),
+            "control_response" => control::answered(line, out),
+            "keep_alive" | "tool_progress" | "control_cancel_request" => {}
+            _ if line.kind.text().is_none() => out.unreadable(raw, "a JSON object without a type"),
+            other => unknown(raw, &format!("type {other:?}"), out),
+        }
+        // The interrupt waits for the first word of the turn it is meant for: before that, it can go unheard.
+        let of_turn = matches!(line.kind.or_empty(), "stream_event" | "assistant" | "user") || line.subtype.text() == Some("init");
+        if of_turn {
+            self.turn.heard = true;
+            self.interrupt.release(out);
+        }
+    }
+}
+
+impl Conversation for Talk {
+    /// Nothing must be said first: interrupts work without the `initialize` handshake.
+    fn open(&mut self, _: &mut Outbox) {}
+
+    fn say(&mut self, say: Say, out: &mut Outbox) {
+        match say {
+            Say::Prompt(prompt) => {
+                self.turn = Turn { open: true, ..Turn::default() };
+                self.interrupt.forget();
+                let content = Raw::string(&prompt);
+                let line = format!("{{\"type\":\"user\",\"message\":{{\"role\":\"user\",\"content\":{}}}}}\n", content.get());
+                out.push(Out::Write(line.into_bytes()));
+            }
+            Say::Interrupt => self.interrupt.want(self.turn.heard, out),
+        }
+    }
+
+    fn hear(&mut self, raw: &str, out: &mut Outbox) {
+        match serde_json::from_str(raw) {
+            Ok(line) => self.take(&line, raw, out),
+            Err(error) => {
+                let mended = surrogates::mend(raw);
+                match serde_json::from_str(&mended) {
+                    Ok(line) => self.take(&line, &mended, out),
+                    Err(_) if serde_json::from_str::<IgnoredAny>(raw).is_err() => {
+                        out.unreadable(raw, &format!("not JSON: {error}"));
+                    }
+                    Err(_) if !raw.trim_start().starts_with('{') => out.unreadable(raw, "JSON, but not an object"),
+                    Err(_) => out.unreadable(raw, &format!("not a message: {error}")),
+                }
+            }
+        }
+    }
+
+    fn finish(&mut self, exit: &Exit, out: &mut Outbox) {
+        if self.turn.open
+            && let Some(outcome) = blame::of_exit(exit)
+        {
+            self.turn = Turn::default();
+            let usage = self.spend.unfinished();
+            out.push(Out::TurnOver(TurnOver { usage, ..TurnOver::bare(outcome) }));
+        }
+    }
+}
+
+/// Keeps a line that is not known here.
+pub(super) fn unknown(raw: &str, what: &str, out: &mut Outbox) {
+    let message = format!("Claude Code said something that Ostler does not know: {what}.");
+    out.event(Notice { raw: Raw::parse(raw).ok(), ..Notice::new(Level::Debug, "unknown_message", message) });
+}

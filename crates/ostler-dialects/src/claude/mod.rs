@@ -1,0 +1,64 @@
+//! Claude Code: one long-lived process per session that speaks stream-json on stdin and stdout.
+//!
+//! What is said here about the program was found by running version 2.1.325; `docs/agents/claude.md` is the page for users.
+
+mod settings;
+mod launch;
+mod wire;
+mod conversation;
+mod assistant;
+mod stream;
+mod user;
+mod system;
+mod tasks;
+mod control;
+mod spend;
+mod result;
+mod blame;
+mod probe;
+
+use ostler_core::dialect::{Capabilities, Conversation, Dialect, Launch, Probe, Setting};
+use ostler_core::spec::{Spec, SpecError};
+
+/// The dialect of Claude Code.
+#[derive(Debug, Clone, Copy)]
+pub struct Claude;
+
+impl Dialect for Claude {
+    fn name(&self) -> &'static str {
+        "claude"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            resume: true,
+            fork: true,
+            stream_text: true,
+            thinking: true,
+            interrupt: true,
+            structured: true,
+            cost: true,
+            many_turns: true,
+        }
+    }
+
+    fn models(&self) -> &'static [&'static str] {
+        &["default", "fable", "opus", "sonnet", "haiku"]
+    }
+
+    fn settings(&self) -> Vec<Setting> {
+        crate::settings::listed(settings::TABLE)
+    }
+
+    fn probe(&self) -> Option<Probe> {
+        Some(probe::PROBE)
+    }
+
+    fn launch(&self, spec: &Spec) -> Result<Launch, SpecError> {
+        launch::launch(spec)
+    }
+
+    fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
+        Box::new(conversation::Talk::new(spec))
+    }
+}

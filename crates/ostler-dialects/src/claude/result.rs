@@ -1,0 +1,42 @@
+//! `result`: the end of a turn.
+
+use ostler_core::dialect::{Out, Outbox, TurnOver};
+use ostler_core::raw::Raw;
+
+use super::blame::{self, Ending};
+use super::conversation::{Talk, Turn};
+use super::wire::Line;
+use crate::lenient::{Node, Scalar};
+
+/// Reads a `result`.
+pub(super) fn hear(talk: &mut Talk, line: &Line<'_>, out: &mut Outbox) {
+    let turn = std::mem::take(&mut talk.turn);
+    let outcome = blame::of_result(&ending(talk, line, &turn));
+    let usage = talk.spend.of_result(line);
+    // When the turn failed, `result` holds the error; what was said before it is the better text.
+    let failed = line.is_error.is_true();
+    let text = line.result.owned().filter(|text| !failed && !text.is_empty());
+    let structured = line.structured_output.filter(|raw| raw.get() != "null").map(Raw::keep);
+    out.push(Out::TurnOver(TurnOver { outcome, text, structured, usage }));
+}
+
+fn ending<'a>(talk: &'a Talk, line: &'a Line<'_>, turn: &'a Turn) -> Ending<'a> {
+    let errors: Vec<&str> = line.errors.0.iter().filter_map(Scalar::text).collect();
+    let mut denied: Vec<String> =
+        line.permission_denials.0.iter().filter_map(Node::map).filter_map(|it| it.tool_name.owned()).collect();
+    denied.sort();
+    denied.dedup();
+    Ending {
+        subtype: line.subtype.or_empty(),
+        is_error: line.is_error.is_true(),
+        terminal: line.terminal_reason.or_empty(),
+        stop: line.stop_reason.or_empty(),
+        status: line.api_error_status.count().and_then(|status| u16::try_from(status).ok()),
+        api_error: turn.api_error.as_deref().unwrap_or_default(),
+        text: if errors.is_empty() { line.result.or_empty().to_owned() } else { errors.join("; ") },
+        interrupted: turn.interrupted,
+        denied,
+        denials: talk.denials,
+        resets_at: talk.resets_at.clone(),
+    }
+}

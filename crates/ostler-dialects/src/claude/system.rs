@@ -1,0 +1,117 @@
+//! `system` and `rate_limit_event`: who the agent is, how it fares, and its background tasks.
+
+use ostler_core::dialect::{Out, Outbox};
+use ostler_core::event::{At, DecidedBy, Decision, Level, Permission, Started};
+
+use super::conversation::{Talk, unknown};
+use super::wire::Line;
+
+/// What makes an agent another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Identity {
+    session: Option<String>,
+    model: Option<String>,
+    cwd: Option<String>,
+}
+
+/// Reads a `system` line.
+pub(super) fn hear(talk: &mut Talk, line: &Line<'_>, raw: &str, out: &mut Outbox) {
+    match line.subtype.or_empty() {
+        "init" => init(talk, line, out),
+        "permission_denied" => permission_denied(talk, line, raw, out),
+        "api_retry" => api_retry(line, out),
+        "task_started" | "task_notification" | "task_updated" | "background_tasks_changed" => {
+            talk.tasks.hear(line, out);
+        }
+        "compact_boundary" => {
+            let (trigger, tokens) = line
+                .compact_metadata
+                .map()
+                .map(|it| (it.trigger.text().unwrap_or("unknown"), it.pre_tokens.count().unwrap_or(0)))
+                .unwrap_or_default();
+            let message = format!("The conversation was compacted ({trigger}; it had {tokens} tokens).");
+            out.notice(Level::Info, "compacted", message);
+        }
+        "informational" | "notification" => {
+            let level = match line.level.or_empty() {
+                "warning" => Level::Warning,
+                "error" => Level::Error,
+                _ => Level::Info,
+            };
+            out.notice(level, "informational", line.content.or_empty());
+        }
+        "model_fallback" | "model_refusal_fallback" => out.notice(Level::Warning, "model_fallback", line.content.or_empty()),
+        // Only signs of life and progress that other lines tell better.
+        "status" | "thinking_tokens" | "task_progress" | "session_state_changed" | "hook_started" | "hook_progress"
+        | "hook_response" | "turn_duration" | "commands_changed" => {}
+        other => unknown(raw, &format!("type \"system\", subtype {other:?}"), out),
+    }
+}
+
+/// Every turn of a process begins with one; only what is new is told.
+fn init(talk: &mut Talk, line: &Line<'_>, out: &mut Outbox) {
+    let identity = Identity { session: line.session_id.owned(), model: line.model.owned(), cwd: line.cwd.owned() };
+    if talk.identity.as_ref() != Some(&identity) {
+        out.event(Started {
+            agent: "claude".to_owned(),
+            agent_version: line.claude_code_version.owned(),
+            native_session: identity.session.clone(),
+            model: identity.model.clone(),
+            cwd: identity.cwd.clone(),
+            tools: line.tools.0.iter().filter_map(crate::lenient::Scalar::owned).collect(),
+        });
+        talk.spend.usual_model(identity.model.as_deref());
+        talk.identity = Some(identity);
+    }
+    talk.turn.open = true;
+    out.push(Out::TurnBegan);
+    talk.tasks.turn_began(out);
+}
+
+fn permission_denied(talk: &mut Talk, line: &Line<'_>, raw: &str, out: &mut Outbox) {
+    let Some(id) = line.tool_use_id.owned() else {
+        unknown(raw, "a permission_denied without a tool call", out);
+        return;
+    };
+    talk.turn.denied.insert(id.clone());
+    out.event(Permission {
+        id,
+        tool: line.tool_name.or_empty().to_owned(),
+        input: None,
+        decision: Decision::Denied,
+        by: DecidedBy::Agent,
+        message: line.message.text().map(str::to_owned),
+    });
+}
+
+fn api_retry(line: &Line<'_>, out: &mut Outbox) {
+    let count = |it: &crate::lenient::Scalar<'_>| it.count().map_or_else(|| "?".to_owned(), |n| n.to_string());
+    let status = line.error_status.count().map(|status| format!(" with status {status}")).unwrap_or_default();
+    let message = format!(
+        "The model's service failed{status} ({}); retry {} of {} in {} ms.",
+        line.error.text().unwrap_or("unknown"),
+        count(&line.attempt),
+        count(&line.max_retries),
+        line.retry_delay_ms.amount().unwrap_or(0.0).round(),
+    );
+    out.notice(Level::Warning, "api_retry", message);
+}
+
+/// Reads a `rate_limit_event`: remembered for the outcome, told when it matters.
+pub(super) fn rate_limit(talk: &mut Talk, line: &Line<'_>, out: &mut Outbox) {
+    let Some(info) = line.rate_limit_info.map() else { return };
+    let status = info.status.text().unwrap_or("unknown");
+    // Seconds since the epoch.
+    #[expect(clippy::cast_possible_truncation, reason = "a cast from a float saturates")]
+    let resets = info.resets_at.amount().map(|seconds| At((seconds * 1000.0) as i64).to_string());
+    if status == "rejected" {
+        talk.resets_at = resets.clone();
+    }
+    let level = match status {
+        "allowed" => Level::Debug,
+        _ => Level::Warning,
+    };
+    let which = info.rate_limit_type.text().map(|it| format!(" ({it})")).unwrap_or_default();
+    let until = resets.map(|at| format!("; it resets at {at}")).unwrap_or_default();
+    out.notice(level, "rate_limit", format!("Rate limit{which}: {status}{until}."));
+}

@@ -1,0 +1,83 @@
+//! `user`: results of tools, and the notes that Claude Code writes into the conversation.
+
+use ostler_core::dialect::Outbox;
+use ostler_core::event::{Level, ToolResult};
+use ostler_core::raw::Raw;
+use serde_json::value::RawValue;
+
+use super::conversation::Talk;
+use super::wire::{Block, Line};
+use crate::lenient::{Content, Node};
+use crate::surrogates;
+
+/// How the note begins that Claude Code leaves when a turn was interrupted; more can follow ("… for tool use]").
+const INTERRUPTED: &str = "[Request interrupted by user";
+
+/// Reads a `user` line. Echoes of what was sent say nothing new.
+pub(super) fn hear(talk: &mut Talk, line: &Line<'_>, out: &mut Outbox) {
+    let Some(message) = line.message.map() else { return };
+    if line.is_replay.is_true() {
+        return;
+    }
+    match &message.content {
+        Content::None => {}
+        Content::Text(text) => note(talk, line, text, out),
+        Content::Blocks(blocks) => {
+            for block in blocks.iter().filter_map(Node::map) {
+                if block.kind.text() == Some("tool_result") {
+                    tool_result(talk, line, block, out);
+                } else if let Some(text) = block.text.text() {
+                    note(talk, line, text, out);
+                }
+            }
+        }
+    }
+}
+
+fn note(talk: &mut Talk, line: &Line<'_>, text: &str, out: &mut Outbox) {
+    if text.starts_with(INTERRUPTED) {
+        talk.turn.interrupted = true;
+    } else if line.is_synthetic.is_true() {
+        out.notice(Level::Debug, "injected", text); // what Claude Code itself told the model
+    }
+}
+
+/// Reads a result; false when it does not say of which call.
+pub(super) fn tool_result(talk: &mut Talk, line: &Line<'_>, block: &Block<'_>, out: &mut Outbox) -> bool {
+    let Some(id) = block.tool_use_id.owned() else { return false };
+    let rejected = |meta: &&Node<'_, super::wire::ResultMeta<'_>>| {
+        meta.map().is_some_and(|meta| {
+            let decision = meta.permission_decision.map().and_then(|it| it.decision.text());
+            meta.id.text() == Some(&id) && decision == Some("reject")
+        })
+    };
+    let denied = talk.turn.denied.contains(&id) || line.tool_result_meta.0.iter().find(rejected).is_some();
+    let (output, content) = block.content.map(read_output).unwrap_or_default();
+    if line.parent_tool_use_id.text().is_none() {
+        talk.tasks.told();
+    }
+    let name = talk.turn.tools.get(&id).cloned();
+    out.event(ToolResult { id, name, ok: !denied && !block.is_error.is_true(), output, denied, content });
+    true
+}
+
+/// The text of a result, and the whole of it when it holds more than text.
+fn read_output(content: &RawValue) -> (String, Option<Raw>) {
+    let mended = surrogates::mend(content.get());
+    let Ok(parsed) = serde_json::from_str::<Content<'_, Node<'_, Block<'_>>>>(&mended) else {
+        return (String::new(), Some(Raw::keep(content)));
+    };
+    match parsed {
+        Content::Text(text) => (text.into_owned(), None),
+        Content::None if content.get() == "null" => (String::new(), None),
+        Content::None => (String::new(), Some(Raw::keep(content))),
+        Content::Blocks(blocks) => {
+            let texts: Vec<&str> = blocks
+                .iter()
+                .filter_map(|block| block.map().filter(|b| b.kind.text() == Some("text"))?.text.text())
+                .collect();
+            let only_text = texts.len() == blocks.len();
+            (texts.join("\n"), (!only_text).then(|| Raw::keep(content)))
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Reads what an agent wrote without ever losing a line to a field of the wrong type: such a field is as good as absent.
+//!
+//! All of it borrows from the line. `Option<Cow<str>>` under serde does not, which is why these types have visitors of
+//! their own.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+/// A string, a number or a truth value; nothing when it is anything else.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) enum Scalar<'a> {
+    /// Absent, null, or of a type that is not read here.
+    #[default]
+    None,
+    /// A string.
+    Text(Cow<'a, str>),
+    /// A whole number.
+    Count(u64),
+    /// Any other number.
+    Amount(f64),
+    /// A truth value.
+    Flag(bool),
+}
+
+impl Scalar<'_> {
+    /// The string, when it is one.
+    pub(crate) fn text(&self) -> Option<&str> {
+        if let Self::Text(text) = self { Some(text) } else { None }
+    }
+
+    /// The string on its own, when it is one.
+    pub(crate) fn owned(&self) -> Option<String> {
+        self.text().map(str::to_owned)
+    }
+
+    /// The string, or nothing at all.
+    pub(crate) fn or_empty(&self) -> &str {
+        self.text().unwrap_or_default()
+    }
+
+    /// The whole number, when it is one.
+    pub(crate) fn count(&self) -> Option<u64> {
+        if let Self::Count(count) = self { Some(*count) } else { None }
+    }
+
+    /// The number, when it is one.
+    pub(crate) fn amount(&self) -> Option<f64> {
+        match self {
+            #[expect(clippy::cast_precision_loss, reason = "amounts of money and of seconds are far below 2^53")]
+            Self::Count(count) => Some(*count as f64),
+            Self::Amount(amount) => Some(*amount),
+            _ => None,
+        }
+    }
+
+    /// True when it is `true`.
+    pub(crate) fn is_true(&self) -> bool {
+        *self == Self::Flag(true)
+    }
+
+    /// True when it is `false`, and not merely absent.
+    pub(crate) fn is_false(&self) -> bool {
+        *self == Self::Flag(false)
+    }
+}
+
+/// An object, or a string where one was expected; nothing when it is anything else.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) enum Node<'a, T> {
+    /// Absent, null, or of a type that is not read here.
+    #[default]
+    None,
+    /// A string.
+    Text(Cow<'a, str>),
+    /// An object.
+    Map(T),
+}
+
+impl<T> Node<'_, T> {
+    /// The object, when it is one.
+    pub(crate) fn map(&self) -> Option<&T> {
+        if let Self::Map(map) = self { Some(map) } else { None }
+    }
+
+    /// The string, when it is one.
+    pub(crate) fn text(&self) -> Option<&str> {
+        if let Self::Text(text) = self { Some(text) } else { None }
+    }
+}
+
+/// A list; empty when it is anything else.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct List<T>(pub(crate) Vec<T>);
+
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+/// A string or a list of blocks; nothing when it is anything else.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) enum Content<'a, T> {
+    /// Absent, null, or of a type that is not read here.
+    #[default]
+    None,
+    /// A string.
+    Text(Cow<'a, str>),
+    /// A list.
+    Blocks(Vec<T>),
+}
+
+/// An object whose keys are data, in the order of the line; absent when it is anything else.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Table<'a, T>(pub(crate) Option<Vec<(Cow<'a, str>, T)>>);
+
+impl<T> Default for Table<'_, T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+/// What each type makes of what the parser meets; whatever it does not name is nothing.
+trait Meet<'de>: Default {
+    fn string(_: Cow<'de, str>) -> Self {
+        Self::default()
+    }
+    fn count(_: u64) -> Self {
+        Self::default()
+    }
+    fn amount(_: f64) -> Self {
+        Self::default()
+    }
+    fn flag(_: bool) -> Self {
+        Self::default()
+    }
+    fn seq<A: SeqAccess<'de>>(mut seq: A) -> Result<Self, A::Error> {
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Self::default())
+    }
+    fn map<A: MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Self::default())
+    }
+}
+
+/// The one visitor behind all of them.
+struct Meeting<T>(PhantomData<T>);
+
+impl<'de, T: Meet<'de>> Visitor<'de> for Meeting<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON value")
+    }
+    fn visit_borrowed_str<E: Error>(self, v: &'de str) -> Result<T, E> {
+        Ok(T::string(Cow::Borrowed(v)))
+    }
+    fn visit_str<E: Error>(self, v: &str) -> Result<T, E> {
+        Ok(T::string(Cow::Owned(v.to_owned())))
+    }
+    fn visit_u64<E: Error>(self, v: u64) -> Result<T, E> {
+        Ok(T::count(v))
+    }
+    fn visit_i64<E: Error>(self, v: i64) -> Result<T, E> {
+        #[expect(clippy::cast_precision_loss, reason = "only negative numbers come here, and none of them is exact data")]
+        let amount = v as f64;
+        Ok(T::amount(amount))
+    }
+    fn visit_f64<E: Error>(self, v: f64) -> Result<T, E> {
+        Ok(T::amount(v))
+    }
+    fn visit_bool<E: Error>(self, v: bool) -> Result<T, E> {
+        Ok(T::flag(v))
+    }
+    fn visit_unit<E: Error>(self) -> Result<T, E> {
+        Ok(T::default())
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<T, A::Error> {
+        T::seq(seq)
+    }
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+        T::map(map)
+    }
+}
+
+fn collect<'de, A: SeqAccess<'de>, T: Deserialize<'de>>(mut seq: A) -> Result<Vec<T>, A::Error> {
+    let mut items = Vec::new();
+    while let Some(item) = seq.next_element()? {
+        items.push(item);
+    }
+    Ok(items)
+}
+
+impl<'de: 'a, 'a> Meet<'de> for Scalar<'a> {
+    fn string(text: Cow<'de, str>) -> Self {
+        Self::Text(text)
+    }
+    fn count(count: u64) -> Self {
+        Self::Count(count)
+    }
+    fn amount(amount: f64) -> Self {
+        Self::Amount(amount)
+    }
+    fn flag(flag: bool) -> Self {
+        Self::Flag(flag)
+    }
+}
+
+impl<'de: 'a, 'a, T: Deserialize<'de>> Meet<'de> for Node<'a, T>
+where
+    Self: Default,
+{
+    fn string(text: Cow<'de, str>) -> Self {
+        Self::Text(text)
+    }
+    fn map<A: MapAccess<'de>>(map: A) -> Result<Self, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(Self::Map)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Meet<'de> for List<T> {
+    fn seq<A: SeqAccess<'de>>(seq: A) -> Result<Self, A::Error> {
+        collect(seq).map(Self)
+    }
+}
+
+impl<'de: 'a, 'a, T: Deserialize<'de>> Meet<'de> for Content<'a, T>
+where
+    Self: Default,
+{
+    fn string(text: Cow<'de, str>) -> Self {
+        Self::Text(text)
+    }
+    fn seq<A: SeqAccess<'de>>(seq: A) -> Result<Self, A::Error> {
+        collect(seq).map(Self::Blocks)
+    }
+}
+
+impl<'de: 'a, 'a, T: Deserialize<'de>> Meet<'de> for Table<'a, T> {
+    fn map<A: MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
+        let mut rows = Vec::new();
+        while let Some((Scalar::Text(key), value)) = map.next_entry::<Scalar<'a>, T>()? {
+            rows.push((key, value));
+        }
+        Ok(Self(Some(rows)))
+    }
+}
+
+/// Lets serde read a type through [`Meet`].
+macro_rules! read_by_meeting {
+    ($($name:ident<$($p:ident),*>,)*) => {$(
+        impl<'de: 'a, 'a $(, $p: Deserialize<'de>)*> Deserialize<'de> for $name<'a $(, $p)*>
+        where Self: Default {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                deserializer.deserialize_any(Meeting(PhantomData))
+            }
+        }
+    )*};
+}
+
+read_by_meeting! { Scalar<>, Node<T>, Content<T>, Table<T>, }
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Meeting(PhantomData))
+    }
+}

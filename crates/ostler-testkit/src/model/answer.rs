@@ -1,0 +1,266 @@
+//! What the scripted model says: blocks, an error, or a misbehaviour, in words no provider's wire format owns.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// One answer of the model. Build it with [`Answer::text`], [`Answer::tool`], [`Answer::error`], [`Answer::hang`].
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Answer {
+    /// The content, in order.
+    pub blocks: Vec<Block>,
+    /// Sent instead of content.
+    pub error: Option<Failure>,
+    /// Overrides the stop reason that follows from the blocks (`tool_use` or `end_turn`).
+    pub stop_reason: Option<String>,
+    /// The token counts reported.
+    pub usage: Usage,
+    /// How long the server waits before the first byte.
+    pub delay_ms: u64,
+    /// How long the server waits before each delta.
+    pub delta_delay_ms: u64,
+    /// How the answer ends.
+    pub ending: Ending,
+}
+
+/// One content block.
+///
+/// In text and thinking, `{user_text}` and `{tool_result}` stand for what the request said last.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Block {
+    /// Words to the user.
+    Text {
+        /// The whole text.
+        text: String,
+        /// Into how many deltas it is cut when streamed.
+        #[serde(default = "one")]
+        deltas: usize,
+    },
+    /// Words to itself; streamed with a signature.
+    Thinking {
+        /// The whole thought.
+        thinking: String,
+        /// Into how many deltas it is cut when streamed.
+        #[serde(default = "one")]
+        deltas: usize,
+    },
+    /// A call of a tool; its id is made up, unique.
+    ToolUse {
+        /// The tool's name.
+        name: String,
+        /// Its arguments.
+        input: Value,
+    },
+}
+
+/// An error answer of the provider.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Failure {
+    /// The HTTP status.
+    pub status: u16,
+    /// The provider's name for it, e.g. `authentication_error`.
+    pub kind: String,
+    /// The provider's sentence.
+    pub message: String,
+    /// Extra response headers, e.g. `retry-after`.
+    #[serde(default)]
+    pub headers: Vec<(String, String)>,
+}
+
+/// The token counts of one answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Usage {
+    /// Input that was neither written to nor read from the cache.
+    pub input: u64,
+    /// Input written to the cache.
+    pub cache_creation: u64,
+    /// Input read from the cache.
+    pub cache_read: u64,
+    /// Output, as reported at the end.
+    pub output: u64,
+}
+
+/// How an answer ends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// As it should.
+    #[default]
+    Complete,
+    /// The request is taken and nothing is ever sent back, not even a status.
+    Silent,
+    /// After this many deltas nothing more comes (0: the headers and the start of the message come).
+    HangAfter(usize),
+    /// After this many deltas the connection is dropped.
+    CutAfter(usize),
+}
+
+impl Default for Usage {
+    fn default() -> Self {
+        Self {
+            input: 100,
+            cache_creation: 7,
+            cache_read: 11,
+            output: 25,
+        }
+    }
+}
+
+impl Answer {
+    /// One text block.
+    #[must_use]
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::default().and_text(text)
+    }
+
+    /// One tool call.
+    #[must_use]
+    pub fn tool(name: impl Into<String>, input: Value) -> Self {
+        Self::default().and_tool(name, input)
+    }
+
+    /// A thought; add words with [`Answer::and_text`].
+    #[must_use]
+    pub fn thinking(thinking: impl Into<String>) -> Self {
+        let block = Block::Thinking {
+            thinking: thinking.into(),
+            deltas: 1,
+        };
+        Self {
+            blocks: vec![block],
+            ..Self::default()
+        }
+    }
+
+    /// An error of the provider, e.g. `(401, "authentication_error", "invalid x-api-key")`.
+    #[must_use]
+    pub fn error(status: u16, kind: impl Into<String>, message: impl Into<String>) -> Self {
+        let failure = Failure {
+            status,
+            kind: kind.into(),
+            message: message.into(),
+            headers: Vec::new(),
+        };
+        Self {
+            error: Some(failure),
+            ..Self::default()
+        }
+    }
+
+    /// Takes the request and never sends a byte.
+    #[must_use]
+    pub fn hang() -> Self {
+        Self {
+            ending: Ending::Silent,
+            ..Self::default()
+        }
+    }
+
+    /// Adds a text block.
+    #[must_use]
+    pub fn and_text(mut self, text: impl Into<String>) -> Self {
+        self.blocks.push(Block::Text {
+            text: text.into(),
+            deltas: 1,
+        });
+        self
+    }
+
+    /// Adds a tool call.
+    #[must_use]
+    pub fn and_tool(mut self, name: impl Into<String>, input: Value) -> Self {
+        self.blocks.push(Block::ToolUse {
+            name: name.into(),
+            input,
+        });
+        self
+    }
+
+    /// Cuts the text or thinking block added last into `count` deltas.
+    #[must_use]
+    pub fn deltas(mut self, count: usize) -> Self {
+        if let Some(Block::Text { deltas, .. } | Block::Thinking { deltas, .. }) =
+            self.blocks.last_mut()
+        {
+            *deltas = count;
+        }
+        self
+    }
+
+    /// Adds a response header to an error answer.
+    #[must_use]
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        if let Some(failure) = &mut self.error {
+            failure.headers.push((name.into(), value.into()));
+        }
+        self
+    }
+
+    /// Overrides the stop reason, e.g. `refusal` or `max_tokens`.
+    #[must_use]
+    pub fn stop_reason(mut self, reason: impl Into<String>) -> Self {
+        self.stop_reason = Some(reason.into());
+        self
+    }
+
+    /// Sets the token counts.
+    #[must_use]
+    pub fn usage(mut self, usage: Usage) -> Self {
+        self.usage = usage;
+        self
+    }
+
+    /// Waits before the first byte.
+    #[must_use]
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.delay_ms = millis(delay);
+        self
+    }
+
+    /// Waits before each delta.
+    #[must_use]
+    pub fn delta_delay(mut self, delay: Duration) -> Self {
+        self.delta_delay_ms = millis(delay);
+        self
+    }
+
+    /// Stops talking after `deltas` deltas but keeps the connection open.
+    #[must_use]
+    pub fn hang_after(mut self, deltas: usize) -> Self {
+        self.ending = Ending::HangAfter(deltas);
+        self
+    }
+
+    /// Drops the connection after `deltas` deltas.
+    #[must_use]
+    pub fn cut_after(mut self, deltas: usize) -> Self {
+        self.ending = Ending::CutAfter(deltas);
+        self
+    }
+
+    /// The stop reason sent: the override, or what follows from the blocks.
+    pub(super) fn effective_stop_reason(&self) -> &str {
+        let calls_tool = self
+            .blocks
+            .iter()
+            .any(|block| matches!(block, Block::ToolUse { .. }));
+        match &self.stop_reason {
+            Some(reason) => reason,
+            None if calls_tool => "tool_use",
+            None => "end_turn",
+        }
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn one() -> usize {
+    1
+}

@@ -1,0 +1,301 @@
+//! Answers as Anthropic's Messages API writes them: server-sent events, one JSON message, or an error body.
+
+use serde_json::{Value, json};
+
+use super::answer::{Answer, Block, Failure, Usage};
+use super::ids;
+use super::request::Request;
+
+/// One server-sent event, and whether it counts as a delta for delays, hangs and cuts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Frame {
+    pub(super) text: String,
+    pub(super) is_delta: bool,
+}
+
+/// The answer as a stream.
+pub(super) fn stream(answer: &Answer, request: &Request) -> Vec<Frame> {
+    let start = message(request, &[], &usage(answer.usage, 1));
+    let mut frames = vec![frame("message_start", &json!({"message": start}))];
+    for (index, content) in contents(answer, request).iter().enumerate() {
+        frames.extend(block_frames(
+            index,
+            content,
+            deltas_of(&answer.blocks[index]),
+        ));
+    }
+    let end = json!({
+        "delta": {"stop_reason": answer.effective_stop_reason(), "stop_sequence": null},
+        "usage": {"output_tokens": answer.usage.output},
+    });
+    frames.push(frame("message_delta", &end));
+    frames.push(frame("message_stop", &json!({})));
+    frames
+}
+
+/// The answer as one message.
+pub(super) fn whole(answer: &Answer, request: &Request) -> Value {
+    let content = contents(answer, request);
+    let mut message = message(request, &content, &usage(answer.usage, answer.usage.output));
+    message["stop_reason"] = json!(answer.effective_stop_reason());
+    message
+}
+
+/// The body of an error answer.
+pub(super) fn error(failure: &Failure) -> Value {
+    json!({
+        "type": "error",
+        "error": {"type": failure.kind, "message": failure.message},
+        "request_id": ids::fresh("req_"),
+    })
+}
+
+/// The answer to a request for a token count.
+pub(super) fn token_count() -> Value {
+    json!({"input_tokens": Usage::default().input})
+}
+
+fn message(request: &Request, content: &[Value], usage: &Value) -> Value {
+    json!({
+        "id": ids::fresh("msg_"),
+        "type": "message",
+        "role": "assistant",
+        "model": request.model(),
+        "content": content,
+        "stop_reason": null,
+        "stop_sequence": null,
+        "usage": usage,
+    })
+}
+
+fn usage(usage: Usage, output_so_far: u64) -> Value {
+    json!({
+        "input_tokens": usage.input,
+        "cache_creation_input_tokens": usage.cache_creation,
+        "cache_read_input_tokens": usage.cache_read,
+        "output_tokens": output_so_far,
+        "service_tier": "standard",
+    })
+}
+
+// Finished blocks, with ids given and placeholders filled in: both the stream and the whole message start here.
+fn contents(answer: &Answer, request: &Request) -> Vec<Value> {
+    let filled = |text: &str| {
+        let results = request.last_tool_results();
+        let result = results
+            .last()
+            .map(|result| result.text.as_str())
+            .unwrap_or_default();
+        text.replace("{tool_result}", result)
+            .replace("{user_text}", &request.last_user_text())
+    };
+    let content = |block: &Block| match block {
+        Block::Text { text, .. } => json!({"type": "text", "text": filled(text)}),
+        Block::Thinking { thinking, .. } => {
+            json!({"type": "thinking", "thinking": filled(thinking), "signature": "c2lnbmVk"})
+        }
+        Block::ToolUse { name, input } => {
+            json!({"type": "tool_use", "id": ids::fresh("toolu_"), "name": name, "input": input})
+        }
+    };
+    answer.blocks.iter().map(content).collect()
+}
+
+fn deltas_of(block: &Block) -> usize {
+    match block {
+        Block::Text { deltas, .. } | Block::Thinking { deltas, .. } => *deltas,
+        // Two pieces, so that a reader that takes one piece for the whole input is caught.
+        Block::ToolUse { .. } => 2,
+    }
+}
+
+fn block_frames(index: usize, content: &Value, deltas: usize) -> Vec<Frame> {
+    let (mut empty, mut pieces) = (content.clone(), Vec::new());
+    match content["type"].as_str() {
+        Some("text") => {
+            empty["text"] = json!("");
+            for piece in cut(text_of(content, "text"), deltas) {
+                pieces.push(json!({"type": "text_delta", "text": piece}));
+            }
+        }
+        Some("thinking") => {
+            empty["thinking"] = json!("");
+            empty["signature"] = json!("");
+            for piece in cut(text_of(content, "thinking"), deltas) {
+                pieces.push(json!({"type": "thinking_delta", "thinking": piece}));
+            }
+            pieces.push(json!({"type": "signature_delta", "signature": content["signature"]}));
+        }
+        _ => {
+            empty["input"] = json!({});
+            for piece in cut(&content["input"].to_string(), deltas) {
+                pieces.push(json!({"type": "input_json_delta", "partial_json": piece}));
+            }
+        }
+    }
+    let mut frames = vec![frame(
+        "content_block_start",
+        &json!({"index": index, "content_block": empty}),
+    )];
+    for piece in pieces {
+        let delta = frame(
+            "content_block_delta",
+            &json!({"index": index, "delta": piece}),
+        );
+        frames.push(Frame {
+            is_delta: true,
+            ..delta
+        });
+    }
+    frames.push(frame("content_block_stop", &json!({"index": index})));
+    frames
+}
+
+fn text_of<'a>(content: &'a Value, key: &str) -> &'a str {
+    content[key].as_str().unwrap_or_default()
+}
+
+// `count` pieces of about the same number of characters; fewer when the text is shorter than that.
+fn cut(text: &str, count: usize) -> Vec<String> {
+    let characters: Vec<char> = text.chars().collect();
+    let size = characters.len().div_ceil(count.max(1)).max(1);
+    characters
+        .chunks(size)
+        .map(|piece| piece.iter().collect())
+        .collect()
+}
+
+fn frame(name: &str, data: &Value) -> Frame {
+    let mut data = data.clone();
+    data["type"] = json!(name);
+    Frame {
+        text: format!("event: {name}\ndata: {data}\n\n"),
+        is_delta: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Answer, Request, cut, stream, whole};
+    use crate::model::Usage;
+
+    fn request() -> Request {
+        let messages = json!([{"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "t", "content": "42"}]}]);
+        Request {
+            method: "POST".to_owned(),
+            path: "/v1/messages".to_owned(),
+            headers: Vec::new(),
+            body: json!({"model": "m", "messages": messages}),
+        }
+    }
+
+    fn events(answer: &Answer) -> Vec<Value> {
+        let parse = |text: &str| {
+            let (name, data) = text.trim_end().split_once('\n').unwrap();
+            let data: Value = serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap();
+            assert_eq!(
+                Some(name),
+                data["type"]
+                    .as_str()
+                    .map(|t| format!("event: {t}"))
+                    .as_deref()
+            );
+            data
+        };
+        stream(answer, &request())
+            .iter()
+            .map(|frame| parse(&frame.text))
+            .collect()
+    }
+
+    fn kinds(events: &[Value]) -> Vec<&str> {
+        let kind = |event: &'_ Value| match event["delta"]["type"].as_str() {
+            Some(_) => "/delta/type",
+            None => "/type",
+        };
+        events
+            .iter()
+            .map(|event| event.pointer(kind(event)).unwrap().as_str().unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn a_stream_has_every_event_in_order() {
+        let answer = Answer::thinking("hm")
+            .and_text("Got {tool_result}!")
+            .deltas(3);
+        let events = events(&answer);
+        let expected = [
+            "message_start",
+            "content_block_start",
+            "thinking_delta",
+            "signature_delta",
+            "content_block_stop",
+            "content_block_start",
+            "text_delta",
+            "text_delta",
+            "text_delta",
+            "content_block_stop",
+            "message_delta",
+            "message_stop",
+        ];
+        assert_eq!(kinds(&events), expected);
+        let text: String = events
+            .iter()
+            .filter_map(|e| e["delta"]["text"].as_str())
+            .collect();
+        assert_eq!(text, "Got 42!");
+        assert_eq!(events[0]["message"]["usage"]["output_tokens"], 1);
+        assert_eq!(events[10]["delta"]["stop_reason"], "end_turn");
+        assert_eq!(events[10]["usage"]["output_tokens"], 25);
+    }
+
+    #[test]
+    fn a_tool_call_streams_its_input_in_pieces_under_a_fresh_id() {
+        let answer = Answer::tool("Bash", json!({"command": "ls"})).and_tool("Bash", json!({}));
+        let events = events(&answer);
+        let input: String = events
+            .iter()
+            .filter(|event| event["index"] == 0)
+            .filter_map(|event| event["delta"]["partial_json"].as_str())
+            .collect();
+        assert_eq!(input, r#"{"command":"ls"}"#);
+        let starts = events
+            .iter()
+            .filter(|event| event["type"] == "content_block_start");
+        let ids: Vec<&str> = starts
+            .filter_map(|e| e["content_block"]["id"].as_str())
+            .collect();
+        assert!(
+            ids.len() == 2 && ids[0] != ids[1] && ids[0].starts_with("toolu_"),
+            "{ids:?}"
+        );
+        assert_eq!(events[events.len() - 2]["delta"]["stop_reason"], "tool_use");
+    }
+
+    #[test]
+    fn a_whole_message_says_the_same() {
+        let usage = Usage {
+            output: 3,
+            ..Usage::default()
+        };
+        let message = whole(
+            &Answer::text("no").stop_reason("refusal").usage(usage),
+            &request(),
+        );
+        assert_eq!(message["content"], json!([{"type": "text", "text": "no"}]));
+        assert_eq!(message["stop_reason"], "refusal");
+        assert_eq!(message["usage"]["output_tokens"], 3);
+        assert_eq!(message["usage"]["cache_read_input_tokens"], 11);
+    }
+
+    #[test]
+    fn text_is_cut_between_characters() {
+        assert_eq!(cut("äöü", 2), ["äö", "ü"]);
+        assert_eq!(cut("a", 5), ["a"]);
+        assert!(cut("", 3).is_empty());
+    }
+}

@@ -1,0 +1,16 @@
+//! A scripted stand-in for a model provider: real agents talk to it over loopback and get the answers a test wrote.
+//!
+//! `script` decides which answer a request gets, one file per provider (`anthropic`) renders it on the wire,
+//! `server` is the HTTP around them. Another provider joins as a sibling of `anthropic`.
+
+mod anthropic;
+mod answer;
+mod ids;
+mod request;
+mod script;
+mod server;
+
+pub use answer::{Answer, Block, Ending, Failure, Usage};
+pub use request::{Request, ToolResult};
+pub use script::{Rule, Script, When};
+pub use server::ModelServer;

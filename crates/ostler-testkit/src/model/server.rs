@@ -1,0 +1,324 @@
+//! The HTTP side of the scripted model: loopback, a port of its own, every request recorded.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::body::{Body, Bytes, to_bytes};
+use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use axum::http::{Request as HttpRequest, StatusCode};
+use axum::response::Response;
+use axum::serve::ListenerExt;
+use futures_util::stream;
+use serde_json::{Value, json};
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::sleep;
+
+use super::answer::{Answer, Ending};
+use super::anthropic::{self, Frame};
+use super::request::Request;
+use super::script::Script;
+
+const JSON: &str = "application/json";
+
+/// A running scripted model; it ends when dropped. Works in sync and async tests.
+#[derive(Debug)]
+pub struct ModelServer {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    // An Option only because shutting a runtime down consumes it.
+    runtime: Option<Runtime>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    arrived: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    script: Script,
+    requests: Vec<Request>,
+    unmatched: Vec<Request>,
+}
+
+impl ModelServer {
+    /// Starts a server on a free port of loopback.
+    ///
+    /// # Panics
+    /// When the port or the threads cannot be had.
+    #[must_use]
+    pub fn start(script: Script) -> Self {
+        let state = State {
+            script,
+            requests: Vec::new(),
+            unmatched: Vec::new(),
+        };
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            arrived: Condvar::new(),
+        });
+        // A runtime of its own: the server answers also while a test blocks its only thread.
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("model-server")
+            .enable_all()
+            .build()
+            .expect("start the model server's runtime");
+        let listener =
+            std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind loopback");
+        let address = listener.local_addr().expect("read the bound address");
+        listener
+            .set_nonblocking(true)
+            .expect("make the listener non-blocking");
+        let for_requests = Arc::clone(&shared);
+        runtime.spawn(async move {
+            let listener = tokio::net::TcpListener::from_std(listener).expect("adopt the listener");
+            // Without this, the kernel holds small frames back and delta delays are not what the script says.
+            let listener = listener.tap_io(|stream| stream.set_nodelay(true).unwrap_or_default());
+            let router = axum::Router::new().fallback(move |request: HttpRequest<Body>| {
+                let shared = Arc::clone(&for_requests);
+                async move { shared.serve(request).await }
+            });
+            axum::serve(listener, router).await.expect("serve");
+        });
+        Self {
+            address,
+            shared,
+            runtime: Some(runtime),
+        }
+    }
+
+    /// `http://127.0.0.1:<port>`: what an agent takes as the provider's base URL.
+    #[must_use]
+    pub fn base_url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The address listened on.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The model calls so far, oldest first.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Request> {
+        let state = self.shared.lock();
+        state
+            .requests
+            .iter()
+            .filter(|request| request.is_model_call())
+            .cloned()
+            .collect()
+    }
+
+    /// Everything asked so far: also token counts, health checks and unknown paths.
+    #[must_use]
+    pub fn every_request(&self) -> Vec<Request> {
+        self.shared.lock().requests.clone()
+    }
+
+    /// The model calls for which no rule fitted; they were answered with status 400.
+    #[must_use]
+    pub fn unmatched(&self) -> Vec<Request> {
+        self.shared.lock().unmatched.clone()
+    }
+
+    /// Blocks until `count` model calls arrived; false when the time is over first.
+    #[must_use]
+    pub fn wait_for_requests(&self, count: usize, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout;
+        let mut state = self.shared.lock();
+        loop {
+            if state
+                .requests
+                .iter()
+                .filter(|request| request.is_model_call())
+                .count()
+                >= count
+            {
+                return true;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let waited = self.shared.arrived.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Drop for ModelServer {
+    fn drop(&mut self) {
+        // In the background, because an async test may drop the server where blocking is forbidden.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn serve(&self, http: HttpRequest<Body>) -> Result<Response, Infallible> {
+        let request = read(http).await;
+        let path = (request.method.as_str(), request.bare_path());
+        let response = match path {
+            _ if request.is_model_call() => {
+                let answer = self.choose(&request);
+                return Ok(respond(&answer, &request).await);
+            }
+            ("POST", "/v1/messages/count_tokens") => reply_json(200, &anthropic::token_count()),
+            // Claude Code warms its connection up with HEAD /api/hello unless told to make no such traffic.
+            ("GET" | "HEAD", "/" | "/api/hello") => reply_json(200, &json!({"ok": true})),
+            _ => {
+                let message = format!("the testkit's model server does not know {}", request.path);
+                let body = json!({"type": "not_found_error", "message": message});
+                reply_json(404, &json!({"type": "error", "error": body}))
+            }
+        };
+        self.record(&mut self.lock(), request);
+        Ok(response)
+    }
+
+    fn choose(&self, request: &Request) -> Answer {
+        let mut state = self.lock();
+        self.record(&mut state, request.clone());
+        let nth = state
+            .requests
+            .iter()
+            .filter(|request| request.is_model_call())
+            .count();
+        if let Some(answer) = state.script.answer(request, nth) {
+            return answer;
+        }
+        state.unmatched.push(request.clone());
+        // 400, because agents retry the server's errors but not their own: the test fails at once and says why.
+        let text = request.last_user_text();
+        let message = format!("no rule of the test's script fits call {nth}, user text {text:?}");
+        Answer::error(400, "invalid_request_error", message)
+    }
+
+    fn record(&self, state: &mut State, request: Request) {
+        state.requests.push(request);
+        self.arrived.notify_all();
+    }
+}
+
+async fn read(http: HttpRequest<Body>) -> Request {
+    let (head, body) = http.into_parts();
+    let bytes = to_bytes(body, usize::MAX).await.unwrap_or_default();
+    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+    Request {
+        method: head.method.to_string(),
+        path: head.uri.to_string(),
+        headers: head
+            .headers
+            .iter()
+            .map(|(name, value)| (name.to_string(), text(value.as_bytes())))
+            .collect(),
+        body: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
+    }
+}
+
+async fn respond(answer: &Answer, request: &Request) -> Response {
+    sleep(Duration::from_millis(answer.delay_ms)).await;
+    if answer.ending == Ending::Silent {
+        std::future::pending::<()>().await;
+    }
+    if let Some(failure) = &answer.error {
+        let mut response = reply_json(failure.status, &anthropic::error(failure));
+        for (name, value) in &failure.headers {
+            let name: HeaderName = name.parse().expect("a header name of the script");
+            response
+                .headers_mut()
+                .insert(name, value.parse().expect("a header value"));
+        }
+        return response;
+    }
+    if request.wants_stream() {
+        let steps = steps(answer, anthropic::stream(answer, request));
+        return reply(200, "text/event-stream; charset=utf-8", body(steps));
+    }
+    let whole = anthropic::whole(answer, request).to_string();
+    if answer.ending == Ending::Complete {
+        return reply(200, JSON, Body::from(whole));
+    }
+    // Agents fall back to a whole message after a broken stream; a script that breaks the one breaks the other.
+    let half = whole.chars().take(whole.chars().count() / 2).collect();
+    let frame = Frame {
+        text: half,
+        is_delta: false,
+    };
+    reply(200, JSON, body(steps(answer, vec![frame])))
+}
+
+/// What the connection does next.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    Send(String),
+    Wait(Duration),
+    Hang,
+    Cut,
+}
+
+fn steps(answer: &Answer, frames: Vec<Frame>) -> VecDeque<Step> {
+    let (limit, last) = match answer.ending {
+        Ending::HangAfter(deltas) => (deltas, Some(Step::Hang)),
+        Ending::CutAfter(deltas) => (deltas, Some(Step::Cut)),
+        Ending::Complete | Ending::Silent => (usize::MAX, None),
+    };
+    let (mut steps, mut deltas) = (VecDeque::new(), 0);
+    for frame in frames {
+        // With no delta wanted, the start of the message is still sent.
+        if deltas == limit && !steps.is_empty() {
+            break;
+        }
+        if frame.is_delta {
+            deltas += 1;
+            if answer.delta_delay_ms > 0 {
+                steps.push_back(Step::Wait(Duration::from_millis(answer.delta_delay_ms)));
+            }
+        }
+        steps.push_back(Step::Send(frame.text));
+    }
+    if let Some(last) = last {
+        // The pause lets the frames before it leave; a cut at once would take them along.
+        steps.push_back(Step::Wait(Duration::from_millis(20)));
+        steps.push_back(last);
+    }
+    steps
+}
+
+fn body(steps: VecDeque<Step>) -> Body {
+    Body::from_stream(stream::unfold(steps, |mut steps| async {
+        loop {
+            match steps.pop_front()? {
+                Step::Send(text) => return Some((Ok(Bytes::from(text)), steps)),
+                Step::Wait(duration) => sleep(duration).await,
+                Step::Hang => std::future::pending::<()>().await,
+                Step::Cut => return Some((Err(std::io::Error::other("cut by the script")), steps)),
+            }
+        }
+    }))
+}
+
+fn reply_json(status: u16, body: &Value) -> Response {
+    reply(status, JSON, Body::from(body.to_string()))
+}
+
+fn reply(status: u16, kind: &'static str, body: Body) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(status).expect("an HTTP status of the script");
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}

@@ -1,0 +1,74 @@
+//! `cargo xtask agents`: installs the pinned real agents below the target directory, with npm.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{programs, workspace};
+
+pub(crate) const ABOUT: &str = "install the pinned real agents for the tests";
+
+/// How the installation went.
+pub(crate) enum Installation {
+    Ready,
+    /// Not possible on this machine; the sentence says how to mend it.
+    Impossible(String),
+}
+
+pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
+    if !arguments.is_empty() {
+        bail!("agents takes no arguments");
+    }
+    match install()? {
+        Installation::Ready => Ok(ExitCode::SUCCESS),
+        Installation::Impossible(fix) => bail!("the real agents could not be installed: {fix}"),
+    }
+}
+
+/// Runs the testkit's installer. It is an error when the installer does not build or breaks, and
+/// `Impossible` when it says itself that it cannot.
+pub(crate) fn install() -> Result<Installation> {
+    if let Err(fix) = programs::ensure(&programs::NPM) {
+        return Ok(Installation::Impossible(fix));
+    }
+    // Built as a part of the whole workspace and started directly: `cargo run -p` would choose other features of
+    // the shared dependencies and compile half of them again.
+    let built = workspace::cargo()
+        .args(["build", "--quiet", "--workspace", "--bin", "install-agents"])
+        .status();
+    if !built.context("cannot start cargo")?.success() {
+        bail!(
+            "the installer of the agents does not build (cargo build --workspace --bin install-agents)"
+        );
+    }
+    let installer = workspace::target_directory()?
+        .join("debug")
+        .join("install-agents");
+    let mut child = Command::new(&installer)
+        .current_dir(workspace::root())
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot start {}", installer.display()))?;
+    let mut last = String::new();
+    if let Some(stderr) = child.stderr.take() {
+        for line in BufReader::new(stderr).lines() {
+            let line = line.context("cannot read what the installer says")?;
+            eprintln!("{line}");
+            if !line.trim().is_empty() {
+                last = line;
+            }
+        }
+    }
+    let status = child.wait().context("cannot wait for the installer")?;
+    match status.code() {
+        Some(0) => Ok(Installation::Ready),
+        Some(1) => Ok(Installation::Impossible(if last.is_empty() {
+            "see above".to_owned()
+        } else {
+            last
+        })),
+        _ => bail!("the installer of the agents broke: {status}"),
+    }
+}

@@ -1,0 +1,158 @@
+//! `cargo xtask test`: the one test command. It runs every check, goes on after a failure, and ends with a table.
+
+mod netns;
+mod runner;
+mod step;
+mod steps;
+mod summary;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+
+use self::step::{Context, Outcome, Report, Step};
+
+pub(crate) const ABOUT: &str = "run all checks and tests (--quick, --step NAME)";
+
+/// Which steps to run.
+#[derive(Debug, PartialEq)]
+enum Selection {
+    All,
+    Quick,
+    One(String),
+}
+
+pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
+    let chosen = choose(&selection(arguments)?)?;
+    let mut context = Context::default();
+    let mut reports: Vec<Report> = Vec::new();
+    let begun = Instant::now();
+    for step in chosen {
+        println!("\n── {} ── {}", step.name, step.about);
+        let began = Instant::now();
+        let outcome = match blocked(step, &reports) {
+            Some(reason) => Outcome::NotRun(reason),
+            None => (step.run)(&mut context)
+                .unwrap_or_else(|error| Outcome::Failed(format!("{error:#}"))),
+        };
+        let report = Report {
+            name: step.name,
+            outcome,
+            duration: began.elapsed(),
+            counts: context.counts.take(),
+        };
+        println!(
+            "── {} ── {} in {}",
+            report.name,
+            report.word(),
+            report.seconds()
+        );
+        reports.push(report);
+    }
+    let verdict = summary::Verdict::of(&reports, is_ci());
+    print!("{}", summary::render(&reports, begun.elapsed(), &verdict));
+    Ok(if verdict.passed() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn selection(arguments: &[String]) -> Result<Selection> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        [] => Ok(Selection::All),
+        ["--quick"] => Ok(Selection::Quick),
+        ["--step", name] => Ok(Selection::One((*name).to_owned())),
+        _ => bail!(
+            "usage: cargo xtask test [--quick | --step NAME]; steps: {}",
+            step_names()
+        ),
+    }
+}
+
+fn choose(selection: &Selection) -> Result<Vec<&'static Step>> {
+    match selection {
+        Selection::All => Ok(steps::STEPS.iter().collect()),
+        Selection::Quick => Ok(steps::STEPS.iter().filter(|step| step.quick).collect()),
+        Selection::One(name) => match steps::STEPS.iter().find(|step| step.name == name) {
+            Some(step) => Ok(vec![step]),
+            None => bail!("no step {name:?}; steps: {}", step_names()),
+        },
+    }
+}
+
+fn step_names() -> String {
+    steps::STEPS
+        .iter()
+        .map(|step| step.name)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// Why a step cannot be tried: one that it needs did not succeed before it.
+fn blocked(step: &Step, before: &[Report]) -> Option<String> {
+    let needed = step.needs?;
+    let report = before.iter().find(|report| report.name == needed)?;
+    matches!(report.outcome, Outcome::Failed(_) | Outcome::NotRun(_))
+        .then(|| format!("{needed} failed"))
+}
+
+fn is_ci() -> bool {
+    std::env::var("CI").is_ok_and(|value| matches!(value.as_str(), "true" | "1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn arguments_choose_the_steps() {
+        assert_eq!(selection(&[]).unwrap(), Selection::All);
+        assert_eq!(selection(&words("--quick")).unwrap(), Selection::Quick);
+        assert_eq!(
+            selection(&words("--step fmt")).unwrap(),
+            Selection::One("fmt".into())
+        );
+        assert!(
+            selection(&words("--fast"))
+                .unwrap_err()
+                .to_string()
+                .contains("usage")
+        );
+        assert!(choose(&Selection::One("nope".into())).is_err());
+    }
+
+    #[test]
+    fn quick_is_fmt_clippy_tidy_and_the_pure_tests() {
+        let names: Vec<_> = choose(&Selection::Quick)
+            .unwrap()
+            .iter()
+            .map(|step| step.name)
+            .collect();
+        assert_eq!(names, ["fmt", "clippy", "tidy", "tests"]);
+    }
+
+    #[test]
+    fn a_failed_build_blocks_what_needs_it_and_nothing_else() {
+        let failed = Report {
+            name: "build",
+            outcome: Outcome::Failed("x".into()),
+            duration: std::time::Duration::ZERO,
+            counts: None,
+        };
+        let before = [failed];
+        let find = |name: &str| steps::STEPS.iter().find(|step| step.name == name).unwrap();
+        assert_eq!(
+            blocked(find("tests"), &before).as_deref(),
+            Some("build failed")
+        );
+        assert_eq!(blocked(find("docs"), &before), None);
+        assert_eq!(blocked(find("tests"), &[]), None);
+    }
+}

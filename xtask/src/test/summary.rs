@@ -1,0 +1,154 @@
+//! The last lines of the test command: a table of the steps, what was skipped and how to mend it, and the verdict.
+
+use std::time::Duration;
+
+use super::step::{Counts, Outcome, Report};
+
+/// Whether the whole run passed.
+pub(super) enum Verdict {
+    Passed,
+    Failed(String),
+}
+
+impl Verdict {
+    /// A failed step fails the run; a skipped one does where CI is set.
+    pub(super) fn of(reports: &[Report], is_ci: bool) -> Self {
+        let named = |matching: fn(&Outcome) -> bool| -> Vec<&str> {
+            reports
+                .iter()
+                .filter(|report| matching(&report.outcome))
+                .map(|r| r.name)
+                .collect()
+        };
+        let failed = named(|outcome| matches!(outcome, Outcome::Failed(_)));
+        let skipped = named(|outcome| matches!(outcome, Outcome::Skipped { .. }));
+        if !failed.is_empty() {
+            Self::Failed(failed.join(", "))
+        } else if is_ci && !skipped.is_empty() {
+            Self::Failed(format!(
+                "{} skipped, which CI does not accept",
+                skipped.join(", ")
+            ))
+        } else {
+            Self::Passed
+        }
+    }
+
+    pub(super) fn passed(&self) -> bool {
+        matches!(self, Self::Passed)
+    }
+}
+
+/// The text of the summary.
+pub(super) fn render(reports: &[Report], whole: Duration, verdict: &Verdict) -> String {
+    let mut text = String::from("\n── summary ──\n");
+    let mut total = Counts::default();
+    for report in reports {
+        let mut note = String::new();
+        if let Some(counts) = report.counts {
+            total.run += counts.run;
+            total.failed += counts.failed;
+            note = in_words(counts);
+        }
+        text.push_str(&row(report, &note));
+    }
+    for report in reports {
+        text.push_str(&remark(report));
+    }
+    if total.run > 0 {
+        text.push_str(&format!("all groups: {}\n", in_words(total)));
+    }
+    let took = whole.as_secs_f64();
+    match verdict {
+        Verdict::Passed => text.push_str(&format!("passed in {took:.1} s\n")),
+        Verdict::Failed(why) => text.push_str(&format!("FAILED in {took:.1} s: {why}\n")),
+    }
+    text
+}
+
+fn row(report: &Report, note: &str) -> String {
+    let row = format!(
+        "{:10}{:9}{:>9}  {note}",
+        report.name,
+        report.word(),
+        report.seconds()
+    );
+    format!("{}\n", row.trim_end())
+}
+
+fn in_words(counts: Counts) -> String {
+    let passed = counts.run - counts.failed.min(counts.run);
+    format!(
+        "{} tests run, {passed} passed, {} failed",
+        counts.run, counts.failed
+    )
+}
+
+/// What the reader should know about a step, beyond the table.
+fn remark(report: &Report) -> String {
+    let name = report.name;
+    match &report.outcome {
+        Outcome::Passed => String::new(),
+        Outcome::PassedWith(note) | Outcome::NotRun(note) => format!("{name}: {note}\n"),
+        Outcome::Failed(reason) => format!("{name}: FAILED: {reason}\n"),
+        Outcome::Skipped { tests, fix } => {
+            let mut text = String::new();
+            for test in tests {
+                text.push_str(&format!("{name}: skipped: {test}\n"));
+            }
+            text.push_str(&format!("{name}: skipped; to mend it: {fix}\n"));
+            text
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(name: &'static str, outcome: Outcome) -> Report {
+        Report {
+            name,
+            outcome,
+            duration: Duration::from_millis(1500),
+            counts: None,
+        }
+    }
+
+    fn skipped() -> Report {
+        let tests = vec!["ostler::it real::says_hello".to_owned()];
+        report(
+            "real",
+            Outcome::Skipped {
+                tests,
+                fix: "install nodejs npm".to_owned(),
+            },
+        )
+    }
+
+    #[test]
+    fn a_skip_fails_only_where_ci_is_set() {
+        let reports = [report("fmt", Outcome::Passed), skipped()];
+        assert!(Verdict::of(&reports, false).passed());
+        assert!(!Verdict::of(&reports, true).passed());
+    }
+
+    #[test]
+    fn an_optional_tool_that_is_missing_is_no_failure_anywhere() {
+        let reports = [report("deny", Outcome::NotRun("not installed".to_owned()))];
+        assert!(Verdict::of(&reports, true).passed());
+    }
+
+    #[test]
+    fn the_last_line_is_the_verdict_and_skips_are_named_with_the_fix() {
+        let mut counted = report("tests", Outcome::Failed("exit 100".to_owned()));
+        counted.counts = Some(Counts { run: 5, failed: 1 });
+        let reports = [counted, skipped()];
+        let verdict = Verdict::of(&reports, false);
+        let text = render(&reports, Duration::from_secs(3), &verdict);
+        assert!(text.contains("tests     FAILED       1.5 s  5 tests run, 4 passed, 1 failed\n"));
+        assert!(text.contains("real: skipped: ostler::it real::says_hello\n"));
+        assert!(text.contains("real: skipped; to mend it: install nodejs npm\n"));
+        assert!(text.ends_with("FAILED in 3.0 s: tests\n"), "{text}");
+    }
+}

@@ -1,0 +1,134 @@
+//! The files of the repository as text in memory, so that every check can be tried on a small invented tree.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+/// Every file by its path from the root, with `/` between the parts.
+pub(super) struct Tree {
+    files: BTreeMap<String, String>,
+}
+
+impl Tree {
+    /// Reads what is in the repository: all files, except what `.gitignore` at the root names.
+    pub(super) fn read(root: &Path) -> Result<Self> {
+        let ignored = fs::read_to_string(root.join(".gitignore")).unwrap_or_default();
+        let mut patterns: Vec<&str> = ignored
+            .lines()
+            .map(str::trim)
+            .filter(|l| !l.is_empty())
+            .collect();
+        patterns.push("/.git");
+        let mut files = BTreeMap::new();
+        collect(root, "", &patterns, &mut files)?;
+        Ok(Self { files })
+    }
+
+    #[cfg(test)]
+    pub(super) fn of(files: &[(&str, &str)]) -> Self {
+        let owned = |(path, text): &(&str, &str)| ((*path).to_owned(), (*text).to_owned());
+        Self {
+            files: files.iter().map(owned).collect(),
+        }
+    }
+
+    pub(super) fn get(&self, path: &str) -> Option<&str> {
+        self.files.get(path).map(String::as_str)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.files
+            .iter()
+            .map(|(path, text)| (path.as_str(), text.as_str()))
+    }
+
+    /// All Rust files of our crates; sources kept as test data are not ours.
+    pub(super) fn rust(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.iter()
+            .filter(|(path, _)| path.ends_with(".rs") && !path.contains("fixtures/"))
+    }
+
+    /// The folders of our crates with the text of their manifests.
+    pub(super) fn manifests(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.iter()
+            .filter_map(|(path, text)| Some((path.strip_suffix("/Cargo.toml")?, text)))
+            .filter(|(folder, _)| {
+                *folder == "xtask"
+                    || (folder.starts_with("crates/") && folder.matches('/').count() == 1)
+            })
+    }
+
+    /// Whether a file or a folder is there.
+    pub(super) fn has(&self, path: &str) -> bool {
+        let path = path.trim_end_matches('/');
+        let folder = format!("{path}/");
+        path.is_empty()
+            || self.files.contains_key(path)
+            || self
+                .files
+                .range(folder.clone()..)
+                .next()
+                .is_some_and(|(first, _)| first.starts_with(&folder))
+    }
+}
+
+fn collect(
+    folder: &Path,
+    prefix: &str,
+    patterns: &[&str],
+    files: &mut BTreeMap<String, String>,
+) -> Result<()> {
+    let entries =
+        fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    for entry in entries {
+        let entry = entry?;
+        let path = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        if patterns.iter().any(|pattern| is_ignored(&path, pattern)) {
+            continue;
+        }
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            collect(&entry.path(), &format!("{path}/"), patterns, files)?;
+        } else if kind.is_file() {
+            // A file may vanish between the listing and the reading: an editor's, or another command's.
+            if let Ok(bytes) = fs::read(entry.path()) {
+                files.insert(path, String::from_utf8_lossy(&bytes).into_owned());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The three forms of a line in `.gitignore` that we use: `/path`, `*.suffix` and `name`.
+fn is_ignored(path: &str, pattern: &str) -> bool {
+    let pattern = pattern.trim_end_matches('/');
+    if let Some(anchored) = pattern.strip_prefix('/') {
+        path == anchored
+    } else if let Some(suffix) = pattern.strip_prefix('*') {
+        path.ends_with(suffix)
+    } else {
+        path == pattern || path.ends_with(&format!("/{pattern}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_there_when_a_file_is_in_it() {
+        let tree = Tree::of(&[("docs/a/b.md", ""), ("docs.md", "")]);
+        assert!(tree.has("docs") && tree.has("docs/a/") && tree.has("docs/a/b.md"));
+        assert!(!tree.has("doc") && !tree.has("docs/b"));
+    }
+
+    #[test]
+    fn what_gitignore_names_is_left_out() {
+        assert!(is_ignored("target", "/target"));
+        assert!(!is_ignored("a/target", "/target"));
+        assert!(is_ignored("a/x.snap.new", "*.snap.new"));
+        assert!(is_ignored("a/node_modules", "node_modules/"));
+    }
+}
