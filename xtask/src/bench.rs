@@ -1,41 +1,31 @@
-//! `cargo xtask bench`: measurements that are worth a table in the docs; one function per measurement.
+//! `cargo xtask bench`: the measurements behind docs/performance.md; each is a benchmark of the crate it measures.
 
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-pub(crate) const ABOUT: &str = "measure: overhead (ostler run against the bare agent)";
+pub(crate) const ABOUT: &str = "measure: overhead (ostler run against the bare agent), read (bytes to events)";
 
-/// One measurement: its name, and the function that makes it and prints a Markdown table.
-struct Measurement {
-    name: &'static str,
-    run: fn(&[String]) -> Result<ExitCode>,
-}
+/// A measurement's name, and the crate whose benchmark of that name makes it.
+const MEASUREMENTS: &[(&str, &str)] = &[("overhead", "ostler-cli"), ("read", "ostler-dialects")];
 
-const MEASUREMENTS: &[Measurement] = &[Measurement {
-    name: "overhead",
-    run: overhead,
-}];
-
+/// Runs one measurement, or all of them when none is named; what follows the name goes to the benchmark.
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
-    let names: Vec<&str> = MEASUREMENTS
-        .iter()
-        .map(|measurement| measurement.name)
-        .collect();
-    let Some((name, rest)) = arguments.split_first() else {
-        bail!("name a measurement: {}", names.join(", "));
-    };
-    match MEASUREMENTS
-        .iter()
-        .find(|measurement| measurement.name == name)
-    {
-        Some(measurement) => (measurement.run)(rest),
-        None => bail!("no measurement {name:?}; there is: {}", names.join(", ")),
+    let (name, rest) = arguments.split_first().map_or((None, arguments), |(name, rest)| (Some(name), rest));
+    let chosen: Vec<_> = MEASUREMENTS.iter().filter(|(known, _)| name.is_none_or(|n| n == known)).collect();
+    if chosen.is_empty() {
+        bail!("no measurement {name:?}; there is: {}", names());
     }
+    for (name, package) in chosen {
+        let mut command = std::process::Command::new("cargo");
+        command.args(["bench", "--quiet", "--package", package, "--bench", name, "--"]).args(rest);
+        if !command.status()?.success() {
+            bail!("the measurement {name} failed");
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
-/// What `ostler run` costs over the bare program: the same prompt against the same scripted server, medians of
-/// alternating runs, wall time and the peak memory of ostler itself.
-fn overhead(_arguments: &[String]) -> Result<ExitCode> {
-    bail!("overhead is not measured yet: it needs the testkit's server and the program ostler")
+fn names() -> String {
+    MEASUREMENTS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }

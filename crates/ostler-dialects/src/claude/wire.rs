@@ -11,8 +11,8 @@ use crate::lenient::{Content, List, Node, Scalar, Table};
 /// Declares structs whose fields are all optional and all borrow from the line.
 macro_rules! wire {
     ($($(#[$doc:meta])* struct $name:ident { $($(#[$attr:meta])* $field:ident: $type:ty,)* })*) => {$(
-        $(#[$doc])*
         #[derive(Debug, Clone, Default, Deserialize)]
+        $(#[$doc])*
         #[serde(default, bound(deserialize = "'de: 'a"))]
         pub(super) struct $name<'a> {
             $($(#[$attr])* pub(super) $field: $type,)*

@@ -1,0 +1,122 @@
+//! What to start: arguments from the settings, and the variables the child sees.
+//!
+//! The prompt is never an argument: it goes to stdin, where it has no limit and no `ps` shows it.
+
+use ostler_core::dialect::{ARG_CAP, Arg, Launch};
+use ostler_core::spec::{Settings, Spec, SpecError, keys};
+
+use super::settings::{Pass, TABLE};
+use crate::settings;
+
+/// Always there. Without `--verbose` the program refuses stream-json.
+const ALWAYS: [&str; 4] = ["-p", "--output-format=stream-json", "--input-format=stream-json", "--verbose"];
+
+/// Claude Code's documented variables: credentials, providers, limits of its tools.
+pub(super) const ENV_PASS: &[&str] = &[
+    "ANTHROPIC_*", "CLAUDE_*", "AWS_*", "GOOGLE_*", "VERTEX_*", "CLOUD_ML_REGION", "AZURE_*", "API_TIMEOUT_MS",
+    "BASH_DEFAULT_TIMEOUT_MS", "BASH_MAX_TIMEOUT_MS", "BASH_MAX_OUTPUT_LENGTH", "MAX_THINKING_TOKENS",
+    "MAX_MCP_OUTPUT_TOKENS", "MAX_STRUCTURED_OUTPUT_RETRIES", "MCP_TIMEOUT", "MCP_TOOL_TIMEOUT", "SLASH_COMMAND_TOOL_CHAR_BUDGET",
+    "DISABLE_AUTOUPDATER", "DISABLE_AUTO_COMPACT", "DISABLE_COMPACT", "DISABLE_COST_WARNINGS", "DISABLE_ERROR_REPORTING",
+    "DISABLE_INTERLEAVED_THINKING", "DISABLE_PROMPT_CACHING*", "DISABLE_TELEMETRY", "ENABLE_TOOL_SEARCH", "IS_SANDBOX",
+    "USE_BUILTIN_RIPGREP",
+];
+
+/// Marks of an enclosing Claude Code. With them the child would take itself for a part of that session, or talk to it.
+pub(super) const ENV_DROP: &[&str] = &[
+    "CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_CHILD_SESSION",
+    "CLAUDE_CODE_SESSION_ATTENDED", "CLAUDE_CODE_SESSION_ACCESS_TOKEN", "CLAUDE_CODE_MESSAGING_SOCKET",
+    "CLAUDE_CODE_MESSAGING_TOKEN", "CLAUDE_CODE_EXECPATH", "CLAUDE_CODE_AGENT", "CLAUDE_CODE_BRIDGE_SESSION_ID",
+    "CLAUDE_CODE_REMOTE", "CLAUDE_CODE_REMOTE_SESSION_ID", "CLAUDE_CODE_CONTAINER_ID", "CLAUDE_CODE_TASK_LIST_ID",
+    "CLAUDE_CODE_WEBSOCKET_AUTH_FILE_DESCRIPTOR", "CLAUDE_AGENT_SDK_VERSION", "CLAUDE_EFFORT", "CLAUDE_PID",
+    "CLAUDE_PROJECT_DIR", "CLAUDE_PLUGIN_ROOT", "CLAUDE_ENV_FILE",
+];
+
+/// Set unless the caller says otherwise: an agent that runs unattended has no use for update checks and surveys.
+const QUIET: &str = "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC";
+
+/// Checks the spec and says what to start.
+pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
+    settings::check(TABLE, &spec.settings)?;
+    check_together(&spec.settings)?;
+    check_extra(&spec.extra_args)?;
+    let mut args: Vec<Arg> = ALWAYS.iter().map(|arg| Arg::Plain((*arg).to_owned())).collect();
+    for row in TABLE {
+        let values = spec.settings.get(row.key).unwrap_or_default();
+        pass(&row.pass, row.key, values, &mut args)?;
+    }
+    args.extend(spec.extra_args.iter().cloned().map(Arg::Plain));
+    let quiet = (!spec.env.contains_key(QUIET)).then(|| (QUIET, "1".to_owned()));
+    Ok(Launch { program: "claude", args, env: quiet.into_iter().collect(), env_pass: ENV_PASS, env_drop: ENV_DROP })
+}
+
+fn pass(pass: &Pass, key: &str, values: &[String], args: &mut Vec<Arg>) -> Result<(), SpecError> {
+    let on = values.last().map(|value| value == "true");
+    match *pass {
+        Pass::Value(flag) | Pass::Each(flag) => {
+            for value in values {
+                if value.len() > ARG_CAP {
+                    return Err(SpecError::new(key, value, format!("longer than the {ARG_CAP} bytes that fit on a command line")));
+                }
+                args.push(Arg::Plain(format!("{flag}={value}")));
+            }
+        }
+        Pass::Switch(flag) if on == Some(true) => args.push(Arg::Plain(flag.to_owned())),
+        Pass::SwitchOff(flag) if on != Some(false) => args.push(Arg::Plain(flag.to_owned())),
+        Pass::Switch(_) | Pass::SwitchOff(_) => {}
+        Pass::Long(flag, file) => args.extend(values.iter().map(|value| long(flag, file, value))),
+        Pass::Json(flag) => args.extend(values.iter().map(|value| long(flag, flag, value))),
+        Pass::Prompts => args.extend(values.iter().map(|value| {
+            Arg::Plain(match value.as_str() {
+                "stdio" => "--permission-prompt-tool=stdio".to_owned(),
+                who => format!("--permission-prompts={who}"),
+            })
+        })),
+    }
+    Ok(())
+}
+
+fn long(flag: &'static str, file: &'static str, value: &str) -> Arg {
+    if value.len() > ARG_CAP {
+        return Arg::InFile { prefix: file, text: value.to_owned() };
+    }
+    Arg::Plain(format!("{flag}{value}"))
+}
+
+/// What only holds between settings.
+fn check_together(settings: &Settings) -> Result<(), SpecError> {
+    let (resume, fork) = (settings.last(keys::RESUME), settings.is_on(keys::FORK));
+    if fork && resume.is_none() {
+        return Err(SpecError::new(keys::FORK, "true", "needs resume: a copy of which session?"));
+    }
+    if let (Some(id), Some(_), false) = (settings.last(keys::SESSION_ID), resume, fork) {
+        return Err(SpecError::new(keys::SESSION_ID, id, "a resumed session keeps its id; use fork to give a copy another one"));
+    }
+    Ok(())
+}
+
+/// Arguments that would take the ground from under the conversation: other formats, other modes, other subcommands.
+const RESERVED: &[&str] = &[
+    "-p", "--print", "--output-format", "--input-format", "--verbose", "-v", "--version", "-h", "--help", "--bg", "--background",
+    "--cloud", "--desktop", "--tmux", "--teleport", "--remote-control", "--",
+];
+
+/// Extra arguments go on as they are, unless they break the contract. A bare word is only let through after a flag that
+/// it can be the value of: anywhere else it would be a prompt or a subcommand.
+fn check_extra(extra: &[String]) -> Result<(), SpecError> {
+    let fault = |arg: &str, why: &str| Err(SpecError::new("extra args", arg, why));
+    let mut takes_value = false;
+    for arg in extra {
+        let name = arg.split_once('=').map_or(arg.as_str(), |(name, _)| name);
+        if RESERVED.contains(&name) {
+            return fault(arg, "Ostler sets this itself, or could not talk to the agent with it");
+        }
+        if arg.contains('\0') {
+            return fault(arg, "a NUL character cannot be passed to a program");
+        }
+        if !arg.starts_with('-') && !takes_value {
+            return fault(arg, "expected a flag; a prompt goes to the agent's stdin");
+        }
+        takes_value = if arg.starts_with('-') { !arg.contains('=') } else { takes_value };
+    }
+    Ok(())
+}

@@ -1,0 +1,58 @@
+//! How to find out whether Claude Code is there, new enough, and logged in.
+
+use ostler_core::dialect::{Login, Probe, Version};
+use serde::Deserialize;
+
+use super::launch::{ENV_DROP, ENV_PASS};
+use crate::lenient::Scalar;
+
+/// The probe.
+pub(super) const PROBE: Probe = Probe {
+    program: "claude",
+    version_args: &["--version"],
+    read_version: Version::find,
+    login_args: &["auth", "status"],
+    read_login,
+    // The first minor version whose releases all have --tools, --json-schema, --max-budget-usd and --agent, and `auth status`
+    // to ask for the login.
+    minimum: Version(2, 1, 0),
+    install_hint: "claude CLI not found in PATH. Install from https://claude.ai/code \
+                   (npm install -g @anthropic-ai/claude-code), then run `claude auth login`.",
+    login_hint: "claude has no valid authentication. Run `claude auth login`, or set ANTHROPIC_API_KEY to an API key.",
+    env_pass: ENV_PASS,
+    env_drop: ENV_DROP,
+};
+
+/// Reads `claude auth status`: a JSON object on stdout, exit code 1 when nobody is logged in. A version without that
+/// command says something else, which proves nothing.
+fn read_login(_: Option<i32>, stdout: &str) -> Login {
+    #[derive(Deserialize, Default)]
+    #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
+    struct Status<'a> {
+        logged_in: Scalar<'a>,
+        auth_method: Scalar<'a>,
+    }
+    match serde_json::from_str::<Status<'_>>(stdout) {
+        Ok(status) if status.logged_in.is_true() => Login::In(status.auth_method.owned()),
+        Ok(status) if status.logged_in.is_false() => Login::Out,
+        _ => Login::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // S4-1, S4-3, S1-3
+    #[test]
+    fn the_login_is_read_from_the_status() {
+        let read = |stdout| read_login(Some(1), stdout);
+        assert_eq!(read("{\n  \"loggedIn\": true,\n  \"authMethod\": \"api_key\",\n  \"apiProvider\": \"firstParty\"\n}\n"), Login::In(Some("api_key".into())));
+        assert_eq!(read("{\"loggedIn\": false, \"authMethod\": \"none\"}"), Login::Out);
+        assert_eq!(read("error: unknown command 'auth'"), Login::Unknown);
+        assert_eq!(read(""), Login::Unknown);
+        assert!(PROBE.login_hint.contains("authentication") && PROBE.login_hint.contains("API key"));
+        assert!(PROBE.install_hint.starts_with("claude CLI not found in PATH. Install from https://claude.ai/code"));
+        assert_eq!((PROBE.read_version)("2.1.325 (Claude Code)\n"), Some(Version(2, 1, 325)));
+    }
+}
