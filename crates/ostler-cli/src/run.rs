@@ -22,7 +22,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<Code, Fault> {
     let task = prompt::read(args.prompt.as_deref(), args.prompt_file.as_deref(), &dir)?;
     let (host, agents, format) = (environment::host(), Agents::builtin(), args.output);
     let agent = choose(&agents, args.agent.as_deref(), &host).await?;
-    let spec = spec(args, task, dir)?;
+    let spec = spec(args, task, dir, &*agent)?;
     let signals = Signals::listen()?;
     let session = agent.start(&host, spec).map_err(|e| {
         let hint = format!("`ostler run --help` and docs/agents/{}.md list the settings.", agent.name());
@@ -53,11 +53,13 @@ pub(crate) fn named(agents: &Agents, name: &str) -> Result<Arc<dyn Agent>, Fault
     })
 }
 
-fn spec(args: RunArgs, task: String, dir: PathBuf) -> Result<Spec, Fault> {
+fn spec(args: RunArgs, task: String, dir: PathBuf, agent: &dyn Agent) -> Result<Spec, Fault> {
     let mut settings = Settings::default();
     // A person or a program that follows along wants text as it is written; the others want the answer only.
     let streaming = matches!(args.output, Format::Human | Format::Events);
-    settings.set(keys::INCLUDE_PARTIAL, streaming.to_string());
+    if agent.settings().iter().any(|known| known.key == keys::INCLUDE_PARTIAL) {
+        settings.set(keys::INCLUDE_PARTIAL, streaming.to_string());
+    }
     let denials = if args.agent_settings.tolerate_denials { Denials::Tolerate } else { Denials::Fail };
     gather(&args.agent_settings, &mut settings)?;
     let limits = &args.limits;

@@ -24,8 +24,12 @@ type Reader = fn(&[u8]) -> usize;
 
 fn main() {
     let inputs = [("deltas", fill(&[delta()])), ("tool results", fill(&[result()])), ("mixed", fill(&mixed()))];
-    let readers: [(&str, Reader); 4] =
-        [("lines only", lines_only), ("**Ostler, to events**", to_events), ("serde_json::Value", to_value), ("syntax only", syntax)];
+    let readers: [(&str, Reader); 4] = [
+        ("lines only", lines_only),
+        ("**Ostler, to events**", to_events),
+        ("serde_json::Value", to_value),
+        ("syntax only", syntax),
+    ];
     println!("| reader (MB/s) | {} |", inputs.each_ref().map(|(name, _)| *name).join(" | "));
     println!("|---|---|---|---|");
     for (name, reader) in readers {

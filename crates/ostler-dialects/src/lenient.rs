@@ -167,7 +167,10 @@ impl<'de, T: Meet<'de>> Visitor<'de> for Meeting<T> {
         Ok(T::count(v))
     }
     fn visit_i64<E: Error>(self, v: i64) -> Result<T, E> {
-        #[expect(clippy::cast_precision_loss, reason = "only negative numbers come here, and none of them is exact data")]
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "only negative numbers come here, and none of them is exact data"
+        )]
         let amount = v as f64;
         Ok(T::amount(amount))
     }

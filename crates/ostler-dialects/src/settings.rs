@@ -68,7 +68,13 @@ mod tests {
 
     const TABLE: &[Row<()>] = &[
         Row { key: "model", kind: Kind::Word, help: "", rule: None, pass: () },
-        Row { key: "max_turns", kind: Kind::Count, help: "", rule: Some(|v| if v == "13" { Err("not 13".into()) } else { Ok(()) }), pass: () },
+        Row {
+            key: "max_turns",
+            kind: Kind::Count,
+            help: "",
+            rule: Some(|v| if v == "13" { Err("not 13".into()) } else { Ok(()) }),
+            pass: (),
+        },
     ];
 
     fn why(key: &str, value: &str) -> String {

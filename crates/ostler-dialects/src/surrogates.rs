@@ -11,7 +11,9 @@ pub(crate) fn mend(json: &str) -> Cow<'_, str> {
     while let Some(step) = bytes.get(at..).and_then(|rest| rest.iter().position(|b| *b == b'\\')) {
         at += step;
         match surrogate(bytes, at) {
-            Some(first) if first < 0xdc00 && surrogate(bytes, at + 6).is_some_and(|second| second >= 0xdc00) => at += 12,
+            Some(first) if first < 0xdc00 && surrogate(bytes, at + 6).is_some_and(|second| second >= 0xdc00) => {
+                at += 12
+            }
             Some(_) => {
                 out.push_str(&json[kept..at]);
                 out.push_str("\\ufffd");

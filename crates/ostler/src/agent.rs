@@ -198,7 +198,7 @@ impl ScriptedAgent {
     /// An agent that plays `script` for every message.
     #[must_use]
     pub fn new(script: Script) -> Self {
-        Self { dialect: ostler_dialects::scripted(), script: Some(script) }
+        Self { dialect: &ostler_dialects::scripted::Scripted, script: Some(script) }
     }
 }
 

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use ostler_core::event::{TextKind, ToolCall, ToolResult, TurnEnded, What};
+use ostler_core::event::{Started, TextKind, ToolCall, ToolResult, TurnEnded, What};
 use ostler_core::outcome::Outcome;
 use ostler_core::raw::Raw;
 use ostler_core::usage::{Tokens, Usage};
@@ -85,7 +85,16 @@ impl Script {
         };
         let output = "README.md\nsrc/main.rs".to_owned();
         let result = ToolResult { id, name: Some(name), ok: true, output, denied: false, content: None };
+        let started = Started {
+            agent: "scripted".into(),
+            agent_version: Some(env!("CARGO_PKG_VERSION").into()),
+            native_session: None,
+            model: Some("scripted".into()),
+            cwd: None,
+            tools: vec!["list_files".into()],
+        };
         let mut steps = vec![
+            say(started.into()),
             text(TextKind::Thinking, "Somebody tries me out. I show them a tool call first."),
             wait(150),
             say(call.into()),

@@ -22,7 +22,8 @@ pub(super) fn hear(talk: &mut Talk, line: &Line<'_>, raw: &str, out: &mut Outbox
         talk.spend.note(id, message.model.text(), tokens);
     }
     if line.error.text().is_some() {
-        talk.turn.api_error = line.api_error.owned().filter(|it| it == CONNECTION_FAILED).or_else(|| line.error.owned());
+        talk.turn.api_error =
+            line.api_error.owned().filter(|it| it == CONNECTION_FAILED).or_else(|| line.error.owned());
     }
     match &message.content {
         Content::Text(text) => say(talk, line, (TextKind::Reply, text), out),
@@ -53,6 +54,9 @@ fn hear_block(talk: &mut Talk, line: &Line<'_>, block: &Block<'_>, out: &mut Out
                 let input = block.input.map_or_else(Raw::null, Raw::keep);
                 out.event(ToolCall { id, name, input, parent: line.parent_tool_use_id.owned() });
             }
+        }
+        ("redacted_thinking", ..) => {
+            out.notice(Level::Debug, "redacted_thinking", "A part of the model's reasoning is withheld.")
         }
         (kind, ..) if kind.ends_with("tool_result") => return user::tool_result(talk, line, block, out),
         _ => return false,

@@ -47,7 +47,11 @@ pub(super) fn of_result(end: &Ending<'_>) -> Outcome {
         .or_else(|| by_text(&end.text).map(|(cause, _)| cause))
         .or((end.terminal == "api_error").then_some(Cause::Network))
         .unwrap_or(Cause::Protocol);
-    let message = if end.text.is_empty() { format!("Claude Code ended the turn with {}.", end.subtype) } else { end.text.clone() };
+    let message = if end.text.is_empty() {
+        format!("Claude Code ended the turn with {}.", end.subtype)
+    } else {
+        end.text.clone()
+    };
     let special = by_text(&end.text).filter(|(by, _)| *by == cause).map(|(_, hint)| hint);
     with_hint(Outcome::new(cause, message), special).with(|d| {
         d.http_status = end.status;
@@ -104,17 +108,45 @@ fn by_service(end: &Ending<'_>) -> Option<Cause> {
 
 /// Sentences of Claude Code, as it writes them to `result` or stderr, with a hint where the cause's own says too little.
 const SENTENCES: &[(&str, Cause, &str)] = &[
-    ("No conversation found", Cause::BadRequest, "There is no such session on this machine, in this directory; leave out resume to begin a new one."),
-    ("--resume requires a valid session", Cause::BadRequest, "Give resume the id of a session; leave it out to begin a new one."),
+    (
+        "No conversation found",
+        Cause::BadRequest,
+        "There is no such session on this machine, in this directory; leave out resume to begin a new one.",
+    ),
+    (
+        "--resume requires a valid session",
+        Cause::BadRequest,
+        "Give resume the id of a session; leave it out to begin a new one.",
+    ),
     ("is already in use", Cause::BadRequest, "Choose another session_id, or go on with that session (resume)."),
     ("Invalid session ID", Cause::BadRequest, "session_id must be a UUID."),
-    ("unknown option", Cause::BadRequest, "This version of claude does not have the option; update it (`claude update`), or remove the setting or extra argument."),
-    ("is invalid. Allowed choices", Cause::BadRequest, "This version of claude does not know the value; update it (`claude update`), or choose another."),
-    ("cannot be used with root", Cause::BadRequest, "bypassPermissions is refused to root; use another user, another permission_mode, or set IS_SANDBOX=1 inside a sandbox."),
-    ("Invalid MCP configuration", Cause::BadRequest, "Check mcp_config: the file must exist and hold {\"mcpServers\": …}."),
+    (
+        "unknown option",
+        Cause::BadRequest,
+        "This version of claude does not have the option; update it (`claude update`), or remove the setting or extra argument.",
+    ),
+    (
+        "is invalid. Allowed choices",
+        Cause::BadRequest,
+        "This version of claude does not know the value; update it (`claude update`), or choose another.",
+    ),
+    (
+        "cannot be used with root",
+        Cause::BadRequest,
+        "bypassPermissions is refused to root; use another user, another permission_mode, or set IS_SANDBOX=1 inside a sandbox.",
+    ),
+    (
+        "Invalid MCP configuration",
+        Cause::BadRequest,
+        "Check mcp_config: the file must exist and hold {\"mcpServers\": …}.",
+    ),
     ("Settings file not found", Cause::BadRequest, "Check settings: the file must exist."),
     ("--json-schema is not valid", Cause::BadRequest, "Check json_schema."),
-    ("issue with the selected model", Cause::BadRequest, "Check the model's name, and whether your account has access to it."),
+    (
+        "issue with the selected model",
+        Cause::BadRequest,
+        "Check the model's name, and whether your account has access to it.",
+    ),
     ("Prompt is too long", Cause::BadRequest, "Shorten the prompt, or begin a new session."),
     ("Not logged in", Cause::Auth, ""),
     ("Invalid API key", Cause::Auth, ""),

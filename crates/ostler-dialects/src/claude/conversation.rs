@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ostler_core::dialect::{Conversation, Exit, Out, Outbox, Say, TurnOver};
 use ostler_core::event::{Level, Notice};
 use ostler_core::raw::Raw;
-use ostler_core::spec::{Denials, Spec};
+use ostler_core::spec::{Denials, Spec, keys};
 use serde::de::IgnoredAny;
 
 use super::control::{self, Interrupt};
@@ -24,6 +24,8 @@ use crate::surrogates;
 #[derive(Debug)]
 pub(super) struct Talk {
     pub(super) denials: Denials,
+    /// Whether a structured answer was asked for.
+    pub(super) schema: bool,
     /// Who the agent said it is, last time.
     pub(super) identity: Option<Identity>,
     pub(super) interrupt: Interrupt,
@@ -56,6 +58,7 @@ impl Talk {
     pub(super) fn new(spec: &Spec) -> Self {
         Self {
             denials: spec.denials,
+            schema: spec.settings.get(keys::JSON_SCHEMA).is_some(),
             identity: None,
             interrupt: Interrupt::default(),
             tasks: Tasks::default(),
@@ -80,7 +83,8 @@ impl Talk {
             other => unknown(raw, &format!("type {other:?}"), out),
         }
         // The interrupt waits for the first word of the turn it is meant for: before that, it can go unheard.
-        let of_turn = matches!(line.kind.or_empty(), "stream_event" | "assistant" | "user") || line.subtype.text() == Some("init");
+        let of_turn = matches!(line.kind.or_empty(), "stream_event" | "assistant" | "user")
+            || line.subtype.text() == Some("init");
         if of_turn {
             self.turn.heard = true;
             self.interrupt.release(out);
@@ -98,7 +102,8 @@ impl Conversation for Talk {
                 self.turn = Turn { open: true, ..Turn::default() };
                 self.interrupt.forget();
                 let content = Raw::string(&prompt);
-                let line = format!("{{\"type\":\"user\",\"message\":{{\"role\":\"user\",\"content\":{}}}}}\n", content.get());
+                let line =
+                    format!("{{\"type\":\"user\",\"message\":{{\"role\":\"user\",\"content\":{}}}}}\n", content.get());
                 out.push(Out::Write(line.into_bytes()));
             }
             Say::Interrupt => self.interrupt.want(self.turn.heard, out),
@@ -106,17 +111,23 @@ impl Conversation for Talk {
     }
 
     fn hear(&mut self, raw: &str, out: &mut Outbox) {
+        // Asked first, because serde would read a list as the fields of a struct in their order.
+        if !raw.trim_start().starts_with('{') {
+            let json = serde_json::from_str::<IgnoredAny>(raw);
+            out.unreadable(raw, &json.map_or_else(|e| format!("not JSON: {e}"), |_| "JSON, but not an object".into()));
+            return;
+        }
         match serde_json::from_str(raw) {
             Ok(line) => self.take(&line, raw, out),
             Err(error) => {
                 let mended = surrogates::mend(raw);
                 match serde_json::from_str(&mended) {
                     Ok(line) => self.take(&line, &mended, out),
-                    Err(_) if serde_json::from_str::<IgnoredAny>(raw).is_err() => {
-                        out.unreadable(raw, &format!("not JSON: {error}"));
+                    Err(_) => {
+                        let json = serde_json::from_str::<IgnoredAny>(raw).is_ok();
+                        let what = if json { "not a message" } else { "not JSON" };
+                        out.unreadable(raw, &format!("{what}: {error}"));
                     }
-                    Err(_) if !raw.trim_start().starts_with('{') => out.unreadable(raw, "JSON, but not an object"),
-                    Err(_) => out.unreadable(raw, &format!("not a message: {error}")),
                 }
             }
         }

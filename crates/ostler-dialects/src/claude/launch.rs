@@ -13,22 +13,61 @@ const ALWAYS: [&str; 4] = ["-p", "--output-format=stream-json", "--input-format=
 
 /// Claude Code's documented variables: credentials, providers, limits of its tools.
 pub(super) const ENV_PASS: &[&str] = &[
-    "ANTHROPIC_*", "CLAUDE_*", "AWS_*", "GOOGLE_*", "VERTEX_*", "CLOUD_ML_REGION", "AZURE_*", "API_TIMEOUT_MS",
-    "BASH_DEFAULT_TIMEOUT_MS", "BASH_MAX_TIMEOUT_MS", "BASH_MAX_OUTPUT_LENGTH", "MAX_THINKING_TOKENS",
-    "MAX_MCP_OUTPUT_TOKENS", "MAX_STRUCTURED_OUTPUT_RETRIES", "MCP_TIMEOUT", "MCP_TOOL_TIMEOUT", "SLASH_COMMAND_TOOL_CHAR_BUDGET",
-    "DISABLE_AUTOUPDATER", "DISABLE_AUTO_COMPACT", "DISABLE_COMPACT", "DISABLE_COST_WARNINGS", "DISABLE_ERROR_REPORTING",
-    "DISABLE_INTERLEAVED_THINKING", "DISABLE_PROMPT_CACHING*", "DISABLE_TELEMETRY", "ENABLE_TOOL_SEARCH", "IS_SANDBOX",
+    "ANTHROPIC_*",
+    "CLAUDE_*",
+    "AWS_*",
+    "GOOGLE_*",
+    "VERTEX_*",
+    "CLOUD_ML_REGION",
+    "AZURE_*",
+    "API_TIMEOUT_MS",
+    "BASH_DEFAULT_TIMEOUT_MS",
+    "BASH_MAX_TIMEOUT_MS",
+    "BASH_MAX_OUTPUT_LENGTH",
+    "MAX_THINKING_TOKENS",
+    "MAX_MCP_OUTPUT_TOKENS",
+    "MAX_STRUCTURED_OUTPUT_RETRIES",
+    "MCP_TIMEOUT",
+    "MCP_TOOL_TIMEOUT",
+    "SLASH_COMMAND_TOOL_CHAR_BUDGET",
+    "DISABLE_AUTOUPDATER",
+    "DISABLE_AUTO_COMPACT",
+    "DISABLE_COMPACT",
+    "DISABLE_COST_WARNINGS",
+    "DISABLE_ERROR_REPORTING",
+    "DISABLE_INTERLEAVED_THINKING",
+    "DISABLE_PROMPT_CACHING*",
+    "DISABLE_TELEMETRY",
+    "ENABLE_TOOL_SEARCH",
+    "IS_SANDBOX",
     "USE_BUILTIN_RIPGREP",
 ];
 
 /// Marks of an enclosing Claude Code. With them the child would take itself for a part of that session, or talk to it.
 pub(super) const ENV_DROP: &[&str] = &[
-    "CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_CHILD_SESSION",
-    "CLAUDE_CODE_SESSION_ATTENDED", "CLAUDE_CODE_SESSION_ACCESS_TOKEN", "CLAUDE_CODE_MESSAGING_SOCKET",
-    "CLAUDE_CODE_MESSAGING_TOKEN", "CLAUDE_CODE_EXECPATH", "CLAUDE_CODE_AGENT", "CLAUDE_CODE_BRIDGE_SESSION_ID",
-    "CLAUDE_CODE_REMOTE", "CLAUDE_CODE_REMOTE_SESSION_ID", "CLAUDE_CODE_CONTAINER_ID", "CLAUDE_CODE_TASK_LIST_ID",
-    "CLAUDE_CODE_WEBSOCKET_AUTH_FILE_DESCRIPTOR", "CLAUDE_AGENT_SDK_VERSION", "CLAUDE_EFFORT", "CLAUDE_PID",
-    "CLAUDE_PROJECT_DIR", "CLAUDE_PLUGIN_ROOT", "CLAUDE_ENV_FILE",
+    "CLAUDECODE",
+    "CLAUDE_CODE_ENTRYPOINT",
+    "CLAUDE_CODE_SSE_PORT",
+    "CLAUDE_CODE_SESSION_ID",
+    "CLAUDE_CODE_CHILD_SESSION",
+    "CLAUDE_CODE_SESSION_ATTENDED",
+    "CLAUDE_CODE_SESSION_ACCESS_TOKEN",
+    "CLAUDE_CODE_MESSAGING_SOCKET",
+    "CLAUDE_CODE_MESSAGING_TOKEN",
+    "CLAUDE_CODE_EXECPATH",
+    "CLAUDE_CODE_AGENT",
+    "CLAUDE_CODE_BRIDGE_SESSION_ID",
+    "CLAUDE_CODE_REMOTE",
+    "CLAUDE_CODE_REMOTE_SESSION_ID",
+    "CLAUDE_CODE_CONTAINER_ID",
+    "CLAUDE_CODE_TASK_LIST_ID",
+    "CLAUDE_CODE_WEBSOCKET_AUTH_FILE_DESCRIPTOR",
+    "CLAUDE_AGENT_SDK_VERSION",
+    "CLAUDE_EFFORT",
+    "CLAUDE_PID",
+    "CLAUDE_PROJECT_DIR",
+    "CLAUDE_PLUGIN_ROOT",
+    "CLAUDE_ENV_FILE",
 ];
 
 /// Set unless the caller says otherwise: an agent that runs unattended has no use for update checks and surveys.
@@ -55,7 +94,11 @@ fn pass(pass: &Pass, key: &str, values: &[String], args: &mut Vec<Arg>) -> Resul
         Pass::Value(flag) | Pass::Each(flag) => {
             for value in values {
                 if value.len() > ARG_CAP {
-                    return Err(SpecError::new(key, value, format!("longer than the {ARG_CAP} bytes that fit on a command line")));
+                    return Err(SpecError::new(
+                        key,
+                        value,
+                        format!("longer than the {ARG_CAP} bytes that fit on a command line"),
+                    ));
                 }
                 args.push(Arg::Plain(format!("{flag}={value}")));
             }
@@ -89,15 +132,34 @@ fn check_together(settings: &Settings) -> Result<(), SpecError> {
         return Err(SpecError::new(keys::FORK, "true", "needs resume: a copy of which session?"));
     }
     if let (Some(id), Some(_), false) = (settings.last(keys::SESSION_ID), resume, fork) {
-        return Err(SpecError::new(keys::SESSION_ID, id, "a resumed session keeps its id; use fork to give a copy another one"));
+        return Err(SpecError::new(
+            keys::SESSION_ID,
+            id,
+            "a resumed session keeps its id; use fork to give a copy another one",
+        ));
     }
     Ok(())
 }
 
 /// Arguments that would take the ground from under the conversation: other formats, other modes, other subcommands.
 const RESERVED: &[&str] = &[
-    "-p", "--print", "--output-format", "--input-format", "--verbose", "-v", "--version", "-h", "--help", "--bg", "--background",
-    "--cloud", "--desktop", "--tmux", "--teleport", "--remote-control", "--",
+    "-p",
+    "--print",
+    "--output-format",
+    "--input-format",
+    "--verbose",
+    "-v",
+    "--version",
+    "-h",
+    "--help",
+    "--bg",
+    "--background",
+    "--cloud",
+    "--desktop",
+    "--tmux",
+    "--teleport",
+    "--remote-control",
+    "--",
 ];
 
 /// Extra arguments go on as they are, unless they break the contract. A bare word is only let through after a flag that

@@ -47,7 +47,10 @@ mod tests {
     #[test]
     fn the_login_is_read_from_the_status() {
         let read = |stdout| read_login(Some(1), stdout);
-        assert_eq!(read("{\n  \"loggedIn\": true,\n  \"authMethod\": \"api_key\",\n  \"apiProvider\": \"firstParty\"\n}\n"), Login::In(Some("api_key".into())));
+        assert_eq!(
+            read("{\n  \"loggedIn\": true,\n  \"authMethod\": \"api_key\",\n  \"apiProvider\": \"firstParty\"\n}\n"),
+            Login::In(Some("api_key".into()))
+        );
         assert_eq!(read("{\"loggedIn\": false, \"authMethod\": \"none\"}"), Login::Out);
         assert_eq!(read("error: unknown command 'auth'"), Login::Unknown);
         assert_eq!(read(""), Login::Unknown);

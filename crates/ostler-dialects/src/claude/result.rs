@@ -1,6 +1,7 @@
 //! `result`: the end of a turn.
 
 use ostler_core::dialect::{Out, Outbox, TurnOver};
+use ostler_core::event::Level;
 use ostler_core::raw::Raw;
 
 use super::blame::{self, Ending};
@@ -17,6 +18,10 @@ pub(super) fn hear(talk: &mut Talk, line: &Line<'_>, out: &mut Outbox) {
     let failed = line.is_error.is_true();
     let text = line.result.owned().filter(|text| !failed && !text.is_empty());
     let structured = line.structured_output.filter(|raw| raw.get() != "null").map(Raw::keep);
+    if talk.schema && structured.is_none() && outcome.is_success() {
+        // Claude Code reminds the model once, then calls the turn a success without it.
+        out.notice(Level::Warning, "no_structured_answer", "A structured answer was asked for, and none was given.");
+    }
     out.push(Out::TurnOver(TurnOver { outcome, text, structured, usage }));
 }
 

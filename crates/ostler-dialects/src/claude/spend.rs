@@ -1,6 +1,6 @@
 //! Tokens and cost of a turn, from whichever of four places tells most.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ostler_core::dialect::Outbox;
 use ostler_core::usage::{Messages, Tokens, Usage};
@@ -15,6 +15,8 @@ pub(super) struct Spend {
     live: BTreeMap<String, Messages>,
     /// What a message counted when it began. Its end repeats only the output.
     begun: BTreeMap<String, Tokens>,
+    /// Messages whose end was not heard: id and model. Their output is not known, only that there was some.
+    open: BTreeSet<(String, String)>,
     /// The session's counters per model at the last result.
     before: BTreeMap<String, (Tokens, f64)>,
     /// The session's cost at the last result.
@@ -40,7 +42,15 @@ impl Spend {
             reasoning: reasoning(counted).or(begun.reasoning),
         };
         *begun = tokens;
-        self.live.entry(model.unwrap_or_default().to_owned()).or_default().note(id, tokens);
+        let model = model.unwrap_or_default().to_owned();
+        self.open.insert((id.to_owned(), model.clone()));
+        self.live.entry(model).or_default().note(id, tokens);
+    }
+
+    /// A message ended: its counters are final.
+    pub(super) fn ended(&mut self, id: &str, model: Option<&str>, counted: &wire::Tokens<'_>) {
+        self.note(id, model, counted);
+        self.open.remove(&(id.to_owned(), model.unwrap_or_default().to_owned()));
     }
 
     /// Tells what the turn has used so far on a model.
@@ -53,11 +63,16 @@ impl Spend {
     /// What a turn used that never came to its `result`. The cost is unknown.
     pub(super) fn unfinished(&mut self) -> Vec<Usage> {
         self.begun.clear();
+        let open = std::mem::take(&mut self.open);
         std::mem::take(&mut self.live)
             .into_iter()
             .map(|(model, messages)| (model, messages.total()))
             .filter(|(_, tokens)| !tokens.is_zero())
-            .map(|(model, tokens)| Usage::of(Some(model).filter(|it| !it.is_empty()), tokens))
+            .map(|(model, tokens)| {
+                let cut_short = open.iter().any(|(_, of)| *of == model);
+                let usage = Usage::of(Some(model).filter(|it| !it.is_empty()), tokens);
+                Usage { output: usage.output.filter(|_| !cut_short), ..usage }
+            })
             .collect()
     }
 
@@ -74,7 +89,10 @@ impl Spend {
         self.cost_before = line.total_cost_usd.amount().unwrap_or(self.cost_before);
         let heard = self.unfinished();
         if let Some(models) = own.or(grown).filter(|models| !models.is_empty()) {
-            return models.into_iter().map(|(model, (tokens, cost))| Usage::of(Some(model), tokens).reported(cost)).collect();
+            return models
+                .into_iter()
+                .map(|(model, (tokens, cost))| Usage::of(Some(model), tokens).reported(cost))
+                .collect();
         }
         let main = line.usage.map().map(main_loop).filter(|tokens| !tokens.is_zero());
         match main.map(|tokens| Usage::of(self.usual.clone(), tokens)) {

@@ -60,7 +60,7 @@ pub(super) fn hear(talk: &mut Talk, line: &Line<'_>, raw: &str, out: &mut Outbox
         "message_delta" => {
             let Some((id, model)) = talk.turn.streamed.current.get(line.parent_tool_use_id.or_empty()) else { return };
             if let Some(tokens) = event.usage.map() {
-                talk.spend.note(id, model.as_deref(), tokens);
+                talk.spend.ended(id, model.as_deref(), tokens);
                 talk.spend.live(model.as_deref(), out);
             }
         }

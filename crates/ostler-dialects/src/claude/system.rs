@@ -32,7 +32,7 @@ pub(super) fn hear(talk: &mut Talk, line: &Line<'_>, raw: &str, out: &mut Outbox
             let message = format!("The conversation was compacted ({trigger}; it had {tokens} tokens).");
             out.notice(Level::Info, "compacted", message);
         }
-        "informational" | "notification" => {
+        "informational" | "notification" if !line.content.or_empty().is_empty() => {
             let level = match line.level.or_empty() {
                 "warning" => Level::Warning,
                 "error" => Level::Error,
@@ -40,10 +40,22 @@ pub(super) fn hear(talk: &mut Talk, line: &Line<'_>, raw: &str, out: &mut Outbox
             };
             out.notice(level, "informational", line.content.or_empty());
         }
-        "model_fallback" | "model_refusal_fallback" => out.notice(Level::Warning, "model_fallback", line.content.or_empty()),
+        "model_fallback" | "model_refusal_fallback" => {
+            out.notice(Level::Warning, "model_fallback", line.content.or_empty())
+        }
+        "model_refusal_no_fallback" => {
+            out.notice(Level::Warning, "refusal", "The model's safeguards stopped the answer.")
+        }
         // Only signs of life and progress that other lines tell better.
-        "status" | "thinking_tokens" | "task_progress" | "session_state_changed" | "hook_started" | "hook_progress"
-        | "hook_response" | "turn_duration" | "commands_changed" => {}
+        "status"
+        | "thinking_tokens"
+        | "task_progress"
+        | "session_state_changed"
+        | "hook_started"
+        | "hook_progress"
+        | "hook_response"
+        | "turn_duration"
+        | "commands_changed" => {}
         other => unknown(raw, &format!("type \"system\", subtype {other:?}"), out),
     }
 }

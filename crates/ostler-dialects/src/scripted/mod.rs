@@ -4,7 +4,9 @@
 //! session can say (`state`, `turn_started`, `ended`) is not accepted. Prompts go to it as `{"prompt":…}`, an interrupt as
 //! `{"interrupt":true}`. The body that plays a script file is not here.
 
-use ostler_core::dialect::{Capabilities, Conversation, Dialect, Exit, Launch, Out, Outbox, Probe, Say, Setting, TurnOver};
+use ostler_core::dialect::{
+    Capabilities, Conversation, Dialect, Exit, Launch, Out, Outbox, Probe, Say, Setting, TurnOver,
+};
 use ostler_core::event::{TurnEnded, What};
 use ostler_core::raw::Raw;
 use ostler_core::spec::{Kind, Spec, SpecError, keys};
@@ -16,7 +18,13 @@ use crate::settings::{Row, check, listed};
 pub struct Scripted;
 
 const TABLE: &[Row<()>] = &[
-    Row { key: "script", kind: Kind::Text(4096), help: "The script to play: a file of events, one JSON object per line.", rule: None, pass: () },
+    Row {
+        key: "script",
+        kind: Kind::Text(4096),
+        help: "The script to play: a file of events, one JSON object per line.",
+        rule: None,
+        pass: (),
+    },
     Row { key: keys::MODEL, kind: Kind::Word, help: "The model's name to show.", rule: None, pass: () },
 ];
 
@@ -94,5 +102,10 @@ impl Conversation for Talk {
 /// An empty text stands for what was said in the turn.
 fn over(ended: TurnEnded) -> TurnOver {
     let TurnEnded { outcome, text, structured, usage } = ended;
-    TurnOver { outcome, text: Some(text).filter(|text| !text.is_empty()), structured, usage: usage.into_iter().collect() }
+    TurnOver {
+        outcome,
+        text: Some(text).filter(|text| !text.is_empty()),
+        structured,
+        usage: usage.into_iter().collect(),
+    }
 }

@@ -24,7 +24,8 @@ fn every_shape_of_a_result_has_its_cause() {
     let ok = || Ending { is_error: false, terminal: "completed", stop: "end_turn", ..end() };
     let cut = |subtype, terminal| Ending { subtype, terminal, stop: "tool_use", ..end() };
     let api = |api_error, status| Ending { api_error, status, ..end() };
-    let text = |text: &str| Ending { text: text.into(), subtype: "error_during_execution", terminal: "", stop: "", ..end() };
+    let text =
+        |text: &str| Ending { text: text.into(), subtype: "error_during_execution", terminal: "", stop: "", ..end() };
     let table = [
         (ok(), Cause::Completed),
         (Ending { terminal: "", stop: "", ..ok() }, Cause::Completed), // a local command such as /compact
@@ -69,7 +70,8 @@ fn every_shape_of_a_result_has_its_cause() {
 // S4-3
 #[test]
 fn an_auth_failure_says_what_to_do() {
-    let outcome = of_result(&Ending { text: "Invalid API key · Fix external API key".into(), status: Some(401), ..end() });
+    let outcome =
+        of_result(&Ending { text: "Invalid API key · Fix external API key".into(), status: Some(401), ..end() });
     assert_eq!(outcome.message, "Invalid API key · Fix external API key");
     let hint = outcome.hint.unwrap();
     assert!(hint.contains("claude auth login") && hint.contains("API key"), "{hint}");
@@ -90,7 +92,10 @@ fn last_words_explain_an_exit() {
         ("error: unknown option '--nope'\n(Did you mean --name?)\n", Some(Cause::BadRequest)),
         ("Error: Session ID 123e4567-e89b-42d3-a456-426614174000 is already in use.\n", Some(Cause::BadRequest)),
         ("No conversation found with session ID: x\n", Some(Cause::BadRequest)),
-        ("--dangerously-skip-permissions cannot be used with root/sudo privileges for security reasons\n", Some(Cause::BadRequest)),
+        (
+            "--dangerously-skip-permissions cannot be used with root/sudo privileges for security reasons\n",
+            Some(Cause::BadRequest),
+        ),
         ("Error: Invalid MCP configuration:\nMCP config file not found: /nope.json\n", Some(Cause::BadRequest)),
         ("Error: Settings file not found: /nope.json\n", Some(Cause::BadRequest)),
         ("Invalid API key · Please run /login\n", Some(Cause::Auth)),

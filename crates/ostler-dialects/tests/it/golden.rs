@@ -1,0 +1,106 @@
+//! Every fixture, line for line: `UPDATE_GOLDEN=1` writes what is found, for a person to read and to commit.
+
+use ostler_core::dialect::Out;
+use ostler_core::outcome::Cause;
+use serde_json::json;
+
+use crate::stage::{fixtures, replay, scenario, scenarios};
+
+/// Events as their JSON; what else the conversation wants, as an object with `out`.
+fn written(out: &Out) -> String {
+    match out {
+        Out::Event(what) => serde_json::to_string(what).unwrap(),
+        Out::Write(bytes) => json!({"out": "write", "text": String::from_utf8_lossy(bytes)}).to_string(),
+        Out::TurnBegan => json!({"out": "turn_began"}).to_string(),
+        Out::Background(running) => json!({"out": "background", "running": running}).to_string(),
+        Out::TurnOver(over) => json!({
+            "out": "turn_over",
+            "outcome": value(&over.outcome),
+            "text": over.text,
+            "structured": value(&over.structured),
+            "usage": over.usage.iter().map(value).collect::<Vec<_>>(),
+        })
+        .to_string(),
+    }
+}
+
+fn value<T: serde::Serialize>(it: &T) -> serde_json::Value {
+    serde_json::from_str(&serde_json::to_string(it).unwrap()).unwrap()
+}
+
+// S1-15…S1-19, S3-22…S3-30, P20, P22, P43
+#[test]
+fn every_scenario_yields_its_events() {
+    #[expect(clippy::disallowed_methods, reason = "the switch that rewrites the golden files")]
+    let update = std::env::var_os("UPDATE_GOLDEN").is_some();
+    let mut wrong = Vec::new();
+    for (name, stdout) in scenarios() {
+        let found: String = replay(&[&stdout]).iter().map(|out| written(out) + "\n").collect();
+        let path = fixtures().join(&name).join("events.jsonl");
+        if update {
+            std::fs::write(&path, &found).unwrap();
+        }
+        let golden = std::fs::read_to_string(&path).unwrap_or_default();
+        if found != golden {
+            let line = found.lines().zip(golden.lines()).position(|(a, b)| a != b);
+            wrong.push(format!("{name}: line {:?}", line.map(|n| n + 1)));
+        }
+    }
+    assert!(wrong.is_empty(), "differs from events.jsonl (UPDATE_GOLDEN=1 rewrites): {wrong:#?}");
+}
+
+/// How each scenario ends, told apart from the golden files so that rewriting them cannot hide a change of cause.
+const ENDINGS: &[(&str, &[Cause])] = &[
+    ("background_agent", &[Cause::Completed, Cause::Completed]),
+    ("background_task", &[Cause::Completed, Cause::Completed]),
+    ("bad_request", &[Cause::BadRequest]),
+    ("batch", &[Cause::Completed]),
+    ("budget", &[Cause::Budget]),
+    ("compact", &[Cause::Completed, Cause::Completed]),
+    ("control_channel", &[Cause::Completed, Cause::Completed, Cause::Completed, Cause::Interrupted]),
+    ("control_malformed", &[]),
+    ("forbidden", &[Cause::Auth]),
+    ("hello", &[Cause::Completed]),
+    ("interrupted_tool", &[Cause::Interrupted]),
+    ("max_turns", &[Cause::TurnLimit]),
+    ("no_network", &[Cause::Network]),
+    ("not_logged_in", &[Cause::Auth]),
+    ("only_main_usage", &[Cause::Completed]),
+    ("output_limit", &[Cause::OutputLimit]),
+    ("overloaded", &[Cause::Overloaded]),
+    ("partial", &[Cause::Completed]),
+    ("permission_asked", &[Cause::Denied]),
+    ("rate_limit_event", &[Cause::RateLimit]),
+    ("rate_limited", &[Cause::RateLimit]),
+    ("redacted_thinking", &[Cause::Completed]),
+    ("refusal", &[Cause::Refused]),
+    ("refusal_recovered", &[Cause::Completed]),
+    ("retries", &[]),
+    ("schema", &[Cause::Completed]),
+    ("schema_failed", &[Cause::Protocol]),
+    ("schema_not_kept", &[Cause::Completed]),
+    ("server_error", &[Cause::Network]),
+    ("subagent", &[Cause::Completed]),
+    ("think", &[Cause::Completed]),
+    ("three_turns", &[Cause::Completed, Cause::Completed, Cause::Completed]),
+    ("tool", &[Cause::Completed]),
+    ("tool_denied", &[Cause::Denied]),
+    ("tool_image", &[Cause::Completed]),
+    ("unknown_lines", &[Cause::Completed]),
+    ("unknown_model", &[Cause::BadRequest]),
+    ("unknown_resume", &[Cause::BadRequest]),
+];
+
+// S1-23…S1-27, P43
+#[test]
+fn every_scenario_ends_as_it_should() {
+    let names: Vec<_> = scenarios().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ENDINGS.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    for (name, causes) in ENDINGS {
+        let found: Vec<_> = replay(&[scenario(name).as_bytes()])
+            .into_iter()
+            .filter_map(|out| if let Out::TurnOver(over) = out { Some(over.outcome.cause) } else { None })
+            .collect();
+        assert_eq!(found, *causes, "{name}");
+    }
+}

@@ -1,0 +1,214 @@
+//! What is started: one line per setting, the combinations, and everything that is refused.
+
+use ostler_core::dialect::{ARG_CAP, Arg, Launch};
+use ostler_core::spec::{Spec, SpecError};
+
+use crate::stage::claude;
+
+const UUID: &str = "123e4567-e89b-42d3-a456-426614174000";
+
+fn spec(settings: &[(&str, &str)]) -> Spec {
+    let mut spec = Spec::default();
+    for (key, value) in settings {
+        spec.settings.push(key, *value);
+    }
+    spec
+}
+
+fn launch(settings: &[(&str, &str)]) -> Result<Launch, SpecError> {
+    claude().launch(&spec(settings))
+}
+
+/// The arguments after those that are always there.
+fn args(settings: &[(&str, &str)]) -> String {
+    let plain = |arg: &Arg| match arg {
+        Arg::Plain(text) => text.clone(),
+        Arg::InFile { prefix, text } => format!("{prefix}<file of {} bytes>", text.len()),
+    };
+    let all: Vec<String> = launch(settings).unwrap().args.iter().map(plain).collect();
+    assert_eq!(all[..4], ["-p", "--output-format=stream-json", "--input-format=stream-json", "--verbose"]);
+    assert!(all[4..].iter().all(|arg| arg.starts_with("--")), "nothing can be taken for a prompt: {all:?}");
+    all[4..].iter().filter(|arg| *arg != "--include-partial-messages").cloned().collect::<Vec<_>>().join("\n")
+}
+
+// S3-1…S3-14, S1-9…S1-13
+#[test]
+fn every_key_becomes_its_argument() {
+    let table: &[(&str, &str)] = &[
+        ("model", "opus"),
+        ("fallback_model", "sonnet,haiku"),
+        ("effort", "xhigh"),
+        ("system_prompt", "--be nice"),
+        ("append_system_prompt", "-p"),
+        ("tools", "Bash"),
+        ("allowed_tools", "Bash(git log *, x)"),
+        ("disallowed_tools", "Edit"),
+        ("permission_mode", "acceptEdits"),
+        ("permission_prompt", "none"),
+        ("permission_prompt", "host"),
+        ("permission_prompt", "stdio"),
+        ("add_dir", "/a,b c"),
+        ("mcp_config", "servers.json"),
+        ("mcp_config", r#"{"mcpServers":{}}"#),
+        ("strict_mcp", "true"),
+        ("strict_mcp", "false"),
+        ("json_schema", r#"{"type":"object"}"#),
+        ("max_turns", "3"),
+        ("max_budget_usd", "0.5"),
+        ("agents", r#"{"r":{"description":"d","prompt":"p"}}"#),
+        ("agent", "code-reviewer_2"),
+        ("session_id", UUID),
+        ("resume", "--version"),
+        ("no_session_persistence", "true"),
+        ("settings", r#"{"a":1}"#),
+        ("setting_sources", "user,project"),
+        ("betas", "context-1m"),
+        ("bare", "true"),
+        ("forward_subagent_text", "true"),
+        ("include_partial", "true"),
+    ];
+    let seen: Vec<String> = table.iter().map(|(key, value)| format!("{key}: {}", args(&[(key, value)]))).collect();
+    insta::assert_snapshot!(seen.join("\n"));
+    for setting in claude().settings() {
+        let tested = table.iter().any(|(key, _)| *key == setting.key) || setting.key == "fork";
+        assert!(tested && !setting.help.is_empty(), "{}", setting.key);
+    }
+}
+
+#[test]
+fn lists_repeat_their_flag_and_combinations_keep_the_order_of_the_table() {
+    insta::assert_snapshot!(
+        args(&[("allowed_tools", "Bash(file-tools *)"), ("allowed_tools", "Read"), ("tools", "Bash"), ("tools", "Read"), ("model", "opus"), ("add_dir", "/x"), ("add_dir", "/y")]),
+        @r"
+    --model=opus
+    --tools=Bash
+    --tools=Read
+    --allowed-tools=Bash(file-tools *)
+    --allowed-tools=Read
+    --add-dir=/x
+    --add-dir=/y
+    "
+    );
+    // S1-10: a resumed session is sent its system prompt as given; the program keeps the one it recorded.
+    insta::assert_snapshot!(args(&[("resume", UUID), ("system_prompt", "x")]), @r"
+    --system-prompt=x
+    --resume=123e4567-e89b-42d3-a456-426614174000
+    ");
+    insta::assert_snapshot!(args(&[("resume", "a title"), ("fork", "true"), ("session_id", UUID)]), @r"
+    --session-id=123e4567-e89b-42d3-a456-426614174000
+    --resume=a title
+    --fork-session
+    ");
+    assert_eq!(args(&[("tools", "")]), "--tools=", "a single empty value: no tools at all");
+}
+
+// S3-15
+#[test]
+fn text_is_streamed_unless_the_caller_says_no() {
+    let partial = |settings: &[(&str, &str)]| {
+        launch(settings).unwrap().args.contains(&Arg::Plain("--include-partial-messages".into()))
+    };
+    assert!(partial(&[]) && partial(&[("include_partial", "true")]));
+    assert!(!partial(&[("include_partial", "false")]));
+}
+
+// P28: a system prompt of one megabyte goes through a file; what cannot is refused, not cut.
+#[test]
+fn long_values_go_into_files() {
+    let long = "x".repeat(1024 * 1024);
+    assert_eq!(args(&[("system_prompt", &long)]), "--system-prompt-file=<file of 1048576 bytes>");
+    assert_eq!(args(&[("append_system_prompt", &long)]), "--append-system-prompt-file=<file of 1048576 bytes>");
+    let json = format!("{{\"a\":\"{}\"}}", "x".repeat(ARG_CAP));
+    for (key, prefix) in [("settings", "--settings="), ("agents", "--agents="), ("mcp_config", "--mcp-config=")] {
+        assert!(args(&[(key, &json)]).starts_with(&format!("{prefix}<file of ")));
+    }
+    assert!(launch(&[("json_schema", &json)]).unwrap_err().why.contains("command line"));
+}
+
+// P29, S3-17: every refusal names the key, the value and what is allowed.
+#[test]
+fn wrong_values_start_nothing() {
+    let table: &[&[(&str, &str)]] = &[
+        &[("model", "--version")],
+        &[("model", "two words")],
+        &[("effort", "extreme")],
+        &[("permission_mode", "yolo")],
+        &[("permission_prompt", "me")],
+        &[("allowed_tools", "Read,Bash(rm *)")],
+        &[("allowed_tools", "Read Bash(rm *)")],
+        &[("allowed_tools", "Read(a (b), Bash(rm *))")],
+        &[("allowed_tools", "Bash(a)x")],
+        &[("tools", "Bash(")],
+        &[("disallowed_tools", "")],
+        &[("max_turns", "0")],
+        &[("max_budget_usd", "-1")],
+        &[("json_schema", "[]")],
+        &[("agents", "{")],
+        &[("agent", "../x")],
+        &[("session_id", "--version")],
+        &[("resume", "")],
+        &[("setting_sources", "user,cloud")],
+        &[("settings", "{nope")],
+        &[("mcp_config", "{nope")],
+        &[("betas", "a,b")],
+        &[("strict_mcp", "yes")],
+        &[("modell", "opus")],
+        &[("cwd", "/x")],
+        &[("session_id", UUID), ("resume", "x")],
+        &[("fork", "true")],
+        &[("model", "a"), ("model", "b")],
+    ];
+    let seen: Vec<String> = table.iter().map(|settings| launch(settings).unwrap_err().to_string()).collect();
+    insta::assert_snapshot!(seen.join("\n"));
+}
+
+#[test]
+fn extra_arguments_pass_unless_they_break_the_contract() {
+    let extra = |args: &[&str]| {
+        let mut spec = Spec::default();
+        spec.extra_args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        claude().launch(&spec)
+    };
+    let ok = extra(&["--debug-file", "log.txt", "--plugin-dir=x", "--chrome"]).unwrap();
+    assert_eq!(
+        ok.args[ok.args.len() - 4..],
+        ["--debug-file", "log.txt", "--plugin-dir=x", "--chrome"].map(|a| Arg::Plain(a.into()))
+    );
+    for bad in [
+        &["-p"][..],
+        &["--print"],
+        &["--output-format=json"],
+        &["--output-format", "json"],
+        &["--input-format=text"],
+        &["--verbose"],
+        &["--"],
+        &["a prompt"],
+        &["--plugin-dir=x", "mcp"],
+        &["--version"],
+        &["--debug\0"],
+    ] {
+        assert_eq!(extra(bad).unwrap_err().key, "extra args", "{bad:?}");
+    }
+}
+
+// P31, S3-16, S2-6
+#[test]
+fn the_environment_is_the_agents_own() {
+    let launch = launch(&[]).unwrap();
+    assert_eq!(launch.program, "claude");
+    assert_eq!(launch.env, [("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".to_owned())]);
+    for mark in [
+        "CLAUDECODE",
+        "CLAUDE_CODE_ENTRYPOINT",
+        "CLAUDE_CODE_SSE_PORT",
+        "CLAUDE_CODE_SESSION_ID",
+        "CLAUDE_CODE_CHILD_SESSION",
+        "CLAUDE_CODE_MESSAGING_SOCKET",
+    ] {
+        assert!(launch.env_drop.contains(&mark), "{mark}");
+    }
+    assert!(launch.env_pass.contains(&"ANTHROPIC_*") && !launch.env_pass.contains(&"*"));
+    let mut spec = Spec::default();
+    spec.env.insert("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC".into(), "0".into());
+    assert!(claude().launch(&spec).unwrap().env.is_empty(), "the caller's word counts");
+}

@@ -1,0 +1,184 @@
+//! Whatever comes: no panic, no line lost, no event changed.
+
+use ostler_core::dialect::{Out, Outbox};
+use ostler_core::event::What;
+use proptest::prelude::*;
+
+use crate::stage::{asked, replay, scenario, scenarios};
+
+// P17, P24: any split gives the same events. Every byte of the short recordings, some forty places of the long ones.
+#[test]
+fn every_split_of_a_recording_gives_the_same_events() {
+    for (name, stdout) in scenarios() {
+        let whole = replay(&[&stdout]);
+        let step = if stdout.len() < 2_500 { 1 } else { stdout.len() / 40 };
+        for at in (0..stdout.len()).step_by(step) {
+            assert_eq!(replay(&[&stdout[..at], &stdout[at..]]), whole, "{name} at {at}");
+        }
+    }
+    let stdout = scenario("unknown_lines");
+    let bytes: Vec<&[u8]> = stdout.as_bytes().chunks(1).collect();
+    assert_eq!(replay(&bytes), replay(&[stdout.as_bytes()]), "byte by byte");
+}
+
+const STRANGERS: [&str; 4] = [
+    r#"{"type":"brand_new","session_id":"other","payload":[1,{"a":null}]}"#,
+    r#"{"type":"system","subtype":"brand_new"}"#,
+    r#"{"type":"stream_event","event":{"type":"brand_new"}}"#,
+    "plain words, \u{1b}[31mred\u{1b}[0m",
+];
+
+// P22, S3-29, S3-30: unknown lines at every position change nothing but notices.
+#[test]
+fn strangers_change_nothing() {
+    let known = |outs: Vec<Out>| -> Vec<Out> {
+        let stranger = |out: &Out| match out {
+            Out::Event(What::Notice(notice)) => notice.code == "unknown_message",
+            Out::Event(What::Unreadable(_)) => true,
+            _ => false,
+        };
+        outs.into_iter().filter(|out| !stranger(out)).collect()
+    };
+    for name in ["think", "tool_denied", "control_channel", "background_agent", "three_turns", "rate_limited"] {
+        let text = scenario(name);
+        let lines: Vec<&str> = text.lines().collect();
+        let whole = known(replay(&[text.as_bytes()]));
+        for at in 0..=lines.len() {
+            for stranger in STRANGERS {
+                let mut with = lines.clone();
+                with.insert(at, stranger);
+                assert_eq!(known(replay(&[with.join("\n").as_bytes()])), whole, "{name} at {at}: {stranger}");
+            }
+        }
+    }
+}
+
+// P18
+#[test]
+fn a_damaged_line_is_kept_and_the_next_one_heard() {
+    let outs =
+        replay(&[b"{\"type\":\"assistant\",\xff\n{\"type\":\"result\",\"subtype\":\"success\",\"result\":\"ok\"}\n"]);
+    assert!(
+        outs.iter()
+            .any(|out| matches!(out, Out::Event(What::Unreadable(it)) if it.lossy && it.raw.contains('\u{fffd}')))
+    );
+    assert!(matches!(outs.last(), Some(Out::TurnOver(over)) if over.text.as_deref() == Some("ok")));
+}
+
+/// Words that the dialect looks for, so that random objects come close to real lines.
+fn word() -> impl Strategy<Value = String> {
+    prop_oneof![
+        proptest::sample::select(vec![
+            "type",
+            "subtype",
+            "message",
+            "content",
+            "id",
+            "text",
+            "assistant",
+            "user",
+            "system",
+            "result",
+            "stream_event",
+            "event",
+            "delta",
+            "content_block_delta",
+            "text_delta",
+            "tool_result",
+            "tool_use",
+            "tool_use_id",
+            "name",
+            "input",
+            "usage",
+            "input_tokens",
+            "init",
+            "session_id",
+            "control_request",
+            "request_id",
+            "request",
+            "can_use_tool",
+            "errors",
+            "is_error",
+            "modelUsage",
+            "model_usage_since_last_result",
+            "costUSD",
+            "task_started",
+            "task_notification",
+            "task_id",
+            "tasks",
+            "background_tasks_changed",
+            "permission_denials",
+            "rate_limit_event",
+            "rate_limit_info",
+            "resetsAt",
+            "structured_output",
+        ])
+        .prop_map(str::to_owned),
+        ".{0,6}",
+    ]
+}
+
+fn any_json() -> impl Strategy<Value = serde_json::Value> {
+    let leaf = prop_oneof![
+        Just(serde_json::Value::Null),
+        any::<bool>().prop_map(Into::into),
+        any::<i64>().prop_map(Into::into),
+        any::<u64>().prop_map(Into::into),
+        any::<f64>().prop_map(|f| serde_json::Number::from_f64(f).map_or(serde_json::Value::Null, Into::into)),
+        word().prop_map(Into::into),
+    ];
+    leaf.prop_recursive(4, 24, 5, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..4).prop_map(Into::into),
+            proptest::collection::vec((word(), inner), 0..6)
+                .prop_map(|pairs| serde_json::Value::Object(pairs.into_iter().collect())),
+        ]
+    })
+}
+
+const LAST: &str = r#"{"type":"result","subtype":"success","is_error":false,"result":"the last word"}"#;
+
+/// Hears the lines, then a result that must come through.
+fn hears_the_last_word(lines: &[String]) -> bool {
+    let (mut talk, mut out) = (asked(), Outbox::default());
+    for line in lines {
+        talk.hear(line, &mut out);
+    }
+    out.drain().count();
+    talk.hear(LAST, &mut out);
+    let outs: Vec<Out> = out.drain().collect();
+    matches!(&outs[..], [Out::TurnOver(over)] if over.text.as_deref() == Some("the last word"))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn any_bytes_are_heard(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        let line = [&bytes[..], b"\n", LAST.as_bytes()].concat();
+        let outs = replay(&[&line]);
+        prop_assert!(matches!(outs.last(), Some(Out::TurnOver(_))));
+    }
+
+    #[test]
+    fn any_json_is_heard(values in proptest::collection::vec(any_json(), 1..6)) {
+        let lines: Vec<String> = values.iter().map(ToString::to_string).collect();
+        prop_assert!(hears_the_last_word(&lines), "{:?}", lines);
+    }
+
+    // A known line whose fields have other types still says what it is, or is kept; it never ends the reading.
+    #[test]
+    fn known_lines_with_odd_fields_are_heard(
+        kind in proptest::sample::select(vec!["assistant", "user", "system", "result", "stream_event", "control_request", "control_response", "rate_limit_event"]),
+        fields in proptest::collection::vec((word(), any_json()), 0..8),
+    ) {
+        let mut object: serde_json::Map<String, serde_json::Value> = fields.into_iter().collect();
+        object.insert("type".into(), kind.into());
+        let line = serde_json::Value::Object(object).to_string();
+        let (mut talk, mut out) = (asked(), Outbox::default());
+        talk.hear(&line, &mut out);
+        let unreadable = out.drain().any(|out| matches!(out, Out::Event(What::Unreadable(_))));
+        prop_assert!(!unreadable, "a field of another type must not cost the line: {}", line);
+        prop_assert!(hears_the_last_word(&[line]));
+    }
+}

@@ -1,0 +1,147 @@
+//! Recordings through the session machine: every turn ends once, tools are paired, the sums are right.
+
+use std::time::Duration;
+
+use ostler_core::dialect::{Exit, Out};
+use ostler_core::event::{TextKind, TurnEnded, What};
+use ostler_core::machine::{Effect, Input, Machine};
+use ostler_core::outcome::Cause;
+use ostler_core::spec::{AfterTurn, Limits};
+use ostler_core::usage::CostSource;
+
+use crate::stage::{replay, scenario, scenarios};
+
+/// The events of a session that hears this, asked once per turn that the agent did not begin by itself.
+fn session(stdout: &[u8], after: AfterTurn) -> Vec<What> {
+    let (mut machine, mut fx) = (Machine::new(Limits::default(), after), Vec::new());
+    let now = Duration::ZERO;
+    for input in [Input::Start, Input::Send("hello".into()), Input::Spawned] {
+        machine.handle(now, input, &mut fx);
+    }
+    for out in replay(&[stdout]) {
+        let input = match out {
+            Out::Event(what) => Input::Heard(what),
+            Out::TurnBegan => Input::TurnBegan,
+            Out::TurnOver(over) => Input::TurnOver(over),
+            Out::Background(running) => Input::Background(running),
+            Out::Write(_) => continue,
+        };
+        machine.handle(now, input, &mut fx);
+    }
+    machine.handle(now, Input::Exited(Exit { code: Some(0), ..Exit::default() }, None), &mut fx);
+    fx.into_iter().filter_map(|fx| if let Effect::Emit { what, .. } = fx { Some(what) } else { None }).collect()
+}
+
+fn turns(events: &[What]) -> Vec<&TurnEnded> {
+    events.iter().filter_map(|what| if let What::TurnEnded(ended) = what { Some(ended) } else { None }).collect()
+}
+
+#[test]
+fn every_turn_ends_once_and_every_tool_call_is_paired() {
+    for (name, stdout) in scenarios() {
+        let events = session(&stdout, AfterTurn::Wait);
+        let count = |word: &str| events.iter().filter(|what| what.word() == word).count();
+        assert_eq!(count("turn_started"), count("turn_ended"), "{name}");
+        assert_eq!((count("ended"), events.last().unwrap().word()), (1, "ended"), "{name}");
+        for call in events.iter().filter_map(|what| if let What::ToolCall(call) = what { Some(call) } else { None }) {
+            let results =
+                events.iter().filter(|what| matches!(what, What::ToolResult(result) if result.id == call.id)).count();
+            assert_eq!(results, 1, "{name} {}", call.id);
+        }
+    }
+}
+
+// P21, S3-26, S3-39: thinking, text and tool_use of one message id, told by several lines, count once.
+#[test]
+fn totals_are_those_of_the_result() {
+    for (name, tokens, cost) in [
+        ("think", (100, 11, 7, 25), 0.000_937_2),
+        ("partial", (100, 11, 7, 25), 0.000_937_2),
+        ("tool", (200, 22, 14, 50), 0.001_874_4),
+    ] {
+        let events = session(scenario(name).as_bytes(), AfterTurn::End);
+        let ended = turns(&events);
+        let usage = ended[0].usage.as_ref().unwrap();
+        let found =
+            (usage.input.unwrap(), usage.cache_read.unwrap(), usage.cache_write.unwrap(), usage.output.unwrap());
+        assert_eq!((found, usage.cost_usd, usage.cost_source), (tokens, Some(cost), CostSource::Reported), "{name}");
+        // What is told while the turn runs comes to the same, but for the cost.
+        let live =
+            events.iter().find_map(|what| if let What::Usage(usage) = what { Some(usage) } else { None }).unwrap();
+        assert_eq!(live.output, Some(tokens.3), "{name}");
+    }
+}
+
+#[test]
+fn a_turns_usage_is_its_own_in_every_version() {
+    for name in ["control_channel", "three_turns"] {
+        let events = session(scenario(name).as_bytes(), AfterTurn::Wait);
+        let costs: Vec<f64> = turns(&events).iter().filter_map(|t| t.usage.as_ref()?.cost_usd).collect();
+        let expected: &[f64] =
+            if name == "three_turns" { &[0.5, 0.5, 0.5] } else { &[0.000_937_2, 0.001_874_4, 0.001_874_4] };
+        assert_eq!(costs.len(), expected.len(), "{name}: the interrupted turn used nothing");
+        assert!(costs.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9), "{name} {costs:?}");
+    }
+    let main_only = session(scenario("only_main_usage").as_bytes(), AfterTurn::End);
+    let usage = turns(&main_only)[0].usage.clone().unwrap();
+    assert_eq!((usage.input, usage.cost_usd, usage.model.as_deref()), (Some(40), Some(0.25), Some("claude-opus-5-5")));
+    assert!(
+        turns(&session(scenario("unknown_resume").as_bytes(), AfterTurn::End))[0].usage.is_none(),
+        "unknown stays unknown"
+    );
+}
+
+// S3-25, design 4: text of the answer is told once, and thinking is no part of it.
+#[test]
+fn streamed_text_is_not_repeated() {
+    for name in ["partial", "think", "hello"] {
+        let events = session(scenario(name).as_bytes(), AfterTurn::End);
+        let said = |kind| -> String {
+            events
+                .iter()
+                .filter_map(
+                    |what| if let What::Text(text) = what { (text.kind == kind).then_some(&*text.text) } else { None },
+                )
+                .collect()
+        };
+        assert_eq!(said(TextKind::Reply), "Hello from the mock model.", "{name}");
+        assert_eq!(said(TextKind::Thinking), if name == "think" { "Let me think." } else { "" }, "{name}");
+        assert_eq!(turns(&events)[0].text, "Hello from the mock model.", "{name}");
+    }
+}
+
+// P35: a result under a running background task does not end the session; the turn that follows is heard.
+#[test]
+fn background_tasks_keep_the_session_open() {
+    for name in ["background_task", "background_agent"] {
+        let events = session(scenario(name).as_bytes(), AfterTurn::End);
+        assert_eq!(turns(&events).len(), 2, "{name}");
+        assert!(
+            !events.iter().any(|what| matches!(what, What::Notice(notice) if notice.code == "late_result")),
+            "{name}"
+        );
+    }
+}
+
+// S1-27
+#[test]
+fn a_denied_turn_names_its_tools_and_keeps_its_text() {
+    let events = session(scenario("tool_denied").as_bytes(), AfterTurn::End);
+    let ended = turns(&events)[0];
+    assert_eq!(
+        (ended.outcome.cause, ended.outcome.detail.as_ref().unwrap().denied_tools.as_slice()),
+        (Cause::Denied, &["Bash".to_owned()][..])
+    );
+    assert!(ended.text.starts_with("Done: rm in"));
+    assert!(events.iter().any(|what| matches!(what, What::ToolResult(result) if result.denied && !result.ok)));
+}
+
+// S1-20: the service's error is not an answer.
+#[test]
+fn an_error_text_is_not_the_answer() {
+    for name in ["not_logged_in", "overloaded", "unknown_model"] {
+        let events = session(scenario(name).as_bytes(), AfterTurn::End);
+        assert_eq!(turns(&events)[0].text, "", "{name}");
+        assert!(!events.iter().any(|what| matches!(what, What::Text(_))), "{name}");
+    }
+}
