@@ -29,7 +29,13 @@ fn main() {
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     };
     let bare = || {
-        let args = ["-p", "--output-format=stream-json", "--input-format=stream-json", "--verbose", "--include-partial-messages"];
+        let args = [
+            "-p",
+            "--output-format=stream-json",
+            "--input-format=stream-json",
+            "--verbose",
+            "--include-partial-messages",
+        ];
         start(Command::new(real::claude()).args(args))
     };
     let ours = || {
@@ -50,7 +56,10 @@ fn main() {
     println!("| bare `claude`, wall, median of {runs} | {:.0} ms |", millis(bare));
     println!("| `ostler run`, wall, median of {runs} | {:.0} ms |", millis(ours));
     println!("| overhead | {:.0} ms |", millis(ours) - millis(bare));
-    println!("| `ostler`, own peak RSS, largest of {runs} | {:.1} MB |", peaks.iter().copied().max().unwrap_or(0) as f64 / 1024.0);
+    println!(
+        "| `ostler`, own peak RSS, largest of {runs} | {:.1} MB |",
+        peaks.iter().copied().max().unwrap_or(0) as f64 / 1024.0
+    );
 }
 
 /// Runs a child to its end: wall time, and the peak of its own memory in KiB.

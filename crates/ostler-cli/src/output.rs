@@ -7,6 +7,7 @@ mod status;
 mod text;
 
 use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
 
 use ostler::Event;
 
@@ -34,8 +35,8 @@ pub(crate) trait Output {
     /// Everything that was shown must be visible now.
     fn flush(&mut self) -> io::Result<()>;
 
-    /// A moment has passed: a status line may want to move.
-    fn tick(&mut self) {}
+    /// A moment has passed, so long after the beginning: a status line may want to move.
+    fn tick(&mut self, _elapsed: Duration) {}
 
     /// The person at the keyboard did something that deserves a word.
     fn remark(&mut self, _words: &str) {}

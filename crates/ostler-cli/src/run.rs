@@ -114,7 +114,7 @@ fn gather(given: &AgentSettings, settings: &mut Settings) -> Result<(), Fault> {
         (keys::DISALLOWED_TOOLS, &given.disallowed_tools),
     ];
     for (key, values) in lists {
-        for value in values {
+        for value in values.iter().flat_map(|v| split_tools(v)) {
             settings.push(key, value);
         }
     }
@@ -148,6 +148,21 @@ fn gather(given: &AgentSettings, settings: &mut Settings) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Tools are typed as agents' own help shows it: separated by commas or spaces, with patterns in parentheses.
+fn split_tools(typed: &str) -> Vec<&str> {
+    let mut depth = 0u32;
+    let between = |c: char| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth == 0 && (c == ',' || c.is_whitespace())
+    };
+    let tools: Vec<&str> = typed.split(between).filter(|tool| !tool.is_empty()).collect();
+    if tools.is_empty() { vec![typed] } else { tools } // an empty text means: no tools
+}
+
 fn schema_text(schema: &str) -> Result<String, Fault> {
     if schema.trim_start().starts_with('{') {
         return Ok(schema.to_owned());
@@ -178,6 +193,7 @@ fn shown(path: &Path) -> Result<String, Fault> {
 async fn follow(mut session: Session, mut shown: Box<dyn Output>, mut signals: Signals) -> Result<Code, Fault> {
     let remote = session.remote();
     let mut ticks = tokio::time::interval(TICK);
+    let mut began = None;
     let mut code = exit::INTERNAL;
     let mut broken = None;
     loop {
@@ -195,7 +211,7 @@ async fn follow(mut session: Session, mut shown: Box<dyn Output>, mut signals: S
                 }
             }
             signal = signals.next() => signals.act(signal, &remote, &mut *shown),
-            _ = ticks.tick(), if shown.is_live() => shown.tick(),
+            now = ticks.tick(), if shown.is_live() => shown.tick(now - *began.get_or_insert(now)),
         }
     }
     match broken {
@@ -272,5 +288,17 @@ impl Signals {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tools_are_split_outside_parentheses() {
+        assert_eq!(split_tools("Bash,Read"), ["Bash", "Read"]);
+        assert_eq!(split_tools("Bash(git log *, x) Edit , Read"), ["Bash(git log *, x)", "Edit", "Read"]);
+        assert_eq!(split_tools(""), [""]);
     }
 }

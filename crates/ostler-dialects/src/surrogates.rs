@@ -12,7 +12,7 @@ pub(crate) fn mend(json: &str) -> Cow<'_, str> {
         at += step;
         match surrogate(bytes, at) {
             Some(first) if first < 0xdc00 && surrogate(bytes, at + 6).is_some_and(|second| second >= 0xdc00) => {
-                at += 12
+                at += 12;
             }
             Some(_) => {
                 out.push_str(&json[kept..at]);

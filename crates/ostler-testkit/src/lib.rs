@@ -13,3 +13,4 @@ pub mod fake;
 pub mod model;
 pub mod processes;
 pub mod real;
+pub mod scenario;

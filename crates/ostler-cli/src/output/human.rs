@@ -153,8 +153,7 @@ impl Human {
 impl Output for Human {
     fn event(&mut self, event: &Event) -> io::Result<()> {
         self.now = event.at;
-        let first = *self.first.get_or_insert(event.at);
-        self.status.elapsed(Duration::from_millis(u64::try_from(event.at.0 - first.0).unwrap_or(0)));
+        self.first.get_or_insert(event.at);
         match &event.what {
             What::Started(started) => {
                 self.status.doing("thinking");
@@ -171,7 +170,8 @@ impl Output for Human {
                 self.status.doing(format!("asks to use {}", p.tool))
             }
             What::Usage(usage) => self.status.spent(usage),
-            What::Notice(notice) if notice.level >= Level::Warning => {
+            // What the model's service answered is the outcome's message too, and that comes last.
+            What::Notice(notice) if notice.level >= Level::Warning && notice.code != "api_error" => {
                 self.aside(&format!("{WARN}!{WARN:#} {}", plain(&notice.message)))?;
             }
             What::Notice(notice) if notice.level == Level::Info => {
@@ -199,9 +199,9 @@ impl Output for Human {
         self.err.flush()
     }
 
-    fn tick(&mut self) {
+    fn tick(&mut self, elapsed: Duration) {
         if self.line == Open::Nothing {
-            self.status.show();
+            self.status.show(elapsed);
         }
     }
 

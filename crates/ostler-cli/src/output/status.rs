@@ -12,12 +12,11 @@ pub(super) struct Status {
     live: bool,
     doing: String,
     spent: String,
-    elapsed: Duration,
 }
 
 impl Status {
     pub(super) fn new(live: bool) -> Self {
-        Self { bar: None, live, doing: "starting".into(), spent: String::new(), elapsed: Duration::ZERO }
+        Self { bar: None, live, doing: "starting".into(), spent: String::new() }
     }
 
     pub(super) fn is_live(&self) -> bool {
@@ -32,12 +31,8 @@ impl Status {
         self.spent = super::human::spent(usage);
     }
 
-    pub(super) fn elapsed(&mut self, elapsed: Duration) {
-        self.elapsed = elapsed;
-    }
-
     /// Shows the line, or moves it on.
-    pub(super) fn show(&mut self) {
+    pub(super) fn show(&mut self, elapsed: Duration) {
         if !self.live {
             return;
         }
@@ -48,7 +43,7 @@ impl Status {
             bar.with_style(style.tick_chars("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏ "))
         });
         let spent = if self.spent.is_empty() { String::new() } else { format!(" · {}", self.spent) };
-        bar.set_message(format!("{}s · {}{spent}", self.elapsed.as_secs(), self.doing));
+        bar.set_message(format!("{}s · {}{spent}", elapsed.as_secs(), self.doing));
         bar.tick();
     }
 

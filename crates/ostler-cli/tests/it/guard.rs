@@ -1,1 +1,184 @@
-//! (being written)
+//! Nothing is left behind: whoever dies, and however hard the agent's processes try to stay.
+
+use std::time::Duration;
+
+use ostler_testkit::processes::{alive, marked, wait_until};
+use rustix::process::Signal;
+
+use crate::rig::{PATIENCE, Rig, collect, finish, signal};
+
+/// The promise for the case that Ostler itself is killed.
+const AFTER_KILL: Duration = Duration::from_secs(3);
+
+/// An agent that works while four kinds of children run: plain, in a session of its own, without our environment, and
+/// holding our output open.
+const BUSY: &str = "pid-file agent\nspawn-child child\nspawn-setsid setsid\nspawn-envless envless\nspawn-holding-stdout holding\nread\ninit\n";
+const CHILDREN: [&str; 4] = ["child", "setsid", "envless", "holding"];
+
+fn everyone(rig: &Rig) -> Vec<u32> {
+    let mut all = vec![rig.number("agent")];
+    all.extend(CHILDREN.map(|name| rig.number(name)));
+    all
+}
+
+fn all_gone(pids: &[u32], within: Duration) -> bool {
+    wait_until(within, || pids.iter().all(|pid| !alive(*pid)))
+}
+
+// P5, P67: the program is killed with SIGKILL while the agent and its children run.
+#[test]
+fn killing_ostler_leaves_nothing() {
+    let rig = Rig::new();
+    let child = rig.fake_run(&format!("{BUSY}hang"), &["hi"]).spawn().unwrap();
+    let pids = everyone(&rig);
+    signal(&child, Signal::KILL);
+    assert!(all_gone(&pids, AFTER_KILL), "left: {:?}", pids.iter().filter(|p| alive(**p)).collect::<Vec<_>>());
+    let _ = collect(child);
+}
+
+// P67, P68: the same with an agent that does not listen to SIGTERM.
+#[test]
+fn killing_ostler_leaves_nothing_of_a_deaf_agent() {
+    let rig = Rig::new();
+    let child = rig.fake_run(&format!("ignore-sigterm\n{BUSY}hang"), &["hi"]).spawn().unwrap();
+    let pids = everyone(&rig);
+    signal(&child, Signal::KILL);
+    assert!(all_gone(&pids, AFTER_KILL));
+    let _ = collect(child);
+}
+
+// P2, P4: what the agent leaves behind when it ends by itself.
+#[test]
+fn a_natural_end_is_swept() {
+    let rig = Rig::new();
+    let done =
+        finish(&mut rig.fake_run(&format!("{BUSY}result done\nread-until-eof\nexit 0"), &["--output", "events", "hi"]));
+    assert_eq!(done.cause(), "completed");
+    let pids = everyone(&rig);
+    assert!(pids.iter().all(|pid| !alive(*pid)), "when the program ends, they are gone already");
+}
+
+// S2-20: the agent is killed from outside; its children go too, and the cause is named.
+#[test]
+fn an_agent_killed_from_outside_is_named_and_swept() {
+    let rig = Rig::new();
+    let child = rig.fake_run(&format!("{BUSY}hang"), &["--output", "events", "hi"]).spawn().unwrap();
+    let pids = everyone(&rig);
+    kill(pids[0]);
+    let done = collect(child);
+    assert_eq!((done.code, done.cause().as_str()), (Some(1), "agent_died"));
+    assert_eq!(done.outcome()["detail"]["signal"], 9);
+    assert!(pids.iter().all(|pid| !alive(*pid)));
+}
+
+// The guard itself is killed: the agent goes with it, and the rest is found by its mark.
+#[test]
+fn a_killed_guard_does_not_free_the_agent() {
+    let rig = Rig::new();
+    let child = rig
+        .fake_run("pid-file agent\nspawn-setsid setsid\nread\ninit\nhang", &["--output", "events", "hi"])
+        .spawn()
+        .unwrap();
+    let pids = [rig.number("agent"), rig.number("setsid")];
+    let guards: Vec<u32> = ostler_testkit::processes::descendants(child.id())
+        .into_iter()
+        .filter(|pid| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|c| c.trim() == "agent-guard"))
+        .collect();
+    assert_eq!(guards.len(), 1);
+    kill(guards[0]);
+    let done = collect(child);
+    assert_eq!(done.cause(), "agent_died");
+    assert!(pids.iter().all(|pid| !alive(*pid)));
+}
+
+fn kill(pid: u32) {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    rustix::process::kill_process(pid, Signal::KILL).unwrap();
+}
+
+// P37: Ctrl-C interrupts the turn and ends cleanly.
+#[test]
+fn ctrl_c_interrupts() {
+    let rig = Rig::new();
+    let script = "pid-file agent\nread\ninit\nanswer-interrupt\nread-until-eof\nexit 0";
+    let child = rig.fake_run(script, &["--output", "events", "hi"]).spawn().unwrap();
+    rig.number("agent");
+    std::thread::sleep(Duration::from_millis(300));
+    signal(&child, Signal::INT);
+    let done = collect(child);
+    assert_eq!((done.code, done.cause().as_str()), (Some(130), "interrupted"));
+    assert_eq!(done.outcome()["detail"]["acknowledged"], true);
+}
+
+#[test]
+fn a_second_ctrl_c_kills_an_agent_that_does_not_listen() {
+    let rig = Rig::new();
+    let script = format!("ignore-sigterm\n{BUSY}hang");
+    let child = rig.fake_run(&script, &["--grace", "60s", "--output", "events", "hi"]).spawn().unwrap();
+    let pids = everyone(&rig);
+    std::thread::sleep(Duration::from_millis(300));
+    signal(&child, Signal::INT);
+    std::thread::sleep(Duration::from_millis(300));
+    signal(&child, Signal::INT);
+    let done = collect(child);
+    assert_eq!((done.code, done.cause().as_str()), (Some(130), "interrupted"));
+    assert_eq!(done.outcome()["detail"]["acknowledged"], false);
+    assert!(pids.iter().all(|pid| !alive(*pid)));
+}
+
+// P1, P7
+#[test]
+fn sigterm_stops_in_good_order() {
+    let rig = Rig::new();
+    let script = format!("{BUSY}answer-interrupt\nread-until-eof\nexit 0");
+    let child = rig.fake_run(&script, &["--output", "events", "hi"]).spawn().unwrap();
+    let pids = everyone(&rig);
+    std::thread::sleep(Duration::from_millis(300));
+    signal(&child, Signal::TERM);
+    let done = collect(child);
+    assert_eq!((done.code, done.cause().as_str()), (Some(143), "stopped"));
+    assert!(pids.iter().all(|pid| !alive(*pid)));
+}
+
+// The agent has no terminal, no descriptor of ours but its three streams, and no key that is not its own.
+#[test]
+fn the_agent_gets_its_streams_and_nothing_else() {
+    let rig = Rig::new();
+    let script = "report-fds fds\ndump-env env\nread\ninit\nresult done\nread-until-eof";
+    let done = finish(
+        rig.fake_run(script, &["hi"])
+            .env("GITHUB_TOKEN", "secret")
+            .env("CLAUDECODE", "1")
+            .env("ANTHROPIC_API_KEY", "key"),
+    );
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    let fds = std::fs::read_to_string(rig.path("fds")).unwrap();
+    let inherited: Vec<&str> = fds.lines().filter(|l| l.contains("socket:") || l.contains("pipe:")).collect();
+    assert!(
+        inherited.iter().all(|l| ["0 ", "1 ", "2 "].iter().any(|n| l.starts_with(n)) || leaked_by_the_runner(l)),
+        "{fds}"
+    );
+    let env = std::fs::read_to_string(rig.path("env")).unwrap();
+    assert!(env.contains("ANTHROPIC_API_KEY=key") && env.contains("OSTLER_SESSION="));
+    assert!(!env.contains("GITHUB_TOKEN") && !env.contains("CLAUDECODE=")); // P31
+}
+
+/// A descriptor that this test process had before it started anything, and did not close on exec.
+fn leaked_by_the_runner(line: &str) -> bool {
+    let target = line.split_once(' ').map_or("", |(_, target)| target);
+    std::fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .flatten()
+        .any(|fd| std::fs::read_link(fd.path()).is_ok_and(|l| l.to_string_lossy() == target))
+}
+
+// After any run, no process carries the session's mark.
+#[test]
+fn no_process_carries_the_mark_of_a_session_that_is_over() {
+    let rig = Rig::new();
+    let done = finish(
+        &mut rig.fake_run("spawn-setsid\nread\ninit\nresult done\nread-until-eof", &["--output", "events", "hi"]),
+    );
+    let session = done.events()[0]["session"].as_str().unwrap().to_owned();
+    assert!(wait_until(PATIENCE, || marked(&format!("OSTLER_SESSION={session}")).is_empty()));
+}

@@ -1,1 +1,178 @@
-//! (being written)
+//! Wrong usage is named, with what to do; nothing is started.
+
+use insta::assert_snapshot;
+
+use crate::rig::{Rig, finish, finish_with};
+
+/// Exit code and stderr of a call that should fail early.
+fn refused(args: &[&str]) -> String {
+    let rig = Rig::new();
+    let done = finish(&mut rig.ostler(args));
+    assert_eq!(done.stdout, "", "nothing on stdout");
+    let stderr = done.stderr.replace(&rig.dir().display().to_string(), "DIR");
+    format!("exit {}\n{stderr}", done.code.unwrap())
+}
+
+#[test]
+fn an_unknown_agent() {
+    assert_snapshot!(refused(&["run", "--agent", "nobody", "hi"]), @r#"
+    exit 2
+    error: there is no agent "nobody"
+      hint: agents: claude, scripted
+    "#);
+}
+
+#[test]
+fn no_task() {
+    assert_snapshot!(refused(&["run"]), @r#"
+    exit 2
+    error: prompt = "": expected a message that is not empty
+      hint: `ostler run --help` and docs/agents/scripted.md list the settings.
+    "#);
+}
+
+// S3-17
+#[test]
+fn a_bad_value_names_key_value_and_what_is_allowed() {
+    assert_snapshot!(refused(&["run", "--agent", "claude", "--permission-mode", "ask", "hi"]), @r#"
+    exit 2
+    error: permission_mode = "ask": expected one of: acceptEdits, auto, bypassPermissions, manual, dontAsk, plan, default
+      hint: `ostler run --help` and docs/agents/claude.md list the settings.
+    "#);
+    assert_snapshot!(refused(&["run", "--agent", "claude", "--max-turns", "0", "hi"]), @r#"
+    exit 2
+    error: max_turns = "0": expected a whole number of at least 1
+      hint: `ostler run --help` and docs/agents/claude.md list the settings.
+    "#);
+}
+
+#[test]
+fn an_unknown_setting_suggests_the_nearest() {
+    let text = refused(&["run", "--agent", "claude", "--set", "efort=high", "hi"]);
+    assert!(text.starts_with("exit 2") && text.contains("effort"), "{text}");
+}
+
+// P29: an id that looks like a flag is an id, or an error; never a flag.
+#[test]
+fn a_session_id_that_looks_like_a_flag() {
+    let text = refused(&["run", "--agent", "claude", "--session-id", "--version", "hi"]);
+    assert!(text.contains("session_id = \"--version\"") && text.contains("UUID"), "{text}");
+}
+
+// S4-39
+#[test]
+fn a_prompt_file_outside_the_directory() {
+    let text = refused(&["run", "--prompt-file", "../../../etc/passwd"]);
+    assert!(text.starts_with("exit 2") && text.contains("outside the working directory"), "{text}");
+    let text = refused(&["run", "--prompt-file", "/etc/passwd"]);
+    assert!(text.contains("outside the working directory"), "{text}");
+}
+
+#[test]
+fn a_bad_time_and_a_bad_variable() {
+    let text = refused(&["run", "--timeout", "soon", "hi"]);
+    assert!(text.starts_with("exit 2") && text.contains("10m"), "{text}");
+    let text = refused(&["run", "--env", "NOT_SET_ANYWHERE", "hi"]);
+    assert!(text.contains("this variable is not set"), "{text}");
+    // S2-29
+    let text = refused(&["run", "--agent", "claude", "--env", "OSTLER_SESSION=x", "hi"]);
+    assert!(text.contains("Ostler's own"), "{text}");
+}
+
+// S1-3, S4-2, P33: a missing agent is named with what to do, as events too.
+#[test]
+fn a_missing_agent() {
+    let rig = Rig::new();
+    let done = finish(rig.ostler(&["run", "--agent", "claude", "--output", "events", "hi"]).env("PATH", "/nowhere"));
+    assert_eq!((done.code, done.cause().as_str()), (Some(3), "unavailable"));
+    let outcome = done.outcome();
+    assert_eq!(outcome["detail"]["spawn"], "missing");
+    let hint = outcome["hint"].as_str().unwrap();
+    assert!(hint.contains("https://claude.ai/code") && hint.contains("/nowhere"), "{hint}");
+}
+
+#[test]
+fn a_directory_that_is_not_there() {
+    let rig = Rig::new();
+    let done = finish(&mut rig.fake_run("init\nresult x", &["--output", "json", "--dir", "missing", "hi"]));
+    assert_eq!(done.code, Some(2));
+    assert!(done.stdout.contains("bad_directory") && done.stdout.contains("--dir"), "{}", done.stdout);
+}
+
+#[test]
+fn help_teaches_and_version_is_told() {
+    let rig = Rig::new();
+    let help = finish(&mut rig.ostler(&["run", "--help"]));
+    assert_eq!((help.code, help.stderr.as_str()), (Some(0), ""));
+    for word in ["Examples:", "Exit codes:", "--resume", "--json-schema", "--set", "--idle-timeout"] {
+        assert!(help.stdout.contains(word), "{word}");
+    }
+    assert_eq!(finish(&mut rig.ostler(&["--version"])).stdout, format!("ostler {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(finish(&mut rig.ostler(&[])).code, Some(2));
+}
+
+#[test]
+fn completions_and_manual_pages() {
+    let rig = Rig::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let done = finish(&mut rig.ostler(&["completions", shell]));
+        assert!(done.code == Some(0) && done.stdout.contains("replay"), "{shell}");
+    }
+    let man = finish(&mut rig.ostler(&["man"])).stdout;
+    assert!(man.contains(".TH ostler") && man.contains("doctor"), "{man}");
+    assert_eq!(finish(&mut rig.ostler(&["man", "--dir", "."])).code, Some(0));
+    assert!(rig.path("ostler-run.1").exists());
+}
+
+#[test]
+fn the_task_comes_from_the_line_from_stdin_from_both_or_from_a_file() {
+    let rig = Rig::new();
+    rig.file("task.md", "from a file");
+    let script = "dump-stdin seen\nread\ninit\nresult done\nread-until-eof";
+    let sent = |args: &[&str], stdin: &str| {
+        let done = finish_with(&mut rig.fake_run(script, args), stdin);
+        assert_eq!(done.code, Some(0), "{}", done.stderr);
+        std::fs::read_to_string(rig.path("seen")).unwrap()
+    };
+    assert!(sent(&["from the line"], "").contains("\"from the line\""));
+    assert!(sent(&[], "from stdin").contains("\"from stdin\""));
+    assert!(sent(&["-"], "from stdin").contains("\"from stdin\""));
+    assert!(sent(&["describe"], "the diff").contains("describe\\n\\nthe diff"));
+    assert!(sent(&["--prompt-file", "task.md"], "").contains("\"from a file\""));
+}
+
+// S4-1…S4-4
+#[test]
+fn doctor_says_what_is_there_and_what_to_do() {
+    use ostler_testkit::fake;
+    let rig = Rig::new();
+    let none = finish(&mut rig.ostler(&["doctor"]));
+    assert_eq!(none.code, Some(3));
+    assert!(none.stdout.contains("https://claude.ai/code"), "{}", none.stdout);
+
+    let bin = rig.path("bin");
+    std::fs::create_dir(&bin).unwrap();
+    std::os::unix::fs::symlink(fake::program(), bin.join("claude")).unwrap();
+    let doctor = |vars: &[(&str, &str)]| {
+        // The probe gets Claude's own variables only; the fake's are passed as such for this test.
+        let wrapper = format!(
+            "#!/bin/sh\n{}exec {} \"$@\"\n",
+            vars.iter().map(|(k, v)| format!("{k}='{v}' ")).collect::<String>(),
+            fake::program().display()
+        );
+        std::fs::remove_file(bin.join("claude")).unwrap();
+        std::fs::write(bin.join("claude"), wrapper).unwrap();
+        std::fs::set_permissions(bin.join("claude"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let done = finish(rig.ostler(&["doctor", "--json"]).env("PATH", format!("{}:/usr/bin:/bin", bin.display())));
+        let report: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
+        (done.code, report["agents"][0]["status"].as_str().unwrap().to_owned(), report["agents"][0].clone())
+    };
+    assert_eq!((doctor(&[]).0, doctor(&[]).1.as_str()), (Some(0), "ready"));
+    let out = doctor(&[(fake::LOGGED_IN, "0")]);
+    assert_eq!((out.0, out.1.as_str()), (Some(3), "not_logged_in"));
+    assert!(out.2["problem"].as_str().unwrap().contains("API key"), "S4-3");
+    let old = doctor(&[(fake::VERSION, "0.9.1 (Claude Code)")]);
+    assert_eq!((old.0, old.1.as_str()), (Some(3), "too_old"));
+    let broken = doctor(&[(fake::VERSION, "what?")]);
+    assert_eq!((broken.0, broken.1.as_str()), (Some(3), "broken"));
+}

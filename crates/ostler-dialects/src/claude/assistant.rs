@@ -56,7 +56,7 @@ fn hear_block(talk: &mut Talk, line: &Line<'_>, block: &Block<'_>, out: &mut Out
             }
         }
         ("redacted_thinking", ..) => {
-            out.notice(Level::Debug, "redacted_thinking", "A part of the model's reasoning is withheld.")
+            out.notice(Level::Debug, "redacted_thinking", "A part of the model's reasoning is withheld.");
         }
         (kind, ..) if kind.ends_with("tool_result") => return user::tool_result(talk, line, block, out),
         _ => return false,

@@ -54,6 +54,9 @@ pub(super) struct Turn {
     pub(super) denied: BTreeSet<String>,
 }
 
+/// How a `stream_event` begins when its type comes first, as it does.
+const PIECE: &str = "{\"type\":\"stream_event\",";
+
 impl Talk {
     pub(super) fn new(spec: &Spec) -> Self {
         Self {
@@ -70,7 +73,11 @@ impl Talk {
 
     fn take(&mut self, line: &Line<'_>, raw: &str, out: &mut Outbox) {
         match line.kind.or_empty() {
-            "stream_event" => stream::hear(self, line, raw, out),
+            "stream_event" => {
+                if !self.take_piece(raw, out) && !self.take_piece(&surrogates::mend(raw), out) {
+                    out.unreadable(raw, "a stream_event that cannot be read");
+                }
+            }
             "assistant" => assistant::hear(self, line, raw, out),
             "user" => user::hear(self, line, out),
             "system" => system::hear(self, line, raw, out),
@@ -82,13 +89,23 @@ impl Talk {
             _ if line.kind.text().is_none() => out.unreadable(raw, "a JSON object without a type"),
             other => unknown(raw, &format!("type {other:?}"), out),
         }
-        // The interrupt waits for the first word of the turn it is meant for: before that, it can go unheard.
-        let of_turn = matches!(line.kind.or_empty(), "stream_event" | "assistant" | "user")
-            || line.subtype.text() == Some("init");
-        if of_turn {
-            self.turn.heard = true;
-            self.interrupt.release(out);
+        if matches!(line.kind.or_empty(), "assistant" | "user") || line.subtype.text() == Some("init") {
+            self.in_turn(out);
         }
+    }
+
+    /// Reads a `stream_event`; false when it cannot be read.
+    fn take_piece(&mut self, raw: &str, out: &mut Outbox) -> bool {
+        let Ok(piece) = serde_json::from_str(raw) else { return false };
+        stream::hear(self, &piece, raw, out);
+        self.in_turn(out);
+        true
+    }
+
+    /// The agent was heard in the turn. An interrupt waits for that: before, it can go unheard.
+    fn in_turn(&mut self, out: &mut Outbox) {
+        self.turn.heard = true;
+        self.interrupt.release(out);
     }
 }
 
@@ -111,6 +128,9 @@ impl Conversation for Talk {
     }
 
     fn hear(&mut self, raw: &str, out: &mut Outbox) {
+        if raw.starts_with(PIECE) && self.take_piece(raw, out) {
+            return;
+        }
         // Asked first, because serde would read a list as the fields of a struct in their order.
         if !raw.trim_start().starts_with('{') {
             let json = serde_json::from_str::<IgnoredAny>(raw);

@@ -11,7 +11,7 @@ use crate::settings;
 /// Always there. Without `--verbose` the program refuses stream-json.
 const ALWAYS: [&str; 4] = ["-p", "--output-format=stream-json", "--input-format=stream-json", "--verbose"];
 
-/// Claude Code's documented variables: credentials, providers, limits of its tools.
+/// Variables that Claude Code reads: credentials, providers, limits of its tools.
 pub(super) const ENV_PASS: &[&str] = &[
     "ANTHROPIC_*",
     "CLAUDE_*",

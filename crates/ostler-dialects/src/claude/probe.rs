@@ -13,8 +13,8 @@ pub(super) const PROBE: Probe = Probe {
     read_version: Version::find,
     login_args: &["auth", "status"],
     read_login,
-    // The first minor version whose releases all have --tools, --json-schema, --max-budget-usd and --agent, and `auth status`
-    // to ask for the login.
+    // A cautious floor, not a measured one: only 2.1.325 was run. An older release that lacks a flag says so on stderr, and
+    // `blame.rs` turns that into a hint to update.
     minimum: Version(2, 1, 0),
     install_hint: "claude CLI not found in PATH. Install from https://claude.ai/code \
                    (npm install -g @anthropic-ai/claude-code), then run `claude auth login`.",

@@ -41,10 +41,10 @@ pub(super) fn hear(talk: &mut Talk, line: &Line<'_>, raw: &str, out: &mut Outbox
             out.notice(level, "informational", line.content.or_empty());
         }
         "model_fallback" | "model_refusal_fallback" => {
-            out.notice(Level::Warning, "model_fallback", line.content.or_empty())
+            out.notice(Level::Warning, "model_fallback", line.content.or_empty());
         }
         "model_refusal_no_fallback" => {
-            out.notice(Level::Warning, "refusal", "The model's safeguards stopped the answer.")
+            out.notice(Level::Warning, "refusal", "The model's safeguards stopped the answer.");
         }
         // Only signs of life and progress that other lines tell better.
         "status"

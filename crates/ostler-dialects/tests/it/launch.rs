@@ -165,9 +165,8 @@ fn wrong_values_start_nothing() {
 #[test]
 fn extra_arguments_pass_unless_they_break_the_contract() {
     let extra = |args: &[&str]| {
-        let mut spec = Spec::default();
-        spec.extra_args = args.iter().map(|arg| (*arg).to_owned()).collect();
-        claude().launch(&spec)
+        let extra_args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        claude().launch(&Spec { extra_args, ..Spec::default() })
     };
     let ok = extra(&["--debug-file", "log.txt", "--plugin-dir=x", "--chrome"]).unwrap();
     assert_eq!(

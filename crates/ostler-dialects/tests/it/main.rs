@@ -1,5 +1,7 @@
 //! Tests of the dialects through their public contract.
 
+#![expect(clippy::unwrap_used, reason = "tests stop at the first fault")]
+
 mod golden;
 mod launch;
 mod robust;

@@ -65,6 +65,17 @@ fn a_damaged_line_is_kept_and_the_next_one_heard() {
     assert!(matches!(outs.last(), Some(Out::TurnOver(over)) if over.text.as_deref() == Some("ok")));
 }
 
+// A program that counts in UTF-16 can cut a character in two; the line is heard all the same.
+#[test]
+fn half_characters_are_mended_wherever_they_are() {
+    let delta = r#"{"type":"stream_event","event":{"type":"content_block_delta","delta":{"type":"text_delta","text":"a\ud83d"}}}"#;
+    let late = r#"{"event":{"type":"content_block_delta","delta":{"type":"text_delta","text":"a\ud83d"}},"type":"stream_event"}"#;
+    for line in [delta, late] {
+        let outs = replay(&[line.as_bytes()]);
+        assert!(matches!(&outs[..], [Out::Event(What::Text(text))] if text.text == "a\u{fffd}"), "{outs:?}");
+    }
+}
+
 /// Words that the dialect looks for, so that random objects come close to real lines.
 fn word() -> impl Strategy<Value = String> {
     prop_oneof![

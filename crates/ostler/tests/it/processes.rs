@@ -1,1 +1,7 @@
-//! (being written)
+//! Processes: how an agent is started, what it may see, how it is ended, and that nothing of it is left behind.
+
+mod environment;
+mod leftovers;
+mod spawn_errors;
+mod start;
+mod stop;

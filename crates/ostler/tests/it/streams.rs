@@ -1,1 +1,10 @@
-//! (being written)
+//! Streams: whatever an agent prints becomes events in order, each turn ends once, and nothing is lost on the way.
+
+mod control;
+mod limits;
+mod lines;
+mod raw_log;
+mod reader;
+mod results;
+mod scripted;
+mod volume;

@@ -1,0 +1,177 @@
+//! How a run can end other than well: each with its own cause, its exit code and a hint, and with nothing left.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::tools::shell;
+use super::{Driver, Place, Seen, Signal, Task, run, run_with, signal};
+use crate::model::{Answer, Rule, Script};
+
+fn only(answer: Answer) -> Place {
+    Place::new(Script::new().rule(Rule::any().answer(answer)))
+}
+
+/// The model calls Bash, which says that it runs and then does so for five minutes.
+fn long_tool() -> Place {
+    only(shell("echo running > running; sleep 300"))
+}
+
+fn hinted(seen: &Seen, part: &str) {
+    let hint = &seen.outcome()["hint"];
+    assert!(hint.as_str().is_some_and(|hint| hint.contains(part)), "no {part:?} in the hint: {hint}");
+}
+
+fn fails(driver: &dyn Driver, (status, kind): (u16, &str), (cause, exit): (&str, i32)) -> Seen {
+    let place = only(Answer::error(status, kind, "the provider's words").header("retry-after", "0"));
+    let seen = run(driver, &place, &Task::new("PROMPT"));
+    seen.ended_with(cause, exit);
+    assert_eq!(seen.outcome()["detail"]["http_status"], status);
+    // The error comes dressed up as an answer; it is none.
+    assert_eq!((seen.answer(), seen.all("text").len()), ("", 0));
+    assert!(seen.story().contains(&"notice api_retry".to_owned()), "{:#?}", seen.story());
+    assert_eq!(seen.one("ended")["exit_code"], 1);
+    seen
+}
+
+/// The key is rejected. S1-23, P43.
+pub fn unauthorized(driver: &dyn Driver) {
+    hinted(&fails(driver, (401, "authentication_error"), ("auth", 4)), "claude auth login");
+}
+
+/// Nobody is logged in: said at once, without a call. S4-3.
+pub fn not_logged_in(driver: &dyn Driver) {
+    let place = Place::new(Script::new()).without_host("ANTHROPIC_API_KEY");
+    let seen = run(driver, &place, &Task::new("PROMPT"));
+    seen.ended_with("auth", 4);
+    hinted(&seen, "claude auth login");
+    assert!(place.server.requests().is_empty());
+}
+
+/// The account's limit. S1-24, S4-44.
+pub fn rate_limited(driver: &dyn Driver) {
+    hinted(&fails(driver, (429, "rate_limit_error"), ("rate_limit", 5)), "Wait");
+}
+
+/// The service's limit.
+pub fn overloaded(driver: &dyn Driver) {
+    hinted(&fails(driver, (529, "overloaded_error"), ("overloaded", 5)), "try again");
+}
+
+/// Nobody listens at the service's address.
+pub fn unreachable(driver: &dyn Driver) {
+    // A port that was free a moment ago, on an address that nobody else is given ports of.
+    let place = Place::new(Script::new()).with_host("ANTHROPIC_BASE_URL", "http://127.86.75.30:9");
+    let seen = run(driver, &place, &Task::new("PROMPT"));
+    seen.ended_with("network", 1);
+    hinted(&seen, "ANTHROPIC_BASE_URL");
+}
+
+/// The service breaks off in the middle, again and again: what was said is kept, and the ending has its name.
+pub fn broken_off(driver: &dyn Driver) {
+    let place = only(Answer::text("never to be finished").deltas(4).cut_after(2));
+    let seen = run(driver, &place, &Task::new("PROMPT"));
+    seen.ended_with("network", 1);
+    assert!(seen.answer().starts_with("never to"), "{:?}", seen.answer());
+}
+
+/// The model refuses.
+pub fn refused(driver: &dyn Driver) {
+    let place = only(Answer::text("I cannot help with that.").stop_reason("refusal"));
+    run(driver, &place, &Task::new("PROMPT")).ended_with("refused", 1);
+}
+
+/// The money limit ends the turn after the step that passed it; what it cost is known. S3-6, S3-44.
+pub fn budget(driver: &dyn Driver) {
+    let place = only(shell("echo again"));
+    let seen = run(driver, &place, &Task::new("PROMPT").trusting().set("max_budget_usd", "0.0001"));
+    seen.ended_with("budget", 6);
+    seen.used(place.server.requests().len() as u64);
+    hinted(&seen, "max_budget_usd");
+    assert!(seen.story().contains(&"notice budget_near".to_owned()), "{:#?}", seen.story());
+}
+
+/// The limit on steps.
+pub fn max_turns(driver: &dyn Driver) {
+    let place = only(shell("echo again"));
+    let seen = run(driver, &place, &Task::new("PROMPT").trusting().set("max_turns", "2"));
+    seen.ended_with("turn_limit", 6);
+    seen.used(2);
+    hinted(&seen, "max_turns");
+}
+
+/// The service never answers: the turn's time limit ends it, soon after it is reached. S2-20, S4-8, S4-37.
+pub fn wall_limit(driver: &dyn Driver) {
+    let place = only(Answer::text("half an ").deltas(1).and_text("answer").hang_after(1));
+    let limit = Duration::from_secs(4);
+    let began = Instant::now();
+    let seen = run(driver, &place, &Task::new("PROMPT").wall(limit));
+    assert!(began.elapsed() >= limit && began.elapsed() < limit * 4, "{:?}", began.elapsed());
+    seen.ended_with("wall_limit", 6);
+    assert_eq!((&seen.outcome()["status"], &seen.outcome()["detail"]["limit_ms"]), (&json!("timeout"), &json!(4000)));
+    assert_eq!(seen.answer(), "half an ", "what was said is kept");
+}
+
+/// The service never answers: the limit on silence ends it. P39, P40.
+pub fn idle_limit(driver: &dyn Driver) {
+    let seen = run(driver, &only(Answer::hang()), &Task::new("PROMPT").idle(Duration::from_secs(4)));
+    seen.ended_with("idle_limit", 6);
+    assert_eq!(seen.outcome()["detail"]["limit_ms"], 4000);
+}
+
+/// A tool that is silent for longer than the limit on silence is at work, not idle. P40.
+pub fn a_silent_tool_is_not_idle(driver: &dyn Driver) {
+    let place = Place::new(
+        Script::new().rule(Rule::on_text("PROMPT").answer(shell("sleep 6"))).rule(Rule::any().text("It took its time.")),
+    );
+    let seen = run(driver, &place, &Task::new("PROMPT").trusting().idle(Duration::from_secs(4)));
+    seen.ended_with("completed", 0);
+    assert_eq!(seen.one("tool_result")["ok"], true);
+}
+
+/// Interrupted while the model is silent: the agent acknowledges it and ends in good order. P37.
+pub fn interrupted(driver: &dyn Driver) {
+    let place = only(Answer::hang());
+    let seen = run_with(driver, &place, &Task::new("PROMPT"), &|running| {
+        place.wait_for_calls(1);
+        running.interrupt();
+    });
+    seen.ended_with("interrupted", 130);
+    assert_eq!((&seen.outcome()["status"], &seen.outcome()["detail"]["acknowledged"]), (&json!("stopped"), &json!(true)));
+    assert_eq!(seen.one("ended")["signal"], json!(null), "it was not killed");
+}
+
+/// Interrupted while a tool runs: the tool ends too, and its call gets a result. P38.
+pub fn interrupted_in_a_tool(driver: &dyn Driver) {
+    let place = long_tool();
+    let seen = run_with(driver, &place, &Task::new("PROMPT").trusting(), &|running| {
+        let _ = place.wait_for_file("running");
+        running.interrupt();
+    });
+    seen.ended_with("interrupted", 130);
+    assert_eq!(seen.one("tool_result")["ok"], false);
+}
+
+/// Stopped by the caller: the agent, the tool, everything ends in good order.
+pub fn stopped(driver: &dyn Driver) {
+    let place = long_tool();
+    let seen = run_with(driver, &place, &Task::new("PROMPT").trusting(), &|running| {
+        let _ = place.wait_for_file("running");
+        running.stop();
+    });
+    seen.ended_with("stopped", 143);
+    assert_eq!(seen.one("tool_result")["ok"], false);
+}
+
+/// The agent is killed by somebody else: said at once and by name, and the command that it ran ends with it. S2-20, S3-32,
+/// S4-45, P2, P4, P8.
+pub fn killed_from_outside(driver: &dyn Driver) {
+    let place = long_tool();
+    let seen = run_with(driver, &place, &Task::new("PROMPT").trusting(), &|_| {
+        let _ = place.wait_for_file("running");
+        signal(place.agent(), Signal::KILL);
+    });
+    seen.ended_with("agent_died", 1);
+    assert_eq!((&seen.one("ended")["signal"], &seen.outcome()["detail"]["signal"]), (&json!(9), &json!(9)));
+    assert_eq!(seen.one("tool_result")["output"], "no result: the turn ended");
+}

@@ -1,0 +1,160 @@
+//! What is tried with a real agent, written once and driven twice: through the library and through the program.
+//!
+//! A scenario is a function that takes a [`Driver`]. The two test crates bring a driver each, and [`crate::every_scenario`]
+//! makes a test of each scenario, so that neither can forget one. Events are looked at as JSON: that is what both have
+//! in common, and what users see.
+
+pub mod endings;
+pub mod prompts;
+pub mod sessions;
+pub mod surroundings;
+pub mod tools;
+pub mod words;
+
+mod place;
+mod seen;
+
+use std::time::Duration;
+
+pub use place::{Place, Signal, signal};
+pub use seen::Seen;
+
+use crate::processes::marked;
+
+/// How long a condition is awaited that has no reason not to come soon. Generous: a busy machine is no failure.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One task, in words that the library's spec and the program's arguments both have.
+#[derive(Debug, Clone)]
+pub struct Task {
+    /// The prompt.
+    pub prompt: String,
+    /// Settings by key, such as `permission_mode`; a key can come several times.
+    pub settings: Vec<(&'static str, String)>,
+    /// Variables added to the agent's environment.
+    pub env: Vec<(&'static str, String)>,
+    /// The limit on the turn's time.
+    pub wall: Duration,
+    /// The limit on silence.
+    pub idle: Duration,
+    /// Whether a denied tool call leaves the turn a success.
+    pub tolerate_denials: bool,
+}
+
+impl Task {
+    /// A task with nothing but a prompt.
+    #[must_use]
+    pub fn new(prompt: impl Into<String>) -> Self {
+        Self {
+            prompt: prompt.into(),
+            settings: Vec::new(),
+            env: Vec::new(),
+            wall: PATIENCE * 2,
+            idle: PATIENCE,
+            tolerate_denials: false,
+        }
+    }
+
+    /// Adds a setting.
+    #[must_use]
+    pub fn set(mut self, key: &'static str, value: impl Into<String>) -> Self {
+        self.settings.push((key, value.into()));
+        self
+    }
+
+    /// Lets every tool run.
+    #[must_use]
+    pub fn trusting(self) -> Self {
+        self.set("permission_mode", "bypassPermissions")
+    }
+
+    /// Adds a variable to the agent's environment.
+    #[must_use]
+    pub fn env(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.env.push((name, value.into()));
+        self
+    }
+
+    /// Limits the turn's time.
+    #[must_use]
+    pub fn wall(mut self, limit: Duration) -> Self {
+        self.wall = limit;
+        self
+    }
+
+    /// Limits the agent's silence.
+    #[must_use]
+    pub fn idle(mut self, limit: Duration) -> Self {
+        self.idle = limit;
+        self
+    }
+}
+
+/// A way to run a task with the real agent.
+pub trait Driver {
+    /// Runs a task to its end, with `meanwhile` beside it on a thread of its own.
+    fn run(&self, place: &Place, task: &Task, meanwhile: &(dyn Fn(&dyn Running) + Sync)) -> Seen;
+}
+
+/// A run that is under way.
+pub trait Running {
+    /// Interrupts the turn, as Ctrl-C does.
+    fn interrupt(&self);
+
+    /// Ends the session in good order, as SIGTERM does.
+    fn stop(&self);
+}
+
+/// Runs a task; checks what must hold for every run: a valid stream, and nothing left behind.
+pub fn run(driver: &dyn Driver, place: &Place, task: &Task) -> Seen {
+    run_with(driver, place, task, &|_| ())
+}
+
+/// The same, with something else going on meanwhile.
+pub fn run_with(driver: &dyn Driver, place: &Place, task: &Task, meanwhile: &(dyn Fn(&dyn Running) + Sync)) -> Seen {
+    let seen = driver.run(place, task, meanwhile);
+    seen.check();
+    assert_eq!(marked(&format!("OSTLER_SESSION={}", seen.session())), [0; 0], "processes of the session are left");
+    assert_eq!(place.left(), [], "processes that came from the run are left");
+    let unmatched: Vec<String> = place.server.unmatched().iter().map(|request| request.body.to_string()).collect();
+    assert_eq!(unmatched, [""; 0], "calls that the script did not foresee");
+    seen
+}
+
+/// Fails unless loopback is the only network, where the test was promised that (`OSTLER_TEST_NETNS=1`).
+pub fn network_is_loopback_only() {
+    if std::env::var_os("OSTLER_TEST_NETNS").is_none_or(|promised| promised != "1") {
+        return;
+    }
+    // Not /sys/class/net: a mount of sysfs shows the network namespace that it was mounted in.
+    let devices = std::fs::read_to_string("/proc/self/net/dev").expect("read the list of network devices");
+    let names: Vec<&str> = devices.lines().filter_map(|line| Some(line.split_once(':')?.0.trim())).collect();
+    assert_eq!(names, ["lo"]);
+}
+
+/// Makes a test of each scenario, driven by the expression given.
+#[macro_export]
+macro_rules! every_scenario {
+    ($driver:expr) => {
+        $crate::every_scenario! { $driver;
+            words::text words::partial_messages words::thinking words::structured_output
+            tools::tool_allowed tools::tool_denied tools::tool_denied_and_tolerated tools::tools_limit_what_exists
+            tools::no_tools_at_all tools::allowed_tools_allow_nothing_else tools::disallowed_tools_are_gone
+            tools::an_mcp_server_and_no_other tools::a_background_task_is_waited_for
+            sessions::resume_remembers sessions::fork_is_another_session sessions::unknown_resume_id sessions::session_id_in_use
+            endings::unauthorized endings::not_logged_in endings::rate_limited endings::overloaded endings::unreachable
+            endings::broken_off endings::refused endings::budget endings::max_turns endings::wall_limit endings::idle_limit
+            endings::a_silent_tool_is_not_idle endings::interrupted endings::interrupted_in_a_tool endings::stopped
+            endings::killed_from_outside
+            prompts::five_megabytes prompts::awkward_characters prompts::a_leading_dash prompts::system_prompts
+            surroundings::directory surroundings::environment
+        }
+    };
+    ($driver:expr; $($group:ident :: $name:ident)*) => {
+        $(#[test] fn $name() { $crate::scenario::$group::$name(&$driver); })*
+
+        /// The tests of real agents run where nothing but loopback can be reached.
+        #[test]
+        fn network_is_loopback_only() { $crate::scenario::network_is_loopback_only(); }
+    };
+}

@@ -1,0 +1,42 @@
+//! Prompts: they arrive as they were written, whatever is in them and however long they are.
+
+use super::{Driver, Place, Task, run};
+use crate::model::Script;
+
+fn arrives(driver: &dyn Driver, prompt: &str) {
+    let place = Place::new(Script::always("Read."));
+    let seen = run(driver, &place, &Task::new(prompt));
+    seen.ended_with("completed", 0);
+    let arrived = place.only_call().last_user_text();
+    assert!(arrived == prompt, "{} bytes were sent, {} arrived", prompt.len(), arrived.len());
+}
+
+/// No limit on length: the prompt is not an argument. P28.
+pub fn five_megabytes(driver: &dyn Driver) {
+    let mut prompt = String::with_capacity(5_100_000);
+    while prompt.len() < 5_000_000 {
+        prompt.push_str(&format!("line {} of a long prompt, with an ümlaut and a 🐎\n", prompt.len()));
+    }
+    arrives(driver, prompt.trim_end());
+}
+
+/// Nothing in a prompt means anything to anybody but the model. S4-18.
+pub fn awkward_characters(driver: &dyn Driver) {
+    arrives(driver, "'single' \"double\" `touch made` $(touch made) $HOME ${PATH} \\n \\\\ !! %s {} <b>&amp;</b>\n\n\ttab\r\nthen\u{7f}\u{1b}[31m ümläut 中文 🐎👩‍🚀\u{2028}end; rm -rf / # --version");
+}
+
+/// A prompt that looks like a flag is a prompt all the same. P29.
+pub fn a_leading_dash(driver: &dyn Driver) {
+    arrives(driver, "--version");
+}
+
+/// The system prompt is replaced, or added to, word for word. S3-1, S3-2, S3-38.
+pub fn system_prompts(driver: &dyn Driver) {
+    let place = Place::new(Script::always("Aye."));
+    let words = "--speak like a \"sailor\" $HOME\n- always";
+    run(driver, &place, &Task::new("PROMPT").set("append_system_prompt", words)).ended_with("completed", 0);
+    run(driver, &place, &Task::new("PROMPT").set("system_prompt", words)).ended_with("completed", 0);
+    let systems: Vec<String> = place.server.requests().iter().map(|call| call.system_text()).collect();
+    assert!(systems[0].contains(words) && systems[1].contains(words), "{systems:#?}");
+    assert!(systems[0].len() > systems[1].len(), "one is added, the other replaces");
+}

@@ -1,0 +1,171 @@
+//! What a run showed: its events, and what must hold for the events of every run.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::model::Usage;
+
+/// What a run showed.
+#[derive(Debug)]
+pub struct Seen {
+    /// The events, as JSON.
+    pub events: Vec<Value>,
+    /// The exit code of the program; none for the library.
+    pub exit: Option<i32>,
+}
+
+impl Seen {
+    /// The session's name.
+    #[must_use]
+    pub fn session(&self) -> &str {
+        text(&self.events[0], "/session")
+    }
+
+    /// The events of a kind.
+    #[must_use]
+    pub fn all(&self, kind: &str) -> Vec<&Value> {
+        self.events.iter().filter(|event| event["type"] == kind).collect()
+    }
+
+    /// The only event of a kind.
+    ///
+    /// # Panics
+    /// When there is none, or more than one.
+    #[must_use]
+    pub fn one(&self, kind: &str) -> &Value {
+        let found = self.all(kind);
+        assert_eq!(found.len(), 1, "one {kind} was expected: {:#?}", self.story());
+        found[0]
+    }
+
+    /// The answer of the last turn.
+    #[must_use]
+    pub fn answer(&self) -> &str {
+        self.all("turn_ended").last().map_or("", |turn| text(turn, "/text"))
+    }
+
+    /// The agent's own name of the session.
+    #[must_use]
+    pub fn native(&self) -> String {
+        text(self.one("started"), "/native_session").to_owned()
+    }
+
+    /// The outcome of the session.
+    #[must_use]
+    pub fn outcome(&self) -> &Value {
+        &self.one("ended")["outcome"]
+    }
+
+    /// Checks how the session and its last turn ended, and the program's exit code.
+    ///
+    /// # Panics
+    /// When it ended otherwise.
+    pub fn ended_with(&self, cause: &str, exit: i32) {
+        assert_eq!(self.outcome()["cause"], cause, "{:#}", self.outcome());
+        assert_eq!(self.all("turn_ended").last().map(|turn| &turn["outcome"]["cause"]), Some(&json!(cause)));
+        if let Some(code) = self.exit {
+            assert_eq!(code, exit, "the exit code for {cause}");
+        }
+        if cause != "completed" {
+            assert_ne!(text(self.outcome(), "/message"), "", "a failure says what happened");
+        }
+    }
+
+    /// Checks that exactly so many calls of the model were counted, each once, and that the cost was reported.
+    ///
+    /// # Panics
+    /// When the numbers are not those that the model's server sent.
+    pub fn used(&self, calls: u64) {
+        let one = Usage::default();
+        let numbers = |usage: &Value| ["input", "cache_write", "cache_read", "output"].map(|name| usage[name].as_u64().unwrap_or(0));
+        let wanted = [one.input, one.cache_creation, one.cache_read, one.output].map(|count| count * calls);
+        let turns = self.all("turn_ended").into_iter().map(|turn| numbers(&turn["usage"]));
+        let sum = turns.fold([0; 4], |sum, turn| std::array::from_fn(|i| sum[i] + turn[i]));
+        let ended = &self.one("ended")["usage"];
+        assert_eq!((sum, numbers(ended)), (wanted, wanted), "tokens of the turns and of the session");
+        assert_eq!(ended["cost_source"], "reported");
+        assert!(ended["cost_usd"].as_f64().is_some_and(|cost| cost > 0.0), "{ended}");
+        let session = self.all("usage").into_iter().rfind(|usage| usage["scope"] == "session");
+        assert_eq!(session.map(numbers), Some(wanted), "the last usage event of the session");
+    }
+
+    /// The events in a few words each; pieces of a text count as one. Tokens counted while a turn is under way are left out:
+    /// whether they come before or after a tool's result is chance.
+    #[must_use]
+    pub fn story(&self) -> Vec<String> {
+        let live = |event: &&Value| event["type"] != "usage" || event["cost_source"] != "unknown";
+        let mut story: Vec<String> = self.events.iter().filter(live).map(words).collect();
+        story.dedup_by(|b, a| a == b && a.ends_with('…'));
+        story
+    }
+
+    /// Checks what must hold for every run.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn check(&self) {
+        for (event, seq) in self.events.iter().zip(1_u64..) {
+            assert_eq!(event["seq"], seq, "numbers without a gap");
+            assert_eq!(event["session"], self.session());
+        }
+        let story = self.story();
+        let count = |kind: &str| self.all(kind).len();
+        assert!(self.events.last().is_some_and(|last| last["type"] == "ended") && count("ended") == 1, "{story:#?}");
+        assert_eq!(count("turn_started"), count("turn_ended"), "{story:#?}");
+        let mut open = false;
+        for event in &self.events {
+            match text(event, "/type") {
+                "turn_started" => assert!(!std::mem::replace(&mut open, true), "a turn within a turn: {story:#?}"),
+                "turn_ended" => assert!(std::mem::take(&mut open), "a turn ended twice: {story:#?}"),
+                _ => {}
+            }
+        }
+        self.check_tools();
+        // The version is pinned: a line that is not understood is a line that was forgotten.
+        let strange = |event: &&Value| event["type"] == "unreadable" || event["code"] == "unknown_message";
+        assert_eq!(self.events.iter().find(strange), None);
+    }
+
+    fn check_tools(&self) {
+        let mut open = BTreeSet::new();
+        for event in &self.events {
+            let id = text(event, "/id");
+            match text(event, "/type") {
+                "tool_call" => assert!(open.insert(id), "{id} is called twice"),
+                "tool_result" => assert!(open.remove(id), "{id} has no call before it"),
+                _ => {}
+            }
+        }
+        assert_eq!(open, BTreeSet::new(), "calls without a result");
+    }
+}
+
+/// One event in a few words.
+fn words(event: &Value) -> String {
+    let part = |place: &str| text(event, place);
+    match part("/type") {
+        "state" => format!("is {}", part("/to")),
+        "turn_started" => format!("turn of the {}", part("/origin")),
+        "text" if event["delta"] == true => format!("{}…", part("/kind")),
+        "text" => part("/kind").to_owned(),
+        "tool_call" => format!("calls {}", part("/name")),
+        "tool_result" => {
+            let how = match (event["ok"] == true, event["denied"] == true) {
+                (true, _) => "ok",
+                (false, true) => "denied",
+                (false, false) => "failed",
+            };
+            format!("{} {how}", part("/name"))
+        }
+        "permission" => format!("{} {}", part("/tool"), part("/decision")),
+        "usage" => format!("usage of the {}", part("/scope")),
+        "notice" => format!("notice {}", part("/code")),
+        kind @ ("turn_ended" | "ended") => format!("{kind} {}", part("/outcome/cause")),
+        kind => kind.to_owned(),
+    }
+}
+
+fn text<'a>(value: &'a Value, place: &str) -> &'a str {
+    value.pointer(place).and_then(Value::as_str).unwrap_or_default()
+}

@@ -1,0 +1,67 @@
+//! Sessions that go on: resumed, copied, unknown, and already in use.
+
+use super::{Driver, Place, Task, run};
+use crate::model::{Rule, Script};
+
+const ID: &str = "123e4567-e89b-42d3-a456-426614174000";
+
+fn memory() -> Place {
+    Place::new(
+        Script::new()
+            .rule(Rule::on_text("Remember").text("I will remember."))
+            .rule(Rule::on_text("Which").text("Pelican.")),
+    )
+}
+
+/// A resumed session knows what was said before, with its own system prompt and tools. S1-10, S1-21, S1-22.
+pub fn resume_remembers(driver: &dyn Driver) {
+    let place = memory();
+    let first = run(driver, &place, &Task::new("Remember the word pelican."));
+    let second = run(driver, &place, &Task::new("Which word?").set("resume", first.native()).set("tools", "Read"));
+    second.ended_with("completed", 0);
+    second.used(1);
+    assert_eq!(second.native(), first.native());
+    assert_ne!(second.session(), first.session());
+    let call = &place.server.requests()[1];
+    let messages = call.body["messages"].to_string();
+    let at = |part: &str| messages.find(part).unwrap_or_else(|| panic!("no {part:?} in {messages}"));
+    assert!(at("Remember the word pelican.") < at("I will remember.") && at("I will remember.") < at("Which word?"));
+    assert_eq!(call.tool_names(), ["Read"], "settings are given anew");
+}
+
+/// A copy of a session knows as much, under an id of its own; the first one stays as it was.
+pub fn fork_is_another_session(driver: &dyn Driver) {
+    let place = memory();
+    let first = run(driver, &place, &Task::new("Remember the word pelican.").set("session_id", ID));
+    assert_eq!(first.native(), ID);
+    let copy = run(driver, &place, &Task::new("Which word?").set("resume", ID).set("fork", "true"));
+    copy.ended_with("completed", 0);
+    assert_ne!(copy.native(), ID);
+    run(driver, &place, &Task::new("Which one, again?").set("resume", ID)).ended_with("completed", 0);
+    let calls = place.server.requests();
+    let knows = |call: usize, part: &str| calls[call].body["messages"].to_string().contains(part);
+    assert!(knows(1, "pelican") && knows(2, "pelican") && !knows(2, "Which word?"));
+}
+
+/// A session that is not there is a wrong request, with a hint, before the model hears anything.
+pub fn unknown_resume_id(driver: &dyn Driver) {
+    let place = Place::new(Script::new());
+    let seen = run(driver, &place, &Task::new("Which word?").set("resume", ID));
+    seen.ended_with("bad_request", 2);
+    let (message, hint) = (&seen.outcome()["message"], &seen.outcome()["hint"]);
+    assert!(message.as_str().is_some_and(|message| message.contains(ID)), "{message}");
+    assert!(hint.as_str().is_some_and(|hint| hint.contains("no such session")), "{hint}");
+    assert!(place.server.requests().is_empty());
+}
+
+/// An id can be chosen once; the second time it is a wrong request, with a hint. S1-9.
+pub fn session_id_in_use(driver: &dyn Driver) {
+    let place = memory();
+    run(driver, &place, &Task::new("Remember the word pelican.").set("session_id", ID)).ended_with("completed", 0);
+    let seen = run(driver, &place, &Task::new("Which word?").set("session_id", ID));
+    seen.ended_with("bad_request", 2);
+    let (message, hint) = (&seen.outcome()["message"], &seen.outcome()["hint"]);
+    assert!(message.as_str().is_some_and(|message| message.contains("already in use")), "{message}");
+    assert!(hint.as_str().is_some_and(|hint| hint.contains("resume")), "{hint}");
+    assert_eq!(place.server.requests().len(), 1);
+}

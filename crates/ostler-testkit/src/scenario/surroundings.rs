@@ -1,0 +1,46 @@
+//! What the agent finds around it: its directory and its environment.
+
+use super::tools::shell;
+use super::{Driver, Place, Task, run};
+use crate::model::{Rule, Script};
+
+fn tell(command: &str) -> Place {
+    Place::new(
+        Script::new()
+            .rule(Rule::on_text("PROMPT").answer(shell(command)))
+            .rule(Rule::on_tool_result().text("{tool_result}")),
+    )
+}
+
+/// The agent and its tools work in the directory that was given. S3-17, S4-15.
+pub fn directory(driver: &dyn Driver) {
+    let place = tell("pwd");
+    let seen = run(driver, &place, &Task::new("PROMPT").trusting());
+    seen.ended_with("completed", 0);
+    let work = place.work();
+    assert_eq!(Some(seen.answer()), work.to_str());
+    assert_eq!(seen.one("started")["cwd"].as_str(), work.to_str());
+}
+
+/// The agent gets its own variables and those that are added, not the host's secrets, nor the marks of an agent around it.
+/// S3-16, S4-16, P31.
+pub fn environment(driver: &dyn Driver) {
+    // The agent is the parent of its shell.
+    let place = tell("tr '\\0' '\\n' < /proc/$PPID/environ; echo \"the tool sees $FLAVOUR\"")
+        .with_host("GITHUB_TOKEN", "a-secret")
+        .with_host("CLAUDECODE", "1")
+        .with_host("CLAUDE_CODE_ENTRYPOINT", "cli")
+        .with_host("CLAUDE_CODE_MAX_OUTPUT_TOKENS", "4321")
+        .with_host("OSTLER_SESSION", "of-an-outer-ostler");
+    let seen = run(driver, &place, &Task::new("PROMPT").trusting().env("FLAVOUR", "süß & $HOME"));
+    seen.ended_with("completed", 0);
+    let environment: Vec<&str> = seen.answer().lines().collect();
+    let own = format!("OSTLER_SESSION={}", seen.session());
+    for present in [own.as_str(), "FLAVOUR=süß & $HOME", "CLAUDE_CODE_MAX_OUTPUT_TOKENS=4321", "the tool sees süß & $HOME"] {
+        assert!(environment.contains(&present), "{present} is missing: {environment:#?}");
+    }
+    for absent in ["GITHUB_TOKEN=", "CLAUDECODE=", "CLAUDE_CODE_ENTRYPOINT=cli", "OSTLER_SESSION=of-an-outer"] {
+        assert!(!environment.iter().any(|line| line.starts_with(absent)), "{absent} came through: {environment:#?}");
+    }
+    assert_eq!(place.server.requests()[0].body["max_tokens"], 4321, "the agent heeds its own variables");
+}

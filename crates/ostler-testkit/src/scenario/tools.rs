@@ -1,0 +1,169 @@
+//! Tools: allowed, denied, missing, of an MCP server, and in the background.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::{Driver, Place, Task, run};
+use crate::model::{Answer, Rule, Script};
+
+/// The model calls Bash once, then says what came of it.
+fn bash(command: &str) -> Place {
+    Place::new(
+        Script::new()
+            .rule(Rule::on_text("PROMPT").answer(shell(command)))
+            .rule(Rule::on_tool_result().text("It gave: {tool_result}")),
+    )
+}
+
+/// A call of Bash.
+pub(super) fn shell(command: &str) -> Answer {
+    Answer::tool("Bash", json!({"command": command, "description": "for the test"}))
+}
+
+/// A tool that may run does, in the working directory, and the model gets its result. S1-17, S1-18, S1-30.
+pub fn tool_allowed(driver: &dyn Driver) {
+    let place = bash("echo $((40 + 2)) | tee made");
+    let seen = run(driver, &place, &Task::new("PROMPT").trusting());
+    seen.ended_with("completed", 0);
+    seen.used(2);
+    let story = "is starting, turn of the caller, started, is working, calls Bash, Bash ok, reply…, usage of the turn, \
+                 usage of the session, turn_ended completed, is idle, is stopping, is ended, ended completed";
+    assert_eq!(seen.story().join(", "), story);
+    assert_eq!(seen.one("tool_call")["input"]["command"], "echo $((40 + 2)) | tee made");
+    assert_eq!(seen.one("tool_result")["output"], "42");
+    assert_eq!(seen.answer(), "It gave: 42");
+    assert_eq!(fs::read_to_string(place.work().join("made")).ok().as_deref(), Some("42\n"));
+    assert_eq!(place.server.requests()[1].last_tool_results()[0].text, "42");
+}
+
+/// A tool that nobody allowed does not run, and the turn says so although the agent calls it a success. S1-27.
+pub fn tool_denied(driver: &dyn Driver) {
+    let place = bash("touch made");
+    let seen = run(driver, &place, &Task::new("PROMPT"));
+    seen.ended_with("denied", 7);
+    seen.used(2);
+    let story = "calls Bash, Bash denied, Bash denied, reply…";
+    assert!(seen.story().join(", ").contains(story), "{:#?}", seen.story());
+    assert_eq!(seen.outcome()["detail"]["denied_tools"], json!(["Bash"]));
+    assert_eq!(seen.one("permission")["id"], seen.one("tool_call")["id"]);
+    assert!(!place.work().join("made").exists());
+    assert!(place.server.requests()[1].last_tool_results()[0].is_error, "the model is told");
+}
+
+/// A caller that can live with a denial gets the answer as a success; the denial is still an event.
+pub fn tool_denied_and_tolerated(driver: &dyn Driver) {
+    let place = bash("touch made");
+    let task = Task { tolerate_denials: true, ..Task::new("PROMPT") };
+    let seen = run(driver, &place, &task);
+    seen.ended_with("completed", 0);
+    assert_eq!((&seen.one("tool_result")["denied"], &seen.one("tool_result")["ok"]), (&json!(true), &json!(false)));
+    assert!(!place.work().join("made").exists());
+}
+
+/// `tools` says what exists: the model is offered nothing else, and calling something else fails. S1-11, S3-44.
+pub fn tools_limit_what_exists(driver: &dyn Driver) {
+    let place = bash("touch made");
+    let seen = run(driver, &place, &Task::new("PROMPT").trusting().set("tools", "Read").set("tools", "Edit"));
+    seen.ended_with("completed", 0);
+    assert_eq!(sorted(&place.server.requests()[0].tool_names()), ["Edit", "Read"]);
+    assert_eq!(seen.one("started")["tools"], json!(["Edit", "Read"]));
+    assert_eq!(seen.one("tool_result")["ok"], false);
+    assert!(!place.work().join("made").exists());
+}
+
+/// No tools at all: the agent is a pipe from a prompt to an answer. S0-5.
+pub fn no_tools_at_all(driver: &dyn Driver) {
+    let place = Place::new(Script::always("Just words."));
+    let seen = run(driver, &place, &Task::new("PROMPT").set("tools", ""));
+    seen.ended_with("completed", 0);
+    assert_eq!(place.only_call().tool_names(), [""; 0]);
+    assert_eq!(seen.answer(), "Just words.");
+}
+
+/// `allowed_tools` lets what fits its patterns run without asking, and nothing else. S1-11, S1-30.
+pub fn allowed_tools_allow_nothing_else(driver: &dyn Driver) {
+    let place = Place::new(
+        Script::new()
+            .rule(Rule::on_call(1).answer(shell("touch good-one")))
+            .rule(Rule::on_call(2).answer(shell("touch bad-one")))
+            .rule(Rule::on_call(3).answer(shell("touch good-one; touch bad-two")))
+            .rule(Rule::any().text("Tried.")),
+    );
+    let seen = run(driver, &place, &Task::new("PROMPT").set("allowed_tools", "Bash(touch good-*)"));
+    seen.ended_with("denied", 7);
+    seen.used(4);
+    let ok: Vec<&Value> = seen.all("tool_result").iter().map(|result| &result["ok"]).collect();
+    assert_eq!(ok, [true, false, false]);
+    let mut made: Vec<String> = fs::read_dir(place.work())
+        .expect("read the working directory")
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    made.sort();
+    assert_eq!(made, ["good-one"]);
+}
+
+/// What is disallowed is not even offered.
+pub fn disallowed_tools_are_gone(driver: &dyn Driver) {
+    let place = bash("touch made");
+    let seen = run(driver, &place, &Task::new("PROMPT").trusting().set("disallowed_tools", "Bash"));
+    let offered = place.server.requests()[0].tool_names().contains(&"Bash");
+    assert!(!offered && !place.work().join("made").exists(), "{:#?}", seen.story());
+    assert_eq!(seen.one("tool_result")["ok"], false);
+}
+
+/// An MCP server over stdio that adds: just enough of the protocol, line by line.
+const ADDER: &str = r#"while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case "$line" in
+    *'"initialize"'*) result='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"adder","version":"1"}}' ;;
+    *'"tools/list"'*) result='{"tools":[{"name":"add","description":"Adds.","inputSchema":{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}}}}]}' ;;
+    *'"tools/call"'*) result='{"content":[{"type":"text","text":"the sum is 42"}]}' ;;
+    *) result='{}' ;;
+  esac
+  [ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
+done"#;
+
+/// The MCP server that is given is used; one that the directory brings along is not, with `strict_mcp`. S3-3, S3-4, S3-37.
+pub fn an_mcp_server_and_no_other(driver: &dyn Driver) {
+    let place = Place::new(
+        Script::new()
+            .rule(Rule::on_text("PROMPT").answer(Answer::tool("mcp__adder__add", json!({"a": 40, "b": 2}))))
+            .rule(Rule::on_tool_result().text("{tool_result}")),
+    );
+    let server = |name: &str| json!({"mcpServers": {name: {"command": "sh", "args": ["-c", ADDER]}}}).to_string();
+    fs::write(place.work().join(".mcp.json"), server("stranger")).expect("write a project's own servers");
+    let task = Task::new("PROMPT").trusting().set("mcp_config", server("adder")).set("strict_mcp", "true");
+    let seen = run(driver, &place, &task);
+    seen.ended_with("completed", 0);
+    assert_eq!(seen.answer(), "the sum is 42");
+    let offered = place.server.requests();
+    let foreign: Vec<&str> = offered[0].tool_names().into_iter().filter(|name| name.starts_with("mcp__")).collect();
+    assert_eq!(foreign, ["mcp__adder__add"]);
+}
+
+/// A task in the background outlives its turn: its end begins a turn of the agent's own, and only then it is over. P35.
+pub fn a_background_task_is_waited_for(driver: &dyn Driver) {
+    let input = json!({"command": "sleep 2; echo made > made", "description": "for the test", "run_in_background": true});
+    let place = Place::new(
+        Script::new()
+            .rule(Rule::on_call(1).answer(Answer::tool("Bash", input)))
+            .rule(Rule::on_call(2).text("It is under way."))
+            .rule(Rule::any().text("It is done.")),
+    );
+    let seen = run(driver, &place, &Task::new("PROMPT").trusting());
+    seen.ended_with("completed", 0);
+    seen.used(3);
+    assert!(place.work().join("made").exists(), "the task was cut off");
+    let origins: Vec<&Value> = seen.all("turn_started").iter().map(|turn| &turn["origin"]).collect();
+    let answers: Vec<&Value> = seen.all("turn_ended").iter().map(|turn| &turn["text"]).collect();
+    assert_eq!((origins, answers), (vec![&json!("caller"), &json!("agent")], vec![&json!("It is under way."), &json!("It is done.")]));
+    assert!(place.server.requests()[2].news().contains("task-notification"), "the model is told");
+}
+
+fn sorted<'a>(names: &[&'a str]) -> Vec<&'a str> {
+    let mut names = names.to_vec();
+    names.sort_unstable();
+    names
+}

@@ -1,0 +1,155 @@
+//! How an agent is started: its arguments, its directory, its descriptors, and long texts that are no arguments.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
+
+use ostler::event::What;
+use ostler::{AfterTurn, Cause, keys};
+use ostler_testkit::processes;
+
+use crate::rig::{Rig, claude, finish_after, read_until};
+
+/// Answers after it has written down what it sees.
+fn dumping(verbs: &str) -> Rig {
+    Rig::new(format!("read\n{verbs}\ninit\ntext hi\nresult hi\nread-until-eof"))
+}
+
+/// What the agent was asked, as it came in on stdin.
+fn prompt_on_stdin(rig: &Rig) -> String {
+    let line: serde_json::Value = serde_json::from_slice(&rig.read("stdin")).unwrap();
+    line["message"]["content"].as_str().unwrap().to_owned()
+}
+
+fn arguments(rig: &Rig) -> Vec<String> {
+    serde_json::from_slice(&rig.read("args")).unwrap()
+}
+
+// P28: it is neither an argument nor a variable, where `ps` would show it and the kernel would refuse it.
+#[tokio::test]
+async fn a_prompt_of_five_megabytes_arrives_whole_and_unseen() {
+    let mut rig = dumping("dump-stdin $DIR/stdin\ndump-args $DIR/args\ndump-env $DIR/env");
+    rig.spec.prompt = format!("{}ü😀\n", "secret words ").repeat(5_000_000 / 19);
+    assert!(rig.spec.prompt.len() >= 4_999_000);
+    assert_eq!(rig.run().await.outcome().cause, Cause::Completed);
+    assert!(prompt_on_stdin(&rig) == rig.spec.prompt, "the prompt was changed on its way");
+    assert!(!rig.text("args").contains("secret") && !rig.text("env").contains("secret"));
+}
+
+// S4-18, S4-38
+#[tokio::test]
+async fn a_prompt_with_every_nasty_character_arrives_unchanged() {
+    let mut rig = dumping("dump-stdin $DIR/stdin");
+    rig.spec.prompt = "--help -p `id` $(id) $HOME \"q\" 'q' \\n \\\\ ; rm -rf * | & > < \r\n\t\u{1b}[31m ü😀\u{2028}".into();
+    rig.run().await;
+    assert_eq!(prompt_on_stdin(&rig), rig.spec.prompt);
+}
+
+// P28: it goes through a file that only this user can read, and that goes with the session.
+#[tokio::test]
+async fn a_system_prompt_of_a_megabyte_goes_through_a_private_file() {
+    let mut rig = dumping("dump-args $DIR/args");
+    let long = "be kind ".repeat(1_000_000 / 8);
+    rig.spec.settings.set(keys::APPEND_SYSTEM_PROMPT, long.clone());
+    rig.spec.after_turn = AfterTurn::Wait;
+    let mut session = rig.start();
+    let read = read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await;
+    let args = arguments(&rig);
+    let path = args.iter().find_map(|arg| arg.strip_prefix("--append-system-prompt-file=")).unwrap();
+    assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(std::fs::read_to_string(path).unwrap() == long, "the system prompt was changed on its way");
+    session.remote().stop();
+    finish_after(read, session).await;
+    assert!(!std::fs::exists(path).unwrap(), "the file is left behind");
+}
+
+// P29: values that look like flags stay values.
+#[tokio::test]
+async fn a_value_that_looks_like_a_flag_stays_a_value() {
+    let mut rig = dumping("dump-args $DIR/args");
+    rig.spec.settings.set(keys::RESUME, "--version");
+    rig.spec.settings.set(keys::APPEND_SYSTEM_PROMPT, "--dangerously-skip-permissions");
+    rig.spec.settings.push(keys::ALLOWED_TOOLS, "Bash(git log *)");
+    rig.spec.settings.push(keys::ALLOWED_TOOLS, "Read");
+    rig.run().await;
+    let args = arguments(&rig);
+    for whole in [
+        "--resume=--version",
+        "--append-system-prompt=--dangerously-skip-permissions",
+        "--allowed-tools=Bash(git log *)",
+        "--allowed-tools=Read",
+    ] {
+        assert!(args.iter().any(|arg| arg == whole), "{whole} is not in {args:?}");
+    }
+    assert!(!args.iter().any(|arg| arg == "--version" || arg == "--dangerously-skip-permissions"), "{args:?}");
+}
+
+// P29: one name cannot bring a second permission along; nothing is started.
+#[tokio::test]
+async fn a_tool_name_with_a_comma_is_refused() {
+    let mut rig = dumping("pid-file $DIR/started");
+    rig.spec.settings.push(keys::ALLOWED_TOOLS, "Read,Bash(*)");
+    let error = claude().start(&rig.host, rig.spec.clone()).unwrap_err();
+    assert_eq!((error.key.as_str(), error.value.as_str()), (keys::ALLOWED_TOOLS, "Read,Bash(*)"));
+    assert!(!rig.path("started").exists());
+}
+
+// P32: its own pipe, closed when there is nothing more to say; never ours.
+#[tokio::test]
+async fn stdin_is_a_pipe_of_its_own_and_is_closed() {
+    let rig = Rig::new("read\ninit\nreport-fds $DIR/fds\ntext hi\nresult hi\nread-until-eof\npid-file $DIR/eof");
+    rig.run().await;
+    let own: Vec<_> = (0..3).filter_map(|fd| std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()).collect();
+    for fd in 0..3 {
+        let fds = rig.text("fds");
+        let target = fds.lines().find_map(|line| line.strip_prefix(&format!("{fd} "))).unwrap();
+        assert!(target.starts_with("pipe:") && !own.iter().any(|own| own.as_os_str() == target), "{fd} {target}");
+    }
+    assert!(rig.path("eof").exists(), "stdin was not closed");
+}
+
+// S4-36: while other sessions run, with their pipes and logs open, an agent gets its three streams and nothing else.
+#[tokio::test]
+async fn an_agent_inherits_no_descriptor() {
+    let inherited = inheritable();
+    let mut first = Rig::new("read\ninit\ntext hi\nhang").grace_ms(200);
+    first.spec.raw_log = Some(first.path("raw"));
+    let mut session = first.start();
+    let read = read_until(&mut session, |what| matches!(what, What::Text(_))).await;
+    let _open = std::fs::File::open("/dev/null").unwrap();
+    let rig = dumping("report-fds $DIR/fds");
+    rig.run().await;
+    let text = rig.text("fds");
+    let fds: BTreeSet<u32> = text.lines().map(|line| line.split_once(' ').unwrap().0.parse().unwrap()).collect();
+    let extra: Vec<_> = fds.difference(&inherited).collect();
+    assert!(extra.is_empty(), "beyond 0, 1, 2 and what the test runner leaks: {extra:?} of {text}");
+    session.remote().kill();
+    finish_after(read, session).await;
+}
+
+/// The descriptors of this process that every child gets: the standard ones, and what a test runner left open.
+fn inheritable() -> BTreeSet<u32> {
+    let fds = std::fs::read_dir("/proc/self/fdinfo").unwrap().flatten();
+    let fds = fds.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let stays = |fd: &u32| {
+        let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).unwrap_or_default();
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap_or("02000000");
+        u32::from_str_radix(flags.trim(), 8).unwrap() & 0o2_000_000 == 0
+    };
+    fds.filter(stays).chain(0..3).collect()
+}
+
+// P1, S4-15: a session and a group of its own, no terminal, and the directory that was asked for.
+#[tokio::test]
+async fn an_agent_runs_in_its_own_session_and_directory() {
+    let rig = Rig::new("read\ninit\ndump-cwd $DIR/cwd\ntext hi\nhang").grace_ms(200);
+    let mut session = rig.start();
+    let read = read_until(&mut session, |what| matches!(what, What::Text(_))).await;
+    let pid = session.pid().unwrap();
+    assert_eq!((processes::session(pid), processes::group(pid)), (Some(pid), Some(pid)));
+    session.remote().stop();
+    let seen = finish_after(read, session).await;
+    let dir = std::fs::canonicalize(rig.spec.dir.as_ref().unwrap()).unwrap();
+    assert_eq!(rig.text("cwd"), dir.to_str().unwrap());
+    let Some(What::Started(started)) = seen.whats().find(|what| matches!(what, What::Started(_))) else { panic!() };
+    assert_eq!(started.cwd.as_deref(), dir.to_str());
+}

@@ -1,0 +1,170 @@
+//! The control channel: interrupts and what becomes of them, background tasks, questions that come late, several turns.
+
+use std::time::Duration;
+
+use ostler::event::{Decision, Origin, SessionState, What};
+use ostler::{AfterTurn, Cause};
+
+use crate::rig::{Rig, finish, finish_after, read_until};
+
+fn is_text(what: &What) -> bool {
+    matches!(what, What::Text(_))
+}
+
+fn acknowledged(outcome: &ostler::Outcome) -> Option<bool> {
+    outcome.detail.as_ref().and_then(|detail| detail.acknowledged)
+}
+
+// P37, P38: in the middle of a tool; the agent says so, and the call gets its result.
+#[tokio::test]
+async fn an_interrupt_is_acknowledged() {
+    let rig = Rig::new("read\ninit\ntext half\ntool-use t1 Bash {}\nanswer-interrupt\nread-until-eof");
+    let mut session = rig.start();
+    let read = read_until(&mut session, |what| matches!(what, What::ToolCall(_))).await;
+    session.remote().interrupt();
+    let seen = finish_after(read, session).await;
+    assert_eq!((seen.outcome().cause, acknowledged(seen.outcome())), (Cause::Interrupted, Some(true)));
+    assert_eq!((seen.turn().text.as_str(), seen.ended().exit_code), ("half", Some(0)));
+}
+
+// P37: before the agent is there; it is held until it can be heard, and not lost.
+#[tokio::test]
+async fn an_interrupt_at_once_reaches_the_agent() {
+    let rig = Rig::new("sleep 300\nread\ninit\nanswer-interrupt\nread-until-eof");
+    let session = rig.start();
+    session.remote().interrupt();
+    let seen = finish(session).await;
+    assert_eq!((seen.outcome().cause, acknowledged(seen.outcome())), (Cause::Interrupted, Some(true)));
+}
+
+// P37: an agent that does not react was not interrupted, and the outcome says so.
+#[tokio::test]
+async fn an_interrupt_without_an_answer_is_not_acknowledged() {
+    for script in ["read\ninit\ntext half\nhang", "hang"] {
+        let rig = Rig::new(script).grace_ms(300);
+        let session = rig.start();
+        session.remote().interrupt();
+        let seen = finish(session).await;
+        assert_eq!((seen.turn().outcome.cause, acknowledged(&seen.turn().outcome)), (Cause::Interrupted, Some(false)));
+    }
+}
+
+// P37: it was done before the interrupt reached it.
+#[tokio::test]
+async fn a_turn_that_finished_first_is_completed() {
+    let rig = Rig::new("read\ninit\ntext hi\nread\nresult hi\nread-until-eof");
+    let mut session = rig.start();
+    let read = read_until(&mut session, is_text).await;
+    session.remote().interrupt();
+    let seen = finish_after(read, session).await;
+    assert_eq!((seen.outcome().cause, seen.turn().text.as_str()), (Cause::Completed, "hi"));
+}
+
+// P36: the next turn of the same process is not touched by the interrupt of the last one.
+#[tokio::test]
+async fn a_turn_after_an_interrupt_is_a_turn_of_its_own() {
+    let mut rig = Rig::new(
+        "read\ninit\ntext one\nanswer-interrupt\nread-user\ninit\ntext two\nresult two\nread-until-eof",
+    );
+    rig.spec.after_turn = AfterTurn::Wait;
+    let mut session = rig.start();
+    let mut read = read_until(&mut session, is_text).await;
+    session.remote().interrupt();
+    session.remote().send("And now?");
+    read.extend(read_until(&mut session, |what| matches!(what, What::TurnEnded(turn) if turn.text == "two")).await);
+    session.remote().stop();
+    let seen = finish_after(read, session).await;
+    let causes: Vec<Cause> = seen.turns().iter().map(|turn| turn.outcome.cause).collect();
+    assert_eq!(causes, [Cause::Interrupted, Cause::Completed]);
+}
+
+// S3-41: several turns over one process, each with its own answer and its own tokens.
+#[tokio::test]
+async fn messages_wait_their_turn() {
+    let mut rig = Rig::new("loop 3\nread-user\ninit\ntext hi\nresult hi\nend\nread-until-eof");
+    rig.spec.after_turn = AfterTurn::Wait;
+    let mut session = rig.start();
+    session.remote().send("two");
+    session.remote().send("three");
+    let third = |events: &[ostler::Event]| events.iter().filter(|e| matches!(e.what, What::TurnEnded(_))).count() == 3;
+    let mut read = Vec::new();
+    while !third(&read) {
+        read.extend(read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await);
+    }
+    session.remote().stop();
+    let seen = finish_after(read, session).await;
+    assert!(seen.turns().iter().all(|turn| turn.outcome.is_success() && turn.text == "hi"));
+    // P21: the agent's totals grow with the session; a turn is charged its own part.
+    let outputs: Vec<_> = seen.turns().iter().map(|turn| turn.usage.as_ref().and_then(|usage| usage.output)).collect();
+    assert_eq!(outputs, [Some(25); 3]);
+    assert_eq!(seen.ended().usage.as_ref().and_then(|usage| usage.output), Some(75));
+}
+
+// S3-41: what cannot be delivered is named.
+#[tokio::test]
+async fn a_message_that_comes_too_late_is_refused() {
+    let rig = Rig::new("read\ninit\ntext hi\nhang").grace_ms(200);
+    let mut session = rig.start();
+    let read = read_until(&mut session, is_text).await;
+    session.remote().send("waits");
+    session.remote().stop();
+    let seen = finish_after(read, session).await;
+    let refused: Vec<_> = seen.whats().filter(|what| matches!(what, What::Refused(it) if it.request == "send")).collect();
+    assert_eq!(refused.len(), 1);
+}
+
+// P35: a result while a background task runs is not the end. A question that comes later is answered, and the agent's own
+// turn about the task belongs to the run.
+#[tokio::test]
+async fn a_result_with_a_running_background_task_is_not_the_end() {
+    let rig = Rig::new(concat!(
+        "read\ninit\ntool-use t1 Bash {\"run_in_background\":true}\ntask-started b1\ntool-result t1 started\ntext first\nresult first\n",
+        "sleep 300\ncontrol-request late Bash {\"command\":\"x\"}\nwait-control\ndump-stdin $DIR/stdin\n",
+        "task-done b1\ninit\ntext second\nresult second\nread-until-eof\npid-file $DIR/eof",
+    ));
+    let seen = rig.run().await;
+    let texts: Vec<&str> = seen.turns().iter().map(|turn| turn.text.as_str()).collect();
+    assert_eq!((texts, seen.outcome().cause), (vec!["first", "second"], Cause::Completed));
+    let origins: Vec<Origin> =
+        seen.whats().filter_map(|what| if let What::TurnStarted(turn) = what { Some(turn.origin) } else { None }).collect();
+    assert_eq!(origins, [Origin::Caller, Origin::Agent]);
+    assert!(seen.whats().any(|what| matches!(what, What::Permission(it) if it.decision == Decision::Denied && it.tool == "Bash")));
+    let answer = rig.text("stdin").lines().last().unwrap().to_owned();
+    assert!(answer.contains("\"control_response\"") && answer.contains("\"late\"") && answer.contains("deny"), "{answer}");
+    assert!(rig.path("eof").exists() && seen.ended().exit_code == Some(0));
+}
+
+// P35: a task that never ends does not keep a session for ever.
+#[tokio::test]
+async fn a_background_task_that_never_ends_is_cut() {
+    let mut rig = Rig::new("read\ninit\ntask-started b1\ntext first\nresult first\nread-until-eof");
+    rig.spec.limits.wall = Some(Duration::from_millis(700));
+    let seen = rig.run().await;
+    assert_eq!((seen.outcome().cause, seen.notices("background_cut").len()), (Cause::Completed, 1));
+}
+
+// P46, P50: a question in the middle of a turn is answered with no, whatever it is; the agent is not left waiting.
+#[tokio::test]
+async fn questions_are_answered_and_never_with_yes() {
+    let rig = Rig::new(concat!(
+        "read\ninit\ntool-use t1 Bash {}\ncontrol-request q1 Bash {\"command\":\"x\"}\nwait-control\n",
+        "print {\"type\":\"control_request\",\"request_id\":\"q2\",\"request\":{\"subtype\":\"brand_new\"}}\nwait-control\n",
+        "dump-stdin $DIR/stdin\ntool-result t1 no\ntext hi\nresult hi\nread-until-eof",
+    ));
+    let seen = rig.run().await;
+    assert_eq!(seen.outcome().cause, Cause::Completed);
+    let stdin = rig.text("stdin");
+    let answers: Vec<&str> = stdin.lines().filter(|line| line.contains("control_response")).collect();
+    assert!(answers.len() == 2 && answers[0].contains("deny") && answers[1].contains("error"), "{answers:?}");
+    assert!(!stdin.contains("allow\""), "{stdin}");
+}
+
+// S3-23: the states of a good run, in order.
+#[tokio::test]
+async fn a_good_run_goes_through_its_states() {
+    let seen = Rig::new("read\ninit\ntext hi\nresult hi\nread-until-eof").run().await;
+    let states: Vec<SessionState> =
+        seen.whats().filter_map(|what| if let What::State(state) = what { Some(state.to) } else { None }).collect();
+    use SessionState::{Ended, Idle, Starting, Stopping, Working};
+    assert_eq!(states, [Starting, Working, Idle, Stopping, Ended]);
+}

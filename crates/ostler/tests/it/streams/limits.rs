@@ -1,0 +1,100 @@
+//! Limits of time: how long a turn, a silence and a start may take, and what does not count.
+
+use std::time::{Duration, Instant};
+
+use ostler::event::What;
+use ostler::{Cause, Status};
+
+use crate::rig::{Rig, Seen};
+
+/// Runs into a limit, and checks what all such runs have in common.
+async fn reached(rig: &Rig, cause: Cause, limit: Duration) -> Seen {
+    let began = Instant::now();
+    let seen = rig.run().await;
+    // S4-37
+    assert!(began.elapsed() < limit + rig.spec.limits.grace * 3 + Duration::from_secs(5), "{:?}", began.elapsed());
+    let outcome = &seen.turn().outcome;
+    assert_eq!((outcome.cause, outcome.status, seen.outcome().cause), (cause, Status::Timeout, cause));
+    let told = outcome.detail.as_ref().and_then(|detail| detail.limit_ms);
+    assert_eq!(told.map(Duration::from_millis), Some(limit));
+    assert!(outcome.hint.is_some());
+    seen
+}
+
+// S4-8: it talks and talks, and its time is over; what it said is kept.
+#[tokio::test]
+async fn the_wall_limit_ends_a_turn() {
+    let limit = Duration::from_millis(600);
+    let mut rig = Rig::new("read\ninit\nloop forever\ntext more\nsleep 20\nend").grace_ms(200);
+    rig.spec.limits.wall = Some(limit);
+    let seen = reached(&rig, Cause::WallLimit, limit).await;
+    assert!(seen.turn().text.starts_with("more"));
+}
+
+// S4-8: an agent that heeds the interrupt is not killed; its turn still ended by the limit.
+#[tokio::test]
+async fn an_agent_that_heeds_the_limit_ends_well() {
+    let limit = Duration::from_millis(400);
+    let mut rig = Rig::new("read\ninit\ntext half\nanswer-interrupt\nread-until-eof");
+    rig.spec.limits.wall = Some(limit);
+    let seen = reached(&rig, Cause::WallLimit, limit).await;
+    assert_eq!((seen.turn().text.as_str(), seen.ended().exit_code), ("half", Some(0)));
+}
+
+// P39: it spoke, then fell silent; no tool runs.
+#[tokio::test]
+async fn the_idle_limit_ends_a_silence() {
+    let limit = Duration::from_millis(500);
+    let mut rig = Rig::new("read\ninit\ntext half\nhang").grace_ms(200);
+    rig.spec.limits.idle = Some(limit);
+    reached(&rig, Cause::IdleLimit, limit).await;
+}
+
+// P40: a tool may be silent for longer than a model; signs of life count as well.
+#[tokio::test]
+async fn a_silent_tool_is_not_idle() {
+    let mut rig = Rig::new(
+        "read\ninit\ntool-use t1 Bash {\"command\":\"sleep\"}\nsleep 2500\ntool-result t1 slept\ntext done\nresult done\nread-until-eof",
+    );
+    rig.spec.limits.idle = Some(Duration::from_millis(1200));
+    let seen = rig.run().await;
+    assert_eq!((seen.outcome().cause, seen.turn().text.as_str()), (Cause::Completed, "done"));
+}
+
+// P40: the silence after the tool is the model's.
+#[tokio::test]
+async fn a_silence_after_a_tool_is_idle() {
+    let limit = Duration::from_millis(800);
+    let mut rig = Rig::new("read\ninit\ntool-use t1 Bash {}\nsleep 100\ntool-result t1 ok\nhang").grace_ms(200);
+    rig.spec.limits.idle = Some(limit);
+    let seen = reached(&rig, Cause::IdleLimit, limit).await;
+    assert!(seen.whats().any(|what| matches!(what, What::ToolResult(result) if result.ok)));
+}
+
+// P40: lines that mean nothing to the caller still show that the agent lives.
+#[tokio::test]
+async fn a_sign_of_life_is_no_silence() {
+    let mut rig = Rig::new("read\ninit\nloop 12\nsleep 200\nprint {\"type\":\"keep_alive\"}\nend\nresult done\nread-until-eof");
+    rig.spec.limits.idle = Some(Duration::from_millis(1500));
+    assert_eq!(rig.run().await.outcome().cause, Cause::Completed);
+}
+
+// P39: a tool that never ends is ended with its turn, and its call gets its result.
+#[tokio::test]
+async fn a_tool_that_never_ends_is_cut_by_the_wall_limit() {
+    let limit = Duration::from_millis(600);
+    let mut rig = Rig::new("read\ninit\ntool-use t1 Bash {}\nhang").grace_ms(200);
+    (rig.spec.limits.wall, rig.spec.limits.idle) = (Some(limit), Some(Duration::from_millis(200)));
+    let seen = reached(&rig, Cause::WallLimit, limit).await;
+    let cut = seen.whats().find_map(|what| if let What::ToolResult(result) = what { Some(result) } else { None });
+    assert!(cut.is_some_and(|result| !result.ok && result.output.contains("no result: the turn ended")));
+}
+
+// P14: an agent that starts and says nothing.
+#[tokio::test]
+async fn the_startup_limit_ends_a_mute_agent() {
+    let limit = Duration::from_millis(500);
+    let mut rig = Rig::new("stderr waiting for a browser\nhang").grace_ms(200);
+    rig.spec.limits.startup = Some(limit);
+    reached(&rig, Cause::StartupLimit, limit).await;
+}

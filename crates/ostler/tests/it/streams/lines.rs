@@ -1,0 +1,175 @@
+//! Lines of every sort: torn, damaged, foreign, over-long. What cannot be read is kept, and the next line is read.
+
+use ostler::Cause;
+use ostler::event::What;
+
+use crate::rig::{Rig, Seen};
+
+/// A run in which `verbs` come between the beginning and a good end.
+async fn between(verbs: &str) -> Seen {
+    let seen = Rig::new(format!("read\ninit\n{verbs}\ntext the end\nresult the end\nread-until-eof")).run().await;
+    assert_eq!((seen.outcome().cause, seen.turn().text.as_str()), (Cause::Completed, "the end"));
+    assert_eq!(seen.replies().last(), Some(&"the end"), "the line after it was lost");
+    seen
+}
+
+// P15: over the cap, so its head and its length are told, and the next line is read.
+#[tokio::test]
+async fn a_line_over_the_cap_is_one_event() {
+    const LENGTH: u64 = 65 * 1024 * 1024;
+    let seen = between(&format!("long-line {LENGTH}")).await;
+    let [line] = seen.unreadable()[..] else { panic!("{:?}", seen.unreadable().len()) };
+    assert_eq!(line.length, LENGTH - 1, "the length without the newline");
+    assert!(line.raw.starts_with('{') && line.raw.contains("assistant") && line.raw.len() <= 4096, "{}", line.raw);
+    assert!(line.why.contains("cap") && !line.lossy);
+}
+
+// P15: below the cap, so it is read whole.
+#[tokio::test]
+async fn a_line_of_sixty_megabytes_is_read() {
+    let seen = between(&format!("long-line {}", 60 * 1024 * 1024)).await;
+    assert!(seen.unreadable().is_empty());
+    let longest = seen.replies().iter().map(|text| text.len()).max().unwrap();
+    assert!(longest > 60 * 1024 * 1024 - 1024, "{longest}");
+}
+
+/// Lines of one turn, with characters of two, three and four bytes, escapes, and white space at the edges of words.
+const TORN: &[&str] = &[
+    r#"{"type":"system","subtype":"init","session_id":"s","model":"m","cwd":"/w","tools":["Bash"]}"#,
+    r#"{"type":"assistant","message":{"id":"m1","content":[{"type":"thinking","thinking":" ümläut €  😀 \u00e9\n"}]}}"#,
+    r#"{"type":"assistant","message":{"id":"m1","content":[{"type":"text","text":" two  spaces \t and 😀😀 end "}]}}"#,
+    r#"{"type":"assistant","message":{"id":"m1","content":[{"type":"tool_use","id":"t1","name":"Bash","input":{"command":"ls  \"ü\""}}]}}"#,
+    r#"{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t1","content":"a\n  b\n"}]}}"#,
+    r#"{"type":"result","subtype":"success","is_error":false,"result":" done 😀 ","total_cost_usd":0.5,"usage":{"input_tokens":3,"output_tokens":4}}"#,
+];
+
+async fn torn(verb: &str) -> Seen {
+    let lines: Vec<String> = TORN.iter().map(|line| format!("{verb} {line}")).collect();
+    Rig::new(format!("read\n{}\nread-until-eof", lines.join("\n"))).run().await
+}
+
+// P17, P24: each byte alone, uneven pieces, or all at once: the same events.
+#[tokio::test]
+async fn the_pieces_in_which_output_comes_make_no_difference() {
+    let whole = torn("print").await;
+    assert_eq!((whole.outcome().cause, whole.turn().text.as_str()), (Cause::Completed, " done 😀 "));
+    assert!(whole.unreadable().is_empty() && whole.whats().any(|what| matches!(what, What::ToolResult(_))));
+    for verb in ["chunks 1 0", "chunks 7 0", "chunks 61 1"] {
+        assert_eq!(torn(verb).await.story(), whole.story(), "{verb}");
+    }
+}
+
+// P24: while the line comes byte by byte, the caller asks for things; nothing of the line is lost.
+#[tokio::test]
+async fn a_line_survives_whatever_else_happens_meanwhile() {
+    let rig = Rig::new(format!("read\ninit\nchunks 1 1 {}\ntext x\nresult hi\nread-until-eof", TORN[2]));
+    let mut session = rig.start();
+    let remote = session.remote();
+    let nagging = tokio::spawn(async move {
+        loop {
+            remote.send("more");
+            tokio::time::sleep(std::time::Duration::from_micros(700)).await;
+        }
+    });
+    let read = crate::rig::read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await;
+    nagging.abort();
+    assert!(read.iter().any(|e| matches!(&e.what, What::Text(t) if t.text == " two  spaces \t and 😀😀 end ")));
+    session.remote().kill();
+    let seen = crate::rig::finish_after(read, session).await;
+    assert!(seen.unreadable().is_empty());
+}
+
+// P18: inside a string, and in a line that is no JSON at all.
+#[tokio::test]
+async fn invalid_utf8_is_shown_and_flagged() {
+    let seen = between(concat!(
+        "print-nonl {\"type\":\"assistant\",\"message\":{\"id\":\"m\",\"content\":[{\"type\":\"text\",\"text\":\"a\n",
+        "bytes ff\nprint b\"}]}}\nbytes 6e6f ff fe 0a",
+    ))
+    .await;
+    assert!(seen.replies().contains(&"a\u{fffd}b"), "{:?}", seen.replies());
+    assert_eq!(seen.notices("invalid_utf8").len(), 2);
+    let [line] = seen.unreadable()[..] else { panic!("{:?}", seen.unreadable()) };
+    assert_eq!((line.raw.as_str(), line.lossy), ("no\u{fffd}\u{fffd}", true));
+}
+
+// P19: nothing that shows the beginning of a line cuts a character in two.
+#[tokio::test]
+async fn a_character_at_the_edge_of_a_preview_breaks_nothing() {
+    for length in [79, 80, 199, 200, 4095, 4096] {
+        let line = format!("{}😀😀 no JSON", "a".repeat(length));
+        assert_eq!(between(&format!("print {line}")).await.unreadable()[0].raw, line);
+    }
+}
+
+// P20, S3-29: what is no message is kept, and blank lines are nothing.
+#[tokio::test]
+async fn text_scalars_and_foreign_objects_do_not_end_the_run() {
+    let seen = between(concat!(
+        "print Welcome to the agent!\nbytes 0a\nprint    \nbytes 0d0a\nprint \"string\"\nprint 42\nprint null\nprint []\n",
+        "print \u{1b}[31mred\u{1b}[0m\nprint {\"level\":\"info\",\"msg\":\"a log line\"}\nprint {\"type\":42}\nprint {\"type\":\"assist",
+    ))
+    .await;
+    let raws: Vec<&str> = seen.unreadable().iter().map(|line| line.raw.as_str()).collect();
+    assert_eq!(
+        raws,
+        [
+            "Welcome to the agent!",
+            "\"string\"",
+            "42",
+            "null",
+            "[]",
+            "\u{1b}[31mred\u{1b}[0m",
+            "{\"level\":\"info\",\"msg\":\"a log line\"}",
+            "{\"type\":42}",
+            "{\"type\":\"assist",
+        ]
+    );
+    assert!(seen.unreadable().iter().all(|line| !line.why.is_empty() && !line.lossy));
+}
+
+// P22, S3-30: at every place of the stream, also before the beginning and after the result.
+#[tokio::test]
+async fn unknown_types_survive_at_every_place() {
+    let script = ["init", "thinking hm", "text one", "tool-use t1 Bash {}", "tool-result t1 ok", "text two", "result two"];
+    let plain = Rig::new(format!("read\n{}\nread-until-eof", script.join("\n"))).run().await;
+    let kinds = |seen: &Seen| -> Vec<What> { seen.whats().filter(|w| !is_unknown(w)).cloned().collect() };
+    let strange = [
+        r#"print {"type":"brand_new","payload":{"deep":[1,2,{"x":null}]}}"#,
+        r#"print {"type":"system","subtype":"brand_new"}"#,
+        r#"print {"type":"stream_event","event":{"type":"brand_new"}}"#,
+    ];
+    for place in 0..=script.len() {
+        let mut lines = script.to_vec();
+        lines.splice(place..place, strange);
+        let seen = Rig::new(format!("read\n{}\nread-until-eof", lines.join("\n"))).run().await;
+        let notices = seen.notices("unknown_message");
+        assert!(notices.len() >= 2 && notices.iter().all(|notice| notice.raw.is_some()), "{place}: {notices:?}");
+        assert_eq!(seen.turn(), plain.turn(), "at place {place}");
+        // The state may change one line earlier: any line shows that the agent is there.
+        let without_states = |whats: Vec<What>| whats.into_iter().filter(|w| !matches!(w, What::State(_))).collect::<Vec<_>>();
+        assert_eq!(without_states(kinds(&seen)), without_states(kinds(&plain)), "at place {place}");
+    }
+}
+
+fn is_unknown(what: &What) -> bool {
+    matches!(what, What::Notice(notice) if notice.code == "unknown_message")
+}
+
+// S3-22: the last line counts although the agent died before its newline.
+#[tokio::test]
+async fn a_last_line_without_a_newline_counts() {
+    let line = r#"{"type":"result","subtype":"success","is_error":false,"result":"hi"}"#;
+    let seen = Rig::new(format!("read\ninit\nprint-nonl {line}\nexit 0")).run().await;
+    assert_eq!((seen.outcome().cause, seen.turn().text.as_str()), (Cause::Completed, "hi"));
+    let seen = Rig::new("read\ninit\nprint-nonl {\"type\":\"assista\nexit 0").run().await;
+    assert_eq!(seen.unreadable()[0].raw, "{\"type\":\"assista");
+}
+
+// S3-22: lines may end as on Windows.
+#[tokio::test]
+async fn carriage_returns_are_no_part_of_a_line() {
+    let line = "{\"type\":\"assistant\",\"message\":{\"id\":\"m\",\"content\":[{\"type\":\"text\",\"text\":\"crlf\"}]}}";
+    let seen = between(&format!("print-nonl {line}\nbytes 0d0a")).await;
+    assert!(seen.replies().contains(&"crlf") && seen.unreadable().is_empty());
+}

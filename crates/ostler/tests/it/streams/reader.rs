@@ -1,0 +1,70 @@
+//! A reader that does not read: nothing is lost, nothing piles up without bound, and the agent's ending is not missed.
+
+use std::time::Duration;
+
+use ostler::Cause;
+use ostler::event::What;
+use ostler_testkit::processes;
+
+use crate::rig::{Rig, finish, left, until};
+
+// P25: far more than fits anywhere waits for a reader that comes late; each event is there, once.
+#[tokio::test]
+async fn a_late_reader_gets_everything() {
+    let rig = Rig::new("read\ninit\nflood 40000000 1000\npid-file $DIR/flooded\nresult done\nread-until-eof");
+    let session = rig.start();
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    assert!(!rig.path("flooded").exists(), "the output was taken in although nobody reads it");
+    let seen = finish(session).await;
+    assert_eq!((seen.outcome().cause, seen.replies().len()), (Cause::Completed, 40_000));
+}
+
+// P25: the agent is gone before its reader comes; what was still in its pipe is read.
+#[tokio::test]
+async fn last_words_wait_for_a_late_reader() {
+    const LINES: usize = 80 * 1024 / 16;
+    let rig = Rig::new("read\nfile $DIR/output\nexit 0");
+    std::fs::write(rig.path("output"), "{\"type\":\"zzzz\"}\n".repeat(LINES)).unwrap();
+    let session = rig.start();
+    until("the agent runs", || session.pid().is_some()).await;
+    until("the agent is gone", || left(session.id()).is_empty()).await;
+    tokio::time::sleep(Duration::from_secs(1)).await; // longer than last words are awaited
+    let seen = finish(session).await;
+    assert_eq!(seen.notices("unknown_message").len(), LINES, "output was lost");
+    assert_eq!(seen.outcome().cause, Cause::AgentDied);
+}
+
+// P25: memory stays flat while nobody reads.
+#[tokio::test]
+async fn a_reader_that_does_not_read_costs_no_memory() {
+    let rig = Rig::new("read\ninit\nflood 300000000 10000\nresult done\nread-until-eof");
+    let mut session = rig.start();
+    let own = std::process::id();
+    let before = processes::rss_kib(own).unwrap();
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let grown = processes::rss_kib(own).unwrap().saturating_sub(before);
+    assert!(grown < 50 * 1024, "{grown} KiB wait for the reader");
+    // The caller still can end it, without having read a thing.
+    session.remote().kill();
+    let mut events = Vec::new();
+    while let Some(event) = session.next().await {
+        events.push(event);
+    }
+    crate::rig::check_stream(&events);
+}
+
+// P25: a reader that always lags a little loses nothing either.
+#[tokio::test]
+async fn a_slow_reader_gets_everything() {
+    let rig = Rig::new("read\ninit\nflood 6000000 2000\nresult done\nread-until-eof");
+    let mut session = rig.start();
+    let mut events = Vec::new();
+    while let Some(event) = session.next().await {
+        if events.len() % 50 == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        events.push(event);
+    }
+    crate::rig::check_stream(&events);
+    assert_eq!(events.iter().filter(|event| matches!(event.what, What::Text(_))).count(), 3000);
+}
