@@ -47,7 +47,7 @@ pub(crate) enum Format {
 const RUN_EXAMPLES: &str = "\
 Examples:
   ostler run \"what does this project do?\"
-  git diff | ostler run --output text \"write a commit message for the diff on stdin\"
+  git diff | ostler run --stdin --output text \"write a commit message for this diff\"
   ostler run --agent claude --allowed-tools 'Bash(cargo *)' --timeout 10m \"make the tests pass\"
   ostler run --output events \"…\" | jq -c 'select(.type == \"tool_call\")'
   ostler run --resume SESSION-ID \"and now the documentation\"
@@ -58,11 +58,14 @@ Exit codes: 0 completed, 1 agent failed, 2 bad usage, 3 agent unavailable, 4 aut
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES)]
 pub(crate) struct RunArgs {
-    /// The task. `-`, or nothing while stdin is not a terminal: read it from stdin. With both, stdin follows the task
+    /// The task. `-`, or nothing while stdin is not a terminal: read it from stdin
     pub(crate) prompt: Option<String>,
     /// Read the task from a file inside --dir
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
     pub(crate) prompt_file: Option<PathBuf>,
+    /// Read stdin too, and put it after the task
+    #[arg(long)]
+    pub(crate) stdin: bool,
     /// The agent [default: the first that is ready: claude, scripted]
     #[arg(short, long, value_name = "NAME")]
     pub(crate) agent: Option<String>,

@@ -5,45 +5,43 @@ use std::path::Path;
 
 use crate::fault::Fault;
 
-/// Puts the task together. Text on stdin follows a task given on the command line, as with a pipe into a command.
-pub(crate) fn read(prompt: Option<&str>, file: Option<&Path>, dir: &Path) -> Result<String, Fault> {
-    if let Some(file) = file {
-        return from_file(file, dir);
+/// Where to look for the task.
+pub(crate) struct Sources<'a> {
+    pub(crate) prompt: Option<&'a str>,
+    pub(crate) file: Option<&'a Path>,
+    /// Whether text on stdin follows the task.
+    pub(crate) stdin: bool,
+    pub(crate) dir: &'a Path,
+}
+
+/// Puts the task together. Stdin is read only when it was asked for, or when there is nothing else: a program that inherits
+/// a pipe which nobody closes must not wait for it (P32).
+pub(crate) fn read(sources: &Sources<'_>) -> Result<String, Fault> {
+    let given = match (sources.file, sources.prompt) {
+        (Some(file), _) => Some(from_file(file, sources.dir)?),
+        (None, Some("-")) => None,
+        (None, prompt) => prompt.map(str::to_owned),
+    };
+    let task = match given {
+        Some(task) if sources.stdin => join(&task, &stdin()?),
+        Some(task) => task,
+        None if sources.prompt.is_none() && std::io::stdin().is_terminal() => String::new(),
+        None => stdin()?,
+    };
+    if task.trim().is_empty() {
+        return Err(Fault::usage("there is no task").hint("ostler run \"…\", or pipe it in, or --prompt-file FILE"));
     }
-    match prompt {
-        Some("-") => stdin(),
-        Some(task) if std::io::stdin().is_terminal() => Ok(task.to_owned()),
-        Some(task) => {
-            let more = stdin_if_piped()?;
-            Ok(if more.trim().is_empty() { task.to_owned() } else { format!("{task}\n\n{more}") })
-        }
-        None if std::io::stdin().is_terminal() => {
-            Err(Fault::usage("there is no task").hint("ostler run \"…\", or pipe it in, or --prompt-file FILE"))
-        }
-        None => stdin(),
-    }
+    Ok(task)
+}
+
+fn join(task: &str, more: &str) -> String {
+    if more.trim().is_empty() { task.to_owned() } else { format!("{task}\n\n{more}") }
 }
 
 fn stdin() -> Result<String, Fault> {
     let mut bytes = Vec::new();
     std::io::stdin().read_to_end(&mut bytes).map_err(|e| Fault::usage(format!("stdin cannot be read: {e}")))?;
     String::from_utf8(bytes).map_err(|_| Fault::usage("the task on stdin is not UTF-8 text"))
-}
-
-/// Reads stdin only when it is a pipe or a file: something else (a socket, a device that never ends) may keep us waiting
-/// for a text that nobody means to send.
-fn stdin_if_piped() -> Result<String, Fault> {
-    #[cfg(unix)]
-    {
-        use std::os::fd::AsFd;
-        use std::os::unix::fs::FileTypeExt;
-        let Ok(fd) = std::io::stdin().as_fd().try_clone_to_owned() else { return Ok(String::new()) };
-        let piped = std::fs::File::from(fd).metadata().is_ok_and(|m| m.file_type().is_fifo() || m.is_file());
-        if !piped {
-            return Ok(String::new());
-        }
-    }
-    stdin()
 }
 
 /// S4-10, S4-39: the file must lie inside the working directory, after links are followed.

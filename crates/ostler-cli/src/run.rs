@@ -19,7 +19,12 @@ const TICK: Duration = Duration::from_millis(100);
 pub(crate) async fn run(args: RunArgs) -> Result<Code, Fault> {
     let here = environment::directory().map_err(|e| Fault::usage(format!("this directory cannot be used: {e}")))?;
     let dir = args.dir.as_ref().map_or_else(|| here.clone(), |d| here.join(d));
-    let task = prompt::read(args.prompt.as_deref(), args.prompt_file.as_deref(), &dir)?;
+    let task = prompt::read(&prompt::Sources {
+        prompt: args.prompt.as_deref(),
+        file: args.prompt_file.as_deref(),
+        stdin: args.stdin,
+        dir: &dir,
+    })?;
     let (host, agents, format) = (environment::host(), Agents::builtin(), args.output);
     let agent = choose(&agents, args.agent.as_deref(), &host).await?;
     let spec = spec(args, task, dir, &*agent)?;

@@ -53,8 +53,18 @@ fn ostler(place: &Place) -> Command {
 
 /// Settings that have a flag of their own; the others go through `--set`.
 const FLAGS: &[&str] = &[
-    "system_prompt", "append_system_prompt", "permission_mode", "tools", "allowed_tools", "disallowed_tools", "mcp_config",
-    "json_schema", "resume", "session_id", "max_turns", "max_budget_usd",
+    "system_prompt",
+    "append_system_prompt",
+    "permission_mode",
+    "tools",
+    "allowed_tools",
+    "disallowed_tools",
+    "mcp_config",
+    "json_schema",
+    "resume",
+    "session_id",
+    "max_turns",
+    "max_budget_usd",
 ];
 const SWITCHES: &[&str] = &["strict_mcp", "fork"];
 
@@ -125,7 +135,9 @@ fn hello() -> Place {
     let call = json!({"command": "echo $((40 + 2))", "description": "for the test"});
     Place::new(
         Script::new()
-            .rule(Rule::on_text("PROMPT").answer(Answer::thinking("Hm.").and_text("Let me see.").and_tool("Bash", call)))
+            .rule(
+                Rule::on_text("PROMPT").answer(Answer::thinking("Hm.").and_text("Let me see.").and_tool("Bash", call)),
+            )
             .rule(Rule::on_tool_result().answer(Answer::text("It is {tool_result}.").deltas(3))),
     )
 }
@@ -171,7 +183,8 @@ fn human_in_a_pipe_is_plain() {
     assert_eq!(ran.status.code(), Some(0));
     assert_eq!(out, "Let me see.\nIt is 42.\n");
     assert!(!out.contains('\u{1b}') && !err.contains('\u{1b}'), "{err:?}");
-    for part in ["Hm.", "✓ Bash echo $((40 + 2))", "✓ completed", "286 tokens", "ostler run --agent claude --resume"] {
+    for part in ["Hm.", "✓ Bash echo $((40 + 2))", "✓ completed", "286 tokens", "ostler run --agent claude --resume"]
+    {
         assert!(err.contains(part), "{part:?} is missing: {err}");
     }
 }
@@ -260,13 +273,20 @@ fn doctor_knows_whether_it_is_ready() {
     };
     let ready = on_path(Place::new(Script::new()));
     let (code, claude) = doctor(&ready);
-    assert_eq!((code, &claude["status"], &claude["version"]), (Some(0), &json!("ready"), &json!(real::CLAUDE_VERSION)), "{claude:#}");
+    assert_eq!(
+        (code, &claude["status"], &claude["version"]),
+        (Some(0), &json!("ready"), &json!(real::CLAUDE_VERSION)),
+        "{claude:#}"
+    );
     assert_eq!(claude["path"].as_str().map(Path::new), Some(ready.aside("bin/claude").as_path()));
     assert!(claude["login"].is_string(), "{claude:#}");
     let (code, claude) = doctor(&ready.without_host("ANTHROPIC_API_KEY"));
     assert_eq!((code, &claude["status"]), (Some(3), &json!("not_logged_in")), "{claude:#}");
     let words = claude.to_string();
-    assert!(words.contains("claude auth login") && words.contains("authentication") && words.contains("API key"), "{words}");
+    assert!(
+        words.contains("claude auth login") && words.contains("authentication") && words.contains("API key"),
+        "{words}"
+    );
 }
 
 /// The model calls Bash, and the command says when it runs.
@@ -318,7 +338,9 @@ fn killed_outright_it_leaves_nothing() {
     let hidden = || -> Vec<u32> {
         let entries = std::fs::read_dir("/proc").unwrap().flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        let named = |pid: &u32| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(name.as_bytes()));
+        let named = |pid: &u32| {
+            std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(name.as_bytes()))
+        };
         pids.filter(named).filter(|pid| alive(*pid)).collect()
     };
     assert!(wait_until(PATIENCE, || hidden().len() == 1), "the hidden command never ran");

@@ -32,12 +32,15 @@ fn run(args: &[&str]) -> crate::rig::Finished {
 
 /// Times differ from run to run.
 fn steady(text: &str) -> String {
-    let words = text.split(' ').map(|word| {
-        let time =
-            word.trim_end_matches('\n').strip_suffix("ms").is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
-        if time { word.replace(|c: char| c.is_ascii_digit(), "").replace("ms", "TIME") } else { word.to_owned() }
-    });
-    words.collect::<Vec<_>>().join(" ")
+    let mut out = String::new();
+    for piece in text.split_inclusive("ms") {
+        let digits = piece.strip_suffix("ms").map(|p| p.trim_end_matches(|c: char| c.is_ascii_digit()));
+        match digits {
+            Some(before) if before.len() + 2 < piece.len() => out.push_str(&format!("{before}TIME")),
+            _ => out.push_str(piece),
+        }
+    }
+    out
 }
 
 #[test]

@@ -26,8 +26,8 @@ fn an_unknown_agent() {
 fn no_task() {
     assert_snapshot!(refused(&["run"]), @r#"
     exit 2
-    error: prompt = "": expected a message that is not empty
-      hint: `ostler run --help` and docs/agents/scripted.md list the settings.
+    error: there is no task
+      hint: ostler run "…", or pipe it in, or --prompt-file FILE
     "#);
 }
 
@@ -128,7 +128,7 @@ fn completions_and_manual_pages() {
 fn the_task_comes_from_the_line_from_stdin_from_both_or_from_a_file() {
     let rig = Rig::new();
     rig.file("task.md", "from a file");
-    let script = "dump-stdin seen\nread\ninit\nresult done\nread-until-eof";
+    let script = "read\ndump-stdin seen\ninit\nresult done\nread-until-eof";
     let sent = |args: &[&str], stdin: &str| {
         let done = finish_with(&mut rig.fake_run(script, args), stdin);
         assert_eq!(done.code, Some(0), "{}", done.stderr);
@@ -137,8 +137,20 @@ fn the_task_comes_from_the_line_from_stdin_from_both_or_from_a_file() {
     assert!(sent(&["from the line"], "").contains("\"from the line\""));
     assert!(sent(&[], "from stdin").contains("\"from stdin\""));
     assert!(sent(&["-"], "from stdin").contains("\"from stdin\""));
-    assert!(sent(&["describe"], "the diff").contains("describe\\n\\nthe diff"));
+    assert!(sent(&["--stdin", "describe"], "the diff").contains("describe\\n\\nthe diff"));
     assert!(sent(&["--prompt-file", "task.md"], "").contains("\"from a file\""));
+}
+
+// P32: a pipe on stdin that nobody closes is not waited for when the task is there.
+#[test]
+fn an_open_stdin_is_not_waited_for() {
+    let rig = Rig::new();
+    let mut command = rig.fake_run("read\ninit\nresult done\nread-until-eof", &["--output", "text", "hi"]);
+    let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let held = child.stdin.take();
+    let done = crate::rig::collect(child);
+    drop(held);
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "done\n"));
 }
 
 // S4-1…S4-4

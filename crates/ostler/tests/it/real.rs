@@ -88,12 +88,11 @@ async fn to_the_end(session: &mut Session) -> Vec<Event> {
 /// Several turns are one process and one conversation: each turn has its own answer and its own tokens. S2-10, P21, P36.
 #[test]
 fn three_turns_in_one_process() {
-    let place = Place::new(
-        Script::new()
-            .rule(Rule::on_text("first").text("One."))
-            .rule(Rule::on_text("second").answer(Answer::hang()))
-            .rule(Rule::on_text("third").text("Three.")),
-    );
+    let script = Script::new()
+        .rule(Rule::on_text("first").text("One."))
+        .rule(Rule::on_text("second").answer(Answer::hang()))
+        .rule(Rule::on_text("third").text("Three."));
+    let place = Arc::new(Place::new(script));
     let spec = Spec { after_turn: AfterTurn::Wait, ..spec(&place, &Task::new("the first")) };
     let (mut turns, mut pids) = (Vec::new(), Vec::new());
     runtime().block_on(async {
@@ -106,8 +105,11 @@ fn three_turns_in_one_process() {
                     match turns.len() {
                         1 => {
                             session.remote().send("the second");
-                            place.wait_for_calls(2);
-                            session.remote().interrupt();
+                            let (server, remote) = (place.clone(), session.remote());
+                            tokio::task::spawn_blocking(move || {
+                                server.wait_for_calls(2);
+                                remote.interrupt();
+                            });
                         }
                         2 => session.remote().send("the third"),
                         _ => session.remote().stop(),
