@@ -34,17 +34,11 @@ pub(crate) fn install() -> Result<Installation> {
     }
     // Built as a part of the whole workspace and started directly: `cargo run -p` would choose other features of
     // the shared dependencies and compile half of them again.
-    let built = workspace::cargo()
-        .args(["build", "--quiet", "--workspace", "--bin", "install-agents"])
-        .status();
+    let built = workspace::cargo().args(["build", "--quiet", "--workspace", "--bin", "install-agents"]).status();
     if !built.context("cannot start cargo")?.success() {
-        bail!(
-            "the installer of the agents does not build (cargo build --workspace --bin install-agents)"
-        );
+        bail!("the installer of the agents does not build (cargo build --workspace --bin install-agents)");
     }
-    let installer = workspace::target_directory()?
-        .join("debug")
-        .join("install-agents");
+    let installer = workspace::target_directory()?.join("debug").join("install-agents");
     let mut child = Command::new(&installer)
         .current_dir(workspace::root())
         .stdin(Stdio::null())
@@ -64,11 +58,7 @@ pub(crate) fn install() -> Result<Installation> {
     let status = child.wait().context("cannot wait for the installer")?;
     match status.code() {
         Some(0) => Ok(Installation::Ready),
-        Some(1) => Ok(Installation::Impossible(if last.is_empty() {
-            "see above".to_owned()
-        } else {
-            last
-        })),
+        Some(1) => Ok(Installation::Impossible(if last.is_empty() { "see above".to_owned() } else { last })),
         _ => bail!("the installer of the agents broke: {status}"),
     }
 }

@@ -33,30 +33,15 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
         let began = Instant::now();
         let outcome = match blocked(step, &reports) {
             Some(reason) => Outcome::NotRun(reason),
-            None => (step.run)(&mut context)
-                .unwrap_or_else(|error| Outcome::Failed(format!("{error:#}"))),
+            None => (step.run)(&mut context).unwrap_or_else(|error| Outcome::Failed(format!("{error:#}"))),
         };
-        let report = Report {
-            name: step.name,
-            outcome,
-            duration: began.elapsed(),
-            counts: context.counts.take(),
-        };
-        println!(
-            "── {} ── {} in {}",
-            report.name,
-            report.word(),
-            report.seconds()
-        );
+        let report = Report { name: step.name, outcome, duration: began.elapsed(), counts: context.counts.take() };
+        println!("── {} ── {} in {}", report.name, report.word(), report.seconds());
         reports.push(report);
     }
     let verdict = summary::Verdict::of(&reports, is_ci());
     print!("{}", summary::render(&reports, begun.elapsed(), &verdict));
-    Ok(if verdict.passed() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(if verdict.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn selection(arguments: &[String]) -> Result<Selection> {
@@ -65,10 +50,7 @@ fn selection(arguments: &[String]) -> Result<Selection> {
         [] => Ok(Selection::All),
         ["--quick"] => Ok(Selection::Quick),
         ["--step", name] => Ok(Selection::One((*name).to_owned())),
-        _ => bail!(
-            "usage: cargo xtask test [--quick | --step NAME]; steps: {}",
-            step_names()
-        ),
+        _ => bail!("usage: cargo xtask test [--quick | --step NAME]; steps: {}", step_names()),
     }
 }
 
@@ -84,19 +66,14 @@ fn choose(selection: &Selection) -> Result<Vec<&'static Step>> {
 }
 
 fn step_names() -> String {
-    steps::STEPS
-        .iter()
-        .map(|step| step.name)
-        .collect::<Vec<_>>()
-        .join(", ")
+    steps::STEPS.iter().map(|step| step.name).collect::<Vec<_>>().join(", ")
 }
 
 /// Why a step cannot be tried: one that it needs did not succeed before it.
 fn blocked(step: &Step, before: &[Report]) -> Option<String> {
     let needed = step.needs?;
     let report = before.iter().find(|report| report.name == needed)?;
-    matches!(report.outcome, Outcome::Failed(_) | Outcome::NotRun(_))
-        .then(|| format!("{needed} failed"))
+    matches!(report.outcome, Outcome::Failed(_) | Outcome::NotRun(_)).then(|| format!("{needed} failed"))
 }
 
 fn is_ci() -> bool {
@@ -115,26 +92,14 @@ mod tests {
     fn arguments_choose_the_steps() {
         assert_eq!(selection(&[]).unwrap(), Selection::All);
         assert_eq!(selection(&words("--quick")).unwrap(), Selection::Quick);
-        assert_eq!(
-            selection(&words("--step fmt")).unwrap(),
-            Selection::One("fmt".into())
-        );
-        assert!(
-            selection(&words("--fast"))
-                .unwrap_err()
-                .to_string()
-                .contains("usage")
-        );
+        assert_eq!(selection(&words("--step fmt")).unwrap(), Selection::One("fmt".into()));
+        assert!(selection(&words("--fast")).unwrap_err().to_string().contains("usage"));
         assert!(choose(&Selection::One("nope".into())).is_err());
     }
 
     #[test]
     fn quick_is_fmt_clippy_tidy_and_the_pure_tests() {
-        let names: Vec<_> = choose(&Selection::Quick)
-            .unwrap()
-            .iter()
-            .map(|step| step.name)
-            .collect();
+        let names: Vec<_> = choose(&Selection::Quick).unwrap().iter().map(|step| step.name).collect();
         assert_eq!(names, ["fmt", "clippy", "tidy", "tests"]);
     }
 
@@ -148,10 +113,7 @@ mod tests {
         };
         let before = [failed];
         let find = |name: &str| steps::STEPS.iter().find(|step| step.name == name).unwrap();
-        assert_eq!(
-            blocked(find("tests"), &before).as_deref(),
-            Some("build failed")
-        );
+        assert_eq!(blocked(find("tests"), &before).as_deref(), Some("build failed"));
         assert_eq!(blocked(find("docs"), &before), None);
         assert_eq!(blocked(find("tests"), &[]), None);
     }

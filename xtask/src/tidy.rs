@@ -37,11 +37,7 @@ struct Finding {
 
 impl Finding {
     fn new(path: &str, line: usize, what: impl Into<String>) -> Self {
-        Self {
-            path: path.to_owned(),
-            line,
-            what: what.into(),
-        }
+        Self { path: path.to_owned(), line, what: what.into() }
     }
 }
 
@@ -89,10 +85,7 @@ mod tests {
     #[test]
     fn the_repository_is_tidy() {
         let findings = check(&Tree::read(workspace::root()).unwrap());
-        let lines: Vec<String> = findings
-            .iter()
-            .map(|f| format!("{}:{}: {}", f.path, f.line, f.what))
-            .collect();
+        let lines: Vec<String> = findings.iter().map(|f| format!("{}:{}: {}", f.path, f.line, f.what)).collect();
         assert!(lines.is_empty(), "\n{}\n", lines.join("\n"));
     }
 }

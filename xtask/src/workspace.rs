@@ -34,7 +34,7 @@ pub(crate) fn target_directory() -> Result<PathBuf> {
         .args(["metadata", "--no-deps", "--format-version", "1"])
         .output()
         .context("cannot start cargo metadata")?;
-    let metadata: Metadata = serde_json::from_slice(&output.stdout)
-        .context("cannot read the answer of cargo metadata")?;
+    let metadata: Metadata =
+        serde_json::from_slice(&output.stdout).context("cannot read the answer of cargo metadata")?;
     Ok(metadata.target_directory)
 }

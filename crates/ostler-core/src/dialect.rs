@@ -73,10 +73,19 @@ pub struct Launch {
     pub args: Vec<Arg>,
     /// Variables to set.
     pub env: Vec<(&'static str, String)>,
-    /// Variables to pass on from the caller's environment; a `*` at the end stands for anything.
-    pub env_pass: &'static [&'static str],
-    /// Variables never to pass on, even when the list above names them.
-    pub env_drop: &'static [&'static str],
+    /// Variables to pass on from the caller's environment.
+    pub inherits: Inherits,
+}
+
+/// Which of the caller's variables an agent gets besides the basics. A `*` at the end of a name stands for anything.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Inherits {
+    /// The agent's own.
+    pub always: &'static [&'static str],
+    /// Those that it needs only when another variable is set: the keys of a cloud, when that cloud serves the model.
+    pub when: &'static [(&'static str, &'static [&'static str])],
+    /// Never these, even when a list above names them: marks of an enclosing session.
+    pub never: &'static [&'static str],
 }
 
 /// One argument.
@@ -115,10 +124,8 @@ pub struct Probe {
     pub install_hint: &'static str,
     /// How to log in.
     pub login_hint: &'static str,
-    /// Variables the probe may see besides the basics: those of [`Launch::env_pass`].
-    pub env_pass: &'static [&'static str],
-    /// Variables the probe must not see.
-    pub env_drop: &'static [&'static str],
+    /// Variables the probe may see: those of [`Launch::inherits`].
+    pub inherits: Inherits,
 }
 
 /// Whether somebody is logged in.

@@ -22,14 +22,10 @@ pub fn install(target: &Path) -> Result<PathBuf, String> {
         return Ok(program);
     }
     let agents = target.join("agents");
-    let failed = |what: &str, error: std::io::Error| {
-        format!("cannot {what} in {}: {error}", agents.display())
-    };
+    let failed = |what: &str, error: std::io::Error| format!("cannot {what} in {}: {error}", agents.display());
     fs::create_dir_all(&agents).map_err(|error| failed("make the directory", error))?;
-    let lock =
-        File::create(agents.join("install.lock")).map_err(|error| failed("make a lock", error))?;
-    lock.lock()
-        .map_err(|error| failed("take the lock", error))?;
+    let lock = File::create(agents.join("install.lock")).map_err(|error| failed("make a lock", error))?;
+    lock.lock().map_err(|error| failed("take the lock", error))?;
     if let Some(program) = program_in(&home) {
         return Ok(program);
     }
@@ -38,16 +34,12 @@ pub fn install(target: &Path) -> Result<PathBuf, String> {
         .prefix("installing-")
         .tempdir_in(&agents)
         .map_err(|error| failed("make a directory", error))?;
-    fs::write(fresh.path().join("package.json"), PACKAGE)
-        .map_err(|error| failed("write", error))?;
-    fs::write(fresh.path().join("package-lock.json"), LOCK)
-        .map_err(|error| failed("write", error))?;
+    fs::write(fresh.path().join("package.json"), PACKAGE).map_err(|error| failed("write", error))?;
+    fs::write(fresh.path().join("package-lock.json"), LOCK).map_err(|error| failed("write", error))?;
     npm_ci(fresh.path())?;
     if program_in(fresh.path()).is_none() {
         let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
-        return Err(format!(
-            "npm installed no Claude Code for {os} on {arch}; run the other tests without it"
-        ));
+        return Err(format!("npm installed no Claude Code for {os} on {arch}; run the other tests without it"));
     }
     if home.exists() {
         fs::remove_dir_all(&home).map_err(|error| failed("clear a broken install", error))?;
@@ -65,10 +57,7 @@ pub fn claude() -> PathBuf {
     let target = target_dir().expect("find the build's target directory");
     program_in(&claude_home(&target)).unwrap_or_else(|| {
         let home = claude_home(&target);
-        panic!(
-            "no Claude Code in {}; install it: cargo xtask agents",
-            home.display()
-        )
+        panic!("no Claude Code in {}; install it: cargo xtask agents", home.display())
     })
 }
 
@@ -90,9 +79,7 @@ pub fn claude_env(home: &Path, base_url: &str) -> Vec<(String, String)> {
         // Without it, root may not bypass permissions; containers run tests as root.
         ("IS_SANDBOX", "1"),
     ];
-    pairs
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .to_vec()
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
 }
 
 /// The build's target directory: above the running program, else what `CARGO_TARGET_DIR` names.
@@ -100,38 +87,24 @@ pub fn claude_env(home: &Path, base_url: &str) -> Vec<(String, String)> {
 pub fn target_dir() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
     // Cargo puts this file at the top of every target directory.
-    let above = program
-        .ancestors()
-        .find(|dir| dir.join("CACHEDIR.TAG").is_file());
-    above
-        .map(Path::to_path_buf)
-        .or_else(|| std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from))
+    let above = program.ancestors().find(|dir| dir.join("CACHEDIR.TAG").is_file());
+    above.map(Path::to_path_buf).or_else(|| std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from))
 }
 
 fn claude_home(target: &Path) -> PathBuf {
-    target
-        .join("agents")
-        .join(format!("claude-{CLAUDE_VERSION}"))
+    target.join("agents").join(format!("claude-{CLAUDE_VERSION}"))
 }
 
 // npm installs the package of this machine only, so whichever is there is the right one.
 fn program_in(home: &Path) -> Option<PathBuf> {
     let packages = fs::read_dir(home.join("node_modules/@anthropic-ai")).ok()?;
-    let mut programs = packages
-        .flatten()
-        .map(|package| package.path().join("claude"));
+    let mut programs = packages.flatten().map(|package| package.path().join("claude"));
     programs.find(|program| program.is_file())
 }
 
 fn npm_ci(dir: &Path) -> Result<(), String> {
     let mut command = Command::new("npm");
-    command.args([
-        "ci",
-        "--ignore-scripts",
-        "--no-audit",
-        "--no-fund",
-        "--loglevel=error",
-    ]);
+    command.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]);
     let output = command.current_dir(dir).stdin(Stdio::null()).output().map_err(|error| {
         format!("npm does not start ({error}); install Node.js with npm, then run: cargo xtask agents")
     })?;
@@ -139,13 +112,8 @@ fn npm_ci(dir: &Path) -> Result<(), String> {
         return Ok(());
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
-    let reason = stderr
-        .lines()
-        .find(|line| line.contains("error"))
-        .unwrap_or("no reason given");
-    Err(format!(
-        "npm ci failed ({reason}); check the network, then run: cargo xtask agents"
-    ))
+    let reason = stderr.lines().find(|line| line.contains("error")).unwrap_or("no reason given");
+    Err(format!("npm ci failed ({reason}); check the network, then run: cargo xtask agents"))
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use ostler_core::dialect::Inherits;
+
 /// The surroundings in which agents are started. The library never reads the environment by itself: the caller hands it
 /// over here, and each agent gets only the part that it needs.
 #[derive(Debug, Clone, Default)]
@@ -96,14 +98,17 @@ impl Host {
     }
 
     /// The variables an agent gets: the basics and its own, without those that mark an enclosing session.
-    pub(crate) fn environment(&self, pass: &[&str], drop: &[&str]) -> BTreeMap<OsString, OsString> {
+    pub(crate) fn environment(&self, inherits: &Inherits) -> BTreeMap<OsString, OsString> {
         let named = |patterns: &[&str], name: &str| patterns.iter().any(|p| matches(p, name));
-        let keep = |name: &OsString| {
-            name.to_str().is_some_and(|n| {
-                (named(BASICS, n) || named(pass, n)) && !named(drop, n) && !n.starts_with(RESERVED_PREFIX)
-            })
+        let is_on = |switch: &str| self.var(switch).is_some_and(|v| !v.is_empty() && v != "0" && v != "false");
+        let asked_for = |name: &str| inherits.when.iter().any(|(switch, names)| is_on(switch) && named(names, name));
+        let keep = |name: &str| {
+            (named(BASICS, name) || named(inherits.always, name) || asked_for(name))
+                && !named(inherits.never, name)
+                && !name.starts_with(RESERVED_PREFIX)
         };
-        self.env.iter().filter(|(name, _)| keep(name)).map(|(n, v)| (n.clone(), v.clone())).collect()
+        let kept = self.env.iter().filter(|(name, _)| name.to_str().is_some_and(keep));
+        kept.map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 
     /// Finds a program: a path as it is, a name in the directories of PATH.
@@ -171,9 +176,21 @@ mod tests {
             ("GITHUB_TOKEN", "t"),
             ("OSTLER_SESSION", "outer"),
         ]);
-        let env = host.environment(&["ANTHROPIC_*", "CLAUDE*"], &["CLAUDECODE"]);
-        let names: Vec<_> = env.keys().filter_map(|k| k.to_str()).collect();
-        assert_eq!(names, ["ANTHROPIC_API_KEY", "LC_ALL", "PATH"]);
+        let inherits = Inherits {
+            always: &["ANTHROPIC_*", "CLAUDE*"],
+            when: &[("CLAUDE_CODE_USE_BEDROCK", &["AWS_*"])],
+            never: &["CLAUDECODE"],
+        };
+        let names = |host: &Host| -> Vec<String> {
+            host.environment(&inherits).into_keys().filter_map(|name| name.into_string().ok()).collect()
+        };
+        assert_eq!(names(&host), ["ANTHROPIC_API_KEY", "LC_ALL", "PATH"]);
+        // The keys of a cloud only for those who have it serve the model.
+        let mut bedrock = host.clone();
+        bedrock.env.insert("CLAUDE_CODE_USE_BEDROCK".into(), "1".into());
+        assert!(names(&bedrock).contains(&"AWS_SECRET_ACCESS_KEY".to_owned()));
+        bedrock.env.insert("CLAUDE_CODE_USE_BEDROCK".into(), "0".into());
+        assert!(!names(&bedrock).contains(&"AWS_SECRET_ACCESS_KEY".to_owned()));
     }
 
     // P33

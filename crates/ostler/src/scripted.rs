@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use ostler_core::event::{Started, TextKind, ToolCall, ToolResult, TurnEnded, What};
-use ostler_core::outcome::Outcome;
+use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::raw::Raw;
 use ostler_core::usage::{Tokens, Usage};
 use serde::Deserialize;
@@ -139,30 +139,37 @@ pub(crate) fn start(script: Option<Script>, first: &str) -> Child {
     }
 }
 
+/// How an interrupt looks on the script's side.
+const INTERRUPT: &str = r#"{"interrupt":true}"#;
+
 /// Plays the script once for each message, until the input ends.
 async fn play(script: Script, stdin: DuplexStream, mut stdout: DuplexStream) {
     let mut heard = BufReader::new(stdin).lines();
-    while let Ok(Some(_prompt)) = heard.next_line().await {
+    let mut in_turn = false;
+    while let Ok(Some(line)) = heard.next_line().await {
+        if line == INTERRUPT {
+            // The script is through. If it has not ended its turn, this does; else it comes too late for anything.
+            if std::mem::take(&mut in_turn) {
+                say(&interrupted(), &mut stdout).await;
+            }
+            continue;
+        }
+        in_turn = true;
         for step in &script.0 {
-            let interrupted = match step {
+            let heard = match step {
                 Step::Say(what) => {
-                    let Ok(mut line) = serde_json::to_string(what) else { continue };
-                    line.push('\n');
-                    if stdout.write_all(line.as_bytes()).await.is_err() {
-                        return;
-                    }
+                    in_turn &= !matches!(**what, What::TurnEnded(_));
+                    say(what, &mut stdout).await;
                     continue;
                 }
                 Step::Wait(time) => tokio::time::timeout(*time, heard.next_line()).await.ok(),
                 Step::Hang => Some(heard.next_line().await),
             };
-            match interrupted {
+            match heard {
                 None => {}
-                Some(Ok(Some(line))) if line.contains("interrupt") => {
-                    let outcome = Outcome::new(ostler_core::outcome::Cause::Interrupted, "The turn was interrupted.");
-                    let ended = What::from(TurnEnded { outcome, text: String::new(), structured: None, usage: None });
-                    let line = serde_json::to_string(&ended).unwrap_or_default() + "\n";
-                    let _ = stdout.write_all(line.as_bytes()).await;
+                Some(Ok(Some(line))) if line == INTERRUPT && in_turn => {
+                    in_turn = false;
+                    say(&interrupted(), &mut stdout).await;
                     break;
                 }
                 Some(Ok(Some(_))) => {} // a message during a turn: the script has nothing to say to it
@@ -171,6 +178,18 @@ async fn play(script: Script, stdin: DuplexStream, mut stdout: DuplexStream) {
             }
         }
     }
+}
+
+async fn say(what: &What, stdout: &mut DuplexStream) {
+    if let Ok(line) = serde_json::to_string(what) {
+        // If nobody listens any more, the input has ended as well, and so will the script.
+        let _ = stdout.write_all(format!("{line}\n").as_bytes()).await;
+    }
+}
+
+fn interrupted() -> What {
+    let outcome = Outcome::new(Cause::Interrupted, "The turn was interrupted.");
+    TurnEnded { outcome, text: String::new(), structured: None, usage: None }.into()
 }
 
 struct Player {

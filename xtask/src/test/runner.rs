@@ -46,8 +46,7 @@ impl Group {
 pub(super) fn run(context: &mut Context, group: Group, isolation: &Isolation) -> Result<Outcome> {
     if !context.built {
         // Tests start programs of other crates, which no test runner builds for them.
-        let built =
-            perform(workspace::cargo().args(["build", "--quiet", "--workspace", "--all-targets"]));
+        let built = perform(workspace::cargo().args(["build", "--quiet", "--workspace", "--all-targets"]));
         if !matches!(built, Outcome::Passed) {
             return Ok(built);
         }
@@ -56,10 +55,7 @@ pub(super) fn run(context: &mut Context, group: Group, isolation: &Isolation) ->
     let mut command = isolation.cargo();
     if !has_nextest() {
         command.args(["test", "--workspace", "--all-targets", "--no-fail-fast"]);
-        command
-            .args(isolation.cargo_flags())
-            .arg("--")
-            .args(group.substrings());
+        command.args(isolation.cargo_flags()).arg("--").args(group.substrings());
         return Ok(perform(&mut command));
     }
     // Nextest keeps its store below the root, wherever cargo's target directory is.
@@ -68,18 +64,14 @@ pub(super) fn run(context: &mut Context, group: Group, isolation: &Isolation) ->
         fs::remove_file(&junit).context("cannot remove the last junit.xml")?;
     }
     command.args(["nextest", "run", "--workspace", "--no-fail-fast"]);
-    command
-        .args(isolation.cargo_flags())
-        .args(["-E", group.filter()]);
+    command.args(isolation.cargo_flags()).args(["-E", group.filter()]);
     match group {
         Group::Usual => {}
         Group::Real => drop(command.args(["--no-tests", "pass"])),
         Group::Slow => drop(command.args(["--no-tests", "pass", "--test-threads", "1"])),
     }
     let outcome = perform(&mut command);
-    context.counts = fs::read_to_string(&junit)
-        .ok()
-        .and_then(|text| counts(&text));
+    context.counts = fs::read_to_string(&junit).ok().and_then(|text| counts(&text));
     Ok(outcome)
 }
 
@@ -91,9 +83,7 @@ pub(super) fn list(group: Group) -> Result<Vec<String>> {
     let mut command = workspace::cargo();
     command.args(["nextest", "list", "--workspace", "--message-format", "json"]);
     command.args(["-E", group.filter()]);
-    let output = command
-        .output()
-        .context("cannot start cargo nextest list")?;
+    let output = command.output().context("cannot start cargo nextest list")?;
     names(&output.stdout).context("cannot read the answer of cargo nextest list")
 }
 
@@ -103,24 +93,10 @@ fn has_nextest() -> bool {
 
 fn list_with_cargo_test(group: Group) -> Result<Vec<String>> {
     let mut command = workspace::cargo();
-    command.args([
-        "test",
-        "--quiet",
-        "--workspace",
-        "--all-targets",
-        "--",
-        "--list",
-    ]);
-    let output = command
-        .args(group.substrings())
-        .output()
-        .context("cannot start cargo test")?;
+    command.args(["test", "--quiet", "--workspace", "--all-targets", "--", "--list"]);
+    let output = command.args(group.substrings()).output().context("cannot start cargo test")?;
     let text = String::from_utf8_lossy(&output.stdout);
-    Ok(text
-        .lines()
-        .filter_map(|line| line.strip_suffix(": test"))
-        .map(str::to_owned)
-        .collect())
+    Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
 }
 
 /// What `nextest list` answers, as far as we need it.
@@ -162,19 +138,9 @@ fn names(listing: &[u8]) -> Result<Vec<String>> {
 /// The totals in the first element of a JUnit file.
 fn counts(junit: &str) -> Option<Counts> {
     let element = junit.split_once("<testsuites ")?.1.split_once('>')?.0;
-    let number = |name: &str| -> Option<u64> {
-        element
-            .split_once(&format!("{name}=\""))?
-            .1
-            .split_once('"')?
-            .0
-            .parse()
-            .ok()
-    };
-    Some(Counts {
-        run: number("tests")?,
-        failed: number("failures")? + number("errors")?,
-    })
+    let number =
+        |name: &str| -> Option<u64> { element.split_once(&format!("{name}=\""))?.1.split_once('"')?.0.parse().ok() };
+    Some(Counts { run: number("tests")?, failed: number("failures")? + number("errors")? })
 }
 
 #[cfg(test)]

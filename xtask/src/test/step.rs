@@ -94,11 +94,7 @@ fn shown(command: &Command) -> String {
     let program = std::path::Path::new(command.get_program());
     let name = program.file_name().unwrap_or(program.as_os_str());
     words.push(name.to_string_lossy().into_owned());
-    words.extend(
-        command
-            .get_args()
-            .map(|argument| quoted(&argument.to_string_lossy())),
-    );
+    words.extend(command.get_args().map(|argument| quoted(&argument.to_string_lossy())));
     words.join(" ")
 }
 
@@ -119,12 +115,7 @@ mod tests {
     fn a_failing_command_is_named_as_one_would_type_it() {
         let mut command = Command::new("/usr/bin/env");
         command.args(["false", "a b", ""]).env("X", "-D warnings");
-        let Outcome::Failed(text) = perform(&mut command) else {
-            panic!("false did not fail")
-        };
-        assert!(
-            text.ends_with("X='-D warnings' env false 'a b' ''"),
-            "{text}"
-        );
+        let Outcome::Failed(text) = perform(&mut command) else { panic!("false did not fail") };
+        assert!(text.ends_with("X='-D warnings' env false 'a b' ''"), "{text}");
     }
 }

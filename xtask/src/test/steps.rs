@@ -11,100 +11,25 @@ use crate::agents::{self, Installation};
 use crate::{programs, tidy, workspace};
 
 pub(super) const STEPS: &[Step] = &[
-    Step {
-        name: "fmt",
-        about: "is the code formatted",
-        quick: true,
-        needs: None,
-        run: fmt,
-    },
-    Step {
-        name: "clippy",
-        about: "lints, warnings are errors",
-        quick: true,
-        needs: None,
-        run: clippy,
-    },
-    Step {
-        name: "tidy",
-        about: "walls, modules, docs, words",
-        quick: true,
-        needs: None,
-        run: tidy,
-    },
-    Step {
-        name: "deny",
-        about: "licences, bans, sources",
-        quick: false,
-        needs: None,
-        run: deny,
-    },
-    Step {
-        name: "build",
-        about: "everything, so that tests find the programs",
-        quick: false,
-        needs: None,
-        run: build,
-    },
-    Step {
-        name: "agents",
-        about: "install the real agents",
-        quick: false,
-        needs: Some("build"),
-        run: agents,
-    },
-    Step {
-        name: "tests",
-        about: "all tests but real:: and slow::",
-        quick: true,
-        needs: Some("build"),
-        run: tests,
-    },
-    Step {
-        name: "real",
-        about: "real agents, no network but loopback",
-        quick: false,
-        needs: Some("build"),
-        run: real,
-    },
-    Step {
-        name: "slow",
-        about: "slow tests, one at a time",
-        quick: false,
-        needs: Some("build"),
-        run: slow,
-    },
-    Step {
-        name: "doctests",
-        about: "the examples in the docs",
-        quick: false,
-        needs: Some("build"),
-        run: doctests,
-    },
-    Step {
-        name: "docs",
-        about: "the docs build without a warning",
-        quick: false,
-        needs: None,
-        run: docs,
-    },
+    Step { name: "fmt", about: "is the code formatted", quick: true, needs: None, run: fmt },
+    Step { name: "clippy", about: "lints, warnings are errors", quick: true, needs: None, run: clippy },
+    Step { name: "tidy", about: "walls, modules, docs, words", quick: true, needs: None, run: tidy },
+    Step { name: "deny", about: "licences, bans, sources", quick: false, needs: None, run: deny },
+    Step { name: "build", about: "everything, so that tests find the programs", quick: false, needs: None, run: build },
+    Step { name: "agents", about: "install the real agents", quick: false, needs: Some("build"), run: agents },
+    Step { name: "tests", about: "all tests but real:: and slow::", quick: true, needs: Some("build"), run: tests },
+    Step { name: "real", about: "real agents, no network but loopback", quick: false, needs: Some("build"), run: real },
+    Step { name: "slow", about: "slow tests, one at a time", quick: false, needs: Some("build"), run: slow },
+    Step { name: "doctests", about: "the examples in the docs", quick: false, needs: Some("build"), run: doctests },
+    Step { name: "docs", about: "the docs build without a warning", quick: false, needs: None, run: docs },
 ];
 
 fn fmt(_: &mut Context) -> Result<Outcome> {
-    Ok(perform(
-        workspace::cargo().args(["fmt", "--all", "--check"]),
-    ))
+    Ok(perform(workspace::cargo().args(["fmt", "--all", "--check"])))
 }
 
 fn clippy(_: &mut Context) -> Result<Outcome> {
-    let lint = [
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--",
-        "-D",
-        "warnings",
-    ];
+    let lint = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     Ok(perform(workspace::cargo().args(lint)))
 }
 
@@ -118,9 +43,7 @@ fn tidy(_: &mut Context) -> Result<Outcome> {
 /// The advisory database needs the network, so advisories are not a part of this.
 fn deny(_: &mut Context) -> Result<Outcome> {
     if !programs::succeeds(workspace::cargo().args(["deny", "--version"])) {
-        return Ok(Outcome::NotRun(
-            "cargo deny: not installed, not run".to_owned(),
-        ));
+        return Ok(Outcome::NotRun("cargo deny: not installed, not run".to_owned()));
     }
     let mut check = workspace::cargo();
     check.args(["deny", "--offline", "check", "--hide-inclusion-graph"]);
@@ -138,10 +61,7 @@ fn agents(context: &mut Context) -> Result<Outcome> {
     Ok(match installed {
         Installation::Ready => Outcome::Passed,
         // The tests that are skipped for it are named by the step that would have run them.
-        Installation::Impossible(fix) => Outcome::Skipped {
-            tests: Vec::new(),
-            fix: fix.clone(),
-        },
+        Installation::Impossible(fix) => Outcome::Skipped { tests: Vec::new(), fix: fix.clone() },
     })
 }
 
@@ -154,10 +74,7 @@ fn real(context: &mut Context) -> Result<Outcome> {
         agents(context)?;
     }
     if let Some(Installation::Impossible(fix)) = &context.agents {
-        return Ok(Outcome::Skipped {
-            tests: runner::list(Group::Real)?,
-            fix: fix.clone(),
-        });
+        return Ok(Outcome::Skipped { tests: runner::list(Group::Real)?, fix: fix.clone() });
     }
     let isolation = Isolation::loopback_only();
     let outcome = runner::run(context, Group::Real, &isolation)?;
@@ -174,22 +91,12 @@ fn slow(context: &mut Context) -> Result<Outcome> {
 }
 
 fn doctests(_: &mut Context) -> Result<Outcome> {
-    Ok(perform(workspace::cargo().args([
-        "test",
-        "--doc",
-        "--workspace",
-        "--no-fail-fast",
-    ])))
+    Ok(perform(workspace::cargo().args(["test", "--doc", "--workspace", "--no-fail-fast"])))
 }
 
 /// Libraries only: the program and the library are both called ostler, and their pages would overwrite each other.
 fn docs(_: &mut Context) -> Result<Outcome> {
     let mut doc: Command = workspace::cargo();
     doc.env("RUSTDOCFLAGS", "-D warnings");
-    Ok(perform(doc.args([
-        "doc",
-        "--workspace",
-        "--no-deps",
-        "--lib",
-    ])))
+    Ok(perform(doc.args(["doc", "--workspace", "--no-deps", "--lib"])))
 }

@@ -14,21 +14,14 @@ impl Verdict {
     /// A failed step fails the run; a skipped one does where CI is set.
     pub(super) fn of(reports: &[Report], is_ci: bool) -> Self {
         let named = |matching: fn(&Outcome) -> bool| -> Vec<&str> {
-            reports
-                .iter()
-                .filter(|report| matching(&report.outcome))
-                .map(|r| r.name)
-                .collect()
+            reports.iter().filter(|report| matching(&report.outcome)).map(|r| r.name).collect()
         };
         let failed = named(|outcome| matches!(outcome, Outcome::Failed(_)));
         let skipped = named(|outcome| matches!(outcome, Outcome::Skipped { .. }));
         if !failed.is_empty() {
             Self::Failed(failed.join(", "))
         } else if is_ci && !skipped.is_empty() {
-            Self::Failed(format!(
-                "{} skipped, which CI does not accept",
-                skipped.join(", ")
-            ))
+            Self::Failed(format!("{} skipped, which CI does not accept", skipped.join(", ")))
         } else {
             Self::Passed
         }
@@ -67,21 +60,13 @@ pub(super) fn render(reports: &[Report], whole: Duration, verdict: &Verdict) -> 
 }
 
 fn row(report: &Report, note: &str) -> String {
-    let row = format!(
-        "{:10}{:9}{:>9}  {note}",
-        report.name,
-        report.word(),
-        report.seconds()
-    );
+    let row = format!("{:10}{:9}{:>9}  {note}", report.name, report.word(), report.seconds());
     format!("{}\n", row.trim_end())
 }
 
 fn in_words(counts: Counts) -> String {
     let passed = counts.run - counts.failed.min(counts.run);
-    format!(
-        "{} tests run, {passed} passed, {} failed",
-        counts.run, counts.failed
-    )
+    format!("{} tests run, {passed} passed, {} failed", counts.run, counts.failed)
 }
 
 /// What the reader should know about a step, beyond the table.
@@ -107,23 +92,12 @@ mod tests {
     use super::*;
 
     fn report(name: &'static str, outcome: Outcome) -> Report {
-        Report {
-            name,
-            outcome,
-            duration: Duration::from_millis(1500),
-            counts: None,
-        }
+        Report { name, outcome, duration: Duration::from_millis(1500), counts: None }
     }
 
     fn skipped() -> Report {
         let tests = vec!["ostler::it real::says_hello".to_owned()];
-        report(
-            "real",
-            Outcome::Skipped {
-                tests,
-                fix: "install nodejs npm".to_owned(),
-            },
-        )
+        report("real", Outcome::Skipped { tests, fix: "install nodejs npm".to_owned() })
     }
 
     #[test]

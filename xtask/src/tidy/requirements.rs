@@ -13,14 +13,7 @@ use super::tree::Tree;
 const PAGE: &str = "docs/requirements.md";
 
 /// The families of numbers, and the last number of each.
-const FAMILIES: &[(&str, usize)] = &[
-    ("S0-", 26),
-    ("S1-", 30),
-    ("S2-", 37),
-    ("S3-", 44),
-    ("S4-", 48),
-    ("P", 70),
-];
+const FAMILIES: &[(&str, usize)] = &[("S0-", 26), ("S1-", 30), ("S2-", 37), ("S3-", 44), ("S4-", 48), ("P", 70)];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     // The page is written with the first tests; until then there is nothing to compare.
@@ -35,19 +28,13 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         let Some((first, rest)) = line.strip_prefix('|').and_then(|row| row.split_once('|')) else {
             continue;
         };
-        let row: Vec<&str> = first
-            .split(',')
-            .map(str::trim)
-            .filter(|name| is_number(name))
-            .collect();
+        let row: Vec<&str> = first.split(',').map(str::trim).filter(|name| is_number(name)).collect();
         for number in &row {
             if !known.contains(*number) {
                 say(format!("{number} is no requirement (mend the number)"));
             }
             if let Some(line) = seen.insert((*number).to_owned(), at + 1) {
-                say(format!(
-                    "{number} has a row already, line {line} (keep one)"
-                ));
+                say(format!("{number} has a row already, line {line} (keep one)"));
             }
         }
         if !row.is_empty() {
@@ -55,49 +42,32 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         }
     }
     for number in known.iter().filter(|number| !seen.contains_key(*number)) {
-        findings.push(Finding::new(
-            PAGE,
-            1,
-            format!("{number} has no row (name its test, or say `planned:`)"),
-        ));
+        findings.push(Finding::new(PAGE, 1, format!("{number} has no row (name its test, or say `planned:`)")));
     }
     findings
 }
 
 fn numbers() -> BTreeSet<String> {
-    FAMILIES
-        .iter()
-        .flat_map(|(family, last)| (1..=*last).map(move |number| format!("{family}{number}")))
-        .collect()
+    FAMILIES.iter().flat_map(|(family, last)| (1..=*last).map(move |number| format!("{family}{number}"))).collect()
 }
 
 fn is_number(name: &str) -> bool {
-    FAMILIES.iter().any(|(family, _)| {
-        name.strip_prefix(family)
-            .is_some_and(|rest| rest.parse::<usize>().is_ok())
-    })
+    FAMILIES.iter().any(|(family, _)| name.strip_prefix(family).is_some_and(|rest| rest.parse::<usize>().is_ok()))
 }
 
 fn row_faults(tree: &Tree, rest: &str) -> Vec<String> {
-    let named: Vec<(&str, &str)> = rest
-        .split('`')
-        .skip(1)
-        .step_by(2)
-        .filter_map(|code| code.split_once(".rs::"))
-        .collect();
-    let promised = ["planned:", "declined:"].iter().any(|word| {
-        rest.split_once(word)
-            .is_some_and(|(_, what)| what.trim_start().starts_with(|c: char| c != '|'))
-    });
+    let named: Vec<(&str, &str)> =
+        rest.split('`').skip(1).step_by(2).filter_map(|code| code.split_once(".rs::")).collect();
+    let promised = ["planned:", "declined:"]
+        .iter()
+        .any(|word| rest.split_once(word).is_some_and(|(_, what)| what.trim_start().starts_with(|c: char| c != '|')));
     if named.is_empty() && !promised {
-        return vec!["no test (name one as `crates/…/file.rs::test_name`, or say `planned: …` or `declined: …`)".to_owned()];
+        return vec![
+            "no test (name one as `crates/…/file.rs::test_name`, or say `planned: …` or `declined: …`)".to_owned(),
+        ];
     }
-    let faults = named
-        .into_iter()
-        .filter(|(file, test)| !exists(tree, file, test));
-    faults
-        .map(|(file, test)| format!("no test {file}.rs::{test} (mend the name)"))
-        .collect()
+    let faults = named.into_iter().filter(|(file, test)| !exists(tree, file, test));
+    faults.map(|(file, test)| format!("no test {file}.rs::{test} (mend the name)")).collect()
 }
 
 /// Whether a file of that path, or one that ends with it, holds the name of the test.
@@ -106,9 +76,7 @@ fn exists(tree: &Tree, file: &str, test: &str) -> bool {
     let (whole, ending) = (format!("{file}.rs"), format!("/{file}.rs"));
     tree.rust()
         .filter(|(path, _)| *path == whole || path.ends_with(&ending))
-        .any(|(_, text)| {
-            text.contains(name) && tokens(text).iter().any(|token| token.word() == Some(name))
-        })
+        .any(|(_, text)| text.contains(name) && tokens(text).iter().any(|token| token.word() == Some(name)))
 }
 
 #[cfg(test)]
@@ -116,29 +84,13 @@ mod tests {
     use super::*;
 
     fn findings(rows: &str) -> Vec<String> {
-        let used: Vec<&str> = rows
-            .lines()
-            .filter_map(|row| row.split('|').nth(1))
-            .map(str::trim)
-            .collect();
+        let used: Vec<&str> = rows.lines().filter_map(|row| row.split('|').nth(1)).map(str::trim).collect();
         let mut page = format!("{rows}\n");
-        for number in numbers()
-            .iter()
-            .filter(|number| !used.contains(&number.as_str()))
-        {
+        for number in numbers().iter().filter(|number| !used.contains(&number.as_str())) {
             page.push_str(&format!("| {number} | planned: M9 |\n"));
         }
-        let tree = Tree::of(&[
-            (PAGE, &page),
-            (
-                "crates/a/tests/it/stop.rs",
-                "#[test] fn stops() {} // fn spoken() {}",
-            ),
-        ]);
-        check(&tree)
-            .into_iter()
-            .map(|finding| finding.what)
-            .collect()
+        let tree = Tree::of(&[(PAGE, &page), ("crates/a/tests/it/stop.rs", "#[test] fn stops() {} // fn spoken() {}")]);
+        check(&tree).into_iter().map(|finding| finding.what).collect()
     }
 
     #[test]
@@ -150,27 +102,15 @@ mod tests {
     #[test]
     fn each_fault_is_found() {
         for (row, fault) in [
-            (
-                "| P1 | `crates/a/tests/it/stop.rs::walks` |",
-                "no test crates/a/tests/it/stop.rs::walks",
-            ),
-            (
-                "| P1 | `crates/a/tests/it/stop.rs::spoken` |",
-                "no test crates/a",
-            ),
+            ("| P1 | `crates/a/tests/it/stop.rs::walks` |", "no test crates/a/tests/it/stop.rs::walks"),
+            ("| P1 | `crates/a/tests/it/stop.rs::spoken` |", "no test crates/a"),
             ("| P1 | soon |", "no test (name one"),
             ("| P1 | planned: |", "no test (name one"),
             ("| P71 | planned: M1 |", "P71 is no requirement"),
-            (
-                "| P1 | planned: M1 |\n| P1 | planned: M1 |",
-                "P1 has a row already",
-            ),
+            ("| P1 | planned: M1 |\n| P1 | planned: M1 |", "P1 has a row already"),
         ] {
             let found = findings(row);
-            assert!(
-                found.len() == 1 && found[0].starts_with(fault),
-                "{row}: {found:?}"
-            );
+            assert!(found.len() == 1 && found[0].starts_with(fault), "{row}: {found:?}");
         }
     }
 

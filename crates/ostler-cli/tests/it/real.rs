@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ostler_testkit::every_scenario;
 use ostler_testkit::model::{Answer, Rule, Script};
-use ostler_testkit::processes::{alive, wait_until};
+use ostler_testkit::processes::wait_until;
 use ostler_testkit::real;
 use ostler_testkit::scenario::{self, Driver, PATIENCE, Place, Running, Seen, Signal, Task, signal};
 use serde_json::{Value, json};
@@ -127,7 +127,7 @@ fn output(command: &mut Command) -> Output {
     command.stderr(Stdio::piped()).output().unwrap()
 }
 
-fn text(bytes: &[u8]) -> &str {
+fn utf8(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
@@ -155,7 +155,7 @@ fn shown(place: &Place, form: &[&str]) -> Output {
 #[test]
 fn text_is_only_the_answer() {
     let ran = shown(&hello(), &["--output", "text"]);
-    assert_eq!((ran.status.code(), text(&ran.stdout), text(&ran.stderr)), (Some(0), "It is 42.\n", ""));
+    assert_eq!((ran.status.code(), utf8(&ran.stdout), utf8(&ran.stderr)), (Some(0), "It is 42.\n", ""));
 }
 
 /// `--output json` is one object with everything that a program wants to know. S4-6.
@@ -163,7 +163,7 @@ fn text_is_only_the_answer() {
 fn json_is_one_object() {
     let ran = shown(&hello(), &["--output", "json"]);
     let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
-    assert_eq!((ran.status.code(), text(&ran.stderr)), (Some(0), ""));
+    assert_eq!((ran.status.code(), utf8(&ran.stderr)), (Some(0), ""));
     let expected = json!({"agent": "claude", "agent_version": real::CLAUDE_VERSION, "text": "It is 42.", "structured": null,
         "turns": 1, "tool_calls": 1, "denied": 0, "errors": [], "exit_code": 0, "signal": null});
     for (key, value) in expected.as_object().unwrap() {
@@ -179,7 +179,7 @@ fn json_is_one_object() {
 #[test]
 fn human_in_a_pipe_is_plain() {
     let ran = shown(&hello(), &["--output", "human"]);
-    let (out, err) = (text(&ran.stdout), text(&ran.stderr));
+    let (out, err) = (utf8(&ran.stdout), utf8(&ran.stderr));
     assert_eq!(ran.status.code(), Some(0));
     assert_eq!(out, "Let me see.\nIt is 42.\n");
     assert!(!out.contains('\u{1b}') && !err.contains('\u{1b}'), "{err:?}");
@@ -194,8 +194,8 @@ fn human_in_a_pipe_is_plain() {
 fn a_failure_says_what_to_do() {
     let error = Answer::error(401, "authentication_error", "invalid x-api-key");
     let ran = shown(&Place::new(Script::new().rule(Rule::any().answer(error))), &["--output", "text"]);
-    assert_eq!((ran.status.code(), text(&ran.stdout)), (Some(4), ""));
-    let err = text(&ran.stderr);
+    assert_eq!((ran.status.code(), utf8(&ran.stdout)), (Some(4), ""));
+    let err = utf8(&ran.stderr);
     assert!(err.starts_with("auth: ") && err.contains("hint: Run `claude auth login`"), "{err}");
 }
 
@@ -205,7 +205,7 @@ fn a_raw_log_replays_to_the_same_story() {
     let place = hello();
     let log = place.aside("raw.jsonl");
     let parsed = |output: &Output| -> Vec<Value> {
-        text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        utf8(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     };
     let ran = shown(&place, &["--output", "events", "--raw-log", log.to_str().unwrap()]);
     let lived = Seen { events: parsed(&ran), exit: ran.status.code() };
@@ -240,10 +240,10 @@ fn the_agent_on_path_is_the_default() {
     let ran = output(ostler(&place).args(["run", "--output", "json", "PROMPT"]));
     let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
     assert_eq!((&report["agent"], &report["text"]), (&json!("claude"), &json!("It is 42.")));
-    assert_eq!((ran.status.code(), text(&ran.stderr)), (Some(0), ""));
+    assert_eq!((ran.status.code(), utf8(&ran.stderr)), (Some(0), ""));
 }
 
-/// The prompt can come from a file in the directory, or from stdin after the words of the command line. S4-10.
+/// The prompt can come from a file in the directory, from stdin, or from both the command line and stdin. S4-10.
 #[test]
 fn prompts_from_files_and_pipes() {
     let place = Place::new(Script::always("Read."));
@@ -258,7 +258,7 @@ fn prompts_from_files_and_pipes() {
         place.server.requests().pop().unwrap().last_user_text()
     };
     assert_eq!(run(&["--prompt-file", "task.md"], "").trim_end(), "--from a `file`");
-    assert_eq!(run(&["Read this:"], "from a pipe").trim_end(), "Read this:\n\nfrom a pipe");
+    assert_eq!(run(&["--stdin", "Read this:"], "from a pipe").trim_end(), "Read this:\n\nfrom a pipe");
     assert_eq!(run(&["-"], "- only a pipe").trim_end(), "- only a pipe");
 }
 
@@ -295,6 +295,26 @@ fn busy(command: &str) -> Place {
     Place::new(Script::new().rule(Rule::any().answer(Answer::tool("Bash", input))))
 }
 
+/// Ctrl-C when the answer is there and only a task in the background goes on: that is interrupted too. P35.
+#[test]
+fn an_interrupt_ends_background_tasks() {
+    let input = json!({"command": "echo running > running; sleep 300", "description": "for the test", "run_in_background": true});
+    let place = Place::new(
+        Script::new()
+            .rule(Rule::on_text("PROMPT").answer(Answer::tool("Bash", input)))
+            .rule(Rule::on_tool_result().text("It is under way.")),
+    );
+    let task = Task::new("PROMPT").trusting();
+    let mut child = start(&mut run_command(&place, &task), &task);
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains("turn_ended")));
+    let _ = place.wait_for_file("running");
+    signal(child.id(), Signal::INT);
+    assert!(lines.any(|line| line.contains("\"type\":\"ended\"")));
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(place.left(), []);
+}
+
 /// The second Ctrl-C kills, without waiting for an agent that does not react.
 #[test]
 fn a_second_interrupt_kills() {
@@ -325,30 +345,23 @@ fn a_second_interrupt_kills() {
 /// are gone three seconds later. P5, P67.
 #[test]
 fn killed_outright_it_leaves_nothing() {
-    // The name of the hidden one is all that shows where it came from.
-    let hide = "cd / && setsid env -i $(command -v bash) -c 'exec -a NAME sleep 300' > /dev/null 2>&1 &";
-    let place = busy("");
-    let name = place.aside("hidden").display().to_string();
-    let command = format!("({}) ; echo running > running; sleep 300", hide.replace("NAME", &name));
-    drop(place);
-    let place = busy(&command);
+    // All that shows where the hidden one came from is its name, and that is not what it is found by.
+    let hide =
+        "(name=$PWD/hidden; cd /; setsid env -i $(command -v bash) -c \"exec -a $name sleep 300\" > /dev/null 2>&1 &)";
+    let place = busy(&format!("{hide}; echo running > running; sleep 300"));
     let task = Task::new("PROMPT").trusting();
     let mut child = start(&mut run_command(&place, &task), &task);
     let _ = place.wait_for_file("running");
-    let hidden = || -> Vec<u32> {
-        let entries = std::fs::read_dir("/proc").unwrap().flatten();
-        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        let named = |pid: &u32| {
-            std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(name.as_bytes()))
-        };
-        pids.filter(named).filter(|pid| alive(*pid)).collect()
-    };
-    assert!(wait_until(PATIENCE, || hidden().len() == 1), "the hidden command never ran");
-    assert!(place.left().len() >= 4, "the program, the guard, the agent, its shell: {:?}", place.left());
+    let name = place.work().join("hidden").display().to_string();
+    let hidden = || place.left().into_iter().find(|(_, command)| command.starts_with(&name));
+    assert!(wait_until(PATIENCE, || hidden().is_some()), "the hidden command never ran");
+    let (pid, _) = hidden().unwrap();
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
+    assert!(!utf8(&environment).contains("OSTLER"), "it lost the mark");
+    assert!(place.left().len() >= 5, "the program, the guard, the agent, its shell, and that: {:?}", place.left());
     signal(child.id(), Signal::KILL);
     child.wait().unwrap();
     place.wait_until_empty(Duration::from_secs(3));
-    assert!(wait_until(Duration::from_secs(1), || hidden().is_empty()), "the hidden command is left");
 }
 
 /// The agent is killed while it runs a command that left its session: the command is found and ended. P2, P4.

@@ -44,12 +44,8 @@ impl Rig {
     }
 
     fn events(&self) -> Vec<&What> {
-        let emitted = |e: &Effect| if let Effect::Emit { .. } = e { true } else { false };
-        self.effects
-            .iter()
-            .filter(|e| emitted(e))
-            .map(|e| if let Effect::Emit { what, .. } = e { what } else { unreachable!() })
-            .collect()
+        let what = |effect| if let &Effect::Emit { ref what, .. } = effect { Some(what) } else { None };
+        self.effects.iter().filter_map(what).collect()
     }
 
     fn words(&self) -> Vec<&'static str> {

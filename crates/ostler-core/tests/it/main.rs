@@ -1,5 +1,11 @@
 //! The wire form of events: a golden file per kind, read back to the same event, and valid by the schema.
 
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "tests: a fault is a failed test, and UPDATE_GOLDEN is read here"
+)]
+
 use std::path::Path;
 
 use ostler_core::event::*;
@@ -8,6 +14,7 @@ use ostler_core::raw::Raw;
 use ostler_core::usage::{Scope, Tokens, Usage as Spent};
 
 /// One full example of every kind.
+#[expect(clippy::too_many_lines, reason = "a flat table of like things")]
 fn examples() -> Vec<What> {
     let usage = Spent::of(
         Some("claude-opus-5-5".into()),
@@ -35,7 +42,14 @@ fn examples() -> Vec<What> {
         .into(),
         State { from: SessionState::Starting, to: SessionState::Working }.into(),
         TurnStarted { origin: Origin::Caller }.into(),
-        Text { kind: TextKind::Reply, text: "Hello 😀\n".into(), delta: true, message: Some("msg_1".into()), parent: None }.into(),
+        Text {
+            kind: TextKind::Reply,
+            text: "Hello 😀\n".into(),
+            delta: true,
+            message: Some("msg_1".into()),
+            parent: None,
+        }
+        .into(),
         ToolCall {
             id: "toolu_1".into(),
             name: "Bash".into(),
@@ -65,9 +79,20 @@ fn examples() -> Vec<What> {
         Notice::new(Level::Warning, "api_retry", "The request failed and is tried again.").into(),
         Unreadable { raw: "not json".into(), why: "not JSON".into(), length: 8, lossy: false }.into(),
         Refused { request: "interrupt".into(), why: "no turn is under way".into() }.into(),
-        TurnEnded { outcome: rate_limit, text: "partial".into(), structured: Some(Raw::parse(r#"{"a":1}"#).unwrap()), usage: Some(usage.clone()) }
-            .into(),
-        Ended { outcome: died, exit_code: None, signal: Some(9), usage: Some(Spent { scope: Scope::Session, ..usage }) }.into(),
+        TurnEnded {
+            outcome: rate_limit,
+            text: "partial".into(),
+            structured: Some(Raw::parse(r#"{"a":1}"#).unwrap()),
+            usage: Some(usage.clone()),
+        }
+        .into(),
+        Ended {
+            outcome: died,
+            exit_code: None,
+            signal: Some(9),
+            usage: Some(Spent { scope: Scope::Session, ..usage }),
+        }
+        .into(),
     ]
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The prompt is never an argument: it goes to stdin, where it has no limit and no `ps` shows it.
 
-use ostler_core::dialect::{ARG_CAP, Arg, Launch};
+use ostler_core::dialect::{ARG_CAP, Arg, Inherits, Launch};
 use ostler_core::spec::{Settings, Spec, SpecError, keys};
 
 use super::settings::{Pass, TABLE};
@@ -11,15 +11,10 @@ use crate::settings;
 /// Always there. Without `--verbose` the program refuses stream-json.
 const ALWAYS: [&str; 4] = ["-p", "--output-format=stream-json", "--input-format=stream-json", "--verbose"];
 
-/// Variables that Claude Code reads: credentials, providers, limits of its tools.
-pub(super) const ENV_PASS: &[&str] = &[
+/// Variables that Claude Code reads: credentials, limits of its tools.
+const OWN: &[&str] = &[
     "ANTHROPIC_*",
     "CLAUDE_*",
-    "AWS_*",
-    "GOOGLE_*",
-    "VERTEX_*",
-    "CLOUD_ML_REGION",
-    "AZURE_*",
     "API_TIMEOUT_MS",
     "BASH_DEFAULT_TIMEOUT_MS",
     "BASH_MAX_TIMEOUT_MS",
@@ -44,7 +39,7 @@ pub(super) const ENV_PASS: &[&str] = &[
 ];
 
 /// Marks of an enclosing Claude Code. With them the child would take itself for a part of that session, or talk to it.
-pub(super) const ENV_DROP: &[&str] = &[
+const MARKS: &[&str] = &[
     "CLAUDECODE",
     "CLAUDE_CODE_ENTRYPOINT",
     "CLAUDE_CODE_SSE_PORT",
@@ -70,6 +65,17 @@ pub(super) const ENV_DROP: &[&str] = &[
     "CLAUDE_ENV_FILE",
 ];
 
+/// What the child sees of the caller's environment. The keys of a cloud are for those who have it serve the model.
+pub(super) const INHERITS: Inherits = Inherits {
+    always: OWN,
+    when: &[
+        ("CLAUDE_CODE_USE_BEDROCK", &["AWS_*"]),
+        ("CLAUDE_CODE_USE_VERTEX", &["GOOGLE_*", "GCLOUD_PROJECT", "VERTEX_*", "CLOUD_ML_REGION"]),
+        ("CLAUDE_CODE_USE_FOUNDRY", &["AZURE_*"]),
+    ],
+    never: MARKS,
+};
+
 /// Set unless the caller says otherwise: an agent that runs unattended has no use for update checks and surveys.
 const QUIET: &str = "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC";
 
@@ -85,7 +91,7 @@ pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
     }
     args.extend(spec.extra_args.iter().cloned().map(Arg::Plain));
     let quiet = (!spec.env.contains_key(QUIET)).then(|| (QUIET, "1".to_owned()));
-    Ok(Launch { program: "claude", args, env: quiet.into_iter().collect(), env_pass: ENV_PASS, env_drop: ENV_DROP })
+    Ok(Launch { program: "claude", args, env: quiet.into_iter().collect(), inherits: INHERITS })
 }
 
 fn pass(pass: &Pass, key: &str, values: &[String], args: &mut Vec<Arg>) -> Result<(), SpecError> {

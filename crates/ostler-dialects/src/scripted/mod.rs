@@ -5,7 +5,7 @@
 //! `{"interrupt":true}`. The body that plays a script file is not here.
 
 use ostler_core::dialect::{
-    Capabilities, Conversation, Dialect, Exit, Launch, Out, Outbox, Probe, Say, Setting, TurnOver,
+    Capabilities, Conversation, Dialect, Exit, Inherits, Launch, Out, Outbox, Probe, Say, Setting, TurnOver,
 };
 use ostler_core::event::{TurnEnded, What};
 use ostler_core::raw::Raw;
@@ -63,7 +63,7 @@ impl Dialect for Scripted {
         if let Some(arg) = spec.extra_args.first() {
             return Err(SpecError::new("extra args", arg, "the scripted agent takes none"));
         }
-        Ok(Launch { program: "scripted", args: Vec::new(), env: Vec::new(), env_pass: &[], env_drop: &[] })
+        Ok(Launch { program: "scripted", args: Vec::new(), env: Vec::new(), inherits: Inherits::default() })
     }
 
     fn converse(&self, _: &Spec) -> Box<dyn Conversation> {

@@ -204,9 +204,9 @@ fn the_environment_is_the_agents_own() {
         "CLAUDE_CODE_CHILD_SESSION",
         "CLAUDE_CODE_MESSAGING_SOCKET",
     ] {
-        assert!(launch.env_drop.contains(&mark), "{mark}");
+        assert!(launch.inherits.never.contains(&mark), "{mark}");
     }
-    assert!(launch.env_pass.contains(&"ANTHROPIC_*") && !launch.env_pass.contains(&"*"));
+    assert!(launch.inherits.always.contains(&"ANTHROPIC_*") && !launch.inherits.always.contains(&"*"));
     let mut spec = Spec::default();
     spec.env.insert("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC".into(), "0".into());
     assert!(claude().launch(&spec).unwrap().env.is_empty(), "the caller's word counts");

@@ -1,10 +1,6 @@
 //! Installs the real agents that the tests drive: `install-agents [target directory]`; `cargo xtask agents` calls it.
 
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a program to use by hand and from xtask"
-)]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program to use by hand and from xtask")]
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -102,12 +102,7 @@ pub enum Ending {
 
 impl Default for Usage {
     fn default() -> Self {
-        Self {
-            input: 100,
-            cache_creation: 7,
-            cache_read: 11,
-            output: 25,
-        }
+        Self { input: 100, cache_creation: 7, cache_read: 11, output: 25 }
     }
 }
 
@@ -127,66 +122,41 @@ impl Answer {
     /// A thought; add words with [`Answer::and_text`].
     #[must_use]
     pub fn thinking(thinking: impl Into<String>) -> Self {
-        let block = Block::Thinking {
-            thinking: thinking.into(),
-            deltas: 1,
-        };
-        Self {
-            blocks: vec![block],
-            ..Self::default()
-        }
+        let block = Block::Thinking { thinking: thinking.into(), deltas: 1 };
+        Self { blocks: vec![block], ..Self::default() }
     }
 
     /// An error of the provider, e.g. `(401, "authentication_error", "invalid x-api-key")`.
     #[must_use]
     pub fn error(status: u16, kind: impl Into<String>, message: impl Into<String>) -> Self {
-        let failure = Failure {
-            status,
-            kind: kind.into(),
-            message: message.into(),
-            headers: Vec::new(),
-        };
-        Self {
-            error: Some(failure),
-            ..Self::default()
-        }
+        let failure = Failure { status, kind: kind.into(), message: message.into(), headers: Vec::new() };
+        Self { error: Some(failure), ..Self::default() }
     }
 
     /// Takes the request and never sends a byte.
     #[must_use]
     pub fn hang() -> Self {
-        Self {
-            ending: Ending::Silent,
-            ..Self::default()
-        }
+        Self { ending: Ending::Silent, ..Self::default() }
     }
 
     /// Adds a text block.
     #[must_use]
     pub fn and_text(mut self, text: impl Into<String>) -> Self {
-        self.blocks.push(Block::Text {
-            text: text.into(),
-            deltas: 1,
-        });
+        self.blocks.push(Block::Text { text: text.into(), deltas: 1 });
         self
     }
 
     /// Adds a tool call.
     #[must_use]
     pub fn and_tool(mut self, name: impl Into<String>, input: Value) -> Self {
-        self.blocks.push(Block::ToolUse {
-            name: name.into(),
-            input,
-        });
+        self.blocks.push(Block::ToolUse { name: name.into(), input });
         self
     }
 
     /// Cuts the text or thinking block added last into `count` deltas.
     #[must_use]
     pub fn deltas(mut self, count: usize) -> Self {
-        if let Some(Block::Text { deltas, .. } | Block::Thinking { deltas, .. }) =
-            self.blocks.last_mut()
-        {
+        if let Some(Block::Text { deltas, .. } | Block::Thinking { deltas, .. }) = self.blocks.last_mut() {
             *deltas = count;
         }
         self
@@ -245,10 +215,7 @@ impl Answer {
 
     /// The stop reason sent: the override, or what follows from the blocks.
     pub(super) fn effective_stop_reason(&self) -> &str {
-        let calls_tool = self
-            .blocks
-            .iter()
-            .any(|block| matches!(block, Block::ToolUse { .. }));
+        let calls_tool = self.blocks.iter().any(|block| matches!(block, Block::ToolUse { .. }));
         match &self.stop_reason {
             Some(reason) => reason,
             None if calls_tool => "tool_use",

@@ -30,10 +30,7 @@ impl Request {
     /// The value of a header.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
-        let found = self
-            .headers
-            .iter()
-            .find(|(key, _)| key.eq_ignore_ascii_case(name));
+        let found = self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_str())
     }
 
@@ -52,14 +49,8 @@ impl Request {
     /// The names of the tools offered to the model.
     #[must_use]
     pub fn tool_names(&self) -> Vec<&str> {
-        let tools = self.body["tools"]
-            .as_array()
-            .map(Vec::as_slice)
-            .unwrap_or_default();
-        tools
-            .iter()
-            .filter_map(|tool| tool["name"].as_str())
-            .collect()
+        let tools = self.body["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
+        tools.iter().filter_map(|tool| tool["name"].as_str()).collect()
     }
 
     /// The system prompt, its blocks joined with newlines.
@@ -82,15 +73,9 @@ impl Request {
     /// Every text sent since the model spoke last, joined with newlines: prompts, reminders and system messages.
     #[must_use]
     pub fn news(&self) -> String {
-        let fresh = self
-            .messages()
-            .rsplit(|message| message["role"] == "assistant")
-            .next();
+        let fresh = self.messages().rsplit(|message| message["role"] == "assistant").next();
         let texts = fresh.unwrap_or_default().iter();
-        texts
-            .map(|message| joined_text(&message["content"], |_| true))
-            .collect::<Vec<_>>()
-            .join("\n")
+        texts.map(|message| joined_text(&message["content"], |_| true)).collect::<Vec<_>>().join("\n")
     }
 
     /// Every tool result in the conversation, oldest first.
@@ -102,9 +87,7 @@ impl Request {
     /// The tool results of the last real user message: what the model is asked to go on from.
     #[must_use]
     pub fn last_tool_results(&self) -> Vec<ToolResult> {
-        self.last_user_message()
-            .map(tool_results_of)
-            .unwrap_or_default()
+        self.last_user_message().map(tool_results_of).unwrap_or_default()
     }
 
     /// Whether this asks for a message (and is not a token count, a health check or something unknown).
@@ -120,10 +103,7 @@ impl Request {
     }
 
     fn messages(&self) -> &[Value] {
-        self.body["messages"]
-            .as_array()
-            .map(Vec::as_slice)
-            .unwrap_or_default()
+        self.body["messages"].as_array().map(Vec::as_slice).unwrap_or_default()
     }
 
     // Claude Code appends messages of role `system` and user messages that hold nothing but reminders.
@@ -144,24 +124,14 @@ fn is_reminder(text: &str) -> bool {
 fn joined_text(content: &Value, keep: impl Fn(&str) -> bool) -> String {
     let texts: Vec<&str> = match content {
         Value::String(text) => vec![text.as_str()],
-        Value::Array(blocks) => blocks
-            .iter()
-            .filter_map(|block| block["text"].as_str())
-            .collect(),
+        Value::Array(blocks) => blocks.iter().filter_map(|block| block["text"].as_str()).collect(),
         _ => Vec::new(),
     };
-    texts
-        .into_iter()
-        .filter(|text| keep(text))
-        .collect::<Vec<_>>()
-        .join("\n")
+    texts.into_iter().filter(|text| keep(text)).collect::<Vec<_>>().join("\n")
 }
 
 fn tool_results_of(message: &Value) -> Vec<ToolResult> {
-    let blocks = message["content"]
-        .as_array()
-        .map(Vec::as_slice)
-        .unwrap_or_default();
+    let blocks = message["content"].as_array().map(Vec::as_slice).unwrap_or_default();
     let results = blocks.iter().filter(|block| block["type"] == "tool_result");
     results
         .map(|block| ToolResult {
@@ -211,10 +181,7 @@ mod tests {
         assert_eq!(request.last_user_text(), "");
         let results = request.last_tool_results();
         assert_eq!(results.len(), 1);
-        assert_eq!(
-            (results[0].text.as_str(), results[0].is_error),
-            ("no\nway", true)
-        );
+        assert_eq!((results[0].text.as_str(), results[0].is_error), ("no\nway", true));
         assert_eq!(request.tool_results(), results);
     }
 }

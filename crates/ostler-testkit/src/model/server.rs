@@ -52,15 +52,8 @@ impl ModelServer {
     /// When the port or the threads cannot be had.
     #[must_use]
     pub fn start(script: Script) -> Self {
-        let state = State {
-            script,
-            requests: Vec::new(),
-            unmatched: Vec::new(),
-        };
-        let shared = Arc::new(Shared {
-            state: Mutex::new(state),
-            arrived: Condvar::new(),
-        });
+        let state = State { script, requests: Vec::new(), unmatched: Vec::new() };
+        let shared = Arc::new(Shared { state: Mutex::new(state), arrived: Condvar::new() });
         // A runtime of its own: the server answers also while a test blocks its only thread.
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
@@ -68,12 +61,9 @@ impl ModelServer {
             .enable_all()
             .build()
             .expect("start the model server's runtime");
-        let listener =
-            std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind loopback");
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind loopback");
         let address = listener.local_addr().expect("read the bound address");
-        listener
-            .set_nonblocking(true)
-            .expect("make the listener non-blocking");
+        listener.set_nonblocking(true).expect("make the listener non-blocking");
         let for_requests = Arc::clone(&shared);
         runtime.spawn(async move {
             let listener = tokio::net::TcpListener::from_std(listener).expect("adopt the listener");
@@ -85,11 +75,7 @@ impl ModelServer {
             });
             axum::serve(listener, router).await.expect("serve");
         });
-        Self {
-            address,
-            shared,
-            runtime: Some(runtime),
-        }
+        Self { address, shared, runtime: Some(runtime) }
     }
 
     /// `http://127.0.0.1:<port>`: what an agent takes as the provider's base URL.
@@ -108,12 +94,7 @@ impl ModelServer {
     #[must_use]
     pub fn requests(&self) -> Vec<Request> {
         let state = self.shared.lock();
-        state
-            .requests
-            .iter()
-            .filter(|request| request.is_model_call())
-            .cloned()
-            .collect()
+        state.requests.iter().filter(|request| request.is_model_call()).cloned().collect()
     }
 
     /// Everything asked so far: also token counts, health checks and unknown paths.
@@ -134,13 +115,7 @@ impl ModelServer {
         let deadline = Instant::now() + timeout;
         let mut state = self.shared.lock();
         loop {
-            if state
-                .requests
-                .iter()
-                .filter(|request| request.is_model_call())
-                .count()
-                >= count
-            {
+            if state.requests.iter().filter(|request| request.is_model_call()).count() >= count {
                 return true;
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -191,11 +166,7 @@ impl Shared {
     fn choose(&self, request: &Request) -> Answer {
         let mut state = self.lock();
         self.record(&mut state, request.clone());
-        let nth = state
-            .requests
-            .iter()
-            .filter(|request| request.is_model_call())
-            .count();
+        let nth = state.requests.iter().filter(|request| request.is_model_call()).count();
         if let Some(answer) = state.script.answer(request, nth) {
             return answer;
         }
@@ -219,11 +190,7 @@ async fn read(http: HttpRequest<Body>) -> Request {
     Request {
         method: head.method.to_string(),
         path: head.uri.to_string(),
-        headers: head
-            .headers
-            .iter()
-            .map(|(name, value)| (name.to_string(), text(value.as_bytes())))
-            .collect(),
+        headers: head.headers.iter().map(|(name, value)| (name.to_string(), text(value.as_bytes()))).collect(),
         body: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
     }
 }
@@ -237,9 +204,7 @@ async fn respond(answer: &Answer, request: &Request) -> Response {
         let mut response = reply_json(failure.status, &anthropic::error(failure));
         for (name, value) in &failure.headers {
             let name: HeaderName = name.parse().expect("a header name of the script");
-            response
-                .headers_mut()
-                .insert(name, value.parse().expect("a header value"));
+            response.headers_mut().insert(name, value.parse().expect("a header value"));
         }
         return response;
     }
@@ -253,10 +218,7 @@ async fn respond(answer: &Answer, request: &Request) -> Response {
     }
     // Agents fall back to a whole message after a broken stream; a script that breaks the one breaks the other.
     let half = whole.chars().take(whole.chars().count() / 2).collect();
-    let frame = Frame {
-        text: half,
-        is_delta: false,
-    };
+    let frame = Frame { text: half, is_delta: false };
     reply(200, JSON, body(steps(answer, vec![frame])))
 }
 
@@ -317,8 +279,6 @@ fn reply_json(status: u16, body: &Value) -> Response {
 fn reply(status: u16, kind: &'static str, body: Body) -> Response {
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(status).expect("an HTTP status of the script");
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response
 }

@@ -81,6 +81,12 @@ pub fn refused(driver: &dyn Driver) {
     run(driver, &place, &Task::new("PROMPT")).ended_with("refused", 1);
 }
 
+/// The answer is cut off at the model's limit, however often the agent asks it to go on.
+pub fn output_limit(driver: &dyn Driver) {
+    let place = only(Answer::text("and so on ").stop_reason("max_tokens"));
+    run(driver, &place, &Task::new("PROMPT")).ended_with("output_limit", 6);
+}
+
 /// The money limit ends the turn after the step that passed it; what it cost is known. S3-6, S3-44.
 pub fn budget(driver: &dyn Driver) {
     let place = only(shell("echo again"));
@@ -112,6 +118,13 @@ pub fn wall_limit(driver: &dyn Driver) {
     assert_eq!(seen.answer(), "half an ", "what was said is kept");
 }
 
+/// The time limit counts while a tool runs, and ends the tool with the turn. S4-8.
+pub fn wall_limit_in_a_tool(driver: &dyn Driver) {
+    let seen = run(driver, &long_tool(), &Task::new("PROMPT").trusting().wall(Duration::from_secs(5)));
+    seen.ended_with("wall_limit", 6);
+    assert_eq!(seen.one("tool_result")["ok"], false);
+}
+
 /// The service never answers: the limit on silence ends it. P39, P40.
 pub fn idle_limit(driver: &dyn Driver) {
     let seen = run(driver, &only(Answer::hang()), &Task::new("PROMPT").idle(Duration::from_secs(4)));
@@ -122,7 +135,9 @@ pub fn idle_limit(driver: &dyn Driver) {
 /// A tool that is silent for longer than the limit on silence is at work, not idle. P40.
 pub fn a_silent_tool_is_not_idle(driver: &dyn Driver) {
     let place = Place::new(
-        Script::new().rule(Rule::on_text("PROMPT").answer(shell("sleep 6"))).rule(Rule::any().text("It took its time.")),
+        Script::new()
+            .rule(Rule::on_text("PROMPT").answer(shell("sleep 6")))
+            .rule(Rule::any().text("It took its time.")),
     );
     let seen = run(driver, &place, &Task::new("PROMPT").trusting().idle(Duration::from_secs(4)));
     seen.ended_with("completed", 0);
@@ -137,8 +152,22 @@ pub fn interrupted(driver: &dyn Driver) {
         running.interrupt();
     });
     seen.ended_with("interrupted", 130);
-    assert_eq!((&seen.outcome()["status"], &seen.outcome()["detail"]["acknowledged"]), (&json!("stopped"), &json!(true)));
+    assert_eq!(
+        (&seen.outcome()["status"], &seen.outcome()["detail"]["acknowledged"]),
+        (&json!("stopped"), &json!(true))
+    );
     assert_eq!(seen.one("ended")["signal"], json!(null), "it was not killed");
+}
+
+/// Interrupted before the agent has said anything: it is heard all the same. P37.
+pub fn interrupted_at_once(driver: &dyn Driver) {
+    let place = only(Answer::hang());
+    let seen = run_with(driver, &place, &Task::new("PROMPT"), &|running| {
+        let _ = place.agent();
+        running.interrupt();
+    });
+    seen.ended_with("interrupted", 130);
+    assert_eq!(seen.outcome()["detail"]["acknowledged"], true, "{:#}", seen.outcome());
 }
 
 /// Interrupted while a tool runs: the tool ends too, and its call gets a result. P38.

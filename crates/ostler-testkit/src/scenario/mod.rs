@@ -137,16 +137,18 @@ pub fn network_is_loopback_only() {
 macro_rules! every_scenario {
     ($driver:expr) => {
         $crate::every_scenario! { $driver;
-            words::text words::partial_messages words::thinking words::structured_output
+            words::text words::partial_messages words::thinking words::structured_output words::model
             tools::tool_allowed tools::tool_denied tools::tool_denied_and_tolerated tools::tools_limit_what_exists
             tools::no_tools_at_all tools::allowed_tools_allow_nothing_else tools::disallowed_tools_are_gone
-            tools::an_mcp_server_and_no_other tools::a_background_task_is_waited_for
+            tools::two_tools_at_once tools::asked_with_nobody_there
+            tools::a_sub_agent_counts tools::an_mcp_server_and_no_other tools::a_background_task_is_waited_for
+            tools::an_endless_background_task_is_cut_off
             sessions::resume_remembers sessions::fork_is_another_session sessions::unknown_resume_id sessions::session_id_in_use
             endings::unauthorized endings::not_logged_in endings::rate_limited endings::overloaded endings::unreachable
-            endings::broken_off endings::refused endings::budget endings::max_turns endings::wall_limit endings::idle_limit
-            endings::a_silent_tool_is_not_idle endings::interrupted endings::interrupted_in_a_tool endings::stopped
+            endings::broken_off endings::refused endings::output_limit endings::budget endings::max_turns endings::wall_limit endings::wall_limit_in_a_tool endings::idle_limit
+            endings::a_silent_tool_is_not_idle endings::interrupted endings::interrupted_at_once endings::interrupted_in_a_tool endings::stopped
             endings::killed_from_outside
-            prompts::five_megabytes prompts::awkward_characters prompts::a_leading_dash prompts::system_prompts
+            prompts::five_megabytes prompts::too_long_for_the_model prompts::awkward_characters prompts::a_leading_dash prompts::system_prompts
             surroundings::directory surroundings::environment
         }
     };

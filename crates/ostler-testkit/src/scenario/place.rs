@@ -104,16 +104,21 @@ impl Place {
         text
     }
 
-    /// The agent's own process.
+    /// The agent's own process, as soon as there is one.
     ///
     /// # Panics
-    /// When there is none.
+    /// When none comes.
     #[must_use]
     pub fn agent(&self) -> u32 {
         let program = real::claude().canonicalize().expect("resolve the agent's program");
         let runs_it = |pid: &u32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program);
-        let pids = self.left().into_iter().map(|(pid, _)| pid);
-        pids.filter(runs_it).min().expect("find the agent's process")
+        let mut found = None;
+        let there = wait_until(PATIENCE, || {
+            found = self.left().into_iter().map(|(pid, _)| pid).filter(runs_it).min();
+            found.is_some()
+        });
+        assert!(there, "the agent was never started");
+        found.unwrap_or_default()
     }
 
     /// Every process that came from here: its environment, its directory or its command line names the place.

@@ -3,26 +3,46 @@
 use super::{Driver, Place, Task, run};
 use crate::model::Script;
 
+/// How many tokens Claude Code lets through to the model.
+const BLOCKING_LIMIT: &str = "CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE";
+
 fn arrives(driver: &dyn Driver, prompt: &str) {
-    let place = Place::new(Script::always("Read."));
+    // Claude Code estimates tokens and refuses what it thinks is too much for the model, unless it is told otherwise.
+    let place = Place::new(Script::always("Read.")).with_host(BLOCKING_LIMIT, "9000000");
     let seen = run(driver, &place, &Task::new(prompt));
     seen.ended_with("completed", 0);
     let arrived = place.only_call().last_user_text();
     assert!(arrived == prompt, "{} bytes were sent, {} arrived", prompt.len(), arrived.len());
 }
 
-/// No limit on length: the prompt is not an argument. P28.
-pub fn five_megabytes(driver: &dyn Driver) {
+fn long() -> String {
     let mut prompt = String::with_capacity(5_100_000);
     while prompt.len() < 5_000_000 {
         prompt.push_str(&format!("line {} of a long prompt, with an ümlaut and a 🐎\n", prompt.len()));
     }
-    arrives(driver, prompt.trim_end());
+    prompt + "the end"
+}
+
+/// No limit on length: the prompt is not an argument. P28.
+pub fn five_megabytes(driver: &dyn Driver) {
+    arrives(driver, &long());
+}
+
+/// What is too long for the model is a wrong request, and said to be so.
+pub fn too_long_for_the_model(driver: &dyn Driver) {
+    let place = Place::new(Script::new());
+    let seen = run(driver, &place, &Task::new(long()));
+    seen.ended_with("bad_request", 2);
+    assert_eq!(seen.outcome()["message"], "Prompt is too long");
+    assert!(place.server.requests().is_empty());
 }
 
 /// Nothing in a prompt means anything to anybody but the model. S4-18.
 pub fn awkward_characters(driver: &dyn Driver) {
-    arrives(driver, "'single' \"double\" `touch made` $(touch made) $HOME ${PATH} \\n \\\\ !! %s {} <b>&amp;</b>\n\n\ttab\r\nthen\u{7f}\u{1b}[31m ümläut 中文 🐎👩‍🚀\u{2028}end; rm -rf / # --version");
+    arrives(
+        driver,
+        "'single' \"double\" `touch made` $(touch made) $HOME ${PATH} \\n \\\\ !! %s {} <b>&amp;</b>\n\n\ttab\r\nthen\u{7f}\u{1b}[31m ümläut 中文 🐎👩‍🚀\u{2028}end; rm -rf / # --version",
+    );
 }
 
 /// A prompt that looks like a flag is a prompt all the same. P29.

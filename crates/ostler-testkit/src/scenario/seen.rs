@@ -78,7 +78,9 @@ impl Seen {
     /// When the numbers are not those that the model's server sent.
     pub fn used(&self, calls: u64) {
         let one = Usage::default();
-        let numbers = |usage: &Value| ["input", "cache_write", "cache_read", "output"].map(|name| usage[name].as_u64().unwrap_or(0));
+        let numbers = |usage: &Value| {
+            ["input", "cache_write", "cache_read", "output"].map(|name| usage[name].as_u64().unwrap_or(0))
+        };
         let wanted = [one.input, one.cache_creation, one.cache_read, one.output].map(|count| count * calls);
         let turns = self.all("turn_ended").into_iter().map(|turn| numbers(&turn["usage"]));
         let sum = turns.fold([0; 4], |sum, turn| std::array::from_fn(|i| sum[i] + turn[i]));

@@ -1,5 +1,8 @@
 //! Sessions that go on: resumed, copied, unknown, and already in use.
 
+use serde_json::json;
+
+use super::tools::shell;
 use super::{Driver, Place, Task, run};
 use crate::model::{Rule, Script};
 
@@ -9,24 +12,31 @@ fn memory() -> Place {
     Place::new(
         Script::new()
             .rule(Rule::on_text("Remember").text("I will remember."))
+            .rule(Rule::on_text("Use the shell").answer(shell("touch made")))
+            .rule(Rule::on_tool_result().text("Pelican."))
             .rule(Rule::on_text("Which").text("Pelican.")),
     )
 }
 
-/// A resumed session knows what was said before, with its own system prompt and tools. S1-10, S1-21, S1-22.
+/// A resumed session knows what was said before. The model is still offered the tools that the session began with, but only
+/// those of this run exist. S1-10, S1-21, S1-22.
 pub fn resume_remembers(driver: &dyn Driver) {
     let place = memory();
     let first = run(driver, &place, &Task::new("Remember the word pelican."));
-    let second = run(driver, &place, &Task::new("Which word?").set("resume", first.native()).set("tools", "Read"));
+    let task = Task::new("Which word? Use the shell.").trusting().set("resume", first.native()).set("tools", "Read");
+    let second = run(driver, &place, &task);
     second.ended_with("completed", 0);
-    second.used(1);
+    second.used(2);
+    assert_eq!(second.answer(), "Pelican.");
     assert_eq!(second.native(), first.native());
     assert_ne!(second.session(), first.session());
     let call = &place.server.requests()[1];
     let messages = call.body["messages"].to_string();
     let at = |part: &str| messages.find(part).unwrap_or_else(|| panic!("no {part:?} in {messages}"));
     assert!(at("Remember the word pelican.") < at("I will remember.") && at("I will remember.") < at("Which word?"));
-    assert_eq!(call.tool_names(), ["Read"], "settings are given anew");
+    assert_eq!(second.one("started")["tools"], json!(["Read"]));
+    assert_eq!(second.one("tool_result")["ok"], false);
+    assert!(!place.work().join("made").exists());
 }
 
 /// A copy of a session knows as much, under an id of its own; the first one stays as it was.

@@ -36,7 +36,9 @@ pub fn environment(driver: &dyn Driver) {
     seen.ended_with("completed", 0);
     let environment: Vec<&str> = seen.answer().lines().collect();
     let own = format!("OSTLER_SESSION={}", seen.session());
-    for present in [own.as_str(), "FLAVOUR=süß & $HOME", "CLAUDE_CODE_MAX_OUTPUT_TOKENS=4321", "the tool sees süß & $HOME"] {
+    for present in
+        [own.as_str(), "FLAVOUR=süß & $HOME", "CLAUDE_CODE_MAX_OUTPUT_TOKENS=4321", "the tool sees süß & $HOME"]
+    {
         assert!(environment.contains(&present), "{present} is missing: {environment:#?}");
     }
     for absent in ["GITHUB_TOKEN=", "CLAUDECODE=", "CLAUDE_CODE_ENTRYPOINT=cli", "OSTLER_SESSION=of-an-outer"] {

@@ -1,11 +1,12 @@
 //! Tools: allowed, denied, missing, of an MCP server, and in the background.
 
 use std::fs;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::{Driver, Place, Task, run};
-use crate::model::{Answer, Rule, Script};
+use crate::model::{Answer, Request, Rule, Script};
 
 /// The model calls Bash once, then says what came of it.
 fn bash(command: &str) -> Place {
@@ -66,7 +67,7 @@ pub fn tools_limit_what_exists(driver: &dyn Driver) {
     let place = bash("touch made");
     let seen = run(driver, &place, &Task::new("PROMPT").trusting().set("tools", "Read").set("tools", "Edit"));
     seen.ended_with("completed", 0);
-    assert_eq!(sorted(&place.server.requests()[0].tool_names()), ["Edit", "Read"]);
+    assert_eq!(offered(&place.server.requests()[0]), ["Edit", "Read"]);
     assert_eq!(seen.one("started")["tools"], json!(["Edit", "Read"]));
     assert_eq!(seen.one("tool_result")["ok"], false);
     assert!(!place.work().join("made").exists());
@@ -77,7 +78,7 @@ pub fn no_tools_at_all(driver: &dyn Driver) {
     let place = Place::new(Script::always("Just words."));
     let seen = run(driver, &place, &Task::new("PROMPT").set("tools", ""));
     seen.ended_with("completed", 0);
-    assert_eq!(place.only_call().tool_names(), [""; 0]);
+    assert_eq!(offered(&place.only_call()), [""; 0]);
     assert_eq!(seen.answer(), "Just words.");
 }
 
@@ -108,9 +109,63 @@ pub fn allowed_tools_allow_nothing_else(driver: &dyn Driver) {
 pub fn disallowed_tools_are_gone(driver: &dyn Driver) {
     let place = bash("touch made");
     let seen = run(driver, &place, &Task::new("PROMPT").trusting().set("disallowed_tools", "Bash"));
-    let offered = place.server.requests()[0].tool_names().contains(&"Bash");
-    assert!(!offered && !place.work().join("made").exists(), "{:#?}", seen.story());
+    assert!(!offered(&place.server.requests()[0]).contains(&"Bash"));
+    assert!(!place.work().join("made").exists(), "{:#?}", seen.story());
     assert_eq!(seen.one("tool_result")["ok"], false);
+}
+
+/// Two calls in one message are two calls, each with its own result. P21.
+pub fn two_tools_at_once(driver: &dyn Driver) {
+    let both =
+        shell("echo one").and_tool("Bash", json!({"command": "echo two >&2; exit 3", "description": "for the test"}));
+    let place = Place::new(
+        Script::new().rule(Rule::on_text("PROMPT").answer(both)).rule(Rule::on_tool_result().text("Both ran.")),
+    );
+    let seen = run(driver, &place, &Task::new("PROMPT").trusting());
+    seen.ended_with("completed", 0);
+    seen.used(2);
+    for (call, (ok, part)) in seen.all("tool_call").into_iter().zip([(true, "one"), (false, "two")]) {
+        let results = seen.all("tool_result");
+        let result = results.iter().find(|result| result["id"] == call["id"]).expect("a result for each call");
+        assert_eq!((&result["ok"], &result["denied"]), (&json!(ok), &json!(false)), "{result}");
+        assert!(result["output"].as_str().is_some_and(|output| output.contains(part)), "{result}");
+    }
+}
+
+/// Asked over the control channel whether a tool may run, with nobody there to ask: no. P46, P50.
+pub fn asked_with_nobody_there(driver: &dyn Driver) {
+    let place = bash("touch made");
+    let seen = run(driver, &place, &Task::new("PROMPT").set("permission_prompt", "stdio"));
+    seen.ended_with("denied", 7);
+    let permission = seen.one("permission");
+    assert_eq!(
+        (&permission["decision"], &permission["by"], &permission["tool"]),
+        (&json!("denied"), &json!("default"), &json!("Bash"))
+    );
+    assert_eq!(
+        (&permission["id"], &permission["input"]["command"]),
+        (&seen.one("tool_call")["id"], &json!("touch made"))
+    );
+    assert_eq!(seen.one("tool_result")["denied"], true);
+    assert!(!place.work().join("made").exists());
+}
+
+/// A sub-agent's words are not the answer, but its tokens and its calls count.
+pub fn a_sub_agent_counts(driver: &dyn Driver) {
+    let input = json!({"description": "count", "prompt": "SUBTASK", "subagent_type": "general-purpose", "run_in_background": false});
+    let place = Place::new(
+        Script::new()
+            .rule(Rule::on_text("SUBTASK").answer(shell("echo counted")))
+            .rule(Rule::on_text("PROMPT").answer(Answer::tool("Agent", input)))
+            .rule(Rule::on_call(3).text("I counted."))
+            .rule(Rule::on_call(4).text("It is done.")),
+    );
+    let seen = run(driver, &place, &Task::new("PROMPT").trusting());
+    seen.ended_with("completed", 0);
+    seen.used(4);
+    let calls = seen.all("tool_call");
+    assert_eq!((&calls[0]["parent"], &calls[1]["parent"]), (&Value::Null, &calls[0]["id"]));
+    assert_eq!(seen.answer(), "It is done.");
 }
 
 /// An MCP server over stdio that adds: just enough of the protocol, line by line.
@@ -138,14 +193,14 @@ pub fn an_mcp_server_and_no_other(driver: &dyn Driver) {
     let seen = run(driver, &place, &task);
     seen.ended_with("completed", 0);
     assert_eq!(seen.answer(), "the sum is 42");
-    let offered = place.server.requests();
-    let foreign: Vec<&str> = offered[0].tool_names().into_iter().filter(|name| name.starts_with("mcp__")).collect();
-    assert_eq!(foreign, ["mcp__adder__add"]);
+    let call = place.server.requests()[0].body.to_string();
+    assert!(call.contains("mcp__adder__add") && !call.contains("stranger"), "{call}");
 }
 
 /// A task in the background outlives its turn: its end begins a turn of the agent's own, and only then it is over. P35.
 pub fn a_background_task_is_waited_for(driver: &dyn Driver) {
-    let input = json!({"command": "sleep 2; echo made > made", "description": "for the test", "run_in_background": true});
+    let input =
+        json!({"command": "sleep 2; echo made > made", "description": "for the test", "run_in_background": true});
     let place = Place::new(
         Script::new()
             .rule(Rule::on_call(1).answer(Answer::tool("Bash", input)))
@@ -158,12 +213,30 @@ pub fn a_background_task_is_waited_for(driver: &dyn Driver) {
     assert!(place.work().join("made").exists(), "the task was cut off");
     let origins: Vec<&Value> = seen.all("turn_started").iter().map(|turn| &turn["origin"]).collect();
     let answers: Vec<&Value> = seen.all("turn_ended").iter().map(|turn| &turn["text"]).collect();
-    assert_eq!((origins, answers), (vec![&json!("caller"), &json!("agent")], vec![&json!("It is under way."), &json!("It is done.")]));
+    assert_eq!(
+        (origins, answers),
+        (vec![&json!("caller"), &json!("agent")], vec![&json!("It is under way."), &json!("It is done.")])
+    );
     assert!(place.server.requests()[2].news().contains("task-notification"), "the model is told");
 }
 
-fn sorted<'a>(names: &[&'a str]) -> Vec<&'a str> {
-    let mut names = names.to_vec();
+/// A task in the background that never ends gets as long as a turn, and is then cut off with a word. P35.
+pub fn an_endless_background_task_is_cut_off(driver: &dyn Driver) {
+    let input = json!({"command": "sleep 300", "description": "for the test", "run_in_background": true});
+    let place = Place::new(
+        Script::new()
+            .rule(Rule::on_text("PROMPT").answer(Answer::tool("Bash", input)))
+            .rule(Rule::on_tool_result().text("It is under way.")),
+    );
+    let seen = run(driver, &place, &Task::new("PROMPT").trusting().wall(Duration::from_secs(5)));
+    seen.ended_with("completed", 0);
+    assert!(seen.story().contains(&"notice background_cut".to_owned()), "{:#?}", seen.story());
+}
+
+/// The tools that the model is offered. Claude Code adds one without a meaning, in place of those that it can look up.
+fn offered(call: &Request) -> Vec<&str> {
+    let mut names = call.tool_names();
+    names.retain(|name| *name != "DeferredToolPlaceholder");
     names.sort_unstable();
     names
 }

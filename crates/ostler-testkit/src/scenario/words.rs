@@ -74,3 +74,16 @@ pub fn structured_output(driver: &dyn Driver) {
     let given = tools.iter().find(|tool| tool["name"] == "StructuredOutput").expect("the tool for the answer");
     assert_eq!(given["input_schema"]["properties"]["answer"]["type"], "integer");
 }
+
+/// The model that is asked for is the one that answers, and the one that the tokens are counted for. S3-5, S4-11.
+pub fn model(driver: &dyn Driver) {
+    let place = only(Answer::text("Small but quick."));
+    let seen = run(driver, &place, &Task::new("PROMPT").set("model", "haiku"));
+    seen.ended_with("completed", 0);
+    let call = place.only_call();
+    assert!(call.model().contains("haiku"), "{}", call.model());
+    assert_eq!(
+        (&seen.one("started")["model"], &seen.one("ended")["usage"]["model"]),
+        (&json!(call.model()), &json!(call.model()))
+    );
+}

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use ostler_core::dialect::{Arg, Launch};
@@ -33,7 +33,7 @@ impl Prepared {
         if let Some(dir) = &spec.dir {
             check_dir(dir)?;
         }
-        let mut env = host.environment(launch.env_pass, launch.env_drop);
+        let mut env = host.environment(&launch.inherits);
         for (name, value) in &launch.env {
             env.entry((*name).into()).or_insert_with(|| value.into());
         }
@@ -59,10 +59,29 @@ impl Prepared {
 fn find(host: &Host, program: &Path) -> Result<PathBuf, SpawnError> {
     let shown = program.display().to_string();
     match host.find(program) {
-        Found::At(path) if executable(&path) => Ok(path),
-        Found::At(path) => Err(SpawnError::NotExecutable(path)),
+        Found::At(path) if !executable(&path) => Err(SpawnError::NotExecutable(path)),
+        Found::At(path) if !is_program(&path) => Err(SpawnError::BadFormat(path)),
+        Found::At(path) => Ok(path),
         Found::Nowhere(searched) => Err(SpawnError::Missing { program: shown, searched }),
     }
+}
+
+/// Whether the file begins as a program does. What the kernel does not take for one, the C library would hand to a shell,
+/// line by line.
+#[cfg(unix)]
+fn is_program(path: &Path) -> bool {
+    /// A script with its interpreter; ELF; Mach-O for 64 and 32 bits and for several machines.
+    const BEGINNINGS: [&[u8]; 5] = [b"#!", b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe"];
+    let mut head = Vec::new();
+    match std::fs::File::open(path).and_then(|file| file.take(4).read_to_end(&mut head)) {
+        Ok(_) => BEGINNINGS.iter().any(|beginning| head.starts_with(beginning)),
+        Err(_) => true, // it may be executed although it cannot be read
+    }
+}
+
+#[cfg(not(unix))]
+fn is_program(_path: &Path) -> bool {
+    true
 }
 
 fn check_dir(dir: &Path) -> Result<(), SpawnError> {

@@ -128,6 +128,9 @@ impl Direct {
 
 impl Control for Direct {
     fn terminate(&mut self) {
+        if self.ended.is_some() {
+            return;
+        }
         #[cfg(unix)]
         self.signal_group(rustix::process::Signal::TERM);
         #[cfg(windows)]

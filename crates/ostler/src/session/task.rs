@@ -114,7 +114,7 @@ impl Driver {
                 Woken::Stderr(Ok(n @ 1..)) => self.errors.push(&stderr[..n]),
                 Woken::Stderr(_) => self.stderr = None,
                 Woken::Exited(status) => {
-                    self.exit = Some((status, self.mind.clock.instant(self.mind.clock.now() + LAST_WORDS)))
+                    self.exit = Some((status, self.mind.clock.instant(self.mind.clock.now() + LAST_WORDS)));
                 }
                 Woken::ReaderGone => {
                     // Nobody will hear the rest, and nobody can end the session any more: so it ends.
@@ -145,13 +145,15 @@ impl Driver {
         }
         let wake = machine.deadline().map(|at| clock.instant(at));
         let wake = wake.into_iter().chain(self.exit.map(|(_, until)| until)).min();
-        let may_read = out.has_room();
+        // What a process leaves in its pipe is little, and must be read before the session ends, reader or not.
+        let may_read = out.has_room() || self.exit.is_some();
         let must_publish = !out.is_empty();
         tokio::select! {
             permit = async { publish?.reserve().await.ok() }, if must_publish && publish.is_some() => match permit {
                 Some(permit) => { permit.send(out.take()); Woken::Published }
                 None => Woken::ReaderGone,
             },
+            () = gone(publish), if !must_publish && publish.is_some() => Woken::ReaderGone,
             Some(input) = inbox.recv() => Woken::Asked(Box::new(input)),
             n = read(&mut self.stdout, stdout), if may_read && self.stdout.is_some() => Woken::Stdout(n),
             n = read(&mut self.stderr, stderr), if self.stderr.is_some() => Woken::Stderr(n),
@@ -192,6 +194,14 @@ async fn read(stream: &mut Option<Box<dyn AsyncRead + Send + Unpin>>, buffer: &m
     match stream {
         Some(stream) => stream.read(buffer).await,
         None => Ok(0),
+    }
+}
+
+/// Resolves when the reader dropped the session: then an agent that is silent must be ended too.
+async fn gone(publish: Option<&mpsc::Sender<Vec<Event>>>) {
+    match publish {
+        Some(publish) => publish.closed().await,
+        None => std::future::pending().await,
     }
 }
 

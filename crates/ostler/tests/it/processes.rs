@@ -2,6 +2,7 @@
 
 mod environment;
 mod leftovers;
+mod probe;
 mod spawn_errors;
 mod start;
 mod stop;

@@ -90,8 +90,9 @@ async fn to_the_end(session: &mut Session) -> Vec<Event> {
 fn three_turns_in_one_process() {
     let script = Script::new()
         .rule(Rule::on_text("first").text("One."))
-        .rule(Rule::on_text("second").answer(Answer::hang()))
-        .rule(Rule::on_text("third").text("Three."));
+        // Before the second: what was interrupted and what follows reach the model as one message.
+        .rule(Rule::on_text("third").text("Three."))
+        .rule(Rule::on_text("second").answer(Answer::hang()));
     let place = Arc::new(Place::new(script));
     let spec = Spec { after_turn: AfterTurn::Wait, ..spec(&place, &Task::new("the first")) };
     let (mut turns, mut pids) = (Vec::new(), Vec::new());

@@ -176,8 +176,8 @@ impl Seen {
     }
 
     pub(crate) fn notices(&self, code: &str) -> Vec<&Notice> {
-        let notice = |what| if let &What::Notice(ref notice) = what { Some(notice) } else { None };
-        self.whats().filter_map(notice).filter(|notice| notice.code == code).collect()
+        let notices = self.whats().filter_map(|what| if let What::Notice(it) = what { Some(it) } else { None });
+        notices.filter(|notice| notice.code == code).collect()
     }
 
     pub(crate) fn unreadable(&self) -> Vec<&Unreadable> {
@@ -186,11 +186,11 @@ impl Seen {
 
     /// Each piece of the answer.
     pub(crate) fn replies(&self) -> Vec<&str> {
-        let reply = |what| match what {
-            &What::Text(ref text) if text.kind == TextKind::Reply => Some(text.text.as_str()),
+        let replies = self.whats().filter_map(|what| match what {
+            What::Text(text) if text.kind == TextKind::Reply => Some(text.text.as_str()),
             _ => None,
-        };
-        self.whats().filter_map(reply).collect()
+        });
+        replies.collect()
     }
 
     /// What happened, without when and in which session: what two runs of one script have in common.

@@ -5,6 +5,7 @@ mod limits;
 mod lines;
 mod raw_log;
 mod reader;
+mod recordings;
 mod results;
 mod scripted;
 mod volume;

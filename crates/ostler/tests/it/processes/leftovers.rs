@@ -39,13 +39,17 @@ async fn daemons_end_when_the_agent_exits_normally() {
     assert!(!processes::alive(rig.pid("near")) && !processes::alive(rig.pid("far")));
 }
 
-// P3: the leader goes first, in the middle of its turn; its group is still found, by the number that was kept.
+// P3: the leader goes first, in the middle of its turn. One of its group has no mark in its environment: only the
+// group's number, kept from the beginning, leads to it.
 #[tokio::test]
 async fn the_group_ends_after_its_leader_died() {
-    let rig = Rig::new("read\ninit\nspawn-child $DIR/child\nspawn-holding-stdout $DIR/holder\ndie-by 9");
+    let rig = Rig::new("read\ninit\nspawn-child $DIR/child\nspawn-holding-stdout $DIR/holder\ndie-by 9")
+        .behind("#!/bin/sh\nenv -i sleep 1000 > /dev/null 2>&1 &\necho $! > unmarked\nexec $FAKE \"$@\"\n");
     let seen = rig.run().await;
     assert_eq!(seen.turn().outcome.cause, Cause::AgentDied);
-    assert!(!processes::alive(rig.pid("child")) && !processes::alive(rig.pid("holder")));
+    for pid in ["child", "holder", "unmarked"] {
+        assert!(processes::wait_until(Duration::from_secs(2), || !processes::alive(rig.pid(pid))), "{pid} is left");
+    }
 }
 
 // P4
@@ -114,7 +118,8 @@ async fn drop_while(script: &str, after_turn: AfterTurn) {
 #[tokio::test]
 async fn a_dropped_session_leaves_no_process() {
     drop_while("read\ninit\nspawn-setsid\ntext working\nhang", AfterTurn::End).await;
-    drop_while("ignore-sigterm\nread\ninit\ntext working\nloop forever\nsleep 20\ntext more\nend", AfterTurn::End).await;
+    drop_while("ignore-sigterm\nread\ninit\ntext working\nloop forever\nsleep 20\ntext more\nend", AfterTurn::End)
+        .await;
     drop_while("read\ninit\ntext done\nresult done\nhang", AfterTurn::Wait).await;
 }
 

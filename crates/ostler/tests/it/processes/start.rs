@@ -39,7 +39,8 @@ async fn a_prompt_of_five_megabytes_arrives_whole_and_unseen() {
 #[tokio::test]
 async fn a_prompt_with_every_nasty_character_arrives_unchanged() {
     let mut rig = dumping("dump-stdin $DIR/stdin");
-    rig.spec.prompt = "--help -p `id` $(id) $HOME \"q\" 'q' \\n \\\\ ; rm -rf * | & > < \r\n\t\u{1b}[31m ü😀\u{2028}".into();
+    rig.spec.prompt =
+        "--help -p `id` $(id) $HOME \"q\" 'q' \\n \\\\ ; rm -rf * | & > < \r\n\t\u{1b}[31m ü😀\u{2028}".into();
     rig.run().await;
     assert_eq!(prompt_on_stdin(&rig), rig.spec.prompt);
 }

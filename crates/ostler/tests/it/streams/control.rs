@@ -37,15 +37,17 @@ async fn an_interrupt_at_once_reaches_the_agent() {
     assert_eq!((seen.outcome().cause, acknowledged(seen.outcome())), (Cause::Interrupted, Some(true)));
 }
 
-// P37: an agent that does not react was not interrupted, and the outcome says so.
+// P37: an agent that does not react was not interrupted, and the outcome says so. One that was not heard yet is not even
+// asked: it would not notice.
 #[tokio::test]
 async fn an_interrupt_without_an_answer_is_not_acknowledged() {
-    for script in ["read\ninit\ntext half\nhang", "hang"] {
+    for script in ["read\ninit\ntext half\nhang", "read\nread\npid-file $DIR/early\nhang"] {
         let rig = Rig::new(script).grace_ms(300);
         let session = rig.start();
         session.remote().interrupt();
         let seen = finish(session).await;
         assert_eq!((seen.turn().outcome.cause, acknowledged(&seen.turn().outcome)), (Cause::Interrupted, Some(false)));
+        assert!(!rig.path("early").exists(), "an interrupt came before the agent had said anything");
     }
 }
 
@@ -63,9 +65,8 @@ async fn a_turn_that_finished_first_is_completed() {
 // P36: the next turn of the same process is not touched by the interrupt of the last one.
 #[tokio::test]
 async fn a_turn_after_an_interrupt_is_a_turn_of_its_own() {
-    let mut rig = Rig::new(
-        "read\ninit\ntext one\nanswer-interrupt\nread-user\ninit\ntext two\nresult two\nread-until-eof",
-    );
+    let mut rig =
+        Rig::new("read\ninit\ntext one\nanswer-interrupt\nread-user\ninit\ntext two\nresult two\nread-until-eof");
     rig.spec.after_turn = AfterTurn::Wait;
     let mut session = rig.start();
     let mut read = read_until(&mut session, is_text).await;
@@ -109,7 +110,8 @@ async fn a_message_that_comes_too_late_is_refused() {
     session.remote().send("waits");
     session.remote().stop();
     let seen = finish_after(read, session).await;
-    let refused: Vec<_> = seen.whats().filter(|what| matches!(what, What::Refused(it) if it.request == "send")).collect();
+    let refused: Vec<_> =
+        seen.whats().filter(|what| matches!(what, What::Refused(it) if it.request == "send")).collect();
     assert_eq!(refused.len(), 1);
 }
 
@@ -125,12 +127,20 @@ async fn a_result_with_a_running_background_task_is_not_the_end() {
     let seen = rig.run().await;
     let texts: Vec<&str> = seen.turns().iter().map(|turn| turn.text.as_str()).collect();
     assert_eq!((texts, seen.outcome().cause), (vec!["first", "second"], Cause::Completed));
-    let origins: Vec<Origin> =
-        seen.whats().filter_map(|what| if let What::TurnStarted(turn) = what { Some(turn.origin) } else { None }).collect();
+    let origins: Vec<Origin> = seen
+        .whats()
+        .filter_map(|what| if let What::TurnStarted(turn) = what { Some(turn.origin) } else { None })
+        .collect();
     assert_eq!(origins, [Origin::Caller, Origin::Agent]);
-    assert!(seen.whats().any(|what| matches!(what, What::Permission(it) if it.decision == Decision::Denied && it.tool == "Bash")));
+    assert!(
+        seen.whats()
+            .any(|what| matches!(what, What::Permission(it) if it.decision == Decision::Denied && it.tool == "Bash"))
+    );
     let answer = rig.text("stdin").lines().last().unwrap().to_owned();
-    assert!(answer.contains("\"control_response\"") && answer.contains("\"late\"") && answer.contains("deny"), "{answer}");
+    assert!(
+        answer.contains("\"control_response\"") && answer.contains("\"late\"") && answer.contains("deny"),
+        "{answer}"
+    );
     assert!(rig.path("eof").exists() && seen.ended().exit_code == Some(0));
 }
 

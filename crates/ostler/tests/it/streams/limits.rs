@@ -74,7 +74,8 @@ async fn a_silence_after_a_tool_is_idle() {
 // P40: lines that mean nothing to the caller still show that the agent lives.
 #[tokio::test]
 async fn a_sign_of_life_is_no_silence() {
-    let mut rig = Rig::new("read\ninit\nloop 12\nsleep 200\nprint {\"type\":\"keep_alive\"}\nend\nresult done\nread-until-eof");
+    let mut rig =
+        Rig::new("read\ninit\nloop 12\nsleep 200\nprint {\"type\":\"keep_alive\"}\nend\nresult done\nread-until-eof");
     rig.spec.limits.idle = Some(Duration::from_millis(1500));
     assert_eq!(rig.run().await.outcome().cause, Cause::Completed);
 }

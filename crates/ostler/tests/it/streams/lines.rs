@@ -20,7 +20,7 @@ async fn a_line_over_the_cap_is_one_event() {
     let seen = between(&format!("long-line {LENGTH}")).await;
     let [line] = seen.unreadable()[..] else { panic!("{:?}", seen.unreadable().len()) };
     assert_eq!(line.length, LENGTH - 1, "the length without the newline");
-    assert!(line.raw.starts_with('{') && line.raw.contains("assistant") && line.raw.len() <= 4096, "{}", line.raw);
+    assert!(line.raw.starts_with('{') && line.raw.ends_with("xxx") && line.raw.len() == 4096, "{}", line.raw);
     assert!(line.why.contains("cap") && !line.lossy);
 }
 
@@ -131,8 +131,14 @@ async fn text_scalars_and_foreign_objects_do_not_end_the_run() {
 // P22, S3-30: at every place of the stream, also before the beginning and after the result.
 #[tokio::test]
 async fn unknown_types_survive_at_every_place() {
-    let script = ["init", "thinking hm", "text one", "tool-use t1 Bash {}", "tool-result t1 ok", "text two", "result two"];
-    let plain = Rig::new(format!("read\n{}\nread-until-eof", script.join("\n"))).run().await;
+    let script =
+        ["init", "thinking hm", "text one", "tool-use t1 Bash {}", "tool-result t1 ok", "text two", "result two"];
+    let run = async |lines: &[&str]| {
+        let mut rig = Rig::new(format!("read\n{}\nread-until-eof", lines.join("\n")));
+        rig.spec.dir = None; // it is in the events
+        rig.run().await
+    };
+    let plain = run(&script).await;
     let kinds = |seen: &Seen| -> Vec<What> { seen.whats().filter(|w| !is_unknown(w)).cloned().collect() };
     let strange = [
         r#"print {"type":"brand_new","payload":{"deep":[1,2,{"x":null}]}}"#,
@@ -142,12 +148,13 @@ async fn unknown_types_survive_at_every_place() {
     for place in 0..=script.len() {
         let mut lines = script.to_vec();
         lines.splice(place..place, strange);
-        let seen = Rig::new(format!("read\n{}\nread-until-eof", lines.join("\n"))).run().await;
+        let seen = run(&lines).await;
         let notices = seen.notices("unknown_message");
         assert!(notices.len() >= 2 && notices.iter().all(|notice| notice.raw.is_some()), "{place}: {notices:?}");
         assert_eq!(seen.turn(), plain.turn(), "at place {place}");
         // The state may change one line earlier: any line shows that the agent is there.
-        let without_states = |whats: Vec<What>| whats.into_iter().filter(|w| !matches!(w, What::State(_))).collect::<Vec<_>>();
+        let without_states =
+            |whats: Vec<What>| whats.into_iter().filter(|w| !matches!(w, What::State(_))).collect::<Vec<_>>();
         assert_eq!(without_states(kinds(&seen)), without_states(kinds(&plain)), "at place {place}");
     }
 }
@@ -169,7 +176,8 @@ async fn a_last_line_without_a_newline_counts() {
 // S3-22: lines may end as on Windows.
 #[tokio::test]
 async fn carriage_returns_are_no_part_of_a_line() {
-    let line = "{\"type\":\"assistant\",\"message\":{\"id\":\"m\",\"content\":[{\"type\":\"text\",\"text\":\"crlf\"}]}}";
+    let line =
+        "{\"type\":\"assistant\",\"message\":{\"id\":\"m\",\"content\":[{\"type\":\"text\",\"text\":\"crlf\"}]}}";
     let seen = between(&format!("print-nonl {line}\nbytes 0d0a")).await;
     assert!(seen.replies().contains(&"crlf") && seen.unreadable().is_empty());
 }

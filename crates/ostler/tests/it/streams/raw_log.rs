@@ -16,7 +16,9 @@ fn printing(bytes: &[u8]) -> Rig {
 fn output() -> Vec<u8> {
     let mut bytes = b"banner\r\n\xff\xfe\x00 broken\n\n{\"type\":\"system\",\"subtype\":\"init\"}\n".to_vec();
     bytes.extend_from_slice(&[b'x'; 100_000]);
-    bytes.extend_from_slice(b"\n{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"result\":\"hi\"}\nno newline");
+    bytes.extend_from_slice(
+        b"\n{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"result\":\"hi\"}\nno newline",
+    );
     bytes
 }
 
@@ -55,7 +57,9 @@ async fn a_raw_log_that_cannot_be_written_does_not_break_the_run() {
 // S4-17: a raw log can be read again, into the same turn.
 #[tokio::test]
 async fn a_raw_log_can_be_replayed() {
-    let mut rig = Rig::new("read\ninit\nthinking hm\ntext one\ntool-use t1 Bash {}\ntool-result t1 ok\nresult two\nread-until-eof");
+    let mut rig = Rig::new(
+        "read\ninit\nthinking hm\ntext one\ntool-use t1 Bash {}\ntool-result t1 ok\nresult two\nread-until-eof",
+    );
     rig.spec.raw_log = Some(rig.path("raw"));
     let seen = rig.run().await;
     let mut replay = Replay::new(Agents::builtin().get("claude").unwrap().dialect(), &rig.spec);

@@ -7,7 +7,9 @@ use crate::rig::Rig;
 
 /// A result line; `fields` come after its type.
 fn result(fields: &str) -> String {
-    format!("print {{\"type\":\"result\",\"total_cost_usd\":0.01,\"usage\":{{\"input_tokens\":1,\"output_tokens\":1}},{fields}}}")
+    format!(
+        "print {{\"type\":\"result\",\"total_cost_usd\":0.01,\"usage\":{{\"input_tokens\":1,\"output_tokens\":1}},{fields}}}"
+    )
 }
 
 // P43
@@ -16,18 +18,33 @@ async fn each_shape_of_a_result_is_one_cause() {
     let table: &[(String, Cause)] = &[
         ("result all is well".into(), Cause::Completed),
         ("result-error success API Error: 500".into(), Cause::Network),
-        (result(r#""subtype":"success","is_error":true,"api_error_status":401,"result":"Invalid API key""#), Cause::Auth),
-        (result(r#""subtype":"success","is_error":true,"api_error_status":429,"result":"slow down""#), Cause::RateLimit),
+        (
+            result(r#""subtype":"success","is_error":true,"api_error_status":401,"result":"Invalid API key""#),
+            Cause::Auth,
+        ),
+        (
+            result(r#""subtype":"success","is_error":true,"api_error_status":429,"result":"slow down""#),
+            Cause::RateLimit,
+        ),
         (result(r#""subtype":"success","is_error":true,"api_error_status":529,"result":"busy""#), Cause::Overloaded),
         (result(r#""subtype":"success","is_error":true,"result":"something new""#), Cause::Protocol),
         (result(r#""subtype":"success","is_error":false,"stop_reason":"refusal","result":"""#), Cause::Refused),
-        (result(r#""subtype":"success","is_error":false,"stop_reason":"max_tokens","result":"cut""#), Cause::OutputLimit),
-        (result(r#""subtype":"success","is_error":false,"permission_denials":[{"tool_name":"Bash"}],"result":"x""#), Cause::Denied),
+        (
+            result(r#""subtype":"success","is_error":false,"stop_reason":"max_tokens","result":"cut""#),
+            Cause::OutputLimit,
+        ),
+        (
+            result(r#""subtype":"success","is_error":false,"permission_denials":[{"tool_name":"Bash"}],"result":"x""#),
+            Cause::Denied,
+        ),
         ("result-error error_max_turns Reached maximum number of turns".into(), Cause::TurnLimit),
         ("result-error error_max_budget_usd Reached maximum budget".into(), Cause::Budget),
         ("result-error error_during_execution No conversation found with session ID: x".into(), Cause::BadRequest),
         ("result-error error_brand_new what is this".into(), Cause::Protocol),
-        (result(r#""subtype":"error_during_execution","is_error":true,"terminal_reason":"aborted_streaming""#), Cause::Interrupted),
+        (
+            result(r#""subtype":"error_during_execution","is_error":true,"terminal_reason":"aborted_streaming""#),
+            Cause::Interrupted,
+        ),
     ];
     for (line, cause) in table {
         let seen = Rig::new(format!("read\ninit\ntext said before\n{line}\nread-until-eof")).run().await;
@@ -48,7 +65,8 @@ async fn a_result_counts_more_than_an_exit_code() {
 // P43: denials may be tolerated; each still is in the events.
 #[tokio::test]
 async fn denials_can_be_tolerated() {
-    let line = result(r#""subtype":"success","is_error":false,"permission_denials":[{"tool_name":"Bash"}],"result":"fine""#);
+    let line =
+        result(r#""subtype":"success","is_error":false,"permission_denials":[{"tool_name":"Bash"}],"result":"fine""#);
     let mut rig = Rig::new(format!("read\ninit\n{line}\nread-until-eof"));
     rig.spec.denials = Denials::Tolerate;
     let seen = rig.run().await;
@@ -74,7 +92,10 @@ async fn tokens_of_one_message_are_counted_once() {
     .run()
     .await;
     let usage = seen.turn().usage.as_ref().unwrap();
-    assert_eq!((usage.input, usage.output, usage.cache_read, usage.cache_write), (Some(100), Some(25), Some(11), Some(7)));
+    assert_eq!(
+        (usage.input, usage.output, usage.cache_read, usage.cache_write),
+        (Some(100), Some(25), Some(11), Some(7))
+    );
     let session = seen.ended().usage.as_ref().unwrap();
     assert_eq!((session.input, session.output, session.cost_usd), (usage.input, usage.output, usage.cost_usd));
     let of_session = |what: &&What| matches!(what, What::Usage(usage) if usage.scope == Scope::Session);

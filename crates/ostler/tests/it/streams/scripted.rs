@@ -47,10 +47,7 @@ async fn a_script_file_is_played() {
     let seen = finish(session).await;
     assert_eq!((seen.outcome().cause, seen.turn().text.as_str()), (Cause::Completed, "done"));
     let words: Vec<&str> = seen.whats().map(What::word).filter(|word| *word != "state").collect();
-    assert_eq!(
-        words,
-        ["turn_started", "started", "text", "tool_call", "tool_result", "text", "turn_ended", "ended"]
-    );
+    assert_eq!(words, ["turn_started", "started", "text", "tool_call", "tool_result", "text", "turn_ended", "ended"]);
 }
 
 // S3-17: a script that is not there, or is none, is a wrong setting.
@@ -79,7 +76,8 @@ async fn without_a_script_it_shows_what_ostler_does() {
 // P37, S4-8: it hangs on command, is interrupted, and runs into limits like any other.
 #[tokio::test]
 async fn a_hanging_script_can_be_ended() {
-    let hang = "{\"type\":\"text\",\"kind\":\"reply\",\"text\":\"half\",\"delta\":false,\"message\":\"m\"}\n{\"hang\":true}";
+    let hang =
+        "{\"type\":\"text\",\"kind\":\"reply\",\"text\":\"half\",\"delta\":false,\"message\":\"m\"}\n{\"hang\":true}";
     let agent = ScriptedAgent::new(Script::parse(hang).unwrap());
     let mut session = agent.start(&host(&[]), asking(None)).unwrap();
     let read = read_until(&mut session, |what| matches!(what, What::Text(_))).await;

@@ -17,7 +17,9 @@ async fn ten_thousand_lines_of_ten_kilobytes_all_come() {
 // P23: stderr is drained although nobody asked for it, before and while the agent speaks; its head and tail are kept.
 #[tokio::test]
 async fn ten_megabytes_of_stderr_do_not_block_the_agent() {
-    let rig = Rig::new("stderr first words\nstderr-flood 10000000\nread\ninit\nstderr-flood 1000000\nstderr last words\ndie-by 9");
+    let rig = Rig::new(
+        "stderr first words\nstderr-flood 10000000\nread\ninit\nstderr-flood 1000000\nstderr last words\ndie-by 9",
+    );
     let seen = rig.run().await;
     assert_eq!(seen.turn().outcome.cause, Cause::AgentDied);
     let stderr = seen.turn().outcome.detail.as_ref().unwrap().stderr.clone().unwrap();

@@ -1,0 +1,70 @@
+//! Whether an agent is ready: what a probe finds, what it says to do, and that it leaves nothing behind.
+
+use std::path::Path;
+
+use ostler::{Agents, Host, Probed};
+use ostler_testkit::fake;
+
+use crate::rig::{PATH, claude, host, install};
+
+/// A `claude` on PATH: the fake agent with the variables that make it answer as the test needs.
+fn with_claude(dir: &Path, script: &str) -> Host {
+    install(&dir.join("claude"), &script.replace("$FAKE", fake::program().to_str().unwrap()));
+    host(&[("PATH", &format!("{}:{PATH}", dir.display()))])
+}
+
+async fn probe(script: &str) -> Probed {
+    let dir = tempfile::tempdir().unwrap();
+    claude().probe(&with_claude(dir.path(), script)).await
+}
+
+// S4-1, S4-4
+#[tokio::test]
+async fn a_claude_that_is_logged_in_is_ready() {
+    let dir = tempfile::tempdir().unwrap();
+    let _ = fake::install_as(dir.path(), "claude", "");
+    let host = host(&[("PATH", dir.path().to_str().unwrap())]);
+    assert!(claude().is_found(&host));
+    let found = claude().probe(&host).await;
+    let Probed::Ready { version, path, login } = found else { panic!("{found:?}") };
+    assert_eq!((version.as_deref(), login.as_deref()), (Some("2.1.325"), Some("api_key")));
+    assert_eq!(path, Some(dir.path().join("claude")));
+    assert_eq!(Agents::builtin().choose(&host).await.unwrap().name(), "claude");
+}
+
+// S4-2, P33
+#[tokio::test]
+async fn a_missing_claude_is_missing_and_something_else_is_chosen() {
+    let host = host(&[("PATH", "/nowhere/a:/nowhere/b")]);
+    assert!(!claude().is_found(&host));
+    let found = claude().probe(&host).await;
+    let Probed::Missing { hint, searched } = found else { panic!("{found:?}") };
+    assert!(hint.contains("npm install"), "{hint}");
+    assert_eq!(searched, [Path::new("/nowhere/a"), Path::new("/nowhere/b")]);
+    assert_eq!(Agents::builtin().choose(&host).await.unwrap().name(), "scripted");
+}
+
+// S4-3
+#[tokio::test]
+async fn a_claude_without_a_login_says_how_to_log_in() {
+    let found = probe("#!/bin/sh\nFAKE_AGENT_LOGGED_IN=0 exec $FAKE \"$@\"\n").await;
+    let Probed::NotLoggedIn { hint, .. } = found else { panic!("{found:?}") };
+    assert!(hint.contains("claude auth login") && hint.contains("API key"), "{hint}");
+}
+
+// P69
+#[tokio::test]
+async fn an_old_claude_is_too_old() {
+    let found = probe("#!/bin/sh\nFAKE_AGENT_VERSION='1.0.9 (Claude Code)' exec $FAKE \"$@\"\n").await;
+    let Probed::TooOld { version, need, .. } = found else { panic!("{found:?}") };
+    assert_eq!((version.as_str(), need.as_str()), ("1.0.9", "2.1.0"));
+}
+
+// P14: it is there and does not run; a shell is not asked either.
+#[tokio::test]
+async fn a_broken_claude_is_broken() {
+    for script in ["#!/bin/sh\necho no number here\n", "#!/bin/sh\nexit 3\n", "#!/nowhere/node\n", "echo 9.9.9\n"] {
+        let found = probe(script).await;
+        assert!(matches!(&found, Probed::Broken { why, hint, .. } if !why.is_empty() && !hint.is_empty()), "{found:?}");
+    }
+}
