@@ -144,9 +144,9 @@ fn gather(given: &AgentSettings, settings: &mut Settings) -> Result<(), Fault> {
         };
         // The first --set of a key replaces what Ostler chose, further ones add to it.
         if set.contains(&key) {
-            settings.push(key, value)
+            settings.push(key, value);
         } else {
-            settings.set(key, value)
+            settings.set(key, value);
         }
         set.push(key);
     }

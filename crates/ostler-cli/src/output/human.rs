@@ -167,7 +167,7 @@ impl Output for Human {
             }
             What::ToolResult(result) => self.tool_result(result)?,
             What::Permission(p) if p.decision == Decision::Asked => {
-                self.status.doing(format!("asks to use {}", p.tool))
+                self.status.doing(format!("asks to use {}", p.tool));
             }
             What::Usage(usage) => self.status.spent(usage),
             // What the model's service answered is the outcome's message too, and that comes last.
@@ -175,14 +175,14 @@ impl Output for Human {
                 self.aside(&format!("{WARN}!{WARN:#} {}", plain(&notice.message)))?;
             }
             What::Notice(notice) if notice.level == Level::Info => {
-                self.aside(&format!("{DIM}· {}{DIM:#}", plain(&notice.message)))?
+                self.aside(&format!("{DIM}· {}{DIM:#}", plain(&notice.message)))?;
             }
             What::Unreadable(it) => {
                 let line = format!("{WARN}!{WARN:#} not understood ({}): {}", it.why, cut(&plain(&it.raw), 80));
                 self.aside(&line)?;
             }
             What::Refused(refused) => {
-                self.aside(&format!("{WARN}!{WARN:#} {} refused: {}", refused.request, refused.why))?
+                self.aside(&format!("{WARN}!{WARN:#} {} refused: {}", refused.request, refused.why))?;
             }
             // An answer that was never streamed or shown: now is its time.
             What::TurnEnded(turn) if !self.wrote_answer && !turn.text.is_empty() => {

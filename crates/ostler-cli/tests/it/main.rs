@@ -1,6 +1,11 @@
 //! The whole program: what it prints, how it exits, what it leaves behind; with the fake agent and with the real one.
 
-#![expect(clippy::disallowed_methods, reason = "tests start the program and watch the clock")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "tests start the program and watch the clock; a fault is a failed test"
+)]
 
 mod guard;
 mod real;

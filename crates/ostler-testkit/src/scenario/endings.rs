@@ -132,11 +132,12 @@ pub fn idle_limit(driver: &dyn Driver) {
     assert_eq!(seen.outcome()["detail"]["limit_ms"], 4000);
 }
 
-/// A tool that is silent for longer than the limit on silence is at work, not idle. P40.
+/// A tool that is silent for longer than the limit on silence is at work, not idle. Claude Code says a word about a command
+/// after three seconds and then no more, so it has to take longer than both together. P40.
 pub fn a_silent_tool_is_not_idle(driver: &dyn Driver) {
     let place = Place::new(
         Script::new()
-            .rule(Rule::on_text("PROMPT").answer(shell("sleep 6")))
+            .rule(Rule::on_text("PROMPT").answer(shell("sleep 9")))
             .rule(Rule::any().text("It took its time.")),
     );
     let seen = run(driver, &place, &Task::new("PROMPT").trusting().idle(Duration::from_secs(4)));

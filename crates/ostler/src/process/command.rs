@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use ostler_core::dialect::{Arg, Launch};
@@ -70,6 +70,7 @@ fn find(host: &Host, program: &Path) -> Result<PathBuf, SpawnError> {
 /// line by line.
 #[cfg(unix)]
 fn is_program(path: &Path) -> bool {
+    use std::io::Read;
     /// A script with its interpreter; ELF; Mach-O for 64 and 32 bits and for several machines.
     const BEGINNINGS: [&[u8]; 5] = [b"#!", b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe"];
     let mut head = Vec::new();

@@ -1,0 +1,25 @@
+//! A limit of time, and branching on the cause: `cargo run -p ostler --example timeout`.
+
+#![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "an example reads the environment and prints")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler::{Agent, Cause, Host, Limits, Script, ScriptedAgent, Spec, Step};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let host = Host::new(std::env::vars_os());
+    // An agent that begins to speak and then hangs; a real one would be taken from `Agents`.
+    let text = ostler::What::from_json(
+        r#"{"type":"text","kind":"reply","text":"Let me think about it …","delta":true,"message":null}"#,
+    )?;
+    let agent: Arc<dyn Agent> = Arc::new(ScriptedAgent::new(Script::new(vec![Step::Say(Box::new(text)), Step::Hang])));
+    let limits = Limits { wall: Some(Duration::from_millis(300)), ..Limits::default() };
+    let run = agent.start(&host, Spec { prompt: "hello".into(), limits, ..Spec::default() })?.wait().await;
+    match run.outcome().cause {
+        Cause::WallLimit => println!("It took too long. Until then it had said: {}", run.text()),
+        cause => println!("It ended otherwise: {cause}"),
+    }
+    Ok(())
+}
