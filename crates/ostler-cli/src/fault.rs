@@ -32,12 +32,8 @@ impl Fault {
         self.code
     }
 
-    /// Shows it on stderr.
-    pub(crate) fn show(&self) {
-        let red = anstyle::AnsiColor::Red.on_default().bold();
-        crate::output::tell(&format!("{red}error:{red:#} {}", self.message));
-        if let Some(hint) = &self.hint {
-            crate::output::tell(&format!("  hint: {hint}"));
-        }
+    /// The sentence, and what to do.
+    pub(crate) fn words(&self) -> (&str, Option<&str>) {
+        (&self.message, self.hint.as_deref())
     }
 }

@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     match dispatch(cli) {
         Ok(code) => code.into(),
         Err(fault) => {
-            fault.show();
+            output::show(&fault);
             fault.code().into()
         }
     }

@@ -80,6 +80,16 @@ pub(crate) fn tell(line: &str) {
     let _ = writeln!(anstream::stderr(), "{line}");
 }
 
+/// Shows what went wrong, and what to do.
+pub(crate) fn show(fault: &Fault) {
+    let (message, hint) = fault.words();
+    let bad = style::BAD.bold();
+    tell(&format!("{bad}error:{bad:#} {message}"));
+    if let Some(hint) = hint {
+        tell(&format!("  hint: {hint}"));
+    }
+}
+
 /// What to do when the output cannot be written: a reader that has gone (`| head`) is not an error.
 pub(crate) fn gone(error: &io::Error) -> Result<Code, Fault> {
     if error.kind() == io::ErrorKind::BrokenPipe {

@@ -211,3 +211,11 @@ fn the_environment_is_the_agents_own() {
     spec.env.insert("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC".into(), "0".into());
     assert!(claude().launch(&spec).unwrap().env.is_empty(), "the caller's word counts");
 }
+
+#[test]
+fn the_page_of_the_agent_lists_every_setting() {
+    let page = include_str!("../../../../docs/agents/claude.md");
+    for setting in ostler_dialects::find("claude").unwrap().settings() {
+        assert!(page.contains(&format!("| `{}` | `--", setting.key)), "docs/agents/claude.md lacks {}", setting.key);
+    }
+}

@@ -122,7 +122,12 @@ impl Driver {
                     self.mind.handle(Input::Stop);
                 }
                 Woken::Wrote | Woken::Published => {}
-                Woken::Time => self.mind.handle(Input::Tick),
+                Woken::Time => {
+                    if !self.mind.out.has_room() {
+                        self.mind.handle(Input::Activity); // it is the reader that is silent, not the agent
+                    }
+                    self.mind.handle(Input::Tick);
+                }
             }
             self.obey();
             self.leave_if_over();
