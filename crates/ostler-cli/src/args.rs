@@ -60,8 +60,11 @@ Exit codes: 0 completed, 1 agent failed, 2 bad usage, 3 agent unavailable, 4 aut
 pub(crate) struct RunArgs {
     /// The task. `-`, or nothing while stdin is not a terminal: read it from stdin
     pub(crate) prompt: Option<String>,
+    /// The task, in a form that may begin with a dash
+    #[arg(short = 'p', long = "prompt", value_name = "TEXT", allow_hyphen_values = true, conflicts_with = "prompt")]
+    pub(crate) task: Option<String>,
     /// Read the task from a file inside --dir
-    #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "task"])]
     pub(crate) prompt_file: Option<PathBuf>,
     /// Read stdin too, and put it after the task
     #[arg(long)]

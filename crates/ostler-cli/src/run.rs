@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler::{Agent, Agents, Cause, Denials, Event, Host, Limits, Remote, Session, Settings, Spec, What, keys};
+use ostler::{Agent, Agents, Denials, Event, Host, Limits, Remote, Session, Settings, Spec, What, keys};
 
 use crate::args::{AgentSettings, Format, RunArgs};
 use crate::exit::{self, Code};
@@ -20,7 +20,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<Code, Fault> {
     let here = environment::directory().map_err(|e| Fault::usage(format!("this directory cannot be used: {e}")))?;
     let dir = args.dir.as_ref().map_or_else(|| here.clone(), |d| here.join(d));
     let task = prompt::read(&prompt::Sources {
-        prompt: args.prompt.as_deref(),
+        prompt: args.prompt.as_deref().or(args.task.as_deref()),
         file: args.prompt_file.as_deref(),
         stdin: args.stdin,
         dir: &dir,
@@ -201,20 +201,12 @@ async fn follow(mut session: Session, mut shown: Box<dyn Output>, mut signals: S
     let mut began = None;
     let mut code = exit::INTERNAL;
     let mut broken = None;
-    let mut interrupted = false;
     loop {
         tokio::select! {
             event = session.next() => {
                 let Some(event) = event else { break };
-                match &event.what {
-                    // No turn is under way: what goes on is the start, or the agent's background tasks.
-                    What::Refused(refused) if refused.request == "interrupt" => {
-                        interrupted = true;
-                        remote.stop();
-                    }
-                    What::Ended(_) if interrupted => code = exit::of(Cause::Interrupted),
-                    What::Ended(ended) => code = exit::of(ended.outcome.cause),
-                    _ => {}
+                if let What::Ended(ended) = &event.what {
+                    code = exit::of(ended.outcome.cause);
                 }
                 if broken.is_none() {
                     broken = show(&mut *shown, &event, session.has_more()).err();

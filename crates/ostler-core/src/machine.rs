@@ -237,6 +237,9 @@ impl Machine {
     fn begin(&mut self, now: Duration, origin: Origin, fx: &mut Vec<Effect>) {
         self.turns += 1;
         self.open = Some(Turn::new(now, self.limits.output));
+        if self.state != SessionState::Starting {
+            self.awake(fx);
+        }
         self.emit(TurnStarted { origin }, fx);
         if self.state == SessionState::Idle {
             self.go(SessionState::Working, fx);
@@ -269,6 +272,9 @@ impl Machine {
 
     /// The agent's first word ends the starting phase.
     fn awake(&mut self, fx: &mut Vec<Effect>) {
+        if let Some(turn) = &mut self.open {
+            turn.awake = true;
+        }
         if self.state == SessionState::Starting {
             self.go(self.settled(), fx);
         }
@@ -340,6 +346,10 @@ impl Machine {
                 fx.push(Effect::Say(Say::Interrupt));
             }
             Some(_) => {}
+            None if self.lingering.is_some() && self.ladder.is_none() => {
+                self.last = Some(turn::background_interrupted());
+                self.close_input(now, fx);
+            }
             None => self.refuse("interrupt", "no turn is under way", fx),
         }
     }

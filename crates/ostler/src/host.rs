@@ -186,7 +186,7 @@ mod tests {
         };
         assert_eq!(names(&host), ["ANTHROPIC_API_KEY", "LC_ALL", "PATH"]);
         // The keys of a cloud only for those who have it serve the model.
-        let mut bedrock = host.clone();
+        let mut bedrock = host;
         bedrock.env.insert("CLAUDE_CODE_USE_BEDROCK".into(), "1".into());
         assert!(names(&bedrock).contains(&"AWS_SECRET_ACCESS_KEY".to_owned()));
         bedrock.env.insert("CLAUDE_CODE_USE_BEDROCK".into(), "0".into());

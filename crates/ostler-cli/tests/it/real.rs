@@ -40,7 +40,8 @@ impl Driver for Program {
         });
         let exit = child.wait().unwrap().code();
         valid(&events);
-        Seen { events, exit: Some(exit.expect("the program was killed")) }
+        assert!(exit.is_some(), "the program was killed");
+        Seen { events, exit }
     }
 }
 

@@ -135,6 +135,8 @@ fn the_task_comes_from_the_line_from_stdin_from_both_or_from_a_file() {
         std::fs::read_to_string(rig.path("seen")).unwrap()
     };
     assert!(sent(&["from the line"], "").contains("\"from the line\""));
+    assert!(sent(&["--prompt", "--help"], "").contains("\"--help\""), "a task may look like a flag");
+    assert!(sent(&["-p", "- one\n- two"], "").contains("\"- one\\n- two\""));
     assert!(sent(&[], "from stdin").contains("\"from stdin\""));
     assert!(sent(&["-"], "from stdin").contains("\"from stdin\""));
     assert!(sent(&["--stdin", "describe"], "the diff").contains("describe\\n\\nthe diff"));

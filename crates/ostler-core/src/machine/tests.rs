@@ -44,8 +44,9 @@ impl Rig {
     }
 
     fn events(&self) -> Vec<&What> {
-        let what = |effect| if let &Effect::Emit { ref what, .. } = effect { Some(what) } else { None };
-        self.effects.iter().filter_map(what).collect()
+        let emitted =
+            self.effects.iter().filter_map(|e| if let Effect::Emit { what, .. } = e { Some(what) } else { None });
+        emitted.collect()
     }
 
     fn words(&self) -> Vec<&'static str> {
@@ -270,6 +271,27 @@ fn background_tasks_hold_the_end_back() {
     let mut stuck = Rig::working();
     stuck.give(Input::Background(1)).give(Input::TurnOver(over(Cause::Completed))).wait(60 * 60 * S);
     assert!(stuck.did(&Effect::CloseInput));
+}
+
+#[test]
+fn an_interrupt_ends_background_tasks() {
+    let mut rig = Rig::working();
+    rig.give(Input::Background(1)).give(Input::TurnOver(over(Cause::Completed))).give(Input::Interrupt);
+    assert!(rig.did(&Effect::CloseInput));
+    rig.give(Input::Exited(exit(0), None));
+    assert_eq!(rig.turn_ended().outcome.cause, Cause::Completed);
+    assert_eq!(rig.ended().outcome.cause, Cause::Interrupted);
+}
+
+// Before the first word it is the startup limit that watches, not the one on silence.
+#[test]
+fn silence_before_the_first_word_is_not_idle() {
+    let limits = Limits { idle: Some(S), ..Limits::default() };
+    let mut rig = Rig::new(limits, AfterTurn::End);
+    rig.give(Input::Send("hi".into())).give(Input::Start).give(Input::Spawned).wait(30 * S);
+    assert!(!rig.did(&Effect::Say(Say::Interrupt)));
+    rig.give(Input::Heard(started())).wait(2 * S);
+    assert!(rig.did(&Effect::Say(Say::Interrupt)));
 }
 
 #[test]

@@ -32,6 +32,8 @@ pub(super) enum Due {
 #[derive(Debug)]
 pub(super) struct Turn {
     began: Duration,
+    /// Whether the agent was heard at all; before that, the startup limit watches.
+    pub(super) awake: bool,
     /// When the agent was last heard.
     activity: Duration,
     /// Tool calls without a result: id and name.
@@ -47,6 +49,7 @@ impl Turn {
     pub(super) fn new(now: Duration, output_cap: usize) -> Self {
         Self {
             began: now,
+            awake: false,
             activity: now,
             tools: Vec::new(),
             asked: Vec::new(),
@@ -106,7 +109,7 @@ impl Turn {
 
     /// Silence counts only while the model is the one to speak: not while a tool runs or somebody is asked.
     fn idle(&self, limits: &Limits) -> Option<Duration> {
-        let models_turn = self.tools.is_empty() && self.asked.is_empty();
+        let models_turn = self.awake && self.tools.is_empty() && self.asked.is_empty();
         models_turn.then_some(self.activity + limits.idle?)
     }
 
@@ -175,6 +178,11 @@ fn interrupted(acknowledged: bool) -> Outcome {
         "The turn was interrupted; the agent did not acknowledge it and was ended."
     };
     Outcome::new(Cause::Interrupted, message).with(|d| d.acknowledged = Some(acknowledged))
+}
+
+/// The turn was over, and only background tasks were left to interrupt.
+pub(super) fn background_interrupted() -> Outcome {
+    Outcome::new(Cause::Interrupted, "The agent's background tasks were interrupted.")
 }
 
 fn limit(cause: Cause, limit: Option<Duration>, message: &str) -> Outcome {
