@@ -23,11 +23,13 @@
 //!
 //! # What is promised about processes
 //!
-//! An agent runs in a session of its own, without a terminal. When it ends, or is ended, everything it started is ended too:
-//! on Linux whatever it did to its process group, elsewhere its process group (a job object on Windows; neither macOS nor
-//! Windows is tested). If *this* process is killed with SIGKILL, then on Linux the agent dies with it, but commands that
-//! the agent had started may live on, unless the [`Host`] names a guard ([`Host::guarded_by`], [`guard`]): then they
-//! are gone within three seconds. The program `ostler` always uses the guard.
+//! An agent runs in a session of its own, without a terminal. When it ends, or is ended, what it started is ended too: on
+//! Linux its process group and everything that carries the session's mark in its environment, elsewhere its process group
+//! (a job object on Windows; neither macOS nor Windows is tested). On Linux the agent also dies when *this* process does.
+//!
+//! Two things escape that: a process that left the group *and* emptied its environment; and, if this process is killed
+//! with SIGKILL, commands that the agent had started. With a guard ([`Host::guarded_by`], [`guard`]) nothing escapes, and
+//! all of it is gone within three seconds even then. The program `ostler` always uses the guard.
 
 mod agent;
 mod clock;
