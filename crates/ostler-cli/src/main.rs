@@ -61,7 +61,5 @@ fn guard() -> Option<ExitCode> {
     if args.next()? != environment::GUARD_ROLE {
         return None;
     }
-    let program = args.next()?;
-    let rest: Vec<_> = args.collect();
-    Some(ExitCode::from(u8::try_from(ostler::guard::run(&program, &rest)).unwrap_or(exit::INTERNAL.0)))
+    Some(ExitCode::from(u8::try_from(ostler::guard::run(args)).unwrap_or(exit::INTERNAL.0)))
 }

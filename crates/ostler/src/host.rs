@@ -8,18 +8,25 @@ use ostler_core::dialect::Inherits;
 
 /// The surroundings in which agents are started. The library never reads the environment by itself: the caller hands it
 /// over here, and each agent gets only the part that it needs.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct Host {
     env: BTreeMap<OsString, OsString>,
     guard: Option<GuardProgram>,
 }
 
-/// The program that watches over an agent's processes; see [`crate::guard`].
+/// Names only: a value may be a key.
+impl std::fmt::Debug for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Host").field("env", &self.env.keys()).field("guard", &self.guard).finish()
+    }
+}
+
+/// The program that watches over an agent's processes; see the module `guard`.
 #[derive(Debug, Clone)]
 pub struct GuardProgram {
     /// The program.
     pub program: PathBuf,
-    /// Arguments that make it call [`crate::guard::run`] with what follows them.
+    /// Arguments that make it call `guard::run` with what follows them.
     pub args: Vec<OsString>,
 }
 
@@ -94,13 +101,21 @@ impl Host {
     /// One variable.
     #[must_use]
     pub fn var(&self, name: &str) -> Option<&OsStr> {
-        self.env.get(OsStr::new(name)).map(OsString::as_os_str)
+        let same = |known: &&OsString| cfg!(windows) && known.eq_ignore_ascii_case(name);
+        let key = self.env.keys().find(same); // `Path` is `PATH` there
+        self.env.get(key.map_or(OsStr::new(name), OsString::as_os_str)).map(OsString::as_os_str)
     }
 
-    /// The variables an agent gets: the basics and its own, without those that mark an enclosing session.
-    pub(crate) fn environment(&self, inherits: &Inherits) -> BTreeMap<OsString, OsString> {
+    /// The variables an agent gets: the basics and its own, without those that mark an enclosing session. What the caller
+    /// `added` for this agent is not among them, but may be what another variable depends on.
+    pub(crate) fn environment(
+        &self,
+        inherits: &Inherits,
+        added: &BTreeMap<String, String>,
+    ) -> BTreeMap<OsString, OsString> {
         let named = |patterns: &[&str], name: &str| patterns.iter().any(|p| matches(p, name));
-        let is_on = |switch: &str| self.var(switch).is_some_and(|v| !v.is_empty() && v != "0" && v != "false");
+        let value = |switch: &str| added.get(switch).map(OsStr::new).or_else(|| self.var(switch));
+        let is_on = |switch: &str| value(switch).is_some_and(|v| !v.is_empty() && v != "0" && v != "false");
         let asked_for = |name: &str| inherits.when.iter().any(|(switch, names)| is_on(switch) && named(names, name));
         let keep = |name: &str| {
             (named(BASICS, name) || named(inherits.always, name) || asked_for(name))
@@ -109,6 +124,12 @@ impl Host {
         };
         let kept = self.env.iter().filter(|(name, _)| name.to_str().is_some_and(keep));
         kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+
+    /// Where files go that nobody keeps.
+    pub(crate) fn temp_dir(&self) -> PathBuf {
+        let named = ["TMPDIR", "TEMP", "TMP"].iter().find_map(|name| self.var(name).filter(|dir| !dir.is_empty()));
+        named.map_or_else(|| PathBuf::from(if cfg!(windows) { "C:\\Windows\\Temp" } else { "/tmp" }), PathBuf::from)
     }
 
     /// Finds a program: a path as it is, a name in the directories of PATH.
@@ -182,7 +203,10 @@ mod tests {
             never: &["CLAUDECODE"],
         };
         let names = |host: &Host| -> Vec<String> {
-            host.environment(&inherits).into_keys().filter_map(|name| name.into_string().ok()).collect()
+            host.environment(&inherits, &BTreeMap::new())
+                .into_keys()
+                .filter_map(|name| name.into_string().ok())
+                .collect()
         };
         assert_eq!(names(&host), ["ANTHROPIC_API_KEY", "LC_ALL", "PATH"]);
         // The keys of a cloud only for those who have it serve the model.
@@ -191,6 +215,14 @@ mod tests {
         assert!(names(&bedrock).contains(&"AWS_SECRET_ACCESS_KEY".to_owned()));
         bedrock.env.insert("CLAUDE_CODE_USE_BEDROCK".into(), "0".into());
         assert!(!names(&bedrock).contains(&"AWS_SECRET_ACCESS_KEY".to_owned()));
+        let added = BTreeMap::from([("CLAUDE_CODE_USE_BEDROCK".to_owned(), "1".to_owned())]);
+        assert!(bedrock.environment(&inherits, &added).contains_key(OsStr::new("AWS_SECRET_ACCESS_KEY")));
+    }
+
+    #[test]
+    fn a_host_shows_names_and_no_values() {
+        let shown = format!("{:?}", host(&[("ANTHROPIC_API_KEY", "sk-secret")]));
+        assert!(shown.contains("ANTHROPIC_API_KEY") && !shown.contains("sk-secret"), "{shown}");
     }
 
     // P33

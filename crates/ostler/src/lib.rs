@@ -28,7 +28,7 @@
 //! (a job object on Windows; neither macOS nor Windows is tested). On Linux the agent also dies when *this* process does.
 //!
 //! Two things escape that: a process that left the group *and* emptied its environment; and, if this process is killed
-//! with SIGKILL, commands that the agent had started. With a guard ([`Host::guarded_by`], [`guard`]) nothing escapes, and
+//! with SIGKILL, commands that the agent had started. With a guard ([`Host::guarded_by`] and the module `guard`) nothing escapes, and
 //! all of it is gone within three seconds even then. The program `ostler` always uses the guard.
 
 mod agent;

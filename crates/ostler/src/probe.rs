@@ -104,7 +104,7 @@ fn too_old(plan: &Probe, path: PathBuf, version: Version) -> Probed {
 
 async fn ask(host: &Host, plan: &Probe, path: &Path, args: &[&str]) -> Result<Finished, SpawnError> {
     let mut prepared = Prepared::query(host, path, args, &format!("probe-{}", uuid::Uuid::new_v4()))?;
-    let allowed: BTreeMap<OsString, OsString> = host.environment(&plan.inherits);
+    let allowed: BTreeMap<OsString, OsString> = host.environment(&plan.inherits, &BTreeMap::new());
     prepared.env.extend(allowed);
     run_once(prepared, LIMIT).await
 }

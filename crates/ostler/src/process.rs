@@ -16,6 +16,7 @@ mod sweep;
 use std::future::Future;
 use std::pin::Pin;
 
+use ostler_core::event::Notice;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 pub(crate) use command::Prepared;
@@ -28,6 +29,8 @@ pub(crate) struct Child {
     pub(crate) stdout: Box<dyn AsyncRead + Send + Unpin>,
     pub(crate) stderr: Option<Box<dyn AsyncRead + Send + Unpin>>,
     pub(crate) pid: Option<u32>,
+    /// What the caller should know about the way it was started.
+    pub(crate) remark: Option<Notice>,
     pub(crate) control: Box<dyn Control>,
 }
 
@@ -46,8 +49,21 @@ pub(crate) trait Control: Send {
     /// Kills everything that belongs to the agent.
     fn kill(&mut self);
 
+    /// The session ends although the agent did not: the last resort.
+    fn abandon(&mut self) {
+        self.kill();
+    }
+
     /// Resolves when the agent's process is gone and what it left behind was ended too. Can be dropped and called again.
     fn wait(&mut self) -> Pin<Box<dyn Future<Output = ExitStatus> + Send + '_>>;
+}
+
+/// Processes that leave their group are found through `/proc`; where there is none, the caller must know.
+fn remark_on_system() -> Option<Notice> {
+    let blind = cfg!(target_os = "linux") && !std::path::Path::new("/proc/self/stat").exists();
+    let message =
+        "/proc is not there: commands that the agent moves out of its process group cannot be found and ended.";
+    blind.then(|| Notice::new(ostler_core::event::Level::Warning, "no_proc", message))
 }
 
 /// Starts what was prepared: under a guard where there is one, else directly.

@@ -135,6 +135,7 @@ pub(crate) fn start(script: Option<Script>, first: &str) -> Child {
         stdout: Box::new(stdout),
         stderr: None,
         pid: None,
+        remark: None,
         control: Box::new(Player { task: player, killed: None }),
     }
 }

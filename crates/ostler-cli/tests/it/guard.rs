@@ -80,12 +80,7 @@ fn a_killed_guard_does_not_free_the_agent() {
         .spawn()
         .unwrap();
     let pids = [rig.number("agent"), rig.number("setsid")];
-    let guards: Vec<u32> = ostler_testkit::processes::descendants(child.id())
-        .into_iter()
-        .filter(|pid| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|c| c.trim() == "agent-guard"))
-        .collect();
-    assert_eq!(guards.len(), 1);
-    kill(guards[0]);
+    kill(guard_of(&child));
     let done = collect(child);
     assert_eq!(done.cause(), "agent_died");
     assert!(pids.iter().all(|pid| !alive(*pid)));
@@ -181,4 +176,106 @@ fn no_process_carries_the_mark_of_a_session_that_is_over() {
     );
     let session = done.events()[0]["session"].as_str().unwrap().to_owned();
     assert!(wait_until(PATIENCE, || marked(&format!("OSTLER_SESSION={session}")).is_empty()));
+}
+
+// A service manager that ends a whole group of processes tells the guard too; the agent still gets its time (P9).
+#[test]
+fn a_guard_that_is_told_to_go_stays_until_the_agent_is_gone() {
+    let rig = Rig::new();
+    let script = "pid-file agent\nspawn-envless envless\nread\ninit\nhang";
+    let child = rig.fake_run(script, &["--output", "events", "hi"]).spawn().unwrap();
+    let pids = [rig.number("agent"), rig.number("envless")];
+    let guard = guard_of(&child);
+    rustix::process::kill_process(pid(guard), Signal::TERM).unwrap();
+    rustix::process::kill_process(pid(guard), Signal::HUP).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(alive(guard) && pids.iter().all(|pid| alive(*pid)), "told to go, it stays");
+    signal(&child, Signal::TERM);
+    assert_eq!(collect(child).cause(), "stopped");
+    assert!(pids.iter().all(|pid| !alive(*pid)));
+}
+
+// A guard that was stopped does nothing any more; what it watched over is ended all the same.
+#[test]
+fn a_stopped_guard_does_not_keep_the_agent() {
+    let rig = Rig::new();
+    let script = "pid-file agent\nspawn-setsid setsid\nread\ninit\nhang";
+    let child = rig.fake_run(script, &["--output", "events", "--grace", "300ms", "hi"]).spawn().unwrap();
+    let pids = [rig.number("agent"), rig.number("setsid")];
+    let guard = guard_of(&child);
+    rustix::process::kill_process(pid(guard), Signal::STOP).unwrap();
+    signal(&child, Signal::INT);
+    let done = collect(child);
+    assert!(done.stdout.contains("process_left"), "{}", done.stdout);
+    assert!(all_gone(&[guard, pids[0], pids[1]], PATIENCE));
+}
+
+fn guard_of(child: &std::process::Child) -> u32 {
+    let is_guard =
+        |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|c| c.trim() == "agent-guard");
+    let found = ostler_testkit::processes::descendants(child.id()).into_iter().find(is_guard);
+    found.unwrap()
+}
+
+fn pid(number: u32) -> rustix::process::Pid {
+    rustix::process::Pid::from_raw(i32::try_from(number).unwrap()).unwrap()
+}
+
+// A parent that ignores SIGCHLD has the kernel throw exit statuses away, also those that the guard waits for.
+#[test]
+fn a_parent_that_ignores_sigchld_changes_nothing() {
+    let rig = Rig::new();
+    let run = rig.fake_run("read\ninit\nresult done\nread-until-eof\nexit 0", &["--output", "events", "hi"]);
+    let mut shell = std::process::Command::new("/bin/bash");
+    shell.args(["-c", "trap '' CHLD; exec \"$0\" \"$@\""]).arg(run.get_program()).args(run.get_args());
+    shell.env_clear().env("PATH", "/usr/bin:/bin").current_dir(rig.dir());
+    shell.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let done = finish(&mut shell);
+    assert_eq!((done.code, done.cause().as_str()), (Some(0), "completed"), "{}", done.stderr);
+    assert_eq!(done.events().last().unwrap()["exit_code"], 0);
+}
+
+// Being stopped for a while (Ctrl-Z) is not the agent's silence.
+#[test]
+fn a_pause_of_ostler_itself_is_not_the_agents_silence() {
+    let rig = Rig::new();
+    let script = "pid-file agent\nread\ninit\nloop 30\ntext tick\nsleep 100\nend\nresult done\nread-until-eof";
+    let child = rig.fake_run(script, &["--output", "events", "--idle-timeout", "1s", "hi"]).spawn().unwrap();
+    rig.number("agent");
+    std::thread::sleep(Duration::from_millis(300));
+    signal(&child, Signal::STOP);
+    std::thread::sleep(Duration::from_millis(1800));
+    signal(&child, Signal::CONT);
+    assert_eq!(collect(child).cause(), "completed");
+}
+
+// What is too long for a command line lies in a file; it goes with the agent, also when Ostler is killed.
+#[test]
+fn files_of_a_killed_run_are_removed() {
+    let rig = Rig::new();
+    let temp = rig.path("tmp");
+    std::fs::create_dir(&temp).unwrap();
+    let long = "x".repeat(120_000);
+    let mut command = rig.fake_run("pid-file agent\nread\ninit\nhang", &["--system-prompt", &long, "hi"]);
+    let child = command.env("TMPDIR", &temp).spawn().unwrap();
+    rig.number("agent");
+    let files = || std::fs::read_dir(&temp).unwrap().count();
+    assert_eq!(files(), 1);
+    signal(&child, Signal::KILL);
+    assert!(wait_until(PATIENCE, || files() == 0));
+    let _ = collect(child);
+}
+
+// A log that is a pipe without a reader is a fault of the log, and nothing waits for it.
+#[test]
+fn a_raw_log_that_is_a_pipe_holds_nothing_up() {
+    let rig = Rig::new();
+    let pipe = rig.path("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let done = finish(
+        &mut rig
+            .fake_run("read\ninit\nresult done\nread-until-eof", &["--output", "events", "--raw-log", "pipe", "hi"]),
+    );
+    assert_eq!(done.cause(), "completed");
+    assert!(done.stdout.contains("raw_log_failed"));
 }

@@ -30,17 +30,20 @@ impl Prepared {
     pub(crate) fn agent(host: &Host, spec: &Spec, launch: &Launch, session: &str) -> Result<Self, SpawnError> {
         let wanted = spec.program.clone().unwrap_or_else(|| PathBuf::from(launch.program));
         let program = find(host, &wanted)?;
+        // It is found from here and started from there.
+        let program = std::path::absolute(&program).unwrap_or(program);
         if let Some(dir) = &spec.dir {
             check_dir(dir)?;
         }
-        let mut env = host.environment(&launch.inherits);
+        let mut env = host.environment(&launch.inherits, &spec.env);
         for (name, value) in &launch.env {
             env.entry((*name).into()).or_insert_with(|| value.into());
         }
         env.extend(spec.env.iter().map(|(k, v)| (k.into(), v.into())));
         env.insert(SESSION_VARIABLE.into(), session.into());
         let mut files = Vec::new();
-        let args = launch.args.iter().map(|arg| argument(arg, &mut files)).collect::<Result<_, _>>();
+        let temp = host.temp_dir();
+        let args = launch.args.iter().map(|arg| argument(arg, &temp, &mut files)).collect::<Result<_, _>>();
         let args = args.map_err(|source| SpawnError::Other { program: program.clone(), source })?;
         let mark = format!("{SESSION_VARIABLE}={session}");
         Ok(Self { program, args, env, dir: spec.dir.clone(), mark, guard: host.guard().cloned(), files })
@@ -88,18 +91,19 @@ fn is_program(_path: &Path) -> bool {
 fn check_dir(dir: &Path) -> Result<(), SpawnError> {
     let bad = |why: String| Err(SpawnError::BadDirectory { path: dir.to_owned(), why });
     match dir.metadata() {
-        Ok(meta) if meta.is_dir() => Ok(()),
+        Ok(meta) if meta.is_dir() && executable(dir) => Ok(()),
+        Ok(meta) if meta.is_dir() => bad("permission denied".into()),
         Ok(_) => bad("it is not a directory".into()),
         Err(error) => bad(error.to_string()),
     }
 }
 
-fn argument(arg: &Arg, files: &mut Vec<tempfile::NamedTempFile>) -> std::io::Result<OsString> {
+fn argument(arg: &Arg, temp: &Path, files: &mut Vec<tempfile::NamedTempFile>) -> std::io::Result<OsString> {
     match arg {
         Arg::Plain(text) => Ok(text.into()),
         Arg::InFile { prefix, text } => {
             // tempfile makes it readable for this user alone.
-            let mut file = tempfile::Builder::new().prefix("ostler-").suffix(".txt").tempfile()?;
+            let mut file = tempfile::Builder::new().prefix("ostler-").suffix(".txt").tempfile_in(temp)?;
             file.write_all(text.as_bytes())?;
             let mut argument = OsString::from(prefix);
             argument.push(file.path());

@@ -32,6 +32,7 @@ pub(super) fn spawn(prepared: Prepared) -> Result<Child, SpawnError> {
         stdout: child.stdout().take().map_or_else(|| Box::new(tokio::io::empty()) as _, |s| Box::new(s) as _),
         stderr: child.stderr().take().map(|s| Box::new(s) as _),
         pid,
+        remark: super::remark_on_system(),
         control: Box::new(Direct { child, mark, group: pid, ended: None, _files: files }),
     })
 }

@@ -20,6 +20,8 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -39,14 +41,20 @@ const SWEEP_GRACE: Duration = Duration::from_millis(300);
 /// How often orphans that ended are taken note of.
 const REAP_EVERY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
-/// Runs the guard: starts `program` with `args`, and returns when it and all that it started are gone.
+/// How often an agent is looked at where the kernel does not tell of its end.
+const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
+/// Runs the guard: starts the agent, and returns when it and all that it started are gone.
 ///
-/// The result is the exit code for the guard's own process. It must be called in a process of its own, started by this
-/// library, before any thread is started.
+/// `args` is what follows the argument by which the embedding program knows that it is to be the guard; their meaning is
+/// this library's own. The result is the exit code for the guard's process. It must be called in a process of its own,
+/// started by this library, before any thread is started.
 #[must_use]
-pub fn run(program: &OsString, args: &[OsString]) -> i32 {
+pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
     let _ = rustix::thread::set_name(c"agent-guard"); // `killall -9 ostler` is not meant for this process
     let Ok(mut socket) = socket() else { return 70 };
+    let Some(Orders { files, program, args }) = orders(args) else { return 70 };
+    stay();
     if rustix::process::set_child_subreaper(Some(rustix::process::getpid())).is_err() {
         let _ = socket.write_all(b"fail 0\n");
         return 70;
@@ -66,12 +74,51 @@ pub fn run(program: &OsString, args: &[OsString]) -> i32 {
     let _ = writeln!(socket, "pid {}", agent.as_raw_nonzero());
     let status = watch(agent, &mut socket);
     sweep_all(SWEEP_GRACE);
+    for file in files {
+        let _ = std::fs::remove_file(file); // Ostler does it too, unless it was killed
+    }
     let (word, number) = match status.and_then(|s| s.terminating_signal()) {
         Some(signal) => ("signal", signal),
         None => ("exit", status.and_then(|s| s.exit_status()).unwrap_or(70)),
     };
     let _ = writeln!(socket, "{word} {number}");
     0
+}
+
+/// What the guard is to do.
+struct Orders {
+    /// Files that are the agent's alone and go with it.
+    files: Vec<OsString>,
+    program: OsString,
+    args: Vec<OsString>,
+}
+
+/// The arguments for [`run`]: how many files, the files, the program, its arguments.
+pub(super) fn arguments<'a>(
+    files: &'a [std::path::PathBuf],
+    program: &'a std::path::Path,
+    args: &'a [OsString],
+) -> impl Iterator<Item = OsString> + 'a {
+    let count = OsString::from(files.len().to_string());
+    let files = files.iter().map(|file| file.clone().into_os_string());
+    std::iter::once(count).chain(files).chain(std::iter::once(program.into())).chain(args.iter().cloned())
+}
+
+fn orders(args: impl IntoIterator<Item = OsString>) -> Option<Orders> {
+    let mut args = args.into_iter();
+    let count: usize = args.next()?.to_str()?.parse().ok()?;
+    let files = args.by_ref().take(count).collect();
+    Some(Orders { files, program: args.next()?, args: args.collect() })
+}
+
+/// A guard that can be told to go is none: whoever ends everything at once (a service manager, a closing terminal) must not
+/// end it before the agent. Handlers, not "ignore": the agent would inherit that. And whoever started us with SIGCHLD ignored
+/// had the kernel throw the agent's exit status away.
+fn stay() {
+    use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+    for signal in [SIGCHLD, SIGHUP, SIGINT, SIGTERM] {
+        let _ = signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)));
+    }
 }
 
 fn socket() -> std::io::Result<UnixStream> {
@@ -91,23 +138,30 @@ fn let_go_of_streams() {
     }
 }
 
-/// Waits until the agent is gone, and does what Ostler says meanwhile.
+/// Waits until the agent is gone, and does what Ostler says meanwhile. None when its status cannot be had.
 fn watch(agent: Pid, socket: &mut UnixStream) -> Option<WaitStatus> {
-    let pidfd = pidfd_open(agent, PidfdFlags::empty()).ok()?;
+    // Without a pidfd (an old kernel, a strict sandbox) its end is seen by looking often.
+    let pidfd = pidfd_open(agent, PidfdFlags::empty()).ok();
+    let patience = if pidfd.is_some() { REAP_EVERY } else { LOOK_EVERY };
     let mut ostler_lives = true;
     loop {
-        let mut fds = [PollFd::new(&pidfd, PollFlags::IN), PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)];
-        let watched = if ostler_lives { &mut fds[..] } else { &mut fds[..1] };
-        let _ = poll(watched, Some(&REAP_EVERY));
-        let spoke = ostler_lives && !fds[1].revents().is_empty();
-        if let Some(status) = reap(agent) {
-            return Some(status);
+        let mut fds = Vec::with_capacity(2);
+        if ostler_lives {
+            fds.push(PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN));
+        }
+        fds.extend(pidfd.as_ref().map(|fd| PollFd::new(fd, PollFlags::IN)));
+        let _ = poll(&mut fds, Some(&patience));
+        let spoke = ostler_lives && !fds[0].revents().is_empty();
+        match reap(agent) {
+            Reaped::Running => {}
+            Reaped::Gone(status) => return status,
         }
         if spoke {
             let mut order = [0u8; 1];
             match socket.read(&mut order) {
                 Ok(1) if order == *b"T" => signal_group(agent, Signal::TERM),
                 Ok(1) => sweep_all(Duration::ZERO),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 _ => {
                     ostler_lives = false;
                     signal_group(agent, Signal::TERM);
@@ -118,15 +172,23 @@ fn watch(agent: Pid, socket: &mut UnixStream) -> Option<WaitStatus> {
     }
 }
 
+enum Reaped {
+    Running,
+    Gone(Option<WaitStatus>),
+}
+
 /// Takes note of every child that ended; the agent's own status is the answer.
-fn reap(agent: Pid) -> Option<WaitStatus> {
-    let mut found = None;
-    while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
-        if pid == agent {
-            found = Some(status);
+fn reap(agent: Pid) -> Reaped {
+    let mut found = Reaped::Running;
+    loop {
+        match rustix::process::wait(WaitOptions::NOHANG) {
+            Ok(Some((pid, status))) if pid == agent => found = Reaped::Gone(Some(status)),
+            Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+            // No child at all: somebody else took the status.
+            Err(rustix::io::Errno::CHILD) if matches!(found, Reaped::Running) => return Reaped::Gone(None),
+            Ok(None) | Err(_) => return found,
         }
     }
-    found
 }
 
 fn signal_group(agent: Pid, signal: Signal) {

@@ -42,13 +42,15 @@ pub(super) async fn spawn(prepared: Prepared, guard: &GuardProgram) -> Result<Ch
         stdout: control.stdout.take().map_or_else(|| Box::new(tokio::io::empty()) as _, |s| Box::new(s) as _),
         stderr: control.stderr.take().map(|s| Box::new(s) as _),
         pid: Some(pid),
+        remark: super::remark_on_system(),
         control: Box::new(control),
     })
 }
 
 fn start(prepared: &Prepared, guard: &GuardProgram, socket: StdStream) -> io::Result<Box<dyn ChildWrapper>> {
     let mut command = Command::new(&guard.program);
-    command.args(&guard.args).arg(&prepared.program).args(&prepared.args);
+    let files: Vec<_> = prepared.files.iter().map(|file| file.path().to_owned()).collect();
+    command.args(&guard.args).args(super::guard::arguments(&files, &prepared.program, &prepared.args));
     command.env_clear().envs(&prepared.env).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     if let Some(dir) = &prepared.dir {
         command.current_dir(dir);
@@ -115,6 +117,12 @@ impl Control for Guarded {
 
     fn kill(&mut self) {
         self.order(b'K');
+    }
+
+    fn abandon(&mut self) {
+        // The guard does not do what it is told (somebody stopped it): the kernel kills the agent with it, the mark finds the rest.
+        let _ = self.guard.start_kill();
+        sweep::signal(&sweep::marked(&self.mark), Signal::KILL);
     }
 
     fn wait(&mut self) -> Pin<Box<dyn Future<Output = ExitStatus> + Send + '_>> {

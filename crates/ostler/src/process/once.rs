@@ -25,8 +25,9 @@ pub(crate) async fn run_once(prepared: Prepared, limit: Duration) -> Result<Fini
                 drain(&mut stderr, &mut HeadTail::new(1)).await;
             }
         };
-        tokio::join!(drain(&mut stdout, &mut out), stderr);
-        control.wait().await
+        // Waiting for the end also ends what holds the pipes open.
+        let ((), (), status) = tokio::join!(drain(&mut stdout, &mut out), stderr, control.wait());
+        status
     };
     match tokio::time::timeout(limit, work).await {
         Ok(status) => Ok(Finished { status, stdout: out.text(), timed_out: false }),

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ostler_core::outcome::{Cause, Outcome};
 
@@ -18,6 +19,10 @@ pub(crate) enum SpawnError {
     BadDirectory { path: PathBuf, why: String },
     #[error("the command line or the environment is too long for this system")]
     TooLong,
+    #[error("the agent's process was not there after {0:?}")]
+    TooSlow(Duration),
+    #[error("the start was called off")]
+    CalledOff(Cause),
     #[error("{} could not be started: {source}", .program.display())]
     Other { program: PathBuf, source: io::Error },
 }
@@ -44,16 +49,19 @@ impl SpawnError {
             Self::BadFormat(_) => "bad_format",
             Self::BadDirectory { .. } => "bad_directory",
             Self::TooLong => "too_long",
+            Self::TooSlow(_) => "too_slow",
+            Self::CalledOff(_) => "called_off",
             Self::Other { .. } => "other",
         }
     }
 
     /// The outcome of a session whose agent could not be started.
     pub(crate) fn outcome(&self, install_hint: Option<&str>) -> Outcome {
-        let cause = if matches!(self, Self::BadDirectory { .. } | Self::TooLong) {
-            Cause::BadRequest
-        } else {
-            Cause::Unavailable
+        let cause = match self {
+            Self::BadDirectory { .. } | Self::TooLong => Cause::BadRequest,
+            Self::TooSlow(_) => Cause::StartupLimit,
+            Self::CalledOff(cause) => *cause,
+            _ => Cause::Unavailable,
         };
         let outcome = Outcome::new(cause, format!("{self}.")).with(|d| d.spawn = Some(self.code().to_owned()));
         match (self.hint(), install_hint) {
@@ -78,7 +86,10 @@ impl SpawnError {
             }
             Self::BadDirectory { .. } => "Give an existing directory with --dir.".into(),
             Self::TooLong => "Put long texts into files, or pass fewer variables.".into(),
-            Self::Other { .. } => return None,
+            Self::TooSlow(_) => {
+                "The machine may be overloaded; try again, or allow more time (--startup-timeout).".into()
+            }
+            Self::CalledOff(_) | Self::Other { .. } => return None,
         })
     }
 }

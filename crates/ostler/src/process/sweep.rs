@@ -74,8 +74,10 @@ fn stat(pid: i32) -> Option<Stat> {
     let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
-    let start = fields.nth(17)?.parse().ok()?;
-    Some(Stat { parent, zombie: matches!(state, "Z" | "X"), start })
+    let threads: u32 = fields.nth(15)?.parse().ok()?;
+    let start = fields.nth(1)?.parse().ok()?;
+    // A process whose first thread has ended shows as a zombie while its others go on.
+    Some(Stat { parent, zombie: matches!(state, "Z" | "X") && threads <= 1, start })
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The task of one session: reads, asks the machine, does what it says. It alone owns the child.
 
 use std::fs::File;
+use std::future::Future;
 use std::io::Write;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -16,10 +17,13 @@ use tokio::sync::mpsc;
 
 use super::mind::{Mind, Order};
 use super::{Beginning, Body};
-use crate::process::{self, Child, Control, ExitStatus};
+use crate::process::{self, Child, Control, ExitStatus, SpawnError};
 
 /// How much is read at once.
 const CHUNK: usize = 64 * 1024;
+
+/// How many chunks that wait in the pipe are read before a limit is taken for reached: more than a pipe holds.
+const CATCH_UP: usize = 32;
 
 /// How long the last words of an agent are awaited after its process is gone.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -35,29 +39,60 @@ pub(super) fn lost() -> Outcome {
 /// Runs a session from its first state to its last event.
 pub(super) async fn run(
     beginning: Beginning,
-    inbox: mpsc::UnboundedReceiver<Input>,
+    mut inbox: mpsc::UnboundedReceiver<Input>,
     publish: mpsc::Sender<Vec<Event>>,
 ) {
     let Beginning { spec, conversation, body, install_hint, id, pid } = beginning;
     let mut mind = Mind::new(id, conversation, Machine::new(spec.limits.clone(), spec.after_turn));
     mind.handle(Input::Send(spec.prompt));
     mind.handle(Input::Start);
+    // Before anything is started: a log that cannot be opened must not hold up an agent that runs already.
+    let log = RawLog::open(spec.raw_log, &mut mind);
     let child = match body {
         Body::Script(start) => Ok(start()),
         Body::Process(prepared) => match *prepared {
-            Ok(prepared) => process::spawn(prepared).await,
-            Err(error) => Err(error),
+            Ok(prepared) => {
+                let patience = spec.limits.startup;
+                let child = process::spawn(prepared);
+                unless_called_off(child, patience, &mut inbox, &mut mind).await.map_err(|e| e.outcome(install_hint))
+            }
+            Err(error) => Err(error.outcome(install_hint)),
         },
     };
     match child {
-        Ok(child) => {
+        Ok(mut child) => {
             pid.store(child.pid.unwrap_or(0), Ordering::Relaxed);
-            let log = RawLog::open(spec.raw_log, &mut mind);
+            if let Some(remark) = child.remark.take() {
+                mind.handle(Input::Remark(remark));
+            }
             Driver::new(child, log, mind).drive(inbox, publish).await;
         }
-        Err(error) => {
-            mind.handle(Input::SpawnFailed(error.outcome(install_hint)));
+        Err(outcome) => {
+            mind.handle(Input::SpawnFailed(outcome));
             let _ = publish.send(mind.out.take()).await;
+        }
+    }
+}
+
+/// Starting takes milliseconds, unless something is wrong with the machine; then the caller can still call it off. A start
+/// that is dropped cleans up after itself.
+async fn unless_called_off(
+    start: impl Future<Output = Result<Child, SpawnError>>,
+    patience: Option<Duration>,
+    inbox: &mut mpsc::UnboundedReceiver<Input>,
+    mind: &mut Mind,
+) -> Result<Child, SpawnError> {
+    let limit = patience.map(|p| mind.clock.instant(p));
+    tokio::pin!(start);
+    loop {
+        tokio::select! {
+            child = &mut start => return child,
+            () = until(limit), if limit.is_some() => return Err(SpawnError::TooSlow(patience.unwrap_or_default())),
+            Some(input) = inbox.recv() => match input {
+                Input::Interrupt => return Err(SpawnError::CalledOff(Cause::Interrupted)),
+                Input::Stop | Input::Kill => return Err(SpawnError::CalledOff(Cause::Stopped)),
+                other => mind.handle(other),
+            },
         }
     }
 }
@@ -123,17 +158,33 @@ impl Driver {
                 }
                 Woken::Wrote | Woken::Published => {}
                 Woken::Time => {
-                    if !self.mind.out.has_room() {
-                        self.mind.handle(Input::Activity); // it is the reader that is silent, not the agent
-                    }
+                    self.catch_up(&mut stdout).await;
                     self.mind.handle(Input::Tick);
                 }
             }
             self.obey();
             self.leave_if_over();
         }
+        if self.exit.is_none() {
+            self.control.abandon();
+        }
         if let Some(publish) = publish {
             let _ = publish.send(self.mind.out.take()).await;
+        }
+    }
+
+    /// Before time is called, what was said in time is heard: this process may have been stopped for a while, or busy.
+    async fn catch_up(&mut self, buffer: &mut [u8]) {
+        if !self.mind.out.has_room() {
+            self.mind.handle(Input::Activity); // it is the reader that is silent, not the agent
+        }
+        for _ in 0..CATCH_UP {
+            let waiting = tokio::time::timeout(Duration::ZERO, read(&mut self.stdout, buffer));
+            match waiting.await {
+                Ok(Ok(n @ 1..)) => self.read(&buffer[..n]),
+                Ok(_) => return self.stdout = None,
+                Err(_) => return,
+            }
         }
     }
 
@@ -226,8 +277,13 @@ impl RawLog {
         let mut options = File::options();
         options.write(true).create(true).truncate(true);
         #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        match options.open(&path) {
+        {
+            use std::os::unix::fs::OpenOptionsExt;
+            // A pipe without a reader is an error now, not a wait for ever.
+            let flags = rustix::fs::OFlags::NONBLOCK.bits();
+            options.mode(0o600).custom_flags(i32::try_from(flags).unwrap_or(0));
+        }
+        match options.open(&path).and_then(keep_private) {
             Ok(file) => Self(Some(file)),
             Err(error) => {
                 Self::complain(&format!("The raw log {} cannot be opened: {error}.", path.display()), mind);
@@ -249,4 +305,13 @@ impl RawLog {
         let notice = Notice::new(Level::Warning, "raw_log_failed", message);
         mind.handle(Input::Remark(notice));
     }
+}
+
+/// A log that was there before, and open to others, is for its owner alone from now on.
+fn keep_private(file: File) -> std::io::Result<File> {
+    #[cfg(unix)]
+    if file.metadata()?.is_file() {
+        file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    }
+    Ok(file)
 }
