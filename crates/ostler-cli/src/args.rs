@@ -69,7 +69,7 @@ pub(crate) struct RunArgs {
     /// Read stdin too, and put it after the task
     #[arg(long)]
     pub(crate) stdin: bool,
-    /// The agent [default: the first that is ready: claude, scripted]
+    /// The agent [default: the first that is installed, and of several the first that is ready: claude, scripted]
     #[arg(short, long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
     /// The directory to work in [default: this one]
@@ -96,8 +96,17 @@ pub(crate) struct RunArgs {
     pub(crate) extra: Vec<String>,
 }
 
+impl RunArgs {
+    /// Whether nothing was asked that only a certain agent can do.
+    pub(crate) fn is_for_any_agent(&self) -> bool {
+        let limits = &self.limits;
+        let own = self.program.is_some() || !self.extra.is_empty();
+        !own && limits.max_turns.is_none() && limits.max_budget_usd.is_none() && self.agent_settings.are_default()
+    }
+}
+
 /// Settings that go to the agent.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, PartialEq, Args)]
 #[command(next_help_heading = "Agent settings")]
 pub(crate) struct AgentSettings {
     /// The model
@@ -145,6 +154,13 @@ pub(crate) struct AgentSettings {
     /// A setting of the agent's own (see docs/agents), such as effort=high (repeatable)
     #[arg(long, value_name = "KEY=VALUE", allow_hyphen_values = true)]
     pub(crate) set: Vec<String>,
+}
+
+impl AgentSettings {
+    /// Whether none was given.
+    fn are_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Limits.
@@ -222,6 +238,9 @@ pub(crate) struct ManArgs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Time(pub(crate) Option<Duration>);
 
+/// The longest limit: what is longer is a mistake, or meant to be none.
+const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
 fn time(text: &str) -> Result<Time, String> {
     if text == "none" {
         return Ok(Time(None));
@@ -236,6 +255,7 @@ fn time(text: &str) -> Result<Time, String> {
     };
     let seconds = digits.parse::<f64>().map_or(f64::NAN, |n| n * scale);
     match Duration::try_from_secs_f64(seconds) {
+        Ok(time) if time > LONGEST => Err("expected at most ten years (87600h), or none".into()),
         Ok(time) if !time.is_zero() => Ok(Time(Some(time))),
         _ => Err("expected a time such as 500ms, 90s, 10m, 2h, or none".into()),
     }
@@ -259,8 +279,9 @@ mod tests {
         assert_eq!(ok("500ms"), Some(Duration::from_millis(500)));
         assert_eq!(ok("1.5m"), Some(Duration::from_secs(90)));
         assert_eq!(ok("2h"), Some(Duration::from_secs(7200)));
+        assert_eq!(ok("87600h"), Some(LONGEST));
         assert_eq!(ok("none"), None);
-        for bad in ["", "0", "-1s", "5 s", "s", "1d", "NaN", "1e400"] {
+        for bad in ["", "0", "-1s", "5 s", "s", "1d", "NaN", "1e400", "1e19", "87601h"] {
             assert!(time(bad).is_err(), "{bad}");
         }
     }

@@ -1,5 +1,6 @@
 //! `ostler doctor`: which agents are there, which are ready, and what to do about the rest.
 
+use ostler::clip::plain;
 use ostler::{Agents, Probed};
 use serde::Serialize;
 
@@ -30,7 +31,11 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<Code, Fault> {
     let (agents, host) = (Agents::builtin(), environment::host());
     let mut findings = Vec::new();
     for agent in agents.iter() {
-        findings.push(finding(agent.name(), agent.probe(&host).await, agent.dialect().probe().is_none()));
+        let mut found = finding(agent.name(), agent.probe(&host).await);
+        let plan = agent.dialect().probe();
+        found.built_in = plan.is_none();
+        found.minimum_version = plan.map(|plan| plan.minimum.to_string());
+        findings.push(found);
     }
     // The scripted agent is always ready; it does not make a machine ready for work.
     let ready = findings.iter().any(|f| f.status == "ready" && !f.built_in);
@@ -44,7 +49,7 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<Code, Fault> {
     Ok(if ready { exit::OK } else { exit::UNAVAILABLE })
 }
 
-fn finding(agent: &str, probed: Probed, built_in: bool) -> Finding {
+fn finding(agent: &str, probed: Probed) -> Finding {
     let mut f = Finding {
         agent: agent.to_owned(),
         status: "ready",
@@ -54,7 +59,7 @@ fn finding(agent: &str, probed: Probed, built_in: bool) -> Finding {
         login: None,
         problem: None,
         hint: None,
-        built_in,
+        built_in: false,
     };
     match probed {
         Probed::Ready { version, path, login } => {
@@ -78,8 +83,7 @@ fn finding(agent: &str, probed: Probed, built_in: bool) -> Finding {
         Probed::TooOld { path, version, need, hint } => {
             f.status = "too_old";
             f.problem = Some(format!("version {version} is too old, {need} is needed"));
-            (f.path, f.version, f.minimum_version, f.hint) =
-                (Some(path.display().to_string()), Some(version), Some(need), Some(hint));
+            (f.path, f.version, f.hint) = (Some(path.display().to_string()), Some(version), Some(hint));
         }
         Probed::NotLoggedIn { path, version, hint } => {
             f.status = "not_logged_in";
@@ -94,18 +98,21 @@ fn show(findings: &[Finding], ready: bool) {
     let width = findings.iter().map(|f| f.agent.len()).max().unwrap_or(0);
     for f in findings {
         let (mark, paint) = if f.status == "ready" { ("✓", style::GOOD) } else { ("✗", style::BAD) };
-        let version = f.version.as_deref().unwrap_or("");
+        let version = plain(f.version.as_deref().unwrap_or(""));
         let state = if f.built_in { "built in, plays scripts".to_owned() } else { f.status.replace('_', " ") };
         say(format!("{paint}{mark}{paint:#} {:width$}  {state:<14} {version}", f.agent).trim_end());
         let rows = [("where", &f.path), ("login", &f.login), ("problem", &f.problem), ("do", &f.hint)];
         for (name, value) in rows {
             if let Some(value) = value {
                 let dim = style::DIM;
-                say(&format!("  {dim}{name:>width$}{dim:#}  {value}", width = width.max(7)));
+                say(&format!("  {dim}{name:>width$}{dim:#}  {}", plain(value), width = width.max(7)));
             }
         }
     }
     if !ready {
-        say("\nNo agent is ready for work. `ostler run` will play its built-in script until one is.");
+        say("\nNo agent is ready for work.");
+        if findings.iter().all(|f| f.built_in || f.status == "missing") {
+            say("`ostler run \"…\"` plays a built-in script until one is installed, and says so.");
+        }
     }
 }

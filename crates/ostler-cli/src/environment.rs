@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `PATH` | where agents are looked for |
 //! | `NO_COLOR`, `CLICOLOR`, `CLICOLOR_FORCE`, `TERM` | colours, as usual |
-//! | `CI` | no live status line |
+//! | `TERM=dumb`, `CI` | no live status line |
 //!
 //! Agents get a part of the environment: see `docs/environment.md`.
 
@@ -53,4 +53,17 @@ pub(crate) fn is_ci() -> bool {
 /// One variable, for `--env NAME`.
 pub(crate) fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name)
+}
+
+/// The signals that this process was started to ignore, one bit each, the first for signal 1. Where nothing tells, none.
+#[cfg(unix)]
+pub(crate) fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// Whether the terminal can move its cursor.
+pub(crate) fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
 }

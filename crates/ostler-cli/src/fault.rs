@@ -1,5 +1,7 @@
 //! What went wrong before or around a run: a sentence, a hint, an exit code.
 
+use ostler::{Cause, Outcome};
+
 use crate::exit::{self, Code};
 
 /// A fault that ends the program.
@@ -32,8 +34,14 @@ impl Fault {
         self.code
     }
 
-    /// The sentence, and what to do.
-    pub(crate) fn words(&self) -> (&str, Option<&str>) {
-        (&self.message, self.hint.as_deref())
+    /// The same as the outcome of a run that could not begin.
+    pub(crate) fn outcome(&self) -> Outcome {
+        // A fault of Ostler itself has the cause that a session gives it.
+        let cause = if self.code == exit::USAGE { Cause::BadRequest } else { Cause::Protocol };
+        let outcome = Outcome::new(cause, &self.message);
+        match &self.hint {
+            Some(hint) => outcome.hint(hint),
+            None => outcome,
+        }
     }
 }

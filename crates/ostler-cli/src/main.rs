@@ -5,11 +5,14 @@ mod doctor;
 mod environment;
 mod exit;
 mod fault;
+mod follow;
 mod output;
 mod pages;
 mod prompt;
 mod replay;
 mod run;
+mod signals;
+mod tips;
 
 use std::process::ExitCode;
 
@@ -25,7 +28,8 @@ fn main() -> ExitCode {
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => {
+        Err(mut error) => {
+            tips::add(&mut error);
             // Help and version are answers; everything else is wrong usage.
             let code = if error.use_stderr() { exit::USAGE } else { exit::OK };
             let _ = error.print();

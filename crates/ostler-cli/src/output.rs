@@ -5,12 +5,16 @@ mod human;
 mod json;
 mod status;
 mod text;
+mod value;
+mod writer;
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
-use ostler::Event;
+use ostler::clip::plain;
+use ostler::{Event, Outcome};
 
+pub(crate) use self::writer::{Batch, Writer};
 use crate::args::Format;
 use crate::environment;
 use crate::exit::{self, Code};
@@ -27,8 +31,8 @@ pub(crate) mod style {
     pub(crate) const TOOL: Style = AnsiColor::Cyan.on_default();
 }
 
-/// A form in which events are shown.
-pub(crate) trait Output {
+/// A form in which events are shown. What it writes to stdout can fail; stderr is only told, and may be closed.
+pub(crate) trait Output: Send {
     /// Shows an event.
     fn event(&mut self, event: &Event) -> io::Result<()>;
 
@@ -59,13 +63,38 @@ pub(crate) fn open(format: Format, liveness: Liveness) -> Box<dyn Output> {
     match format {
         Format::Events => Box::new(events::Events::new(io::BufWriter::with_capacity(64 * 1024, io::stdout()))),
         Format::Json => Box::new(json::Json::new(io::stdout())),
-        Format::Text => Box::new(text::Text::new(io::stdout(), anstream::stderr())),
-        Format::Human => {
-            let live = liveness == Liveness::Now && io::stderr().is_terminal() && !environment::is_ci();
-            let same_screen = io::stdout().is_terminal() && io::stderr().is_terminal();
-            let status = status::Status::new(live);
-            Box::new(human::Human::new(Box::new(anstream::stdout()), Box::new(anstream::stderr()), status, same_screen))
+        Format::Text => {
+            Box::new(text::Text::new(Box::new(io::stdout()), Box::new(aside()), io::stdout().is_terminal()))
         }
+        Format::Human => {
+            let is_screen = io::stderr().is_terminal();
+            let live = liveness == Liveness::Now && is_screen && !environment::is_ci() && !environment::is_dumb();
+            let status = status::Status::new(live.then(|| Box::new(io::stderr()) as Box<dyn Write + Send>));
+            let same_screen = io::stdout().is_terminal() && is_screen;
+            Box::new(human::Human::new(Box::new(anstream::stdout()), Box::new(aside()), status, same_screen))
+        }
+    }
+}
+
+/// Stderr as a run uses it.
+fn aside() -> impl Write + Send {
+    Heedless(anstream::stderr())
+}
+
+/// A writer whose reader may go away without anybody minding: the answer is on stdout.
+struct Heedless<W>(W);
+
+impl<W: Write> Write for Heedless<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.0.write(bytes) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => Ok(bytes.len()),
+            result => result,
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let _ = self.0.flush();
+        Ok(())
     }
 }
 
@@ -82,12 +111,19 @@ pub(crate) fn tell(line: &str) {
 
 /// Shows what went wrong, and what to do.
 pub(crate) fn show(fault: &Fault) {
-    let (message, hint) = fault.words();
+    let Outcome { message, hint, .. } = fault.outcome();
     let bad = style::BAD.bold();
-    tell(&format!("{bad}error:{bad:#} {message}"));
+    tell(&format!("{bad}error:{bad:#} {}", plain(&message)));
     if let Some(hint) = hint {
-        tell(&format!("  hint: {hint}"));
+        tell(&format!("  hint: {}", plain(&hint)));
     }
+}
+
+/// The object of `--output json` for a run that could not begin: a script finds the cause where it always is.
+pub(crate) fn report(fault: &Fault) {
+    let outcome = fault.outcome();
+    let report = serde_json::json!({ "errors": [outcome.message], "outcome": outcome });
+    say(&format!("{report:#}"));
 }
 
 /// What to do when the output cannot be written: a reader that has gone (`| head`) is not an error.

@@ -2,21 +2,33 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-use ostler::{Agent, Agents, Denials, Event, Host, Limits, Remote, Session, Settings, Spec, What, keys};
+use ostler::{Agent, Agents, Denials, Host, Limits, Session, Settings, Spec, keys};
 
 use crate::args::{AgentSettings, Format, RunArgs};
-use crate::exit::{self, Code};
+use crate::exit::Code;
 use crate::fault::Fault;
-use crate::output::{self, Liveness, Output};
+use crate::follow::follow;
+use crate::output::{self, Liveness};
+use crate::signals::Signals;
 use crate::{environment, prompt};
-
-/// How often the status line moves.
-const TICK: Duration = Duration::from_millis(100);
 
 /// Runs one task.
 pub(crate) async fn run(args: RunArgs) -> Result<Code, Fault> {
+    let format = args.output;
+    let begun = match begin(args).await {
+        Err(fault) if format == Format::Json => {
+            output::report(&fault);
+            Err(fault)
+        }
+        begun => begun,
+    };
+    let (session, signals) = begun?;
+    follow(session, output::open(format, Liveness::Now), signals).await
+}
+
+/// Everything that can be wrong before an agent is started.
+async fn begin(args: RunArgs) -> Result<(Session, Signals), Fault> {
     let here = environment::directory().map_err(|e| Fault::usage(format!("this directory cannot be used: {e}")))?;
     let dir = args.dir.as_ref().map_or_else(|| here.clone(), |d| here.join(d));
     let task = prompt::read(&prompt::Sources {
@@ -25,29 +37,35 @@ pub(crate) async fn run(args: RunArgs) -> Result<Code, Fault> {
         stdin: args.stdin,
         dir: &dir,
     })?;
-    let (host, agents, format) = (environment::host(), Agents::builtin(), args.output);
-    let agent = choose(&agents, args.agent.as_deref(), &host).await?;
+    let (host, agents) = (environment::host(), Agents::builtin());
+    let agent = choose(&agents, &args, &host).await?;
     let spec = spec(args, task, dir, &*agent)?;
     let signals = Signals::listen()?;
     let session = agent.start(&host, spec).map_err(|e| {
         let hint = format!("`ostler run --help` and docs/agents/{}.md list the settings.", agent.name());
         Fault::usage(e.to_string()).hint(hint)
     })?;
-    follow(session, output::open(format, Liveness::Now), signals).await
+    Ok((session, signals))
 }
 
-async fn choose(agents: &Agents, name: Option<&str>, host: &Host) -> Result<Arc<dyn Agent>, Fault> {
-    if let Some(name) = name {
+async fn choose(agents: &Agents, args: &RunArgs, host: &Host) -> Result<Arc<dyn Agent>, Fault> {
+    if let Some(name) = &args.agent {
         return named(agents, name);
     }
     let agent = agents.choose(host).await.ok_or_else(|| Fault::internal("no agent is known"))?;
-    if agent.dialect().probe().is_none() {
+    if agent.dialect().probe().is_some() {
+        return Ok(agent);
+    }
+    // A person is shown what Ostler does. A script that asked for an answer, and whoever asked an agent for something,
+    // must not take a played one for it: the first real agent then says that it is missing.
+    if args.is_for_any_agent() && matches!(args.output, Format::Human | Format::Events) {
         output::tell(
             "No coding agent was found on this machine: the built-in agent `scripted` plays a script instead.",
         );
         output::tell("`ostler doctor` says how to install one.\n");
+        return Ok(agent);
     }
-    Ok(agent)
+    Ok(agents.iter().find(|known| known.dialect().probe().is_some()).cloned().unwrap_or(agent))
 }
 
 /// The agent of that name, or an error that lists those there are.
@@ -192,108 +210,6 @@ fn absolute(path: &Path) -> Result<PathBuf, Fault> {
 
 fn shown(path: &Path) -> Result<String, Fault> {
     path.to_str().map(str::to_owned).ok_or_else(|| Fault::usage(format!("{} is not UTF-8", path.display())))
-}
-
-/// Shows a session to its end and turns its ending into an exit code.
-async fn follow(mut session: Session, mut shown: Box<dyn Output>, mut signals: Signals) -> Result<Code, Fault> {
-    let remote = session.remote();
-    let mut ticks = tokio::time::interval(TICK);
-    let mut began = None;
-    let mut code = exit::INTERNAL;
-    let mut broken = None;
-    loop {
-        tokio::select! {
-            event = session.next() => {
-                let Some(event) = event else { break };
-                if let What::Ended(ended) = &event.what {
-                    code = exit::of(ended.outcome.cause);
-                }
-                if broken.is_none() {
-                    broken = show(&mut *shown, &event, session.has_more()).err();
-                    if broken.is_some() {
-                        remote.stop(); // nobody reads any more: the agent need not go on
-                    }
-                }
-            }
-            signal = signals.next() => signals.act(signal, &remote, &mut *shown),
-            now = ticks.tick(), if shown.is_live() => shown.tick(now - *began.get_or_insert(now)),
-        }
-    }
-    match broken {
-        Some(error) => output::gone(&error),
-        None => Ok(code),
-    }
-}
-
-fn show(output: &mut dyn Output, event: &Event, more: bool) -> std::io::Result<()> {
-    output.event(event)?;
-    if more { Ok(()) } else { output.flush() }
-}
-
-/// Ctrl-C interrupts the turn, a second one kills; SIGTERM and SIGHUP stop in good order.
-struct Signals {
-    interrupts: u32,
-    #[cfg(unix)]
-    int: tokio::signal::unix::Signal,
-    #[cfg(unix)]
-    term: tokio::signal::unix::Signal,
-    #[cfg(unix)]
-    hup: tokio::signal::unix::Signal,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Caught {
-    Interrupt,
-    Terminate,
-}
-
-impl Signals {
-    #[cfg(unix)]
-    fn listen() -> Result<Self, Fault> {
-        use tokio::signal::unix::{SignalKind, signal};
-        let listen = |kind| signal(kind).map_err(Fault::internal);
-        Ok(Self {
-            interrupts: 0,
-            int: listen(SignalKind::interrupt())?,
-            term: listen(SignalKind::terminate())?,
-            hup: listen(SignalKind::hangup())?,
-        })
-    }
-
-    #[cfg(not(unix))]
-    fn listen() -> Result<Self, Fault> {
-        Ok(Self { interrupts: 0 })
-    }
-
-    #[cfg(unix)]
-    async fn next(&mut self) -> Caught {
-        tokio::select! {
-            _ = self.int.recv() => Caught::Interrupt,
-            _ = self.term.recv() => Caught::Terminate,
-            _ = self.hup.recv() => Caught::Terminate,
-        }
-    }
-
-    #[cfg(not(unix))]
-    async fn next(&mut self) -> Caught {
-        let _ = tokio::signal::ctrl_c().await;
-        Caught::Interrupt
-    }
-
-    fn act(&mut self, caught: Caught, remote: &Remote, shown: &mut dyn Output) {
-        match caught {
-            Caught::Terminate => remote.stop(),
-            Caught::Interrupt => {
-                self.interrupts += 1;
-                if self.interrupts == 1 {
-                    shown.remark("interrupting; Ctrl-C again kills");
-                    remote.interrupt();
-                } else {
-                    remote.kill();
-                }
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -93,7 +93,8 @@ pub struct Inherits {
 pub enum Arg {
     /// As it is.
     Plain(String),
-    /// Too long for a command line: the text goes into a private file and its path is put after `prefix`.
+    /// Too long for a command line, or too private, since every user can read it there: the text goes into a private file
+    /// and its path is put after `prefix`.
     InFile {
         /// What stands before the path, for example `--system-prompt-file=`.
         prefix: &'static str,

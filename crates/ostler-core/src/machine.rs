@@ -4,7 +4,9 @@
 //! once, last. Whoever drives the machine feeds it [`Input`]s, performs the [`Effect`]s in order, and calls it again with
 //! [`Input::Tick`] when [`Machine::deadline`] has passed.
 
+mod account;
 mod ending;
+mod tools;
 mod turn;
 
 #[cfg(test)]
@@ -19,7 +21,9 @@ use crate::outcome::{Cause, Outcome};
 use crate::spec::{AfterTurn, Limits};
 use crate::usage::{Scope, Usage};
 
+use account::Account;
 use ending::Ladder;
+use tools::Tools;
 use turn::{Pending, Turn};
 
 /// Something happened.
@@ -75,7 +79,8 @@ pub enum Effect {
         /// What happened.
         what: What,
     },
-    /// Start the agent's process.
+    /// Start the agent's process. It answers [`Input::Start`], once; a driver that starts the process with that input has
+    /// nothing left to do.
     Spawn,
     /// Say it to the agent.
     Say(Say),
@@ -86,6 +91,9 @@ pub enum Effect {
     /// Kill the agent's processes.
     Kill,
 }
+
+/// A hundred years: nobody waits so long, and a driver's clock need not reach so far.
+const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// The machine of one session.
 #[derive(Debug)]
@@ -100,9 +108,12 @@ pub struct Machine {
     paused: bool,
     background: usize,
     ladder: Option<Ladder>,
-    /// Since when only the agent's background tasks have kept a finished session open.
-    lingering: Option<Duration>,
-    usage: Usage,
+    /// Whether only the agent's background tasks keep a finished session open.
+    lingering: bool,
+    /// When the first turn began.
+    since: Option<Duration>,
+    tools: Tools,
+    account: Account,
     budget_warned: bool,
     last: Option<Outcome>,
 }
@@ -122,8 +133,10 @@ impl Machine {
             paused: false,
             background: 0,
             ladder: None,
-            lingering: None,
-            usage: Usage::unknown(Scope::Session),
+            lingering: false,
+            since: None,
+            tools: Tools::default(),
+            account: Account::new(),
             budget_warned: false,
             last: None,
         }
@@ -153,9 +166,10 @@ impl Machine {
         if self.state == SessionState::Ended {
             return None;
         }
-        let turn = self.open.as_ref().and_then(|t| t.deadline(&self.limits));
+        let turn = self.open.as_ref().and_then(|t| t.deadline(&self.limits, self.tools.running()));
         let ladder = self.ladder.map(|l| l.until);
-        [ladder, self.startup_deadline(), self.linger_deadline(), turn].into_iter().flatten().min()
+        let next = [ladder, self.startup_deadline(), self.linger_deadline(), turn].into_iter().flatten().min();
+        next.filter(|at| *at < NEVER)
     }
 
     /// Takes an input and appends what is to be done.
@@ -236,7 +250,11 @@ impl Machine {
 
     fn begin(&mut self, now: Duration, origin: Origin, fx: &mut Vec<Effect>) {
         self.turns += 1;
-        self.open = Some(Turn::new(now, self.limits.output));
+        self.account.settle();
+        // A session of one task has one deadline, however many turns the agent adds by itself.
+        let first = *self.since.get_or_insert(now);
+        let since = if self.after_turn == AfterTurn::End { first } else { now };
+        self.open = Some(Turn::new(origin, now, since, self.limits.output));
         if self.state != SessionState::Starting {
             self.awake(fx);
         }
@@ -256,18 +274,32 @@ impl Machine {
     }
 
     fn heard(&mut self, now: Duration, what: What, fx: &mut Vec<Effect>) {
-        let what = match &mut self.open {
-            Some(turn) => turn.note(now, what),
-            None => Some(what),
-        };
-        if let Some(what) = what {
-            let cost = if let What::Usage(usage) = &what { usage.cost_usd } else { None };
+        if let Some(turn) = &mut self.open {
+            turn.note(now, &what);
+        }
+        if let Some(what) = self.tools.note(what) {
+            let used = if let What::Usage(usage) = &what { Some(usage.clone()) } else { None };
             self.emit(what, fx);
-            if let Some(cost) = cost {
-                self.spend(now, self.usage.cost_usd.unwrap_or(0.0) + cost, fx);
+            if let Some(usage) = used {
+                self.used(now, &usage, fx);
             }
         }
         self.awake(fx);
+    }
+
+    fn used(&mut self, now: Duration, usage: &Usage, fx: &mut Vec<Effect>) {
+        if let Some(turn) = &self.open {
+            let before = self.account.total().cost_usd.unwrap_or(0.0);
+            let spent = match usage.scope {
+                Scope::Turn => turn.used.cost().map(|cost| before + cost),
+                Scope::Session => usage.cost_usd,
+            };
+            if let Some(spent) = spent {
+                self.spend(now, spent, fx);
+            }
+        } else if self.account.late(usage) {
+            self.tell_total(fx);
+        }
     }
 
     /// The agent's first word ends the starting phase.
@@ -303,6 +335,10 @@ impl Machine {
         if self.open.is_none() {
             let message = format!("The agent ended a turn that was already over ({}).", over.outcome.cause);
             self.emit(Notice::new(Level::Debug, "late_result", message), fx);
+            for part in &over.usage {
+                self.emit(part.clone(), fx);
+                self.used(now, part, fx);
+            }
             return;
         }
         let last = self.close_turn(over, fx);
@@ -319,13 +355,12 @@ impl Machine {
         }
         self.go(self.settled(), fx);
         self.next_turn(now, fx);
-        self.lingering = None;
         let done = self.open.is_none() && self.queue.is_empty() && self.turns > 0 && !self.paused;
-        match (done && self.after_turn == AfterTurn::End, self.background) {
-            (true, 0) => self.close_input(now, fx),
-            // Closing stdin now would cut off the tasks that the agent still runs.
-            (true, _) => self.lingering = Some(now),
-            (false, _) => {}
+        let over = done && self.after_turn == AfterTurn::End;
+        // Closing stdin under background tasks would cut them off.
+        self.lingering = over && self.background > 0;
+        if over && !self.lingering {
+            self.close_input(now, fx);
         }
     }
 
@@ -339,14 +374,15 @@ impl Machine {
     // --- what the caller wants ----------------------------------------------------------------------------------
 
     fn interrupt(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        let until = now + self.limits.grace;
+        let until = now.saturating_add(self.limits.grace);
+        let only_background = self.waits_for_background();
         match &mut self.open {
             Some(turn) if turn.pending.is_none() => {
                 turn.pending = Some(Pending::Interrupt(until));
                 fx.push(Effect::Say(Say::Interrupt));
             }
             Some(_) => {}
-            None if self.lingering.is_some() && self.ladder.is_none() => {
+            None if only_background => {
                 self.last = Some(turn::background_interrupted());
                 self.close_input(now, fx);
             }
@@ -404,7 +440,7 @@ impl Machine {
             let outcome =
                 Outcome::new(Cause::Budget, format!("The turn has cost ${spent:.4}, the budget is ${limit}."))
                     .hint("Raise the budget (--max-budget-usd), or give a smaller task.");
-            turn.pending = Some(Pending::Limit((Box::new(outcome), now + self.limits.grace)));
+            turn.pending = Some(Pending::Limit((Box::new(outcome), now.saturating_add(self.limits.grace))));
             fx.push(Effect::Say(Say::Interrupt));
         }
     }

@@ -190,7 +190,8 @@ pub struct Detail {
     /// The agent's own word for the ending.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<String>,
-    /// Why a process could not be started: `missing`, `not_executable`, `bad_format`, `bad_directory`, `too_long`, `other`.
+    /// Why a process could not be started: `missing`, `not_executable`, `bad_format`, `bad_directory`, `too_long`,
+    /// `too_slow`, `called_off`, `other`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spawn: Option<String>,
     /// The tools whose calls were denied.
@@ -241,6 +242,24 @@ mod tests {
         for cause in Cause::ALL {
             assert_eq!(serde_json::to_string(&cause).unwrap(), format!("\"{}\"", cause.word()));
         }
+    }
+
+    // The names are a contract with readers of the source documents: code and glossary must say the same.
+    #[test]
+    fn the_glossary_has_the_name_of_every_cause() {
+        let page = include_str!("../../../docs/glossary.md");
+        let (_, table) = page.split_once("| cause | name |\n|---|---|\n").unwrap();
+        let mut seen = 0;
+        for row in table.lines().take_while(|line| line.starts_with('|')) {
+            let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+            for word in cells[0].split(", ").map(|word| word.trim_matches('`')) {
+                let cause = Cause::ALL.into_iter().find(|cause| cause.word() == word).expect(word);
+                let name = Some(cells[1]).filter(|name| *name != "none: no error");
+                assert_eq!(cause.seed_name(), name, "{word}");
+                seen += 1;
+            }
+        }
+        assert_eq!(seen, Cause::ALL.len(), "each once");
     }
 
     #[test]

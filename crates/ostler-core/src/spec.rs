@@ -1,13 +1,14 @@
 //! What the caller wants: one run's settings, the same for every agent, and the table that checks them.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::clip::OUTPUT_CAP;
 
 /// What to run, where, with what, and for how long at most. Everything is optional but the prompt.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct Spec {
     /// The first message.
     pub prompt: String,
@@ -29,6 +30,26 @@ pub struct Spec {
     pub denials: Denials,
     /// What happens when the turn is over.
     pub after_turn: AfterTurn,
+}
+
+/// What is secret, or may be, does not show: of the environment and the settings only the names, of the prompt its length.
+impl fmt::Debug for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Taken apart, so that a new field cannot be forgotten here.
+        let Self { prompt, dir, settings, extra_args, env, program, raw_log, limits, denials, after_turn } = self;
+        f.debug_struct("Spec")
+            .field("prompt", &format_args!("<{} bytes>", prompt.len()))
+            .field("dir", dir)
+            .field("settings", settings)
+            .field("extra_args", &format_args!("<{} arguments>", extra_args.len()))
+            .field("env", &env.keys())
+            .field("program", program)
+            .field("raw_log", raw_log)
+            .field("limits", limits)
+            .field("denials", denials)
+            .field("after_turn", after_turn)
+            .finish()
+    }
 }
 
 /// What a session does when a turn is over and no message waits.
@@ -90,8 +111,15 @@ pub mod keys {
 }
 
 /// Settings by key. A key may hold several values.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Settings(BTreeMap<String, Vec<String>>);
+
+/// Only the keys: a value may be a secret.
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
 
 impl Settings {
     /// Sets a key to one value, in place of what it held.
@@ -131,7 +159,8 @@ impl Settings {
 /// Limits of time and size. Each has a default that a caller can change; none means no limit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limits {
-    /// The longest a turn may take.
+    /// The longest the task may take, with everything that the agent adds to it by itself ([`AfterTurn::End`]); in a session
+    /// that waits for more messages ([`AfterTurn::Wait`]), the longest a turn may take.
     pub wall: Option<Duration>,
     /// The longest the agent may be silent while no tool runs and nobody is asked.
     pub idle: Option<Duration>,
@@ -185,14 +214,20 @@ pub enum Kind {
 
 /// A setting was wrong. Nothing was started.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{key} = {value:?}: {why}")]
+#[error("{key}{}: {why}", shown(.value, *.secret))]
 pub struct SpecError {
     /// The setting.
     pub key: String,
-    /// The value that was given.
+    /// The value that was given; empty when it may be a secret.
     pub value: String,
     /// What is allowed.
     pub why: String,
+    /// Whether the value was left out.
+    secret: bool,
+}
+
+fn shown(value: &str, secret: bool) -> String {
+    if secret { String::new() } else { format!(" = {value:?}") }
 }
 
 impl SpecError {
@@ -201,7 +236,13 @@ impl SpecError {
     pub fn new(key: &str, value: &str, why: impl Into<String>) -> Self {
         let short = &value[..value.floor_char_boundary(80)];
         let value = if short.len() < value.len() { format!("{short}…") } else { value.to_owned() };
-        Self { key: key.to_owned(), value, why: why.into() }
+        Self { key: key.to_owned(), value, why: why.into(), secret: false }
+    }
+
+    /// A wrong value that may be a secret, or hold one: it is not repeated.
+    #[must_use]
+    pub fn secret(key: &str, why: impl Into<String>) -> Self {
+        Self { key: key.to_owned(), value: String::new(), why: why.into(), secret: true }
     }
 }
 
@@ -305,6 +346,26 @@ mod tests {
     fn two_values_where_one_is_expected() {
         assert!(Kind::Word.check("model", &["a".into(), "b".into()]).is_err());
         assert!(Kind::List.check("tools", &["a".into(), "b".into()]).is_ok());
+    }
+
+    #[test]
+    fn a_secret_is_not_repeated() {
+        let error = SpecError::secret("mcp_config", "expected a JSON object");
+        assert_eq!((error.to_string().as_str(), &*error.value), ("mcp_config: expected a JSON object", ""));
+    }
+
+    #[test]
+    fn a_spec_can_be_logged() {
+        let mut spec = Spec { prompt: "the-prompt".into(), extra_args: vec!["--an-arg".into()], ..Spec::default() };
+        spec.env.insert("THE_KEY".into(), "the-value".into());
+        spec.settings.set(keys::MCP_CONFIG, "the-config");
+        let shown = format!("{spec:?}");
+        for secret in ["the-prompt", "the-value", "the-config", "--an-arg"] {
+            assert!(!shown.contains(secret), "{shown}");
+        }
+        for name in ["THE_KEY", "mcp_config", "<10 bytes>", "<1 arguments>"] {
+            assert!(shown.contains(name), "{shown}");
+        }
     }
 
     // P19

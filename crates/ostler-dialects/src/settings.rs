@@ -13,6 +13,8 @@ pub(crate) struct Row<P: 'static> {
     pub(crate) help: &'static str,
     /// What a value must keep to beyond its kind; none when the kind says it all.
     pub(crate) rule: Option<Rule>,
+    /// Whether a value may hold secrets, and is not to be repeated in an error.
+    pub(crate) secret: bool,
     /// How the agent is told.
     pub(crate) pass: P,
 }
@@ -32,15 +34,23 @@ pub(crate) fn listed<P>(table: &[Row<P>]) -> Vec<Setting> {
 pub(crate) fn check<P>(table: &[Row<P>], settings: &Settings) -> Result<(), SpecError> {
     for (key, values) in settings.iter() {
         let Some(row) = table.iter().find(|row| row.key == key) else {
-            return Err(SpecError::new(key, &values.join(", "), unknown(table, key)));
+            // A misspelt key may be one whose value is a secret.
+            return Err(SpecError::secret(key, unknown(table, key)));
         };
-        row.kind.check(key, values)?;
-        let Some(rule) = row.rule else { continue };
-        for value in values.iter().filter(|value| !value.is_empty()) {
-            rule(value).map_err(|why| SpecError::new(key, value, why))?;
-        }
+        row.check(values).map_err(|error| if row.secret { SpecError::secret(key, error.why) } else { error })?;
     }
     Ok(())
+}
+
+impl<P> Row<P> {
+    fn check(&self, values: &[String]) -> Result<(), SpecError> {
+        self.kind.check(self.key, values)?;
+        let Some(rule) = self.rule else { return Ok(()) };
+        values
+            .iter()
+            .filter(|value| !value.is_empty())
+            .try_for_each(|value| rule(value).map_err(|why| SpecError::new(self.key, value, why)))
+    }
 }
 
 /// How alike two keys must be for one to be offered in place of the other.
@@ -67,12 +77,14 @@ mod tests {
     use super::*;
 
     const TABLE: &[Row<()>] = &[
-        Row { key: "model", kind: Kind::Word, help: "", rule: None, pass: () },
+        Row { key: "model", kind: Kind::Word, help: "", rule: None, secret: false, pass: () },
+        Row { key: "password", kind: Kind::Count, help: "", rule: None, secret: true, pass: () },
         Row {
             key: "max_turns",
             kind: Kind::Count,
             help: "",
             rule: Some(|v| if v == "13" { Err("not 13".into()) } else { Ok(()) }),
+            secret: false,
             pass: (),
         },
     ];
@@ -87,9 +99,10 @@ mod tests {
     #[test]
     fn unknown_keys_get_the_nearest_and_wrong_values_their_reason() {
         assert_eq!(why("model", "opus"), "ok");
-        assert_eq!(why("modle", "opus"), "modle = \"opus\": unknown setting; did you mean model?");
-        assert_eq!(why("Max-Turns", "3"), "Max-Turns = \"3\": unknown setting; did you mean max_turns?");
-        assert_eq!(why("zzz", "3"), "zzz = \"3\": unknown setting; there are: model, max_turns");
+        assert_eq!(why("modle", "opus"), "modle: unknown setting; did you mean model?");
+        assert_eq!(why("Max-Turns", "3"), "Max-Turns: unknown setting; did you mean max_turns?");
+        assert_eq!(why("zzz", "3"), "zzz: unknown setting; there are: model, password, max_turns");
         assert_eq!(why("max_turns", "13"), "max_turns = \"13\": not 13");
+        assert_eq!(why("password", "hunter2"), "password: expected a whole number of at least 1");
     }
 }

@@ -15,7 +15,7 @@ impl<W: Write> Events<W> {
     }
 }
 
-impl<W: Write> Output for Events<W> {
+impl<W: Write + Send> Output for Events<W> {
     fn event(&mut self, event: &Event) -> io::Result<()> {
         serde_json::to_writer(&mut self.0, event)?;
         self.0.write_all(b"\n")

@@ -1,4 +1,6 @@
 //! The form for people: the answer streams to stdout, everything else (tools, thoughts, notices, the end) to stderr.
+//!
+//! Whatever an agent, a tool or a model chose goes through [`plain`], or through [`word`] or [`name`] within a line.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -10,11 +12,12 @@ use ostler::{CostSource, Event, Status as Ending, Usage, What};
 use super::Output;
 use super::status::Status;
 use super::style::{BAD, DIM, GOOD, TOOL, WARN};
+use super::value::{is_safe_to_type, name, word};
 
 /// The human form.
 pub(super) struct Human {
-    out: Box<dyn Write>,
-    err: Box<dyn Write>,
+    out: Box<dyn Write + Send>,
+    err: Box<dyn Write + Send>,
     status: Status,
     /// Whether stdout and stderr are one screen, so that a line begun on one must be ended before the other writes.
     same_screen: bool,
@@ -36,7 +39,12 @@ enum Open {
 }
 
 impl Human {
-    pub(super) fn new(out: Box<dyn Write>, err: Box<dyn Write>, status: Status, same_screen: bool) -> Self {
+    pub(super) fn new(
+        out: Box<dyn Write + Send>,
+        err: Box<dyn Write + Send>,
+        status: Status,
+        same_screen: bool,
+    ) -> Self {
         Self {
             out,
             err,
@@ -96,20 +104,20 @@ impl Human {
     fn tool_result(&mut self, result: &ToolResult) -> io::Result<()> {
         let call = self.calls.iter().position(|(call, _)| call.id == result.id).map(|at| self.calls.remove(at));
         self.status.doing(if self.calls.is_empty() { "thinking" } else { "working" });
-        let name = result.name.as_deref().unwrap_or("tool");
+        let tool = name(result.name.as_deref().unwrap_or("tool"));
         let shown = call.as_ref().map_or_else(String::new, |(call, _)| brief(call.input.get()));
         let took = call.map_or(0, |(_, since)| self.now.0 - since.0);
         let took = span(Duration::from_millis(u64::try_from(took).unwrap_or(0)));
-        let (mark, paint, word) = match (result.ok, result.denied) {
+        let (mark, paint, how) = match (result.ok, result.denied) {
             (true, _) => ("✓", GOOD, ""),
             (false, true) => ("✗", WARN, " denied"),
             (false, false) => ("✗", BAD, " failed"),
         };
         self.aside(&format!(
-            "{paint}{mark}{paint:#} {TOOL}{name}{TOOL:#} {shown} {DIM}{took}{DIM:#}{paint}{word}{paint:#}"
+            "{paint}{mark}{paint:#} {TOOL}{tool}{TOOL:#} {shown} {DIM}{took}{DIM:#}{paint}{how}{paint:#}"
         ))?;
         match (result.ok, result.output.lines().find(|l| !l.trim().is_empty())) {
-            (false, Some(line)) => self.aside(&format!("  {DIM}{}{DIM:#}", cut(&plain(line), 110))),
+            (false, Some(line)) => self.aside(&format!("  {DIM}{}{DIM:#}", word(line, 110))),
             _ => Ok(()),
         }
     }
@@ -127,7 +135,7 @@ impl Human {
         parts.extend(ended.usage.as_ref().map(spent));
         parts.push(took);
         let native = self.started.as_ref().and_then(|s| s.native_session.clone());
-        parts.extend(native.as_ref().map(|id| format!("session {id}")));
+        parts.extend(native.as_ref().map(|id| format!("session {}", name(id))));
         self.aside(&parts.join(&format!("{DIM} · {DIM:#}")))?;
         if !ended.outcome.is_success() {
             self.aside(&format!("  {}", plain(&ended.outcome.message)))?;
@@ -140,7 +148,7 @@ impl Human {
             }
         }
         match (native, &self.started) {
-            (Some(id), Some(started)) => {
+            (Some(id), Some(started)) if is_safe_to_type(&id) && is_safe_to_type(&started.agent) => {
                 let line =
                     format!("  {DIM}go on with: ostler run --agent {} --resume {id} \"…\"{DIM:#}", started.agent);
                 self.aside(&line)
@@ -162,12 +170,12 @@ impl Output for Human {
             What::Text(text) if text.parent.is_none() => self.text(text.kind, &text.text, !text.delta)?,
             What::ToolCall(call) => {
                 self.end_line()?;
-                self.status.doing(format!("{} {}", call.name, brief(call.input.get())));
+                self.status.doing(&format!("{} {}", name(&call.name), brief(call.input.get())));
                 self.calls.push((call.clone(), event.at));
             }
             What::ToolResult(result) => self.tool_result(result)?,
             What::Permission(p) if p.decision == Decision::Asked => {
-                self.status.doing(format!("asks to use {}", p.tool));
+                self.status.doing(&format!("asks to use {}", name(&p.tool)));
             }
             What::Usage(usage) => self.status.spent(usage),
             // What the model's service answered is the outcome's message too, and that comes last.
@@ -178,11 +186,12 @@ impl Output for Human {
                 self.aside(&format!("{DIM}· {}{DIM:#}", plain(&notice.message)))?;
             }
             What::Unreadable(it) => {
-                let line = format!("{WARN}!{WARN:#} not understood ({}): {}", it.why, cut(&plain(&it.raw), 80));
-                self.aside(&line)?;
+                let (why, raw) = (word(&it.why, 200), word(&it.raw, 80));
+                self.aside(&format!("{WARN}!{WARN:#} not understood ({why}): {raw}"))?;
             }
             What::Refused(refused) => {
-                self.aside(&format!("{WARN}!{WARN:#} {} refused: {}", refused.request, refused.why))?;
+                let (request, why) = (name(&refused.request), word(&refused.why, 200));
+                self.aside(&format!("{WARN}!{WARN:#} {request} refused: {why}"))?;
             }
             // An answer that was never streamed or shown: now is its time.
             What::TurnEnded(turn) if !self.wrote_answer && !turn.text.is_empty() => {
@@ -260,15 +269,7 @@ fn brief(input: &str) -> String {
     let first = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(input)
         .ok()
         .and_then(|map| map.values().find_map(|v| v.as_str().map(str::to_owned)));
-    cut(&plain(first.as_deref().unwrap_or(input)).replace(['\n', '\t'], " "), 80)
-}
-
-/// At most `width` characters.
-fn cut(text: &str, width: usize) -> String {
-    match text.char_indices().nth(width) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text.to_owned(),
-    }
+    word(first.as_deref().unwrap_or(input), 80)
 }
 
 #[cfg(test)]
@@ -287,7 +288,7 @@ mod tests {
     // P19
     #[test]
     fn cutting_keeps_characters_whole() {
-        assert_eq!(cut("aé😀b", 3), "aé😀…");
+        assert_eq!(brief(&format!("{{\"text\":\"{}\"}}", "é😀".repeat(60))), format!("{}…", "é😀".repeat(40)));
         assert_eq!(brief(r#"{"command":"ls\n-la","n":1}"#), "ls -la");
         assert_eq!(brief("[1,2]"), "[1,2]");
     }

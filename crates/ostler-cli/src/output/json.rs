@@ -48,7 +48,7 @@ impl<W: Write> Json<W> {
     }
 }
 
-impl<W: Write> Output for Json<W> {
+impl<W: Write + Send> Output for Json<W> {
     fn event(&mut self, event: &Event) -> io::Result<()> {
         let first = *self.first.get_or_insert(event.at);
         match &event.what {

@@ -2,30 +2,40 @@
 
 use std::io::{self, Write};
 
+use ostler::clip::plain;
 use ostler::{Event, What};
 
 use super::Output;
 
 /// The plain form.
-pub(super) struct Text<W, E> {
-    out: W,
-    err: E,
+pub(super) struct Text {
+    out: Box<dyn Write + Send>,
+    err: Box<dyn Write + Send>,
+    /// A file gets the answer as it is; a terminal gets nothing that it would obey.
+    on_screen: bool,
 }
 
-impl<W: Write, E: Write> Text<W, E> {
-    pub(super) fn new(out: W, err: E) -> Self {
-        Self { out, err }
+impl Text {
+    pub(super) fn new(out: Box<dyn Write + Send>, err: Box<dyn Write + Send>, on_screen: bool) -> Self {
+        Self { out, err, on_screen }
     }
 }
 
-impl<W: Write, E: Write> Output for Text<W, E> {
+impl Output for Text {
     fn event(&mut self, event: &Event) -> io::Result<()> {
         match &event.what {
-            What::TurnEnded(turn) if !turn.text.is_empty() => writeln!(self.out, "{}", turn.text.trim_end())?,
+            What::TurnEnded(turn) if !turn.text.is_empty() => {
+                let text = turn.text.trim_end();
+                if self.on_screen {
+                    writeln!(self.out, "{}", plain(text))?;
+                } else {
+                    writeln!(self.out, "{text}")?;
+                }
+            }
             What::Ended(ended) if !ended.outcome.is_success() => {
-                writeln!(self.err, "{}: {}", ended.outcome.cause, ended.outcome.message)?;
+                writeln!(self.err, "{}: {}", ended.outcome.cause, plain(&ended.outcome.message))?;
                 if let Some(hint) = &ended.outcome.hint {
-                    writeln!(self.err, "  hint: {hint}")?;
+                    writeln!(self.err, "  hint: {}", plain(hint))?;
                 }
             }
             _ => {}

@@ -7,7 +7,9 @@
     reason = "tests start the program and watch the clock; a fault is a failed test"
 )]
 
+mod escapes;
 mod guard;
+mod readers;
 mod real;
 mod rig;
 mod shown;

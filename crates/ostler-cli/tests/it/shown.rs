@@ -192,8 +192,44 @@ fn without_an_agent_the_built_in_one_plays() {
     assert!(
         done.stdout.contains("\"hello\"") && done.stderr.contains("list_files") && done.stderr.contains("184 tokens")
     );
-    let events = finish(&mut rig.ostler(&["run", "--output", "events", "hello"])).events();
+    let done = finish(&mut rig.ostler(&["run", "--output", "events", "hello"]));
+    assert!(done.stderr.contains("No coding agent was found"), "{}", done.stderr);
+    let events = done.events();
     for kind in ["started", "text", "tool_call", "tool_result", "usage", "turn_ended", "ended"] {
         assert!(kinds(&events).contains(&kind), "{kind}");
     }
+}
+
+// A script must not take what was played for an answer, and who asks an agent for something wants that agent.
+#[test]
+fn without_an_agent_a_script_gets_no_played_answer() {
+    let rig = Rig::new();
+    let text = finish(&mut rig.ostler(&["run", "--output", "text", "hello"]));
+    assert_eq!((text.code, text.stdout.as_str()), (Some(3), ""));
+    assert!(
+        text.stderr.starts_with("unavailable: ") && text.stderr.contains("https://claude.ai/code"),
+        "{}",
+        text.stderr
+    );
+    let json = finish(&mut rig.ostler(&["run", "--output", "json", "hello"]));
+    let report: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!((json.code, &report["outcome"]["cause"]), (Some(3), &"unavailable".into()));
+    for flags in [["--allowed-tools", "Read"], ["--model", "x"], ["--max-turns", "3"], ["--set", "effort=high"]] {
+        let done = finish(rig.ostler(&["run", "hello"]).args(flags));
+        assert_eq!((done.code, done.stdout.as_str()), (Some(3), ""), "{flags:?}: {}", done.stderr);
+        assert!(done.stderr.contains("https://claude.ai/code"), "{}", done.stderr);
+    }
+}
+
+// `jq .outcome.cause` works for a run that could not begin, too.
+#[test]
+fn json_of_a_run_that_could_not_begin() {
+    let rig = Rig::new();
+    let done = finish(&mut rig.ostler(&["run", "--agent", "nobody", "--output", "json", "hi"]));
+    let report: Value = serde_json::from_str(&done.stdout).unwrap();
+    assert_eq!((done.code, &report["outcome"]["cause"]), (Some(2), &"bad_request".into()));
+    assert_eq!(report["outcome"]["status"], "failed");
+    assert_eq!(report["outcome"]["hint"], "agents: claude, scripted");
+    assert_eq!(report["errors"][0], "there is no agent \"nobody\"");
+    assert!(done.stderr.starts_with("error: there is no agent"), "{}", done.stderr);
 }

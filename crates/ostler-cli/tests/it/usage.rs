@@ -79,6 +79,28 @@ fn a_bad_time_and_a_bad_variable() {
     assert!(text.contains("Ostler's own"), "{text}");
 }
 
+// A limit that no clock can hold is wrong usage, not a crash.
+#[test]
+fn a_time_beyond_all_times() {
+    for time in ["1e19", "1e300h", "99999999h"] {
+        let text = refused(&["run", "--agent", "claude", "--timeout", time, "hi"]);
+        assert!(text.starts_with("exit 2") && text.contains("expected"), "{text}");
+    }
+}
+
+#[test]
+fn an_unknown_flag_says_what_to_type_instead() {
+    let text = refused(&["run", "--agent", "claude", "--fix the bug"]);
+    assert!(text.starts_with("exit 2") && text.contains("--prompt TEXT") && text.contains("--set KEY=VALUE"), "{text}");
+    assert!(!text.contains("'-- "), "{text}");
+    let text = refused(&["run", "--effort", "high", "hi"]);
+    assert!(text.contains("effort is a setting of claude: --set effort=VALUE"), "{text}");
+    let text = refused(&["run", "two", "words"]);
+    assert!(text.contains("in quotes"), "{text}");
+    let text = refused(&["run", "--resum", "x", "hi"]);
+    assert!(text.contains("'--resume'"), "{text}");
+}
+
 // S1-3, S4-2, P33: a missing agent is named with what to do, as events too.
 #[test]
 fn a_missing_agent() {
@@ -181,7 +203,9 @@ fn doctor_says_what_is_there_and_what_to_do() {
         let report: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
         (done.code, report["agents"][0]["status"].as_str().unwrap().to_owned(), report["agents"][0].clone())
     };
-    assert_eq!((doctor(&[]).0, doctor(&[]).1.as_str()), (Some(0), "ready"));
+    let ready = doctor(&[]);
+    assert_eq!((ready.0, ready.1.as_str()), (Some(0), "ready"));
+    assert!(ready.2["minimum_version"].is_string(), "{}", ready.2);
     let out = doctor(&[(fake::LOGGED_IN, "0")]);
     assert_eq!((out.0, out.1.as_str()), (Some(3), "not_logged_in"));
     assert!(out.2["problem"].as_str().unwrap().contains("API key"), "S4-3");

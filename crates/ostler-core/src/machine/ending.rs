@@ -5,8 +5,9 @@ use std::time::Duration;
 use super::turn::{self, Pending};
 use super::{Effect, Machine};
 use crate::dialect::{Exit, Say, TurnOver};
-use crate::event::{Ended, Level, Notice, SessionState};
+use crate::event::{Ended, Level, Notice, Origin, SessionState};
 use crate::outcome::{Cause, Outcome};
+use crate::spec::AfterTurn;
 
 /// How far the ending of the agent has gone, and when it goes further.
 #[derive(Debug, Clone, Copy)]
@@ -33,7 +34,7 @@ impl Machine {
             );
             return;
         }
-        let until = now + self.limits.grace;
+        let until = now.saturating_add(self.limits.grace);
         match &mut self.open {
             Some(turn) if !matches!(turn.pending, Some(Pending::Stop(_) | Pending::Limit(_))) => {
                 turn.pending = Some(Pending::Stop(until));
@@ -41,7 +42,10 @@ impl Machine {
                 self.go(SessionState::Stopping, fx);
             }
             Some(_) => {}
-            None => self.close_input(now, fx),
+            None => {
+                self.stop_lingering();
+                self.close_input(now, fx);
+            }
         }
     }
 
@@ -58,10 +62,18 @@ impl Machine {
         if let Some(turn) = &mut self.open
             && turn.pending.is_none()
         {
-            turn.pending = Some(Pending::Stop(now + self.limits.grace));
+            turn.pending = Some(Pending::Stop(now.saturating_add(self.limits.grace)));
         }
+        self.stop_lingering();
         if self.ladder.is_none_or(|l| l.step != Step::Killed) {
             self.climb(now, Step::Killed, fx);
+        }
+    }
+
+    /// The caller does not wait for the agent's background tasks: the session did not end by itself.
+    fn stop_lingering(&mut self) {
+        if self.waits_for_background() {
+            self.last = Some(turn::background_stopped());
         }
     }
 
@@ -75,29 +87,32 @@ impl Machine {
 
     pub(super) fn startup_deadline(&self) -> Option<Duration> {
         let silent = self.state == SessionState::Starting && self.ladder.is_none();
-        silent.then_some(self.spawned? + self.limits.startup?)
+        self.spawned?.checked_add(self.limits.startup?).filter(|_| silent)
     }
 
-    /// Background tasks get as long as a turn.
+    /// Whether only the agent's background tasks keep the session open.
+    pub(super) fn waits_for_background(&self) -> bool {
+        self.lingering && self.open.is_none() && self.ladder.is_none()
+    }
+
+    /// Background tasks are a part of the task, and its time is theirs.
     pub(super) fn linger_deadline(&self) -> Option<Duration> {
-        let waiting = self.open.is_none() && self.ladder.is_none();
-        waiting.then_some(self.lingering? + self.limits.wall?)
+        self.since?.checked_add(self.limits.wall?).filter(|_| self.waits_for_background())
     }
 
     pub(super) fn tick(&mut self, now: Duration, fx: &mut Vec<Effect>) {
         if self.linger_deadline().is_some_and(|d| d <= now) {
-            let message =
-                format!("{} background tasks of the agent did not end in time and are cut off.", self.background);
-            self.emit(Notice::new(Level::Warning, "background_cut", message), fx);
+            self.cut_background("did not end in time", fx);
             self.close_input(now, fx);
         }
         if self.startup_deadline().is_some_and(|d| d <= now) {
             self.give_up_on_turn(now, turn::startup_limit(&self.limits), fx);
         }
+        let tool_runs = self.tools.running();
         if let Some(turn) = &mut self.open {
-            match turn.due(now, &self.limits) {
+            match turn.due(now, &self.limits, tool_runs) {
                 Some(turn::Due::Limit(outcome)) => {
-                    turn.pending = Some(Pending::Limit((Box::new(outcome), now + self.limits.grace)));
+                    turn.pending = Some(Pending::Limit((Box::new(outcome), now.saturating_add(self.limits.grace))));
                     fx.push(Effect::Say(Say::Interrupt));
                 }
                 Some(turn::Due::NoAnswer(outcome)) => self.give_up_on_turn(now, outcome, fx),
@@ -111,6 +126,11 @@ impl Machine {
                 Step::Killed => self.abandon(fx),
             }
         }
+    }
+
+    fn cut_background(&self, why: &str, fx: &mut Vec<Effect>) {
+        let message = format!("{} background tasks of the agent {why} and are cut off.", self.background);
+        self.emit(Notice::new(Level::Warning, "background_cut", message), fx);
     }
 
     /// The agent does not react: its turn ends here, and its process is told to end.
@@ -141,7 +161,7 @@ impl Machine {
             Step::Terminated => Effect::Terminate,
             Step::Killed => Effect::Kill,
         });
-        self.ladder = Some(Ladder { step, until: now + self.limits.grace });
+        self.ladder = Some(Ladder { step, until: now.saturating_add(self.limits.grace) });
     }
 
     /// Even SIGKILL did not end it (a process stuck in the kernel): say so, and do not wait for ever.
@@ -158,6 +178,8 @@ impl Machine {
         if self.open.is_some() {
             let over = blame.unwrap_or_else(|| TurnOver::bare(turn::died(exit)));
             self.close_turn(over, fx);
+        } else if self.waits_for_background() && exit.code == Some(0) {
+            self.cut_background("had not ended when it went", fx); // its work was done; that is how it went
         } else if self.ladder.is_none() {
             self.last = Some(turn::died(exit)); // it went while nobody asked it to
         }
@@ -169,25 +191,44 @@ impl Machine {
     /// Ends the open turn, if there is one, and says what had been pending on it.
     pub(super) fn close_turn(&mut self, over: TurnOver, fx: &mut Vec<Effect>) -> Option<Pending> {
         let turn = self.open.take()?;
-        let (ended, usage, pending) = turn.close(over, |what| {
+        self.close_tools(fx);
+        let closed = turn.close(over, |what| {
             fx.push(Effect::Emit { turn: self.turns, what });
         });
-        for part in &usage {
-            self.usage.add(part);
+        if closed.ended.usage.is_some() {
+            self.account.close(closed.used, closed.accounted);
+            self.tell_total(fx);
+        } else {
+            self.account.close(closed.used, false);
         }
-        if !usage.is_empty() {
-            self.emit(self.usage.clone(), fx);
-            self.warn_of_budget(self.usage.cost_usd.unwrap_or(0.0), fx);
+        // In a task, what the agent does by itself afterwards can spoil the outcome, but not mend it.
+        let aside = self.after_turn == AfterTurn::End && closed.origin == Origin::Agent;
+        if !(aside && closed.ended.outcome.is_success() && self.last.is_some()) {
+            self.last = Some(closed.ended.outcome.clone());
         }
-        self.last = Some(ended.outcome.clone());
-        self.emit(ended, fx);
-        pending
+        self.emit(closed.ended, fx);
+        closed.pending
+    }
+
+    fn close_tools(&mut self, fx: &mut Vec<Effect>) {
+        for result in self.tools.close() {
+            fx.push(Effect::Emit { turn: self.turns, what: result.into() });
+        }
+    }
+
+    /// The session's sum has changed.
+    pub(super) fn tell_total(&mut self, fx: &mut Vec<Effect>) {
+        let total = self.account.total();
+        let cost = total.cost_usd.unwrap_or(0.0);
+        self.emit(total, fx);
+        self.warn_of_budget(cost, fx);
     }
 
     pub(super) fn end(&mut self, outcome: Outcome, exit: &Exit, fx: &mut Vec<Effect>) {
         self.drop_queue(fx);
+        self.close_tools(fx);
         self.go(SessionState::Ended, fx);
-        let usage = self.usage.total().is_some().then(|| self.usage.clone());
+        let usage = Some(self.account.total()).filter(|usage| usage.total().is_some());
         self.emit(Ended { outcome, exit_code: exit.code, signal: exit.signal, usage }, fx);
     }
 }

@@ -1,8 +1,10 @@
 //! The session machine under every sequence of inputs, and under the ones that matter by name.
 
-use std::time::Duration;
+mod background;
+mod pairs;
+mod properties;
 
-use proptest::prelude::*;
+use std::time::Duration;
 
 use super::*;
 use crate::dialect::TurnOver;
@@ -89,6 +91,10 @@ fn call(id: &str) -> What {
 
 fn result(id: &str) -> What {
     ToolResult { id: id.into(), name: None, ok: true, output: String::new(), denied: false, content: None }.into()
+}
+
+fn used(model: &str, input: u64) -> What {
+    Usage::of(Some(model.into()), Tokens { input, ..Tokens::default() }).into()
 }
 
 fn over(cause: Cause) -> TurnOver {
@@ -389,83 +395,4 @@ fn the_budget_warns_at_eighty_percent_and_ends_the_turn_at_the_limit() {
     assert!(rig.did(&Effect::Say(Say::Interrupt)));
     rig.give(Input::TurnOver(over(Cause::Interrupted)));
     assert_eq!(rig.turn_ended().outcome.cause, Cause::Budget);
-}
-
-fn any_input() -> impl Strategy<Value = Input> {
-    prop_oneof![
-        Just(Input::Start),
-        Just(Input::Spawned),
-        Just(Input::SpawnFailed(Outcome::new(Cause::Unavailable, "x"))),
-        Just(Input::Send("p".into())),
-        Just(Input::Activity),
-        Just(Input::Heard(started())),
-        Just(Input::Heard(text("t"))),
-        (0u8..3).prop_map(|n| Input::Heard(call(&n.to_string()))),
-        (0u8..3).prop_map(|n| Input::Heard(result(&n.to_string()))),
-        Just(Input::TurnBegan),
-        Just(Input::TurnOver(over(Cause::Completed))),
-        Just(Input::TurnOver(over(Cause::Auth))),
-        (0usize..2).prop_map(Input::Background),
-        Just(Input::Interrupt),
-        Just(Input::Pause),
-        Just(Input::Resume),
-        Just(Input::Stop),
-        Just(Input::Kill),
-        Just(Input::Exited(Exit::default(), None)),
-        Just(Input::Tick),
-    ]
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
-
-    #[test]
-    fn every_sequence_ends_each_turn_once_and_the_session_once_and_last(
-        inputs in proptest::collection::vec((any_input(), 0u64..2000), 0..40),
-        one_shot in any::<bool>(),
-    ) {
-        let after = if one_shot { AfterTurn::End } else { AfterTurn::Wait };
-        let mut rig = Rig::new(Limits::default(), after);
-        for (input, seconds) in inputs {
-            rig.now += Duration::from_secs(seconds);
-            rig.give(input);
-        }
-        rig.give(Input::Start).give(Input::Spawned).give(Input::Kill).give(Input::Exited(Exit::default(), None));
-        let words = rig.words();
-        prop_assert_eq!(words.iter().filter(|w| **w == "ended").count(), 1, "{:?}", words);
-        prop_assert_eq!(words.last(), Some(&"ended"));
-        let mut open = false;
-        let mut calls: Vec<String> = Vec::new();
-        for what in rig.events() {
-            match what {
-                What::TurnStarted(_) => { prop_assert!(!open); open = true; }
-                What::TurnEnded(_) => {
-                    prop_assert!(open);
-                    prop_assert!(calls.is_empty(), "a call without a result");
-                    open = false;
-                }
-                What::ToolCall(call) if open => calls.push(call.id.clone()),
-                What::ToolResult(result) => calls.retain(|id| *id != result.id),
-                _ => {}
-            }
-        }
-        prop_assert!(!open, "a turn did not end");
-    }
-
-    // Nothing waits for ever: whatever happened, time alone ends a session whose turn is under way.
-    #[test]
-    fn time_alone_ends_a_turn(inputs in proptest::collection::vec(any_input(), 0..20)) {
-        let mut rig = Rig::working();
-        for input in inputs {
-            rig.give(input);
-        }
-        rig.give(Input::Resume);
-        for _ in 0..200 {
-            let Some(at) = rig.machine.deadline() else { break };
-            rig.now = rig.now.max(at);
-            rig.give(Input::Tick);
-        }
-        prop_assert!(rig.machine.deadline().is_none(), "still waiting: {:?}", rig.machine);
-        prop_assert_eq!(rig.machine.state(), SessionState::Ended);
-    }
 }

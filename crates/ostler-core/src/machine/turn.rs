@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use crate::clip::Capped;
 use crate::dialect::{Exit, TurnOver};
-use crate::event::{Decision, Level, Notice, TextKind, ToolResult, TurnEnded, What};
+use crate::event::{Decision, Level, Notice, Origin, TextKind, TurnEnded, What};
 use crate::outcome::{Cause, Outcome};
 use crate::spec::Limits;
-use crate::usage::{Scope, Usage};
+
+use super::account::PerModel;
 
 /// What the agent was asked to end the turn for, and until when its answer is awaited.
 #[derive(Debug)]
@@ -28,31 +29,44 @@ pub(super) enum Due {
     NoAnswer(Outcome),
 }
 
+/// A turn that is over.
+pub(super) struct Closed {
+    pub(super) ended: TurnEnded,
+    pub(super) used: PerModel,
+    /// Whether the agent gave its account of what was used; else it is what was heard on the way.
+    pub(super) accounted: bool,
+    pub(super) pending: Option<Pending>,
+    pub(super) origin: Origin,
+}
+
 /// A turn that is under way.
 #[derive(Debug)]
 pub(super) struct Turn {
-    began: Duration,
+    pub(super) origin: Origin,
+    /// Since when its wall time counts: the turn's beginning, or the task's when the turn is a part of one.
+    since: Duration,
     /// Whether the agent was heard at all; before that, the startup limit watches.
     pub(super) awake: bool,
     /// When the agent was last heard.
     activity: Duration,
-    /// Tool calls without a result: id and name.
-    tools: Vec<(String, String)>,
     /// Permissions that were asked and not decided.
     asked: Vec<String>,
+    /// What it has used, as heard while it runs: all that is known when it ends without an account.
+    pub(super) used: PerModel,
     text: Capped,
     message: Option<String>,
     pub(super) pending: Option<Pending>,
 }
 
 impl Turn {
-    pub(super) fn new(now: Duration, output_cap: usize) -> Self {
+    pub(super) fn new(origin: Origin, now: Duration, since: Duration, output_cap: usize) -> Self {
         Self {
-            began: now,
+            origin,
+            since,
             awake: false,
             activity: now,
-            tools: Vec::new(),
             asked: Vec::new(),
+            used: PerModel::default(),
             text: Capped::new(output_cap),
             message: None,
             pending: None,
@@ -63,10 +77,10 @@ impl Turn {
         self.activity = now;
     }
 
-    /// Takes note of what the agent said; `None` when the caller has heard it already.
-    pub(super) fn note(&mut self, now: Duration, mut what: What) -> Option<What> {
+    /// Takes note of what the agent said.
+    pub(super) fn note(&mut self, now: Duration, what: &What) {
         self.activity = now;
-        match &mut what {
+        match what {
             What::Text(text) if text.kind == TextKind::Reply && text.parent.is_none() => {
                 if text.message != self.message && !self.text.is_empty() {
                     self.text.push("\n\n");
@@ -74,64 +88,48 @@ impl Turn {
                 self.message.clone_from(&text.message);
                 self.text.push(&text.text);
             }
-            What::ToolCall(call) => {
-                if self.tools.iter().any(|(id, _)| *id == call.id) {
-                    return None;
-                }
-                self.tools.push((call.id.clone(), call.name.clone()));
-            }
-            What::ToolResult(result) => {
-                if let Some(at) = self.tools.iter().position(|(id, _)| *id == result.id) {
-                    let (_, name) = self.tools.remove(at);
-                    result.name.get_or_insert(name);
-                }
-            }
             What::Permission(permission) => match permission.decision {
                 Decision::Asked => self.asked.push(permission.id.clone()),
                 Decision::Allowed | Decision::Denied => self.asked.retain(|id| *id != permission.id),
             },
+            What::Usage(usage) => self.used.note(usage),
             _ => {}
         }
-        Some(what)
     }
 
     /// The next moment at which something is due.
-    pub(super) fn deadline(&self, limits: &Limits) -> Option<Duration> {
+    pub(super) fn deadline(&self, limits: &Limits, tool_runs: bool) -> Option<Duration> {
         match &self.pending {
             Some(Pending::Interrupt(until) | Pending::Stop(until) | Pending::Limit((_, until))) => Some(*until),
-            None => [self.wall(limits), self.idle(limits)].into_iter().flatten().min(),
+            None => [self.wall(limits), self.idle(limits, tool_runs)].into_iter().flatten().min(),
         }
     }
 
     fn wall(&self, limits: &Limits) -> Option<Duration> {
-        Some(self.began + limits.wall?)
+        self.since.checked_add(limits.wall?)
     }
 
     /// Silence counts only while the model is the one to speak: not while a tool runs or somebody is asked.
-    fn idle(&self, limits: &Limits) -> Option<Duration> {
-        let models_turn = self.awake && self.tools.is_empty() && self.asked.is_empty();
-        models_turn.then_some(self.activity + limits.idle?)
+    fn idle(&self, limits: &Limits, tool_runs: bool) -> Option<Duration> {
+        let models_turn = self.awake && !tool_runs && self.asked.is_empty();
+        self.activity.checked_add(limits.idle?).filter(|_| models_turn)
     }
 
     /// What is due now.
-    pub(super) fn due(&self, now: Duration, limits: &Limits) -> Option<Due> {
+    pub(super) fn due(&self, now: Duration, limits: &Limits, tool_runs: bool) -> Option<Due> {
         match &self.pending {
             Some(pending) => {
                 let (Pending::Interrupt(until) | Pending::Stop(until) | Pending::Limit((_, until))) = pending;
                 (*until <= now).then(|| Due::NoAnswer(interrupted(false)))
             }
             None if self.wall(limits).is_some_and(|d| d <= now) => Some(Due::Limit(wall_limit(limits))),
-            None if self.idle(limits).is_some_and(|d| d <= now) => Some(Due::Limit(idle_limit(limits))),
+            None if self.idle(limits, tool_runs).is_some_and(|d| d <= now) => Some(Due::Limit(idle_limit(limits))),
             None => None,
         }
     }
 
-    /// Ends the turn: pairs what is open, and settles between what the agent says and what was asked of it.
-    pub(super) fn close(self, over: TurnOver, mut emit: impl FnMut(What)) -> (TurnEnded, Vec<Usage>, Option<Pending>) {
-        for (id, name) in self.tools {
-            let output = "no result: the turn ended".to_owned();
-            emit(ToolResult { id, name: Some(name), ok: false, output, denied: false, content: None }.into());
-        }
+    /// Ends the turn: settles between what the agent says and what was asked of it.
+    pub(super) fn close(self, over: TurnOver, mut emit: impl FnMut(What)) -> Closed {
         let outcome = match &self.pending {
             Some(Pending::Limit((outcome, _))) => (**outcome).clone(),
             // It finished before it could be stopped: that is what happened.
@@ -144,11 +142,11 @@ impl Turn {
             }
             None => over.outcome,
         };
-        let mut sum: Option<Usage> = None;
         for part in &over.usage {
             emit(part.clone().into());
-            sum.get_or_insert_with(|| Usage::unknown(Scope::Turn)).add(part);
         }
+        let accounted = !over.usage.is_empty();
+        let used = if accounted { over.usage.into_iter().collect() } else { self.used };
         let cap = self.text.cap();
         let text = match over.text {
             Some(whole) => {
@@ -162,8 +160,8 @@ impl Turn {
             let message = format!("The answer is longer than {cap} bytes; the rest was left out.");
             emit(Notice::new(Level::Warning, "output_truncated", message).into());
         }
-        let ended = TurnEnded { outcome, text: text.into_text(), structured: over.structured, usage: sum };
-        (ended, over.usage, self.pending)
+        let ended = TurnEnded { outcome, text: text.into_text(), structured: over.structured, usage: used.sum() };
+        Closed { ended, used, accounted, pending: self.pending, origin: self.origin }
     }
 }
 
@@ -185,6 +183,11 @@ pub(super) fn background_interrupted() -> Outcome {
     Outcome::new(Cause::Interrupted, "The agent's background tasks were interrupted.")
 }
 
+/// The turn was over, and only background tasks were left to stop.
+pub(super) fn background_stopped() -> Outcome {
+    Outcome::new(Cause::Stopped, "The session was stopped while the agent's background tasks were running.")
+}
+
 fn limit(cause: Cause, limit: Option<Duration>, message: &str) -> Outcome {
     let limit = limit.unwrap_or_default();
     let millis = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
@@ -192,7 +195,7 @@ fn limit(cause: Cause, limit: Option<Duration>, message: &str) -> Outcome {
 }
 
 fn wall_limit(limits: &Limits) -> Outcome {
-    limit(Cause::WallLimit, limits.wall, "The turn took longer than {}.")
+    limit(Cause::WallLimit, limits.wall, "It took longer than {}.")
         .hint("Give it more time (--timeout), or a smaller task.")
 }
 

@@ -107,6 +107,7 @@ fn by_service(end: &Ending<'_>) -> Option<Cause> {
 }
 
 /// Sentences of Claude Code, as it writes them to `result` or stderr, with a hint where the cause's own says too little.
+/// `…` stands for anything on the same line.
 const SENTENCES: &[(&str, Cause, &str)] = &[
     (
         "No conversation found",
@@ -118,7 +119,11 @@ const SENTENCES: &[(&str, Cause, &str)] = &[
         Cause::BadRequest,
         "Give resume the id of a session; leave it out to begin a new one.",
     ),
-    ("is already in use", Cause::BadRequest, "Choose another session_id, or go on with that session (resume)."),
+    (
+        "Session ID … is already in use",
+        Cause::BadRequest,
+        "Choose another session_id, or go on with that session (resume).",
+    ),
     ("Invalid session ID", Cause::BadRequest, "session_id must be a UUID."),
     (
         "unknown option",
@@ -168,10 +173,20 @@ const SENTENCES: &[(&str, Cause, &str)] = &[
 ];
 
 fn by_text(text: &str) -> Option<(Cause, &'static str)> {
-    SENTENCES.iter().find(|(sentence, ..)| text.contains(sentence)).map(|(_, cause, hint)| (*cause, *hint))
+    SENTENCES.iter().find(|(sentence, ..)| says(text, sentence)).map(|(_, cause, hint)| (*cause, *hint))
 }
 
-/// The blame for a process that went without a `result`; none when its last words do not explain it.
+fn says(text: &str, sentence: &str) -> bool {
+    match sentence.split_once('…') {
+        Some((begin, end)) => {
+            text.lines().any(|line| line.split_once(begin.trim_end()).is_some_and(|(_, rest)| rest.contains(end)))
+        }
+        None => text.contains(sentence),
+    }
+}
+
+/// The blame for a process that went before it said anything; none when its last words do not explain it. Once it has
+/// worked, its stderr can hold anything, and a sentence in it proves nothing.
 pub(super) fn of_exit(exit: &Exit) -> Option<Outcome> {
     if exit.signal.is_some() || exit.code == Some(0) {
         return None;

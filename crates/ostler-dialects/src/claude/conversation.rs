@@ -65,7 +65,7 @@ impl Talk {
             identity: None,
             interrupt: Interrupt::default(),
             tasks: Tasks::default(),
-            spend: Spend::default(),
+            spend: Spend::new(resumes(spec)),
             resets_at: None,
             turn: Turn::default(),
         }
@@ -154,14 +154,25 @@ impl Conversation for Talk {
     }
 
     fn finish(&mut self, exit: &Exit, out: &mut Outbox) {
-        if self.turn.open
-            && let Some(outcome) = blame::of_exit(exit)
-        {
-            self.turn = Turn::default();
-            let usage = self.spend.unfinished();
-            out.push(Out::TurnOver(TurnOver { usage, ..TurnOver::bare(outcome) }));
+        let turn = std::mem::take(&mut self.turn);
+        if !turn.open {
+            return;
+        }
+        let usage = self.spend.unfinished();
+        let silent = !turn.heard && self.identity.is_none();
+        match blame::of_exit(exit).filter(|_| silent) {
+            Some(outcome) => out.push(Out::TurnOver(TurnOver { usage, ..TurnOver::bare(outcome) })),
+            // How the turn ended is for others to say; what it used is known only here.
+            None => usage.into_iter().for_each(|part| out.event(part)),
         }
     }
+}
+
+/// Whether the agent goes on with an earlier session.
+fn resumes(spec: &Spec) -> bool {
+    let flag =
+        |arg: &String| ["--resume", "-r", "--continue", "-c"].contains(&arg.split('=').next().unwrap_or_default());
+    spec.settings.get(keys::RESUME).is_some() || spec.extra_args.iter().any(flag)
 }
 
 /// Keeps a line that is not known here.

@@ -1,11 +1,12 @@
 //! What to start: arguments from the settings, and the variables the child sees.
 //!
-//! The prompt is never an argument: it goes to stdin, where it has no limit and no `ps` shows it.
+//! The prompt is never an argument: it goes to stdin, where it has no limit and no `ps` shows it. System prompts, and JSON
+//! in which an MCP server's key may stand, go through private files for the same reasons.
 
 use ostler_core::dialect::{ARG_CAP, Arg, Inherits, Launch};
 use ostler_core::spec::{Settings, Spec, SpecError, keys};
 
-use super::settings::{Pass, TABLE};
+use super::settings::{Pass, TABLE, is_json};
 use crate::settings;
 
 /// Always there. Without `--verbose` the program refuses stream-json.
@@ -94,17 +95,15 @@ pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
     Ok(Launch { program: "claude", args, env: quiet.into_iter().collect(), inherits: INHERITS })
 }
 
+const TOO_LONG: &str = "longer than the 100 KiB that fit on a command line";
+
 fn pass(pass: &Pass, key: &str, values: &[String], args: &mut Vec<Arg>) -> Result<(), SpecError> {
     let on = values.last().map(|value| value == "true");
     match *pass {
         Pass::Value(flag) | Pass::Each(flag) => {
             for value in values {
                 if value.len() > ARG_CAP {
-                    return Err(SpecError::new(
-                        key,
-                        value,
-                        format!("longer than the {ARG_CAP} bytes that fit on a command line"),
-                    ));
+                    return Err(SpecError::new(key, value, TOO_LONG));
                 }
                 args.push(Arg::Plain(format!("{flag}={value}")));
             }
@@ -112,8 +111,16 @@ fn pass(pass: &Pass, key: &str, values: &[String], args: &mut Vec<Arg>) -> Resul
         Pass::Switch(flag) if on == Some(true) => args.push(Arg::Plain(flag.to_owned())),
         Pass::SwitchOff(flag) if on != Some(false) => args.push(Arg::Plain(flag.to_owned())),
         Pass::Switch(_) | Pass::SwitchOff(_) => {}
-        Pass::Long(flag, file) => args.extend(values.iter().map(|value| long(flag, file, value))),
-        Pass::Json(flag) => args.extend(values.iter().map(|value| long(flag, flag, value))),
+        Pass::File(prefix) => args.extend(values.iter().map(|value| Arg::InFile { prefix, text: value.clone() })),
+        Pass::Json(prefix) => {
+            for value in values {
+                args.push(match is_json(value) {
+                    true => Arg::InFile { prefix, text: value.clone() },
+                    false if value.len() > ARG_CAP => return Err(SpecError::secret(key, TOO_LONG)),
+                    false => Arg::Plain(format!("{prefix}{value}")),
+                });
+            }
+        }
         Pass::Prompts => args.extend(values.iter().map(|value| {
             Arg::Plain(match value.as_str() {
                 "stdio" => "--permission-prompt-tool=stdio".to_owned(),
@@ -122,13 +129,6 @@ fn pass(pass: &Pass, key: &str, values: &[String], args: &mut Vec<Arg>) -> Resul
         })),
     }
     Ok(())
-}
-
-fn long(flag: &'static str, file: &'static str, value: &str) -> Arg {
-    if value.len() > ARG_CAP {
-        return Arg::InFile { prefix: file, text: value.to_owned() };
-    }
-    Arg::Plain(format!("{flag}{value}"))
 }
 
 /// What only holds between settings.

@@ -14,12 +14,19 @@ pub(super) enum Pass {
     Switch(&'static str),
     /// The flag when the switch is on or not given.
     SwitchOff(&'static str),
-    /// `--flag=value`, and a file under the second flag when it is long.
-    Long(&'static str, &'static str),
-    /// `--flag=value` for each value, and a file under the same flag when it is long: these flags take a path too.
+    /// `--flag=path` of a private file that holds the value: it may be long, and it is nobody else's business.
+    File(&'static str),
+    /// `--flag=value` for each value that is a path; JSON may hold secrets and goes into a private file.
     Json(&'static str),
     /// Who answers when the agent asks for permission.
     Prompts,
+}
+
+impl Pass {
+    /// Whether a value may hold secrets: keys of MCP servers, whatever a prompt says.
+    const fn secret(&self) -> bool {
+        matches!(self, Self::File(_) | Self::Json(_))
+    }
 }
 
 /// How long a system prompt may be. Document 004 says 50,000 characters, but a caller with a megabyte of instructions is
@@ -31,7 +38,7 @@ const EFFORTS: &[&str] = &["low", "medium", "high", "xhigh", "max"];
 
 macro_rules! rows {
     ($($key:expr, $kind:expr, $rule:expr, $pass:expr, $help:literal;)*) => {
-        &[$(Row { key: $key, kind: $kind, rule: $rule, pass: $pass, help: $help },)*]
+        &[$(Row { key: $key, kind: $kind, rule: $rule, secret: $pass.secret(), pass: $pass, help: $help },)*]
     };
 }
 
@@ -40,8 +47,8 @@ pub(super) const TABLE: &[Row<Pass>] = rows! {
     keys::MODEL, Kind::Word, None, Pass::Value("--model"), "The model: an alias such as opus or sonnet, or a full name.";
     "fallback_model", Kind::Word, None, Pass::Value("--fallback-model"), "The model to use when the first is overloaded; several, separated by commas, are tried in order.";
     "effort", Kind::OneOf(EFFORTS), None, Pass::Value("--effort"), "How hard the model works: low, medium, high, xhigh or max.";
-    keys::SYSTEM_PROMPT, Kind::Text(PROMPT), None, Pass::Long("--system-prompt=", "--system-prompt-file="), "Replaces the system prompt. A resumed session keeps the one it began with.";
-    keys::APPEND_SYSTEM_PROMPT, Kind::Text(PROMPT), None, Pass::Long("--append-system-prompt=", "--append-system-prompt-file="), "Is added to the system prompt. A resumed session keeps the one it began with.";
+    keys::SYSTEM_PROMPT, Kind::Text(PROMPT), None, Pass::File("--system-prompt-file="), "Replaces the system prompt. A resumed session keeps the one it began with.";
+    keys::APPEND_SYSTEM_PROMPT, Kind::Text(PROMPT), None, Pass::File("--append-system-prompt-file="), "Is added to the system prompt. A resumed session keeps the one it began with.";
     keys::TOOLS, Kind::ListOrNone, Some(one_tool), Pass::Each("--tools"), "The built-in tools that exist, one per value; a single empty value: none at all.";
     keys::ALLOWED_TOOLS, Kind::List, Some(one_tool), Pass::Each("--allowed-tools"), "Tools allowed without asking, one rule per value: Edit, or Bash(git log *).";
     keys::DISALLOWED_TOOLS, Kind::List, Some(one_tool), Pass::Each("--disallowed-tools"), "Tools that are never allowed, one rule per value.";
@@ -101,8 +108,13 @@ fn plain_word(value: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether a value that can be a path or JSON is JSON.
+pub(super) fn is_json(value: &str) -> bool {
+    value.trim_start().starts_with('{')
+}
+
 fn json_or_path(value: &str) -> Result<(), String> {
-    if value.trim_start().starts_with('{') && Kind::Object.check("", &[value.to_owned()]).is_err() {
+    if is_json(value) && Kind::Object.check("", &[value.to_owned()]).is_err() {
         return Err("expected the path of a file, or a JSON object; this is neither".into());
     }
     Ok(())

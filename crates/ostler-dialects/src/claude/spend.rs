@@ -23,9 +23,17 @@ pub(super) struct Spend {
     cost_before: f64,
     /// The model of the session.
     usual: Option<String>,
+    /// Whether the session's counters may hold an earlier process's: a resumed session brings them along, and until the
+    /// first result nobody knows how much that is.
+    inherited: bool,
 }
 
 impl Spend {
+    /// Nothing yet. `resumed` when the session is an earlier one.
+    pub(super) fn new(resumed: bool) -> Self {
+        Self { inherited: resumed, ..Self::default() }
+    }
+
     /// The agent said which model it uses.
     pub(super) fn usual_model(&mut self, model: Option<&str>) {
         self.usual = model.map(str::to_owned);
@@ -77,12 +85,14 @@ impl Spend {
     }
 
     /// What the turn used, at its `result`. The first of these that holds anything: the turn's own counters per model, the
-    /// growth of the session's, the main loop's counters, and what was heard message by message.
+    /// growth of the session's, the main loop's counters, and what was heard message by message. The growth, and the cost
+    /// with it, is unknown at the first result of a resumed session.
     pub(super) fn of_result(&mut self, line: &Line<'_>) -> Vec<Usage> {
         let own = per_model(&line.model_usage_since_last_result);
         let session = per_model(&line.model_usage);
-        let grown = session.clone().map(|now| self.grown(&now));
-        let cost = line.total_cost_usd.amount().map(|now| (now - self.cost_before).max(0.0));
+        let comparable = !std::mem::take(&mut self.inherited);
+        let grown = session.clone().filter(|_| comparable).map(|now| self.grown(&now));
+        let cost = line.total_cost_usd.amount().filter(|_| comparable).map(|now| (now - self.cost_before).max(0.0));
         if let Some(session) = session {
             self.before = session.into_iter().collect();
         }

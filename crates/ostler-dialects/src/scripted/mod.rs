@@ -23,9 +23,10 @@ const TABLE: &[Row<()>] = &[
         kind: Kind::Text(4096),
         help: "The script to play: a file of events, one JSON object per line.",
         rule: None,
+        secret: false,
         pass: (),
     },
-    Row { key: keys::MODEL, kind: Kind::Word, help: "The model's name to show.", rule: None, pass: () },
+    Row { key: keys::MODEL, kind: Kind::Word, help: "The model's name to show.", rule: None, secret: false, pass: () },
 ];
 
 impl Dialect for Scripted {

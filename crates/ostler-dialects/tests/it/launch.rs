@@ -91,7 +91,7 @@ fn lists_repeat_their_flag_and_combinations_keep_the_order_of_the_table() {
     );
     // S1-10: a resumed session is sent its system prompt as given; the program keeps the one it recorded.
     insta::assert_snapshot!(args(&[("resume", UUID), ("system_prompt", "x")]), @r"
-    --system-prompt=x
+    --system-prompt-file=<file of 1 bytes>
     --resume=123e4567-e89b-42d3-a456-426614174000
     ");
     insta::assert_snapshot!(args(&[("resume", "a title"), ("fork", "true"), ("session_id", UUID)]), @r"
@@ -110,6 +110,40 @@ fn text_is_streamed_unless_the_caller_says_no() {
     };
     assert!(partial(&[]) && partial(&[("include_partial", "true")]));
     assert!(!partial(&[("include_partial", "false")]));
+}
+
+// Everybody can read a command line: what may hold a secret is not on it.
+#[test]
+fn secrets_are_not_on_the_command_line() {
+    let json = r#" {"mcpServers":{"a":{"env":{"KEY":"hunter2"}}}}"#;
+    for key in ["mcp_config", "settings", "agents", "system_prompt", "append_system_prompt"] {
+        let launch = launch(&[(key, json)]).unwrap();
+        assert!(launch.args.iter().any(|arg| matches!(arg, Arg::InFile { text, .. } if text == json)), "{key}");
+        assert!(!launch.args.iter().any(|arg| matches!(arg, Arg::Plain(text) if text.contains("hunter2"))), "{key}");
+    }
+    assert_eq!(
+        args(&[("mcp_config", "/a/b.json"), ("settings", "c.json")]),
+        "--mcp-config=/a/b.json\n--settings=c.json"
+    );
+}
+
+#[test]
+fn secrets_are_not_in_errors() {
+    let table: &[&[(&str, &str)]] = &[
+        &[("mcp_config", "{hunter2")],
+        &[("settings", "{hunter2")],
+        &[("agents", "hunter2")],
+        &[("system_prompt", "hunter2\0")],
+        &[("append_system_prompt", "hunter2"), ("append_system_prompt", "b")],
+        &[("mcp_confg", "{\"a\":\"hunter2\"}")],
+    ];
+    for settings in table {
+        let error = launch(settings).unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
+        assert!(error.to_string().starts_with(&format!("{}: ", settings[0].0)), "{error}");
+    }
+    let path = "x".repeat(ARG_CAP + 1);
+    assert_eq!(launch(&[("settings", &path)]).unwrap_err().value, "");
 }
 
 // P28: a system prompt of one megabyte goes through a file; what cannot is refused, not cut.

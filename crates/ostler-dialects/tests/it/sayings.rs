@@ -94,10 +94,70 @@ fn an_exit_is_blamed_on_what_stderr_says() {
     assert_eq!(over.outcome.cause, Cause::BadRequest);
     assert_eq!(over.outcome.message, "claude did not start: error: unknown option '--nope'");
     assert!(over.outcome.hint.as_ref().unwrap().contains("claude update"));
+    // Once the agent was heard, its stderr can hold anything.
+    for heard in [INIT, r#"{"type":"assistant","message":{"id":"m","content":[]}}"#] {
+        let mut talk = asked();
+        hear(&mut *talk, heard);
+        assert!(finish(&mut *talk).is_empty(), "{heard}");
+    }
+    // Nor does it explain a later turn of a process that did start.
+    let mut talk = asked();
+    hear(&mut *talk, INIT);
+    hear(&mut *talk, r#"{"type":"result","subtype":"success","result":"x"}"#);
+    talk.say(Say::Prompt("again".into()), &mut Outbox::default());
+    assert!(finish(&mut *talk).is_empty());
     // After a result there is no turn to blame anybody for.
     let mut talk = asked();
     hear(&mut *talk, r#"{"type":"result","subtype":"success","result":"x"}"#);
     assert!(finish(&mut *talk).is_empty());
+}
+
+// What a turn used is told even when the process is gone and nobody knows why.
+#[test]
+fn a_process_that_dies_leaves_what_it_used() {
+    let mut talk = asked();
+    hear(&mut *talk, INIT);
+    hear(
+        &mut *talk,
+        r#"{"type":"assistant","message":{"id":"m","model":"a","content":[],"usage":{"input_tokens":10,"output_tokens":1}}}"#,
+    );
+    let mut out = Outbox::default();
+    talk.finish(&Exit { signal: Some(9), ..Exit::default() }, &mut out);
+    let outs: Vec<Out> = out.drain().collect();
+    let [Out::Event(What::Usage(usage))] = &outs[..] else { panic!("{outs:?}") };
+    assert_eq!((usage.model.as_deref(), usage.input, usage.output, usage.cost_usd), (Some("a"), Some(10), None, None));
+    talk.finish(&Exit::default(), &mut out);
+    assert!(out.is_empty(), "once");
+}
+
+// A resumed session's counters hold the earlier process's: what cannot be told apart is not counted.
+#[test]
+fn a_resumed_session_does_not_count_the_earlier_one_again() {
+    let result = |cost: f64, input: u64, own: &str| {
+        format!(
+            r#"{{"type":"result","subtype":"success","result":"x","total_cost_usd":{cost},"usage":{{"input_tokens":7,"output_tokens":3}},"modelUsage":{{"m":{{"inputTokens":{input},"outputTokens":9,"costUSD":{cost}}}}}{own}}}"#
+        )
+    };
+    let used = |set: fn(&mut Spec), lines: &[String]| {
+        let mut spec = Spec::default();
+        set(&mut spec);
+        let (mut talk, mut out) = (claude().converse(&spec), Outbox::default());
+        talk.say(Say::Prompt("hello".into()), &mut out);
+        for line in [INIT].into_iter().chain(lines.iter().map(String::as_str)) {
+            talk.hear(line, &mut out);
+        }
+        out.drain()
+            .filter_map(|out| if let Out::TurnOver(over) = out { Some(over.usage) } else { None })
+            .map(|parts| parts.iter().map(|u| (u.model.clone().unwrap(), u.input, u.cost_usd)).collect::<Vec<_>>())
+            .collect::<Vec<_>>()
+    };
+    let m = |input, cost| vec![("m".to_owned(), Some(input), cost)];
+    let lines = [result(1.5, 1000, ""), result(2.0, 1040, "")];
+    assert_eq!(used(|_| {}, &lines), [m(1000, Some(1.5)), m(40, Some(0.5))]);
+    assert_eq!(used(|spec| spec.settings.set("resume", "s"), &lines), [m(7, None), m(40, Some(0.5))]);
+    assert_eq!(used(|spec| spec.extra_args.push("--continue".into()), &lines), [m(7, None), m(40, Some(0.5))]);
+    let own = r#","model_usage_since_last_result":{"m":{"inputTokens":8,"costUSD":0.25}}"#;
+    assert_eq!(used(|spec| spec.settings.set("resume", "s"), &[result(1.5, 1000, own)]), [m(8, Some(0.25))]);
 }
 
 // S3-10: the program must not take a plain answer for the structured one it asked for.

@@ -99,6 +99,8 @@ fn last_words_explain_an_exit() {
         ("Error: Invalid MCP configuration:\nMCP config file not found: /nope.json\n", Some(Cause::BadRequest)),
         ("Error: Settings file not found: /nope.json\n", Some(Cause::BadRequest)),
         ("Invalid API key · Please run /login\n", Some(Cause::Auth)),
+        ("Error: listen EADDRINUSE: address is already in use :::8080\n", None),
+        ("Session ID: x\nthe port is already in use\n", None),
         ("Segmentation fault\n", None),
         ("", None),
     ] {

@@ -1,0 +1,128 @@
+//! The promises, kept under random sequences of inputs.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn any_input() -> impl Strategy<Value = Input> {
+    prop_oneof![
+        Just(Input::Start),
+        Just(Input::Spawned),
+        Just(Input::SpawnFailed(Outcome::new(Cause::Unavailable, "x"))),
+        Just(Input::Send("p".into())),
+        Just(Input::Activity),
+        Just(Input::Heard(started())),
+        Just(Input::Heard(text("t"))),
+        (0u8..3).prop_map(|n| Input::Heard(call(&n.to_string()))),
+        (0u8..3).prop_map(|n| Input::Heard(result(&n.to_string()))),
+        (0u8..3).prop_map(|n| Input::Heard(used(&n.to_string(), 1))),
+        Just(Input::TurnBegan),
+        Just(Input::TurnOver(over(Cause::Completed))),
+        Just(Input::TurnOver(over(Cause::Auth))),
+        (0usize..2).prop_map(Input::Background),
+        Just(Input::Interrupt),
+        Just(Input::Pause),
+        Just(Input::Resume),
+        Just(Input::Stop),
+        Just(Input::Kill),
+        Just(Input::Exited(Exit::default(), None)),
+        Just(Input::Exited(exit(0), None)),
+        Just(Input::Tick),
+    ]
+}
+
+fn any_limit() -> impl Strategy<Value = Option<Duration>> {
+    prop_oneof![Just(None), Just(Some(Duration::MAX)), (1u64..5000).prop_map(|s| Some(Duration::from_secs(s)))]
+}
+
+fn any_limits() -> impl Strategy<Value = Limits> {
+    (any_limit(), any_limit(), any_limit(), any_limit()).prop_map(|(wall, idle, startup, grace)| Limits {
+        wall,
+        idle,
+        startup,
+        grace: grace.unwrap_or_default(),
+        ..Limits::default()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn every_sequence_ends_each_turn_once_and_the_session_once_and_last(
+        inputs in proptest::collection::vec((any_input(), 0u64..2000), 0..40),
+        one_shot in any::<bool>(),
+        limits in any_limits(),
+    ) {
+        let after = if one_shot { AfterTurn::End } else { AfterTurn::Wait };
+        let mut rig = Rig::new(limits, after);
+        for (input, seconds) in inputs {
+            rig.now += Duration::from_secs(seconds);
+            rig.give(input);
+            prop_assert!(rig.machine.deadline().is_none_or(|at| at < NEVER));
+        }
+        rig.give(Input::Start).give(Input::Spawned).give(Input::Kill).give(Input::Exited(Exit::default(), None));
+        let words = rig.words();
+        prop_assert_eq!(words.iter().filter(|w| **w == "ended").count(), 1, "{:?}", words);
+        prop_assert_eq!(words.last(), Some(&"ended"));
+        let mut open = false;
+        // Every id that was heard, and whether its call still waits for its result.
+        let mut calls: BTreeMap<String, bool> = BTreeMap::new();
+        for what in rig.events() {
+            match what {
+                What::TurnStarted(_) => { prop_assert!(!open); open = true; }
+                What::TurnEnded(_) => {
+                    prop_assert!(open);
+                    prop_assert!(!calls.values().any(|waits| *waits), "a call without a result");
+                    open = false;
+                }
+                What::ToolCall(call) => {
+                    prop_assert_ne!(calls.insert(call.id.clone(), true), Some(true), "two calls of one id at once");
+                }
+                What::ToolResult(result) => {
+                    prop_assert_ne!(calls.insert(result.id.clone(), false), Some(false), "two results of one call");
+                }
+                _ => {}
+            }
+        }
+        prop_assert!(!open, "a turn did not end");
+        prop_assert!(!calls.values().any(|waits| *waits), "a call without a result");
+    }
+
+    // Nothing waits for ever: whatever happened, time alone ends a session whose turn is under way.
+    #[test]
+    fn time_alone_ends_a_turn(inputs in proptest::collection::vec(any_input(), 0..20)) {
+        let mut rig = Rig::working();
+        for input in inputs {
+            rig.give(input);
+        }
+        rig.give(Input::Resume);
+        for _ in 0..200 {
+            let Some(at) = rig.machine.deadline() else { break };
+            rig.now = rig.now.max(at);
+            rig.give(Input::Tick);
+        }
+        prop_assert!(rig.machine.deadline().is_none(), "still waiting: {:?}", rig.machine);
+        prop_assert_eq!(rig.machine.state(), SessionState::Ended);
+    }
+
+    // A task has one deadline: no agent that goes on by itself can move it.
+    #[test]
+    fn an_agent_that_goes_on_by_itself_does_not_outlive_the_task(
+        steps in proptest::collection::vec((any::<bool>(), 1u64..900), 40..60),
+    ) {
+        let mut rig = Rig::working();
+        rig.give(Input::Background(1));
+        for (begins, seconds) in steps {
+            rig.wait(Duration::from_secs(seconds));
+            rig.give(if begins { Input::TurnBegan } else { Input::TurnOver(over(Cause::Completed)) });
+        }
+        rig.now = rig.now.max(61 * 60 * S);
+        for _ in 0..4 {
+            rig.give(Input::Tick).wait(5 * S);
+        }
+        prop_assert_eq!(rig.machine.state(), SessionState::Ended);
+    }
+}

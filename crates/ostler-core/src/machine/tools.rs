@@ -1,0 +1,70 @@
+//! Tool calls and their results: every call gets exactly one result, whatever the agent says, and when.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::event::{Level, Notice, ToolResult, What};
+
+/// How much of a late result's output is told.
+const LATE_CAP: usize = 1000;
+
+/// The tool calls of a session. They are not kept per turn: a call can come outside of one, and a result after it.
+#[derive(Debug, Default)]
+pub(super) struct Tools {
+    /// Every id that was heard, with its place in `open` while its result is awaited.
+    known: HashMap<String, Option<u64>>,
+    /// Calls without a result, in the order in which they came: id and name.
+    open: BTreeMap<u64, (String, String)>,
+    calls: u64,
+}
+
+impl Tools {
+    /// True while a tool runs.
+    pub(super) fn running(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// Takes note of a call or a result; `None` when the caller has heard it already. Anything else passes.
+    pub(super) fn note(&mut self, mut what: What) -> Option<What> {
+        match &mut what {
+            What::ToolCall(call) => {
+                if self.known.get(&call.id).is_some_and(Option::is_some) {
+                    return None;
+                }
+                self.calls += 1;
+                self.known.insert(call.id.clone(), Some(self.calls));
+                self.open.insert(self.calls, (call.id.clone(), call.name.clone()));
+            }
+            What::ToolResult(result) => match self.known.insert(result.id.clone(), None) {
+                Some(Some(place)) => {
+                    if let Some((_, name)) = self.open.remove(&place) {
+                        result.name.get_or_insert(name);
+                    }
+                }
+                Some(None) => return Some(late(result).into()),
+                // Nobody called it. What came of it is still worth telling, once.
+                None => {}
+            },
+            _ => {}
+        }
+        Some(what)
+    }
+
+    /// Nothing more is to be expected: the result that each open call gets instead, in the order of the calls.
+    pub(super) fn close(&mut self) -> impl Iterator<Item = ToolResult> {
+        let open = std::mem::take(&mut self.open);
+        for (id, _) in open.values() {
+            self.known.insert(id.clone(), None);
+        }
+        open.into_values().map(|(id, name)| {
+            let output = "no result: the turn ended".to_owned();
+            ToolResult { id, name: Some(name), ok: false, output, denied: false, content: None }
+        })
+    }
+}
+
+fn late(result: &ToolResult) -> Notice {
+    let short = &result.output[..result.output.floor_char_boundary(LATE_CAP)];
+    let more = if short.len() < result.output.len() { "…" } else { "" };
+    let message = format!("A result came for the tool call {}, which had one already: {short}{more}", result.id);
+    Notice::new(Level::Debug, "late_tool_result", message)
+}
