@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 pub(crate) use command::Prepared;
 pub(crate) use once::{Finished, run_once};
-pub(crate) use spawn_error::SpawnError;
+pub(crate) use spawn_error::{Interrupted, SpawnError};
 
 /// A running agent, seen from its session: three streams and a way to end it.
 pub(crate) struct Child {

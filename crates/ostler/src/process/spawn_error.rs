@@ -6,6 +6,10 @@ use std::time::Duration;
 
 use ostler_core::outcome::{Cause, Outcome};
 
+/// Whether the caller wanted to interrupt a turn whose agent was still being started.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Interrupted(pub(crate) bool);
+
 /// Why a process could not be started.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SpawnError {
@@ -22,7 +26,7 @@ pub(crate) enum SpawnError {
     #[error("the agent's process was not there after {0:?}")]
     TooSlow(Duration),
     #[error("the start was called off")]
-    CalledOff(Cause),
+    CalledOff(Interrupted),
     #[error("{} could not be started: {source}", .program.display())]
     Other { program: PathBuf, source: io::Error },
 }
@@ -60,7 +64,8 @@ impl SpawnError {
         let cause = match self {
             Self::BadDirectory { .. } | Self::TooLong => Cause::BadRequest,
             Self::TooSlow(_) => Cause::StartupLimit,
-            Self::CalledOff(cause) => *cause,
+            Self::CalledOff(Interrupted(true)) => Cause::Interrupted,
+            Self::CalledOff(Interrupted(false)) => Cause::Stopped,
             _ => Cause::Unavailable,
         };
         let outcome = Outcome::new(cause, format!("{self}.")).with(|d| d.spawn = Some(self.code().to_owned()));

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 use super::mind::{Mind, Order};
 use super::{Beginning, Body};
-use crate::process::{self, Child, Control, ExitStatus, SpawnError};
+use crate::process::{self, Child, Control, ExitStatus, Interrupted, SpawnError};
 
 /// How much is read at once.
 const CHUNK: usize = 64 * 1024;
@@ -49,7 +49,7 @@ pub(super) async fn run(
     // Before anything is started: a log that cannot be opened must not hold up an agent that runs already.
     let log = RawLog::open(spec.raw_log, &mut mind);
     let child = match body {
-        Body::Script(start) => Ok(start()),
+        Body::Script(start) => Ok((start(), Interrupted(false))),
         Body::Process(prepared) => match *prepared {
             Ok(prepared) => {
                 let patience = spec.limits.startup;
@@ -60,12 +60,16 @@ pub(super) async fn run(
         },
     };
     match child {
-        Ok(mut child) => {
+        Ok((mut child, interrupted)) => {
             pid.store(child.pid.unwrap_or(0), Ordering::Relaxed);
             if let Some(remark) = child.remark.take() {
                 mind.handle(Input::Remark(remark));
             }
-            Driver::new(child, log, mind).drive(inbox, publish).await;
+            let mut driver = Driver::new(child, log, mind);
+            if interrupted.0 {
+                driver.mind.handle(Input::Interrupt);
+            }
+            driver.drive(inbox, publish).await;
         }
         Err(outcome) => {
             mind.handle(Input::SpawnFailed(outcome));
@@ -75,22 +79,23 @@ pub(super) async fn run(
 }
 
 /// Starting takes milliseconds, unless something is wrong with the machine; then the caller can still call it off. A start
-/// that is dropped cleans up after itself.
+/// that is dropped cleans up after itself. An interrupt is kept until there is somebody to interrupt.
 async fn unless_called_off(
     start: impl Future<Output = Result<Child, SpawnError>>,
     patience: Option<Duration>,
     inbox: &mut mpsc::UnboundedReceiver<Input>,
     mind: &mut Mind,
-) -> Result<Child, SpawnError> {
+) -> Result<(Child, Interrupted), SpawnError> {
     let limit = patience.map(|p| mind.clock.instant(p));
+    let mut interrupted = Interrupted(false);
     tokio::pin!(start);
     loop {
         tokio::select! {
-            child = &mut start => return child,
+            child = &mut start => return child.map(|child| (child, interrupted)),
             () = until(limit), if limit.is_some() => return Err(SpawnError::TooSlow(patience.unwrap_or_default())),
             Some(input) = inbox.recv() => match input {
-                Input::Interrupt => return Err(SpawnError::CalledOff(Cause::Interrupted)),
-                Input::Stop | Input::Kill => return Err(SpawnError::CalledOff(Cause::Stopped)),
+                Input::Interrupt => interrupted = Interrupted(true),
+                Input::Stop | Input::Kill => return Err(SpawnError::CalledOff(interrupted)),
                 other => mind.handle(other),
             },
         }

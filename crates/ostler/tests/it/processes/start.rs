@@ -73,12 +73,7 @@ async fn a_value_that_looks_like_a_flag_stays_a_value() {
     rig.spec.settings.push(keys::ALLOWED_TOOLS, "Read");
     rig.run().await;
     let args = arguments(&rig);
-    for whole in [
-        "--resume=--version",
-        "--append-system-prompt=--dangerously-skip-permissions",
-        "--allowed-tools=Bash(git log *)",
-        "--allowed-tools=Read",
-    ] {
+    for whole in ["--resume=--version", "--allowed-tools=Bash(git log *)", "--allowed-tools=Read"] {
         assert!(args.iter().any(|arg| arg == whole), "{whole} is not in {args:?}");
     }
     assert!(!args.iter().any(|arg| arg == "--version" || arg == "--dangerously-skip-permissions"), "{args:?}");
