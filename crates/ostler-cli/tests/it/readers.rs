@@ -60,7 +60,7 @@ fn signals_are_heard_while_nobody_reads() {
 #[test]
 fn a_signal_after_the_end_does_not_wait_for_the_reader() {
     let rig = Rig::new();
-    let script = "read-user\ninit\nloop 600\ndelta 0123456789012345678901234567890123456789\nend\nresult done\nread-until-eof\npid-file over";
+    let script = "read-user\ninit\nloop 400\ndelta 0123456789012345678901234567890123456789\nend\nresult done\nread-until-eof\npid-file over";
     let mut child = rig.fake_run(script, &["--output", "events", "hi"]).spawn().unwrap();
     rig.number("over");
     std::thread::sleep(Duration::from_secs(1));
@@ -74,8 +74,8 @@ fn a_signal_after_the_end_does_not_wait_for_the_reader() {
 #[test]
 fn an_ignored_hangup_stays_ignored() {
     let rig = Rig::new();
-    let run =
-        rig.fake_run("pid-file agent\nread-user\ninit\nsleep 1500\nresult done\nread-until-eof", &["-o", "text", "hi"]);
+    let script = "pid-file agent\nread-user\ninit\nsleep 1500\nresult done\nread-until-eof";
+    let run = rig.fake_run(script, &["--grace", "200ms", "--output", "text", "hi"]);
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).arg(run.get_program()).args(run.get_args());
     shell.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", rig.dir()).current_dir(rig.dir());

@@ -114,6 +114,7 @@ proptest! {
         steps in proptest::collection::vec((any::<bool>(), 1u64..900), 40..60),
     ) {
         let mut rig = Rig::working();
+        rig.machine.limits.idle = None;
         rig.give(Input::Background(1));
         for (begins, seconds) in steps {
             rig.wait(Duration::from_secs(seconds));
