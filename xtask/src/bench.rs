@@ -16,6 +16,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     if chosen.is_empty() {
         bail!("no measurement {name:?}; there is: {}", names());
     }
+    let mut helpers = std::process::Command::new("cargo"); // the fake agent stands in for a real one
+    if !helpers.args(["build", "--quiet", "--release", "--package", "ostler-testkit", "--bins"]).status()?.success() {
+        bail!("the testkit could not be built");
+    }
     for (name, package) in chosen {
         let mut command = std::process::Command::new("cargo");
         command.args(["bench", "--quiet", "--package", package, "--bench", name, "--"]).args(rest);

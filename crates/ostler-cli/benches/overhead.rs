@@ -1,7 +1,7 @@
 //! What `ostler run` costs over the bare CLI: same prompt, same model server, alternating runs, medians.
 //!
-//! `cargo bench -p ostler-cli --bench overhead [-- RUNS]` prints a Markdown table. It needs the real Claude Code
-//! (`cargo xtask agents`) and nothing else.
+//! `cargo xtask bench overhead [RUNS]` prints a Markdown table. It needs the real Claude Code (`cargo xtask agents`) and
+//! nothing else.
 
 #![expect(
     clippy::disallowed_methods,
@@ -11,55 +11,72 @@
 )]
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ostler_testkit::model::{ModelServer, Script};
-use ostler_testkit::{processes, real};
+use ostler_testkit::{fake, processes, real};
 
 const PROMPT: &str = "{\"type\":\"user\",\"message\":{\"role\":\"user\",\"content\":\"hello\"}}\n";
 
 fn main() {
     let runs = std::env::args().skip(1).find_map(|a| a.parse().ok()).unwrap_or(20);
+    println!("| agent | bare, ms | `ostler run`, ms | overhead, ms | `ostler`, own peak RSS |\n|---|---|---|---|---|");
+    real_claude(runs);
+    quick_agent(runs);
+}
+
+/// The real Claude Code against the scripted model server.
+fn real_claude(runs: usize) {
     let server = ModelServer::start(Script::always("Hello from the scripted model."));
     let home = tempfile::tempdir().unwrap();
     let env = real::claude_env(home.path(), &server.base_url());
+    let flags = "-p --output-format=stream-json --input-format=stream-json --verbose --include-partial-messages";
+    compare(runs, &Rival { name: "Claude Code", program: real::claude(), flags, env });
+}
+
+/// An agent that answers at once: what is left is Ostler's own time.
+fn quick_agent(runs: usize) {
+    let home = tempfile::tempdir().unwrap();
+    let agent = fake::install_as(home.path(), "agent", "read\ninit\nresult done\nread-until-eof\nexit 0");
+    let env =
+        vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned()), ("HOME".to_owned(), home.path().display().to_string())];
+    compare(runs, &Rival { name: "one that answers at once", program: agent, flags: "", env });
+}
+
+/// The program that is started bare and through Ostler.
+struct Rival {
+    name: &'static str,
+    program: PathBuf,
+    flags: &'static str,
+    env: Vec<(String, String)>,
+}
+
+fn compare(runs: usize, Rival { name, program, flags, env }: &Rival) {
+    let dir = tempfile::tempdir().unwrap();
     let start = |command: &mut Command| {
-        command.env_clear().envs(env.clone()).current_dir(home.path());
+        command.env_clear().envs(env.iter().cloned()).current_dir(dir.path());
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     };
-    let bare = || {
-        let args = [
-            "-p",
-            "--output-format=stream-json",
-            "--input-format=stream-json",
-            "--verbose",
-            "--include-partial-messages",
-        ];
-        start(Command::new(real::claude()).args(args))
-    };
+    let bare = || start(Command::new(program).args(flags.split_whitespace()));
     let ours = || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ostler"));
-        command.args(["run", "--agent", "claude", "--output", "events", "--program"]).arg(real::claude()).arg("hello");
+        command.args(["run", "--agent", "claude", "--output", "events", "--program"]).arg(program).arg("hello");
         start(&mut command)
     };
     measure(bare(), Some(PROMPT)); // the first start reads the file from disk
-    let (mut bare_times, mut our_times, mut peaks) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut bare_times, mut our_times, mut peak) = (Vec::new(), Vec::new(), 0);
     for _ in 0..runs {
         bare_times.push(measure(bare(), Some(PROMPT)).0);
-        let (time, peak) = measure(ours(), None);
+        let (time, own) = measure(ours(), None);
         our_times.push(time);
-        peaks.push(peak);
+        peak = peak.max(own);
     }
     let (bare, ours) = (median(&mut bare_times), median(&mut our_times));
-    println!("| measure | value |\n|---|---|");
-    println!("| bare `claude`, wall, median of {runs} | {:.0} ms |", millis(bare));
-    println!("| `ostler run`, wall, median of {runs} | {:.0} ms |", millis(ours));
-    println!("| overhead | {:.0} ms |", millis(ours) - millis(bare));
-    println!(
-        "| `ostler`, own peak RSS, largest of {runs} | {:.1} MB |",
-        peaks.iter().copied().max().unwrap_or(0) as f64 / 1024.0
-    );
+    #[expect(clippy::cast_precision_loss, reason = "a few thousand KiB")]
+    let peak = peak as f64 / 1024.0;
+    println!("| {name} | {bare:.1} | {ours:.1} | {:.1} | {peak:.1} MB |", ours - bare);
 }
 
 /// Runs a child to its end: wall time, and the peak of its own memory in KiB.
@@ -80,11 +97,8 @@ fn measure(mut child: Child, stdin: Option<&str>) -> (Duration, u64) {
     (begin.elapsed(), peak)
 }
 
-fn median(times: &mut [Duration]) -> Duration {
+/// The median, in milliseconds.
+fn median(times: &mut [Duration]) -> f64 {
     times.sort_unstable();
-    times[times.len() / 2]
-}
-
-fn millis(time: Duration) -> f64 {
-    time.as_secs_f64() * 1000.0
+    times[times.len() / 2].as_secs_f64() * 1000.0
 }

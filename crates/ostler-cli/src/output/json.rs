@@ -53,7 +53,12 @@ impl<W: Write + Send> Output for Json<W> {
         let first = *self.first.get_or_insert(event.at);
         match &event.what {
             What::Started(started) => self.started = Some(started.clone()),
-            What::TurnEnded(turn) => self.turn = Some(turn.clone()),
+            What::TurnEnded(turn) => {
+                // A turn that the agent adds by itself does not take the structured answer away.
+                let before = self.turn.take().and_then(|t| t.structured);
+                let structured = turn.structured.clone().or(before);
+                self.turn = Some(TurnEnded { structured, ..turn.clone() });
+            }
             What::ToolCall(_) => self.tool_calls += 1,
             What::ToolResult(result) => self.denied += usize::from(result.denied),
             What::Notice(notice) if notice.level == Level::Error => self.errors.push(notice.message.clone()),
