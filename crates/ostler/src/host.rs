@@ -143,12 +143,25 @@ impl Host {
         }
         let path = self.var("PATH").unwrap_or_default();
         let places: Vec<PathBuf> = std::env::split_paths(path).filter(|p| p.is_absolute()).collect();
-        let candidates: Vec<PathBuf> =
-            places.iter().map(|dir| dir.join(program)).filter(|file| file.is_file()).collect();
+        let name = file_name(program, cfg!(windows));
+        let candidates: Vec<PathBuf> = places.iter().map(|dir| dir.join(&name)).filter(|file| file.is_file()).collect();
         // As a shell does: a file that cannot be run does not hide one that can, further on.
         let best = candidates.iter().find(|file| executable(file)).or_else(|| candidates.first());
         best.map_or(Found::Nowhere(places), |file| Found::At(file.clone()))
     }
+}
+
+/// The name of a program's file. On Windows that is an `.exe`: a `.cmd` shim would have its arguments read a second time, by a
+/// shell (P30).
+fn file_name(program: &Path, windows: bool) -> PathBuf {
+    if windows && program.extension().is_none() { program.with_extension("exe") } else { program.to_owned() }
+}
+
+/// Whether a file is a script of the Windows shell, which reads its arguments by rules of its own.
+#[cfg(any(not(unix), test))]
+pub(crate) fn is_shell_script(file: &Path, windows: bool) -> bool {
+    let extension = file.extension().and_then(OsStr::to_str).unwrap_or_default();
+    windows && ["cmd", "bat"].iter().any(|shim| extension.eq_ignore_ascii_case(shim))
 }
 
 /// Where a program is, or where it was looked for.
@@ -223,6 +236,19 @@ mod tests {
     fn a_host_shows_names_and_no_values() {
         let shown = format!("{:?}", host(&[("ANTHROPIC_API_KEY", "sk-secret")]));
         assert!(shown.contains("ANTHROPIC_API_KEY") && !shown.contains("sk-secret"), "{shown}");
+    }
+
+    // P30: what Windows would hand to its shell is not taken for a program. The rule is tested here; the rest of that
+    // system's code is not.
+    #[test]
+    fn shims_of_the_windows_shell_are_not_programs() {
+        assert_eq!(file_name(Path::new("claude"), true), Path::new("claude.exe"));
+        assert_eq!(file_name(Path::new("claude"), false), Path::new("claude"));
+        for shim in ["claude.cmd", "C:\\npm\\claude.CMD", "run.bat"] {
+            assert!(is_shell_script(Path::new(shim), true), "{shim}");
+            assert!(!is_shell_script(Path::new(shim), false));
+        }
+        assert!(!is_shell_script(Path::new("claude.exe"), true));
     }
 
     // P33

@@ -26,12 +26,7 @@ pub(super) enum Step {
 impl Machine {
     pub(super) fn stop(&mut self, now: Duration, fx: &mut Vec<Effect>) {
         self.drop_queue(fx);
-        if self.spawned.is_none() {
-            self.end(
-                Outcome::new(Cause::Stopped, "The session was stopped before the agent was started."),
-                &Exit::default(),
-                fx,
-            );
+        if self.ends_unstarted(fx) {
             return;
         }
         let until = now.saturating_add(self.limits.grace);
@@ -51,12 +46,7 @@ impl Machine {
 
     pub(super) fn kill(&mut self, now: Duration, fx: &mut Vec<Effect>) {
         self.drop_queue(fx);
-        if self.spawned.is_none() {
-            self.end(
-                Outcome::new(Cause::Stopped, "The session was stopped before the agent was started."),
-                &Exit::default(),
-                fx,
-            );
+        if self.ends_unstarted(fx) {
             return;
         }
         if let Some(turn) = &mut self.open
@@ -68,6 +58,16 @@ impl Machine {
         if self.ladder.is_none_or(|l| l.step != Step::Killed) {
             self.climb(now, Step::Killed, fx);
         }
+    }
+
+    /// A session whose agent was not started has nothing to end but itself.
+    fn ends_unstarted(&mut self, fx: &mut Vec<Effect>) -> bool {
+        let unstarted = self.spawned.is_none();
+        if unstarted {
+            let outcome = Outcome::new(Cause::Stopped, "The session was stopped before the agent was started.");
+            self.end(outcome, &Exit::default(), fx);
+        }
+        unstarted
     }
 
     /// The caller does not wait for the agent's background tasks: the session did not end by itself.

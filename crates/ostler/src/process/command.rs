@@ -84,8 +84,8 @@ fn is_program(path: &Path) -> bool {
 }
 
 #[cfg(not(unix))]
-fn is_program(_path: &Path) -> bool {
-    true
+fn is_program(path: &Path) -> bool {
+    !crate::host::is_shell_script(path, cfg!(windows))
 }
 
 fn check_dir(dir: &Path) -> Result<(), SpawnError> {
