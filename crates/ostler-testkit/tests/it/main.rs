@@ -11,7 +11,7 @@ mod fake_processes;
 mod fake_streams;
 mod install;
 mod model_server;
-mod real_claude;
+mod real;
 
 use std::io::{Read, Write};
 use std::path::Path;

@@ -1,6 +1,4 @@
 //! The real Claude Code against the model server: what the server says is what Claude understands.
-//!
-//! Ignored by default, because they need an installed agent: `cargo xtask agents`, then `cargo test -- --ignored`.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -47,7 +45,6 @@ fn only(answer: Answer) -> Script {
 }
 
 #[test]
-#[ignore = "needs the real agent: cargo xtask agents"]
 fn text_and_thinking() {
     let answer = Answer::thinking("Hm.").deltas(2).and_text("Hello.").deltas(3);
     let (run, server) = run(only(answer), &["--include-partial-messages"]);
@@ -61,7 +58,6 @@ fn text_and_thinking() {
 }
 
 #[test]
-#[ignore = "needs the real agent: cargo xtask agents"]
 fn a_tool_runs_or_is_denied() {
     let script = || {
         only(Answer::tool("Bash", json!({"command": "echo $((40+2)) > out && cat out", "description": "x"})))
@@ -76,7 +72,6 @@ fn a_tool_runs_or_is_denied() {
 }
 
 #[test]
-#[ignore = "needs the real agent: cargo xtask agents"]
 fn errors_of_the_provider() {
     for (status, kind) in [(401, "authentication_error"), (429, "rate_limit_error"), (529, "overloaded_error")] {
         let answer = Answer::error(status, kind, "no").header("retry-after", "0");
@@ -87,7 +82,6 @@ fn errors_of_the_provider() {
 }
 
 #[test]
-#[ignore = "needs the real agent: cargo xtask agents"]
 fn a_cut_stream_is_asked_for_again_and_then_as_a_whole() {
     let (run, server) = run(only(Answer::text("never whole").deltas(4).cut_after(2)), &[]);
     assert_eq!(run.code, Some(1));
@@ -97,7 +91,6 @@ fn a_cut_stream_is_asked_for_again_and_then_as_a_whole() {
 }
 
 #[test]
-#[ignore = "needs the real agent: cargo xtask agents"]
 fn a_hang_hangs() {
     for answer in [Answer::hang(), Answer::text("abc").deltas(3).hang_after(1)] {
         let server = ModelServer::start(only(answer));
