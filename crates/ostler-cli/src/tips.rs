@@ -1,8 +1,10 @@
 //! What to type instead, for a command line that cannot be read.
 
+use std::sync::Arc;
+
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use ostler::Agents;
+use ostler::{Agent, Agents};
 
 use crate::environment;
 
@@ -15,14 +17,23 @@ pub(crate) fn add(error: &mut clap::Error) {
         Some(ContextValue::String(flag)) => flag.clone(),
         _ => String::new(),
     };
-    let tips: Vec<StyledStr> = tips(&flag).into_iter().map(StyledStr::from).collect();
+    let (key, owner) = setting(&flag);
+    if owner.is_some() {
+        error.remove(ContextKind::SuggestedArg); // it is no misspelt flag
+    }
+    let tips: Vec<StyledStr> = tips(&flag, &key, owner.as_deref()).into_iter().map(StyledStr::from).collect();
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
 }
 
-fn tips(flag: &str) -> Vec<String> {
-    let key = flag.trim_start_matches('-').replace('-', "_");
-    let key = key.split(['=', ' ']).next().unwrap_or_default();
+/// The setting that a flag looks like, and the agent that has it.
+fn setting(flag: &str) -> (String, Option<Arc<dyn Agent>>) {
+    let name = flag.trim_start_matches('-').split(['=', ' ']).next().unwrap_or_default();
+    let key = name.replace('-', "_");
     let owner = Agents::builtin().iter().find(|agent| agent.settings().iter().any(|s| s.key == key)).cloned();
+    (key, owner)
+}
+
+fn tips(flag: &str, key: &str, owner: Option<&dyn Agent>) -> Vec<String> {
     match owner {
         Some(agent) => vec![format!("{key} is a setting of {}: --set {key}=VALUE", agent.name())],
         None if flag.starts_with('-') => vec![
