@@ -1,0 +1,17 @@
+//! What a model may do in a workspace: confined file tools, a command policy, an OS sandbox.
+//!
+//! Files are opened relative to a directory handle, so no path leaves the workspace whatever it looks like; a deny-list
+//! stands on top. Commands are checked against rules, never given to a shell, and run by `ostler` under what [`confine`]
+//! prepares. Nothing here starts a process.
+
+pub mod catalog;
+pub mod command;
+pub mod confine;
+mod error;
+mod files;
+pub mod policy;
+mod workspace;
+
+pub use error::{Code, ToolError};
+pub use policy::Policy;
+pub use workspace::Workspace;

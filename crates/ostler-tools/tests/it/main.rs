@@ -1,0 +1,1 @@
+//! The tools against attacks, and against honest use.
