@@ -69,7 +69,7 @@ pub(crate) struct RunArgs {
     /// Read stdin too, and put it after the task
     #[arg(long)]
     pub(crate) stdin: bool,
-    /// The agent [default: the first that is installed, and of several the first that is ready: claude, scripted]
+    /// The agent [default: the first that is installed, and of several the first that is ready: claude, openai-api, scripted]
     #[arg(short, long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
     /// The directory to work in [default: this one]

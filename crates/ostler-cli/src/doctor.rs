@@ -14,7 +14,7 @@ use crate::output::{say, style};
 #[derive(Debug, Serialize)]
 struct Finding {
     agent: String,
-    /// `ready`, `missing`, `broken`, `too_old` or `not_logged_in`.
+    /// `ready`, `missing`, `not_configured`, `broken`, `too_old` or `not_logged_in`.
     status: &'static str,
     version: Option<String>,
     minimum_version: Option<String>,
@@ -22,7 +22,7 @@ struct Finding {
     login: Option<String>,
     problem: Option<String>,
     hint: Option<String>,
-    /// True for the agent that is part of Ostler and only plays scripts.
+    /// True for an agent that is part of Ostler and only plays scripts.
     built_in: bool,
 }
 
@@ -33,11 +33,11 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<Code, Fault> {
     for agent in agents.iter() {
         let mut found = finding(agent.name(), agent.probe(&host).await);
         let plan = agent.dialect().probe();
-        found.built_in = plan.is_none();
+        found.built_in = agent.plays();
         found.minimum_version = plan.map(|plan| plan.minimum.to_string());
         findings.push(found);
     }
-    // The scripted agent is always ready; it does not make a machine ready for work.
+    // An agent that plays scripts is always ready; it does not make a machine ready for work.
     let ready = findings.iter().any(|f| f.status == "ready" && !f.built_in);
     if args.json {
         let report =
@@ -76,6 +76,7 @@ fn finding(agent: &str, probed: Probed) -> Finding {
             });
             f.hint = Some(hint);
         }
+        Probed::NotConfigured { hint } => (f.status, f.hint) = ("not_configured", Some(hint)),
         Probed::Broken { path, why, hint } => {
             f.status = "broken";
             (f.path, f.problem, f.hint) = (Some(path.display().to_string()), Some(why), Some(hint));
@@ -111,7 +112,7 @@ fn show(findings: &[Finding], ready: bool) {
     }
     if !ready {
         say("\nNo agent is ready for work.");
-        if findings.iter().all(|f| f.built_in || f.status == "missing") {
+        if findings.iter().all(|f| f.built_in || ["missing", "not_configured"].contains(&f.status)) {
             say("`ostler run \"…\"` plays a built-in script until one is installed, and says so.");
         }
     }

@@ -53,7 +53,7 @@ async fn choose(agents: &Agents, args: &RunArgs, host: &Host) -> Result<Arc<dyn 
         return named(agents, name);
     }
     let agent = agents.choose(host).await.ok_or_else(|| Fault::internal("no agent is known"))?;
-    if agent.dialect().probe().is_some() {
+    if !agent.plays() {
         return Ok(agent);
     }
     // A person is shown what Ostler does. A script that asked for an answer, and whoever asked an agent for something,
@@ -65,7 +65,7 @@ async fn choose(agents: &Agents, args: &RunArgs, host: &Host) -> Result<Arc<dyn 
         output::tell("`ostler doctor` says how to install one.\n");
         return Ok(agent);
     }
-    Ok(agents.iter().find(|known| known.dialect().probe().is_some()).cloned().unwrap_or(agent))
+    Ok(agents.iter().find(|known| !known.plays()).cloned().unwrap_or(agent))
 }
 
 /// The agent of that name, or an error that lists those there are.

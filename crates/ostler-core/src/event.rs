@@ -189,6 +189,9 @@ pub enum SessionState {
 pub struct TurnStarted {
     /// Who began it.
     pub origin: Origin,
+    /// The caller's message; null when the agent began the turn by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
 }
 
 /// Who began a turn.

@@ -219,8 +219,8 @@ impl Machine {
             return;
         }
         // The message was accepted, so it gets its turn, and the turn its ending.
-        if self.queue.pop_front().is_some() {
-            self.begin(Duration::ZERO, Origin::Caller, fx);
+        if let Some(prompt) = self.queue.pop_front() {
+            self.begin(Duration::ZERO, Some(&prompt), fx);
             self.close_turn(TurnOver::bare(outcome.clone()), fx);
         }
         self.end(outcome, &Exit::default(), fx);
@@ -243,12 +243,14 @@ impl Machine {
             return;
         }
         if let Some(prompt) = self.queue.pop_front() {
-            self.begin(now, Origin::Caller, fx);
+            self.begin(now, Some(&prompt), fx);
             fx.push(Effect::Say(Say::Prompt(prompt)));
         }
     }
 
-    fn begin(&mut self, now: Duration, origin: Origin, fx: &mut Vec<Effect>) {
+    /// Begins a turn: the caller's, with a message, or the agent's own.
+    fn begin(&mut self, now: Duration, prompt: Option<&str>, fx: &mut Vec<Effect>) {
+        let origin = if prompt.is_some() { Origin::Caller } else { Origin::Agent };
         self.turns += 1;
         self.account.settle();
         // A session of one task has one deadline, however many turns the agent adds by itself.
@@ -258,7 +260,7 @@ impl Machine {
         if self.state != SessionState::Starting {
             self.awake(fx);
         }
-        self.emit(TurnStarted { origin }, fx);
+        self.emit(TurnStarted { origin, prompt: prompt.map(str::to_owned) }, fx);
         if self.state == SessionState::Idle {
             self.go(SessionState::Working, fx);
         }
@@ -325,7 +327,7 @@ impl Machine {
         if let Some(turn) = &mut self.open {
             turn.touch(now);
         } else if self.ladder.is_none() && self.spawned.is_some() {
-            self.begin(now, Origin::Agent, fx);
+            self.begin(now, None, fx);
         }
         self.awake(fx);
     }

@@ -89,6 +89,14 @@ impl Usage {
         self
     }
 
+    /// Adds a cost that was computed from a price list.
+    #[must_use]
+    pub fn estimated(mut self, cost_usd: f64) -> Self {
+        self.cost_usd = Some(cost_usd);
+        self.cost_source = CostSource::Estimated;
+        self
+    }
+
     /// Adds `other` to this sum. A number that one side does not know is taken from the other; a cost stays reported
     /// only if all of it was.
     pub fn add(&mut self, other: &Self) {

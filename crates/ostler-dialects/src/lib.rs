@@ -9,6 +9,8 @@ mod surrogates;
 mod settings;
 
 pub mod claude;
+pub mod mock;
+pub mod openai;
 pub mod scripted;
 
 use ostler_core::dialect::Dialect;
@@ -16,7 +18,7 @@ use ostler_core::dialect::Dialect;
 /// Every dialect, in the order in which agents are looked for.
 #[must_use]
 pub fn all() -> &'static [&'static dyn Dialect] {
-    &[&claude::Claude, &scripted::Scripted]
+    &[&claude::Claude, &openai::OpenAi, &scripted::Scripted, &mock::Mock]
 }
 
 /// The dialect of a name.
@@ -34,7 +36,7 @@ mod tests {
         for dialect in all() {
             assert_eq!(find(dialect.name()).map(Dialect::name), Some(dialect.name()));
         }
-        assert_eq!(all().len(), 2);
+        assert_eq!(all().len(), 4);
         assert!(find("nobody").is_none());
     }
 }

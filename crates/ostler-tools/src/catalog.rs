@@ -1,5 +1,15 @@
 //! The tools as a model sees them: names, descriptions, schemas, and the way from a call to its result.
 
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+
+use crate::files::arguments::{parse, schema_of};
+use crate::files::{
+    Answer, Root, create_file, delete_file, edit_file, list_files, make_directory, move_file, read_file, search_files,
+    write_file,
+};
+use crate::{Code, ToolError};
+
 /// One tool as a model sees it.
 #[derive(Debug, Clone)]
 pub struct ToolInfo {
@@ -20,4 +30,111 @@ pub struct Reply {
     pub text: String,
     /// For a program: a JSON object.
     pub json: String,
+}
+
+/// The file tools.
+pub const FILE_TOOLS: &[ToolInfo] = &[
+    ToolInfo {
+        name: "read_file",
+        description: "Read a text file of the workspace. Gives the first 2000 lines; for a part of a large file set \
+                      `offset` and `limit` (lines). Binary files and files with secrets are refused.",
+        only_reads: true,
+        schema: schema_of::<read_file::ReadFile>,
+    },
+    ToolInfo {
+        name: "write_file",
+        description: "Write the whole content of a text file, new or not; an existing file is replaced. To change a \
+                      part of a file use edit_file. Gives a diff of what changed.",
+        only_reads: false,
+        schema: schema_of::<write_file::WriteFile>,
+    },
+    ToolInfo {
+        name: "create_file",
+        description: "Create a new text file. Fails if there is something of that name already.",
+        only_reads: false,
+        schema: schema_of::<create_file::CreateFile>,
+    },
+    ToolInfo {
+        name: "edit_file",
+        description: "Replace text in a file: `find` must be in it exactly once, character by character, so copy it \
+                      from read_file (without line numbers) and take enough lines around it. For several places give \
+                      `edits`; either all are done or none. Gives a diff of what changed.",
+        only_reads: false,
+        schema: schema_of::<edit_file::EditFile>,
+    },
+    ToolInfo {
+        name: "delete_file",
+        description: "Delete a file or an empty directory.",
+        only_reads: false,
+        schema: schema_of::<delete_file::DeleteFile>,
+    },
+    ToolInfo {
+        name: "list_files",
+        description: "List the entries of a directory, or with `pattern` all files and directories below it that match \
+                      the glob. Leaves out what git ignores. Directories end with a slash.",
+        only_reads: true,
+        schema: schema_of::<list_files::ListFiles>,
+    },
+    ToolInfo {
+        name: "search_files",
+        description: "Find lines that match a regular expression, or with `literal` a plain text, in the files of the \
+                      workspace. Leaves out what git ignores, binary files and files with secrets. Gives path:line:text.",
+        only_reads: true,
+        schema: schema_of::<search_files::SearchFiles>,
+    },
+    ToolInfo {
+        name: "move_file",
+        description: "Move or rename a file or directory. `to` is the whole new path, with the name.",
+        only_reads: false,
+        schema: schema_of::<move_file::MoveFile>,
+    },
+    ToolInfo {
+        name: "make_directory",
+        description: "Make a directory, and those above it that are missing. Writing a file does this by itself.",
+        only_reads: false,
+        schema: schema_of::<make_directory::MakeDirectory>,
+    },
+];
+
+/// The error for a tool that does not exist, for whoever offers more tools than these.
+pub fn unknown_tool<'n>(name: &str, there_are: impl IntoIterator<Item = &'n str>) -> ToolError {
+    let names: Vec<&str> = there_are.into_iter().collect();
+    let name: String = name.chars().take(100).filter(|char| !char.is_control()).collect();
+    ToolError::new(Code::UnknownTool, format!("there is no tool `{name}`; there are {}", names.join(", ")))
+}
+
+/// Runs a file tool.
+pub(crate) fn call(root: &Root, name: &str, input: &str) -> Result<Reply, ToolError> {
+    let call = Call { root, name, input };
+    match name {
+        "read_file" => call.run(read_file::run),
+        "write_file" => call.run(write_file::run),
+        "create_file" => call.run(create_file::run),
+        "edit_file" => call.run(edit_file::run),
+        "delete_file" => call.run(delete_file::run),
+        "list_files" => call.run(list_files::run),
+        "search_files" => call.run(search_files::run),
+        "move_file" => call.run(move_file::run),
+        "make_directory" => call.run(make_directory::run),
+        _ => Err(unknown_tool(name, FILE_TOOLS.iter().map(|tool| tool.name))),
+    }
+}
+
+struct Call<'c> {
+    root: &'c Root,
+    name: &'c str,
+    input: &'c str,
+}
+
+impl Call<'_> {
+    fn run<T, A>(&self, tool: fn(&Root, &T) -> Result<A, ToolError>) -> Result<Reply, ToolError>
+    where
+        T: DeserializeOwned + JsonSchema,
+        A: Answer,
+    {
+        let answer = tool(self.root, &parse(self.name, self.input)?)?;
+        let json = serde_json::to_string(&answer);
+        let json = json.map_err(|error| ToolError::new(Code::Io, format!("{}: {error}", self.name)))?;
+        Ok(Reply { text: answer.text(), json })
+    }
 }

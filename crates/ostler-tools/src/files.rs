@@ -1,8 +1,39 @@
 //! The file tools, and the rules about which files they touch.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+
+pub(crate) mod arguments;
+pub(crate) mod create_file;
+mod cut;
+pub(crate) mod delete_file;
+mod diff;
+pub(crate) mod edit_file;
+mod given;
+mod limits;
+pub(crate) mod list_files;
+pub(crate) mod make_directory;
+pub(crate) mod move_file;
+mod nearest;
+mod open;
+mod pattern;
+mod place;
+pub(crate) mod read_file;
+mod regular;
+mod root;
+mod rules;
+pub(crate) mod search_files;
+mod store;
+mod system;
+mod twins;
+mod walk;
+pub(crate) mod write_file;
+
+pub(crate) use root::{Root, read_own_file};
 
 /// Which files a model may see and change: globs relative to the workspace, besides the defaults.
+///
+/// A glob without a slash holds at any depth, one with a slash from the workspace's root. It holds for everything below
+/// what it names, too, except in `allow`: there it is exact.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FileRules {
@@ -17,6 +48,12 @@ pub struct FileRules {
 impl FileRules {
     /// Whether every glob is one.
     pub(crate) fn check(&self) -> Result<(), String> {
-        Ok(())
+        rules::Rules::new(self).map(|_| ())
     }
+}
+
+/// What a tool gave, before it is put in words.
+pub(crate) trait Answer: Serialize {
+    /// For a model: plain text.
+    fn text(&self) -> String;
 }

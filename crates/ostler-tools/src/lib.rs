@@ -13,5 +13,6 @@ pub mod policy;
 mod workspace;
 
 pub use error::{Code, ToolError};
+pub use files::FileRules;
 pub use policy::Policy;
 pub use workspace::Workspace;

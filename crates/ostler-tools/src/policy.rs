@@ -32,6 +32,7 @@ impl Policy {
         let bad = |why: String| ToolError::new(Code::BadArguments, format!("{POLICY_FILE}: {why}"));
         let policy: Self = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
         policy.files.check().map_err(bad)?;
+        policy.sandbox.check().map_err(bad)?;
         for rule in &policy.commands {
             rule.check().map_err(bad)?;
         }

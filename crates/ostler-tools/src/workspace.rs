@@ -1,5 +1,49 @@
 //! A workspace: a directory handle, and the rules about what is below it.
 
-/// A directory that a model works in.
+use std::path::Path;
+
+use crate::ToolError;
+use crate::catalog::{self, Reply};
+use crate::files::{FileRules, Root, read_own_file};
+use crate::policy::{POLICY_FILE, Policy};
+
+/// A directory that a model works in. Every file is opened below its handle, so no path leads out of it.
 #[derive(Debug)]
-pub struct Workspace {}
+pub struct Workspace {
+    root: Root,
+}
+
+impl Workspace {
+    /// Opens a directory as a workspace.
+    ///
+    /// # Errors
+    /// The directory cannot be opened, or a rule is no glob.
+    pub fn open(root: &Path, rules: &FileRules) -> Result<Self, ToolError> {
+        Ok(Self { root: Root::open(root, rules)? })
+    }
+
+    /// Reads the policy that a workspace brings along; without one, the default.
+    ///
+    /// # Errors
+    /// The file is not a plain one, is too large, or says something that cannot be: then nothing should run, since what
+    /// the user wanted is not known.
+    pub fn load_policy(root: &Path) -> Result<Policy, ToolError> {
+        let text = read_own_file(root, Path::new(POLICY_FILE))?;
+        text.map_or_else(|| Ok(Policy::default()), |text| Policy::parse(&text))
+    }
+
+    /// The real path of the directory.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        self.root.path()
+    }
+
+    /// Runs a file tool of [`catalog::FILE_TOOLS`] by its name, with its arguments as JSON.
+    ///
+    /// # Errors
+    /// With a code to branch on and a sentence that a model can act on; [`crate::Code::UnknownTool`] if the name is none
+    /// of these tools, so that a caller can look among its own.
+    pub fn call(&self, name: &str, input: &str) -> Result<Reply, ToolError> {
+        catalog::call(&self.root, name, input)
+    }
+}

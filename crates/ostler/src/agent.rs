@@ -1,18 +1,23 @@
 //! An agent: something with a name that can be probed and started. The registry maps names to agents.
 
+mod mock;
+mod model;
+mod process;
+
 use std::future::Future;
-use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use ostler_core::dialect::{Capabilities, Dialect, Setting};
-use ostler_core::spec::{Spec, SpecError, keys};
+use ostler_core::spec::{Spec, SpecError};
 
-use crate::host::{Found, Host, RESERVED_PREFIX};
-use crate::probe::{self, Probed};
-use crate::process::Prepared;
-use crate::scripted::{self, Script};
-use crate::session::{Beginning, Body, Session};
+use crate::host::{Host, RESERVED_PREFIX};
+use crate::probe::Probed;
+use crate::session::Session;
+
+pub use mock::MockAgent;
+pub use model::ApiAgent;
+pub use process::ProcessAgent;
 
 /// Something that can be asked to do a task.
 pub trait Agent: Send + Sync {
@@ -27,6 +32,11 @@ pub trait Agent: Send + Sync {
 
     /// The settings it takes.
     fn settings(&self) -> Vec<Setting>;
+
+    /// Whether its answers are played from a file: nobody must take them for a model's.
+    fn plays(&self) -> bool {
+        false
+    }
 
     /// Whether its program is there. Quick: nothing is started.
     fn is_found(&self, host: &Host) -> bool;
@@ -56,10 +66,19 @@ impl Default for Agents {
 }
 
 impl Agents {
-    /// The agents that come with Ostler. The scripted one is last: it needs nothing and is always there.
+    /// The agents that come with Ostler, in the order in which they are looked for. The scripted one needs nothing and is
+    /// always there; the mock one is for whoever asks for it.
     #[must_use]
     pub fn builtin() -> Self {
-        Self(ostler_dialects::all().iter().map(|dialect| builtin(*dialect)).collect())
+        let programs = ostler_dialects::all().iter().filter(|dialect| dialect.probe().is_some());
+        let mut all: Vec<Arc<dyn Agent>> = Vec::new();
+        for dialect in programs {
+            all.push(Arc::new(ProcessAgent::new(*dialect)));
+        }
+        all.push(Arc::new(ApiAgent::openai()));
+        all.push(Arc::new(ApiAgent::scripted()));
+        all.push(Arc::new(MockAgent::new()));
+        Self(all)
     }
 
     /// Adds an agent, or replaces the one of the same name.
@@ -96,13 +115,6 @@ impl Agents {
     }
 }
 
-fn builtin(dialect: &'static dyn Dialect) -> Arc<dyn Agent> {
-    match dialect.probe() {
-        Some(_) => Arc::new(ProcessAgent(dialect)),
-        None => Arc::new(ScriptedAgent { dialect, script: None }),
-    }
-}
-
 fn check(spec: &Spec) -> Result<(), SpecError> {
     if spec.prompt.trim().is_empty() {
         return Err(SpecError::new("prompt", &spec.prompt, "expected a message that is not empty"));
@@ -122,136 +134,4 @@ fn check(spec: &Spec) -> Result<(), SpecError> {
 
 fn session_id() -> Arc<str> {
     uuid::Uuid::new_v4().to_string().into()
-}
-
-/// An agent that is a program: any dialect, over a child process.
-pub struct ProcessAgent(&'static dyn Dialect);
-
-impl ProcessAgent {
-    /// An agent that speaks `dialect`.
-    #[must_use]
-    pub fn new(dialect: &'static dyn Dialect) -> Self {
-        Self(dialect)
-    }
-}
-
-impl Agent for ProcessAgent {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
-    }
-
-    fn models(&self) -> &[&'static str] {
-        self.0.models()
-    }
-
-    fn settings(&self) -> Vec<Setting> {
-        self.0.settings()
-    }
-
-    fn is_found(&self, host: &Host) -> bool {
-        self.0.probe().is_some_and(|p| matches!(host.find(Path::new(p.program)), Found::At(_)))
-    }
-
-    fn probe<'a>(&'a self, host: &'a Host) -> Pin<Box<dyn Future<Output = Probed> + Send + 'a>> {
-        Box::pin(async move {
-            match self.0.probe() {
-                Some(plan) => probe::probe(host, &plan).await,
-                None => Probed::Ready { version: None, path: None, login: None },
-            }
-        })
-    }
-
-    fn start(&self, host: &Host, mut spec: Spec) -> Result<Session, SpecError> {
-        check(&spec)?;
-        if let Some(budget) = spec.settings.last(keys::MAX_BUDGET_USD).and_then(|b| b.parse().ok()) {
-            spec.limits.budget_usd.get_or_insert(budget);
-        }
-        let launch = self.0.launch(&spec)?;
-        let id = session_id();
-        let prepared = Prepared::agent(host, &spec, &launch, &id);
-        Ok(Session::begin(Beginning {
-            conversation: self.0.converse(&spec),
-            body: Body::Process(Box::new(prepared)),
-            install_hint: self.0.probe().map(|p| p.install_hint),
-            id,
-            pid: Arc::default(),
-            spec,
-        }))
-    }
-
-    fn dialect(&self) -> &'static dyn Dialect {
-        self.0
-    }
-}
-
-/// The agent that is part of Ostler: it plays a script, for demonstrations and tests.
-pub struct ScriptedAgent {
-    dialect: &'static dyn Dialect,
-    script: Option<Script>,
-}
-
-impl ScriptedAgent {
-    /// An agent that plays `script` for every message.
-    #[must_use]
-    pub fn new(script: Script) -> Self {
-        Self { dialect: &ostler_dialects::scripted::Scripted, script: Some(script) }
-    }
-}
-
-impl Agent for ScriptedAgent {
-    fn name(&self) -> &str {
-        self.dialect.name()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.dialect.capabilities()
-    }
-
-    fn models(&self) -> &[&'static str] {
-        self.dialect.models()
-    }
-
-    fn settings(&self) -> Vec<Setting> {
-        self.dialect.settings()
-    }
-
-    fn is_found(&self, _host: &Host) -> bool {
-        true
-    }
-
-    fn probe<'a>(&'a self, _host: &'a Host) -> Pin<Box<dyn Future<Output = Probed> + Send + 'a>> {
-        Box::pin(async { Probed::Ready { version: Some(env!("CARGO_PKG_VERSION").into()), path: None, login: None } })
-    }
-
-    fn start(&self, _host: &Host, spec: Spec) -> Result<Session, SpecError> {
-        check(&spec)?;
-        self.dialect.launch(&spec)?;
-        let script = match (&self.script, spec.settings.last("script")) {
-            (Some(script), _) => Some(script.clone()),
-            (None, Some(path)) => Some(read_script(path)?),
-            (None, None) => None,
-        };
-        let first = spec.prompt.clone();
-        Ok(Session::begin(Beginning {
-            conversation: self.dialect.converse(&spec),
-            body: Body::Script(Box::new(move || scripted::start(script, &first))),
-            install_hint: None,
-            id: session_id(),
-            pid: Arc::default(),
-            spec,
-        }))
-    }
-
-    fn dialect(&self) -> &'static dyn Dialect {
-        self.dialect
-    }
-}
-
-fn read_script(path: &str) -> Result<Script, SpecError> {
-    let text = std::fs::read_to_string(path).map_err(|error| SpecError::new("script", path, error.to_string()))?;
-    Script::parse(&text).map_err(|error| SpecError::new("script", path, error))
 }

@@ -32,19 +32,26 @@
 //! all of it is gone within three seconds even then. The program `ostler` always uses the guard.
 
 mod agent;
+mod api;
 mod clock;
+mod command;
 mod host;
+mod inner;
+mod mock;
+mod model;
 mod probe;
 mod process;
 mod replay;
-mod scripted;
 mod session;
+mod tool;
 
 #[cfg(target_os = "linux")]
 pub use process::guard;
 
-pub use agent::{Agent, Agents, ProcessAgent, ScriptedAgent};
+pub use agent::{Agent, Agents, ApiAgent, MockAgent, ProcessAgent};
 pub use host::{GuardProgram, Host, RESERVED_PREFIX, SESSION_VARIABLE};
+pub use mock::{Events, Step};
+pub use model::Script;
 pub use ostler_core::dialect::{Capabilities, Dialect, Setting};
 pub use ostler_core::event::{self, Event, What};
 pub use ostler_core::outcome::{Cause, Detail, Outcome, Status};
@@ -52,7 +59,8 @@ pub use ostler_core::raw::Raw;
 pub use ostler_core::spec::{AfterTurn, Denials, Limits, Settings, Spec, SpecError, keys};
 pub use ostler_core::usage::{CostSource, Scope, Usage};
 pub use ostler_core::{clip, outcome};
+pub use ostler_tools::{self as tools, Policy, ToolError};
 pub use probe::Probed;
 pub use replay::Replay;
-pub use scripted::{Script, Step};
 pub use session::{Remote, Run, Session};
+pub use tool::{Tool, ToolFuture};

@@ -23,6 +23,11 @@ pub enum Probed {
         /// Where it was looked for.
         searched: Vec<PathBuf>,
     },
+    /// It needs to be told where its model is.
+    NotConfigured {
+        /// What to do.
+        hint: String,
+    },
     /// It is there but does not run.
     Broken {
         /// Where.

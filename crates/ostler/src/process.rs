@@ -3,6 +3,8 @@
 #![expect(clippy::disallowed_methods, reason = "this is the door to child processes")]
 
 mod command;
+#[cfg(target_os = "linux")]
+mod confined;
 mod direct;
 #[cfg(target_os = "linux")]
 pub mod guard;
@@ -48,6 +50,11 @@ pub(crate) trait Control: Send {
 
     /// Kills everything that belongs to the agent.
     fn kill(&mut self);
+
+    /// Whether it was killed because there were more processes than its confinement allows.
+    fn overran(&self) -> bool {
+        false
+    }
 
     /// The session ends although the agent did not: the last resort.
     fn abandon(&mut self) {

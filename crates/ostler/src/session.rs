@@ -32,8 +32,8 @@ pub(crate) struct Beginning {
 pub(crate) enum Body {
     /// A process, prepared and not started; or why it cannot be.
     Process(Box<Result<Prepared, SpawnError>>),
-    /// A script that plays an agent inside this process.
-    Script(Box<dyn FnOnce() -> Child + Send>),
+    /// A task inside this process; or why it cannot be.
+    Inner(Box<dyn FnOnce() -> Result<Child, SpawnError> + Send>),
 }
 
 /// A session with an agent.

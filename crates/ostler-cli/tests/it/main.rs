@@ -7,6 +7,8 @@
     reason = "tests start the program and watch the clock; a fault is a failed test"
 )]
 
+mod api;
+mod driver;
 mod escapes;
 mod guard;
 mod readers;

@@ -2,139 +2,24 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use std::thread;
+use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use ostler_testkit::every_scenario;
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::processes::wait_until;
 use ostler_testkit::real;
-use ostler_testkit::scenario::{self, Driver, PATIENCE, Place, Running, Seen, Signal, Task, signal};
+use ostler_testkit::scenario::{self, CLAUDE, PATIENCE, Place, Seen, Signal, Task, signal};
 use serde_json::{Value, json};
 
-every_scenario!(Program);
+use crate::driver::{Program, ostler, output, run_command, start, utf8, valid};
 
-struct Program;
-
-struct Handle(u32);
-
-impl Running for Handle {
-    fn interrupt(&self) {
-        signal(self.0, Signal::INT);
-    }
-
-    fn stop(&self) {
-        signal(self.0, Signal::TERM);
-    }
-}
-
-impl Driver for Program {
-    fn run(&self, place: &Place, task: &Task, meanwhile: &(dyn Fn(&dyn Running) + Sync)) -> Seen {
-        let mut child = start(&mut run_command(place, task), task);
-        let handle = Handle(child.id());
-        let events: Vec<Value> = thread::scope(|scope| {
-            scope.spawn(|| meanwhile(&handle));
-            let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-            lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect()
-        });
-        let exit = child.wait().unwrap().code();
-        valid(&events);
-        assert!(exit.is_some(), "the program was killed");
-        Seen { events, exit }
-    }
-}
-
-fn ostler(place: &Place) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ostler"));
-    command.env_clear().envs(place.host().iter().map(|(name, value)| (name, value))).current_dir(place.work());
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
-    command
-}
-
-/// Settings that have a flag of their own; the others go through `--set`.
-const FLAGS: &[&str] = &[
-    "system_prompt",
-    "append_system_prompt",
-    "permission_mode",
-    "tools",
-    "allowed_tools",
-    "disallowed_tools",
-    "mcp_config",
-    "json_schema",
-    "resume",
-    "session_id",
-    "max_turns",
-    "max_budget_usd",
-];
-const SWITCHES: &[&str] = &["strict_mcp", "fork"];
-
-/// How long a prompt can be as an argument.
-const ARGUMENT: usize = 100_000;
-
-fn on_argv(prompt: &str) -> bool {
-    prompt.len() < ARGUMENT && !prompt.starts_with('-')
-}
-
-fn run_command(place: &Place, task: &Task) -> Command {
-    let mut command = ostler(place);
-    command.current_dir("/").args(["run", "--agent", "claude", "--output", "events", "--program"]).arg(real::claude());
-    command.arg("--dir").arg(place.work());
-    for (name, limit) in [("--timeout", task.wall), ("--idle-timeout", task.idle)] {
-        command.args([name, &format!("{}ms", limit.as_millis())]);
-    }
-    for (key, value) in &task.settings {
-        let flag = format!("--{}", key.replace('_', "-"));
-        match (SWITCHES.contains(key), FLAGS.contains(key)) {
-            (true, _) => command.arg(flag),
-            (_, true) => command.arg(format!("{flag}={value}")),
-            _ => command.arg(format!("--set={key}={value}")),
-        };
-    }
-    for (name, value) in &task.env {
-        command.arg(format!("--env={name}={value}"));
-    }
-    if task.tolerate_denials {
-        command.arg("--tolerate-denials");
-    }
-    if on_argv(&task.prompt) {
-        command.arg(&task.prompt);
-    } else {
-        command.stdin(Stdio::piped());
-    }
-    command
-}
-
-fn start(command: &mut Command, task: &Task) -> Child {
-    let mut child = command.spawn().unwrap();
-    if let Some(mut stdin) = child.stdin.take() {
-        stdin.write_all(task.prompt.as_bytes()).unwrap();
-    }
-    child
-}
-
-/// Checks events against the schema that the program prints.
-fn valid(events: &[Value]) {
-    let printed = Command::new(env!("CARGO_BIN_EXE_ostler")).args(["schema", "events"]).output().unwrap();
-    let schema: Value = serde_json::from_slice(&printed.stdout).unwrap();
-    let validator = jsonschema::validator_for(&schema).unwrap();
-    for event in events {
-        let faults: Vec<String> = validator.iter_errors(event).map(|fault| fault.to_string()).collect();
-        assert_eq!(faults, [""; 0], "{event:#}");
-    }
-}
-
-fn output(command: &mut Command) -> Output {
-    command.stderr(Stdio::piped()).output().unwrap()
-}
-
-fn utf8(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).unwrap()
-}
+every_scenario!(Program(&CLAUDE));
 
 fn hello() -> Place {
     let call = json!({"command": "echo $((40 + 2))", "description": "for the test"});
     Place::new(
+        &CLAUDE,
         Script::new()
             .rule(
                 Rule::on_text("PROMPT").answer(Answer::thinking("Hm.").and_text("Let me see.").and_tool("Bash", call)),
@@ -194,7 +79,7 @@ fn human_in_a_pipe_is_plain() {
 #[test]
 fn a_failure_says_what_to_do() {
     let error = Answer::error(401, "authentication_error", "invalid x-api-key");
-    let ran = shown(&Place::new(Script::new().rule(Rule::any().answer(error))), &["--output", "text"]);
+    let ran = shown(&Place::new(&CLAUDE, Script::new().rule(Rule::any().answer(error))), &["--output", "text"]);
     assert_eq!((ran.status.code(), utf8(&ran.stdout)), (Some(4), ""));
     let err = utf8(&ran.stderr);
     assert!(err.starts_with("auth: ") && err.contains("hint: Run `claude auth login`"), "{err}");
@@ -209,11 +94,12 @@ fn a_raw_log_replays_to_the_same_story() {
         utf8(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     };
     let ran = shown(&place, &["--output", "events", "--raw-log", log.to_str().unwrap()]);
-    let lived = Seen { events: parsed(&ran), exit: ran.status.code() };
+    let lived = Seen { subject: &CLAUDE, events: parsed(&ran), exit: ran.status.code() };
     let replayed = output(ostler(&place).args(["replay", "--output", "events"]).arg(&log));
-    let told = Seen { events: parsed(&replayed), exit: replayed.status.code() };
+    let told = Seen { subject: &CLAUDE, events: parsed(&replayed), exit: replayed.status.code() };
     for seen in [&lived, &told] {
         seen.check();
+        seen.check_understood();
         valid(&seen.events);
         seen.ended_with("completed", 0);
         seen.used(2);
@@ -247,7 +133,7 @@ fn the_agent_on_path_is_the_default() {
 /// The prompt can come from a file in the directory, from stdin, or from both the command line and stdin. S4-10.
 #[test]
 fn prompts_from_files_and_pipes() {
-    let place = Place::new(Script::always("Read."));
+    let place = Place::new(&CLAUDE, Script::always("Read."));
     std::fs::write(place.work().join("task.md"), "--from a `file`\n").unwrap();
     let run = |args: &[&str], piped: &str| {
         let mut command = ostler(&place);
@@ -272,7 +158,7 @@ fn doctor_knows_whether_it_is_ready() {
         let claude = report["agents"].as_array().unwrap().iter().find(|it| it["agent"] == "claude").unwrap().clone();
         (ran.status.code(), claude)
     };
-    let ready = on_path(Place::new(Script::new()));
+    let ready = on_path(Place::new(&CLAUDE, Script::new()));
     let (code, claude) = doctor(&ready);
     assert_eq!(
         (code, &claude["status"], &claude["version"]),
@@ -293,7 +179,7 @@ fn doctor_knows_whether_it_is_ready() {
 /// The model calls Bash, and the command says when it runs.
 fn busy(command: &str) -> Place {
     let input = json!({"command": command, "description": "for the test"});
-    Place::new(Script::new().rule(Rule::any().answer(Answer::tool("Bash", input))))
+    Place::new(&CLAUDE, Script::new().rule(Rule::any().answer(Answer::tool("Bash", input))))
 }
 
 /// Ctrl-C when the answer is there and only a task in the background goes on: that is interrupted too. P35.
@@ -301,6 +187,7 @@ fn busy(command: &str) -> Place {
 fn an_interrupt_ends_background_tasks() {
     let input = json!({"command": "echo running > running; sleep 300", "description": "for the test", "run_in_background": true});
     let place = Place::new(
+        &CLAUDE,
         Script::new()
             .rule(Rule::on_text("PROMPT").answer(Answer::tool("Bash", input)))
             .rule(Rule::on_tool_result().text("It is under way.")),
@@ -319,7 +206,7 @@ fn an_interrupt_ends_background_tasks() {
 /// The second Ctrl-C kills, without waiting for an agent that does not react.
 #[test]
 fn a_second_interrupt_kills() {
-    let place = Place::new(Script::new().rule(Rule::any().answer(Answer::hang())));
+    let place = Place::new(&CLAUDE, Script::new().rule(Rule::any().answer(Answer::hang())));
     let mut command = ostler(&place);
     command.args(["run", "--agent", "claude", "--program"]).arg(real::claude()).arg("PROMPT").stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -369,7 +256,7 @@ fn killed_outright_it_leaves_nothing() {
 #[test]
 fn an_agent_that_is_killed_takes_its_commands_along() {
     let place = busy("setsid sleep 300 > /dev/null 2>&1 & echo running > running; sleep 300");
-    let seen = scenario::run_with(&Program, &place, &Task::new("PROMPT").trusting(), &|_| {
+    let seen = scenario::run_with(&Program(&CLAUDE), &place, &Task::new("PROMPT").trusting(), &|_| {
         let _ = place.wait_for_file("running");
         signal(place.agent(), Signal::KILL);
     });

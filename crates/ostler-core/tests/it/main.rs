@@ -41,7 +41,7 @@ fn examples() -> Vec<What> {
         }
         .into(),
         State { from: SessionState::Starting, to: SessionState::Working }.into(),
-        TurnStarted { origin: Origin::Caller }.into(),
+        TurnStarted { origin: Origin::Caller, prompt: Some("Fix the failing test".into()) }.into(),
         Text {
             kind: TextKind::Reply,
             text: "Hello 😀\n".into(),

@@ -1,50 +1,35 @@
-//! The agent `scripted`: its lines are Ostler's own events. It shows what Ostler does where no other agent is, and tests it.
+//! The agent `scripted`: the tool loop over a model that reads its answers from a file. It needs nothing and nobody.
 //!
-//! One JSON object per line, as in the event stream but without the envelope. `turn_ended` ends the turn; what only a
-//! session can say (`state`, `turn_started`, `ended`) is not accepted. Prompts go to it as `{"prompt":…}`, an interrupt as
-//! `{"interrupt":true}`. The body that plays a script file is not here.
+//! The body that plays the model is not here; the conversation is that of [`openai`](crate::openai).
 
-use ostler_core::dialect::{
-    Capabilities, Conversation, Dialect, Exit, Inherits, Launch, Out, Outbox, Probe, Say, Setting, TurnOver,
-};
-use ostler_core::event::{TurnEnded, What};
-use ostler_core::raw::Raw;
-use ostler_core::spec::{Kind, Spec, SpecError, keys};
+use ostler_core::dialect::{Capabilities, Conversation, Dialect, Launch, Probe, Setting};
+use ostler_core::spec::{Kind, Spec, SpecError};
 
-use crate::settings::{Row, check, listed};
+use crate::openai;
+use crate::settings::{Row, listed};
 
 /// The dialect of the scripted agent.
 #[derive(Debug, Clone, Copy)]
 pub struct Scripted;
 
-const TABLE: &[Row<()>] = &[
-    Row {
-        key: "script",
-        kind: Kind::Text(4096),
-        help: "The script to play: a file of events, one JSON object per line.",
-        rule: None,
-        secret: false,
-        pass: (),
-    },
-    Row { key: keys::MODEL, kind: Kind::Word, help: "The model's name to show.", rule: None, secret: false, pass: () },
-];
+const NAME: &str = "scripted";
+
+const SCRIPT: Row<()> = Row {
+    key: "script",
+    kind: Kind::Text(4096),
+    help: "The file that says what the model answers; else .ostler/script.toml in the directory, else a demonstration.",
+    rule: None,
+    secret: false,
+    pass: (),
+};
 
 impl Dialect for Scripted {
     fn name(&self) -> &'static str {
-        "scripted"
+        NAME
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            stream_text: true,
-            thinking: true,
-            interrupt: true,
-            structured: true,
-            cost: true,
-            many_turns: true,
-            resume: false,
-            fork: false,
-        }
+        openai::CAPABILITIES
     }
 
     fn models(&self) -> &'static [&'static str] {
@@ -52,7 +37,7 @@ impl Dialect for Scripted {
     }
 
     fn settings(&self) -> Vec<Setting> {
-        listed(TABLE)
+        listed(&openai::table([SCRIPT]))
     }
 
     fn probe(&self) -> Option<Probe> {
@@ -60,53 +45,10 @@ impl Dialect for Scripted {
     }
 
     fn launch(&self, spec: &Spec) -> Result<Launch, SpecError> {
-        check(TABLE, &spec.settings)?;
-        if let Some(arg) = spec.extra_args.first() {
-            return Err(SpecError::new("extra args", arg, "the scripted agent takes none"));
-        }
-        Ok(Launch { program: "scripted", args: Vec::new(), env: Vec::new(), inherits: Inherits::default() })
+        openai::launch(spec, &openai::table([SCRIPT]), NAME)
     }
 
-    fn converse(&self, _: &Spec) -> Box<dyn Conversation> {
-        Box::new(Talk)
-    }
-}
-
-/// A conversation needs no memory: each line stands for itself.
-struct Talk;
-
-impl Conversation for Talk {
-    fn open(&mut self, _: &mut Outbox) {}
-
-    fn say(&mut self, say: Say, out: &mut Outbox) {
-        let line = match say {
-            Say::Prompt(prompt) => format!("{{\"prompt\":{}}}\n", Raw::string(&prompt).get()),
-            Say::Interrupt => "{\"interrupt\":true}\n".to_owned(),
-        };
-        out.push(Out::Write(line.into_bytes()));
-    }
-
-    fn hear(&mut self, line: &str, out: &mut Outbox) {
-        match What::from_json(line) {
-            Ok(What::TurnEnded(ended)) => out.push(Out::TurnOver(over(ended))),
-            Ok(what @ (What::State(_) | What::TurnStarted(_) | What::Ended(_))) => {
-                out.unreadable(line, &format!("{:?} is for the session to say, not for a script", what.word()));
-            }
-            Ok(what) => out.event(what),
-            Err(error) => out.unreadable(line, &format!("not an event: {error}")),
-        }
-    }
-
-    fn finish(&mut self, _: &Exit, _: &mut Outbox) {}
-}
-
-/// An empty text stands for what was said in the turn.
-fn over(ended: TurnEnded) -> TurnOver {
-    let TurnEnded { outcome, text, structured, usage } = ended;
-    TurnOver {
-        outcome,
-        text: Some(text).filter(|text| !text.is_empty()),
-        structured,
-        usage: usage.into_iter().collect(),
+    fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
+        openai::converse(spec, NAME)
     }
 }

@@ -4,8 +4,10 @@
 
 mod golden;
 mod launch;
+mod mock;
+mod openai;
 mod robust;
 mod sayings;
-mod scripted;
+
 mod session;
 mod stage;

@@ -5,13 +5,15 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::manner::Manner;
+
 /// One answer of the model. Build it with [`Answer::text`], [`Answer::tool`], [`Answer::error`], [`Answer::hang`].
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Answer {
     /// The content, in order.
     pub blocks: Vec<Block>,
-    /// Sent instead of content.
+    /// Sent instead of content; with [`Ending::ErrorAfter`], within the stream.
     pub error: Option<Failure>,
     /// Overrides the stop reason that follows from the blocks (`tool_use` or `end_turn`).
     pub stop_reason: Option<String>,
@@ -23,6 +25,8 @@ pub struct Answer {
     pub delta_delay_ms: u64,
     /// How the answer ends.
     pub ending: Ending,
+    /// How the server writes it down.
+    pub manner: Manner,
 }
 
 /// One content block.
@@ -51,7 +55,7 @@ pub enum Block {
     ToolUse {
         /// The tool's name.
         name: String,
-        /// Its arguments.
+        /// Its arguments. In chat completions, a string is sent as it is, also when it is no JSON.
         input: Value,
     },
 }
@@ -66,6 +70,12 @@ pub struct Failure {
     pub kind: String,
     /// The provider's sentence.
     pub message: String,
+    /// The provider's code for it, where it has codes besides names, e.g. `model_not_found`.
+    #[serde(default)]
+    pub code: Option<String>,
+    /// Sent as it is, instead of what the provider would write: the page of a proxy, say.
+    #[serde(default)]
+    pub body: Option<String>,
     /// Extra response headers, e.g. `retry-after`.
     #[serde(default)]
     pub headers: Vec<(String, String)>,
@@ -83,6 +93,8 @@ pub struct Usage {
     pub cache_read: u64,
     /// Output, as reported at the end.
     pub output: u64,
+    /// The part of the output that was thinking, for providers that tell.
+    pub reasoning: u64,
 }
 
 /// How an answer ends.
@@ -98,11 +110,17 @@ pub enum Ending {
     HangAfter(usize),
     /// After this many deltas the connection is dropped.
     CutAfter(usize),
+    /// After the headers the connection is dropped.
+    CutAtOnce,
+    /// After this many deltas the answer's error comes, within a stream that began well.
+    ErrorAfter(usize),
+    /// After this many deltas a line comes that is no JSON, and the stream ends.
+    GarbageAfter(usize),
 }
 
 impl Default for Usage {
     fn default() -> Self {
-        Self { input: 100, cache_creation: 7, cache_read: 11, output: 25 }
+        Self { input: 100, cache_creation: 7, cache_read: 11, output: 25, reasoning: 4 }
     }
 }
 
@@ -129,7 +147,8 @@ impl Answer {
     /// An error of the provider, e.g. `(401, "authentication_error", "invalid x-api-key")`.
     #[must_use]
     pub fn error(status: u16, kind: impl Into<String>, message: impl Into<String>) -> Self {
-        let failure = Failure { status, kind: kind.into(), message: message.into(), headers: Vec::new() };
+        let (kind, message) = (kind.into(), message.into());
+        let failure = Failure { status, kind, message, code: None, body: None, headers: Vec::new() };
         Self { error: Some(failure), ..Self::default() }
     }
 
@@ -167,6 +186,24 @@ impl Answer {
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         if let Some(failure) = &mut self.error {
             failure.headers.push((name.into(), value.into()));
+        }
+        self
+    }
+
+    /// Gives an error answer a code.
+    #[must_use]
+    pub fn code(mut self, code: impl Into<String>) -> Self {
+        if let Some(failure) = &mut self.error {
+            failure.code = Some(code.into());
+        }
+        self
+    }
+
+    /// Gives an error answer a body that is not the provider's.
+    #[must_use]
+    pub fn body(mut self, body: impl Into<String>) -> Self {
+        if let Some(failure) = &mut self.error {
+            failure.body = Some(body.into());
         }
         self
     }
@@ -210,6 +247,35 @@ impl Answer {
     #[must_use]
     pub fn cut_after(mut self, deltas: usize) -> Self {
         self.ending = Ending::CutAfter(deltas);
+        self
+    }
+
+    /// Drops the connection after the headers.
+    #[must_use]
+    pub fn cut_at_once(mut self) -> Self {
+        self.ending = Ending::CutAtOnce;
+        self
+    }
+
+    /// Breaks off with an error within the stream, after `deltas` deltas; the HTTP status is a good one.
+    #[must_use]
+    pub fn error_after(mut self, deltas: usize, kind: impl Into<String>, message: impl Into<String>) -> Self {
+        self.error = Self::error(200, kind, message).error;
+        self.ending = Ending::ErrorAfter(deltas);
+        self
+    }
+
+    /// Ends the stream with a line that is no JSON, after `deltas` deltas.
+    #[must_use]
+    pub fn garbage_after(mut self, deltas: usize) -> Self {
+        self.ending = Ending::GarbageAfter(deltas);
+        self
+    }
+
+    /// Sets how the server writes it down; one habit is a manner by itself.
+    #[must_use]
+    pub fn manner(mut self, manner: impl Into<Manner>) -> Self {
+        self.manner = manner.into();
         self
     }
 

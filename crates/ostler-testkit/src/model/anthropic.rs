@@ -5,16 +5,11 @@ use serde_json::{Value, json};
 use super::answer::{Answer, Block, Failure, Usage};
 use super::ids;
 use super::request::Request;
+use super::wire::{Frame, Wire, cut, filled};
 
-/// One server-sent event, and whether it counts as a delta for delays, hangs and cuts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Frame {
-    pub(super) text: String,
-    pub(super) is_delta: bool,
-}
+pub(super) const WIRE: Wire = Wire { stream, whole, error, error_frame };
 
-/// The answer as a stream.
-pub(super) fn stream(answer: &Answer, request: &Request) -> Vec<Frame> {
+fn stream(answer: &Answer, request: &Request) -> Vec<Frame> {
     let start = message(request, &[], &usage(answer.usage, 1));
     let mut frames = vec![frame("message_start", &json!({"message": start}))];
     for (index, content) in contents(answer, request).iter().enumerate() {
@@ -29,21 +24,23 @@ pub(super) fn stream(answer: &Answer, request: &Request) -> Vec<Frame> {
     frames
 }
 
-/// The answer as one message.
-pub(super) fn whole(answer: &Answer, request: &Request) -> Value {
+fn whole(answer: &Answer, request: &Request) -> Value {
     let content = contents(answer, request);
     let mut message = message(request, &content, &usage(answer.usage, answer.usage.output));
     message["stop_reason"] = json!(answer.effective_stop_reason());
     message
 }
 
-/// The body of an error answer.
-pub(super) fn error(failure: &Failure) -> Value {
+fn error(failure: &Failure) -> Value {
     json!({
         "type": "error",
         "error": {"type": failure.kind, "message": failure.message},
         "request_id": ids::fresh("req_"),
     })
+}
+
+fn error_frame(failure: &Failure) -> Frame {
+    frame("error", &error(failure))
 }
 
 /// The answer to a request for a token count.
@@ -76,11 +73,7 @@ fn usage(usage: Usage, output_so_far: u64) -> Value {
 
 // Finished blocks, with ids given and placeholders filled in: both the stream and the whole message start here.
 fn contents(answer: &Answer, request: &Request) -> Vec<Value> {
-    let filled = |text: &str| {
-        let results = request.last_tool_results();
-        let result = results.last().map(|result| result.text.as_str()).unwrap_or_default();
-        text.replace("{tool_result}", result).replace("{user_text}", &request.last_user_text())
-    };
+    let filled = |text: &str| filled(text, request);
     let content = |block: &Block| match block {
         Block::Text { text, .. } => json!({"type": "text", "text": filled(text)}),
         Block::Thinking { thinking, .. } => {
@@ -138,13 +131,6 @@ fn text_of<'a>(content: &'a Value, key: &str) -> &'a str {
     content[key].as_str().unwrap_or_default()
 }
 
-// `count` pieces of about the same number of characters; fewer when the text is shorter than that.
-fn cut(text: &str, count: usize) -> Vec<String> {
-    let characters: Vec<char> = text.chars().collect();
-    let size = characters.len().div_ceil(count.max(1)).max(1);
-    characters.chunks(size).map(|piece| piece.iter().collect()).collect()
-}
-
 fn frame(name: &str, data: &Value) -> Frame {
     let mut data = data.clone();
     data["type"] = json!(name);
@@ -155,7 +141,7 @@ fn frame(name: &str, data: &Value) -> Frame {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Answer, Request, cut, stream, whole};
+    use super::{Answer, Request, stream, whole};
     use crate::model::Usage;
 
     fn request() -> Request {
@@ -237,12 +223,5 @@ mod tests {
         assert_eq!(message["stop_reason"], "refusal");
         assert_eq!(message["usage"]["output_tokens"], 3);
         assert_eq!(message["usage"]["cache_read_input_tokens"], 11);
-    }
-
-    #[test]
-    fn text_is_cut_between_characters() {
-        assert_eq!(cut("äöü", 2), ["äö", "ü"]);
-        assert_eq!(cut("a", 5), ["a"]);
-        assert!(cut("", 3).is_empty());
     }
 }

@@ -46,17 +46,27 @@ impl Request {
         self.body["stream"].as_bool().unwrap_or(false)
     }
 
+    /// Whether token counts are to come at the end of the stream, as chat-completions servers ask to be asked.
+    #[must_use]
+    pub fn wants_usage(&self) -> bool {
+        self.body["stream_options"]["include_usage"].as_bool().unwrap_or(false)
+    }
+
     /// The names of the tools offered to the model.
     #[must_use]
     pub fn tool_names(&self) -> Vec<&str> {
-        let tools = self.body["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
-        tools.iter().filter_map(|tool| tool["name"].as_str()).collect()
+        let name = |tool: &'_ Value| if tool["function"].is_object() { "/function/name" } else { "/name" };
+        list(&self.body["tools"]).iter().filter_map(|tool| tool.pointer(name(tool))?.as_str()).collect()
     }
 
     /// The system prompt, its blocks joined with newlines.
     #[must_use]
     pub fn system_text(&self) -> String {
-        joined_text(&self.body["system"], |_| true)
+        if !self.is_chat() {
+            return texts(&self.body["system"]).join("\n");
+        }
+        let said = self.said().into_iter().filter(|said| said.role == Role::System);
+        said.flat_map(|said| said.texts).collect::<Vec<_>>().join("\n")
     }
 
     /// What the user said last, without the reminders the agent adds.
@@ -65,35 +75,41 @@ impl Request {
     /// when its tool call comes back.
     #[must_use]
     pub fn last_user_text(&self) -> String {
-        self.last_user_message()
-            .map(|message| joined_text(&message["content"], |text| !is_reminder(text)))
-            .unwrap_or_default()
+        self.last_user_message().map(|said| said.own_words()).unwrap_or_default()
     }
 
-    /// Every text sent since the model spoke last, joined with newlines: prompts, reminders and system messages.
+    /// Every text sent since the model spoke last, joined with newlines: prompts, reminders and system messages, but not
+    /// the system prompt.
     #[must_use]
     pub fn news(&self) -> String {
-        let fresh = self.messages().rsplit(|message| message["role"] == "assistant").next();
-        let texts = fresh.unwrap_or_default().iter();
-        texts.map(|message| joined_text(&message["content"], |_| true)).collect::<Vec<_>>().join("\n")
+        let all = self.said();
+        let prompts = all.iter().take_while(|said| said.role == Role::System).count();
+        let fresh = all[prompts..].rsplit(|said| said.role == Role::Assistant).next();
+        fresh.unwrap_or_default().iter().map(|said| said.texts.join("\n")).collect::<Vec<_>>().join("\n")
     }
 
     /// Every tool result in the conversation, oldest first.
     #[must_use]
     pub fn tool_results(&self) -> Vec<ToolResult> {
-        self.messages().iter().flat_map(tool_results_of).collect()
+        self.said().into_iter().flat_map(|said| said.results).collect()
     }
 
     /// The tool results of the last real user message: what the model is asked to go on from.
     #[must_use]
     pub fn last_tool_results(&self) -> Vec<ToolResult> {
-        self.last_user_message().map(tool_results_of).unwrap_or_default()
+        self.last_user_message().map(|said| said.results).unwrap_or_default()
     }
 
     /// Whether this asks for a message (and is not a token count, a health check or something unknown).
     #[must_use]
     pub fn is_model_call(&self) -> bool {
-        self.method == "POST" && self.bare_path() == "/v1/messages"
+        self.method == "POST" && (self.bare_path() == "/v1/messages" || self.is_chat())
+    }
+
+    /// Whether this speaks chat completions, below whatever prefix.
+    #[must_use]
+    pub fn is_chat(&self) -> bool {
+        self.bare_path().ends_with("/chat/completions")
     }
 
     /// The path without its query.
@@ -102,44 +118,91 @@ impl Request {
         self.path.split('?').next().unwrap_or_default()
     }
 
-    fn messages(&self) -> &[Value] {
-        self.body["messages"].as_array().map(Vec::as_slice).unwrap_or_default()
-    }
-
     // Claude Code appends messages of role `system` and user messages that hold nothing but reminders.
-    fn last_user_message(&self) -> Option<&Value> {
-        let real = |message: &&Value| {
-            message["role"] == "user"
-                && (!tool_results_of(message).is_empty()
-                    || !joined_text(&message["content"], |text| !is_reminder(text)).is_empty())
-        };
-        self.messages().iter().rev().find(real)
+    fn last_user_message(&self) -> Option<Said<'_>> {
+        let real =
+            |said: &Said<'_>| said.role == Role::User && (!said.results.is_empty() || !said.own_words().is_empty());
+        self.said().into_iter().rev().find(real)
+    }
+
+    /// The conversation, told alike for all providers.
+    fn said(&self) -> Vec<Said<'_>> {
+        let mut all: Vec<Said<'_>> = Vec::new();
+        let mut after_result = false;
+        for message in list(&self.body["messages"]) {
+            let is_result = message["role"] == "tool";
+            match all.last_mut() {
+                // Where each result is a message of its own, those that come together answer one message of the model.
+                Some(said) if is_result && after_result => said.results.push(chat_result(message)),
+                _ if is_result => {
+                    all.push(Said { role: Role::User, texts: Vec::new(), results: vec![chat_result(message)] });
+                }
+                _ => all.push(Said::of(message)),
+            }
+            after_result = is_result;
+        }
+        all
     }
 }
 
-fn is_reminder(text: &str) -> bool {
-    text.trim_start().starts_with("<system-reminder>")
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    System,
+    User,
+    Assistant,
 }
 
-fn joined_text(content: &Value, keep: impl Fn(&str) -> bool) -> String {
-    let texts: Vec<&str> = match content {
+/// One message: its texts, and the tool results in it.
+#[derive(Debug)]
+struct Said<'a> {
+    role: Role,
+    texts: Vec<&'a str>,
+    results: Vec<ToolResult>,
+}
+
+impl<'a> Said<'a> {
+    fn of(message: &'a Value) -> Self {
+        let role = match message["role"].as_str() {
+            Some("assistant") => Role::Assistant,
+            Some("user") => Role::User,
+            _ => Role::System,
+        };
+        let results = list(&message["content"]).iter().filter(|block| block["type"] == "tool_result");
+        Self { role, texts: texts(&message["content"]), results: results.map(block_result).collect() }
+    }
+
+    /// The texts without the reminders of an agent.
+    fn own_words(&self) -> String {
+        let is_reminder = |text: &str| text.trim_start().starts_with("<system-reminder>");
+        self.texts.iter().copied().filter(|text| !is_reminder(text)).collect::<Vec<_>>().join("\n")
+    }
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+fn texts(content: &Value) -> Vec<&str> {
+    match content {
         Value::String(text) => vec![text.as_str()],
-        Value::Array(blocks) => blocks.iter().filter_map(|block| block["text"].as_str()).collect(),
-        _ => Vec::new(),
-    };
-    texts.into_iter().filter(|text| keep(text)).collect::<Vec<_>>().join("\n")
+        other => list(other).iter().filter_map(|block| block["text"].as_str()).collect(),
+    }
 }
 
-fn tool_results_of(message: &Value) -> Vec<ToolResult> {
-    let blocks = message["content"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let results = blocks.iter().filter(|block| block["type"] == "tool_result");
-    results
-        .map(|block| ToolResult {
-            tool_use_id: block["tool_use_id"].as_str().unwrap_or_default().to_owned(),
-            text: joined_text(&block["content"], |_| true),
-            is_error: block["is_error"].as_bool().unwrap_or(false),
-        })
-        .collect()
+fn block_result(block: &Value) -> ToolResult {
+    ToolResult {
+        tool_use_id: block["tool_use_id"].as_str().unwrap_or_default().to_owned(),
+        text: texts(&block["content"]).join("\n"),
+        is_error: block["is_error"].as_bool().unwrap_or(false),
+    }
+}
+
+// Chat completions have no mark for an error; that it is one stands in the text, as a code before its first colon.
+fn chat_result(message: &Value) -> ToolResult {
+    let text = texts(&message["content"]).join("\n");
+    let is_code = |word: &str| word.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    let is_error = text.split_once(": ").is_some_and(|(word, _)| is_code(word));
+    ToolResult { tool_use_id: message["tool_call_id"].as_str().unwrap_or_default().to_owned(), text, is_error }
 }
 
 #[cfg(test)]
@@ -183,5 +246,47 @@ mod tests {
         assert_eq!(results.len(), 1);
         assert_eq!((results[0].text.as_str(), results[0].is_error), ("no\nway", true));
         assert_eq!(request.tool_results(), results);
+    }
+
+    fn chat(messages: &Value) -> Request {
+        let tools = json!([{"type": "function", "function": {"name": "read_file"}}]);
+        let body = json!({"model": "m", "messages": messages, "tools": tools});
+        Request { path: "/openai/v1/chat/completions".to_owned(), body, ..request(&json!([])) }
+    }
+
+    #[test]
+    fn a_chat_is_understood_as_well() {
+        let system = json!({"role": "developer", "content": "Be brief."});
+        let prompt =
+            json!({"role": "user", "content": [{"type": "text", "text": "Read"}, {"type": "text", "text": "it"}]});
+        let request = chat(&json!([{"role": "system", "content": "Be kind."}, system, prompt]));
+        assert!(request.is_model_call() && request.is_chat());
+        assert_eq!(request.last_user_text(), "Read\nit");
+        assert_eq!(request.system_text(), "Be kind.\nBe brief.");
+        assert_eq!(request.news(), "Read\nit");
+        assert_eq!(request.tool_names(), ["read_file"]);
+    }
+
+    #[test]
+    fn results_that_come_together_in_a_chat_hide_the_prompt_before_them() {
+        let result = |id: &str, text: &str| json!({"role": "tool", "tool_call_id": id, "content": text});
+        let calls = json!({"role": "assistant", "content": null, "tool_calls": [{"id": "c1"}, {"id": "c2"}]});
+        let old = result("c0", "old");
+        let messages = json!([{"role": "system", "content": "s"}, {"role": "user", "content": "go"}, calls, old,
+            calls, result("c1", "fine"), result("c2", "file_not_found: no file x")]);
+        let request = chat(&messages);
+        assert_eq!((request.last_user_text(), request.news()), (String::new(), String::new()));
+        let results = request.last_tool_results();
+        let told: Vec<(&str, bool)> = results.iter().map(|r| (r.tool_use_id.as_str(), r.is_error)).collect();
+        assert_eq!(told, [("c1", false), ("c2", true)]);
+        assert_eq!(request.tool_results().len(), 3);
+    }
+
+    #[test]
+    fn a_new_message_in_a_chat_hides_the_results_before_it() {
+        let request = chat(&json!([{"role": "user", "content": "go"}, {"role": "assistant", "tool_calls": []},
+            {"role": "tool", "tool_call_id": "c", "content": "42"}, {"role": "user", "content": "and now?"}]));
+        assert_eq!(request.last_user_text(), "and now?");
+        assert!(request.last_tool_results().is_empty());
     }
 }

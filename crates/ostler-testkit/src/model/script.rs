@@ -10,6 +10,9 @@ use super::request::Request;
 #[serde(deny_unknown_fields)]
 pub struct Script {
     rules: Vec<Rule>,
+    /// The models that the server says it has.
+    #[serde(default)]
+    models: Vec<String>,
 }
 
 /// One rule: a condition, how often it may be used, and the answer.
@@ -64,6 +67,18 @@ impl Script {
     pub fn rule(mut self, rule: Rule) -> Self {
         self.rules.push(rule);
         self
+    }
+
+    /// Adds a model to those that the server says it has; it answers for all others too.
+    #[must_use]
+    pub fn model(mut self, name: impl Into<String>) -> Self {
+        self.models.push(name.into());
+        self
+    }
+
+    /// The models that the server says it has.
+    pub(super) fn models(&self) -> &[String] {
+        &self.models
     }
 
     /// Reads `{"rules":[{"when":{…},"times":n,"answer":{…}}]}`; the fields are those of [`When`] and [`Answer`].

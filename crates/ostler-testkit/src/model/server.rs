@@ -17,9 +17,11 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 
 use super::answer::{Answer, Ending};
-use super::anthropic::{self, Frame};
+use super::manner::{Delivery, Framing};
 use super::request::Request;
 use super::script::Script;
+use super::wire::{Frame, Wire};
+use super::{anthropic, openai};
 
 const JSON: &str = "application/json";
 
@@ -150,6 +152,7 @@ impl Shared {
                 let answer = self.choose(&request);
                 return Ok(respond(&answer, &request).await);
             }
+            ("GET", path) if path.ends_with("/models") => reply_json(200, &openai::models(self.lock().script.models())),
             ("POST", "/v1/messages/count_tokens") => reply_json(200, &anthropic::token_count()),
             // Claude Code warms its connection up with HEAD /api/hello unless told to make no such traffic.
             ("GET" | "HEAD", "/" | "/api/hello") => reply_json(200, &json!({"ok": true})),
@@ -200,43 +203,54 @@ async fn respond(answer: &Answer, request: &Request) -> Response {
     if answer.ending == Ending::Silent {
         std::future::pending::<()>().await;
     }
-    if let Some(failure) = &answer.error {
-        let mut response = reply_json(failure.status, &anthropic::error(failure));
+    let wire = if request.is_chat() { openai::WIRE } else { anthropic::WIRE };
+    if let (Some(failure), false) = (&answer.error, matches!(answer.ending, Ending::ErrorAfter(_))) {
+        let body = failure.body.clone().unwrap_or_else(|| (wire.error)(failure).to_string());
+        let mut response = reply(failure.status, JSON, Body::from(body));
         for (name, value) in &failure.headers {
             let name: HeaderName = name.parse().expect("a header name of the script");
             response.headers_mut().insert(name, value.parse().expect("a header value"));
         }
         return response;
     }
-    if request.wants_stream() {
-        let steps = steps(answer, anthropic::stream(answer, request));
+    if request.wants_stream() && answer.manner.delivery == Delivery::AsAsked {
+        let steps = steps(answer, (wire.stream)(answer, request), wire);
         return reply(200, "text/event-stream; charset=utf-8", body(steps));
     }
-    let whole = anthropic::whole(answer, request).to_string();
+    let whole = (wire.whole)(answer, request).to_string();
     if answer.ending == Ending::Complete {
         return reply(200, JSON, Body::from(whole));
     }
     // Agents fall back to a whole message after a broken stream; a script that breaks the one breaks the other.
     let half = whole.chars().take(whole.chars().count() / 2).collect();
     let frame = Frame { text: half, is_delta: false };
-    reply(200, JSON, body(steps(answer, vec![frame])))
+    reply(200, JSON, body(steps(answer, vec![frame], wire)))
 }
 
 /// What the connection does next.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
-    Send(String),
+    Send(Bytes),
     Wait(Duration),
     Hang,
     Cut,
 }
 
-fn steps(answer: &Answer, frames: Vec<Frame>) -> VecDeque<Step> {
+fn steps(answer: &Answer, frames: Vec<Frame>, wire: Wire) -> VecDeque<Step> {
+    // The pause lets the frames before it leave; a cut at once would take them along.
+    let after_a_pause = |last: Step| vec![Step::Wait(Duration::from_millis(20)), last];
     let (limit, last) = match answer.ending {
-        Ending::HangAfter(deltas) => (deltas, Some(Step::Hang)),
-        Ending::CutAfter(deltas) => (deltas, Some(Step::Cut)),
-        Ending::Complete | Ending::Silent => (usize::MAX, None),
+        Ending::HangAfter(deltas) => (deltas, after_a_pause(Step::Hang)),
+        Ending::CutAfter(deltas) => (deltas, after_a_pause(Step::Cut)),
+        Ending::ErrorAfter(deltas) => {
+            (deltas, answer.error.iter().map(|failure| sent((wire.error_frame)(failure))).collect())
+        }
+        Ending::GarbageAfter(deltas) => (deltas, vec![sent(Frame::data("{\"half\": "))]),
+        Ending::Complete | Ending::Silent | Ending::CutAtOnce => (usize::MAX, Vec::new()),
     };
+    if answer.ending == Ending::CutAtOnce {
+        return after_a_pause(Step::Cut).into();
+    }
     let (mut steps, mut deltas) = (VecDeque::new(), 0);
     for frame in frames {
         // With no delta wanted, the start of the message is still sent.
@@ -249,21 +263,34 @@ fn steps(answer: &Answer, frames: Vec<Frame>) -> VecDeque<Step> {
                 steps.push_back(Step::Wait(Duration::from_millis(answer.delta_delay_ms)));
             }
         }
-        steps.push_back(Step::Send(frame.text));
+        steps.extend(framed(frame, answer.manner.framing));
     }
-    if let Some(last) = last {
-        // The pause lets the frames before it leave; a cut at once would take them along.
-        steps.push_back(Step::Wait(Duration::from_millis(20)));
-        steps.push_back(last);
-    }
+    steps.extend(last);
     steps
+}
+
+fn sent(frame: Frame) -> Step {
+    Step::Send(Bytes::from(frame.text))
+}
+
+/// One frame as the server frames it.
+fn framed(frame: Frame, framing: Framing) -> Vec<Step> {
+    let text = match framing {
+        Framing::Usual | Framing::WithoutDone | Framing::Torn => frame.text,
+        Framing::Comments => format!(": still here\n\n{}", frame.text),
+        Framing::CrLf => frame.text.replace('\n', "\r\n"),
+    };
+    // Seven bytes: no multiple of what a character can be long, so that some of them are cut.
+    let size = if framing == Framing::Torn { 7 } else { text.len().max(1) };
+    let piece = |bytes: &[u8]| Step::Send(Bytes::copy_from_slice(bytes));
+    text.as_bytes().chunks(size).map(piece).collect()
 }
 
 fn body(steps: VecDeque<Step>) -> Body {
     Body::from_stream(stream::unfold(steps, |mut steps| async {
         loop {
             match steps.pop_front()? {
-                Step::Send(text) => return Some((Ok(Bytes::from(text)), steps)),
+                Step::Send(bytes) => return Some((Ok(bytes), steps)),
                 Step::Wait(duration) => sleep(duration).await,
                 Step::Hang => std::future::pending::<()>().await,
                 Step::Cut => return Some((Err(std::io::Error::other("cut by the script")), steps)),

@@ -4,17 +4,16 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::tools::shell;
 use super::{Driver, Place, Seen, Signal, Task, run, run_with, signal};
 use crate::model::{Answer, Rule, Script};
 
-fn only(answer: Answer) -> Place {
-    Place::new(Script::new().rule(Rule::any().answer(answer)))
+fn only(driver: &dyn Driver, answer: Answer) -> Place {
+    driver.place(Script::new().rule(Rule::any().answer(answer)))
 }
 
-/// The model calls Bash, which says that it runs and then does so for five minutes.
-fn long_tool() -> Place {
-    only(shell("echo running > running; sleep 300"))
+/// The model runs a command, which says that it runs and then does so for five minutes.
+fn long_tool(driver: &dyn Driver) -> Place {
+    only(driver, driver.subject().shell("echo running > running; sleep 300"))
 }
 
 fn hinted(seen: &Seen, part: &str) {
@@ -23,28 +22,33 @@ fn hinted(seen: &Seen, part: &str) {
 }
 
 fn fails(driver: &dyn Driver, (status, kind): (u16, &str), (cause, exit): (&str, i32)) -> Seen {
-    let place = only(Answer::error(status, kind, "the provider's words").header("retry-after", "0"));
+    let place = only(driver, Answer::error(status, kind, "the provider's words").header("retry-after", "0"));
     let seen = run(driver, &place, &Task::new("PROMPT"));
     seen.ended_with(cause, exit);
     assert_eq!(seen.outcome()["detail"]["http_status"], status);
     // The error comes dressed up as an answer; it is none.
     assert_eq!((seen.answer(), seen.all("text").len()), ("", 0));
-    assert!(seen.story().contains(&"notice api_retry".to_owned()), "{:#?}", seen.story());
-    assert_eq!(seen.one("ended")["exit_code"], 1);
+    let subject = driver.subject();
+    let retried = seen.story().contains(&format!("notice {}", subject.words.retry));
+    assert_eq!(retried, subject.numbers.retried.contains(&status), "{:#?}", seen.story());
+    let code = if subject.program.is_some() { json!(1) } else { json!(null) };
+    assert_eq!(seen.one("ended")["exit_code"], code);
     seen
 }
 
 /// The key is rejected. S1-23, P43.
 pub fn unauthorized(driver: &dyn Driver) {
-    hinted(&fails(driver, (401, "authentication_error"), ("auth", 4)), "claude auth login");
+    let seen = fails(driver, (401, "authentication_error"), ("auth", 4));
+    hinted(&seen, driver.subject().words.auth);
 }
 
 /// Nobody is logged in: said at once, without a call. S4-3.
 pub fn not_logged_in(driver: &dyn Driver) {
-    let place = Place::new(Script::new()).without_host("ANTHROPIC_API_KEY");
+    let subject = driver.subject();
+    let place = driver.place(Script::new()).without_host(subject.settings.variables.0);
     let seen = run(driver, &place, &Task::new("PROMPT"));
     seen.ended_with("auth", 4);
-    hinted(&seen, "claude auth login");
+    hinted(&seen, subject.words.auth);
     assert!(place.server.requests().is_empty());
 }
 
@@ -55,21 +59,23 @@ pub fn rate_limited(driver: &dyn Driver) {
 
 /// The service's limit.
 pub fn overloaded(driver: &dyn Driver) {
-    hinted(&fails(driver, (529, "overloaded_error"), ("overloaded", 5)), "try again");
+    let status = driver.subject().numbers.overloaded;
+    hinted(&fails(driver, (status, "overloaded_error"), ("overloaded", 5)), "try again");
 }
 
 /// Nobody listens at the service's address.
 pub fn unreachable(driver: &dyn Driver) {
     // A port that was free a moment ago, on an address that nobody else is given ports of.
-    let place = Place::new(Script::new()).with_host("ANTHROPIC_BASE_URL", "http://127.86.75.30:9");
+    let subject = driver.subject();
+    let place = driver.place(Script::new()).with_host(subject.settings.variables.1, "http://127.86.75.30:9");
     let seen = run(driver, &place, &Task::new("PROMPT"));
     seen.ended_with("network", 1);
-    hinted(&seen, "ANTHROPIC_BASE_URL");
+    hinted(&seen, subject.words.network);
 }
 
 /// The service breaks off in the middle, again and again: what was said is kept, and the ending has its name.
 pub fn broken_off(driver: &dyn Driver) {
-    let place = only(Answer::text("never to be finished").deltas(4).cut_after(2));
+    let place = only(driver, Answer::text("never to be finished").deltas(4).cut_after(2));
     let seen = run(driver, &place, &Task::new("PROMPT"));
     seen.ended_with("network", 1);
     assert!(seen.answer().starts_with("never to"), "{:?}", seen.answer());
@@ -77,29 +83,31 @@ pub fn broken_off(driver: &dyn Driver) {
 
 /// The model refuses.
 pub fn refused(driver: &dyn Driver) {
-    let place = only(Answer::text("I cannot help with that.").stop_reason("refusal"));
+    let place = only(driver, Answer::text("I cannot help with that.").stop_reason("refusal"));
     run(driver, &place, &Task::new("PROMPT")).ended_with("refused", 1);
 }
 
 /// The answer is cut off at the model's limit, however often the agent asks it to go on.
 pub fn output_limit(driver: &dyn Driver) {
-    let place = only(Answer::text("and so on ").stop_reason("max_tokens"));
+    let place = only(driver, Answer::text("and so on ").stop_reason("max_tokens"));
     run(driver, &place, &Task::new("PROMPT")).ended_with("output_limit", 6);
 }
 
 /// The money limit ends the turn after the step that passed it; what it cost is known. S3-6, S3-44.
 pub fn budget(driver: &dyn Driver) {
-    let place = only(shell("echo again"));
-    let seen = run(driver, &place, &Task::new("PROMPT").trusting().set("max_budget_usd", "0.0001"));
+    let place = only(driver, driver.subject().shell("echo again"));
+    let task = Task::new("PROMPT").trusting().set("max_budget_usd", "0.0001").with(driver.subject().settings.priced);
+    let seen = run(driver, &place, &task);
     seen.ended_with("budget", 6);
-    seen.used(place.server.requests().len() as u64);
+    seen.counted(place.server.requests().len() as u64);
+    assert!(seen.one("ended")["usage"]["cost_usd"].as_f64().is_some_and(|cost| cost > 0.0001), "{}", seen.one("ended"));
     hinted(&seen, "max_budget_usd");
     assert!(seen.story().contains(&"notice budget_near".to_owned()), "{:#?}", seen.story());
 }
 
 /// The limit on steps.
 pub fn max_turns(driver: &dyn Driver) {
-    let place = only(shell("echo again"));
+    let place = only(driver, driver.subject().shell("echo again"));
     let seen = run(driver, &place, &Task::new("PROMPT").trusting().set("max_turns", "2"));
     seen.ended_with("turn_limit", 6);
     seen.used(2);
@@ -108,46 +116,48 @@ pub fn max_turns(driver: &dyn Driver) {
 
 /// The service never answers: the turn's time limit ends it, soon after it is reached. S2-20, S4-8, S4-37.
 pub fn wall_limit(driver: &dyn Driver) {
-    let place = only(Answer::text("half an ").deltas(1).and_text("answer").hang_after(1));
-    let limit = Duration::from_secs(4);
+    let place = only(driver, Answer::text("half an ").deltas(1).and_text("answer").hang_after(1));
+    let limit = driver.subject().numbers.soon;
     let began = Instant::now();
     let seen = run(driver, &place, &Task::new("PROMPT").wall(limit));
     assert!(began.elapsed() >= limit && began.elapsed() < limit * 4, "{:?}", began.elapsed());
     seen.ended_with("wall_limit", 6);
-    assert_eq!((&seen.outcome()["status"], &seen.outcome()["detail"]["limit_ms"]), (&json!("timeout"), &json!(4000)));
+    let told = (&seen.outcome()["status"], &seen.outcome()["detail"]["limit_ms"]);
+    assert_eq!(told, (&json!("timeout"), &json!(limit.as_millis())));
     assert_eq!(seen.answer(), "half an ", "what was said is kept");
 }
 
 /// The time limit counts while a tool runs, and ends the tool with the turn. S4-8.
 pub fn wall_limit_in_a_tool(driver: &dyn Driver) {
-    let seen = run(driver, &long_tool(), &Task::new("PROMPT").trusting().wall(Duration::from_secs(5)));
+    let limit = driver.subject().numbers.soon + Duration::from_secs(1);
+    let seen = run(driver, &long_tool(driver), &Task::new("PROMPT").trusting().wall(limit));
     seen.ended_with("wall_limit", 6);
     assert_eq!(seen.one("tool_result")["ok"], false);
 }
 
 /// The service never answers: the limit on silence ends it. P39, P40.
 pub fn idle_limit(driver: &dyn Driver) {
-    let seen = run(driver, &only(Answer::hang()), &Task::new("PROMPT").idle(Duration::from_secs(4)));
+    let limit = driver.subject().numbers.soon;
+    let seen = run(driver, &only(driver, Answer::hang()), &Task::new("PROMPT").idle(limit));
     seen.ended_with("idle_limit", 6);
-    assert_eq!(seen.outcome()["detail"]["limit_ms"], 4000);
+    assert_eq!(seen.outcome()["detail"]["limit_ms"], json!(limit.as_millis()));
 }
 
 /// A tool that is silent for longer than the limit on silence is at work, not idle. Claude Code says a word about a command
 /// after three seconds and then no more, so it has to take longer than both together. P40.
 pub fn a_silent_tool_is_not_idle(driver: &dyn Driver) {
-    let place = Place::new(
-        Script::new()
-            .rule(Rule::on_text("PROMPT").answer(shell("sleep 9")))
-            .rule(Rule::any().text("It took its time.")),
-    );
-    let seen = run(driver, &place, &Task::new("PROMPT").trusting().idle(Duration::from_secs(4)));
+    let limit = driver.subject().numbers.soon;
+    let sleep = driver.subject().shell(&format!("sleep {}", limit.as_secs() * 2 + 1));
+    let script = Script::new().rule(Rule::on_text("PROMPT").answer(sleep));
+    let place = driver.place(script.rule(Rule::any().text("It took its time.")));
+    let seen = run(driver, &place, &Task::new("PROMPT").trusting().idle(limit));
     seen.ended_with("completed", 0);
     assert_eq!(seen.one("tool_result")["ok"], true);
 }
 
 /// Interrupted while the model is silent: the agent acknowledges it and ends in good order. P37.
 pub fn interrupted(driver: &dyn Driver) {
-    let place = only(Answer::hang());
+    let place = only(driver, Answer::hang());
     let seen = run_with(driver, &place, &Task::new("PROMPT"), &|running| {
         place.wait_for_calls(1);
         running.interrupt();
@@ -162,18 +172,32 @@ pub fn interrupted(driver: &dyn Driver) {
 
 /// Interrupted before the agent has said anything: it is heard all the same. P37.
 pub fn interrupted_at_once(driver: &dyn Driver) {
-    let place = only(Answer::hang());
+    let place = only(driver, Answer::hang());
     let seen = run_with(driver, &place, &Task::new("PROMPT"), &|running| {
-        let _ = place.agent();
+        match place.subject.program {
+            Some(_) => drop(place.agent()),
+            None => running.wait_for("turn_started"),
+        }
         running.interrupt();
     });
     seen.ended_with("interrupted", 130);
     assert_eq!(seen.outcome()["detail"]["acknowledged"], true, "{:#}", seen.outcome());
 }
 
+/// Interrupted while the model speaks: what was said is kept, and the agent ends in good order.
+pub fn interrupted_in_mid_stream(driver: &dyn Driver) {
+    let place = only(driver, Answer::text("half an answer").deltas(2).hang_after(1));
+    let seen = run_with(driver, &place, &Task::new("PROMPT"), &|running| {
+        running.wait_for("text");
+        running.interrupt();
+    });
+    seen.ended_with("interrupted", 130);
+    assert_eq!(seen.answer(), "half an", "what was said is kept");
+}
+
 /// Interrupted while a tool runs: the tool ends too, and its call gets a result. P38.
 pub fn interrupted_in_a_tool(driver: &dyn Driver) {
-    let place = long_tool();
+    let place = long_tool(driver);
     let seen = run_with(driver, &place, &Task::new("PROMPT").trusting(), &|running| {
         let _ = place.wait_for_file("running");
         running.interrupt();
@@ -184,7 +208,7 @@ pub fn interrupted_in_a_tool(driver: &dyn Driver) {
 
 /// Stopped by the caller: the agent, the tool, everything ends in good order.
 pub fn stopped(driver: &dyn Driver) {
-    let place = long_tool();
+    let place = long_tool(driver);
     let seen = run_with(driver, &place, &Task::new("PROMPT").trusting(), &|running| {
         let _ = place.wait_for_file("running");
         running.stop();
@@ -196,7 +220,7 @@ pub fn stopped(driver: &dyn Driver) {
 /// The agent is killed by somebody else: said at once and by name, and the command that it ran ends with it. S2-20, S3-32,
 /// S4-45, P2, P4, P8.
 pub fn killed_from_outside(driver: &dyn Driver) {
-    let place = long_tool();
+    let place = long_tool(driver);
     let seen = run_with(driver, &place, &Task::new("PROMPT").trusting(), &|_| {
         let _ = place.wait_for_file("running");
         signal(place.agent(), Signal::KILL);

@@ -1,9 +1,11 @@
-//! What is tried with a real agent, written once and driven twice: through the library and through the program.
+//! What is tried with an agent, written once and driven twice: through the library and through the program.
 //!
-//! A scenario is a function that takes a [`Driver`]. The two test crates bring a driver each, and [`crate::every_scenario`]
-//! makes a test of each scenario, so that neither can forget one. Events are looked at as JSON: that is what both have
-//! in common, and what users see.
+//! A scenario is a function that takes a [`Driver`], which knows the [`Subject`] that is tried. The two test crates bring a
+//! driver each; [`crate::shared_scenarios`] makes a test of each scenario that every agent passes, and
+//! [`crate::every_scenario`] also of those that only Claude Code is capable of, so that none can be forgotten. Events are
+//! looked at as JSON: that is what library and program have in common, and what users see.
 
+pub mod api;
 pub mod endings;
 pub mod prompts;
 pub mod sessions;
@@ -11,14 +13,23 @@ pub mod surroundings;
 pub mod tools;
 pub mod words;
 
+mod claude;
+mod openai_api;
 mod place;
+mod progress;
 mod seen;
+mod subject;
 
 use std::time::Duration;
 
+pub use claude::CLAUDE;
+pub use openai_api::{KEY, OPENAI_API, SECRET};
 pub use place::{Place, Signal, signal};
+pub use progress::Progress;
 pub use seen::Seen;
+pub use subject::{Known, Numbers, Setting, Subject, Tools, Words};
 
+use crate::model::Script;
 use crate::processes::marked;
 
 /// How long a condition is awaited that has no reason not to come soon. Generous: a busy machine is no failure.
@@ -29,8 +40,10 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Task {
     /// The prompt.
     pub prompt: String,
-    /// Settings by key, such as `permission_mode`; a key can come several times.
-    pub settings: Vec<(&'static str, String)>,
+    /// Settings by key, such as `model`; a key can come several times.
+    settings: Vec<(&'static str, String)>,
+    /// Whether every tool may run.
+    trusting: bool,
     /// Variables added to the agent's environment.
     pub env: Vec<(&'static str, String)>,
     /// The limit on the turn's time.
@@ -48,6 +61,7 @@ impl Task {
         Self {
             prompt: prompt.into(),
             settings: Vec::new(),
+            trusting: false,
             env: Vec::new(),
             wall: PATIENCE * 2,
             idle: PATIENCE,
@@ -62,10 +76,25 @@ impl Task {
         self
     }
 
+    /// Adds settings of a subject.
+    #[must_use]
+    pub fn with(self, settings: &[Setting]) -> Self {
+        settings.iter().fold(self, |task, (key, value)| task.set(key, *value))
+    }
+
     /// Lets every tool run.
     #[must_use]
-    pub fn trusting(self) -> Self {
-        self.set("permission_mode", "bypassPermissions")
+    pub fn trusting(mut self) -> Self {
+        self.trusting = true;
+        self
+    }
+
+    /// The settings, for an agent.
+    #[must_use]
+    pub fn settings_for(&self, subject: &Subject) -> Vec<(&'static str, String)> {
+        let trust = subject.settings.trust.iter().filter(|_| self.trusting);
+        let trust = trust.map(|(key, value)| (*key, (*value).to_owned()));
+        self.settings.iter().cloned().chain(trust).collect()
     }
 
     /// Adds a variable to the agent's environment.
@@ -90,14 +119,28 @@ impl Task {
     }
 }
 
-/// A way to run a task with the real agent.
+/// A way to run a task with an agent.
 pub trait Driver {
+    /// The agent.
+    fn subject(&self) -> &'static Subject;
+
     /// Runs a task to its end, with `meanwhile` beside it on a thread of its own.
     fn run(&self, place: &Place, task: &Task, meanwhile: &(dyn Fn(&dyn Running) + Sync)) -> Seen;
 }
 
+impl dyn Driver + '_ {
+    /// A place for the agent in which the model follows `script`.
+    #[must_use]
+    pub fn place(&self, script: Script) -> Place {
+        Place::new(self.subject(), script)
+    }
+}
+
 /// A run that is under way.
 pub trait Running {
+    /// Waits until the run has told an event of this kind.
+    fn wait_for(&self, kind: &str);
+
     /// Interrupts the turn, as Ctrl-C does.
     fn interrupt(&self);
 
@@ -112,6 +155,13 @@ pub fn run(driver: &dyn Driver, place: &Place, task: &Task) -> Seen {
 
 /// The same, with something else going on meanwhile.
 pub fn run_with(driver: &dyn Driver, place: &Place, task: &Task, meanwhile: &(dyn Fn(&dyn Running) + Sync)) -> Seen {
+    let seen = run_oddly(driver, place, task, meanwhile);
+    seen.check_understood();
+    seen
+}
+
+/// The same, where the model's server says things that nobody can understand.
+pub fn run_oddly(driver: &dyn Driver, place: &Place, task: &Task, meanwhile: &(dyn Fn(&dyn Running) + Sync)) -> Seen {
     let seen = driver.run(place, task, meanwhile);
     seen.check();
     assert_eq!(marked(&format!("OSTLER_SESSION={}", seen.session())), [0; 0], "processes of the session are left");
@@ -132,31 +182,56 @@ pub fn network_is_loopback_only() {
     assert_eq!(names, ["lo"]);
 }
 
-/// Makes a test of each scenario, driven by the expression given.
+/// Makes a test of each scenario that every agent passes, driven by the expression given.
+#[macro_export]
+macro_rules! shared_scenarios {
+    ($driver:expr) => {
+        $crate::tests_of_scenarios! { $driver;
+            words::text words::partial_messages words::thinking words::structured_output words::model
+            tools::tool_allowed tools::tool_denied tools::tool_denied_and_tolerated tools::tools_limit_what_exists
+            tools::no_tools_at_all tools::disallowed_tools_are_gone tools::two_tools_at_once
+            endings::unauthorized endings::rate_limited endings::overloaded endings::unreachable endings::broken_off
+            endings::refused endings::output_limit endings::budget endings::max_turns
+            endings::wall_limit endings::wall_limit_in_a_tool endings::idle_limit endings::a_silent_tool_is_not_idle
+            endings::interrupted endings::interrupted_at_once endings::interrupted_in_mid_stream
+            endings::interrupted_in_a_tool endings::stopped
+            prompts::five_megabytes prompts::awkward_characters prompts::a_leading_dash prompts::system_prompts
+            surroundings::directory
+        }
+    };
+}
+
+/// Makes a test of each scenario, also of those that only Claude Code is capable of.
 #[macro_export]
 macro_rules! every_scenario {
     ($driver:expr) => {
-        $crate::every_scenario! { $driver;
-            words::text words::partial_messages words::thinking words::structured_output words::model
-            tools::tool_allowed tools::tool_denied tools::tool_denied_and_tolerated tools::tools_limit_what_exists
-            tools::no_tools_at_all tools::allowed_tools_allow_nothing_else tools::disallowed_tools_are_gone
-            tools::two_tools_at_once tools::asked_with_nobody_there
+        $crate::shared_scenarios!($driver);
+        $crate::tests_of_scenarios! { $driver;
+            tools::allowed_tools_allow_nothing_else tools::asked_with_nobody_there
             tools::a_sub_agent_counts tools::an_mcp_server_and_no_other tools::a_background_task_is_waited_for
             tools::an_endless_background_task_is_cut_off
             sessions::resume_remembers sessions::fork_is_another_session sessions::unknown_resume_id sessions::session_id_in_use
-            endings::unauthorized endings::not_logged_in endings::rate_limited endings::overloaded endings::unreachable
-            endings::broken_off endings::refused endings::output_limit endings::budget endings::max_turns endings::wall_limit endings::wall_limit_in_a_tool endings::idle_limit
-            endings::a_silent_tool_is_not_idle endings::interrupted endings::interrupted_at_once endings::interrupted_in_a_tool endings::stopped
-            endings::killed_from_outside
-            prompts::five_megabytes prompts::too_long_for_the_model prompts::awkward_characters prompts::a_leading_dash prompts::system_prompts
-            surroundings::directory surroundings::environment
+            endings::not_logged_in endings::killed_from_outside
+            prompts::too_long_for_the_model
+            surroundings::environment
         }
-    };
-    ($driver:expr; $($group:ident :: $name:ident)*) => {
-        $(#[test] fn $name() { $crate::scenario::$group::$name(&$driver); })*
 
         /// The tests of real agents run where nothing but loopback can be reached.
         #[test]
         fn network_is_loopback_only() { $crate::scenario::network_is_loopback_only(); }
+    };
+}
+
+/// Makes a test of each scenario that is named.
+#[macro_export]
+macro_rules! tests_of_scenarios {
+    ($driver:expr; $($group:ident :: $name:ident $(:: $inner:ident)?)*) => {
+        $($crate::tests_of_scenarios!(@one $driver; $group $name $($inner)?);)*
+    };
+    (@one $driver:expr; $group:ident $name:ident) => {
+        #[test] fn $name() { $crate::scenario::$group::$name(&$driver); }
+    };
+    (@one $driver:expr; $group:ident $name:ident $inner:ident) => {
+        #[test] fn $inner() { $crate::scenario::$group::$name::$inner(&$driver); }
     };
 }

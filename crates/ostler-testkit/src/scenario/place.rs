@@ -7,16 +7,17 @@ use std::time::Duration;
 pub use rustix::process::Signal;
 use rustix::process::{Pid, kill_process};
 
-use super::PATIENCE;
+use super::{PATIENCE, Subject};
 use crate::model::{ModelServer, Request, Script};
 use crate::processes::{alive, wait_until};
-use crate::real;
 
 /// A home, a working directory and a scripted model; all gone when dropped.
 #[derive(Debug)]
 pub struct Place {
     /// The model.
     pub server: ModelServer,
+    /// Who is tried here.
+    pub subject: &'static Subject,
     root: PathBuf,
     host: Vec<(String, String)>,
     _dir: tempfile::TempDir,
@@ -25,15 +26,16 @@ pub struct Place {
 impl Place {
     /// A place where the model follows `script`.
     #[must_use]
-    pub fn new(script: Script) -> Self {
+    pub fn new(subject: &'static Subject, script: Script) -> Self {
         let dir = tempfile::tempdir().expect("make a directory for the test");
         let root = dir.path().canonicalize().expect("resolve the test's directory");
         for name in ["home", "work"] {
             fs::create_dir(root.join(name)).expect("make a directory");
         }
+        (subject.furnish)(&root.join("work"));
         let server = ModelServer::start(script);
-        let host = real::claude_env(&root.join("home"), &server.base_url());
-        Self { server, root, host, _dir: dir }
+        let host = (subject.host)(&root.join("home"), &server.base_url());
+        Self { server, subject, root, host, _dir: dir }
     }
 
     /// Sets a variable of the environment in which Ostler runs.
@@ -110,7 +112,8 @@ impl Place {
     /// When none comes.
     #[must_use]
     pub fn agent(&self) -> u32 {
-        let program = real::claude().canonicalize().expect("resolve the agent's program");
+        let program = self.subject.program.expect("an agent with a process of its own")();
+        let program = program.canonicalize().expect("resolve the agent's program");
         let runs_it = |pid: &u32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program);
         let mut found = None;
         let there = wait_until(PATIENCE, || {

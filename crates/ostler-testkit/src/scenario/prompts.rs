@@ -1,15 +1,13 @@
 //! Prompts: they arrive as they were written, whatever is in them and however long they are.
 
-use super::{Driver, Place, Task, run};
+use super::{Driver, Task, run};
 use crate::model::Script;
 
-/// How many tokens Claude Code lets through to the model.
-const BLOCKING_LIMIT: &str = "CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE";
-
 fn arrives(driver: &dyn Driver, prompt: &str) {
-    // Claude Code estimates tokens and refuses what it thinks is too much for the model, unless it is told otherwise.
-    let place = Place::new(Script::always("Read.")).with_host(BLOCKING_LIMIT, "9000000");
-    let seen = run(driver, &place, &Task::new(prompt));
+    let (settings, variable) = driver.subject().settings.roomy;
+    let place = driver.place(Script::always("Read."));
+    let place = variable.iter().fold(place, |place, (name, value)| place.with_host(name, value));
+    let seen = run(driver, &place, &Task::new(prompt).with(settings));
     seen.ended_with("completed", 0);
     let arrived = place.only_call().last_user_text();
     assert!(arrived == prompt, "{} bytes were sent, {} arrived", prompt.len(), arrived.len());
@@ -30,7 +28,7 @@ pub fn five_megabytes(driver: &dyn Driver) {
 
 /// What is too long for the model is a wrong request, and said to be so.
 pub fn too_long_for_the_model(driver: &dyn Driver) {
-    let place = Place::new(Script::new());
+    let place = driver.place(Script::new());
     let seen = run(driver, &place, &Task::new(long()));
     seen.ended_with("bad_request", 2);
     assert_eq!(seen.outcome()["message"], "Prompt is too long");
@@ -52,7 +50,7 @@ pub fn a_leading_dash(driver: &dyn Driver) {
 
 /// The system prompt is replaced, or added to, word for word. S3-1, S3-2, S3-38.
 pub fn system_prompts(driver: &dyn Driver) {
-    let place = Place::new(Script::always("Aye."));
+    let place = driver.place(Script::always("Aye."));
     let words = "--speak like a \"sailor\" $HOME\n- always";
     run(driver, &place, &Task::new("PROMPT").set("append_system_prompt", words)).ended_with("completed", 0);
     run(driver, &place, &Task::new("PROMPT").set("system_prompt", words)).ended_with("completed", 0);

@@ -2,17 +2,16 @@
 
 use serde_json::json;
 
-use super::tools::shell;
 use super::{Driver, Place, Task, run};
 use crate::model::{Rule, Script};
 
 const ID: &str = "123e4567-e89b-42d3-a456-426614174000";
 
-fn memory() -> Place {
-    Place::new(
+fn memory(driver: &dyn Driver) -> Place {
+    driver.place(
         Script::new()
             .rule(Rule::on_text("Remember").text("I will remember."))
-            .rule(Rule::on_text("Use the shell").answer(shell("touch made")))
+            .rule(Rule::on_text("Use the shell").answer(driver.subject().shell("touch made")))
             .rule(Rule::on_tool_result().text("Pelican."))
             .rule(Rule::on_text("Which").text("Pelican.")),
     )
@@ -21,7 +20,7 @@ fn memory() -> Place {
 /// A resumed session knows what was said before. The model is still offered the tools that the session began with, but only
 /// those of this run exist. S1-10, S1-21, S1-22.
 pub fn resume_remembers(driver: &dyn Driver) {
-    let place = memory();
+    let place = memory(driver);
     let first = run(driver, &place, &Task::new("Remember the word pelican."));
     let task = Task::new("Which word? Use the shell.").trusting().set("resume", first.native()).set("tools", "Read");
     let second = run(driver, &place, &task);
@@ -41,7 +40,7 @@ pub fn resume_remembers(driver: &dyn Driver) {
 
 /// A copy of a session knows as much, under an id of its own; the first one stays as it was.
 pub fn fork_is_another_session(driver: &dyn Driver) {
-    let place = memory();
+    let place = memory(driver);
     let first = run(driver, &place, &Task::new("Remember the word pelican.").set("session_id", ID));
     assert_eq!(first.native(), ID);
     let copy = run(driver, &place, &Task::new("Which word?").set("resume", ID).set("fork", "true"));
@@ -55,7 +54,7 @@ pub fn fork_is_another_session(driver: &dyn Driver) {
 
 /// A session that is not there is a wrong request, with a hint, before the model hears anything.
 pub fn unknown_resume_id(driver: &dyn Driver) {
-    let place = Place::new(Script::new());
+    let place = driver.place(Script::new());
     let seen = run(driver, &place, &Task::new("Which word?").set("resume", ID));
     seen.ended_with("bad_request", 2);
     let (message, hint) = (&seen.outcome()["message"], &seen.outcome()["hint"]);
@@ -66,7 +65,7 @@ pub fn unknown_resume_id(driver: &dyn Driver) {
 
 /// An id can be chosen once; the second time it is a wrong request, with a hint. S1-9.
 pub fn session_id_in_use(driver: &dyn Driver) {
-    let place = memory();
+    let place = memory(driver);
     run(driver, &place, &Task::new("Remember the word pelican.").set("session_id", ID)).ended_with("completed", 0);
     let seen = run(driver, &place, &Task::new("Which word?").set("session_id", ID));
     seen.ended_with("bad_request", 2);

@@ -1,24 +1,23 @@
 //! What the agent finds around it: its directory and its environment.
 
-use super::tools::shell;
 use super::{Driver, Place, Task, run};
 use crate::model::{Rule, Script};
 
-fn tell(command: &str) -> Place {
-    Place::new(
+fn tell(driver: &dyn Driver, command: &str) -> Place {
+    driver.place(
         Script::new()
-            .rule(Rule::on_text("PROMPT").answer(shell(command)))
+            .rule(Rule::on_text("PROMPT").answer(driver.subject().shell(command)))
             .rule(Rule::on_tool_result().text("{tool_result}")),
     )
 }
 
 /// The agent and its tools work in the directory that was given. S3-17, S4-15.
 pub fn directory(driver: &dyn Driver) {
-    let place = tell("pwd");
+    let place = tell(driver, "pwd");
     let seen = run(driver, &place, &Task::new("PROMPT").trusting());
     seen.ended_with("completed", 0);
     let work = place.work();
-    assert_eq!(Some(seen.answer()), work.to_str());
+    assert_eq!(seen.answer(), (driver.subject().tools.printed)(&work.display().to_string()));
     assert_eq!(seen.one("started")["cwd"].as_str(), work.to_str());
 }
 
@@ -26,7 +25,7 @@ pub fn directory(driver: &dyn Driver) {
 /// S3-16, S4-16, P31.
 pub fn environment(driver: &dyn Driver) {
     // The agent is the parent of its shell.
-    let place = tell("tr '\\0' '\\n' < /proc/$PPID/environ; echo \"the tool sees $FLAVOUR\"")
+    let place = tell(driver, "tr '\\0' '\\n' < /proc/$PPID/environ; echo \"the tool sees $FLAVOUR\"")
         .with_host("GITHUB_TOKEN", "a-secret")
         .with_host("CLAUDECODE", "1")
         .with_host("CLAUDE_CODE_ENTRYPOINT", "cli")

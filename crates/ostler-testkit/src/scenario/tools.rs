@@ -5,77 +5,88 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Driver, Place, Task, run};
+use super::{Driver, Place, SECRET, Seen, Task, run};
 use crate::model::{Answer, Request, Rule, Script};
 
-/// The model calls Bash once, then says what came of it.
-fn bash(command: &str) -> Place {
-    Place::new(
-        Script::new()
-            .rule(Rule::on_text("PROMPT").answer(shell(command)))
-            .rule(Rule::on_tool_result().text("It gave: {tool_result}")),
-    )
+/// The model calls something once, then says what came of it.
+fn once(driver: &dyn Driver, call: Answer) -> Place {
+    let script = Script::new().rule(Rule::on_text("PROMPT").answer(call));
+    driver.place(script.rule(Rule::on_tool_result().text("It gave: {tool_result}")))
 }
 
-/// A call of Bash.
-pub(super) fn shell(command: &str) -> Answer {
-    Answer::tool("Bash", json!({"command": command, "description": "for the test"}))
+/// The model runs a line of shell once.
+fn shell(driver: &dyn Driver, line: &str) -> Place {
+    once(driver, driver.subject().shell(line))
 }
 
 /// A tool that may run does, in the working directory, and the model gets its result. S1-17, S1-18, S1-30.
 pub fn tool_allowed(driver: &dyn Driver) {
-    let place = bash("echo $((40 + 2)) | tee made");
+    let tools = &driver.subject().tools;
+    let place = shell(driver, "echo $((40 + 2)) | tee made");
     let seen = run(driver, &place, &Task::new("PROMPT").trusting());
     seen.ended_with("completed", 0);
     seen.used(2);
-    let story = "is starting, turn of the caller, started, is working, calls Bash, Bash ok, reply…, usage of the turn, \
-                 usage of the session, turn_ended completed, is idle, is stopping, is ended, ended completed";
+    let story = format!(
+        "is starting, turn of the caller, started, is working, calls {0}, {0} ok, reply…, usage of the turn, \
+         usage of the session, turn_ended completed, is idle, is stopping, is ended, ended completed",
+        tools.command
+    );
     assert_eq!(seen.story().join(", "), story);
-    assert_eq!(seen.one("tool_call")["input"]["command"], "echo $((40 + 2)) | tee made");
-    assert_eq!(seen.one("tool_result")["output"], "42");
-    assert_eq!(seen.answer(), "It gave: 42");
+    assert_eq!(seen.one("tool_call")["input"], (tools.shell)("echo $((40 + 2)) | tee made"));
+    let printed = (tools.printed)("42");
+    assert_eq!(seen.one("tool_result")["output"], printed);
+    assert_eq!(seen.answer(), format!("It gave: {printed}"));
     assert_eq!(fs::read_to_string(place.work().join("made")).ok().as_deref(), Some("42\n"));
-    assert_eq!(place.server.requests()[1].last_tool_results()[0].text, "42");
+    assert_eq!(place.server.requests()[1].last_tool_results()[0].text, printed);
 }
 
-/// A tool that nobody allowed does not run, and the turn says so although the agent calls it a success. S1-27.
+/// A call that is not allowed does nothing, and the turn says so although the agent calls it a success. S1-27.
 pub fn tool_denied(driver: &dyn Driver) {
-    let place = bash("touch made");
+    let place = once(driver, driver.subject().forbidden());
     let seen = run(driver, &place, &Task::new("PROMPT"));
     seen.ended_with("denied", 7);
     seen.used(2);
-    let story = "calls Bash, Bash denied, Bash denied, reply…";
-    assert!(seen.story().join(", ").contains(story), "{:#?}", seen.story());
-    assert_eq!(seen.outcome()["detail"]["denied_tools"], json!(["Bash"]));
+    let (tool, _) = (driver.subject().tools.forbidden)();
+    let story = format!("calls {tool}, {tool} denied, {tool} denied, reply…");
+    assert!(seen.story().join(", ").contains(&story), "{:#?}", seen.story());
+    assert_eq!(seen.outcome()["detail"]["denied_tools"], json!([tool]));
     assert_eq!(seen.one("permission")["id"], seen.one("tool_call")["id"]);
-    assert!(!place.work().join("made").exists());
+    nothing_was_done(&place, &seen);
     assert!(place.server.requests()[1].last_tool_results()[0].is_error, "the model is told");
 }
 
 /// A caller that can live with a denial gets the answer as a success; the denial is still an event.
 pub fn tool_denied_and_tolerated(driver: &dyn Driver) {
-    let place = bash("touch made");
+    let place = once(driver, driver.subject().forbidden());
     let task = Task { tolerate_denials: true, ..Task::new("PROMPT") };
     let seen = run(driver, &place, &task);
     seen.ended_with("completed", 0);
     assert_eq!((&seen.one("tool_result")["denied"], &seen.one("tool_result")["ok"]), (&json!(true), &json!(false)));
+    nothing_was_done(&place, &seen);
+}
+
+/// What is forbidden was neither done nor shown.
+fn nothing_was_done(place: &Place, seen: &Seen) {
     assert!(!place.work().join("made").exists());
+    assert!(!seen.events.iter().any(|event| event.to_string().contains(SECRET)), "{:#?}", seen.events);
+    assert!(!place.server.requests().iter().any(|call| call.body.to_string().contains(SECRET)));
 }
 
 /// `tools` says what exists: the model is offered nothing else, and calling something else fails. S1-11, S3-44.
 pub fn tools_limit_what_exists(driver: &dyn Driver) {
-    let place = bash("touch made");
-    let seen = run(driver, &place, &Task::new("PROMPT").trusting().set("tools", "Read").set("tools", "Edit"));
+    let place = shell(driver, "touch made");
+    let [first, second] = driver.subject().tools.others;
+    let seen = run(driver, &place, &Task::new("PROMPT").trusting().set("tools", second).set("tools", first));
     seen.ended_with("completed", 0);
-    assert_eq!(offered(&place.server.requests()[0]), ["Edit", "Read"]);
-    assert_eq!(seen.one("started")["tools"], json!(["Edit", "Read"]));
+    assert_eq!(offered(&place.server.requests()[0]), [first, second]);
+    assert_eq!(seen.one("started")["tools"], json!([first, second]));
     assert_eq!(seen.one("tool_result")["ok"], false);
     assert!(!place.work().join("made").exists());
 }
 
 /// No tools at all: the agent is a pipe from a prompt to an answer. S0-5.
 pub fn no_tools_at_all(driver: &dyn Driver) {
-    let place = Place::new(Script::always("Just words."));
+    let place = driver.place(Script::always("Just words."));
     let seen = run(driver, &place, &Task::new("PROMPT").set("tools", ""));
     seen.ended_with("completed", 0);
     assert_eq!(offered(&place.only_call()), [""; 0]);
@@ -84,11 +95,12 @@ pub fn no_tools_at_all(driver: &dyn Driver) {
 
 /// `allowed_tools` lets what fits its patterns run without asking, and nothing else. S1-11, S1-30.
 pub fn allowed_tools_allow_nothing_else(driver: &dyn Driver) {
-    let place = Place::new(
+    let subject = driver.subject();
+    let place = driver.place(
         Script::new()
-            .rule(Rule::on_call(1).answer(shell("touch good-one")))
-            .rule(Rule::on_call(2).answer(shell("touch bad-one")))
-            .rule(Rule::on_call(3).answer(shell("touch good-one; touch bad-two")))
+            .rule(Rule::on_call(1).answer(subject.shell("touch good-one")))
+            .rule(Rule::on_call(2).answer(subject.shell("touch bad-one")))
+            .rule(Rule::on_call(3).answer(subject.shell("touch good-one; touch bad-two")))
             .rule(Rule::any().text("Tried.")),
     );
     let seen = run(driver, &place, &Task::new("PROMPT").set("allowed_tools", "Bash(touch good-*)"));
@@ -107,20 +119,20 @@ pub fn allowed_tools_allow_nothing_else(driver: &dyn Driver) {
 
 /// What is disallowed is not even offered.
 pub fn disallowed_tools_are_gone(driver: &dyn Driver) {
-    let place = bash("touch made");
-    let seen = run(driver, &place, &Task::new("PROMPT").trusting().set("disallowed_tools", "Bash"));
-    assert!(!offered(&place.server.requests()[0]).contains(&"Bash"));
+    let place = shell(driver, "touch made");
+    let command = driver.subject().tools.command;
+    let seen = run(driver, &place, &Task::new("PROMPT").trusting().set("disallowed_tools", command));
+    assert!(!offered(&place.server.requests()[0]).contains(&command));
     assert!(!place.work().join("made").exists(), "{:#?}", seen.story());
     assert_eq!(seen.one("tool_result")["ok"], false);
 }
 
 /// Two calls in one message are two calls, each with its own result. P21.
 pub fn two_tools_at_once(driver: &dyn Driver) {
-    let both =
-        shell("echo one").and_tool("Bash", json!({"command": "echo two >&2; exit 3", "description": "for the test"}));
-    let place = Place::new(
-        Script::new().rule(Rule::on_text("PROMPT").answer(both)).rule(Rule::on_tool_result().text("Both ran.")),
-    );
+    let tools = &driver.subject().tools;
+    let both = driver.subject().shell("echo one").and_tool(tools.command, (tools.shell)("echo two >&2; exit 3"));
+    let place = driver
+        .place(Script::new().rule(Rule::on_text("PROMPT").answer(both)).rule(Rule::on_tool_result().text("Both ran.")));
     let seen = run(driver, &place, &Task::new("PROMPT").trusting());
     seen.ended_with("completed", 0);
     seen.used(2);
@@ -134,7 +146,7 @@ pub fn two_tools_at_once(driver: &dyn Driver) {
 
 /// Asked over the control channel whether a tool may run, with nobody there to ask: no. P46, P50.
 pub fn asked_with_nobody_there(driver: &dyn Driver) {
-    let place = bash("touch made");
+    let place = shell(driver, "touch made");
     let seen = run(driver, &place, &Task::new("PROMPT").set("permission_prompt", "stdio"));
     seen.ended_with("denied", 7);
     let permission = seen.one("permission");
@@ -152,10 +164,11 @@ pub fn asked_with_nobody_there(driver: &dyn Driver) {
 
 /// A sub-agent's words are not the answer, but its tokens and its calls count.
 pub fn a_sub_agent_counts(driver: &dyn Driver) {
+    let subject = driver.subject();
     let input = json!({"description": "count", "prompt": "SUBTASK", "subagent_type": "general-purpose", "run_in_background": false});
-    let place = Place::new(
+    let place = driver.place(
         Script::new()
-            .rule(Rule::on_text("SUBTASK").answer(shell("echo counted")))
+            .rule(Rule::on_text("SUBTASK").answer(subject.shell("echo counted")))
             .rule(Rule::on_text("PROMPT").answer(Answer::tool("Agent", input)))
             .rule(Rule::on_call(3).text("I counted."))
             .rule(Rule::on_call(4).text("It is done.")),
@@ -182,7 +195,7 @@ done"#;
 
 /// The MCP server that is given is used; one that the directory brings along is not, with `strict_mcp`. S3-3, S3-4, S3-37.
 pub fn an_mcp_server_and_no_other(driver: &dyn Driver) {
-    let place = Place::new(
+    let place = driver.place(
         Script::new()
             .rule(Rule::on_text("PROMPT").answer(Answer::tool("mcp__adder__add", json!({"a": 40, "b": 2}))))
             .rule(Rule::on_tool_result().text("{tool_result}")),
@@ -201,7 +214,7 @@ pub fn an_mcp_server_and_no_other(driver: &dyn Driver) {
 pub fn a_background_task_is_waited_for(driver: &dyn Driver) {
     let input =
         json!({"command": "sleep 2; echo made > made", "description": "for the test", "run_in_background": true});
-    let place = Place::new(
+    let place = driver.place(
         Script::new()
             .rule(Rule::on_call(1).answer(Answer::tool("Bash", input)))
             .rule(Rule::on_call(2).text("It is under way."))
@@ -223,7 +236,7 @@ pub fn a_background_task_is_waited_for(driver: &dyn Driver) {
 /// A task in the background that never ends gets as long as a turn, and is then cut off with a word. P35.
 pub fn an_endless_background_task_is_cut_off(driver: &dyn Driver) {
     let input = json!({"command": "sleep 300", "description": "for the test", "run_in_background": true});
-    let place = Place::new(
+    let place = driver.place(
         Script::new()
             .rule(Rule::on_text("PROMPT").answer(Answer::tool("Bash", input)))
             .rule(Rule::on_tool_result().text("It is under way.")),

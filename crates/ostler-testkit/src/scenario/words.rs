@@ -2,40 +2,55 @@
 
 use serde_json::{Value, json};
 
-use super::{Driver, Place, Task, run};
+use super::{Driver, Place, Subject, Task, run};
 use crate::model::{Answer, Rule, Script};
-use crate::real;
 
-fn only(answer: Answer) -> Place {
-    Place::new(Script::new().rule(Rule::on_text("PROMPT").answer(answer)))
+fn only(driver: &dyn Driver, answer: Answer) -> Place {
+    driver.place(Script::new().rule(Rule::on_text("PROMPT").answer(answer)))
+}
+
+/// A task whose answer comes in pieces, or whole where the agent can be told to.
+fn task(subject: &Subject, partial: &str) -> Task {
+    subject.settings.partial.iter().fold(Task::new("PROMPT"), |task, key| task.set(key, partial))
 }
 
 /// An answer, whole; who the agent is, what it cost, and every event in its place. S1-15…S1-19, S2-21, S4-6.
 pub fn text(driver: &dyn Driver) {
-    let place = only(Answer::text("Hello, world."));
-    let seen = run(driver, &place, &Task::new("PROMPT").set("include_partial", "false"));
+    let place = only(driver, Answer::text("Hello, world."));
+    let subject = driver.subject();
+    let seen = run(driver, &place, &task(subject, "false"));
     seen.ended_with("completed", 0);
     seen.used(1);
-    let story = "is starting, turn of the caller, started, is working, reply, usage of the turn, usage of the session, \
-                 turn_ended completed, is idle, is stopping, is ended, ended completed";
+    let reply = if subject.settings.partial.is_some() { "reply" } else { "reply…" };
+    let story = format!(
+        "is starting, turn of the caller, started, is working, {reply}, usage of the turn, usage of the session, \
+         turn_ended completed, is idle, is stopping, is ended, ended completed"
+    );
     assert_eq!(seen.story().join(", "), story);
     let said = seen.one("text");
-    assert_eq!((&said["text"], &said["delta"]), (&json!("Hello, world."), &json!(false)));
+    assert_eq!((&said["text"], &said["delta"]), (&json!("Hello, world."), &json!(subject.settings.partial.is_none())));
     assert_eq!(seen.answer(), "Hello, world.");
     let started = seen.one("started");
-    assert_eq!((&started["agent"], &started["agent_version"]), (&json!("claude"), &json!(real::CLAUDE_VERSION)));
+    assert_eq!(started["agent"], subject.name);
+    if let Some(version) = subject.version {
+        assert_eq!(started["agent_version"], version);
+    }
     assert_eq!(started["model"], place.only_call().model());
-    assert!(started["tools"].as_array().is_some_and(|tools| tools.contains(&json!("Bash"))), "{started}");
-    assert_eq!(seen.native().len(), 36, "the id to resume it by");
+    let has = |tool: &str| started["tools"].as_array().is_some_and(|tools| tools.contains(&json!(tool)));
+    assert!(has(subject.tools.command), "{started}");
     let ended = seen.one("ended");
-    assert_eq!((&ended["exit_code"], &ended["signal"]), (&json!(0), &Value::Null));
+    let code = if subject.program.is_some() { json!(0) } else { Value::Null };
+    assert_eq!((&ended["exit_code"], &ended["signal"]), (&code, &Value::Null));
+    if subject.program.is_some() {
+        assert_eq!(seen.native().len(), 36, "the id to resume it by");
+    }
     assert_eq!(place.only_call().last_user_text(), "PROMPT");
 }
 
 /// An answer in pieces: each once, never repeated whole, together the answer. S3-25…S3-27, P21.
 pub fn partial_messages(driver: &dyn Driver) {
-    let place = only(Answer::text("One two three four.").deltas(4));
-    let seen = run(driver, &place, &Task::new("PROMPT").set("include_partial", "true"));
+    let place = only(driver, Answer::text("One two three four.").deltas(4));
+    let seen = run(driver, &place, &task(driver.subject(), "true"));
     seen.ended_with("completed", 0);
     seen.used(1);
     let said = seen.all("text");
@@ -48,8 +63,8 @@ pub fn partial_messages(driver: &dyn Driver) {
 /// Thoughts are told as thoughts and never become part of the answer, in pieces and whole.
 pub fn thinking(driver: &dyn Driver) {
     for partial in ["true", "false"] {
-        let place = only(Answer::thinking("Hm, let me see.").deltas(2).and_text("Forty-two.").deltas(2));
-        let seen = run(driver, &place, &Task::new("PROMPT").set("include_partial", partial));
+        let place = only(driver, Answer::thinking("Hm, let me see.").deltas(2).and_text("Forty-two.").deltas(2));
+        let seen = run(driver, &place, &task(driver.subject(), partial));
         seen.ended_with("completed", 0);
         seen.used(1);
         let of_kind = |kind: &str| -> String {
@@ -61,27 +76,27 @@ pub fn thinking(driver: &dyn Driver) {
     }
 }
 
-/// A schema makes the answer data: the model is given a tool for it, and what it gave is `structured`.
+/// A schema makes the answer data: the model is given it, and what the model gave is `structured`.
 pub fn structured_output(driver: &dyn Driver) {
-    let place = only(Answer::tool("StructuredOutput", json!({"answer": 42})));
+    let known = &driver.subject().settings;
+    let place = only(driver, (known.structured)(&json!({"answer": 42})));
     let schema = r#"{"type":"object","properties":{"answer":{"type":"integer"}},"required":["answer"],"additionalProperties":false}"#;
     let seen = run(driver, &place, &Task::new("PROMPT").set("json_schema", schema));
     seen.ended_with("completed", 0);
     seen.used(1);
     assert_eq!(seen.one("turn_ended")["structured"], json!({"answer": 42}));
-    let call = place.only_call();
-    let tools = call.body["tools"].as_array().cloned().unwrap_or_default();
-    let given = tools.iter().find(|tool| tool["name"] == "StructuredOutput").expect("the tool for the answer");
-    assert_eq!(given["input_schema"]["properties"]["answer"]["type"], "integer");
+    let given = (known.schema)(&place.only_call()).expect("the schema, as the model gets it");
+    assert_eq!(given["properties"]["answer"]["type"], "integer");
 }
 
 /// The model that is asked for is the one that answers, and the one that the tokens are counted for. S3-5, S4-11.
 pub fn model(driver: &dyn Driver) {
-    let place = only(Answer::text("Small but quick."));
-    let seen = run(driver, &place, &Task::new("PROMPT").set("model", "haiku"));
+    let place = only(driver, Answer::text("Small but quick."));
+    let wanted = driver.subject().settings.model;
+    let seen = run(driver, &place, &Task::new("PROMPT").set("model", wanted));
     seen.ended_with("completed", 0);
     let call = place.only_call();
-    assert!(call.model().contains("haiku"), "{}", call.model());
+    assert!(call.model().contains(wanted), "{}", call.model());
     assert_eq!(
         (&seen.one("started")["model"], &seen.one("ended")["usage"]["model"]),
         (&json!(call.model()), &json!(call.model()))

@@ -6,6 +6,7 @@
     reason = "tests of the testkit start programs and watch the clock by themselves"
 )]
 
+mod chat_server;
 mod fake_lines;
 mod fake_processes;
 mod fake_streams;

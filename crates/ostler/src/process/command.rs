@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use ostler_core::dialect::{Arg, Launch};
 use ostler_core::spec::Spec;
+use ostler_tools::confine::Confinement;
 
 use super::SpawnError;
 use crate::host::{Found, GuardProgram, Host, SESSION_VARIABLE, executable};
@@ -23,6 +24,10 @@ pub(crate) struct Prepared {
     pub(crate) guard: Option<GuardProgram>,
     /// Files that hold what is too long for an argument; they go when this does.
     pub(crate) files: Vec<tempfile::NamedTempFile>,
+    /// A directory for temporary files that is its own, and goes when this does.
+    pub(crate) temp: Option<tempfile::TempDir>,
+    /// What the system keeps it from doing.
+    pub(crate) confinement: Option<Confinement>,
 }
 
 impl Prepared {
@@ -46,7 +51,9 @@ impl Prepared {
         let args = launch.args.iter().map(|arg| argument(arg, &temp, &mut files)).collect::<Result<_, _>>();
         let args = args.map_err(|source| SpawnError::Other { program: program.clone(), source })?;
         let mark = format!("{SESSION_VARIABLE}={session}");
-        Ok(Self { program, args, env, dir: spec.dir.clone(), mark, guard: host.guard().cloned(), files })
+        let guard = host.guard().cloned();
+        let dir = spec.dir.clone();
+        Ok(Self { program, args, env, dir, mark, guard, files, temp: None, confinement: None })
     }
 
     /// Prepares a short command of an agent, such as the one that prints its version.
@@ -55,7 +62,8 @@ impl Prepared {
         let mark = format!("{SESSION_VARIABLE}={session}");
         let env = BTreeMap::from([(SESSION_VARIABLE.into(), session.into())]);
         let args = args.iter().map(OsString::from).collect();
-        Ok(Self { program, args, env, dir: None, mark, guard: host.guard().cloned(), files: Vec::new() })
+        let guard = host.guard().cloned();
+        Ok(Self { program, args, env, dir: None, mark, guard, files: Vec::new(), temp: None, confinement: None })
     }
 }
 

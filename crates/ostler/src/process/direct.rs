@@ -10,8 +10,12 @@ use tokio::process::Command;
 
 use super::{Child, Control, ExitStatus, Prepared, SpawnError};
 
+/// How often the processes of a confined child are counted.
+#[cfg(target_os = "linux")]
+const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
+
 pub(super) fn spawn(prepared: Prepared) -> Result<Child, SpawnError> {
-    let Prepared { program, args, env, dir, mark, files, .. } = prepared;
+    let Prepared { program, args, env, dir, mark, files, temp, confinement, .. } = prepared;
     let mut command = Command::new(&program);
     command.args(&args).env_clear().envs(&env).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     if let Some(dir) = &dir {
@@ -19,6 +23,14 @@ pub(super) fn spawn(prepared: Prepared) -> Result<Child, SpawnError> {
     }
     #[cfg(target_os = "linux")]
     die_with_us(command.as_std_mut());
+    #[cfg(target_os = "linux")]
+    let kept = match &confinement {
+        Some(confinement) => super::confined::confine(command.as_std_mut(), confinement)
+            .map_err(|source| SpawnError::Other { program: program.clone(), source })?,
+        None => None,
+    };
+    #[cfg(not(target_os = "linux"))]
+    let _ = confinement;
     let mut wrap = CommandWrap::from(command);
     wrap.wrap(KillOnDrop);
     #[cfg(unix)]
@@ -33,7 +45,19 @@ pub(super) fn spawn(prepared: Prepared) -> Result<Child, SpawnError> {
         stderr: child.stderr().take().map(|s| Box::new(s) as _),
         pid,
         remark: super::remark_on_system(),
-        control: Box::new(Direct { child, mark, group: pid, ended: None, _files: files }),
+        control: Box::new(Direct {
+            child,
+            mark,
+            group: pid,
+            ended: None,
+            #[cfg(target_os = "linux")]
+            crowd: super::confined::Crowd::of(confinement.as_ref()),
+            overran: false,
+            #[cfg(target_os = "linux")]
+            _kept: kept,
+            _files: files,
+            _temp: temp,
+        }),
     })
 }
 
@@ -100,7 +124,13 @@ struct Direct {
     group: Option<u32>,
     /// Set once all is over: from then on the numbers may belong to somebody else.
     ended: Option<ExitStatus>,
+    #[cfg(target_os = "linux")]
+    crowd: Option<super::confined::Crowd>,
+    overran: bool,
+    #[cfg(target_os = "linux")]
+    _kept: Option<ostler_tools::confine::Kept>,
     _files: Vec<tempfile::NamedTempFile>,
+    _temp: Option<tempfile::TempDir>,
 }
 
 impl Direct {
@@ -109,6 +139,21 @@ impl Direct {
         if let Some(pid) = self.group.and_then(|g| i32::try_from(g).ok()).and_then(rustix::process::Pid::from_raw) {
             let _ = rustix::process::kill_process_group(pid, signal);
         }
+    }
+
+    /// Waits for the end of the process, and kills all of it when there is too much of it.
+    async fn watch(&mut self) -> std::io::Result<std::process::ExitStatus> {
+        #[cfg(target_os = "linux")]
+        while let Some(crowd) = &mut self.crowd {
+            if let Ok(status) = tokio::time::timeout(LOOK_EVERY, self.child.wait()).await {
+                return status;
+            }
+            if crowd.is_too_large(|| super::sweep::marked(&self.mark).len()) {
+                self.overran = true;
+                self.kill();
+            }
+        }
+        self.child.wait().await
     }
 
     /// Ends what is left once the agent itself is gone.
@@ -147,12 +192,16 @@ impl Control for Direct {
         super::sweep::signal(&super::sweep::marked(&self.mark), rustix::process::Signal::KILL);
     }
 
+    fn overran(&self) -> bool {
+        self.overran
+    }
+
     fn wait(&mut self) -> Pin<Box<dyn Future<Output = ExitStatus> + Send + '_>> {
         Box::pin(async {
             if let Some(status) = self.ended {
                 return status;
             }
-            let status = self.child.wait().await.map_or_else(|_| ExitStatus::default(), exit_status);
+            let status = self.watch().await.map_or_else(|_| ExitStatus::default(), exit_status);
             self.sweep().await;
             self.ended = Some(status);
             status

@@ -10,7 +10,7 @@
 //! The agent's stdin, stdout and stderr are passed on to it as they are: no byte goes through the guard.
 //!
 //! What is said over the socket, one line each. Guard to Ostler: `pid N`, `fail ERRNO`, then `exit CODE` or
-//! `signal N` once nothing is left. Ostler to guard: `T` (tell the agent to end), `K` (kill everything).
+//! `signal N` once nothing is left, with `overran 0` before it if there were more processes than a confinement allows. Ostler to guard: `T` (tell the agent to end), `K` (kill everything).
 //!
 //! A program that embeds the library and wants the same promise calls [`run`] at the start of its `main` when its first
 //! argument is one that it chose, and names itself and that argument in [`crate::GuardProgram`].
@@ -24,10 +24,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use ostler_tools::confine::Confinement;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, pidfd_open};
 
-use super::sweep;
+use super::confined::{Crowd, confine};
+use super::{Prepared, sweep};
 
 /// The descriptor under which the guard finds its socket.
 pub(super) const SOCKET: i32 = 3;
@@ -44,6 +46,12 @@ const REAP_EVERY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// How often an agent is looked at where the kernel does not tell of its end.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
+/// How often the processes of a confined agent are counted.
+const COUNT_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+
+/// The word for a limit of processes that was passed.
+pub(super) const OVERRAN: &str = "overran";
+
 /// Runs the guard: starts the agent, and returns when it and all that it started are gone.
 ///
 /// `args` is what follows the argument by which the embedding program knows that it is to be the guard; their meaning is
@@ -53,7 +61,7 @@ const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
     let _ = rustix::thread::set_name(c"agent-guard"); // `killall -9 ostler` is not meant for this process
     let Ok(mut socket) = socket() else { return 70 };
-    let Some(Orders { files, program, args }) = orders(args) else { return 70 };
+    let Some(Orders { files, confinement, program, args }) = orders(args) else { return 70 };
     stay();
     if rustix::process::set_child_subreaper(Some(rustix::process::getpid())).is_err() {
         let _ = socket.write_all(b"fail 0\n");
@@ -62,20 +70,23 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
     let mut command = std::process::Command::new(program);
     command.args(args).process_group(0);
     super::direct::die_with_us(&mut command);
-    let agent = match command.spawn() {
-        Ok(child) => child.id(),
+    let confined = confinement.as_ref().map(|confinement| confine(&mut command, confinement)).transpose();
+    let (agent, _kept) = match confined.and_then(|kept| Ok((command.spawn()?.id(), kept))) {
+        Ok(started) => started,
         Err(error) => {
             let _ = writeln!(socket, "fail {}", error.raw_os_error().unwrap_or(0));
             return 70;
         }
     };
+    drop(command); // with it goes what only a child needs
     let Some(agent) = i32::try_from(agent).ok().and_then(Pid::from_raw) else { return 70 };
     let_go_of_streams();
     let _ = writeln!(socket, "pid {}", agent.as_raw_nonzero());
-    let status = watch(agent, &mut socket);
+    let status = watch(agent, &mut socket, Crowd::of(confinement.as_ref()));
     sweep_all(SWEEP_GRACE);
     for file in files {
-        let _ = std::fs::remove_file(file); // Ostler does it too, unless it was killed
+        // Ostler does it too, unless it was killed.
+        let _ = std::fs::remove_file(&file).or_else(|_| std::fs::remove_dir_all(&file));
     }
     let (word, number) = match status.and_then(|s| s.terminating_signal()) {
         Some(signal) => ("signal", signal),
@@ -87,28 +98,35 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
 
 /// What the guard is to do.
 struct Orders {
-    /// Files that are the agent's alone and go with it.
+    /// Files and directories that are the agent's alone and go with it.
     files: Vec<OsString>,
+    confinement: Option<Confinement>,
     program: OsString,
     args: Vec<OsString>,
 }
 
-/// The arguments for [`run`]: how many files, the files, the program, its arguments.
-pub(super) fn arguments<'a>(
-    files: &'a [std::path::PathBuf],
-    program: &'a std::path::Path,
-    args: &'a [OsString],
-) -> impl Iterator<Item = OsString> + 'a {
-    let count = OsString::from(files.len().to_string());
-    let files = files.iter().map(|file| file.clone().into_os_string());
-    std::iter::once(count).chain(files).chain(std::iter::once(program.into())).chain(args.iter().cloned())
+/// The arguments for [`run`]: how many files, the files, the confinement or nothing, the program, its arguments.
+pub(super) fn arguments(prepared: &Prepared) -> std::io::Result<Vec<OsString>> {
+    let files = prepared.files.iter().map(tempfile::NamedTempFile::path);
+    let files: Vec<_> = files.chain(prepared.temp.iter().map(tempfile::TempDir::path)).collect();
+    let confinement = prepared.confinement.as_ref().map(serde_json::to_string).transpose()?;
+    let mut all = vec![OsString::from(files.len().to_string())];
+    all.extend(files.into_iter().map(OsString::from));
+    all.push(confinement.unwrap_or_default().into());
+    all.push(prepared.program.clone().into());
+    all.extend(prepared.args.iter().cloned());
+    Ok(all)
 }
 
 fn orders(args: impl IntoIterator<Item = OsString>) -> Option<Orders> {
     let mut args = args.into_iter();
     let count: usize = args.next()?.to_str()?.parse().ok()?;
     let files = args.by_ref().take(count).collect();
-    Some(Orders { files, program: args.next()?, args: args.collect() })
+    let confinement = match args.next()?.to_str()? {
+        "" => None,
+        text => Some(serde_json::from_str(text).ok()?),
+    };
+    Some(Orders { files, confinement, program: args.next()?, args: args.collect() })
 }
 
 /// A guard that can be told to go is none: whoever ends everything at once (a service manager, a closing terminal) must not
@@ -139,10 +157,14 @@ fn let_go_of_streams() {
 }
 
 /// Waits until the agent is gone, and does what Ostler says meanwhile. None when its status cannot be had.
-fn watch(agent: Pid, socket: &mut UnixStream) -> Option<WaitStatus> {
+fn watch(agent: Pid, socket: &mut UnixStream, mut crowd: Option<Crowd>) -> Option<WaitStatus> {
     // Without a pidfd (an old kernel, a strict sandbox) its end is seen by looking often.
     let pidfd = pidfd_open(agent, PidfdFlags::empty()).ok();
-    let patience = if pidfd.is_some() { REAP_EVERY } else { LOOK_EVERY };
+    let patience = match (&crowd, &pidfd) {
+        (Some(_), _) => COUNT_EVERY,
+        (None, Some(_)) => REAP_EVERY,
+        (None, None) => LOOK_EVERY,
+    };
     let mut ostler_lives = true;
     loop {
         let mut fds = Vec::with_capacity(2);
@@ -155,6 +177,11 @@ fn watch(agent: Pid, socket: &mut UnixStream) -> Option<WaitStatus> {
         match reap(agent) {
             Reaped::Running => {}
             Reaped::Gone(status) => return status,
+        }
+        if crowd.as_mut().is_some_and(|crowd| crowd.is_too_large(|| sweep::descendants(own()).len())) {
+            let _ = writeln!(socket, "{OVERRAN} 0");
+            sweep_all(Duration::ZERO);
+            crowd = None;
         }
         if spoke {
             let mut order = [0u8; 1];
@@ -195,10 +222,14 @@ fn signal_group(agent: Pid, signal: Signal) {
     let _ = rustix::process::kill_process_group(agent, signal);
 }
 
+fn own() -> i32 {
+    rustix::process::getpid().as_raw_nonzero().get()
+}
+
 /// Ends every descendant: tells it first if there is time, then kills until nothing is left. The agent's status stays
 /// to be reaped by [`watch`].
 fn sweep_all(grace: Duration) {
-    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let own = own();
     let step = Duration::from_millis(10);
     if !grace.is_zero() {
         let left = sweep::descendants(own);

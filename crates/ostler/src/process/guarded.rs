@@ -34,7 +34,9 @@ pub(super) async fn spawn(prepared: Prepared, guard: &GuardProgram) -> Result<Ch
         guard: child,
         mark: prepared.mark,
         ended: None,
+        overran: false,
         _files: prepared.files,
+        _temp: prepared.temp,
     };
     let pid = control.agent_pid(&program).await?;
     Ok(Child {
@@ -49,8 +51,7 @@ pub(super) async fn spawn(prepared: Prepared, guard: &GuardProgram) -> Result<Ch
 
 fn start(prepared: &Prepared, guard: &GuardProgram, socket: StdStream) -> io::Result<Box<dyn ChildWrapper>> {
     let mut command = Command::new(&guard.program);
-    let files: Vec<_> = prepared.files.iter().map(|file| file.path().to_owned()).collect();
-    command.args(&guard.args).args(super::guard::arguments(&files, &prepared.program, &prepared.args));
+    command.args(&guard.args).args(super::guard::arguments(prepared)?);
     command.env_clear().envs(&prepared.env).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     if let Some(dir) = &prepared.dir {
         command.current_dir(dir);
@@ -73,7 +74,9 @@ struct Guarded {
     stderr: Option<tokio::process::ChildStderr>,
     mark: String,
     ended: Option<ExitStatus>,
+    overran: bool,
     _files: Vec<tempfile::NamedTempFile>,
+    _temp: Option<tempfile::TempDir>,
 }
 
 impl Guarded {
@@ -125,10 +128,19 @@ impl Control for Guarded {
         sweep::signal(&sweep::marked(&self.mark), Signal::KILL);
     }
 
+    fn overran(&self) -> bool {
+        self.overran
+    }
+
     fn wait(&mut self) -> Pin<Box<dyn Future<Output = ExitStatus> + Send + '_>> {
         Box::pin(async {
             if self.ended.is_none() {
-                self.ended = Some(match self.word().await {
+                let mut word = self.word().await;
+                if word.as_ref().is_some_and(|(word, _)| word == super::guard::OVERRAN) {
+                    self.overran = true;
+                    word = self.word().await;
+                }
+                self.ended = Some(match word {
                     Some((word, code)) if word == "exit" => ExitStatus { code: Some(code), signal: None },
                     Some((_, signal)) => ExitStatus { code: None, signal: Some(signal) },
                     None => ExitStatus { code: None, signal: Some(Signal::KILL.as_raw()) },

@@ -49,7 +49,7 @@ pub(super) async fn run(
     // Before anything is started: a log that cannot be opened must not hold up an agent that runs already.
     let log = RawLog::open(spec.raw_log, &mut mind);
     let child = match body {
-        Body::Script(start) => Ok((start(), Interrupted(false))),
+        Body::Inner(start) => start().map(|child| (child, Interrupted(false))).map_err(|e| e.outcome(install_hint)),
         Body::Process(prepared) => match *prepared {
             Ok(prepared) => {
                 let patience = spec.limits.startup;

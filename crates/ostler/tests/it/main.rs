@@ -1,4 +1,4 @@
-//! The library against the scripted fake agent (its misbehaviour on command) and against the real Claude Code.
+//! The library against the scripted fake agent (its misbehaviour on command), the scripted model, and the real Claude Code.
 
 #![expect(
     clippy::disallowed_methods,
@@ -8,8 +8,11 @@
     reason = "tests write programs, look at processes and watch the clock by themselves"
 )]
 
+mod api;
+mod driver;
 mod processes;
 mod real;
 mod rig;
 mod slow;
 mod streams;
+mod turns;

@@ -1,4 +1,4 @@
-//! The scripted agent's language.
+//! The mock agent's language.
 
 use ostler_core::dialect::{Out, Outbox, Say};
 use ostler_core::event::What;
@@ -7,7 +7,7 @@ use ostler_core::spec::Spec;
 use ostler_dialects::find;
 
 fn heard(lines: &str) -> Vec<Out> {
-    let mut talk = find("scripted").unwrap().converse(&Spec::default());
+    let mut talk = find("mock").unwrap().converse(&Spec::default());
     let mut out = Outbox::default();
     for line in lines.lines() {
         talk.hear(line, &mut out);
@@ -45,7 +45,7 @@ fn what_only_a_session_says_is_unreadable() {
 
 #[test]
 fn it_is_told_in_json() {
-    let mut talk = find("scripted").unwrap().converse(&Spec::default());
+    let mut talk = find("mock").unwrap().converse(&Spec::default());
     let mut out = Outbox::default();
     talk.say(Say::Prompt("say \"hi\"\n".into()), &mut out);
     talk.say(Say::Interrupt, &mut out);
@@ -56,10 +56,10 @@ fn it_is_told_in_json() {
 
 #[test]
 fn its_settings_are_checked() {
-    let dialect = find("scripted").unwrap();
+    let dialect = find("mock").unwrap();
     let mut spec = Spec::default();
     spec.settings.set("script", "demo.jsonl");
-    assert_eq!(dialect.launch(&spec).unwrap().program, "scripted");
+    assert_eq!(dialect.launch(&spec).unwrap().program, "mock");
     spec.settings.set("scripts", "x");
     assert!(dialect.launch(&spec).unwrap_err().why.contains("did you mean script?"));
     assert!(dialect.probe().is_none());

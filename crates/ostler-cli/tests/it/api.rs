@@ -1,0 +1,237 @@
+//! The program with Ostler's own agent over a model's API, against the scripted model on loopback.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
+
+use ostler_testkit::model::{Answer, Rule, Script};
+use ostler_testkit::scenario::{KEY, OPENAI_API, Place, Seen, Signal, Task, signal};
+use ostler_testkit::{api_scenarios, shared_scenarios};
+use serde_json::{Value, json};
+
+use crate::driver::{Program, ostler, output, run_command, start, utf8, valid};
+
+shared_scenarios!(Program(&OPENAI_API));
+api_scenarios!(Program(&OPENAI_API));
+
+/// The model thinks, says something, reads a file, and says what is in it.
+fn hello() -> Place {
+    let first = Answer::thinking("Hm.").and_text("Let me see.").and_tool("read_file", json!({"path": "answer.txt"}));
+    let place = Place::new(
+        &OPENAI_API,
+        Script::new()
+            .rule(Rule::on_text("PROMPT").answer(first))
+            .rule(Rule::on_tool_result().answer(Answer::text("It is 42.").deltas(3))),
+    );
+    fs::write(place.work().join("answer.txt"), "42\n").unwrap();
+    place
+}
+
+/// A run of `hello` in some form; the last argument is the prompt.
+fn shown(place: &Place, form: &[&str]) -> Output {
+    let ran = output(ostler(place).args(["run", "--agent", "openai-api"]).args(form).arg("PROMPT"));
+    assert_eq!(place.left(), []);
+    ran
+}
+
+fn parsed(output: &Output) -> Vec<Value> {
+    utf8(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// `--output text` is the answer and nothing else.
+#[test]
+fn text_is_only_the_answer() {
+    let ran = shown(&hello(), &["--output", "text"]);
+    assert_eq!((ran.status.code(), utf8(&ran.stdout), utf8(&ran.stderr)), (Some(0), "It is 42.\n", ""));
+}
+
+/// `--output json` is one object with everything that a program wants to know.
+#[test]
+fn json_is_one_object() {
+    let ran = shown(&hello(), &["--output", "json", "--set", "price=2.5/1.25/10"]);
+    let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!((ran.status.code(), utf8(&ran.stderr)), (Some(0), ""));
+    let expected = json!({"agent": "openai-api", "text": "It is 42.", "structured": null,
+        "turns": 1, "tool_calls": 1, "denied": 0, "errors": [], "exit_code": null, "signal": null});
+    for (key, value) in expected.as_object().unwrap() {
+        assert_eq!(&report[key], value, "{key} in {report:#}");
+    }
+    let usage = ["input", "cache_read", "output"].map(|name| report["usage"][name].as_u64().unwrap());
+    assert_eq!((usage, &report["usage"]["cost_source"]), ([214, 22, 50], &json!("estimated")));
+}
+
+/// `--output human`, piped: the answer on stdout, the rest on stderr, and no escape codes anywhere.
+#[test]
+fn human_in_a_pipe_is_plain() {
+    let ran = shown(&hello(), &["--output", "human"]);
+    let (out, err) = (utf8(&ran.stdout), utf8(&ran.stderr));
+    assert_eq!((ran.status.code(), out), (Some(0), "Let me see.\nIt is 42.\n"), "{err}");
+    assert!(!out.contains('\u{1b}') && !err.contains('\u{1b}'), "{err:?}");
+    for part in ["Hm.", "✓ read_file answer.txt", "✓ completed", "286 tokens"] {
+        assert!(err.contains(part), "{part:?} is missing: {err}");
+    }
+}
+
+/// A failure in words: why, and what to do, on stderr; nothing on stdout.
+#[test]
+fn a_failure_says_what_to_do() {
+    let error = Answer::error(401, "invalid_request_error", "Incorrect API key provided.").code("invalid_api_key");
+    let ran = shown(&Place::new(&OPENAI_API, Script::new().rule(Rule::any().answer(error))), &["--output", "text"]);
+    assert_eq!((ran.status.code(), utf8(&ran.stdout)), (Some(4), ""));
+    let err = utf8(&ran.stderr);
+    assert!(err.starts_with("auth: ") && err.contains("hint: Set OPENAI_API_KEY"), "{err}");
+}
+
+/// What is set wrongly is said before anything is sent.
+#[test]
+fn wrong_settings_are_refused() {
+    let place = hello();
+    for (setting, part) in [
+        ("api_key_env=NOT_SET_ANYWHERE", "NOT_SET_ANYWHERE"),
+        ("base_url=localhost:8080", "http://"),
+        ("base_url=http://user:secret@localhost/v1", "OPENAI_API_KEY"),
+        ("header=no colon", "Name: value"),
+        ("price=cheap", "2.5/1.25/10"),
+        ("temperature=hot", "0 to 2"),
+        ("retries=many", "retries"),
+        ("extra_body=[1]", "extra_body"),
+        ("json_schema={\"type\":12}", "json_schema"),
+        ("permission_mode=plan", "permission_mode"),
+    ] {
+        let ran = shown(&place, &["--set", setting]);
+        let err = utf8(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(2), "{setting}: {err}");
+        assert!(err.contains(part), "{setting}: {err}");
+    }
+    assert!(place.server.every_request().is_empty());
+}
+
+/// What came from the model, kept and replayed, tells the same story with the same answer and the same tokens.
+#[test]
+fn a_raw_log_replays_to_the_same_story() {
+    let place = hello();
+    let log = place.aside("raw.jsonl");
+    let ran = shown(&place, &["--output", "events", "--raw-log", log.to_str().unwrap()]);
+    let lived = Seen { subject: &OPENAI_API, events: parsed(&ran), exit: ran.status.code() };
+    let replayed = output(ostler(&place).args(["replay", "--agent", "openai-api", "--output", "events"]).arg(&log));
+    let told = Seen { subject: &OPENAI_API, events: parsed(&replayed), exit: replayed.status.code() };
+    for seen in [&lived, &told] {
+        seen.check();
+        seen.check_understood();
+        valid(&seen.events);
+        seen.ended_with("completed", 0);
+        seen.used(2);
+        assert_eq!(seen.answer(), "It is 42.");
+    }
+    assert_eq!(lived.story(), told.story());
+    assert_eq!(lived.one("turn_ended")["usage"], told.one("turn_ended")["usage"]);
+}
+
+/// The key is in no output, no log, no argument and no environment of a child, whatever happens.
+#[test]
+fn the_key_shows_nowhere() {
+    let look = OPENAI_API.shell("cat /proc/[0-9]*/cmdline | tr '\\0' ' ' > cmdlines; env > environment; echo seen");
+    let script = Script::new()
+        .rule(Rule::on_text("PROMPT").once().answer(look))
+        .rule(Rule::on_tool_result().answer(Answer::error(401, "invalid_request_error", "no")));
+    let place = Place::new(&OPENAI_API, script);
+    let log = place.aside("raw.jsonl");
+    let header = "header=X-Router-Key: sk-of-the-router";
+    for form in ["events", "human", "json"] {
+        let ran = shown(&place, &["--output", form, "--raw-log", log.to_str().unwrap(), "--set", header]);
+        let raw = fs::read(&log).unwrap();
+        for text in [utf8(&ran.stdout), utf8(&ran.stderr), utf8(&raw)] {
+            assert!(!text.contains(KEY) && !text.contains("sk-of-the-router"), "{form}: {text}");
+        }
+        fs::remove_file(&log).unwrap();
+    }
+    for name in ["cmdlines", "environment"] {
+        let text = fs::read_to_string(place.work().join(name)).unwrap_or_default();
+        assert!(!text.contains(KEY), "{name}: {text}");
+    }
+}
+
+/// `doctor` knows whether there is a key and a server, and asks the server for its models.
+#[test]
+fn doctor_knows_whether_it_is_ready() {
+    let doctor = |place: &Place| {
+        let ran = output(ostler(place).args(["doctor", "--json"]));
+        let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
+        report["agents"].as_array().unwrap().iter().find(|it| it["agent"] == "openai-api").unwrap().clone()
+    };
+    let place = Place::new(&OPENAI_API, Script::new().model("scripted-large"));
+    let ready = doctor(&place);
+    assert_eq!(ready["status"], "ready", "{ready:#}");
+    assert!(place.server.every_request().iter().any(|request| request.path == "/v1/models"));
+    let away = doctor(&place.without_host("OPENAI_API_KEY").without_host("OPENAI_BASE_URL"));
+    assert_ne!(away["status"], "ready", "{away:#}");
+    assert!(away.to_string().contains("OPENAI_API_KEY"), "{away:#}");
+}
+
+/// Where no other agent is installed and there is a key, the program uses it by itself.
+#[test]
+fn a_key_makes_it_the_default() {
+    let ran = output(ostler(&hello()).args(["run", "--output", "json", "PROMPT"]));
+    let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!((&report["agent"], &report["text"]), (&json!("openai-api"), &json!("It is 42.")), "{report:#}");
+}
+
+/// The second Ctrl-C kills, without waiting for a command that does not react.
+#[test]
+fn a_second_interrupt_kills() {
+    let stubborn = OPENAI_API.shell("trap '' INT TERM; echo running > running; while :; do sleep 300; done");
+    let place = Place::new(&OPENAI_API, Script::new().rule(Rule::any().answer(stubborn)));
+    let mut command = ostler(&place);
+    command.args(["run", "--agent", "openai-api", "PROMPT"]).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let _ = place.wait_for_file("running");
+    let began = Instant::now();
+    signal(child.id(), Signal::INT);
+    let mut err = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    // It may well be over before there is a reason for a second one.
+    while !line.contains("Ctrl-C again kills") {
+        line.clear();
+        if err.read_line(&mut line).unwrap() == 0 {
+            break;
+        }
+    }
+    if child.try_wait().unwrap().is_none() {
+        signal(child.id(), Signal::INT);
+    }
+    let mut rest = String::new();
+    err.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{rest}");
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert_eq!(place.left(), []);
+}
+
+/// The program is killed outright: a command that it ran, even one that hid, is gone three seconds later. P5, P67.
+#[test]
+fn killed_outright_it_leaves_nothing() {
+    let hide = "(setsid sleep 300 > /dev/null 2>&1 &)";
+    let busy = OPENAI_API.shell(&format!("{hide}; echo running > running; sleep 300"));
+    let place = Place::new(&OPENAI_API, Script::new().rule(Rule::any().answer(busy)));
+    let task = Task::new("PROMPT");
+    let mut child = start(&mut run_command(&place, &task), &task);
+    let _ = place.wait_for_file("running");
+    assert!(place.left().len() >= 3, "the program, the shell and what it hid: {:?}", place.left());
+    signal(child.id(), Signal::KILL);
+    child.wait().unwrap();
+    place.wait_until_empty(Duration::from_secs(3));
+}
+
+/// Nobody reads any more (`ostler run … | head -1`): the run is ended, and that is no error.
+#[test]
+fn a_reader_that_leaves_ends_the_run() {
+    let busy = OPENAI_API.shell("echo running > running; sleep 300");
+    let place = Place::new(&OPENAI_API, Script::new().rule(Rule::any().answer(busy)));
+    let task = Task::new("PROMPT");
+    let mut child = start(&mut run_command(&place, &task), &task);
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    stdout.read_line(&mut String::new()).unwrap();
+    drop(stdout);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(place.left(), []);
+}

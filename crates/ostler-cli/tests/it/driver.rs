@@ -1,0 +1,139 @@
+//! Runs a scenario's task through the program, with whichever agent.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+
+use ostler_testkit::scenario::{Driver, Place, Progress, Running, Seen, Signal, Subject, Task, signal};
+use serde_json::Value;
+
+/// The program, with an agent.
+pub(crate) struct Program(pub(crate) &'static Subject);
+
+struct Handle<'a>(u32, &'a Progress);
+
+impl Running for Handle<'_> {
+    fn interrupt(&self) {
+        signal(self.0, Signal::INT);
+    }
+
+    fn stop(&self) {
+        signal(self.0, Signal::TERM);
+    }
+
+    fn wait_for(&self, kind: &str) {
+        self.1.wait_for(kind);
+    }
+}
+
+impl Driver for Program {
+    fn subject(&self) -> &'static Subject {
+        self.0
+    }
+
+    fn run(&self, place: &Place, task: &Task, meanwhile: &(dyn Fn(&dyn Running) + Sync)) -> Seen {
+        let mut child = start(&mut run_command(place, task), task);
+        let progress = Progress::default();
+        let handle = Handle(child.id(), &progress);
+        let events: Vec<Value> = thread::scope(|scope| {
+            scope.spawn(|| meanwhile(&handle));
+            let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+            let events = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+            events.inspect(|event| progress.told(event["type"].as_str().unwrap())).collect()
+        });
+        let exit = child.wait().unwrap().code();
+        valid(&events);
+        assert!(exit.is_some(), "the program was killed");
+        Seen { subject: self.0, events, exit }
+    }
+}
+
+pub(crate) fn ostler(place: &Place) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ostler"));
+    command.env_clear().envs(place.host().iter().map(|(name, value)| (name, value))).current_dir(place.work());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    command
+}
+
+/// Settings that have a flag of their own; the others go through `--set`.
+const FLAGS: &[&str] = &[
+    "system_prompt",
+    "append_system_prompt",
+    "permission_mode",
+    "tools",
+    "allowed_tools",
+    "disallowed_tools",
+    "mcp_config",
+    "json_schema",
+    "resume",
+    "session_id",
+    "max_turns",
+    "max_budget_usd",
+];
+const SWITCHES: &[&str] = &["strict_mcp", "fork"];
+
+/// How long a prompt can be as an argument.
+const ARGUMENT: usize = 100_000;
+
+fn on_argv(prompt: &str) -> bool {
+    prompt.len() < ARGUMENT && !prompt.starts_with('-')
+}
+
+pub(crate) fn run_command(place: &Place, task: &Task) -> Command {
+    let mut command = ostler(place);
+    command.current_dir("/").args(["run", "--agent", place.subject.name, "--output", "events"]);
+    if let Some(program) = place.subject.program {
+        command.arg("--program").arg(program());
+    }
+    command.arg("--dir").arg(place.work());
+    for (name, limit) in [("--timeout", task.wall), ("--idle-timeout", task.idle)] {
+        command.args([name, &format!("{}ms", limit.as_millis())]);
+    }
+    for (key, value) in &task.settings_for(place.subject) {
+        let flag = format!("--{}", key.replace('_', "-"));
+        match (SWITCHES.contains(key), FLAGS.contains(key)) {
+            (true, _) => command.arg(flag),
+            (_, true) => command.arg(format!("{flag}={value}")),
+            _ => command.arg(format!("--set={key}={value}")),
+        };
+    }
+    for (name, value) in &task.env {
+        command.arg(format!("--env={name}={value}"));
+    }
+    if task.tolerate_denials {
+        command.arg("--tolerate-denials");
+    }
+    if on_argv(&task.prompt) {
+        command.arg(&task.prompt);
+    } else {
+        command.stdin(Stdio::piped());
+    }
+    command
+}
+
+pub(crate) fn start(command: &mut Command, task: &Task) -> Child {
+    let mut child = command.spawn().unwrap();
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(task.prompt.as_bytes()).unwrap();
+    }
+    child
+}
+
+/// Checks events against the schema that the program prints.
+pub(crate) fn valid(events: &[Value]) {
+    let printed = Command::new(env!("CARGO_BIN_EXE_ostler")).args(["schema", "events"]).output().unwrap();
+    let schema: Value = serde_json::from_slice(&printed.stdout).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    for event in events {
+        let faults: Vec<String> = validator.iter_errors(event).map(|fault| fault.to_string()).collect();
+        assert_eq!(faults, [""; 0], "{event:#}");
+    }
+}
+
+pub(crate) fn output(command: &mut Command) -> Output {
+    command.stderr(Stdio::piped()).output().unwrap()
+}
+
+pub(crate) fn utf8(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}

@@ -1,0 +1,83 @@
+//! What a turn has used so far, per model.
+
+use ostler_core::usage::{Tokens, Usage};
+
+use super::prices::Price;
+use super::reply::Spent;
+
+/// What a turn has used so far.
+#[derive(Debug, Default)]
+pub(super) struct Bill {
+    models: Vec<Part>,
+    /// Whether an answer came without its counts.
+    pub(super) incomplete: bool,
+}
+
+#[derive(Debug)]
+struct Part {
+    model: String,
+    tokens: Tokens,
+    cost: Cost,
+}
+
+/// A sum of money, or the reason why there is none.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Cost {
+    Reported(f64),
+    Estimated(f64),
+    Unknown,
+}
+
+impl Cost {
+    fn plus(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Reported(a), Self::Reported(b)) => Self::Reported(a + b),
+            (Self::Unknown, _) | (_, Self::Unknown) => Self::Unknown,
+            (Self::Reported(a) | Self::Estimated(a), Self::Reported(b) | Self::Estimated(b)) => Self::Estimated(a + b),
+        }
+    }
+}
+
+impl Bill {
+    /// Adds one answer.
+    pub(super) fn add(&mut self, model: &str, spent: Option<Spent>, price: Option<Price>) {
+        let Some(Spent { tokens, cost }) = spent else {
+            self.incomplete = true;
+            return;
+        };
+        let cost = match (cost, price) {
+            (Some(said), _) => Cost::Reported(said),
+            (None, Some(price)) => Cost::Estimated(price.of(&tokens)),
+            (None, None) => Cost::Unknown,
+        };
+        match self.models.iter_mut().find(|part| part.model == model) {
+            Some(part) => {
+                part.tokens = part.tokens.plus(&tokens);
+                part.cost = part.cost.plus(cost);
+            }
+            None => self.models.push(Part { model: model.to_owned(), tokens, cost }),
+        }
+    }
+
+    /// Whether what it has cost is known.
+    pub(super) fn is_priced(&self) -> bool {
+        !self.incomplete && self.models.iter().all(|part| part.cost != Cost::Unknown)
+    }
+
+    /// The turn's usage per model.
+    pub(super) fn usage(&self) -> Vec<Usage> {
+        self.models
+            .iter()
+            .map(|part| {
+                let usage = Usage::of(Some(part.model.clone()), part.tokens);
+                match part.cost {
+                    // What an answer without counts has cost is not in the sum.
+                    _ if self.incomplete => usage,
+                    Cost::Reported(cost) => usage.reported(cost),
+                    Cost::Estimated(cost) => usage.estimated(cost),
+                    Cost::Unknown => usage,
+                }
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,200 @@
+//! Puts streamed tool calls together. Servers differ in what they leave out and repeat (pitfall P63): the id, the index, the
+//! name; an index can stand for two calls, and the arguments come in one piece, in many, or not at all.
+
+use serde::de::IgnoredAny;
+
+use super::chunk::{CallPiece, arguments};
+
+/// A tool call as far as it has come.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Call {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) arguments: String,
+    index: Option<u64>,
+}
+
+/// The tool calls of one answer, in the order in which they began.
+#[derive(Debug, Default)]
+pub(super) struct Calls(Vec<Call>);
+
+impl Calls {
+    /// Takes a piece.
+    pub(super) fn take(&mut self, piece: &CallPiece<'_>) {
+        let function = piece.function.map();
+        let name = function.map_or(piece.name.or_empty(), |f| f.name.or_empty());
+        let index = piece.index.count();
+        self.piece(&Call {
+            id: piece.id.or_empty().to_owned(),
+            name: name.to_owned(),
+            arguments: arguments(function.map_or(piece.arguments, |f| f.arguments)),
+            index,
+        });
+    }
+
+    /// Takes a piece in the form from before tools: one call, without id and index.
+    pub(super) fn take_function(&mut self, name: &str, arguments: String) {
+        self.piece(&Call { name: name.to_owned(), arguments, ..Call::default() });
+    }
+
+    fn piece(&mut self, new: &Call) {
+        match self.place(new) {
+            Some(place) => self.0[place].join(new),
+            None => self.0.push(new.clone()),
+        }
+    }
+
+    /// The call that a piece belongs to; none when it begins another.
+    fn place(&self, new: &Call) -> Option<usize> {
+        if !new.id.is_empty()
+            && let Some(same) = self.0.iter().rposition(|call| call.id == new.id)
+        {
+            return Some(same);
+        }
+        // The latest with that index: when two calls share one, the first is over once the second has begun.
+        let candidate = match new.index {
+            Some(index) => self.0.iter().rposition(|call| call.index == Some(index))?,
+            None => self.0.len().checked_sub(1)?,
+        };
+        (!self.0[candidate].ended_by(new)).then_some(candidate)
+    }
+
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The calls, without those that have no name: nobody can run them.
+    pub(super) fn finish(self) -> Vec<Call> {
+        self.0.into_iter().filter(|call| !call.name.is_empty()).collect()
+    }
+}
+
+impl Call {
+    /// Whether a piece that could belong to this call begins another one.
+    fn ended_by(&self, new: &Self) -> bool {
+        if new.name.is_empty() {
+            return false; // only arguments, or an id that comes late, or one that changes with every piece
+        }
+        let other_id = !new.id.is_empty() && !self.id.is_empty();
+        let other_name = !self.name.is_empty() && new.name != self.name;
+        // The same name again is either a server that repeats it, or a second call of the same tool.
+        other_id || other_name || self.is_whole()
+    }
+
+    fn is_whole(&self) -> bool {
+        !self.arguments.is_empty() && serde_json::from_str::<IgnoredAny>(&self.arguments).is_ok()
+    }
+
+    fn join(&mut self, new: &Self) {
+        if self.id.is_empty() {
+            self.id.clone_from(&new.id);
+        }
+        if self.name.is_empty() {
+            self.name.clone_from(&new.name);
+        }
+        self.index = self.index.or(new.index);
+        self.arguments.push_str(&new.arguments);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Shape = (&'static str, &'static [&'static str], &'static [(&'static str, &'static str, &'static str)]);
+
+    const A: &str = r#"{"path":"a"}"#;
+    const B: &str = r#"{"path":"b"}"#;
+    const BOTH: &[(&str, &str, &str)] = &[("1", "read", A), ("2", "read", B)];
+    const BOTH_WITHOUT_ID: &[(&str, &str, &str)] = &[("", "read", A), ("", "read", B)];
+
+    /// What servers send, and the calls (id, name, arguments) that it means.
+    #[rustfmt::skip]
+    const SHAPES: &[Shape] = &[
+        ("the standard: id and name first, then pieces", &[
+            r#"{"index":0,"id":"1","function":{"name":"read","arguments":""}}"#,
+            r#"{"index":0,"function":{"arguments":"{\"path\":"}}"#,
+            r#"{"index":0,"function":{"arguments":"\"a\"}"}}"#,
+            r#"{"index":1,"id":"2","function":{"name":"read","arguments":"{\"path\":\"b\"}"}}"#,
+        ], BOTH),
+        ("no id", &[
+            r#"{"index":0,"function":{"name":"read","arguments":"{\"path\":\"a\"}"}}"#,
+            r#"{"index":1,"function":{"name":"read","arguments":"{\"path\":\"b\"}"}}"#,
+        ], BOTH_WITHOUT_ID),
+        ("no index", &[
+            r#"{"id":"1","function":{"name":"read","arguments":"{\"path\":"}}"#,
+            r#"{"function":{"arguments":"\"a\"}"}}"#,
+            r#"{"id":"2","function":{"name":"read","arguments":"{\"path\":\"b\"}"}}"#,
+        ], BOTH),
+        ("neither id nor index", &[
+            r#"{"function":{"name":"read","arguments":"{\"path\":"}}"#,
+            r#"{"function":{"arguments":"\"a\"}"}}"#,
+            r#"{"function":{"name":"read","arguments":"{\"path\":\"b\"}"}}"#,
+        ], BOTH_WITHOUT_ID),
+        ("two calls with one index", &[
+            r#"{"index":0,"id":"1","function":{"name":"read","arguments":"{\"path\":\"a\"}"}}"#,
+            r#"{"index":0,"id":"2","function":{"name":"read","arguments":"{\"path\":"}}"#,
+            r#"{"index":0,"function":{"arguments":"\"b\"}"}}"#,
+        ], BOTH),
+        ("two calls with one index and no id", &[
+            r#"{"index":0,"function":{"name":"read","arguments":"{\"path\":\"a\"}"}}"#,
+            r#"{"index":0,"function":{"name":"read","arguments":"{\"path\":\"b\"}"}}"#,
+        ], BOTH_WITHOUT_ID),
+        ("interleaved", &[
+            r#"{"index":0,"id":"1","function":{"name":"read","arguments":""}}"#,
+            r#"{"index":1,"id":"2","function":{"name":"read","arguments":""}}"#,
+            r#"{"index":0,"function":{"arguments":"{\"path\":"}}"#,
+            r#"{"index":1,"function":{"arguments":"{\"path\":"}}"#,
+            r#"{"index":1,"function":{"arguments":"\"b\"}"}}"#,
+            r#"{"index":0,"function":{"arguments":"\"a\"}"}}"#,
+        ], BOTH),
+        ("id and name repeated with every piece", &[
+            r#"{"index":0,"id":"1","function":{"name":"read","arguments":"{\"path\":"}}"#,
+            r#"{"index":0,"id":"1","function":{"name":"read","arguments":"\"a\"}"}}"#,
+            r#"{"index":1,"id":"2","function":{"name":"read","arguments":"{\"path\":\"b\"}"}}"#,
+        ], BOTH),
+        ("another id with every piece", &[
+            r#"{"index":0,"id":"1","function":{"name":"read","arguments":"{\"path\":"}}"#,
+            r#"{"index":0,"id":"x","function":{"arguments":"\"a\"}"}}"#,
+            r#"{"index":1,"id":"2","function":{"name":"read","arguments":"{\"path\":\"b\"}"}}"#,
+        ], BOTH),
+        ("the name repeated, no id", &[
+            r#"{"index":0,"function":{"name":"read","arguments":"{\"path\":"}}"#,
+            r#"{"index":0,"function":{"name":"read","arguments":"\"a\"}"}}"#,
+        ], &[("", "read", A)]),
+        ("the id comes late", &[
+            r#"{"index":0,"function":{"name":"read"}}"#,
+            r#"{"index":0,"id":"1","function":{"arguments":"{\"path\":\"a\"}"}}"#,
+        ], &[("1", "read", A)]),
+        ("no arguments", &[
+            r#"{"index":0,"id":"1","function":{"name":"list"}}"#,
+            r#"{"index":1,"id":"2","function":{"name":"list","arguments":null}}"#,
+            r#"{"index":2,"id":"3","function":{"name":"list","arguments":""}}"#,
+        ], &[("1", "list", ""), ("2", "list", ""), ("3", "list", "")]),
+        ("arguments as an object", &[
+            r#"{"id":"1","function":{"name":"read","arguments":{"path":"a"}}}"#,
+        ], &[("1", "read", A)]),
+        ("no function around them", &[
+            r#"{"id":"1","name":"read","arguments":"{\"path\":\"a\"}"}"#,
+        ], &[("1", "read", A)]),
+        ("an index that is a word, a null id", &[
+            r#"{"index":"0","id":null,"function":{"name":"read","arguments":"{\"path\":\"a\"}"}}"#,
+        ], &[("", "read", A)]),
+        ("a piece that belongs to nothing", &[r#"{"index":0,"function":{"arguments":"{}"}}"#], &[]),
+    ];
+
+    // P63
+    #[test]
+    fn every_shape_of_streamed_tool_calls_is_put_together() {
+        for (shape, pieces, wanted) in SHAPES {
+            let mut calls = Calls::default();
+            for piece in *pieces {
+                calls.take(&serde_json::from_str(piece).unwrap());
+            }
+            let calls = calls.finish();
+            let found: Vec<_> = calls.iter().map(|c| (&*c.id, &*c.name, &*c.arguments)).collect();
+            assert_eq!(found, *wanted, "{shape}");
+        }
+    }
+}

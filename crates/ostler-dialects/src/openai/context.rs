@@ -1,0 +1,188 @@
+//! Keeps a conversation within what the model can take in: old tool results are shortened first, then old messages are
+//! summarised. Never silently: whoever calls this says so.
+
+use super::history::{History, Message};
+
+/// About how many characters make a token. Used for what the server has not counted yet.
+const CHARACTERS: u64 = 4;
+
+/// The share of the window that may be filled before something is done, in percent.
+const FULL: u64 = 80;
+
+/// The share of the window that is kept as it is when the rest is summarised, in percent.
+const KEEP: u64 = 30;
+
+/// The latest tool results are left whole: the model is working with them.
+const RECENT: usize = 2;
+
+/// Each half of a tool result that was shortened.
+const HALF: usize = 200;
+
+/// How full the window is.
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    /// What the server counted for the last request and its answer.
+    counted: u64,
+    /// The characters that were in the conversation then.
+    at: usize,
+}
+
+impl Meter {
+    /// The server counted `tokens` for the conversation as it is now.
+    pub(super) fn note(&mut self, tokens: u64, history: &History) {
+        *self = Self { counted: tokens, at: size(history) };
+    }
+
+    /// The conversation became another: nothing is counted.
+    pub(super) fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    /// About how many tokens the conversation takes. What the server counted is taken as counted; what came on top or went
+    /// since is estimated.
+    pub(super) fn tokens(&self, history: &History) -> u64 {
+        let now = size(history);
+        let tokens = |characters: usize| characters as u64 / CHARACTERS;
+        match now.checked_sub(self.at) {
+            Some(more) => self.counted + tokens(more),
+            None => self.counted.saturating_sub(tokens(self.at - now)),
+        }
+    }
+
+    /// Whether the conversation, with `overhead` characters before it, is too long for the window.
+    pub(super) fn is_full(&self, history: &History, overhead: usize, window: u64) -> bool {
+        let overhead = if self.counted == 0 { overhead as u64 / CHARACTERS } else { 0 };
+        self.tokens(history) + overhead > window / 100 * FULL
+    }
+}
+
+fn size(history: &History) -> usize {
+    history.0.iter().map(Message::size).sum()
+}
+
+/// Shortens old tool results. Says how many, and how many characters went.
+pub(super) fn shorten(history: &mut History) -> Option<(usize, usize)> {
+    let old = history.0.iter_mut().filter_map(|message| match message {
+        Message::Tool { text, .. } => Some(text),
+        _ => None,
+    });
+    let mut old: Vec<&mut String> = old.collect();
+    let keep = old.len().saturating_sub(RECENT);
+    let (mut count, mut gone) = (0, 0);
+    for text in old.drain(..keep) {
+        if text.len() <= 3 * HALF {
+            continue;
+        }
+        let (head, tail) = (text.floor_char_boundary(HALF), text.ceil_char_boundary(text.len() - HALF));
+        let left_out = tail - head;
+        let short = format!("{}\n[… {left_out} bytes left out to save room …]\n{}", &text[..head], &text[tail..]);
+        (count, gone) = (count + 1, gone + text.len() - short.len());
+        *text = short;
+    }
+    (count > 0).then_some((count, gone))
+}
+
+/// Where to cut: everything before is summarised. None when there is nothing worth it.
+pub(super) fn cut(history: &History, window: u64) -> Option<usize> {
+    let room = usize::try_from(window / 100 * KEEP * CHARACTERS).unwrap_or(usize::MAX);
+    let mut kept = 0;
+    let mut cut = None;
+    // From the end backwards, as far as there is room; a tool's result stays with its call.
+    for (at, message) in history.0.iter().enumerate().rev() {
+        kept += message.size();
+        if kept > room && cut.is_some() {
+            break;
+        }
+        if !matches!(message, Message::Tool { .. }) {
+            cut = Some(at);
+        }
+    }
+    cut.filter(|at| *at > 0)
+}
+
+/// The request for a summary of what comes before the cut.
+pub(super) fn question(history: &History, cut: usize, window: u64) -> String {
+    let mut text = String::new();
+    for message in &history.0[..cut] {
+        message.write(&mut text);
+    }
+    let room = usize::try_from(window / 100 * (FULL - KEEP) * CHARACTERS).unwrap_or(usize::MAX);
+    if text.len() > room {
+        let (head, tail) = (text.floor_char_boundary(room / 2), text.ceil_char_boundary(text.len() - room / 2));
+        text = format!("{}\n[… {} bytes left out …]\n{}", &text[..head], tail - head, &text[tail..]);
+    }
+    format!(
+        "Below is the first part of a conversation between a user and a coding agent. Summarise it for the agent, who will \
+         go on with the task and will not see it again: the task, what was found, what was changed (files, names), what is \
+         left to do. Do not answer the user.\n\n{text}"
+    )
+}
+
+/// Puts the summary in place of what it stands for.
+pub(super) fn replace(history: &mut History, cut: usize, summary: &str) {
+    let message = Message::User(format!("[Summary of the conversation so far]\n{summary}"));
+    history.0.splice(..cut, [message]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::history::Called;
+    use super::*;
+
+    fn step(id: &str, size: usize) -> [Message; 2] {
+        let call = Called { id: id.into(), name: "read_file".into(), arguments: "{}".into() };
+        let result = Message::Tool { id: id.into(), text: "x".repeat(size) };
+        [Message::Assistant { text: String::new(), calls: vec![call] }, result]
+    }
+
+    fn history(steps: usize, size: usize) -> History {
+        let mut all = vec![Message::User("the task".into())];
+        (0..steps).for_each(|n| all.extend(step(&n.to_string(), size)));
+        History(all)
+    }
+
+    #[test]
+    fn the_latest_results_stay_whole() {
+        let mut history = history(5, 1000);
+        let (count, gone) = shorten(&mut history).unwrap();
+        assert_eq!(count, 3);
+        assert!(gone > 1500);
+        let lengths: Vec<usize> = history
+            .0
+            .iter()
+            .filter_map(|m| if let Message::Tool { text, .. } = m { Some(text.len()) } else { None })
+            .collect();
+        assert!(
+            lengths[..3].iter().all(|len| *len < 500) && lengths[3..].iter().all(|len| *len == 1000),
+            "{lengths:?}"
+        );
+        assert_eq!(shorten(&mut history), None, "once is enough");
+    }
+
+    #[test]
+    fn a_cut_never_parts_a_result_from_its_call() {
+        for window in [100, 500, 1000, 5000, 100_000] {
+            let history = history(20, 300);
+            if let Some(at) = cut(&history, window) {
+                assert!(!matches!(history.0[at], Message::Tool { .. }), "{window}");
+                let mut short = history.clone();
+                replace(&mut short, at, "what was");
+                assert!(short.0.len() < history.0.len());
+            }
+        }
+        assert_eq!(cut(&history(0, 0), 100), None, "a single message is not summarised");
+    }
+
+    #[test]
+    fn what_the_server_counted_is_believed() {
+        let mut meter = Meter::default();
+        let mut history = history(2, 400);
+        assert!(!meter.is_full(&history, 0, 1000));
+        assert!(meter.is_full(&history, 4000, 1000), "what comes before it counts too");
+        meter.note(790, &history);
+        assert_eq!(meter.tokens(&history), 790);
+        history.push(Message::User("y".repeat(80)));
+        assert_eq!(meter.tokens(&history), 810);
+        assert!(meter.is_full(&history, 4000, 1000));
+    }
+}

@@ -1,0 +1,156 @@
+//! What the conversation and its body say to each other. The conversation thinks, the body does: it calls the model and
+//! runs tools. Each sentence is one line of JSON, so a recording of the body's lines can be replayed without it.
+
+use ostler_core::event::Notice;
+use ostler_core::raw::Raw;
+use serde::{Deserialize, Serialize};
+
+/// What the conversation wants done.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// Send this request to the model and pass on what comes.
+    Call(Raw),
+    /// Run these tools: in order, or at once when they only read.
+    Tools(Vec<ToolOrder>),
+    /// Leave off what is under way, and say so.
+    Cancel,
+}
+
+/// A tool to run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolOrder {
+    /// The call.
+    pub id: String,
+    /// The tool.
+    pub name: String,
+    /// Its arguments: JSON.
+    pub input: Raw,
+}
+
+/// What the body says for itself. Everything else it prints is the model's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Word {
+    /// It is there.
+    Ready(Ready),
+    /// The answer came to its end.
+    Over,
+    /// There is no answer, or no more of it.
+    Failed(Failed),
+    /// It tries again: nothing of the answer had come.
+    Retrying(Retrying),
+    /// The connection lives; nothing was said.
+    Alive,
+    /// A tool came to its end.
+    Result(Outcome),
+    /// What was under way was left off.
+    Cancelled,
+}
+
+/// The line in which a [`Word`] stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// The word.
+    pub ostler: Word,
+}
+
+impl Line {
+    /// How such a line begins; no server's does.
+    pub(super) const BEGINNING: &'static str = "{\"ostler\":";
+}
+
+/// Who and where the model is, and what it can use.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ready {
+    /// The model that is asked.
+    pub model: String,
+    /// The directory the tools work in.
+    pub cwd: String,
+    /// The tools.
+    pub tools: Vec<ToolOffer>,
+    /// What the system prompt says about commands and the sandbox: a sentence or more.
+    #[serde(default)]
+    pub sandbox: String,
+    /// Whether the server is OpenAI's own: the price table and some field names are its.
+    #[serde(default)]
+    pub official: bool,
+    /// What the caller should know before anything happens.
+    #[serde(default)]
+    pub notices: Vec<Notice>,
+}
+
+/// A tool as it is offered to the model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolOffer {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// The JSON schema of its arguments.
+    pub parameters: Raw,
+}
+
+/// What became of a tool call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The call.
+    pub id: String,
+    /// Whether the tool did what it was asked.
+    pub ok: bool,
+    /// Whether a rule forbade it.
+    #[serde(default)]
+    pub denied: bool,
+    /// What the model is told.
+    pub output: String,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failed {
+    /// What kind of failure it was.
+    pub kind: FailedKind,
+    /// The HTTP status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// What happened, for a person.
+    pub message: String,
+    /// What the server wrote, or its beginning.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub body: String,
+    /// When to try again, if the server said so: RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resets_at: Option<String>,
+}
+
+/// Kinds of failures.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailedKind {
+    /// The server answered with an error.
+    Status,
+    /// No connection.
+    #[default]
+    Connect,
+    /// No trust: the certificate, or no TLS at all.
+    Tls,
+    /// The answer broke off.
+    Cut,
+    /// There is no key.
+    NoKey,
+    /// The answer is not what was agreed.
+    Invalid,
+}
+
+/// Another attempt is about to be made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retrying {
+    /// Which attempt failed, counted from 1.
+    pub attempt: u32,
+    /// How many there are at most.
+    pub of: u32,
+    /// How long is waited.
+    pub after_ms: u64,
+    /// Why.
+    pub why: Failed,
+}

@@ -1,0 +1,51 @@
+//! The caller's settings, read once.
+
+use ostler_core::spec::{Denials, Spec, keys};
+
+use super::prices::Price;
+
+/// At most so many steps when nobody says otherwise.
+const MAX_TURNS: u64 = 100;
+
+/// What the conversation keeps to.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    pub(super) system_prompt: Option<String>,
+    pub(super) append_system_prompt: Option<String>,
+    pub(super) json_schema: Option<String>,
+    pub(super) max_turns: u64,
+    pub(super) max_tokens: Option<u64>,
+    pub(super) temperature: Option<String>,
+    pub(super) reasoning_effort: Option<String>,
+    pub(super) context_window: Option<u64>,
+    pub(super) price: Option<Price>,
+    pub(super) stream_usage: bool,
+    pub(super) extra_body: Option<String>,
+    /// Whether there is a limit on money.
+    pub(super) budget: bool,
+    pub(super) denials: Denials,
+    pub(super) agent: &'static str,
+}
+
+impl Plan {
+    pub(super) fn of(spec: &Spec, agent: &'static str) -> Self {
+        let last = |key: &str| spec.settings.last(key).map(str::to_owned);
+        let count = |key: &str| spec.settings.last(key).and_then(|value| value.parse().ok());
+        Self {
+            system_prompt: last(keys::SYSTEM_PROMPT),
+            append_system_prompt: last(keys::APPEND_SYSTEM_PROMPT),
+            json_schema: last(keys::JSON_SCHEMA),
+            max_turns: count(keys::MAX_TURNS).unwrap_or(MAX_TURNS),
+            max_tokens: count("max_tokens"),
+            temperature: last("temperature"),
+            reasoning_effort: last("reasoning_effort"),
+            context_window: count("context_window"),
+            price: last("price").and_then(|price| Price::parse(&price).ok()),
+            stream_usage: last("stream_usage").as_deref() != Some("false"),
+            extra_body: last("extra_body"),
+            budget: spec.settings.last(keys::MAX_BUDGET_USD).is_some(),
+            denials: spec.denials,
+            agent,
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What tokens cost, where it is known: the caller says it, or the list below does for OpenAI's own server.
+//!
+//! A list grows old. A model that is not on it has no price, and its cost is unknown, never guessed from a like name: only a
+//! name that is the listed one followed by a date counts as the same.
+
+use ostler_core::usage::Tokens;
+
+/// Dollars per million tokens.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Price {
+    input: f64,
+    cached: f64,
+    output: f64,
+}
+
+/// OpenAI's list prices for text as of August 2025, in dollars per million tokens: input, cached input, output.
+const LIST: &[(&str, [f64; 3])] = &[
+    ("gpt-5", [1.25, 0.125, 10.0]),
+    ("gpt-5-mini", [0.25, 0.025, 2.0]),
+    ("gpt-5-nano", [0.05, 0.005, 0.4]),
+    ("gpt-4.1", [2.0, 0.5, 8.0]),
+    ("gpt-4.1-mini", [0.4, 0.1, 1.6]),
+    ("gpt-4.1-nano", [0.1, 0.025, 0.4]),
+    ("gpt-4o", [2.5, 1.25, 10.0]),
+    ("gpt-4o-mini", [0.15, 0.075, 0.6]),
+    ("o3", [2.0, 0.5, 8.0]),
+    ("o4-mini", [1.1, 0.275, 4.4]),
+];
+
+/// Their context windows, in tokens, of the same date.
+const WINDOWS: &[(&str, u64)] = &[
+    ("gpt-5", 400_000),
+    ("gpt-5-mini", 400_000),
+    ("gpt-5-nano", 400_000),
+    ("gpt-4.1", 1_047_576),
+    ("gpt-4.1-mini", 1_047_576),
+    ("gpt-4.1-nano", 1_047_576),
+    ("gpt-4o", 128_000),
+    ("gpt-4o-mini", 128_000),
+    ("o3", 200_000),
+    ("o4-mini", 200_000),
+];
+
+impl Price {
+    /// Reads `input/output` or `input/cached/output`.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let number = |part: &str| part.trim().parse::<f64>().ok().filter(|n| n.is_finite() && *n >= 0.0);
+        let parts: Option<Vec<f64>> = text.split('/').map(number).collect();
+        match parts.as_deref() {
+            Some([input, output]) => Ok(Self { input: *input, cached: *input, output: *output }),
+            Some([input, cached, output]) => Ok(Self { input: *input, cached: *cached, output: *output }),
+            _ => Err("expected dollars per million tokens as input/output or input/cached/output: 2.5/1.25/10".into()),
+        }
+    }
+
+    /// The list price of a model of OpenAI's.
+    pub(super) fn listed(model: &str) -> Option<Self> {
+        let [input, cached, output] = find(LIST, model)?;
+        Some(Self { input, cached, output })
+    }
+
+    /// What so many tokens cost.
+    #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^53")]
+    pub(super) fn of(&self, tokens: &Tokens) -> f64 {
+        let part = |count: u64, price: f64| count as f64 * price / 1e6;
+        part(tokens.input, self.input) + part(tokens.cache_read, self.cached) + part(tokens.output, self.output)
+    }
+}
+
+/// The context window of a model of OpenAI's.
+pub(super) fn window(model: &str) -> Option<u64> {
+    find(WINDOWS, model)
+}
+
+fn find<T: Copy>(list: &[(&str, T)], model: &str) -> Option<T> {
+    let same = |name: &str| {
+        let rest = model.strip_prefix(name)?;
+        let date =
+            rest.strip_prefix('-').is_some_and(|d| d.len() >= 8 && d.bytes().all(|b| b.is_ascii_digit() || b == b'-'));
+        (rest.is_empty() || date).then_some(())
+    };
+    list.iter().find(|(name, _)| same(name).is_some()).map(|(_, value)| *value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_price_is_known_or_absent() {
+        assert!(Price::listed("gpt-4o").is_some());
+        assert_eq!(Price::listed("gpt-4o-2024-08-06"), Price::listed("gpt-4o"));
+        for unknown in ["gpt-4o-audio-preview", "gpt-4", "o3-pro", "llama3", "gpt-4o-mini-tts", ""] {
+            assert_eq!(Price::listed(unknown), None, "{unknown}");
+        }
+        assert_eq!(window("gpt-4.1-2025-04-14"), Some(1_047_576));
+    }
+
+    #[test]
+    fn cached_tokens_have_a_price_of_their_own() {
+        let price = Price::parse("2/0.5/8").unwrap();
+        let tokens = Tokens { input: 1_000_000, cache_read: 2_000_000, output: 500_000, ..Tokens::default() };
+        assert!((price.of(&tokens) - 7.0).abs() < 1e-9);
+        assert_eq!(Price::parse("2/8"), Price::parse("2/2/8"));
+        for bad in ["", "2", "a/b", "1/2/3/4", "-1/2", "NaN/1"] {
+            assert!(Price::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

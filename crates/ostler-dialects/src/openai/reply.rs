@@ -1,0 +1,185 @@
+//! One answer of the model while it comes in: text and thoughts go out as events, tool calls are put together.
+
+use ostler_core::clip::{Capped, OUTPUT_CAP};
+use ostler_core::dialect::Outbox;
+use ostler_core::event::{Text, TextKind};
+use ostler_core::usage::Tokens;
+
+use super::calls::{Call, Calls};
+use super::chunk::{self, Chunk, Delta, Part, Problem};
+use crate::lenient::{Content, Node};
+
+/// Whether what the model says is told to the caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Audience {
+    /// It is an answer.
+    Caller,
+    /// It is for Ostler itself: a summary of what was said.
+    Nobody,
+}
+
+/// One answer while it comes in.
+#[derive(Debug)]
+pub(super) struct Reply {
+    audience: Audience,
+    /// What the events of this answer have in common.
+    message: String,
+    named: bool,
+    text: Capped,
+    calls: Calls,
+    pub(super) finish: Option<String>,
+    pub(super) refused: bool,
+    pub(super) problem: Option<Problem>,
+    pub(super) model: Option<String>,
+    pub(super) spent: Option<Spent>,
+    /// How many pieces were understood, and how many were not.
+    pub(super) pieces: u64,
+    pub(super) unreadable: u64,
+    pub(super) done: bool,
+}
+
+/// What an answer used, as the server says it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Spent {
+    pub(super) tokens: Tokens,
+    /// Dollars, from servers that say it.
+    pub(super) cost: Option<f64>,
+}
+
+impl Reply {
+    /// An answer that has not begun; `message` names it until the server does.
+    pub(super) fn new(audience: Audience, message: String) -> Self {
+        Self {
+            audience,
+            message,
+            named: false,
+            text: Capped::new(OUTPUT_CAP),
+            calls: Calls::default(),
+            finish: None,
+            refused: false,
+            problem: None,
+            model: None,
+            spent: None,
+            pieces: 0,
+            unreadable: 0,
+            done: false,
+        }
+    }
+
+    /// Takes a piece.
+    pub(super) fn take(&mut self, chunk: &Chunk<'_>, out: &mut Outbox) {
+        self.pieces += 1;
+        if let Some(problem) = chunk.fault() {
+            self.problem = Some(problem);
+            return;
+        }
+        // The step's own name stays in front: servers exist that give every answer the same id.
+        if let (false, Some(id)) = (self.named, chunk.id.text().filter(|id| !id.is_empty())) {
+            self.message = format!("{}:{id}", self.message);
+            self.named = true;
+        }
+        if let Some(model) = chunk.model.text().filter(|model| !model.is_empty()) {
+            self.model.get_or_insert_with(|| model.to_owned());
+        }
+        let extra = chunk.x_groq.map().and_then(|extra| extra.usage.map());
+        if let Some(tokens) = chunk.usage.map().or(extra).and_then(spent) {
+            self.spent = Some(tokens); // cumulative where it is said with every piece
+        }
+        // Only one answer is asked for; a server that sends more does not get them mixed up.
+        let first = |choice: &&chunk::Choice<'_>| choice.index.count().unwrap_or(0) == 0;
+        for choice in chunk.choices.0.iter().filter_map(Node::map).filter(first) {
+            for delta in [&choice.delta, &choice.message].into_iter().filter_map(Node::map) {
+                self.delta(delta, out);
+            }
+            if let Some(reason) = choice.finish_reason.text() {
+                self.finish = Some(reason.to_owned());
+            }
+        }
+    }
+
+    fn delta(&mut self, delta: &Delta<'_>, out: &mut Outbox) {
+        let thought = [&delta.reasoning_content, &delta.reasoning].into_iter().find_map(|s| s.text());
+        self.say(TextKind::Thinking, thought.unwrap_or_default(), out);
+        match &delta.content {
+            Content::Text(text) => self.say(TextKind::Reply, text, out),
+            Content::Blocks(parts) => parts.iter().filter_map(Node::map).for_each(|part| self.part(part, out)),
+            Content::None => {}
+        }
+        if let Some(refusal) = delta.refusal.text().filter(|text| !text.is_empty()) {
+            self.refused = true;
+            self.say(TextKind::Reply, refusal, out);
+        }
+        for piece in delta.tool_calls.0.iter().filter_map(Node::map) {
+            self.calls.take(piece);
+        }
+        if let Some(function) = delta.function_call.map() {
+            self.calls.take_function(function.name.or_empty(), chunk::arguments(function.arguments));
+        }
+    }
+
+    fn part(&mut self, part: &Part<'_>, out: &mut Outbox) {
+        match &part.thinking {
+            Content::Text(text) => self.say(TextKind::Thinking, text, out),
+            Content::Blocks(parts) => {
+                parts.iter().filter_map(Node::map).for_each(|p| self.say(TextKind::Thinking, p.text.or_empty(), out));
+            }
+            Content::None if part.kind.text() == Some("thinking") => {
+                self.say(TextKind::Thinking, part.text.or_empty(), out);
+            }
+            Content::None => self.say(TextKind::Reply, part.text.or_empty(), out),
+        }
+    }
+
+    fn say(&mut self, kind: TextKind, text: &str, out: &mut Outbox) {
+        if text.is_empty() {
+            return;
+        }
+        self.named = true; // an id that comes later comes too late: one message, one name
+        if kind == TextKind::Reply {
+            self.text.push(text);
+        }
+        if self.audience == Audience::Caller {
+            let message = Some(self.message.clone());
+            out.event(Text { kind, text: text.to_owned(), delta: true, message, parent: None });
+        }
+    }
+
+    /// Whether it is for Ostler itself.
+    pub(super) fn is_private(&self) -> bool {
+        self.audience == Audience::Nobody
+    }
+
+    /// Whether the server said that this was all.
+    pub(super) fn is_whole(&self) -> bool {
+        self.done || self.finish.is_some()
+    }
+
+    /// Whether anything was said or called.
+    pub(super) fn is_blank(&self) -> bool {
+        self.text.is_empty() && self.calls.is_empty()
+    }
+
+    /// The text and the calls.
+    pub(super) fn into_parts(self) -> (String, Vec<Call>) {
+        (self.text.into_text(), self.calls.finish())
+    }
+}
+
+/// Disjoint counters out of the server's, which contain each other.
+fn spent(tokens: &chunk::Tokens<'_>) -> Option<Spent> {
+    let (prompt, output) = (tokens.prompt_tokens.count(), tokens.completion_tokens.count());
+    if prompt.is_none() && output.is_none() {
+        return None;
+    }
+    let cached = tokens.prompt_tokens_details.map().and_then(|d| d.cached_tokens.count());
+    let cached = cached.or(tokens.prompt_cache_hit_tokens.count()).unwrap_or(0);
+    let reasoning = tokens.completion_tokens_details.map().and_then(|d| d.reasoning_tokens.count());
+    let counters = Tokens {
+        input: prompt.unwrap_or(0).saturating_sub(cached),
+        cache_read: cached,
+        cache_write: 0,
+        output: output.unwrap_or(0),
+        reasoning,
+    };
+    Some(Spent { tokens: counters, cost: tokens.cost.amount() })
+}

@@ -1,0 +1,123 @@
+//! The request for one answer.
+
+use ostler_core::raw::Raw;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::history::Message;
+use super::orders::{Ready, ToolOffer};
+use super::plan::Plan;
+
+/// What goes into a request.
+pub(super) struct Request<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) ready: &'a Ready,
+    pub(super) system: &'a str,
+    pub(super) messages: &'a [Message],
+    pub(super) tools: &'a [ToolOffer],
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    messages: Messages<'a>,
+    stream: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_options: Option<StreamOptions>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Offer<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_format: Option<Format<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_completion_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_effort: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+/// The system prompt, then the conversation.
+struct Messages<'a> {
+    system: &'a str,
+    rest: &'a [Message],
+}
+
+#[derive(Serialize)]
+struct System<'a> {
+    role: &'static str,
+    content: &'a str,
+}
+
+impl Serialize for Messages<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeSeq;
+        let mut seq = serializer.serialize_seq(None)?;
+        if !self.system.is_empty() {
+            seq.serialize_element(&System { role: "system", content: self.system })?;
+        }
+        for message in self.rest {
+            seq.serialize_element(message)?;
+        }
+        seq.end()
+    }
+}
+
+#[derive(Serialize)]
+struct Offer<'a> {
+    r#type: &'static str,
+    function: &'a ToolOffer,
+}
+
+#[derive(Serialize)]
+struct Format<'a> {
+    r#type: &'static str,
+    json_schema: Schema<'a>,
+}
+
+#[derive(Serialize)]
+struct Schema<'a> {
+    name: &'static str,
+    schema: &'a RawValue,
+}
+
+impl Request<'_> {
+    /// The request as JSON.
+    pub(super) fn to_json(&self) -> Raw {
+        let Self { plan, ready, system, messages, tools } = self;
+        let schema = plan.json_schema.as_deref().and_then(|text| serde_json::from_str(text).ok());
+        let body = Body {
+            model: &ready.model,
+            messages: Messages { system, rest: messages },
+            stream: true,
+            stream_options: plan.stream_usage.then_some(StreamOptions { include_usage: true }),
+            tools: tools.iter().map(|tool| Offer { r#type: "function", function: tool }).collect(),
+            response_format: schema
+                .map(|schema| Format { r#type: "json_schema", json_schema: Schema { name: "answer", schema } }),
+            max_tokens: plan.max_tokens.filter(|_| !ready.official),
+            max_completion_tokens: plan.max_tokens.filter(|_| ready.official),
+            temperature: plan.temperature.as_deref().and_then(|t| serde_json::from_str(t).ok()),
+            reasoning_effort: plan.reasoning_effort.as_deref(),
+        };
+        let raw = Raw::of(&body);
+        plan.extra_body.as_deref().map_or(raw.clone(), |extra| merged(&raw, extra))
+    }
+}
+
+/// The caller's own fields win: that is what they are for.
+fn merged(body: &Raw, extra: &str) -> Raw {
+    type Fields = serde_json::Map<String, serde_json::Value>;
+    match (serde_json::from_str::<Fields>(body.get()), serde_json::from_str::<Fields>(extra)) {
+        (Ok(mut body), Ok(extra)) => {
+            body.extend(extra);
+            Raw::of(&body)
+        }
+        _ => body.clone(),
+    }
+}

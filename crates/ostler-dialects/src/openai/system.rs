@@ -1,0 +1,44 @@
+//! What the model is told before anything else: where it is, what it can use, where the boundaries are.
+
+use super::orders::Ready;
+use super::plan::Plan;
+
+/// The system prompt.
+pub(super) fn prompt(plan: &Plan, ready: &Ready) -> String {
+    let own = plan.system_prompt.clone().unwrap_or_else(|| standard(plan, ready));
+    match &plan.append_system_prompt {
+        Some(more) if own.is_empty() => more.clone(),
+        Some(more) => format!("{own}\n\n{more}"),
+        None => own,
+    }
+}
+
+fn standard(plan: &Plan, ready: &Ready) -> String {
+    let mut text = format!(
+        "You are a coding agent. You work in the directory {} (the workspace) and finish the task that the user gives \
+         you, on your own: nobody answers questions while you work.\n",
+        ready.cwd
+    );
+    if ready.tools.is_empty() {
+        text.push_str("\nYou have no tools: answer from what you are told.\n");
+    } else {
+        let names: Vec<&str> = ready.tools.iter().map(|tool| tool.name.as_str()).collect();
+        text.push_str(&format!(
+            "\nTools: {}. Paths are relative to the workspace. Look before you change: read a file before you edit it, and \
+             prefer small edits to rewriting. Check your work with the commands that the project has for it. A tool that fails \
+             says why; mend the call or go another way. Independent calls that only read can be made together.\n",
+            names.join(", ")
+        ));
+        text.push_str(
+            "\nBoundaries: files outside the workspace and files that hold secrets cannot be reached, and some commands \
+             are not allowed. Do not try to get around this; say what you could not do.\n",
+        );
+        if !ready.sandbox.is_empty() {
+            text.push_str(&ready.sandbox);
+            text.push('\n');
+        }
+        text.push_str(&format!("\nLimits: at most {} steps for this task.\n", plan.max_turns));
+    }
+    text.push_str("\nWhen you are done, say in a few sentences what you did and what you found.");
+    text
+}

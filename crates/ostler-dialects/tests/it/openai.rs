@@ -1,0 +1,412 @@
+//! The tool loop, driven line by line: what it asks for, what it makes of the answers.
+
+use ostler_core::dialect::{Conversation, Dialect, Out, Outbox, Say, TurnOver};
+use ostler_core::event::{Origin, TurnStarted, What};
+use ostler_core::outcome::Cause;
+use ostler_core::spec::Spec;
+use ostler_core::usage::CostSource;
+use ostler_dialects::openai::{History, Message, OpenAi};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+/// A conversation and everything that came of it.
+struct Stage {
+    talk: Box<dyn Conversation>,
+    outs: Vec<Out>,
+    /// What a session's log would hold.
+    events: Vec<What>,
+    /// Whether the server counts what it is sent; else it always says the same.
+    counts: bool,
+}
+
+impl Stage {
+    fn new(settings: &[(&str, &str)]) -> Self {
+        let mut spec = Spec::default();
+        for (key, value) in settings {
+            spec.settings.push(key, *value);
+        }
+        OpenAi.launch(&spec).unwrap();
+        let mut stage = Self { talk: OpenAi.converse(&spec), outs: Vec::new(), events: Vec::new(), counts: false };
+        stage.hear(&json!({"ostler": {"ready": {"model": "m", "cwd": "/work", "tools": [
+            {"name": "read_file", "description": "reads", "parameters": {"type": "object"}}]}}}));
+        stage
+    }
+
+    fn say(&mut self, prompt: &str) {
+        self.events.push(TurnStarted { origin: Origin::Caller, prompt: Some(prompt.into()) }.into());
+        let mut out = Outbox::default();
+        self.talk.say(Say::Prompt(prompt.into()), &mut out);
+        self.take(out);
+    }
+
+    fn interrupt(&mut self) {
+        let mut out = Outbox::default();
+        self.talk.say(Say::Interrupt, &mut out);
+        self.take(out);
+    }
+
+    fn hear(&mut self, line: &Value) {
+        self.hear_text(&line.to_string());
+    }
+
+    fn hear_text(&mut self, line: &str) {
+        let mut out = Outbox::default();
+        self.talk.hear(line, &mut out);
+        self.take(out);
+    }
+
+    fn take(&mut self, mut out: Outbox) {
+        for out in out.drain() {
+            if let Out::Event(what) = &out {
+                self.events.push(what.clone());
+            }
+            self.outs.push(out);
+        }
+    }
+
+    /// The model answers with text.
+    fn text(&mut self, text: &str) {
+        self.hear(&json!({"id": "c", "model": "m", "choices": [{"index": 0, "delta": {"content": text}}]}));
+        self.finish("stop");
+    }
+
+    /// The model calls tools.
+    fn calls(&mut self, calls: &[(&str, &str, &str)]) {
+        let calls: Vec<Value> = calls
+            .iter()
+            .enumerate()
+            .map(|(n, (id, name, arguments))| json!({"index": n, "id": id, "function": {"name": name, "arguments": arguments}}))
+            .collect();
+        self.hear(&json!({"choices": [{"index": 0, "delta": {"tool_calls": calls}}]}));
+        self.finish("tool_calls");
+    }
+
+    fn finish(&mut self, reason: &str) {
+        self.hear(&json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}));
+        let sent = if self.counts { Value::from(self.asked()).to_string().len() / 4 } else { 100 };
+        self.hear(&json!({"choices": [], "usage": {"prompt_tokens": sent, "completion_tokens": 10,
+            "prompt_tokens_details": {"cached_tokens": 40}}}));
+        self.hear_text("[DONE]");
+        self.over();
+    }
+
+    fn over(&mut self) {
+        self.hear(&json!({"ostler": "over"}));
+    }
+
+    fn result(&mut self, id: &str, output: &str) {
+        self.hear(&json!({"ostler": {"result": {"id": id, "ok": true, "output": output}}}));
+    }
+
+    fn orders(&self) -> Vec<Value> {
+        let written = self.outs.iter().filter_map(|out| if let Out::Write(bytes) = out { Some(bytes) } else { None });
+        written.map(|bytes| serde_json::from_slice(bytes).unwrap()).collect()
+    }
+
+    /// The messages of the last request.
+    fn asked(&self) -> Vec<Value> {
+        let orders = self.orders();
+        let call = orders.iter().rev().find_map(|order| order.get("call")).unwrap();
+        call["messages"].as_array().unwrap().clone()
+    }
+
+    fn ended(&self) -> Vec<&TurnOver> {
+        self.outs.iter().filter_map(|out| if let Out::TurnOver(over) = out { Some(over) } else { None }).collect()
+    }
+
+    fn cause(&self) -> Cause {
+        self.ended().last().unwrap().outcome.cause
+    }
+
+    fn notices(&self) -> Vec<&str> {
+        let notice = |what: &'_ What| if let What::Notice(notice) = what { Some(notice.code.clone()) } else { None };
+        self.events.iter().filter_map(notice).map(|code| &*code.leak()).collect()
+    }
+}
+
+// S2-16
+#[test]
+fn a_second_turn_remembers_the_first() {
+    let mut stage = Stage::new(&[]);
+    stage.say("my name is Ada");
+    stage.text("Hello Ada.");
+    stage.say("what is my name?");
+    let roles: Vec<_> = stage.asked().iter().map(|m| m["role"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(roles, ["system", "user", "assistant", "user"]);
+    assert_eq!(stage.asked()[2]["content"], "Hello Ada.");
+    stage.text("Ada.");
+    assert_eq!(
+        stage.ended().iter().map(|over| over.text.as_deref().unwrap()).collect::<Vec<_>>(),
+        ["Hello Ada.", "Ada."]
+    );
+}
+
+// S2-17
+#[test]
+fn tools_are_run_and_their_results_go_back_until_the_model_stops() {
+    let mut stage = Stage::new(&[]);
+    stage.say("read both");
+    stage.calls(&[("1", "read_file", "{\"path\":\"a\"}"), ("2", "read_file", "{\"path\":\"b\"}")]);
+    let orders = stage.orders();
+    assert_eq!(orders[1]["tools"][1], json!({"id": "2", "name": "read_file", "input": {"path": "b"}}));
+    stage.result("2", "bb");
+    assert_eq!(stage.orders().len(), 2, "the other result is awaited");
+    stage.result("1", "aa");
+    let asked = stage.asked();
+    assert_eq!(asked[2]["tool_calls"][0]["function"], json!({"name": "read_file", "arguments": "{\"path\":\"a\"}"}));
+    assert_eq!((&asked[3]["tool_call_id"], &asked[3]["content"]), (&json!("2"), &json!("bb")));
+    assert_eq!(asked[4]["content"], "aa");
+    stage.text("done");
+    let over = stage.ended()[0];
+    assert_eq!((over.outcome.cause, over.text.as_deref()), (Cause::Completed, Some("done")));
+    let usage = &over.usage[0];
+    assert_eq!((usage.input, usage.cache_read, usage.output), (Some(120), Some(80), Some(20)));
+    assert_eq!((usage.cost_usd, usage.cost_source), (None, CostSource::Unknown));
+}
+
+#[test]
+fn a_call_that_cannot_be_read_is_answered_and_the_model_mends_it() {
+    let mut stage = Stage::new(&[]);
+    stage.say("go");
+    stage.calls(&[("1", "read_file", "{\"path\":"), ("2", "read_file", "[1]")]);
+    let asked = stage.asked();
+    assert!(asked[3]["content"].as_str().unwrap().starts_with("bad_arguments"), "{asked:?}");
+    assert_eq!(asked[2]["tool_calls"][0]["function"]["arguments"], "{}", "servers refuse what is not JSON");
+    stage.text("never mind");
+    assert_eq!(stage.cause(), Cause::Completed);
+}
+
+#[test]
+fn an_id_that_was_used_before_is_made_another() {
+    let mut stage = Stage::new(&[]);
+    stage.say("go");
+    for _ in 0..2 {
+        stage.calls(&[("call_0", "read_file", "{}")]);
+        let orders = stage.orders();
+        let id = orders.last().unwrap()["tools"][0]["id"].as_str().unwrap().to_owned();
+        stage.result(&id, "x");
+    }
+    let ids: Vec<_> =
+        stage.events.iter().filter_map(|w| if let What::ToolCall(call) = w { Some(&call.id) } else { None }).collect();
+    assert!(ids.len() == 2 && ids[0] != ids[1], "{ids:?}");
+}
+
+#[test]
+fn a_finish_reason_that_lies_does_not_matter() {
+    for reason in ["stop", "", "function_call", "end_turn"] {
+        let mut stage = Stage::new(&[]);
+        stage.say("go");
+        stage.hear(&json!({"choices": [{"delta": {"tool_calls": [{"id": "1", "function": {"name": "read_file"}}]}}]}));
+        stage.finish(reason);
+        stage.result("1", "x");
+        stage.text("ok");
+        assert_eq!(stage.cause(), Cause::Completed, "{reason}");
+    }
+    let mut stage = Stage::new(&[]);
+    stage.say("go");
+    stage.hear(&json!({"choices": [{"delta": {"content": "all there is"}}]}));
+    stage.finish("tool_calls");
+    assert_eq!(stage.cause(), Cause::Completed);
+}
+
+#[test]
+fn endings_have_their_cause() {
+    let end = |lines: &[Value]| {
+        let mut stage = Stage::new(&[]);
+        stage.say("go");
+        lines.iter().for_each(|line| stage.hear(line));
+        stage.over();
+        stage.cause()
+    };
+    let text = json!({"choices": [{"delta": {"content": "half an ans"}}]});
+    let stop = |reason: &str| json!({"choices": [{"delta": {}, "finish_reason": reason}]});
+    assert_eq!(end(&[text.clone(), stop("length")]), Cause::OutputLimit);
+    assert_eq!(end(&[text.clone(), stop("content_filter")]), Cause::Refused);
+    assert_eq!(end(&[json!({"choices": [{"delta": {"refusal": "I cannot"}}]}), stop("stop")]), Cause::Refused);
+    assert_eq!(end(std::slice::from_ref(&text)), Cause::Network, "it broke off");
+    assert_eq!(end(&[]), Cause::Protocol, "there is nothing of an answer");
+    assert_eq!(end(&[text, json!({"error": {"message": "busy", "type": "overloaded_error"}})]), Cause::Overloaded);
+    let half =
+        json!({"choices": [{"delta": {"tool_calls": [{"id": "1", "function": {"name": "x", "arguments": "{\"a"}}]}}]});
+    assert_eq!(end(&[half, stop("length")]), Cause::OutputLimit);
+}
+
+#[test]
+fn steps_are_limited() {
+    let mut stage = Stage::new(&[("max_turns", "2")]);
+    stage.say("go");
+    stage.calls(&[("1", "read_file", "{}")]);
+    stage.result("1", "x");
+    stage.calls(&[("2", "read_file", "{}")]);
+    assert_eq!(stage.cause(), Cause::TurnLimit);
+    stage.say("go on");
+    let asked = stage.asked();
+    assert_eq!(asked[asked.len() - 2]["role"], "tool", "a call without a result would be refused: {asked:?}");
+}
+
+// P64
+#[test]
+fn an_answer_that_does_not_keep_to_the_schema_goes_back() {
+    let schema = r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#;
+    let mut stage = Stage::new(&[("json_schema", schema)]);
+    stage.say("go");
+    assert_eq!(stage.orders()[0]["call"]["response_format"]["type"], "json_schema");
+    stage.text("one");
+    stage.text("{\"n\":1}");
+    assert_eq!(stage.ended()[0].structured.as_ref().unwrap().get(), "{\"n\":1}");
+    assert_eq!(stage.notices(), ["schema_not_kept"]);
+    stage.say("again");
+    for _ in 0..3 {
+        stage.text("no");
+    }
+    assert_eq!(stage.cause(), Cause::Protocol);
+}
+
+#[test]
+fn money_is_estimated_with_a_price_and_a_budget_needs_one() {
+    let mut stage = Stage::new(&[("price", "10/1/100")]);
+    stage.say("go");
+    stage.text("ok");
+    let usage = &stage.ended()[0].usage[0];
+    assert_eq!(usage.cost_source, CostSource::Estimated);
+    assert!((usage.cost_usd.unwrap() - (60.0 * 10.0 + 40.0 + 10.0 * 100.0) / 1e6).abs() < 1e-12);
+    let mut stage = Stage::new(&[("max_budget_usd", "1")]);
+    stage.say("go");
+    stage.calls(&[("1", "read_file", "{}")]);
+    assert_eq!(stage.cause(), Cause::Budget);
+}
+
+#[test]
+fn an_interrupt_is_acknowledged_and_the_next_turn_goes_on() {
+    let mut stage = Stage::new(&[]);
+    stage.say("go");
+    stage.calls(&[("1", "read_file", "{}"), ("2", "read_file", "{}")]);
+    stage.result("1", "kept");
+    stage.interrupt();
+    assert_eq!(stage.orders().last().unwrap(), "cancel");
+    stage.hear(&json!({"ostler": "cancelled"}));
+    assert_eq!(stage.cause(), Cause::Interrupted);
+    stage.say("go on");
+    let tools: Vec<_> = stage.asked().iter().filter(|m| m["role"] == "tool").map(|m| m["content"].clone()).collect();
+    assert_eq!(tools[0], "kept");
+    assert!(tools[1].as_str().unwrap().starts_with("no result"), "{tools:?}");
+}
+
+#[test]
+fn a_full_window_is_made_room_in_and_said_so() {
+    let mut stage = Stage::new(&[("context_window", "2000")]);
+    stage.counts = true;
+    stage.say("go");
+    for n in 0..8 {
+        let id = n.to_string();
+        stage.calls(&[(&id, "read_file", "{}")]);
+        stage.result(&id, &"x".repeat(1500));
+        if stage.notices().contains(&"context_shortened") {
+            break;
+        }
+    }
+    assert!(stage.notices().contains(&"context_shortened"), "{:?}", stage.notices());
+    // Shortening is not enough for ever.
+    for n in 10..40 {
+        if stage.asked().len() == 1 {
+            break; // the question for a summary
+        }
+        let id = n.to_string();
+        stage.calls(&[(&id, "read_file", "{}")]);
+        stage.result(&id, &"y".repeat(2500));
+    }
+    let question = stage.asked()[0]["content"].as_str().unwrap().to_owned();
+    assert!(question.contains("Summarise") && question.contains("USER: go"), "{question}");
+    let said_before = stage.events.len();
+    stage.text("They read files.");
+    assert!(stage.notices().contains(&"context_summarised"));
+    let words = stage.events[said_before..].iter().filter(|what| matches!(what, What::Text(_))).count();
+    assert_eq!(words, 0, "a summary is not an answer");
+    assert!(stage.asked()[1]["content"].as_str().unwrap().contains("They read files."), "{:?}", stage.asked());
+    stage.text("done");
+    assert_eq!(stage.cause(), Cause::Completed);
+}
+
+#[test]
+fn a_server_that_finds_the_conversation_too_long_is_asked_again_with_less() {
+    let too_long = json!({"ostler": {"failed": {"kind": "status", "status": 400, "message": "Bad Request",
+        "body": "{\"error\":{\"message\":\"too long\",\"code\":\"context_length_exceeded\"}}"}}});
+    let mut stage = Stage::new(&[]);
+    stage.say("go");
+    for n in 0..4 {
+        let id = n.to_string();
+        stage.calls(&[(&id, "read_file", "{}")]);
+        stage.result(&id, &"x".repeat(5000));
+    }
+    stage.hear(&too_long);
+    assert_eq!(stage.notices(), ["context_shortened"]);
+    stage.hear(&too_long);
+    assert_eq!(stage.asked().len(), 1, "a summary is asked for");
+    stage.text("short");
+    stage.hear(&too_long);
+    assert_eq!(stage.cause(), Cause::BadRequest, "and then there is nothing left to do");
+}
+
+/// What happens in one step of a conversation.
+#[derive(Debug, Clone)]
+enum Step {
+    Text(String),
+    Calls(Vec<(String, bool)>),
+    Interrupt,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let call = ("[a-c]{1,2}", any::<bool>());
+    prop_oneof![
+        "[a-z ]{1,8}".prop_map(Step::Text),
+        proptest::collection::vec(call, 1..4).prop_map(Step::Calls),
+        Just(Step::Interrupt),
+    ]
+}
+
+/// A message as a request has it.
+fn written(message: &Message) -> Value {
+    serde_json::to_value(message).unwrap()
+}
+
+proptest! {
+    // The store brings a session back from its events: what the model is told then must be what it was told before.
+    #[test]
+    fn the_conversation_can_be_rebuilt_from_the_events(turns in proptest::collection::vec((any::<bool>(), step(), step()), 1..6)) {
+        let mut stage = Stage::new(&[]);
+        let mut calls = 0;
+        for (n, (thinks, first, second)) in turns.iter().enumerate() {
+            stage.say(&format!("message {n}"));
+            if *thinks {
+                stage.hear(&json!({"choices": [{"delta": {"reasoning_content": "hm", "content": "well, "}}]}));
+            }
+            for step in [first, second, &Step::Text("end".into())] {
+                if stage.ended().len() > n {
+                    break;
+                }
+                match step {
+                    Step::Text(text) => stage.text(text),
+                    Step::Interrupt => {
+                        stage.interrupt();
+                        stage.hear(&json!({"ostler": "cancelled"}));
+                    }
+                    Step::Calls(names) => {
+                        let ids: Vec<String> = names.iter().map(|_| { calls += 1; format!("c{calls}") }).collect();
+                        let list: Vec<_> = names.iter().zip(&ids)
+                            .map(|((name, good), id)| (id.as_str(), name.as_str(), if *good { "{\"a\":1}" } else { "{" })).collect();
+                        stage.calls(&list);
+                        for ((_, good), id) in names.iter().zip(&ids) {
+                            if *good {
+                                stage.result(id, &format!("result of {id}"));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        stage.say("the last one");
+        let asked = stage.asked().split_off(1);
+        let rebuilt: Vec<Value> = History::rebuild(&stage.events).messages().iter().map(written).collect();
+        prop_assert_eq!(rebuilt, asked);
+    }
+}

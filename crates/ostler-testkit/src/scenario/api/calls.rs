@@ -1,0 +1,150 @@
+//! Tool calls in every shape that servers stream them in, and calls that are wrong. P63.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::{answers, completes};
+use crate::model::{Answer, Delivery, Manner, Shape};
+use crate::scenario::{Driver, Seen, Task};
+
+/// The model writes two files in one message.
+pub(super) fn two_files() -> Answer {
+    let file = |name: &str, text: &str| json!({"path": name, "content": text});
+    Answer::tool("write_file", file("one.txt", "eins \"zwei\"\n"))
+        .and_tool("write_file", file("two.txt", "drei ü 🐎\n"))
+}
+
+/// Both files are written, and each call has its own result, also in what the model gets.
+fn both_are_written(driver: &dyn Driver, answer: Answer) -> Seen {
+    let place = answers(driver, [answer, Answer::text("Done.")]);
+    let seen = completes(driver, &place, &Task::new("PROMPT"));
+    seen.used(2);
+    let wrote = |name: &str| fs::read_to_string(place.work().join(name)).unwrap_or_default();
+    assert_eq!((wrote("one.txt"), wrote("two.txt")), ("eins \"zwei\"\n".to_owned(), "drei ü 🐎\n".to_owned()));
+    let calls = seen.all("tool_call");
+    let inputs: Vec<&Value> = calls.iter().map(|call| &call["input"]["path"]).collect();
+    assert_eq!(inputs, ["one.txt", "two.txt"]);
+    assert_eq!(seen.answer(), "Done.");
+    let told = &place.server.requests()[1].body;
+    let ids: Vec<&Value> = calls.iter().map(|call| &call["id"]).collect();
+    let messages = told["messages"].as_array().cloned().unwrap_or_default();
+    let made = messages.iter().find(|message| message["role"] == "assistant").expect("the model's message");
+    let made: Vec<&Value> = made["tool_calls"].as_array().into_iter().flatten().map(|call| &call["id"]).collect();
+    let results: Vec<&Value> =
+        messages.iter().filter(|message| message["role"] == "tool").map(|message| &message["tool_call_id"]).collect();
+    assert_eq!((&made, &results), (&ids, &ids), "the ids agree: {told:#}");
+    assert!(ids[0] != ids[1] && ids.iter().all(|id| id.as_str().is_some_and(|id| !id.is_empty())), "{ids:?}");
+    seen
+}
+
+/// Two calls without arguments both run.
+fn both_list(driver: &dyn Driver, shape: Shape) {
+    let both = Answer::tool("list_files", json!({})).and_tool("list_files", json!({})).manner(shape);
+    let place = answers(driver, [both, Answer::text("Done.")]);
+    fs::write(place.work().join("here.txt"), "").expect("write a file");
+    let seen = completes(driver, &place, &Task::new("PROMPT"));
+    let results = seen.all("tool_result");
+    assert_eq!(results.len(), 2);
+    for result in results {
+        assert!(result["ok"] == true && result["output"].as_str().is_some_and(|o| o.contains("here.txt")), "{result}");
+    }
+}
+
+macro_rules! shapes {
+    ($($(#[$doc:meta])* $name:ident $shape:ident;)*) => {
+        $($(#[$doc])* pub fn $name(driver: &dyn Driver) { both_are_written(driver, two_files().manner(Shape::$shape)); })*
+    };
+}
+
+shapes! {
+    /// As OpenAI does it.
+    usual Usual;
+    /// No id: one is made up.
+    without_id WithoutId;
+    /// No index: a piece belongs to the call before it.
+    without_index WithoutIndex;
+    /// Neither: each piece is a call.
+    without_id_and_index WithoutIdAndIndex;
+    /// Every call has index 0: the id tells them apart.
+    colliding_index CollidingIndex;
+    /// Each call at once.
+    one_piece OnePiece;
+    /// All calls at once.
+    one_chunk OneChunk;
+    /// The calls come with the finish reason.
+    with_the_end WithTheEnd;
+    /// One character at a time.
+    many_pieces ManyPieces;
+    /// The pieces take turns.
+    interleaved Interleaved;
+    /// The id in every piece.
+    id_repeated IdRepeated;
+    /// The name in every piece: it is not put together from them.
+    name_repeated NameRepeated;
+    /// Id and name are empty after the first piece: they do not overwrite anything.
+    blanked_afterwards BlankedAfterwards;
+    /// An object instead of a string.
+    object_arguments ObjectArguments;
+}
+
+/// Arguments that are the empty string are no arguments.
+pub fn empty_arguments(driver: &dyn Driver) {
+    both_list(driver, Shape::EmptyArguments);
+}
+
+/// Arguments that are not there are no arguments.
+pub fn no_arguments(driver: &dyn Driver) {
+    both_list(driver, Shape::NoArguments);
+}
+
+/// The calls count, not the reason: `stop`, with and without a stream.
+pub fn calls_although_it_stopped(driver: &dyn Driver) {
+    both_are_written(driver, two_files().stop_reason("stop"));
+    both_are_written(driver, two_files().stop_reason("stop").manner(Delivery::AlwaysWhole));
+}
+
+/// A reason that promises calls where there are none: the words are the answer.
+pub fn no_calls_although_it_says_so(driver: &dyn Driver) {
+    let place = answers(driver, [Answer::text("Just words.").stop_reason("tool_calls")]);
+    assert_eq!(completes(driver, &place, &Task::new("PROMPT")).answer(), "Just words.");
+}
+
+/// A reason that nobody knows is no reason to fail.
+pub fn unknown_reason(driver: &dyn Driver) {
+    let place = answers(driver, [two_files().stop_reason("eos_token"), Answer::text("Done.").stop_reason("eos_token")]);
+    assert_eq!(completes(driver, &place, &Task::new("PROMPT")).answer(), "Done.");
+}
+
+/// The first call is wrong; the model is told what is wrong and does better.
+fn mended(driver: &dyn Driver, wrong: Answer, code: &str) {
+    let better = Answer::tool("write_file", json!({"path": "made", "content": "42\n"}));
+    let place = answers(driver, [wrong, better, Answer::text("Done.")]);
+    let seen = completes(driver, &place, &Task::new("PROMPT"));
+    seen.used(3);
+    let results = seen.all("tool_result");
+    let how: Vec<(&Value, &Value)> = results.iter().map(|result| (&result["ok"], &result["denied"])).collect();
+    assert_eq!(how, [(&json!(false), &json!(false)), (&json!(true), &json!(false))]);
+    let told = &place.server.requests()[1].last_tool_results()[0];
+    assert!(told.is_error && told.text.starts_with(code), "{told:?}");
+    assert_eq!(fs::read_to_string(place.work().join("made")).unwrap_or_default(), "42\n");
+}
+
+/// A tool that does not exist.
+pub fn unknown_tool_is_mended(driver: &dyn Driver) {
+    mended(driver, Answer::tool("make_coffee", json!({"sugar": 2})), "unknown_tool");
+}
+
+/// Arguments that the tool does not take.
+pub fn bad_arguments_are_mended(driver: &dyn Driver) {
+    mended(driver, Answer::tool("write_file", json!({"file": "made"})), "bad_arguments");
+    mended(driver, Answer::tool("write_file", json!({"path": 42, "content": "x"})), "bad_arguments");
+    mended(driver, Answer::tool("write_file", json!(["made"])), "bad_arguments");
+}
+
+/// Arguments that are no JSON, such as the beginning of some.
+pub fn torn_arguments_are_mended(driver: &dyn Driver) {
+    let torn = Answer::tool("write_file", json!(r#"{"path": "made", "cont"#));
+    mended(driver, torn.clone(), "bad_arguments");
+    mended(driver, torn.manner(Manner { delivery: Delivery::AlwaysWhole, ..Manner::default() }), "bad_arguments");
+}

@@ -1,0 +1,103 @@
+//! Errors of the server, each with its cause.
+
+use serde_json::json;
+
+use super::{completes, only};
+use crate::model::Answer;
+use crate::scenario::{Driver, Place, Seen, Task, run, run_oddly};
+
+fn task() -> Task {
+    Task::new("PROMPT").set("retries", "0")
+}
+
+fn fails(driver: &dyn Driver, answer: Answer, (cause, exit): (&str, i32)) -> (Place, Seen) {
+    let place = only(driver, answer);
+    let seen = run_oddly(driver, &place, &task(), &|_| ());
+    seen.ended_with(cause, exit);
+    assert!(seen.outcome()["hint"].as_str().is_some_and(|hint| !hint.is_empty()), "{:#}", seen.outcome());
+    (place, seen)
+}
+
+/// The key is good, but not for this.
+pub fn forbidden(driver: &dyn Driver) {
+    let answer = Answer::error(403, "permission_error", "Your key may not use this model.");
+    let (_, seen) = fails(driver, answer, ("auth", 4));
+    assert_eq!(seen.outcome()["detail"]["http_status"], 403);
+}
+
+/// A model that the server does not have.
+pub fn no_such_model(driver: &dyn Driver) {
+    let answer = Answer::error(404, "invalid_request_error", "The model `x` does not exist.").code("model_not_found");
+    let (_, seen) = fails(driver, answer, ("bad_request", 2));
+    let detail = &seen.outcome()["detail"];
+    assert_eq!((&detail["http_status"], &detail["native"]), (&json!(404), &json!("model_not_found")));
+    assert!(seen.outcome()["message"].as_str().is_some_and(|words| words.contains("does not exist")));
+}
+
+/// Something in front of the server fails, in HTML.
+pub fn a_page_of_a_proxy(driver: &dyn Driver) {
+    let page = Answer::error(502, "", "").body("<html><h1>Bad Gateway</h1></html>").header("content-type", "text/html");
+    let (_, seen) = fails(driver, page, ("network", 1));
+    assert_eq!(seen.outcome()["detail"]["http_status"], 502);
+    assert!(!seen.outcome().to_string().contains("<html>"), "{:#}", seen.outcome());
+}
+
+/// The stream begins well and then says that it failed: what was said is kept, the cause is the server's.
+pub fn an_error_in_the_stream(driver: &dyn Driver) {
+    let answer = Answer::text("never to be finished").deltas(4).error_after(2, "overloaded_error", "too busy to go on");
+    let (place, seen) = fails(driver, answer, ("overloaded", 5));
+    assert!(seen.answer().starts_with("never to"), "{:?}", seen.answer());
+    assert!(seen.outcome()["message"].as_str().is_some_and(|words| words.contains("too busy to go on")));
+    assert_eq!(place.server.requests().len(), 1);
+}
+
+/// The same before a word was said.
+pub fn an_error_before_the_first_word(driver: &dyn Driver) {
+    let answer = Answer::text("never").error_after(0, "rate_limit_error", "too much");
+    let (_, seen) = fails(driver, answer, ("rate_limit", 5));
+    assert_eq!(seen.all("text").len(), 0);
+}
+
+/// A line that is no JSON: kept as it came, and the answer is none.
+pub fn garbage_in_the_stream(driver: &dyn Driver) {
+    let answer = Answer::text("never to be finished").deltas(4).garbage_after(2);
+    let (_, seen) = fails(driver, answer, ("protocol", 1));
+    assert_eq!(seen.one("unreadable")["line"].as_str().map(str::trim_end), Some("{\"half\":"));
+    assert!(seen.answer().starts_with("never to"), "{:?}", seen.answer());
+}
+
+/// A stream that ends without an end.
+pub fn no_answer_at_all(driver: &dyn Driver) {
+    let answer = Answer::error(200, "", "").body("").header("content-type", "text/event-stream");
+    fails(driver, answer, ("protocol", 1));
+}
+
+/// A page of somebody else, with a good status: the address of a website, say.
+pub fn a_page_instead_of_an_answer(driver: &dyn Driver) {
+    let page = Answer::error(200, "", "").body("<html>Log in</html>").header("content-type", "text/html");
+    fails(driver, page, ("protocol", 1));
+}
+
+/// The server does not speak TLS.
+pub fn no_tls(driver: &dyn Driver) {
+    let place = only(driver, Answer::text("never"));
+    let url = format!("https://{}/v1", place.server.address());
+    let seen = run(driver, &place, &task().set("base_url", url));
+    seen.ended_with("network", 1);
+    assert!(seen.outcome()["hint"].as_str().is_some_and(|hint| hint.contains("TLS")), "{:#}", seen.outcome());
+}
+
+/// An answer that ends at the limit that was set is told apart from one that is whole.
+pub fn a_message_about_the_limit(driver: &dyn Driver) {
+    let place = only(driver, Answer::text("and so on").stop_reason("length"));
+    let seen = run(driver, &place, &task().set("max_tokens", "3"));
+    seen.ended_with("output_limit", 6);
+    assert_eq!(seen.answer(), "and so on");
+}
+
+/// A model that says nothing has said so.
+pub fn an_empty_answer(driver: &dyn Driver) {
+    let seen = completes(driver, &only(driver, Answer::default()), &task());
+    assert_eq!(seen.answer(), "");
+    assert!(seen.story().contains(&"notice empty_answer".to_owned()), "{:#?}", seen.story());
+}

@@ -1,0 +1,42 @@
+//! The key: it goes to the server and nowhere else.
+
+use super::{answers, completes, only};
+use crate::model::Answer;
+use crate::scenario::{Driver, KEY, Seen, Task, run};
+
+fn nowhere(seen: &Seen) {
+    let found = seen.events.iter().find(|event| event.to_string().contains(KEY));
+    assert!(found.is_none(), "{found:#?}");
+}
+
+/// Neither in an event of a good run nor of a failed one.
+pub fn the_key_is_nowhere(driver: &dyn Driver) {
+    let place = only(driver, Answer::text("Hello."));
+    let seen = completes(driver, &place, &Task::new("PROMPT"));
+    nowhere(&seen);
+    let call = place.only_call();
+    assert_eq!(call.header("authorization"), Some(format!("Bearer {KEY}").as_str()));
+    assert!(!call.body.to_string().contains(KEY));
+    let place = only(driver, Answer::error(401, "invalid_request_error", "no").code("invalid_api_key"));
+    let seen = run(driver, &place, &Task::new("PROMPT"));
+    seen.ended_with("auth", 4);
+    nowhere(&seen);
+}
+
+/// A server that repeats the key in its error does not get it into an event.
+pub fn an_echoed_key_is_nowhere(driver: &dyn Driver) {
+    let message = format!("Incorrect API key provided: {KEY}.");
+    let place = only(driver, Answer::error(401, "invalid_request_error", message).code("invalid_api_key"));
+    let seen = run(driver, &place, &Task::new("PROMPT"));
+    seen.ended_with("auth", 4);
+    nowhere(&seen);
+}
+
+/// A command that the model runs does not have it in its environment, nor in that of its parents.
+pub fn commands_do_not_get_the_key(driver: &dyn Driver) {
+    let look = driver.subject().shell("env; echo the end");
+    let place = answers(driver, [look, Answer::text("{tool_result}")]);
+    let seen = completes(driver, &place, &Task::new("PROMPT"));
+    assert!(seen.answer().contains("the end") && seen.answer().contains("PATH="), "{}", seen.answer());
+    nowhere(&seen);
+}

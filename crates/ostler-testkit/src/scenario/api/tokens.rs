@@ -1,0 +1,73 @@
+//! Tokens and cost: exactly what the server counted, wherever it says it, and unknown where it does not.
+
+use serde_json::{Value, json};
+
+use super::{answers, completes, only};
+use crate::model::{Answer, Delivery, Tokens, Usage};
+use crate::scenario::{Driver, Seen, Task};
+
+/// A call, then an answer, both counted in a way of the server's.
+fn counted(driver: &dyn Driver, tokens: Tokens) -> Seen {
+    let call = Answer::tool("list_files", json!({})).manner(tokens);
+    let place = answers(driver, [call, Answer::text("One two three.").deltas(3).manner(tokens)]);
+    completes(driver, &place, &Task::new("PROMPT"))
+}
+
+fn exact(seen: &Seen, calls: u64) {
+    seen.used(calls);
+    let usage = &seen.one("ended")["usage"];
+    assert_eq!((&usage["reasoning"], &usage["model"]), (&json!(4 * calls), &json!("scripted-large")));
+}
+
+/// In a chunk of their own, as OpenAI does it.
+pub fn in_a_chunk_of_their_own(driver: &dyn Driver) {
+    exact(&counted(driver, Tokens::AsAsked), 2);
+}
+
+/// In every chunk: each answer is counted once all the same.
+pub fn in_every_chunk(driver: &dyn Driver) {
+    exact(&counted(driver, Tokens::InEveryChunk), 2);
+}
+
+/// In the chunk with the finish reason.
+pub fn in_the_last_choice(driver: &dyn Driver) {
+    exact(&counted(driver, Tokens::InTheLastChoice), 2);
+}
+
+/// Nowhere: then they are unknown, and not nought.
+pub fn never(driver: &dyn Driver) {
+    let seen = counted(driver, Tokens::Never);
+    let usage = &seen.one("ended")["usage"];
+    for name in ["input", "cache_read", "output", "cost_usd"] {
+        assert_eq!(usage[name], Value::Null, "{name} in {usage}");
+    }
+}
+
+/// In a message that comes whole.
+pub fn whole(driver: &dyn Driver) {
+    let place = only(driver, Answer::text("Hello.").manner(Delivery::AlwaysWhole));
+    exact(&completes(driver, &place, &Task::new("PROMPT")), 1);
+}
+
+/// A server that refuses the question is not asked it.
+pub fn not_asked_for(driver: &dyn Driver) {
+    let place = only(driver, Answer::text("Hello."));
+    let seen = completes(driver, &place, &Task::new("PROMPT").set("stream_usage", "false"));
+    assert!(place.only_call().body.get("stream_options").is_none());
+    assert_eq!(seen.one("ended")["usage"]["input"], Value::Null);
+}
+
+/// With a price the cost is computed, to the last digit, and said to be an estimate; without one it is unknown.
+pub fn a_price_makes_a_cost(driver: &dyn Driver) {
+    let usage = Usage { input: 1_000_000, cache_creation: 0, cache_read: 2_000_000, output: 300_000, reasoning: 0 };
+    let place = only(driver, Answer::text("Hello.").usage(usage));
+    let cost = |task: Task| {
+        let seen = completes(driver, &place, &task);
+        let usage = &seen.one("ended")["usage"];
+        (usage["cost_usd"].as_f64(), usage["cost_source"].clone())
+    };
+    let (dollars, source) = cost(Task::new("PROMPT").set("price", "2.5/1.25/10"));
+    assert!(dollars.is_some_and(|dollars| (dollars - 8.0).abs() < 1e-9), "2.5 + 2.5 + 3: {dollars:?}");
+    assert_eq!(source, "estimated");
+    assert_eq!(cost(Task::new("PROMPT")), (None, json!("unknown")));
+}

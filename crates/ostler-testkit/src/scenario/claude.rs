@@ -1,0 +1,51 @@
+//! Claude Code as the subject of scenarios.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::subject::{Known, Numbers, Subject, Tools, Words};
+use crate::model::Answer;
+use crate::real;
+
+/// The real Claude Code.
+pub const CLAUDE: Subject = Subject {
+    name: "claude",
+    version: Some(real::CLAUDE_VERSION),
+    program: Some(real::claude),
+    host: real::claude_env,
+    furnish: |_| (),
+    tools: Tools {
+        command: "Bash",
+        shell: bash,
+        printed: str::to_owned,
+        forbidden: || ("Bash", bash("cat .env; touch made")),
+        others: ["Edit", "Read"],
+    },
+    settings: Known {
+        trust: &[("permission_mode", "bypassPermissions")],
+        partial: Some("include_partial"),
+        model: "haiku",
+        priced: &[],
+        // It estimates tokens and refuses what it thinks is too much for the model, unless it is told otherwise.
+        roomy: (&[], Some(("CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE", "9000000"))),
+        variables: ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
+        structured: |value| Answer::tool("StructuredOutput", value.clone()),
+        schema: |request| {
+            let tools = request.body["tools"].as_array()?;
+            Some(tools.iter().find(|tool| tool["name"] == "StructuredOutput")?["input_schema"].clone())
+        },
+    },
+    numbers: Numbers {
+        tokens: [100, 7, 11, 25],
+        cost_source: "reported",
+        overloaded: 529,
+        retried: &[401, 429, 529],
+        soon: Duration::from_secs(4),
+    },
+    words: Words { auth: "claude auth login", network: "ANTHROPIC_BASE_URL", retry: "api_retry" },
+};
+
+fn bash(line: &str) -> Value {
+    json!({"command": line, "description": "for the test"})
+}

@@ -1,0 +1,75 @@
+//! Ostler's own agent for OpenAI-compatible models as the subject of scenarios.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::subject::{Known, Numbers, Subject, Tools, Words};
+use crate::model::Answer;
+
+/// The key that the agent is given, for tests that look where it must not be.
+pub const KEY: &str = "sk-a-key-of-the-testkit";
+
+/// What the file `.env` of a working directory says, and nobody must ever read.
+pub const SECRET: &str = "a-secret-of-the-testkit";
+
+/// The agent that is a part of Ostler, over chat completions.
+pub const OPENAI_API: Subject = Subject {
+    name: "openai-api",
+    version: None,
+    program: None,
+    host,
+    furnish,
+    tools: Tools {
+        command: "run_command",
+        shell: |line| json!({"command": "sh", "args": ["-c", line]}),
+        printed: str::to_owned,
+        forbidden: || ("read_file", json!({"path": ".env"})),
+        others: ["edit_file", "read_file"],
+    },
+    settings: Known {
+        trust: &[],
+        partial: None,
+        model: "scripted-small",
+        priced: &[("price", "2.5/1.25/10")],
+        roomy: (&[("context_window", "9000000")], None),
+        variables: ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
+        structured: |value| Answer::text(value.to_string()),
+        schema: |request| request.body.pointer("/response_format/json_schema/schema").cloned(),
+    },
+    numbers: Numbers {
+        // What was written to a cache is not told apart from the rest of the input.
+        tokens: [107, 0, 11, 25],
+        cost_source: "unknown",
+        overloaded: 503,
+        retried: &[429, 503],
+        soon: Duration::from_secs(1),
+    },
+    words: Words { auth: "OPENAI_API_KEY", network: "OPENAI_BASE_URL", retry: "retrying" },
+};
+
+fn host(home: &Path, base_url: &str) -> Vec<(String, String)> {
+    let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/bin:/bin".to_owned());
+    let pairs = [
+        ("HOME", home.display().to_string()),
+        ("PATH", path),
+        ("OPENAI_BASE_URL", format!("{base_url}/v1")),
+        ("OPENAI_API_KEY", KEY.to_owned()),
+        ("OPENAI_MODEL", "scripted-large".to_owned()),
+    ];
+    pairs.map(|(name, value)| (name.to_owned(), value)).to_vec()
+}
+
+/// A policy that lets the shell run, and something to keep from the model.
+fn furnish(work: &Path) {
+    fs::create_dir(work.join(".ostler")).expect("make a directory");
+    fs::write(work.join(".ostler/sandbox.toml"), POLICY).expect("write a policy");
+    fs::write(work.join(".env"), format!("PASSWORD={SECRET}\n")).expect("write a secret");
+}
+
+const POLICY: &str = r#"
+[[command]]
+name = "sh"
+"#;

@@ -1,0 +1,32 @@
+//! What a run has told so far, for those who wait for something in it.
+
+use std::collections::BTreeSet;
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use super::PATIENCE;
+
+/// The kinds of event that a run has told so far.
+#[derive(Debug, Default)]
+pub struct Progress {
+    kinds: Mutex<BTreeSet<String>>,
+    changed: Condvar,
+}
+
+impl Progress {
+    /// An event of this kind was told.
+    pub fn told(&self, kind: &str) {
+        self.kinds.lock().unwrap_or_else(PoisonError::into_inner).insert(kind.to_owned());
+        self.changed.notify_all();
+    }
+
+    /// Waits until an event of this kind was told.
+    ///
+    /// # Panics
+    /// When none comes.
+    pub fn wait_for(&self, kind: &str) {
+        let kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_timeout_while(kinds, PATIENCE, |kinds| !kinds.contains(kind));
+        let (kinds, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        assert!(kinds.contains(kind), "no {kind} was told, only {kinds:?}");
+    }
+}

@@ -1,0 +1,111 @@
+//! Who is tried: what a scenario must know about an agent to be written once for all of them.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::model::{Answer, Request};
+
+/// A setting and its value.
+pub type Setting = (&'static str, &'static str);
+
+/// An agent, as far as scenarios have to know it.
+#[derive(Debug)]
+pub struct Subject {
+    /// What `--agent` takes.
+    pub name: &'static str,
+    /// What `started` says its version is; none: not looked at.
+    pub version: Option<&'static str>,
+    /// Its program; none for an agent that is a part of Ostler.
+    pub program: Option<fn() -> PathBuf>,
+    /// The environment in which Ostler runs, for a home and the address of the model.
+    pub host: fn(&Path, &str) -> Vec<(String, String)>,
+    /// Makes a working directory ready.
+    pub furnish: fn(&Path),
+    /// Its tools.
+    pub tools: Tools,
+    /// Its settings.
+    pub settings: Known,
+    /// Its numbers.
+    pub numbers: Numbers,
+    /// Its words about what went wrong.
+    pub words: Words,
+}
+
+/// The tools of an agent.
+#[derive(Debug)]
+pub struct Tools {
+    /// The one that runs a command.
+    pub command: &'static str,
+    /// Its arguments to run a line of shell.
+    pub shell: fn(&str) -> Value,
+    /// What the model and the caller get when a command has printed this.
+    pub printed: fn(&str) -> String,
+    /// A call that is denied to a task that trusts nobody: its tool, and its arguments.
+    pub forbidden: fn() -> (&'static str, Value),
+    /// Two others, in alphabetical order.
+    pub others: [&'static str; 2],
+}
+
+/// The settings of an agent.
+#[derive(Debug)]
+pub struct Known {
+    /// Those with which every tool runs.
+    pub trust: &'static [Setting],
+    /// The one that says whether text comes in pieces; none: it always does.
+    pub partial: Option<&'static str>,
+    /// A model that is not the usual one.
+    pub model: &'static str,
+    /// Those with which the cost is known.
+    pub priced: &'static [Setting],
+    /// Those with which a prompt of any length goes to the model, and a variable for it.
+    pub roomy: (&'static [Setting], Option<Setting>),
+    /// The variable with the key, and the one with the model's address.
+    pub variables: (&'static str, &'static str),
+    /// The model's answer to a schema.
+    pub structured: fn(&Value) -> Answer,
+    /// The schema as the model gets it.
+    pub schema: fn(&Request) -> Option<Value>,
+}
+
+/// What an agent counts, and what it takes its time for.
+#[derive(Debug)]
+pub struct Numbers {
+    /// What it counts for one call of the model: input, written to the cache, read from it, output.
+    pub tokens: [u64; 4],
+    /// Where its costs come from when nothing is set.
+    pub cost_source: &'static str,
+    /// The status of an overloaded service.
+    pub overloaded: u16,
+    /// Errors of the provider that it tries again.
+    pub retried: &'static [u16],
+    /// A limit on time that it certainly has begun to work in.
+    pub soon: Duration,
+}
+
+/// Parts of the hints of an agent, and its codes.
+#[derive(Debug)]
+pub struct Words {
+    /// When the key is wrong.
+    pub auth: &'static str,
+    /// When nobody is reached.
+    pub network: &'static str,
+    /// The code of the notice that a call is tried again.
+    pub retry: &'static str,
+}
+
+impl Subject {
+    /// The model runs a line of shell.
+    #[must_use]
+    pub fn shell(&self, line: &str) -> Answer {
+        Answer::tool(self.tools.command, (self.tools.shell)(line))
+    }
+
+    /// The model tries what is forbidden.
+    #[must_use]
+    pub fn forbidden(&self) -> Answer {
+        let (tool, input) = (self.tools.forbidden)();
+        Answer::tool(tool, input)
+    }
+}

@@ -1,0 +1,56 @@
+//! Finding the program that a command means, and never one that the model could have put there.
+
+use std::path::{Path, PathBuf};
+
+use super::Place;
+use crate::{Code, ToolError};
+
+/// The program of a command: on PATH outside the workspace, or the workspace's own script for `./name`.
+pub(super) fn find(command: &str, place: &Place<'_>) -> Result<PathBuf, ToolError> {
+    let root = place.root.canonicalize().unwrap_or_else(|_| place.root.to_owned());
+    let missing = |why: String| Err(ToolError::new(Code::FileNotFound, why));
+    if let Some(script) = command.strip_prefix("./") {
+        let file = root.join(script);
+        return match file.canonicalize() {
+            Ok(real) if !real.starts_with(&root) => Err(ToolError::new(
+                Code::PathOutsideWorkspace,
+                format!("{command} is a link that leads out of the workspace"),
+            )),
+            Ok(real) if is_program(&real) => Ok(real),
+            Ok(_) => missing(format!("{command} is not an executable file")),
+            Err(_) => missing(format!("{command} is not in the workspace")),
+        };
+    }
+    let mut planted = None;
+    for dir in std::env::split_paths(place.path).filter(|dir| dir.is_absolute()) {
+        let file = dir.join(command);
+        if !is_program(&file) {
+            continue;
+        }
+        // A program below the workspace may be the model's own, however its directory came to be on PATH.
+        let real = file.canonicalize().unwrap_or_else(|_| file.clone());
+        if real.starts_with(&root) || file.starts_with(&root) || file.starts_with(place.root) {
+            planted.get_or_insert(file);
+            continue;
+        }
+        return Ok(file);
+    }
+    match planted {
+        Some(file) => Err(ToolError::new(
+            Code::DeniedByPolicy,
+            format!("{command} was found only at {}, inside the workspace; such a program is not run", file.display()),
+        )),
+        None => missing(format!("{command} is allowed but not installed: it is not on PATH")),
+    }
+}
+
+#[cfg(unix)]
+fn is_program(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(not(unix))]
+fn is_program(file: &Path) -> bool {
+    file.is_file()
+}

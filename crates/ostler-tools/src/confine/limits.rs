@@ -1,0 +1,166 @@
+//! The section `[sandbox]` of a policy: what a command may do while it runs.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use super::Network;
+
+/// What a command may do while it runs, as a policy file says it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CommandLimits {
+    /// Paths that it may change besides the workspace and its temporary files: absolute, below `~`, or relative to the workspace.
+    pub write: Vec<PathBuf>,
+    /// Paths that it may read besides the system and its tools.
+    pub read: Vec<PathBuf>,
+    /// Whom it may talk to.
+    pub network: Network,
+    /// The longest it may take.
+    pub timeout_seconds: u64,
+    /// Seconds of computing, for each process.
+    pub cpu_seconds: u64,
+    /// The longest file it may write.
+    pub file_size_mb: u64,
+    /// Processes at once.
+    pub processes: u64,
+    /// Open files, for each process.
+    pub open_files: u64,
+    /// Address space, for each process; no limit when absent, since some programs reserve far more than they use.
+    pub memory_mb: Option<u64>,
+    /// Names of variables that it gets besides the usual ones.
+    pub env: Vec<String>,
+    /// Whether nothing runs where a layer is missing.
+    pub required: bool,
+}
+
+impl Default for CommandLimits {
+    fn default() -> Self {
+        Self {
+            write: Vec::new(),
+            read: Vec::new(),
+            network: Network::None,
+            timeout_seconds: 120,
+            cpu_seconds: 900,
+            file_size_mb: 1024,
+            processes: 512,
+            open_files: 4096,
+            memory_mb: None,
+            env: Vec::new(),
+            required: false,
+        }
+    }
+}
+
+/// Parts of names by which variables are known that hold secrets.
+const SECRET: [&str; 7] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "AUTH"];
+
+impl CommandLimits {
+    /// Whether the section makes sense.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let counts = [
+            ("timeout_seconds", self.timeout_seconds),
+            ("cpu_seconds", self.cpu_seconds),
+            ("file_size_mb", self.file_size_mb),
+            ("processes", self.processes),
+            ("open_files", self.open_files),
+            ("memory_mb", self.memory_mb.unwrap_or(1)),
+        ];
+        if let Some((name, _)) = counts.iter().find(|(_, count)| *count == 0) {
+            return Err(format!("sandbox: {name} = 0: expected a whole number of at least 1"));
+        }
+        if let Some(path) = self.write.iter().find(|path| path.parent().is_none() || path.as_os_str() == "~") {
+            return Err(format!("sandbox: write = {path:?}: the whole file system or home cannot be made writable"));
+        }
+        match self.env.iter().find_map(|name| Some((name, fault(name)?))) {
+            Some((name, why)) => Err(format!("sandbox: env: {name:?}: {why}")),
+            None => Ok(()),
+        }
+    }
+
+    /// What the section allows that the defaults do not, one sentence each.
+    #[must_use]
+    pub fn beyond_defaults(&self) -> Vec<String> {
+        let usual = Self::default();
+        let list = |paths: &[PathBuf]| paths.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ");
+        let mut all = Vec::new();
+        if !self.write.is_empty() {
+            all.push(format!("commands may also write {}", list(&self.write)));
+        }
+        if !self.read.is_empty() {
+            all.push(format!("commands may also read {}", list(&self.read)));
+        }
+        if self.network == Network::All {
+            all.push("commands may use the network".to_owned());
+        }
+        if !self.env.is_empty() {
+            all.push(format!("commands also get the variables {}", self.env.join(", ")));
+        }
+        let raised = [
+            ("timeout_seconds", self.timeout_seconds, usual.timeout_seconds),
+            ("cpu_seconds", self.cpu_seconds, usual.cpu_seconds),
+            ("file_size_mb", self.file_size_mb, usual.file_size_mb),
+            ("processes", self.processes, usual.processes),
+            ("open_files", self.open_files, usual.open_files),
+        ];
+        let raised = raised.iter().filter(|(_, now, usual)| now > usual);
+        all.extend(raised.map(|(name, now, usual)| format!("{name} is {now}, more than the usual {usual}")));
+        all
+    }
+}
+
+fn fault(name: &str) -> Option<&'static str> {
+    let upper = name.to_ascii_uppercase();
+    if name.is_empty() || name.contains(['=', '\0', '*']) {
+        return Some("expected the name of a variable");
+    }
+    if SECRET.iter().any(|part| upper.contains(part)) {
+        return Some("a variable that looks like a secret is not given to commands");
+    }
+    let reserved = upper.starts_with("OSTLER_") || upper.starts_with("LD_") || upper.starts_with("GIT_");
+    (reserved || upper == "PATH").then_some("this variable is not the policy's to set")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<CommandLimits, String> {
+        let limits: CommandLimits = toml::from_str(text).map_err(|error| error.to_string())?;
+        limits.check().map(|()| limits)
+    }
+
+    // S2-27
+    #[test]
+    fn a_policy_cannot_ask_for_secrets_or_for_everything() {
+        for text in [
+            "env = [\"GITHUB_TOKEN\"]",
+            "env = [\"my_api_key\"]",
+            "env = [\"OSTLER_SESSION\"]",
+            "env = [\"LD_PRELOAD\"]",
+            "env = [\"PATH\"]",
+            "env = [\"A=B\"]",
+            "env = [\"*\"]",
+            "write = [\"/\"]",
+            "write = [\"~\"]",
+            "timeout_seconds = 0",
+            "network = \"some\"",
+            "surprise = 1",
+        ] {
+            assert!(read(text).is_err(), "{text}");
+        }
+        assert!(read("env = [\"JAVA_HOME\"]\nwrite = [\"~/.cache/x\"]\nnetwork = \"all\"").is_ok());
+    }
+
+    #[test]
+    fn what_goes_beyond_the_defaults_is_told() {
+        assert_eq!(read("").unwrap().beyond_defaults(), [""; 0]);
+        assert_eq!(read("timeout_seconds = 5").unwrap().beyond_defaults(), [""; 0]);
+        let told =
+            read("network = \"all\"\nwrite = [\"/x\"]\nread = [\"/y\"]\nenv = [\"Z\"]\nprocesses = 1000").unwrap();
+        let told = told.beyond_defaults().join("; ");
+        for word in ["/x", "/y", "network", "Z", "1000"] {
+            assert!(told.contains(word), "{told}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Resource limits of the kernel.
+
+use std::io;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::super::Rlimits;
+
+/// The limits to set, and what the user has already of what is counted for the user as a whole.
+#[derive(Debug)]
+pub(super) struct Plan {
+    limits: Vec<(Resource, u64)>,
+    processes: Option<u64>,
+    others: u64,
+}
+
+impl Plan {
+    pub(super) fn new(limits: &Rlimits) -> Self {
+        let wanted = [
+            (Resource::Core, Some(0)),
+            (Resource::Cpu, limits.cpu_seconds),
+            (Resource::Fsize, limits.file_size),
+            (Resource::Nofile, limits.open_files),
+            (Resource::As, limits.memory),
+        ];
+        let wanted = wanted.into_iter().filter_map(|(resource, most)| Some((resource, most?))).collect();
+        let others = if limits.processes.is_some() { tasks_of_user() } else { 0 };
+        Self { limits: wanted, processes: limits.processes, others }
+    }
+
+    /// Async-signal-safe. In a user namespace of its own the command's processes are counted from nothing; elsewhere the
+    /// user's others count too.
+    pub(super) fn enter(&self, in_namespace: bool) -> io::Result<()> {
+        for (resource, most) in &self.limits {
+            lower(*resource, *most)?;
+        }
+        match self.processes {
+            Some(most) if in_namespace => lower(Resource::Nproc, most),
+            Some(most) => lower(Resource::Nproc, most.saturating_add(self.others)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A limit never gets higher than it was.
+fn lower(resource: Resource, most: u64) -> io::Result<()> {
+    let now = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+    let most = Some(most.min(now)).filter(|most| *most != u64::MAX);
+    setrlimit(resource, Rlimit { current: most, maximum: most }).map_err(io::Error::from)
+}
+
+/// How many threads this user runs, everywhere: that is what the kernel counts.
+fn tasks_of_user() -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let user = rustix::process::getuid().as_raw();
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let own = entries.filter(|entry| entry.metadata().is_ok_and(|meta| meta.uid() == user));
+    let is_process = |name: &std::ffi::OsStr| name.to_str().is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
+    let threads = own.filter(|entry| is_process(&entry.file_name())).map(|entry| {
+        let tasks = std::fs::read_dir(entry.path().join("task"));
+        tasks.map_or(0, |tasks| tasks.flatten().count() as u64)
+    });
+    threads.sum()
+}

@@ -1,0 +1,184 @@
+//! Seccomp: system calls that no command needs and that lead out, or bring the machine down.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    TargetArch, sock_filter,
+};
+
+use super::super::Network;
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+type Error = seccompiler::BackendError;
+
+/// Calls that are refused whatever their arguments.
+const REFUSED: &[libc::c_long] = &[
+    // Other processes.
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_kcmp,
+    libc::SYS_pidfd_getfd,
+    // Another view of the file system.
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_fanotify_init,
+    // Another view of everything.
+    libc::SYS_setns,
+    libc::SYS_unshare,
+    // The kernel itself.
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_userfaultfd,
+    libc::SYS_syslog,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_reboot,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_vhangup,
+    // Keys that outlive the command.
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    // A way around every filter of calls.
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_iopl,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_ioperm,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_kexec_file_load,
+];
+
+/// Namespaces that `clone` could make.
+const NAMESPACES: [libc::c_int; 7] = [
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWNET,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWUTS,
+    libc::CLONE_NEWCGROUP,
+];
+
+/// Ways to type into somebody's terminal.
+const TYPING: [u64; 2] = [0x5412, 0x541C]; // TIOCSTI, TIOCLINUX
+
+/// Families of sockets that reach others over IP; the last one asks the kernel about addresses.
+const REACHING: [libc::c_int; 3] = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+
+/// Two programs, since one has one answer only; empty where there is no seccomp.
+#[derive(Debug)]
+pub(super) struct Filters(Vec<BpfProgram>);
+
+impl Filters {
+    pub(super) fn build(network: Network) -> io::Result<Self> {
+        let Some(arch) = architecture().filter(|_| is_available()) else { return Ok(Self(Vec::new())) };
+        let build = || -> Result<Vec<BpfProgram>, Error> {
+            let refused = program(refused(network)?, libc::EPERM, arch)?;
+            // Its flags lie in memory, where a filter cannot look; without it the C library uses `clone`.
+            let unknown = program(BTreeMap::from([(libc::SYS_clone3, Vec::new())]), libc::ENOSYS, arch)?;
+            Ok(vec![refused, unknown])
+        };
+        build().map(Self).map_err(io::Error::other)
+    }
+
+    /// Async-signal-safe: two system calls for each program.
+    pub(super) fn enter(&self) -> io::Result<()> {
+        for program in &self.0 {
+            match seccompiler::apply_filter(program) {
+                Ok(()) => {}
+                Err(seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error)) => return Err(error),
+                Err(_) => return Err(io::ErrorKind::Unsupported.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the kernel takes filters, and there is one for this machine.
+pub(super) fn is_available() -> bool {
+    let action: libc::c_uint = libc::SECCOMP_RET_ERRNO;
+    #[expect(unsafe_code, reason = "there is no safe wrapper; it only asks")]
+    // SAFETY: the kernel reads the number behind the pointer, which lives until the call returns.
+    let answer = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL, 0, &raw const action) };
+    answer == 0 && architecture().is_some()
+}
+
+fn architecture() -> Option<TargetArch> {
+    TargetArch::try_from(std::env::consts::ARCH).ok()
+}
+
+fn refused(network: Network) -> Result<Rules, Error> {
+    use SeccompCmpArgLen::{Dword, Qword};
+    use SeccompCmpOp::{Eq, MaskedEq, Ne};
+    let rule = |conditions: Vec<Result<SeccompCondition, Error>>| {
+        conditions.into_iter().collect::<Result<Vec<_>, _>>().and_then(SeccompRule::new)
+    };
+    let number = |value: libc::c_int| u64::from(value.unsigned_abs());
+    let mut rules: Rules = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
+    let clone = |flag: libc::c_int| {
+        let flag = number(flag);
+        rule(vec![SeccompCondition::new(0, Qword, MaskedEq(flag), flag)])
+    };
+    rules.insert(libc::SYS_clone, NAMESPACES.into_iter().map(clone).collect::<Result<_, _>>()?);
+    let ioctl = |request: u64| rule(vec![SeccompCondition::new(1, Dword, Eq, request)]);
+    rules.insert(libc::SYS_ioctl, TYPING.into_iter().map(ioctl).collect::<Result<_, _>>()?);
+    // Limits of other processes: ours, for example.
+    rules.insert(libc::SYS_prlimit64, vec![rule(vec![SeccompCondition::new(0, Dword, Ne, 0)])?]);
+    let sockets = match network {
+        Network::None => Vec::new(),
+        Network::All => {
+            let others = REACHING.map(|family| SeccompCondition::new(0, Dword, Ne, number(family)));
+            vec![rule(others.into())?]
+        }
+    };
+    rules.insert(libc::SYS_socket, sockets);
+    Ok(rules)
+}
+
+fn program(rules: Rules, errno: libc::c_int, arch: TargetArch) -> Result<BpfProgram, Error> {
+    let answer = SeccompAction::Errno(errno.unsigned_abs());
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, answer, arch)?;
+    let program: BpfProgram = filter.try_into()?;
+    Ok(foreign_numbers().into_iter().chain(program).collect())
+}
+
+/// On this machine the same kernel takes calls by a second set of numbers, which the rules do not name: whoever uses them is
+/// killed. (Whoever uses those of 32 bits is killed by the crate's own first instructions.)
+#[cfg(target_arch = "x86_64")]
+fn foreign_numbers() -> Vec<sock_filter> {
+    const X32: u32 = 0x4000_0000;
+    let load = sock_filter { code: 0x20, jt: 0, jf: 0, k: 0 }; // the number of the call
+    let jump = sock_filter { code: 0x35, jt: 0, jf: 1, k: X32 }; // go on at the next unless it is below
+    let kill = sock_filter { code: 0x06, jt: 0, jf: 0, k: libc::SECCOMP_RET_KILL_PROCESS };
+    vec![load, jump, kill]
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn foreign_numbers() -> Vec<sock_filter> {
+    Vec::new()
+}

@@ -1,0 +1,68 @@
+//! What a write changed: a unified diff that is never long.
+
+use std::time::Duration;
+
+use similar::TextDiff;
+
+use super::cut::cut;
+use super::limits::{DIFF_BYTES, DIFF_INPUT_BYTES, DIFF_LINES};
+
+/// A diff, and a note if it is not whole.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Diff {
+    pub(super) text: String,
+    pub(super) note: Option<&'static str>,
+}
+
+/// After this the diff is right but not the smallest.
+const LONGEST: Duration = Duration::from_millis(200);
+
+/// The difference between two texts of a file.
+pub(super) fn diff(path: &str, old: &str, new: &str) -> Diff {
+    if old.len().max(new.len()) > DIFF_INPUT_BYTES {
+        return Diff { text: String::new(), note: Some("no diff: the file is too large for one") };
+    }
+    let diff = TextDiff::configure().timeout(LONGEST).diff_lines(old, new);
+    let mut text = String::new();
+    let mut lines = 0;
+    for hunk in diff.unified_diff().context_radius(3).iter_hunks() {
+        if text.is_empty() {
+            text.push_str(&format!("--- a/{path}\n+++ b/{path}\n"));
+        }
+        for line in hunk.to_string().split_inclusive('\n') {
+            lines += 1;
+            if lines > DIFF_LINES || text.len() + line.len().min(DIFF_BYTES / 4) > DIFF_BYTES {
+                return Diff { text, note: Some("the diff goes on: it is cut here") };
+            }
+            text.push_str(&cut(line.trim_end_matches('\n')));
+            text.push('\n');
+        }
+    }
+    Diff { text, note: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_diff_says_what_changed() {
+        let found = diff("a.txt", "one\ntwo\nthree\n", "one\n2\nthree\n");
+        let text = "--- a/a.txt\n+++ b/a.txt\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n";
+        assert_eq!(found, Diff { text: text.to_owned(), note: None });
+        assert_eq!(diff("a", "same", "same").text, "");
+        assert_eq!(diff("a", "", "x").text, "--- a/a\n+++ b/a\n@@ -0,0 +1 @@\n+x\n\\ No newline at end of file\n");
+    }
+
+    #[test]
+    fn a_diff_is_never_long() {
+        let many = "a\n".repeat(5_000);
+        let found = diff("a", "", &many);
+        assert!(found.text.lines().count() <= DIFF_LINES + 2 && found.note.is_some());
+        let wide = format!("{}\n", "w".repeat(500_000)).repeat(2);
+        let found = diff("a", "x\n", &wide);
+        assert!(found.text.len() <= DIFF_BYTES + 200, "{}", found.text.len());
+        let huge = "x".repeat(DIFF_INPUT_BYTES + 1);
+        assert_eq!(diff("a", "", &huge).text, "");
+    }
+}

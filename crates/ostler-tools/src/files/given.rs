@@ -1,0 +1,136 @@
+//! A path as it was given: made relative to the workspace, by its text alone. The handle decides the rest.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::system::{outside, shown};
+use crate::{Code, ToolError};
+
+/// A path below the workspace, without `..`; empty for the workspace itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Given {
+    /// The path.
+    pub(super) path: PathBuf,
+    /// How messages name it.
+    pub(super) shown: String,
+}
+
+impl Given {
+    /// Reads a path. An absolute one counts if its text begins with one of the roots.
+    pub(super) fn new(text: &str, roots: [&Path; 2]) -> Result<Self, ToolError> {
+        let shown = shown(text);
+        if text.is_empty() {
+            return Err(bad("the path is empty: name a file, or `.` for the workspace itself"));
+        }
+        if text.contains('\0') {
+            return Err(bad(&format!("{shown}: a path holds no NUL")));
+        }
+        // Nothing expands `~` here, and a directory of that name is only ever made by mistake.
+        if text == "~" || text.starts_with("~/") || climbs_with_backslashes(text) {
+            return Err(outside(&shown));
+        }
+        let path = Path::new(text);
+        let relative = if path.has_root() {
+            let below = roots.iter().filter(|root| root.is_absolute()).find_map(|root| path.strip_prefix(root).ok());
+            below.ok_or_else(|| outside(&shown))?
+        } else {
+            path
+        };
+        let mut path = PathBuf::new();
+        for component in relative.components() {
+            match component {
+                Component::CurDir => {}
+                Component::Normal(name) => path.push(name),
+                Component::ParentDir if path.pop() => {}
+                Component::ParentDir | Component::RootDir | Component::Prefix(_) => return Err(outside(&shown)),
+            }
+        }
+        Ok(Self { path, shown })
+    }
+
+    /// Whether it is the workspace itself.
+    pub(super) fn is_root(&self) -> bool {
+        self.path.as_os_str().is_empty()
+    }
+
+    /// Refuses names that a new file should not have. Files that have them can still be read, moved and deleted.
+    pub(super) fn check_new(&self) -> Result<(), ToolError> {
+        let text = self.path.to_string_lossy();
+        if text.chars().any(char::is_control) {
+            return Err(bad(&format!("{}: a new name holds no control characters", self.shown)));
+        }
+        if cfg!(not(windows)) && text.contains('\\') {
+            return Err(bad(&format!("{}: a new name holds no backslash; write directories with /", self.shown)));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a path would climb out of the workspace on a system where `\` separates directories.
+fn climbs_with_backslashes(text: &str) -> bool {
+    let mut depth = 0_usize;
+    for part in text.split(['/', '\\']) {
+        match part {
+            "" | "." => {}
+            ".." if depth == 0 => return text.contains('\\'),
+            ".." => depth -= 1,
+            _ => depth += 1,
+        }
+    }
+    false
+}
+
+fn bad(message: &str) -> ToolError {
+    ToolError::new(Code::BadArguments, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(text: &str) -> Result<String, &'static str> {
+        let given = Given::new(text, [Path::new("/ws"), Path::new("/link")]);
+        given.map(|given| given.path.to_str().unwrap().to_owned()).map_err(|error| error.code.word())
+    }
+
+    #[test]
+    fn a_path_becomes_relative_and_plain() {
+        for (text, path) in [
+            ("a", "a"),
+            ("./a//b/", "a/b"),
+            ("a/../b", "b"),
+            (".", ""),
+            ("a/..", ""),
+            ("/ws/a", "a"),
+            ("/link/a", "a"),
+            ("/ws", ""),
+            ("-rf", "-rf"),
+            ("...", "..."),
+            ("a~", "a~"),
+            ("%2e%2e/x", "%2e%2e/x"),
+        ] {
+            assert_eq!(given(text), Ok(path.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_climbs_out_is_refused() {
+        for text in [
+            "..",
+            "../a",
+            "a/../../b",
+            "./../a",
+            "/etc/passwd",
+            "/ws2/a",
+            "/ws/../etc",
+            "~/.ssh",
+            "~",
+            "..\\a",
+            "a\\..\\..\\b",
+        ] {
+            assert_eq!(given(text), Err("path_outside_workspace"), "{text}");
+        }
+        for text in ["", "a\0b"] {
+            assert_eq!(given(text), Err("bad_arguments"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The workspace as a directory handle: every path is opened below it by the system, which lets none out.
+
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use cap_fs_ext::DirExt;
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+
+use super::FileRules;
+use super::given::Given;
+use super::limits::POLICY_BYTES;
+use super::regular::open_regular;
+use super::rules::{Access, Rules, Sort};
+use super::system::{shown, told};
+use crate::{Code, ToolError};
+
+/// A directory, its real path, and the rules about what is below it.
+#[derive(Debug)]
+pub(crate) struct Root {
+    pub(super) dir: Dir,
+    pub(super) rules: Rules,
+    real: PathBuf,
+    named: PathBuf,
+}
+
+/// A directory below the workspace that was opened.
+#[derive(Debug)]
+pub(super) struct Directory {
+    pub(super) dir: Dir,
+    /// Where it really is, relative to the workspace.
+    pub(super) real: PathBuf,
+}
+
+impl Root {
+    /// Opens a directory as a workspace.
+    pub(crate) fn open(path: &Path, rules: &FileRules) -> Result<Self, ToolError> {
+        let (dir, real) = open_root(path)?;
+        let rules = Rules::new(rules).map_err(|why| ToolError::new(Code::BadArguments, why))?;
+        Ok(Self { dir, rules, real, named: path.to_owned() })
+    }
+
+    /// Its real path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.real
+    }
+
+    /// Reads a path that a tool was given, and refuses at once what the rules forbid by its text.
+    pub(super) fn given(&self, text: &str, access: Access) -> Result<Given, ToolError> {
+        let given = Given::new(text, [&self.real, &self.named])?;
+        self.rules.check(&given.path, access, Sort::Directory)?;
+        Ok(given)
+    }
+
+    /// Opens a directory that a tool was given.
+    pub(super) fn directory(&self, given: &Given) -> Result<Directory, ToolError> {
+        let directory = self.open_dir(&given.path).map_err(|error| told(&error, &given.shown))?;
+        self.rules.check(&directory.real, Access::Read, Sort::Directory)?;
+        Ok(directory)
+    }
+
+    /// Opens a directory and finds out where it really is. Only the system follows links here, and never out.
+    pub(super) fn open_dir(&self, path: &Path) -> io::Result<Directory> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let dir = self.dir.open_dir(path)?;
+        let real = self.real_path(&dir, path)?;
+        Ok(Directory { dir, real })
+    }
+
+    /// Where an opened directory is: asked of the handle, so that no link can be put in between.
+    fn real_path(&self, dir: &Dir, path: &Path) -> io::Result<PathBuf> {
+        if let (Some(root), Some(real)) = (path_of(&self.dir), path_of(dir)) {
+            let escaped = || io::Error::new(io::ErrorKind::PermissionDenied, "the directory left the workspace");
+            return real.strip_prefix(root).map(Path::to_owned).map_err(|_| escaped());
+        }
+        let real = self.dir.canonicalize(path)?;
+        Ok(if real == Path::new(".") { PathBuf::new() } else { real })
+    }
+}
+
+/// Reads a file of the workspace that is no link and is in a directory that is none: what decides about a model must
+/// not be where the model can write.
+pub(crate) fn read_own_file(root: &Path, file: &Path) -> Result<Option<String>, ToolError> {
+    let (mut dir, _) = open_root(root)?;
+    let shown = shown(&file.to_string_lossy());
+    let none_or = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => Ok(None),
+        _ => {
+            let message = format!("{shown} must be a plain file in a plain directory, not a link: {error}");
+            Err(ToolError::new(Code::NotAFile, message))
+        }
+    };
+    for part in file.parent().into_iter().flat_map(Path::components) {
+        match dir.open_dir_nofollow(part.as_os_str()) {
+            Ok(below) => dir = below,
+            Err(error) => return none_or(error),
+        }
+    }
+    let name = file.file_name().unwrap_or_default();
+    let (file, about) = match open_regular(&dir, name) {
+        Ok(Some(opened)) => opened,
+        Ok(None) => return none_or(io::Error::other("it is something else")),
+        Err(error) => return none_or(error),
+    };
+    if about.len() > POLICY_BYTES {
+        let message = format!("{shown} has more than {POLICY_BYTES} bytes");
+        return Err(ToolError::new(Code::TooLarge, message));
+    }
+    let mut text = String::new();
+    let read = file.take(POLICY_BYTES).read_to_string(&mut text);
+    read.map_err(|error| told(&error, &shown))?;
+    Ok(Some(text))
+}
+
+fn open_root(path: &Path) -> Result<(Dir, PathBuf), ToolError> {
+    let trouble = |error: io::Error| {
+        let shown = shown(&path.to_string_lossy());
+        let told = told(&error, &shown);
+        ToolError::new(told.code, format!("the workspace cannot be opened: {}", told.message))
+    };
+    let dir = Dir::open_ambient_dir(path, ambient_authority()).map_err(trouble)?;
+    let real = path_of(&dir).map_or_else(|| path.canonicalize(), Ok).map_err(trouble)?;
+    Ok((dir, real))
+}
+
+/// The path of a handle, where the system tells.
+#[cfg(target_os = "linux")]
+fn path_of(dir: &Dir) -> Option<PathBuf> {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::ffi::OsStringExt;
+
+    let link = format!("/proc/self/fd/{}", dir.as_raw_fd());
+    let path = rustix::fs::readlink(link, Vec::new()).ok()?;
+    let path = PathBuf::from(std::ffi::OsString::from_vec(path.into_bytes()));
+    path.is_absolute().then_some(path)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn path_of(_dir: &Dir) -> Option<PathBuf> {
+    None
+}

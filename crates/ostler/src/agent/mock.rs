@@ -1,0 +1,93 @@
+//! The agent that plays given events.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use ostler_core::dialect::{Capabilities, Dialect, Setting};
+use ostler_core::spec::{Spec, SpecError};
+use ostler_dialects::mock::Mock;
+
+use super::{Agent, check, session_id};
+use crate::host::Host;
+use crate::mock::{self, Events};
+use crate::probe::Probed;
+use crate::session::{Beginning, Body, Session};
+
+/// Plays given events, to test what is built on Ostler: how it looks when an agent says this or that.
+#[derive(Default)]
+pub struct MockAgent(Option<Events>);
+
+impl MockAgent {
+    /// An agent that plays the file in the setting `script`.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An agent that plays `events` for every message.
+    #[must_use]
+    pub fn playing(events: Events) -> Self {
+        Self(Some(events))
+    }
+}
+
+impl Agent for MockAgent {
+    fn name(&self) -> &str {
+        Mock.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Mock.capabilities()
+    }
+
+    fn models(&self) -> &[&'static str] {
+        Mock.models()
+    }
+
+    fn settings(&self) -> Vec<Setting> {
+        Mock.settings()
+    }
+
+    fn plays(&self) -> bool {
+        true
+    }
+
+    /// It is there, but only for those who ask for it.
+    fn is_found(&self, _: &Host) -> bool {
+        false
+    }
+
+    fn probe<'a>(&'a self, _: &'a Host) -> Pin<Box<dyn Future<Output = Probed> + Send + 'a>> {
+        Box::pin(async { Probed::Ready { version: None, path: None, login: None } })
+    }
+
+    fn start(&self, _: &Host, spec: Spec) -> Result<Session, SpecError> {
+        check(&spec)?;
+        Mock.launch(&spec)?;
+        let events = match (&self.0, spec.settings.last("script")) {
+            (Some(events), _) => events.clone(),
+            (None, Some(path)) => read(path)?,
+            (None, None) => {
+                return Err(SpecError::new("script", "", "expected a file of events (docs/agents/mock.md)"));
+            }
+        };
+        Ok(Session::begin(Beginning {
+            conversation: Mock.converse(&spec),
+            body: Body::Inner(Box::new(move || Ok(mock::start(events)))),
+            install_hint: None,
+            id: session_id(),
+            pid: Arc::default(),
+            spec,
+        }))
+    }
+
+    fn dialect(&self) -> &'static dyn Dialect {
+        &Mock
+    }
+}
+
+fn read(path: &str) -> Result<Events, SpecError> {
+    let text = std::fs::read_to_string(path).map_err(|error| SpecError::new("script", path, error.to_string()))?;
+    Events::parse(&text).map_err(|error| SpecError::new("script", path, error))
+}

@@ -1,0 +1,270 @@
+//! An agent that is a model with tools: over HTTP, or from a script.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use ostler_core::dialect::{Capabilities, Dialect, Setting};
+use ostler_core::event::Notice;
+use ostler_core::spec::{Spec, SpecError, keys};
+use ostler_dialects::openai::OpenAi;
+use ostler_dialects::scripted::Scripted as ScriptedDialect;
+use ostler_tools::{Policy, ToolError, Workspace};
+
+use super::{Agent, check, session_id};
+use crate::api;
+use crate::command::CommandRunner;
+use crate::host::Host;
+use crate::model::{Http, Model, Script, Scripted};
+use crate::probe::Probed;
+use crate::process::SpawnError;
+use crate::session::{Beginning, Body, Session};
+use crate::tool::{Tool, Toolbox};
+
+/// How often a call is tried again when nobody says otherwise.
+const RETRIES: usize = 3;
+
+/// Where a directory keeps the script that the scripted agent plays in it.
+const SCRIPT_FILE: &str = ".ostler/script.toml";
+
+/// An agent that is a model with Ostler's own tool loop: any OpenAI-compatible server, or a script.
+///
+/// ```
+/// # struct Weather;
+/// # impl ostler::Tool for Weather {
+/// #     fn name(&self) -> &str { "weather" }
+/// #     fn description(&self) -> &str { "The weather." }
+/// #     fn schema(&self) -> String { r#"{"type":"object"}"#.into() }
+/// #     fn call<'a>(&'a self, _: &'a str) -> ostler::ToolFuture<'a> { Box::pin(async { Ok("sunny".into()) }) }
+/// # }
+/// let mut agents = ostler::Agents::builtin();
+/// agents.add(std::sync::Arc::new(ostler::ApiAgent::openai().tool(Weather)));
+/// ```
+#[derive(Clone)]
+pub struct ApiAgent {
+    dialect: &'static dyn Dialect,
+    source: Source,
+    tools: Vec<Arc<dyn Tool>>,
+    policy: Option<Policy>,
+}
+
+/// Where the answers come from.
+#[derive(Clone)]
+enum Source {
+    /// A server.
+    Server,
+    /// This script, or the one that the spec or the directory has.
+    Script(Option<Script>),
+}
+
+impl ApiAgent {
+    /// The agent `openai-api`: any OpenAI-compatible server.
+    #[must_use]
+    pub fn openai() -> Self {
+        Self { dialect: &OpenAi, source: Source::Server, tools: Vec::new(), policy: None }
+    }
+
+    /// The agent `scripted`: a model that reads its answers from a file.
+    #[must_use]
+    pub fn scripted() -> Self {
+        Self { dialect: &ScriptedDialect, source: Source::Script(None), tools: Vec::new(), policy: None }
+    }
+
+    /// The agent `scripted` with a script of its own.
+    #[must_use]
+    pub fn playing(script: Script) -> Self {
+        Self { source: Source::Script(Some(script)), ..Self::scripted() }
+    }
+
+    /// Adds a tool, or replaces the one of the same name.
+    #[must_use]
+    pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
+        self.tools.push(Arc::new(tool));
+        self
+    }
+
+    /// Uses this policy, whatever the workspace's own file says.
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = Some(policy);
+        self
+    }
+
+    fn model(&self, host: &Host, spec: &Spec) -> Result<Arc<dyn Model>, SpecError> {
+        Ok(match &self.source {
+            Source::Server => Arc::new(Http::new(host, spec)?),
+            Source::Script(Some(script)) => Arc::new(Scripted::new(script.clone())),
+            Source::Script(None) => Arc::new(Scripted::new(find_script(spec)?)),
+        })
+    }
+
+    /// The workspace with its tools, and what there is to say about them.
+    fn tools(&self, host: &Host, spec: &Spec, session: &str) -> Result<(Toolbox, Vec<Notice>), SpecError> {
+        let root = directory(spec);
+        let wrong = |error: ToolError| SpecError::new("dir", &root.display().to_string(), error.message);
+        let policy = match &self.policy {
+            Some(policy) => policy.clone(),
+            None => Workspace::load_policy(&root).map_err(wrong)?,
+        };
+        let workspace = Arc::new(Workspace::open(&root, &policy.files).map_err(wrong)?);
+        let runner = CommandRunner::new(host, &policy, workspace.clone(), session);
+        let notices = runner.notices();
+        let mut tools = Toolbox::workspace(&workspace, runner);
+        for tool in &self.tools {
+            tools.add(tool.clone());
+        }
+        choose(&mut tools, spec)?;
+        Ok((tools, notices))
+    }
+}
+
+/// Keeps the tools that the caller wants.
+fn choose(tools: &mut Toolbox, spec: &Spec) -> Result<(), SpecError> {
+    for key in [keys::TOOLS, keys::DISALLOWED_TOOLS] {
+        let named = spec.settings.get(key).unwrap_or_default();
+        if let Some(unknown) = named.iter().find(|name| !name.is_empty() && tools.get(name).is_none()) {
+            return Err(SpecError::new(key, unknown, tools.unknown(unknown).message));
+        }
+    }
+    if let Some(wanted) = spec.settings.get(keys::TOOLS) {
+        tools.retain(|name| wanted.iter().any(|w| w == name));
+    }
+    let unwanted = spec.settings.get(keys::DISALLOWED_TOOLS).unwrap_or_default();
+    tools.retain(|name| !unwanted.iter().any(|u| u == name));
+    Ok(())
+}
+
+fn directory(spec: &Spec) -> PathBuf {
+    spec.dir.clone().unwrap_or_else(|| PathBuf::from("."))
+}
+
+fn find_script(spec: &Spec) -> Result<Script, SpecError> {
+    let named = spec.settings.last("script").map(PathBuf::from);
+    let own = directory(spec).join(SCRIPT_FILE);
+    let Some(path) = named.or_else(|| own.is_file().then_some(own)) else { return Ok(Script::demo()) };
+    read_script(&path)
+}
+
+fn read_script(path: &Path) -> Result<Script, SpecError> {
+    let shown = path.display().to_string();
+    let text = std::fs::read_to_string(path).map_err(|error| SpecError::new("script", &shown, error.to_string()))?;
+    Script::parse(&text).map_err(|error| SpecError::new("script", &shown, error))
+}
+
+impl Agent for ApiAgent {
+    fn name(&self) -> &str {
+        self.dialect.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.dialect.capabilities()
+    }
+
+    fn models(&self) -> &[&'static str] {
+        self.dialect.models()
+    }
+
+    fn settings(&self) -> Vec<Setting> {
+        self.dialect.settings()
+    }
+
+    fn plays(&self) -> bool {
+        matches!(self.source, Source::Script(_))
+    }
+
+    fn is_found(&self, host: &Host) -> bool {
+        match &self.source {
+            Source::Server => Http::is_configured(host),
+            Source::Script(_) => true,
+        }
+    }
+
+    fn probe<'a>(&'a self, host: &'a Host) -> Pin<Box<dyn Future<Output = Probed> + Send + 'a>> {
+        Box::pin(async move {
+            match &self.source {
+                Source::Server => probe_server(host).await,
+                Source::Script(_) => {
+                    Probed::Ready { version: Some(env!("CARGO_PKG_VERSION").into()), path: None, login: None }
+                }
+            }
+        })
+    }
+
+    fn start(&self, host: &Host, mut spec: Spec) -> Result<Session, SpecError> {
+        check(&spec)?;
+        self.dialect.launch(&spec)?;
+        if let Some(budget) = spec.settings.last(keys::MAX_BUDGET_USD).and_then(|b| b.parse().ok()) {
+            spec.limits.budget_usd.get_or_insert(budget);
+        }
+        let id = session_id();
+        let model = self.model(host, &spec)?;
+        let root = directory(&spec);
+        let body: Box<dyn FnOnce() -> Result<_, SpawnError> + Send> = if let Err(why) = is_directory(&root) {
+            Box::new(|| Err(SpawnError::BadDirectory { path: root, why }))
+        } else {
+            let (tools, notices) = self.tools(host, &spec, &id)?;
+            let retries = spec.settings.last("retries").and_then(|n| n.parse().ok()).unwrap_or(RETRIES);
+            let sandbox = String::new();
+            let cwd = root.canonicalize().unwrap_or(root).display().to_string();
+            let body = api::Body { model, tools, cwd, sandbox, notices, retries };
+            Box::new(move || Ok(api::start(body)))
+        };
+        Ok(Session::begin(Beginning {
+            conversation: self.dialect.converse(&spec),
+            body: Body::Inner(body),
+            install_hint: None,
+            id,
+            pid: Arc::default(),
+            spec,
+        }))
+    }
+
+    fn dialect(&self) -> &'static dyn Dialect {
+        self.dialect
+    }
+}
+
+/// The same word for a directory that is none as for a process that cannot be started there.
+fn is_directory(path: &Path) -> Result<(), String> {
+    match path.metadata() {
+        Ok(meta) if meta.is_dir() => Ok(()),
+        Ok(_) => Err("it is not a directory".into()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Asks the server for its models: that takes a connection and, where keys are wanted, a good one.
+async fn probe_server(host: &Host) -> Probed {
+    if !Http::is_configured(host) {
+        let hint = "Set OPENAI_API_KEY, or OPENAI_BASE_URL for another server (docs/agents/openai-api.md).".to_owned();
+        return Probed::NotConfigured { hint };
+    }
+    let spec = Spec::default();
+    let server = match Http::new(host, &spec) {
+        Ok(server) => server,
+        Err(error) => return unusable(error.to_string()),
+    };
+    match server.models().await {
+        Ok(models) => {
+            let login = Some(format!("{} models", models.len()));
+            Probed::Ready { version: None, path: None, login }
+        }
+        Err(failed) if failed.status == Some(404) => Probed::Ready { version: None, path: None, login: None },
+        Err(failed) if matches!(failed.status, Some(401 | 403)) => Probed::NotLoggedIn {
+            path: PathBuf::from(server.base()),
+            version: String::new(),
+            hint: "The server does not take this key: check OPENAI_API_KEY and OPENAI_BASE_URL.".to_owned(),
+        },
+        Err(failed) => unusable_at(server.base(), failed.message),
+    }
+}
+
+fn unusable(why: String) -> Probed {
+    unusable_at("", why)
+}
+
+fn unusable_at(base: &str, why: String) -> Probed {
+    let hint = "Check OPENAI_BASE_URL, and that the server runs.".to_owned();
+    Probed::Broken { path: PathBuf::from(base), why, hint }
+}

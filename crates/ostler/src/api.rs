@@ -1,0 +1,212 @@
+//! The body of an agent that is a model: it calls the model and runs tools, as its conversation orders. It lives in this
+//! process, and is spoken to over pipes like any other agent.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use backon::{BackoffBuilder, ExponentialBuilder};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use ostler_core::event::Notice;
+use ostler_core::raw::Raw;
+use ostler_dialects::openai::is_worth_retrying;
+use ostler_dialects::openai::orders::{Failed, Line, Order, Outcome, Ready, Retrying, ToolOffer, ToolOrder, Word};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
+use tokio::sync::mpsc;
+
+use crate::clock;
+use crate::inner;
+use crate::model::{Model, Piece};
+use crate::process::Child;
+use crate::tool::Toolbox;
+
+/// What the body works with.
+pub(crate) struct Body {
+    pub(crate) model: Arc<dyn Model>,
+    pub(crate) tools: Toolbox,
+    pub(crate) cwd: String,
+    /// What the system prompt says about the sandbox.
+    pub(crate) sandbox: String,
+    /// What the caller should know before anything happens.
+    pub(crate) notices: Vec<Notice>,
+    pub(crate) retries: usize,
+}
+
+/// The longest that a server's word to wait is obeyed; whoever must wait longer is told so instead.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Starts the body.
+pub(crate) fn start(body: Body) -> Child {
+    inner::start(|orders, voice| live(Arc::new(body), orders, voice))
+}
+
+/// What is under way. Dropped, it is called off.
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Follows orders until there are no more.
+async fn live(body: Arc<Body>, orders: DuplexStream, mut voice: DuplexStream) {
+    let (say, mut said) = mpsc::channel::<String>(64);
+    let mut orders = BufReader::new(orders).lines();
+    let mut work: Option<Work> = Some(Box::pin(introduce(body.clone(), Voice(say.clone()))));
+    loop {
+        tokio::select! {
+            // Whole lines only, from here alone: work that is called off in the middle leaves no half line behind.
+            Some(line) = said.recv() => {
+                if voice.write_all(line.as_bytes()).await.is_err() {
+                    return;
+                }
+            }
+            order = orders.next_line() => {
+                let Ok(Some(order)) = order else { return };
+                match serde_json::from_str(&order) {
+                    Ok(Order::Call(request)) => work = Some(Box::pin(call(body.clone(), request, Voice(say.clone())))),
+                    Ok(Order::Tools(calls)) => work = Some(Box::pin(run(body.clone(), calls, Voice(say.clone())))),
+                    Ok(Order::Cancel) => {
+                        work = None;
+                        // Behind what was said before, and past a channel that may be full.
+                        let mut rest = Vec::new();
+                        while let Ok(line) = said.try_recv() {
+                            rest.extend_from_slice(line.as_bytes());
+                        }
+                        rest.extend_from_slice(line_of(Word::Cancelled).as_bytes());
+                        if voice.write_all(&rest).await.is_err() {
+                            return;
+                        }
+                    }
+                    Err(_) => {} // the conversation is ours; there is nobody to tell
+                }
+            }
+            () = async { if let Some(work) = &mut work { work.await } }, if work.is_some() => work = None,
+        }
+    }
+}
+
+/// The way to the session.
+#[derive(Clone)]
+struct Voice(mpsc::Sender<String>);
+
+impl Voice {
+    async fn word(&self, word: Word) {
+        self.line(line_of(word)).await;
+    }
+
+    async fn line(&self, line: String) {
+        // If nobody listens any more, the orders have ended as well, and so will everything.
+        let _ = self.0.send(line).await;
+    }
+}
+
+fn line_of(word: Word) -> String {
+    format!("{}\n", Raw::of(&Line { ostler: word }).get())
+}
+
+/// Says who and what is there.
+async fn introduce(body: Arc<Body>, voice: Voice) {
+    let model = match body.model.name().await {
+        Ok(model) => model,
+        Err(failed) => return voice.word(Word::Failed(failed)).await,
+    };
+    let tools = body.tools.iter().map(|tool| ToolOffer {
+        name: tool.name().to_owned(),
+        description: tool.description().to_owned(),
+        parameters: Raw::parse(&tool.schema()).unwrap_or_else(|_| Raw::of(&serde_json::Map::new())),
+    });
+    let ready = Ready {
+        model,
+        cwd: body.cwd.clone(),
+        tools: tools.collect(),
+        sandbox: body.sandbox.clone(),
+        official: body.model.is_official(),
+        notices: body.notices.clone(),
+    };
+    voice.word(Word::Ready(ready)).await;
+}
+
+/// Asks the model, again where that can help and nothing was said twice by it.
+async fn call(body: Arc<Body>, request: Raw, voice: Voice) {
+    let pauses = ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(500))
+        .with_max_delay(Duration::from_secs(20))
+        .with_max_times(body.retries)
+        .with_jitter();
+    let mut pauses = pauses.build();
+    let mut attempt = 1;
+    loop {
+        let failed = match attempt_call(&body, &request, &voice).await {
+            Ok(()) => return voice.word(Word::Over).await,
+            Err(Broken { failed, heard: true }) => return voice.word(Word::Failed(failed)).await,
+            Err(Broken { failed, heard: false }) => failed,
+        };
+        let pause = pauses.next().filter(|_| is_worth_retrying(&failed)).and_then(|pause| patience(pause, &failed));
+        let Some(pause) = pause else { return voice.word(Word::Failed(failed)).await };
+        let (of, after_ms) = (body.retries + 1, pause.as_millis());
+        voice
+            .word(Word::Retrying(Retrying {
+                attempt,
+                of: u32::try_from(of).unwrap_or(u32::MAX),
+                after_ms: u64::try_from(after_ms).unwrap_or(u64::MAX),
+                why: failed,
+            }))
+            .await;
+        attempt += 1;
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// How long to wait before the next attempt; none when the server wants more patience than there is.
+fn patience(pause: Duration, failed: &Failed) -> Option<Duration> {
+    let at = failed.resets_at.as_deref().and_then(|at| at.parse::<ostler_core::event::At>().ok());
+    let Some(at) = at else { return Some(pause) };
+    let wait = Duration::from_millis(u64::try_from(at.0 - clock::wall().0).unwrap_or(0));
+    (wait <= PATIENCE).then(|| pause.max(wait))
+}
+
+/// An attempt that came to nothing, or broke off after the model was heard.
+struct Broken {
+    failed: Failed,
+    heard: bool,
+}
+
+async fn attempt_call(body: &Body, request: &Raw, voice: &Voice) -> Result<(), Broken> {
+    let mut heard = false;
+    let mut answer = body.model.call(request.get()).await.map_err(|failed| Broken { failed, heard })?;
+    while let Some(piece) = answer.next().await {
+        match piece.map_err(|failed| Broken { failed, heard })? {
+            Piece::Payload(payload) => {
+                heard = true;
+                voice.line(format!("{payload}\n")).await;
+            }
+            Piece::Alive => voice.word(Word::Alive).await,
+        }
+    }
+    Ok(())
+}
+
+/// Runs tools: those that only read at once, the others one after the other, in the order of the calls.
+async fn run(body: Arc<Body>, calls: Vec<ToolOrder>, voice: Voice) {
+    let mut calls = calls.into_iter().peekable();
+    while let Some(first) = calls.next() {
+        let reads = |call: &ToolOrder| body.tools.get(&call.name).is_none_or(|tool| tool.only_reads());
+        let mut group = vec![first];
+        while reads(&group[0]) && calls.peek().is_some_and(&reads) {
+            group.extend(calls.next());
+        }
+        let mut running: FuturesUnordered<_> = group.into_iter().map(|call| one(&body, call)).collect();
+        while let Some(outcome) = running.next().await {
+            voice.word(Word::Result(outcome)).await;
+        }
+    }
+}
+
+async fn one(body: &Body, call: ToolOrder) -> Outcome {
+    let result = match body.tools.get(&call.name) {
+        Some(tool) => tool.call(call.input.get()).await,
+        None => Err(body.tools.unknown(&call.name)),
+    };
+    match result {
+        Ok(output) => Outcome { id: call.id, ok: true, denied: false, output },
+        Err(error) => Outcome { id: call.id, ok: false, denied: error.code.is_denial(), output: error.to_string() },
+    }
+}

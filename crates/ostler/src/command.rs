@@ -1,0 +1,161 @@
+//! Running a command for a model: checked by the rules of the workspace, confined by the system, and leaving nothing behind.
+
+mod environment;
+mod output;
+mod run;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler_core::event::{Level, Notice};
+use ostler_tools::catalog::Reply;
+use ostler_tools::command::{Approved, Commands, Place, RUN_COMMAND, RunCommand, describe};
+use ostler_tools::confine::{self, CommandLimits, Confinement, Home};
+use ostler_tools::{Code, Policy, ToolError};
+
+pub use self::output::{CommandOutput, KilledFor};
+use crate::host::Host;
+
+/// The code of notices about layers that this machine lacks.
+const GAP: &str = "sandbox_gap";
+
+/// The code of notices about what the workspace's own policy allows beyond the defaults.
+const POLICY: &str = "sandbox_policy";
+
+/// A workspace as a command sees it: a directory, and files that it must not name.
+#[derive(Clone)]
+pub struct Ground {
+    /// The directory in which commands run.
+    pub root: PathBuf,
+    /// Whether the rules about files keep a path, relative to the root, from the model.
+    pub is_denied: Arc<dyn Fn(&Path) -> bool + Send + Sync>,
+}
+
+/// Runs commands for a model.
+pub struct CommandRunner {
+    host: Host,
+    ground: Ground,
+    commands: Commands,
+    limits: CommandLimits,
+    session: Arc<str>,
+    description: String,
+    notices: Vec<Notice>,
+}
+
+impl CommandRunner {
+    /// A runner for one session in one workspace. Policy and machine are looked at now, before the model does anything.
+    ///
+    /// # Errors
+    /// When the policy's rules contradict their examples.
+    pub fn new(host: &Host, policy: &Policy, ground: Ground, session: &str) -> Result<Self, ToolError> {
+        let commands = Commands::new(&policy.commands)?;
+        let root = ground.root.canonicalize();
+        let root = root.map_err(|error| ToolError::new(Code::Io, format!("{}: {error}", ground.root.display())))?;
+        let mut runner = Self {
+            host: host.clone(),
+            ground: Ground { root, ..ground },
+            description: describe(&commands),
+            commands,
+            limits: policy.sandbox.clone(),
+            session: session.into(),
+            notices: Vec::new(),
+        };
+        runner.notices = runner.look_around();
+        Ok(runner)
+    }
+
+    /// The tool's name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        RUN_COMMAND.name
+    }
+
+    /// What the tool does, with the commands that are allowed: for the model.
+    #[must_use]
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// The JSON schema of the tool's arguments.
+    #[must_use]
+    pub fn schema(&self) -> String {
+        (RUN_COMMAND.schema)()
+    }
+
+    /// What whoever runs the model should know: layers that are missing here, and what the workspace's own policy opens.
+    #[must_use]
+    pub fn notices(&self) -> &[Notice] {
+        &self.notices
+    }
+
+    /// What is enforced on this machine while a command runs, and by what.
+    #[must_use]
+    pub fn report(&self) -> confine::Report {
+        confine::report(&self.confinement(&self.host.temp_dir()))
+    }
+
+    fn look_around(&self) -> Vec<Notice> {
+        let report = self.report();
+        let gaps = report.gaps().map(|gap| {
+            let message = format!("Commands run without the sandbox's layer {:?}: {}.", gap.name, gap.by);
+            Notice::new(Level::Warning, GAP, message)
+        });
+        let mut opened = self.limits.beyond_defaults();
+        if !self.commands.added().is_empty() {
+            opened.insert(0, format!("it has rules of its own for {}", self.commands.added().join(", ")));
+        }
+        let told = (!opened.is_empty()).then(|| {
+            let message = format!("This workspace's .ostler/sandbox.toml: {}.", opened.join("; "));
+            Notice::new(Level::Info, POLICY, message)
+        });
+        gaps.chain(told).collect()
+    }
+
+    /// Runs what a model asked for: the arguments of `run_command` as JSON. Dropping the future ends the command.
+    ///
+    /// # Errors
+    /// When a rule forbids it, when it cannot be started, and when it took too long.
+    pub async fn call(&self, input: &str) -> Result<Reply, ToolError> {
+        let asked: RunCommand = serde_json::from_str(input).map_err(|error| {
+            let shape = r#"{"command":"git","args":["status"]}"#;
+            ToolError::new(Code::BadArguments, format!("{error}; expected an object such as {shape}"))
+        })?;
+        let approved = self.check(&asked.command, &asked.args)?;
+        let most = self.limits.timeout_seconds;
+        let timeout = Duration::from_secs(asked.timeout_seconds.map_or(most, |seconds| seconds.clamp(1, most)));
+        self.run(approved, timeout).await?.reply()
+    }
+
+    /// What the rules say to a command.
+    ///
+    /// # Errors
+    /// Names the rule that forbids it.
+    pub fn check(&self, command: &str, args: &[String]) -> Result<Approved, ToolError> {
+        let path = environment::path(&self.host, &self.ground.root);
+        let place = Place { root: &self.ground.root, path: &path, is_denied: &*self.ground.is_denied };
+        self.commands.check(command, args, &place)
+    }
+
+    /// Runs a command that the rules let through. Dropping the future ends it, with all that it started.
+    ///
+    /// # Errors
+    /// When it cannot be started, or the policy demands layers that are not there.
+    pub async fn run(&self, approved: Approved, timeout: Duration) -> Result<CommandOutput, ToolError> {
+        let gaps: Vec<String> = self.report().gaps().map(|gap| format!("{} ({})", gap.name, gap.by)).collect();
+        if self.limits.required && !gaps.is_empty() {
+            let message = format!("the policy demands a whole sandbox, and this machine lacks: {}", gaps.join(", "));
+            return Err(ToolError::new(Code::DeniedByPolicy, message));
+        }
+        run::run(self, approved, timeout).await
+    }
+
+    /// What the system keeps a command from doing that has `temp` for its temporary files.
+    fn confinement(&self, temp: &Path) -> Confinement {
+        let path = environment::path(&self.host, &self.ground.root);
+        let tools = environment::tool_homes(&self.host);
+        let home = self.host.var("HOME").map(Path::new).filter(|home| home.is_absolute());
+        let home = Home { workspace: &self.ground.root, temp, home, path: &path, tools: &tools };
+        Confinement::command(&self.limits, &home)
+    }
+}

@@ -1,0 +1,77 @@
+//! What a command sees of the environment: where its tools are, and nothing that is worth stealing.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use ostler_core::dialect::Inherits;
+
+use crate::host::{Host, SESSION_VARIABLE};
+
+/// Marks every process of one command, so that they are found wherever they went.
+pub(super) const COMMAND_VARIABLE: &str = "OSTLER_COMMAND";
+
+/// Of what agents get, what commands get too.
+const USUAL: &[&str] = &["HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR"];
+
+/// Where tools are kept, when not in their usual places.
+const TOOL_HOMES: &[&str] = &[
+    "CARGO_HOME",
+    "RUSTUP_HOME",
+    "PYENV_ROOT",
+    "NVM_DIR",
+    "GOROOT",
+    "JAVA_HOME",
+    "VOLTA_HOME",
+    "MISE_DATA_DIR",
+    "ASDF_DIR",
+    "ASDF_DATA_DIR",
+    "BUN_INSTALL",
+    "DENO_INSTALL",
+    "RBENV_ROOT",
+    "GEM_HOME",
+    "DOTNET_ROOT",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+];
+
+/// Directories of tools that variables name.
+pub(super) fn tool_homes(host: &Host) -> Vec<PathBuf> {
+    TOOL_HOMES.iter().filter_map(|name| host.var(name)).map(PathBuf::from).collect()
+}
+
+/// The PATH of a command: without what lies in the workspace, where a model could put a program, and without what depends on
+/// the directory one happens to be in.
+pub(super) fn path(host: &Host, root: &Path) -> OsString {
+    let dirs = std::env::split_paths(host.var("PATH").unwrap_or_default());
+    let is_outside = |dir: &PathBuf| {
+        let real = dir.canonicalize().unwrap_or_else(|_| dir.clone());
+        dir.is_absolute() && !real.starts_with(root) && !dir.starts_with(root)
+    };
+    std::env::join_paths(dirs.filter(is_outside)).unwrap_or_default()
+}
+
+/// The variables of a command: `named` are those that the policy adds.
+pub(super) fn variables(host: &Host, marks: [&str; 2], named: &[String]) -> BTreeMap<OsString, OsString> {
+    let inherits = Inherits { always: TOOL_HOMES, ..Inherits::default() };
+    let mut env = host.environment(&inherits, &BTreeMap::new());
+    let is_usual = |name: &OsStr| {
+        let Some(name) = name.to_str() else { return false };
+        USUAL.contains(&name) || TOOL_HOMES.contains(&name) || name.starts_with("LC_")
+    };
+    env.retain(|name, _| is_usual(name));
+    let added = named.iter().filter_map(|name| Some((name.into(), host.var(name)?.to_owned())));
+    env.extend(added);
+    for (name, value) in [("TERM", "dumb"), ("NO_COLOR", "1"), (SESSION_VARIABLE, marks[0]), (COMMAND_VARIABLE, marks[1])] {
+        env.insert(name.into(), value.into());
+    }
+    env
+}
+
+/// Points every way to ask for temporary files to `temp`.
+pub(super) fn set_temp(env: &mut BTreeMap<OsString, OsString>, temp: &Path) {
+    for name in ["TMPDIR", "TEMP", "TMP"] {
+        env.insert(name.into(), temp.into());
+    }
+    env.insert("XDG_CACHE_HOME".into(), temp.join(".cache").into());
+}

@@ -1,0 +1,86 @@
+//! What a command came to, for a program and in words for a model.
+
+use ostler_tools::catalog::Reply;
+use ostler_tools::{Code, ToolError};
+use serde::Serialize;
+
+/// What a command came to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CommandOutput {
+    /// Its exit code; none when a signal ended it.
+    pub exit_code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// Head and tail of what it printed.
+    pub stdout: String,
+    /// Head and tail of what it printed as errors.
+    pub stderr: String,
+    /// Whether something is missing between head and tail.
+    pub truncated: bool,
+    /// The limit for which it was ended.
+    pub killed_for: Option<KilledFor>,
+    /// Protected files that it changed, and that are as before again.
+    pub put_back: Vec<String>,
+    /// How long it was allowed to take.
+    #[serde(skip)]
+    pub(super) limit_seconds: u64,
+}
+
+/// A limit for which a command was ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KilledFor {
+    /// It took too long.
+    Time,
+    /// It computed too long.
+    CpuTime,
+    /// It wrote too long a file.
+    FileSize,
+    /// It started too many processes.
+    Processes,
+}
+
+impl CommandOutput {
+    /// The answer for a model. That a command failed is an answer; that it took too long is an error.
+    pub(super) fn reply(&self) -> Result<Reply, ToolError> {
+        let text = self.text();
+        if self.killed_for == Some(KilledFor::Time) {
+            return Err(ToolError::new(Code::TimedOut, text));
+        }
+        let json = serde_json::to_string(self).map_err(|error| ToolError::new(Code::Io, error.to_string()))?;
+        Ok(Reply { text, json })
+    }
+
+    fn text(&self) -> String {
+        let mut parts = vec![self.ending()];
+        match (self.stdout.is_empty(), self.stderr.is_empty()) {
+            (true, true) => parts.push("(no output)".to_owned()),
+            (false, true) => parts.push(self.stdout.clone()),
+            (true, false) => parts.push(format!("stderr:\n{}", self.stderr)),
+            (false, false) => parts.push(format!("stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr)),
+        }
+        if !self.put_back.is_empty() {
+            parts.push(format!(
+                "These files are protected; what the command did to them was undone: {}",
+                self.put_back.join(", ")
+            ));
+        }
+        parts.join("\n")
+    }
+
+    fn ending(&self) -> String {
+        let killed = match self.killed_for {
+            Some(KilledFor::Time) => Some(format!("it was ended after {} seconds", self.limit_seconds)),
+            Some(KilledFor::CpuTime) => Some("it was ended: it computed for too long".to_owned()),
+            Some(KilledFor::FileSize) => Some("it was ended: it wrote too long a file".to_owned()),
+            Some(KilledFor::Processes) => Some("it was ended: it started too many processes".to_owned()),
+            None => None,
+        };
+        match (killed, self.exit_code, self.signal) {
+            (Some(why), ..) => why,
+            (None, Some(code), _) => format!("exit code {code}"),
+            (None, None, Some(signal)) => format!("ended by signal {signal}"),
+            (None, None, None) => "ended in an unknown way".to_owned(),
+        }
+    }
+}

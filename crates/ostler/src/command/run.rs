@@ -1,0 +1,176 @@
+//! One run of a command, from its start until nothing of it is left and protected files are as before.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler_core::clip::HeadTail;
+use ostler_tools::command::{Approved, Snapshot};
+use ostler_tools::{Code, ToolError};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::oneshot;
+
+use super::{CommandOutput, CommandRunner, KilledFor, environment};
+use crate::process::{self, Child, Control, ExitStatus, Prepared};
+
+/// How much of the beginning and of the end of each stream is kept.
+const HALF: usize = 12 * 1024;
+
+/// How long the end of everything is awaited after it was killed.
+const LAST: Duration = Duration::from_secs(10);
+
+pub(super) async fn run(runner: &CommandRunner, approved: Approved, timeout: Duration) -> Result<CommandOutput, ToolError> {
+    let snapshot = Snapshot::take(&runner.ground.root, &approved.name)?;
+    let prepared = prepare(runner, approved)?;
+    // A task of its own: whoever drops this future still has the command ended and the files put back.
+    let (caller_is_there, call_off) = oneshot::channel::<()>();
+    let work = Work { snapshot: Arc::new(snapshot), timeout };
+    let task = tokio::spawn(work.run(prepared, call_off));
+    let output = task.await.map_err(|_| ToolError::new(Code::Io, "the command's task broke down; this is a fault in Ostler"))?;
+    drop(caller_is_there);
+    output
+}
+
+fn prepare(runner: &CommandRunner, approved: Approved) -> Result<Prepared, ToolError> {
+    let io = |error: std::io::Error| ToolError::new(Code::Io, format!("no room for temporary files: {error}"));
+    let parent = runner.host.temp_dir();
+    let temp = tempfile::Builder::new().prefix("ostler-").tempdir_in(parent).map_err(io)?;
+    let number = uuid::Uuid::new_v4().to_string();
+    let mut env = environment::variables(&runner.host, [&runner.session, &number], &runner.limits.env);
+    env.insert("PATH".into(), environment::path(&runner.host, &runner.ground.root));
+    environment::set_temp(&mut env, temp.path());
+    env.extend(approved.env.into_iter().map(|(name, value)| (name.into(), value.into())));
+    Ok(Prepared {
+        program: approved.program,
+        args: approved.args.into_iter().map(Into::into).collect(),
+        env,
+        dir: Some(runner.ground.root.clone()),
+        mark: format!("{}={number}", environment::COMMAND_VARIABLE),
+        guard: runner.host.guard().cloned(),
+        files: Vec::new(),
+        confinement: Some(runner.confinement(temp.path())),
+        temp: Some(temp),
+    })
+}
+
+/// What is to be done once the command is started.
+struct Work {
+    snapshot: Arc<Snapshot>,
+    timeout: Duration,
+}
+
+impl Work {
+    async fn run(self, prepared: Prepared, call_off: oneshot::Receiver<()>) -> Result<CommandOutput, ToolError> {
+        let mut undo = Undo { snapshot: self.snapshot, control: None };
+        let child = process::spawn(prepared).await;
+        let Child { stdin, stdout, stderr, control, .. } =
+            child.map_err(|error| ToolError::new(Code::Io, format!("the command could not be started: {error}")))?;
+        drop(stdin); // it has nothing to read
+        let control = undo.control.insert(control);
+        let (mut out, mut err) = (Stream::new(Some(stdout)), Stream::new(stderr));
+        let ending = {
+            let work = async {
+                // Waiting for the end also ends what holds the pipes open.
+                let (status, (), ()) = tokio::join!(control.wait(), out.read(), err.read());
+                status
+            };
+            tokio::select! {
+                status = work => Ending::Itself(status),
+                () = tokio::time::sleep(self.timeout) => Ending::Time,
+                _ = call_off => Ending::CalledOff,
+            }
+        };
+        let status = match ending {
+            Ending::Itself(status) => status,
+            Ending::Time | Ending::CalledOff => {
+                control.kill();
+                let rest = async { tokio::join!(control.wait(), out.read(), err.read()).0 };
+                match tokio::time::timeout(LAST, rest).await {
+                    Ok(status) => status,
+                    Err(_) => {
+                        control.abandon();
+                        ExitStatus::default()
+                    }
+                }
+            }
+        };
+        let killed_for = killed_for(&ending, status, control.overran());
+        undo.control = None; // all of it is gone
+        let put_back = undo.snapshot.restore();
+        Ok(CommandOutput {
+            exit_code: status.code,
+            signal: status.signal,
+            truncated: out.truncated() || err.truncated(),
+            stdout: out.kept.text(),
+            stderr: err.kept.text(),
+            killed_for,
+            put_back,
+            limit_seconds: self.timeout.as_secs(),
+        })
+    }
+}
+
+/// How the wait for a command was over.
+enum Ending {
+    Itself(ExitStatus),
+    Time,
+    CalledOff,
+}
+
+fn killed_for(ending: &Ending, status: ExitStatus, overran: bool) -> Option<KilledFor> {
+    const SIGXCPU: i32 = 24;
+    const SIGXFSZ: i32 = 25;
+    match (ending, status.signal) {
+        (Ending::Time, _) => Some(KilledFor::Time),
+        _ if overran => Some(KilledFor::Processes),
+        (_, Some(SIGXCPU)) => Some(KilledFor::CpuTime),
+        (_, Some(SIGXFSZ)) => Some(KilledFor::FileSize),
+        _ => None,
+    }
+}
+
+/// Ends the command and puts files back when the task itself is dropped, because its runtime goes.
+struct Undo {
+    snapshot: Arc<Snapshot>,
+    control: Option<Box<dyn Control>>,
+}
+
+impl Drop for Undo {
+    fn drop(&mut self) {
+        if let Some(mut control) = self.control.take() {
+            control.abandon();
+            drop(control);
+            let _ = self.snapshot.restore();
+        }
+    }
+}
+
+/// One of the command's streams, and what is kept of it.
+struct Stream {
+    from: Option<Box<dyn AsyncRead + Send + Unpin>>,
+    kept: HeadTail,
+    length: u64,
+}
+
+impl Stream {
+    fn new(from: Option<Box<dyn AsyncRead + Send + Unpin>>) -> Self {
+        Self { from, kept: HeadTail::new(HALF), length: 0 }
+    }
+
+    /// Reads to the end. Can be dropped and called again.
+    async fn read(&mut self) {
+        let mut buffer = vec![0; 16 * 1024];
+        while let Some(from) = &mut self.from {
+            match from.read(&mut buffer).await {
+                Ok(length @ 1..) => {
+                    self.kept.push(&buffer[..length]);
+                    self.length += length as u64;
+                }
+                _ => self.from = None,
+            }
+        }
+    }
+
+    fn truncated(&self) -> bool {
+        self.length > 2 * HALF as u64
+    }
+}

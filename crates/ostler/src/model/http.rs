@@ -1,0 +1,379 @@
+//! A model behind an OpenAI-compatible server.
+
+use std::collections::VecDeque;
+use std::error::Error as _;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use ostler_core::event::At;
+use ostler_core::spec::{Spec, SpecError, keys};
+use ostler_dialects::openai::OFFICIAL;
+use ostler_dialects::openai::orders::{Failed, FailedKind};
+use ostler_dialects::openai::sse::{Events, Seen};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, NoProxy, Proxy, Response};
+use serde::Deserialize;
+
+use super::{Answer, Model, Piece};
+use crate::clock;
+use crate::host::Host;
+
+/// How long a connection may take.
+const CONNECT: Duration = Duration::from_secs(30);
+
+/// How long a server may take to list its models.
+const LIST: Duration = Duration::from_secs(10);
+
+/// How much of an error's text is kept.
+const ERROR_CAP: usize = 64 * 1024;
+
+/// The longest answer that comes as a whole.
+const WHOLE_CAP: usize = 64 * 1024 * 1024;
+
+/// A server, and how to speak to it.
+pub(crate) struct Http {
+    client: Client,
+    base: String,
+    model: Option<String>,
+    headers: HeaderMap,
+    /// The variable in which a key was looked for and not found.
+    missing_key: Option<String>,
+}
+
+impl Http {
+    /// The server that a spec names, with the keys that the host has.
+    pub(crate) fn new(host: &Host, spec: &Spec) -> Result<Self, SpecError> {
+        let set = |key: &str| spec.settings.last(key).map(str::to_owned);
+        let var = |name: &str| variable(host, spec, name);
+        let base = set("base_url").or_else(|| var("OPENAI_BASE_URL")).unwrap_or_else(|| OFFICIAL.to_owned());
+        let base = base.trim_end_matches('/').to_owned();
+        let key_variable = set("api_key_env").unwrap_or_else(|| "OPENAI_API_KEY".to_owned());
+        let key = var(&key_variable);
+        if key.is_none() && set("api_key_env").is_some() {
+            return Err(SpecError::new("api_key_env", &key_variable, "this variable is not set"));
+        }
+        let mut headers = HeaderMap::new();
+        if let Some(key) = &key {
+            put(&mut headers, "api_key_env", "authorization", &format!("Bearer {key}"))?;
+        }
+        for (setting, name, fallback) in [
+            ("organization", "openai-organization", "OPENAI_ORG_ID"),
+            ("project", "openai-project", "OPENAI_PROJECT_ID"),
+        ] {
+            if let Some(value) = set(setting).or_else(|| var(fallback)) {
+                put(&mut headers, setting, name, &value)?;
+            }
+        }
+        for header in spec.settings.get("header").unwrap_or_default() {
+            let (name, value) = header.split_once(':').unwrap_or((header, ""));
+            put(&mut headers, "header", name.trim(), value.trim())?;
+        }
+        let model = set(keys::MODEL).or_else(|| var("OPENAI_MODEL"));
+        let missing_key =
+            (key.is_none() && base == OFFICIAL && !headers.contains_key("authorization")).then_some(key_variable);
+        Ok(Self { client: client(host, &base)?, base, model, headers, missing_key })
+    }
+
+    /// Whether a key or another server was named: then the agent can be used.
+    pub(crate) fn is_configured(host: &Host) -> bool {
+        ["OPENAI_API_KEY", "OPENAI_BASE_URL"].iter().any(|name| host.var(name).is_some_and(|value| !value.is_empty()))
+    }
+
+    /// Where the server is.
+    pub(crate) fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// The models that the server has.
+    pub(crate) async fn models(&self) -> Result<Vec<String>, Failed> {
+        #[derive(Deserialize)]
+        struct Listed {
+            #[serde(default)]
+            data: Vec<Entry>,
+        }
+        #[derive(Deserialize)]
+        struct Entry {
+            id: String,
+        }
+        self.check_key()?;
+        let request = self.client.get(format!("{}/models", self.base)).headers(self.headers.clone()).timeout(LIST);
+        let response = checked(request.send().await.map_err(|error| unsent(&self.base, &error))?).await?;
+        let text = whole(response).await?;
+        let listed: Listed = serde_json::from_str(&text).map_err(|error| Failed {
+            kind: FailedKind::Invalid,
+            message: format!("{}/models did not answer with a list of models: {error}", self.base),
+            ..Failed::default()
+        })?;
+        Ok(listed.data.into_iter().map(|entry| entry.id).collect())
+    }
+
+    fn check_key(&self) -> Result<(), Failed> {
+        let Some(name) = &self.missing_key else { return Ok(()) };
+        let message = format!("There is no key for {}: {name} is not set.", self.base);
+        Err(Failed { kind: FailedKind::NoKey, message, ..Failed::default() })
+    }
+
+    async fn ask(&self, request: &str) -> Result<Answer, Failed> {
+        self.check_key()?;
+        let request = self
+            .client
+            .post(format!("{}/chat/completions", self.base))
+            .headers(self.headers.clone())
+            .header("content-type", "application/json")
+            .header("accept", "text/event-stream")
+            .body(request.to_owned());
+        let response = checked(request.send().await.map_err(|error| unsent(&self.base, &error))?).await?;
+        let kind = response.headers().get("content-type").and_then(|v| v.to_str().ok()).unwrap_or_default();
+        if kind.starts_with("application/json") {
+            // A server that does not stream.
+            let text = whole(response).await?.replace(['\n', '\r'], " ");
+            return Ok(Box::pin(futures_util::stream::iter([Ok(Piece::Payload(text)), Ok(done())])));
+        }
+        Ok(streamed(response))
+    }
+}
+
+impl Model for Http {
+    fn call<'a>(&'a self, request: &'a str) -> Pin<Box<dyn Future<Output = Result<Answer, Failed>> + Send + 'a>> {
+        Box::pin(self.ask(request))
+    }
+
+    fn name<'a>(&'a self) -> Pin<Box<dyn Future<Output = Result<String, Failed>> + Send + 'a>> {
+        Box::pin(async move {
+            if let Some(model) = &self.model {
+                return Ok(model.clone());
+            }
+            let failed = |message| Failed { kind: FailedKind::Status, status: Some(400), message, ..Failed::default() };
+            let mut models = self.models().await?;
+            match (models.len(), models.pop()) {
+                (1, Some(model)) => Ok(model),
+                (0, _) => Err(failed("no model was named, and the server lists none: name one (--model)".into())),
+                (count, last) => {
+                    models.extend(last);
+                    models.sort();
+                    let some = models.iter().take(20).map(String::as_str).collect::<Vec<_>>().join(", ");
+                    let more = if count > 20 { ", …" } else { "" };
+                    Err(failed(format!("no model was named (--model), and the server has {count}: {some}{more}")))
+                }
+            }
+        })
+    }
+
+    fn is_official(&self) -> bool {
+        self.base == OFFICIAL
+    }
+}
+
+/// A variable of the caller's: what was given for this run comes first.
+fn variable(host: &Host, spec: &Spec, name: &str) -> Option<String> {
+    let inherited = || host.var(name).and_then(|value| value.to_str()).map(str::to_owned);
+    spec.env.get(name).cloned().or_else(inherited).filter(|value| !value.is_empty())
+}
+
+fn put(headers: &mut HeaderMap, setting: &str, name: &str, value: &str) -> Result<(), SpecError> {
+    let wrong = |what: &str| SpecError::secret(setting, format!("{what} cannot be sent to a server"));
+    let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong("this name"))?;
+    let mut value = HeaderValue::from_str(value.trim()).map_err(|_| wrong("this value"))?;
+    value.set_sensitive(true);
+    headers.insert(name, value);
+    Ok(())
+}
+
+fn client(host: &Host, base: &str) -> Result<Client, SpecError> {
+    let wrong = |error: reqwest::Error| SpecError::new("base_url", base, error.to_string());
+    // Several users in one process may have chosen theirs already; whichever is there does.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut builder = Client::builder()
+        .connect_timeout(CONNECT)
+        .redirect(reqwest::redirect::Policy::none()) // a key is for the server that was named
+        .user_agent(concat!("ostler/", env!("CARGO_PKG_VERSION")))
+        .no_proxy(); // else the library would look into the environment by itself
+    let var = |names: [&str; 2]| {
+        let value = names.iter().find_map(|name| host.var(name).and_then(|value| value.to_str()));
+        value.filter(|value| !value.is_empty())
+    };
+    let except = var(["NO_PROXY", "no_proxy"]).and_then(NoProxy::from_string);
+    let plain = var(["HTTP_PROXY", "http_proxy"]).map(Proxy::http);
+    let secure = var(["HTTPS_PROXY", "https_proxy"]).map(Proxy::https);
+    let rest = var(["ALL_PROXY", "all_proxy"]).map(Proxy::all);
+    for proxy in [plain, secure, rest].into_iter().flatten() {
+        let proxy = proxy.map_err(|_| SpecError::secret("proxy", "HTTP_PROXY, HTTPS_PROXY or ALL_PROXY is no URL"))?;
+        builder = builder.proxy(proxy.no_proxy(except.clone()));
+    }
+    builder.build().map_err(wrong)
+}
+
+/// The response, if it is one that holds an answer.
+async fn checked(response: Response) -> Result<Response, Failed> {
+    let status = response.status();
+    if status.is_success() {
+        return Ok(response);
+    }
+    let resets_at = resets_at(response.headers());
+    let body = capped(response, ERROR_CAP).await.unwrap_or_default();
+    let message = status.canonical_reason().unwrap_or("no reason given").to_owned();
+    Err(Failed { kind: FailedKind::Status, status: Some(status.as_u16()), message, body, resets_at })
+}
+
+/// When the server says that it can be asked again.
+fn resets_at(headers: &HeaderMap) -> Option<String> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let in_millis = |ms: f64| (ms.is_finite() && (0.0..1e12).contains(&ms)).then_some(ms);
+    let wait = text("retry-after-ms")
+        .and_then(|ms| ms.parse().ok())
+        .or_else(|| text("retry-after").and_then(|s| s.parse::<f64>().ok()).map(|s| s * 1000.0))
+        .or_else(|| text("x-ratelimit-reset-requests").and_then(duration))
+        .or_else(|| text("x-ratelimit-reset-tokens").and_then(duration))
+        .and_then(in_millis);
+    #[expect(clippy::cast_possible_truncation, reason = "it was checked to be below 10^12")]
+    let at = wait.map(|ms| At(clock::wall().0 + ms as i64).to_string());
+    at.or_else(|| text("retry-after").filter(|date| date.contains("GMT")).map(str::to_owned))
+}
+
+/// Milliseconds out of `6m0s`, `1.5s`, `20ms`.
+fn duration(text: &str) -> Option<f64> {
+    let mut rest = text;
+    let mut total = 0.0;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
+        let number: f64 = rest[..digits].parse().ok()?;
+        rest = &rest[digits..];
+        let (unit, scale) =
+            [("ms", 1.0), ("s", 1e3), ("m", 6e4), ("h", 3.6e6)].into_iter().find(|(unit, _)| rest.starts_with(unit))?;
+        total += number * scale;
+        rest = &rest[unit.len()..];
+    }
+    (!text.is_empty()).then_some(total)
+}
+
+async fn whole(response: Response) -> Result<String, Failed> {
+    capped(response, WHOLE_CAP).await.map_err(|error| cut(&error))
+}
+
+async fn capped(mut response: Response, cap: usize) -> reqwest::Result<String> {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        bytes.extend_from_slice(&chunk[..chunk.len().min(cap - bytes.len())]);
+        if bytes.len() == cap {
+            break;
+        }
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// An answer as its bytes come in.
+fn streamed(response: Response) -> Answer {
+    struct Reading {
+        bytes: Pin<Box<dyn futures_util::Stream<Item = reqwest::Result<bytes::Bytes>> + Send>>,
+        events: Events,
+        waiting: VecDeque<Piece>,
+        strays: String,
+        over: bool,
+    }
+    let reading = Reading {
+        bytes: Box::pin(response.bytes_stream()),
+        events: Events::new(),
+        waiting: VecDeque::new(),
+        strays: String::new(),
+        over: false,
+    };
+    Box::pin(futures_util::stream::unfold(reading, |mut reading| async move {
+        loop {
+            let Reading { bytes, events, waiting, strays, over } = &mut reading;
+            if let Some(piece) = waiting.pop_front() {
+                *over |= piece == done(); // some servers leave the connection open behind it
+                return Some((Ok(piece), reading));
+            }
+            if *over {
+                return None;
+            }
+            let mut see = |seen: Seen<'_>| match seen {
+                Seen::Data(payload) => waiting.push_back(Piece::Payload(payload.replace(['\n', '\r'], " "))),
+                Seen::Comment => waiting.push_back(Piece::Alive),
+                // An error page, or JSON without its frame: shown as it is, once it is known that nothing else comes.
+                Seen::Stray(line) if strays.len() + line.len() < ERROR_CAP => {
+                    strays.push_str(line);
+                    strays.push(' ');
+                }
+                Seen::Stray(_) => {}
+            };
+            match bytes.next().await {
+                Some(Ok(bytes)) => events.push(&bytes, &mut see),
+                Some(Err(error)) => {
+                    *over = true;
+                    return Some((Err(cut(&error)), reading));
+                }
+                None => {
+                    events.finish(&mut see);
+                    *over = true;
+                    if !strays.trim().is_empty() {
+                        waiting.push_back(Piece::Payload(std::mem::take(strays)));
+                    }
+                }
+            }
+        }
+    }))
+}
+
+fn done() -> Piece {
+    Piece::Payload("[DONE]".to_owned())
+}
+
+/// The request did not get there, or nothing came back.
+fn unsent(base: &str, error: &reqwest::Error) -> Failed {
+    let why = root_of(error);
+    let tls = std::iter::successors(error.source(), |error| (*error).source())
+        .any(|error| error.is::<rustls::Error>() || is_tls(error));
+    let (kind, what) = match (tls, error.is_timeout()) {
+        (true, _) => (FailedKind::Tls, "No secure connection to"),
+        (false, true) => (FailedKind::Connect, "No answer in time from"),
+        (false, false) if error.is_connect() => (FailedKind::Connect, "No connection to"),
+        (false, false) => (FailedKind::Cut, "No answer from"),
+    };
+    Failed { kind, message: format!("{what} {base}: {why}."), ..Failed::default() }
+}
+
+/// The TLS library's error comes wrapped into one of input and output, whose `source` passes over it.
+fn is_tls(error: &(dyn std::error::Error + 'static)) -> bool {
+    let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    inner.is_some_and(|inner| inner.is::<rustls::Error>())
+}
+
+fn cut(error: &reqwest::Error) -> Failed {
+    let message = format!("The answer broke off: {}.", root_of(error));
+    Failed { kind: FailedKind::Cut, message, ..Failed::default() }
+}
+
+/// The first cause, in the words of whoever knew it. An error of the client library names the URL, which a person knows.
+fn root_of(error: &reqwest::Error) -> String {
+    let mut last: &dyn std::error::Error = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    last.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_of_rate_limit_headers() {
+        assert_eq!(duration("6m0s"), Some(360_000.0));
+        assert_eq!(duration("1.5s"), Some(1500.0));
+        assert_eq!(duration("20ms"), Some(20.0));
+        assert_eq!(duration("1h2m"), Some(3_720_000.0));
+        for bad in ["", "s", "5", "5x", "1.2.3s"] {
+            assert_eq!(duration(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_key_does_not_show() {
+        let mut headers = HeaderMap::new();
+        put(&mut headers, "header", "x-key", "sk-secret").unwrap();
+        assert!(!format!("{headers:?}").contains("sk-secret"));
+    }
+}

@@ -1,0 +1,146 @@
+//! The library with its own agent over a model's API, against the scripted model on loopback.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler::{AfterTurn, Cause, Spec, What};
+use ostler_testkit::model::{Answer, Rule, Script};
+use ostler_testkit::scenario::{OPENAI_API, PATIENCE, Place, Task};
+use ostler_testkit::{api_scenarios, shared_scenarios};
+
+use crate::driver::{Library, agent, host, runtime, spec};
+use crate::turns;
+
+shared_scenarios!(Library(&OPENAI_API));
+api_scenarios!(Library(&OPENAI_API));
+
+#[test]
+fn three_turns_are_one_conversation() {
+    turns::three_turns_are_one_conversation(&OPENAI_API);
+}
+
+/// How each turn of a session ended, and what it said, when these messages are sent one after the other.
+fn turns_of(place: &Place, messages: &[&str]) -> Vec<(Cause, String)> {
+    let spec = Spec { after_turn: AfterTurn::Wait, ..spec(place, &Task::new(messages[0]).set("retries", "0")) };
+    let mut turns = Vec::new();
+    runtime().block_on(async {
+        let mut session = agent(&OPENAI_API).start(&host(place), spec).unwrap();
+        while let Some(event) = session.next().await {
+            if let What::TurnEnded(turn) = event.what {
+                turns.push((turn.outcome.cause, turn.text));
+                match messages.get(turns.len()) {
+                    Some(message) => session.remote().send(message),
+                    None => session.remote().stop(),
+                }
+            }
+        }
+    });
+    turns
+}
+
+/// A turn that failed does not end the session: the next one knows what was asked and what was said.
+#[test]
+fn a_failed_turn_is_not_the_end() {
+    let script = Script::new()
+        .rule(Rule::on_text("first").answer(Answer::text("half an answer").deltas(2).cut_after(1)))
+        .rule(Rule::on_text("second").answer(Answer::error(429, "requests", "slow down")))
+        .rule(Rule::on_text("third").text("Three."));
+    let place = Place::new(&OPENAI_API, script);
+    let turns = turns_of(&place, &["the first", "the second", "the third"]);
+    let expected = [
+        (Cause::Network, "half an".to_owned()),
+        (Cause::RateLimit, String::new()),
+        (Cause::Completed, "Three.".to_owned()),
+    ];
+    assert_eq!(turns, expected);
+    let messages = place.server.requests()[2].body["messages"].to_string();
+    for part in ["the first", "half an", "the second", "the third"] {
+        assert!(messages.contains(part), "{part:?} is missing: {messages}");
+    }
+}
+
+/// A turn that ended in the middle of its tools leaves a conversation that servers accept: each call has a result.
+#[test]
+fn calls_that_were_cut_off_have_results_in_the_next_turn() {
+    let script = Script::new()
+        .rule(Rule::on_text("first").answer(OPENAI_API.shell("echo running > running; sleep 300")))
+        .rule(Rule::on_text("second").text("Two."));
+    let place = Arc::new(Place::new(&OPENAI_API, script));
+    let spec = Spec { after_turn: AfterTurn::Wait, ..spec(&place, &Task::new("the first")) };
+    let mut causes = Vec::new();
+    runtime().block_on(async {
+        let mut session = agent(&OPENAI_API).start(&host(&place), spec).unwrap();
+        while let Some(event) = session.next().await {
+            match event.what {
+                What::ToolCall(_) => {
+                    let (place, remote) = (place.clone(), session.remote());
+                    tokio::task::spawn_blocking(move || {
+                        let _ = place.wait_for_file("running");
+                        remote.interrupt();
+                    });
+                }
+                What::TurnEnded(turn) => {
+                    causes.push(turn.outcome.cause);
+                    if causes.len() == 1 { session.remote().send("the second") } else { session.remote().stop() }
+                }
+                _ => {}
+            }
+        }
+    });
+    assert_eq!(causes, [Cause::Interrupted, Cause::Completed]);
+    let call = &place.server.requests()[1];
+    assert_eq!((call.tool_results().len(), call.last_user_text().as_str()), (1, "the second"));
+    assert_eq!(place.left(), []);
+}
+
+/// A session that is dropped leaves nothing behind, neither a command nor a connection. P1, P4.
+#[test]
+fn a_dropped_session_leaves_nothing() {
+    let command = OPENAI_API.shell("echo running > running; sleep 300");
+    let place = Place::new(&OPENAI_API, Script::new().rule(Rule::any().answer(command)));
+    let runtime = runtime();
+    runtime.block_on(async {
+        let mut session = agent(&OPENAI_API).start(&host(&place), spec(&place, &Task::new("PROMPT"))).unwrap();
+        while let Some(event) = session.next().await {
+            if matches!(event.what, What::ToolCall(_)) {
+                break;
+            }
+        }
+        let started = tokio::time::timeout(PATIENCE, async {
+            while !place.work().join("running").exists() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        });
+        started.await.unwrap();
+    });
+    assert_ne!(place.left(), []);
+    drop(runtime);
+    place.wait_until_empty(Duration::from_secs(10));
+}
+
+/// Sixteen sessions at once do not get into each other's way.
+#[test]
+fn many_at_once() {
+    let script = Script::new()
+        .rule(Rule::on_tool_result().text("{tool_result}"))
+        .rule(Rule::any().answer(Answer::tool("list_files", serde_json::json!({}))));
+    let place = Place::new(&OPENAI_API, script);
+    let answers = runtime().block_on(async {
+        let mut sessions = Vec::new();
+        for number in 0..16 {
+            let task = Task::new(format!("number {number}"));
+            sessions.push(agent(&OPENAI_API).start(&host(&place), spec(&place, &task)).unwrap());
+        }
+        let mut answers = Vec::new();
+        for mut session in sessions {
+            while let Some(event) = session.next().await {
+                if let What::TurnEnded(turn) = event.what {
+                    answers.push(turn.outcome.cause);
+                }
+            }
+        }
+        answers
+    });
+    assert_eq!(answers, [Cause::Completed; 16]);
+    assert_eq!(place.server.requests().len(), 32);
+}

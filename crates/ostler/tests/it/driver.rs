@@ -1,0 +1,90 @@
+//! Runs a scenario's task through the library, with whichever agent.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::thread;
+
+use ostler::{Agent, Agents, Denials, Event, Host, Limits, Remote, Session, Spec};
+use ostler_testkit::scenario::{Driver, Place, Progress, Running, Seen, Subject, Task};
+
+/// The library, with an agent.
+pub(crate) struct Library(pub(crate) &'static Subject);
+
+struct Handle<'a>(Remote, &'a Progress);
+
+impl Running for Handle<'_> {
+    fn interrupt(&self) {
+        self.0.interrupt();
+    }
+
+    fn stop(&self) {
+        self.0.stop();
+    }
+
+    fn wait_for(&self, kind: &str) {
+        self.1.wait_for(kind);
+    }
+}
+
+impl Driver for Library {
+    fn subject(&self) -> &'static Subject {
+        self.0
+    }
+
+    fn run(&self, place: &Place, task: &Task, meanwhile: &(dyn Fn(&dyn Running) + Sync)) -> Seen {
+        let runtime = runtime();
+        let mut session = {
+            let _inside = runtime.enter();
+            agent(self.0).start(&host(place), spec(place, task)).unwrap()
+        };
+        let progress = Progress::default();
+        let handle = Handle(session.remote(), &progress);
+        let events = thread::scope(|scope| {
+            scope.spawn(|| meanwhile(&handle));
+            runtime.block_on(to_the_end(&mut session, &progress))
+        });
+        for event in &events {
+            assert_eq!(Event::from_json(&event.to_json()).unwrap(), *event, "what is written can be read again");
+        }
+        let events = events.iter().map(|event| serde_json::from_str(&event.to_json()).unwrap()).collect();
+        Seen { subject: self.0, events, exit: None }
+    }
+}
+
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+pub(crate) fn agent(subject: &Subject) -> Arc<dyn Agent> {
+    Agents::builtin().get(subject.name).unwrap()
+}
+
+pub(crate) fn host(place: &Place) -> Host {
+    Host::new(place.host().iter().map(|(name, value)| (OsString::from(name), OsString::from(value))))
+}
+
+pub(crate) fn spec(place: &Place, task: &Task) -> Spec {
+    let mut spec = Spec {
+        prompt: task.prompt.clone(),
+        dir: Some(place.work()),
+        program: place.subject.program.map(|program| program()),
+        env: task.env.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
+        limits: Limits { wall: Some(task.wall), idle: Some(task.idle), ..Limits::default() },
+        denials: if task.tolerate_denials { Denials::Tolerate } else { Denials::Fail },
+        ..Spec::default()
+    };
+    for (key, value) in &task.settings_for(place.subject) {
+        spec.settings.push(key, value);
+    }
+    spec
+}
+
+async fn to_the_end(session: &mut Session, progress: &Progress) -> Vec<Event> {
+    let mut events = Vec::new();
+    while let Some(event) = session.next().await {
+        let told: serde_json::Value = serde_json::from_str(&event.to_json()).unwrap();
+        progress.told(told["type"].as_str().unwrap());
+        events.push(event);
+    }
+    events
+}

@@ -1,0 +1,60 @@
+//! Several turns in one session, through the library, with whichever agent.
+
+use std::sync::Arc;
+
+use ostler::{AfterTurn, Cause, Spec, What};
+use ostler_testkit::model::{Answer, Rule, Script};
+use ostler_testkit::scenario::{Place, Subject, Task};
+
+use crate::driver::{agent, host, runtime, spec};
+
+/// Several turns are one conversation, and one process where the agent is one: each turn has its own answer and its own
+/// tokens, the second is interrupted, and the third still knows the first. S2-10, P21, P36.
+pub(crate) fn three_turns_are_one_conversation(subject: &'static Subject) {
+    let script = Script::new()
+        .rule(Rule::on_text("first").text("One."))
+        // Before the second: what was interrupted and what follows reach the model as one message.
+        .rule(Rule::on_text("third").text("Three."))
+        .rule(Rule::on_text("second").answer(Answer::hang()));
+    let place = Arc::new(Place::new(subject, script));
+    let spec = Spec { after_turn: AfterTurn::Wait, ..spec(&place, &Task::new("the first")) };
+    let (mut turns, mut pids) = (Vec::new(), Vec::new());
+    runtime().block_on(async {
+        let mut session = agent(subject).start(&host(&place), spec).unwrap();
+        while let Some(event) = session.next().await {
+            match event.what {
+                What::TurnEnded(turn) => {
+                    turns.push((turn.outcome.cause, turn.text, turn.usage.and_then(|usage| usage.input)));
+                    pids.push(session.pid());
+                    match turns.len() {
+                        1 => {
+                            session.remote().send("the second");
+                            let (server, remote) = (place.clone(), session.remote());
+                            tokio::task::spawn_blocking(move || {
+                                server.wait_for_calls(2);
+                                remote.interrupt();
+                            });
+                        }
+                        2 => session.remote().send("the third"),
+                        _ => session.remote().stop(),
+                    }
+                }
+                What::Ended(ended) => assert_eq!(ended.outcome.cause, Cause::Completed),
+                _ => {}
+            }
+        }
+    });
+    // The interrupted turn neither swallows nor answers the next one.
+    let input = Some(subject.numbers.tokens[0]);
+    let expected = [
+        (Cause::Completed, "One.".to_owned(), input),
+        (Cause::Interrupted, String::new(), None),
+        (Cause::Completed, "Three.".to_owned(), input),
+    ];
+    assert_eq!(turns, expected);
+    assert_eq!(pids[0].is_some(), subject.program.is_some());
+    assert!(pids.iter().all(|pid| *pid == pids[0]), "{pids:?}");
+    let messages = place.server.requests()[2].body["messages"].to_string();
+    assert!(messages.contains("the first") && messages.contains("One."), "{messages}");
+    assert_eq!(place.left(), []);
+}
