@@ -11,6 +11,7 @@ pub(crate) struct Program {
 }
 
 pub(crate) const NPM: Program = Program { name: "npm", packages: &["nodejs", "npm"] };
+pub(crate) const PYTHON: Program = Program { name: "python3", packages: &["python3", "python3-venv"] };
 pub(crate) const IP: Program = Program { name: "ip", packages: &["iproute2"] };
 pub(crate) const UNSHARE: Program = Program { name: "unshare", packages: &["util-linux"] };
 

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: the one test command. It runs every check, goes on after a failure, and ends with a table.
 
 mod dispositions;
+mod litellm;
 mod netns;
 mod runner;
 mod step;
@@ -14,12 +15,14 @@ use anyhow::{Result, bail};
 
 use self::step::{Context, Outcome, Report, Step};
 
-pub(crate) const ABOUT: &str = "run all checks and tests (--quick, --step NAME)";
+pub(crate) const ABOUT: &str = "run all checks and tests (--quick, --with-litellm, --step NAME)";
 
 /// Which steps to run.
 #[derive(Debug, PartialEq)]
 enum Selection {
     All,
+    /// All, and the tests behind LiteLLM's proxy.
+    WithLitellm,
     Quick,
     One(String),
 }
@@ -52,17 +55,19 @@ fn selection(arguments: &[String]) -> Result<Selection> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         [] => Ok(Selection::All),
+        ["--with-litellm"] => Ok(Selection::WithLitellm),
         ["--quick"] => Ok(Selection::Quick),
         ["--step", name] => Ok(Selection::One((*name).to_owned())),
-        _ => bail!("usage: cargo xtask test [--quick | --step NAME]; steps: {}", step_names()),
+        _ => bail!("usage: cargo xtask test [--quick | --with-litellm | --step NAME]; steps: {}", step_names()),
     }
 }
 
 fn choose(selection: &Selection) -> Result<Vec<&'static Step>> {
     match selection {
         Selection::All => Ok(steps::STEPS.iter().collect()),
+        Selection::WithLitellm => Ok(steps::STEPS.iter().chain([&steps::LITELLM]).collect()),
         Selection::Quick => Ok(steps::STEPS.iter().filter(|step| step.quick).collect()),
-        Selection::One(name) => match steps::STEPS.iter().find(|step| step.name == name) {
+        Selection::One(name) => match known().find(|step| step.name == name) {
             Some(step) => Ok(vec![step]),
             None => bail!("no step {name:?}; steps: {}", step_names()),
         },
@@ -70,7 +75,11 @@ fn choose(selection: &Selection) -> Result<Vec<&'static Step>> {
 }
 
 fn step_names() -> String {
-    steps::STEPS.iter().map(|step| step.name).collect::<Vec<_>>().join(", ")
+    known().map(|step| step.name).collect::<Vec<_>>().join(", ")
+}
+
+fn known() -> impl Iterator<Item = &'static Step> {
+    steps::STEPS.iter().chain([&steps::LITELLM])
 }
 
 /// Why a step cannot be tried: one that it needs did not succeed before it.
@@ -96,6 +105,7 @@ mod tests {
     fn arguments_choose_the_steps() {
         assert_eq!(selection(&[]).unwrap(), Selection::All);
         assert_eq!(selection(&words("--quick")).unwrap(), Selection::Quick);
+        assert_eq!(selection(&words("--with-litellm")).unwrap(), Selection::WithLitellm);
         assert_eq!(selection(&words("--step fmt")).unwrap(), Selection::One("fmt".into()));
         assert!(selection(&words("--fast")).unwrap_err().to_string().contains("usage"));
         assert!(choose(&Selection::One("nope".into())).is_err());
@@ -105,6 +115,13 @@ mod tests {
     fn quick_is_fmt_clippy_tidy_and_the_pure_tests() {
         let names: Vec<_> = choose(&Selection::Quick).unwrap().iter().map(|step| step.name).collect();
         assert_eq!(names, ["fmt", "clippy", "tidy", "tests"]);
+    }
+
+    #[test]
+    fn litellm_is_only_for_those_who_ask() {
+        let has = |selection: &Selection| choose(selection).unwrap().iter().any(|step| step.name == "litellm");
+        assert!(!has(&Selection::All) && !has(&Selection::Quick));
+        assert!(has(&Selection::WithLitellm) && has(&Selection::One("litellm".into())));
     }
 
     #[test]

@@ -38,6 +38,12 @@ impl Workspace {
         self.root.path()
     }
 
+    /// Whether a file of that path, relative to the root, is kept from a model altogether: commands must not name it.
+    #[must_use]
+    pub fn is_denied(&self, path: &Path) -> bool {
+        self.root.is_denied(path)
+    }
+
     /// Runs a file tool of [`catalog::FILE_TOOLS`] by its name, with its arguments as JSON.
     ///
     /// # Errors

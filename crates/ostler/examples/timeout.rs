@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler::{Agent, Cause, Host, Limits, Script, ScriptedAgent, Spec, Step};
+use ostler::{Agent, Cause, Events, Host, Limits, MockAgent, Spec, Step};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -14,7 +14,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let text = ostler::What::from_json(
         r#"{"type":"text","kind":"reply","text":"Let me think about it …","delta":true,"message":null}"#,
     )?;
-    let agent: Arc<dyn Agent> = Arc::new(ScriptedAgent::new(Script::new(vec![Step::Say(Box::new(text)), Step::Hang])));
+    let agent: Arc<dyn Agent> = Arc::new(MockAgent::playing(Events::new(vec![Step::Say(Box::new(text)), Step::Hang])));
     let limits = Limits { wall: Some(Duration::from_millis(300)), ..Limits::default() };
     let run = agent.start(&host, Spec { prompt: "hello".into(), limits, ..Spec::default() })?.wait().await;
     match run.outcome().cause {

@@ -4,7 +4,7 @@ mod environment;
 mod output;
 mod run;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use ostler_core::event::{Level, Notice};
 use ostler_tools::catalog::Reply;
 use ostler_tools::command::{Approved, Commands, Place, RUN_COMMAND, RunCommand, describe};
 use ostler_tools::confine::{self, CommandLimits, Confinement, Home};
-use ostler_tools::{Code, Policy, ToolError};
+use ostler_tools::{Code, Policy, ToolError, Workspace};
 
 pub use self::output::{CommandOutput, KilledFor};
 use crate::host::Host;
@@ -23,19 +23,10 @@ const GAP: &str = "sandbox_gap";
 /// The code of notices about what the workspace's own policy allows beyond the defaults.
 const POLICY: &str = "sandbox_policy";
 
-/// A workspace as a command sees it: a directory, and files that it must not name.
-#[derive(Clone)]
-pub struct Ground {
-    /// The directory in which commands run.
-    pub root: PathBuf,
-    /// Whether the rules about files keep a path, relative to the root, from the model.
-    pub is_denied: Arc<dyn Fn(&Path) -> bool + Send + Sync>,
-}
-
 /// Runs commands for a model.
 pub struct CommandRunner {
     host: Host,
-    ground: Ground,
+    workspace: Arc<Workspace>,
     commands: Commands,
     limits: CommandLimits,
     session: Arc<str>,
@@ -48,13 +39,11 @@ impl CommandRunner {
     ///
     /// # Errors
     /// When the policy's rules contradict their examples.
-    pub fn new(host: &Host, policy: &Policy, ground: Ground, session: &str) -> Result<Self, ToolError> {
+    pub fn new(host: &Host, policy: &Policy, workspace: Arc<Workspace>, session: &str) -> Result<Self, ToolError> {
         let commands = Commands::new(&policy.commands)?;
-        let root = ground.root.canonicalize();
-        let root = root.map_err(|error| ToolError::new(Code::Io, format!("{}: {error}", ground.root.display())))?;
         let mut runner = Self {
             host: host.clone(),
-            ground: Ground { root, ..ground },
+            workspace,
             description: describe(&commands),
             commands,
             limits: policy.sandbox.clone(),
@@ -85,8 +74,8 @@ impl CommandRunner {
 
     /// What whoever runs the model should know: layers that are missing here, and what the workspace's own policy opens.
     #[must_use]
-    pub fn notices(&self) -> &[Notice] {
-        &self.notices
+    pub fn notices(&self) -> Vec<Notice> {
+        self.notices.clone()
     }
 
     /// What is enforced on this machine while a command runs, and by what.
@@ -132,8 +121,9 @@ impl CommandRunner {
     /// # Errors
     /// Names the rule that forbids it.
     pub fn check(&self, command: &str, args: &[String]) -> Result<Approved, ToolError> {
-        let path = environment::path(&self.host, &self.ground.root);
-        let place = Place { root: &self.ground.root, path: &path, is_denied: &*self.ground.is_denied };
+        let path = environment::path(&self.host, self.workspace.root());
+        let is_denied = |path: &Path| self.workspace.is_denied(path);
+        let place = Place { root: self.workspace.root(), path: &path, is_denied: &is_denied };
         self.commands.check(command, args, &place)
     }
 
@@ -152,10 +142,10 @@ impl CommandRunner {
 
     /// What the system keeps a command from doing that has `temp` for its temporary files.
     fn confinement(&self, temp: &Path) -> Confinement {
-        let path = environment::path(&self.host, &self.ground.root);
+        let path = environment::path(&self.host, self.workspace.root());
         let tools = environment::tool_homes(&self.host);
         let home = self.host.var("HOME").map(Path::new).filter(|home| home.is_absolute());
-        let home = Home { workspace: &self.ground.root, temp, home, path: &path, tools: &tools };
+        let home = Home { workspace: self.workspace.root(), temp, home, path: &path, tools: &tools };
         Confinement::command(&self.limits, &home)
     }
 }

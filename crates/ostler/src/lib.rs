@@ -49,6 +49,7 @@ mod tool;
 pub use process::guard;
 
 pub use agent::{Agent, Agents, ApiAgent, MockAgent, ProcessAgent};
+pub use command::{CommandOutput, CommandRunner, KilledFor};
 pub use host::{GuardProgram, Host, RESERVED_PREFIX, SESSION_VARIABLE};
 pub use mock::{Events, Step};
 pub use model::Script;

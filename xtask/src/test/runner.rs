@@ -18,6 +18,8 @@ pub(super) enum Group {
     Usual,
     /// `real::…` of an integration binary: needs the real agents.
     Real,
+    /// `litellm::…` of an integration binary: needs LiteLLM's proxy.
+    Litellm,
     /// `…slow::…`: alone, one after the other.
     Slow,
 }
@@ -26,8 +28,9 @@ impl Group {
     /// As a filter of cargo-nextest.
     fn filter(self) -> &'static str {
         match self {
-            Self::Usual => "not (test(/^real::/) or test(/(^|::)slow::/))",
+            Self::Usual => "not (test(/^(real|litellm)::/) or test(/(^|::)slow::/))",
             Self::Real => "test(/^real::/)",
+            Self::Litellm => "test(/^litellm::/)",
             Self::Slow => "test(/(^|::)slow::/) and not test(/^real::/)",
         }
     }
@@ -35,8 +38,9 @@ impl Group {
     /// As arguments of the test binaries under `cargo test`, which only knows substrings.
     fn substrings(self) -> &'static [&'static str] {
         match self {
-            Self::Usual => &["--skip", "real::", "--skip", "slow::"],
+            Self::Usual => &["--skip", "real::", "--skip", "litellm::", "--skip", "slow::"],
             Self::Real => &["real::", "--test-threads", "2"],
+            Self::Litellm => &["litellm::", "--test-threads", "2"],
             Self::Slow => &["slow::", "--skip", "real::", "--test-threads", "1"],
         }
     }
@@ -53,6 +57,7 @@ pub(super) fn run(context: &mut Context, group: Group, isolation: &Isolation) ->
         context.built = true;
     }
     let mut command = isolation.cargo();
+    command.envs(context.variables.iter().map(|(name, value)| (name, value)));
     if !has_nextest() {
         command.args(["test", "--workspace", "--all-targets", "--no-fail-fast"]);
         command.args(isolation.cargo_flags()).arg("--").args(group.substrings());
@@ -67,6 +72,7 @@ pub(super) fn run(context: &mut Context, group: Group, isolation: &Isolation) ->
     command.args(isolation.cargo_flags()).args(["-E", group.filter()]);
     match group {
         Group::Usual => {}
+        Group::Litellm => drop(command.args(["--test-threads", "2"])),
         Group::Real => drop(command.args(["--no-tests", "pass"])),
         Group::Slow => drop(command.args(["--no-tests", "pass", "--test-threads", "1"])),
     }

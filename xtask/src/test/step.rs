@@ -1,5 +1,6 @@
 //! What a step of the test command is, and what it reports.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -71,6 +72,8 @@ pub(super) struct Context {
     pub(super) built: bool,
     /// Known once the agents were tried.
     pub(super) agents: Option<Installation>,
+    /// Variables for the tests.
+    pub(super) variables: Vec<(&'static str, PathBuf)>,
     /// Set by a step that ran tests, taken by its report.
     pub(super) counts: Option<Counts>,
 }

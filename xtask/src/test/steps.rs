@@ -4,6 +4,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
+use super::litellm;
 use super::netns::Isolation;
 use super::runner::{self, Group};
 use super::step::{Context, Outcome, Step, perform};
@@ -17,12 +18,27 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "deny", about: "licences, bans, sources", quick: false, needs: None, run: deny },
     Step { name: "build", about: "everything, so that tests find the programs", quick: false, needs: None, run: build },
     Step { name: "agents", about: "install the real agents", quick: false, needs: Some("build"), run: agents },
-    Step { name: "tests", about: "all tests but real:: and slow::", quick: true, needs: Some("build"), run: tests },
+    Step {
+        name: "tests",
+        about: "all tests but real::, litellm:: and slow::",
+        quick: true,
+        needs: Some("build"),
+        run: tests,
+    },
     Step { name: "real", about: "real agents, no network but loopback", quick: false, needs: Some("build"), run: real },
     Step { name: "slow", about: "slow tests, one at a time", quick: false, needs: Some("build"), run: slow },
     Step { name: "doctests", about: "the examples in the docs", quick: false, needs: Some("build"), run: doctests },
     Step { name: "docs", about: "the docs build without a warning", quick: false, needs: None, run: docs },
 ];
+
+/// The step that is only run for those who ask for it, with `--with-litellm`.
+pub(super) const LITELLM: Step = Step {
+    name: "litellm",
+    about: "the API agent behind LiteLLM's proxy",
+    quick: false,
+    needs: Some("build"),
+    run: litellm,
+};
 
 fn fmt(_: &mut Context) -> Result<Outcome> {
     Ok(perform(workspace::cargo().args(["fmt", "--all", "--check"])))
@@ -88,6 +104,12 @@ fn real(context: &mut Context) -> Result<Outcome> {
 
 fn slow(context: &mut Context) -> Result<Outcome> {
     runner::run(context, Group::Slow, &Isolation::none())
+}
+
+fn litellm(context: &mut Context) -> Result<Outcome> {
+    context.variables.push((litellm::MARK, litellm::install()?));
+    let isolation = Isolation::loopback_only();
+    runner::run(context, Group::Litellm, &isolation)
 }
 
 fn doctests(_: &mut Context) -> Result<Outcome> {

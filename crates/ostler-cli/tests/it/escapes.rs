@@ -20,7 +20,7 @@ const HOSTILE: &str = r#"
 
 fn run(rig: &Rig, script: &str, output: &str) -> Command {
     let script = format!("script={}", rig.file("script.jsonl", script).display());
-    let mut command = rig.ostler(&["run", "--agent", "scripted", "--set", &script, "--output", output, "hi"]);
+    let mut command = rig.ostler(&["run", "--agent", "mock", "--set", &script, "--output", output, "hi"]);
     command.env("CLICOLOR_FORCE", "1");
     command
 }
@@ -91,7 +91,7 @@ fn long_names_are_cut() {
     let rig = Rig::new();
     let name = "N".repeat(5000);
     let script = format!(
-        "{{\"type\":\"started\",\"agent\":\"scripted\",\"native_session\":\"{name}\",\"tools\":[]}}\n\
+        "{{\"type\":\"started\",\"agent\":\"mock\",\"native_session\":\"{name}\",\"tools\":[]}}\n\
          {{\"type\":\"tool_call\",\"id\":\"1\",\"name\":\"{name}\",\"input\":{{}},\"parent\":null}}\n\
          {{\"type\":\"tool_result\",\"id\":\"1\",\"name\":\"{name}\",\"ok\":true,\"output\":\"\",\"denied\":false}}\n\
          {{\"type\":\"turn_ended\",\"outcome\":{{\"status\":\"success\",\"cause\":\"completed\",\"message\":\"ok\"}},\"text\":\"x\"}}\n"

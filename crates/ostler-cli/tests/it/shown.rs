@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use crate::rig::{Rig, check, finish, kinds};
 
-/// A script of the built-in agent with everything a run can show.
+/// A script of the mock agent with everything a run can show.
 const SCRIPT: &str = r#"
-{"type":"started","agent":"scripted","agent_version":"1","native_session":"abc","model":"m1","cwd":null,"tools":[]}
+{"type":"started","agent":"mock","agent_version":"1","native_session":"abc","model":"m1","cwd":null,"tools":[]}
 {"type":"text","kind":"thinking","text":"Hm.","delta":false,"message":"m"}
 {"type":"text","kind":"reply","text":"Two ","delta":true,"message":"m"}
 {"type":"text","kind":"reply","text":"words.","delta":true,"message":"m"}
@@ -26,7 +26,7 @@ const SCRIPT: &str = r#"
 fn run(args: &[&str]) -> crate::rig::Finished {
     let rig = Rig::new();
     let script = format!("script={}", rig.file("script.jsonl", SCRIPT).display());
-    let all = [&["run", "--agent", "scripted", "--set", &script, "hi"], args].concat();
+    let all = [&["run", "--agent", "mock", "--set", &script, "hi"], args].concat();
     finish(&mut rig.ostler(&all))
 }
 
@@ -58,7 +58,7 @@ fn human() {
       not allowed
     ! careful red
     ✓ completed · 1,234 tokens · $0.0123 · TIME · session abc
-      go on with: ostler run --agent scripted --resume abc "…"
+      go on with: ostler run --agent mock --resume abc "…"
     "#);
     assert!(!done.stdout.contains('\u{1b}') && !done.stderr.contains('\u{1b}'), "no escape codes when piped");
 }
@@ -67,7 +67,7 @@ fn human() {
 fn colours_only_when_asked_for() {
     let rig = Rig::new();
     let script = format!("script={}", rig.file("script.jsonl", SCRIPT).display());
-    let args = ["run", "--agent", "scripted", "--set", &script, "hi"];
+    let args = ["run", "--agent", "mock", "--set", &script, "hi"];
     let forced = finish(rig.ostler(&args).env("CLICOLOR_FORCE", "1"));
     assert!(forced.stderr.contains("\u{1b}[3"), "colours when forced");
     assert!(!forced.stderr.contains("\u{1b}[31mred"), "but never the agent's own");
@@ -229,7 +229,7 @@ fn json_of_a_run_that_could_not_begin() {
     let report: Value = serde_json::from_str(&done.stdout).unwrap();
     assert_eq!((done.code, &report["outcome"]["cause"]), (Some(2), &"bad_request".into()));
     assert_eq!(report["outcome"]["status"], "failed");
-    assert_eq!(report["outcome"]["hint"], "agents: claude, scripted");
+    assert_eq!(report["outcome"]["hint"], "agents: claude, openai-api, scripted, mock");
     assert_eq!(report["errors"][0], "there is no agent \"nobody\"");
     assert!(done.stderr.starts_with("error: there is no agent"), "{}", done.stderr);
 }

@@ -10,9 +10,9 @@ use cap_std::fs::{Dir, FileType, Metadata};
 use super::given::Given;
 use super::limits::LINKS;
 use super::nearest;
-use super::root::Root;
+use super::root::{Directory, Root};
 use super::rules::{Access, Sort};
-use super::system::{outside, told};
+use super::system::{outside, shown as quoted, told};
 use crate::{Code, ToolError};
 
 /// A name in a directory.
@@ -107,7 +107,7 @@ impl Root {
                 return Err(ToolError::new(Code::IsDirectory, message));
             };
             let parent = path.parent().unwrap_or(Path::new(""));
-            let directory = self.open_dir(parent).map_err(|error| self.no_directory(&error, given))?;
+            let directory = self.open_dir(parent).map_err(|error| self.no_directory(&error, parent, &given.shown))?;
             let about = match directory.dir.symlink_metadata(&name) {
                 Ok(about) => Some(about),
                 Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -128,12 +128,20 @@ impl Root {
         Err(ToolError::new(Code::FileNotFound, message))
     }
 
+    /// Opens a directory that a tool was given.
+    pub(super) fn directory(&self, given: &Given) -> Result<Directory, ToolError> {
+        let opened = self.open_dir(&given.path);
+        let directory = opened.map_err(|error| self.no_directory(&error, &given.path, &given.shown))?;
+        self.rules.check(&directory.real, Access::Read, Sort::Directory)?;
+        Ok(directory)
+    }
+
     /// Makes the directories of a path that are missing.
     pub(super) fn make_directories(&self, path: &Path, shown: &str) -> Result<Made, ToolError> {
         let told = |error: &io::Error| told(error, shown);
         let (mut directory, missing) = self.deepest(path).map_err(|error| told(&error))?;
         let mut made = Made { directories: Vec::new(), is_kept: false };
-        self.rules.check(&directory.real.join(&missing), Access::Write, Sort::Directory)?;
+        self.rules.check(&joined(&directory.real, &missing), Access::Write, Sort::Directory)?;
         for name in missing.components() {
             match directory.dir.create_dir(name.as_os_str()) {
                 Ok(()) => {
@@ -152,37 +160,48 @@ impl Root {
     /// Where a path would really be, whether or not it exists.
     pub(super) fn would_be(&self, given: &Given) -> Result<PathBuf, ToolError> {
         let (directory, missing) = self.deepest(&given.path).map_err(|error| told(&error, &given.shown))?;
-        Ok(directory.real.join(missing))
+        Ok(joined(&directory.real, &missing))
     }
 
     /// The deepest directory of a path that exists, and what is missing below it.
-    fn deepest(&self, path: &Path) -> io::Result<(super::root::Directory, PathBuf)> {
+    fn deepest(&self, path: &Path) -> io::Result<(Directory, PathBuf)> {
         for there in path.ancestors() {
             match self.open_dir(there) {
                 Ok(directory) => {
                     return Ok((directory, path.strip_prefix(there).unwrap_or(Path::new("")).to_owned()));
                 }
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
                 Err(error) => return Err(error),
             }
         }
         Err(ErrorKind::NotFound.into())
     }
 
-    /// The directory of a path could not be opened: which part of it is missing.
-    fn no_directory(&self, error: &io::Error, given: &Given) -> ToolError {
-        let told = told(error, &given.shown);
-        let missing = self.deepest(given.path.parent().unwrap_or(Path::new("")));
-        match missing {
-            Ok((directory, missing)) if told.code == Code::FileNotFound => {
-                let Some(first) = missing.components().next() else { return told };
+    /// A directory could not be opened: which part of it is missing. What is in a directory that is kept from a model is
+    /// not told, not even by its absence.
+    fn no_directory(&self, error: &io::Error, path: &Path, shown: &str) -> ToolError {
+        let told = told(error, shown);
+        if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) {
+            return told;
+        }
+        let Ok((directory, missing)) = self.deepest(path) else { return told };
+        if let Err(denied) = self.rules.check(&directory.real, Access::Read, Sort::Directory) {
+            return denied;
+        }
+        match missing.components().next() {
+            Some(first) if told.code == Code::FileNotFound => {
                 let hint = nearest::names(&directory.dir, first.as_os_str());
-                let name = super::system::shown(&directory.real.join(first).to_string_lossy());
-                ToolError::new(told.code, format!("{}: there is no directory {name}{hint}", given.shown))
+                let name = quoted(&directory.real.join(first).to_string_lossy());
+                ToolError::new(told.code, format!("{shown}: there is no directory {name}{hint}"))
             }
             _ => told,
         }
     }
+}
+
+/// A path below another, which may be no longer than it.
+fn joined(above: &Path, below: &Path) -> PathBuf {
+    above.components().chain(below.components()).collect()
 }
 
 /// Directories that were made for something; they go again if it fails.

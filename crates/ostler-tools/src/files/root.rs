@@ -45,18 +45,16 @@ impl Root {
         &self.real
     }
 
+    /// Whether a file of that path, relative to the workspace, is kept from a model altogether.
+    pub(crate) fn is_denied(&self, path: &Path) -> bool {
+        self.rules.is_secret(path, Sort::File)
+    }
+
     /// Reads a path that a tool was given, and refuses at once what the rules forbid by its text.
     pub(super) fn given(&self, text: &str, access: Access) -> Result<Given, ToolError> {
         let given = Given::new(text, [&self.real, &self.named])?;
         self.rules.check(&given.path, access, Sort::Directory)?;
         Ok(given)
-    }
-
-    /// Opens a directory that a tool was given.
-    pub(super) fn directory(&self, given: &Given) -> Result<Directory, ToolError> {
-        let directory = self.open_dir(&given.path).map_err(|error| told(&error, &given.shown))?;
-        self.rules.check(&directory.real, Access::Read, Sort::Directory)?;
-        Ok(directory)
     }
 
     /// Opens a directory and finds out where it really is. Only the system follows links here, and never out.

@@ -1,1 +1,11 @@
 //! The tools against attacks, and against honest use.
+
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "tests start the program; a fault is a failed test"
+)]
+
+mod commands;
+mod file_tools;
+mod files;

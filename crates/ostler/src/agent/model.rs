@@ -108,7 +108,7 @@ impl ApiAgent {
             None => Workspace::load_policy(&root).map_err(wrong)?,
         };
         let workspace = Arc::new(Workspace::open(&root, &policy.files).map_err(wrong)?);
-        let runner = CommandRunner::new(host, &policy, workspace.clone(), session);
+        let runner = CommandRunner::new(host, &policy, workspace.clone(), session).map_err(wrong)?;
         let notices = runner.notices();
         let mut tools = Toolbox::workspace(&workspace, runner);
         for tool in &self.tools {

@@ -62,7 +62,9 @@ pub(super) fn variables(host: &Host, marks: [&str; 2], named: &[String]) -> BTre
     env.retain(|name, _| is_usual(name));
     let added = named.iter().filter_map(|name| Some((name.into(), host.var(name)?.to_owned())));
     env.extend(added);
-    for (name, value) in [("TERM", "dumb"), ("NO_COLOR", "1"), (SESSION_VARIABLE, marks[0]), (COMMAND_VARIABLE, marks[1])] {
+    for (name, value) in
+        [("TERM", "dumb"), ("NO_COLOR", "1"), (SESSION_VARIABLE, marks[0]), (COMMAND_VARIABLE, marks[1])]
+    {
         env.insert(name.into(), value.into());
     }
     env

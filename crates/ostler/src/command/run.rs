@@ -18,14 +18,19 @@ const HALF: usize = 12 * 1024;
 /// How long the end of everything is awaited after it was killed.
 const LAST: Duration = Duration::from_secs(10);
 
-pub(super) async fn run(runner: &CommandRunner, approved: Approved, timeout: Duration) -> Result<CommandOutput, ToolError> {
-    let snapshot = Snapshot::take(&runner.ground.root, &approved.name)?;
+pub(super) async fn run(
+    runner: &CommandRunner,
+    approved: Approved,
+    timeout: Duration,
+) -> Result<CommandOutput, ToolError> {
+    let snapshot = Snapshot::take(runner.workspace.root(), &approved.name)?;
     let prepared = prepare(runner, approved)?;
     // A task of its own: whoever drops this future still has the command ended and the files put back.
     let (caller_is_there, call_off) = oneshot::channel::<()>();
     let work = Work { snapshot: Arc::new(snapshot), timeout };
     let task = tokio::spawn(work.run(prepared, call_off));
-    let output = task.await.map_err(|_| ToolError::new(Code::Io, "the command's task broke down; this is a fault in Ostler"))?;
+    let output =
+        task.await.map_err(|_| ToolError::new(Code::Io, "the command's task broke down; this is a fault in Ostler"))?;
     drop(caller_is_there);
     output
 }
@@ -36,14 +41,14 @@ fn prepare(runner: &CommandRunner, approved: Approved) -> Result<Prepared, ToolE
     let temp = tempfile::Builder::new().prefix("ostler-").tempdir_in(parent).map_err(io)?;
     let number = uuid::Uuid::new_v4().to_string();
     let mut env = environment::variables(&runner.host, [&runner.session, &number], &runner.limits.env);
-    env.insert("PATH".into(), environment::path(&runner.host, &runner.ground.root));
+    env.insert("PATH".into(), environment::path(&runner.host, runner.workspace.root()));
     environment::set_temp(&mut env, temp.path());
     env.extend(approved.env.into_iter().map(|(name, value)| (name.into(), value.into())));
     Ok(Prepared {
         program: approved.program,
         args: approved.args.into_iter().map(Into::into).collect(),
         env,
-        dir: Some(runner.ground.root.clone()),
+        dir: Some(runner.workspace.root().to_owned()),
         mark: format!("{}={number}", environment::COMMAND_VARIABLE),
         guard: runner.host.guard().cloned(),
         files: Vec::new(),

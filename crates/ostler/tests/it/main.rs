@@ -10,6 +10,7 @@
 
 mod api;
 mod driver;
+mod litellm;
 mod processes;
 mod real;
 mod rig;

@@ -7,5 +7,6 @@ mod raw_log;
 mod reader;
 mod recordings;
 mod results;
+mod mock;
 mod scripted;
 mod volume;

@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn words_become_a_call() {
-        let edits = r#"[{"find":"a","replace":"b"}]"#;
+        const EDITS: &str = r#"[{"find":"a","replace":"b"}]"#;
         let cases: Vec<(&[&str], &str, Value)> = vec![
             (&["read", "a"], "read_file", serde_json::json!({"path": "a"})),
             (
@@ -216,7 +216,7 @@ mod tests {
                 serde_json::json!({"from": "a", "to": "b", "overwrite": true}),
             ),
             (
-                &["edit", "a", "--edits", edits],
+                &["edit", "a", "--edits", EDITS],
                 "edit_file",
                 serde_json::json!({"path": "a", "edits": [{"find": "a", "replace": "b"}]}),
             ),

@@ -1,99 +1,188 @@
-//! The agent that is part of Ostler: it plays a script, and keeps to the same rules as every other.
+//! The scripted agent: the tool loop, the tools and the sandbox are real, only the model's words come from a file.
 
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use ostler::event::What;
-use ostler::{Agent, Agents, Cause, Probed, Script, ScriptedAgent, Spec};
+use ostler::event::{Level, What};
+use ostler::{Agent, Agents, ApiAgent, Cause, Probed, Script, Spec, Tool, ToolFuture};
 
 use crate::rig::{Seen, finish, finish_after, host, read_until};
-
-const SCRIPT: &str = r#"
-# a thought, a tool, an answer
-{"type":"started","agent":"scripted","agent_version":"1","native_session":"n1","model":"m","cwd":"/","tools":[]}
-{"type":"text","kind":"thinking","text":"hm","delta":false,"message":"m1"}
-{"type":"tool_call","id":"t1","name":"Bash","input":{"command":"ls"},"parent":null}
-{"wait_ms": 10}
-{"type":"tool_result","id":"t1","name":"Bash","ok":true,"output":"README.md","denied":false}
-{"type":"text","kind":"reply","text":"done","delta":false,"message":"m2"}
-{"type":"turn_ended","outcome":{"status":"success","cause":"completed","message":"Done."},"text":"","structured":null,"usage":null}
-"#;
 
 fn scripted() -> Arc<dyn Agent> {
     Agents::builtin().get("scripted").unwrap()
 }
 
-fn asking(script: Option<&str>) -> Spec {
-    let mut spec = Spec { prompt: "hello".into(), ..Spec::default() };
-    if let Some(path) = script {
-        spec.settings.set("script", path);
-    }
-    spec
+fn asking(dir: &Path) -> Spec {
+    Spec { prompt: "hello".into(), dir: Some(dir.into()), ..Spec::default() }
 }
 
-async fn play(script: &str, limits: ostler::Limits) -> Seen {
-    let agent = ScriptedAgent::new(Script::parse(script).unwrap());
-    finish(agent.start(&host(&[]), Spec { limits, ..asking(None) }).unwrap()).await
+async fn play(script: &str, dir: &Path) -> Seen {
+    let agent = ApiAgent::playing(Script::parse(script).unwrap());
+    finish(agent.start(&host(&[]), asking(dir)).unwrap()).await
 }
 
-// S4-46
-#[tokio::test]
-async fn a_script_file_is_played() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("script.jsonl");
-    std::fs::write(&path, SCRIPT).unwrap();
-    let session = scripted().start(&host(&[]), asking(path.to_str())).unwrap();
-    assert_eq!(session.pid(), None);
-    let seen = finish(session).await;
-    assert_eq!((seen.outcome().cause, seen.turn().text.as_str()), (Cause::Completed, "done"));
-    let words: Vec<&str> = seen.whats().map(What::word).filter(|word| *word != "state").collect();
-    assert_eq!(words, ["turn_started", "started", "text", "tool_call", "tool_result", "text", "turn_ended", "ended"]);
-}
-
-// S3-17: a script that is not there, or is none, is a wrong setting.
-#[tokio::test]
-async fn a_wrong_script_is_a_wrong_setting() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("script.jsonl");
-    let missing = scripted().start(&host(&[]), asking(path.to_str())).unwrap_err();
-    assert_eq!(missing.key, "script");
-    std::fs::write(&path, "{\"type\":\"text\"}\n").unwrap();
-    let broken = scripted().start(&host(&[]), asking(path.to_str())).unwrap_err();
-    assert!(broken.why.contains("line 1"), "{broken}");
-}
-
-// The first command of the README shows a tool call, text, tokens and the end, with nothing installed.
+// The first command of the README shows a tool call, text and the end, with nothing installed.
 #[tokio::test]
 async fn without_a_script_it_shows_what_ostler_does() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a-file.txt"), "x").unwrap();
     assert!(matches!(scripted().probe(&host(&[])).await, Probed::Ready { path: None, .. }));
-    let seen = finish(scripted().start(&host(&[]), asking(None)).unwrap()).await;
+    let seen = finish(scripted().start(&host(&[]), asking(dir.path())).unwrap()).await;
     assert_eq!(seen.outcome().cause, Cause::Completed);
-    assert!(seen.turn().text.contains("hello") && seen.turn().usage.is_some());
-    assert!(seen.whats().any(|what| matches!(what, What::ToolCall(_))));
-    assert_eq!(seen.replies().concat(), seen.turn().text);
+    assert!(seen.turn().text.contains("hello"));
+    let listed = seen.whats().find_map(|what| if let What::ToolResult(result) = what { Some(result) } else { None });
+    assert!(listed.is_some_and(|result| result.ok && result.output.contains("a-file.txt")), "the tool really ran");
 }
 
-// P37, S4-8: it hangs on command, is interrupted, and runs into limits like any other.
 #[tokio::test]
-async fn a_hanging_script_can_be_ended() {
-    let hang =
-        "{\"type\":\"text\",\"kind\":\"reply\",\"text\":\"half\",\"delta\":false,\"message\":\"m\"}\n{\"hang\":true}";
-    let agent = ScriptedAgent::new(Script::parse(hang).unwrap());
-    let mut session = agent.start(&host(&[]), asking(None)).unwrap();
+async fn a_directory_brings_its_own_script() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join(".ostler")).unwrap();
+    std::fs::write(dir.path().join(".ostler/script.toml"), "[[reply]]\ntext = \"from the directory\"").unwrap();
+    let seen = finish(scripted().start(&host(&[]), asking(dir.path())).unwrap()).await;
+    assert_eq!(seen.turn().text, "from the directory");
+    std::fs::write(dir.path().join(".ostler/script.toml"), "[[replay]]").unwrap();
+    let wrong = scripted().start(&host(&[]), asking(dir.path())).unwrap_err();
+    assert!(wrong.key == "script" && wrong.why.contains("replay"), "{wrong}");
+}
+
+// S2-17, S2-21
+#[tokio::test]
+async fn a_change_is_really_made_and_a_denied_call_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a.txt"), "one\ntwo\n").unwrap();
+    std::fs::write(dir.path().join(".env"), "KEY=canary").unwrap();
+    let script = r#"
+        [[reply]]
+        text = "I change it."
+        calls = [{ tool = "edit_file", input = { path = "a.txt", edits = [{ find = "two", replace = "three" }] } }]
+        usage = { input = 10, output = 5 }
+        [[reply]]
+        when = { result_of = "edit_file" }
+        calls = [{ tool = "read_file", input = { path = ".env" } }, { tool = "no_such_tool" }]
+        usage = { input = 20, output = 5, cached = 10 }
+        [[reply]]
+        when = { result_of = "read_file", result = "denied_by_policy" }
+        text = "That is not mine to read."
+        usage = { input = 30, output = 5 }"#;
+    let seen = play(script, dir.path()).await;
+    assert_eq!(std::fs::read_to_string(dir.path().join("a.txt")).unwrap(), "one\nthree\n");
+    assert_eq!((seen.outcome().cause, seen.turn().text.as_str()), (Cause::Denied, "That is not mine to read."));
+    assert!(!seen.whats().any(|what| format!("{what:?}").contains("canary")));
+    let usage = seen.turn().usage.clone().unwrap();
+    assert_eq!((usage.input, usage.cache_read, usage.output, usage.cost_usd), (Some(60), Some(10), Some(15), None));
+    let unknown = seen.whats().any(|what| matches!(what, What::ToolResult(r) if r.output.starts_with("unknown_tool")));
+    assert!(unknown, "an unknown tool is answered, not fatal");
+}
+
+#[tokio::test]
+async fn a_script_that_does_not_fit_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let seen = play("[[reply]]\nwhen = { prompt = \"goodbye\" }\ntext = \"bye\"", dir.path()).await;
+    assert_eq!(seen.outcome().cause, Cause::BadRequest);
+    assert!(seen.outcome().message.contains("hello"), "{}", seen.outcome().message);
+}
+
+#[tokio::test]
+async fn errors_and_endings_can_be_scripted() {
+    let dir = tempfile::tempdir().unwrap();
+    for (reply, cause) in [
+        ("error = { status = 401, message = \"no\" }", Cause::Auth),
+        ("error = { status = 404, message = \"no such model\" }", Cause::BadRequest),
+        ("text = \"half\"\ncut = true", Cause::Network),
+        ("text = \"half\"\nfinish = \"length\"", Cause::OutputLimit),
+        ("text = \"no\"\nfinish = \"content_filter\"", Cause::Refused),
+    ] {
+        assert_eq!(play(&format!("[[reply]]\n{reply}"), dir.path()).await.outcome().cause, cause, "{reply}");
+    }
+}
+
+// A call that failed before its first word is tried again, and what was said is said once.
+#[tokio::test]
+async fn an_overloaded_model_is_asked_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let script =
+        "[[reply]]\nerror = { status = 503 }\n[[reply]]\nerror = { status = 429 }\n[[reply]]\ntext = \"there\"";
+    let seen = play(script, dir.path()).await;
+    assert_eq!((seen.outcome().cause, seen.replies().concat().as_str()), (Cause::Completed, "there"));
+    let retry = |what: &&What| matches!(what, What::Notice(n) if n.code == "retrying" && n.level == Level::Warning);
+    assert_eq!(seen.whats().filter(retry).count(), 2);
+}
+
+// P37
+#[tokio::test]
+async fn a_hanging_model_can_be_interrupted() {
+    let dir = tempfile::tempdir().unwrap();
+    let agent = ApiAgent::playing(Script::parse("[[reply]]\ntext = \"half\"\nhang = true").unwrap());
+    let mut session = agent.start(&host(&[]), asking(dir.path())).unwrap();
     let read = read_until(&mut session, |what| matches!(what, What::Text(_))).await;
     session.remote().interrupt();
     let seen = finish_after(read, session).await;
     assert_eq!((seen.outcome().cause, seen.turn().text.as_str()), (Cause::Interrupted, "half"));
-    let limits = ostler::Limits { wall: Some(Duration::from_millis(100)), ..ostler::Limits::default() };
-    assert_eq!(play(hang, limits).await.outcome().cause, Cause::WallLimit);
+    assert_eq!(seen.outcome().detail.as_ref().and_then(|d| d.acknowledged), Some(true));
 }
 
-// P8: a script that ends without ending its turn is an agent that died.
+struct Slow;
+
+impl Tool for Slow {
+    fn name(&self) -> &str {
+        "slow"
+    }
+    fn description(&self) -> &str {
+        "never ends"
+    }
+    fn schema(&self) -> String {
+        "{\"type\":\"object\"}".into()
+    }
+    fn call<'a>(&'a self, _: &'a str) -> ToolFuture<'a> {
+        Box::pin(std::future::pending())
+    }
+}
+
 #[tokio::test]
-async fn a_script_may_forge_nothing() {
-    let forged = "{\"type\":\"ended\",\"outcome\":{\"status\":\"success\",\"cause\":\"completed\",\"message\":\"\"},\"exit_code\":0,\"signal\":null}";
-    let limits = ostler::Limits { idle: Some(Duration::from_millis(200)), ..ostler::Limits::default() };
-    let seen = play(forged, limits).await;
-    assert_eq!(seen.unreadable().len(), 1);
-    assert!(!seen.outcome().is_success());
+async fn a_tool_of_ones_own_runs_and_is_called_off() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = "[[reply]]\ncalls = [{ tool = \"list_files\" }, { tool = \"slow\" }]";
+    let agent = ApiAgent::playing(Script::parse(script).unwrap()).tool(Slow);
+    let mut session = agent.start(&host(&[]), asking(dir.path())).unwrap();
+    let read = read_until(&mut session, |what| matches!(what, What::ToolResult(_))).await;
+    session.remote().interrupt();
+    let seen = finish_after(read, session).await;
+    assert_eq!(seen.outcome().cause, Cause::Interrupted);
+    let results: Vec<bool> = seen
+        .whats()
+        .filter_map(|what| if let What::ToolResult(result) = what { Some(result.ok) } else { None })
+        .collect();
+    assert_eq!(results, [true, false], "each call has its result");
+}
+
+#[tokio::test]
+async fn tools_can_be_limited_and_a_wrong_name_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let agent = ApiAgent::playing(Script::parse("[[reply]]\ntext = \"x\"").unwrap());
+    let started = |spec: Spec| async {
+        let seen = finish(agent.start(&host(&[]), spec).unwrap()).await;
+        seen.whats()
+            .find_map(|what| if let What::Started(started) = what { Some(started.tools.clone()) } else { None })
+            .unwrap()
+    };
+    let mut spec = asking(dir.path());
+    spec.settings.push("tools", "read_file");
+    spec.settings.push("tools", "list_files");
+    spec.settings.push("disallowed_tools", "list_files");
+    assert_eq!(started(spec).await, ["read_file"]);
+    let mut none = asking(dir.path());
+    none.settings.push("tools", "");
+    assert_eq!(started(none).await, [""; 0]);
+    let mut wrong = asking(dir.path());
+    wrong.settings.push("tools", "Bash");
+    let error = agent.start(&host(&[]), wrong).unwrap_err();
+    assert!(error.why.contains("read_file"), "{error}");
+}
+
+#[tokio::test]
+async fn a_directory_that_is_not_there_is_a_named_ending() {
+    let seen = play("[[reply]]\ntext = \"x\"", Path::new("/nowhere/at/all")).await;
+    assert_eq!(seen.outcome().cause, Cause::BadRequest);
+    assert_eq!(seen.outcome().detail.as_ref().and_then(|d| d.spawn.as_deref()), Some("bad_directory"));
 }

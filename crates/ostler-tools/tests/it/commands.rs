@@ -1,0 +1,1 @@
+//! The commands that a model may run: their rules, and what confines them.

@@ -1,0 +1,158 @@
+//! Attacks: what the rules keep from a model, by every way to it.
+
+use std::fs;
+
+use ostler_tools::FileRules;
+use serde_json::json;
+
+use super::rig::{CANARY, Rig, every_call};
+
+// S2-25
+#[test]
+fn secrets_are_out_of_reach_of_every_tool() {
+    let rig = Rig::new();
+    for path in [
+        ".env",
+        ".env.local",
+        ".ENV",
+        ".Env.production",
+        ".env.",
+        ".env ",
+        "config/.env",
+        "server.pem",
+        "tls/Server.KEY",
+        "id_rsa",
+        "id_ed25519.bak",
+        "gcp/credentials.json",
+        "credentials",
+        ".netrc",
+        ".npmrc",
+        ".git-credentials",
+        ".git/config",
+        ".Git/config",
+        ".git /config",
+        "sub/.git/config",
+        ".ssh/id",
+        ".SSH/known_hosts",
+        ".aws/config",
+        ".docker/config.json",
+        "secrets.yml",
+        "./src/../.env",
+    ] {
+        rig.put(path, format!("{CANARY}\n"));
+        for (tool, args) in every_call(path) {
+            let codes = match tool {
+                // Asked for as a directory it is a file, which the name tells anyway.
+                "list_files" | "make_directory" => &["denied_by_policy", "not_a_directory", "exists"][..],
+                _ => &["denied_by_policy"][..],
+            };
+            rig.refused(tool, &args, codes);
+        }
+    }
+    let found = rig.json("search_files", &json!({"pattern": "CANARY"}));
+    assert_eq!(found["match_count"], 0);
+    assert!(found["notes"].to_string().contains("kept from you"), "{found}");
+}
+
+/// Whether there is such a file is not told either.
+#[test]
+fn a_secret_that_is_not_there_is_denied_all_the_same() {
+    let rig = Rig::new();
+    for path in [".env", "src/server.pem", ".ssh/id_rsa", ".git/config"] {
+        rig.refused("read_file", &json!({"path": path}), &["denied_by_policy", "file_not_found"]);
+        rig.refused("write_file", &json!({"path": path, "content": "x"}), &["denied_by_policy"]);
+        rig.refused("create_file", &json!({"path": path, "content": "x"}), &["denied_by_policy"]);
+        rig.refused("move_file", &json!({"from": "a.txt", "to": path}), &["denied_by_policy"]);
+    }
+    rig.refused("read_file", &json!({"path": ".env"}), &["denied_by_policy"]);
+    rig.refused("write_file", &json!({"path": "new/dir/.env", "content": "x"}), &["denied_by_policy"]);
+}
+
+#[test]
+fn an_example_of_a_secret_is_free() {
+    let rig = Rig::new();
+    for path in [".env.example", "x/.env.sample", ".env.template", "id_rsa.pub"] {
+        rig.json("write_file", &json!({"path": path, "content": "KEY=\n"}));
+        assert_eq!(rig.json("read_file", &json!({"path": path}))["content"], "KEY=\n");
+    }
+}
+
+#[test]
+fn a_listing_shows_the_name_of_a_secret_and_no_more() {
+    let rig = Rig::new();
+    rig.put(".env", format!("{CANARY}\n"));
+    rig.put(".ssh/id", "x");
+    let listed = rig.text("list_files", &json!({"hidden": true}));
+    assert!(listed.contains(".env (kept from you)\n"), "{listed}");
+    rig.refused("list_files", &json!({"path": ".ssh"}), &["denied_by_policy"]);
+}
+
+// S2-18
+#[test]
+fn git_and_the_own_policy_are_only_read() {
+    let rig = Rig::new();
+    rig.put(".git/hooks/pre-commit.sample", "#!/bin/sh\n");
+    rig.put(".git/HEAD", "ref: refs/heads/main\n");
+    rig.put(".ostler/sandbox.toml", "");
+    rig.put("sub/.git", "gitdir: ../x\n");
+    fs::create_dir_all(rig.ws.join("empty")).unwrap();
+    for path in [
+        ".git/hooks/pre-commit",
+        ".git/HEAD",
+        ".git/info/attributes",
+        ".GIT/hooks/pre-commit",
+        ".git./hooks/pre-commit",
+        ".ostler/sandbox.toml",
+        ".ostler/other.toml",
+        ".Ostler/sandbox.toml",
+        "sub/.git",
+        "src/.git",
+        "src/.git/hooks/post-checkout",
+        ".ostler",
+    ] {
+        rig.refused("write_file", &json!({"path": path, "content": "x"}), &["denied_by_policy"]);
+        rig.refused("create_file", &json!({"path": path, "content": "x"}), &["denied_by_policy"]);
+        rig.refused("edit_file", &json!({"path": path, "find": "e", "replace": "x"}), &["denied_by_policy"]);
+        rig.refused("delete_file", &json!({"path": path}), &["denied_by_policy"]);
+        rig.refused("move_file", &json!({"from": path, "to": "free"}), &["denied_by_policy"]);
+        rig.refused("move_file", &json!({"from": "a.txt", "to": path, "overwrite": true}), &["denied_by_policy"]);
+        rig.refused("move_file", &json!({"from": "empty", "to": path}), &["denied_by_policy"]);
+    }
+    for path in [".git/hooks/new", "src/.git", ".ostler/new"] {
+        rig.refused("make_directory", &json!({"path": path}), &["denied_by_policy"]);
+    }
+    assert_eq!(rig.json("read_file", &json!({"path": ".git/HEAD"}))["total_lines"], 1);
+}
+
+#[test]
+fn a_directory_with_something_denied_in_it_stays_where_it_is() {
+    let rig = Rig::with(&FileRules { deny: vec!["conf/private.txt".to_owned()], ..FileRules::default() });
+    rig.put("app/deep/.env", format!("{CANARY}\n"));
+    rig.put("conf/private.txt", format!("{CANARY}\n"));
+    rig.put("sub/.git/HEAD", "x");
+    rig.put("keys/.ssh/id", "x");
+    for path in ["app", "app/deep", "conf", "sub", "keys"] {
+        rig.refused("move_file", &json!({"from": path, "to": "moved"}), &["denied_by_policy"]);
+    }
+    rig.put("fine/a/b.txt", "x");
+    rig.json("move_file", &json!({"from": "fine", "to": "moved/here"}));
+    assert_eq!(rig.get("moved/here/a/b.txt"), "x");
+}
+
+#[test]
+fn own_rules_hold_and_own_exceptions_too() {
+    let own = |list: &[&str]| list.iter().map(|glob| (*glob).to_owned()).collect();
+    let rules =
+        FileRules { deny: own(&["private/**"]), allow: own(&[".env", ".ostler/**"]), read_only: own(&["vendor"]) };
+    let rig = Rig::with(&rules);
+    rig.put("private/a.txt", CANARY);
+    rig.put(".env", "KEY=1\n");
+    rig.put("vendor/a.txt", "x\n");
+    rig.refused("read_file", &json!({"path": "private/a.txt"}), &["denied_by_policy"]);
+    rig.refused("list_files", &json!({"path": "private"}), &["denied_by_policy"]);
+    rig.refused("write_file", &json!({"path": "vendor/a.txt", "content": ""}), &["denied_by_policy"]);
+    rig.refused("delete_file", &json!({"path": "vendor/a.txt"}), &["denied_by_policy"]);
+    rig.refused("write_file", &json!({"path": ".ostler/sandbox.toml", "content": ""}), &["denied_by_policy"]);
+    rig.json("read_file", &json!({"path": "vendor/a.txt"}));
+    rig.json("edit_file", &json!({"path": ".env", "find": "1", "replace": "2"}));
+}

@@ -1,0 +1,88 @@
+//! Attacks: names that programs trip over.
+
+use std::path::Path;
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use serde_json::json;
+
+use super::rig::{Rig, every_call};
+
+// S2-18
+#[test]
+fn a_name_with_nul_is_no_name() {
+    let rig = Rig::new();
+    for path in ["a.txt\0", "a\0.txt", "\0", "src/\0/x", "../outside/secret.txt\0.png"] {
+        for (tool, args) in every_call(path) {
+            rig.refused(tool, &args, &["bad_arguments"]);
+        }
+    }
+    for (tool, args) in every_call("") {
+        rig.refused(tool, &args, &["bad_arguments"]);
+    }
+}
+
+#[test]
+fn a_new_name_has_no_control_characters() {
+    let rig = Rig::new();
+    for path in ["a\nb", "a\rb", "\x1b[2Jx", "tab\tbed", "dir\n/x", "a\u{7f}", "a\u{85}b", "back\\slash"] {
+        rig.refused("write_file", &json!({"path": path, "content": "x"}), &["bad_arguments"]);
+        rig.refused("create_file", &json!({"path": path, "content": "x"}), &["bad_arguments"]);
+        rig.refused("make_directory", &json!({"path": path}), &["bad_arguments"]);
+        let message = rig.refused("move_file", &json!({"from": "a.txt", "to": path}), &["bad_arguments"]);
+        assert!(!message.chars().any(char::is_control), "{message:?}");
+        rig.refused("read_file", &json!({"path": path}), &["file_not_found"]);
+    }
+}
+
+#[test]
+fn an_odd_name_that_exists_can_be_put_right() {
+    let rig = Rig::new();
+    rig.put("two\nlines", "x");
+    let listed = rig.text("list_files", &json!({}));
+    assert!(listed.contains("two\\nlines\n"), "{listed}");
+    rig.json("read_file", &json!({"path": "two\nlines"}));
+    rig.json("move_file", &json!({"from": "two\nlines", "to": "one"}));
+}
+
+#[test]
+fn a_name_that_begins_with_a_dash_is_a_name() {
+    let rig = Rig::new();
+    for path in ["-rf", "--help", "-", "--", "-n/--x", "$(touch x)", "`id`", ";ls", "*", "a b", "'", "\"", "|", "…"] {
+        rig.json("create_file", &json!({"path": path, "content": "x\n"}));
+        assert_eq!(rig.json("read_file", &json!({"path": path}))["content"], "x\n");
+        rig.json("delete_file", &json!({"path": path}));
+    }
+}
+
+#[test]
+fn a_name_that_is_too_long_leaves_nothing_behind() {
+    let rig = Rig::new();
+    let long = "x".repeat(300);
+    let far = format!("{}a.txt", "deep/".repeat(1_000));
+    for path in [&long, &format!("new/{long}"), &format!("{long}/new"), &far] {
+        for (tool, args) in every_call(path) {
+            rig.refused(tool, &args, &["bad_arguments", "file_not_found"]);
+        }
+        rig.refused("write_file", &json!({"path": path, "content": "x"}), &["bad_arguments"]);
+    }
+}
+
+#[test]
+fn a_tree_deeper_than_any_path_does_no_harm() {
+    let rig = Rig::new();
+    let mut dir = Dir::open_ambient_dir(&rig.ws, ambient_authority()).unwrap();
+    for _ in 0..400 {
+        dir.create_dir("a-name-of-20-letters").unwrap();
+        dir = dir.open_dir("a-name-of-20-letters").unwrap();
+        dir.write("file.txt", "needle\n").unwrap();
+    }
+    let found = rig.json("search_files", &json!({"pattern": "needle", "max": 1000}));
+    assert!(found["match_count"].as_u64().unwrap() > 100, "{}", found["match_count"]);
+    let listed = rig.json("list_files", &json!({"pattern": "**"}));
+    assert!(listed["notes"].to_string().contains("could not be opened"), "{}", listed["notes"]);
+    // What cannot be looked at as a whole is not moved as a whole.
+    let args = json!({"from": "a-name-of-20-letters", "to": "moved"});
+    assert_eq!(rig.call("move_file", &args).unwrap_err().code.word(), "denied_by_policy");
+    assert!(Path::new(&rig.ws.join("a-name-of-20-letters")).exists());
+}

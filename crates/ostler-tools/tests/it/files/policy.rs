@@ -1,0 +1,78 @@
+//! Attacks: a policy file that is not what the user wrote.
+
+use std::fs;
+
+use ostler_tools::Workspace;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+use super::rig::Rig;
+
+fn code(rig: &Rig) -> &'static str {
+    Workspace::load_policy(&rig.ws).map_or_else(|error| error.code.word(), |_| "loaded")
+}
+
+#[test]
+fn without_a_file_the_default_holds() {
+    let rig = Rig::new();
+    assert_eq!(code(&rig), "loaded");
+    fs::create_dir(rig.ws.join(".ostler")).unwrap();
+    assert_eq!(code(&rig), "loaded");
+}
+
+#[test]
+fn a_policy_file_is_read() {
+    let rig = Rig::new();
+    rig.put(".ostler/sandbox.toml", "[files]\ndeny = [\"private/**\"]\nallow = [\".env\"]\n");
+    let policy = Workspace::load_policy(&rig.ws).unwrap();
+    assert_eq!((policy.files.deny, policy.files.allow), (vec!["private/**".to_owned()], vec![".env".to_owned()]));
+}
+
+// S2-18
+#[test]
+fn a_policy_file_is_no_link() {
+    let rig = Rig::new();
+    rig.put("mine.toml", "");
+    fs::write(rig.outside.join("sandbox.toml"), "").unwrap();
+    fs::create_dir(rig.ws.join(".ostler")).unwrap();
+    for target in ["../../outside/sandbox.toml", "../mine.toml", "nowhere"] {
+        rig.link(target, ".ostler/sandbox.toml");
+        assert_eq!(code(&rig), "not_a_file", "{target}");
+        fs::remove_file(rig.ws.join(".ostler/sandbox.toml")).unwrap();
+    }
+    fs::remove_dir(rig.ws.join(".ostler")).unwrap();
+    for target in ["../outside", "src"] {
+        rig.link(target, ".ostler");
+        assert_eq!(code(&rig), "not_a_file", "{target}");
+        fs::remove_file(rig.ws.join(".ostler")).unwrap();
+    }
+}
+
+#[test]
+fn a_policy_file_is_a_file_of_sense_and_size() {
+    let rig = Rig::new();
+    for (content, expected) in [
+        ("[files]\ndeny = [\"a{\"]", "bad_arguments"),
+        ("[files]\ndeny = [\"../x\"]", "bad_arguments"),
+        ("[files]\nforbid = []", "bad_arguments"),
+        ("nonsense", "bad_arguments"),
+        (&"#".repeat(300 * 1024), "too_large"),
+    ] {
+        rig.put(".ostler/sandbox.toml", content);
+        assert_eq!(code(&rig), expected);
+    }
+    fs::remove_file(rig.ws.join(".ostler/sandbox.toml")).unwrap();
+    mknodat(CWD, rig.ws.join(".ostler/sandbox.toml"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+    assert_eq!(code(&rig), "not_a_file");
+    fs::remove_file(rig.ws.join(".ostler/sandbox.toml")).unwrap();
+    fs::create_dir(rig.ws.join(".ostler/sandbox.toml")).unwrap();
+    assert_eq!(code(&rig), "not_a_file");
+}
+
+#[test]
+fn a_workspace_is_a_directory_that_exists() {
+    let rig = Rig::new();
+    for path in [rig.ws.join("a.txt"), rig.ws.join("nothing")] {
+        let error = Workspace::open(&path, &ostler_tools::FileRules::default()).unwrap_err();
+        assert!(matches!(error.code.word(), "not_a_directory" | "file_not_found"), "{error}");
+    }
+}

@@ -1,0 +1,43 @@
+//! Attacks: any path at all, put together at random.
+
+use proptest::prelude::*;
+
+use super::rig::{Rig, assert_same, assert_unseen, every_call, picture};
+
+fn a_path() -> impl Strategy<Value = String> {
+    let part = prop_oneof![
+        8 => prop::sample::select(vec![
+            "..", ".", "", "src", "a.txt", "out", "abs", "loop", "secret.txt", "outside", "dir", "ws-evil", "/", "\\",
+            "..\\", "...", "%2e%2e", "~", ".git", ".env", "proc", "self", "root", "ws", "\0", "\n", "-", " ", "in",
+        ]).prop_map(str::to_owned),
+        1 => "[a-z./\\\\]{0,6}",
+        1 => any::<String>(),
+    ];
+    (prop::collection::vec(part, 0..8), prop::sample::select(vec!["/", "//", "/./", "/../", "\\"]))
+        .prop_map(|(parts, separator)| parts.join(separator))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+
+    // S2-18
+    #[test]
+    fn no_path_shows_or_changes_what_is_outside(path in a_path(), is_absolute: bool) {
+        let rig = Rig::new();
+        rig.link("../outside", "out");
+        rig.link(&rig.outside, "abs");
+        rig.link("loop/loop", "loop");
+        rig.link("..", "src/in");
+        rig.link("../../outside/secret.txt", "src/secret.txt");
+        let path = if is_absolute { format!("{}/{path}", rig.ws.display()) } else { path };
+        let before = (picture(&rig.outside), picture(&rig.all.join("ws-evil")));
+        for (tool, args) in every_call(&path) {
+            match rig.call(tool, &args) {
+                Ok(reply) => assert_unseen(&reply),
+                Err(error) => prop_assert!(!error.message.contains(super::rig::CANARY)),
+            }
+        }
+        assert_same(&before.0, &picture(&rig.outside), &path);
+        assert_same(&before.1, &picture(&rig.all.join("ws-evil")), &path);
+    }
+}

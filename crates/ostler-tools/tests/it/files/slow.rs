@@ -1,0 +1,146 @@
+//! Attacks: what a path leads to is swapped again and again while the tools are at it.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use serde_json::{Value, json};
+
+use super::rig::{CANARY, Rig, assert_same, assert_unseen, picture};
+
+const ROUNDS: usize = 400;
+
+/// Runs `tools` while two names change places without a pause.
+fn while_swapped(one: &Path, other: &Path, tools: impl FnOnce()) {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
+            }
+        });
+        // The thread ends also when a tool is found out.
+        let over = Over(&is_over);
+        tools();
+        drop(over);
+    });
+}
+
+struct Over<'f>(&'f AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A directory `d` of the workspace that is by turns a link to the directory outside.
+fn swapped_directory(calls: &[(&str, Value)]) -> (usize, usize) {
+    let rig = Rig::new();
+    let (mut done, mut refused) = (0, 0);
+    fs::write(rig.outside.join("victim.txt"), CANARY).unwrap();
+    rig.put("d/secret.txt", "inside\n");
+    rig.put("d/dir/secret.txt", "inside\n");
+    rig.link("../outside", "link");
+    let before = picture(&rig.outside);
+    while_swapped(&rig.ws.join("d"), &rig.ws.join("link"), || {
+        for _ in 0..ROUNDS {
+            for (tool, args) in calls {
+                match rig.call(tool, args) {
+                    Ok(reply) => {
+                        assert_unseen(&reply);
+                        // Names that are only outside are as little seen.
+                        assert!(!reply.json.contains("victim.txt\",\"kind\":\"file\",\"size\":11"), "{}", reply.json);
+                        done += 1;
+                    }
+                    Err(error) => {
+                        assert!(!error.message.contains(CANARY), "{error}");
+                        refused += 1;
+                    }
+                }
+            }
+        }
+    });
+    assert_same(&before, &picture(&rig.outside), "a directory was swapped");
+    let left: Vec<_> =
+        picture(&rig.all).into_keys().filter(|path| path.to_string_lossy().contains(".ostler-new")).collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+    (done, refused)
+}
+
+// S2-18
+#[test]
+fn a_directory_that_is_swapped_is_not_read_through() {
+    let (done, refused) = swapped_directory(&[
+        ("read_file", json!({"path": "d/secret.txt"})),
+        ("read_file", json!({"path": "d/dir/secret.txt"})),
+        ("list_files", json!({"path": "d"})),
+        ("list_files", json!({"pattern": "**"})),
+        ("search_files", json!({"pattern": "CANARY"})),
+        ("search_files", json!({"path": "d", "pattern": "."})),
+    ]);
+    assert!(done > 0 && refused > 0, "the swap was not felt: {done} done, {refused} refused");
+}
+
+#[test]
+fn a_directory_that_is_swapped_is_not_written_through() {
+    let (done, refused) = swapped_directory(&[
+        ("write_file", json!({"path": "d/secret.txt", "content": "inside again\n"})),
+        ("create_file", json!({"path": "d/new/new.txt", "content": "inside\n"})),
+        ("edit_file", json!({"path": "d/secret.txt", "find": "inside", "replace": "in"})),
+        ("edit_file", json!({"path": "d/secret.txt", "find": "in", "replace": "inside"})),
+        ("make_directory", json!({"path": "d/made/here"})),
+    ]);
+    assert!(done > 0 && refused > 0, "the swap was not felt: {done} done, {refused} refused");
+}
+
+#[test]
+fn a_directory_that_is_swapped_is_not_moved_or_deleted_through() {
+    let (done, refused) = swapped_directory(&[
+        ("write_file", json!({"path": "d/victim.txt", "content": "inside\n"})),
+        ("move_file", json!({"from": "d/victim.txt", "to": "taken.txt", "overwrite": true})),
+        ("move_file", json!({"from": "taken.txt", "to": "d/victim.txt", "overwrite": true})),
+        ("delete_file", json!({"path": "d/victim.txt"})),
+        ("delete_file", json!({"path": "d/dir/secret.txt"})),
+        ("move_file", json!({"from": "d/dir", "to": "dir"})),
+        ("move_file", json!({"from": "dir", "to": "d/dir"})),
+    ]);
+    assert!(done > 0 && refused > 0, "the swap was not felt: {done} done, {refused} refused");
+}
+
+/// A file `f` that is by turns a link: to a file outside, or to one that is denied.
+fn swapped_file(target: &str) {
+    let rig = Rig::new();
+    rig.put(".env", format!("{CANARY}\n"));
+    rig.put("f", "inside\n");
+    rig.link(target, "link");
+    let before = (picture(&rig.outside), rig.get(".env"));
+    let calls = [
+        ("read_file", json!({"path": "f"})),
+        ("search_files", json!({"path": "f", "pattern": "CANARY"})),
+        ("search_files", json!({"pattern": "CANARY"})),
+        ("edit_file", json!({"path": "f", "find": "inside", "replace": "in"})),
+        ("write_file", json!({"path": "f", "content": "inside\n"})),
+    ];
+    while_swapped(&rig.ws.join("f"), &rig.ws.join("link"), || {
+        for (tool, args) in std::iter::repeat_n(&calls, ROUNDS).flatten() {
+            match rig.call(tool, args) {
+                Ok(reply) => assert_unseen(&reply),
+                Err(error) => assert!(!error.message.contains(CANARY), "{error}"),
+            }
+        }
+    });
+    assert_same(&before.0, &picture(&rig.outside), "a file was swapped");
+    assert_eq!(rig.get(".env"), before.1);
+}
+
+#[test]
+fn a_file_that_is_swapped_with_a_link_out_stays_inside() {
+    swapped_file("../outside/secret.txt");
+}
+
+#[test]
+fn a_file_that_is_swapped_with_a_link_to_a_secret_keeps_it() {
+    swapped_file(".env");
+}

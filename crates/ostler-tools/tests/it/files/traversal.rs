@@ -1,0 +1,91 @@
+//! Attacks: paths that climb out of the workspace by their text, in every tool.
+
+use serde_json::json;
+
+use super::rig::{Rig, assert_same, assert_unseen, every_call, picture};
+
+fn refused_everywhere(rig: &Rig, path: &str) {
+    for (tool, args) in every_call(path) {
+        rig.refused(tool, &args, &["path_outside_workspace"]);
+    }
+}
+
+// S2-18
+#[test]
+fn dots_lead_nowhere() {
+    let rig = Rig::new();
+    for path in [
+        "..",
+        "../outside/secret.txt",
+        "./../outside/secret.txt",
+        "src/../../outside/secret.txt",
+        "src/./../.././outside/secret.txt",
+        "nothing/../../outside/secret.txt",
+        "../../../../../../../../etc/passwd",
+        "src/../../ws-evil/secret.txt",
+        ".//..//outside//secret.txt",
+    ] {
+        refused_everywhere(&rig, path);
+    }
+}
+
+#[test]
+fn absolute_paths_lead_nowhere() {
+    let rig = Rig::new();
+    let (outside, ws) = (rig.outside.display(), rig.ws.display());
+    for path in [
+        "/etc/passwd".to_owned(),
+        "/".to_owned(),
+        "//etc/passwd".to_owned(),
+        format!("{outside}/secret.txt"),
+        format!("{ws}-evil/secret.txt"),
+        format!("{ws}/../outside/secret.txt"),
+        format!("{ws}/src/../../outside/secret.txt"),
+        "/proc/self/root/etc/passwd".to_owned(),
+        "/proc/self/cwd/Cargo.toml".to_owned(),
+        "/dev/zero".to_owned(),
+    ] {
+        refused_everywhere(&rig, &path);
+    }
+}
+
+#[test]
+fn backslashes_and_the_home_directory_lead_nowhere() {
+    let rig = Rig::new();
+    for path in ["..\\outside\\secret.txt", "src\\..\\..\\outside", "src/..\\../outside", "~", "~/.profile"] {
+        refused_everywhere(&rig, path);
+    }
+}
+
+/// Nothing is decoded: such a path is an ordinary one, whatever it would be elsewhere.
+#[test]
+fn encoded_dots_are_ordinary_names() {
+    for path in [
+        "%2e%2e/outside/secret.txt",
+        "%2e%2e%2foutside%2fsecret.txt",
+        "..%2foutside/secret.txt",
+        "..%c0%afoutside/secret.txt",
+        "....//outside/secret.txt",
+        ".../outside/secret.txt",
+        "．．/outside/secret.txt",
+        "file:///etc/passwd",
+    ] {
+        for (tool, args) in every_call(path) {
+            let rig = Rig::new();
+            let before = picture(&rig.outside);
+            if let Ok(reply) = rig.call(tool, &args) {
+                assert_unseen(&reply);
+            }
+            assert_same(&before, &picture(&rig.outside), &format!("{tool} {args}"));
+        }
+    }
+}
+
+/// Models write absolute paths: those that are in the workspace by their text count.
+#[test]
+fn an_absolute_path_inside_is_taken() {
+    let rig = Rig::new();
+    let path = rig.ws.join("a.txt");
+    assert_eq!(rig.json("read_file", &json!({"path": path}))["path"], "a.txt");
+    assert_eq!(rig.json("list_files", &json!({"path": rig.ws}))["path"], ".");
+}
