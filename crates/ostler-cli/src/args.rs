@@ -130,6 +130,9 @@ pub(crate) struct AgentSettings {
     /// Tools that are never allowed (repeatable)
     #[arg(long, value_name = "TOOLS")]
     pub(crate) disallowed_tools: Vec<String>,
+    /// Let the agent work on files through this program only: file-tools
+    #[arg(long, value_name = "NAME", value_parser = ["file-tools"])]
+    pub(crate) workspace_tools: Option<String>,
     /// Do not fail the run when the agent finished although a tool call was denied
     #[arg(long)]
     pub(crate) tolerate_denials: bool,
@@ -192,6 +195,9 @@ pub(crate) struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// Check for this program too, as `ostler run --workspace-tools` needs it
+    #[arg(long, value_name = "NAME", value_parser = ["file-tools"])]
+    pub(crate) workspace_tools: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -1,7 +1,7 @@
 //! `ostler doctor`: which agents are there, which are ready, and what to do about the rest.
 
 use ostler::clip::plain;
-use ostler::{Agents, Probed};
+use ostler::{Agents, Probed, Spec, keys};
 use serde::Serialize;
 
 use crate::args::DoctorArgs;
@@ -30,8 +30,12 @@ struct Finding {
 pub(crate) async fn run(args: DoctorArgs) -> Result<Code, Fault> {
     let (agents, host) = (Agents::builtin(), environment::host());
     let mut findings = Vec::new();
+    let mut spec = Spec::default();
+    if let Some(name) = &args.workspace_tools {
+        spec.settings.set(keys::WORKSPACE_TOOLS, name);
+    }
     for agent in agents.iter() {
-        let mut found = finding(agent.name(), agent.probe(&host).await);
+        let mut found = finding(agent.name(), agent.probe_for(&host, &spec).await);
         let plan = agent.dialect().probe();
         found.built_in = agent.plays();
         found.minimum_version = plan.map(|plan| plan.minimum.to_string());

@@ -25,7 +25,10 @@ pub(crate) fn args() -> impl Iterator<Item = OsString> {
 
 /// The surroundings in which agents are started: this environment, under the guard of this program.
 pub(crate) fn host() -> Host {
-    let host = Host::new(std::env::vars_os());
+    let mut host = Host::new(std::env::vars_os());
+    if let Some(dir) = std::env::current_exe().ok().as_deref().and_then(std::path::Path::parent) {
+        host = host.with_helpers(dir.to_owned());
+    }
     match guard_program() {
         Some(program) if cfg!(target_os = "linux") => {
             host.guarded_by(GuardProgram { program, args: vec![GUARD_ROLE.into()] })

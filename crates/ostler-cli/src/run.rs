@@ -123,6 +123,7 @@ fn gather(given: &AgentSettings, settings: &mut Settings) -> Result<(), Fault> {
         (keys::SYSTEM_PROMPT, &given.system_prompt),
         (keys::APPEND_SYSTEM_PROMPT, &given.append_system_prompt),
         (keys::PERMISSION_MODE, &given.permission_mode),
+        (keys::WORKSPACE_TOOLS, &given.workspace_tools),
         (keys::RESUME, &given.resume),
         (keys::SESSION_ID, &given.session_id),
     ];

@@ -75,6 +75,11 @@ pub struct Launch {
     pub env: Vec<(&'static str, String)>,
     /// Variables to pass on from the caller's environment.
     pub inherits: Inherits,
+    /// Further programs that must be there: the agent is going to call them by these names.
+    pub needs: &'static [&'static str],
+    /// The agent's own files and directories, which stay writable when it is started in a sandbox: `~/…` below the home
+    /// directory, `$NAME` or `$NAME/…` where a variable says so.
+    pub state: &'static [&'static str],
 }
 
 /// Which of the caller's variables an agent gets besides the basics. A `*` at the end of a name stands for anything.

@@ -106,6 +106,8 @@ pub mod keys {
     pub const FORK: &str = "fork";
     /// Further directories the agent may use.
     pub const ADD_DIR: &str = "add_dir";
+    /// A preset: work on files through a program of Ostler's, and nothing else.
+    pub const WORKSPACE_TOOLS: &str = "workspace_tools";
     /// Stream text as it is written.
     pub const INCLUDE_PARTIAL: &str = "include_partial";
 }

@@ -44,6 +44,12 @@ pub trait Agent: Send + Sync {
     /// Whether it is ready to be started, and if not, what to do. This asks the agent itself and takes a moment.
     fn probe<'a>(&'a self, host: &'a Host) -> Pin<Box<dyn Future<Output = Probed> + Send + 'a>>;
 
+    /// The same, for what this spec needs besides the agent itself: helper programs, for example. A wrong spec is not told
+    /// apart here; [`Agent::start`] does that.
+    fn probe_for<'a>(&'a self, host: &'a Host, _: &'a Spec) -> Pin<Box<dyn Future<Output = Probed> + Send + 'a>> {
+        self.probe(host)
+    }
+
     /// Starts a session with `spec.prompt` as its first message. Must be called within a tokio runtime.
     ///
     /// # Errors

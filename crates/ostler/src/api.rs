@@ -119,6 +119,7 @@ async fn introduce(body: Arc<Body>, voice: Voice) {
         tools: tools.collect(),
         sandbox: body.sandbox.clone(),
         official: body.model.is_official(),
+        uncounted: !body.model.counts(),
         notices: body.notices.clone(),
     };
     voice.word(Word::Ready(ready)).await;

@@ -12,12 +12,17 @@ use ostler_core::dialect::Inherits;
 pub struct Host {
     env: BTreeMap<OsString, OsString>,
     guard: Option<GuardProgram>,
+    helpers: Option<PathBuf>,
 }
 
 /// Names only: a value may be a key.
 impl std::fmt::Debug for Host {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Host").field("env", &self.env.keys()).field("guard", &self.guard).finish()
+        f.debug_struct("Host")
+            .field("env", &self.env.keys())
+            .field("guard", &self.guard)
+            .field("helpers", &self.helpers)
+            .finish()
     }
 }
 
@@ -84,7 +89,28 @@ pub const SESSION_VARIABLE: &str = "OSTLER_SESSION";
 impl Host {
     /// The surroundings given by an environment, usually `std::env::vars_os()`.
     pub fn new(env: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
-        Self { env: env.into_iter().collect(), guard: None }
+        Self { env: env.into_iter().collect(), guard: None, helpers: None }
+    }
+
+    /// Names the directory of Ostler's own helper programs (`file-tools`), for when they are not on PATH.
+    #[must_use]
+    pub fn with_helpers(mut self, directory: PathBuf) -> Self {
+        self.helpers = Some(directory);
+        self
+    }
+
+    /// Finds a helper program: on PATH, or where Ostler's own are.
+    pub(crate) fn find_helper(&self, name: &str) -> Found {
+        match self.find(Path::new(name)) {
+            Found::Nowhere(mut searched) => match &self.helpers {
+                Some(dir) if dir.join(name).is_file() => Found::At(dir.join(name)),
+                more => {
+                    searched.extend(more.clone());
+                    Found::Nowhere(searched)
+                }
+            },
+            found => found,
+        }
     }
 
     /// Has agents started under a guard, so that nothing is left behind even when this process is killed.

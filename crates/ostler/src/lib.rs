@@ -53,7 +53,7 @@ pub use command::{CommandOutput, CommandRunner, KilledFor};
 pub use host::{GuardProgram, Host, RESERVED_PREFIX, SESSION_VARIABLE};
 pub use mock::{Events, Step};
 pub use model::Script;
-pub use ostler_core::dialect::{Capabilities, Dialect, Setting};
+pub use ostler_core::dialect::{self, Capabilities, Dialect, Setting};
 pub use ostler_core::event::{self, Event, What};
 pub use ostler_core::outcome::{Cause, Detail, Outcome, Status};
 pub use ostler_core::raw::Raw;

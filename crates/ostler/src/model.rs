@@ -33,6 +33,11 @@ pub(crate) trait Model: Send + Sync {
     /// The name of the model that is asked.
     fn name<'a>(&'a self) -> Pin<Box<dyn Future<Output = Result<String, Failed>> + Send + 'a>>;
 
+    /// Whether it can be expected to count tokens.
+    fn counts(&self) -> bool {
+        true
+    }
+
     /// Whether it is OpenAI's own server.
     fn is_official(&self) -> bool {
         false

@@ -30,6 +30,9 @@ pub(super) struct Human {
     wrote_answer: bool,
 }
 
+/// How many lines of a change are shown.
+const CHANGES: usize = 12;
+
 /// What the line under way holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Open {
@@ -106,6 +109,7 @@ impl Human {
         self.status.doing(if self.calls.is_empty() { "thinking" } else { "working" });
         let tool = name(result.name.as_deref().unwrap_or("tool"));
         let shown = call.as_ref().map_or_else(String::new, |(call, _)| brief(call.input.get()));
+        let shown = if shown.is_empty() { shown } else { format!(" {shown}") };
         let took = call.map_or(0, |(_, since)| self.now.0 - since.0);
         let took = span(Duration::from_millis(u64::try_from(took).unwrap_or(0)));
         let (mark, paint, how) = match (result.ok, result.denied) {
@@ -114,11 +118,26 @@ impl Human {
             (false, false) => ("✗", BAD, " failed"),
         };
         self.aside(&format!(
-            "{paint}{mark}{paint:#} {TOOL}{tool}{TOOL:#} {shown} {DIM}{took}{DIM:#}{paint}{how}{paint:#}"
+            "{paint}{mark}{paint:#} {TOOL}{tool}{TOOL:#}{shown} {DIM}{took}{DIM:#}{paint}{how}{paint:#}"
         ))?;
         match (result.ok, result.output.lines().find(|l| !l.trim().is_empty())) {
             (false, Some(line)) => self.aside(&format!("  {DIM}{}{DIM:#}", word(line, 110))),
+            (true, Some(_)) => self.changes(&result.output),
             _ => Ok(()),
+        }
+    }
+
+    /// What a tool changed, where it gave a diff.
+    fn changes(&mut self, output: &str) -> io::Result<()> {
+        let mut lines = output.lines().skip_while(|line| !line.starts_with("@@ "));
+        let changed = lines.by_ref().filter(|line| line.starts_with(['+', '-']));
+        for line in changed.take(CHANGES) {
+            let paint = if line.starts_with('+') { GOOD } else { BAD };
+            self.aside(&format!("  {paint}{}{paint:#}", word(line, 110)))?;
+        }
+        match lines.filter(|line| line.starts_with(['+', '-'])).count() {
+            0 => Ok(()),
+            more => self.aside(&format!("  {DIM}and {more} more changed lines{DIM:#}")),
         }
     }
 
@@ -264,12 +283,18 @@ fn span(time: Duration) -> String {
     }
 }
 
-/// A tool's input on one line: its first text value if it has one, else the JSON.
+/// A tool's input on one line: its first text value if it has one, with the arguments if it is a command; else the JSON.
 fn brief(input: &str) -> String {
-    let first = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(input)
-        .ok()
-        .and_then(|map| map.values().find_map(|v| v.as_str().map(str::to_owned)));
-    word(first.as_deref().unwrap_or(input), 80)
+    let Ok(map) = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(input) else {
+        return word(input, 80);
+    };
+    if map.is_empty() {
+        return String::new();
+    }
+    let Some(first) = map.values().find_map(|value| value.as_str()) else { return word(input, 80) };
+    let args = map.get("args").and_then(|args| args.as_array()).map(Vec::as_slice).unwrap_or_default();
+    let words: Vec<&str> = std::iter::once(first).chain(args.iter().filter_map(|arg| arg.as_str())).collect();
+    word(&words.join(" "), 80)
 }
 
 #[cfg(test)]
@@ -291,5 +316,7 @@ mod tests {
         assert_eq!(brief(&format!("{{\"text\":\"{}\"}}", "é😀".repeat(60))), format!("{}…", "é😀".repeat(40)));
         assert_eq!(brief(r#"{"command":"ls\n-la","n":1}"#), "ls -la");
         assert_eq!(brief("[1,2]"), "[1,2]");
+        assert_eq!(brief("{}"), "");
+        assert_eq!(brief(r#"{"args":["test","--quiet"],"command":"cargo"}"#), "cargo test --quiet");
     }
 }

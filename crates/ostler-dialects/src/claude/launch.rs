@@ -6,6 +6,7 @@
 use ostler_core::dialect::{ARG_CAP, Arg, Inherits, Launch};
 use ostler_core::spec::{Settings, Spec, SpecError, keys};
 
+use super::preset;
 use super::settings::{Pass, TABLE, is_json};
 use crate::settings;
 
@@ -85,14 +86,17 @@ pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
     settings::check(TABLE, &spec.settings)?;
     check_together(&spec.settings)?;
     check_extra(&spec.extra_args)?;
+    let preset = preset::apply(spec)?;
+    let chosen = preset.as_ref().unwrap_or(&spec.settings);
     let mut args: Vec<Arg> = ALWAYS.iter().map(|arg| Arg::Plain((*arg).to_owned())).collect();
     for row in TABLE {
-        let values = spec.settings.get(row.key).unwrap_or_default();
+        let values = chosen.get(row.key).unwrap_or_default();
         pass(&row.pass, row.key, values, &mut args)?;
     }
     args.extend(spec.extra_args.iter().cloned().map(Arg::Plain));
     let quiet = (!spec.env.contains_key(QUIET)).then(|| (QUIET, "1".to_owned()));
-    Ok(Launch { program: "claude", args, env: quiet.into_iter().collect(), inherits: INHERITS })
+    let needs: &[&str] = if preset.is_some() { &[preset::PROGRAM] } else { &[] };
+    Ok(Launch { program: "claude", args, env: quiet.into_iter().collect(), inherits: INHERITS, needs, state: &[] })
 }
 
 const TOO_LONG: &str = "longer than the 100 KiB that fit on a command line";
@@ -110,7 +114,7 @@ fn pass(pass: &Pass, key: &str, values: &[String], args: &mut Vec<Arg>) -> Resul
         }
         Pass::Switch(flag) if on == Some(true) => args.push(Arg::Plain(flag.to_owned())),
         Pass::SwitchOff(flag) if on != Some(false) => args.push(Arg::Plain(flag.to_owned())),
-        Pass::Switch(_) | Pass::SwitchOff(_) => {}
+        Pass::Switch(_) | Pass::SwitchOff(_) | Pass::Preset => {}
         Pass::File(prefix) => args.extend(values.iter().map(|value| Arg::InFile { prefix, text: value.clone() })),
         Pass::Json(prefix) => {
             for value in values {

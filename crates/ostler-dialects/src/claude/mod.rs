@@ -4,6 +4,7 @@
 
 mod settings;
 mod launch;
+mod preset;
 mod wire;
 mod conversation;
 mod assistant;

@@ -20,6 +20,8 @@ pub(super) enum Pass {
     Json(&'static str),
     /// Who answers when the agent asks for permission.
     Prompts,
+    /// Stands for other settings; see `preset.rs`.
+    Preset,
 }
 
 impl Pass {
@@ -54,6 +56,7 @@ pub(super) const TABLE: &[Row<Pass>] = rows! {
     keys::DISALLOWED_TOOLS, Kind::List, Some(one_tool), Pass::Each("--disallowed-tools"), "Tools that are never allowed, one rule per value.";
     keys::PERMISSION_MODE, Kind::OneOf(MODES), None, Pass::Value("--permission-mode"), "What the agent may do without asking. bypassPermissions allows everything, whatever allowed_tools says.";
     "permission_prompt", Kind::OneOf(&["none", "host", "stdio"]), None, Pass::Prompts, "Who answers when the agent would ask: none (deny), host (Claude Code's default), stdio (ask over the control channel).";
+    keys::WORKSPACE_TOOLS, Kind::OneOf(&["file-tools"]), None, Pass::Preset, "file-tools: the only tool is Bash, and the only command in it the program file-tools, which keeps to the workspace.";
     keys::ADD_DIR, Kind::List, None, Pass::Each("--add-dir"), "A further directory the tools may use; repeatable.";
     keys::MCP_CONFIG, Kind::List, Some(json_or_path), Pass::Json("--mcp-config="), "MCP servers: a file, or JSON; repeatable.";
     keys::STRICT_MCP, Kind::Switch, None, Pass::Switch("--strict-mcp-config"), "Only the MCP servers of mcp_config.";

@@ -64,7 +64,14 @@ impl Dialect for Mock {
         if let Some(arg) = spec.extra_args.first() {
             return Err(SpecError::new("extra args", arg, "the mock agent takes none"));
         }
-        Ok(Launch { program: "mock", args: Vec::new(), env: Vec::new(), inherits: Inherits::default() })
+        Ok(Launch {
+            program: "mock",
+            args: Vec::new(),
+            env: Vec::new(),
+            inherits: Inherits::default(),
+            needs: &[],
+            state: &[],
+        })
     }
 
     fn converse(&self, _: &Spec) -> Box<dyn Conversation> {

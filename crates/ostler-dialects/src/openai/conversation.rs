@@ -219,12 +219,12 @@ impl Talk {
         let Some(ready) = &self.ready else { return };
         let model = reply.model.as_deref().unwrap_or(&ready.model);
         let listed = || if ready.official { Price::listed(model) } else { None };
-        let first = !self.turn.bill.incomplete;
+        let missed = !ready.uncounted && !self.turn.bill.incomplete;
         self.turn.bill.add(model, reply.spent, self.plan.price.or_else(listed));
         if let Some(spent) = reply.spent.filter(|_| !reply.is_private()) {
             let tokens = spent.tokens;
             self.meter.note(tokens.input + tokens.cache_read + tokens.output, &self.history);
-        } else if reply.spent.is_none() && first && reply.pieces > 0 {
+        } else if reply.spent.is_none() && missed && reply.pieces > 0 {
             let message = "The server did not say how many tokens an answer took; the turn's usage is incomplete.";
             out.notice(Level::Warning, "usage_missing", message);
         }

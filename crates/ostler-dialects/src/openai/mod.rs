@@ -97,7 +97,7 @@ pub(crate) fn launch(spec: &Spec, table: &[Row<()>], program: &'static str) -> R
         let why = format!("{program} is no program: there is nothing to pass them to");
         return Err(SpecError::new("extra args", arg, why));
     }
-    Ok(Launch { program, args: Vec::new(), env: Vec::new(), inherits: Inherits::default() })
+    Ok(Launch { program, args: Vec::new(), env: Vec::new(), inherits: Inherits::default(), needs: &[], state: &[] })
 }
 
 /// Opens a conversation under the name of an agent.

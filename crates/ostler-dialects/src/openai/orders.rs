@@ -75,6 +75,9 @@ pub struct Ready {
     /// Whether the server is OpenAI's own: the price table and some field names are its.
     #[serde(default)]
     pub official: bool,
+    /// Whether tokens are not counted at all, so that nobody misses the counts.
+    #[serde(default)]
+    pub uncounted: bool,
     /// What the caller should know before anything happens.
     #[serde(default)]
     pub notices: Vec<Notice>,

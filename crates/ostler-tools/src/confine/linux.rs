@@ -13,6 +13,7 @@ use std::io;
 use super::{Confinement, Layer, Network, Report};
 
 pub use cgroup::Kept;
+use namespaces::Entered;
 
 /// A confinement that a child can enter between fork and exec: everything that needs memory or opens files is done.
 #[derive(Debug)]
@@ -34,8 +35,8 @@ impl Ready {
         if let Some(cgroup) = &self.cgroup {
             cgroup.enter()?;
         }
-        let in_namespaces = self.namespaces.as_ref().is_some_and(namespaces::Plan::enter);
-        self.resources.enter(in_namespaces)?;
+        let entered = self.namespaces.as_ref().map_or(Ok(Entered::Same), namespaces::Plan::enter)?;
+        self.resources.enter(entered)?;
         no_new_privileges()?;
         self.files.enter()?;
         capabilities::drop_most()?;
@@ -50,7 +51,6 @@ impl Ready {
 /// # Errors
 /// When a layer that is there cannot be built. That one is not there is no error; [`report`] tells.
 pub fn prepare(confinement: &Confinement) -> io::Result<(Ready, Option<Kept>)> {
-    let namespaces = (confinement.network == Network::None).then(namespaces::plan).flatten();
     let (cgroup, kept) = match confinement.limits.processes {
         // Everybody but root is held by a resource limit.
         Some(most) if capabilities::is_root() => cgroup::make(most).unzip(),
@@ -59,7 +59,7 @@ pub fn prepare(confinement: &Confinement) -> io::Result<(Ready, Option<Kept>)> {
     let ready = Ready {
         files: files::Fence::build(confinement)?,
         syscalls: syscalls::Filters::build(confinement.network)?,
-        namespaces,
+        namespaces: namespaces::plan(confinement),
         resources: resources::Plan::new(&confinement.limits),
         cgroup,
     };
@@ -90,7 +90,16 @@ pub fn report(confinement: &Confinement) -> Report {
     };
     let dropped = if capabilities::is_root() { ", capabilities dropped" } else { "" };
     let privileges = layer("privileges", true, format!("no_new_privs{dropped}"));
-    let mut layers = vec![files, network(confinement.network, filters, abi), signals, system_calls, privileges];
+    let attributes = match namespaces::are_available() {
+        true => layer("attributes", true, "read-only mounts".to_owned()),
+        false => layer(
+            "attributes",
+            false,
+            "no mount namespace: owner, mode and times of files outside can change".to_owned(),
+        ),
+    };
+    let network = network(confinement.network, filters, abi);
+    let mut layers = vec![files, attributes, network, signals, system_calls, privileges];
     if confinement.limits.processes.is_some() {
         layers.push(layer("processes", true, processes().to_owned()));
     }
@@ -105,22 +114,24 @@ fn network(network: Network, filters: bool, abi: i32) -> Layer {
         let by = if filters { "open; local sockets closed by seccomp" } else { "open, local sockets too: no seccomp" };
         return Layer { name: "network", by: by.to_owned(), enforced: filters };
     }
-    let namespace = namespaces::plan().map(|plan| plan.word());
+    let namespace = namespaces::are_available();
     let mut by = Vec::new();
     if filters {
         by.push("seccomp".to_owned());
     }
-    by.extend(namespace.map(str::to_owned));
+    if namespace {
+        by.push("empty network namespace".to_owned());
+    }
     if abi >= 4 {
         by.push(format!("Landlock {abi} (TCP)"));
     }
-    let enforced = filters || namespace.is_some();
+    let enforced = filters || namespace;
     Layer { name: "network", by: if by.is_empty() { "nothing".to_owned() } else { by.join(", ") }, enforced }
 }
 
 /// What holds the number of processes.
 fn processes() -> &'static str {
-    match (capabilities::is_root(), namespaces::plan().is_some()) {
+    match (capabilities::is_root(), namespaces::are_available()) {
         (true, _) if cgroup::is_available() => "pids cgroup, and a watch",
         (true, _) => "a watch that ends all when there are too many",
         (false, true) => "rlimit in a user namespace, and a watch",

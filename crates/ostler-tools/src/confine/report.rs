@@ -5,7 +5,7 @@ use serde::Serialize;
 /// One thing that is kept from happening, and what keeps it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Layer {
-    /// What it is about: `files`, `network`, `signals`, `system_calls`, `privileges`, `processes`, `limits`.
+    /// What it is about: `files`, `attributes`, `network`, `signals`, `system_calls`, `privileges`, `processes`, `limits`.
     pub name: &'static str,
     /// What enforces it; or, where nothing does, why not.
     pub by: String,

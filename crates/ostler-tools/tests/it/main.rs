@@ -3,6 +3,7 @@
 #![expect(
     clippy::disallowed_methods,
     clippy::unwrap_used,
+    clippy::panic,
     reason = "tests start the program; a fault is a failed test"
 )]
 

@@ -55,6 +55,23 @@ impl Agent for ProcessAgent {
         })
     }
 
+    fn probe_for<'a>(&'a self, host: &'a Host, spec: &'a Spec) -> Pin<Box<dyn Future<Output = Probed> + Send + 'a>> {
+        let needs = self.0.launch(spec).map_or(&[][..], |launch| launch.needs);
+        let missing = needs.iter().find_map(|helper| match host.find_helper(helper) {
+            Found::At(_) => None,
+            Found::Nowhere(searched) => Some((helper, searched)),
+        });
+        match missing {
+            Some((helper, searched)) => {
+                let hint = format!(
+                    "{helper} comes with Ostler: build it (cargo build --release -p ostler-tools) and put it on PATH."
+                );
+                Box::pin(async move { Probed::Missing { hint, searched } })
+            }
+            None => self.probe(host),
+        }
+    }
+
     fn start(&self, host: &Host, mut spec: Spec) -> Result<Session, SpecError> {
         check(&spec)?;
         if let Some(budget) = spec.settings.last(keys::MAX_BUDGET_USD).and_then(|b| b.parse().ok()) {

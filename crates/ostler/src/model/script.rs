@@ -184,6 +184,11 @@ impl Model for Scripted {
         Box::pin(async move { self.answer(request) })
     }
 
+    /// Only where the script gives counts; a word's worth of tokens is not guessed.
+    fn counts(&self) -> bool {
+        false
+    }
+
     fn name<'a>(&'a self) -> Pin<Box<dyn Future<Output = Result<String, Failed>> + Send + 'a>> {
         Box::pin(async move { Ok(self.script.model.clone().unwrap_or_else(|| NAME.to_owned())) })
     }

@@ -45,6 +45,9 @@ impl Prepared {
             env.entry((*name).into()).or_insert_with(|| value.into());
         }
         env.extend(spec.env.iter().map(|(k, v)| (k.into(), v.into())));
+        for helper in launch.needs {
+            reach(host, helper, &mut env)?;
+        }
         env.insert(SESSION_VARIABLE.into(), session.into());
         let mut files = Vec::new();
         let temp = host.temp_dir();
@@ -65,6 +68,22 @@ impl Prepared {
         let guard = host.guard().cloned();
         Ok(Self { program, args, env, dir: None, mark, guard, files: Vec::new(), temp: None, confinement: None })
     }
+}
+
+/// Makes sure that an agent can call a helper program by its name.
+fn reach(host: &Host, helper: &str, env: &mut BTreeMap<OsString, OsString>) -> Result<(), SpawnError> {
+    let found = match host.find_helper(helper) {
+        Found::At(path) if executable(&path) => path,
+        Found::At(path) => return Err(SpawnError::NotExecutable(path)),
+        Found::Nowhere(searched) => return Err(SpawnError::Missing { program: helper.to_owned(), searched }),
+    };
+    let path = env.entry("PATH".into()).or_default();
+    let mut places: Vec<PathBuf> = std::env::split_paths(path).collect();
+    if let Some(dir) = found.parent().filter(|dir| !places.iter().any(|place| place == dir)) {
+        places.push(dir.to_owned());
+        *path = std::env::join_paths(places).unwrap_or_else(|_| path.clone());
+    }
+    Ok(())
 }
 
 fn find(host: &Host, program: &Path) -> Result<PathBuf, SpawnError> {

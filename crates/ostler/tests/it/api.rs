@@ -29,7 +29,7 @@ fn turns_of(place: &Place, messages: &[&str]) -> Vec<(Cause, String)> {
             if let What::TurnEnded(turn) = event.what {
                 turns.push((turn.outcome.cause, turn.text));
                 match messages.get(turns.len()) {
-                    Some(message) => session.remote().send(message),
+                    Some(message) => session.remote().send(*message),
                     None => session.remote().stop(),
                 }
             }

@@ -14,6 +14,7 @@ mod litellm;
 mod processes;
 mod real;
 mod rig;
+mod sandbox;
 mod slow;
 mod streams;
 mod turns;

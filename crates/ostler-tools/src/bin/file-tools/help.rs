@@ -16,7 +16,7 @@ pub(crate) fn of_program() -> String {
         "Read, write and search the files of a workspace, and nothing outside of it.\n\nUsage: {USAGE}\n\nVerbs:\n"
     );
     for verb in VERBS {
-        text.push_str(&format!("  {:<68} {}\n", usage(verb), first_sentence(verb.about)));
+        text.push_str(&format!("  {}\n      {}\n", usage(verb), verb.about));
     }
     text.push_str(
         "\nPaths are relative to WORKSPACE. A `-` reads the content (write, create), the edits (patch) or the JSON from stdin;\n\
@@ -75,8 +75,4 @@ fn value(takes: Takes) -> &'static str {
         Takes::Text | Takes::TextOrStdin => " TEXT",
         Takes::JsonOrStdin => " JSON",
     }
-}
-
-fn first_sentence(text: &str) -> &str {
-    text.split_inclusive('.').next().unwrap_or(text)
 }

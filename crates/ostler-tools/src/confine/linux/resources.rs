@@ -5,6 +5,7 @@ use std::io;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::super::Rlimits;
+use super::namespaces::Entered;
 
 /// The limits to set, and what the user has already of what is counted for the user as a whole.
 #[derive(Debug)]
@@ -30,12 +31,12 @@ impl Plan {
 
     /// Async-signal-safe. In a user namespace of its own the command's processes are counted from nothing; elsewhere the
     /// user's others count too.
-    pub(super) fn enter(&self, in_namespace: bool) -> io::Result<()> {
+    pub(super) fn enter(&self, entered: Entered) -> io::Result<()> {
         for (resource, most) in &self.limits {
             lower(*resource, *most)?;
         }
         match self.processes {
-            Some(most) if in_namespace => lower(Resource::Nproc, most),
+            Some(most) if entered == Entered::Own => lower(Resource::Nproc, most),
             Some(most) => lower(Resource::Nproc, most.saturating_add(self.others)),
             None => Ok(()),
         }

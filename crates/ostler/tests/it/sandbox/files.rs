@@ -36,3 +36,145 @@ async fn what_is_outside_cannot_be_read_or_written() {
     assert!(done.stdout().ends_with("end"), "{}", done.text);
     assert!(!done.text.contains("root:"), "{}", done.text);
 }
+
+// Owner, mode and times are no business of Landlock; a command of root could change them anywhere.
+#[tokio::test]
+async fn attributes_of_files_outside_cannot_be_changed() {
+    use std::os::unix::fs::MetadataExt;
+    let scene = Scene::new();
+    if !has(&scene.runner().report(), "attributes", "attributes_of_files_outside_cannot_be_changed") {
+        return;
+    }
+    let outside = scene.at("outside");
+    let about = |name: &str| {
+        let meta = fs::metadata(outside.join(name)).unwrap();
+        (meta.mode(), meta.uid(), meta.mtime())
+    };
+    let before = [about("."), about("file")];
+    let at = outside.display();
+    scene.attack(&format!(
+        "#!/bin/sh\nchmod 777 {at}/file {at}\nchown 12345 {at}/file\ntouch -d 2001-01-01 {at}/file\ntouch inside && chmod 700 inside && echo \"inside $?\""
+    ));
+    let done = scene.run().await;
+    assert_eq!([about("."), about("file")], before);
+    assert!(done.stdout().ends_with("inside 0"), "{}", done.text);
+}
+
+fn repository(scene: &Scene) {
+    let git = |args: &[&str]| {
+        let mut command = std::process::Command::new("git");
+        command.args(args).current_dir(scene.work()).env("HOME", scene.at("home")).env("GIT_CONFIG_NOSYSTEM", "1");
+        assert!(command.status().unwrap().success(), "{args:?}");
+    };
+    git(&["init", "-q", "-b", "main"]);
+    git(&["config", "user.name", "A"]);
+    git(&["config", "user.email", "a@example.org"]);
+    fs::write(scene.work().join("file"), "one\n").unwrap();
+    git(&["add", "file"]);
+    git(&["commit", "-q", "-m", "first"]);
+}
+
+// S2-18: git does its ordinary work.
+#[tokio::test]
+async fn git_works_in_the_workspace() {
+    let scene = Scene::new();
+    repository(&scene);
+    fs::write(scene.work().join("file"), "two\n").unwrap();
+    for (args, word) in [
+        (&["status", "--short"][..], "M file"),
+        (&["diff"], "+two"),
+        (&["commit", "-am", "second: /etc/hosts"], "second"),
+        (&["log", "--oneline"], "first"),
+        (&["checkout", "-q", "-b", "topic"], ""),
+        (&["stash", "list"], ""),
+        (&["branch"], "topic"),
+        (&["show", "HEAD:file"], "two"),
+        (&["rm", "-q", "file"], ""),
+        (&["reset", "-q", "--soft", "HEAD~1"], ""),
+        (&["clean", "-n"], ""),
+    ] {
+        let done = scene.call("git", args).await.unwrap();
+        assert!(done.code() == Some(0) && done.stdout().contains(word), "{args:?}: {}", done.text);
+        assert_eq!(done.json["put_back"], serde_json::json!([]), "{args:?}");
+    }
+    scene.assert_outside_unchanged();
+}
+
+/// What a repository's own settings could have git run.
+#[tokio::test]
+async fn a_repository_does_not_have_programs_run() {
+    let scene = Scene::new();
+    repository(&scene);
+    let hooks = scene.work().join(".git/hooks");
+    fs::create_dir_all(&hooks).unwrap();
+    for hook in ["pre-commit", "post-checkout", "post-commit", "reference-transaction", "pre-push"] {
+        super::rig::program(&hooks.join(hook), "#!/bin/sh\ntouch pwned\n");
+    }
+    let evil = "#!/bin/sh\ntouch pwned\n";
+    super::rig::program(&scene.work().join("evil"), evil);
+    let path = scene.work().join("evil");
+    let config = format!(
+        "[core]\n\tfsmonitor = {0}\n\tpager = {0}\n\teditor = {0}\n\tsshCommand = {0}\n\taskPass = {0}\n[alias]\n\tpwn = !{0}\n\
+         [remote \"ext\"]\n\turl = ext::{0}\n[remote \"ssh\"]\n\turl = ssh://example.org/x\n[credential]\n\thelper = {0}\n[pager]\n\tlog = {0}\n",
+        path.display()
+    );
+    let file = scene.work().join(".git/config");
+    fs::write(&file, format!("{}{config}", fs::read_to_string(&file).unwrap())).unwrap();
+    fs::write(scene.work().join("file"), "two\n").unwrap();
+    for args in [
+        &["status"][..],
+        &["log"],
+        &["diff"],
+        &["add", "-u"],
+        &["commit", "-m", "second"],
+        &["commit", "--amend"],
+        &["checkout", "-q", "-b", "topic"],
+        &["fetch", "ext"],
+        &["fetch", "ssh"],
+        &["push", "ext", "main"],
+        &["pull", "ext", "main"],
+    ] {
+        let _ = scene.call("git", args).await;
+        assert!(!scene.work().join("pwned").exists(), "{args:?} ran a program");
+    }
+    assert!(scene.call("git", &["pwn"]).await.is_err());
+    scene.assert_outside_unchanged();
+}
+
+// A command cannot widen the policy of the next one, nor leave a program for git to run later.
+#[tokio::test]
+async fn protected_files_are_as_before() {
+    let scene = Scene::new();
+    repository(&scene);
+    fs::create_dir(scene.work().join(".ostler")).unwrap();
+    fs::write(scene.work().join(".ostler/sandbox.toml"), "# mine\n").unwrap();
+    let config = fs::read_to_string(scene.work().join(".git/config")).unwrap();
+    scene.attack(
+        "#!/bin/sh\nprintf '[sandbox]\\nnetwork = \"all\"\\n' > .ostler/sandbox.toml\nmkdir -p .git/hooks\n\
+         printf '#!/bin/sh\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit\ngit config core.fsmonitor ./attack\n\
+         mkdir -p evil; echo ../evil > .git/commondir\necho done\n",
+    );
+    let done = scene.run().await;
+    assert_eq!(done.stdout(), "done");
+    assert!(done.text.contains("protected") && done.text.contains(".ostler/sandbox.toml"), "{}", done.text);
+    assert_eq!(fs::read_to_string(scene.work().join(".ostler/sandbox.toml")).unwrap(), "# mine\n");
+    assert_eq!(fs::read_to_string(scene.work().join(".git/config")).unwrap(), config);
+    assert!(!scene.work().join(".git/hooks/pre-commit").exists() && !scene.work().join(".git/commondir").exists());
+}
+
+// Git, asked nicely, must not write where programs are kept either.
+#[tokio::test]
+async fn git_cannot_write_hooks_or_the_policy() {
+    let scene = Scene::new();
+    repository(&scene);
+    for args in [
+        &["diff", "--output=.git/hooks/pre-commit"][..],
+        &["diff", "--output", ".ostler/sandbox.toml"],
+        &["log", "--outp=.ostler/x", "-1"],
+        &["config", "core.hooksPath", "."],
+        &["init", "--template=."],
+    ] {
+        assert!(scene.call("git", args).await.is_err_and(|error| error.code.is_denial()), "{args:?}");
+    }
+    assert!(!scene.work().join(".ostler").exists());
+}

@@ -1,0 +1,69 @@
+//! A tool of your own beside the workspace's: `cargo run -p ostler --example custom_tool`.
+//!
+//! The model here follows a script, so that this runs without a key; with `ApiAgent::openai()` it is a real one.
+
+#![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "an example reads the environment and prints")]
+
+use ostler::tools::{Code, ToolError};
+use ostler::{Agent, ApiAgent, Host, Script, Spec, Tool, ToolFuture, What};
+use serde::Deserialize;
+
+/// Adds numbers.
+struct Calculator;
+
+#[derive(Deserialize)]
+struct Numbers {
+    numbers: Vec<f64>,
+}
+
+impl Tool for Calculator {
+    fn name(&self) -> &str {
+        "add"
+    }
+
+    fn description(&self) -> &str {
+        "Adds numbers and says the sum."
+    }
+
+    fn schema(&self) -> String {
+        r#"{"type":"object","properties":{"numbers":{"type":"array","items":{"type":"number"}}},"required":["numbers"]}"#.into()
+    }
+
+    fn only_reads(&self) -> bool {
+        true // it changes nothing: several calls may run at once
+    }
+
+    fn call<'a>(&'a self, input: &'a str) -> ToolFuture<'a> {
+        Box::pin(async move {
+            // An error goes to the model, which can mend its call.
+            let wrong = |error: serde_json::Error| ToolError::new(Code::BadArguments, error.to_string());
+            let Numbers { numbers } = serde_json::from_str(input).map_err(wrong)?;
+            Ok(numbers.iter().sum::<f64>().to_string())
+        })
+    }
+}
+
+const SCRIPT: &str = r#"
+[[reply]]
+calls = [{ tool = "add", input = { numbers = [17, 25] } }]
+
+[[reply]]
+when = { result = "42" }
+text = "17 and 25 are 42."
+"#;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let host = Host::new(std::env::vars_os());
+    let agent = ApiAgent::playing(Script::parse(SCRIPT)?).tool(Calculator);
+    let mut session = agent.start(&host, Spec { prompt: "What is 17 + 25?".into(), ..Spec::default() })?;
+    while let Some(event) = session.next().await {
+        match event.what {
+            What::ToolCall(call) => println!("-> {} {}", call.name, call.input.get()),
+            What::ToolResult(result) => println!("<- {}", result.output),
+            What::TurnEnded(turn) => println!("{} ({})", turn.text, turn.outcome.cause),
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! An agent of your own: any program that prints lines, behind the same contract as the others.
+//! `cargo run -p ostler --example own_agent`
+//!
+//! A dialect says what to start and what its lines mean. Ostler does the rest: the process and its end, limits, events.
+
+#![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "an example reads the environment and prints")]
+
+use std::sync::Arc;
+
+use ostler::dialect::{Arg, Conversation, Exit, Inherits, Launch, Out, Outbox, Probe, Say, TurnOver};
+use ostler::event::{Text, TextKind};
+use ostler::{Agents, Capabilities, Dialect, Host, Outcome, ProcessAgent, Setting, Spec, SpecError};
+
+/// An agent that is a program: here `sed`, which answers each line in capital letters.
+struct Shouter;
+
+impl Dialect for Shouter {
+    fn name(&self) -> &'static str {
+        "shouter"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { many_turns: true, ..Capabilities::default() }
+    }
+
+    fn models(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn settings(&self) -> Vec<Setting> {
+        Vec::new()
+    }
+
+    fn probe(&self) -> Option<Probe> {
+        None
+    }
+
+    fn launch(&self, _: &Spec) -> Result<Launch, SpecError> {
+        let args = ["-u", "s/.*/\\U&/"].map(|arg| Arg::Plain(arg.to_owned())).to_vec();
+        Ok(Launch { program: "sed", args, env: Vec::new(), inherits: Inherits::default(), needs: &[], state: &[] })
+    }
+
+    fn converse(&self, _: &Spec) -> Box<dyn Conversation> {
+        Box::new(Talk)
+    }
+}
+
+struct Talk;
+
+impl Conversation for Talk {
+    fn open(&mut self, _: &mut Outbox) {}
+
+    fn say(&mut self, say: Say, out: &mut Outbox) {
+        if let Say::Prompt(prompt) = say {
+            out.push(Out::Write(format!("{}\n", prompt.replace('\n', " ")).into_bytes()));
+        }
+    }
+
+    fn hear(&mut self, line: &str, out: &mut Outbox) {
+        let text = line.to_owned();
+        out.event(Text { kind: TextKind::Reply, text, delta: false, message: None, parent: None });
+        out.push(Out::TurnOver(TurnOver::bare(Outcome::completed())));
+    }
+
+    fn finish(&mut self, _: &Exit, _: &mut Outbox) {}
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let host = Host::new(std::env::vars_os());
+    let mut agents = Agents::builtin();
+    agents.add(Arc::new(ProcessAgent::new(&Shouter)));
+    let agent = agents.get("shouter").ok_or("it was added above")?;
+    let run = agent.start(&host, Spec { prompt: "hello there".into(), ..Spec::default() })?.wait().await;
+    println!("{} ({})", run.text(), run.outcome().cause);
+    Ok(())
+}

@@ -1,0 +1,58 @@
+//! A policy of your own for what a model may do: `cargo run -p ostler --example own_policy`.
+//!
+//! The model here follows a script that tries what is not allowed; a real one gets the same answers.
+
+#![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "an example reads the environment and prints")]
+
+use ostler::{Agent, ApiAgent, Denials, Host, Policy, Script, Spec, What};
+
+/// As in `.ostler/sandbox.toml`, but from code: whatever that file says in the workspace does not count then.
+const POLICY: &str = r#"
+[files]
+deny = ["private/**"]
+read_only = ["vendor/**"]
+
+[[command]]
+name = "ls"
+examples = { allow = ["ls -l"] }
+"#;
+
+const SCRIPT: &str = r#"
+[[reply]]
+calls = [
+    { tool = "read_file", input = { path = "private/diary.txt" } },
+    { tool = "write_file", input = { path = "vendor/lib.c", content = "" } },
+    { tool = "run_command", input = { command = "rm", args = ["-rf", "."] } },
+    { tool = "run_command", input = { command = "ls" } },
+]
+
+[[reply]]
+text = "Only the last one was allowed."
+"#;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let workspace = tempfile::tempdir()?;
+    std::fs::create_dir(workspace.path().join("private"))?;
+    std::fs::write(workspace.path().join("private/diary.txt"), "dear diary")?;
+    let host = Host::new(std::env::vars_os());
+    let agent = ApiAgent::playing(Script::parse(SCRIPT)?).policy(Policy::parse(POLICY)?);
+    let spec = Spec {
+        prompt: "Try it.".into(),
+        dir: Some(workspace.path().into()),
+        denials: Denials::Tolerate, // else the turn would end with cause `denied`
+        ..Spec::default()
+    };
+    let mut session = agent.start(&host, spec)?;
+    while let Some(event) = session.next().await {
+        match event.what {
+            What::ToolResult(result) => {
+                let first = result.output.lines().next().unwrap_or_default();
+                println!("{} {}: {first}", if result.ok { "✓" } else { "✗" }, result.name.unwrap_or_default());
+            }
+            What::TurnEnded(turn) => println!("{} ({})", turn.text, turn.outcome.cause),
+            _ => {}
+        }
+    }
+    Ok(())
+}
