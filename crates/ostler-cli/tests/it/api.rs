@@ -53,7 +53,7 @@ fn json_is_one_object() {
     let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
     assert_eq!((ran.status.code(), utf8(&ran.stderr)), (Some(0), ""));
     let expected = json!({"agent": "openai-api", "text": "It is 42.", "structured": null,
-        "turns": 1, "tool_calls": 1, "denied": 0, "errors": [], "exit_code": null, "signal": null});
+        "turns": 1, "tool_calls": 1, "denied": 0, "errors": [], "exit_code": 0, "signal": null});
     for (key, value) in expected.as_object().unwrap() {
         assert_eq!(&report[key], value, "{key} in {report:#}");
     }

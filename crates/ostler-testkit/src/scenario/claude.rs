@@ -26,6 +26,7 @@ pub const CLAUDE: Subject = Subject {
         trust: &[("permission_mode", "bypassPermissions")],
         partial: Some("include_partial"),
         model: "haiku",
+        hasty: &[],
         priced: &[],
         // It estimates tokens and refuses what it thinks is too much for the model, unless it is told otherwise.
         roomy: (&[], Some(("CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE", "9000000"))),
@@ -41,6 +42,7 @@ pub const CLAUDE: Subject = Subject {
         cost_source: "reported",
         overloaded: 529,
         retried: &[401, 429, 529],
+        exit_codes: [0, 1],
         soon: Duration::from_secs(4),
     },
     words: Words { auth: "claude auth login", network: "ANTHROPIC_BASE_URL", retry: "api_retry" },

@@ -106,11 +106,14 @@ impl Seen {
     }
 
     /// The events in a few words each; pieces of a text count as one. Tokens counted while a turn is under way are left out:
-    /// whether they come before or after a tool's result is chance.
+    /// whether they come before or after a tool's result is chance. So is what is said about the sandbox, which is the
+    /// machine's.
     #[must_use]
     pub fn story(&self) -> Vec<String> {
         let told = |(at, event): (usize, &Value)| {
-            (event["type"] != "usage" || self.is_the_last_count(at)).then(|| words(event))
+            let chance = event["type"] == "usage" && !self.is_the_last_count(at);
+            let machine = text(event, "/code").starts_with("sandbox_");
+            (!chance && !machine).then(|| words(event))
         };
         let mut story: Vec<String> = self.events.iter().enumerate().filter_map(told).collect();
         story.dedup_by(|b, a| a == b && a.ends_with('…'));

@@ -57,6 +57,8 @@ pub struct Known {
     pub partial: Option<&'static str>,
     /// A model that is not the usual one.
     pub model: &'static str,
+    /// Those with which a call is tried again only once.
+    pub hasty: &'static [Setting],
     /// Those with which the cost is known.
     pub priced: &'static [Setting],
     /// Those with which a prompt of any length goes to the model, and a variable for it.
@@ -80,6 +82,8 @@ pub struct Numbers {
     pub overloaded: u16,
     /// Errors of the provider that it tries again.
     pub retried: &'static [u16],
+    /// The exit codes of a good and of a failed run; an agent that is no process has one too.
+    pub exit_codes: [i32; 2],
     /// A limit on time that it certainly has begun to work in.
     pub soon: Duration,
 }

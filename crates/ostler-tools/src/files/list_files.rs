@@ -133,13 +133,10 @@ fn shown(root: &Root, met: &Met, entry: &Entry) -> Shown {
         Kind::Link => "link",
         Kind::Other => "other",
     };
-    let about = (entry.kind == Kind::File).then(|| met.dir.symlink_metadata(&entry.name).ok()).flatten();
-    Shown {
-        path: entry.path.to_string_lossy().into_owned(),
-        kind,
-        size: about.map(|about| about.len()),
-        denied: root.rules.is_secret(&entry.path, entry.kind.sort()),
-    }
+    let denied = root.rules.is_secret(&entry.path, entry.kind.sort());
+    let has_size = entry.kind == Kind::File && !denied;
+    let about = has_size.then(|| met.dir.symlink_metadata(&entry.name).ok()).flatten();
+    Shown { path: entry.path.to_string_lossy().into_owned(), kind, size: about.map(|about| about.len()), denied }
 }
 
 fn below<'e>(path: &'e Path, start: &PathBuf) -> &'e Path {

@@ -352,7 +352,7 @@ mod tests {
         assert!(reads(&rules, "vendor/a") && !writes(&rules, "vendor/a") && !writes(&rules, "vendor"));
     }
 
-    // S2-18
+    // S2-25
     #[test]
     fn no_rule_makes_git_or_the_policy_writable() {
         let rules = rules(&[], &["**", ".git/**", ".ostler/**", ".ostler/sandbox.toml"], &[]);

@@ -42,7 +42,7 @@ fn workspace() -> tempfile::TempDir {
     temp
 }
 
-// S1-4
+// S1-11
 #[test]
 fn every_verb_does_its_work() {
     let temp = workspace();
@@ -65,7 +65,6 @@ fn every_verb_does_its_work() {
     assert_eq!(done(ws, &["read", "--", "-rf"], "")["content"], "dash");
 }
 
-// S1-4
 #[test]
 fn a_request_can_be_json() {
     let temp = workspace();

@@ -161,13 +161,19 @@ impl Direct {
         #[cfg(unix)]
         self.signal_group(rustix::process::Signal::KILL);
         #[cfg(target_os = "linux")]
-        for _ in 0..20 {
-            let left = super::sweep::marked(&self.mark);
-            if left.is_empty() {
-                break;
+        {
+            // A process that is just becoming another program has no environment for a moment: one that forks without end is
+            // gone when nothing of it was seen twice.
+            let (mut quiet, enough) = (0, if self.crowd.is_some() { 2 } else { 1 });
+            for _ in 0..300 {
+                let left = super::sweep::marked(&self.mark);
+                quiet = if left.is_empty() { quiet + 1 } else { 0 };
+                if quiet == enough {
+                    break;
+                }
+                super::sweep::signal(&left, rustix::process::Signal::KILL);
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
             }
-            super::sweep::signal(&left, rustix::process::Signal::KILL);
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
     }
 }

@@ -62,7 +62,7 @@ pub fn an_error_before_the_first_word(driver: &dyn Driver) {
 pub fn garbage_in_the_stream(driver: &dyn Driver) {
     let answer = Answer::text("never to be finished").deltas(4).garbage_after(2);
     let (_, seen) = fails(driver, answer, ("protocol", 1));
-    assert_eq!(seen.one("unreadable")["line"].as_str().map(str::trim_end), Some("{\"half\":"));
+    assert_eq!(seen.one("unreadable")["raw"].as_str().map(str::trim_end), Some("{\"half\":"));
     assert!(seen.answer().starts_with("never to"), "{:?}", seen.answer());
 }
 

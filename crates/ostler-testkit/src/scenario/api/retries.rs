@@ -24,7 +24,8 @@ pub fn tried_again_and_told_once(driver: &dyn Driver) {
     assert_eq!((retries(&seen), seen.answer()), (2, "One two."));
     let texts: Vec<&str> = seen.all("text").iter().filter_map(|text| text["text"].as_str()).collect();
     assert_eq!(texts, ["Hm.", "One ", "two."]);
-    let notice = seen.all("notice")[0];
+    let notices = seen.all("notice");
+    let notice = notices.iter().find(|notice| notice["code"] == seen.subject.words.retry).expect("a notice");
     assert_eq!(notice["level"], "warning");
     assert!(notice["message"].as_str().is_some_and(|words| words.contains("busy")), "{notice}");
     let bodies: Vec<Value> = place.server.requests().into_iter().map(|request| request.body).collect();

@@ -43,11 +43,12 @@ impl Plan {
     }
 }
 
-/// A limit never gets higher than it was.
+/// A limit never gets higher than it was. Whoever computes for too long is told by a signal of its own before it is killed.
 fn lower(resource: Resource, most: u64) -> io::Result<()> {
     let now = getrlimit(resource).maximum.unwrap_or(u64::MAX);
-    let most = Some(most.min(now)).filter(|most| *most != u64::MAX);
-    setrlimit(resource, Rlimit { current: most, maximum: most }).map_err(io::Error::from)
+    let last = if resource == Resource::Cpu { most.saturating_add(2) } else { most };
+    let limit = |most: u64| Some(most.min(now)).filter(|most| *most != u64::MAX);
+    setrlimit(resource, Rlimit { current: limit(most), maximum: limit(last) }).map_err(io::Error::from)
 }
 
 /// How many threads this user runs, everywhere: that is what the kernel counts.

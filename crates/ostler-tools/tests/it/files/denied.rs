@@ -87,7 +87,7 @@ fn a_listing_shows_the_name_of_a_secret_and_no_more() {
     rig.refused("list_files", &json!({"path": ".ssh"}), &["denied_by_policy"]);
 }
 
-// S2-18
+// S2-25
 #[test]
 fn git_and_the_own_policy_are_only_read() {
     let rig = Rig::new();

@@ -7,7 +7,6 @@ use serde_json::json;
 
 use super::rig::Rig;
 
-// S1-4
 #[test]
 fn one_and_several_edits_are_done() {
     let rig = Rig::new();

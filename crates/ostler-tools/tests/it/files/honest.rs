@@ -11,7 +11,7 @@ fn paths(listed: &Value) -> Vec<String> {
     entries.map(|entry| entry["path"].as_str().unwrap().to_owned()).collect()
 }
 
-// S1-4
+// S2-18
 #[test]
 fn a_file_is_read_whole_or_in_part() {
     let rig = Rig::new();

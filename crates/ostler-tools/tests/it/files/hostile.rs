@@ -4,7 +4,6 @@ use serde_json::json;
 
 use super::rig::Rig;
 
-// S2-18
 #[test]
 fn a_catastrophic_expression_comes_to_an_end() {
     let rig = Rig::new();

@@ -13,7 +13,7 @@ fn calls_through(path: &str) -> Vec<(&'static str, serde_json::Value)> {
     every_call(path).into_iter().filter(|(tool, _)| !itself(tool)).collect()
 }
 
-// S2-18
+// S2-25
 #[test]
 fn a_link_to_a_file_outside_is_not_followed() {
     let rig = Rig::new();
@@ -150,6 +150,7 @@ fn a_link_that_stays_inside_is_followed() {
     assert!(fs::symlink_metadata(rig.ws.join("dangling")).unwrap().is_symlink());
 }
 
+// S2-25
 #[test]
 fn a_link_to_what_is_denied_is_denied() {
     let rig = Rig::new();

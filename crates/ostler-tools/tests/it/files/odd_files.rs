@@ -19,7 +19,6 @@ fn refused_by_all(rig: &Rig, path: &str) {
     assert_eq!(rig.json("search_files", &json!({"pattern": "x"}))["match_count"], 0);
 }
 
-// S2-18
 #[test]
 fn a_pipe_is_not_waited_for() {
     let rig = Rig::new();

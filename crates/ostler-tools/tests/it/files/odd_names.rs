@@ -8,7 +8,6 @@ use serde_json::json;
 
 use super::rig::{Rig, every_call};
 
-// S2-18
 #[test]
 fn a_name_with_nul_is_no_name() {
     let rig = Rig::new();

@@ -27,7 +27,7 @@ fn a_policy_file_is_read() {
     assert_eq!((policy.files.deny, policy.files.allow), (vec!["private/**".to_owned()], vec![".env".to_owned()]));
 }
 
-// S2-18
+// S2-25
 #[test]
 fn a_policy_file_is_no_link() {
     let rig = Rig::new();

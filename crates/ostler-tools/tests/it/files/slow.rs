@@ -69,7 +69,7 @@ fn swapped_directory(calls: &[(&str, Value)]) -> (usize, usize) {
     (done, refused)
 }
 
-// S2-18
+// S2-25
 #[test]
 fn a_directory_that_is_swapped_is_not_read_through() {
     let (done, refused) = swapped_directory(&[
