@@ -37,6 +37,14 @@ pub struct At(
     pub i64,
 );
 
+impl At {
+    /// Reads a moment as HTTP and mail write it: `Fri, 31 Dec 2100 23:59:59 GMT`.
+    #[must_use]
+    pub fn from_http_date(text: &str) -> Option<Self> {
+        jiff::fmt::rfc2822::parse(text).ok().map(|moment| Self(moment.timestamp().as_millisecond()))
+    }
+}
+
 impl std::fmt::Display for At {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let stamp = jiff::Timestamp::from_millisecond(self.0).unwrap_or(jiff::Timestamp::UNIX_EPOCH);

@@ -32,6 +32,8 @@ pub enum Code {
     BadArguments,
     /// There is no such tool.
     UnknownTool,
+    /// The command ran, and said that it failed.
+    CommandFailed,
     /// It took too long and was ended.
     TimedOut,
     /// The system said no: a full disk, missing rights.
@@ -56,6 +58,7 @@ impl Code {
             Self::Exists => "exists",
             Self::BadArguments => "bad_arguments",
             Self::UnknownTool => "unknown_tool",
+            Self::CommandFailed => "command_failed",
             Self::TimedOut => "timed_out",
             Self::Io => "io",
         }

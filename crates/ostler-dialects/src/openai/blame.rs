@@ -134,7 +134,7 @@ fn hinted(outcome: Outcome, kind: FailedKind) -> Outcome {
             "Set OPENAI_API_KEY (or name another variable with --set api_key_env=NAME), and check that the key is for this server (--set base_url=…)."
         }
         (Cause::RateLimit, _) => "Wait, or check the plan and the quota of the account.",
-        (Cause::Overloaded, _) => "Try again later, or use another model.",
+        (Cause::Overloaded, _) => "The server is busy: try again later, or use another model.",
         (Cause::Network, FailedKind::Tls) => {
             "The server's certificate is not trusted, or it does not speak TLS: check the base URL (http or https); SSL_CERT_FILE names further certificates."
         }

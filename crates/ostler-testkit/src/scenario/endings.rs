@@ -18,9 +18,10 @@ fn long_tool(driver: &dyn Driver) -> Place {
 
 fn hinted(seen: &Seen, part: &str) {
     // A setting is named as such, or as the flag that it has.
-    let hint = seen.outcome()["hint"].as_str().unwrap_or_default();
+    let hint = seen.outcome()["hint"].as_str().unwrap_or_default().to_lowercase();
+    let part = part.to_lowercase();
     let flag = format!("--{}", part.replace('_', "-"));
-    assert!(hint.contains(part) || hint.contains(&flag), "no {part:?} in the hint: {hint}");
+    assert!(hint.contains(&part) || hint.contains(&flag), "no {part:?} in the hint: {hint}");
 }
 
 fn fails(driver: &dyn Driver, (status, kind): (u16, &str), (cause, exit): (&str, i32)) -> Seen {

@@ -192,7 +192,7 @@ impl Root {
             Some(first) if told.code == Code::FileNotFound => {
                 let hint = nearest::names(&directory.dir, first.as_os_str());
                 let name = quoted(&directory.real.join(first).to_string_lossy());
-                ToolError::new(told.code, format!("{shown}: there is no directory {name}{hint}"))
+                ToolError::new(told.code, format!("{shown}: there is no {name}{hint}"))
             }
             _ => told,
         }

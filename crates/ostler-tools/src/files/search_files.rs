@@ -98,10 +98,6 @@ pub(crate) fn run(root: &Root, args: &SearchFiles) -> Result<Searched, ToolError
             let (file, about) = open_at(root, &place, &search.twins)?;
             search.file(&place.real, &file, about.len());
         }
-        Err(error) if error.code == Code::FileNotFound => {
-            // The place knows names that are close to it.
-            return Err(root.place(&given, Links::Follow).map_or_else(|error| error, |place| place.missing()));
-        }
         Err(error) => return Err(error),
     }
     Ok(search.done())

@@ -41,11 +41,13 @@ pub enum KilledFor {
 }
 
 impl CommandOutput {
-    /// The answer for a model. That a command failed is an answer; that it took too long is an error.
+    /// The answer for a model. A command that failed, or took too long, is a tool that did not do what it was asked.
     pub(super) fn reply(&self) -> Result<Reply, ToolError> {
         let text = self.text();
-        if self.killed_for == Some(KilledFor::Time) {
-            return Err(ToolError::new(Code::TimedOut, text));
+        match (self.killed_for, self.exit_code) {
+            (Some(KilledFor::Time), _) => return Err(ToolError::new(Code::TimedOut, text)),
+            (None, Some(0)) => {}
+            _ => return Err(ToolError::new(Code::CommandFailed, text)),
         }
         let json = serde_json::to_string(self).map_err(|error| ToolError::new(Code::Io, error.to_string()))?;
         Ok(Reply { text, json })

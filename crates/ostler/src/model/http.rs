@@ -29,6 +29,9 @@ const LIST: Duration = Duration::from_secs(10);
 /// How much of an error's text is kept.
 const ERROR_CAP: usize = 64 * 1024;
 
+/// What is shorter is no secret: to blank it out would spoil other words.
+const SECRET: usize = 8;
+
 /// The longest answer that comes as a whole.
 const WHOLE_CAP: usize = 64 * 1024 * 1024;
 
@@ -38,6 +41,8 @@ pub(crate) struct Http {
     base: String,
     model: Option<String>,
     headers: HeaderMap,
+    /// What a server may have been told and might repeat: it is shown nowhere.
+    secrets: Vec<String>,
     /// The variable in which a key was looked for and not found.
     missing_key: Option<String>,
 }
@@ -73,7 +78,10 @@ impl Http {
         let model = set(keys::MODEL).or_else(|| var("OPENAI_MODEL"));
         let missing_key =
             (key.is_none() && base == OFFICIAL && !headers.contains_key("authorization")).then_some(key_variable);
-        Ok(Self { client: client(host, &base)?, base, model, headers, missing_key })
+        let values = headers.values().filter_map(|value| value.to_str().ok());
+        let secrets = values.map(|value| value.trim_start_matches("Bearer ").to_owned());
+        let secrets = secrets.filter(|secret| secret.len() >= SECRET).collect();
+        Ok(Self { client: client(host, &base)?, base, model, headers, secrets, missing_key })
     }
 
     /// Whether a key or another server was named: then the agent can be used.
@@ -137,7 +145,16 @@ impl Http {
 
 impl Model for Http {
     fn call<'a>(&'a self, request: &'a str) -> Pin<Box<dyn Future<Output = Result<Answer, Failed>> + Send + 'a>> {
-        Box::pin(self.ask(request))
+        Box::pin(async move {
+            let answer = self.ask(request).await.map_err(|failed| hidden(&self.secrets, failed))?;
+            let secrets = self.secrets.clone();
+            let answer: Answer = Box::pin(answer.map(move |piece| match piece {
+                Ok(Piece::Payload(text)) => Ok(Piece::Payload(blanked(&secrets, text))),
+                Ok(Piece::Alive) => Ok(Piece::Alive),
+                Err(failed) => Err(hidden(&secrets, failed)),
+            }));
+            Ok(answer)
+        })
     }
 
     fn name<'a>(&'a self) -> Pin<Box<dyn Future<Output = Result<String, Failed>> + Send + 'a>> {
@@ -146,7 +163,7 @@ impl Model for Http {
                 return Ok(model.clone());
             }
             let failed = |message| Failed { kind: FailedKind::Status, status: Some(400), message, ..Failed::default() };
-            let mut models = self.models().await?;
+            let mut models = self.models().await.map_err(|failed| hidden(&self.secrets, failed))?;
             match (models.len(), models.pop()) {
                 (1, Some(model)) => Ok(model),
                 (0, _) => Err(failed("no model was named, and the server lists none: name one (--model)".into())),
@@ -164,6 +181,15 @@ impl Model for Http {
     fn is_official(&self) -> bool {
         self.base == OFFICIAL
     }
+}
+
+/// A text without the keys: servers quote the one they do not like.
+fn blanked(secrets: &[String], text: String) -> String {
+    secrets.iter().fold(text, |text, secret| if text.contains(secret) { text.replace(secret, "…") } else { text })
+}
+
+fn hidden(secrets: &[String], failed: Failed) -> Failed {
+    Failed { message: blanked(secrets, failed.message), body: blanked(secrets, failed.body), ..failed }
 }
 
 /// A variable of the caller's: what was given for this run comes first.
@@ -229,7 +255,7 @@ fn resets_at(headers: &HeaderMap) -> Option<String> {
         .and_then(in_millis);
     #[expect(clippy::cast_possible_truncation, reason = "it was checked to be below 10^12")]
     let at = wait.map(|ms| At(clock::wall().0 + ms as i64).to_string());
-    at.or_else(|| text("retry-after").filter(|date| date.contains("GMT")).map(str::to_owned))
+    at.or_else(|| text("retry-after").and_then(At::from_http_date).map(|at| at.to_string()))
 }
 
 /// Milliseconds out of `6m0s`, `1.5s`, `20ms`.
@@ -324,8 +350,7 @@ fn done() -> Piece {
 /// The request did not get there, or nothing came back.
 fn unsent(base: &str, error: &reqwest::Error) -> Failed {
     let why = root_of(error);
-    let tls = std::iter::successors(error.source(), |error| (*error).source())
-        .any(|error| error.is::<rustls::Error>() || is_tls(error));
+    let tls = std::iter::successors(error.source(), |error| (*error).source()).any(is_tls);
     let (kind, what) = match (tls, error.is_timeout()) {
         (true, _) => (FailedKind::Tls, "No secure connection to"),
         (false, true) => (FailedKind::Connect, "No answer in time from"),
@@ -335,10 +360,11 @@ fn unsent(base: &str, error: &reqwest::Error) -> Failed {
     Failed { kind, message: format!("{what} {base}: {why}."), ..Failed::default() }
 }
 
-/// The TLS library's error comes wrapped into one of input and output, whose `source` passes over it.
+/// Whether the TLS library said it. Its errors come wrapped into those of input and output, whose `source` passes over what
+/// they hold.
 fn is_tls(error: &(dyn std::error::Error + 'static)) -> bool {
     let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-    inner.is_some_and(|inner| inner.is::<rustls::Error>())
+    error.is::<rustls::Error>() || inner.is_some_and(|inner| is_tls(inner))
 }
 
 fn cut(error: &reqwest::Error) -> Failed {

@@ -46,7 +46,7 @@ fn a_file_that_is_missing_is_answered_with_names_that_are_close() {
     let message = rig.refused("read_file", &json!({"path": "src/mian.rs"}), &["file_not_found"]);
     assert!(message.contains("close to it: `main.rs`"), "{message}");
     let message = rig.refused("read_file", &json!({"path": "scr/main.rs"}), &["file_not_found"]);
-    assert!(message.contains("no directory `scr`; close to it: `src`"), "{message}");
+    assert!(message.contains("there is no `scr`; close to it: `src`"), "{message}");
     rig.refused("read_file", &json!({"path": "src"}), &["is_directory"]);
     rig.refused("read_file", &json!({"path": "."}), &["is_directory"]);
     rig.refused("read_file", &json!({"path": "a.txt/b"}), &["not_a_directory"]);

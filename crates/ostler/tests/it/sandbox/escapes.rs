@@ -6,7 +6,7 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::unix::net::UnixListener;
 use std::process::{Child, Command};
 
-use ostler_testkit::processes::{alive, marked, wait_until};
+use ostler_testkit::processes::{alive, wait_until};
 
 use super::rig::{Scene, has, installed, program};
 
@@ -65,7 +65,9 @@ async fn other_processes_cannot_be_signalled() {
 #[tokio::test]
 async fn nobody_can_be_reached_over_tcp_or_udp() {
     let scene = Scene::new();
-    if !installed("bash", "nobody_can_be_reached_over_tcp_or_udp") || !has(&scene.runner().report(), "network", "nobody_can_be_reached_over_tcp_or_udp") {
+    if !installed("bash", "nobody_can_be_reached_over_tcp_or_udp")
+        || !has(&scene.runner().report(), "network", "nobody_can_be_reached_over_tcp_or_udp")
+    {
         return;
     }
     let (tcp, udp) = (TcpListener::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
@@ -86,7 +88,9 @@ async fn nobody_can_be_reached_over_tcp_or_udp() {
 #[tokio::test]
 async fn no_kind_of_socket_can_be_made() {
     let scene = Scene::new();
-    if !installed("perl", "no_kind_of_socket_can_be_made") || !has(&scene.runner().report(), "system_calls", "no_kind_of_socket_can_be_made") {
+    if !installed("perl", "no_kind_of_socket_can_be_made")
+        || !has(&scene.runner().report(), "system_calls", "no_kind_of_socket_can_be_made")
+    {
         return;
     }
     let path = scene.work().join("socket");
@@ -96,7 +100,7 @@ async fn no_kind_of_socket_can_be_made() {
     scene.attack(
         "#!/usr/bin/perl\nuse Socket;\nfor my $f (1, 2, 10, 16, 17, 38, 40) { for my $t (1, 2, 3) {\n\
          print \"LEAK $f $t\\n\" if socket(my $s, $f, $t, 0);\n} }\n\
-         socket(my $u, 1, 1, 0) and connect($u, sockaddr_un('socket')) and print \"LEAK connect\\n\";\n\
+         my $u; socket($u, 1, 1, 0) and connect($u, sockaddr_un('socket')) and print \"LEAK connect\\n\";\n\
          socketpair(my $a, my $b, 1, 1, 0) and print \"end\\n\";\n",
     );
     let done = scene.run().await;
@@ -108,14 +112,16 @@ async fn no_kind_of_socket_can_be_made() {
 #[tokio::test]
 async fn an_open_network_opens_no_local_sockets() {
     let scene = Scene::new().sandbox("network = \"all\"");
-    if !installed("perl", "an_open_network_opens_no_local_sockets") || !has(&scene.runner().report(), "network", "an_open_network_opens_no_local_sockets") {
+    if !installed("perl", "an_open_network_opens_no_local_sockets")
+        || !has(&scene.runner().report(), "network", "an_open_network_opens_no_local_sockets")
+    {
         return;
     }
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = tcp.local_addr().unwrap().port();
     scene.attack(&format!(
         "#!/usr/bin/perl\nuse Socket;\nprint \"LEAK\\n\" if socket(my $s, 1, 1, 0);\nprint \"LEAK raw\\n\" if socket(my $r, 2, 3, 1);\n\
-         socket(my $t, 2, 1, 0) and connect($t, pack_sockaddr_in({port}, inet_aton('127.0.0.1'))) and print \"end\\n\";\n"
+         my $t; socket($t, 2, 1, 0) and connect($t, pack_sockaddr_in({port}, inet_aton('127.0.0.1'))) and print \"end\\n\";\n"
     ));
     let done = scene.run().await;
     assert_eq!(done.stdout(), "end", "{}", done.text);
@@ -174,7 +180,7 @@ async fn secrets_of_the_host_are_not_in_the_environment() {
     scene.attack("#!/bin/sh\nenv\n");
     let done = scene.run().await;
     assert!(!done.text.contains("canary-"), "{}", done.text);
-    for wanted in ["FLAVOUR=sweet", "LC_ALL=C", "TERM=dumb", "OSTLER_SESSION=a-session", "TMPDIR=", "HOME="] {
+    for wanted in ["FLAVOUR=sweet", "LC_ALL=C", "TERM=dumb", "OSTLER_SESSION=session-", "TMPDIR=", "HOME="] {
         assert!(done.stdout().lines().any(|line| line.starts_with(wanted)), "{wanted}: {}", done.text);
     }
 }
@@ -190,7 +196,7 @@ async fn what_leaves_the_session_ends_with_the_command() {
         let pid: u32 = fs::read_to_string(scene.work().join(name)).unwrap().trim().parse().unwrap();
         assert!(!alive(pid), "{name} is left");
     }
-    assert_eq!(marked("OSTLER_SESSION=a-session"), [0; 0]);
+    assert_eq!(scene.left(), [0; 0]);
 }
 
 // Whoever drops the call has the command ended, and its traces in protected files removed.

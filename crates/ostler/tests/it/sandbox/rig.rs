@@ -56,6 +56,16 @@ impl Scene {
         self
     }
 
+    /// The name of this scene's session, like no other's.
+    pub(super) fn session(&self) -> String {
+        format!("session-{}", self.dir.path().file_name().unwrap().display())
+    }
+
+    /// The processes of this scene, wherever they went.
+    pub(super) fn left(&self) -> Vec<u32> {
+        ostler_testkit::processes::marked(&format!("OSTLER_SESSION={}", self.session()))
+    }
+
     pub(super) fn at(&self, name: &str) -> PathBuf {
         self.dir.path().canonicalize().unwrap().join(name)
     }
@@ -74,7 +84,7 @@ impl Scene {
         let policy = Policy::parse(&self.policy).unwrap();
         let workspace = Arc::new(Workspace::open(&self.work(), &policy.files).unwrap());
         let vars = self.vars.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
-        CommandRunner::new(&Host::new(vars), &policy, workspace, "a-session").unwrap()
+        CommandRunner::new(&Host::new(vars), &policy, workspace, &self.session()).unwrap()
     }
 
     pub(super) async fn call(&self, command: &str, args: &[&str]) -> Result<Done, ToolError> {

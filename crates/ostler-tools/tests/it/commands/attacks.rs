@@ -1,0 +1,249 @@
+//! What git and others could be talked into.
+
+use super::Scene;
+
+/// Every call must be refused by a rule; each line is an attack of its own.
+fn all_denied(attacks: &[&[&str]]) {
+    let scene = Scene::new("");
+    for args in attacks {
+        let code = scene.refused("git", args);
+        assert!(matches!(code, "denied_by_policy" | "path_outside_workspace"), "git {args:?}: {code}");
+    }
+}
+
+// S2-26
+#[test]
+fn what_is_allowed_is_let_through() {
+    let scene = Scene::new("");
+    for args in [
+        &["status"][..],
+        &["log", "--oneline", "-20"],
+        &["diff", "HEAD~3..main", "--", "src/lib.rs"],
+        &["commit", "-m", "../.. and /etc are only words here"],
+        &["commit", "-am", "/etc/passwd"],
+        &["commit", "-m/etc"],
+        &["show", "HEAD:src/lib.rs"],
+        &["add", "src", "a b", "ünïcode"],
+        &["push", "origin", "feature/x"],
+        &["checkout", "-b", "release-fd"],
+        &["diff", "/dev/null", "src/x"],
+    ] {
+        let approved = scene.check("git", args).unwrap();
+        assert_eq!(approved.program, scene.at("bin/git"));
+        assert_eq!(approved.args, args);
+    }
+}
+
+#[test]
+fn force_push_in_every_spelling() {
+    all_denied(&[
+        &["push", "--force"],
+        &["push", "-f"],
+        &["push", "origin", "main", "-f"],
+        &["push", "-uf", "origin"],
+        &["push", "-fu", "origin"],
+        &["push", "-qfu", "origin"],
+        &["push", "--force-with-lease"],
+        &["push", "--force-with-lease=main"],
+        &["push", "--force-if-includes"],
+        &["push", "--forc"],
+        &["push", "--fo", "origin"],
+        &["push", "origin", "+main"],
+        &["push", "origin", "+HEAD:main"],
+        &["push", "origin", "+refs/heads/*:refs/heads/*"],
+        &["push", "--mirror"],
+        &["push", "--mir"],
+        &["--no-pager", "push", "--force"],
+        &["push", "--", "--force"],
+    ]);
+}
+
+#[test]
+fn deleting_on_a_server() {
+    all_denied(&[
+        &["push", "origin", ":main"],
+        &["push", "--delete", "origin", "main"],
+        &["push", "--del", "origin", "main"],
+        &["push", "-d", "origin", "main"],
+        &["push", "-qd", "origin", "main"],
+        &["push", "--prune", "origin"],
+    ]);
+}
+
+#[test]
+fn discarding_work_in_every_spelling() {
+    all_denied(&[
+        &["reset", "--hard"],
+        &["reset", "--har"],
+        &["reset", "-q", "--hard", "HEAD~1"],
+        &["reset", "HEAD~1", "--hard"],
+        &["reset", "--merge"],
+        &["clean", "-f"],
+        &["clean", "-fd"],
+        &["clean", "-df"],
+        &["clean", "-d", "-f"],
+        &["clean", "-fdx"],
+        &["clean", "-xdf"],
+        &["clean", "-ffdx"],
+        &["clean", "--force"],
+        &["clean", "--for", "-d"],
+        &["clean", "-d", "src", "-f"],
+        &["clean", "-i"],
+        &["checkout", "-f", "main"],
+        &["checkout", "--force"],
+        &["switch", "-f", "main"],
+        &["switch", "--discard-changes", "main"],
+        &["reflog", "expire", "--all"],
+        &["stash", "clear"],
+    ]);
+}
+
+// Configuration by an argument is code by an argument.
+#[test]
+fn settings_on_the_command_line() {
+    all_denied(&[
+        &["-c", "core.pager=sh -c x", "log"],
+        &["-ccore.pager=x", "log"],
+        &["-c", "core.fsmonitor=./x", "status"],
+        &["-c", "core.sshCommand=./x", "fetch"],
+        &["-c", "alias.x=!sh", "x"],
+        &["-c", "protocol.ext.allow=always", "fetch", "ext::sh"],
+        &["--config-env=core.pager=X", "log"],
+        &["--exec-path=/tmp", "status"],
+        &["--exec-path", "status"],
+        &["config", "core.pager", "x"],
+        &["config", "--global", "alias.x", "!sh"],
+        &["-p", "log"],
+        &["--paginate", "log"],
+        &["--namespace=x", "status"],
+        &["--bare", "status"],
+        &["--help"],
+        &["-h"],
+    ]);
+}
+
+#[test]
+fn other_repositories() {
+    all_denied(&[
+        &["-C", "..", "status"],
+        &["-C..", "status"],
+        &["-C", "/", "status"],
+        &["--git-dir=/srv/x.git", "log"],
+        &["--git-dir", "/srv/x.git", "log"],
+        &["--work-tree=/", "status"],
+        &["--work-tree", "/", "add", "etc/passwd"],
+        &["clone", "https://example.org/x"],
+        &["worktree", "add", "x"],
+        &["submodule", "foreach", "sh"],
+        &["submodule", "add", "https://example.org/x"],
+        &["init", "../elsewhere"],
+        &["init", "--separate-git-dir=x"],
+    ]);
+}
+
+#[test]
+fn programs_that_git_would_run() {
+    all_denied(&[
+        &["rebase", "--exec", "sh x", "HEAD~1"],
+        &["rebase", "--exec=sh x", "HEAD~1"],
+        &["rebase", "--ex", "sh x", "HEAD~1"],
+        &["rebase", "-x", "sh", "HEAD~1"],
+        &["rebase", "-qx", "sh", "HEAD~1"],
+        &["rebase", "-i", "HEAD~1"],
+        &["bisect", "run", "sh", "-c", "x"],
+        &["bisect", "start", "run"],
+        &["grep", "-Osh", "x"],
+        &["grep", "-nO", "x"],
+        &["grep", "--open-files-in-pager=sh", "x"],
+        &["grep", "--open", "x"],
+        &["fetch", "--upload-pack=./x", "origin"],
+        &["fetch", "--upload-pack", "./x", "origin"],
+        &["fetch", "--upl=./x", "origin"],
+        &["pull", "--upload-pack=./x"],
+        &["push", "--receive-pack=./x"],
+        &["push", "--rec=./x"],
+        &["push", "--exec=./x"],
+        &["difftool", "-x", "sh"],
+        &["mergetool"],
+        &["filter-branch", "--tree-filter", "sh"],
+        &["hook", "run", "pre-commit"],
+        &["send-email", "x"],
+        &["instaweb"],
+        &["daemon"],
+        &["diff", "--ext-diff"],
+        &["log", "-p", "--ext-diff"],
+        &["show", "--textconv"],
+        &["archive", "--remote=x", "--exec=sh"],
+        &["init", "--template=./x"],
+        &["pwn"],
+        &["!sh"],
+    ]);
+}
+
+#[test]
+fn transports_that_are_programs_or_paths() {
+    all_denied(&[
+        &["fetch", "ext::sh -c touch% x"],
+        &["pull", "ext::sh", "main"],
+        &["push", "ext::sh", "main"],
+        &["fetch", "fd::7"],
+        &["fetch", "file:///etc"],
+        &["fetch", "/srv/repo"],
+        &["fetch", "../repo"],
+        &["pull", "host:/srv/repo"],
+        &["remote", "add", "x", "ext::sh"],
+        &["remote", "add", "x", "https://example.org"],
+        &["remote", "set-url", "origin", "https://example.org"],
+        &["remote", "set-url", "--push", "origin", "x"],
+        &["ls-remote", "ext::sh"],
+    ]);
+}
+
+#[test]
+fn files_that_git_would_write() {
+    all_denied(&[
+        &["diff", "--output=.git/hooks/pre-commit"],
+        &["diff", "--output", ".git/hooks/pre-commit"],
+        &["log", "--outpu=x"],
+        &["format-patch", "-o", "..", "HEAD~1"],
+        &["archive", "-o", "x.tar", "HEAD"],
+        &["bundle", "create", "../x", "HEAD"],
+        &["apply", "--unsafe-paths", "x.patch"],
+        &["apply", "--directory=../x", "x.patch"],
+        &["checkout-index", "--prefix=/tmp/"],
+    ]);
+}
+
+// `just` runs the workspace's own recipes; it does not take them, or a shell, from elsewhere.
+#[test]
+fn just_from_elsewhere() {
+    let scene = Scene::new("");
+    scene.check("just", &["test", "--release"]).unwrap();
+    for args in [
+        &["-f", "../justfile"][..],
+        &["-f../justfile"],
+        &["-nf", "x"],
+        &["--justfile", "x"],
+        &["--justfile=/etc/x"],
+        &["--justf=x"],
+        &["-d", "src"],
+        &["--working-directory=src"],
+        &["--shell", "sh", "test"],
+        &["--shell-arg=-c"],
+        &["--shell-command"],
+        &["-c", "ls"],
+        &["--command", "ls"],
+        &["--dotenv-path=x"],
+        &["--dotenv-filename", "x"],
+        &["-g"],
+        &["--global-justfile"],
+        &["--edit"],
+        &["-e"],
+        &["--choose"],
+        &["--chooser=sh"],
+        &["--tempdir=/x"],
+    ] {
+        let code = scene.refused("just", args);
+        assert!(matches!(code, "denied_by_policy" | "path_outside_workspace"), "just {args:?}: {code}");
+    }
+}
