@@ -18,6 +18,16 @@ use ostler::{GuardProgram, Host};
 /// The first argument that makes this program the guard of an agent.
 pub(crate) const GUARD_ROLE: &str = "__guard";
 
+/// The first argument that makes this program try to get out of the sandbox it was started in.
+#[cfg(target_os = "linux")]
+pub(crate) const ATTEMPT_ROLE: &str = "__attempt";
+
+/// This program as the one that tries to get out.
+#[cfg(target_os = "linux")]
+pub(crate) fn attempter() -> std::io::Result<GuardProgram> {
+    Ok(GuardProgram { program: std::env::current_exe()?, args: vec![ATTEMPT_ROLE.into()] })
+}
+
 /// The arguments of this process.
 pub(crate) fn args() -> impl Iterator<Item = OsString> {
     std::env::args_os()

@@ -7,6 +7,7 @@ use ostler::Cause;
 pub(crate) struct Code(pub(crate) u8);
 
 pub(crate) const OK: Code = Code(0);
+pub(crate) const FAILED: Code = Code(1);
 pub(crate) const USAGE: Code = Code(2);
 pub(crate) const UNAVAILABLE: Code = Code(3);
 pub(crate) const INTERNAL: Code = Code(70);

@@ -11,6 +11,7 @@ mod pages;
 mod prompt;
 mod replay;
 mod run;
+mod sandbox;
 mod signals;
 mod tips;
 
@@ -23,7 +24,7 @@ use crate::fault::Fault;
 
 fn main() -> ExitCode {
     #[cfg(target_os = "linux")]
-    if let Some(code) = guard() {
+    if let Some(code) = hidden_role() {
         return code;
     }
     let cli = match Cli::try_parse() {
@@ -52,18 +53,21 @@ fn dispatch(cli: Cli) -> Result<exit::Code, Fault> {
         Verb::Run(args) => runtime.block_on(run::run(*args)),
         Verb::Doctor(args) => runtime.block_on(doctor::run(args)),
         Verb::Replay(args) => replay::run(&args),
+        Verb::Sandbox(args) => runtime.block_on(sandbox::run(args)),
         Verb::Schema(args) => pages::schema(&args),
         Verb::Completions(args) => pages::completions(&args),
         Verb::Man(args) => pages::man(&args),
     }
 }
 
-/// The hidden role of this program: watching over an agent's processes (see `ostler::guard`).
+/// The hidden roles of this program: watching over an agent's processes (see `ostler::guard`), and trying to get out of the
+/// sandbox (see `ostler::sandbox_check`).
 #[cfg(target_os = "linux")]
-fn guard() -> Option<ExitCode> {
+fn hidden_role() -> Option<ExitCode> {
     let mut args = environment::args().skip(1);
-    if args.next()? != environment::GUARD_ROLE {
-        return None;
+    let role = args.next()?;
+    if role == environment::GUARD_ROLE {
+        return Some(ExitCode::from(u8::try_from(ostler::guard::run(args)).unwrap_or(exit::INTERNAL.0)));
     }
-    Some(ExitCode::from(u8::try_from(ostler::guard::run(args)).unwrap_or(exit::INTERNAL.0)))
+    (role == environment::ATTEMPT_ROLE).then(|| sandbox::attempt(args))
 }

@@ -116,6 +116,19 @@ fn npm_ci(dir: &Path) -> Result<(), String> {
     Err(format!("npm ci failed ({reason}); check the network, then run: cargo xtask agents"))
 }
 
+/// A program of this workspace that was built beside the tests.
+///
+/// # Panics
+/// When it was not built.
+#[must_use]
+pub fn built(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("the test's own program");
+    let dir = test.parent().and_then(std::path::Path::parent).expect("tests are built into target/…/deps");
+    let program = dir.join(name);
+    assert!(program.is_file(), "{} is not there: cargo build --workspace", program.display());
+    program
+}
+
 #[cfg(test)]
 mod tests {
     use super::{CLAUDE_VERSION, LOCK, PACKAGE};

@@ -104,8 +104,16 @@ impl CommandRunner {
     /// Runs what a model asked for: the arguments of `run_command` as JSON. Dropping the future ends the command.
     ///
     /// # Errors
-    /// When a rule forbids it, when it cannot be started, and when it took too long.
+    /// When a rule forbids it, when it cannot be started, when it took too long, and when it failed.
     pub async fn call(&self, input: &str) -> Result<Reply, ToolError> {
+        self.execute(input).await?.reply()
+    }
+
+    /// The same, with what it came to as data: a command that failed is no error here.
+    ///
+    /// # Errors
+    /// When a rule forbids it, and when it cannot be started.
+    pub async fn execute(&self, input: &str) -> Result<CommandOutput, ToolError> {
         let asked: RunCommand = serde_json::from_str(input).map_err(|error| {
             let shape = r#"{"command":"git","args":["status"]}"#;
             ToolError::new(Code::BadArguments, format!("{error}; expected an object such as {shape}"))
@@ -113,7 +121,7 @@ impl CommandRunner {
         let approved = self.check(&asked.command, &asked.args)?;
         let most = self.limits.timeout_seconds;
         let timeout = Duration::from_secs(asked.timeout_seconds.map_or(most, |seconds| seconds.clamp(1, most)));
-        self.run(approved, timeout).await?.reply()
+        self.run(approved, timeout).await
     }
 
     /// What the rules say to a command.

@@ -120,6 +120,12 @@ impl Host {
         self
     }
 
+    /// The same with one variable more, or another value of it.
+    pub(crate) fn with(mut self, name: &str, value: impl Into<OsString>) -> Self {
+        self.env.insert(name.into(), value.into());
+        self
+    }
+
     pub(crate) fn guard(&self) -> Option<&GuardProgram> {
         self.guard.as_ref()
     }

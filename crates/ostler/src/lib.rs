@@ -42,6 +42,8 @@ mod model;
 mod probe;
 mod process;
 mod replay;
+#[cfg(target_os = "linux")]
+pub mod sandbox_check;
 mod session;
 mod tool;
 

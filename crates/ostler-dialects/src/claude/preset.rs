@@ -12,7 +12,7 @@ directory. One command per call, without pipes, redirections or &&. Examples:
 file-tools . list
 file-tools . read src/main.rs
 file-tools . search 'fn main'
-file-tools . patch '{\"path\":\"src/main.rs\",\"edits\":[{\"find\":\"old\",\"replace\":\"new\"}]}'
+file-tools . patch src/main.rs --find 'old' --replace 'new'
 file-tools --help says everything.";
 
 /// The settings that the preset stands for, with the caller's own; none without the preset.

@@ -17,6 +17,7 @@ mod claude;
 mod openai_api;
 mod place;
 mod progress;
+pub mod preset;
 mod seen;
 mod subject;
 
@@ -213,6 +214,7 @@ macro_rules! every_scenario {
             sessions::resume_remembers sessions::fork_is_another_session sessions::unknown_resume_id sessions::session_id_in_use
             endings::not_logged_in endings::killed_from_outside
             prompts::too_long_for_the_model
+            preset::file_tools_and_nothing_else
             surroundings::environment
         }
 

@@ -40,6 +40,19 @@ pub enum KilledFor {
     Processes,
 }
 
+impl KilledFor {
+    /// The limit in words.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Time => "time",
+            Self::CpuTime => "computing time",
+            Self::FileSize => "length of files",
+            Self::Processes => "number of processes",
+        }
+    }
+}
+
 impl CommandOutput {
     /// The answer for a model. A command that failed, or took too long, is a tool that did not do what it was asked.
     pub(super) fn reply(&self) -> Result<Reply, ToolError> {
@@ -53,7 +66,9 @@ impl CommandOutput {
         Ok(Reply { text, json })
     }
 
-    fn text(&self) -> String {
+    /// What it came to, in words for a model.
+    #[must_use]
+    pub fn text(&self) -> String {
         let mut parts = vec![self.ending()];
         match (self.stdout.is_empty(), self.stderr.is_empty()) {
             (true, true) => parts.push("(no output)".to_owned()),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::processes::wait_until;
-use ostler_testkit::scenario::{Driver, OPENAI_API, Place, Seen, Task};
+use ostler_testkit::scenario::{Driver, KEY, OPENAI_API, Place, Seen, Task};
 use serde_json::json;
 
 use crate::driver::Library;
@@ -35,9 +35,11 @@ impl Proxy {
             "model_list": [{"model_name": "scripted-large", "litellm_params": model}],
             "litellm_settings": {"num_retries": 0, "telemetry": false},
             "router_settings": {"num_retries": 0, "disable_cooldowns": true},
+            "general_settings": {"master_key": KEY},
         });
         fs::write(home.join("config.yaml"), config.to_string()).unwrap(); // JSON is YAML
         let path = std::env::var_os("PATH").unwrap_or_default();
+        let log = fs::File::create(home.join("log")).unwrap();
         let child = Command::new(program)
             .args(["--config", "config.yaml", "--host", "127.0.0.1", "--port", &free.port().to_string()])
             .current_dir(&home)
@@ -46,13 +48,13 @@ impl Proxy {
             .env("HOME", &home)
             .env("LITELLM_LOCAL_MODEL_COST_MAP", "True")
             .stdin(Stdio::null())
-            .stdout(fs::File::create(home.join("log")).unwrap())
-            .stderr(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
             .spawn()
             .unwrap();
-        let proxy = Self { child, address: free };
-        let up = wait_until(STARTUP, || proxy.is_up());
-        assert!(up, "{}", fs::read_to_string(home.join("log")).unwrap_or_default());
+        let mut proxy = Self { child, address: free };
+        let _ = wait_until(STARTUP, || proxy.is_up() || proxy.child.try_wait().unwrap().is_some());
+        assert!(proxy.is_up(), "{}", fs::read_to_string(home.join("log")).unwrap_or_default());
         proxy
     }
 
@@ -61,7 +63,7 @@ impl Proxy {
         let mut answer = String::new();
         let _ = socket.write_all(b"GET /health/liveliness HTTP/1.0\r\nhost: x\r\n\r\n");
         let _ = socket.read_to_string(&mut answer);
-        answer.starts_with("HTTP/1.1 200")
+        answer.lines().next().is_some_and(|status| status.contains(" 200 "))
     }
 }
 

@@ -1,1 +1,223 @@
 //! Attempts to get out of a confinement, made from inside it: what `ostler sandbox check` really tries.
+//!
+//! Each attempt is a function that does what a hostile command would do. `Ok` means that it could.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, TcpStream, UdpSocket};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::path::Path;
+use std::time::Duration;
+
+use super::checked;
+
+/// What came of an attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Tried {
+    /// It could be done; with what came of it.
+    Done(String),
+    /// The system refused, and said this.
+    Refused(String),
+    /// There is no such attempt.
+    Unknown,
+}
+
+impl Tried {
+    /// The exit code by which whoever started the attempt knows.
+    #[must_use]
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::Done(_) => 0,
+            Self::Refused(_) => REFUSED,
+            Self::Unknown => 64,
+        }
+    }
+}
+
+/// The exit code of an attempt that was refused.
+pub const REFUSED: u8 = 11;
+
+type Attempt = fn(&str) -> io::Result<String>;
+
+/// Each takes one argument: a path, a number, a name; or nothing.
+const ALL: &[(&str, Attempt)] = &[
+    ("write", |path| done(File::create_new(path)?.write_all(b"x"))),
+    ("overwrite", |path| done(fs::write(path, "x"))),
+    ("read", |path| fs::read_to_string(path)),
+    ("remove", |path| done(fs::remove_file(path))),
+    ("change_mode", |path| done(fs::set_permissions(path, fs::Permissions::from_mode(0o777)))),
+    ("read_through_link", |path| {
+        let _ = fs::remove_file("link");
+        symlink(path, "link")?;
+        fs::read_to_string("link")
+    }),
+    ("hard_link", |path| {
+        fs::hard_link(path, "hard")?;
+        fs::read_to_string("hard")
+    }),
+    ("read_through_proc", |path| fs::read_to_string(format!("/proc/self/root{path}"))),
+    ("read_environment_of", |pid| fs::read_to_string(format!("/proc/{pid}/environ"))),
+    ("read_memory_of", |pid| done(File::options().read(true).write(true).open(format!("/proc/{pid}/mem")))),
+    ("signal", |pid| call(|| signal(pid))),
+    ("trace", |pid| call(|| trace(pid))),
+    ("connect_tcp", |port| {
+        let to = (Ipv4Addr::LOCALHOST, number(port)?).into();
+        done(TcpStream::connect_timeout(&to, Duration::from_secs(2)))
+    }),
+    ("send_udp", |port| done(UdpSocket::bind("127.0.0.1:0")?.send_to(b"x", (Ipv4Addr::LOCALHOST, number(port)?)))),
+    ("connect_local", |path| done(UnixStream::connect(path))),
+    ("connect_abstract", |name| {
+        done(SocketAddr::from_abstract_name(name).and_then(|to| UnixStream::connect_addr(&to)))
+    }),
+    ("raw_socket", |_| call(|| socket(libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_ICMP))),
+    ("packet_socket", |_| call(|| socket(libc::AF_PACKET, libc::SOCK_RAW, 0))),
+    ("mount", |_| {
+        use rustix::mount::{MountFlags, mount};
+        done(mount("none", ".", "tmpfs", MountFlags::empty(), None).map_err(io::Error::from))
+    }),
+    ("new_namespace", |_| call(unshare)),
+    ("other_user", |_| call(other_user)),
+    ("set_clock", |_| call(set_clock)),
+    ("io_uring", |_| call(io_uring)),
+    ("kernel_log", |_| call(kernel_log)),
+    ("read_variable", |name| {
+        let environment = fs::read("/proc/self/environ")?;
+        let start = format!("{name}=");
+        let found = environment.split(|byte| *byte == 0).find(|entry| entry.starts_with(start.as_bytes()));
+        found.map(|_| String::new()).ok_or_else(|| io::Error::other("it is not set"))
+    }),
+    ("long_file", |length| long_file(number(length)?)),
+    ("open_files", |count| {
+        let open = (0..number::<u32>(count)?).map(|_| File::open("/dev/null"));
+        done(open.collect::<io::Result<Vec<_>>>())
+    }),
+    ("processes", |count| crowd(number(count)?)),
+    ("compute", |_| {
+        loop {
+            std::hint::spin_loop();
+        }
+    }),
+    ("stay", |_| stay()),
+];
+
+/// Makes one attempt: its name, and what it is about.
+#[must_use]
+pub fn run(args: impl IntoIterator<Item = OsString>) -> Tried {
+    let mut args = args.into_iter().map(|arg| arg.to_string_lossy().into_owned());
+    let name = args.next().unwrap_or_default();
+    let about = args.next().unwrap_or_default();
+    match ALL.iter().find(|(known, _)| *known == name) {
+        None => Tried::Unknown,
+        Some((_, attempt)) => match attempt(&about) {
+            Ok(text) => Tried::Done(text),
+            Err(error) => Tried::Refused(error.to_string()),
+        },
+    }
+}
+
+fn done<T>(result: io::Result<T>) -> io::Result<String> {
+    result.map(|_| String::new())
+}
+
+fn call(attempt: impl FnOnce() -> io::Result<libc::c_long>) -> io::Result<String> {
+    done(attempt())
+}
+
+fn number<T: std::str::FromStr>(text: &str) -> io::Result<T> {
+    text.parse().map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+fn signal(pid: &str) -> io::Result<libc::c_long> {
+    let pid = rustix::process::Pid::from_raw(number(pid)?).ok_or(io::ErrorKind::InvalidInput)?;
+    rustix::process::test_kill_process(pid).map(|()| 0).map_err(io::Error::from)
+}
+
+fn long_file(length: u64) -> io::Result<String> {
+    let path = Path::new("long");
+    let grown = File::create(path)?.set_len(length);
+    let _ = fs::remove_file(path); // if we live: passing the limit is a deadly signal
+    done(grown)
+}
+
+#[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
+fn trace(pid: &str) -> io::Result<libc::c_long> {
+    let pid: libc::pid_t = number(pid)?;
+    // SAFETY: attaching takes numbers only; if it worked, the process is let go again at once.
+    unsafe {
+        checked(libc::ptrace(libc::PTRACE_ATTACH, pid, 0, 0))?;
+        checked(libc::ptrace(libc::PTRACE_DETACH, pid, 0, 0))
+    }
+}
+
+#[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
+fn socket(family: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<libc::c_long> {
+    // SAFETY: the call takes numbers only.
+    checked(libc::c_long::from(unsafe { libc::socket(family, kind, protocol) }))
+}
+
+#[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
+fn unshare() -> io::Result<libc::c_long> {
+    // SAFETY: the call takes a number only.
+    checked(libc::c_long::from(unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) }))
+}
+
+/// Root tries to become somebody else, and everybody else to become root.
+#[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
+fn other_user() -> io::Result<libc::c_long> {
+    let wanted = if rustix::process::geteuid().is_root() { 65534 } else { 0 };
+    // SAFETY: the call takes a number only, and this process has one thread.
+    checked(unsafe { libc::syscall(libc::SYS_setuid, wanted) })
+}
+
+#[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
+fn set_clock() -> io::Result<libc::c_long> {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: both calls get a structure that lives until they return. What is set is what it was.
+    unsafe {
+        checked(libc::c_long::from(libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut now)))?;
+        checked(libc::c_long::from(libc::clock_settime(libc::CLOCK_REALTIME, &raw const now)))
+    }
+}
+
+#[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
+fn io_uring() -> io::Result<libc::c_long> {
+    let mut parameters = [0_u8; 256];
+    // SAFETY: the kernel reads and writes a structure of 120 bytes at the pointer.
+    checked(unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, parameters.as_mut_ptr()) })
+}
+
+#[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
+fn kernel_log() -> io::Result<libc::c_long> {
+    let mut buffer = [0_u8; 64];
+    // SAFETY: the kernel writes at most the length that is given.
+    checked(unsafe { libc::syscall(libc::SYS_syslog, 3, buffer.as_mut_ptr(), buffer.len()) })
+}
+
+/// Starts so many processes at once; they end soon, or with this one.
+fn crowd(count: u32) -> io::Result<String> {
+    let started = (0..count).map(|_| fork(Duration::from_secs(2))).collect::<io::Result<Vec<_>>>()?;
+    Ok(started.len().to_string())
+}
+
+/// Leaves a process behind that has a session of its own.
+fn stay() -> io::Result<String> {
+    fork(Duration::from_secs(120)).map(|pid| pid.to_string())
+}
+
+/// A process that does nothing for a while.
+#[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
+fn fork(time: Duration) -> io::Result<libc::c_long> {
+    // SAFETY: this process has one thread, and the child only makes system calls.
+    unsafe {
+        let pid = checked(libc::c_long::from(libc::fork()))?;
+        if pid == 0 {
+            libc::setsid();
+            libc::sleep(u32::try_from(time.as_secs()).unwrap_or(1));
+            libc::_exit(0);
+        }
+        Ok(pid)
+    }
+}

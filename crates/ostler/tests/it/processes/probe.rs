@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use ostler::{Agents, Host, Probed};
+use ostler::{Agents, Host, Probed, Spec};
 use ostler_testkit::fake;
 
-use crate::rig::{PATH, claude, host, install};
+use crate::rig::{PATH, claude, finish, host, install};
 
 /// A `claude` on PATH: the fake agent with the variables that make it answer as the test needs.
 fn with_claude(dir: &Path, script: &str) -> Host {
@@ -66,5 +66,36 @@ async fn a_broken_claude_is_broken() {
     for script in ["#!/bin/sh\necho no number here\n", "#!/bin/sh\nexit 3\n", "#!/nowhere/node\n", "echo 9.9.9\n"] {
         let found = probe(script).await;
         assert!(matches!(&found, Probed::Broken { why, hint, .. } if !why.is_empty() && !hint.is_empty()), "{found:?}");
+    }
+}
+
+// S1-4: the helper program must be there before anything starts, and the ending has the name of document 001.
+#[tokio::test]
+async fn a_missing_helper_is_named_and_one_beside_ostler_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let _ = fake::install_as(dir.path(), "claude", "");
+    let host = host(&[("PATH", dir.path().to_str().unwrap())]);
+    let mut spec = Spec { prompt: "hello".into(), dir: Some(dir.path().into()), ..Spec::default() };
+    spec.settings.set("workspace_tools", "file-tools");
+    let found = claude().probe_for(&host, &spec).await;
+    let Probed::Missing { hint, searched } = found else { panic!("{found:?}") };
+    assert!(hint.contains("file-tools") && searched == [dir.path()], "{hint} {searched:?}");
+    let seen = finish(claude().start(&host, spec.clone()).unwrap()).await;
+    assert_eq!(seen.outcome().cause.seed_name(), Some("EnvironmentError"));
+    assert!(seen.outcome().message.contains("file-tools"), "{}", seen.outcome().message);
+    let helpers = tempfile::tempdir().unwrap();
+    install(&helpers.path().join("file-tools"), "#!/bin/sh\n");
+    let host = host.with_helpers(helpers.path().into());
+    assert!(matches!(claude().probe_for(&host, &spec).await, Probed::Ready { .. }));
+}
+
+// The preset would be void with every permission given.
+#[tokio::test]
+async fn the_preset_refuses_what_would_void_it() {
+    for (key, value) in [("permission_mode", "bypassPermissions"), ("tools", "Edit")] {
+        let mut spec = Spec { prompt: "hello".into(), ..Spec::default() };
+        spec.settings.set("workspace_tools", "file-tools");
+        spec.settings.set(key, value);
+        assert_eq!(claude().start(&host(&[]), spec).unwrap_err().key, key);
     }
 }

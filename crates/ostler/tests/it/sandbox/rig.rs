@@ -6,10 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ostler::tools::catalog::Reply;
 use ostler::tools::confine::Report;
-use ostler::tools::{ToolError, Workspace};
-use ostler::{CommandRunner, Host, Policy};
+use ostler::tools::{Code, ToolError, Workspace};
+use ostler::{CommandRunner, Host, KilledFor, Policy};
 use serde_json::{Value, json};
 
 /// What nobody may read.
@@ -89,8 +88,11 @@ impl Scene {
 
     pub(super) async fn call(&self, command: &str, args: &[&str]) -> Result<Done, ToolError> {
         let input = json!({ "command": command, "args": args }).to_string();
-        let Reply { text, json } = self.runner().call(&input).await?;
-        Ok(Done { text, json: serde_json::from_str(&json).unwrap() })
+        let output = self.runner().execute(&input).await?;
+        if output.killed_for == Some(KilledFor::Time) {
+            return Err(ToolError::new(Code::TimedOut, output.text()));
+        }
+        Ok(Done { text: output.text(), json: serde_json::to_value(&output).unwrap() })
     }
 
     /// Runs the attack, and checks that what is outside is as before.

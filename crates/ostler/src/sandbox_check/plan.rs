@@ -1,0 +1,183 @@
+//! The list of attempts: what is tried, on what, and what must come of it.
+
+use super::scene::Scene;
+
+/// One attempt.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) name: &'static str,
+    pub(super) what: &'static str,
+    /// The layer that must stop it.
+    pub(super) layer: &'static str,
+    /// Its name among the attempts, and what it is about.
+    pub(super) attempt: &'static str,
+    pub(super) about: String,
+    pub(super) expected: Expected,
+    /// Settings of the section `[sandbox]` that it is about.
+    pub(super) limits: &'static str,
+}
+
+/// What must come of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Expected {
+    Works,
+    Refused,
+    /// It can be done, and is undone once the command has ended.
+    Undone,
+}
+
+use Expected::{Refused, Undone, Works};
+
+type Row = (&'static str, &'static str, &'static str, (&'static str, String), Expected, &'static str);
+
+/// Every attempt, in the order in which they are told.
+pub(super) fn plans(scene: &Scene) -> Vec<Plan> {
+    let rows = files(scene).into_iter().chain(others(scene)).chain(machine());
+    let plan = |(name, what, layer, (attempt, about), expected, limits): Row| Plan {
+        name,
+        what,
+        layer,
+        attempt,
+        about,
+        expected,
+        limits,
+    };
+    rows.map(plan).collect()
+}
+
+fn files(scene: &Scene) -> Vec<Row> {
+    let at = |name: &str| scene.at(name);
+    let temp = || scene.at("tmp-of-others");
+    vec![
+        ("write_inside", "write a file in the workspace", "files", ("write", "new".to_owned()), Works, ""),
+        ("run_system", "read the system's own files", "files", ("read", "/etc/passwd".to_owned()), Works, ""),
+        ("read_key", "read a key in ~/.ssh", "files", ("read", at("home/.ssh/id_ed25519")), Refused, ""),
+        ("read_home", "read another file at home", "files", ("read", at("home/notes")), Refused, ""),
+        ("read_outside", "read a file beside the workspace", "files", ("read", at("outside/file")), Refused, ""),
+        ("read_shadow", "read the system's passwords", "files", ("read", "/etc/shadow".to_owned()), Refused, ""),
+        ("climb", "read it by ..", "files", ("read", "../outside/file".to_owned()), Refused, ""),
+        ("follow_link", "read it through a link", "files", ("read_through_link", at("outside/file")), Refused, ""),
+        ("hard_link", "link it into the workspace", "files", ("hard_link", at("outside/file")), Refused, ""),
+        (
+            "proc_root",
+            "read it through /proc/self/root",
+            "files",
+            ("read_through_proc", at("outside/file")),
+            Refused,
+            "",
+        ),
+        ("write_outside", "make a file beside the workspace", "files", ("write", at("outside/new")), Refused, ""),
+        ("overwrite", "change a file beside the workspace", "files", ("overwrite", at("outside/file")), Refused, ""),
+        ("remove", "remove a file beside the workspace", "files", ("remove", at("outside/file")), Refused, ""),
+        ("write_temp", "write where others keep temporary files", "files", ("write", temp()), Refused, ""),
+        (
+            "write_kernel",
+            "change a setting of the kernel",
+            "files",
+            ("overwrite", "/proc/sys/vm/drop_caches".to_owned()),
+            Refused,
+            "",
+        ),
+        (
+            "change_mode",
+            "change the mode of a file outside",
+            "attributes",
+            ("change_mode", at("outside/file")),
+            Refused,
+            "",
+        ),
+        (
+            "policy",
+            "widen the policy of the next command",
+            "protected files",
+            ("overwrite", ".ostler/sandbox.toml".to_owned()),
+            Undone,
+            "",
+        ),
+        (
+            "git_hook",
+            "leave a hook for git to run",
+            "protected files",
+            ("write", ".git/hooks/pre-commit".to_owned()),
+            Undone,
+            "",
+        ),
+    ]
+}
+
+fn others(scene: &Scene) -> Vec<Row> {
+    let own = || std::process::id().to_string();
+    let none = String::new;
+    vec![
+        (
+            "environment",
+            "find a key in its environment",
+            "environment",
+            ("read_variable", "CANARY_API_KEY".to_owned()),
+            Refused,
+            "",
+        ),
+        ("parent_environment", "read Ostler's environment", "files", ("read_environment_of", own()), Refused, ""),
+        ("parent_memory", "open Ostler's memory", "files", ("read_memory_of", own()), Refused, ""),
+        ("signal", "signal Ostler", "signals", ("signal", own()), Refused, ""),
+        ("trace", "trace Ostler", "system_calls", ("trace", own()), Refused, ""),
+        ("tcp", "connect to a TCP service here", "network", ("connect_tcp", scene.tcp_port()), Refused, ""),
+        ("udp", "send a UDP packet", "network", ("send_udp", scene.udp_port()), Refused, ""),
+        (
+            "local_socket",
+            "connect to a service's local socket",
+            "network",
+            ("connect_local", scene.at("work/socket")),
+            Refused,
+            "",
+        ),
+        (
+            "abstract_socket",
+            "connect to an abstract socket",
+            "network",
+            ("connect_abstract", scene.abstract_name()),
+            Refused,
+            "",
+        ),
+        ("raw_socket", "open a raw socket", "network", ("raw_socket", none()), Refused, ""),
+        ("packet_socket", "open a packet socket", "network", ("packet_socket", none()), Refused, ""),
+    ]
+}
+
+fn machine() -> Vec<Row> {
+    let none = String::new;
+    vec![
+        ("mount", "mount a file system", "system_calls", ("mount", none()), Refused, ""),
+        ("namespace", "make a namespace of its own", "system_calls", ("new_namespace", none()), Refused, ""),
+        ("io_uring", "go around the filter by io_uring", "system_calls", ("io_uring", none()), Refused, ""),
+        ("clock", "set the clock", "system_calls", ("set_clock", none()), Refused, ""),
+        ("kernel_log", "read the kernel's log", "system_calls", ("kernel_log", none()), Refused, ""),
+        ("other_user", "become another user", "privileges", ("other_user", none()), Refused, ""),
+        (
+            "long_file",
+            "write a file beyond its limit",
+            "limits",
+            ("long_file", "2000000".to_owned()),
+            Refused,
+            "file_size_mb = 1",
+        ),
+        (
+            "open_files",
+            "open files beyond their limit",
+            "limits",
+            ("open_files", "200".to_owned()),
+            Refused,
+            "open_files = 64",
+        ),
+        ("compute", "compute without end", "limits", ("compute", none()), Refused, "cpu_seconds = 1"),
+        (
+            "processes",
+            "start processes beyond their limit",
+            "processes",
+            ("processes", "120".to_owned()),
+            Refused,
+            "processes = 40",
+        ),
+        ("stay", "leave a process behind", "processes", ("stay", none()), Undone, ""),
+    ]
+}
