@@ -260,7 +260,9 @@ impl Machine {
         if self.state != SessionState::Starting {
             self.awake(fx);
         }
-        self.emit(TurnStarted { origin, prompt: prompt.map(str::to_owned) }, fx);
+        // A recording is replayed without knowing what was asked.
+        let prompt = prompt.filter(|text| !text.is_empty()).map(str::to_owned);
+        self.emit(TurnStarted { origin, prompt }, fx);
         if self.state == SessionState::Idle {
             self.go(SessionState::Working, fx);
         }

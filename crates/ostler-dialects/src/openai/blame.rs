@@ -4,6 +4,7 @@ use ostler_core::outcome::{Cause, Outcome};
 
 use super::chunk::{Chunk, Problem};
 use super::orders::{Failed, FailedKind};
+use super::reply::Reply;
 
 /// What a failed call comes to.
 pub(super) fn of_failure(failed: &Failed) -> Outcome {
@@ -27,6 +28,37 @@ pub(super) fn of_problem(problem: &Problem) -> Outcome {
     let said = if problem.message.is_empty() { "no reason was given" } else { &problem.message };
     hinted(Outcome::new(cause, format!("The server broke off its answer: {said}")), FailedKind::Status)
         .with(|detail| detail.native = native(problem))
+}
+
+/// Why an answer that came to its end is none.
+pub(super) fn unfinished(reply: &Reply) -> Option<Outcome> {
+    if let Some(problem) = &reply.problem {
+        return Some(of_problem(problem));
+    }
+    if reply.is_whole() && reply.pieces > 0 {
+        return None;
+    }
+    Some(of_failure(&if reply.is_blank() || reply.unreadable > 0 {
+        let message = match reply.unreadable {
+            0 => "The server's answer holds nothing of an answer.".to_owned(),
+            n => format!("The server's answer could not be understood ({n} lines)."),
+        };
+        Failed { kind: FailedKind::Invalid, message, ..Failed::default() }
+    } else {
+        let message = "The answer broke off in the middle.".to_owned();
+        Failed { kind: FailedKind::Cut, message, ..Failed::default() }
+    }))
+}
+
+/// A budget that cannot be kept is not kept by going on.
+pub(super) fn unpriced() -> Outcome {
+    Outcome::new(Cause::Budget, "The budget cannot be kept: what the model costs is not known.")
+        .hint("Give the price in dollars per million tokens (--set price=INPUT/OUTPUT), or leave out the budget.")
+}
+
+/// An ending in the model's own word.
+pub(super) fn ending(cause: Cause, message: &str, word: &str) -> Outcome {
+    Outcome::new(cause, message).with(|detail| detail.native = Some(word.to_owned()).filter(|word| !word.is_empty()))
 }
 
 /// Whether another attempt can help.

@@ -1,6 +1,7 @@
 //! Puts streamed tool calls together. Servers differ in what they leave out and repeat (pitfall P63): the id, the index, the
 //! name; an index can stand for two calls, and the arguments come in one piece, in many, or not at all.
 
+use ostler_core::raw::Raw;
 use serde::de::IgnoredAny;
 
 use super::chunk::{CallPiece, arguments};
@@ -80,6 +81,22 @@ impl Call {
         let other_name = !self.name.is_empty() && new.name != self.name;
         // The same name again is either a server that repeats it, or a second call of the same tool.
         other_id || other_name || self.is_whole()
+    }
+
+    /// The arguments: an object, or nothing at all, which stands for an empty one.
+    ///
+    /// # Errors
+    /// Why they are none.
+    pub(super) fn input(&self) -> Result<Raw, String> {
+        let text = self.arguments.trim();
+        if text.is_empty() {
+            return Ok(Raw::of(&serde_json::Map::new()));
+        }
+        match Raw::parse(text) {
+            Ok(raw) if text.starts_with('{') => Ok(raw),
+            Ok(_) => Err("something else was given".into()),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     fn is_whole(&self) -> bool {

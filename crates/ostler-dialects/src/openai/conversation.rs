@@ -2,10 +2,13 @@
 //!
 //! The body that calls the model and runs tools is elsewhere; the two talk in [`orders`](super::orders).
 
+mod room;
+mod tools;
+
 use std::collections::HashSet;
 
 use ostler_core::dialect::{Conversation, Exit, Out, Outbox, Say, TurnOver};
-use ostler_core::event::{DecidedBy, Decision, Level, Permission, Started, ToolCall, ToolResult};
+use ostler_core::event::{Level, Started};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::raw::Raw;
 use ostler_core::spec::Denials;
@@ -13,11 +16,11 @@ use ostler_core::spec::Denials;
 use super::bill::Bill;
 use super::calls::Call;
 use super::chunk::Chunk;
-use super::context::{self, Meter};
+use super::context::Meter;
 use super::history::{Called, History, LOST, Message};
-use super::orders::{self, Failed, Line, Order, Ready, Retrying, ToolOrder, Word};
+use super::orders::{Failed, Line, Order, Ready, Retrying, Word};
 use super::plan::Plan;
-use super::prices::{self, Price};
+use super::prices::Price;
 use super::reply::{Audience, Reply};
 use super::request::Request;
 use super::{blame, structured, system};
@@ -125,49 +128,6 @@ impl Talk {
         order(&Order::Call(body), out);
     }
 
-    fn window(&self) -> Option<u64> {
-        let listed = || self.ready.as_ref().filter(|r| r.official).and_then(|r| prices::window(&r.model));
-        self.plan.context_window.or_else(listed)
-    }
-
-    fn is_full(&self) -> bool {
-        self.window().is_some_and(|window| self.meter.is_full(&self.history, self.overhead(), window))
-    }
-
-    /// The characters that come with every request.
-    fn overhead(&self) -> usize {
-        let tools = self.ready.iter().flat_map(|ready| &ready.tools);
-        self.system.len() + tools.map(|t| t.description.len() + t.parameters.get().len()).sum::<usize>()
-    }
-
-    /// Shortens old tool results. True when there was something to shorten.
-    fn shorten(&mut self, out: &mut Outbox) -> bool {
-        let Some((count, bytes)) = context::shorten(&mut self.history) else { return false };
-        let message = format!("The context is nearly full: {count} old tool results were shortened by {bytes} bytes.");
-        out.notice(Level::Info, "context_shortened", message);
-        true
-    }
-
-    /// Asks for a summary of what is old. True when the next answer must wait for it.
-    fn summarise(&mut self, out: &mut Outbox) -> bool {
-        // Where the window is not known, the server has just said that the conversation is too long for it.
-        let window = self.window().unwrap_or_else(|| self.meter.tokens(&self.history).max(2));
-        let Some(cut) = context::cut(&self.history, window) else { return false };
-        self.turn.summarised = Some(self.turn.steps);
-        let question = context::question(&self.history, cut, window);
-        self.phase = Phase::Summarising(Box::new(self.reply(Audience::Nobody)), cut);
-        self.order_call(&[Message::User(question)], false, out);
-        true
-    }
-
-    fn summarised(&mut self, cut: usize, summary: &str, out: &mut Outbox) {
-        context::replace(&mut self.history, cut, summary);
-        self.meter.forget();
-        let message = format!("The context is nearly full: the first {cut} messages were replaced by a summary.");
-        out.notice(Level::Info, "context_summarised", message);
-        self.ask(out);
-    }
-
     // --- the model's answer -------------------------------------------------------------------------------------
 
     fn piece(&mut self, line: &str, out: &mut Outbox) {
@@ -198,14 +158,14 @@ impl Talk {
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Answering(reply) => {
                 self.count(&reply, out);
-                match unfinished(&reply) {
+                match blame::unfinished(&reply) {
                     Some(outcome) => self.broken(*reply, outcome, out),
                     None => self.answered(*reply, out),
                 }
             }
             Phase::Summarising(reply, cut) => {
                 self.count(&reply, out);
-                match unfinished(&reply) {
+                match blame::unfinished(&reply) {
                     Some(outcome) => self.end(outcome, None, out),
                     None => self.summarised(cut, &reply.into_parts().0, out),
                 }
@@ -238,16 +198,16 @@ impl Talk {
         self.name(&mut calls);
         self.keep(&text, &calls);
         if refused || finish == "content_filter" {
-            return self.end(native(Cause::Refused, "The model refused to answer.", &finish), Some(text), out);
+            return self.end(blame::ending(Cause::Refused, "The model refused to answer.", &finish), Some(text), out);
         }
-        let cut_short = finish == "length" && calls.last().is_none_or(|call| input(call).is_err());
+        let cut_short = finish == "length" && calls.last().is_none_or(|call| call.input().is_err());
         if cut_short {
             let message = "The answer reached the model's limit on output.";
-            let outcome = native(Cause::OutputLimit, message, &finish).hint("Allow more (--set max_tokens=…).");
+            let outcome = blame::ending(Cause::OutputLimit, message, &finish).hint("Allow more (--set max_tokens=…).");
             return self.end(outcome, Some(text), out);
         }
         if !calls.is_empty() && self.plan.budget && !self.turn.bill.is_priced() {
-            return self.end(unpriced(), Some(text), out);
+            return self.end(blame::unpriced(), Some(text), out);
         }
         // Whatever `finish_reason` says: servers get it wrong.
         if calls.is_empty() { self.final_answer(text, out) } else { self.work(calls, out) }
@@ -270,7 +230,7 @@ impl Talk {
         }
         let calls = calls.iter().map(|call| {
             // Servers refuse a conversation in which arguments are not JSON, even those that wrote them.
-            let arguments = input(call).map_or_else(|_| "{}".to_owned(), |raw| raw.get().to_owned());
+            let arguments = call.input().map_or_else(|_| "{}".to_owned(), |raw| raw.get().to_owned());
             Called { id: call.id.clone(), name: call.name.clone(), arguments }
         });
         self.history.push(Message::Assistant { text: text.to_owned(), calls: calls.collect() });
@@ -319,66 +279,6 @@ impl Talk {
         self.close(TurnOver { outcome, text, structured, usage: Vec::new() }, out);
     }
 
-    // --- tools --------------------------------------------------------------------------------------------------
-
-    fn work(&mut self, calls: Vec<Call>, out: &mut Outbox) {
-        for call in &calls {
-            let input = input(call).unwrap_or_else(|_| Raw::string(&call.arguments));
-            out.event(ToolCall { id: call.id.clone(), name: call.name.clone(), input, parent: None });
-        }
-        if self.turn.steps >= self.plan.max_turns {
-            let message = format!("The model wanted to go on after {} steps.", self.turn.steps);
-            let outcome = Outcome::new(Cause::TurnLimit, message).hint("Allow more steps (--max-turns).");
-            return self.end(outcome, None, out);
-        }
-        let mut orders = Vec::new();
-        let mut wrong = Vec::new();
-        for call in &calls {
-            match input(call) {
-                Ok(input) => orders.push(ToolOrder { id: call.id.clone(), name: call.name.clone(), input }),
-                Err(why) => wrong.push(orders::Outcome {
-                    id: call.id.clone(),
-                    ok: false,
-                    denied: false,
-                    output: format!("bad_arguments: the arguments are not a JSON object ({why}). Call the tool again."),
-                }),
-            }
-        }
-        self.phase = Phase::Working(calls);
-        if !orders.is_empty() {
-            order(&Order::Tools(orders), out);
-        }
-        for outcome in wrong {
-            self.result(outcome, out);
-        }
-    }
-
-    fn result(&mut self, outcome: orders::Outcome, out: &mut Outbox) {
-        let (Phase::Working(calls) | Phase::Cancelling(calls)) = &mut self.phase else { return };
-        let Some(at) = calls.iter().position(|call| call.id == outcome.id) else { return };
-        let call = calls.remove(at);
-        let orders::Outcome { id, ok, denied, output } = outcome;
-        if denied {
-            if !self.turn.denied.contains(&call.name) {
-                self.turn.denied.push(call.name.clone());
-            }
-            out.event(Permission {
-                id: id.clone(),
-                tool: call.name.clone(),
-                input: input(&call).ok(),
-                decision: Decision::Denied,
-                by: DecidedBy::Rule,
-                message: Some(output.clone()),
-            });
-        }
-        self.history.push(Message::Tool { id: id.clone(), text: output.clone() });
-        out.event(ToolResult { id, name: Some(call.name), ok, output, denied, content: None });
-        if matches!(&self.phase, Phase::Working(calls) if calls.is_empty()) {
-            self.turn.bill.usage().into_iter().for_each(|usage| out.event(usage));
-            self.ask(out);
-        }
-    }
-
     // --- endings ------------------------------------------------------------------------------------------------
 
     fn failed(&mut self, failed: &Failed, out: &mut Outbox) {
@@ -392,21 +292,6 @@ impl Talk {
             }
             Phase::Summarising(..) | Phase::Waiting => self.end(blame::of_failure(failed), None, out),
             other => self.phase = other,
-        }
-    }
-
-    /// The server says that the conversation is too long: first old tool results go, then old messages.
-    fn squeeze(&mut self, failed: &Failed, out: &mut Outbox) {
-        self.turn.steps -= 1; // nothing was said in it
-        if self.turn.squeezed == Squeezed::Not {
-            self.turn.squeezed = Squeezed::Shortened;
-            if self.shorten(out) {
-                return self.ask(out);
-            }
-        }
-        self.turn.squeezed = Squeezed::Summarised;
-        if !self.summarise(out) {
-            self.end(blame::of_failure(failed), None, out);
         }
     }
 
@@ -521,49 +406,6 @@ impl Conversation for Talk {
 
 fn order(order: &Order, out: &mut Outbox) {
     out.push(Out::Write(format!("{}\n", Raw::of(order).get()).into_bytes()));
-}
-
-/// The arguments of a call: an object, or nothing at all, which stands for an empty one.
-fn input(call: &Call) -> Result<Raw, String> {
-    let text = call.arguments.trim();
-    if text.is_empty() {
-        return Ok(Raw::of(&serde_json::Map::new()));
-    }
-    match Raw::parse(text) {
-        Ok(raw) if text.starts_with('{') => Ok(raw),
-        Ok(_) => Err("something else was given".into()),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-/// Why an answer that came to its end is none.
-fn unfinished(reply: &Reply) -> Option<Outcome> {
-    if let Some(problem) = &reply.problem {
-        return Some(blame::of_problem(problem));
-    }
-    if reply.is_whole() && reply.pieces > 0 {
-        return None;
-    }
-    Some(blame::of_failure(&if reply.is_blank() || reply.unreadable > 0 {
-        let message = match reply.unreadable {
-            0 => "The server's answer holds nothing of an answer.".to_owned(),
-            n => format!("The server's answer could not be understood ({n} lines)."),
-        };
-        Failed { kind: orders::FailedKind::Invalid, message, ..Failed::default() }
-    } else {
-        let message = "The answer broke off in the middle.".to_owned();
-        Failed { kind: orders::FailedKind::Cut, message, ..Failed::default() }
-    }))
-}
-
-/// A budget that cannot be kept is not kept by going on.
-fn unpriced() -> Outcome {
-    Outcome::new(Cause::Budget, "The budget cannot be kept: what the model costs is not known.")
-        .hint("Give the price in dollars per million tokens (--set price=INPUT/OUTPUT), or leave out the budget.")
-}
-
-fn native(cause: Cause, message: &str, word: &str) -> Outcome {
-    Outcome::new(cause, message).with(|detail| detail.native = Some(word.to_owned()).filter(|word| !word.is_empty()))
 }
 
 fn sentence(retrying: &Retrying) -> String {

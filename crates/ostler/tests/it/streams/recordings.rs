@@ -28,10 +28,10 @@ fn replayed(bytes: &[u8]) -> Seen {
     Seen(events)
 }
 
-/// What the agent said and how its turns ended; how its process went is not in a recording.
+/// What the agent said and how its turns ended; what it was asked and how its process went is not in a recording.
 fn told(seen: &Seen) -> Vec<&What> {
     let of_process = |what: &What| match what {
-        What::State(_) | What::Ended(_) => true,
+        What::State(_) | What::Ended(_) | What::TurnStarted(_) => true,
         What::TurnEnded(turn) => turn.outcome.cause == Cause::AgentDied,
         _ => false,
     };

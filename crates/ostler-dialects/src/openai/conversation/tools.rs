@@ -1,0 +1,71 @@
+//! The model's tool calls: what is told of them, ordered, and heard back.
+
+use ostler_core::dialect::Outbox;
+use ostler_core::event::{DecidedBy, Decision, Permission, ToolCall, ToolResult};
+use ostler_core::outcome::{Cause, Outcome};
+use ostler_core::raw::Raw;
+
+use super::{Phase, Talk, order};
+use crate::openai::calls::Call;
+use crate::openai::history::Message;
+use crate::openai::orders::{self, Order, ToolOrder};
+
+impl Talk {
+    pub(super) fn work(&mut self, calls: Vec<Call>, out: &mut Outbox) {
+        for call in &calls {
+            let input = call.input().unwrap_or_else(|_| Raw::string(&call.arguments));
+            out.event(ToolCall { id: call.id.clone(), name: call.name.clone(), input, parent: None });
+        }
+        if self.turn.steps >= self.plan.max_turns {
+            let message = format!("The model wanted to go on after {} steps.", self.turn.steps);
+            let outcome = Outcome::new(Cause::TurnLimit, message).hint("Allow more steps (--max-turns).");
+            return self.end(outcome, None, out);
+        }
+        let mut orders = Vec::new();
+        let mut wrong = Vec::new();
+        for call in &calls {
+            match call.input() {
+                Ok(input) => orders.push(ToolOrder { id: call.id.clone(), name: call.name.clone(), input }),
+                Err(why) => wrong.push(orders::Outcome {
+                    id: call.id.clone(),
+                    ok: false,
+                    denied: false,
+                    output: format!("bad_arguments: the arguments are not a JSON object ({why}). Call the tool again."),
+                }),
+            }
+        }
+        self.phase = Phase::Working(calls);
+        if !orders.is_empty() {
+            order(&Order::Tools(orders), out);
+        }
+        for outcome in wrong {
+            self.result(outcome, out);
+        }
+    }
+
+    pub(super) fn result(&mut self, outcome: orders::Outcome, out: &mut Outbox) {
+        let (Phase::Working(calls) | Phase::Cancelling(calls)) = &mut self.phase else { return };
+        let Some(at) = calls.iter().position(|call| call.id == outcome.id) else { return };
+        let call = calls.remove(at);
+        let orders::Outcome { id, ok, denied, output } = outcome;
+        if denied {
+            if !self.turn.denied.contains(&call.name) {
+                self.turn.denied.push(call.name.clone());
+            }
+            out.event(Permission {
+                id: id.clone(),
+                tool: call.name.clone(),
+                input: call.input().ok(),
+                decision: Decision::Denied,
+                by: DecidedBy::Rule,
+                message: Some(output.clone()),
+            });
+        }
+        self.history.push(Message::Tool { id: id.clone(), text: output.clone() });
+        out.event(ToolResult { id, name: Some(call.name), ok, output, denied, content: None });
+        if matches!(&self.phase, Phase::Working(calls) if calls.is_empty()) {
+            self.turn.bill.usage().into_iter().for_each(|usage| out.event(usage));
+            self.ask(out);
+        }
+    }
+}
