@@ -36,9 +36,10 @@ impl Tree {
         self.files.iter().map(|(path, text)| (path.as_str(), text.as_str()))
     }
 
-    /// All Rust files of our crates; sources kept as test data are not ours.
+    /// All Rust files of our crates; sources kept as test data, and projects for agents to work on, are not ours.
     pub(super) fn rust(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.iter().filter(|(path, _)| path.ends_with(".rs") && !path.contains("fixtures/"))
+        let ours = |path: &str| !path.contains("fixtures/") && !path.starts_with("examples/");
+        self.iter().filter(move |(path, _)| path.ends_with(".rs") && ours(path))
     }
 
     /// The folders of our crates with the text of their manifests.

@@ -47,6 +47,7 @@ fn every_key_becomes_its_argument() {
         ("permission_prompt", "none"),
         ("permission_prompt", "host"),
         ("permission_prompt", "stdio"),
+        ("workspace_tools", "file-tools"),
         ("add_dir", "/a,b c"),
         ("mcp_config", "servers.json"),
         ("mcp_config", r#"{"mcpServers":{}}"#),
@@ -251,5 +252,10 @@ fn the_page_of_the_agent_lists_every_setting() {
     let page = include_str!("../../../../docs/agents/claude.md");
     for setting in ostler_dialects::find("claude").unwrap().settings() {
         assert!(page.contains(&format!("| `{}` | `--", setting.key)), "docs/agents/claude.md lacks {}", setting.key);
+    }
+    let page = include_str!("../../../../docs/agents/openai-api.md");
+    let (_, table) = page.split_once("## Settings").unwrap();
+    for setting in ostler_dialects::find("openai-api").unwrap().settings() {
+        assert!(table.contains(&format!("`{}`", setting.key)), "docs/agents/openai-api.md lacks {}", setting.key);
     }
 }

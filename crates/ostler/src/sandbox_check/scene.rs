@@ -94,8 +94,7 @@ impl Scene {
     /// Whether what an attempt did is gone again.
     pub(super) fn is_undone(&self, output: &CommandOutput) -> bool {
         let policy = std::fs::read_to_string(self.root.join("work/.ostler/sandbox.toml"));
-        let left =
-            output.stdout.trim().parse::<u32>().is_ok_and(|pid| Path::new("/proc").join(pid.to_string()).exists());
+        let left = output.stdout.trim().parse().is_ok_and(is_alive);
         policy.is_ok_and(|text| text == POLICY) && !self.root.join("work/.git/hooks/pre-commit").exists() && !left
     }
 
