@@ -30,13 +30,15 @@ pub struct Spec {
     pub denials: Denials,
     /// What happens when the turn is over.
     pub after_turn: AfterTurn,
+    /// What the system keeps the agent's process from doing.
+    pub sandbox: Sandbox,
 }
 
 /// What is secret, or may be, does not show: of the environment and the settings only the names, of the prompt its length.
 impl fmt::Debug for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Taken apart, so that a new field cannot be forgotten here.
-        let Self { prompt, dir, settings, extra_args, env, program, raw_log, limits, denials, after_turn } = self;
+        let Self { prompt, dir, settings, extra_args, env, program, raw_log, limits, denials, after_turn, sandbox } = self;
         f.debug_struct("Spec")
             .field("prompt", &format_args!("<{} bytes>", prompt.len()))
             .field("dir", dir)
@@ -48,7 +50,32 @@ impl fmt::Debug for Spec {
             .field("limits", limits)
             .field("denials", denials)
             .field("after_turn", after_turn)
+            .field("sandbox", sandbox)
             .finish()
+    }
+}
+
+/// What the system keeps an agent's process from doing, beyond what the agent itself does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Sandbox {
+    /// Nothing: the agent brings its own, or is trusted.
+    #[default]
+    Off,
+    /// It writes only in its working directory, the directories added to it, and where it keeps its own state.
+    WorkspaceWrite,
+    /// It writes only where it keeps its own state.
+    ReadOnly,
+}
+
+impl Sandbox {
+    /// The word on the command line.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::WorkspaceWrite => "workspace-write",
+            Self::ReadOnly => "read-only",
+        }
     }
 }
 

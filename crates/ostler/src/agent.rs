@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use ostler_core::dialect::{Capabilities, Dialect, Setting};
-use ostler_core::spec::{Spec, SpecError};
+use ostler_core::spec::{Sandbox, Spec, SpecError};
 
 use crate::host::{Host, RESERVED_PREFIX};
 use crate::probe::Probed;
@@ -136,6 +136,19 @@ fn check(spec: &Spec) -> Result<(), SpecError> {
         return Err(SpecError::new("env", name, why)); // the value may be a secret and is not shown
     }
     Ok(())
+}
+
+/// For agents that are no process: there is nothing to put into a sandbox.
+fn check_without_process(spec: &Spec) -> Result<(), SpecError> {
+    check(spec)?;
+    match spec.sandbox {
+        Sandbox::Off => Ok(()),
+        asked => Err(SpecError::new(
+            "sandbox",
+            asked.word(),
+            "this agent has no process of its own; what it runs for its model is always in a sandbox (ostler sandbox --help)",
+        )),
+    }
 }
 
 fn session_id() -> Arc<str> {

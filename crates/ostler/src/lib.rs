@@ -59,7 +59,7 @@ pub use ostler_core::dialect::{self, Capabilities, Dialect, Setting};
 pub use ostler_core::event::{self, Event, What};
 pub use ostler_core::outcome::{Cause, Detail, Outcome, Status};
 pub use ostler_core::raw::Raw;
-pub use ostler_core::spec::{AfterTurn, Denials, Limits, Settings, Spec, SpecError, keys};
+pub use ostler_core::spec::{AfterTurn, Denials, Limits, Sandbox, Settings, Spec, SpecError, keys};
 pub use ostler_core::usage::{CostSource, Scope, Usage};
 pub use ostler_core::{clip, outcome};
 pub use ostler_tools::{self as tools, Policy, ToolError};

@@ -11,6 +11,7 @@ pub mod guard;
 #[cfg(target_os = "linux")]
 mod guarded;
 mod once;
+mod sandboxed;
 mod spawn_error;
 #[cfg(target_os = "linux")]
 mod sweep;

@@ -78,6 +78,10 @@ pub(super) const INHERITS: Inherits = Inherits {
     never: MARKS,
 };
 
+/// Where Claude Code keeps sessions, settings and its login. A file of its settings that is not there yet is not made in a sandbox;
+/// it works without.
+const STATE: &[&str] = &["$CLAUDE_CONFIG_DIR/", "~/.claude/", "~/.claude.json"];
+
 /// Set unless the caller says otherwise: an agent that runs unattended has no use for update checks and surveys.
 const QUIET: &str = "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC";
 
@@ -96,7 +100,7 @@ pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
     args.extend(spec.extra_args.iter().cloned().map(Arg::Plain));
     let quiet = (!spec.env.contains_key(QUIET)).then(|| (QUIET, "1".to_owned()));
     let needs: &[&str] = if preset.is_some() { &[preset::PROGRAM] } else { &[] };
-    Ok(Launch { program: "claude", args, env: quiet.into_iter().collect(), inherits: INHERITS, needs, state: &[] })
+    Ok(Launch { program: "claude", args, env: quiet.into_iter().collect(), inherits: INHERITS, needs, state: STATE })
 }
 
 const TOO_LONG: &str = "longer than the 100 KiB that fit on a command line";

@@ -131,25 +131,30 @@ impl Talk {
     // --- the model's answer -------------------------------------------------------------------------------------
 
     fn piece(&mut self, line: &str, out: &mut Outbox) {
-        if matches!(self.phase, Phase::Idle) {
+        if line.trim() == "[DONE]" {
+            if let Phase::Answering(reply) | Phase::Summarising(reply, _) = &mut self.phase {
+                reply.done = true;
+            }
+            return;
+        }
+        let mended = crate::surrogates::mend(line);
+        let chunk = serde_json::from_str::<Chunk<'_>>(&mended);
+        if matches!(self.phase, Phase::Idle) && chunk.as_ref().is_ok_and(|chunk| !chunk.choices.0.is_empty()) {
             // Only a recording goes on without being asked.
             self.begin();
             out.push(Out::TurnBegan);
             self.turn.steps += 1;
             self.phase = Phase::Answering(Box::new(self.reply(Audience::Caller)));
         }
-        let (Phase::Answering(reply) | Phase::Summarising(reply, _)) = &mut self.phase else { return };
-        if line.trim() == "[DONE]" {
-            reply.done = true;
-            return;
-        }
-        let mended = crate::surrogates::mend(line);
-        match serde_json::from_str::<Chunk<'_>>(&mended) {
-            Ok(chunk) => reply.take(&chunk, out),
-            Err(error) => {
+        match (&mut self.phase, chunk) {
+            (Phase::Answering(reply) | Phase::Summarising(reply, _), Ok(chunk)) => reply.take(&chunk, out),
+            (Phase::Answering(reply) | Phase::Summarising(reply, _), Err(error)) => {
                 reply.unreadable += 1;
                 out.unreadable(line, &format!("not a piece of an answer: {error}"));
             }
+            (Phase::Cancelling(_), _) => {} // the rest of an answer that nobody wants any more
+            (_, Ok(_)) => out.unreadable(line, "nothing was asked"),
+            (_, Err(error)) => out.unreadable(line, &format!("not a piece of an answer: {error}")),
         }
     }
 

@@ -4,7 +4,9 @@ use ostler_core::dialect::Out;
 use ostler_core::outcome::Cause;
 use serde_json::json;
 
-use crate::stage::{fixtures, replay, scenario, scenarios};
+use ostler_dialects::find;
+
+use crate::stage::{fixtures, recordings, replay_as};
 
 /// Events as their JSON; what else the conversation wants, as an object with `out`.
 fn written(out: &Out) -> String {
@@ -28,29 +30,36 @@ fn value<T: serde::Serialize>(it: &T) -> serde_json::Value {
     serde_json::from_str(&serde_json::to_string(it).unwrap()).unwrap()
 }
 
+/// Every recording of every agent.
+fn all() -> impl Iterator<Item = (&'static str, String, Vec<u8>)> {
+    let of = |agent| recordings(agent).into_iter().map(move |(name, stdout)| (agent, name, stdout));
+    AGENTS.iter().flat_map(move |(agent, _)| of(*agent))
+}
+
 // S1-15…S1-19, S3-22…S3-30, P20, P22, P43
 #[test]
 fn every_scenario_yields_its_events() {
     #[expect(clippy::disallowed_methods, reason = "the switch that rewrites the golden files")]
     let update = std::env::var_os("UPDATE_GOLDEN").is_some();
     let mut wrong = Vec::new();
-    for (name, stdout) in scenarios() {
-        let found: String = replay(&[&stdout]).iter().map(|out| written(out) + "\n").collect();
-        let path = fixtures().join(&name).join("events.jsonl");
+    for (agent, name, stdout) in all() {
+        let dialect = find(agent).unwrap();
+        let found: String = replay_as(dialect, &[&stdout]).iter().map(|out| written(out) + "\n").collect();
+        let path = fixtures(agent).join(&name).join("events.jsonl");
         if update {
             std::fs::write(&path, &found).unwrap();
         }
         let golden = std::fs::read_to_string(&path).unwrap_or_default();
         if found != golden {
             let line = found.lines().zip(golden.lines()).position(|(a, b)| a != b);
-            wrong.push(format!("{name}: line {:?}", line.map(|n| n + 1)));
+            wrong.push(format!("{agent}/{name}: line {:?}", line.map(|n| n + 1)));
         }
     }
     assert!(wrong.is_empty(), "differs from events.jsonl (UPDATE_GOLDEN=1 rewrites): {wrong:#?}");
 }
 
 /// How each scenario ends, told apart from the golden files so that rewriting them cannot hide a change of cause.
-const ENDINGS: &[(&str, &[Cause])] = &[
+const CLAUDE: &[(&str, &[Cause])] = &[
     ("background_agent", &[Cause::Completed, Cause::Completed]),
     ("background_task", &[Cause::Completed, Cause::Completed]),
     ("bad_request", &[Cause::BadRequest]),
@@ -91,16 +100,39 @@ const ENDINGS: &[(&str, &[Cause])] = &[
     ("unknown_resume", &[Cause::BadRequest]),
 ];
 
+const OPENAI: &[(&str, &[Cause])] = &[
+    ("cut", &[Cause::Network]),
+    ("denied", &[Cause::Denied]),
+    ("error_in_stream", &[Cause::Network]),
+    ("failed_command", &[Cause::Completed]),
+    ("output_limit", &[Cause::OutputLimit]),
+    ("rate_limited", &[Cause::RateLimit]),
+    ("refused", &[Cause::Refused]),
+    ("retried", &[Cause::Completed]),
+    ("text", &[Cause::Completed]),
+    ("thinking", &[Cause::Completed]),
+    ("tool", &[Cause::Completed]),
+    ("two_tools", &[Cause::Completed]),
+    ("unauthorized", &[Cause::Auth]),
+    ("unknown_tool", &[Cause::Completed]),
+];
+
+/// The agents that have recordings, and how each of them ends.
+const AGENTS: &[(&str, &[(&str, &[Cause])])] = &[("claude", CLAUDE), ("openai-api", OPENAI)];
+
 // S1-23…S1-27, P43
 #[test]
 fn every_scenario_ends_as_it_should() {
-    let names: Vec<_> = scenarios().into_iter().map(|(name, _)| name).collect();
-    assert_eq!(names, ENDINGS.iter().map(|(name, _)| *name).collect::<Vec<_>>());
-    for (name, causes) in ENDINGS {
-        let found: Vec<_> = replay(&[scenario(name).as_bytes()])
-            .into_iter()
-            .filter_map(|out| if let Out::TurnOver(over) = out { Some(over.outcome.cause) } else { None })
-            .collect();
-        assert_eq!(found, *causes, "{name}");
+    for (agent, endings) in AGENTS {
+        let recorded = recordings(agent);
+        let names: Vec<_> = recorded.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, endings.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+        for ((name, stdout), (_, causes)) in recorded.iter().zip(*endings) {
+            let found: Vec<_> = replay_as(find(agent).unwrap(), &[stdout])
+                .into_iter()
+                .filter_map(|out| if let Out::TurnOver(over) = out { Some(over.outcome.cause) } else { None })
+                .collect();
+            assert_eq!(found, *causes, "{agent}: {name}");
+        }
     }
 }

@@ -2,9 +2,10 @@
 
 use ostler_core::dialect::{Out, Outbox};
 use ostler_core::event::What;
+use ostler_dialects::find;
 use proptest::prelude::*;
 
-use crate::stage::{asked, replay, scenario, scenarios};
+use crate::stage::{asked, recordings, replay, replay_as, scenario, scenarios};
 
 // P17, P24: any split gives the same events. Every byte of the short recordings, some forty places of the long ones.
 #[test]
@@ -14,6 +15,13 @@ fn every_split_of_a_recording_gives_the_same_events() {
         let step = if stdout.len() < 2_500 { 1 } else { stdout.len() / 40 };
         for at in (0..stdout.len()).step_by(step) {
             assert_eq!(replay(&[&stdout[..at], &stdout[at..]]), whole, "{name} at {at}");
+        }
+    }
+    let openai = find("openai-api").unwrap();
+    for (name, stdout) in recordings("openai-api") {
+        let whole = replay_as(openai, &[&stdout]);
+        for at in (0..stdout.len()).step_by(stdout.len() / 40) {
+            assert_eq!(replay_as(openai, &[&stdout[..at], &stdout[at..]]), whole, "{name} at {at}");
         }
     }
     let stdout = scenario("unknown_lines");
@@ -48,6 +56,30 @@ fn strangers_change_nothing() {
                 let mut with = lines.clone();
                 with.insert(at, stranger);
                 assert_eq!(known(replay(&[with.join("\n").as_bytes()])), whole, "{name} at {at}: {stranger}");
+            }
+        }
+    }
+}
+
+#[test]
+fn strangers_change_nothing_in_a_model_s_answer() {
+    let openai = find("openai-api").unwrap();
+    let known = |outs: Vec<Out>| -> Vec<Out> {
+        outs.into_iter().filter(|out| !matches!(out, Out::Event(What::Unreadable(_)))).collect()
+    };
+    for name in ["text", "thinking", "two_tools", "denied", "retried"] {
+        let text = String::from_utf8(recordings("openai-api").into_iter().find(|(n, _)| n == name).unwrap().1).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        let whole = known(replay_as(openai, &[text.as_bytes()]));
+        for at in 0..=lines.len() {
+            for stranger in STRANGERS {
+                let mut with = lines.clone();
+                with.insert(at, stranger);
+                assert_eq!(
+                    known(replay_as(openai, &[with.join("\n").as_bytes()])),
+                    whole,
+                    "{name} at {at}: {stranger}"
+                );
             }
         }
     }

@@ -122,7 +122,9 @@ pub fn wall_limit(driver: &dyn Driver) {
     let limit = driver.subject().numbers.soon;
     let began = Instant::now();
     let seen = run(driver, &place, &Task::new("PROMPT").wall(limit));
-    assert!(began.elapsed() >= limit && began.elapsed() < limit * 4, "{:?}", began.elapsed());
+    // Soon after, but a busy machine is no failure.
+    let took = began.elapsed();
+    assert!(took >= limit && took < limit + Duration::from_secs(15), "{took:?}");
     seen.ended_with("wall_limit", 6);
     let told = (&seen.outcome()["status"], &seen.outcome()["detail"]["limit_ms"]);
     assert_eq!(told, (&json!("timeout"), &json!(limit.as_millis())));

@@ -47,7 +47,7 @@ pub const OPENAI_API: Subject = Subject {
         overloaded: 503,
         retried: &[429, 503],
         exit_codes: [0, 0],
-        soon: Duration::from_secs(1),
+        soon: Duration::from_secs(2),
     },
     words: Words { auth: "OPENAI_API_KEY", network: "OPENAI_BASE_URL", retry: "retrying" },
 };

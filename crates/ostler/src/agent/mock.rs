@@ -8,7 +8,7 @@ use ostler_core::dialect::{Capabilities, Dialect, Setting};
 use ostler_core::spec::{Spec, SpecError};
 use ostler_dialects::mock::Mock;
 
-use super::{Agent, check, session_id};
+use super::{Agent, check_without_process, session_id};
 use crate::host::Host;
 use crate::mock::{self, Events};
 use crate::probe::Probed;
@@ -63,7 +63,7 @@ impl Agent for MockAgent {
     }
 
     fn start(&self, _: &Host, spec: Spec) -> Result<Session, SpecError> {
-        check(&spec)?;
+        check_without_process(&spec)?;
         Mock.launch(&spec)?;
         let events = match (&self.0, spec.settings.last("script")) {
             (Some(events), _) => events.clone(),

@@ -12,7 +12,7 @@ use ostler_dialects::openai::OpenAi;
 use ostler_dialects::scripted::Scripted as ScriptedDialect;
 use ostler_tools::{Policy, ToolError, Workspace};
 
-use super::{Agent, check, session_id};
+use super::{Agent, check_without_process, session_id};
 use crate::api;
 use crate::command::CommandRunner;
 use crate::host::Host;
@@ -192,7 +192,7 @@ impl Agent for ApiAgent {
     }
 
     fn start(&self, host: &Host, mut spec: Spec) -> Result<Session, SpecError> {
-        check(&spec)?;
+        check_without_process(&spec)?;
         self.dialect.launch(&spec)?;
         if let Some(budget) = spec.settings.last(keys::MAX_BUDGET_USD).and_then(|b| b.parse().ok()) {
             spec.limits.budget_usd.get_or_insert(budget);

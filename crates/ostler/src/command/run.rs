@@ -54,6 +54,7 @@ fn prepare(runner: &CommandRunner, approved: Approved) -> Result<Prepared, ToolE
         files: Vec::new(),
         confinement: Some(runner.confinement(temp.path())),
         temp: Some(temp),
+        remark: None,
     })
 }
 

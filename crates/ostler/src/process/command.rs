@@ -6,7 +6,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use ostler_core::dialect::{Arg, Launch};
-use ostler_core::spec::Spec;
+use ostler_core::event::Notice;
+use ostler_core::spec::{Sandbox, Spec};
 use ostler_tools::confine::Confinement;
 
 use super::SpawnError;
@@ -28,6 +29,8 @@ pub(crate) struct Prepared {
     pub(crate) temp: Option<tempfile::TempDir>,
     /// What the system keeps it from doing.
     pub(crate) confinement: Option<Confinement>,
+    /// What the caller should know about that.
+    pub(crate) remark: Option<Notice>,
 }
 
 impl Prepared {
@@ -56,7 +59,12 @@ impl Prepared {
         let mark = format!("{SESSION_VARIABLE}={session}");
         let guard = host.guard().cloned();
         let dir = spec.dir.clone();
-        Ok(Self { program, args, env, dir, mark, guard, files, temp: None, confinement: None })
+        let mut prepared =
+            Self { program, args, env, dir, mark, guard, files, temp: None, confinement: None, remark: None };
+        if spec.sandbox != Sandbox::Off {
+            super::sandboxed::confine(&mut prepared, host, spec, launch)?;
+        }
+        Ok(prepared)
     }
 
     /// Prepares a short command of an agent, such as the one that prints its version.
@@ -66,7 +74,8 @@ impl Prepared {
         let env = BTreeMap::from([(SESSION_VARIABLE.into(), session.into())]);
         let args = args.iter().map(OsString::from).collect();
         let guard = host.guard().cloned();
-        Ok(Self { program, args, env, dir: None, mark, guard, files: Vec::new(), temp: None, confinement: None })
+        let (files, dir) = (Vec::new(), None);
+        Ok(Self { program, args, env, dir, mark, guard, files, temp: None, confinement: None, remark: None })
     }
 }
 

@@ -15,7 +15,7 @@ use super::{Child, Control, ExitStatus, Prepared, SpawnError};
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
 
 pub(super) fn spawn(prepared: Prepared) -> Result<Child, SpawnError> {
-    let Prepared { program, args, env, dir, mark, files, temp, confinement, .. } = prepared;
+    let Prepared { program, args, env, dir, mark, files, temp, confinement, remark, .. } = prepared;
     let mut command = Command::new(&program);
     command.args(&args).env_clear().envs(&env).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     if let Some(dir) = &dir {
@@ -44,7 +44,7 @@ pub(super) fn spawn(prepared: Prepared) -> Result<Child, SpawnError> {
         stdout: child.stdout().take().map_or_else(|| Box::new(tokio::io::empty()) as _, |s| Box::new(s) as _),
         stderr: child.stderr().take().map(|s| Box::new(s) as _),
         pid,
-        remark: super::remark_on_system(),
+        remark: remark.or_else(super::remark_on_system),
         control: Box::new(Direct {
             child,
             mark,

@@ -84,6 +84,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
     let _ = writeln!(socket, "pid {}", agent.as_raw_nonzero());
     let status = watch(agent, &mut socket, Crowd::of(confinement.as_ref()));
     sweep_all(SWEEP_GRACE);
+    let _ = reap(agent); // what is not counted any more does not hold its cgroup either
     for file in files {
         // Ostler does it too, unless it was killed.
         let _ = std::fs::remove_file(&file).or_else(|_| std::fs::remove_dir_all(&file));

@@ -25,6 +25,7 @@ pub(super) async fn spawn(prepared: Prepared, guard: &GuardProgram) -> Result<Ch
     ours.set_nonblocking(true).map_err(failed)?;
     let mut child = start(&prepared, guard, theirs).map_err(failed)?;
     let (read, write) = UnixStream::from_std(ours).map_err(failed)?.into_split();
+    let remark = prepared.remark;
     let mut control = Guarded {
         words: BufReader::new(read).lines(),
         orders: write,
@@ -44,7 +45,7 @@ pub(super) async fn spawn(prepared: Prepared, guard: &GuardProgram) -> Result<Ch
         stdout: control.stdout.take().map_or_else(|| Box::new(tokio::io::empty()) as _, |s| Box::new(s) as _),
         stderr: control.stderr.take().map(|s| Box::new(s) as _),
         pid: Some(pid),
-        remark: super::remark_on_system(),
+        remark: remark.or_else(super::remark_on_system),
         control: Box::new(control),
     })
 }

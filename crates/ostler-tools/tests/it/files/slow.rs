@@ -1,7 +1,7 @@
 //! Attacks: what a path leads to is swapped again and again while the tools are at it.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -35,6 +35,13 @@ impl Drop for Over<'_> {
     }
 }
 
+/// No write left its unfinished file behind.
+fn assert_nothing_left(rig: &Rig) {
+    let is_left = |path: &PathBuf| path.to_string_lossy().contains(".ostler-new");
+    let left: Vec<_> = picture(&rig.all).into_keys().filter(is_left).collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+}
+
 /// A directory `d` of the workspace that is by turns a link to the directory outside.
 fn swapped_directory(calls: &[(&str, Value)]) -> (usize, usize) {
     let rig = Rig::new();
@@ -63,9 +70,7 @@ fn swapped_directory(calls: &[(&str, Value)]) -> (usize, usize) {
         }
     });
     assert_same(&before, &picture(&rig.outside), "a directory was swapped");
-    let left: Vec<_> =
-        picture(&rig.all).into_keys().filter(|path| path.to_string_lossy().contains(".ostler-new")).collect();
-    assert!(left.is_empty(), "left behind: {left:?}");
+    assert_nothing_left(&rig);
     (done, refused)
 }
 
@@ -166,4 +171,38 @@ fn a_file_that_is_swapped_with_a_link_out_stays_inside() {
 #[test]
 fn a_file_that_is_swapped_with_a_link_to_a_secret_keeps_it() {
     swapped_file(".env");
+}
+
+#[test]
+fn a_file_that_comes_in_between_is_not_replaced() {
+    let rig = Rig::new();
+    let is_over = AtomicBool::new(false);
+    let path = rig.ws.join("new.txt");
+    let (mut done, mut refused) = (0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                // Whoever is first has it: the file of the tool is never met half written, and never lost.
+                match fs::File::create_new(&path) {
+                    Ok(_) => fs::remove_file(&path).unwrap(),
+                    Err(_) => assert_eq!(fs::read_to_string(&path).unwrap(), "of the tool\n"),
+                }
+                if fs::read_to_string(&path).is_ok() {
+                    fs::remove_file(&path).unwrap();
+                }
+            }
+        });
+        let _over = Over(&is_over);
+        for _ in 0..ROUNDS * 20 {
+            match rig.call("create_file", &json!({"path": "new.txt", "content": "of the tool\n"})) {
+                Ok(_) => done += 1,
+                Err(error) => {
+                    assert_eq!(error.code.word(), "exists", "{error}");
+                    refused += 1;
+                }
+            }
+        }
+    });
+    assert!(done > 0 && refused > 0, "the other was not felt: {done} done, {refused} refused");
+    assert_nothing_left(&rig);
 }
