@@ -87,6 +87,9 @@ pub(crate) struct RunArgs {
     /// Add a variable to the agent's environment; NAME alone passes yours on (repeatable)
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub(crate) env: Vec<String>,
+    /// Put the agent's process into a sandbox: what it may write besides its own state; docs/sandbox.md
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = SandboxKind::Off)]
+    pub(crate) sandbox: SandboxKind,
     /// Start this program instead of the agent's usual one
     #[arg(long, value_name = "PATH")]
     pub(crate) program: Option<PathBuf>,
@@ -102,9 +105,20 @@ impl RunArgs {
     /// Whether nothing was asked that only a certain agent can do.
     pub(crate) fn is_for_any_agent(&self) -> bool {
         let limits = &self.limits;
-        let own = self.program.is_some() || !self.extra.is_empty();
+        let own = self.sandbox != SandboxKind::Off || self.program.is_some() || !self.extra.is_empty();
         !own && limits.max_turns.is_none() && limits.max_budget_usd.is_none() && self.agent_settings.are_default()
     }
+}
+
+/// What an agent in a sandbox may write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SandboxKind {
+    /// Its working directory
+    WorkspaceWrite,
+    /// Nothing
+    ReadOnly,
+    /// Everything: there is no sandbox
+    Off,
 }
 
 /// Settings that go to the agent.

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ostler::{Agent, Agents, Denials, Host, Limits, Session, Settings, Spec, keys};
+use ostler::{Agent, Agents, Denials, Host, Limits, Sandbox, Session, Settings, Spec, keys};
 
-use crate::args::{AgentSettings, Format, RunArgs};
+use crate::args::{AgentSettings, Format, RunArgs, SandboxKind};
 use crate::exit::Code;
 use crate::fault::Fault;
 use crate::follow::follow;
@@ -112,8 +112,17 @@ fn spec(args: RunArgs, task: String, dir: PathBuf, agent: &dyn Agent) -> Result<
         raw_log,
         limits,
         denials,
+        sandbox: sandbox(args.sandbox),
         ..Spec::default()
     })
+}
+
+fn sandbox(kind: SandboxKind) -> Sandbox {
+    match kind {
+        SandboxKind::WorkspaceWrite => Sandbox::WorkspaceWrite,
+        SandboxKind::ReadOnly => Sandbox::ReadOnly,
+        SandboxKind::Off => Sandbox::Off,
+    }
 }
 
 /// Puts the agent's settings under their keys.

@@ -38,7 +38,8 @@ pub struct Spec {
 impl fmt::Debug for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Taken apart, so that a new field cannot be forgotten here.
-        let Self { prompt, dir, settings, extra_args, env, program, raw_log, limits, denials, after_turn, sandbox } = self;
+        let Self { prompt, dir, settings, extra_args, env, program, raw_log, limits, denials, after_turn, sandbox } =
+            self;
         f.debug_struct("Spec")
             .field("prompt", &format_args!("<{} bytes>", prompt.len()))
             .field("dir", dir)
