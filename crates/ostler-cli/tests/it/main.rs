@@ -15,6 +15,7 @@ mod guard;
 mod readers;
 mod real;
 mod rig;
+mod sandbox;
 mod shown;
 mod slow;
 mod usage;

@@ -1,5 +1,7 @@
 //! The program with the real Claude Code, against the scripted model on loopback.
 
+mod sandbox;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Output, Stdio};

@@ -195,6 +195,15 @@ fn git_gets_its_settings_by_every_rule() {
         {
             assert!(pairs.contains(&pair), "{pair:?}");
         }
-        assert!(pairs.iter().any(|pair| *pair == ("GIT_CONFIG_COUNT", "15")), "each setting is counted");
+        assert!(pairs.contains(&("GIT_CONFIG_COUNT", "15")), "each setting is counted");
     }
+}
+
+// What the page shows can be copied.
+#[test]
+fn the_policy_in_the_docs_is_one() {
+    let page = include_str!("../../../../../docs/sandbox.md");
+    let policy = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let policy = ostler_tools::Policy::parse(policy).unwrap();
+    assert_eq!(policy.commands.len(), 2);
 }

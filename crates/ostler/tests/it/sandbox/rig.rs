@@ -1,5 +1,7 @@
 //! A workspace with an attack in it, a home with a secret beside it, and a policy that lets the attack run.
 
+#![expect(clippy::print_stderr, reason = "a test that proves nothing on this machine says so")]
+
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

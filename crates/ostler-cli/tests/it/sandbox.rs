@@ -1,0 +1,147 @@
+//! The sandbox through the program: what `check` finds here, commands under the guard, agents in a sandbox.
+
+#![expect(clippy::print_stderr, reason = "a test that proves nothing on this machine says so")]
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use ostler_testkit::processes::alive;
+use serde_json::Value;
+
+use crate::rig::{Finished, Rig, finish};
+
+fn program(path: &Path, text: &str) {
+    std::fs::write(path, text).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Whether every layer is there; a test that needs them all says by its name that it proves nothing.
+fn whole(report: &Value, test: &str) -> bool {
+    let gaps: Vec<&Value> = report["layers"].as_array().unwrap().iter().filter(|l| l["enforced"] == false).collect();
+    if !gaps.is_empty() {
+        eprintln!("skipped: {test}: this machine does not enforce {gaps:?}");
+    }
+    gaps.is_empty()
+}
+
+// S2-25…S2-30: real attempts, from inside, under the guard.
+#[test]
+fn the_default_policy_holds_on_this_machine() {
+    let rig = Rig::new();
+    let done = finish(rig.ostler(&["sandbox", "check", "--json"]).env("GITHUB_TOKEN", "a-secret"));
+    let report: Value = serde_json::from_str(&done.stdout).unwrap();
+    if !whole(&report, "the_default_policy_holds_on_this_machine") {
+        return;
+    }
+    let attempts = report["attempts"].as_array().unwrap();
+    let bad: Vec<&Value> = attempts.iter().filter(|a| a["result"] != "held" && a["result"] != "works").collect();
+    assert!(bad.is_empty(), "{bad:#?}");
+    assert_eq!((done.code, report["holds"].as_bool()), (Some(0), Some(true)), "{}", done.stderr);
+    assert!(attempts.len() >= 40, "{} attempts", attempts.len());
+    assert_eq!(std::fs::read_dir(rig.dir()).unwrap().count(), 0, "it leaves nothing behind");
+}
+
+#[test]
+fn check_tells_people_what_was_tried_and_what_a_policy_opens() {
+    let rig = Rig::new();
+    std::fs::create_dir(rig.path(".ostler")).unwrap();
+    rig.file(".ostler/sandbox.toml", "[sandbox]\nnetwork = \"all\"\n[[command]]\nname = \"cargo\"\n");
+    let done = finish(&mut rig.ostler(&["sandbox", "check", "--dir", "."]));
+    for words in ["read a key in ~/.ssh", "seccomp", "commands may use the network", "rule of its own for cargo"] {
+        assert!(done.stdout.contains(words), "{words}: {}", done.stdout);
+    }
+    rig.file(".ostler/sandbox.toml", "[[command]]\nname = \"cargo\"\nexamples = { deny = [\"cargo run\"] }\n");
+    let done = finish(&mut rig.ostler(&["sandbox", "check", "--dir", "."]));
+    assert_eq!(done.code, Some(2));
+    assert!(done.stderr.contains("cargo run") && done.stderr.contains("sandbox.toml"), "{}", done.stderr);
+}
+
+#[test]
+fn help_teaches_the_sandbox() {
+    let rig = Rig::new();
+    let help = finish(&mut rig.ostler(&["sandbox", "--help"]));
+    for words in [".ostler/sandbox.toml", "workspace-write", "check", "Exit codes"] {
+        assert!(help.stdout.contains(words), "{words}");
+    }
+}
+
+/// Runs `./attack` for a model, through the whole program.
+fn attack(rig: &Rig, script: &str) -> Finished {
+    std::fs::create_dir_all(rig.path("work/.ostler")).unwrap();
+    rig.file("work/.ostler/sandbox.toml", "[[command]]\nname = \"./attack\"\n");
+    let reply = "[[reply]]\nwhen = { prompt = \"go\" }\ncalls = [{ tool = \"run_command\", input = { command = \"./attack\" } }]\n\
+                 [[reply]]\nrepeat = true\ntext = \"done\"\n";
+    rig.file("script.toml", reply);
+    program(&rig.path("work/attack"), script);
+    let script = format!("script={}", rig.path("script.toml").display());
+    finish(
+        &mut rig.ostler(&["run", "--agent", "scripted", "--set", &script, "--dir", "work", "--output", "events", "go"]),
+    )
+}
+
+fn result(done: &Finished) -> String {
+    let events = done.events();
+    let result = events.iter().find(|event| event["type"] == "tool_result");
+    result.map(|event| event["output"].as_str().unwrap_or_default().to_owned()).unwrap_or_default()
+}
+
+// P5, S2-28: under the guard nothing of a command stays, whatever it does to its group, session and environment.
+#[test]
+fn a_command_leaves_no_process_behind() {
+    let rig = Rig::new();
+    let done = attack(
+        &rig,
+        "#!/bin/sh\nenv -i setsid sleep 300 & echo $! > a\n(env -i setsid sh -c 'sleep 301 & echo $! > b; wait' &)\nsleep 0.5\necho ok\n",
+    );
+    assert!(result(&done).contains("ok"), "{}", done.stdout);
+    for name in ["work/a", "work/b"] {
+        assert!(!alive(rig.number(name)), "{name} is left");
+    }
+}
+
+// A workspace that allows more than the defaults says so before anything runs.
+#[test]
+fn a_policy_that_opens_something_is_seen() {
+    let rig = Rig::new();
+    let done = attack(&rig, "#!/bin/sh\necho hello\n");
+    assert!(result(&done).contains("exit code 0\nhello"), "{}", done.stdout);
+    let events = done.events();
+    let notice = events.iter().find(|event| event["code"] == "sandbox_policy").unwrap();
+    assert!(notice["message"].as_str().unwrap().contains("./attack"), "{notice}");
+}
+
+// An agent of any kind is put into a sandbox; what it may write is told, and the rest is refused by the system.
+#[test]
+fn an_agent_in_a_sandbox() {
+    let rig = Rig::new();
+    std::fs::create_dir(rig.path("work")).unwrap();
+    let run = |sandbox: &str, script: &str| {
+        finish(&mut rig.fake_run(script, &["--dir", "work", "--sandbox", sandbox, "--output", "events", "hi"]))
+    };
+    let inside = format!("pid-file {}\nread\ninit\nresult done\nread-until-eof", rig.path("work/made").display());
+    let outside = format!("pid-file {}\nread\ninit\nresult done\nread-until-eof", rig.path("made").display());
+    let done = run("workspace-write", &inside);
+    assert_eq!(done.cause(), "completed", "{}", done.stdout);
+    let events = done.events();
+    let notice =
+        events.iter().find(|event| event["code"] == "sandbox").unwrap()["message"].as_str().unwrap().to_owned();
+    assert!(notice.contains("workspace-write") && notice.contains("/work"), "{notice}");
+    if notice.contains("Not enforced") {
+        eprintln!("skipped: an_agent_in_a_sandbox: {notice}");
+        return;
+    }
+    assert!(rig.path("work/made").exists());
+    std::fs::remove_file(rig.path("work/made")).unwrap();
+    assert_ne!(run("workspace-write", &outside).cause(), "completed");
+    assert_ne!(run("read-only", &inside).cause(), "completed");
+    assert!(!rig.path("made").exists() && !rig.path("work/made").exists());
+    assert_eq!(run("off", &outside).cause(), "completed");
+}
+
+#[test]
+fn an_agent_without_a_process_has_nothing_to_put_into_a_sandbox() {
+    let rig = Rig::new();
+    let done = finish(&mut rig.ostler(&["run", "--agent", "scripted", "--sandbox", "read-only", "hi"]));
+    assert_eq!(done.code, Some(2));
+    assert!(done.stderr.contains("sandbox = \"read-only\""), "{}", done.stderr);
+}
