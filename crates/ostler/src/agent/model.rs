@@ -10,6 +10,8 @@ use ostler_core::event::Notice;
 use ostler_core::spec::{Spec, SpecError, keys};
 use ostler_dialects::openai::OpenAi;
 use ostler_dialects::scripted::Scripted as ScriptedDialect;
+use ostler_tools::command::RUN_COMMAND;
+use ostler_tools::confine::Network;
 use ostler_tools::{Policy, ToolError, Workspace};
 
 use super::{Agent, check_without_process, session_id};
@@ -100,7 +102,7 @@ impl ApiAgent {
     }
 
     /// The workspace with its tools, and what there is to say about them.
-    fn tools(&self, host: &Host, spec: &Spec, session: &str) -> Result<(Toolbox, Vec<Notice>), SpecError> {
+    fn tools(&self, host: &Host, spec: &Spec, session: &str) -> Result<(Toolbox, Vec<Notice>, String), SpecError> {
         let root = directory(spec);
         let wrong = |error: ToolError| SpecError::new("dir", &root.display().to_string(), error.message);
         let policy = match &self.policy {
@@ -115,8 +117,19 @@ impl ApiAgent {
             tools.add(tool.clone());
         }
         choose(&mut tools, spec)?;
-        Ok((tools, notices))
+        let sandbox = if tools.get(RUN_COMMAND.name).is_some() { boundaries(&policy) } else { String::new() };
+        Ok((tools, notices, sandbox))
     }
+}
+
+/// What the model is told about commands.
+fn boundaries(policy: &Policy) -> String {
+    let network = match policy.sandbox.network {
+        Network::None => " and without network",
+        Network::All => "",
+    };
+    let seconds = policy.sandbox.timeout_seconds;
+    format!("Commands run without a shell{network}, each for at most {seconds} seconds.")
 }
 
 /// Keeps the tools that the caller wants.
@@ -203,9 +216,8 @@ impl Agent for ApiAgent {
         let body: Box<dyn FnOnce() -> Result<_, SpawnError> + Send> = if let Err(why) = is_directory(&root) {
             Box::new(|| Err(SpawnError::BadDirectory { path: root, why }))
         } else {
-            let (tools, notices) = self.tools(host, &spec, &id)?;
+            let (tools, notices, sandbox) = self.tools(host, &spec, &id)?;
             let retries = spec.settings.last("retries").and_then(|n| n.parse().ok()).unwrap_or(RETRIES);
-            let sandbox = String::new();
             let cwd = root.canonicalize().unwrap_or(root).display().to_string();
             let body = api::Body { model, tools, cwd, sandbox, notices, retries };
             Box::new(move || Ok(api::start(body)))
