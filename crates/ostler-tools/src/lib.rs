@@ -2,7 +2,7 @@
 //!
 //! Files are opened relative to a directory handle, so no path leaves the workspace whatever it looks like; a deny-list
 //! stands on top. Commands are checked against rules, never given to a shell, and run by `ostler` under what [`confine`]
-//! prepares. Nothing here starts a process.
+//! prepares. Nothing here starts a process, but for the attempts of `ostler sandbox check`.
 
 pub mod catalog;
 pub mod command;

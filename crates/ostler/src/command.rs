@@ -4,7 +4,8 @@ mod environment;
 mod output;
 mod run;
 
-use std::path::Path;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +42,8 @@ impl CommandRunner {
     /// When the policy's rules contradict their examples.
     pub fn new(host: &Host, policy: &Policy, workspace: Arc<Workspace>, session: &str) -> Result<Self, ToolError> {
         let commands = Commands::new(&policy.commands)?;
+        let (path, tools) = (environment::path(host, workspace.root()), environment::tool_homes(host));
+        let temp = host.temp_dir();
         let mut runner = Self {
             host: host.clone(),
             workspace,
@@ -50,6 +53,10 @@ impl CommandRunner {
             session: session.into(),
             notices: Vec::new(),
         };
+        runner
+            .limits
+            .check_here(&runner.home(&path, &tools, &temp))
+            .map_err(|why| ToolError::new(Code::BadArguments, why))?;
         runner.notices = runner.look_around();
         Ok(runner)
     }
@@ -90,6 +97,11 @@ impl CommandRunner {
             let message = format!("Commands run without the sandbox's layer {:?}: {}.", gap.name, gap.by);
             Notice::new(Level::Warning, GAP, message)
         });
+        let home = self.host.var("HOME").map(Path::new);
+        let wide = home.is_some_and(|home| home.starts_with(self.workspace.root())).then(|| {
+            let message = "The workspace holds your home: commands can read and change all of it, keys included.";
+            Notice::new(Level::Warning, POLICY, message)
+        });
         let mut opened = self.limits.beyond_defaults();
         if !self.commands.added().is_empty() {
             opened.insert(0, format!("it has rules of its own for {}", self.commands.added().join(", ")));
@@ -98,7 +110,7 @@ impl CommandRunner {
             let message = format!("This workspace's .ostler/sandbox.toml: {}.", opened.join("; "));
             Notice::new(Level::Info, POLICY, message)
         });
-        gaps.chain(told).collect()
+        gaps.chain(wide).chain(told).collect()
     }
 
     /// Runs what a model asked for: the arguments of `run_command` as JSON. Dropping the future ends the command.
@@ -152,8 +164,11 @@ impl CommandRunner {
     fn confinement(&self, temp: &Path) -> Confinement {
         let path = environment::path(&self.host, self.workspace.root());
         let tools = environment::tool_homes(&self.host);
+        Confinement::command(&self.limits, &self.home(&path, &tools, temp))
+    }
+
+    fn home<'a>(&'a self, path: &'a OsStr, tools: &'a [PathBuf], temp: &'a Path) -> Home<'a> {
         let home = self.host.var("HOME").map(Path::new).filter(|home| home.is_absolute());
-        let home = Home { workspace: self.workspace.root(), temp, home, path: &path, tools: &tools };
-        Confinement::command(&self.limits, &home)
+        Home { workspace: self.workspace.root(), temp, home, path, tools }
     }
 }

@@ -62,6 +62,11 @@ pub(crate) trait Control: Send {
         self.kill();
     }
 
+    /// Ends all of it before it returns, blocking for a moment: for a runtime that is going away.
+    fn end(&mut self) {
+        self.abandon();
+    }
+
     /// Resolves when the agent's process is gone and what it left behind was ended too. Can be dropped and called again.
     fn wait(&mut self) -> Pin<Box<dyn Future<Output = ExitStatus> + Send + '_>>;
 }

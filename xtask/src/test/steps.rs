@@ -61,6 +61,8 @@ fn deny(_: &mut Context) -> Result<Outcome> {
     if !programs::succeeds(workspace::cargo().args(["deny", "--version"])) {
         return Ok(Outcome::NotRun("cargo deny: not installed, not run".to_owned()));
     }
+    // It looks at the crates of every system, and only those of this one have been downloaded for the build.
+    programs::succeeds(workspace::cargo().args(["fetch", "--quiet"]));
     let mut check = workspace::cargo();
     check.args(["deny", "--offline", "check", "--hide-inclusion-graph"]);
     Ok(perform(check.args(["bans", "licenses", "sources"])))

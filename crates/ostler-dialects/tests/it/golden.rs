@@ -59,7 +59,9 @@ fn every_scenario_yields_its_events() {
 }
 
 /// How each scenario ends, told apart from the golden files so that rewriting them cannot hide a change of cause.
-const CLAUDE: &[(&str, &[Cause])] = &[
+type Endings = &'static [(&'static str, &'static [Cause])];
+
+const CLAUDE: Endings = &[
     ("background_agent", &[Cause::Completed, Cause::Completed]),
     ("background_task", &[Cause::Completed, Cause::Completed]),
     ("bad_request", &[Cause::BadRequest]),
@@ -100,7 +102,7 @@ const CLAUDE: &[(&str, &[Cause])] = &[
     ("unknown_resume", &[Cause::BadRequest]),
 ];
 
-const OPENAI: &[(&str, &[Cause])] = &[
+const OPENAI: Endings = &[
     ("cut", &[Cause::Network]),
     ("denied", &[Cause::Denied]),
     ("error_in_stream", &[Cause::Network]),
@@ -118,7 +120,7 @@ const OPENAI: &[(&str, &[Cause])] = &[
 ];
 
 /// The agents that have recordings, and how each of them ends.
-const AGENTS: &[(&str, &[(&str, &[Cause])])] = &[("claude", CLAUDE), ("openai-api", OPENAI)];
+const AGENTS: &[(&str, Endings)] = &[("claude", CLAUDE), ("openai-api", OPENAI)];
 
 // S1-23…S1-27, P43
 #[test]

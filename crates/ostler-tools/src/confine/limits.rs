@@ -1,10 +1,10 @@
 //! The section `[sandbox]` of a policy: what a command may do while it runs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::Network;
+use super::{Home, Network, expand, secrets};
 
 /// What a command may do while it runs, as a policy file says it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -52,6 +52,10 @@ impl Default for CommandLimits {
     }
 }
 
+/// What no policy makes writable.
+const SYSTEM: [&str; 11] =
+    ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/boot", "/proc", "/sys", "/dev", "/run"];
+
 /// Parts of names by which variables are known that hold secrets.
 const SECRET: [&str; 7] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "AUTH"];
 
@@ -76,6 +80,27 @@ impl CommandLimits {
             Some((name, why)) => Err(format!("sandbox: env: {name:?}: {why}")),
             None => Ok(()),
         }
+    }
+
+    /// Whether what it makes writable is neither the system, nor a home, nor where keys are kept, wherever links lead.
+    ///
+    /// # Errors
+    /// Names the path.
+    pub fn check_here(&self, home: &Home<'_>) -> Result<(), String> {
+        let secrets = secrets(home);
+        let is_precious = |path: &Path| {
+            SYSTEM.iter().any(|dir| path.starts_with(dir))
+                || home.home.is_some_and(|home| home.starts_with(path))
+                || secrets.iter().any(|secret| secret.starts_with(path) || path.starts_with(secret))
+        };
+        for asked in &self.write {
+            let real = expand(asked, home).and_then(|path| path.canonicalize().ok());
+            if real.is_some_and(|real| real.parent().is_none() || is_precious(&real)) {
+                let why = "it is the system's, or holds a home or keys";
+                return Err(format!("sandbox: write = {asked:?} cannot be made writable: {why}"));
+            }
+        }
+        Ok(())
     }
 
     /// What the section allows that the defaults do not, one sentence each.
@@ -150,6 +175,39 @@ mod tests {
             assert!(read(text).is_err(), "{text}");
         }
         assert!(read("env = [\"JAVA_HOME\"]\nwrite = [\"~/.cache/x\"]\nnetwork = \"all\"").is_ok());
+    }
+
+    // A policy may come with somebody else's repository.
+    #[test]
+    fn a_policy_cannot_open_homes_keys_or_the_system() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().canonicalize().unwrap().join(name);
+        for name in ["work", "home/.ssh", "home/.cache/x"] {
+            std::fs::create_dir_all(at(name)).unwrap();
+        }
+        std::os::unix::fs::symlink(at("home/.ssh"), at("work/link")).unwrap();
+        let (work, user) = (at("work"), at("home"));
+        let home =
+            Home { workspace: &work, temp: &work, home: Some(&user), path: std::ffi::OsStr::new(""), tools: &[] };
+        let ask = |path: &str| CommandLimits { write: vec![path.into()], ..CommandLimits::default() }.check_here(&home);
+        for bad in [
+            "/etc",
+            "/usr/local",
+            "/etc/ssl",
+            "~/",
+            "~/.ssh",
+            "~/.ssh/..",
+            "..",
+            "../..",
+            "link",
+            "../home/.ssh",
+            "/proc/self/root",
+        ] {
+            assert!(ask(bad).is_err(), "{bad}");
+        }
+        for good in ["~/.cache/x", ".", "not-there", "/dev/null/x"] {
+            assert_eq!(ask(good), Ok(()), "{good}");
+        }
     }
 
     #[test]

@@ -122,7 +122,7 @@ const SECRETS: [&str; 39] = [
 ];
 
 /// What holds keys and passwords of the system. Only root could read most of it; but commands may run as root.
-const SYSTEM_SECRETS: [&str; 16] = [
+const SYSTEM_SECRETS: [&str; 21] = [
     "/etc/shadow",
     "/etc/shadow-",
     "/etc/gshadow",
@@ -139,6 +139,11 @@ const SYSTEM_SECRETS: [&str; 16] = [
     "/etc/NetworkManager/system-connections",
     "/etc/letsencrypt",
     "/etc/krb5.keytab",
+    "/run/secrets",
+    "/run/credentials",
+    "/var/run/secrets",
+    "/var/lib/docker",
+    "/var/lib/kubelet",
 ];
 
 /// Everything that a command may read without being told: what is there of it.
@@ -159,8 +164,13 @@ pub(super) fn tools(home: &Home<'_>) -> Vec<PathBuf> {
 #[must_use]
 pub fn secrets(home: &Home<'_>) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = SYSTEM_SECRETS.iter().map(PathBuf::from).collect();
-    all.extend(home.home.iter().flat_map(|home| SECRETS.iter().map(|secret| home.join(secret))));
+    // Root could read those of others.
+    let others = std::fs::read_dir("/home").into_iter().flatten().flatten().map(|entry| entry.path());
+    let homes = home.home.map(Path::to_owned).into_iter().chain([PathBuf::from("/root")]).chain(others);
+    all.extend(homes.flat_map(|home| SECRETS.iter().map(move |secret| home.join(secret))));
     all.retain(|path| path.exists());
+    all.sort();
+    all.dedup();
     all
 }
 

@@ -13,6 +13,7 @@ use super::limits::{GITIGNORE_BYTES, WALK_ENTRIES};
 use super::place::Kind;
 use super::regular::open_regular;
 use super::root::{Directory, Root};
+use super::rules::Sort;
 
 /// What a walk looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,6 +91,12 @@ impl<'r> Walk<'r> {
         opened
     }
 
+    /// Neither git's own directory nor one that is kept from a model is looked into for it.
+    fn goes_into(&self, entry: &Entry) -> bool {
+        let is_free = || entry.name != ".git" && !self.root.rules.is_secret(&entry.path, Sort::Directory);
+        entry.kind == Kind::Directory && (self.walked == Walked::Everything || is_free())
+    }
+
     fn entries(&mut self, directory: &Directory) -> Vec<Entry> {
         let mut entries = Vec::new();
         let Ok(listed) = directory.dir.entries() else {
@@ -138,10 +145,9 @@ impl Iterator for Walk<'_> {
             let mut entries = self.entries(&directory);
             let level = if self.walked == Walked::Everything { None } else { level(&directory, above) };
             self.leave_out(&mut entries, level.as_ref());
-            let goes_into_git = self.walked == Walked::Everything;
-            let below = entries.iter().filter(|entry| entry.kind == Kind::Directory);
-            let below = below.filter(|entry| goes_into_git || entry.name != ".git");
-            self.ahead.extend(below.rev().map(|entry| (entry.path.clone(), level.clone())));
+            let below = entries.iter().rev().filter(|entry| self.goes_into(entry));
+            let below: Vec<_> = below.map(|entry| (entry.path.clone(), level.clone())).collect();
+            self.ahead.extend(below);
             return Some(Met { dir: directory.dir, entries });
         }
         None

@@ -143,7 +143,7 @@ struct Undo {
 impl Drop for Undo {
     fn drop(&mut self) {
         if let Some(mut control) = self.control.take() {
-            control.abandon();
+            control.end();
             drop(control);
             let _ = self.snapshot.restore();
         }

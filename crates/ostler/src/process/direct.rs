@@ -54,7 +54,7 @@ pub(super) fn spawn(prepared: Prepared) -> Result<Child, SpawnError> {
             crowd: super::confined::Crowd::of(confinement.as_ref()),
             overran: false,
             #[cfg(target_os = "linux")]
-            _kept: kept,
+            kept,
             _files: files,
             _temp: temp,
         }),
@@ -128,7 +128,7 @@ struct Direct {
     crowd: Option<super::confined::Crowd>,
     overran: bool,
     #[cfg(target_os = "linux")]
-    _kept: Option<ostler_tools::confine::Kept>,
+    kept: Option<ostler_tools::confine::Kept>,
     _files: Vec<tempfile::NamedTempFile>,
     _temp: Option<tempfile::TempDir>,
 }
@@ -162,6 +162,7 @@ impl Direct {
         self.signal_group(rustix::process::Signal::KILL);
         #[cfg(target_os = "linux")]
         {
+            self.kept.iter().for_each(ostler_tools::confine::Kept::clear);
             // A process that is just becoming another program has no environment for a moment: one that forks without end is
             // gone when nothing of it was seen twice.
             let (mut quiet, enough) = (0, if self.crowd.is_some() { 2 } else { 1 });
@@ -196,6 +197,22 @@ impl Control for Direct {
         let _ = self.child.start_kill();
         #[cfg(target_os = "linux")]
         super::sweep::signal(&super::sweep::marked(&self.mark), rustix::process::Signal::KILL);
+    }
+
+    #[cfg(target_os = "linux")]
+    fn end(&mut self) {
+        self.kill();
+        self.kept.iter().for_each(ostler_tools::confine::Kept::clear);
+        let mut quiet = 0;
+        for _ in 0..200 {
+            let left = super::sweep::marked(&self.mark);
+            quiet = if left.is_empty() { quiet + 1 } else { 0 };
+            if quiet == 2 {
+                return;
+            }
+            super::sweep::signal(&left, rustix::process::Signal::KILL);
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
     }
 
     fn overran(&self) -> bool {

@@ -129,6 +129,18 @@ impl Control for Guarded {
         sweep::signal(&sweep::marked(&self.mark), Signal::KILL);
     }
 
+    fn end(&mut self) {
+        self.kill();
+        for _ in 0..200 {
+            let guard_is_gone = !matches!(self.guard.try_wait(), Ok(None));
+            if guard_is_gone && sweep::marked(&self.mark).is_empty() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        self.abandon();
+    }
+
     fn overran(&self) -> bool {
         self.overran
     }

@@ -25,7 +25,9 @@ impl Plan {
             (Resource::As, limits.memory),
         ];
         let wanted = wanted.into_iter().filter_map(|(resource, most)| Some((resource, most?))).collect();
-        let others = if limits.processes.is_some() { tasks_of_user() } else { 0 };
+        // Root is not bound by this limit, and counting takes a while.
+        let counted = limits.processes.is_some() && !super::capabilities::is_root();
+        let others = if counted { tasks_of_user() } else { 0 };
         Self { limits: wanted, processes: limits.processes, others }
     }
 

@@ -81,9 +81,12 @@ fn an_example_of_a_secret_is_free() {
 fn a_listing_shows_the_name_of_a_secret_and_no_more() {
     let rig = Rig::new();
     rig.put(".env", format!("{CANARY}\n"));
-    rig.put(".ssh/id", "x");
-    let listed = rig.text("list_files", &json!({"hidden": true}));
-    assert!(listed.contains(".env (kept from you)\n"), "{listed}");
+    rig.put(".ssh/inner", "x");
+    for args in [json!({"hidden": true}), json!({"hidden": true, "pattern": "**"})] {
+        let listed = rig.text("list_files", &args);
+        assert!(listed.contains(".env (kept from you)\n"), "{listed}");
+        assert!(listed.contains(".ssh/ (kept from you)\n") && !listed.contains("inner"), "{listed}");
+    }
     rig.refused("list_files", &json!({"path": ".ssh"}), &["denied_by_policy"]);
 }
 

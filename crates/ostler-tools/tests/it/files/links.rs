@@ -156,7 +156,7 @@ fn a_link_to_what_is_denied_is_denied() {
     let rig = Rig::new();
     rig.put(".env", format!("KEY={CANARY}\n"));
     rig.put(".ssh/config", format!("{CANARY}\n"));
-    rig.put(".git/hooks/x", "");
+    rig.put(".git/hooks/x", "x\n");
     rig.put(".ostler/sandbox.toml", "");
     rig.link(".env", "notes.txt");
     rig.link("notes.txt", "more.txt");
@@ -174,6 +174,11 @@ fn a_link_to_what_is_denied_is_denied() {
     rig.link(".git", "git");
     rig.link(".ostler", "own");
     rig.link("git/hooks", "hooks");
+    for path in ["git/hooks/x", "hooks/x"] {
+        rig.refused("edit_file", &json!({"path": path, "find": "x", "replace": "y"}), &["denied_by_policy"]);
+        rig.refused("delete_file", &json!({"path": path}), &["denied_by_policy"]);
+        rig.refused("move_file", &json!({"from": path, "to": "free"}), &["denied_by_policy"]);
+    }
     for path in ["git/hooks/pre-commit", "hooks/pre-commit", "own/sandbox.toml", "git/new/dir/x"] {
         rig.refused("write_file", &json!({"path": path, "content": "x"}), &["denied_by_policy"]);
         rig.refused("move_file", &json!({"from": "a.txt", "to": path, "overwrite": true}), &["denied_by_policy"]);

@@ -114,6 +114,28 @@ fn a_directory_that_is_swapped_is_not_moved_or_deleted_through() {
     assert!(done > 0 && refused > 0, "the swap was not felt: {done} done, {refused} refused");
 }
 
+#[test]
+fn a_directory_that_is_swapped_with_a_link_to_a_secret_one_keeps_it() {
+    let rig = Rig::new();
+    rig.put(".ssh/inner.txt", format!("{CANARY}\n"));
+    rig.put("d/secret.txt", "inside\n");
+    rig.link(".ssh", "link");
+    let calls = [
+        ("read_file", json!({"path": "d/inner.txt"})),
+        ("list_files", json!({"path": "d"})),
+        ("list_files", json!({"pattern": "**", "hidden": true})),
+        ("search_files", json!({"pattern": "CANARY"})),
+    ];
+    while_swapped(&rig.ws.join("d"), &rig.ws.join("link"), || {
+        for (tool, args) in std::iter::repeat_n(&calls, ROUNDS).flatten() {
+            if let Ok(reply) = rig.call(tool, args) {
+                assert_unseen(&reply);
+                assert!(!reply.json.contains("inner"), "{}", reply.json);
+            }
+        }
+    });
+}
+
 /// A file `f` that is by turns a link: to a file outside, or to one that is denied.
 fn swapped_file(target: &str) {
     let rig = Rig::new();

@@ -199,6 +199,21 @@ async fn what_leaves_the_session_ends_with_the_command() {
     assert_eq!(scene.left(), [0; 0]);
 }
 
+// Without a guard, and with nothing left by which to find them but the cgroup.
+#[tokio::test]
+async fn what_has_no_environment_ends_too_where_there_is_a_cgroup() {
+    let scene = Scene::new();
+    let report = scene.runner().report();
+    if !report.layers.iter().any(|layer| layer.name == "processes" && layer.by.contains("cgroup")) {
+        eprintln!("skipped: what_has_no_environment_ends_too_where_there_is_a_cgroup: there is no cgroup");
+        return;
+    }
+    scene.attack("#!/bin/sh\nenv -i setsid sleep 300 > /dev/null 2>&1 & echo $! > a\nsleep 0.3\n");
+    assert_eq!(scene.run().await.code(), Some(0));
+    let pid: u32 = fs::read_to_string(scene.work().join("a")).unwrap().trim().parse().unwrap();
+    assert!(!alive(pid));
+}
+
 // Whoever drops the call has the command ended, and its traces in protected files removed.
 #[tokio::test]
 async fn a_call_that_is_dropped_ends_the_command() {
