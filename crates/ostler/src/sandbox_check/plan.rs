@@ -147,6 +147,14 @@ fn others(scene: &Scene) -> Vec<Row> {
 fn machine() -> Vec<Row> {
     let none = String::new;
     vec![
+        (
+            "set_user_id",
+            "leave a program that runs as its owner",
+            "system_calls",
+            ("set_user_id", "program".to_owned()),
+            Refused,
+            "",
+        ),
         ("mount", "mount a file system", "system_calls", ("mount", none()), Refused, ""),
         ("namespace", "make a namespace of its own", "system_calls", ("new_namespace", none()), Refused, ""),
         ("io_uring", "go around the filter by io_uring", "system_calls", ("io_uring", none()), Refused, ""),

@@ -49,6 +49,10 @@ const ALL: &[(&str, Attempt)] = &[
     ("read", |path| fs::read_to_string(path)),
     ("remove", |path| done(fs::remove_file(path))),
     ("change_mode", |path| done(fs::set_permissions(path, fs::Permissions::from_mode(0o777)))),
+    ("set_user_id", |path| {
+        fs::write(path, "x")?;
+        done(fs::set_permissions(path, fs::Permissions::from_mode(0o4755)))
+    }),
     ("read_through_link", |path| {
         let _ = fs::remove_file("link");
         symlink(path, "link")?;

@@ -90,6 +90,31 @@ const TYPING: [u64; 2] = [0x5412, 0x541C]; // TIOCSTI, TIOCLINUX
 /// Families of sockets that reach others over IP; the last one asks the kernel about addresses.
 const REACHING: [libc::c_int; 3] = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 
+/// Calls that give a file its mode: the place of the mode among the arguments, and of the flags if it only counts with `O_CREAT`.
+/// A program that gives its owner's rights to whoever runs it would outlive the confinement.
+const MODES: &[(libc::c_long, u8, Option<u8>)] = &[
+    (libc::SYS_fchmod, 1, None),
+    (libc::SYS_fchmodat, 2, None),
+    (FCHMODAT2, 2, None),
+    (libc::SYS_mknodat, 2, None),
+    (libc::SYS_openat, 3, Some(2)),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1, None),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1, None),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1, None),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 2, Some(1)),
+];
+
+/// The same on every machine; the C library's names do not have it everywhere.
+const FCHMODAT2: libc::c_long = 452;
+
+/// Calls that are answered as if the kernel did not have them, so that programs take an older one: their arguments lie in memory,
+/// where a filter cannot look.
+const UNKNOWN: [libc::c_long; 2] = [libc::SYS_clone3, libc::SYS_openat2];
+
 /// Two programs, since one has one answer only; empty where there is no seccomp.
 #[derive(Debug)]
 pub(super) struct Filters(Vec<BpfProgram>);
@@ -99,8 +124,7 @@ impl Filters {
         let Some(arch) = architecture().filter(|_| is_available()) else { return Ok(Self(Vec::new())) };
         let build = || -> Result<Vec<BpfProgram>, Error> {
             let refused = program(refused(network)?, libc::EPERM, arch)?;
-            // Its flags lie in memory, where a filter cannot look; without it the C library uses `clone`.
-            let unknown = program(BTreeMap::from([(libc::SYS_clone3, Vec::new())]), libc::ENOSYS, arch)?;
+            let unknown = program(UNKNOWN.into_iter().map(|call| (call, Vec::new())).collect(), libc::ENOSYS, arch)?;
             Ok(vec![refused, unknown])
         };
         build().map(Self).map_err(io::Error::other)
@@ -149,6 +173,12 @@ fn refused(network: Network) -> Result<Rules, Error> {
     rules.insert(libc::SYS_ioctl, TYPING.into_iter().map(ioctl).collect::<Result<_, _>>()?);
     // Limits of other processes: ours, for example.
     rules.insert(libc::SYS_prlimit64, vec![rule(vec![SeccompCondition::new(0, Dword, Ne, 0)])?]);
+    for (call, mode, flags) in MODES {
+        let flag = |argument: u8, bit: u64| SeccompCondition::new(argument, Dword, MaskedEq(bit), bit);
+        let creates = flags.map(|argument| flag(argument, number(libc::O_CREAT)));
+        let conditions = [flag(*mode, u64::from(libc::S_ISUID))].into_iter().chain(creates).collect();
+        rules.insert(*call, vec![rule(conditions)?]);
+    }
     let sockets = match network {
         Network::None => Vec::new(),
         Network::All => {
