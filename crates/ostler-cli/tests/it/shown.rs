@@ -189,13 +189,11 @@ fn without_an_agent_the_built_in_one_plays() {
     let done = finish(&mut rig.ostler(&["run", "hello"]));
     assert_eq!(done.code, Some(0));
     assert!(done.stderr.contains("No coding agent was found"), "{}", done.stderr);
-    assert!(
-        done.stdout.contains("\"hello\"") && done.stderr.contains("list_files") && done.stderr.contains("184 tokens")
-    );
+    assert!(done.stdout.contains("\"hello\"") && done.stderr.contains("list_files"), "{}", done.stderr);
     let done = finish(&mut rig.ostler(&["run", "--output", "events", "hello"]));
     assert!(done.stderr.contains("No coding agent was found"), "{}", done.stderr);
     let events = done.events();
-    for kind in ["started", "text", "tool_call", "tool_result", "usage", "turn_ended", "ended"] {
+    for kind in ["started", "text", "tool_call", "tool_result", "turn_ended", "ended"] {
         assert!(kinds(&events).contains(&kind), "{kind}");
     }
 }
