@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// One JSON value, kept as text. It is checked once when it is made and never parsed again on the way through.
+/// One JSON value, kept as text on one line. It is checked once when it is made and never parsed again on the way through.
 #[derive(Clone)]
 pub struct Raw(Box<RawValue>);
 
@@ -14,7 +14,16 @@ impl Raw {
     /// Keeps a value that a parser has already checked.
     #[must_use]
     pub fn keep(value: &RawValue) -> Self {
-        Self(value.to_owned())
+        Self::on_one_line(value.to_owned())
+    }
+
+    /// Events and orders are lines: a value that was written over several is put on one. Within the strings of JSON a line
+    /// break is always escaped, so nothing is lost.
+    fn on_one_line(value: Box<RawValue>) -> Self {
+        if !value.get().contains(['\n', '\r']) {
+            return Self(value);
+        }
+        RawValue::from_string(value.get().replace(['\n', '\r'], " ")).map_or(Self(value), Self)
     }
 
     /// Checks that `text` is one JSON value and keeps it.
@@ -22,7 +31,7 @@ impl Raw {
     /// # Errors
     /// The parser's own words when it is not.
     pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str::<Box<RawValue>>(text).map(Self)
+        serde_json::from_str::<Box<RawValue>>(text).map(Self::on_one_line)
     }
 
     /// A JSON string holding `text`.
@@ -34,7 +43,7 @@ impl Raw {
     /// The JSON form of any value that can be written; `null` where it cannot.
     #[must_use]
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Self {
-        serde_json::value::to_raw_value(value).map_or_else(|_| Self::null(), Self)
+        serde_json::value::to_raw_value(value).map_or_else(|_| Self::null(), Self::on_one_line)
     }
 
     /// JSON's `null`.
@@ -70,7 +79,7 @@ impl Serialize for Raw {
 
 impl<'de> Deserialize<'de> for Raw {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Box::<RawValue>::deserialize(deserializer).map(Self)
+        Box::<RawValue>::deserialize(deserializer).map(Self::on_one_line)
     }
 }
 
@@ -81,5 +90,25 @@ impl JsonSchema for Raw {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         schemars::json_schema!({ "description": "Any JSON value, as the agent wrote it." })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_always_one_line() {
+        let pretty = "{\n  \"a\": \"b\\nc\",\r\n  \"d\": [1,\n2]\n}";
+        let same = |raw: &Raw| {
+            assert!(!raw.get().contains(['\n', '\r']), "{raw:?}");
+            serde_json::from_str::<serde_json::Value>(raw.get()).unwrap()
+        };
+        let wanted: serde_json::Value = serde_json::from_str(pretty).unwrap();
+        assert_eq!(same(&Raw::parse(pretty).unwrap()), wanted);
+        assert_eq!(same(&serde_json::from_str::<Raw>(pretty).unwrap()), wanted);
+        assert_eq!(same(&Raw::keep(serde_json::from_str(pretty).unwrap())), wanted);
+        let holder = std::collections::BTreeMap::from([("x", serde_json::from_str::<Box<RawValue>>(pretty).unwrap())]);
+        assert_eq!(same(&Raw::of(&holder))["x"], wanted);
     }
 }

@@ -2,17 +2,22 @@
 //! process, and is spoken to over pipes like any other agent.
 
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBuilder};
-use futures_util::StreamExt;
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use ostler_core::clip::HeadTail;
 use ostler_core::event::Notice;
 use ostler_core::raw::Raw;
 use ostler_dialects::openai::is_worth_retrying;
-use ostler_dialects::openai::orders::{Failed, Line, Order, Outcome, Ready, Retrying, ToolOffer, ToolOrder, Word};
+use ostler_dialects::openai::orders::{
+    Failed, FailedKind, Line, Order, Outcome, Ready, Retrying, ToolOffer, ToolOrder, Word,
+};
+use ostler_tools::{Code, ToolError};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::sync::mpsc;
 
@@ -32,6 +37,7 @@ pub(crate) struct Body {
     /// What the caller should know before anything happens.
     pub(crate) notices: Vec<Notice>,
     pub(crate) retries: usize,
+    pub(crate) busy: inner::Busy,
 }
 
 /// The longest that a server's word to wait is obeyed; whoever must wait longer is told so instead.
@@ -39,7 +45,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Starts the body.
 pub(crate) fn start(body: Body) -> Child {
-    inner::start(|orders, voice| live(Arc::new(body), orders, voice))
+    inner::start(body.busy.clone(), |orders, voice| live(Arc::new(body), orders, voice))
 }
 
 /// What is under way. Dropped, it is called off.
@@ -65,6 +71,7 @@ async fn live(body: Arc<Body>, orders: DuplexStream, mut voice: DuplexStream) {
                     Ok(Order::Tools(calls)) => work = Some(Box::pin(run(body.clone(), calls, Voice(say.clone())))),
                     Ok(Order::Cancel) => {
                         work = None;
+                        drop(body.busy.write().await);
                         // Behind what was said before, and past a channel that may be full.
                         let mut rest = Vec::new();
                         while let Ok(line) = said.try_recv() {
@@ -75,7 +82,15 @@ async fn live(body: Arc<Body>, orders: DuplexStream, mut voice: DuplexStream) {
                             return;
                         }
                     }
-                    Err(_) => {} // the conversation is ours; there is nobody to tell
+                    Ok(Order::Introduce) => work = Some(Box::pin(introduce(body.clone(), Voice(say.clone())))),
+                    // The conversation is ours and writes no such thing; but if it did, nobody may wait for ever.
+                    Err(error) => {
+                        let message = format!("An order could not be read: {error}; this is a fault in Ostler.");
+                        let failed = Failed { kind: FailedKind::Invalid, message, ..Failed::default() };
+                        if voice.write_all(line_of(Word::Failed(failed)).as_bytes()).await.is_err() {
+                            return;
+                        }
+                    }
                 }
             }
             () = async { if let Some(work) = &mut work { work.await } }, if work.is_some() => work = None,
@@ -104,9 +119,15 @@ fn line_of(word: Word) -> String {
 
 /// Says who and what is there.
 async fn introduce(body: Arc<Body>, voice: Voice) {
-    let model = match body.model.name().await {
-        Ok(model) => model,
-        Err(failed) => return voice.word(Word::Failed(failed)).await,
+    let mut attempts = Attempts::new(body.retries);
+    let model = loop {
+        let failed = match body.model.name().await {
+            Ok(model) => break model,
+            Err(failed) => failed,
+        };
+        if let Err(failed) = attempts.wait(failed, &voice).await {
+            return voice.word(Word::Failed(failed)).await;
+        }
     };
     let tools = body.tools.iter().map(|tool| ToolOffer {
         name: tool.name().to_owned(),
@@ -127,32 +148,46 @@ async fn introduce(body: Arc<Body>, voice: Voice) {
 
 /// Asks the model, again where that can help and nothing was said twice by it.
 async fn call(body: Arc<Body>, request: Raw, voice: Voice) {
-    let pauses = ExponentialBuilder::default()
-        .with_min_delay(Duration::from_millis(500))
-        .with_max_delay(Duration::from_secs(20))
-        .with_max_times(body.retries)
-        .with_jitter();
-    let mut pauses = pauses.build();
-    let mut attempt = 1;
+    let mut attempts = Attempts::new(body.retries);
     loop {
         let failed = match attempt_call(&body, &request, &voice).await {
             Ok(()) => return voice.word(Word::Over).await,
             Err(Broken { failed, heard: true }) => return voice.word(Word::Failed(failed)).await,
             Err(Broken { failed, heard: false }) => failed,
         };
-        let pause = pauses.next().filter(|_| is_worth_retrying(&failed)).and_then(|pause| patience(pause, &failed));
-        let Some(pause) = pause else { return voice.word(Word::Failed(failed)).await };
-        let (of, after_ms) = (body.retries + 1, pause.as_millis());
-        voice
-            .word(Word::Retrying(Retrying {
-                attempt,
-                of: u32::try_from(of).unwrap_or(u32::MAX),
-                after_ms: u64::try_from(after_ms).unwrap_or(u64::MAX),
-                why: failed,
-            }))
-            .await;
-        attempt += 1;
+        if let Err(failed) = attempts.wait(failed, &voice).await {
+            return voice.word(Word::Failed(failed)).await;
+        }
+    }
+}
+
+/// How often something was tried, and how long is waited in between.
+struct Attempts {
+    pauses: ExponentialBackoff,
+    made: u32,
+    most: u32,
+}
+
+impl Attempts {
+    fn new(retries: usize) -> Self {
+        let pauses = ExponentialBuilder::default()
+            .with_min_delay(Duration::from_millis(500))
+            .with_max_delay(Duration::from_secs(20))
+            .with_max_times(retries)
+            .with_jitter();
+        Self { pauses: pauses.build(), made: 0, most: u32::try_from(retries).unwrap_or(u32::MAX).saturating_add(1) }
+    }
+
+    /// Waits for the next attempt, and says so. The failure comes back when there is none.
+    async fn wait(&mut self, failed: Failed, voice: &Voice) -> Result<(), Failed> {
+        self.made += 1;
+        let pause = self.pauses.next().filter(|_| is_worth_retrying(&failed)).and_then(|p| patience(p, &failed));
+        let Some(pause) = pause else { return Err(failed) };
+        let after_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+        let retrying = Retrying { attempt: self.made, of: self.most, after_ms, why: failed };
+        voice.word(Word::Retrying(retrying)).await;
         tokio::time::sleep(pause).await;
+        Ok(())
     }
 }
 
@@ -201,13 +236,30 @@ async fn run(body: Arc<Body>, calls: Vec<ToolOrder>, voice: Voice) {
     }
 }
 
+/// Each half of a tool's output that a model, and every later request, is to be burdened with.
+const OUTPUT_HALF: usize = 128 * 1024;
+
 async fn one(body: &Body, call: ToolOrder) -> Outcome {
     let result = match body.tools.get(&call.name) {
-        Some(tool) => tool.call(call.input.get()).await,
+        // A tool of somebody's own may panic; that is a failed call and not the end of the session.
+        Some(tool) => AssertUnwindSafe(async { tool.call(call.input.get()).await })
+            .catch_unwind()
+            .await
+            .unwrap_or_else(|_| Err(ToolError::new(Code::Io, format!("the tool {} broke down", call.name)))),
         None => Err(body.tools.unknown(&call.name)),
     };
-    match result {
-        Ok(output) => Outcome { id: call.id, ok: true, denied: false, output },
-        Err(error) => Outcome { id: call.id, ok: false, denied: error.code.is_denial(), output: error.to_string() },
+    let (ok, denied, output) = match result {
+        Ok(output) => (true, false, output),
+        Err(error) => (false, error.code.is_denial(), error.to_string()),
+    };
+    Outcome { id: call.id, ok, denied, output: bounded(output) }
+}
+
+fn bounded(output: String) -> String {
+    if output.len() <= 2 * OUTPUT_HALF {
+        return output;
     }
+    let mut short = HeadTail::new(OUTPUT_HALF);
+    short.push(output.as_bytes());
+    short.text()
 }

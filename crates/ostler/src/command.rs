@@ -33,6 +33,8 @@ pub struct CommandRunner {
     session: Arc<str>,
     description: String,
     notices: Vec<Notice>,
+    /// Held for reading by every command that is not gone yet.
+    busy: Arc<tokio::sync::RwLock<()>>,
 }
 
 impl CommandRunner {
@@ -52,6 +54,7 @@ impl CommandRunner {
             limits: policy.sandbox.clone(),
             session: session.into(),
             notices: Vec::new(),
+            busy: Arc::default(),
         };
         runner
             .limits
@@ -59,6 +62,11 @@ impl CommandRunner {
             .map_err(|why| ToolError::new(Code::BadArguments, why))?;
         runner.notices = runner.look_around();
         Ok(runner)
+    }
+
+    /// What every command holds for reading until it is gone: whoever may write to it knows that none is left.
+    pub(crate) fn busy(&self) -> Arc<tokio::sync::RwLock<()>> {
+        self.busy.clone()
     }
 
     /// The tool's name.

@@ -12,7 +12,7 @@ use crate::process::{Child, Control, ExitStatus};
 const PIPE: usize = 64 * 1024;
 
 /// Starts a task that reads its input and writes its output like an agent's process.
-pub(crate) fn start<F>(live: impl FnOnce(DuplexStream, DuplexStream) -> F) -> Child
+pub(crate) fn start<F>(busy: Busy, live: impl FnOnce(DuplexStream, DuplexStream) -> F) -> Child
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -25,11 +25,16 @@ where
         stderr: None,
         pid: None,
         remark: None,
-        control: Box::new(Inner { task, killed: None }),
+        control: Box::new(Inner { task, killed: None, over: None, busy }),
     }
 }
 
+/// What is held for reading by whatever the agent has started, until that is gone.
+pub(crate) type Busy = std::sync::Arc<tokio::sync::RwLock<()>>;
+
 struct Inner {
+    busy: Busy,
+    over: Option<ExitStatus>,
     task: JoinHandle<()>,
     killed: Option<i32>,
 }
@@ -47,11 +52,18 @@ impl Control for Inner {
 
     fn wait(&mut self) -> Pin<Box<dyn Future<Output = ExitStatus> + Send + '_>> {
         Box::pin(async {
-            let ended = (&mut self.task).await;
-            match (ended, self.killed) {
-                (Err(_), Some(signal)) => ExitStatus { code: None, signal: Some(signal) },
-                _ => ExitStatus { code: Some(0), signal: None },
-            }
+            // Kept, because this future is dropped and made anew while it is awaited.
+            let status = match self.over {
+                Some(status) => status,
+                None => match ((&mut self.task).await, self.killed) {
+                    (Err(_), Some(signal)) => ExitStatus { code: None, signal: Some(signal) },
+                    _ => ExitStatus { code: Some(0), signal: None },
+                },
+            };
+            self.over = Some(status);
+            // What it had started ends behind it; only then it is over.
+            drop(self.busy.write().await);
+            status
         })
     }
 }

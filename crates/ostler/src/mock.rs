@@ -61,7 +61,7 @@ impl Events {
 
 /// Starts the mock agent. It speaks over pipes like any other, only that they stay within this process.
 pub(crate) fn start(script: Events) -> Child {
-    inner::start(|stdin, stdout| play(script, stdin, stdout))
+    inner::start(inner::Busy::default(), |stdin, stdout| play(script, stdin, stdout))
 }
 
 /// How an interrupt looks on the script's side.

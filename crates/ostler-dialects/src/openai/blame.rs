@@ -6,6 +6,9 @@ use super::chunk::{Chunk, Problem};
 use super::orders::{Failed, FailedKind};
 use super::reply::Reply;
 
+/// The code of a script that has nothing to say.
+pub const SCRIPT: &str = "script_has_no_reply";
+
 /// What a failed call comes to.
 pub(super) fn of_failure(failed: &Failed) -> Outcome {
     let problem = problem(&failed.body);
@@ -15,7 +18,13 @@ pub(super) fn of_failure(failed: &Failed) -> Outcome {
         (_, Some(status)) => format!("The server answered with status {status}: {}", failed.message),
         (_, None) => failed.message.clone(),
     };
-    hinted(Outcome::new(cause, message), failed.kind).with(|detail| {
+    let outcome = Outcome::new(cause, message);
+    let outcome = if problem.code == SCRIPT {
+        outcome.hint("Write a reply for it: docs/agents/scripted.md says how.")
+    } else {
+        hinted(outcome, failed.kind)
+    };
+    outcome.with(|detail| {
         detail.http_status = failed.status;
         detail.native = native(&problem);
         detail.resets_at = failed.resets_at.clone().filter(|_| matches!(cause, Cause::RateLimit | Cause::Overloaded));

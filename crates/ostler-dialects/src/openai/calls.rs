@@ -17,7 +17,16 @@ pub(super) struct Call {
 
 /// The tool calls of one answer, in the order in which they began.
 #[derive(Debug, Default)]
-pub(super) struct Calls(Vec<Call>);
+pub(super) struct Calls {
+    all: Vec<Call>,
+    /// The bytes of all arguments.
+    size: usize,
+    /// Whether there was more than is taken.
+    pub(super) overflowed: bool,
+}
+
+/// The most bytes of arguments, and the most calls, in one answer.
+const MOST: (usize, usize) = (16 * 1024 * 1024, 1000);
 
 impl Calls {
     /// Takes a piece.
@@ -39,35 +48,45 @@ impl Calls {
     }
 
     fn piece(&mut self, new: &Call) {
-        match self.place(new) {
-            Some(place) => self.0[place].join(new),
-            None => self.0.push(new.clone()),
+        self.size += new.arguments.len();
+        let place = self.place(new);
+        self.overflowed |= self.size > MOST.0 || (place.is_none() && self.all.len() >= MOST.1);
+        match place {
+            _ if self.overflowed => {}
+            Some(place) => self.all[place].join(new),
+            None => self.all.push(new.clone()),
         }
     }
 
     /// The call that a piece belongs to; none when it begins another.
     fn place(&self, new: &Call) -> Option<usize> {
+        // The same id is the same call, unless it has another index or begins anew.
+        let same =
+            |call: &Call| call.id == new.id && (call.index == new.index || call.index.is_none() || new.index.is_none());
         if !new.id.is_empty()
-            && let Some(same) = self.0.iter().rposition(|call| call.id == new.id)
+            && let Some(same) = self.all.iter().rposition(same)
+            && (new.name.is_empty() || !self.all[same].is_whole())
         {
             return Some(same);
         }
         // The latest with that index: when two calls share one, the first is over once the second has begun.
         let candidate = match new.index {
-            Some(index) => self.0.iter().rposition(|call| call.index == Some(index))?,
-            None => self.0.len().checked_sub(1)?,
+            Some(index) => self.all.iter().rposition(|call| call.index == Some(index))?,
+            None => self.all.len().checked_sub(1)?,
         };
-        (!self.0[candidate].ended_by(new)).then_some(candidate)
+        (!self.all[candidate].ended_by(new)).then_some(candidate)
     }
 
     /// Whether there is none.
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.all.is_empty()
     }
 
-    /// The calls, without those that have no name: nobody can run them.
+    /// The calls. One without a name gets one that no tool has, so that the model is told.
     pub(super) fn finish(self) -> Vec<Call> {
-        self.0.into_iter().filter(|call| !call.name.is_empty()).collect()
+        let is_something = |call: &Call| !(call.name.is_empty() && call.id.is_empty() && call.arguments.is_empty());
+        let named = |call: Call| if call.name.is_empty() { Call { name: "unnamed".into(), ..call } } else { call };
+        self.all.into_iter().filter(is_something).map(named).collect()
     }
 }
 
@@ -100,7 +119,7 @@ impl Call {
     }
 
     fn is_whole(&self) -> bool {
-        !self.arguments.is_empty() && serde_json::from_str::<IgnoredAny>(&self.arguments).is_ok()
+        self.arguments.ends_with('}') && serde_json::from_str::<IgnoredAny>(&self.arguments).is_ok()
     }
 
     fn join(&mut self, new: &Self) {
@@ -198,7 +217,16 @@ mod tests {
         ("an index that is a word, a null id", &[
             r#"{"index":"0","id":null,"function":{"name":"read","arguments":"{\"path\":\"a\"}"}}"#,
         ], &[("", "read", A)]),
-        ("a piece that belongs to nothing", &[r#"{"index":0,"function":{"arguments":"{}"}}"#], &[]),
+        ("no name at all", &[r#"{"index":0,"function":{"arguments":"{}"}}"#], &[("", "unnamed", "{}")]),
+        ("nothing at all", &[r#"{"index":0,"function":{}}"#], &[]),
+        ("two calls with one id", &[
+            r#"{"index":0,"id":"1","function":{"name":"read","arguments":"{\"path\":\"a\"}"}}"#,
+            r#"{"index":1,"id":"1","function":{"name":"read","arguments":"{\"path\":\"b\"}"}}"#,
+        ], &[("1", "read", A), ("1", "read", B)]),
+        ("two calls with one id and no index", &[
+            r#"{"id":"1","function":{"name":"read","arguments":"{\"path\":\"a\"}"}}"#,
+            r#"{"id":"1","function":{"name":"read","arguments":"{\"path\":\"b\"}"}}"#,
+        ], &[("1", "read", A), ("1", "read", B)]),
     ];
 
     // P63

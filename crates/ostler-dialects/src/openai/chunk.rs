@@ -118,6 +118,9 @@ impl Chunk<'_> {
         let choice = self.choices.0.first().and_then(Node::map);
         for node in [Some(&self.error), choice.map(|choice| &choice.error)].into_iter().flatten() {
             match node {
+                // Beside an answer, an error that says nothing is none.
+                Node::Map(fault) if Problem::of(fault) == Problem::default() && choice.is_some() => {}
+                Node::Text(text) if text.is_empty() => {}
                 Node::Map(fault) => return Some(Problem::of(fault)),
                 Node::Text(text) => return Some(Problem { message: text.to_string(), ..Problem::default() }),
                 Node::None => {}
@@ -128,6 +131,9 @@ impl Chunk<'_> {
         Some(Problem { message: message.to_owned(), code: word(&self.code), ..Problem::default() })
     }
 }
+
+/// The longest message of an error, in characters.
+const MESSAGE: usize = 2000;
 
 /// An error as a server says it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -140,7 +146,7 @@ pub(super) struct Problem {
 impl Problem {
     fn of(fault: &Fault<'_>) -> Self {
         let code = [word(&fault.code), word(&fault.status)].into_iter().find(|w| !w.is_empty()).unwrap_or_default();
-        Self { message: fault.message.or_empty().to_owned(), kind: word(&fault.kind), code }
+        Self { message: fault.message.or_empty().chars().take(MESSAGE).collect(), kind: word(&fault.kind), code }
     }
 }
 

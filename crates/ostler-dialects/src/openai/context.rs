@@ -118,11 +118,30 @@ pub(super) fn question(history: &History, cut: usize, window: u64) -> String {
     )
 }
 
-/// Puts the summary in place of what it stands for.
+/// How a summary begins.
+const SUMMARY: &str = "[Summary of the conversation so far]";
+
+/// The longest message of the user's that is kept as it is.
+const TASK: usize = 16 * 1024;
+
+/// Puts the summary in place of what it stands for. What the user wanted last stays in the user's own words.
 pub(super) fn replace(history: &mut History, cut: usize, summary: &str) {
-    let message = Message::User(format!("[Summary of the conversation so far]\n{summary}"));
+    let task = history.0[..cut].iter().rev().find_map(|message| match message {
+        Message::User(text) if !text.starts_with(SUMMARY) => Some(text),
+        _ => None,
+    });
+    let earlier = history.0[..cut].iter().find_map(|message| match message {
+        Message::User(text) if text.starts_with(SUMMARY) => text.split_once(LATEST).map(|(_, task)| task),
+        _ => None,
+    });
+    let task = task.map(String::as_str).or(earlier).unwrap_or_default();
+    let task = &task[..task.floor_char_boundary(TASK)];
+    let message = Message::User(format!("{SUMMARY}\n{summary}{LATEST}{task}"));
     history.0.splice(..cut, [message]);
 }
+
+/// What stands between a summary and the user's own words.
+const LATEST: &str = "\n\n[The user's latest message before that]\n";
 
 #[cfg(test)]
 mod tests {

@@ -18,7 +18,7 @@ use super::calls::Call;
 use super::chunk::Chunk;
 use super::context::Meter;
 use super::history::{Called, History, LOST, Message};
-use super::orders::{Failed, Line, Order, Ready, Retrying, Word};
+use super::orders::{Failed, FailedKind, Line, Order, Ready, Retrying, Word};
 use super::plan::Plan;
 use super::prices::Price;
 use super::reply::{Audience, Reply};
@@ -32,6 +32,8 @@ const SCHEMA_TRIES: u32 = 2;
 pub(super) struct Talk {
     plan: Plan,
     ready: Option<Ready>,
+    /// Whether the body tried to say what is there, and could not.
+    unintroduced: bool,
     system: String,
     history: History,
     meter: Meter,
@@ -56,6 +58,13 @@ enum Phase {
     Working(Vec<Call>),
     /// That the body leaves off, with the tools that were running.
     Cancelling(Vec<Call>),
+}
+
+impl Phase {
+    /// Whether an answer is awaited that is all there.
+    fn is_whole(&self) -> bool {
+        matches!(self, Self::Answering(reply) if reply.is_whole() && reply.problem.is_none())
+    }
 }
 
 /// What is kept for the length of a turn.
@@ -85,6 +94,7 @@ impl Talk {
         Self {
             plan,
             ready: None,
+            unintroduced: false,
             system: String::new(),
             history: History::default(),
             meter: Meter::default(),
@@ -101,6 +111,9 @@ impl Talk {
     fn ask(&mut self, out: &mut Outbox) {
         if self.ready.is_none() {
             self.phase = Phase::Waiting;
+            if std::mem::take(&mut self.unintroduced) {
+                order(&Order::Introduce, out);
+            }
             return;
         }
         if self.is_full() {
@@ -172,20 +185,28 @@ impl Talk {
                 self.count(&reply, out);
                 match blame::unfinished(&reply) {
                     Some(outcome) => self.end(outcome, None, out),
-                    None => self.summarised(cut, &reply.into_parts().0, out),
+                    None => self.summarised(cut, *reply, out),
                 }
             }
             other => self.phase = other,
         }
     }
 
-    /// Puts what an answer used on the bill.
-    fn count(&mut self, reply: &Reply, out: &mut Outbox) {
+    /// Puts what an answer used on the bill. One that was called off before its first word is not counted.
+    fn charge(&mut self, reply: &Reply) {
+        if reply.pieces == 0 {
+            return;
+        }
         let Some(ready) = &self.ready else { return };
         let model = reply.model.as_deref().unwrap_or(&ready.model);
         let listed = || if ready.official { Price::listed(model) } else { None };
-        let missed = !ready.uncounted && !self.turn.bill.incomplete;
         self.turn.bill.add(model, reply.spent, self.plan.price.or_else(listed));
+    }
+
+    /// The same, and takes note of how full the window is.
+    fn count(&mut self, reply: &Reply, out: &mut Outbox) {
+        let missed = self.ready.as_ref().is_some_and(|ready| !ready.uncounted) && !self.turn.bill.incomplete;
+        self.charge(reply);
         if let Some(spent) = reply.spent.filter(|_| !reply.is_private()) {
             let tokens = spent.tokens;
             self.meter.note(tokens.input + tokens.cache_read + tokens.output, &self.history);
@@ -198,15 +219,17 @@ impl Talk {
     /// An answer that is all there: tools to run, or the end of the turn.
     fn answered(&mut self, reply: Reply, out: &mut Outbox) {
         self.turn.squeezed = Squeezed::Not;
-        let (finish, refused) = (reply.finish.clone().unwrap_or_default(), reply.refused);
+        let (finish, refused, flood) = (reply.finish.clone().unwrap_or_default(), reply.refused, reply.is_flood());
         let (text, mut calls) = reply.into_parts();
         self.name(&mut calls);
         self.keep(&text, &calls);
         if refused || finish == "content_filter" {
             return self.end(blame::ending(Cause::Refused, "The model refused to answer.", &finish), Some(text), out);
         }
-        let cut_short = finish == "length" && calls.last().is_none_or(|call| call.input().is_err());
-        if cut_short {
+        // Arguments that have not begun are cut too.
+        let whole = |call: &Call| !call.arguments.trim().is_empty() && call.input().is_ok();
+        let cut_short = finish == "length" && !calls.last().is_some_and(whole);
+        if cut_short || flood {
             let message = "The answer reached the model's limit on output.";
             let outcome = blame::ending(Cause::OutputLimit, message, &finish).hint("Allow more (--set max_tokens=…).");
             return self.end(outcome, Some(text), out);
@@ -247,6 +270,8 @@ impl Talk {
         };
         match structured::check(&schema, &text) {
             Ok(value) => self.complete(text, Some(value), out),
+            Err(_) if self.turn.steps >= self.plan.max_turns => self.end(self.too_many_steps(), Some(text), out),
+            Err(_) if self.plan.budget && !self.turn.bill.is_priced() => self.end(blame::unpriced(), Some(text), out),
             Err(why) if self.turn.schema_tries < SCHEMA_TRIES => {
                 self.turn.schema_tries += 1;
                 out.notice(
@@ -258,6 +283,7 @@ impl Talk {
                     "Your answer does not keep to the schema: {why}. Answer again, with nothing but JSON of this schema: {schema}"
                 );
                 self.history.push(Message::User(question));
+                self.tell_usage(out);
                 self.ask(out);
             }
             Err(why) => {
@@ -287,15 +313,25 @@ impl Talk {
     // --- endings ------------------------------------------------------------------------------------------------
 
     fn failed(&mut self, failed: &Failed, out: &mut Outbox) {
+        self.unintroduced = self.ready.is_none();
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Answering(_) if blame::is_too_long(failed) && self.turn.squeezed != Squeezed::Summarised => {
                 self.squeeze(failed, out);
+            }
+            // All of it had come: a connection that then ends badly takes nothing away.
+            phase @ Phase::Answering(_) if failed.kind == FailedKind::Cut && phase.is_whole() => {
+                self.phase = phase;
+                self.over(out);
             }
             Phase::Answering(reply) => {
                 self.count(&reply, out);
                 self.broken(*reply, blame::of_failure(failed), out);
             }
-            Phase::Summarising(..) | Phase::Waiting => self.end(blame::of_failure(failed), None, out),
+            Phase::Summarising(reply, _) => {
+                self.charge(&reply);
+                self.end(blame::of_failure(failed), None, out);
+            }
+            Phase::Waiting => self.end(blame::of_failure(failed), None, out),
             other => self.phase = other,
         }
     }
@@ -312,20 +348,22 @@ impl Talk {
             Phase::Idle => {}
             Phase::Waiting => self.interrupted(out),
             Phase::Answering(reply) => {
+                self.charge(&reply);
                 self.keep(&reply.into_parts().0, &[]);
-                self.phase = Phase::Cancelling(Vec::new());
-                order(&Order::Cancel, out);
+                self.cancel(Vec::new(), out);
             }
-            Phase::Summarising(..) => {
-                self.phase = Phase::Cancelling(Vec::new());
-                order(&Order::Cancel, out);
+            Phase::Summarising(reply, _) => {
+                self.charge(&reply);
+                self.cancel(Vec::new(), out);
             }
-            Phase::Working(calls) => {
-                self.phase = Phase::Cancelling(calls);
-                order(&Order::Cancel, out);
-            }
+            Phase::Working(calls) => self.cancel(calls, out),
             Phase::Cancelling(calls) => self.phase = Phase::Cancelling(calls),
         }
+    }
+
+    fn cancel(&mut self, running: Vec<Call>, out: &mut Outbox) {
+        self.phase = Phase::Cancelling(running);
+        order(&Order::Cancel, out);
     }
 
     fn interrupted(&mut self, out: &mut Outbox) {
@@ -359,8 +397,11 @@ impl Talk {
             Word::Retrying(retrying) => out.notice(Level::Warning, "retrying", sentence(&retrying)),
             Word::Alive => {}
             Word::Result(outcome) => self.result(outcome, out),
-            Word::Cancelled if matches!(self.phase, Phase::Cancelling(_)) => self.interrupted(out),
-            Word::Cancelled => {}
+            Word::Cancelled if matches!(self.phase, Phase::Idle | Phase::Waiting) => {}
+            Word::Cancelled => {
+                self.interrupt(out); // in a recording nobody has
+                self.interrupted(out);
+            }
         }
     }
 

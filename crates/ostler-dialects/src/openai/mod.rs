@@ -21,7 +21,7 @@ mod system;
 pub mod orders;
 pub mod sse;
 
-pub use blame::is_worth_retrying;
+pub use blame::{SCRIPT, is_worth_retrying};
 pub use history::{Called, History, Message};
 
 use ostler_core::dialect::{Capabilities, Conversation, Dialect, Inherits, Launch, Probe, Setting};
@@ -46,16 +46,16 @@ macro_rules! rows {
 }
 
 /// What the server is told.
-const SERVER: [Row<()>; 5] = rows! {
+const SERVER: [Row<()>; 4] = rows! {
     "base_url", Kind::Word, Some(url), "Where the server is: what comes before /chat/completions. Else OPENAI_BASE_URL, else OpenAI's own.";
     "api_key_env", Kind::Word, Some(variable), "The name of the variable that holds the key; else OPENAI_API_KEY.";
     "organization", Kind::Word, None, "The organization to bill; else OPENAI_ORG_ID.";
     "project", Kind::Word, None, "The project to bill; else OPENAI_PROJECT_ID.";
-    "retries", Kind::OneOf(&["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10"]), None, "How often a call that failed before its first word is tried again; else 3.";
 };
 
 /// What the conversation keeps to.
-const TALK: [Row<()>; 15] = rows! {
+const TALK: [Row<()>; 16] = rows! {
+    "retries", Kind::OneOf(&["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10"]), None, "How often a call that failed before its first word is tried again; else 3, and 0 for a script.";
     keys::MODEL, Kind::Word, None, "The model; else OPENAI_MODEL, else the only one that the server has.";
     keys::SYSTEM_PROMPT, Kind::Text(PROMPT), None, "Replaces the system prompt, which describes the workspace, the tools and the limits.";
     keys::APPEND_SYSTEM_PROMPT, Kind::Text(PROMPT), None, "Is added to the system prompt.";
@@ -144,7 +144,11 @@ impl Dialect for OpenAi {
     }
 }
 
-fn url(value: &str) -> Result<(), String> {
+/// Whether a text can be the base URL of a server. The text is not in the error: it may hold a password.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn url(value: &str) -> Result<(), String> {
     let known = value.starts_with("http://") || value.starts_with("https://");
     let credentials =
         value.split_once("://").is_some_and(|(_, rest)| rest.split('/').next().is_some_and(|h| h.contains('@')));
@@ -152,6 +156,9 @@ fn url(value: &str) -> Result<(), String> {
         Err("expected a URL that begins with http:// or https://".into())
     } else if credentials {
         Err("no user or password in the URL, please: keys go into OPENAI_API_KEY or header".into())
+    } else if value.contains(['?', '#']) {
+        Err("expected what comes before /chat/completions, without ? and #; extra fields go into header or extra_body"
+            .into())
     } else {
         Ok(())
     }

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
+    /// Say again what is there: the first attempt failed.
+    Introduce,
     /// Send this request to the model and pass on what comes.
     Call(Raw),
     /// Run these tools: in order, or at once when they only read.

@@ -88,7 +88,9 @@ impl Reply {
         // Only one answer is asked for; a server that sends more does not get them mixed up.
         let first = |choice: &&chunk::Choice<'_>| choice.index.count().unwrap_or(0) == 0;
         for choice in chunk.choices.0.iter().filter_map(Node::map).filter(first) {
-            for delta in [&choice.delta, &choice.message].into_iter().filter_map(Node::map) {
+            // A whole message instead of pieces; behind pieces it only repeats them.
+            let whole = choice.message.map().filter(|_| self.is_blank());
+            for delta in choice.delta.map().into_iter().chain(whole) {
                 self.delta(delta, out);
             }
             if let Some(reason) = choice.finish_reason.text() {
@@ -154,7 +156,12 @@ impl Reply {
         self.done || self.finish.is_some()
     }
 
-    /// Whether anything was said or called.
+    /// Whether its tool calls were more than anybody can want.
+    pub(super) fn is_flood(&self) -> bool {
+        self.calls.overflowed
+    }
+
+    /// Whether nothing was said or called.
     pub(super) fn is_blank(&self) -> bool {
         self.text.is_empty() && self.calls.is_empty()
     }
@@ -173,12 +180,13 @@ fn spent(tokens: &chunk::Tokens<'_>) -> Option<Spent> {
     }
     let cached = tokens.prompt_tokens_details.map().and_then(|d| d.cached_tokens.count());
     let cached = cached.or(tokens.prompt_cache_hit_tokens.count()).unwrap_or(0);
+    let cached = cached.min(prompt.unwrap_or(cached)); // it is a part of the prompt, whatever a server says
     let reasoning = tokens.completion_tokens_details.map().and_then(|d| d.reasoning_tokens.count());
     let counters = Tokens {
         input: prompt.unwrap_or(0).saturating_sub(cached),
         cache_read: cached,
         cache_write: 0,
-        output: output.unwrap_or(0),
+        output: output.unwrap_or(0).max(reasoning.unwrap_or(0)),
         reasoning,
     };
     Some(Spent { tokens: counters, cost: tokens.cost.amount() })

@@ -27,7 +27,7 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Offer<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    response_format: Option<Format<'a>>,
+    response_format: Option<Format>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,22 +76,22 @@ struct Offer<'a> {
 }
 
 #[derive(Serialize)]
-struct Format<'a> {
+struct Format {
     r#type: &'static str,
-    json_schema: Schema<'a>,
+    json_schema: Schema,
 }
 
 #[derive(Serialize)]
-struct Schema<'a> {
+struct Schema {
     name: &'static str,
-    schema: &'a RawValue,
+    schema: Raw,
 }
 
 impl Request<'_> {
     /// The request as JSON.
     pub(super) fn to_json(&self) -> Raw {
         let Self { plan, ready, system, messages, tools } = self;
-        let schema = plan.json_schema.as_deref().and_then(|text| serde_json::from_str(text).ok());
+        let schema = plan.json_schema.as_deref().and_then(|text| Raw::parse(text).ok());
         let body = Body {
             model: &ready.model,
             messages: Messages { system, rest: messages },

@@ -20,6 +20,12 @@ pub enum Seen<'a> {
     Stray(&'a str),
 }
 
+/// What a server says when it has said everything.
+const DONE: &str = "[DONE]";
+
+/// The longest payload of several lines.
+const CAP: usize = 16 * 1024 * 1024;
+
 impl Events {
     /// A stream from which nothing was read.
     #[must_use]
@@ -53,13 +59,18 @@ fn take(data: &mut String, line: &Line<'_>, see: &mut impl FnMut(Seen<'_>)) {
     match line.split_once(':') {
         Some(("", _)) => see(Seen::Comment),
         Some(("data", payload)) => {
+            let payload = payload.strip_prefix(' ').unwrap_or(payload);
+            // Some servers leave out the empty line between two payloads, and a flood of lines must end somewhere.
+            let begins = payload.starts_with("{\"") || payload == DONE;
+            if begins || data.len() + payload.len() > CAP {
+                flush(data, see);
+            }
             // A payload of several lines is JSON with line breaks in it; a space does as well there.
             if !data.is_empty() {
                 data.push(' ');
             }
-            data.push_str(payload.strip_prefix(' ').unwrap_or(payload));
-            // JSON that is whole needs no empty line to end it, and some servers send none.
-            if data == "[DONE]" {
+            data.push_str(payload);
+            if data == DONE {
                 flush(data, see);
             }
         }
@@ -108,6 +119,10 @@ mod tests {
     #[test]
     fn what_is_no_event_is_not_lost() {
         assert_eq!(seen(b"<html>\n<p>: no\n", 7), ["Stray(\"<html>\")", "Stray(\"<p>: no\")"]);
+        assert_eq!(
+            seen(b"data: {\"a\":1}\ndata: {\"b\":2}\n", 5),
+            ["Data(\"{\\\"a\\\":1}\")", "Data(\"{\\\"b\\\":2}\")"]
+        );
         assert_eq!(seen(b"data: {\"half\":1}", 4), ["Data(\"{\\\"half\\\":1}\")"]);
     }
 }

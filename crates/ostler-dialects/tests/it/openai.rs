@@ -410,3 +410,119 @@ proptest! {
         prop_assert_eq!(rebuilt, asked);
     }
 }
+
+// What is written over several lines stays one order and one event.
+#[test]
+fn line_breaks_in_json_tear_nothing() {
+    let pretty = "{\n  \"type\": \"object\",\n  \"required\": [\"n\"]\n}";
+    let mut stage = Stage::new(&[("json_schema", pretty)]);
+    stage.say("go");
+    stage.calls(&[("1", "read_file", "{\r\n  \"path\": \"a\\nb\"\r\n}")]);
+    stage.result("1", "x");
+    stage.text("{\n  \"n\": 1\n}");
+    for out in &stage.outs {
+        if let Out::Write(bytes) = out {
+            assert_eq!(bytes.iter().filter(|b| **b == b'\n').count(), 1, "{}", String::from_utf8_lossy(bytes));
+        }
+    }
+    assert_eq!(stage.orders()[1]["tools"][0]["input"]["path"], "a\nb");
+    assert!(!stage.ended()[0].structured.as_ref().unwrap().get().contains('\n'));
+}
+
+#[test]
+fn a_summary_that_is_none_takes_nothing_away() {
+    let mut stage = Stage::new(&[("context_window", "2000")]);
+    stage.counts = true;
+    stage.say("IMPORTANT: do X");
+    for n in 0..4 {
+        let id = n.to_string();
+        stage.calls(&[(&id, "read_file", "{}")]);
+        stage.result(&id, &"x".repeat(4000));
+        if stage.asked().len() == 1 {
+            break;
+        }
+    }
+    assert_eq!(stage.asked().len(), 1, "a summary is asked for");
+    stage.hear(&json!({"choices": [{"delta": {"reasoning_content": "hm"}}]}));
+    stage.finish("stop");
+    assert!(stage.notices().contains(&"context_not_summarised"), "{:?}", stage.notices());
+    assert_eq!(stage.asked()[1]["content"], "IMPORTANT: do X");
+}
+
+#[test]
+fn a_summary_keeps_the_task_in_the_user_s_words() {
+    let mut stage = Stage::new(&[("context_window", "2000")]);
+    stage.counts = true;
+    stage.say("IMPORTANT: do X");
+    for n in 0..40 {
+        let id = n.to_string();
+        stage.calls(&[(&id, "read_file", "{}")]);
+        stage.result(&id, &"x".repeat(4000));
+        if stage.asked().len() == 1 {
+            stage.text("They read files.");
+            let first = stage.asked()[1]["content"].to_string();
+            assert!(first.contains("They read files.") && first.contains("IMPORTANT: do X"), "{first}");
+        }
+    }
+    assert!(stage.notices().iter().filter(|code| **code == "context_summarised").count() > 1);
+}
+
+#[test]
+fn what_an_interrupted_answer_cost_is_not_known() {
+    let mut stage = Stage::new(&[("price", "1/10")]);
+    stage.say("go");
+    stage.calls(&[("1", "read_file", "{}")]);
+    stage.result("1", "x");
+    stage.hear(&json!({"choices": [{"delta": {"content": "half"}}]}));
+    stage.interrupt();
+    stage.hear(&json!({"ostler": "cancelled"}));
+    let usage = &stage.ended()[0].usage[0];
+    assert_eq!((usage.input, usage.cost_usd), (Some(60), None));
+}
+
+#[test]
+fn a_recording_of_an_interrupt_replays_as_one() {
+    let mut stage = Stage::new(&[]);
+    stage.say("go");
+    stage.hear(&json!({"choices": [{"delta": {"content": "half"}}]}));
+    stage.hear(&json!({"ostler": "cancelled"}));
+    assert_eq!(stage.cause(), Cause::Interrupted);
+    stage.text("the next turn of the recording");
+    assert_eq!((stage.ended().len(), stage.cause()), (2, Cause::Completed));
+}
+
+#[test]
+fn a_failed_introduction_is_tried_again_with_the_next_message() {
+    let mut talk = OpenAi.converse(&Spec::default());
+    let mut out = Outbox::default();
+    talk.say(Say::Prompt("one".into()), &mut out);
+    talk.hear(r#"{"ostler":{"failed":{"kind":"connect","message":"no"}}}"#, &mut out);
+    talk.say(Say::Prompt("two".into()), &mut out);
+    let all: Vec<Out> = out.drain().collect();
+    assert!(matches!(&all[0], Out::TurnOver(over) if over.outcome.cause == Cause::Network), "{all:?}");
+    assert!(matches!(&all[1], Out::Write(bytes) if bytes == b"\"introduce\"\n"), "{all:?}");
+}
+
+#[test]
+fn a_whole_answer_stays_whole() {
+    // A connection that ends badly after everything was said.
+    let mut stage = Stage::new(&[]);
+    stage.say("go");
+    stage.hear(&json!({"choices": [{"delta": {"content": "all"}, "finish_reason": "stop"}]}));
+    stage.hear(&json!({"ostler": {"failed": {"kind": "cut", "message": "reset"}}}));
+    assert_eq!(stage.cause(), Cause::Completed);
+    // A last piece that repeats the message, and an error that says nothing.
+    stage.say("again");
+    stage.hear(&json!({"choices": [{"delta": {"content": "hello"}}], "error": {}}));
+    stage.hear(&json!({"choices": [{"delta": {}, "message": {"content": "hello"}, "finish_reason": "stop"}]}));
+    stage.over();
+    assert_eq!(stage.ended()[1].text.as_deref(), Some("hello"));
+}
+
+#[test]
+fn sending_an_answer_back_keeps_to_the_limit_on_steps() {
+    let mut stage = Stage::new(&[("json_schema", "{\"type\":\"object\"}"), ("max_turns", "1")]);
+    stage.say("go");
+    stage.text("no JSON");
+    assert_eq!((stage.cause(), stage.orders().len()), (Cause::TurnLimit, 1));
+}

@@ -12,6 +12,10 @@ const SETTINGS: &[(&str, &str)] = &[
     ("credential.helper", ""),
     ("protocol.ext.allow", "never"),
     ("protocol.fd.allow", "never"),
+    // What another repository of this machine has in its settings would be run on the way.
+    ("protocol.file.allow", "never"),
+    // Else files of the workspace that look like a repository would be one, with settings of the model's making.
+    ("safe.bareRepository", "explicit"),
     // Signing needs keys that a command does not see.
     ("commit.gpgSign", "false"),
     ("tag.gpgSign", "false"),

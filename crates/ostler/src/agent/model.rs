@@ -18,6 +18,7 @@ use super::{Agent, check_without_process, session_id};
 use crate::api;
 use crate::command::CommandRunner;
 use crate::host::Host;
+use crate::inner::Busy;
 use crate::model::{Http, Model, Script, Scripted};
 use crate::probe::Probed;
 use crate::process::SpawnError;
@@ -102,7 +103,7 @@ impl ApiAgent {
     }
 
     /// The workspace with its tools, and what there is to say about them.
-    fn tools(&self, host: &Host, spec: &Spec, session: &str) -> Result<(Toolbox, Vec<Notice>, String), SpecError> {
+    fn tools(&self, host: &Host, spec: &Spec, session: &str) -> Result<Ground, SpecError> {
         let root = directory(spec);
         let wrong = |error: ToolError| SpecError::new("dir", &root.display().to_string(), error.message);
         let policy = match &self.policy {
@@ -111,15 +112,24 @@ impl ApiAgent {
         };
         let workspace = Arc::new(Workspace::open(&root, &policy.files).map_err(wrong)?);
         let runner = CommandRunner::new(host, &policy, workspace.clone(), session).map_err(wrong)?;
-        let notices = runner.notices();
+        let (notices, busy) = (runner.notices(), runner.busy());
         let mut tools = Toolbox::workspace(&workspace, runner);
         for tool in &self.tools {
             tools.add(tool.clone());
         }
         choose(&mut tools, spec)?;
         let sandbox = if tools.get(RUN_COMMAND.name).is_some() { boundaries(&policy) } else { String::new() };
-        Ok((tools, notices, sandbox))
+        Ok(Ground { tools, notices, sandbox, busy })
     }
+}
+
+/// The workspace with its tools, and what there is to say about them.
+struct Ground {
+    tools: Toolbox,
+    notices: Vec<Notice>,
+    sandbox: String,
+    /// Held for reading by every command that is not gone yet.
+    busy: Busy,
 }
 
 /// What the model is told about commands.
@@ -216,10 +226,12 @@ impl Agent for ApiAgent {
         let body: Box<dyn FnOnce() -> Result<_, SpawnError> + Send> = if let Err(why) = is_directory(&root) {
             Box::new(|| Err(SpawnError::BadDirectory { path: root, why }))
         } else {
-            let (tools, notices, sandbox) = self.tools(host, &spec, &id)?;
-            let retries = spec.settings.last("retries").and_then(|n| n.parse().ok()).unwrap_or(RETRIES);
+            let Ground { tools, notices, sandbox, busy } = self.tools(host, &spec, &id)?;
+            // A script says what it wants to happen: an error in it is an ending.
+            let usual = if self.plays() { 0 } else { RETRIES };
+            let retries = spec.settings.last("retries").and_then(|n| n.parse().ok()).unwrap_or(usual);
             let cwd = root.canonicalize().unwrap_or(root).display().to_string();
-            let body = api::Body { model, tools, cwd, sandbox, notices, retries };
+            let body = api::Body { model, tools, cwd, sandbox, notices, retries, busy };
             Box::new(move || Ok(api::start(body)))
         };
         Ok(Session::begin(Beginning {

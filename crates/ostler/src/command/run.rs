@@ -28,7 +28,12 @@ pub(super) async fn run(
     // A task of its own: whoever drops this future still has the command ended and the files put back.
     let (caller_is_there, call_off) = oneshot::channel::<()>();
     let work = Work { snapshot: Arc::new(snapshot), timeout };
-    let task = tokio::spawn(work.run(prepared, call_off));
+    let busy = runner.busy.clone().read_owned().await;
+    let task = tokio::spawn(async move {
+        let output = work.run(prepared, call_off).await;
+        drop(busy);
+        output
+    });
     let output =
         task.await.map_err(|_| ToolError::new(Code::Io, "the command's task broke down; this is a fault in Ostler"))?;
     drop(caller_is_there);

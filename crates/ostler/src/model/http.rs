@@ -9,11 +9,11 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use ostler_core::event::At;
 use ostler_core::spec::{Spec, SpecError, keys};
-use ostler_dialects::openai::OFFICIAL;
 use ostler_dialects::openai::orders::{Failed, FailedKind};
 use ostler_dialects::openai::sse::{Events, Seen};
+use ostler_dialects::openai::{self, OFFICIAL};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, NoProxy, Proxy, Response};
+use reqwest::{Client, NoProxy, Proxy, Response, StatusCode};
 use serde::Deserialize;
 
 use super::{Answer, Model, Piece};
@@ -53,6 +53,8 @@ impl Http {
         let set = |key: &str| spec.settings.last(key).map(str::to_owned);
         let var = |name: &str| variable(host, spec, name);
         let base = set("base_url").or_else(|| var("OPENAI_BASE_URL")).unwrap_or_else(|| OFFICIAL.to_owned());
+        // The variable is held to the same rule as the setting, and is not repeated: it may hold a password.
+        openai::url(&base).map_err(|why| SpecError::secret("base_url (OPENAI_BASE_URL)", why))?;
         let base = base.trim_end_matches('/').to_owned();
         let key_variable = set("api_key_env").unwrap_or_else(|| "OPENAI_API_KEY".to_owned());
         let key = var(&key_variable);
@@ -78,7 +80,8 @@ impl Http {
         let model = set(keys::MODEL).or_else(|| var("OPENAI_MODEL"));
         let missing_key =
             (key.is_none() && base == OFFICIAL && !headers.contains_key("authorization")).then_some(key_variable);
-        let values = headers.values().filter_map(|value| value.to_str().ok());
+        let secret = headers.iter().filter(|(name, _)| is_secret(name.as_str()));
+        let values = secret.filter_map(|(_, value)| value.to_str().ok());
         let secrets = values.map(|value| value.trim_start_matches("Bearer ").to_owned());
         let secrets = secrets.filter(|secret| secret.len() >= SECRET).collect();
         Ok(Self { client: client(host, &base)?, base, model, headers, secrets, missing_key })
@@ -99,7 +102,7 @@ impl Http {
         #[derive(Deserialize)]
         struct Listed {
             #[serde(default)]
-            data: Vec<Entry>,
+            data: Option<Vec<Entry>>,
         }
         #[derive(Deserialize)]
         struct Entry {
@@ -114,7 +117,7 @@ impl Http {
             message: format!("{}/models did not answer with a list of models: {error}", self.base),
             ..Failed::default()
         })?;
-        Ok(listed.data.into_iter().map(|entry| entry.id).collect())
+        Ok(listed.data.unwrap_or_default().into_iter().map(|entry| entry.id).collect())
     }
 
     fn check_key(&self) -> Result<(), Failed> {
@@ -136,11 +139,28 @@ impl Http {
         let kind = response.headers().get("content-type").and_then(|v| v.to_str().ok()).unwrap_or_default();
         if kind.starts_with("application/json") {
             // A server that does not stream.
-            let text = whole(response).await?.replace(['\n', '\r'], " ");
-            return Ok(Box::pin(futures_util::stream::iter([Ok(Piece::Payload(text)), Ok(done())])));
+            let text = whole(response).await?;
+            return Ok(Box::pin(futures_util::stream::iter(pieces_of(&text).into_iter().map(Ok))));
         }
         Ok(streamed(response))
     }
+}
+
+/// The pieces of an answer that came as a whole: one JSON document, or a stream under a wrong name.
+fn pieces_of(text: &str) -> Vec<Piece> {
+    let one_line = |text: &str| Piece::Payload(text.replace(['\n', '\r'], " "));
+    if text.trim_start().starts_with(['{', '[']) {
+        return vec![one_line(text), done()];
+    }
+    let (mut events, mut all) = (Events::new(), Vec::new());
+    let mut see = |seen: Seen<'_>| {
+        if let Seen::Data(payload) | Seen::Stray(payload) = seen {
+            all.push(one_line(payload));
+        }
+    };
+    events.push(text.as_bytes(), &mut see);
+    events.finish(&mut see);
+    all
 }
 
 impl Model for Http {
@@ -149,7 +169,11 @@ impl Model for Http {
             let answer = self.ask(request).await.map_err(|failed| hidden(&self.secrets, failed))?;
             let secrets = self.secrets.clone();
             let answer: Answer = Box::pin(answer.map(move |piece| match piece {
-                Ok(Piece::Payload(text)) => Ok(Piece::Payload(blanked(&secrets, text))),
+                // The model does not know the key and cannot repeat it: its words stay as they are. The server does.
+                Ok(Piece::Payload(text)) if !text.contains("\"choices\"") => {
+                    Ok(Piece::Payload(blanked(&secrets, text)))
+                }
+                Ok(Piece::Payload(text)) => Ok(Piece::Payload(text)),
                 Ok(Piece::Alive) => Ok(Piece::Alive),
                 Err(failed) => Err(hidden(&secrets, failed)),
             }));
@@ -181,6 +205,11 @@ impl Model for Http {
     fn is_official(&self) -> bool {
         self.base == OFFICIAL
     }
+}
+
+/// Whether a header of this name holds a secret.
+fn is_secret(name: &str) -> bool {
+    ["auth", "key", "token", "secret", "cookie", "password"].iter().any(|part| name.contains(part))
 }
 
 /// A text without the keys: servers quote the one they do not like.
@@ -237,23 +266,29 @@ async fn checked(response: Response) -> Result<Response, Failed> {
     if status.is_success() {
         return Ok(response);
     }
-    let resets_at = resets_at(response.headers());
+    let resets_at = resets_at(response.headers(), status);
     let body = capped(response, ERROR_CAP).await.unwrap_or_default();
     let message = status.canonical_reason().unwrap_or("no reason given").to_owned();
     Err(Failed { kind: FailedKind::Status, status: Some(status.as_u16()), message, body, resets_at })
 }
 
 /// When the server says that it can be asked again.
-fn resets_at(headers: &HeaderMap) -> Option<String> {
+fn resets_at(headers: &HeaderMap, status: StatusCode) -> Option<String> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
-    let in_millis = |ms: f64| (ms.is_finite() && (0.0..1e12).contains(&ms)).then_some(ms);
+    let in_millis = |ms: f64| (ms.is_finite() && ms >= 0.0).then(|| ms.min(1e12));
+    // These come with every answer; they matter when it is them that ran out.
+    let spent = |what: &str| {
+        let remaining = text(&format!("x-ratelimit-remaining-{what}")).is_none_or(|left| left == "0");
+        let reset = text(&format!("x-ratelimit-reset-{what}"));
+        reset.filter(|_| status == StatusCode::TOO_MANY_REQUESTS && remaining).and_then(duration)
+    };
     let wait = text("retry-after-ms")
         .and_then(|ms| ms.parse().ok())
         .or_else(|| text("retry-after").and_then(|s| s.parse::<f64>().ok()).map(|s| s * 1000.0))
-        .or_else(|| text("x-ratelimit-reset-requests").and_then(duration))
-        .or_else(|| text("x-ratelimit-reset-tokens").and_then(duration))
+        .or_else(|| spent("requests"))
+        .or_else(|| spent("tokens"))
         .and_then(in_millis);
-    #[expect(clippy::cast_possible_truncation, reason = "it was checked to be below 10^12")]
+    #[expect(clippy::cast_possible_truncation, reason = "it is at most 10^12")]
     let at = wait.map(|ms| At(clock::wall().0 + ms as i64).to_string());
     at.or_else(|| text("retry-after").and_then(At::from_http_date).map(|at| at.to_string()))
 }
@@ -352,6 +387,7 @@ fn unsent(base: &str, error: &reqwest::Error) -> Failed {
     let why = root_of(error);
     let tls = std::iter::successors(error.source(), |error| (*error).source()).any(is_tls);
     let (kind, what) = match (tls, error.is_timeout()) {
+        _ if error.is_builder() => (FailedKind::Invalid, "No request can be made to"),
         (true, _) => (FailedKind::Tls, "No secure connection to"),
         (false, true) => (FailedKind::Connect, "No answer in time from"),
         (false, false) if error.is_connect() => (FailedKind::Connect, "No connection to"),

@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use ostler_dialects::openai;
 use ostler_dialects::openai::orders::{Failed, FailedKind};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -146,7 +147,7 @@ impl Scripted {
             kind: FailedKind::Status,
             status: Some(400),
             message: "no reply of the script fits".to_owned(),
-            body: json!({"error": {"message": seen.describe(), "code": "script_has_no_reply"}}).to_string(),
+            body: json!({"error": {"message": seen.describe(), "code": openai::SCRIPT}}).to_string(),
             resets_at: None,
         })?;
         if let Some(ScriptedError { status, message }) = &reply.error {

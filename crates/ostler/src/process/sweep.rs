@@ -69,9 +69,11 @@ fn pids() -> impl Iterator<Item = i32> {
 }
 
 fn stat(pid: i32) -> Option<Stat> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Bytes: a process may give itself a name that is no text, and must be found all the same.
+    let bytes = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     // The second field is the command in parentheses and may itself hold spaces and parentheses.
-    let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
+    let end = bytes.iter().rposition(|byte| *byte == b')')?;
+    let mut fields = std::str::from_utf8(bytes.get(end + 1..)?).ok()?.split_ascii_whitespace();
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
     let threads: u32 = fields.nth(15)?.parse().ok()?;
@@ -89,6 +91,22 @@ mod tests {
         let own = rustix::process::getpid().as_raw_nonzero().get();
         let stat = stat(own).unwrap();
         assert!(stat.parent > 0 && stat.start > 0 && !stat.zombie);
+    }
+
+    // A name is whatever bytes a process gives itself.
+    #[test]
+    fn a_process_whose_name_is_no_text_is_found() {
+        let script = r"printf 'x\377) y' > /proc/self/comm; printf 'x\377) y' > /proc/$$/comm; echo; read -r line";
+        let (stdin, stdout) = (std::process::Stdio::piped(), std::process::Stdio::piped());
+        let mut child =
+            std::process::Command::new("sh").args(["-c", script]).stdin(stdin).stdout(stdout).spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+        assert!(std::fs::read_to_string(format!("/proc/{pid}/stat")).is_err(), "the name is text");
+        let own = rustix::process::getpid().as_raw_nonzero().get();
+        let found = descendants(own).into_iter().find(|process| process.pid == pid).unwrap();
+        signal(&[found], Signal::KILL);
+        assert!(!child.wait().unwrap().success());
     }
 
     // P12: a process with our number and another start time is never signalled.

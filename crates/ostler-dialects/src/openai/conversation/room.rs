@@ -6,7 +6,7 @@ use ostler_core::event::Level;
 use super::{Phase, Squeezed, Talk};
 use crate::openai::history::Message;
 use crate::openai::orders::Failed;
-use crate::openai::reply::Audience;
+use crate::openai::reply::{Audience, Reply};
 use crate::openai::{blame, context, prices};
 
 impl Talk {
@@ -45,11 +45,21 @@ impl Talk {
         true
     }
 
-    pub(super) fn summarised(&mut self, cut: usize, summary: &str, out: &mut Outbox) {
-        context::replace(&mut self.history, cut, summary);
-        self.meter.forget();
-        let message = format!("The context is nearly full: the first {cut} messages were replaced by a summary.");
-        out.notice(Level::Info, "context_summarised", message);
+    pub(super) fn summarised(&mut self, cut: usize, reply: Reply, out: &mut Outbox) {
+        let refused = reply.refused || reply.finish.as_deref() == Some("content_filter");
+        let (summary, _) = reply.into_parts();
+        if refused || summary.trim().is_empty() {
+            // Without a summary nothing is taken away: better a conversation that is too long than one that lost its task.
+            let message =
+                "The context is nearly full, and the model gave no summary of it; the conversation stays as it is.";
+            out.notice(Level::Warning, "context_not_summarised", message);
+        } else {
+            context::replace(&mut self.history, cut, &summary);
+            self.meter.forget();
+            let message = format!("The context is nearly full: the first {cut} messages were replaced by a summary.");
+            out.notice(Level::Info, "context_summarised", message);
+        }
+        self.tell_usage(out);
         self.ask(out);
     }
 

@@ -17,9 +17,7 @@ impl Talk {
             out.event(ToolCall { id: call.id.clone(), name: call.name.clone(), input, parent: None });
         }
         if self.turn.steps >= self.plan.max_turns {
-            let message = format!("The model wanted to go on after {} steps.", self.turn.steps);
-            let outcome = Outcome::new(Cause::TurnLimit, message).hint("Allow more steps (--max-turns).");
-            return self.end(outcome, None, out);
+            return self.end(self.too_many_steps(), None, out);
         }
         let mut orders = Vec::new();
         let mut wrong = Vec::new();
@@ -64,8 +62,18 @@ impl Talk {
         self.history.push(Message::Tool { id: id.clone(), text: output.clone() });
         out.event(ToolResult { id, name: Some(call.name), ok, output, denied, content: None });
         if matches!(&self.phase, Phase::Working(calls) if calls.is_empty()) {
-            self.turn.bill.usage().into_iter().for_each(|usage| out.event(usage));
+            self.tell_usage(out);
             self.ask(out);
         }
+    }
+
+    /// What the turn has used so far: between two answers, so that a limit on money can end it.
+    pub(super) fn tell_usage(&self, out: &mut Outbox) {
+        self.turn.bill.usage().into_iter().for_each(|usage| out.event(usage));
+    }
+
+    pub(super) fn too_many_steps(&self) -> Outcome {
+        let message = format!("The model wanted to go on after {} steps.", self.turn.steps);
+        Outcome::new(Cause::TurnLimit, message).hint("Allow more steps (--max-turns).")
     }
 }

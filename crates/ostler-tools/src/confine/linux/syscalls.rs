@@ -91,7 +91,7 @@ const TYPING: [u64; 2] = [0x5412, 0x541C]; // TIOCSTI, TIOCLINUX
 const REACHING: [libc::c_int; 3] = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 
 /// Calls that give a file its mode: the place of the mode among the arguments, and of the flags if it only counts with `O_CREAT`.
-/// A program that gives its owner's rights to whoever runs it would outlive the confinement.
+/// A program that gives the rights of its owner or group to whoever runs it would outlive the confinement.
 const MODES: &[(libc::c_long, u8, Option<u8>)] = &[
     (libc::SYS_fchmod, 1, None),
     (libc::SYS_fchmodat, 2, None),
@@ -175,9 +175,11 @@ fn refused(network: Network) -> Result<Rules, Error> {
     rules.insert(libc::SYS_prlimit64, vec![rule(vec![SeccompCondition::new(0, Dword, Ne, 0)])?]);
     for (call, mode, flags) in MODES {
         let flag = |argument: u8, bit: u64| SeccompCondition::new(argument, Dword, MaskedEq(bit), bit);
-        let creates = flags.map(|argument| flag(argument, number(libc::O_CREAT)));
-        let conditions = [flag(*mode, u64::from(libc::S_ISUID))].into_iter().chain(creates).collect();
-        rules.insert(*call, vec![rule(conditions)?]);
+        let with = |bit: libc::mode_t| {
+            let creates = flags.map(|argument| flag(argument, number(libc::O_CREAT)));
+            rule([flag(*mode, u64::from(bit))].into_iter().chain(creates).collect())
+        };
+        rules.insert(*call, vec![with(libc::S_ISUID)?, with(libc::S_ISGID)?]);
     }
     let sockets = match network {
         Network::None => Vec::new(),

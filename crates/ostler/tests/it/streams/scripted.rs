@@ -88,6 +88,7 @@ async fn errors_and_endings_can_be_scripted() {
     let dir = tempfile::tempdir().unwrap();
     for (reply, cause) in [
         ("error = { status = 401, message = \"no\" }", Cause::Auth),
+        ("error = { status = 429, message = \"slow down\" }", Cause::RateLimit),
         ("error = { status = 404, message = \"no such model\" }", Cause::BadRequest),
         ("text = \"half\"\ncut = true", Cause::Network),
         ("text = \"half\"\nfinish = \"length\"", Cause::OutputLimit),
@@ -103,7 +104,10 @@ async fn an_overloaded_model_is_asked_again() {
     let dir = tempfile::tempdir().unwrap();
     let script =
         "[[reply]]\nerror = { status = 503 }\n[[reply]]\nerror = { status = 429 }\n[[reply]]\ntext = \"there\"";
-    let seen = play(script, dir.path()).await;
+    let agent = ApiAgent::playing(Script::parse(script).unwrap());
+    let mut spec = asking(dir.path());
+    spec.settings.set("retries", "2");
+    let seen = finish(agent.start(&host(&[]), spec).unwrap()).await;
     assert_eq!((seen.outcome().cause, seen.replies().concat().as_str()), (Cause::Completed, "there"));
     let retry = |what: &&What| matches!(what, What::Notice(n) if n.code == "retrying" && n.level == Level::Warning);
     assert_eq!(seen.whats().filter(retry).count(), 2);
