@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-pub use self::protected::Snapshot;
+pub use self::protected::{Restored, Snapshot};
 use crate::catalog::ToolInfo;
 use crate::{Code, ToolError};
 

@@ -12,7 +12,7 @@ mod other;
 mod reading;
 mod report;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -71,13 +71,17 @@ const HARMLESS_DEVICES: [&str; 6] = ["/dev/null", "/dev/zero", "/dev/full", "/de
 
 impl Confinement {
     /// What a command of a model gets: the workspace and a directory for temporary files to write, the system and its tools to
-    /// read, and what `limits` adds to that.
+    /// read, and what `limits` adds to that. All by where it really is now; what is not there now is left out.
     #[must_use]
     pub fn command(limits: &CommandLimits, home: &Home<'_>) -> Self {
-        let mut write = vec![home.workspace.to_owned(), home.temp.to_owned()];
-        write.extend(limits.write.iter().filter_map(|path| expand(path, home)));
+        let own = [home.workspace, home.temp].into_iter().map(Path::to_owned);
+        let write = reading::real(own.chain(limits.write.iter().filter_map(|path| expand(path, home))));
+        // What lies in a place that a command can write it could replace by a link, and the next command would follow.
+        let is_below = |path: &PathBuf| write.iter().any(|dir| path.starts_with(dir) && path != dir);
+        let write: Vec<PathBuf> = write.iter().filter(|path| !is_below(path)).cloned().collect();
         let mut read = reading::tools(home);
-        read.extend(limits.read.iter().filter_map(|path| expand(path, home)));
+        read.extend(reading::real(limits.read.iter().filter_map(|path| expand(path, home))));
+        read.retain(|path| !write.iter().any(|dir| path.starts_with(dir)));
         let mega = |count: u64| count.saturating_mul(1024 * 1024);
         Self {
             write,

@@ -3,11 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 pub(crate) mod arguments;
+mod bare;
 pub(crate) mod create_file;
 mod cut;
 pub(crate) mod delete_file;
 mod diff;
 pub(crate) mod edit_file;
+mod git;
 mod given;
 mod limits;
 pub(crate) mod list_files;
@@ -39,7 +41,8 @@ pub(crate) use root::{Root, read_own_file};
 pub struct FileRules {
     /// Neither read nor written.
     pub deny: Vec<String>,
-    /// Exceptions from the deny-list, the default one included.
+    /// Exceptions from the deny-list, the default one included, and from what is only read by default, except `.git` and
+    /// `.ostler`.
     pub allow: Vec<String>,
     /// Read but not written.
     pub read_only: Vec<String>,
@@ -48,7 +51,7 @@ pub struct FileRules {
 impl FileRules {
     /// Whether every glob is one.
     pub(crate) fn check(&self) -> Result<(), String> {
-        rules::Rules::new(self).map(|_| ())
+        rules::Rules::new(self, None).map(|_| ())
     }
 }
 

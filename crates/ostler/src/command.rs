@@ -7,6 +7,7 @@ mod run;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use ostler_core::event::{Level, Notice};
@@ -28,13 +29,17 @@ const POLICY: &str = "sandbox_policy";
 pub struct CommandRunner {
     host: Host,
     workspace: Arc<Workspace>,
-    commands: Commands,
+    commands: Arc<Commands>,
     limits: CommandLimits,
     session: Arc<str>,
     description: String,
     notices: Vec<Notice>,
     /// Held for reading by every command that is not gone yet.
     busy: Arc<tokio::sync::RwLock<()>>,
+    /// What commands may do, by the places where things really were before the first of them ran.
+    base: Confinement,
+    /// Whether protected files could not be put back; then nothing is run any more.
+    broken: Arc<AtomicBool>,
 }
 
 impl CommandRunner {
@@ -43,23 +48,26 @@ impl CommandRunner {
     /// # Errors
     /// When the policy's rules contradict their examples.
     pub fn new(host: &Host, policy: &Policy, workspace: Arc<Workspace>, session: &str) -> Result<Self, ToolError> {
-        let commands = Commands::new(&policy.commands)?;
+        let commands = Arc::new(Commands::new(&policy.commands)?);
+        let limits = policy.sandbox.clone();
         let (path, tools) = (environment::path(host, workspace.root()), environment::tool_homes(host));
-        let temp = host.temp_dir();
+        let base = {
+            let home = home(host, workspace.root(), (&path, &tools));
+            limits.check_here(&home).map_err(|why| ToolError::new(Code::BadArguments, why))?;
+            Confinement::command(&limits, &home)
+        };
         let mut runner = Self {
             host: host.clone(),
             workspace,
             description: describe(&commands),
             commands,
-            limits: policy.sandbox.clone(),
+            limits,
             session: session.into(),
             notices: Vec::new(),
             busy: Arc::default(),
+            base,
+            broken: Arc::default(),
         };
-        runner
-            .limits
-            .check_here(&runner.home(&path, &tools, &temp))
-            .map_err(|why| ToolError::new(Code::BadArguments, why))?;
         runner.notices = runner.look_around();
         Ok(runner)
     }
@@ -138,9 +146,13 @@ impl CommandRunner {
             let shape = r#"{"command":"git","args":["status"]}"#;
             ToolError::new(Code::BadArguments, format!("{error}; expected an object such as {shape}"))
         })?;
-        let approved = self.check(&asked.command, &asked.args)?;
         let most = self.limits.timeout_seconds;
         let timeout = Duration::from_secs(asked.timeout_seconds.map_or(most, |seconds| seconds.clamp(1, most)));
+        // Thousands of arguments are thousands of looks at the disk: not on a thread that others wait for.
+        let (host, commands, workspace) = (self.host.clone(), self.commands.clone(), self.workspace.clone());
+        let work = move || check(&host, &commands, &workspace, (&asked.command, &asked.args));
+        let broke = |_| ToolError::new(Code::Io, "the check of the command broke down; this is a fault in Ostler");
+        let approved = tokio::task::spawn_blocking(work).await.map_err(broke)??;
         self.run(approved, timeout).await
     }
 
@@ -149,10 +161,7 @@ impl CommandRunner {
     /// # Errors
     /// Names the rule that forbids it.
     pub fn check(&self, command: &str, args: &[String]) -> Result<Approved, ToolError> {
-        let path = environment::path(&self.host, self.workspace.root());
-        let is_denied = |path: &Path| self.workspace.is_denied(path);
-        let place = Place { root: self.workspace.root(), path: &path, is_denied: &is_denied };
-        self.commands.check(command, args, &place)
+        check(&self.host, &self.commands, &self.workspace, (command, args))
     }
 
     /// Runs a command that the rules let through. Dropping the future ends it, with all that it started.
@@ -172,11 +181,28 @@ impl CommandRunner {
     fn confinement(&self, temp: &Path) -> Confinement {
         let path = environment::path(&self.host, self.workspace.root());
         let tools = environment::tool_homes(&self.host);
-        Confinement::command(&self.limits, &self.home(&path, &tools, temp))
+        let mut confinement = self.base.clone();
+        confinement.write.push(temp.to_owned());
+        // Keys that came in the meantime are hidden too.
+        confinement.hidden = confine::secrets(&home(&self.host, self.workspace.root(), (&path, &tools)));
+        confinement
     }
+}
 
-    fn home<'a>(&'a self, path: &'a OsStr, tools: &'a [PathBuf], temp: &'a Path) -> Home<'a> {
-        let home = self.host.var("HOME").map(Path::new).filter(|home| home.is_absolute());
-        Home { workspace: self.workspace.root(), temp, home, path, tools }
-    }
+/// Without a place for temporary files: each command's own comes to it when it is run.
+fn home<'a>(host: &'a Host, workspace: &'a Path, (path, tools): (&'a OsStr, &'a [PathBuf])) -> Home<'a> {
+    let home = host.var("HOME").map(Path::new).filter(|home| home.is_absolute());
+    Home { workspace, temp: workspace, home, path, tools }
+}
+
+fn check(
+    host: &Host,
+    commands: &Commands,
+    workspace: &Workspace,
+    (command, args): (&str, &[String]),
+) -> Result<Approved, ToolError> {
+    let path = environment::path(host, workspace.root());
+    let is_denied = |path: &Path| workspace.is_denied(path);
+    let place = Place { root: workspace.root(), path: &path, is_denied: &is_denied };
+    commands.check(command, args, &place)
 }

@@ -103,6 +103,28 @@ fn lists_repeat_their_flag_and_combinations_keep_the_order_of_the_table() {
     assert_eq!(args(&[("tools", "")]), "--tools=", "a single empty value: no tools at all");
 }
 
+// S1-11
+#[test]
+fn the_preset_holds_for_one_workspace_and_in_modes_that_keep_to_it() {
+    let preset = |dir: &str, mode: Option<&str>| {
+        let mut spec = spec(&[("workspace_tools", "file-tools")]);
+        spec.dir = Some(dir.into());
+        mode.into_iter().for_each(|mode| spec.settings.push("permission_mode", mode));
+        claude().launch(&spec)
+    };
+    for mode in [None, Some("default"), Some("manual"), Some("dontAsk"), Some("plan")] {
+        let args = preset("/home/u/my-work", mode).unwrap().args;
+        let pattern = Arg::Plain("--allowed-tools=Bash(file-tools /home/u/my-work *)".into());
+        assert!(args.contains(&pattern), "{mode:?} {args:?}");
+    }
+    for mode in ["bypassPermissions", "acceptEdits", "auto"] {
+        assert!(preset("/w", Some(mode)).is_err(), "{mode}");
+    }
+    for dir in ["/w *", "/w)", "/a b", "/a,b", "/$HOME", "/a'b"] {
+        assert!(preset(dir, None).is_err(), "{dir}");
+    }
+}
+
 // S3-15
 #[test]
 fn text_is_streamed_unless_the_caller_says_no() {

@@ -2,30 +2,39 @@
 
 use serde_json::json;
 
-use super::{Driver, Task, run};
-use crate::model::{Answer, Rule, Script};
+use super::{Driver, Place, Task, run};
+use crate::model::{Answer, ModelServer, Rule, Script};
 use crate::real;
 
 /// A command of file-tools runs, and any other is denied: the pattern holds, since permissions are not bypassed.
 pub fn file_tools_and_nothing_else(driver: &dyn Driver) {
     let bash = |line: &str| Answer::tool("Bash", json!({"command": line, "description": "for the test"}));
-    let script = Script::new()
-        .rule(Rule::on_call(1).answer(bash("file-tools . read note.txt")))
-        .rule(Rule::on_call(2).answer(bash("touch made && cat note.txt")))
-        .rule(Rule::on_call(3).answer(bash("file-tools . read note.txt; touch made")))
-        .rule(Rule::any().text("done"));
-    let place = driver.place(script);
+    // The commands name the workspace by its path, which is only known once there is a place.
+    let place = driver.place(Script::new());
+    let work = place.work().display().to_string();
+    let lines = [
+        format!("file-tools {work} read note.txt"),
+        "touch made && cat note.txt".to_owned(),
+        format!("file-tools {work} read note.txt; touch made"),
+        "file-tools .git write hooks/x --content y".to_owned(),
+        "cd .git && file-tools . write hooks/x --content y".to_owned(),
+        format!("file-tools {work}/.git write hooks/x --content y"),
+        "file-tools / read etc/passwd".to_owned(),
+    ];
+    let calls = lines.iter().zip(1..).map(|(line, nth)| Rule::on_call(nth).answer(bash(line)));
+    let place = with_script(place, calls.fold(Script::new(), Script::rule).rule(Rule::any().text("done")));
     let path = place.host().iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone()).unwrap_or_default();
     let tools = real::built("file-tools");
     let dir = tools.parent().expect("a program is in a directory").display().to_string();
     let place = place.with_host("PATH", &format!("{path}:{dir}"));
     std::fs::write(place.work().join("note.txt"), "the note of the workspace\n").expect("write a file");
+    std::fs::create_dir_all(place.work().join(".git/hooks")).expect("make a directory");
     let mut task = Task::new("PROMPT").set("workspace_tools", "file-tools");
     task.tolerate_denials = true;
     let seen = run(driver, &place, &task);
     seen.ended_with("completed", 0);
     let results = seen.all("tool_result");
-    assert_eq!(results.len(), 3);
+    assert_eq!(results.len(), lines.len());
     assert!(
         results[0]["ok"] == true && results[0]["output"].to_string().contains("the note of the workspace"),
         "{results:#?}"
@@ -34,8 +43,20 @@ pub fn file_tools_and_nothing_else(driver: &dyn Driver) {
         assert!(denied["ok"] == false && denied["denied"] == true, "{denied:#}");
     }
     assert!(!place.work().join("made").exists(), "nothing else ran");
+    assert!(!place.work().join(".git/hooks/x").exists(), "no hook was written");
     let calls = place.server.requests();
     let offered = calls[0].tool_names();
     assert!(offered.contains(&"Bash") && !["Read", "Edit", "Write"].iter().any(|t| offered.contains(t)), "{offered:?}");
     assert!(calls[0].system_text().contains("file-tools"), "the model is told how");
+}
+
+/// The same place with a model that follows another script.
+fn with_script(mut place: Place, script: Script) -> Place {
+    let server = ModelServer::start(script);
+    let (old, new) = (place.server.base_url(), server.base_url());
+    for (name, value) in place.host().to_vec() {
+        place = place.with_host(&name, &value.replace(&old, &new));
+    }
+    place.server = server;
+    place
 }

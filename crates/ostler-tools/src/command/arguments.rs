@@ -9,9 +9,17 @@ use crate::{Code, ToolError};
 /// Addresses on a network are no paths; whether they can be reached is decided elsewhere.
 const REMOTE: [&str; 7] = ["http", "https", "ssh", "git", "ftp", "ftps", "git+ssh"];
 
+/// An argument that could be read as more paths than this is none that anybody needs.
+const MOST_CANDIDATES: usize = 64;
+
+/// No system opens a longer path.
+const LONGEST_PATH: usize = 4096;
+
 /// Checks every argument that may be a path, or hold one.
 pub(super) fn check(rule: &CommandRule, args: &[String], place: &Place<'_>) -> Result<(), ToolError> {
     let mut is_text = false;
+    let real = place.root.canonicalize().ok();
+    let root = Root { given: place.root, real: real.as_deref() };
     for arg in args {
         if std::mem::take(&mut is_text) {
             continue;
@@ -21,8 +29,14 @@ pub(super) fn check(rule: &CommandRule, args: &[String], place: &Place<'_>) -> R
             Text::Next => is_text = true,
             Text::No => {}
         }
-        for path in candidates(arg) {
-            check_path(path, arg, place)?;
+        let candidates = candidates(arg);
+        if candidates.len() > MOST_CANDIDATES {
+            let start = ostler_core::clip::plain(&arg.chars().take(40).collect::<String>());
+            let message = format!("the argument that begins with {start:?} could be read as too many paths");
+            return Err(ToolError::new(Code::DeniedByPolicy, message));
+        }
+        for path in candidates {
+            check_path((path, arg), &root, place)?;
         }
     }
     Ok(())
@@ -84,7 +98,13 @@ fn candidates(arg: &str) -> Vec<&str> {
     found
 }
 
-fn check_path(path: &str, arg: &str, place: &Place<'_>) -> Result<(), ToolError> {
+/// The workspace's root as it was given, and where it really is if it is there at all.
+struct Root<'a> {
+    given: &'a Path,
+    real: Option<&'a Path>,
+}
+
+fn check_path((path, arg): (&str, &str), root: &Root<'_>, place: &Place<'_>) -> Result<(), ToolError> {
     let outside = || {
         let message = format!("the argument {arg:?} leads out of the workspace; use a path relative to its root");
         Err(ToolError::new(Code::PathOutsideWorkspace, message))
@@ -92,11 +112,12 @@ fn check_path(path: &str, arg: &str, place: &Place<'_>) -> Result<(), ToolError>
     if path == "/dev/null" {
         return Ok(());
     }
-    let Some(relative) = relative(path, place.root) else { return outside() };
-    if relative.as_os_str().is_empty() {
+    let Some(relative) = relative(path, root.given) else { return outside() };
+    // Its letters were looked at all the same: a program may shorten them before it opens anything.
+    if relative.as_os_str().is_empty() || relative.as_os_str().len() > LONGEST_PATH {
         return Ok(());
     }
-    if leads_out(&relative, place.root) {
+    if root.real.is_some_and(|real| leads_out(&relative, real)) {
         return outside();
     }
     if (place.is_denied)(&relative) {
@@ -133,7 +154,6 @@ fn plain(path: &Path) -> Option<PathBuf> {
 
 /// Whether a link on the way leads out of the workspace. What does not exist is looked at as far as it does.
 fn leads_out(relative: &Path, root: &Path) -> bool {
-    let Ok(root) = root.canonicalize() else { return false };
     let real = relative.ancestors().find_map(|part| root.join(part).canonicalize().ok());
-    real.is_some_and(|real| !real.starts_with(&root))
+    real.is_some_and(|real| !real.starts_with(root))
 }

@@ -3,6 +3,9 @@
 //! A command may write anywhere in the workspace, and the kernel has no way to take a part of a directory out again. So what
 //! would widen the policy of the next command, or have git run a program for the user, is remembered and put back.
 
+mod config;
+mod discard;
+
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -16,19 +19,38 @@ const MOST_BYTES: u64 = 4 * 1024 * 1024;
 const MOST_ENTRIES: usize = 2000;
 const DEEPEST: usize = 16;
 
-/// The policy; where git finds its settings; the programs it runs by itself.
-const ALWAYS: [&str; 4] = [".ostler", ".git", ".git/commondir", ".git/hooks"];
+/// Git's own directory: of what is in it, only what is listed is ours to touch.
+const GIT: &str = ".git";
 
-/// Git itself may write its settings: `git push -u` does. Others may not.
-const NOT_BY_GIT: [&str; 2] = [".git/config", ".git/config.worktree"];
+/// Git's settings, of which git itself may write a little: `git push -u` does.
+const CONFIG: &str = ".git/config";
+
+/// The policy; where git finds its settings; the programs it runs by itself. What is in another comes after it.
+const ALWAYS: [&str; 6] = [".ostler", GIT, ".git/commondir", ".git/hooks", CONFIG, ".git/config.worktree"];
+
+/// What git is in the middle of: `git rebase --continue` runs programs that are named there.
+const NOT_BY_GIT: [&str; 3] = [".git/rebase-merge", ".git/rebase-apply", ".git/sequencer"];
 
 /// The protected files of a workspace as they were.
 #[derive(Debug)]
 pub struct Snapshot {
+    at: PathBuf,
     root: Dir,
+    is_git: bool,
     paths: Vec<&'static str>,
     before: BTreeMap<PathBuf, Entry>,
 }
+
+/// What had to be done so that protected files are as before.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// What was changed, made or removed, and is as before again.
+    pub put_back: Vec<String>,
+    /// What is not as before, and why.
+    pub failed: Vec<String>,
+}
+
+type Entries = BTreeMap<PathBuf, Entry>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Entry {
@@ -36,7 +58,9 @@ enum Entry {
         bytes: Vec<u8>,
         mode: u32,
     },
-    Directory,
+    Directory {
+        mode: u32,
+    },
     Link(PathBuf),
     /// A pipe, a socket, a device: never there before, and gone after.
     Other,
@@ -49,9 +73,11 @@ impl Snapshot {
     /// When it cannot be read, or is too large to be remembered.
     pub fn take(root: &Path, command: &str) -> Result<Self, ToolError> {
         let io = |error: io::Error| ToolError::new(Code::Io, format!("the workspace cannot be read: {error}"));
+        let at = root.to_owned();
         let root = Dir::open_ambient_dir(root, cap_std::ambient_authority()).map_err(io)?;
+        let is_git = command == "git";
         let mut paths: Vec<&'static str> = ALWAYS.to_vec();
-        if command != "git" {
+        if !is_git {
             paths.extend(NOT_BY_GIT);
         }
         let mut before = BTreeMap::new();
@@ -64,60 +90,88 @@ impl Snapshot {
                 ),
             })?;
         }
-        Ok(Self { root, paths, before })
+        Ok(Self { at, root, is_git, paths, before })
     }
 
     /// Puts back what was changed, made or removed, and names it. Everything that could change it again must have ended.
     #[must_use]
-    pub fn restore(&self) -> Vec<String> {
-        let mut told = Vec::new();
+    pub fn restore(&self) -> Restored {
+        let mut restored = Restored::default();
+        discard::open_up_root(&self.at, &self.root);
         for path in &self.paths {
-            let mut after = BTreeMap::new();
-            let readable = collect(&self.root, path, &mut after).is_ok();
-            let before: BTreeMap<_, _> = self.before.iter().filter(|(at, _)| is_of(path, at)).collect();
-            if readable
-                && before.iter().all(|(at, entry)| after.get(*at) == Some(*entry))
-                && before.len() == after.len()
-            {
+            let before = self.before(path);
+            let after = self.now(path);
+            if after.as_ref().is_some_and(|after| *after == before || self.is_fine(path, &before, after)) {
                 continue;
             }
-            if *path == ".git" && before.is_empty() {
-                continue; // a repository that is new; what it must not hold is looked at below
+            match &after {
+                Some(after) => restored.put_back.extend(differences(&before, after)),
+                None => restored.put_back.push((*path).to_owned()),
             }
-            let changed = || {
-                let gone_or_other =
-                    before.iter().filter(|(at, entry)| after.get(**at) != Some(**entry)).map(|(at, _)| *at);
-                let new = after.keys().filter(|at| !before.contains_key(*at));
-                gone_or_other.chain(new).map(|at| at.display().to_string()).collect::<Vec<_>>()
-            };
-            told.extend(if readable { changed() } else { vec![(*path).to_owned()] });
-            if let Err(error) = self.put_back(path, &before) {
-                told.push(format!("{path} (could not be put back: {error})"));
+            match self.put_back(path, &before) {
+                Ok(()) if self.now(path).as_ref() == Some(&before) => {}
+                Ok(()) => restored.failed.push(format!("{path}: it is not as before")),
+                Err(error) => restored.failed.push(format!("{path}: {error}")),
             }
         }
-        told.sort();
-        told.dedup();
-        told
+        restored.put_back.sort();
+        restored.put_back.dedup();
+        restored
     }
 
-    fn put_back(&self, path: &str, before: &BTreeMap<&PathBuf, &Entry>) -> io::Result<()> {
-        let path = Path::new(path);
-        let was_directory = matches!(before.get(&path.to_owned()), Some(Entry::Directory));
-        match self.root.symlink_metadata(path) {
-            // Of git's own directory only what is listed is ours to touch.
-            Ok(meta) if meta.is_dir() && path == Path::new(".git") && was_directory => {}
-            Ok(meta) if meta.is_dir() => self.root.remove_dir_all(path)?,
-            Ok(_) => self.root.remove_file(path)?,
-            Err(_) => {}
+    fn before(&self, path: &str) -> Entries {
+        self.before.iter().filter(|(at, _)| is_of(path, at)).map(|(at, entry)| (at.clone(), entry.clone())).collect()
+    }
+
+    /// What is there; none when it cannot be read, or is too much.
+    fn now(&self, path: &str) -> Option<Entries> {
+        let mut entries = BTreeMap::new();
+        collect(&self.root, path, &mut entries).ok().map(|()| entries)
+    }
+
+    /// Whether a difference is one that git may make: a new repository, and what it notes about branches.
+    fn is_fine(&self, path: &str, before: &Entries, after: &Entries) -> bool {
+        let at = Path::new(path);
+        match (path, before.get(at), after.get(at)) {
+            (GIT, None, Some(Entry::Directory { .. })) => self.is_git,
+            (CONFIG, None, Some(Entry::File { bytes, .. })) => self.is_git && config::is_new(bytes),
+            (CONFIG, Some(Entry::File { bytes: old, mode }), Some(Entry::File { bytes: new, mode: now })) => {
+                self.is_git && mode == now && config::is_fine(old, new)
+            }
+            _ => false,
         }
-        // Parents come before what is in them.
+    }
+
+    /// First away with what is there, by its name alone, so that nothing in it can stand in the way; then the old is written.
+    fn put_back(&self, path: &str, before: &Entries) -> io::Result<()> {
+        let path = Path::new(path);
+        let was_directory = matches!(before.get(path), Some(Entry::Directory { .. }));
+        let is_directory = self.root.symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
+        let discarded = match path == Path::new(GIT) && was_directory && is_directory {
+            true => None,
+            false => discard::move_away(&self.root, path)?,
+        };
+        let written = self.write_all(before);
+        if let Some(discarded) = discarded {
+            discard::delete(&self.root, &discarded);
+        }
+        written
+    }
+
+    fn write_all(&self, before: &Entries) -> io::Result<()> {
+        // Parents come before what is in them; their modes, which may forbid to write, after it.
         for (at, entry) in before {
             match entry {
-                Entry::Directory if self.root.is_dir(at) => {}
-                Entry::Directory => self.root.create_dir(at)?,
+                Entry::Directory { .. } if self.root.is_dir(at) => {}
+                Entry::Directory { .. } => self.root.create_dir(at)?,
                 Entry::Link(target) => self.root.symlink_contents(target, at)?,
                 Entry::File { bytes, mode } => self.write(at, bytes, *mode)?,
                 Entry::Other => {}
+            }
+        }
+        for (at, entry) in before.iter().rev() {
+            if let Entry::Directory { mode } = entry {
+                discard::set_mode(&self.root, at, *mode)?;
             }
         }
         Ok(())
@@ -134,9 +188,15 @@ impl Snapshot {
     }
 }
 
+fn differences(before: &Entries, after: &Entries) -> Vec<String> {
+    let gone_or_other = before.iter().filter(|(at, entry)| after.get(*at) != Some(*entry)).map(|(at, _)| at);
+    let new = after.keys().filter(|at| !before.contains_key(*at));
+    gone_or_other.chain(new).map(|at| at.display().to_string()).collect()
+}
+
 /// Whether an entry was remembered for `path`: of git's directory, only itself.
 fn is_of(path: &str, at: &Path) -> bool {
-    if path == ".git" { at == Path::new(path) } else { at.starts_with(path) }
+    if path == GIT { at == Path::new(path) } else { at.starts_with(path) }
 }
 
 enum Trouble {
@@ -164,7 +224,7 @@ fn collect(root: &Dir, path: &str, into: &mut BTreeMap<PathBuf, Entry>) -> Resul
             return Err(Trouble::TooMuch);
         }
         let entry = if meta.is_dir() {
-            if path != ".git" {
+            if path != GIT {
                 for child in root.read_dir(&at)? {
                     waiting.push((at.join(child?.file_name()), depth + 1));
                     if waiting.len() > MOST_ENTRIES {
@@ -172,7 +232,7 @@ fn collect(root: &Dir, path: &str, into: &mut BTreeMap<PathBuf, Entry>) -> Resul
                     }
                 }
             }
-            Entry::Directory
+            Entry::Directory { mode: mode(&meta) }
         } else if meta.is_symlink() {
             Entry::Link(root.read_link_contents(&at)?)
         } else if meta.is_file() {
@@ -211,103 +271,4 @@ fn mode(_meta: &cap_std::fs::Metadata) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::os::unix::fs::{PermissionsExt, symlink};
-
-    use super::*;
-
-    fn workspace() -> tempfile::TempDir {
-        let dir = tempfile::tempdir().unwrap();
-        for sub in [".ostler", ".git/hooks", ".git/objects"] {
-            fs::create_dir_all(dir.path().join(sub)).unwrap();
-        }
-        fs::write(dir.path().join(".ostler/sandbox.toml"), "[sandbox]\n").unwrap();
-        fs::write(dir.path().join(".git/config"), "[core]\n").unwrap();
-        fs::write(dir.path().join(".git/hooks/pre-commit"), "#!/bin/sh\n").unwrap();
-        fs::set_permissions(dir.path().join(".git/hooks/pre-commit"), fs::Permissions::from_mode(0o755)).unwrap();
-        dir
-    }
-
-    fn tree(root: &Path) -> BTreeMap<PathBuf, Entry> {
-        let root = Dir::open_ambient_dir(root, cap_std::ambient_authority()).unwrap();
-        let mut all = BTreeMap::new();
-        for name in root.entries().unwrap() {
-            let name = name.unwrap().file_name().into_string().unwrap();
-            let _ = collect(&root, &name, &mut all);
-        }
-        for path in [".git/config", ".git/hooks", ".git/commondir"] {
-            let _ = collect(&root, path, &mut all);
-        }
-        all
-    }
-
-    /// Does something to a workspace, has it put back, and says what was told.
-    fn after(command: &str, harm: impl Fn(&Path)) -> Vec<String> {
-        let (dir, outside) = (workspace(), tempfile::tempdir().unwrap());
-        fs::write(outside.path().join("precious"), "x").unwrap();
-        symlink(outside.path(), dir.path().join("link-out")).unwrap();
-        let before = tree(dir.path());
-        let snapshot = Snapshot::take(dir.path(), command).unwrap();
-        harm(dir.path());
-        let told = snapshot.restore();
-        if command != "git" {
-            assert_eq!(tree(dir.path()), before, "it is as before");
-        }
-        assert_eq!(fs::read_to_string(outside.path().join("precious")).unwrap(), "x", "what is outside is untouched");
-        assert_eq!(snapshot.restore(), [""; 0], "the second time there is nothing to do");
-        told
-    }
-
-    // S2-18
-    #[test]
-    fn what_a_command_did_to_protected_files_is_undone() {
-        assert_eq!(after("just", |_| ()), [""; 0]);
-        let write = |path: &'static str| move |root: &Path| fs::write(root.join(path), "evil").unwrap();
-        assert_eq!(after("just", write(".ostler/sandbox.toml")), [".ostler/sandbox.toml"]);
-        assert_eq!(after("just", write(".git/config")), [".git/config"]);
-        assert_eq!(after("just", write(".git/hooks/post-checkout")), [".git/hooks/post-checkout"]);
-        assert_eq!(after("just", write(".git/commondir")), [".git/commondir"]);
-        assert_eq!(after("just", |root| fs::remove_dir_all(root.join(".ostler")).unwrap()).len(), 2);
-        assert_eq!(
-            after("just", |root| {
-                let mode = fs::Permissions::from_mode(0o644);
-                fs::set_permissions(root.join(".git/hooks/pre-commit"), mode).unwrap();
-            }),
-            [".git/hooks/pre-commit"]
-        );
-        assert_eq!(after("git", write(".git/config")), [""; 0], "git writes its own settings");
-        assert_eq!(after("git", write(".git/hooks/pre-push")), [".git/hooks/pre-push"]);
-    }
-
-    // The one who puts things back is not confined: links must not lead it anywhere.
-    #[test]
-    fn links_do_not_lead_out_of_the_workspace() {
-        let told = after("just", |root| {
-            let out = fs::read_link(root.join("link-out")).unwrap();
-            fs::remove_dir_all(root.join(".git/hooks")).unwrap();
-            symlink(&out, root.join(".git/hooks")).unwrap();
-            fs::remove_dir_all(root.join(".ostler")).unwrap();
-            symlink(&out, root.join(".ostler")).unwrap();
-        });
-        assert!(told.contains(&".git/hooks".to_owned()) && told.contains(&".ostler".to_owned()), "{told:?}");
-        let told = after("just", |root| {
-            fs::remove_dir_all(root.join(".git")).unwrap();
-            symlink(fs::read_link(root.join("link-out")).unwrap(), root.join(".git")).unwrap();
-        });
-        assert!(told.contains(&".git".to_owned()), "{told:?}");
-    }
-
-    #[test]
-    fn a_tree_that_is_too_large_is_refused_and_one_that_became_so_is_put_back() {
-        let dir = workspace();
-        fs::write(dir.path().join(".ostler/large"), vec![0; 5 * 1024 * 1024]).unwrap();
-        assert_eq!(Snapshot::take(dir.path(), "just").unwrap_err().code, Code::TooLarge);
-        let told = after("just", |root| {
-            for number in 0..3000 {
-                fs::write(root.join(format!(".git/hooks/{number}")), "").unwrap();
-            }
-        });
-        assert_eq!(told, [".git/hooks"]);
-    }
-}
+mod tests;

@@ -39,7 +39,7 @@ const SYSTEM: [&str; 16] = [
 ];
 
 /// Where users keep tools, below home.
-const TOOLS: [&str; 36] = [
+const TOOLS: [&str; 35] = [
     ".cargo",
     ".rustup",
     ".pyenv",
@@ -75,11 +75,10 @@ const TOOLS: [&str; 36] = [
     ".config/git/config",
     ".config/git/ignore",
     ".config/git/attributes",
-    ".config/mise",
 ];
 
 /// What holds keys and passwords, below home.
-const SECRETS: [&str; 39] = [
+const SECRETS: [&str; 40] = [
     ".ssh",
     ".gnupg",
     ".aws",
@@ -103,6 +102,7 @@ const SECRETS: [&str; 39] = [
     ".password-store",
     ".local/share/keyrings",
     ".local/share/kwalletd",
+    ".local/share/uv/credentials",
     ".netrc",
     ".npmrc",
     ".pypirc",
@@ -120,6 +120,9 @@ const SECRETS: [&str; 39] = [
     ".zsh_history",
     ".python_history",
 ];
+
+/// What holds keys and passwords directly below a directory of tools, wherever that is.
+const BESIDE_TOOLS: [&str; 5] = ["credentials", "credentials.toml", ".npmrc", ".pypirc", ".netrc"];
 
 /// What holds keys and passwords of the system. Only root could read most of it; but commands may run as root.
 const SYSTEM_SECRETS: [&str; 21] = [
@@ -150,13 +153,29 @@ const SYSTEM_SECRETS: [&str; 21] = [
 pub(super) fn tools(home: &Home<'_>) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
     all.extend(home.home.iter().flat_map(|home| TOOLS.iter().map(|tool| home.join(tool))));
-    // A whole home, or more than one, is no directory of tools, whatever a variable says.
-    let is_too_much = |dir: &Path| dir.parent().is_none() || home.home.is_some_and(|home| home.starts_with(dir));
-    let named = home.tools.iter().cloned().chain(std::env::split_paths(home.path));
-    all.extend(named.filter(|dir| dir.is_absolute() && !is_too_much(dir)));
+    all.extend(named(home));
+    // A whole home, or more than one, is no directory of tools, whatever a variable or a link says.
+    let homes: Vec<PathBuf> =
+        home.home.into_iter().flat_map(|at| [Some(at.to_owned()), at.canonicalize().ok()]).flatten().collect();
+    let mut all = real(all);
+    all.retain(|dir| dir.parent().is_some() && !homes.iter().any(|home| home.starts_with(dir)));
     all.sort();
-    all.dedup();
-    all.retain(|path| path.exists());
+    all
+}
+
+/// The directories of tools that variables name.
+fn named(home: &Home<'_>) -> impl Iterator<Item = PathBuf> {
+    home.tools.iter().cloned().chain(std::env::split_paths(home.path)).filter(|dir| dir.is_absolute())
+}
+
+/// Where paths really are, each once and in the same order: what is there of them.
+pub(super) fn real(paths: impl IntoIterator<Item = PathBuf>) -> Vec<PathBuf> {
+    let mut all: Vec<PathBuf> = Vec::new();
+    for path in paths.into_iter().filter_map(|path| path.canonicalize().ok()) {
+        if !all.contains(&path) {
+            all.push(path);
+        }
+    }
     all
 }
 
@@ -168,6 +187,7 @@ pub fn secrets(home: &Home<'_>) -> Vec<PathBuf> {
     let others = std::fs::read_dir("/home").into_iter().flatten().flatten().map(|entry| entry.path());
     let homes = home.home.map(Path::to_owned).into_iter().chain([PathBuf::from("/root")]).chain(others);
     all.extend(homes.flat_map(|home| SECRETS.iter().map(move |secret| home.join(secret))));
+    all.extend(named(home).flat_map(|dir| BESIDE_TOOLS.iter().map(move |secret| dir.join(secret))));
     all.retain(|path| path.exists());
     all.sort();
     all.dedup();
@@ -180,5 +200,39 @@ pub fn expand(path: &Path, home: &Home<'_>) -> Option<PathBuf> {
     match path.strip_prefix("~") {
         Ok(rest) => home.home.map(|home| home.join(rest)),
         Err(_) => Some(home.workspace.join(path)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::super::{CommandLimits, Confinement};
+    use super::*;
+
+    // A link that a command makes must not widen what the next one may do.
+    #[test]
+    fn places_are_the_real_ones_and_none_lies_where_a_command_can_change_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().canonicalize().unwrap().join(name);
+        for name in ["work/sub", "work/tools", "home/.cache/x/y", "tools", "other", "temp"] {
+            fs::create_dir_all(at(name)).unwrap();
+        }
+        fs::write(at("tools/credentials.toml"), "").unwrap();
+        symlink(at("other"), at("work/link")).unwrap();
+        symlink(at("home"), at("all")).unwrap();
+        let (work, user, temp) = (at("work"), at("home"), at("temp"));
+        let tools = [at("work/tools"), at("tools"), at("all"), at("none")];
+        let path = std::ffi::OsStr::new("");
+        let home = Home { workspace: &work, temp: &temp, home: Some(&user), path, tools: &tools };
+        let write = ["sub", "~/.cache/x", "~/.cache/x/y", "later"].map(PathBuf::from).to_vec();
+        let limits = CommandLimits { write, read: vec!["link".into(), "sub".into()], ..CommandLimits::default() };
+        let made = Confinement::command(&limits, &home);
+        assert_eq!(made.write, [at("work"), at("temp"), at("home/.cache/x")]);
+        let read: Vec<_> =
+            made.read.iter().filter(|path| path.starts_with(dir.path().canonicalize().unwrap())).collect();
+        assert_eq!(read, [&at("tools"), &at("other")]);
+        assert!(made.hidden.contains(&at("tools/credentials.toml")));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use super::limits::PATH_BYTES;
 use super::system::{outside, shown};
 use crate::{Code, ToolError};
 
@@ -17,6 +18,9 @@ pub(super) struct Given {
 impl Given {
     /// Reads a path. An absolute one counts if its text begins with one of the roots.
     pub(super) fn new(text: &str, roots: [&Path; 2]) -> Result<Self, ToolError> {
+        if text.len() > PATH_BYTES {
+            return Err(bad(&format!("the path has more than {PATH_BYTES} bytes: give a shorter one")));
+        }
         let shown = shown(text);
         if text.is_empty() {
             return Err(bad("the path is empty: name a file, or `.` for the workspace itself"));

@@ -36,6 +36,8 @@ pub(super) const SEARCH_FILE_BYTES: u64 = 32 * 1024 * 1024;
 pub(super) const SEARCH_BYTES: u64 = 1024 * 1024 * 1024;
 /// The most text that a search gives, in bytes.
 pub(super) const SEARCH_OUTPUT_BYTES: usize = 256 * 1024;
+/// The longest path, and the longest target of a link, in bytes.
+pub(super) const PATH_BYTES: usize = 4 * 1024;
 /// The longest glob or regular expression, in bytes.
 pub(super) const PATTERN_BYTES: usize = 4 * 1024;
 /// How large a regular expression may become when it is compiled, in bytes.

@@ -1,11 +1,13 @@
 //! `move_file`: another name for a file or directory, inside the workspace.
 
 use std::io::ErrorKind;
+use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Answer;
+use super::bare;
 use super::given::Given;
 use super::open::not_a_file;
 use super::place::{Kind, Links, Made, Place};
@@ -58,11 +60,12 @@ pub(crate) fn run(root: &Root, args: &MoveFile) -> Result<Moved, ToolError> {
         Some(kind) => kind.sort(),
     };
     if sort == Sort::Directory {
-        check_tree(root, &from, &source)?;
+        check_tree(root, (&from, &to), &source)?;
     }
     let may_replace = args.overwrite == Some(true);
     let (target, made) = target(root, &to, sort)?;
     let replaced = check_target(&target, sort, may_replace)?;
+    bare::check(&target.dir, &target.name, &target.shown)?;
     let renamed = if replaced {
         source.dir.rename(&source.name, &target.dir, &target.name)
     } else {
@@ -83,8 +86,9 @@ pub(crate) fn run(root: &Root, args: &MoveFile) -> Result<Moved, ToolError> {
 }
 
 /// A directory is only moved if nothing in it is kept from a model or from being changed: under a new name, a rule that
-/// names its path would no longer find it.
-fn check_tree(root: &Root, from: &Given, source: &Place) -> Result<(), ToolError> {
+/// names its path would no longer find it. Nor may anything in it be that at the new path.
+fn check_tree(root: &Root, (from, to): (&Given, &Given), source: &Place) -> Result<(), ToolError> {
+    let new = root.would_be(to)?;
     let directory = root.directory(from)?;
     if directory.real != source.real {
         return Err(source.error(Code::Io, "changed while it was looked at: try again"));
@@ -92,7 +96,9 @@ fn check_tree(root: &Root, from: &Given, source: &Place) -> Result<(), ToolError
     let mut walk = Walk::new(root, directory, Walked::Everything);
     for met in &mut walk {
         for entry in &met.entries {
-            root.rules.check(&entry.path, Access::Write, entry.kind.sort()).map_err(|error| {
+            let check = |path: &Path| root.rules.check(path, Access::Write, entry.kind.sort());
+            let below = entry.path.strip_prefix(&source.real).unwrap_or(&entry.path);
+            check(&entry.path).and_then(|()| check(&new.join(below))).map_err(|error| {
                 ToolError::new(error.code, format!("{} cannot be moved as a whole: {}", source.shown, error.message))
             })?;
         }

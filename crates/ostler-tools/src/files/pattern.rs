@@ -2,15 +2,18 @@
 
 use std::path::Path;
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::{GlobBuilder, GlobSet};
 
 use super::limits::PATTERN_BYTES;
 use crate::{Code, ToolError};
 
+/// How much is told of why a glob is none.
+const WHY_BYTES: usize = 200;
+
 /// A glob, ready to be asked.
 #[derive(Debug)]
 pub(super) struct Pattern {
-    glob: GlobMatcher,
+    glob: GlobSet,
     is_of_names: bool,
 }
 
@@ -23,11 +26,15 @@ impl Pattern {
             let message = format!("`{field}` is empty: give a glob such as `*.rs` or `src/**`, or leave it out");
             return Err(ToolError::new(Code::BadArguments, message));
         }
-        let glob = GlobBuilder::new(body).literal_separator(true).build().map_err(|error| {
-            let message = format!("`{field}` is not a glob: {} (such as `*.rs`, `src/**/*.{{js,ts}}`)", error.kind());
+        // As a set, since that is an error when it cannot be compiled; a single glob panics.
+        let glob = GlobBuilder::new(body).literal_separator(true).build().and_then(|glob| GlobSet::new([glob]));
+        let glob = glob.map_err(|error| {
+            let mut why = error.kind().to_string();
+            why.truncate(why.floor_char_boundary(WHY_BYTES));
+            let message = format!("`{field}` is not a glob: {why} (such as `*.rs`, `src/**/*.{{js,ts}}`)");
             ToolError::new(Code::BadArguments, message)
         })?;
-        Ok(Self { glob: glob.compile_matcher(), is_of_names: !text.contains('/') })
+        Ok(Self { glob, is_of_names: !text.contains('/') })
     }
 
     /// Whether a path, relative to where the tool starts, is meant.
@@ -67,6 +74,14 @@ mod tests {
         ] {
             let pattern = Pattern::new(glob, "pattern").unwrap();
             assert_eq!(pattern.matches(Path::new(path)), expected, "{glob} {path}");
+        }
+    }
+    #[test]
+    fn a_glob_that_is_too_deep_is_an_error() {
+        for depth in [150, 1_000] {
+            let glob = format!("{}{}", "{a,".repeat(depth), "}".repeat(depth));
+            let error = Pattern::new(&glob, "pattern").unwrap_err();
+            assert!(error.code == Code::BadArguments && error.message.len() < 500, "{error}");
         }
     }
 }

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use cap_fs_ext::DirExt;
 use cap_std::fs::{Dir, FileType, Metadata};
 
+use super::bare;
 use super::given::Given;
-use super::limits::LINKS;
+use super::limits::{LINKS, PATH_BYTES};
 use super::nearest;
 use super::root::{Directory, Root};
 use super::rules::{Access, Sort};
@@ -122,6 +123,10 @@ impl Root {
             if target.has_root() {
                 return Err(outside(&given.shown));
             }
+            if target.as_os_str().len() > PATH_BYTES {
+                let message = format!("{}: a link on it is longer than {PATH_BYTES} bytes", given.shown);
+                return Err(ToolError::new(Code::BadArguments, message));
+            }
             path = directory.real.join(target);
         }
         let message = format!("{}: its symbolic links go in a circle", given.shown);
@@ -143,6 +148,7 @@ impl Root {
         let mut made = Made { directories: Vec::new(), is_kept: false };
         self.rules.check(&joined(&directory.real, &missing), Access::Write, Sort::Directory)?;
         for name in missing.components() {
+            bare::check(&directory.dir, name.as_os_str(), shown)?;
             match directory.dir.create_dir(name.as_os_str()) {
                 Ok(()) => {
                     let above = directory.dir.try_clone().map_err(|error| told(&error))?;

@@ -8,10 +8,11 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 
 use super::FileRules;
+use super::git;
 use super::given::Given;
 use super::limits::POLICY_BYTES;
 use super::regular::open_regular;
-use super::rules::{Access, Rules, Sort};
+use super::rules::{Access, Rules, Sort, check_root};
 use super::system::{shown, told};
 use crate::{Code, ToolError};
 
@@ -36,7 +37,8 @@ impl Root {
     /// Opens a directory as a workspace.
     pub(crate) fn open(path: &Path, rules: &FileRules) -> Result<Self, ToolError> {
         let (dir, real) = open_root(path)?;
-        let rules = Rules::new(rules).map_err(|why| ToolError::new(Code::BadArguments, why))?;
+        let git = git_directory(&dir, &real)?;
+        let rules = Rules::new(rules, git.as_deref()).map_err(|why| ToolError::new(Code::BadArguments, why))?;
         Ok(Self { dir, rules, real, named: path.to_owned() })
     }
 
@@ -47,7 +49,8 @@ impl Root {
 
     /// Whether a file of that path, relative to the workspace, is kept from a model altogether.
     pub(crate) fn is_denied(&self, path: &Path) -> bool {
-        self.rules.is_secret(path, Sort::File)
+        // The system opens nothing of such a length; to compare it with the rules would take very long.
+        path.as_os_str().len() > LONGEST || self.rules.is_secret(path, Sort::File)
     }
 
     /// Reads a path that a tool was given, and refuses at once what the rules forbid by its text.
@@ -67,13 +70,35 @@ impl Root {
 
     /// Where an opened directory is: asked of the handle, so that no link can be put in between.
     fn real_path(&self, dir: &Dir, path: &Path) -> io::Result<PathBuf> {
-        if let (Some(root), Some(real)) = (path_of(&self.dir), path_of(dir)) {
-            let escaped = || io::Error::new(io::ErrorKind::PermissionDenied, "the directory left the workspace");
-            return real.strip_prefix(root).map(Path::to_owned).map_err(|_| escaped());
-        }
-        let real = self.dir.canonicalize(path)?;
-        Ok(if real == Path::new(".") { PathBuf::new() } else { real })
+        real_below(&self.dir, dir, path)
     }
+}
+
+/// The longest path that is compared with the rules, in bytes.
+const LONGEST: usize = 64 * 1024;
+
+fn real_below(root: &Dir, dir: &Dir, path: &Path) -> io::Result<PathBuf> {
+    if let (Some(root), Some(real)) = (path_of(root), path_of(dir)) {
+        let escaped = || io::Error::new(io::ErrorKind::PermissionDenied, "the directory left the workspace");
+        return real.strip_prefix(root).map(Path::to_owned).map_err(|_| escaped());
+    }
+    let real = root.canonicalize(path)?;
+    Ok(if real == Path::new(".") { PathBuf::new() } else { real })
+}
+
+/// The directory inside the workspace that git uses, if it is not `.git` itself.
+fn git_directory(dir: &Dir, real: &Path) -> Result<Option<PathBuf>, ToolError> {
+    let written = git::written(dir).map_err(|error| told(&error, "`.git`"))?;
+    let Some(path) = written.and_then(|path| git::below(real, &path)) else { return Ok(None) };
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { &path };
+    // One that cannot be opened below the workspace is outside, or not there.
+    let Ok(opened) = dir.open_dir(path) else { return Ok(None) };
+    let found = real_below(dir, &opened, path).map_err(|error| told(&error, "`.git`"))?;
+    if found.as_os_str().is_empty() {
+        let message = "the workspace is itself the directory that `.git` leads to: take another one";
+        return Err(ToolError::new(Code::DeniedByPolicy, message));
+    }
+    Ok(Some(found))
 }
 
 /// Reads a file of the workspace that is no link and is in a directory that is none: what decides about a model must
@@ -118,6 +143,11 @@ fn open_root(path: &Path) -> Result<(Dir, PathBuf), ToolError> {
     };
     let dir = Dir::open_ambient_dir(path, ambient_authority()).map_err(trouble)?;
     let real = path_of(&dir).map_or_else(|| path.canonicalize(), Ok).map_err(trouble)?;
+    check_root(&real).map_err(|rule| {
+        let message =
+            format!("the workspace cannot be in `{rule}`, which is kept from you: take the one you were given");
+        ToolError::new(Code::DeniedByPolicy, message)
+    })?;
     Ok((dir, real))
 }
 

@@ -1,5 +1,6 @@
 //! Which files a model may see and change: the defaults and the rules of the workspace, compiled.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
@@ -57,6 +58,22 @@ const HARMLESS: &[&str] =
 /// What no rule of a workspace makes writable: git's hooks and configuration, and the policy itself.
 const KEPT_TREES: &[&str] = &[".git", ".ostler"];
 
+/// What is only read unless the workspace allows it: other programs run what is written there.
+const GUARDED_TREES: &[&str] = &[
+    ".mcp.json",
+    ".gitmodules",
+    ".vscode",
+    ".idea",
+    ".devcontainer",
+    ".husky",
+    ".cargo",
+    // Agents keep their settings, and what they run by themselves, in hidden directories of their own.
+    "**/.*/settings*.json",
+    "**/.*/config.toml",
+    "**/.*/mcp.json",
+    "**/.*/{hooks,commands,agents,skills,plugins,rules}",
+];
+
 /// What is done to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
@@ -82,20 +99,28 @@ pub(super) struct Rules {
     secret_trees: Globs,
     harmless: Globs,
     kept_trees: Globs,
+    guarded_trees: Globs,
+    /// What the workspace allows, without the defaults.
+    allowed: Globs,
 }
 
 impl Rules {
-    /// The defaults and the rules of a workspace.
-    pub(super) fn new(own: &FileRules) -> Result<Self, String> {
+    /// The defaults and the rules of a workspace, and the directory that git uses in it if that is not `.git`.
+    pub(super) fn new(own: &FileRules, git: Option<&Path>) -> Result<Self, String> {
         let own_globs = |list: &[String]| -> Result<(), String> { list.iter().try_for_each(|glob| check_glob(glob)) };
         own_globs(&own.deny)?;
         own_globs(&own.allow)?;
         own_globs(&own.read_only)?;
+        let git = git.map(|path| format!("/{}", globset::escape(&path.to_string_lossy())));
+        let configs = git.iter().flat_map(|git| [format!("{git}/config*"), format!("{git}/modules/**/config*")]);
+        let kept: Vec<String> = own.read_only.iter().chain(&git).cloned().collect();
         Ok(Self {
-            secret_files: Globs::new(SECRET_FILES, &[])?,
+            secret_files: Globs::new(SECRET_FILES, &configs.collect::<Vec<_>>())?,
             secret_trees: Globs::new(SECRET_TREES, &own.deny)?,
             harmless: Globs::new(HARMLESS, &own.allow)?,
-            kept_trees: Globs::new(KEPT_TREES, &own.read_only)?,
+            kept_trees: Globs::new(KEPT_TREES, &kept)?,
+            guarded_trees: Globs::new(GUARDED_TREES, &[])?,
+            allowed: Globs::new(&[], &own.allow)?,
         })
     }
 
@@ -121,12 +146,12 @@ impl Rules {
     }
 
     fn secret(&self, names: &Names, sort: Sort) -> Option<&str> {
-        let plain = names.plain.last()?;
+        let plain = names.plain.whole()?;
         // The exceptions are exact: only the plain name counts, and only that of the file itself.
         if self.harmless.hit(plain).is_some() {
             return None;
         }
-        let whole = |globs: &'_ Globs| globs.hit(plain).or_else(|| globs.hit(names.bare.last()?));
+        let whole = |globs: &'_ Globs| globs.hit(plain).or_else(|| globs.hit(names.bare.whole()?));
         if sort == Sort::File
             && let Some(at) = whole(&self.secret_files)
         {
@@ -140,41 +165,85 @@ impl Rules {
     }
 
     fn kept(&self, names: &Names) -> Option<&str> {
-        let hit = |(plain, bare): (&str, &str)| self.kept_trees.hit(plain).or_else(|| self.kept_trees.hit(bare));
-        self.kept_trees.words.get(names.pairs().find_map(hit)?).map(String::as_str)
+        let first =
+            |globs: &Globs| names.pairs().find_map(|(plain, bare)| globs.hit(plain).or_else(|| globs.hit(bare)));
+        if let Some(at) = first(&self.kept_trees) {
+            return self.kept_trees.words.get(at).map(String::as_str);
+        }
+        let at = first(&self.guarded_trees)?;
+        if self.allowed.hit(names.plain.whole()?).is_some() {
+            return None;
+        }
+        self.guarded_trees.words.get(at).map(String::as_str)
+    }
+}
+
+/// Refuses a workspace that is itself in a directory kept from a model, or from being changed.
+pub(super) fn check_root(real: &Path) -> Result<(), String> {
+    let inside = real.components().filter(|part| matches!(part, std::path::Component::Normal(_)));
+    let names = Names::new(&inside.collect::<std::path::PathBuf>());
+    let own: Vec<String> = SECRET_TREES.iter().map(|tree| (*tree).to_owned()).collect();
+    let globs = Globs::new(KEPT_TREES, &own)?;
+    match names.pairs().find_map(|(plain, bare)| globs.hit(plain).or_else(|| globs.hit(bare))) {
+        Some(at) => Err(globs.words.get(at).cloned().unwrap_or_default()),
+        None => Ok(()),
     }
 }
 
 /// A path and the directories it is in, outermost first, in the two ways that rules look at them.
 struct Names {
     /// Folded to one case.
-    plain: Vec<String>,
+    plain: Prefixes,
     /// Also without what some file systems do not tell apart: dots and spaces at the end of a name, streams, and
     /// characters that are not seen.
-    bare: Vec<String>,
+    bare: Prefixes,
 }
 
 impl Names {
     fn new(path: &Path) -> Self {
-        let mut names = Self { plain: Vec::new(), bare: Vec::new() };
+        let mut names = Self { plain: Prefixes::default(), bare: Prefixes::default() };
         for part in path.components() {
-            let part = fold(&part.as_os_str().to_string_lossy());
-            let bare: String = part.chars().filter(|char| !is_unseen(*char)).collect();
-            let bare = bare.split(':').next().unwrap_or_default().trim_end_matches(['.', ' ']);
-            extend(&mut names.bare, bare);
-            extend(&mut names.plain, &part);
+            names.bare.push(&bare_name(part.as_os_str()));
+            names.plain.push(&fold(&part.as_os_str().to_string_lossy()));
         }
         names
     }
 
     fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.plain.iter().map(String::as_str).zip(self.bare.iter().map(String::as_str))
+        self.plain.each().zip(self.bare.each())
     }
 }
 
-fn extend(paths: &mut Vec<String>, part: &str) {
-    let longer = paths.last().map_or_else(|| part.to_owned(), |above| format!("{above}/{part}"));
-    paths.push(longer);
+/// A path, and where each of its parts ends: all the directories it is in, without a copy of each.
+#[derive(Default)]
+struct Prefixes {
+    text: String,
+    ends: Vec<usize>,
+}
+
+impl Prefixes {
+    fn push(&mut self, part: &str) {
+        if !self.ends.is_empty() {
+            self.text.push('/');
+        }
+        self.text.push_str(part);
+        self.ends.push(self.text.len());
+    }
+
+    fn each(&self) -> impl Iterator<Item = &str> {
+        self.ends.iter().filter_map(|end| self.text.get(..*end))
+    }
+
+    fn whole(&self) -> Option<&str> {
+        (!self.ends.is_empty()).then_some(self.text.as_str())
+    }
+}
+
+/// A name as the laxest file system takes it: folded, and without what some do not tell apart.
+pub(super) fn bare_name(name: &OsStr) -> String {
+    let name = fold(&name.to_string_lossy());
+    let seen: String = name.chars().filter(|char| !is_unseen(*char)).collect();
+    seen.split(':').next().unwrap_or_default().trim_end_matches(['.', ' ']).to_owned()
 }
 
 /// One case for all: up and down again, so that letters with two lower forms (ſ, K) become one.
@@ -250,7 +319,8 @@ mod tests {
 
     fn rules(deny: &[&str], allow: &[&str], read_only: &[&str]) -> Rules {
         let own = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect();
-        Rules::new(&FileRules { deny: own(deny), allow: own(allow), read_only: own(read_only) }).unwrap()
+        let own = FileRules { deny: own(deny), allow: own(allow), read_only: own(read_only) };
+        Rules::new(&own, None).unwrap()
     }
 
     fn reads(rules: &Rules, path: &str) -> bool {
@@ -360,6 +430,53 @@ mod tests {
         {
             assert!(!writes(&rules, path), "{path:?} can be written");
             assert!(reads(&rules, path), "{path:?} cannot be read");
+        }
+    }
+
+    #[test]
+    fn what_other_programs_run_is_only_read_unless_allowed() {
+        let guarded = rules(&[], &[], &[]);
+        let opened = rules(&[], &[".agent/**", ".vscode/settings.json"], &[]);
+        for path in [
+            ".agent/settings.json",
+            ".agent/settings.local.json",
+            ".agent/hooks/a.sh",
+            ".agent/skills",
+            ".mcp.json",
+            "a/.VSCODE/tasks.json",
+            ".husky",
+            ".cargo/config.toml",
+        ] {
+            assert!(reads(&guarded, path) && !writes(&guarded, path), "{path}");
+        }
+        assert!(writes(&opened, ".agent/settings.json") && writes(&opened, ".vscode/settings.json"));
+        assert!(!writes(&opened, ".vscode/tasks.json") && !writes(&opened, ".mcp.json"));
+    }
+
+    #[test]
+    fn a_git_directory_of_another_name_is_kept() {
+        let rules =
+            Rules::new(&FileRules { allow: vec!["**".to_owned()], ..FileRules::default() }, Some(Path::new("r [x]")));
+        let rules = rules.unwrap();
+        assert!(!writes(&rules, "r [x]/hooks/pre-commit") && !writes(&rules, "R [X]") && writes(&rules, "r x/hooks/a"));
+        let rules = Rules::new(&FileRules::default(), Some(Path::new("x"))).unwrap();
+        assert!(!reads(&rules, "x/config") && !reads(&rules, "x/modules/a/config") && reads(&rules, "x/HEAD"));
+    }
+
+    #[test]
+    fn a_path_of_very_many_parts_takes_little() {
+        let path = "a/".repeat(200_000);
+        let names = Names::new(Path::new(&path));
+        assert!(names.plain.text.capacity() < 1 << 20 && names.plain.ends.len() == 200_000);
+    }
+
+    #[test]
+    fn a_workspace_in_a_kept_directory_is_none() {
+        for path in ["/w/.git", "/w/.GIT/hooks", "/home/u/.ssh", "/w/.ostler/x", "/home/u/.config/gcloud/a"] {
+            assert!(check_root(Path::new(path)).is_err(), "{path}");
+        }
+        for path in ["/", "/w/a.git", "/home/u/.config", "/w/.github"] {
+            assert!(check_root(Path::new(path)).is_ok(), "{path}");
         }
     }
 

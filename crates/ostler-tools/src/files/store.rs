@@ -8,6 +8,7 @@ use cap_std::fs::{Dir, File, Metadata, OpenOptions};
 use serde::Serialize;
 
 use super::Answer;
+use super::bare;
 use super::diff::{Diff, diff};
 use super::given::Given;
 use super::limits::WRITE_BYTES;
@@ -156,6 +157,7 @@ fn stored(place: &Place, old: &Old, content: &str) -> Stored {
 }
 
 fn replace(place: &Place, content: &str, present: Present) -> Result<(), ToolError> {
+    bare::check(&place.dir, &place.name, &place.shown)?;
     let told = |error: io::Error| place.told(&error);
     let mut new = NewFile::beside(place).map_err(told)?;
     new.fill(content.as_bytes(), place.about.as_ref()).map_err(told)?;

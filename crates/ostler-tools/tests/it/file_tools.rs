@@ -140,6 +140,25 @@ fn the_policy_of_the_workspace_holds() {
     assert!(code == "bad_arguments" && message.contains(".ostler/sandbox.toml"), "{message}");
 }
 
+// S2-25
+#[test]
+fn a_workspace_in_a_directory_that_is_kept_is_refused() {
+    let temp = workspace();
+    for dir in [".git/hooks", ".ostler", ".ssh", "sub/.aws"] {
+        let ws = temp.path().join(dir);
+        fs::create_dir_all(&ws).unwrap();
+        for args in [&["write", "x", "--content", "y"][..], &["read", "x"], &["list"]] {
+            assert_eq!(failed(&ws, args, "").0, "denied_by_policy", "{dir} {args:?}");
+        }
+        let mut here = Command::new(PROGRAM);
+        let output = here.args([".", "write", "x", "--content", "y"]).current_dir(&ws).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{dir}");
+        assert!(!ws.join("x").exists());
+    }
+    std::os::unix::fs::symlink(".git", temp.path().join("plain")).unwrap();
+    assert_eq!(failed(&temp.path().join("plain"), &["list"], "").0, "denied_by_policy");
+}
+
 #[test]
 fn a_reader_that_goes_away_is_no_fault() {
     let temp = workspace();

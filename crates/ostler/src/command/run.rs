@@ -1,6 +1,7 @@
 //! One run of a command, from its start until nothing of it is left and protected files are as before.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ostler_core::clip::HeadTail;
@@ -23,11 +24,16 @@ pub(super) async fn run(
     approved: Approved,
     timeout: Duration,
 ) -> Result<CommandOutput, ToolError> {
+    if runner.broken.load(Ordering::SeqCst) {
+        let message =
+            "protected files could not be put back after an earlier command; no further command is run in this session";
+        return Err(ToolError::new(Code::Io, message));
+    }
     let snapshot = Snapshot::take(runner.workspace.root(), &approved.name)?;
     let prepared = prepare(runner, approved)?;
     // A task of its own: whoever drops this future still has the command ended and the files put back.
     let (caller_is_there, call_off) = oneshot::channel::<()>();
-    let work = Work { snapshot: Arc::new(snapshot), timeout };
+    let work = Work { snapshot: Arc::new(snapshot), timeout, broken: runner.broken.clone() };
     let busy = runner.busy.clone().read_owned().await;
     let task = tokio::spawn(async move {
         let output = work.run(prepared, call_off).await;
@@ -67,11 +73,13 @@ fn prepare(runner: &CommandRunner, approved: Approved) -> Result<Prepared, ToolE
 struct Work {
     snapshot: Arc<Snapshot>,
     timeout: Duration,
+    /// Set when protected files are not as before: what they say now must not count for another command.
+    broken: Arc<AtomicBool>,
 }
 
 impl Work {
     async fn run(self, prepared: Prepared, call_off: oneshot::Receiver<()>) -> Result<CommandOutput, ToolError> {
-        let mut undo = Undo { snapshot: self.snapshot, control: None };
+        let mut undo = Undo { snapshot: self.snapshot, control: None, broken: self.broken };
         let child = process::spawn(prepared).await;
         let Child { stdin, stdout, stderr, control, .. } =
             child.map_err(|error| ToolError::new(Code::Io, format!("the command could not be started: {error}")))?;
@@ -106,7 +114,7 @@ impl Work {
         };
         let killed_for = killed_for(&ending, status, control.overran());
         undo.control = None; // all of it is gone
-        let put_back = undo.snapshot.restore();
+        let put_back = restore(undo.snapshot.clone(), &undo.broken).await?;
         Ok(CommandOutput {
             exit_code: status.code,
             signal: status.signal,
@@ -118,6 +126,30 @@ impl Work {
             limit_seconds: self.timeout.as_secs(),
         })
     }
+}
+
+/// Puts protected files back, off the threads that others wait for.
+async fn restore(snapshot: Arc<Snapshot>, broken: &Arc<AtomicBool>) -> Result<Vec<String>, ToolError> {
+    let flag = broken.clone();
+    let work = tokio::task::spawn_blocking(move || {
+        let restored = snapshot.restore();
+        if !restored.failed.is_empty() {
+            flag.store(true, Ordering::SeqCst);
+        }
+        restored
+    });
+    let restored = work.await.map_err(|_| {
+        broken.store(true, Ordering::SeqCst);
+        ToolError::new(Code::Io, "protected files were not looked after; no further command is run in this session")
+    })?;
+    if restored.failed.is_empty() {
+        return Ok(restored.put_back);
+    }
+    let message = format!(
+        "the command changed protected files, and they could not be put back ({}); no further command is run in this session",
+        restored.failed.join("; ")
+    );
+    Err(ToolError::new(Code::Io, message))
 }
 
 /// How the wait for a command was over.
@@ -143,6 +175,7 @@ fn killed_for(ending: &Ending, status: ExitStatus, overran: bool) -> Option<Kill
 struct Undo {
     snapshot: Arc<Snapshot>,
     control: Option<Box<dyn Control>>,
+    broken: Arc<AtomicBool>,
 }
 
 impl Drop for Undo {
@@ -150,7 +183,9 @@ impl Drop for Undo {
         if let Some(mut control) = self.control.take() {
             control.end();
             drop(control);
-            let _ = self.snapshot.restore();
+            if !self.snapshot.restore().failed.is_empty() {
+                self.broken.store(true, Ordering::SeqCst);
+            }
         }
     }
 }

@@ -159,3 +159,79 @@ fn own_rules_hold_and_own_exceptions_too() {
     rig.json("read_file", &json!({"path": "vendor/a.txt"}));
     rig.json("edit_file", &json!({"path": ".env", "find": "1", "replace": "2"}));
 }
+
+// S2-25
+#[test]
+fn no_repository_is_made_by_hand() {
+    let rig = Rig::new();
+    let denied = &["denied_by_policy"][..];
+    for dir in ["", "sub/"] {
+        fs::create_dir_all(rig.ws.join(format!("{dir}objects"))).unwrap();
+        fs::create_dir_all(rig.ws.join(format!("{dir}refs"))).unwrap();
+        for name in ["HEAD", "head", "HEAD."] {
+            let path = format!("{dir}{name}");
+            rig.refused("write_file", &json!({"path": path, "content": "x"}), denied);
+            rig.refused("create_file", &json!({"path": path, "content": "x"}), denied);
+            rig.refused("move_file", &json!({"from": "a.txt", "to": path}), denied);
+        }
+    }
+    rig.put("one/HEAD", "ref: refs/heads/main\n");
+    fs::create_dir_all(rig.ws.join("one/refs")).unwrap();
+    fs::create_dir_all(rig.ws.join("empty")).unwrap();
+    rig.refused("make_directory", &json!({"path": "one/objects"}), denied);
+    rig.refused("make_directory", &json!({"path": "one/objects/pack"}), denied);
+    rig.refused("write_file", &json!({"path": "one/objects/a", "content": "x"}), denied);
+    rig.refused("move_file", &json!({"from": "empty", "to": "one/objects"}), denied);
+    rig.refused("write_file", &json!({"path": "one/commondir", "content": "../x"}), denied);
+    rig.json("write_file", &json!({"path": "free/HEAD", "content": "x"}));
+    rig.json("make_directory", &json!({"path": "free/objects"}));
+    rig.refused("make_directory", &json!({"path": "free/refs"}), denied);
+}
+
+// S2-25
+#[test]
+fn a_git_directory_of_another_name_is_only_read() {
+    for is_link in [true, false] {
+        let mut rig = Rig::new();
+        rig.put("store/x/HEAD", "ref: refs/heads/main\n");
+        rig.put("store/x/config", CANARY);
+        if is_link {
+            rig.link("store/x", ".git");
+        } else {
+            rig.put(".git", "gitdir: ./store/x\n");
+        }
+        rig.tools = ostler_tools::Workspace::open(&rig.ws, &FileRules::default()).unwrap();
+        let denied = &["denied_by_policy"][..];
+        rig.refused("write_file", &json!({"path": "store/x/hooks/pre-commit", "content": "x"}), denied);
+        rig.refused("write_file", &json!({"path": "store/x/HEAD", "content": "x"}), denied);
+        rig.refused("read_file", &json!({"path": "store/x/config"}), denied);
+        rig.refused("move_file", &json!({"from": "store", "to": "other"}), denied);
+        rig.json("read_file", &json!({"path": "store/x/HEAD"}));
+        rig.json("write_file", &json!({"path": "store/y", "content": "x"}));
+    }
+}
+
+#[test]
+fn a_workspace_that_is_its_own_git_directory_is_refused() {
+    let rig = Rig::new();
+    for target in [".", "src/.."] {
+        rig.link(target, ".git");
+        let error = ostler_tools::Workspace::open(&rig.ws, &FileRules::default()).unwrap_err();
+        assert_eq!(error.code.word(), "denied_by_policy", "{target}");
+        fs::remove_file(rig.ws.join(".git")).unwrap();
+    }
+}
+
+// S2-25
+#[test]
+fn what_other_programs_run_is_only_read_until_it_is_allowed() {
+    let rig = Rig::new();
+    rig.put("tools/settings.json", "{}");
+    let denied = &["denied_by_policy"][..];
+    for path in [".claude/settings.json", ".claude/hooks/a", ".mcp.json", ".vscode/tasks.json", ".cargo/config.toml"] {
+        rig.refused("write_file", &json!({"path": path, "content": "x"}), denied);
+    }
+    rig.refused("move_file", &json!({"from": "tools", "to": ".claude"}), denied);
+    let rig = Rig::with(&FileRules { allow: vec![".claude/**".to_owned()], ..FileRules::default() });
+    rig.json("write_file", &json!({"path": ".claude/settings.json", "content": "x"}));
+}

@@ -89,3 +89,22 @@ fn arguments_that_are_none_are_refused() {
     let message = rig.refused("edit_file", &edits, &["bad_arguments"]);
     assert!(message.contains("`edits[1].replace` is missing"), "{message}");
 }
+
+#[test]
+fn a_path_that_is_too_long_is_refused_at_once() {
+    let rig = Rig::new();
+    for path in ["a/".repeat(2_000_000), "./".repeat(3_000), "x".repeat(5_000)] {
+        for tool in ["read_file", "list_files", "delete_file", "make_directory"] {
+            rig.refused(tool, &json!({"path": path}), &["bad_arguments"]);
+        }
+    }
+    assert!(rig.tools.is_denied(std::path::Path::new(&"a/".repeat(2_000_000))));
+}
+
+#[test]
+fn a_glob_that_is_too_deep_is_refused() {
+    let rig = Rig::new();
+    let pattern = format!("{}{}", "{a,".repeat(150), "}".repeat(150));
+    rig.refused("list_files", &json!({"pattern": pattern}), &["bad_arguments"]);
+    rig.refused("search_files", &json!({"pattern": "x", "glob": pattern}), &["bad_arguments"]);
+}

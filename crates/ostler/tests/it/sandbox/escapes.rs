@@ -161,7 +161,7 @@ async fn privileges_are_gone_and_do_not_come_back() {
     }
 }
 
-// A program that runs as its owner would give root away, long after the command.
+// A program that runs as its owner, or its group, would give root away, long after the command.
 #[tokio::test]
 async fn no_program_is_left_that_runs_as_its_owner() {
     use std::os::unix::fs::PermissionsExt;
@@ -172,13 +172,13 @@ async fn no_program_is_left_that_runs_as_its_owner() {
     let made = "sysopen(F, 'd', 0101, 04755); chmod(04755, 'b'); use POSIX; mkfifo('e', 04755);";
     scene.attack(&format!(
         "#!/bin/sh\numask 0\ncp /bin/true a; cp a b; cp a c; cp a f\nchmod 4755 a; chmod u+s c; install -m 4755 a g; perl -e \"{made}\"\n\
-         chmod 755 f && chmod 2755 f && echo end\n"
+         chmod 755 f && mkdir h && echo end; chmod 2755 f; chmod g+s h\n"
     ));
     let done = scene.run().await;
     assert_eq!(done.stdout(), "end", "an ordinary mode can be set: {}", done.text);
     for file in fs::read_dir(scene.work()).unwrap().map(Result::unwrap) {
         let mode = file.metadata().unwrap().permissions().mode();
-        assert_eq!(mode & 0o4000, 0, "{:?}", file.path());
+        assert_eq!(mode & 0o6000, 0, "{:?}", file.path());
     }
 }
 

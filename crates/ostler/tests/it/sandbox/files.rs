@@ -178,3 +178,48 @@ async fn git_cannot_write_hooks_or_the_policy() {
     }
     assert!(!scene.work().join(".ostler").exists());
 }
+
+// What git notes about branches stays; a repository that it makes stays; one that another makes does not.
+#[tokio::test]
+async fn git_keeps_its_own_notes_and_nobody_else_makes_a_repository() {
+    let scene = Scene::new();
+    let done = scene.call("git", &["init", "-q"]).await.unwrap();
+    assert_eq!((done.code(), &done.json["put_back"]), (Some(0), &serde_json::json!([])), "{}", done.text);
+    assert!(scene.work().join(".git/config").exists());
+    fs::remove_dir_all(scene.work().join(".git")).unwrap();
+    repository(&scene);
+    for args in
+        [&["branch", "topic"][..], &["branch", "--set-upstream-to=main", "topic"], &["branch", "-m", "topic", "other"]]
+    {
+        let done = scene.call("git", args).await.unwrap();
+        assert_eq!((done.code(), &done.json["put_back"]), (Some(0), &serde_json::json!([])), "{args:?}: {}", done.text);
+    }
+    let config = fs::read_to_string(scene.work().join(".git/config")).unwrap();
+    assert!(config.contains("[branch \"other\"]") && config.contains("refs/heads/main"), "{config}");
+    fs::remove_dir_all(scene.work().join(".git")).unwrap();
+    scene.attack("#!/bin/sh\ngit init -q . && test -d .git && chmod 0 .git && echo made\n");
+    let done = scene.run().await;
+    assert_eq!((done.stdout(), &done.json["put_back"]), ("made", &serde_json::json!([".git"])), "{}", done.text);
+    assert!(!scene.work().join(".git").exists());
+}
+
+// A link that one command makes is not followed for the next.
+#[tokio::test]
+async fn a_link_does_not_widen_what_the_next_command_may_do() {
+    let scene = Scene::new().sandbox("write = [\"sub\", \"later\"]\nread = [\"sub\"]");
+    fs::create_dir(scene.work().join("sub")).unwrap();
+    let runner = scene.runner();
+    if !has(&runner.report(), "files", "a_link_does_not_widen_what_the_next_command_may_do") {
+        return;
+    }
+    let outside = scene.at("outside");
+    let outside = outside.display();
+    scene.attack(&format!(
+        "#!/bin/sh\nrmdir sub 2>/dev/null; ln -sfn {outside} sub; ln -sfn {outside} later\ncat sub/file later/file\necho x > sub/new\necho end\n"
+    ));
+    for _ in 0..2 {
+        let output = runner.execute(r#"{"command":"./attack"}"#).await.unwrap();
+        assert!(!output.text().contains(super::rig::SECRET) && output.stdout.ends_with("end"), "{}", output.text());
+        scene.assert_outside_unchanged();
+    }
+}

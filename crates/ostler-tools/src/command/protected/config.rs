@@ -1,0 +1,144 @@
+//! What git may change in a repository's settings: where a branch comes from, as long as that is a remote the user set up.
+//!
+//! This reads less than git does. What it does not understand to the letter counts as changed, and is put back.
+
+/// What a new repository has in its settings.
+const NEW: [&str; 6] =
+    ["repositoryformatversion", "filemode", "bare", "logallrefupdates", "ignorecase", "precomposeunicode"];
+
+/// What git notes about a branch by itself.
+const NOTED: [&str; 3] = ["remote", "merge", "rebase"];
+
+/// Settings, apart: those of branches, and all other lines.
+struct Settings<'a> {
+    branches: Vec<(&'a str, &'a str)>,
+    others: Vec<&'a str>,
+}
+
+/// Whether these are the settings of a repository that was just made.
+pub(super) fn is_new(bytes: &[u8]) -> bool {
+    let Some(settings) = read(bytes) else { return false };
+    let is_usual = |line: &&str| {
+        line.split_once('=').is_some_and(|(key, value)| {
+            let (key, value) = (key.trim(), value.trim());
+            NEW.contains(&key) && value.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        })
+    };
+    settings.branches.is_empty()
+        && settings.others.first().is_none_or(|line| *line == "[core]")
+        && settings.others.iter().skip(1).all(is_usual)
+}
+
+/// Whether `new` differs from `old` only in what git notes about branches.
+pub(super) fn is_fine(old: &[u8], new: &[u8]) -> bool {
+    let (Some(old), Some(new)) = (read(old), read(new)) else { return false };
+    let is_remote = |name: &str| {
+        name == "." || (!name.contains(['"', '\\']) && old.others.contains(&format!("[remote \"{name}\"]").as_str()))
+    };
+    let is_fine = |(key, value): &(&str, &str)| {
+        let key_is = |known: &str| key.eq_ignore_ascii_case(known);
+        // What was there may move to another name with its branch.
+        old.branches.contains(&(*key, *value))
+            || (NOTED.iter().any(|known| key_is(known)) && (!key_is("remote") || is_remote(value)))
+    };
+    old.others == new.others && new.branches.iter().all(is_fine)
+}
+
+fn read(bytes: &[u8]) -> Option<Settings<'_>> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let mut settings = Settings { branches: Vec::new(), others: Vec::new() };
+    let mut in_branch = false;
+    for line in text.split('\n') {
+        // A line that goes on in the next one could make that mean something else.
+        if line.trim_end_matches('\r').ends_with('\\') {
+            return None;
+        }
+        let line = line.trim_matches([' ', '\t', '\r']);
+        if line.starts_with('[') {
+            in_branch = is_branch(line)?;
+            if in_branch {
+                continue;
+            }
+        }
+        match in_branch {
+            _ if line.is_empty() => {}
+            false => settings.others.push(line),
+            true if line.starts_with(['#', ';']) => {}
+            true => {
+                let (key, value) = line.split_once('=')?;
+                settings.branches.push((key.trim(), value.trim()));
+            }
+        }
+    }
+    Some(settings)
+}
+
+/// Whether a section is that of a branch; none when it is written in a way that git itself does not.
+fn is_branch(line: &str) -> Option<bool> {
+    let begins = line.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("[branch"));
+    if !begins || line.as_bytes().get(7).is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'-') {
+        return Some(false);
+    }
+    if line == "[branch]" {
+        return Some(false);
+    }
+    let name = line.strip_prefix("[branch \"")?.strip_suffix("\"]")?;
+    (!name.contains(['"', '\\'])).then_some(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OLD: &str = "[core]\n\tbare = false\n[remote \"origin\"]\n\turl = https://example.org/x\n[branch \"main\"]\n\tremote = origin\n\tdescription = d\n";
+
+    #[test]
+    fn only_what_git_notes_about_branches_may_change() {
+        let with = |more: &str| is_fine(OLD.as_bytes(), format!("{OLD}{more}").as_bytes());
+        for fine in [
+            "",
+            "[branch \"t\"]\n\tremote = origin\n\tmerge = refs/heads/t\n",
+            "[branch \"t\"]\n\tremote = .\n\tmerge = refs/heads/main\n\trebase = true\n",
+            "[branch \"moved\"]\n\tdescription = d\n",
+        ] {
+            assert!(with(fine), "{fine}");
+        }
+        for bad in [
+            "[core]\n\tfsmonitor = ./x\n",
+            "\tpushRemote = x\n",
+            "[branch \"t\"]\n\tremote = ../evil\n",
+            "[branch \"t\"]\n\tremote = https://example.com/x\n",
+            "[branch \"t\"]\n\tRemote = other\n",
+            "[branch \"t\"] remote = ../evil\n",
+            "[BRANCH \"t\"]\n\tremote = ../evil\n",
+            "[branch.t]\n\tremote = ../evil\n",
+            "[branch \"t\"]\n\tmergeOptions = -s x\n",
+            "[branch \"t\"]\n\tmerge = x \\\n[core]\n",
+            "[remote \"evil\"]\n\turl = ../x\n[branch \"t\"]\n\tremote = evil\n",
+            "[include]\n\tpath = x\n",
+            "[branch \"t\"]\n\tmerge\n",
+        ] {
+            assert!(!with(bad), "{bad}");
+        }
+        assert!(is_fine(OLD.as_bytes(), OLD.split("[branch").next().unwrap().as_bytes()), "a branch is gone");
+        assert!(!is_fine(OLD.as_bytes(), b"[core]\n"), "a remote is gone");
+        assert!(!is_fine(OLD.as_bytes(), b"\xff"));
+    }
+
+    #[test]
+    fn a_new_repository_has_the_usual_settings_and_no_more() {
+        let usual =
+            "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tlogallrefupdates = true\n";
+        assert!(is_new(usual.as_bytes()) && is_new(b""));
+        for more in [
+            "\tfsmonitor = x\n",
+            "\tworktree = ..\n",
+            "[alias]\n",
+            "[branch \"x\"]\n\tremote = y\n",
+            "[core] pager = x\n",
+        ] {
+            assert!(!is_new(format!("{usual}{more}").as_bytes()), "{more}");
+        }
+        assert!(!is_new(b"[core] pager = x\n"));
+    }
+}

@@ -1,0 +1,117 @@
+//! Getting rid of what a command left in a protected place, whatever it holds: first out of the way, then deleted.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use cap_std::fs::Dir;
+
+/// After so many entries the rest stays, under a name that nobody looks for.
+const MOST_STEPS: usize = 200_000;
+
+/// What its owner needs to work in a directory.
+const OWNER: u32 = 0o700;
+
+/// Renames `path` within its directory. Only the name and its directory count for that, never what is in it.
+pub(super) fn move_away(root: &Dir, path: &Path) -> io::Result<Option<PathBuf>> {
+    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        open_up(root, parent);
+    }
+    let meta = match root.symlink_metadata(path) {
+        Ok(meta) => meta,
+        Err(error) if super::is_absent(&error) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if meta.is_dir() {
+        open_up(root, path);
+    }
+    // Nobody can have guessed the name and put something there.
+    let number = RandomState::new().hash_one(path);
+    let away = path.with_file_name(format!("ostler-discarded-{number:016x}"));
+    root.rename(path, root, &away)?;
+    Ok(Some(away))
+}
+
+/// Deletes what was moved away, as far as it goes. Nothing is followed and nothing nests: what is in a directory is moved up
+/// before the directory goes, so that no depth is too deep.
+pub(super) fn delete(root: &Dir, path: &Path) {
+    if root.symlink_metadata(path).is_ok_and(|meta| !meta.is_dir()) {
+        let _ = root.remove_file(path);
+        return;
+    }
+    if let Ok(dir) = root.open_dir(path) {
+        let _ = empty(&dir);
+    }
+    let _ = root.remove_dir(path);
+}
+
+fn empty(dir: &Dir) -> io::Result<()> {
+    let mut steps = 0;
+    loop {
+        let names: Vec<_> = dir.entries()?.flatten().map(|entry| entry.file_name()).take(MOST_STEPS).collect();
+        if names.is_empty() {
+            return Ok(());
+        }
+        for name in names {
+            let name = Path::new(&name);
+            if !dir.symlink_metadata(name)?.is_dir() {
+                dir.remove_file(name)?;
+                continue;
+            }
+            open_up(dir, name);
+            let below = dir.open_dir(name)?;
+            for child in below.entries()?.flatten() {
+                steps += 1;
+                if steps > MOST_STEPS {
+                    return Err(io::ErrorKind::QuotaExceeded.into());
+                }
+                let child = child.file_name();
+                if !below.symlink_metadata(&child)?.is_dir() {
+                    below.remove_file(&child)?;
+                    continue;
+                }
+                open_up(&below, Path::new(&child));
+                below.rename(&child, dir, format!("{:016x}-{steps}", RandomState::new().hash_one(steps)))?;
+            }
+            drop(below);
+            dir.remove_dir(name)?;
+        }
+    }
+}
+
+/// Lets the owner into the workspace's own directory again. Its place is outside of what a command can change.
+pub(super) fn open_up_root(at: &Path, root: &Dir) {
+    #[cfg(unix)]
+    if root.dir_metadata().is_ok_and(|meta| super::mode(&meta) & OWNER != OWNER) {
+        use std::os::unix::fs::PermissionsExt;
+        if let Ok(meta) = root.dir_metadata() {
+            let _ = std::fs::set_permissions(at, std::fs::Permissions::from_mode(super::mode(&meta) | OWNER));
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = (at, root);
+}
+
+/// Lets the owner into a directory; what is no directory stays as it is. Whether it worked shows at the next step.
+fn open_up(dir: &Dir, path: &Path) {
+    if let Ok(meta) = dir.symlink_metadata(path)
+        && meta.is_dir()
+        && super::mode(&meta) & OWNER != OWNER
+    {
+        let _ = set_mode(dir, path, super::mode(&meta) | OWNER);
+    }
+}
+
+#[cfg(unix)]
+pub(super) fn set_mode(dir: &Dir, path: &Path, mode: u32) -> io::Result<()> {
+    if super::mode(&dir.symlink_metadata(path)?) == mode {
+        return Ok(());
+    }
+    dir.set_permissions(path, cap_std::fs::PermissionsExt::from_mode(mode))
+}
+
+#[cfg(not(unix))]
+pub(super) fn set_mode(_dir: &Dir, _path: &Path, _mode: u32) -> io::Result<()> {
+    Ok(())
+}

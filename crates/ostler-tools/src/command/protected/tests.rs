@@ -1,0 +1,174 @@
+//! What a command did to protected files is undone, whatever it left in the way.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use super::*;
+
+fn workspace() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for sub in [".ostler", ".git/hooks", ".git/objects"] {
+        fs::create_dir_all(dir.path().join(sub)).unwrap();
+    }
+    fs::write(dir.path().join(".ostler/sandbox.toml"), "[sandbox]\n").unwrap();
+    fs::write(dir.path().join(".git/config"), "[core]\n").unwrap();
+    fs::write(dir.path().join(".git/hooks/pre-commit"), "#!/bin/sh\n").unwrap();
+    fs::set_permissions(dir.path().join(".git/hooks/pre-commit"), fs::Permissions::from_mode(0o755)).unwrap();
+    dir
+}
+
+fn tree(root: &Path) -> BTreeMap<PathBuf, Entry> {
+    let root = Dir::open_ambient_dir(root, cap_std::ambient_authority()).unwrap();
+    let mut all = BTreeMap::new();
+    for name in root.entries().unwrap() {
+        let name = name.unwrap().file_name().into_string().unwrap();
+        let _ = collect(&root, &name, &mut all);
+    }
+    for path in [".git/config", ".git/hooks", ".git/commondir"] {
+        let _ = collect(&root, path, &mut all);
+    }
+    all
+}
+
+/// Does something to a workspace, has it put back, and says what was told.
+fn after(command: &str, harm: impl Fn(&Path)) -> Vec<String> {
+    let (dir, outside) = (workspace(), tempfile::tempdir().unwrap());
+    fs::write(outside.path().join("precious"), "x").unwrap();
+    symlink(outside.path(), dir.path().join("link-out")).unwrap();
+    let before = tree(dir.path());
+    let snapshot = Snapshot::take(dir.path(), command).unwrap();
+    harm(dir.path());
+    let Restored { put_back: told, failed } = snapshot.restore();
+    assert_eq!(failed, [""; 0]);
+    if command != "git" {
+        assert_eq!(tree(dir.path()), before, "it is as before");
+    }
+    assert_eq!(fs::read_to_string(outside.path().join("precious")).unwrap(), "x", "what is outside is untouched");
+    assert_eq!(snapshot.restore(), Restored::default(), "the second time there is nothing to do");
+    told
+}
+
+// S2-18
+#[test]
+fn what_a_command_did_to_protected_files_is_undone() {
+    assert_eq!(after("just", |_| ()), [""; 0]);
+    let write = |path: &'static str| move |root: &Path| fs::write(root.join(path), "evil").unwrap();
+    assert_eq!(after("just", write(".ostler/sandbox.toml")), [".ostler/sandbox.toml"]);
+    assert_eq!(after("just", write(".git/config")), [".git/config"]);
+    assert_eq!(after("just", write(".git/hooks/post-checkout")), [".git/hooks/post-checkout"]);
+    assert_eq!(after("just", write(".git/commondir")), [".git/commondir"]);
+    assert_eq!(after("just", |root| fs::remove_dir_all(root.join(".ostler")).unwrap()).len(), 2);
+    assert_eq!(
+        after("just", |root| {
+            let mode = fs::Permissions::from_mode(0o644);
+            fs::set_permissions(root.join(".git/hooks/pre-commit"), mode).unwrap();
+        }),
+        [".git/hooks/pre-commit"]
+    );
+    assert_eq!(after("git", write(".git/config")), [".git/config"]);
+    let noted = |root: &Path| {
+        fs::write(root.join(".git/config"), "[core]\n[branch \"x\"]\n\tremote = .\n\tmerge = refs/heads/y\n").unwrap();
+    };
+    assert_eq!(after("git", noted), [""; 0], "git notes what it must");
+    assert_eq!(after("just", noted), [".git/config"]);
+    let rebasing = |root: &Path| {
+        fs::create_dir(root.join(".git/rebase-merge")).unwrap();
+        fs::write(root.join(".git/rebase-merge/git-rebase-todo"), "exec ./evil").unwrap();
+    };
+    assert_eq!(after("just", rebasing), [".git/rebase-merge", ".git/rebase-merge/git-rebase-todo"]);
+    assert_eq!(after("git", rebasing), [""; 0]);
+    assert_eq!(after("git", write(".git/hooks/pre-push")), [".git/hooks/pre-push"]);
+}
+
+// The one who puts things back is not confined: links must not lead it anywhere.
+#[test]
+fn links_do_not_lead_out_of_the_workspace() {
+    let told = after("just", |root| {
+        let out = fs::read_link(root.join("link-out")).unwrap();
+        fs::remove_dir_all(root.join(".git/hooks")).unwrap();
+        symlink(&out, root.join(".git/hooks")).unwrap();
+        fs::remove_dir_all(root.join(".ostler")).unwrap();
+        symlink(&out, root.join(".ostler")).unwrap();
+    });
+    assert!(told.contains(&".git/hooks".to_owned()) && told.contains(&".ostler".to_owned()), "{told:?}");
+    let told = after("just", |root| {
+        fs::remove_dir_all(root.join(".git")).unwrap();
+        symlink(fs::read_link(root.join("link-out")).unwrap(), root.join(".git")).unwrap();
+    });
+    assert!(told.contains(&".git".to_owned()), "{told:?}");
+}
+
+#[test]
+fn a_tree_that_is_too_large_is_refused_and_one_that_became_so_is_put_back() {
+    let dir = workspace();
+    fs::write(dir.path().join(".ostler/large"), vec![0; 5 * 1024 * 1024]).unwrap();
+    assert_eq!(Snapshot::take(dir.path(), "just").unwrap_err().code, Code::TooLarge);
+    let told = after("just", |root| {
+        for number in 0..3000 {
+            fs::write(root.join(format!(".git/hooks/{number}")), "").unwrap();
+        }
+    });
+    assert_eq!(told, [".git/hooks"]);
+}
+
+// What is in the way cannot stop it: no mode, no depth.
+#[test]
+fn contents_do_not_keep_things_from_being_put_back() {
+    let shut = |root: &Path, path: &str| fs::set_permissions(root.join(path), fs::Permissions::from_mode(0o0)).unwrap();
+    assert_eq!(after("just", |root| shut(root, ".git/hooks")), [".git/hooks"]);
+    assert!(after("just", |root| shut(root, ".git")).contains(&".git".to_owned()));
+    let told = after("just", |root| {
+        fs::write(root.join(".ostler/x"), "").unwrap();
+        fs::create_dir_all(root.join(".ostler/a/b")).unwrap();
+        for path in [".ostler/a/b", ".ostler/a", ".ostler"] {
+            shut(root, path);
+        }
+    });
+    assert!(told.contains(&".ostler".to_owned()), "{told:?}");
+    let told = after("just", |root| {
+        let hooks = Dir::open_ambient_dir(root.join(".git/hooks"), cap_std::ambient_authority()).unwrap();
+        let mut at = hooks;
+        for _ in 0..3000 {
+            at.create_dir("dddd").unwrap();
+            at = at.open_dir("dddd").unwrap();
+        }
+    });
+    assert_eq!(told, [".git/hooks"]);
+}
+
+// A command other than git makes no repository, and nobody makes one that lies elsewhere.
+#[test]
+fn a_repository_is_made_by_git_alone() {
+    let made = |command: &str, make: &dyn Fn(&Path)| {
+        let dir = tempfile::tempdir().unwrap();
+        let snapshot = Snapshot::take(dir.path(), command).unwrap();
+        make(dir.path());
+        let told = snapshot.restore();
+        assert_eq!(told.failed, [""; 0]);
+        let left = fs::read_dir(dir.path()).unwrap().count();
+        (told.put_back, left, dir)
+    };
+    let file = |root: &Path| fs::write(root.join(".git"), "gitdir: evil").unwrap();
+    let link = |root: &Path| symlink("evil", root.join(".git")).unwrap();
+    let directory = |root: &Path| {
+        fs::create_dir_all(root.join(".git/hooks")).unwrap();
+        fs::write(root.join(".git/hooks/pre-commit"), "evil").unwrap();
+        fs::write(root.join(".git/config"), "[core]\n\tbare = false\n").unwrap();
+    };
+    for command in ["git", "just"] {
+        for make in [&file as &dyn Fn(&Path), &link] {
+            let (told, left, _dir) = made(command, make);
+            assert_eq!((told, left), (vec![".git".to_owned()], 0), "{command}");
+        }
+    }
+    let (told, left, _dir) = made("just", &directory);
+    assert_eq!((told, left), (vec![".git".to_owned()], 0));
+    let (told, _, dir) = made("git", &directory);
+    assert_eq!(told, [".git/hooks", ".git/hooks/pre-commit"]);
+    assert!(dir.path().join(".git/config").exists() && !dir.path().join(".git/hooks").exists());
+    let (told, ..) = made("git", &|root: &Path| {
+        directory(root);
+        fs::write(root.join(".git/config"), "[core]\n\tfsmonitor = x\n").unwrap();
+    });
+    assert!(told.contains(&".git/config".to_owned()), "{told:?}");
+}
