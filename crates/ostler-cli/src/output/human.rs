@@ -283,7 +283,7 @@ fn span(time: Duration) -> String {
     }
 }
 
-/// A tool's input on one line: its first text value if it has one, with the arguments if it is a command; else the JSON.
+/// A tool's input on one line: what it is about, or its first text value if it has one, with the arguments if it is a command; else the JSON.
 fn brief(input: &str) -> String {
     let Ok(map) = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(input) else {
         return word(input, 80);
@@ -291,7 +291,8 @@ fn brief(input: &str) -> String {
     if map.is_empty() {
         return String::new();
     }
-    let Some(first) = map.values().find_map(|value| value.as_str()) else { return word(input, 80) };
+    let named = ["path", "file_path", "command", "pattern"].iter().find_map(|key| map.get(*key)?.as_str());
+    let Some(first) = named.or_else(|| map.values().find_map(|value| value.as_str())) else { return word(input, 80) };
     let args = map.get("args").and_then(|args| args.as_array()).map(Vec::as_slice).unwrap_or_default();
     let words: Vec<&str> = std::iter::once(first).chain(args.iter().filter_map(|arg| arg.as_str())).collect();
     word(&words.join(" "), 80)
@@ -317,6 +318,7 @@ mod tests {
         assert_eq!(brief(r#"{"command":"ls\n-la","n":1}"#), "ls -la");
         assert_eq!(brief("[1,2]"), "[1,2]");
         assert_eq!(brief("{}"), "");
+        assert_eq!(brief(r#"{"content":"long","path":"a.txt"}"#), "a.txt");
         assert_eq!(brief(r#"{"args":["test","--quiet"],"command":"cargo"}"#), "cargo test --quiet");
     }
 }

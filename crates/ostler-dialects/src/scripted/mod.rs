@@ -1,6 +1,6 @@
 //! The agent `scripted`: the tool loop over a model that reads its answers from a file. It needs nothing and nobody.
 //!
-//! The body that plays the model is not here; the conversation is that of [`openai`](crate::openai).
+//! The body that plays the model is not here; the conversation is that of [`openai`].
 
 use ostler_core::dialect::{Capabilities, Conversation, Dialect, Launch, Probe, Setting};
 use ostler_core::spec::{Kind, Spec, SpecError};
