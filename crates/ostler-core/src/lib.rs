@@ -12,6 +12,8 @@ pub mod clip;
 pub mod outcome;
 pub mod usage;
 pub mod event;
+pub mod log;
+pub mod permission;
 pub mod spec;
 pub mod dialect;
 pub mod machine;

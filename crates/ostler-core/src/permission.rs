@@ -1,0 +1,89 @@
+//! Permission: what an agent wants to do, in words that are the same for all agents, and the rules that decide on it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::raw::Raw;
+
+/// What a tool does to the world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolKind {
+    /// It looks at files, or changes nothing outside of the agent.
+    Read,
+    /// It changes files.
+    Edit,
+    /// It runs commands.
+    Execute,
+    /// It reaches the network.
+    Network,
+    /// It belongs to an MCP server, and nobody knows what it does.
+    Mcp,
+    /// Nobody knows what it does.
+    Other,
+}
+
+/// What an agent wants to do with a tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolUse {
+    /// The tool, without the decoration that some agents give to the names of bound tools.
+    pub tool: String,
+    /// What it does.
+    pub kind: ToolKind,
+    /// The command that it runs: a line for a shell, or words.
+    pub command: Option<Command>,
+    /// The paths that it works on, as the agent wrote them.
+    pub paths: Vec<String>,
+}
+
+/// A command that a tool runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// A line that a shell reads: it can hold several commands.
+    Shell(String),
+    /// A program and its arguments; no shell reads them.
+    Words(Vec<String>),
+}
+
+impl ToolUse {
+    /// A tool of which nothing but its name and kind is known.
+    #[must_use]
+    pub fn of(tool: &str, kind: ToolKind) -> Self {
+        Self { tool: tool.to_owned(), kind, command: None, paths: Vec::new() }
+    }
+}
+
+/// An agent's question whether a tool may run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ask {
+    /// The question, as the conversation names it; the answer carries it.
+    pub id: String,
+    /// The tool call that it is about, when the agent said so.
+    pub call: Option<String>,
+    /// The tool's arguments, as the agent wrote them.
+    pub input: Option<Raw>,
+    /// What it wants to do.
+    pub wants: ToolUse,
+    /// Who decides when no rule does.
+    pub otherwise: Otherwise,
+}
+
+/// Who decides when no rule does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Otherwise {
+    /// The agent's own layer: it goes on as if nobody had been asked.
+    Agent,
+    /// Whoever is there to be asked.
+    Person,
+}
+
+/// The answer to an [`Ask`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It may run.
+    Allow,
+    /// It may not; the model is told why.
+    Deny(String),
+    /// No rule decided, and the agent's own layer may.
+    Undecided,
+}
