@@ -4,10 +4,12 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-pub(crate) const ABOUT: &str = "measure: overhead (ostler run against the bare agent), read (bytes to events)";
+pub(crate) const ABOUT: &str =
+    "measure: overhead (ostler run against the bare agent), read (bytes to events), append (keeping events)";
 
 /// A measurement's name, and the crate whose benchmark of that name makes it.
-const MEASUREMENTS: &[(&str, &str)] = &[("overhead", "ostler-cli"), ("read", "ostler-dialects")];
+const MEASUREMENTS: &[(&str, &str)] =
+    &[("overhead", "ostler-cli"), ("read", "ostler-dialects"), ("append", "ostler-store")];
 
 /// Runs one measurement, or all of them when none is named; what follows the name goes to the benchmark.
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {

@@ -3,6 +3,7 @@
 use crate::event::{Level, Notice, Unreadable, What};
 use crate::lines::Line;
 use crate::outcome::Outcome;
+use crate::permission::{Ask, ToolKind, ToolUse, Verdict};
 use crate::raw::Raw;
 use crate::spec::{Spec, SpecError};
 use crate::usage::Usage;
@@ -32,6 +33,11 @@ pub trait Dialect: Send + Sync {
 
     /// Opens a conversation with one child.
     fn converse(&self, spec: &Spec) -> Box<dyn Conversation>;
+
+    /// What a call of one of the agent's tools would do, in words that rules can be written in.
+    fn tool_use(&self, tool: &str, _input: &Raw) -> ToolUse {
+        ToolUse::of(tool, ToolKind::Other)
+    }
 }
 
 /// One setting an agent takes: for `--set`, for errors and for the documentation.
@@ -60,8 +66,18 @@ pub struct Capabilities {
     pub structured: bool,
     /// Reports what it cost.
     pub cost: bool,
-    /// Takes several turns in one process.
+    /// Takes several turns in one process; else each turn has a process of its own.
     pub many_turns: bool,
+    /// Takes a message for the turn that is under way.
+    pub steer: bool,
+    /// Asks whether a tool may run, so that a policy decides on it.
+    pub ask: bool,
+    /// Takes tools of the caller's.
+    pub tools: bool,
+    /// Changes its model between turns.
+    pub set_model: bool,
+    /// Changes its permission mode between turns.
+    pub set_permission_mode: bool,
 }
 
 /// What to start.
@@ -193,8 +209,81 @@ pub trait Conversation: Send {
 pub enum Say {
     /// A message that begins a turn.
     Prompt(String),
+    /// A message for the turn that is under way.
+    Steer(String),
     /// End the turn that is under way.
     Interrupt,
+    /// The answer to a question of the agent's.
+    Verdict {
+        /// The question: [`Ask::id`].
+        id: String,
+        /// The answer.
+        verdict: Verdict,
+    },
+    /// What came of a tool of the caller's.
+    ToolDone {
+        /// The order: [`ToolOrder::id`].
+        id: String,
+        /// Whether the tool did what it was asked.
+        ok: bool,
+        /// What the model is told.
+        output: String,
+    },
+    /// A tool of the caller's is still at work.
+    ToolProgress {
+        /// The order: [`ToolOrder::id`].
+        id: String,
+        /// What it says about itself.
+        message: String,
+    },
+    /// Something is to be different from now on.
+    Change {
+        /// The request, which the answer carries.
+        id: u64,
+        /// What.
+        change: Change,
+    },
+}
+
+/// What can be changed while a session lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// The model.
+    Model(String),
+    /// What the agent may do without asking, in its own words.
+    PermissionMode(String),
+}
+
+impl Change {
+    /// The request, as events name it.
+    #[must_use]
+    pub fn request(&self) -> &'static str {
+        match self {
+            Self::Model(_) => "set_model",
+            Self::PermissionMode(_) => "set_permission_mode",
+        }
+    }
+
+    /// The new value.
+    #[must_use]
+    pub fn value(&self) -> &str {
+        match self {
+            Self::Model(value) | Self::PermissionMode(value) => value,
+        }
+    }
+}
+
+/// A tool of the caller's is to be run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolOrder {
+    /// The order, as the conversation names it.
+    pub id: String,
+    /// The tool call in the events, when the agent said so.
+    pub call: Option<String>,
+    /// The tool, by the caller's name for it.
+    pub name: String,
+    /// Its arguments: JSON.
+    pub input: Raw,
 }
 
 /// How a child went.
@@ -221,6 +310,23 @@ pub enum Out {
     TurnOver(TurnOver),
     /// So many of the agent's background tasks are running.
     Background(usize),
+    /// The agent asks whether a tool may run. It gets one [`Say::Verdict`], unless it withdraws the question.
+    Ask(Ask),
+    /// The agent does not want to know any more.
+    Withdraw(String),
+    /// Run a tool of the caller's. It gets one [`Say::ToolDone`], unless it is called off.
+    Tool(ToolOrder),
+    /// Nobody waits for that tool any more.
+    ToolOff(String),
+    /// The agent did what a [`Say::Change`] asked, or says why not.
+    Changed {
+        /// The request.
+        id: u64,
+        /// Why not.
+        error: Option<String>,
+    },
+    /// Nothing more will be written to the child: close its input once everything is there.
+    EndInput,
 }
 
 /// What the agent said at the end of a turn.

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::outcome::Outcome;
+use crate::permission::ToolKind;
 use crate::raw::Raw;
 use crate::usage::Usage;
 
@@ -276,6 +277,9 @@ pub struct Permission {
     pub id: String,
     /// The tool.
     pub tool: String,
+    /// What the tool does, as far as it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<ToolKind>,
     /// Its arguments.
     pub input: Option<Raw>,
     /// What was decided.
@@ -371,6 +375,9 @@ pub struct Refused {
     pub request: String,
     /// Why it was not done.
     pub why: String,
+    /// The same in one word, to branch on: `ending`, `no_turn`, `busy`, `unsupported`, `rejected`, `timeout`, `unknown`, `decided`.
+    #[serde(default)]
+    pub code: String,
 }
 
 /// A turn ended. Each turn has exactly one.

@@ -48,6 +48,8 @@ pub struct Lines {
     carry: Vec<u8>,
     /// Length of the line under way once it has passed the cap; `carry` then holds only its head.
     over: Option<u64>,
+    /// Where the line under way began, in bytes since the beginning.
+    began: u64,
 }
 
 impl Default for Lines {
@@ -66,19 +68,27 @@ impl Lines {
     /// Lines of at most `cap` bytes.
     #[must_use]
     pub fn with_cap(cap: usize) -> Self {
-        Self { cap, carry: Vec::new(), over: None }
+        Self { cap, carry: Vec::new(), over: None, began: 0 }
     }
 
     /// Takes a chunk and calls `each` for every line it completes, in order.
     pub fn push(&mut self, chunk: &[u8], mut each: impl FnMut(Line<'_>)) {
+        self.push_placed(chunk, |line, _| each(line));
+    }
+
+    /// The same; `each` also gets to know where the line begins, in bytes since the beginning.
+    pub fn push_placed(&mut self, chunk: &[u8], mut each: impl FnMut(Line<'_>, u64)) {
         let mut rest = chunk;
         while let Some(end) = memchr::memchr(b'\n', rest) {
             let (piece, after) = (&rest[..end], &rest[end + 1..]);
+            let began = self.began;
             if self.carry.is_empty() && self.over.is_none() && piece.len() <= self.cap {
-                each(line(piece)); // the common case: the whole line is in this chunk, nothing is copied
+                self.began += end as u64 + 1;
+                each(line(piece), began); // the common case: the whole line is in this chunk, nothing is copied
             } else {
                 self.hold(piece);
-                self.complete(&mut each);
+                self.began += self.over.unwrap_or(self.carry.len() as u64) + 1;
+                self.complete(&mut |line| each(line, began));
             }
             rest = after;
         }
@@ -227,6 +237,11 @@ mod tests {
             at.sort_unstable();
             let chunks: Vec<&[u8]> = at.windows(2).map(|w| &bytes[w[0]..w[1]]).collect();
             prop_assert_eq!(split(cap, &chunks), whole);
+            let (mut lines, mut places) = (Lines::with_cap(cap), Vec::new());
+            chunks.iter().for_each(|chunk| lines.push_placed(chunk, |_, at| places.push(at)));
+            let ends = bytes.iter().enumerate().filter(|(_, b)| **b == b'\n').map(|(at, _)| at as u64 + 1);
+            let begins: Vec<u64> = std::iter::once(0).chain(ends).take(places.len()).collect();
+            prop_assert_eq!(places, begins);
         }
     }
 }

@@ -5,6 +5,7 @@
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use crate::event::{At, Event};
 
@@ -71,7 +72,7 @@ pub trait Log: Send + Sync {
     fn open(&self, opening: &Opening) -> Result<(), LogError>;
 
     /// Keeps events of one session, in order. Once this resolves, [`Log::read`] gives them.
-    fn append(&self, entries: Vec<Entry>) -> Appending;
+    fn append(&self, entries: Arc<Vec<Entry>>) -> Appending;
 
     /// At most `most` events of a session, from `from` on. It may block for a moment.
     ///

@@ -5,7 +5,12 @@
 //! [`Input::Tick`] when [`Machine::deadline`] has passed.
 
 mod account;
+mod asking;
+mod budget;
+mod changes;
 mod ending;
+mod hold;
+mod process;
 mod tools;
 mod turn;
 
@@ -15,13 +20,16 @@ mod tests;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::dialect::{Exit, Say, TurnOver};
+use crate::dialect::{Capabilities, Change, Exit, Say, TurnOver};
 use crate::event::{Level, Notice, Origin, Refused, SessionState, State, TurnStarted, What};
-use crate::outcome::{Cause, Outcome};
-use crate::spec::{AfterTurn, Limits};
-use crate::usage::{Scope, Usage};
+use crate::outcome::Outcome;
+use crate::permission::{Ask, Policy, ToolUse};
+use crate::spec::{AfterTurn, Asks, Limits};
 
 use account::Account;
+use asking::Asking;
+use budget::Warned;
+use changes::Changes;
 use ending::Ladder;
 use tools::Tools;
 use turn::{Pending, Turn};
@@ -35,8 +43,12 @@ pub enum Input {
     Spawned,
     /// The agent's process could not be started.
     SpawnFailed(Outcome),
-    /// The caller sent a message.
+    /// The caller sent a message; it waits while a turn is under way.
     Send(String),
+    /// The caller sent a message for the turn that is under way; it begins one when there is none.
+    Steer(String),
+    /// The caller sent a message that must not wait.
+    SendNow(String),
     /// The agent printed a line, whatever it means: it is alive.
     Activity,
     /// The agent said something.
@@ -53,8 +65,22 @@ pub enum Input {
     Interrupt,
     /// The caller wants messages held back.
     Pause,
-    /// The caller wants held messages delivered.
+    /// The same, and the agent's processes stopped where they are.
+    Freeze,
+    /// The caller wants held messages delivered, and the agent to go on.
     Resume,
+    /// The caller wants something to be different.
+    Change(Change),
+    /// The agent did what was asked, or says why not.
+    Changed(u64, Option<String>),
+    /// The agent called a tool that this would be, as far as rules are concerned.
+    Called(String, ToolUse),
+    /// The agent asks whether a tool may run.
+    Asked(Ask),
+    /// The agent does not want to know any more.
+    Withdrawn(String),
+    /// The caller answers: the permission's id, and what it is.
+    Answered(String, Answer),
     /// The caller wants the session ended, in good order.
     Stop,
     /// The caller wants the session ended, now.
@@ -79,9 +105,14 @@ pub enum Effect {
         /// What happened.
         what: What,
     },
-    /// Start the agent's process. It answers [`Input::Start`], once; a driver that starts the process with that input has
-    /// nothing left to do.
+    /// Start the agent's process: for the first time, or again, to go on where it was.
     Spawn,
+    /// The agent's processes are to stop where they are.
+    Freeze,
+    /// They are to go on.
+    Thaw,
+    /// From the next start on, this is different.
+    Adopt(Change),
     /// Say it to the agent.
     Say(Say),
     /// Close the agent's stdin.
@@ -90,6 +121,17 @@ pub enum Effect {
     Terminate,
     /// Kill the agent's processes.
     Kill,
+}
+
+/// A person's answer to the question whether a tool may run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// It may.
+    Allow,
+    /// It may, and so may the same thing for the rest of the session.
+    AllowAlways,
+    /// It may not; the model is told why.
+    Deny(String),
 }
 
 /// A hundred years: nobody waits so long, and a driver's clock need not reach so far.
@@ -101,11 +143,19 @@ pub struct Machine {
     state: SessionState,
     after_turn: AfterTurn,
     limits: Limits,
+    able: Capabilities,
     turns: u32,
     open: Option<Turn>,
     queue: VecDeque<String>,
+    /// Since when the agent's process runs; none while there is none.
     spawned: Option<Duration>,
+    /// Whether the process is being started.
+    starting: bool,
+    /// Whether there ever was one.
+    lived: bool,
     paused: bool,
+    /// Since when the agent's processes are stopped.
+    frozen: Option<Duration>,
     background: usize,
     ladder: Option<Ladder>,
     /// Whether only the agent's background tasks keep a finished session open.
@@ -114,7 +164,9 @@ pub struct Machine {
     since: Option<Duration>,
     tools: Tools,
     account: Account,
-    budget_warned: bool,
+    asking: Asking,
+    changes: Changes,
+    warned: Warned,
     last: Option<Outcome>,
 }
 
@@ -126,20 +178,40 @@ impl Machine {
             state: SessionState::Created,
             after_turn,
             limits,
+            able: Capabilities { many_turns: true, ..Capabilities::default() },
             turns: 0,
             open: None,
             queue: VecDeque::new(),
             spawned: None,
+            starting: false,
+            lived: false,
             paused: false,
+            frozen: None,
             background: 0,
             ladder: None,
             lingering: false,
             since: None,
             tools: Tools::default(),
             account: Account::new(),
-            budget_warned: false,
+            asking: Asking::default(),
+            changes: Changes::default(),
+            warned: Warned::default(),
             last: None,
         }
+    }
+
+    /// The same for an agent that can do these things.
+    #[must_use]
+    pub fn able(mut self, able: Capabilities) -> Self {
+        self.able = able;
+        self
+    }
+
+    /// The same with rules about tools, for work in this directory; `asks` says whether somebody answers.
+    #[must_use]
+    pub fn ruled(mut self, policy: Option<Policy>, workspace: String, asks: Asks) -> Self {
+        self.asking = Asking::new(policy, workspace, asks);
+        self
     }
 
     /// The state it is in.
@@ -160,15 +232,26 @@ impl Machine {
         self.open.is_some()
     }
 
+    /// Whether the end of the agent's process is the end of the session.
+    #[must_use]
+    pub fn ends_with_process(&self) -> bool {
+        let stops = |turn: &Turn| matches!(turn.pending, Some(Pending::Stop(_) | Pending::Limit(_)));
+        self.is_ending() || !self.can_sleep() || !self.lived || self.open.as_ref().is_some_and(stops)
+    }
+
     /// When [`Input::Tick`] is due, if nothing else happens before.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
         if self.state == SessionState::Ended {
             return None;
         }
-        let turn = self.open.as_ref().and_then(|t| t.deadline(&self.limits, self.tools.running()));
         let ladder = self.ladder.map(|l| l.until);
-        let next = [ladder, self.startup_deadline(), self.linger_deadline(), turn].into_iter().flatten().min();
+        if self.frozen.is_some() {
+            return ladder.filter(|at| *at < NEVER); // its time stands still
+        }
+        let turn = self.open.as_ref().and_then(|t| t.deadline(&self.limits, self.tools.running()));
+        let waits = [self.startup_deadline(), self.linger_deadline(), self.changes.deadline(), self.budget_deadline()];
+        let next = waits.into_iter().chain([ladder, turn]).flatten().min();
         next.filter(|at| *at < NEVER)
     }
 
@@ -182,6 +265,8 @@ impl Machine {
             Input::Spawned => self.spawned(now, fx),
             Input::SpawnFailed(outcome) => self.spawn_failed(outcome, fx),
             Input::Send(prompt) => self.send(now, prompt, fx),
+            Input::Steer(prompt) => self.steer(now, prompt, fx),
+            Input::SendNow(prompt) => self.send_now(now, prompt, fx),
             Input::Activity => self.activity(now, fx),
             Input::Heard(what) => self.heard(now, what, fx),
             Input::Remark(notice) => self.emit(notice, fx),
@@ -190,7 +275,14 @@ impl Machine {
             Input::Background(running) => self.background(now, running, fx),
             Input::Interrupt => self.interrupt(now, fx),
             Input::Pause => self.pause(fx),
+            Input::Freeze => self.freeze(now, fx),
             Input::Resume => self.resume(now, fx),
+            Input::Change(change) => self.change(now, change, fx),
+            Input::Changed(id, error) => self.changed(id, error, fx),
+            Input::Called(call, wants) => self.asking.called(call, &wants),
+            Input::Asked(ask) => self.asked(now, ask, fx),
+            Input::Withdrawn(id) => self.withdrawn(now, &id, fx),
+            Input::Answered(id, answer) => self.answered(now, &id, answer, fx),
             Input::Stop => self.stop(now, fx),
             Input::Kill => self.kill(now, fx),
             Input::Exited(exit, blame) => self.exited(&exit, blame, fx),
@@ -200,47 +292,47 @@ impl Machine {
 
     // --- the way in ---------------------------------------------------------------------------------------------
 
-    fn start(&mut self, fx: &mut Vec<Effect>) {
-        if self.state == SessionState::Created {
-            self.go(SessionState::Starting, fx);
-            fx.push(Effect::Spawn);
-        }
-    }
-
-    fn spawned(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        if self.state == SessionState::Starting && self.spawned.is_none() {
-            self.spawned = Some(now);
-            self.next_turn(now, fx);
-        }
-    }
-
-    fn spawn_failed(&mut self, outcome: Outcome, fx: &mut Vec<Effect>) {
-        if self.spawned.is_some() {
-            return;
-        }
-        // The message was accepted, so it gets its turn, and the turn its ending.
-        if let Some(prompt) = self.queue.pop_front() {
-            self.begin(Duration::ZERO, Some(&prompt), fx);
-            self.close_turn(TurnOver::bare(outcome.clone()), fx);
-        }
-        self.end(outcome, &Exit::default(), fx);
-    }
-
     fn send(&mut self, now: Duration, prompt: String, fx: &mut Vec<Effect>) {
-        if self.ladder.is_some() {
-            self.refuse("send", "the session is being ended", fx);
+        if self.is_ending() {
+            return self.refuse("send", "ending", "the session is being ended", fx);
+        }
+        if self.is_out_of_turns(now, fx) {
             return;
         }
         self.queue.push_back(prompt);
-        if self.spawned.is_some() {
-            self.next_turn(now, fx);
+        self.next_turn(now, fx);
+    }
+
+    fn steer(&mut self, now: Duration, prompt: String, fx: &mut Vec<Effect>) {
+        match &self.open {
+            Some(turn) if self.able.steer && turn.pending.is_none() && !self.paused && self.spawned.is_some() => {
+                // The notice is the message: whoever goes on from the log has to know it.
+                self.emit(Notice::new(Level::Info, "steered", prompt.clone()), fx);
+                fx.push(Effect::Say(Say::Steer(prompt)));
+            }
+            Some(_) if !self.able.steer => {
+                let why = "the agent takes no message while a turn is under way; send it to wait instead";
+                self.refuse("send", "unsupported", why, fx);
+            }
+            _ => self.send(now, prompt, fx),
         }
     }
 
-    /// Begins the next turn if a message waits and nothing stands in its way.
+    fn send_now(&mut self, now: Duration, prompt: String, fx: &mut Vec<Effect>) {
+        if self.open.is_some() || !self.queue.is_empty() || self.paused {
+            let why = if self.paused { "the session is paused" } else { "a turn is under way" };
+            return self.refuse("send", "busy", why, fx);
+        }
+        self.send(now, prompt, fx);
+    }
+
+    /// Begins the next turn if a message waits and nothing stands in its way. An agent that is not there is started first.
     fn next_turn(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        if self.paused || self.open.is_some() || self.ladder.is_some() {
+        if self.paused || self.open.is_some() || self.ladder.is_some() || self.queue.is_empty() {
             return;
+        }
+        if self.spawned.is_none() {
+            return self.wake(fx);
         }
         if let Some(prompt) = self.queue.pop_front() {
             self.begin(now, Some(&prompt), fx);
@@ -281,6 +373,9 @@ impl Machine {
         if let Some(turn) = &mut self.open {
             turn.note(now, &what);
         }
+        if let Some(notice) = self.asking.bypassed(&what) {
+            self.emit(notice, fx);
+        }
         if let Some(what) = self.tools.note(what) {
             let used = if let What::Usage(usage) = &what { Some(usage.clone()) } else { None };
             self.emit(what, fx);
@@ -289,21 +384,6 @@ impl Machine {
             }
         }
         self.awake(fx);
-    }
-
-    fn used(&mut self, now: Duration, usage: &Usage, fx: &mut Vec<Effect>) {
-        if let Some(turn) = &self.open {
-            let before = self.account.total().cost_usd.unwrap_or(0.0);
-            let spent = match usage.scope {
-                Scope::Turn => turn.used.cost().map(|cost| before + cost),
-                Scope::Session => usage.cost_usd,
-            };
-            if let Some(spent) = spent {
-                self.spend(now, spent, fx);
-            }
-        } else if self.account.late(usage) {
-            self.tell_total(fx);
-        }
     }
 
     /// The agent's first word ends the starting phase.
@@ -358,9 +438,14 @@ impl Machine {
             return;
         }
         self.go(self.settled(), fx);
-        self.next_turn(now, fx);
+        if !self.lives_for_a_turn() {
+            self.next_turn(now, fx);
+        }
         let done = self.open.is_none() && self.queue.is_empty() && self.turns > 0 && !self.paused;
         let over = done && self.after_turn == AfterTurn::End;
+        if !over && self.lives_for_a_turn() {
+            return self.put_to_sleep(now, fx);
+        }
         // Closing stdin under background tasks would cut them off.
         self.lingering = over && self.background > 0;
         if over && !self.lingering {
@@ -390,30 +475,7 @@ impl Machine {
                 self.last = Some(turn::background_interrupted());
                 self.close_input(now, fx);
             }
-            None => self.refuse("interrupt", "no turn is under way", fx),
-        }
-    }
-
-    fn pause(&mut self, fx: &mut Vec<Effect>) {
-        if self.ladder.is_some() {
-            self.refuse("pause", "the session is being ended", fx);
-            return;
-        }
-        self.paused = true;
-        if matches!(self.state, SessionState::Idle | SessionState::Working) {
-            self.go(SessionState::Paused, fx);
-        }
-    }
-
-    fn resume(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        self.paused = false;
-        if self.state == SessionState::Paused {
-            self.go(self.settled(), fx);
-        }
-        if self.spawned.is_some() && self.open.is_none() && self.state != SessionState::Starting {
-            self.rest(now, fx);
-        } else if self.spawned.is_some() {
-            self.next_turn(now, fx);
+            None => self.refuse("interrupt", "no_turn", "no turn is under way", fx),
         }
     }
 
@@ -430,31 +492,7 @@ impl Machine {
         fx.push(Effect::Emit { turn: self.turns, what: what.into() });
     }
 
-    fn refuse(&self, request: &str, why: &str, fx: &mut Vec<Effect>) {
-        self.emit(Refused { request: request.into(), why: why.into() }, fx);
-    }
-
-    /// Money was spent within the open turn: a warning, and past the limit the end of the turn.
-    fn spend(&mut self, now: Duration, spent: f64, fx: &mut Vec<Effect>) {
-        self.warn_of_budget(spent, fx);
-        if let (Some(limit), Some(turn)) = (self.limits.budget_usd, &mut self.open)
-            && spent >= limit
-            && turn.pending.is_none()
-        {
-            let outcome =
-                Outcome::new(Cause::Budget, format!("The turn has cost ${spent:.4}, the budget is ${limit}."))
-                    .hint("Raise the budget (--max-budget-usd), or give a smaller task.");
-            turn.pending = Some(Pending::Limit((Box::new(outcome), now.saturating_add(self.limits.grace))));
-            fx.push(Effect::Say(Say::Interrupt));
-        }
-    }
-
-    /// Once 80 % of the money is spent, a warning, once.
-    fn warn_of_budget(&mut self, spent: f64, fx: &mut Vec<Effect>) {
-        if let Some(limit) = self.limits.budget_usd.filter(|l| !self.budget_warned && spent >= 0.8 * l) {
-            self.budget_warned = true;
-            let message = format!("${spent:.4} of the budget of ${limit} is spent.");
-            self.emit(Notice::new(Level::Warning, "budget_near", message), fx);
-        }
+    fn refuse(&self, request: &str, code: &str, why: &str, fx: &mut Vec<Effect>) {
+        self.emit(Refused { request: request.into(), why: why.into(), code: code.into() }, fx);
     }
 }

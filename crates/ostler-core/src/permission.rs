@@ -1,8 +1,20 @@
 //! Permission: what an agent wants to do, in words that are the same for all agents, and the rules that decide on it.
 
+mod command;
+mod file;
+mod pattern;
+mod place;
+mod policy;
+mod preset;
+#[cfg(test)]
+mod tests;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::file::PolicyError;
+pub use self::policy::{Policy, Rule, Ruled, Ruling, Trust};
+pub use self::preset::Preset;
 use crate::raw::Raw;
 
 /// What a tool does to the world.
@@ -21,6 +33,30 @@ pub enum ToolKind {
     Mcp,
     /// Nobody knows what it does.
     Other,
+}
+
+impl ToolKind {
+    /// All of them.
+    pub const ALL: [Self; 6] = [Self::Read, Self::Edit, Self::Execute, Self::Network, Self::Mcp, Self::Other];
+
+    /// The word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Edit => "edit",
+            Self::Execute => "execute",
+            Self::Network => "network",
+            Self::Mcp => "mcp",
+            Self::Other => "other",
+        }
+    }
+
+    /// The kind of a word.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.word() == word)
+    }
 }
 
 /// What an agent wants to do with a tool.

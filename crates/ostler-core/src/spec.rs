@@ -3,9 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clip::OUTPUT_CAP;
+use crate::event::Event;
+use crate::permission::Policy;
+use crate::raw::Raw;
 
 /// What to run, where, with what, and for how long at most. Everything is optional but the prompt.
 #[derive(Clone, Default)]
@@ -32,14 +36,22 @@ pub struct Spec {
     pub after_turn: AfterTurn,
     /// What the system keeps the agent's process from doing.
     pub sandbox: Sandbox,
+    /// The rules that decide what the agent may do; without any, its own layer decides.
+    pub policy: Option<Policy>,
+    /// Whether somebody answers when it is asked what the agent may do.
+    pub asks: Asks,
+    /// Tools of the caller's that the agent gets besides its own.
+    pub tools: Vec<ToolOffer>,
+    /// The events of an earlier session that this one goes on with, for an agent whose memory Ostler keeps.
+    pub past: Arc<[Event]>,
 }
 
 /// What is secret, or may be, does not show: of the environment and the settings only the names, of the prompt its length.
 impl fmt::Debug for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Taken apart, so that a new field cannot be forgotten here.
-        let Self { prompt, dir, settings, extra_args, env, program, raw_log, limits, denials, after_turn, sandbox } =
-            self;
+        let Self { prompt, dir, settings, extra_args, env, program, raw_log, limits, denials, .. } = self;
+        let Self { after_turn, sandbox, policy, asks, tools, past, .. } = self;
         f.debug_struct("Spec")
             .field("prompt", &format_args!("<{} bytes>", prompt.len()))
             .field("dir", dir)
@@ -52,6 +64,10 @@ impl fmt::Debug for Spec {
             .field("denials", denials)
             .field("after_turn", after_turn)
             .field("sandbox", sandbox)
+            .field("policy", policy)
+            .field("asks", asks)
+            .field("tools", &tools.iter().map(|tool| &tool.name).collect::<Vec<_>>())
+            .field("past", &format_args!("<{} events>", past.len()))
             .finish()
     }
 }
@@ -88,6 +104,27 @@ pub enum AfterTurn {
     End,
     /// It waits for the next message.
     Wait,
+}
+
+/// A tool as it is offered to a model.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct ToolOffer {
+    /// Its name.
+    pub name: String,
+    /// What it does and when to use it.
+    pub description: String,
+    /// The JSON schema of its arguments.
+    pub parameters: Raw,
+}
+
+/// Who answers when it is asked what the agent may do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Asks {
+    /// Nobody: what would be asked is denied.
+    #[default]
+    Nobody,
+    /// Somebody who follows the events.
+    Somebody,
 }
 
 /// Whether a denied tool call makes the turn a failure.
@@ -162,6 +199,11 @@ impl Settings {
         self.0.entry(key.to_owned()).or_default().push(value.into());
     }
 
+    /// Forgets a key.
+    pub fn remove(&mut self, key: &str) {
+        self.0.remove(key);
+    }
+
     /// The values of a key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&[String]> {
@@ -200,8 +242,16 @@ pub struct Limits {
     pub grace: Duration,
     /// How much of an answer is kept.
     pub output: usize,
-    /// The money limit, for the warning at 80 % and for agents that do not keep it themselves.
+    /// How long an agent may take to answer a request such as a change of its model.
+    pub control: Duration,
+    /// The session's money, for the warning at 80 % and for agents that do not keep to it themselves.
     pub budget_usd: Option<f64>,
+    /// The session's tokens, all kinds together.
+    pub budget_tokens: Option<u64>,
+    /// How many messages the session takes.
+    pub budget_turns: Option<u32>,
+    /// The session's time, from its first turn on.
+    pub budget_wall: Option<Duration>,
 }
 
 impl Default for Limits {
@@ -212,7 +262,11 @@ impl Default for Limits {
             startup: Some(Duration::from_secs(60)),
             grace: Duration::from_secs(5),
             output: OUTPUT_CAP,
+            control: Duration::from_secs(30),
             budget_usd: None,
+            budget_tokens: None,
+            budget_turns: None,
+            budget_wall: None,
         }
     }
 }

@@ -254,6 +254,20 @@ impl<'de: 'a, 'a, T: Deserialize<'de>> Meet<'de> for Table<'a, T> {
     }
 }
 
+/// Declares structs whose fields are all optional and all borrow from the line.
+macro_rules! wire {
+    ($($(#[$doc:meta])* struct $name:ident { $($(#[$attr:meta])* $field:ident: $type:ty,)* })*) => {$(
+        #[derive(Debug, Clone, Default, serde::Deserialize)]
+        $(#[$doc])*
+        #[serde(default, bound(deserialize = "'de: 'a"))]
+        pub(super) struct $name<'a> {
+            $($(#[$attr])* pub(super) $field: $type,)*
+        }
+    )*};
+}
+
+pub(crate) use wire;
+
 /// Lets serde read a type through [`Meet`].
 macro_rules! read_by_meeting {
     ($($name:ident<$($p:ident),*>,)*) => {$(

@@ -5,15 +5,17 @@ mod model;
 mod process;
 
 use std::future::Future;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use ostler_core::dialect::{Capabilities, Dialect, Setting};
-use ostler_core::spec::{Sandbox, Spec, SpecError};
+use ostler_core::spec::{AfterTurn, Asks, Sandbox, Spec, SpecError, keys};
 
 use crate::host::{Host, RESERVED_PREFIX};
 use crate::probe::Probed;
 use crate::session::Session;
+use crate::tool::offer;
 
 pub use mock::MockAgent;
 pub use model::ApiAgent;
@@ -122,7 +124,8 @@ impl Agents {
 }
 
 fn check(spec: &Spec) -> Result<(), SpecError> {
-    if spec.prompt.trim().is_empty() {
+    // A session that waits for messages can begin without one.
+    if spec.prompt.trim().is_empty() && !(spec.prompt.is_empty() && spec.after_turn == AfterTurn::Wait) {
         return Err(SpecError::new("prompt", &spec.prompt, "expected a message that is not empty"));
     }
     for (name, value) in &spec.env {
@@ -149,6 +152,26 @@ fn check_without_process(spec: &Spec) -> Result<(), SpecError> {
             "this agent has no process of its own; what it runs for its model is always in a sandbox (ostler sandbox --help)",
         )),
     }
+}
+
+/// What holds for every agent: its tools besides its own, who answers, its budget.
+fn prepare(host: &Host, spec: &mut Spec) {
+    if let Some(budget) = spec.settings.last(keys::MAX_BUDGET_USD).and_then(|b| b.parse().ok()) {
+        spec.limits.budget_usd.get_or_insert(budget);
+    }
+    if host.asker().is_some() {
+        spec.asks = Asks::Somebody;
+    }
+    for tool in host.tools() {
+        spec.tools.retain(|known| known.name != tool.name());
+        spec.tools.push(offer(&**tool));
+    }
+}
+
+/// The directory of a spec, as a path that means the same everywhere.
+fn directory(spec: &Spec) -> PathBuf {
+    let dir = spec.dir.clone().unwrap_or_else(|| PathBuf::from("."));
+    dir.canonicalize().unwrap_or(dir)
 }
 
 fn session_id() -> Arc<str> {

@@ -25,12 +25,18 @@ use crate::clock;
 use crate::inner;
 use crate::model::{Model, Piece};
 use crate::process::Child;
-use crate::tool::Toolbox;
+use crate::session::submit::Submissions;
+use crate::tool;
+use crate::toolbox::Toolbox;
 
 /// What the body works with.
+#[derive(Clone)]
 pub(crate) struct Body {
     pub(crate) model: Arc<dyn Model>,
     pub(crate) tools: Toolbox,
+    /// Tools that the caller runs itself, and where their results come from.
+    pub(crate) offered: Vec<ToolOffer>,
+    pub(crate) submissions: Arc<Submissions>,
     pub(crate) cwd: String,
     /// What the system prompt says about the sandbox.
     pub(crate) sandbox: String,
@@ -129,11 +135,7 @@ async fn introduce(body: Arc<Body>, voice: Voice) {
             return voice.word(Word::Failed(failed)).await;
         }
     };
-    let tools = body.tools.iter().map(|tool| ToolOffer {
-        name: tool.name().to_owned(),
-        description: tool.description().to_owned(),
-        parameters: Raw::parse(&tool.schema()).unwrap_or_else(|_| Raw::of(&serde_json::Map::new())),
-    });
+    let tools = body.tools.iter().map(|tool| tool::offer(&**tool)).chain(body.offered.iter().cloned());
     let ready = Ready {
         model,
         cwd: body.cwd.clone(),
@@ -224,7 +226,9 @@ async fn attempt_call(body: &Body, request: &Raw, voice: &Voice) -> Result<(), B
 async fn run(body: Arc<Body>, calls: Vec<ToolOrder>, voice: Voice) {
     let mut calls = calls.into_iter().peekable();
     while let Some(first) = calls.next() {
-        let reads = |call: &ToolOrder| body.tools.get(&call.name).is_none_or(|tool| tool.only_reads());
+        let reads = |call: &ToolOrder| {
+            call.refused.is_some() || body.tools.get(&call.name).is_none_or(|tool| tool.only_reads())
+        };
         let mut group = vec![first];
         while reads(&group[0]) && calls.peek().is_some_and(&reads) {
             group.extend(calls.next());
@@ -240,12 +244,23 @@ async fn run(body: Arc<Body>, calls: Vec<ToolOrder>, voice: Voice) {
 const OUTPUT_HALF: usize = 128 * 1024;
 
 async fn one(body: &Body, call: ToolOrder) -> Outcome {
+    if let Some(output) = call.refused {
+        return Outcome { id: call.id, ok: false, denied: true, output };
+    }
     let result = match body.tools.get(&call.name) {
         // A tool of somebody's own may panic; that is a failed call and not the end of the session.
         Some(tool) => AssertUnwindSafe(async { tool.call(call.input.get()).await })
             .catch_unwind()
             .await
             .unwrap_or_else(|_| Err(ToolError::new(Code::Io, format!("the tool {} broke down", call.name)))),
+        None if body.offered.iter().any(|offer| offer.name == call.name) => {
+            let nobody = || ToolError::new(Code::Io, "nobody ran the tool");
+            match body.submissions.result_of(&call.id).await.ok_or_else(nobody) {
+                Ok(result) if result.ok => Ok(result.output),
+                Ok(result) => return Outcome { id: call.id, ok: false, denied: false, output: bounded(result.output) },
+                Err(error) => Err(error),
+            }
+        }
         None => Err(body.tools.unknown(&call.name)),
     };
     let (ok, denied, output) = match result {

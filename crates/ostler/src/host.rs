@@ -3,8 +3,14 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ostler_core::dialect::Inherits;
+use ostler_core::log::Log;
+
+use crate::asker::Asker;
+use crate::breaker::{self, Breakers};
+use crate::tool::Tool;
 
 /// The surroundings in which agents are started. The library never reads the environment by itself: the caller hands it
 /// over here, and each agent gets only the part that it needs.
@@ -13,6 +19,10 @@ pub struct Host {
     env: BTreeMap<OsString, OsString>,
     guard: Option<GuardProgram>,
     helpers: Option<PathBuf>,
+    log: Option<Arc<dyn Log>>,
+    breakers: Breakers,
+    asker: Option<Arc<dyn Asker>>,
+    tools: Vec<Arc<dyn Tool>>,
 }
 
 /// Names only: a value may be a key.
@@ -22,7 +32,8 @@ impl std::fmt::Debug for Host {
             .field("env", &self.env.keys())
             .field("guard", &self.guard)
             .field("helpers", &self.helpers)
-            .finish()
+            .field("tools", &self.tools.iter().map(|tool| tool.name()).collect::<Vec<_>>())
+            .finish_non_exhaustive()
     }
 }
 
@@ -89,7 +100,7 @@ pub const SESSION_VARIABLE: &str = "OSTLER_SESSION";
 impl Host {
     /// The surroundings given by an environment, usually `std::env::vars_os()`.
     pub fn new(env: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
-        Self { env: env.into_iter().collect(), guard: None, helpers: None }
+        Self { env: env.into_iter().collect(), ..Self::default() }
     }
 
     /// Names the directory of Ostler's own helper programs (`file-tools`), for when they are not on PATH.
@@ -97,6 +108,56 @@ impl Host {
     pub fn with_helpers(mut self, directory: PathBuf) -> Self {
         self.helpers = Some(directory);
         self
+    }
+
+    /// Has every session kept in this log: events are kept first and told afterwards.
+    #[must_use]
+    pub fn kept_by(mut self, log: Arc<dyn Log>) -> Self {
+        self.log = Some(log);
+        self
+    }
+
+    /// Has this function asked whether a tool may run, where a policy says so or an agent wants to know.
+    #[must_use]
+    pub fn asking(mut self, asker: impl Asker + 'static) -> Self {
+        self.asker = Some(Arc::new(asker));
+        self
+    }
+
+    /// Gives every agent this tool besides its own, or this one in place of another of the same name.
+    #[must_use]
+    pub fn with_tool(mut self, tool: impl Tool + 'static) -> Self {
+        self.tools.retain(|known| known.name() != tool.name());
+        self.tools.push(Arc::new(tool));
+        self
+    }
+
+    /// Uses this circuit breaker; clones of a host share one.
+    #[must_use]
+    pub fn with_breakers(mut self, breakers: Breakers) -> Self {
+        self.breakers = breakers;
+        self
+    }
+
+    pub(crate) fn log(&self) -> Option<&Arc<dyn Log>> {
+        self.log.as_ref()
+    }
+
+    pub(crate) fn breakers(&self) -> &Breakers {
+        &self.breakers
+    }
+
+    /// Which account an agent uses, without its secrets.
+    pub(crate) fn account(&self, inherits: &Inherits) -> String {
+        breaker::account(&self.environment(inherits, &BTreeMap::new()))
+    }
+
+    pub(crate) fn asker(&self) -> Option<&Arc<dyn Asker>> {
+        self.asker.as_ref()
+    }
+
+    pub(crate) fn tools(&self) -> &[Arc<dyn Tool>] {
+        &self.tools
     }
 
     /// Finds a helper program: on PATH, or where Ostler's own are.

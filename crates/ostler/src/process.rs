@@ -57,6 +57,12 @@ pub(crate) trait Control: Send {
         false
     }
 
+    /// Stops everything that belongs to the agent where it is.
+    fn freeze(&mut self) {}
+
+    /// Lets it go on.
+    fn thaw(&mut self) {}
+
     /// The session ends although the agent did not: the last resort.
     fn abandon(&mut self) {
         self.kill();

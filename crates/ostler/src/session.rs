@@ -1,82 +1,86 @@
-//! A session: a handle that sends, and a task that owns the child, the conversation and the machine.
+//! A session: a handle that asks, readers that follow, and a task that owns the child, the conversation and the machine.
 
+mod backlog;
+mod fuse;
 mod input;
+mod life;
 pub(crate) mod mind;
 mod output;
+mod raw_log;
+mod reader;
+mod remote;
+mod spill;
+mod status;
+pub(crate) mod submit;
 mod task;
+mod tickets;
+mod work;
 
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
-use ostler_core::dialect::Conversation;
+use ostler_core::dialect::Dialect;
 use ostler_core::event::{Ended, Event, TurnEnded, What};
-use ostler_core::machine::Input;
 use ostler_core::outcome::Outcome;
 use ostler_core::spec::Spec;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
-use crate::process::{Child, Prepared, SpawnError};
+use crate::host::Host;
+use crate::process::{Child, Prepared};
+
+use backlog::Backlog;
+pub(crate) use fuse::Fuse;
+use reader::OwnReader;
+use status::Shared;
+use submit::Submissions;
+
+pub use reader::{Reader, Reading};
+pub use remote::{Interrupting, Interruption, NotDone, Remote, SessionOver, Submitted, WhenBusy};
+pub use status::Status;
 
 /// What a session needs to begin.
 pub(crate) struct Beginning {
     pub(crate) spec: Spec,
-    pub(crate) conversation: Box<dyn Conversation>,
-    pub(crate) body: Body,
+    pub(crate) dialect: &'static dyn Dialect,
+    pub(crate) host: Host,
+    /// Makes what the conversation talks to, each time the agent is started; or says why that cannot be.
+    pub(crate) launch: Launch,
     pub(crate) install_hint: Option<&'static str>,
     pub(crate) id: Arc<str>,
-    /// Where the task puts the number of the agent's process.
-    pub(crate) pid: Arc<AtomicU32>,
+    /// The directory that the agent works in.
+    pub(crate) dir: PathBuf,
+    pub(crate) breaker: Fuse,
+    pub(crate) submissions: Arc<Submissions>,
 }
+
+/// Makes what the conversation talks to.
+pub(crate) type Launch = Box<dyn FnMut(&Spec) -> Result<Body, Outcome> + Send>;
 
 /// Where the agent's lines come from.
 pub(crate) enum Body {
-    /// A process, prepared and not started; or why it cannot be.
-    Process(Box<Result<Prepared, SpawnError>>),
-    /// A task inside this process; or why it cannot be.
-    Inner(Box<dyn FnOnce() -> Result<Child, SpawnError> + Send>),
+    /// A process, prepared and not started.
+    Process(Box<Prepared>),
+    /// A task inside this process.
+    Inner(Child),
 }
 
 /// A session with an agent.
 ///
-/// Events come in order and without a gap from [`Session::next`]; the last one is [`What::Ended`]. What is left of the
-/// agent is ended when the session is dropped.
+/// [`Session::next`] gives every event in order; the last one is [`What::Ended`]. Others can read too ([`Remote::events`]), and
+/// the agent waits for nobody. What can be asked of a session is in [`Remote`], to which a session dereferences. What is left
+/// of the agent is ended when the session is dropped.
 #[derive(Debug)]
 pub struct Session {
-    id: Arc<str>,
-    pid: Arc<AtomicU32>,
     remote: Remote,
-    events: mpsc::Receiver<Vec<Event>>,
-    batch: std::vec::IntoIter<Event>,
+    reader: OwnReader,
+    _leash: oneshot::Sender<()>,
 }
 
-/// Ends or interrupts a session from elsewhere, for example from a signal handler. Cheap to clone.
-#[derive(Debug, Clone)]
-pub struct Remote(mpsc::UnboundedSender<Input>);
+impl std::ops::Deref for Session {
+    type Target = Remote;
 
-impl Remote {
-    /// Sends a message. It waits its turn when one is under way; when it cannot be delivered, an event says so.
-    pub fn send(&self, message: impl Into<String>) {
-        self.tell(Input::Send(message.into()));
-    }
-
-    /// Asks the agent to end the turn that is under way.
-    pub fn interrupt(&self) {
-        self.tell(Input::Interrupt);
-    }
-
-    /// Ends the session in good order: interrupt, end of input, SIGTERM, SIGKILL, each given its time.
-    pub fn stop(&self) {
-        self.tell(Input::Stop);
-    }
-
-    /// Ends the session at once.
-    pub fn kill(&self) {
-        self.tell(Input::Kill);
-    }
-
-    fn tell(&self, input: Input) {
-        // A session that has ended hears nothing any more, and needs to hear nothing.
-        let _ = self.0.send(input);
+    fn deref(&self) -> &Remote {
+        &self.remote
     }
 }
 
@@ -109,45 +113,31 @@ impl Run {
 
 impl Session {
     pub(crate) fn begin(beginning: Beginning) -> Self {
-        let (id, pid) = (beginning.id.clone(), beginning.pid.clone());
+        let (host, submissions) = (&beginning.host, beginning.submissions.clone());
+        let backlog = Backlog::new(beginning.id.clone(), host.log().cloned(), host.temp_dir());
+        let shared = Arc::new(Shared::new(beginning.id.clone(), backlog.clone()));
         let (tell, inbox) = mpsc::unbounded_channel();
-        let (publish, events) = mpsc::channel(1);
-        tokio::spawn(task::run(beginning, inbox, publish));
-        Self { id, pid, remote: Remote(tell), events, batch: Vec::new().into_iter() }
+        let (held, leash) = oneshot::channel();
+        let remote = Remote { tell, shared: shared.clone(), submissions: submissions.clone() };
+        tokio::spawn(task::run(beginning, task::Caller { inbox, leash, shared, submissions }));
+        Self { remote, reader: OwnReader::new(backlog), _leash: held }
     }
 
-    /// The session's name.
-    #[must_use]
-    pub fn id(&self) -> &str {
-        &self.id
-    }
-
-    /// A handle to end or interrupt the session from elsewhere.
+    /// A handle to ask things of the session from elsewhere.
     #[must_use]
     pub fn remote(&self) -> Remote {
         self.remote.clone()
     }
 
-    /// The number of the agent's process; none before it is started, and for an agent without a process.
-    #[must_use]
-    pub fn pid(&self) -> Option<u32> {
-        Some(self.pid.load(Ordering::Relaxed)).filter(|pid| *pid != 0)
-    }
-
     /// Whether [`Session::next`] would answer at once. A good moment to flush what was written is when it would not.
     #[must_use]
     pub fn has_more(&self) -> bool {
-        !self.batch.as_slice().is_empty() || !self.events.is_empty()
+        self.reader.has_more()
     }
 
-    /// The next event; none after the last.
+    /// The next event; none after the last. A reader that was slow gets what it missed from the log.
     pub async fn next(&mut self) -> Option<Event> {
-        loop {
-            if let Some(event) = self.batch.next() {
-                return Some(event);
-            }
-            self.batch = self.events.recv().await?.into_iter();
-        }
+        self.reader.next().await
     }
 
     /// Reads to the end and says what it came to.
@@ -160,7 +150,7 @@ impl Session {
     /// ```
     pub async fn wait(&mut self) -> Run {
         let mut run = Run {
-            session: self.id.clone(),
+            session: self.remote.shared.id.clone(),
             native_session: None,
             turn: None,
             ended: Ended { outcome: task::lost(), exit_code: None, signal: None, usage: None },

@@ -1,13 +1,14 @@
-//! A tool: something a model can call. The workspace's own tools are made here, and users bring theirs.
+//! A tool: something a model can call. It is defined once and bound to every agent in that agent's best way.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use ostler_tools::catalog::{FILE_TOOLS, Reply, ToolInfo};
-use ostler_tools::{Code, ToolError, Workspace};
-
-use crate::command::CommandRunner;
+use ostler_core::raw::Raw;
+use ostler_core::spec::ToolOffer;
+use ostler_tools::{Code, ToolError};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 
 /// What a tool came to.
 pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = Result<String, ToolError>> + Send + 'a>>;
@@ -52,105 +53,90 @@ pub trait Tool: Send + Sync {
     /// Runs it with the model's arguments, a JSON object. The text goes to the model; an error does too, so that it can
     /// mend its call. Dropping the future calls it off.
     fn call<'a>(&'a self, input: &'a str) -> ToolFuture<'a>;
-}
 
-/// The tools that a model has.
-#[derive(Clone, Default)]
-pub(crate) struct Toolbox(Vec<Arc<dyn Tool>>);
-
-impl Toolbox {
-    /// The tools of a workspace: its files, and commands.
-    pub(crate) fn workspace(workspace: &Arc<Workspace>, runner: CommandRunner) -> Self {
-        let files = FILE_TOOLS.iter().map(|info| {
-            let tool: Arc<dyn Tool> = Arc::new(FileTool { info: info.clone(), workspace: workspace.clone() });
-            tool
-        });
-        let mut tools: Vec<Arc<dyn Tool>> = files.collect();
-        tools.push(Arc::new(CommandTool(runner)));
-        Self(tools)
-    }
-
-    /// Adds a tool, or replaces the one of the same name.
-    pub(crate) fn add(&mut self, tool: Arc<dyn Tool>) {
-        self.0.retain(|known| known.name() != tool.name());
-        self.0.push(tool);
-    }
-
-    /// Keeps the tools for which `keep` says so.
-    pub(crate) fn retain(&mut self, keep: impl Fn(&str) -> bool) {
-        self.0.retain(|tool| keep(tool.name()));
-    }
-
-    pub(crate) fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
-        self.0.iter().find(|tool| tool.name() == name)
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
-        self.0.iter()
-    }
-
-    /// The error for a name that no tool has.
-    pub(crate) fn unknown(&self, name: &str) -> ToolError {
-        let names: Vec<&str> = self.0.iter().map(|tool| tool.name()).collect();
-        let message = match &names[..] {
-            [] => format!("there is no tool {name:?}; there are no tools at all"),
-            names => format!("there is no tool {name:?}; the tools are: {}", names.join(", ")),
-        };
-        ToolError::new(Code::UnknownTool, message)
+    /// The same for a tool that takes long and can say how far it is.
+    fn call_reporting<'a>(&'a self, input: &'a str, _progress: &'a Progress) -> ToolFuture<'a> {
+        self.call(input)
     }
 }
 
-/// One of the workspace's file tools.
-struct FileTool {
-    info: ToolInfo,
-    workspace: Arc<Workspace>,
+/// Says how far a tool is. Whoever follows the session sees it, and the agent knows that the tool is alive.
+#[derive(Clone)]
+pub struct Progress(Arc<dyn Fn(String) + Send + Sync>);
+
+impl Progress {
+    pub(crate) fn new(tell: impl Fn(String) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(tell))
+    }
+
+    /// Says something about the work under way.
+    pub fn report(&self, message: impl Into<String>) {
+        (self.0)(message.into());
+    }
 }
 
-impl Tool for FileTool {
+/// A tool as it is described to a model.
+pub(crate) fn offer(tool: &dyn Tool) -> ToolOffer {
+    ToolOffer {
+        name: tool.name().to_owned(),
+        description: tool.description().to_owned(),
+        parameters: Raw::parse(&tool.schema()).unwrap_or_else(|_| Raw::of(&serde_json::Map::new())),
+    }
+}
+
+/// A tool from an async function; the schema of its arguments comes from their type.
+///
+/// ```
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Add {
+///     /// The first number.
+///     a: i64,
+///     /// The second one.
+///     b: i64,
+/// }
+///
+/// let tool = ostler::tool("add", "Adds two numbers.", |Add { a, b }| async move { Ok((a + b).to_string()) });
+/// ```
+pub fn tool<A, F, R>(name: &str, description: &str, function: F) -> impl Tool + 'static
+where
+    A: DeserializeOwned + JsonSchema + Send + 'static,
+    F: Fn(A) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<String, ToolError>> + Send + 'static,
+{
+    let schema = Raw::of(&schemars::schema_for!(A)).get().to_owned();
+    Function { name: name.to_owned(), description: description.to_owned(), schema, function, takes: std::marker::PhantomData }
+}
+
+struct Function<A, F> {
+    name: String,
+    description: String,
+    schema: String,
+    function: F,
+    takes: std::marker::PhantomData<fn(A)>,
+}
+
+impl<A, F, R> Tool for Function<A, F>
+where
+    A: DeserializeOwned + JsonSchema + Send + 'static,
+    F: Fn(A) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<String, ToolError>> + Send + 'static,
+{
     fn name(&self) -> &str {
-        self.info.name
+        &self.name
     }
 
     fn description(&self) -> &str {
-        self.info.description
+        &self.description
     }
 
     fn schema(&self) -> String {
-        (self.info.schema)()
-    }
-
-    fn only_reads(&self) -> bool {
-        self.info.only_reads
+        self.schema.clone()
     }
 
     fn call<'a>(&'a self, input: &'a str) -> ToolFuture<'a> {
-        let (name, workspace, input) = (self.info.name, self.workspace.clone(), input.to_owned());
-        // A search of a large tree takes a while, and a network drive hangs: never on the thread that reads the model.
-        let work = tokio::task::spawn_blocking(move || workspace.call(name, &input));
-        Box::pin(async move {
-            let lost = |_| Err(ToolError::new(Code::Io, "the tool broke down; this is a fault in Ostler"));
-            work.await.unwrap_or_else(lost).map(|reply: Reply| reply.text)
-        })
-    }
-}
-
-/// The tool that runs commands.
-struct CommandTool(CommandRunner);
-
-impl Tool for CommandTool {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn description(&self) -> &str {
-        self.0.description()
-    }
-
-    fn schema(&self) -> String {
-        self.0.schema()
-    }
-
-    fn call<'a>(&'a self, input: &'a str) -> ToolFuture<'a> {
-        Box::pin(async move { self.0.call(input).await.map(|reply| reply.text) })
+        match serde_json::from_str::<A>(input) {
+            Ok(arguments) => Box::pin((self.function)(arguments)),
+            Err(error) => Box::pin(async move { Err(ToolError::new(Code::BadArguments, error.to_string())) }),
+        }
     }
 }

@@ -14,6 +14,16 @@ use crate::spec::AfterTurn;
 pub(super) struct Ladder {
     step: Step,
     pub(super) until: Duration,
+    pub(super) then: Then,
+}
+
+/// What comes after the agent's process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Then {
+    /// The session ends with it.
+    End,
+    /// The session waits for the next message.
+    Sleep,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +39,8 @@ impl Machine {
         if self.ends_unstarted(fx) {
             return;
         }
+        self.thaw(now, fx); // what stands still can neither hear nor end
+        self.end_with_process();
         let until = now.saturating_add(self.limits.grace);
         match &mut self.open {
             Some(turn) if !matches!(turn.pending, Some(Pending::Stop(_) | Pending::Limit(_))) => {
@@ -49,6 +61,8 @@ impl Machine {
         if self.ends_unstarted(fx) {
             return;
         }
+        self.thaw(now, fx);
+        self.end_with_process();
         if let Some(turn) = &mut self.open
             && turn.pending.is_none()
         {
@@ -56,7 +70,7 @@ impl Machine {
         }
         self.stop_lingering();
         if self.ladder.is_none_or(|l| l.step != Step::Killed) {
-            self.climb(now, Step::Killed, fx);
+            self.climb(now, Step::Killed, Then::End, fx);
         }
     }
 
@@ -64,10 +78,21 @@ impl Machine {
     fn ends_unstarted(&mut self, fx: &mut Vec<Effect>) -> bool {
         let unstarted = self.spawned.is_none();
         if unstarted {
-            let outcome = Outcome::new(Cause::Stopped, "The session was stopped before the agent was started.");
+            let message = match self.turns {
+                0 => "The session was stopped before the agent was started.",
+                _ => "The session was stopped.",
+            };
+            let outcome = self.last.take().unwrap_or_else(|| Outcome::new(Cause::Stopped, message));
             self.end(outcome, &Exit::default(), fx);
         }
         unstarted
+    }
+
+    /// A process that was to be followed by another is now the last.
+    fn end_with_process(&mut self) {
+        if let Some(ladder) = &mut self.ladder {
+            ladder.then = Then::End;
+        }
     }
 
     /// The caller does not wait for the agent's background tasks: the session did not end by itself.
@@ -80,13 +105,14 @@ impl Machine {
     /// Messages that will not be delivered are named, never lost in silence.
     pub(super) fn drop_queue(&mut self, fx: &mut Vec<Effect>) {
         for _ in 0..self.queue.len() {
-            self.refuse("send", "the session was stopped before the message was delivered", fx);
+            self.refuse("send", "ending", "the session was stopped before the message was delivered", fx);
         }
         self.queue.clear();
     }
 
     pub(super) fn startup_deadline(&self) -> Option<Duration> {
-        let silent = self.state == SessionState::Starting && self.ladder.is_none();
+        // An agent that was asked nothing need not say anything.
+        let silent = self.state == SessionState::Starting && self.ladder.is_none() && self.open.is_some();
         self.spawned?.checked_add(self.limits.startup?).filter(|_| silent)
     }
 
@@ -101,6 +127,21 @@ impl Machine {
     }
 
     pub(super) fn tick(&mut self, now: Duration, fx: &mut Vec<Effect>) {
+        if self.frozen.is_none() {
+            self.limits_due(now, fx);
+        }
+        if let Some(ladder) = self.ladder.filter(|l| l.until <= now) {
+            match ladder.step {
+                Step::InputClosed => self.climb(now, Step::Terminated, ladder.then, fx),
+                Step::Terminated => self.climb(now, Step::Killed, ladder.then, fx),
+                Step::Killed => self.abandon(fx),
+            }
+        }
+    }
+
+    fn limits_due(&mut self, now: Duration, fx: &mut Vec<Effect>) {
+        self.changes_due(now, fx);
+        self.budget_due(now, fx);
         if self.linger_deadline().is_some_and(|d| d <= now) {
             self.cut_background("did not end in time", fx);
             self.close_input(now, fx);
@@ -119,13 +160,6 @@ impl Machine {
                 None => {}
             }
         }
-        if let Some(ladder) = self.ladder.filter(|l| l.until <= now) {
-            match ladder.step {
-                Step::InputClosed => self.climb(now, Step::Terminated, fx),
-                Step::Terminated => self.climb(now, Step::Killed, fx),
-                Step::Killed => self.abandon(fx),
-            }
-        }
     }
 
     fn cut_background(&self, why: &str, fx: &mut Vec<Effect>) {
@@ -135,33 +169,53 @@ impl Machine {
 
     /// The agent does not react: its turn ends here, and its process is told to end.
     fn give_up_on_turn(&mut self, now: Duration, outcome: Outcome, fx: &mut Vec<Effect>) {
+        let mut pending = None;
         if self.open.is_some() {
-            self.close_turn(TurnOver::bare(outcome), fx);
+            pending = self.close_turn(TurnOver::bare(outcome), fx);
         } else {
             self.last = Some(outcome);
         }
-        self.drop_queue(fx);
+        let then = if self.outlives(pending.as_ref()) { Then::Sleep } else { Then::End };
+        if then == Then::End {
+            self.drop_queue(fx);
+        }
         if self.ladder.is_none() {
             fx.push(Effect::CloseInput);
-            self.climb(now, Step::Terminated, fx);
+            self.climb(now, Step::Terminated, then, fx);
         }
+    }
+
+    /// Whether the session goes on after a process that did not end its turn: not when the session was to be stopped.
+    fn outlives(&self, pending: Option<&Pending>) -> bool {
+        self.can_sleep() && matches!(pending, Some(Pending::Interrupt(_)))
+    }
+
+    /// The process is to end, and the session to go on.
+    pub(super) fn end_process(&mut self, now: Duration, fx: &mut Vec<Effect>) {
+        self.climb(now, Step::InputClosed, Then::Sleep, fx);
     }
 
     pub(super) fn close_input(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        if self.ladder.is_none() {
+        if self.spawned.is_none() && self.turns > 0 && self.ladder.is_none() {
+            let outcome = self.last.take().unwrap_or_else(|| Outcome::new(Cause::Stopped, "The session was stopped."));
+            return self.end(outcome, &Exit::default(), fx); // there is no process whose input could be closed
+        }
+        if self.ladder.is_none_or(|ladder| ladder.then == Then::Sleep) {
             self.drop_queue(fx);
-            self.climb(now, Step::InputClosed, fx);
+            self.climb(now, Step::InputClosed, Then::End, fx);
         }
     }
 
-    fn climb(&mut self, now: Duration, step: Step, fx: &mut Vec<Effect>) {
-        self.go(SessionState::Stopping, fx);
+    fn climb(&mut self, now: Duration, step: Step, then: Then, fx: &mut Vec<Effect>) {
+        if then == Then::End {
+            self.go(SessionState::Stopping, fx);
+        }
         fx.push(match step {
             Step::InputClosed => Effect::CloseInput,
             Step::Terminated => Effect::Terminate,
             Step::Killed => Effect::Kill,
         });
-        self.ladder = Some(Ladder { step, until: now.saturating_add(self.limits.grace) });
+        self.ladder = Some(Ladder { step, until: now.saturating_add(self.limits.grace), then });
     }
 
     /// Even SIGKILL did not end it (a process stuck in the kernel): say so, and do not wait for ever.
@@ -175,9 +229,18 @@ impl Machine {
         if self.spawned.is_none() && self.ladder.is_none() {
             return;
         }
+        let ending = self.is_ending();
         if self.open.is_some() {
             let over = blame.unwrap_or_else(|| TurnOver::bare(turn::died(exit)));
-            self.close_turn(over, fx);
+            let pending = self.close_turn(over, fx);
+            if !ending && self.can_sleep() && !matches!(pending, Some(Pending::Stop(_) | Pending::Limit(_))) {
+                return self.asleep(fx);
+            }
+        } else if !ending && self.can_sleep() {
+            if self.ladder.is_none() && self.able.many_turns {
+                self.gone(exit, fx);
+            }
+            return self.asleep(fx);
         } else if self.waits_for_background() && exit.code == Some(0) {
             self.cut_background("had not ended when it went", fx); // its work was done; that is how it went
         } else if self.ladder.is_none() {
@@ -192,6 +255,9 @@ impl Machine {
     pub(super) fn close_turn(&mut self, over: TurnOver, fx: &mut Vec<Effect>) -> Option<Pending> {
         let turn = self.open.take()?;
         self.close_tools(fx);
+        if self.background == 0 {
+            self.withdraw_all(fx);
+        }
         let closed = turn.close(over, |what| {
             fx.push(Effect::Emit { turn: self.turns, what });
         });
@@ -219,14 +285,16 @@ impl Machine {
     /// The session's sum has changed.
     pub(super) fn tell_total(&mut self, fx: &mut Vec<Effect>) {
         let total = self.account.total();
-        let cost = total.cost_usd.unwrap_or(0.0);
+        let (money, tokens) = (total.cost_usd, total.total());
         self.emit(total, fx);
-        self.warn_of_budget(cost, fx);
+        self.warn_of_spending(money, tokens, fx);
     }
 
     pub(super) fn end(&mut self, outcome: Outcome, exit: &Exit, fx: &mut Vec<Effect>) {
         self.drop_queue(fx);
         self.close_tools(fx);
+        self.withdraw_all(fx);
+        self.changes_failed(fx);
         self.go(SessionState::Ended, fx);
         let usage = Some(self.account.total()).filter(|usage| usage.total().is_some());
         self.emit(Ended { outcome, exit_code: exit.code, signal: exit.signal, usage }, fx);

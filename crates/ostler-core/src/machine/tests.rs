@@ -9,8 +9,9 @@ use std::time::Duration;
 use super::*;
 use crate::dialect::TurnOver;
 use crate::event::{DecidedBy, Decision, Permission, Started, Text, TextKind, ToolCall, ToolResult};
+use crate::outcome::Cause;
 use crate::raw::Raw;
-use crate::usage::Tokens;
+use crate::usage::{Tokens, Usage};
 
 const S: Duration = Duration::from_secs(1);
 
@@ -218,6 +219,7 @@ fn silence_does_not_count_while_somebody_is_asked() {
     let ask = |decision| Permission {
         id: "p".into(),
         tool: "T".into(),
+        kind: None,
         input: None,
         decision,
         by: DecidedBy::Default,

@@ -77,6 +77,15 @@ impl Turn {
         self.activity = now;
     }
 
+    /// The time that it stood still does not count.
+    pub(super) fn shift(&mut self, by: Duration) {
+        self.since = self.since.saturating_add(by);
+        self.activity = self.activity.saturating_add(by);
+        if let Some(Pending::Interrupt(until) | Pending::Stop(until) | Pending::Limit((_, until))) = &mut self.pending {
+            *until = until.saturating_add(by);
+        }
+    }
+
     /// Takes note of what the agent said.
     pub(super) fn note(&mut self, now: Duration, what: &What) {
         self.activity = now;

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use ostler_core::event::*;
 use ostler_core::outcome::{Cause, Outcome};
+use ostler_core::permission::ToolKind;
 use ostler_core::raw::Raw;
 use ostler_core::usage::{Scope, Tokens, Usage as Spent};
 
@@ -69,6 +70,7 @@ fn examples() -> Vec<What> {
         Permission {
             id: "toolu_1".into(),
             tool: "Bash".into(),
+            kind: Some(ToolKind::Execute),
             input: Some(Raw::parse(r#"{"command":"rm -rf /"}"#).unwrap()),
             decision: Decision::Denied,
             by: DecidedBy::Agent,
@@ -78,7 +80,7 @@ fn examples() -> Vec<What> {
         usage.clone().into(),
         Notice::new(Level::Warning, "api_retry", "The request failed and is tried again.").into(),
         Unreadable { raw: "not json".into(), why: "not JSON".into(), length: 8, lossy: false }.into(),
-        Refused { request: "interrupt".into(), why: "no turn is under way".into() }.into(),
+        Refused { request: "interrupt".into(), why: "no turn is under way".into(), code: "no_turn".into() }.into(),
         TurnEnded {
             outcome: rate_limit,
             text: "partial".into(),

@@ -124,6 +124,7 @@ impl Conversation for Talk {
                 out.push(Out::Write(line.into_bytes()));
             }
             Say::Interrupt => self.interrupt.want(self.turn.heard, out),
+            _ => {}
         }
     }
 

@@ -17,9 +17,12 @@ mod spend;
 mod result;
 mod blame;
 mod probe;
+mod transcript;
 
 use ostler_core::dialect::{Capabilities, Conversation, Dialect, Launch, Probe, Setting};
 use ostler_core::spec::{Spec, SpecError};
+
+pub use transcript::TRANSCRIPTS;
 
 /// The dialect of Claude Code.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +43,11 @@ impl Dialect for Claude {
             structured: true,
             cost: true,
             many_turns: true,
+            steer: false,
+            ask: false,
+            tools: false,
+            set_model: false,
+            set_permission_mode: false,
         }
     }
 

@@ -89,6 +89,7 @@ fn permission_denied(talk: &mut Talk, line: &Line<'_>, raw: &str, out: &mut Outb
     out.event(Permission {
         id,
         tool: line.tool_name.or_empty().to_owned(),
+        kind: None,
         input: None,
         decision: Decision::Denied,
         by: DecidedBy::Agent,

@@ -44,6 +44,11 @@ impl Dialect for Mock {
             many_turns: true,
             resume: false,
             fork: false,
+            steer: false,
+            ask: false,
+            tools: false,
+            set_model: false,
+            set_permission_mode: false,
         }
     }
 
@@ -89,6 +94,8 @@ impl Conversation for Talk {
         let line = match say {
             Say::Prompt(prompt) => format!("{{\"prompt\":{}}}\n", Raw::string(&prompt).get()),
             Say::Interrupt => "{\"interrupt\":true}\n".to_owned(),
+            // A script asks nothing, has no tools and no model.
+            _ => return,
         };
         out.push(Out::Write(line.into_bytes()));
     }

@@ -1,21 +1,8 @@
 //! What a server sends: one piece of a streamed answer, or a whole one. Every field borrows, none is required.
 
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::lenient::{Content, List, Node, Scalar};
-
-/// Declares structs whose fields are all optional and all borrow from the line.
-macro_rules! wire {
-    ($($(#[$doc:meta])* struct $name:ident { $($(#[$attr:meta])* $field:ident: $type:ty,)* })*) => {$(
-        #[derive(Debug, Clone, Default, Deserialize)]
-        $(#[$doc])*
-        #[serde(default, bound(deserialize = "'de: 'a"))]
-        pub(super) struct $name<'a> {
-            $($(#[$attr])* pub(super) $field: $type,)*
-        }
-    )*};
-}
+use crate::lenient::{Content, List, Node, Scalar, wire};
 
 wire! {
     /// One piece of an answer, or a whole answer.

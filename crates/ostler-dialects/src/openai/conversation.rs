@@ -2,28 +2,31 @@
 //!
 //! The body that calls the model and runs tools is elsewhere; the two talk in [`orders`](super::orders).
 
+mod ending;
+mod live;
 mod room;
 mod tools;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use ostler_core::dialect::{Conversation, Exit, Out, Outbox, Say, TurnOver};
-use ostler_core::event::{Level, Started};
+use ostler_core::dialect::{Conversation, Exit, Out, Outbox, Say};
+use ostler_core::event::{Event, Level, Notice, Started, What};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::raw::Raw;
-use ostler_core::spec::Denials;
 
 use super::bill::Bill;
 use super::calls::Call;
 use super::chunk::Chunk;
 use super::context::Meter;
-use super::history::{Called, History, LOST, Message};
-use super::orders::{Failed, FailedKind, Line, Order, Ready, Retrying, Word};
+use super::history::{Called, History, Message};
+use super::orders::{Line, Order, Ready, Retrying, Word};
 use super::plan::Plan;
 use super::prices::Price;
+use super::rebuild::codes;
 use super::reply::{Audience, Reply};
 use super::request::Request;
 use super::{blame, structured, system};
+use tools::Asking;
 
 /// How often an answer that does not keep to the schema is sent back.
 const SCHEMA_TRIES: u32 = 2;
@@ -38,6 +41,10 @@ pub(super) struct Talk {
     history: History,
     meter: Meter,
     phase: Phase,
+    /// The model that the caller changed to.
+    model: Option<String>,
+    /// Messages for the turn under way that are in no request yet.
+    steered: Vec<String>,
     turn: Turn,
     turns: u64,
     /// Ids of tool calls that were used: servers exist that begin anew with each answer.
@@ -54,6 +61,8 @@ enum Phase {
     Answering(Box<Reply>),
     /// Its summary of what comes before this message.
     Summarising(Box<Reply>, usize),
+    /// Whether tools may run.
+    Asking(Asking),
     /// Tools.
     Working(Vec<Call>),
     /// That the body leaves off, with the tools that were running.
@@ -73,6 +82,8 @@ struct Turn {
     steps: u64,
     bill: Bill,
     denied: Vec<String>,
+    /// What the session did not allow: each call with what the model is told.
+    refused: HashMap<String, String>,
     schema_tries: u32,
     /// The step before which the conversation was last summarised.
     summarised: Option<u64>,
@@ -90,18 +101,25 @@ enum Squeezed {
 }
 
 impl Talk {
-    pub(super) fn new(plan: Plan) -> Self {
+    /// A conversation, or one that goes on with what these events say.
+    pub(super) fn new(plan: Plan, past: &[Event]) -> Self {
+        let history = History::rebuild(past.iter().map(|event| &event.what));
+        // Ids and names go on too, so that none of them comes twice.
+        let call = |event: &Event| if let What::ToolCall(call) = &event.what { Some(call.id.clone()) } else { None };
+        let begins = |event: &&Event| matches!(event.what, What::TurnStarted(_));
         Self {
             plan,
             ready: None,
             unintroduced: false,
             system: String::new(),
-            history: History::default(),
+            history,
             meter: Meter::default(),
             phase: Phase::Idle,
+            model: None,
+            steered: Vec::new(),
             turn: Turn::default(),
-            turns: 0,
-            ids: HashSet::new(),
+            turns: past.iter().filter(begins).count() as u64,
+            ids: past.iter().filter_map(call).collect(),
         }
     }
 
@@ -116,6 +134,7 @@ impl Talk {
             }
             return;
         }
+        self.take_steered(out);
         if self.is_full() {
             self.shorten(out);
         }
@@ -129,7 +148,7 @@ impl Talk {
     }
 
     fn reply(&self, audience: Audience) -> Reply {
-        Reply::new(audience, format!("{}.{}", self.turns, self.turn.steps))
+        Reply::new(audience, format!("{}.{}", self.turns, self.turn.steps), self.model().to_owned())
     }
 
     fn order_call(&self, messages: &[Message], with_tools: bool, out: &mut Outbox) {
@@ -137,7 +156,7 @@ impl Talk {
         let (system, tools) = if with_tools { (&*self.system, &*ready.tools) } else { ("", &[][..]) };
         // A summary is no answer: the schema is not for it.
         let plan = if with_tools { self.plan.clone() } else { Plan { json_schema: None, ..self.plan.clone() } };
-        let body = Request { plan: &plan, ready, system, messages, tools }.to_json();
+        let body = Request { plan: &plan, ready, model: self.model(), system, messages, tools }.to_json();
         order(&Order::Call(body), out);
     }
 
@@ -198,9 +217,11 @@ impl Talk {
             return;
         }
         let Some(ready) = &self.ready else { return };
-        let model = reply.model.as_deref().unwrap_or(&ready.model);
+        let asked = if reply.asked.is_empty() { &ready.model } else { &reply.asked };
+        let model = reply.model.as_deref().unwrap_or(asked);
         let listed = || if ready.official { Price::listed(model) } else { None };
-        self.turn.bill.add(model, reply.spent, self.plan.price.or_else(listed));
+        let price = self.plan.price.filter(|_| self.is_first(asked)).or_else(listed);
+        self.turn.bill.add(model, reply.spent, price);
     }
 
     /// The same, and takes note of how full the window is.
@@ -221,22 +242,25 @@ impl Talk {
         self.turn.squeezed = Squeezed::Not;
         let (finish, refused, flood) = (reply.finish.clone().unwrap_or_default(), reply.refused, reply.is_flood());
         let (text, mut calls) = reply.into_parts();
-        self.name(&mut calls);
-        self.keep(&text, &calls);
-        if refused || finish == "content_filter" {
-            return self.end(blame::ending(Cause::Refused, "The model refused to answer.", &finish), Some(text), out);
-        }
         // Arguments that have not begun are cut too.
         let whole = |call: &Call| !call.arguments.trim().is_empty() && call.input().is_ok();
         let cut_short = finish == "length" && !calls.last().is_some_and(whole);
-        if cut_short || flood {
+        let ending = if refused || finish == "content_filter" {
+            Some(blame::ending(Cause::Refused, "The model refused to answer.", &finish))
+        } else if cut_short || flood {
             let message = "The answer reached the model's limit on output.";
-            let outcome = blame::ending(Cause::OutputLimit, message, &finish).hint("Allow more (--set max_tokens=…).");
+            Some(blame::ending(Cause::OutputLimit, message, &finish).hint("Allow more (--set max_tokens=…)."))
+        } else if !calls.is_empty() && self.plan.budget && !self.turn.bill.is_priced() {
+            Some(blame::unpriced())
+        } else {
+            None
+        };
+        if let Some(outcome) = ending {
+            self.keep(&text, &[]); // calls that nobody hears of were not made
             return self.end(outcome, Some(text), out);
         }
-        if !calls.is_empty() && self.plan.budget && !self.turn.bill.is_priced() {
-            return self.end(blame::unpriced(), Some(text), out);
-        }
+        self.name(&mut calls);
+        self.keep(&text, &calls);
         // Whatever `finish_reason` says: servers get it wrong.
         if calls.is_empty() { self.final_answer(text, out) } else { self.work(calls, out) }
     }
@@ -265,6 +289,9 @@ impl Talk {
     }
 
     fn final_answer(&mut self, text: String, out: &mut Outbox) {
+        if !self.steered.is_empty() {
+            return self.go_on(text, out);
+        }
         let Some(schema) = self.plan.json_schema.clone() else {
             return self.complete(text, None, out);
         };
@@ -274,14 +301,12 @@ impl Talk {
             Err(_) if self.plan.budget && !self.turn.bill.is_priced() => self.end(blame::unpriced(), Some(text), out),
             Err(why) if self.turn.schema_tries < SCHEMA_TRIES => {
                 self.turn.schema_tries += 1;
-                out.notice(
-                    Level::Warning,
-                    "schema_not_kept",
-                    format!("The answer does not keep to the schema: {why}."),
-                );
+                let message = format!("The answer does not keep to the schema: {why}.");
                 let question = format!(
                     "Your answer does not keep to the schema: {why}. Answer again, with nothing but JSON of this schema: {schema}"
                 );
+                let raw = Some(Raw::string(&question));
+                out.event(Notice { raw, ..Notice::new(Level::Warning, codes::SCHEMA_NOT_KEPT, message) });
                 self.history.push(Message::User(question));
                 self.tell_usage(out);
                 self.ask(out);
@@ -294,95 +319,7 @@ impl Talk {
         }
     }
 
-    fn complete(&mut self, text: String, structured: Option<Raw>, out: &mut Outbox) {
-        let denied = std::mem::take(&mut self.turn.denied);
-        let outcome = if denied.is_empty() || self.plan.denials == Denials::Tolerate {
-            Outcome::completed()
-        } else {
-            Outcome::new(Cause::Denied, format!("Tool calls were denied: {}.", denied.join(", ")))
-                .hint("Allow it in .ostler/sandbox.toml, or pass --tolerate-denials.")
-                .with(|detail| detail.denied_tools = denied)
-        };
-        if text.is_empty() {
-            out.notice(Level::Warning, "empty_answer", "The model ended its turn without a word.");
-        }
-        let text = Some(text).filter(|text| !text.is_empty());
-        self.close(TurnOver { outcome, text, structured, usage: Vec::new() }, out);
-    }
-
-    // --- endings ------------------------------------------------------------------------------------------------
-
-    fn failed(&mut self, failed: &Failed, out: &mut Outbox) {
-        self.unintroduced = self.ready.is_none();
-        match std::mem::replace(&mut self.phase, Phase::Idle) {
-            Phase::Answering(_) if blame::is_too_long(failed) && self.turn.squeezed != Squeezed::Summarised => {
-                self.squeeze(failed, out);
-            }
-            // All of it had come: a connection that then ends badly takes nothing away.
-            phase @ Phase::Answering(_) if failed.kind == FailedKind::Cut && phase.is_whole() => {
-                self.phase = phase;
-                self.over(out);
-            }
-            Phase::Answering(reply) => {
-                self.count(&reply, out);
-                self.broken(*reply, blame::of_failure(failed), out);
-            }
-            Phase::Summarising(reply, _) => {
-                self.charge(&reply);
-                self.end(blame::of_failure(failed), None, out);
-            }
-            Phase::Waiting => self.end(blame::of_failure(failed), None, out),
-            other => self.phase = other,
-        }
-    }
-
-    /// An answer that broke off: what was said of it was said.
-    fn broken(&mut self, reply: Reply, outcome: Outcome, out: &mut Outbox) {
-        let (text, _) = reply.into_parts();
-        self.keep(&text, &[]);
-        self.end(outcome, None, out);
-    }
-
-    fn interrupt(&mut self, out: &mut Outbox) {
-        match std::mem::replace(&mut self.phase, Phase::Idle) {
-            Phase::Idle => {}
-            Phase::Waiting => self.interrupted(out),
-            Phase::Answering(reply) => {
-                self.charge(&reply);
-                self.keep(&reply.into_parts().0, &[]);
-                self.cancel(Vec::new(), out);
-            }
-            Phase::Summarising(reply, _) => {
-                self.charge(&reply);
-                self.cancel(Vec::new(), out);
-            }
-            Phase::Working(calls) => self.cancel(calls, out),
-            Phase::Cancelling(calls) => self.phase = Phase::Cancelling(calls),
-        }
-    }
-
-    fn cancel(&mut self, running: Vec<Call>, out: &mut Outbox) {
-        self.phase = Phase::Cancelling(running);
-        order(&Order::Cancel, out);
-    }
-
-    fn interrupted(&mut self, out: &mut Outbox) {
-        let outcome =
-            Outcome::new(Cause::Interrupted, "The turn was interrupted.").with(|d| d.acknowledged = Some(true));
-        self.end(outcome, None, out);
-    }
-
-    fn end(&mut self, outcome: Outcome, text: Option<String>, out: &mut Outbox) {
-        let text = text.filter(|text| !text.is_empty());
-        self.close(TurnOver { outcome, text, structured: None, usage: Vec::new() }, out);
-    }
-
-    fn close(&mut self, mut over: TurnOver, out: &mut Outbox) {
-        self.phase = Phase::Idle;
-        self.history.settle(LOST);
-        over.usage = self.turn.bill.usage();
-        out.push(Out::TurnOver(over));
-    }
+    // --- what the body says -------------------------------------------------------------------------------------
 
     fn begin(&mut self) {
         self.turns += 1;
@@ -411,7 +348,7 @@ impl Talk {
             agent: self.plan.agent.to_owned(),
             agent_version: None,
             native_session: None,
-            model: Some(ready.model.clone()).filter(|model| !model.is_empty()),
+            model: Some(self.model.as_ref().unwrap_or(&ready.model).clone()).filter(|model| !model.is_empty()),
             cwd: Some(ready.cwd.clone()).filter(|cwd| !cwd.is_empty()),
             tools: ready.tools.iter().map(|tool| tool.name.clone()).collect(),
         });
@@ -433,7 +370,12 @@ impl Conversation for Talk {
                 self.history.push(Message::User(prompt));
                 self.ask(out);
             }
+            Say::Steer(text) => self.steer(text, out),
             Say::Interrupt => self.interrupt(out),
+            Say::Verdict { id, verdict } => self.verdict(&id, verdict, out),
+            Say::Change { id, change } => self.change(id, change, out),
+            // The body runs the caller's tools by itself: none was ordered.
+            Say::ToolDone { .. } | Say::ToolProgress { .. } => {}
         }
     }
 

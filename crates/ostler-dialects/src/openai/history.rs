@@ -4,7 +4,6 @@
 
 use std::fmt::Write as _;
 
-use ostler_core::event::{TextKind, What};
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
@@ -67,72 +66,10 @@ impl History {
         let missing = open.into_iter().map(|id| Message::Tool { id, text: why.to_owned() });
         self.0.splice(place..place, missing);
     }
-
-    /// Rebuilds a conversation from the events of a session, as far as they go.
-    pub fn rebuild<'a>(events: impl IntoIterator<Item = &'a What>) -> Self {
-        let mut builder = Builder::default();
-        for what in events {
-            builder.take(what);
-        }
-        builder.history.settle(LOST);
-        builder.history
-    }
 }
 
-/// What a call without a result is told to have given.
-pub(super) const LOST: &str = "no result: the turn ended before the tool did";
-
-/// Puts a conversation together from events.
-#[derive(Debug, Default)]
-struct Builder {
-    history: History,
-    /// The message that the last text belonged to.
-    message: Option<String>,
-    /// Whether the last assistant message can still grow.
-    open: bool,
-}
-
-impl Builder {
-    fn take(&mut self, what: &What) {
-        match what {
-            What::TurnStarted(turn) => {
-                self.history.settle(LOST);
-                self.open = false;
-                if let Some(prompt) = &turn.prompt {
-                    self.history.push(Message::User(prompt.clone()));
-                }
-            }
-            What::Text(text) if text.kind == TextKind::Reply && text.parent.is_none() => {
-                self.open &= self.message == text.message;
-                self.message.clone_from(&text.message);
-                self.assistant().0.push_str(&text.text);
-            }
-            What::ToolCall(call) if call.parent.is_none() => {
-                let input = call.input.get();
-                let arguments = if input.starts_with('{') { input } else { "{}" };
-                let called = Called { id: call.id.clone(), name: call.name.clone(), arguments: arguments.to_owned() };
-                self.assistant().1.push(called);
-            }
-            What::ToolResult(result) => {
-                self.open = false;
-                self.history.push(Message::Tool { id: result.id.clone(), text: result.output.clone() });
-            }
-            _ => {}
-        }
-    }
-
-    /// The assistant message that is being said.
-    fn assistant(&mut self) -> (&mut String, &mut Vec<Called>) {
-        if !(self.open && matches!(self.history.0.last(), Some(Message::Assistant { .. }))) {
-            self.history.push(Message::Assistant { text: String::new(), calls: Vec::new() });
-            self.open = true;
-        }
-        match self.history.0.last_mut() {
-            Some(Message::Assistant { text, calls }) => (text, calls),
-            _ => unreachable!("it was pushed above"),
-        }
-    }
-}
+/// What a call without a result is told to have given: the words that the session's events have for it.
+pub(super) const LOST: &str = "no result: the turn ended";
 
 impl Message {
     /// About how many characters it takes.

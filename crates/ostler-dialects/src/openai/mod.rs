@@ -13,18 +13,23 @@ mod conversation;
 mod history;
 mod plan;
 mod prices;
+mod rebuild;
 mod reply;
 mod request;
 mod structured;
 mod system;
+mod tool_use;
 
 pub mod orders;
 pub mod sse;
 
 pub use blame::{SCRIPT, is_worth_retrying};
 pub use history::{Called, History, Message};
+pub(crate) use tool_use::tool_use;
 
 use ostler_core::dialect::{Capabilities, Conversation, Dialect, Inherits, Launch, Probe, Setting};
+use ostler_core::permission::ToolUse;
+use ostler_core::raw::Raw;
 use ostler_core::spec::{Kind, Spec, SpecError, keys};
 
 use crate::settings::{Row, check, listed};
@@ -54,7 +59,7 @@ const SERVER: [Row<()>; 4] = rows! {
 };
 
 /// What the conversation keeps to.
-const TALK: [Row<()>; 16] = rows! {
+const TALK: [Row<()>; 18] = rows! {
     "retries", Kind::OneOf(&["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10"]), None, "How often a call that failed before its first word is tried again; else 3, and 0 for a script.";
     keys::MODEL, Kind::Word, None, "The model; else OPENAI_MODEL, else the only one that the server has.";
     keys::SYSTEM_PROMPT, Kind::Text(PROMPT), None, "Replaces the system prompt, which describes the workspace, the tools and the limits.";
@@ -70,6 +75,8 @@ const TALK: [Row<()>; 16] = rows! {
     "reasoning_effort", Kind::Word, None, "How hard a reasoning model thinks, in the server's own words: low, medium, high, …";
     "context_window", Kind::Count, None, "How many tokens the model takes in. Before it is full, old tool results are shortened and old messages summarised.";
     "stream_usage", Kind::Switch, None, "Whether to ask for token counts in the stream (true); false for servers that refuse the question.";
+    keys::RESUME, Kind::Word, None, "The id of a session that Ostler kept: this one goes on where it ended.";
+    keys::FORK, Kind::Switch, None, "Go on with a copy: the session that is resumed stays as it is.";
     "extra_body", Kind::Object, None, "Further fields of each request: a JSON object. They win over Ostler's.";
 };
 
@@ -81,8 +88,13 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     structured: true,
     cost: false,
     many_turns: true,
-    resume: false,
-    fork: false,
+    resume: true,
+    fork: true,
+    steer: true,
+    ask: true,
+    tools: true,
+    set_model: true,
+    set_permission_mode: false,
 };
 
 /// The settings of the conversation, and then those of a dialect's own.
@@ -97,12 +109,15 @@ pub(crate) fn launch(spec: &Spec, table: &[Row<()>], program: &'static str) -> R
         let why = format!("{program} is no program: there is nothing to pass them to");
         return Err(SpecError::new("extra args", arg, why));
     }
+    if spec.settings.is_on(keys::FORK) && spec.settings.last(keys::RESUME).is_none() {
+        return Err(SpecError::new(keys::FORK, "true", "needs resume: a copy of which session?"));
+    }
     Ok(Launch { program, args: Vec::new(), env: Vec::new(), inherits: Inherits::default(), needs: &[], state: &[] })
 }
 
-/// Opens a conversation under the name of an agent.
-pub(crate) fn converse(spec: &Spec, agent: &'static str) -> Box<dyn Conversation> {
-    Box::new(conversation::Talk::new(plan::Plan::of(spec, agent)))
+/// Opens a conversation for an agent that has this one.
+pub(crate) fn converse(spec: &Spec, dialect: &dyn Dialect) -> Box<dyn Conversation> {
+    Box::new(conversation::Talk::new(plan::Plan::of(spec, dialect), &spec.past))
 }
 
 const NAME: &str = "openai-api";
@@ -140,7 +155,11 @@ impl Dialect for OpenAi {
     }
 
     fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
-        converse(spec, NAME)
+        converse(spec, self)
+    }
+
+    fn tool_use(&self, tool: &str, input: &Raw) -> ToolUse {
+        tool_use(tool, input)
     }
 }
 

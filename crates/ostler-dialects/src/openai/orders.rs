@@ -3,6 +3,7 @@
 
 use ostler_core::event::Notice;
 use ostler_core::raw::Raw;
+pub use ostler_core::spec::ToolOffer;
 use serde::{Deserialize, Serialize};
 
 /// What the conversation wants done.
@@ -28,6 +29,10 @@ pub struct ToolOrder {
     pub name: String,
     /// Its arguments: JSON.
     pub input: Raw,
+    /// What the model is told instead, because the tool may not run. The body says it back, so that a recording of what it
+    /// says has a result for every call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
 }
 
 /// What the body says for itself. Everything else it prints is the model's.
@@ -83,17 +88,6 @@ pub struct Ready {
     /// What the caller should know before anything happens.
     #[serde(default)]
     pub notices: Vec<Notice>,
-}
-
-/// A tool as it is offered to the model.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ToolOffer {
-    /// Its name.
-    pub name: String,
-    /// What it does.
-    pub description: String,
-    /// The JSON schema of its arguments.
-    pub parameters: Raw,
 }
 
 /// What became of a tool call.

@@ -1,6 +1,7 @@
 //! The caller's settings, read once.
 
-use ostler_core::spec::{Denials, Spec, keys};
+use ostler_core::dialect::Dialect;
+use ostler_core::spec::{Asks, Denials, Spec, keys};
 
 use super::prices::Price;
 
@@ -24,11 +25,15 @@ pub(super) struct Plan {
     /// Whether there is a limit on money.
     pub(super) budget: bool,
     pub(super) denials: Denials,
+    /// Whether there are rules about tools, or somebody to ask.
+    pub(super) asks: bool,
+    /// Whether the model can be another one than in the beginning.
+    pub(super) set_model: bool,
     pub(super) agent: &'static str,
 }
 
 impl Plan {
-    pub(super) fn of(spec: &Spec, agent: &'static str) -> Self {
+    pub(super) fn of(spec: &Spec, dialect: &dyn Dialect) -> Self {
         let last = |key: &str| spec.settings.last(key).map(str::to_owned);
         let count = |key: &str| spec.settings.last(key).and_then(|value| value.parse().ok());
         Self {
@@ -45,7 +50,9 @@ impl Plan {
             extra_body: last("extra_body"),
             budget: spec.settings.last(keys::MAX_BUDGET_USD).is_some(),
             denials: spec.denials,
-            agent,
+            asks: spec.policy.is_some() || spec.asks == Asks::Somebody,
+            set_model: dialect.capabilities().set_model,
+            agent: dialect.name(),
         }
     }
 }

@@ -30,6 +30,8 @@ pub(super) struct Reply {
     pub(super) finish: Option<String>,
     pub(super) refused: bool,
     pub(super) problem: Option<Problem>,
+    /// The model that was asked, and the one that the server says has answered.
+    pub(super) asked: String,
     pub(super) model: Option<String>,
     pub(super) spent: Option<Spent>,
     /// How many pieces were understood, and how many were not.
@@ -47,8 +49,8 @@ pub(super) struct Spent {
 }
 
 impl Reply {
-    /// An answer that has not begun; `message` names it until the server does.
-    pub(super) fn new(audience: Audience, message: String) -> Self {
+    /// An answer that has not begun, of the model `asked`; `message` names it until the server does.
+    pub(super) fn new(audience: Audience, message: String, asked: String) -> Self {
         Self {
             audience,
             message,
@@ -58,6 +60,7 @@ impl Reply {
             finish: None,
             refused: false,
             problem: None,
+            asked,
             model: None,
             spent: None,
             pieces: 0,

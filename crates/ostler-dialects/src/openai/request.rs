@@ -12,6 +12,7 @@ use super::plan::Plan;
 pub(super) struct Request<'a> {
     pub(super) plan: &'a Plan,
     pub(super) ready: &'a Ready,
+    pub(super) model: &'a str,
     pub(super) system: &'a str,
     pub(super) messages: &'a [Message],
     pub(super) tools: &'a [ToolOffer],
@@ -90,10 +91,10 @@ struct Schema {
 impl Request<'_> {
     /// The request as JSON.
     pub(super) fn to_json(&self) -> Raw {
-        let Self { plan, ready, system, messages, tools } = self;
+        let Self { plan, ready, model, system, messages, tools } = self;
         let schema = plan.json_schema.as_deref().and_then(|text| Raw::parse(text).ok());
         let body = Body {
-            model: &ready.model,
+            model,
             messages: Messages { system, rest: messages },
             stream: true,
             stream_options: plan.stream_usage.then_some(StreamOptions { include_usage: true }),

@@ -3,6 +3,8 @@
 //! The body that plays the model is not here; the conversation is that of [`openai`].
 
 use ostler_core::dialect::{Capabilities, Conversation, Dialect, Launch, Probe, Setting};
+use ostler_core::permission::ToolUse;
+use ostler_core::raw::Raw;
 use ostler_core::spec::{Kind, Spec, SpecError};
 
 use crate::openai;
@@ -29,7 +31,8 @@ impl Dialect for Scripted {
     }
 
     fn capabilities(&self) -> Capabilities {
-        openai::CAPABILITIES
+        // The script says what is answered, whatever the model is called.
+        Capabilities { set_model: false, ..openai::CAPABILITIES }
     }
 
     fn models(&self) -> &'static [&'static str] {
@@ -49,6 +52,10 @@ impl Dialect for Scripted {
     }
 
     fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
-        openai::converse(spec, NAME)
+        openai::converse(spec, self)
+    }
+
+    fn tool_use(&self, tool: &str, input: &Raw) -> ToolUse {
+        openai::tool_use(tool, input)
     }
 }

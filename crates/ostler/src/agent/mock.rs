@@ -8,11 +8,11 @@ use ostler_core::dialect::{Capabilities, Dialect, Setting};
 use ostler_core::spec::{Spec, SpecError};
 use ostler_dialects::mock::Mock;
 
-use super::{Agent, check_without_process, session_id};
+use super::{Agent, check_without_process, directory, prepare, session_id};
 use crate::host::Host;
 use crate::mock::{self, Events};
 use crate::probe::Probed;
-use crate::session::{Beginning, Body, Session};
+use crate::session::{Beginning, Body, Fuse, Session};
 
 /// Plays given events, to test what is built on Ostler: how it looks when an agent says this or that.
 #[derive(Default)]
@@ -62,8 +62,9 @@ impl Agent for MockAgent {
         Box::pin(async { Probed::Ready { version: None, path: None, login: None } })
     }
 
-    fn start(&self, _: &Host, spec: Spec) -> Result<Session, SpecError> {
+    fn start(&self, host: &Host, mut spec: Spec) -> Result<Session, SpecError> {
         check_without_process(&spec)?;
+        prepare(host, &mut spec);
         Mock.launch(&spec)?;
         let events = match (&self.0, spec.settings.last("script")) {
             (Some(events), _) => events.clone(),
@@ -73,11 +74,14 @@ impl Agent for MockAgent {
             }
         };
         Ok(Session::begin(Beginning {
-            conversation: Mock.converse(&spec),
-            body: Body::Inner(Box::new(move || Ok(mock::start(events)))),
+            dialect: &Mock,
+            launch: Box::new(move |_| Ok(Body::Inner(mock::start(events.clone())))),
             install_hint: None,
             id: session_id(),
-            pid: Arc::default(),
+            dir: directory(&spec),
+            breaker: Fuse::off(),
+            host: host.clone(),
+            submissions: Arc::default(),
             spec,
         }))
     }

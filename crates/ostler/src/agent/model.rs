@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use ostler_core::dialect::{Capabilities, Dialect, Setting};
-use ostler_core::event::Notice;
+use ostler_core::dialect::{Capabilities, Dialect, Inherits, Setting};
+use ostler_core::event::{Event, Notice};
 use ostler_core::spec::{Spec, SpecError, keys};
 use ostler_dialects::openai::OpenAi;
 use ostler_dialects::scripted::Scripted as ScriptedDialect;
@@ -14,7 +14,7 @@ use ostler_tools::command::RUN_COMMAND;
 use ostler_tools::confine::Network;
 use ostler_tools::{Policy, ToolError, Workspace};
 
-use super::{Agent, check_without_process, session_id};
+use super::{Agent, check_without_process, directory, prepare, session_id};
 use crate::api;
 use crate::command::CommandRunner;
 use crate::host::Host;
@@ -22,11 +22,16 @@ use crate::inner::Busy;
 use crate::model::{Http, Model, Script, Scripted};
 use crate::probe::Probed;
 use crate::process::SpawnError;
-use crate::session::{Beginning, Body, Session};
-use crate::tool::{Tool, Toolbox};
+use crate::session::submit::Submissions;
+use crate::session::{Beginning, Body, Fuse, Launch, Session};
+use crate::tool::Tool;
+use crate::toolbox::Toolbox;
 
 /// How often a call is tried again when nobody says otherwise.
 const RETRIES: usize = 3;
+
+/// The variables that say which account is used.
+const KEYS: Inherits = Inherits { always: &["OPENAI_API_KEY", "OPENAI_BASE_URL"], when: &[], never: &[] };
 
 /// Where a directory keeps the script that the scripted agent plays in it.
 const SCRIPT_FILE: &str = ".ostler/script.toml";
@@ -114,7 +119,7 @@ impl ApiAgent {
         let runner = CommandRunner::new(host, &policy, workspace.clone(), session).map_err(wrong)?;
         let (notices, busy) = (runner.notices(), runner.busy());
         let mut tools = Toolbox::workspace(&workspace, runner);
-        for tool in &self.tools {
+        for tool in self.tools.iter().chain(host.tools()) {
             tools.add(tool.clone());
         }
         choose(&mut tools, spec)?;
@@ -156,10 +161,6 @@ fn choose(tools: &mut Toolbox, spec: &Spec) -> Result<(), SpecError> {
     let unwanted = spec.settings.get(keys::DISALLOWED_TOOLS).unwrap_or_default();
     tools.retain(|name| !unwanted.iter().any(|u| u == name));
     Ok(())
-}
-
-fn directory(spec: &Spec) -> PathBuf {
-    spec.dir.clone().unwrap_or_else(|| PathBuf::from("."))
 }
 
 fn find_script(spec: &Spec) -> Result<Script, SpecError> {
@@ -217,35 +218,52 @@ impl Agent for ApiAgent {
     fn start(&self, host: &Host, mut spec: Spec) -> Result<Session, SpecError> {
         check_without_process(&spec)?;
         self.dialect.launch(&spec)?;
-        if let Some(budget) = spec.settings.last(keys::MAX_BUDGET_USD).and_then(|b| b.parse().ok()) {
-            spec.limits.budget_usd.get_or_insert(budget);
-        }
+        prepare(host, &mut spec);
+        spec.past = past(host, &spec)?;
         let id = session_id();
         let model = self.model(host, &spec)?;
         let root = directory(&spec);
-        let body: Box<dyn FnOnce() -> Result<_, SpawnError> + Send> = if let Err(why) = is_directory(&root) {
-            Box::new(|| Err(SpawnError::BadDirectory { path: root, why }))
+        let submissions = Arc::<Submissions>::default();
+        let launch: Launch = if let Err(why) = is_directory(&root) {
+            let outcome = SpawnError::BadDirectory { path: root.clone(), why }.outcome(None);
+            Box::new(move |_| Err(outcome.clone()))
         } else {
             let Ground { tools, notices, sandbox, busy } = self.tools(host, &spec, &id)?;
             // A script says what it wants to happen: an error in it is an ending.
             let usual = if self.plays() { 0 } else { RETRIES };
             let retries = spec.settings.last("retries").and_then(|n| n.parse().ok()).unwrap_or(usual);
-            let cwd = root.canonicalize().unwrap_or(root).display().to_string();
-            let body = api::Body { model, tools, cwd, sandbox, notices, retries, busy };
-            Box::new(move || Ok(api::start(body)))
+            let cwd = root.display().to_string();
+            let offered: Vec<_> = spec.tools.iter().filter(|offer| tools.get(&offer.name).is_none()).cloned().collect();
+            let submissions = submissions.clone();
+            let body = api::Body { model, tools, offered, submissions, cwd, sandbox, notices, retries, busy };
+            Box::new(move |_| Ok(Body::Inner(api::start(body.clone()))))
         };
         Ok(Session::begin(Beginning {
-            conversation: self.dialect.converse(&spec),
-            body: Body::Inner(body),
+            dialect: self.dialect,
+            launch,
             install_hint: None,
             id,
-            pid: Arc::default(),
+            dir: root,
+            breaker: if self.plays() { Fuse::off() } else { Fuse::new(host, self.dialect.name(), &KEYS) },
+            host: host.clone(),
+            submissions,
             spec,
         }))
     }
 
     fn dialect(&self) -> &'static dyn Dialect {
         self.dialect
+    }
+}
+
+/// The events of the session that this one goes on with.
+fn past(_: &Host, spec: &Spec) -> Result<Arc<[Event]>, SpecError> {
+    match spec.settings.last(keys::RESUME) {
+        Some(session) if spec.past.is_empty() => {
+            let why = "there is no such session in Ostler's log; leave out resume to begin a new one";
+            Err(SpecError::new(keys::RESUME, session, why))
+        }
+        _ => Ok(spec.past.clone()),
     }
 }
 

@@ -6,13 +6,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use ostler_core::dialect::{Capabilities, Dialect, Setting};
-use ostler_core::spec::{Spec, SpecError, keys};
+use ostler_core::outcome::{Cause, Outcome};
+use ostler_core::spec::{Spec, SpecError};
 
-use super::{Agent, check, session_id};
+use super::{Agent, check, directory, prepare, session_id};
 use crate::host::{Found, Host};
 use crate::probe::{self, Probed};
 use crate::process::Prepared;
-use crate::session::{Beginning, Body, Session};
+use crate::session::{Beginning, Body, Fuse, Session};
 
 /// An agent that is a program: any dialect, over a child process.
 pub struct ProcessAgent(&'static dyn Dialect);
@@ -74,23 +75,40 @@ impl Agent for ProcessAgent {
 
     fn start(&self, host: &Host, mut spec: Spec) -> Result<Session, SpecError> {
         check(&spec)?;
-        if let Some(budget) = spec.settings.last(keys::MAX_BUDGET_USD).and_then(|b| b.parse().ok()) {
-            spec.limits.budget_usd.get_or_insert(budget);
-        }
-        let launch = self.0.launch(&spec)?;
+        prepare(host, &mut spec);
+        let inherits = self.0.launch(&spec)?.inherits;
         let id = session_id();
-        let prepared = Prepared::agent(host, &spec, &launch, &id);
+        let install_hint = self.0.probe().map(|p| p.install_hint);
+        let launch = launcher(self.0, host.clone(), id.clone(), install_hint);
         Ok(Session::begin(Beginning {
-            conversation: self.0.converse(&spec),
-            body: Body::Process(Box::new(prepared)),
-            install_hint: self.0.probe().map(|p| p.install_hint),
+            dialect: self.0,
+            launch: Box::new(launch),
+            install_hint,
             id,
-            pid: Arc::default(),
+            dir: directory(&spec),
+            breaker: Fuse::new(host, self.0.name(), &inherits),
+            host: host.clone(),
+            submissions: Arc::default(),
             spec,
         }))
     }
 
     fn dialect(&self) -> &'static dyn Dialect {
         self.0
+    }
+}
+
+/// Prepares the agent's process, each time it is started.
+fn launcher(
+    dialect: &'static dyn Dialect,
+    host: Host,
+    id: Arc<str>,
+    install_hint: Option<&'static str>,
+) -> impl FnMut(&Spec) -> Result<Body, Outcome> + Send {
+    move |spec| {
+        let wrong = |error: SpecError| Outcome::new(Cause::BadRequest, error.to_string());
+        let launch = dialect.launch(spec).map_err(wrong)?;
+        let prepared = Prepared::agent(&host, spec, &launch, &id).map_err(|error| error.outcome(install_hint))?;
+        Ok(Body::Process(Box::new(prepared)))
     }
 }

@@ -141,6 +141,16 @@ impl Direct {
         }
     }
 
+    /// Stops all of it, or lets it go on: the group, and what left the group.
+    #[cfg(unix)]
+    fn halt(&self, signal: rustix::process::Signal) {
+        if self.ended.is_none() {
+            self.signal_group(signal);
+            #[cfg(target_os = "linux")]
+            super::sweep::signal(&super::sweep::marked(&self.mark), signal);
+        }
+    }
+
     /// Waits for the end of the process, and kills all of it when there is too much of it.
     async fn watch(&mut self) -> std::io::Result<std::process::ExitStatus> {
         #[cfg(target_os = "linux")]
@@ -197,6 +207,16 @@ impl Control for Direct {
         let _ = self.child.start_kill();
         #[cfg(target_os = "linux")]
         super::sweep::signal(&super::sweep::marked(&self.mark), rustix::process::Signal::KILL);
+    }
+
+    #[cfg(unix)]
+    fn freeze(&mut self) {
+        self.halt(rustix::process::Signal::STOP);
+    }
+
+    #[cfg(unix)]
+    fn thaw(&mut self) {
+        self.halt(rustix::process::Signal::CONT);
     }
 
     #[cfg(target_os = "linux")]

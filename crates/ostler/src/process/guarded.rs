@@ -101,6 +101,13 @@ impl Guarded {
         let _ = self.orders.try_write(&[order]);
     }
 
+    /// Stops what it watches over, or lets it go on. The guard itself stays awake: it must hear when this process goes.
+    fn halt(&self, signal: Signal) {
+        let guard = self.guard.id();
+        let watched = sweep::marked(&self.mark).into_iter().filter(|process| !process.is(guard));
+        sweep::signal(&watched.collect::<Vec<_>>(), signal);
+    }
+
     /// The guard is gone without a word (somebody killed it): what it watched over is found by its mark.
     async fn sweep_alone(&mut self) {
         for _ in 0..100 {
@@ -121,6 +128,14 @@ impl Control for Guarded {
 
     fn kill(&mut self) {
         self.order(b'K');
+    }
+
+    fn freeze(&mut self) {
+        self.halt(Signal::STOP);
+    }
+
+    fn thaw(&mut self) {
+        self.halt(Signal::CONT);
     }
 
     fn abandon(&mut self) {

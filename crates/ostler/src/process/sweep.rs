@@ -11,6 +11,13 @@ pub(super) struct Identity {
     start: u64,
 }
 
+impl Identity {
+    /// Whether it has this number.
+    pub(super) fn is(&self, pid: Option<u32>) -> bool {
+        pid.and_then(|pid| i32::try_from(pid).ok()) == Some(self.pid)
+    }
+}
+
 /// What `/proc/<pid>/stat` says.
 struct Stat {
     parent: i32,

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use ostler_core::dialect::{self, Conversation, Exit, Out, Outbox};
-use ostler_core::event::SessionState;
+use ostler_core::dialect::{self, Change, Conversation, Dialect, Exit, Out, Outbox, ToolOrder};
+use ostler_core::event::{Decision, Permission, SessionState, What};
 use ostler_core::lines::Line;
 use ostler_core::machine::{Effect, Input, Machine};
+use ostler_core::outcome::Outcome;
 use tokio::io::AsyncWrite;
 
 use super::input::Incoming;
 use super::output::Outgoing;
+use super::tickets::Tickets;
 use crate::clock::SessionClock;
 
 /// The deciding half: conversation and machine, and what they want done.
@@ -22,12 +24,30 @@ pub(crate) struct Mind {
     pub(crate) out: Outgoing,
     pub(super) stdin: Incoming,
     pub(super) orders: Vec<Order>,
+    pub(super) tickets: Tickets,
+    /// Says what a tool call would do, when there are rules about that.
+    ruled: Option<&'static dyn Dialect>,
 }
 
-/// What is left for the driver to do with the process.
+/// What is left for the driver to do.
 pub(super) enum Order {
+    Spawn,
     Terminate,
     Kill,
+    Freeze,
+    Thaw,
+    /// From the next start on, this is different.
+    Adopt(Change),
+    /// Somebody is to be asked.
+    Ask(Permission),
+    /// The question is answered or withdrawn.
+    Asked(String),
+    /// A tool of the caller's is to run.
+    Tool(ToolOrder),
+    /// Nobody waits for it any more.
+    ToolOff(String),
+    /// A turn came to its end.
+    TurnEnded(Outcome),
 }
 
 impl Mind {
@@ -41,7 +61,15 @@ impl Mind {
             out: Outgoing::new(session),
             stdin: Incoming::new(None),
             orders: Vec::new(),
+            tickets: Tickets::default(),
+            ruled: None,
         }
+    }
+
+    /// Every tool call is looked at with the eyes of the rules.
+    pub(super) fn ruled(mut self, dialect: &'static dyn Dialect) -> Self {
+        self.ruled = Some(dialect);
+        self
     }
 
     /// Feeds the machine, then everything that follows from it.
@@ -50,16 +78,33 @@ impl Mind {
         while !self.effects.is_empty() {
             for effect in std::mem::take(&mut self.effects) {
                 match effect {
-                    Effect::Emit { turn, what } => self.out.push(turn, what),
+                    Effect::Emit { turn, what } => self.tell(turn, what),
                     Effect::Say(say) => self.conversation.say(say, &mut self.outbox),
                     Effect::CloseInput => self.stdin.close(),
                     Effect::Terminate => self.orders.push(Order::Terminate),
                     Effect::Kill => self.orders.push(Order::Kill),
-                    Effect::Spawn => {} // `run` starts the child as soon as the machine says `Start`
+                    Effect::Spawn => self.orders.push(Order::Spawn),
+                    Effect::Freeze => self.orders.push(Order::Freeze),
+                    Effect::Thaw => self.orders.push(Order::Thaw),
+                    Effect::Adopt(change) => self.orders.push(Order::Adopt(change)),
                 }
             }
             self.settle();
         }
+    }
+
+    /// An event: who waits for it hears of it, and what it asks for is done.
+    fn tell(&mut self, turn: u32, what: What) {
+        self.tickets.note(&what);
+        match &what {
+            What::Permission(permission) if permission.decision == Decision::Asked => {
+                self.orders.push(Order::Ask(permission.clone()));
+            }
+            What::Permission(permission) => self.orders.push(Order::Asked(permission.id.clone())),
+            What::TurnEnded(ended) => self.orders.push(Order::TurnEnded(ended.outcome.clone())),
+            _ => {}
+        }
+        self.out.push(turn, what);
     }
 
     /// Passes on what the conversation wants done.
@@ -71,16 +116,51 @@ impl Mind {
                     self.stdin.push(bytes);
                     continue;
                 }
+                Out::EndInput => {
+                    self.stdin.close();
+                    continue;
+                }
+                Out::Tool(order) => {
+                    self.orders.push(Order::Tool(order));
+                    continue;
+                }
+                Out::ToolOff(id) => {
+                    self.orders.push(Order::ToolOff(id));
+                    continue;
+                }
+                Out::Event(What::ToolCall(call)) => {
+                    if let Some(dialect) = self.ruled {
+                        let called = Input::Called(call.id.clone(), dialect.tool_use(&call.name, &call.input));
+                        self.machine.handle(self.clock.now(), called, &mut self.effects);
+                    }
+                    Input::Heard(call.into())
+                }
                 Out::Event(what) => Input::Heard(what),
                 Out::TurnBegan => Input::TurnBegan,
                 Out::TurnOver(over) => Input::TurnOver(over),
                 Out::Background(running) => Input::Background(running),
+                Out::Ask(ask) => Input::Asked(ask),
+                Out::Withdraw(id) => Input::Withdrawn(id),
+                Out::Changed { id, error } => Input::Changed(id, error),
             };
             self.machine.handle(self.clock.now(), input, &mut self.effects);
         }
         if self.outbox.is_empty() {
             self.outbox = outbox; // its memory serves the next line
         }
+    }
+
+    /// Something of the caller's tools is to be said to the agent.
+    pub(super) fn say(&mut self, say: dialect::Say) {
+        self.conversation.say(say, &mut self.outbox);
+        self.settle();
+        self.handle(Input::Activity);
+    }
+
+    /// The agent is started again: another conversation begins.
+    pub(super) fn converse(&mut self, conversation: Box<dyn Conversation>) {
+        self.conversation = conversation;
+        self.outbox = Outbox::default();
     }
 
     /// The child is there; `stdin` is the way to it, if there is one.
@@ -107,7 +187,7 @@ impl Mind {
             match out {
                 Out::TurnOver(over) => blame = Some(over),
                 Out::Event(what) => self.handle(Input::Heard(what)),
-                Out::Write(_) | Out::TurnBegan | Out::Background(_) => {}
+                _ => {} // there is nobody left to say it to
             }
         }
         self.handle(Input::Exited(exit, blame));

@@ -1,13 +1,14 @@
-//! The way out of a session: stamps events, and holds them until the reader takes them.
+//! The way out of a session: gives each event its number and its time, and holds it until it is kept and told.
 
 use std::sync::Arc;
 
 use ostler_core::event::{At, Event, What};
+use ostler_core::log::Entry;
 
 use crate::clock;
 
-/// How many events, and how many bytes of the agent's output, may wait for the reader before the agent's output is left
-/// in its pipe. A reader that does not read slows the agent down; it does not fill the memory.
+/// How many events, and how many bytes of the agent's output, may wait for the log before the agent's output is left in its
+/// pipe. A disk that does not keep up slows the agent down; it does not fill the memory.
 const EVENTS: usize = 1024;
 const BYTES: usize = 4 * 1024 * 1024;
 
@@ -31,20 +32,23 @@ impl Stamps {
     }
 }
 
-/// Events that wait for the reader.
+/// Events that are not told yet.
 pub(crate) struct Outgoing {
     stamps: Stamps,
-    waiting: Vec<Event>,
+    waiting: Vec<Entry>,
     bytes: usize,
+    /// Where in the agent's raw output the line begins that is being heard.
+    pub(super) raw_offset: u64,
 }
 
 impl Outgoing {
     pub(super) fn new(session: Arc<str>) -> Self {
-        Self { stamps: Stamps::new(session), waiting: Vec::new(), bytes: 0 }
+        Self { stamps: Stamps::new(session), waiting: Vec::new(), bytes: 0, raw_offset: 0 }
     }
 
     pub(super) fn push(&mut self, turn: u32, what: What) {
-        self.waiting.push(self.stamps.stamp(turn, what));
+        let event = self.stamps.stamp(turn, what);
+        self.waiting.push(Entry { event, raw_offset: self.raw_offset });
     }
 
     /// So many bytes of the agent's output are behind what waits here.
@@ -60,8 +64,12 @@ impl Outgoing {
         self.waiting.is_empty()
     }
 
+    /// What waits, and how many bytes are behind it.
+    pub(super) fn take_entries(&mut self) -> (Vec<Entry>, usize) {
+        (std::mem::take(&mut self.waiting), std::mem::take(&mut self.bytes))
+    }
+
     pub(crate) fn take(&mut self) -> Vec<Event> {
-        self.bytes = 0;
-        std::mem::take(&mut self.waiting)
+        self.take_entries().0.into_iter().map(|entry| entry.event).collect()
     }
 }

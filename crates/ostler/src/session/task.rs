@@ -1,23 +1,27 @@
 //! The task of one session: reads, asks the machine, does what it says. It alone owns the child.
 
-use std::fs::File;
-use std::future::Future;
-use std::io::Write;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 use std::time::Duration;
 
-use ostler_core::clip::HeadTail;
-use ostler_core::dialect::Exit;
-use ostler_core::event::{Event, Level, Notice};
-use ostler_core::lines::Lines;
+use ostler_core::dialect::{Change, Conversation, Exit, Say};
+use ostler_core::event::{Level, Notice};
+use ostler_core::log::{Appending, Log, LogError, Opening};
 use ostler_core::machine::{Input, Machine};
 use ostler_core::outcome::{Cause, Outcome};
-use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::sync::mpsc;
+use ostler_core::spec::{Asks, keys};
+use tokio::sync::{mpsc, oneshot};
 
+use super::backlog::Batch;
+use super::life::{self, Life, Living, Sign, Starting};
 use super::mind::{Mind, Order};
+use super::raw_log::RawLog;
+use super::remote::Wish;
+use super::status::Shared;
+use super::submit::Submissions;
+use super::work::{Done, Work};
 use super::{Beginning, Body};
-use crate::process::{self, Child, Control, ExitStatus, Interrupted, SpawnError};
+use crate::clock;
+use crate::process::{Child, Interrupted, SpawnError};
 
 /// How much is read at once.
 const CHUNK: usize = 64 * 1024;
@@ -28,240 +32,395 @@ const CATCH_UP: usize = 32;
 /// How long the last words of an agent are awaited after its process is gone.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// How much of the beginning and of the end of stderr is kept.
-const STDERR_HALF: usize = 4 * 1024;
-
 /// The outcome of a session whose task vanished: a fault of Ostler itself.
 pub(super) fn lost() -> Outcome {
     Outcome::new(Cause::Protocol, "The session ended without saying how; this is a fault in Ostler.")
 }
 
-/// Runs a session from its first state to its last event.
-pub(super) async fn run(
-    beginning: Beginning,
-    mut inbox: mpsc::UnboundedReceiver<Input>,
-    publish: mpsc::Sender<Vec<Event>>,
-) {
-    let Beginning { spec, conversation, body, install_hint, id, pid } = beginning;
-    let mut mind = Mind::new(id, conversation, Machine::new(spec.limits.clone(), spec.after_turn));
-    mind.handle(Input::Send(spec.prompt));
-    mind.handle(Input::Start);
-    // Before anything is started: a log that cannot be opened must not hold up an agent that runs already.
-    let log = RawLog::open(spec.raw_log, &mut mind);
-    let child = match body {
-        Body::Inner(start) => start().map(|child| (child, Interrupted(false))).map_err(|e| e.outcome(install_hint)),
-        Body::Process(prepared) => match *prepared {
-            Ok(prepared) => {
-                let patience = spec.limits.startup;
-                let child = process::spawn(prepared);
-                unless_called_off(child, patience, &mut inbox, &mut mind).await.map_err(|e| e.outcome(install_hint))
-            }
-            Err(error) => Err(error.outcome(install_hint)),
-        },
-    };
-    match child {
-        Ok((mut child, interrupted)) => {
-            pid.store(child.pid.unwrap_or(0), Ordering::Relaxed);
-            if let Some(remark) = child.remark.take() {
-                mind.handle(Input::Remark(remark));
-            }
-            let mut driver = Driver::new(child, log, mind);
-            if interrupted.0 {
-                driver.mind.handle(Input::Interrupt);
-            }
-            driver.drive(inbox, publish).await;
-        }
-        Err(outcome) => {
-            mind.handle(Input::SpawnFailed(outcome));
-            let _ = publish.send(mind.out.take()).await;
-        }
-    }
+/// What the caller holds, seen from the task.
+pub(super) struct Caller {
+    pub(super) inbox: mpsc::UnboundedReceiver<Wish>,
+    /// Resolves when the session was dropped: nobody can end it any more, so it ends.
+    pub(super) leash: oneshot::Receiver<()>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) submissions: Arc<Submissions>,
 }
 
-/// Starting takes milliseconds, unless something is wrong with the machine; then the caller can still call it off. A start
-/// that is dropped cleans up after itself. An interrupt is kept until there is somebody to interrupt.
-async fn unless_called_off(
-    start: impl Future<Output = Result<Child, SpawnError>>,
-    patience: Option<Duration>,
-    inbox: &mut mpsc::UnboundedReceiver<Input>,
-    mind: &mut Mind,
-) -> Result<(Child, Interrupted), SpawnError> {
-    let limit = patience.map(|p| mind.clock.instant(p));
-    let mut interrupted = Interrupted(false);
-    tokio::pin!(start);
-    loop {
-        tokio::select! {
-            child = &mut start => return child.map(|child| (child, interrupted)),
-            () = until(limit), if limit.is_some() => return Err(SpawnError::TooSlow(patience.unwrap_or_default())),
-            Some(input) = inbox.recv() => match input {
-                Input::Interrupt => interrupted = Interrupted(true),
-                Input::Stop | Input::Kill => return Err(SpawnError::CalledOff(interrupted)),
-                other => mind.handle(other),
-            },
-        }
+/// Runs a session from its first state to its last event.
+pub(super) async fn run(beginning: Beginning, caller: Caller) {
+    let mut driver = Driver::new(beginning, caller);
+    let prompt = std::mem::take(&mut driver.beginning.spec.prompt);
+    if !prompt.is_empty() {
+        driver.mind.handle(Input::Send(prompt));
     }
+    driver.mind.handle(Input::Start);
+    driver.drive().await;
 }
 
 /// The doing half: the child's streams, the caller's wishes, the clock.
 struct Driver {
     mind: Mind,
-    stdout: Option<Box<dyn AsyncRead + Send + Unpin>>,
-    stderr: Option<Box<dyn AsyncRead + Send + Unpin>>,
-    control: Box<dyn Control>,
-    /// How the process went, and until when its last words are awaited.
-    exit: Option<(ExitStatus, tokio::time::Instant)>,
-    lines: Lines,
-    errors: HeadTail,
-    log: RawLog,
+    beginning: Beginning,
+    caller: Caller,
+    leashed: bool,
+    life: Life,
+    /// How often the agent was started.
+    starts: u32,
+    copies: Vec<RawLog>,
+    /// How much of the agent's output earlier processes of the session have printed, and this one.
+    raw: (u64, u64),
+    work: Work,
+    log: Option<Arc<dyn Log>>,
+    /// Events on their way into the log.
+    keeping: Option<(Appending, Batch, usize)>,
 }
 
 /// What woke the driver up.
 enum Woken {
-    Asked(Box<Input>),
-    Stdout(std::io::Result<usize>),
-    Stderr(std::io::Result<usize>),
+    Asked(Box<Wish>),
+    Life(Sign),
     Wrote,
-    Exited(ExitStatus),
-    Published,
-    ReaderGone,
+    Kept(Result<(), LogError>),
+    Done(Done),
+    CallerGone,
     Time,
 }
 
 impl Driver {
-    fn new(mut child: Child, log: RawLog, mut mind: Mind) -> Self {
-        mind.open(child.stdin.take());
+    fn new(beginning: Beginning, caller: Caller) -> Self {
+        let Beginning { spec, dialect, host, id, .. } = &beginning;
+        let asks = if host.asker().is_some() { Asks::Somebody } else { spec.asks };
+        let workspace = beginning.dir.display().to_string();
+        let machine = Machine::new(spec.limits.clone(), spec.after_turn)
+            .able(dialect.capabilities())
+            .ruled(spec.policy.clone(), workspace, asks);
+        let mut mind = Mind::new(id.clone(), Box::new(Nobody), machine);
+        if spec.policy.is_some() {
+            mind = mind.ruled(*dialect);
+        }
+        let work = Work::new(host.tools().to_vec(), host.asker().cloned(), caller.submissions.clone());
+        // Before anything is started: a log that cannot be opened must not hold up an agent that runs already.
+        let log = open_log(&beginning, &mut mind, &caller.shared);
+        let kept = log.as_ref().and_then(|log| log.raw(id));
+        let copies = [&spec.raw_log, &kept].into_iter().flatten();
+        let copies = copies.map(|path| RawLog::open(path, &mut mind)).collect();
         Self {
             mind,
-            stdout: Some(child.stdout),
-            stderr: child.stderr,
-            control: child.control,
-            exit: None,
-            lines: Lines::new(),
-            errors: HeadTail::new(STDERR_HALF),
+            beginning,
+            caller,
+            leashed: true,
+            life: Life::Asleep,
+            starts: 0,
+            copies,
+            raw: (0, 0),
+            work,
             log,
+            keeping: None,
         }
     }
 
-    async fn drive(mut self, mut inbox: mpsc::UnboundedReceiver<Input>, publish: mpsc::Sender<Vec<Event>>) {
-        let mut stdout = vec![0; CHUNK];
-        let mut stderr = vec![0; CHUNK / 8];
-        let mut publish = Some(publish);
+    async fn drive(mut self) {
+        let mut buffers = (vec![0; CHUNK], vec![0; CHUNK / 8]);
+        self.obey();
         while !self.mind.ended() {
-            match self.sleep(&mut inbox, publish.as_ref(), (&mut stdout, &mut stderr)).await {
-                Woken::Asked(input) => self.mind.handle(*input),
-                Woken::Stdout(Ok(n @ 1..)) => self.read(&stdout[..n]),
-                Woken::Stdout(_) => self.stdout = None,
-                Woken::Stderr(Ok(n @ 1..)) => self.errors.push(&stderr[..n]),
-                Woken::Stderr(_) => self.stderr = None,
-                Woken::Exited(status) => {
-                    self.exit = Some((status, self.mind.clock.instant(self.mind.clock.now() + LAST_WORDS)));
-                }
-                Woken::ReaderGone => {
-                    // Nobody will hear the rest, and nobody can end the session any more: so it ends.
-                    publish = None;
+            self.publish();
+            match self.sleep((&mut buffers.0, &mut buffers.1)).await {
+                Woken::Asked(wish) => self.wish(*wish),
+                Woken::Life(sign) => self.live(sign, &buffers),
+                Woken::Kept(result) => self.kept(result),
+                Woken::Done(done) => self.done(done),
+                Woken::CallerGone => {
+                    self.leashed = false;
                     self.mind.handle(Input::Stop);
                 }
-                Woken::Wrote | Woken::Published => {}
+                Woken::Wrote => {}
                 Woken::Time => {
-                    self.catch_up(&mut stdout).await;
+                    self.catch_up(&mut buffers.0).await;
                     self.mind.handle(Input::Tick);
                 }
             }
             self.obey();
             self.leave_if_over();
+            self.obey();
         }
-        if self.exit.is_none() {
-            self.control.abandon();
+        if let Life::Awake(living) = &mut self.life
+            && living.exit.is_none()
+        {
+            living.control.abandon();
         }
-        if let Some(publish) = publish {
-            let _ = publish.send(self.mind.out.take()).await;
+        self.tell_the_rest().await;
+    }
+
+    // --- the caller ---------------------------------------------------------------------------------------------
+
+    fn wish(&mut self, wish: Wish) {
+        let Wish { input, ticket } = wish;
+        if let Life::Starting(starting) = &mut self.life {
+            // An interrupt is kept until there is somebody to interrupt; a start can be called off.
+            match input {
+                Input::Interrupt => {
+                    starting.interrupted = true;
+                    ticket.into_iter().for_each(|ticket| self.mind.tickets.push(ticket));
+                    return;
+                }
+                Input::Stop | Input::Kill => {
+                    let error = SpawnError::CalledOff(Interrupted(starting.interrupted));
+                    self.life = Life::Asleep;
+                    self.mind.handle(Input::SpawnFailed(error.outcome(None)));
+                    return self.mind.handle(Input::Stop);
+                }
+                _ => {}
+            }
+        }
+        ticket.into_iter().for_each(|ticket| self.mind.tickets.push(ticket));
+        self.mind.handle(input);
+    }
+
+    /// Whatever was asked until now is heard before the session ends: nothing is lost without a word.
+    fn hear_the_last_wishes(&mut self) {
+        self.caller.inbox.close();
+        while let Ok(wish) = self.caller.inbox.try_recv() {
+            self.wish(wish);
+        }
+    }
+
+    fn done(&mut self, done: Done) {
+        match done {
+            Done::Answered(id, answer) => {
+                self.work.is_done(&id);
+                self.mind.handle(Input::Answered(id, answer));
+            }
+            Done::Tool { id, ok, output } => {
+                self.work.is_done(&id);
+                self.mind.say(Say::ToolDone { id, ok, output });
+            }
+            Done::Progress { id, message } => {
+                self.mind.handle(Input::Remark(Notice::new(Level::Info, "tool_progress", message.clone())));
+                self.mind.say(Say::ToolProgress { id, message });
+            }
+        }
+    }
+
+    // --- the agent ----------------------------------------------------------------------------------------------
+
+    /// Does what the machine wants done.
+    fn obey(&mut self) {
+        while !self.mind.orders.is_empty() {
+            for order in std::mem::take(&mut self.mind.orders) {
+                self.follow(order);
+            }
+        }
+    }
+
+    fn follow(&mut self, order: Order) {
+        match order {
+            Order::Spawn => self.start(),
+            Order::Ask(question) => self.work.ask(question),
+            Order::Asked(id) | Order::ToolOff(id) => self.work.call_off(&id),
+            Order::Tool(order) => self.work.run(order),
+            Order::Adopt(Change::Model(model)) => self.beginning.spec.settings.set(keys::MODEL, model),
+            Order::Adopt(Change::PermissionMode(mode)) => {
+                self.beginning.spec.settings.set(keys::PERMISSION_MODE, mode);
+            }
+            Order::TurnEnded(outcome) => self.beginning.breaker.record(&outcome),
+            Order::Terminate | Order::Kill | Order::Freeze | Order::Thaw => {
+                let Some(living) = self.life.living() else { return };
+                match order {
+                    Order::Terminate => living.control.terminate(),
+                    Order::Kill => living.control.kill(),
+                    Order::Freeze => living.control.freeze(),
+                    _ => living.control.thaw(),
+                }
+            }
+        }
+    }
+
+    /// Starts the agent: for the first time as the spec says, and later so that it goes on where it was.
+    fn start(&mut self) {
+        if self.starts > 0 {
+            self.go_on();
+        }
+        self.starts += 1;
+        let spec = &self.beginning.spec;
+        let body = self.beginning.breaker.admit(spec).and_then(|()| (self.beginning.launch)(spec));
+        match body {
+            Ok(Body::Process(prepared)) => {
+                self.life = Life::Starting(Starting::new(*prepared, spec.limits.startup));
+            }
+            Ok(Body::Inner(child)) => self.awake(child),
+            Err(outcome) => self.not_started(outcome),
+        }
+    }
+
+    /// The settings with which the agent goes on with what it was doing.
+    fn go_on(&mut self) {
+        let settings = &mut self.beginning.spec.settings;
+        settings.remove(keys::SESSION_ID);
+        settings.remove(keys::FORK);
+        match self.caller.shared.status().native_session {
+            Some(native) if self.beginning.dialect.capabilities().resume => settings.set(keys::RESUME, native),
+            _ => {
+                let message = "The agent begins anew: it had not said yet how its session is called, so it cannot go on with it.";
+                self.mind.handle(Input::Remark(Notice::new(Level::Warning, "fresh_start", message)));
+            }
+        }
+    }
+
+    fn not_started(&mut self, outcome: Outcome) {
+        if self.mind.machine.ends_with_process() {
+            self.hear_the_last_wishes();
+        }
+        self.mind.handle(Input::SpawnFailed(outcome));
+    }
+
+    fn awake(&mut self, mut child: Child) {
+        self.caller.shared.set_pid(child.pid.unwrap_or(0));
+        if let Some(remark) = child.remark.take() {
+            self.mind.handle(Input::Remark(remark));
+        }
+        let stdin = child.stdin.take();
+        let was = std::mem::replace(&mut self.life, Life::Awake(Living::new(child)));
+        self.mind.converse(self.beginning.dialect.converse(&self.beginning.spec));
+        self.mind.open(stdin);
+        if matches!(was, Life::Starting(starting) if starting.interrupted) {
+            self.mind.handle(Input::Interrupt);
+        }
+    }
+
+    fn live(&mut self, sign: Sign, (stdout, stderr): &(Vec<u8>, Vec<u8>)) {
+        match sign {
+            Sign::Started(Ok(child)) => return self.awake(child),
+            Sign::Started(Err(error)) => {
+                self.life = Life::Asleep;
+                return self.not_started(error.outcome(self.beginning.install_hint));
+            }
+            Sign::Stdout(Ok(n @ 1..)) => return self.read(&stdout[..n]),
+            _ => {}
+        }
+        let until = self.mind.clock.instant(self.mind.clock.now() + LAST_WORDS);
+        let Some(living) = self.life.living() else { return };
+        match sign {
+            Sign::Stdout(_) => living.stdout = None,
+            Sign::Stderr(Ok(n @ 1..)) => living.errors.push(&stderr[..n]),
+            Sign::Stderr(_) => living.stderr = None,
+            Sign::Exited(status) => living.exit = Some((status, until)),
+            Sign::Started(_) => {}
+        }
+    }
+
+    fn read(&mut self, bytes: &[u8]) {
+        self.caller.shared.heard(clock::wall());
+        for copy in &mut self.copies {
+            copy.write(bytes, &mut self.mind);
+        }
+        self.raw.1 += bytes.len() as u64;
+        let (mind, before) = (&mut self.mind, self.raw.0);
+        mind.out.weigh(bytes.len());
+        if let Life::Awake(living) = &mut self.life {
+            living.lines.push_placed(bytes, |line, at| {
+                mind.out.raw_offset = before + at;
+                mind.hear(line);
+            });
         }
     }
 
     /// Before time is called, what was said in time is heard: this process may have been stopped for a while, or busy.
     async fn catch_up(&mut self, buffer: &mut [u8]) {
         if !self.mind.out.has_room() {
-            self.mind.handle(Input::Activity); // it is the reader that is silent, not the agent
+            self.mind.handle(Input::Activity); // it is the log that is slow, not the agent
         }
         for _ in 0..CATCH_UP {
-            let waiting = tokio::time::timeout(Duration::ZERO, read(&mut self.stdout, buffer));
-            match waiting.await {
+            let Some(living) = self.life.living() else { return };
+            match tokio::time::timeout(Duration::ZERO, life::read(&mut living.stdout, buffer)).await {
                 Ok(Ok(n @ 1..)) => self.read(&buffer[..n]),
-                Ok(_) => return self.stdout = None,
+                Ok(_) => return living.stdout = None,
                 Err(_) => return,
             }
         }
     }
 
-    /// Waits for the next thing to happen. Each branch can be dropped without losing anything.
-    async fn sleep(
-        &mut self,
-        inbox: &mut mpsc::UnboundedReceiver<Input>,
-        publish: Option<&mpsc::Sender<Vec<Event>>>,
-        (stdout, stderr): (&mut [u8], &mut [u8]),
-    ) -> Woken {
-        let Mind { clock, machine, stdin, out, .. } = &mut self.mind;
-        if publish.is_none() {
-            out.take();
+    /// Once the process is gone and its last words are read, its part in the session is over.
+    fn leave_if_over(&mut self) {
+        let now = self.mind.clock.instant(self.mind.clock.now());
+        let Some(living) = self.life.living() else { return };
+        let Some((status, until)) = living.exit else { return };
+        if !living.is_drained() && now < until {
+            return;
         }
+        let Life::Awake(mut living) = std::mem::replace(&mut self.life, Life::Asleep) else { return };
+        self.caller.shared.set_pid(0);
+        self.raw = (self.raw.0 + self.raw.1, 0);
+        living.lines.finish(|line| self.mind.hear(line));
+        self.work.clear();
+        if self.mind.machine.ends_with_process() {
+            self.hear_the_last_wishes();
+        }
+        self.mind.finish(Exit { code: status.code, signal: status.signal, stderr: living.errors.text() });
+    }
+
+    // --- the events ---------------------------------------------------------------------------------------------
+
+    /// What happened is kept first, and then told.
+    fn publish(&mut self) {
+        if self.keeping.is_some() || self.mind.out.is_empty() {
+            return;
+        }
+        let (entries, bytes) = self.mind.out.take_entries();
+        let batch = Arc::new(entries);
+        match &self.log {
+            Some(log) => self.keeping = Some((log.append(batch.clone()), batch, bytes)),
+            None => self.tell(batch, bytes),
+        }
+    }
+
+    fn kept(&mut self, result: Result<(), LogError>) {
+        let Some((_, batch, bytes)) = self.keeping.take() else { return };
+        if let Err(error) = result {
+            self.log = None;
+            self.caller.shared.backlog.forget_log();
+            complain(&mut self.mind, &error);
+        }
+        self.tell(batch, bytes);
+    }
+
+    fn tell(&self, batch: Batch, bytes: usize) {
+        self.caller.shared.note(&batch);
+        self.caller.shared.backlog.publish(batch, bytes);
+    }
+
+    async fn tell_the_rest(&mut self) {
+        loop {
+            self.publish();
+            let Some((appending, ..)) = &mut self.keeping else { break };
+            let result = appending.as_mut().await;
+            self.kept(result);
+        }
+        self.caller.shared.backlog.finish();
+    }
+
+    /// Waits for the next thing to happen. Each branch can be dropped without losing anything.
+    async fn sleep(&mut self, (stdout, stderr): (&mut [u8], &mut [u8])) -> Woken {
+        let Mind { clock, machine, stdin, out, .. } = &mut self.mind;
+        let exit = if let Life::Awake(living) = &self.life { living.exit } else { None };
         let wake = machine.deadline().map(|at| clock.instant(at));
-        let wake = wake.into_iter().chain(self.exit.map(|(_, until)| until)).min();
+        let wake = wake.into_iter().chain(exit.map(|(_, until)| until)).min();
         // What a process leaves in its pipe is little, and must be read before the session ends, reader or not.
-        let may_read = out.has_room() || self.exit.is_some();
-        let must_publish = !out.is_empty();
+        let may_read = (out.has_room() && self.caller.shared.backlog.has_room()) || exit.is_some();
         tokio::select! {
-            permit = async { publish?.reserve().await.ok() }, if must_publish && publish.is_some() => match permit {
-                Some(permit) => { permit.send(out.take()); Woken::Published }
-                None => Woken::ReaderGone,
-            },
-            () = gone(publish), if !must_publish && publish.is_some() => Woken::ReaderGone,
-            Some(input) = inbox.recv() => Woken::Asked(Box::new(input)),
-            n = read(&mut self.stdout, stdout), if may_read && self.stdout.is_some() => Woken::Stdout(n),
-            n = read(&mut self.stderr, stderr), if self.stderr.is_some() => Woken::Stderr(n),
+            result = kept(&mut self.keeping), if self.keeping.is_some() => Woken::Kept(result),
+            Some(wish) = self.caller.inbox.recv() => Woken::Asked(Box::new(wish)),
+            _ = &mut self.caller.leash, if self.leashed => Woken::CallerGone,
+            sign = self.life.sign(may_read, stdout, stderr) => Woken::Life(sign),
+            done = self.work.next() => Woken::Done(done),
             _ = stdin.write(), if stdin.wants_to_write() => Woken::Wrote,
-            status = self.control.wait(), if self.exit.is_none() => Woken::Exited(status),
             () = until(wake), if wake.is_some() => Woken::Time,
         }
     }
-
-    fn read(&mut self, bytes: &[u8]) {
-        self.log.write(bytes, &mut self.mind);
-        self.mind.out.weigh(bytes.len());
-        self.lines.push(bytes, |line| self.mind.hear(line));
-    }
-
-    /// Does with the process what the machine wants done.
-    fn obey(&mut self) {
-        for order in std::mem::take(&mut self.mind.orders) {
-            match order {
-                Order::Terminate => self.control.terminate(),
-                Order::Kill => self.control.kill(),
-            }
-        }
-    }
-
-    /// Once the process is gone and its last words are read, the session can end.
-    fn leave_if_over(&mut self) {
-        let Some((status, until)) = self.exit else { return };
-        let drained = self.stdout.is_none() && self.stderr.is_none();
-        if drained || self.mind.clock.instant(self.mind.clock.now()) >= until {
-            self.lines.finish(|line| self.mind.hear(line));
-            self.mind.finish(Exit { code: status.code, signal: status.signal, stderr: self.errors.text() });
-        }
-    }
 }
 
-async fn read(stream: &mut Option<Box<dyn AsyncRead + Send + Unpin>>, buffer: &mut [u8]) -> std::io::Result<usize> {
-    match stream {
-        Some(stream) => stream.read(buffer).await,
-        None => Ok(0),
-    }
-}
-
-/// Resolves when the reader dropped the session: then an agent that is silent must be ended too.
-async fn gone(publish: Option<&mpsc::Sender<Vec<Event>>>) {
-    match publish {
-        Some(publish) => publish.closed().await,
+async fn kept(keeping: &mut Option<(Appending, Batch, usize)>) -> Result<(), LogError> {
+    match keeping {
+        Some((appending, ..)) => appending.as_mut().await,
         None => std::future::pending().await,
     }
 }
@@ -273,50 +432,38 @@ async fn until(at: Option<tokio::time::Instant>) {
     }
 }
 
-/// The copy of what the agent prints. If it cannot be written, one notice says so and the run goes on.
-struct RawLog(Option<File>);
-
-impl RawLog {
-    fn open(path: Option<std::path::PathBuf>, mind: &mut Mind) -> Self {
-        let Some(path) = path else { return Self(None) };
-        let mut options = File::options();
-        options.write(true).create(true).truncate(true);
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::OpenOptionsExt;
-            // A pipe without a reader is an error now, not a wait for ever.
-            let flags = rustix::fs::OFlags::NONBLOCK.bits();
-            options.mode(0o600).custom_flags(i32::try_from(flags).unwrap_or(0));
+fn open_log(beginning: &Beginning, mind: &mut Mind, shared: &Shared) -> Option<Arc<dyn Log>> {
+    let log = beginning.host.log()?.clone();
+    let opening = Opening {
+        session: beginning.id.to_string(),
+        agent: beginning.dialect.name().to_owned(),
+        dir: beginning.dir.clone(),
+        at: clock::wall(),
+        continues: beginning.spec.past.last().map(|event| event.session.to_string()),
+        pid: std::process::id(),
+    };
+    match log.open(&opening) {
+        Ok(()) => Some(log),
+        Err(error) => {
+            shared.backlog.forget_log();
+            complain(mind, &error);
+            None
         }
-        match options.open(&path).and_then(keep_private) {
-            Ok(file) => Self(Some(file)),
-            Err(error) => {
-                Self::complain(&format!("The raw log {} cannot be opened: {error}.", path.display()), mind);
-                Self(None)
-            }
-        }
-    }
-
-    fn write(&mut self, bytes: &[u8], mind: &mut Mind) {
-        if let Some(file) = &mut self.0
-            && let Err(error) = file.write_all(bytes)
-        {
-            self.0 = None;
-            Self::complain(&format!("The raw log cannot be written any more: {error}."), mind);
-        }
-    }
-
-    fn complain(message: &str, mind: &mut Mind) {
-        let notice = Notice::new(Level::Warning, "raw_log_failed", message);
-        mind.handle(Input::Remark(notice));
     }
 }
 
-/// A log that was there before, and open to others, is for its owner alone from now on.
-fn keep_private(file: File) -> std::io::Result<File> {
-    #[cfg(unix)]
-    if file.metadata()?.is_file() {
-        file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
-    }
-    Ok(file)
+/// A broken recorder does not break the run.
+fn complain(mind: &mut Mind, error: &LogError) {
+    let message = format!("The session is not kept: {error}");
+    mind.handle(Input::Remark(Notice::new(Level::Warning, "store_failed", message)));
+}
+
+/// Stands in for a conversation until there is somebody to talk to.
+struct Nobody;
+
+impl Conversation for Nobody {
+    fn open(&mut self, _: &mut ostler_core::dialect::Outbox) {}
+    fn say(&mut self, _: Say, _: &mut ostler_core::dialect::Outbox) {}
+    fn hear(&mut self, _: &str, _: &mut ostler_core::dialect::Outbox) {}
+    fn finish(&mut self, _: &Exit, _: &mut ostler_core::dialect::Outbox) {}
 }

@@ -29,7 +29,7 @@ fn turns_of(place: &Place, messages: &[&str]) -> Vec<(Cause, String)> {
             if let What::TurnEnded(turn) = event.what {
                 turns.push((turn.outcome.cause, turn.text));
                 match messages.get(turns.len()) {
-                    Some(message) => session.remote().send(*message),
+                    Some(message) => session.remote().send(*message).unwrap(),
                     None => session.remote().stop(),
                 }
             }
@@ -81,7 +81,7 @@ fn calls_that_were_cut_off_have_results_in_the_next_turn() {
                 }
                 What::TurnEnded(turn) => {
                     causes.push(turn.outcome.cause);
-                    if causes.len() == 1 { session.remote().send("the second") } else { session.remote().stop() }
+                    if causes.len() == 1 { session.remote().send("the second").unwrap() } else { session.remote().stop() }
                 }
                 _ => {}
             }

@@ -28,14 +28,14 @@ pub(crate) fn three_turns_are_one_conversation(subject: &'static Subject) {
                     pids.push(session.pid());
                     match turns.len() {
                         1 => {
-                            session.remote().send("the second");
+                            session.remote().send("the second").unwrap();
                             let (server, remote) = (place.clone(), session.remote());
                             tokio::task::spawn_blocking(move || {
                                 server.wait_for_calls(2);
                                 remote.interrupt();
                             });
                         }
-                        2 => session.remote().send("the third"),
+                        2 => session.remote().send("the third").unwrap(),
                         _ => session.remote().stop(),
                     }
                 }

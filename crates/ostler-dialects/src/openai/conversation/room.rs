@@ -1,18 +1,20 @@
 //! Making room: what is done when the conversation grows too long for the model.
 
 use ostler_core::dialect::Outbox;
-use ostler_core::event::Level;
+use ostler_core::event::{Level, Notice};
+use ostler_core::raw::Raw;
 
 use super::{Phase, Squeezed, Talk};
 use crate::openai::history::Message;
 use crate::openai::orders::Failed;
+use crate::openai::rebuild::{Summary, codes};
 use crate::openai::reply::{Audience, Reply};
 use crate::openai::{blame, context, prices};
 
 impl Talk {
     pub(super) fn window(&self) -> Option<u64> {
-        let listed = || self.ready.as_ref().filter(|r| r.official).and_then(|r| prices::window(&r.model));
-        self.plan.context_window.or_else(listed)
+        let listed = || self.ready.as_ref().filter(|r| r.official).and_then(|_| prices::window(self.model()));
+        self.plan.context_window.filter(|_| self.is_first(self.model())).or_else(listed)
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -29,7 +31,7 @@ impl Talk {
     pub(super) fn shorten(&mut self, out: &mut Outbox) -> bool {
         let Some((count, bytes)) = context::shorten(&mut self.history) else { return false };
         let message = format!("The context is nearly full: {count} old tool results were shortened by {bytes} bytes.");
-        out.notice(Level::Info, "context_shortened", message);
+        out.notice(Level::Info, codes::SHORTENED, message);
         true
     }
 
@@ -57,7 +59,9 @@ impl Talk {
             context::replace(&mut self.history, cut, &summary);
             self.meter.forget();
             let message = format!("The context is nearly full: the first {cut} messages were replaced by a summary.");
-            out.notice(Level::Info, "context_summarised", message);
+            // Whoever rebuilds the conversation needs it too.
+            let raw = Some(Raw::of(&Summary { replaced: cut, summary }));
+            out.event(Notice { raw, ..Notice::new(Level::Info, codes::SUMMARISED, message) });
         }
         self.tell_usage(out);
         self.ask(out);

@@ -1,14 +1,23 @@
 //! The model's tool calls: what is told of them, ordered, and heard back.
 
-use ostler_core::dialect::Outbox;
+use ostler_core::dialect::{Out, Outbox};
 use ostler_core::event::{DecidedBy, Decision, Permission, ToolCall, ToolResult};
 use ostler_core::outcome::{Cause, Outcome};
+use ostler_core::permission::{Ask, Otherwise, Verdict};
 use ostler_core::raw::Raw;
 
 use super::{Phase, Talk, order};
 use crate::openai::calls::Call;
 use crate::openai::history::Message;
 use crate::openai::orders::{self, Order, ToolOrder};
+use crate::openai::tool_use;
+
+/// Tool calls that wait for the decision whether they may run.
+pub(super) struct Asking {
+    pub(super) calls: Vec<Call>,
+    /// Those that are not decided.
+    pub(super) open: Vec<String>,
+}
 
 impl Talk {
     pub(super) fn work(&mut self, calls: Vec<Call>, out: &mut Outbox) {
@@ -19,11 +28,46 @@ impl Talk {
         if self.turn.steps >= self.plan.max_turns {
             return self.end(self.too_many_steps(), None, out);
         }
+        let open = if self.plan.asks { self.inquire(&calls, out) } else { Vec::new() };
+        if open.is_empty() { self.run(calls, out) } else { self.phase = Phase::Asking(Asking { calls, open }) }
+    }
+
+    /// Asks whether the tools may run, all at once. What cannot run anyway is not worth a question.
+    fn inquire(&self, calls: &[Call], out: &mut Outbox) -> Vec<String> {
+        let exists = |call: &&Call| self.ready.iter().flat_map(|r| &r.tools).any(|tool| tool.name == call.name);
+        let mut open = Vec::new();
+        for call in calls.iter().filter(exists) {
+            let Ok(input) = call.input() else { continue };
+            let wants = tool_use(&call.name, &input);
+            let (id, input, otherwise) = (call.id.clone(), Some(input), Otherwise::Agent);
+            out.push(Out::Ask(Ask { call: Some(id.clone()), id, input, wants, otherwise }));
+            open.push(call.id.clone());
+        }
+        open
+    }
+
+    pub(super) fn verdict(&mut self, id: &str, verdict: Verdict, out: &mut Outbox) {
+        let Phase::Asking(Asking { calls, open }) = &mut self.phase else { return };
+        let Some(at) = open.iter().position(|open| open == id) else { return };
+        open.remove(at);
+        if let Verdict::Deny(why) = verdict {
+            let told = if why.is_empty() { "denied".to_owned() } else { format!("denied: {why}") };
+            self.turn.refused.insert(id.to_owned(), told);
+        }
+        if open.is_empty() {
+            let calls = std::mem::take(calls);
+            self.run(calls, out);
+        }
+    }
+
+    /// Has the tools run, as far as they may.
+    fn run(&mut self, calls: Vec<Call>, out: &mut Outbox) {
         let mut orders = Vec::new();
         let mut wrong = Vec::new();
         for call in &calls {
+            let (id, name) = (call.id.clone(), call.name.clone());
             match call.input() {
-                Ok(input) => orders.push(ToolOrder { id: call.id.clone(), name: call.name.clone(), input }),
+                Ok(input) => orders.push(ToolOrder { refused: self.turn.refused.get(&id).cloned(), id, name, input }),
                 Err(why) => wrong.push(orders::Outcome {
                     id: call.id.clone(),
                     ok: false,
@@ -46,13 +90,15 @@ impl Talk {
         let Some(at) = calls.iter().position(|call| call.id == outcome.id) else { return };
         let call = calls.remove(at);
         let orders::Outcome { id, ok, denied, output } = outcome;
-        if denied {
-            if !self.turn.denied.contains(&call.name) {
-                self.turn.denied.push(call.name.clone());
-            }
+        if denied && !self.turn.denied.contains(&call.name) {
+            self.turn.denied.push(call.name.clone());
+        }
+        // What the session decided it has told already.
+        if denied && !self.turn.refused.contains_key(&id) {
             out.event(Permission {
                 id: id.clone(),
                 tool: call.name.clone(),
+                kind: None,
                 input: call.input().ok(),
                 decision: Decision::Denied,
                 by: DecidedBy::Rule,

@@ -71,7 +71,7 @@ async fn a_turn_after_an_interrupt_is_a_turn_of_its_own() {
     let mut session = rig.start();
     let mut read = read_until(&mut session, is_text).await;
     session.remote().interrupt();
-    session.remote().send("And now?");
+    session.remote().send("And now?").unwrap();
     read.extend(read_until(&mut session, |what| matches!(what, What::TurnEnded(turn) if turn.text == "two")).await);
     session.remote().stop();
     let seen = finish_after(read, session).await;
@@ -85,8 +85,8 @@ async fn messages_wait_their_turn() {
     let mut rig = Rig::new("loop 3\nread-user\ninit\ntext hi\nresult hi\nend\nread-until-eof");
     rig.spec.after_turn = AfterTurn::Wait;
     let mut session = rig.start();
-    session.remote().send("two");
-    session.remote().send("three");
+    session.remote().send("two").unwrap();
+    session.remote().send("three").unwrap();
     let third = |events: &[ostler::Event]| events.iter().filter(|e| matches!(e.what, What::TurnEnded(_))).count() == 3;
     let mut read = Vec::new();
     while !third(&read) {
@@ -107,7 +107,7 @@ async fn a_message_that_comes_too_late_is_refused() {
     let rig = Rig::new("read\ninit\ntext hi\nhang").grace_ms(200);
     let mut session = rig.start();
     let read = read_until(&mut session, is_text).await;
-    session.remote().send("waits");
+    session.remote().send("waits").unwrap();
     session.remote().stop();
     let seen = finish_after(read, session).await;
     let refused: Vec<_> =

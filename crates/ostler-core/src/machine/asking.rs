@@ -1,0 +1,186 @@
+//! Questions whether a tool may run: rules decide, or a person, or nobody, which is a no. Every decision is an event.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+use super::{Answer, Effect, Machine};
+use crate::dialect::Say;
+use crate::event::{DecidedBy, Decision, Level, Notice, Permission, What};
+use crate::permission::{Ask, Command, Otherwise, Policy, Ruled, Ruling, ToolUse, Verdict};
+use crate::spec::Asks;
+
+/// What the model is told, and the caller, when nobody could be asked.
+const NOBODY: &str = "Denied: nobody is there to answer permission requests. The tool must be allowed beforehand: by a \
+                      rule (policy.toml, --permissions), or by the agent's own settings (allowed_tools, permission_mode).";
+
+/// How many questions are remembered after they were answered, to tell a late answer from a wrong one.
+const REMEMBERED: usize = 1000;
+
+/// The questions of a session.
+#[derive(Debug, Default)]
+pub(super) struct Asking {
+    policy: Option<Policy>,
+    workspace: String,
+    attended: bool,
+    /// Questions that wait for a person, each with the id of its event.
+    open: Vec<(String, Ask)>,
+    decided: VecDeque<String>,
+    /// What a person allowed for the rest of the session.
+    granted: Vec<ToolUse>,
+    /// Calls on which a decision is due.
+    due: BTreeSet<String>,
+}
+
+impl Asking {
+    pub(super) fn new(policy: Option<Policy>, workspace: String, asks: Asks) -> Self {
+        Self { policy, workspace, attended: asks == Asks::Somebody, ..Self::default() }
+    }
+
+    fn rule(&self, wants: &ToolUse) -> Ruling {
+        if self.granted.iter().any(|granted| covers(granted, wants)) {
+            return Ruling { ruled: Ruled::Allow, rule: None };
+        }
+        match &self.policy {
+            Some(policy) => policy.decide(wants, &self.workspace),
+            None => Ruling { ruled: Ruled::Undecided, rule: None },
+        }
+    }
+
+    /// The agent called a tool. If a rule stands in its way, a decision must come before its result.
+    pub(super) fn called(&mut self, call: String, wants: &ToolUse) {
+        if matches!(self.rule(wants).ruled, Ruled::Deny(_) | Ruled::Ask) && !self.decided.contains(&call) {
+            self.due.insert(call);
+        }
+    }
+
+    /// A tool ran although the rules stood in its way and nobody had been asked.
+    pub(super) fn bypassed(&mut self, what: &What) -> Option<Notice> {
+        match what {
+            What::Permission(permission) if permission.decision != Decision::Asked => {
+                self.due.remove(&permission.id);
+                None
+            }
+            What::ToolResult(result) if self.due.remove(&result.id) && result.ok => {
+                let tool = result.name.as_deref().unwrap_or("a tool");
+                let message = format!(
+                    "The agent ran {tool} ({}) without asking, although the policy does not allow it.",
+                    result.id
+                );
+                Some(Notice::new(Level::Error, "policy_bypass", message))
+            }
+            _ => None,
+        }
+    }
+
+    fn settle(&mut self, id: &str) {
+        self.due.remove(id);
+        self.decided.push_back(id.to_owned());
+        if self.decided.len() > REMEMBERED {
+            self.decided.pop_front();
+        }
+    }
+}
+
+/// Whether what was granted is the same thing again: the same tool and, if it runs commands, the same command.
+fn covers(granted: &ToolUse, wants: &ToolUse) -> bool {
+    let same_command = |a: &Option<Command>, b: &Option<Command>| a == b;
+    granted.tool == wants.tool && granted.kind == wants.kind && same_command(&granted.command, &wants.command)
+}
+
+impl Machine {
+    pub(super) fn asked(&mut self, now: Duration, ask: Ask, fx: &mut Vec<Effect>) {
+        let id = self.name_of(&ask);
+        let Ruling { ruled, rule } = self.asking.rule(&ask.wants);
+        let by_rule = |message: String| (Some(message), DecidedBy::Rule);
+        match (ruled, ask.otherwise) {
+            (Ruled::Allow, _) => {
+                let by = if rule.is_some() { DecidedBy::Rule } else { DecidedBy::Person };
+                self.decide(now, &id, ask, (Verdict::Allow, rule, by), fx);
+            }
+            (Ruled::Deny(why), _) => {
+                let (told, by) = by_rule(rule.map_or_else(|| why.clone(), |rule| format!("{why} ({rule})")));
+                self.decide(now, &id, ask, (Verdict::Deny(why), told, by), fx);
+            }
+            (Ruled::Undecided, Otherwise::Agent) => {
+                fx.push(Effect::Say(Say::Verdict { id: ask.id, verdict: Verdict::Undecided }));
+            }
+            (Ruled::Ask, _) | (Ruled::Undecided, Otherwise::Person) if self.asking.attended => {
+                self.tell_permission(now, permission(&id, &ask, Decision::Asked, (rule, DecidedBy::Default)), fx);
+                self.asking.open.push((id, ask));
+            }
+            (Ruled::Ask, _) | (Ruled::Undecided, Otherwise::Person) => {
+                let verdict = Verdict::Deny(NOBODY.to_owned());
+                self.decide(now, &id, ask, (verdict, Some(NOBODY.to_owned()), DecidedBy::Default), fx);
+            }
+        }
+    }
+
+    /// The tool call it is about, unless another question is open about the same.
+    fn name_of(&self, ask: &Ask) -> String {
+        let free = |id: &&String| !self.asking.open.iter().any(|(open, _)| open == *id);
+        ask.call.as_ref().filter(free).unwrap_or(&ask.id).clone()
+    }
+
+    fn decide(
+        &mut self,
+        now: Duration,
+        id: &str,
+        ask: Ask,
+        (verdict, message, by): (Verdict, Option<String>, DecidedBy),
+        fx: &mut Vec<Effect>,
+    ) {
+        let decision = if verdict == Verdict::Allow { Decision::Allowed } else { Decision::Denied };
+        self.asking.settle(id);
+        self.tell_permission(now, permission(id, &ask, decision, (message, by)), fx);
+        fx.push(Effect::Say(Say::Verdict { id: ask.id, verdict }));
+    }
+
+    fn tell_permission(&mut self, now: Duration, permission: Permission, fx: &mut Vec<Effect>) {
+        let what = What::from(permission);
+        if let Some(turn) = &mut self.open {
+            turn.note(now, &what);
+        }
+        self.emit(what, fx);
+    }
+
+    pub(super) fn answered(&mut self, now: Duration, id: &str, answer: Answer, fx: &mut Vec<Effect>) {
+        let Some(at) = self.asking.open.iter().position(|(open, _)| open == id) else {
+            let late = self.asking.decided.iter().any(|decided| decided == id);
+            let (code, why) =
+                if late { ("decided", "it was decided already") } else { ("unknown", "nobody asked that") };
+            return self.refuse("answer", code, why, fx);
+        };
+        let (id, ask) = self.asking.open.remove(at);
+        let (verdict, message) = match answer {
+            Answer::Allow => (Verdict::Allow, None),
+            Answer::AllowAlways => {
+                self.asking.granted.push(ask.wants.clone());
+                (Verdict::Allow, Some("for the rest of the session".to_owned()))
+            }
+            Answer::Deny(why) => (Verdict::Deny(why.clone()), Some(why)),
+        };
+        self.decide(now, &id, ask, (verdict, message, DecidedBy::Person), fx);
+    }
+
+    pub(super) fn withdrawn(&mut self, now: Duration, ask_id: &str, fx: &mut Vec<Effect>) {
+        let Some(at) = self.asking.open.iter().position(|(_, ask)| ask.id == ask_id) else { return };
+        let (id, ask) = self.asking.open.remove(at);
+        self.asking.settle(&id);
+        let why = Some("the agent withdrew the question".to_owned());
+        self.tell_permission(now, permission(&id, &ask, Decision::Denied, (why, DecidedBy::Agent)), fx);
+    }
+
+    /// Nobody waits for the answers any more. A late one is told so.
+    pub(super) fn withdraw_all(&mut self, fx: &mut Vec<Effect>) {
+        for (id, ask) in std::mem::take(&mut self.asking.open) {
+            self.asking.settle(&id);
+            let why = Some("no answer: the turn ended".to_owned());
+            self.emit(permission(&id, &ask, Decision::Denied, (why, DecidedBy::Default)), fx);
+        }
+    }
+}
+
+fn permission(id: &str, ask: &Ask, decision: Decision, (message, by): (Option<String>, DecidedBy)) -> Permission {
+    let (tool, kind) = (ask.wants.tool.clone(), Some(ask.wants.kind));
+    Permission { id: id.to_owned(), tool, kind, input: ask.input.clone(), decision, by, message }
+}

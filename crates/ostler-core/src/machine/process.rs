@@ -1,0 +1,95 @@
+//! The agent's process within a session: it is started, it can go before the session does, and it is started again.
+
+use std::time::Duration;
+
+use super::ending::Then;
+use super::{Effect, Machine, turn};
+use crate::dialect::{Exit, TurnOver};
+use crate::event::{Level, Notice, SessionState};
+use crate::outcome::Outcome;
+use crate::spec::AfterTurn;
+
+impl Machine {
+    pub(super) fn start(&mut self, fx: &mut Vec<Effect>) {
+        if self.state == SessionState::Created {
+            self.wake_up(fx);
+        }
+    }
+
+    /// A message waits, and the agent is not there.
+    pub(super) fn wake(&mut self, fx: &mut Vec<Effect>) {
+        if self.state != SessionState::Created && !self.starting {
+            self.wake_up(fx);
+        }
+    }
+
+    fn wake_up(&mut self, fx: &mut Vec<Effect>) {
+        self.starting = true;
+        self.go(SessionState::Starting, fx);
+        fx.push(Effect::Spawn);
+    }
+
+    pub(super) fn spawned(&mut self, now: Duration, fx: &mut Vec<Effect>) {
+        if self.starting {
+            (self.starting, self.lived) = (false, true);
+            self.spawned = Some(now);
+            self.next_turn(now, fx);
+        }
+    }
+
+    pub(super) fn spawn_failed(&mut self, outcome: Outcome, fx: &mut Vec<Effect>) {
+        if self.spawned.is_some() {
+            return;
+        }
+        self.starting = false;
+        // The message was accepted, so it gets its turn, and the turn its ending.
+        if let Some(prompt) = self.queue.pop_front() {
+            self.begin(Duration::ZERO, Some(&prompt), fx);
+            self.close_turn(TurnOver::bare(outcome.clone()), fx);
+        }
+        if self.lived && self.can_sleep() {
+            return self.asleep(fx); // it was there before, and may be again
+        }
+        self.end(outcome, &Exit::default(), fx);
+    }
+
+    /// Whether the session can outlive the agent's process: the next message starts another.
+    pub(super) fn can_sleep(&self) -> bool {
+        self.after_turn == AfterTurn::Wait && (self.able.resume || !self.able.many_turns)
+    }
+
+    /// Whether each turn has a process of its own.
+    pub(super) fn lives_for_a_turn(&self) -> bool {
+        !self.able.many_turns && self.can_sleep() && self.spawned.is_some() && self.turns > 0
+    }
+
+    /// The turn is over, and so is the life of its process.
+    pub(super) fn put_to_sleep(&mut self, now: Duration, fx: &mut Vec<Effect>) {
+        if self.open.is_none() && self.ladder.is_none() {
+            self.end_process(now, fx);
+        }
+    }
+
+    /// The process is gone while the session goes on.
+    pub(super) fn asleep(&mut self, fx: &mut Vec<Effect>) {
+        (self.spawned, self.ladder, self.frozen) = (None, None, None);
+        self.background = 0;
+        self.withdraw_all(fx);
+        self.changes_failed(fx);
+        self.go(self.settled(), fx);
+        self.next_turn(Duration::ZERO, fx);
+    }
+
+    /// The process went, and nobody asked it to.
+    pub(super) fn gone(&mut self, exit: &Exit, fx: &mut Vec<Effect>) {
+        let outcome = turn::died(exit);
+        let message = format!("{} The next message starts it again.", outcome.message);
+        self.emit(Notice::new(Level::Warning, "agent_gone", message), fx);
+        self.last = Some(outcome);
+    }
+
+    /// Whether nothing can be sent any more.
+    pub(super) fn is_ending(&self) -> bool {
+        self.ladder.is_some_and(|ladder| ladder.then == Then::End)
+    }
+}

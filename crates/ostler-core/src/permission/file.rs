@@ -1,0 +1,299 @@
+//! Reading a policy: TOML with rules that carry their own examples.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use toml::Spanned;
+
+use super::place::Glob;
+use super::policy::{Action, Conditions, Policy, Rule, Trust};
+use super::{Command, ToolKind, ToolUse};
+
+/// The workspace that examples are tried in.
+const EXAMPLE_WORKSPACE: &str = "/workspace";
+
+/// What is wrong with a policy's file, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{source_name}{}: {message}", line.map(|line| format!(":{line}")).unwrap_or_default())]
+pub struct PolicyError {
+    /// The file, as it was given.
+    pub source_name: String,
+    /// The line, if it is known.
+    pub line: Option<usize>,
+    /// What is wrong, with the number of the rule.
+    pub message: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    rule: Vec<Spanned<Written>>,
+    trusted_projects: Option<Vec<String>>,
+}
+
+/// A rule as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(default)]
+    kind: Many<String>,
+    #[serde(default)]
+    tool: Many<String>,
+    #[serde(default)]
+    command: Many<String>,
+    #[serde(default)]
+    path: Many<String>,
+    #[serde(rename = "do")]
+    action: String,
+    message: Option<String>,
+    #[serde(default)]
+    examples: Many<Example>,
+    #[serde(default)]
+    not: Many<Example>,
+}
+
+/// One, or a list.
+struct Many<T>(Vec<T>);
+
+impl<T> Default for Many<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+/// A tool use to try a rule with.
+#[derive(Debug, Clone)]
+enum Example {
+    /// What the rule is about: a command, a path, or a tool.
+    Short(String),
+    Long(Box<LongExample>),
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct LongExample {
+    kind: Option<String>,
+    tool: Option<String>,
+    command: Option<String>,
+    words: Option<Vec<String>>,
+    path: Many<String>,
+}
+
+impl Policy {
+    /// Reads a policy and tries its examples. `source` is how the file is called in messages.
+    ///
+    /// # Errors
+    /// Names the line, the rule, and what to write instead.
+    pub fn parse(text: &str, source: &str, trust: Trust) -> Result<Self, PolicyError> {
+        let line_at = |at: usize| text.get(..at).map(|before| before.matches('\n').count() + 1);
+        let fail = |line, message| PolicyError { source_name: source.to_owned(), line, message };
+        let file: File = toml::from_str(text).map_err(|error| {
+            let line = error.span().and_then(|span| line_at(span.start));
+            fail(line, error.message().replace('\n', " "))
+        })?;
+        if file.trusted_projects.is_some() && trust == Trust::Project {
+            let why = "trusted_projects belongs into your own policy, a workspace cannot trust itself: remove it";
+            return Err(fail(None, why.to_owned()));
+        }
+        let trusted = file.trusted_projects.unwrap_or_default();
+        let trusted = trusted.iter().map(|pattern| project(pattern)).collect::<Result<Vec<_>, _>>();
+        let trusted = trusted.map_err(|why| fail(None, format!("trusted_projects: {why}")))?;
+        let source: Arc<str> = source.into();
+        let mut rules = Vec::new();
+        let mut examples = Vec::new();
+        for (at, written) in file.rule.into_iter().enumerate() {
+            let line = line_at(written.span().start);
+            let mut written = written.into_inner();
+            examples.push((line, std::mem::take(&mut written.examples).0, std::mem::take(&mut written.not).0));
+            let rule = compile(written, trust).map_err(|why| fail(line, format!("rule {}: {why}", at + 1)))?;
+            rules.push(Rule { source: source.clone(), number: at + 1, ..rule });
+        }
+        let policy = Self::new(rules, trusted.concat());
+        for (rule, (line, yes, no)) in policy.rules().zip(examples) {
+            try_examples(&policy, rule, (&yes, &no)).map_err(|why| fail(line, format!("{}: {why}", rule.short())))?;
+        }
+        Ok(policy.narrowing())
+    }
+}
+
+impl Rule {
+    fn short(&self) -> String {
+        format!("rule {}", self.number)
+    }
+}
+
+fn project(pattern: &str) -> Result<Vec<Glob>, String> {
+    if !pattern.starts_with('/') {
+        return Err(format!("{pattern:?} must be an absolute path, such as \"/home/me/work/**\""));
+    }
+    Glob::compile(pattern, false)
+}
+
+fn compile(written: Written, trust: Trust) -> Result<Rule, String> {
+    let action = match written.action.as_str() {
+        "allow" => Action::Allow,
+        "deny" => Action::Deny,
+        "ask" => Action::Ask,
+        other => return Err(format!("do = {other:?}: expected \"allow\", \"deny\" or \"ask\"")),
+    };
+    if written.message.is_some() && action != Action::Deny {
+        return Err("message is what the model is told when it is denied: remove it, or write do = \"deny\"".into());
+    }
+    let kind = written.kind.0.iter().map(|word| kind(word)).collect::<Result<Vec<_>, _>>()?;
+    let when = Conditions { kind, tool: written.tool.0, command: written.command.0, path: written.path.0 };
+    if when == Conditions::default() {
+        return Err(
+            "it says nothing of what it is about: give kind, tool, command or path; tool = \"*\" for all".into()
+        );
+    }
+    if when.tool.iter().any(String::is_empty) {
+        return Err("tool = \"\" is no tool: write \"*\" for all".into());
+    }
+    let prefixes = when.command.iter().map(|text| prefix(text)).collect::<Result<Vec<_>, _>>()?;
+    let globs = when.path.iter().map(|pattern| Glob::compile(pattern, action != Action::Allow));
+    let globs = globs.collect::<Result<Vec<_>, _>>()?.concat();
+    Ok(Rule { source: "".into(), number: 0, action, when, message: written.message, trust, prefixes, globs })
+}
+
+fn kind(word: &str) -> Result<ToolKind, String> {
+    ToolKind::parse(word).ok_or_else(|| {
+        let known: Vec<&str> = ToolKind::ALL.iter().map(|kind| kind.word()).collect();
+        format!("there is no kind {word:?}: expected one of {}", known.join(", "))
+    })
+}
+
+/// The words that a command begins with.
+fn prefix(text: &str) -> Result<Vec<String>, String> {
+    if let Some(odd) = text.chars().find(|c| ";|&$()<>`'\"\\\n".contains(*c)) {
+        return Err(format!("command = {text:?} must be the first words of one command, without {odd:?}"));
+    }
+    let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+    if words.is_empty() { Err("command = \"\" has no words: write \"*\" for any command".into()) } else { Ok(words) }
+}
+
+/// Whether the examples come out as they say.
+fn try_examples(policy: &Policy, rule: &Rule, (yes, no): (&[Example], &[Example])) -> Result<(), String> {
+    for (example, expected) in yes.iter().map(|one| (one, true)).chain(no.iter().map(|one| (one, false))) {
+        let wants = tool_use(rule, example).map_err(|why| format!("the example {example}: {why}"))?;
+        let decider = policy.decider(&wants, EXAMPLE_WORKSPACE);
+        let is_this = decider.is_some_and(|decider| decider.number == rule.number);
+        if is_this == expected {
+            continue;
+        }
+        let decided = decider.map_or("no rule".to_owned(), Rule::to_string);
+        return Err(match expected {
+            true => format!("its example {example} is decided by {decided}: change the rule, the order or the example"),
+            false => format!("it decides {example}, which is under `not`: change the rule or the example"),
+        });
+    }
+    Ok(())
+}
+
+/// The tool use that an example stands for; what it does not say is taken from its rule.
+fn tool_use(rule: &Rule, example: &Example) -> Result<ToolUse, String> {
+    let when = &rule.when;
+    let long = match example {
+        Example::Long(long) => (**long).clone(),
+        Example::Short(text) => {
+            let text = text.clone();
+            match (when.command.is_empty(), when.path.is_empty()) {
+                (false, false) => return Err("write it as { command = \"…\", path = \"…\" }".into()),
+                (false, true) => LongExample { command: Some(text), ..LongExample::default() },
+                (true, false) => LongExample { path: Many(vec![text]), ..LongExample::default() },
+                (true, true) => LongExample { tool: Some(text), ..LongExample::default() },
+            }
+        }
+    };
+    let command = match (long.command, long.words) {
+        (Some(_), Some(_)) => return Err("give command or words, not both".into()),
+        (Some(line), None) => Some(Command::Shell(line)),
+        (None, words) => words.map(Command::Words),
+    };
+    let usual = if command.is_some() { ToolKind::Execute } else { ToolKind::Other };
+    let kind = match &long.kind {
+        Some(word) => kind(word)?,
+        None => when.kind.first().copied().unwrap_or(usual),
+    };
+    let tool = long.tool.or_else(|| when.tool.first().map(|tool| tool.replace('*', "x")));
+    Ok(ToolUse { tool: tool.unwrap_or_else(|| "x".to_owned()), kind, command, paths: long.path.0 })
+}
+
+impl fmt::Display for Example {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let long = match self {
+            Self::Short(text) => return write!(f, "{text:?}"),
+            Self::Long(long) => long,
+        };
+        let one = |key: &str, text: &Option<String>| text.as_ref().map(|text| format!("{key} = {text:?}"));
+        let words = long.words.as_ref().map(|words| format!("words = {words:?}"));
+        let path = (!long.path.0.is_empty()).then(|| format!("path = {:?}", long.path.0));
+        let parts = [one("kind", &long.kind), one("tool", &long.tool), one("command", &long.command), words, path];
+        write!(f, "{{ {} }}", parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
+    }
+}
+
+impl<'de> Deserialize<'de> for Example {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = Example;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text, or a table with kind, tool, command, words, path")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Example, E> {
+                Ok(Example::Short(text.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Example, A::Error> {
+                let long = LongExample::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(Example::Long(Box::new(long)))
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+impl<T: Clone> Clone for Many<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Many<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Many<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OneOrMore<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for OneOrMore<T> {
+            type Value = Many<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text or a list of texts")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Many<T>, E> {
+                T::deserialize(serde::de::value::StrDeserializer::new(text)).map(|one| Many(vec![one]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Many<T>, A::Error> {
+                let mut all = Vec::new();
+                while let Some(one) = list.next_element()? {
+                    all.push(one);
+                }
+                Ok(Many(all))
+            }
+        }
+        deserializer.deserialize_any(OneOrMore(PhantomData))
+    }
+}

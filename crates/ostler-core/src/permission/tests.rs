@@ -1,0 +1,516 @@
+//! The rules, tried with what agents do and with what attackers do.
+
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const WORKSPACE: &str = "/w/project";
+
+fn policy(text: &str) -> Policy {
+    Policy::parse(text, "policy.toml", Trust::Full).unwrap()
+}
+
+fn shell(line: &str) -> ToolUse {
+    ToolUse { command: Some(Command::Shell(line.to_owned())), ..ToolUse::of("Shell", ToolKind::Execute) }
+}
+
+fn words(words: &[&str]) -> ToolUse {
+    let words = words.iter().map(|&word| word.to_owned()).collect();
+    ToolUse { command: Some(Command::Words(words)), ..ToolUse::of("Shell", ToolKind::Execute) }
+}
+
+fn edit(paths: &[&str]) -> ToolUse {
+    ToolUse { paths: paths.iter().map(|&path| path.to_owned()).collect(), ..ToolUse::of("Edit", ToolKind::Edit) }
+}
+
+fn said(policy: &Policy, wants: &ToolUse) -> &'static str {
+    policy.decide(wants, WORKSPACE).ruled.word()
+}
+
+#[test]
+fn an_allowed_command_is_one_plain_command() {
+    let allow = policy("[[rule]]\ncommand = [\"git status\", \"cargo *\", \"./bin/*\"]\ndo = \"allow\"");
+    let fine = [
+        "git status",
+        "  git   status -sb",
+        "git 'status'",
+        "git status \"a b\" --porcelain=v2",
+        "cargo test -p x 'a * b'",
+        "cargo build HEAD~1",
+        "./bin/x --y",
+    ];
+    for line in fine {
+        assert_eq!(said(&allow, &shell(line)), "allow", "{line}");
+    }
+    let attacks = [
+        "",
+        " ",
+        "git",
+        "cargo",
+        "git statusx",
+        "gitstatus",
+        "git push",
+        "git -c core.pager=x status",
+        "git status; rm -rf /",
+        "git status;rm",
+        "git status && rm x",
+        "git status || rm x",
+        "git status | sh",
+        "git status & rm x",
+        "git status\nrm x",
+        "git status\rrm x",
+        "git status $(rm x)",
+        "git status `rm x`",
+        "git status \"$(rm x)\"",
+        "git status \"`rm x`\"",
+        "git status ${x}",
+        "git status $X",
+        "git status > ~/.bashrc",
+        "git status >> x",
+        "git status < x",
+        "git status <(rm x)",
+        "git status 2>&1",
+        "git status \\; x",
+        "git status \\\n x",
+        "git status 'a",
+        "git status \"a",
+        "git status 'a'\\''b'",
+        "git status $'a'",
+        "git status #x",
+        "git status *",
+        "git status {a,b}",
+        "git status !x",
+        "git\u{a0}status",
+        "git status\u{0}",
+        "git status \u{1b}[2K",
+        "PATH=/tmp git status",
+        "LD_PRELOAD=./x git status",
+        "X=1 cargo test",
+        "/tmp/git status",
+        "./git status",
+        "sudo git status",
+        "env git status",
+        "(git status)",
+        "{ git status; }",
+        "! git status",
+        "time git status",
+        "git status 'a;b'",
+        "./bin/../../x",
+        "./bin/a/b",
+    ];
+    for line in attacks {
+        assert_eq!(said(&allow, &shell(line)), "undecided", "{line:?}");
+    }
+    let any = policy("[[rule]]\ncommand = \"*\"\ndo = \"allow\"");
+    assert_eq!(said(&any, &shell("ls -la")), "allow");
+    for line in ["ls; rm x", "A=b ls", "'' ls", "ls | wc"] {
+        assert_eq!(said(&any, &shell(line)), "undecided", "{line:?}");
+    }
+}
+
+#[test]
+fn words_are_compared_as_they_are() {
+    let allow = policy("[[rule]]\ncommand = \"git status\"\ndo = \"allow\"");
+    assert_eq!(said(&allow, &words(&["git", "status", "a;b", "$x"])), "allow");
+    for other in [&[][..], &["git"], &["git status"], &["sh", "-c", "git status"], &["/tmp/git", "status"]] {
+        assert_eq!(said(&allow, &words(other)), "undecided", "{other:?}");
+    }
+    let deny = policy("[[rule]]\ncommand = \"git push\"\ndo = \"deny\"");
+    for bad in [&["git", "push"][..], &["/usr/bin/git", "-C", "x", "push"], &["bash", "-lc", "cd x && git push"]] {
+        assert_eq!(said(&deny, &words(bad)), "deny", "{bad:?}");
+    }
+    assert_eq!(said(&deny, &words(&["echo", "git push"])), "undecided");
+}
+
+#[test]
+fn a_denied_command_is_found_wherever_it_could_be() {
+    for action in ["deny", "ask"] {
+        let rule = policy(&format!("[[rule]]\ncommand = [\"rm -rf\", \"git push\"]\ndo = \"{action}\""));
+        for line in HIDDEN {
+            assert_eq!(said(&rule, &shell(line)), action, "{line:?}");
+        }
+        for line in INNOCENT {
+            assert_eq!(said(&rule, &shell(line)), "undecided", "{line:?}");
+        }
+    }
+}
+
+const HIDDEN: &[&str] = &[
+    "rm -rf /",
+    "rm x -rf",
+    "rm -v -rf x",
+    "true; rm -rf /",
+    "true;rm -rf /",
+    "true && rm -rf /",
+    "false || rm -rf /",
+    "x | rm -rf /",
+    "x & rm -rf /",
+    "x\nrm -rf /",
+    "(rm -rf /)",
+    "{ rm -rf /; }",
+    "! rm -rf /",
+    "$(rm -rf /)",
+    "`rm -rf /`",
+    "echo \"$(rm -rf /)\"",
+    "echo \"`rm -rf /`\"",
+    "cat <(rm -rf /)",
+    "if true; then rm -rf /; fi",
+    "for f in a; do rm -rf $f; done",
+    "case x in x) rm -rf /;; esac",
+    "echo \"$(case x in x) rm -rf /;; esac)\"",
+    "/bin/rm -rf /",
+    "./rm -rf /",
+    "/bin/RM -rf /",
+    "\\rm -rf /",
+    "r\\m -rf /",
+    "'rm' -rf /",
+    "r'm' -rf /",
+    "\"rm\" '-rf' /",
+    "rm \\\n -rf /",
+    "A=b rm -rf /",
+    "A=b C= rm -rf /",
+    "A=$(x) rm -rf /",
+    "sudo rm -rf /",
+    "sudo -u root rm -rf /",
+    "env A=b rm -rf /",
+    "env -S 'rm -rf /'",
+    "exec rm -rf /",
+    "command rm -rf /",
+    "nohup rm -rf / &",
+    "time -p rm -rf /",
+    "timeout 5 rm -rf /",
+    "ls | xargs -n 1 rm -rf",
+    "find . -exec rm -rf {} \\;",
+    "sh -c 'rm -rf /'",
+    "bash -lc \"cd / && rm -rf .\"",
+    "sudo sh -c 'exec rm -rf /'",
+    "sh -c \"sh -c 'rm -rf /'\"",
+    "eval 'rm -rf /'",
+    "eval rm -rf /",
+    "echo 'rm -rf /' | sh",
+    "sh <<< 'rm -rf /'",
+    "sh <<EOF\nrm -rf /\nEOF",
+    "cat <<EOF\nit's\nEOF\nrm -rf /\n#'",
+    "echo # '\nrm -rf / #'",
+    "echo $'\\'' ; rm -rf / #'",
+    "echo '\\'' ; rm -rf / '",
+    ">x rm -rf /",
+    "2>/dev/null rm -rf /",
+    "rm 2>&1 -rf /",
+    "git 2>&1 push",
+    "git >|x push",
+    "x &>y rm -rf /",
+    "git &>x push",
+    "echo >&& rm -rf /",
+    "$X -rf /",
+    "${X} -rf /",
+    "$EMPTY rm -rf /",
+    "r$Z -rf /",
+    "/bin/r? -rf /",
+    "{rm,-rf,/}",
+    "git $X",
+    "git \"$X\"",
+    "git $(echo push)",
+    "git push",
+    "git -C .. push origin",
+    "git -c a=b --no-pager push",
+    "git -c \"a=b c\" push",
+    "ssh host rm -rf /",
+    "trap 'rm -rf /' EXIT",
+    "sh -c \"sh -c 'sh -c \\\"sh -c \\\\\\\"true; x\\\\\\\"\\\"'\"",
+];
+
+const INNOCENT: &[&str] = &[
+    "",
+    "rm x",
+    "ls -rf",
+    "echo rm -rf",
+    "git stash push",
+    "git commit -m 'rm -rf; git push'",
+    "git commit -m \"a; rm -rf b\"",
+    "grep -E 'x|rm -rf' a.txt",
+    "awk '{ a; $1 = 2 }' b",
+    "git pull && cargo test | tail -5",
+    "cargo test 2>&1 | tee rm",
+    "git add *.rs",
+    "echo $HOME",
+    "git commit -m \"$(cat <<'EOF'\nfix: it's gone\n\nBecause of rm.\nEOF\n)\"",
+];
+
+#[test]
+fn paths_are_where_they_lead_by_their_letters() {
+    let rule = |action: &str| policy(&format!("[[rule]]\npath = [\"src/**\", \"/data/*.csv\"]\ndo = \"{action}\""));
+    let (allow, deny) = (rule("allow"), rule("deny"));
+    for (paths, allows, denies) in [
+        (&["src/a.rs"][..], true, true),
+        (&["./src//a/b.rs"], true, true),
+        (&["/w/project/src/a"], true, true),
+        (&["src/../src/a"], true, true),
+        (&["x/../src/a"], true, true),
+        (&["/data/a.csv"], true, true),
+        (&["../../data/a.csv"], true, true),
+        (&["src/a", "src/b"], true, true),
+        (&["src/a", "b"], false, true),
+        (&[], false, false),
+        (&["src/../b"], false, false),
+        (&["src/../../project/b"], false, false),
+        (&["../src/a"], false, false),
+        (&["/w/project2/src/a"], false, false),
+        (&["/w/project/../src/a"], false, false),
+        (&["/src/a"], false, false),
+        (&["/data/x/a.csv"], false, false),
+        (&["a/src/b"], false, false),
+        // Tools may read these otherwise.
+        (&["~/src/a"], false, true),
+        (&["src\\a"], false, true),
+        (&["src/..\\..\\b"], false, false),
+        (&["src/a\nb"], false, true),
+        (&["file:///w/project/src/a"], false, true),
+        // Some file systems do not tell large letters from small ones.
+        (&["SRC/a"], false, true),
+        // A search through the directory is a search through what is below.
+        (&["src"], false, true),
+        (&["src/"], false, true),
+    ] {
+        let wants = edit(paths);
+        assert_eq!(said(&allow, &wants) == "allow", allows, "allow {paths:?}");
+        assert_eq!(said(&deny, &wants) == "deny", denies, "deny {paths:?}");
+    }
+    // Without an absolute workspace nothing is known to be inside.
+    assert_eq!(allow.decide(&edit(&["src/a"]), "").ruled, Ruled::Undecided);
+    assert_eq!(deny.decide(&edit(&["src/a"]), "").ruled.word(), "deny");
+}
+
+#[test]
+fn stars_in_front_reach_out_only_to_deny() {
+    let allow = policy("[[rule]]\npath = \"**/*.md\"\ndo = \"allow\"");
+    let deny = policy("[[rule]]\npath = \"**/.env\"\ndo = \"deny\"");
+    assert_eq!(said(&allow, &edit(&["a/b.md"])), "allow");
+    assert_eq!(said(&allow, &edit(&["/etc/b.md"])), "undecided");
+    for path in [".env", "a/.env", "/etc/.env", "../.env", "~/.env"] {
+        assert_eq!(said(&deny, &edit(&[path])), "deny", "{path}");
+    }
+    // What lies above the workspace does not count for what is in it.
+    let hidden = policy("[[rule]]\npath = \"**/.*/**\"\ndo = \"ask\"");
+    assert_eq!(hidden.decide(&edit(&["/home/.trees/a/src/b"]), "/home/.trees/a").ruled, Ruled::Undecided);
+}
+
+#[test]
+fn all_conditions_hold_and_the_first_rule_decides() {
+    let rules = policy(
+        "[[rule]]\nkind = \"edit\"\ntool = \"Write*\"\npath = \"a/**\"\ndo = \"deny\"\nmessage = \"not there\"\n\
+         [[rule]]\nkind = [\"edit\", \"read\"]\ndo = \"allow\"\n\
+         [[rule]]\ntool = \"*\"\ndo = \"ask\"\n",
+    );
+    let write = ToolUse { tool: "WriteFile".into(), ..edit(&["a/b"]) };
+    let ruling = rules.decide(&write, WORKSPACE);
+    assert_eq!(ruling.ruled, Ruled::Deny("not there".into()));
+    assert_eq!(ruling.rule.as_deref(), Some("rule 1 of policy.toml (edit Write* \"a/**\")"));
+    for other in [edit(&["a/b"]), ToolUse { paths: vec!["b".into()], ..write.clone() }] {
+        assert_eq!(said(&rules, &other), "allow", "{other:?}");
+    }
+    assert_eq!(said(&rules, &ToolUse { kind: ToolKind::Mcp, ..write }), "ask");
+    let silent = policy("[[rule]]\ncommand = \"git push\"\nkind = \"execute\"\ndo = \"deny\"");
+    let Ruled::Deny(message) = silent.decide(&shell("git push"), WORKSPACE).ruled else { panic!() };
+    assert_eq!(message, "Not allowed by rule 1 of policy.toml (execute \"git push\").");
+    assert_eq!(Policy::default().decide(&shell("x"), WORKSPACE), Ruling { ruled: Ruled::Undecided, rule: None });
+}
+
+#[test]
+fn a_workspace_narrows_and_never_widens() {
+    let project = "[[rule]]\ntool = \"*\"\ndo = \"allow\"\n\
+         [[rule]]\ncommand = \"git push\"\ndo = \"ask\"\nexamples = []\n\
+         [[rule]]\ncommand = \"git\"\ndo = \"deny\"\n\
+         [[rule]]\ntool = \"*\"\ndo = \"ask\"\n";
+    let read = |trust| Policy::parse(project, "project", trust).unwrap();
+    assert_eq!((read(Trust::Full).dropped(), read(Trust::Project).dropped()), (0, 1));
+    assert_eq!(said(&read(Trust::Full), &shell("git push")), "allow");
+    for (preset, line, expected) in [
+        // An ask of the workspace does not make a question of what is denied after it …
+        (Preset::ReadOnly, "git push", "deny"),
+        (Preset::ReadOnly, "ls", "deny"),
+        // … and makes one of what is allowed.
+        (Preset::All, "git push", "ask"),
+        (Preset::All, "git pull", "deny"),
+        (Preset::All, "ls", "ask"),
+        (Preset::Ask, "ls", "ask"),
+    ] {
+        let all = read(Trust::Project).then(Policy::preset(preset));
+        assert_eq!(said(&all, &shell(line)), expected, "{preset:?} {line}");
+    }
+    let mine = policy("[[rule]]\ncommand = \"git\"\ndo = \"allow\"").then(read(Trust::Project));
+    assert_eq!((said(&mine, &shell("git push")), mine.dropped()), ("allow", 1));
+    let asked = read(Trust::Project).decide(&shell("git push"), WORKSPACE);
+    assert_eq!(asked.rule.as_deref(), Some("rule 2 of project (\"git push\")"), "numbers are those of the file");
+}
+
+#[test]
+fn presets() {
+    let read = |path: &str| ToolUse { paths: vec![path.into()], ..ToolUse::of("Read", ToolKind::Read) };
+    let of = |kind| ToolUse::of("x", kind);
+    let table = [
+        (read("src/a.rs"), ["allow", "allow", "allow", "allow"]),
+        (of(ToolKind::Read), ["allow", "allow", "allow", "allow"]),
+        (read("/etc/hosts"), ["allow", "allow", "allow", "allow"]),
+        (read(".env.example"), ["allow", "allow", "allow", "allow"]),
+        (read("a/.env"), ["deny", "ask", "ask", "allow"]),
+        (read("/home/x/.ssh/id_ed25519"), ["deny", "ask", "ask", "allow"]),
+        (edit(&["src/a.rs"]), ["deny", "ask", "allow", "allow"]),
+        (edit(&["src/a.rs", "../b"]), ["deny", "ask", "ask", "allow"]),
+        (edit(&[".git/hooks/post-commit"]), ["deny", "ask", "ask", "allow"]),
+        (edit(&["sub/.ostler/policy.toml"]), ["deny", "ask", "ask", "allow"]),
+        (edit(&["src/a.rs", ".mcp.json"]), ["deny", "ask", "ask", "allow"]),
+        (edit(&[]), ["deny", "ask", "ask", "allow"]),
+        (shell("ls"), ["deny", "ask", "ask", "allow"]),
+        (of(ToolKind::Network), ["deny", "ask", "ask", "allow"]),
+        (of(ToolKind::Mcp), ["deny", "ask", "ask", "allow"]),
+        (of(ToolKind::Other), ["deny", "ask", "ask", "allow"]),
+    ];
+    let presets = Preset::ALL.map(Policy::preset);
+    for (wants, expected) in table {
+        let rulings = presets.each_ref().map(|preset| said(preset, &wants));
+        assert_eq!(rulings, expected, "{wants:?}");
+    }
+}
+
+#[test]
+fn a_wrong_file_is_named_with_what_to_do() {
+    for (text, wanted) in [
+        ("[[rule]]\ncomand = \"x\"\ndo = \"ask\"", "p:2: unknown field `comand`, expected one of `kind`"),
+        ("[[rules]]\n", "p:1: unknown field `rules`"),
+        ("\n[[rule]]\ntool = 3\ndo = \"ask\"", "p:3: invalid type: integer `3`, expected a text or a list"),
+        ("[[rule]]\ntool = \"*\"\n", "p:1: missing field `do`"),
+        ("[[rule]\n", "p:1: "),
+        ("\n\n[[rule]]\ntool = \"*\"\ndo = \"yes\"", "p:3: rule 1: do = \"yes\": expected \"allow\""),
+        ("[[rule]]\ndo = \"allow\"", "rule 1: it says nothing of what it is about"),
+        ("[[rule]]\nkind = \"reed\"\ndo = \"allow\"", "no kind \"reed\": expected one of read, edit, execute"),
+        ("[[rule]]\ntool = \"\"\ndo = \"allow\"", "write \"*\""),
+        ("[[rule]]\ncommand = \" \"\ndo = \"allow\"", "no words"),
+        ("[[rule]]\ncommand = \"git; rm\"\ndo = \"deny\"", "first words of one command, without ';'"),
+        ("[[rule]]\npath = \"~/x\"\ndo = \"allow\"", "~ is not expanded"),
+        ("[[rule]]\npath = \"../x\"\ndo = \"allow\"", "must not hold \"..\""),
+        ("[[rule]]\npath = \"src/\"\ndo = \"allow\"", "write \"src/**\""),
+        ("[[rule]]\npath = \"a[\"\ndo = \"allow\"", "the path \"a[\": unclosed"),
+        ("[[rule]]\ntool = \"*\"\nmessage = \"x\"\ndo = \"ask\"", "message is what the model is told"),
+        ("trusted_projects = [\"~/x\"]", "trusted_projects: \"~/x\" must be an absolute path"),
+        (
+            "[[rule]]\ncommand = \"git\"\ndo = \"deny\"\n[[rule]]\ncommand = \"git log\"\ndo = \"allow\"\nexamples = [\"git log\"]",
+            "p:4: rule 2: its example \"git log\" is decided by rule 1 of p (\"git\")",
+        ),
+        (
+            "[[rule]]\ncommand = \"git\"\ndo = \"allow\"\nexamples = \"git log | sh\"",
+            "its example \"git log | sh\" is decided by no rule",
+        ),
+        (
+            "[[rule]]\ncommand = \"git\"\ndo = \"deny\"\nnot = [{ words = [\"git\", \"x\"] }]",
+            "it decides { words = [\"git\", \"x\"] }, which is under `not`",
+        ),
+        ("[[rule]]\ntool = \"*\"\ndo = \"ask\"\nexamples = [{ pat = 1 }]", "p:4: unknown field `pat`"),
+        ("[[rule]]\npath = \"a\"\ncommand = \"a\"\ndo = \"ask\"\nexamples = [\"a\"]", "write it as { command"),
+    ] {
+        let error = Policy::parse(text, "p", Trust::Full).unwrap_err().to_string();
+        assert!(error.contains(wanted), "{text}\n  {error}\n  {wanted}");
+    }
+    let error = Policy::parse("trusted_projects = []", "p", Trust::Project).unwrap_err();
+    assert!(error.to_string().contains("cannot trust itself"), "{error}");
+}
+
+#[test]
+fn trusted_projects_are_named_by_absolute_paths() {
+    let mine = policy("trusted_projects = [\"/home/me/work/**\", \"/srv/one\"]");
+    for (dir, trusted) in [
+        ("/home/me/work/a", true),
+        ("/home/me/work/a/b", true),
+        ("/srv/one", true),
+        ("/srv/one/two", false),
+        ("/home/me/work/../evil", false),
+        ("/home/me/workshop", false),
+        ("home/me/work/a", false),
+        ("", false),
+    ] {
+        assert_eq!(mine.trusts(dir), trusted, "{dir}");
+    }
+}
+
+// P45
+#[test]
+fn a_rule_that_never_decides_is_found() {
+    let rule = |action: &str, when: &str| format!("[[rule]]\n{when}\ndo = \"{action}\"\n");
+    for (first, second, is_idle) in [
+        (rule("allow", "tool = \"*\""), rule("ask", "command = \"git push\""), true),
+        (rule("allow", "kind = \"execute\""), rule("ask", "kind = \"execute\"\ncommand = \"git\""), true),
+        (rule("allow", "kind = \"execute\""), rule("ask", "command = \"git\""), false),
+        (rule("deny", "command = \"git\""), rule("allow", "command = \"git status\""), true),
+        (rule("deny", "command = \"git status\""), rule("allow", "command = \"git\""), false),
+        // `git status; x` is still denied by the second.
+        (rule("allow", "command = \"git\""), rule("deny", "command = \"git\""), false),
+        (rule("allow", "path = \"a\""), rule("deny", "path = \"a\""), false),
+        (rule("ask", "path = [\"a\", \"b\"]"), rule("deny", "path = \"a\""), true),
+        (rule("ask", "tool = \"A\""), rule("deny", "tool = [\"A\", \"B\"]"), false),
+        (rule("ask", "tool = [\"A\", \"B\"]"), rule("deny", "kind = \"read\"\ntool = \"A\""), true),
+    ] {
+        let found = policy(&(first.clone() + &second)).lint();
+        assert_eq!(!found.is_empty(), is_idle, "{first}{second}{found:?}");
+        let wanted = "rule 2 of policy.toml (";
+        assert!(found.iter().all(|words| words.starts_with(wanted) && words.contains("never decides: rule 1")));
+    }
+    // Where a workspace asks, what comes after may still deny.
+    let project = Policy::parse(&rule("ask", "tool = \"*\""), "project", Trust::Project).unwrap();
+    assert!(project.then(policy(&rule("deny", "tool = \"*\""))).lint().is_empty());
+}
+
+fn any_use() -> impl Strategy<Value = ToolUse> {
+    let command = prop_oneof![
+        Just(None),
+        "\\PC{0,40}".prop_map(|line| Some(Command::Shell(line))),
+        "[a-z'\"\\\\$(){}<>;|&`# \n=/*-]{0,40}".prop_map(|line| Some(Command::Shell(line))),
+        proptest::collection::vec("\\PC{0,9}", 0..4).prop_map(|words| Some(Command::Words(words))),
+    ];
+    let paths = proptest::collection::vec("[a-z./~\\\\:é-]{0,12}", 0..3);
+    (proptest::sample::select(&ToolKind::ALL[..]), "\\PC{0,6}", command, paths)
+        .prop_map(|(kind, tool, command, paths)| ToolUse { tool, kind, command, paths })
+}
+
+proptest! {
+    #[test]
+    fn deciding_never_panics(wants in any_use(), workspace in "[a-z/.]{0,8}") {
+        static PRESETS: LazyLock<[Policy; 4]> = LazyLock::new(|| Preset::ALL.map(Policy::preset));
+        for preset in &*PRESETS {
+            prop_assert_ne!(preset.decide(&wants, &workspace).ruled, Ruled::Undecided);
+        }
+        let _ = policy("[[rule]]\ncommand = \"a b -c\"\npath = \"a/**\"\ndo = \"deny\"").decide(&wants, &workspace);
+    }
+
+    #[test]
+    fn nothing_but_one_command_is_allowed(
+        head in "git status[a-z '\"]{0,9}", bad in "[;|&$()<>`\n\r\\\\]", tail in "[a-z '\"]{0,9}",
+    ) {
+        let allow = policy("[[rule]]\ncommand = [\"git\", \"*\"]\ndo = \"allow\"");
+        prop_assert_eq!(said(&allow, &shell(&format!("{head}{bad}{tail}"))), "undecided");
+    }
+
+    #[test]
+    fn what_is_allowed_for_certain_is_also_what_is_denied(line in "[a-z'\" -]{0,20}") {
+        let allow = policy("[[rule]]\ncommand = [\"a\", \"b *\"]\ndo = \"allow\"");
+        let deny = policy("[[rule]]\ncommand = [\"a\", \"b *\"]\ndo = \"deny\"");
+        if said(&allow, &shell(&line)) == "allow" {
+            prop_assert_eq!(said(&deny, &shell(&line)), "deny");
+        }
+    }
+
+    #[test]
+    fn then_keeps_the_order(left in proptest::collection::vec(0..3usize, 0..5), right in proptest::collection::vec(0..3usize, 0..5)) {
+        let read = |list: &[usize]| {
+            let rule = |at: &usize| format!("[[rule]]\ntool = \"*\"\ndo = \"{}\"\n", ["allow", "deny", "ask"][*at]);
+            policy(&list.iter().map(rule).collect::<String>())
+        };
+        let both = read(&left).then(read(&right));
+        let got: Vec<_> = both.rules().map(Rule::word).collect();
+        let wanted: Vec<_> = left.iter().chain(&right).map(|at| ["allow", "deny", "ask"][*at]).collect();
+        prop_assert_eq!(said(&both, &shell("x")), wanted.first().copied().unwrap_or("undecided"));
+        prop_assert_eq!(both.is_empty(), wanted.is_empty());
+        prop_assert_eq!(got, wanted);
+    }
+}

@@ -1,0 +1,115 @@
+//! How a turn ends: with an answer, with a failure, by the caller's wish.
+
+use ostler_core::dialect::{Out, Outbox, TurnOver};
+use ostler_core::event::Level;
+use ostler_core::outcome::{Cause, Outcome};
+use ostler_core::raw::Raw;
+use ostler_core::spec::Denials;
+
+use super::tools::Asking;
+use super::{Phase, Squeezed, Talk, order};
+use crate::openai::blame;
+use crate::openai::calls::Call;
+use crate::openai::history::LOST;
+use crate::openai::orders::{Failed, FailedKind, Order};
+use crate::openai::reply::Reply;
+
+impl Talk {
+    pub(super) fn complete(&mut self, text: String, structured: Option<Raw>, out: &mut Outbox) {
+        let denied = std::mem::take(&mut self.turn.denied);
+        let allow = if self.turn.refused.is_empty() {
+            "Allow it in .ostler/sandbox.toml, or pass --tolerate-denials."
+        } else {
+            "Allow it in the rules about tools (policy.toml), or pass --tolerate-denials."
+        };
+        let outcome = if denied.is_empty() || self.plan.denials == Denials::Tolerate {
+            Outcome::completed()
+        } else {
+            Outcome::new(Cause::Denied, format!("Tool calls were denied: {}.", denied.join(", ")))
+                .hint(allow)
+                .with(|detail| detail.denied_tools = denied)
+        };
+        if text.is_empty() {
+            out.notice(Level::Warning, "empty_answer", "The model ended its turn without a word.");
+        }
+        let text = Some(text).filter(|text| !text.is_empty());
+        self.close(TurnOver { outcome, text, structured, usage: Vec::new() }, out);
+    }
+
+    pub(super) fn failed(&mut self, failed: &Failed, out: &mut Outbox) {
+        self.unintroduced = self.ready.is_none();
+        match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Answering(_) if blame::is_too_long(failed) && self.turn.squeezed != Squeezed::Summarised => {
+                self.squeeze(failed, out);
+            }
+            // All of it had come: a connection that then ends badly takes nothing away.
+            phase @ Phase::Answering(_) if failed.kind == FailedKind::Cut && phase.is_whole() => {
+                self.phase = phase;
+                self.over(out);
+            }
+            Phase::Answering(reply) => {
+                self.count(&reply, out);
+                self.broken(*reply, blame::of_failure(failed), out);
+            }
+            Phase::Summarising(reply, _) => {
+                self.charge(&reply);
+                self.end(blame::of_failure(failed), None, out);
+            }
+            Phase::Waiting => self.end(blame::of_failure(failed), None, out),
+            other => self.phase = other,
+        }
+    }
+
+    /// An answer that broke off: what was said of it was said.
+    pub(super) fn broken(&mut self, reply: Reply, outcome: Outcome, out: &mut Outbox) {
+        let (text, _) = reply.into_parts();
+        self.keep(&text, &[]);
+        self.end(outcome, None, out);
+    }
+
+    pub(super) fn interrupt(&mut self, out: &mut Outbox) {
+        match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Idle => {}
+            Phase::Waiting => self.interrupted(out),
+            Phase::Answering(reply) => {
+                self.charge(&reply);
+                self.keep(&reply.into_parts().0, &[]);
+                self.cancel(Vec::new(), out);
+            }
+            Phase::Summarising(reply, _) => {
+                self.charge(&reply);
+                self.cancel(Vec::new(), out);
+            }
+            Phase::Asking(Asking { calls, open }) => {
+                open.into_iter().for_each(|id| out.push(Out::Withdraw(id)));
+                self.cancel(calls, out);
+            }
+            Phase::Working(calls) => self.cancel(calls, out),
+            Phase::Cancelling(calls) => self.phase = Phase::Cancelling(calls),
+        }
+    }
+
+    fn cancel(&mut self, running: Vec<Call>, out: &mut Outbox) {
+        self.phase = Phase::Cancelling(running);
+        order(&Order::Cancel, out);
+    }
+
+    pub(super) fn interrupted(&mut self, out: &mut Outbox) {
+        let outcome =
+            Outcome::new(Cause::Interrupted, "The turn was interrupted.").with(|d| d.acknowledged = Some(true));
+        self.end(outcome, None, out);
+    }
+
+    pub(super) fn end(&mut self, outcome: Outcome, text: Option<String>, out: &mut Outbox) {
+        let text = text.filter(|text| !text.is_empty());
+        self.close(TurnOver { outcome, text, structured: None, usage: Vec::new() }, out);
+    }
+
+    pub(super) fn close(&mut self, mut over: TurnOver, out: &mut Outbox) {
+        self.phase = Phase::Idle;
+        self.history.settle(LOST);
+        self.keep_steered(out);
+        over.usage = self.turn.bill.usage();
+        out.push(Out::TurnOver(over));
+    }
+}

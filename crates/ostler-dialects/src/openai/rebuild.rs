@@ -1,0 +1,151 @@
+//! Puts a conversation together again from the events of a session, so that another session can go on with it.
+//!
+//! Whatever changes the conversation says so in an event, and is done here a second time in the same order.
+
+use ostler_core::event::{Notice, TextKind, What};
+use ostler_core::raw::Raw;
+use serde::{Deserialize, Serialize};
+
+use super::context;
+use super::history::{Called, History, LOST, Message};
+
+/// Words of the notices by which a conversation is put together again.
+pub(super) mod codes {
+    /// The session gave a message to the turn that is under way; the notice's message is that message.
+    pub(in crate::openai) const STEERED: &str = "steered";
+    /// The messages that were given so far are in the next request.
+    pub(in crate::openai) const STEER_TAKEN: &str = "steer_taken";
+    /// Old tool results were shortened.
+    pub(in crate::openai) const SHORTENED: &str = "context_shortened";
+    /// Old messages were replaced; `raw` is a [`Summary`](super::Summary).
+    pub(in crate::openai) const SUMMARISED: &str = "context_summarised";
+    /// An answer went back; `raw` is what the model was told.
+    pub(in crate::openai) const SCHEMA_NOT_KEPT: &str = "schema_not_kept";
+}
+
+/// What a summary stands for.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Summary {
+    /// How many messages, from the first on.
+    pub(super) replaced: usize,
+    /// What was put in their place.
+    pub(super) summary: String,
+}
+
+impl History {
+    /// Rebuilds a conversation from the events of a session, as far as they go.
+    pub fn rebuild<'a>(events: impl IntoIterator<Item = &'a What>) -> Self {
+        let mut builder = Builder::default();
+        for what in events {
+            builder.take(what);
+        }
+        builder.pause();
+        builder.history
+    }
+}
+
+/// Puts a conversation together from events.
+#[derive(Debug, Default)]
+struct Builder {
+    history: History,
+    /// Messages that came in between and are in no request yet.
+    steered: Vec<String>,
+    /// The message that the last text belonged to.
+    message: Option<String>,
+    /// Whether the last assistant message can still grow.
+    open: bool,
+}
+
+impl Builder {
+    fn take(&mut self, what: &What) {
+        match what {
+            What::TurnStarted(turn) => {
+                self.pause();
+                if let Some(prompt) = &turn.prompt {
+                    self.history.push(Message::User(prompt.clone()));
+                }
+            }
+            What::TurnEnded(_) => self.pause(),
+            What::Text(text) if text.kind == TextKind::Reply && text.parent.is_none() => {
+                self.open &= self.message == text.message;
+                self.message.clone_from(&text.message);
+                self.assistant().0.push_str(&text.text);
+            }
+            What::ToolCall(call) if call.parent.is_none() => {
+                let input = call.input.get();
+                let arguments = if input.starts_with('{') { input } else { "{}" };
+                let called = Called { id: call.id.clone(), name: call.name.clone(), arguments: arguments.to_owned() };
+                self.assistant().1.push(called);
+            }
+            What::ToolResult(result) => self.result(&result.id, &result.output),
+            What::Notice(notice) => self.notice(notice),
+            _ => {}
+        }
+    }
+
+    fn notice(&mut self, notice: &Notice) {
+        let raw = notice.raw.as_ref().map(Raw::get);
+        match notice.code.as_str() {
+            codes::STEERED => self.steered.push(notice.message.clone()),
+            codes::STEER_TAKEN => self.take_steered(),
+            codes::SHORTENED => {
+                context::shorten(&mut self.history);
+            }
+            codes::SUMMARISED => {
+                let summary = raw.and_then(|raw| serde_json::from_str::<Summary>(raw).ok());
+                summary.into_iter().for_each(|summary| self.summarised(&summary));
+            }
+            codes::SCHEMA_NOT_KEPT => {
+                let question = raw.and_then(|raw| serde_json::from_str(raw).ok());
+                self.open = false;
+                self.history.0.extend(question.map(Message::User));
+            }
+            _ => {}
+        }
+    }
+
+    /// A turn is over, or ended without a word about it.
+    fn pause(&mut self) {
+        self.history.settle(LOST);
+        self.take_steered();
+    }
+
+    fn take_steered(&mut self) {
+        self.open = false;
+        self.history.0.extend(self.steered.drain(..).map(Message::User));
+    }
+
+    /// A result stands behind its call: servers refuse any other order, and a result that nobody asked for.
+    fn result(&mut self, id: &str, output: &str) {
+        self.open = false;
+        let calls_it = |message: &Message| matches!(message, Message::Assistant { calls, .. } if calls.iter().any(|call| call.id == id));
+        let Some(at) = self.history.0.iter().rposition(calls_it) else { return };
+        let behind = &self.history.0[at + 1..];
+        let results = behind.iter().take_while(|m| matches!(m, Message::Tool { .. })).count();
+        if !behind[..results].iter().any(|m| matches!(m, Message::Tool { id: known, .. } if known == id)) {
+            let message = Message::Tool { id: id.to_owned(), text: output.to_owned() };
+            self.history.0.insert(at + 1 + results, message);
+        }
+    }
+
+    fn summarised(&mut self, Summary { replaced, summary }: &Summary) {
+        let mut cut = (*replaced).min(self.history.0.len());
+        // A log that lost something must not part a result from its call.
+        while matches!(self.history.0.get(cut), Some(Message::Tool { .. })) {
+            cut += 1;
+        }
+        context::replace(&mut self.history, cut, summary);
+    }
+
+    /// The assistant message that is being said.
+    fn assistant(&mut self) -> (&mut String, &mut Vec<Called>) {
+        if !(self.open && matches!(self.history.0.last(), Some(Message::Assistant { .. }))) {
+            self.history.push(Message::Assistant { text: String::new(), calls: Vec::new() });
+            self.open = true;
+        }
+        match self.history.0.last_mut() {
+            Some(Message::Assistant { text, calls }) => (text, calls),
+            _ => unreachable!("it was pushed above"),
+        }
+    }
+}

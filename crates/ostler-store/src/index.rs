@@ -1,0 +1,198 @@
+//! What an event changes besides being kept: the rows of sessions, turns and permissions that lists and searches read.
+
+use ostler_core::event::{
+    At, DecidedBy, Decision, Ended, Event, Origin, Permission, SessionState, Started, TurnEnded, TurnStarted, What,
+};
+use ostler_core::log::{Entry, Opening};
+use ostler_core::usage::{CostSource, Usage};
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, Result, named_params, params};
+
+/// How many characters of the first prompt are kept for lists.
+const PROMPT_HEAD: usize = 200;
+
+/// A session, as the database numbers it, and its last event.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) key: i64,
+    pub(crate) last: u64,
+}
+
+/// Enters a session; `started` tells its driver from a later process of the same number.
+pub(crate) fn open(db: &Connection, opening: &Opening, started: Option<u64>) -> Result<i64> {
+    db.prepare_cached(
+        "INSERT INTO sessions (session, agent, dir, began_at, continues, driver_pid, driver_started)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    )?
+    .insert(params![
+        opening.session,
+        opening.agent,
+        dir_value(&opening.dir),
+        opening.at.0,
+        opening.continues,
+        opening.pid,
+        started.map(signed)
+    ])
+}
+
+/// Finds a session that was opened before, perhaps by another process.
+pub(crate) fn find(db: &Connection, session: &str) -> Result<Option<Place>> {
+    let sql = "SELECT key, (SELECT max(seq) FROM events WHERE session = key) FROM sessions WHERE session = ?1";
+    db.prepare_cached(sql)?
+        .query_row([session], |row| {
+            let last: Option<i64> = row.get(1)?;
+            Ok(Place { key: row.get(0)?, last: last.map_or(0, unsigned) })
+        })
+        .optional()
+}
+
+/// Keeps an event, and changes what it changes.
+pub(crate) fn append(db: &Connection, key: i64, entry: &Entry) -> Result<()> {
+    let event = &entry.event;
+    db.prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?.execute(params![
+        key,
+        signed(event.seq),
+        event.at.0,
+        event.turn,
+        event.what.word(),
+        event.to_json(),
+        signed(entry.raw_offset)
+    ])?;
+    match &event.what {
+        What::Started(started) => began(db, key, started),
+        What::State(state) => {
+            let mut set = db.prepare_cached("UPDATE sessions SET state = ?2 WHERE key = ?1")?;
+            set.execute(params![key, state_word(state.to)]).map(drop)
+        }
+        What::TurnStarted(turn) => turn_began(db, key, event, turn),
+        What::TurnEnded(turn) => turn_ended(db, key, event, turn),
+        What::Permission(permission) => permitted(db, key, event.at, permission),
+        What::Ended(end) => ended(db, key, event.at, end),
+        _ => Ok(()),
+    }
+}
+
+fn began(db: &Connection, key: i64, started: &Started) -> Result<()> {
+    // An agent says who it is before every turn, at times with less than before.
+    let sql = "UPDATE sessions SET agent_version = coalesce(?2, agent_version),
+        native_session = coalesce(?3, native_session), model = coalesce(?4, model) WHERE key = ?1";
+    let Started { agent_version, native_session, model, .. } = started;
+    db.prepare_cached(sql)?.execute(params![key, agent_version, native_session, model]).map(drop)
+}
+
+fn turn_began(db: &Connection, key: i64, event: &Event, turn: &TurnStarted) -> Result<()> {
+    let origin = match turn.origin {
+        Origin::Caller => "caller",
+        Origin::Agent => "agent",
+    };
+    db.prepare_cached("INSERT INTO turns (session, turn, origin, began_at) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![key, event.turn, origin, event.at.0])?;
+    let head: Option<String> = turn.prompt.as_ref().map(|prompt| prompt.chars().take(PROMPT_HEAD).collect());
+    db.prepare_cached("UPDATE sessions SET turns = ?2, prompt = coalesce(prompt, ?3) WHERE key = ?1")?
+        .execute(params![key, event.turn, head])
+        .map(drop)
+}
+
+fn turn_ended(db: &Connection, key: i64, event: &Event, turn: &TurnEnded) -> Result<()> {
+    let usage = turn.usage.as_ref();
+    let count = |of: fn(&Usage) -> Option<u64>| usage.and_then(of).map(signed);
+    db.prepare_cached(
+        "UPDATE turns SET ended_at = :at, cause = :cause, input = :input, cache_read = :read, cache_write = :write,
+         output = :output, reasoning = :reasoning, cost_usd = :cost, cost_source = :source
+         WHERE session = :session AND turn = :turn",
+    )?
+    .execute(named_params! {
+        ":session": key,
+        ":turn": event.turn,
+        ":at": event.at.0,
+        ":cause": turn.outcome.cause.word(),
+        ":input": count(|u| u.input),
+        ":read": count(|u| u.cache_read),
+        ":write": count(|u| u.cache_write),
+        ":output": count(|u| u.output),
+        ":reasoning": count(|u| u.reasoning),
+        ":cost": usage.and_then(|u| u.cost_usd),
+        ":source": usage.map(|u| source_word(u.cost_source)),
+    })?;
+    // What the session has cost so far. It is not known while a part of it is not.
+    db.prepare_cached(
+        "UPDATE sessions SET (tokens, cost_usd, cost_source) = (
+             SELECT CASE WHEN count(coalesce(input, cache_read, cache_write, output)) > 0 THEN
+                        sum(coalesce(input, 0) + coalesce(cache_read, 0) + coalesce(cache_write, 0)
+                            + coalesce(output, 0)) END,
+                    CASE WHEN count(*) = count(cost_usd) THEN sum(cost_usd) END,
+                    CASE WHEN count(*) > count(cost_usd) THEN 'unknown'
+                         WHEN sum(cost_source = 'estimated') > 0 THEN 'estimated' ELSE 'reported' END
+             FROM turns WHERE session = ?1 AND ended_at IS NOT NULL)
+         WHERE key = ?1",
+    )?
+    .execute([key])
+    .map(drop)
+}
+
+fn permitted(db: &Connection, key: i64, at: At, permission: &Permission) -> Result<()> {
+    let (decision, asked, answered) = match permission.decision {
+        Decision::Asked => ("asked", Some(at.0), None),
+        Decision::Allowed => ("allowed", None, Some(at.0)),
+        Decision::Denied => ("denied", None, Some(at.0)),
+    };
+    let by = match permission.by {
+        DecidedBy::Rule => "rule",
+        DecidedBy::Person => "person",
+        DecidedBy::Agent => "agent",
+        DecidedBy::Default => "default",
+    };
+    db.prepare_cached(
+        "INSERT INTO permissions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+         ON CONFLICT (session, id) DO UPDATE SET decision = excluded.decision, decided_by = excluded.decided_by,
+             asked_at = coalesce(asked_at, excluded.asked_at), answered_at = excluded.answered_at",
+    )?
+    .execute(params![key, permission.id, permission.tool, decision, by, asked, answered])
+    .map(drop)
+}
+
+fn ended(db: &Connection, key: i64, at: At, end: &Ended) -> Result<()> {
+    db.prepare_cached("UPDATE sessions SET ended_at = ?2, cause = ?3, state = 'ended' WHERE key = ?1")?
+        .execute(params![key, at.0, end.outcome.cause.word()])?;
+    let Some(usage) = &end.usage else { return Ok(()) };
+    db.prepare_cached("UPDATE sessions SET tokens = ?2, cost_usd = ?3, cost_source = ?4 WHERE key = ?1")?
+        .execute(params![key, usage.total().map(signed), usage.cost_usd, source_word(usage.cost_source)])
+        .map(drop)
+}
+
+fn state_word(state: SessionState) -> &'static str {
+    match state {
+        SessionState::Created => "created",
+        SessionState::Starting => "starting",
+        SessionState::Idle => "idle",
+        SessionState::Working => "working",
+        SessionState::Paused => "paused",
+        SessionState::Stopping => "stopping",
+        SessionState::Ended => "ended",
+    }
+}
+
+fn source_word(source: CostSource) -> &'static str {
+    match source {
+        CostSource::Reported => "reported",
+        CostSource::Estimated => "estimated",
+        CostSource::Unknown => "unknown",
+    }
+}
+
+/// SQLite's numbers have a sign. Nothing that is counted here comes near the end of them.
+pub(crate) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}
+
+/// A directory as the database holds it: text, and bytes where it is no text.
+pub(crate) fn dir_value(dir: &std::path::Path) -> Value {
+    match dir.to_str() {
+        Some(text) => Value::Text(text.to_owned()),
+        None => Value::Blob(dir.as_os_str().as_encoded_bytes().to_vec()),
+    }
+}

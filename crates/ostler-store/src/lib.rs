@@ -1,0 +1,27 @@
+//! Where sessions are kept: the durable event log and the session index, in one SQLite database.
+//!
+//! A [`Store`] is a directory. It serves all sessions of a process, and several processes may use the same one: the
+//! database is in WAL mode, and a writer waits for its turn. What [`Log::append`] has promised survives the death of the
+//! process at any moment; the events of one append are there all or not at all, and a session's events are numbered
+//! without a gap.
+//!
+//! Reading order: `files` makes the directory, `database` opens the file in it and `schema` brings it up to date;
+//! `writer` is the one thread that writes, `index` says what an event changes besides itself; `rows` and `prune` are the
+//! questions and the end of what is kept.
+
+mod error;
+mod files;
+mod driver;
+mod schema;
+mod database;
+mod index;
+mod writer;
+mod rows;
+mod prune;
+mod store;
+
+pub use error::StoreError;
+pub use ostler_core::log::{Appending, Entry, Known, Log, LogError, Opening};
+pub use prune::{Keep, Pruned};
+pub use rows::{Filter, SessionRow, Standing};
+pub use store::Store;

@@ -1,0 +1,234 @@
+//! The questions: which sessions there are, which one is meant by an id, and what is known of each.
+
+use std::path::{Path, PathBuf};
+
+use ostler_core::event::{At, Event, Unreadable};
+use ostler_core::log::Known;
+use ostler_core::outcome::Cause;
+use ostler_core::usage::CostSource;
+use rusqlite::types::{Value, ValueRef};
+use rusqlite::{Connection, OptionalExtension, Result, Row, params};
+
+use crate::driver;
+use crate::index::{dir_value, signed, unsigned};
+
+/// The shortest beginning of an id that is taken for it.
+const SHORTEST: usize = 4;
+
+/// Which sessions to list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Only those of this agent.
+    pub agent: Option<String>,
+    /// Only those in this directory.
+    pub dir: Option<PathBuf>,
+    /// At most so many, the newest first.
+    pub limit: Option<usize>,
+    /// Only those that are under way.
+    pub live: bool,
+}
+
+/// A session, as lists show it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SessionRow {
+    /// The session, as Ostler names it.
+    pub session: String,
+    /// The agent's name in Ostler.
+    pub agent: String,
+    /// The agent's version, as it said it.
+    pub agent_version: Option<String>,
+    /// The agent's own id of the session.
+    pub native_session: Option<String>,
+    /// The directory that the agent works in.
+    pub dir: PathBuf,
+    /// The model, as the agent said it.
+    pub model: Option<String>,
+    /// When it began.
+    pub began_at: At,
+    /// When it ended.
+    pub ended_at: Option<At>,
+    /// Whether it is under way, and how it ended if not.
+    pub standing: Standing,
+    /// How many turns were begun.
+    pub turns: u32,
+    /// All tokens together, as far as they are known.
+    pub tokens: Option<u64>,
+    /// What it cost; none when that is not known.
+    pub cost_usd: Option<f64>,
+    /// Where the cost comes from.
+    pub cost_source: CostSource,
+    /// The session it goes on with.
+    pub continues: Option<String>,
+    /// The beginning of the first prompt.
+    pub prompt: Option<String>,
+}
+
+/// Where a session stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It is under way, driven by the process of this number.
+    Live(u32),
+    /// It ended.
+    Ended(Cause),
+    /// It did not end, and the process that drove it is gone.
+    Abandoned,
+}
+
+impl Standing {
+    /// One word for it: `live`, `abandoned`, or that of the cause.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Live(_) => "live",
+            Self::Ended(cause) => cause.word(),
+            Self::Abandoned => "abandoned",
+        }
+    }
+}
+
+impl From<SessionRow> for Known {
+    fn from(row: SessionRow) -> Self {
+        let held_by = match row.standing {
+            Standing::Live(pid) => Some(pid),
+            Standing::Ended(_) | Standing::Abandoned => None,
+        };
+        let SessionRow { session, agent, agent_version, native_session, dir, .. } = row;
+        Self { session, agent, agent_version, native_session, dir, held_by }
+    }
+}
+
+/// What [`row`] reads, in its order.
+const COLUMNS: &str =
+    "SELECT session, agent, agent_version, native_session, dir, model, began_at, ended_at, cause, turns,
+    tokens, cost_usd, cost_source, continues, prompt, driver_pid, driver_started FROM sessions ";
+
+fn row(row: &Row<'_>) -> Result<SessionRow> {
+    let cause: Option<String> = row.get(8)?;
+    let source: Option<String> = row.get(12)?;
+    let tokens: Option<i64> = row.get(10)?;
+    Ok(SessionRow {
+        session: row.get(0)?,
+        agent: row.get(1)?,
+        agent_version: row.get(2)?,
+        native_session: row.get(3)?,
+        dir: dir(row.get_ref(4)?),
+        model: row.get(5)?,
+        began_at: At(row.get(6)?),
+        ended_at: row.get::<_, Option<i64>>(7)?.map(At),
+        standing: standing(cause.as_deref(), row.get(15)?, row.get(16)?),
+        turns: row.get(9)?,
+        tokens: tokens.map(unsigned),
+        cost_usd: row.get(11)?,
+        cost_source: match source.as_deref() {
+            Some("reported") => CostSource::Reported,
+            Some("estimated") => CostSource::Estimated,
+            _ => CostSource::Unknown,
+        },
+        continues: row.get(13)?,
+        prompt: row.get(14)?,
+    })
+}
+
+/// Where a session stands: what it said itself, or what can be seen of its driver.
+pub(crate) fn standing(cause: Option<&str>, pid: u32, started: Option<i64>) -> Standing {
+    match cause {
+        // A cause that only a later Ostler knows is one in which it did not end well.
+        Some(word) => {
+            let known = Cause::ALL.into_iter().find(|cause| cause.word() == word);
+            Standing::Ended(known.unwrap_or(Cause::Protocol))
+        }
+        None if driver::is_alive(pid, started.map(unsigned)) => Standing::Live(pid),
+        None => Standing::Abandoned,
+    }
+}
+
+fn dir(value: ValueRef<'_>) -> PathBuf {
+    match value {
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => path_of(bytes),
+        _ => PathBuf::new(),
+    }
+}
+
+#[cfg(unix)]
+fn path_of(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(bytes))
+}
+
+#[cfg(not(unix))]
+fn path_of(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(String::from_utf8_lossy(bytes).into_owned())
+}
+
+/// The sessions that fit, newest first.
+pub(crate) fn list(db: &Connection, filter: &Filter) -> Result<Vec<SessionRow>> {
+    let sql = format!(
+        "{COLUMNS} WHERE (?1 IS NULL OR agent = ?1) AND (?2 IS NULL OR dir = ?2) AND (NOT ?3 OR cause IS NULL)
+         ORDER BY began_at DESC, key DESC"
+    );
+    let mut query = db.prepare_cached(&sql)?;
+    let dir = filter.dir.as_deref().map_or(Value::Null, dir_value);
+    let rows = query.query_map(params![filter.agent, dir, filter.live], row)?;
+    // Whether a session is live is only known when its driver was looked for: SQL cannot count them.
+    let wanted = rows.filter(|row| match row {
+        Ok(row) => !filter.live || matches!(row.standing, Standing::Live(_)),
+        Err(_) => true,
+    });
+    wanted.take(filter.limit.unwrap_or(usize::MAX)).collect()
+}
+
+/// What an id means.
+pub(crate) enum Meant {
+    Nothing,
+    One(Box<SessionRow>),
+    Several(Vec<String>),
+}
+
+/// The session of that id: Ostler's own; else the newest with that id of the agent's; else by the beginning of its own.
+pub(crate) fn find(db: &Connection, id: &str) -> Result<Meant> {
+    for condition in ["WHERE session = ?1", "WHERE native_session = ?1 ORDER BY began_at DESC, key DESC LIMIT 1"] {
+        let mut query = db.prepare_cached(&format!("{COLUMNS} {condition}"))?;
+        if let Some(found) = query.query_row([id], row).optional()? {
+            return Ok(Meant::One(Box::new(found)));
+        }
+    }
+    if id.len() < SHORTEST {
+        return Ok(Meant::Nothing);
+    }
+    let sql = format!("{COLUMNS} WHERE session >= ?1 AND session < ?1 || char(0x10FFFF) ORDER BY session LIMIT 10");
+    let mut found: Vec<SessionRow> = db.prepare_cached(&sql)?.query_map([id], row)?.collect::<Result<_>>()?;
+    Ok(match (found.len(), found.pop()) {
+        (1, Some(row)) => Meant::One(Box::new(row)),
+        (_, None) => Meant::Nothing,
+        (_, Some(last)) => Meant::Several(found.into_iter().chain([last]).map(|row| row.session).collect()),
+    })
+}
+
+/// The session of exactly that id of Ostler's.
+pub(crate) fn session(db: &Connection, id: &str) -> Result<Option<SessionRow>> {
+    db.prepare_cached(&format!("{COLUMNS} WHERE session = ?1"))?.query_row([id], row).optional()
+}
+
+/// At most `most` events of a session, from `from` on.
+pub(crate) fn events(db: &Connection, session: &str, from: u64, most: usize) -> Result<Vec<Event>> {
+    let sql = "SELECT seq, at, turn, json FROM events
+        WHERE session = (SELECT key FROM sessions WHERE session = ?1) AND seq >= ?2 ORDER BY seq LIMIT ?3";
+    let mut query = db.prepare_cached(sql)?;
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let events = query.query_map(params![session, signed(from), most], |row| {
+        let json = row.get_ref(3)?.as_str()?;
+        // An event of a kind that only a later Ostler knows: nothing is lost, the line is there.
+        Event::from_json(json).or_else(|error| {
+            let what =
+                Unreadable { raw: json.to_owned(), why: error.to_string(), length: json.len() as u64, lossy: false };
+            let seq = unsigned(row.get(0)?);
+            Ok(Event { seq, at: At(row.get(1)?), session: session.into(), turn: row.get(2)?, what: what.into() })
+        })
+    })?;
+    events.collect()
+}
+
+/// The newest session in a directory.
+pub(crate) fn latest(db: &Connection, dir: &Path) -> Result<Option<SessionRow>> {
+    let filter = Filter { dir: Some(dir.to_owned()), limit: Some(1), ..Filter::default() };
+    Ok(list(db, &filter)?.pop())
+}

@@ -1,0 +1,145 @@
+//! The store itself: a directory, a thread that writes, a connection that reads.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+
+use ostler_core::event::Event;
+use ostler_core::log::{Appending, Entry, Known, Log, LogError, Opening};
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use crate::error::StoreError;
+use crate::files::Place;
+use crate::prune::{self, Keep, Pruned};
+use crate::rows::{self, Filter, Meant, SessionRow};
+use crate::writer::{Job, Writer};
+use crate::{database, driver};
+
+/// A place where sessions are kept. When it is dropped, it waits until everything that was appended is written.
+#[derive(Debug)]
+pub struct Store {
+    place: Place,
+    writer: Writer,
+    /// Opened when something is read: most runs only write.
+    reader: Mutex<Option<Connection>>,
+}
+
+impl Store {
+    /// Opens the store in a directory, made if need be, for its owner alone.
+    ///
+    /// # Errors
+    /// When the directory cannot be used, belongs to somebody else or may be written by everybody; when the database
+    /// is damaged, or of a newer Ostler.
+    pub fn open(dir: &Path) -> Result<Self, StoreError> {
+        let place = Place::prepare(dir)?;
+        let connection = database::open(&place)?;
+        let path = place.database();
+        let writer = Writer::start(connection, path.clone()).map_err(|error| StoreError::place(&path, &error))?;
+        Ok(Self { place, writer, reader: Mutex::new(None) })
+    }
+
+    /// The sessions that fit, newest first.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub fn sessions(&self, filter: &Filter) -> Result<Vec<SessionRow>, StoreError> {
+        self.ask(|db| rows::list(db, filter))
+    }
+
+    /// The session of exactly that id of Ostler's.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub fn session(&self, id: &str) -> Result<Option<SessionRow>, StoreError> {
+        self.ask(|db| rows::session(db, id))
+    }
+
+    /// The session of that id: Ostler's own; else the newest with that id of the agent's; else the only one whose own id
+    /// begins so, with four characters at least.
+    ///
+    /// # Errors
+    /// When several begin so, or the database cannot be read.
+    pub fn look_up(&self, id: &str) -> Result<Option<SessionRow>, StoreError> {
+        match self.ask(|db| rows::find(db, id))? {
+            Meant::Nothing => Ok(None),
+            Meant::One(row) => Ok(Some(*row)),
+            Meant::Several(candidates) => Err(StoreError::Ambiguous { id: id.to_owned(), candidates }),
+        }
+    }
+
+    /// The newest session in a directory.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub fn latest(&self, dir: &Path) -> Result<Option<SessionRow>, StoreError> {
+        self.ask(|db| rows::latest(db, dir))
+    }
+
+    /// Lets old sessions go, and the oldest of too many; never one that is under way. A dry run only says which.
+    ///
+    /// # Errors
+    /// When the database cannot be read or written. What went until then is gone.
+    pub fn prune(&self, keep: &Keep, dry_run: bool) -> Result<Pruned, StoreError> {
+        let (keys, pruned) = self.ask(|db| prune::plan(db, &self.place, keep))?;
+        if !dry_run {
+            let mut db = database::open(&self.place)?;
+            let path = self.place.database();
+            let wrong = StoreError::database(&path);
+            prune::carry_out(&mut db, &self.place, (&keys, &pruned)).map_err(&wrong)?;
+            if let Some(limit) = keep.older_than {
+                prune::sweep(&db, &self.place, limit).map_err(&wrong)?;
+            }
+        }
+        Ok(pruned)
+    }
+
+    /// Waits until everything that was appended is written, or was refused.
+    pub fn flush(&self) {
+        let (tell, done) = mpsc::sync_channel(1);
+        if self.writer.send(Job::Flush(tell)).is_ok() {
+            let _ = done.recv(); // the thread ended: nothing is waited for any more
+        }
+    }
+
+    fn ask<T>(&self, question: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+        // A reader that panicked has left nothing half done: it only reads.
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let db = match &mut *reader {
+            Some(db) => db,
+            none => none.insert(database::open_to_read(&self.place)?),
+        };
+        question(db).map_err(StoreError::database(&self.place.database()))
+    }
+}
+
+/// What is said when the thread is gone.
+fn gone() -> LogError {
+    LogError("the thread that keeps sessions has ended".to_owned())
+}
+
+impl Log for Store {
+    fn open(&self, opening: &Opening) -> Result<(), LogError> {
+        self.place.make_raw(&opening.session)?;
+        let started = driver::started(opening.pid);
+        self.writer.send(Job::Open(opening.clone(), started)).map_err(|_| gone())
+    }
+
+    fn append(&self, entries: Arc<Vec<Entry>>) -> Appending {
+        let (tell, done) = oneshot::channel();
+        // If it cannot be sent, its end of the channel is dropped, and the wait below is over at once.
+        let _ = self.writer.send(Job::Append(entries, tell));
+        Box::pin(async move { done.await.unwrap_or_else(|_| Err(gone())) })
+    }
+
+    fn read(&self, session: &str, from: u64, most: usize) -> Result<Vec<Event>, LogError> {
+        Ok(self.ask(|db| rows::events(db, session, from, most))?)
+    }
+
+    fn raw(&self, session: &str) -> Option<PathBuf> {
+        self.place.raw(session)
+    }
+
+    fn find(&self, id: &str) -> Result<Option<Known>, LogError> {
+        Ok(self.look_up(id)?.map(Known::from))
+    }
+}

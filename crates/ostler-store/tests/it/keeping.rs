@@ -1,0 +1,236 @@
+//! What is appended is kept, in order and whole, and found again; what cannot be kept is told.
+
+use ostler_core::event::{At, DecidedBy, Decision, Permission, SessionState, State};
+use ostler_core::outcome::Cause;
+use ostler_core::usage::CostSource;
+use ostler_store::{Filter, Log, Standing, Store, StoreError};
+
+use crate::rig::{append, entry, keep_whole, mode, opening, text, texts, wait, whole};
+
+#[test]
+fn what_is_appended_is_read_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let entries = whole("aaaa-1", "wörds 😀 and more", "an answer");
+    let events: Vec<_> = entries.iter().map(|entry| entry.event.clone()).collect();
+    {
+        let store = Store::open(dir.path()).unwrap();
+        Log::open(&store, &opening("aaaa-1", 7)).unwrap();
+        append(&store, entries[..2].to_vec()).unwrap();
+        assert_eq!(store.read("aaaa-1", 1, 9).unwrap(), events[..2]);
+        // Not waited for: dropping the store does.
+        drop(store.append(std::sync::Arc::new(entries[2..].to_vec())));
+    }
+    let store = Store::open(dir.path()).unwrap();
+    for (from, most, want) in [(0, 99, &events[..]), (1, 99, &events[..]), (3, 2, &events[2..4]), (6, 9, &[])] {
+        assert_eq!(store.read("aaaa-1", from, most).unwrap(), want, "{most} from {from}");
+    }
+    assert_eq!(store.read("unknown", 1, 9).unwrap(), []);
+}
+
+#[test]
+fn a_session_is_described_by_its_events() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let mut opened = opening("aaaa-1", 7);
+    opened.continues = Some("earlier".into());
+    Log::open(&store, &opened).unwrap();
+    let entries = whole("aaaa-1", &"é".repeat(300), "an answer");
+    append(&store, entries[..3].to_vec()).unwrap();
+    let row = store.session("aaaa-1").unwrap().unwrap();
+    assert_eq!((row.standing, row.turns, row.ended_at), (Standing::Live(std::process::id()), 1, None));
+    assert_eq!((row.tokens, row.cost_usd, row.cost_source), (None, None, CostSource::Unknown));
+    append(&store, entries[3..].to_vec()).unwrap();
+    let row = store.session("aaaa-1").unwrap().unwrap();
+    assert_eq!(
+        (row.standing, row.began_at, row.ended_at),
+        (Standing::Ended(Cause::Completed), At(7), Some(At(1_000_005)))
+    );
+    assert_eq!((row.tokens, row.cost_usd, row.cost_source), (Some(7), Some(0.5), CostSource::Reported));
+    assert_eq!(
+        (row.agent.as_str(), row.agent_version.as_deref(), row.model.as_deref()),
+        ("one", Some("1.2"), Some("m"))
+    );
+    assert_eq!((row.continues.as_deref(), row.prompt), (Some("earlier"), Some("é".repeat(200))));
+}
+
+/// One number that the database holds.
+fn number(dir: &std::path::Path, sql: &str) -> Option<i64> {
+    let db = rusqlite::Connection::open(dir.join("sessions.db")).unwrap();
+    db.query_row(sql, [], |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn permissions_states_and_turns_are_rows_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    Log::open(&store, &opening("aaaa-1", 7)).unwrap();
+    let asked = |decision, by| {
+        let asked: Permission = serde_json::from_value(serde_json::json!({
+            "id": "call", "tool": "Bash", "input": null, "decision": decision, "by": by
+        }))
+        .unwrap();
+        asked
+    };
+    let mut entries = whole("aaaa-1", "a task", "words")[..2].to_vec();
+    entries.push(entry("aaaa-1", 3, asked(Decision::Asked, DecidedBy::Default)));
+    entries.push(entry("aaaa-1", 4, asked(Decision::Denied, DecidedBy::Person)));
+    entries.push(entry("aaaa-1", 5, State { from: SessionState::Working, to: SessionState::Paused }));
+    let turn_ended = whole("aaaa-1", "a task", "words")[3].event.what.clone();
+    entries.push(entry("aaaa-1", 6, turn_ended));
+    append(&store, entries).unwrap();
+    for (sql, want) in [
+        ("SELECT asked_at FROM permissions WHERE decision = 'denied' AND decided_by = 'person'", 1_000_003),
+        ("SELECT answered_at FROM permissions", 1_000_004),
+        ("SELECT count(*) FROM sessions WHERE state = 'paused' AND tokens = 7 AND cost_usd = 0.5", 1),
+        (
+            "SELECT ended_at FROM turns WHERE turn = 1 AND origin = 'caller' AND cause = 'completed' AND input = 3",
+            1_000_006,
+        ),
+        ("SELECT raw_offset FROM events WHERE seq = 4 AND type = 'permission' AND turn = 1", 40),
+    ] {
+        assert_eq!(number(dir.path(), sql), Some(want), "{sql}");
+    }
+}
+
+#[test]
+fn a_session_is_found_by_its_ids_and_by_the_beginning_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    for (at, session) in [(1, "aaaa-1"), (2, "aaaa-2"), (3, "bbbb-1"), (4, "aaa")] {
+        keep_whole(&store, session, at);
+    }
+    // A later session that goes on with the agent's own.
+    Log::open(&store, &opening("cccc-1", 9)).unwrap();
+    let mut again = whole("bbbb-1", "more", "words").remove(0);
+    again.event.session = "cccc-1".into();
+    append(&store, vec![again]).unwrap();
+    let found = |id: &str| store.find(id).unwrap().map(|known| known.session);
+    for (id, want) in [
+        ("aaaa-1", Some("aaaa-1")),
+        ("bbbb", Some("bbbb-1")),
+        ("bbb", None), // too short
+        ("aaa", Some("aaa")),
+        ("native-aaaa-2", Some("aaaa-2")),
+        ("native-bbbb-1", Some("cccc-1")), // the newest
+        ("native-aaaa", None),
+        ("%%%%", None),
+        ("", None),
+    ] {
+        assert_eq!(found(id).as_deref(), want, "{id}");
+    }
+    let several = vec!["aaaa-1".to_owned(), "aaaa-2".to_owned()];
+    assert_eq!(store.look_up("aaaa"), Err(StoreError::Ambiguous { id: "aaaa".into(), candidates: several }));
+    assert_eq!(store.find("cccc-1").unwrap().unwrap().held_by, Some(std::process::id()));
+    assert_eq!(store.find("aaaa-1").unwrap().unwrap().held_by, None, "it ended");
+}
+
+#[test]
+fn lists_are_newest_first_and_of_what_was_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    keep_whole(&store, "s-1", 1);
+    keep_whole(&store, "s-3", 3);
+    let mut other = opening("s-2", 2);
+    other.agent = "two".into();
+    other.dir = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"/else\xff").into(); // no UTF-8
+    Log::open(&store, &other).unwrap();
+    let mut gone = opening("s-0", 0);
+    gone.pid = u32::MAX;
+    Log::open(&store, &gone).unwrap();
+    store.flush();
+    let list = |filter: Filter| -> Vec<String> {
+        store.sessions(&filter).unwrap().into_iter().map(|row| row.session).collect()
+    };
+    let all = Filter::default;
+    assert_eq!(list(all()), ["s-3", "s-2", "s-1", "s-0"]);
+    assert_eq!(list(Filter { limit: Some(2), ..all() }), ["s-3", "s-2"]);
+    assert_eq!(list(Filter { agent: Some("two".into()), ..all() }), ["s-2"]);
+    assert_eq!(list(Filter { dir: Some(other.dir.clone()), ..all() }), ["s-2"]);
+    assert_eq!(list(Filter { live: true, limit: Some(9), ..all() }), ["s-2"]);
+    assert_eq!(store.latest(std::path::Path::new("/work")).unwrap().unwrap().session, "s-3");
+    assert_eq!(store.latest(std::path::Path::new("/nowhere")).unwrap(), None);
+    assert_eq!(store.session("s-2").unwrap().unwrap().dir, other.dir);
+    // P12: nobody drives it any more.
+    assert_eq!(store.session("s-0").unwrap().unwrap().standing, Standing::Abandoned);
+}
+
+#[test]
+fn a_gap_is_refused_and_harms_nobody_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    for session in ["good", "bad"] {
+        Log::open(&store, &opening(session, 1)).unwrap();
+    }
+    append(&store, texts("bad", 1, 2)).unwrap();
+    // All in the channel at once, so that they share a transaction.
+    let jobs = [texts("good", 1, 3), texts("bad", 4, 1), texts("bad", 3, 1), texts("good", 4, 3), texts("never", 1, 1)];
+    let waiting: Vec<_> = jobs.into_iter().map(|job| store.append(std::sync::Arc::new(job))).collect();
+    let results: Vec<_> = waiting.into_iter().map(|it| wait(it).map_err(|error| error.0)).collect();
+    let gap = Err("session bad: event 4 of bad cannot follow event 2".to_owned());
+    let never = Err("session never: it was never opened, or was pruned".to_owned());
+    // Once an event is lost, the session gets no more: not even the one that would fit.
+    assert_eq!(results, [Ok(()), gap.clone(), gap, Ok(()), never]);
+    let count = |session: &str| store.read(session, 1, 99).unwrap().len();
+    assert_eq!((count("good"), count("bad")), (6, 2));
+    Log::open(&store, &opening("good", 1)).unwrap();
+    assert!(append(&store, texts("good", 7, 1)).unwrap_err().0.contains("session good: "), "opened twice");
+    let foreign = vec![entry("good", 7, text("x")), entry("bad", 8, text("x"))];
+    assert!(append(&store, foreign).is_err());
+}
+
+// Nothing is lost to a reader that is older than what it reads.
+#[test]
+fn an_event_of_a_later_kind_is_read_as_one_that_cannot_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    keep_whole(&store, "s-1", 1);
+    let db = rusqlite::Connection::open(dir.path().join("sessions.db")).unwrap();
+    db.execute("UPDATE events SET json = '{\"type\":\"later\"}' WHERE seq = 3", []).unwrap();
+    let events = store.read("s-1", 1, 99).unwrap();
+    assert_eq!((events.len(), events[2].seq, events[2].what.word()), (5, 3, "unreadable"));
+    assert!(events[2].to_json().contains("later"));
+}
+
+#[test]
+fn files_are_the_owners_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("a/b");
+    let store = Store::open(&state).unwrap();
+    keep_whole(&store, "s-1", 1);
+    let raw = store.raw("s-1").unwrap();
+    assert_eq!(raw, state.join("raw/s-1.log"));
+    for (path, want) in [(state.clone(), 0o700), (state.join("raw"), 0o700), (raw, 0o600)] {
+        assert_eq!(mode(&path), want, "{}", path.display());
+    }
+    for name in ["sessions.db", "sessions.db-wal", "sessions.db-shm", "setup.lock"] {
+        assert_eq!(mode(&state.join(name)), 0o600, "{name}");
+    }
+    for bad in ["../x", "a/b", ""] {
+        assert_eq!(store.raw(bad), None, "{bad}");
+        assert!(Log::open(&store, &opening(bad, 1)).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn a_place_that_cannot_be_used_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = |path: &std::path::Path| Store::open(path).unwrap_err().to_string();
+    std::fs::write(dir.path().join("file"), "").unwrap();
+    let error = open(&dir.path().join("file/state"));
+    assert!(error.contains("file/state") && error.contains("Not a directory"), "{error}");
+    let public = dir.path().join("public");
+    std::fs::create_dir(&public).unwrap();
+    std::fs::set_permissions(&public, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    assert!(open(&public).contains("chmod o-w"));
+    let garbage = dir.path().join("garbage");
+    std::fs::create_dir(&garbage).unwrap();
+    std::fs::write(garbage.join("sessions.db"), "no database".repeat(500)).unwrap();
+    let error = open(&garbage);
+    assert!(error.contains("garbage/sessions.db: ") && error.contains("not a database"), "{error}");
+    if rustix::process::geteuid().is_root() {
+        let theirs = dir.path().join("theirs");
+        std::fs::create_dir(&theirs).unwrap();
+        std::os::unix::fs::chown(&theirs, Some(12345), None).unwrap();
+        assert!(open(&theirs).contains("belongs to another user (uid 12345"));
+    }
+}

@@ -1,0 +1,87 @@
+//! What goes, and what stays: by age, by size, never what is under way.
+
+use ostler_core::event::At;
+use ostler_store::{Filter, Keep, Log, Pruned, Store};
+
+use crate::rig::{append, keep_whole, opening, texts};
+
+fn ids(store: &Store) -> Vec<String> {
+    store.sessions(&Filter::default()).unwrap().into_iter().map(|row| row.session).rev().collect()
+}
+
+/// Three that ended (the second with raw output), one abandoned, one live; each begun a hundred after the one before.
+fn filled(dir: &std::path::Path) -> Store {
+    let store = Store::open(dir).unwrap();
+    for (at, session) in [(100, "old"), (200, "raw"), (300, "new")] {
+        keep_whole(&store, session, at);
+    }
+    std::fs::write(store.raw("raw").unwrap(), vec![b'x'; 1_000_000]).unwrap();
+    let mut gone = opening("gone", 50);
+    gone.pid = u32::MAX;
+    Log::open(&store, &gone).unwrap();
+    Log::open(&store, &opening("live", 10)).unwrap();
+    store.flush();
+    store
+}
+
+#[test]
+fn by_age_and_by_size_the_oldest_first() {
+    let old = |at| Keep { older_than: Some(At(at)), ..Keep::default() };
+    let large = |bytes| Keep { larger_than_bytes: Some(bytes), ..Keep::default() };
+    for (keep, want) in [
+        (Keep::default(), &[][..]),
+        (old(100), &["gone"]),
+        (old(101), &["gone"]), // the last event of "old" is from 101
+        (old(102), &["gone", "old"]),
+        (old(i64::MAX), &["gone", "old", "raw", "new"]),
+        (large(u64::MAX), &[]),
+        (large(1_000_000), &["gone", "old", "raw"]),
+        (large(0), &["gone", "old", "raw", "new"]),
+        (Keep { larger_than_bytes: Some(0), ..old(1) }, &["gone", "old", "raw", "new"]),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = filled(dir.path());
+        let before = ids(&store);
+        let planned = store.prune(&keep, true).unwrap();
+        assert_eq!(
+            (planned.sessions.as_slice(), ids(&store)),
+            (&want.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>()[..], before.clone()),
+            "{keep:?}"
+        );
+        assert_eq!(store.prune(&keep, false).unwrap(), planned);
+        let left: Vec<String> = before.into_iter().filter(|id| !want.contains(&id.as_str())).collect();
+        assert_eq!(ids(&store), left, "{keep:?}");
+        assert_eq!(planned.bytes > 1_000_000, want.contains(&"raw"), "{planned:?}");
+        assert_eq!(store.raw("raw").unwrap().exists(), !want.contains(&"raw"));
+        assert_eq!(store.prune(&keep, false).unwrap(), Pruned::default(), "nothing is left to do");
+    }
+}
+
+#[test]
+fn room_is_given_back_and_what_is_live_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = filled(dir.path());
+    append(&store, texts("live", 1, 20_000)).unwrap();
+    Log::open(&store, &opening("large", 20)).unwrap();
+    append(&store, texts("large", 1, 20_000)).unwrap();
+    let db = rusqlite::Connection::open(dir.path().join("sessions.db")).unwrap();
+    db.execute("UPDATE sessions SET driver_pid = 4294967295 WHERE session = 'large'", []).unwrap();
+    drop(db);
+    let size = || {
+        ["", "-wal"]
+            .map(|end| dir.path().join(format!("sessions.db{end}")).metadata().map_or(0, |m| m.len()))
+            .iter()
+            .sum::<u64>()
+    };
+    let before = size();
+    // Raw output that no session owns goes too, when it is old.
+    let orphan = dir.path().join("raw/orphan.log");
+    std::fs::write(&orphan, "x").unwrap();
+    let pruned = store.prune(&Keep { older_than: Some(At(2_000_000)), ..Keep::default() }, false).unwrap();
+    assert!(pruned.sessions.contains(&"large".to_owned()) && size() < before * 2 / 3, "{before} {}", size());
+    assert!(orphan.exists(), "it is new");
+    store.prune(&Keep { older_than: Some(At(i64::MAX / 2_000_000)), ..Keep::default() }, false).unwrap();
+    assert!(!orphan.exists() && dir.path().join("raw/live.log").exists());
+    append(&store, texts("live", 20_001, 1)).unwrap();
+    assert_eq!(store.read("live", 20_000, 9).unwrap().len(), 2);
+}

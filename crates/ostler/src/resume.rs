@@ -1,0 +1,219 @@
+//! Whether a session can be gone on with: looked up before an agent is started, so that a refusal says why and what to do.
+//!
+//! Only what is known to fail is refused. What cannot be told, a title for example, is left to the agent.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use ostler_core::dialect::Version;
+use ostler_core::event::{Level, Notice};
+use ostler_core::log::Known;
+use ostler_core::outcome::{Cause, Outcome};
+use ostler_core::transcript::{Head, Transcripts};
+
+/// How much of a transcript is searched for its head: a prompt may stand before it, twice.
+const HEAD: u64 = 32 * 1024 * 1024;
+
+/// What is to be gone on with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    /// The agent's state; see [`root`].
+    pub(crate) root: &'a Path,
+    /// The directory to work in: absolute and canonical.
+    pub(crate) dir: &'a Path,
+    /// The session, as the agent names it.
+    pub(crate) id: &'a str,
+    /// Whether it is gone on with in a copy.
+    pub(crate) fork: bool,
+    /// The agent's version, if that is known.
+    pub(crate) installed: Option<Version>,
+}
+
+/// Why a session cannot be gone on with.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ResumeProblem {
+    #[error("There is no session {id} in {}.", root.display())]
+    UnknownId { id: String, root: PathBuf },
+    #[error("The session {id} was begun in another directory: {}.", there.display())]
+    OtherDirectory { id: String, there: PathBuf },
+    #[error("The session {id} was begun in a directory that is no longer there: {}.", there.display())]
+    DirectoryGone { id: String, there: PathBuf },
+    #[error("The session {id} is in use: process {pid} has it open{}.", as_session(session.as_deref()))]
+    InUse { id: String, pid: u32, session: Option<String> },
+    #[error("The session {id} was written by version {written_by}, and version {installed} is installed.")]
+    Incompatible { id: String, written_by: Version, installed: Version },
+}
+
+fn as_session(session: Option<&str>) -> String {
+    session.map(|session| format!(", as session {session} of Ostler")).unwrap_or_default()
+}
+
+impl ResumeProblem {
+    /// How the session ends that was not begun. A wrong request, even when somebody else has the session: nothing is wrong
+    /// with the agent, and no breaker must count it.
+    pub(crate) fn outcome(&self) -> Outcome {
+        Outcome::new(Cause::BadRequest, self.to_string()).hint(self.hint())
+    }
+
+    fn hint(&self) -> String {
+        match self {
+            Self::UnknownId { .. } => {
+                "There is no such session on this machine, for this user; leave out resume to begin a new one."
+                    .to_owned()
+            }
+            Self::OtherDirectory { there, .. } => {
+                format!("Go on there: cd {0}, or ostler run --dir {0}.", quoted(there))
+            }
+            Self::DirectoryGone { there, .. } => format!(
+                "Put the directory back (mkdir -p {}, or git worktree add), or leave out resume to begin a new session.",
+                quoted(there)
+            ),
+            Self::InUse { pid, .. } => {
+                format!("Wait until it has ended, stop process {pid}, or go on with a copy: --fork.")
+            }
+            Self::Incompatible { written_by, .. } => {
+                format!("If it does not go on well, update the agent to {written_by} or later.")
+            }
+        }
+    }
+
+    fn notice(&self, code: &str) -> Notice {
+        Notice::new(Level::Warning, code, format!("{self} {}", self.hint()))
+    }
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+@".contains(&byte);
+    if text.bytes().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+/// Where an agent with this environment keeps its state; none when the environment does not say.
+pub(crate) fn root(places: &Transcripts, env: &BTreeMap<OsString, OsString>) -> Option<PathBuf> {
+    let value = |name: &str| env.get(OsStr::new(name)).filter(|value| !value.is_empty());
+    places.roots.iter().find_map(|place| match place.strip_prefix('$') {
+        Some(name) => value(name).map(PathBuf::from),
+        None => Some(Path::new(value("HOME")?).join(place.strip_prefix("~/")?)),
+    })
+}
+
+/// Checks whether a session can be gone on with; `known` is what the log has of it ([`ostler_core::log::Log::find`]), if there is
+/// one. What is worth knowing and does not keep it from going on is a notice.
+pub(crate) fn check(
+    places: &Transcripts,
+    asked: &Asked<'_>,
+    known: Option<&Known>,
+) -> Result<Vec<Notice>, ResumeProblem> {
+    if !(places.is_id)(asked.id) {
+        return Ok(Vec::new());
+    }
+    let Found { file, at_home } = find(places, asked)?;
+    if !asked.fork {
+        in_use(places, asked, known)?;
+    }
+    let Some(head) = file.and_then(|file| head(places, &file)) else { return Ok(Vec::new()) };
+    let mut notices = Vec::new();
+    if let Some(problem) = elsewhere(asked, &head).filter(|_| !at_home) {
+        if !places.goes_anywhere {
+            return Err(problem);
+        }
+        let message = format!("{problem} It goes on in {}.", asked.dir.display());
+        notices.push(Notice::new(Level::Warning, "resumed_elsewhere", message));
+    }
+    notices.extend(newer(asked, &head).map(|problem| problem.notice("newer_transcript")));
+    Ok(notices)
+}
+
+/// A session's transcript.
+struct Found {
+    /// None when it could not be looked for.
+    file: Option<PathBuf>,
+    /// Whether it is where the agent looks first, from the directory that was asked for.
+    at_home: bool,
+}
+
+fn find(places: &Transcripts, asked: &Asked<'_>) -> Result<Found, ResumeProblem> {
+    let folder = asked.root.join(places.folder);
+    let name = (places.file)(asked.id);
+    if let Some(file) = asked.dir.to_str().map(|dir| folder.join((places.slug)(dir)).join(&name))
+        && file.is_file()
+    {
+        return Ok(Found { file: Some(file), at_home: true });
+    }
+    let unknown = || ResumeProblem::UnknownId { id: asked.id.to_owned(), root: folder.clone() };
+    match std::fs::read_dir(&folder) {
+        Ok(entries) => {
+            let mut files = entries.flatten().map(|entry| entry.path().join(&name));
+            let file = files.find(|file| file.is_file()).ok_or_else(unknown)?;
+            Ok(Found { file: Some(file), at_home: false })
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(unknown()),
+        // We may not look; the agent may.
+        Err(_) => Ok(Found { file: None, at_home: false }),
+    }
+}
+
+/// The first line that says where the session was.
+fn head(places: &Transcripts, file: &Path) -> Option<Head> {
+    let mut lines = BufReader::new(std::fs::File::open(file).ok()?.take(HEAD));
+    let mut line = Vec::new();
+    while lines.read_until(b'\n', &mut line).ok()? > 0 {
+        if let Some(head) = (places.read_head)(&String::from_utf8_lossy(&line)) {
+            return Some(head);
+        }
+        line.clear();
+    }
+    None
+}
+
+fn elsewhere(asked: &Asked<'_>, head: &Head) -> Option<ResumeProblem> {
+    let (id, there) = (asked.id.to_owned(), PathBuf::from(&head.cwd));
+    match there.canonicalize() {
+        Ok(real) if real == asked.dir => None,
+        Ok(real) if real.is_dir() => Some(ResumeProblem::OtherDirectory { id, there }),
+        _ => Some(ResumeProblem::DirectoryGone { id, there }),
+    }
+}
+
+fn newer(asked: &Asked<'_>, head: &Head) -> Option<ResumeProblem> {
+    let (written_by, installed) = (head.version?, asked.installed?);
+    let is_newer = (written_by.0, written_by.1) > (installed.0, installed.1);
+    is_newer.then(|| ResumeProblem::Incompatible { id: asked.id.to_owned(), written_by, installed })
+}
+
+/// Two writers would mix two conversations into one. The agent may not notice, so we do.
+fn in_use(places: &Transcripts, asked: &Asked<'_>, known: Option<&Known>) -> Result<(), ResumeProblem> {
+    let id = || asked.id.to_owned();
+    if let Some(known) = known.filter(|known| known.native_session.as_deref() == Some(asked.id))
+        && let Some(pid) = known.held_by
+    {
+        return Err(ResumeProblem::InUse { id: id(), pid, session: Some(known.session.clone()) });
+    }
+    let Some(notes) = places.open else { return Ok(()) };
+    for entry in std::fs::read_dir(asked.root.join(notes.folder)).into_iter().flatten().flatten() {
+        if entry.file_name().to_str().is_some_and(|name| name.ends_with(notes.suffix))
+            && let Some(holder) = std::fs::read_to_string(entry.path()).ok().and_then(|text| (notes.read)(&text))
+            && holder.id == asked.id
+            && start_of(holder.pid).is_some_and(|start| start == holder.start)
+        {
+            return Err(ResumeProblem::InUse { id: id(), pid: holder.pid, session: None });
+        }
+    }
+    Ok(())
+}
+
+/// When a living process was started, as Linux counts it; none elsewhere, where nobody is taken for a holder.
+fn start_of(pid: u32) -> Option<String> {
+    let bytes = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is a name in parentheses, which may hold anything.
+    let end = bytes.iter().rposition(|byte| *byte == b')')?;
+    let mut fields = std::str::from_utf8(bytes.get(end + 1..)?).ok()?.split_ascii_whitespace();
+    let state = fields.next()?;
+    fields.nth(18).filter(|_| !matches!(state, "Z" | "X")).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests;

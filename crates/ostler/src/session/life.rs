@@ -1,0 +1,110 @@
+//! The life of the agent's process within a session: not there, being started, there.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use ostler_core::clip::HeadTail;
+use ostler_core::lines::Lines;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::time::Instant;
+
+use crate::process::{self, Child, Control, ExitStatus, Prepared, SpawnError};
+
+/// How much of the beginning and of the end of stderr is kept.
+const STDERR_HALF: usize = 4 * 1024;
+
+/// Where the agent's process is in its life.
+#[expect(clippy::large_enum_variant, reason = "there is one per session")]
+pub(super) enum Life {
+    Asleep,
+    Starting(Starting),
+    Awake(Living),
+}
+
+/// A start that takes its time, milliseconds unless something is wrong with the machine. Dropped, it cleans up after itself.
+pub(super) struct Starting {
+    child: Pin<Box<dyn Future<Output = Result<Child, SpawnError>> + Send>>,
+    /// Whether the caller wants the turn interrupted as soon as there is somebody to interrupt.
+    pub(super) interrupted: bool,
+}
+
+impl Starting {
+    pub(super) fn new(prepared: Prepared, patience: Option<Duration>) -> Self {
+        let child = async move {
+            match patience {
+                Some(patience) => tokio::time::timeout(patience, process::spawn(prepared))
+                    .await
+                    .unwrap_or(Err(SpawnError::TooSlow(patience))),
+                None => process::spawn(prepared).await,
+            }
+        };
+        Self { child: Box::pin(child), interrupted: false }
+    }
+}
+
+/// A process that is there, or was until a moment ago.
+pub(super) struct Living {
+    pub(super) stdout: Option<Box<dyn AsyncRead + Send + Unpin>>,
+    pub(super) stderr: Option<Box<dyn AsyncRead + Send + Unpin>>,
+    pub(super) control: Box<dyn Control>,
+    /// How it went, and until when its last words are awaited.
+    pub(super) exit: Option<(ExitStatus, Instant)>,
+    pub(super) lines: Lines,
+    pub(super) errors: HeadTail,
+}
+
+impl Living {
+    pub(super) fn new(child: Child) -> Self {
+        Self {
+            stdout: Some(child.stdout),
+            stderr: child.stderr,
+            control: child.control,
+            exit: None,
+            lines: Lines::new(),
+            errors: HeadTail::new(STDERR_HALF),
+        }
+    }
+
+    pub(super) fn is_drained(&self) -> bool {
+        self.stdout.is_none() && self.stderr.is_none()
+    }
+}
+
+/// What happens in a life.
+pub(super) enum Sign {
+    Started(Result<Child, SpawnError>),
+    Stdout(std::io::Result<usize>),
+    Stderr(std::io::Result<usize>),
+    Exited(ExitStatus),
+}
+
+impl Life {
+    /// Waits for the next sign; for ever when there is no life. Can be dropped without losing anything.
+    pub(super) async fn sign(&mut self, may_read: bool, stdout: &mut [u8], stderr: &mut [u8]) -> Sign {
+        match self {
+            Self::Asleep => std::future::pending().await,
+            Self::Starting(starting) => Sign::Started(starting.child.as_mut().await),
+            Self::Awake(living) => {
+                let Living { stdout: out, stderr: err, control, exit, .. } = living;
+                tokio::select! {
+                    n = read(out, stdout), if may_read && out.is_some() => Sign::Stdout(n),
+                    n = read(err, stderr), if err.is_some() => Sign::Stderr(n),
+                    status = control.wait(), if exit.is_none() => Sign::Exited(status),
+                    else => std::future::pending().await,
+                }
+            }
+        }
+    }
+
+    pub(super) fn living(&mut self) -> Option<&mut Living> {
+        if let Self::Awake(living) = self { Some(living) } else { None }
+    }
+}
+
+pub(super) async fn read(stream: &mut Option<Box<dyn AsyncRead + Send + Unpin>>, buffer: &mut [u8]) -> std::io::Result<usize> {
+    match stream {
+        Some(stream) => stream.read(buffer).await,
+        None => Ok(0),
+    }
+}

@@ -1,0 +1,77 @@
+//! Where events go that no reader took in time and no log keeps: a nameless file that is gone with the session.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
+use std::path::PathBuf;
+
+use ostler_core::event::Event;
+use ostler_core::log::{Entry, LogError};
+
+/// The largest file. Beyond it the agent is held up rather than the disk filled.
+const LARGEST: u64 = 1024 * 1024 * 1024;
+
+pub(super) struct Spill {
+    dir: PathBuf,
+    file: Option<File>,
+    /// The number of the first event in the file, and where each begins.
+    first: u64,
+    places: Vec<u64>,
+    end: u64,
+    failed: bool,
+}
+
+impl Spill {
+    pub(super) fn new(dir: PathBuf) -> Self {
+        Self { dir, file: None, first: 0, places: Vec::new(), end: 0, failed: false }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.failed || self.end >= LARGEST
+    }
+
+    pub(super) fn holds(&self, seq: u64) -> bool {
+        seq.checked_sub(self.first).is_some_and(|at| at < self.places.len() as u64)
+    }
+
+    pub(super) fn write(&mut self, batch: &[Entry]) {
+        if self.failed || self.try_write(batch).is_err() {
+            self.failed = true;
+        }
+    }
+
+    fn try_write(&mut self, batch: &[Entry]) -> std::io::Result<()> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => {
+                self.first = batch.first().map_or(0, |entry| entry.event.seq);
+                none.insert(tempfile::tempfile_in(&self.dir)?)
+            }
+        };
+        let (mut text, mut places) = (String::new(), Vec::with_capacity(batch.len()));
+        for entry in batch {
+            places.push(self.end + text.len() as u64);
+            text.push_str(&entry.event.to_json());
+            text.push('\n');
+        }
+        file.seek(SeekFrom::Start(self.end))?;
+        file.write_all(text.as_bytes())?;
+        self.end += text.len() as u64;
+        self.places.append(&mut places);
+        Ok(())
+    }
+
+    pub(super) fn read(&mut self, from: u64, most: usize) -> Result<Vec<Event>, LogError> {
+        let failed = |error: &dyn std::fmt::Display| LogError(format!("old events cannot be read: {error}"));
+        let at = from.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
+        let place = at.and_then(|at| self.places.get(at)).ok_or_else(|| failed(&"they are not there"))?;
+        let file = self.file.as_mut().ok_or_else(|| failed(&"they are not there"))?;
+        file.seek(SeekFrom::Start(*place)).map_err(|error| failed(&error))?;
+        let left = self.places.len() - at.unwrap_or(0);
+        let mut events = Vec::new();
+        for line in BufReader::new(file).lines().take(most.min(left)) {
+            let line = line.map_err(|error| failed(&error))?;
+            events.push(Event::from_json(&line).map_err(|error| failed(&error))?);
+        }
+        Ok(events)
+    }
+}

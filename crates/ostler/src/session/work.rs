@@ -1,0 +1,136 @@
+//! What the session does for the agent beside reading it: the caller's tools run here, and the caller is asked.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::future::{AbortHandle, abortable};
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use ostler_core::clip::HeadTail;
+use ostler_core::dialect::ToolOrder;
+use ostler_core::event::Permission;
+use ostler_core::machine::Answer;
+use tokio::sync::mpsc;
+
+use super::submit::Submissions;
+use crate::asker::Asker;
+use crate::tool::{Progress, Tool};
+
+/// Each half of a tool's output that goes to an agent.
+const OUTPUT_HALF: usize = 5 * 1024 * 1024;
+
+/// Something came to its end.
+pub(super) enum Done {
+    Answered(String, Answer),
+    Tool { id: String, ok: bool, output: String },
+    /// A tool says how far it is.
+    Progress { id: String, message: String },
+}
+
+type Running = Pin<Box<dyn Future<Output = Option<Done>> + Send>>;
+
+/// What is under way.
+pub(super) struct Work {
+    running: FuturesUnordered<Running>,
+    /// How to call each off, by its id.
+    off: HashMap<String, AbortHandle>,
+    tools: Vec<Arc<dyn Tool>>,
+    asker: Option<Arc<dyn Asker>>,
+    submissions: Arc<Submissions>,
+    say: mpsc::UnboundedSender<(String, String)>,
+    said: mpsc::UnboundedReceiver<(String, String)>,
+}
+
+impl Work {
+    pub(super) fn new(tools: Vec<Arc<dyn Tool>>, asker: Option<Arc<dyn Asker>>, submissions: Arc<Submissions>) -> Self {
+        let (say, said) = mpsc::unbounded_channel();
+        Self { running: FuturesUnordered::new(), off: HashMap::new(), tools, asker, submissions, say, said }
+    }
+
+    /// The next thing that comes to its end.
+    pub(super) async fn next(&mut self) -> Done {
+        loop {
+            tokio::select! {
+                Some((id, message)) = self.said.recv() => return Done::Progress { id, message },
+                Some(done) = self.running.next(), if !self.running.is_empty() => {
+                    if let Some(done) = done {
+                        return done;
+                    }
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, key: String, work: impl Future<Output = Done> + Send + 'static) {
+        let (work, off) = abortable(work);
+        self.off.insert(key, off);
+        self.running.push(Box::pin(async move { work.await.ok() }));
+    }
+
+    /// Nobody waits for this any more.
+    pub(super) fn call_off(&mut self, key: &str) {
+        if let Some(off) = self.off.remove(key) {
+            off.abort();
+        }
+    }
+
+    /// Asks the caller, where there is a function for that; else whoever reads the events answers.
+    pub(super) fn ask(&mut self, question: Permission) {
+        let Some(asker) = self.asker.clone() else { return };
+        self.start(question.id.clone(), async move {
+            // A function that panics has not said yes.
+            let answer = AssertUnwindSafe(async { asker.ask(&question).await }).catch_unwind().await;
+            let answer = answer.unwrap_or_else(|_| Answer::Deny("the function that was asked broke down".into()));
+            Done::Answered(question.id, answer)
+        });
+    }
+
+    /// Runs one of the caller's tools, or waits until the caller has run it.
+    pub(super) fn run(&mut self, order: ToolOrder) {
+        let ToolOrder { id, call, name, input } = order;
+        let Some(tool) = self.tools.iter().find(|tool| tool.name() == name).cloned() else {
+            let submissions = self.submissions.clone();
+            return self.start(id.clone(), async move {
+                match submissions.result_of(call.as_deref().unwrap_or(&id)).await {
+                    Some(result) => Done::Tool { id, ok: result.ok, output: bounded(result.output) },
+                    None => Done::Tool { id, ok: false, output: "nobody ran the tool".into() },
+                }
+            });
+        };
+        let (say, about) = (self.say.clone(), id.clone());
+        let progress = Progress::new(move |message| {
+            let _ = say.send((about.clone(), message));
+        });
+        self.start(id.clone(), async move {
+            let result = AssertUnwindSafe(async { tool.call_reporting(input.get(), &progress).await }).catch_unwind().await;
+            match result {
+                Ok(Ok(output)) => Done::Tool { id, ok: true, output: bounded(output) },
+                Ok(Err(error)) => Done::Tool { id, ok: false, output: bounded(error.to_string()) },
+                Err(_) => Done::Tool { id, ok: false, output: format!("the tool {name} broke down") },
+            }
+        });
+    }
+
+    /// It came to its end and need not be called off.
+    pub(super) fn is_done(&mut self, key: &str) {
+        self.off.remove(key);
+    }
+
+    /// The agent is gone: nobody waits for anything.
+    pub(super) fn clear(&mut self) {
+        self.running.clear();
+        self.off.clear();
+    }
+}
+
+fn bounded(output: String) -> String {
+    if output.len() <= 2 * OUTPUT_HALF {
+        return output;
+    }
+    let mut short = HeadTail::new(OUTPUT_HALF);
+    short.push(output.as_bytes());
+    short.text()
+}

@@ -1,0 +1,110 @@
+//! The tools that a model has: those of the workspace, and the caller's own.
+
+use std::sync::Arc;
+
+use ostler_tools::catalog::{FILE_TOOLS, Reply, ToolInfo};
+use ostler_tools::{Code, ToolError, Workspace};
+
+use crate::command::CommandRunner;
+use crate::tool::{Tool, ToolFuture};
+
+/// The tools that a model has.
+#[derive(Clone, Default)]
+pub(crate) struct Toolbox(Vec<Arc<dyn Tool>>);
+
+impl Toolbox {
+    /// The tools of a workspace: its files, and commands.
+    pub(crate) fn workspace(workspace: &Arc<Workspace>, runner: CommandRunner) -> Self {
+        let files = FILE_TOOLS.iter().map(|info| {
+            let tool: Arc<dyn Tool> = Arc::new(FileTool { info: info.clone(), workspace: workspace.clone() });
+            tool
+        });
+        let mut tools: Vec<Arc<dyn Tool>> = files.collect();
+        tools.push(Arc::new(CommandTool(runner)));
+        Self(tools)
+    }
+
+    /// Adds a tool, or replaces the one of the same name.
+    pub(crate) fn add(&mut self, tool: Arc<dyn Tool>) {
+        self.0.retain(|known| known.name() != tool.name());
+        self.0.push(tool);
+    }
+
+    /// Keeps the tools for which `keep` says so.
+    pub(crate) fn retain(&mut self, keep: impl Fn(&str) -> bool) {
+        self.0.retain(|tool| keep(tool.name()));
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+        self.0.iter().find(|tool| tool.name() == name)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
+        self.0.iter()
+    }
+
+    /// The error for a name that no tool has.
+    pub(crate) fn unknown(&self, name: &str) -> ToolError {
+        let names: Vec<&str> = self.0.iter().map(|tool| tool.name()).collect();
+        let message = match &names[..] {
+            [] => format!("there is no tool {name:?}; there are no tools at all"),
+            names => format!("there is no tool {name:?}; the tools are: {}", names.join(", ")),
+        };
+        ToolError::new(Code::UnknownTool, message)
+    }
+}
+
+/// One of the workspace's file tools.
+struct FileTool {
+    info: ToolInfo,
+    workspace: Arc<Workspace>,
+}
+
+impl Tool for FileTool {
+    fn name(&self) -> &str {
+        self.info.name
+    }
+
+    fn description(&self) -> &str {
+        self.info.description
+    }
+
+    fn schema(&self) -> String {
+        (self.info.schema)()
+    }
+
+    fn only_reads(&self) -> bool {
+        self.info.only_reads
+    }
+
+    fn call<'a>(&'a self, input: &'a str) -> ToolFuture<'a> {
+        let (name, workspace, input) = (self.info.name, self.workspace.clone(), input.to_owned());
+        // A search of a large tree takes a while, and a network drive hangs: never on the thread that reads the model.
+        let work = tokio::task::spawn_blocking(move || workspace.call(name, &input));
+        Box::pin(async move {
+            let lost = |_| Err(ToolError::new(Code::Io, "the tool broke down; this is a fault in Ostler"));
+            work.await.unwrap_or_else(lost).map(|reply: Reply| reply.text)
+        })
+    }
+}
+
+/// The tool that runs commands.
+struct CommandTool(CommandRunner);
+
+impl Tool for CommandTool {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn description(&self) -> &str {
+        self.0.description()
+    }
+
+    fn schema(&self) -> String {
+        self.0.schema()
+    }
+
+    fn call<'a>(&'a self, input: &'a str) -> ToolFuture<'a> {
+        Box::pin(async move { self.0.call(input).await.map(|reply| reply.text) })
+    }
+}
