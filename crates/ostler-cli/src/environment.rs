@@ -4,7 +4,9 @@
 //! |---|---|
 //! | `PATH` | where agents are looked for |
 //! | `NO_COLOR`, `CLICOLOR`, `CLICOLOR_FORCE`, `TERM` | colours, as usual |
+//! | `OSTLER_STATE_DIR`, `XDG_STATE_HOME`, `HOME` | where sessions are kept: `docs/sessions.md` |
 //! | `TERM=dumb`, `CI` | no live status line |
+//! | `OSTLER_CONFIG_DIR`, `XDG_CONFIG_HOME`, `HOME` | where your own settings are |
 //!
 //! Agents get a part of the environment: see `docs/environment.md`.
 
@@ -13,6 +15,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use ostler::event::At;
 use ostler::{GuardProgram, Host};
 
 /// The first argument that makes this program the guard of an agent.
@@ -56,6 +59,39 @@ fn guard_program() -> Option<PathBuf> {
 /// The directory this program was started in.
 pub(crate) fn directory() -> std::io::Result<PathBuf> {
     std::env::current_dir()
+}
+
+/// Where the user's own settings are, if the environment tells.
+pub(crate) fn config_dir() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    set("OSTLER_CONFIG_DIR")
+        // A relative path is to be ignored, says the specification of this variable.
+        .or_else(|| set("XDG_CONFIG_HOME").filter(|dir| dir.is_absolute()).map(|dir| dir.join("ostler")))
+        .or_else(|| set("HOME").map(|home| home.join(".config/ostler")))
+}
+
+/// The home directory.
+pub(crate) fn home() -> Option<PathBuf> {
+    absolute("HOME")
+}
+
+/// The directory that sessions are kept in; none when nothing says where.
+pub(crate) fn state_dir() -> Option<PathBuf> {
+    let own = std::env::var_os("OSTLER_STATE_DIR").filter(|dir| !dir.is_empty());
+    own.map(|dir| std::path::absolute(&dir).unwrap_or(dir.into()))
+        .or_else(|| Some(absolute("XDG_STATE_HOME")?.join("ostler")))
+        .or_else(|| Some(home()?.join(".local/state/ostler")))
+}
+
+/// A variable that names a directory. What is not absolute is passed over, as the XDG specification asks.
+fn absolute(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).map(PathBuf::from).filter(|dir| dir.is_absolute())
+}
+
+/// The time now, for "3 min ago".
+pub(crate) fn now() -> At {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    At(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
 /// Whether a continuous-integration job runs this program.

@@ -1,6 +1,8 @@
 //! The program `ostler`: drives coding agents from the command line.
 
 mod args;
+mod ask;
+mod chat;
 mod doctor;
 mod environment;
 mod exit;
@@ -8,11 +10,17 @@ mod fault;
 mod follow;
 mod output;
 mod pages;
+mod policy;
 mod prompt;
 mod replay;
+mod rules;
 mod run;
 mod sandbox;
+mod screen;
+mod sessions;
 mod signals;
+mod spec;
+mod store;
 mod tips;
 
 use std::process::ExitCode;
@@ -51,9 +59,12 @@ fn dispatch(cli: Cli) -> Result<exit::Code, Fault> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Fault::internal)?;
     match cli.verb {
         Verb::Run(args) => runtime.block_on(run::run(*args)),
+        Verb::Chat(args) => runtime.block_on(chat::run(*args)),
         Verb::Doctor(args) => runtime.block_on(doctor::run(args)),
         Verb::Replay(args) => replay::run(&args),
+        Verb::Sessions(args) => sessions::run(args),
         Verb::Sandbox(args) => runtime.block_on(sandbox::run(args)),
+        Verb::Policy(args) => rules::run(&args),
         Verb::Schema(args) => pages::schema(&args),
         Verb::Completions(args) => pages::completions(&args),
         Verb::Man(args) => pages::man(&args),

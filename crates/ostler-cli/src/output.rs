@@ -11,9 +11,12 @@ mod writer;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
+use anstream::AutoStream;
 use ostler::clip::plain;
 use ostler::{Event, Outcome};
 
+pub(crate) use self::human::{spent, thousands};
+pub(crate) use self::value::{name, word};
 pub(crate) use self::writer::{Batch, Writer};
 use crate::args::Format;
 use crate::environment;
@@ -45,10 +48,26 @@ pub(crate) trait Output: Send {
     /// The person at the keyboard did something that deserves a word.
     fn remark(&mut self, _words: &str) {}
 
+    /// A line of our own about what is going on.
+    fn line(&mut self, _line: &str) {}
+
+    /// A question to the person at the keyboard, who types the answer behind it.
+    fn question(&mut self, _question: &Question) {}
+
+    /// The answer was typed: the next thing begins on a line of its own.
+    fn answered(&mut self) {}
+
     /// Whether [`Output::tick`] does anything.
     fn is_live(&self) -> bool {
         false
     }
+}
+
+/// A question as it is shown: what it is about, and where the answer goes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Question {
+    pub(crate) lines: Vec<String>,
+    pub(crate) prompt: String,
 }
 
 /// Whether events happen now or were recorded.
@@ -67,13 +86,25 @@ pub(crate) fn open(format: Format, liveness: Liveness) -> Box<dyn Output> {
             Box::new(text::Text::new(Box::new(io::stdout()), Box::new(aside()), io::stdout().is_terminal()))
         }
         Format::Human => {
-            let is_screen = io::stderr().is_terminal();
-            let live = liveness == Liveness::Now && is_screen && !environment::is_ci() && !environment::is_dumb();
-            let status = status::Status::new(live.then(|| Box::new(io::stderr()) as Box<dyn Write + Send>));
-            let same_screen = io::stdout().is_terminal() && is_screen;
-            Box::new(human::Human::new(Box::new(anstream::stdout()), Box::new(aside()), status, same_screen))
+            let ways = (Box::new(anstream::stdout()) as Box<dyn Write + Send>, Box::new(aside()) as _);
+            Box::new(human(ways, liveness))
         }
     }
+}
+
+/// Opens the output of a conversation: that for people, turn by turn. `place` says where what is written goes while
+/// something else, a line editor, may stand on the screen.
+pub(crate) fn open_chat(place: impl Fn(Box<dyn Write + Send>) -> Box<dyn Write + Send>) -> Box<dyn Output> {
+    let out = AutoStream::new(place(Box::new(io::stdout())), AutoStream::choice(&io::stdout()));
+    let err = AutoStream::new(place(Box::new(io::stderr())), AutoStream::choice(&io::stderr()));
+    Box::new(human((Box::new(out), Box::new(Heedless(err))), Liveness::Now).for_chat())
+}
+
+fn human((out, err): (Box<dyn Write + Send>, Box<dyn Write + Send>), liveness: Liveness) -> human::Human {
+    let is_screen = io::stderr().is_terminal();
+    let live = liveness == Liveness::Now && is_screen && !environment::is_ci() && !environment::is_dumb();
+    let status = status::Status::new(live.then(|| Box::new(io::stderr()) as Box<dyn Write + Send>));
+    human::Human::new(out, err, status, io::stdout().is_terminal() && is_screen)
 }
 
 /// Stderr as a run uses it.

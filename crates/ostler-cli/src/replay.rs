@@ -11,7 +11,7 @@ use crate::output::{self, Liveness};
 
 /// Reads a recording and shows it.
 pub(crate) fn run(args: &ReplayArgs) -> Result<Code, Fault> {
-    let agent = crate::run::named(&Agents::builtin(), &args.agent)?;
+    let agent = crate::spec::named(&Agents::builtin(), &args.agent)?;
     let cannot = |error: std::io::Error| Fault::usage(format!("{} cannot be read: {error}", args.file.display()));
     let mut source: Box<dyn Read> = if args.file.as_os_str() == "-" {
         Box::new(std::io::stdin())

@@ -213,78 +213,81 @@ mod tests {
         Refuse(u64),
     }
 
+    use Cause::{Auth, Completed, Interrupted, Network, Overloaded, RateLimit, Refused as No, Stopped};
+    use Do::{Early, Newest, Pass, Probe, Refuse, Reset};
+
+    /// Histories, in seconds. One that begins later than at 0 begins with three failures, which open it at 2.
+    const HISTORIES: &[(&str, &[(u64, Do)])] = &[
+        ("two failures are not enough", &[(0, Early(Network)), (1, Early(Network)), (1, Pass)]),
+        (
+            "three are, for the cooldown, and then one probe",
+            &[(2, Refuse(30)), (31, Refuse(1)), (32, Probe), (33, Refuse(119))],
+        ),
+        ("a good probe closes", &[(32, Probe), (33, Newest(Completed)), (33, Pass), (33, Pass)]),
+        ("a bad probe opens again, as long", &[(32, Probe), (40, Newest(Network)), (40, Refuse(30)), (70, Probe)]),
+        (
+            "a cancelled probe gives its place back",
+            &[(32, Probe), (33, Newest(Interrupted)), (33, Probe), (34, Refuse(119))],
+        ),
+        ("a probe whose task failed too", &[(32, Probe), (33, Newest(No)), (33, Probe)]),
+        ("a probe is not waited for for ever", &[(32, Probe), (151, Refuse(1)), (152, Probe)]),
+        (
+            "late news of a failure lengthens nothing",
+            &[(20, Early(Network)), (20, Refuse(12)), (32, Probe), (33, Early(Auth)), (33, Refuse(119))],
+        ),
+        ("late news of a success closes", &[(20, Early(Completed)), (20, Pass)]),
+        ("authentication opens at once", &[(0, Early(Completed)), (1, Early(Auth)), (1, Refuse(30)), (31, Probe)]),
+        (
+            "a limit until a moment opens at once",
+            &[(0, Early(Completed)), (1, Reset(RateLimit, 500)), (1, Refuse(499)), (500, Probe)],
+        ),
+        ("a limit without one is a failure", &[(0, Early(Completed)), (1, Early(RateLimit)), (1, Pass)]),
+        ("a moment that is past is none", &[(0, Early(Completed)), (9, Reset(RateLimit, 9)), (9, Pass)]),
+        (
+            "an overload opens after three, until the moment",
+            &[
+                (0, Early(Completed)),
+                (1, Reset(Overloaded, 9)),
+                (1, Pass),
+                (1, Reset(Overloaded, 9)),
+                (1, Reset(Overloaded, 9)),
+                (1, Refuse(8)),
+            ],
+        ),
+        (
+            "no moment is further than a day",
+            &[(0, Early(Completed)), (1, Reset(RateLimit, 9_000_000)), (1, Refuse(86_400)), (86_401, Probe)],
+        ),
+        (
+            "a success begins the count anew",
+            &[
+                (0, Early(Completed)),
+                (0, Early(Network)),
+                (0, Early(Network)),
+                (0, Early(Completed)),
+                (0, Early(Network)),
+                (0, Pass),
+            ],
+        ),
+        (
+            "what says nothing changes no count",
+            &[
+                (0, Early(Completed)),
+                (0, Early(Network)),
+                (0, Early(Stopped)),
+                (0, Early(Network)),
+                (0, Early(No)),
+                (0, Early(Network)),
+                (0, Refuse(30)),
+            ],
+        ),
+    ];
+
     // S3-33, S3-40, P65
     #[test]
     fn each_history_lets_through_or_refuses() {
-        use Cause::{Auth, Completed, Interrupted, Network, Overloaded, RateLimit, Refused as No, Stopped};
-        use Do::{Early, Newest, Pass, Probe, Refuse, Reset};
         let opened = [(0, Early(Network)), (1, Early(Network)), (2, Early(Overloaded))];
-        let cases: &[(&str, &[(u64, Do)])] = &[
-            ("two failures are not enough", &[(0, Early(Network)), (1, Early(Network)), (1, Pass)]),
-            (
-                "three are, for the cooldown, and then one probe",
-                &[(2, Refuse(30)), (31, Refuse(1)), (32, Probe), (33, Refuse(119))],
-            ),
-            ("a good probe closes", &[(32, Probe), (33, Newest(Completed)), (33, Pass), (33, Pass)]),
-            ("a bad probe opens again, as long", &[(32, Probe), (40, Newest(Network)), (40, Refuse(30)), (70, Probe)]),
-            (
-                "a cancelled probe gives its place back",
-                &[(32, Probe), (33, Newest(Interrupted)), (33, Probe), (34, Refuse(119))],
-            ),
-            ("a probe whose task failed too", &[(32, Probe), (33, Newest(No)), (33, Probe)]),
-            ("a probe is not waited for for ever", &[(32, Probe), (151, Refuse(1)), (152, Probe)]),
-            (
-                "late news of a failure lengthens nothing",
-                &[(20, Early(Network)), (20, Refuse(12)), (32, Probe), (33, Early(Auth)), (33, Refuse(119))],
-            ),
-            ("late news of a success closes", &[(20, Early(Completed)), (20, Pass)]),
-            ("authentication opens at once", &[(0, Early(Completed)), (1, Early(Auth)), (1, Refuse(30)), (31, Probe)]),
-            (
-                "a limit until a moment opens at once",
-                &[(0, Early(Completed)), (1, Reset(RateLimit, 500)), (1, Refuse(499)), (500, Probe)],
-            ),
-            ("a limit without one is a failure", &[(0, Early(Completed)), (1, Early(RateLimit)), (1, Pass)]),
-            ("a moment that is past is none", &[(0, Early(Completed)), (9, Reset(RateLimit, 9)), (9, Pass)]),
-            (
-                "an overload opens after three, until the moment",
-                &[
-                    (0, Early(Completed)),
-                    (1, Reset(Overloaded, 9)),
-                    (1, Pass),
-                    (1, Reset(Overloaded, 9)),
-                    (1, Reset(Overloaded, 9)),
-                    (1, Refuse(8)),
-                ],
-            ),
-            (
-                "no moment is further than a day",
-                &[(0, Early(Completed)), (1, Reset(RateLimit, 9_000_000)), (1, Refuse(86_400)), (86_401, Probe)],
-            ),
-            (
-                "a success begins the count anew",
-                &[
-                    (0, Early(Completed)),
-                    (0, Early(Network)),
-                    (0, Early(Network)),
-                    (0, Early(Completed)),
-                    (0, Early(Network)),
-                    (0, Pass),
-                ],
-            ),
-            (
-                "what says nothing changes no count",
-                &[
-                    (0, Early(Completed)),
-                    (0, Early(Network)),
-                    (0, Early(Stopped)),
-                    (0, Early(Network)),
-                    (0, Early(No)),
-                    (0, Early(Network)),
-                    (0, Refuse(30)),
-                ],
-            ),
-        ];
-        for (name, steps) in cases {
+        for (name, steps) in HISTORIES {
             let mut breaker = Breaker::new(Config::default());
             let early = breaker.admit(s(0)).unwrap();
             let mut newest = early;

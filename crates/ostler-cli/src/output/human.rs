@@ -6,10 +6,10 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use ostler::clip::plain;
-use ostler::event::{At, Decision, Ended, Level, Started, TextKind, ToolCall, ToolResult};
-use ostler::{CostSource, Event, Status as Ending, Usage, What};
+use ostler::event::{At, Decision, Ended, Level, Started, TextKind, ToolCall, ToolResult, TurnEnded};
+use ostler::{Cause, CostSource, Event, Outcome, Status as Ending, Usage, What};
 
-use super::Output;
+use super::{Output, Question};
 use super::status::Status;
 use super::style::{BAD, DIM, GOOD, TOOL, WARN};
 use super::value::{is_safe_to_type, name, word};
@@ -28,6 +28,17 @@ pub(super) struct Human {
     started: Option<Started>,
     calls: Vec<(ToolCall, At)>,
     wrote_answer: bool,
+    /// For a conversation: each turn gets its summary.
+    turns: Option<Turns>,
+}
+
+/// What a conversation came to so far.
+#[derive(Default)]
+struct Turns {
+    count: u32,
+    since: Option<At>,
+    /// How the last one ended: the session's end need not repeat it.
+    last: Option<Outcome>,
 }
 
 /// How many lines of a change are shown.
@@ -39,6 +50,8 @@ enum Open {
     Nothing,
     Reply,
     Thinking,
+    /// A question, with the answer behind it.
+    Question,
 }
 
 impl Human {
@@ -59,7 +72,14 @@ impl Human {
             started: None,
             calls: Vec::new(),
             wrote_answer: false,
+            turns: None,
         }
+    }
+
+    /// The same for a conversation of many turns.
+    pub(super) fn for_chat(mut self) -> Self {
+        self.turns = Some(Turns::default());
+        self
     }
 
     fn text(&mut self, kind: TextKind, text: &str, whole: bool) -> io::Result<()> {
@@ -89,7 +109,7 @@ impl Human {
                 writeln!(self.out)?;
                 self.out.flush()?;
             }
-            Open::Thinking => writeln!(self.err)?,
+            Open::Thinking | Open::Question => writeln!(self.err)?,
             Open::Nothing => {}
         }
         Ok(())
@@ -97,7 +117,7 @@ impl Human {
 
     /// A line of its own on stderr.
     fn aside(&mut self, line: &str) -> io::Result<()> {
-        if self.same_screen || self.line == Open::Thinking {
+        if self.same_screen || matches!(self.line, Open::Thinking | Open::Question) {
             self.end_line()?;
         }
         self.status.hide();
@@ -143,37 +163,87 @@ impl Human {
 
     fn ended(&mut self, ended: &Ended) -> io::Result<()> {
         self.end_line()?;
-        let (mark, paint) = match ended.outcome.status {
+        let native = self.started.as_ref().and_then(|s| s.native_session.clone());
+        let session = native.as_ref().map(|id| format!("session {}", name(id)));
+        let verb = if let Some(turns) = self.turns.take() {
+            self.left(ended, session, &turns)?;
+            if turns.count == 0 {
+                return Ok(()); // nothing was said that could be gone on with
+            }
+            "chat"
+        } else {
+            self.summary(&ended.outcome, ended.usage.as_ref(), (self.first, session))?;
+            "run"
+        };
+        match (native, &self.started) {
+            (Some(id), Some(started)) if is_safe_to_type(&id) && is_safe_to_type(&started.agent) => {
+                let message = if verb == "run" { " \"…\"" } else { "" };
+                let agent = &started.agent;
+                self.aside(&format!(
+                    "  {DIM}go on with: ostler {verb} --agent {agent} --resume {id}{message}{DIM:#}"
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The end of a conversation. What its last turn said is not said again.
+    fn left(&mut self, ended: &Ended, session: Option<String>, turns: &Turns) -> io::Result<()> {
+        let is_news = turns.last.as_ref().is_none_or(|last| last.cause != ended.outcome.cause);
+        if is_news && !ended.outcome.is_success() && ended.outcome.cause != Cause::Stopped {
+            self.summary(&ended.outcome, None, (None, None))?;
+        }
+        if turns.count == 0 {
+            return Ok(());
+        }
+        let count = format!("{} turn{}", turns.count, if turns.count == 1 { "" } else { "s" });
+        let usage = ended.usage.as_ref().map(spent).filter(|spent| !spent.is_empty());
+        let parts: Vec<String> = session.into_iter().chain([count]).chain(usage).collect();
+        self.aside(&format!("{DIM}{}{DIM:#}", parts.join(" · ")))
+    }
+
+    fn turn_ended(&mut self, turn: &TurnEnded) -> io::Result<()> {
+        // An answer that was never streamed or shown: now is its time.
+        if !self.wrote_answer && !turn.text.is_empty() {
+            self.text(TextKind::Reply, &turn.text, true)?;
+        }
+        let Some(turns) = &mut self.turns else { return Ok(()) };
+        turns.last = Some(turn.outcome.clone());
+        let since = turns.since.take();
+        self.calls.clear();
+        self.end_line()?;
+        self.summary(&turn.outcome, turn.usage.as_ref(), (since, None))
+    }
+
+    /// How it ended, what it took, and if it did not go well, why.
+    fn summary(
+        &mut self,
+        outcome: &Outcome,
+        usage: Option<&Usage>,
+        (since, more): (Option<At>, Option<String>),
+    ) -> io::Result<()> {
+        let (mark, paint) = match outcome.status {
             Ending::Success => ("✓", GOOD),
             Ending::Stopped => ("■", WARN),
             Ending::Failed | Ending::Timeout => ("✗", BAD),
         };
-        let took = self.now.0 - self.first.unwrap_or(self.now).0;
-        let took = span(Duration::from_millis(u64::try_from(took).unwrap_or(0)));
-        let mut parts = vec![format!("{paint}{mark} {}{paint:#}", ended.outcome.cause)];
-        parts.extend(ended.usage.as_ref().map(spent));
-        parts.push(took);
-        let native = self.started.as_ref().and_then(|s| s.native_session.clone());
-        parts.extend(native.as_ref().map(|id| format!("session {}", name(id))));
+        let mut parts = vec![format!("{paint}{mark} {}{paint:#}", outcome.cause)];
+        parts.extend(usage.map(spent).filter(|spent| !spent.is_empty()));
+        parts.extend(since.map(|since| span(Duration::from_millis(u64::try_from(self.now.0 - since.0).unwrap_or(0)))));
+        parts.extend(more);
         self.aside(&parts.join(&format!("{DIM} · {DIM:#}")))?;
-        if !ended.outcome.is_success() {
-            self.aside(&format!("  {}", plain(&ended.outcome.message)))?;
-            if let Some(hint) = &ended.outcome.hint {
-                self.aside(&format!("  hint: {}", plain(hint)))?;
-            }
-            let stderr = ended.outcome.detail.as_ref().and_then(|d| d.stderr.as_deref());
-            for line in stderr.into_iter().flat_map(str::lines).rev().take(10).collect::<Vec<_>>().into_iter().rev() {
-                self.aside(&format!("  {DIM}│ {}{DIM:#}", plain(line)))?;
-            }
+        if outcome.is_success() {
+            return Ok(());
         }
-        match (native, &self.started) {
-            (Some(id), Some(started)) if is_safe_to_type(&id) && is_safe_to_type(&started.agent) => {
-                let line =
-                    format!("  {DIM}go on with: ostler run --agent {} --resume {id} \"…\"{DIM:#}", started.agent);
-                self.aside(&line)
-            }
-            _ => Ok(()),
+        self.aside(&format!("  {}", plain(&outcome.message)))?;
+        if let Some(hint) = &outcome.hint {
+            self.aside(&format!("  hint: {}", plain(hint)))?;
         }
+        let stderr = outcome.detail.as_ref().and_then(|d| d.stderr.as_deref());
+        for line in stderr.into_iter().flat_map(str::lines).rev().take(10).collect::<Vec<_>>().into_iter().rev() {
+            self.aside(&format!("  {DIM}│ {}{DIM:#}", plain(line)))?;
+        }
+        Ok(())
     }
 }
 
@@ -212,10 +282,15 @@ impl Output for Human {
                 let (request, why) = (name(&refused.request), word(&refused.why, 200));
                 self.aside(&format!("{WARN}!{WARN:#} {request} refused: {why}"))?;
             }
-            // An answer that was never streamed or shown: now is its time.
-            What::TurnEnded(turn) if !self.wrote_answer && !turn.text.is_empty() => {
-                self.text(TextKind::Reply, &turn.text, true)?;
+            What::TurnStarted(_) => {
+                if let Some(turns) = &mut self.turns {
+                    turns.count += 1;
+                    turns.since = Some(event.at);
+                    self.wrote_answer = false;
+                    self.status.doing("thinking");
+                }
             }
+            What::TurnEnded(turn) => self.turn_ended(turn)?,
             What::Ended(ended) => self.ended(ended)?,
             _ => {}
         }
@@ -238,6 +313,25 @@ impl Output for Human {
         let _ = self.aside(&format!("{WARN}!{WARN:#} {words}"));
     }
 
+    fn line(&mut self, line: &str) {
+        let _ = self.aside(line);
+    }
+
+    fn question(&mut self, question: &Question) {
+        for line in &question.lines {
+            let _ = self.aside(line);
+        }
+        let _ = self.end_line();
+        self.status.hide();
+        let _ = write!(self.err, "{}", question.prompt).and_then(|()| self.err.flush());
+        self.line = Open::Question;
+    }
+
+    fn answered(&mut self) {
+        // The Enter behind the answer has ended the line already.
+        self.line = Open::Nothing;
+    }
+
     fn is_live(&self) -> bool {
         self.status.is_live()
     }
@@ -250,7 +344,7 @@ impl Drop for Human {
 }
 
 /// Tokens and cost in few words.
-pub(super) fn spent(usage: &Usage) -> String {
+pub(crate) fn spent(usage: &Usage) -> String {
     let mut parts = Vec::new();
     if let Some(total) = usage.total() {
         parts.push(format!("{} tokens", thousands(total)));
@@ -263,7 +357,7 @@ pub(super) fn spent(usage: &Usage) -> String {
     parts.join(" · ")
 }
 
-fn thousands(n: u64) -> String {
+pub(crate) fn thousands(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
     for (i, digit) in digits.chars().enumerate() {

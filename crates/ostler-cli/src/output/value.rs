@@ -7,14 +7,14 @@ use ostler::clip::plain;
 pub(super) const NAME: usize = 64;
 
 /// A value within a line: plain, on one line, at most `width` characters.
-pub(super) fn word(text: &str, width: usize) -> String {
+pub(crate) fn word(text: &str, width: usize) -> String {
     // What is cut off later need not be cleaned first; an escape sequence takes room too, hence the margin.
     let end = text.char_indices().nth(width.saturating_mul(8)).map_or(text.len(), |(at, _)| at);
     cut(&plain(&text[..end]).replace(['\n', '\t'], " "), width)
 }
 
 /// A name or an id.
-pub(super) fn name(text: &str) -> String {
+pub(crate) fn name(text: &str) -> String {
     word(text, NAME)
 }
 

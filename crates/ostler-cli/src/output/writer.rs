@@ -7,7 +7,7 @@ use std::time::Duration;
 use ostler::{Event, What};
 use tokio::sync::{mpsc, oneshot};
 
-use super::Output;
+use super::{Output, Question};
 
 /// How much may wait for the thread. What waits here leaves less to wait in the session, so it is little.
 const EVENTS: usize = 256;
@@ -16,10 +16,20 @@ const BYTES: usize = 1024 * 1024;
 /// What is shown next: what there is of it.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    events: Vec<Event>,
+    items: Vec<Item>,
     bytes: usize,
-    remark: Option<&'static str>,
     elapsed: Option<Duration>,
+}
+
+/// One thing to show.
+#[derive(Debug)]
+enum Item {
+    Event(Event),
+    Remark(String),
+    Line(String),
+    Question(Question),
+    Answered,
+    Shown(oneshot::Sender<()>),
 }
 
 impl Batch {
@@ -30,27 +40,57 @@ impl Batch {
 
     pub(crate) fn push(&mut self, event: Event) {
         self.bytes += weight(&event);
-        self.events.push(event);
+        self.items.push(Item::Event(event));
     }
 
-    pub(crate) fn remark(&mut self, words: &'static str) {
-        self.remark = Some(words);
+    /// What the person at the keyboard did deserves a word.
+    pub(crate) fn remark(&mut self, words: impl Into<String>) {
+        self.items.push(Item::Remark(words.into()));
+    }
+
+    /// A line of our own; what others chose in it has been made plain.
+    pub(crate) fn line(&mut self, line: impl Into<String>) {
+        self.items.push(Item::Line(line.into()));
+    }
+
+    /// A question, left open on the screen.
+    pub(crate) fn question(&mut self, question: Question) {
+        self.items.push(Item::Question(question));
+    }
+
+    /// The question on the screen was answered, before anything else here.
+    pub(crate) fn answered(&mut self) {
+        self.items.insert(0, Item::Answered);
+    }
+
+    /// Resolves when everything before it is on the screen.
+    pub(crate) fn shown(&mut self) -> oneshot::Receiver<()> {
+        let (tell, shown) = oneshot::channel();
+        self.items.push(Item::Shown(tell));
+        shown
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.events.is_empty() && self.remark.is_none()
+        self.items.is_empty()
     }
 
     pub(crate) fn has_room(&self) -> bool {
-        self.events.len() < EVENTS && self.bytes < BYTES
+        self.items.len() < EVENTS && self.bytes < BYTES
     }
 
-    fn show(&self, output: &mut dyn Output) -> io::Result<()> {
-        if let Some(words) = self.remark {
-            output.remark(words);
-        }
-        for event in &self.events {
-            output.event(event)?;
+    fn show(self, output: &mut dyn Output) -> io::Result<()> {
+        for item in self.items {
+            match item {
+                Item::Event(event) => output.event(&event)?,
+                Item::Remark(words) => output.remark(&words),
+                Item::Line(line) => output.line(&line),
+                Item::Question(question) => output.question(&question),
+                Item::Answered => output.answered(),
+                Item::Shown(tell) => {
+                    output.flush()?;
+                    let _ = tell.send(()); // whoever asked may have gone on
+                }
+            }
         }
         if let Some(elapsed) = self.elapsed {
             output.tick(elapsed);

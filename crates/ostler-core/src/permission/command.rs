@@ -209,7 +209,7 @@ impl Reader {
             match (quote, c) {
                 (Some(open), c) if c == open => quote = None,
                 (None, '\'' | '"') => {
-                    reader.is_odd |= reader.word().text.ends_with('$');
+                    reader.word();
                     quote = heeds_quotes.then_some(c);
                 }
                 (Some(_) | None, '\\') => reader.escape(quote, &mut chars, heeds_quotes),
@@ -218,8 +218,7 @@ impl Reader {
                     reader.open(c);
                 }
                 (Some(_), c) => {
-                    reader.is_odd |= c == '`';
-                    reader.word().is_open |= c == '`' && quote == Some('"');
+                    reader.is_odd |= c == '`' && quote == Some('"');
                     reader.word().text.push(c);
                 }
                 (None, c) => reader.bare(c, &mut chars),
@@ -269,7 +268,6 @@ impl Reader {
         self.end_word();
         if chars.next_if(|next| "<>".contains(*next)).is_some_and(|next| (c, next) == ('<', '<')) {
             self.is_odd = true;
-            chars.next_if(|next| "<-".contains(*next));
         }
         chars.next_if(|next| "&|".contains(*next));
         self.is_target = true;

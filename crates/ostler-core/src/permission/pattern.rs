@@ -1,4 +1,4 @@
-//! Words with stars.
+//! Words with stars: the patterns for tools and for parts of commands.
 
 /// Whether `text` looks like `pattern`, in which `*` stands for anything.
 pub(super) fn is_like(pattern: &str, text: &str) -> bool {

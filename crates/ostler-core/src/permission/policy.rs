@@ -294,7 +294,8 @@ impl fmt::Display for Rule {
         let kinds: Vec<String> = self.when.kind.iter().map(|kind| kind.word().to_owned()).collect();
         let lists = [kinds, self.when.tool.clone(), quoted(&self.when.command), quoted(&self.when.path)];
         let words: Vec<String> = lists.iter().filter(|list| !list.is_empty()).map(|list| brief(list)).collect();
-        write!(f, "rule {} of {} ({})", self.number, plain(&self.source), plain(&words.join(" ")))
+        let all = format!("rule {} of {} ({})", self.number, self.source, words.join(" "));
+        f.write_str(&plain(&all).replace('\n', " "))
     }
 }
 

@@ -171,6 +171,7 @@ const HIDDEN: &[&str] = &[
     "rm \\\n -rf /",
     "A=b rm -rf /",
     "A=b C= rm -rf /",
+    "A+=b rm -rf /",
     "A=$(x) rm -rf /",
     "sudo rm -rf /",
     "sudo -u root rm -rf /",
@@ -196,6 +197,7 @@ const HIDDEN: &[&str] = &[
     "echo # '\nrm -rf / #'",
     "echo $'\\'' ; rm -rf / #'",
     "echo '\\'' ; rm -rf / '",
+    "echo it's; rm -rf /",
     ">x rm -rf /",
     "2>/dev/null rm -rf /",
     "rm 2>&1 -rf /",
@@ -213,6 +215,7 @@ const HIDDEN: &[&str] = &[
     "git $X",
     "git \"$X\"",
     "git $(echo push)",
+    "git \"`echo push`\"",
     "git push",
     "git -C .. push origin",
     "git -c a=b --no-pager push",
@@ -235,6 +238,8 @@ const INNOCENT: &[&str] = &[
     "git pull && cargo test | tail -5",
     "cargo test 2>&1 | tee rm",
     "git add *.rs",
+    "{ ls; }",
+    "echo '`rm -rf`; x'",
     "echo $HOME",
     "git commit -m \"$(cat <<'EOF'\nfix: it's gone\n\nBecause of rm.\nEOF\n)\"",
 ];
@@ -315,6 +320,9 @@ fn all_conditions_hold_and_the_first_rule_decides() {
     let silent = policy("[[rule]]\ncommand = \"git push\"\nkind = \"execute\"\ndo = \"deny\"");
     let Ruled::Deny(message) = silent.decide(&shell("git push"), WORKSPACE).ruled else { panic!() };
     assert_eq!(message, "Not allowed by rule 1 of policy.toml (execute \"git push\").");
+    // What is shown to people is one line.
+    let odd = policy("[[rule]]\ntool = \"a\\nb\\u001b[2K\"\ndo = \"ask\"");
+    assert_eq!(odd.rules().next().unwrap().to_string(), "rule 1 of policy.toml (a b)");
     assert_eq!(Policy::default().decide(&shell("x"), WORKSPACE), Ruling { ruled: Ruled::Undecided, rule: None });
 }
 

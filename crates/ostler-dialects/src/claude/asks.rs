@@ -85,9 +85,9 @@ pub(super) fn can_use_tool(talk: &mut Talk, id: &str, request: &Request<'_>, out
     let tool = request.tool_name.or_empty();
     let call = call(Way::Layer, request.tool_use_id.owned(), tool, request.input);
     if !talk.asks.attended {
-        return refuse(talk, id, &call, NOBODY, out);
+        return refuse(talk, (id, &call), NOBODY, out);
     }
-    let Some(call) = call.well_formed() else { return refuse(talk, id, &call, UNCLEAR, out) };
+    let Some(call) = call.well_formed() else { return refuse(talk, (id, &call), UNCLEAR, out) };
     // It can ask although the hook has said yes: a rule of its own says so. The answer is the same, unless the input is not.
     let same = |it: &&Decided| it.call.tool == call.tool && it.call.input == call.input;
     match call.id.as_ref().and_then(|id| talk.turn.decided.get(id)).filter(same) {
@@ -116,7 +116,7 @@ pub(super) fn hook(talk: &mut Talk, id: &str, request: &Request<'_>, out: &mut O
     let call = call(Way::Hook, call_id, input.tool_name.or_empty(), input.tool_input);
     match call.well_formed() {
         // An error would be as good as an empty answer, and the tool might run.
-        None => refuse(talk, id, &call, UNCLEAR, out),
+        None => refuse(talk, (id, &call), UNCLEAR, out),
         Some(call) => ask(talk, id, call.clone(), out),
     }
 }
@@ -159,9 +159,8 @@ pub(super) fn decided(talk: &mut Talk, id: &str, verdict: Verdict, out: &mut Out
 }
 
 /// Denies at once, without asking anybody.
-fn refuse(talk: &mut Talk, id: &str, call: &Call, why: &str, out: &mut Outbox) {
+fn refuse(talk: &Talk, (id, call): (&str, &Call), why: &str, out: &mut Outbox) {
     answer(id, call, &Verdict::Deny(why.to_owned()), out);
-    talk.turn.denied.extend(call.id.clone());
     out.event(Permission {
         id: call.id.clone().unwrap_or_else(|| id.to_owned()),
         tool: talk.server.shown(&call.tool),

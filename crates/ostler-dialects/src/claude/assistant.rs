@@ -49,7 +49,8 @@ fn hear_block(talk: &mut Talk, line: &Line<'_>, block: &Block<'_>, out: &mut Out
         ("thinking", _, Some(text)) => say(talk, line, (TextKind::Thinking, text), out),
         // The latter two are tools that the service itself runs.
         ("tool_use" | "server_tool_use" | "mcp_tool_use", ..) => {
-            let (Some(id), Some(name)) = (block.id.owned(), block.name.owned()) else { return false };
+            let (Some(id), Some(name)) = (block.id.owned(), block.name.text()) else { return false };
+            let name = talk.server.shown(name);
             if talk.turn.tools.insert(id.clone(), name.clone()).is_none() {
                 let input = block.input.map_or_else(Raw::null, Raw::keep);
                 out.event(ToolCall { id, name, input, parent: line.parent_tool_use_id.owned() });

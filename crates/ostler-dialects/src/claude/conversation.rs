@@ -11,8 +11,11 @@ use ostler_core::raw::Raw;
 use ostler_core::spec::{Denials, Spec, keys};
 use serde::de::IgnoredAny;
 
+use super::asks::{self, Asks, Decided};
 use super::control::{self, Interrupt};
+use super::mcp::Server;
 use super::spend::Spend;
+use super::steer::{self, Steers};
 use super::stream::Streamed;
 use super::system::Identity;
 use super::tasks::Tasks;
@@ -28,7 +31,13 @@ pub(super) struct Talk {
     pub(super) schema: bool,
     /// Who the agent said it is, last time.
     pub(super) identity: Option<Identity>,
-    pub(super) interrupt: Interrupt,
+    interrupt: Interrupt,
+    pub(super) asks: Asks,
+    pub(super) server: Server,
+    pub(super) steers: Steers,
+    /// A prompt that waits until the turn of a message is over that came too late for the last one. Said at once, Claude
+    /// Code would put the two together.
+    pub(super) waiting: Option<String>,
     pub(super) tasks: Tasks,
     pub(super) spend: Spend,
     /// When the rate limit ends, as last heard.
@@ -52,6 +61,8 @@ pub(super) struct Turn {
     pub(super) tools: BTreeMap<String, String>,
     /// Tool calls that were denied.
     pub(super) denied: BTreeSet<String>,
+    /// Tool calls on which the hook was given a decision.
+    pub(super) decided: BTreeMap<String, Decided>,
 }
 
 /// How a `stream_event` begins when its type comes first, as it does.
@@ -64,6 +75,10 @@ impl Talk {
             schema: spec.settings.get(keys::JSON_SCHEMA).is_some(),
             identity: None,
             interrupt: Interrupt::default(),
+            asks: Asks::new(spec),
+            server: Server::new(&spec.tools),
+            steers: Steers::default(),
+            waiting: None,
             tasks: Tasks::default(),
             spend: Spend::new(resumes(spec)),
             resets_at: None,
@@ -83,13 +98,17 @@ impl Talk {
             "system" => system::hear(self, line, raw, out),
             "result" => result::hear(self, line, out),
             "rate_limit_event" => system::rate_limit(self, line, out),
-            "control_request" => control::answer(line, raw, out),
-            "control_response" => control::answered(line, out),
-            "keep_alive" | "tool_progress" | "control_cancel_request" => {}
+            "control_request" => control::hear(self, line, raw, out),
+            "control_response" => control::answered(self, line, out),
+            "control_cancel_request" => control::cancelled(self, line, out),
+            "command_lifecycle" => self.lifecycle(line, out),
+            "keep_alive" | "tool_progress" => {}
             _ if line.kind.text().is_none() => out.unreadable(raw, "a JSON object without a type"),
             other => unknown(raw, &format!("type {other:?}"), out),
         }
-        if matches!(line.kind.or_empty(), "assistant" | "user") || line.subtype.text() == Some("init") {
+        // Echoes come between turns too: of what was said, of a change of the model.
+        let speaks = matches!(line.kind.or_empty(), "assistant" | "user") && !line.is_replay.is_true();
+        if speaks || line.subtype.text() == Some("init") {
             self.in_turn(out);
         }
     }
@@ -105,26 +124,70 @@ impl Talk {
     /// The agent was heard in the turn. An interrupt waits for that: before, it can go unheard.
     fn in_turn(&mut self, out: &mut Outbox) {
         self.turn.heard = true;
-        self.interrupt.release(out);
+        self.steers.release(out);
+        self.interrupt.release(self.steers.any_queued(), out);
+    }
+
+    /// The caller, or Ostler itself, wants the turn ended.
+    pub(super) fn interrupt(&mut self, out: &mut Outbox) {
+        self.interrupt.want();
+        if self.turn.heard {
+            self.interrupt.release(self.steers.any_queued(), out);
+        }
+    }
+
+    /// Begins the turn that was asked for.
+    pub(super) fn prompt(&mut self, prompt: String, out: &mut Outbox) {
+        self.turn = Turn { open: true, ..Turn::default() };
+        self.interrupt.forget();
+        if self.tasks.owed {
+            self.waiting = Some(prompt);
+        } else {
+            out.push(Out::Write(steer::user(&prompt, None)));
+        }
+    }
+
+    /// Whether Claude Code must be told of hooks or tools first.
+    pub(super) fn initializes(&self) -> bool {
+        self.asks.policy || self.server.has_tools()
+    }
+
+    /// Reads what became of a message for a turn.
+    fn lifecycle(&mut self, line: &Line<'_>, out: &mut Outbox) {
+        if self.steers.hear(line, out) && self.tasks.owed {
+            // No turn will come of it.
+            self.tasks.owed = false;
+            self.tasks.report(out);
+            if let Some(prompt) = self.waiting.take() {
+                self.prompt(prompt, out);
+            }
+        }
     }
 }
 
 impl Conversation for Talk {
-    /// Nothing must be said first: interrupts work without the `initialize` handshake.
-    fn open(&mut self, _: &mut Outbox) {}
+    /// Interrupts, changes and questions of the agent's own layer work without the `initialize` handshake.
+    fn open(&mut self, out: &mut Outbox) {
+        if self.initializes() {
+            control::initialize(self.asks.policy, self.server.has_tools(), out);
+        }
+    }
 
     fn say(&mut self, say: Say, out: &mut Outbox) {
         match say {
-            Say::Prompt(prompt) => {
-                self.turn = Turn { open: true, ..Turn::default() };
-                self.interrupt.forget();
-                let content = Raw::string(&prompt);
-                let line =
-                    format!("{{\"type\":\"user\",\"message\":{{\"role\":\"user\",\"content\":{}}}}}\n", content.get());
-                out.push(Out::Write(line.into_bytes()));
+            Say::Prompt(prompt) => self.prompt(prompt, out),
+            Say::Steer(message) => {
+                self.steers.say(message);
+                if self.turn.heard {
+                    self.steers.release(out);
+                }
             }
-            Say::Interrupt => self.interrupt.want(self.turn.heard, out),
-            _ => {}
+            Say::Interrupt => self.interrupt(out),
+            Say::Verdict { id, verdict } => asks::decided(self, &id, verdict, out),
+            Say::ToolDone { id, ok, output } => self.server.done(&id, (ok, &output), out),
+            // Nothing that is said about progress makes Claude Code wait longer.
+            Say::ToolProgress { .. } => {}
+            Say::Change { id, change } => control::change(id, &change, out),
         }
     }
 

@@ -3,11 +3,13 @@
 //! The prompt is never an argument: it goes to stdin, where it has no limit and no `ps` shows it. System prompts, and JSON
 //! in which an MCP server's key may stand, go through private files for the same reasons.
 
+use std::collections::BTreeSet;
+
 use ostler_core::dialect::{ARG_CAP, Arg, Inherits, Launch};
 use ostler_core::spec::{Settings, Spec, SpecError, keys};
 
-use super::preset;
 use super::settings::{Pass, TABLE, is_json};
+use super::{asks, mcp, preset};
 use crate::settings;
 
 /// Always there. Without `--verbose` the program refuses stream-json.
@@ -85,6 +87,22 @@ const STATE: &[&str] = &["$CLAUDE_CONFIG_DIR/", "~/.claude/", "~/.claude.json"];
 /// Set unless the caller says otherwise: an agent that runs unattended has no use for update checks and surveys.
 const QUIET: &str = "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC";
 
+/// How long Claude Code waits for a tool of an MCP server, in milliseconds; the most that its timers can hold is 24 days.
+/// How long a bound tool may take is for others to say.
+const TOOL_TIMEOUT: &str = "MCP_TOOL_TIMEOUT";
+
+/// The variable behind `--bare`. It is emptied where a policy depends on hooks, whatever the caller's environment says.
+const SIMPLE: &str = "CLAUDE_CODE_SIMPLE";
+
+/// The setting that turns hooks off, among other things.
+const BARE: &str = "bare";
+
+/// The setting that says who answers questions.
+const PROMPTS: &str = "permission_prompt";
+
+/// The longest name of a tool that the model's service takes, with Claude Code's decoration.
+const NAME_CAP: usize = 128;
+
 /// Checks the spec and says what to start.
 pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
     settings::check(TABLE, &spec.settings)?;
@@ -97,10 +115,65 @@ pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
         let values = chosen.get(row.key).unwrap_or_default();
         pass(&row.pass, row.key, values, &mut args)?;
     }
+    args.extend(host(spec)?.into_iter().map(Arg::Plain));
     args.extend(spec.extra_args.iter().cloned().map(Arg::Plain));
-    let quiet = (!spec.env.contains_key(QUIET)).then(|| (QUIET, "1".to_owned()));
     let needs: &[&str] = if preset.is_some() { &[preset::PROGRAM] } else { &[] };
-    Ok(Launch { program: "claude", args, env: quiet.into_iter().collect(), inherits: INHERITS, needs, state: STATE })
+    Ok(Launch { program: "claude", args, env: variables(spec), inherits: INHERITS, needs, state: STATE })
+}
+
+/// Whether a flag is among the extra arguments.
+fn has_flag(spec: &Spec, flags: &[&str]) -> bool {
+    spec.extra_args.iter().any(|arg| flags.contains(&arg.split('=').next().unwrap_or_default()))
+}
+
+/// What makes Ostler the one who is asked, and the one whose tools are there. The caller's own settings stay as they are.
+fn host(spec: &Spec) -> Result<Vec<String>, SpecError> {
+    let bare = spec.settings.is_on(BARE) || has_flag(spec, &["--bare"]);
+    if spec.policy.is_some() && (bare || spec.env.get(SIMPLE).is_some_and(|value| !value.is_empty())) {
+        let why =
+            "Claude Code calls no hooks in this mode, so that it would not ask the policy; leave out one of the two";
+        return Err(SpecError::new(BARE, "true", why));
+    }
+    let mut args = Vec::new();
+    let prompts =
+        spec.settings.get(PROMPTS).is_some() || has_flag(spec, &["--permission-prompt-tool", "--permission-prompts"]);
+    if asks::attended(spec) && !prompts {
+        args.push("--permission-prompt-tool=stdio".to_owned());
+    }
+    if !spec.tools.is_empty() {
+        args.push(format!("--allowed-tools={}*", mcp::PREFIX));
+    }
+    check_tools(spec)?;
+    Ok(args)
+}
+
+/// Claude Code leaves out tools whose names it does not like, or cannot tell apart, and says nothing.
+fn check_tools(spec: &Spec) -> Result<(), SpecError> {
+    let mut names = BTreeSet::new();
+    for tool in &spec.tools {
+        let native = mcp::native(&tool.name);
+        let fault = |why: &str| Err(SpecError::new("bound tools", &tool.name, why));
+        if tool.name.is_empty() || native.len() > NAME_CAP {
+            return fault("expected a name of 1 to 115 characters");
+        }
+        if !names.insert(native) {
+            return fault("another tool has this name, or one that Claude Code cannot tell from it");
+        }
+    }
+    Ok(())
+}
+
+/// Variables that are set, unless the caller sets them.
+fn variables(spec: &Spec) -> Vec<(&'static str, String)> {
+    let mut all = vec![(QUIET, "1")];
+    if !spec.tools.is_empty() {
+        all.push((TOOL_TIMEOUT, "2147483647"));
+    }
+    if spec.policy.is_some() {
+        all.push((SIMPLE, ""));
+    }
+    all.retain(|(name, _)| !spec.env.contains_key(*name));
+    all.into_iter().map(|(name, value)| (name, value.to_owned())).collect()
 }
 
 const TOO_LONG: &str = "longer than the 100 KiB that fit on a command line";

@@ -62,6 +62,14 @@ struct Tool<'a> {
     meta: Meta,
 }
 
+impl<'a> Tool<'a> {
+    fn new(offer: &'a ToolOffer) -> Self {
+        let meta = Meta { always_load: true, result_chars: RESULT_CHARS };
+        let input_schema = schema::adapt(&offer.parameters);
+        Self { name: &offer.name, description: &offer.description, input_schema, meta }
+    }
+}
+
 #[derive(Serialize)]
 struct Meta {
     /// Else the model would have to search for the tool before it can see it.
@@ -73,13 +81,8 @@ struct Meta {
 
 impl Server {
     pub(super) fn new(offers: &[ToolOffer]) -> Self {
-        let tool = |offer| {
-            let ToolOffer { name, description, parameters } = offer;
-            let meta = Meta { always_load: true, result_chars: RESULT_CHARS };
-            Tool { name, description, input_schema: schema::adapt(parameters), meta }
-        };
         Self {
-            list: Raw::of(&Tools { tools: offers.iter().map(tool).collect() }),
+            list: Raw::of(&Tools { tools: offers.iter().map(Tool::new).collect() }),
             names: offers.iter().map(|offer| (native(&offer.name), offer.name.clone())).collect(),
             orders: BTreeMap::new(),
         }

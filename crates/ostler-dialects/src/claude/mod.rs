@@ -13,6 +13,11 @@ mod user;
 mod system;
 mod tasks;
 mod control;
+mod asks;
+mod uses;
+mod mcp;
+mod schema;
+mod steer;
 mod spend;
 mod result;
 mod blame;
@@ -20,6 +25,8 @@ mod probe;
 mod transcript;
 
 use ostler_core::dialect::{Capabilities, Conversation, Dialect, Launch, Probe, Setting};
+use ostler_core::permission::ToolUse;
+use ostler_core::raw::Raw;
 use ostler_core::spec::{Spec, SpecError};
 
 pub use transcript::TRANSCRIPTS;
@@ -43,11 +50,11 @@ impl Dialect for Claude {
             structured: true,
             cost: true,
             many_turns: true,
-            steer: false,
-            ask: false,
-            tools: false,
-            set_model: false,
-            set_permission_mode: false,
+            steer: true,
+            ask: true,
+            tools: true,
+            set_model: true,
+            set_permission_mode: true,
         }
     }
 
@@ -69,5 +76,9 @@ impl Dialect for Claude {
 
     fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
         Box::new(conversation::Talk::new(spec))
+    }
+
+    fn tool_use(&self, tool: &str, input: &Raw) -> ToolUse {
+        uses::tool_use(tool, input)
     }
 }

@@ -2,6 +2,7 @@
 
 use ostler_core::dialect::{Out, Outbox, TurnOver};
 use ostler_core::event::Level;
+use ostler_core::outcome::Cause;
 use ostler_core::raw::Raw;
 
 use super::blame::{self, Ending};
@@ -12,6 +13,8 @@ use crate::lenient::{Node, Scalar};
 /// Reads a `result`.
 pub(super) fn hear(talk: &mut Talk, line: &Line<'_>, out: &mut Outbox) {
     let turn = std::mem::take(&mut talk.turn);
+    talk.steers.release(out);
+    talk.tasks.owed = talk.steers.any_queued();
     let outcome = blame::of_result(&ending(talk, line, &turn));
     let usage = talk.spend.of_result(line);
     // When the turn failed, `result` holds the error; what was said before it is the better text.
@@ -22,13 +25,30 @@ pub(super) fn hear(talk: &mut Talk, line: &Line<'_>, out: &mut Outbox) {
         // Claude Code reminds the model once, then calls the turn a success without it.
         out.notice(Level::Warning, "no_structured_answer", "A structured answer was asked for, and none was given.");
     }
-    out.push(Out::TurnOver(TurnOver { outcome, text, structured, usage }));
+    talk.tasks.report(out);
+    match talk.waiting.take().filter(|_| outcome.cause != Cause::Interrupted) {
+        // This was the turn of a message that came too late for its own; the one that was asked for begins now.
+        Some(prompt) => {
+            usage.into_iter().for_each(|part| out.event(part));
+            if !outcome.is_success() {
+                out.notice(Level::Warning, "steer_failed", outcome.message);
+            }
+            talk.prompt(prompt, out);
+        }
+        None => out.push(Out::TurnOver(TurnOver { outcome, text, structured, usage })),
+    }
 }
 
 fn ending<'a>(talk: &'a Talk, line: &'a Line<'_>, turn: &'a Turn) -> Ending<'a> {
     let errors: Vec<&str> = line.errors.0.iter().filter_map(Scalar::text).collect();
-    let mut denied: Vec<String> =
-        line.permission_denials.0.iter().filter_map(Node::map).filter_map(|it| it.tool_name.owned()).collect();
+    let mut denied: Vec<String> = line
+        .permission_denials
+        .0
+        .iter()
+        .filter_map(Node::map)
+        .filter_map(|it| it.tool_name.text())
+        .map(|it| talk.server.shown(it))
+        .collect();
     denied.sort();
     denied.dedup();
     Ending {

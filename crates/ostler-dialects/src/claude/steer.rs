@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use ostler_core::dialect::{Out, Outbox};
+use ostler_core::event::Level;
 use ostler_core::raw::Raw;
 
 use super::wire::Line;
@@ -53,10 +54,17 @@ impl Steers {
     }
 
     /// Reads a `command_lifecycle`; true when the last message that waited is gone without a turn of its own.
-    pub(super) fn hear(&mut self, line: &Line<'_>) -> bool {
+    pub(super) fn hear(&mut self, line: &Line<'_>, out: &mut Outbox) -> bool {
         let state = line.state.or_empty();
-        let known = state != "queued" && self.queued.remove(line.command_uuid.or_empty());
-        known && state != "started" && self.queued.is_empty()
+        let settled = state != "queued" && self.queued.remove(line.command_uuid.or_empty());
+        if !settled || state == "started" {
+            return false;
+        }
+        if state != "completed" {
+            let message = format!("A message for the turn did not reach the model ({state}).");
+            out.notice(Level::Warning, "steer_dropped", message);
+        }
+        self.queued.is_empty()
     }
 
     /// Whether a message has not reached the model.

@@ -5,6 +5,7 @@ use ostler_core::event::{At, DecidedBy, Decision, Level, Permission, Started};
 
 use super::conversation::{Talk, unknown};
 use super::wire::Line;
+use crate::lenient::Scalar;
 
 /// What makes an agent another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,12 +71,13 @@ fn init(talk: &mut Talk, line: &Line<'_>, out: &mut Outbox) {
             native_session: identity.session.clone(),
             model: identity.model.clone(),
             cwd: identity.cwd.clone(),
-            tools: line.tools.0.iter().filter_map(crate::lenient::Scalar::owned).collect(),
+            tools: line.tools.0.iter().filter_map(Scalar::text).map(|tool| talk.server.shown(tool)).collect(),
         });
         talk.spend.usual_model(identity.model.as_deref());
         talk.identity = Some(identity);
     }
     talk.turn.open = true;
+    talk.steers.turn_began(line);
     out.push(Out::TurnBegan);
     talk.tasks.turn_began(out);
 }
@@ -88,7 +90,7 @@ fn permission_denied(talk: &mut Talk, line: &Line<'_>, raw: &str, out: &mut Outb
     talk.turn.denied.insert(id.clone());
     out.event(Permission {
         id,
-        tool: line.tool_name.or_empty().to_owned(),
+        tool: talk.server.shown(line.tool_name.or_empty()),
         kind: None,
         input: None,
         decision: Decision::Denied,
@@ -98,7 +100,7 @@ fn permission_denied(talk: &mut Talk, line: &Line<'_>, raw: &str, out: &mut Outb
 }
 
 fn api_retry(line: &Line<'_>, out: &mut Outbox) {
-    let count = |it: &crate::lenient::Scalar<'_>| it.count().map_or_else(|| "?".to_owned(), |n| n.to_string());
+    let count = |it: &Scalar<'_>| it.count().map_or_else(|| "?".to_owned(), |n| n.to_string());
     let status = line.error_status.count().map(|status| format!(" with status {status}")).unwrap_or_default();
     let message = format!(
         "The model's service failed{status} ({}); retry {} of {} in {} ms.",

@@ -17,6 +17,8 @@ pub(super) struct Tasks {
     running: BTreeSet<String>,
     /// Whether a task ended and the model has not been told.
     untold: bool,
+    /// Whether a message for the last turn came too late for it and gets a turn of its own.
+    pub(super) owed: bool,
     /// The number last passed on.
     reported: usize,
 }
@@ -73,12 +75,13 @@ impl Tasks {
     /// The turn that tells the model has begun.
     pub(super) fn turn_began(&mut self, out: &mut Outbox) {
         self.untold = false;
+        self.owed = false;
         self.report(out);
     }
 
     /// Passes the number on when it changed.
     pub(super) fn report(&mut self, out: &mut Outbox) {
-        let count = self.running.len() + usize::from(self.untold);
+        let count = self.running.len() + usize::from(self.untold) + usize::from(self.owed);
         if count != self.reported {
             self.reported = count;
             out.push(Out::Background(count));

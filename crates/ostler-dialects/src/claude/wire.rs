@@ -27,6 +27,7 @@ wire! {
         kind: Scalar<'a>,
         subtype: Scalar<'a>,
         session_id: Scalar<'a>,
+        uuid: Scalar<'a>,
         parent_tool_use_id: Scalar<'a>,
         message: Node<'a, Message<'a>>,
         // assistant, system/api_retry
@@ -43,6 +44,10 @@ wire! {
         model: Scalar<'a>,
         tools: List<Scalar<'a>>,
         claude_code_version: Scalar<'a>,
+        capabilities: List<Scalar<'a>>,
+        // command_lifecycle
+        command_uuid: Scalar<'a>,
+        state: Scalar<'a>,
         // other system lines
         tool_name: Scalar<'a>,
         tool_use_id: Scalar<'a>,
@@ -208,11 +213,49 @@ wire! {
         tool_name: Scalar<'a>,
         tool_use_id: Scalar<'a>,
         input: Option<&'a RawValue>,
+        // hook_callback
+        callback_id: Scalar<'a>,
+        // mcp_message
+        server_name: Scalar<'a>,
+        message: Option<&'a RawValue>,
+    }
+
+    /// What a hook is told about a tool call.
+    struct HookInput {
+        tool_name: Scalar<'a>,
+        tool_input: Option<&'a RawValue>,
+        tool_use_id: Scalar<'a>,
+    }
+
+    /// A JSON-RPC message to an MCP server.
+    struct Rpc {
+        id: Option<&'a RawValue>,
+        method: Scalar<'a>,
+        params: Node<'a, RpcParams<'a>>,
+    }
+
+    /// Its parameters.
+    struct RpcParams {
+        name: Scalar<'a>,
+        arguments: Option<&'a RawValue>,
+        #[serde(rename = "_meta")]
+        meta: Node<'a, RpcMeta<'a>>,
+        #[serde(rename = "protocolVersion")]
+        protocol_version: Scalar<'a>,
+        #[serde(rename = "requestId")]
+        request_id: Option<&'a RawValue>,
+    }
+
+    /// What Claude Code adds to them.
+    struct RpcMeta {
+        #[serde(rename = "claudecode/toolUseId")]
+        tool_use_id: Scalar<'a>,
     }
 
     /// What it answers to a request of ours.
     struct Response {
         subtype: Scalar<'a>,
+        request_id: Scalar<'a>,
         error: Scalar<'a>,
     }
 }

@@ -115,7 +115,7 @@ impl Talk {
             history,
             meter: Meter::default(),
             phase: Phase::Idle,
-            model: None,
+            model: plan.model.clone(),
             steered: Vec::new(),
             turn: Turn::default(),
             turns: past.iter().filter(begins).count() as u64,

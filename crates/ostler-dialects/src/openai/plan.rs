@@ -29,12 +29,15 @@ pub(super) struct Plan {
     pub(super) asks: bool,
     /// Whether the model can be another one than in the beginning.
     pub(super) set_model: bool,
+    /// The model to ask: another one than the body's, when it was changed before the body was there.
+    pub(super) model: Option<String>,
     pub(super) agent: &'static str,
 }
 
 impl Plan {
     pub(super) fn of(spec: &Spec, dialect: &dyn Dialect) -> Self {
         let last = |key: &str| spec.settings.last(key).map(str::to_owned);
+        let set_model = dialect.capabilities().set_model;
         let count = |key: &str| spec.settings.last(key).and_then(|value| value.parse().ok());
         Self {
             system_prompt: last(keys::SYSTEM_PROMPT),
@@ -51,7 +54,8 @@ impl Plan {
             budget: spec.settings.last(keys::MAX_BUDGET_USD).is_some(),
             denials: spec.denials,
             asks: spec.policy.is_some() || spec.asks == Asks::Somebody,
-            set_model: dialect.capabilities().set_model,
+            set_model,
+            model: last(keys::MODEL).filter(|_| set_model),
             agent: dialect.name(),
         }
     }

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use ostler_dialects::find;
 
-use crate::stage::{fixtures, recordings, replay_as};
+use crate::stage::{fixtures, recordings, replay_scene};
 
 /// Events as their JSON; what else the conversation wants, as an object with `out`.
 fn written(out: &Out) -> String {
@@ -23,6 +23,18 @@ fn written(out: &Out) -> String {
             "usage": over.usage.iter().map(value).collect::<Vec<_>>(),
         })
         .to_string(),
+        Out::Ask(ask) => {
+            json!({"out": "ask", "id": ask.id, "call": ask.call, "wants": format!("{:?}", ask.wants), "otherwise": format!("{:?}", ask.otherwise)})
+                .to_string()
+        }
+        Out::Withdraw(id) => json!({"out": "withdraw", "id": id}).to_string(),
+        Out::Tool(order) => {
+            json!({"out": "tool", "id": order.id, "call": order.call, "name": order.name, "input": value(&order.input)})
+                .to_string()
+        }
+        Out::ToolOff(id) => json!({"out": "tool_off", "id": id}).to_string(),
+        Out::Changed { id, error } => json!({"out": "changed", "id": id, "error": error}).to_string(),
+        Out::EndInput => json!({"out": "end_input"}).to_string(),
     }
 }
 
@@ -44,7 +56,7 @@ fn every_scenario_yields_its_events() {
     let mut wrong = Vec::new();
     for (agent, name, stdout) in all() {
         let dialect = find(agent).unwrap();
-        let found: String = replay_as(dialect, &[&stdout]).iter().map(|out| written(out) + "\n").collect();
+        let found: String = replay_scene(dialect, &name, &stdout).iter().map(|out| written(out) + "\n").collect();
         let path = fixtures(agent).join(&name).join("events.jsonl");
         if update {
             std::fs::write(&path, &found).unwrap();
@@ -72,6 +84,16 @@ const CLAUDE: Endings = &[
     ("control_malformed", &[]),
     ("forbidden", &[Cause::Auth]),
     ("hello", &[Cause::Completed]),
+    ("host_asked_cancelled", &[Cause::Interrupted]),
+    ("host_asked_twice", &[Cause::Completed]),
+    ("host_changes", &[Cause::Completed, Cause::Completed]),
+    ("host_hook", &[Cause::Denied]),
+    ("host_hook_and_rule", &[Cause::Completed]),
+    ("host_steer", &[Cause::Completed]),
+    ("host_steer_interrupted", &[Cause::Interrupted]),
+    ("host_steer_late", &[Cause::Completed, Cause::Completed]),
+    ("host_tool", &[Cause::Completed]),
+    ("host_tool_cancelled", &[Cause::Interrupted]),
     ("interrupted_tool", &[Cause::Interrupted]),
     ("max_turns", &[Cause::TurnLimit]),
     ("no_network", &[Cause::Network]),
@@ -130,7 +152,7 @@ fn every_scenario_ends_as_it_should() {
         let names: Vec<_> = recorded.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, endings.iter().map(|(name, _)| *name).collect::<Vec<_>>());
         for ((name, stdout), (_, causes)) in recorded.iter().zip(*endings) {
-            let found: Vec<_> = replay_as(find(agent).unwrap(), &[stdout])
+            let found: Vec<_> = replay_scene(find(agent).unwrap(), name, stdout)
                 .into_iter()
                 .filter_map(|out| if let Out::TurnOver(over) = out { Some(over.outcome.cause) } else { None })
                 .collect();

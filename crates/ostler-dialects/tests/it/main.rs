@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "tests stop at the first fault")]
 
+mod control;
 mod golden;
 mod launch;
+mod mcp;
 mod mock;
 mod openai;
 mod robust;

@@ -24,7 +24,7 @@ fn session(stdout: &[u8], after: AfterTurn) -> Vec<What> {
             Out::TurnBegan => Input::TurnBegan,
             Out::TurnOver(over) => Input::TurnOver(over),
             Out::Background(running) => Input::Background(running),
-            Out::Write(_) => continue,
+            _ => continue,
         };
         machine.handle(now, input, &mut fx);
     }

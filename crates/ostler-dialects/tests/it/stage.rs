@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use ostler_core::dialect::{Conversation, Dialect, Out, Outbox, Say, hear};
+use ostler_core::dialect::{Change, Conversation, Dialect, Out, Outbox, Say, hear};
 use ostler_core::lines::Lines;
-use ostler_core::spec::Spec;
+use ostler_core::permission::{Ask, Otherwise, Policy, Verdict};
+use ostler_core::raw::Raw;
+use ostler_core::spec::{Asks, Spec, ToolOffer};
 use ostler_dialects::find;
 
 /// Where what an agent printed is kept.
@@ -65,4 +67,77 @@ pub(crate) fn replay_as(dialect: &dyn Dialect, chunks: &[&[u8]]) -> Vec<Out> {
     }
     lines.finish(|line| hear(&mut *talk, line, &mut out));
     out.drain().collect()
+}
+
+/// A tool of the caller's.
+pub(crate) fn offer(name: &str, parameters: &str) -> ToolOffer {
+    let parameters = Raw::parse(parameters).unwrap();
+    ToolOffer { name: name.to_owned(), description: "Adds.".to_owned(), parameters }
+}
+
+/// What the scenario of a name was recorded with. `host_…`: somebody answers, or has tools, or has more to say.
+fn scene(name: &str) -> Spec {
+    let (hook, tool) = (name.starts_with("host_hook"), name.starts_with("host_tool"));
+    Spec {
+        policy: hook.then(Policy::default),
+        asks: if name.starts_with("host_asked") || hook { Asks::Somebody } else { Asks::Nobody },
+        tools: if tool { vec![offer("add", "{}")] } else { Vec::new() },
+        ..Spec::default()
+    }
+}
+
+/// What was answered when a scenario was recorded: the command says it, and who is asked.
+fn verdict(ask: &Ask) -> Verdict {
+    let input = ask.input.as_ref().unwrap().get();
+    match ask.otherwise {
+        _ if input.contains("deny") => Verdict::Deny("a rule says so".to_owned()),
+        Otherwise::Agent if !input.contains("allow") => Verdict::Undecided,
+        _ => Verdict::Allow,
+    }
+}
+
+/// What is said next in a scenario, after what the conversation wanted.
+fn reaction(name: &str, out: &Out, turns: usize) -> Vec<Say> {
+    match out {
+        Out::Ask(_) | Out::Tool(_) if name.ends_with("cancelled") => Vec::new(),
+        Out::Ask(ask) => vec![Say::Verdict { id: ask.id.clone(), verdict: verdict(ask) }],
+        Out::Tool(order) => vec![Say::ToolDone { id: order.id.clone(), ok: true, output: "5".to_owned() }],
+        Out::TurnBegan if name == "host_steer_interrupted" => vec![Say::Steer("STEERED".to_owned()), Say::Interrupt],
+        Out::TurnBegan if name.starts_with("host_steer") && turns == 0 => vec![Say::Steer("STEERED".to_owned())],
+        Out::TurnOver(_) if name == "host_changes" && turns == 0 => {
+            let changes = ["haiku", "no-such-model"].map(|model| Change::Model(model.to_owned()));
+            let modes = ["acceptEdits", "bypassPermissions"].map(|mode| Change::PermissionMode(mode.to_owned()));
+            (1..).zip(changes.into_iter().chain(modes)).map(|(id, change)| Say::Change { id, change }).collect()
+        }
+        Out::Changed { id: 4, .. } => vec![Say::Prompt("again".to_owned())],
+        _ => Vec::new(),
+    }
+}
+
+/// Everything that comes of a recording when it is answered as it was then; what is said first included, where anything is.
+pub(crate) fn replay_scene(dialect: &dyn Dialect, name: &str, stdout: &[u8]) -> Vec<Out> {
+    let (mut all, mut out, mut lines, mut turns) = (Vec::new(), Outbox::default(), Lines::new(), 0);
+    let mut talk = dialect.converse(&scene(name));
+    talk.open(&mut out);
+    if !name.starts_with("host_") {
+        out.drain().count();
+    }
+    talk.say(Say::Prompt("hello".into()), &mut Outbox::default());
+    let mut attend = |talk: &mut dyn Conversation, out: &mut Outbox| {
+        while !out.is_empty() {
+            for item in out.drain().collect::<Vec<_>>() {
+                reaction(name, &item, turns).into_iter().for_each(|say| talk.say(say, out));
+                turns += usize::from(matches!(item, Out::TurnOver(_)));
+                all.push(item);
+            }
+        }
+    };
+    attend(&mut *talk, &mut out);
+    let mut take = |line: ostler_core::lines::Line<'_>| {
+        hear(&mut *talk, line, &mut out);
+        attend(&mut *talk, &mut out);
+    };
+    lines.push(stdout, &mut take);
+    lines.finish(&mut take);
+    all
 }

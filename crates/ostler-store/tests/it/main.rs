@@ -2,8 +2,9 @@
 
 #![expect(
     clippy::disallowed_methods,
+    clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "tests start processes and look into the database; a fault is a failed test"
+    reason = "tests start processes that tell what they kept, and look into the database; a fault is a failed test"
 )]
 
 mod keeping;

@@ -1,7 +1,7 @@
 //! Several processes at once, a process that is killed, a disk that is full. The test program plays the other processes.
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -53,7 +53,7 @@ fn write_until_killed(store: &Store) {
                     let count = 1 + next % 9;
                     append(store, texts(&session, next, count)).unwrap();
                     next += count;
-                    writeln!(std::io::stdout(), "kept {session} {}", next - 1).unwrap();
+                    println!("kept {session} {}", next - 1);
                 }
             });
         }
@@ -82,7 +82,7 @@ fn write_until_full(store: &Store) {
     };
     assert_eq!(append(store, texts("full", next, 1)).unwrap_err(), error);
     assert_eq!(store.read("full", 1, usize::MAX).unwrap().len() as u64, next - 1, "what was kept can be read");
-    writeln!(std::io::stdout(), "after {next}: {error}").unwrap();
+    println!("after {next}: {error}");
 }
 
 /// How many events each session has; they are 1, 2, 3 … without a gap.

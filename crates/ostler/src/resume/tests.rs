@@ -199,13 +199,14 @@ fn a_session_in_use_names_its_holder() {
 
 // P55: a process that has ended and was not waited for yet has nothing open.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a process that has ended is what this is about")]
 fn the_dead_hold_nothing() {
+    use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
     let mut child = std::process::Command::new("true").spawn().unwrap();
-    let pid = child.id();
-    while start_of(pid).is_some() {
-        std::thread::yield_now();
-    }
-    assert!(Path::new(&format!("/proc/{pid}/stat")).exists(), "it was to be there still");
+    // Until it has ended, and without taking it away.
+    waitid(WaitId::Pid(Pid::from_child(&child)), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).unwrap();
+    assert!(Path::new(&format!("/proc/{}/stat", child.id())).exists());
+    assert_eq!(start_of(child.id()), None);
     child.wait().unwrap();
 }
 

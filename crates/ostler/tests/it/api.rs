@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ostler::{AfterTurn, Cause, Spec, What};
+use ostler_core::permission::ToolKind;
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::scenario::{OPENAI_API, PATIENCE, Place, Task};
 use ostler_testkit::{api_scenarios, shared_scenarios};
@@ -143,4 +144,27 @@ fn many_at_once() {
     });
     assert_eq!(answers, [Cause::Completed; 16]);
     assert_eq!(place.server.requests().len(), 32);
+}
+
+/// The dialect knows the tools by their names only: one that is added must be added there too, or no rule is about it.
+#[test]
+fn every_tool_of_the_catalog_is_known_to_the_rules() {
+    let nothing = ostler_core::raw::Raw::of(&serde_json::Map::new());
+    let tools = ostler_tools::catalog::FILE_TOOLS.iter().chain([&ostler_tools::command::RUN_COMMAND]);
+    for tool in tools {
+        for name in ["openai-api", "scripted"] {
+            let kind = ostler_dialects::find(name).unwrap().tool_use(tool.name, &nothing).kind;
+            assert_ne!(kind, ToolKind::Other, "{name}: {}", tool.name);
+            assert_eq!(kind == ToolKind::Read, tool.only_reads, "{name}: {}", tool.name);
+        }
+    }
+}
+
+#[test]
+fn a_session_that_nobody_kept_cannot_be_resumed() {
+    let place = Place::new(&OPENAI_API, Script::new());
+    let task = Task::new("go on").set("resume", "no-such-session");
+    let _runtime = runtime().enter();
+    let error = agent(&OPENAI_API).start(&host(&place), spec(&place, &task)).err().unwrap();
+    assert_eq!((error.key.as_str(), error.value.as_str()), ("resume", "no-such-session"), "{error}");
 }

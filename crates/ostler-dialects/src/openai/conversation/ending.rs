@@ -39,7 +39,10 @@ impl Talk {
     pub(super) fn failed(&mut self, failed: &Failed, out: &mut Outbox) {
         self.unintroduced = self.ready.is_none();
         match std::mem::replace(&mut self.phase, Phase::Idle) {
-            Phase::Answering(_) if blame::is_too_long(failed) && self.turn.squeezed != Squeezed::Summarised => {
+            // Only when nothing was said: what was told of an answer is not taken back.
+            Phase::Answering(reply)
+                if reply.pieces == 0 && blame::is_too_long(failed) && self.turn.squeezed != Squeezed::Summarised =>
+            {
                 self.squeeze(failed, out);
             }
             // All of it had come: a connection that then ends badly takes nothing away.

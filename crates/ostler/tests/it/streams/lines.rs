@@ -67,7 +67,7 @@ async fn a_line_survives_whatever_else_happens_meanwhile() {
     let remote = session.remote();
     let nagging = tokio::spawn(async move {
         loop {
-            remote.send("more");
+            let _ = remote.send("more");
             tokio::time::sleep(std::time::Duration::from_micros(700)).await;
         }
     });

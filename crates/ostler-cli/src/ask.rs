@@ -1,0 +1,173 @@
+//! Asking the person at the keyboard whether a tool may run: one question after the other, each answered once.
+//!
+//! An answer belongs to the question that was on the screen when it was typed. What was typed before a question, or for
+//! one that is gone, answers nothing.
+
+mod question;
+mod terminal;
+
+use std::collections::VecDeque;
+use std::io::IsTerminal;
+
+use ostler::event::{Decision, Permission};
+use ostler::{Answer, Asks, Event, Remote, What};
+
+pub(crate) use self::terminal::Terminal;
+use self::terminal::{Typed, line};
+use crate::output::style::{DIM, WARN};
+use crate::output::{Question, name, word};
+use crate::screen::Screen;
+
+/// Whether somebody can be asked: they read stderr and type on stdin.
+pub(crate) fn who() -> Asks {
+    let is_there = cfg!(unix) && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    if is_there { Asks::Somebody } else { Asks::Nobody }
+}
+
+/// What a model is told when a person denies without a reason.
+const NO: &str = "The user does not want this to be done.";
+
+/// The questions of a session.
+pub(crate) struct Asking {
+    remote: Remote,
+    terminal: Option<Terminal>,
+    waiting: VecDeque<Permission>,
+    /// The question on the screen.
+    open: Option<Permission>,
+    /// What was typed before a question came: it is for the prompt.
+    ahead: String,
+}
+
+impl Asking {
+    /// Without anybody to ask, it asks nothing.
+    pub(crate) fn new(remote: Remote, asks: Asks) -> Self {
+        let terminal = if asks == Asks::Somebody { Terminal::open() } else { None };
+        Self { remote, terminal, waiting: VecDeque::new(), open: None, ahead: String::new() }
+    }
+
+    /// The questions of another session, on the same terminal.
+    pub(crate) fn renew(&mut self, remote: Remote) {
+        self.remote = remote;
+        self.waiting.clear();
+    }
+
+    /// The terminal, for whoever reads from it between the questions.
+    pub(crate) fn terminal(&self) -> Option<&Terminal> {
+        self.terminal.as_ref()
+    }
+
+    /// What was typed before a question came.
+    pub(crate) fn ahead(&mut self) -> String {
+        std::mem::take(&mut self.ahead)
+    }
+
+    /// Notes what an event means for the questions.
+    pub(crate) fn note(&mut self, event: &Event, screen: &mut Screen) {
+        let What::Permission(permission) = &event.what else { return };
+        if self.terminal.is_none() {
+            return;
+        }
+        if permission.decision == Decision::Asked {
+            return self.waiting.push_back(permission.clone());
+        }
+        self.waiting.retain(|waiting| waiting.id != permission.id);
+        if self.open.as_ref().is_some_and(|open| open.id == permission.id) {
+            self.close(screen, false);
+            let how = if permission.decision == Decision::Allowed { "allowed" } else { "not allowed" };
+            let why = permission.message.as_deref().map_or_else(String::new, |why| format!(": {}", word(why, 200)));
+            screen.line(format!("{DIM}· {} is settled, {how}{why}{DIM:#}", name(&permission.tool)));
+        }
+    }
+
+    /// Puts the next question on the screen, when there is one and none stands there.
+    pub(crate) fn ask_if_due(&mut self, screen: &mut Screen) {
+        if self.open.is_some() || !screen.is_clear() {
+            return;
+        }
+        let Some(permission) = self.waiting.pop_front() else { return };
+        let Some(terminal) = &self.terminal else { return };
+        self.ahead.push_str(&terminal.drain());
+        terminal.loud();
+        screen.ask(question::about(&permission, self.waiting.len()));
+        self.open = Some(permission);
+    }
+
+    /// The next line that is typed as an answer; waits for ever while there is no question.
+    pub(crate) async fn typed(&self) -> Typed {
+        match &self.open {
+            Some(_) => line().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Takes a line that was typed.
+    pub(crate) fn take(&mut self, typed: Typed, screen: &mut Screen) {
+        let Some(permission) = &self.open else { return };
+        let answer = match &typed {
+            Typed::Line(line) => read(line),
+            // Nobody types any more: nobody allows anything.
+            Typed::End => Some(Answer::Deny(NO.to_owned())),
+        };
+        let Some(answer) = answer else {
+            let again = format!("{WARN}!{WARN:#} y, n or a; n may be followed by a reason");
+            return screen.ask_again(Question { lines: vec![again], prompt: question::PROMPT.to_owned() });
+        };
+        self.answer(&permission.id, answer);
+        self.close(screen, matches!(typed, Typed::Line(_)));
+    }
+
+    /// Takes the question off the screen: the turn is being ended. Further ones are not asked any more.
+    pub(crate) fn drop_question(&mut self, screen: &mut Screen) {
+        self.waiting.clear();
+        if self.open.is_some() {
+            self.close(screen, false);
+        }
+    }
+
+    fn answer(&self, id: &str, answer: Answer) {
+        let (remote, id) = (self.remote.clone(), id.to_owned());
+        // Whether it came in time is an event like any other.
+        tokio::spawn(async move { drop(remote.answer(&id, answer).await) });
+    }
+
+    fn close(&mut self, screen: &mut Screen, answered: bool) {
+        self.open = None;
+        if let Some(terminal) = &self.terminal {
+            if !answered {
+                terminal.drain(); // half an answer to this question is no answer to the next
+            }
+            terminal.settle();
+        }
+        screen.release(answered);
+    }
+}
+
+/// What a line means, if it is an answer.
+fn read(line: &str) -> Option<Answer> {
+    let line = line.trim();
+    let (first, rest) = line.split_once(|c: char| c.is_whitespace() || c == ',' || c == ':').unwrap_or((line, ""));
+    let rest = rest.trim();
+    match (&*first.to_lowercase(), rest) {
+        ("y" | "yes", "") => Some(Answer::Allow),
+        ("a" | "always", "") => Some(Answer::AllowAlways),
+        ("n" | "no", "") => Some(Answer::Deny(NO.to_owned())),
+        ("n" | "no", why) => Some(Answer::Deny(why.to_owned())),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_answer_is_taken_for_one() {
+        assert_eq!(read(" Y "), Some(Answer::Allow));
+        assert_eq!(read("always"), Some(Answer::AllowAlways));
+        assert_eq!(read("n"), Some(Answer::Deny(NO.into())));
+        assert_eq!(read("no, use the other file"), Some(Answer::Deny("use the other file".into())));
+        for other in ["", "yes please", "yep", "nothing", "and", "1", "/quit"] {
+            assert_eq!(read(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What a question says: the tool, what it does, and what it would be given.
+
+use ostler::event::Permission;
+use serde_json::{Map, Value};
+
+use crate::output::style::{BAD, DIM, GOOD, TOOL, WARN};
+use crate::output::{Question, name, word};
+
+/// Where the answer goes.
+pub(super) const PROMPT: &str = "  [y]es  [n]o  [a]lways this session  > ";
+
+/// How many lines of each part are shown, and how long a line may be. What is left out is said.
+const LINES: usize = 20;
+const WIDTH: usize = 200;
+
+/// Names of arguments that say what a tool is about.
+const ABOUT: [&str; 7] = ["path", "file_path", "notebook_path", "directory", "url", "query", "pattern"];
+
+/// The question about a tool. So many more wait.
+pub(super) fn about(permission: &Permission, more: usize) -> Question {
+    let kind = permission.kind.map_or_else(String::new, |kind| format!(" {DIM}({}){DIM:#}", kind.word()));
+    let more = if more == 0 { String::new() } else { format!(" {DIM}· {more} more to come{DIM:#}") };
+    let warn = WARN.bold();
+    let mut lines = vec![format!("{warn}?{warn:#} {TOOL}{}{TOOL:#}{kind} may run?{more}", name(&permission.tool))];
+    let input = permission.input.as_ref().map(|input| input.get()).unwrap_or_default();
+    match serde_json::from_str::<Map<String, Value>>(input) {
+        Ok(map) => arguments(&map, &mut lines),
+        Err(_) => block(input, "", &mut lines),
+    }
+    if let Some(why) = &permission.message {
+        lines.push(format!("  {DIM}{}{DIM:#}", word(why, WIDTH)));
+    }
+    Question { lines, prompt: PROMPT.to_owned() }
+}
+
+fn arguments(map: &Map<String, Value>, lines: &mut Vec<String>) {
+    let text = |key: &str| map.get(key).and_then(Value::as_str);
+    let mut rest = map.clone();
+    if let Some(command) = text("command") {
+        let args = map.get("args").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let words: Vec<&str> = std::iter::once(command).chain(args.iter().filter_map(Value::as_str)).collect();
+        block(&words.join(" "), "$ ", lines);
+        ["command", "args"].iter().for_each(|key| drop(rest.remove(*key)));
+    }
+    for key in ABOUT {
+        if let Some(value) = text(key) {
+            block(value, "", lines);
+            rest.remove(key);
+        }
+    }
+    for (key, mark, paint) in [("old_string", "- ", BAD), ("new_string", "+ ", GOOD), ("content", "+ ", GOOD)] {
+        if let Some(value) = text(key) {
+            painted(value, mark, paint, lines);
+            rest.remove(key);
+        }
+    }
+    // Whatever else it would be given is shown too: nothing is allowed unseen.
+    if !rest.is_empty() {
+        let (text, left) = cut(&Value::Object(rest).to_string());
+        lines.push(format!("  {DIM}{text}{left}{DIM:#}"));
+    }
+}
+
+fn block(text: &str, mark: &str, lines: &mut Vec<String>) {
+    painted(text, mark, anstyle::Style::new(), lines);
+}
+
+fn painted(text: &str, mark: &str, paint: anstyle::Style, lines: &mut Vec<String>) {
+    for line in text.lines().take(LINES) {
+        let (line, left) = cut(line);
+        lines.push(format!("  {paint}{mark}{line}{paint:#}{DIM}{left}{DIM:#}"));
+    }
+    match text.lines().count().saturating_sub(LINES) {
+        0 => {}
+        more => lines.push(format!("  {WARN}and {more} more lines that are not shown{WARN:#}")),
+    }
+}
+
+/// A line that fits, and how much of it is missing.
+fn cut(line: &str) -> (String, String) {
+    let left = line.chars().count().saturating_sub(WIDTH);
+    let left = if left == 0 { String::new() } else { format!(" ({left} more characters)") };
+    (word(line, WIDTH), left)
+}
+
+#[cfg(test)]
+mod tests {
+    use ostler::event::{DecidedBy, Decision};
+    use ostler::permission::ToolKind;
+
+    use super::*;
+
+    fn shown(tool: &str, kind: ToolKind, input: &Value) -> String {
+        let permission = Permission {
+            id: "1".into(),
+            tool: tool.into(),
+            kind: Some(kind),
+            input: Some(ostler::Raw::parse(input.to_string()).unwrap()),
+            decision: Decision::Asked,
+            by: DecidedBy::Default,
+            message: None,
+        };
+        let text = about(&permission, 0).lines.join("\n");
+        anstream::adapter::strip_str(&text).to_string()
+    }
+
+    #[test]
+    fn a_question_shows_everything_that_would_be_done() {
+        let bash = serde_json::json!({"command": "rm -rf /\u{1b}[2K\nls", "timeout": 5});
+        assert_eq!(shown("Bash", ToolKind::Execute, &bash), "? Bash (execute) may run?\n  $ rm -rf /\n  $ ls\n  {\"timeout\":5}");
+        let edit = serde_json::json!({"file_path": "a.rs", "old_string": "one\ntwo", "new_string": "2"});
+        assert_eq!(shown("Edit", ToolKind::Edit, &edit), "? Edit (edit) may run?\n  a.rs\n  - one\n  - two\n  + 2");
+        let long = serde_json::json!({"command": "x".repeat(WIDTH + 3)});
+        assert!(shown("Bash", ToolKind::Execute, &long).ends_with("… (3 more characters)"));
+        let many = serde_json::json!({"command": "x\n".repeat(LINES + 3)});
+        assert!(shown("Bash", ToolKind::Execute, &many).ends_with("and 3 more lines that are not shown"));
+    }
+}

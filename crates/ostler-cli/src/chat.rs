@@ -1,0 +1,284 @@
+//! `ostler chat`: a conversation of many turns in the terminal. The line editor and the agent take turns on the screen.
+
+mod command;
+mod gate;
+mod keys;
+mod pages;
+mod talk;
+
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler::{AfterTurn, Agent, Agents, Asks, Denials, Host, Session, Spec, keys as setting};
+use ostler_store::Store;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, Sleep};
+
+use self::gate::Gate;
+use self::keys::Keys;
+use self::talk::{Leaving, Talk};
+use crate::args::ChatArgs;
+use crate::ask::{self, Asking};
+use crate::exit::{self, Code};
+use crate::fault::Fault;
+use crate::follow::TICK;
+use crate::output::style::DIM;
+use crate::output::{self, name, word};
+use crate::screen::{End, Screen};
+use crate::signals::{Caught, Signals};
+use crate::spec::{self, Way};
+use crate::{environment, store};
+
+/// Two Ctrl-C within this time leave.
+const TWICE: Duration = Duration::from_secs(2);
+
+/// Talks until one side has enough.
+pub(crate) async fn run(args: ChatArgs) -> Result<Code, Fault> {
+    let (scene, session) = begin(args).await?;
+    let mut signals = Signals::listen()?;
+    let (mut chat, mut done) = Chat::open(scene, &session)?;
+    let mut session = session;
+    loop {
+        chat.converse(&mut session, &mut signals, &mut done).await;
+        let Some(Leaving::Resume(next)) = chat.talk.leaving.take() else { break };
+        session = *next;
+        chat.renew(&session);
+    }
+    chat.close(&mut signals, &mut done).await;
+    if chat.keys.is_up() && chat.scene.is_attended {
+        keys::abandon();
+    }
+    match chat.screen.into_end() {
+        Some(End::Gone(error)) => output::gone(&error),
+        _ => Ok(chat.talk.code),
+    }
+}
+
+/// With whom, where and how.
+struct Scene {
+    agents: Agents,
+    agent: Arc<dyn Agent>,
+    host: Host,
+    store: Option<Arc<Store>>,
+    spec: Spec,
+    dir: PathBuf,
+    /// Whether a person types, and not a script.
+    is_attended: bool,
+}
+
+/// Everything that can be wrong before an agent is started.
+async fn begin(mut args: ChatArgs) -> Result<(Scene, Session), Fault> {
+    let dir = spec::directory(args.start.dir.as_deref())?;
+    let store = match store::open_store() {
+        Ok(store) => Some(store),
+        Err(fault) => {
+            output::tell(&format!("This session is not kept: {}", fault.outcome().message));
+            None
+        }
+    };
+    if args.go_on {
+        let kept = store.as_ref().ok_or_else(|| Fault::usage("no sessions are kept here"))?;
+        let real = dir.canonicalize().unwrap_or_else(|_| dir.clone());
+        let row = kept.latest(&real).map_err(|error| store::fault(&error))?;
+        let row = row.ok_or_else(|| Fault::usage("there is no earlier session of this directory"))?;
+        args.start.agent.get_or_insert(row.agent);
+        args.start.agent_settings.resume = Some(row.native_session.unwrap_or(row.session));
+    }
+    let (mut host, agents) = (environment::host(), Agents::builtin());
+    if let Some(store) = &store {
+        host = host.kept_by(store.clone());
+    }
+    let agent = spec::choose(&agents, &args.start, (&host, true)).await?;
+    let is_attended = io::stdin().is_terminal();
+    let asks = if is_attended { ask::who() } else { Asks::Nobody };
+    let prompt = args.prompt.unwrap_or_default();
+    let way = Way { prompt, dir: dir.clone(), streaming: true, after_turn: AfterTurn::Wait, asks };
+    let mut spec = spec::build(args.start, &*agent, way)?;
+    if asks == Asks::Somebody {
+        spec.denials = Denials::Tolerate; // whoever said no need not be told that the turn failed
+    }
+    let session = agent.start(&host, spec.clone()).map_err(|error| spec::wrong(&error, &*agent, "chat"))?;
+    Ok((Scene { agents, agent, host, store, spec, dir, is_attended }, session))
+}
+
+/// A conversation on the screen.
+struct Chat {
+    scene: Scene,
+    screen: Screen,
+    asking: Asking,
+    keys: Keys,
+    talk: Talk,
+    /// What was asked of the session and is under way; each gives a line to show, or none.
+    errands: JoinSet<Option<String>>,
+    /// Runs while another Ctrl-C would leave.
+    twice: Option<Pin<Box<Sleep>>>,
+    /// Resolves when the screen is ready for the prompt.
+    prompting: Option<oneshot::Receiver<()>>,
+    is_live: bool,
+    since: Option<Instant>,
+}
+
+type Done = oneshot::Receiver<io::Result<()>>;
+
+impl Chat {
+    fn open(scene: Scene, session: &Session) -> Result<(Self, Done), Fault> {
+        let gate = Gate::default();
+        let shown = output::open_chat(|place| gate.writer(place));
+        let is_live = shown.is_live();
+        let (mut screen, done) = Screen::open(shown).map_err(Fault::internal)?;
+        let asking = Asking::new(session.remote(), scene.spec.asks);
+        let keys = if scene.is_attended {
+            Keys::editor(environment::state_dir().map(|dir| dir.join("chat_history")), gate)?
+        } else {
+            Keys::lines()?
+        };
+        if scene.is_attended {
+            let dir = word(&scene.dir.to_string_lossy(), 200);
+            let agent = name(scene.agent.name());
+            screen.line(format!("{DIM}{agent} in {dir} · /help lists the commands, Ctrl-D leaves{DIM:#}"));
+        }
+        if let Some(terminal) = asking.terminal() {
+            terminal.quiet();
+        }
+        let talk = Talk::new(session.remote(), !scene.spec.prompt.is_empty());
+        let (errands, twice, prompting, since) = (JoinSet::new(), None, None, None);
+        Ok((Self { scene, screen, asking, keys, talk, errands, twice, prompting, is_live, since }, done))
+    }
+
+    /// The same with another session.
+    fn renew(&mut self, session: &Session) {
+        self.asking.renew(session.remote());
+        self.talk = Talk::new(session.remote(), false);
+        self.errands = JoinSet::new();
+    }
+
+    /// Follows a session to its end.
+    async fn converse(&mut self, session: &mut Session, signals: &mut Signals, done: &mut Done) {
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        while !self.talk.is_over {
+            self.advance();
+            tokio::select! {
+                event = session.next(), if self.screen.has_room() => self.hear(event),
+                _ = self.screen.say(), if self.screen.has_something_to_say() => {}
+                result = &mut *done, if self.screen.end().is_none() => self.written(result),
+                typed = self.keys.next() => self.typed(typed),
+                answer = self.asking.typed() => self.asking.take(answer, &mut self.screen),
+                Some(line) = self.errands.join_next() => self.run_errand(line.ok().flatten()),
+                () = over(&mut self.twice) => self.twice = None,
+                () = shown(&mut self.prompting) => self.prompt(),
+                caught = signals.next() => self.obey(caught),
+                now = ticks.tick(), if self.is_live && self.is_busy() => {
+                    self.screen.tick(now - *self.since.get_or_insert(now));
+                }
+            }
+        }
+    }
+
+    /// Waits until everything is on the screen. A signal means that nobody looks.
+    async fn close(&mut self, signals: &mut Signals, done: &mut Done) {
+        while self.screen.end().is_none() {
+            self.screen.close_if_all_is_said();
+            tokio::select! {
+                _ = self.screen.say(), if self.screen.has_something_to_say() => {}
+                result = &mut *done => self.written(result),
+                _ = signals.next() => self.screen.finish(End::Abandoned),
+            }
+        }
+    }
+
+    /// A turn is under way, and nothing else stands on the screen.
+    fn is_busy(&self) -> bool {
+        self.talk.is_busy() && !self.keys.is_up()
+    }
+
+    /// Does what is due: a question, or the prompt when the agent has nothing to do.
+    fn advance(&mut self) {
+        self.asking.ask_if_due(&mut self.screen);
+        if !self.talk.is_busy() {
+            self.since = None;
+        }
+        let is_idle = !self.talk.is_busy() && self.talk.leaving.is_none() && self.errands.is_empty();
+        if is_idle && self.screen.end().is_none() && !self.keys.is_up() && self.prompting.is_none() {
+            self.prompting = Some(self.screen.shown());
+        }
+    }
+
+    fn prompt(&mut self) {
+        self.prompting = None;
+        let ahead = self.asking.ahead();
+        self.keys.ask(ahead);
+    }
+
+    fn written(&mut self, result: Result<io::Result<()>, oneshot::error::RecvError>) {
+        match result.unwrap_or_else(|_| Err(io::Error::other("the writer is gone"))) {
+            Err(error) => {
+                self.screen.finish(End::Gone(error));
+                self.leave(self.talk.code); // nobody reads any more
+            }
+            Ok(()) => self.screen.finish(End::Shown),
+        }
+    }
+
+    fn run_errand(&mut self, line: Option<String>) {
+        if let Some(line) = line {
+            self.screen.line(line);
+        }
+    }
+
+    fn obey(&mut self, caught: Caught) {
+        match caught {
+            Caught::Interrupt => self.interrupt(),
+            Caught::Terminate => self.leave(Code(143)),
+        }
+    }
+
+    /// Ends the session in good order.
+    fn leave(&mut self, code: Code) {
+        self.talk.code = code;
+        self.talk.leaving.get_or_insert(Leaving::Quit);
+        self.asking.drop_question(&mut self.screen);
+        self.talk.remote.stop();
+    }
+
+    /// Ctrl-C: ends the turn; the second leaves; a further one does not wait.
+    fn interrupt(&mut self) {
+        if self.talk.leaving.is_some() {
+            return self.talk.remote.kill();
+        }
+        if self.twice.replace(Box::pin(tokio::time::sleep(TWICE))).is_some() {
+            if self.talk.is_busy() {
+                self.screen.remark("leaving; Ctrl-C again kills");
+            }
+            let code = if self.talk.is_busy() { Code(130) } else { exit::OK };
+            return self.leave(code);
+        }
+        self.asking.drop_question(&mut self.screen);
+        if !self.talk.is_busy() {
+            return self.screen.line(format!("{DIM}Ctrl-C again, or Ctrl-D, leaves{DIM:#}"));
+        }
+        self.screen.remark("interrupting; Ctrl-C again leaves");
+        self.errands.spawn(talk::interrupted(self.talk.remote.interrupt()));
+    }
+}
+
+async fn over(time: &mut Option<Pin<Box<Sleep>>>) {
+    match time {
+        Some(time) => time.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn shown(prompting: &mut Option<oneshot::Receiver<()>>) {
+    match prompting {
+        Some(shown) => drop(shown.await), // a writer that is gone is told elsewhere
+        None => std::future::pending().await,
+    }
+}
+
+/// Settings that belong to one session and not to the next.
+const OF_ONE_SESSION: [&str; 3] = [setting::SESSION_ID, setting::FORK, setting::RESUME];

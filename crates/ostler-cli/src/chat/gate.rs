@@ -1,0 +1,89 @@
+//! Writing while the prompt may be up: what an agent says by itself goes above the line that is being typed.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Prints above the prompt.
+type Above = Box<dyn FnMut(String) + Send>;
+
+/// Whether the prompt is up, and how to print above it.
+#[derive(Clone, Default)]
+pub(super) struct Gate(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    above: Option<Above>,
+    is_up: bool,
+}
+
+impl Gate {
+    /// From now on there is a way to print above the prompt.
+    pub(super) fn with(&self, above: Above) {
+        self.state().above = Some(above);
+    }
+
+    /// The prompt goes up or down.
+    pub(super) fn set(&self, is_up: bool) {
+        self.state().is_up = is_up;
+    }
+
+    /// A writer to that place, or above the prompt while it is up.
+    pub(super) fn writer(&self, place: Box<dyn Write + Send>) -> Box<dyn Write + Send> {
+        Box::new(Gated { gate: self.clone(), place, begun: Vec::new() })
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Gated {
+    gate: Gate,
+    place: Box<dyn Write + Send>,
+    /// A line that has begun and waits for its end.
+    begun: Vec<u8>,
+}
+
+impl Write for Gated {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut state = self.gate.state();
+        if let State { above: Some(above), is_up: true } = &mut *state {
+            self.begun.extend_from_slice(bytes);
+            // Only whole lines go above the prompt.
+            if let Some(end) = self.begun.iter().rposition(|byte| *byte == b'\n') {
+                let lines: Vec<u8> = self.begun.drain(..=end).collect();
+                above(String::from_utf8_lossy(&lines).into_owned());
+            }
+            return Ok(bytes.len());
+        }
+        drop(state);
+        if !self.begun.is_empty() {
+            self.place.write_all(&std::mem::take(&mut self.begun))?;
+        }
+        self.place.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.place.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn whole_lines_go_above_the_prompt_while_it_is_up() {
+        let (gate, (to, above)) = (Gate::default(), channel());
+        gate.with(Box::new(move |lines| to.send(lines).unwrap()));
+        let mut writer = gate.writer(Box::new(io::sink()));
+        writer.write_all(b"direct\n").unwrap();
+        gate.set(true);
+        writer.write_all(b"one\ntw").unwrap();
+        assert_eq!(above.try_iter().collect::<String>(), "one\n");
+        writer.write_all(b"o\n").unwrap();
+        assert_eq!(above.try_iter().collect::<String>(), "two\n");
+    }
+}

@@ -1,0 +1,200 @@
+//! The conversation itself: what is typed and what is heard, and what each of them leads to.
+
+use ostler::event::Origin;
+use ostler::{Cause, Event, Interrupting, Interruption, NotDone, Remote, Session, Usage, What};
+
+use super::command::{self, Wish};
+use super::keys::Typed;
+use super::{Chat, OF_ONE_SESSION, pages};
+use crate::exit::{self, Code};
+use crate::output::style::{BAD, DIM, GOOD};
+use crate::output::{name, word};
+
+/// Why a session is being left.
+pub(super) enum Leaving {
+    Quit,
+    /// To go on with this one.
+    Resume(Box<Session>),
+}
+
+/// Where the conversation stands.
+pub(super) struct Talk {
+    pub(super) remote: Remote,
+    pub(super) is_over: bool,
+    pub(super) leaving: Option<Leaving>,
+    pub(super) code: Code,
+    /// Messages that were sent and have not come to their end.
+    sent: u32,
+    open: Option<Origin>,
+    turn: Option<Usage>,
+    last: Option<Cause>,
+}
+
+impl Talk {
+    pub(super) fn new(remote: Remote, is_prompted: bool) -> Self {
+        let (sent, code) = (u32::from(is_prompted), exit::OK);
+        Self { remote, is_over: false, leaving: None, code, sent, open: None, turn: None, last: None }
+    }
+
+    /// Whether the agent has something to do.
+    pub(super) fn is_busy(&self) -> bool {
+        self.sent > 0 || self.open.is_some()
+    }
+
+    /// Notes what an event means for the conversation.
+    fn note(&mut self, event: &Event) {
+        match &event.what {
+            What::TurnStarted(turn) => self.open = Some(turn.origin),
+            What::TurnEnded(turn) => {
+                if self.open.take() == Some(Origin::Caller) {
+                    self.sent = self.sent.saturating_sub(1);
+                }
+                self.turn.clone_from(&turn.usage);
+                self.last = Some(turn.outcome.cause);
+            }
+            What::Refused(refused) if refused.request == "send" => self.sent = self.sent.saturating_sub(1),
+            // A session that ends by itself says why; one that was left has its code.
+            What::Ended(ended) if self.leaving.is_none() => self.code = exit::of(ended.outcome.cause),
+            _ => {}
+        }
+    }
+}
+
+/// What came of an interrupt, when the turn's own end does not tell.
+pub(super) async fn interrupted(asked: Interrupting) -> Option<String> {
+    match asked.await {
+        Interruption::Acknowledged => Some(format!("{DIM}· the agent acknowledged the interrupt{DIM:#}")),
+        Interruption::NotAcknowledged => Some(format!(
+            "{DIM}· the agent did not react and was ended; the next message starts it again{DIM:#}"
+        )),
+        Interruption::TooLate | Interruption::NoTurn => None,
+    }
+}
+
+/// What came of a change. A refusal is an event too, and shown as such.
+fn changed(result: Result<(), NotDone>, what: &str) -> Option<String> {
+    match result {
+        Ok(()) => Some(format!("{GOOD}✓{GOOD:#} {what}")),
+        Err(NotDone::Refused(_)) => None,
+        Err(error) => Some(format!("{BAD}✗{BAD:#} {error}")),
+    }
+}
+
+impl Chat {
+    pub(super) fn hear(&mut self, event: Option<Event>) {
+        let Some(event) = event else {
+            self.talk.is_over = true;
+            return;
+        };
+        self.asking.note(&event, &mut self.screen);
+        self.talk.note(&event);
+        self.screen.push(event);
+    }
+
+    pub(super) fn typed(&mut self, typed: Typed) {
+        match typed {
+            Typed::Interrupt => self.interrupt(),
+            Typed::End => self.leave(self.code_of_leaving()),
+            Typed::Broken(why) => {
+                self.screen.line(format!("{BAD}✗{BAD:#} nothing can be read any more: {}", word(&why, 200)));
+                self.leave(exit::INTERNAL);
+            }
+            Typed::Line(line) => {
+                self.twice = None;
+                self.wish(command::read(&line));
+            }
+        }
+    }
+
+    /// A script is told how its last turn went; a person has seen it.
+    fn code_of_leaving(&self) -> Code {
+        match self.talk.last {
+            Some(cause) if !self.scene.is_attended => exit::of(cause),
+            _ => exit::OK,
+        }
+    }
+
+    fn wish(&mut self, wish: Wish) {
+        let remote = self.talk.remote.clone();
+        match wish {
+            Wish::Nothing => {}
+            Wish::Say(message) => self.say(message),
+            Wish::Help => self.lines(command::help()),
+            Wish::Model(model) if model.is_empty() => self.models(),
+            Wish::Model(model) => drop(self.errands.spawn(async move {
+                let told = format!("model {} from the next turn on", name(&model));
+                changed(remote.set_model(model).await, &told)
+            })),
+            Wish::Permissions(mode) if mode.is_empty() => self.lines(vec!["  /permissions MODE".into()]),
+            Wish::Permissions(mode) => drop(self.errands.spawn(async move {
+                let told = format!("permission mode {}", name(&mode));
+                changed(remote.set_permission_mode(mode).await, &told)
+            })),
+            Wish::Usage => self.lines(pages::usage(self.talk.turn.as_ref(), remote.status().usage.as_ref())),
+            Wish::Status => {
+                self.lines(pages::status(&*self.scene.agent, &self.scene.dir, &remote.status(), remote.id()));
+            }
+            Wish::Resume(id) if id.is_empty() => self.lines(match &self.scene.store {
+                Some(store) => pages::sessions(store, &self.scene.dir),
+                None => vec!["  no sessions are kept here".into()],
+            }),
+            Wish::Resume(id) => self.resume(&id),
+            Wish::Quit => self.leave(self.code_of_leaving()),
+            Wish::Wrong(why) => self.screen.remark(word(&why, 300)),
+        }
+    }
+
+    fn lines(&mut self, lines: Vec<String>) {
+        lines.into_iter().for_each(|line| self.screen.line(line));
+    }
+
+    fn say(&mut self, message: String) {
+        if !self.scene.is_attended {
+            // On a terminal the message stands there already.
+            self.screen.line(format!("{DIM}› {}{DIM:#}", word(&message, 500)));
+        }
+        if self.talk.remote.send(message).is_ok() {
+            self.talk.sent += 1;
+        }
+    }
+
+    fn models(&mut self) {
+        let model = self.talk.remote.status().model;
+        let used = model.as_deref().map_or_else(|| "not said yet".to_owned(), name);
+        self.screen.line(format!("  model: {used}"));
+        let known = self.scene.agent.models();
+        if !known.is_empty() {
+            self.screen.line(format!("  {DIM}known: {}; others may work too{DIM:#}", known.join(", ")));
+        }
+    }
+
+    /// Begins another session, and leaves this one.
+    fn resume(&mut self, id: &str) {
+        let row = match self.scene.store.as_ref().map(|store| store.look_up(id)).transpose() {
+            Err(error) => return self.screen.remark(word(&error.to_string(), 300)),
+            Ok(row) => row.flatten(),
+        };
+        if row.as_ref().is_some_and(|row| row.session == self.talk.remote.id()) {
+            return self.screen.remark("this is that session");
+        }
+        let mut agent = self.scene.agent.clone();
+        let mut native = id.to_owned();
+        if let Some(row) = row {
+            agent = self.scene.agents.get(&row.agent).unwrap_or(agent);
+            native = row.native_session.unwrap_or(row.session);
+        }
+        let mut spec = self.scene.spec.clone();
+        OF_ONE_SESSION.iter().for_each(|key| spec.settings.remove(key));
+        spec.settings.set(ostler::keys::RESUME, native);
+        spec.prompt = String::new();
+        match agent.start(&self.scene.host, spec) {
+            Err(error) => self.screen.remark(word(&error.to_string(), 300)),
+            Ok(session) => {
+                self.screen.line(format!("{DIM}· going on with {}{DIM:#}", name(id)));
+                self.scene.agent = agent;
+                self.talk.leaving = Some(Leaving::Resume(Box::new(session)));
+                self.talk.remote.stop();
+            }
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! `ostler sessions`: what was kept, one of them again, and the end of old ones.
+
+use std::path::Path;
+
+use ostler::event::At;
+use ostler::{CostSource, What};
+use ostler_store::{Filter, Keep, Log, SessionRow, Standing, Store};
+use serde_json::{Value, json};
+
+use crate::args::{SessionsArgs, SessionsListArgs, SessionsPruneArgs, SessionsShowArgs, SessionsVerb};
+use crate::environment;
+use crate::exit::{self, Code};
+use crate::fault::Fault;
+use crate::output::{self, Liveness, name, say, style, tell, word};
+use crate::store::{fault, open_store};
+
+/// How much of an id a list shows.
+const SHORT: usize = 8;
+
+/// How many events are read at a time.
+const PAGE: usize = 1_000;
+
+/// Lists, shows or prunes.
+pub(crate) fn run(args: SessionsArgs) -> Result<Code, Fault> {
+    let store = open_store()?;
+    match args.verb {
+        None => list(&store, args.list),
+        Some(SessionsVerb::Show(args)) => show(&store, &args),
+        Some(SessionsVerb::Prune(args)) => prune(&store, &args),
+    }
+}
+
+fn list(store: &Store, args: SessionsListArgs) -> Result<Code, Fault> {
+    let dir = args.dir.as_deref().map(whole).transpose()?;
+    let filter = Filter { agent: args.agent, dir, limit: Some(args.limit), live: args.live };
+    let rows = store.sessions(&filter).map_err(|error| fault(&error))?;
+    if args.json {
+        say(&format!("{:#}", json!({ "sessions": rows.iter().map(as_json).collect::<Vec<_>>() })));
+    } else if rows.is_empty() {
+        tell("No session was found.");
+    } else {
+        table(&rows);
+    }
+    Ok(exit::OK)
+}
+
+/// A directory as sessions name theirs.
+fn whole(dir: &Path) -> Result<std::path::PathBuf, Fault> {
+    let here = environment::directory().map_err(Fault::internal)?;
+    Ok(dir.canonicalize().unwrap_or_else(|_| here.join(dir))) // one that is gone had sessions too
+}
+
+fn as_json(row: &SessionRow) -> Value {
+    let held_by = match row.standing {
+        Standing::Live(pid) => Some(pid),
+        Standing::Ended(_) | Standing::Abandoned => None,
+    };
+    json!({
+        "session": row.session,
+        "agent": row.agent,
+        "agent_version": row.agent_version,
+        "native_session": row.native_session,
+        "dir": row.dir.to_string_lossy(),
+        "model": row.model,
+        "began_at": row.began_at,
+        "ended_at": row.ended_at,
+        "outcome": row.standing.word(),
+        "held_by": held_by,
+        "turns": row.turns,
+        "tokens": row.tokens,
+        "cost_usd": row.cost_usd,
+        "cost_source": row.cost_source,
+        "continues": row.continues,
+        "prompt": row.prompt,
+    })
+}
+
+fn table(rows: &[SessionRow]) {
+    let (now, home) = (environment::now(), environment::home());
+    let heads = ["session", "agent", "when", "turns", "cost", "outcome", "directory", "task"].map(str::to_owned);
+    let cells: Vec<[String; 8]> = rows.iter().map(|row| cells(row, now, home.as_deref())).collect();
+    let width = |column: usize| {
+        let all = std::iter::once(&heads).chain(&cells);
+        all.map(|row| row[column].chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+    let line = |row: &[String; 8]| {
+        let padded: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        padded.join("  ").trim_end().to_owned()
+    };
+    let dim = style::DIM;
+    say(&format!("{dim}{}{dim:#}", line(&heads)));
+    cells.iter().for_each(|row| say(&line(row)));
+}
+
+fn cells(row: &SessionRow, now: At, home: Option<&Path>) -> [String; 8] {
+    [
+        name(&row.session.chars().take(SHORT).collect::<String>()),
+        name(&row.agent),
+        ago(now, row.began_at),
+        row.turns.to_string(),
+        cost(row),
+        row.standing.word().to_owned(),
+        word(&below_home(&row.dir, home), 40),
+        word(row.prompt.as_deref().unwrap_or("").trim_start(), 50),
+    ]
+}
+
+fn cost(row: &SessionRow) -> String {
+    match (row.cost_usd, row.cost_source) {
+        (Some(cost), CostSource::Estimated) => format!("~${cost:.4}"),
+        (Some(cost), _) => format!("${cost:.4}"),
+        (None, _) => "–".to_owned(),
+    }
+}
+
+/// How long ago that was, in few words; a date when it was long ago.
+fn ago(now: At, then: At) -> String {
+    let seconds = (now.0 - then.0) / 1000;
+    match seconds {
+        ..5 => "just now".to_owned(), // a clock that was set back too
+        5..60 => format!("{seconds} s ago"),
+        60..3_600 => format!("{} min ago", seconds / 60),
+        3_600..86_400 => format!("{} h ago", seconds / 3_600),
+        86_400..172_800 => "1 day ago".to_owned(),
+        172_800..2_592_000 => format!("{} days ago", seconds / 86_400),
+        _ => then.to_string().chars().take(10).collect(),
+    }
+}
+
+fn below_home(dir: &Path, home: Option<&Path>) -> String {
+    match home.and_then(|home| dir.strip_prefix(home).ok()) {
+        Some(rest) if rest.as_os_str().is_empty() => "~".to_owned(),
+        Some(rest) => format!("~/{}", rest.display()),
+        None => dir.display().to_string(),
+    }
+}
+
+fn show(store: &Store, args: &SessionsShowArgs) -> Result<Code, Fault> {
+    let row = store.look_up(&args.id).map_err(|error| fault(&error))?.ok_or_else(|| {
+        Fault::usage(format!("there is no session {}", name(&args.id)))
+            .hint("`ostler sessions` lists them; at least four characters of an id are needed")
+    })?;
+    if args.json {
+        say(&format!("{:#}", as_json(&row)));
+        return Ok(exit::OK);
+    }
+    if args.output == crate::args::Format::Human {
+        head(&row);
+    }
+    let mut shown = output::open(args.output, Liveness::Recorded);
+    let (mut next, mut ended) = (1, false);
+    loop {
+        let events = store.read(&row.session, next, PAGE).map_err(Fault::internal)?;
+        let Some(last) = events.last() else { break };
+        next = last.seq + 1;
+        ended = matches!(last.what, What::Ended(_));
+        if let Err(error) = events.iter().try_for_each(|event| shown.event(event)).and_then(|()| shown.flush()) {
+            return output::gone(&error);
+        }
+    }
+    drop(shown);
+    if !ended {
+        let warn = style::WARN;
+        tell(&format!("{warn}!{warn:#} the session has no end: it is {}", row.standing.word()));
+    }
+    Ok(exit::OK)
+}
+
+/// What is known of a session, before what happened in it.
+fn head(row: &SessionRow) {
+    let version = row.agent_version.as_deref().map(|version| format!(" {}", name(version))).unwrap_or_default();
+    let of_agent = |id: &String| (*id != row.session).then(|| name(id));
+    let rows = [
+        ("session", Some(name(&row.session))),
+        ("agent", Some(format!("{}{version}", name(&row.agent)))),
+        ("its id", row.native_session.as_ref().and_then(of_agent)),
+        ("model", row.model.as_deref().map(name)),
+        ("directory", Some(word(&below_home(&row.dir, environment::home().as_deref()), 200))),
+        ("began", Some(format!("{} ({})", row.began_at, ago(environment::now(), row.began_at)))),
+        ("goes on with", row.continues.as_deref().map(name)),
+        ("task", row.prompt.as_deref().map(|prompt| word(prompt, 100))),
+    ];
+    let dim = style::DIM;
+    for (key, value) in rows {
+        if let Some(value) = value {
+            tell(&format!("{dim}{key:>12}{dim:#}  {value}"));
+        }
+    }
+    tell("");
+}
+
+fn prune(store: &Store, args: &SessionsPruneArgs) -> Result<Code, Fault> {
+    let before = |age: std::time::Duration| {
+        At(environment::now().0.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX)))
+    };
+    let keep = Keep { older_than: args.older_than.map(before), larger_than_bytes: args.larger_than };
+    let pruned = store.prune(&keep, args.dry_run).map_err(|error| fault(&error))?;
+    if args.json {
+        let report = json!({ "dry_run": args.dry_run, "sessions": pruned.sessions, "bytes": pruned.bytes });
+        say(&format!("{report:#}"));
+        return Ok(exit::OK);
+    }
+    if args.dry_run {
+        pruned.sessions.iter().for_each(|id| say(&name(id)));
+    }
+    let sessions = match pruned.sessions.len() {
+        1 => "1 session".to_owned(),
+        count => format!("{count} sessions"),
+    };
+    let verb = if args.dry_run { "would go" } else { "gone" };
+    tell(&format!("{sessions} {verb}, {}", size(pruned.bytes)));
+    Ok(exit::OK)
+}
+
+fn size(bytes: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
+    let mut size = bytes as f64;
+    for unit in ["bytes", "KB", "MB"] {
+        if size < 1000.0 {
+            return if unit == "bytes" { format!("{bytes} bytes") } else { format!("{size:.1} {unit}") };
+        }
+        size /= 1000.0;
+    }
+    format!("{size:.1} GB")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_places_in_few_words() {
+        let second = 1_000;
+        for (seconds, want) in [
+            (-9, "just now"),
+            (4, "just now"),
+            (59, "59 s ago"),
+            (60, "1 min ago"),
+            (3_599, "59 min ago"),
+            (7_200, "2 h ago"),
+            (86_400, "1 day ago"),
+            (172_800, "2 days ago"),
+            (2_592_000, "1970-01-01"),
+        ] {
+            assert_eq!(ago(At(seconds * second), At(0)), want, "{seconds}");
+        }
+        let home = Some(Path::new("/home/u"));
+        for (dir, want) in [("/home/u", "~"), ("/home/u/a", "~/a"), ("/home/user", "/home/user"), ("/", "/")] {
+            assert_eq!(below_home(Path::new(dir), home), want);
+        }
+        for (bytes, want) in [(0, "0 bytes"), (999, "999 bytes"), (1_500, "1.5 KB"), (2_000_000_000, "2.0 GB")] {
+            assert_eq!(size(bytes), want);
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! From the command line to what the library starts: the choice of the agent and its spec, the same for every verb.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ostler::{AfterTurn, Agent, Agents, Asks, Denials, Host, Limits, Sandbox, Settings, Spec, SpecError, keys};
+
+use crate::args::{AgentSettings, SandboxKind, StartArgs};
+use crate::fault::Fault;
+use crate::{environment, output, policy};
+
+/// The directory to work in.
+pub(crate) fn directory(given: Option<&Path>) -> Result<PathBuf, Fault> {
+    let here = environment::directory().map_err(|e| Fault::usage(format!("this directory cannot be used: {e}")))?;
+    Ok(given.map_or_else(|| here.clone(), |dir| here.join(dir)))
+}
+
+/// What an agent says of a spec that is wrong.
+pub(crate) fn wrong(error: &SpecError, agent: &dyn Agent, verb: &str) -> Fault {
+    let hint = format!("`ostler {verb} --help` and docs/agents/{}.md list the settings.", agent.name());
+    Fault::usage(error.to_string()).hint(hint)
+}
+
+/// The agent that was named, or the one that is there. A played one only where somebody looks on (`shown`).
+pub(crate) async fn choose(
+    agents: &Agents,
+    args: &StartArgs,
+    (host, shown): (&Host, bool),
+) -> Result<Arc<dyn Agent>, Fault> {
+    if let Some(name) = &args.agent {
+        return named(agents, name);
+    }
+    let agent = agents.choose(host).await.ok_or_else(|| Fault::internal("no agent is known"))?;
+    if !agent.plays() {
+        return Ok(agent);
+    }
+    // A person is shown what Ostler does. A script that asked for an answer, and whoever asked an agent for something,
+    // must not take a played one for it: the first real agent then says that it is missing.
+    if args.is_for_any_agent() && shown {
+        output::tell(
+            "No coding agent was found on this machine: the built-in agent `scripted` plays a script instead.",
+        );
+        output::tell("`ostler doctor` says how to install one.\n");
+        return Ok(agent);
+    }
+    Ok(agents.iter().find(|known| !known.plays()).cloned().unwrap_or(agent))
+}
+
+/// The agent of that name, or an error that lists those there are.
+pub(crate) fn named(agents: &Agents, name: &str) -> Result<Arc<dyn Agent>, Fault> {
+    agents.get(name).ok_or_else(|| {
+        let known: Vec<_> = agents.iter().map(|a| a.name().to_owned()).collect();
+        Fault::usage(format!("there is no agent {name:?}")).hint(format!("agents: {}", known.join(", ")))
+    })
+}
+
+/// What differs from one use of an agent to another.
+#[derive(Debug, Default)]
+pub(crate) struct Way {
+    pub(crate) prompt: String,
+    pub(crate) dir: PathBuf,
+    /// A person or a program that follows along wants text as it is written; the others want the answer only.
+    pub(crate) streaming: bool,
+    pub(crate) after_turn: AfterTurn,
+    pub(crate) asks: Asks,
+}
+
+/// Puts together what was asked for.
+pub(crate) fn build(args: StartArgs, agent: &dyn Agent, way: Way) -> Result<Spec, Fault> {
+    let mut settings = Settings::default();
+    if agent.settings().iter().any(|known| known.key == keys::INCLUDE_PARTIAL) {
+        settings.set(keys::INCLUDE_PARTIAL, way.streaming.to_string());
+    }
+    let denials = if args.agent_settings.tolerate_denials { Denials::Tolerate } else { Denials::Fail };
+    gather(&args.agent_settings, &mut settings)?;
+    let limits = &args.limits;
+    for (key, value) in [(keys::MAX_TURNS, &limits.max_turns), (keys::MAX_BUDGET_USD, &limits.max_budget_usd)] {
+        if let Some(value) = value {
+            settings.set(key, value);
+        }
+    }
+    let defaults = Limits::default();
+    let limits = Limits {
+        wall: limits.timeout.0,
+        idle: limits.idle_timeout.0,
+        startup: limits.startup_timeout.0,
+        grace: limits.grace.0.unwrap_or(defaults.grace),
+        ..defaults
+    };
+    let env = args.env.iter().map(|entry| variable(entry)).collect::<Result<_, _>>()?;
+    let raw_log = args.raw_log.as_deref().map(absolute).transpose()?;
+    let program = args.program.map(|p| if p.components().count() > 1 { absolute(&p) } else { Ok(p) }).transpose()?;
+    let loaded = policy::load(&args.policy, &way.dir)?;
+    loaded.remarks.iter().for_each(|remark| output::tell(remark));
+    Ok(Spec {
+        prompt: way.prompt,
+        dir: Some(way.dir),
+        after_turn: way.after_turn,
+        asks: way.asks,
+        policy: loaded.policy,
+        settings,
+        extra_args: args.extra,
+        env,
+        program,
+        raw_log,
+        limits,
+        denials,
+        sandbox: sandbox(args.sandbox),
+        ..Spec::default()
+    })
+}
+
+fn sandbox(kind: SandboxKind) -> Sandbox {
+    match kind {
+        SandboxKind::WorkspaceWrite => Sandbox::WorkspaceWrite,
+        SandboxKind::ReadOnly => Sandbox::ReadOnly,
+        SandboxKind::Off => Sandbox::Off,
+    }
+}
+
+/// Puts the agent's settings under their keys.
+fn gather(given: &AgentSettings, settings: &mut Settings) -> Result<(), Fault> {
+    let single = [
+        (keys::MODEL, &given.model),
+        (keys::SYSTEM_PROMPT, &given.system_prompt),
+        (keys::APPEND_SYSTEM_PROMPT, &given.append_system_prompt),
+        (keys::PERMISSION_MODE, &given.permission_mode),
+        (keys::WORKSPACE_TOOLS, &given.workspace_tools),
+        (keys::RESUME, &given.resume),
+        (keys::SESSION_ID, &given.session_id),
+    ];
+    for (key, value) in single {
+        if let Some(value) = value {
+            settings.set(key, value);
+        }
+    }
+    let lists = [
+        (keys::TOOLS, &given.tools),
+        (keys::ALLOWED_TOOLS, &given.allowed_tools),
+        (keys::DISALLOWED_TOOLS, &given.disallowed_tools),
+    ];
+    for (key, values) in lists {
+        for value in values.iter().flat_map(|v| split_tools(v)) {
+            settings.push(key, value);
+        }
+    }
+    for config in &given.mcp_config {
+        // The agent runs in another directory: a path must not depend on ours.
+        let config =
+            if config.trim_start().starts_with('{') { config.clone() } else { shown(&absolute(Path::new(config))?)? };
+        settings.push(keys::MCP_CONFIG, config);
+    }
+    for (key, on) in [(keys::STRICT_MCP, given.strict_mcp), (keys::FORK, given.fork)] {
+        if on {
+            settings.set(key, "true");
+        }
+    }
+    if let Some(schema) = &given.json_schema {
+        settings.set(keys::JSON_SCHEMA, schema_text(schema)?);
+    }
+    let mut set: Vec<&str> = Vec::new();
+    for entry in &given.set {
+        let Some((key, value)) = entry.split_once('=') else {
+            return Err(Fault::usage(format!("--set {entry}: expected KEY=VALUE")));
+        };
+        // The first --set of a key replaces what Ostler chose, further ones add to it.
+        if set.contains(&key) {
+            settings.push(key, value);
+        } else {
+            settings.set(key, value);
+        }
+        set.push(key);
+    }
+    Ok(())
+}
+
+/// Tools are typed as agents' own help shows it: separated by commas or spaces, with patterns in parentheses.
+fn split_tools(typed: &str) -> Vec<&str> {
+    let mut depth = 0u32;
+    let between = |c: char| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth == 0 && (c == ',' || c.is_whitespace())
+    };
+    let tools: Vec<&str> = typed.split(between).filter(|tool| !tool.is_empty()).collect();
+    if tools.is_empty() { vec![typed] } else { tools } // an empty text means: no tools
+}
+
+fn schema_text(schema: &str) -> Result<String, Fault> {
+    if schema.trim_start().starts_with('{') {
+        return Ok(schema.to_owned());
+    }
+    std::fs::read_to_string(schema).map_err(|e| Fault::usage(format!("the schema {schema} cannot be read: {e}")))
+}
+
+fn variable(entry: &str) -> Result<(String, String), Fault> {
+    if let Some((name, value)) = entry.split_once('=') {
+        return Ok((name.to_owned(), value.to_owned()));
+    }
+    let value = environment::variable(entry).ok_or_else(|| {
+        Fault::usage(format!("--env {entry}: this variable is not set")).hint("--env NAME=VALUE sets it")
+    })?;
+    let value = value.into_string().map_err(|_| Fault::usage(format!("--env {entry}: its value is not UTF-8")))?;
+    Ok((entry.to_owned(), value))
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Fault> {
+    std::path::absolute(path).map_err(|e| Fault::usage(format!("{}: {e}", path.display())))
+}
+
+fn shown(path: &Path) -> Result<String, Fault> {
+    path.to_str().map(str::to_owned).ok_or_else(|| Fault::usage(format!("{} is not UTF-8", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tools_are_split_outside_parentheses() {
+        assert_eq!(split_tools("Bash,Read"), ["Bash", "Read"]);
+        assert_eq!(split_tools("Bash(git log *, x) Edit , Read"), ["Bash(git log *, x)", "Edit", "Read"]);
+        assert_eq!(split_tools(""), [""]);
+    }
+}
