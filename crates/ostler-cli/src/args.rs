@@ -105,9 +105,6 @@ Exit codes: as of `ostler run`, for the last turn; on a terminal 0 when you leav
 pub(crate) struct ChatArgs {
     /// The first message
     pub(crate) prompt: Option<String>,
-    /// Go on with the latest session of this directory
-    #[arg(long = "continue", conflicts_with_all = ["resume", "session_id"])]
-    pub(crate) go_on: bool,
     #[command(flatten)]
     pub(crate) start: StartArgs,
 }
@@ -127,6 +124,12 @@ pub(crate) struct StartArgs {
     pub(crate) limits: LimitArgs,
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
+    /// Go on with the latest session of this directory
+    #[arg(long = "continue", conflicts_with_all = ["resume", "session_id", "no_store"])]
+    pub(crate) go_on: bool,
+    /// Do not keep the session (docs/sessions.md)
+    #[arg(long)]
+    pub(crate) no_store: bool,
     /// Add a variable to the agent's environment; NAME alone passes yours on (repeatable)
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub(crate) env: Vec<String>,
@@ -244,9 +247,18 @@ pub(crate) struct LimitArgs {
     /// At most so many of the agent's steps
     #[arg(long, value_name = "N")]
     pub(crate) max_turns: Option<String>,
-    /// At most so much money
+    /// At most so much money, over the whole session
     #[arg(long, value_name = "USD")]
     pub(crate) max_budget_usd: Option<String>,
+    /// At most so many tokens of all kinds, over the whole session
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_tokens: Option<u64>,
+    /// At most so many messages in a session
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_messages: Option<u32>,
+    /// The longest the whole session may take, from its first message on
+    #[arg(long, value_name = "TIME", default_value = "none", value_parser = time)]
+    pub(crate) max_time: Time,
 }
 
 #[derive(Debug, Args)]

@@ -31,7 +31,8 @@ use crate::output::{self, name, word};
 use crate::screen::{End, Screen};
 use crate::signals::{Caught, Signals};
 use crate::spec::{self, Way};
-use crate::{environment, store};
+use crate::store::{self, Keeping};
+use crate::environment;
 
 /// Two Ctrl-C within this time leave.
 const TWICE: Duration = Duration::from_secs(2);
@@ -73,25 +74,8 @@ struct Scene {
 /// Everything that can be wrong before an agent is started.
 async fn begin(mut args: ChatArgs) -> Result<(Scene, Session), Fault> {
     let dir = spec::directory(args.start.dir.as_deref())?;
-    let store = match store::open_store() {
-        Ok(store) => Some(store),
-        Err(fault) => {
-            output::tell(&format!("This session is not kept: {}", fault.outcome().message));
-            None
-        }
-    };
-    if args.go_on {
-        let kept = store.as_ref().ok_or_else(|| Fault::usage("no sessions are kept here"))?;
-        let real = dir.canonicalize().unwrap_or_else(|_| dir.clone());
-        let row = kept.latest(&real).map_err(|error| store::fault(&error))?;
-        let row = row.ok_or_else(|| Fault::usage("there is no earlier session of this directory"))?;
-        args.start.agent.get_or_insert(row.agent);
-        args.start.agent_settings.resume = Some(row.native_session.unwrap_or(row.session));
-    }
-    let (mut host, agents) = (environment::host(), Agents::builtin());
-    if let Some(store) = &store {
-        host = host.kept_by(store.clone());
-    }
+    let Keeping { host, store } = store::keeping(&mut args.start, &dir)?;
+    let agents = Agents::builtin();
     let agent = spec::choose(&agents, &args.start, (&host, true)).await?;
     let is_attended = io::stdin().is_terminal();
     let asks = if is_attended { ask::who() } else { Asks::Nobody };

@@ -10,7 +10,8 @@ use crate::follow::follow;
 use crate::output::{self, Liveness};
 use crate::signals::Signals;
 use crate::spec::{self, Way};
-use crate::{ask, environment, prompt};
+use crate::store::{self, Keeping};
+use crate::{ask, prompt};
 
 /// Runs one task.
 pub(crate) async fn run(args: RunArgs) -> Result<Code, Fault> {
@@ -28,7 +29,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<Code, Fault> {
 }
 
 /// Everything that can be wrong before an agent is started.
-async fn begin(args: RunArgs) -> Result<(Session, Signals, Asks), Fault> {
+async fn begin(mut args: RunArgs) -> Result<(Session, Signals, Asks), Fault> {
     let dir = spec::directory(args.start.dir.as_deref())?;
     let task = prompt::read(&prompt::Sources {
         prompt: args.prompt.as_deref().or(args.task.as_deref()),
@@ -36,7 +37,8 @@ async fn begin(args: RunArgs) -> Result<(Session, Signals, Asks), Fault> {
         stdin: args.stdin,
         dir: &dir,
     })?;
-    let (host, agents) = (environment::host(), Agents::builtin());
+    let Keeping { host, .. } = store::keeping(&mut args.start, &dir)?;
+    let agents = Agents::builtin();
     let streaming = matches!(args.output, Format::Human | Format::Events);
     let agent = spec::choose(&agents, &args.start, (&host, streaming)).await?;
     // Somebody is asked who can read the question and answer it; a script is not.

@@ -85,6 +85,9 @@ pub(crate) fn build(args: StartArgs, agent: &dyn Agent, way: Way) -> Result<Spec
         idle: limits.idle_timeout.0,
         startup: limits.startup_timeout.0,
         grace: limits.grace.0.unwrap_or(defaults.grace),
+        budget_tokens: limits.max_tokens,
+        budget_turns: limits.max_messages,
+        budget_wall: limits.max_time.0,
         ..defaults
     };
     let env = args.env.iter().map(|entry| variable(entry)).collect::<Result<_, _>>()?;

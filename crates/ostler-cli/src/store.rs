@@ -1,11 +1,14 @@
 //! The store of sessions, where the environment says that it is.
 
+use std::path::Path;
 use std::sync::Arc;
 
+use ostler::Host;
 use ostler_store::{Store, StoreError};
 
-use crate::environment;
+use crate::args::StartArgs;
 use crate::fault::Fault;
+use crate::{environment, output};
 
 /// Opens the store of this user, made if need be.
 pub(crate) fn open_store() -> Result<Arc<Store>, Fault> {
@@ -22,4 +25,44 @@ pub(crate) fn fault(error: &StoreError) -> Fault {
         StoreError::Place { .. } => Fault::internal(error).hint("OSTLER_STATE_DIR names another directory"),
         _ => Fault::internal(error),
     }
+}
+
+/// The surroundings in which a session is kept, and the store that keeps it; none when it is not to be kept, or cannot be.
+pub(crate) struct Keeping {
+    pub(crate) host: Host,
+    pub(crate) store: Option<Arc<Store>>,
+}
+
+/// Makes ready to keep a session. A store that cannot be opened is told, and the run goes on without it.
+pub(crate) fn keeping(args: &mut StartArgs, dir: &Path) -> Result<Keeping, Fault> {
+    let host = environment::host();
+    let store = match open_store() {
+        _ if args.no_store => None,
+        Ok(store) => Some(store),
+        Err(fault) => {
+            output::tell(&format!("This session is not kept: {}", fault.outcome().message));
+            None
+        }
+    };
+    if args.go_on {
+        go_on(args, dir, store.as_deref())?;
+    }
+    let host = match &store {
+        Some(store) => host.kept_by(store.clone()),
+        None => host,
+    };
+    Ok(Keeping { host, store })
+}
+
+/// The latest session of a directory is the one to go on with.
+fn go_on(args: &mut StartArgs, dir: &Path, store: Option<&Store>) -> Result<(), Fault> {
+    let kept = store.ok_or_else(|| Fault::usage("no sessions are kept here"))?;
+    let real = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+    let row = kept.latest(&real).map_err(|error| fault(&error))?;
+    let row = row.ok_or_else(|| {
+        Fault::usage("there is no earlier session of this directory").hint("`ostler sessions` lists those there are")
+    })?;
+    args.agent.get_or_insert(row.agent);
+    args.agent_settings.resume = Some(row.session);
+    Ok(())
 }

@@ -1,5 +1,7 @@
 //! The contract between Ostler and one agent's language: a launch, a conversation, a probe. All of it pure.
 
+pub mod transcript;
+
 use crate::event::{Level, Notice, Unreadable, What};
 use crate::lines::Line;
 use crate::outcome::Outcome;
@@ -7,6 +9,8 @@ use crate::permission::{Ask, ToolKind, ToolUse, Verdict};
 use crate::raw::Raw;
 use crate::spec::{Spec, SpecError};
 use crate::usage::Usage;
+
+use transcript::Transcripts;
 
 /// One agent's language. Implementations are stateless; each child process gets a [`Conversation`] of its own.
 pub trait Dialect: Send + Sync {
@@ -33,6 +37,11 @@ pub trait Dialect: Send + Sync {
 
     /// Opens a conversation with one child.
     fn converse(&self, spec: &Spec) -> Box<dyn Conversation>;
+
+    /// Where the agent keeps its sessions; none when it keeps none that could be looked up.
+    fn transcripts(&self) -> Option<&'static Transcripts> {
+        None
+    }
 
     /// What a call of one of the agent's tools would do, in words that rules can be written in.
     fn tool_use(&self, tool: &str, _input: &Raw) -> ToolUse {

@@ -17,5 +17,4 @@ pub mod log;
 pub mod permission;
 pub mod spec;
 pub mod dialect;
-pub mod transcript;
 pub mod machine;

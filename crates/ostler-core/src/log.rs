@@ -48,6 +48,8 @@ pub struct Known {
     pub native_session: Option<String>,
     /// The directory that the agent works in.
     pub dir: PathBuf,
+    /// The session it goes on with, as Ostler names it.
+    pub continues: Option<String>,
     /// The process that drives it now, when it has not ended and that process is alive.
     pub held_by: Option<u32>,
 }

@@ -92,8 +92,8 @@ impl From<SessionRow> for Known {
             Standing::Live(pid) => Some(pid),
             Standing::Ended(_) | Standing::Abandoned => None,
         };
-        let SessionRow { session, agent, agent_version, native_session, dir, .. } = row;
-        Self { session, agent, agent_version, native_session, dir, held_by }
+        let SessionRow { session, agent, agent_version, native_session, dir, continues, .. } = row;
+        Self { session, agent, agent_version, native_session, dir, continues, held_by }
     }
 }
 

@@ -1,5 +1,6 @@
 //! An agent: something with a name that can be probed and started. The registry maps names to agents.
 
+mod earlier;
 mod mock;
 mod model;
 mod process;

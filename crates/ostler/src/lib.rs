@@ -44,7 +44,6 @@ mod model;
 mod probe;
 mod process;
 mod replay;
-#[cfg_attr(not(test), expect(dead_code, reason = "wired in by the session"))]
 mod resume;
 #[cfg(target_os = "linux")]
 pub mod sandbox_check;

@@ -11,10 +11,13 @@ use ostler_core::dialect::Version;
 use ostler_core::event::{Level, Notice};
 use ostler_core::log::Known;
 use ostler_core::outcome::{Cause, Outcome};
-use ostler_core::transcript::{Head, Transcripts};
+use ostler_core::dialect::transcript::{Head, Transcripts};
 
 /// How much of a transcript is searched for its head: a prompt may stand before it, twice.
 const HEAD: u64 = 32 * 1024 * 1024;
+
+/// The word for a session that is not there.
+pub(crate) const UNKNOWN_SESSION: &str = "unknown_session";
 
 /// What is to be gone on with.
 #[derive(Debug, Clone, Copy)]
@@ -54,7 +57,19 @@ impl ResumeProblem {
     /// How the session ends that was not begun. A wrong request, even when somebody else has the session: nothing is wrong
     /// with the agent, and no breaker must count it.
     pub(crate) fn outcome(&self) -> Outcome {
-        Outcome::new(Cause::BadRequest, self.to_string()).hint(self.hint())
+        let word = self.word().to_owned();
+        Outcome::new(Cause::BadRequest, self.to_string()).hint(self.hint()).with(|detail| detail.native = Some(word))
+    }
+
+    /// A word to branch on.
+    fn word(&self) -> &'static str {
+        match self {
+            Self::UnknownId { .. } => UNKNOWN_SESSION,
+            Self::OtherDirectory { .. } => "other_directory",
+            Self::DirectoryGone { .. } => "directory_gone",
+            Self::InUse { .. } => "session_in_use",
+            Self::Incompatible { .. } => "newer_transcript",
+        }
     }
 
     fn hint(&self) -> String {

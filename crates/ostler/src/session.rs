@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ostler_core::dialect::Dialect;
-use ostler_core::event::{Ended, Event, TurnEnded, What};
+use ostler_core::event::{Ended, Event, Notice, TurnEnded, What};
 use ostler_core::outcome::Outcome;
 use ostler_core::spec::Spec;
 use tokio::sync::{mpsc, oneshot};
@@ -49,12 +49,26 @@ pub(crate) struct Beginning {
     pub(crate) id: Arc<str>,
     /// The directory that the agent works in.
     pub(crate) dir: PathBuf,
+    /// The session it goes on with, as Ostler names it.
+    pub(crate) continues: Option<String>,
     pub(crate) breaker: Fuse,
     pub(crate) submissions: Arc<Submissions>,
 }
 
 /// Makes what the conversation talks to.
-pub(crate) type Launch = Box<dyn FnMut(&Spec) -> Result<Body, Outcome> + Send>;
+pub(crate) type Launch = Box<dyn FnMut(&Spec) -> Result<Launched, Outcome> + Send>;
+
+/// What was made, and what the caller should know about it.
+pub(crate) struct Launched {
+    pub(crate) body: Body,
+    pub(crate) notices: Vec<Notice>,
+}
+
+impl From<Child> for Launched {
+    fn from(child: Child) -> Self {
+        Self { body: Body::Inner(child), notices: Vec::new() }
+    }
+}
 
 /// Where the agent's lines come from.
 pub(crate) enum Body {

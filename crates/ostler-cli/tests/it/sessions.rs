@@ -14,7 +14,7 @@ use crate::rig::{Finished, Rig, finish};
 const HOSTILE: &str = "say\u{1b}[2J hello\nfake line";
 
 fn run(rig: &Rig, args: &[&str]) -> Finished {
-    finish(rig.ostler(&["sessions"]).args(args).env("OSTLER_STATE_DIR", rig.path("state")).env("CLICOLOR_FORCE", "0"))
+    finish(rig.ostler(&["sessions"]).args(args).env("OSTLER_STATE_DIR", rig.path("state")))
 }
 
 fn now() -> i64 {

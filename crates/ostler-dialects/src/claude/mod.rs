@@ -24,12 +24,11 @@ mod blame;
 mod probe;
 mod transcript;
 
+use ostler_core::dialect::transcript::Transcripts;
 use ostler_core::dialect::{Capabilities, Conversation, Dialect, Launch, Probe, Setting};
 use ostler_core::permission::ToolUse;
 use ostler_core::raw::Raw;
 use ostler_core::spec::{Spec, SpecError};
-
-pub use transcript::TRANSCRIPTS;
 
 /// The dialect of Claude Code.
 #[derive(Debug, Clone, Copy)]
@@ -76,6 +75,10 @@ impl Dialect for Claude {
 
     fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
         Box::new(conversation::Talk::new(spec))
+    }
+
+    fn transcripts(&self) -> Option<&'static Transcripts> {
+        Some(&transcript::TRANSCRIPTS)
     }
 
     fn tool_use(&self, tool: &str, input: &Raw) -> ToolUse {

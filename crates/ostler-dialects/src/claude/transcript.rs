@@ -14,11 +14,11 @@
 //!   Nothing keeps a second process from the same session: both write into one file.
 
 use ostler_core::dialect::Version;
-use ostler_core::transcript::{Head, Holder, OpenNotes, Transcripts};
+use ostler_core::dialect::transcript::{Head, Holder, OpenNotes, Transcripts};
 use serde::Deserialize;
 
 /// How Claude Code keeps its sessions.
-pub const TRANSCRIPTS: Transcripts = Transcripts {
+pub(super) const TRANSCRIPTS: Transcripts = Transcripts {
     roots: &["$CLAUDE_CONFIG_DIR", "~/.claude"],
     folder: "projects",
     slug,

@@ -108,6 +108,7 @@ impl Talk {
         let call = |event: &Event| if let What::ToolCall(call) = &event.what { Some(call.id.clone()) } else { None };
         let begins = |event: &&Event| matches!(event.what, What::TurnStarted(_));
         Self {
+            model: plan.model.clone(),
             plan,
             ready: None,
             unintroduced: false,
@@ -115,7 +116,6 @@ impl Talk {
             history,
             meter: Meter::default(),
             phase: Phase::Idle,
-            model: plan.model.clone(),
             steered: Vec::new(),
             turn: Turn::default(),
             turns: past.iter().filter(begins).count() as u64,

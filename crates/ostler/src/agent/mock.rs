@@ -12,7 +12,7 @@ use super::{Agent, check_without_process, directory, prepare, session_id};
 use crate::host::Host;
 use crate::mock::{self, Events};
 use crate::probe::Probed;
-use crate::session::{Beginning, Body, Fuse, Session};
+use crate::session::{Beginning, Fuse, Session};
 
 /// Plays given events, to test what is built on Ostler: how it looks when an agent says this or that.
 #[derive(Default)]
@@ -75,10 +75,11 @@ impl Agent for MockAgent {
         };
         Ok(Session::begin(Beginning {
             dialect: &Mock,
-            launch: Box::new(move |_| Ok(Body::Inner(mock::start(events.clone())))),
+            launch: Box::new(move |_| Ok(mock::start(events.clone()).into())),
             install_hint: None,
             id: session_id(),
             dir: directory(&spec),
+            continues: None,
             breaker: Fuse::off(),
             host: host.clone(),
             submissions: Arc::default(),

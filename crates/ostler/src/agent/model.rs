@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use ostler_core::dialect::{Capabilities, Dialect, Inherits, Setting};
-use ostler_core::event::{Event, Notice};
+use ostler_core::event::Notice;
 use ostler_core::spec::{Spec, SpecError, keys};
 use ostler_dialects::openai::OpenAi;
 use ostler_dialects::scripted::Scripted as ScriptedDialect;
@@ -14,7 +14,7 @@ use ostler_tools::command::RUN_COMMAND;
 use ostler_tools::confine::Network;
 use ostler_tools::{Policy, ToolError, Workspace};
 
-use super::{Agent, check_without_process, directory, prepare, session_id};
+use super::{Agent, check_without_process, directory, earlier, prepare, session_id};
 use crate::api;
 use crate::command::CommandRunner;
 use crate::host::Host;
@@ -23,7 +23,7 @@ use crate::model::{Http, Model, Script, Scripted};
 use crate::probe::Probed;
 use crate::process::SpawnError;
 use crate::session::submit::Submissions;
-use crate::session::{Beginning, Body, Fuse, Launch, Session};
+use crate::session::{Beginning, Fuse, Launch, Session};
 use crate::tool::Tool;
 use crate::toolbox::Toolbox;
 
@@ -219,7 +219,8 @@ impl Agent for ApiAgent {
         check_without_process(&spec)?;
         self.dialect.launch(&spec)?;
         prepare(host, &mut spec);
-        spec.past = past(host, &spec)?;
+        let known = earlier::find(host, &spec, self.dialect.name())?;
+        spec.past = earlier::past(host, &spec, known.as_ref())?;
         let id = session_id();
         let model = self.model(host, &spec)?;
         let root = directory(&spec);
@@ -236,7 +237,7 @@ impl Agent for ApiAgent {
             let offered: Vec<_> = spec.tools.iter().filter(|offer| tools.get(&offer.name).is_none()).cloned().collect();
             let submissions = submissions.clone();
             let body = api::Body { model, tools, offered, submissions, cwd, sandbox, notices, retries, busy };
-            Box::new(move |_| Ok(Body::Inner(api::start(body.clone()))))
+            Box::new(move |_| Ok(api::start(body.clone()).into()))
         };
         Ok(Session::begin(Beginning {
             dialect: self.dialect,
@@ -244,6 +245,7 @@ impl Agent for ApiAgent {
             install_hint: None,
             id,
             dir: root,
+            continues: known.map(|known| known.session),
             breaker: if self.plays() { Fuse::off() } else { Fuse::new(host, self.dialect.name(), &KEYS) },
             host: host.clone(),
             submissions,
@@ -253,17 +255,6 @@ impl Agent for ApiAgent {
 
     fn dialect(&self) -> &'static dyn Dialect {
         self.dialect
-    }
-}
-
-/// The events of the session that this one goes on with.
-fn past(_: &Host, spec: &Spec) -> Result<Arc<[Event]>, SpecError> {
-    match spec.settings.last(keys::RESUME) {
-        Some(session) if spec.past.is_empty() => {
-            let why = "there is no such session in Ostler's log; leave out resume to begin a new one";
-            Err(SpecError::new(keys::RESUME, session, why))
-        }
-        _ => Ok(spec.past.clone()),
     }
 }
 

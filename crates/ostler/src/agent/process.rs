@@ -1,19 +1,21 @@
 //! An agent that is a program.
 
 use std::future::Future;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use ostler_core::dialect::{Capabilities, Dialect, Setting};
+use ostler_core::dialect::{Capabilities, Dialect, Inherits, Setting};
+use ostler_core::event::Notice;
 use ostler_core::outcome::{Cause, Outcome};
-use ostler_core::spec::{Spec, SpecError};
+use ostler_core::spec::{Spec, SpecError, keys};
 
-use super::{Agent, check, directory, prepare, session_id};
+use super::{Agent, check, directory, earlier, prepare, session_id};
 use crate::host::{Found, Host};
 use crate::probe::{self, Probed};
 use crate::process::Prepared;
-use crate::session::{Beginning, Body, Fuse, Session};
+use crate::resume::{self, Asked, ResumeProblem};
+use crate::session::{Beginning, Body, Fuse, Launched, Session};
 
 /// An agent that is a program: any dialect, over a child process.
 pub struct ProcessAgent(&'static dyn Dialect);
@@ -76,16 +78,22 @@ impl Agent for ProcessAgent {
     fn start(&self, host: &Host, mut spec: Spec) -> Result<Session, SpecError> {
         check(&spec)?;
         prepare(host, &mut spec);
+        let known = earlier::find(host, &spec, self.0.name())?;
+        if let Some(known) = &known {
+            earlier::translate(&mut spec, known)?;
+        }
         let inherits = self.0.launch(&spec)?.inherits;
         let id = session_id();
         let install_hint = self.0.probe().map(|p| p.install_hint);
-        let launch = launcher(self.0, host.clone(), id.clone(), install_hint);
+        let dir = directory(&spec);
+        let launcher = Launcher { dialect: self.0, host: host.clone(), id: id.clone(), dir: dir.clone(), install_hint };
         Ok(Session::begin(Beginning {
             dialect: self.0,
-            launch: Box::new(launch),
+            launch: Box::new(move |spec| launcher.launch(spec)),
             install_hint,
             id,
-            dir: directory(&spec),
+            dir,
+            continues: known.map(|known| known.session),
             breaker: Fuse::new(host, self.0.name(), &inherits),
             host: host.clone(),
             submissions: Arc::default(),
@@ -99,16 +107,37 @@ impl Agent for ProcessAgent {
 }
 
 /// Prepares the agent's process, each time it is started.
-fn launcher(
+struct Launcher {
     dialect: &'static dyn Dialect,
     host: Host,
     id: Arc<str>,
+    dir: PathBuf,
     install_hint: Option<&'static str>,
-) -> impl FnMut(&Spec) -> Result<Body, Outcome> + Send {
-    move |spec| {
+}
+
+impl Launcher {
+    fn launch(&self, spec: &Spec) -> Result<Launched, Outcome> {
         let wrong = |error: SpecError| Outcome::new(Cause::BadRequest, error.to_string());
-        let launch = dialect.launch(spec).map_err(wrong)?;
-        let prepared = Prepared::agent(&host, spec, &launch, &id).map_err(|error| error.outcome(install_hint))?;
-        Ok(Body::Process(Box::new(prepared)))
+        let launch = self.dialect.launch(spec).map_err(wrong)?;
+        let notices = self.check_resume(spec, &launch.inherits).map_err(|problem| problem.outcome())?;
+        let prepared = Prepared::agent(&self.host, spec, &launch, &self.id);
+        let prepared = prepared.map_err(|error| error.outcome(self.install_hint))?;
+        Ok(Launched { body: Body::Process(Box::new(prepared)), notices })
+    }
+
+    /// Before an earlier session is gone on with: is it there, is it free?
+    fn check_resume(&self, spec: &Spec, inherits: &Inherits) -> Result<Vec<Notice>, ResumeProblem> {
+        let (Some(places), Some(id)) = (self.dialect.transcripts(), spec.settings.last(keys::RESUME)) else {
+            return Ok(Vec::new());
+        };
+        let mut env = self.host.environment(inherits, &spec.env);
+        env.extend(spec.env.iter().map(|(name, value)| (name.into(), value.into())));
+        let Some(root) = resume::root(places, &env) else { return Ok(Vec::new()) };
+        let known = self.host.log().and_then(|log| log.find(id).ok().flatten());
+        // This session itself does not stand in its own way when its agent is started again.
+        let known = known.filter(|known| *known.session != *self.id);
+        let fork = spec.settings.is_on(keys::FORK);
+        let asked = Asked { root: &root, dir: &self.dir, id, fork, installed: None };
+        resume::check(places, &asked, known.as_ref())
     }
 }

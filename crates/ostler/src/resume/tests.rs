@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use ostler_core::transcript::{Holder, OpenNotes};
+use ostler_core::dialect::transcript::{Holder, OpenNotes};
 
 use super::*;
 
@@ -75,6 +75,7 @@ fn known(native: &str, held_by: Option<u32>) -> Known {
         agent_version: None,
         native_session: Some(native.into()),
         dir: PathBuf::new(),
+        continues: None,
         held_by,
     }
 }

@@ -19,9 +19,10 @@ use super::remote::Wish;
 use super::status::Shared;
 use super::submit::Submissions;
 use super::work::{Done, Work};
-use super::{Beginning, Body};
+use super::{Beginning, Body, Launched};
 use crate::clock;
 use crate::process::{Child, Interrupted, SpawnError};
+use crate::resume;
 
 /// How much is read at once.
 const CHUNK: usize = 64 * 1024;
@@ -241,15 +242,32 @@ impl Driver {
             self.go_on();
         }
         self.starts += 1;
-        let spec = &self.beginning.spec;
-        let body = self.beginning.breaker.admit(spec).and_then(|()| (self.beginning.launch)(spec));
-        match body {
-            Ok(Body::Process(prepared)) => {
-                self.life = Life::Starting(Starting::new(*prepared, spec.limits.startup));
+        let Beginning { spec, breaker, launch, .. } = &mut self.beginning;
+        let mut launched = breaker.admit(spec).and_then(|()| launch(spec));
+        if self.starts > 1 && launched.as_ref().is_err_and(is_unknown_session) {
+            // It went before it had written anything down. It is told, and better than no agent at all.
+            spec.settings.remove(keys::RESUME);
+            launched = launch(spec);
+            self.begins_anew("it had not written down what was said");
+        }
+        match launched {
+            Ok(Launched { body, notices }) => {
+                notices.into_iter().for_each(|notice| self.mind.handle(Input::Remark(notice)));
+                match body {
+                    Body::Process(prepared) => {
+                        let patience = self.beginning.spec.limits.startup;
+                        self.life = Life::Starting(Starting::new(*prepared, patience));
+                    }
+                    Body::Inner(child) => self.awake(child),
+                }
             }
-            Ok(Body::Inner(child)) => self.awake(child),
             Err(outcome) => self.not_started(outcome),
         }
+    }
+
+    fn begins_anew(&mut self, why: &str) {
+        let message = format!("The agent begins anew and knows nothing of what was said before: {why}.");
+        self.mind.handle(Input::Remark(Notice::new(Level::Warning, "fresh_start", message)));
     }
 
     /// The settings with which the agent goes on with what it was doing.
@@ -260,8 +278,8 @@ impl Driver {
         match self.caller.shared.status().native_session {
             Some(native) if self.beginning.dialect.capabilities().resume => settings.set(keys::RESUME, native),
             _ => {
-                let message = "The agent begins anew: it had not said yet how its session is called, so it cannot go on with it.";
-                self.mind.handle(Input::Remark(Notice::new(Level::Warning, "fresh_start", message)));
+                settings.remove(keys::RESUME);
+                self.begins_anew("it had not said yet how its session is called");
             }
         }
     }
@@ -418,6 +436,10 @@ impl Driver {
     }
 }
 
+fn is_unknown_session(outcome: &Outcome) -> bool {
+    outcome.detail.as_ref().and_then(|detail| detail.native.as_deref()) == Some(resume::UNKNOWN_SESSION)
+}
+
 async fn kept(keeping: &mut Option<(Appending, Batch, usize)>) -> Result<(), LogError> {
     match keeping {
         Some((appending, ..)) => appending.as_mut().await,
@@ -439,7 +461,7 @@ fn open_log(beginning: &Beginning, mind: &mut Mind, shared: &Shared) -> Option<A
         agent: beginning.dialect.name().to_owned(),
         dir: beginning.dir.clone(),
         at: clock::wall(),
-        continues: beginning.spec.past.last().map(|event| event.session.to_string()),
+        continues: beginning.continues.clone(),
         pid: std::process::id(),
     };
     match log.open(&opening) {

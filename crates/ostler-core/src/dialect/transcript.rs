@@ -1,6 +1,6 @@
 //! Where an agent keeps its sessions: data and pure functions by which a resume can be checked before it is tried.
 
-use crate::dialect::Version;
+use super::Version;
 
 /// How one agent keeps its sessions on disk: `<root>/<folder>/<slug of the directory>/<file of the id>`.
 #[derive(Debug, Clone, Copy)]
