@@ -56,9 +56,9 @@ impl Asking {
         self.terminal.as_ref()
     }
 
-    /// What was typed before a question came.
+    /// What was typed before a question came. It is not sent by itself: it stood there without having been seen.
     pub(crate) fn ahead(&mut self) -> String {
-        std::mem::take(&mut self.ahead)
+        std::mem::take(&mut self.ahead).trim_end_matches('\n').to_owned()
     }
 
     /// Notes what an event means for the questions.

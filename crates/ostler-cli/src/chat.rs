@@ -23,6 +23,7 @@ use self::keys::Keys;
 use self::talk::{Leaving, Talk};
 use crate::args::ChatArgs;
 use crate::ask::{self, Asking};
+use crate::environment;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
 use crate::follow::TICK;
@@ -32,7 +33,6 @@ use crate::screen::{End, Screen};
 use crate::signals::{Caught, Signals};
 use crate::spec::{self, Way};
 use crate::store::{self, Keeping};
-use crate::environment;
 
 /// Two Ctrl-C within this time leave.
 const TWICE: Duration = Duration::from_secs(2);

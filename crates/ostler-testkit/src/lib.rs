@@ -12,5 +12,6 @@
 pub mod fake;
 pub mod model;
 pub mod processes;
+pub mod pty;
 pub mod real;
 pub mod scenario;

@@ -54,8 +54,8 @@ mod toolbox;
 #[cfg(target_os = "linux")]
 pub use process::guard;
 
-pub use asker::{AnswerFuture, Asker};
 pub use agent::{Agent, Agents, ApiAgent, MockAgent, ProcessAgent};
+pub use asker::{AnswerFuture, Asker};
 pub use breaker::Breakers;
 pub use command::{CommandOutput, CommandRunner, KilledFor};
 pub use host::{GuardProgram, Host, RESERVED_PREFIX, SESSION_VARIABLE};
@@ -63,19 +63,19 @@ pub use mock::{Events, Step};
 pub use model::Script;
 pub use ostler_core::dialect::{self, Capabilities, Dialect, Setting};
 pub use ostler_core::event::{self, Event, What};
+pub use ostler_core::log::{Entry, Known, Log, LogError, Opening};
+pub use ostler_core::machine::Answer;
 pub use ostler_core::outcome::{Cause, Detail, Outcome, Status};
+pub use ostler_core::permission;
 pub use ostler_core::raw::Raw;
 pub use ostler_core::spec::{AfterTurn, Asks, Denials, Limits, Sandbox, Settings, Spec, SpecError, ToolOffer, keys};
 pub use ostler_core::usage::{CostSource, Scope, Usage};
-pub use ostler_core::log::{Entry, Known, Log, LogError, Opening};
-pub use ostler_core::machine::Answer;
-pub use ostler_core::permission;
 pub use ostler_core::{clip, outcome};
 pub use ostler_tools::{self as tools, Policy, ToolError};
 pub use probe::Probed;
 pub use replay::Replay;
 pub use session::{
-    Interrupting, Interruption, NotDone, Reader, Reading, Remote, Run, Session, SessionOver, Status as SessionStatus, Submitted,
-    WhenBusy,
+    Interrupting, Interruption, NotDone, Reader, Reading, Remote, Run, Session, SessionOver, Status as SessionStatus,
+    Submitted, WhenBusy,
 };
 pub use tool::{Progress, Tool, ToolFuture, tool};

@@ -8,10 +8,10 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use ostler_core::dialect::Version;
+use ostler_core::dialect::transcript::{Head, Transcripts};
 use ostler_core::event::{Level, Notice};
 use ostler_core::log::Known;
 use ostler_core::outcome::{Cause, Outcome};
-use ostler_core::dialect::transcript::{Head, Transcripts};
 
 /// How much of a transcript is searched for its head: a prompt may stand before it, twice.
 const HEAD: u64 = 32 * 1024 * 1024;

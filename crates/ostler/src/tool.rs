@@ -104,7 +104,13 @@ where
     R: Future<Output = Result<String, ToolError>> + Send + 'static,
 {
     let schema = Raw::of(&schemars::schema_for!(A)).get().to_owned();
-    Function { name: name.to_owned(), description: description.to_owned(), schema, function, takes: std::marker::PhantomData }
+    Function {
+        name: name.to_owned(),
+        description: description.to_owned(),
+        schema,
+        function,
+        takes: std::marker::PhantomData,
+    }
 }
 
 struct Function<A, F> {

@@ -107,7 +107,10 @@ mod tests {
     #[test]
     fn a_question_shows_everything_that_would_be_done() {
         let bash = serde_json::json!({"command": "rm -rf /\u{1b}[2K\nls", "timeout": 5});
-        assert_eq!(shown("Bash", ToolKind::Execute, &bash), "? Bash (execute) may run?\n  $ rm -rf /\n  $ ls\n  {\"timeout\":5}");
+        assert_eq!(
+            shown("Bash", ToolKind::Execute, &bash),
+            "? Bash (execute) may run?\n  $ rm -rf /\n  $ ls\n  {\"timeout\":5}"
+        );
         let edit = serde_json::json!({"file_path": "a.rs", "old_string": "one\ntwo", "new_string": "2"});
         assert_eq!(shown("Edit", ToolKind::Edit, &edit), "? Edit (edit) may run?\n  a.rs\n  - one\n  - two\n  + 2");
         let long = serde_json::json!({"command": "x".repeat(WIDTH + 3)});

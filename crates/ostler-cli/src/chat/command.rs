@@ -94,7 +94,12 @@ mod tests {
         assert_eq!(read("//etc is a place"), Wish::Say("/etc is a place".into()));
         assert_eq!(read("/model  opus"), Wish::Model("opus".into()));
         assert_eq!(read("/exit"), Wish::Quit);
-        for (line, want) in [("/modle x", "did you mean /model?"), ("/mod", "/model?"), ("/etc", "/help lists"), ("/usage x", "takes nothing")] {
+        for (line, want) in [
+            ("/modle x", "did you mean /model?"),
+            ("/mod", "/model?"),
+            ("/etc", "/help lists"),
+            ("/usage x", "takes nothing"),
+        ] {
             let Wish::Wrong(why) = read(line) else { panic!("{line}") };
             assert!(why.contains(want), "{why}");
         }

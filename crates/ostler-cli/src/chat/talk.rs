@@ -64,9 +64,9 @@ impl Talk {
 pub(super) async fn interrupted(asked: Interrupting) -> Option<String> {
     match asked.await {
         Interruption::Acknowledged => Some(format!("{DIM}· the agent acknowledged the interrupt{DIM:#}")),
-        Interruption::NotAcknowledged => Some(format!(
-            "{DIM}· the agent did not react and was ended; the next message starts it again{DIM:#}"
-        )),
+        Interruption::NotAcknowledged => {
+            Some(format!("{DIM}· the agent did not react and was ended; the next message starts it again{DIM:#}"))
+        }
         Interruption::TooLate | Interruption::NoTurn => None,
     }
 }

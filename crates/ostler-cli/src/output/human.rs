@@ -9,10 +9,10 @@ use ostler::clip::plain;
 use ostler::event::{At, Decision, Ended, Level, Started, TextKind, ToolCall, ToolResult, TurnEnded};
 use ostler::{Cause, CostSource, Event, Outcome, Status as Ending, Usage, What};
 
-use super::{Output, Question};
 use super::status::Status;
 use super::style::{BAD, DIM, GOOD, TOOL, WARN};
 use super::value::{is_safe_to_type, name, word};
+use super::{Output, Question};
 
 /// The human form.
 pub(super) struct Human {
@@ -179,9 +179,7 @@ impl Human {
             (Some(id), Some(started)) if is_safe_to_type(&id) && is_safe_to_type(&started.agent) => {
                 let message = if verb == "run" { " \"…\"" } else { "" };
                 let agent = &started.agent;
-                self.aside(&format!(
-                    "  {DIM}go on with: ostler {verb} --agent {agent} --resume {id}{message}{DIM:#}"
-                ))
+                self.aside(&format!("  {DIM}go on with: ostler {verb} --agent {agent} --resume {id}{message}{DIM:#}"))
             }
             _ => Ok(()),
         }
@@ -212,7 +210,8 @@ impl Human {
         let since = turns.since.take();
         self.calls.clear();
         self.end_line()?;
-        self.summary(&turn.outcome, turn.usage.as_ref(), (since, None))
+        self.summary(&turn.outcome, turn.usage.as_ref(), (since, None))?;
+        self.aside("") // so that the next message stands apart
     }
 
     /// How it ended, what it took, and if it did not go well, why.

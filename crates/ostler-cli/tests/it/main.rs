@@ -9,6 +9,7 @@
 
 mod adder;
 mod api;
+mod chat;
 mod driver;
 mod escapes;
 mod guard;

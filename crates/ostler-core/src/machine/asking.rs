@@ -174,8 +174,12 @@ impl Machine {
     pub(super) fn withdraw_all(&mut self, fx: &mut Vec<Effect>) {
         for (id, ask) in std::mem::take(&mut self.asking.open) {
             self.asking.settle(&id);
-            let why = Some("no answer: the turn ended".to_owned());
-            self.emit(permission(&id, &ask, Decision::Denied, (why, DecidedBy::Default)), fx);
+            let why = "no answer: the turn ended".to_owned();
+            self.emit(permission(&id, &ask, Decision::Denied, (Some(why.clone()), DecidedBy::Default)), fx);
+            if self.spawned.is_some() {
+                // What asked may still wait: a sub-agent in the background, for example.
+                fx.push(Effect::Say(Say::Verdict { id: ask.id, verdict: Verdict::Deny(why) }));
+            }
         }
     }
 }

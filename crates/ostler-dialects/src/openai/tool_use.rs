@@ -65,7 +65,8 @@ mod tests {
     #[test]
     fn every_path_and_every_word_is_there() {
         use ToolKind::{Edit, Execute, Other, Read};
-        let table: &[(&str, &str, ToolKind, &[&str], &[&str])] = &[
+        type Case<'a> = (&'a str, &'a str, ToolKind, &'a [&'a str], &'a [&'a str]);
+        let table: &[Case<'_>] = &[
             ("read_file", r#"{"path":"a","offset":1}"#, Read, &["a"], &[]),
             ("list_files", r#"{"path":null}"#, Read, &["."], &[]),
             ("search_files", r#"{"pattern":"path","path":"src"}"#, Read, &["src"], &[]),

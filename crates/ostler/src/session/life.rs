@@ -102,7 +102,10 @@ impl Life {
     }
 }
 
-pub(super) async fn read(stream: &mut Option<Box<dyn AsyncRead + Send + Unpin>>, buffer: &mut [u8]) -> std::io::Result<usize> {
+pub(super) async fn read(
+    stream: &mut Option<Box<dyn AsyncRead + Send + Unpin>>,
+    buffer: &mut [u8],
+) -> std::io::Result<usize> {
     match stream {
         Some(stream) => stream.read(buffer).await,
         None => Ok(0),

@@ -14,7 +14,10 @@ const FETCH: usize = 256;
 
 /// What a reader gets.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "nearly all of them are events; a box each would cost more than it saves")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all of them are events; a box each would cost more than it saves"
+)]
 pub enum Reading {
     /// The next event.
     Event(Event),

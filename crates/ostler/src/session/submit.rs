@@ -45,7 +45,8 @@ impl Submissions {
     }
 
     pub(super) fn submit(&self, result: Submitted) -> Result<(), Refused> {
-        let refuse = |code: &str, why: String| Refused { request: "submit_tool_results".into(), why, code: code.into() };
+        let refuse =
+            |code: &str, why: String| Refused { request: "submit_tool_results".into(), why, code: code.into() };
         let mut places = self.places();
         let id = result.id.clone();
         match places.remove(&id) {

@@ -92,9 +92,11 @@ impl Driver {
         let Beginning { spec, dialect, host, id, .. } = &beginning;
         let asks = if host.asker().is_some() { Asks::Somebody } else { spec.asks };
         let workspace = beginning.dir.display().to_string();
-        let machine = Machine::new(spec.limits.clone(), spec.after_turn)
-            .able(dialect.capabilities())
-            .ruled(spec.policy.clone(), workspace, asks);
+        let machine = Machine::new(spec.limits.clone(), spec.after_turn).able(dialect.capabilities()).ruled(
+            spec.policy.clone(),
+            workspace,
+            asks,
+        );
         let mut mind = Mind::new(id.clone(), Box::new(Nobody), machine);
         if spec.policy.is_some() {
             mind = mind.ruled(*dialect);

@@ -25,9 +25,16 @@ const OUTPUT_HALF: usize = 5 * 1024 * 1024;
 /// Something came to its end.
 pub(super) enum Done {
     Answered(String, Answer),
-    Tool { id: String, ok: bool, output: String },
+    Tool {
+        id: String,
+        ok: bool,
+        output: String,
+    },
     /// A tool says how far it is.
-    Progress { id: String, message: String },
+    Progress {
+        id: String,
+        message: String,
+    },
 }
 
 type Running = Pin<Box<dyn Future<Output = Option<Done>> + Send>>;
@@ -105,7 +112,8 @@ impl Work {
             let _ = say.send((about.clone(), message));
         });
         self.start(id.clone(), async move {
-            let result = AssertUnwindSafe(async { tool.call_reporting(input.get(), &progress).await }).catch_unwind().await;
+            let result =
+                AssertUnwindSafe(async { tool.call_reporting(input.get(), &progress).await }).catch_unwind().await;
             match result {
                 Ok(Ok(output)) => Done::Tool { id, ok: true, output: bounded(output) },
                 Ok(Err(error)) => Done::Tool { id, ok: false, output: bounded(error.to_string()) },

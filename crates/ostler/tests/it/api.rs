@@ -82,7 +82,11 @@ fn calls_that_were_cut_off_have_results_in_the_next_turn() {
                 }
                 What::TurnEnded(turn) => {
                     causes.push(turn.outcome.cause);
-                    if causes.len() == 1 { session.remote().send("the second").unwrap() } else { session.remote().stop() }
+                    if causes.len() == 1 {
+                        session.remote().send("the second").unwrap()
+                    } else {
+                        session.remote().stop()
+                    }
                 }
                 _ => {}
             }

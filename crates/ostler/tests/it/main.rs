@@ -11,6 +11,7 @@
 mod api;
 mod driver;
 mod litellm;
+mod live;
 mod processes;
 mod real;
 mod rig;

@@ -178,7 +178,7 @@ impl Play {
             };
             self.go(&next);
         }
-        panic!("the turn does not end: {:?}", self.order());
+        assert!(!self.in_turn(), "the turn does not end: {:?}", self.order());
     }
 }
 

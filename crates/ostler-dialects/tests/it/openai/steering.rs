@@ -53,7 +53,8 @@ fn a_message_that_came_too_late_is_kept_for_the_next_turn() {
     };
     let limit = |stage: &mut Stage| stage.text("done");
     let cut = |stage: &mut Stage| stage.hear(&json!({"ostler": {"failed": {"kind": "cut", "message": "reset"}}}));
-    let ways: [(&str, &dyn Fn(&mut Stage), Cause); 4] = [
+    type Way<'a> = (&'a str, &'a dyn Fn(&mut Stage), Cause);
+    let ways: [Way<'_>; 4] = [
         ("100", &interrupt, Cause::Interrupted),
         ("1", &limit, Cause::TurnLimit),
         ("100", &cut, Cause::Network),
@@ -84,8 +85,8 @@ fn a_message_that_came_too_late_is_kept_for_the_next_turn() {
 
 fn change(stage: &mut Stage, change: Change) -> Option<String> {
     stage.tell(Say::Change { id: 7, change });
-    let Some(Out::Changed { id: 7, error }) = stage.outs.last() else { panic!("{:?}", stage.outs.last()) };
-    error.clone()
+    let error = |out: &Out| if let Out::Changed { id: 7, error } = out { Some(error.clone()) } else { None };
+    stage.outs.last().and_then(error).unwrap()
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use ostler::event::What;
 use ostler::{AfterTurn, Cause, Replay, Spec};
 
-use crate::rig::{Rig, Seen, check_stream, claude};
+use crate::rig::{Rig, Seen, check_stream, claude, finish_after, read_until};
 
 /// The recordings, by scenario.
 fn recordings() -> Vec<(String, PathBuf)> {
@@ -32,10 +32,24 @@ fn replayed(bytes: &[u8]) -> Seen {
 fn told(seen: &Seen) -> Vec<&What> {
     let of_process = |what: &What| match what {
         What::State(_) | What::Ended(_) | What::TurnStarted(_) => true,
+        What::Notice(notice) => notice.code == "agent_gone",
         What::TurnEnded(turn) => turn.outcome.cause == Cause::AgentDied,
         _ => false,
     };
     seen.whats().filter(|what| !of_process(what)).collect()
+}
+
+/// Runs the agent until its process is gone, and ends the session then.
+async fn played(rig: &Rig) -> Seen {
+    let mut session = rig.start();
+    let gone = |what: &What| match what {
+        What::Notice(notice) => notice.code == "agent_gone",
+        What::TurnEnded(turn) => turn.outcome.cause == Cause::AgentDied,
+        _ => false,
+    };
+    let read = read_until(&mut session, gone).await;
+    session.stop();
+    finish_after(read, session).await
 }
 
 // P17, S4-17
@@ -46,7 +60,7 @@ async fn a_process_tells_the_same_as_its_recording() {
         let mut rig = Rig::new(format!("read\nfile {}\nexit 0", file.display()));
         rig.spec.after_turn = AfterTurn::Wait; // as a replay does: a recording may hold several turns
         rig.spec.raw_log = Some(rig.path("raw"));
-        let (live, from_file) = (rig.run().await, replayed(&bytes));
+        let (live, from_file) = (played(&rig).await, replayed(&bytes));
         assert_eq!(told(&live), told(&from_file), "{name}");
         assert!(rig.read("raw") == bytes, "{name}: the raw log differs");
     }

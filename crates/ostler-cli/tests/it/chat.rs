@@ -1,0 +1,241 @@
+//! A conversation on a terminal: what a person types, what they see, and what is left when they go.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use insta::assert_snapshot;
+use ostler_testkit::processes::{alive, wait_until};
+use ostler_testkit::{fake, pty::Pty};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+use crate::rig::{PATIENCE, Rig, finish_with};
+
+/// Answers every message, and says which one it was.
+const ANSWERS: &str = "pid-file agent\nread-user\ninit\ntext One.\nresult One.\nread-user\ninit\ntext Two.\nresult Two.\nread-until-eof";
+
+/// `ostler chat` with the fake agent playing `script` in Claude's place.
+fn chat(rig: &Rig, script: &str) -> Command {
+    on(rig, "chat", script)
+}
+
+fn on(rig: &Rig, verb: &str, script: &str) -> Command {
+    let mut command = rig.ostler(&[verb, "--agent", "claude", "--grace", "500ms", "--env"]);
+    command.arg(format!("{}={}", fake::SCRIPT, fake::script(rig.dir(), script).display()));
+    command.arg("--program").arg(fake::program());
+    command
+}
+
+/// A file that an agent's script waits for: reading it ends when the test has written it.
+fn gate(rig: &Rig, name: &str) {
+    mknodat(CWD, rig.path(name), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+}
+
+/// What the agent was told.
+fn told(rig: &Rig) -> String {
+    let read = || std::fs::read_to_string(rig.path("told")).unwrap_or_default();
+    assert!(wait_until(PATIENCE, || read().ends_with('\n')), "{}", read());
+    read()
+}
+
+/// The screen without what differs from run to run.
+macro_rules! assert_seen {
+    ($rig:expr, $seen:expr, @$want:literal) => {
+        let dir = $rig.dir().canonicalize().unwrap();
+        insta::with_settings!({filters => vec![(r"\b\d[\d.]*m?s\b", "TIME"), (dir.to_str().unwrap(), "DIR")]}, {
+            assert_snapshot!($seen, @$want);
+        });
+    };
+}
+
+#[test]
+fn two_turns_and_out() {
+    let rig = Rig::new();
+    let mut pty = Pty::start(&chat(&rig, ANSWERS));
+    pty.until_seen("›", 1);
+    pty.keys("hello\r");
+    pty.until_seen("✓ completed", 1);
+    pty.until_seen("›", 2);
+    pty.keys("more\\\rof it\r");
+    pty.until_seen("✓ completed", 2);
+    pty.keys("/quit\r");
+    assert_eq!(pty.end(), Some(0));
+    assert_seen!(rig, pty.seen(), @r"");
+    assert!(pty.echoes(), "the terminal is left as it was found");
+    assert!(!alive(rig.number("agent")));
+}
+
+// S3-8
+#[test]
+fn ctrl_c_interrupts_the_turn_and_the_conversation_goes_on() {
+    let rig = Rig::new();
+    let script = "read-user\ninit\ndelta Working on\nanswer-interrupt\nread-user\ninit\ntext Back.\nresult Back.\nread-until-eof";
+    let mut pty = Pty::start(chat(&rig, script).arg("hello"));
+    pty.until_seen("Working on", 1);
+    pty.keys("\x03");
+    pty.until_seen("acknowledged the interrupt", 1);
+    pty.until_seen("›", 1);
+    pty.keys("again\r");
+    pty.until_seen("Back.", 1);
+    pty.keys("\x04");
+    assert_eq!(pty.end(), Some(0));
+}
+
+#[test]
+fn ctrl_c_twice_leaves_and_nothing_stays() {
+    let rig = Rig::new();
+    let mut pty = Pty::start(chat(&rig, "pid-file agent\nread-user\ninit\ndelta Working\nspawn-child child\nhang").arg("hello"));
+    pty.until_seen("Working", 1);
+    let (agent, child) = (rig.number("agent"), rig.number("child"));
+    pty.keys("\x03");
+    pty.until_seen("interrupting; Ctrl-C again leaves", 1);
+    pty.keys("\x03");
+    assert_eq!(pty.end(), Some(130));
+    assert!(!alive(agent) && !alive(child) && pty.echoes());
+    // The same at the prompt, where it is no failure.
+    let mut pty = Pty::start(&chat(&rig, "read-until-eof"));
+    pty.until_seen("›", 1);
+    pty.keys("\x03");
+    pty.until_seen("Ctrl-C again, or Ctrl-D, leaves", 1);
+    pty.until_seen("›", 2);
+    pty.keys("\x03");
+    assert_eq!(pty.end(), Some(0));
+}
+
+#[test]
+fn questions_are_answered_one_after_the_other() {
+    let rig = Rig::new();
+    let ask = |n: u32, input: &str| format!("tool-use t{n} Bash {input}\ncontrol-request q{n} Bash {input}\nread\ntool-result t{n} ok\n");
+    let ls = r#"{"command":"ls"}"#;
+    let edit = r#"{"file_path":"a.rs","old_string":"one","new_string":"two"}"#;
+    let script = format!(
+        "read-user\ninit\n{}{}{}tool-use t4 Edit {edit}\ncontrol-request q4 Edit {edit}\nread\nresult Done.\ndump-stdin told\nread-until-eof",
+        ask(1, r#"{"command":"cargo test"}"#), ask(2, ls), ask(3, ls)
+    );
+    let mut pty = Pty::start(chat(&rig, &script).arg("hello"));
+    pty.until_seen("  > ".trim_end(), 1);
+    pty.keys("sure\r");
+    pty.until_seen("y, n or a", 1);
+    pty.keys("y\r");
+    pty.until_seen("$ ls", 1);
+    pty.keys("a\r");
+    pty.until_seen("+ two", 1);
+    pty.keys("n not this file\r");
+    pty.until_seen("✓ completed", 1);
+    pty.until_seen("›", 1);
+    assert_seen!(rig, pty.seen(), @r"");
+    let told = told(&rig);
+    assert_eq!(told.matches(r#""behavior":"allow""#).count(), 3, "{told}");
+    assert!(told.contains("not this file"), "{told}");
+    pty.keys("\x04");
+    assert_eq!(pty.end(), Some(0));
+}
+
+// Half an answer to a question that is gone answers nothing.
+#[test]
+fn a_question_that_is_withdrawn_leaves_and_its_answer_too() {
+    let rig = Rig::new();
+    gate(&rig, "withdrawn");
+    let script = "read-user\ninit\ncontrol-request q1 Bash {\"command\":\"one\"}\nfile withdrawn\n\
+                  control-request q2 Bash {\"command\":\"two\"}\nread\nresult Done.\ndump-stdin told\nread-until-eof";
+    let mut pty = Pty::start(chat(&rig, script).arg("hello"));
+    pty.until("the first question", |seen| seen.contains("$ one") && seen.ends_with('>'));
+    pty.keys("y");
+    pty.until("what is typed", |seen| seen.ends_with("> y"));
+    std::fs::write(rig.path("withdrawn"), "{\"type\":\"control_cancel_request\",\"request_id\":\"q1\"}\n").unwrap();
+    pty.until("the second question", |seen| seen.contains("withdrew") && seen.contains("$ two") && seen.ends_with('>'));
+    pty.keys("\r");
+    pty.until_seen("y, n or a", 1);
+    pty.keys("n\r");
+    pty.until_seen("✓ completed", 1);
+    let told = told(&rig);
+    assert!(!told.contains(r#""behavior":"allow""#) && told.contains(r#""behavior":"deny""#), "{told}");
+}
+
+#[test]
+fn what_is_typed_ahead_is_the_next_message() {
+    let rig = Rig::new();
+    gate(&rig, "go");
+    let script = "read-user\ninit\ndelta Working\nfile go\nresult One.\nread-user\ndump-stdin told\ninit\ntext Two.\nresult Two.\nread-until-eof";
+    let mut pty = Pty::start(chat(&rig, script).arg("hello"));
+    pty.until_seen("Working", 1);
+    pty.keys("the next one\rand half");
+    std::fs::write(rig.path("go"), "").unwrap();
+    pty.until_seen("Two.", 1);
+    pty.until_seen("› and half", 1);
+    assert!(told(&rig).contains("the next one"));
+}
+
+#[test]
+fn messages_are_recalled_and_kept_for_their_owner() {
+    let rig = Rig::new();
+    let mut pty = Pty::start(&chat(&rig, ANSWERS));
+    pty.until_seen("›", 1);
+    pty.keys("remember me\r");
+    pty.until_seen("One.", 1);
+    pty.until_seen("›", 2);
+    pty.keys("/hlep\r");
+    pty.until_seen("did you mean /help?", 1);
+    pty.until_seen("›", 3);
+    pty.keys("\x04");
+    assert_eq!(pty.end(), Some(0));
+    let history = rig.path(".local/state/ostler/chat_history");
+    assert_eq!(std::fs::metadata(history).unwrap().permissions().mode() & 0o777, 0o600);
+    let mut pty = Pty::start(&chat(&rig, ANSWERS));
+    pty.until_seen("›", 1);
+    pty.keys("\x1b[A\x1b[A");
+    pty.until_seen("› remember me", 1);
+}
+
+#[test]
+fn a_signal_at_the_prompt_ends_in_good_order() {
+    let rig = Rig::new();
+    let mut pty = Pty::start(&chat(&rig, ANSWERS));
+    pty.until_seen("›", 1);
+    pty.keys("hello\r");
+    pty.until_seen("One.", 1);
+    pty.until_seen("›", 2);
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pty.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(pty.end(), Some(143));
+    assert!(pty.echoes() && !alive(rig.number("agent")));
+}
+
+// An agent that goes away is started again by the next message.
+#[test]
+fn an_agent_that_died_comes_back() {
+    let rig = Rig::new();
+    let mut pty = Pty::start(chat(&rig, "read-user\ninit\ntext Here.\nresult Here.\nexit 0").arg("hello"));
+    pty.until_seen("Here.", 1);
+    pty.until_seen("›", 1);
+    pty.keys("again\r");
+    pty.until_seen("Here.", 2);
+    pty.keys("\x04");
+    assert_eq!(pty.end(), Some(0));
+}
+
+#[test]
+fn without_a_terminal_each_line_is_a_message() {
+    let rig = Rig::new();
+    let done = finish_with(&mut chat(&rig, ANSWERS), "hello\n\n/usage\nand more\\\nof it\n");
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "One.\nTwo.\n"), "{}", done.stderr);
+    assert_seen!(rig, done.stderr, @r"");
+    let failing = "read-user\ninit\ntext One.\nresult One.\nread-user\nresult-error error_max_turns too many\nread-until-eof";
+    assert_eq!(finish_with(&mut chat(&rig, failing), "hello\nmore\n").code, Some(6), "that of the last turn");
+    assert_eq!(finish_with(&mut chat(&rig, ANSWERS), "").code, Some(0));
+    // Nobody can be asked.
+    let asking = "read-user\ninit\ncontrol-request q1 Bash {\"command\":\"ls\"}\nread\ndump-stdin told\nresult Done.\nread-until-eof";
+    finish_with(&mut chat(&rig, asking), "hello\n");
+    assert!(told(&rig).contains(r#""behavior":"deny""#));
+}
+
+// `ostler run` asks whoever is there, too.
+#[test]
+fn a_run_on_a_terminal_asks() {
+    let rig = Rig::new();
+    let script = "read-user\ninit\ncontrol-request q1 Bash {\"command\":\"ls\"}\nread\nresult Done.\nread-until-eof";
+    let mut pty = Pty::start(on(&rig, "run", script).arg("hello"));
+    pty.until("the question", |seen| seen.contains("$ ls") && seen.ends_with('>'));
+    pty.keys("y\r");
+    assert_eq!(pty.end(), Some(0));
+    assert_seen!(rig, pty.seen(), @r"");
+}

@@ -1,0 +1,7 @@
+//! Sessions of many turns: their readers, their life, and what can be asked of them.
+
+mod asks;
+mod hold;
+mod kept;
+mod life;
+mod readers;

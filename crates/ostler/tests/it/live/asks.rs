@@ -1,0 +1,145 @@
+//! Questions whether a tool may run: rules, a person, a function of the caller's, or nobody.
+
+use std::time::Duration;
+
+use ostler::event::{DecidedBy, Decision, What};
+use ostler::permission::{Policy, Trust};
+use ostler::{Answer, Asks, NotDone};
+
+use crate::rig::{Rig, Seen, finish_after, read_until};
+
+/// An agent that asks about these commands at once, and ends its turn when all are answered.
+fn asking(commands: &[&str]) -> Rig {
+    let mut verbs = "read\ninit\n".to_owned();
+    for (n, command) in commands.iter().enumerate() {
+        verbs += &format!("control-request q{n} Bash {{\"command\":\"{command}\"}}\n");
+    }
+    verbs += &"wait-control\n".repeat(commands.len());
+    Rig::new(verbs + "dump-stdin $DIR/stdin\ntext hi\nresult hi\nread-until-eof")
+}
+
+fn decisions(seen: &Seen) -> Vec<(String, Decision, DecidedBy)> {
+    let permissions = seen.whats().filter_map(|what| if let What::Permission(it) = what { Some(it) } else { None });
+    permissions.map(|it| (it.id.clone(), it.decision, it.by)).collect()
+}
+
+/// What the agent was answered, by question.
+fn answers(rig: &Rig) -> Vec<(String, bool)> {
+    let text = rig.text("stdin");
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let answers = lines.filter(|line| line["type"] == "control_response").map(|line| {
+        let response = &line["response"];
+        (response["request_id"].as_str().unwrap().to_owned(), response["response"]["behavior"] == "allow")
+    });
+    let mut answers: Vec<_> = answers.collect();
+    answers.sort();
+    answers
+}
+
+// P44: five questions at once; any client answers, each once, in any order; who comes late is told so.
+#[tokio::test]
+async fn each_question_is_answered_once_by_whoever_comes() {
+    let mut rig = asking(&["a", "b", "c", "d", "e"]);
+    rig.spec.asks = Asks::Somebody;
+    let mut session = rig.start();
+    let mut read = Vec::new();
+    for _ in 0..5 {
+        read.extend(read_until(&mut session, |what| matches!(what, What::Permission(_))).await);
+    }
+    assert_eq!(session.status().pending.len(), 5);
+    let dropped = session.remote();
+    drop(dropped); // a client that went without an answer
+    let other = session.remote();
+    for (id, answer) in
+        [("q3", Answer::Allow), ("q0", Answer::Deny("no".into())), ("q4", Answer::Allow), ("q1", Answer::Allow)]
+    {
+        assert_eq!(other.answer(id, answer).await, Ok(()));
+    }
+    let late = other.answer("q3", Answer::Deny("changed my mind".into())).await;
+    assert!(matches!(late, Err(NotDone::Refused(refused)) if refused.code == "decided"));
+    assert_eq!(other.answer("q2", Answer::Allow).await, Ok(()));
+    read.extend(read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await);
+    let seen = finish_after(read, session).await;
+    let decided = decisions(&seen).into_iter().filter(|(_, decision, _)| *decision != Decision::Asked);
+    assert!(decided.clone().count() == 5 && decided.clone().all(|(_, _, by)| by == DecidedBy::Person));
+    let expected = [("q0", false), ("q1", true), ("q2", true), ("q3", true), ("q4", true)];
+    assert_eq!(answers(&rig), expected.map(|(id, allowed)| (id.to_owned(), allowed)));
+}
+
+// P50: nobody is there. It is denied, the event says so and names the settings, and the turn goes on.
+#[tokio::test]
+async fn with_nobody_there_it_is_denied_and_said() {
+    let mut rig = asking(&["a"]);
+    rig.spec.denials = ostler::Denials::Tolerate;
+    let seen = rig.run().await;
+    assert_eq!(decisions(&seen), [("q0".to_owned(), Decision::Denied, DecidedBy::Default)]);
+    let told =
+        seen.whats().find_map(|what| if let What::Permission(it) = what { it.message.clone() } else { None }).unwrap();
+    assert!(told.contains("--permissions") && told.contains("permission_mode"), "{told}");
+}
+
+// Rules decide in their order, before anybody is asked; a function is asked about the rest, all at once, and may panic.
+#[tokio::test]
+async fn rules_first_and_then_the_function() {
+    let rules = r#"
+        [[rule]]
+        command = "git status"
+        do = "allow"
+        [[rule]]
+        command = "rm"
+        do = "deny"
+        message = "nothing is removed here"
+    "#;
+    let mut rig = asking(&["git status", "rm -rf x", "ask yes", "ask no", "ask panic"]);
+    rig.spec.policy = Some(Policy::parse(rules, "test", Trust::Full).unwrap());
+    rig.host = rig.host.asking(|question: ostler::event::Permission| async move {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let input = question.input.unwrap().get().to_owned();
+        assert!(!input.contains("panic"), "as it should");
+        if input.contains("yes") { Answer::Allow } else { Answer::Deny("the function says no".into()) }
+    });
+    let seen = rig.run().await;
+    let decided = decisions(&seen).into_iter().filter(|(_, decision, _)| *decision != Decision::Asked);
+    let mut decided: Vec<_> = decided.collect();
+    decided.sort_by(|a, b| a.0.cmp(&b.0));
+    use DecidedBy::{Person, Rule};
+    use Decision::{Allowed, Denied};
+    let expected = [
+        ("q0", Allowed, Rule),
+        ("q1", Denied, Rule),
+        ("q2", Allowed, Person),
+        ("q3", Denied, Person),
+        ("q4", Denied, Person),
+    ];
+    assert_eq!(decided, expected.map(|(id, decision, by)| (id.to_owned(), decision, by)));
+    assert_eq!(answers(&rig).iter().filter(|(_, allowed)| *allowed).count(), 2);
+}
+
+// P48: a tool that ran although a rule forbids it, without a question, is shouted about.
+#[tokio::test]
+async fn a_tool_that_ran_past_the_rules_is_a_bypass() {
+    let rules = "[[rule]]\ncommand = \"rm\"\ndo = \"deny\"\n";
+    for (command, bypasses) in [("rm -rf x", 1), ("ls", 0)] {
+        let mut rig = Rig::new(format!(
+            "read\ninit\ntool-use t1 Bash {{\"command\":\"{command}\"}}\ntool-result t1 done\ntext hi\nresult hi\nread-until-eof"
+        ));
+        rig.spec.policy = Some(Policy::parse(rules, "test", Trust::Full).unwrap());
+        assert_eq!(rig.run().await.notices("policy_bypass").len(), bypasses, "{command}");
+    }
+}
+
+// The turn ends while somebody thinks: the question is withdrawn, with an event, and a late answer is told so.
+#[tokio::test]
+async fn a_question_does_not_outlive_its_turn() {
+    let mut rig = Rig::new("read\ninit\ncontrol-request q1 Bash {\"command\":\"x\"}\nanswer-interrupt\nread-until-eof");
+    (rig.spec.asks, rig.spec.after_turn) = (Asks::Somebody, ostler::AfterTurn::Wait);
+    let mut session = rig.start();
+    let mut read = read_until(&mut session, |what| matches!(what, What::Permission(_))).await;
+    session.interrupt().await;
+    let late = session.answer("q1", Answer::Allow).await;
+    assert!(matches!(late, Err(NotDone::Refused(refused)) if refused.code == "decided"));
+    read.extend(read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await);
+    session.stop();
+    let seen = finish_after(read, session).await;
+    assert_eq!(decisions(&seen).last().map(|(_, decision, _)| *decision), Some(Decision::Denied));
+}

@@ -1,0 +1,69 @@
+//! Pausing holds messages back; freezing stops the agent's processes too.
+
+use std::time::Duration;
+
+use ostler::AfterTurn;
+use ostler::event::{SessionState, What};
+
+use crate::rig::{Rig, finish_after, read_until, until};
+
+fn turn_ended(what: &What) -> bool {
+    matches!(what, What::TurnEnded(_))
+}
+
+// S3-20: what is sent while paused waits, in its order; the turn under way goes on.
+#[tokio::test]
+async fn pause_holds_messages_and_resume_delivers_them_in_order() {
+    let mut rig = Rig::new("loop 3\nread-user\ninit\ntext hi\nresult hi\nend\nread-until-eof");
+    rig.spec.after_turn = AfterTurn::Wait;
+    let mut session = rig.start();
+    session.pause();
+    let mut read = read_until(&mut session, turn_ended).await;
+    session.send("two").unwrap();
+    session.send("three").unwrap();
+    until("it is paused", || session.status().state == SessionState::Paused).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(session.status().turn, 1, "a message was delivered while paused");
+    session.resume();
+    read.extend(read_until(&mut session, turn_ended).await);
+    read.extend(read_until(&mut session, turn_ended).await);
+    session.stop();
+    let seen = finish_after(read, session).await;
+    let prompts =
+        seen.whats().filter_map(|what| if let What::TurnStarted(it) = what { it.prompt.as_deref() } else { None });
+    assert_eq!(prompts.collect::<Vec<_>>(), ["Do it.", "two", "three"]);
+}
+
+/// Whether a process stands still.
+fn is_stopped(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['T', 't']))
+}
+
+// Everything of the agent stands still, also what left its group, and its silence is nobody's fault; then it goes on. It can be
+// ended while it stands still.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_frozen_agent_stands_still_and_goes_on() {
+    for thaw in [true, false] {
+        let mut rig = Rig::new("read\ninit\nspawn-setsid $DIR/child\ntext hi\nsleep 300\nresult hi\nread-until-eof")
+            .grace_ms(500);
+        rig.spec.after_turn = AfterTurn::Wait;
+        rig.spec.limits.idle = Some(Duration::from_millis(700));
+        let mut session = rig.start();
+        let mut read = read_until(&mut session, |what| matches!(what, What::Text(_))).await;
+        until("the child is there", || rig.path("child").exists() && !rig.text("child").is_empty()).await;
+        let (agent, child) = (session.pid().unwrap(), rig.pid("child"));
+        session.freeze();
+        until("all of it stands still", || is_stopped(agent) && is_stopped(child)).await;
+        tokio::time::sleep(Duration::from_millis(1200)).await;
+        assert!(is_stopped(agent) && session.status().state == SessionState::Paused);
+        if thaw {
+            session.resume();
+            read.extend(read_until(&mut session, turn_ended).await);
+        }
+        session.stop();
+        let seen = finish_after(read, session).await;
+        assert_eq!(seen.turn().outcome.is_success(), thaw, "{:?}", seen.turn().outcome);
+    }
+}

@@ -1,0 +1,166 @@
+//! A session and its log: kept first and told afterwards, and a log that fails breaks nothing.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ostler::{AfterTurn, Event, Known, Log, LogError, Opening};
+use ostler_core::log::{Appending, Entry};
+
+use crate::rig::{Rig, check_stream, finish};
+
+/// A log in memory that can be slow, or broken after some appends.
+#[derive(Clone, Default)]
+pub(super) struct MemoryLog(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    entries: Mutex<Vec<Entry>>,
+    pub(super) opened: Mutex<Vec<Opening>>,
+    slow: Duration,
+    breaks_after: Option<usize>,
+    appends: AtomicUsize,
+    raw: Option<PathBuf>,
+}
+
+impl MemoryLog {
+    pub(super) fn events(&self, session: &str) -> Vec<Event> {
+        self.read(session, 1, usize::MAX).unwrap()
+    }
+}
+
+impl Log for MemoryLog {
+    fn open(&self, opening: &Opening) -> Result<(), LogError> {
+        self.0.opened.lock().unwrap().push(opening.clone());
+        match self.0.breaks_after {
+            Some(0) => Err(LogError("the disk is full".into())),
+            _ => Ok(()),
+        }
+    }
+
+    fn append(&self, entries: Arc<Vec<Entry>>) -> Appending {
+        let log = self.0.clone();
+        Box::pin(async move {
+            tokio::time::sleep(log.slow).await;
+            if log.breaks_after.is_some_and(|n| log.appends.fetch_add(1, Ordering::Relaxed) >= n) {
+                return Err(LogError("the disk is full".into()));
+            }
+            log.entries.lock().unwrap().extend(entries.iter().cloned());
+            Ok(())
+        })
+    }
+
+    fn read(&self, session: &str, from: u64, most: usize) -> Result<Vec<Event>, LogError> {
+        let entries = self.0.entries.lock().unwrap();
+        let events = entries.iter().map(|entry| &entry.event);
+        Ok(events.filter(|event| &*event.session == session && event.seq >= from).take(most).cloned().collect())
+    }
+
+    fn raw(&self, _: &str) -> Option<PathBuf> {
+        self.0.raw.clone()
+    }
+
+    fn find(&self, id: &str) -> Result<Option<Known>, LogError> {
+        let opened = self.0.opened.lock().unwrap();
+        let known = opened.iter().rev().find(|opening| opening.session == id);
+        Ok(known.map(|opening| Known {
+            session: opening.session.clone(),
+            agent: opening.agent.clone(),
+            agent_version: None,
+            native_session: None,
+            dir: opening.dir.clone(),
+            continues: opening.continues.clone(),
+            held_by: None,
+        }))
+    }
+}
+
+// Append first, then publish: at no moment a reader knows more than the log, however slow that is.
+#[tokio::test]
+async fn what_is_told_was_kept() {
+    let log = MemoryLog(Arc::new(Inner { slow: Duration::from_millis(20), ..Inner::default() }));
+    let mut rig = Rig::new("read\ninit\nloop 20\ntext hi\nsleep 10\nend\nresult hi\nread-until-eof");
+    rig.host = rig.host.kept_by(Arc::new(log.clone()));
+    let mut session = rig.start();
+    let mut events = Vec::new();
+    while let Some(event) = session.next().await {
+        assert!(
+            log.events(session.id()).iter().any(|kept| kept.seq == event.seq),
+            "told before it was kept: {event:?}"
+        );
+        events.push(event);
+    }
+    check_stream(&events);
+    assert_eq!(log.events(session.id()), events);
+    let opened = log.0.opened.lock().unwrap();
+    assert_eq!((opened.len(), &*opened[0].session, &*opened[0].agent), (1, session.id(), "claude"));
+}
+
+// A log that cannot be opened, or fails on the way, gives one notice, and the run is the same.
+#[tokio::test]
+async fn a_log_that_fails_breaks_nothing() {
+    for breaks_after in [0, 1, 3] {
+        let log = MemoryLog(Arc::new(Inner { breaks_after: Some(breaks_after), ..Inner::default() }));
+        let mut rig = Rig::new("read\ninit\nloop 20\ntext hi\nsleep 5\nend\nresult hi\nread-until-eof");
+        rig.host = rig.host.kept_by(Arc::new(log));
+        let seen = rig.run().await;
+        assert!(seen.outcome().is_success(), "{:?}", seen.outcome());
+        let notices = seen.notices("store_failed");
+        assert!(notices.len() == 1 && notices[0].message.contains("the disk is full"), "{notices:?}");
+    }
+}
+
+// Each event says where in the raw output its line begins, also when the agent was started again.
+#[tokio::test]
+async fn events_know_their_place_in_the_raw_output() {
+    let dir = tempfile::tempdir().unwrap();
+    let raw = dir.path().join("raw");
+    let log = MemoryLog(Arc::new(Inner { raw: Some(raw.clone()), ..Inner::default() }));
+    let mut rig = Rig::new("read-user\ninit\ntext hi\nresult hi\nexit 0");
+    rig.spec.after_turn = AfterTurn::Wait;
+    rig.host = rig.host.kept_by(Arc::new(log.clone()));
+    let mut session = rig.start();
+    for _ in 0..2 {
+        crate::rig::read_until(&mut session, |what| matches!(what, ostler::What::TurnEnded(_))).await;
+        session.send("again").unwrap();
+    }
+    crate::rig::read_until(&mut session, |what| matches!(what, ostler::What::TurnEnded(_))).await;
+    session.stop();
+    while session.next().await.is_some() {}
+    let text = std::fs::read_to_string(raw).unwrap();
+    let entries = log.0.entries.lock().unwrap();
+    let texts: Vec<&str> = entries
+        .iter()
+        .filter(|entry| matches!(entry.event.what, ostler::What::Text(_)))
+        .map(|entry| text[usize::try_from(entry.raw_offset).unwrap()..].lines().next().unwrap())
+        .collect();
+    assert_eq!(texts.len(), 3);
+    assert!(texts.iter().all(|line| line.contains("\"assistant\"") && line.contains("hi")), "{texts:?}");
+}
+
+// A message that comes when the session is just ending is refused with an event or by its sender's call; never lost.
+#[tokio::test]
+async fn a_message_at_the_end_is_not_lost() {
+    for delay in 0..12 {
+        let rig = Rig::new("read\ninit\ntext hi\nresult hi\nread-until-eof");
+        let session = rig.start();
+        let remote = session.remote();
+        let sender = tokio::spawn(async move {
+            let mut sent = 0;
+            for n in 0..200 {
+                match remote.send(format!("{n}")) {
+                    Ok(()) => sent += 1,
+                    Err(_) => break,
+                }
+                tokio::time::sleep(Duration::from_micros(300 * delay)).await;
+            }
+            sent
+        });
+        let seen = finish(session).await;
+        let sent: usize = sender.await.unwrap();
+        let refused = seen.whats().filter(|what| matches!(what, ostler::What::Refused(it) if it.request == "send"));
+        let turns = seen.turns().len() - 1;
+        assert_eq!(refused.count() + turns, sent, "messages were lost");
+    }
+}

@@ -1,0 +1,172 @@
+//! A session outlives the agent's process: the next message starts it again, and it goes on where it was.
+
+use ostler::event::{SessionState, What};
+use ostler::{AfterTurn, Answer, Breakers, Cause, Interruption, NotDone, WhenBusy};
+use ostler_testkit::fake;
+
+use crate::rig::{Rig, Seen, check_stream, finish_after, read_until, until};
+
+fn turn_ended(what: &What) -> bool {
+    matches!(what, What::TurnEnded(_))
+}
+
+/// An agent whose second process plays other verbs, and whose sessions wait for messages.
+fn twice(first: &str, second: &str) -> Rig {
+    let rig = Rig::new(first);
+    let dir = rig.path("");
+    std::fs::create_dir(rig.path("second")).unwrap();
+    let second = fake::script(&rig.path("second"), &second.replace("$DIR", dir.to_str().unwrap()));
+    let wrapper = format!(
+        "#!/bin/sh\nif [ -e {0}once ]; then export {1}={2}; fi\ntouch {0}once\nexec $FAKE \"$@\"\n",
+        dir.display(),
+        fake::SCRIPT,
+        second.display()
+    );
+    let mut rig = rig.behind(&wrapper);
+    rig.spec.after_turn = AfterTurn::Wait;
+    rig
+}
+
+async fn two_turns(rig: &Rig) -> Seen {
+    let mut session = rig.start();
+    let mut read = read_until(&mut session, turn_ended).await;
+    session.send("go on").unwrap();
+    read.extend(read_until(&mut session, turn_ended).await);
+    session.stop();
+    finish_after(read, session).await
+}
+
+// P42: an agent that dies in the middle of a turn ends that turn, and the next message starts it again, with its session.
+#[tokio::test]
+async fn a_killed_agent_is_started_again_and_goes_on() {
+    let rig = twice(
+        "read-user\ninit\ntext half\ndie-by 9",
+        "dump-args $DIR/args\nread-user\ninit\ntext whole\nresult whole\nread-until-eof",
+    );
+    let seen = two_turns(&rig).await;
+    let turns: Vec<_> = seen.turns().iter().map(|turn| (turn.outcome.cause, turn.text.as_str())).collect();
+    assert_eq!(turns, [(Cause::AgentDied, "half"), (Cause::Completed, "whole")]);
+    let native =
+        seen.whats().find_map(|what| if let What::Started(it) = what { it.native_session.clone() } else { None });
+    assert!(rig.text("args").contains(&format!("--resume={}", native.unwrap())), "{}", rig.text("args"));
+}
+
+// An agent that goes while nobody waits for it is told about, and started again when there is work.
+#[tokio::test]
+async fn an_agent_that_goes_between_turns_is_started_again() {
+    let rig =
+        twice("read-user\ninit\ntext one\nresult one\nexit 3", "read-user\ninit\ntext two\nresult two\nread-until-eof");
+    let mut session = rig.start();
+    let gone = |what: &What| matches!(what, What::Notice(notice) if notice.code == "agent_gone");
+    let mut read = read_until(&mut session, gone).await;
+    until("the session knows", || session.pid().is_none()).await;
+    assert_eq!(session.status().state, SessionState::Idle);
+    session.send("go on").unwrap();
+    read.extend(read_until(&mut session, turn_ended).await);
+    session.stop();
+    let seen = finish_after(read, session).await;
+    assert_eq!(seen.turns().iter().map(|turn| turn.text.as_str()).collect::<Vec<_>>(), ["one", "two"]);
+}
+
+// P52: it went before it had said how its session is called; the next message starts it afresh, and that is told.
+#[tokio::test]
+async fn an_agent_that_never_said_its_name_begins_anew_and_says_so() {
+    let rig =
+        twice("read-user\ndie-by 9", "dump-args $DIR/args\nread-user\ninit\ntext new\nresult new\nread-until-eof");
+    let seen = two_turns(&rig).await;
+    assert_eq!(seen.notices("fresh_start").len(), 1);
+    assert!(!rig.text("args").contains("--resume"), "{}", rig.text("args"));
+    assert_eq!(seen.turns()[1].text, "new");
+}
+
+// P37, P36: an interrupt that the agent ignores says so; its process is ended, and the next turn is one of its own.
+#[tokio::test]
+async fn an_interrupt_says_whether_it_was_acknowledged() {
+    let rig = twice(
+        "read-user\ninit\ntext half\nignore-sigterm\nhang",
+        "read-user\ninit\ntext two\nresult two\nread-until-eof",
+    );
+    let rig = rig.grace_ms(200);
+    let mut session = rig.start();
+    let mut read = read_until(&mut session, |what| matches!(what, What::Text(_))).await;
+    assert_eq!(session.interrupt().await, Interruption::NotAcknowledged);
+    session.send("go on").unwrap();
+    read.extend(read_until(&mut session, turn_ended).await);
+    read.extend(read_until(&mut session, turn_ended).await);
+    assert_eq!(session.interrupt().await, Interruption::NoTurn);
+    session.stop();
+    let seen = finish_after(read, session).await;
+    let causes: Vec<_> = seen.turns().iter().map(|turn| turn.outcome.cause).collect();
+    assert_eq!(causes, [Cause::Interrupted, Cause::Completed]);
+
+    let mut rig = Rig::new("read\ninit\ntext one\nanswer-interrupt\nread-until-eof");
+    rig.spec.after_turn = AfterTurn::Wait;
+    let mut session = rig.start();
+    read_until(&mut session, |what| matches!(what, What::Text(_))).await;
+    assert_eq!(session.interrupt().await, Interruption::Acknowledged);
+}
+
+// A session can begin without a message, and waits for one.
+#[tokio::test]
+async fn a_session_can_begin_without_a_message() {
+    let mut rig = Rig::new("read-user\ninit\ntext hi\nresult hi\nread-until-eof");
+    (rig.spec.prompt, rig.spec.after_turn) = (String::new(), AfterTurn::Wait);
+    rig.spec.limits.startup = Some(std::time::Duration::from_millis(300));
+    let mut session = rig.start();
+    tokio::time::sleep(std::time::Duration::from_millis(600)).await;
+    session.send("hello").unwrap();
+    let read = read_until(&mut session, turn_ended).await;
+    session.stop();
+    let seen = finish_after(read, session).await;
+    assert_eq!(seen.turn().text, "hi");
+}
+
+// While a turn is under way a message waits, is refused, or steers, as the caller wants it.
+#[tokio::test]
+async fn a_message_in_a_turn_is_queued_or_refused() {
+    let mut rig = Rig::new(
+        "read-user\ninit\ntext one\nsleep 300\nresult one\nread-user\ninit\ntext two\nresult two\nread-until-eof",
+    );
+    rig.spec.after_turn = AfterTurn::Wait;
+    let mut session = rig.start();
+    let mut read = read_until(&mut session, |what| matches!(what, What::Text(_))).await;
+    session.send_when("not now", WhenBusy::Refuse).unwrap();
+    session.send_when("later", WhenBusy::Queue).unwrap();
+    read.extend(read_until(&mut session, turn_ended).await);
+    read.extend(read_until(&mut session, turn_ended).await);
+    session.stop();
+    let seen = finish_after(read, session).await;
+    let refused =
+        seen.whats().filter_map(|what| if let What::Refused(it) = what { Some(it.code.as_str()) } else { None });
+    assert_eq!(refused.collect::<Vec<_>>(), ["busy"]);
+    let prompts =
+        seen.whats().filter_map(|what| if let What::TurnStarted(it) = what { it.prompt.as_deref() } else { None });
+    assert_eq!(prompts.collect::<Vec<_>>(), ["Do it.", "later"]);
+}
+
+// P44: whoever answers what nobody asked is told so.
+#[tokio::test]
+async fn an_answer_to_no_question_is_an_error() {
+    let rig = Rig::new("read\ninit\ntext hi\nsleep 300\nresult hi\nread-until-eof");
+    let mut session = rig.start();
+    read_until(&mut session, |what| matches!(what, What::Text(_))).await;
+    let answer = session.answer("nothing", Answer::Allow).await;
+    assert!(matches!(answer, Err(NotDone::Refused(refused)) if refused.code == "unknown"));
+}
+
+// P65, S3-33, S3-40: three failures in a row, and starts are refused with the time left; other sessions of the host share that.
+#[tokio::test]
+async fn a_broken_agent_is_not_started_again_and_again() {
+    let rig = Rig::new("die-by 9");
+    for _ in 0..3 {
+        assert_eq!(rig.run().await.outcome().cause, Cause::AgentDied);
+    }
+    let seen = rig.run().await;
+    let detail = seen.outcome().detail.as_ref().unwrap();
+    assert_eq!((seen.outcome().cause, detail.spawn.as_deref()), (Cause::Unavailable, Some("breaker_open")));
+    assert!(seen.outcome().message.contains("refused for another"), "{}", seen.outcome().message);
+    check_stream(&seen.0);
+    let mut rig = rig;
+    rig.host = rig.host.with_breakers(Breakers::off());
+    assert_eq!(rig.run().await.outcome().cause, Cause::AgentDied);
+}

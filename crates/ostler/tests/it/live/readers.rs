@@ -1,0 +1,94 @@
+//! Any number of readers, each at its own pace; the agent waits for none of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler::event::What;
+use ostler::{AfterTurn, Event, Reader, Reading};
+
+use super::kept::MemoryLog;
+use crate::rig::{LONG, Rig, check_stream, read_until, until};
+
+/// Everything a reader gets, and the gaps it was told of, filled.
+async fn all(mut reader: Reader) -> (Vec<Event>, usize) {
+    let (mut events, mut gaps) = (Vec::new(), 0);
+    while let Some(reading) = tokio::time::timeout(LONG, reader.next()).await.expect("no event for a long time") {
+        match reading {
+            Reading::Event(event) => events.push(event),
+            Reading::Gap { from, to } => {
+                gaps += 1;
+                let mut next = from;
+                while next <= to {
+                    let most = usize::try_from(to - next + 1).unwrap();
+                    let page = reader.fetch(next, most).unwrap();
+                    next += page.len() as u64;
+                    assert!(!page.is_empty() && page.len() <= most);
+                    events.extend(page);
+                }
+            }
+        }
+    }
+    (events, gaps)
+}
+
+// P25, P26: readers that come early, late and in the middle see the same, each event once; the one that stalled fills its gap.
+// With a log and without.
+#[tokio::test]
+async fn every_reader_sees_every_event_once() {
+    for log in [None, Some(MemoryLog::default())] {
+        let mut rig = Rig::new("read\ninit\nflood 20000000 2000\nresult done\nread-until-eof");
+        if let Some(log) = &log {
+            rig.host = rig.host.kept_by(Arc::new(log.clone()));
+        }
+        let mut session = rig.start();
+        let (early, middle, stalled) = (session.events(1), session.events(500), session.events(1));
+        let early = tokio::spawn(all(early));
+        let middle = tokio::spawn(all(middle));
+        let mut own = Vec::new();
+        while let Some(event) = session.next().await {
+            own.push(event);
+        }
+        check_stream(&own);
+        let (late, gaps) = all(session.events(1)).await;
+        assert!(late == own && gaps == 1, "a late reader: {} events, {gaps} gaps", late.len());
+        let (stalled, gaps) = all(stalled).await;
+        assert!(stalled == own && gaps == 1, "a stalled reader: {} events, {gaps} gaps", stalled.len());
+        assert!(early.await.unwrap().0 == own);
+        assert!(middle.await.unwrap().0 == own[499..]);
+        assert!(log.is_none_or(|log| log.events(session.id()) == own));
+    }
+}
+
+// P25: nobody reads, and the agent finishes all the same; what it said is there for whoever comes.
+#[tokio::test]
+async fn the_agent_is_not_blocked_by_a_reader() {
+    let rig = Rig::new("read\ninit\nflood 40000000 1000\npid-file $DIR/flooded\nresult done\nread-until-eof");
+    let mut session = rig.start();
+    let idle = session.events(1);
+    until("the agent has said all of it", || rig.path("flooded").exists()).await;
+    let mut events = Vec::new();
+    while let Some(event) = session.next().await {
+        events.push(event);
+    }
+    check_stream(&events);
+    assert_eq!(events.iter().filter(|event| matches!(event.what, What::Text(_))).count(), 40_000);
+    drop(idle);
+}
+
+// What a session is doing can be asked without reading it.
+#[tokio::test]
+async fn the_status_says_what_goes_on() {
+    let mut rig = Rig::new("read\ninit\ntext hi\nresult hi\nread-until-eof");
+    rig.spec.after_turn = AfterTurn::Wait;
+    let mut session = rig.start();
+    read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await;
+    until("the session is idle", || session.status().state == ostler::event::SessionState::Idle).await;
+    let status = session.status();
+    assert!(status.native_session.is_some() && status.pid.is_some() && status.last_activity.is_some(), "{status:?}");
+    assert!(status.turn == 1 && status.usage.is_some_and(|usage| usage.output == Some(25)));
+    session.stop();
+    while session.next().await.is_some() {}
+    assert_eq!((session.status().state, session.pid()), (ostler::event::SessionState::Ended, None));
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(session.send("too late").is_err(), "a session that is over takes a message");
+}
