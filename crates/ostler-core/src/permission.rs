@@ -89,6 +89,10 @@ impl ToolUse {
     }
 }
 
+/// What the model is told, and the caller, when nobody could be asked.
+pub const NOBODY: &str = "Denied: nobody is there to answer permission requests. The tool must be allowed beforehand: by a \
+                          rule (policy.toml, --permissions), or by the agent's own settings (allowed_tools, permission_mode).";
+
 /// An agent's question whether a tool may run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ask {

@@ -11,7 +11,8 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use crate::rig::{PATIENCE, Rig, finish_with};
 
 /// Answers every message, and says which one it was.
-const ANSWERS: &str = "pid-file agent\nread-user\ninit\ntext One.\nresult One.\nread-user\ninit\ntext Two.\nresult Two.\nread-until-eof";
+const ANSWERS: &str =
+    "pid-file agent\nread-user\ninit\ntext One.\nresult One.\nread-user\ninit\ntext Two.\nresult Two.\nread-until-eof";
 
 /// `ostler chat` with the fake agent playing `script` in Claude's place.
 fn chat(rig: &Rig, script: &str) -> Command {
@@ -59,7 +60,21 @@ fn two_turns_and_out() {
     pty.until_seen("✓ completed", 2);
     pty.keys("/quit\r");
     assert_eq!(pty.end(), Some(0));
-    assert_seen!(rig, pty.seen(), @r"");
+    assert_seen!(rig, pty.seen(), @r#"
+    claude in DIR · /help lists the commands, Ctrl-D leaves
+    › hello
+    One.
+    ✓ completed · 143 tokens · $0.0009 · TIME
+
+    › more\
+    of it
+    Two.
+    ✓ completed · 143 tokens · $0.0009 · TIME
+
+    › /quit
+    session 00000000-0000-4000-8000-00000000fa4e · 2 turns · 286 tokens · $0.0019
+      go on with: ostler chat --agent claude --resume 00000000-0000-4000-8000-00000000fa4e
+    "#);
     assert!(pty.echoes(), "the terminal is left as it was found");
     assert!(!alive(rig.number("agent")));
 }
@@ -83,7 +98,8 @@ fn ctrl_c_interrupts_the_turn_and_the_conversation_goes_on() {
 #[test]
 fn ctrl_c_twice_leaves_and_nothing_stays() {
     let rig = Rig::new();
-    let mut pty = Pty::start(chat(&rig, "pid-file agent\nread-user\ninit\ndelta Working\nspawn-child child\nhang").arg("hello"));
+    let mut pty =
+        Pty::start(chat(&rig, "pid-file agent\nread-user\ninit\ndelta Working\nspawn-child child\nhang").arg("hello"));
     pty.until_seen("Working", 1);
     let (agent, child) = (rig.number("agent"), rig.number("child"));
     pty.keys("\x03");
@@ -104,12 +120,16 @@ fn ctrl_c_twice_leaves_and_nothing_stays() {
 #[test]
 fn questions_are_answered_one_after_the_other() {
     let rig = Rig::new();
-    let ask = |n: u32, input: &str| format!("tool-use t{n} Bash {input}\ncontrol-request q{n} Bash {input}\nread\ntool-result t{n} ok\n");
+    let ask = |n: u32, input: &str| {
+        format!("tool-use t{n} Bash {input}\ncontrol-request q{n} Bash {input}\nread\ntool-result t{n} ok\n")
+    };
     let ls = r#"{"command":"ls"}"#;
     let edit = r#"{"file_path":"a.rs","old_string":"one","new_string":"two"}"#;
     let script = format!(
         "read-user\ninit\n{}{}{}tool-use t4 Edit {edit}\ncontrol-request q4 Edit {edit}\nread\nresult Done.\ndump-stdin told\nread-until-eof",
-        ask(1, r#"{"command":"cargo test"}"#), ask(2, ls), ask(3, ls)
+        ask(1, r#"{"command":"cargo test"}"#),
+        ask(2, ls),
+        ask(3, ls)
     );
     let mut pty = Pty::start(chat(&rig, &script).arg("hello"));
     pty.until_seen("  > ".trim_end(), 1);
@@ -122,7 +142,31 @@ fn questions_are_answered_one_after_the_other() {
     pty.keys("n not this file\r");
     pty.until_seen("✓ completed", 1);
     pty.until_seen("›", 1);
-    assert_seen!(rig, pty.seen(), @r"");
+    assert_seen!(rig, pty.seen(), @r#"
+    claude in DIR · /help lists the commands, Ctrl-D leaves
+    ? Bash (execute) may run?
+      $ cargo test
+      [y]es  [n]o  [a]lways this session  > sure
+    ! y, n or a; n may be followed by a reason
+      [y]es  [n]o  [a]lways this session  > y
+    ✓ Bash cargo test TIME
+    ? Bash (execute) may run?
+      $ ls
+      [y]es  [n]o  [a]lways this session  > a
+    ✓ Bash ls TIME
+    ✓ Bash ls TIME
+    ? Edit (edit) may run?
+      a.rs
+      - one
+      + two
+      [y]es  [n]o  [a]lways this session  > n not this file
+    ✗ Edit a.rs TIME failed
+      no result: the turn ended
+    Done.
+    ✓ completed · 143 tokens · $0.0009 · TIME
+
+    ›
+    "#);
     let told = told(&rig);
     assert_eq!(told.matches(r#""behavior":"allow""#).count(), 3, "{told}");
     assert!(told.contains("not this file"), "{told}");
@@ -200,14 +244,19 @@ fn a_signal_at_the_prompt_ends_in_good_order() {
     assert!(pty.echoes() && !alive(rig.number("agent")));
 }
 
-// An agent that goes away is started again by the next message.
+// An agent that goes away is started again by the next message; what is told meanwhile leaves the line that is typed alone.
 #[test]
 fn an_agent_that_died_comes_back() {
     let rig = Rig::new();
-    let mut pty = Pty::start(chat(&rig, "read-user\ninit\ntext Here.\nresult Here.\nexit 0").arg("hello"));
-    pty.until_seen("Here.", 1);
+    gate(&rig, "go");
+    let script = "read-user\ninit\ntext Here.\nresult Here.\nfile go\nexit 0";
+    let mut pty = Pty::start(chat(&rig, script).arg("hello"));
     pty.until_seen("›", 1);
-    pty.keys("again\r");
+    pty.keys("aga");
+    pty.until_seen("› aga", 1);
+    std::fs::write(rig.path("go"), "").unwrap();
+    pty.until("the notice above the prompt", |seen| seen.contains("starts it again.\n› aga"));
+    pty.keys("in\r");
     pty.until_seen("Here.", 2);
     pty.keys("\x04");
     assert_eq!(pty.end(), Some(0));
@@ -218,8 +267,22 @@ fn without_a_terminal_each_line_is_a_message() {
     let rig = Rig::new();
     let done = finish_with(&mut chat(&rig, ANSWERS), "hello\n\n/usage\nand more\\\nof it\n");
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), "One.\nTwo.\n"), "{}", done.stderr);
-    assert_seen!(rig, done.stderr, @r"");
-    let failing = "read-user\ninit\ntext One.\nresult One.\nread-user\nresult-error error_max_turns too many\nread-until-eof";
+    assert_seen!(rig, done.stderr, @r#"
+    › hello
+    ✓ completed · 143 tokens · $0.0009 · TIME
+
+      last turn  143 tokens · $0.0009
+                 input 100 · cache read 11 · cache write 7 · output 25
+      session    143 tokens · $0.0009
+                 input 100 · cache read 11 · cache write 7 · output 25
+    › and more of it
+    ✓ completed · 143 tokens · $0.0009 · TIME
+
+    session 00000000-0000-4000-8000-00000000fa4e · 2 turns · 286 tokens · $0.0019
+      go on with: ostler chat --agent claude --resume 00000000-0000-4000-8000-00000000fa4e
+    "#);
+    let failing =
+        "read-user\ninit\ntext One.\nresult One.\nread-user\nresult-error error_max_turns too many\nread-until-eof";
     assert_eq!(finish_with(&mut chat(&rig, failing), "hello\nmore\n").code, Some(6), "that of the last turn");
     assert_eq!(finish_with(&mut chat(&rig, ANSWERS), "").code, Some(0));
     // Nobody can be asked.
@@ -237,5 +300,12 @@ fn a_run_on_a_terminal_asks() {
     pty.until("the question", |seen| seen.contains("$ ls") && seen.ends_with('>'));
     pty.keys("y\r");
     assert_eq!(pty.end(), Some(0));
-    assert_seen!(rig, pty.seen(), @r"");
+    assert_seen!(rig, pty.seen(), @r#"
+    ? Bash (execute) may run?
+      $ ls
+      [y]es  [n]o  [a]lways this session  > y
+    Done.
+    ✓ completed · 143 tokens · $0.0009 · TIME · session 00000000-0000-4000-8000-00000000fa4e
+      go on with: ostler run --agent claude --resume 00000000-0000-4000-8000-00000000fa4e "…"
+    "#);
 }

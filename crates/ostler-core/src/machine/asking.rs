@@ -6,12 +6,8 @@ use std::time::Duration;
 use super::{Answer, Effect, Machine};
 use crate::dialect::Say;
 use crate::event::{DecidedBy, Decision, Level, Notice, Permission, What};
-use crate::permission::{Ask, Command, Otherwise, Policy, Ruled, Ruling, ToolUse, Verdict};
+use crate::permission::{Ask, Command, NOBODY, Otherwise, Policy, Ruled, Ruling, ToolUse, Verdict};
 use crate::spec::Asks;
-
-/// What the model is told, and the caller, when nobody could be asked.
-const NOBODY: &str = "Denied: nobody is there to answer permission requests. The tool must be allowed beforehand: by a \
-                      rule (policy.toml, --permissions), or by the agent's own settings (allowed_tools, permission_mode).";
 
 /// How many questions are remembered after they were answered, to tell a late answer from a wrong one.
 const REMEMBERED: usize = 1000;

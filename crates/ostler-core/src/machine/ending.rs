@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::turn::{self, Pending};
+use super::turn::{self, Pending, Turn};
 use super::{Effect, Machine};
 use crate::dialect::{Exit, Say, TurnOver};
 use crate::event::{Ended, Level, Notice, Origin, SessionState};
@@ -111,9 +111,10 @@ impl Machine {
     }
 
     pub(super) fn startup_deadline(&self) -> Option<Duration> {
+        let silent = self.state == SessionState::Starting && self.ladder.is_none();
         // An agent that was asked nothing need not say anything.
-        let silent = self.state == SessionState::Starting && self.ladder.is_none() && self.open.is_some();
-        self.spawned?.checked_add(self.limits.startup?).filter(|_| silent)
+        let asked = self.open.as_ref().map(Turn::last_heard)?;
+        self.spawned?.max(asked).checked_add(self.limits.startup?).filter(|_| silent)
     }
 
     /// Whether only the agent's background tasks keep the session open.

@@ -1,6 +1,7 @@
 //! The session machine under every sequence of inputs, and under the ones that matter by name.
 
 mod background;
+mod live;
 mod pairs;
 mod properties;
 

@@ -73,6 +73,11 @@ impl Turn {
         }
     }
 
+    /// When the agent was last heard; before its first word, when it was asked.
+    pub(super) fn last_heard(&self) -> Duration {
+        self.activity
+    }
+
     pub(super) fn touch(&mut self, now: Duration) {
         self.activity = now;
     }

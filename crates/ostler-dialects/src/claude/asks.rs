@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use ostler_core::dialect::{Out, Outbox};
 use ostler_core::event::{DecidedBy, Decision, Permission};
-use ostler_core::permission::{Ask, Otherwise, Verdict};
+use ostler_core::permission::{Ask, NOBODY, Otherwise, Verdict};
 use ostler_core::raw::Raw;
 use ostler_core::spec::{self, Spec};
 use serde::Serialize;
@@ -16,10 +16,6 @@ use super::conversation::Talk;
 use super::wire::{HookInput, Request};
 use crate::lenient::Node;
 use crate::surrogates;
-
-/// What the model is told about a tool call that nobody could be asked about.
-const NOBODY: &str = "Denied: nobody is there to answer permission requests. The tool must be allowed beforehand \
-                      (allowed_tools, permission_mode).";
 
 /// What it is told about a question that does not say what it is about.
 const UNCLEAR: &str = "Denied: the permission request lacks the tool's name or its input.";

@@ -24,6 +24,14 @@ fn any_input() -> impl Strategy<Value = Input> {
         (0usize..2).prop_map(Input::Background),
         Just(Input::Interrupt),
         Just(Input::Pause),
+        Just(Input::Freeze),
+        Just(Input::Steer("s".into())),
+        Just(Input::SendNow("n".into())),
+        Just(Input::Change(crate::dialect::Change::Model("m".into()))),
+        (1u64..3).prop_map(|id| Input::Changed(id, None)),
+        (0u8..3).prop_map(|n| asked(&n.to_string())),
+        (0u8..3).prop_map(|n| Input::Withdrawn(n.to_string())),
+        (0u8..3).prop_map(|n| Input::Answered(n.to_string(), Answer::Allow)),
         Just(Input::Resume),
         Just(Input::Stop),
         Just(Input::Kill),
@@ -31,6 +39,12 @@ fn any_input() -> impl Strategy<Value = Input> {
         Just(Input::Exited(exit(0), None)),
         Just(Input::Tick),
     ]
+}
+
+fn asked(id: &str) -> Input {
+    let wants = crate::permission::ToolUse::of("t", crate::permission::ToolKind::Other);
+    let otherwise = crate::permission::Otherwise::Person;
+    Input::Asked(crate::permission::Ask { id: id.into(), call: None, input: None, wants, otherwise })
 }
 
 fn any_limit() -> impl Strategy<Value = Option<Duration>> {
@@ -53,13 +67,18 @@ proptest! {
     #[test]
     fn every_sequence_ends_each_turn_once_and_the_session_once_and_last(
         inputs in proptest::collection::vec((any_input(), 0u64..2000), 0..40),
-        one_shot in any::<bool>(),
+        (one_shot, many_turns, resume) in any::<(bool, bool, bool)>(),
         limits in any_limits(),
     ) {
         let after = if one_shot { AfterTurn::End } else { AfterTurn::Wait };
         let mut rig = Rig::new(limits, after);
+        let able = crate::dialect::Capabilities { many_turns, resume, steer: resume, set_model: true, ..Default::default() };
+        rig.machine = Machine::new(rig.machine.limits.clone(), after).able(able).ruled(None, "/w".into(), crate::spec::Asks::Somebody);
+        let mut sent = 0;
         for (input, seconds) in inputs {
             rig.now += Duration::from_secs(seconds);
+            let message = matches!(input, Input::Send(_) | Input::Steer(_) | Input::SendNow(_));
+            sent += usize::from(message && rig.machine.state() != SessionState::Ended);
             rig.give(input);
             prop_assert!(rig.machine.deadline().is_none_or(|at| at < NEVER));
         }
@@ -67,6 +86,28 @@ proptest! {
         let words = rig.words();
         prop_assert_eq!(words.iter().filter(|w| **w == "ended").count(), 1, "{:?}", words);
         prop_assert_eq!(words.last(), Some(&"ended"));
+        // No message is lost: it has a turn, steered one, or was refused.
+        let became = rig.events().into_iter().filter(|what| match what {
+            What::TurnStarted(turn) => turn.origin == Origin::Caller,
+            What::Notice(notice) => notice.code == "steered",
+            What::Refused(refused) => refused.request == "send",
+            _ => false,
+        });
+        prop_assert_eq!(became.count(), sent, "{:?}", words);
+        let mut asked: Vec<&str> = Vec::new();
+        for what in rig.events() {
+            if let What::Permission(it) = what {
+                match it.decision {
+                    Decision::Asked => asked.push(&it.id),
+                    _ => {
+                        let at = asked.iter().position(|id| *id == it.id);
+                        prop_assert!(at.is_some(), "decided without being asked");
+                        asked.remove(at.unwrap_or(0));
+                    }
+                }
+            }
+        }
+        prop_assert!(asked.is_empty(), "asked and never decided: {:?}", asked);
         let mut open = false;
         // Every id that was heard, and whether its call still waits for its result.
         let mut calls: BTreeMap<String, bool> = BTreeMap::new();

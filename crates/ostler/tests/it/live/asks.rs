@@ -50,14 +50,17 @@ async fn each_question_is_answered_once_by_whoever_comes() {
     let dropped = session.remote();
     drop(dropped); // a client that went without an answer
     let other = session.remote();
-    for (id, answer) in
-        [("q3", Answer::Allow), ("q0", Answer::Deny("no".into())), ("q4", Answer::Allow), ("q1", Answer::Allow)]
-    {
+    for (id, answer) in [
+        ("toolu_q3", Answer::Allow),
+        ("toolu_q0", Answer::Deny("no".into())),
+        ("toolu_q4", Answer::Allow),
+        ("toolu_q1", Answer::Allow),
+    ] {
         assert_eq!(other.answer(id, answer).await, Ok(()));
     }
-    let late = other.answer("q3", Answer::Deny("changed my mind".into())).await;
+    let late = other.answer("toolu_q3", Answer::Deny("changed my mind".into())).await;
     assert!(matches!(late, Err(NotDone::Refused(refused)) if refused.code == "decided"));
-    assert_eq!(other.answer("q2", Answer::Allow).await, Ok(()));
+    assert_eq!(other.answer("toolu_q2", Answer::Allow).await, Ok(()));
     read.extend(read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await);
     let seen = finish_after(read, session).await;
     let decided = decisions(&seen).into_iter().filter(|(_, decision, _)| *decision != Decision::Asked);
@@ -72,7 +75,7 @@ async fn with_nobody_there_it_is_denied_and_said() {
     let mut rig = asking(&["a"]);
     rig.spec.denials = ostler::Denials::Tolerate;
     let seen = rig.run().await;
-    assert_eq!(decisions(&seen), [("q0".to_owned(), Decision::Denied, DecidedBy::Default)]);
+    assert_eq!(decisions(&seen), [("toolu_q0".to_owned(), Decision::Denied, DecidedBy::Default)]);
     let told =
         seen.whats().find_map(|what| if let What::Permission(it) = what { it.message.clone() } else { None }).unwrap();
     assert!(told.contains("--permissions") && told.contains("permission_mode"), "{told}");
@@ -105,11 +108,11 @@ async fn rules_first_and_then_the_function() {
     use DecidedBy::{Person, Rule};
     use Decision::{Allowed, Denied};
     let expected = [
-        ("q0", Allowed, Rule),
-        ("q1", Denied, Rule),
-        ("q2", Allowed, Person),
-        ("q3", Denied, Person),
-        ("q4", Denied, Person),
+        ("toolu_q0", Allowed, Rule),
+        ("toolu_q1", Denied, Rule),
+        ("toolu_q2", Allowed, Person),
+        ("toolu_q3", Denied, Person),
+        ("toolu_q4", Denied, Person),
     ];
     assert_eq!(decided, expected.map(|(id, decision, by)| (id.to_owned(), decision, by)));
     assert_eq!(answers(&rig).iter().filter(|(_, allowed)| *allowed).count(), 2);
@@ -136,7 +139,7 @@ async fn a_question_does_not_outlive_its_turn() {
     let mut session = rig.start();
     let mut read = read_until(&mut session, |what| matches!(what, What::Permission(_))).await;
     session.interrupt().await;
-    let late = session.answer("q1", Answer::Allow).await;
+    let late = session.answer("toolu_q1", Answer::Allow).await;
     assert!(matches!(late, Err(NotDone::Refused(refused)) if refused.code == "decided"));
     read.extend(read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await);
     session.stop();

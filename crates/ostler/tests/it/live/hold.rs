@@ -17,8 +17,9 @@ async fn pause_holds_messages_and_resume_delivers_them_in_order() {
     let mut rig = Rig::new("loop 3\nread-user\ninit\ntext hi\nresult hi\nend\nread-until-eof");
     rig.spec.after_turn = AfterTurn::Wait;
     let mut session = rig.start();
+    let mut read = read_until(&mut session, |what| matches!(what, What::Text(_))).await;
     session.pause();
-    let mut read = read_until(&mut session, turn_ended).await;
+    read.extend(read_until(&mut session, turn_ended).await);
     session.send("two").unwrap();
     session.send("three").unwrap();
     until("it is paused", || session.status().state == SessionState::Paused).await;
@@ -45,9 +46,9 @@ fn is_stopped(pid: u32) -> bool {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_frozen_agent_stands_still_and_goes_on() {
-    for thaw in [true, false] {
-        let mut rig = Rig::new("read\ninit\nspawn-setsid $DIR/child\ntext hi\nsleep 300\nresult hi\nread-until-eof")
-            .grace_ms(500);
+    for (thaw, then) in [(true, "sleep 300\nresult hi"), (false, "hang")] {
+        let verbs = format!("read\ninit\nspawn-setsid $DIR/child\ntext hi\n{then}\nread-until-eof");
+        let mut rig = Rig::new(verbs).grace_ms(500);
         rig.spec.after_turn = AfterTurn::Wait;
         rig.spec.limits.idle = Some(Duration::from_millis(700));
         let mut session = rig.start();

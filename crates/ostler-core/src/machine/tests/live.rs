@@ -1,0 +1,203 @@
+//! Sessions of many turns: processes that come and go, questions, changes, budgets, standing still.
+
+use super::*;
+use crate::dialect::{Capabilities, Change};
+use crate::event::Refused;
+use crate::permission::{Ask, Otherwise, Policy, ToolKind, ToolUse, Trust, Verdict};
+use crate::spec::Asks;
+
+fn able() -> Capabilities {
+    Capabilities { many_turns: true, resume: true, steer: true, set_model: true, ..Capabilities::default() }
+}
+
+/// A session that waits for messages, in its first turn.
+fn waiting(limits: Limits, able: Capabilities) -> Rig {
+    let mut rig = Rig::new(limits, AfterTurn::Wait);
+    rig.machine = rig.machine.able(able);
+    for input in [Input::Send("one".into()), Input::Start, Input::Spawned, Input::Heard(started())] {
+        rig.give(input);
+    }
+    rig
+}
+
+fn spawns(rig: &Rig) -> usize {
+    rig.effects.iter().filter(|effect| **effect == Effect::Spawn).count()
+}
+
+fn refusals(rig: &Rig) -> Vec<(&str, &str)> {
+    let refused =
+        rig.events().into_iter().filter_map(|what| if let What::Refused(it) = what { Some(it) } else { None });
+    refused.map(|Refused { request, code, .. }| (request.as_str(), code.as_str())).collect()
+}
+
+fn notices(rig: &Rig, code: &str) -> usize {
+    rig.events().into_iter().filter(|what| matches!(what, What::Notice(notice) if notice.code == code)).count()
+}
+
+fn ask(id: &str, tool: &str, otherwise: Otherwise) -> Input {
+    let wants = ToolUse::of(tool, ToolKind::Execute);
+    Input::Asked(Ask { id: id.into(), call: Some(format!("call-{id}")), input: None, wants, otherwise })
+}
+
+fn verdicts(rig: &Rig) -> Vec<(&str, &Verdict)> {
+    let said = rig.effects.iter().filter_map(|effect| match effect {
+        Effect::Say(Say::Verdict { id, verdict }) => Some((id.as_str(), verdict)),
+        _ => None,
+    });
+    said.collect()
+}
+
+// The process goes, the session stays; the next message starts another, also when each turn has one of its own.
+#[test]
+fn a_session_outlives_its_process() {
+    for many_turns in [true, false] {
+        let mut rig = waiting(Limits::default(), Capabilities { many_turns, ..able() });
+        rig.give(Input::TurnOver(over(Cause::Completed)));
+        assert_eq!(rig.did(&Effect::CloseInput), !many_turns, "a process of one turn is told to go");
+        rig.give(Input::Send("two".into())).give(Input::Exited(exit(0), None));
+        if many_turns {
+            continue; // the message was delivered to the first process
+        }
+        assert_eq!((spawns(&rig), rig.machine.state()), (2, SessionState::Starting));
+        rig.give(Input::Spawned);
+        assert!(rig.did(&Effect::Say(Say::Prompt("two".into()))));
+    }
+    let mut rig = waiting(Limits::default(), able());
+    rig.give(Input::TurnOver(over(Cause::Completed))).give(Input::Exited(exit(1), None));
+    assert_eq!((rig.machine.state(), notices(&rig, "agent_gone"), spawns(&rig)), (SessionState::Idle, 1, 1));
+    rig.give(Input::Send("two".into())).give(Input::Spawned).give(Input::TurnOver(over(Cause::Completed)));
+    rig.give(Input::Stop).give(Input::Exited(exit(0), None));
+    assert_eq!((rig.ended().outcome.cause, spawns(&rig)), (Cause::Completed, 2));
+}
+
+// A start that fails later on is the turn's end, and not the session's.
+#[test]
+fn a_restart_that_fails_ends_the_turn() {
+    let mut rig = waiting(Limits::default(), able());
+    rig.give(Input::Exited(exit(9), None)).give(Input::Send("two".into()));
+    rig.give(Input::SpawnFailed(Outcome::new(Cause::Unavailable, "gone"))).give(Input::Send("three".into()));
+    assert_eq!((rig.machine.turn(), spawns(&rig)), (2, 3));
+    assert_ne!(rig.machine.state(), SessionState::Ended);
+}
+
+// What no rule decides goes to a person, or to the agent's own layer; nobody there is a no.
+#[test]
+fn questions_are_decided_by_rules_then_people_and_else_denied() {
+    let rules = "[[rule]]\ntool = \"Good\"\ndo = \"allow\"\n[[rule]]\ntool = \"Bad\"\ndo = \"deny\"\nmessage = \"no\"\n[[rule]]\ntool = \"Ask\"\ndo = \"ask\"\n";
+    let policy = Policy::parse(rules, "test", Trust::Full).unwrap();
+    for asks in [Asks::Nobody, Asks::Somebody] {
+        let mut rig = waiting(Limits::default(), able());
+        rig.machine = std::mem::replace(&mut rig.machine, Machine::new(Limits::default(), AfterTurn::Wait)).ruled(
+            Some(policy.clone()),
+            "/w".into(),
+            asks,
+        );
+        rig.give(ask("1", "Good", Otherwise::Person)).give(ask("2", "Bad", Otherwise::Agent));
+        rig.give(ask("3", "Other", Otherwise::Agent)).give(ask("4", "Ask", Otherwise::Agent));
+        rig.give(ask("5", "Other", Otherwise::Person));
+        let decided: Vec<_> = verdicts(&rig).into_iter().map(|(id, verdict)| (id, verdict.clone())).collect();
+        let no = || Verdict::Deny("no".into());
+        assert_eq!(decided[..3], [("1", Verdict::Allow), ("2", no()), ("3", Verdict::Undecided)]);
+        if asks == Asks::Nobody {
+            assert!(matches!(&decided[3..], [("4", Verdict::Deny(_)), ("5", Verdict::Deny(_))]));
+            continue;
+        }
+        assert_eq!(decided.len(), 3);
+        rig.give(Input::Answered("call-4".into(), Answer::AllowAlways)).give(ask("6", "Ask", Otherwise::Agent));
+        rig.give(Input::Answered("call-4".into(), Answer::Allow)).give(Input::Answered("x".into(), Answer::Allow));
+        rig.give(Input::Withdrawn("5".into())).give(Input::Answered("call-5".into(), Answer::Allow));
+        assert_eq!(verdicts(&rig)[3..], [("4", &Verdict::Allow), ("6", &Verdict::Allow)]);
+        assert_eq!(refusals(&rig), [("answer", "decided"), ("answer", "unknown"), ("answer", "decided")]);
+    }
+}
+
+// P51: an hour in which somebody thinks is nobody's silence. P40, P41: nor is a long tool, or a long turn.
+#[test]
+fn a_question_can_wait_for_an_hour() {
+    let mut rig = waiting(Limits { wall: None, ..Limits::default() }, able());
+    rig.machine = std::mem::replace(&mut rig.machine, Machine::new(Limits::default(), AfterTurn::Wait)).ruled(
+        None,
+        "/w".into(),
+        Asks::Somebody,
+    );
+    rig.give(ask("1", "Bash", Otherwise::Person)).wait(3600 * S);
+    assert!(!rig.did(&Effect::Say(Say::Interrupt)));
+    rig.give(Input::Answered("call-1".into(), Answer::Allow));
+    assert_eq!(verdicts(&rig), [("1", &Verdict::Allow)]);
+    rig.wait(601 * S);
+    assert!(rig.did(&Effect::Say(Say::Interrupt)), "silence counts again");
+}
+
+// A change is asked of the agent, answered, refused, or not answered in time; an agent that sleeps gets it at its next start.
+#[test]
+fn changes_are_answered_in_time_or_refused() {
+    let change = || Input::Change(Change::Model("m".into()));
+    let mut rig = waiting(Limits::default(), able());
+    rig.give(change()).give(change()).give(change());
+    rig.give(Input::Changed(1, None)).give(Input::Changed(2, Some("no such model".into()))).wait(31 * S);
+    rig.give(Input::Changed(3, None));
+    assert_eq!(refusals(&rig), [("set_model", "rejected"), ("set_model", "timeout")]);
+    assert_eq!(notices(&rig, "model_changed"), 1);
+    rig.give(Input::Change(Change::PermissionMode("plan".into())));
+    assert_eq!(refusals(&rig).last(), Some(&("set_permission_mode", "unsupported")));
+    rig.give(Input::Exited(exit(9), None)).give(change());
+    assert_eq!(rig.effects.iter().filter(|effect| matches!(effect, Effect::Adopt(_))).count(), 2);
+}
+
+// Budgets over turns: a warning at four fifths, and at the end the turn is interrupted and the session over.
+#[test]
+fn budgets_warn_and_then_end_the_session() {
+    let limits = Limits { budget_tokens: Some(100), budget_turns: Some(2), ..Limits::default() };
+    let mut rig = waiting(limits, able());
+    rig.give(Input::Heard(used("m", 79)));
+    assert_eq!(notices(&rig, "budget_near"), 0);
+    rig.give(Input::Heard(used("m", 80)));
+    assert_eq!((notices(&rig, "budget_near"), rig.did(&Effect::Say(Say::Interrupt))), (1, false));
+    rig.give(Input::Heard(used("m", 100)));
+    assert!(rig.did(&Effect::Say(Say::Interrupt)));
+    rig.give(Input::TurnOver(over(Cause::Interrupted)));
+    assert_eq!((rig.turn_ended().outcome.cause, rig.did(&Effect::CloseInput)), (Cause::Budget, true));
+
+    let mut rig = waiting(Limits { budget_turns: Some(2), ..Limits::default() }, able());
+    rig.give(Input::TurnOver(over(Cause::Completed))).give(Input::Send("two".into()));
+    rig.give(Input::TurnOver(over(Cause::Completed)))
+        .give(Input::Send("three".into()))
+        .give(Input::Exited(exit(0), None));
+    assert_eq!((refusals(&rig), rig.ended().outcome.cause), (vec![("send", "budget")], Cause::Budget));
+
+    let mut rig = waiting(Limits { budget_wall: Some(100 * S), ..Limits::default() }, able());
+    rig.give(Input::TurnOver(over(Cause::Completed))).wait(80 * S);
+    assert_eq!((notices(&rig, "budget_near"), rig.did(&Effect::CloseInput)), (1, false));
+    rig.wait(20 * S).give(Input::Exited(exit(0), None));
+    assert_eq!(rig.ended().outcome.cause, Cause::Budget);
+}
+
+// An agent that stands still is not late; stopping lets it hear first.
+#[test]
+fn the_time_of_a_frozen_agent_stands_still() {
+    let mut rig = waiting(Limits { wall: Some(100 * S), ..Limits::default() }, able());
+    rig.wait(50 * S).give(Input::Freeze).wait(1000 * S);
+    assert_eq!((rig.machine.deadline(), rig.did(&Effect::Say(Say::Interrupt))), (None, false));
+    rig.give(Input::Resume).wait(49 * S);
+    assert!(!rig.did(&Effect::Say(Say::Interrupt)) && rig.did(&Effect::Thaw));
+    rig.wait(2 * S);
+    assert!(rig.did(&Effect::Say(Say::Interrupt)));
+    let mut rig = waiting(Limits::default(), able());
+    rig.give(Input::Freeze).give(Input::Stop);
+    let order: Vec<_> =
+        rig.effects.iter().filter(|e| matches!(e, Effect::Thaw | Effect::Say(Say::Interrupt))).collect();
+    assert_eq!(order, [&Effect::Thaw, &Effect::Say(Say::Interrupt)]);
+}
+
+// A message for the turn under way goes to the agent; where that cannot be, it is refused or begins a turn.
+#[test]
+fn steering() {
+    let mut rig = waiting(Limits::default(), able());
+    rig.give(Input::Steer("left".into()));
+    assert!(rig.did(&Effect::Say(Say::Steer("left".into()))) && notices(&rig, "steered") == 1);
+    rig.give(Input::TurnOver(over(Cause::Completed))).give(Input::Steer("right".into()));
+    assert!(rig.did(&Effect::Say(Say::Prompt("right".into()))));
+    let mut rig = waiting(Limits::default(), Capabilities { steer: false, ..able() });
+    rig.give(Input::Steer("left".into())).give(Input::SendNow("now".into()));
+    assert_eq!(refusals(&rig), [("send", "unsupported"), ("send", "busy")]);
+}
