@@ -63,10 +63,15 @@ impl Asking {
 
     /// Notes what an event means for the questions.
     pub(crate) fn note(&mut self, event: &Event, screen: &mut Screen) {
-        let What::Permission(permission) = &event.what else { return };
         if self.terminal.is_none() {
             return;
         }
+        let permission = match &event.what {
+            What::Permission(permission) => permission,
+            // Nobody waits for an answer any more, whatever became of the question.
+            What::TurnEnded(_) | What::Ended(_) => return self.turn_ended(screen),
+            _ => return,
+        };
         if permission.decision == Decision::Asked {
             return self.waiting.push_back(permission.clone());
         }
@@ -76,6 +81,15 @@ impl Asking {
             let how = if permission.decision == Decision::Allowed { "allowed" } else { "not allowed" };
             let why = permission.message.as_deref().map_or_else(String::new, |why| format!(": {}", word(why, 200)));
             screen.line(format!("{DIM}· {} is settled, {how}{why}{DIM:#}", name(&permission.tool)));
+        }
+    }
+
+    fn turn_ended(&mut self, screen: &mut Screen) {
+        self.waiting.clear();
+        if let Some(permission) = &self.open {
+            let tool = name(&permission.tool);
+            self.close(screen, false);
+            screen.line(format!("{DIM}· {tool} is not asked any more: the turn is over{DIM:#}"));
         }
     }
 
@@ -101,9 +115,9 @@ impl Asking {
     }
 
     /// Takes a line that was typed.
-    pub(crate) fn take(&mut self, typed: Typed, screen: &mut Screen) {
+    pub(crate) fn take(&mut self, typed: &Typed, screen: &mut Screen) {
         let Some(permission) = &self.open else { return };
-        let answer = match &typed {
+        let answer = match typed {
             Typed::Line(line) => read(line),
             // Nobody types any more: nobody allows anything.
             Typed::End => Some(Answer::Deny(NO.to_owned())),

@@ -151,7 +151,7 @@ impl Chat {
                 _ = self.screen.say(), if self.screen.has_something_to_say() => {}
                 result = &mut *done, if self.screen.end().is_none() => self.written(result),
                 typed = self.keys.next() => self.typed(typed),
-                answer = self.asking.typed() => self.asking.take(answer, &mut self.screen),
+                answer = self.asking.typed() => self.asking.take(&answer, &mut self.screen),
                 Some(line) = self.errands.join_next() => self.run_errand(line.ok().flatten()),
                 () = over(&mut self.twice) => self.twice = None,
                 () = shown(&mut self.prompting) => self.prompt(),

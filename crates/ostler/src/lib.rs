@@ -43,6 +43,7 @@ mod mock;
 mod model;
 mod probe;
 mod process;
+pub mod provider;
 mod replay;
 mod resume;
 #[cfg(target_os = "linux")]

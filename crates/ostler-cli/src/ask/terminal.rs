@@ -52,7 +52,8 @@ mod unix {
         pub(crate) fn settle(&self) {
             let mut mode = self.found.clone();
             if self.is_quiet.get() {
-                mode.local_modes.remove(LocalModes::ECHO);
+                // Nothing is edited either: Ctrl-D and the arrows are for the prompt, which reads them later.
+                mode.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
             }
             self.set(&mode);
         }

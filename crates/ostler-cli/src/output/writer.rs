@@ -23,6 +23,10 @@ pub(crate) struct Batch {
 
 /// One thing to show.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all of them are events; a box each would cost more than it saves"
+)]
 enum Item {
     Event(Event),
     Remark(String),

@@ -190,7 +190,7 @@ fn a_question_that_is_withdrawn_leaves_and_its_answer_too() {
     pty.keys("\r");
     pty.until_seen("y, n or a", 1);
     pty.keys("n\r");
-    pty.until_seen("✓ completed", 1);
+    pty.until("an empty prompt", |seen| seen.contains("✓ completed") && seen.ends_with("\n›"));
     let told = told(&rig);
     assert!(!told.contains(r#""behavior":"allow""#) && told.contains(r#""behavior":"deny""#), "{told}");
 }
@@ -202,10 +202,10 @@ fn what_is_typed_ahead_is_the_next_message() {
     let script = "read-user\ninit\ndelta Working\nfile go\nresult One.\nread-user\ndump-stdin told\ninit\ntext Two.\nresult Two.\nread-until-eof";
     let mut pty = Pty::start(chat(&rig, script).arg("hello"));
     pty.until_seen("Working", 1);
-    pty.keys("the next one\rand half");
+    pty.keys("the next one\r\x04"); // and then out
     std::fs::write(rig.path("go"), "").unwrap();
-    pty.until_seen("Two.", 1);
-    pty.until_seen("› and half", 1);
+    assert_eq!(pty.end(), Some(0));
+    assert!(pty.seen().contains("Two."), "{}", pty.seen());
     assert!(told(&rig).contains("the next one"));
 }
 
@@ -308,4 +308,29 @@ fn a_run_on_a_terminal_asks() {
     ✓ completed · 143 tokens · $0.0009 · TIME · session 00000000-0000-4000-8000-00000000fa4e
       go on with: ostler run --agent claude --resume 00000000-0000-4000-8000-00000000fa4e "…"
     "#);
+}
+
+#[test]
+fn another_session_is_gone_on_with() {
+    let rig = Rig::new();
+    assert_eq!(finish_with(&mut chat(&rig, ANSWERS), "the first one\n").code, Some(0));
+    // What the agent itself would have kept.
+    std::fs::create_dir_all(rig.path(".claude/projects/here")).unwrap();
+    rig.file(".claude/projects/here/00000000-0000-4000-8000-00000000fa4e.jsonl", "{}\n");
+    let script = format!("dump-args args\n{ANSWERS}");
+    let mut pty = Pty::start(&chat(&rig, &script));
+    pty.until_seen("›", 1);
+    pty.keys("/resume\r");
+    pty.until_seen("1 turn the first one", 1);
+    let seen = pty.seen();
+    let id = seen.lines().find(|line| line.ends_with("the first one")).unwrap().trim()[..8].to_owned();
+    pty.until_seen("›", 2);
+    pty.keys(&format!("/resume {id}\r"));
+    pty.until_seen("going on with", 1);
+    pty.until_seen("›", 3);
+    pty.keys("hello\r");
+    pty.until_seen("One.", 1);
+    assert!(std::fs::read_to_string(rig.path("args")).unwrap().contains("00000000-0000-4000-8000-00000000fa4e"));
+    pty.keys("\x04");
+    assert_eq!(pty.end(), Some(0));
 }

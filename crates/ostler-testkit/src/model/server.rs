@@ -111,6 +111,11 @@ impl ModelServer {
         self.shared.lock().unmatched.clone()
     }
 
+    /// Forgets the requests so far, for tests that watch the memory of this process.
+    pub fn forget(&self) {
+        self.shared.lock().requests.clear();
+    }
+
     /// Blocks until `count` model calls arrived; false when the time is over first.
     #[must_use]
     pub fn wait_for_requests(&self, count: usize, timeout: Duration) -> bool {

@@ -20,6 +20,9 @@ pub const CLAUDE: Subject = Subject {
         shell: bash,
         printed: str::to_owned,
         forbidden: || ("Bash", bash("cat .env; touch made")),
+        read: |path| ("Read", json!({"file_path": path})),
+        write: |path| ("Write", json!({"file_path": path, "content": "written\n"})),
+        bound: "mcp__ostler__",
         others: ["Edit", "Read"],
     },
     settings: Known {

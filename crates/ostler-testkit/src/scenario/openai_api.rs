@@ -27,6 +27,9 @@ pub const OPENAI_API: Subject = Subject {
         shell: |line| json!({"command": "sh", "args": ["-c", line]}),
         printed: |text| format!("exit code 0\n{text}"),
         forbidden: || ("read_file", json!({"path": ".env"})),
+        read: |path| ("read_file", json!({"path": path})),
+        write: |path| ("write_file", json!({"path": path, "content": "written\n"})),
+        bound: "",
         others: ["edit_file", "read_file"],
     },
     settings: Known {

@@ -44,6 +44,12 @@ pub struct Tools {
     pub printed: fn(&str) -> String,
     /// A call that is denied to a task that trusts nobody: its tool, and its arguments.
     pub forbidden: fn() -> (&'static str, Value),
+    /// Its call to read a file.
+    pub read: fn(&str) -> (&'static str, Value),
+    /// Its call to write a line into a file.
+    pub write: fn(&str) -> (&'static str, Value),
+    /// What its model has in front of the names of bound tools.
+    pub bound: &'static str,
     /// Two others, in alphabetical order.
     pub others: [&'static str; 2],
 }

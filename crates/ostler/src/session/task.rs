@@ -275,14 +275,16 @@ impl Driver {
     /// The settings with which the agent goes on with what it was doing.
     fn go_on(&mut self) {
         let settings = &mut self.beginning.spec.settings;
-        settings.remove(keys::SESSION_ID);
-        settings.remove(keys::FORK);
-        match self.caller.shared.status().native_session {
-            Some(native) if self.beginning.dialect.capabilities().resume => settings.set(keys::RESUME, native),
-            _ => {
-                settings.remove(keys::RESUME);
-                self.begins_anew("it had not said yet how its session is called");
+        let native = self.caller.shared.status().native_session;
+        match native.filter(|_| self.beginning.dialect.capabilities().resume) {
+            Some(native) => {
+                settings.set(keys::RESUME, native);
+                settings.remove(keys::SESSION_ID);
+                settings.remove(keys::FORK);
             }
+            // It was cut off before it had said anything: what it was to go on with is still there.
+            None if settings.get(keys::RESUME).is_some() => {}
+            None => self.begins_anew("it had not said yet how its session is called"),
         }
     }
 

@@ -1,5 +1,7 @@
 //! The library with its own agent over a model's API, against the scripted model on loopback.
 
+mod live;
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -4,4 +4,5 @@ mod asks;
 mod hold;
 mod kept;
 mod life;
+mod provider;
 mod readers;

@@ -16,6 +16,7 @@ mod processes;
 mod real;
 mod rig;
 mod sandbox;
+mod sessions;
 mod slow;
 mod streams;
 mod turns;

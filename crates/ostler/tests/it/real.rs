@@ -1,5 +1,7 @@
 //! The library with the real Claude Code, against the scripted model on loopback.
 
+mod live;
+
 use std::time::Duration;
 
 use ostler::What;

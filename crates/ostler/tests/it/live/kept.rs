@@ -17,7 +17,7 @@ pub(super) struct MemoryLog(Arc<Inner>);
 #[derive(Default)]
 struct Inner {
     entries: Mutex<Vec<Entry>>,
-    pub(super) opened: Mutex<Vec<Opening>>,
+    opened: Mutex<Vec<Opening>>,
     slow: Duration,
     breaks_after: Option<usize>,
     appends: AtomicUsize,
@@ -25,6 +25,11 @@ struct Inner {
 }
 
 impl MemoryLog {
+    /// The sessions that began.
+    pub(super) fn opened(&self) -> Vec<Opening> {
+        self.0.opened.lock().unwrap().clone()
+    }
+
     pub(super) fn events(&self, session: &str) -> Vec<Event> {
         self.read(session, 1, usize::MAX).unwrap()
     }

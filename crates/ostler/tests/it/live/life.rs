@@ -1,7 +1,7 @@
 //! A session outlives the agent's process: the next message starts it again, and it goes on where it was.
 
 use ostler::event::{SessionState, What};
-use ostler::{AfterTurn, Answer, Breakers, Cause, Interruption, NotDone, WhenBusy};
+use ostler::{AfterTurn, Answer, Breakers, Cause, Interruption, NotDone, WhenBusy, keys};
 use ostler_testkit::fake;
 
 use crate::rig::{Rig, Seen, check_stream, finish_after, read_until, until};
@@ -43,12 +43,35 @@ async fn a_killed_agent_is_started_again_and_goes_on() {
         "read-user\ninit\ntext half\ndie-by 9",
         "dump-args $DIR/args\nread-user\ninit\ntext whole\nresult whole\nread-until-eof",
     );
+    let mut rig = rig;
+    rig.spec.settings.set(keys::PERMISSION_MODE, "plan");
     let seen = two_turns(&rig).await;
     let turns: Vec<_> = seen.turns().iter().map(|turn| (turn.outcome.cause, turn.text.as_str())).collect();
     assert_eq!(turns, [(Cause::AgentDied, "half"), (Cause::Completed, "whole")]);
     let native =
         seen.whats().find_map(|what| if let What::Started(it) = what { it.native_session.clone() } else { None });
-    assert!(rig.text("args").contains(&format!("--resume={}", native.unwrap())), "{}", rig.text("args"));
+    let args = rig.text("args");
+    assert!(args.contains(&format!("--resume={}", native.unwrap())), "{args}");
+    // P49: with the permissions that its caller gave it, and no others.
+    assert!(args.contains("--permission-mode=plan"), "{args}");
+}
+
+// P54: a resume that is cut off before the agent spoke is no bad id; the next message goes on with the same session.
+#[tokio::test]
+async fn a_resume_that_was_cut_off_keeps_its_session() {
+    const ID: &str = "123e4567-e89b-42d3-a456-426614174000";
+    let mut rig =
+        twice("hang", "dump-args $DIR/args\nread-user\ninit\ntext two\nresult two\nread-until-eof").grace_ms(200);
+    rig.spec.settings.set(keys::RESUME, ID);
+    let mut session = rig.start();
+    let mut read = read_until(&mut session, |what| matches!(what, What::TurnStarted(_))).await;
+    assert_eq!(session.interrupt().await, Interruption::NotAcknowledged);
+    session.send("go on").unwrap();
+    read.extend(read_until(&mut session, |what| matches!(what, What::TurnEnded(turn) if turn.text == "two")).await);
+    session.stop();
+    let seen = finish_after(read, session).await;
+    assert!(rig.text("args").contains(&format!("--resume={ID}")), "{}", rig.text("args"));
+    assert_eq!(seen.notices("fresh_start").len(), 0);
 }
 
 // An agent that goes while nobody waits for it is told about, and started again when there is work.

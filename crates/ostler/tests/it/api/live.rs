@@ -1,0 +1,18 @@
+//! Live sessions with Ostler's own agent over a model's API.
+
+use ostler::{AfterTurn, Agents, Host, NotDone, Spec};
+
+crate::sessions::shared_live_scenarios!(ostler_testkit::scenario::OPENAI_API);
+
+/// An agent that cannot change its model says so.
+#[tokio::test]
+async fn a_model_that_cannot_be_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut spec = Spec { prompt: "hello".into(), after_turn: AfterTurn::Wait, ..Spec::default() };
+    spec.dir = Some(dir.path().to_owned());
+    let mut session = Agents::builtin().get("scripted").unwrap().start(&Host::default(), spec).unwrap();
+    let refused = session.set_model("another").await;
+    assert!(matches!(&refused, Err(NotDone::Refused(it)) if it.code == "unsupported"), "{refused:?}");
+    session.stop();
+    while session.next().await.is_some() {}
+}

@@ -1,0 +1,196 @@
+//! Live sessions with agents against the scripted model: written once, tried with every agent that is capable.
+//!
+//! A scenario is an async function that takes a [`Subject`]. `shared_live_scenarios!` makes a test of each that every agent
+//! passes; `live_scenarios!` also of those that only an agent with a process, modes and transcripts of its own is capable of.
+
+pub(crate) mod changes;
+pub(crate) mod interrupts;
+pub(crate) mod lasting;
+pub(crate) mod log;
+pub(crate) mod memory;
+pub(crate) mod questions;
+pub(crate) mod sending;
+pub(crate) mod tools;
+
+use std::ops::{Deref, DerefMut};
+
+use ostler::event::{Started, TurnEnded};
+use ostler::{AfterTurn, Event, Host, Session, Spec, What};
+use ostler_testkit::model::{Request, Script};
+use ostler_testkit::scenario::{Place, Subject, Task};
+
+use crate::driver::{agent, host, spec};
+use crate::rig::{Seen, finish_after, read_until, until};
+
+/// Makes a test of each scenario that every agent passes.
+macro_rules! shared_live_scenarios {
+    ($subject:expr) => {
+        $crate::sessions::live_tests! { $subject;
+            sending::three_turns_remember sending::pause_holds_messages
+            sending::steered_between_tools sending::steered_in_the_last_words
+            sending::a_budget_of_turns sending::a_budget_of_tokens
+            interrupts::in_mid_text interrupts::in_a_command interrupts::in_a_question
+            interrupts::in_a_bound_tool interrupts::at_once
+            questions::two_at_once questions::denied_with_a_message questions::rules_decide
+            tools::a_bound_tool tools::a_tool_that_fails_or_panics tools::a_tool_that_says_how_far_it_is
+            tools::ten_megabytes tools::a_tool_that_the_caller_runs
+            changes::another_model
+            memory::resumed memory::copied memory::in_use_by_another
+        }
+
+        /// Slow: alone, where memory is watched.
+        mod slow {
+            $crate::sessions::live_tests! { $subject; lasting::fifty_turns }
+        }
+    };
+}
+
+/// Makes a test of each scenario.
+macro_rules! live_scenarios {
+    ($subject:expr) => {
+        $crate::sessions::shared_live_scenarios!($subject);
+        $crate::sessions::live_tests! { $subject;
+            sending::freeze_stops_the_work
+            questions::commands_are_asked_about_one_by_one
+            changes::another_permission_mode
+            memory::an_unknown_session memory::from_another_directory
+            lasting::killed_and_started_again
+        }
+    };
+}
+
+/// Makes a test of each scenario that is named.
+macro_rules! live_tests {
+    ($subject:expr; $($group:ident :: $name:ident)*) => {
+        $(#[test] fn $name() { $crate::driver::runtime().block_on($crate::sessions::$group::$name(&$subject)); })*
+    };
+}
+
+pub(crate) use {live_scenarios, live_tests, shared_live_scenarios};
+
+/// A place with a model, and what is to be started there.
+pub(crate) struct Scene {
+    pub(crate) place: Place,
+    pub(crate) host: Host,
+    pub(crate) spec: Spec,
+}
+
+impl Scene {
+    /// A session that waits for messages after the task's own.
+    pub(crate) fn new(subject: &'static Subject, script: Script, task: &Task) -> Self {
+        let place = Place::new(subject, script);
+        let spec = Spec { after_turn: AfterTurn::Wait, ..spec(&place, task) };
+        Self { host: host(&place), spec, place }
+    }
+
+    pub(crate) fn start(&self) -> Live {
+        let session = agent(self.place.subject).start(&self.host, self.spec.clone()).unwrap();
+        Live { session, read: Vec::new() }
+    }
+
+    /// Call number `at` of the model, counted from 0.
+    pub(crate) fn call(&self, at: usize) -> Request {
+        self.place.server.requests().swap_remove(at)
+    }
+
+    /// Fails unless call number `at` of the model holds these parts, in this order.
+    pub(crate) fn knows(&self, at: usize, parts: &[&str]) {
+        let messages = self.call(at).body["messages"].to_string();
+        let mut rest = messages.as_str();
+        for part in parts {
+            let found = rest.find(part).unwrap_or_else(|| panic!("call {at} lacks {part:?}: {messages}"));
+            rest = &rest[found + part.len()..];
+        }
+    }
+
+    /// Waits until a tool has written a line into this file.
+    pub(crate) async fn file(&self, name: &str) {
+        let path = self.place.work().join(name);
+        until(name, || std::fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n'))).await;
+    }
+
+    /// The processes from here whose command line has this in it.
+    pub(crate) fn running(&self, part: &str) -> Vec<u32> {
+        self.place.left().into_iter().filter(|(_, line)| line.contains(part)).map(|(pid, _)| pid).collect()
+    }
+}
+
+/// A session under way, and what it has told.
+pub(crate) struct Live {
+    session: Session,
+    read: Vec<Event>,
+}
+
+impl Deref for Live {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        &self.session
+    }
+}
+
+impl DerefMut for Live {
+    fn deref_mut(&mut self) -> &mut Session {
+        &mut self.session
+    }
+}
+
+impl Live {
+    /// Reads until an event gives something.
+    pub(crate) async fn find<T>(&mut self, look: impl Fn(&What) -> Option<T>) -> T {
+        self.read.extend(read_until(&mut self.session, |what| look(what).is_some()).await);
+        if std::env::var_os("DBG").is_some() {
+            for e in &self.read {
+                println!("{}", e.to_json().chars().take(400).collect::<String>());
+            }
+            println!("----");
+        }
+        self.read.last().and_then(|event| look(&event.what)).unwrap()
+    }
+
+    /// Reads until an event fits.
+    pub(crate) async fn until(&mut self, fits: impl Fn(&What) -> bool) {
+        self.find(|what| fits(what).then_some(())).await;
+    }
+
+    /// Reads to the end of a turn.
+    pub(crate) async fn turn(&mut self) -> TurnEnded {
+        self.find(|what| if let What::TurnEnded(turn) = what { Some(turn.clone()) } else { None }).await
+    }
+
+    /// Sends a message, and reads to the end of its turn.
+    pub(crate) async fn ask(&mut self, message: &str) -> TurnEnded {
+        self.send(message).unwrap();
+        self.turn().await
+    }
+
+    /// Ends the session; its stream must be valid, and nothing left.
+    pub(crate) async fn end(self, scene: &Scene) -> Seen {
+        self.stop();
+        self.ended(scene).await
+    }
+
+    /// The same for a session that ends by itself.
+    pub(crate) async fn ended(self, scene: &Scene) -> Seen {
+        let seen = finish_after(self.read, self.session).await;
+        assert_eq!(scene.place.left(), [], "processes that came from the session are left");
+        let strange = seen.whats().find(|what| match what {
+            What::Unreadable(_) => true,
+            What::Notice(notice) => notice.code == "unknown_message",
+            _ => false,
+        });
+        assert_eq!(strange, None, "the agent was not understood");
+        let unmatched: Vec<String> = scene.place.server.unmatched().iter().map(|call| call.body.to_string()).collect();
+        assert_eq!(unmatched, [""; 0], "calls that the script did not foresee");
+        seen
+    }
+}
+
+/// What each start of the agent said.
+pub(crate) fn started(seen: &Seen) -> Vec<&Started> {
+    seen.whats().filter_map(|what| if let What::Started(it) = what { Some(it) } else { None }).collect()
+}
+
+pub(crate) fn is_text(what: &What) -> bool {
+    matches!(what, What::Text(_))
+}

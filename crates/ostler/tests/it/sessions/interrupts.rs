@@ -1,0 +1,112 @@
+//! Interrupts: in mid-text, in a command, and before the agent has said a word. The next turn is untouched.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler::event::What;
+use ostler::permission::{Policy, Trust};
+use ostler::{Answer as Reply, Asks, Cause, Interruption};
+use ostler_testkit::model::{Answer, Rule, Script};
+use ostler_testkit::processes::wait_until;
+use ostler_testkit::scenario::{Subject, Task};
+
+use super::{Live, Scene, is_text};
+use crate::rig::until;
+
+/// A model that answers the first message so, and the second with a word. What was interrupted and what follows may reach
+/// the model as one message, so the second is looked for first.
+fn first(answer: Answer) -> Script {
+    Script::new().rule(Rule::on_text("second").text("Two.")).rule(Rule::on_text("first").answer(answer))
+}
+
+/// The interrupted turn has ended as such, and the next one is a turn of its own. P36
+async fn goes_on(mut live: Live, scene: &Scene) {
+    let cut = live.turn().await;
+    assert_eq!(cut.outcome.cause, Cause::Interrupted, "{:?}", cut.outcome);
+    let next = live.ask("the second").await;
+    assert_eq!((next.outcome.cause, next.text.as_str()), (Cause::Completed, "Two."));
+    assert_eq!(live.interrupt().await, Interruption::NoTurn);
+    let seen = live.end(scene).await;
+    assert_eq!(seen.turns().len(), 2);
+}
+
+/// While the model speaks.
+pub(crate) async fn in_mid_text(subject: &'static Subject) {
+    let scene =
+        Scene::new(subject, first(Answer::text("a long story").deltas(4).hang_after(2)), &Task::new("the first"));
+    let mut live = scene.start();
+    live.until(is_text).await;
+    assert_eq!(live.interrupt().await, Interruption::Acknowledged);
+    goes_on(live, &scene).await;
+}
+
+/// While a command runs: it is gone afterwards. P38
+pub(crate) async fn in_a_command(subject: &'static Subject) {
+    let command = subject.shell("echo running > running; sleep 60");
+    let scene = Scene::new(subject, first(command), &Task::new("the first").trusting());
+    let mut live = scene.start();
+    live.until(|what| matches!(what, What::ToolCall(_))).await;
+    scene.file("running").await;
+    assert_ne!(scene.running("sleep 60"), [0; 0]);
+    assert_eq!(live.interrupt().await, Interruption::Acknowledged);
+    let gone = wait_until(Duration::from_secs(5), || scene.running("sleep 60").is_empty());
+    assert!(gone, "it still runs: {:?}", scene.place.left());
+    goes_on(live, &scene).await;
+}
+
+/// While somebody is asked: the question is withdrawn.
+pub(crate) async fn in_a_question(subject: &'static Subject) {
+    let mut scene = Scene::new(subject, first(subject.shell("touch made")), &Task::new("the first"));
+    let rules = "[[rule]]\nkind = \"execute\"\ndo = \"ask\"\n";
+    scene.spec.policy = Some(Policy::parse(rules, "test", Trust::Full).unwrap());
+    scene.spec.asks = Asks::Somebody;
+    let mut live = scene.start();
+    let id = live.find(|what| if let What::Permission(it) = what { Some(it.id.clone()) } else { None }).await;
+    assert_eq!(live.interrupt().await, Interruption::Acknowledged);
+    assert!(live.answer(&id, Reply::Allow).await.is_err());
+    goes_on(live, &scene).await;
+    assert!(!scene.place.work().join("made").exists());
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Nothing {}
+
+/// While a bound tool runs: it is called off.
+pub(crate) async fn in_a_bound_tool(subject: &'static Subject) {
+    let call = Answer::tool(format!("{}endless", subject.tools.bound), serde_json::json!({}));
+    let mut scene = Scene::new(subject, first(call), &Task::new("the first"));
+    let running = Arc::new(());
+    let held = running.clone();
+    scene.host = scene.host.with_tool(ostler::tool("endless", "Never ends.", move |_: Nothing| {
+        let held = held.clone();
+        async move {
+            std::future::pending::<()>().await;
+            drop(held);
+            Ok(String::new())
+        }
+    }));
+    let live = scene.start();
+    until("the tool runs", || Arc::strong_count(&running) == 3).await;
+    assert_eq!(live.interrupt().await, Interruption::Acknowledged);
+    until("the tool is called off", || Arc::strong_count(&running) == 2).await;
+    goes_on(live, &scene).await;
+}
+
+/// Before the agent is there, and while it gets ready: what came of it says what happened, and the next turn is untouched. P37
+pub(crate) async fn at_once(subject: &'static Subject) {
+    for after in [0, 150, 400] {
+        let scene = Scene::new(subject, first(Answer::text("One.")), &Task::new("the first"));
+        let mut live = scene.start();
+        tokio::time::sleep(Duration::from_millis(after)).await;
+        let said = live.interrupt().await;
+        match said {
+            Interruption::Acknowledged => goes_on(live, &scene).await,
+            // It was quicker than we were.
+            Interruption::TooLate | Interruption::NoTurn if after > 0 => {
+                assert_eq!([live.turn().await.text, live.ask("the second").await.text], ["One.", "Two."]);
+                live.end(&scene).await;
+            }
+            _ => panic!("after {after} ms: {said:?}"),
+        }
+    }
+}

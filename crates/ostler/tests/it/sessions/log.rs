@@ -1,0 +1,54 @@
+//! A log in memory that knows which sessions are still under way.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use ostler::{Entry, Event, Known, Log, LogError, Opening, What};
+use ostler_core::log::Appending;
+
+/// A log in memory.
+#[derive(Clone, Default)]
+pub(crate) struct Kept(Arc<Mutex<(Vec<Opening>, Vec<Event>)>>);
+
+impl Log for Kept {
+    fn open(&self, opening: &Opening) -> Result<(), LogError> {
+        self.0.lock().unwrap().0.push(opening.clone());
+        Ok(())
+    }
+
+    fn append(&self, entries: Arc<Vec<Entry>>) -> Appending {
+        self.0.lock().unwrap().1.extend(entries.iter().map(|entry| entry.event.clone()));
+        Box::pin(async { Ok(()) })
+    }
+
+    fn read(&self, session: &str, from: u64, most: usize) -> Result<Vec<Event>, LogError> {
+        let kept = self.0.lock().unwrap();
+        let events = kept.1.iter().filter(|event| &*event.session == session && event.seq >= from);
+        Ok(events.take(most).cloned().collect())
+    }
+
+    fn raw(&self, _: &str) -> Option<PathBuf> {
+        None
+    }
+
+    fn find(&self, id: &str) -> Result<Option<Known>, LogError> {
+        let kept = self.0.lock().unwrap();
+        let native = |opening: &Opening| {
+            let mut events = kept.1.iter().filter(|event| *event.session == *opening.session);
+            events.find_map(|event| if let What::Started(it) = &event.what { it.native_session.clone() } else { None })
+        };
+        let known = kept.0.iter().rev().find(|opening| opening.session == id || native(opening).as_deref() == Some(id));
+        Ok(known.map(|opening| {
+            let over = |event: &Event| *event.session == *opening.session && matches!(event.what, What::Ended(_));
+            Known {
+                session: opening.session.clone(),
+                agent: opening.agent.clone(),
+                agent_version: None,
+                native_session: native(opening),
+                dir: opening.dir.clone(),
+                continues: opening.continues.clone(),
+                held_by: (!kept.1.iter().any(over)).then_some(opening.pid),
+            }
+        }))
+    }
+}

@@ -1,0 +1,154 @@
+//! Sessions that are gone on with by another one: remembered, copied, unknown, elsewhere, and in use.
+
+use std::sync::Arc;
+
+use ostler::event::What;
+use ostler::{Cause, Spec, keys};
+use ostler_testkit::model::{Rule, Script};
+use ostler_testkit::scenario::{Subject, Task};
+
+use super::log::Kept;
+use super::{Live, Scene, started};
+use crate::driver::agent;
+use crate::rig::Seen;
+
+const ID: &str = "123e4567-e89b-42d3-a456-426614174000";
+
+/// A model that can be told a word; sessions are kept in a log.
+fn scene(subject: &'static Subject) -> Scene {
+    let script = Script::new()
+        .rule(Rule::on_text("Which").text("Pelican."))
+        .rule(Rule::on_text("Remember").text("I will remember."));
+    let task = Task::new("Remember the word pelican.").set("append_system_prompt", "Speak like a sailor.");
+    let mut scene = Scene::new(subject, script, &task);
+    scene.host = scene.host.kept_by(Arc::new(Kept::default()));
+    scene
+}
+
+impl Scene {
+    /// What goes on with a session, under either of its names.
+    fn going_on(&self, id: &str, message: &str) -> Spec {
+        let mut spec = Spec { prompt: message.into(), ..self.spec.clone() };
+        spec.settings.set(keys::RESUME, id);
+        spec
+    }
+
+    fn start_as(&self, spec: Spec) -> Live {
+        Live { session: agent(self.place.subject).start(&self.host, spec).unwrap(), read: Vec::new() }
+    }
+
+    /// A session of one turn.
+    async fn one_turn(&self, spec: Spec) -> Seen {
+        let mut live = self.start_as(spec);
+        let turn = live.turn().await;
+        assert_eq!(turn.outcome.cause, Cause::Completed, "{:?}", turn.outcome);
+        live.end(self).await
+    }
+}
+
+fn id(seen: &Seen) -> &str {
+    &seen.0[0].session
+}
+
+/// A session goes on in another one, which knows what was said and has the system prompt again. S1-10
+pub(crate) async fn resumed(subject: &'static Subject) {
+    let scene = scene(subject);
+    let first = scene.one_turn(scene.spec.clone()).await;
+    let second = scene.one_turn(scene.going_on(id(&first), "Which word?")).await;
+    // And that one in a third: a chain is followed back to its beginning.
+    let third = scene.one_turn(scene.going_on(id(&second), "Which word, again?")).await;
+    assert_eq!((second.turn().text.as_str(), third.turn().text.as_str()), ("Pelican.", "Pelican."));
+    scene.knows(1, &["Remember the word pelican.", "I will remember.", "Which word?"]);
+    scene
+        .knows(2, &["Remember the word pelican.", "I will remember.", "Which word?", "Pelican.", "Which word, again?"]);
+    assert!([0, 1, 2].iter().all(|at| scene.call(*at).system_text().contains("Speak like a sailor.")));
+    let natives = [&first, &second, &third].map(|seen| started(seen)[0].native_session.clone());
+    assert!(
+        subject.program.is_none() || (natives[0].is_some() && natives.iter().all(|it| *it == natives[0])),
+        "{natives:?}"
+    );
+}
+
+/// A copy knows as much and is a session of its own; the first one stays as it was, and may be under way.
+pub(crate) async fn copied(subject: &'static Subject) {
+    let scene = scene(subject);
+    let mut live = scene.start();
+    live.turn().await;
+    let mut spec = scene.going_on(live.id(), "Which word?");
+    spec.settings.set(keys::FORK, "true");
+    let mut copy = scene.start_as(spec);
+    assert_eq!(copy.turn().await.text, "Pelican.");
+    let natives = [&copy, &live].map(|session| session.status().native_session);
+    assert!(natives[0] != natives[1] || natives[0].is_none(), "{natives:?}");
+    copy.stop();
+    copy.until(|what| matches!(what, What::Ended(_))).await;
+    assert_eq!(live.ask("Which one, again?").await.text, "Pelican.");
+    scene.knows(1, &["Remember the word pelican.", "Which word?"]);
+    scene.knows(2, &["Remember the word pelican.", "Which one, again?"]);
+    assert!(!scene.call(2).body["messages"].to_string().contains("Which word?"));
+    live.end(&scene).await;
+}
+
+/// A session that is under way is not gone on with a second time; whoever has it is named.
+pub(crate) async fn in_use_by_another(subject: &'static Subject) {
+    let scene = scene(subject);
+    let mut live = scene.start();
+    live.turn().await;
+    // The log names the process that drives it.
+    let spec = scene.going_on(live.id(), "Which word?");
+    let us = std::process::id().to_string();
+    let why = match agent(subject).start(&scene.host, spec) {
+        Err(error) => error.to_string(),
+        Ok(session) => refused_as(Live { session, read: Vec::new() }, "session_in_use").await,
+    };
+    assert!(why.contains(&us) && why.contains(live.id()), "{why}");
+    // Without a log, the agent's own notes do.
+    if let Some(pid) = live.pid() {
+        let spec = scene.going_on(&live.status().native_session.unwrap(), "Which word?");
+        let session = agent(subject).start(&crate::driver::host(&scene.place), spec).unwrap();
+        let why = refused_as(Live { session, read: Vec::new() }, "session_in_use").await;
+        assert!(why.contains(&pid.to_string()), "{why}");
+    }
+    assert_eq!(live.ask("Which word?").await.text, "Pelican.");
+    assert_eq!(scene.place.server.requests().len(), 2);
+    live.end(&scene).await;
+}
+
+/// The session ends at once, with this word; what it says.
+async fn refused_as(mut live: Live, word: &str) -> String {
+    let outcome = live.find(|what| if let What::Ended(it) = what { Some(it.outcome.clone()) } else { None }).await;
+    let native = outcome.detail.as_ref().and_then(|detail| detail.native.clone());
+    assert_eq!((outcome.cause, native.as_deref()), (Cause::BadRequest, Some(word)), "{outcome:?}");
+    assert!(outcome.hint.is_some(), "{outcome:?}");
+    outcome.message
+}
+
+/// A session that is not there is a wrong request; nothing is begun afresh. P53
+pub(crate) async fn an_unknown_session(subject: &'static Subject) {
+    let scene = scene(subject);
+    let live = scene.start_as(scene.going_on(ID, "Which word?"));
+    let why = refused_as(live, "unknown_session").await;
+    assert!(why.contains(ID), "{why}");
+    assert!(scene.place.server.requests().is_empty());
+    assert_eq!(scene.place.left(), []);
+}
+
+/// A session of another directory goes on, and that is told; so does one whose directory is gone. P53
+pub(crate) async fn from_another_directory(subject: &'static Subject) {
+    let mut scene = scene(subject);
+    let [there, here] = ["there", "here"].map(|name| scene.place.aside(name));
+    for (at, gone) in [false, true].into_iter().enumerate() {
+        let _ = std::fs::create_dir_all(&here);
+        std::fs::create_dir_all(&there).unwrap();
+        scene.spec.dir = Some(there.clone());
+        let first = scene.one_turn(scene.spec.clone()).await;
+        if gone {
+            std::fs::remove_dir_all(&there).unwrap();
+        }
+        scene.spec.dir = Some(here.clone());
+        let second = scene.one_turn(scene.going_on(id(&first), "Which word?")).await;
+        let notices = second.notices("resumed_elsewhere");
+        assert!(notices.len() == 1 && notices[0].message.contains("there"), "{notices:?}");
+        scene.knows(2 * at + 1, &["Remember the word pelican.", "Which word?"]);
+    }
+}

@@ -1,0 +1,165 @@
+//! Messages: remembered, held back, given to the turn under way, and too many.
+
+use std::time::Duration;
+
+use ostler::event::{SessionState, State, TurnStarted, What};
+use ostler::{Cause, WhenBusy};
+use ostler_testkit::model::{Answer, Rule, Script};
+use ostler_testkit::scenario::{Subject, Task};
+
+use super::{Scene, is_text};
+use crate::rig::{Seen, until};
+
+/// A model that has an answer to each of three messages.
+pub(super) fn three() -> Script {
+    Script::new()
+        .rule(Rule::on_text("third").text("Three."))
+        .rule(Rule::on_text("second").text("Two."))
+        .rule(Rule::on_text("first").text("One."))
+}
+
+/// Three turns are one conversation: the third call of the model holds the first two turns. S2-10.
+pub(crate) async fn three_turns_remember(subject: &'static Subject) {
+    let scene = Scene::new(subject, three(), &Task::new("the first"));
+    let mut live = scene.start();
+    let said = [live.turn().await, live.ask("the second").await, live.ask("the third").await];
+    assert_eq!(
+        said.map(|turn| (turn.outcome.cause, turn.text)),
+        ["One.", "Two.", "Three."].map(|text| (Cause::Completed, text.to_owned()))
+    );
+    scene.knows(2, &["the first", "One.", "the second", "Two.", "the third"]);
+    live.end(&scene).await;
+}
+
+/// What is sent while paused is delivered after that, in order.
+pub(crate) async fn pause_holds_messages(subject: &'static Subject) {
+    let scene = Scene::new(subject, three(), &Task::new("the first"));
+    let mut live = scene.start();
+    live.turn().await;
+    live.pause();
+    live.send("the second").unwrap();
+    live.send("the third").unwrap();
+    until("it is paused", || live.status().state == SessionState::Paused).await;
+    live.resume();
+    assert_eq!([live.turn().await.text, live.turn().await.text], ["Two.", "Three."]);
+    let seen = live.end(&scene).await;
+    let story: Vec<String> = seen
+        .whats()
+        .filter_map(|what| match what {
+            What::TurnStarted(TurnStarted { prompt, .. }) => prompt.clone(),
+            What::State(State { to: SessionState::Paused, .. }) => Some("paused".to_owned()),
+            What::State(State { from: SessionState::Paused, .. }) => Some("resumed".to_owned()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(story, ["the first", "paused", "resumed", "the second", "the third"]);
+}
+
+/// Whether a process stands still.
+fn is_stopped(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['T', 't']))
+}
+
+/// Freezing stops the agent and what it has started; then both go on.
+pub(crate) async fn freeze_stops_the_work(subject: &'static Subject) {
+    let work = subject.shell("while [ ! -e enough ]; do echo tick >> ticks; sleep 0.05; done");
+    let script = Script::new().rule(Rule::on_tool_result().text("Done.")).rule(Rule::any().answer(work));
+    let scene = Scene::new(subject, script, &Task::new("PROMPT").trusting());
+    let mut live = scene.start();
+    live.until(|what| matches!(what, What::ToolCall(_))).await;
+    scene.file("ticks").await;
+    let ticks = || std::fs::read(scene.place.work().join("ticks")).map_or(0, |text| text.len());
+    live.freeze();
+    until("all of it stands still", || scene.place.left().iter().all(|(pid, _)| is_stopped(*pid))).await;
+    let before = ticks();
+    std::fs::write(scene.place.work().join("other"), "a file that takes a moment\n").unwrap();
+    assert_eq!((ticks(), live.status().state), (before, SessionState::Paused));
+    live.resume();
+    until("the work goes on", || ticks() > before).await;
+    std::fs::write(scene.place.work().join("enough"), "").unwrap();
+    let turn = live.turn().await;
+    assert_eq!((turn.outcome.cause, turn.text.as_str()), (Cause::Completed, "Done."));
+    live.end(&scene).await;
+}
+
+/// Each message of the caller, and each answer.
+fn exchange(seen: &Seen) -> Vec<String> {
+    let turns = seen.whats().filter_map(|what| match what {
+        What::TurnStarted(turn) => Some(format!("> {}", turn.prompt.as_deref().unwrap_or("by itself"))),
+        What::TurnEnded(turn) => Some(turn.text.clone()),
+        _ => None,
+    });
+    turns.collect()
+}
+
+/// A message for the turn under way reaches the model behind the results of its tools, in the same turn.
+pub(crate) async fn steered_between_tools(subject: &'static Subject) {
+    let work = subject.shell("echo running > running; while [ ! -e enough ]; do sleep 0.05; done");
+    let script = Script::new()
+        .rule(Rule::on_text("second").text("Two."))
+        .rule(Rule::on_news("mango").text("Mango it is."))
+        .rule(Rule::on_text("first").answer(work));
+    let scene = Scene::new(subject, script, &Task::new("the first").trusting());
+    let mut live = scene.start();
+    live.until(|what| matches!(what, What::ToolCall(_))).await;
+    scene.file("running").await;
+    live.send_when("say mango", WhenBusy::Steer).unwrap();
+    live.until(|what| matches!(what, What::Notice(notice) if notice.code == "steered")).await;
+    std::fs::write(scene.place.work().join("enough"), "").unwrap();
+    live.turn().await;
+    live.ask("the second").await;
+    let seen = live.end(&scene).await;
+    assert_eq!(exchange(&seen), ["> the first", "Mango it is.", "> the second", "Two."]);
+}
+
+/// A message that comes while the model says its last words is answered too: in the same turn, or in one that the agent
+/// begins by itself. The next message has a turn of its own.
+pub(crate) async fn steered_in_the_last_words(subject: &'static Subject) {
+    let slowly = Answer::text("this takes a while").deltas(4).delta_delay(Duration::from_millis(400));
+    let script = Script::new()
+        .rule(Rule::on_text("second").text("Two."))
+        .rule(Rule::on_news("mango").text("Mango it is."))
+        .rule(Rule::on_text("first").answer(slowly));
+    let scene = Scene::new(subject, script, &Task::new("the first"));
+    let mut live = scene.start();
+    live.until(is_text).await;
+    live.send_when("say mango", WhenBusy::Steer).unwrap();
+    while live.turn().await.text.find("Mango it is.").is_none() {}
+    live.ask("the second").await;
+    let seen = live.end(&scene).await;
+    let told = exchange(&seen);
+    let expected: &[&str] = if subject.program.is_some() {
+        &["> the first", "this takes a while", "> by itself", "Mango it is.", "> the second", "Two."]
+    } else {
+        &["> the first", "Mango it is.", "> the second", "Two."]
+    };
+    assert_eq!(told, expected);
+}
+
+/// A session that may take two messages warns, refuses the third and ends.
+pub(crate) async fn a_budget_of_turns(subject: &'static Subject) {
+    let mut scene = Scene::new(subject, three(), &Task::new("the first"));
+    scene.spec.limits.budget_turns = Some(2);
+    let mut live = scene.start();
+    assert_eq!([live.turn().await.text, live.ask("the second").await.text], ["One.", "Two."]);
+    live.send("the third").unwrap();
+    let code = live.find(|what| if let What::Refused(it) = what { Some(it.code.clone()) } else { None }).await;
+    assert_eq!(code, "budget");
+    let seen = live.ended(&scene).await;
+    assert_eq!((seen.outcome().cause, seen.notices("budget_near").len(), seen.turns().len()), (Cause::Budget, 1, 2));
+    assert_eq!(scene.place.server.requests().len(), 2);
+}
+
+/// Tokens are counted over the turns: a warning after the second, the end with the third, which had its answer.
+pub(crate) async fn a_budget_of_tokens(subject: &'static Subject) {
+    let mut scene = Scene::new(subject, three(), &Task::new("the first"));
+    let each: u64 = subject.numbers.tokens.iter().sum();
+    scene.spec.limits.budget_tokens = Some(each * 5 / 2);
+    let mut live = scene.start();
+    assert_eq!([live.turn().await.text, live.ask("the second").await.text], ["One.", "Two."]);
+    assert_eq!(live.ask("the third").await.text, "Three.");
+    let seen = live.ended(&scene).await;
+    assert_eq!((seen.outcome().cause, seen.notices("budget_near").len()), (Cause::Budget, 1));
+    assert!(seen.outcome().hint.is_some(), "{:?}", seen.outcome());
+}
