@@ -434,7 +434,7 @@ impl Machine {
 
     /// A turn is over: on with the next message, or wait, or end.
     fn rest(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        if self.ladder.is_some() {
+        if self.ladder.is_some() || self.is_spent(now, fx) {
             return;
         }
         self.go(self.settled(), fx);

@@ -26,7 +26,7 @@ use crate::inner;
 use crate::model::{Model, Piece};
 use crate::process::Child;
 use crate::session::submit::Submissions;
-use crate::tool;
+use crate::tool::{self, Progress};
 use crate::toolbox::Toolbox;
 
 /// What the body works with.
@@ -111,6 +111,14 @@ struct Voice(mpsc::Sender<String>);
 impl Voice {
     async fn word(&self, word: Word) {
         self.line(line_of(word)).await;
+    }
+
+    /// For a tool that says how far it is. What does not fit into the channel is not worth waiting for.
+    fn progress(&self) -> Progress {
+        let way = self.0.clone();
+        Progress::new(move |message| {
+            let _ = way.try_send(line_of(Word::Progress(message)));
+        })
     }
 
     async fn line(&self, line: String) {
@@ -233,7 +241,7 @@ async fn run(body: Arc<Body>, calls: Vec<ToolOrder>, voice: Voice) {
         while reads(&group[0]) && calls.peek().is_some_and(&reads) {
             group.extend(calls.next());
         }
-        let mut running: FuturesUnordered<_> = group.into_iter().map(|call| one(&body, call)).collect();
+        let mut running: FuturesUnordered<_> = group.into_iter().map(|call| one(&body, call, &voice)).collect();
         while let Some(outcome) = running.next().await {
             voice.word(Word::Result(outcome)).await;
         }
@@ -243,13 +251,13 @@ async fn run(body: Arc<Body>, calls: Vec<ToolOrder>, voice: Voice) {
 /// Each half of a tool's output that a model, and every later request, is to be burdened with.
 const OUTPUT_HALF: usize = 128 * 1024;
 
-async fn one(body: &Body, call: ToolOrder) -> Outcome {
+async fn one(body: &Body, call: ToolOrder, voice: &Voice) -> Outcome {
     if let Some(output) = call.refused {
         return Outcome { id: call.id, ok: false, denied: true, output };
     }
     let result = match body.tools.get(&call.name) {
         // A tool of somebody's own may panic; that is a failed call and not the end of the session.
-        Some(tool) => AssertUnwindSafe(async { tool.call(call.input.get()).await })
+        Some(tool) => AssertUnwindSafe(async { tool.call_reporting(call.input.get(), &voice.progress()).await })
             .catch_unwind()
             .await
             .unwrap_or_else(|_| Err(ToolError::new(Code::Io, format!("the tool {} broke down", call.name)))),

@@ -8,6 +8,7 @@ use super::{Effect, Machine};
 use crate::dialect::Say;
 use crate::event::{Level, Notice};
 use crate::outcome::{Cause, Outcome};
+use crate::spec::AfterTurn;
 use crate::usage::{Scope, Usage};
 
 /// Which warnings were given.
@@ -55,12 +56,24 @@ impl Machine {
         if let (Some(spent), Some(limit)) = (money, self.limits.budget_usd)
             && spent >= limit
         {
-            let message = format!("The turn has cost ${spent:.4}, the budget is ${limit}.");
+            let message = format!("${spent:.4} are spent, the budget is ${limit}.");
             return Some(outcome(message, MORE_MONEY));
         }
         let (tokens, limit) = (tokens?, self.limits.budget_tokens?);
         let message = format!("The session has used {tokens} tokens, the budget is {limit}.");
         (tokens >= limit).then(|| outcome(message, MORE_TOKENS))
+    }
+
+    /// Whether nothing is left for another turn; if so, a session that waits for messages ends here.
+    pub(super) fn is_spent(&mut self, now: Duration, fx: &mut Vec<Effect>) -> bool {
+        let total = self.account.total();
+        let spent = self.overspent(total.cost_usd, total.total());
+        let Some(outcome) = spent.filter(|_| self.after_turn == AfterTurn::Wait && self.open.is_none()) else {
+            return false;
+        };
+        self.last = Some(outcome);
+        self.close_input(now, fx);
+        true
     }
 
     /// The turn ends for this reason, and with it the session.

@@ -333,6 +333,7 @@ impl Talk {
             Word::Failed(failed) => self.failed(&failed, out),
             Word::Retrying(retrying) => out.notice(Level::Warning, "retrying", sentence(&retrying)),
             Word::Alive => {}
+            Word::Progress(message) => out.notice(Level::Info, "tool_progress", message),
             Word::Result(outcome) => self.result(outcome, out),
             Word::Cancelled if matches!(self.phase, Phase::Idle | Phase::Waiting) => {}
             Word::Cancelled => {

@@ -49,6 +49,8 @@ pub enum Word {
     Retrying(Retrying),
     /// The connection lives; nothing was said.
     Alive,
+    /// A tool says how far it is.
+    Progress(String),
     /// A tool came to its end.
     Result(Outcome),
     /// What was under way was left off.

@@ -12,7 +12,7 @@ pub(crate) mod questions;
 pub(crate) mod sending;
 pub(crate) mod tools;
 
-use std::ops::{Deref, DerefMut};
+use std::ops::Deref;
 
 use ostler::event::{Started, TurnEnded};
 use ostler::{AfterTurn, Event, Host, Session, Spec, What};
@@ -30,7 +30,8 @@ macro_rules! shared_live_scenarios {
             sending::steered_between_tools sending::steered_in_the_last_words
             sending::a_budget_of_turns sending::a_budget_of_tokens
             interrupts::in_mid_text interrupts::in_a_command interrupts::in_a_question
-            interrupts::in_a_bound_tool interrupts::at_once
+            interrupts::in_a_bound_tool interrupts::at_once interrupts::stopped_in_the_middle
+            interrupts::with_a_message_under_way
             questions::two_at_once questions::denied_with_a_message questions::rules_decide
             tools::a_bound_tool tools::a_tool_that_fails_or_panics tools::a_tool_that_says_how_far_it_is
             tools::ten_megabytes tools::a_tool_that_the_caller_runs
@@ -54,7 +55,7 @@ macro_rules! live_scenarios {
             questions::commands_are_asked_about_one_by_one
             changes::another_permission_mode
             memory::an_unknown_session memory::from_another_directory
-            lasting::killed_and_started_again
+            lasting::killed_and_started_again lasting::what_holds_after_a_restart
         }
     };
 }
@@ -129,22 +130,10 @@ impl Deref for Live {
     }
 }
 
-impl DerefMut for Live {
-    fn deref_mut(&mut self) -> &mut Session {
-        &mut self.session
-    }
-}
-
 impl Live {
     /// Reads until an event gives something.
     pub(crate) async fn find<T>(&mut self, look: impl Fn(&What) -> Option<T>) -> T {
         self.read.extend(read_until(&mut self.session, |what| look(what).is_some()).await);
-        if std::env::var_os("DBG").is_some() {
-            for e in &self.read {
-                println!("{}", e.to_json().chars().take(400).collect::<String>());
-            }
-            println!("----");
-        }
         self.read.last().and_then(|event| look(&event.what)).unwrap()
     }
 

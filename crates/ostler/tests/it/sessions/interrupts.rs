@@ -1,11 +1,11 @@
 //! Interrupts: in mid-text, in a command, and before the agent has said a word. The next turn is untouched.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use ostler::event::What;
+use ostler::event::{SessionState, What};
 use ostler::permission::{Policy, Trust};
-use ostler::{Answer as Reply, Asks, Cause, Interruption};
+use ostler::{Answer as Reply, Asks, Cause, Interruption, WhenBusy};
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::processes::wait_until;
 use ostler_testkit::scenario::{Subject, Task};
@@ -90,6 +90,51 @@ pub(crate) async fn in_a_bound_tool(subject: &'static Subject) {
     assert_eq!(live.interrupt().await, Interruption::Acknowledged);
     until("the tool is called off", || Arc::strong_count(&running) == 2).await;
     goes_on(live, &scene).await;
+}
+
+/// A session that is stopped while somebody is asked, a bound tool runs or nothing moves ends well, and quickly.
+pub(crate) async fn stopped_in_the_middle(subject: &'static Subject) {
+    let rules = "[[rule]]\nkind = \"execute\"\ndo = \"ask\"\n";
+    let endless = Answer::tool(format!("{}endless", subject.tools.bound), serde_json::json!({}));
+    for (answer, frozen) in [(subject.shell("touch made"), false), (endless.clone(), false), (endless, true)] {
+        let mut scene = Scene::new(subject, first(answer), &Task::new("the first"));
+        scene.spec.policy = Some(Policy::parse(rules, "test", Trust::Full).unwrap());
+        scene.spec.asks = Asks::Somebody;
+        scene.host = scene.host.with_tool(ostler::tool("endless", "Never ends.", |_: Nothing| async {
+            std::future::pending::<()>().await;
+            Ok(String::new())
+        }));
+        let mut live = scene.start();
+        live.until(|what| matches!(what, What::ToolCall(_))).await;
+        if frozen {
+            live.freeze();
+            until("nothing moves", || live.status().state == SessionState::Paused).await;
+        }
+        let began = Instant::now();
+        let seen = live.end(&scene).await;
+        assert_eq!(seen.outcome().cause, Cause::Stopped, "{:?}", seen.outcome());
+        assert!(began.elapsed() < Duration::from_secs(4), "it took {:?}", began.elapsed());
+        assert!(!scene.place.work().join("made").exists());
+    }
+}
+
+/// A message for the turn under way goes with the interrupt or stays for the next turn, and either is told. P36
+pub(crate) async fn with_a_message_under_way(subject: &'static Subject) {
+    let command = subject.shell("echo running > running; sleep 60");
+    let scene = Scene::new(subject, first(command), &Task::new("the first").trusting());
+    let mut live = scene.start();
+    live.until(|what| matches!(what, What::ToolCall(_))).await;
+    scene.file("running").await;
+    live.send_when("say mango", WhenBusy::Steer).unwrap();
+    live.until(|what| matches!(what, What::Notice(notice) if notice.code == "steered")).await;
+    assert_eq!(live.interrupt().await, Interruption::Acknowledged);
+    let code = if subject.program.is_some() { "steer_dropped" } else { "steer_kept" };
+    live.until(|what| matches!(what, What::Notice(notice) if notice.code == code)).await;
+    let cut = live.turn().await;
+    assert_eq!(cut.outcome.cause, Cause::Interrupted);
+    assert_eq!(live.ask("the second").await.text, "Two.");
+    assert_eq!(scene.call(1).body["messages"].to_string().contains("say mango"), subject.program.is_none());
+    assert_eq!(live.end(&scene).await.turns().len(), 2);
 }
 
 /// Before the agent is there, and while it gets ready: what came of it says what happened, and the next turn is untouched. P37

@@ -1,7 +1,8 @@
 //! Sessions that last: an agent that is killed is started again, and fifty turns take no more memory than ten.
 
-use ostler::Cause;
 use ostler::event::What;
+use ostler::permission::{Policy, Trust};
+use ostler::{Cause, Denials};
 use ostler_testkit::model::{Rule, Script};
 use ostler_testkit::processes::rss_kib;
 use ostler_testkit::scenario::{Signal, Subject, Task, signal};
@@ -35,6 +36,40 @@ pub(crate) async fn killed_and_started_again(subject: &'static Subject) {
     assert!(natives.len() == 2 && natives[0].is_some() && natives[0] == natives[1], "{natives:?}");
 }
 
+/// What was wanted of the agent holds for its next process too: the rules, the tools, the model that it was changed to.
+pub(crate) async fn what_holds_after_a_restart(subject: &'static Subject) {
+    let bound = format!("{}lucky", subject.tools.bound);
+    let both = subject.shell("touch made").and_tool(bound, serde_json::json!({}));
+    let script = Script::new()
+        .rule(Rule::on_tool_result().text("Done."))
+        .rule(Rule::on_text("second").answer(both))
+        .rule(Rule::on_text("first").text("One."));
+    let mut scene = Scene::new(subject, script, &Task::new("the first").trusting());
+    let rules = "[[rule]]\nkind = \"execute\"\ndo = \"deny\"\nmessage = \"nothing is run here\"\n";
+    scene.spec.policy = Some(Policy::parse(rules, "test", Trust::Full).unwrap());
+    scene.spec.denials = Denials::Tolerate;
+    scene.host = scene.host.with_tool(ostler::tool("lucky", "A number.", |_: Nothing| async { Ok("seven".into()) }));
+    let mut live = scene.start();
+    live.turn().await;
+    assert_eq!(live.set_model(subject.settings.model).await, Ok(()));
+    signal(live.pid().unwrap(), Signal::KILL);
+    until("the session knows", || live.pid().is_none()).await;
+    assert_eq!(live.ask("the second").await.outcome.cause, Cause::Completed);
+    assert!(scene.call(1).model().contains(subject.settings.model), "{}", scene.call(1).model());
+    scene.knows(1, &["the first", "One.", "the second"]);
+    let told: Vec<String> = scene.call(2).last_tool_results().into_iter().map(|result| result.text).collect();
+    assert!(
+        ["nothing is run here", "seven"].iter().all(|part| told.iter().any(|text| text.contains(part))),
+        "{told:?}"
+    );
+    assert!(!scene.place.work().join("made").exists());
+    let seen = live.end(&scene).await;
+    assert_eq!((seen.notices("agent_gone").len(), seen.notices("fresh_start").len()), (1, 0));
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Nothing {}
+
 /// Fifty turns: neither memory nor processes grow.
 pub(crate) async fn fifty_turns(subject: &'static Subject) {
     let scene = Scene::new(subject, Script::always("Aye."), &Task::new("turn 1"));
@@ -50,7 +85,6 @@ pub(crate) async fn fifty_turns(subject: &'static Subject) {
         }
     }
     let last = rss_kib(std::process::id()).unwrap();
-    println!("{}: {tenth} KiB after ten turns, {last} KiB after fifty", subject.name);
     assert!(last < tenth + 8 * 1024, "{tenth} KiB after ten turns, {last} KiB after fifty");
     let processes = scene.place.left();
     assert_eq!((live.pid(), processes.len()), (pid, usize::from(pid.is_some())), "{processes:?}");
