@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ostler::Host;
-use ostler_store::{Store, StoreError};
+use ostler_store::{Filter, Store, StoreError};
 
 use crate::args::StartArgs;
 use crate::fault::Fault;
@@ -58,7 +58,8 @@ pub(crate) fn keeping(args: &mut StartArgs, dir: &Path) -> Result<Keeping, Fault
 fn go_on(args: &mut StartArgs, dir: &Path, store: Option<&Store>) -> Result<(), Fault> {
     let kept = store.ok_or_else(|| Fault::usage("no sessions are kept here"))?;
     let real = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
-    let row = kept.latest(&real).map_err(|error| fault(&error))?;
+    let filter = Filter { agent: args.agent.clone(), dir: Some(real), limit: Some(1), live: false };
+    let row = kept.sessions(&filter).map_err(|error| fault(&error))?.into_iter().next();
     let row = row.ok_or_else(|| {
         Fault::usage("there is no earlier session of this directory").hint("`ostler sessions` lists those there are")
     })?;

@@ -93,10 +93,6 @@ pub enum Input {
 
 /// Something to do.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly every effect is an event; a box each would cost more than it saves"
-)]
 pub enum Effect {
     /// Stamp it and tell the caller.
     Emit {
@@ -282,7 +278,7 @@ impl Machine {
             Input::Called(call, wants) => self.asking.called(call, &wants),
             Input::Asked(ask) => self.asked(now, ask, fx),
             Input::Withdrawn(id) => self.withdrawn(now, &id, fx),
-            Input::Answered(id, answer) => self.answered(now, &id, answer, fx),
+            Input::Answered(id, answer) => self.answered(now, (&id, answer), fx),
             Input::Stop => self.stop(now, fx),
             Input::Kill => self.kill(now, fx),
             Input::Exited(exit, blame) => self.exited(&exit, blame, fx),
@@ -294,7 +290,7 @@ impl Machine {
 
     fn send(&mut self, now: Duration, prompt: String, fx: &mut Vec<Effect>) {
         if self.is_ending() {
-            return self.refuse("send", "ending", "the session is being ended", fx);
+            return self.refuse(("send", "ending"), "the session is being ended", fx);
         }
         if self.is_out_of_turns(now, fx) {
             return;
@@ -312,7 +308,7 @@ impl Machine {
             }
             Some(_) if !self.able.steer => {
                 let why = "the agent takes no message while a turn is under way; send it to wait instead";
-                self.refuse("send", "unsupported", why, fx);
+                self.refuse(("send", "unsupported"), why, fx);
             }
             _ => self.send(now, prompt, fx),
         }
@@ -321,7 +317,7 @@ impl Machine {
     fn send_now(&mut self, now: Duration, prompt: String, fx: &mut Vec<Effect>) {
         if self.open.is_some() || !self.queue.is_empty() || self.paused {
             let why = if self.paused { "the session is paused" } else { "a turn is under way" };
-            return self.refuse("send", "busy", why, fx);
+            return self.refuse(("send", "busy"), why, fx);
         }
         self.send(now, prompt, fx);
     }
@@ -475,7 +471,7 @@ impl Machine {
                 self.last = Some(turn::background_interrupted());
                 self.close_input(now, fx);
             }
-            None => self.refuse("interrupt", "no_turn", "no turn is under way", fx),
+            None => self.refuse(("interrupt", "no_turn"), "no turn is under way", fx),
         }
     }
 
@@ -492,7 +488,7 @@ impl Machine {
         fx.push(Effect::Emit { turn: self.turns, what: what.into() });
     }
 
-    fn refuse(&self, request: &str, code: &str, why: &str, fx: &mut Vec<Effect>) {
+    fn refuse(&self, (request, code): (&str, &str), why: &str, fx: &mut Vec<Effect>) {
         self.emit(Refused { request: request.into(), why: why.into(), code: code.into() }, fx);
     }
 }

@@ -77,6 +77,15 @@ impl Asking {
     }
 }
 
+/// What was decided on a question.
+struct Decided {
+    id: String,
+    ask: Ask,
+    verdict: Verdict,
+    message: Option<String>,
+    by: DecidedBy,
+}
+
 /// Whether what was granted is the same thing again: the same tool and, if it runs commands, the same command.
 fn covers(granted: &ToolUse, wants: &ToolUse) -> bool {
     let same_command = |a: &Option<Command>, b: &Option<Command>| a == b;
@@ -87,28 +96,22 @@ impl Machine {
     pub(super) fn asked(&mut self, now: Duration, ask: Ask, fx: &mut Vec<Effect>) {
         let id = self.name_of(&ask);
         let Ruling { ruled, rule } = self.asking.rule(&ask.wants);
-        let by_rule = |message: String| (Some(message), DecidedBy::Rule);
-        match (ruled, ask.otherwise) {
-            (Ruled::Allow, _) => {
-                let by = if rule.is_some() { DecidedBy::Rule } else { DecidedBy::Person };
-                self.decide(now, &id, ask, (Verdict::Allow, rule, by), fx);
+        let is_ask = matches!((&ruled, ask.otherwise), (Ruled::Ask, _) | (Ruled::Undecided, Otherwise::Person));
+        let (verdict, message, by) = match ruled {
+            // A grant has no rule: a person gave it.
+            Ruled::Allow => (Verdict::Allow, rule.clone(), rule.map_or(DecidedBy::Person, |_| DecidedBy::Rule)),
+            Ruled::Deny(why) => {
+                let told = rule.map_or_else(|| why.clone(), |rule| format!("{why} ({rule})"));
+                (Verdict::Deny(why), Some(told), DecidedBy::Rule)
             }
-            (Ruled::Deny(why), _) => {
-                let (told, by) = by_rule(rule.map_or_else(|| why.clone(), |rule| format!("{why} ({rule})")));
-                self.decide(now, &id, ask, (Verdict::Deny(why), told, by), fx);
-            }
-            (Ruled::Undecided, Otherwise::Agent) => {
-                fx.push(Effect::Say(Say::Verdict { id: ask.id, verdict: Verdict::Undecided }));
-            }
-            (Ruled::Ask, _) | (Ruled::Undecided, Otherwise::Person) if self.asking.attended => {
+            _ if is_ask && self.asking.attended => {
                 self.tell_permission(now, permission(&id, &ask, Decision::Asked, (rule, DecidedBy::Default)), fx);
-                self.asking.open.push((id, ask));
+                return self.asking.open.push((id, ask));
             }
-            (Ruled::Ask, _) | (Ruled::Undecided, Otherwise::Person) => {
-                let verdict = Verdict::Deny(NOBODY.to_owned());
-                self.decide(now, &id, ask, (verdict, Some(NOBODY.to_owned()), DecidedBy::Default), fx);
-            }
-        }
+            _ if is_ask => (Verdict::Deny(NOBODY.to_owned()), Some(NOBODY.to_owned()), DecidedBy::Default),
+            _ => return fx.push(Effect::Say(Say::Verdict { id: ask.id, verdict: Verdict::Undecided })),
+        };
+        self.decide(now, Decided { id, ask, verdict, message, by }, fx);
     }
 
     /// The tool call it is about, unless another question is open about the same.
@@ -117,17 +120,11 @@ impl Machine {
         ask.call.as_ref().filter(free).unwrap_or(&ask.id).clone()
     }
 
-    fn decide(
-        &mut self,
-        now: Duration,
-        id: &str,
-        ask: Ask,
-        (verdict, message, by): (Verdict, Option<String>, DecidedBy),
-        fx: &mut Vec<Effect>,
-    ) {
+    fn decide(&mut self, now: Duration, decided: Decided, fx: &mut Vec<Effect>) {
+        let Decided { id, ask, verdict, message, by } = decided;
         let decision = if verdict == Verdict::Allow { Decision::Allowed } else { Decision::Denied };
-        self.asking.settle(id);
-        self.tell_permission(now, permission(id, &ask, decision, (message, by)), fx);
+        self.asking.settle(&id);
+        self.tell_permission(now, permission(&id, &ask, decision, (message, by)), fx);
         fx.push(Effect::Say(Say::Verdict { id: ask.id, verdict }));
     }
 
@@ -139,12 +136,12 @@ impl Machine {
         self.emit(what, fx);
     }
 
-    pub(super) fn answered(&mut self, now: Duration, id: &str, answer: Answer, fx: &mut Vec<Effect>) {
+    pub(super) fn answered(&mut self, now: Duration, (id, answer): (&str, Answer), fx: &mut Vec<Effect>) {
         let Some(at) = self.asking.open.iter().position(|(open, _)| open == id) else {
             let late = self.asking.decided.iter().any(|decided| decided == id);
             let (code, why) =
                 if late { ("decided", "it was decided already") } else { ("unknown", "nobody asked that") };
-            return self.refuse("answer", code, why, fx);
+            return self.refuse(("answer", code), why, fx);
         };
         let (id, ask) = self.asking.open.remove(at);
         let (verdict, message) = match answer {
@@ -155,7 +152,7 @@ impl Machine {
             }
             Answer::Deny(why) => (Verdict::Deny(why.clone()), Some(why)),
         };
-        self.decide(now, &id, ask, (verdict, message, DecidedBy::Person), fx);
+        self.decide(now, Decided { id, ask, verdict, message, by: DecidedBy::Person }, fx);
     }
 
     pub(super) fn withdrawn(&mut self, now: Duration, ask_id: &str, fx: &mut Vec<Effect>) {

@@ -116,7 +116,7 @@ impl Machine {
             }
             return false;
         }
-        self.refuse("send", "budget", &format!("the session may take {limit} messages, and has"), fx);
+        self.refuse(("send", "budget"), &format!("the session may take {limit} messages, and has"), fx);
         if self.open.is_none() && self.queue.is_empty() {
             self.last =
                 Some(outcome(format!("The session has taken {limit} messages, as many as it may."), MORE_TURNS));

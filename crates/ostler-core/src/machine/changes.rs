@@ -30,10 +30,10 @@ impl Machine {
             Change::PermissionMode(_) => self.able.set_permission_mode,
         };
         if !able {
-            return self.refuse(change.request(), "unsupported", "this agent cannot do that in a session", fx);
+            return self.refuse((change.request(), "unsupported"), "this agent cannot do that in a session", fx);
         }
         if self.is_ending() {
-            return self.refuse(change.request(), "ending", "the session is being ended", fx);
+            return self.refuse((change.request(), "ending"), "the session is being ended", fx);
         }
         if self.spawned.is_none() {
             return self.adopt(change, fx); // the next process is started with it
@@ -48,7 +48,7 @@ impl Machine {
         let Some(at) = self.changes.open.iter().position(|(known, ..)| *known == id) else { return };
         let (_, change, _) = self.changes.open.remove(at);
         match error {
-            Some(why) => self.refuse(change.request(), "rejected", &why, fx),
+            Some(why) => self.refuse((change.request(), "rejected"), &why, fx),
             None => self.adopt(change, fx),
         }
     }
@@ -67,14 +67,14 @@ impl Machine {
         while let Some(at) = self.changes.open.iter().position(|(_, _, until)| *until <= now) {
             let (_, change, _) = self.changes.open.remove(at);
             let why = format!("the agent did not answer within {:?}", self.limits.control);
-            self.refuse(change.request(), "timeout", &why, fx);
+            self.refuse((change.request(), "timeout"), &why, fx);
         }
     }
 
     /// Whoever was asked is gone.
     pub(super) fn changes_failed(&mut self, fx: &mut Vec<Effect>) {
         for (_, change, _) in std::mem::take(&mut self.changes.open) {
-            self.refuse(change.request(), "ending", "the agent's process ended before it answered", fx);
+            self.refuse((change.request(), "ending"), "the agent's process ended before it answered", fx);
         }
     }
 }

@@ -70,7 +70,7 @@ impl Machine {
         }
         self.stop_lingering();
         if self.ladder.is_none_or(|l| l.step != Step::Killed) {
-            self.climb(now, Step::Killed, Then::End, fx);
+            self.climb(now, (Step::Killed, Then::End), fx);
         }
     }
 
@@ -105,7 +105,7 @@ impl Machine {
     /// Messages that will not be delivered are named, never lost in silence.
     pub(super) fn drop_queue(&mut self, fx: &mut Vec<Effect>) {
         for _ in 0..self.queue.len() {
-            self.refuse("send", "ending", "the session was stopped before the message was delivered", fx);
+            self.refuse(("send", "ending"), "the session was stopped before the message was delivered", fx);
         }
         self.queue.clear();
     }
@@ -133,8 +133,8 @@ impl Machine {
         }
         if let Some(ladder) = self.ladder.filter(|l| l.until <= now) {
             match ladder.step {
-                Step::InputClosed => self.climb(now, Step::Terminated, ladder.then, fx),
-                Step::Terminated => self.climb(now, Step::Killed, ladder.then, fx),
+                Step::InputClosed => self.climb(now, (Step::Terminated, ladder.then), fx),
+                Step::Terminated => self.climb(now, (Step::Killed, ladder.then), fx),
                 Step::Killed => self.abandon(fx),
             }
         }
@@ -182,7 +182,7 @@ impl Machine {
         }
         if self.ladder.is_none() {
             fx.push(Effect::CloseInput);
-            self.climb(now, Step::Terminated, then, fx);
+            self.climb(now, (Step::Terminated, then), fx);
         }
     }
 
@@ -193,7 +193,7 @@ impl Machine {
 
     /// The process is to end, and the session to go on.
     pub(super) fn end_process(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        self.climb(now, Step::InputClosed, Then::Sleep, fx);
+        self.climb(now, (Step::InputClosed, Then::Sleep), fx);
     }
 
     pub(super) fn close_input(&mut self, now: Duration, fx: &mut Vec<Effect>) {
@@ -203,11 +203,11 @@ impl Machine {
         }
         if self.ladder.is_none_or(|ladder| ladder.then == Then::Sleep) {
             self.drop_queue(fx);
-            self.climb(now, Step::InputClosed, Then::End, fx);
+            self.climb(now, (Step::InputClosed, Then::End), fx);
         }
     }
 
-    fn climb(&mut self, now: Duration, step: Step, then: Then, fx: &mut Vec<Effect>) {
+    fn climb(&mut self, now: Duration, (step, then): (Step, Then), fx: &mut Vec<Effect>) {
         if then == Then::End {
             self.go(SessionState::Stopping, fx);
         }

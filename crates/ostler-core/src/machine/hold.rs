@@ -8,7 +8,7 @@ use crate::event::SessionState;
 impl Machine {
     pub(super) fn pause(&mut self, fx: &mut Vec<Effect>) {
         if self.is_ending() {
-            return self.refuse("pause", "ending", "the session is being ended", fx);
+            return self.refuse(("pause", "ending"), "the session is being ended", fx);
         }
         self.paused = true;
         if matches!(self.state, SessionState::Idle | SessionState::Working) {

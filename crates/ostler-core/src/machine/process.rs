@@ -83,7 +83,7 @@ impl Machine {
     /// The process went, and nobody asked it to.
     pub(super) fn gone(&mut self, exit: &Exit, fx: &mut Vec<Effect>) {
         let outcome = turn::died(exit);
-        let message = format!("{} The next message starts it again.", outcome.message);
+        let message = "The agent's process ended although no turn was under way. The next message starts it again.";
         self.emit(Notice::new(Level::Warning, "agent_gone", message), fx);
         self.last = Some(outcome);
     }

@@ -15,7 +15,6 @@ use crate::process::{self, Child, Control, ExitStatus, Prepared, SpawnError};
 const STDERR_HALF: usize = 4 * 1024;
 
 /// Where the agent's process is in its life.
-#[expect(clippy::large_enum_variant, reason = "there is one per session")]
 pub(super) enum Life {
     Asleep,
     Starting(Starting),

@@ -85,9 +85,9 @@ fn calls_that_were_cut_off_have_results_in_the_next_turn() {
                 What::TurnEnded(turn) => {
                     causes.push(turn.outcome.cause);
                     if causes.len() == 1 {
-                        session.remote().send("the second").unwrap()
+                        session.remote().send("the second").unwrap();
                     } else {
-                        session.remote().stop()
+                        session.remote().stop();
                     }
                 }
                 _ => {}
