@@ -22,9 +22,12 @@ const PROMPT: &str = "{\"type\":\"user\",\"message\":{\"role\":\"user\",\"conten
 
 fn main() {
     let runs = std::env::args().skip(1).find_map(|a| a.parse().ok()).unwrap_or(20);
-    println!("| agent | bare, ms | `ostler run`, ms | overhead, ms | `ostler`, own peak RSS |\n|---|---|---|---|---|");
+    println!("| agent | bare, ms | `ostler run --no-store`, ms | `ostler run`, ms | keeping adds | own peak RSS |");
+    println!("|---|---|---|---|---|---|");
     real_claude(runs);
-    quick_agent(runs);
+    fake_agent(runs, "one that answers at once", "");
+    fake_agent(runs, "5,000 pieces of text at once", "loop 5000\ndelta word\nend\n");
+    fake_agent(runs.min(5), "5,000 pieces, 1 ms apart", "loop 5000\ndelta word\nsleep 1\nend\n");
 }
 
 /// The real Claude Code against the scripted model server.
@@ -36,13 +39,14 @@ fn real_claude(runs: usize) {
     compare(runs, &Rival { name: "Claude Code", program: real::claude(), flags, env });
 }
 
-/// An agent that answers at once: what is left is Ostler's own time.
-fn quick_agent(runs: usize) {
+/// An agent that says what it is told to: what is left is Ostler's own time.
+fn fake_agent(runs: usize, name: &'static str, says: &str) {
     let home = tempfile::tempdir().unwrap();
-    let agent = fake::install_as(home.path(), "agent", "read\ninit\nresult done\nread-until-eof\nexit 0");
+    let verbs = format!("read\ninit\n{says}result done\nread-until-eof\nexit 0");
+    let agent = fake::install_as(home.path(), "agent", &verbs);
     let env =
         vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned()), ("HOME".to_owned(), home.path().display().to_string())];
-    compare(runs, &Rival { name: "one that answers at once", program: agent, flags: "", env });
+    compare(runs, &Rival { name, program: agent, flags: "", env });
 }
 
 /// The program that is started bare and through Ostler.
@@ -60,23 +64,26 @@ fn compare(runs: usize, Rival { name, program, flags, env }: &Rival) {
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     };
     let bare = || start(Command::new(program).args(flags.split_whitespace()));
-    let ours = || {
+    let ours = |store: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ostler"));
-        command.args(["run", "--agent", "claude", "--output", "events", "--program"]).arg(program).arg("hello");
-        start(&mut command)
+        command.args(["run", "--agent", "claude", "--output", "events", "--program"]).arg(program);
+        start(command.args(store).arg("hello"))
     };
     measure(bare(), Some(PROMPT)); // the first start reads the file from disk
-    let (mut bare_times, mut our_times, mut peak) = (Vec::new(), Vec::new(), 0);
+    measure(ours(&[]), None);
+    let (mut times, mut peak) = ([Vec::new(), Vec::new(), Vec::new()], 0);
     for _ in 0..runs {
-        bare_times.push(measure(bare(), Some(PROMPT)).0);
-        let (time, own) = measure(ours(), None);
-        our_times.push(time);
+        times[0].push(measure(bare(), Some(PROMPT)).0);
+        times[1].push(measure(ours(&["--no-store"]), None).0);
+        let (time, own) = measure(ours(&[]), None);
+        times[2].push(time);
         peak = peak.max(own);
     }
-    let (bare, ours) = (median(&mut bare_times), median(&mut our_times));
+    let [bare, without, with] = times.map(|mut times| median(&mut times));
     #[expect(clippy::cast_precision_loss, reason = "a few thousand KiB")]
     let peak = peak as f64 / 1024.0;
-    println!("| {name} | {bare:.1} | {ours:.1} | {:.1} | {peak:.1} MB |", ours - bare);
+    let (adds, share) = (with - without, (with / without - 1.0) * 100.0);
+    println!("| {name} | {bare:.1} | {without:.1} | {with:.1} | {adds:.1} ms, {share:.1} % | {peak:.1} MB |");
 }
 
 /// Runs a child to its end: wall time, and the peak of its own memory in KiB.

@@ -38,6 +38,11 @@ pub trait Dialect: Send + Sync {
     /// Opens a conversation with one child.
     fn converse(&self, spec: &Spec) -> Box<dyn Conversation>;
 
+    /// Whether the agent has no memory of its own: it goes on from the events of a session ([`Spec::past`]).
+    fn goes_on_from_events(&self) -> bool {
+        false
+    }
+
     /// Where the agent keeps its sessions; none when it keeps none that could be looked up.
     fn transcripts(&self) -> Option<&'static Transcripts> {
         None

@@ -1,17 +1,22 @@
 //! Tool calls and their results: every call gets exactly one result, whatever the agent says, and when.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use crate::event::{Level, Notice, ToolResult, What};
 
 /// How much of a late result's output is told.
 const LATE_CAP: usize = 1000;
 
+/// How many calls are remembered after their results, to know a late one when it comes.
+const REMEMBERED: usize = 10_000;
+
 /// The tool calls of a session. They are not kept per turn: a call can come outside of one, and a result after it.
 #[derive(Debug, Default)]
 pub(super) struct Tools {
-    /// Every id that was heard, with its place in `open` while its result is awaited.
+    /// The ids that were heard, with their place in `open` while their result is awaited.
     known: HashMap<String, Option<u64>>,
+    /// Those that have their result, the oldest first.
+    done: VecDeque<String>,
     /// Calls without a result, in the order in which they came: id and name.
     open: BTreeMap<u64, (String, String)>,
     calls: u64,
@@ -34,7 +39,7 @@ impl Tools {
                 self.known.insert(call.id.clone(), Some(self.calls));
                 self.open.insert(self.calls, (call.id.clone(), call.name.clone()));
             }
-            What::ToolResult(result) => match self.known.insert(result.id.clone(), None) {
+            What::ToolResult(result) => match self.settle(&result.id) {
                 Some(Some(place)) => {
                     if let Some((_, name)) = self.open.remove(&place) {
                         result.name.get_or_insert(name);
@@ -49,11 +54,26 @@ impl Tools {
         Some(what)
     }
 
+    /// The call has its result; what was known of it before.
+    fn settle(&mut self, id: &str) -> Option<Option<u64>> {
+        let before = self.known.insert(id.to_owned(), None);
+        if before != Some(None) {
+            self.done.push_back(id.to_owned());
+        }
+        if self.done.len() > REMEMBERED
+            && let Some(oldest) = self.done.pop_front()
+            && self.known.get(&oldest) == Some(&None)
+        {
+            self.known.remove(&oldest);
+        }
+        before
+    }
+
     /// Nothing more is to be expected: the result that each open call gets instead, in the order of the calls.
     pub(super) fn close(&mut self) -> impl Iterator<Item = ToolResult> {
         let open = std::mem::take(&mut self.open);
         for (id, _) in open.values() {
-            self.known.insert(id.clone(), None);
+            self.settle(id);
         }
         open.into_values().map(|(id, name)| {
             let output = "no result: the turn ended".to_owned();

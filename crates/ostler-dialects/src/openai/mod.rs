@@ -134,6 +134,10 @@ impl Dialect for OpenAi {
         NAME
     }
 
+    fn goes_on_from_events(&self) -> bool {
+        true
+    }
+
     fn capabilities(&self) -> Capabilities {
         CAPABILITIES
     }

@@ -30,6 +30,10 @@ impl Dialect for Scripted {
         NAME
     }
 
+    fn goes_on_from_events(&self) -> bool {
+        true
+    }
+
     fn capabilities(&self) -> Capabilities {
         // The script says what is answered, whatever the model is called.
         Capabilities { set_model: false, ..openai::CAPABILITIES }

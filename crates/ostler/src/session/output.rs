@@ -64,6 +64,11 @@ impl Outgoing {
         self.waiting.is_empty()
     }
 
+    /// What waits.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &Event> {
+        self.waiting.iter().map(|entry| &entry.event)
+    }
+
     /// What waits, and how many bytes are behind it.
     pub(super) fn take_entries(&mut self) -> (Vec<Entry>, usize) {
         (std::mem::take(&mut self.waiting), std::mem::take(&mut self.bytes))

@@ -33,6 +33,12 @@ const CATCH_UP: usize = 32;
 /// How long the last words of an agent are awaited after its process is gone.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
+/// How many events are read at once.
+const PAGE: usize = 1000;
+
+/// How long the log may take for the last events of a session.
+const LAST_KEEPING: Duration = Duration::from_secs(10);
+
 /// The outcome of a session whose task vanished: a fault of Ostler itself.
 pub(super) fn lost() -> Outcome {
     Outcome::new(Cause::Protocol, "The session ended without saying how; this is a fault in Ostler.")
@@ -274,6 +280,9 @@ impl Driver {
 
     /// The settings with which the agent goes on with what it was doing.
     fn go_on(&mut self) {
+        if self.beginning.dialect.goes_on_from_events() {
+            return self.remember();
+        }
         let settings = &mut self.beginning.spec.settings;
         let native = self.caller.shared.status().native_session;
         match native.filter(|_| self.beginning.dialect.capabilities().resume) {
@@ -286,6 +295,23 @@ impl Driver {
             None if settings.get(keys::RESUME).is_some() => {}
             None => self.begins_anew("it had not said yet how its session is called"),
         }
+    }
+
+    /// All that was said so far, for an agent that has no memory of its own.
+    fn remember(&mut self) {
+        let mut events = self.beginning.spec.past.to_vec();
+        let backlog = &self.caller.shared.backlog;
+        let mut next = 1;
+        while let Ok(page) = backlog.fetch(next, PAGE)
+            && let Some(last) = page.last()
+        {
+            next = last.seq + 1;
+            events.extend(page);
+        }
+        let on_its_way = self.keeping.iter().flat_map(|(_, batch, _)| batch.iter());
+        events.extend(on_its_way.map(|entry| entry.event.clone()));
+        events.extend(self.mind.out.waiting().cloned());
+        self.beginning.spec.past = events.into();
     }
 
     fn not_started(&mut self, outcome: Outcome) {
@@ -414,7 +440,8 @@ impl Driver {
         loop {
             self.publish();
             let Some((appending, ..)) = &mut self.keeping else { break };
-            let result = appending.as_mut().await;
+            let late = || Err(LogError("the log does not answer".into()));
+            let result = tokio::time::timeout(LAST_KEEPING, appending.as_mut()).await.unwrap_or_else(|_| late());
             self.kept(result);
         }
         self.caller.shared.backlog.finish();

@@ -121,3 +121,17 @@ fn an_account_replaces_what_was_heard_and_nothing_is_counted_after_it() {
     assert_eq!(numbers(rig.turn_ended().usage.as_ref()), Some((Some(50), Some(0.5))));
     assert_eq!(numbers(rig.ended().usage.as_ref()), Some((Some(100), Some(1.0))));
 }
+
+// A session of many calls does not remember all of them.
+#[test]
+fn old_calls_are_forgotten() {
+    let mut rig = Rig::working();
+    for n in 0..25_000 {
+        rig.give(Input::Heard(call(&n.to_string()))).give(Input::Heard(result(&n.to_string())));
+        rig.effects.clear();
+    }
+    let remembered = format!("{:?}", rig.machine.tools).len();
+    assert!(remembered < 600_000, "{remembered} bytes");
+    rig.give(Input::Heard(result("24999")));
+    assert!(rig.words().contains(&"notice") && !rig.words().contains(&"tool_result"));
+}

@@ -85,7 +85,9 @@ pub(crate) async fn fifty_turns(subject: &'static Subject) {
         }
     }
     let last = rss_kib(std::process::id()).unwrap();
-    assert!(last < tenth + 8 * 1024, "{tenth} KiB after ten turns, {last} KiB after fifty");
+    // Where tests share a process, its memory says nothing about one of them.
+    let alone = std::env::var_os("NEXTEST_EXECUTION_MODE").is_some_and(|mode| mode == "process-per-test");
+    assert!(!alone || last < tenth + 8 * 1024, "{tenth} KiB after ten turns, {last} KiB after fifty");
     let processes = scene.place.left();
     assert_eq!((live.pid(), processes.len()), (pid, usize::from(pid.is_some())), "{processes:?}");
     live.end(&scene).await;
