@@ -92,6 +92,8 @@ pub struct Capabilities {
     pub set_model: bool,
     /// Changes its permission mode between turns.
     pub set_permission_mode: bool,
+    /// Has processes that can be stopped where they are.
+    pub freeze: bool,
 }
 
 /// What to start.

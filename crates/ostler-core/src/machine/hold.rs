@@ -17,6 +17,10 @@ impl Machine {
     }
 
     pub(super) fn freeze(&mut self, now: Duration, fx: &mut Vec<Effect>) {
+        if !self.able.freeze {
+            let why = "this agent has no process that could be stopped; pause holds messages back";
+            return self.refuse(("freeze", "unsupported"), why, fx);
+        }
         self.pause(fx);
         if self.paused && self.spawned.is_some() && self.frozen.is_none() {
             self.frozen = Some(now);

@@ -49,6 +49,7 @@ impl Dialect for Mock {
             tools: false,
             set_model: false,
             set_permission_mode: false,
+            freeze: false,
         }
     }
 

@@ -95,6 +95,7 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     tools: true,
     set_model: true,
     set_permission_mode: false,
+    freeze: false,
 };
 
 /// The settings of the conversation, and then those of a dialect's own.

@@ -179,7 +179,8 @@ impl Remote {
         let _ = self.tell(Input::Pause);
     }
 
-    /// Holds messages back, and stops the agent's processes where they are (Unix). Their time does not count.
+    /// Holds messages back, and stops the agent's processes where they are (Unix). Their time does not count. For an agent
+    /// without processes it is refused, with an event.
     pub fn freeze(&self) {
         let _ = self.tell(Input::Freeze);
     }

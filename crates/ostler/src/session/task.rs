@@ -1,28 +1,30 @@
 //! The task of one session: reads, asks the machine, does what it says. It alone owns the child.
 
+mod keep;
+mod start;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_core::dialect::{Change, Conversation, Exit, Say};
 use ostler_core::event::{Level, Notice};
-use ostler_core::log::{Appending, Log, LogError, Opening};
+use ostler_core::log::{Appending, Log, LogError};
 use ostler_core::machine::{Input, Machine};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::spec::{Asks, keys};
 use tokio::sync::{mpsc, oneshot};
 
+use super::Beginning;
 use super::backlog::Batch;
-use super::life::{self, Life, Living, Sign, Starting};
+use super::life::{self, Life, Sign};
 use super::mind::{Mind, Order};
 use super::raw_log::RawLog;
 use super::remote::Wish;
 use super::status::Shared;
 use super::submit::Submissions;
 use super::work::{Done, Work};
-use super::{Beginning, Body, Launched};
 use crate::clock;
-use crate::process::{Child, Interrupted, SpawnError};
-use crate::resume;
+use crate::process::{Interrupted, SpawnError};
 
 /// How much is read at once.
 const CHUNK: usize = 64 * 1024;
@@ -32,12 +34,6 @@ const CATCH_UP: usize = 32;
 
 /// How long the last words of an agent are awaited after its process is gone.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-
-/// How many events are read at once.
-const PAGE: usize = 1000;
-
-/// How long the log may take for the last events of a session.
-const LAST_KEEPING: Duration = Duration::from_secs(10);
 
 /// The outcome of a session whose task vanished: a fault of Ostler itself.
 pub(super) fn lost() -> Outcome {
@@ -109,7 +105,7 @@ impl Driver {
         }
         let work = Work::new(host.tools().to_vec(), host.asker().cloned(), caller.submissions.clone());
         // Before anything is started: a log that cannot be opened must not hold up an agent that runs already.
-        let log = open_log(&beginning, &mut mind, &caller.shared);
+        let log = keep::open_log(&beginning, &mut mind, &caller.shared);
         let kept = log.as_ref().and_then(|log| log.raw(id));
         let copies = [&spec.raw_log, &kept].into_iter().flatten();
         let copies = copies.map(|path| RawLog::open(path, &mut mind)).collect();
@@ -244,97 +240,6 @@ impl Driver {
         }
     }
 
-    /// Starts the agent: for the first time as the spec says, and later so that it goes on where it was.
-    fn start(&mut self) {
-        if self.starts > 0 {
-            self.go_on();
-        }
-        self.starts += 1;
-        let Beginning { spec, breaker, launch, .. } = &mut self.beginning;
-        let mut launched = breaker.admit(spec).and_then(|()| launch(spec));
-        if self.starts > 1 && launched.as_ref().is_err_and(is_unknown_session) {
-            // It went before it had written anything down. It is told, and better than no agent at all.
-            spec.settings.remove(keys::RESUME);
-            launched = launch(spec);
-            self.begins_anew("it had not written down what was said");
-        }
-        match launched {
-            Ok(Launched { body, notices }) => {
-                notices.into_iter().for_each(|notice| self.mind.handle(Input::Remark(notice)));
-                match body {
-                    Body::Process(prepared) => {
-                        let patience = self.beginning.spec.limits.startup;
-                        self.life = Life::Starting(Starting::new(*prepared, patience));
-                    }
-                    Body::Inner(child) => self.awake(child),
-                }
-            }
-            Err(outcome) => self.not_started(outcome),
-        }
-    }
-
-    fn begins_anew(&mut self, why: &str) {
-        let message = format!("The agent begins anew and knows nothing of what was said before: {why}.");
-        self.mind.handle(Input::Remark(Notice::new(Level::Warning, "fresh_start", message)));
-    }
-
-    /// The settings with which the agent goes on with what it was doing.
-    fn go_on(&mut self) {
-        if self.beginning.dialect.goes_on_from_events() {
-            return self.remember();
-        }
-        let settings = &mut self.beginning.spec.settings;
-        let native = self.caller.shared.status().native_session;
-        match native.filter(|_| self.beginning.dialect.capabilities().resume) {
-            Some(native) => {
-                settings.set(keys::RESUME, native);
-                settings.remove(keys::SESSION_ID);
-                settings.remove(keys::FORK);
-            }
-            // It was cut off before it had said anything: what it was to go on with is still there.
-            None if settings.get(keys::RESUME).is_some() => {}
-            None => self.begins_anew("it had not said yet how its session is called"),
-        }
-    }
-
-    /// All that was said so far, for an agent that has no memory of its own.
-    fn remember(&mut self) {
-        let mut events = self.beginning.spec.past.to_vec();
-        let backlog = &self.caller.shared.backlog;
-        let mut next = 1;
-        while let Ok(page) = backlog.fetch(next, PAGE)
-            && let Some(last) = page.last()
-        {
-            next = last.seq + 1;
-            events.extend(page);
-        }
-        let on_its_way = self.keeping.iter().flat_map(|(_, batch, _)| batch.iter());
-        events.extend(on_its_way.map(|entry| entry.event.clone()));
-        events.extend(self.mind.out.waiting().cloned());
-        self.beginning.spec.past = events.into();
-    }
-
-    fn not_started(&mut self, outcome: Outcome) {
-        if self.mind.machine.ends_with_process() {
-            self.hear_the_last_wishes();
-        }
-        self.mind.handle(Input::SpawnFailed(outcome));
-    }
-
-    fn awake(&mut self, mut child: Child) {
-        self.caller.shared.set_pid(child.pid.unwrap_or(0));
-        if let Some(remark) = child.remark.take() {
-            self.mind.handle(Input::Remark(remark));
-        }
-        let stdin = child.stdin.take();
-        let was = std::mem::replace(&mut self.life, Life::Awake(Living::new(child)));
-        self.mind.converse(self.beginning.dialect.converse(&self.beginning.spec));
-        self.mind.open(stdin);
-        if matches!(was, Life::Starting(starting) if starting.interrupted) {
-            self.mind.handle(Input::Interrupt);
-        }
-    }
-
     fn live(&mut self, sign: Sign, (stdout, stderr): &(Vec<u8>, Vec<u8>)) {
         match sign {
             Sign::Started(Ok(child)) => return self.awake(child),
@@ -406,47 +311,6 @@ impl Driver {
         self.mind.finish(Exit { code: status.code, signal: status.signal, stderr: living.errors.text() });
     }
 
-    // --- the events ---------------------------------------------------------------------------------------------
-
-    /// What happened is kept first, and then told.
-    fn publish(&mut self) {
-        if self.keeping.is_some() || self.mind.out.is_empty() {
-            return;
-        }
-        let (entries, bytes) = self.mind.out.take_entries();
-        let batch = Arc::new(entries);
-        match &self.log {
-            Some(log) => self.keeping = Some((log.append(batch.clone()), batch, bytes)),
-            None => self.tell(batch, bytes),
-        }
-    }
-
-    fn kept(&mut self, result: Result<(), LogError>) {
-        let Some((_, batch, bytes)) = self.keeping.take() else { return };
-        if let Err(error) = result {
-            self.log = None;
-            self.caller.shared.backlog.forget_log();
-            complain(&mut self.mind, &error);
-        }
-        self.tell(batch, bytes);
-    }
-
-    fn tell(&self, batch: Batch, bytes: usize) {
-        self.caller.shared.note(&batch);
-        self.caller.shared.backlog.publish(batch, bytes);
-    }
-
-    async fn tell_the_rest(&mut self) {
-        loop {
-            self.publish();
-            let Some((appending, ..)) = &mut self.keeping else { break };
-            let late = || Err(LogError("the log does not answer".into()));
-            let result = tokio::time::timeout(LAST_KEEPING, appending.as_mut()).await.unwrap_or_else(|_| late());
-            self.kept(result);
-        }
-        self.caller.shared.backlog.finish();
-    }
-
     /// Waits for the next thing to happen. Each branch can be dropped without losing anything.
     async fn sleep(&mut self, (stdout, stderr): (&mut [u8], &mut [u8])) -> Woken {
         let Mind { clock, machine, stdin, out, .. } = &mut self.mind;
@@ -467,10 +331,6 @@ impl Driver {
     }
 }
 
-fn is_unknown_session(outcome: &Outcome) -> bool {
-    outcome.detail.as_ref().and_then(|detail| detail.native.as_deref()) == Some(resume::UNKNOWN_SESSION)
-}
-
 async fn kept(keeping: &mut Option<(Appending, Batch, usize)>) -> Result<(), LogError> {
     match keeping {
         Some((appending, ..)) => appending.as_mut().await,
@@ -483,32 +343,6 @@ async fn until(at: Option<tokio::time::Instant>) {
         Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,
     }
-}
-
-fn open_log(beginning: &Beginning, mind: &mut Mind, shared: &Shared) -> Option<Arc<dyn Log>> {
-    let log = beginning.host.log()?.clone();
-    let opening = Opening {
-        session: beginning.id.to_string(),
-        agent: beginning.dialect.name().to_owned(),
-        dir: beginning.dir.clone(),
-        at: clock::wall(),
-        continues: beginning.continues.clone(),
-        pid: std::process::id(),
-    };
-    match log.open(&opening) {
-        Ok(()) => Some(log),
-        Err(error) => {
-            shared.backlog.forget_log();
-            complain(mind, &error);
-            None
-        }
-    }
-}
-
-/// A broken recorder does not break the run.
-fn complain(mind: &mut Mind, error: &LogError) {
-    let message = format!("The session is not kept: {error}");
-    mind.handle(Input::Remark(Notice::new(Level::Warning, "store_failed", message)));
 }
 
 /// Stands in for a conversation until there is somebody to talk to.

@@ -7,7 +7,14 @@ use crate::permission::{Ask, Otherwise, Policy, ToolKind, ToolUse, Trust, Verdic
 use crate::spec::Asks;
 
 fn able() -> Capabilities {
-    Capabilities { many_turns: true, resume: true, steer: true, set_model: true, ..Capabilities::default() }
+    Capabilities {
+        many_turns: true,
+        resume: true,
+        steer: true,
+        set_model: true,
+        freeze: true,
+        ..Capabilities::default()
+    }
 }
 
 /// A session that waits for messages, in its first turn.

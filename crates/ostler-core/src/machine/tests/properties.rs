@@ -72,7 +72,7 @@ proptest! {
     ) {
         let after = if one_shot { AfterTurn::End } else { AfterTurn::Wait };
         let mut rig = Rig::new(limits, after);
-        let able = crate::dialect::Capabilities { many_turns, resume, steer: resume, set_model: true, ..Default::default() };
+        let able = crate::dialect::Capabilities { many_turns, resume, steer: resume, set_model: true, freeze: resume, ..Default::default() };
         rig.machine = Machine::new(rig.machine.limits.clone(), after).able(able).ruled(None, "/w".into(), crate::spec::Asks::Somebody);
         let mut sent = 0;
         for (input, seconds) in inputs {

@@ -1,0 +1,112 @@
+//! Starting the agent: for the first time, and again when its process went before the session did.
+
+use ostler_core::event::{Level, Notice};
+use ostler_core::machine::Input;
+use ostler_core::outcome::Outcome;
+use ostler_core::spec::keys;
+
+use super::Driver;
+use crate::process::Child;
+use crate::resume;
+use crate::session::life::{Life, Living, Starting};
+use crate::session::{Beginning, Body, Launched};
+
+/// How many events are read at once.
+const PAGE: usize = 1000;
+
+impl Driver {
+    /// Starts the agent: for the first time as the spec says, and later so that it goes on where it was.
+    pub(super) fn start(&mut self) {
+        if self.starts > 0 {
+            self.go_on();
+        }
+        self.starts += 1;
+        let Beginning { spec, breaker, launch, .. } = &mut self.beginning;
+        let mut launched = breaker.admit(spec).and_then(|()| launch(spec));
+        if self.starts > 1 && launched.as_ref().is_err_and(is_unknown_session) {
+            // It went before it had written anything down. It is told, and better than no agent at all.
+            spec.settings.remove(keys::RESUME);
+            launched = launch(spec);
+            self.begins_anew("it had not written down what was said");
+        }
+        match launched {
+            Ok(Launched { body, notices }) => {
+                notices.into_iter().for_each(|notice| self.mind.handle(Input::Remark(notice)));
+                match body {
+                    Body::Process(prepared) => {
+                        let patience = self.beginning.spec.limits.startup;
+                        self.life = Life::Starting(Starting::new(*prepared, patience));
+                    }
+                    Body::Inner(child) => self.awake(child),
+                }
+            }
+            Err(outcome) => self.not_started(outcome),
+        }
+    }
+
+    pub(super) fn begins_anew(&mut self, why: &str) {
+        let message = format!("The agent begins anew and knows nothing of what was said before: {why}.");
+        self.mind.handle(Input::Remark(Notice::new(Level::Warning, "fresh_start", message)));
+    }
+
+    /// The settings with which the agent goes on with what it was doing.
+    pub(super) fn go_on(&mut self) {
+        if self.beginning.dialect.goes_on_from_events() {
+            return self.remember();
+        }
+        let settings = &mut self.beginning.spec.settings;
+        let native = self.caller.shared.status().native_session;
+        match native.filter(|_| self.beginning.dialect.capabilities().resume) {
+            Some(native) => {
+                settings.set(keys::RESUME, native);
+                settings.remove(keys::SESSION_ID);
+                settings.remove(keys::FORK);
+            }
+            // It was cut off before it had said anything: what it was to go on with is still there.
+            None if settings.get(keys::RESUME).is_some() => {}
+            None => self.begins_anew("it had not said yet how its session is called"),
+        }
+    }
+
+    /// All that was said so far, for an agent that has no memory of its own.
+    pub(super) fn remember(&mut self) {
+        let mut events = self.beginning.spec.past.to_vec();
+        let backlog = &self.caller.shared.backlog;
+        let mut next = 1;
+        while let Ok(page) = backlog.fetch(next, PAGE)
+            && let Some(last) = page.last()
+        {
+            next = last.seq + 1;
+            events.extend(page);
+        }
+        let on_its_way = self.keeping.iter().flat_map(|(_, batch, _)| batch.iter());
+        events.extend(on_its_way.map(|entry| entry.event.clone()));
+        events.extend(self.mind.out.waiting().cloned());
+        self.beginning.spec.past = events.into();
+    }
+
+    pub(super) fn not_started(&mut self, outcome: Outcome) {
+        if self.mind.machine.ends_with_process() {
+            self.hear_the_last_wishes();
+        }
+        self.mind.handle(Input::SpawnFailed(outcome));
+    }
+
+    pub(super) fn awake(&mut self, mut child: Child) {
+        self.caller.shared.set_pid(child.pid.unwrap_or(0));
+        if let Some(remark) = child.remark.take() {
+            self.mind.handle(Input::Remark(remark));
+        }
+        let stdin = child.stdin.take();
+        let was = std::mem::replace(&mut self.life, Life::Awake(Living::new(child)));
+        self.mind.converse(self.beginning.dialect.converse(&self.beginning.spec));
+        self.mind.open(stdin);
+        if matches!(was, Life::Starting(starting) if starting.interrupted) {
+            self.mind.handle(Input::Interrupt);
+        }
+    }
+}
+
+fn is_unknown_session(outcome: &Outcome) -> bool {
+    outcome.detail.as_ref().and_then(|detail| detail.native.as_deref()) == Some(resume::UNKNOWN_SESSION)
+}
