@@ -22,6 +22,8 @@ pub(crate) struct Loaded {
     pub(crate) policy: Option<Policy>,
     /// What the user should know about it.
     pub(crate) remarks: Vec<String>,
+    /// Whether what the workspace brings along is trusted.
+    pub(crate) is_trusted: bool,
 }
 
 /// Gathers the layers: `--policy`, the user's own file, the workspace's, `--permissions`.
@@ -36,13 +38,13 @@ pub(crate) fn load(args: &PolicyArgs, dir: &Path) -> Result<Loaded, Fault> {
     layers.extend(own.as_deref().map(|file| read(file, Trust::Full)).transpose()?.flatten());
     // Where the workspace really is: a link does not make it a trusted one. If it is nowhere, the run is going to say so.
     let real = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
-    let is_trusted = args.trust_project_policy || layers.iter().any(|layer| layer.trusts(&real.to_string_lossy()));
+    let is_trusted = args.trust_project || layers.iter().any(|layer| layer.trusts(&real.to_string_lossy()));
     let trust = if is_trusted { Trust::Full } else { Trust::Project };
     if let Some(layer) = read(&real.join(PROJECT_FILE), trust)? {
         if layer.dropped() > 0 {
             remarks.push(format!(
                 "{PROJECT_FILE} came with the workspace: its rules that allow something ({}) are not taken. Read it; \
-                 --trust-project-policy, or trusted_projects in your own policy, takes them.",
+                 --trust-project, or trusted_projects in your own policy, takes them.",
                 layer.dropped()
             ));
         }
@@ -51,7 +53,7 @@ pub(crate) fn load(args: &PolicyArgs, dir: &Path) -> Result<Loaded, Fault> {
     layers.extend(args.permissions.map(|word| Policy::preset(preset(word))));
     let policy = layers.into_iter().reduce(Policy::then);
     remarks.extend(policy.iter().flat_map(Policy::lint));
-    Ok(Loaded { policy, remarks })
+    Ok(Loaded { policy, remarks, is_trusted })
 }
 
 fn preset(word: Permissions) -> Preset {

@@ -95,6 +95,9 @@ pub(crate) fn build(args: StartArgs, agent: &dyn Agent, way: Way) -> Result<Spec
     let program = args.program.map(|p| if p.components().count() > 1 { absolute(&p) } else { Ok(p) }).transpose()?;
     let loaded = policy::load(&args.policy, &way.dir)?;
     loaded.remarks.iter().for_each(|remark| output::tell(remark));
+    if loaded.policy.is_some() && !loaded.is_trusted {
+        leave_out_project_settings(agent, &mut settings, &way.dir);
+    }
     Ok(Spec {
         prompt: way.prompt,
         dir: Some(way.dir),
@@ -111,6 +114,27 @@ pub(crate) fn build(args: StartArgs, agent: &dyn Agent, way: Way) -> Result<Spec
         sandbox: sandbox(args.sandbox),
         ..Spec::default()
     })
+}
+
+/// Where an agent's settings of a project are, for a word about them.
+const PROJECT_SETTINGS: [&str; 3] = [".claude", ".mcp.json", "CLAUDE.md"];
+
+/// Whoever sets rules does not want a repository to go round them: its own settings of the agent can start programs (hooks,
+/// MCP servers) that no rule sees.
+fn leave_out_project_settings(agent: &dyn Agent, settings: &mut Settings, dir: &Path) {
+    let takes = agent.settings().iter().any(|known| known.key == "setting_sources");
+    if !takes || settings.get("setting_sources").is_some() {
+        return;
+    }
+    settings.set("setting_sources", "user");
+    let there: Vec<&str> = PROJECT_SETTINGS.into_iter().filter(|name| dir.join(name).exists()).collect();
+    if !there.is_empty() {
+        output::tell(&format!(
+            "Under a policy the workspace's own settings of the agent ({}) are left out: they can start programs that no rule sees. \
+             --trust-project takes them; so does trusted_projects in your own policy.",
+            there.join(", ")
+        ));
+    }
 }
 
 fn sandbox(kind: SandboxKind) -> Sandbox {

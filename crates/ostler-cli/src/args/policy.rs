@@ -14,9 +14,9 @@ pub(crate) struct PolicyArgs {
     /// Rules that come before those of your own policy and of the workspace
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
-    /// Let the workspace's own policy, .ostler/policy.toml, also allow
+    /// Let the workspace's own policy, .ostler/policy.toml, also allow; and take its own settings of the agent, which can start programs
     #[arg(long)]
-    pub(crate) trust_project_policy: bool,
+    pub(crate) trust_project: bool,
 }
 
 /// The presets of the permission policy.

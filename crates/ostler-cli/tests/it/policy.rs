@@ -80,7 +80,7 @@ fn a_project_that_tries_to_widen() {
     let done = policy(&rig(None, Some(project)), &args);
     assert_eq!(done.code, Some(7), "{}", done.stdout);
     assert!(done.stderr.contains("(1) are not taken"), "{}", done.stderr);
-    let done = policy(&rig(None, Some(project)), &[&args[..], &["--trust-project-policy"]].concat());
+    let done = policy(&rig(None, Some(project)), &[&args[..], &["--trust-project"]].concat());
     assert_eq!(done.code, Some(0), "{}", done.stdout);
     // The user's own file names the projects that are trusted, by where they really are.
     let rig = rig(Some(""), Some(project));
@@ -137,4 +137,25 @@ fn the_page_is_true() {
     }
     let help = policy(&Rig::new(), &["test", "--help"]);
     assert!(help.stdout.contains("0 allow, 7 deny, 1 ask") && page.contains("0 allow, 7 deny, 1 ask"));
+}
+
+// Under a policy a workspace's own settings of the agent are left out, unless it is trusted: they start programs that no rule sees.
+#[test]
+fn the_settings_of_an_untrusted_workspace_are_left_out() {
+    let script = |rig: &Rig| format!("read\ninit\ndump-args {}\nresult hi\nread-until-eof", rig.path("args").display());
+    let table: [(&[&str], bool); 4] = [
+        (&["--permissions", "ask"], true),
+        (&["--permissions", "ask", "--trust-project"], false),
+        (&["--permissions", "ask", "--set", "setting_sources=user,project"], false),
+        (&[], false),
+    ];
+    for (args, left_out) in table {
+        let rig = Rig::new();
+        rig.file(".mcp.json", "{}");
+        let done = finish(&mut rig.fake_run(&script(&rig), &[args, &["hello"]].concat()));
+        assert_eq!(done.code, Some(0), "{args:?}: {}", done.stderr);
+        let passed = std::fs::read_to_string(rig.path("args")).unwrap();
+        assert_eq!(passed.lines().any(|arg| arg == "--setting-sources=user"), left_out, "{args:?}: {passed}");
+        assert_eq!(done.stderr.contains(".mcp.json) are left out"), left_out, "{args:?}: {}", done.stderr);
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Answer, Effect, Machine};
 use crate::dialect::Say;
 use crate::event::{DecidedBy, Decision, Level, Notice, Permission, What};
-use crate::permission::{Ask, Command, NOBODY, Otherwise, Policy, Ruled, Ruling, ToolUse, Verdict};
+use crate::permission::{Ask, NOBODY, Otherwise, Policy, Ruled, Ruling, ToolUse, Verdict};
 use crate::spec::Asks;
 
 /// How many questions are remembered after they were answered, to tell a late answer from a wrong one.
@@ -22,7 +22,7 @@ pub(super) struct Asking {
     open: Vec<(String, Ask)>,
     decided: VecDeque<String>,
     /// What a person allowed for the rest of the session.
-    granted: Vec<ToolUse>,
+    granted: Vec<Ask>,
     /// Calls on which a decision is due.
     due: BTreeSet<String>,
 }
@@ -33,13 +33,20 @@ impl Asking {
     }
 
     fn rule(&self, wants: &ToolUse) -> Ruling {
-        if self.granted.iter().any(|granted| covers(granted, wants)) {
-            return Ruling { ruled: Ruled::Allow, rule: None };
-        }
         match &self.policy {
             Some(policy) => policy.decide(wants, &self.workspace),
             None => Ruling { ruled: Ruled::Undecided, rule: None },
         }
+    }
+
+    /// The same, with what a person allowed for the rest of the session: that answers a question, and overrules no rule.
+    fn rule_or_grant(&self, ask: &Ask) -> Ruling {
+        let ruling = self.rule(&ask.wants);
+        let open = matches!(ruling.ruled, Ruled::Ask | Ruled::Undecided);
+        if open && self.granted.iter().any(|granted| covers(granted, ask)) {
+            return Ruling { ruled: Ruled::Allow, rule: None };
+        }
+        ruling
     }
 
     /// The agent called a tool. If a rule stands in its way, a decision must come before its result.
@@ -86,16 +93,17 @@ struct Decided {
     by: DecidedBy,
 }
 
-/// Whether what was granted is the same thing again: the same tool and, if it runs commands, the same command.
-fn covers(granted: &ToolUse, wants: &ToolUse) -> bool {
-    let same_command = |a: &Option<Command>, b: &Option<Command>| a == b;
-    granted.tool == wants.tool && granted.kind == wants.kind && same_command(&granted.command, &wants.command)
+/// Whether what was granted is the same thing again: the same command, the same files, and else the same arguments.
+fn covers(granted: &Ask, ask: &Ask) -> bool {
+    let (before, now) = (&granted.wants, &ask.wants);
+    let is_known = now.command.is_some() || !now.paths.is_empty();
+    before == now && (is_known || granted.input == ask.input)
 }
 
 impl Machine {
     pub(super) fn asked(&mut self, now: Duration, ask: Ask, fx: &mut Vec<Effect>) {
         let id = self.name_of(&ask);
-        let Ruling { ruled, rule } = self.asking.rule(&ask.wants);
+        let Ruling { ruled, rule } = self.asking.rule_or_grant(&ask);
         let is_ask = matches!((&ruled, ask.otherwise), (Ruled::Ask, _) | (Ruled::Undecided, Otherwise::Person));
         let (verdict, message, by) = match ruled {
             // A grant has no rule: a person gave it.
@@ -147,7 +155,7 @@ impl Machine {
         let (verdict, message) = match answer {
             Answer::Allow => (Verdict::Allow, None),
             Answer::AllowAlways => {
-                self.asking.granted.push(ask.wants.clone());
+                self.asking.granted.push(ask.clone());
                 (Verdict::Allow, Some("for the rest of the session".to_owned()))
             }
             Answer::Deny(why) => (Verdict::Deny(why.clone()), Some(why)),

@@ -118,6 +118,34 @@ fn questions_are_decided_by_rules_then_people_and_else_denied() {
     }
 }
 
+// "Always" is for the same thing: the same command or files; and no rule gives way to it.
+#[test]
+fn a_grant_covers_the_same_thing_and_no_more() {
+    let rules = "[[rule]]\npath = \"secrets/**\"\ndo = \"deny\"\n[[rule]]\nkind = \"edit\"\ndo = \"ask\"\n";
+    let policy = Policy::parse(rules, "test", Trust::Full).unwrap();
+    let mut rig = waiting(Limits::default(), able());
+    rig.machine = std::mem::replace(&mut rig.machine, Machine::new(Limits::default(), AfterTurn::Wait)).ruled(
+        Some(policy),
+        "/w".into(),
+        Asks::Somebody,
+    );
+    let edit = |id: &str, path: &str| {
+        let wants = ToolUse { paths: vec![path.into()], ..ToolUse::of("Edit", ToolKind::Edit) };
+        Input::Asked(Ask { id: id.into(), call: None, input: None, wants, otherwise: Otherwise::Person })
+    };
+    let other = |id: &str, input: &str| {
+        let (input, wants) = (Raw::parse(input).ok(), ToolUse::of("Fetch", ToolKind::Network));
+        Input::Asked(Ask { id: id.into(), call: None, input, wants, otherwise: Otherwise::Person })
+    };
+    rig.give(edit("1", "a.txt")).give(Input::Answered("1".into(), Answer::AllowAlways));
+    rig.give(other("2", "{\"url\":1}")).give(Input::Answered("2".into(), Answer::AllowAlways));
+    rig.give(edit("3", "a.txt")).give(edit("4", "b.txt")).give(edit("5", "secrets/a"));
+    rig.give(other("6", "{\"url\":1}")).give(other("7", "{\"url\":2}"));
+    let allowed = verdicts(&rig).into_iter().filter(|(_, verdict)| **verdict == Verdict::Allow);
+    assert_eq!(allowed.map(|(id, _)| id).collect::<Vec<_>>(), ["1", "2", "3", "6"]);
+    assert_eq!(verdicts(&rig).len(), 5, "one was denied, two wait: {:?}", verdicts(&rig));
+}
+
 // P51: an hour in which somebody thinks is nobody's silence. P40, P41: nor is a long tool, or a long turn.
 #[test]
 fn a_question_can_wait_for_an_hour() {
