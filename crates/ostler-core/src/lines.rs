@@ -99,6 +99,13 @@ impl Lines {
 
     /// The stream ended: a last line without a newline counts.
     pub fn finish(&mut self, mut each: impl FnMut(Line<'_>)) {
+        self.finish_placed(|line, _| each(line));
+    }
+
+    /// The same; `each` also gets to know where the line begins.
+    pub fn finish_placed(&mut self, mut each: impl FnMut(Line<'_>, u64)) {
+        let began = self.began;
+        let mut each = |line: Line<'_>| each(line, began);
         if !self.carry.is_empty() || self.over.is_some() {
             self.complete(&mut each);
         }

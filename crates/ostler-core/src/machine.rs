@@ -222,6 +222,12 @@ impl Machine {
         self.turns
     }
 
+    /// Whether a message waits to be delivered.
+    #[must_use]
+    pub fn has_message(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
     /// Whether a turn is under way.
     #[must_use]
     pub fn in_turn(&self) -> bool {
@@ -231,8 +237,7 @@ impl Machine {
     /// Whether the end of the agent's process is the end of the session.
     #[must_use]
     pub fn ends_with_process(&self) -> bool {
-        let stops = |turn: &Turn| matches!(turn.pending, Some(Pending::Stop(_) | Pending::Limit(_)));
-        self.is_ending() || !self.can_sleep() || !self.lived || self.open.as_ref().is_some_and(stops)
+        self.is_ending() || !self.can_sleep() || !self.lived
     }
 
     /// When [`Input::Tick`] is due, if nothing else happens before.
@@ -259,7 +264,7 @@ impl Machine {
         match input {
             Input::Start => self.start(fx),
             Input::Spawned => self.spawned(now, fx),
-            Input::SpawnFailed(outcome) => self.spawn_failed(outcome, fx),
+            Input::SpawnFailed(outcome) => self.spawn_failed(now, outcome, fx),
             Input::Send(prompt) => self.send(now, prompt, fx),
             Input::Steer(prompt) => self.steer(now, prompt, fx),
             Input::SendNow(prompt) => self.send_now(now, prompt, fx),
@@ -281,7 +286,7 @@ impl Machine {
             Input::Answered(id, answer) => self.answered(now, (&id, answer), fx),
             Input::Stop => self.stop(now, fx),
             Input::Kill => self.kill(now, fx),
-            Input::Exited(exit, blame) => self.exited(&exit, blame, fx),
+            Input::Exited(exit, blame) => self.exited(now, (&exit, blame), fx),
             Input::Tick => self.tick(now, fx),
         }
     }
@@ -459,6 +464,7 @@ impl Machine {
     // --- what the caller wants ----------------------------------------------------------------------------------
 
     fn interrupt(&mut self, now: Duration, fx: &mut Vec<Effect>) {
+        self.thaw(now, fx); // what stands still hears nothing
         let until = now.saturating_add(self.limits.grace);
         let only_background = self.waits_for_background();
         match &mut self.open {

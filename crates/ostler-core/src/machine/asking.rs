@@ -56,6 +56,11 @@ impl Asking {
         }
     }
 
+    /// What has no result when its turn ends will not get one.
+    pub(super) fn forget_due(&mut self) {
+        self.due.clear();
+    }
+
     /// A tool ran although the rules stood in its way and nobody had been asked.
     pub(super) fn bypassed(&mut self, what: &What) -> Option<Notice> {
         match what {

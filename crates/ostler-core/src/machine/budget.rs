@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::turn::Pending;
 use super::{Effect, Machine};
 use crate::dialect::Say;
-use crate::event::{Level, Notice};
+use crate::event::{Level, Notice, SessionState};
 use crate::outcome::{Cause, Outcome};
 use crate::spec::AfterTurn;
 use crate::usage::{Scope, Usage};
@@ -34,6 +34,7 @@ impl Machine {
         let Some(turn) = &self.open else {
             if self.account.late(usage) {
                 self.tell_total(fx);
+                self.is_spent(now, fx);
             }
             return;
         };
@@ -68,7 +69,8 @@ impl Machine {
     pub(super) fn is_spent(&mut self, now: Duration, fx: &mut Vec<Effect>) -> bool {
         let total = self.account.total();
         let spent = self.overspent(total.cost_usd, total.total());
-        let Some(outcome) = spent.filter(|_| self.after_turn == AfterTurn::Wait && self.open.is_none()) else {
+        let idle = self.after_turn == AfterTurn::Wait && self.open.is_none() && self.ladder.is_none();
+        let Some(outcome) = spent.filter(|_| idle && self.state != SessionState::Ended) else {
             return false;
         };
         self.last = Some(outcome);
@@ -129,7 +131,8 @@ impl Machine {
     pub(super) fn budget_deadline(&self) -> Option<Duration> {
         let (since, limit) = (self.since?, self.limits.budget_wall?);
         let part = if self.warned.time { limit } else { limit.mul_f64(0.8) };
-        since.checked_add(part).filter(|_| self.ladder.is_none())
+        let is_ending = self.open.as_ref().is_some_and(|turn| turn.pending.is_some());
+        since.checked_add(part).filter(|_| self.ladder.is_none() && !is_ending)
     }
 
     pub(super) fn budget_due(&mut self, now: Duration, fx: &mut Vec<Effect>) {

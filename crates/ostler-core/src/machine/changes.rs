@@ -11,6 +11,8 @@ use crate::event::{Level, Notice};
 pub(super) struct Changes {
     asked: u64,
     open: Vec<(u64, Change, Duration)>,
+    /// What waits until the agent is there to hear it.
+    held: Vec<Change>,
 }
 
 impl Changes {
@@ -35,6 +37,9 @@ impl Machine {
         if self.is_ending() {
             return self.refuse((change.request(), "ending"), "the session is being ended", fx);
         }
+        if self.starting || self.frozen.is_some() {
+            return self.changes.held.push(change); // its arguments are made already, and it hears nothing yet
+        }
         if self.spawned.is_none() {
             return self.adopt(change, fx); // the next process is started with it
         }
@@ -42,6 +47,13 @@ impl Machine {
         let id = self.changes.asked;
         self.changes.open.push((id, change.clone(), now.saturating_add(self.limits.control)));
         fx.push(Effect::Say(Say::Change { id, change }));
+    }
+
+    /// The agent can hear again, or will be started anew.
+    pub(super) fn release_changes(&mut self, now: Duration, fx: &mut Vec<Effect>) {
+        for change in std::mem::take(&mut self.changes.held) {
+            self.change(now, change, fx);
+        }
     }
 
     pub(super) fn changed(&mut self, id: u64, error: Option<String>, fx: &mut Vec<Effect>) {
@@ -73,7 +85,9 @@ impl Machine {
 
     /// Whoever was asked is gone.
     pub(super) fn changes_failed(&mut self, fx: &mut Vec<Effect>) {
-        for (_, change, _) in std::mem::take(&mut self.changes.open) {
+        let held = std::mem::take(&mut self.changes.held);
+        let open = std::mem::take(&mut self.changes.open).into_iter().map(|(_, change, _)| change);
+        for change in open.chain(held) {
             self.refuse((change.request(), "ending"), "the agent's process ended before it answered", fx);
         }
     }

@@ -135,7 +135,7 @@ impl Machine {
             match ladder.step {
                 Step::InputClosed => self.climb(now, (Step::Terminated, ladder.then), fx),
                 Step::Terminated => self.climb(now, (Step::Killed, ladder.then), fx),
-                Step::Killed => self.abandon(fx),
+                Step::Killed => self.abandon(now, fx),
             }
         }
     }
@@ -197,7 +197,7 @@ impl Machine {
     }
 
     pub(super) fn close_input(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        if self.spawned.is_none() && self.turns > 0 && self.ladder.is_none() {
+        if self.spawned.is_none() && self.ladder.is_none() {
             let outcome = self.last.take().unwrap_or_else(|| Outcome::new(Cause::Stopped, "The session was stopped."));
             return self.end(outcome, &Exit::default(), fx); // there is no process whose input could be closed
         }
@@ -220,13 +220,13 @@ impl Machine {
     }
 
     /// Even SIGKILL did not end it (a process stuck in the kernel): say so, and do not wait for ever.
-    fn abandon(&mut self, fx: &mut Vec<Effect>) {
+    fn abandon(&mut self, now: Duration, fx: &mut Vec<Effect>) {
         let message = "The agent's process did not end although it was killed; it may be stuck in the kernel.";
         self.emit(Notice::new(Level::Error, "process_left", message), fx);
-        self.exited(&Exit::default(), None, fx);
+        self.exited(now, (&Exit::default(), None), fx);
     }
 
-    pub(super) fn exited(&mut self, exit: &Exit, blame: Option<TurnOver>, fx: &mut Vec<Effect>) {
+    pub(super) fn exited(&mut self, now: Duration, (exit, blame): (&Exit, Option<TurnOver>), fx: &mut Vec<Effect>) {
         if self.spawned.is_none() && self.ladder.is_none() {
             return;
         }
@@ -235,13 +235,13 @@ impl Machine {
             let over = blame.unwrap_or_else(|| TurnOver::bare(turn::died(exit)));
             let pending = self.close_turn(over, fx);
             if !ending && self.can_sleep() && !matches!(pending, Some(Pending::Stop(_) | Pending::Limit(_))) {
-                return self.asleep(fx);
+                return self.asleep(now, fx);
             }
         } else if !ending && self.can_sleep() {
             if self.ladder.is_none() && self.able.many_turns {
                 self.gone(exit, fx);
             }
-            return self.asleep(fx);
+            return self.asleep(now, fx);
         } else if self.waits_for_background() && exit.code == Some(0) {
             self.cut_background("had not ended when it went", fx); // its work was done; that is how it went
         } else if self.ladder.is_none() {
@@ -259,6 +259,7 @@ impl Machine {
         if self.background == 0 {
             self.withdraw_all(fx);
         }
+        self.asking.forget_due();
         let closed = turn.close(over, |what| {
             fx.push(Effect::Emit { turn: self.turns, what });
         });

@@ -53,5 +53,6 @@ impl Machine {
         }
         self.changes.shift(lost);
         fx.push(Effect::Thaw);
+        self.release_changes(now, fx);
     }
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::ending::Then;
-use super::{Effect, Machine, turn};
+use super::turn::{Pending, Turn};
+use super::{Effect, Machine};
 use crate::dialect::{Exit, TurnOver};
 use crate::event::{Level, Notice, SessionState};
 use crate::outcome::Outcome;
@@ -33,22 +34,24 @@ impl Machine {
         if self.starting {
             (self.starting, self.lived) = (false, true);
             self.spawned = Some(now);
+            self.release_changes(now, fx);
             self.next_turn(now, fx);
         }
     }
 
-    pub(super) fn spawn_failed(&mut self, outcome: Outcome, fx: &mut Vec<Effect>) {
+    pub(super) fn spawn_failed(&mut self, now: Duration, outcome: Outcome, fx: &mut Vec<Effect>) {
         if self.spawned.is_some() {
             return;
         }
         self.starting = false;
         // The message was accepted, so it gets its turn, and the turn its ending.
         if let Some(prompt) = self.queue.pop_front() {
-            self.begin(Duration::ZERO, Some(&prompt), fx);
+            self.begin(now, Some(&prompt), fx);
             self.close_turn(TurnOver::bare(outcome.clone()), fx);
         }
         if self.lived && self.can_sleep() {
-            return self.asleep(fx); // it was there before, and may be again
+            self.release_changes(now, fx);
+            return self.asleep(now, fx); // it was there before, and may be again
         }
         self.end(outcome, &Exit::default(), fx);
     }
@@ -71,25 +74,32 @@ impl Machine {
     }
 
     /// The process is gone while the session goes on.
-    pub(super) fn asleep(&mut self, fx: &mut Vec<Effect>) {
+    pub(super) fn asleep(&mut self, now: Duration, fx: &mut Vec<Effect>) {
         (self.spawned, self.ladder, self.frozen) = (None, None, None);
         self.background = 0;
         self.withdraw_all(fx);
         self.changes_failed(fx);
+        if self.is_spent(now, fx) {
+            return;
+        }
         self.go(self.settled(), fx);
-        self.next_turn(Duration::ZERO, fx);
+        self.next_turn(now, fx);
     }
 
     /// The process went, and nobody asked it to.
-    pub(super) fn gone(&mut self, exit: &Exit, fx: &mut Vec<Effect>) {
-        let outcome = turn::died(exit);
+    pub(super) fn gone(&self, exit: &Exit, fx: &mut Vec<Effect>) {
         let message = "The agent's process ended although no turn was under way. The next message starts it again.";
-        self.emit(Notice::new(Level::Warning, "agent_gone", message), fx);
-        self.last = Some(outcome);
+        let how = match (exit.code, exit.signal) {
+            (_, Some(signal)) => format!("It was killed by signal {signal}."),
+            (Some(code), None) => format!("Its exit code is {code}."),
+            (None, None) => String::new(),
+        };
+        self.emit(Notice::new(Level::Warning, "agent_gone", format!("{message} {how}")), fx);
     }
 
     /// Whether nothing can be sent any more.
     pub(super) fn is_ending(&self) -> bool {
-        self.ladder.is_some_and(|ladder| ladder.then == Then::End)
+        let stops = |turn: &Turn| matches!(turn.pending, Some(Pending::Stop(_) | Pending::Limit(_)));
+        self.ladder.is_some_and(|ladder| ladder.then == Then::End) || self.open.as_ref().is_some_and(stops)
     }
 }

@@ -4,6 +4,7 @@ mod background;
 mod live;
 mod pairs;
 mod properties;
+mod review;
 
 use std::time::Duration;
 
