@@ -130,6 +130,14 @@ impl Asking {
         self.close(screen, matches!(typed, Typed::Line(_)));
     }
 
+    /// Shows the open question again: the program was stopped, and a shell has used the terminal meanwhile.
+    pub(crate) fn show_again(&self, screen: &mut Screen) {
+        if let (Some(permission), Some(terminal)) = (&self.open, &self.terminal) {
+            terminal.loud();
+            screen.ask_again(question::about(permission, self.waiting.len()));
+        }
+    }
+
     /// Takes the question off the screen: the turn is being ended. Further ones are not asked any more.
     pub(crate) fn drop_question(&mut self, screen: &mut Screen) {
         self.waiting.clear();

@@ -67,6 +67,8 @@ struct Scene {
     store: Option<Arc<Store>>,
     spec: Spec,
     dir: PathBuf,
+    /// Where messages are remembered, if they are to be.
+    history: Option<PathBuf>,
     /// Whether a person types, and not a script.
     is_attended: bool,
 }
@@ -81,12 +83,13 @@ async fn begin(mut args: ChatArgs) -> Result<(Scene, Session), Fault> {
     let asks = if is_attended { ask::who() } else { Asks::Nobody };
     let prompt = args.prompt.unwrap_or_default();
     let way = Way { prompt, dir: dir.clone(), streaming: true, after_turn: AfterTurn::Wait, asks };
+    let history = environment::state_dir().filter(|_| !args.start.no_store).map(|dir| dir.join("chat_history"));
     let mut spec = spec::build(args.start, &*agent, way)?;
     if asks == Asks::Somebody {
         spec.denials = Denials::Tolerate; // whoever said no need not be told that the turn failed
     }
     let session = agent.start(&host, spec.clone()).map_err(|error| spec::wrong(&error, &*agent, "chat"))?;
-    Ok((Scene { agents, agent, host, store, spec, dir, is_attended }, session))
+    Ok((Scene { agents, agent, host, store, spec, dir, history, is_attended }, session))
 }
 
 /// A conversation on the screen.
@@ -115,11 +118,7 @@ impl Chat {
         let is_live = shown.is_live();
         let (mut screen, done) = Screen::open(shown).map_err(Fault::internal)?;
         let asking = Asking::new(session.remote(), scene.spec.asks);
-        let keys = if scene.is_attended {
-            Keys::editor(environment::state_dir().map(|dir| dir.join("chat_history")), gate)?
-        } else {
-            Keys::lines()?
-        };
+        let keys = if scene.is_attended { Keys::editor(scene.history.clone(), gate)? } else { Keys::lines()? };
         if scene.is_attended {
             let dir = word(&scene.dir.to_string_lossy(), 200);
             let agent = name(scene.agent.name());
@@ -170,7 +169,10 @@ impl Chat {
             tokio::select! {
                 _ = self.screen.say(), if self.screen.has_something_to_say() => {}
                 result = &mut *done => self.written(result),
-                _ = signals.next() => self.screen.finish(End::Abandoned),
+                caught = signals.next() => match caught {
+                    Caught::Continue => {}
+                    Caught::Interrupt | Caught::Terminate => self.screen.finish(End::Abandoned),
+                },
             }
         }
     }
@@ -218,6 +220,7 @@ impl Chat {
         match caught {
             Caught::Interrupt => self.interrupt(),
             Caught::Terminate => self.leave(Code(143)),
+            Caught::Continue => self.asking.show_again(&mut self.screen),
         }
     }
 

@@ -63,11 +63,10 @@ pub(crate) fn directory() -> std::io::Result<PathBuf> {
 
 /// Where the user's own settings are, if the environment tells.
 pub(crate) fn config_dir() -> Option<PathBuf> {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    set("OSTLER_CONFIG_DIR")
-        // A relative path is to be ignored, says the specification of this variable.
-        .or_else(|| set("XDG_CONFIG_HOME").filter(|dir| dir.is_absolute()).map(|dir| dir.join("ostler")))
-        .or_else(|| set("HOME").map(|home| home.join(".config/ostler")))
+    let own = std::env::var_os("OSTLER_CONFIG_DIR").filter(|dir| !dir.is_empty());
+    own.map(PathBuf::from)
+        .or_else(|| Some(absolute("XDG_CONFIG_HOME")?.join("ostler")))
+        .or_else(|| Some(home()?.join(".config/ostler")))
 }
 
 /// The home directory.

@@ -116,6 +116,9 @@ impl Following {
     }
 
     fn obey(&mut self, caught: Caught, asking: &mut Asking) {
+        if caught == Caught::Continue {
+            return asking.show_again(&mut self.screen); // it asks for nothing
+        }
         if self.over {
             // Only a reader was waited for.
             return self.screen.finish(End::Abandoned);
@@ -123,12 +126,12 @@ impl Following {
         self.signals += 1;
         asking.drop_question(&mut self.screen);
         match (caught, self.signals) {
-            (Caught::Terminate, _) => self.remote.stop(),
             (Caught::Interrupt, 1) => {
                 self.screen.remark("interrupting; Ctrl-C again kills");
                 self.remote.interrupt();
             }
             (Caught::Interrupt, _) => self.remote.kill(),
+            _ => self.remote.stop(),
         }
     }
 

@@ -13,10 +13,11 @@ use std::time::Duration;
 
 use anstream::AutoStream;
 use ostler::clip::plain;
+use ostler::event::Notice;
 use ostler::{Event, Outcome};
 
 pub(crate) use self::human::{spent, thousands};
-pub(crate) use self::value::{name, word};
+pub(crate) use self::value::{name, visible, word};
 pub(crate) use self::writer::{Batch, Writer};
 use crate::args::Format;
 use crate::environment;
@@ -81,7 +82,7 @@ pub(crate) enum Liveness {
 pub(crate) fn open(format: Format, liveness: Liveness) -> Box<dyn Output> {
     match format {
         Format::Events => Box::new(events::Events::new(io::BufWriter::with_capacity(64 * 1024, io::stdout()))),
-        Format::Json => Box::new(json::Json::new(io::stdout())),
+        Format::Json => Box::new(json::Json::new(io::stdout(), Box::new(aside()))),
         Format::Text => {
             Box::new(text::Text::new(Box::new(io::stdout()), Box::new(aside()), io::stdout().is_terminal()))
         }
@@ -105,6 +106,14 @@ fn human((out, err): (Box<dyn Write + Send>, Box<dyn Write + Send>), liveness: L
     let live = liveness == Liveness::Now && is_screen && !environment::is_ci() && !environment::is_dumb();
     let status = status::Status::new(live.then(|| Box::new(io::stderr()) as Box<dyn Write + Send>));
     human::Human::new(out, err, status, io::stdout().is_terminal() && is_screen)
+}
+
+/// The code of a notice that the session is not kept any more.
+const NOT_KEPT: &str = "store_failed";
+
+/// That notice on one line, for the forms that show no others: whoever looks for the session later must have been told.
+fn not_kept(notice: &Notice) -> String {
+    format!("warning: {}", word(&notice.message, 500))
 }
 
 /// Stderr as a run uses it.

@@ -12,7 +12,7 @@ use crate::environment;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
 use crate::output::{self, Liveness, name, say, style, tell, word};
-use crate::store::{fault, open_store};
+use crate::store::{fault, open_store_to_look};
 
 /// How much of an id a list shows.
 const SHORT: usize = 8;
@@ -22,7 +22,7 @@ const PAGE: usize = 1_000;
 
 /// Lists, shows or prunes.
 pub(crate) fn run(args: SessionsArgs) -> Result<Code, Fault> {
-    let store = open_store()?;
+    let store = open_store_to_look()?;
     match args.verb {
         None => list(&store, args.list),
         Some(SessionsVerb::Show(args)) => show(&store, &args),

@@ -1,4 +1,5 @@
-//! Signals: Ctrl-C interrupts the turn, a second one kills; SIGTERM and SIGHUP stop in good order.
+//! Signals: Ctrl-C interrupts the turn, a second one kills; SIGTERM and SIGHUP stop in good order; after SIGCONT what was
+//! on the screen is shown again.
 
 use crate::fault::Fault;
 
@@ -7,6 +8,8 @@ use crate::fault::Fault;
 pub(crate) enum Caught {
     Interrupt,
     Terminate,
+    /// The program was stopped (Ctrl-Z), and goes on.
+    Continue,
 }
 
 #[cfg(unix)]
@@ -31,6 +34,7 @@ mod unix {
         int: Option<Signal>,
         term: Option<Signal>,
         hup: Option<Signal>,
+        cont: Option<Signal>,
         /// Runs while a signal to end is the echo of the one before.
         echo: Option<Pin<Box<Sleep>>>,
     }
@@ -51,6 +55,7 @@ mod unix {
                 int: listen(SignalKind::interrupt())?,
                 term: listen(SignalKind::terminate())?,
                 hup: listen(SignalKind::hangup())?,
+                cont: listen(SignalKind::from_raw(rustix::process::Signal::CONT.as_raw()))?,
                 echo: None,
             })
         }
@@ -60,6 +65,7 @@ mod unix {
             loop {
                 tokio::select! {
                     () = heard(&mut self.int) => return Caught::Interrupt,
+                    () = heard(&mut self.cont) => return Caught::Continue,
                     () = heard(&mut self.term) => {}
                     () = heard(&mut self.hup) => {}
                     () = over(&mut self.echo) => {

@@ -18,6 +18,19 @@ pub(crate) fn open_store() -> Result<Arc<Store>, Fault> {
     Store::open(&dir).map(Arc::new).map_err(|error| fault(&error))
 }
 
+/// The same to look into it: a store that cannot be written can perhaps be read, and that is told.
+pub(crate) fn open_store_to_look() -> Result<Arc<Store>, Fault> {
+    let fault = match open_store() {
+        Ok(store) => return Ok(store),
+        Err(fault) => fault,
+    };
+    let Some(store) = environment::state_dir().and_then(|dir| Store::open_to_read(&dir).ok()) else {
+        return Err(fault);
+    };
+    output::tell(&format!("The sessions can only be read: {}", fault.outcome().message));
+    Ok(Arc::new(store))
+}
+
 /// The same for people.
 pub(crate) fn fault(error: &StoreError) -> Fault {
     match error {
@@ -36,9 +49,9 @@ pub(crate) struct Keeping {
 /// Makes ready to keep a session. A store that cannot be opened is told, and the run goes on without it.
 pub(crate) fn keeping(args: &mut StartArgs, dir: &Path) -> Result<Keeping, Fault> {
     let host = environment::host();
-    let store = match open_store() {
-        _ if args.no_store => None,
-        Ok(store) => Some(store),
+    // Whoever wants nothing kept gets no directory and no database either.
+    let store = match (!args.no_store).then(open_store).transpose() {
+        Ok(store) => store,
         Err(fault) => {
             output::tell(&format!("This session is not kept: {}", fault.outcome().message));
             None

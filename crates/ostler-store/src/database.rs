@@ -36,6 +36,16 @@ pub(crate) fn open_to_read(place: &Place) -> Result<Connection, StoreError> {
     open().map_err(StoreError::database(&path))
 }
 
+/// Opens a database that cannot be written. It must be up to date already.
+pub(crate) fn open_read_only(place: &Place) -> Result<Connection, StoreError> {
+    let path = place.database();
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(&path, flags).map_err(StoreError::database(&path))?;
+    connection.busy_timeout(PATIENCE).map_err(StoreError::database(&path))?;
+    schema::check(&connection, &path)?;
+    Ok(connection)
+}
+
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
     // Each connection is used by one thread at a time; and the file is there, made with the right mode.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;

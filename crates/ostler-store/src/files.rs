@@ -29,6 +29,12 @@ impl Place {
         Ok(place)
     }
 
+    /// The directory as it is, which must be ours all the same.
+    pub(crate) fn find(dir: &Path) -> Result<Self, StoreError> {
+        check_owner(dir)?;
+        Ok(Self { dir: dir.to_owned() })
+    }
+
     pub(crate) fn database(&self) -> PathBuf {
         self.dir.join("sessions.db")
     }

@@ -71,16 +71,20 @@ fn candidates(db: &Connection, place: &Place) -> Result<Vec<Candidate>> {
     rows.collect()
 }
 
+/// Removes the raw output of what goes.
+pub(crate) fn remove_raw(place: &Place, pruned: &Pruned) {
+    for path in pruned.sessions.iter().filter_map(|session| place.raw(session)) {
+        let _ = std::fs::remove_file(path); // a file that stays is found by `sweep` later
+    }
+}
+
 /// Carries out a plan, and gives the room back to the file system.
-pub(crate) fn carry_out(db: &mut Connection, place: &Place, (keys, pruned): (&[i64], &Pruned)) -> Result<()> {
+pub(crate) fn carry_out(db: &mut Connection, keys: &[i64]) -> Result<()> {
     // One transaction each: whoever writes meanwhile waits for one session, not for all.
-    for (key, session) in keys.iter().zip(&pruned.sessions) {
+    for key in keys {
         let change = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
         change.execute("DELETE FROM sessions WHERE key = ?1", [key])?;
         change.commit()?;
-        if let Some(path) = place.raw(session) {
-            let _ = std::fs::remove_file(path); // a file that stays is found by `sweep` later
-        }
     }
     // Each step of this statement gives back one page.
     let mut vacuum = db.prepare("PRAGMA incremental_vacuum")?;

@@ -12,16 +12,34 @@ const STEPS: &[&str] = &[include_str!("schema/1.sql"), include_str!("schema/2.sq
 /// Brings a database up to date. Nobody else does so at the same time: the caller holds the lock.
 pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
     let wrong = StoreError::database(path);
-    let version = |connection: &Connection| connection.pragma_query_value(None, "user_version", |row| row.get(0));
-    let found: i64 = version(connection).map_err(&wrong)?;
-    let known = i64::try_from(STEPS.len()).unwrap_or(i64::MAX);
-    if found > known {
-        return Err(StoreError::Newer { path: path.to_owned(), found, known, needs: maker(connection) });
-    }
+    let found = version(connection, path)?;
     for (number, step) in (1..).zip(STEPS).filter(|(number, _)| *number > found) {
         make(connection, number, step).map_err(&wrong)?;
     }
     Ok(())
+}
+
+/// Makes sure that a database is up to date, where it cannot be brought there.
+pub(crate) fn check(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    if version(connection, path)? == known() {
+        return Ok(());
+    }
+    let why = "an older Ostler wrote it, and it cannot be brought up to date".to_owned();
+    Err(StoreError::Database { path: path.to_owned(), why })
+}
+
+/// How many steps were made; not more than are known.
+fn version(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
+    let found = connection.pragma_query_value(None, "user_version", |row| row.get(0));
+    let (found, known) = (found.map_err(StoreError::database(path))?, known());
+    if found > known {
+        return Err(StoreError::Newer { path: path.to_owned(), found, known, needs: maker(connection) });
+    }
+    Ok(found)
+}
+
+fn known() -> i64 {
+    i64::try_from(STEPS.len()).unwrap_or(i64::MAX)
 }
 
 fn make(connection: &mut Connection, number: i64, step: &str) -> rusqlite::Result<()> {

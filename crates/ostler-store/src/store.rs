@@ -38,6 +38,18 @@ impl Store {
         Ok(Self { place, writer, reader: Mutex::new(None) })
     }
 
+    /// Opens a store that is there only to read it: where nothing may be written, or the disk is full. What is appended to
+    /// it is refused.
+    ///
+    /// # Errors
+    /// When there is none, the directory belongs to somebody else or may be written by everybody, or the database cannot
+    /// be read by this Ostler.
+    pub fn open_to_read(dir: &Path) -> Result<Self, StoreError> {
+        let place = Place::find(dir)?;
+        let reader = Mutex::new(Some(database::open_read_only(&place)?));
+        Ok(Self { place, writer: Writer::none(), reader })
+    }
+
     /// The sessions that fit, newest first.
     ///
     /// # Errors
@@ -82,10 +94,12 @@ impl Store {
     pub fn prune(&self, keep: &Keep, dry_run: bool) -> Result<Pruned, StoreError> {
         let (keys, pruned) = self.ask(|db| prune::plan(db, &self.place, keep))?;
         if !dry_run {
+            // They are most of what is kept, and can go when the disk is too full for the database to change.
+            prune::remove_raw(&self.place, &pruned);
             let mut db = database::open(&self.place)?;
             let path = self.place.database();
             let wrong = StoreError::database(&path);
-            prune::carry_out(&mut db, &self.place, (&keys, &pruned)).map_err(&wrong)?;
+            prune::carry_out(&mut db, &keys).map_err(&wrong)?;
             if let Some(limit) = keep.older_than {
                 prune::sweep(&db, &self.place, limit).map_err(&wrong)?;
             }

@@ -52,6 +52,11 @@ impl Writer {
         Ok(Self { jobs: Some(jobs), thread: Some(thread) })
     }
 
+    /// Nobody writes.
+    pub(crate) fn none() -> Self {
+        Self { jobs: None, thread: None }
+    }
+
     /// Hands a job over; it comes back when the thread is gone.
     pub(crate) fn send(&self, job: Job) -> Result<(), Box<Job>> {
         match &self.jobs {

@@ -41,6 +41,7 @@ impl Replay {
             self.mind.handle(Input::Stop);
         }
         self.mind.finish(Exit::default());
+        self.mind.farewell();
         self.mind.out.take()
     }
 }

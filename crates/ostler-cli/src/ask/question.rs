@@ -4,10 +4,10 @@ use ostler::event::Permission;
 use serde_json::{Map, Value};
 
 use crate::output::style::{BAD, DIM, GOOD, TOOL, WARN};
-use crate::output::{Question, name, word};
+use crate::output::{Question, visible};
 
 /// Where the answer goes.
-pub(super) const PROMPT: &str = "  [y]es  [n]o  [a]lways this session  > ";
+pub(super) const PROMPT: &str = "  [y]es  [n]o  [a]lways this session (this tool with these arguments)  > ";
 
 /// How many lines of each part are shown, and how long a line may be. What is left out is said.
 const LINES: usize = 20;
@@ -21,14 +21,17 @@ pub(super) fn about(permission: &Permission, more: usize) -> Question {
     let kind = permission.kind.map_or_else(String::new, |kind| format!(" {DIM}({}){DIM:#}", kind.word()));
     let more = if more == 0 { String::new() } else { format!(" {DIM}· {more} more to come{DIM:#}") };
     let warn = WARN.bold();
-    let mut lines = vec![format!("{warn}?{warn:#} {TOOL}{}{TOOL:#}{kind} may run?{more}", name(&permission.tool))];
+    let (tool, left) = cut(&permission.tool);
+    let mut lines = vec![format!("{warn}?{warn:#} {TOOL}{tool}{TOOL:#}{left}{kind} may run?{more}")];
     let input = permission.input.as_ref().map(|input| input.get()).unwrap_or_default();
     match serde_json::from_str::<Map<String, Value>>(input) {
         Ok(map) => arguments(&map, &mut lines),
+        Err(_) if input.is_empty() => {}
         Err(_) => block(input, "", &mut lines),
     }
     if let Some(why) = &permission.message {
-        lines.push(format!("  {DIM}{}{DIM:#}", word(why, WIDTH)));
+        let (why, left) = cut(why);
+        lines.push(format!("  {DIM}{why}{left}{DIM:#}"));
     }
     Question { lines, prompt: PROMPT.to_owned() }
 }
@@ -37,10 +40,12 @@ fn arguments(map: &Map<String, Value>, lines: &mut Vec<String>) {
     let text = |key: &str| map.get(key).and_then(Value::as_str);
     let mut rest = map.clone();
     if let Some(command) = text("command") {
-        let args = map.get("args").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        let words: Vec<&str> = std::iter::once(command).chain(args.iter().filter_map(Value::as_str)).collect();
-        block(&words.join(" "), "$ ", lines);
-        ["command", "args"].iter().for_each(|key| drop(rest.remove(*key)));
+        rest.remove("command");
+        // Arguments that are no words are left to be shown as they are.
+        let all = |args: &Vec<Value>| args.iter().map(|arg| arg.as_str().map(str::to_owned)).collect();
+        let args: Option<Vec<String>> = map.get("args").and_then(Value::as_array).and_then(all);
+        let words = args.inspect(|_| drop(rest.remove("args"))).unwrap_or_default();
+        block(&[vec![command.to_owned()], words].concat().join(" "), "$ ", lines);
     }
     for key in ABOUT {
         if let Some(value) = text(key) {
@@ -66,21 +71,24 @@ fn block(text: &str, mark: &str, lines: &mut Vec<String>) {
 }
 
 fn painted(text: &str, mark: &str, paint: anstyle::Style, lines: &mut Vec<String>) {
-    for line in text.lines().take(LINES) {
+    // Not `lines`, which takes a carriage return away.
+    let all = text.strip_suffix('\n').unwrap_or(text).split('\n');
+    for line in all.clone().take(LINES) {
         let (line, left) = cut(line);
         lines.push(format!("  {paint}{mark}{line}{paint:#}{DIM}{left}{DIM:#}"));
     }
-    match text.lines().count().saturating_sub(LINES) {
+    match all.count().saturating_sub(LINES) {
         0 => {}
         more => lines.push(format!("  {WARN}and {more} more lines that are not shown{WARN:#}")),
     }
 }
 
-/// A line that fits, and how much of it is missing.
+/// A line that fits, with everything in it to be seen, and how much of it is missing.
 fn cut(line: &str) -> (String, String) {
-    let left = line.chars().count().saturating_sub(WIDTH);
-    let left = if left == 0 { String::new() } else { format!(" ({left} more characters)") };
-    (word(line, WIDTH), left)
+    match visible(line, WIDTH) {
+        (line, 0) => (line, String::new()),
+        (line, left) => (format!("{line}…"), format!(" ({left} more characters)")),
+    }
 }
 
 #[cfg(test)]
@@ -109,7 +117,7 @@ mod tests {
         let bash = serde_json::json!({"command": "rm -rf /\u{1b}[2K\nls", "timeout": 5});
         assert_eq!(
             shown("Bash", ToolKind::Execute, &bash),
-            "? Bash (execute) may run?\n  $ rm -rf /\n  $ ls\n  {\"timeout\":5}"
+            "? Bash (execute) may run?\n  $ rm -rf /\\x1b[2K\n  $ ls\n  {\"timeout\":5}"
         );
         let edit = serde_json::json!({"file_path": "a.rs", "old_string": "one\ntwo", "new_string": "2"});
         assert_eq!(shown("Edit", ToolKind::Edit, &edit), "? Edit (edit) may run?\n  a.rs\n  - one\n  - two\n  + 2");
@@ -117,5 +125,19 @@ mod tests {
         assert!(shown("Bash", ToolKind::Execute, &long).ends_with("… (3 more characters)"));
         let many = serde_json::json!({"command": "x\n".repeat(LINES + 3)});
         assert!(shown("Bash", ToolKind::Execute, &many).ends_with("and 3 more lines that are not shown"));
+    }
+
+    #[test]
+    fn nothing_hides_in_a_question() {
+        let write = serde_json::json!({"file_path": "a\u{202e}b", "content": "one\u{1b}]0;touch x\u{7}two\r\nthree", "x\u{200b}": 1});
+        assert_eq!(
+            shown("Wr\u{1b}]0;t\u{7}ite", ToolKind::Edit, &write),
+            "? Wr\\x1b]0;t\\x07ite (edit) may run?\n  a\\u{202e}b\n  + one\\x1b]0;touch x\\x07two\\r\n  + three\n  {\"x\\u{200b}\":1}"
+        );
+        let run = serde_json::json!({"command": "env", "args": ["a", {"b": 1}]});
+        assert_eq!(
+            shown("Run", ToolKind::Execute, &run),
+            "? Run (execute) may run?\n  $ env\n  {\"args\":[\"a\",{\"b\":1}]}"
+        );
     }
 }

@@ -42,6 +42,10 @@ pub(super) fn help() -> Vec<String> {
     lines.push("  A message that begins with // is sent with one slash.".into());
     lines.push("  Enter sends; a backslash at the end of a line, or Alt-Enter, begins another line.".into());
     lines.push("  Ctrl-C interrupts the turn; twice, it leaves.".into());
+    lines.push(
+        "  At a question: y allows it once; a always, for this tool with these arguments and this session;".into(),
+    );
+    lines.push("  n denies it, and what follows the n is the reason.".into());
     lines
 }
 

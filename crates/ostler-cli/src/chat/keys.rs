@@ -2,7 +2,7 @@
 //! thread of its own.
 
 use std::borrow::Cow;
-use std::io::Write;
+use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
@@ -34,6 +34,8 @@ const HISTORY_HEAD: &[u8] = b"#V2\n";
 pub(super) enum Typed {
     /// A message or a command.
     Line(String),
+    /// The same, of bytes that were not all text. Those were replaced.
+    Mended(String),
     /// Ctrl-C.
     Interrupt,
     /// Ctrl-D, or the end of the input.
@@ -83,17 +85,13 @@ impl Keys {
     pub(super) fn lines() -> Result<Self, Fault> {
         let input = std::io::stdin();
         Self::start(move |_| {
-            let mut message = String::new();
+            let mut message = Vec::new();
             loop {
-                let mut line = String::new();
-                match input.read_line(&mut line) {
+                match input.lock().read_until(b'\n', &mut message) {
                     Err(error) => return Typed::Broken(error.to_string()),
                     Ok(0) if message.is_empty() => return Typed::End,
-                    Ok(0) => return Typed::Line(joined(&message)),
-                    Ok(_) => message.push_str(&line),
-                }
-                if !message.ends_with("\\\n") {
-                    return Typed::Line(joined(&message));
+                    Ok(1..) if message.ends_with(b"\\\n") => {}
+                    Ok(_) => return decoded(message),
                 }
             }
         })
@@ -148,6 +146,13 @@ fn typed(read: Result<String, ReadlineError>) -> Typed {
         Err(ReadlineError::Eof) => Typed::End,
         Err(ReadlineError::Signal(_)) => Typed::Line(String::new()), // the window has another size: the prompt comes again
         Err(error) => Typed::Broken(error.to_string()),
+    }
+}
+
+fn decoded(message: Vec<u8>) -> Typed {
+    match String::from_utf8(message) {
+        Ok(message) => Typed::Line(joined(&message)),
+        Err(error) => Typed::Mended(joined(&String::from_utf8_lossy(error.as_bytes()))),
     }
 }
 

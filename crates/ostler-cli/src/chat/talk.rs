@@ -99,6 +99,10 @@ impl Chat {
                 self.screen.line(format!("{BAD}✗{BAD:#} nothing can be read any more: {}", word(&why, 200)));
                 self.leave(exit::INTERNAL);
             }
+            Typed::Mended(line) => {
+                self.screen.remark("not all of the next message is UTF-8 text; what is not was replaced");
+                self.typed(Typed::Line(line));
+            }
             Typed::Line(line) => {
                 self.twice = None;
                 self.wish(command::read(&line));

@@ -6,7 +6,7 @@ use ostler::event::{At, Level, Started, TurnEnded};
 use ostler::{Event, Outcome, Raw, Usage, What};
 use serde::Serialize;
 
-use super::Output;
+use super::{NOT_KEPT, Output, not_kept};
 
 /// The object. Its fields may be added to, never renamed; `docs/output.md` describes them.
 #[derive(Debug, Serialize)]
@@ -34,6 +34,7 @@ struct Report<'a> {
 /// The form that says everything once.
 pub(super) struct Json<W> {
     out: W,
+    err: Box<dyn Write + Send>,
     first: Option<At>,
     started: Option<Started>,
     turn: Option<TurnEnded>,
@@ -43,8 +44,8 @@ pub(super) struct Json<W> {
 }
 
 impl<W: Write> Json<W> {
-    pub(super) fn new(out: W) -> Self {
-        Self { out, first: None, started: None, turn: None, tool_calls: 0, denied: 0, errors: Vec::new() }
+    pub(super) fn new(out: W, err: Box<dyn Write + Send>) -> Self {
+        Self { out, err, first: None, started: None, turn: None, tool_calls: 0, denied: 0, errors: Vec::new() }
     }
 }
 
@@ -61,6 +62,7 @@ impl<W: Write + Send> Output for Json<W> {
             }
             What::ToolCall(_) => self.tool_calls += 1,
             What::ToolResult(result) => self.denied += usize::from(result.denied),
+            What::Notice(notice) if notice.code == NOT_KEPT => writeln!(self.err, "{}", not_kept(notice))?,
             What::Notice(notice) if notice.level == Level::Error => self.errors.push(notice.message.clone()),
             What::Ended(ended) => {
                 if !ended.outcome.is_success() {

@@ -1,11 +1,11 @@
-//! Only the answer, on stdout; if there is none, why, on stderr.
+//! Only the answer, on stdout; if there is none, or it could not be kept, why, on stderr.
 
 use std::io::{self, Write};
 
 use ostler::clip::plain;
 use ostler::{Event, What};
 
-use super::Output;
+use super::{NOT_KEPT, Output, not_kept};
 
 /// The plain form.
 pub(super) struct Text {
@@ -32,6 +32,7 @@ impl Output for Text {
                     writeln!(self.out, "{text}")?;
                 }
             }
+            What::Notice(notice) if notice.code == NOT_KEPT => writeln!(self.err, "{}", not_kept(notice))?,
             What::Ended(ended) if !ended.outcome.is_success() => {
                 writeln!(self.err, "{}: {}", ended.outcome.cause, plain(&ended.outcome.message))?;
                 if let Some(hint) = &ended.outcome.hint {

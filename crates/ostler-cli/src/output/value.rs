@@ -1,5 +1,5 @@
 //! Values that others chose, made fit to stand in a line of ours: no escape sequence, no line of their own, no end to
-//! them.
+//! them, and nothing in them that cannot be seen.
 
 use ostler::clip::plain;
 
@@ -10,7 +10,9 @@ pub(super) const NAME: usize = 64;
 pub(crate) fn word(text: &str, width: usize) -> String {
     // What is cut off later need not be cleaned first; an escape sequence takes room too, hence the margin.
     let end = text.char_indices().nth(width.saturating_mul(8)).map_or(text.len(), |(at, _)| at);
-    cut(&plain(&text[..end]).replace(['\n', '\t'], " "), width)
+    let text = plain(&text[..end]).replace(['\n', '\t'], " ");
+    let (shown, left) = visible(&text, width);
+    if left == 0 { shown } else { format!("{shown}…") }
 }
 
 /// A name or an id.
@@ -18,11 +20,39 @@ pub(crate) fn name(text: &str) -> String {
     word(text, NAME)
 }
 
-/// At most `width` characters.
-pub(super) fn cut(text: &str, width: usize) -> String {
-    match text.char_indices().nth(width) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text.to_owned(),
+/// As much of a text as fits, and how many of its characters do not. What a terminal would obey, or would not show, is
+/// spelled out, and nothing is dropped.
+pub(crate) fn visible(text: &str, width: usize) -> (String, usize) {
+    let (mut shown, mut room) = (String::new(), width);
+    for (at, c) in text.char_indices() {
+        let spelled = if is_seen(c) { c.to_string() } else { spell(c) };
+        match room.checked_sub(spelled.chars().count()) {
+            Some(rest) => room = rest,
+            None => return (shown, text[at..].chars().count()),
+        }
+        shown.push_str(&spelled);
+    }
+    (shown, 0)
+}
+
+fn spell(c: char) -> String {
+    match c {
+        '\t' | '\r' | '\n' => c.escape_default().to_string(),
+        c if c.is_ascii() => format!("\\x{:02x}", u32::from(c)),
+        c => c.escape_unicode().to_string(),
+    }
+}
+
+/// Whether a character shows itself: no control or format character, nothing that turns the direction of a line, no blank
+/// but the space.
+fn is_seen(c: char) -> bool {
+    match c {
+        ' '..='~' => true,
+        // Letters and marks that are blank, and selectors that only change what stands before them.
+        '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' => false,
+        '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{ffa0}' | '\u{e0000}'..='\u{e0fff}' => false,
+        // The standard library knows what can be printed. Behind a letter, an accent of its own can be.
+        c => String::from_iter(['a', c]).escape_debug().nth(1) == Some(c),
     }
 }
 
@@ -38,9 +68,23 @@ mod tests {
 
     #[test]
     fn a_word_is_plain_on_one_line_and_cut_between_characters() {
-        assert_eq!(cut("aé😀b", 3), "aé😀…");
+        assert_eq!(word("aé😀b", 3), "aé😀…");
         assert_eq!(word("é\n\u{1b}]52;c;x\u{7}😀", 2), "é …");
         assert_eq!(word("a\tb", 9), "a b");
+    }
+
+    #[test]
+    fn what_hides_is_spelled_out() {
+        assert_eq!(word("a\u{202e}b\u{feff}", 99), "a\\u{202e}b\\u{feff}");
+        assert_eq!(visible("\u{1b}]0;x\u{7}\t\u{9b}", 99).0, "\\x1b]0;x\\x07\\t\\u{9b}");
+        let hidden = ('\u{202a}'..='\u{202e}').chain('\u{2066}'..='\u{2069}').chain('\u{200b}'..='\u{200f}');
+        for c in hidden.chain("\u{ad}\u{61c}\u{a0}\u{2028}\u{3164}\u{fe0f}\u{e0041}\u{7f}".chars()) {
+            assert!(!is_seen(c), "{c:?}");
+        }
+        let plain = "é e\u{301} 日本 ไม่ 😀 \"\\' › …";
+        assert_eq!(visible(plain, 99), (plain.to_owned(), 0));
+        // What is spelled out is not cut in two.
+        assert_eq!(visible("ab\u{202e}cd", 5), ("ab".to_owned(), 3));
     }
 
     #[test]

@@ -146,20 +146,20 @@ fn questions_are_answered_one_after_the_other() {
     claude in DIR · /help lists the commands, Ctrl-D leaves
     ? Bash (execute) may run?
       $ cargo test
-      [y]es  [n]o  [a]lways this session  > sure
+      [y]es  [n]o  [a]lways this session (this tool with these arguments)  > sure
     ! y, n or a; n may be followed by a reason
-      [y]es  [n]o  [a]lways this session  > y
+      [y]es  [n]o  [a]lways this session (this tool with these arguments)  > y
     ✓ Bash cargo test TIME
     ? Bash (execute) may run?
       $ ls
-      [y]es  [n]o  [a]lways this session  > a
+      [y]es  [n]o  [a]lways this session (this tool with these arguments)  > a
     ✓ Bash ls TIME
     ✓ Bash ls TIME
     ? Edit (edit) may run?
       a.rs
       - one
       + two
-      [y]es  [n]o  [a]lways this session  > n not this file
+      [y]es  [n]o  [a]lways this session (this tool with these arguments)  > n not this file
     ✗ Edit a.rs TIME failed
       no result: the turn ended
     Done.
@@ -291,6 +291,58 @@ fn without_a_terminal_each_line_is_a_message() {
     assert!(told(&rig).contains(r#""behavior":"deny""#));
 }
 
+#[test]
+fn bytes_that_are_no_text_are_replaced_and_told() {
+    let rig = Rig::new();
+    let done = finish_with(&mut chat(&rig, &ANSWERS.replace("read-until-eof", "dump-stdin told")), b"caf\xe9\nmore\n");
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "One.\nTwo.\n"), "{}", done.stderr);
+    assert_eq!(done.stderr.matches("is UTF-8 text").count(), 1, "{}", done.stderr);
+    assert!(told(&rig).contains("caf\u{fffd}"));
+}
+
+#[test]
+fn nothing_is_kept_that_must_not_be() {
+    let rig = Rig::new();
+    let mut pty = Pty::start(chat(&rig, ANSWERS).arg("--no-store"));
+    pty.until_seen("›", 1);
+    pty.keys("hello\r");
+    pty.until_seen("One.", 1);
+    pty.until_seen("›", 2);
+    pty.keys("\x04");
+    assert_eq!(pty.end(), Some(0));
+    assert!(!rig.path(".local").exists());
+}
+
+#[test]
+fn a_question_is_shown_again_after_a_stop() {
+    let rig = Rig::new();
+    let script = "read-user\ninit\ncontrol-request q1 Bash {\"command\":\"ls\"}\nread\nresult Done.\nread-until-eof";
+    for verb in ["chat", "run"] {
+        let mut pty = Pty::start(on(&rig, verb, script).arg("hello"));
+        pty.until("the question", |seen| seen.contains("$ ls") && seen.ends_with('>'));
+        let pid = rustix::process::Pid::from_raw(i32::try_from(pty.id()).unwrap()).unwrap();
+        for signal in [rustix::process::Signal::STOP, rustix::process::Signal::CONT] {
+            rustix::process::kill_process(pid, signal).unwrap();
+        }
+        pty.until("the question again", |seen| seen.matches("$ ls").count() == 2 && seen.ends_with('>'));
+        pty.keys("y\r");
+        pty.until_seen("✓ completed", 1);
+    }
+}
+
+#[test]
+fn nothing_hides_in_a_question() {
+    let rig = Rig::new();
+    let input = r#"{"file_path":"a\u202eb","content":"one\u001b]0;touch x\u0007two"}"#;
+    let script = format!("read-user\ninit\ncontrol-request q1 Write {input}\nread\nresult Done.\nread-until-eof");
+    let mut pty = Pty::start(chat(&rig, &script).arg("hello"));
+    pty.until("the question", |seen| seen.ends_with('>'));
+    let seen = pty.seen();
+    assert!(seen.contains(r"a\u{202e}b") && seen.contains(r"+ one\x1b]0;touch x\x07two"), "{seen}");
+    pty.keys("n\r");
+    pty.until_seen("✓ completed", 1);
+}
+
 // `ostler run` asks whoever is there, too.
 #[test]
 fn a_run_on_a_terminal_asks() {
@@ -303,7 +355,7 @@ fn a_run_on_a_terminal_asks() {
     assert_seen!(rig, pty.seen(), @r#"
     ? Bash (execute) may run?
       $ ls
-      [y]es  [n]o  [a]lways this session  > y
+      [y]es  [n]o  [a]lways this session (this tool with these arguments)  > y
     Done.
     ✓ completed · 143 tokens · $0.0009 · TIME · session 00000000-0000-4000-8000-00000000fa4e
       go on with: ostler run --agent claude --resume 00000000-0000-4000-8000-00000000fa4e "…"

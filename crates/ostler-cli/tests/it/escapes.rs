@@ -8,7 +8,7 @@ use crate::rig::{Finished, Rig, finish};
 const HOSTILE: &str = r#"
 {"type":"started","agent":"scr\u001b[2Jipted","agent_version":"1","native_session":"abc\u001b]52;c;x\u0007; rm -rf ~","model":"m\u001b[1m1","cwd":null,"tools":[]}
 {"type":"text","kind":"thinking","text":"Hm\u001b[2J.","delta":false,"message":"m"}
-{"type":"tool_call","id":"1","name":"Ba\u001b[2J\u001b]52;c;x\u0007sh","input":{"command":"ls\u001b[2J"},"parent":null}
+{"type":"tool_call","id":"1","name":"Ba\u001b[2J\u001b]52;c;x\u0007sh","input":{"command":"ls\u202e\u001b[2J"},"parent":null}
 {"type":"permission","id":"p","tool":"Wr\u001b[2Jite","input":null,"decision":"asked","by":"person"}
 {"type":"tool_result","id":"1","name":"Ba\u001b[2J\u001b]52;c;x\u0007sh\nfake line","ok":false,"output":"no\u001b[2J","denied":false}
 {"type":"refused","request":"se\u001b[2Jnd","why":"be\u001b[2Jcause"}
@@ -52,7 +52,7 @@ fn human_shows_no_escape_but_our_own() {
     assert!(stderr.contains("\u{1b}["), "colours are on");
     harmless("stdout", &stdout);
     harmless("stderr", &stderr);
-    assert!(stderr.contains("Bash") && stdout.contains("Done."), "{stderr}");
+    assert!(stderr.contains("Bash\u{1b}[0m ls\\u{202e}") && stdout.contains("Done."), "{stderr}");
     assert!(!stderr.lines().any(|l| l.starts_with("fake line")), "a name makes no line: {stderr}");
     assert!(!stderr.contains("--resume"), "such an id is not offered to a shell: {stderr}");
 }
@@ -64,6 +64,17 @@ fn text_shows_no_escape_on_stderr() {
     harmless("stderr", &done.stderr);
     assert!(done.stderr.starts_with("refused: no"), "{}", done.stderr);
     assert_eq!(done.stdout, "Do\u{1b}[2Jne.\n", "a file gets the answer as it is");
+}
+
+#[test]
+fn a_session_that_is_not_kept_is_told_in_every_output() {
+    let script = r#"{"type":"notice","level":"warning","code":"store_failed","message":"Not kept:\nthe disk is full."}
+{"type":"turn_ended","outcome":{"status":"success","cause":"completed","message":"ok"},"text":"x"}
+"#;
+    for output in ["text", "json"] {
+        let done = finish(&mut run(&Rig::new(), script, output));
+        assert_eq!((done.code, done.stderr.as_str()), (Some(0), "warning: Not kept: the disk is full.\n"), "{output}");
+    }
 }
 
 // `script` gives the program a terminal.

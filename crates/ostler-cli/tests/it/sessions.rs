@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::rig::{Finished, Rig, finish};
 
 /// Prompt, directory, names and ids with something in them that a terminal would obey.
-const HOSTILE: &str = "say\u{1b}[2J hello\nfake line";
+const HOSTILE: &str = "say\u{1b}[2J hel\u{202e}lo\nfake line";
 
 fn run(rig: &Rig, args: &[&str]) -> Finished {
     finish(rig.ostler(&["sessions"]).args(args).env("OSTLER_STATE_DIR", rig.path("state")))
@@ -112,13 +112,51 @@ fn the_state_directory_is_where_the_environment_says() {
 }
 
 #[test]
+fn a_relative_home_is_no_home() {
+    let rig = Rig::new();
+    std::fs::create_dir_all(rig.path(".config/ostler")).unwrap();
+    rig.file(".config/ostler/policy.toml", "no policy");
+    let run = |home: &std::path::Path| finish(rig.ostler(&["run", "--agent", "mock", "hi"]).env("HOME", home));
+    assert_eq!((run(rig.dir()).code, run(".".as_ref()).code), (Some(2), Some(0)));
+}
+
+#[test]
+fn nothing_is_made_for_a_session_that_is_not_to_be_kept() {
+    let rig = Rig::new();
+    let done = finish(&mut rig.ostler(&["run", "--agent", "mock", "--no-store", "hi"]));
+    assert_eq!((done.code, rig.path(".local").exists()), (Some(0), false), "{}", done.stderr);
+}
+
+// A lock that cannot be taken stands for a state directory that cannot be written.
+#[test]
+fn what_cannot_be_written_can_be_read() {
+    let rig = filled();
+    let want = run(&rig, &[]);
+    std::fs::remove_file(rig.path("state/setup.lock")).unwrap();
+    std::fs::create_dir(rig.path("state/setup.lock")).unwrap();
+    let done = run(&rig, &[]);
+    assert_eq!((done.code, &done.stdout), (Some(0), &want.stdout), "{}", done.stderr);
+    assert!(done.stderr.starts_with("The sessions can only be read: "), "{}", done.stderr);
+    assert_eq!(run(&rig, &["show", "aaaa2222"]).stdout, "An answer.\n");
+    assert_ne!(run(&rig, &["prune", "--older-than", "1d"]).code, Some(0));
+}
+
+#[test]
 fn the_list_is_newest_first_and_harmless() {
     let rig = filled();
     let done = run(&rig, &[]);
     let lines: Vec<Vec<&str>> =
         done.stdout.lines().map(|line| line.split("  ").map(str::trim).filter(|c| !c.is_empty()).collect()).collect();
-    let new =
-        ["aaaa2222", "mock", "3 min ago", "1", "$0.2500", "completed", "/nowhere/aaaa2222-new", "say hello fake line"];
+    let new = [
+        "aaaa2222",
+        "mock",
+        "3 min ago",
+        "1",
+        "$0.2500",
+        "completed",
+        "/nowhere/aaaa2222-new",
+        "say hel\\u{202e}lo fake line",
+    ];
     let cut = ["bbbb3333", "scripted", "2 h ago", "1", "–", "abandoned", "/nowhere/bbbb3333-cut", "cut off"];
     assert_eq!((&lines[1][..], &lines[2][..]), (&new[..], &cut[..]), "{}", done.stdout);
     assert_eq!((lines.len(), lines[3][0]), (4, "aaaa1111"));
@@ -139,7 +177,8 @@ fn a_session_is_shown_again() {
     let rig = filled();
     let done = run(&rig, &["show", "aaaa2222"]);
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), "An answer.\n"));
-    for words in ["aaaa2222-new", "native-1", "mock 1.0", "say hello fake line", "✓ completed", "3 min ago"] {
+    for words in ["aaaa2222-new", "native-1", "mock 1.0", "say hel\\u{202e}lo fake line", "✓ completed", "3 min ago"]
+    {
         assert!(done.stderr.contains(words), "{words}: {}", done.stderr);
     }
     assert!(!done.stderr.contains('\u{1b}'), "{:?}", done.stderr);

@@ -218,6 +218,7 @@ impl Conversation for Talk {
     }
 
     fn finish(&mut self, exit: &Exit, out: &mut Outbox) {
+        self.steers.lost(out);
         let turn = std::mem::take(&mut self.turn);
         if !turn.open {
             return;

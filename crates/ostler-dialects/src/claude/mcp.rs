@@ -108,14 +108,20 @@ impl Server {
         self.orders.remove(id).is_some()
     }
 
+    /// The caller's name for one of its tools. One that is also a name of Claude Code's is not used: rules about that tool
+    /// would decide on the caller's.
+    fn own(&self, tool: &str) -> Option<&str> {
+        self.names.get(tool).map(String::as_str).filter(|name| !uses::is_taken(name))
+    }
+
     /// The name that events show: the caller's for its own tools, Claude Code's for all others.
     pub(super) fn shown(&self, tool: &str) -> String {
-        self.names.get(tool).map_or(tool, String::as_str).to_owned()
+        self.own(tool).unwrap_or(tool).to_owned()
     }
 
     /// What a call would do.
     pub(super) fn wants(&self, tool: &str, input: &Raw) -> ToolUse {
-        match self.names.get(tool) {
+        match self.own(tool) {
             Some(name) => ToolUse::of(name, ToolKind::Other),
             None => uses::tool_use(tool, input),
         }

@@ -67,6 +67,24 @@ impl Steers {
         self.queued.is_empty()
     }
 
+    /// The agent is gone: what has not reached the model never will.
+    pub(super) fn lost(&mut self, out: &mut Outbox) {
+        for message in std::mem::take(&mut self.held) {
+            out.notice(
+                Level::Warning,
+                "steer_dropped",
+                format!("The agent ended before it got this message: {message}"),
+            );
+        }
+        for _ in std::mem::take(&mut self.queued) {
+            out.notice(
+                Level::Warning,
+                "steer_dropped",
+                "The agent ended before a message for the turn reached the model.",
+            );
+        }
+    }
+
     /// Whether a message has not reached the model.
     pub(super) fn any_queued(&self) -> bool {
         !self.queued.is_empty()

@@ -129,6 +129,34 @@ fn names_are_the_caller_s() {
     assert!(outs.iter().any(|out| matches!(out, Out::TurnOver(over) if over.outcome.message.contains("look up!"))));
 }
 
+// Only what the caller bound is the caller's: a server of another's can have the same name, and a tool the name of Bash.
+#[test]
+fn what_is_not_bound_keeps_its_whole_name() {
+    let tools = vec![offer("add", "{}"), offer("Bash", "{}"), offer("mcp__x__y", "{}")];
+    let (mut talk, _) = begun(&Spec { policy: Some(Policy::default()), tools, ..Spec::default() });
+    for (native, name, kind) in [
+        ("mcp__ostler__add", "add", ToolKind::Other),
+        ("mcp__ostler__sub", "mcp__ostler__sub", ToolKind::Mcp),
+        ("mcp__ostler__Read", "mcp__ostler__Read", ToolKind::Mcp),
+        ("mcp__ostler__Bash", "mcp__ostler__Bash", ToolKind::Mcp),
+        ("mcp__ostler__mcp__x__y", "mcp__ostler__mcp__x__y", ToolKind::Mcp),
+    ] {
+        let call = json!({"type": "assistant", "message": {"id": "m", "content": [{"type": "tool_use", "id": native, "name": native, "input": {}}]}});
+        let outs = heard(&mut *talk, &call);
+        assert!(matches!(&outs[..], [Out::Event(What::ToolCall(it))] if it.name == name), "{outs:?}");
+        let hook = json!({"callback_id": "ostler-policy", "subtype": "hook_callback", "input": {"tool_name": native, "tool_input": {}}});
+        let layer = json!({"subtype": "can_use_tool", "tool_name": native, "input": {}});
+        for (id, request) in [("h", hook), ("l", layer)] {
+            let id = format!("{id}{native}");
+            let outs = heard(&mut *talk, &json!({"type": "control_request", "request_id": id, "request": request}));
+            let [Out::Ask(ask)] = &outs[..] else { panic!("{outs:?}") };
+            assert_eq!((ask.wants.tool.as_str(), ask.wants.kind), (name, kind));
+        }
+        // What the machine expects of a call that an event shows is what the question says.
+        assert_eq!(claude().tool_use(name, &ostler_core::raw::Raw::null()).kind, kind, "{name}");
+    }
+}
+
 /// A schema as it is offered to Claude Code.
 fn offered(schema: &Value) -> Value {
     let (mut talk, _) = begun(&Spec { tools: vec![offer("x", &schema.to_string())], ..Spec::default() });

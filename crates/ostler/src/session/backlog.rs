@@ -9,13 +9,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ostler_core::event::Event;
 use ostler_core::log::{Entry, Log, LogError};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::spill::Spill;
 
 /// How much is kept in memory for the readers: so many events, and what came of so many bytes of the agent's output.
 const EVENTS: u64 = 1024;
 const BYTES: usize = 4 * 1024 * 1024;
+
+/// How many events are fetched at once at most: nobody waits long for the lock.
+const PAGE: usize = 1000;
 
 /// Events that were told together.
 pub(super) type Batch = Arc<Vec<Entry>>;
@@ -25,6 +28,8 @@ pub(super) struct Backlog {
     kept: Mutex<Kept>,
     /// The last event that was told, and whether more will come.
     told: watch::Sender<Told>,
+    /// The session's own reader has come along.
+    came: Notify,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +46,8 @@ struct Kept {
     last: u64,
     bytes: usize,
     log: Option<Arc<dyn Log>>,
+    /// The last event that the log has, once it failed.
+    log_ends: Option<u64>,
     /// Where events go that leave the memory, when no log has them.
     spill: Spill,
     session: Arc<str>,
@@ -65,11 +72,13 @@ impl Backlog {
             last: 0,
             bytes: 0,
             log,
+            log_ends: None,
             spill: Spill::new(temp),
             session,
             own: 0,
         };
-        Arc::new(Self { kept: Mutex::new(kept), told: watch::Sender::new(Told { last: 0, over: false }) })
+        let told = watch::Sender::new(Told { last: 0, over: false });
+        Arc::new(Self { kept: Mutex::new(kept), told, came: Notify::new() })
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -84,7 +93,9 @@ impl Backlog {
         kept.bytes += bytes;
         kept.batches.push_back((batch, bytes));
         while kept.batches.len() > 1 && (kept.last - kept.first >= EVENTS || kept.bytes > BYTES) {
-            kept.drop_oldest();
+            if !kept.drop_oldest() {
+                break;
+            }
         }
         drop(kept);
         self.told.send_replace(Told { last, over: false });
@@ -95,15 +106,21 @@ impl Backlog {
         self.told.send_modify(|told| told.over = true);
     }
 
-    /// The log failed: what it does not have is kept in a file.
+    /// The log failed: what it does not have is kept in a file. What it has can still be read.
     pub(super) fn forget_log(&self) {
-        self.kept().log = None;
+        let mut kept = self.kept();
+        kept.log_ends = Some(kept.last);
     }
 
     /// Whether more can be told without losing anything.
     pub(super) fn has_room(&self) -> bool {
         let kept = self.kept();
-        kept.log.is_some() || !kept.spill.is_full() || kept.own >= kept.last
+        kept.is_logged() || !kept.spill.is_full() || kept.own >= kept.last || !kept.is_read()
+    }
+
+    /// Resolves when the session's own reader has come along.
+    pub(super) async fn room(&self) {
+        self.came.notified().await;
     }
 
     pub(super) fn at(&self, place: u64) -> Found {
@@ -125,6 +142,13 @@ impl Backlog {
     /// The session's own reader has come so far.
     pub(super) fn read_by_owner(&self, seq: u64) {
         self.kept().own = seq;
+        self.came.notify_one();
+    }
+
+    /// The first event from `from` on that can still be had.
+    pub(super) fn first_from(&self, from: u64) -> u64 {
+        let kept = self.kept();
+        kept.spill.first_from(from).unwrap_or(kept.first)
     }
 
     pub(super) fn subscribe(&self) -> watch::Receiver<Told> {
@@ -133,31 +157,47 @@ impl Backlog {
 
     /// At most `most` events from `from` on. It may block for a moment.
     pub(super) fn fetch(&self, from: u64, most: usize) -> Result<Vec<Event>, LogError> {
+        let (from, most) = (from.max(1), most.min(PAGE));
         let mut kept = self.kept();
-        if from < kept.first {
-            if kept.spill.holds(from) {
-                return kept.spill.read(from, most);
-            }
-            let Some(log) = kept.log.clone() else {
-                return Err(LogError(format!("event {from} is not kept any more")));
-            };
-            let (session, end) = (kept.session.clone(), kept.first);
-            drop(kept);
-            let most = most.min(usize::try_from(end - from).unwrap_or(most));
-            return log.read(&session, from, most);
+        if from >= kept.first {
+            let entries = kept.batches.iter().flat_map(|(batch, _)| batch.iter());
+            let wanted = entries.filter(|entry| entry.event.seq >= from).take(most);
+            return Ok(wanted.map(|entry| entry.event.clone()).collect());
         }
-        let entries = kept.batches.iter().flat_map(|(batch, _)| batch.iter());
-        Ok(entries.filter(|entry| entry.event.seq >= from).take(most).map(|entry| entry.event.clone()).collect())
+        if kept.spill.holds(from) {
+            return kept.spill.read(from, most);
+        }
+        let end = kept.log_ends.map_or(kept.first - 1, |end| end.min(kept.first - 1));
+        let Some(log) = kept.log.clone().filter(|_| from <= end) else {
+            return Err(LogError(format!("event {from} is not kept any more")));
+        };
+        let session = kept.session.clone();
+        drop(kept);
+        log.read(&session, from, most.min(usize::try_from(end - from + 1).unwrap_or(most)))
     }
 }
 
 impl Kept {
-    fn drop_oldest(&mut self) {
-        let Some((batch, bytes)) = self.batches.pop_front() else { return };
-        if self.log.is_none() {
-            self.spill.write(&batch);
+    /// Whether the log keeps what is told.
+    fn is_logged(&self) -> bool {
+        self.log.is_some() && self.log_ends.is_none()
+    }
+
+    /// Whether the session's own reader reads at all; some callers only have other readers.
+    fn is_read(&self) -> bool {
+        self.own > 0
+    }
+
+    /// Makes room; false when that would lose something that the session's own reader still needs.
+    fn drop_oldest(&mut self) -> bool {
+        let Some((batch, bytes)) = self.batches.pop_front() else { return false };
+        let last = batch.last().map_or(0, |entry| entry.event.seq);
+        if !self.is_logged() && !self.spill.write(&batch) && self.is_read() && self.own < last {
+            self.batches.push_front((batch, bytes));
+            return false;
         }
         self.bytes -= bytes;
         self.first += batch.len() as u64;
+        true
     }
 }

@@ -30,6 +30,7 @@ impl Fuse {
     pub(super) fn admit(&mut self, spec: &Spec) -> Result<(), Outcome> {
         let model = spec.settings.last(keys::MODEL).map(str::to_owned);
         let key = Key { agent: self.agent.to_owned(), account: self.account.clone(), model };
+        self.pass = None; // what the last start came to is not this one's
         self.pass = Some(self.breakers.admit(&key)?);
         Ok(())
     }

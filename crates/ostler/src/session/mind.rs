@@ -27,6 +27,10 @@ pub(crate) struct Mind {
     pub(super) tickets: Tickets,
     /// Says what a tool call would do, when there are rules about that.
     ruled: Option<&'static dyn Dialect>,
+    /// How the agent calls its session, as last heard.
+    pub(super) native: Option<String>,
+    /// The session's last event. It is told when nothing else is left to tell.
+    last: Option<(u32, What)>,
 }
 
 /// What is left for the driver to do.
@@ -63,6 +67,8 @@ impl Mind {
             orders: Vec::new(),
             tickets: Tickets::default(),
             ruled: None,
+            native: None,
+            last: None,
         }
     }
 
@@ -102,9 +108,23 @@ impl Mind {
             }
             What::Permission(permission) => self.orders.push(Order::Asked(permission.id.clone())),
             What::TurnEnded(ended) => self.orders.push(Order::TurnEnded(ended.outcome.clone())),
+            What::Started(started) => self.native.clone_from(&started.native_session),
+            What::Ended(_) => return self.last = Some((turn, what)),
             _ => {}
         }
         self.out.push(turn, what);
+    }
+
+    /// Tells something after the machine has ended, before its last word.
+    pub(super) fn add(&mut self, what: What) {
+        self.out.push(self.machine.turn(), what);
+    }
+
+    /// Nothing is left to tell but the last event.
+    pub(crate) fn farewell(&mut self) {
+        if let Some((turn, what)) = self.last.take() {
+            self.out.push(turn, what);
+        }
     }
 
     /// Passes on what the conversation wants done.

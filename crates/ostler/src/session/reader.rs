@@ -148,7 +148,11 @@ impl OwnReader {
         let events = tokio::task::spawn_blocking(move || backlog.fetch(from, most)).await;
         let events = events.ok().and_then(Result::ok).unwrap_or_default();
         // What cannot be fetched is lost to this reader; the numbers of the events show it.
-        self.missing = events.last().map(|event| (event.seq + 1, to)).filter(|(from, to)| from <= to);
+        let next = match events.last() {
+            Some(event) => event.seq + 1,
+            None => self.events.backlog.first_from(from).max(from + 1),
+        };
+        self.missing = Some((next, to)).filter(|(from, to)| from <= to);
         if let Some(event) = events.last() {
             self.events.backlog.read_by_owner(event.seq);
         }

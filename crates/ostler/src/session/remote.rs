@@ -150,7 +150,9 @@ impl Remote {
         if self.tell.is_closed() {
             return Err(NotDone::Over);
         }
-        results.into_iter().try_for_each(|result| self.submissions.submit(result).map_err(NotDone::Refused))
+        // All of them are handed over; the first refusal is told.
+        let refusals = results.into_iter().filter_map(|result| self.submissions.submit(result).err());
+        refusals.collect::<Vec<_>>().into_iter().next().map_or(Ok(()), |refused| Err(NotDone::Refused(refused)))
     }
 
     /// Has the agent use another model from its next turn on.

@@ -33,10 +33,17 @@ impl Spill {
         seq.checked_sub(self.first).is_some_and(|at| at < self.places.len() as u64)
     }
 
-    pub(super) fn write(&mut self, batch: &[Entry]) {
-        if self.failed || self.try_write(batch).is_err() {
+    /// Keeps events that follow those it has; false when it cannot.
+    pub(super) fn write(&mut self, batch: &[Entry]) -> bool {
+        if !self.is_full() && self.try_write(batch).is_err() {
             self.failed = true;
         }
+        batch.last().is_some_and(|entry| self.holds(entry.event.seq))
+    }
+
+    /// The first event from `from` on that it has.
+    pub(super) fn first_from(&self, from: u64) -> Option<u64> {
+        Some(from.max(self.first)).filter(|seq| self.holds(*seq))
     }
 
     fn try_write(&mut self, batch: &[Entry]) -> std::io::Result<()> {

@@ -9,7 +9,10 @@ use tokio::sync::oneshot;
 use super::remote::Submitted;
 
 /// How many results may lie here that nobody has asked for yet.
-const EARLY: usize = 1000;
+const EARLY: usize = 100;
+
+/// How many calls are remembered after their results.
+const REMEMBERED: usize = 10_000;
 
 /// Results on their way from the caller to the agent.
 #[derive(Debug, Default)]
@@ -48,6 +51,9 @@ impl Submissions {
         let refuse =
             |code: &str, why: String| Refused { request: "submit_tool_results".into(), why, code: code.into() };
         let mut places = self.places();
+        if places.len() > REMEMBERED {
+            places.retain(|_, place| !matches!(place, Place::Done));
+        }
         let id = result.id.clone();
         match places.remove(&id) {
             Some(Place::Awaited(waiting)) => {

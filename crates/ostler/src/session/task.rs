@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_core::dialect::{Change, Conversation, Exit, Say};
-use ostler_core::event::{Level, Notice};
+use ostler_core::event::{Event, Level, Notice, Refused};
 use ostler_core::log::{Appending, Log, LogError};
 use ostler_core::machine::{Input, Machine};
 use ostler_core::outcome::{Cause, Outcome};
@@ -51,6 +51,7 @@ pub(super) struct Caller {
 
 /// Runs a session from its first state to its last event.
 pub(super) async fn run(beginning: Beginning, caller: Caller) {
+    let _finish = Finish(caller.shared.clone());
     let mut driver = Driver::new(beginning, caller);
     let prompt = std::mem::take(&mut driver.beginning.spec.prompt);
     if !prompt.is_empty() {
@@ -58,6 +59,15 @@ pub(super) async fn run(beginning: Beginning, caller: Caller) {
     }
     driver.mind.handle(Input::Start);
     driver.drive().await;
+}
+
+/// However the task ends, its readers do not wait for ever.
+struct Finish(Arc<Shared>);
+
+impl Drop for Finish {
+    fn drop(&mut self) {
+        self.0.backlog.finish();
+    }
 }
 
 /// The doing half: the child's streams, the caller's wishes, the clock.
@@ -76,6 +86,8 @@ struct Driver {
     log: Option<Arc<dyn Log>>,
     /// Events on their way into the log.
     keeping: Option<(Appending, Batch, usize)>,
+    /// What the session went on with when it began.
+    past: Arc<[Event]>,
 }
 
 /// What woke the driver up.
@@ -109,7 +121,9 @@ impl Driver {
         let kept = log.as_ref().and_then(|log| log.raw(id));
         let copies = [&spec.raw_log, &kept].into_iter().flatten();
         let copies = copies.map(|path| RawLog::open(path, &mut mind)).collect();
+        let past = beginning.spec.past.clone();
         Self {
+            past,
             mind,
             beginning,
             caller,
@@ -153,6 +167,7 @@ impl Driver {
         {
             living.control.abandon();
         }
+        self.refuse_the_rest();
         self.tell_the_rest().await;
     }
 
@@ -163,7 +178,7 @@ impl Driver {
         if let Life::Starting(starting) = &mut self.life {
             // An interrupt is kept until there is somebody to interrupt; a start can be called off.
             match input {
-                Input::Interrupt => {
+                Input::Interrupt if self.mind.machine.has_message() => {
                     starting.interrupted = true;
                     ticket.into_iter().for_each(|ticket| self.mind.tickets.push(ticket));
                     return;
@@ -181,11 +196,14 @@ impl Driver {
         self.mind.handle(input);
     }
 
-    /// Whatever was asked until now is heard before the session ends: nothing is lost without a word.
-    fn hear_the_last_wishes(&mut self) {
+    /// What was asked and not heard before the end is refused: nothing is lost without a word.
+    fn refuse_the_rest(&mut self) {
         self.caller.inbox.close();
         while let Ok(wish) = self.caller.inbox.try_recv() {
-            self.wish(wish);
+            if let Input::Send(_) | Input::Steer(_) | Input::SendNow(_) = wish.input {
+                let why = "the session ended before the message was delivered".to_owned();
+                self.mind.add(Refused { request: "send".into(), why, code: "ending".into() }.into());
+            }
         }
     }
 
@@ -219,6 +237,7 @@ impl Driver {
 
     fn follow(&mut self, order: Order) {
         match order {
+            Order::Spawn if self.mind.ended() => {}
             Order::Spawn => self.start(),
             Order::Ask(question) => self.work.ask(question),
             Order::Asked(id) | Order::ToolOff(id) => self.work.call_off(&id),
@@ -302,12 +321,13 @@ impl Driver {
         }
         let Life::Awake(mut living) = std::mem::replace(&mut self.life, Life::Asleep) else { return };
         self.caller.shared.set_pid(0);
+        let (mind, before) = (&mut self.mind, self.raw.0);
+        living.lines.finish_placed(|line, at| {
+            mind.out.raw_offset = before + at;
+            mind.hear(line);
+        });
         self.raw = (self.raw.0 + self.raw.1, 0);
-        living.lines.finish(|line| self.mind.hear(line));
         self.work.clear();
-        if self.mind.machine.ends_with_process() {
-            self.hear_the_last_wishes();
-        }
         self.mind.finish(Exit { code: status.code, signal: status.signal, stderr: living.errors.text() });
     }
 
@@ -318,7 +338,8 @@ impl Driver {
         let wake = machine.deadline().map(|at| clock.instant(at));
         let wake = wake.into_iter().chain(exit.map(|(_, until)| until)).min();
         // What a process leaves in its pipe is little, and must be read before the session ends, reader or not.
-        let may_read = (out.has_room() && self.caller.shared.backlog.has_room()) || exit.is_some();
+        let backlog = self.caller.shared.backlog.clone();
+        let may_read = (out.has_room() && backlog.has_room()) || exit.is_some();
         tokio::select! {
             result = kept(&mut self.keeping), if self.keeping.is_some() => Woken::Kept(result),
             Some(wish) = self.caller.inbox.recv() => Woken::Asked(Box::new(wish)),
@@ -326,6 +347,7 @@ impl Driver {
             sign = self.life.sign(may_read, stdout, stderr) => Woken::Life(sign),
             done = self.work.next() => Woken::Done(done),
             _ = stdin.write(), if stdin.wants_to_write() => Woken::Wrote,
+            () = backlog.room(), if !may_read => Woken::Wrote, // the reader has come along: there may be room again
             () = until(wake), if wake.is_some() => Woken::Time,
         }
     }

@@ -22,6 +22,9 @@ use crate::tool::{Progress, Tool};
 /// Each half of a tool's output that goes to an agent.
 const OUTPUT_HALF: usize = 5 * 1024 * 1024;
 
+/// How many words of tools may wait.
+const PROGRESS: usize = 64;
+
 /// Something came to its end.
 pub(super) enum Done {
     Answered(String, Answer),
@@ -47,13 +50,13 @@ pub(super) struct Work {
     tools: Vec<Arc<dyn Tool>>,
     asker: Option<Arc<dyn Asker>>,
     submissions: Arc<Submissions>,
-    say: mpsc::UnboundedSender<(String, String)>,
-    said: mpsc::UnboundedReceiver<(String, String)>,
+    say: mpsc::Sender<(String, String)>,
+    said: mpsc::Receiver<(String, String)>,
 }
 
 impl Work {
     pub(super) fn new(tools: Vec<Arc<dyn Tool>>, asker: Option<Arc<dyn Asker>>, submissions: Arc<Submissions>) -> Self {
-        let (say, said) = mpsc::unbounded_channel();
+        let (say, said) = mpsc::channel(PROGRESS);
         Self { running: FuturesUnordered::new(), off: HashMap::new(), tools, asker, submissions, say, said }
     }
 
@@ -109,7 +112,7 @@ impl Work {
         };
         let (say, about) = (self.say.clone(), id.clone());
         let progress = Progress::new(move |message| {
-            let _ = say.send((about.clone(), message));
+            let _ = say.try_send((about.clone(), message)); // what does not fit is not worth waiting for
         });
         self.start(id.clone(), async move {
             let result =

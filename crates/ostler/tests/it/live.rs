@@ -6,3 +6,4 @@ mod kept;
 mod life;
 mod provider;
 mod readers;
+mod review;

@@ -36,7 +36,10 @@ impl Driver {
         if let Err(error) = result {
             self.log = None;
             self.caller.shared.backlog.forget_log();
-            complain(&mut self.mind, &error);
+            match self.mind.ended() {
+                true => self.mind.add(not_kept(&error).into()),
+                false => complain(&mut self.mind, &error),
+            }
         }
         self.tell(batch, bytes);
     }
@@ -46,7 +49,14 @@ impl Driver {
         self.caller.shared.backlog.publish(batch, bytes);
     }
 
+    /// What is left to tell, and then the last event.
     pub(super) async fn tell_the_rest(&mut self) {
+        self.flush().await;
+        self.mind.farewell();
+        self.flush().await;
+    }
+
+    async fn flush(&mut self) {
         loop {
             self.publish();
             let Some((appending, ..)) = &mut self.keeping else { break };
@@ -54,7 +64,6 @@ impl Driver {
             let result = tokio::time::timeout(LAST_KEEPING, appending.as_mut()).await.unwrap_or_else(|_| late());
             self.kept(result);
         }
-        self.caller.shared.backlog.finish();
     }
 }
 
@@ -80,6 +89,9 @@ pub(super) fn open_log(beginning: &Beginning, mind: &mut Mind, shared: &Shared) 
 
 /// A broken recorder does not break the run.
 fn complain(mind: &mut Mind, error: &LogError) {
-    let message = format!("The session is not kept: {error}");
-    mind.handle(Input::Remark(Notice::new(Level::Warning, "store_failed", message)));
+    mind.handle(Input::Remark(not_kept(error)));
+}
+
+fn not_kept(error: &LogError) -> Notice {
+    Notice::new(Level::Warning, "store_failed", format!("The session is not kept: {error}"))
 }

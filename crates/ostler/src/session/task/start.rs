@@ -55,7 +55,7 @@ impl Driver {
             return self.remember();
         }
         let settings = &mut self.beginning.spec.settings;
-        let native = self.caller.shared.status().native_session;
+        let native = self.mind.native.clone();
         match native.filter(|_| self.beginning.dialect.capabilities().resume) {
             Some(native) => {
                 settings.set(keys::RESUME, native);
@@ -69,15 +69,22 @@ impl Driver {
     }
 
     /// All that was said so far, for an agent that has no memory of its own.
-    pub(super) fn remember(&mut self) {
-        let mut events = self.beginning.spec.past.to_vec();
-        let backlog = &self.caller.shared.backlog;
+    fn remember(&mut self) {
+        let mut events = self.past.to_vec();
         let mut next = 1;
-        while let Ok(page) = backlog.fetch(next, PAGE)
-            && let Some(last) = page.last()
-        {
-            next = last.seq + 1;
-            events.extend(page);
+        loop {
+            match self.caller.shared.backlog.fetch(next, PAGE) {
+                Ok(page) => {
+                    let Some(last) = page.last() else { break };
+                    next = last.seq + 1;
+                    events.extend(page);
+                }
+                Err(error) => {
+                    events.clear();
+                    self.begins_anew(&format!("what was said cannot be read ({error})"));
+                    break;
+                }
+            }
         }
         let on_its_way = self.keeping.iter().flat_map(|(_, batch, _)| batch.iter());
         events.extend(on_its_way.map(|entry| entry.event.clone()));
@@ -86,9 +93,6 @@ impl Driver {
     }
 
     pub(super) fn not_started(&mut self, outcome: Outcome) {
-        if self.mind.machine.ends_with_process() {
-            self.hear_the_last_wishes();
-        }
         self.mind.handle(Input::SpawnFailed(outcome));
     }
 

@@ -1,0 +1,307 @@
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ostler::event::What;
+use ostler::{AfterTurn, Event, Known, Log, LogError, Opening};
+use ostler_core::log::{Appending, Entry};
+
+use crate::rig::{PATH, Rig, host, read_until, until};
+
+#[derive(Default)]
+struct Inner {
+    entries: Mutex<Vec<Entry>>,
+    panics: AtomicBool,
+    slow_end: Option<Duration>,
+    breaks_after: Option<usize>,
+    breaks_at_end: bool,
+    appends: AtomicUsize,
+}
+#[derive(Clone, Default)]
+struct Stub(Arc<Inner>);
+impl Log for Stub {
+    fn open(&self, _: &Opening) -> Result<(), LogError> { Ok(()) }
+    fn append(&self, entries: Arc<Vec<Entry>>) -> Appending {
+        let log = self.0.clone();
+        Box::pin(async move {
+            assert!(!log.panics.load(Ordering::Relaxed), "the log panics");
+            let end = entries.iter().any(|e| matches!(e.event.what, What::Ended(_)));
+            if let (Some(d), true) = (log.slow_end, end) { tokio::time::sleep(d).await; }
+            if log.breaks_at_end && end { return Err(LogError("disk full".into())); }
+            if log.breaks_after.is_some_and(|n| log.appends.fetch_add(1, Ordering::Relaxed) >= n) {
+                return Err(LogError("the disk is full".into()));
+            }
+            log.entries.lock().unwrap().extend(entries.iter().cloned());
+            Ok(())
+        })
+    }
+    fn read(&self, _: &str, from: u64, most: usize) -> Result<Vec<Event>, LogError> {
+        let entries = self.0.entries.lock().unwrap();
+        Ok(entries.iter().map(|e| &e.event).filter(|e| e.seq >= from).take(most).cloned().collect())
+    }
+    fn raw(&self, _: &str) -> Option<PathBuf> { None }
+    fn find(&self, _: &str) -> Result<Option<Known>, LogError> { Ok(None) }
+}
+
+const GONE: &str = "read-user\ninit\ntext one\nresult one\nexit 3";
+
+fn refused_sends(events: &[Event]) -> usize {
+    events.iter().filter(|e| matches!(&e.what, What::Refused(r) if r.request == "send")).count()
+}
+
+#[tokio::test]
+async fn d1_send_after_stop_while_asleep() {
+    let mut rig = Rig::new(GONE);
+    rig.spec.after_turn = AfterTurn::Wait;
+    let mut session = rig.start();
+    let gone = |what: &What| matches!(what, What::Notice(notice) if notice.code == "agent_gone");
+    read_until(&mut session, gone).await;
+    until("gone", || session.pid().is_none()).await;
+    session.stop();
+    let sent = session.send("lost?");
+    let mut events = Vec::new();
+    while let Some(event) = session.next().await { events.push(event); }
+    println!("{sent:?} {events:#?}");
+    assert!(sent.is_err() || refused_sends(&events) == 1, "accepted and lost");
+}
+
+#[tokio::test]
+async fn d1b_send_after_stop_at_first_start() {
+    let mut rig = Rig::new(GONE).behind("#!/bin/sh\nsleep 1\nexec $FAKE \"$@\"\n");
+    rig.spec.after_turn = AfterTurn::Wait;
+    let mut session = rig.start();
+    tokio::task::yield_now().await;
+    session.stop();
+    let sent = session.send("lost?");
+    let mut events = Vec::new();
+    while let Some(event) = session.next().await { events.push(event); }
+    println!("{sent:?} {events:#?}");
+    assert!(sent.is_err() || refused_sends(&events) >= 1, "accepted and lost");
+}
+
+#[tokio::test]
+async fn d9_send_while_the_last_append_is_slow() {
+    let mut rig = Rig::new("read-user\ninit\ntext one\nresult one\nread-until-eof");
+    rig.spec.after_turn = AfterTurn::Wait;
+    let log = Stub(Arc::new(Inner { slow_end: Some(Duration::from_secs(2)), ..Inner::default() }));
+    rig.host = rig.host.kept_by(Arc::new(log));
+    for asleep in [false, true] {
+        let mut rig = Rig::new(if asleep { GONE } else { "read-user\ninit\ntext one\nresult one\nread-until-eof" });
+        rig.spec.after_turn = AfterTurn::Wait;
+        let log = Stub(Arc::new(Inner { slow_end: Some(Duration::from_secs(2)), ..Inner::default() }));
+        rig.host = rig.host.kept_by(Arc::new(log));
+        let mut session = rig.start();
+        read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await;
+        if asleep { until("gone", || session.pid().is_none()).await; }
+        session.stop();
+        tokio::time::sleep(Duration::from_millis(1000)).await;
+        let sent = session.send("lost?");
+        let mut events = Vec::new();
+        while let Some(event) = session.next().await { events.push(event); }
+        println!("asleep {asleep}: {sent:?} refused {}", refused_sends(&events));
+        assert!(sent.is_err() || refused_sends(&events) == 1, "asleep {asleep}: accepted and lost");
+    }
+}
+
+#[tokio::test]
+async fn d2_a_log_that_panics() {
+    let mut rig = Rig::new("read-user\ninit\ntext one\nresult one\nread-until-eof");
+    let log = Stub::default();
+    log.0.panics.store(true, Ordering::Relaxed);
+    rig.host = rig.host.kept_by(Arc::new(log));
+    let mut session = rig.start();
+    let run = tokio::time::timeout(Duration::from_secs(10), session.wait()).await;
+    assert!(run.is_ok(), "Session::wait hangs for ever");
+}
+
+#[test]
+fn d2b_a_runtime_that_goes() {
+    let rig = Rig::new("read-user\ninit\nhang");
+    let first = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let mut session = first.block_on(async { let mut s = rig.start(); read_until(&mut s, |w| matches!(w, What::Started(_))).await; s });
+    first.shutdown_timeout(Duration::from_secs(5));
+    let second = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let run = second.block_on(async { tokio::time::timeout(Duration::from_secs(10), session.wait()).await });
+    assert!(run.is_ok(), "Session::wait hangs for ever");
+}
+
+#[tokio::test]
+async fn d3_no_temp_dir() {
+    let mut rig = Rig::new("read\ninit\nflood 20000000 2000\nresult done\nread-until-eof");
+    rig.host = host(&[("PATH", PATH), ("TMPDIR", "/nonexistent")]);
+    let mut session = rig.start();
+    tokio::time::sleep(Duration::from_millis(1000)).await;
+    let (mut n, mut last, mut ended) = (0u64, 0, false);
+    loop {
+        match tokio::time::timeout(Duration::from_secs(15), session.next()).await {
+            Err(_) => break,
+            Ok(None) => { ended = true; break }
+            Ok(Some(event)) => { n += 1; last = event.seq; }
+        }
+    }
+    println!("read {n}, last {last}, ended {ended}");
+    session.kill();
+    assert!(ended, "stuck after {n} events, last {last}");
+}
+
+#[tokio::test]
+async fn d4_log_fails_and_slow_reader() {
+    let mut rig = Rig::new("read\ninit\nflood 20000000 2000\npid-file $DIR/flooded\nresult done\nread-until-eof");
+    let log = Stub(Arc::new(Inner { breaks_after: Some(80), ..Inner::default() }));
+    rig.host = rig.host.kept_by(Arc::new(log.clone()));
+    let mut session = rig.start();
+    until("flooded", || rig.path("flooded").exists()).await;
+    let mut seqs = Vec::new();
+    while let Some(event) = session.next().await { seqs.push(event.seq); }
+    let last = *seqs.last().unwrap();
+    let kept = log.0.entries.lock().unwrap().len();
+    println!("{} of {last}; first gap after {:?}; in the log {kept}", seqs.len(), seqs.windows(2).find(|w| w[1] != w[0] + 1));
+    assert_eq!(seqs.len() as u64, last);
+}
+
+#[tokio::test]
+async fn d8_offset_of_the_last_line() {
+    let mut rig = Rig::new("read-user\ninit\ntext one\nprint-nonl {\"type\":\"odd\"}\nexit 0");
+    rig.spec.raw_log = Some(rig.path("raw"));
+    let log = Stub::default();
+    rig.host = rig.host.kept_by(Arc::new(log.clone()));
+    let mut session = rig.start();
+    session.wait().await;
+    let raw = rig.text("raw");
+    let at = raw.rfind("{\"type\":\"odd\"}").unwrap() as u64;
+    let entries = log.0.entries.lock().unwrap();
+    let odd = entries.iter().find(|e| matches!(&e.event.what, What::Notice(n) if n.code == "unknown_message")).unwrap();
+    assert_eq!(odd.raw_offset, at);
+}
+
+#[tokio::test]
+async fn d10_the_last_append_fails() {
+    let mut rig = Rig::new("read-user\ninit\ntext one\nresult one\nread-until-eof");
+    rig.host = rig.host.kept_by(Arc::new(Stub(Arc::new(Inner { breaks_at_end: true, ..Inner::default() }))));
+    let mut session = rig.start();
+    let mut events = Vec::new();
+    while let Some(event) = session.next().await { events.push(event); }
+    assert!(events.iter().any(|e| matches!(&e.what, What::Notice(n) if n.code == "store_failed")), "nobody says so");
+}
+
+#[tokio::test]
+async fn d12_steer_to_a_turn_that_dies_is_lost() {
+    let mut rig = Rig::new("read-user\nsleep 700\ndie-by 9");
+    rig.spec.after_turn = AfterTurn::Wait;
+    let mut session = rig.start();
+    let mut events = read_until(&mut session, |what| matches!(what, What::TurnStarted(_))).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    session.send_when("steer me", ostler::WhenBusy::Steer).unwrap();
+    events.extend(read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await);
+    session.stop();
+    while let Some(event) = session.next().await { events.push(event); }
+    let told = |code: &str| events.iter().any(|e| matches!(&e.what, What::Notice(n) if n.code == code));
+    println!("steered {} dropped {} refused {}", told("steered"), told("steer_dropped"), refused_sends(&events));
+    assert!(told("steer_dropped") || refused_sends(&events) == 1, "the steered message was never written and nothing says so");
+}
+
+#[tokio::test]
+async fn d13_wall_budget_burns_cpu() {
+    let mut rig = Rig::new("read-user\ninit\nhang").grace_ms(3000);
+    rig.spec.after_turn = AfterTurn::Wait;
+    rig.spec.limits.budget_wall = Some(Duration::from_millis(500));
+    let cpu = || { let s = std::fs::read_to_string("/proc/self/stat").unwrap(); let f: Vec<&str> = s.rsplit_once(')').unwrap().1.split_ascii_whitespace().collect(); f[11].parse::<u64>().unwrap() + f[12].parse::<u64>().unwrap() };
+    let before = cpu();
+    let mut session = rig.start();
+    while session.next().await.is_some() {}
+    let used = cpu() - before; println!("TICKS {used}");
+    assert!(used < 5, "{used} ticks (10 ms each) of CPU");
+}
+
+struct Slow(Stub, Duration);
+impl Log for Slow {
+    fn open(&self, o: &Opening) -> Result<(), LogError> { self.0.open(o) }
+    fn append(&self, entries: Arc<Vec<Entry>>) -> Appending {
+        let (next, wait) = (self.0.append(entries), self.1);
+        Box::pin(async move { tokio::time::sleep(wait).await; next.await })
+    }
+    fn read(&self, s: &str, from: u64, most: usize) -> Result<Vec<Event>, LogError> { self.0.read(s, from, most) }
+    fn raw(&self, _: &str) -> Option<PathBuf> { None }
+    fn find(&self, _: &str) -> Result<Option<Known>, LogError> { Ok(None) }
+}
+
+#[tokio::test]
+async fn d14_slow_log_loses_the_native_session() {
+    for slow in [0, 800] {
+        let rig = Rig::new("dump-args $DIR/args\nread-user\ninit\ntext half\nsleep 200\ndie-by 9");
+        let mut rig = rig.behind("#!/bin/sh\nexec $FAKE \"$@\"\n");
+        rig.spec.after_turn = AfterTurn::Wait;
+        rig.host = rig.host.kept_by(Arc::new(Slow(Stub::default(), Duration::from_millis(slow))));
+        let mut session = rig.start();
+        session.send("two").unwrap();
+        let mut events = read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await;
+        events.extend(read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await);
+        session.stop();
+        while let Some(event) = session.next().await { events.push(event); }
+        let fresh = events.iter().any(|e| matches!(&e.what, What::Notice(n) if n.code == "fresh_start"));
+        println!("slow {slow}: fresh_start {fresh}, args {}", rig.text("args").contains("--resume"));
+        assert!(!fresh, "log that takes {slow} ms: the conversation is forgotten");
+    }
+}
+
+#[tokio::test]
+async fn d15_set_model_at_once() {
+    let mut wrong = 0;
+    for _ in 0..8 {
+        let mut rig = Rig::new("dump-args $DIR/args\nread-user\ninit\ntext one\nresult one\ndump-stdin $DIR/stdin\nread-until-eof");
+        rig.spec.after_turn = AfterTurn::Wait;
+        let mut session = rig.start();
+        let remote = session.remote();
+        let change = tokio::time::timeout(Duration::from_secs(2), remote.set_model("other-model"));
+        let (done, _) = tokio::join!(change, read_until(&mut session, |what| matches!(what, What::TurnEnded(_))));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let claimed = matches!(done, Ok(Ok(())));
+        let reached = rig.text("args").contains("other-model") || rig.text("stdin").contains("other-model");
+        if claimed && !reached { wrong += 1; }
+        session.kill();
+        while session.next().await.is_some() {}
+    }
+    assert_eq!(wrong, 0, "of 20: Ok(()) and never told to the agent");
+}
+
+
+struct Block;
+impl ostler::Tool for Block {
+    fn name(&self) -> &str { "block" }
+    fn description(&self) -> &str { "b" }
+    fn schema(&self) -> String { r#"{"type":"object"}"#.into() }
+    fn call<'a>(&'a self, _: &'a str) -> ostler::ToolFuture<'a> {
+        Box::pin(async { std::thread::sleep(Duration::from_secs(2)); Ok("x".into()) })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn d16_an_api_session_forgets_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("s.toml"), "[[reply]]\nwhen = { prompt = \"block\" }\ncalls = [{ tool = \"block\", input = {} }]\nrepeat = true\n[[reply]]\nrepeat = true\ntext = \"ok\"\n").unwrap();
+    let mut spec = ostler::Spec { prompt: "my name is Ann".into(), after_turn: AfterTurn::Wait, dir: Some(dir.path().to_owned()), ..ostler::Spec::default() };
+    spec.settings.set("script", dir.path().join("s.toml").to_str().unwrap());
+    spec.limits.grace = Duration::from_millis(150);
+    let log = Stub::default();
+    let host = ostler::Host::default().with_tool(Block).kept_by(Arc::new(log));
+    let mut session = ostler::Agents::builtin().get("scripted").unwrap().start(&host, spec).unwrap();
+    let mut events = read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await;
+    session.send("block").unwrap();
+    events.extend(read_until(&mut session, |what| matches!(what, What::ToolCall(_))).await);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    println!("{:?}", session.interrupt().await);
+    session.send("what is my name?").unwrap();
+    events.extend(read_until(&mut session, |what| matches!(what, What::TurnEnded(t) if t.text == "ok")).await);
+    session.send("block").unwrap();
+    events.extend(read_until(&mut session, |what| matches!(what, What::ToolCall(_))).await);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    println!("{:?}", session.interrupt().await);
+    session.send("and now?").unwrap();
+    events.extend(read_until(&mut session, |what| matches!(what, What::TurnEnded(t) if t.text == "ok")).await);
+    session.stop();
+    while let Some(event) = session.next().await { events.push(event); }
+    let codes: Vec<_> = events.iter().filter_map(|e| if let What::Notice(n) = &e.what { Some(n.code.clone()) } else { None }).collect();
+    println!("{codes:?}");
+    assert!(!codes.contains(&"fresh_start".to_owned()), "the log has it all, and the agent begins anew");
+}
