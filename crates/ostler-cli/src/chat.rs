@@ -20,7 +20,7 @@ use tokio::time::{Instant, MissedTickBehavior, Sleep};
 
 use self::gate::Gate;
 use self::keys::Keys;
-use self::talk::{Leaving, Talk};
+use self::talk::{Leaving, Next, Talk};
 use crate::args::ChatArgs;
 use crate::ask::{self, Asking};
 use crate::environment;
@@ -46,8 +46,7 @@ pub(crate) async fn run(args: ChatArgs) -> Result<Code, Fault> {
     loop {
         chat.converse(&mut session, &mut signals, &mut done).await;
         let Some(Leaving::Resume(next)) = chat.talk.leaving.take() else { break };
-        session = *next;
-        chat.renew(&session);
+        session = chat.renew(*next);
     }
     chat.close(&mut signals, &mut done).await;
     if chat.keys.is_up() && chat.scene.is_attended {
@@ -101,6 +100,8 @@ struct Chat {
     talk: Talk,
     /// What was asked of the session and is under way; each gives a line to show, or none.
     errands: JoinSet<Option<String>>,
+    /// A session that is to be gone on with, until it is clear that it can be.
+    next: Option<Next>,
     /// Runs while another Ctrl-C would leave.
     twice: Option<Pin<Box<Sleep>>>,
     /// Resolves when the screen is ready for the prompt.
@@ -128,15 +129,19 @@ impl Chat {
             terminal.quiet();
         }
         let talk = Talk::new(session.remote(), !scene.spec.prompt.is_empty());
-        let (errands, twice, prompting, since) = (JoinSet::new(), None, None, None);
-        Ok((Self { scene, screen, asking, keys, talk, errands, twice, prompting, is_live, since }, done))
+        let (errands, next, twice, prompting, since) = (JoinSet::new(), None, None, None, None);
+        Ok((Self { scene, screen, asking, keys, talk, errands, next, twice, prompting, is_live, since }, done))
     }
 
     /// The same with another session.
-    fn renew(&mut self, session: &Session) {
+    fn renew(&mut self, next: Next) -> Session {
+        let Next { session, agent, heard, .. } = next;
+        self.scene.agent = agent;
         self.asking.renew(session.remote());
         self.talk = Talk::new(session.remote(), false);
         self.errands = JoinSet::new();
+        heard.into_iter().for_each(|event| self.hear(Some(event)));
+        session
     }
 
     /// Follows a session to its end.
@@ -149,6 +154,7 @@ impl Chat {
                 event = session.next(), if self.screen.has_room() => self.hear(event),
                 _ = self.screen.say(), if self.screen.has_something_to_say() => {}
                 result = &mut *done, if self.screen.end().is_none() => self.written(result),
+                event = talk::heard(&mut self.next) => self.try_next(event),
                 typed = self.keys.next() => self.typed(typed),
                 answer = self.asking.typed() => self.asking.take(&answer, &mut self.screen),
                 Some(line) = self.errands.join_next() => self.run_errand(line.ok().flatten()),
@@ -188,7 +194,8 @@ impl Chat {
         if !self.talk.is_busy() {
             self.since = None;
         }
-        let is_idle = !self.talk.is_busy() && self.talk.leaving.is_none() && self.errands.is_empty();
+        let is_idle = !self.talk.is_busy() && self.talk.leaving.is_none();
+        let is_idle = is_idle && self.next.is_none() && self.errands.is_empty();
         if is_idle && self.screen.end().is_none() && !self.keys.is_up() && self.prompting.is_none() {
             self.prompting = Some(self.screen.shown());
         }
@@ -228,6 +235,7 @@ impl Chat {
     fn leave(&mut self, code: Code) {
         self.talk.code = code;
         self.talk.leaving.get_or_insert(Leaving::Quit);
+        self.next = None;
         self.asking.drop_question(&mut self.screen);
         self.talk.remote.stop();
     }
@@ -245,6 +253,9 @@ impl Chat {
             return self.leave(code);
         }
         self.asking.drop_question(&mut self.screen);
+        if self.next.take().is_some() {
+            return self.screen.remark("this session goes on");
+        }
         if !self.talk.is_busy() {
             return self.screen.line(format!("{DIM}Ctrl-C again, or Ctrl-D, leaves{DIM:#}"));
         }

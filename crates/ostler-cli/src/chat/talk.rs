@@ -1,7 +1,12 @@
 //! The conversation itself: what is typed and what is heard, and what each of them leads to.
 
-use ostler::event::Origin;
-use ostler::{Cause, Event, Interrupting, Interruption, NotDone, Remote, Session, Usage, What};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler::event::{Origin, SessionState};
+use ostler::{Agent, Cause, Event, Interrupting, Interruption, NotDone, Remote, Session, Usage, What};
+use tokio::time::error::Elapsed;
+use tokio::time::{Instant, timeout_at};
 
 use super::command::{self, Wish};
 use super::keys::Typed;
@@ -14,7 +19,30 @@ use crate::output::{name, word};
 pub(super) enum Leaving {
     Quit,
     /// To go on with this one.
-    Resume(Box<Session>),
+    Resume(Box<Next>),
+}
+
+/// A session to go on with, and what was heard of it before it was clear that it can be.
+pub(super) struct Next {
+    pub(super) session: Session,
+    pub(super) agent: Arc<dyn Agent>,
+    /// As it was asked for.
+    id: String,
+    pub(super) heard: Vec<Event>,
+    /// When it is taken for ready without having said so.
+    ready_at: Instant,
+}
+
+/// How long a session has to end if it cannot be gone on with. Some agents say nothing before the first message.
+const TRIAL: Duration = Duration::from_secs(1);
+
+/// The next event of a session that is to be gone on with, or that it did not end for long enough; waits for ever when
+/// there is none.
+pub(super) async fn heard(next: &mut Option<Next>) -> Result<Option<Event>, Elapsed> {
+    match next {
+        Some(next) => timeout_at(next.ready_at, next.session.next()).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Where the conversation stands.
@@ -172,7 +200,7 @@ impl Chat {
         }
     }
 
-    /// Begins another session, and leaves this one.
+    /// Begins another session. This one is left when that one can be gone on with.
     fn resume(&mut self, id: &str) {
         let row = match self.scene.store.as_ref().map(|store| store.look_up(id)).transpose() {
             Err(error) => return self.screen.remark(word(&error.to_string(), 300)),
@@ -194,11 +222,36 @@ impl Chat {
         match agent.start(&self.scene.host, spec) {
             Err(error) => self.screen.remark(word(&error.to_string(), 300)),
             Ok(session) => {
-                self.screen.line(format!("{DIM}· going on with {}{DIM:#}", name(id)));
-                self.scene.agent = agent;
-                self.talk.leaving = Some(Leaving::Resume(Box::new(session)));
-                self.talk.remote.stop();
+                let (id, ready_at) = (id.to_owned(), Instant::now() + TRIAL);
+                self.next = Some(Next { session, agent, id, heard: Vec::new(), ready_at });
             }
         }
+    }
+
+    /// Goes on with another session once that is ready, or stays here when it ends before.
+    pub(super) fn try_next(&mut self, event: Result<Option<Event>, Elapsed>) {
+        let Some(mut next) = self.next.take() else { return };
+        let Ok(event) = event else { return self.turn_to(next) };
+        let (id, what) = (name(&next.id), event.as_ref().map(|event| event.what.clone()));
+        next.heard.extend(event);
+        match what {
+            Some(What::Started(_)) => self.turn_to(next),
+            Some(What::State(state)) if matches!(state.to, SessionState::Idle | SessionState::Working) => {
+                self.turn_to(next);
+            }
+            Some(What::Ended(ended)) => {
+                let why = word(&ended.outcome.message, 300);
+                let hint = ended.outcome.hint.map_or_else(String::new, |hint| format!(" {}", word(&hint, 300)));
+                self.screen.remark(format!("{id} cannot be gone on with: {why}{hint}"));
+            }
+            None => self.screen.remark(format!("{id} cannot be gone on with")),
+            Some(_) => self.next = Some(next),
+        }
+    }
+
+    fn turn_to(&mut self, next: Next) {
+        self.screen.line(format!("{DIM}· going on with {}{DIM:#}", name(&next.id)));
+        self.talk.leaving = Some(Leaving::Resume(Box::new(next)));
+        self.talk.remote.stop();
     }
 }

@@ -255,7 +255,7 @@ fn an_agent_that_died_comes_back() {
     pty.keys("aga");
     pty.until_seen("› aga", 1);
     std::fs::write(rig.path("go"), "").unwrap();
-    pty.until("the notice above the prompt", |seen| seen.contains("starts it again.\n› aga"));
+    pty.until("the notice above the prompt", |seen| seen.contains("starts it again.") && seen.ends_with("\n› aga"));
     pty.keys("in\r");
     pty.until_seen("Here.", 2);
     pty.keys("\x04");
@@ -370,6 +370,16 @@ fn another_session_is_gone_on_with() {
     std::fs::create_dir_all(rig.path(".claude/projects/here")).unwrap();
     rig.file(".claude/projects/here/00000000-0000-4000-8000-00000000fa4e.jsonl", "{}\n");
     let script = format!("dump-args args\n{ANSWERS}");
+    // One that is not there leaves everything as it is.
+    let mut pty = Pty::start(&chat(&rig, ANSWERS));
+    pty.until_seen("›", 1);
+    pty.keys("/resume 00000000-0000-4000-8000-000000000000\r");
+    pty.until_seen("cannot be gone on with: There is no session", 1);
+    pty.until_seen("›", 2);
+    pty.keys("hello\r");
+    pty.until_seen("One.", 1);
+    pty.keys("\x04");
+    assert_eq!(pty.end(), Some(0));
     let mut pty = Pty::start(&chat(&rig, &script));
     pty.until_seen("›", 1);
     pty.keys("/resume\r");

@@ -52,7 +52,7 @@ fn human_shows_no_escape_but_our_own() {
     assert!(stderr.contains("\u{1b}["), "colours are on");
     harmless("stdout", &stdout);
     harmless("stderr", &stderr);
-    assert!(stderr.contains("Bash\u{1b}[0m ls\\u{202e}") && stdout.contains("Done."), "{stderr}");
+    assert!(stderr.contains("Bash") && stderr.contains("ls\\u{202e}") && stdout.contains("Done."), "{stderr}");
     assert!(!stderr.lines().any(|l| l.starts_with("fake line")), "a name makes no line: {stderr}");
     assert!(!stderr.contains("--resume"), "such an id is not offered to a shell: {stderr}");
 }

@@ -17,6 +17,13 @@ fn run(rig: &Rig, args: &[&str]) -> Finished {
     finish(rig.ostler(&["sessions"]).args(args).env("OSTLER_STATE_DIR", rig.path("state")))
 }
 
+/// `ostler run` with an agent that only ends its turn.
+fn mock(rig: &Rig) -> std::process::Command {
+    let end = r#"{"type":"turn_ended","outcome":{"status":"success","cause":"completed","message":"ok"},"text":"x"}"#;
+    let script = format!("script={}", rig.file("script.jsonl", end).display());
+    rig.ostler(&["run", "--agent", "mock", "--set", &script, "hi"])
+}
+
 fn now() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     i64::try_from(since.as_millis()).unwrap()
@@ -116,14 +123,14 @@ fn a_relative_home_is_no_home() {
     let rig = Rig::new();
     std::fs::create_dir_all(rig.path(".config/ostler")).unwrap();
     rig.file(".config/ostler/policy.toml", "no policy");
-    let run = |home: &std::path::Path| finish(rig.ostler(&["run", "--agent", "mock", "hi"]).env("HOME", home));
+    let run = |home: &std::path::Path| finish(mock(&rig).env("HOME", home));
     assert_eq!((run(rig.dir()).code, run(".".as_ref()).code), (Some(2), Some(0)));
 }
 
 #[test]
 fn nothing_is_made_for_a_session_that_is_not_to_be_kept() {
     let rig = Rig::new();
-    let done = finish(&mut rig.ostler(&["run", "--agent", "mock", "--no-store", "hi"]));
+    let done = finish(mock(&rig).arg("--no-store"));
     assert_eq!((done.code, rig.path(".local").exists()), (Some(0), false), "{}", done.stderr);
 }
 
@@ -138,7 +145,10 @@ fn what_cannot_be_written_can_be_read() {
     assert_eq!((done.code, &done.stdout), (Some(0), &want.stdout), "{}", done.stderr);
     assert!(done.stderr.starts_with("The sessions can only be read: "), "{}", done.stderr);
     assert_eq!(run(&rig, &["show", "aaaa2222"]).stdout, "An answer.\n");
+    let raw = rig.path("state/raw/aaaa1111-old.log");
+    assert!(raw.exists());
     assert_ne!(run(&rig, &["prune", "--older-than", "1d"]).code, Some(0));
+    assert!(!raw.exists(), "what can go is gone");
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! The session machine under every sequence of inputs, and under the ones that matter by name.
 
+mod attacks;
 mod background;
 mod live;
 mod pairs;
 mod properties;
-mod review;
 
 use std::time::Duration;
 

@@ -4,17 +4,29 @@
 //! allows sees a command only where there is exactly one, spelt with harmless characters; a rule that denies or asks sees every
 //! command that a line *could* run, also behind `sudo`, in `sh -c '…'`, and wherever a variable may stand for anything.
 
+use std::ops::Range;
+
 use super::pattern::is_like;
 
 /// What runs its arguments: the command may stand anywhere after it.
 const WRAPPERS: &str = "\
-    sudo doas exec command builtin nohup xargs parallel time timeout nice ionice chrt taskset stdbuf setsid \
-    unshare chroot strace ltrace busybox find fd watch flock unbuffer caffeinate ! { if then elif else while \
-    until do coproc function";
+    sudo doas exec command builtin nohup xargs time timeout nice ionice chrt taskset stdbuf setsid setpriv prlimit \
+    unshare nsenter chroot gosu su-exec systemd-run bwrap firejail strace ltrace busybox toybox find fd unbuffer \
+    caffeinate pnpx bunx uvx ! { if then elif else while until do coproc function";
+
+/// What runs its arguments if one of these words is among them.
+const CONTAINERS: &str = "docker podman nerdctl kubectl docker-compose";
+const RUNS: &str = "run exec";
 
 /// What also reads text as commands: each word of the line may be a line of its own, also when it comes through a pipe.
 const SHELLS: &str = "\
-    sh bash dash ash zsh ksh fish rbash pwsh eval trap source . su ssh env runuser script at batch";
+    sh bash dash ash zsh ksh fish rbash pwsh eval trap source . su sg ssh env runuser script at batch npx nix-shell \
+    parallel watch flock";
+
+/// The longest command that is looked at, in bytes, and in words of all that it could run. Rules that allow do not match a
+/// longer one, rules that deny or ask do: nobody waits for thousands of rules to be tried with a megabyte.
+const LONGEST: usize = 50_000;
+const MOST_WORDS: usize = 10_000;
 
 /// How deep lines are looked for in lines. Whatever is deeper could be anything.
 const DEEPEST: usize = 4;
@@ -23,14 +35,15 @@ const DEEPEST: usize = 4;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Word {
     text: String,
+    /// The name if it is a program, without the way to it.
+    name: String,
     /// It holds something that the shell replaces: it could become any word, none, or several.
     is_open: bool,
 }
 
 impl Word {
     fn is_one_of(&self, programs: &str) -> bool {
-        let name = base(&self.text);
-        programs.split(' ').any(|program| program == name)
+        programs.split(' ').any(|program| program == self.name)
     }
 }
 
@@ -42,10 +55,19 @@ pub(super) struct Segment {
     aside: Vec<Word>,
     /// Shells do not agree on where the command begins.
     anywhere: bool,
+    /// The next command may read what it says.
+    is_piped: bool,
+    /// It may read what the next commands say: `sh <(echo x)`.
+    is_opened: bool,
+    /// Where the program may stand, once everything is known.
+    starts: Range<usize>,
 }
 
 /// The words of a line that is one plain command, whatever shell reads it; none for every other line.
 pub(super) fn plain(line: &str) -> Option<Vec<String>> {
+    if line.len() > LONGEST {
+        return None;
+    }
     let mut words: Vec<String> = Vec::new();
     let mut word: Option<String> = None;
     let mut quote = None;
@@ -65,7 +87,7 @@ pub(super) fn plain(line: &str) -> Option<Vec<String>> {
     words.extend(word);
     // `NAME=value program` is a program in a changed environment, and that can be another program.
     let is_command = words.first().is_some_and(|first| !first.is_empty() && !first.contains('='));
-    (quote.is_none() && is_command).then_some(words)
+    (quote.is_none() && is_command && !is_long(&words)).then_some(words)
 }
 
 fn is_harmless(c: char) -> bool {
@@ -74,33 +96,63 @@ fn is_harmless(c: char) -> bool {
 
 /// Whether words begin with those of a rule that allows: each as it is written.
 pub(super) fn begins(words: &[String], prefix: &[String]) -> bool {
-    // A star within a word stays within a part of a path: `bin/*` is not `bin/../../x`.
+    // A star within a word stays within a part of a path, and is a name there: `bin/*/x` is not `bin/../x`.
+    let is_part = |(pattern, part): (&str, &str)| match part {
+        "" | "." | ".." => pattern == part,
+        part => is_like(pattern, part),
+    };
     let fits = |(pattern, word): (&String, &String)| {
-        pattern == "*" || (is_like(pattern, word) && pattern.matches('/').count() == word.matches('/').count())
+        let is_as_deep = pattern.matches('/').count() == word.matches('/').count();
+        pattern == "*" || pattern == word || (is_as_deep && pattern.split('/').zip(word.split('/')).all(is_part))
     };
     words.len() >= prefix.len() && prefix.iter().zip(words).all(fits)
 }
 
 /// Everything that a line could run.
 pub(super) fn segments(line: &str) -> Vec<Segment> {
+    if line.len() > LONGEST {
+        return anything();
+    }
     let mut found = Vec::new();
     collect(line, 0, &mut found);
+    finished(found)
+}
+
+/// A command of which nothing is known: it could be any.
+fn anything() -> Vec<Segment> {
+    let word = Word { is_open: true, ..Word::default() };
+    vec![Segment { words: vec![word], starts: 0..1, ..Segment::default() }]
+}
+
+/// Finishes the segments, unless there are too many of them.
+fn finished(mut found: Vec<Segment>) -> Vec<Segment> {
+    if found.iter().map(|segment| segment.words.len()).sum::<usize>() > MOST_WORDS {
+        return anything();
+    }
+    found.iter_mut().for_each(|segment| segment.starts = segment.find_starts());
     found
+}
+
+/// Whether words are too many, or too long, to be looked at.
+pub(super) fn is_long(words: &[String]) -> bool {
+    words.len() > MOST_WORDS || words.iter().map(String::len).sum::<usize>() > LONGEST
 }
 
 /// Everything that a program with arguments could run: itself, and what it is told to run.
 pub(super) fn segments_of(words: &[String]) -> Vec<Segment> {
-    let words = words.iter().map(|word| Word { text: word.clone(), is_open: false }).collect();
+    if is_long(words) {
+        return anything();
+    }
+    let word = |word: &String| Word { text: word.clone(), name: base(word), is_open: false };
     let mut found = Vec::new();
+    let words = words.iter().map(word).collect();
     with_inner(vec![Segment { words, ..Segment::default() }], 0, &mut found);
-    found
+    finished(found)
 }
 
 fn collect(line: &str, depth: usize, found: &mut Vec<Segment>) {
     if depth >= DEEPEST {
-        let anything = Word { text: String::new(), is_open: true };
-        found.push(Segment { words: vec![anything], ..Segment::default() });
-        return;
+        return found.extend(anything());
     }
     let heeding = Reader::read(line, true);
     // Where quotes may not be what they seem, the line is read once more as if there were none: nothing can hide in them.
@@ -111,12 +163,20 @@ fn collect(line: &str, depth: usize, found: &mut Vec<Segment>) {
 }
 
 /// Adds the segments, and the lines within them if something there reads lines.
-fn with_inner(segments: Vec<Segment>, depth: usize, found: &mut Vec<Segment>) {
+fn with_inner(mut segments: Vec<Segment>, depth: usize, found: &mut Vec<Segment>) {
     if segments.iter().any(|segment| segment.holds(SHELLS)) {
         for word in segments.iter().flat_map(|segment| segment.words.iter().chain(&segment.aside)) {
             if word.text.contains(|c: char| c.is_whitespace() || ";|&$()<>`'\"\\".contains(c)) {
                 collect(&word.text, depth + 1, found);
             }
+        }
+        // `echo rm x | sh`: it reads words that stand alone, too. Of a group it reads what all of it says.
+        let is_fed = |at: usize| at > 0 && segments[at - 1].is_piped && segments[at].holds(SHELLS);
+        let before = (0..segments.len()).rev().find(|&at| is_fed(at)).unwrap_or(0);
+        let opened = |segment: &Segment| segment.is_opened && segment.holds(SHELLS);
+        let after = segments.iter().position(opened).unwrap_or(segments.len());
+        for (at, segment) in segments.iter_mut().enumerate() {
+            segment.anywhere |= at < before || at > after;
         }
     }
     found.extend(segments);
@@ -124,19 +184,40 @@ fn with_inner(segments: Vec<Segment>, depth: usize, found: &mut Vec<Segment>) {
 
 impl Segment {
     /// Whether it could be a command that begins with the words of a rule.
-    pub(super) fn could_begin(&self, prefix: &[String]) -> bool {
-        self.starts().any(|at| could_begin(&self.words[at..], prefix))
+    ///
+    /// The words are gone through once, from the last to the first, however many of them may be the program: a long line of
+    /// programs must not take the square of its length.
+    pub(super) fn could_begin(&self, prefix: &Prefix) -> bool {
+        let is_program = |word: &Word| word.is_open || is_like(&prefix.program, &word.name);
+        if !self.words[self.starts.clone()].iter().any(is_program) {
+            return false;
+        }
+        let mut after = vec![Fits::default(); prefix.more.len()];
+        for (at, word) in self.words.iter().enumerate().skip(self.starts.start).rev() {
+            let fits = word.is_open || after.first().is_none_or(|rest| rest.fresh);
+            if fits && self.starts.contains(&at) && is_program(word) {
+                return true;
+            }
+            for nth in 0..after.len() {
+                let rest = after.get(nth + 1).is_none_or(|rest| rest.fresh);
+                after[nth] = after[nth].before(word, &prefix.more[nth], rest);
+            }
+        }
+        false
     }
 
     /// Whether one of the programs that it may start is on a list.
     fn holds(&self, names: &str) -> bool {
-        self.starts().any(|at| self.words[at].is_one_of(names))
+        self.words[self.find_starts()].iter().any(|word| word.is_one_of(names))
     }
 
     /// Where the program may stand.
-    fn starts(&self) -> impl Iterator<Item = usize> + '_ {
+    fn find_starts(&self) -> Range<usize> {
         let first = self.words.iter().position(|word| !is_assignment(&word.text)).unwrap_or(self.words.len());
-        let runs = |word: &Word| word.is_one_of(WRAPPERS) || word.is_one_of(SHELLS);
+        let among = |names: &str| self.words.iter().any(|word| names.split(' ').any(|name| name == word.text));
+        let runs = |word: &Word| {
+            word.is_one_of(WRAPPERS) || word.is_one_of(SHELLS) || (word.is_one_of(CONTAINERS) && among(RUNS))
+        };
         let many = self.anywhere || self.words.get(first).is_some_and(runs);
         let end = if many { self.words.len() } else { self.words.len().min(first + 1) };
         first..end
@@ -154,36 +235,43 @@ fn is_assignment(word: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_[]".contains(c))
 }
 
-fn could_begin(words: &[Word], prefix: &[String]) -> bool {
-    let (Some((program, mut rest)), Some((wanted, more))) = (words.split_first(), prefix.split_first()) else {
-        return false;
-    };
-    if program.is_open {
-        return true;
+/// The words of a rule that denies or asks.
+#[derive(Debug, Clone)]
+pub(super) struct Prefix {
+    program: String,
+    more: Vec<String>,
+}
+
+impl Prefix {
+    pub(super) fn of(words: &[String]) -> Self {
+        let (program, more) = words.split_first().map_or((String::new(), &[][..]), |(first, more)| (base(first), more));
+        Self { program, more: more.to_vec() }
     }
-    if !is_like(&base(wanted), &base(&program.text)) {
-        return false;
-    }
-    for wanted in more {
-        // Options do not hide what comes after them, and each may have a value.
-        let mut may_be_value = false;
-        loop {
-            let Some((word, after)) = rest.split_first() else { return false };
-            if word.is_open {
-                return true;
-            }
-            rest = after;
-            if is_like(wanted, &word.text) {
-                break;
-            }
-            let is_option = word.text.starts_with('-');
-            if !is_option && !may_be_value && !wanted.starts_with('-') {
-                return false;
-            }
-            may_be_value = is_option;
+}
+
+/// Whether what is left of a command could go on with what is left of a rule's words.
+#[derive(Debug, Clone, Copy, Default)]
+struct Fits {
+    /// After a word that takes no value.
+    fresh: bool,
+    /// After an option: the next word may be its value.
+    after_option: bool,
+}
+
+impl Fits {
+    /// The same with one more word in front. `rest`: whether what comes after the wanted word fits what comes after this one.
+    fn before(self, word: &Word, wanted: &str, rest: bool) -> Self {
+        if word.is_open {
+            return Self { fresh: true, after_option: true };
         }
+        if is_like(wanted, &word.text) {
+            return Self { fresh: rest, after_option: rest };
+        }
+        // Options do not hide what comes after them, and each may have a value.
+        let is_option = word.text.starts_with('-');
+        let skipped = if is_option { self.after_option } else { self.fresh };
+        Self { fresh: skipped && (is_option || wanted.starts_with('-')), after_option: skipped }
     }
-    true
 }
 
 /// Reads a line more or less as a shell does.
@@ -236,9 +324,15 @@ impl Reader {
             '`' => {
                 self.is_odd = true;
                 self.open(c);
+                (self.segment.is_piped, self.segment.is_opened) = (true, true);
                 self.end_segment();
             }
-            ';' | '|' | '&' | '\n' | '\r' | '(' | ')' => self.end_segment(),
+            '|' | '(' | ')' => {
+                self.segment.is_opened = c == '(';
+                self.segment.is_piped = c == ')' || (c == '|' && chars.peek() != Some(&'|'));
+                self.end_segment();
+            }
+            ';' | '&' | '\n' | '\r' => self.end_segment(),
             '<' | '>' => self.redirect(c, chars),
             '*' | '?' | '[' | '{' => self.open(c),
             c if c.is_whitespace() => self.end_word(),
@@ -288,6 +382,7 @@ impl Reader {
         let Some(mut word) = self.word.take() else { return };
         // A lone brace groups commands.
         word.is_open &= word.text != "{";
+        word.name = base(&word.text);
         let list = if std::mem::take(&mut self.is_target) { &mut self.segment.aside } else { &mut self.segment.words };
         list.push(word);
     }

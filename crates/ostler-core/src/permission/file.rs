@@ -9,12 +9,16 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use toml::Spanned;
 
+use super::command::Prefix;
 use super::place::Glob;
-use super::policy::{Action, Conditions, Policy, Rule, Trust};
+use super::policy::{Action, Conditions, MOST_RULES, Policy, Rule, Trust};
 use super::{Command, ToolKind, ToolUse};
 
 /// The workspace that examples are tried in.
 const EXAMPLE_WORKSPACE: &str = "/workspace";
+
+/// How many patterns, parts of paths and examples one file may have. Each pattern is tried with each command and path.
+const MOST_PATTERNS: usize = 5_000;
 
 /// What is wrong with a policy's file, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -100,6 +104,7 @@ impl Policy {
             let why = "trusted_projects belongs into your own policy, a workspace cannot trust itself: remove it";
             return Err(fail(None, why.to_owned()));
         }
+        check_size(&file).map_err(|why| fail(None, why))?;
         let trusted = file.trusted_projects.unwrap_or_default();
         let trusted = trusted.iter().map(|pattern| project(pattern)).collect::<Result<Vec<_>, _>>();
         let trusted = trusted.map_err(|why| fail(None, format!("trusted_projects: {why}")))?;
@@ -125,6 +130,27 @@ impl Rule {
     fn short(&self) -> String {
         format!("rule {}", self.number)
     }
+}
+
+/// A file that came with a workspace may be made to take long.
+fn check_size(file: &File) -> Result<(), String> {
+    let rules = file.rule.len();
+    if rules > MOST_RULES {
+        return Err(format!("it has {rules} rules, and {MOST_RULES} is the most: put several patterns into one rule"));
+    }
+    let paths = |list: &[String]| list.iter().map(|path| 1 + path.matches('/').count()).sum::<usize>();
+    let weight = |rule: &Spanned<Written>| {
+        let rule = rule.get_ref();
+        let words = rule.command.0.iter().map(|command| command.split(' ').count()).sum::<usize>();
+        let examples = rule.examples.0.len() + rule.not.0.len();
+        rule.kind.0.len() + rule.tool.0.len() + words + paths(&rule.path.0) + examples
+    };
+    let patterns = file.rule.iter().map(weight).sum::<usize>() + paths(file.trusted_projects.as_deref().unwrap_or(&[]));
+    if patterns > MOST_PATTERNS {
+        let why = "words of commands, parts of paths, tools, kinds and examples together, and the most is";
+        return Err(format!("its rules hold {patterns} {why} {MOST_PATTERNS}: use wider patterns"));
+    }
+    Ok(())
 }
 
 fn project(pattern: &str) -> Result<Vec<Glob>, String> {
@@ -155,9 +181,10 @@ fn compile(written: Written, trust: Trust) -> Result<Rule, String> {
         return Err("tool = \"\" is no tool: write \"*\" for all".into());
     }
     let prefixes = when.command.iter().map(|text| prefix(text)).collect::<Result<Vec<_>, _>>()?;
+    let wide = prefixes.iter().map(|words| Prefix::of(words)).collect();
     let globs = when.path.iter().map(|pattern| Glob::compile(pattern, action != Action::Allow));
     let globs = globs.collect::<Result<Vec<_>, _>>()?.concat();
-    Ok(Rule { source: "".into(), number: 0, action, when, message: written.message, trust, prefixes, globs })
+    Ok(Rule { source: "".into(), number: 0, action, when, message: written.message, trust, prefixes, wide, globs })
 }
 
 fn kind(word: &str) -> Result<ToolKind, String> {

@@ -5,38 +5,114 @@
 
 use globset::{GlobBuilder, GlobMatcher};
 
-/// A path as an agent wrote it, and what it means.
+/// The longest path that is looked at. No file system takes a longer one, so whoever writes it means no good.
+const LONGEST: usize = 8_192;
+
+/// What leads out of `/proc/<process>` to wherever that process has something open.
+const DOORS: &[&str] = &["cwd", "root", "fd", "task", "map_files"];
+
+/// A path as an agent wrote it, and what it may mean.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Place {
-    /// Below the workspace; none for what is outside.
-    inside: Option<String>,
-    absolute: String,
+    /// As it is written; and as an address or a path of Windows, if it looks like one.
+    readings: Vec<Reading>,
     /// It begins with `~`, and nobody here knows whose home that is.
     is_home: bool,
-    /// Tools may read it otherwise: `~`, backslashes, addresses.
+    /// It is too long, or leads through a link of `/proc`: it could be any.
+    is_any: bool,
+    /// There is only one way to read it.
     is_sure: bool,
+}
+
+/// One way to read a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Reading {
+    absolute: String,
+    /// Below the workspace; none for what is outside.
+    inside: Option<String>,
+    /// The workspace's own part is spelt as the workspace is, also in large and small letters.
+    is_exact: bool,
+    /// It is the workspace, or a directory above it.
+    is_above: bool,
 }
 
 impl Place {
     pub(super) fn of(path: &str, workspace: &str) -> Self {
         let is_home = path.starts_with('~');
-        let is_sure = workspace.starts_with('/')
-            && !is_home
-            && !path.contains("://")
-            && !path.contains(|c: char| c == '\\' || c.is_control());
-        let path = path.split_once("://").map_or(path, |(_, rest)| rest).replace('\\', "/");
-        let workspace = normal("/", workspace);
-        let absolute = normal(if path.starts_with('/') { "/" } else { &workspace }, &path);
-        let below = absolute.strip_prefix(workspace.trim_end_matches('/'));
-        let inside = below.filter(|rest| rest.is_empty() || rest.starts_with('/'));
-        let inside = inside.map(|rest| rest.trim_start_matches('/').to_owned());
-        Self { inside, absolute, is_home, is_sure }
+        if path.len() > LONGEST {
+            return Self { readings: Vec::new(), is_home, is_any: true, is_sure: false };
+        }
+        let texts = texts(path);
+        let workspace = (parts("/", workspace).0, workspace.starts_with('/'));
+        let base = format!("/{}", workspace.0.join("/"));
+        let read = |text: &String| {
+            let (parts, is_any) = parts(if text.starts_with('/') { "/" } else { &base }, text);
+            (Reading::of(&parts, &workspace.0), is_any)
+        };
+        let (readings, any): (Vec<_>, Vec<_>) = texts.iter().map(read).unzip();
+        let is_any = any.contains(&true);
+        let is_sure = workspace.1 && texts.len() == 1 && !is_home && !is_any && !path.contains(char::is_control);
+        Self { readings, is_home, is_any, is_sure }
     }
 }
 
-/// `path` from `base`, without `.`, `..` and doubled slashes.
-fn normal(base: &str, path: &str) -> String {
+impl Reading {
+    fn of(parts: &[&str], workspace: &[&str]) -> Self {
+        let is_same = |(left, right): (&&str, &&str)| left.to_lowercase() == right.to_lowercase();
+        let shared = parts.iter().zip(workspace).take_while(|&pair| is_same(pair)).count();
+        Self {
+            absolute: format!("/{}", parts.join("/")),
+            inside: (shared == workspace.len()).then(|| parts[shared..].join("/")),
+            is_exact: parts.starts_with(workspace),
+            is_above: shared == parts.len(),
+        }
+    }
+}
+
+/// The ways to read a path. Some tools take addresses or backslashes, and for others these are letters like any.
+fn texts(path: &str) -> Vec<String> {
+    let mut all = vec![path.to_owned()];
+    let is_file = path.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("file:"));
+    if let Some(rest) = path.split_once("://").map(|(_, rest)| rest).or_else(|| is_file.then(|| &path[5..])) {
+        // With a host before the path, and without.
+        let from_root = rest.find('/').map(|at| &rest[at..]);
+        let found: Vec<&str> = [Some(rest), from_root].into_iter().flatten().collect();
+        all.extend(found.iter().map(|&text| text.to_owned()));
+        all.extend(found.iter().map(|text| decoded(text)));
+    }
+    let slashed: Vec<String> =
+        all.iter().filter(|text| text.contains('\\')).map(|text| text.replace('\\', "/")).collect();
+    all.extend(slashed);
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// An address with its `%41` replaced.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let digit = |at: usize| after.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+        let code = digit(0).zip(digit(1)).and_then(|(high, low)| u8::try_from(high * 16 + low).ok());
+        match code.filter(|_| first == b'%') {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            None => {
+                bytes.push(first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The parts of `path` from `base`, without `.`, `..` and doubled slashes; and whether they lead through a link of `/proc`.
+fn parts<'a>(base: &'a str, path: &'a str) -> (Vec<&'a str>, bool) {
     let mut parts = Vec::new();
+    let mut is_linked = false;
     for part in base.split('/').chain(path.split('/')) {
         match part {
             "" | "." => {}
@@ -45,8 +121,14 @@ fn normal(base: &str, path: &str) -> String {
             }
             part => parts.push(part),
         }
+        // On the way, and not at the end: dots after a link go up from where it leads.
+        is_linked |= match &parts[..] {
+            ["proc", _, door] => DOORS.contains(door),
+            ["dev", "fd"] => true,
+            _ => false,
+        };
     }
-    format!("/{}", parts.join("/"))
+    (parts, is_linked)
 }
 
 /// A pattern for paths.
@@ -54,6 +136,8 @@ fn normal(base: &str, path: &str) -> String {
 pub(super) struct Glob {
     reach: Reach,
     matcher: GlobMatcher,
+    /// The directories that lead to what is meant: who moves one away moves all that is below.
+    above: Vec<GlobMatcher>,
 }
 
 /// What a pattern is compared with.
@@ -87,30 +171,60 @@ impl Glob {
             p if p.starts_with("**") => Reach::Any,
             _ => Reach::Inside,
         };
-        let one = |text: &str| {
+        let matcher = |text: &str| {
             let glob = GlobBuilder::new(text).literal_separator(true).case_insensitive(is_wide).build();
-            let glob = glob.map_err(|error| format!("the path {pattern:?}: {}", error.kind()))?;
-            Ok(Self { reach, matcher: glob.compile_matcher() })
+            glob.map(|glob| glob.compile_matcher())
+        };
+        let above = if is_wide { leading(pattern) } else { Vec::new() };
+        // One that cannot be read alone is half of an alternative with a slash in it.
+        let mut above: Vec<GlobMatcher> = above.into_iter().filter_map(|text| matcher(text).ok()).collect();
+        let one = |text: &str| {
+            let matcher = matcher(text).map_err(|error| format!("the path {pattern:?}: {}", error.kind()))?;
+            Ok(Self { reach, matcher, above: std::mem::take(&mut above) })
         };
         [Some(pattern), itself].into_iter().flatten().map(one).collect()
     }
 
     /// Whether it is certain that the path is meant.
     pub(super) fn is_sure_of(&self, place: &Place) -> bool {
-        let text = if self.reach == Reach::Absolute { Some(&place.absolute) } else { place.inside.as_ref() };
-        place.is_sure && text.is_some_and(|text| self.matcher.is_match(text))
+        let is_match = |reading: &Reading| match self.reach {
+            Reach::Absolute => self.matcher.is_match(&reading.absolute),
+            _ => reading.is_exact && reading.inside.as_ref().is_some_and(|inside| self.matcher.is_match(inside)),
+        };
+        place.is_sure && place.readings.iter().all(is_match)
     }
 
     /// Whether the path may be meant.
     pub(super) fn may_mean(&self, place: &Place) -> bool {
-        let is_match = |text: &str| self.matcher.is_match(text);
+        place.is_any
+            || (place.is_home && self.reach != Reach::Any)
+            || place.readings.iter().any(|reading| self.fits(&self.matcher, reading))
+    }
+
+    /// Whether the path may be a directory in which something is that is meant.
+    pub(super) fn may_be_below(&self, place: &Place) -> bool {
+        place.readings.iter().any(|reading| match self.reach {
+            Reach::Absolute => reading.absolute == "/" || self.above.iter().any(|above| self.fits(above, reading)),
+            _ => reading.is_above || self.above.iter().any(|above| self.fits(above, reading)),
+        })
+    }
+
+    fn fits(&self, matcher: &GlobMatcher, reading: &Reading) -> bool {
+        let is_inside = reading.inside.as_ref().is_some_and(|inside| matcher.is_match(inside));
         match self.reach {
-            Reach::Absolute => place.is_home || is_match(&place.absolute),
-            Reach::Inside => place.inside.as_deref().is_some_and(is_match),
-            Reach::Any => match &place.inside {
-                Some(inside) => is_match(inside),
-                None => is_match(place.absolute.trim_start_matches('/')),
-            },
+            Reach::Absolute => matcher.is_match(&reading.absolute),
+            Reach::Inside => is_inside,
+            // What lies above the workspace does not count for what is certainly in it.
+            Reach::Any if reading.is_exact => is_inside,
+            Reach::Any => is_inside || matcher.is_match(reading.absolute.trim_start_matches('/')),
         }
     }
+}
+
+/// What stands in a pattern before each of its slashes. Left out is what any path would match: then every edit would look like
+/// one of a directory in which something is that is meant.
+fn leading(pattern: &str) -> Vec<&str> {
+    let names = |part: &str| part.contains(|c| !"*?".contains(c));
+    let before = pattern.match_indices('/').map(|(at, _)| &pattern[..at]);
+    before.filter(|text| text.rsplit('/').next().is_some_and(names)).collect()
 }

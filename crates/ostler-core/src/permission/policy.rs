@@ -5,11 +5,17 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::command::{self, Segment};
+use super::command::{self, Prefix, Segment};
 use super::pattern::is_like;
 use super::place::{Glob, Place};
 use super::{Command, ToolKind, ToolUse};
 use crate::clip::plain;
+
+/// How many rules one file may have; and with how many of the earlier ones each is compared by [`Policy::lint`].
+pub(super) const MOST_RULES: usize = 1_000;
+
+/// How many paths of one tool use are looked at. Rules that allow do not match more, rules that deny or ask do.
+const MOST_PATHS: usize = 1_000;
 
 /// Rules in order. Cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -101,6 +107,9 @@ pub struct Rule {
     pub(super) trust: Trust,
     #[serde(skip)]
     pub(super) prefixes: Vec<Vec<String>>,
+    /// The same, for rules that deny or ask.
+    #[serde(skip)]
+    pub(super) wide: Vec<Prefix>,
     #[serde(skip)]
     pub(super) globs: Vec<Glob>,
 }
@@ -184,7 +193,7 @@ impl Policy {
     #[must_use]
     pub fn lint(&self) -> Vec<String> {
         let idle = self.rules().enumerate().filter_map(|(at, late)| {
-            let early = self.rules().take(at).find(|early| early.covers(late))?;
+            let early = self.rules().take(at.min(MOST_RULES)).find(|early| early.covers(late))?;
             Some(format!("{late} never decides: {early} comes before it and takes all that it matches"))
         });
         idle.collect()
@@ -197,17 +206,21 @@ struct Seen<'a> {
     /// The words of a command that is certainly only one.
     plain: Option<Vec<String>>,
     segments: Vec<Segment>,
-    places: Vec<Place>,
+    /// None when there are too many to be looked at.
+    places: Option<Vec<Place>>,
 }
 
 impl<'a> Seen<'a> {
     fn of(wants: &'a ToolUse, workspace: &str) -> Self {
         let (plain, segments) = match &wants.command {
             Some(Command::Shell(line)) => (command::plain(line), command::segments(line)),
-            Some(Command::Words(words)) => (Some(words.clone()), command::segments_of(words)),
+            Some(Command::Words(words)) => {
+                (Some(words.clone()).filter(|words| !command::is_long(words)), command::segments_of(words))
+            }
             None => (None, Vec::new()),
         };
-        let places = wants.paths.iter().map(|path| Place::of(path, workspace)).collect();
+        let few = Some(&wants.paths).filter(|paths| paths.len() <= MOST_PATHS);
+        let places = few.map(|paths| paths.iter().map(|path| Place::of(path, workspace)).collect());
         Self { wants, plain, segments, places }
     }
 }
@@ -238,27 +251,34 @@ impl Rule {
         let when = &self.when;
         let kind = when.kind.is_empty() || when.kind.contains(&seen.wants.kind);
         let tool = when.tool.is_empty() || when.tool.iter().any(|tool| is_like(tool, &seen.wants.tool));
-        kind && tool && self.matches_command(seen) && self.matches_paths(&seen.places)
+        kind && tool && self.matches_command(seen) && self.matches_paths(seen)
     }
 
     fn matches_command(&self, seen: &Seen<'_>) -> bool {
-        let could = |prefix: &Vec<String>| match self.action {
-            Action::Allow => seen.plain.as_ref().is_some_and(|words| command::begins(words, prefix)),
-            Action::Deny | Action::Ask => seen.segments.iter().any(|segment| segment.could_begin(prefix)),
-        };
-        self.prefixes.is_empty() || self.prefixes.iter().any(could)
+        let begins = |words: &Vec<String>| self.prefixes.iter().any(|prefix| command::begins(words, prefix));
+        let could = |segment: &Segment| self.wide.iter().any(|prefix| segment.could_begin(prefix));
+        self.prefixes.is_empty()
+            || match self.action {
+                Action::Allow => seen.plain.as_ref().is_some_and(begins),
+                Action::Deny | Action::Ask => seen.segments.iter().any(could),
+            }
     }
 
-    fn matches_paths(&self, places: &[Place]) -> bool {
+    fn matches_paths(&self, seen: &Seen<'_>) -> bool {
         if self.globs.is_empty() {
             return true;
         }
+        let Some(places) = &seen.places else { return self.action != Action::Allow };
+        // An edit can move or delete a directory, and all that is below it.
+        let is_edit = seen.wants.kind == ToolKind::Edit;
         match self.action {
             Action::Allow => {
                 let is_covered = |place| self.globs.iter().any(|glob| glob.is_sure_of(place));
                 !places.is_empty() && places.iter().all(is_covered)
             }
-            Action::Deny | Action::Ask => places.iter().any(|place| self.globs.iter().any(|glob| glob.may_mean(place))),
+            Action::Deny | Action::Ask => places.iter().any(|place| {
+                self.globs.iter().any(|glob| glob.may_mean(place) || (is_edit && glob.may_be_below(place)))
+            }),
         }
     }
 

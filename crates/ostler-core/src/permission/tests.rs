@@ -111,6 +111,62 @@ fn an_allowed_command_is_one_plain_command() {
 }
 
 #[test]
+fn a_star_in_a_path_is_a_name() {
+    let allow = policy("[[rule]]\ncommand = [\"tools/*/run\", \"./a*/b\", \"x *\"]\ndo = \"allow\"");
+    for (line, allows) in [
+        ("tools/a/run", true),
+        ("tools/a.b/run y", true),
+        ("./ax/b", true),
+        ("x ../y", true),
+        ("tools/../run", false),
+        ("tools/./run", false),
+        ("tools//run", false),
+        ("tools/a/../run", false),
+    ] {
+        assert_eq!(said(&allow, &shell(line)) == "allow", allows, "{line}");
+    }
+}
+
+// A hostile command must not keep the program busy: with the square of these lengths none of this would come to an end.
+#[test]
+fn a_long_command_is_any_command() {
+    let rule = |action: &str| policy(&format!("[[rule]]\ncommand = [\"rm -rf\", \"x -y -z\"]\ndo = \"{action}\""));
+    let (allow, deny) = (rule("allow"), rule("deny"));
+    let megabyte = |piece: &str| piece.repeat(1_000_000 / piece.len());
+    for line in [
+        format!("rm -rf {}", megabyte("a ")),
+        megabyte("sudo rm "),
+        megabyte("rm -a "),
+        megabyte(";"),
+        megabyte("'"),
+        megabyte("sh -c \"`"),
+        format!("sudo {}", "rm ".repeat(16_000)),
+        format!("sh -c '{}'", "rm;".repeat(16_000)),
+    ] {
+        let start = &line[..9];
+        assert_eq!(said(&allow, &shell(&line)), "undecided", "{start}");
+        assert_eq!(said(&deny, &shell(&line)), "deny", "{start}");
+    }
+    let short = format!("rm -rf {}", "a ".repeat(10_000));
+    assert_eq!((said(&allow, &shell(&short)), said(&deny, &shell(&short))), ("undecided", "deny"), "many words");
+    let many = ["rm", "-rf"].into_iter().chain(std::iter::repeat_n("rm", 500_000)).collect::<Vec<_>>();
+    let long = megabyte("a");
+    for list in [&many[..], &["rm", "-rf", &long]] {
+        assert_eq!((said(&allow, &words(list)), said(&deny, &words(list))), ("undecided", "deny"));
+    }
+    // What is just short enough is looked at as ever.
+    for (line, denies) in [
+        (format!("sudo {}", "rm -a ".repeat(4_900)), false),
+        (format!("sudo {} -rf", "rm -a ".repeat(4_900)), true),
+        (format!("sudo {}", "x -y ".repeat(4_900)), false),
+        (format!("echo {}; rm -rf x", "a".repeat(40_000)), true),
+        (format!("echo {}", "a".repeat(40_000)), false),
+    ] {
+        assert_eq!(said(&deny, &shell(&line)) == "deny", denies, "{} {}", &line[..9], line.len());
+    }
+}
+
+#[test]
 fn words_are_compared_as_they_are() {
     let allow = policy("[[rule]]\ncommand = \"git status\"\ndo = \"allow\"");
     assert_eq!(said(&allow, &words(&["git", "status", "a;b", "$x"])), "allow");
@@ -191,6 +247,24 @@ const HIDDEN: &[&str] = &[
     "eval 'rm -rf /'",
     "eval rm -rf /",
     "echo 'rm -rf /' | sh",
+    "echo rm -rf / | sh",
+    "echo rm -rf / | sudo bash",
+    "{ echo x; echo rm -rf /; } | sh",
+    "(echo rm -rf /; echo x) | sh",
+    "sh <(echo rm -rf /)",
+    "npx rm -rf /",
+    "npx -c 'rm -rf /'",
+    "docker run --rm -v /:/x alpine rm -rf /x",
+    "docker exec -it c sh -c 'rm -rf /'",
+    "podman --log-level x exec c rm -rf /",
+    "nsenter -t 1 -m rm -rf /",
+    "setpriv --reuid 1 rm -rf /",
+    "systemd-run --user rm -rf /",
+    "gosu root rm -rf /",
+    "sg wheel -c 'rm -rf /'",
+    "nix-shell -p x --run 'rm -rf /'",
+    "watch 'rm -rf /'",
+    "flock f -c 'rm -rf /'",
     "sh <<< 'rm -rf /'",
     "sh <<EOF\nrm -rf /\nEOF",
     "cat <<EOF\nit's\nEOF\nrm -rf /\n#'",
@@ -241,6 +315,12 @@ const INNOCENT: &[&str] = &[
     "{ ls; }",
     "echo '`rm -rf`; x'",
     "echo $HOME",
+    "source venv/activate && ls *.py",
+    "bash x.sh; echo rm -rf",
+    "source venv/activate && pytest tests/*.py | tail -5",
+    "ls *.py || bash x.sh",
+    "docker rm -rf x",
+    "docker ps | grep rm -rf",
     "git commit -m \"$(cat <<'EOF'\nfix: it's gone\n\nBecause of rm.\nEOF\n)\"",
 ];
 
@@ -270,11 +350,29 @@ fn paths_are_where_they_lead_by_their_letters() {
         // Tools may read these otherwise.
         (&["~/src/a"], false, true),
         (&["src\\a"], false, true),
-        (&["src/..\\..\\b"], false, false),
+        (&["src/..\\..\\b"], false, true),
+        (&["x\\..\\src/a"], false, true),
+        (&["file:///w/project/src/../b"], false, false),
+        (&["src/://a"], false, true),
+        (&["src/a:///../b"], false, true),
+        (&["x://src/a"], false, true),
+        (&["file://localhost/data/a.csv"], false, true),
+        (&["FILE:/data/a.csv"], false, true),
+        (&["file:///data/%61.%63sv"], false, true),
         (&["src/a\nb"], false, true),
         (&["file:///w/project/src/a"], false, true),
         // Some file systems do not tell large letters from small ones.
         (&["SRC/a"], false, true),
+        (&["/W/Project/src/a"], false, true),
+        (&["/W/Project2/src/a"], false, false),
+        // These lead wherever a process has something open.
+        (&["/proc/self/cwd/b"], false, true),
+        (&["/proc/12/root/../x"], false, true),
+        (&["../../proc/thread-self/fd/3"], false, true),
+        (&["/proc/self/task/7/cwd/x"], false, true),
+        (&["/dev/fd/3"], false, true),
+        (&["/proc/self/status"], false, false),
+        (&["proc/self/cwd/b"], false, false),
         // A search through the directory is a search through what is below.
         (&["src"], false, true),
         (&["src/"], false, true),
@@ -286,6 +384,55 @@ fn paths_are_where_they_lead_by_their_letters() {
     // Without an absolute workspace nothing is known to be inside.
     assert_eq!(allow.decide(&edit(&["src/a"]), "").ruled, Ruled::Undecided);
     assert_eq!(deny.decide(&edit(&["src/a"]), "").ruled.word(), "deny");
+}
+
+#[test]
+fn a_path_that_is_too_long_is_any_path() {
+    let rule = |action: &str| policy(&format!("[[rule]]\npath = \"src/**\"\ndo = \"{action}\""));
+    let long = format!("src/{}", "a/../".repeat(200_000));
+    let many = vec!["src/a"; 2_000];
+    for paths in [&[long.as_str()][..], &many] {
+        assert_eq!(said(&rule("allow"), &edit(paths)), "undecided");
+        assert_eq!(said(&rule("deny"), &edit(paths)), "deny");
+    }
+}
+
+#[test]
+fn who_moves_a_directory_moves_what_is_in_it() {
+    let deny = policy(
+        "[[rule]]\npath = [\"conf/secrets/**\", \"/etc/ssh/key\", \"**/vault/*/x\", \"*/gen/**\", \"d/**/e\"]\ndo = \"deny\"",
+    );
+    let read = |path: &str| ToolUse { kind: ToolKind::Read, ..edit(&[path]) };
+    for (path, edits, reads) in [
+        ("conf/secrets/a", true, true),
+        ("conf/secrets", true, true),
+        ("conf", true, false),
+        ("Conf/", true, false),
+        ("x/../conf", true, false),
+        (".", true, false),
+        ("..", true, false),
+        ("/w", true, false),
+        ("/", true, false),
+        ("/etc", true, false),
+        ("/etc/ssh", true, false),
+        ("a/vault", true, false),
+        ("/x/vault", true, false),
+        ("d", true, false),
+        ("conf/other", false, false),
+        ("configuration", false, false),
+        ("/etcetera", false, false),
+        ("/w/other", false, false),
+        // Else no file at the top, or below d, could be edited.
+        ("README.md", false, false),
+        ("d/a.rs", false, false),
+    ] {
+        assert_eq!(said(&deny, &edit(&[path])) == "deny", edits, "edit {path}");
+        assert_eq!(said(&deny, &read(path)) == "deny", reads, "read {path}");
+    }
+    let allow = policy("[[rule]]\npath = \"conf/secrets/**\"\ndo = \"allow\"");
+    assert_eq!(said(&allow, &edit(&["conf"])), "undecided");
+    // Whose home it is, nobody knows.
+    assert_eq!(said(&deny, &edit(&["~/conf/secrets/a"])), "deny");
 }
 
 #[test]
@@ -467,6 +614,27 @@ fn a_rule_that_never_decides_is_found() {
     // Where a workspace asks, what comes after may still deny.
     let project = Policy::parse(&rule("ask", "tool = \"*\""), "project", Trust::Project).unwrap();
     assert!(project.then(policy(&rule("deny", "tool = \"*\""))).lint().is_empty());
+}
+
+#[test]
+fn a_file_has_a_most_of_rules() {
+    let rules = |count: usize| "[[rule]]\ntool = \"*\"\ndo = \"ask\"\n".repeat(count);
+    let list = |key: &str, one: &str, count: usize| {
+        format!("[[rule]]\n{key} = [{}]\ndo = \"ask\"\n", format!("\"{one}\",").repeat(count))
+    };
+    let full = policy(&rules(1_000));
+    assert_eq!(full.lint().len(), 999);
+    assert_eq!(full.clone().then(full).lint().len(), 1_999);
+    for (text, wanted) in [
+        (rules(1_001), "p: it has 1001 rules, and 1000 is the most"),
+        (list("command", "a b", 2_501), "p: its rules hold 5002 words of commands"),
+        (list("path", "a/b/c/d", 1_251), "the most is 5000"),
+        (list("tool", "a", 5_001), "the most is 5000"),
+        (format!("[[rule]]\ntool = \"*\"\nnot = [{}]\ndo = \"ask\"", "\"x\",".repeat(5_000)), "the most is 5000"),
+    ] {
+        let error = Policy::parse(&text, "p", Trust::Full).unwrap_err().to_string();
+        assert!(error.contains(wanted), "{error}\n  {wanted}");
+    }
 }
 
 fn any_use() -> impl Strategy<Value = ToolUse> {

@@ -9,8 +9,7 @@ use crate::surrogates;
 /// The tools by their names, those of earlier versions too. Whatever is not here may do anything.
 const TOOLS: &[(ToolKind, &[&str])] = &[
     (ToolKind::Execute, &["Bash", "PowerShell", "Monitor", "BashOutput", "KillShell", "KillBash"]),
-    // The text of a skill or a slash command can hold commands, which run while it is loaded. No hook is called for them.
-    (ToolKind::Execute, &["Skill", "SlashCommand"]),
+    (ToolKind::Execute, SKILLS),
     (ToolKind::Read, &["Read", "Glob", "Grep", "LS", "LSP", "NotebookRead"]),
     (ToolKind::Edit, &["Edit", "MultiEdit", "Write", "NotebookEdit"]),
     (ToolKind::Network, &["WebFetch", "WebSearch"]),
@@ -20,6 +19,9 @@ const TOOLS: &[(ToolKind, &[&str])] = &[
     (ToolKind::Read, &["TodoWrite", "TodoRead", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate", "CronList"]),
     (ToolKind::Read, &["EnterPlanMode", "ExitPlanMode", "AskUserQuestion", "StructuredOutput", "ReportFindings"]),
 ];
+
+/// Their texts can hold commands, which run while a text is loaded. No hook is called for those, and nobody here knows them.
+const SKILLS: &[&str] = &["Skill", "SlashCommand"];
 
 /// Tools that look around in the working directory when no path is given.
 const LOOK_AROUND: &[&str] = &["Glob", "Grep", "LS"];
@@ -61,7 +63,7 @@ pub(super) fn tool_use(tool: &str, input: &Raw) -> ToolUse {
         return ToolUse::of(tool, ToolKind::Other);
     }
     match kind {
-        ToolKind::Execute => {
+        ToolKind::Execute if !SKILLS.contains(&tool) => {
             let lines = all(&["command"]);
             wants.command = (!lines.is_empty()).then(|| Command::Shell(lines.join("\n")));
         }
@@ -141,7 +143,7 @@ mod tests {
             ("Task", r#"{"prompt":"p"}"#, Read, &[], None),
             ("Task", r#"{"prompt":"p","isolation":"worktree"}"#, Other, &[], None),
             ("Skill", r#"{"skill":"s","args":"x"}"#, Execute, &[], None),
-            ("SlashCommand", r#"{"command":"/s x"}"#, Execute, &[], Some("/s x")),
+            ("SlashCommand", r#"{"command":"/s x"}"#, Execute, &[], None),
             ("Workflow", r#"{"script":"x"}"#, Other, &[], None),
             ("RemoteTrigger", r#"{"action":"run"}"#, Other, &[], None),
             ("CronCreate", r#"{"cron":"* * * * *","prompt":"x"}"#, Other, &[], None),

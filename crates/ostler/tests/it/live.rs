@@ -1,9 +1,9 @@
 //! Sessions of many turns: their readers, their life, and what can be asked of them.
 
 mod asks;
+mod attacks;
 mod hold;
 mod kept;
 mod life;
 mod provider;
 mod readers;
-mod review;

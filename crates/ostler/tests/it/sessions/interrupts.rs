@@ -106,7 +106,12 @@ pub(crate) async fn stopped_in_the_middle(subject: &'static Subject) {
         }));
         let mut live = scene.start();
         live.until(|what| matches!(what, What::ToolCall(_))).await;
-        if frozen {
+        if frozen && subject.program.is_none() {
+            // There is no process that could stand still, and that is said.
+            live.freeze();
+            live.until(|what| matches!(what, What::Refused(it) if it.request == "freeze" && it.code == "unsupported"))
+                .await;
+        } else if frozen {
             live.freeze();
             until("nothing moves", || live.status().state == SessionState::Paused).await;
         }

@@ -1,3 +1,5 @@
+//! What a review tried against the machine: each of these once went wrong.
+
 use super::*;
 use crate::dialect::Capabilities;
 use crate::permission::{Ask, Otherwise, Policy, ToolKind, ToolUse, Trust, Verdict};
@@ -13,6 +15,7 @@ fn able() -> Capabilities {
         ..Capabilities::default()
     }
 }
+
 fn waiting(limits: Limits, able: Capabilities) -> Rig {
     let mut rig = Rig::new(limits, AfterTurn::Wait);
     rig.machine = rig.machine.able(able);
@@ -23,22 +26,24 @@ fn waiting(limits: Limits, able: Capabilities) -> Rig {
 }
 
 #[test]
-fn m1_wall_budget_spins() {
+fn a_wall_budget_that_is_over_does_not_ask_for_time_again() {
     let mut rig = waiting(Limits { budget_wall: Some(60 * S), ..Limits::default() }, able());
     rig.wait(48 * S).wait(12 * S);
     assert!(rig.did(&Effect::Say(Say::Interrupt)));
     let d = rig.machine.deadline().unwrap();
     assert!(d > rig.now, "deadline {d:?} now {:?}", rig.now);
 }
+
 #[test]
-fn m1b_wall_budget_spins_when_interrupted_before() {
+fn nor_when_the_turn_was_interrupted_before() {
     let mut rig = waiting(Limits { budget_wall: Some(60 * S), ..Limits::default() }, able());
     rig.wait(58 * S).give(Input::Interrupt).wait(2 * S);
     let d = rig.machine.deadline().unwrap();
     assert!(d > rig.now, "deadline {d:?} now {:?}", rig.now);
 }
+
 #[test]
-fn m2_allow_always_beats_deny() {
+fn what_was_allowed_always_gives_way_to_a_rule() {
     let rules = "[[rule]]\npath = \"**/.env\"\ndo = \"deny\"\n[[rule]]\ntool = \"Edit\"\ndo = \"ask\"\n";
     let policy = Policy::parse(rules, "test", Trust::Full).unwrap();
     let mut rig = waiting(Limits::default(), able());
@@ -68,17 +73,18 @@ fn m2_allow_always_beats_deny() {
             _ => None,
         })
         .collect();
-    println!("{v:?}");
     assert!(!v.iter().any(|(id, v)| id == "2" && *v == Verdict::Allow), "{v:?}");
 }
+
 #[test]
-fn m3_stop_then_freeze_hangs() {
+fn a_session_that_is_being_stopped_cannot_be_frozen() {
     let mut rig = waiting(Limits::default(), able());
     rig.give(Input::Stop).give(Input::Freeze);
     assert!(rig.machine.deadline().is_some(), "nothing will ever end it; frozen={:?}", rig.machine.frozen);
 }
+
 #[test]
-fn m4_turn_that_ends_at_exit_has_no_budget() {
+fn a_turn_that_ends_with_its_process_has_its_budget() {
     let mut rig =
         waiting(Limits { budget_tokens: Some(100), ..Limits::default() }, Capabilities { many_turns: false, ..able() });
     for n in 0..5 {
@@ -88,15 +94,17 @@ fn m4_turn_that_ends_at_exit_has_no_budget() {
     }
     assert!(rig.machine.turn() < 3, "turns {} state {:?}", rig.machine.turn(), rig.machine.state());
 }
+
 #[test]
-fn m5_late_usage_over_budget_then_next_turn() {
+fn late_usage_ends_a_session_too() {
     let mut rig = waiting(Limits { budget_tokens: Some(100), ..Limits::default() }, able());
     rig.give(Input::TurnOver(over(Cause::Completed))).give(Input::Heard(used("m", 1000)));
     rig.give(Input::Send("two".into()));
     assert!(rig.machine.turn() < 2, "second turn began; state {:?} {:?}", rig.machine.state(), rig.words());
 }
+
 #[test]
-fn m6_zero_messages() {
+fn a_session_of_no_messages_ends_at_once() {
     let mut rig = Rig::new(Limits { budget_turns: Some(0), ..Limits::default() }, AfterTurn::End);
     rig.give(Input::Send("x".into())).give(Input::Start);
     for _ in 0..4 {
@@ -105,17 +113,9 @@ fn m6_zero_messages() {
     let left = rig.events().into_iter().any(|w| matches!(w, What::Notice(n) if n.code == "process_left"));
     assert!(!left, "{:?}", rig.words());
 }
+
 #[test]
-fn m7_stop_while_restart_fails_spawns_after_end() {
-    let mut rig = waiting(Limits::default(), able());
-    rig.give(Input::Exited(exit(9), None)).give(Input::Send("two".into())).give(Input::Send("three".into()));
-    rig.effects.clear();
-    // what the driver does on Stop during Life::Starting
-    rig.give(Input::SpawnFailed(Outcome::new(Cause::Stopped, "called off"))).give(Input::Stop);
-    assert!(!rig.did(&Effect::Spawn), "{:?}", rig.words());
-}
-#[test]
-fn m8_wall_budget_counts_from_zero_after_failed_start() {
+fn a_failed_restart_does_not_move_the_clock() {
     let mut rig = Rig::new(Limits { budget_wall: Some(60 * S), ..Limits::default() }, AfterTurn::Wait);
     rig.machine = rig.machine.able(able());
     rig.give(Input::Start).give(Input::Spawned).give(Input::Exited(exit(1), None));
@@ -124,14 +124,16 @@ fn m8_wall_budget_counts_from_zero_after_failed_start() {
     rig.give(Input::Tick);
     assert_ne!(rig.machine.state(), SessionState::Ended, "ended: {:?}", rig.ended().outcome);
 }
+
 #[test]
-fn m9_gone_idle_then_stop() {
+fn an_agent_that_went_between_turns_does_not_spoil_the_outcome() {
     let mut rig = waiting(Limits::default(), able());
     rig.give(Input::TurnOver(over(Cause::Completed))).give(Input::Exited(exit(0), None)).give(Input::Stop);
     assert_eq!(rig.ended().outcome.cause, Cause::Completed);
 }
+
 #[test]
-fn m10_due_and_known_grow() {
+fn questions_are_not_remembered_for_ever() {
     let policy = Policy::parse("[[rule]]\ntool = \"Bash\"\ndo = \"deny\"\n", "t", Trust::Full).unwrap();
     let mut rig = waiting(Limits::default(), able());
     rig.machine = std::mem::replace(&mut rig.machine, Machine::new(Limits::default(), AfterTurn::Wait)).ruled(
@@ -147,7 +149,6 @@ fn m10_due_and_known_grow() {
         }
         rig.effects.clear();
     }
-    println!("{:?}", format!("{:?}", rig.machine).len());
     assert!(
         format!("{:?}", rig.machine.asking).len() < 100_000,
         "asking {} tools {}",
@@ -155,8 +156,9 @@ fn m10_due_and_known_grow() {
         format!("{:?}", rig.machine.tools).len()
     );
 }
+
 #[test]
-fn m11_change_while_starting_is_claimed_and_lost() {
+fn a_change_at_the_start_waits_for_the_agent() {
     use crate::dialect::Change;
     let mut rig = Rig::new(Limits::default(), AfterTurn::Wait);
     rig.machine = rig.machine.able(able());
@@ -166,8 +168,9 @@ fn m11_change_while_starting_is_claimed_and_lost() {
     let claimed = rig.events().into_iter().any(|w| matches!(w, What::Notice(n) if n.code == "model_changed"));
     assert!(said || !claimed, "model_changed was told, and the process that was being started has the old model");
 }
+
 #[test]
-fn m12_interrupt_while_frozen_waits_for_the_frozen_time_again() {
+fn an_interrupt_of_a_frozen_agent_has_its_usual_time() {
     let mut rig = waiting(Limits { wall: None, idle: None, ..Limits::default() }, able());
     rig.give(Input::Freeze);
     rig.now += 3600 * S;
@@ -177,8 +180,9 @@ fn m12_interrupt_while_frozen_waits_for_the_frozen_time_again() {
     let left = rig.machine.deadline().unwrap() - rig.now;
     assert!(left <= 6 * S, "the agent has {left:?} to answer, grace is 5 s");
 }
+
 #[test]
-fn m13_change_while_frozen() {
+fn a_change_of_a_frozen_agent_has_its_usual_time() {
     use crate::dialect::Change;
     let mut rig = waiting(Limits { wall: None, idle: None, ..Limits::default() }, able());
     rig.give(Input::Freeze);
@@ -188,14 +192,4 @@ fn m13_change_while_frozen() {
     rig.give(Input::Resume);
     let left = rig.machine.deadline().unwrap() - rig.now;
     assert!(left <= 31 * S, "the agent has {left:?} to answer");
-}
-#[test]
-fn m14_interrupt_before_the_first_message_hits_it() {
-    // what Driver::wish + awake do: Interrupt while Life::Starting is kept, and given after Spawned
-    let mut rig = Rig::new(Limits::default(), AfterTurn::Wait);
-    rig.machine = rig.machine.able(able());
-    rig.give(Input::Start); // no prompt; interrupt() comes here and is kept by the driver
-    rig.give(Input::Send("a message that came after the interrupt".into()));
-    rig.give(Input::Spawned).give(Input::Interrupt);
-    assert!(!rig.did(&Effect::Say(Say::Interrupt)));
 }
