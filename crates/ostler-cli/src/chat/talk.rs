@@ -1,12 +1,12 @@
 //! The conversation itself: what is typed and what is heard, and what each of them leads to.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ostler::event::{Origin, SessionState};
 use ostler::{Agent, Cause, Event, Interrupting, Interruption, NotDone, Remote, Session, Usage, What};
-use tokio::time::error::Elapsed;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Sleep;
 
 use super::command::{self, Wish};
 use super::keys::Typed;
@@ -29,19 +29,23 @@ pub(super) struct Next {
     /// As it was asked for.
     id: String,
     pub(super) heard: Vec<Event>,
-    /// When it is taken for ready without having said so.
-    ready_at: Instant,
+    /// When this is over, it is taken for ready without having said so.
+    trial: Pin<Box<Sleep>>,
 }
 
 /// How long a session has to end if it cannot be gone on with. Some agents say nothing before the first message.
 const TRIAL: Duration = Duration::from_secs(1);
 
-/// The next event of a session that is to be gone on with, or that it did not end for long enough; waits for ever when
-/// there is none.
-pub(super) async fn heard(next: &mut Option<Next>) -> Result<Option<Event>, Elapsed> {
-    match next {
-        Some(next) => timeout_at(next.ready_at, next.session.next()).await,
-        None => std::future::pending().await,
+/// It has not ended for long enough.
+pub(super) struct Ready;
+
+/// The next event of a session that is to be gone on with; waits for ever when there is no such session.
+pub(super) async fn heard(next: &mut Option<Next>) -> Result<Option<Event>, Ready> {
+    let Some(next) = next else { return std::future::pending().await };
+    tokio::select! {
+        biased;
+        event = next.session.next() => Ok(event),
+        () = &mut next.trial => Err(Ready),
     }
 }
 
@@ -222,14 +226,14 @@ impl Chat {
         match agent.start(&self.scene.host, spec) {
             Err(error) => self.screen.remark(word(&error.to_string(), 300)),
             Ok(session) => {
-                let (id, ready_at) = (id.to_owned(), Instant::now() + TRIAL);
-                self.next = Some(Next { session, agent, id, heard: Vec::new(), ready_at });
+                let (id, trial) = (id.to_owned(), Box::pin(tokio::time::sleep(TRIAL)));
+                self.next = Some(Next { session, agent, id, heard: Vec::new(), trial });
             }
         }
     }
 
     /// Goes on with another session once that is ready, or stays here when it ends before.
-    pub(super) fn try_next(&mut self, event: Result<Option<Event>, Elapsed>) {
+    pub(super) fn try_next(&mut self, event: Result<Option<Event>, Ready>) {
         let Some(mut next) = self.next.take() else { return };
         let Ok(event) = event else { return self.turn_to(next) };
         let (id, what) = (name(&next.id), event.as_ref().map(|event| event.what.clone()));

@@ -155,7 +155,7 @@ fn the_settings_of_an_untrusted_workspace_are_left_out() {
         let done = finish(&mut rig.fake_run(&script(&rig), &[args, &["hello"]].concat()));
         assert_eq!(done.code, Some(0), "{args:?}: {}", done.stderr);
         let passed = std::fs::read_to_string(rig.path("args")).unwrap();
-        assert_eq!(passed.lines().any(|arg| arg == "--setting-sources=user"), left_out, "{args:?}: {passed}");
+        assert_eq!(passed.contains("\"--setting-sources=user\""), left_out, "{args:?}: {passed}");
         assert_eq!(done.stderr.contains(".mcp.json) are left out"), left_out, "{args:?}: {}", done.stderr);
     }
 }
