@@ -9,7 +9,7 @@ use ostler_core::dialect::{ARG_CAP, Arg, Inherits, Launch};
 use ostler_core::spec::{Settings, Spec, SpecError, keys};
 
 use super::settings::{Pass, TABLE, is_json};
-use super::{asks, mcp, preset};
+use super::{asks, mcp, preset, uses};
 use crate::settings;
 
 /// Always there. Without `--verbose` the program refuses stream-json.
@@ -155,6 +155,9 @@ fn check_tools(spec: &Spec) -> Result<(), SpecError> {
         let fault = |why: &str| Err(SpecError::new("bound tools", &tool.name, why));
         if tool.name.is_empty() || native.len() > NAME_CAP {
             return fault("expected a name of 1 to 115 characters");
+        }
+        if uses::is_taken(&tool.name) {
+            return fault("Claude Code has a tool of this name, or an MCP server could: choose another");
         }
         if !names.insert(native) {
             return fault("another tool has this name, or one that Claude Code cannot tell from it");

@@ -258,6 +258,8 @@ fn the_launch_makes_ostler_the_host() {
         (|s| s.tools = vec![offer("a b", "{}"), offer("a_b", "{}")], "bound tools"),
         (|s| s.tools = vec![offer(&"n".repeat(116), "{}")], "bound tools"),
         (|s| s.tools = vec![offer("", "{}")], "bound tools"),
+        (|s| s.tools = vec![offer("Bash", "{}")], "bound tools"),
+        (|s| s.tools = vec![offer("mcp__x__y", "{}")], "bound tools"),
     ] {
         assert_eq!(launched(bad).expect_err(word).key, word);
     }
