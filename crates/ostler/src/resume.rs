@@ -30,8 +30,15 @@ pub(crate) struct Asked<'a> {
     pub(crate) id: &'a str,
     /// Whether it is gone on with in a copy.
     pub(crate) fork: bool,
-    /// The agent's version, if that is known.
-    pub(crate) installed: Option<Version>,
+}
+
+/// A session that can be gone on with.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Checked {
+    /// What is worth knowing about it.
+    pub(crate) notices: Vec<Notice>,
+    /// The version of the agent that wrote it, when that is known.
+    pub(crate) written_by: Option<Version>,
 }
 
 /// Why a session cannot be gone on with.
@@ -117,19 +124,15 @@ pub(crate) fn root(places: &Transcripts, env: &BTreeMap<OsString, OsString>) -> 
 
 /// Checks whether a session can be gone on with; `known` is what the log has of it ([`ostler_core::log::Log::find`]), if there is
 /// one. What is worth knowing and does not keep it from going on is a notice.
-pub(crate) fn check(
-    places: &Transcripts,
-    asked: &Asked<'_>,
-    known: Option<&Known>,
-) -> Result<Vec<Notice>, ResumeProblem> {
+pub(crate) fn check(places: &Transcripts, asked: &Asked<'_>, known: Option<&Known>) -> Result<Checked, ResumeProblem> {
     if !(places.is_id)(asked.id) {
-        return Ok(Vec::new());
+        return Ok(Checked::default());
     }
     let Found { file, at_home } = find(places, asked)?;
     if !asked.fork {
         in_use(places, asked, known)?;
     }
-    let Some(head) = file.and_then(|file| head(places, &file)) else { return Ok(Vec::new()) };
+    let Some(head) = file.and_then(|file| head(places, &file)) else { return Ok(Checked::default()) };
     let mut notices = Vec::new();
     if let Some(problem) = elsewhere(asked, &head).filter(|_| !at_home) {
         if !places.goes_anywhere {
@@ -138,8 +141,7 @@ pub(crate) fn check(
         let message = format!("{problem} It goes on in {}.", asked.dir.display());
         notices.push(Notice::new(Level::Warning, "resumed_elsewhere", message));
     }
-    notices.extend(newer(asked, &head).map(|problem| problem.notice("newer_transcript")));
-    Ok(notices)
+    Ok(Checked { notices, written_by: head.version })
 }
 
 /// A session's transcript.
@@ -193,10 +195,12 @@ fn elsewhere(asked: &Asked<'_>, head: &Head) -> Option<ResumeProblem> {
     }
 }
 
-fn newer(asked: &Asked<'_>, head: &Head) -> Option<ResumeProblem> {
-    let (written_by, installed) = (head.version?, asked.installed?);
+/// The agent has said its version: if a newer one wrote the session, that is worth knowing.
+pub(crate) fn newer(id: &str, written_by: Version, installed: &str) -> Option<Notice> {
+    let installed = Version::find(installed)?;
     let is_newer = (written_by.0, written_by.1) > (installed.0, installed.1);
-    is_newer.then(|| ResumeProblem::Incompatible { id: asked.id.to_owned(), written_by, installed })
+    let problem = || ResumeProblem::Incompatible { id: id.to_owned(), written_by, installed };
+    is_newer.then(|| problem().notice("newer_transcript"))
 }
 
 /// Two writers would mix two conversations into one. The agent may not notice, so we do.

@@ -19,7 +19,7 @@ mod work;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ostler_core::dialect::Dialect;
+use ostler_core::dialect::{Dialect, Version};
 use ostler_core::event::{Ended, Event, Notice, TurnEnded, What};
 use ostler_core::outcome::Outcome;
 use ostler_core::spec::Spec;
@@ -62,11 +62,13 @@ pub(crate) type Launch = Box<dyn FnMut(&Spec) -> Result<Launched, Outcome> + Sen
 pub(crate) struct Launched {
     pub(crate) body: Body,
     pub(crate) notices: Vec<Notice>,
+    /// The version of the agent that wrote the session it goes on with.
+    pub(crate) written_by: Option<Version>,
 }
 
 impl From<Child> for Launched {
     fn from(child: Child) -> Self {
-        Self { body: Body::Inner(child), notices: Vec::new() }
+        Self { body: Body::Inner(child), notices: Vec::new(), written_by: None }
     }
 }
 

@@ -6,7 +6,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use ostler_core::dialect::{Capabilities, Dialect, Inherits, Setting};
-use ostler_core::event::Notice;
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::spec::{Spec, SpecError, keys};
 
@@ -14,7 +13,7 @@ use super::{Agent, check, directory, earlier, prepare, session_id};
 use crate::host::{Found, Host};
 use crate::probe::{self, Probed};
 use crate::process::Prepared;
-use crate::resume::{self, Asked, ResumeProblem};
+use crate::resume::{self, Asked, Checked, ResumeProblem};
 use crate::session::{Beginning, Body, Fuse, Launched, Session};
 
 /// An agent that is a program: any dialect, over a child process.
@@ -119,25 +118,26 @@ impl Launcher {
     fn launch(&self, spec: &Spec) -> Result<Launched, Outcome> {
         let wrong = |error: SpecError| Outcome::new(Cause::BadRequest, error.to_string());
         let launch = self.dialect.launch(spec).map_err(wrong)?;
-        let notices = self.check_resume(spec, &launch.inherits).map_err(|problem| problem.outcome())?;
+        let checked = self.check_resume(spec, &launch.inherits).map_err(|problem| problem.outcome())?;
         let prepared = Prepared::agent(&self.host, spec, &launch, &self.id);
         let prepared = prepared.map_err(|error| error.outcome(self.install_hint))?;
-        Ok(Launched { body: Body::Process(Box::new(prepared)), notices })
+        let Checked { notices, written_by } = checked;
+        Ok(Launched { body: Body::Process(Box::new(prepared)), notices, written_by })
     }
 
     /// Before an earlier session is gone on with: is it there, is it free?
-    fn check_resume(&self, spec: &Spec, inherits: &Inherits) -> Result<Vec<Notice>, ResumeProblem> {
+    fn check_resume(&self, spec: &Spec, inherits: &Inherits) -> Result<Checked, ResumeProblem> {
         let (Some(places), Some(id)) = (self.dialect.transcripts(), spec.settings.last(keys::RESUME)) else {
-            return Ok(Vec::new());
+            return Ok(Checked::default());
         };
         let mut env = self.host.environment(inherits, &spec.env);
         env.extend(spec.env.iter().map(|(name, value)| (name.into(), value.into())));
-        let Some(root) = resume::root(places, &env) else { return Ok(Vec::new()) };
+        let Some(root) = resume::root(places, &env) else { return Ok(Checked::default()) };
         let known = self.host.log().and_then(|log| log.find(id).ok().flatten());
         // This session itself does not stand in its own way when its agent is started again.
         let known = known.filter(|known| *known.session != *self.id);
         let fork = spec.settings.is_on(keys::FORK);
-        let asked = Asked { root: &root, dir: &self.dir, id, fork, installed: None };
+        let asked = Asked { root: &root, dir: &self.dir, id, fork };
         resume::check(places, &asked, known.as_ref())
     }
 }

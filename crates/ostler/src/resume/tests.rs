@@ -64,7 +64,7 @@ impl Scene {
     }
 
     fn asked(&self) -> Asked<'_> {
-        Asked { root: &self.root, dir: &self.here, id: ID, fork: false, installed: Some(Version(2, 1, 9)) }
+        Asked { root: &self.root, dir: &self.here, id: ID, fork: false }
     }
 }
 
@@ -81,7 +81,7 @@ fn known(native: &str, held_by: Option<u32>) -> Known {
 }
 
 fn codes(scene: &Scene, places: &Transcripts) -> Vec<String> {
-    check(places, &scene.asked(), None).unwrap().into_iter().map(|notice| notice.code).collect()
+    check(places, &scene.asked(), None).unwrap().notices.into_iter().map(|notice| notice.code).collect()
 }
 
 // P53: each case gives its own error, and says what to do.
@@ -129,7 +129,7 @@ fn each_case_has_its_own_error() {
 #[test]
 fn what_is_there_or_cannot_be_told_goes_on() {
     let scene = Scene::new();
-    assert_eq!(check(&PLACES, &Asked { id: "a title", ..scene.asked() }, None), Ok(Vec::new()));
+    assert_eq!(check(&PLACES, &Asked { id: "a title", ..scene.asked() }, None), Ok(Checked::default()));
     scene.keep(&scene.here, "2.1.9");
     assert_eq!(codes(&scene, &PLACES), [""; 0]);
     // Two directories may share a name: what is where the agent looks, it finds.
@@ -155,10 +155,12 @@ fn a_newer_version_is_a_warning() {
     for (version, warned) in cases {
         let scene = Scene::new();
         scene.keep(&scene.here, version);
-        let notices = check(&PLACES, &scene.asked(), None).unwrap();
-        let said = notices.iter().map(|notice| (notice.code.as_str(), notice.message.contains(warned.unwrap_or("-"))));
-        assert!(said.eq(warned.map(|_| ("newer_transcript", true))), "{version}: {notices:?}");
-        assert_eq!(check(&PLACES, &Asked { installed: None, ..scene.asked() }, None), Ok(Vec::new()));
+        let written_by = check(&PLACES, &scene.asked(), None).unwrap().written_by;
+        assert_eq!(written_by, Version::find(version));
+        let notice = written_by.and_then(|written_by| newer(ID, written_by, "2.1.9 (An Agent)"));
+        let said = notice.iter().map(|notice| (notice.code.as_str(), notice.message.contains(warned.unwrap_or("-"))));
+        assert!(said.eq(warned.map(|_| ("newer_transcript", true))), "{version}: {notice:?}");
+        assert_eq!(written_by.and_then(|written_by| newer(ID, written_by, "unknown")), None);
     }
 }
 
@@ -173,27 +175,24 @@ fn a_session_in_use_names_its_holder() {
         |session: Option<&str>| Err(ResumeProblem::InUse { id: ID.into(), pid, session: session.map(Into::into) });
     let cases = [
         (format!("{pid} {start} 7"), held(None)),
-        (format!("{pid} {start} 8"), Ok(Vec::new())),
-        (format!("{pid} {start}0 7"), Ok(Vec::new())),
-        (format!("4194305 {start} 7"), Ok(Vec::new())), // above the largest number
-        ("nonsense".to_owned(), Ok(Vec::new())),
+        (format!("{pid} {start} 8"), Ok(())),
+        (format!("{pid} {start}0 7"), Ok(())),
+        (format!("4194305 {start} 7"), Ok(())), // above the largest number
+        ("nonsense".to_owned(), Ok(())),
     ];
     for (text, result) in cases {
         scene.note(&text);
-        assert_eq!(check(&PLACES, &scene.asked(), None), result, "{text}");
+        assert_eq!(check(&PLACES, &scene.asked(), None).map(|_| ()), result, "{text}");
     }
-    let logged = [
-        (known(ID, Some(pid)), held(Some("ours"))),
-        (known(ID, None), Ok(Vec::new())),
-        (known("8", Some(pid)), Ok(Vec::new())),
-    ];
+    let logged =
+        [(known(ID, Some(pid)), held(Some("ours"))), (known(ID, None), Ok(())), (known("8", Some(pid)), Ok(()))];
     for (known, result) in logged {
-        assert_eq!(check(&PLACES, &scene.asked(), Some(&known)), result, "{known:?}");
+        assert_eq!(check(&PLACES, &scene.asked(), Some(&known)).map(|_| ()), result, "{known:?}");
     }
     // A copy disturbs nobody.
     scene.note(&format!("{pid} {start} 7"));
     let copy = Asked { fork: true, ..scene.asked() };
-    assert_eq!(check(&PLACES, &copy, Some(&known(ID, Some(pid)))), Ok(Vec::new()));
+    assert_eq!(check(&PLACES, &copy, Some(&known(ID, Some(pid)))).map(|_| ()), Ok(()));
     let outcome = check(&PLACES, &scene.asked(), None).unwrap_err().outcome();
     assert!(outcome.message.contains(&pid.to_string()) && outcome.hint.unwrap().contains("--fork"));
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ostler_core::dialect::{self, Change, Conversation, Dialect, Exit, Out, Outbox, ToolOrder};
+use ostler_core::dialect::{self, Change, Conversation, Dialect, Exit, Out, Outbox, ToolOrder, Version};
 use ostler_core::event::{Decision, Permission, SessionState, What};
 use ostler_core::lines::Line;
 use ostler_core::machine::{Effect, Input, Machine};
@@ -13,6 +13,7 @@ use super::input::Incoming;
 use super::output::Outgoing;
 use super::tickets::Tickets;
 use crate::clock::SessionClock;
+use crate::resume;
 
 /// The deciding half: conversation and machine, and what they want done.
 pub(crate) struct Mind {
@@ -29,6 +30,8 @@ pub(crate) struct Mind {
     ruled: Option<&'static dyn Dialect>,
     /// How the agent calls its session, as last heard.
     pub(super) native: Option<String>,
+    /// The version of the agent that wrote the session it goes on with, until the agent has said its own.
+    pub(super) written_by: Option<Version>,
     /// The session's last event. It is told when nothing else is left to tell.
     last: Option<(u32, What)>,
 }
@@ -68,6 +71,7 @@ impl Mind {
             tickets: Tickets::default(),
             ruled: None,
             native: None,
+            written_by: None,
             last: None,
         }
     }
@@ -108,7 +112,14 @@ impl Mind {
             }
             What::Permission(permission) => self.orders.push(Order::Asked(permission.id.clone())),
             What::TurnEnded(ended) => self.orders.push(Order::TurnEnded(ended.outcome.clone())),
-            What::Started(started) => self.native.clone_from(&started.native_session),
+            What::Started(started) => {
+                self.native.clone_from(&started.native_session);
+                let versions = self.written_by.take().zip(started.agent_version.as_deref());
+                let id = started.native_session.as_deref().unwrap_or_default();
+                let notice = versions.and_then(|(written_by, own)| resume::newer(id, written_by, own));
+                self.out.push(turn, what);
+                return notice.into_iter().for_each(|notice| self.out.push(turn, notice.into()));
+            }
             What::Ended(_) => return self.last = Some((turn, what)),
             _ => {}
         }

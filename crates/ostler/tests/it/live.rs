@@ -5,5 +5,6 @@ mod attacks;
 mod hold;
 mod kept;
 mod life;
+mod per_turn;
 mod provider;
 mod readers;

@@ -30,7 +30,8 @@ impl Driver {
             self.begins_anew("it had not written down what was said");
         }
         match launched {
-            Ok(Launched { body, notices }) => {
+            Ok(Launched { body, notices, written_by }) => {
+                self.mind.written_by = written_by;
                 notices.into_iter().for_each(|notice| self.mind.handle(Input::Remark(notice)));
                 match body {
                     Body::Process(prepared) => {

@@ -1,0 +1,97 @@
+//! An agent that has a process of its own for each turn: the session is the same to its caller.
+
+use ostler::dialect::{Conversation, Exit, Launch, Out, Outbox, Probe, Say};
+use ostler::{AfterTurn, Agent, Agents, Capabilities, Dialect, ProcessAgent, Setting, Spec, SpecError, What};
+
+use crate::rig::{Rig, finish_after, read_until};
+
+/// The fake agent's language, spoken by an agent whose process ends with its input after one prompt.
+struct OncePerTurn;
+
+fn claude() -> &'static dyn Dialect {
+    Agents::builtin().get("claude").unwrap().dialect()
+}
+
+impl Dialect for OncePerTurn {
+    fn name(&self) -> &'static str {
+        "once"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { many_turns: false, ..claude().capabilities() }
+    }
+
+    fn models(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn settings(&self) -> Vec<Setting> {
+        claude().settings()
+    }
+
+    fn probe(&self) -> Option<Probe> {
+        None
+    }
+
+    fn launch(&self, spec: &Spec) -> Result<Launch, SpecError> {
+        claude().launch(spec)
+    }
+
+    fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
+        Box::new(Once(claude().converse(spec)))
+    }
+}
+
+struct Once(Box<dyn Conversation>);
+
+impl Conversation for Once {
+    fn open(&mut self, out: &mut Outbox) {
+        self.0.open(out);
+    }
+
+    fn say(&mut self, say: Say, out: &mut Outbox) {
+        let is_prompt = matches!(say, Say::Prompt(_));
+        self.0.say(say, out);
+        if is_prompt {
+            out.push(Out::EndInput);
+        }
+    }
+
+    fn hear(&mut self, line: &str, out: &mut Outbox) {
+        self.0.hear(line, out);
+    }
+
+    fn finish(&mut self, exit: &Exit, out: &mut Outbox) {
+        self.0.finish(exit, out);
+    }
+}
+
+// Each message starts a process that goes on with the agent's own session; nothing of it shows but the processes. One that
+// does not go by itself after its turn is ended.
+#[tokio::test]
+async fn each_turn_has_a_process_and_the_session_goes_on() {
+    for after in ["exit 0", "hang"] {
+        let verbs = format!("dump-args $DIR/args\npid-file $DIR/pid\nread-user\ninit\ntext hi\nresult hi\n{after}");
+        let mut rig = Rig::new(verbs).grace_ms(200);
+        rig.spec.after_turn = AfterTurn::Wait;
+        let mut session = ProcessAgent::new(&OncePerTurn).start(&rig.host, rig.spec.clone()).unwrap();
+        let (mut read, mut pids) = (Vec::new(), Vec::new());
+        for turn in 0..3 {
+            read.extend(read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await);
+            pids.push(rig.pid("pid"));
+            assert_eq!(rig.text("args").contains("--resume="), turn > 0, "turn {turn}: {}", rig.text("args"));
+            if turn < 2 {
+                session.send("go on").unwrap();
+            }
+        }
+        session.stop();
+        let seen = finish_after(read, session).await;
+        assert!(
+            seen.turns().len() == 3 && seen.turns().iter().all(|turn| turn.outcome.is_success() && turn.text == "hi")
+        );
+        pids.dedup();
+        assert_eq!(pids.len(), 3, "a process of its own for each");
+        assert_eq!((seen.notices("agent_gone").len(), seen.notices("fresh_start").len()), (0, 0));
+        assert!(seen.outcome().is_success(), "{:?}", seen.outcome());
+    }
+}
