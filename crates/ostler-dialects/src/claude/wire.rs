@@ -3,22 +3,9 @@
 //! A flat struct is twice as fast to read as a tagged enum, because the type of a line can come last (it does in `result`).
 //! Fields of several line types share a name; the file that reads a type says which of them it uses.
 
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::lenient::{Content, List, Node, Scalar, Table};
-
-/// Declares structs whose fields are all optional and all borrow from the line.
-macro_rules! wire {
-    ($($(#[$doc:meta])* struct $name:ident { $($(#[$attr:meta])* $field:ident: $type:ty,)* })*) => {$(
-        #[derive(Debug, Clone, Default, Deserialize)]
-        $(#[$doc])*
-        #[serde(default, bound(deserialize = "'de: 'a"))]
-        pub(super) struct $name<'a> {
-            $($(#[$attr])* pub(super) $field: $type,)*
-        }
-    )*};
-}
+use crate::lenient::{Content, List, Node, Scalar, Table, wire};
 
 wire! {
     /// One line.

@@ -1,29 +1,10 @@
 //! What a review tried against the machine: each of these once went wrong.
 
+use super::live::{able, waiting};
 use super::*;
 use crate::dialect::Capabilities;
 use crate::permission::{Ask, Otherwise, Policy, ToolKind, ToolUse, Trust, Verdict};
 use crate::spec::Asks;
-
-fn able() -> Capabilities {
-    Capabilities {
-        many_turns: true,
-        resume: true,
-        steer: true,
-        set_model: true,
-        freeze: true,
-        ..Capabilities::default()
-    }
-}
-
-fn waiting(limits: Limits, able: Capabilities) -> Rig {
-    let mut rig = Rig::new(limits, AfterTurn::Wait);
-    rig.machine = rig.machine.able(able);
-    for input in [Input::Send("one".into()), Input::Start, Input::Spawned, Input::Heard(started())] {
-        rig.give(input);
-    }
-    rig
-}
 
 #[test]
 fn a_wall_budget_that_is_over_does_not_ask_for_time_again() {

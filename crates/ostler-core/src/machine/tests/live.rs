@@ -6,7 +6,7 @@ use crate::event::Refused;
 use crate::permission::{Ask, Otherwise, Policy, ToolKind, ToolUse, Trust, Verdict};
 use crate::spec::Asks;
 
-fn able() -> Capabilities {
+pub(super) fn able() -> Capabilities {
     Capabilities {
         many_turns: true,
         resume: true,
@@ -18,7 +18,7 @@ fn able() -> Capabilities {
 }
 
 /// A session that waits for messages, in its first turn.
-fn waiting(limits: Limits, able: Capabilities) -> Rig {
+pub(super) fn waiting(limits: Limits, able: Capabilities) -> Rig {
     let mut rig = Rig::new(limits, AfterTurn::Wait);
     rig.machine = rig.machine.able(able);
     for input in [Input::Send("one".into()), Input::Start, Input::Spawned, Input::Heard(started())] {
