@@ -1,7 +1,7 @@
 //! Where events go that no reader took in time and no log keeps: a nameless file that is gone with the session.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
+use std::io::{BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 
 use ostler_core::event::Event;
@@ -54,15 +54,17 @@ impl Spill {
                 none.insert(tempfile::tempfile_in(&self.dir)?)
             }
         };
-        let (mut text, mut places) = (String::new(), Vec::with_capacity(batch.len()));
-        for entry in batch {
-            places.push(self.end + text.len() as u64);
-            text.push_str(&entry.event.to_json());
-            text.push('\n');
-        }
         file.seek(SeekFrom::Start(self.end))?;
-        file.write_all(text.as_bytes())?;
-        self.end += text.len() as u64;
+        // Written piece by piece: an event may be large, and need not be in memory once more.
+        let (mut out, mut places) =
+            (Counted { out: BufWriter::new(file), count: self.end }, Vec::with_capacity(batch.len()));
+        for entry in batch {
+            places.push(out.count);
+            serde_json::to_writer(&mut out, &entry.event)?;
+            out.write_all(b"\n")?;
+        }
+        out.flush()?;
+        self.end = out.count;
         self.places.append(&mut places);
         Ok(())
     }
@@ -80,5 +82,23 @@ impl Spill {
             events.push(Event::from_json(&line).map_err(|error| failed(&error))?);
         }
         Ok(events)
+    }
+}
+
+/// A writer that knows how far it is.
+struct Counted<W> {
+    out: W,
+    count: u64,
+}
+
+impl<W: Write> Write for Counted<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.count += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.out.flush()
     }
 }
