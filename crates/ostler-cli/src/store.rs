@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ostler::Host;
+use ostler::{Agents, Host};
 use ostler_store::{Filter, Store, StoreError};
 
 use crate::args::StartArgs;
@@ -67,12 +67,21 @@ pub(crate) fn keeping(args: &mut StartArgs, dir: &Path) -> Result<Keeping, Fault
     Ok(Keeping { host, store })
 }
 
+/// Among how many of the newest sessions one is looked for that can be gone on with.
+const RECENT: usize = 100;
+
 /// The latest session of a directory is the one to go on with.
 fn go_on(args: &mut StartArgs, dir: &Path, store: Option<&Store>) -> Result<(), Fault> {
     let kept = store.ok_or_else(|| Fault::usage("no sessions are kept here"))?;
     let real = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
-    let filter = Filter { agent: args.agent.clone(), dir: Some(real), limit: Some(1), live: false };
-    let row = kept.sessions(&filter).map_err(|error| fault(&error))?.into_iter().next();
+    let filter = Filter { agent: args.agent.clone(), dir: Some(real), limit: Some(RECENT), live: false };
+    let agents = Agents::builtin();
+    let mut rows = kept.sessions(&filter).map_err(|error| fault(&error))?.into_iter();
+    // One whose agent never said how its session is called holds nothing that could be gone on with.
+    let row = rows.find(|row| {
+        let from_events = agents.get(&row.agent).is_some_and(|agent| agent.dialect().goes_on_from_events());
+        row.native_session.is_some() || from_events
+    });
     let row = row.ok_or_else(|| {
         Fault::usage("there is no earlier session of this directory").hint("`ostler sessions` lists those there are")
     })?;

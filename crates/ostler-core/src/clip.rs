@@ -132,6 +132,17 @@ fn skip_escape(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
     }
 }
 
+/// A text of at most twice `half` bytes: a longer one keeps its beginning and its end.
+#[must_use]
+pub fn head_and_tail(text: String, half: usize) -> String {
+    if text.len() <= 2 * half {
+        return text;
+    }
+    let mut short = HeadTail::new(half);
+    short.push(text.as_bytes());
+    short.text()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use ostler_core::clip::HeadTail;
+use ostler_core::clip::head_and_tail;
 use ostler_core::event::Notice;
 use ostler_core::raw::Raw;
 use ostler_dialects::openai::is_worth_retrying;
@@ -265,7 +265,14 @@ async fn one(body: &Body, call: ToolOrder, voice: &Voice) -> Outcome {
             let nobody = || ToolError::new(Code::Io, "nobody ran the tool");
             match body.submissions.result_of(&call.id).await.ok_or_else(nobody) {
                 Ok(result) if result.ok => Ok(result.output),
-                Ok(result) => return Outcome { id: call.id, ok: false, denied: false, output: bounded(result.output) },
+                Ok(result) => {
+                    return Outcome {
+                        id: call.id,
+                        ok: false,
+                        denied: false,
+                        output: head_and_tail(result.output, OUTPUT_HALF),
+                    };
+                }
                 Err(error) => Err(error),
             }
         }
@@ -275,14 +282,5 @@ async fn one(body: &Body, call: ToolOrder, voice: &Voice) -> Outcome {
         Ok(output) => (true, false, output),
         Err(error) => (false, error.code.is_denial(), error.to_string()),
     };
-    Outcome { id: call.id, ok, denied, output: bounded(output) }
-}
-
-fn bounded(output: String) -> String {
-    if output.len() <= 2 * OUTPUT_HALF {
-        return output;
-    }
-    let mut short = HeadTail::new(OUTPUT_HALF);
-    short.push(output.as_bytes());
-    short.text()
+    Outcome { id: call.id, ok, denied, output: head_and_tail(output, OUTPUT_HALF) }
 }

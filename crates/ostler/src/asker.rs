@@ -9,7 +9,7 @@ use ostler_core::machine::Answer;
 /// What a question came to.
 pub type AnswerFuture<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
 
-/// Answers questions about tools. Several can be open at once; each is asked in a task of its own, and dropped when the
+/// Answers questions about tools. Several can be open at once; each is dropped when the
 /// agent withdraws it.
 pub trait Asker: Send + Sync {
     /// Whether this may run.

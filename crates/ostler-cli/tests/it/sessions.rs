@@ -229,3 +229,21 @@ fn old_sessions_go_when_they_are_told_to() {
     assert!(done.stderr.starts_with("2 sessions gone, "), "{}", done.stderr);
     assert_eq!(report(&["--json"])["sessions"], serde_json::json!([]));
 }
+
+// A run that never got as far as an agent's session is passed over: the one before it is gone on with.
+#[test]
+fn continue_takes_the_latest_that_can_be_gone_on_with() {
+    let rig = Rig::new();
+    let run = |args: &[&str]| finish(&mut rig.ostler(&[&["run"], args].concat()));
+    let none = run(&["--continue", "hello"]);
+    assert!(none.code == Some(2) && none.stderr.contains("no earlier session"), "{}", none.stderr);
+    assert_eq!(run(&["--agent", "scripted", "first"]).code, Some(0));
+    assert_eq!(run(&["--agent", "claude", "--program", "/nowhere/claude", "second"]).code, Some(3));
+    let done = run(&["--continue", "third"]);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    let list = finish(&mut rig.ostler(&["sessions", "--json"]));
+    let list: Value = serde_json::from_str(&list.stdout).unwrap();
+    let rows = list["sessions"].as_array().unwrap();
+    assert_eq!((rows.len(), &rows[0]["agent"]), (3, &Value::from("scripted")), "{list}");
+    assert_eq!(rows[0]["continues"], rows[2]["session"], "{list}");
+}

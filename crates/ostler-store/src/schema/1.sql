@@ -54,7 +54,7 @@ CREATE TABLE permissions (
     PRIMARY KEY (session, id)
 ) WITHOUT ROWID;
 
--- With a rowid: measured, it is smaller and faster than without, for an event is often larger than a key should be.
+-- With a rowid: an event is often larger than a key should be.
 CREATE TABLE events (
     session INTEGER NOT NULL REFERENCES sessions (key) ON DELETE CASCADE,
     seq INTEGER NOT NULL,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use futures_util::future::{AbortHandle, abortable};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use ostler_core::clip::HeadTail;
+use ostler_core::clip::head_and_tail;
 use ostler_core::dialect::ToolOrder;
 use ostler_core::event::Permission;
 use ostler_core::machine::Answer;
@@ -105,7 +105,7 @@ impl Work {
             let submissions = self.submissions.clone();
             return self.start(id.clone(), async move {
                 match submissions.result_of(call.as_deref().unwrap_or(&id)).await {
-                    Some(result) => Done::Tool { id, ok: result.ok, output: bounded(result.output) },
+                    Some(result) => Done::Tool { id, ok: result.ok, output: head_and_tail(result.output, OUTPUT_HALF) },
                     None => Done::Tool { id, ok: false, output: "nobody ran the tool".into() },
                 }
             });
@@ -118,8 +118,8 @@ impl Work {
             let result =
                 AssertUnwindSafe(async { tool.call_reporting(input.get(), &progress).await }).catch_unwind().await;
             match result {
-                Ok(Ok(output)) => Done::Tool { id, ok: true, output: bounded(output) },
-                Ok(Err(error)) => Done::Tool { id, ok: false, output: bounded(error.to_string()) },
+                Ok(Ok(output)) => Done::Tool { id, ok: true, output: head_and_tail(output, OUTPUT_HALF) },
+                Ok(Err(error)) => Done::Tool { id, ok: false, output: head_and_tail(error.to_string(), OUTPUT_HALF) },
                 Err(_) => Done::Tool { id, ok: false, output: format!("the tool {name} broke down") },
             }
         });
@@ -135,13 +135,4 @@ impl Work {
         self.running.clear();
         self.off.clear();
     }
-}
-
-fn bounded(output: String) -> String {
-    if output.len() <= 2 * OUTPUT_HALF {
-        return output;
-    }
-    let mut short = HeadTail::new(OUTPUT_HALF);
-    short.push(output.as_bytes());
-    short.text()
 }

@@ -1,6 +1,6 @@
 //! What a review tried against the machine: each of these once went wrong.
 
-use super::live::{able, waiting};
+use super::live::{able, ruled, waiting};
 use super::*;
 use crate::dialect::Capabilities;
 use crate::permission::{Ask, Otherwise, Policy, ToolKind, ToolUse, Trust, Verdict};
@@ -27,12 +27,7 @@ fn nor_when_the_turn_was_interrupted_before() {
 fn what_was_allowed_always_gives_way_to_a_rule() {
     let rules = "[[rule]]\npath = \"**/.env\"\ndo = \"deny\"\n[[rule]]\ntool = \"Edit\"\ndo = \"ask\"\n";
     let policy = Policy::parse(rules, "test", Trust::Full).unwrap();
-    let mut rig = waiting(Limits::default(), able());
-    rig.machine = std::mem::replace(&mut rig.machine, Machine::new(Limits::default(), AfterTurn::Wait)).ruled(
-        Some(policy),
-        "/w".into(),
-        Asks::Somebody,
-    );
+    let mut rig = ruled(waiting(Limits::default(), able()), Some(policy), Asks::Somebody);
     let ask = |id: &str, path: &str| {
         let wants = ToolUse { paths: vec![path.into()], ..ToolUse::of("Edit", ToolKind::Edit) };
         Input::Asked(Ask {
@@ -116,12 +111,7 @@ fn an_agent_that_went_between_turns_does_not_spoil_the_outcome() {
 #[test]
 fn questions_are_not_remembered_for_ever() {
     let policy = Policy::parse("[[rule]]\ntool = \"Bash\"\ndo = \"deny\"\n", "t", Trust::Full).unwrap();
-    let mut rig = waiting(Limits::default(), able());
-    rig.machine = std::mem::replace(&mut rig.machine, Machine::new(Limits::default(), AfterTurn::Wait)).ruled(
-        Some(policy),
-        "/w".into(),
-        Asks::Nobody,
-    );
+    let mut rig = ruled(waiting(Limits::default(), able()), Some(policy), Asks::Nobody);
     for n in 0..50_000 {
         let id = format!("toolu_01ABCDEFGHIJKLMNOPQR{n:08}");
         rig.give(Input::Called(id.clone(), ToolUse::of("Bash", ToolKind::Execute))).give(Input::Heard(call(&id)));

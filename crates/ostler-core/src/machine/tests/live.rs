@@ -18,6 +18,13 @@ pub(super) fn able() -> Capabilities {
 }
 
 /// A session that waits for messages, in its first turn.
+/// The same under rules, for work in `/w`.
+pub(super) fn ruled(mut rig: Rig, policy: Option<Policy>, asks: Asks) -> Rig {
+    let machine = std::mem::replace(&mut rig.machine, Machine::new(Limits::default(), AfterTurn::Wait));
+    rig.machine = machine.ruled(policy, "/w".into(), asks);
+    rig
+}
+
 pub(super) fn waiting(limits: Limits, able: Capabilities) -> Rig {
     let mut rig = Rig::new(limits, AfterTurn::Wait);
     rig.machine = rig.machine.able(able);
@@ -93,12 +100,7 @@ fn questions_are_decided_by_rules_then_people_and_else_denied() {
     let rules = "[[rule]]\ntool = \"Good\"\ndo = \"allow\"\n[[rule]]\ntool = \"Bad\"\ndo = \"deny\"\nmessage = \"no\"\n[[rule]]\ntool = \"Ask\"\ndo = \"ask\"\n";
     let policy = Policy::parse(rules, "test", Trust::Full).unwrap();
     for asks in [Asks::Nobody, Asks::Somebody] {
-        let mut rig = waiting(Limits::default(), able());
-        rig.machine = std::mem::replace(&mut rig.machine, Machine::new(Limits::default(), AfterTurn::Wait)).ruled(
-            Some(policy.clone()),
-            "/w".into(),
-            asks,
-        );
+        let mut rig = ruled(waiting(Limits::default(), able()), Some(policy.clone()), asks);
         rig.give(ask("1", "Good", Otherwise::Person)).give(ask("2", "Bad", Otherwise::Agent));
         rig.give(ask("3", "Other", Otherwise::Agent)).give(ask("4", "Ask", Otherwise::Agent));
         rig.give(ask("5", "Other", Otherwise::Person));
@@ -123,12 +125,7 @@ fn questions_are_decided_by_rules_then_people_and_else_denied() {
 fn a_grant_covers_the_same_thing_and_no_more() {
     let rules = "[[rule]]\npath = \"secrets/**\"\ndo = \"deny\"\n[[rule]]\nkind = \"edit\"\ndo = \"ask\"\n";
     let policy = Policy::parse(rules, "test", Trust::Full).unwrap();
-    let mut rig = waiting(Limits::default(), able());
-    rig.machine = std::mem::replace(&mut rig.machine, Machine::new(Limits::default(), AfterTurn::Wait)).ruled(
-        Some(policy),
-        "/w".into(),
-        Asks::Somebody,
-    );
+    let mut rig = ruled(waiting(Limits::default(), able()), Some(policy), Asks::Somebody);
     let edit = |id: &str, path: &str| {
         let wants = ToolUse { paths: vec![path.into()], ..ToolUse::of("Edit", ToolKind::Edit) };
         Input::Asked(Ask { id: id.into(), call: None, input: None, wants, otherwise: Otherwise::Person })
@@ -149,12 +146,7 @@ fn a_grant_covers_the_same_thing_and_no_more() {
 // P51: an hour in which somebody thinks is nobody's silence. P40, P41: nor is a long tool, or a long turn.
 #[test]
 fn a_question_can_wait_for_an_hour() {
-    let mut rig = waiting(Limits { wall: None, ..Limits::default() }, able());
-    rig.machine = std::mem::replace(&mut rig.machine, Machine::new(Limits::default(), AfterTurn::Wait)).ruled(
-        None,
-        "/w".into(),
-        Asks::Somebody,
-    );
+    let mut rig = ruled(waiting(Limits { wall: None, ..Limits::default() }, able()), None, Asks::Somebody);
     rig.give(ask("1", "Bash", Otherwise::Person)).wait(3600 * S);
     assert!(!rig.did(&Effect::Say(Say::Interrupt)));
     rig.give(Input::Answered("call-1".into(), Answer::Allow));
