@@ -17,10 +17,11 @@ pub(crate) enum Installation {
 }
 
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
-    if !arguments.is_empty() {
-        bail!("agents takes no arguments");
+    let all = arguments == ["--all"];
+    if !arguments.is_empty() && !all {
+        bail!("agents takes nothing but --all: also those that are big or slow");
     }
-    match install()? {
+    match install(all)? {
         Installation::Ready => Ok(ExitCode::SUCCESS),
         Installation::Impossible(fix) => bail!("the real agents could not be installed: {fix}"),
     }
@@ -28,7 +29,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
 
 /// Runs the testkit's installer. It is an error when the installer does not build or breaks, and
 /// `Impossible` when it says itself that it cannot.
-pub(crate) fn install() -> Result<Installation> {
+pub(crate) fn install(all: bool) -> Result<Installation> {
     if let Err(fix) = programs::ensure(&programs::NPM) {
         return Ok(Installation::Impossible(fix));
     }
@@ -40,6 +41,7 @@ pub(crate) fn install() -> Result<Installation> {
     }
     let installer = workspace::target_directory()?.join("debug").join("install-agents");
     let mut child = Command::new(&installer)
+        .args(all.then_some("--all"))
         .current_dir(workspace::root())
         .stdin(Stdio::null())
         .stderr(Stdio::piped())

@@ -1,5 +1,6 @@
 //! The contract between Ostler and one agent's language: a launch, a conversation, a probe. All of it pure.
 
+mod probe;
 pub mod transcript;
 
 use crate::event::{Level, Notice, Unreadable, What};
@@ -10,6 +11,7 @@ use crate::raw::Raw;
 use crate::spec::{Spec, SpecError};
 use crate::usage::Usage;
 
+pub use probe::{Login, Probe, Runtime, Version};
 use transcript::Transcripts;
 
 /// One agent's language. Implementations are stateless; each child process gets a [`Conversation`] of its own.
@@ -37,6 +39,22 @@ pub trait Dialect: Send + Sync {
 
     /// Opens a conversation with one child.
     fn converse(&self, spec: &Spec) -> Box<dyn Conversation>;
+
+    /// The language that this spec chooses, where an agent has several (each with the same name and settings, and with
+    /// capabilities of its own); none: this one.
+    fn over(&self, _spec: &Spec) -> Option<&'static dyn Dialect> {
+        None
+    }
+
+    /// The child went before its first word. If that means that it does not know this language, the one to try instead.
+    fn instead(&self, _exit: &Exit) -> Option<&'static dyn Dialect> {
+        None
+    }
+
+    /// Whether the agent reaches tools of the caller's through a program that it starts itself ([`Spec::bridge`]).
+    fn bridges(&self) -> bool {
+        false
+    }
 
     /// Whether the agent has no memory of its own: it goes on from the events of a session ([`Spec::past`]).
     fn goes_on_from_events(&self) -> bool {
@@ -101,6 +119,8 @@ pub struct Capabilities {
 pub struct Launch {
     /// The program's name, to be found on PATH.
     pub program: &'static str,
+    /// Where the program itself is when what PATH names is a script that only starts it: see [`Probe::natives`].
+    pub natives: &'static [&'static str],
     /// Its arguments.
     pub args: Vec<Arg>,
     /// Variables to set.
@@ -143,68 +163,6 @@ pub enum Arg {
 /// The longest argument that is still passed on the command line; the kernel's limit for one is 128 KiB.
 pub const ARG_CAP: usize = 100 * 1024;
 
-/// How to find out whether an agent is there and ready.
-#[derive(Debug, Clone, Copy)]
-pub struct Probe {
-    /// The program's name on PATH.
-    pub program: &'static str,
-    /// The arguments that make it print its version.
-    pub version_args: &'static [&'static str],
-    /// Reads the version.
-    pub read_version: fn(&str) -> Option<Version>,
-    /// The arguments that make it say whether somebody is logged in.
-    pub login_args: &'static [&'static str],
-    /// Reads whether somebody is logged in, from the exit code and stdout.
-    pub read_login: fn(Option<i32>, &str) -> Login,
-    /// The oldest version that is supported.
-    pub minimum: Version,
-    /// How to install it.
-    pub install_hint: &'static str,
-    /// How to log in.
-    pub login_hint: &'static str,
-    /// Variables the probe may see: those of [`Launch::inherits`].
-    pub inherits: Inherits,
-}
-
-/// Whether somebody is logged in.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Login {
-    /// Yes, and how.
-    In(Option<String>),
-    /// No.
-    Out,
-    /// It could not be found out.
-    Unknown,
-}
-
-/// A version of an agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version(
-    /// Major.
-    pub u32,
-    /// Minor.
-    pub u32,
-    /// Patch.
-    pub u32,
-);
-
-impl Version {
-    /// Finds the first `a.b.c` in a text.
-    #[must_use]
-    pub fn find(text: &str) -> Option<Self> {
-        text.split(|c: char| !(c.is_ascii_digit() || c == '.')).find_map(|word| {
-            let mut parts = word.split('.').map(|p| p.parse::<u32>().ok());
-            Some(Self(parts.next()??, parts.next()??, parts.next()??))
-        })
-    }
-}
-
-impl std::fmt::Display for Version {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{}.{}", self.0, self.1, self.2)
-    }
-}
-
 /// One child's side of a session. Each call only pushes to the outbox; reading never fails.
 pub trait Conversation: Send {
     /// The child was started: whatever must be said first.
@@ -215,6 +173,9 @@ pub trait Conversation: Send {
 
     /// The child printed a line.
     fn hear(&mut self, line: &str, out: &mut Outbox);
+
+    /// A program that the agent started to reach the caller's tools ([`Spec::bridge`]) said a line. There can be several.
+    fn hear_aside(&mut self, _from: u32, _line: &str, _out: &mut Outbox) {}
 
     /// The child is gone. If a turn was under way and the exit explains it, this is where the blame goes.
     fn finish(&mut self, exit: &Exit, out: &mut Outbox);
@@ -251,6 +212,13 @@ pub enum Say {
         id: String,
         /// What it says about itself.
         message: String,
+    },
+    /// What came of a file that the agent wanted read or written.
+    FileDone {
+        /// The order: [`FileOrder::id`].
+        id: String,
+        /// The text, nothing for a file that was written, or why not.
+        result: Result<String, FileFault>,
     },
     /// Something is to be different from now on.
     Change {
@@ -302,6 +270,40 @@ pub struct ToolOrder {
     pub input: Raw,
 }
 
+/// The agent has a file of the workspace read or written by Ostler.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileOrder {
+    /// The order, as the conversation names it.
+    pub id: String,
+    /// The file, as the agent wrote it.
+    pub path: String,
+    /// What is to be done with it.
+    pub access: FileAccess,
+}
+
+/// What is to be done with a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FileAccess {
+    /// Read it.
+    Read {
+        /// The first line, counted from 1.
+        line: Option<u64>,
+        /// How many lines.
+        limit: Option<u64>,
+    },
+    /// Make it hold this, and nothing else.
+    Write(String),
+}
+
+/// Why a file was not read or written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileFault {
+    /// Whether it is just not there.
+    pub missing: bool,
+    /// A sentence.
+    pub why: String,
+}
+
 /// How a child went.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exit {
@@ -334,6 +336,15 @@ pub enum Out {
     Tool(ToolOrder),
     /// Nobody waits for that tool any more.
     ToolOff(String),
+    /// Read or write a file of the workspace. It gets one [`Say::FileDone`].
+    File(FileOrder),
+    /// Answer a program that the agent started to reach the caller's tools ([`Conversation::hear_aside`]).
+    WriteAside {
+        /// Which one.
+        to: u32,
+        /// A line, with its end.
+        line: Vec<u8>,
+    },
     /// The agent did what a [`Say::Change`] asked, or says why not.
     Changed {
         /// The request.
@@ -427,18 +438,5 @@ pub fn hear(conversation: &mut dyn Conversation, line: Line<'_>, out: &mut Outbo
             let why = format!("the line has {length} bytes, more than the cap");
             out.event(Unreadable { raw: head, why, length, lossy: false });
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_are_found_and_compared() {
-        assert_eq!(Version::find("2.1.325 (Claude Code)"), Some(Version(2, 1, 325)));
-        assert_eq!(Version::find("codex-cli 0.166.0"), Some(Version(0, 166, 0)));
-        assert_eq!(Version::find("no version, 1.2"), None);
-        assert!(Version(2, 1, 9) < Version(2, 1, 325) && Version(2, 10, 0) > Version(2, 9, 9));
     }
 }

@@ -44,6 +44,18 @@ pub struct Spec {
     pub tools: Vec<ToolOffer>,
     /// The events of an earlier session that this one goes on with, for an agent whose memory Ostler keeps.
     pub past: Arc<[Event]>,
+    /// How the agent reaches those tools, when it does so through a program that it starts. Ostler sets this itself.
+    pub bridge: Option<Bridge>,
+}
+
+/// The program that an agent starts to reach the caller's tools: it passes lines on between its own stdin and stdout and the
+/// session that the agent belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bridge {
+    /// The program, as a whole path.
+    pub program: String,
+    /// Its arguments.
+    pub args: Vec<String>,
 }
 
 /// What is secret, or may be, does not show: of the environment and the settings only the names, of the prompt its length.
@@ -51,7 +63,7 @@ impl fmt::Debug for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Taken apart, so that a new field cannot be forgotten here.
         let Self { prompt, dir, settings, extra_args, env, program, raw_log, limits, denials, .. } = self;
-        let Self { after_turn, sandbox, policy, asks, tools, past, .. } = self;
+        let Self { after_turn, sandbox, policy, asks, tools, past, bridge, .. } = self;
         f.debug_struct("Spec")
             .field("prompt", &format_args!("<{} bytes>", prompt.len()))
             .field("dir", dir)
@@ -68,6 +80,7 @@ impl fmt::Debug for Spec {
             .field("asks", asks)
             .field("tools", &tools.iter().map(|tool| &tool.name).collect::<Vec<_>>())
             .field("past", &format_args!("<{} events>", past.len()))
+            .field("bridge", bridge)
             .finish()
     }
 }

@@ -4,48 +4,75 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-const PACKAGE: &str = include_str!("../agents/claude/package.json");
-const LOCK: &str = include_str!("../agents/claude/package-lock.json");
+mod pinned;
+
+pub use pinned::{ALL, CLAUDE, CODEX, COPILOT, GEMINI, OPENCLAW, OPENCODE, Pinned};
 
 /// The version of Claude Code that the tests drive.
-pub const CLAUDE_VERSION: &str = "2.1.325";
+pub const CLAUDE_VERSION: &str = CLAUDE.version;
 
-/// Installs the agents under `<target>/agents` unless they are there, and returns Claude Code's program.
-///
-/// Many callers at once do one download: the first installs, the others wait for it.
-///
-/// # Errors
-/// One sentence with the fix: npm is missing, npm failed, or there is no build for this machine.
-pub fn install(target: &Path) -> Result<PathBuf, String> {
-    let home = claude_home(target);
-    if let Some(program) = program_in(&home) {
-        return Ok(program);
+impl Pinned {
+    /// Installs the agent under `<target>/agents` unless it is there, and returns its program.
+    ///
+    /// Many callers at once do one download: the first installs, the others wait for it.
+    ///
+    /// # Errors
+    /// One sentence with the fix: npm is missing, npm failed, or there is no build for this machine.
+    pub fn install(&self, target: &Path) -> Result<PathBuf, String> {
+        let home = self.home(target);
+        if let Some(program) = self.program_in(&home) {
+            return Ok(program);
+        }
+        let agents = target.join("agents");
+        let failed = |what: &str, error: std::io::Error| format!("cannot {what} in {}: {error}", agents.display());
+        fs::create_dir_all(&agents).map_err(|error| failed("make the directory", error))?;
+        let lock = File::create(agents.join("install.lock")).map_err(|error| failed("make a lock", error))?;
+        lock.lock().map_err(|error| failed("take the lock", error))?;
+        if let Some(program) = self.program_in(&home) {
+            return Ok(program);
+        }
+        // In a directory of its own first: a killed install must not leave a half that looks whole.
+        let fresh = tempfile::Builder::new()
+            .prefix("installing-")
+            .tempdir_in(&agents)
+            .map_err(|error| failed("make a directory", error))?;
+        fs::write(fresh.path().join("package.json"), self.package).map_err(|error| failed("write", error))?;
+        fs::write(fresh.path().join("package-lock.json"), self.lock).map_err(|error| failed("write", error))?;
+        npm_ci(fresh.path())?;
+        if self.program_in(fresh.path()).is_none() {
+            let (os, arch, name) = (std::env::consts::OS, std::env::consts::ARCH, self.name);
+            return Err(format!("npm installed no {name} for {os} on {arch}; run the other tests without it"));
+        }
+        if home.exists() {
+            fs::remove_dir_all(&home).map_err(|error| failed("clear a broken install", error))?;
+        }
+        fs::rename(fresh.keep(), &home).map_err(|error| failed("move the install", error))?;
+        self.program_in(&home).ok_or_else(|| format!("no program in {}", home.display()))
     }
-    let agents = target.join("agents");
-    let failed = |what: &str, error: std::io::Error| format!("cannot {what} in {}: {error}", agents.display());
-    fs::create_dir_all(&agents).map_err(|error| failed("make the directory", error))?;
-    let lock = File::create(agents.join("install.lock")).map_err(|error| failed("make a lock", error))?;
-    lock.lock().map_err(|error| failed("take the lock", error))?;
-    if let Some(program) = program_in(&home) {
-        return Ok(program);
+
+    /// The agent's program, installed before.
+    ///
+    /// # Panics
+    /// When it is not installed; the message says how to.
+    #[must_use]
+    pub fn program(&self) -> PathBuf {
+        let home = self.home(&target_dir().expect("find the build's target directory"));
+        self.program_in(&home).unwrap_or_else(|| {
+            let more = if self.heavy { " --all" } else { "" };
+            panic!("no {} in {}; install it: cargo xtask agents{more}", self.name, home.display())
+        })
     }
-    // In a directory of its own first: a killed install must not leave a half that looks whole.
-    let fresh = tempfile::Builder::new()
-        .prefix("installing-")
-        .tempdir_in(&agents)
-        .map_err(|error| failed("make a directory", error))?;
-    fs::write(fresh.path().join("package.json"), PACKAGE).map_err(|error| failed("write", error))?;
-    fs::write(fresh.path().join("package-lock.json"), LOCK).map_err(|error| failed("write", error))?;
-    npm_ci(fresh.path())?;
-    if program_in(fresh.path()).is_none() {
-        let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
-        return Err(format!("npm installed no Claude Code for {os} on {arch}; run the other tests without it"));
+
+    /// Where it is installed.
+    #[must_use]
+    pub fn home(&self, target: &Path) -> PathBuf {
+        target.join("agents").join(format!("{}-{}", self.name, self.version))
     }
-    if home.exists() {
-        fs::remove_dir_all(&home).map_err(|error| failed("clear a broken install", error))?;
+
+    // npm installs the package of this machine only, so whichever is there is the right one.
+    fn program_in(&self, home: &Path) -> Option<PathBuf> {
+        self.programs.iter().map(|program| home.join("node_modules").join(program)).find(|program| program.is_file())
     }
-    fs::rename(fresh.keep(), &home).map_err(|error| failed("move the install", error))?;
-    program_in(&home).ok_or_else(|| format!("no program in {}", home.display()))
 }
 
 /// Claude Code's program, installed before.
@@ -54,11 +81,7 @@ pub fn install(target: &Path) -> Result<PathBuf, String> {
 /// When it is not installed; the message says how to.
 #[must_use]
 pub fn claude() -> PathBuf {
-    let target = target_dir().expect("find the build's target directory");
-    program_in(&claude_home(&target)).unwrap_or_else(|| {
-        let home = claude_home(&target);
-        panic!("no Claude Code in {}; install it: cargo xtask agents", home.display())
-    })
+    CLAUDE.program()
 }
 
 /// The environment, and nothing else, that a real Claude Code needs to talk to a scripted model.
@@ -91,17 +114,6 @@ pub fn target_dir() -> Option<PathBuf> {
     above.map(Path::to_path_buf).or_else(|| std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from))
 }
 
-fn claude_home(target: &Path) -> PathBuf {
-    target.join("agents").join(format!("claude-{CLAUDE_VERSION}"))
-}
-
-// npm installs the package of this machine only, so whichever is there is the right one.
-fn program_in(home: &Path) -> Option<PathBuf> {
-    let packages = fs::read_dir(home.join("node_modules/@anthropic-ai")).ok()?;
-    let mut programs = packages.flatten().map(|package| package.path().join("claude"));
-    programs.find(|program| program.is_file())
-}
-
 fn npm_ci(dir: &Path) -> Result<(), String> {
     let mut command = Command::new("npm");
     command.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]);
@@ -127,24 +139,4 @@ pub fn built(name: &str) -> PathBuf {
     let program = dir.join(name);
     assert!(program.is_file(), "{} is not there: cargo build --workspace", program.display());
     program
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{CLAUDE_VERSION, LOCK, PACKAGE};
-
-    #[test]
-    fn every_pinned_package_has_the_version_and_an_integrity_and_no_download_address() {
-        let lock: serde_json::Value = serde_json::from_str(LOCK).unwrap();
-        let package: serde_json::Value = serde_json::from_str(PACKAGE).unwrap();
-        let wanted = package["optionalDependencies"].as_object().unwrap();
-        assert!(!wanted.is_empty());
-        for (name, version) in wanted {
-            let locked = &lock["packages"][format!("node_modules/{name}")];
-            assert_eq!(version, CLAUDE_VERSION);
-            assert_eq!(locked["version"], CLAUDE_VERSION);
-            assert!(locked["integrity"].as_str().unwrap().starts_with("sha512-"));
-        }
-        assert!(!LOCK.contains("resolved"));
-    }
 }

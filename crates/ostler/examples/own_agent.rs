@@ -37,7 +37,15 @@ impl Dialect for Shouter {
 
     fn launch(&self, _: &Spec) -> Result<Launch, SpecError> {
         let args = ["-u", "s/.*/\\U&/"].map(|arg| Arg::Plain(arg.to_owned())).to_vec();
-        Ok(Launch { program: "sed", args, env: Vec::new(), inherits: Inherits::default(), needs: &[], state: &[] })
+        Ok(Launch {
+            program: "sed",
+            natives: &[],
+            args,
+            env: Vec::new(),
+            inherits: Inherits::default(),
+            needs: &[],
+            state: &[],
+        })
     }
 
     fn converse(&self, _: &Spec) -> Box<dyn Conversation> {

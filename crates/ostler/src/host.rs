@@ -225,6 +225,19 @@ impl Host {
         named.map_or_else(|| PathBuf::from(if cfg!(windows) { "C:\\Windows\\Temp" } else { "/tmp" }), PathBuf::from)
     }
 
+    /// Finds an agent's program, past a script that only starts it: the first of `natives`, which are paths from the
+    /// directory of that script, that is there.
+    pub(crate) fn find_native(&self, program: &Path, natives: &[&str]) -> Found {
+        let found = self.find(program);
+        let Found::At(path) = &found else { return found };
+        let Some(directory) = path.canonicalize().ok().and_then(|script| script.parent().map(Path::to_owned)) else {
+            return found;
+        };
+        let mut places = natives.iter().map(|native| directory.join(native));
+        let native = places.find(|file| file.is_file() && executable(file));
+        native.and_then(|file| file.canonicalize().ok()).map_or(found, Found::At)
+    }
+
     /// Finds a program: a path as it is, a name in the directories of PATH.
     pub(crate) fn find(&self, program: &Path) -> Found {
         if program.components().count() > 1 {
@@ -342,6 +355,29 @@ mod tests {
             assert!(!is_shell_script(Path::new(shim), false));
         }
         assert!(!is_shell_script(Path::new("claude.exe"), true));
+    }
+
+    #[test]
+    fn a_script_that_only_starts_a_program_is_passed_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for (file, mode) in [("pkg/bin/tool.js", 0o755), ("native/tool", 0o755), ("dull/tool", 0o644)] {
+            std::fs::create_dir_all(at(file).parent().unwrap()).unwrap();
+            std::fs::write(at(file), "#!/bin/sh\n").unwrap();
+            std::fs::set_permissions(at(file), std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        }
+        std::fs::create_dir(at("path")).unwrap();
+        std::os::unix::fs::symlink("../pkg/bin/tool.js", at("path/tool")).unwrap();
+        let host = host(&[("PATH", at("path").to_str().unwrap())]);
+        let find = |natives: &[&str]| match host.find_native(Path::new("tool"), natives) {
+            Found::At(path) => {
+                path.strip_prefix(dir.path().canonicalize().unwrap()).map(Path::to_owned).unwrap_or(path)
+            }
+            Found::Nowhere(_) => panic!("found nowhere"),
+        };
+        assert_eq!(find(&["../../nothing/tool", "../../dull/tool", "../../native/tool"]), Path::new("native/tool"));
+        assert_eq!(find(&["../../dull/tool"]), at("path/tool"));
+        assert_eq!(find(&[]), at("path/tool"));
     }
 
     // P33

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ostler_core::dialect::{Login, Probe, Version};
+use ostler_core::dialect::{Login, Probe, Runtime, Version};
 
 use crate::host::{Found, Host};
 use crate::process::{Finished, Prepared, SpawnError, run_once};
@@ -70,11 +70,16 @@ pub enum Probed {
 
 /// Asks the agent.
 pub(crate) async fn probe(host: &Host, plan: &Probe) -> Probed {
-    let path = match host.find(Path::new(plan.program)) {
+    let path = match host.find_native(Path::new(plan.program), plan.natives) {
         Found::At(path) => path,
         Found::Nowhere(searched) => return Probed::Missing { hint: plan.install_hint.into(), searched },
     };
     let broken = |why: String| Probed::Broken { path: path.clone(), why, hint: plan.install_hint.into() };
+    if let Some(runtime) = plan.runtime
+        && let Some(why) = unfit(host, plan, &runtime).await
+    {
+        return Probed::Broken { path, why, hint: runtime.hint.into() };
+    }
     let version = match ask(host, plan, &path, plan.version_args).await {
         Ok(answer) if answer.timed_out => return broken(format!("it did not say its version within {LIMIT:?}")),
         Ok(answer) => match (plan.read_version)(&answer.stdout) {
@@ -86,9 +91,12 @@ pub(crate) async fn probe(host: &Host, plan: &Probe) -> Probed {
     if version < plan.minimum {
         return too_old(plan, path, version);
     }
-    let login = match ask(host, plan, &path, plan.login_args).await {
-        Ok(answer) => (plan.read_login)(answer.status.code, &answer.stdout),
-        Err(_) => Login::Unknown,
+    let login = match plan.login_args {
+        [] => Login::Unknown,
+        args => match ask(host, plan, &path, args).await {
+            Ok(answer) => (plan.read_login)(answer.status.code, &answer.stdout),
+            Err(_) => Login::Unknown,
+        },
     };
     let version = version.to_string();
     match login {
@@ -96,6 +104,17 @@ pub(crate) async fn probe(host: &Host, plan: &Probe) -> Probed {
         Login::In(how) => Probed::Ready { version: Some(version), path: Some(path), login: how },
         Login::Unknown => Probed::Ready { version: Some(version), path: Some(path), login: None },
     }
+}
+
+/// What is wrong with what the program runs on; none when that will do, or cannot be told.
+async fn unfit(host: &Host, plan: &Probe, runtime: &Runtime) -> Option<String> {
+    let name = runtime.program;
+    let Found::At(path) = host.find(Path::new(name)) else {
+        return Some(format!("it runs on {name}, which is not in PATH"));
+    };
+    let answer = ask(host, plan, &path, &["--version"]).await.ok()?;
+    let version = Version::find(&answer.stdout)?;
+    (!(runtime.serves)(version)).then(|| format!("it does not run on {name} {version}"))
 }
 
 fn too_old(plan: &Probe, path: PathBuf, version: Version) -> Probed {

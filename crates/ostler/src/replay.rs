@@ -20,6 +20,7 @@ impl Replay {
     pub fn new(dialect: &'static dyn Dialect, spec: &Spec) -> Self {
         let limits = Limits { wall: None, idle: None, startup: None, ..spec.limits.clone() };
         let id = format!("replay-{}", uuid::Uuid::new_v4()).into();
+        let dialect = dialect.over(spec).unwrap_or(dialect);
         let mut mind = Mind::new(id, dialect.converse(spec), Machine::new(limits, AfterTurn::Wait));
         mind.handle(Input::Send(String::new()));
         mind.handle(Input::Start);

@@ -55,8 +55,8 @@ pub(crate) struct Beginning {
     pub(crate) submissions: Arc<Submissions>,
 }
 
-/// Makes what the conversation talks to.
-pub(crate) type Launch = Box<dyn FnMut(&Spec) -> Result<Launched, Outcome> + Send>;
+/// Makes what a conversation in this language talks to.
+pub(crate) type Launch = Box<dyn FnMut(&'static dyn Dialect, &Spec) -> Result<Launched, Outcome> + Send>;
 
 /// What was made, and what the caller should know about it.
 pub(crate) struct Launched {

@@ -5,12 +5,17 @@ use std::time::Duration;
 use super::ending::Then;
 use super::turn::{Pending, Turn};
 use super::{Effect, Machine};
-use crate::dialect::{Exit, TurnOver};
+use crate::dialect::{Capabilities, Exit, TurnOver};
 use crate::event::{Level, Notice, SessionState};
 use crate::outcome::Outcome;
 use crate::spec::AfterTurn;
 
 impl Machine {
+    /// From now on the agent can do these things.
+    pub fn set_able(&mut self, able: Capabilities) {
+        self.able = able;
+    }
+
     pub(super) fn start(&mut self, fx: &mut Vec<Effect>) {
         if self.state == SessionState::Created {
             self.wake_up(fx);

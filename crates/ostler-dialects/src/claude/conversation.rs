@@ -186,7 +186,7 @@ impl Conversation for Talk {
             Say::Verdict { id, verdict } => asks::decided(self, &id, verdict, out),
             Say::ToolDone { id, ok, output } => self.server.done(&id, (ok, &output), out),
             // Nothing that is said about progress makes Claude Code wait longer.
-            Say::ToolProgress { .. } => {}
+            Say::ToolProgress { .. } | Say::FileDone { .. } => {}
             Say::Change { id, change } => control::change(id, &change, out),
         }
     }

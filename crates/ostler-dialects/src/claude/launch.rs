@@ -118,7 +118,7 @@ pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
     args.extend(host(spec)?.into_iter().map(Arg::Plain));
     args.extend(spec.extra_args.iter().cloned().map(Arg::Plain));
     let needs: &[&str] = if preset.is_some() { &[preset::PROGRAM] } else { &[] };
-    Ok(Launch { program: "claude", args, env: variables(spec), inherits: INHERITS, needs, state: STATE })
+    Ok(Launch { program: "claude", natives: &[], args, env: variables(spec), inherits: INHERITS, needs, state: STATE })
 }
 
 /// Whether a flag is among the extra arguments.

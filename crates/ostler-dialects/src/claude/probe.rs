@@ -9,6 +9,8 @@ use crate::lenient::Scalar;
 /// The probe.
 pub(super) const PROBE: Probe = Probe {
     program: "claude",
+    natives: &[],
+    runtime: None,
     version_args: &["--version"],
     read_version: Version::find,
     login_args: &["auth", "status"],

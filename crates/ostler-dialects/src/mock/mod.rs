@@ -72,6 +72,7 @@ impl Dialect for Mock {
         }
         Ok(Launch {
             program: "mock",
+            natives: &[],
             args: Vec::new(),
             env: Vec::new(),
             inherits: Inherits::default(),

@@ -376,7 +376,7 @@ impl Conversation for Talk {
             Say::Verdict { id, verdict } => self.verdict(&id, verdict, out),
             Say::Change { id, change } => self.change(id, change, out),
             // The body runs the caller's tools by itself: none was ordered.
-            Say::ToolDone { .. } | Say::ToolProgress { .. } => {}
+            Say::ToolDone { .. } | Say::ToolProgress { .. } | Say::FileDone { .. } => {}
         }
     }
 

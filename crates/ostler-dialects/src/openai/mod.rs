@@ -113,7 +113,15 @@ pub(crate) fn launch(spec: &Spec, table: &[Row<()>], program: &'static str) -> R
     if spec.settings.is_on(keys::FORK) && spec.settings.last(keys::RESUME).is_none() {
         return Err(SpecError::new(keys::FORK, "true", "needs resume: a copy of which session?"));
     }
-    Ok(Launch { program, args: Vec::new(), env: Vec::new(), inherits: Inherits::default(), needs: &[], state: &[] })
+    Ok(Launch {
+        program,
+        natives: &[],
+        args: Vec::new(),
+        env: Vec::new(),
+        inherits: Inherits::default(),
+        needs: &[],
+        state: &[],
+    })
 }
 
 /// Opens a conversation for an agent that has this one.

@@ -34,6 +34,10 @@ fn written(out: &Out) -> String {
         }
         Out::ToolOff(id) => json!({"out": "tool_off", "id": id}).to_string(),
         Out::Changed { id, error } => json!({"out": "changed", "id": id, "error": error}).to_string(),
+        Out::File(order) => json!({"out": "file", "order": format!("{order:?}")}).to_string(),
+        Out::WriteAside { to, line } => {
+            json!({"out": "write_aside", "to": to, "text": String::from_utf8_lossy(line)}).to_string()
+        }
         Out::EndInput => json!({"out": "end_input"}).to_string(),
     }
 }

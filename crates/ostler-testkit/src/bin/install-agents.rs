@@ -1,4 +1,4 @@
-//! Installs the real agents that the tests drive: `install-agents [target directory]`; `cargo xtask agents` calls it.
+//! Installs the real agents that the tests drive: `install-agents [--all] [target directory]`; `cargo xtask agents` calls it.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program to use by hand and from xtask")]
 
@@ -8,19 +8,19 @@ use std::process::ExitCode;
 use ostler_testkit::real;
 
 fn main() -> ExitCode {
-    let named = std::env::args_os().nth(1).map(PathBuf::from);
-    let Some(target) = named.or_else(real::target_dir) else {
+    let (flags, named): (Vec<_>, Vec<_>) = std::env::args_os().skip(1).partition(|arg| arg == "--all");
+    let Some(target) = named.first().map(PathBuf::from).or_else(real::target_dir) else {
         eprintln!("no target directory found; name it: install-agents <target directory>");
         return ExitCode::FAILURE;
     };
-    match real::install(&target) {
-        Ok(program) => {
-            println!("claude {} {}", real::CLAUDE_VERSION, program.display());
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
+    for agent in real::ALL.iter().filter(|agent| !agent.heavy || !flags.is_empty()) {
+        match agent.install(&target) {
+            Ok(program) => println!("{} {} {}", agent.name, agent.version, program.display()),
+            Err(error) => {
+                eprintln!("{error}");
+                return ExitCode::FAILURE;
+            }
         }
     }
+    ExitCode::SUCCESS
 }

@@ -75,7 +75,7 @@ impl Agent for MockAgent {
         };
         Ok(Session::begin(Beginning {
             dialect: &Mock,
-            launch: Box::new(move |_| Ok(mock::start(events.clone()).into())),
+            launch: Box::new(move |_, _| Ok(mock::start(events.clone()).into())),
             install_hint: None,
             id: session_id(),
             dir: directory(&spec),

@@ -227,7 +227,7 @@ impl Agent for ApiAgent {
         let submissions = Arc::<Submissions>::default();
         let launch: Launch = if let Err(why) = is_directory(&root) {
             let outcome = SpawnError::BadDirectory { path: root.clone(), why }.outcome(None);
-            Box::new(move |_| Err(outcome.clone()))
+            Box::new(move |_, _| Err(outcome.clone()))
         } else {
             let Ground { tools, notices, sandbox, busy } = self.tools(host, &spec, &id)?;
             // A script says what it wants to happen: an error in it is an ending.
@@ -237,7 +237,7 @@ impl Agent for ApiAgent {
             let offered: Vec<_> = spec.tools.iter().filter(|offer| tools.get(&offer.name).is_none()).cloned().collect();
             let submissions = submissions.clone();
             let body = api::Body { model, tools, offered, submissions, cwd, sandbox, notices, retries, busy };
-            Box::new(move |_| Ok(api::start(body.clone()).into()))
+            Box::new(move |_, _| Ok(api::start(body.clone()).into()))
         };
         Ok(Session::begin(Beginning {
             dialect: self.dialect,

@@ -58,7 +58,8 @@ impl Agent for ProcessAgent {
     }
 
     fn probe_for<'a>(&'a self, host: &'a Host, spec: &'a Spec) -> Pin<Box<dyn Future<Output = Probed> + Send + 'a>> {
-        let needs = self.0.launch(spec).map_or(&[][..], |launch| launch.needs);
+        let dialect = self.0.over(spec).unwrap_or(self.0);
+        let needs = dialect.launch(spec).map_or(&[][..], |launch| launch.needs);
         let missing = needs.iter().find_map(|helper| match host.find_helper(helper) {
             Found::At(_) => None,
             Found::Nowhere(searched) => Some((helper, searched)),
@@ -81,14 +82,16 @@ impl Agent for ProcessAgent {
         if let Some(known) = &known {
             earlier::translate(&mut spec, known)?;
         }
-        let inherits = self.0.launch(&spec)?.inherits;
+        let dir = directory(&spec);
+        spec.dir = Some(dir.clone()); // agents are told where they work
+        let dialect = self.0.over(&spec).unwrap_or(self.0);
+        let inherits = dialect.launch(&spec)?.inherits;
         let id = session_id();
         let install_hint = self.0.probe().map(|p| p.install_hint);
-        let dir = directory(&spec);
-        let launcher = Launcher { dialect: self.0, host: host.clone(), id: id.clone(), dir: dir.clone(), install_hint };
+        let launcher = Launcher { host: host.clone(), id: id.clone(), dir: dir.clone(), install_hint };
         Ok(Session::begin(Beginning {
-            dialect: self.0,
-            launch: Box::new(move |spec| launcher.launch(spec)),
+            dialect,
+            launch: Box::new(move |dialect, spec| launcher.launch(dialect, spec)),
             install_hint,
             id,
             dir,
@@ -107,7 +110,6 @@ impl Agent for ProcessAgent {
 
 /// Prepares the agent's process, each time it is started.
 struct Launcher {
-    dialect: &'static dyn Dialect,
     host: Host,
     id: Arc<str>,
     dir: PathBuf,
@@ -115,10 +117,10 @@ struct Launcher {
 }
 
 impl Launcher {
-    fn launch(&self, spec: &Spec) -> Result<Launched, Outcome> {
+    fn launch(&self, dialect: &dyn Dialect, spec: &Spec) -> Result<Launched, Outcome> {
         let wrong = |error: SpecError| Outcome::new(Cause::BadRequest, error.to_string());
-        let launch = self.dialect.launch(spec).map_err(wrong)?;
-        let checked = self.check_resume(spec, &launch.inherits).map_err(|problem| problem.outcome())?;
+        let launch = dialect.launch(spec).map_err(wrong)?;
+        let checked = self.check_resume(dialect, spec, &launch.inherits).map_err(|problem| problem.outcome())?;
         let prepared = Prepared::agent(&self.host, spec, &launch, &self.id);
         let prepared = prepared.map_err(|error| error.outcome(self.install_hint))?;
         let Checked { notices, written_by } = checked;
@@ -126,8 +128,8 @@ impl Launcher {
     }
 
     /// Before an earlier session is gone on with: is it there, is it free?
-    fn check_resume(&self, spec: &Spec, inherits: &Inherits) -> Result<Checked, ResumeProblem> {
-        let (Some(places), Some(id)) = (self.dialect.transcripts(), spec.settings.last(keys::RESUME)) else {
+    fn check_resume(&self, dialect: &dyn Dialect, spec: &Spec, inherits: &Inherits) -> Result<Checked, ResumeProblem> {
+        let (Some(places), Some(id)) = (dialect.transcripts(), spec.settings.last(keys::RESUME)) else {
             return Ok(Checked::default());
         };
         let mut env = self.host.environment(inherits, &spec.env);

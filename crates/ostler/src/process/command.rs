@@ -37,7 +37,7 @@ impl Prepared {
     /// Prepares the start of an agent.
     pub(crate) fn agent(host: &Host, spec: &Spec, launch: &Launch, session: &str) -> Result<Self, SpawnError> {
         let wanted = spec.program.clone().unwrap_or_else(|| PathBuf::from(launch.program));
-        let program = find(host, &wanted)?;
+        let program = find(host, &wanted, launch.natives)?;
         // It is found from here and started from there.
         let program = std::path::absolute(&program).unwrap_or(program);
         if let Some(dir) = &spec.dir {
@@ -69,7 +69,7 @@ impl Prepared {
 
     /// Prepares a short command of an agent, such as the one that prints its version.
     pub(crate) fn query(host: &Host, program: &Path, args: &[&str], session: &str) -> Result<Self, SpawnError> {
-        let program = find(host, program)?;
+        let program = find(host, program, &[])?;
         let mark = format!("{SESSION_VARIABLE}={session}");
         let env = BTreeMap::from([(SESSION_VARIABLE.into(), session.into())]);
         let args = args.iter().map(OsString::from).collect();
@@ -95,9 +95,9 @@ fn reach(host: &Host, helper: &str, env: &mut BTreeMap<OsString, OsString>) -> R
     Ok(())
 }
 
-fn find(host: &Host, program: &Path) -> Result<PathBuf, SpawnError> {
+fn find(host: &Host, program: &Path, natives: &[&str]) -> Result<PathBuf, SpawnError> {
     let shown = program.display().to_string();
-    match host.find(program) {
+    match host.find_native(program, natives) {
         Found::At(path) if !executable(&path) => Err(SpawnError::NotExecutable(path)),
         Found::At(path) if !is_program(&path) => Err(SpawnError::BadFormat(path)),
         Found::At(path) => Ok(path),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ostler_core::dialect::{self, Change, Conversation, Dialect, Exit, Out, Outbox, ToolOrder, Version};
+use ostler_core::dialect::{self, Change, Conversation, Dialect, Exit, FileOrder, Out, Outbox, ToolOrder, Version};
 use ostler_core::event::{Decision, Permission, SessionState, What};
 use ostler_core::lines::Line;
 use ostler_core::machine::{Effect, Input, Machine};
@@ -32,6 +32,8 @@ pub(crate) struct Mind {
     pub(super) native: Option<String>,
     /// The version of the agent that wrote the session it goes on with, until the agent has said its own.
     pub(super) written_by: Option<Version>,
+    /// The first message, until the agent's first word.
+    pub(super) first: Option<String>,
     /// The session's last event. It is told when nothing else is left to tell.
     last: Option<(u32, What)>,
 }
@@ -53,6 +55,10 @@ pub(super) enum Order {
     Tool(ToolOrder),
     /// Nobody waits for it any more.
     ToolOff(String),
+    /// A file of the workspace is to be read or written.
+    File(FileOrder),
+    /// A program that the agent started to reach the caller's tools gets a line.
+    WriteAside(u32, Vec<u8>),
     /// A turn came to its end.
     TurnEnded(Outcome),
 }
@@ -72,6 +78,7 @@ impl Mind {
             ruled: None,
             native: None,
             written_by: None,
+            first: None,
             last: None,
         }
     }
@@ -89,7 +96,14 @@ impl Mind {
             for effect in std::mem::take(&mut self.effects) {
                 match effect {
                     Effect::Emit { turn, what } => self.tell(turn, what),
-                    Effect::Say(say) => self.conversation.say(say, &mut self.outbox),
+                    Effect::Say(say) => {
+                        if let dialect::Say::Prompt(prompt) = &say
+                            && self.machine.turn() == 1
+                        {
+                            self.first = Some(prompt.clone());
+                        }
+                        self.conversation.say(say, &mut self.outbox);
+                    }
                     Effect::CloseInput => self.stdin.close(),
                     Effect::Terminate => self.orders.push(Order::Terminate),
                     Effect::Kill => self.orders.push(Order::Kill),
@@ -159,6 +173,14 @@ impl Mind {
                     self.orders.push(Order::ToolOff(id));
                     continue;
                 }
+                Out::File(order) => {
+                    self.orders.push(Order::File(order));
+                    continue;
+                }
+                Out::WriteAside { to, line } => {
+                    self.orders.push(Order::WriteAside(to, line));
+                    continue;
+                }
                 Out::Event(What::ToolCall(call)) => {
                     if let Some(dialect) = self.ruled {
                         let called = Input::Called(call.id.clone(), dialect.tool_use(&call.name, &call.input));
@@ -202,8 +224,15 @@ impl Mind {
         self.handle(Input::Spawned);
     }
 
+    /// From now on it is another language.
+    pub(super) fn speaks(&mut self, dialect: &'static dyn Dialect) {
+        self.machine.set_able(dialect.capabilities());
+        self.ruled = self.ruled.map(|_| dialect);
+    }
+
     /// The child printed a line.
     pub(crate) fn hear(&mut self, line: Line<'_>) {
+        self.first = None;
         dialect::hear(&mut *self.conversation, line, &mut self.outbox);
         self.settle();
         self.handle(Input::Activity);

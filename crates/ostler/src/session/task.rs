@@ -79,6 +79,8 @@ struct Driver {
     life: Life,
     /// How often the agent was started.
     starts: u32,
+    /// Set while another language is tried: what was said in the first.
+    again: Option<Option<String>>,
     copies: Vec<RawLog>,
     /// How much of the agent's output earlier processes of the session have printed, and this one.
     raw: (u64, u64),
@@ -130,6 +132,7 @@ impl Driver {
             leashed: true,
             life: Life::Asleep,
             starts: 0,
+            again: None,
             copies,
             raw: (0, 0),
             work,
@@ -186,7 +189,7 @@ impl Driver {
                 Input::Stop | Input::Kill => {
                     let error = SpawnError::CalledOff(Interrupted(starting.interrupted));
                     self.life = Life::Asleep;
-                    self.mind.handle(Input::SpawnFailed(error.outcome(None)));
+                    self.not_started(error.outcome(None));
                     return self.mind.handle(Input::Stop);
                 }
                 _ => {}
@@ -217,6 +220,10 @@ impl Driver {
                 self.work.is_done(&id);
                 self.mind.say(Say::ToolDone { id, ok, output });
             }
+            Done::File(id, result) => {
+                self.work.is_done(&id);
+                self.mind.say(Say::FileDone { id, result });
+            }
             Done::Progress { id, message } => {
                 self.mind.handle(Input::Remark(Notice::new(Level::Info, "tool_progress", message.clone())));
                 self.mind.say(Say::ToolProgress { id, message });
@@ -242,6 +249,8 @@ impl Driver {
             Order::Ask(question) => self.work.ask(question),
             Order::Asked(id) | Order::ToolOff(id) => self.work.call_off(&id),
             Order::Tool(order) => self.work.run(order),
+            Order::File(order) => self.work.file(order),
+            Order::WriteAside(to, line) => self.work.answer_aside(to, line),
             Order::Adopt(Change::Model(model)) => self.beginning.spec.settings.set(keys::MODEL, model),
             Order::Adopt(Change::PermissionMode(mode)) => {
                 self.beginning.spec.settings.set(keys::PERMISSION_MODE, mode);
@@ -328,7 +337,10 @@ impl Driver {
         });
         self.raw = (self.raw.0 + self.raw.1, 0);
         self.work.clear();
-        self.mind.finish(Exit { code: status.code, signal: status.signal, stderr: living.errors.text() });
+        let exit = Exit { code: status.code, signal: status.signal, stderr: living.errors.text() };
+        if !self.tries_another(&exit) {
+            self.mind.finish(exit);
+        }
     }
 
     /// Waits for the next thing to happen. Each branch can be dropped without losing anything.

@@ -1,5 +1,6 @@
 //! Starting the agent: for the first time, and again when its process went before the session did.
 
+use ostler_core::dialect::{Exit, Say, TurnOver};
 use ostler_core::event::{Level, Notice};
 use ostler_core::machine::Input;
 use ostler_core::outcome::Outcome;
@@ -21,12 +22,12 @@ impl Driver {
             self.go_on();
         }
         self.starts += 1;
-        let Beginning { spec, breaker, launch, .. } = &mut self.beginning;
-        let mut launched = breaker.admit(spec).and_then(|()| launch(spec));
+        let Beginning { spec, breaker, launch, dialect, .. } = &mut self.beginning;
+        let mut launched = breaker.admit(spec).and_then(|()| launch(*dialect, spec));
         if self.starts > 1 && launched.as_ref().is_err_and(is_unknown_session) {
             // It went before it had written anything down. It is told, and better than no agent at all.
             spec.settings.remove(keys::RESUME);
-            launched = launch(spec);
+            launched = launch(*dialect, spec);
             self.begins_anew("it had not written down what was said");
         }
         match launched {
@@ -94,7 +95,28 @@ impl Driver {
     }
 
     pub(super) fn not_started(&mut self, outcome: Outcome) {
-        self.mind.handle(Input::SpawnFailed(outcome));
+        // A second language is tried in the place of the first while the machine takes the agent for started.
+        match self.again.take() {
+            Some(_) => self.mind.handle(Input::Exited(Exit::default(), Some(TurnOver::bare(outcome)))),
+            None => self.mind.handle(Input::SpawnFailed(outcome)),
+        }
+    }
+
+    /// The agent went before its first word. Whether another language is tried with it instead.
+    pub(super) fn tries_another(&mut self, exit: &Exit) -> bool {
+        let first_word = self.starts > 1 || self.raw != (0, 0) || self.again.is_some();
+        let other = if first_word { None } else { self.beginning.dialect.instead(exit) };
+        let Some(other) = other.filter(|_| !self.mind.machine.ends_with_process() || self.mind.in_turn()) else {
+            return false;
+        };
+        self.beginning.dialect = other;
+        self.mind.speaks(other);
+        let message = "The agent does not know the language that it was started for; another one is tried.";
+        self.mind.handle(Input::Remark(Notice::new(Level::Info, "other_transport", message)));
+        self.again = Some(self.mind.first.take());
+        self.starts = 0;
+        self.start();
+        true
     }
 
     pub(super) fn awake(&mut self, mut child: Child) {
@@ -106,6 +128,9 @@ impl Driver {
         let was = std::mem::replace(&mut self.life, Life::Awake(Living::new(child)));
         self.mind.converse(self.beginning.dialect.converse(&self.beginning.spec));
         self.mind.open(stdin);
+        if let Some(Some(prompt)) = self.again.take() {
+            self.mind.say(Say::Prompt(prompt));
+        }
         if matches!(was, Life::Starting(starting) if starting.interrupted) {
             self.mind.handle(Input::Interrupt);
         }

@@ -1,0 +1,100 @@
+//! Which real agents the tests drive: each pinned to a version, with the lock that npm installs it from.
+
+/// A real agent.
+#[derive(Debug)]
+pub struct Pinned {
+    /// Its name in Ostler.
+    pub name: &'static str,
+    /// The version.
+    pub version: &'static str,
+    /// What npm is to install.
+    pub(super) package: &'static str,
+    /// Exactly that, with its checksums.
+    pub(super) lock: &'static str,
+    /// Where its program can be below `node_modules`, one place per machine.
+    pub(super) programs: &'static [&'static str],
+    /// Whether it is so big or so slow that only `--all-agents` drives it.
+    pub heavy: bool,
+}
+
+macro_rules! pinned {
+    ($($(#[$doc:meta])* $id:ident = $name:literal $version:literal $heavy:literal [$($program:literal),* $(,)?];)*) => {
+        $($(#[$doc])*
+        pub const $id: Pinned = Pinned {
+            name: $name,
+            version: $version,
+            package: include_str!(concat!("../../agents/", $name, "/package.json")),
+            lock: include_str!(concat!("../../agents/", $name, "/package-lock.json")),
+            programs: &[$($program),*],
+            heavy: $heavy,
+        };)*
+
+        /// All of them.
+        pub const ALL: &[&Pinned] = &[$(&$id),*];
+    };
+}
+
+pinned! {
+    /// Claude Code.
+    CLAUDE = "claude" "2.1.325" false [
+        "@anthropic-ai/claude-code-linux-x64/claude",
+        "@anthropic-ai/claude-code-linux-x64-musl/claude",
+        "@anthropic-ai/claude-code-linux-arm64/claude",
+        "@anthropic-ai/claude-code-linux-arm64-musl/claude",
+        "@anthropic-ai/claude-code-darwin-arm64/claude",
+        "@anthropic-ai/claude-code-darwin-x64/claude",
+    ];
+    /// Codex.
+    CODEX = "codex" "0.166.0" false [
+        "@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex",
+        "@openai/codex-linux-arm64/vendor/aarch64-unknown-linux-musl/bin/codex",
+        "@openai/codex-darwin-arm64/vendor/aarch64-apple-darwin/bin/codex",
+        "@openai/codex-darwin-x64/vendor/x86_64-apple-darwin/bin/codex",
+    ];
+    /// GitHub Copilot CLI.
+    COPILOT = "copilot" "1.0.102" false [
+        "@github/copilot-linux-x64/copilot",
+        "@github/copilot-linux-arm64/copilot",
+        "@github/copilot-darwin-arm64/copilot",
+        "@github/copilot-darwin-x64/copilot",
+    ];
+    /// Gemini CLI.
+    GEMINI = "gemini" "0.61.0" false ["@google/gemini-cli/bundle/gemini.js"];
+    /// opencode.
+    OPENCODE = "opencode" "1.18.33" false ["opencode-linux-x64/bin/opencode"];
+    /// OpenClaw.
+    OPENCLAW = "openclaw" "2026.9.6" true ["openclaw/openclaw.mjs"];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ALL;
+
+    #[test]
+    fn every_pinned_package_has_the_version_and_an_integrity_and_no_download_address() {
+        for agent in ALL {
+            let lock: serde_json::Value = serde_json::from_str(agent.lock).unwrap();
+            let package: serde_json::Value = serde_json::from_str(agent.package).unwrap();
+            let listed = ["dependencies", "optionalDependencies"].map(|kind| package[kind].as_object());
+            let wanted: Vec<_> = listed.into_iter().flatten().flatten().collect();
+            assert!(
+                wanted.iter().any(|(_, version)| version.as_str().unwrap().contains(agent.version)),
+                "{}",
+                agent.name
+            );
+            for (name, version) in wanted {
+                let locked = &lock["packages"][format!("node_modules/{name}")];
+                // npm leaves out what this machine cannot use.
+                if locked.is_object() {
+                    assert!(version.as_str().unwrap().ends_with(locked["version"].as_str().unwrap()), "{name}");
+                }
+            }
+            let packages = lock["packages"].as_object().unwrap();
+            assert!(packages.len() > 1);
+            for (name, locked) in packages.iter().filter(|(name, _)| !name.is_empty()) {
+                assert!(locked["integrity"].as_str().unwrap_or_default().starts_with("sha512-"), "{name}");
+            }
+            assert!(!agent.lock.contains("resolved"));
+        }
+    }
+}
