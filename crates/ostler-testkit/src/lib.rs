@@ -10,8 +10,9 @@
 )]
 
 pub mod fake;
-pub mod model;
 pub mod processes;
 pub mod pty;
 pub mod real;
 pub mod scenario;
+
+pub use ostler_standin as model;

@@ -207,7 +207,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{Rule, Script};
-    use crate::model::{Answer, Block, Ending, Request};
+    use crate::{Answer, Block, Ending, Request};
 
     fn request(content: &Value) -> Request {
         Request {

@@ -3,6 +3,13 @@
 //! `script` decides which answer a request gets, one file per provider (`anthropic`, `openai`) renders it on the wire,
 //! `server` is the HTTP around them. Another provider joins as a sibling of `openai`.
 
+#![expect(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "it serves tests and trials: what cannot be served is a failure of those, and its clock only waits"
+)]
+
 mod anthropic;
 mod answer;
 mod chat_calls;

@@ -110,7 +110,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{Call, deltas};
-    use crate::model::Shape;
+    use crate::Shape;
 
     /// What is sent for two calls, `a{"x":1}` and `b{}`, in a few words per chunk: index:id:name(arguments).
     fn sent(shape: Shape) -> String {

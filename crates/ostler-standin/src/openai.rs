@@ -205,7 +205,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{Answer, Request, Shape, Tokens, stream, whole};
-    use crate::model::{Framing, Reasoning};
+    use crate::{Framing, Reasoning};
 
     fn request() -> Request {
         Request {

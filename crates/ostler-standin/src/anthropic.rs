@@ -142,7 +142,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{Answer, Request, stream, whole};
-    use crate::model::Usage;
+    use crate::Usage;
 
     fn request() -> Request {
         let messages = json!([{"role": "user", "content": [
