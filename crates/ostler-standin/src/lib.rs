@@ -1,7 +1,7 @@
 //! A scripted stand-in for a model provider: real agents talk to it over loopback and get the answers a test wrote.
 //!
 //! `script` decides which answer a request gets, one file per provider (`anthropic`, `openai`) renders it on the wire,
-//! `server` is the HTTP around them. Another provider joins as a sibling of `openai`.
+//! `server` is the HTTP around them, `offline` says how each agent is made to talk to it. Another provider joins as a sibling of `openai`.
 
 #![expect(
     clippy::disallowed_methods,
@@ -15,6 +15,7 @@ mod answer;
 mod chat_calls;
 mod ids;
 mod manner;
+mod offline;
 mod openai;
 mod request;
 mod script;
@@ -23,6 +24,7 @@ mod wire;
 
 pub use answer::{Answer, Block, Ending, Failure, Usage};
 pub use manner::{Delivery, Framing, Manner, Reasoning, Shape, Tokens};
+pub use offline::{KEY, MODEL, Offline};
 pub use request::{Request, ToolResult};
 pub use script::{Rule, Script, When};
 pub use server::ModelServer;
