@@ -1,6 +1,6 @@
 //! A scripted stand-in for a model provider: real agents talk to it over loopback and get the answers a test wrote.
 //!
-//! `script` decides which answer a request gets, one file per provider (`anthropic`, `openai`) renders it on the wire,
+//! `script` decides which answer a request gets, one file per provider (`anthropic`, `openai`, `responses`) renders it on the wire,
 //! `server` is the HTTP around them. Another provider joins as a sibling of `openai`.
 
 #![expect(
@@ -17,6 +17,7 @@ mod ids;
 mod manner;
 mod openai;
 mod request;
+mod responses;
 mod script;
 mod server;
 mod wire;
