@@ -1,7 +1,8 @@
 //! A scripted stand-in for a model provider: real agents talk to it over loopback and get the answers a test wrote.
 //!
-//! `script` decides which answer a request gets, one file per provider (`anthropic`, `openai`) renders it on the wire,
-//! `server` is the HTTP around them, `offline` says how each agent is made to talk to it. Another provider joins as a sibling of `openai`.
+//! `script` decides which answer a request gets, one file per provider (`anthropic`, `openai`, `responses`, `gemini`) renders
+//! it on the wire, `server` is the HTTP around them, `offline` says how each agent is made to talk to it. Another provider
+//! joins as a sibling of `openai`.
 
 #![expect(
     clippy::disallowed_methods,
@@ -18,6 +19,7 @@ mod manner;
 mod offline;
 mod openai;
 mod request;
+mod responses;
 mod script;
 mod server;
 mod wire;

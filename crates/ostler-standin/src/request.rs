@@ -52,21 +52,44 @@ impl Request {
         self.body["stream_options"]["include_usage"].as_bool().unwrap_or(false)
     }
 
-    /// The names of the tools offered to the model.
+    /// The names of the tools offered to the model; of a namespace, those of the tools in it.
     #[must_use]
     pub fn tool_names(&self) -> Vec<&str> {
         let name = |tool: &'_ Value| if tool["function"].is_object() { "/function/name" } else { "/name" };
-        list(&self.body["tools"]).iter().filter_map(|tool| tool.pointer(name(tool))?.as_str()).collect()
+        let flat = list(&self.body["tools"]).iter().flat_map(|tool| match list(&tool["tools"]) {
+            [] => std::slice::from_ref(tool),
+            inner => inner,
+        });
+        flat.filter_map(|tool| tool.pointer(name(tool))?.as_str()).collect()
+    }
+
+    /// Whether a tool takes plain text, and not JSON.
+    pub(super) fn takes_text(&self, name: &str) -> bool {
+        list(&self.body["tools"]).iter().any(|tool| tool["type"] == "custom" && tool["name"] == name)
+    }
+
+    /// The namespace that a tool belongs to, and its name there.
+    pub(super) fn namespace(&self, name: &str) -> Option<(&str, &str)> {
+        let spaces = list(&self.body["tools"]).iter().filter(|tool| tool["type"] == "namespace");
+        let mut tools = spaces.flat_map(|space| list(&space["tools"]).iter().map(move |tool| (space, tool)));
+        tools.find_map(|(space, tool)| {
+            let (space, own) = (space["name"].as_str()?, tool["name"].as_str()?);
+            (joined(space, own) == name).then_some((space, own))
+        })
     }
 
     /// The system prompt, its blocks joined with newlines.
     #[must_use]
     pub fn system_text(&self) -> String {
-        if !self.is_chat() {
+        if !self.is_chat() && !self.is_responses() {
             return texts(&self.body["system"]).join("\n");
         }
         let said = self.said().into_iter().filter(|said| said.role == Role::System);
-        said.flat_map(|said| said.texts).collect::<Vec<_>>().join("\n")
+        texts(&self.body["instructions"])
+            .into_iter()
+            .chain(said.flat_map(|said| said.texts))
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 
     /// What the user said last, without the reminders the agent adds.
@@ -103,7 +126,13 @@ impl Request {
     /// Whether this asks for a message (and is not a token count, a health check or something unknown).
     #[must_use]
     pub fn is_model_call(&self) -> bool {
-        self.method == "POST" && (self.bare_path() == "/v1/messages" || self.is_chat())
+        self.method == "POST" && (self.bare_path() == "/v1/messages" || self.is_chat() || self.is_responses())
+    }
+
+    /// Whether this speaks the Responses API, below whatever prefix.
+    #[must_use]
+    pub fn is_responses(&self) -> bool {
+        self.bare_path().ends_with("/responses")
     }
 
     /// Whether this speaks chat completions, below whatever prefix.
@@ -129,15 +158,18 @@ impl Request {
     fn said(&self) -> Vec<Said<'_>> {
         let mut all: Vec<Said<'_>> = Vec::new();
         let mut after_result = false;
-        for message in list(&self.body["messages"]) {
-            let is_result = message["role"] == "tool";
-            match all.last_mut() {
+        let messages = if self.is_responses() { &self.body["input"] } else { &self.body["messages"] };
+        if let Value::String(text) = messages {
+            return vec![Said { role: Role::User, texts: vec![text], results: Vec::new() }];
+        }
+        for message in list(messages) {
+            let result = single_result(message);
+            let is_result = result.is_some();
+            match (all.last_mut(), result) {
                 // Where each result is a message of its own, those that come together answer one message of the model.
-                Some(said) if is_result && after_result => said.results.push(chat_result(message)),
-                _ if is_result => {
-                    all.push(Said { role: Role::User, texts: Vec::new(), results: vec![chat_result(message)] });
-                }
-                _ => all.push(Said::of(message)),
+                (Some(said), Some(result)) if after_result => said.results.push(result),
+                (_, Some(result)) => all.push(Said { role: Role::User, texts: Vec::new(), results: vec![result] }),
+                (_, None) => all.push(Said::of(message)),
             }
             after_result = is_result;
         }
@@ -165,6 +197,8 @@ impl<'a> Said<'a> {
         let role = match message["role"].as_str() {
             Some("assistant") => Role::Assistant,
             Some("user") => Role::User,
+            // Items without a role are the model's: calls and thoughts.
+            None if message["type"] != "message" => Role::Assistant,
             _ => Role::System,
         };
         let results = list(&message["content"]).iter().filter(|block| block["type"] == "tool_result");
@@ -173,9 +207,17 @@ impl<'a> Said<'a> {
 
     /// The texts without the reminders of an agent.
     fn own_words(&self) -> String {
-        let is_reminder = |text: &str| text.trim_start().starts_with("<system-reminder>");
+        let is_reminder = |text: &str| REMINDERS.iter().any(|mark| text.trim_start().starts_with(mark));
         self.texts.iter().copied().filter(|text| !is_reminder(text)).collect::<Vec<_>>().join("\n")
     }
+}
+
+/// How the texts begin that agents add to a user's words.
+const REMINDERS: &[&str] =
+    &["<system-reminder>", "<environment_context>", "<turn_aborted>", "# AGENTS.md instructions"];
+
+fn joined(space: &str, own: &str) -> String {
+    format!("{}__{own}", space.trim_end_matches("__"))
 }
 
 fn list(value: &Value) -> &[Value] {
@@ -195,6 +237,20 @@ fn block_result(block: &Value) -> ToolResult {
         text: texts(&block["content"]).join("\n"),
         is_error: block["is_error"].as_bool().unwrap_or(false),
     }
+}
+
+/// A result that is a message of its own.
+fn single_result(message: &Value) -> Option<ToolResult> {
+    if message["role"] == "tool" {
+        return Some(chat_result(message));
+    }
+    let is_output = message["type"].as_str().is_some_and(|kind| kind.ends_with("_call_output"));
+    is_output.then(|| {
+        let text = texts(&message["output"]).join("\n");
+        // Codex tells the model how a command ended in a line of its own.
+        let failed = text.split_once("exited with code ").is_some_and(|(_, code)| !code.starts_with('0'));
+        ToolResult { tool_use_id: message["call_id"].as_str().unwrap_or_default().to_owned(), text, is_error: failed }
+    })
 }
 
 // Chat completions have no mark for an error; that it is one stands in the text, as a code before its first colon.

@@ -21,7 +21,7 @@ use super::manner::{Delivery, Framing};
 use super::request::Request;
 use super::script::Script;
 use super::wire::{Frame, Wire};
-use super::{anthropic, openai};
+use super::{anthropic, openai, responses};
 
 const JSON: &str = "application/json";
 
@@ -208,7 +208,11 @@ async fn respond(answer: &Answer, request: &Request) -> Response {
     if answer.ending == Ending::Silent {
         std::future::pending::<()>().await;
     }
-    let wire = if request.is_chat() { openai::WIRE } else { anthropic::WIRE };
+    let wire = match request {
+        _ if request.is_chat() => openai::WIRE,
+        _ if request.is_responses() => responses::WIRE,
+        _ => anthropic::WIRE,
+    };
     if let (Some(failure), false) = (&answer.error, matches!(answer.ending, Ending::ErrorAfter(_))) {
         let body = failure.body.clone().unwrap_or_else(|| (wire.error)(failure).to_string());
         let mut response = reply(failure.status, JSON, Body::from(body));
