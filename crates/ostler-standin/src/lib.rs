@@ -14,6 +14,7 @@
 mod anthropic;
 mod answer;
 mod chat_calls;
+mod gemini;
 mod ids;
 mod manner;
 mod offline;
