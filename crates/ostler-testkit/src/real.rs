@@ -71,9 +71,14 @@ impl Pinned {
         target.join("agents").join(format!("{}-{}", self.name, self.version))
     }
 
+    /// Where its program can be in the directory that npm installs into.
+    pub fn programs(&self) -> impl Iterator<Item = String> {
+        self.programs.iter().map(|program| format!("node_modules/{program}"))
+    }
+
     // npm installs the package of this machine only, so whichever is there is the right one.
     fn program_in(&self, home: &Path) -> Option<PathBuf> {
-        self.programs.iter().map(|program| home.join("node_modules").join(program)).find(|program| program.is_file())
+        self.programs().map(|program| home.join(program)).find(|program| program.is_file())
     }
 }
 
