@@ -390,6 +390,9 @@ pub(crate) struct ReplayArgs {
     /// The agent it was recorded from
     #[arg(short, long, value_name = "NAME", default_value = "claude")]
     pub(crate) agent: String,
+    /// A setting that it was recorded with, such as transport=exec (repeatable)
+    #[arg(long, value_name = "KEY=VALUE", allow_hyphen_values = true)]
+    pub(crate) set: Vec<String>,
     /// How to show it
     #[arg(short, long, value_enum, default_value_t = Format::Human)]
     pub(crate) output: Format,
