@@ -266,6 +266,9 @@ pub(crate) struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// Try this agent, as it is installed here, against a scripted model on this machine: no account, no internet, no cost
+    #[arg(long, value_name = "AGENT", conflicts_with = "workspace_tools")]
+    pub(crate) conformance: Option<String>,
     /// Check for this program too, as `ostler run --workspace-tools` needs it
     #[arg(long, value_name = "NAME", value_parser = ["file-tools"])]
     pub(crate) workspace_tools: Option<String>,
@@ -387,6 +390,9 @@ pub(crate) struct ReplayArgs {
     /// The agent it was recorded from
     #[arg(short, long, value_name = "NAME", default_value = "claude")]
     pub(crate) agent: String,
+    /// A setting that it was recorded with, such as transport=exec (repeatable)
+    #[arg(long, value_name = "KEY=VALUE", allow_hyphen_values = true)]
+    pub(crate) set: Vec<String>,
     /// How to show it
     #[arg(short, long, value_enum, default_value_t = Format::Human)]
     pub(crate) output: Format,

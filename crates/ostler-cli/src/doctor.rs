@@ -5,10 +5,10 @@ use ostler::{Agents, Probed, Spec, keys};
 use serde::Serialize;
 
 use crate::args::DoctorArgs;
-use crate::environment;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
 use crate::output::{say, style};
+use crate::{conformance, environment};
 
 /// One agent, as it is reported.
 #[derive(Debug, Serialize)]
@@ -29,6 +29,9 @@ struct Finding {
 /// Probes every agent and reports.
 pub(crate) async fn run(args: DoctorArgs) -> Result<Code, Fault> {
     let (agents, host) = (Agents::builtin(), environment::host());
+    if let Some(agent) = &args.conformance {
+        return conformance::run(&agents, agent, args.json).await;
+    }
     let mut findings = Vec::new();
     let mut spec = Spec::default();
     if let Some(name) = &args.workspace_tools {

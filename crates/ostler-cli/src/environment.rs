@@ -38,7 +38,11 @@ pub(crate) fn args() -> impl Iterator<Item = OsString> {
 
 /// The surroundings in which agents are started: this environment, under the guard of this program.
 pub(crate) fn host() -> Host {
-    let mut host = Host::new(std::env::vars_os());
+    guarded(Host::new(std::env::vars_os()))
+}
+
+/// Under the guard of this program, with its helpers.
+fn guarded(mut host: Host) -> Host {
     if let Some(dir) = std::env::current_exe().ok().as_deref().and_then(std::path::Path::parent) {
         host = host.with_helpers(dir.to_owned());
     }
@@ -48,6 +52,25 @@ pub(crate) fn host() -> Host {
         }
         _ => host,
     }
+}
+
+/// Surroundings with nothing of this environment but where programs are and how text looks, and with these variables.
+pub(crate) fn host_of(variables: Vec<(String, String)>) -> Host {
+    let kept = ["PATH", "LANG", "LC_ALL", "TMPDIR"].into_iter();
+    let kept = kept.filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?)));
+    let set = variables.into_iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
+    guarded(Host::new(kept.chain(set)))
+}
+
+/// The processes of a session that are still there. Empty where the system does not show the environment of processes.
+pub(crate) fn left_of(session: &str) -> Vec<u32> {
+    let mark = format!("{}={session}", ostler::SESSION_VARIABLE);
+    let is_marked = |pid: &u32| {
+        let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environ.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes())
+    };
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_marked).collect()
 }
 
 /// This program's own file. `/proc/self/exe` still works when the file was replaced by an update meanwhile.

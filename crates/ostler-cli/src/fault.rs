@@ -18,6 +18,11 @@ impl Fault {
         Self { code: exit::USAGE, message: message.into(), hint: None }
     }
 
+    /// What is needed is not there.
+    pub(crate) fn unavailable(message: impl Into<String>) -> Self {
+        Self { code: exit::UNAVAILABLE, message: message.into(), hint: None }
+    }
+
     /// Something that should not happen did.
     pub(crate) fn internal(error: impl std::fmt::Display) -> Self {
         Self { code: exit::INTERNAL, message: error.to_string(), hint: None }

@@ -3,6 +3,7 @@
 mod args;
 mod ask;
 mod chat;
+mod conformance;
 mod doctor;
 mod environment;
 mod exit;

@@ -18,7 +18,9 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Code, Fault> {
     } else {
         Box::new(std::fs::File::open(&args.file).map_err(cannot)?)
     };
-    let mut replay = Replay::new(agent.dialect(), &Spec::default());
+    let mut spec = Spec::default();
+    crate::spec::set_each(&mut spec.settings, &args.set)?;
+    let mut replay = Replay::new(agent.dialect(), &spec);
     let mut shown = output::open(args.output, Liveness::Recorded);
     let mut chunk = vec![0; 64 * 1024];
     let mut code = exit::INTERNAL;

@@ -185,8 +185,13 @@ fn gather(given: &AgentSettings, settings: &mut Settings) -> Result<(), Fault> {
     if let Some(schema) = &given.json_schema {
         settings.set(keys::JSON_SCHEMA, schema_text(schema)?);
     }
+    set_each(settings, &given.set)
+}
+
+/// What `--set` says.
+pub(crate) fn set_each(settings: &mut Settings, entries: &[String]) -> Result<(), Fault> {
     let mut set: Vec<&str> = Vec::new();
-    for entry in &given.set {
+    for entry in entries {
         let Some((key, value)) = entry.split_once('=') else {
             return Err(Fault::usage(format!("--set {entry}: expected KEY=VALUE")));
         };

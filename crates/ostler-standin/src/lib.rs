@@ -1,7 +1,8 @@
 //! A scripted stand-in for a model provider: real agents talk to it over loopback and get the answers a test wrote.
 //!
-//! `script` decides which answer a request gets, one file per provider (`anthropic`, `openai`) renders it on the wire,
-//! `server` is the HTTP around them. Another provider joins as a sibling of `openai`.
+//! `script` decides which answer a request gets, one file per provider (`anthropic`, `openai`, `responses`, `gemini`) renders
+//! it on the wire, `server` is the HTTP around them, `offline` says how each agent is made to talk to it. Another provider
+//! joins as a sibling of `openai`.
 
 #![expect(
     clippy::disallowed_methods,
@@ -13,16 +14,20 @@
 mod anthropic;
 mod answer;
 mod chat_calls;
+mod gemini;
 mod ids;
 mod manner;
+mod offline;
 mod openai;
 mod request;
+mod responses;
 mod script;
 mod server;
 mod wire;
 
 pub use answer::{Answer, Block, Ending, Failure, Usage};
 pub use manner::{Delivery, Framing, Manner, Reasoning, Shape, Tokens};
+pub use offline::{KEY, MODEL, Offline};
 pub use request::{Request, ToolResult};
 pub use script::{Rule, Script, When};
 pub use server::ModelServer;

@@ -37,13 +37,16 @@ impl Request {
     /// The model asked for.
     #[must_use]
     pub fn model(&self) -> &str {
-        self.body["model"].as_str().unwrap_or_default()
+        self.gemini().map_or_else(|| self.body["model"].as_str().unwrap_or_default(), |(model, _)| model)
     }
 
     /// Whether the answer is to be streamed.
     #[must_use]
     pub fn wants_stream(&self) -> bool {
-        self.body["stream"].as_bool().unwrap_or(false)
+        match self.gemini() {
+            Some((_, verb)) => verb == "streamGenerateContent",
+            None => self.body["stream"].as_bool().unwrap_or(false),
+        }
     }
 
     /// Whether token counts are to come at the end of the stream, as chat-completions servers ask to be asked.
@@ -52,21 +55,51 @@ impl Request {
         self.body["stream_options"]["include_usage"].as_bool().unwrap_or(false)
     }
 
-    /// The names of the tools offered to the model.
+    /// The names of the tools offered to the model; of a namespace, those of the tools in it.
     #[must_use]
     pub fn tool_names(&self) -> Vec<&str> {
+        if self.gemini().is_some() {
+            let declared = list(&self.body["tools"]).iter().flat_map(|tool| list(&tool["functionDeclarations"]));
+            return declared.filter_map(|tool| tool["name"].as_str()).collect();
+        }
         let name = |tool: &'_ Value| if tool["function"].is_object() { "/function/name" } else { "/name" };
-        list(&self.body["tools"]).iter().filter_map(|tool| tool.pointer(name(tool))?.as_str()).collect()
+        let flat = list(&self.body["tools"]).iter().flat_map(|tool| match list(&tool["tools"]) {
+            [] => std::slice::from_ref(tool),
+            inner => inner,
+        });
+        flat.filter_map(|tool| tool.pointer(name(tool))?.as_str()).collect()
+    }
+
+    /// Whether a tool takes plain text, and not JSON.
+    pub(super) fn takes_text(&self, name: &str) -> bool {
+        list(&self.body["tools"]).iter().any(|tool| tool["type"] == "custom" && tool["name"] == name)
+    }
+
+    /// The namespace that a tool belongs to, and its name there.
+    pub(super) fn namespace(&self, name: &str) -> Option<(&str, &str)> {
+        let spaces = list(&self.body["tools"]).iter().filter(|tool| tool["type"] == "namespace");
+        let mut tools = spaces.flat_map(|space| list(&space["tools"]).iter().map(move |tool| (space, tool)));
+        tools.find_map(|(space, tool)| {
+            let (space, own) = (space["name"].as_str()?, tool["name"].as_str()?);
+            (joined(space, own) == name).then_some((space, own))
+        })
     }
 
     /// The system prompt, its blocks joined with newlines.
     #[must_use]
     pub fn system_text(&self) -> String {
-        if !self.is_chat() {
+        if self.gemini().is_some() {
+            return texts(&self.body["systemInstruction"]["parts"]).join("\n");
+        }
+        if !self.is_chat() && !self.is_responses() {
             return texts(&self.body["system"]).join("\n");
         }
         let said = self.said().into_iter().filter(|said| said.role == Role::System);
-        said.flat_map(|said| said.texts).collect::<Vec<_>>().join("\n")
+        texts(&self.body["instructions"])
+            .into_iter()
+            .chain(said.flat_map(|said| said.texts))
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 
     /// What the user said last, without the reminders the agent adds.
@@ -103,13 +136,28 @@ impl Request {
     /// Whether this asks for a message (and is not a token count, a health check or something unknown).
     #[must_use]
     pub fn is_model_call(&self) -> bool {
-        self.method == "POST" && (self.bare_path() == "/v1/messages" || self.is_chat())
+        let asks_gemini = |(_, verb): (&str, &str)| matches!(verb, "generateContent" | "streamGenerateContent");
+        let speaks_openai = self.is_chat() || self.is_responses();
+        let is_call = self.bare_path() == "/v1/messages" || speaks_openai || self.gemini().is_some_and(asks_gemini);
+        self.method == "POST" && is_call
+    }
+
+    /// Whether this speaks the Responses API, below whatever prefix.
+    #[must_use]
+    pub fn is_responses(&self) -> bool {
+        self.bare_path().ends_with("/responses")
     }
 
     /// Whether this speaks chat completions, below whatever prefix.
     #[must_use]
     pub fn is_chat(&self) -> bool {
         self.bare_path().ends_with("/chat/completions")
+    }
+
+    /// The model and the verb of a call of Google's API, which writes both into the path, below whatever prefix.
+    pub(super) fn gemini(&self) -> Option<(&str, &str)> {
+        let (before, name) = self.bare_path().rsplit_once('/')?;
+        before.ends_with("/models").then(|| name.rsplit_once(':'))?
     }
 
     /// The path without its query.
@@ -127,17 +175,23 @@ impl Request {
 
     /// The conversation, told alike for all providers.
     fn said(&self) -> Vec<Said<'_>> {
+        if self.gemini().is_some() {
+            return list(&self.body["contents"]).iter().map(Said::of_content).collect();
+        }
         let mut all: Vec<Said<'_>> = Vec::new();
         let mut after_result = false;
-        for message in list(&self.body["messages"]) {
-            let is_result = message["role"] == "tool";
-            match all.last_mut() {
+        let messages = if self.is_responses() { &self.body["input"] } else { &self.body["messages"] };
+        if let Value::String(text) = messages {
+            return vec![Said { role: Role::User, texts: vec![text], results: Vec::new() }];
+        }
+        for message in list(messages) {
+            let result = single_result(message);
+            let is_result = result.is_some();
+            match (all.last_mut(), result) {
                 // Where each result is a message of its own, those that come together answer one message of the model.
-                Some(said) if is_result && after_result => said.results.push(chat_result(message)),
-                _ if is_result => {
-                    all.push(Said { role: Role::User, texts: Vec::new(), results: vec![chat_result(message)] });
-                }
-                _ => all.push(Said::of(message)),
+                (Some(said), Some(result)) if after_result => said.results.push(result),
+                (_, Some(result)) => all.push(Said { role: Role::User, texts: Vec::new(), results: vec![result] }),
+                (_, None) => all.push(Said::of(message)),
             }
             after_result = is_result;
         }
@@ -165,17 +219,36 @@ impl<'a> Said<'a> {
         let role = match message["role"].as_str() {
             Some("assistant") => Role::Assistant,
             Some("user") => Role::User,
+            // Items without a role are the model's: calls and thoughts.
+            None if message["type"] != "message" => Role::Assistant,
             _ => Role::System,
         };
         let results = list(&message["content"]).iter().filter(|block| block["type"] == "tool_result");
         Self { role, texts: texts(&message["content"]), results: results.map(block_result).collect() }
     }
 
+    /// A message of Google's API; thoughts that are sent back are nobody's words.
+    fn of_content(content: &'a Value) -> Self {
+        let role = if content["role"] == "model" { Role::Assistant } else { Role::User };
+        let parts = list(&content["parts"]);
+        let texts = parts.iter().filter(|part| part["thought"] != true).filter_map(|part| part["text"].as_str());
+        let results = parts.iter().map(|part| &part["functionResponse"]).filter(|result| result.is_object());
+        Self { role, texts: texts.collect(), results: results.map(function_result).collect() }
+    }
+
     /// The texts without the reminders of an agent.
     fn own_words(&self) -> String {
-        let is_reminder = |text: &str| text.trim_start().starts_with("<system-reminder>");
+        let is_reminder = |text: &str| REMINDERS.iter().any(|mark| text.trim_start().starts_with(mark));
         self.texts.iter().copied().filter(|text| !is_reminder(text)).collect::<Vec<_>>().join("\n")
     }
+}
+
+/// How the texts begin that agents add to a user's words.
+const REMINDERS: &[&str] =
+    &["<system-reminder>", "<session_context>", "<environment_context>", "<turn_aborted>", "# AGENTS.md instructions"];
+
+fn joined(space: &str, own: &str) -> String {
+    format!("{}__{own}", space.trim_end_matches("__"))
 }
 
 fn list(value: &Value) -> &[Value] {
@@ -197,12 +270,36 @@ fn block_result(block: &Value) -> ToolResult {
     }
 }
 
+/// A result that is a message of its own.
+fn single_result(message: &Value) -> Option<ToolResult> {
+    if message["role"] == "tool" {
+        return Some(chat_result(message));
+    }
+    let is_output = message["type"].as_str().is_some_and(|kind| kind.ends_with("_call_output"));
+    is_output.then(|| {
+        let text = texts(&message["output"]).join("\n");
+        // Codex tells the model how a command ended in a line of its own.
+        let failed = text.split_once("exited with code ").is_some_and(|(_, code)| !code.starts_with('0'));
+        ToolResult { tool_use_id: message["call_id"].as_str().unwrap_or_default().to_owned(), text, is_error: failed }
+    })
+}
+
 // Chat completions have no mark for an error; that it is one stands in the text, as a code before its first colon.
 fn chat_result(message: &Value) -> ToolResult {
     let text = texts(&message["content"]).join("\n");
     let is_code = |word: &str| word.chars().all(|c| c.is_ascii_lowercase() || c == '_');
     let is_error = text.split_once(": ").is_some_and(|(word, _)| is_code(word));
     ToolResult { tool_use_id: message["tool_call_id"].as_str().unwrap_or_default().to_owned(), text, is_error }
+}
+
+fn function_result(result: &Value) -> ToolResult {
+    let (output, error) = (&result["response"]["output"], &result["response"]["error"]);
+    let said = if error.is_null() { output } else { error };
+    ToolResult {
+        tool_use_id: result["id"].as_str().unwrap_or_default().to_owned(),
+        text: said.as_str().map_or_else(|| said.to_string(), str::to_owned),
+        is_error: !error.is_null(),
+    }
 }
 
 #[cfg(test)]
@@ -288,5 +385,41 @@ mod tests {
             {"role": "tool", "tool_call_id": "c", "content": "42"}, {"role": "user", "content": "and now?"}]));
         assert_eq!(request.last_user_text(), "and now?");
         assert!(request.last_tool_results().is_empty());
+    }
+
+    fn gemini(contents: &Value) -> Request {
+        let tools = json!([{"functionDeclarations": [{"name": "read_file"}, {"name": "glob"}]}]);
+        let system = json!({"role": "user", "parts": [{"text": "Be brief."}]});
+        let body = json!({"contents": contents, "systemInstruction": system, "tools": tools});
+        let path = "/prefix/v1beta/models/gemini-pro:streamGenerateContent?alt=sse".to_owned();
+        Request { path, body, ..request(&json!([])) }
+    }
+
+    #[test]
+    fn googles_api_is_understood_as_well() {
+        let request = gemini(&json!([
+            {"role": "user", "parts": [{"text": "<session_context>\nToday</session_context>"}]},
+            {"role": "user", "parts": [{"text": "Read"}, {"text": "it"}]}]));
+        assert!(request.is_model_call() && request.wants_stream());
+        assert_eq!((request.model(), request.system_text().as_str()), ("gemini-pro", "Be brief."));
+        assert_eq!(request.last_user_text(), "Read\nit");
+        assert_eq!(request.tool_names(), ["read_file", "glob"]);
+        let count = Request { path: "/v1beta/models/gemini-pro:countTokens".to_owned(), ..request };
+        assert!(!count.is_model_call() && !count.wants_stream());
+    }
+
+    #[test]
+    fn results_of_googles_api_hide_the_prompt_before_them() {
+        let result =
+            |id: &str, response: Value| json!({"functionResponse": {"id": id, "name": "f", "response": response}});
+        let request = gemini(&json!([
+            {"role": "user", "parts": [{"text": "go"}]},
+            {"role": "model", "parts": [{"text": "hm", "thought": true}, {"functionCall": {"name": "f", "args": {}}}]},
+            {"role": "user", "parts": [result("a", json!({"output": "fine"})), result("b", json!({"error": "bad"}))]}]));
+        assert_eq!(request.last_user_text(), "");
+        let results = request.last_tool_results();
+        let told: Vec<(&str, &str, bool)> =
+            results.iter().map(|r| (r.tool_use_id.as_str(), r.text.as_str(), r.is_error)).collect();
+        assert_eq!(told, [("a", "fine", false), ("b", "bad", true)]);
     }
 }

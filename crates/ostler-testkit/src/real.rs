@@ -1,10 +1,12 @@
 //! The real agents: pinned, installed from npm into the build tree once, found there by tests.
 
+mod pinned;
+
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-mod pinned;
+use ostler_standin::Offline;
 
 pub use pinned::{ALL, CLAUDE, CODEX, COPILOT, GEMINI, OPENCLAW, OPENCODE, Pinned};
 
@@ -69,9 +71,14 @@ impl Pinned {
         target.join("agents").join(format!("{}-{}", self.name, self.version))
     }
 
+    /// Where its program can be in the directory that npm installs into.
+    pub fn programs(&self) -> impl Iterator<Item = String> {
+        self.programs.iter().map(|program| format!("node_modules/{program}"))
+    }
+
     // npm installs the package of this machine only, so whichever is there is the right one.
     fn program_in(&self, home: &Path) -> Option<PathBuf> {
-        self.programs.iter().map(|program| home.join("node_modules").join(program)).find(|program| program.is_file())
+        self.programs().map(|program| home.join(program)).find(|program| program.is_file())
     }
 }
 
@@ -84,25 +91,25 @@ pub fn claude() -> PathBuf {
     CLAUDE.program()
 }
 
-/// The environment, and nothing else, that a real Claude Code needs to talk to a scripted model.
+/// The environment, and nothing else, that a real agent needs to talk to a scripted model; its files are written into `home`.
+///
+/// # Panics
+/// When nobody knows how that agent is made to, or a file cannot be written.
+#[must_use]
+pub fn offline_env(agent: &str, home: &Path, base_url: &str) -> Vec<(String, String)> {
+    let offline = Offline::of(agent).unwrap_or_else(|| panic!("{agent} is not in ostler-standin's offline.rs"));
+    offline.furnish(home, base_url).expect("write the agent's files");
+    let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/bin:/bin".to_owned());
+    std::iter::once(("PATH".to_owned(), path)).chain(offline.env(home, base_url)).collect()
+}
+
+/// The same for Claude Code.
+///
+/// # Panics
+/// Never: it is known.
 #[must_use]
 pub fn claude_env(home: &Path, base_url: &str) -> Vec<(String, String)> {
-    let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/bin:/bin".to_owned());
-    let home = home.display().to_string();
-    let pairs = [
-        ("HOME", home.as_str()),
-        ("PATH", path.as_str()),
-        ("ANTHROPIC_BASE_URL", base_url),
-        ("ANTHROPIC_API_KEY", "a-key-of-the-testkit"),
-        ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
-        ("DISABLE_TELEMETRY", "1"),
-        ("DISABLE_AUTOUPDATER", "1"),
-        // The default of ten retries with growing pauses makes an authentication error take minutes.
-        ("CLAUDE_CODE_MAX_RETRIES", "1"),
-        // Without it, root may not bypass permissions; containers run tests as root.
-        ("IS_SANDBOX", "1"),
-    ];
-    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
+    offline_env("claude", home, base_url)
 }
 
 /// The build's target directory: above the running program, else what `CARGO_TARGET_DIR` names.

@@ -10,6 +10,7 @@
 mod adder;
 mod api;
 mod chat;
+mod conformance;
 mod driver;
 mod escapes;
 mod guard;

@@ -4,8 +4,18 @@ use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-const INSTALLS: &str = "echo run >> \"$NPM_LOG\"; sleep 0.2\n\
-    mkdir -p node_modules/@anthropic-ai/claude-code-x; echo > node_modules/@anthropic-ai/claude-code-x/claude";
+use ostler_testkit::real;
+
+/// An `npm` that takes its time and installs what every agent needs, whichever is asked for.
+fn installs() -> String {
+    let programs = light().flat_map(|agent| agent.programs());
+    let made = programs.map(|file| format!("mkdir -p \"$(dirname '{file}')\"; echo > '{file}'\n"));
+    format!("echo run >> \"$NPM_LOG\"; sleep 0.2\n{}", made.collect::<String>())
+}
+
+fn light() -> impl Iterator<Item = &'static real::Pinned> {
+    real::ALL.iter().copied().filter(|agent| !agent.heavy)
+}
 
 /// Starts the installer with an `npm` that runs `script`.
 fn start(dir: &Path) -> Child {
@@ -32,24 +42,26 @@ fn run(dir: &Path) -> Output {
 #[test]
 fn ten_first_uses_at_once_do_one_download() {
     let dir = tempfile::tempdir().unwrap();
-    stand_in_for_npm(dir.path(), INSTALLS);
+    stand_in_for_npm(dir.path(), &installs());
     let started: Vec<Child> = (0..10).map(|_| start(dir.path())).collect();
     for child in started {
         let output = child.wait_with_output().unwrap();
         let stdout = String::from_utf8(output.stdout).unwrap();
-        let program = stdout.trim_end().rsplit(' ').next().unwrap();
-        assert!(output.status.success() && Path::new(program).is_file(), "{stdout}");
+        let programs = stdout.lines().filter_map(|line| line.rsplit(' ').next());
+        assert_eq!(programs.filter(|program| Path::new(program).is_file()).count(), light().count(), "{stdout}");
+        assert!(output.status.success());
     }
-    assert_eq!(fs::read_to_string(dir.path().join("npm.log")).unwrap(), "run\n");
+    let downloads = fs::read_to_string(dir.path().join("npm.log")).unwrap();
+    assert_eq!(downloads.lines().count(), light().count(), "one per agent");
     let left = fs::read_dir(dir.path().join("target/agents")).unwrap().count();
-    assert_eq!(left, 2, "the install and the lock, no leftovers");
+    assert_eq!(left, light().count() + 1, "the installs and the lock, no leftovers");
 }
 
 #[test]
 fn a_failure_is_one_line_with_the_fix_and_leaves_nothing() {
     for (script, reason) in [
         ("echo 'npm error code ENOTFOUND' >&2; exit 1", "ENOTFOUND"),
-        ("mkdir -p node_modules", "installed no Claude Code for"),
+        ("mkdir -p node_modules", "installed no claude for"),
     ] {
         let dir = tempfile::tempdir().unwrap();
         stand_in_for_npm(dir.path(), script);

@@ -1,0 +1,158 @@
+//! `ostler doctor --conformance AGENT`: the installed agent is tried against a scripted model, on this machine alone.
+
+mod checks;
+mod trial;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ostler::clip::plain;
+use ostler::{Agent, Agents, Probed};
+use ostler_standin::Offline;
+use serde::Serialize;
+
+use checks::{CHECKS, Check};
+use trial::{Ran, Trial};
+
+use crate::environment;
+use crate::exit::{self, Code};
+use crate::fault::Fault;
+use crate::output::{say, style};
+
+/// What came of all checks.
+#[derive(Debug, Serialize)]
+struct Report {
+    agent: String,
+    version: Option<String>,
+    /// The version that this release was tested with.
+    tested_version: Option<String>,
+    conforms: bool,
+    checks: Vec<Finding>,
+    /// Message types that Ostler does not know, and how often they came.
+    drift: BTreeMap<String, u32>,
+}
+
+/// What came of one check.
+#[derive(Debug, Serialize)]
+struct Finding {
+    check: &'static str,
+    /// `passed`, `failed` or `not_applicable`.
+    result: &'static str,
+    problem: Option<String>,
+}
+
+/// Tries the agent and reports.
+pub(crate) async fn run(agents: &Agents, name: &str, json: bool) -> Result<Code, Fault> {
+    let agent = crate::spec::named(agents, name)?;
+    let Some(offline) = Offline::of(agent.name()) else {
+        let known: Vec<_> = Offline::agents().collect();
+        let why =
+            format!("{name} cannot be tried: nobody has found out how it is made to talk to a model on this machine");
+        return Err(Fault::usage(why).hint(format!("These can: {}.", known.join(", "))));
+    };
+    let version = installed(&agent).await?;
+    let tested = agent.dialect().probe().map(|plan| plan.tested.to_string());
+    if !json {
+        announce(agent.name(), version.as_deref(), tested.as_deref());
+    }
+    let mut report = Report {
+        agent: agent.name().to_owned(),
+        version,
+        tested_version: tested,
+        conforms: true,
+        checks: Vec::new(),
+        drift: BTreeMap::new(),
+    };
+    for check in CHECKS {
+        let finding = try_one(&agent, offline, check, &mut report.drift).await;
+        report.conforms &= finding.result != "failed";
+        if !json {
+            show(&finding);
+        }
+        report.checks.push(finding);
+    }
+    if json {
+        say(&serde_json::to_string_pretty(&report).map_err(Fault::internal)?);
+    } else {
+        conclude(&report);
+    }
+    Ok(if report.conforms { exit::OK } else { exit::FAILED })
+}
+
+/// The version of what is installed. Nobody has to be logged in: no account is used.
+async fn installed(agent: &Arc<dyn Agent>) -> Result<Option<String>, Fault> {
+    match agent.probe(&environment::host()).await {
+        Probed::Ready { version, .. } => Ok(version),
+        Probed::NotLoggedIn { version, .. } => Ok(Some(version)),
+        Probed::NotConfigured { .. } => Ok(None),
+        Probed::Missing { hint, .. } => {
+            Err(Fault::unavailable(format!("{} is not installed", agent.name())).hint(hint))
+        }
+        Probed::Broken { why, hint, .. } => {
+            Err(Fault::unavailable(format!("{} does not run: {why}", agent.name())).hint(hint))
+        }
+        Probed::TooOld { version, need, hint, .. } => {
+            let why = format!("{} {version} is too old, {need} is needed", agent.name());
+            Err(Fault::unavailable(why).hint(hint))
+        }
+    }
+}
+
+async fn try_one(
+    agent: &Arc<dyn Agent>,
+    offline: &'static Offline,
+    check: &Check,
+    drift: &mut BTreeMap<String, u32>,
+) -> Finding {
+    if !(check.applies)(&agent.capabilities()) {
+        return Finding { check: check.name, result: "not_applicable", problem: None };
+    }
+    let tried = async {
+        let trial = Trial::new(agent, offline, (check.script)(offline))?;
+        let ran = (check.run)(&trial).await?;
+        for notice in ran.iter().flat_map(Ran::unknown) {
+            *drift.entry(notice.message.clone()).or_default() += 1;
+        }
+        let left: Vec<u32> = ran.iter().flat_map(|ran| environment::left_of(&ran.session)).collect();
+        if left.is_empty() { Ok(()) } else { Err(format!("processes are left behind: {left:?}")) }
+    };
+    match tried.await {
+        Ok(()) => Finding { check: check.name, result: "passed", problem: None },
+        Err(problem) => Finding { check: check.name, result: "failed", problem: Some(problem) },
+    }
+}
+
+fn announce(agent: &str, version: Option<&str>, tested: Option<&str>) {
+    let dim = style::DIM;
+    let tested = tested.map(|tested| format!(" {dim}(tested with this release: {tested}){dim:#}")).unwrap_or_default();
+    say(&format!("{agent} {}{tested}\n", plain(version.unwrap_or_default())));
+}
+
+fn show(finding: &Finding) {
+    let (mark, paint) = match finding.result {
+        "passed" => ("✓", style::GOOD),
+        "failed" => ("✗", style::BAD),
+        _ => ("–", style::DIM),
+    };
+    let words = match (&finding.problem, finding.result) {
+        (Some(problem), _) => plain(problem),
+        (None, "not_applicable") => "it cannot do this".into(),
+        _ => "".into(),
+    };
+    say(format!("{paint}{mark}{paint:#} {:<10}  {words}", finding.check).trim_end());
+}
+
+fn conclude(report: &Report) {
+    if !report.drift.is_empty() {
+        say("\nMessages that Ostler does not know:");
+        for (message, times) in &report.drift {
+            say(&format!("  {times} × {}", plain(message)));
+        }
+    }
+    let (good, bad) = (style::GOOD, style::BAD);
+    let failed = report.checks.iter().filter(|finding| finding.result == "failed").count();
+    match failed {
+        0 => say(&format!("\n{good}It does what Ostler expects of it.{good:#}")),
+        _ => say(&format!("\n{bad}{failed} of these are not as Ostler expects.{bad:#}")),
+    }
+}

@@ -1,0 +1,181 @@
+//! What is tried with an installed agent: each check has a script for the model and a look at what came of it.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use ostler::{Capabilities, Cause, What, keys};
+use ostler_standin::{Answer, Offline, Rule, Script};
+
+use super::trial::{Ran, Trial};
+
+/// A check of one thing.
+pub(super) struct Check {
+    /// Its name: a row of docs/agents/matrix.md.
+    pub(super) name: &'static str,
+    /// Whether an agent can do it at all.
+    pub(super) applies: fn(&Capabilities) -> bool,
+    /// What the model does.
+    pub(super) script: fn(&Offline) -> Script,
+    /// Runs the agent and says what was wrong.
+    pub(super) run: fn(&Trial) -> Looking<'_>,
+}
+
+/// What came of a check: every run of the agent, and what was wrong.
+pub(super) type Looking<'a> = Pin<Box<dyn Future<Output = Result<Vec<Ran>, String>> + 'a>>;
+
+const ALWAYS: fn(&Capabilities) -> bool = |_| true;
+
+const ANSWER: &str = "One two three four five six.";
+
+/// All of them, in the order in which they are tried.
+pub(super) const CHECKS: &[Check] = &[
+    Check { name: "text", applies: ALWAYS, script: |_| Script::always(ANSWER), run: |trial| Box::pin(text(trial)) },
+    Check {
+        name: "deltas",
+        applies: |able| able.stream_text,
+        script: |_| Script::new().rule(Rule::any().answer(Answer::text(ANSWER).deltas(4))),
+        run: |trial| Box::pin(deltas(trial)),
+    },
+    Check {
+        name: "unicode",
+        applies: ALWAYS,
+        script: |_| Script::always("zurück: \u{1f40e} \u{4e2d}\u{6587}"),
+        run: |trial| Box::pin(unicode(trial)),
+    },
+    Check {
+        name: "cwd",
+        applies: ALWAYS,
+        script: |offline| tool(offline, "touch made"),
+        run: |trial| Box::pin(made(trial)),
+    },
+    Check {
+        name: "tool",
+        applies: ALWAYS,
+        script: |offline| tool(offline, "touch made"),
+        run: |trial| Box::pin(called(trial)),
+    },
+    Check { name: "usage", applies: ALWAYS, script: |_| Script::always(ANSWER), run: |trial| Box::pin(usage(trial)) },
+    Check {
+        name: "auth error",
+        applies: ALWAYS,
+        script: |_| {
+            Script::new().rule(Rule::any().answer(Answer::error(401, "authentication_error", "invalid api key")))
+        },
+        run: |trial| Box::pin(unauthorized(trial)),
+    },
+    Check {
+        name: "interrupt",
+        applies: |able| able.interrupt,
+        script: |_| Script::new().rule(Rule::any().answer(Answer::text(ANSWER).deltas(6).hang_after(3))),
+        run: |trial| Box::pin(interrupt(trial)),
+    },
+    Check {
+        name: "resume",
+        applies: |able| able.resume,
+        script: |_| Script::always(ANSWER),
+        run: |trial| Box::pin(resume(trial)),
+    },
+];
+
+fn tool(offline: &Offline, line: &str) -> Script {
+    let (name, input) = (offline.shell)(line);
+    Script::new()
+        .rule(Rule::on_tool_result().text("Done."))
+        .rule(Rule::on_text("PROMPT").with_tools().answer(Answer::tool(name, input)))
+        .rule(Rule::any().text("Done."))
+}
+
+fn expect(right: bool, wrong: impl FnOnce() -> String) -> Result<(), String> {
+    if right { Ok(()) } else { Err(wrong()) }
+}
+
+async fn text(trial: &Trial) -> Result<Vec<Ran>, String> {
+    let ran = trial.run(trial.spec("PROMPT")).await?;
+    let answer = &ran.ended_with(Cause::Completed)?.text;
+    expect(answer.trim() == ANSWER, || format!("the answer is {answer:?}"))?;
+    let asked = trial.server.requests().iter().any(|request| request.last_user_text().contains("PROMPT"));
+    expect(asked, || "the prompt never reached the model".to_owned())?;
+    Ok(vec![ran])
+}
+
+async fn deltas(trial: &Trial) -> Result<Vec<Ran>, String> {
+    let ran = trial.run(trial.spec("PROMPT")).await?;
+    let answer = &ran.ended_with(Cause::Completed)?.text;
+    expect(answer.trim() == ANSWER, || format!("the answer is {answer:?}"))?;
+    expect(ran.pieces() > 1, || format!("it came in {} pieces", ran.pieces()))?;
+    Ok(vec![ran])
+}
+
+async fn unicode(trial: &Trial) -> Result<Vec<Ran>, String> {
+    const PROMPT: &str = "PROMPT \u{1f40e} \u{4e2d}\u{6587} \u{e9}\u{301} \"'\\ $HOME";
+    let ran = trial.run(trial.spec(PROMPT)).await?;
+    let answer = &ran.ended_with(Cause::Completed)?.text;
+    expect(answer.trim() == "zurück: \u{1f40e} \u{4e2d}\u{6587}", || format!("the answer is {answer:?}"))?;
+    let asked = trial.server.requests().iter().any(|request| request.last_user_text().contains(PROMPT));
+    expect(asked, || "the prompt did not reach the model as it was".to_owned())?;
+    Ok(vec![ran])
+}
+
+async fn made(trial: &Trial) -> Result<Vec<Ran>, String> {
+    let ran = trial.run(trial.spec("PROMPT")).await?;
+    ran.ended_with(Cause::Completed)?;
+    expect(trial.work().join("made").is_file(), || "its command did not run in the working directory".to_owned())?;
+    Ok(vec![ran])
+}
+
+async fn called(trial: &Trial) -> Result<Vec<Ran>, String> {
+    let ran = trial.run(trial.spec("PROMPT")).await?;
+    ran.ended_with(Cause::Completed)?;
+    match ran.results()[..] {
+        [result] if result.ok => {}
+        [result] => return Err(format!("its tool failed: {}", result.output)),
+        ref results => return Err(format!("one tool call gave {} results", results.len())),
+    }
+    Ok(vec![ran])
+}
+
+async fn usage(trial: &Trial) -> Result<Vec<Ran>, String> {
+    let ran = trial.run(trial.spec("PROMPT")).await?;
+    ran.ended_with(Cause::Completed)?;
+    let calls = trial.server.requests().len() as u64;
+    let right = ostler_standin::Usage::default().output * calls;
+    match ran.output_tokens() {
+        Some(found) if found == right => Ok(vec![ran]),
+        Some(found) => Err(format!("it counts {found} output tokens, the model counted {right}")),
+        None => Err("it does not say what it used".to_owned()),
+    }
+}
+
+async fn unauthorized(trial: &Trial) -> Result<Vec<Ran>, String> {
+    let ran = trial.run(trial.spec("PROMPT")).await?;
+    ran.ended_with(Cause::Auth)?;
+    Ok(vec![ran])
+}
+
+async fn interrupt(trial: &Trial) -> Result<Vec<Ran>, String> {
+    let mut asked = false;
+    let meanwhile = |event: &ostler::Event, session: &ostler::Session| {
+        if matches!(event.what, What::Text(_)) && !asked {
+            asked = true;
+            drop(session.interrupt());
+        }
+    };
+    let ran = trial.follow(trial.spec("PROMPT"), meanwhile).await?;
+    ran.ended_with(Cause::Interrupted)?;
+    Ok(vec![ran])
+}
+
+async fn resume(trial: &Trial) -> Result<Vec<Ran>, String> {
+    let first = trial.run(trial.spec("PROMPT the first")).await?;
+    first.ended_with(Cause::Completed)?;
+    let native = first.native().ok_or("it did not say how its session is called")?;
+    let mut spec = trial.spec("PROMPT the second");
+    spec.settings.set(keys::RESUME, native);
+    let second = trial.run(spec).await?;
+    second.ended_with(Cause::Completed)?;
+    let calls = trial.server.requests();
+    let last = calls.iter().rfind(|call| call.last_user_text().contains("the second"));
+    let last = last.ok_or("the second prompt never reached the model")?;
+    expect(last.body.to_string().contains("the first"), || "it had forgotten the first prompt".to_owned())?;
+    Ok(vec![first, second])
+}

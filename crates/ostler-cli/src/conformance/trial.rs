@@ -1,0 +1,130 @@
+//! One trial of an agent: a home, a directory and a scripted model of its own, and what the agent did there.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler::event::{Notice, ToolResult, TurnEnded};
+use ostler::permission::{Policy, Preset};
+use ostler::{Agent, Answer, Cause, Event, Host, Limits, Session, Spec, What};
+use ostler_standin::{ModelServer, Offline, Script};
+
+use crate::environment;
+
+/// How long one run of an agent may take; the slowest known needs 15 s to start.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Where an agent is tried.
+pub(super) struct Trial {
+    agent: Arc<dyn Agent>,
+    offline: &'static Offline,
+    pub(super) server: ModelServer,
+    host: Host,
+    root: tempfile::TempDir,
+}
+
+/// What a run came to.
+#[derive(Debug, Default)]
+pub(super) struct Ran {
+    pub(super) events: Vec<Event>,
+    pub(super) session: String,
+}
+
+impl Trial {
+    /// A place where the model follows `script`.
+    pub(super) fn new(agent: &Arc<dyn Agent>, offline: &'static Offline, script: Script) -> Result<Self, String> {
+        let failed = |error: std::io::Error| format!("no place to try it: {error}");
+        let root = tempfile::Builder::new().prefix("ostler-trial-").tempdir().map_err(failed)?;
+        let (home, work) = (root.path().join("home"), root.path().join("work"));
+        for directory in [&home, &work] {
+            std::fs::create_dir(directory).map_err(failed)?;
+        }
+        let server = ModelServer::start(script);
+        offline.furnish(&home, &server.base_url()).map_err(failed)?;
+        let host = environment::host_of(offline.env(&home, &server.base_url()));
+        // The script alone says what is run, in a directory of its own.
+        let host = host.asking(|_| async { Answer::Allow });
+        Ok(Self { agent: agent.clone(), offline, server, host, root })
+    }
+
+    /// The directory that the agent works in.
+    pub(super) fn work(&self) -> PathBuf {
+        self.root.path().join("work")
+    }
+
+    /// What to run, with everything allowed.
+    pub(super) fn spec(&self, prompt: &str) -> Spec {
+        let limits = Limits { wall: Some(PATIENCE), idle: Some(PATIENCE), ..Limits::default() };
+        let policy = Some(Policy::preset(Preset::All));
+        let mut spec = Spec { prompt: prompt.to_owned(), dir: Some(self.work()), limits, policy, ..Spec::default() };
+        for (key, value) in self.offline.settings {
+            spec.settings.set(key, *value);
+        }
+        spec
+    }
+
+    /// Runs it to its end.
+    pub(super) async fn run(&self, spec: Spec) -> Result<Ran, String> {
+        self.follow(spec, |_, _| ()).await
+    }
+
+    /// The same; `meanwhile` sees each event, and can ask things of the session.
+    pub(super) async fn follow(&self, spec: Spec, mut meanwhile: impl FnMut(&Event, &Session)) -> Result<Ran, String> {
+        let mut session = self.agent.start(&self.host, spec).map_err(|error| error.to_string())?;
+        let mut ran = Ran { session: session.id().to_owned(), ..Ran::default() };
+        while let Some(event) = session.next().await {
+            meanwhile(&event, &session);
+            ran.events.push(event);
+        }
+        Ok(ran)
+    }
+}
+
+impl Ran {
+    fn all<'a, T>(&'a self, pick: impl Fn(&'a What) -> Option<T> + 'a) -> impl Iterator<Item = T> + 'a {
+        self.events.iter().filter_map(move |event| pick(&event.what))
+    }
+
+    /// How the last turn ended.
+    pub(super) fn turn(&self) -> Result<&TurnEnded, String> {
+        let turn = self.all(|what| if let What::TurnEnded(turn) = what { Some(turn) } else { None }).last();
+        turn.ok_or_else(|| "it never ended a turn".to_owned())
+    }
+
+    /// Fails unless it ended for this cause.
+    pub(super) fn ended_with(&self, cause: Cause) -> Result<&TurnEnded, String> {
+        let turn = self.turn()?;
+        let why = &turn.outcome.message;
+        (turn.outcome.cause == cause)
+            .then_some(turn)
+            .ok_or_else(|| format!("it ended with {} instead of {cause}: {why}", turn.outcome.cause))
+    }
+
+    /// The agent's own name for the session.
+    pub(super) fn native(&self) -> Option<&str> {
+        let started = self.all(|what| if let What::Started(started) = what { Some(started) } else { None });
+        started.filter_map(|started| started.native_session.as_deref()).last()
+    }
+
+    /// How many pieces of text came.
+    pub(super) fn pieces(&self) -> usize {
+        self.all(|what| matches!(what, What::Text(text) if text.delta).then_some(())).count()
+    }
+
+    /// The results of its tools.
+    pub(super) fn results(&self) -> Vec<&ToolResult> {
+        self.all(|what| if let What::ToolResult(result) = what { Some(result) } else { None }).collect()
+    }
+
+    /// The tokens that it wrote, all turns together.
+    pub(super) fn output_tokens(&self) -> Option<u64> {
+        let ended = self.all(|what| if let What::Ended(ended) = what { Some(ended) } else { None }).last()?;
+        ended.usage.as_ref()?.output
+    }
+
+    /// What it said that Ostler does not know.
+    pub(super) fn unknown(&self) -> impl Iterator<Item = &Notice> {
+        self.all(|what| if let What::Notice(notice) = what { Some(notice) } else { None })
+            .filter(|notice| notice.code == "unknown_message")
+    }
+}

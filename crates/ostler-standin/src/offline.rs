@@ -1,0 +1,174 @@
+//! How an agent is made to talk to the stand-in instead of its provider: variables and files, as data.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+/// What makes an agent talk to the stand-in. In its texts `{url}` stands for the stand-in's address and `{home}` for a home
+/// directory of the agent's own.
+#[derive(Debug)]
+pub struct Offline {
+    /// The agent's name in Ostler.
+    pub agent: &'static str,
+    /// Variables to set.
+    env: &'static [(&'static str, &'static str)],
+    /// Files to write below the home directory.
+    files: &'static [(&'static str, &'static str)],
+    /// Settings that the agent needs to be given.
+    pub settings: &'static [(&'static str, &'static str)],
+    /// The call of a tool that runs a line of shell.
+    pub shell: fn(&str) -> (&'static str, Value),
+}
+
+/// What stands for a key: the stand-in takes any.
+pub const KEY: &str = "sk-a-key-of-the-stand-in";
+
+/// The model that is asked for where one has to be named.
+pub const MODEL: &str = "stand-in";
+
+const ALL: &[Offline] = &[
+    Offline {
+        agent: "claude",
+        env: &[
+            ("ANTHROPIC_BASE_URL", "{url}"),
+            ("ANTHROPIC_API_KEY", KEY),
+            ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
+            ("DISABLE_TELEMETRY", "1"),
+            ("DISABLE_AUTOUPDATER", "1"),
+            // The default of ten retries with growing pauses makes an authentication error take minutes.
+            ("CLAUDE_CODE_MAX_RETRIES", "1"),
+            // Without it, root may not bypass permissions.
+            ("IS_SANDBOX", "1"),
+        ],
+        files: &[],
+        settings: &[],
+        shell: |line| ("Bash", json!({"command": line, "description": "to see whether it works"})),
+    },
+    Offline {
+        agent: "codex",
+        env: &[("CODEX_HOME", "{home}/.codex"), ("OPENAI_API_KEY", KEY)],
+        files: &[(".codex/config.toml", CODEX)],
+        settings: &[],
+        shell: |line| ("exec_command", json!({"cmd": line})),
+    },
+    Offline {
+        agent: "copilot",
+        env: &[
+            ("COPILOT_OFFLINE", "true"),
+            ("COPILOT_PROVIDER_BASE_URL", "{url}/v1"),
+            ("COPILOT_PROVIDER_TYPE", "openai"),
+            ("COPILOT_PROVIDER_API_KEY", KEY),
+            ("COPILOT_MODEL", MODEL),
+        ],
+        files: &[],
+        settings: &[],
+        shell: |line| ("bash", json!({"command": line, "description": "to see whether it works"})),
+    },
+    Offline {
+        agent: "gemini",
+        env: &[("GEMINI_API_KEY", KEY), ("GOOGLE_GEMINI_BASE_URL", "{url}")],
+        files: &[(".gemini/settings.json", GEMINI)],
+        settings: &[],
+        shell: |line| ("run_shell_command", json!({"command": line, "description": "to see whether it works"})),
+    },
+    Offline {
+        agent: "opencode",
+        env: &[("OPENCODE_DISABLE_AUTOUPDATE", "true"), ("OPENCODE_DISABLE_MODELS_FETCH", "true")],
+        files: &[(".config/opencode/opencode.json", OPENCODE)],
+        settings: &[],
+        shell: |line| ("bash", json!({"command": line, "description": "to see whether it works"})),
+    },
+];
+
+const CODEX: &str = r#"model = "stand-in"
+model_provider = "stand-in"
+
+[model_providers.stand-in]
+name = "stand-in"
+base_url = "{url}/v1"
+env_key = "OPENAI_API_KEY"
+wire_api = "responses"
+request_max_retries = 1
+stream_max_retries = 1
+"#;
+
+const GEMINI: &str = r#"{
+  "security": {"auth": {"selectedType": "gemini-api-key"}},
+  "general": {"enableAutoUpdate": false},
+  "privacy": {"usageStatisticsEnabled": false}
+}
+"#;
+
+const OPENCODE: &str = r#"{
+  "model": "stand-in/stand-in",
+  "permission": {"bash": "ask", "edit": "ask"},
+  "provider": {
+    "stand-in": {
+      "npm": "@ai-sdk/openai-compatible",
+      "name": "stand-in",
+      "options": {"baseURL": "{url}/v1", "apiKey": "sk-a-key-of-the-stand-in"},
+      "models": {"stand-in": {"name": "stand-in", "limit": {"context": 128000, "output": 4096}}}
+    }
+  }
+}
+"#;
+
+impl Offline {
+    /// How that agent is made to talk to the stand-in; none when nobody knows.
+    #[must_use]
+    pub fn of(agent: &str) -> Option<&'static Self> {
+        ALL.iter().find(|known| known.agent == agent)
+    }
+
+    /// Those that are known.
+    pub fn agents() -> impl Iterator<Item = &'static str> {
+        ALL.iter().map(|known| known.agent)
+    }
+
+    /// The variables, for a home and the address of a stand-in.
+    #[must_use]
+    pub fn env(&self, home: &Path, url: &str) -> Vec<(String, String)> {
+        let pairs = self.env.iter().map(|(name, value)| ((*name).to_owned(), filled(value, home, url)));
+        std::iter::once(("HOME".to_owned(), home.display().to_string())).chain(pairs).collect()
+    }
+
+    /// Writes the files into a home.
+    ///
+    /// # Errors
+    /// When one cannot be written.
+    pub fn furnish(&self, home: &Path, url: &str) -> std::io::Result<()> {
+        for (path, text) in self.files {
+            let path = home.join(path);
+            if let Some(directory) = path.parent() {
+                std::fs::create_dir_all(directory)?;
+            }
+            std::fs::write(path, filled(text, home, url))?;
+        }
+        Ok(())
+    }
+}
+
+fn filled(text: &str, home: &Path, url: &str) -> String {
+    text.replace("{url}", url).replace("{home}", &home.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_agent_is_pointed_at_the_stand_in_and_nowhere_else() {
+        for agent in Offline::agents() {
+            let home = std::path::PathBuf::from("/the/home");
+            let offline = Offline::of(agent).unwrap();
+            let files = offline.files.iter().map(|(_, text)| filled(text, &home, "http://127.0.0.1:9"));
+            let all: Vec<String> =
+                offline.env(&home, "http://127.0.0.1:9").into_iter().map(|(_, value)| value).chain(files).collect();
+            assert!(all.iter().any(|text| text.contains("http://127.0.0.1:9")), "{agent}: {all:?}");
+            assert!(!all.iter().any(|text| text.contains("{url}") || text.contains("{home}")), "{agent}: {all:?}");
+            assert!(!all.iter().any(|text| text.contains("https://")), "{agent}: {all:?}");
+            assert_eq!((offline.shell)("echo hello").1.to_string().matches("hello").count(), 1, "{agent}");
+        }
+        assert!(Offline::of("nobody").is_none());
+    }
+}

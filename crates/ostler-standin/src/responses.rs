@@ -1,0 +1,257 @@
+//! Answers as OpenAI's Responses API writes them: server-sent events, one JSON response, or an error body.
+
+use serde_json::{Value, json};
+
+use super::answer::{Answer, Block, Failure, Usage};
+use super::ids;
+use super::request::Request;
+use super::wire::{Frame, Wire, cut, filled};
+
+pub(super) const WIRE: Wire = Wire { stream, whole, error, error_frame };
+
+fn stream(answer: &Answer, request: &Request) -> Vec<Frame> {
+    let id = ids::fresh("resp_");
+    let begun = response(&id, request, "in_progress", &[]);
+    let mut writer = Writer::default();
+    writer.push("response.created", json!({"response": begun}), false);
+    let items = items(answer, request);
+    for (index, (item, block)) in items.iter().zip(&answer.blocks).enumerate() {
+        writer.item(index, item, pieces_of(block));
+    }
+    let (name, status) = ended(answer);
+    let mut done = response(&id, request, status, &items);
+    done["usage"] = usage(answer.usage);
+    if status == "incomplete" {
+        done["incomplete_details"] = json!({"reason": reason(answer)});
+    }
+    writer.push(name, json!({"response": done}), false);
+    writer.frames
+}
+
+fn whole(answer: &Answer, request: &Request) -> Value {
+    let (_, status) = ended(answer);
+    let mut whole = response(&ids::fresh("resp_"), request, status, &items(answer, request));
+    whole["usage"] = usage(answer.usage);
+    whole
+}
+
+fn error(failure: &Failure) -> Value {
+    json!({"error": {"message": failure.message, "type": failure.kind, "param": null, "code": failure.code}})
+}
+
+/// An error within the stream is an ending of its own here.
+fn error_frame(failure: &Failure) -> Frame {
+    let code = failure.code.as_ref().unwrap_or(&failure.kind);
+    let response = json!({"id": ids::fresh("resp_"), "object": "response", "status": "failed", "output": [],
+        "error": {"code": code, "message": failure.message}, "usage": null});
+    frame("response.failed", &json!({"response": response}))
+}
+
+/// The last event, and the status in it: an answer that was cut short by a limit or a filter is incomplete.
+fn ended(answer: &Answer) -> (&'static str, &'static str) {
+    match answer.effective_stop_reason() {
+        "max_tokens" | "length" | "refusal" | "content_filter" => ("response.incomplete", "incomplete"),
+        _ => ("response.completed", "completed"),
+    }
+}
+
+fn reason(answer: &Answer) -> &'static str {
+    match answer.effective_stop_reason() {
+        "refusal" | "content_filter" => "content_filter",
+        _ => "max_output_tokens",
+    }
+}
+
+fn response(id: &str, request: &Request, status: &str, output: &[Value]) -> Value {
+    json!({"id": id, "object": "response", "created_at": 1_700_000_000, "model": request.model(), "status": status,
+        "error": null, "incomplete_details": null, "output": output, "usage": null})
+}
+
+/// The finished items, one for each block: both the stream and the whole response start here.
+fn items(answer: &Answer, request: &Request) -> Vec<Value> {
+    let item = |block: &Block| match block {
+        Block::Text { text, .. } => {
+            let part = json!({"type": "output_text", "text": filled(text, request), "annotations": []});
+            json!({"type": "message", "id": ids::fresh("msg_"), "role": "assistant", "status": "completed",
+                "content": [part]})
+        }
+        Block::Thinking { thinking, .. } => {
+            let part = json!({"type": "summary_text", "text": filled(thinking, request)});
+            json!({"type": "reasoning", "id": ids::fresh("rs_"), "summary": [part], "content": null,
+                "encrypted_content": "c2VhbGVk"})
+        }
+        Block::ToolUse { name, input } => call(name, input, request),
+    };
+    answer.blocks.iter().map(item).collect()
+}
+
+/// A call. A tool whose input is plain text, and not JSON, is called in another way; a name can belong to a namespace.
+fn call(name: &str, input: &Value, request: &Request) -> Value {
+    let text = input.as_str().map_or_else(|| input.to_string(), str::to_owned);
+    let call_id = ids::fresh("call_");
+    if request.takes_text(name) {
+        return json!({"type": "custom_tool_call", "id": ids::fresh("ctc_"), "call_id": call_id, "name": name,
+            "input": text, "status": "completed"});
+    }
+    let mut call = json!({"type": "function_call", "id": ids::fresh("fc_"), "call_id": call_id, "name": name,
+        "arguments": text, "status": "completed"});
+    if let Some((space, own)) = request.namespace(name) {
+        call["namespace"] = json!(space);
+        call["name"] = json!(own);
+    }
+    call
+}
+
+fn pieces_of(block: &Block) -> usize {
+    match block {
+        Block::Text { deltas, .. } | Block::Thinking { deltas, .. } => *deltas,
+        // Two pieces, so that a reader that takes one piece for the whole input is caught.
+        Block::ToolUse { .. } => 2,
+    }
+}
+
+#[derive(Default)]
+struct Writer {
+    frames: Vec<Frame>,
+}
+
+impl Writer {
+    fn push(&mut self, name: &str, mut data: Value, is_delta: bool) {
+        data["sequence_number"] = json!(self.frames.len());
+        self.frames.push(Frame { is_delta, ..frame(name, &data) });
+    }
+
+    /// One item: what it begins with, its pieces, and the whole of it.
+    fn item(&mut self, index: usize, item: &Value, count: usize) {
+        let kind = item["type"].as_str().unwrap_or_default();
+        // What the item is without, the name of its pieces, and where in the item they belong.
+        let (without, deltas, place, text) = match kind {
+            "message" => ("content", "response.output_text", json!({"content_index": 0}), "/content/0/text"),
+            "reasoning" => {
+                ("summary", "response.reasoning_summary_text", json!({"summary_index": 0}), "/summary/0/text")
+            }
+            "custom_tool_call" => ("input", "response.custom_tool_call_input", json!({}), "/input"),
+            _ => ("arguments", "response.function_call_arguments", json!({}), "/arguments"),
+        };
+        let mut begun = item.clone();
+        begun[without] = if item[without].is_array() { json!([]) } else { json!("") };
+        self.push("response.output_item.added", json!({"output_index": index, "item": begun}), false);
+        let mut at = place;
+        at["output_index"] = json!(index);
+        at["item_id"] = item["id"].clone();
+        let part = match kind {
+            "message" => Some(("response.content_part", json!({"type": "output_text", "text": "", "annotations": []}))),
+            "reasoning" => Some(("response.reasoning_summary_part", json!({"type": "summary_text", "text": ""}))),
+            _ => None,
+        };
+        if let Some((name, empty)) = &part {
+            self.push(&format!("{name}.added"), with(&at, "part", empty), false);
+        }
+        let whole = item.pointer(text).and_then(Value::as_str).unwrap_or_default();
+        for piece in cut(whole, count) {
+            self.push(&format!("{deltas}.delta"), with(&at, "delta", &json!(piece)), true);
+        }
+        let finished = text.rsplit('/').next().unwrap_or_default();
+        self.push(&format!("{deltas}.done"), with(&at, finished, &json!(whole)), false);
+        if let Some((name, _)) = &part {
+            self.push(&format!("{name}.done"), with(&at, "part", &item[without][0]), false);
+        }
+        self.push("response.output_item.done", json!({"output_index": index, "item": item}), false);
+    }
+}
+
+fn with(at: &Value, key: &str, value: &Value) -> Value {
+    let mut data = at.clone();
+    data[key] = value.clone();
+    data
+}
+
+fn frame(name: &str, data: &Value) -> Frame {
+    let mut data = data.clone();
+    data["type"] = json!(name);
+    Frame { text: format!("event: {name}\ndata: {data}\n\n"), is_delta: false }
+}
+
+/// Token counts: here the input's contain what came from the cache or went there, and the output's what was thought.
+fn usage(usage: Usage) -> Value {
+    let input = usage.input + usage.cache_read + usage.cache_creation;
+    json!({
+        "input_tokens": input,
+        "input_tokens_details": {"cached_tokens": usage.cache_read, "cache_write_tokens": usage.cache_creation},
+        "output_tokens": usage.output,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning},
+        "total_tokens": input + usage.output,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Answer, Request, stream, whole};
+
+    fn request() -> Request {
+        let tools = json!([{"type": "function", "name": "run"}, {"type": "custom", "name": "apply_patch"},
+            {"type": "namespace", "name": "mcp__files", "tools": [{"type": "function", "name": "read"}]}]);
+        Request {
+            method: "POST".to_owned(),
+            path: "/v1/responses".to_owned(),
+            headers: Vec::new(),
+            body: json!({"model": "m", "stream": true, "instructions": "Be kind.", "tools": tools, "input": [
+                {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Be brief."}]},
+                {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go"}]},
+                {"type": "function_call", "call_id": "c", "name": "run", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "c", "output": "42"}]}),
+        }
+    }
+
+    fn events(answer: &Answer) -> Vec<Value> {
+        let data = |text: &str| serde_json::from_str(text.split_once("data: ").unwrap().1).unwrap();
+        stream(answer, &request()).iter().map(|frame| data(&frame.text)).collect()
+    }
+
+    #[test]
+    fn a_stream_has_every_event_in_order() {
+        let events = events(&Answer::thinking("hm").and_text("Got {tool_result}!").deltas(3));
+        let names: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+        assert_eq!((names[0], names[1]), ("response.created", "response.output_item.added"));
+        assert_eq!(names.last(), Some(&"response.completed"));
+        let said = events.iter().filter(|event| event["type"] == "response.output_text.delta");
+        let pieces: Vec<&str> = said.map(|event| event["delta"].as_str().unwrap()).collect();
+        assert_eq!((pieces.concat().as_str(), pieces.len()), ("Got 42!", 3));
+        let done = &events.last().unwrap()["response"];
+        assert_eq!(done["output"][0]["summary"][0]["text"], "hm");
+        assert_eq!((&done["usage"]["input_tokens"], &done["usage"]["output_tokens"]), (&json!(118), &json!(25)));
+        assert_eq!(done["usage"]["input_tokens_details"]["cached_tokens"], 11);
+    }
+
+    #[test]
+    fn calls_are_written_as_their_tool_takes_them() {
+        let answer = Answer::tool("run", json!({"x": 1}))
+            .and_tool("apply_patch", json!("*** Begin Patch"))
+            .and_tool("mcp__files__read", json!({}));
+        let output = &whole(&answer, &request())["output"];
+        assert_eq!((&output[0]["type"], &output[0]["arguments"]), (&json!("function_call"), &json!(r#"{"x":1}"#)));
+        assert_eq!((&output[1]["type"], &output[1]["input"]), (&json!("custom_tool_call"), &json!("*** Begin Patch")));
+        assert_eq!((&output[2]["namespace"], &output[2]["name"]), (&json!("mcp__files"), &json!("read")));
+    }
+
+    #[test]
+    fn an_answer_that_was_cut_short_is_incomplete() {
+        let events = events(&Answer::text("half").stop_reason("max_tokens"));
+        let last = events.last().unwrap();
+        assert_eq!((&last["type"], &last["response"]["status"]), (&json!("response.incomplete"), &json!("incomplete")));
+        assert_eq!(last["response"]["incomplete_details"]["reason"], "max_output_tokens");
+    }
+
+    #[test]
+    fn a_request_is_understood_as_the_others_are() {
+        let request = request();
+        assert!(request.is_model_call() && request.is_responses());
+        assert_eq!(request.system_text(), "Be kind.\nBe brief.");
+        assert_eq!((request.last_user_text(), request.news()), (String::new(), String::new()));
+        assert_eq!(request.tool_names(), ["run", "apply_patch", "read"]);
+        let results = request.last_tool_results();
+        assert_eq!((results.len(), results[0].tool_use_id.as_str(), results[0].text.as_str()), (1, "c", "42"));
+    }
+}
