@@ -41,6 +41,7 @@ fn fails(driver: &dyn Driver, (status, kind): (u16, &str), (cause, exit): (&str,
 /// The key is rejected. S1-23, P43.
 pub fn unauthorized(driver: &dyn Driver) {
     let seen = fails(driver, (401, "authentication_error"), ("auth", 4));
+    seen.tells("auth_error");
     hinted(&seen, driver.subject().words.auth);
 }
 
@@ -56,7 +57,9 @@ pub fn not_logged_in(driver: &dyn Driver) {
 
 /// The account's limit. S1-24, S4-44.
 pub fn rate_limited(driver: &dyn Driver) {
-    hinted(&fails(driver, (429, "rate_limit_error"), ("rate_limit", 5)), "Wait");
+    let seen = fails(driver, (429, "rate_limit_error"), ("rate_limit", 5));
+    seen.tells("rate_limit");
+    hinted(&seen, "Wait");
 }
 
 /// The service's limit.
@@ -125,6 +128,7 @@ pub fn wall_limit(driver: &dyn Driver) {
     // Soon after, but a busy machine is no failure.
     let took = began.elapsed();
     assert!(took >= limit && took < limit + Duration::from_secs(15), "{took:?}");
+    seen.tells("limits");
     seen.ended_with("wall_limit", 6);
     let told = (&seen.outcome()["status"], &seen.outcome()["detail"]["limit_ms"]);
     assert_eq!(told, (&json!("timeout"), &json!(limit.as_millis())));
@@ -214,9 +218,11 @@ pub fn interrupted_in_a_tool(driver: &dyn Driver) {
 pub fn stopped(driver: &dyn Driver) {
     let place = long_tool(driver);
     let seen = run_with(driver, &place, &Task::new("PROMPT").trusting(), &|running| {
+        running.wait_for("tool_call");
         let _ = place.wait_for_file("running");
         running.stop();
     });
+    seen.tells("nothing_left_behind");
     seen.ended_with("stopped", 143);
     assert_eq!(seen.one("tool_result")["ok"], false);
 }
@@ -225,10 +231,12 @@ pub fn stopped(driver: &dyn Driver) {
 /// S4-45, P2, P4, P8.
 pub fn killed_from_outside(driver: &dyn Driver) {
     let place = long_tool(driver);
-    let seen = run_with(driver, &place, &Task::new("PROMPT").trusting(), &|_| {
+    let seen = run_with(driver, &place, &Task::new("PROMPT").trusting(), &|running| {
+        running.wait_for("tool_call");
         let _ = place.wait_for_file("running");
         signal(place.agent(), Signal::KILL);
     });
+    seen.tells("died");
     seen.ended_with("agent_died", 1);
     assert_eq!((&seen.one("ended")["signal"], &seen.outcome()["detail"]["signal"]), (&json!(9), &json!(9)));
     assert_eq!(seen.one("tool_result")["output"], "no result: the turn ended");

@@ -6,6 +6,7 @@
 //! looked at as JSON: that is what library and program have in common, and what users see.
 
 pub mod api;
+pub mod conformance;
 pub mod endings;
 pub mod prompts;
 pub mod sessions;
@@ -20,6 +21,7 @@ mod progress;
 pub mod preset;
 mod seen;
 mod subject;
+mod tale;
 
 use std::time::Duration;
 
@@ -187,17 +189,31 @@ pub fn network_is_loopback_only() {
 #[macro_export]
 macro_rules! shared_scenarios {
     ($driver:expr) => {
+        // Through the library, these are rows of the conformance suite.
         $crate::tests_of_scenarios! { $driver;
-            words::text words::partial_messages words::thinking words::structured_output words::model
-            tools::tool_allowed tools::tool_denied tools::tool_denied_and_tolerated tools::tools_limit_what_exists
-            tools::no_tools_at_all tools::disallowed_tools_are_gone tools::two_tools_at_once
-            endings::unauthorized endings::rate_limited endings::overloaded endings::unreachable endings::broken_off
+            words::text words::partial_messages words::thinking words::structured_output words::usage_exact
+            tools::tool_allowed tools::tool_denied tools::two_tools_at_once
+            endings::unauthorized endings::rate_limited endings::wall_limit endings::stopped
+            prompts::five_megabytes prompts::awkward_characters surroundings::directory
+        }
+        $crate::further_scenarios!($driver);
+    };
+}
+
+/// Makes a test of each scenario that every agent passes and that is no row of the conformance suite.
+#[macro_export]
+macro_rules! further_scenarios {
+    ($driver:expr) => {
+        $crate::tests_of_scenarios! { $driver;
+            words::model
+            tools::tool_denied_and_tolerated tools::tools_limit_what_exists
+            tools::no_tools_at_all tools::disallowed_tools_are_gone
+            endings::overloaded endings::unreachable endings::broken_off
             endings::refused endings::output_limit endings::budget endings::max_turns
-            endings::wall_limit endings::wall_limit_in_a_tool endings::idle_limit endings::a_silent_tool_is_not_idle
+            endings::wall_limit_in_a_tool endings::idle_limit endings::a_silent_tool_is_not_idle
             endings::interrupted endings::interrupted_at_once endings::interrupted_in_mid_stream
-            endings::interrupted_in_a_tool endings::stopped
-            prompts::five_megabytes prompts::awkward_characters prompts::a_leading_dash prompts::system_prompts
-            surroundings::directory
+            endings::interrupted_in_a_tool
+            prompts::a_leading_dash prompts::system_prompts
         }
     };
 }
@@ -207,12 +223,21 @@ macro_rules! shared_scenarios {
 macro_rules! every_scenario {
     ($driver:expr) => {
         $crate::shared_scenarios!($driver);
+        $crate::tests_of_scenarios! { $driver; endings::killed_from_outside surroundings::variables }
+        $crate::scenarios_of_few!($driver);
+    };
+}
+
+/// Makes a test of each scenario that only Claude Code is capable of and that is no row of the conformance suite.
+#[macro_export]
+macro_rules! scenarios_of_few {
+    ($driver:expr) => {
         $crate::tests_of_scenarios! { $driver;
             tools::allowed_tools_allow_nothing_else tools::asked_with_nobody_there
             tools::a_sub_agent_counts tools::an_mcp_server_and_no_other tools::a_background_task_is_waited_for
             tools::an_endless_background_task_is_cut_off
             sessions::resume_remembers sessions::fork_is_another_session sessions::unknown_resume_id sessions::session_id_in_use
-            endings::not_logged_in endings::killed_from_outside
+            endings::not_logged_in
             prompts::too_long_for_the_model
             preset::file_tools_and_nothing_else
             surroundings::environment

@@ -10,6 +10,7 @@ use rustix::process::{Pid, kill_process};
 use super::{PATIENCE, Subject};
 use crate::model::{ModelServer, Request, Script};
 use crate::processes::{alive, wait_until};
+use crate::stage;
 
 /// A home, a working directory and a scripted model; all gone when dropped.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub struct Place {
     pub subject: &'static Subject,
     root: PathBuf,
     host: Vec<(String, String)>,
+    /// What is started instead of the agent, and whether that plays a recording.
+    stand_in: Option<(PathBuf, bool)>,
     _dir: tempfile::TempDir,
 }
 
@@ -35,7 +38,22 @@ impl Place {
         (subject.furnish)(&root.join("work"));
         let server = ModelServer::start(script);
         let host = (subject.host)(&root.join("home"), &server.base_url());
-        Self { server, subject, root, host, _dir: dir }
+        let address = server.base_url().trim_start_matches("http://").to_owned();
+        let stand_in = stage::stand_in(subject.program, &root, &address);
+        Self { server, subject, root, host, stand_in, _dir: dir }
+    }
+
+    /// The agent's program; none for an agent that is a part of Ostler.
+    #[must_use]
+    pub fn program(&self) -> Option<PathBuf> {
+        let stand_in = self.stand_in.as_ref().map(|(link, _)| link.clone());
+        stand_in.or_else(|| self.subject.program.map(|program| program()))
+    }
+
+    /// Whether a recording of the agent is played: the model is never called, and no tool runs.
+    #[must_use]
+    pub fn is_played(&self) -> bool {
+        self.stand_in.as_ref().is_some_and(|(_, played)| *played)
     }
 
     /// Sets a variable of the environment in which Ostler runs.
@@ -87,6 +105,9 @@ impl Place {
     /// # Panics
     /// When that does not happen.
     pub fn wait_for_calls(&self, count: usize) {
+        if self.is_played() {
+            return;
+        }
         assert!(self.server.wait_for_requests(count, PATIENCE), "the agent never made call {count}");
     }
 
@@ -98,6 +119,9 @@ impl Place {
     pub fn wait_for_file(&self, name: &str) -> String {
         let path = self.work().join(name);
         let mut text = String::new();
+        if self.is_played() {
+            return text;
+        }
         let there = wait_until(PATIENCE, || {
             text = fs::read_to_string(&path).unwrap_or_default();
             text.ends_with('\n')
@@ -112,7 +136,9 @@ impl Place {
     /// When none comes.
     #[must_use]
     pub fn agent(&self) -> u32 {
-        let program = self.subject.program.expect("an agent with a process of its own")();
+        let played = self.stand_in.clone().filter(|(_, played)| *played).map(|(link, _)| link);
+        let program = played.or_else(|| self.subject.program.map(|program| program()));
+        let program = program.expect("an agent with a process of its own");
         let program = program.canonicalize().expect("resolve the agent's program");
         let runs_it = |pid: &u32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program);
         let mut found = None;

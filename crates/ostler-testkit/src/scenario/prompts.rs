@@ -1,16 +1,20 @@
 //! Prompts: they arrive as they were written, whatever is in them and however long they are.
 
-use super::{Driver, Task, run};
+use super::{Driver, Seen, Task, run};
 use crate::model::Script;
 
-fn arrives(driver: &dyn Driver, prompt: &str) {
+fn arrives(driver: &dyn Driver, prompt: &str) -> Seen {
     let (settings, variable) = driver.subject().settings.roomy;
     let place = driver.place(Script::always("Read."));
     let place = variable.iter().fold(place, |place, (name, value)| place.with_host(name, value));
     let seen = run(driver, &place, &Task::new(prompt).with(settings));
     seen.ended_with("completed", 0);
+    if place.is_played() {
+        return seen;
+    }
     let arrived = place.only_call().last_user_text();
     assert!(arrived == prompt, "{} bytes were sent, {} arrived", prompt.len(), arrived.len());
+    seen
 }
 
 fn long() -> String {
@@ -23,7 +27,7 @@ fn long() -> String {
 
 /// No limit on length: the prompt is not an argument. P28.
 pub fn five_megabytes(driver: &dyn Driver) {
-    arrives(driver, &long());
+    arrives(driver, &long()).tells("big_prompt");
 }
 
 /// What is too long for the model is a wrong request, and said to be so.
@@ -40,7 +44,8 @@ pub fn awkward_characters(driver: &dyn Driver) {
     arrives(
         driver,
         "'single' \"double\" `touch made` $(touch made) $HOME ${PATH} \\n \\\\ !! %s {} <b>&amp;</b>\n\n\ttab\r\nthen\u{7f}\u{1b}[31m ümläut 中文 🐎👩‍🚀\u{2028}end; rm -rf / # --version",
-    );
+    )
+    .tells("unicode");
 }
 
 /// A prompt that looks like a flag is a prompt all the same. P29.

@@ -121,7 +121,7 @@ impl Seen {
     }
 
     /// Whether the usage event at this place is the last of its scope before its turn ends.
-    fn is_the_last_count(&self, at: usize) -> bool {
+    pub(super) fn is_the_last_count(&self, at: usize) -> bool {
         let mut after = self.events[at + 1..]
             .iter()
             .skip_while(|event| event["type"] == "usage" && event["scope"] != self.events[at]["scope"]);

@@ -15,10 +15,27 @@ fn tell(driver: &dyn Driver, command: &str) -> Place {
 pub fn directory(driver: &dyn Driver) {
     let place = tell(driver, "pwd");
     let seen = run(driver, &place, &Task::new("PROMPT").trusting());
+    seen.tells("cwd");
     seen.ended_with("completed", 0);
     let work = place.work();
     assert_eq!(seen.answer(), (driver.subject().tools.printed)(&work.display().to_string()));
     assert_eq!(seen.one("started")["cwd"].as_str(), work.to_str());
+}
+
+/// What is added to the environment reaches the agent's tools, and what nobody added and it does not need is not there.
+/// S3-16, S4-16, P31.
+pub fn variables(driver: &dyn Driver) {
+    let place = tell(driver, "echo \"$FLAVOUR, $OSTLER_SESSION, ${DEPLOY_PASSWORD:-nothing}\"")
+        .with_host("DEPLOY_PASSWORD", "a-secret")
+        .with_host("OSTLER_SESSION", "of-an-outer-ostler");
+    let seen = run(driver, &place, &Task::new("PROMPT").trusting().env("FLAVOUR", "süß & $HOME"));
+    seen.tells("env");
+    seen.ended_with("completed", 0);
+    if place.is_played() {
+        return;
+    }
+    let wanted = format!("süß & $HOME, {}, nothing", seen.session());
+    assert_eq!(seen.answer(), (driver.subject().tools.printed)(&wanted));
 }
 
 /// The agent gets its own variables and those that are added, not the host's secrets, nor the marks of an agent around it.

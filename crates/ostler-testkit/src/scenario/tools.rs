@@ -24,18 +24,15 @@ pub fn tool_allowed(driver: &dyn Driver) {
     let tools = &driver.subject().tools;
     let place = shell(driver, "echo $((40 + 2)) | tee made");
     let seen = run(driver, &place, &Task::new("PROMPT").trusting());
+    seen.tells("tool");
     seen.ended_with("completed", 0);
-    seen.used(2);
-    let story = format!(
-        "is starting, turn of the caller, started, is working, calls {0}, {0} ok, reply…, usage of the turn, \
-         usage of the session, turn_ended completed, is idle, is stopping, is ended, ended completed",
-        tools.command
-    );
-    assert_eq!(seen.story().join(", "), story);
     assert_eq!(seen.one("tool_call")["input"], (tools.shell)("echo $((40 + 2)) | tee made"));
     let printed = (tools.printed)("42");
     assert_eq!(seen.one("tool_result")["output"], printed);
     assert_eq!(seen.answer(), format!("It gave: {printed}"));
+    if place.is_played() {
+        return;
+    }
     assert_eq!(fs::read_to_string(place.work().join("made")).ok().as_deref(), Some("42\n"));
     assert_eq!(place.server.requests()[1].last_tool_results()[0].text, printed);
 }
@@ -44,14 +41,15 @@ pub fn tool_allowed(driver: &dyn Driver) {
 pub fn tool_denied(driver: &dyn Driver) {
     let place = once(driver, driver.subject().forbidden());
     let seen = run(driver, &place, &Task::new("PROMPT"));
+    seen.tells("denied_tool");
     seen.ended_with("denied", 7);
-    seen.used(2);
     let (tool, _) = (driver.subject().tools.forbidden)();
-    let story = format!("calls {tool}, {tool} denied, {tool} denied, reply…");
-    assert!(seen.story().join(", ").contains(&story), "{:#?}", seen.story());
     assert_eq!(seen.outcome()["detail"]["denied_tools"], json!([tool]));
     assert_eq!(seen.one("permission")["id"], seen.one("tool_call")["id"]);
     nothing_was_done(&place, &seen);
+    if place.is_played() {
+        return;
+    }
     assert!(place.server.requests()[1].last_tool_results()[0].is_error, "the model is told");
 }
 
@@ -137,8 +135,8 @@ pub fn two_tools_at_once(driver: &dyn Driver) {
     let place = driver
         .place(Script::new().rule(Rule::on_text("PROMPT").answer(both)).rule(Rule::on_tool_result().text("Both ran.")));
     let seen = run(driver, &place, &Task::new("PROMPT").trusting());
+    seen.tells("two_tools");
     seen.ended_with("completed", 0);
-    seen.used(2);
     for (call, (ok, part)) in seen.all("tool_call").into_iter().zip([(true, "one"), (false, "two")]) {
         let results = seen.all("tool_result");
         let result = results.iter().find(|result| result["id"] == call["id"]).expect("a result for each call");

@@ -19,17 +19,14 @@ pub fn text(driver: &dyn Driver) {
     let place = only(driver, Answer::text("Hello, world."));
     let subject = driver.subject();
     let seen = run(driver, &place, &task(subject, "false"));
+    seen.tells("text");
     seen.ended_with("completed", 0);
-    seen.used(1);
-    let reply = if subject.settings.partial.is_some() { "reply" } else { "reply…" };
-    let story = format!(
-        "is starting, turn of the caller, started, is working, {reply}, usage of the turn, usage of the session, \
-         turn_ended completed, is idle, is stopping, is ended, ended completed"
-    );
-    assert_eq!(seen.story().join(", "), story);
     let said = seen.one("text");
     assert_eq!((&said["text"], &said["delta"]), (&json!("Hello, world."), &json!(subject.settings.partial.is_none())));
     assert_eq!(seen.answer(), "Hello, world.");
+    if place.is_played() {
+        return;
+    }
     let started = seen.one("started");
     assert_eq!(started["agent"], subject.name);
     if let Some(version) = subject.version {
@@ -50,8 +47,8 @@ pub fn text(driver: &dyn Driver) {
 pub fn partial_messages(driver: &dyn Driver) {
     let place = only(driver, Answer::text("One two three four.").deltas(4));
     let seen = run(driver, &place, &task(driver.subject(), "true"));
+    seen.tells("deltas");
     seen.ended_with("completed", 0);
-    seen.used(1);
     let said = seen.all("text");
     let pieces: Vec<&str> = said.iter().filter_map(|text| text["text"].as_str()).collect();
     assert_eq!((pieces.len(), pieces.concat().as_str()), (4, "One two three four."));
@@ -64,8 +61,8 @@ pub fn thinking(driver: &dyn Driver) {
     for partial in ["true", "false"] {
         let place = only(driver, Answer::thinking("Hm, let me see.").deltas(2).and_text("Forty-two.").deltas(2));
         let seen = run(driver, &place, &task(driver.subject(), partial));
+        seen.tells("thinking");
         seen.ended_with("completed", 0);
-        seen.used(1);
         let of_kind = |kind: &str| -> String {
             let texts = seen.all("text").into_iter().filter(|text| text["kind"] == kind);
             texts.filter_map(|text| text["text"].as_str()).collect()
@@ -81,11 +78,25 @@ pub fn structured_output(driver: &dyn Driver) {
     let place = only(driver, (known.structured)(&json!({"answer": 42})));
     let schema = r#"{"type":"object","properties":{"answer":{"type":"integer"}},"required":["answer"],"additionalProperties":false}"#;
     let seen = run(driver, &place, &Task::new("PROMPT").set("json_schema", schema));
+    seen.tells("structured_output");
     seen.ended_with("completed", 0);
-    seen.used(1);
     assert_eq!(seen.one("turn_ended")["structured"], json!({"answer": 42}));
+    if place.is_played() {
+        return;
+    }
     let given = (known.schema)(&place.only_call()).expect("the schema, as the model gets it");
     assert_eq!(given["properties"]["answer"]["type"], "integer");
+}
+
+/// Every token is counted once, for the turn and for the session, also over several calls of the model. S1-19, S4-11.
+pub fn usage_exact(driver: &dyn Driver) {
+    let subject = driver.subject();
+    let script = Script::new().rule(Rule::on_text("PROMPT").answer(subject.shell("echo counted")));
+    let place = driver.place(script.rule(Rule::on_tool_result().text("Two calls.")));
+    let seen = run(driver, &place, &Task::new("PROMPT").trusting());
+    seen.tells("usage_exact");
+    seen.ended_with("completed", 0);
+    seen.used(2);
 }
 
 /// The model that is asked for is the one that answers, and the one that the tokens are counted for. S3-5, S4-11.

@@ -1,7 +1,7 @@
 //! A fake agent, scripted by a file: it stands in for `claude` and misbehaves on purpose.
 //!
 //! `FAKE_AGENT_SCRIPT` names the script; without it, the script is the file `<argv 0>.script`. The verbs are listed
-//! in `verb.rs`. `--version`, `auth status` and `--launcher` as the first arguments are answered without a script.
+//! in `verb.rs`. With a file `<argv 0>.mode` it stands in for a real agent (`stand_in.rs`). `--version`, `auth status` and `--launcher` as the first arguments are answered without a script.
 
 #![expect(
     clippy::disallowed_methods,
@@ -14,6 +14,8 @@ mod dump;
 mod lines;
 mod offspring;
 mod play;
+mod record;
+mod stand_in;
 mod verb;
 
 use std::env;
@@ -25,6 +27,9 @@ const BAD_SCRIPT: u8 = 64;
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    if let Some(mode) = args.first().and_then(|program| stand_in::mode(program)) {
+        return stand_in::act(&mode, &args[1..]);
+    }
     let words: Vec<&str> = args.iter().skip(1).map(String::as_str).collect();
     match words.as_slice() {
         ["--version", ..] => {
@@ -36,6 +41,8 @@ fn main() -> ExitCode {
         [offspring::LAUNCHER, ..] => offspring::launch(),
         [offspring::ORPHAN, pid_file @ ..] => offspring::leave_orphan(pid_file),
         [offspring::SLEEPER, pid_file @ ..] => offspring::sleep_apart(pid_file),
+        ["record", file, "--", command @ ..] => stand_in::record_by_hand(file, command),
+        ["play", file] => stand_in::play_by_hand(file),
         _ => play_script(&args),
     }
 }

@@ -1,0 +1,126 @@
+//! Stands between Ostler and a real agent, and writes down what both say. The streams go through untouched, signals too.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ostler_testkit::transcript::{Entry, Names, Scribe};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::offspring;
+
+/// As much of stderr as is kept.
+const TAIL: usize = 2000;
+/// How long the rest of the output is waited for once the agent is gone: what it started may hold the pipe for ever.
+const REST: Duration = Duration::from_secs(2);
+
+type Shared = Arc<Mutex<Scribe>>;
+
+/// Runs the program with the arguments, and writes down what is said, with these names.
+pub(crate) fn record(file: File, names: Names, program: &Path, args: &[String]) -> std::io::Result<ExitCode> {
+    let scribe: Shared = Arc::new(Mutex::new(Scribe::new(file, names)));
+    note(&scribe, Entry::Start(args.to_vec()))?;
+    let mut command = Command::new(program);
+    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn()?;
+    pass_on_signals(&child)?;
+    let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let heard = scribe.clone();
+    // It ends with the process: nobody can wait for the reader of a stdin that stays open.
+    thread::spawn(move || input.map(|input| listen(input, &heard)));
+    let said = scribe.clone();
+    let speaking = thread::spawn(move || output.map(|output| speak(output, &said)));
+    let complaining = thread::spawn(move || errors.map(complain).unwrap_or_default());
+    let status = child.wait()?;
+    let gone = Instant::now();
+    while !(speaking.is_finished() && complaining.is_finished()) && gone.elapsed() < REST {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let tail = if complaining.is_finished() { complaining.join().unwrap_or_default() } else { String::new() };
+    if !tail.is_empty() {
+        note(&scribe, Entry::Stderr(tail))?;
+    }
+    end_like(status, &scribe)
+}
+
+fn note(scribe: &Shared, entry: Entry) -> std::io::Result<()> {
+    scribe.lock().unwrap_or_else(PoisonError::into_inner).note(entry)
+}
+
+fn end_like(status: ExitStatus, scribe: &Shared) -> std::io::Result<ExitCode> {
+    if let Some(number) = status.signal() {
+        note(scribe, Entry::Signal(number))?;
+        offspring::die_by(number)?;
+    }
+    let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
+    note(scribe, Entry::Exit(code))?;
+    Ok(ExitCode::from(code))
+}
+
+/// From Ostler to the agent.
+fn listen(mut input: impl Write, scribe: &Shared) -> std::io::Result<()> {
+    each_line(std::io::stdin(), |line| {
+        note(scribe, Entry::In(text(line)))?;
+        input.write_all(line)?;
+        input.flush()
+    })?;
+    note(scribe, Entry::InEnd)
+}
+
+/// From the agent to Ostler.
+fn speak(output: impl Read, scribe: &Shared) -> std::io::Result<()> {
+    each_line(output, |line| {
+        note(scribe, Entry::Out(text(line)))?;
+        let mut stdout = std::io::stdout().lock();
+        stdout.write_all(line)?;
+        stdout.flush()
+    })
+}
+
+/// Hands stderr on; its tail.
+fn complain(mut errors: impl Read) -> String {
+    let mut tail = Vec::new();
+    let mut piece = [0; 4096];
+    while let Ok(length @ 1..) = errors.read(&mut piece) {
+        let _gone = std::io::stderr().write_all(&piece[..length]);
+        tail.extend_from_slice(&piece[..length]);
+        tail.drain(..tail.len().saturating_sub(TAIL));
+    }
+    String::from_utf8_lossy(&tail).into_owned()
+}
+
+fn each_line(from: impl Read, mut what: impl FnMut(&[u8]) -> std::io::Result<()>) -> std::io::Result<()> {
+    let mut from = BufReader::new(from);
+    let mut line = Vec::new();
+    while from.read_until(b'\n', &mut line)? > 0 {
+        what(&line)?;
+        line.clear();
+    }
+    Ok(())
+}
+
+fn text(line: &[u8]) -> String {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    String::from_utf8_lossy(line).into_owned()
+}
+
+fn pass_on_signals(child: &Child) -> std::io::Result<()> {
+    let child = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let (mut ours, theirs) = UnixStream::pair()?;
+        signal_hook::low_level::pipe::register(signal.as_raw(), theirs)?;
+        thread::spawn(move || {
+            while ours.read_exact(&mut [0]).is_ok() {
+                // A child that is gone has no use for it.
+                let _gone = child.map(|child| kill_process(child, signal));
+            }
+        });
+    }
+    Ok(())
+}

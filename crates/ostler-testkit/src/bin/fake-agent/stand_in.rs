@@ -1,0 +1,132 @@
+//! What the fake agent does when it stands in for a real one: `<argv 0>.mode` says whether it writes down or plays.
+//!
+//! By hand: `fake-agent record FILE -- program arguments…`, and `fake-agent play FILE`.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+use ostler_testkit::transcript::{self, Entry, Names};
+use serde_json::Value;
+
+use crate::{offspring, record};
+
+/// The transcript does not fit: a fault of the test, or a change of what Ostler says.
+const MISFIT: u8 = 65;
+
+/// What stands for the place's own directory and for its model in a recording.
+const NAMES: [&str; 2] = ["$ROOT", "$MODEL"];
+
+/// The file that says what to do, where there is one.
+pub(crate) fn mode(program: &str) -> Option<PathBuf> {
+    let file = PathBuf::from(format!("{program}.mode"));
+    file.is_file().then_some(file)
+}
+
+/// Does what the file says.
+pub(crate) fn act(mode: &Path, args: &[String]) -> ExitCode {
+    ended(follow(mode, args))
+}
+
+/// `record FILE -- program arguments…`.
+pub(crate) fn record_by_hand(file: &str, command: &[&str]) -> ExitCode {
+    let Some((program, args)) = command.split_first() else {
+        return ended(Err("record FILE -- program arguments…".to_owned()));
+    };
+    let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+    let recorded = File::create(file).and_then(|out| record::record(out, Names::default(), Path::new(program), &args));
+    ended(recorded.map_err(|error| error.to_string()))
+}
+
+/// `play FILE`: the first process of the file.
+pub(crate) fn play_by_hand(file: &str) -> ExitCode {
+    ended(play(Path::new(file), 1, &Names::default()))
+}
+
+fn ended(done: Result<ExitCode, String>) -> ExitCode {
+    done.unwrap_or_else(|error| {
+        let _gone = writeln!(std::io::stderr(), "fake-agent: {error}");
+        ExitCode::from(MISFIT)
+    })
+}
+
+fn follow(mode: &Path, args: &[String]) -> Result<ExitCode, String> {
+    let text = std::fs::read_to_string(mode).map_err(|error| format!("{}: {error}", mode.display()))?;
+    let mode: Value = serde_json::from_str(&text).map_err(|error| format!("the mode is no JSON: {error}"))?;
+    let word = |name: &str| mode[name].as_str().map(str::to_owned);
+    let places = ["root", "model"].into_iter().zip(NAMES);
+    let names = Names(places.filter_map(|(name, stands)| Some((word(name)?, stands))).collect());
+    let failed = |error: std::io::Error| error.to_string();
+    if let (Some(dir), Some(program)) = (word("record"), word("program")) {
+        let (file, _) = transcript::next(Path::new(&dir)).map_err(failed)?;
+        return record::record(file, names, Path::new(&program), args).map_err(failed);
+    }
+    match (word("play"), word("dir")) {
+        (Some(file), Some(dir)) => {
+            let (_, number) = transcript::next(Path::new(&dir)).map_err(failed)?;
+            play(Path::new(&file), number, &names)
+        }
+        _ => Err("the mode says neither record nor play".to_owned()),
+    }
+}
+
+/// Plays process number `number` of a transcript, counted from 1.
+fn play(file: &Path, number: usize, names: &Names) -> Result<ExitCode, String> {
+    let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let mut processes = transcript::parse(&text)?;
+    if number > processes.len() {
+        return Err(format!("started {number} times; {} was recorded with {}", file.display(), processes.len()));
+    }
+    let mut input = BufReader::new(std::io::stdin());
+    for entry in processes.swap_remove(number - 1) {
+        match entry {
+            Entry::Start(_) => {}
+            Entry::In(recorded) => expect(&mut input, &recorded)?,
+            Entry::InEnd => drain(&mut input)?,
+            Entry::Out(line) => say(&mut std::io::stdout().lock(), &format!("{}\n", names.shown(&line)))?,
+            Entry::Stderr(text) => say(&mut std::io::stderr().lock(), &names.shown(&text))?,
+            Entry::Exit(code) => return Ok(ExitCode::from(code)),
+            Entry::Signal(signal) => {
+                // Whoever sent it then sends it now.
+                thread::sleep(Duration::from_secs(60));
+                offspring::die_by(signal).map_err(|error| error.to_string())?;
+            }
+        }
+    }
+    // It was killed before it could say how it ended.
+    loop {
+        thread::park();
+    }
+}
+
+/// Waits for a line of the same kind as the recorded one.
+fn expect(input: &mut impl BufRead, recorded: &str) -> Result<(), String> {
+    let mut line = String::new();
+    let read = input.read_line(&mut line).map_err(|error| error.to_string())?;
+    let (wanted, found) = (transcript::kind(recorded), transcript::kind(line.trim_end_matches('\n')));
+    if read == 0 {
+        return Err(format!("the input ended; the recording goes on with {wanted}"));
+    }
+    if wanted != found {
+        let head: String = line.chars().take(300).collect();
+        return Err(format!("the recording has {wanted} here, not {found}: {head}"));
+    }
+    Ok(())
+}
+
+/// Waits until the input is closed; nothing more may come.
+fn drain(input: &mut impl Read) -> Result<(), String> {
+    let mut rest = String::new();
+    input.read_to_string(&mut rest).map_err(|error| error.to_string())?;
+    match rest.lines().next() {
+        Some(line) => Err(format!("the recording has nothing more here, not {}: {line}", transcript::kind(line))),
+        None => Ok(()),
+    }
+}
+
+fn say(out: &mut impl Write, text: &str) -> Result<(), String> {
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| error.to_string())
+}

@@ -1,0 +1,190 @@
+//! The conformance suite as data: which rows there are, when a row applies to an agent, and the story that all of them tell.
+//!
+//! The tests are made where sessions can be driven, from one list of agents (`crates/ostler/tests/it/conformance`). This is
+//! what they are held against: a row that applies runs, one that does not is listed with its reason, and whoever does the
+//! same thing tells the same kinds of event in the same order (S2-21).
+
+use serde_json::Value;
+
+use super::Subject;
+
+/// A row of the suite: something that is done with every agent that can.
+#[derive(Debug)]
+pub struct Row {
+    /// Its name, which is the name of its test and of its recordings.
+    pub name: &'static str,
+    /// What is done, in a few words.
+    pub about: &'static str,
+    /// When it applies.
+    pub applies: Applies,
+    /// What every agent tells, in the words of [`super::Seen::tale`]; where a row has several sessions, each of them.
+    pub story: &'static str,
+}
+
+/// When a row applies to an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Applies {
+    /// To every agent.
+    Always,
+    /// When the agent is a process of its own.
+    ToProcesses,
+    /// When the agent's capabilities, which are data, say so.
+    When(&'static str),
+    /// Unless there is a reason that no data tells, which is then given in words.
+    UnlessExplained,
+}
+
+/// The story of a session with one turn: what is between its beginning and its end, and how it ends.
+macro_rules! told {
+    ($middle:literal, $end:literal) => {
+        concat!("starting, turn, started, working, ", $middle, "over ", $end, ", idle, stopping, ended, end ", $end)
+    };
+}
+
+macro_rules! rows {
+    ($($name:ident, $about:literal, $applies:expr, $story:expr;)*) => {
+        /// All rows, in the order of the page.
+        pub const ROWS: &[Row] =
+            &[$(Row { name: stringify!($name), about: $about, applies: $applies, story: $story }),*];
+    };
+}
+
+use Applies::{Always, ToProcesses, UnlessExplained, When};
+
+rows! {
+    text, "an answer, whole", Always, told!("reply, ", "completed");
+    deltas, "an answer as it is written", When("stream_text"), told!("reply, ", "completed");
+    thinking, "thoughts apart from the answer", When("thinking"), told!("thinking, reply, ", "completed");
+    tool, "a tool that may run", UnlessExplained, told!("call, result ok, reply, ", "completed");
+    denied_tool, "a tool that may not run", UnlessExplained,
+        told!("call, permission denied, result denied, reply, ", "denied");
+    permission_asked, "somebody is asked, and allows it", When("ask"),
+        told!("call, permission asked, permission allowed, result ok, reply, ", "completed");
+    two_tools, "two tools in one message, one fails", UnlessExplained,
+        told!("call, call, result failed, result ok, reply, ", "completed");
+    structured_output, "an answer by a schema", When("structured"), told!("", "completed");
+    auth_error, "the key is rejected", UnlessExplained, told!("", "auth");
+    rate_limit, "the account's limit is reached", UnlessExplained, told!("", "rate_limit");
+    interrupt, "interrupted while it speaks, then the next turn", When("interrupt"),
+        "starting, turn, started, working, reply, over interrupted, idle, turn, working, reply, over completed, idle, \
+         stopping, ended, end completed";
+    resume, "gone on with, twice", When("resume"), told!("reply, ", "completed");
+    fork, "gone on with in a copy", When("fork"), told!("reply, ", "completed");
+    limits, "out of time", Always, told!("reply, ", "wall_limit");
+    died, "killed from outside, in a tool", ToProcesses, told!("call, result failed, ", "agent_died");
+    bound_tool, "a function of the caller's", When("tools"), told!("call, result ok, reply, ", "completed");
+    usage_exact, "every token once", UnlessExplained,
+        told!("call, result ok, reply, usage turn, usage session, ", "completed");
+    cwd, "its directory", UnlessExplained, told!("call, result ok, reply, ", "completed");
+    env, "its variables, and none of the host's secrets", UnlessExplained,
+        told!("call, result ok, reply, ", "completed");
+    big_prompt, "a prompt of five megabytes", UnlessExplained, told!("reply, ", "completed");
+    unicode, "every awkward character arrives", UnlessExplained, told!("reply, ", "completed");
+    nothing_left_behind, "stopped in a tool, and nothing is left", Always, told!("call, result failed, ", "stopped");
+}
+
+/// The row of a name.
+///
+/// # Panics
+/// When there is none.
+#[must_use]
+pub fn row(name: &str) -> &'static Row {
+    ROWS.iter().find(|row| row.name == name).unwrap_or_else(|| panic!("the suite has no row {name:?}"))
+}
+
+/// When an agent is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// It is a part of Ostler: always.
+    Own,
+    /// A real program that is quickly installed and started: with the real agents.
+    Real,
+    /// One that is neither: only for those who ask for all agents. The page keeps its last full result.
+    Heavy,
+}
+
+/// An agent of the suite, in one of its languages: a column of the page.
+#[derive(Debug)]
+pub struct Member {
+    /// Its name in the suite, and of its folder of recordings.
+    pub id: &'static str,
+    /// Who is tried.
+    pub subject: &'static Subject,
+    /// How it is spoken with.
+    pub transport: &'static str,
+    /// When it is tried.
+    pub group: Group,
+    /// The rows that do not apply, each with the reason.
+    pub lacks: &'static [(&'static str, &'static str)],
+}
+
+impl Member {
+    /// Why a row does not apply; none: it does.
+    #[must_use]
+    pub fn lack(&self, row: &str) -> Option<&'static str> {
+        self.lacks.iter().find(|(name, _)| *name == row).map(|(_, why)| *why)
+    }
+
+    /// What is wrong with what this member lacks, held against its capabilities (as JSON): a row that applies and does not
+    /// run, one that runs and cannot, a row that nobody knows.
+    #[must_use]
+    pub fn faults(&self, capabilities: &Value) -> Vec<String> {
+        let unknown = self.lacks.iter().filter(|(name, _)| !ROWS.iter().any(|row| row.name == *name));
+        let unknown = unknown.map(|(name, _)| format!("{}: there is no row {name}", self.id));
+        unknown.chain(ROWS.iter().filter_map(|row| self.fault(row, capabilities))).collect()
+    }
+
+    fn fault(&self, row: &Row, capabilities: &Value) -> Option<String> {
+        let lacks = self.lack(row.name);
+        let (applies, because) = match row.applies {
+            Always => (true, "it applies to every agent".to_owned()),
+            ToProcesses => (self.subject.program.is_some(), "it is about processes".to_owned()),
+            When(name) => match capabilities[name].as_bool() {
+                Some(can) => (can, format!("the capability {name} is {can}")),
+                None => return Some(format!("{}: no capability is called {name}", row.name)),
+            },
+            UnlessExplained if lacks == Some("") => return Some(format!("{}: why no {}?", self.id, row.name)),
+            UnlessExplained => return None,
+        };
+        let wrong = match (applies, lacks) {
+            (true, Some(_)) => "is left out",
+            (false, None) => "runs",
+            _ => return None,
+        };
+        Some(format!("{}: {} {wrong}, but {because}", self.id, row.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{CLAUDE, OPENAI_API};
+    use serde_json::json;
+
+    fn member(subject: &'static Subject, lacks: &'static [(&'static str, &'static str)]) -> Member {
+        Member { id: "it", subject, transport: "", group: Group::Own, lacks }
+    }
+
+    fn able() -> Value {
+        let names = ROWS.iter().filter_map(|row| if let When(name) = row.applies { Some(name) } else { None });
+        names.map(|name| (name.to_owned(), json!(true))).collect::<serde_json::Map<_, _>>().into()
+    }
+
+    #[test]
+    fn what_an_agent_lacks_has_a_cause() {
+        let mut able = able();
+        assert_eq!(member(&CLAUDE, &[]).faults(&able), [""; 0]);
+        assert_eq!(member(&CLAUDE, &[("usage_exact", "it does not say")]).faults(&able), [""; 0]);
+        let faults = |subject, lacks, able: &Value| member(subject, lacks).faults(able).join("; ");
+        assert_eq!(faults(&CLAUDE, &[("fork", "why not")], &able), "it: fork is left out, but the capability fork is true");
+        assert_eq!(faults(&CLAUDE, &[("text", "mute")], &able), "it: text is left out, but it applies to every agent");
+        assert_eq!(faults(&CLAUDE, &[("env", "")], &able), "it: why no env?");
+        assert_eq!(faults(&CLAUDE, &[("flying", "no wings")], &able), "it: there is no row flying");
+        assert_eq!(faults(&OPENAI_API, &[], &able), "it: died runs, but it is about processes");
+        able["fork"] = json!(false);
+        assert_eq!(faults(&CLAUDE, &[], &able), "it: fork runs, but the capability fork is false");
+        assert_eq!(faults(&CLAUDE, &[("fork", "it cannot")], &able), "");
+        able["fork"] = Value::Null;
+        assert_eq!(faults(&CLAUDE, &[], &able), "fork: no capability is called fork");
+    }
+}

@@ -1,0 +1,103 @@
+//! The events of a run in words that are the same for every agent, and the comparison with the story of a row.
+
+use serde_json::Value;
+
+use super::Seen;
+use super::conformance::row;
+
+impl Seen {
+    /// What happened, in words that leave out what agents may differ in: the names of tools, whether a text comes in pieces,
+    /// notices, that an agent with a process per turn starts again, and in which order tools of one message are done. Tokens
+    /// are told of at the end of a turn, where they are asked for.
+    #[must_use]
+    pub fn tale(&self, tokens: bool) -> String {
+        let mut words: Vec<String> = Vec::new();
+        for (at, event) in self.events.iter().enumerate() {
+            let usage = event["type"] == "usage";
+            if usage && !(tokens && self.is_the_last_count(at)) {
+                continue;
+            }
+            let Some(word) = word(event) else { continue };
+            let again = matches!(word.as_str(), "starting" | "started") && words.contains(&word);
+            let goes_on = matches!(word.as_str(), "reply" | "thinking") && words.last() == Some(&word);
+            if !again && !goes_on {
+                words.push(word);
+            }
+        }
+        for tools in words.chunk_by_mut(|a, b| of_a_tool(a) && of_a_tool(b)) {
+            if tools.iter().filter(|word| *word == "call").count() > 1 {
+                tools.sort();
+            }
+        }
+        words.join(", ")
+    }
+
+    /// Fails unless the run tells the story of a row, as every agent does. S2-21.
+    ///
+    /// # Panics
+    /// When it tells another.
+    pub fn tells(&self, name: &str) {
+        let story = row(name).story;
+        assert_eq!(self.tale(story.contains("usage")), story, "{name}: {:#?}", self.story());
+    }
+}
+
+fn of_a_tool(word: &str) -> bool {
+    ["call", "permission", "result"].iter().any(|kind| word.starts_with(kind))
+}
+
+/// One event; none for what an agent may say or not.
+fn word(event: &Value) -> Option<String> {
+    let part = |place: &str| event.pointer(place).and_then(Value::as_str).unwrap_or_default();
+    Some(match part("/type") {
+        "notice" => return None,
+        "state" => part("/to").to_owned(),
+        "turn_started" => match part("/origin") {
+            "caller" => "turn".to_owned(),
+            origin => format!("turn of the {origin}"),
+        },
+        "text" => part("/kind").to_owned(),
+        "tool_call" => "call".to_owned(),
+        "tool_result" => match (event["ok"] == true, event["denied"] == true) {
+            (true, _) => "result ok".to_owned(),
+            (false, true) => "result denied".to_owned(),
+            (false, false) => "result failed".to_owned(),
+        },
+        "permission" => format!("permission {}", part("/decision")),
+        "usage" => format!("usage {}", part("/scope")),
+        "turn_ended" => format!("over {}", part("/outcome/cause")),
+        "ended" => format!("end {}", part("/outcome/cause")),
+        kind => kind.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::CLAUDE;
+    use serde_json::json;
+
+    fn tale(events: Value) -> String {
+        let Value::Array(events) = events else { panic!("a list") };
+        Seen { subject: &CLAUDE, events, exit: None }.tale(false)
+    }
+
+    #[test]
+    fn pieces_notices_and_a_second_start_do_not_count() {
+        let piece = json!({"type": "text", "kind": "reply", "delta": true});
+        let started = json!({"type": "started"});
+        let notice = json!({"type": "notice", "code": "x"});
+        let turn = json!({"type": "turn_started", "origin": "caller"});
+        assert_eq!(tale(json!([started, turn, piece, notice, piece, started, turn])), "started, turn, reply, turn");
+    }
+
+    #[test]
+    fn tools_of_one_message_are_done_in_any_order_but_one_tool_is_not() {
+        let call = json!({"type": "tool_call"});
+        let result = |ok: bool| json!({"type": "tool_result", "ok": ok});
+        let story = "call, call, result failed, result ok";
+        assert_eq!(tale(json!([call, call, result(true), result(false)])), story);
+        assert_eq!(tale(json!([call, result(false), call, result(true)])), story);
+        assert_eq!(tale(json!([result(true), call])), "result ok, call");
+    }
+}

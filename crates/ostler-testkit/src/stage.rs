@@ -1,0 +1,72 @@
+//! Who is on stage: the real agent, the real agent with somebody who writes down what is said, or only what was written down.
+//!
+//! A scenario does not know. Whoever runs it says so for the thread ([`on`]); every [`crate::scenario::Place`] that is made
+//! meanwhile puts the fake agent in front of, or in place of, the agent's program.
+
+use std::cell::RefCell;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use crate::{fake, transcript};
+
+/// Who is on stage.
+#[derive(Debug, Clone)]
+pub enum Stage {
+    /// The real agent; what it says and hears goes into this file.
+    Recorded(PathBuf),
+    /// The fake agent, with what was written into this file.
+    Played(PathBuf),
+}
+
+#[derive(Debug)]
+struct Set {
+    stage: Stage,
+    /// What the processes of the scenario write and count, one after the other.
+    dir: tempfile::TempDir,
+}
+
+thread_local! {
+    static SET: RefCell<Option<Set>> = const { RefCell::new(None) };
+}
+
+/// Runs a scenario on a stage. A recording is kept only when the scenario comes to a good end.
+///
+/// # Panics
+/// When the stage cannot be set, or there is nothing to keep.
+pub fn on(stage: Stage, scenario: impl FnOnce()) {
+    let dir = tempfile::tempdir().expect("make a directory for the stage");
+    if let Stage::Played(file) = &stage {
+        assert!(file.is_file(), "no {}: record it with OSTLER_RECORD=1 (CONTRIBUTING.md)", file.display());
+    }
+    SET.set(Some(Set { stage, dir }));
+    scenario();
+    let set = SET.take().expect("the stage is there to the end");
+    if let Stage::Recorded(file) = set.stage {
+        let parts = (1..).map_while(|number| fs::read_to_string(transcript::part(set.dir.path(), number)).ok());
+        let text: String = parts.collect();
+        assert_ne!(text, "", "the agent was never started");
+        fs::create_dir_all(file.parent().expect("a recording is in a folder")).expect("make the folder");
+        fs::write(&file, text).expect("keep the recording");
+    }
+}
+
+/// A program to start in place of this one, in the place whose root and whose model's address are given; whether it is played.
+pub(crate) fn stand_in(program: Option<fn() -> PathBuf>, root: &Path, model: &str) -> Option<(PathBuf, bool)> {
+    let program = program?;
+    SET.with_borrow(|set| {
+        let Set { stage, dir } = set.as_ref()?;
+        let bin = root.join("stand-in");
+        fs::create_dir(&bin).expect("make a directory for the stand-in");
+        let link = bin.join("agent");
+        let dir = dir.path();
+        let mode = match stage {
+            Stage::Recorded(_) => json!({"record": dir, "program": program(), "root": root, "model": model}),
+            Stage::Played(file) => json!({"play": file, "dir": dir, "root": root, "model": model}),
+        };
+        fs::write(bin.join("agent.mode"), mode.to_string()).expect("write what the stand-in is to do");
+        std::os::unix::fs::symlink(fake::program(), &link).expect("link the fake agent");
+        Some((link, matches!(stage, Stage::Played(_))))
+    })
+}

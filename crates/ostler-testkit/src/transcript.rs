@@ -1,0 +1,267 @@
+//! What was said between Ostler and an agent, line by line: the file that the fake agent writes when it stands between them
+//! and plays when it stands in.
+//!
+//! One entry per line: `{"start":[arguments]}`, `{"in":…}` and `{"out":…}` with a line of JSON as it was (`in_text` and
+//! `out_text` hold any other line), `{"in_end":true}`, and at the end `{"stderr":…}`, `{"exit":code}` or `{"signal":number}`.
+//! An entry is written before the line is handed on, so that an answer never stands before what it answers. Several processes
+//! follow each other in one file.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+/// The longest text that is kept whole; nobody reads the middle of a longer one.
+const LONG: usize = 4096;
+
+/// One entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Entry {
+    /// A process was started.
+    Start(Vec<String>),
+    /// Ostler wrote a line.
+    In(String),
+    /// Ostler closed the input.
+    InEnd,
+    /// The agent wrote a line.
+    Out(String),
+    /// The end of what it said on stderr.
+    Stderr(String),
+    /// It exited.
+    Exit(u8),
+    /// A signal ended it.
+    Signal(i32),
+}
+
+impl Entry {
+    /// As a line of the file, without its end.
+    #[must_use]
+    pub fn to_line(&self) -> String {
+        match self {
+            Self::Start(args) => json!({"start": args}).to_string(),
+            Self::In(line) => said("in", line),
+            Self::InEnd => json!({"in_end": true}).to_string(),
+            Self::Out(line) => said("out", line),
+            Self::Stderr(text) => json!({"stderr": text}).to_string(),
+            Self::Exit(code) => json!({"exit": code}).to_string(),
+            Self::Signal(number) => json!({"signal": number}).to_string(),
+        }
+    }
+
+    /// The entry of a line; none when it is none.
+    #[must_use]
+    pub fn parse(line: &str) -> Option<Self> {
+        // Word for word: what is parsed and written again is not what the agent said.
+        let exact = |mark: &str| Some(line.strip_prefix(mark)?.strip_suffix('}')?.to_owned());
+        if let Some(said) = exact(r#"{"in":"#) {
+            return Some(Self::In(said));
+        }
+        if let Some(said) = exact(r#"{"out":"#) {
+            return Some(Self::Out(said));
+        }
+        let value: Value = serde_json::from_str(line).ok()?;
+        let (name, value) = value.as_object()?.iter().next()?;
+        let text = || value.as_str().map(str::to_owned);
+        Some(match name.as_str() {
+            "start" => Self::Start(serde_json::from_value(value.clone()).ok()?),
+            "in_text" => Self::In(text()?),
+            "in_end" => Self::InEnd,
+            "out_text" => Self::Out(text()?),
+            "stderr" => Self::Stderr(text()?),
+            "exit" => Self::Exit(u8::try_from(value.as_u64()?).ok()?),
+            "signal" => Self::Signal(i32::try_from(value.as_i64()?).ok()?),
+            _ => return None,
+        })
+    }
+
+    /// With every text that is too long cut short.
+    #[must_use]
+    pub fn shortened(self) -> Self {
+        match self {
+            Self::In(line) => Self::In(shorter(line)),
+            Self::Out(line) => Self::Out(shorter(line)),
+            other => other,
+        }
+    }
+}
+
+fn said(direction: &str, line: &str) -> String {
+    // A line of JSON with a space around it would not come back as it was; as a text it does.
+    let exact = serde_json::from_str::<serde::de::IgnoredAny>(line).is_ok() && line.trim() == line;
+    if exact { format!("{{\"{direction}\":{line}}}") } else { json!({format!("{direction}_text"): line}).to_string() }
+}
+
+fn shorter(line: String) -> String {
+    if line.len() <= LONG {
+        return line;
+    }
+    match serde_json::from_str::<Value>(&line) {
+        Ok(mut value) => {
+            if cut(&mut value) { value.to_string() } else { line }
+        }
+        Err(_) => head(&line),
+    }
+}
+
+fn cut(value: &mut Value) -> bool {
+    match value {
+        Value::String(text) if text.len() > LONG => {
+            *text = head(text);
+            true
+        }
+        Value::Array(items) => items.iter_mut().fold(false, |any, item| cut(item) || any),
+        Value::Object(fields) => fields.values_mut().fold(false, |any, field| cut(field) || any),
+        _ => false,
+    }
+}
+
+fn head(text: &str) -> String {
+    text.chars().take(200).chain("… cut".chars()).collect()
+}
+
+/// What kind of message a line is: enough to tell whether a recording still fits.
+#[must_use]
+pub fn kind(line: &str) -> String {
+    let Ok(value) = serde_json::from_str::<Value>(line) else { return "text".to_owned() };
+    let names = ["/method", "/type", "/subtype", "/request/subtype", "/response/subtype"];
+    let mut parts: Vec<&str> = names.iter().filter_map(|name| value.pointer(name)?.as_str()).collect();
+    if value.get("method").is_none() {
+        parts.extend(["result", "error"].iter().filter(|name| value.get(name).is_some()));
+    }
+    parts.join("/")
+}
+
+/// The processes of a recording.
+///
+/// # Errors
+/// The number of the line that is no entry.
+pub fn parse(text: &str) -> Result<Vec<Vec<Entry>>, String> {
+    let mut processes: Vec<Vec<Entry>> = Vec::new();
+    for (line, number) in text.lines().zip(1..) {
+        let entry = Entry::parse(line).ok_or_else(|| format!("line {number} is no entry of a transcript"))?;
+        match (&entry, processes.last_mut()) {
+            (Entry::Start(_), _) | (_, None) => processes.push(vec![entry]),
+            (_, Some(process)) => process.push(entry),
+        }
+    }
+    Ok(processes)
+}
+
+/// The file of process number `number` of a scenario, counted from 1.
+#[must_use]
+pub fn part(dir: &Path, number: usize) -> PathBuf {
+    dir.join(format!("{number}.jsonl"))
+}
+
+/// Makes the file of the next process of a scenario; its number too.
+///
+/// # Errors
+/// When no file can be made.
+pub fn next(dir: &Path) -> io::Result<(File, usize)> {
+    for number in 1.. {
+        match OpenOptions::new().write(true).create_new(true).open(part(dir, number)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return Ok((made?, number)),
+        }
+    }
+    Err(io::Error::other("no number is free"))
+}
+
+/// Words of one place and one time, and what stands for them in a recording.
+#[derive(Debug, Clone, Default)]
+pub struct Names(pub Vec<(String, &'static str)>);
+
+impl Names {
+    /// With what stands for them.
+    #[must_use]
+    pub fn hidden(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, (word, name)| text.replace(word, name))
+    }
+
+    /// With the words of this place.
+    #[must_use]
+    pub fn shown(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, (word, name)| text.replace(name, word))
+    }
+}
+
+/// Writes entries down.
+#[derive(Debug)]
+pub struct Scribe {
+    file: File,
+    names: Names,
+}
+
+impl Scribe {
+    /// Into this file, with names for the words of this place.
+    #[must_use]
+    pub fn new(file: File, names: Names) -> Self {
+        Self { file, names }
+    }
+
+    /// Writes one entry, at once.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn note(&mut self, entry: Entry) -> io::Result<()> {
+        let line = self.names.hidden(&entry.shortened().to_line());
+        self.file.write_all(format!("{line}\n").as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_come_back_as_they_were() {
+        let entries = [
+            Entry::Start(vec!["-p".into(), "a \"b\"".into()]),
+            Entry::In(r#"{"b":1, "a":[1.50]}"#.into()),
+            Entry::Out("no JSON\tat all".into()),
+            Entry::Out(r#" {"spaces":"around"} "#.into()),
+            Entry::Out("\"}\"".into()),
+            Entry::InEnd,
+            Entry::Stderr("oh\nno".into()),
+            Entry::Exit(3),
+            Entry::Signal(9),
+        ];
+        for entry in entries {
+            assert_eq!(Entry::parse(&entry.to_line()), Some(entry));
+        }
+        assert_eq!(Entry::parse("{}"), None);
+        assert_eq!(Entry::parse("hello"), None);
+    }
+
+    #[test]
+    fn kinds_tell_messages_apart() {
+        let kinds = [
+            (r#"{"jsonrpc":"2.0","id":1,"method":"session/new","params":{}}"#, "session/new"),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{"x":1}}"#, "result"),
+            (r#"{"type":"user","message":{}}"#, "user"),
+            (r#"{"type":"control_request","request":{"subtype":"interrupt"}}"#, "control_request/interrupt"),
+            ("plain words", "text"),
+        ];
+        for (line, expected) in kinds {
+            assert_eq!(kind(line), expected);
+        }
+    }
+
+    #[test]
+    fn long_texts_are_cut_and_long_lines_of_short_ones_are_not() {
+        let long = json!({"type": "user", "text": "ä".repeat(LONG)}).to_string();
+        let Entry::In(cut) = Entry::In(long).shortened() else { panic!("it was an In") };
+        assert!(cut.len() < 600 && kind(&cut) == "user", "{cut}");
+        let many = json!({"names": vec!["a short one"; 1000]}).to_string();
+        assert_eq!(Entry::Out(many.clone()).shortened(), Entry::Out(many));
+    }
+
+    #[test]
+    fn processes_begin_with_their_start() {
+        let text = "{\"start\":[]}\n{\"exit\":0}\n{\"start\":[]}\n{\"in_end\":true}\n";
+        let processes = parse(text).expect("a transcript");
+        assert_eq!(processes.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
+        assert_eq!(parse("{\"start\":[]}\nwhat\n"), Err("line 2 is no entry of a transcript".to_owned()));
+    }
+}
