@@ -37,6 +37,7 @@ mod asker;
 mod breaker;
 mod clock;
 mod command;
+pub mod config;
 mod host;
 mod inner;
 mod mock;
