@@ -79,6 +79,8 @@ pub struct Setting {
     pub key: &'static str,
     /// What it does.
     pub help: &'static str,
+    /// Whether a value may be a secret, or hold one.
+    pub secret: bool,
 }
 
 /// What an agent can do: data, so that nobody asks for an agent by its name.

@@ -24,7 +24,7 @@ pub(crate) type Rule = fn(&str) -> Result<(), String>;
 
 /// What the table tells the documentation and `--set`.
 pub(crate) fn listed<P>(table: &[Row<P>]) -> Vec<Setting> {
-    table.iter().map(|row| Setting { key: row.key, help: row.help }).collect()
+    table.iter().map(|row| Setting { key: row.key, help: row.help, secret: row.secret }).collect()
 }
 
 /// Checks every setting against the table.

@@ -39,6 +39,7 @@ mod breaker;
 pub mod bridge;
 mod clock;
 mod command;
+pub mod config;
 mod host;
 mod inner;
 mod mock;
