@@ -176,7 +176,10 @@ mod tests {
         assert_eq!(member(&CLAUDE, &[]).faults(&able), [""; 0]);
         assert_eq!(member(&CLAUDE, &[("usage_exact", "it does not say")]).faults(&able), [""; 0]);
         let faults = |subject, lacks, able: &Value| member(subject, lacks).faults(able).join("; ");
-        assert_eq!(faults(&CLAUDE, &[("fork", "why not")], &able), "it: fork is left out, but the capability fork is true");
+        assert_eq!(
+            faults(&CLAUDE, &[("fork", "why not")], &able),
+            "it: fork is left out, but the capability fork is true"
+        );
         assert_eq!(faults(&CLAUDE, &[("text", "mute")], &able), "it: text is left out, but it applies to every agent");
         assert_eq!(faults(&CLAUDE, &[("env", "")], &able), "it: why no env?");
         assert_eq!(faults(&CLAUDE, &[("flying", "no wings")], &able), "it: there is no row flying");
