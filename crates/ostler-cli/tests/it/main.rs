@@ -9,6 +9,7 @@
 
 mod adder;
 mod api;
+mod bridge;
 mod chat;
 mod conformance;
 mod driver;

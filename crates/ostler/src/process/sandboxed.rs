@@ -36,8 +36,6 @@ pub(super) fn confine(prepared: &mut Prepared, host: &Host, spec: &Spec, launch:
     let mut confinement = Confinement::agent(write, &around);
     // What goes to the agent in files is private, and lies beside its temporary files.
     confinement.read.extend(prepared.files.iter().map(|file| file.path().to_owned()));
-    // So does the way to the session.
-    confinement.read.extend(prepared.beside.clone());
     let report = confine::report(&confinement);
     if ["files", "attributes"].iter().all(|name| report.gaps().any(|gap| gap.name == *name)) {
         let why = "this system has nothing that a sandbox could be made of (Linux 5.13 with Landlock, or namespaces)";

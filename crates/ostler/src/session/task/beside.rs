@@ -2,7 +2,7 @@
 
 use ostler_core::event::{Level, Notice};
 use ostler_core::machine::Input;
-use ostler_core::spec::Bridge;
+use ostler_core::spec::{Bridge, Sandbox};
 
 use super::{CATCH_UP, Driver};
 use crate::clock;
@@ -32,6 +32,10 @@ impl Driver {
     }
 
     fn bridge(&mut self) -> Result<Bridge, String> {
+        if self.beginning.spec.sandbox != Sandbox::Off {
+            // There it would also reach whatever else listens on this machine.
+            return Err("an agent in a sandbox has no local sockets; without --sandbox it reaches them".into());
+        }
         let host = &self.beginning.host;
         let Some(bridge) = host.bridge() else {
             return Err(
