@@ -24,7 +24,8 @@ pub(crate) type Rule = fn(&str) -> Result<(), String>;
 
 /// What the table tells the documentation and `--set`.
 pub(crate) fn listed<P>(table: &[Row<P>]) -> Vec<Setting> {
-    table.iter().map(|row| Setting { key: row.key, help: row.help }).collect()
+    let words = |kind: Kind| if let Kind::OneOf(words) = kind { words } else { &[] };
+    table.iter().map(|row| Setting { key: row.key, help: row.help, words: words(row.kind) }).collect()
 }
 
 /// Checks every setting against the table.
