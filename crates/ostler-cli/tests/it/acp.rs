@@ -370,9 +370,14 @@ fn the_end_in_the_middle_of_a_turn_leaves_nothing() {
         raw.prompt(&session);
         let (agent, child) = (rig.number("agent"), rig.number("child"));
         assert!(alive(agent) && alive(child));
+        // Waiting for a child closes what the test still holds of its stdin: a signal is not to be mixed up with that.
+        let stdin = raw.child.stdin.take();
         match how {
-            None => drop(raw.child.stdin.take()),
-            Some(sent) => signal(&raw.child, sent),
+            None => drop(stdin),
+            Some(sent) => {
+                signal(&raw.child, sent);
+                std::mem::forget(stdin);
+            }
         }
         assert_eq!(raw.child.wait().unwrap().code(), code, "{how:?}");
         assert!(wait_until(PATIENCE, || !alive(agent) && !alive(child)), "{how:?}: something is left");
