@@ -1,5 +1,6 @@
 //! What can be typed: the command line as clap reads it. What it means is for each verb's own file.
 
+mod acp;
 mod policy;
 
 use std::path::PathBuf;
@@ -7,6 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use self::acp::AcpArgs;
 pub(crate) use self::policy::{Permissions, PolicyArgs, PolicyShowArgs, PolicyTestArgs, PolicyVerb, PolicyVerbArgs};
 
 /// Drive coding agents: one command, one stream of events, nothing left behind.
@@ -24,6 +26,8 @@ pub(crate) enum Verb {
     Run(Box<RunArgs>),
     /// Talk with an agent, turn by turn
     Chat(Box<ChatArgs>),
+    /// Serve an agent to an editor that speaks the Agent Client Protocol (ACP), on stdin and stdout
+    Acp(Box<AcpArgs>),
     /// Show which agents are installed and ready, and what to do about those that are not
     #[command(visible_alias = "agents")]
     Doctor(DoctorArgs),
@@ -110,7 +114,7 @@ pub(crate) struct ChatArgs {
 }
 
 /// What starts an agent, whatever is asked of it.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct StartArgs {
     /// The agent [default: the first that is installed, and of several the first that is ready: claude, openai-api, scripted]
     #[arg(short, long, value_name = "NAME")]
@@ -168,7 +172,7 @@ pub(crate) enum SandboxKind {
 }
 
 /// Settings that go to the agent.
-#[derive(Debug, Default, PartialEq, Args)]
+#[derive(Debug, Clone, Default, PartialEq, Args)]
 #[command(next_help_heading = "Agent settings")]
 pub(crate) struct AgentSettings {
     /// The model
@@ -229,7 +233,7 @@ impl AgentSettings {
 }
 
 /// Limits.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitArgs {
     /// The longest the task may take, such as 90s, 10m, 2h, none

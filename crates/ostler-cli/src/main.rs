@@ -1,5 +1,6 @@
 //! The program `ostler`: drives coding agents from the command line.
 
+mod acp;
 mod args;
 mod ask;
 mod chat;
@@ -61,6 +62,7 @@ fn dispatch(cli: Cli) -> Result<exit::Code, Fault> {
     match cli.verb {
         Verb::Run(args) => runtime.block_on(run::run(*args)),
         Verb::Chat(args) => runtime.block_on(chat::run(*args)),
+        Verb::Acp(args) => runtime.block_on(acp::run(*args)),
         Verb::Doctor(args) => runtime.block_on(doctor::run(args)),
         Verb::Replay(args) => replay::run(&args),
         Verb::Sessions(args) => sessions::run(args),

@@ -7,6 +7,7 @@
     reason = "tests start the program and watch the clock; a fault is a failed test"
 )]
 
+mod acp;
 mod adder;
 mod api;
 mod bridge;
