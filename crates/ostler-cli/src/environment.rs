@@ -7,6 +7,7 @@
 //! | `OSTLER_STATE_DIR`, `XDG_STATE_HOME`, `HOME` | where sessions are kept: `docs/sessions.md` |
 //! | `TERM=dumb`, `CI` | no live status line |
 //! | `OSTLER_CONFIG_DIR`, `XDG_CONFIG_HOME`, `HOME` | where your own settings are |
+//! | `OSTLER_AGENT`, `OSTLER_MODEL` | the agent and the model, where no flag names them: `docs/configuration.md` |
 //!
 //! Agents get a part of the environment: see `docs/environment.md`.
 

@@ -4,12 +4,15 @@ mod acp;
 mod args;
 mod ask;
 mod chat;
+mod config;
 mod conformance;
 mod doctor;
 mod environment;
 mod exit;
 mod fault;
+mod files;
 mod follow;
+mod layers;
 mod output;
 mod pages;
 mod policy;
@@ -68,6 +71,7 @@ fn dispatch(cli: Cli) -> Result<exit::Code, Fault> {
         Verb::Sessions(args) => sessions::run(args),
         Verb::Sandbox(args) => runtime.block_on(sandbox::run(args)),
         Verb::Policy(args) => rules::run(&args),
+        Verb::Config(args) => layers::run(&args),
         Verb::Schema(args) => pages::schema(&args),
         Verb::Completions(args) => pages::completions(&args),
         Verb::Man(args) => pages::man(&args),
