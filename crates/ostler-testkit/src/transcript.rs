@@ -98,7 +98,11 @@ fn shorter(line: String) -> String {
     }
     match serde_json::from_str::<Value>(&line) {
         Ok(mut value) => {
-            if cut(&mut value) { value.to_string() } else { line }
+            if cut(&mut value) {
+                value.to_string()
+            } else {
+                line
+            }
         }
         Err(_) => head(&line),
     }

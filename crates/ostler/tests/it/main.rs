@@ -9,7 +9,9 @@
 )]
 
 mod api;
+mod conformance;
 mod driver;
+mod heavy;
 mod litellm;
 mod live;
 mod processes;
