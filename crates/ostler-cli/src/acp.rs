@@ -14,7 +14,6 @@ mod wire;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use ostler::Agents;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -25,8 +24,9 @@ use crate::args::AcpArgs;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
 use crate::signals::{Caught, Signals};
+use crate::spec::Chosen;
 use crate::store::{self, Keeping};
-use crate::{output, spec};
+use crate::{config, output, spec};
 
 /// How long the last lines have to be read.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -38,12 +38,14 @@ pub(crate) async fn run(mut args: AcpArgs) -> Result<Code, Fault> {
             .hint("session/new and session/load of the protocol carry it (docs/acp-server.md)"));
     }
     let here = spec::directory(None)?;
-    let Keeping { host, store } = store::keeping(&mut args.start, &here)?;
-    let agent = spec::choose(&Agents::builtin(), &args.start, (&host, false)).await?;
+    let config = config::load(args.start.config, &args.start.policy, &here)?;
+    let Keeping { host, store } = store::keeping(&mut args.start, &here, &config)?;
+    let Chosen { name, agent } = spec::choose(&config, &args.start, (&host, false)).await?;
     let mut signals = Signals::listen()?;
     let mut lines = pipes::lines()?;
     let (out, done) = pipes::writer()?;
     let mut server = Server {
+        name,
         agent,
         host,
         store,

@@ -7,17 +7,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ostler::clip::plain;
-use ostler::{Agent, Agents, Probed};
+use ostler::config::Config;
+use ostler::{Agent, Probed};
 use ostler_standin::Offline;
 use serde::Serialize;
 
 use checks::{CHECKS, Check};
 use trial::{Ran, Trial};
 
-use crate::environment;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
 use crate::output::{say, style};
+use crate::{environment, spec};
 
 /// What came of all checks.
 #[derive(Debug, Serialize)]
@@ -42,8 +43,8 @@ struct Finding {
 }
 
 /// Tries the agent and reports.
-pub(crate) async fn run(agents: &Agents, name: &str, json: bool) -> Result<Code, Fault> {
-    let agent = crate::spec::named(agents, name)?;
+pub(crate) async fn run(config: &Config, name: &str, json: bool) -> Result<Code, Fault> {
+    let agent = spec::named(config, name)?.agent;
     let Some(offline) = Offline::of(agent.name()) else {
         let known: Vec<_> = Offline::agents().collect();
         let why =

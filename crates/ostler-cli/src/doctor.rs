@@ -31,7 +31,7 @@ struct Finding {
 pub(crate) async fn run(args: DoctorArgs) -> Result<Code, Fault> {
     let config = config::load(args.config, &PolicyArgs::default(), &directory(None)?)?;
     if let Some(agent) = &args.conformance {
-        return conformance::run(config.agents(), agent, args.json).await;
+        return conformance::run(&config, agent, args.json).await;
     }
     let host = environment::host();
     let mut findings = Vec::new();

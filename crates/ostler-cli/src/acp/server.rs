@@ -19,8 +19,8 @@ use super::update::Telling;
 use super::wire::{self, Data, Failure, Heard, Id};
 use crate::args::StartArgs;
 use crate::fault::Fault;
-use crate::spec::{self, Way};
-use crate::{output, store};
+use crate::spec::{self, Chosen, Way};
+use crate::{config, output, store};
 
 /// How many requests may wait for a session.
 const WAITING: usize = 64;
@@ -33,6 +33,8 @@ pub(super) const CROWDED: usize = 256;
 
 /// What serves an editor.
 pub(super) struct Server {
+    /// The name that the agent goes by.
+    pub(super) name: String,
     pub(super) agent: Arc<dyn Agent>,
     pub(super) host: Host,
     pub(super) store: Option<Arc<Store>>,
@@ -266,7 +268,13 @@ impl Server {
             after_turn: AfterTurn::Wait,
             asks: Asks::Somebody,
         };
-        let mut spec = spec::build(args, &*self.agent, way).map_err(|fault| refused(&fault))?;
+        // A project says things about the agent too, and each session may be in another.
+        let told = || {
+            let config = config::load(args.config, &args.policy, &way.dir)?;
+            let chosen = Chosen { name: self.name.clone(), agent: self.agent.clone() };
+            spec::read(args, &config, way)?.told(&config, &chosen)
+        };
+        let mut spec = told().map_err(|fault| refused(&fault))?;
         spec.denials = Denials::Tolerate; // whoever said no need not be told that the turn failed
         if let Some(remark) = opening.add_to(&mut spec.settings, &*self.agent)? {
             output::tell(&remark);

@@ -82,8 +82,8 @@ fn on_argv(prompt: &str) -> bool {
 pub(crate) fn run_command(place: &Place, task: &Task) -> Command {
     let mut command = ostler(place);
     command.current_dir("/").args(["run", "--agent", place.subject.name, "--output", "events"]);
-    if let Some(program) = place.subject.program {
-        command.arg("--program").arg(program());
+    if let Some(program) = place.program() {
+        command.arg("--program").arg(program);
     }
     command.arg("--dir").arg(place.work());
     for (name, limit) in [("--timeout", task.wall), ("--idle-timeout", task.idle)] {

@@ -18,6 +18,7 @@ pub struct Row {
     /// When it applies.
     pub applies: Applies,
     /// What every agent tells, in the words of [`super::Seen::tale`]; where a row has several sessions, each of them.
+    /// `…` stands for words and tools that an agent has its own way with.
     pub story: &'static str,
 }
 
@@ -62,16 +63,18 @@ rows! {
         told!("call, permission asked, permission allowed, result ok, reply, ", "completed");
     two_tools, "two tools in one message, one fails", UnlessExplained,
         told!("call, call, result failed, result ok, reply, ", "completed");
-    structured_output, "an answer by a schema", When("structured"), told!("", "completed");
+    structured_output, "an answer by a schema", When("structured"), told!("…, ", "completed");
     auth_error, "the key is rejected", UnlessExplained, told!("", "auth");
     rate_limit, "the account's limit is reached", UnlessExplained, told!("", "rate_limit");
-    interrupt, "interrupted while it speaks, then the next turn", When("interrupt"),
+    interrupt, "interrupted while it speaks, then the next turn, then when there is nothing to interrupt", When("interrupt"),
         "starting, turn, started, working, reply, over interrupted, idle, turn, working, reply, over completed, idle, \
-         stopping, ended, end completed";
+         refused, stopping, ended, end completed";
     resume, "gone on with, twice", When("resume"), told!("reply, ", "completed");
     fork, "gone on with in a copy", When("fork"), told!("reply, ", "completed");
-    limits, "out of time", Always, told!("reply, ", "wall_limit");
-    died, "killed from outside, in a tool", ToProcesses, told!("call, result failed, ", "agent_died");
+    limits, "out of time", Always,
+        "starting, turn, started, working, reply, over wall_limit, stopping, ended, end wall_limit";
+    died, "killed from outside, in a tool", ToProcesses,
+        "starting, turn, started, working, call, result failed, over agent_died, ended, end agent_died";
     bound_tool, "a function of the caller's", When("tools"), told!("call, result ok, reply, ", "completed");
     usage_exact, "every token once", UnlessExplained,
         told!("call, result ok, reply, usage turn, usage session, ", "completed");
@@ -80,7 +83,8 @@ rows! {
         told!("call, result ok, reply, ", "completed");
     big_prompt, "a prompt of five megabytes", UnlessExplained, told!("reply, ", "completed");
     unicode, "every awkward character arrives", UnlessExplained, told!("reply, ", "completed");
-    nothing_left_behind, "stopped in a tool, and nothing is left", Always, told!("call, result failed, ", "stopped");
+    nothing_left_behind, "stopped in a tool, and nothing is left", Always,
+        "starting, turn, started, working, call, stopping, result failed, over stopped, ended, end stopped";
 }
 
 /// The row of a name.

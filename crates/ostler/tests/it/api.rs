@@ -9,12 +9,12 @@ use ostler::{AfterTurn, Cause, Spec, What};
 use ostler_core::permission::ToolKind;
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::scenario::{OPENAI_API, PATIENCE, Place, Task};
-use ostler_testkit::{api_scenarios, shared_scenarios};
+use ostler_testkit::{api_scenarios, further_scenarios};
 
 use crate::driver::{Library, agent, host, runtime, spec};
 use crate::turns;
 
-shared_scenarios!(Library(&OPENAI_API));
+further_scenarios!(Library(&OPENAI_API));
 api_scenarios!(Library(&OPENAI_API));
 
 #[test]

@@ -67,7 +67,7 @@ pub(crate) fn spec(place: &Place, task: &Task) -> Spec {
     let mut spec = Spec {
         prompt: task.prompt.clone(),
         dir: Some(place.work()),
-        program: place.subject.program.map(|program| program()),
+        program: place.program(),
         env: task.env.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
         limits: Limits { wall: Some(task.wall), idle: Some(task.idle), ..Limits::default() },
         denials: if task.tolerate_denials { Denials::Tolerate } else { Denials::Fail },

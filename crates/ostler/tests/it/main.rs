@@ -10,7 +10,9 @@
 
 mod api;
 mod beside;
+mod conformance;
 mod driver;
+mod heavy;
 mod litellm;
 mod live;
 mod processes;

@@ -1,19 +1,21 @@
 //! The library with the real Claude Code, against the scripted model on loopback.
 
+mod conformance;
 mod live;
 
 use std::time::Duration;
 
 use ostler::What;
-use ostler_testkit::every_scenario;
 use ostler_testkit::model::{Rule, Script};
 use ostler_testkit::processes::alive;
 use ostler_testkit::scenario::{self, CLAUDE, Place, Task};
+use ostler_testkit::{further_scenarios, scenarios_of_few};
 
 use crate::driver::{Library, agent, host, runtime, spec};
 use crate::turns;
 
-every_scenario!(Library(&CLAUDE));
+further_scenarios!(Library(&CLAUDE));
+scenarios_of_few!(Library(&CLAUDE));
 
 #[test]
 fn three_turns_in_one_process() {

@@ -1,7 +1,7 @@
 //! Live sessions with agents against the scripted model: written once, tried with every agent that is capable.
 //!
-//! A scenario is an async function that takes a [`Subject`]. `shared_live_scenarios!` makes a test of each that every agent
-//! passes; `live_scenarios!` also of those that only an agent with a process, modes and transcripts of its own is capable of.
+//! A scenario is an async function that takes a [`Subject`]. Some are rows of the conformance suite; `shared_live_scenarios!` makes
+//! a test of each other that every agent passes, `live_scenarios!` also of those that only an agent with a process, modes and transcripts of its own is capable of.
 
 pub(crate) mod changes;
 pub(crate) mod interrupts;
@@ -22,21 +22,21 @@ use ostler_testkit::scenario::{Place, Subject, Task};
 use crate::driver::{agent, host, spec};
 use crate::rig::{Seen, finish_after, read_until, until};
 
-/// Makes a test of each scenario that every agent passes.
+/// Makes a test of each scenario that every agent passes and that is no row of the conformance suite.
 macro_rules! shared_live_scenarios {
     ($subject:expr) => {
         $crate::sessions::live_tests! { $subject;
             sending::three_turns_remember sending::pause_holds_messages
             sending::steered_between_tools sending::steered_in_the_last_words
             sending::a_budget_of_turns sending::a_budget_of_tokens
-            interrupts::in_mid_text interrupts::in_a_command interrupts::in_a_question
+            interrupts::in_a_command interrupts::in_a_question
             interrupts::in_a_bound_tool interrupts::at_once interrupts::stopped_in_the_middle
             interrupts::with_a_message_under_way
             questions::two_at_once questions::denied_with_a_message questions::rules_decide
-            tools::a_bound_tool tools::a_tool_that_fails_or_panics tools::a_tool_that_says_how_far_it_is
+            tools::a_tool_that_fails_or_panics tools::a_tool_that_says_how_far_it_is
             tools::ten_megabytes tools::a_tool_that_the_caller_runs
             changes::another_model
-            memory::resumed memory::copied memory::in_use_by_another
+            memory::in_use_by_another
         }
 
         /// Slow: alone, where memory is watched.

@@ -11,7 +11,8 @@ use ostler_testkit::processes::wait_until;
 use ostler_testkit::scenario::{Subject, Task};
 
 use super::{Live, Scene, is_text};
-use crate::rig::until;
+use crate::conformance::tells;
+use crate::rig::{Seen, until};
 
 /// A model that answers the first message so, and the second with a word. What was interrupted and what follows may reach
 /// the model as one message, so the second is looked for first.
@@ -20,7 +21,7 @@ fn first(answer: Answer) -> Script {
 }
 
 /// The interrupted turn has ended as such, and the next one is a turn of its own. P36
-async fn goes_on(mut live: Live, scene: &Scene) {
+async fn goes_on(mut live: Live, scene: &Scene) -> Seen {
     let cut = live.turn().await;
     assert_eq!(cut.outcome.cause, Cause::Interrupted, "{:?}", cut.outcome);
     let next = live.ask("the second").await;
@@ -28,6 +29,7 @@ async fn goes_on(mut live: Live, scene: &Scene) {
     assert_eq!(live.interrupt().await, Interruption::NoTurn);
     let seen = live.end(scene).await;
     assert_eq!(seen.turns().len(), 2);
+    seen
 }
 
 /// While the model speaks.
@@ -37,7 +39,7 @@ pub(crate) async fn in_mid_text(subject: &'static Subject) {
     let mut live = scene.start();
     live.until(is_text).await;
     assert_eq!(live.interrupt().await, Interruption::Acknowledged);
-    goes_on(live, &scene).await;
+    tells(subject, "interrupt", &goes_on(live, &scene).await);
 }
 
 /// While a command runs: it is gone afterwards. P38
@@ -150,7 +152,7 @@ pub(crate) async fn at_once(subject: &'static Subject) {
         tokio::time::sleep(Duration::from_millis(after)).await;
         let said = live.interrupt().await;
         match said {
-            Interruption::Acknowledged => goes_on(live, &scene).await,
+            Interruption::Acknowledged => drop(goes_on(live, &scene).await),
             // It was quicker than we were.
             Interruption::TooLate | Interruption::NoTurn if after > 0 => {
                 assert_eq!([live.turn().await.text, live.ask("the second").await.text], ["One.", "Two."]);

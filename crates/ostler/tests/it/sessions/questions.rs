@@ -7,6 +7,7 @@ use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::scenario::{Subject, Task};
 
 use super::Scene;
+use crate::conformance::tells;
 use crate::rig::{Seen, until};
 
 fn scene(subject: &'static Subject, rules: &str, answer: Answer) -> Scene {
@@ -66,6 +67,24 @@ pub(crate) async fn two_at_once(subject: &'static Subject) {
     let allowed = |id: &String| (id.clone(), Decision::Allowed, DecidedBy::Person);
     assert_eq!(decided, [allowed(&asked[1]), allowed(&asked[0])]);
     assert_eq!(results(&seen), [true, true]);
+}
+
+/// Somebody is asked whether a tool may run, allows it, and it runs.
+pub(crate) async fn asked_and_allowed(subject: &'static Subject) {
+    let rules = "[[rule]]\nkind = \"execute\"\ndo = \"ask\"\n";
+    let mut scene = scene(subject, rules, subject.shell("touch made"));
+    scene.spec.asks = Asks::Somebody;
+    let mut live = scene.start();
+    let id = live.find(question).await;
+    assert!(!scene.place.work().join("made").exists(), "it ran before anybody allowed it");
+    assert_eq!(live.answer(&id, Reply::Allow).await, Ok(()));
+    let turn = live.turn().await;
+    assert_eq!((turn.outcome.cause, turn.text.as_str()), (Cause::Completed, "Done."));
+    let seen = live.end(&scene).await;
+    tells(subject, "permission_asked", &seen);
+    let decided: Vec<_> = permissions(&seen).iter().map(|it| (it.decision, it.by)).collect();
+    assert_eq!(decided, [(Decision::Asked, DecidedBy::Default), (Decision::Allowed, DecidedBy::Person)]);
+    assert!(scene.place.is_played() || scene.place.work().join("made").exists(), "it was allowed");
 }
 
 /// Claude Code asks about the commands of one message one after the other, each when the one before has run.

@@ -1,0 +1,166 @@
+//! The conformance suite: each row with each agent, once with the agent itself and once with a recording of it.
+//!
+//! Rows, and the stories that all agents tell, are data of the testkit (`scenario/conformance.rs`); the agents are listed in
+//! `members.rs`. A row that an agent lacks makes no test, and stands with its reason in docs/agents/matrix.md.
+
+mod matrix;
+mod members;
+
+use std::path::PathBuf;
+
+use ostler::Spec;
+use ostler_testkit::scenario::conformance::{Member, ROWS};
+use ostler_testkit::scenario::{self, Subject, Task};
+use ostler_testkit::stage::{self, Stage};
+use serde_json::Value;
+
+use crate::rig::Seen;
+pub(crate) use members::members;
+
+/// Tests of agents that are a part of Ostler.
+mod own {
+    crate::conformance::members!(own);
+}
+
+/// Tests with recordings: no agent is started, and none has to be installed.
+mod played {
+    crate::conformance::members!(played);
+}
+
+/// Every agent of the suite.
+const MEMBERS: &[Member] = members!(table);
+
+/// Makes the tests of a member: `real`, `own` and `heavy` try the agent, each in its own group, `played` its recording.
+macro_rules! member_tests {
+    // Whoever is a part of Ostler has no other side that could be recorded.
+    (played own $($rest:tt)*) => {};
+    (played $group:ident $id:ident $($rest:tt)*) => { $crate::conformance::member_tests! { @ ($) play $id $($rest)* } };
+    (own own $id:ident $($rest:tt)*) => { $crate::conformance::member_tests! { @ ($) perform $id $($rest)* } };
+    (real real $id:ident $($rest:tt)*) => { $crate::conformance::member_tests! { @ ($) perform $id $($rest)* } };
+    (heavy heavy $id:ident $($rest:tt)*) => { $crate::conformance::member_tests! { @ ($) perform $id $($rest)* } };
+    ($wanted:ident $group:ident $id:ident $($rest:tt)*) => {};
+    (@ ($d:tt) $how:ident $id:ident $subject:ident $transport:literal [$($lack:ident: $why:literal)*]) => {
+        mod $id {
+            use ostler_testkit::scenario::$subject as SUBJECT;
+
+            macro_rules! unless_it_lacks {
+                $(($lack $d($d test:item)*) => {};)*
+                ($d row:ident $d($d test:item)*) => { $d($d test)* };
+            }
+            $crate::conformance::row_tests! { $how $id }
+        }
+    };
+}
+
+/// Which scenario proves which row: `shared` ones run through any driver, `live` ones need a session to talk to.
+macro_rules! row_tests {
+    (run shared $group:ident $name:ident) => {
+        ostler_testkit::scenario::$group::$name(&$crate::driver::Library(&SUBJECT))
+    };
+    (run live $group:ident $name:ident) => {
+        $crate::driver::runtime().block_on($crate::sessions::$group::$name(&SUBJECT))
+    };
+    ($($how:ident)+) => { $crate::conformance::row_tests! { each $($how)+;
+        text shared words::text,
+        deltas shared words::partial_messages,
+        thinking shared words::thinking,
+        tool shared tools::tool_allowed,
+        denied_tool shared tools::tool_denied,
+        permission_asked live questions::asked_and_allowed,
+        two_tools shared tools::two_tools_at_once,
+        structured_output shared words::structured_output,
+        auth_error shared endings::unauthorized,
+        rate_limit shared endings::rate_limited,
+        interrupt live interrupts::in_mid_text,
+        resume live memory::resumed,
+        fork live memory::copied,
+        limits shared endings::wall_limit,
+        died shared endings::killed_from_outside,
+        bound_tool live tools::a_bound_tool,
+        usage_exact shared words::usage_exact,
+        cwd shared surroundings::directory,
+        env shared surroundings::variables,
+        big_prompt shared prompts::five_megabytes,
+        unicode shared prompts::awkward_characters,
+        nothing_left_behind shared endings::stopped,
+    } };
+    (each names; $($row:ident $kind:ident $group:ident::$name:ident,)*) => { &[$(stringify!($row)),*] };
+    (each $how:ident $id:ident; $($row:ident $kind:ident $group:ident::$name:ident,)*) => {
+        $(unless_it_lacks! { $row
+            #[test]
+            fn $row() {
+                $crate::conformance::$how(stringify!($id), stringify!($row), || {
+                    $crate::conformance::row_tests!(run $kind $group $name);
+                });
+            }
+        })*
+    };
+}
+
+pub(crate) use {member_tests, row_tests};
+
+/// Tries the agent itself, and keeps what it said where that is wanted.
+pub(crate) fn perform(id: &str, row: &str, scenario: impl FnOnce()) {
+    if std::env::var_os("OSTLER_RECORD").is_some_and(|wanted| wanted == "1") && is_a_program(id) {
+        stage::on(Stage::Recorded(recording(id, row)), scenario);
+    } else {
+        scenario();
+    }
+}
+
+/// Tries what the agent said when it was recorded.
+pub(crate) fn play(id: &str, row: &str, scenario: impl FnOnce()) {
+    stage::on(Stage::Played(recording(id, row)), scenario);
+}
+
+fn is_a_program(id: &str) -> bool {
+    MEMBERS.iter().any(|member| member.id == id && member.subject.program.is_some())
+}
+
+fn fixtures() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/conformance")
+}
+
+fn recording(id: &str, row: &str) -> PathBuf {
+    fixtures().join(id).join(format!("{row}.jsonl"))
+}
+
+/// Fails unless a live session told the story of a row.
+pub(crate) fn tells(subject: &'static Subject, row: &str, seen: &Seen) {
+    let events = seen.0.iter().map(|event| serde_json::from_str(&event.to_json()).unwrap()).collect();
+    scenario::Seen { subject, events, exit: None }.tells(row);
+}
+
+/// What an agent can do, in the language that its settings choose.
+fn capabilities(subject: &Subject) -> Value {
+    let mut spec = Spec::default();
+    for (key, value) in Task::new("").settings_for(subject) {
+        spec.settings.push(key, &value);
+    }
+    let dialect = ostler_dialects::find(subject.name).unwrap();
+    serde_json::to_value(dialect.over(&spec).unwrap_or(dialect).capabilities()).unwrap()
+}
+
+/// A row that applies has a test, one that has none says why, and no reason stands against what the capabilities say. S2-20
+#[test]
+fn every_row_of_every_agent_runs_or_says_why_not() {
+    let names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
+    let tests: &[&str] = row_tests!(names);
+    assert_eq!(tests, names, "each row of the testkit is a scenario here, in the same order");
+    let faults: Vec<String> = MEMBERS.iter().flat_map(|member| member.faults(&capabilities(member.subject))).collect();
+    assert_eq!(faults, [""; 0]);
+}
+
+/// What is recorded is what runs: a recording that no test plays is a row that was forgotten or renamed.
+#[test]
+fn every_recording_is_played() {
+    for member in MEMBERS {
+        let Ok(entries) = std::fs::read_dir(fixtures().join(member.id)) else { continue };
+        for entry in entries.flatten() {
+            let name = entry.file_name().into_string().unwrap();
+            let row = name.strip_suffix(".jsonl").unwrap_or(&name);
+            let known = ROWS.iter().any(|known| known.name == row) && member.lack(row).is_none();
+            assert!(known, "{} has a recording {name} that nobody plays", member.id);
+        }
+    }
+}

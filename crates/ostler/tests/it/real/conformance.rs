@@ -1,0 +1,3 @@
+//! The conformance suite with the real agents.
+
+crate::conformance::members!(real);
