@@ -45,8 +45,8 @@ pub(super) fn mcp(server: &str, tool: &str) -> String {
 wire! {
     /// The arguments of a call, as events show them.
     struct Input {
-        command: Scalar<'a>,
-        cwd: Scalar<'a>,
+        cmd: Scalar<'a>,
+        workdir: Scalar<'a>,
         path: Scalar<'a>,
         root: Scalar<'a>,
         changes: Option<&'a RawValue>,
@@ -69,7 +69,7 @@ pub(super) fn tool_use(tool: &str, input: &Raw) -> ToolUse {
     let empty = Input::default();
     let read = read.map().unwrap_or(&empty);
     match kind {
-        ToolKind::Execute => wants.command = read.command.text().map(|line| located(line, read.cwd.text())),
+        ToolKind::Execute => wants.command = read.cmd.text().map(|line| located(line, read.workdir.text())),
         ToolKind::Edit => {
             wants.paths = read.changes.map(|changes| paths(changes.get())).unwrap_or_default();
             wants.paths.extend(read.root.owned());
@@ -98,12 +98,12 @@ pub(super) fn paths(changes: &str) -> Vec<String> {
     changes.0.iter().filter_map(Node::map).flat_map(of).collect()
 }
 
-/// The arguments of a command, as events show them: the line, and where it runs when that is not where the session is.
+/// The arguments of a command, as the model writes them: the line, and where it runs when that is not where the session is.
 #[derive(Serialize)]
 struct Run<'a> {
-    command: &'a str,
+    cmd: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    cwd: Option<&'a str>,
+    workdir: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'a str>,
 }
@@ -111,7 +111,7 @@ struct Run<'a> {
 /// What is known of a command: the line as Codex wraps it, where it runs, and why it is asked about.
 pub(super) fn command_input(command: &str, (cwd, home): (Option<&str>, Option<&str>), reason: Option<&str>) -> Raw {
     let cwd = cwd.filter(|cwd| home.is_none_or(|home| home != *cwd));
-    Raw::of(&Run { command: &unwrapped(command), cwd, reason })
+    Raw::of(&Run { cmd: &unwrapped(command), workdir: cwd, reason })
 }
 
 /// The arguments of a change of files.
@@ -207,9 +207,9 @@ mod tests {
         use ToolKind::{Edit, Execute, Mcp, Network, Other, Read};
         type Row = (&'static str, &'static str, ToolKind, &'static [&'static str], Option<&'static str>);
         let table: &[Row] = &[
-            ("exec_command", r#"{"command":"ls; rm x"}"#, Execute, &[], Some("ls; rm x")),
-            ("exec_command", r#"{"command":"rm x","cwd":"/it's"}"#, Execute, &[], Some(r"cd '/it'\''s' && rm x")),
-            ("exec_command", r#"{"command":"echo \ud83d"}"#, Execute, &[], Some("echo \u{fffd}")),
+            ("exec_command", r#"{"cmd":"ls; rm x"}"#, Execute, &[], Some("ls; rm x")),
+            ("exec_command", r#"{"cmd":"rm x","workdir":"/it's"}"#, Execute, &[], Some(r"cd '/it'\''s' && rm x")),
+            ("exec_command", r#"{"cmd":"echo \ud83d"}"#, Execute, &[], Some("echo \u{fffd}")),
             ("exec_command", "[]", Execute, &[], None),
             (
                 "apply_patch",
@@ -224,7 +224,7 @@ mod tests {
             ("network", r#"{"host":"x"}"#, Network, &[], None),
             ("mcp__files__write", r#"{"path":"/x"}"#, Mcp, &[], None),
             ("request_permissions", "{}", Other, &[], None),
-            ("adder", r#"{"command":"x"}"#, Other, &[], None),
+            ("adder", r#"{"cmd":"x"}"#, Other, &[], None),
         ];
         for (tool, input, kind, paths, command) in table {
             let found = tool_use(tool, &Raw::parse(input).unwrap());

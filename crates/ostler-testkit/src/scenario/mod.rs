@@ -14,6 +14,7 @@ pub mod tools;
 pub mod words;
 
 mod claude;
+mod codex;
 mod openai_api;
 mod place;
 mod progress;
@@ -24,6 +25,7 @@ mod subject;
 use std::time::Duration;
 
 pub use claude::CLAUDE;
+pub use codex::{CODEX, CODEX_EXEC};
 pub use openai_api::{KEY, OPENAI_API, SECRET};
 pub use place::{Place, Signal, signal};
 pub use progress::Progress;
