@@ -15,6 +15,7 @@ pub mod tools;
 pub mod words;
 
 mod claude;
+mod codex;
 mod openai_api;
 mod place;
 mod progress;
@@ -26,6 +27,7 @@ mod tale;
 use std::time::Duration;
 
 pub use claude::CLAUDE;
+pub use codex::{CODEX, CODEX_EXEC};
 pub use openai_api::{KEY, OPENAI_API, SECRET};
 pub use place::{Place, Signal, signal};
 pub use progress::Progress;

@@ -1,0 +1,255 @@
+//! Items: what the agent says and does, in both languages.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ostler_core::dialect::Outbox;
+use ostler_core::event::{Level, Notice, Text, TextKind, ToolCall, ToolResult};
+use ostler_core::raw::Raw;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::uses;
+use super::wire::{Item, Piece};
+use crate::lenient::{Node, Scalar};
+
+/// The items of a turn.
+#[derive(Debug, Default)]
+pub(super) struct Items {
+    /// Whether text is shown as it is written.
+    partial: bool,
+    /// Where the session is.
+    pub(super) home: Option<String>,
+    /// Messages and thoughts that came in pieces.
+    streamed: BTreeSet<String>,
+    /// Tool calls by their ids: the tool and its arguments.
+    pub(super) calls: BTreeMap<String, (String, Raw)>,
+    /// Calls whose result was told.
+    over: BTreeSet<String>,
+    /// Why calls were denied here.
+    pub(super) denials: BTreeMap<String, String>,
+    /// The tools whose calls were denied.
+    pub(super) denied: Vec<String>,
+    /// What was said last.
+    pub(super) answer: Option<String>,
+}
+
+/// What an item is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Message,
+    Thought,
+    Call,
+    /// Codex says that something is not as it should be.
+    Warning,
+    Compaction,
+    /// It says nothing new: the caller's own words, the plan, marks of a mode.
+    Silent,
+    Unknown,
+}
+
+fn kind(item: &Item<'_>) -> Kind {
+    match item.kind.or_empty() {
+        "agentMessage" | "agent_message" => Kind::Message,
+        "reasoning" => Kind::Thought,
+        "commandExecution"
+        | "command_execution"
+        | "fileChange"
+        | "file_change"
+        | "mcpToolCall"
+        | "mcp_tool_call"
+        | "dynamicToolCall"
+        | "collabAgentToolCall"
+        | "collab_tool_call"
+        | "webSearch"
+        | "web_search"
+        | "imageView" => Kind::Call,
+        "error" => Kind::Warning,
+        "contextCompaction" => Kind::Compaction,
+        "userMessage" | "hookPrompt" | "plan" | "todo_list" | "subAgentActivity" | "sleep" | "functionCallOutput"
+        | "enteredReviewMode" | "exitedReviewMode" => Kind::Silent,
+        _ => Kind::Unknown,
+    }
+}
+
+impl Items {
+    /// None yet, in a session that is at home there.
+    pub(super) fn new(home: Option<String>) -> Self {
+        Self { home, ..Self::default() }
+    }
+
+    /// The same, with text as it is written if that is wanted.
+    pub(super) fn showing(self, partial: bool) -> Self {
+        Self { partial, ..self }
+    }
+
+    /// Another turn begins.
+    pub(super) fn renew(&mut self) {
+        *self = Self { partial: self.partial, home: self.home.take(), ..Self::default() };
+    }
+
+    /// An item was begun.
+    pub(super) fn begun(&mut self, item: &Item<'_>, out: &mut Outbox) {
+        if kind(item) == Kind::Call {
+            self.call(item, out);
+        }
+    }
+
+    /// A piece of a message or a thought.
+    pub(super) fn piece(&mut self, kind: TextKind, (id, text): (&str, &str), out: &mut Outbox) {
+        if !self.partial || text.is_empty() {
+            return;
+        }
+        if !self.streamed.contains(id) {
+            self.streamed.insert(id.to_owned());
+        }
+        out.event(Text { kind, text: text.to_owned(), delta: true, message: Some(id.to_owned()), parent: None });
+    }
+
+    /// An item is complete.
+    pub(super) fn done(&mut self, item: &Item<'_>, raw: &str, out: &mut Outbox) {
+        match kind(item) {
+            Kind::Message => {
+                let text = item.text.or_empty();
+                self.answer = Some(text.to_owned()).filter(|text| !text.is_empty()).or(self.answer.take());
+                self.whole(TextKind::Reply, item, text.to_owned(), out);
+            }
+            Kind::Thought => self.whole(TextKind::Thinking, item, thought(item), out),
+            Kind::Call => self.result(item, out),
+            Kind::Warning => out.notice(Level::Warning, "agent_warning", item.message.or_empty()),
+            Kind::Compaction => out.notice(Level::Info, "compacted", "The conversation was made shorter."),
+            Kind::Silent => {}
+            Kind::Unknown => unknown(raw, &format!("an item of type {:?}", item.kind.or_empty()), out),
+        }
+    }
+
+    /// A message that did not come in pieces.
+    fn whole(&mut self, kind: TextKind, item: &Item<'_>, text: String, out: &mut Outbox) {
+        if !text.is_empty() && !self.streamed.contains(item.id.or_empty()) {
+            out.event(Text { kind, text, delta: false, message: item.id.owned(), parent: None });
+        }
+    }
+
+    fn call(&mut self, item: &Item<'_>, out: &mut Outbox) {
+        let id = item.id.or_empty();
+        if self.calls.contains_key(id) {
+            return;
+        }
+        let (name, input) = (tool(item), self.input(item));
+        self.calls.insert(id.to_owned(), (name.clone(), input.clone()));
+        out.event(ToolCall { id: id.to_owned(), name, input, parent: None });
+    }
+
+    /// What a change of files is to be has changed.
+    pub(super) fn patched(&mut self, id: &str, changes: Option<&RawValue>) {
+        if let (Some((_, input)), Some(_)) = (self.calls.get_mut(id), changes) {
+            *input = uses::changes_input(changes);
+        }
+    }
+
+    /// The open call of a tool of this MCP server: Codex asks about it without saying which.
+    pub(super) fn open_call(&self, server: &str, input: &Raw) -> Option<(&String, &String)> {
+        let prefix = uses::mcp(server, "");
+        let fits = |id: &String, name: &str, given: &Raw| {
+            !self.over.contains(id) && name.starts_with(&prefix) && given == input
+        };
+        self.calls.iter().find(|(id, (name, given))| fits(id, name, given)).map(|(id, (name, _))| (id, name))
+    }
+
+    /// A piece of a thought that is apart from the one before.
+    pub(super) fn apart(&mut self, id: &str, out: &mut Outbox) {
+        if self.streamed.contains(id) {
+            self.piece(TextKind::Thinking, (id, "\n\n"), out);
+        }
+    }
+
+    fn input(&self, item: &Item<'_>) -> Raw {
+        #[derive(Serialize)]
+        struct Said<'a> {
+            #[serde(skip_serializing_if = "Option::is_none")]
+            query: Option<&'a str>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            path: Option<&'a str>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            prompt: Option<&'a str>,
+        }
+        match item.kind.or_empty() {
+            "commandExecution" | "command_execution" => {
+                uses::command_input(item.command.or_empty(), (item.cwd.text(), self.home.as_deref()), None)
+            }
+            "fileChange" | "file_change" => uses::changes_input(item.changes),
+            _ => match item.arguments {
+                Some(arguments) => Raw::keep(arguments),
+                None => Raw::of(&Said { query: item.query.text(), path: item.path.text(), prompt: item.prompt.text() }),
+            },
+        }
+    }
+
+    fn result(&mut self, item: &Item<'_>, out: &mut Outbox) {
+        // Some are told of only when they are over.
+        self.call(item, out);
+        let id = item.id.or_empty();
+        self.over.insert(id.to_owned());
+        let name = self.calls.get(id).map(|(name, _)| name.clone());
+        let reason = self.denials.remove(id);
+        let denied = item.status.text() == Some("declined") || reason.is_some();
+        if denied {
+            self.denied.extend(name.clone());
+        }
+        let failed = denied
+            || item.status.text() == Some("failed")
+            || item.success.is_false()
+            || matches!(item.exit_code, Scalar::Count(1..) | Scalar::Amount(_));
+        let output = if denied { reason.unwrap_or_else(|| "Denied.".to_owned()) } else { output(item) };
+        out.event(ToolResult { id: id.to_owned(), name, ok: !failed, output, denied, content: None });
+    }
+}
+
+/// The tool of a call, as the model knows it.
+fn tool(item: &Item<'_>) -> String {
+    match item.kind.or_empty() {
+        "commandExecution" | "command_execution" => uses::COMMAND.to_owned(),
+        "fileChange" | "file_change" => uses::PATCH.to_owned(),
+        "mcpToolCall" | "mcp_tool_call" => uses::mcp(item.server.or_empty(), item.tool.or_empty()),
+        "webSearch" | "web_search" => uses::SEARCH.to_owned(),
+        "imageView" => uses::IMAGE.to_owned(),
+        _ => item.tool.text().unwrap_or("unknown").to_owned(),
+    }
+}
+
+/// What came of a call, as text.
+fn output(item: &Item<'_>) -> String {
+    if let Some(text) = item.aggregated_output.text() {
+        return text.to_owned();
+    }
+    let error =
+        item.error.map().and_then(|error| error.message.owned()).or_else(|| item.error.text().map(str::to_owned));
+    let pieces = item.result.map().map_or(&item.content_items, |result| &result.content);
+    let text = |piece: &Node<'_, Piece<'_>>| piece.map().and_then(|piece| piece.text.owned());
+    let texts: Vec<String> = pieces.0.iter().filter_map(text).collect();
+    match (error, item.changes) {
+        (Some(error), _) => error,
+        (None, Some(changes)) => changed(changes),
+        _ => texts.join("\n"),
+    }
+}
+
+/// The files that were changed.
+fn changed(changes: &RawValue) -> String {
+    uses::paths(changes.get()).join("\n")
+}
+
+fn thought(item: &Item<'_>) -> String {
+    let texts = |list: &[Scalar<'_>]| list.iter().filter_map(Scalar::text).collect::<Vec<_>>().join("\n\n");
+    let summary = texts(&item.summary.0);
+    match (summary.is_empty(), item.text.text()) {
+        (false, _) => summary,
+        (true, Some(text)) => text.to_owned(),
+        (true, None) => texts(&item.content.0),
+    }
+}
+
+/// Keeps a message that is not known here.
+pub(super) fn unknown(raw: &str, what: &str, out: &mut Outbox) {
+    let message = format!("Codex said something that Ostler does not know: {what}.");
+    out.event(Notice { raw: Raw::parse(raw).ok(), ..Notice::new(Level::Debug, "unknown_message", message) });
+}

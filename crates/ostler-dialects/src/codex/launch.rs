@@ -1,0 +1,203 @@
+//! What to start: arguments from the settings, and the variables the child sees.
+//!
+//! The app-server gets its settings over stdin, `codex exec` in its arguments; a prompt is in neither's arguments.
+
+use std::collections::BTreeSet;
+
+use ostler_core::dialect::{ARG_CAP, Arg, Inherits, Launch};
+use ostler_core::raw::Raw;
+use ostler_core::spec::{Spec, SpecError, keys};
+
+use super::plan;
+use super::settings::{APPROVAL, CONFIG, EFFORT, EPHEMERAL, check};
+use super::uses;
+
+/// What the child sees of the caller's environment, and never the marks of an enclosing Codex.
+pub(super) const INHERITS: Inherits = Inherits {
+    always: &["CODEX_*", "OPENAI_*"],
+    when: &[],
+    never: &[
+        "CODEX_CI",
+        "CODEX_SANDBOX",
+        "CODEX_SANDBOX_NETWORK_DISABLED",
+        "CODEX_THREAD_ID",
+        "CODEX_TOOL_CALL_ID",
+        "CODEX_INTERNAL_ORIGINATOR_OVERRIDE",
+        "CODEX_EXEC_SERVER_URL",
+        "CODEX_MANAGED_PACKAGE_ROOT",
+        "CODEX_NETWORK_PROXY_ATTRIBUTION",
+    ],
+};
+
+/// Where Codex keeps sessions, settings and its login.
+const STATE: &[&str] = &["$CODEX_HOME/", "~/.codex/"];
+
+/// Where the program itself is, from the script `bin/codex.js` that npm puts on PATH.
+pub(super) const NATIVES: &[&str] = &[
+    "../../codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex",
+    "../node_modules/@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex",
+    "../../codex-linux-arm64/vendor/aarch64-unknown-linux-musl/bin/codex",
+    "../node_modules/@openai/codex-linux-arm64/vendor/aarch64-unknown-linux-musl/bin/codex",
+    "../../codex-darwin-arm64/vendor/aarch64-apple-darwin/bin/codex",
+    "../node_modules/@openai/codex-darwin-arm64/vendor/aarch64-apple-darwin/bin/codex",
+    "../../codex-darwin-x64/vendor/x86_64-apple-darwin/bin/codex",
+    "../node_modules/@openai/codex-darwin-x64/vendor/x86_64-apple-darwin/bin/codex",
+];
+
+/// The longest name of a tool that the model's service takes.
+const NAME_CAP: usize = 64;
+
+/// Checks the spec and says what to start for the app-server.
+pub(super) fn app_server(spec: &Spec) -> Result<Launch, SpecError> {
+    check(&spec.settings)?;
+    check_extra(&spec.extra_args)?;
+    check_tools(spec)?;
+    if let (true, Some(approval @ ("on-request" | "never"))) = (spec.policy.is_some(), spec.settings.last(APPROVAL)) {
+        let why = "with rules Codex has to ask before every command; leave out one of the two";
+        return Err(SpecError::new(APPROVAL, approval, why));
+    }
+    let mut args = vec![plain("app-server")];
+    args.extend(overrides(spec)?);
+    args.extend(spec.extra_args.iter().map(|arg| plain(arg)));
+    Ok(launch(args))
+}
+
+/// Checks the spec and says what to start for one message of `codex exec`.
+pub(super) fn exec(spec: &Spec) -> Result<Launch, SpecError> {
+    check(&spec.settings)?;
+    check_extra(&spec.extra_args)?;
+    check_exec(spec)?;
+    let settings = &spec.settings;
+    let mut args: Vec<Arg> = ["exec", "--json", "--skip-git-repo-check"].iter().map(|arg| plain(arg)).collect();
+    args.extend(settings.last(keys::MODEL).map(|model| plain(&format!("--model={model}"))));
+    args.extend(settings.last(EFFORT).map(|effort| set("model_reasoning_effort", effort)));
+    args.extend(settings.last(keys::PERMISSION_MODE).map(|mode| set("sandbox_mode", mode)));
+    let dir = spec.dir.as_ref().map(|dir| dir.display().to_string());
+    let roots = plan::roots(spec, dir.as_deref());
+    if !roots.is_empty() {
+        // A JSON list of strings is a list in TOML too.
+        args.push(set("sandbox_workspace_write.writable_roots", Raw::of(&roots).get()));
+    }
+    if let Some(prompt) = settings.last(keys::SYSTEM_PROMPT) {
+        args.push(Arg::InFile { prefix: "--config=model_instructions_file=", text: prompt.to_owned() });
+    }
+    if let Some(schema) = settings.last(keys::JSON_SCHEMA) {
+        args.push(Arg::InFile { prefix: "--output-schema=", text: schema.to_owned() });
+    }
+    if settings.is_on(EPHEMERAL) {
+        args.push(plain("--ephemeral"));
+    }
+    args.extend(overrides(spec)?);
+    args.extend(spec.extra_args.iter().map(|arg| plain(arg)));
+    if let Some(id) = settings.last(keys::RESUME) {
+        args.extend([plain(if settings.is_on(keys::FORK) { "fork" } else { "resume" }), plain(id)]);
+    }
+    args.push(plain("-"));
+    Ok(launch(args))
+}
+
+fn launch(args: Vec<Arg>) -> Launch {
+    Launch { program: "codex", natives: NATIVES, args, env: Vec::new(), inherits: INHERITS, needs: &[], state: STATE }
+}
+
+fn plain(arg: &str) -> Arg {
+    Arg::Plain(arg.to_owned())
+}
+
+fn set(key: &str, value: &str) -> Arg {
+    Arg::Plain(format!("--config={key}={value}"))
+}
+
+fn overrides(spec: &Spec) -> Result<Vec<Arg>, SpecError> {
+    let values = spec.settings.get(CONFIG).unwrap_or_default();
+    let arg = |value: &String| match value.len() > ARG_CAP {
+        true => Err(SpecError::new(CONFIG, value, "longer than the 100 KiB that fit on a command line")),
+        false => Ok(Arg::Plain(format!("--config={value}"))),
+    };
+    values.iter().map(arg).collect()
+}
+
+/// `codex exec` asks nobody, runs no tools of others, and would show its settings to everybody.
+fn check_exec(spec: &Spec) -> Result<(), SpecError> {
+    let fault = |key: &str, why: &str| {
+        let why = format!("{why}; leave out transport=exec");
+        Err(SpecError::secret(key, why))
+    };
+    if spec.policy.is_some() {
+        return fault("policy", "codex exec does not ask before it runs a command, so no rule could decide on it");
+    }
+    if !spec.tools.is_empty() {
+        return fault("bound tools", "codex exec takes no tools of the caller's");
+    }
+    if spec.settings.get(keys::APPEND_SYSTEM_PROMPT).is_some() {
+        return fault(keys::APPEND_SYSTEM_PROMPT, "codex exec takes it only as an argument, which every user can read");
+    }
+    if spec.settings.get(keys::MCP_CONFIG).is_some() {
+        return fault(keys::MCP_CONFIG, "codex exec takes it only as an argument, which every user can read");
+    }
+    match spec.settings.last(APPROVAL) {
+        None | Some("never") => Ok(()),
+        Some(_) => fault(APPROVAL, "codex exec never asks"),
+    }
+}
+
+/// Codex refuses a thread with a tool whose name it does not like, or has already.
+fn check_tools(spec: &Spec) -> Result<(), SpecError> {
+    let mut names = BTreeSet::new();
+    for tool in &spec.tools {
+        let fault = |why: &str| Err(SpecError::new("bound tools", &tool.name, why));
+        let good = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        if tool.name.is_empty() || tool.name.len() > NAME_CAP || !tool.name.chars().all(good) {
+            return fault("expected a name of 1 to 64 letters, digits, dashes and underscores");
+        }
+        if uses::is_taken(&tool.name) {
+            return fault("Codex has a tool of this name, or an MCP server could: choose another");
+        }
+        if !names.insert(&tool.name) {
+            return fault("another tool has this name");
+        }
+    }
+    Ok(())
+}
+
+/// Arguments that would take the ground from under the conversation.
+const RESERVED: &[&str] = &[
+    "--json",
+    "--listen",
+    "--stdio",
+    "--print-startup-config",
+    "--startup-sign-out",
+    "-o",
+    "--output-last-message",
+    "-C",
+    "--cd",
+    "--worktree",
+    "--color",
+    "-h",
+    "--help",
+    "-V",
+    "--version",
+    "--",
+    "-",
+];
+
+/// Extra arguments go on as they are, unless they break the contract. A bare word is only let through after a flag that it
+/// can be the value of: anywhere else it would be a prompt or a subcommand.
+fn check_extra(extra: &[String]) -> Result<(), SpecError> {
+    let fault = |arg: &str, why: &str| Err(SpecError::new("extra args", arg, why));
+    let mut takes_value = false;
+    for arg in extra {
+        let name = arg.split_once('=').map_or(arg.as_str(), |(name, _)| name);
+        if RESERVED.contains(&name) {
+            return fault(arg, "Ostler sets this itself, or could not talk to the agent with it");
+        }
+        if arg.contains('\0') {
+            return fault(arg, "a NUL character cannot be passed to a program");
+        }
+        if !arg.starts_with('-') && !takes_value {
+            return fault(arg, "expected a flag; a prompt goes to the agent's stdin");
+        }
+        takes_value = arg.starts_with('-') && !arg.contains('=');
+    }
+    Ok(())
+}

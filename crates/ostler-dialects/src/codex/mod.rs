@@ -1,0 +1,147 @@
+//! Codex: one long-lived app-server per session, or a `codex exec` for each message.
+//!
+//! What is said here about the program was found by running version 0.166.0; `docs/agents/codex.md` is the page for users.
+
+mod settings;
+mod plan;
+mod launch;
+mod probe;
+mod wire;
+mod uses;
+mod items;
+mod spend;
+mod blame;
+mod rpc;
+mod asks;
+mod conversation;
+mod exec;
+
+use ostler_core::dialect::{Capabilities, Conversation, Dialect, Exit, Launch, Probe, Setting};
+use ostler_core::permission::ToolUse;
+use ostler_core::raw::Raw;
+use ostler_core::spec::{Spec, SpecError};
+
+/// The dialect of Codex's app-server.
+#[derive(Debug, Clone, Copy)]
+pub struct Codex;
+
+/// The dialect of `codex exec`: what is there when the app-server is not.
+#[derive(Debug, Clone, Copy)]
+pub struct CodexExec;
+
+const NAME: &str = "codex";
+
+/// What `model/list` names without an account; `codex` itself knows which of them an account has.
+const MODELS: &[&str] = &[
+    "gpt-6.1-sol",
+    "gpt-6.1-terra",
+    "gpt-6-astra",
+    "gpt-6-sol",
+    "gpt-6-luna",
+    "gpt-5.6-sol",
+    "gpt-5.6-terra",
+    "gpt-5.6-luna",
+    "gpt-5.5",
+];
+
+impl Dialect for Codex {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            resume: true,
+            fork: true,
+            stream_text: true,
+            thinking: true,
+            interrupt: true,
+            structured: true,
+            cost: false,
+            many_turns: true,
+            steer: true,
+            ask: true,
+            tools: true,
+            set_model: true,
+            set_permission_mode: true,
+            freeze: true,
+        }
+    }
+
+    fn models(&self) -> &'static [&'static str] {
+        MODELS
+    }
+
+    fn settings(&self) -> Vec<Setting> {
+        crate::settings::listed(settings::TABLE)
+    }
+
+    fn probe(&self) -> Option<Probe> {
+        Some(probe::PROBE)
+    }
+
+    fn launch(&self, spec: &Spec) -> Result<Launch, SpecError> {
+        launch::app_server(spec)
+    }
+
+    fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
+        Box::new(conversation::Talk::new(spec))
+    }
+
+    fn over(&self, spec: &Spec) -> Option<&'static dyn Dialect> {
+        let exec = spec.settings.last(settings::TRANSPORT) == Some(settings::TRANSPORTS[1]);
+        exec.then_some(&CodexExec as &dyn Dialect)
+    }
+
+    fn instead(&self, exit: &Exit) -> Option<&'static dyn Dialect> {
+        blame::knows_no_app_server(exit).then_some(&CodexExec as &dyn Dialect)
+    }
+
+    fn tool_use(&self, tool: &str, input: &Raw) -> ToolUse {
+        uses::tool_use(tool, input)
+    }
+}
+
+impl Dialect for CodexExec {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            resume: true,
+            fork: true,
+            thinking: true,
+            structured: true,
+            // The next process is started with the change.
+            set_model: true,
+            set_permission_mode: true,
+            freeze: true,
+            ..Capabilities::default()
+        }
+    }
+
+    fn models(&self) -> &'static [&'static str] {
+        MODELS
+    }
+
+    fn settings(&self) -> Vec<Setting> {
+        Codex.settings()
+    }
+
+    fn probe(&self) -> Option<Probe> {
+        Codex.probe()
+    }
+
+    fn launch(&self, spec: &Spec) -> Result<Launch, SpecError> {
+        launch::exec(spec)
+    }
+
+    fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
+        Box::new(exec::Talk::new(spec))
+    }
+
+    fn tool_use(&self, tool: &str, input: &Raw) -> ToolUse {
+        uses::tool_use(tool, input)
+    }
+}

@@ -1,0 +1,244 @@
+//! What the app-server is told about a session: the spec in Codex's words.
+
+use ostler_core::raw::Raw;
+use ostler_core::spec::{Asks, Denials, Spec, ToolOffer, keys};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::settings::{APPROVAL, EFFORT, EPHEMERAL};
+
+/// The plan of one session.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) dir: Option<String>,
+    pub(super) denials: Denials,
+    /// Whether there are rules, which every call is put before.
+    pub(super) policy: bool,
+    /// Whether anybody decides, rules or a person.
+    pub(super) attended: bool,
+    pub(super) partial: bool,
+    pub(super) schema: Option<Raw>,
+    pub(super) resume: Option<String>,
+    fork: bool,
+    overrides: Overrides,
+    fresh: Fresh,
+}
+
+/// What can be said about a thread that begins, goes on or is copied.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Overrides {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cwd: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sandbox: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    approval_policy: Option<String>,
+    /// Whatever is asked is asked here, and not decided by a model of Codex's.
+    approvals_reviewer: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base_instructions: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    developer_instructions: Option<String>,
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    config: Map<String, Value>,
+}
+
+/// What can be said only about a thread that begins. One that goes on has the tools that it began with.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Fresh {
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    ephemeral: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    dynamic_tools: Vec<Tool>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Tool {
+    r#type: &'static str,
+    name: String,
+    description: String,
+    input_schema: Raw,
+}
+
+impl Tool {
+    fn new(offer: &ToolOffer) -> Self {
+        let (name, description) = (offer.name.clone(), offer.description.clone());
+        Self { r#type: "function", name, description, input_schema: offer.parameters.clone() }
+    }
+}
+
+impl Plan {
+    pub(super) fn of(spec: &Spec) -> Self {
+        let settings = &spec.settings;
+        let said = |key: &str| settings.last(key).map(str::to_owned);
+        let dir = spec.dir.as_ref().map(|dir| dir.display().to_string());
+        let policy = spec.policy.is_some();
+        Self {
+            denials: spec.denials,
+            policy,
+            attended: policy || spec.asks == Asks::Somebody,
+            partial: settings.last(keys::INCLUDE_PARTIAL) != Some("false"),
+            schema: settings.last(keys::JSON_SCHEMA).and_then(|schema| Raw::parse(schema).ok()),
+            resume: said(keys::RESUME),
+            fork: settings.is_on(keys::FORK),
+            overrides: Overrides {
+                cwd: dir.clone(),
+                model: said(keys::MODEL),
+                sandbox: said(keys::PERMISSION_MODE),
+                approval_policy: if policy { Some("untrusted".to_owned()) } else { said(APPROVAL) },
+                approvals_reviewer: "user",
+                base_instructions: said(keys::SYSTEM_PROMPT),
+                developer_instructions: said(keys::APPEND_SYSTEM_PROMPT),
+                config: config(spec, dir.as_deref()),
+            },
+            fresh: Fresh {
+                ephemeral: settings.is_on(EPHEMERAL),
+                dynamic_tools: spec.tools.iter().map(Tool::new).collect(),
+            },
+            dir,
+        }
+    }
+
+    /// The request that opens the thread, and its parameters.
+    pub(super) fn thread(&self) -> (&'static str, Raw) {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Earlier<'a> {
+            thread_id: &'a str,
+            exclude_turns: bool,
+            #[serde(flatten)]
+            overrides: &'a Overrides,
+        }
+        #[derive(Serialize)]
+        struct Start<'a> {
+            #[serde(flatten)]
+            overrides: &'a Overrides,
+            #[serde(flatten)]
+            fresh: &'a Fresh,
+        }
+        match &self.resume {
+            None => ("thread/start", Raw::of(&Start { overrides: &self.overrides, fresh: &self.fresh })),
+            Some(thread_id) => {
+                let earlier = Earlier { thread_id, exclude_turns: true, overrides: &self.overrides };
+                (if self.fork { "thread/fork" } else { "thread/resume" }, Raw::of(&earlier))
+            }
+        }
+    }
+}
+
+/// Overrides of config.toml that are no parameters of their own. They go over stdin, where nobody else can read them.
+fn config(spec: &Spec, dir: Option<&str>) -> Map<String, Value> {
+    let mut config = Map::new();
+    if let Some(effort) = spec.settings.last(EFFORT) {
+        config.insert("model_reasoning_effort".into(), json!(effort));
+    }
+    let roots = roots(spec, dir);
+    if !roots.is_empty() {
+        config.insert("sandbox_workspace_write".into(), json!({ "writable_roots": roots }));
+    }
+    let mut all = Map::new();
+    for value in spec.settings.get(keys::MCP_CONFIG).unwrap_or_default() {
+        all.extend(servers(value).unwrap_or_default());
+    }
+    if !all.is_empty() {
+        config.insert("mcp_servers".into(), Value::Object(all));
+    }
+    config
+}
+
+/// The further directories, as whole paths: Codex takes no others.
+pub(super) fn roots(spec: &Spec, dir: Option<&str>) -> Vec<String> {
+    let whole = |path: &String| match dir {
+        Some(dir) if !path.starts_with('/') => format!("{}/{path}", dir.trim_end_matches('/')),
+        _ => path.clone(),
+    };
+    spec.settings.get(keys::ADD_DIR).unwrap_or_default().iter().map(whole).collect()
+}
+
+/// The fields of an MCP server, as others write them and as Codex does.
+const FIELDS: &[(&str, &str)] = &[
+    ("command", "command"),
+    ("args", "args"),
+    ("env", "env"),
+    ("cwd", "cwd"),
+    ("url", "url"),
+    ("headers", "http_headers"),
+];
+
+/// Reads MCP servers as other agents take them.
+///
+/// # Errors
+/// What is wrong with the text.
+pub(super) fn servers(value: &str) -> Result<Map<String, Value>, String> {
+    const EXPECTED: &str = "expected JSON such as {\"mcpServers\": {\"files\": {\"command\": \"…\", \"args\": []}}}";
+    let read: Value = serde_json::from_str(value).map_err(|_| EXPECTED.to_owned())?;
+    let Some(Value::Object(servers)) = read.get("mcpServers") else { return Err(EXPECTED.into()) };
+    let server = |(name, server): (&String, &Value)| {
+        let fields = server.as_object().ok_or(EXPECTED)?;
+        let known = FIELDS.iter().filter_map(|(theirs, ours)| Some(((*ours).to_owned(), fields.get(*theirs)?.clone())));
+        Ok((name.clone(), Value::Object(known.collect())))
+    };
+    servers.iter().map(server).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(settings: &[(&str, &str)]) -> Spec {
+        let mut spec = Spec { dir: Some("/work".into()), ..Spec::default() };
+        settings.iter().for_each(|(key, value)| spec.settings.push(key, *value));
+        spec
+    }
+
+    fn told(settings: &[(&str, &str)]) -> (&'static str, Value) {
+        let (method, params) = Plan::of(&spec(settings)).thread();
+        (method, serde_json::from_str(params.get()).unwrap())
+    }
+
+    #[test]
+    fn settings_become_parameters() {
+        let (method, params) = told(&[
+            ("model", "gpt-x"),
+            ("permission_mode", "workspace-write"),
+            ("approval_policy", "on-request"),
+            ("system_prompt", "Be."),
+            ("append_system_prompt", "More."),
+            ("effort", "low"),
+            ("add_dir", "other"),
+            ("add_dir", "/abs"),
+            ("mcp_config", r#"{"mcpServers":{"x":{"type":"stdio","command":"p","headers":{"a":"b"}}}}"#),
+            ("ephemeral", "true"),
+        ]);
+        assert_eq!(method, "thread/start");
+        assert_eq!(
+            params,
+            json!({"cwd": "/work", "model": "gpt-x", "sandbox": "workspace-write", "approvalPolicy": "on-request",
+                "approvalsReviewer": "user", "baseInstructions": "Be.", "developerInstructions": "More.",
+                "ephemeral": true, "config": {"model_reasoning_effort": "low",
+                "sandbox_workspace_write": {"writable_roots": ["/work/other", "/abs"]},
+                "mcp_servers": {"x": {"command": "p", "http_headers": {"a": "b"}}}}})
+        );
+        assert_eq!(told(&[]).1, json!({"cwd": "/work", "approvalsReviewer": "user"}));
+    }
+
+    #[test]
+    fn an_earlier_thread_goes_on_or_is_copied() {
+        let resumed = json!({"threadId": "t", "excludeTurns": true, "cwd": "/work", "approvalsReviewer": "user"});
+        assert_eq!(told(&[("resume", "t")]), ("thread/resume", resumed.clone()));
+        assert_eq!(told(&[("resume", "t"), ("fork", "true")]), ("thread/fork", resumed));
+    }
+
+    #[test]
+    fn with_rules_every_call_is_asked_about() {
+        let mut spec = spec(&[]);
+        spec.policy = Some(ostler_core::permission::Policy::default());
+        let (_, params) = Plan::of(&spec).thread();
+        assert!(params.get().contains(r#""approvalPolicy":"untrusted""#), "{params:?}");
+    }
+}

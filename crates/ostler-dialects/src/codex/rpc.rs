@@ -1,0 +1,58 @@
+//! Messages to the app-server: JSON-RPC, one message per line, without the field that names it.
+
+use ostler_core::dialect::{Out, Outbox};
+use ostler_core::raw::Raw;
+use serde::Serialize;
+
+/// Asks for something. The id says what, so that the answer needs no memory.
+pub(super) fn request<T: Serialize + ?Sized>((id, method): (&str, &str), params: &T, out: &mut Outbox) {
+    #[derive(Serialize)]
+    struct Request<'a, T: ?Sized> {
+        id: &'a str,
+        method: &'a str,
+        params: &'a T,
+    }
+    write(&Request { id, method, params }, out);
+}
+
+/// Tells something.
+pub(super) fn note(method: &str, out: &mut Outbox) {
+    #[derive(Serialize)]
+    struct Note<'a> {
+        method: &'a str,
+    }
+    write(&Note { method }, out);
+}
+
+/// Answers a request of Codex's. `id` is JSON, as it came.
+pub(super) fn reply<T: Serialize + ?Sized>(id: &str, result: &T, out: &mut Outbox) {
+    #[derive(Serialize)]
+    struct Reply<'a, T: ?Sized> {
+        id: Raw,
+        result: &'a T,
+    }
+    write(&Reply { id: raw(id), result }, out);
+}
+
+/// Answers a request that is not understood here.
+pub(super) fn refuse(id: &str, message: &str, out: &mut Outbox) {
+    #[derive(Serialize)]
+    struct Refusal<'a> {
+        id: Raw,
+        error: Fault<'a>,
+    }
+    #[derive(Serialize)]
+    struct Fault<'a> {
+        code: i32,
+        message: &'a str,
+    }
+    write(&Refusal { id: raw(id), error: Fault { code: -32601, message } }, out);
+}
+
+fn raw(id: &str) -> Raw {
+    Raw::parse(id).unwrap_or_else(|_| Raw::null())
+}
+
+fn write<T: Serialize>(message: &T, out: &mut Outbox) {
+    out.push(Out::Write(format!("{}\n", Raw::of(message).get()).into_bytes()));
+}
