@@ -7,7 +7,9 @@
 mod lenient;
 mod surrogates;
 mod settings;
+mod mcp;
 
+pub mod acp;
 pub mod claude;
 pub mod mock;
 pub mod openai;
@@ -18,7 +20,19 @@ use ostler_core::dialect::Dialect;
 /// Every dialect, in the order in which agents are looked for.
 #[must_use]
 pub fn all() -> &'static [&'static dyn Dialect] {
-    &[&claude::Claude, &openai::OpenAi, &scripted::Scripted, &mock::Mock]
+    static ALL: [&dyn Dialect; 10] = [
+        &claude::Claude,
+        &openai::OpenAi,
+        &acp::GEMINI,
+        &acp::OPENCODE,
+        &acp::QWEN,
+        &acp::GOOSE,
+        &acp::CLAUDE_AGENT_ACP,
+        &acp::CODEX_ACP,
+        &scripted::Scripted,
+        &mock::Mock,
+    ];
+    &ALL
 }
 
 /// The dialect of a name.
@@ -36,7 +50,7 @@ mod tests {
         for dialect in all() {
             assert_eq!(find(dialect.name()).map(Dialect::name), Some(dialect.name()));
         }
-        assert_eq!(all().len(), 4);
+        assert_eq!(all().len(), 10);
         assert!(find("nobody").is_none());
     }
 }
