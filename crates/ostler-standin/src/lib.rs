@@ -1,6 +1,6 @@
 //! A scripted stand-in for a model provider: real agents talk to it over loopback and get the answers a test wrote.
 //!
-//! `script` decides which answer a request gets, one file per provider (`anthropic`, `openai`) renders it on the wire,
+//! `script` decides which answer a request gets, one file per provider (`anthropic`, `openai`, `gemini`) renders it on the wire,
 //! `server` is the HTTP around them. Another provider joins as a sibling of `openai`.
 
 #![expect(
@@ -13,6 +13,7 @@
 mod anthropic;
 mod answer;
 mod chat_calls;
+mod gemini;
 mod ids;
 mod manner;
 mod openai;

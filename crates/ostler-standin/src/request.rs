@@ -37,13 +37,16 @@ impl Request {
     /// The model asked for.
     #[must_use]
     pub fn model(&self) -> &str {
-        self.body["model"].as_str().unwrap_or_default()
+        self.gemini().map_or_else(|| self.body["model"].as_str().unwrap_or_default(), |(model, _)| model)
     }
 
     /// Whether the answer is to be streamed.
     #[must_use]
     pub fn wants_stream(&self) -> bool {
-        self.body["stream"].as_bool().unwrap_or(false)
+        match self.gemini() {
+            Some((_, verb)) => verb == "streamGenerateContent",
+            None => self.body["stream"].as_bool().unwrap_or(false),
+        }
     }
 
     /// Whether token counts are to come at the end of the stream, as chat-completions servers ask to be asked.
@@ -55,6 +58,10 @@ impl Request {
     /// The names of the tools offered to the model.
     #[must_use]
     pub fn tool_names(&self) -> Vec<&str> {
+        if self.gemini().is_some() {
+            let declared = list(&self.body["tools"]).iter().flat_map(|tool| list(&tool["functionDeclarations"]));
+            return declared.filter_map(|tool| tool["name"].as_str()).collect();
+        }
         let name = |tool: &'_ Value| if tool["function"].is_object() { "/function/name" } else { "/name" };
         list(&self.body["tools"]).iter().filter_map(|tool| tool.pointer(name(tool))?.as_str()).collect()
     }
@@ -62,6 +69,9 @@ impl Request {
     /// The system prompt, its blocks joined with newlines.
     #[must_use]
     pub fn system_text(&self) -> String {
+        if self.gemini().is_some() {
+            return texts(&self.body["systemInstruction"]["parts"]).join("\n");
+        }
         if !self.is_chat() {
             return texts(&self.body["system"]).join("\n");
         }
@@ -103,13 +113,21 @@ impl Request {
     /// Whether this asks for a message (and is not a token count, a health check or something unknown).
     #[must_use]
     pub fn is_model_call(&self) -> bool {
-        self.method == "POST" && (self.bare_path() == "/v1/messages" || self.is_chat())
+        let asks_gemini = |(_, verb): (&str, &str)| matches!(verb, "generateContent" | "streamGenerateContent");
+        let is_call = self.bare_path() == "/v1/messages" || self.is_chat() || self.gemini().is_some_and(asks_gemini);
+        self.method == "POST" && is_call
     }
 
     /// Whether this speaks chat completions, below whatever prefix.
     #[must_use]
     pub fn is_chat(&self) -> bool {
         self.bare_path().ends_with("/chat/completions")
+    }
+
+    /// The model and the verb of a call of Google's API, which writes both into the path, below whatever prefix.
+    pub(super) fn gemini(&self) -> Option<(&str, &str)> {
+        let (before, name) = self.bare_path().rsplit_once('/')?;
+        before.ends_with("/models").then(|| name.rsplit_once(':'))?
     }
 
     /// The path without its query.
@@ -127,6 +145,9 @@ impl Request {
 
     /// The conversation, told alike for all providers.
     fn said(&self) -> Vec<Said<'_>> {
+        if self.gemini().is_some() {
+            return list(&self.body["contents"]).iter().map(Said::of_content).collect();
+        }
         let mut all: Vec<Said<'_>> = Vec::new();
         let mut after_result = false;
         for message in list(&self.body["messages"]) {
@@ -171,12 +192,24 @@ impl<'a> Said<'a> {
         Self { role, texts: texts(&message["content"]), results: results.map(block_result).collect() }
     }
 
+    /// A message of Google's API; thoughts that are sent back are nobody's words.
+    fn of_content(content: &'a Value) -> Self {
+        let role = if content["role"] == "model" { Role::Assistant } else { Role::User };
+        let parts = list(&content["parts"]);
+        let texts = parts.iter().filter(|part| part["thought"] != true).filter_map(|part| part["text"].as_str());
+        let results = parts.iter().map(|part| &part["functionResponse"]).filter(|result| result.is_object());
+        Self { role, texts: texts.collect(), results: results.map(function_result).collect() }
+    }
+
     /// The texts without the reminders of an agent.
     fn own_words(&self) -> String {
-        let is_reminder = |text: &str| text.trim_start().starts_with("<system-reminder>");
+        let is_reminder = |text: &str| REMINDERS.iter().any(|mark| text.trim_start().starts_with(mark));
         self.texts.iter().copied().filter(|text| !is_reminder(text)).collect::<Vec<_>>().join("\n")
     }
 }
+
+/// How texts begin that an agent adds to what its user said.
+const REMINDERS: &[&str] = &["<system-reminder>", "<session_context>"];
 
 fn list(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
@@ -203,6 +236,16 @@ fn chat_result(message: &Value) -> ToolResult {
     let is_code = |word: &str| word.chars().all(|c| c.is_ascii_lowercase() || c == '_');
     let is_error = text.split_once(": ").is_some_and(|(word, _)| is_code(word));
     ToolResult { tool_use_id: message["tool_call_id"].as_str().unwrap_or_default().to_owned(), text, is_error }
+}
+
+fn function_result(result: &Value) -> ToolResult {
+    let (output, error) = (&result["response"]["output"], &result["response"]["error"]);
+    let said = if error.is_null() { output } else { error };
+    ToolResult {
+        tool_use_id: result["id"].as_str().unwrap_or_default().to_owned(),
+        text: said.as_str().map_or_else(|| said.to_string(), str::to_owned),
+        is_error: !error.is_null(),
+    }
 }
 
 #[cfg(test)]
@@ -288,5 +331,41 @@ mod tests {
             {"role": "tool", "tool_call_id": "c", "content": "42"}, {"role": "user", "content": "and now?"}]));
         assert_eq!(request.last_user_text(), "and now?");
         assert!(request.last_tool_results().is_empty());
+    }
+
+    fn gemini(contents: &Value) -> Request {
+        let tools = json!([{"functionDeclarations": [{"name": "read_file"}, {"name": "glob"}]}]);
+        let system = json!({"role": "user", "parts": [{"text": "Be brief."}]});
+        let body = json!({"contents": contents, "systemInstruction": system, "tools": tools});
+        let path = "/prefix/v1beta/models/gemini-pro:streamGenerateContent?alt=sse".to_owned();
+        Request { path, body, ..request(&json!([])) }
+    }
+
+    #[test]
+    fn googles_api_is_understood_as_well() {
+        let request = gemini(&json!([
+            {"role": "user", "parts": [{"text": "<session_context>\nToday</session_context>"}]},
+            {"role": "user", "parts": [{"text": "Read"}, {"text": "it"}]}]));
+        assert!(request.is_model_call() && request.wants_stream());
+        assert_eq!((request.model(), request.system_text().as_str()), ("gemini-pro", "Be brief."));
+        assert_eq!(request.last_user_text(), "Read\nit");
+        assert_eq!(request.tool_names(), ["read_file", "glob"]);
+        let count = Request { path: "/v1beta/models/gemini-pro:countTokens".to_owned(), ..request };
+        assert!(!count.is_model_call() && !count.wants_stream());
+    }
+
+    #[test]
+    fn results_of_googles_api_hide_the_prompt_before_them() {
+        let result =
+            |id: &str, response: Value| json!({"functionResponse": {"id": id, "name": "f", "response": response}});
+        let request = gemini(&json!([
+            {"role": "user", "parts": [{"text": "go"}]},
+            {"role": "model", "parts": [{"text": "hm", "thought": true}, {"functionCall": {"name": "f", "args": {}}}]},
+            {"role": "user", "parts": [result("a", json!({"output": "fine"})), result("b", json!({"error": "bad"}))]}]));
+        assert_eq!(request.last_user_text(), "");
+        let results = request.last_tool_results();
+        let told: Vec<(&str, &str, bool)> =
+            results.iter().map(|r| (r.tool_use_id.as_str(), r.text.as_str(), r.is_error)).collect();
+        assert_eq!(told, [("a", "fine", false), ("b", "bad", true)]);
     }
 }

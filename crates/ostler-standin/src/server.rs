@@ -21,7 +21,7 @@ use super::manner::{Delivery, Framing};
 use super::request::Request;
 use super::script::Script;
 use super::wire::{Frame, Wire};
-use super::{anthropic, openai};
+use super::{anthropic, gemini, openai};
 
 const JSON: &str = "application/json";
 
@@ -158,6 +158,10 @@ impl Shared {
                 return Ok(respond(&answer, &request).await);
             }
             ("GET", path) if path.ends_with("/models") => reply_json(200, &openai::models(self.lock().script.models())),
+            ("POST", path) if path.ends_with(":countTokens") => reply_json(200, &gemini::token_count()),
+            ("POST", path) if path.ends_with("mbedContent") || path.ends_with("mbedContents") => {
+                reply_json(200, &gemini::embeddings(&request))
+            }
             ("POST", "/v1/messages/count_tokens") => reply_json(200, &anthropic::token_count()),
             // Claude Code warms its connection up with HEAD /api/hello unless told to make no such traffic.
             ("GET" | "HEAD", "/" | "/api/hello") => reply_json(200, &json!({"ok": true})),
@@ -203,12 +207,21 @@ async fn read(http: HttpRequest<Body>) -> Request {
     }
 }
 
+/// How the provider that the request was meant for writes.
+fn wire(request: &Request) -> Wire {
+    match request {
+        _ if request.gemini().is_some() => gemini::WIRE,
+        _ if request.is_chat() => openai::WIRE,
+        _ => anthropic::WIRE,
+    }
+}
+
 async fn respond(answer: &Answer, request: &Request) -> Response {
     sleep(Duration::from_millis(answer.delay_ms)).await;
     if answer.ending == Ending::Silent {
         std::future::pending::<()>().await;
     }
-    let wire = if request.is_chat() { openai::WIRE } else { anthropic::WIRE };
+    let wire = wire(request);
     if let (Some(failure), false) = (&answer.error, matches!(answer.ending, Ending::ErrorAfter(_))) {
         let body = failure.body.clone().unwrap_or_else(|| (wire.error)(failure).to_string());
         let mut response = reply(failure.status, JSON, Body::from(body));

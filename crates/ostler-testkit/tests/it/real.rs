@@ -1,5 +1,7 @@
 //! The real Claude Code against the model server: what the server says is what Claude understands.
 
+mod gemini;
+
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
