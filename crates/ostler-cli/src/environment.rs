@@ -16,10 +16,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use ostler::event::At;
-use ostler::{GuardProgram, Host};
+use ostler::{BridgeProgram, GuardProgram, Host};
 
 /// The first argument that makes this program the guard of an agent.
 pub(crate) const GUARD_ROLE: &str = "__guard";
+
+/// The first argument that makes this program the bridge from an agent to the caller's tools.
+pub(crate) const BRIDGE_ROLE: &str = "__bridge";
 
 /// The first argument that makes this program try to get out of the sandbox it was started in.
 #[cfg(target_os = "linux")]
@@ -39,8 +42,11 @@ pub(crate) fn args() -> impl Iterator<Item = OsString> {
 /// The surroundings in which agents are started: this environment, under the guard of this program.
 pub(crate) fn host() -> Host {
     let mut host = Host::new(std::env::vars_os());
-    if let Some(dir) = std::env::current_exe().ok().as_deref().and_then(std::path::Path::parent) {
-        host = host.with_helpers(dir.to_owned());
+    if let Ok(own) = std::env::current_exe() {
+        if let Some(dir) = own.parent() {
+            host = host.with_helpers(dir.to_owned());
+        }
+        host = host.bridged_by(BridgeProgram { program: own, args: vec![BRIDGE_ROLE.into()] });
     }
     match guard_program() {
         Some(program) if cfg!(target_os = "linux") => {

@@ -31,7 +31,7 @@ use crate::args::{Cli, Verb};
 use crate::fault::Fault;
 
 fn main() -> ExitCode {
-    #[cfg(target_os = "linux")]
+    #[cfg(unix)]
     if let Some(code) = hidden_role() {
         return code;
     }
@@ -71,14 +71,34 @@ fn dispatch(cli: Cli) -> Result<exit::Code, Fault> {
     }
 }
 
-/// The hidden roles of this program: watching over an agent's processes (see `ostler::guard`), and trying to get out of the
-/// sandbox (see `ostler::sandbox_check`).
-#[cfg(target_os = "linux")]
+/// The hidden roles of this program: watching over an agent's processes (see `ostler::guard`), leading an agent to the caller's
+/// tools (see `ostler::bridge`), and trying to get out of the sandbox (see `ostler::sandbox_check`).
+#[cfg(unix)]
 fn hidden_role() -> Option<ExitCode> {
     let mut args = environment::args().skip(1);
     let role = args.next()?;
+    if role == environment::BRIDGE_ROLE {
+        return Some(bridge(args).into());
+    }
+    #[cfg(target_os = "linux")]
     if role == environment::GUARD_ROLE {
         return Some(ExitCode::from(u8::try_from(ostler::guard::run(args)).unwrap_or(exit::INTERNAL.0)));
     }
-    (role == environment::ATTEMPT_ROLE).then(|| sandbox::attempt(args))
+    #[cfg(target_os = "linux")]
+    if role == environment::ATTEMPT_ROLE {
+        return Some(sandbox::attempt(args));
+    }
+    None
+}
+
+/// Its stdout belongs to the agent: a fault goes to stderr.
+#[cfg(unix)]
+fn bridge(args: impl Iterator<Item = std::ffi::OsString>) -> exit::Code {
+    match ostler::bridge::run(args, std::io::stdin(), std::io::stdout()) {
+        Ok(()) => exit::OK,
+        Err(error) => {
+            output::tell(&format!("the session cannot be reached: {error}"));
+            exit::UNAVAILABLE
+        }
+    }
 }

@@ -35,6 +35,8 @@ mod agent;
 mod api;
 mod asker;
 mod breaker;
+#[cfg(unix)]
+pub mod bridge;
 mod clock;
 mod command;
 mod host;
@@ -59,7 +61,7 @@ pub use agent::{Agent, Agents, ApiAgent, MockAgent, ProcessAgent};
 pub use asker::{AnswerFuture, Asker};
 pub use breaker::Breakers;
 pub use command::{CommandOutput, CommandRunner, KilledFor};
-pub use host::{GuardProgram, Host, RESERVED_PREFIX, SESSION_VARIABLE};
+pub use host::{BridgeProgram, GuardProgram, Host, RESERVED_PREFIX, SESSION_VARIABLE};
 pub use mock::{Events, Step};
 pub use model::Script;
 pub use ostler_core::dialect::{self, Capabilities, Dialect, Setting};

@@ -9,6 +9,7 @@
 
 mod adder;
 mod api;
+mod bridge;
 mod chat;
 mod driver;
 mod escapes;

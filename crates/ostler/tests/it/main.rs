@@ -9,6 +9,7 @@
 )]
 
 mod api;
+mod beside;
 mod driver;
 mod litellm;
 mod live;
