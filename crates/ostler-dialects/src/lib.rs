@@ -20,7 +20,7 @@ use ostler_core::dialect::Dialect;
 /// Every dialect, in the order in which agents are looked for.
 #[must_use]
 pub fn all() -> &'static [&'static dyn Dialect] {
-    static ALL: [&dyn Dialect; 10] = [
+    static ALL: [&dyn Dialect; 11] = [
         &claude::Claude,
         &openai::OpenAi,
         &acp::GEMINI,
@@ -29,6 +29,7 @@ pub fn all() -> &'static [&'static dyn Dialect] {
         &acp::GOOSE,
         &acp::CLAUDE_AGENT_ACP,
         &acp::CODEX_ACP,
+        &acp::COPILOT,
         &scripted::Scripted,
         &mock::Mock,
     ];
@@ -50,7 +51,7 @@ mod tests {
         for dialect in all() {
             assert_eq!(find(dialect.name()).map(Dialect::name), Some(dialect.name()));
         }
-        assert_eq!(all().len(), 10);
+        assert_eq!(all().len(), 11);
         assert!(find("nobody").is_none());
     }
 }

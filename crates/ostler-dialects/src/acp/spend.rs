@@ -146,17 +146,16 @@ mod tests {
             spent(Counts::Quota, &[(QUOTA, false), ("{}", true)]),
             [vec![[Some(100), None, None, Some(25), None]], vec![]]
         );
-        assert_eq!(spent(Counts::Unknown, &[(INSIDE, true)]), [vec![]]);
+        assert!(spent(Counts::Unknown, &[(INSIDE, true)]).concat().is_empty());
     }
 
     #[test]
     fn money_is_what_was_added_since_the_turn_began() {
-        let cost = |json: &str| serde_json::from_str::<Node<'_, Cost<'_>>>(json).unwrap().map().cloned();
         let spent = |resumed: bool, amounts: &[&str]| {
             let mut spend = Spend::new(resumed);
             let turn = |amount: &&str| {
                 spend.begin();
-                spend.money(&cost(amount).map_or(Node::None, Node::Map), true);
+                spend.money(&serde_json::from_str(amount).unwrap(), true);
                 spend.of_turn(&PLAIN, &Prompted::default(), true, None).first().and_then(|it| it.cost_usd)
             };
             amounts.iter().map(turn).collect::<Vec<_>>()

@@ -13,6 +13,7 @@ pub mod surroundings;
 pub mod tools;
 pub mod words;
 
+mod acp;
 mod claude;
 mod openai_api;
 mod place;
@@ -23,6 +24,7 @@ mod subject;
 
 use std::time::Duration;
 
+pub use acp::{COPILOT_ACP, GEMINI, OPENCODE};
 pub use claude::CLAUDE;
 pub use openai_api::{KEY, OPENAI_API, SECRET};
 pub use place::{Place, Signal, signal};
