@@ -7,7 +7,9 @@
 mod lenient;
 mod surrogates;
 mod settings;
+mod mcp;
 
+pub mod acp;
 pub mod claude;
 pub mod codex;
 pub mod mock;
@@ -19,7 +21,21 @@ use ostler_core::dialect::Dialect;
 /// Every dialect, in the order in which agents are looked for.
 #[must_use]
 pub fn all() -> &'static [&'static dyn Dialect] {
-    &[&claude::Claude, &codex::Codex, &openai::OpenAi, &scripted::Scripted, &mock::Mock]
+    static ALL: [&dyn Dialect; 12] = [
+        &claude::Claude,
+        &codex::Codex,
+        &acp::COPILOT,
+        &acp::GEMINI,
+        &acp::OPENCODE,
+        &acp::QWEN,
+        &acp::GOOSE,
+        &acp::CLAUDE_AGENT_ACP,
+        &acp::CODEX_ACP,
+        &openai::OpenAi,
+        &scripted::Scripted,
+        &mock::Mock,
+    ];
+    &ALL
 }
 
 /// The dialect of a name.
@@ -37,7 +53,7 @@ mod tests {
         for dialect in all() {
             assert_eq!(find(dialect.name()).map(Dialect::name), Some(dialect.name()));
         }
-        assert_eq!(all().len(), 5);
+        assert_eq!(all().len(), 12);
         assert!(find("nobody").is_none());
     }
 }

@@ -16,7 +16,6 @@ mod control;
 mod asks;
 mod uses;
 mod mcp;
-mod schema;
 mod steer;
 mod spend;
 mod result;

@@ -214,31 +214,6 @@ wire! {
         tool_use_id: Scalar<'a>,
     }
 
-    /// A JSON-RPC message to an MCP server.
-    struct Rpc {
-        id: Option<&'a RawValue>,
-        method: Scalar<'a>,
-        params: Node<'a, RpcParams<'a>>,
-    }
-
-    /// Its parameters.
-    struct RpcParams {
-        name: Scalar<'a>,
-        arguments: Option<&'a RawValue>,
-        #[serde(rename = "_meta")]
-        meta: Node<'a, RpcMeta<'a>>,
-        #[serde(rename = "protocolVersion")]
-        protocol_version: Scalar<'a>,
-        #[serde(rename = "requestId")]
-        request_id: Option<&'a RawValue>,
-    }
-
-    /// What Claude Code adds to them.
-    struct RpcMeta {
-        #[serde(rename = "claudecode/toolUseId")]
-        tool_use_id: Scalar<'a>,
-    }
-
     /// What it answers to a request of ours.
     struct Response {
         subtype: Scalar<'a>,

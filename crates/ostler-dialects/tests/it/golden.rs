@@ -9,7 +9,7 @@ use ostler_dialects::find;
 use crate::stage::{fixtures, recordings, replay_scene};
 
 /// Events as their JSON; what else the conversation wants, as an object with `out`.
-fn written(out: &Out) -> String {
+pub(crate) fn written(out: &Out) -> String {
     match out {
         Out::Event(what) => serde_json::to_string(what).unwrap(),
         Out::Write(bytes) => json!({"out": "write", "text": String::from_utf8_lossy(bytes)}).to_string(),

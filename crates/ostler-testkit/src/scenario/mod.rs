@@ -14,6 +14,7 @@ pub mod surroundings;
 pub mod tools;
 pub mod words;
 
+mod acp;
 mod claude;
 mod codex;
 mod openai_api;
@@ -26,6 +27,7 @@ mod tale;
 
 use std::time::Duration;
 
+pub use acp::{COPILOT_ACP, GEMINI, OPENCODE};
 pub use claude::CLAUDE;
 pub use codex::{CODEX, CODEX_EXEC};
 pub use openai_api::{KEY, OPENAI_API, SECRET};

@@ -1,8 +1,8 @@
-//! The schema of a tool's arguments, as Claude Code takes it.
+//! The schema of a tool's arguments, as clients of MCP take it.
 //!
-//! Seen with 2.1.325: without a plain `"type": "object"` on top, or with properties or required names of another form, the
-//! server loses all its tools; with `anyOf`, `oneOf` or `allOf` on top that one tool is left out. Neither is told. What is
-//! below the top passes, references too.
+//! Seen with Claude Code 2.1.325: without a plain `"type": "object"` on top, or with properties or required names of another
+//! form, the server loses all its tools; with `anyOf`, `oneOf` or `allOf` on top that one tool is left out. Neither is told.
+//! What is below the top passes, references too.
 
 use ostler_core::raw::Raw;
 use serde_json::{Map, Value, json};

@@ -1,0 +1,204 @@
+//! What went wrong: the many words of many agents for it become one cause, with a hint that a person can act on.
+//!
+//! This is the only file that looks into texts, and it does so last: codes first, words where there is nothing else.
+
+use ostler_core::dialect::Exit;
+use ostler_core::outcome::{Cause, Outcome};
+
+use super::conversation::Talk;
+use super::known::Entry;
+use super::options;
+use super::rpc;
+use super::version::Version;
+use super::wire::Fault;
+use crate::lenient::Scalar;
+
+/// The code of ACP for somebody who is not logged in.
+const AUTH_REQUIRED: i64 = -32000;
+
+/// Words that tell a cause, in lower case, the surest first.
+const WORDS: &[(&str, Cause)] = &[
+    ("unauthenticated", Cause::Auth),
+    ("unauthorized", Cause::Auth),
+    ("authentication", Cause::Auth),
+    ("api key", Cause::Auth),
+    ("api_key", Cause::Auth),
+    ("not logged in", Cause::Auth),
+    ("(http 401)", Cause::Auth),
+    ("401", Cause::Auth),
+    ("permission_denied", Cause::Auth),
+    ("forbidden", Cause::Auth),
+    ("rate limit", Cause::RateLimit),
+    ("rate_limit", Cause::RateLimit),
+    ("too many requests", Cause::RateLimit),
+    ("resource_exhausted", Cause::RateLimit),
+    ("quota", Cause::RateLimit),
+    ("429", Cause::RateLimit),
+    ("overloaded", Cause::Overloaded),
+    ("unavailable", Cause::Overloaded),
+    ("503", Cause::Overloaded),
+    ("529", Cause::Overloaded),
+    ("econnrefused", Cause::Network),
+    ("enotfound", Cause::Network),
+    ("etimedout", Cause::Network),
+    ("econnreset", Cause::Network),
+    ("fetch failed", Cause::Network),
+    ("unable to connect", Cause::Network),
+    ("connection", Cause::Network),
+    ("network", Cause::Network),
+    ("socket", Cause::Network),
+    ("server error", Cause::Network),
+    ("server_error", Cause::Network),
+    ("(http 5", Cause::Network),
+    ("context length", Cause::BadRequest),
+    ("too long", Cause::BadRequest),
+    ("invalid_request", Cause::BadRequest),
+    ("invalid request", Cause::BadRequest),
+    ("not found", Cause::BadRequest),
+    ("(http 4", Cause::BadRequest),
+];
+
+fn by_words(text: &str) -> Option<Cause> {
+    let text = text.to_lowercase();
+    WORDS.iter().find(|(word, _)| text.contains(word)).map(|(_, cause)| *cause)
+}
+
+fn code(fault: &Fault<'_>) -> Option<i64> {
+    match fault.code {
+        Scalar::Count(code) => i64::try_from(code).ok(),
+        #[expect(clippy::cast_possible_truncation, reason = "a code of JSON-RPC has five digits")]
+        Scalar::Amount(code) if code.abs() < 1e9 => Some(code as i64),
+        _ => None,
+    }
+}
+
+/// The HTTP status, when the code is one.
+fn status(fault: &Fault<'_>) -> Option<u16> {
+    code(fault).and_then(|code| u16::try_from(code).ok()).filter(|status| (400..600).contains(status))
+}
+
+/// What an error says, on one line: its message, and its details where the message says nothing.
+pub(super) fn words(fault: &Fault<'_>) -> String {
+    let message = fault.message.or_empty().trim();
+    let details = fault.data.map(|data| data.get()).filter(|data| !matches!(*data, "null" | "{}"));
+    match (message, details) {
+        ("", None) => "an error without a word".to_owned(),
+        ("", Some(details)) => details.to_owned(),
+        (message, Some(details)) if message.eq_ignore_ascii_case("internal error") => format!("{message}: {details}"),
+        (message, _) => message.to_owned(),
+    }
+}
+
+/// A request failed.
+pub(super) fn of_fault(talk: &Talk, fault: &Fault<'_>) -> Outcome {
+    let text = words(fault);
+    let whole = format!("{text} {}", fault.data.map_or("", |data| data.get()));
+    let cause = match (code(fault), status(fault)) {
+        (Some(AUTH_REQUIRED), _) | (_, Some(401 | 403)) => Cause::Auth,
+        (_, Some(402 | 429)) => Cause::RateLimit,
+        (_, Some(503 | 529)) => Cause::Overloaded,
+        (_, Some(408 | 500..=599)) => Cause::Network,
+        (_, Some(_)) => by_words(&whole).unwrap_or(Cause::BadRequest),
+        (Some(code), _) if code == i64::from(rpc::BAD_PARAMS) => by_words(&whole).unwrap_or(Cause::BadRequest),
+        _ => by_words(&whole).unwrap_or(Cause::Protocol),
+    };
+    let native = code(fault).map(|code| code.to_string());
+    with_hint(talk.entry, Outcome::new(cause, text)).with(|d| {
+        d.http_status = status(fault);
+        d.native = native;
+    })
+}
+
+/// A session could not be gone on with. Agents have many codes for one that they do not know.
+pub(super) fn of_load(talk: &Talk, fault: &Fault<'_>) -> Outcome {
+    let other = of_fault(talk, fault);
+    if matches!(other.cause, Cause::Auth | Cause::RateLimit) {
+        return other;
+    }
+    let message = format!("{} cannot go on with that session: {}", talk.entry.name, other.message);
+    let hint = if talk.quirks.loses_young_sessions {
+        "There is no such session on this machine, in this directory; or it was gone on with in the minute in which it was made, \
+         which this agent does not survive. Leave out resume to begin a new one."
+    } else {
+        "There is no such session on this machine, in this directory; leave out resume to begin a new one."
+    };
+    Outcome { detail: other.detail, ..Outcome::new(Cause::BadRequest, message).hint(hint) }
+}
+
+/// A setting was refused.
+pub(super) fn of_setup(talk: &Talk, key: &str, fault: &Fault<'_>) -> Outcome {
+    let message = format!("{} does not take this {key}: {}", talk.entry.name, words(fault));
+    let hint = options::listed(talk, key).map_or_else(|| format!("Check {key}."), |all| format!("There are: {all}."));
+    Outcome::new(Cause::BadRequest, message).hint(hint)
+}
+
+/// The agent speaks another version of the protocol.
+pub(super) fn of_version(entry: &Entry, number: Option<u64>) -> Outcome {
+    let theirs = number.map_or_else(|| "no version that it names".to_owned(), |number| format!("version {number}"));
+    let ours = Version::WANTED;
+    let message = format!("{} speaks {theirs} of ACP; Ostler speaks version {ours}.", entry.name);
+    Outcome::new(Cause::Protocol, message).hint("Use a version of the agent that speaks it, or a newer Ostler.")
+}
+
+/// What stands in the text of an agent that writes its own errors there.
+const ERROR: &str = "Error: ";
+
+/// The last words of a turn that ended well. If a model has answered, they can be its own: then only what is certain counts.
+pub(super) fn of_text(entry: &Entry, text: &str, answered: bool) -> Option<Outcome> {
+    const CERTAIN: &str = "Error: Authentication failed with provider";
+    if !text.starts_with(ERROR) || (answered && !text.starts_with(CERTAIN)) {
+        return None;
+    }
+    let message = text.trim_start_matches(ERROR).trim();
+    Some(with_hint(entry, Outcome::new(by_words(message).unwrap_or(Cause::Network), message)))
+}
+
+/// A turn that ended well and without a word.
+pub(super) fn of_silence(entry: &Entry) -> Outcome {
+    let message = format!("{} ended the turn without a word, as it does when its key is rejected.", entry.name);
+    with_hint(entry, Outcome::new(Cause::Auth, message))
+}
+
+/// Remarks that an agent writes into its answer: each becomes a notice.
+const ASIDES: &[(&str, &str)] = &[
+    ("Info: Request failed due to a transient API error. Retrying", "api_retry"),
+    ("Info: Operation cancelled by user", "agent_info"),
+];
+
+/// Whether a chunk is a remark of the program's, and none of the model: the notice's code, and what it says.
+pub(super) fn aside(chunk: &str) -> Option<(&'static str, &str)> {
+    let found = ASIDES.iter().find(|(begin, _)| chunk.starts_with(begin));
+    found.map(|(_, code)| (*code, chunk.trim_start_matches("Info: ")))
+}
+
+/// What programs say that do not know the arguments that make an agent speak ACP.
+const STRANGE: &[&str] =
+    &["unknown option", "unknown argument", "unexpected argument", "unknown command", "unrecognized"];
+
+/// The blame for a process that went before there was a session; none when its last words do not explain it.
+pub(super) fn of_exit(entry: &Entry, exit: &Exit) -> Option<Outcome> {
+    if exit.signal.is_some() || exit.code == Some(0) {
+        return None;
+    }
+    let strange = |line: &&str| STRANGE.iter().any(|words| line.to_lowercase().contains(words));
+    let line = exit.stderr.lines().find(strange)?;
+    let message = format!("{} did not start: {}", entry.name, line.trim());
+    let hint = "This version of the agent does not speak ACP, or does not know an extra argument; update it, or check the arguments.";
+    Some(Outcome::new(Cause::BadRequest, message).hint(hint).with(|d| {
+        d.exit_code = exit.code;
+        d.stderr = Some(exit.stderr.clone());
+    }))
+}
+
+fn with_hint(entry: &Entry, outcome: Outcome) -> Outcome {
+    let hint = match outcome.cause {
+        Cause::Auth => entry.login_hint,
+        Cause::RateLimit => "Wait until the limit resets, or use another account or model.",
+        Cause::Overloaded => "The model's service is overloaded; try again in a moment.",
+        Cause::Network => "Check the network, the proxy and the address of the model's service, then try again.",
+        Cause::BadRequest => "Check the prompt, the model and the settings.",
+        Cause::Protocol => "Try again; if it stays, run the agent by hand to see what it says.",
+        _ => return outcome,
+    };
+    outcome.hint(hint)
+}

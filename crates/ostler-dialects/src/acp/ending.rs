@@ -1,0 +1,89 @@
+//! How a turn ends: the answer to `session/prompt`.
+
+use ostler_core::dialect::{Outbox, TurnOver};
+use ostler_core::event::Level;
+use ostler_core::outcome::{Cause, Outcome};
+use ostler_core::spec::Denials;
+
+use super::blame;
+use super::conversation::Talk;
+use super::quirks::Failures;
+use super::wire::{Fault, Prompted};
+use crate::lenient::Node;
+
+/// Reads the answer to a prompt.
+pub(super) fn prompted(talk: &mut Talk, result: &str, fault: Option<&Fault<'_>>, out: &mut Outbox) {
+    if !talk.turn.open || !talk.version.answer_ends_turn() {
+        return;
+    }
+    let end: Node<'_, Prompted<'_>> = serde_json::from_str(result).unwrap_or_default();
+    let empty = Prompted::default();
+    let end = end.map().unwrap_or(&empty);
+    let usage = talk.spend.of_turn(&talk.quirks, end, !talk.turn.used_tools, talk.options.model());
+    // Counters that did not move: no model has answered.
+    let answered = usage.iter().any(|part| part.output.is_some_and(|output| output > 0));
+    let outcome = match fault {
+        Some(_) if talk.turn.interrupted => interrupted(),
+        Some(fault) => blame::of_fault(talk, fault),
+        None => stopped(talk, end.stop_reason.or_empty(), answered, out),
+    };
+    let text = outcome.is_success().then(|| std::mem::take(&mut talk.turn.told.reply));
+    talk.end(TurnOver { outcome, text, structured: None, usage }, out);
+}
+
+fn interrupted() -> Outcome {
+    Outcome::new(Cause::Interrupted, "The turn was interrupted.").with(|d| {
+        d.acknowledged = Some(true);
+        d.native = Some("cancelled".to_owned());
+    })
+}
+
+/// What a stop reason means.
+fn stopped(talk: &Talk, reason: &str, answered: bool, out: &mut Outbox) -> Outcome {
+    let native = |outcome: Outcome| outcome.with(|d| d.native = Some(reason.to_owned()));
+    match reason {
+        "cancelled" if talk.turn.interrupted => interrupted(),
+        // With some agents a denied tool call is the end of the turn.
+        "cancelled" | "end_turn" if !talk.turn.denied.is_empty() => denied(talk),
+        "cancelled" => native(Outcome::new(Cause::Interrupted, "The agent ended the turn before it was done.")),
+        "refusal" => native(
+            Outcome::new(Cause::Refused, "The model refused to answer.")
+                .hint("Rephrase the request in a new session, or choose another model."),
+        ),
+        "max_tokens" => native(
+            Outcome::new(Cause::OutputLimit, "The answer reached the model's limit on output.")
+                .hint("Ask for less at a time."),
+        ),
+        "max_turn_requests" => native(
+            Outcome::new(Cause::TurnLimit, "The agent reached its limit on the steps of a turn.")
+                .hint("Raise the limit in the agent's own settings, or give a smaller task."),
+        ),
+        "end_turn" => failed(talk, answered).unwrap_or_else(Outcome::completed),
+        other => {
+            let message = format!("{} ended the turn with {other:?}, which Ostler does not know.", talk.entry.name);
+            out.notice(Level::Warning, "unknown_stop_reason", message);
+            native(Outcome::completed())
+        }
+    }
+}
+
+/// A turn that ends well and did not go well, with agents that are known to do so.
+fn failed(talk: &Talk, answered: bool) -> Option<Outcome> {
+    let told = &talk.turn.told;
+    match talk.quirks.failures {
+        Failures::AsErrors => None,
+        Failures::AsText if told.chunks == 1 => blame::of_text(talk.entry, &told.reply, answered),
+        Failures::AsText => None,
+        Failures::AsSilence => (told.reply.is_empty() && !talk.turn.used_tools).then(|| blame::of_silence(talk.entry)),
+    }
+}
+
+fn denied(talk: &Talk) -> Outcome {
+    if talk.denials == Denials::Tolerate {
+        return Outcome::completed();
+    }
+    let tools = &talk.turn.denied;
+    Outcome::new(Cause::Denied, format!("Tool calls were denied: {}.", tools.join(", ")))
+        .hint("Allow the tools by a rule (--permissions, policy.toml), choose another --permission-mode, or tolerate denials if the answer is good without them.")
+        .with(|d| d.denied_tools.clone_from(tools))
+}

@@ -1,0 +1,342 @@
+//! The agents that are known to speak ACP: entries of data.
+
+use ostler_core::dialect::{Inherits, Login, Probe, Runtime, Version};
+use ostler_core::permission::ToolKind;
+
+use super::Acp;
+use super::quirks::{Counts, Failures, Names, PLAIN, Quirks};
+
+/// One agent.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    /// Its name in Ostler.
+    pub(crate) name: &'static str,
+    /// Its program.
+    pub(crate) program: &'static str,
+    /// The arguments that make it speak ACP.
+    pub(crate) args: &'static [&'static str],
+    /// Where the program itself is behind a script that only starts it.
+    pub(crate) natives: &'static [&'static str],
+    /// What it sees of the caller's environment.
+    pub(crate) inherits: Inherits,
+    /// Variables that are set unless the caller sets them.
+    pub(crate) env: &'static [(&'static str, &'static str)],
+    /// The same, when somebody decides what it may do.
+    pub(crate) ask_env: &'static [(&'static str, &'static str)],
+    /// Where it keeps its state.
+    pub(crate) state: &'static [&'static str],
+    /// Models that it is known to take.
+    pub(crate) models: &'static [&'static str],
+    /// The argument that chooses the model, where the protocol does not.
+    pub(crate) model_flag: Option<&'static str>,
+    /// What its tools do, by their names.
+    pub(crate) tools: &'static [(&'static str, ToolKind)],
+    /// Whether it makes copies of sessions.
+    pub(crate) fork: bool,
+    /// Whether it says what a turn cost.
+    pub(crate) cost: bool,
+    /// The oldest version that is supported.
+    pub(crate) minimum: Version,
+    /// What it runs on.
+    pub(crate) runtime: Option<Runtime>,
+    /// How to install it.
+    pub(crate) install_hint: &'static str,
+    /// How to log in.
+    pub(crate) login_hint: &'static str,
+    /// How it differs.
+    pub(crate) quirks: Quirks,
+}
+
+impl Entry {
+    /// How to find out whether it is there.
+    pub(super) fn probe(&self) -> Probe {
+        Probe {
+            program: self.program,
+            natives: self.natives,
+            runtime: self.runtime,
+            version_args: &["--version"],
+            read_version: Version::find,
+            login_args: &[],
+            read_login: |_, _| Login::Unknown,
+            minimum: self.minimum,
+            install_hint: self.install_hint,
+            login_hint: self.login_hint,
+            inherits: self.inherits,
+        }
+    }
+}
+
+/// Node 20 or newer.
+const NODE: Runtime = Runtime {
+    program: "node",
+    serves: |version| version >= Version(20, 0, 0),
+    hint: "Install Node.js 20 or newer (https://nodejs.org), then try again.",
+};
+
+/// Node 24.16 or newer, 26.1 or newer.
+const NEW_NODE: Runtime = Runtime {
+    program: "node",
+    serves: |version| (version >= Version(24, 16, 0) && version < Version(25, 0, 0)) || version >= Version(26, 1, 0),
+    hint: "OpenClaw needs Node.js 24.16 or newer, or 26.1 or newer (https://nodejs.org); with an older one npm installs an empty package.",
+};
+
+const fn only(always: &'static [&'static str]) -> Inherits {
+    Inherits { always, when: &[], never: &[] }
+}
+
+/// What all entries are made from, and what a configured command is.
+pub(super) const ANY: Entry = Entry {
+    name: "",
+    program: "",
+    args: &[],
+    natives: &[],
+    inherits: only(&[]),
+    env: &[],
+    ask_env: &[],
+    state: &[],
+    models: &[],
+    model_flag: None,
+    tools: &[],
+    fork: true,
+    cost: true,
+    minimum: Version(0, 0, 0),
+    runtime: None,
+    install_hint: "The program of the configured agent was not found; check its `acp` line in ostler.toml.",
+    login_hint: "The agent says that nobody is logged in; log in with its own program, then try again.",
+    quirks: PLAIN,
+};
+
+/// Gemini CLI. Measured: 0.61.0.
+pub static GEMINI: Acp = Acp(&Entry {
+    name: "gemini",
+    program: "gemini",
+    args: &["--acp"],
+    inherits: Inherits {
+        always: &[
+            "GEMINI_*",
+            "GOOGLE_API_KEY",
+            "GOOGLE_GEMINI_BASE_URL",
+            "GOOGLE_CLOUD_PROJECT",
+            "GOOGLE_CLOUD_LOCATION",
+        ],
+        when: &[("GOOGLE_GENAI_USE_VERTEXAI", &["GOOGLE_*", "VERTEX_*"])],
+        never: &["GEMINI_CLI", "GEMINI_CLI_NO_RELAUNCH"],
+    },
+    // Else it starts itself a second time, and the first one only waits.
+    env: &[("GEMINI_CLI_NO_RELAUNCH", "true")],
+    state: &["~/.gemini/"],
+    models: &["auto", "gemini-2.5-pro", "gemini-2.5-flash"],
+    tools: &[
+        ("run_shell_command", ToolKind::Execute),
+        ("read_file", ToolKind::Read),
+        ("read_many_files", ToolKind::Read),
+        ("list_directory", ToolKind::Read),
+        ("glob", ToolKind::Read),
+        ("grep_search", ToolKind::Read),
+        ("search_file_content", ToolKind::Read),
+        ("write_file", ToolKind::Edit),
+        ("replace", ToolKind::Edit),
+        ("web_fetch", ToolKind::Network),
+        ("google_web_search", ToolKind::Network),
+        ("write_todos", ToolKind::Read),
+    ],
+    fork: false,
+    cost: false,
+    minimum: Version(0, 61, 0),
+    runtime: Some(NODE),
+    install_hint: "gemini not found in PATH. Install it with `npm install -g @google/gemini-cli`.",
+    login_hint: "Run `gemini` once and log in, or set GEMINI_API_KEY to an API key.",
+    quirks: Quirks {
+        counts: Counts::Quota,
+        names: Names::CallId,
+        title_is_command: true,
+        replay_trails: true,
+        loses_young_sessions: true,
+        mode_echo: Some("[MODE_UPDATE] "),
+        ..PLAIN
+    },
+    ..ANY
+});
+
+/// opencode. Measured: 1.18.33.
+pub static OPENCODE: Acp = Acp(&Entry {
+    name: "opencode",
+    program: "opencode",
+    args: &["acp"],
+    natives: &[
+        "../../opencode-linux-x64/bin/opencode",
+        "../../opencode-linux-arm64/bin/opencode",
+        "../../opencode-darwin-arm64/bin/opencode",
+        "../../opencode-darwin-x64/bin/opencode",
+        "../node_modules/opencode-linux-x64/bin/opencode",
+        "../node_modules/opencode-linux-arm64/bin/opencode",
+        "../node_modules/opencode-darwin-arm64/bin/opencode",
+        "../node_modules/opencode-darwin-x64/bin/opencode",
+    ],
+    inherits: Inherits {
+        always: &[
+            "OPENCODE_*",
+            "ANTHROPIC_*",
+            "OPENAI_*",
+            "GEMINI_API_KEY",
+            "GOOGLE_GENERATIVE_AI_API_KEY",
+            "OPENROUTER_API_KEY",
+            "GROQ_API_KEY",
+            "MISTRAL_API_KEY",
+            "XAI_API_KEY",
+            "DEEPSEEK_API_KEY",
+        ],
+        when: &[],
+        never: &["OPENCODE_CLIENT", "OPENCODE_PID", "OPENCODE_TERMINAL"],
+    },
+    env: &[("OPENCODE_DISABLE_AUTOUPDATE", "true")],
+    // Without it everything is allowed, and nobody is asked.
+    ask_env: &[("OPENCODE_PERMISSION", "{\"*\":\"ask\"}")],
+    state: &["~/.local/share/opencode/", "~/.local/state/opencode/", "~/.cache/opencode/", "~/.config/opencode/"],
+    tools: &[
+        ("bash", ToolKind::Execute),
+        ("read", ToolKind::Read),
+        ("glob", ToolKind::Read),
+        ("grep", ToolKind::Read),
+        ("list", ToolKind::Read),
+        ("write", ToolKind::Edit),
+        ("edit", ToolKind::Edit),
+        ("apply_patch", ToolKind::Edit),
+        ("patch", ToolKind::Edit),
+        ("webfetch", ToolKind::Network),
+        ("websearch", ToolKind::Network),
+        ("todowrite", ToolKind::Read),
+        ("todoread", ToolKind::Read),
+        ("task", ToolKind::Read),
+        ("skill", ToolKind::Read),
+    ],
+    minimum: Version(1, 18, 0),
+    install_hint: "opencode not found in PATH. Install it with `npm install -g opencode-ai`.",
+    login_hint: "Run `opencode auth login`, or set the key of your provider (ANTHROPIC_API_KEY, OPENAI_API_KEY, …).",
+    quirks: Quirks { counts: Counts::LastRequest, inside: false, names: Names::Title, input_follows: true, ..PLAIN },
+    ..ANY
+});
+
+/// Qwen Code. Measured: 0.24.4.
+pub static QWEN: Acp = Acp(&Entry {
+    name: "qwen",
+    program: "qwen",
+    args: &["--acp"],
+    inherits: only(&["QWEN_*", "DASHSCOPE_*", "OPENAI_*"]),
+    state: &["~/.qwen/"],
+    fork: false,
+    cost: false,
+    minimum: Version(0, 24, 0),
+    runtime: Some(NODE),
+    install_hint: "qwen not found in PATH. Install it with `npm install -g @qwen-code/qwen-code`.",
+    login_hint: "Run `qwen` once and log in, or set OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_MODEL.",
+    quirks: Quirks { allow_ids: &["proceed_once"], ..PLAIN },
+    ..ANY
+});
+
+/// Goose.
+pub static GOOSE: Acp = Acp(&Entry {
+    name: "goose",
+    program: "goose",
+    args: &["acp"],
+    inherits: only(&["GOOSE_*", "ANTHROPIC_*", "OPENAI_*", "GOOGLE_API_KEY", "OPENROUTER_API_KEY"]),
+    state: &["~/.config/goose/", "~/.local/share/goose/", "~/.local/state/goose/"],
+    cost: false,
+    minimum: Version(1, 0, 0),
+    install_hint: "goose not found in PATH. Install it from https://block.github.io/goose/.",
+    login_hint: "Run `goose configure`.",
+    ..ANY
+});
+
+/// Claude Code behind the adapter of its editor. Measured: 0.99.1.
+pub static CLAUDE_AGENT_ACP: Acp = Acp(&Entry {
+    name: "claude-agent-acp",
+    program: "claude-agent-acp",
+    inherits: Inherits {
+        always: &["ANTHROPIC_*", "CLAUDE_*"],
+        when: &[],
+        never: &["CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "CLAUDE_CODE_SESSION_ID"],
+    },
+    state: &["$CLAUDE_CONFIG_DIR/", "~/.claude/", "~/.claude.json"],
+    tools: &[
+        ("Bash", ToolKind::Execute),
+        ("Read", ToolKind::Read),
+        ("Glob", ToolKind::Read),
+        ("Grep", ToolKind::Read),
+        ("Write", ToolKind::Edit),
+        ("Edit", ToolKind::Edit),
+        ("WebFetch", ToolKind::Network),
+        ("WebSearch", ToolKind::Network),
+    ],
+    minimum: Version(0, 99, 0),
+    runtime: Some(NODE),
+    install_hint: "claude-agent-acp not found in PATH. Ostler drives Claude Code without it (--agent claude); else install the npm package of that name.",
+    login_hint: "Run `claude auth login`, or set ANTHROPIC_API_KEY to an API key.",
+    quirks: Quirks { counts: Counts::Turn, inside: false, ..PLAIN },
+    ..ANY
+});
+
+/// Codex behind the adapter of its editor. Measured: 2.6.0.
+pub static CODEX_ACP: Acp = Acp(&Entry {
+    name: "codex-acp",
+    program: "codex-acp",
+    inherits: only(&["CODEX_*", "OPENAI_*"]),
+    state: &["$CODEX_HOME/", "~/.codex/"],
+    cost: false,
+    minimum: Version(2, 6, 0),
+    install_hint: "codex-acp not found in PATH. Ostler drives Codex without it (--agent codex); else install the npm package of that name.",
+    login_hint: "Run `codex login`, or set OPENAI_API_KEY to an API key.",
+    quirks: Quirks { counts: Counts::Turn, ..PLAIN },
+    ..ANY
+});
+
+/// GitHub Copilot CLI over ACP. Measured: 1.0.102.
+pub static COPILOT: Acp = Acp(&Entry {
+    name: "copilot",
+    program: "copilot",
+    args: &["--acp"],
+    // What PATH names is a script of npm's that does not pass signals on.
+    natives: &[
+        "../copilot-linux-x64/copilot",
+        "../copilot-linux-arm64/copilot",
+        "../copilot-darwin-arm64/copilot",
+        "../copilot-darwin-x64/copilot",
+        "node_modules/@github/copilot-linux-x64/copilot",
+        "node_modules/@github/copilot-linux-arm64/copilot",
+        "node_modules/@github/copilot-darwin-arm64/copilot",
+        "node_modules/@github/copilot-darwin-x64/copilot",
+    ],
+    inherits: Inherits {
+        always: &["COPILOT_*", "GH_TOKEN", "GITHUB_TOKEN", "GH_HOST"],
+        when: &[],
+        // It would allow everything, and nobody would be asked.
+        never: &["COPILOT_ALLOW_ALL"],
+    },
+    env: &[("COPILOT_AUTO_UPDATE", "false")],
+    state: &["$COPILOT_HOME/", "~/.copilot/"],
+    model_flag: Some("--model="),
+    fork: false,
+    cost: false,
+    minimum: Version(1, 0, 0),
+    install_hint: "copilot not found in PATH. Install it with `npm install -g @github/copilot`.",
+    login_hint: "Run `copilot login`, or set GH_TOKEN to a token with access to Copilot.",
+    quirks: Quirks { failures: Failures::AsText, counts: Counts::Session, ..PLAIN },
+    ..ANY
+});
+
+/// OpenClaw over ACP, for which its gateway must run. Measured: 2026.9.6.
+pub static OPENCLAW: Acp = Acp(&Entry {
+    name: "openclaw",
+    program: "openclaw",
+    args: &["acp"],
+    inherits: only(&["OPENCLAW_*", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENROUTER_API_KEY", "GEMINI_API_KEY"]),
+    state: &["$OPENCLAW_STATE_DIR/", "~/.openclaw/"],
+    fork: false,
+    cost: false,
+    minimum: Version(2026, 9, 0),
+    runtime: Some(NEW_NODE),
+    install_hint: "openclaw not found in PATH. Install it with `npm install -g openclaw` (Node.js 24.16 or newer).",
+    login_hint: "Check the keys in OpenClaw's configuration (`openclaw configure`).",
+    quirks: Quirks { failures: Failures::AsSilence, ..PLAIN },
+    ..ANY
+});

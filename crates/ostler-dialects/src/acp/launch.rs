@@ -1,0 +1,44 @@
+//! What to start: the program of the entry, with its arguments and variables.
+
+use ostler_core::dialect::{Arg, Launch};
+use ostler_core::spec::{Asks, Spec, SpecError, keys};
+
+use super::known::Entry;
+use super::settings;
+
+/// Checks the spec and says what to start.
+pub(super) fn launch(entry: &'static Entry, spec: &Spec) -> Result<Launch, SpecError> {
+    settings::check(spec)?;
+    check_extra(spec)?;
+    let mut args: Vec<String> = entry.args.iter().map(|arg| (*arg).to_owned()).collect();
+    if let (Some(flag), Some(model)) = (entry.model_flag, spec.settings.last(keys::MODEL)) {
+        args.push(format!("{flag}{model}"));
+    }
+    args.extend(spec.extra_args.iter().cloned());
+    Ok(Launch {
+        program: entry.program,
+        natives: entry.natives,
+        args: args.into_iter().map(Arg::Plain).collect(),
+        env: variables(entry, spec),
+        inherits: entry.inherits,
+        needs: &[],
+        state: entry.state,
+    })
+}
+
+/// Whether anybody decides what the agent may do, rules or a person.
+pub(super) fn attended(spec: &Spec) -> bool {
+    spec.policy.is_some() || spec.asks == Asks::Somebody
+}
+
+/// Variables that are set, unless the caller sets them.
+fn variables(entry: &Entry, spec: &Spec) -> Vec<(&'static str, String)> {
+    let asks = if attended(spec) { entry.ask_env } else { &[] };
+    let all = entry.env.iter().chain(asks).filter(|(name, _)| !spec.env.contains_key(*name));
+    all.map(|(name, value)| (*name, (*value).to_owned())).collect()
+}
+
+fn check_extra(spec: &Spec) -> Result<(), SpecError> {
+    let nul = spec.extra_args.iter().find(|arg| arg.contains('\0'));
+    nul.map_or(Ok(()), |arg| Err(SpecError::new("extra args", arg, "a NUL character cannot be passed to a program")))
+}

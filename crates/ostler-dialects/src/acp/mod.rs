@@ -1,0 +1,108 @@
+//! ACP, the Agent Client Protocol: every agent that speaks it, with Ostler as the client.
+//!
+//! JSON-RPC 2.0, one message per line, version 1 of the protocol. An agent is an entry of data ([`known`]); where one
+//! differs from the others, a flag with a name says so ([`quirks`]). No code here asks for an agent by its name.
+
+mod quirks;
+mod known;
+mod settings;
+mod servers;
+mod launch;
+mod wire;
+mod rpc;
+mod version;
+mod conversation;
+mod handshake;
+mod options;
+mod updates;
+mod calls;
+mod uses;
+mod asks;
+mod files;
+mod spend;
+mod ending;
+mod blame;
+
+use ostler_core::dialect::{Capabilities, Conversation, Dialect, Launch, Probe, Setting};
+use ostler_core::permission::ToolUse;
+use ostler_core::raw::Raw;
+use ostler_core::spec::{Spec, SpecError};
+
+pub use known::{CLAUDE_AGENT_ACP, CODEX_ACP, COPILOT, Entry, GEMINI, GOOSE, OPENCLAW, OPENCODE, QWEN};
+
+/// An agent that speaks ACP.
+#[derive(Debug, Clone, Copy)]
+pub struct Acp(pub(crate) &'static Entry);
+
+impl Dialect for Acp {
+    fn name(&self) -> &'static str {
+        self.0.name
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            resume: true,
+            fork: self.0.fork,
+            stream_text: true,
+            thinking: true,
+            interrupt: true,
+            structured: false,
+            cost: self.0.cost,
+            many_turns: true,
+            steer: false,
+            ask: true,
+            tools: true,
+            set_model: self.0.model_flag.is_none(),
+            set_permission_mode: true,
+            freeze: true,
+        }
+    }
+
+    fn models(&self) -> &'static [&'static str] {
+        self.0.models
+    }
+
+    fn settings(&self) -> Vec<Setting> {
+        crate::settings::listed(settings::TABLE)
+    }
+
+    fn probe(&self) -> Option<Probe> {
+        Some(self.0.probe())
+    }
+
+    fn launch(&self, spec: &Spec) -> Result<Launch, SpecError> {
+        launch::launch(self.0, spec)
+    }
+
+    fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
+        Box::new(conversation::Talk::new(self.0, spec))
+    }
+
+    fn bridges(&self) -> bool {
+        true
+    }
+
+    fn tool_use(&self, tool: &str, input: &Raw) -> ToolUse {
+        uses::by_name(self.0, tool, input)
+    }
+}
+
+/// The agent that a user configured: a name and the command that makes it speak ACP. It lives as long as the program does,
+/// so each is to be made once.
+///
+/// # Errors
+/// Says what is wrong with the name or the command.
+pub fn custom(name: &str, command: Vec<String>) -> Result<&'static dyn Dialect, String> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    if !name.starts_with(plain) || !name.chars().all(|c| plain(c) || c == '-' || c == '_') {
+        return Err(format!(
+            "{name:?} is no name for an agent: expected a-z, 0-9, - and _, beginning with a letter or digit"
+        ));
+    }
+    let mut words = command.into_iter().map(|word| &*word.leak());
+    let Some(program) = words.next().filter(|program| !program.is_empty()) else {
+        return Err(format!("the agent {name:?} has no command: expected a program and its arguments"));
+    };
+    let entry = Entry { name: name.to_owned().leak(), program, args: words.collect::<Vec<_>>().leak(), ..known::ANY };
+    Ok(Box::leak(Box::new(Acp(Box::leak(Box::new(entry))))))
+}

@@ -1,0 +1,88 @@
+//! What agents do differently although they speak the same protocol: data, each with its name.
+//!
+//! The numbers are those of the list of differences that was measured; the page `docs/agents/acp.md` shows who has which.
+
+/// How one agent differs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Quirks {
+    /// 1. How a failure of the model's service shows.
+    pub(crate) failures: Failures,
+    /// 2. What the counters of a turn's end cover.
+    pub(crate) counts: Counts,
+    /// 2. Whether cached tokens are a part of the input, and thoughts of the output, where the sum does not tell.
+    pub(crate) inside: bool,
+    /// 2. Whether what it says about money is the cost of the session so far.
+    pub(crate) money: bool,
+    /// 3. Where the name of a tool is.
+    pub(crate) names: Names,
+    /// 3. A tool call is announced before its arguments are known; they come with the next word about it.
+    pub(crate) input_follows: bool,
+    /// 3. Arguments are not told; the title of a call that runs a command is that command.
+    pub(crate) title_is_command: bool,
+    /// 3. Of several answers that allow once, these are meant.
+    pub(crate) allow_ids: &'static [&'static str],
+    /// 5. The history of a loaded session can still come after the answer to the load.
+    pub(crate) replay_trails: bool,
+    /// 5. A session that is loaded within the minute in which it was made is lost.
+    pub(crate) loses_young_sessions: bool,
+    /// What comes as text although it is only the echo of a change of the mode begins with this.
+    pub(crate) mode_echo: Option<&'static str>,
+    /// Each chunk repeats the whole message so far.
+    pub(crate) cumulative_text: bool,
+    /// What the names of bound tools look like, `{}` standing for the caller's.
+    pub(crate) bound_names: &'static [&'static str],
+}
+
+/// How a failure of the model's service shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failures {
+    /// As an error of the request.
+    AsErrors,
+    /// As the last text of a turn that ends well.
+    AsText,
+    /// As a turn that ends well and without a word.
+    AsSilence,
+}
+
+/// What the counters of a turn's end cover.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counts {
+    /// The turn.
+    Turn,
+    /// The session, since the process began.
+    Session,
+    /// Only the last call of the model: the turn, if there was no other.
+    LastRequest,
+    /// The turn, in `_meta.quota`.
+    Quota,
+    /// Nobody knows.
+    Unknown,
+}
+
+/// Where the name of a tool is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Names {
+    /// Nowhere: what kind of tool it is has to do.
+    Kind,
+    /// In the first title.
+    Title,
+    /// In the id of the call, up to two underscores.
+    CallId,
+}
+
+/// An agent of which nothing is known but that it speaks ACP.
+pub(crate) const PLAIN: Quirks = Quirks {
+    failures: Failures::AsErrors,
+    counts: Counts::Unknown,
+    inside: true,
+    money: true,
+    names: Names::Kind,
+    input_follows: false,
+    title_is_command: false,
+    allow_ids: &[],
+    replay_trails: false,
+    loses_young_sessions: false,
+    mode_echo: None,
+    cumulative_text: false,
+    bound_names: &["ostler_{}", "ostler-{}", "mcp__ostler__{}", "mcp_ostler_{}", "ostler/{}", "{} (ostler MCP Server)"],
+};

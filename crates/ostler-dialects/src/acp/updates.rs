@@ -1,0 +1,131 @@
+//! `session/update`: what the agent says and does while it works.
+//!
+//! Of a session that is being loaded, the history comes first, in the same words; it was told once, and is not told again.
+
+use ostler_core::dialect::Outbox;
+use ostler_core::event::{Level, Notice, Text, TextKind};
+use ostler_core::raw::Raw;
+
+use super::blame;
+use super::conversation::Talk;
+use super::quirks::Failures;
+use super::wire::{Block, Params, Update};
+use crate::lenient::Node;
+
+/// What the agent has said in the turn.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    turn: u64,
+    /// Counts the messages of an agent that gives them no names.
+    messages: u64,
+    /// The message that is being written.
+    message: Option<(TextKind, String)>,
+    /// The text of that message so far, if it is a reply.
+    pub(super) reply: String,
+    /// How many chunks that reply had.
+    pub(super) chunks: u64,
+    /// The same for its thoughts, of an agent whose chunks repeat them.
+    thoughts: String,
+}
+
+impl Told {
+    pub(super) fn new(turn: u64) -> Self {
+        Self { turn, ..Self::default() }
+    }
+
+    /// Something else happened: what is said next is another message.
+    pub(super) fn breaks(&mut self) {
+        self.message = None;
+    }
+
+    /// The message that a chunk belongs to.
+    fn belongs(&mut self, kind: TextKind, named: Option<&str>) -> String {
+        let same = |(of, id): &&(TextKind, String)| *of == kind && named.is_none_or(|named| named == id);
+        if let Some((_, id)) = self.message.as_ref().filter(same) {
+            return id.clone();
+        }
+        self.messages += 1;
+        let id = named.map_or_else(|| format!("{}-{}", self.turn, self.messages), str::to_owned);
+        match kind {
+            TextKind::Reply => (self.reply, self.chunks) = (String::new(), 0),
+            TextKind::Thinking => self.thoughts.clear(),
+        }
+        self.message = Some((kind, id.clone()));
+        id
+    }
+}
+
+/// Reads an update.
+pub(super) fn hear(talk: &mut Talk, params: &Params<'_>, raw: &str, out: &mut Outbox) {
+    let Some(update) = params.update.map() else { return talk.unknown(raw, "an update of nothing", out) };
+    match update.session_update.or_empty() {
+        "agent_message_chunk" | "agent_thought_chunk" | "tool_call" | "tool_call_update" | "plan" if talk.replaying => {
+        }
+        // The caller knows what it said.
+        "user_message_chunk" => {}
+        "agent_message_chunk" => chunk(talk, (TextKind::Reply, update), raw, out),
+        "agent_thought_chunk" => chunk(talk, (TextKind::Thinking, update), raw, out),
+        "tool_call" | "tool_call_update" => {
+            if within(talk, raw, out) {
+                talk.turn.told.breaks();
+                talk.turn.used_tools = true;
+                talk.calls.hear((talk.entry, &talk.quirks, &talk.bound), update, out);
+            }
+        }
+        "plan" => plan(update, raw, out),
+        "usage_update" => talk.spend.money(&update.cost, talk.quirks.money),
+        "current_mode_update" => talk.options.now_in_mode(update.current_mode_id.owned()),
+        "config_option_update" => talk.options.configured(&update.config_options.0),
+        "available_commands_update" | "session_info_update" => {}
+        other => talk.unknown(raw, &format!("the update {other:?}"), out),
+    }
+}
+
+/// Whether the agent is at work. What it says at other times belongs to no turn, and is kept in a notice.
+fn within(talk: &Talk, raw: &str, out: &mut Outbox) -> bool {
+    let working = talk.is_working();
+    if !working {
+        let message = format!("{} said something although no turn was under way.", talk.entry.name);
+        out.event(Notice { raw: Raw::parse(raw).ok(), ..Notice::new(Level::Debug, "outside_turn", message) });
+    }
+    working
+}
+
+fn chunk(talk: &mut Talk, (kind, update): (TextKind, &Update<'_>), raw: &str, out: &mut Outbox) {
+    let block: Node<'_, Block<'_>> =
+        update.content.and_then(|content| serde_json::from_str(content.get()).ok()).unwrap_or_default();
+    let Some(text) = block.map().and_then(|block| block.text.text()) else {
+        return talk.unknown(raw, "a piece of a message that is no text", out);
+    };
+    if talk.quirks.mode_echo.is_some_and(|echo| text.starts_with(echo)) || !within(talk, raw, out) {
+        return;
+    }
+    talk.calls.settle_denied(out);
+    if talk.quirks.failures == Failures::AsText
+        && let Some((code, message)) = blame::aside(text)
+    {
+        talk.turn.told.breaks();
+        return out.notice(Level::Warning, code, message);
+    }
+    let told = &mut talk.turn.told;
+    let message = told.belongs(kind, update.message_id.text());
+    let said = if kind == TextKind::Reply { &mut told.reply } else { &mut told.thoughts };
+    let new = match talk.quirks.cumulative_text {
+        true => text.strip_prefix(said.as_str()).unwrap_or(text),
+        false => text,
+    };
+    if kind == TextKind::Reply || talk.quirks.cumulative_text {
+        said.push_str(new);
+    }
+    told.chunks += u64::from(kind == TextKind::Reply);
+    if !new.is_empty() {
+        out.event(Text { kind, text: new.to_owned(), delta: true, message: Some(message), parent: None });
+    }
+}
+
+fn plan(update: &Update<'_>, raw: &str, out: &mut Outbox) {
+    let steps = update.entries.0.iter().filter_map(Node::map);
+    let steps = steps.map(|step| format!("[{}] {}", step.status.text().unwrap_or("pending"), step.content.or_empty()));
+    let message = format!("The plan: {}.", steps.collect::<Vec<_>>().join("; "));
+    out.event(Notice { raw: Raw::parse(raw).ok(), ..Notice::new(Level::Info, "plan", message) });
+}

@@ -1,0 +1,168 @@
+//! What a tool call would do, for rules to decide on: from its name where that is known, else from what the agent says.
+
+use ostler_core::permission::{Command, ToolKind, ToolUse};
+use ostler_core::raw::Raw;
+
+use super::calls::Call;
+use super::known::Entry;
+use crate::lenient::{List, Scalar, Table};
+use crate::surrogates;
+
+/// The kinds of ACP. What only changes the agent's own mind is as good as reading.
+fn kind_of(word: &str) -> Option<ToolKind> {
+    Some(match word {
+        "read" | "search" | "think" => ToolKind::Read,
+        "edit" | "delete" | "move" => ToolKind::Edit,
+        "execute" => ToolKind::Execute,
+        "fetch" => ToolKind::Network,
+        _ => return None,
+    })
+}
+
+/// The arguments that are paths.
+const PATHS: &[&str] = &[
+    "path",
+    "file_path",
+    "filePath",
+    "absolute_path",
+    "dir_path",
+    "directory",
+    "notebook_path",
+    "file",
+    "fileName",
+    "filepath",
+];
+
+/// The arguments that are commands.
+const COMMANDS: &[&str] = &["command", "cmd"];
+
+/// The caller's name for a tool that the agent shows by one of its own.
+pub(super) fn bound(entry: &Entry, shown: &str, names: &[String]) -> Option<String> {
+    let plain =
+        |name: &str| name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
+    let is = |name: &&String| {
+        let forms: [String; 2] = [(*name).clone(), plain(name)];
+        let mut patterns = entry.quirks.bound_names.iter();
+        patterns.any(|pattern| forms.iter().any(|form| pattern.replace("{}", form) == shown))
+    };
+    names.iter().find(is).cloned()
+}
+
+/// What a call would do, by the tool's name and its arguments alone.
+pub(super) fn by_name(entry: &Entry, tool: &str, input: &Raw) -> ToolUse {
+    let known = entry.tools.iter().find(|(name, _)| *name == tool).map(|(_, kind)| *kind);
+    with_input(entry, ToolUse::of(tool, known.or_else(|| kind_of(tool)).unwrap_or(ToolKind::Other)), input)
+}
+
+/// What a call would do, by all that the agent says about it.
+pub(super) fn of(entry: &Entry, call: &Call) -> ToolUse {
+    if let Some(name) = &call.bound {
+        return ToolUse::of(name, ToolKind::Other);
+    }
+    let known = entry.tools.iter().find(|(name, _)| *name == call.name).map(|(_, kind)| *kind);
+    let kind = known.or_else(|| kind_of(&call.kind)).unwrap_or(ToolKind::Other);
+    let mut wants = with_input(entry, ToolUse::of(&call.name, kind), &call.input());
+    if matches!(kind, ToolKind::Read | ToolKind::Edit) {
+        let more = call.paths.iter().filter(|path| !wants.paths.contains(path));
+        let more: Vec<String> = more.cloned().collect();
+        wants.paths.extend(more);
+        if wants.paths.is_empty() && kind == ToolKind::Read && call.kind == "search" {
+            wants.paths.push(".".to_owned());
+        }
+    }
+    wants
+}
+
+fn with_input(entry: &Entry, mut wants: ToolUse, input: &Raw) -> ToolUse {
+    let mended;
+    let table: Table<'_, Scalar<'_>> = match serde_json::from_str(input.get()) {
+        Ok(table) => table,
+        Err(_) => {
+            mended = surrogates::mend(input.get());
+            serde_json::from_str(&mended).unwrap_or_default()
+        }
+    };
+    // Every value of a key that is there twice: no rule should overlook one.
+    let fields = table.0.unwrap_or_default();
+    let all = |keys: &[&str]| -> Vec<String> {
+        let wanted = fields.iter().filter(|(key, _)| keys.contains(&&**key));
+        wanted.filter_map(|(_, value)| value.owned()).collect()
+    };
+    match wants.kind {
+        ToolKind::Execute => {
+            let title: &[&str] = if entry.quirks.title_is_command { &["title"] } else { &[] };
+            let lines = all(&[COMMANDS, title].concat());
+            let words = words_in(input);
+            wants.command = match lines.is_empty() {
+                false => Some(Command::Shell(lines.join("\n"))),
+                true => (!words.is_empty()).then_some(Command::Words(words)),
+            };
+        }
+        ToolKind::Read | ToolKind::Edit => {
+            wants.paths = all(PATHS);
+            wants.paths.extend(lists_in(input, "locations"));
+        }
+        _ => {}
+    }
+    wants
+}
+
+/// A command that is given as words.
+fn words_in(input: &Raw) -> Vec<String> {
+    COMMANDS.iter().map(|key| lists_in(input, key)).find(|words| !words.is_empty()).unwrap_or_default()
+}
+
+fn lists_in(input: &Raw, key: &str) -> Vec<String> {
+    let table: Table<'_, List<Scalar<'_>>> = serde_json::from_str(input.get()).unwrap_or_default();
+    let rows = table.0.unwrap_or_default().into_iter().filter(|(name, _)| &**name == key);
+    rows.flat_map(|(_, list)| list.0).filter_map(|word| word.owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::acp::{COPILOT, GEMINI, OPENCODE};
+
+    #[test]
+    fn every_path_and_every_command_is_there() {
+        use ToolKind::{Edit, Execute, Network, Other, Read};
+        type Row =
+            (&'static Entry, &'static str, &'static str, ToolKind, &'static [&'static str], Option<&'static str>);
+        let (gemini, opencode, copilot) = (GEMINI.0, OPENCODE.0, COPILOT.0);
+        let table: &[Row] = &[
+            (opencode, "bash", r#"{"command":"ls; rm x","cwd":"/w"}"#, Execute, &[], Some("ls; rm x")),
+            (copilot, "execute", r#"{"command":"ls","commands":["ls"]}"#, Execute, &[], Some("ls")),
+            (gemini, "run_shell_command", r#"{"title":"rm x","locations":[]}"#, Execute, &[], Some("rm x")),
+            (copilot, "execute", r#"{"title":"rm x","locations":[]}"#, Execute, &[], None),
+            (gemini, "write_file", r#"{"title":"Writing to a","locations":["/w/a"]}"#, Edit, &["/w/a"], None),
+            (opencode, "write", r#"{"filePath":"a","filePath":"b"}"#, Edit, &["a", "b"], None),
+            (opencode, "read", r#"{"filePath":"/etc/passwd"}"#, Read, &["/etc/passwd"], None),
+            (copilot, "delete", r#"{"path":"a"}"#, Edit, &["a"], None),
+            (opencode, "webfetch", r#"{"url":"http://x"}"#, Network, &[], None),
+            (opencode, "brand_new", r#"{"command":"x"}"#, Other, &[], None),
+        ];
+        for (entry, tool, input, kind, paths, command) in table {
+            let found = by_name(entry, tool, &Raw::parse(input).unwrap());
+            assert_eq!((found.tool.as_str(), found.kind), (*tool, *kind), "{input}");
+            assert_eq!(found.paths, *paths, "{tool} {input}");
+            assert_eq!(found.command, command.map(|line| Command::Shell(line.to_owned())), "{tool} {input}");
+        }
+        let words = by_name(copilot, "execute", &Raw::parse(r#"{"command":["rm","x"]}"#).unwrap());
+        assert_eq!(words.command, Some(Command::Words(vec!["rm".into(), "x".into()])));
+    }
+
+    #[test]
+    fn bound_tools_are_known_by_whatever_an_agent_makes_of_their_names() {
+        let names = ["add".to_owned(), "look up!".to_owned()];
+        for (shown, name) in [
+            ("ostler_add", Some("add")),
+            ("ostler-look_up_", Some("look up!")),
+            ("mcp__ostler__add", Some("add")),
+            ("add (ostler MCP Server)", Some("add")),
+            ("add", None),
+            ("ostler_sub", None),
+        ] {
+            assert_eq!(bound(OPENCODE.0, shown, &names).as_deref(), name, "{shown}");
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Agents that speak ACP: whole recordings, and each difference between agents on its own.
+
+mod differences;
+mod recordings;
+mod robust;
+mod rules;
+mod servers;
+mod stage;

@@ -1,0 +1,372 @@
+//! The differences between agents, by their numbers: each of them is read.
+
+use ostler_core::dialect::{Change, Dialect, Out, Say};
+use ostler_core::event::What;
+use ostler_core::outcome::Cause;
+use ostler_core::permission::Verdict;
+use ostler_core::spec::{Denials, Spec, keys};
+use ostler_dialects::acp::{self, COPILOT, GEMINI, OPENCLAW, OPENCODE, QWEN};
+use serde_json::{Value, json};
+
+use super::stage::{Stage, hello, usual};
+
+fn end(stage: &mut Stage, reason: &str) {
+    stage.answer(3, &json!({"stopReason": reason}));
+}
+
+fn custom() -> &'static dyn Dialect {
+    acp::custom("mine", vec!["my-agent".into(), "--acp".into()]).unwrap()
+}
+
+// 1
+#[test]
+fn difference_1_every_way_to_say_that_a_key_was_rejected() {
+    let errors: &[(&dyn Dialect, i64, &str)] = &[
+        (&GEMINI, 401, "{\"error\":{\"code\":401,\"message\":\"API key not valid.\",\"status\":\"UNAUTHENTICATED\"}}"),
+        (&QWEN, -32603, "Internal error: 401 Incorrect API key provided"),
+        (&OPENCODE, -32603, "Internal error: mock authentication_error"),
+        (&acp::CLAUDE_AGENT_ACP, -32000, "Authentication required"),
+        (&acp::CODEX_ACP, -32000, ""),
+    ];
+    for (dialect, code, message) in errors {
+        let mut stage = Stage::asked(*dialect, &Spec::default());
+        stage.fail(3, *code, message);
+        assert_eq!(stage.cause(), Some(Cause::Auth), "{code} {message}");
+        assert!(stage.over().unwrap().outcome.hint.is_some());
+    }
+    // The same before there is a session.
+    let mut stage = Stage::begun(&GEMINI, &Spec::default());
+    stage.say(Say::Prompt("hello".into()));
+    stage.answer(1, &hello(&json!({})));
+    stage.fail(2, -32000, "Authentication required");
+    assert_eq!(stage.cause(), Some(Cause::Auth));
+    const TEXT: &str =
+        "Error: Authentication failed with provider at http://127.0.0.1:9/v1 (HTTP 401).\n  Check your key.";
+    const MODELS: &str = "Error: Authentication is hard. Let me explain.";
+    for (dialect, texts, used, cause) in [
+        (
+            &COPILOT as &dyn Dialect,
+            &["Info: Request failed due to a transient API error. Retrying...", TEXT][..],
+            0,
+            Cause::Auth,
+        ),
+        (&COPILOT, &["Error: Too many requests (HTTP 429)"], 0, Cause::RateLimit),
+        // A model may well write such a thing.
+        (&COPILOT, &[MODELS], 25, Cause::Completed),
+        (&COPILOT, &["Error: ", "x"], 0, Cause::Completed),
+        (&OPENCODE, &[TEXT], 0, Cause::Completed),
+        (&OPENCLAW, &[], 0, Cause::Auth),
+        (&OPENCLAW, &["Hello"], 0, Cause::Completed),
+        (&GEMINI, &[], 0, Cause::Completed),
+    ] {
+        let mut stage = Stage::asked(dialect, &Spec::default());
+        texts.iter().for_each(|text| stage.text(text));
+        stage.answer(3, &json!({"stopReason": "end_turn", "usage": {"inputTokens": 1, "outputTokens": used}}));
+        assert_eq!(stage.cause(), Some(cause), "{}: {texts:?}", dialect.name());
+    }
+    let other: &[(i64, &str, Cause)] = &[
+        (429, "x", Cause::RateLimit),
+        (-32603, "Internal error: rate limit reached", Cause::RateLimit),
+        (503, "x", Cause::Overloaded),
+        (500, "x", Cause::Network),
+        (-32603, "fetch failed: ECONNREFUSED", Cause::Network),
+        (400, "x", Cause::BadRequest),
+        (-32602, "Session not found: s", Cause::BadRequest),
+        (-32603, "Internal error", Cause::Protocol),
+    ];
+    for (code, message, cause) in other {
+        let mut stage = Stage::asked(&GEMINI, &Spec::default());
+        stage.fail(3, *code, message);
+        assert_eq!(stage.cause(), Some(*cause), "{code} {message}");
+    }
+}
+
+// 3
+#[test]
+fn difference_3_calls_are_told_once_and_settled_once() {
+    // Gemini: no tool_call before the question, and no update after a no.
+    let mut stage = Stage::asked(&GEMINI, &Spec::default());
+    let call = json!({"toolCallId": "run_shell_command__run_shell_command_1_0", "status": "pending", "title": "touch x", "locations": [], "kind": "execute"});
+    stage.permission(&call, &usual());
+    assert_eq!(format!("{:?}", stage.asks()[0].wants.command), r#"Some(Shell("touch x"))"#);
+    stage.verdict(Verdict::Deny("a rule".into()));
+    stage.text("Done.");
+    end(&mut stage, "end_turn");
+    let id = "run_shell_command__run_shell_command_1_0";
+    assert_eq!(
+        stage.story(),
+        [
+            format!("call {id} run_shell_command {{\"title\":\"touch x\",\"locations\":[]}}"),
+            format!("result {id} denied a rule"),
+            "Reply Done.".to_owned()
+        ]
+    );
+    assert_eq!(stage.cause(), Some(Cause::Denied));
+    // opencode: the arguments follow.
+    let mut stage = Stage::asked(&OPENCODE, &Spec::default());
+    stage.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "bash", "kind": "execute", "status": "pending", "rawInput": {}}));
+    for status in ["in_progress", "in_progress", "completed", "completed"] {
+        stage.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "touch x", "status": status, "rawInput": {"command": "touch x"}, "content": [{"type": "content", "content": {"type": "text", "text": "(no output)"}}]}));
+    }
+    assert_eq!(stage.story(), [r#"call c bash {"command":"touch x"}"#, "result c ok (no output)"]);
+    // Claude: words about a call without a status; the name in `_meta`.
+    let mut stage = Stage::asked(&acp::CLAUDE_AGENT_ACP, &Spec::default());
+    stage.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "`ls`", "kind": "execute", "status": "pending", "rawInput": {"command": "ls"}, "_meta": {"claudeCode": {"toolName": "Bash"}}}));
+    stage.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "rawOutput": "a.txt"}));
+    end(&mut stage, "end_turn");
+    assert_eq!(stage.story(), [r#"call c Bash {"command":"ls"}"#, "result c ok a.txt"]);
+    // Codex: the output in `_meta`, piece by piece.
+    let mut stage = Stage::asked(&acp::CODEX_ACP, &Spec::default());
+    stage.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "ls", "kind": "execute", "status": "in_progress", "rawInput": {"command": ["ls"]}}));
+    for piece in ["a", "b"] {
+        stage.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "_meta": {"terminal_output": {"terminal_id": "c", "data": piece}}}));
+    }
+    stage.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "failed"}));
+    assert_eq!(stage.story(), [r#"call c execute {"command":["ls"]}"#, "result c failed ab"]);
+    // A call that nobody announced, and one that is not only text.
+    let mut stage = Stage::asked(&GEMINI, &Spec::default());
+    stage.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed", "kind": "edit", "content": [{"type": "diff", "path": "/w/a", "newText": "x"}]}));
+    assert!(stage.outs.iter().any(|out| matches!(out, Out::Event(What::ToolResult(it)) if it.content.is_some())));
+}
+
+// 3, P46
+#[test]
+fn difference_3_answers_are_chosen_by_their_kind() {
+    let call = json!({"toolCallId": "c", "title": "x", "kind": "execute"});
+    let two = json!([{"optionId": "modify", "kind": "allow_once"}, {"optionId": "proceed_once", "kind": "allow_once"}, {"optionId": "never", "kind": "reject_always"}]);
+    let only_always = json!([{"optionId": "always", "kind": "allow_always"}]);
+    let chosen = |dialect: &dyn Dialect, options: &Value, verdict: Verdict| {
+        let mut stage = Stage::asked(dialect, &Spec::default());
+        stage.permission(&call, options);
+        stage.verdict(verdict);
+        let answer = stage.writes().pop().unwrap();
+        assert_eq!(answer["id"], 7);
+        let outcome = &answer["result"]["outcome"];
+        outcome["optionId"].as_str().unwrap_or(outcome["outcome"].as_str().unwrap()).to_owned()
+    };
+    let deny = || Verdict::Deny("no".into());
+    assert_eq!(chosen(&OPENCODE, &usual(), Verdict::Allow), "yes");
+    assert_eq!(chosen(&OPENCODE, &usual(), deny()), "no");
+    assert_eq!(chosen(&OPENCODE, &usual(), Verdict::Undecided), "no");
+    assert_eq!(chosen(&QWEN, &two, Verdict::Allow), "proceed_once");
+    assert_eq!(chosen(&OPENCODE, &two, Verdict::Allow), "modify");
+    assert_eq!(chosen(&QWEN, &two, deny()), "never");
+    assert_eq!(chosen(&OPENCODE, &only_always, Verdict::Allow), "cancelled", "a yes to more than was asked");
+    assert_eq!(chosen(&OPENCODE, &json!([]), deny()), "cancelled");
+    // A question about nothing is a no, at once.
+    let mut stage = Stage::asked(&OPENCODE, &Spec::default());
+    stage.permission(&json!({"title": "x"}), &usual());
+    assert_eq!(stage.writes()[0]["result"]["outcome"]["optionId"], "no");
+    assert_eq!(stage.story(), ["permission"]);
+}
+
+// 4
+#[test]
+fn difference_4_a_no_ends_the_turn_or_not() {
+    for (reason, denials, cause) in [
+        ("cancelled", Denials::Fail, Cause::Denied),
+        ("end_turn", Denials::Fail, Cause::Denied),
+        ("cancelled", Denials::Tolerate, Cause::Completed),
+        ("end_turn", Denials::Tolerate, Cause::Completed),
+    ] {
+        let mut stage = Stage::asked(&QWEN, &Spec { denials, ..Spec::default() });
+        stage.permission(&json!({"toolCallId": "c", "title": "x", "kind": "execute"}), &usual());
+        stage.verdict(Verdict::Deny("no".into()));
+        end(&mut stage, reason);
+        assert_eq!(stage.cause(), Some(cause), "{reason} {denials:?}");
+        assert!(stage.story().contains(&"result c denied no".to_owned()), "{:?}", stage.story());
+    }
+    let mut stage = Stage::asked(&QWEN, &Spec::default());
+    end(&mut stage, "cancelled");
+    assert_eq!(stage.cause(), Some(Cause::Interrupted), "nobody was asked, nobody interrupted");
+}
+
+fn resuming() -> Spec {
+    let mut spec = Spec::default();
+    spec.settings.set(keys::RESUME, "s");
+    spec
+}
+
+// 5, P56, P57
+#[test]
+fn difference_5_history_is_not_told_again_and_a_session_is_loaded_once() {
+    let mut stage = Stage::begun(&GEMINI, &resuming());
+    stage.say(Say::Prompt("hello".into()));
+    stage.answer(1, &hello(&json!({"loadSession": true})));
+    stage.text("old");
+    stage.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "x", "status": "completed"}));
+    stage.answer(
+        2,
+        &json!({"modes": {"availableModes": [{"id": "default", "name": "Default"}], "currentModeId": "default"}}),
+    );
+    // With Gemini the history goes on after the answer; a round trip shows where it ends.
+    stage.text("older");
+    stage.answer(3, &json!({}));
+    stage.text("new");
+    stage.answer(4, &json!({"stopReason": "end_turn"}));
+    assert_eq!(stage.story(), ["started", "Reply new"]);
+    let methods = |stage: &Stage| -> Vec<String> {
+        stage.writes().iter().filter_map(|it| it["method"].as_str().map(str::to_owned)).collect()
+    };
+    assert_eq!(methods(&stage), ["initialize", "session/load", "session/set_mode", "session/prompt"]);
+    // Twenty more turns: no second load.
+    for turn in 0..20 {
+        stage.say(Say::Prompt("more".into()));
+        stage.answer(5 + turn, &json!({"stopReason": "end_turn"}));
+    }
+    assert_eq!(methods(&stage).iter().filter(|method| *method == "session/load").count(), 1);
+    assert_eq!(stage.cause(), Some(Cause::Completed));
+    // An agent that can go on without telling the history is asked for that.
+    let mut stage = Stage::begun(&OPENCODE, &resuming());
+    stage.answer(1, &hello(&json!({"loadSession": true, "sessionCapabilities": {"resume": {}, "fork": {}}})));
+    assert_eq!(stage.writes()[1]["method"], "session/resume");
+    let mut spec = resuming();
+    spec.settings.set(keys::FORK, "true");
+    let mut stage = Stage::begun(&OPENCODE, &spec);
+    stage.answer(1, &hello(&json!({"sessionCapabilities": {"fork": {}}})));
+    stage.answer(2, &json!({"sessionId": "copy"}));
+    assert_eq!(stage.writes()[1]["method"], "session/fork");
+    assert!(matches!(&stage.outs[2], Out::Event(What::Started(it)) if it.native_session.as_deref() == Some("copy")));
+}
+
+// 5, P57: whatever the code, a session that cannot be gone on with is the caller's to mend, and the hint says how.
+#[test]
+fn difference_5_unknown_sessions_have_one_cause() {
+    for (dialect, code, message) in [
+        (&COPILOT as &dyn Dialect, -32002, "Resource not found: Session x not found"),
+        (&OPENCODE, -32603, "Internal error: OpenCode service failure"),
+        (&GEMINI, -32603, "Internal error"),
+    ] {
+        let mut stage = Stage::begun(dialect, &resuming());
+        stage.say(Say::Prompt("hello".into()));
+        stage.answer(1, &hello(&json!({"loadSession": true})));
+        stage.fail(2, code, message);
+        let outcome = &stage.over().unwrap().outcome;
+        assert_eq!(outcome.cause, Cause::BadRequest, "{message}");
+        let hint = outcome.hint.as_deref().unwrap();
+        assert!(hint.contains("leave out resume") || hint.contains("Leave out resume"), "{hint}");
+        assert_eq!(hint.contains("minute in which it was made"), dialect.name() == "gemini");
+        // It stays so.
+        stage.say(Say::Prompt("again".into()));
+        assert_eq!(stage.outs.iter().filter(|out| matches!(out, Out::TurnOver(_))).count(), 2);
+    }
+    let mut stage = Stage::begun(&GEMINI, &resuming());
+    stage.say(Say::Prompt("hello".into()));
+    stage.answer(1, &hello(&json!({})));
+    assert_eq!(stage.cause(), Some(Cause::BadRequest), "it does not announce that it can");
+}
+
+// 7
+#[test]
+fn difference_7_strangers_change_nothing() {
+    let mut stage = Stage::asked(&GEMINI, &Spec::default());
+    stage.line("Loaded cached credentials.");
+    stage.line("[1,2]");
+    stage.hear(&json!({"jsonrpc": "2.0", "method": "_auth/status_update", "params": {"x": 1}}));
+    stage.update(&json!({"sessionUpdate": "brand_new"}));
+    stage.hear(&json!({"jsonrpc": "2.0", "id": 99, "result": {}}));
+    stage.hear(&json!({"jsonrpc": "2.0", "id": "t", "method": "terminal/create", "params": {}}));
+    stage.text("Hello");
+    end(&mut stage, "end_turn");
+    let unknown = "notice unknown_message";
+    assert_eq!(
+        stage.story(),
+        [
+            "unreadable Loaded cached credentials.",
+            "unreadable [1,2]",
+            unknown,
+            unknown,
+            unknown,
+            unknown,
+            "Reply Hello"
+        ]
+    );
+    assert_eq!(
+        stage.writes()[0],
+        json!({"jsonrpc": "2.0", "id": "t", "error": {"code": -32601, "message": "no method \"terminal/create\""}})
+    );
+    assert_eq!(stage.cause(), Some(Cause::Completed));
+}
+
+// 8
+#[test]
+fn difference_8_another_version_ends_the_turn_with_a_reason() {
+    for version in [json!(2), json!(0), json!(null), json!("1")] {
+        let mut stage = Stage::begun(&GEMINI, &Spec::default());
+        stage.say(Say::Prompt("hello".into()));
+        stage.answer(1, &json!({"protocolVersion": version}));
+        assert_eq!(stage.cause(), Some(Cause::Protocol), "{version}");
+        assert_eq!(stage.writes().len(), 1, "nothing more is asked");
+        stage.say(Say::Change { id: 1, change: Change::Model("m".into()) });
+        assert!(matches!(stage.outs.last(), Some(Out::Changed { error: Some(_), .. })));
+    }
+}
+
+// P70: ten thousand chunks that repeat everything are told as what is new. Each is read once and compared once with what was
+// told, so that the work grows with the bytes that come in, and with nothing else.
+#[test]
+fn chunks_that_repeat_everything_are_told_as_differences() {
+    let mut spec = Spec::default();
+    spec.settings.set("chunks", "whole");
+    let (mut stage, mut whole) = (Stage::asked(custom(), &spec), String::new());
+    for n in 0..10_000_u32 {
+        whole.push(char::from_digit(n % 10, 10).unwrap());
+        stage.text(&whole);
+    }
+    let texts = stage.outs.iter().filter_map(|out| if let Out::Event(What::Text(it)) = out { Some(it) } else { None });
+    let texts: Vec<_> = texts.collect();
+    assert!(texts.len() == 10_000 && texts.iter().all(|it| it.text.len() == 1 && it.delta));
+    assert_eq!(texts.iter().map(|it| it.text.as_str()).collect::<String>(), whole);
+    // Another message begins anew.
+    let mut stage = Stage::asked(custom(), &spec);
+    for text in ["a", "ab", "ab"] {
+        stage.text(text);
+    }
+    stage.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "x", "status": "completed"}));
+    stage.text("ab");
+    end(&mut stage, "end_turn");
+    assert_eq!(
+        stage.story(),
+        ["Reply a", "Reply b", "call c other {\"title\":\"x\",\"locations\":[]}", "result c ok ", "Reply ab"]
+    );
+}
+
+#[test]
+fn modes_and_models_are_chosen_by_what_is_announced() {
+    let opened = json!({"sessionId": "s",
+        "modes": {"availableModes": [{"id": "https://x/modes#plan", "name": "Plan"}, {"id": "y", "name": "YOLO"}], "currentModeId": "y"},
+        "models": {"availableModels": [{"modelId": "m-1", "name": "One"}], "currentModelId": "m-0"}});
+    let configured = json!({"sessionId": "s", "configOptions": [
+        {"id": "model", "category": "model", "currentValue": "a/b", "options": [{"value": "a/b", "name": "B"}]},
+        {"id": "mode", "category": "mode", "currentValue": "build", "options": [{"value": "build", "name": "build"}]}]});
+    let asked = |opened: &Value, key: &str, value: &str| {
+        let mut spec = Spec::default();
+        spec.settings.set(key, value);
+        let mut stage = Stage::begun(custom(), &spec);
+        stage.say(Say::Prompt("hello".into()));
+        stage.answer(1, &hello(&json!({})));
+        stage.answer(2, opened);
+        let hint = stage.over().and_then(|over| over.outcome.hint.clone());
+        hint.map_or_else(
+            || {
+                let w = stage.writes().pop().unwrap();
+                format!("{} {}", w["method"].as_str().unwrap(), w["params"])
+            },
+            |hint| hint,
+        )
+    };
+    let (mode, model) = (keys::PERMISSION_MODE, keys::MODEL);
+    assert_eq!(asked(&opened, mode, "plan"), r#"session/set_mode {"modeId":"https://x/modes#plan","sessionId":"s"}"#);
+    assert_eq!(asked(&opened, mode, "yolo"), r#"session/set_mode {"modeId":"y","sessionId":"s"}"#);
+    assert_eq!(asked(&opened, mode, "bogus"), "Its modes are: plan, y.");
+    assert_eq!(asked(&opened, model, "m-1"), r#"session/set_model {"modelId":"m-1","sessionId":"s"}"#);
+    assert_eq!(
+        asked(&configured, model, "a/b"),
+        r#"session/set_config_option {"configId":"model","sessionId":"s","value":"a/b"}"#
+    );
+    assert_eq!(
+        asked(&configured, mode, "build"),
+        r#"session/set_config_option {"configId":"mode","sessionId":"s","value":"build"}"#
+    );
+    assert_eq!(asked(&json!({"sessionId": "s"}), mode, "x"), "Leave out permission_mode.");
+}

@@ -1,0 +1,129 @@
+//! Whole conversations with real agents, both directions: what was said then is said again, and all that comes of it is golden.
+
+use std::path::PathBuf;
+
+use ostler_core::dialect::{Change, Dialect, FileFault, Out, Say};
+use ostler_core::outcome::Cause;
+use ostler_core::permission::Verdict;
+use ostler_core::spec::{Asks, Spec, keys};
+use ostler_dialects::acp;
+use serde_json::Value;
+
+use super::stage::Stage;
+use crate::golden::written;
+use crate::stage::fixtures;
+
+fn dialect(name: &str) -> &'static dyn Dialect {
+    match name.split('_').next().unwrap() {
+        "copilot" => &acp::COPILOT,
+        "gemini" => &acp::GEMINI,
+        "opencode" => &acp::OPENCODE,
+        other => panic!("no agent {other}"),
+    }
+}
+
+/// What was said then, as the caller would say it.
+fn saying(stage: &Stage, message: &Value, changes: &mut u64) -> Option<Say> {
+    let params = &message["params"];
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let mut change = |change| {
+        *changes += 1;
+        Some(Say::Change { id: *changes, change })
+    };
+    match message["method"].as_str() {
+        Some("session/prompt") => Some(Say::Prompt(text(&params["prompt"][0]["text"]))),
+        Some("session/cancel") => Some(Say::Interrupt),
+        Some("session/set_mode") => change(Change::PermissionMode(text(&params["modeId"]))),
+        Some("session/set_config_option") if params["configId"] == "mode" => {
+            change(Change::PermissionMode(text(&params["value"])))
+        }
+        Some("session/set_config_option") => change(Change::Model(text(&params["value"]))),
+        Some(_) => None,
+        None if message["error"].is_object() => {
+            let file = stage.outs.iter().rev().find_map(|out| if let Out::File(it) = out { Some(it) } else { None });
+            let fault = FileFault { missing: true, why: "/workspace/w-gemini.txt".into() };
+            Some(Say::FileDone { id: file.unwrap().id.clone(), result: Err(fault) })
+        }
+        None => {
+            let option = message["result"]["outcome"]["optionId"].as_str().unwrap();
+            let allowed = ["allow_once", "proceed_once"].contains(&option);
+            let verdict = if allowed { Verdict::Allow } else { Verdict::Deny("a rule says so".into()) };
+            Some(Say::Verdict { id: stage.asks().last().unwrap().id.clone(), verdict })
+        }
+    }
+}
+
+fn replay(name: &str) -> Stage {
+    let text = std::fs::read_to_string(fixtures("acp").join(name).join("wire.jsonl")).unwrap();
+    let mut spec = Spec { dir: Some(PathBuf::from("/workspace")), asks: Asks::Somebody, ..Spec::default() };
+    spec.settings.set("fs", "true");
+    if name.ends_with("_load") {
+        spec.settings.set(keys::RESUME, "the-session");
+    }
+    let (mut stage, mut changes) = (Stage::begun(dialect(name), &spec), 0);
+    for line in text.lines() {
+        let row: Value = serde_json::from_str(line).unwrap();
+        if row["dir"] == "←" {
+            stage.hear(&row["msg"]);
+        } else if let Some(say) = saying(&stage, &row["msg"], &mut changes) {
+            stage.say(say);
+        }
+    }
+    stage
+}
+
+/// How each recording ends, turn by turn.
+const ENDINGS: &[(&str, &[Cause])] = {
+    use Cause::{Auth, BadRequest, Completed, Denied, Interrupted};
+    &[
+        ("copilot", &[Completed, Completed, Denied, Completed, Completed, Interrupted, Completed, Auth]),
+        ("copilot_load", &[Completed]),
+        ("gemini", &[Completed, Completed, Denied, Completed, Completed, Interrupted, Completed, Auth]),
+        ("gemini_load", &[BadRequest]),
+        ("opencode", &[Completed, Completed, Completed, Completed, Completed, Interrupted, Completed, Auth]),
+        ("opencode_load", &[Completed]),
+    ]
+};
+
+// S2-20: three agents, one story.
+#[test]
+fn every_recording_yields_its_events() {
+    #[expect(clippy::disallowed_methods, reason = "the switch that rewrites the golden files")]
+    let update = std::env::var_os("UPDATE_GOLDEN").is_some();
+    for (name, causes) in ENDINGS {
+        let mut stage = replay(name);
+        if name.ends_with("gemini_load") {
+            stage.say(Say::Prompt("ECHO after load".into()));
+        }
+        let found: String = stage.outs.iter().map(|out| written(out) + "\n").collect();
+        let path = fixtures("acp").join(name).join("events.jsonl");
+        if update {
+            std::fs::write(&path, &found).unwrap();
+        }
+        assert_eq!(found, std::fs::read_to_string(&path).unwrap_or_default(), "{name} (UPDATE_GOLDEN=1 rewrites)");
+        let endings = stage.outs.iter().filter_map(|out| match out {
+            Out::TurnOver(over) => Some(over.outcome.cause),
+            _ => None,
+        });
+        assert_eq!(endings.collect::<Vec<_>>(), *causes, "{name}");
+    }
+}
+
+// What is said now is what was said when it was recorded: the requests and the answers, under the same ids.
+#[test]
+fn what_is_written_is_what_the_agents_were_told() {
+    for name in ["copilot", "gemini"] {
+        let text = std::fs::read_to_string(fixtures("acp").join(name).join("wire.jsonl")).unwrap();
+        let rows = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let told: Vec<Value> = rows.filter(|row| row["dir"] == "→").map(|mut row| row["msg"].take()).collect();
+        let written = replay(name).writes();
+        assert_eq!(written.len(), told.len(), "{name}");
+        for (ours, theirs) in written.iter().zip(&told) {
+            assert_eq!(ours.get("id"), theirs.get("id"), "{name}");
+            // Who the client is, and how a missing file is told, was different.
+            let differs = theirs["method"] == "initialize" || theirs["error"].is_object();
+            let another = theirs["method"] == "session/set_config_option";
+            assert!(differs || another || ours == theirs, "{name}: {ours} instead of {theirs}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Whatever an agent says: no panic, no message lost, and the answer to the prompt ends the turn.
+
+use ostler_core::dialect::Out;
+use ostler_core::event::What;
+use ostler_core::outcome::Cause;
+use ostler_core::spec::Spec;
+use ostler_dialects::acp::{COPILOT, GEMINI, OPENCODE};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::stage::Stage;
+
+/// Words that the dialect looks for, so that random objects come close to real messages.
+fn word() -> impl Strategy<Value = String> {
+    let words = vec![
+        "sessionUpdate",
+        "content",
+        "type",
+        "text",
+        "toolCallId",
+        "title",
+        "kind",
+        "status",
+        "completed",
+        "failed",
+        "pending",
+        "rawInput",
+        "rawOutput",
+        "locations",
+        "path",
+        "_meta",
+        "terminal_output",
+        "data",
+        "options",
+        "optionId",
+        "allow_once",
+        "reject_once",
+        "toolCall",
+        "update",
+        "cost",
+        "amount",
+        "currency",
+        "entries",
+        "configOptions",
+        "category",
+        "sessionId",
+        "agent_message_chunk",
+        "agent_thought_chunk",
+        "tool_call",
+        "tool_call_update",
+        "plan",
+        "usage_update",
+        "c",
+    ];
+    prop_oneof![proptest::sample::select(words).prop_map(str::to_owned), ".{0,6}"]
+}
+
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Into::into),
+        any::<i64>().prop_map(Into::into),
+        word().prop_map(Into::into),
+    ];
+    leaf.prop_recursive(4, 24, 5, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..4).prop_map(Into::into),
+            proptest::collection::vec((word(), inner), 0..6)
+                .prop_map(|pairs| Value::Object(pairs.into_iter().collect())),
+        ]
+    })
+}
+
+fn update() -> impl Strategy<Value = Value> {
+    let kinds = vec![
+        "agent_message_chunk",
+        "agent_thought_chunk",
+        "tool_call",
+        "tool_call_update",
+        "plan",
+        "usage_update",
+        "config_option_update",
+        "x",
+    ];
+    (proptest::sample::select(kinds), proptest::collection::vec((word(), any_json()), 0..6)).prop_map(
+        |(kind, fields)| {
+            let mut object: serde_json::Map<String, Value> = fields.into_iter().collect();
+            object.insert("sessionUpdate".into(), kind.into());
+            object.into()
+        },
+    )
+}
+
+/// Every tool call has at most one result, and none comes before its call.
+fn calls_are_paired(outs: &[Out]) -> bool {
+    let (mut called, mut settled) = (Vec::new(), Vec::new());
+    outs.iter().all(|out| match out {
+        Out::Event(What::ToolCall(it)) => {
+            let new = !called.contains(&it.id);
+            called.push(it.id.clone());
+            new
+        }
+        Out::Event(What::ToolResult(it)) => {
+            let new = called.contains(&it.id) && !settled.contains(&it.id);
+            settled.push(it.id.clone());
+            new
+        }
+        _ => true,
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn any_updates_are_heard(updates in proptest::collection::vec(update(), 1..8), agent in 0..3_usize) {
+        let mut stage = Stage::asked([&GEMINI as &dyn ostler_core::dialect::Dialect, &OPENCODE, &COPILOT][agent], &Spec::default());
+        for update in &updates {
+            stage.update(update);
+            let params = json!({"toolCall": update, "options": update});
+            stage.hear(&json!({"jsonrpc": "2.0", "id": 7, "method": "session/request_permission", "params": params}));
+        }
+        stage.answer(3, &json!({"stopReason": "refusal"}));
+        prop_assert_eq!(stage.cause(), Some(Cause::Refused));
+        prop_assert!(calls_are_paired(&stage.outs), "{:?}", stage.outs);
+        prop_assert!(!stage.story().iter().any(|it| it.starts_with("unreadable")));
+    }
+
+    #[test]
+    fn any_lines_are_heard(values in proptest::collection::vec(any_json(), 1..6), noise in ".{0,40}") {
+        let mut stage = Stage::asked(&OPENCODE, &Spec::default());
+        values.iter().for_each(|value| stage.hear(value));
+        stage.line(&noise);
+        stage.text("the last word");
+        stage.answer(3, &json!({"stopReason": "end_turn"}));
+        prop_assert_eq!(stage.over().and_then(|over| over.text.as_deref()), Some("the last word"));
+    }
+}

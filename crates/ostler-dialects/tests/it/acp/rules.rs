@@ -1,0 +1,212 @@
+//! Who decides, files, interrupts, and what is said before a session is there.
+
+use ostler_core::dialect::Dialect;
+use ostler_core::dialect::{Change, Exit, FileAccess, FileFault, Out, Say};
+use ostler_core::outcome::Cause;
+use ostler_core::permission::{Otherwise, Policy, ToolKind, Verdict};
+use ostler_core::spec::{Asks, Spec, keys};
+use ostler_dialects::acp::{self, COPILOT, GEMINI, OPENCODE};
+use serde_json::{Value, json};
+
+use super::stage::{Stage, hello, usual};
+
+fn file(stage: &mut Stage, method: &str, params: &Value) {
+    stage.hear(&json!({"jsonrpc": "2.0", "id": 9, "method": method, "params": params}));
+}
+
+fn with_fs(policy: bool) -> Spec {
+    let mut spec = Spec { policy: policy.then(Policy::default), ..Spec::default() };
+    spec.settings.set("fs", "true");
+    spec
+}
+
+// 6
+#[test]
+fn difference_6_files_are_read_and_written_for_the_agent() {
+    let read = json!({"sessionId": "s", "path": "/w/a", "line": 2, "limit": 5});
+    let mut stage = Stage::asked(&GEMINI, &with_fs(false));
+    file(&mut stage, "fs/read_text_file", &read);
+    let Some(Out::File(order)) = stage.outs.last().cloned() else { panic!("{:?}", stage.outs) };
+    assert_eq!((order.path.as_str(), order.access), ("/w/a", FileAccess::Read { line: Some(2), limit: Some(5) }));
+    let answers = [
+        (Ok("text".to_owned()), json!({"jsonrpc": "2.0", "id": 9, "result": {"content": "text"}})),
+        (
+            Err(FileFault { missing: true, why: "/w/a".into() }),
+            json!({"jsonrpc": "2.0", "id": 9, "error": {"code": -32002, "message": "Resource not found: /w/a"}}),
+        ),
+        (
+            Err(FileFault { missing: false, why: "outside".into() }),
+            json!({"jsonrpc": "2.0", "id": 9, "error": {"code": -32603, "message": "outside"}}),
+        ),
+    ];
+    for (result, answer) in answers {
+        let mut stage = Stage::asked(&GEMINI, &with_fs(false));
+        file(&mut stage, "fs/read_text_file", &read);
+        for _ in 0..2 {
+            stage.say(Say::FileDone { id: order.id.clone(), result: result.clone() });
+        }
+        assert_eq!(stage.writes(), [answer], "once");
+    }
+    let mut stage = Stage::asked(&GEMINI, &with_fs(false));
+    file(&mut stage, "fs/write_text_file", &json!({"path": "/w/a", "content": "new"}));
+    stage.say(Say::FileDone { id: order.id.clone(), result: Ok(String::new()) });
+    assert_eq!(stage.writes(), [json!({"jsonrpc": "2.0", "id": 9, "result": {}})]);
+    for (spec, params, code) in [(Spec::default(), &read, -32601), (with_fs(false), &json!({}), -32602)] {
+        let mut stage = Stage::asked(&GEMINI, &spec);
+        file(&mut stage, "fs/read_text_file", params);
+        assert_eq!(stage.writes()[0]["error"]["code"], code);
+    }
+}
+
+#[test]
+fn rules_are_asked_about_files_first() {
+    let write = json!({"path": "/w/a", "content": "new"});
+    for (verdict, goes_on) in [(Verdict::Allow, true), (Verdict::Undecided, true), (Verdict::Deny("no".into()), false)]
+    {
+        let mut stage = Stage::asked(&GEMINI, &with_fs(true));
+        file(&mut stage, "fs/write_text_file", &write);
+        let ask = stage.asks()[0].clone();
+        assert_eq!((ask.wants.kind, ask.otherwise), (ToolKind::Edit, Otherwise::Agent));
+        assert_eq!(ask.wants.paths, ["/w/a"]);
+        stage.verdict(verdict);
+        assert_eq!(matches!(stage.outs.last(), Some(Out::File(_))), goes_on);
+        assert_eq!(stage.writes().len(), usize::from(!goes_on));
+    }
+}
+
+// P37, P38
+#[test]
+fn an_interrupt_is_passed_on_and_questions_are_cancelled() {
+    let mut stage = Stage::asked(&OPENCODE, &Spec { asks: Asks::Somebody, ..Spec::default() });
+    let call = json!({"toolCallId": "c", "title": "x", "kind": "execute"});
+    stage.permission(&call, &usual());
+    stage.say(Say::Interrupt);
+    assert_eq!(
+        stage.writes(),
+        [
+            json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "s"}}),
+            json!({"jsonrpc": "2.0", "id": 7, "result": {"outcome": {"outcome": "cancelled"}}}),
+        ]
+    );
+    assert!(stage.outs.iter().any(|out| matches!(out, Out::Withdraw(_))));
+    // Asked again although it is to end: the same answer, and nobody is bothered.
+    stage.permission(&call, &usual());
+    assert_eq!((stage.writes().len(), stage.asks().len()), (3, 1));
+    stage.answer(3, &json!({"stopReason": "cancelled"}));
+    let outcome = &stage.over().unwrap().outcome;
+    assert_eq!((outcome.cause, outcome.detail.as_ref().unwrap().acknowledged), (Cause::Interrupted, Some(true)));
+    // An error is an answer, too.
+    let mut stage = Stage::asked(&OPENCODE, &Spec::default());
+    stage.say(Say::Interrupt);
+    stage.fail(3, -32603, "aborted");
+    assert_eq!(stage.cause(), Some(Cause::Interrupted));
+}
+
+// P36, P37
+#[test]
+fn an_interrupt_before_there_is_a_session_calls_the_message_off() {
+    let mut stage = Stage::begun(&COPILOT, &Spec::default());
+    stage.say(Say::Prompt("hello".into()));
+    stage.say(Say::Interrupt);
+    assert_eq!(stage.cause(), Some(Cause::Interrupted));
+    stage.answer(1, &hello(&json!({})));
+    stage.answer(2, &json!({"sessionId": "s"}));
+    assert!(!stage.writes().iter().any(|it| it["method"] == "session/prompt"));
+    stage.say(Say::Prompt("again".into()));
+    stage.text("Hello");
+    stage.answer(3, &json!({"stopReason": "end_turn"}));
+    assert_eq!(stage.over().unwrap().text.as_deref(), Some("Hello"));
+    // What comes between turns belongs to none of them.
+    stage.text("late");
+    assert_eq!(stage.story().last().unwrap(), "notice outside_turn");
+}
+
+// P39: updates and silence; nothing here ends the turn, the limit on silence does.
+#[test]
+fn a_prompt_that_is_never_answered_stays_open() {
+    let mut stage = Stage::asked(&OPENCODE, &Spec::default());
+    stage.text("Hello");
+    stage.update(&json!({"sessionUpdate": "usage_update", "used": 100, "size": 1000}));
+    assert_eq!(stage.cause(), None);
+    stage.say(Say::Interrupt);
+    assert_eq!(stage.writes()[0]["method"], "session/cancel");
+}
+
+#[test]
+fn thoughts_plans_and_changes() {
+    let mut stage = Stage::begun(&GEMINI, &Spec::default());
+    stage.say(Say::Change { id: 4, change: Change::PermissionMode("yolo".into()) });
+    stage.say(Say::Prompt("hello".into()));
+    stage.answer(1, &hello(&json!({})));
+    stage.answer(2, &json!({"sessionId": "s", "modes": {"availableModes": [{"id": "yolo", "name": "YOLO"}]}}));
+    let methods: Vec<Value> = stage.writes().iter().map(|it| it["method"].clone()).collect();
+    assert_eq!(methods, ["initialize", "session/new", "session/set_mode", "session/prompt"]);
+    stage.text("[MODE_UPDATE] yolo");
+    stage.answer(3, &json!({}));
+    stage.outs.clear();
+    let thought =
+        |text: &str| json!({"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": text}});
+    stage.update(&thought("Hm"));
+    stage.text("Hello");
+    stage.update(
+        &json!({"sessionUpdate": "plan", "entries": [{"content": "look", "status": "completed"}, {"content": "leap"}]}),
+    );
+    stage.update(&json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "image", "data": "x"}}));
+    assert_eq!(stage.story(), ["Thinking Hm", "Reply Hello", "notice plan", "notice unknown_message"]);
+    stage.say(Say::Change { id: 5, change: Change::PermissionMode("bogus".into()) });
+    assert!(
+        matches!(stage.outs.last(), Some(Out::Changed { id: 5, error: Some(why) }) if why.contains("Its modes are: yolo."))
+    );
+}
+
+// S3-17
+#[test]
+fn what_acp_does_not_have_is_refused_with_what_to_use_instead() {
+    let why = |dialect: &dyn Dialect, key: &str, value: &str| {
+        let mut spec = Spec::default();
+        spec.settings.set(key, value);
+        dialect.launch(&spec).map_or_else(|error| error.to_string(), |_| "ok".into())
+    };
+    assert!(why(&GEMINI, keys::JSON_SCHEMA, "{}").contains("openai-api"));
+    assert!(why(&GEMINI, keys::SYSTEM_PROMPT, "x").contains("file of instructions"));
+    assert!(why(&GEMINI, keys::FORK, "true").contains("needs resume"));
+    assert!(why(&GEMINI, keys::MCP_CONFIG, "servers.json").contains("not its path"));
+    assert!(why(&GEMINI, "modle", "x").contains("did you mean model?"));
+    assert_eq!(why(&COPILOT, keys::MODEL, "gpt-5"), "ok");
+    let mut spec = Spec { extra_args: vec!["--debug".into()], ..Spec::default() };
+    spec.settings.set(keys::MODEL, "gpt-5");
+    assert_eq!(
+        format!("{:?}", COPILOT.launch(&spec).unwrap().args),
+        r#"[Plain("--acp"), Plain("--model=gpt-5"), Plain("--debug")]"#
+    );
+    // opencode asks only when it is told to, and it is told when somebody decides.
+    let env = |spec: &Spec| OPENCODE.launch(spec).unwrap().env.iter().any(|(name, _)| *name == "OPENCODE_PERMISSION");
+    assert!(!env(&Spec::default()) && env(&Spec { policy: Some(Policy::default()), ..Spec::default() }));
+}
+
+#[test]
+fn a_configured_agent_has_a_name_and_a_command() {
+    let command = || vec!["my-agent".to_owned(), "--acp".to_owned()];
+    let mine = acp::custom("my-agent_2", command()).unwrap();
+    let launch = mine.launch(&Spec::default()).unwrap();
+    assert_eq!((mine.name(), launch.program), ("my-agent_2", "my-agent"));
+    assert_eq!(format!("{:?}", launch.args), r#"[Plain("--acp")]"#);
+    for name in ["", "-x", "My", "a b", "a/b", "\u{e4}"] {
+        assert!(acp::custom(name, command()).is_err(), "{name:?}");
+    }
+    assert!(acp::custom("x", Vec::new()).is_err() && acp::custom("x", vec![String::new()]).is_err());
+}
+
+#[test]
+fn an_agent_that_does_not_know_acp_says_so() {
+    let finished = |code: i32, stderr: &str| {
+        let mut talk = GEMINI.converse(&Spec::default());
+        let mut out = ostler_core::dialect::Outbox::default();
+        talk.say(Say::Prompt("hello".into()), &mut out);
+        talk.finish(&Exit { code: Some(code), signal: None, stderr: stderr.into() }, &mut out);
+        out.drain().find_map(|out| if let Out::TurnOver(over) = out { Some(over.outcome.cause) } else { None })
+    };
+    assert_eq!(finished(1, "Unknown argument: acp\n"), Some(Cause::BadRequest));
+    assert_eq!(finished(1, "boom"), None, "others say how it died");
+    assert_eq!(finished(0, "unknown option"), None);
+}

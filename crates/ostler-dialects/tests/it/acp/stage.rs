@@ -1,0 +1,140 @@
+//! A conversation with an agent that speaks ACP, driven message by message.
+
+use ostler_core::dialect::{Conversation, Dialect, Out, Outbox, Say, TurnOver};
+use ostler_core::event::What;
+use ostler_core::outcome::Cause;
+use ostler_core::permission::{Ask, Verdict};
+use ostler_core::spec::Spec;
+use serde_json::{Value, json};
+
+/// A conversation that keeps what it wanted.
+pub(super) struct Stage {
+    talk: Box<dyn Conversation>,
+    pub(super) outs: Vec<Out>,
+}
+
+impl Stage {
+    /// Begun, with nothing heard.
+    pub(super) fn begun(dialect: &dyn Dialect, spec: &Spec) -> Self {
+        let mut stage = Self { talk: dialect.converse(spec), outs: Vec::new() };
+        stage.act(|talk, out| talk.open(out));
+        stage
+    }
+
+    /// With a session, `s`, and a turn under way: request 3.
+    pub(super) fn asked(dialect: &dyn Dialect, spec: &Spec) -> Self {
+        let mut stage = Self::begun(dialect, spec);
+        stage.say(Say::Prompt("hello".into()));
+        stage.answer(1, &hello(&json!({})));
+        stage.answer(2, &json!({"sessionId": "s"}));
+        stage.outs.clear();
+        stage
+    }
+
+    fn act(&mut self, act: impl FnOnce(&mut dyn Conversation, &mut Outbox)) {
+        let mut out = Outbox::default();
+        act(&mut *self.talk, &mut out);
+        self.outs.extend(out.drain());
+    }
+
+    pub(super) fn say(&mut self, say: Say) {
+        self.act(|talk, out| talk.say(say, out));
+    }
+
+    pub(super) fn line(&mut self, line: &str) {
+        self.act(|talk, out| talk.hear(line, out));
+    }
+
+    pub(super) fn aside(&mut self, from: u32, message: &Value) {
+        self.act(|talk, out| talk.hear_aside(from, &message.to_string(), out));
+    }
+
+    pub(super) fn hear(&mut self, message: &Value) {
+        self.line(&message.to_string());
+    }
+
+    pub(super) fn answer(&mut self, id: u64, result: &Value) {
+        self.hear(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
+    }
+
+    pub(super) fn fail(&mut self, id: u64, code: i64, message: &str) {
+        self.hear(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}));
+    }
+
+    pub(super) fn update(&mut self, update: &Value) {
+        self.hear(
+            &json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": update}}),
+        );
+    }
+
+    pub(super) fn text(&mut self, text: &str) {
+        self.update(&json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}));
+    }
+
+    /// Asks under the id 7.
+    pub(super) fn permission(&mut self, call: &Value, options: &Value) {
+        let params = json!({"sessionId": "s", "toolCall": call, "options": options});
+        self.hear(&json!({"jsonrpc": "2.0", "id": 7, "method": "session/request_permission", "params": params}));
+    }
+
+    pub(super) fn verdict(&mut self, verdict: Verdict) {
+        let id = self.asks().last().unwrap().id.clone();
+        self.say(Say::Verdict { id, verdict });
+    }
+
+    pub(super) fn asks(&self) -> Vec<&Ask> {
+        self.outs.iter().filter_map(|out| if let Out::Ask(ask) = out { Some(ask) } else { None }).collect()
+    }
+
+    /// What was written, as JSON.
+    pub(super) fn writes(&self) -> Vec<Value> {
+        let written = self.outs.iter().filter_map(|out| if let Out::Write(bytes) = out { Some(bytes) } else { None });
+        written.map(|bytes| serde_json::from_slice(bytes).unwrap()).collect()
+    }
+
+    /// The events in short.
+    pub(super) fn story(&self) -> Vec<String> {
+        let events = self.outs.iter().filter_map(|out| if let Out::Event(what) = out { Some(what) } else { None });
+        events
+            .map(|what| match what {
+                What::Text(it) => format!("{:?} {}", it.kind, it.text),
+                What::ToolCall(it) => format!("call {} {} {}", it.id, it.name, it.input.get()),
+                What::ToolResult(it) => {
+                    let how = if it.denied {
+                        "denied"
+                    } else if it.ok {
+                        "ok"
+                    } else {
+                        "failed"
+                    };
+                    format!("result {} {how} {}", it.id, it.output)
+                }
+                What::Notice(it) => format!("notice {}", it.code),
+                What::Unreadable(it) => format!("unreadable {}", it.raw),
+                other => other.word().to_owned(),
+            })
+            .collect()
+    }
+
+    pub(super) fn over(&self) -> Option<&TurnOver> {
+        self.outs.iter().rev().find_map(|out| if let Out::TurnOver(over) = out { Some(over) } else { None })
+    }
+
+    pub(super) fn cause(&self) -> Option<Cause> {
+        self.over().map(|over| over.outcome.cause)
+    }
+}
+
+/// An answer to `initialize`.
+pub(super) fn hello(capabilities: &Value) -> Value {
+    json!({"protocolVersion": 1, "agentCapabilities": capabilities, "agentInfo": {"name": "x", "version": "1.2.3"}})
+}
+
+/// The answers that most agents offer.
+pub(super) fn usual() -> Value {
+    json!([
+        {"optionId": "always", "kind": "allow_always", "name": "Always"},
+        {"optionId": "yes", "kind": "allow_once", "name": "Yes"},
+        {"optionId": "no", "kind": "reject_once", "name": "No"},
+    ])
+}
