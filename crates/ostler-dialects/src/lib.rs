@@ -9,6 +9,7 @@ mod surrogates;
 mod settings;
 
 pub mod claude;
+pub mod copilot;
 pub mod mock;
 pub mod openai;
 pub mod scripted;
@@ -18,7 +19,7 @@ use ostler_core::dialect::Dialect;
 /// Every dialect, in the order in which agents are looked for.
 #[must_use]
 pub fn all() -> &'static [&'static dyn Dialect] {
-    &[&claude::Claude, &openai::OpenAi, &scripted::Scripted, &mock::Mock]
+    &[&claude::Claude, &copilot::Copilot, &openai::OpenAi, &scripted::Scripted, &mock::Mock]
 }
 
 /// The dialect of a name.
@@ -36,7 +37,7 @@ mod tests {
         for dialect in all() {
             assert_eq!(find(dialect.name()).map(Dialect::name), Some(dialect.name()));
         }
-        assert_eq!(all().len(), 4);
+        assert_eq!(all().len(), 5);
         assert!(find("nobody").is_none());
     }
 }

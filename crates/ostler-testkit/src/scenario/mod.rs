@@ -14,6 +14,7 @@ pub mod tools;
 pub mod words;
 
 mod claude;
+mod copilot;
 mod openai_api;
 mod place;
 mod progress;
@@ -24,6 +25,7 @@ mod subject;
 use std::time::Duration;
 
 pub use claude::CLAUDE;
+pub use copilot::COPILOT;
 pub use openai_api::{KEY, OPENAI_API, SECRET};
 pub use place::{Place, Signal, signal};
 pub use progress::Progress;
