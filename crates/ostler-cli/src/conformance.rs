@@ -52,7 +52,7 @@ pub(crate) async fn run(config: &Config, name: &str, json: bool) -> Result<Code,
         return Err(Fault::usage(why).hint(format!("These can: {}.", known.join(", "))));
     };
     let version = installed(&agent).await?;
-    let tested = agent.dialect().probe().map(|plan| plan.tested.to_string());
+    let tested = agent.dialect().probe().and_then(|plan| plan.tested).map(|tested| tested.to_string());
     if !json {
         announce(agent.name(), version.as_deref(), tested.as_deref());
     }

@@ -56,6 +56,12 @@ pub trait Dialect: Send + Sync {
         false
     }
 
+    /// Whether the agent takes an id for a new session and says it too late, or not at all: Ostler chooses one then
+    /// ([`crate::spec::keys::SESSION_ID`]), so that a turn that was cut off can be gone on with.
+    fn names_sessions(&self) -> bool {
+        false
+    }
+
     /// Whether the agent has no memory of its own: it goes on from the events of a session ([`Spec::past`]).
     fn goes_on_from_events(&self) -> bool {
         false
@@ -358,6 +364,8 @@ pub enum Out {
     },
     /// Nothing more will be written to the child: close its input once everything is there.
     EndInput,
+    /// Tell the child to end (SIGTERM): the only way to interrupt an agent that cannot be spoken to while it works.
+    Terminate,
 }
 
 /// What the agent said at the end of a turn.

@@ -12,6 +12,7 @@ mod mcp;
 pub mod acp;
 pub mod claude;
 pub mod codex;
+pub mod copilot;
 pub mod mock;
 pub mod openai;
 pub mod scripted;
@@ -24,7 +25,7 @@ pub fn all() -> &'static [&'static dyn Dialect] {
     static ALL: [&dyn Dialect; 12] = [
         &claude::Claude,
         &codex::Codex,
-        &acp::COPILOT,
+        &copilot::Copilot,
         &acp::GEMINI,
         &acp::OPENCODE,
         &acp::QWEN,

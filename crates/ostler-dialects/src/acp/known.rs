@@ -37,6 +37,8 @@ pub struct Entry {
     pub(crate) cost: bool,
     /// The oldest version that is supported.
     pub(crate) minimum: Version,
+    /// The newest version that was tested.
+    pub(crate) tested: Option<Version>,
     /// What it runs on.
     pub(crate) runtime: Option<Runtime>,
     /// How to install it.
@@ -59,6 +61,7 @@ impl Entry {
             login_args: &[],
             read_login: |_, _| Login::Unknown,
             minimum: self.minimum,
+            tested: self.tested,
             install_hint: self.install_hint,
             login_hint: self.login_hint,
             inherits: self.inherits,
@@ -100,6 +103,7 @@ pub(super) const ANY: Entry = Entry {
     fork: true,
     cost: true,
     minimum: Version(0, 0, 0),
+    tested: None,
     runtime: None,
     install_hint: "The program of the configured agent was not found; check its `acp` line in ostler.toml.",
     login_hint: "The agent says that nobody is logged in; log in with its own program, then try again.",
@@ -143,6 +147,7 @@ pub static GEMINI: Acp = Acp(&Entry {
     fork: false,
     cost: false,
     minimum: Version(0, 61, 0),
+    tested: Some(Version(0, 61, 0)),
     runtime: Some(NODE),
     install_hint: "gemini not found in PATH. Install it with `npm install -g @google/gemini-cli`.",
     login_hint: "Run `gemini` once and log in, or set GEMINI_API_KEY to an API key.",
@@ -211,6 +216,7 @@ pub static OPENCODE: Acp = Acp(&Entry {
         ("skill", ToolKind::Read),
     ],
     minimum: Version(1, 18, 0),
+    tested: Some(Version(1, 18, 33)),
     install_hint: "opencode not found in PATH. Install it with `npm install -g opencode-ai`.",
     login_hint: "Run `opencode auth login`, or set the key of your provider (ANTHROPIC_API_KEY, OPENAI_API_KEY, …).",
     quirks: Quirks { counts: Counts::LastRequest, inside: false, names: Names::Title, input_follows: true, ..PLAIN },
@@ -318,6 +324,7 @@ pub static COPILOT: Acp = Acp(&Entry {
     fork: false,
     cost: false,
     minimum: Version(1, 0, 0),
+    tested: Some(Version(1, 0, 102)),
     install_hint: "copilot not found in PATH. Install it with `npm install -g @github/copilot`.",
     login_hint: "Run `copilot login`, or set GH_TOKEN to a token with access to Copilot.",
     quirks: Quirks { failures: Failures::AsText, counts: Counts::Session, ..PLAIN },

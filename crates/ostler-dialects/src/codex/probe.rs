@@ -16,6 +16,7 @@ pub(super) const PROBE: Probe = Probe {
     // A cautious floor, not a measured one: only 0.166.0 was run. The app-server's threads and turns are younger than the
     // program; one that lacks them altogether is driven by `codex exec`.
     minimum: Version(0, 100, 0),
+    tested: Some(Version(0, 166, 0)),
     install_hint: "codex CLI not found in PATH. Install it (npm install -g @openai/codex), then run `codex login`.",
     login_hint: "codex has no valid authentication. Run `codex login`, or `codex login --with-api-key` with an API key on \
                  stdin. For a provider of your own in config.toml, set the variable of its env_key.",

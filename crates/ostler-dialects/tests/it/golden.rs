@@ -38,6 +38,7 @@ pub(crate) fn written(out: &Out) -> String {
         Out::WriteAside { to, line } => {
             json!({"out": "write_aside", "to": to, "text": String::from_utf8_lossy(line)}).to_string()
         }
+        Out::Terminate => json!({"out": "terminate"}).to_string(),
         Out::EndInput => json!({"out": "end_input"}).to_string(),
     }
 }
@@ -145,8 +146,23 @@ const OPENAI: Endings = &[
     ("unknown_tool", &[Cause::Completed]),
 ];
 
+const COPILOT: Endings = &[
+    ("bad_request", &[Cause::BadRequest]),
+    ("cut", &[Cause::Network]),
+    ("hello", &[Cause::Completed]),
+    ("interrupted", &[Cause::Interrupted]),
+    // It went without its last line; that is said when the process is gone.
+    ("interrupted_in_tool", &[]),
+    ("output_limit", &[Cause::OutputLimit]),
+    ("refused", &[Cause::Refused]),
+    ("resumed", &[Cause::Completed]),
+    ("tool", &[Cause::Completed]),
+    ("tool_denied", &[Cause::Denied]),
+    ("unauthorized", &[Cause::Auth]),
+];
+
 /// The agents that have recordings, and how each of them ends.
-const AGENTS: &[(&str, Endings)] = &[("claude", CLAUDE), ("openai-api", OPENAI)];
+const AGENTS: &[(&str, Endings)] = &[("claude", CLAUDE), ("copilot", COPILOT), ("openai-api", OPENAI)];
 
 // S1-23…S1-27, P43
 #[test]

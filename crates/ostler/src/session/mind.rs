@@ -165,6 +165,10 @@ impl Mind {
                     self.stdin.close();
                     continue;
                 }
+                Out::Terminate => {
+                    self.orders.push(Order::Terminate);
+                    continue;
+                }
                 Out::Tool(order) => {
                     self.orders.push(Order::Tool(order));
                     continue;

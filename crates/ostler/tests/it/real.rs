@@ -3,6 +3,7 @@
 mod acp;
 mod codex;
 mod conformance;
+mod copilot;
 mod live;
 
 use std::time::Duration;

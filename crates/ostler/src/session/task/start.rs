@@ -24,6 +24,10 @@ impl Driver {
         self.starts += 1;
         self.open_aside();
         let Beginning { spec, breaker, launch, dialect, .. } = &mut self.beginning;
+        let is_named = [keys::RESUME, keys::SESSION_ID].iter().any(|key| spec.settings.get(key).is_some());
+        if dialect.names_sessions() && !is_named {
+            spec.settings.set(keys::SESSION_ID, uuid::Uuid::new_v4().to_string());
+        }
         let mut launched = breaker.admit(spec).and_then(|()| launch(*dialect, spec));
         if self.starts > 1 && launched.as_ref().is_err_and(is_unknown_session) {
             // It went before it had written anything down. It is told, and better than no agent at all.

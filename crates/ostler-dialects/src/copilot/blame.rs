@@ -1,0 +1,178 @@
+//! How a turn ended: Copilot's words for it become one cause, with a hint that a person can act on.
+
+use ostler_core::dialect::Exit;
+use ostler_core::outcome::{Cause, Outcome};
+use ostler_core::spec::Denials;
+
+use super::wire::Data;
+
+/// What went wrong, as `session.error` says it.
+#[derive(Debug)]
+pub(super) struct Trouble {
+    kind: String,
+    message: String,
+    status: Option<u16>,
+}
+
+impl Trouble {
+    pub(super) fn read(data: &Data<'_>) -> Self {
+        Self {
+            kind: data.error_type.or_empty().to_owned(),
+            message: data.message.or_empty().to_owned(),
+            status: data.status_code.count().and_then(|status| u16::try_from(status).ok()),
+        }
+    }
+
+    fn cause(&self) -> Cause {
+        match (self.kind.as_str(), self.status) {
+            ("authentication" | "authorization", _) | (_, Some(401 | 403)) => Cause::Auth,
+            ("rate_limit" | "quota", _) | (_, Some(402 | 429)) => Cause::RateLimit,
+            (_, Some(503 | 529)) => Cause::Overloaded,
+            ("context_limit", _) | (_, Some(400 | 404 | 413 | 422)) => Cause::BadRequest,
+            (_, Some(408 | 500..=599)) => Cause::Network,
+            _ => by_text(&self.message).map_or(Cause::Protocol, |(cause, _)| cause),
+        }
+    }
+}
+
+/// What is known about the end of a turn.
+#[derive(Debug)]
+pub(super) struct Ending<'a> {
+    pub(super) interrupted: bool,
+    pub(super) trouble: Option<Trouble>,
+    /// Whether the agent calls it a failure.
+    pub(super) failed: bool,
+    /// Why the model stopped, in its service's word.
+    pub(super) finish: &'a str,
+    pub(super) denied: Vec<String>,
+    pub(super) denials: Denials,
+}
+
+/// The outcome of a turn.
+pub(super) fn of_turn(end: Ending<'_>) -> Outcome {
+    if end.interrupted {
+        return Outcome::new(Cause::Interrupted, "The turn was interrupted.").with(|d| d.acknowledged = Some(true));
+    }
+    if let Some(trouble) = end.trouble {
+        let cause = trouble.cause();
+        let special = by_text(&trouble.message).filter(|(by, _)| *by == cause).map(|(_, hint)| hint);
+        return with_hint(Outcome::new(cause, trouble.message), special).with(|d| {
+            d.http_status = trouble.status;
+            d.native = Some(trouble.kind);
+        });
+    }
+    let outcome = match end.finish {
+        _ if end.failed => Outcome::new(Cause::Protocol, "Copilot calls the turn a failure and does not say why."),
+        "content_filter" => Outcome::new(Cause::Refused, "The model refused to answer."),
+        "length" => Outcome::new(Cause::OutputLimit, "The answer reached the model's limit on output."),
+        _ if !end.denied.is_empty() && end.denials == Denials::Fail => {
+            let message = format!("Tool calls were denied: {}.", end.denied.join(", "));
+            Outcome::new(Cause::Denied, message).with(|d| d.denied_tools = end.denied)
+        }
+        _ => return Outcome::completed(),
+    };
+    with_hint(outcome, None)
+}
+
+/// Sentences of the program, on stderr or in an error without a status.
+const SENTENCES: &[(&str, Cause, &str)] = &[
+    (
+        "No session, task, or name matched",
+        Cause::BadRequest,
+        "There is no such session on this machine; leave out resume to begin a new one.",
+    ),
+    ("No authentication information found", Cause::Auth, ""),
+    (
+        "prompt budget",
+        Cause::BadRequest,
+        "Shorten the prompt, or raise COPILOT_PROVIDER_MAX_PROMPT_TOKENS for a model of your own.",
+    ),
+    (
+        "unexpected argument",
+        Cause::BadRequest,
+        "This version of copilot does not have the option; update it (`copilot update`), or remove the setting or extra argument.",
+    ),
+    (
+        "invalid value",
+        Cause::BadRequest,
+        "This version of copilot does not know the value; update it (`copilot update`), or choose another.",
+    ),
+    ("Custom agent", Cause::BadRequest, "Check agent: `copilot` lists those that there are (/agent)."),
+    ("Failed to get response from the AI model", Cause::Network, ""),
+    ("error sending request", Cause::Network, ""),
+    ("fetch failed", Cause::Network, ""),
+    ("ECONNREFUSED", Cause::Network, ""),
+];
+
+fn by_text(text: &str) -> Option<(Cause, &'static str)> {
+    SENTENCES.iter().find(|(sentence, ..)| text.contains(sentence)).map(|(_, cause, hint)| (*cause, *hint))
+}
+
+/// The blame for a process that went before it said anything; none when its last words do not explain it.
+pub(super) fn of_exit(exit: &Exit) -> Option<Outcome> {
+    if exit.signal.is_some() || exit.code == Some(0) {
+        return None;
+    }
+    let (cause, hint) = by_text(&exit.stderr)?;
+    let why = exit.stderr.lines().find(|line| by_text(line).is_some()).unwrap_or(&exit.stderr);
+    let outcome = Outcome::new(cause, format!("copilot did not start: {}", why.trim()));
+    Some(with_hint(outcome, Some(hint)).with(|d| {
+        d.exit_code = exit.code;
+        d.stderr = Some(exit.stderr.clone());
+    }))
+}
+
+fn with_hint(outcome: Outcome, special: Option<&'static str>) -> Outcome {
+    let usual = match outcome.cause {
+        Cause::Auth => {
+            "Log in (`copilot login`), set COPILOT_GITHUB_TOKEN, or, for a model of your own, check COPILOT_PROVIDER_API_KEY."
+        }
+        Cause::RateLimit => "Wait until the limit resets, or use another account or model.",
+        Cause::Overloaded => "The model's service is overloaded; try again in a moment, or choose another model.",
+        Cause::Network => "Check the network, the proxy and COPILOT_PROVIDER_BASE_URL, then try again.",
+        Cause::OutputLimit => "Ask for less at a time.",
+        Cause::Refused => "Rephrase the request in a new session, or choose another model.",
+        Cause::Denied => {
+            "Allow the tools (--allowed-tools), choose another --permission-mode, or tolerate denials if the answer is good without them."
+        }
+        Cause::BadRequest => "Check the prompt, the model and the settings.",
+        Cause::Protocol => "Try again; `copilot` by itself may say more.",
+        _ => return outcome,
+    };
+    outcome.hint(special.filter(|hint| !hint.is_empty()).unwrap_or(usual))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trouble(kind: &str, status: Option<u16>, message: &str) -> Cause {
+        Trouble { kind: kind.to_owned(), message: message.to_owned(), status }.cause()
+    }
+
+    // The sentences are those of 1.0.102.
+    #[test]
+    fn every_error_has_its_cause() {
+        assert_eq!(trouble("authentication", Some(401), "Authentication failed with provider"), Cause::Auth);
+        assert_eq!(trouble("rate_limit", Some(429), "retried 5 times"), Cause::RateLimit);
+        assert_eq!(trouble("query", Some(503), ""), Cause::Overloaded);
+        assert_eq!(trouble("query", Some(500), "500 boo"), Cause::Network);
+        assert_eq!(trouble("query", Some(404), "Model 'x' not found on provider"), Cause::BadRequest);
+        let budget = "Request exceeds the model's prompt budget after reserving output (1261319 tokens; limit 128000).";
+        assert_eq!(trouble("query", None, budget), Cause::BadRequest);
+        let cut = "Failed to get response from the AI model; retried 5 times (total retry wait time: 5.00 seconds)";
+        assert_eq!(trouble("query", None, cut), Cause::Network);
+        assert_eq!(trouble("query", None, "something new"), Cause::Protocol);
+    }
+
+    #[test]
+    fn last_words_explain_a_process_that_said_nothing() {
+        let exit = |code, stderr: &str| Exit { code: Some(code), signal: None, stderr: stderr.to_owned() };
+        let unknown = of_exit(&exit(1, "Error: No session, task, or name matched 'x'.\n\nTo resume …")).unwrap();
+        assert_eq!(unknown.cause, Cause::BadRequest);
+        assert!(unknown.message.ends_with("matched 'x'.") && unknown.hint.unwrap().contains("leave out resume"));
+        assert_eq!(of_exit(&exit(1, "Error: No authentication information found.")).unwrap().cause, Cause::Auth);
+        assert_eq!(of_exit(&exit(1, "panicked")), None);
+        assert_eq!(of_exit(&exit(0, "No authentication information found")), None);
+    }
+}

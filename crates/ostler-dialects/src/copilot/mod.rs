@@ -1,0 +1,91 @@
+//! GitHub Copilot CLI: a process per turn that reads the prompt from stdin and prints JSON lines.
+//!
+//! What is said here about the program was found by running version 1.0.102; `docs/agents/copilot.md` is the page for users.
+
+mod settings;
+mod launch;
+mod wire;
+mod conversation;
+mod tools;
+mod spend;
+mod blame;
+mod probe;
+mod uses;
+
+use ostler_core::dialect::{Capabilities, Conversation, Dialect, Launch, Probe, Setting};
+use ostler_core::permission::ToolUse;
+use ostler_core::raw::Raw;
+use ostler_core::spec::{AfterTurn, Spec, SpecError};
+
+/// The dialect of the Copilot CLI.
+#[derive(Debug, Clone, Copy)]
+pub struct Copilot;
+
+/// Whether the spec asks for more than lines of JSON can do: further messages, questions, tools of the caller's.
+fn wants_acp(spec: &Spec) -> bool {
+    match spec.settings.last(settings::TRANSPORT) {
+        Some(transport) => transport == settings::ACP,
+        None => spec.after_turn == AfterTurn::Wait || spec.policy.is_some() || !spec.tools.is_empty(),
+    }
+}
+
+impl Dialect for Copilot {
+    fn name(&self) -> &'static str {
+        "copilot"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { resume: true, stream_text: true, thinking: true, freeze: true, ..Capabilities::default() }
+    }
+
+    fn models(&self) -> &'static [&'static str] {
+        &["auto"]
+    }
+
+    fn settings(&self) -> Vec<Setting> {
+        crate::settings::listed(settings::TABLE)
+    }
+
+    fn probe(&self) -> Option<Probe> {
+        Some(probe::PROBE)
+    }
+
+    fn launch(&self, spec: &Spec) -> Result<Launch, SpecError> {
+        launch::launch(spec)
+    }
+
+    fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
+        Box::new(conversation::Talk::new(spec))
+    }
+
+    fn over(&self, spec: &Spec) -> Option<&'static dyn Dialect> {
+        wants_acp(spec).then_some(&crate::acp::COPILOT)
+    }
+
+    fn names_sessions(&self) -> bool {
+        true
+    }
+
+    fn tool_use(&self, tool: &str, input: &Raw) -> ToolUse {
+        uses::tool_use(tool, input)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ostler_core::permission::Policy;
+    use ostler_core::spec::{AfterTurn, Spec};
+
+    use super::{settings, wants_acp};
+
+    #[test]
+    fn what_lines_cannot_do_goes_over_acp_unless_the_caller_says_otherwise() {
+        let waits = Spec { after_turn: AfterTurn::Wait, ..Spec::default() };
+        let ruled = Spec { policy: Some(Policy::default()), ..Spec::default() };
+        assert!(wants_acp(&waits) && wants_acp(&ruled) && !wants_acp(&Spec::default()));
+        let (mut lines, mut acp) = (waits, Spec::default());
+        lines.settings.set(settings::TRANSPORT, "jsonl");
+        acp.settings.set(settings::TRANSPORT, settings::ACP);
+        assert!(!wants_acp(&lines) && wants_acp(&acp));
+    }
+}

@@ -1,0 +1,45 @@
+//! Tokens: each call of the model is told once, in a line of telemetry.
+
+use std::collections::BTreeMap;
+
+use ostler_core::dialect::Outbox;
+use ostler_core::usage::{Tokens, Usage};
+
+use super::wire::Attributes;
+use crate::lenient::Scalar;
+
+/// What the turn has used so far, per model.
+#[derive(Debug, Default)]
+pub(super) struct Spend {
+    models: BTreeMap<Option<String>, Tokens>,
+    /// Why the model stopped, last time.
+    pub(super) finish: Option<String>,
+}
+
+impl Spend {
+    /// Reads what telemetry says about one call.
+    pub(super) fn hear(&mut self, call: &Attributes<'_>, out: &mut Outbox) {
+        if call.operation.text() != Some("chat") {
+            return;
+        }
+        if let Some(reason) = call.finish_reasons.0.first().and_then(Scalar::owned) {
+            self.finish = Some(reason);
+        }
+        let (Some(input), Some(output)) = (call.input.count(), call.output.count()) else { return };
+        let (read, write) = (call.cache_read.count().unwrap_or(0), call.cache_write.count().unwrap_or(0));
+        let model = call.answered.owned().or_else(|| call.asked.owned());
+        let sum = self.models.entry(model.clone()).or_default();
+        // Its input contains what came from a cache and what went there.
+        sum.input += input.saturating_sub(read).saturating_sub(write);
+        sum.cache_read += read;
+        sum.cache_write += write;
+        sum.output += output;
+        sum.reasoning = call.reasoning.count().map_or(sum.reasoning, |more| Some(sum.reasoning.unwrap_or(0) + more));
+        out.event(Usage::of(model, *sum));
+    }
+
+    /// The sum of the turn, per model.
+    pub(super) fn total(&self) -> Vec<Usage> {
+        self.models.iter().map(|(model, tokens)| Usage::of(model.clone(), *tokens)).collect()
+    }
+}

@@ -1,0 +1,71 @@
+//! GitHub Copilot CLI as the subject of scenarios.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::subject::{Known, Numbers, Subject, Tools, Words};
+use crate::model::Answer;
+use crate::real;
+
+/// The real Copilot CLI, with a model of the user's own.
+pub const COPILOT: Subject = Subject {
+    name: "copilot",
+    version: None,
+    program: Some(|| real::COPILOT.program()),
+    host,
+    furnish: |_| (),
+    tools: Tools {
+        command: "bash",
+        shell: bash,
+        printed: |text| format!("{text}<shellId: 0 completed with exit code 0>"),
+        forbidden: || ("bash", bash("cat .env; touch made")),
+        read: |path| ("view", json!({"path": path})),
+        write: |path| ("create", json!({"path": path, "file_text": "written\n"})),
+        bound: "ostler-",
+        others: ["glob", "view"],
+    },
+    settings: Known {
+        trust: &[("permission_mode", "allow-tools")],
+        partial: None,
+        model: "gpt-4.1-mini",
+        hasty: &[],
+        priced: &[],
+        // It estimates tokens and refuses what it thinks is too much for the model.
+        roomy: (&[], Some(("COPILOT_PROVIDER_MAX_PROMPT_TOKENS", "9000000"))),
+        variables: ("COPILOT_PROVIDER_API_KEY", "COPILOT_PROVIDER_BASE_URL"),
+        structured: |value| Answer::text(value.to_string()),
+        schema: |_| None,
+    },
+    numbers: Numbers {
+        // What was written to a cache is not told apart from the rest of the input.
+        tokens: [107, 0, 11, 25],
+        cost_source: "unknown",
+        overloaded: 503,
+        retried: &[401, 429, 503],
+        exit_codes: [0, 1],
+        soon: Duration::from_secs(6),
+    },
+    words: Words { auth: "COPILOT_PROVIDER_API_KEY", network: "COPILOT_PROVIDER_BASE_URL", retry: "model_call_failed" },
+};
+
+/// The environment, and nothing else, that the real program needs to talk to a scripted model.
+fn host(home: &Path, base_url: &str) -> Vec<(String, String)> {
+    let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/bin:/bin".to_owned());
+    let pairs = [
+        ("HOME", home.display().to_string()),
+        ("PATH", path),
+        ("COPILOT_OFFLINE", "true".to_owned()),
+        ("COPILOT_PROVIDER_BASE_URL", format!("{base_url}/v1")),
+        ("COPILOT_PROVIDER_TYPE", "openai".to_owned()),
+        // A long one: the program blots out what looks like its key, in the middle of its own JSON too.
+        ("COPILOT_PROVIDER_API_KEY", "a-key-of-the-testkit".to_owned()),
+        ("COPILOT_MODEL", "gpt-4.1".to_owned()),
+    ];
+    pairs.map(|(name, value)| (name.to_owned(), value)).to_vec()
+}
+
+fn bash(line: &str) -> Value {
+    json!({"command": line, "description": "for the test"})
+}
