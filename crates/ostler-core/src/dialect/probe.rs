@@ -22,6 +22,8 @@ pub struct Probe {
     pub read_login: fn(Option<i32>, &str) -> Login,
     /// The oldest version that is supported.
     pub minimum: Version,
+    /// The newest version that this release of Ostler was tested with.
+    pub tested: Version,
     /// How to install it.
     pub install_hint: &'static str,
     /// How to log in.

@@ -18,6 +18,7 @@ pub(super) const PROBE: Probe = Probe {
     // A cautious floor, not a measured one: only 2.1.325 was run. An older release that lacks a flag says so on stderr, and
     // `blame.rs` turns that into a hint to update.
     minimum: Version(2, 1, 0),
+    tested: Version(2, 1, 325),
     install_hint: "claude CLI not found in PATH. Install from https://claude.ai/code \
                    (npm install -g @anthropic-ai/claude-code), then run `claude auth login`.",
     login_hint: "claude has no valid authentication. Run `claude auth login`, or set ANTHROPIC_API_KEY to an API key.",
