@@ -1,5 +1,7 @@
 //! `ostler doctor`: which agents are there, which are ready, and what to do about the rest.
 
+mod drift;
+
 use ostler::clip::plain;
 use ostler::{Probed, Spec, keys};
 use serde::Serialize;
@@ -10,6 +12,7 @@ use crate::fault::Fault;
 use crate::output::{say, style};
 use crate::spec::{directory, lookup};
 use crate::{config, conformance, environment};
+use drift::Unknown;
 
 /// One agent, as it is reported.
 #[derive(Debug, Serialize)]
@@ -19,12 +22,18 @@ struct Finding {
     status: &'static str,
     version: Option<String>,
     minimum_version: Option<String>,
+    /// The newest version that this release was tested with.
+    tested_version: Option<String>,
+    newer_than_tested: bool,
     path: Option<String>,
     login: Option<String>,
     problem: Option<String>,
     hint: Option<String>,
     /// True for an agent that is part of Ostler and only plays scripts.
     built_in: bool,
+    /// What it said in the sessions of the last thirty days that Ostler does not know.
+    unknown_messages: Vec<Unknown>,
+    unknown_hint: Option<&'static str>,
 }
 
 /// Probes every agent and reports.
@@ -34,6 +43,7 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<Code, Fault> {
         return conformance::run(&config, agent, args.json).await;
     }
     let host = environment::host();
+    let met = drift::met();
     let mut findings = Vec::new();
     for agent in config.agents().iter() {
         let mut spec = Spec::default();
@@ -49,6 +59,11 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<Code, Fault> {
         let plan = agent.dialect().probe();
         found.built_in = agent.plays();
         found.minimum_version = plan.map(|plan| plan.minimum.to_string());
+        let tested = plan.and_then(|plan| plan.tested);
+        found.tested_version = tested.map(|tested| tested.to_string());
+        found.newer_than_tested = tested.is_some_and(|tested| drift::is_newer(found.version.as_deref(), tested));
+        found.unknown_messages = drift::of(agent.name(), &met);
+        found.unknown_hint = (!found.unknown_messages.is_empty()).then_some(drift::HINT);
         findings.push(found);
     }
     // An agent that plays scripts is always ready; it does not make a machine ready for work.
@@ -69,11 +84,15 @@ fn finding(agent: &str, probed: Probed) -> Finding {
         status: "ready",
         version: None,
         minimum_version: None,
+        tested_version: None,
+        newer_than_tested: false,
         path: None,
         login: None,
         problem: None,
         hint: None,
         built_in: false,
+        unknown_messages: Vec::new(),
+        unknown_hint: None,
     };
     match probed {
         Probed::Ready { version, path, login } => {
@@ -117,11 +136,11 @@ fn show(findings: &[Finding], ready: bool) {
         let state = if f.built_in { "built in, plays scripts".to_owned() } else { f.status.replace('_', " ") };
         say(format!("{paint}{mark}{paint:#} {:width$}  {state:<14} {version}", f.agent).trim_end());
         let rows = [("where", &f.path), ("login", &f.login), ("problem", &f.problem), ("do", &f.hint)];
-        for (name, value) in rows {
-            if let Some(value) = value {
-                let dim = style::DIM;
-                say(&format!("  {dim}{name:>width$}{dim:#}  {}", plain(value), width = width.max(7)));
-            }
+        let rows = rows.into_iter().filter_map(|(name, value)| Some((name, value.clone()?)));
+        let newer_than = f.tested_version.as_deref().filter(|_| f.newer_than_tested);
+        for (name, value) in rows.chain(drift::lines(newer_than, &f.unknown_messages)) {
+            let dim = style::DIM;
+            say(&format!("  {dim}{name:>width$}{dim:#}  {}", plain(&value), width = width.max(7)));
         }
     }
     if !ready {

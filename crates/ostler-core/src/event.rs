@@ -337,7 +337,27 @@ impl Notice {
     pub fn new(level: Level, code: &str, message: impl Into<String>) -> Self {
         Self { level, code: code.to_owned(), message: message.into(), raw: None }
     }
+
+    /// A line of an agent's that Ostler does not know: `what` names its kind, such as `type "x"`, and is the same for all of
+    /// that kind. They are counted by it.
+    #[must_use]
+    pub fn unknown_message(agent: &str, what: &str, raw: Option<Raw>) -> Self {
+        let message = format!("{agent} said something that {UNKNOWN}{what}.");
+        Self { raw, ..Self::new(Level::Debug, UNKNOWN_CODE, message) }
+    }
+
+    /// The kind of a line that Ostler does not know, if the notice stands for one.
+    #[must_use]
+    pub fn unknown_kind(&self) -> Option<&str> {
+        let (_, what) = self.message.split_once(UNKNOWN).filter(|_| self.code == UNKNOWN_CODE)?;
+        Some(what.strip_suffix('.').unwrap_or(what))
+    }
 }
+
+const UNKNOWN_CODE: &str = "unknown_message";
+
+/// What stands before the kind of a line that is not known.
+const UNKNOWN: &str = "Ostler does not know: ";
 
 /// How much a notice matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -436,4 +456,22 @@ impl Event {
 #[must_use]
 pub fn schema() -> schemars::Schema {
     schemars::schema_for!(Event)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // The kind is read back from the sentence that it was put into, whatever it holds.
+    #[test]
+    fn the_kind_of_a_line_that_is_not_known_can_be_read_back() {
+        for kind in ["type \"x\"", "a block without a type", "type \"a. b.\"", "", "type \"Ostler does not know: \""] {
+            let notice = Notice::unknown_message("Some Agent 2.0", kind, None);
+            assert_eq!(notice.unknown_kind(), Some(kind));
+            assert_eq!((notice.level, notice.code.as_str()), (Level::Debug, "unknown_message"));
+        }
+        let other = Notice { code: "other".into(), ..Notice::unknown_message("a", "b", None) };
+        assert_eq!(other.unknown_kind(), None);
+        assert_eq!(Notice::new(Level::Debug, "unknown_message", "something else").unknown_kind(), None);
+    }
 }

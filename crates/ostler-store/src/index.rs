@@ -11,6 +11,10 @@ use rusqlite::{Connection, OptionalExtension, Result, named_params, params};
 /// How many characters of the first prompt are kept for lists.
 const PROMPT_HEAD: usize = 200;
 
+/// How many characters of the kind of a message are kept, and how many kinds of one session: an agent may make them up.
+const KIND_HEAD: usize = 200;
+const KINDS: i64 = 100;
+
 /// A session, as the database numbers it, and its last event.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
@@ -68,6 +72,7 @@ pub(crate) fn append(db: &Connection, key: i64, entry: &Entry) -> Result<()> {
         What::TurnEnded(turn) => turn_ended(db, key, event, turn),
         What::Permission(permission) => permitted(db, key, event.at, permission),
         What::Ended(end) => ended(db, key, event.at, end),
+        What::Notice(notice) => notice.unknown_kind().map_or(Ok(()), |kind| not_known(db, key, event.at, kind)),
         _ => Ok(()),
     }
 }
@@ -149,6 +154,17 @@ fn permitted(db: &Connection, key: i64, at: At, permission: &Permission) -> Resu
     )?
     .execute(params![key, permission.id, permission.tool, decision, by, asked, answered])
     .map(drop)
+}
+
+fn not_known(db: &Connection, key: i64, at: At, kind: &str) -> Result<()> {
+    let head: String = kind.chars().take(KIND_HEAD).collect();
+    let again = "UPDATE unknown_messages SET count = count + 1, last_at = ?3 WHERE session = ?1 AND kind = ?2";
+    if db.prepare_cached(again)?.execute(params![key, head, at.0])? == 0 {
+        let sql = "INSERT INTO unknown_messages SELECT ?1, ?2, 1, ?3
+            WHERE (SELECT count(*) FROM unknown_messages WHERE session = ?1) < ?4";
+        db.prepare_cached(sql)?.execute(params![key, head, at.0, KINDS])?;
+    }
+    Ok(())
 }
 
 fn ended(db: &Connection, key: i64, at: At, end: &Ended) -> Result<()> {

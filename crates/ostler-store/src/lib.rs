@@ -23,5 +23,5 @@ mod store;
 pub use error::StoreError;
 pub use ostler_core::log::{Appending, Entry, Known, Log, LogError, Opening};
 pub use prune::{Keep, Pruned};
-pub use rows::{Filter, SessionRow, Standing};
+pub use rows::{Filter, SessionRow, Standing, UnknownMessages};
 pub use store::Store;

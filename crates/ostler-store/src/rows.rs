@@ -15,6 +15,9 @@ use crate::index::{dir_value, signed, unsigned};
 /// The shortest beginning of an id that is taken for it.
 const SHORTEST: usize = 4;
 
+/// How many kinds of messages that are not known are told.
+const MOST_KINDS: i64 = 500;
+
 /// Which sessions to list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
@@ -61,6 +64,23 @@ pub struct SessionRow {
     pub continues: Option<String>,
     /// The beginning of the first prompt.
     pub prompt: Option<String>,
+}
+
+/// What an agent said that Ostler does not know, by its kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownMessages {
+    /// The agent's name in Ostler.
+    pub agent: String,
+    /// Its version, as it said it.
+    pub agent_version: Option<String>,
+    /// The kind: `type "x"`, for example.
+    pub kind: String,
+    /// How often it came.
+    pub count: u64,
+    /// In how many sessions.
+    pub sessions: u64,
+    /// When it came last.
+    pub last_at: At,
 }
 
 /// Where a session stands.
@@ -225,6 +245,25 @@ pub(crate) fn events(db: &Connection, session: &str, from: u64, most: usize) -> 
         })
     })?;
     events.collect()
+}
+
+/// The kinds of messages that Ostler does not know and that sessions met since then, the most frequent first.
+pub(crate) fn unknown_messages(db: &Connection, since: At) -> Result<Vec<UnknownMessages>> {
+    let sql = "SELECT agent, agent_version, kind, sum(count), count(*), max(last_at)
+        FROM sessions JOIN unknown_messages ON unknown_messages.session = key WHERE began_at >= ?1
+        GROUP BY agent, agent_version, kind ORDER BY sum(count) DESC, agent, agent_version, kind LIMIT ?2";
+    let mut query = db.prepare_cached(sql)?;
+    let rows = query.query_map(params![since.0, MOST_KINDS], |row| {
+        Ok(UnknownMessages {
+            agent: row.get(0)?,
+            agent_version: row.get(1)?,
+            kind: row.get(2)?,
+            count: unsigned(row.get(3)?),
+            sessions: unsigned(row.get(4)?),
+            last_at: At(row.get(5)?),
+        })
+    })?;
+    rows.collect()
 }
 
 /// The newest session in a directory.

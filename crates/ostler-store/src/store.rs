@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
-use ostler_core::event::Event;
+use ostler_core::event::{At, Event};
 use ostler_core::log::{Appending, Entry, Known, Log, LogError, Opening};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use crate::error::StoreError;
 use crate::files::Place;
 use crate::prune::{self, Keep, Pruned};
-use crate::rows::{self, Filter, Meant, SessionRow};
+use crate::rows::{self, Filter, Meant, SessionRow, UnknownMessages};
 use crate::writer::{Job, Writer};
 use crate::{database, driver};
 
@@ -77,6 +77,14 @@ impl Store {
             Meant::One(row) => Ok(Some(*row)),
             Meant::Several(candidates) => Err(StoreError::Ambiguous { id: id.to_owned(), candidates }),
         }
+    }
+
+    /// What agents said that Ostler does not know, in sessions that began since then: by its kind, the most frequent first.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub fn unknown_messages(&self, since: At) -> Result<Vec<UnknownMessages>, StoreError> {
+        self.ask(|db| rows::unknown_messages(db, since))
     }
 
     /// The newest session in a directory.

@@ -214,3 +214,46 @@ fn doctor_says_what_is_there_and_what_to_do() {
     let broken = doctor(&[(fake::VERSION, "what?")]);
     assert_eq!((broken.0, broken.1.as_str()), (Some(3), "broken"));
 }
+
+// What an agent said that this Ostler does not know, and a version that it was not tested with, are told to whoever looks.
+#[test]
+fn doctor_tells_how_far_an_agent_has_moved_on() {
+    use ostler_testkit::fake;
+    let rig = Rig::new();
+    let verbs = "read-user\ninit\nprint {\"type\":\"brand_new\"}\nprint {\"type\":\"brand_new\",\"x\":1}\ntext hi\nresult hi\nexit 0";
+    let run = finish(&mut rig.fake_run(verbs, &["--output", "text", "do it"]));
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    let doctor = |args: &[&str]| {
+        let bin = rig.path("bin");
+        let wrapper =
+            format!("#!/bin/sh\n{}='99.0.0 (Claude Code)' exec {} \"$@\"\n", fake::VERSION, fake::program().display());
+        std::fs::create_dir_all(&bin).unwrap();
+        std::fs::write(bin.join("claude"), wrapper).unwrap();
+        std::fs::set_permissions(bin.join("claude"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        finish(rig.ostler(args).env("PATH", format!("{}:/usr/bin:/bin", bin.display()))).stdout
+    };
+    let report: serde_json::Value = serde_json::from_str(&doctor(&["doctor", "--json"])).unwrap();
+    let claude = &report["agents"][0];
+    assert_eq!((&claude["newer_than_tested"], claude["status"].as_str()), (&true.into(), Some("ready")), "{claude}");
+    let [unknown] = &claude["unknown_messages"].as_array().unwrap()[..] else { panic!("{claude}") };
+    assert_eq!(
+        (&unknown["kind"], &unknown["count"], &unknown["sessions"]),
+        (&"type \"brand_new\"".into(), &2.into(), &1.into())
+    );
+    assert!(unknown["agent_version"].is_string() && claude["unknown_hint"].is_string(), "{claude}");
+    let human = doctor(&["doctor"]);
+    assert!(
+        human.contains("newer than tested") && human.contains("type \"brand_new\": 2 times in 1 session, by "),
+        "{human}"
+    );
+    // Without a store nothing is known, nothing is made, and nothing is wrong.
+    std::fs::remove_dir_all(rig.path(".local")).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&doctor(&["doctor", "--json"])).unwrap();
+    assert_eq!(report["agents"][0]["unknown_messages"], serde_json::json!([]));
+    assert!(!rig.path(".local").exists());
+    // Nor with one that is none.
+    std::fs::create_dir_all(rig.path(".local/state/ostler")).unwrap();
+    std::fs::write(rig.path(".local/state/ostler/sessions.db"), "no database").unwrap();
+    let report: serde_json::Value = serde_json::from_str(&doctor(&["doctor", "--json"])).unwrap();
+    assert_eq!(report["agents"][0]["status"], "ready");
+}

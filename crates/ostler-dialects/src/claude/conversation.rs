@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ostler_core::dialect::{Conversation, Exit, Out, Outbox, Say, TurnOver};
-use ostler_core::event::{Level, Notice};
+use ostler_core::event::Notice;
 use ostler_core::raw::Raw;
 use ostler_core::spec::{Denials, Spec, keys};
 use serde::de::IgnoredAny;
@@ -242,6 +242,5 @@ fn resumes(spec: &Spec) -> bool {
 
 /// Keeps a line that is not known here.
 pub(super) fn unknown(raw: &str, what: &str, out: &mut Outbox) {
-    let message = format!("Claude Code said something that Ostler does not know: {what}.");
-    out.event(Notice { raw: Raw::parse(raw).ok(), ..Notice::new(Level::Debug, "unknown_message", message) });
+    out.event(Notice::unknown_message("Claude Code", what, Raw::parse(raw).ok()));
 }

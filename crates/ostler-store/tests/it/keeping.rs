@@ -234,3 +234,48 @@ fn a_place_that_cannot_be_used_is_named() {
         assert!(open(&theirs).contains("belongs to another user (uid 12345"));
     }
 }
+
+// What agents say that Ostler does not know is counted by kind and version.
+#[test]
+fn messages_that_are_not_known_are_counted() {
+    use ostler_core::event::{Notice, Started};
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let version = |it: &str| Started {
+        agent: "one".into(),
+        agent_version: Some(it.into()),
+        native_session: None,
+        model: None,
+        cwd: None,
+        tools: Vec::new(),
+    };
+    let odd = |kind: &str| Notice::unknown_message("One", kind, None);
+    for (session, at, own, kinds) in [
+        ("old", 10, "1.0.0", &["type \"a\""][..]),
+        ("new", 20, "2.0.0", &["type \"a\"", "type \"b\"", "type \"a\""]),
+        ("newer", 30, "2.0.0", &["type \"a\""]),
+    ] {
+        store.open(&opening(session, at)).unwrap();
+        let mut entries = vec![entry(session, 1, version(own))];
+        entries.extend((2..).zip(kinds).map(|(seq, kind)| entry(session, seq, odd(kind))));
+        append(&store, entries).unwrap();
+    }
+    let counted = |since: i64| -> Vec<(String, String, u64, u64)> {
+        let rows = store.unknown_messages(At(since)).unwrap().into_iter();
+        rows.map(|row| (row.agent_version.unwrap(), row.kind, row.count, row.sessions)).collect()
+    };
+    let row =
+        |version: &str, kind: &str, count, sessions| (version.to_owned(), format!("type {kind:?}"), count, sessions);
+    assert_eq!(counted(0), [row("2.0.0", "a", 3, 2), row("1.0.0", "a", 1, 1), row("2.0.0", "b", 1, 1)]);
+    assert_eq!(counted(30), [row("2.0.0", "a", 1, 1)]);
+    assert_eq!(store.unknown_messages(At(0)).unwrap()[0].agent, "one");
+    // An agent that makes up kinds does not fill the table, and one that floods is counted to its end.
+    store.open(&opening("flood", 40)).unwrap();
+    let made_up =
+        (1..=300).map(|seq| entry("flood", seq, odd(&format!("type {}", "x".repeat(usize::try_from(seq).unwrap())))));
+    append(&store, made_up.collect()).unwrap();
+    let rows = store.unknown_messages(At(40)).unwrap();
+    assert!(rows.len() == 100 && rows.iter().all(|row| row.kind.len() <= 200), "{}", rows.len());
+    append(&store, (301..=1300).map(|seq| entry("flood", seq, odd("type x"))).collect()).unwrap();
+    assert_eq!(store.unknown_messages(At(40)).unwrap()[0].count, 1001);
+}

@@ -30,6 +30,7 @@ fn the_first_format_opens_for_ever() {
     assert_eq!((cut.standing, cut.prompt), (Standing::Abandoned, None));
     append(&store, texts(&cut.session, 2, 3)).unwrap();
     assert_eq!(store.read(&cut.session, 1, 99).unwrap().len(), 4);
+    assert_eq!(store.unknown_messages(At(0)).unwrap(), [], "the third step counts from now on");
     drop(store);
     let again = Store::open(dir.path()).unwrap();
     assert_eq!(again.look_up("4f1c").unwrap().unwrap().prompt.as_deref(), Some("say it's done 😀"));

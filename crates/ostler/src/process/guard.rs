@@ -252,3 +252,20 @@ fn sweep_all(grace: Duration) {
         std::thread::sleep(step);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::Host;
+
+    // What was made for an agent goes with it, also when Ostler was killed: the guard is told of all of it.
+    #[test]
+    fn the_guard_knows_what_goes_with_the_agent() {
+        let place = tempfile::tempdir().unwrap();
+        let mut prepared = Prepared::query(&Host::default(), std::path::Path::new("/bin/sh"), &["-c"], "s").unwrap();
+        prepared.beside = Some(place.path().to_owned());
+        let orders = orders(arguments(&prepared).unwrap()).unwrap();
+        assert_eq!(orders.files, [place.path().as_os_str()]);
+        assert_eq!((orders.program.to_str(), orders.args), (Some("/bin/sh"), vec![OsString::from("-c")]));
+    }
+}

@@ -1,0 +1,8 @@
+-- What agents said that Ostler does not know, counted by its kind: `ostler doctor` tells of it.
+CREATE TABLE unknown_messages (
+    session INTEGER NOT NULL REFERENCES sessions (key) ON DELETE CASCADE,
+    kind TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    last_at INTEGER NOT NULL,
+    PRIMARY KEY (session, kind)
+) WITHOUT ROWID;
