@@ -10,6 +10,7 @@
 mod adder;
 mod api;
 mod chat;
+mod config;
 mod driver;
 mod escapes;
 mod guard;
