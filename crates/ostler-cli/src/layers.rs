@@ -25,7 +25,7 @@ pub(crate) fn run(args: &ConfigVerbArgs) -> Result<Code, Fault> {
 
 fn show(args: &ConfigShowArgs) -> Result<Code, Fault> {
     let dir = directory(args.here.dir.as_deref())?;
-    let Loaded { mut config, remarks } = gather(args.here.config, &args.here.policy(), &dir)?;
+    let Loaded { mut config, .. } = gather(args.here.config, &args.here.policy(), &dir)?;
     if let Some(name) = &args.agent {
         named(&config, name)?;
         config.give(Key::Agent, name, Origin::Flag("--agent"));
@@ -62,7 +62,9 @@ fn show(args: &ConfigShowArgs) -> Result<Code, Fault> {
         let line = format!("{}: {} is not taken: {}", ignored.entry.from, ignored.entry.key, ignored.why);
         tell(&format!("{warn}!{warn:#} {}", plain(&line)));
     }
-    remarks.iter().for_each(|remark| tell(&plain(remark)));
+    if !config.ignored().is_empty() {
+        tell("Read the file; --trust-project, or trusted_projects in your own policy.toml, takes all of it.");
+    }
     Ok(exit::OK)
 }
 

@@ -56,6 +56,11 @@ fn whole(dir: &Path) -> Result<std::path::PathBuf, Fault> {
     Ok(dir.canonicalize().unwrap_or_else(|_| here.join(dir))) // one that is gone had sessions too
 }
 
+/// How a session is called that nobody gave a name: its agent and the beginning of its id.
+fn called(row: &SessionRow) -> String {
+    format!("{}-{}", row.agent, row.session.chars().take(SHORT).collect::<String>())
+}
+
 fn as_json(row: &SessionRow) -> Value {
     let held_by = match row.standing {
         Standing::Live(pid) => Some(pid),
@@ -63,6 +68,7 @@ fn as_json(row: &SessionRow) -> Value {
     };
     json!({
         "session": row.session,
+        "name": called(row),
         "agent": row.agent,
         "agent_version": row.agent_version,
         "native_session": row.native_session,
@@ -179,6 +185,7 @@ fn head(row: &SessionRow) {
     let of_agent = |id: &String| (*id != row.session).then(|| name(id));
     let rows = [
         ("session", Some(name(&row.session))),
+        ("name", Some(name(&called(row)))),
         ("agent", Some(format!("{}{version}", name(&row.agent)))),
         ("its id", row.native_session.as_ref().and_then(of_agent)),
         ("model", row.model.as_deref().map(name)),

@@ -137,7 +137,7 @@ pub(crate) fn read(args: StartArgs, config: &Config, way: Way) -> Result<Wanted,
         env,
         program,
         raw_log,
-        limits: limited(&args.limits, config.limits()),
+        limits: limited(&args.limits, &config.limits()),
         denials,
         sandbox: sandbox(args.sandbox),
         ..Spec::default()
@@ -146,7 +146,7 @@ pub(crate) fn read(args: StartArgs, config: &Config, way: Way) -> Result<Wanted,
 }
 
 /// The limits: those of the files, and over them those of the flags.
-fn limited(args: &LimitArgs, usual: Limits) -> Limits {
+fn limited(args: &LimitArgs, usual: &Limits) -> Limits {
     let over = |flag: Option<Time>, usual| flag.map_or(usual, |time| time.0);
     Limits {
         wall: over(args.timeout, usual.wall),
@@ -156,7 +156,7 @@ fn limited(args: &LimitArgs, usual: Limits) -> Limits {
         budget_tokens: args.max_tokens.or(usual.budget_tokens),
         budget_turns: args.max_messages.or(usual.budget_turns),
         budget_wall: over(args.max_time, usual.budget_wall),
-        ..usual
+        ..usual.clone()
     }
 }
 

@@ -12,6 +12,7 @@ mod adder;
 mod api;
 mod bridge;
 mod chat;
+mod config;
 mod conformance;
 mod driver;
 mod escapes;

@@ -187,8 +187,15 @@ fn a_session_is_shown_again() {
     let rig = filled();
     let done = run(&rig, &["show", "aaaa2222"]);
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), "An answer.\n"));
-    for words in ["aaaa2222-new", "native-1", "mock 1.0", "say hel\\u{202e}lo fake line", "✓ completed", "3 min ago"]
-    {
+    for words in [
+        "aaaa2222-new",
+        "mock-aaaa2222\n",
+        "native-1",
+        "mock 1.0",
+        "say hel\\u{202e}lo fake line",
+        "✓ completed",
+        "3 min ago",
+    ] {
         assert!(done.stderr.contains(words), "{words}: {}", done.stderr);
     }
     assert!(!done.stderr.contains('\u{1b}'), "{:?}", done.stderr);
@@ -196,6 +203,9 @@ fn a_session_is_shown_again() {
     assert_eq!(crate::rig::kinds(&done.events()), ["started", "turn_started", "text", "turn_ended", "ended"]);
     assert_eq!(run(&rig, &["show", "aaaa2222", "--output", "text"]).stdout, "An answer.\n");
     let report: Value = serde_json::from_str(&run(&rig, &["show", "native-1", "--output", "json"]).stdout).unwrap();
+    // S2-37
+    let row: Value = serde_json::from_str(&run(&rig, &["show", "native-1", "--json"]).stdout).unwrap();
+    assert_eq!(row["name"], "mock-aaaa2222");
     assert_eq!((&report["session"], &report["text"]), (&"aaaa2222-new".into(), &"An answer.".into()));
     let row: Value = serde_json::from_str(&run(&rig, &["show", "bbbb", "--json"]).stdout).unwrap();
     assert_eq!(

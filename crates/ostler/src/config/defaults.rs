@@ -76,7 +76,7 @@ impl<'a> Defaults<'a> {
                     value.list().iter().for_each(|value| spec.settings.push(key, value));
                 }
                 Field::Model if spec.settings.last(keys::MODEL).is_none() => {
-                    spec.settings.set(keys::MODEL, value.text())
+                    spec.settings.set(keys::MODEL, value.text());
                 }
                 Field::Command => drop(spec.program.get_or_insert_with(|| PathBuf::from(value.text()))),
                 Field::Args => spec.extra_args = value.list().to_vec(),

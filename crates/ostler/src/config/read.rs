@@ -72,7 +72,7 @@ impl<'a> Reader<'a> {
             "args" => self.put(of(Field::Args), item, list),
             "acp" => {
                 let source = self.source;
-                self.put(of(Field::Acp), item, |value| command(list(value)?, source));
+                self.put(of(Field::Acp), item, |value| command(&list(value)?, source));
             }
             "env" => self.each(&table, value, |reader, item| {
                 reader
@@ -204,7 +204,7 @@ fn variable(name: &str, value: &DeValue<'_>) -> Result<Value, String> {
     reference::check(text).map(|()| Value::Text(text.to_string()))
 }
 
-fn command(value: Value, source: &Source) -> Result<Value, String> {
+fn command(value: &Value, source: &Source) -> Result<Value, String> {
     match value.list() {
         [first, rest @ ..] if !first.trim().is_empty() => {
             Ok(Value::List([program(first, source)].into_iter().chain(rest.iter().cloned()).collect()))
