@@ -259,7 +259,7 @@ impl Seat {
     }
 
     fn set_option(&mut self, id: Id, option: &str, value: String) {
-        if !self.model.as_ref().is_some_and(|model| model.id == option) {
+        if self.model.as_ref().is_none_or(|model| model.id != option) {
             let why = Failure::params(format!("there is no option {option:?}"));
             return self.say(wire::failure(Some(&id), &why));
         }

@@ -18,9 +18,15 @@ pub(super) enum Update {
     AgentMessageChunk(Chunk),
     AgentThoughtChunk(Chunk),
     ToolCall(Call),
-    ToolCallUpdate(Call),
-    Plan { entries: Vec<Entry> },
-    Notice { severity: &'static str, title: String },
+    #[serde(rename = "tool_call_update")]
+    ToolCallNews(Call),
+    Plan {
+        entries: Vec<Entry>,
+    },
+    Notice {
+        severity: &'static str,
+        title: String,
+    },
 }
 
 /// A piece of a message.
@@ -108,7 +114,7 @@ impl Telling {
             What::Text(text) => said(text),
             What::ToolCall(call) => self.called(call),
             What::Permission(permission) if when == When::Now => self.decided(permission),
-            What::ToolResult(result) => vec![Update::ToolCallUpdate(self.ended(result))],
+            What::ToolResult(result) => vec![Update::ToolCallNews(self.ended(result))],
             What::Notice(notice) if when == When::Now => self.noticed(notice),
             _ => Vec::new(),
         }
@@ -149,7 +155,7 @@ impl Telling {
         if !self.open.contains_key(&permission.id) {
             return Vec::new();
         }
-        vec![Update::ToolCallUpdate(Call {
+        vec![Update::ToolCallNews(Call {
             tool_call_id: permission.id.clone(),
             status: Some(status),
             ..Call::default()

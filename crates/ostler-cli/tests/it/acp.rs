@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use agent_client_protocol::v1::schema as acp;
 use ostler_testkit::fake;
-use ostler_testkit::processes::{alive, peak_rss_kib, wait_until};
+use ostler_testkit::processes::{alive, wait_until};
 use serde_json::{Value, json};
 
 use self::editor::{Says, edit};
@@ -384,37 +384,6 @@ fn the_end_in_the_middle_of_a_turn_leaves_nothing() {
     }
 }
 
-/// An editor that does not read loses nothing, and does not make the program grow.
-#[test]
-fn a_slow_editor_loses_nothing() {
-    const PIECES: usize = 20_000;
-    let rig = Rig::new();
-    let piece = "x".repeat(4_000);
-    let script =
-        format!("read-user\ninit\nloop {PIECES}\ndelta {piece}\nend\nresult done\npid-file done\nread-until-eof");
-    let mut raw = Raw::start(fake_claude(&rig, &script));
-    let session = raw.open(rig.dir());
-    raw.prompt(&session);
-    rig.number("done"); // the agent did not wait for the editor
-    let peak = peak_rss_kib(raw.child.id()).unwrap();
-    let mut pieces = 0;
-    let answer = loop {
-        let heard = raw.hear();
-        if heard["id"] == 2 {
-            break heard;
-        }
-        let update = &heard["params"]["update"];
-        if update["sessionUpdate"] == "agent_message_chunk" {
-            assert_eq!(update["content"]["text"], piece);
-            pieces += 1;
-        }
-    };
-    assert_eq!((pieces, &answer["result"]["stopReason"]), (PIECES, &json!("end_turn")));
-    assert!(peak < 64 * 1024, "{peak} KiB for 80 MB that nobody read");
-    drop(raw.child.stdin.take());
-    assert_eq!(raw.child.wait().unwrap().code(), Some(0));
-}
-
 #[test]
 fn what_the_editor_says_is_not_taken_from_the_command_line() {
     let rig = Rig::new();
@@ -437,4 +406,41 @@ fn mcp_servers_that_cannot_be_had_are_named() {
     let done = crate::rig::collect(child);
     assert!(done.stdout.contains("sessionId"), "{}", done.stdout);
     assert!(done.stderr.contains("it goes without files"), "{}", done.stderr);
+}
+
+mod slow {
+    use ostler_testkit::processes::peak_rss_kib;
+
+    use super::*;
+
+    /// An editor that does not read loses nothing, and does not make the program grow.
+    #[test]
+    fn a_slow_editor_loses_nothing() {
+        const PIECES: usize = 20_000;
+        let rig = Rig::new();
+        let piece = "x".repeat(4_000);
+        let script =
+            format!("read-user\ninit\nloop {PIECES}\ndelta {piece}\nend\nresult done\npid-file done\nread-until-eof");
+        let mut raw = Raw::start(fake_claude(&rig, &script));
+        let session = raw.open(rig.dir());
+        raw.prompt(&session);
+        rig.number("done"); // the agent did not wait for the editor
+        let peak = peak_rss_kib(raw.child.id()).unwrap();
+        let mut pieces = 0;
+        let answer = loop {
+            let heard = raw.hear();
+            if heard["id"] == 2 {
+                break heard;
+            }
+            let update = &heard["params"]["update"];
+            if update["sessionUpdate"] == "agent_message_chunk" {
+                assert_eq!(update["content"]["text"], piece);
+                pieces += 1;
+            }
+        };
+        assert_eq!((pieces, &answer["result"]["stopReason"]), (PIECES, &json!("end_turn")));
+        assert!(peak < 64 * 1024, "{peak} KiB for 80 MB that nobody read");
+        drop(raw.child.stdin.take());
+        assert_eq!(raw.child.wait().unwrap().code(), Some(0));
+    }
 }

@@ -48,8 +48,9 @@ pub(crate) fn edit<R>(
     runtime.block_on(async {
         let mut child = start(command);
         let talked = tokio::time::timeout(2 * PATIENCE, connect(&mut child, says, talk)).await;
-        let talked = talked.expect("the talk came to no end");
-        let ended = tokio::time::timeout(PATIENCE, child.wait()).await.expect("the program did not end");
+        let talked = talked.unwrap_or_else(|_| panic!("the talk came to no end"));
+        let ended = tokio::time::timeout(PATIENCE, child.wait()).await;
+        let ended = ended.unwrap_or_else(|_| panic!("the program did not end"));
         (talked, ended.unwrap().code())
     })
 }
@@ -170,7 +171,7 @@ impl Editor {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        tokio::time::timeout(PATIENCE, wait).await.expect("it was never told");
+        tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("it was never told"));
     }
 
     /// The questions that were asked.
