@@ -22,12 +22,19 @@ const REST: Duration = Duration::from_secs(2);
 
 type Shared = Arc<Mutex<Scribe>>;
 
-/// Runs the program with the arguments, and writes down what is said, with these names.
-pub(crate) fn record(file: File, names: Names, program: &Path, args: &[String]) -> std::io::Result<ExitCode> {
+/// What to run, and where the agent keeps its sessions.
+pub(crate) struct Recorded<'a> {
+    pub(crate) program: &'a Path,
+    pub(crate) args: &'a [String],
+    pub(crate) home: Option<&'a Path>,
+}
+
+/// Runs the program, and writes down what is said, with these names.
+pub(crate) fn record(file: File, names: Names, what: &Recorded<'_>) -> std::io::Result<ExitCode> {
     let scribe: Shared = Arc::new(Mutex::new(Scribe::new(file, names)));
-    note(&scribe, Entry::Start(args.to_vec()))?;
-    let mut command = Command::new(program);
-    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    note(&scribe, Entry::Start(what.args.to_vec()))?;
+    let mut command = Command::new(what.program);
+    command.args(what.args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn()?;
     pass_on_signals(&child)?;
     let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -41,6 +48,9 @@ pub(crate) fn record(file: File, names: Names, program: &Path, args: &[String]) 
     let gone = Instant::now();
     while !(speaking.is_finished() && complaining.is_finished()) && gone.elapsed() < REST {
         thread::sleep(Duration::from_millis(5));
+    }
+    if let Some(home) = what.home {
+        scribe.lock().unwrap_or_else(PoisonError::into_inner).note_kept(home)?;
     }
     let tail = if complaining.is_finished() { complaining.join().unwrap_or_default() } else { String::new() };
     if !tail.is_empty() {
