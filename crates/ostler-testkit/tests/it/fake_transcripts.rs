@@ -1,8 +1,12 @@
 //! The fake agent between Ostler and an agent, and in its place: what was said is written down and played again.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
+use ostler_testkit::processes::wait_until;
+use ostler_testkit::scenario::{Signal, signal};
 use ostler_testkit::transcript::{self, Entry};
 
 use crate::{FAKE_AGENT, finish};
@@ -69,19 +73,23 @@ fn another_kind_of_input_is_said_loudly() {
     }
 }
 
+/// What the scribe writes when the agent says that it is ready.
+const READY: &str = "{\"out_text\":\"ready\"}";
+
 #[test]
 fn a_signal_reaches_the_agent_and_its_end_is_ours() {
-    let dir = tempfile::tempdir().unwrap();
-    let script = "trap 'echo told; kill -9 $$' TERM; echo ready; while :; do sleep 0.05; done";
-    let file = dir.path().join("said.jsonl");
-    let mut command = Command::new(FAKE_AGENT);
-    command.arg("record").arg(&file).args(["--", "sh", "-c", script]);
-    let child = piped(command).spawn().unwrap();
-    let recorded = || std::fs::read_to_string(&file).unwrap_or_default();
-    assert!(ostler_testkit::processes::wait_until(std::time::Duration::from_secs(60), || recorded().contains("ready")));
-    ostler_testkit::scenario::signal(child.id(), ostler_testkit::scenario::Signal::TERM);
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&output.status), Some(9));
-    assert_eq!(utf8(&output.stdout), "ready\ntold\n");
-    assert!(recorded().contains("{\"signal\":9}"), "{}", recorded());
+    for (end, number) in [("kill -9 $$", 9), ("trap - TERM; kill -TERM $$", 15)] {
+        let dir = tempfile::tempdir().unwrap();
+        let script = format!("trap 'echo told; {end}' TERM; echo ready; while :; do sleep 0.05; done");
+        let file = dir.path().join("said.jsonl");
+        let mut command = Command::new(FAKE_AGENT);
+        command.arg("record").arg(&file).args(["--", "sh", "-c", &script]);
+        let child = piped(command).spawn().unwrap();
+        let recorded = || std::fs::read_to_string(&file).unwrap_or_default();
+        assert!(wait_until(Duration::from_secs(60), || recorded().contains(READY)));
+        signal(child.id(), Signal::TERM);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.signal(), utf8(&output.stdout)), (Some(number), "ready\ntold\n"));
+        assert!(recorded().contains(&format!("{{\"signal\":{number}}}")), "{}", recorded());
+    }
 }

@@ -20,6 +20,9 @@ const TAIL: usize = 2000;
 /// How long the rest of the output is waited for once the agent is gone: what it started may hold the pipe for ever.
 const REST: Duration = Duration::from_secs(2);
 
+/// What reaches the agent through us; nobody can pass on a SIGKILL.
+const PASSED_ON: [Signal; 3] = [Signal::TERM, Signal::INT, Signal::HUP];
+
 type Shared = Arc<Mutex<Scribe>>;
 
 /// What to run, and where the agent keeps its sessions.
@@ -66,6 +69,10 @@ fn note(scribe: &Shared, entry: Entry) -> std::io::Result<()> {
 fn end_like(status: ExitStatus, scribe: &Shared) -> std::io::Result<ExitCode> {
     if let Some(number) = status.signal() {
         note(scribe, Entry::Signal(number))?;
+        if PASSED_ON.iter().any(|passed_on| passed_on.as_raw() == number) {
+            // Ours by now: sent to ourselves, it would only be passed on.
+            signal_hook::low_level::emulate_default_handler(number)?;
+        }
         offspring::die_by(number)?;
     }
     let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
@@ -122,7 +129,7 @@ fn text(line: &[u8]) -> String {
 
 fn pass_on_signals(child: &Child) -> std::io::Result<()> {
     let child = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+    for signal in PASSED_ON {
         let (mut ours, theirs) = UnixStream::pair()?;
         signal_hook::low_level::pipe::register(signal.as_raw(), theirs)?;
         thread::spawn(move || {
