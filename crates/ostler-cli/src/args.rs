@@ -1,5 +1,7 @@
 //! What can be typed: the command line as clap reads it. What it means is for each verb's own file.
 
+mod acp;
+mod config;
 mod policy;
 
 use std::path::PathBuf;
@@ -7,6 +9,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use self::acp::AcpArgs;
+pub(crate) use self::config::{ConfigArgs, ConfigPathArgs, ConfigShowArgs, ConfigVerb, ConfigVerbArgs, EXAMPLE};
 pub(crate) use self::policy::{Permissions, PolicyArgs, PolicyShowArgs, PolicyTestArgs, PolicyVerb, PolicyVerbArgs};
 
 /// Drive coding agents: one command, one stream of events, nothing left behind.
@@ -24,6 +28,8 @@ pub(crate) enum Verb {
     Run(Box<RunArgs>),
     /// Talk with an agent, turn by turn
     Chat(Box<ChatArgs>),
+    /// Serve an agent to an editor that speaks the Agent Client Protocol (ACP), on stdin and stdout
+    Acp(Box<AcpArgs>),
     /// Show which agents are installed and ready, and what to do about those that are not
     #[command(visible_alias = "agents")]
     Doctor(DoctorArgs),
@@ -35,6 +41,8 @@ pub(crate) enum Verb {
     Sandbox(SandboxArgs),
     /// Look into the permission policy: its rules, and which of them decides
     Policy(PolicyVerbArgs),
+    /// Look into the configuration of agents: what holds, and where it comes from
+    Config(ConfigVerbArgs),
     /// Print the JSON schema of what Ostler prints
     Schema(SchemaArgs),
     /// Print a completion script for a shell
@@ -110,9 +118,9 @@ pub(crate) struct ChatArgs {
 }
 
 /// What starts an agent, whatever is asked of it.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct StartArgs {
-    /// The agent [default: the first that is installed, and of several the first that is ready: claude, openai-api, scripted]
+    /// The agent [default: $OSTLER_AGENT, else as configured (ostler config --help), else the first that is installed, and of several the first that is ready: claude, openai-api, scripted]
     #[arg(short, long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
     /// The directory to work in [default: this one]
@@ -124,6 +132,8 @@ pub(crate) struct StartArgs {
     pub(crate) limits: LimitArgs,
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
     /// Go on with the latest session of this directory
     #[arg(long = "continue", conflicts_with_all = ["resume", "session_id", "no_store"])]
     pub(crate) go_on: bool,
@@ -168,7 +178,7 @@ pub(crate) enum SandboxKind {
 }
 
 /// Settings that go to the agent.
-#[derive(Debug, Default, PartialEq, Args)]
+#[derive(Debug, Clone, Default, PartialEq, Args)]
 #[command(next_help_heading = "Agent settings")]
 pub(crate) struct AgentSettings {
     /// The model
@@ -229,21 +239,21 @@ impl AgentSettings {
 }
 
 /// Limits.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitArgs {
-    /// The longest the task may take, such as 90s, 10m, 2h, none
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = time)]
-    pub(crate) timeout: Time,
-    /// The longest silence while no tool runs
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = time)]
-    pub(crate) idle_timeout: Time,
-    /// The longest until the agent's first word
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
-    pub(crate) startup_timeout: Time,
+    /// The longest the task may take, such as 90s, 10m, 2h, none [default: as configured, else 1h]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) timeout: Option<Time>,
+    /// The longest silence while no tool runs [default: as configured, else 10m]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) idle_timeout: Option<Time>,
+    /// The longest until the agent's first word [default: as configured, else 60s]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) startup_timeout: Option<Time>,
     /// The time an agent gets to end when asked, and again before it is killed
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time, hide = true)]
-    pub(crate) grace: Time,
+    #[arg(long, value_name = "TIME", value_parser = time, hide = true)]
+    pub(crate) grace: Option<Time>,
     /// At most so many of the agent's steps
     #[arg(long, value_name = "N")]
     pub(crate) max_turns: Option<String>,
@@ -257,8 +267,8 @@ pub(crate) struct LimitArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_messages: Option<u32>,
     /// The longest the whole session may take, from its first message on
-    #[arg(long, value_name = "TIME", default_value = "none", value_parser = time)]
-    pub(crate) max_time: Time,
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) max_time: Option<Time>,
 }
 
 #[derive(Debug, Args)]
@@ -272,6 +282,8 @@ pub(crate) struct DoctorArgs {
     /// Check for this program too, as `ostler run --workspace-tools` needs it
     #[arg(long, value_name = "NAME", value_parser = ["file-tools"])]
     pub(crate) workspace_tools: Option<String>,
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
 }
 
 const SANDBOX_HELP: &str = "\
@@ -430,27 +442,8 @@ pub(crate) struct ManArgs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Time(pub(crate) Option<Duration>);
 
-/// The longest limit: what is longer is a mistake, or meant to be none.
-const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
-
 fn time(text: &str) -> Result<Time, String> {
-    if text == "none" {
-        return Ok(Time(None));
-    }
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let scale = match &text[digits.len()..] {
-        "ms" => 0.001,
-        "" | "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => f64::NAN,
-    };
-    let seconds = digits.parse::<f64>().map_or(f64::NAN, |n| n * scale);
-    match Duration::try_from_secs_f64(seconds) {
-        Ok(time) if time > LONGEST => Err("expected at most ten years (87600h), or none".into()),
-        Ok(time) if !time.is_zero() => Ok(Time(Some(time))),
-        _ => Err("expected a time such as 500ms, 90s, 10m, 2h, or none".into()),
-    }
+    ostler::config::time(text).map(Time)
 }
 
 /// A number and its unit.
@@ -461,11 +454,14 @@ fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     digits.parse::<f64>().ok().filter(|n| n.is_finite() && !digits.starts_with(['-', '+'])).map(|n| n * scale)
 }
 
+/// The greatest age: what is older is a mistake.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
 /// An age. Unlike a limit on a run it may be zero, and is said in days.
 fn age(text: &str) -> Result<Duration, String> {
     let units = [("s", 1.0), ("m", 60.0), ("min", 60.0), ("h", 3600.0), ("d", 86_400.0), ("w", 604_800.0)];
     let time = scaled(text, &units).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    time.filter(|time| *time <= 10 * LONGEST).ok_or_else(|| "expected an age such as 12h, 30d, 8w".into())
+    time.filter(|time| *time <= LONGEST).ok_or_else(|| "expected an age such as 12h, 30d, 8w".into())
 }
 
 /// A size in bytes.
@@ -502,20 +498,6 @@ mod tests {
         }
         for bad in ["", "MB", "-1MB", "1XB", "1e30", "infMB", "1 GB"] {
             assert!(size(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn times() {
-        let ok = |s: &str| time(s).unwrap().0;
-        assert_eq!(ok("90"), Some(Duration::from_secs(90)));
-        assert_eq!(ok("500ms"), Some(Duration::from_millis(500)));
-        assert_eq!(ok("1.5m"), Some(Duration::from_secs(90)));
-        assert_eq!(ok("2h"), Some(Duration::from_secs(7200)));
-        assert_eq!(ok("87600h"), Some(LONGEST));
-        assert_eq!(ok("none"), None);
-        for bad in ["", "0", "-1s", "5 s", "s", "1d", "NaN", "1e400", "1e19", "87601h"] {
-            assert!(time(bad).is_err(), "{bad}");
         }
     }
 }

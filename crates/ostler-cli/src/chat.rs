@@ -12,7 +12,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler::{AfterTurn, Agent, Agents, Asks, Denials, Host, Session, Spec, keys as setting};
+use ostler::config::Config;
+use ostler::{AfterTurn, Asks, Denials, Host, Session, keys as setting};
 use ostler_store::Store;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -23,7 +24,6 @@ use self::keys::Keys;
 use self::talk::{Leaving, Next, Talk};
 use crate::args::ChatArgs;
 use crate::ask::{self, Asking};
-use crate::environment;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
 use crate::follow::TICK;
@@ -31,8 +31,9 @@ use crate::output::style::DIM;
 use crate::output::{self, name, word};
 use crate::screen::{End, Screen};
 use crate::signals::{Caught, Signals};
-use crate::spec::{self, Way};
+use crate::spec::{self, Chosen, Wanted, Way};
 use crate::store::{self, Keeping};
+use crate::{config, environment};
 
 /// Two Ctrl-C within this time leave.
 const TWICE: Duration = Duration::from_secs(2);
@@ -60,11 +61,11 @@ pub(crate) async fn run(args: ChatArgs) -> Result<Code, Fault> {
 
 /// With whom, where and how.
 struct Scene {
-    agents: Agents,
-    agent: Arc<dyn Agent>,
+    config: Config,
+    chosen: Chosen,
     host: Host,
     store: Option<Arc<Store>>,
-    spec: Spec,
+    wanted: Wanted,
     dir: PathBuf,
     /// Where messages are remembered, if they are to be.
     history: Option<PathBuf>,
@@ -75,20 +76,21 @@ struct Scene {
 /// Everything that can be wrong before an agent is started.
 async fn begin(mut args: ChatArgs) -> Result<(Scene, Session), Fault> {
     let dir = spec::directory(args.start.dir.as_deref())?;
-    let Keeping { host, store } = store::keeping(&mut args.start, &dir)?;
-    let agents = Agents::builtin();
-    let agent = spec::choose(&agents, &args.start, (&host, true)).await?;
+    let config = config::load(args.start.config, &args.start.policy, &dir)?;
+    let Keeping { host, store } = store::keeping(&mut args.start, &dir, &config)?;
+    let chosen = spec::choose(&config, &args.start, (&host, true)).await?;
     let is_attended = io::stdin().is_terminal();
     let asks = if is_attended { ask::who() } else { Asks::Nobody };
     let prompt = args.prompt.unwrap_or_default();
     let way = Way { prompt, dir: dir.clone(), streaming: true, after_turn: AfterTurn::Wait, asks };
     let history = environment::state_dir().filter(|_| !args.start.no_store).map(|dir| dir.join("chat_history"));
-    let mut spec = spec::build(args.start, &*agent, way)?;
+    let mut wanted = spec::read(args.start, &config, way)?;
     if asks == Asks::Somebody {
-        spec.denials = Denials::Tolerate; // whoever said no need not be told that the turn failed
+        wanted.spec.denials = Denials::Tolerate; // whoever said no need not be told that the turn failed
     }
-    let session = agent.start(&host, spec.clone()).map_err(|error| spec::wrong(&error, &*agent, "chat"))?;
-    Ok((Scene { agents, agent, host, store, spec, dir, history, is_attended }, session))
+    let spec = wanted.told(&config, &chosen)?;
+    let session = chosen.agent.start(&host, spec).map_err(|error| spec::wrong(&error, &*chosen.agent, "chat"))?;
+    Ok((Scene { config, chosen, host, store, wanted, dir, history, is_attended }, session))
 }
 
 /// A conversation on the screen.
@@ -118,25 +120,25 @@ impl Chat {
         let shown = output::open_chat(|place| gate.writer(place));
         let is_live = shown.is_live();
         let (mut screen, done) = Screen::open(shown).map_err(Fault::internal)?;
-        let asking = Asking::new(session.remote(), scene.spec.asks);
+        let asking = Asking::new(session.remote(), scene.wanted.spec.asks);
         let keys = if scene.is_attended { Keys::editor(scene.history.clone(), gate)? } else { Keys::lines()? };
         if scene.is_attended {
             let dir = word(&scene.dir.to_string_lossy(), 200);
-            let agent = name(scene.agent.name());
+            let agent = name(&scene.chosen.name);
             screen.line(format!("{DIM}{agent} in {dir} · /help lists the commands, Ctrl-D leaves{DIM:#}"));
         }
         if let Some(terminal) = asking.terminal() {
             terminal.quiet();
         }
-        let talk = Talk::new(session.remote(), !scene.spec.prompt.is_empty());
+        let talk = Talk::new(session.remote(), !scene.wanted.spec.prompt.is_empty());
         let (errands, next, twice, prompting, since) = (JoinSet::new(), None, None, None, None);
         Ok((Self { scene, screen, asking, keys, talk, errands, next, twice, prompting, is_live, since }, done))
     }
 
     /// The same with another session.
     fn renew(&mut self, next: Next) -> Session {
-        let Next { session, agent, heard, .. } = next;
-        self.scene.agent = agent;
+        let Next { session, chosen, heard, .. } = next;
+        self.scene.chosen = chosen;
         self.asking.renew(session.remote());
         self.talk = Talk::new(session.remote(), false);
         self.errands = JoinSet::new();

@@ -1,14 +1,15 @@
 //! `ostler doctor`: which agents are there, which are ready, and what to do about the rest.
 
 use ostler::clip::plain;
-use ostler::{Agents, Probed, Spec, keys};
+use ostler::{Probed, Spec, keys};
 use serde::Serialize;
 
-use crate::args::DoctorArgs;
+use crate::args::{DoctorArgs, PolicyArgs};
 use crate::exit::{self, Code};
 use crate::fault::Fault;
 use crate::output::{say, style};
-use crate::{conformance, environment};
+use crate::spec::{directory, lookup};
+use crate::{config, conformance, environment};
 
 /// One agent, as it is reported.
 #[derive(Debug, Serialize)]
@@ -28,17 +29,23 @@ struct Finding {
 
 /// Probes every agent and reports.
 pub(crate) async fn run(args: DoctorArgs) -> Result<Code, Fault> {
-    let (agents, host) = (Agents::builtin(), environment::host());
+    let config = config::load(args.config, &PolicyArgs::default(), &directory(None)?)?;
     if let Some(agent) = &args.conformance {
-        return conformance::run(&agents, agent, args.json).await;
+        return conformance::run(config.agents(), agent, args.json).await;
     }
+    let host = environment::host();
     let mut findings = Vec::new();
-    let mut spec = Spec::default();
-    if let Some(name) = &args.workspace_tools {
-        spec.settings.set(keys::WORKSPACE_TOOLS, name);
-    }
-    for agent in agents.iter() {
-        let mut found = finding(agent.name(), agent.probe_for(&host, &spec).await);
+    for agent in config.agents().iter() {
+        let mut spec = Spec::default();
+        let filled = config.defaults(agent.name()).map(|defaults| defaults.fill(&mut spec, &lookup)).transpose();
+        if let Some(name) = &args.workspace_tools {
+            spec.settings.set(keys::WORKSPACE_TOOLS, name);
+        }
+        let probed = match filled {
+            Ok(_) => agent.probe_for(&host, &spec).await,
+            Err(error) => Probed::NotConfigured { hint: error.to_string() },
+        };
+        let mut found = finding(agent.name(), probed);
         let plan = agent.dialect().probe();
         found.built_in = agent.plays();
         found.minimum_version = plan.map(|plan| plan.minimum.to_string());

@@ -7,6 +7,7 @@
 //! | `OSTLER_STATE_DIR`, `XDG_STATE_HOME`, `HOME` | where sessions are kept: `docs/sessions.md` |
 //! | `TERM=dumb`, `CI` | no live status line |
 //! | `OSTLER_CONFIG_DIR`, `XDG_CONFIG_HOME`, `HOME` | where your own settings are |
+//! | `OSTLER_AGENT`, `OSTLER_MODEL` | the agent and the model, where no flag names them: `docs/configuration.md` |
 //!
 //! Agents get a part of the environment: see `docs/environment.md`.
 
@@ -16,10 +17,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use ostler::event::At;
-use ostler::{GuardProgram, Host};
+use ostler::{BridgeProgram, GuardProgram, Host};
 
 /// The first argument that makes this program the guard of an agent.
 pub(crate) const GUARD_ROLE: &str = "__guard";
+
+/// The first argument that makes this program the bridge from an agent to the caller's tools.
+pub(crate) const BRIDGE_ROLE: &str = "__bridge";
 
 /// The first argument that makes this program try to get out of the sandbox it was started in.
 #[cfg(target_os = "linux")]
@@ -41,10 +45,13 @@ pub(crate) fn host() -> Host {
     guarded(Host::new(std::env::vars_os()))
 }
 
-/// Under the guard of this program, with its helpers.
+/// Under the guard of this program, with its helpers and its bridge.
 fn guarded(mut host: Host) -> Host {
-    if let Some(dir) = std::env::current_exe().ok().as_deref().and_then(std::path::Path::parent) {
-        host = host.with_helpers(dir.to_owned());
+    if let Ok(own) = std::env::current_exe() {
+        if let Some(dir) = own.parent() {
+            host = host.with_helpers(dir.to_owned());
+        }
+        host = host.bridged_by(BridgeProgram { program: own, args: vec![BRIDGE_ROLE.into()] });
     }
     match guard_program() {
         Some(program) if cfg!(target_os = "linux") => {

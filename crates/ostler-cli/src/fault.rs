@@ -34,6 +34,12 @@ impl Fault {
         self
     }
 
+    /// Says where what is wrong was written.
+    pub(crate) fn told_by(mut self, from: &impl std::fmt::Display) -> Self {
+        self.message = format!("{from}: {}", self.message);
+        self
+    }
+
     /// The exit code.
     pub(crate) fn code(&self) -> Code {
         self.code

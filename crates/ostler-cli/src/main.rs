@@ -1,14 +1,18 @@
 //! The program `ostler`: drives coding agents from the command line.
 
+mod acp;
 mod args;
 mod ask;
 mod chat;
+mod config;
 mod conformance;
 mod doctor;
 mod environment;
 mod exit;
 mod fault;
+mod files;
 mod follow;
+mod layers;
 mod output;
 mod pages;
 mod policy;
@@ -32,7 +36,7 @@ use crate::args::{Cli, Verb};
 use crate::fault::Fault;
 
 fn main() -> ExitCode {
-    #[cfg(target_os = "linux")]
+    #[cfg(unix)]
     if let Some(code) = hidden_role() {
         return code;
     }
@@ -61,25 +65,47 @@ fn dispatch(cli: Cli) -> Result<exit::Code, Fault> {
     match cli.verb {
         Verb::Run(args) => runtime.block_on(run::run(*args)),
         Verb::Chat(args) => runtime.block_on(chat::run(*args)),
+        Verb::Acp(args) => runtime.block_on(acp::run(*args)),
         Verb::Doctor(args) => runtime.block_on(doctor::run(args)),
         Verb::Replay(args) => replay::run(&args),
         Verb::Sessions(args) => sessions::run(args),
         Verb::Sandbox(args) => runtime.block_on(sandbox::run(args)),
         Verb::Policy(args) => rules::run(&args),
+        Verb::Config(args) => layers::run(&args),
         Verb::Schema(args) => pages::schema(&args),
         Verb::Completions(args) => pages::completions(&args),
         Verb::Man(args) => pages::man(&args),
     }
 }
 
-/// The hidden roles of this program: watching over an agent's processes (see `ostler::guard`), and trying to get out of the
-/// sandbox (see `ostler::sandbox_check`).
-#[cfg(target_os = "linux")]
+/// The hidden roles of this program: watching over an agent's processes (see `ostler::guard`), leading an agent to the caller's
+/// tools (see `ostler::bridge`), and trying to get out of the sandbox (see `ostler::sandbox_check`).
+#[cfg(unix)]
 fn hidden_role() -> Option<ExitCode> {
     let mut args = environment::args().skip(1);
     let role = args.next()?;
+    if role == environment::BRIDGE_ROLE {
+        return Some(bridge(args).into());
+    }
+    #[cfg(target_os = "linux")]
     if role == environment::GUARD_ROLE {
         return Some(ExitCode::from(u8::try_from(ostler::guard::run(args)).unwrap_or(exit::INTERNAL.0)));
     }
-    (role == environment::ATTEMPT_ROLE).then(|| sandbox::attempt(args))
+    #[cfg(target_os = "linux")]
+    if role == environment::ATTEMPT_ROLE {
+        return Some(sandbox::attempt(args));
+    }
+    None
+}
+
+/// Its stdout belongs to the agent: a fault goes to stderr.
+#[cfg(unix)]
+fn bridge(args: impl Iterator<Item = std::ffi::OsString>) -> exit::Code {
+    match ostler::bridge::run(args, std::io::stdin(), std::io::stdout()) {
+        Ok(()) => exit::OK,
+        Err(error) => {
+            output::tell(&format!("the session cannot be reached: {error}"));
+            exit::UNAVAILABLE
+        }
+    }
 }

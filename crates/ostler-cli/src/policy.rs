@@ -1,19 +1,15 @@
 //! The permission policy that holds in a directory: its layers, gathered.
 
-use std::io::Read;
 use std::path::Path;
 
 use ostler::permission::{Policy, Preset, Trust};
 
 use crate::args::{Permissions, PolicyArgs};
-use crate::environment;
 use crate::fault::Fault;
+use crate::{environment, files};
 
 /// Where a workspace keeps its policy.
 const PROJECT_FILE: &str = ".ostler/policy.toml";
-
-/// Nobody writes a policy that is longer.
-const LONGEST: u64 = 1024 * 1024;
 
 /// The policy that holds in a directory.
 #[derive(Debug)]
@@ -28,17 +24,11 @@ pub(crate) struct Loaded {
 
 /// Gathers the layers: `--policy`, the user's own file, the workspace's, `--permissions`.
 pub(crate) fn load(args: &PolicyArgs, dir: &Path) -> Result<Loaded, Fault> {
-    let mut layers = Vec::new();
+    let mut layers = own(args)?;
     let mut remarks = Vec::new();
-    if let Some(file) = &args.policy {
-        let none = || Fault::usage(format!("there is no file {}, given by --policy", file.display()));
-        layers.push(read(file, Trust::Full)?.ok_or_else(none)?);
-    }
-    let own = environment::config_dir().map(|dir| dir.join("policy.toml"));
-    layers.extend(own.as_deref().map(|file| read(file, Trust::Full)).transpose()?.flatten());
     // Where the workspace really is: a link does not make it a trusted one. If it is nowhere, the run is going to say so.
     let real = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
-    let is_trusted = args.trust_project || layers.iter().any(|layer| layer.trusts(&real.to_string_lossy()));
+    let is_trusted = is_trusted(args, &layers, &real);
     let trust = if is_trusted { Trust::Full } else { Trust::Project };
     if let Some(layer) = read(&real.join(PROJECT_FILE), trust)? {
         if layer.dropped() > 0 {
@@ -56,6 +46,27 @@ pub(crate) fn load(args: &PolicyArgs, dir: &Path) -> Result<Loaded, Fault> {
     Ok(Loaded { policy, remarks, is_trusted })
 }
 
+/// What the user gave: `--policy`, and the own file.
+fn own(args: &PolicyArgs) -> Result<Vec<Policy>, Fault> {
+    let mut layers = Vec::new();
+    if let Some(file) = &args.policy {
+        let none = || Fault::usage(format!("there is no file {}, given by --policy", file.display()));
+        layers.push(read(file, Trust::Full)?.ok_or_else(none)?);
+    }
+    let own = environment::config_dir().map(|dir| dir.join("policy.toml"));
+    layers.extend(own.as_deref().map(|file| read(file, Trust::Full)).transpose()?.flatten());
+    Ok(layers)
+}
+
+fn is_trusted(args: &PolicyArgs, layers: &[Policy], real: &Path) -> bool {
+    args.trust_project || layers.iter().any(|layer| layer.trusts(&real.to_string_lossy()))
+}
+
+/// Whether the user trusts what a directory brings along. Its path is the real one.
+pub(crate) fn trusts(args: &PolicyArgs, real: &Path) -> Result<bool, Fault> {
+    Ok(is_trusted(args, &own(args)?, real))
+}
+
 fn preset(word: Permissions) -> Preset {
     match word {
         Permissions::ReadOnly => Preset::ReadOnly,
@@ -67,23 +78,8 @@ fn preset(word: Permissions) -> Preset {
 
 /// Reads a policy's file, if it is there.
 fn read(file: &Path, trust: Trust) -> Result<Option<Policy>, Fault> {
-    let name = file.display();
-    let cannot = |error: std::io::Error| Fault::usage(format!("{name} cannot be read: {error}"));
-    // Looked at before it is opened: a pipe would keep us waiting.
-    match std::fs::metadata(file) {
-        Err(error) if [std::io::ErrorKind::NotFound, std::io::ErrorKind::NotADirectory].contains(&error.kind()) => {
-            return Ok(None);
-        }
-        Err(error) => return Err(cannot(error)),
-        Ok(meta) if !meta.is_file() => return Err(Fault::usage(format!("{name} is not a file"))),
-        Ok(_) => {}
-    }
-    let mut text = String::new();
-    std::fs::File::open(file).and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text)).map_err(cannot)?;
-    if text.len() as u64 > LONGEST {
-        return Err(Fault::usage(format!("{name} is longer than a policy may be ({LONGEST} bytes)")));
-    }
-    let policy = Policy::parse(&text, &name.to_string(), trust).map_err(|error| {
+    let Some(text) = files::text(file)? else { return Ok(None) };
+    let policy = Policy::parse(&text, &file.display().to_string(), trust).map_err(|error| {
         Fault::usage(error.to_string()).hint("docs/permissions.md describes the file; nothing runs until it is right.")
     })?;
     Ok(Some(policy))

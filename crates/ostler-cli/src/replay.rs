@@ -2,16 +2,17 @@
 
 use std::io::Read;
 
-use ostler::{Agents, Replay, Spec, What};
+use ostler::{Replay, Spec, What};
 
 use crate::args::ReplayArgs;
+use crate::config::load_for;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
 use crate::output::{self, Liveness};
 
 /// Reads a recording and shows it.
 pub(crate) fn run(args: &ReplayArgs) -> Result<Code, Fault> {
-    let agent = crate::spec::named(&Agents::builtin(), &args.agent)?;
+    let agent = crate::spec::named(&load_for(&args.agent)?, &args.agent)?.agent;
     let cannot = |error: std::io::Error| Fault::usage(format!("{} cannot be read: {error}", args.file.display()));
     let mut source: Box<dyn Read> = if args.file.as_os_str() == "-" {
         Box::new(std::io::stdin())

@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
+use ostler::Raw;
 use ostler::clip::plain;
 use ostler::permission::{Ruled, Ruling, ToolUse};
-use ostler::{Agents, Raw};
 use serde_json::json;
 
 use crate::args::{PolicyShowArgs, PolicyTestArgs, PolicyVerb, PolicyVerbArgs};
+use crate::config::load_for;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
 use crate::output::{say, style, tell};
@@ -29,7 +30,7 @@ fn workspace(args: &PolicyShowArgs) -> Result<PathBuf, Fault> {
 
 /// `ostler policy test`.
 fn test(args: &PolicyTestArgs) -> Result<Code, Fault> {
-    let agent = named(&Agents::builtin(), &args.agent)?;
+    let agent = named(&load_for(&args.agent)?, &args.agent)?.agent;
     let input = Raw::parse(&args.json).map_err(|error| {
         let why = format!("the tool's arguments are not JSON: {error}");
         Fault::usage(why).hint("such as: ostler policy test Bash '{\"command\":\"git push\"}'")

@@ -1,6 +1,6 @@
 //! `ostler run`: one task, one agent, from the command line to an exit code.
 
-use ostler::{Agents, Asks, Session};
+use ostler::{Asks, Session};
 
 use crate::args::{Format, RunArgs};
 use crate::ask::Asking;
@@ -11,7 +11,7 @@ use crate::output::{self, Liveness};
 use crate::signals::Signals;
 use crate::spec::{self, Way};
 use crate::store::{self, Keeping};
-use crate::{ask, prompt};
+use crate::{ask, config, prompt};
 
 /// Runs one task.
 pub(crate) async fn run(args: RunArgs) -> Result<Code, Fault> {
@@ -37,13 +37,15 @@ async fn begin(mut args: RunArgs) -> Result<(Session, Signals, Asks), Fault> {
         stdin: args.stdin,
         dir: &dir,
     })?;
-    let Keeping { host, .. } = store::keeping(&mut args.start, &dir)?;
-    let agents = Agents::builtin();
+    let config = config::load(args.start.config, &args.start.policy, &dir)?;
+    let Keeping { host, .. } = store::keeping(&mut args.start, &dir, &config)?;
     let streaming = matches!(args.output, Format::Human | Format::Events);
-    let agent = spec::choose(&agents, &args.start, (&host, streaming)).await?;
+    let chosen = spec::choose(&config, &args.start, (&host, streaming)).await?;
     // Somebody is asked who can read the question and answer it; a script is not.
     let asks = if args.output == Format::Human { ask::who() } else { Asks::Nobody };
-    let spec = spec::build(args.start, &*agent, Way { prompt: task, dir, streaming, asks, ..Way::default() })?;
+    let way = Way { prompt: task, dir, streaming, asks, ..Way::default() };
+    let spec = spec::read(args.start, &config, way)?.told(&config, &chosen)?;
+    let agent = chosen.agent;
     let signals = Signals::listen()?;
     let session = agent.start(&host, spec).map_err(|e| spec::wrong(&e, &*agent, "run"))?;
     Ok((session, signals, asks))

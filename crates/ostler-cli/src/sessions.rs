@@ -8,6 +8,7 @@ use ostler_store::{Filter, Keep, Log, SessionRow, Standing, Store};
 use serde_json::{Value, json};
 
 use crate::args::{SessionsArgs, SessionsListArgs, SessionsPruneArgs, SessionsShowArgs, SessionsVerb};
+use crate::config::load_for;
 use crate::environment;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
@@ -32,7 +33,12 @@ pub(crate) fn run(args: SessionsArgs) -> Result<Code, Fault> {
 
 fn list(store: &Store, args: SessionsListArgs) -> Result<Code, Fault> {
     let dir = args.dir.as_deref().map(whole).transpose()?;
-    let filter = Filter { agent: args.agent, dir, limit: Some(args.limit), live: args.live };
+    // Sessions are kept under the agent's own name.
+    let agent = args.agent.map(|name| -> Result<_, Fault> {
+        let behind = load_for(&name)?.agent(&name).map(|agent| agent.name().to_owned());
+        Ok(behind.unwrap_or(name))
+    });
+    let filter = Filter { agent: agent.transpose()?, dir, limit: Some(args.limit), live: args.live };
     let rows = store.sessions(&filter).map_err(|error| fault(&error))?;
     if args.json {
         say(&format!("{:#}", json!({ "sessions": rows.iter().map(as_json).collect::<Vec<_>>() })));

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ostler::{AfterTurn, Agent, Agents, Asks, Denials, Host, Limits, Sandbox, Settings, Spec, SpecError, keys};
+use ostler::config::Config;
+use ostler::{AfterTurn, Agent, Asks, Denials, Host, Limits, Sandbox, Settings, Spec, SpecError, keys};
 
-use crate::args::{AgentSettings, SandboxKind, StartArgs};
+use crate::args::{AgentSettings, LimitArgs, SandboxKind, StartArgs, Time};
 use crate::fault::Fault;
-use crate::{environment, output, policy};
+use crate::{config, environment, output, policy};
 
 /// The directory to work in.
 pub(crate) fn directory(given: Option<&Path>) -> Result<PathBuf, Fault> {
@@ -21,18 +22,27 @@ pub(crate) fn wrong(error: &SpecError, agent: &dyn Agent, verb: &str) -> Fault {
     Fault::usage(error.to_string()).hint(hint)
 }
 
+/// The agent to start, and the name it goes by: its own, or another that a file gives it.
+#[derive(Clone)]
+pub(crate) struct Chosen {
+    pub(crate) name: String,
+    pub(crate) agent: Arc<dyn Agent>,
+}
+
 /// The agent that was named, or the one that is there. A played one only where somebody looks on (`shown`).
-pub(crate) async fn choose(
-    agents: &Agents,
-    args: &StartArgs,
-    (host, shown): (&Host, bool),
-) -> Result<Arc<dyn Agent>, Fault> {
+pub(crate) async fn choose(config: &Config, args: &StartArgs, (host, shown): (&Host, bool)) -> Result<Chosen, Fault> {
+    let configured = config.default_agent().map(|entry| (entry.value.text(), &entry.from));
     if let Some(name) = &args.agent {
-        return named(agents, name);
+        return named(config, name);
     }
-    let agent = agents.choose(host).await.ok_or_else(|| Fault::internal("no agent is known"))?;
+    if let Some((name, from)) = configured {
+        return named(config, name).map_err(|fault| fault.told_by(from));
+    }
+    let agents = config.agents();
+    let agent = agents.choose_for(host, |agent| probing(config, agent.name())).await;
+    let agent = agent.ok_or_else(|| Fault::internal("no agent is known"))?;
     if !agent.plays() {
-        return Ok(agent);
+        return Ok(Chosen::own(agent));
     }
     // A person is shown what Ostler does. A script that asked for an answer, and whoever asked an agent for something,
     // must not take a played one for it: the first real agent then says that it is missing.
@@ -41,17 +51,37 @@ pub(crate) async fn choose(
             "No coding agent was found on this machine: the built-in agent `scripted` plays a script instead.",
         );
         output::tell("`ostler doctor` says how to install one.\n");
-        return Ok(agent);
+        return Ok(Chosen::own(agent));
     }
-    Ok(agents.iter().find(|known| !known.plays()).cloned().unwrap_or(agent))
+    Ok(Chosen::own(agents.iter().find(|known| !known.plays()).cloned().unwrap_or(agent)))
+}
+
+impl Chosen {
+    fn own(agent: Arc<dyn Agent>) -> Self {
+        Self { name: agent.name().to_owned(), agent }
+    }
+}
+
+/// A spec to probe an agent with: what the files say of it, as far as it can be had.
+fn probing(config: &Config, name: &str) -> Spec {
+    let mut spec = Spec::default();
+    if let Some(defaults) = config.defaults(name) {
+        let _ = defaults.fill(&mut spec, &lookup); // the run says what is wrong
+    }
+    spec
+}
+
+/// A variable of the caller's, for a file that refers to it.
+pub(crate) fn lookup(name: &str) -> Option<String> {
+    environment::variable(name)?.into_string().ok()
 }
 
 /// The agent of that name, or an error that lists those there are.
-pub(crate) fn named(agents: &Agents, name: &str) -> Result<Arc<dyn Agent>, Fault> {
-    agents.get(name).ok_or_else(|| {
-        let known: Vec<_> = agents.iter().map(|a| a.name().to_owned()).collect();
-        Fault::usage(format!("there is no agent {name:?}")).hint(format!("agents: {}", known.join(", ")))
-    })
+pub(crate) fn named(config: &Config, name: &str) -> Result<Chosen, Fault> {
+    let agent = config.agent(name).ok_or_else(|| {
+        Fault::usage(format!("there is no agent {name:?}")).hint(format!("agents: {}", config.names().join(", ")))
+    })?;
+    Ok(Chosen { name: name.to_owned(), agent })
 }
 
 /// What differs from one use of an agent to another.
@@ -65,40 +95,38 @@ pub(crate) struct Way {
     pub(crate) asks: Asks,
 }
 
-/// Puts together what was asked for.
-pub(crate) fn build(args: StartArgs, agent: &dyn Agent, way: Way) -> Result<Spec, Fault> {
+/// What was typed, before an agent's own defaults.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    pub(crate) spec: Spec,
+    streaming: bool,
+    /// Whether rules hold that the workspace's own settings of an agent would go round.
+    is_ruled: bool,
+}
+
+/// Puts together what was typed.
+pub(crate) fn read(args: StartArgs, config: &Config, way: Way) -> Result<Wanted, Fault> {
     let mut settings = Settings::default();
-    if agent.settings().iter().any(|known| known.key == keys::INCLUDE_PARTIAL) {
-        settings.set(keys::INCLUDE_PARTIAL, way.streaming.to_string());
-    }
     let denials = if args.agent_settings.tolerate_denials { Denials::Tolerate } else { Denials::Fail };
     gather(&args.agent_settings, &mut settings)?;
+    if settings.last(keys::MODEL).is_none()
+        && let Some(model) = config::model()?
+    {
+        settings.set(keys::MODEL, model);
+    }
     let limits = &args.limits;
     for (key, value) in [(keys::MAX_TURNS, &limits.max_turns), (keys::MAX_BUDGET_USD, &limits.max_budget_usd)] {
         if let Some(value) = value {
             settings.set(key, value);
         }
     }
-    let defaults = Limits::default();
-    let limits = Limits {
-        wall: limits.timeout.0,
-        idle: limits.idle_timeout.0,
-        startup: limits.startup_timeout.0,
-        grace: limits.grace.0.unwrap_or(defaults.grace),
-        budget_tokens: limits.max_tokens,
-        budget_turns: limits.max_messages,
-        budget_wall: limits.max_time.0,
-        ..defaults
-    };
     let env = args.env.iter().map(|entry| variable(entry)).collect::<Result<_, _>>()?;
     let raw_log = args.raw_log.as_deref().map(absolute).transpose()?;
     let program = args.program.map(|p| if p.components().count() > 1 { absolute(&p) } else { Ok(p) }).transpose()?;
     let loaded = policy::load(&args.policy, &way.dir)?;
     loaded.remarks.iter().for_each(|remark| output::tell(remark));
-    if loaded.policy.is_some() && !loaded.is_trusted {
-        leave_out_project_settings(agent, &mut settings, &way.dir);
-    }
-    Ok(Spec {
+    let is_ruled = loaded.policy.is_some() && !loaded.is_trusted;
+    let spec = Spec {
         prompt: way.prompt,
         dir: Some(way.dir),
         after_turn: way.after_turn,
@@ -109,11 +137,56 @@ pub(crate) fn build(args: StartArgs, agent: &dyn Agent, way: Way) -> Result<Spec
         env,
         program,
         raw_log,
-        limits,
+        limits: limited(&args.limits, config.limits()),
         denials,
         sandbox: sandbox(args.sandbox),
         ..Spec::default()
-    })
+    };
+    Ok(Wanted { spec, streaming: way.streaming, is_ruled })
+}
+
+/// The limits: those of the files, and over them those of the flags.
+fn limited(args: &LimitArgs, usual: Limits) -> Limits {
+    let over = |flag: Option<Time>, usual| flag.map_or(usual, |time| time.0);
+    Limits {
+        wall: over(args.timeout, usual.wall),
+        idle: over(args.idle_timeout, usual.idle),
+        startup: over(args.startup_timeout, usual.startup),
+        grace: args.grace.and_then(|time| time.0).unwrap_or(usual.grace),
+        budget_tokens: args.max_tokens.or(usual.budget_tokens),
+        budget_turns: args.max_messages.or(usual.budget_turns),
+        budget_wall: over(args.max_time, usual.budget_wall),
+        ..usual
+    }
+}
+
+impl Wanted {
+    /// The same as [`Wanted::spec`], and what there is to say about it is told.
+    pub(crate) fn told(&self, config: &Config, chosen: &Chosen) -> Result<Spec, Fault> {
+        let (spec, remarks) = self.spec(config, chosen)?;
+        remarks.iter().for_each(|remark| output::tell(remark));
+        Ok(spec)
+    }
+
+    /// The spec for an agent: what was typed, and beneath it what the files say of the agent; and what to say about it.
+    pub(crate) fn spec(&self, config: &Config, chosen: &Chosen) -> Result<(Spec, Vec<String>), Fault> {
+        let (agent, mut spec, mut remarks) = (&*chosen.agent, self.spec.clone(), Vec::new());
+        if let Some(defaults) = config.defaults(&chosen.name) {
+            remarks = defaults.fill(&mut spec, &lookup).map_err(|error| {
+                Fault::usage(error.to_string()).hint("set it, or give the agent's variable with --env NAME=VALUE")
+            })?;
+        }
+        let knows = |key: &str| agent.settings().iter().any(|known| known.key == key);
+        if knows(keys::INCLUDE_PARTIAL) && spec.settings.get(keys::INCLUDE_PARTIAL).is_none() {
+            spec.settings.set(keys::INCLUDE_PARTIAL, self.streaming.to_string());
+        }
+        if self.is_ruled
+            && let Some(dir) = &self.spec.dir
+        {
+            remarks.extend(leave_out_project_settings(agent, &mut spec.settings, dir));
+        }
+        Ok((spec, remarks))
+    }
 }
 
 /// Where an agent's settings of a project are, for a word about them.
@@ -121,20 +194,20 @@ const PROJECT_SETTINGS: [&str; 3] = [".claude", ".mcp.json", "CLAUDE.md"];
 
 /// Whoever sets rules does not want a repository to go round them: its own settings of the agent can start programs (hooks,
 /// MCP servers) that no rule sees.
-fn leave_out_project_settings(agent: &dyn Agent, settings: &mut Settings, dir: &Path) {
+fn leave_out_project_settings(agent: &dyn Agent, settings: &mut Settings, dir: &Path) -> Option<String> {
     let takes = agent.settings().iter().any(|known| known.key == "setting_sources");
     if !takes || settings.get("setting_sources").is_some() {
-        return;
+        return None;
     }
     settings.set("setting_sources", "user");
     let there: Vec<&str> = PROJECT_SETTINGS.into_iter().filter(|name| dir.join(name).exists()).collect();
-    if !there.is_empty() {
-        output::tell(&format!(
+    (!there.is_empty()).then(|| {
+        format!(
             "Under a policy the workspace's own settings of the agent ({}) are left out: they can start programs that no rule sees. \
              --trust-project takes them; so does trusted_projects in your own policy.",
             there.join(", ")
-        ));
-    }
+        )
+    })
 }
 
 fn sandbox(kind: SandboxKind) -> Sandbox {

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ostler::{Agents, Host};
+use ostler::Host;
+use ostler::config::Config;
 use ostler_store::{Filter, Store, StoreError};
 
 use crate::args::StartArgs;
@@ -47,7 +48,7 @@ pub(crate) struct Keeping {
 }
 
 /// Makes ready to keep a session. A store that cannot be opened is told, and the run goes on without it.
-pub(crate) fn keeping(args: &mut StartArgs, dir: &Path) -> Result<Keeping, Fault> {
+pub(crate) fn keeping(args: &mut StartArgs, dir: &Path, config: &Config) -> Result<Keeping, Fault> {
     let host = environment::host();
     // Whoever wants nothing kept gets no directory and no database either.
     let store = match (!args.no_store).then(open_store).transpose() {
@@ -58,7 +59,7 @@ pub(crate) fn keeping(args: &mut StartArgs, dir: &Path) -> Result<Keeping, Fault
         }
     };
     if args.go_on {
-        go_on(args, dir, store.as_deref())?;
+        go_on(args, dir, (store.as_deref(), config))?;
     }
     let host = match &store {
         Some(store) => host.kept_by(store.clone()),
@@ -71,15 +72,16 @@ pub(crate) fn keeping(args: &mut StartArgs, dir: &Path) -> Result<Keeping, Fault
 const RECENT: usize = 100;
 
 /// The latest session of a directory is the one to go on with.
-fn go_on(args: &mut StartArgs, dir: &Path, store: Option<&Store>) -> Result<(), Fault> {
+fn go_on(args: &mut StartArgs, dir: &Path, (store, config): (Option<&Store>, &Config)) -> Result<(), Fault> {
     let kept = store.ok_or_else(|| Fault::usage("no sessions are kept here"))?;
     let real = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
-    let filter = Filter { agent: args.agent.clone(), dir: Some(real), limit: Some(RECENT), live: false };
-    let agents = Agents::builtin();
+    // Sessions are kept under the agent's own name.
+    let own = |name: &String| config.agent(name).map_or_else(|| name.clone(), |agent| agent.name().to_owned());
+    let filter = Filter { agent: args.agent.as_ref().map(own), dir: Some(real), limit: Some(RECENT), live: false };
     let mut rows = kept.sessions(&filter).map_err(|error| fault(&error))?.into_iter();
     // One whose agent never said how its session is called holds nothing that could be gone on with.
     let row = rows.find(|row| {
-        let from_events = agents.get(&row.agent).is_some_and(|agent| agent.dialect().goes_on_from_events());
+        let from_events = config.agents().get(&row.agent).is_some_and(|agent| agent.dialect().goes_on_from_events());
         row.native_session.is_some() || from_events
     });
     let row = row.ok_or_else(|| {

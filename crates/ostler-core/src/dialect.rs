@@ -79,6 +79,10 @@ pub struct Setting {
     pub key: &'static str,
     /// What it does.
     pub help: &'static str,
+    /// Whether a value may be a secret, or hold one.
+    pub secret: bool,
+    /// The only words it takes; empty when it takes others too.
+    pub words: &'static [&'static str],
 }
 
 /// What an agent can do: data, so that nobody asks for an agent by its name.

@@ -24,7 +24,9 @@ pub(crate) type Rule = fn(&str) -> Result<(), String>;
 
 /// What the table tells the documentation and `--set`.
 pub(crate) fn listed<P>(table: &[Row<P>]) -> Vec<Setting> {
-    table.iter().map(|row| Setting { key: row.key, help: row.help }).collect()
+    let words = |kind: Kind| if let Kind::OneOf(words) = kind { words } else { &[] };
+    let setting = |row: &Row<P>| Setting { key: row.key, help: row.help, secret: row.secret, words: words(row.kind) };
+    table.iter().map(setting).collect()
 }
 
 /// Checks every setting against the table.

@@ -24,13 +24,15 @@ mod regular;
 mod root;
 mod rules;
 pub(crate) mod search_files;
-mod store;
+pub(crate) mod store;
 mod system;
 mod twins;
 mod walk;
+pub(crate) mod whole_text;
 pub(crate) mod write_file;
 
 pub(crate) use root::{Root, read_own_file};
+pub use whole_text::Span;
 
 /// Which files a model may see and change: globs relative to the workspace, besides the defaults.
 ///

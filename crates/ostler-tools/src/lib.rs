@@ -13,6 +13,6 @@ pub mod policy;
 mod workspace;
 
 pub use error::{Code, ToolError};
-pub use files::FileRules;
+pub use files::{FileRules, Span};
 pub use policy::Policy;
 pub use workspace::Workspace;

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use crate::ToolError;
 use crate::catalog::{self, Reply};
-use crate::files::{FileRules, Root, read_own_file};
+use crate::files::store::{Present, write};
+use crate::files::{FileRules, Root, Span, read_own_file, whole_text};
 use crate::policy::{POLICY_FILE, Policy};
 
 /// A directory that a model works in. Every file is opened below its handle, so no path leads out of it.
@@ -51,5 +52,21 @@ impl Workspace {
     /// of these tools, so that a caller can look among its own.
     pub fn call(&self, name: &str, input: &str) -> Result<Reply, ToolError> {
         catalog::call(&self.root, name, input)
+    }
+
+    /// Reads a text file, or some of its lines, as it is: nothing is cut or marked, since whoever gets it may write it back.
+    ///
+    /// # Errors
+    /// As the tools say them; what is too large to be written back is refused as a whole.
+    pub fn read_text(&self, path: &str, span: Span) -> Result<String, ToolError> {
+        whole_text::read(&self.root, path, span)
+    }
+
+    /// Makes a file hold this text, as the tool `write_file` does.
+    ///
+    /// # Errors
+    /// As that tool says them.
+    pub fn write_text(&self, path: &str, text: &str) -> Result<(), ToolError> {
+        write(&self.root, path, text, Present::Replace).map(|_| ())
     }
 }

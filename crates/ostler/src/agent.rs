@@ -44,6 +44,11 @@ pub trait Agent: Send + Sync {
     /// Whether its program is there. Quick: nothing is started.
     fn is_found(&self, host: &Host) -> bool;
 
+    /// The same, when this spec has it started: with a program of the caller's, for example.
+    fn is_found_for(&self, host: &Host, _: &Spec) -> bool {
+        self.is_found(host)
+    }
+
     /// Whether it is ready to be started, and if not, what to do. This asks the agent itself and takes a moment.
     fn probe<'a>(&'a self, host: &'a Host) -> Pin<Box<dyn Future<Output = Probed> + Send + 'a>>;
 
@@ -110,14 +115,20 @@ impl Agents {
     /// The agent to use when none is named: the first whose program is there and, if several are, the first that is
     /// ready.
     pub async fn choose(&self, host: &Host) -> Option<Arc<dyn Agent>> {
-        let found: Vec<_> = self.0.iter().filter(|agent| agent.is_found(host)).collect();
+        self.choose_for(host, |_| Spec::default()).await
+    }
+
+    /// The same, when each agent is started with a spec of its own.
+    pub async fn choose_for(&self, host: &Host, spec: impl Fn(&dyn Agent) -> Spec) -> Option<Arc<dyn Agent>> {
+        let found: Vec<_> = self.0.iter().map(|agent| (agent, spec(&**agent))).collect();
+        let found: Vec<_> = found.into_iter().filter(|(agent, spec)| agent.is_found_for(host, spec)).collect();
         // The agent of last resort is always found; beside it, one candidate needs no questions.
-        if let [only, _] | [only] = found[..] {
-            return Some(only.clone());
+        if let [(only, _), _] | [(only, _)] = &found[..] {
+            return Some(Arc::clone(only));
         }
-        for agent in &found {
-            if matches!(agent.probe(host).await, Probed::Ready { .. }) {
-                return Some((*agent).clone());
+        for (agent, spec) in &found {
+            if matches!(agent.probe_for(host, spec).await, Probed::Ready { .. }) {
+                return Some(Arc::clone(agent));
             }
         }
         None

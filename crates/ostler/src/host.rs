@@ -18,6 +18,7 @@ use crate::tool::Tool;
 pub struct Host {
     env: BTreeMap<OsString, OsString>,
     guard: Option<GuardProgram>,
+    bridge: Option<BridgeProgram>,
     helpers: Option<PathBuf>,
     log: Option<Arc<dyn Log>>,
     breakers: Breakers,
@@ -31,6 +32,7 @@ impl std::fmt::Debug for Host {
         f.debug_struct("Host")
             .field("env", &self.env.keys())
             .field("guard", &self.guard)
+            .field("bridge", &self.bridge)
             .field("helpers", &self.helpers)
             .field("tools", &self.tools.iter().map(|tool| tool.name()).collect::<Vec<_>>())
             .finish_non_exhaustive()
@@ -43,6 +45,15 @@ pub struct GuardProgram {
     /// The program.
     pub program: PathBuf,
     /// Arguments that make it call `guard::run` with what follows them.
+    pub args: Vec<OsString>,
+}
+
+/// The program that agents start to reach the caller's tools; see the module `bridge`.
+#[derive(Debug, Clone)]
+pub struct BridgeProgram {
+    /// The program, as a whole path.
+    pub program: PathBuf,
+    /// Arguments that make it call `bridge::run` with what follows them.
     pub args: Vec<OsString>,
 }
 
@@ -179,6 +190,17 @@ impl Host {
     pub fn guarded_by(mut self, guard: GuardProgram) -> Self {
         self.guard = Some(guard);
         self
+    }
+
+    /// Has agents that know the caller's tools only as a program start this one.
+    #[must_use]
+    pub fn bridged_by(mut self, bridge: BridgeProgram) -> Self {
+        self.bridge = Some(bridge);
+        self
+    }
+
+    pub(crate) fn bridge(&self) -> Option<&BridgeProgram> {
+        self.bridge.as_ref()
     }
 
     /// The same with one variable more, or another value of it.

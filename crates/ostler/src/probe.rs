@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ostler_core::dialect::{Login, Probe, Runtime, Version};
+use ostler_core::spec::Spec;
 
 use crate::host::{Found, Host};
 use crate::process::{Finished, Prepared, SpawnError, run_once};
@@ -68,19 +69,21 @@ pub enum Probed {
     },
 }
 
-/// Asks the agent.
-pub(crate) async fn probe(host: &Host, plan: &Probe) -> Probed {
-    let path = match host.find_native(Path::new(plan.program), plan.natives) {
+/// Asks the agent, as this spec would have it started.
+pub(crate) async fn probe(host: &Host, plan: &Probe, spec: &Spec) -> Probed {
+    let asked = Asked { host, plan, env: &spec.env };
+    let program = spec.program.as_deref().unwrap_or(Path::new(plan.program));
+    let path = match host.find_native(program, plan.natives) {
         Found::At(path) => path,
         Found::Nowhere(searched) => return Probed::Missing { hint: plan.install_hint.into(), searched },
     };
     let broken = |why: String| Probed::Broken { path: path.clone(), why, hint: plan.install_hint.into() };
     if let Some(runtime) = plan.runtime
-        && let Some(why) = unfit(host, plan, &runtime).await
+        && let Some(why) = unfit(&asked, &runtime).await
     {
         return Probed::Broken { path, why, hint: runtime.hint.into() };
     }
-    let version = match ask(host, plan, &path, plan.version_args).await {
+    let version = match asked.run(&path, plan.version_args).await {
         Ok(answer) if answer.timed_out => return broken(format!("it did not say its version within {LIMIT:?}")),
         Ok(answer) => match (plan.read_version)(&answer.stdout) {
             Some(version) => version,
@@ -93,7 +96,7 @@ pub(crate) async fn probe(host: &Host, plan: &Probe) -> Probed {
     }
     let login = match plan.login_args {
         [] => Login::Unknown,
-        args => match ask(host, plan, &path, args).await {
+        args => match asked.run(&path, args).await {
             Ok(answer) => (plan.read_login)(answer.status.code, &answer.stdout),
             Err(_) => Login::Unknown,
         },
@@ -107,12 +110,12 @@ pub(crate) async fn probe(host: &Host, plan: &Probe) -> Probed {
 }
 
 /// What is wrong with what the program runs on; none when that will do, or cannot be told.
-async fn unfit(host: &Host, plan: &Probe, runtime: &Runtime) -> Option<String> {
+async fn unfit(asked: &Asked<'_>, runtime: &Runtime) -> Option<String> {
     let name = runtime.program;
-    let Found::At(path) = host.find(Path::new(name)) else {
+    let Found::At(path) = asked.host.find(Path::new(name)) else {
         return Some(format!("it runs on {name}, which is not in PATH"));
     };
-    let answer = ask(host, plan, &path, &["--version"]).await.ok()?;
+    let answer = asked.run(&path, &["--version"]).await.ok()?;
     let version = Version::find(&answer.stdout)?;
     (!(runtime.serves)(version)).then(|| format!("it does not run on {name} {version}"))
 }
@@ -126,9 +129,19 @@ fn too_old(plan: &Probe, path: PathBuf, version: Version) -> Probed {
     }
 }
 
-async fn ask(host: &Host, plan: &Probe, path: &Path, args: &[&str]) -> Result<Finished, SpawnError> {
-    let mut prepared = Prepared::query(host, path, args, &format!("probe-{}", uuid::Uuid::new_v4()))?;
-    let allowed: BTreeMap<OsString, OsString> = host.environment(&plan.inherits, &BTreeMap::new());
-    prepared.env.extend(allowed);
-    run_once(prepared, LIMIT).await
+/// An agent that is asked.
+struct Asked<'a> {
+    host: &'a Host,
+    plan: &'a Probe,
+    env: &'a BTreeMap<String, String>,
+}
+
+impl Asked<'_> {
+    async fn run(&self, path: &Path, args: &[&str]) -> Result<Finished, SpawnError> {
+        let mut prepared = Prepared::query(self.host, path, args, &format!("probe-{}", uuid::Uuid::new_v4()))?;
+        let allowed: BTreeMap<OsString, OsString> = self.host.environment(&self.plan.inherits, self.env);
+        prepared.env.extend(allowed);
+        prepared.env.extend(self.env.iter().map(|(name, value)| (name.into(), value.into())));
+        run_once(prepared, LIMIT).await
+    }
 }

@@ -1,6 +1,12 @@
 //! A session: a handle that asks, readers that follow, and a task that owns the child, the conversation and the machine.
 
+#[cfg(unix)]
+mod aside;
+#[cfg(not(unix))]
+#[path = "session/aside_elsewhere.rs"]
+mod aside;
 mod backlog;
+mod files;
 mod fuse;
 mod input;
 mod life;

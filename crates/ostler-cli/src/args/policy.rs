@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 /// The permission policy, in layers.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Permissions")]
 pub(crate) struct PolicyArgs {
     /// What the agent may do where no rule of a policy decides; docs/permissions.md

@@ -1,11 +1,10 @@
 //! The conversation itself: what is typed and what is heard, and what each of them leads to.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use ostler::event::{Origin, SessionState};
-use ostler::{Agent, Cause, Event, Interrupting, Interruption, NotDone, Remote, Session, Usage, What};
+use ostler::{Cause, Event, Interrupting, Interruption, NotDone, Remote, Session, Usage, What};
 use tokio::time::Sleep;
 
 use super::command::{self, Wish};
@@ -14,6 +13,7 @@ use super::{Chat, OF_ONE_SESSION, pages};
 use crate::exit::{self, Code};
 use crate::output::style::{BAD, DIM, GOOD};
 use crate::output::{name, word};
+use crate::spec::{self, Chosen};
 
 /// Why a session is being left.
 pub(super) enum Leaving {
@@ -25,7 +25,7 @@ pub(super) enum Leaving {
 /// A session to go on with, and what was heard of it before it was clear that it can be.
 pub(super) struct Next {
     pub(super) session: Session,
-    pub(super) agent: Arc<dyn Agent>,
+    pub(super) chosen: Chosen,
     /// As it was asked for.
     id: String,
     pub(super) heard: Vec<Event>,
@@ -157,10 +157,14 @@ impl Chat {
             Wish::Say(message) => self.say(message),
             Wish::Help => self.lines(command::help()),
             Wish::Model(model) if model.is_empty() => self.models(),
-            Wish::Model(model) => drop(self.errands.spawn(async move {
-                let told = format!("model {} from the next turn on", name(&model));
-                changed(remote.set_model(model).await, &told)
-            })),
+            Wish::Model(model) => {
+                let defaults = self.scene.config.defaults(&self.scene.chosen.name);
+                let model = defaults.map_or(model.clone(), |defaults| defaults.model(&model).to_owned());
+                drop(self.errands.spawn(async move {
+                    let told = format!("model {} from the next turn on", name(&model));
+                    changed(remote.set_model(model).await, &told)
+                }));
+            }
             Wish::Permissions(mode) if mode.is_empty() => self.lines(vec!["  /permissions MODE".into()]),
             Wish::Permissions(mode) => drop(self.errands.spawn(async move {
                 let told = format!("permission mode {}", name(&mode));
@@ -168,7 +172,7 @@ impl Chat {
             })),
             Wish::Usage => self.lines(pages::usage(self.talk.turn.as_ref(), remote.status().usage.as_ref())),
             Wish::Status => {
-                self.lines(pages::status(&*self.scene.agent, &self.scene.dir, &remote.status(), remote.id()));
+                self.lines(pages::status(&*self.scene.chosen.agent, &self.scene.dir, &remote.status(), remote.id()));
             }
             Wish::Resume(id) if id.is_empty() => self.lines(match &self.scene.store {
                 Some(store) => pages::sessions(store, &self.scene.dir),
@@ -198,7 +202,10 @@ impl Chat {
         let model = self.talk.remote.status().model;
         let used = model.as_deref().map_or_else(|| "not said yet".to_owned(), name);
         self.screen.line(format!("  model: {used}"));
-        let known = self.scene.agent.models();
+        let defaults = self.scene.config.defaults(&self.scene.chosen.name);
+        let aliases = defaults.map_or_else(Vec::new, |defaults| defaults.aliases()).into_iter().map(name);
+        let known: Vec<String> =
+            self.scene.chosen.agent.models().iter().map(ToString::to_string).chain(aliases).collect();
         if !known.is_empty() {
             self.screen.line(format!("  {DIM}known: {}; others may work too{DIM:#}", known.join(", ")));
         }
@@ -213,21 +220,27 @@ impl Chat {
         if row.as_ref().is_some_and(|row| row.session == self.talk.remote.id()) {
             return self.screen.remark("this is that session");
         }
-        let mut agent = self.scene.agent.clone();
+        let mut chosen = self.scene.chosen.clone();
         let mut native = id.to_owned();
         if let Some(row) = row {
-            agent = self.scene.agents.get(&row.agent).unwrap_or(agent);
+            // Another agent has defaults of its own, and does not get what was meant for this one.
+            if row.agent != chosen.agent.name() {
+                chosen = spec::named(&self.scene.config, &row.agent).unwrap_or(chosen);
+            }
             native = row.native_session.unwrap_or(row.session);
         }
-        let mut spec = self.scene.spec.clone();
+        let mut spec = match self.scene.wanted.spec(&self.scene.config, &chosen) {
+            Ok((spec, _)) => spec,
+            Err(fault) => return self.screen.remark(word(&fault.outcome().message, 300)),
+        };
         OF_ONE_SESSION.iter().for_each(|key| spec.settings.remove(key));
         spec.settings.set(ostler::keys::RESUME, native);
         spec.prompt = String::new();
-        match agent.start(&self.scene.host, spec) {
+        match chosen.agent.start(&self.scene.host, spec) {
             Err(error) => self.screen.remark(word(&error.to_string(), 300)),
             Ok(session) => {
                 let (id, trial) = (id.to_owned(), Box::pin(tokio::time::sleep(TRIAL)));
-                self.next = Some(Next { session, agent, id, heard: Vec::new(), trial });
+                self.next = Some(Next { session, chosen, id, heard: Vec::new(), trial });
             }
         }
     }

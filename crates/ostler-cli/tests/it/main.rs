@@ -7,8 +7,10 @@
     reason = "tests start the program and watch the clock; a fault is a failed test"
 )]
 
+mod acp;
 mod adder;
 mod api;
+mod bridge;
 mod chat;
 mod conformance;
 mod driver;

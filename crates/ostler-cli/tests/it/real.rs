@@ -1,5 +1,6 @@
 //! The program with the real Claude Code, against the scripted model on loopback.
 
+mod acp;
 mod conformance;
 mod sandbox;
 

@@ -79,7 +79,7 @@ pub(crate) fn run(root: &Root, args: &ReadFile) -> Result<Read, ToolError> {
         return Err(place.error(Code::TooLarge, &says));
     }
     let first_line = args.offset.unwrap_or(1);
-    let mut lines = Lines { from: BufReader::new(file), place: &place, seen: 0 };
+    let mut lines = Lines::new(BufReader::new(file), &place);
     for skipped in 1..first_line {
         if !lines.skip()? {
             return Err(past_the_end(&place, skipped - 1));
@@ -98,7 +98,7 @@ fn past_the_end(place: &Place, lines: u64) -> ToolError {
 }
 
 /// A file that is no text is told from the beginning of it.
-fn check_head(file: &mut File, place: &Place) -> Result<(), ToolError> {
+pub(super) fn check_head(file: &mut File, place: &Place) -> Result<(), ToolError> {
     let mut head = Vec::new();
     let read = (&*file).take(HEAD_BYTES).read_to_end(&mut head).and_then(|_| file.rewind());
     read.map_err(|error| place.told(&error))?;
@@ -145,13 +145,17 @@ fn goes_on(read: &Read) -> String {
 }
 
 /// The lines of a file, one after the other; no more of one is held than is shown.
-struct Lines<'p> {
+pub(super) struct Lines<'p> {
     from: BufReader<File>,
     place: &'p Place,
     seen: u64,
 }
 
-impl Lines<'_> {
+impl<'p> Lines<'p> {
+    pub(super) fn new(from: BufReader<File>, place: &'p Place) -> Self {
+        Self { from, place, seen: 0 }
+    }
+
     /// The next line with its end, cut if it is long.
     fn next(&mut self) -> Result<Option<String>, ToolError> {
         // Enough for the characters that are shown, whatever their size, and for one that is cut through.
@@ -175,7 +179,7 @@ impl Lines<'_> {
     }
 
     /// Goes past a line; false at the end of the file.
-    fn skip(&mut self) -> Result<bool, ToolError> {
+    pub(super) fn skip(&mut self) -> Result<bool, ToolError> {
         Ok(self.pass(0, &mut Vec::new())?.is_some())
     }
 
@@ -184,8 +188,8 @@ impl Lines<'_> {
         Ok(rest.is_empty())
     }
 
-    /// Goes past a line, keeps its beginning, and says how long it was.
-    fn pass(&mut self, most: usize, kept: &mut Vec<u8>) -> Result<Option<usize>, ToolError> {
+    /// Goes past a line, keeps its beginning while no more than `most` is kept, and says how long it was.
+    pub(super) fn pass(&mut self, most: usize, kept: &mut Vec<u8>) -> Result<Option<usize>, ToolError> {
         let mut bytes = 0;
         loop {
             let buffer = self.from.fill_buf().map_err(|error| self.place.told(&error))?;

@@ -56,7 +56,7 @@ const REPLACED: &str = "replaced";
 
 /// What happens if there is something at the place already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Present {
+pub(crate) enum Present {
     /// A file is replaced.
     Replace,
     /// It is an error.
@@ -64,7 +64,7 @@ pub(super) enum Present {
 }
 
 /// Writes a text to where a path leads, with the directories that are missing.
-pub(super) fn write(root: &Root, path: &str, content: &str, present: Present) -> Result<Stored, ToolError> {
+pub(crate) fn write(root: &Root, path: &str, content: &str, present: Present) -> Result<Stored, ToolError> {
     let given = root.given(path, Access::Write)?;
     check_size(content.len(), &given.shown)?;
     let links = if present == Present::Refuse { Links::Keep } else { Links::Follow };

@@ -25,6 +25,13 @@ impl ProcessAgent {
     pub fn new(dialect: &'static dyn Dialect) -> Self {
         Self(dialect)
     }
+
+    async fn ask(&self, host: &Host, spec: &Spec) -> Probed {
+        match self.0.probe() {
+            Some(plan) => probe::probe(host, &plan, spec).await,
+            None => Probed::Ready { version: None, path: None, login: None },
+        }
+    }
 }
 
 impl Agent for ProcessAgent {
@@ -48,13 +55,15 @@ impl Agent for ProcessAgent {
         self.0.probe().is_some_and(|p| matches!(host.find(Path::new(p.program)), Found::At(_)))
     }
 
+    fn is_found_for(&self, host: &Host, spec: &Spec) -> bool {
+        match &spec.program {
+            Some(program) => matches!(host.find(program), Found::At(_)),
+            None => self.is_found(host),
+        }
+    }
+
     fn probe<'a>(&'a self, host: &'a Host) -> Pin<Box<dyn Future<Output = Probed> + Send + 'a>> {
-        Box::pin(async move {
-            match self.0.probe() {
-                Some(plan) => probe::probe(host, &plan).await,
-                None => Probed::Ready { version: None, path: None, login: None },
-            }
-        })
+        Box::pin(async move { self.ask(host, &Spec::default()).await })
     }
 
     fn probe_for<'a>(&'a self, host: &'a Host, spec: &'a Spec) -> Pin<Box<dyn Future<Output = Probed> + Send + 'a>> {
@@ -71,7 +80,7 @@ impl Agent for ProcessAgent {
                 );
                 Box::pin(async move { Probed::Missing { hint, searched } })
             }
-            None => self.probe(host),
+            None => Box::pin(self.ask(host, spec)),
         }
     }
 

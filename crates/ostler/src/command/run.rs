@@ -66,6 +66,7 @@ fn prepare(runner: &CommandRunner, approved: Approved) -> Result<Prepared, ToolE
         confinement: Some(runner.confinement(temp.path())),
         temp: Some(temp),
         remark: None,
+        beside: None,
     })
 }
 

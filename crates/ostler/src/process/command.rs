@@ -27,6 +27,8 @@ pub(crate) struct Prepared {
     pub(crate) files: Vec<tempfile::NamedTempFile>,
     /// A directory for temporary files that is its own, and goes when this does.
     pub(crate) temp: Option<tempfile::TempDir>,
+    /// The directory through which it reaches the session: whoever makes it also removes it, unless that was killed.
+    pub(crate) beside: Option<PathBuf>,
     /// What the system keeps it from doing.
     pub(crate) confinement: Option<Confinement>,
     /// What the caller should know about that.
@@ -59,8 +61,10 @@ impl Prepared {
         let mark = format!("{SESSION_VARIABLE}={session}");
         let guard = host.guard().cloned();
         let dir = spec.dir.clone();
-        let mut prepared =
-            Self { program, args, env, dir, mark, guard, files, temp: None, confinement: None, remark: None };
+        let socket = spec.bridge.as_ref().and_then(|bridge| bridge.args.last());
+        let beside = socket.and_then(|path| Path::new(path).parent()).map(Path::to_owned);
+        let (temp, confinement, remark) = (None, None, None);
+        let mut prepared = Self { program, args, env, dir, mark, guard, files, temp, beside, confinement, remark };
         if spec.sandbox != Sandbox::Off {
             super::sandboxed::confine(&mut prepared, host, spec, launch)?;
         }
@@ -74,8 +78,8 @@ impl Prepared {
         let env = BTreeMap::from([(SESSION_VARIABLE.into(), session.into())]);
         let args = args.iter().map(OsString::from).collect();
         let guard = host.guard().cloned();
-        let (files, dir) = (Vec::new(), None);
-        Ok(Self { program, args, env, dir, mark, guard, files, temp: None, confinement: None, remark: None })
+        let (files, dir, temp, beside) = (Vec::new(), None, None, None);
+        Ok(Self { program, args, env, dir, mark, guard, files, temp, beside, confinement: None, remark: None })
     }
 }
 

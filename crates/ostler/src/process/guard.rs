@@ -109,7 +109,8 @@ struct Orders {
 /// The arguments for [`run`]: how many files, the files, the confinement or nothing, the program, its arguments.
 pub(super) fn arguments(prepared: &Prepared) -> std::io::Result<Vec<OsString>> {
     let files = prepared.files.iter().map(tempfile::NamedTempFile::path);
-    let files: Vec<_> = files.chain(prepared.temp.iter().map(tempfile::TempDir::path)).collect();
+    let directories = prepared.temp.iter().map(tempfile::TempDir::path).chain(prepared.beside.as_deref());
+    let files: Vec<_> = files.chain(directories).collect();
     let confinement = prepared.confinement.as_ref().map(serde_json::to_string).transpose()?;
     let mut all = vec![OsString::from(files.len().to_string())];
     all.extend(files.into_iter().map(OsString::from));

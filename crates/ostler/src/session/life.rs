@@ -96,6 +96,10 @@ impl Life {
         }
     }
 
+    pub(super) fn is_awake(&self) -> bool {
+        matches!(self, Self::Awake(_))
+    }
+
     pub(super) fn living(&mut self) -> Option<&mut Living> {
         if let Self::Awake(living) = self { Some(living) } else { None }
     }

@@ -238,6 +238,13 @@ impl Mind {
         self.handle(Input::Activity);
     }
 
+    /// A program that the agent started said a line.
+    pub(super) fn hear_aside(&mut self, from: u32, line: &str) {
+        self.conversation.hear_aside(from, line, &mut self.outbox);
+        self.settle();
+        self.handle(Input::Activity);
+    }
+
     /// The child is gone.
     pub(crate) fn finish(&mut self, exit: Exit) {
         let mut outbox = Outbox::default();

@@ -1,5 +1,6 @@
 //! The task of one session: reads, asks the machine, does what it says. It alone owns the child.
 
+mod beside;
 mod keep;
 mod start;
 
@@ -15,7 +16,9 @@ use ostler_core::spec::{Asks, keys};
 use tokio::sync::{mpsc, oneshot};
 
 use super::Beginning;
+use super::aside::{Aside, Met};
 use super::backlog::Batch;
+use super::files::Files;
 use super::life::{self, Life, Sign};
 use super::mind::{Mind, Order};
 use super::raw_log::RawLog;
@@ -85,6 +88,9 @@ struct Driver {
     /// How much of the agent's output earlier processes of the session have printed, and this one.
     raw: (u64, u64),
     work: Work,
+    aside: Aside,
+    /// Whether the caller knows that its tools cannot be reached.
+    told_no_bridge: bool,
     log: Option<Arc<dyn Log>>,
     /// Events on their way into the log.
     keeping: Option<(Appending, Batch, usize)>,
@@ -99,6 +105,7 @@ enum Woken {
     Wrote,
     Kept(Result<(), LogError>),
     Done(Done),
+    Beside(Met),
     CallerGone,
     Time,
 }
@@ -117,7 +124,7 @@ impl Driver {
         if spec.policy.is_some() {
             mind = mind.ruled(*dialect);
         }
-        let work = Work::new(host.tools().to_vec(), host.asker().cloned(), caller.submissions.clone());
+        let work = Work::new(host, caller.submissions.clone(), Files::new(&beginning.dir, spec));
         // Before anything is started: a log that cannot be opened must not hold up an agent that runs already.
         let log = keep::open_log(&beginning, &mut mind, &caller.shared);
         let kept = log.as_ref().and_then(|log| log.raw(id));
@@ -136,6 +143,8 @@ impl Driver {
             copies,
             raw: (0, 0),
             work,
+            aside: Aside::new(),
+            told_no_bridge: false,
             log,
             keeping: None,
         }
@@ -151,6 +160,7 @@ impl Driver {
                 Woken::Life(sign) => self.live(sign, &buffers),
                 Woken::Kept(result) => self.kept(result),
                 Woken::Done(done) => self.done(done),
+                Woken::Beside(met) => self.met(met),
                 Woken::CallerGone => {
                     self.leashed = false;
                     self.mind.handle(Input::Stop);
@@ -170,6 +180,7 @@ impl Driver {
         {
             living.control.abandon();
         }
+        self.aside.close();
         self.refuse_the_rest();
         self.tell_the_rest().await;
     }
@@ -220,10 +231,7 @@ impl Driver {
                 self.work.is_done(&id);
                 self.mind.say(Say::ToolDone { id, ok, output });
             }
-            Done::File(id, result) => {
-                self.work.is_done(&id);
-                self.mind.say(Say::FileDone { id, result });
-            }
+            Done::File(id, result) => self.mind.say(Say::FileDone { id, result }),
             Done::Progress { id, message } => {
                 self.mind.handle(Input::Remark(Notice::new(Level::Info, "tool_progress", message.clone())));
                 self.mind.say(Say::ToolProgress { id, message });
@@ -250,7 +258,7 @@ impl Driver {
             Order::Asked(id) | Order::ToolOff(id) => self.work.call_off(&id),
             Order::Tool(order) => self.work.run(order),
             Order::File(order) => self.work.file(order),
-            Order::WriteAside(to, line) => self.work.answer_aside(to, line),
+            Order::WriteAside(to, line) => self.answer_aside(to, line),
             Order::Adopt(Change::Model(model)) => self.beginning.spec.settings.set(keys::MODEL, model),
             Order::Adopt(Change::PermissionMode(mode)) => {
                 self.beginning.spec.settings.set(keys::PERMISSION_MODE, mode);
@@ -310,6 +318,7 @@ impl Driver {
         if !self.mind.out.has_room() {
             self.mind.handle(Input::Activity); // it is the log that is slow, not the agent
         }
+        self.catch_up_beside().await;
         for _ in 0..CATCH_UP {
             let Some(living) = self.life.living() else { return };
             match tokio::time::timeout(Duration::ZERO, life::read(&mut living.stdout, buffer)).await {
@@ -337,6 +346,7 @@ impl Driver {
         });
         self.raw = (self.raw.0 + self.raw.1, 0);
         self.work.clear();
+        self.aside.close();
         let exit = Exit { code: status.code, signal: status.signal, stderr: living.errors.text() };
         if !self.tries_another(&exit) {
             self.mind.finish(exit);
@@ -358,6 +368,7 @@ impl Driver {
             _ = &mut self.caller.leash, if self.leashed => Woken::CallerGone,
             sign = self.life.sign(may_read, stdout, stderr) => Woken::Life(sign),
             done = self.work.next() => Woken::Done(done),
+            met = self.aside.next(may_read), if self.life.is_awake() => Woken::Beside(met),
             _ = stdin.write(), if stdin.wants_to_write() => Woken::Wrote,
             () = backlog.room(), if !may_read => Woken::Wrote, // the reader has come along: there may be room again
             () = until(wake), if wake.is_some() => Woken::Time,

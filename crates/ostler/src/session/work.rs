@@ -15,8 +15,10 @@ use ostler_core::event::Permission;
 use ostler_core::machine::Answer;
 use tokio::sync::mpsc;
 
+use super::files::Files;
 use super::submit::Submissions;
 use crate::asker::Asker;
+use crate::host::Host;
 use crate::tool::{Progress, Tool};
 
 /// Each half of a tool's output that goes to an agent.
@@ -52,14 +54,16 @@ pub(super) struct Work {
     tools: Vec<Arc<dyn Tool>>,
     asker: Option<Arc<dyn Asker>>,
     submissions: Arc<Submissions>,
+    files: Files,
     say: mpsc::Sender<(String, String)>,
     said: mpsc::Receiver<(String, String)>,
 }
 
 impl Work {
-    pub(super) fn new(tools: Vec<Arc<dyn Tool>>, asker: Option<Arc<dyn Asker>>, submissions: Arc<Submissions>) -> Self {
+    pub(super) fn new(host: &Host, submissions: Arc<Submissions>, files: Files) -> Self {
         let (say, said) = mpsc::channel(PROGRESS);
-        Self { running: FuturesUnordered::new(), off: HashMap::new(), tools, asker, submissions, say, said }
+        let (tools, asker) = (host.tools().to_vec(), host.asker().cloned());
+        Self { running: FuturesUnordered::new(), off: HashMap::new(), tools, asker, submissions, files, say, said }
     }
 
     /// The next thing that comes to its end.
@@ -127,14 +131,11 @@ impl Work {
         });
     }
 
-    /// Reads or writes a file of the workspace.
+    /// Reads or writes a file of the workspace. Only the end of the agent calls that off.
     pub(super) fn file(&mut self, order: FileOrder) {
-        let fault = FileFault { missing: false, why: "not done yet".into() };
-        self.start(order.id.clone(), async move { Done::File(order.id, Err(fault)) });
+        let (files, id) = (self.files.clone(), order.id.clone());
+        self.running.push(Box::pin(async move { Some(Done::File(id, files.carry_out(order).await)) }));
     }
-
-    /// Answers a program that the agent started to reach the caller's tools.
-    pub(super) fn answer_aside(&mut self, _to: u32, _line: Vec<u8>) {}
 
     /// It came to its end and need not be called off.
     pub(super) fn is_done(&mut self, key: &str) {

@@ -9,6 +9,7 @@
 )]
 
 mod api;
+mod beside;
 mod conformance;
 mod driver;
 mod heavy;

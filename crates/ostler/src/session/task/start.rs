@@ -22,6 +22,7 @@ impl Driver {
             self.go_on();
         }
         self.starts += 1;
+        self.open_aside();
         let Beginning { spec, breaker, launch, dialect, .. } = &mut self.beginning;
         let mut launched = breaker.admit(spec).and_then(|()| launch(*dialect, spec));
         if self.starts > 1 && launched.as_ref().is_err_and(is_unknown_session) {
@@ -95,6 +96,7 @@ impl Driver {
     }
 
     pub(super) fn not_started(&mut self, outcome: Outcome) {
+        self.aside.close();
         // A second language is tried in the place of the first while the machine takes the agent for started.
         match self.again.take() {
             Some(_) => self.mind.handle(Input::Exited(Exit::default(), Some(TurnOver::bare(outcome)))),

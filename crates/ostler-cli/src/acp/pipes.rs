@@ -1,0 +1,104 @@
+//! Stdin and stdout on threads of their own: an editor that does not read blocks one of them and nothing else.
+
+use std::io::{self, BufRead, Read, Write};
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::fault::Fault;
+
+/// The longest line that is read: a prompt may bring files along.
+const LONGEST: u64 = 64 * 1024 * 1024;
+
+/// How many lines may wait on either way. What waits here leaves less to wait in the sessions, so it is little.
+const WAITING: usize = 16;
+
+/// A line that came in; none where it was too long.
+pub(super) type Line = Option<String>;
+
+/// Reads lines from stdin until it ends.
+pub(super) fn lines() -> Result<mpsc::Receiver<Line>, Fault> {
+    let (to, lines) = mpsc::channel(WAITING);
+    let read = move || {
+        let mut stdin = io::stdin().lock();
+        while let Ok(Some(line)) = line(&mut stdin, LONGEST) {
+            if to.blocking_send(line).is_err() {
+                return;
+            }
+        }
+    };
+    // It is never joined: nothing keeps this program when it has ended its sessions.
+    std::thread::Builder::new().name("stdin".into()).spawn(read).map_err(Fault::internal)?;
+    Ok(lines)
+}
+
+/// The next line that is not empty, without its end; none after the last.
+fn line(from: &mut impl BufRead, longest: u64) -> io::Result<Option<Line>> {
+    loop {
+        let mut bytes = Vec::new();
+        if from.by_ref().take(longest).read_until(b'\n', &mut bytes)? == 0 {
+            return Ok(None);
+        }
+        if bytes.len() as u64 == longest && bytes.last() != Some(&b'\n') {
+            skip(from)?;
+            return Ok(Some(None));
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        if !text.trim().is_empty() {
+            return Ok(Some(Some(text.trim().to_owned())));
+        }
+    }
+}
+
+/// Passes over the rest of a line.
+fn skip(from: &mut impl BufRead) -> io::Result<()> {
+    loop {
+        let there = from.fill_buf()?;
+        let end = there.iter().position(|byte| *byte == b'\n');
+        let (passed, is_over) = end.map_or((there.len(), there.is_empty()), |at| (at + 1, true));
+        from.consume(passed);
+        if is_over {
+            return Ok(());
+        }
+    }
+}
+
+/// The way to stdout. When all senders are gone, what was sent is written, and `done` says how that went.
+pub(super) fn writer() -> Result<(mpsc::Sender<String>, oneshot::Receiver<io::Result<()>>), Fault> {
+    let (to, mut lines) = mpsc::channel::<String>(WAITING);
+    let (tell, done) = oneshot::channel();
+    let write = move || {
+        let mut stdout = io::BufWriter::new(io::stdout().lock());
+        let mut write = || -> io::Result<()> {
+            while let Some(line) = lines.blocking_recv() {
+                stdout.write_all(line.as_bytes())?;
+                stdout.write_all(b"\n")?;
+                if lines.is_empty() {
+                    stdout.flush()?;
+                }
+            }
+            stdout.flush()
+        };
+        let _ = tell.send(write()); // nobody waits for it any more: the program is about to end
+    };
+    std::thread::Builder::new().name("stdout".into()).spawn(write).map_err(Fault::internal)?;
+    Ok((to, done))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_told_apart_whatever_their_ends() {
+        let mut from = io::Cursor::new("one\r\n\n  \ntwo\n0123456789abc\nthree\n0123456789\nlast");
+        let mut read = || line(&mut from, 10).unwrap();
+        let some = |text: &str| Some(Some(text.to_owned()));
+        assert_eq!(read(), some("one"));
+        assert_eq!(read(), some("two"));
+        assert_eq!(read(), Some(None), "too long");
+        assert_eq!(read(), some("three"));
+        assert_eq!(read(), Some(None), "one byte too long");
+        assert_eq!(read(), some("last"));
+        assert_eq!(read(), None);
+    }
+}

@@ -1,0 +1,336 @@
+//! The side of the connection that an editor talks to: which request is for whom, and what does not belong to a session.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use ostler::{AfterTurn, Agent, Asks, Denials, Host, Probed, Session, keys};
+use ostler_store::{Filter, Store};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::history::{self, History};
+use super::opening::{Choice, Modes, Opening};
+use super::pipes::Line;
+use super::prompt::{self, Piece};
+use super::seat::{Desk, Done, Seat, Wish};
+use super::update::Telling;
+use super::wire::{self, Data, Failure, Heard, Id};
+use crate::args::StartArgs;
+use crate::fault::Fault;
+use crate::spec::{self, Way};
+use crate::{output, store};
+
+/// How many requests may wait for a session.
+const WAITING: usize = 64;
+
+/// How many sessions are listed.
+const LISTED: usize = 100;
+
+/// How many answers may wait before no more requests are taken.
+pub(super) const CROWDED: usize = 256;
+
+/// What serves an editor.
+pub(super) struct Server {
+    pub(super) agent: Arc<dyn Agent>,
+    pub(super) host: Host,
+    pub(super) store: Option<Arc<Store>>,
+    pub(super) args: StartArgs,
+    pub(super) out: mpsc::Sender<String>,
+    /// Answers on their way to the editor.
+    pub(super) queue: VecDeque<String>,
+    /// Sessions by the names that the editor has for them.
+    pub(super) seats: HashMap<String, mpsc::Sender<Wish>>,
+    pub(super) tasks: JoinSet<String>,
+    /// What takes a moment; each gives a line.
+    pub(super) errands: JoinSet<String>,
+    /// Whether the editor shows notices.
+    pub(super) notices: bool,
+}
+
+/// What goes with a request for a session.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Named {
+    session_id: String,
+    prompt: Vec<Piece>,
+    mode_id: String,
+    config_id: String,
+    value: Option<Box<RawValue>>,
+}
+
+/// A request that is answered, or left to a session.
+type Answered = Result<Option<String>, Failure>;
+
+impl Server {
+    /// Takes a line of the editor's.
+    pub(super) fn hear(&mut self, line: Line) {
+        let Some(line) = line else {
+            let why = Failure::request("the line is too long");
+            return self.queue.push_back(wire::failure(None, &why));
+        };
+        match wire::read(&line) {
+            Heard::Request { id, method, params } => {
+                let line = match self.request(&id, &method, &params) {
+                    Ok(line) => line,
+                    Err(failure) => Some(wire::failure(Some(&id), &failure)),
+                };
+                self.queue.extend(line);
+            }
+            Heard::Notice { method, params } if method == "session/cancel" => {
+                if let Ok(Named { session_id, .. }) = wire::params(&params) {
+                    self.wish(&session_id, Wish::Cancel).unwrap_or_default(); // nobody waits for an answer
+                }
+            }
+            Heard::Notice { .. } => {}
+            Heard::Reply { id, result } => {
+                let (session, question) = id.rsplit_once('/').unwrap_or_default();
+                if let Ok(question) = question.parse() {
+                    self.wish(session, Wish::Reply(question, result)).unwrap_or_default();
+                }
+            }
+            Heard::Wrong(failure) => self.queue.push_back(wire::failure(None, &failure)),
+        }
+    }
+
+    fn request(&mut self, id: &Id, method: &str, params: &RawValue) -> Answered {
+        match method {
+            "initialize" => self.initialize(id, params),
+            "authenticate" => self.authenticate(id.clone()),
+            "session/new" => self.open(id, params),
+            "session/load" if self.can_load() => self.load(id, params),
+            "session/resume" if self.can_load() => self.load_quietly(id, params),
+            "session/list" if self.store.is_some() => self.list(id, params),
+            "session/prompt" | "session/set_mode" | "session/set_config_option" | "session/close" => {
+                self.of_session(id, method, params)
+            }
+            "session/load" | "session/resume" | "session/list" => {
+                let why = if self.store.is_some() { "this agent cannot go on" } else { "no sessions are kept" };
+                Err(Failure { message: format!("Method not found: {method}: {why}"), ..Failure::method(method) })
+            }
+            _ => Err(Failure::method(method)),
+        }
+    }
+
+    fn of_session(&mut self, id: &Id, method: &str, params: &RawValue) -> Answered {
+        let named: Named = wire::params(params)?;
+        let id = id.clone();
+        let wish = match method {
+            "session/prompt" => Wish::Prompt(id, prompt::text(&named.prompt)?),
+            "session/set_mode" => Wish::SetMode(id, named.mode_id),
+            "session/set_config_option" => {
+                let value = named.value.and_then(|value| serde_json::from_str(value.get()).ok());
+                let value = value.ok_or_else(|| Failure::params("`value` is not a string"))?;
+                Wish::SetOption(id, named.config_id, value)
+            }
+            _ => Wish::Close(id),
+        };
+        self.wish(&named.session_id, wish)?;
+        Ok(None)
+    }
+
+    /// Passes something on to a session.
+    fn wish(&self, session: &str, wish: Wish) -> Result<(), Failure> {
+        let unknown = || {
+            let why = format!("There is no session {session:?} here.");
+            Failure::unknown(why).hint("session/new begins one, session/load goes on with an earlier one.")
+        };
+        let seat = self.seats.get(session).ok_or_else(unknown)?;
+        seat.try_send(wish).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => Failure::request("too many requests wait for this session"),
+            mpsc::error::TrySendError::Closed(_) => unknown(),
+        })
+    }
+
+    fn can_load(&self) -> bool {
+        self.store.is_some() && self.agent.capabilities().resume
+    }
+
+    fn initialize(&mut self, id: &Id, params: &RawValue) -> Answered {
+        #[derive(Default, Deserialize)]
+        #[serde(default, rename_all = "camelCase")]
+        struct Asked {
+            client_capabilities: Client,
+        }
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Client {
+            session: Option<Sessions>,
+        }
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Sessions {
+            notices: Option<serde::de::IgnoredAny>,
+        }
+        // An editor with capabilities of another shape has none that are used here.
+        let asked: Asked = wire::params(params).unwrap_or_default();
+        self.notices = asked.client_capabilities.session.is_some_and(|session| session.notices.is_some());
+        let known = self.agent.settings();
+        let takes = |key: &str| known.iter().any(|setting| setting.key == key);
+        let (name, servers) = (self.agent.name(), takes(keys::MCP_CONFIG));
+        let empty = || serde_json::json!({});
+        let mut sessions = serde_json::Map::from_iter([("close".to_owned(), empty())]);
+        let more = [
+            ("list", self.store.is_some()),
+            ("resume", self.can_load()),
+            ("additionalDirectories", takes(keys::ADD_DIR)),
+        ];
+        sessions.extend(more.into_iter().filter(|(_, can)| *can).map(|(what, _)| (what.to_owned(), empty())));
+        let answer = serde_json::json!({
+            "protocolVersion": 1,
+            "agentCapabilities": {
+                "loadSession": self.can_load(),
+                "promptCapabilities": { "image": false, "audio": false, "embeddedContext": true },
+                "mcpCapabilities": { "http": servers, "sse": servers },
+                "sessionCapabilities": sessions,
+            },
+            "authMethods": [{
+                "id": "agent",
+                "name": format!("Log in with {name} itself"),
+                "description": "Ostler has no login of its own. `ostler doctor` says what to do.",
+            }],
+            "agentInfo": {
+                "name": format!("ostler-{name}"),
+                "title": format!("{name} by Ostler"),
+                "version": env!("CARGO_PKG_VERSION"),
+            },
+        });
+        Ok(Some(wire::response(id, &answer)))
+    }
+
+    /// There is nothing to do but to look whether somebody has logged in meanwhile.
+    fn authenticate(&mut self, id: Id) -> Answered {
+        let (agent, host) = (self.agent.clone(), self.host.clone());
+        self.errands.spawn(async move {
+            let (message, hint) = match agent.probe(&host).await {
+                Probed::Ready { .. } => return wire::response(&id, &Done {}),
+                Probed::Missing { hint, .. } => ("The agent is not installed.".to_owned(), hint),
+                Probed::NotConfigured { hint } => ("The agent is not configured.".to_owned(), hint),
+                Probed::Broken { why, hint, .. } => (why, hint),
+                Probed::TooOld { version, need, hint, .. } => {
+                    (format!("The agent is too old: {version}, {need} is needed."), hint)
+                }
+                Probed::NotLoggedIn { hint, .. } => ("Nobody is logged in.".to_owned(), hint),
+            };
+            let data = Data { cause: Some("auth"), message: Some(message), hint: Some(hint), text: None };
+            wire::failure(Some(&id), &Failure::auth(data))
+        });
+        Ok(None)
+    }
+
+    fn open(&mut self, id: &Id, params: &RawValue) -> Answered {
+        let opening: Opening = wire::params(params)?;
+        let mut seat = self.begin(&opening, None)?;
+        let line = wire::response(id, &seat.opened());
+        seat.first(line);
+        self.take_seat(seat)
+    }
+
+    fn load(&mut self, id: &Id, params: &RawValue) -> Answered {
+        let (mut seat, history) = self.go_on(params)?;
+        seat.history = Some((id.clone(), history));
+        self.take_seat(seat)
+    }
+
+    fn load_quietly(&mut self, id: &Id, params: &RawValue) -> Answered {
+        let (mut seat, _) = self.go_on(params)?;
+        let line = wire::response(id, &seat.reopened());
+        seat.first(line);
+        self.take_seat(seat)
+    }
+
+    fn go_on(&mut self, params: &RawValue) -> Result<(Seat, History), Failure> {
+        let opening: Opening = wire::params(params)?;
+        let id = opening.session_id.clone().unwrap_or_default();
+        if self.seats.contains_key(&id) {
+            return Err(Failure::request(format!("the session {id} is open here already")));
+        }
+        let store = self.store.as_ref().ok_or_else(|| Failure::method("session/load"))?;
+        let earlier = history::find(store, &id, self.agent.name())?;
+        let mut seat = self.begin(&opening, Some(&earlier.last.session))?;
+        seat.id = id;
+        Ok((seat, earlier.history))
+    }
+
+    /// Starts the agent for a session.
+    fn begin(&mut self, opening: &Opening, resume: Option<&str>) -> Result<Seat, Failure> {
+        opening.check()?;
+        let dir = opening.cwd.clone();
+        let mut args = self.args.clone();
+        args.agent_settings.resume = resume.map(str::to_owned);
+        let way = Way {
+            prompt: String::new(),
+            dir: dir.clone(),
+            streaming: true,
+            after_turn: AfterTurn::Wait,
+            asks: Asks::Somebody,
+        };
+        let mut spec = spec::build(args, &*self.agent, way).map_err(|fault| refused(&fault))?;
+        spec.denials = Denials::Tolerate; // whoever said no need not be told that the turn failed
+        if let Some(remark) = opening.add_to(&mut spec.settings, &*self.agent)? {
+            output::tell(&remark);
+        }
+        let (modes, model) = (Modes::of(&*self.agent, &spec.settings), Choice::of(&*self.agent, &spec.settings));
+        let dialect = self.agent.dialect();
+        let telling = Telling::new(dialect.over(&spec).unwrap_or(dialect), dir, self.notices);
+        let started = self.agent.start(&self.host, spec);
+        let session: Session = started.map_err(|error| refused(&spec::wrong(&error, &*self.agent, "acp")))?;
+        let (_, inbox) = mpsc::channel(1); // it gets its own when it takes its seat
+        let (id, out) = (session.id().to_owned(), self.out.clone());
+        Ok(Seat { id, session, out, inbox, telling, modes, model, history: None, desk: Desk::default() })
+    }
+
+    fn take_seat(&mut self, mut seat: Seat) -> Answered {
+        let (wishes, inbox) = mpsc::channel(WAITING);
+        seat.inbox = inbox;
+        self.seats.insert(seat.id.clone(), wishes);
+        self.tasks.spawn(seat.serve());
+        Ok(None)
+    }
+
+    fn list(&self, id: &Id, params: &RawValue) -> Answered {
+        #[derive(Serialize)]
+        struct List {
+            sessions: Vec<Listed>,
+        }
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Listed {
+            session_id: String,
+            cwd: std::path::PathBuf,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            title: Option<String>,
+            updated_at: String,
+        }
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Asked {
+            cwd: Option<std::path::PathBuf>,
+        }
+        let Asked { cwd } = wire::params(params).unwrap_or_default();
+        let dir = cwd.map(|dir| dir.canonicalize().unwrap_or(dir));
+        let filter = Filter { agent: Some(self.agent.name().to_owned()), dir, limit: Some(LISTED), live: false };
+        let rows = self.store.as_ref().map(|store| store.sessions(&filter)).transpose();
+        let rows = rows.map_err(|error| refused(&store::fault(&error)))?.unwrap_or_default();
+        let listed = |row: ostler_store::SessionRow| Listed {
+            updated_at: row.ended_at.unwrap_or(row.began_at).to_string(),
+            session_id: row.session,
+            cwd: row.dir,
+            title: row.prompt,
+        };
+        // One that went on with another is found by the other's name, and one without a word has nothing to go on with.
+        let rows = rows.into_iter().filter(|row| row.turns > 0 && row.continues.is_none());
+        Ok(Some(wire::response(id, &List { sessions: rows.map(listed).collect() })))
+    }
+}
+
+/// A session that could not be begun.
+fn refused(fault: &Fault) -> Failure {
+    let outcome = fault.outcome();
+    let failure = Failure::params(&outcome.message);
+    match outcome.hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}

@@ -1,0 +1,226 @@
+//! How a tool call looks in an editor: a title, a kind, the places it touches and the change it makes. Pure.
+
+use std::path::{Path, PathBuf};
+
+use ostler::Raw;
+use ostler::permission::{Command, ToolKind, ToolUse};
+use serde::{Deserialize, Serialize};
+
+/// The longest title.
+const TITLE: usize = 200;
+
+/// Tools whose names say more than their kind.
+const KINDS: &[(&str, &[&str])] = &[
+    ("search", &["Grep", "Glob", "LS", "WebSearch", "search_files", "list_files"]),
+    ("delete", &["delete_file"]),
+    ("move", &["move_file"]),
+    ("think", &["Task", "Agent", "TodoWrite", "TaskCreate", "TaskUpdate"]),
+    ("switch_mode", &["ExitPlanMode", "EnterPlanMode"]),
+];
+
+/// A tool call as an editor shows it.
+#[derive(Debug, PartialEq)]
+pub(super) struct Look {
+    pub(super) title: String,
+    pub(super) kind: &'static str,
+    pub(super) locations: Vec<Location>,
+    pub(super) diffs: Vec<Content>,
+    pub(super) plan: Vec<Entry>,
+}
+
+/// A file that a tool works on.
+#[derive(Debug, PartialEq, Serialize)]
+pub(super) struct Location {
+    pub(super) path: PathBuf,
+}
+
+/// What a tool call shows of itself.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+pub(super) enum Content {
+    Content { content: Block },
+    Diff { path: PathBuf, old_text: Option<String>, new_text: String },
+}
+
+/// A piece of content.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Block {
+    Text { text: String },
+}
+
+impl Content {
+    pub(super) fn text(text: impl Into<String>) -> Self {
+        Self::Content { content: Block::Text { text: text.into() } }
+    }
+}
+
+/// A step of a plan.
+#[derive(Debug, PartialEq, Serialize)]
+pub(super) struct Entry {
+    content: String,
+    priority: &'static str,
+    status: &'static str,
+}
+
+/// How a call of `tool` looks that wants to do this in that directory.
+pub(super) fn look(tool: &str, input: Option<&Raw>, (wants, dir): (&ToolUse, &Path)) -> Look {
+    let said = input.and_then(|input| serde_json::from_str::<Said>(input.get()).ok()).unwrap_or_default();
+    let paths: Vec<PathBuf> = wants.paths.iter().map(|path| dir.join(path)).collect();
+    let diffs = match &paths[..] {
+        [path] if wants.kind == ToolKind::Edit => said.diffs(path),
+        _ => Vec::new(),
+    };
+    let locations = paths.into_iter().map(|path| Location { path }).collect();
+    Look { title: title(tool, wants), kind: kind(tool, wants.kind), locations, diffs, plan: said.plan() }
+}
+
+fn title(tool: &str, wants: &ToolUse) -> String {
+    let words = match (&wants.command, &wants.paths[..]) {
+        (Some(Command::Shell(line)), _) => line.clone(),
+        (Some(Command::Words(words)), _) => words.join(" "),
+        (None, []) => tool.to_owned(),
+        (None, [path, rest @ ..]) => {
+            let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+            format!("{tool} {path}{more}")
+        }
+    };
+    let words = words.trim();
+    let first = words.lines().next().filter(|line| !line.is_empty()).unwrap_or(tool);
+    let short: String = first.chars().take(TITLE).collect();
+    if short.len() < words.len() { format!("{short}…") } else { short }
+}
+
+fn kind(tool: &str, kind: ToolKind) -> &'static str {
+    let named = KINDS.iter().find(|(_, tools)| tools.contains(&tool)).map(|(kind, _)| *kind);
+    named.unwrap_or(match kind {
+        ToolKind::Read => "read",
+        ToolKind::Edit => "edit",
+        ToolKind::Execute => "execute",
+        ToolKind::Network => "fetch",
+        ToolKind::Mcp | ToolKind::Other => "other",
+    })
+}
+
+/// What tools that change files are told, as far as agents agree on it.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Said {
+    #[serde(alias = "find")]
+    old_string: Option<String>,
+    #[serde(alias = "replace")]
+    new_string: Option<String>,
+    content: Option<String>,
+    edits: Vec<Edit>,
+    todos: Vec<Todo>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Edit {
+    #[serde(alias = "find")]
+    old_string: Option<String>,
+    #[serde(alias = "replace")]
+    new_string: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Todo {
+    content: String,
+    status: String,
+}
+
+impl Said {
+    fn diffs(&self, path: &Path) -> Vec<Content> {
+        let diff = |old: Option<&String>, new: &String| Content::Diff {
+            path: path.to_owned(),
+            old_text: old.cloned(),
+            new_text: new.clone(),
+        };
+        let several = self.edits.iter().map(|edit| (&edit.old_string, &edit.new_string));
+        let edits = std::iter::once((&self.old_string, &self.new_string)).chain(several);
+        let changed = edits.filter_map(|(old, new)| Some(diff(Some(old.as_ref()?), new.as_ref()?)));
+        let written = self.content.iter().map(|content| diff(None, content));
+        changed.chain(written).collect()
+    }
+
+    fn plan(&self) -> Vec<Entry> {
+        let status = |word: &str| match word {
+            "completed" => "completed",
+            "in_progress" => "in_progress",
+            _ => "pending",
+        };
+        let entry =
+            |todo: &Todo| Entry { content: todo.content.clone(), priority: "medium", status: status(&todo.status) };
+        self.todos.iter().map(entry).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn of(tool: &str, kind: ToolKind, paths: &[&str], input: &Value) -> Look {
+        let mut wants = ToolUse::of(tool, kind);
+        wants.paths = paths.iter().map(|path| (*path).to_owned()).collect();
+        if let Some(command) = input["command"].as_str() {
+            wants.command = Some(Command::Shell(command.to_owned()));
+        }
+        look(tool, Some(&Raw::of(input)), (&wants, Path::new("/w")))
+    }
+
+    #[test]
+    fn titles_and_kinds() {
+        let long = "x".repeat(300);
+        let table = [
+            (of("Bash", ToolKind::Execute, &[], &json!({"command": "ls -l\npwd"})), "ls -l…", "execute"),
+            (of("Bash", ToolKind::Execute, &[], &json!({"command": " "})), "Bash", "execute"),
+            (of("Read", ToolKind::Read, &["a.rs"], &json!({})), "Read a.rs", "read"),
+            (of("Grep", ToolKind::Read, &["a", "b", "c"], &json!({})), "Grep a and 2 more", "search"),
+            (of("WebFetch", ToolKind::Network, &[], &json!({"url": "u"})), "WebFetch", "fetch"),
+            (of("mcp__x__y", ToolKind::Mcp, &[], &json!([1])), "mcp__x__y", "other"),
+            (of("delete_file", ToolKind::Edit, &["a"], &json!({})), "delete_file a", "delete"),
+            (of("move_file", ToolKind::Edit, &["a", "b"], &json!({})), "move_file a and 1 more", "move"),
+        ];
+        for (look, title, kind) in table {
+            assert_eq!((&*look.title, look.kind), (title, kind));
+        }
+        let look = of("Bash", ToolKind::Execute, &[], &json!({"command": long}));
+        assert_eq!(look.title.chars().count(), TITLE + 1);
+    }
+
+    #[test]
+    fn changes_of_files_are_diffs() {
+        let diff = |old: Option<&str>, new: &str| Content::Diff {
+            path: "/w/a.rs".into(),
+            old_text: old.map(str::to_owned),
+            new_text: new.into(),
+        };
+        let edited = |input: Value| of("Edit", ToolKind::Edit, &["a.rs"], &input).diffs;
+        assert_eq!(edited(json!({"old_string": "1", "new_string": "2"})), [diff(Some("1"), "2")]);
+        assert_eq!(edited(json!({"find": "1", "replace": "2", "all": true})), [diff(Some("1"), "2")]);
+        assert_eq!(edited(json!({"content": "all"})), [diff(None, "all")]);
+        let two = json!({"edits": [{"find": "1", "replace": "2"}, {"old_string": "3", "new_string": "4"}, {}]});
+        assert_eq!(edited(two), [diff(Some("1"), "2"), diff(Some("3"), "4")]);
+        assert_eq!(edited(json!({"old_string": 7, "edits": "no"})), []);
+        // Nothing is shown as a change that is none, or of which the file is not clear.
+        assert_eq!(of("Read", ToolKind::Read, &["a.rs"], &json!({"content": "x"})).diffs, []);
+        assert_eq!(of("Edit", ToolKind::Edit, &["a", "b"], &json!({"content": "x"})).diffs, []);
+        assert_eq!(
+            of("Edit", ToolKind::Edit, &["/x/../a"], &json!({})).locations,
+            [Location { path: "/x/../a".into() }]
+        );
+    }
+
+    #[test]
+    fn a_list_of_things_to_do_is_a_plan() {
+        let todos = json!({"todos": [{"content": "a", "status": "completed", "activeForm": "b"},
+            {"content": "c", "status": "in_progress"}, {"content": "d", "status": "?"}]});
+        let plan = of("TodoWrite", ToolKind::Other, &[], &todos).plan;
+        let states: Vec<_> = plan.iter().map(|entry| (&*entry.content, entry.status)).collect();
+        assert_eq!(states, [("a", "completed"), ("c", "in_progress"), ("d", "pending")]);
+    }
+}

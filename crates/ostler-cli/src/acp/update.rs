@@ -1,0 +1,307 @@
+//! From events to what an editor is told: each event becomes the updates that stand for it. Pure.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use ostler::dialect::Dialect;
+use ostler::event::{Decision, Level, Notice, Permission, Text, TextKind, ToolCall, ToolResult, TurnStarted};
+use ostler::{Event, Raw, What};
+use serde::Serialize;
+
+use super::tool::{self, Block, Content, Entry, Location, Look};
+
+/// What an editor is told about a session.
+#[derive(Debug, Serialize)]
+#[serde(tag = "sessionUpdate", rename_all = "snake_case", rename_all_fields = "camelCase")]
+pub(super) enum Update {
+    UserMessageChunk(Chunk),
+    AgentMessageChunk(Chunk),
+    AgentThoughtChunk(Chunk),
+    ToolCall(Call),
+    ToolCallUpdate(Call),
+    Plan { entries: Vec<Entry> },
+    Notice { severity: &'static str, title: String },
+}
+
+/// A piece of a message.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Chunk {
+    content: Block,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message_id: Option<String>,
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    meta: Option<Meta>,
+}
+
+/// A tool call, or what is new about it.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Call {
+    tool_call_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<Vec<Content>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    locations: Option<Vec<Location>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    raw_input: Option<Raw>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    raw_output: Option<Raw>,
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    meta: Option<Meta>,
+}
+
+/// What the protocol has no word for.
+#[derive(Debug, Serialize)]
+pub(super) struct Meta {
+    ostler: Own,
+}
+
+/// What Ostler adds.
+#[derive(Debug, Serialize)]
+pub(super) struct Own {
+    /// The tool call of the sub-agent that this belongs to.
+    parent: String,
+}
+
+fn belongs_to(parent: Option<&String>) -> Option<Meta> {
+    parent.map(|parent| Meta { ostler: Own { parent: parent.clone() } })
+}
+
+/// Whether events happen now, or happened in an earlier session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum When {
+    Now,
+    Earlier,
+}
+
+/// What must be known of a session to tell about it.
+pub(super) struct Telling {
+    dialect: &'static dyn Dialect,
+    /// The directory that paths begin in.
+    dir: PathBuf,
+    /// Whether the editor shows notices.
+    notices: bool,
+    /// The calls that have no result yet, and whether each shows a change of a file.
+    open: HashMap<String, bool>,
+}
+
+impl Telling {
+    pub(super) fn new(dialect: &'static dyn Dialect, dir: PathBuf, notices: bool) -> Self {
+        Self { dialect, dir, notices, open: HashMap::new() }
+    }
+
+    /// What an event is to an editor. What only matters between Ostler and the agent is nothing.
+    pub(super) fn tell(&mut self, event: &Event, when: When) -> Vec<Update> {
+        match &event.what {
+            What::TurnStarted(TurnStarted { prompt: Some(prompt), .. }) if when == When::Earlier => {
+                vec![Update::UserMessageChunk(chunk(prompt, None, None))]
+            }
+            What::Text(text) => said(text),
+            What::ToolCall(call) => self.called(call),
+            What::Permission(permission) if when == When::Now => self.decided(permission),
+            What::ToolResult(result) => vec![Update::ToolCallUpdate(self.ended(result))],
+            What::Notice(notice) if when == When::Now => self.noticed(notice),
+            _ => Vec::new(),
+        }
+    }
+
+    fn look(&self, name: &str, input: Option<&Raw>) -> Look {
+        let null = Raw::null();
+        let wants = self.dialect.tool_use(name, input.unwrap_or(&null));
+        tool::look(name, input, (&wants, &self.dir))
+    }
+
+    fn called(&mut self, call: &ToolCall) -> Vec<Update> {
+        let Look { title, kind, locations, diffs, plan } = self.look(&call.name, Some(&call.input));
+        self.open.insert(call.id.clone(), !diffs.is_empty());
+        let told = Update::ToolCall(Call {
+            tool_call_id: call.id.clone(),
+            title: Some(title),
+            name: Some(call.name.clone()),
+            kind: Some(kind),
+            status: Some("in_progress"),
+            content: Some(diffs),
+            locations: Some(locations),
+            raw_input: Some(call.input.clone()),
+            raw_output: None,
+            meta: belongs_to(call.parent.as_ref()),
+        });
+        let plan = (!plan.is_empty()).then_some(Update::Plan { entries: plan });
+        std::iter::once(told).chain(plan).collect()
+    }
+
+    /// A call waits while somebody is asked about it.
+    fn decided(&self, permission: &Permission) -> Vec<Update> {
+        let status = match permission.decision {
+            Decision::Asked => "pending",
+            Decision::Allowed => "in_progress",
+            Decision::Denied => return Vec::new(), // its result is going to say so
+        };
+        if !self.open.contains_key(&permission.id) {
+            return Vec::new();
+        }
+        vec![Update::ToolCallUpdate(Call {
+            tool_call_id: permission.id.clone(),
+            status: Some(status),
+            ..Call::default()
+        })]
+    }
+
+    fn ended(&mut self, result: &ToolResult) -> Call {
+        let shows_change = self.open.remove(&result.id).unwrap_or(false);
+        // New content replaces the old: what was changed says more than that it was.
+        let keeps = shows_change && result.ok;
+        let text = || vec![Content::text(&*result.output)];
+        Call {
+            tool_call_id: result.id.clone(),
+            status: Some(if result.ok { "completed" } else { "failed" }),
+            content: (!keeps && !result.output.is_empty()).then(text),
+            raw_output: result.content.clone().or_else(|| keeps.then(|| Raw::string(&result.output))),
+            ..Call::default()
+        }
+    }
+
+    /// A question as the editor is asked it.
+    pub(super) fn question(&self, permission: &Permission) -> Call {
+        let Look { title, kind, locations, diffs, .. } = self.look(&permission.tool, permission.input.as_ref());
+        let why = permission.message.iter().map(|why| Content::text(&**why));
+        let content: Vec<Content> = diffs.into_iter().chain(why).collect();
+        Call {
+            tool_call_id: permission.id.clone(),
+            title: Some(title),
+            name: Some(permission.tool.clone()),
+            kind: Some(kind),
+            status: Some("pending"),
+            content: (!content.is_empty()).then_some(content),
+            locations: Some(locations),
+            raw_input: permission.input.clone(),
+            ..Call::default()
+        }
+    }
+
+    fn noticed(&self, notice: &Notice) -> Vec<Update> {
+        let severity = match notice.level {
+            Level::Debug | Level::Info => return Vec::new(),
+            Level::Warning => "warning",
+            Level::Error => "error",
+        };
+        if !self.notices {
+            return Vec::new();
+        }
+        vec![Update::Notice { severity, title: notice.message.clone() }]
+    }
+}
+
+fn said(text: &Text) -> Vec<Update> {
+    if text.text.is_empty() {
+        return Vec::new();
+    }
+    let chunk = chunk(&text.text, text.message.as_ref(), text.parent.as_ref());
+    // What a sub-agent says is for the agent, not for the person.
+    vec![match (text.kind, &text.parent) {
+        (TextKind::Reply, None) => Update::AgentMessageChunk(chunk),
+        _ => Update::AgentThoughtChunk(chunk),
+    }]
+}
+
+fn chunk(text: &str, message: Option<&String>, parent: Option<&String>) -> Chunk {
+    Chunk { content: Block::Text { text: text.to_owned() }, message_id: message.cloned(), meta: belongs_to(parent) }
+}
+
+#[cfg(test)]
+mod tests {
+    use ostler::Agents;
+    use ostler::event::At;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn telling(notices: bool) -> Telling {
+        Telling::new(Agents::builtin().get("claude").unwrap().dialect(), "/w".into(), notices)
+    }
+
+    fn told(telling: &mut Telling, when: When, what: &Value) -> Vec<Value> {
+        let what = What::from_json(&what.to_string()).unwrap();
+        let event = Event { seq: 1, at: At(0), session: "s".into(), turn: 1, what };
+        telling.tell(&event, when).iter().map(|update| serde_json::to_value(update).unwrap()).collect()
+    }
+
+    fn one(what: &Value) -> Vec<Value> {
+        told(&mut telling(false), When::Now, what)
+    }
+
+    #[test]
+    fn words_are_chunks() {
+        let text = |kind: &str, parent: Option<&str>| json!({"type": "text", "kind": kind, "text": "a", "delta": true, "message": "m", "parent": parent});
+        let chunk =
+            |word: &str| json!({"sessionUpdate": word, "content": {"type": "text", "text": "a"}, "messageId": "m"});
+        assert_eq!(one(&text("reply", None)), [chunk("agent_message_chunk")]);
+        assert_eq!(one(&text("thinking", None)), [chunk("agent_thought_chunk")]);
+        let mut sub = chunk("agent_thought_chunk");
+        sub["_meta"] = json!({"ostler": {"parent": "t"}});
+        assert_eq!(one(&text("reply", Some("t"))), [sub]);
+    }
+
+    #[test]
+    fn a_message_is_repeated_only_as_history() {
+        let turn = json!({"type": "turn_started", "origin": "caller", "prompt": "hi"});
+        assert!(one(&turn).is_empty());
+        let told = told(&mut telling(false), When::Earlier, &turn);
+        assert_eq!(told, [json!({"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": "hi"}})]);
+    }
+
+    #[test]
+    fn a_tool_call_from_its_beginning_to_its_end() {
+        let mut telling = telling(false);
+        let mut tell = |what: &Value| told(&mut telling, When::Now, what);
+        let input = json!({"file_path": "a.rs", "old_string": "1", "new_string": "2"});
+        let call = tell(&json!({"type": "tool_call", "id": "c", "name": "Edit", "input": input, "parent": null}));
+        let diff = json!({"type": "diff", "path": "/w/a.rs", "oldText": "1", "newText": "2"});
+        assert_eq!(
+            call,
+            [
+                json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Edit a.rs", "name": "Edit", "kind": "edit",
+                "status": "in_progress", "content": [diff], "locations": [{"path": "/w/a.rs"}], "rawInput": input})
+            ]
+        );
+        let permission = |decision: &str| json!({"type": "permission", "id": "c", "tool": "Edit", "input": null, "decision": decision, "by": "person"});
+        let update = |status: &str| json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": status});
+        assert_eq!(tell(&permission("asked")), [update("pending")]);
+        assert_eq!(tell(&permission("allowed")), [update("in_progress")]);
+        assert!(tell(&permission("denied")).is_empty());
+        let result =
+            json!({"type": "tool_result", "id": "c", "name": "Edit", "ok": true, "output": "ok", "denied": false});
+        let mut ended = update("completed");
+        ended["rawOutput"] = json!("ok");
+        assert_eq!(tell(&result), [ended], "the change stays to be seen");
+    }
+
+    #[test]
+    fn a_failed_call_says_why() {
+        let result =
+            json!({"type": "tool_result", "id": "c", "name": "Bash", "ok": false, "output": "no", "denied": true});
+        let content = json!([{"type": "content", "content": {"type": "text", "text": "no"}}]);
+        let want =
+            json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "failed", "content": content});
+        assert_eq!(one(&result), [want]);
+    }
+
+    #[test]
+    fn notices_only_for_those_who_want_them() {
+        let notice = |level: &str| json!({"type": "notice", "level": level, "code": "c", "message": "m"});
+        let mut wants = telling(true);
+        assert!(one(&notice("error")).is_empty());
+        assert!(told(&mut wants, When::Now, &notice("info")).is_empty());
+        let told = told(&mut wants, When::Now, &notice("warning"));
+        assert_eq!(told, [json!({"sessionUpdate": "notice", "severity": "warning", "title": "m"})]);
+    }
+}

@@ -1,0 +1,249 @@
+//! JSON-RPC as the protocol uses it: one message per line. Reading tells requests, notices and replies apart, and never fails.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// The id of a request, as the other side wrote it.
+#[derive(Debug, Clone, Serialize)]
+#[serde(transparent)]
+pub(super) struct Id(Box<RawValue>);
+
+/// What the other side said.
+#[derive(Debug)]
+pub(super) enum Heard {
+    /// It wants an answer.
+    Request { id: Id, method: String, params: Box<RawValue> },
+    /// It wants none.
+    Notice { method: String, params: Box<RawValue> },
+    /// It answers a request of ours: with a result, or none if it could not.
+    Reply { id: String, result: Option<Box<RawValue>> },
+    /// It makes no sense; the answer to it, if there is to be one.
+    Wrong(Failure),
+}
+
+/// Why a request was not carried out.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Failure {
+    pub(super) code: i32,
+    pub(super) message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) data: Option<Data>,
+}
+
+/// What is behind a failure, for programs and for people.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub(super) struct Data {
+    /// The word of Ostler's for it, where a turn failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cause: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) message: Option<String>,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) hint: Option<String>,
+    /// The answer so far.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) text: Option<String>,
+}
+
+impl Failure {
+    fn new(code: i32, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), data: None }
+    }
+
+    /// The line is not JSON.
+    pub(super) fn unreadable(why: impl std::fmt::Display) -> Self {
+        Self::new(-32700, format!("Parse error: {why}"))
+    }
+
+    /// It is not what can be asked now.
+    pub(super) fn request(why: impl std::fmt::Display) -> Self {
+        Self::new(-32600, format!("Invalid request: {why}"))
+    }
+
+    /// There is no such method here.
+    pub(super) fn method(name: &str) -> Self {
+        Self::new(-32601, format!("Method not found: {name}"))
+    }
+
+    /// What came with the request is wrong.
+    pub(super) fn params(why: impl std::fmt::Display) -> Self {
+        Self::new(-32602, format!("Invalid params: {why}"))
+    }
+
+    /// There is no such session.
+    pub(super) fn unknown(why: impl Into<String>) -> Self {
+        Self::new(-32002, why)
+    }
+
+    /// Nobody is logged in.
+    pub(super) fn auth(data: Data) -> Self {
+        Self { data: Some(data), ..Self::new(-32000, "Authentication required") }
+    }
+
+    /// It was tried and did not work.
+    pub(super) fn internal(message: impl Into<String>, data: Data) -> Self {
+        Self { data: Some(data), ..Self::new(-32603, message) }
+    }
+
+    /// Adds what to do.
+    pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.data.get_or_insert_default().hint = Some(hint.into());
+        self
+    }
+}
+
+/// Reads one line.
+pub(super) fn read(line: &str) -> Heard {
+    #[derive(Deserialize)]
+    struct Message<'a> {
+        #[serde(borrow, default)]
+        id: Option<&'a RawValue>,
+        #[serde(borrow, default)]
+        method: Option<&'a RawValue>,
+        #[serde(borrow, default)]
+        params: Option<&'a RawValue>,
+        #[serde(borrow, default)]
+        result: Option<&'a RawValue>,
+        #[serde(borrow, default)]
+        error: Option<&'a RawValue>,
+    }
+    let message: Message<'_> = match serde_json::from_str(line) {
+        Ok(message) => message,
+        // The names of JSON-RPC were looked for and none was found in a line that is JSON all the same.
+        Err(error) if error.is_data() => return Heard::Wrong(Failure::request("expected an object of JSON-RPC 2.0")),
+        Err(error) => return Heard::Wrong(Failure::unreadable(error)),
+    };
+    let params = || message.params.unwrap_or(RawValue::NULL).to_owned();
+    let method = message.method.map(|method| serde_json::from_str::<String>(method.get()));
+    match (method, message.id) {
+        (Some(Err(_)), _) => Heard::Wrong(Failure::request("`method` is not a string")),
+        (Some(Ok(method)), None) => Heard::Notice { method, params: params() },
+        (Some(Ok(method)), Some(id)) if id.get().starts_with(['"', '-']) || id.get().starts_with(char::is_numeric) => {
+            Heard::Request { id: Id(id.to_owned()), method, params: params() }
+        }
+        (Some(Ok(_)), Some(_)) => Heard::Wrong(Failure::request("`id` is neither a number nor a string")),
+        (None, Some(id)) if message.result.is_some() || message.error.is_some() => {
+            // Ours are strings; whatever else is answered was never asked.
+            let id = serde_json::from_str(id.get()).unwrap_or_default();
+            Heard::Reply { id, result: message.result.map(ToOwned::to_owned) }
+        }
+        (None, _) => Heard::Wrong(Failure::request("there is no `method`")),
+    }
+}
+
+/// What came with a request; a field that is not there takes its default.
+pub(super) fn params<T: serde::de::DeserializeOwned>(params: &RawValue) -> Result<T, Failure> {
+    serde_json::from_str(params.get()).map_err(Failure::params)
+}
+
+#[derive(Serialize)]
+struct Line<'a, P: Serialize> {
+    jsonrpc: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a Id>,
+    #[serde(rename = "id", skip_serializing_if = "Option::is_none")]
+    own_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    method: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    params: Option<&'a P>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<&'a P>,
+}
+
+impl<P: Serialize> Default for Line<'_, P> {
+    fn default() -> Self {
+        Self { jsonrpc: "2.0", id: None, own_id: None, method: None, params: None, result: None }
+    }
+}
+
+impl<P: Serialize> Line<'_, P> {
+    fn text(&self) -> String {
+        // Strings, numbers and checked raw values: there is nothing in it that cannot be written.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+/// The answer to a request.
+pub(super) fn response<R: Serialize>(id: &Id, result: &R) -> String {
+    Line { id: Some(id), result: Some(result), ..Line::default() }.text()
+}
+
+/// Something that wants no answer.
+pub(super) fn notification<P: Serialize>(method: &'static str, params: &P) -> String {
+    Line { method: Some(method), params: Some(params), ..Line::default() }.text()
+}
+
+/// Something that wants an answer.
+pub(super) fn request<P: Serialize>(id: &str, method: &'static str, params: &P) -> String {
+    Line { own_id: Some(id), method: Some(method), params: Some(params), ..Line::default() }.text()
+}
+
+/// The answer to a request that failed; to one whose id could not be read, there is none to repeat.
+pub(super) fn failure(id: Option<&Id>, error: &Failure) -> String {
+    #[derive(Serialize)]
+    struct Failed<'a> {
+        jsonrpc: &'static str,
+        id: Option<&'a Id>,
+        error: &'a Failure,
+    }
+    serde_json::to_string(&Failed { jsonrpc: "2.0", id, error }).unwrap_or_default()
+}
+
+/// The answer, whichever it is.
+pub(super) fn answer<R: Serialize>(id: &Id, result: &Result<R, Failure>) -> String {
+    match result {
+        Ok(result) => response(id, result),
+        Err(error) => failure(Some(id), error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_is_something() {
+        let table = [
+            (r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"x":1}}"#, r#"request 1 a {"x":1}"#),
+            (r#"{"id":"one","method":"a"}"#, r#"request "one" a null"#),
+            (r#"{"id":-1,"method":"a","params":null}"#, "request -1 a null"),
+            (r#"{"id":null,"method":"a"}"#, "notice a null"),
+            (r#"{"method":"a","params":[],"more":{}}"#, "notice a []"),
+            (r#"{"id":"s/1","result":{"y":2}}"#, r#"reply s/1 {"y":2}"#),
+            (r#"{"id":"s/1","error":{"code":1,"message":"no"}}"#, "reply s/1 -"),
+            (r#"{"id":7,"result":{}}"#, "reply  {}"),
+            (r#"{"id":{},"method":"a"}"#, "wrong -32600"),
+            (r#"{"id":1,"method":2}"#, "wrong -32600"),
+            (r#"{"id":1}"#, "wrong -32600"),
+            ("[1]", "wrong -32600"),
+            ("3", "wrong -32600"),
+            ("{\"id\":1,", "wrong -32700"),
+            ("hello", "wrong -32700"),
+            ("", "wrong -32700"),
+        ];
+        for (line, want) in table {
+            let got = match read(line) {
+                Heard::Request { id, method, params } => format!("request {} {method} {}", id.0.get(), params.get()),
+                Heard::Notice { method, params } => format!("notice {method} {}", params.get()),
+                Heard::Reply { id, result } => format!("reply {id} {}", result.as_ref().map_or("-", |r| r.get())),
+                Heard::Wrong(failure) => format!("wrong {}", failure.code),
+            };
+            assert_eq!(got, want, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_one_line_of_json_rpc() {
+        let Heard::Request { id, .. } = read(r#"{"id":"x","method":"m"}"#) else { panic!() };
+        assert_eq!(response(&id, &[1]), r#"{"jsonrpc":"2.0","id":"x","result":[1]}"#);
+        assert_eq!(notification("m", &"a\nb"), r#"{"jsonrpc":"2.0","method":"m","params":"a\nb"}"#);
+        assert_eq!(request("s/1", "m", &0), r#"{"jsonrpc":"2.0","id":"s/1","method":"m","params":0}"#);
+        let error = Failure::method("m");
+        assert_eq!(
+            failure(None, &error),
+            r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"Method not found: m"}}"#
+        );
+    }
+}

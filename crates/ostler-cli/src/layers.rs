@@ -1,0 +1,106 @@
+//! `ostler config show|path|example`: a look into the configuration.
+
+use ostler::clip::plain;
+use ostler::config::{Field, Key, Origin, Row};
+use serde_json::{Value, json};
+
+use crate::args::{ConfigPathArgs, ConfigShowArgs, ConfigVerb, ConfigVerbArgs, EXAMPLE};
+use crate::config::{Loaded, MODEL_VARIABLE, gather, model, places};
+use crate::exit::{self, Code};
+use crate::fault::Fault;
+use crate::output::{say, style, tell};
+use crate::spec::{directory, named};
+
+/// Runs the verb of the verb.
+pub(crate) fn run(args: &ConfigVerbArgs) -> Result<Code, Fault> {
+    match &args.verb {
+        ConfigVerb::Show(args) => show(args),
+        ConfigVerb::Path(args) => path(args),
+        ConfigVerb::Example => {
+            say(EXAMPLE.trim_end());
+            Ok(exit::OK)
+        }
+    }
+}
+
+fn show(args: &ConfigShowArgs) -> Result<Code, Fault> {
+    let dir = directory(args.here.dir.as_deref())?;
+    let Loaded { mut config, remarks } = gather(args.here.config, &args.here.policy(), &dir)?;
+    if let Some(name) = &args.agent {
+        named(&config, name)?;
+        config.give(Key::Agent, name, Origin::Flag("--agent"));
+    }
+    if let Some(name) = config.default_agent().map(|entry| entry.value.text().to_owned()) {
+        named(&config, &name)?;
+        if let Some(model) = model()? {
+            config.give(Key::Of(name, Field::Model), model, Origin::Variable(MODEL_VARIABLE));
+        }
+    }
+    let rows = config.rows(args.agent.as_deref());
+    if args.here.json {
+        let ignored: Vec<Value> = config
+            .ignored()
+            .iter()
+            .map(|ignored| {
+                let mut value = origin(&ignored.entry.from);
+                value["key"] = ignored.entry.key.to_string().into();
+                value["why"] = ignored.why.as_str().into();
+                value
+            })
+            .collect();
+        say(&format!("{:#}", json!({ "values": rows.iter().map(as_json).collect::<Vec<_>>(), "ignored": ignored })));
+        return Ok(exit::OK);
+    }
+    let width = |cell: fn(&Row) -> &String| rows.iter().map(|row| cell(row).chars().count()).max().unwrap_or(0).min(50);
+    let (keys, values, dim) = (width(|row| &row.key), width(|row| &row.value), style::DIM);
+    for row in &rows {
+        let (key, value) = (plain(&row.key), plain(&row.value).replace('\n', " "));
+        say(&format!("{key:keys$}  {value:values$}  {dim}{}{dim:#}", plain(&row.from.to_string())));
+    }
+    let warn = style::WARN;
+    for ignored in config.ignored() {
+        let line = format!("{}: {} is not taken: {}", ignored.entry.from, ignored.entry.key, ignored.why);
+        tell(&format!("{warn}!{warn:#} {}", plain(&line)));
+    }
+    remarks.iter().for_each(|remark| tell(&plain(remark)));
+    Ok(exit::OK)
+}
+
+fn as_json(row: &Row) -> Value {
+    let mut value = origin(&row.from);
+    value["key"] = row.key.as_str().into();
+    value["value"] = row.value.as_str().into();
+    value
+}
+
+fn origin(from: &Origin) -> Value {
+    match from {
+        Origin::File { name, line } => json!({ "source": "file", "file": &**name, "line": line }),
+        Origin::Flag(flag) => json!({ "source": "flag", "flag": flag }),
+        Origin::Variable(name) => json!({ "source": "environment", "variable": name }),
+        Origin::Default => json!({ "source": "default" }),
+    }
+}
+
+fn path(args: &ConfigPathArgs) -> Result<Code, Fault> {
+    let dir = directory(args.dir.as_deref())?;
+    let places = if args.config.no_config { Vec::new() } else { places(&args.policy(), &dir)? };
+    if args.json {
+        let files = places.iter().map(|place| {
+            let file = place.file.to_string_lossy();
+            json!({ "file": file, "whose": place.whose, "exists": place.is_there, "trusted": place.is_trusted })
+        });
+        say(&format!("{:#}", json!({ "files": files.collect::<Vec<_>>() })));
+        return Ok(exit::OK);
+    }
+    let dim = style::DIM;
+    for place in &places {
+        let state = match (place.is_there, place.is_trusted) {
+            (false, _) => "not there",
+            (true, true) => "read",
+            (true, false) => "read; only what can do no harm is taken",
+        };
+        say(&format!("{}  {dim}{}, {state}{dim:#}", plain(&place.file.to_string_lossy()), place.whose));
+    }
+    Ok(exit::OK)
+}

@@ -1,0 +1,242 @@
+//! Configuration of agents: what files say, in layers, with where each value comes from. Pure: texts and variables come in.
+
+mod check;
+mod custom;
+mod defaults;
+mod entry;
+mod key;
+mod near;
+mod read;
+mod reference;
+mod rows;
+#[cfg(test)]
+mod tests;
+mod time;
+mod trust;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::agent::{Agent, Agents};
+
+pub use defaults::Defaults;
+pub use entry::{Entry, Origin, Value};
+pub use key::{Field, Key, Limit, Measure};
+pub use rows::Row;
+pub use time::time;
+pub use trust::HARMLESS_SETTINGS;
+
+/// A file, read.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// How it is called in messages.
+    pub name: String,
+    /// What is in it.
+    pub text: String,
+    /// What paths in it are relative to.
+    pub dir: PathBuf,
+    /// What `~/` stands for in it.
+    pub home: Option<PathBuf>,
+    /// Who wrote it.
+    pub author: Author,
+}
+
+/// Who wrote a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Author {
+    /// The caller, or somebody whom the caller trusts: everything is taken.
+    Trusted,
+    /// Whoever wrote the project: only what can do no harm is taken.
+    Unknown,
+}
+
+/// What is wrong with a file, and where.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Problem {
+    /// The file, or what else gave the value.
+    pub file: String,
+    /// The line, if it is known.
+    pub line: Option<usize>,
+    /// The key, and what is wrong with it.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line = self.line.map(|line| format!(":{line}")).unwrap_or_default();
+        write!(f, "{}{line}: {}", self.file, self.message)
+    }
+}
+
+/// Everything that is wrong, one problem per line.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n"))]
+pub struct ConfigError(pub Vec<Problem>);
+
+/// A value that was not taken, and why.
+#[derive(Debug, Clone)]
+pub struct Ignored {
+    /// What was written.
+    pub entry: Entry,
+    /// Why it is not taken.
+    pub why: String,
+}
+
+/// What all layers say together.
+#[derive(Clone, Default)]
+pub struct Config {
+    agents: Agents,
+    entries: BTreeMap<Key, Entry>,
+    ignored: Vec<Ignored>,
+}
+
+impl Config {
+    /// Puts the files over each other, the later over the earlier, and checks what comes out.
+    ///
+    /// # Errors
+    /// Names everything that is wrong, by file and line.
+    pub fn load(sources: &[Source], agents: &Agents) -> Result<Self, ConfigError> {
+        let mut config = Self { agents: agents.clone(), entries: BTreeMap::new(), ignored: Vec::new() };
+        let mut problems = Vec::new();
+        for source in sources {
+            let (entries, wrong) = read::read(source);
+            problems.extend(wrong);
+            config.lay(entries, source.author);
+        }
+        problems.extend(config.add_agents(agents));
+        problems.extend(config.faults(agents));
+        problems.sort();
+        problems.dedup();
+        if problems.is_empty() { Ok(config) } else { Err(ConfigError(problems)) }
+    }
+
+    /// Puts one file's values over what is there.
+    fn lay(&mut self, entries: Vec<Entry>, author: Author) {
+        // Decided before any of them is in: a file must not make room for itself.
+        let judged: Vec<_> = entries
+            .into_iter()
+            .map(|entry| match author {
+                Author::Trusted => (entry, None),
+                Author::Unknown => {
+                    let why = trust::refusal(&entry, &self.entries);
+                    (entry, why)
+                }
+            })
+            .collect();
+        let (agent, others): (Vec<_>, Vec<_>) = judged.into_iter().partition(|(entry, _)| entry.key == Key::Agent);
+        for (entry, why) in others {
+            self.take(entry, why);
+        }
+        for (entry, _) in agent {
+            let why = if author == Author::Unknown { self.refuse_agent(entry.value.text()) } else { None };
+            self.take(entry, why);
+        }
+    }
+
+    fn take(&mut self, entry: Entry, why: Option<String>) {
+        match why {
+            Some(why) => self.ignored.push(Ignored { entry, why }),
+            None => drop(self.entries.insert(entry.key.clone(), entry)),
+        }
+    }
+
+    /// Why a project that nobody trusts does not choose this agent; none if it may.
+    fn refuse_agent(&self, name: &str) -> Option<String> {
+        // What a script says may be the project's own.
+        if self.agent(name).is_some_and(|agent| agent.plays()) {
+            return Some("this agent does what a script says".to_owned());
+        }
+        let is_new = |key: &Key| matches!(key, Key::Of(own, Field::Acp | Field::Like) if own == name);
+        let is_left_out = self.ignored.iter().any(|ignored| is_new(&ignored.entry.key));
+        (is_left_out && !self.entries.keys().any(is_new)).then(|| "this agent is not taken either".to_owned())
+    }
+
+    /// A value that was given elsewhere than in a file: by a flag, or a variable.
+    pub fn give(&mut self, key: Key, value: impl Into<String>, from: Origin) {
+        self.entries.insert(key.clone(), Entry { key, value: Value::Text(value.into()), from });
+    }
+
+    /// The agent to use when none is named.
+    #[must_use]
+    pub fn default_agent(&self) -> Option<&Entry> {
+        self.entries.get(&Key::Agent)
+    }
+
+    /// Every agent there is, those of the files included. Other names of agents are not among them: see [`Config::agent`].
+    #[must_use]
+    pub fn agents(&self) -> &Agents {
+        &self.agents
+    }
+
+    /// The agent that goes by this name, its own or another that a file gives it.
+    #[must_use]
+    pub fn agent(&self, name: &str) -> Option<Arc<dyn Agent>> {
+        self.agents.get(self.behind(name))
+    }
+
+    /// Every name that an agent goes by.
+    #[must_use]
+    pub fn names(&self) -> Vec<&str> {
+        let own = self.agents.iter().map(|agent| agent.name());
+        let others = self.entries.keys().filter_map(|key| match key {
+            Key::Of(name, Field::Like) => Some(name.as_str()),
+            _ => None,
+        });
+        own.chain(others).collect()
+    }
+
+    /// The names of agents that the files say something of.
+    #[must_use]
+    pub fn configured(&self) -> BTreeSet<&str> {
+        self.entries.keys().filter_map(of).collect()
+    }
+
+    /// What holds for the agent of this name, where nothing else is said.
+    #[must_use]
+    pub fn defaults(&self, name: &str) -> Option<Defaults<'_>> {
+        let (own, agent) = (self.entries.keys().find_map(|key| of(key).filter(|own| *own == name)), self.agent(name)?);
+        let like = self.entries.get(&Key::Of(name.to_owned(), Field::Like)).map(|entry| entry.value.text());
+        let base = like.or_else(|| self.entries.keys().find_map(|key| of(key).filter(|base| *base == agent.name())));
+        let mut names: Vec<&str> = own.into_iter().chain(base).collect();
+        names.dedup();
+        Some(Defaults::new(self, names, agent))
+    }
+
+    /// What was not taken.
+    #[must_use]
+    pub fn ignored(&self) -> &[Ignored] {
+        &self.ignored
+    }
+
+    /// The agent's own name behind one of its names.
+    fn behind<'a>(&'a self, name: &'a str) -> &'a str {
+        let like = self.entries.get(&Key::Of(name.to_owned(), Field::Like));
+        like.map_or(name, |entry| entry.value.text())
+    }
+
+    /// Makes the agents that only a file knows.
+    fn add_agents(&mut self, known: &Agents) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        for entry in self.entries.values() {
+            let Key::Of(name, Field::Acp) = &entry.key else { continue };
+            if known.get(name).is_some() {
+                continue; // told with the other names
+            }
+            match custom::acp(name, entry.value.list()) {
+                Ok(agent) => self.agents.add(agent),
+                Err(why) => problems.push(entry.problem(&why)),
+            }
+        }
+        problems
+    }
+}
+
+/// The name of the agent that a key is about.
+fn of(key: &Key) -> Option<&str> {
+    match key {
+        Key::Of(name, _) => Some(name),
+        Key::Agent | Key::Limit(_) => None,
+    }
+}

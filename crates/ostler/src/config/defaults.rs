@@ -1,0 +1,138 @@
+//! What holds for one agent where nothing else is said, put beneath a spec.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ostler_core::spec::{Limits, Spec, keys};
+
+use super::entry::Entry;
+use super::key::{Field, Key, Limit, Measure};
+use super::{Config, ConfigError, reference};
+use crate::agent::Agent;
+
+/// What the files say of one agent.
+pub struct Defaults<'a> {
+    config: &'a Config,
+    /// The agent's names, the more particular first.
+    names: Vec<&'a str>,
+    agent: Arc<dyn Agent>,
+}
+
+impl<'a> Defaults<'a> {
+    pub(super) fn new(config: &'a Config, names: Vec<&'a str>, agent: Arc<dyn Agent>) -> Self {
+        Self { config, names, agent }
+    }
+
+    /// The agent itself.
+    #[must_use]
+    pub fn agent(&self) -> &Arc<dyn Agent> {
+        &self.agent
+    }
+
+    /// Every value, those of the particular name before those of the agent behind it.
+    #[must_use]
+    pub fn entries(&self) -> BTreeMap<&'a Field, &'a Entry> {
+        let mut all = BTreeMap::new();
+        for name in self.names.iter().rev() {
+            all.extend(self.config.entries.values().filter_map(|entry| match &entry.key {
+                Key::Of(own, field) if own == name => Some((field, entry)),
+                _ => None,
+            }));
+        }
+        all
+    }
+
+    /// What a model is really called.
+    #[must_use]
+    pub fn model<'m>(&self, name: &'m str) -> &'m str
+    where
+        'a: 'm,
+    {
+        let alias = Field::Alias(name.to_owned());
+        self.entries().get(&alias).map_or(name, |entry| entry.value.text())
+    }
+
+    /// Other names of models.
+    #[must_use]
+    pub fn aliases(&self) -> Vec<&'a str> {
+        let alias = |field: &'a Field| if let Field::Alias(name) = field { Some(name.as_str()) } else { None };
+        self.entries().into_keys().filter_map(alias).collect()
+    }
+
+    /// Puts these defaults beneath a spec: what the spec says stays. Gives what there is to remark.
+    ///
+    /// # Errors
+    /// When a value refers to a variable that is not set.
+    pub fn fill(&self, spec: &mut Spec, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Vec<String>, ConfigError> {
+        let entries = self.entries();
+        let given: Vec<String> = spec.settings.iter().map(|(key, _)| key.to_owned()).collect();
+        let extra_args = std::mem::take(&mut spec.extra_args);
+        let mut problems = Vec::new();
+        for (field, entry) in &entries {
+            let value = &entry.value;
+            match field {
+                Field::Set(key) if !given.contains(key) => {
+                    value.list().iter().for_each(|value| spec.settings.push(key, value));
+                }
+                Field::Model if spec.settings.last(keys::MODEL).is_none() => {
+                    spec.settings.set(keys::MODEL, value.text())
+                }
+                Field::Command => drop(spec.program.get_or_insert_with(|| PathBuf::from(value.text()))),
+                Field::Args => spec.extra_args = value.list().to_vec(),
+                Field::Env(name) if !spec.env.contains_key(name) => match reference::resolve(value.text(), lookup) {
+                    Ok(value) => drop(spec.env.insert(name.clone(), value)),
+                    Err(why) => problems.push(entry.problem(&why)),
+                },
+                _ => {}
+            }
+        }
+        spec.extra_args.extend(extra_args);
+        if let Some(model) = spec.settings.last(keys::MODEL).map(|name| self.model(name).to_owned()) {
+            spec.settings.set(keys::MODEL, model);
+        }
+        if problems.is_empty() { Ok(self.limit(spec)) } else { Err(ConfigError(problems)) }
+    }
+
+    /// Limits that are settings of the agent; those that it does not have are told.
+    fn limit(&self, spec: &mut Spec) -> Vec<String> {
+        let mut remarks = Vec::new();
+        for (limit, key) in [(Limit::MaxTurns, keys::MAX_TURNS), (Limit::MaxBudgetUsd, keys::MAX_BUDGET_USD)] {
+            let Some(entry) = self.config.entries.get(&Key::Limit(limit)) else { continue };
+            if spec.settings.get(key).is_some() {
+                continue;
+            }
+            if self.agent.settings().iter().any(|setting| setting.key == key) {
+                spec.settings.set(key, entry.value.text());
+            } else if limit == Limit::MaxBudgetUsd {
+                spec.limits.budget_usd = spec.limits.budget_usd.or(entry.value.text().parse().ok());
+            } else {
+                remarks.push(format!("{} ({}): {} has no such limit.", entry.key, entry.from, self.agent.name()));
+            }
+        }
+        remarks
+    }
+}
+
+impl Config {
+    /// The limits that hold for all agents. Steps and money are with each agent: [`Defaults::fill`].
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        let mut limits = Limits::default();
+        for limit in Limit::ALL {
+            let Some(entry) = self.entries.get(&Key::Limit(limit)) else { continue };
+            let Ok(measure) = limit.measure(entry.value.text()) else { continue };
+            match (limit, measure) {
+                (Limit::Timeout, Measure::Time(time)) => limits.wall = time,
+                (Limit::IdleTimeout, Measure::Time(time)) => limits.idle = time,
+                (Limit::StartupTimeout, Measure::Time(time)) => limits.startup = time,
+                (Limit::MaxTime, Measure::Time(time)) => limits.budget_wall = time,
+                (Limit::Grace, Measure::Time(Some(time))) => limits.grace = time,
+                (Limit::MaxTokens, Measure::Count(count)) => limits.budget_tokens = Some(count),
+                (Limit::MaxMessages, Measure::Count(count)) => limits.budget_turns = u32::try_from(count).ok(),
+                _ => {}
+            }
+        }
+        limits
+    }
+}

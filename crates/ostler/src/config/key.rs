@@ -1,0 +1,193 @@
+//! What can be written in a file: every key, by one name each.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::time;
+
+/// A key. In this order they are shown.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Key {
+    /// The agent to use when none is named.
+    Agent,
+    /// Something of an agent, by its name.
+    Of(String, Field),
+    /// A limit, for all agents.
+    Limit(Limit),
+}
+
+/// What can be said of an agent.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Field {
+    /// The agent that this is another name of.
+    Like,
+    /// The command of an agent that speaks the Agent Client Protocol.
+    Acp,
+    /// The program to start instead of the usual one.
+    Command,
+    /// Arguments for the program, as they are.
+    Args,
+    /// The model.
+    Model,
+    /// A variable of the agent's environment.
+    Env(String),
+    /// Another name for a model.
+    Alias(String),
+    /// A setting of the agent's own.
+    Set(String),
+}
+
+/// A limit, called as its flag is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Limit {
+    /// The longest the task may take.
+    Timeout,
+    /// The longest silence.
+    IdleTimeout,
+    /// The longest until the first word.
+    StartupTimeout,
+    /// The time to end in.
+    Grace,
+    /// Steps of the agent.
+    MaxTurns,
+    /// Money of the session.
+    MaxBudgetUsd,
+    /// Tokens of the session.
+    MaxTokens,
+    /// Messages of the session.
+    MaxMessages,
+    /// The longest the session may take.
+    MaxTime,
+}
+
+/// How much a limit allows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Measure {
+    /// So long; none for no limit.
+    Time(Option<Duration>),
+    /// So many.
+    Count(u64),
+    /// So much.
+    Amount(f64),
+}
+
+impl Limit {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Timeout,
+        Self::IdleTimeout,
+        Self::StartupTimeout,
+        Self::Grace,
+        Self::MaxTurns,
+        Self::MaxBudgetUsd,
+        Self::MaxTokens,
+        Self::MaxMessages,
+        Self::MaxTime,
+    ];
+
+    /// Its word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::IdleTimeout => "idle_timeout",
+            Self::StartupTimeout => "startup_timeout",
+            Self::Grace => "grace",
+            Self::MaxTurns => "max_turns",
+            Self::MaxBudgetUsd => "max_budget_usd",
+            Self::MaxTokens => "max_tokens",
+            Self::MaxMessages => "max_messages",
+            Self::MaxTime => "max_time",
+        }
+    }
+
+    /// What holds when nobody says anything, as it would be written.
+    #[must_use]
+    pub fn usual(self) -> &'static str {
+        match self {
+            Self::Timeout => "1h",
+            Self::IdleTimeout => "10m",
+            Self::StartupTimeout => "60s",
+            Self::Grace => "5s",
+            _ => "none",
+        }
+    }
+
+    /// Reads what is written.
+    ///
+    /// # Errors
+    /// Says what is expected.
+    pub fn measure(self, text: &str) -> Result<Measure, String> {
+        let whole = |most: u64| match text.parse::<u64>() {
+            Ok(count) if (1..=most).contains(&count) => Ok(Measure::Count(count)),
+            _ => Err("expected a whole number of at least 1".to_owned()),
+        };
+        match self {
+            Self::Grace if text == "none" => Err("expected a time such as 5s".into()),
+            Self::Timeout | Self::IdleTimeout | Self::StartupTimeout | Self::Grace | Self::MaxTime => {
+                time(text).map(Measure::Time)
+            }
+            Self::MaxTokens => whole(u64::MAX),
+            Self::MaxTurns | Self::MaxMessages => whole(u32::MAX.into()),
+            Self::MaxBudgetUsd => match text.parse::<f64>() {
+                Ok(amount) if amount.is_finite() && amount > 0.0 => Ok(Measure::Amount(amount)),
+                _ => Err("expected a number greater than 0".into()),
+            },
+        }
+    }
+
+    /// Whether the first allows more than the second. What cannot be read allows anything.
+    pub(super) fn widens(self, text: &str, than: &str) -> bool {
+        let size = |text: &str| match self.measure(text) {
+            Ok(Measure::Time(Some(time))) => time.as_secs_f64(),
+            #[expect(clippy::cast_precision_loss, reason = "compared only")]
+            Ok(Measure::Count(count)) => count as f64,
+            Ok(Measure::Amount(amount)) => amount,
+            Ok(Measure::Time(None)) | Err(_) => f64::INFINITY,
+        };
+        size(text) > size(than)
+    }
+}
+
+impl Key {
+    /// Whether its value may be a secret, whatever the agent is.
+    pub(super) fn is_secret(&self) -> bool {
+        matches!(self, Self::Of(_, Field::Env(_)))
+    }
+}
+
+/// As it is written in a file, with dots.
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Agent => f.write_str("agent"),
+            Self::Limit(limit) => write!(f, "limits.{}", limit.word()),
+            Self::Of(agent, field) => write!(f, "agents.{}.{field}", Part(agent)),
+        }
+    }
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Like => f.write_str("like"),
+            Self::Acp => f.write_str("acp"),
+            Self::Command => f.write_str("command"),
+            Self::Args => f.write_str("args"),
+            Self::Model => f.write_str("model"),
+            Self::Env(name) => write!(f, "env.{}", Part(name)),
+            Self::Alias(name) => write!(f, "models.{}", Part(name)),
+            Self::Set(name) => write!(f, "set.{}", Part(name)),
+        }
+    }
+}
+
+/// A part of a key, in quotes where it needs them.
+pub(super) struct Part<'a>(pub(super) &'a str);
+
+impl fmt::Display for Part<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bare = !self.0.is_empty() && self.0.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+        if bare { f.write_str(self.0) } else { write!(f, "{:?}", self.0) }
+    }
+}

@@ -1,0 +1,225 @@
+//! Reading a file: TOML into entries. Everything that is wrong with it is told at once.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
+
+use super::entry::{Entry, Origin, Value};
+use super::key::{Field, Key, Limit, Part};
+use super::near::instead;
+use super::{Problem, Source, reference};
+use crate::host::RESERVED_PREFIX;
+
+/// The longest name of an agent.
+const LONGEST_NAME: usize = 100;
+
+type Item<'a> = (&'a Spanned<DeString<'a>>, &'a Spanned<DeValue<'a>>);
+
+/// Reads a file.
+pub(super) fn read(source: &Source) -> (Vec<Entry>, Vec<Problem>) {
+    let name: Arc<str> = source.name.as_str().into();
+    let mut reader = Reader { source, name, entries: Vec::new(), problems: Vec::new() };
+    let (document, faults) = DeTable::parse_recoverable(&source.text);
+    if faults.is_empty() {
+        document.get_ref().iter().for_each(|item| reader.top(item));
+    }
+    for fault in faults {
+        reader.wrong(fault.span().map_or(0, |span| span.start), fault.message().replace('\n', " "));
+    }
+    (reader.entries, reader.problems)
+}
+
+struct Reader<'a> {
+    source: &'a Source,
+    name: Arc<str>,
+    entries: Vec<Entry>,
+    problems: Vec<Problem>,
+}
+
+impl<'a> Reader<'a> {
+    fn top(&mut self, (key, value): Item<'a>) {
+        match key.get_ref().as_ref() {
+            "agent" => self.put(Key::Agent, (key, value), text),
+            "agents" => self.each("agents", value, Self::agent),
+            "limits" => self.each("limits", value, Self::limit),
+            other => self.unknown(other, key, &["agent", "agents", "limits"]),
+        }
+    }
+
+    fn agent(&mut self, (key, value): Item<'a>) {
+        let name = key.get_ref().as_ref();
+        let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        if name.is_empty() || name.len() > LONGEST_NAME || !name.chars().all(fits) {
+            let why = "a name is at most 100 letters, digits, dashes and underscores";
+            return self.wrong(key.span().start, format!("agents.{}: {why}", Part(name)));
+        }
+        self.each(&format!("agents.{name}"), value, |reader, item| reader.field(name, item));
+    }
+
+    fn field(&mut self, agent: &str, (key, value): Item<'a>) {
+        let item = (key, value);
+        let of = |field: Field| Key::Of(agent.to_owned(), field);
+        let table = format!("agents.{agent}.{}", key.get_ref());
+        match key.get_ref().as_ref() {
+            "like" => self.put(of(Field::Like), item, text),
+            "model" => self.put(of(Field::Model), item, text),
+            "command" => {
+                let source = self.source;
+                self.put(of(Field::Command), item, |value| Ok(Value::Text(program(text(value)?.text(), source))));
+            }
+            "args" => self.put(of(Field::Args), item, list),
+            "acp" => {
+                let source = self.source;
+                self.put(of(Field::Acp), item, |value| command(list(value)?, source));
+            }
+            "env" => self.each(&table, value, |reader, item| {
+                reader
+                    .put(of(Field::Env(item.0.get_ref().to_string())), item, |value| variable(item.0.get_ref(), value));
+            }),
+            "models" => self.each(&table, value, |reader, item| {
+                reader.put(of(Field::Alias(item.0.get_ref().to_string())), item, text);
+            }),
+            "set" => self.each(&table, value, |reader, item| {
+                reader.put(of(Field::Set(item.0.get_ref().to_string())), item, setting);
+            }),
+            other => {
+                let known = ["command", "args", "env", "model", "models", "set", "like", "acp"];
+                self.unknown(&format!("agents.{agent}.{}", Part(other)), key, &known);
+            }
+        }
+    }
+
+    fn limit(&mut self, (key, value): Item<'a>) {
+        let word = key.get_ref().as_ref();
+        let Some(limit) = Limit::ALL.into_iter().find(|limit| limit.word() == word) else {
+            return self.unknown(&format!("limits.{}", Part(word)), key, &Limit::ALL.map(Limit::word));
+        };
+        self.put(Key::Limit(limit), (key, value), |value| {
+            let text = number(value).map_or_else(|| text(value), |number| Ok(Value::Text(number)))?;
+            limit.measure(text.text()).map(|_| text)
+        });
+    }
+
+    /// Everything in a table.
+    fn each(&mut self, table: &str, value: &'a Spanned<DeValue<'a>>, mut read: impl FnMut(&mut Self, Item<'a>)) {
+        match value.get_ref() {
+            DeValue::Table(items) => items.iter().for_each(|item| read(self, item)),
+            other => {
+                self.wrong(value.span().start, format!("{table}: expected a table, and this is {}", kind(other)));
+            }
+        }
+    }
+
+    fn put(&mut self, key: Key, (at, value): Item<'a>, read: impl FnOnce(&DeValue<'a>) -> Result<Value, String>) {
+        match read(value.get_ref()) {
+            Ok(value) => {
+                let from = Origin::File { name: self.name.clone(), line: self.line(at.span().start) };
+                self.entries.push(Entry { key, value, from });
+            }
+            Err(why) => self.wrong(at.span().start, format!("{key}: {why}")),
+        }
+    }
+
+    fn unknown(&mut self, key: &str, at: &Spanned<DeString<'a>>, known: &[&str]) {
+        let why = format!("{key}: unknown key; {}", instead(at.get_ref(), known));
+        self.wrong(at.span().start, why);
+    }
+
+    fn wrong(&mut self, at: usize, message: String) {
+        self.problems.push(Problem { file: self.source.name.clone(), line: Some(self.line(at)), message });
+    }
+
+    fn line(&self, at: usize) -> usize {
+        self.source.text.get(..at).map_or(1, |before| before.matches('\n').count() + 1)
+    }
+}
+
+fn kind(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a text",
+        DeValue::Integer(_) | DeValue::Float(_) => "a number",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}
+
+fn text(value: &DeValue<'_>) -> Result<Value, String> {
+    match value {
+        DeValue::String(text) if text.trim().is_empty() => Err("expected a text that is not empty".into()),
+        DeValue::String(text) if text.contains('\0') => Err("a NUL character cannot be passed to a program".into()),
+        DeValue::String(text) => Ok(Value::Text(text.to_string())),
+        other => Err(format!("expected a text, and this is {}", kind(other))),
+    }
+}
+
+fn list(value: &DeValue<'_>) -> Result<Value, String> {
+    let DeValue::Array(items) = value else {
+        return Err(format!("expected a list of texts, such as [\"--flag\"], and this is {}", kind(value)));
+    };
+    let texts = items.iter().map(|item| match item.get_ref() {
+        DeValue::String(text) if !text.contains('\0') => Ok(text.to_string()),
+        DeValue::String(_) => Err("a NUL character cannot be passed to a program".to_owned()),
+        other => Err(format!("expected a list of texts, and one of it is {}", kind(other))),
+    });
+    texts.collect::<Result<_, _>>().map(Value::List)
+}
+
+/// A number as settings and limits have it: a text.
+fn number(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix()).ok().map(|n| n.to_string()),
+        DeValue::Float(number) => Some(number.as_str().to_owned()),
+        _ => None,
+    }
+}
+
+fn setting(value: &DeValue<'_>) -> Result<Value, String> {
+    match value {
+        DeValue::String(text) => Ok(Value::Text(text.to_string())),
+        DeValue::Boolean(on) => Ok(Value::Text(on.to_string())),
+        DeValue::Array(_) => list(value),
+        other => number(other).map(Value::Text).ok_or_else(|| {
+            format!("expected a text, a number, true, false or a list of texts; this is {}", kind(other))
+        }),
+    }
+}
+
+fn variable(name: &str, value: &DeValue<'_>) -> Result<Value, String> {
+    if name.is_empty() || name.contains(['=', '\0']) {
+        return Err("expected the name of a variable".into());
+    }
+    if name.starts_with(RESERVED_PREFIX) {
+        return Err(format!("names that start with {RESERVED_PREFIX} are Ostler's own"));
+    }
+    let DeValue::String(text) = value else {
+        return Err(format!("expected a text, and this is {}", kind(value)));
+    };
+    if text.contains('\0') {
+        return Err("a NUL character cannot be passed to a program".into());
+    }
+    reference::check(text).map(|()| Value::Text(text.to_string()))
+}
+
+fn command(value: Value, source: &Source) -> Result<Value, String> {
+    match value.list() {
+        [first, rest @ ..] if !first.trim().is_empty() => {
+            Ok(Value::List([program(first, source)].into_iter().chain(rest.iter().cloned()).collect()))
+        }
+        _ => Err("expected a program and its arguments, such as [\"my-agent\", \"--acp\"]".into()),
+    }
+}
+
+/// A program: a name is looked for in PATH, a path is relative to the file's place.
+fn program(text: &str, source: &Source) -> String {
+    let path = match (text.strip_prefix("~/"), &source.home) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ if Path::new(text).components().count() > 1 || text.starts_with('.') => source.dir.join(text),
+        _ => return text.to_owned(),
+    };
+    // Without the dots in between, as people would write it.
+    path.components().collect::<std::path::PathBuf>().to_string_lossy().into_owned()
+}

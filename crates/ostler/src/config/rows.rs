@@ -1,0 +1,72 @@
+//! The configuration as it is shown: every value that holds, and where it comes from.
+
+use super::entry::{Entry, Origin};
+use super::key::{Field, Key, Limit};
+use super::{Config, Defaults};
+
+/// One value that holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// Its key.
+    pub key: String,
+    /// The value, as far as it may be shown.
+    pub value: String,
+    /// Where it comes from.
+    pub from: Origin,
+}
+
+/// What stands for a value that may be a secret.
+const HIDDEN: &str = "…";
+
+impl Config {
+    /// Every value that holds for this agent, or for all that the files say something of.
+    #[must_use]
+    pub fn rows(&self, agent: Option<&str>) -> Vec<Row> {
+        let mut rows = vec![match self.default_agent() {
+            Some(entry) => row(entry),
+            None => usual(&Key::Agent, "the first that is ready"),
+        }];
+        let names = agent.map_or_else(|| self.configured().into_iter().collect(), |name| vec![name]);
+        for name in names {
+            let Some(defaults) = self.defaults(name) else { continue };
+            rows.extend(of_agent(name, &defaults));
+        }
+        for limit in Limit::ALL {
+            let key = Key::Limit(limit);
+            rows.push(self.entries.get(&key).map_or_else(|| usual(&key, limit.usual()), row));
+        }
+        rows
+    }
+}
+
+fn of_agent(name: &str, defaults: &Defaults<'_>) -> Vec<Row> {
+    let entries = defaults.entries();
+    let key = |field: &Field| Key::Of(name.to_owned(), field.clone());
+    let mut rows: Vec<(Key, Row)> = Vec::new();
+    let agent = defaults.agent();
+    for (field, entry) in &entries {
+        let is_secret = |key: &String| agent.settings().iter().any(|setting| setting.key == key && setting.secret);
+        let mut shown = Row { key: key(field).to_string(), ..row(entry) };
+        if matches!(field, Field::Set(own) if is_secret(own)) {
+            shown.value = HIDDEN.to_owned();
+        }
+        rows.push((key(field), shown));
+    }
+    let program = agent.dialect().probe().map(|probe| probe.program);
+    let usually = [(Field::Command, program), (Field::Model, Some("the agent's own"))];
+    for (field, value) in usually {
+        if let Some(value) = value.filter(|_| !entries.contains_key(&field)) {
+            rows.push((key(&field), usual(&key(&field), value)));
+        }
+    }
+    rows.sort_by(|a, b| a.0.cmp(&b.0));
+    rows.into_iter().map(|(_, row)| row).collect()
+}
+
+fn row(entry: &Entry) -> Row {
+    Row { key: entry.key.to_string(), value: entry.shown(), from: entry.from.clone() }
+}
+
+fn usual(key: &Key, value: &str) -> Row {
+    Row { key: key.to_string(), value: value.to_owned(), from: Origin::Default }
+}

@@ -1,0 +1,49 @@
+//! Times as people write them: 500ms, 90s, 10m, 2h, none.
+
+use std::time::Duration;
+
+/// The longest limit: what is longer is a mistake, or meant to be none.
+const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// Reads a limit of time; none for no limit.
+///
+/// # Errors
+/// Says what is expected.
+pub fn time(text: &str) -> Result<Option<Duration>, String> {
+    if text == "none" {
+        return Ok(None);
+    }
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let scale = match &text[digits.len()..] {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => f64::NAN,
+    };
+    let seconds = digits.parse::<f64>().map_or(f64::NAN, |n| n * scale);
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(time) if time > LONGEST => Err("expected at most ten years (87600h), or none".into()),
+        Ok(time) if !time.is_zero() => Ok(Some(time)),
+        _ => Err("expected a time such as 500ms, 90s, 10m, 2h, or none".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times() {
+        let ok = |s: &str| time(s).unwrap();
+        assert_eq!(ok("90"), Some(Duration::from_secs(90)));
+        assert_eq!(ok("500ms"), Some(Duration::from_millis(500)));
+        assert_eq!(ok("1.5m"), Some(Duration::from_secs(90)));
+        assert_eq!(ok("2h"), Some(Duration::from_secs(7200)));
+        assert_eq!(ok("87600h"), Some(LONGEST));
+        assert_eq!(ok("none"), None);
+        for bad in ["", "0", "-1s", "5 s", "s", "1d", "NaN", "1e400", "1e19", "87601h"] {
+            assert!(time(bad).is_err(), "{bad}");
+        }
+    }
+}

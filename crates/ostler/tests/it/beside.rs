@@ -1,0 +1,142 @@
+//! What a session does for an agent beside reading it: files of the workspace, and a bridge to the caller's tools.
+
+mod bridge;
+mod files;
+
+use ostler::dialect::{Conversation, Exit, FileAccess, FileOrder, Launch, Out, Outbox, Probe, Say, ToolOrder};
+use ostler::event::{Level, Notice};
+use ostler::{Agent, Agents, Capabilities, Dialect, ProcessAgent, Raw, Session, Setting, Spec, SpecError};
+use serde_json::Value;
+
+use crate::rig::Rig;
+
+/// The language of the fake agent, with words of its own for what is done beside it. The agent orders files with lines such as
+/// `{"want":"read","path":"a"}`; a bridge has a tool run with `call NAME INPUT`, gets what it cannot read with `flood`, and gets
+/// everything else back.
+pub(crate) struct Beside;
+
+fn claude() -> &'static dyn Dialect {
+    Agents::builtin().get("claude").unwrap().dialect()
+}
+
+/// The same spec without the tools: they are reached by the bridge alone.
+fn bare(spec: &Spec) -> Spec {
+    Spec { tools: Vec::new(), ..spec.clone() }
+}
+
+impl Dialect for Beside {
+    fn name(&self) -> &'static str {
+        "beside"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        claude().capabilities()
+    }
+
+    fn models(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn settings(&self) -> Vec<Setting> {
+        claude().settings()
+    }
+
+    fn probe(&self) -> Option<Probe> {
+        None
+    }
+
+    fn launch(&self, spec: &Spec) -> Result<Launch, SpecError> {
+        claude().launch(&bare(spec))
+    }
+
+    fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
+        let bridge = spec.bridge.as_ref().map(|bridge| format!("{} {}", bridge.program, bridge.args.join(" ")));
+        Box::new(Words { claude: claude().converse(&bare(spec)), bridge, orders: 0 })
+    }
+
+    fn bridges(&self) -> bool {
+        true
+    }
+}
+
+struct Words {
+    claude: Box<dyn Conversation>,
+    bridge: Option<String>,
+    orders: u64,
+}
+
+impl Words {
+    fn file(&mut self, want: &Value, out: &mut Outbox) {
+        self.orders += 1;
+        let number = |key: &str| want[key].as_u64();
+        let access = match want["text"].as_str() {
+            Some(text) => FileAccess::Write(text.to_owned()),
+            None => FileAccess::Read { line: number("line"), limit: number("limit") },
+        };
+        let path = want["path"].as_str().unwrap().to_owned();
+        out.push(Out::File(FileOrder { id: self.orders.to_string(), path, access }));
+    }
+}
+
+fn tell(out: &mut Outbox, code: &str, message: impl Into<String>) {
+    out.event(Notice::new(Level::Info, code, message));
+}
+
+impl Conversation for Words {
+    fn open(&mut self, out: &mut Outbox) {
+        if let Some(bridge) = &self.bridge {
+            tell(out, "bridge_at", bridge);
+        }
+        self.claude.open(out);
+    }
+
+    fn say(&mut self, say: Say, out: &mut Outbox) {
+        match say {
+            Say::FileDone { id, result } => {
+                let told = match result {
+                    Ok(text) => format!("{id} ok {text}"),
+                    Err(fault) => format!("{id} {} {}", if fault.missing { "missing" } else { "refused" }, fault.why),
+                };
+                tell(out, "file_done", told);
+            }
+            Say::ToolDone { id, ok, output } => {
+                let to = id.split(':').next().unwrap().parse().unwrap();
+                let line = format!("{id} {} {output}\n", if ok { "ok" } else { "failed" }).into_bytes();
+                out.push(Out::WriteAside { to, line });
+            }
+            say => self.claude.say(say, out),
+        }
+    }
+
+    fn hear(&mut self, line: &str, out: &mut Outbox) {
+        match serde_json::from_str::<Value>(line) {
+            Ok(want) if want["want"].is_string() => self.file(&want, out),
+            _ => self.claude.hear(line, out),
+        }
+    }
+
+    fn hear_aside(&mut self, from: u32, line: &str, out: &mut Outbox) {
+        let mut words = line.splitn(3, ' ');
+        match (words.next(), words.next(), words.next()) {
+            (Some("call"), Some(name), Some(input)) => {
+                self.orders += 1;
+                let (id, input) = (format!("{from}:{}", self.orders), Raw::parse(input).unwrap());
+                out.push(Out::Tool(ToolOrder { id, call: None, name: name.to_owned(), input }));
+            }
+            (Some("flood"), ..) => {
+                for _ in 0..64 {
+                    out.push(Out::WriteAside { to: from, line: vec![b'x'; 1024 * 1024] });
+                }
+            }
+            _ => out.push(Out::WriteAside { to: from, line: format!("{from} {line}\n").into_bytes() }),
+        }
+    }
+
+    fn finish(&mut self, exit: &Exit, out: &mut Outbox) {
+        self.claude.finish(exit, out);
+    }
+}
+
+pub(crate) fn start(rig: &Rig) -> Session {
+    ProcessAgent::new(&Beside).start(&rig.host, rig.spec.clone()).unwrap()
+}
