@@ -1,5 +1,6 @@
 //! `cargo xtask agents`: installs the pinned real agents below the target directory, with npm.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitCode, Stdio};
 
@@ -25,6 +26,16 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
         Installation::Ready => Ok(ExitCode::SUCCESS),
         Installation::Impossible(fix) => bail!("the real agents could not be installed: {fix}"),
     }
+}
+
+/// The versions that are pinned, by the agent's name.
+pub(crate) fn versions() -> Result<BTreeMap<String, String>> {
+    let installer = workspace::target_directory()?.join("debug").join("install-agents");
+    let output = Command::new(&installer).arg("--versions").output();
+    let output = output.with_context(|| format!("cannot start {}", installer.display()))?;
+    let text = String::from_utf8(output.stdout).context("the installer prints text")?;
+    let words = text.lines().filter_map(|line| line.split_once(' '));
+    Ok(words.map(|(name, version)| (name.to_owned(), version.to_owned())).collect())
 }
 
 /// Runs the testkit's installer. It is an error when the installer does not build or breaks, and

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: the one test command. It runs every check, goes on after a failure, and ends with a table.
 
 mod dispositions;
+mod heavy;
 mod litellm;
 mod netns;
 mod runner;
@@ -15,12 +16,14 @@ use anyhow::{Result, bail};
 
 use self::step::{Context, Outcome, Report, Step};
 
-pub(crate) const ABOUT: &str = "run all checks and tests (--quick, --with-litellm, --step NAME)";
+pub(crate) const ABOUT: &str = "run all checks and tests (--quick, --all-agents, --with-litellm, --step NAME)";
 
 /// Which steps to run.
 #[derive(Debug, PartialEq)]
 enum Selection {
     All,
+    /// All, and the agents that are too big or too slow for every run.
+    AllAgents,
     /// All, and the tests behind LiteLLM's proxy.
     WithLitellm,
     Quick,
@@ -55,16 +58,21 @@ fn selection(arguments: &[String]) -> Result<Selection> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         [] => Ok(Selection::All),
+        ["--all-agents"] => Ok(Selection::AllAgents),
         ["--with-litellm"] => Ok(Selection::WithLitellm),
         ["--quick"] => Ok(Selection::Quick),
         ["--step", name] => Ok(Selection::One((*name).to_owned())),
-        _ => bail!("usage: cargo xtask test [--quick | --with-litellm | --step NAME]; steps: {}", step_names()),
+        _ => {
+            let usage = "cargo xtask test [--quick | --all-agents | --with-litellm | --step NAME]";
+            bail!("usage: {usage}; steps: {}", step_names())
+        }
     }
 }
 
 fn choose(selection: &Selection) -> Result<Vec<&'static Step>> {
     match selection {
         Selection::All => Ok(steps::STEPS.iter().collect()),
+        Selection::AllAgents => Ok(steps::STEPS.iter().chain([&steps::HEAVY]).collect()),
         Selection::WithLitellm => Ok(steps::STEPS.iter().chain([&steps::LITELLM]).collect()),
         Selection::Quick => Ok(steps::STEPS.iter().filter(|step| step.quick).collect()),
         Selection::One(name) => match known().find(|step| step.name == name) {
@@ -79,7 +87,7 @@ fn step_names() -> String {
 }
 
 fn known() -> impl Iterator<Item = &'static Step> {
-    steps::STEPS.iter().chain([&steps::LITELLM])
+    steps::STEPS.iter().chain([&steps::HEAVY, &steps::LITELLM])
 }
 
 /// Why a step cannot be tried: one that it needs did not succeed before it.
@@ -105,6 +113,7 @@ mod tests {
     fn arguments_choose_the_steps() {
         assert_eq!(selection(&[]).unwrap(), Selection::All);
         assert_eq!(selection(&words("--quick")).unwrap(), Selection::Quick);
+        assert_eq!(selection(&words("--all-agents")).unwrap(), Selection::AllAgents);
         assert_eq!(selection(&words("--with-litellm")).unwrap(), Selection::WithLitellm);
         assert_eq!(selection(&words("--step fmt")).unwrap(), Selection::One("fmt".into()));
         assert!(selection(&words("--fast")).unwrap_err().to_string().contains("usage"));
@@ -118,10 +127,12 @@ mod tests {
     }
 
     #[test]
-    fn litellm_is_only_for_those_who_ask() {
-        let has = |selection: &Selection| choose(selection).unwrap().iter().any(|step| step.name == "litellm");
-        assert!(!has(&Selection::All) && !has(&Selection::Quick));
-        assert!(has(&Selection::WithLitellm) && has(&Selection::One("litellm".into())));
+    fn litellm_and_heavy_agents_are_only_for_those_who_ask() {
+        for (name, asked) in [("litellm", Selection::WithLitellm), ("heavy", Selection::AllAgents)] {
+            let has = |selection: &Selection| choose(selection).unwrap().iter().any(|step| step.name == name);
+            assert!(!has(&Selection::All) && !has(&Selection::Quick));
+            assert!(has(&asked) && has(&Selection::One(name.into())));
+        }
     }
 
     #[test]

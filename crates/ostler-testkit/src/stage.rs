@@ -45,8 +45,14 @@ pub fn on(stage: Stage, scenario: impl FnOnce()) {
     let set = SET.take().expect("the stage is there to the end");
     if let Stage::Recorded(file) = set.stage {
         let parts = (1..).map_while(|number| fs::read_to_string(transcript::part(set.dir.path(), number)).ok());
-        let text: String = parts.collect();
-        assert_ne!(text, "", "the agent was never started");
+        let mut parts: Vec<String> = parts.collect();
+        assert!(!parts.is_empty(), "the agent was never started");
+        if let [only] = &mut parts[..] {
+            // Nobody goes on with the session.
+            let lines = only.lines().filter(|line| !line.starts_with("{\"kept\":"));
+            *only = lines.flat_map(|line| [line, "\n"]).collect();
+        }
+        let text = parts.concat();
         fs::create_dir_all(file.parent().expect("a recording is in a folder")).expect("make the folder");
         fs::write(&file, text).expect("keep the recording");
     }

@@ -2,11 +2,12 @@
 //! and plays when it stands in.
 //!
 //! One entry per line: `{"start":[arguments]}`, `{"in":…}` and `{"out":…}` with a line of JSON as it was (`in_text` and
-//! `out_text` hold any other line), `{"in_end":true}`, and at the end `{"stderr":…}`, `{"exit":code}` or `{"signal":number}`.
+//! `out_text` hold any other line), `{"in_end":true}`, and at the end `{"kept":[path, beginning]}` for a session that the agent
+//! keeps in its home, `{"stderr":…}`, `{"exit":code}` or `{"signal":number}`.
 //! An entry is written before the line is handed on, so that an answer never stands before what it answers. Several processes
 //! follow each other in one file.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -14,6 +15,10 @@ use serde_json::{Value, json};
 
 /// The longest text that is kept whole; nobody reads the middle of a longer one.
 const LONG: usize = 4096;
+/// The shortest name of a file that can be a session's id.
+const ID: usize = 16;
+/// How many lines of such a file are kept: enough to say whose it is.
+const HEAD: usize = 4;
 
 /// One entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +31,8 @@ pub enum Entry {
     InEnd,
     /// The agent wrote a line.
     Out(String),
+    /// It left a file about the session in its home: the path and how the file begins.
+    Kept(String, String),
     /// The end of what it said on stderr.
     Stderr(String),
     /// It exited.
@@ -43,6 +50,7 @@ impl Entry {
             Self::In(line) => said("in", line),
             Self::InEnd => json!({"in_end": true}).to_string(),
             Self::Out(line) => said("out", line),
+            Self::Kept(path, text) => json!({"kept": [path, text]}).to_string(),
             Self::Stderr(text) => json!({"stderr": text}).to_string(),
             Self::Exit(code) => json!({"exit": code}).to_string(),
             Self::Signal(number) => json!({"signal": number}).to_string(),
@@ -68,6 +76,10 @@ impl Entry {
             "in_text" => Self::In(text()?),
             "in_end" => Self::InEnd,
             "out_text" => Self::Out(text()?),
+            "kept" => {
+                let [path, text]: [String; 2] = serde_json::from_value(value.clone()).ok()?;
+                Self::Kept(path, text)
+            }
             "stderr" => Self::Stderr(text()?),
             "exit" => Self::Exit(u8::try_from(value.as_u64()?).ok()?),
             "signal" => Self::Signal(i32::try_from(value.as_i64()?).ok()?),
@@ -174,9 +186,17 @@ pub fn next(dir: &Path) -> io::Result<(File, usize)> {
 
 /// Words of one place and one time, and what stands for them in a recording.
 #[derive(Debug, Clone, Default)]
-pub struct Names(pub Vec<(String, &'static str)>);
+pub struct Names(Vec<(String, &'static str)>);
 
 impl Names {
+    /// For a place with this directory and the model at this address.
+    #[must_use]
+    pub fn of(root: &str, model: &str) -> Self {
+        // Agents make the name of a folder from a path.
+        let slug = root.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        Self(vec![(root.to_owned(), "$ROOT"), (slug, "$SLUG"), (model.to_owned(), "$MODEL")])
+    }
+
     /// With what stands for them.
     #[must_use]
     pub fn hidden(&self, text: &str) -> String {
@@ -195,13 +215,14 @@ impl Names {
 pub struct Scribe {
     file: File,
     names: Names,
+    said: String,
 }
 
 impl Scribe {
     /// Into this file, with names for the words of this place.
     #[must_use]
     pub fn new(file: File, names: Names) -> Self {
-        Self { file, names }
+        Self { file, names, said: String::new() }
     }
 
     /// Writes one entry, at once.
@@ -209,8 +230,33 @@ impl Scribe {
     /// # Errors
     /// When the file cannot be written.
     pub fn note(&mut self, entry: Entry) -> io::Result<()> {
+        if let Entry::Out(line) = &entry {
+            self.said.push_str(line);
+        }
         let line = self.names.hidden(&entry.shortened().to_line());
         self.file.write_all(format!("{line}\n").as_bytes())
+    }
+
+    /// Notes the files below a home that belong to a session of which the agent spoke: those that are named by its id.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn note_kept(&mut self, home: &Path) -> io::Result<()> {
+        let mut dirs = vec![home.to_owned()];
+        while let Some(dir) = dirs.pop() {
+            for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+                let path = entry.path();
+                let id = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+                if entry.file_type()?.is_dir() {
+                    dirs.push(path);
+                } else if id.len() >= ID && self.said.contains(id) {
+                    let text = fs::read_to_string(&path).unwrap_or_default();
+                    let lines = text.lines().take(HEAD).map(|line| shorter(line.to_owned()) + "\n");
+                    self.note(Entry::Kept(path.display().to_string(), lines.collect()))?;
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -227,6 +273,7 @@ mod tests {
             Entry::Out(r#" {"spaces":"around"} "#.into()),
             Entry::Out("\"}\"".into()),
             Entry::InEnd,
+            Entry::Kept("$ROOT/home/x".into(), "{}\n".into()),
             Entry::Stderr("oh\nno".into()),
             Entry::Exit(3),
             Entry::Signal(9),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
@@ -20,6 +21,8 @@ pub(super) enum Group {
     Real,
     /// `litellm::…` of an integration binary: needs LiteLLM's proxy.
     Litellm,
+    /// `heavy::…` of an integration binary: needs all real agents, also the big and slow ones.
+    Heavy,
     /// `…slow::…`: alone, one after the other.
     Slow,
 }
@@ -28,9 +31,10 @@ impl Group {
     /// As a filter of cargo-nextest.
     fn filter(self) -> &'static str {
         match self {
-            Self::Usual => "not (test(/^(real|litellm)::/) or test(/(^|::)slow::/))",
+            Self::Usual => "not (test(/^(real|litellm|heavy)::/) or test(/(^|::)slow::/))",
             Self::Real => "test(/^real::/)",
             Self::Litellm => "test(/^litellm::/)",
+            Self::Heavy => "test(/^heavy::/)",
             Self::Slow => "test(/(^|::)slow::/) and not test(/^real::/)",
         }
     }
@@ -38,9 +42,10 @@ impl Group {
     /// As arguments of the test binaries under `cargo test`, which only knows substrings.
     fn substrings(self) -> &'static [&'static str] {
         match self {
-            Self::Usual => &["--skip", "real::", "--skip", "litellm::", "--skip", "slow::"],
+            Self::Usual => &["--skip", "real::", "--skip", "litellm::", "--skip", "heavy::", "--skip", "slow::"],
             Self::Real => &["real::", "--test-threads", "2"],
             Self::Litellm => &["litellm::", "--test-threads", "2"],
+            Self::Heavy => &["heavy::", "--test-threads", "2"],
             Self::Slow => &["slow::", "--skip", "real::", "--test-threads", "1"],
         }
     }
@@ -63,8 +68,7 @@ pub(super) fn run(context: &mut Context, group: Group, isolation: &Isolation) ->
         command.args(isolation.cargo_flags()).arg("--").args(group.substrings());
         return Ok(perform(&mut command));
     }
-    // Nextest keeps its store below the root, wherever cargo's target directory is.
-    let junit = workspace::root().join("target/nextest/default/junit.xml");
+    let junit = junit();
     if junit.exists() {
         fs::remove_file(&junit).context("cannot remove the last junit.xml")?;
     }
@@ -74,11 +78,18 @@ pub(super) fn run(context: &mut Context, group: Group, isolation: &Isolation) ->
         Group::Usual => {}
         Group::Litellm => drop(command.args(["--test-threads", "2"])),
         Group::Real => drop(command.args(["--no-tests", "pass"])),
+        Group::Heavy => drop(command.args(["--no-tests", "pass", "--test-threads", "2"])),
         Group::Slow => drop(command.args(["--no-tests", "pass", "--test-threads", "1"])),
     }
     let outcome = perform(&mut command);
     context.counts = fs::read_to_string(&junit).ok().and_then(|text| counts(&text));
     Ok(outcome)
+}
+
+/// What the last run of a group left, where nextest ran it. It keeps its store below the root, wherever cargo's target
+/// directory is.
+pub(super) fn junit() -> PathBuf {
+    workspace::root().join("target/nextest/default/junit.xml")
 }
 
 /// The tests of a group by name; empty where the runner cannot tell.

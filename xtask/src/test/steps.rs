@@ -4,6 +4,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
+use super::heavy;
 use super::litellm;
 use super::netns::Isolation;
 use super::runner::{self, Group};
@@ -20,7 +21,7 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "agents", about: "install the real agents", quick: false, needs: Some("build"), run: agents },
     Step {
         name: "tests",
-        about: "all tests but real::, litellm:: and slow::",
+        about: "all tests but real::, heavy::, litellm:: and slow::",
         quick: true,
         needs: Some("build"),
         run: tests,
@@ -38,6 +39,15 @@ pub(super) const LITELLM: Step = Step {
     quick: false,
     needs: Some("build"),
     run: litellm,
+};
+
+/// The step that is only run for those who ask for it, with `--all-agents`.
+pub(super) const HEAVY: Step = Step {
+    name: "heavy",
+    about: "agents that are big or slow; their results are kept",
+    quick: false,
+    needs: Some("build"),
+    run: heavy,
 };
 
 fn fmt(_: &mut Context) -> Result<Outcome> {
@@ -112,6 +122,21 @@ fn litellm(context: &mut Context) -> Result<Outcome> {
     context.variables.push((litellm::MARK, litellm::install()?));
     let isolation = Isolation::loopback_only();
     runner::run(context, Group::Litellm, &isolation)
+}
+
+fn heavy(context: &mut Context) -> Result<Outcome> {
+    if let Installation::Impossible(fix) = agents::install(true)? {
+        return Ok(Outcome::Skipped { tests: runner::list(Group::Heavy)?, fix });
+    }
+    let outcome = runner::run(context, Group::Heavy, &Isolation::loopback_only())?;
+    let page = heavy::keep_results()?;
+    Ok(match outcome {
+        Outcome::Passed if matches!(page, Outcome::Passed) => {
+            Outcome::PassedWith("docs/agents/matrix.md holds the results: read and commit it".to_owned())
+        }
+        Outcome::Passed => page,
+        outcome => outcome,
+    })
 }
 
 fn doctests(_: &mut Context) -> Result<Outcome> {

@@ -29,6 +29,7 @@ pub(super) const TABLE: &[Row<()>] = rows! {
     keys::RESUME, Kind::Text(500), None, false, "The session to go on with: its id.";
     keys::FORK, Kind::Switch, None, false, "Go on with a copy of the resumed session, where the agent makes copies.";
     keys::MCP_CONFIG, Kind::List, Some(servers::check), true, "MCP servers: JSON such as {\"mcpServers\": {…}}; repeatable.";
+    "transport", Kind::OneOf(&["acp"]), None, false, "The language, of an agent that has several: acp.";
     FS, Kind::Switch, None, false, "Read and write files for the agent, so that rules decide on them; off unless true.";
     AUTH_METHOD, Kind::Word, None, false, "Log in by this method of the agent's before the session begins.";
     COUNTS, Kind::OneOf(&["turn", "session", "request", "unknown"]), None, false, "What an agent that is not known here counts at the end of a turn: turn, session, request or unknown.";

@@ -1,4 +1,5 @@
-//! Installs the real agents that the tests drive: `install-agents [--all] [target directory]`; `cargo xtask agents` calls it.
+//! Installs the real agents that the tests drive: `install-agents [--all] [target directory]`, or only names
+//! them: `install-agents --versions`. `cargo xtask agents` calls it.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program to use by hand and from xtask")]
 
@@ -8,6 +9,12 @@ use std::process::ExitCode;
 use ostler_testkit::real;
 
 fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|arg| arg == "--versions") {
+        for agent in real::ALL {
+            println!("{} {}", agent.name, agent.version);
+        }
+        return ExitCode::SUCCESS;
+    }
     let (flags, named): (Vec<_>, Vec<_>) = std::env::args_os().skip(1).partition(|arg| arg == "--all");
     let Some(target) = named.first().map(PathBuf::from).or_else(real::target_dir) else {
         eprintln!("no target directory found; name it: install-agents <target directory>");

@@ -77,6 +77,7 @@ pub const COPILOT_ACP: Subject = Subject {
         others: ["edit", "view"],
     },
     settings: Known {
+        always: &[("transport", "acp")],
         model: "scripted-small",
         variables: ("COPILOT_PROVIDER_API_KEY", "COPILOT_PROVIDER_BASE_URL"),
         ..KNOWN
@@ -86,6 +87,7 @@ pub const COPILOT_ACP: Subject = Subject {
 };
 
 const KNOWN: Known = Known {
+    always: &[],
     trust: &[],
     partial: None,
     model: "",

@@ -26,6 +26,7 @@ pub const CLAUDE: Subject = Subject {
         others: ["Edit", "Read"],
     },
     settings: Known {
+        always: &[],
         trust: &[("permission_mode", "bypassPermissions")],
         partial: Some("include_partial"),
         model: "haiku",

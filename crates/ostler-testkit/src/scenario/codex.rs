@@ -30,6 +30,7 @@ pub const CODEX: Subject = Subject {
         others: ["", ""],
     },
     settings: Known {
+        always: &[],
         trust: &[("permission_mode", "danger-full-access"), ("approval_policy", "never")],
         partial: Some("include_partial"),
         model: "scripted-small",
@@ -55,7 +56,8 @@ pub const CODEX: Subject = Subject {
 pub const CODEX_EXEC: Subject = Subject {
     version: None,
     settings: Known {
-        trust: &[("permission_mode", "danger-full-access"), ("transport", "exec")],
+        always: &[("transport", "exec")],
+        trust: &[("permission_mode", "danger-full-access")],
         partial: None,
         ..CODEX.settings
     },

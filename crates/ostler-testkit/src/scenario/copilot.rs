@@ -27,6 +27,7 @@ pub const COPILOT: Subject = Subject {
         others: ["glob", "view"],
     },
     settings: Known {
+        always: &[("transport", "jsonl")],
         trust: &[("permission_mode", "allow-tools")],
         partial: None,
         model: "gpt-4.1-mini",

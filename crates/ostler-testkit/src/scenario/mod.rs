@@ -102,8 +102,8 @@ impl Task {
     #[must_use]
     pub fn settings_for(&self, subject: &Subject) -> Vec<(&'static str, String)> {
         let trust = subject.settings.trust.iter().filter(|_| self.trusting);
-        let trust = trust.map(|(key, value)| (*key, (*value).to_owned()));
-        self.settings.iter().cloned().chain(trust).collect()
+        let own = subject.settings.always.iter().chain(trust).map(|(key, value)| (*key, (*value).to_owned()));
+        self.settings.iter().cloned().chain(own).collect()
     }
 
     /// Adds a variable to the agent's environment.

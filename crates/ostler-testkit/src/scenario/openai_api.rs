@@ -33,6 +33,7 @@ pub const OPENAI_API: Subject = Subject {
         others: ["edit_file", "read_file"],
     },
     settings: Known {
+        always: &[],
         trust: &[],
         partial: None,
         model: "scripted-small",

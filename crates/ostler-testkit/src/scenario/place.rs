@@ -140,7 +140,17 @@ impl Place {
         let program = played.or_else(|| self.subject.program.map(|program| program()));
         let program = program.expect("an agent with a process of its own");
         let program = program.canonicalize().expect("resolve the agent's program");
-        let runs_it = |pid: &u32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program);
+        // A script is the first argument of what runs it that is no flag.
+        let script = |pid: &u32| -> Option<PathBuf> {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+            let mut args = line.split(|byte| *byte == 0).skip(1);
+            let script = args.find(|arg| !arg.starts_with(b"-"))?;
+            Path::new(std::str::from_utf8(script).ok()?).canonicalize().ok()
+        };
+        let runs_it = |pid: &u32| {
+            fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program)
+                || script(pid).is_some_and(|script| script == program)
+        };
         let mut found = None;
         let there = wait_until(PATIENCE, || {
             found = self.left().into_iter().map(|(pid, _)| pid).filter(runs_it).min();

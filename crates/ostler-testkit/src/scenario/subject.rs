@@ -57,6 +57,8 @@ pub struct Tools {
 /// The settings of an agent.
 #[derive(Debug)]
 pub struct Known {
+    /// Those of every task: which of its languages is spoken, for an agent that has several.
+    pub always: &'static [Setting],
     /// Those with which every tool runs.
     pub trust: &'static [Setting],
     /// The one that says whether text comes in pieces; none: it always does.

@@ -39,7 +39,7 @@ pub fn text(driver: &dyn Driver) {
     let ended = seen.one("ended");
     assert_eq!((&ended["exit_code"], &ended["signal"]), (&json!(subject.numbers.exit_codes[0]), &Value::Null));
     if subject.program.is_some() {
-        assert_eq!(seen.native().len(), 36, "the id to resume it by");
+        assert_ne!(seen.native(), "", "the id to resume it by");
     }
     assert_eq!(place.only_call().last_user_text(), "PROMPT");
 }

@@ -10,6 +10,7 @@ mod chat_server;
 mod fake_lines;
 mod fake_processes;
 mod fake_streams;
+mod fake_transcripts;
 mod gemini_server;
 mod install;
 mod model_server;

@@ -94,9 +94,16 @@ impl Scene {
         self.place.server.requests().swap_remove(at)
     }
 
+    /// What was said so far, as call number `at` of the model has it, whichever API that is.
+    pub(crate) fn messages(&self, at: usize) -> String {
+        let call = self.call(at);
+        let said = ["messages", "input", "contents"].iter().find_map(|name| call.body.get(name));
+        said.map_or_else(String::new, ToString::to_string)
+    }
+
     /// Fails unless call number `at` of the model holds these parts, in this order.
     pub(crate) fn knows(&self, at: usize, parts: &[&str]) {
-        let messages = self.call(at).body["messages"].to_string();
+        let messages = self.messages(at);
         let mut rest = messages.as_str();
         for part in parts {
             let found = rest.find(part).unwrap_or_else(|| panic!("call {at} lacks {part:?}: {messages}"));

@@ -20,14 +20,24 @@ const TAIL: usize = 2000;
 /// How long the rest of the output is waited for once the agent is gone: what it started may hold the pipe for ever.
 const REST: Duration = Duration::from_secs(2);
 
+/// What reaches the agent through us; nobody can pass on a SIGKILL.
+const PASSED_ON: [Signal; 3] = [Signal::TERM, Signal::INT, Signal::HUP];
+
 type Shared = Arc<Mutex<Scribe>>;
 
-/// Runs the program with the arguments, and writes down what is said, with these names.
-pub(crate) fn record(file: File, names: Names, program: &Path, args: &[String]) -> std::io::Result<ExitCode> {
+/// What to run, and where the agent keeps its sessions.
+pub(crate) struct Recorded<'a> {
+    pub(crate) program: &'a Path,
+    pub(crate) args: &'a [String],
+    pub(crate) home: Option<&'a Path>,
+}
+
+/// Runs the program, and writes down what is said, with these names.
+pub(crate) fn record(file: File, names: Names, what: &Recorded<'_>) -> std::io::Result<ExitCode> {
     let scribe: Shared = Arc::new(Mutex::new(Scribe::new(file, names)));
-    note(&scribe, Entry::Start(args.to_vec()))?;
-    let mut command = Command::new(program);
-    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    note(&scribe, Entry::Start(what.args.to_vec()))?;
+    let mut command = Command::new(what.program);
+    command.args(what.args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn()?;
     pass_on_signals(&child)?;
     let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -41,6 +51,9 @@ pub(crate) fn record(file: File, names: Names, program: &Path, args: &[String]) 
     let gone = Instant::now();
     while !(speaking.is_finished() && complaining.is_finished()) && gone.elapsed() < REST {
         thread::sleep(Duration::from_millis(5));
+    }
+    if let Some(home) = what.home {
+        scribe.lock().unwrap_or_else(PoisonError::into_inner).note_kept(home)?;
     }
     let tail = if complaining.is_finished() { complaining.join().unwrap_or_default() } else { String::new() };
     if !tail.is_empty() {
@@ -56,6 +69,10 @@ fn note(scribe: &Shared, entry: Entry) -> std::io::Result<()> {
 fn end_like(status: ExitStatus, scribe: &Shared) -> std::io::Result<ExitCode> {
     if let Some(number) = status.signal() {
         note(scribe, Entry::Signal(number))?;
+        if PASSED_ON.iter().any(|passed_on| passed_on.as_raw() == number) {
+            // Ours by now: sent to ourselves, it would only be passed on.
+            signal_hook::low_level::emulate_default_handler(number)?;
+        }
         offspring::die_by(number)?;
     }
     let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
@@ -112,7 +129,7 @@ fn text(line: &[u8]) -> String {
 
 fn pass_on_signals(child: &Child) -> std::io::Result<()> {
     let child = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+    for signal in PASSED_ON {
         let (mut ours, theirs) = UnixStream::pair()?;
         signal_hook::low_level::pipe::register(signal.as_raw(), theirs)?;
         thread::spawn(move || {

@@ -12,13 +12,11 @@ use std::time::Duration;
 use ostler_testkit::transcript::{self, Entry, Names};
 use serde_json::Value;
 
-use crate::{offspring, record};
+use crate::offspring;
+use crate::record::{self, Recorded};
 
 /// The transcript does not fit: a fault of the test, or a change of what Ostler says.
 const MISFIT: u8 = 65;
-
-/// What stands for the place's own directory and for its model in a recording.
-const NAMES: [&str; 2] = ["$ROOT", "$MODEL"];
 
 /// The file that says what to do, where there is one.
 pub(crate) fn mode(program: &str) -> Option<PathBuf> {
@@ -37,7 +35,8 @@ pub(crate) fn record_by_hand(file: &str, command: &[&str]) -> ExitCode {
         return ended(Err("record FILE -- program arguments…".to_owned()));
     };
     let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-    let recorded = File::create(file).and_then(|out| record::record(out, Names::default(), Path::new(program), &args));
+    let what = Recorded { program: Path::new(program), args: &args, home: None };
+    let recorded = File::create(file).and_then(|out| record::record(out, Names::default(), &what));
     ended(recorded.map_err(|error| error.to_string()))
 }
 
@@ -57,12 +56,16 @@ fn follow(mode: &Path, args: &[String]) -> Result<ExitCode, String> {
     let text = std::fs::read_to_string(mode).map_err(|error| format!("{}: {error}", mode.display()))?;
     let mode: Value = serde_json::from_str(&text).map_err(|error| format!("the mode is no JSON: {error}"))?;
     let word = |name: &str| mode[name].as_str().map(str::to_owned);
-    let places = ["root", "model"].into_iter().zip(NAMES);
-    let names = Names(places.filter_map(|(name, stands)| Some((word(name)?, stands))).collect());
+    let (Some(root), Some(model)) = (word("root"), word("model")) else {
+        return Err("the mode names no place".to_owned());
+    };
+    let names = Names::of(&root, &model);
     let failed = |error: std::io::Error| error.to_string();
     if let (Some(dir), Some(program)) = (word("record"), word("program")) {
         let (file, _) = transcript::next(Path::new(&dir)).map_err(failed)?;
-        return record::record(file, names, Path::new(&program), args).map_err(failed);
+        let home = Path::new(&root).join("home");
+        let what = Recorded { program: Path::new(&program), args, home: Some(&home) };
+        return record::record(file, names, &what).map_err(failed);
     }
     match (word("play"), word("dir")) {
         (Some(file), Some(dir)) => {
@@ -80,10 +83,17 @@ fn play(file: &Path, number: usize, names: &Names) -> Result<ExitCode, String> {
     if number > processes.len() {
         return Err(format!("started {number} times; {} was recorded with {}", file.display(), processes.len()));
     }
+    let process = processes.swap_remove(number - 1);
+    // Somebody may look for the session while this process is still there.
+    for entry in &process {
+        if let Entry::Kept(path, text) = entry {
+            keep(Path::new(&names.shown(path)), &names.shown(text))?;
+        }
+    }
     let mut input = BufReader::new(std::io::stdin());
-    for entry in processes.swap_remove(number - 1) {
+    for entry in process {
         match entry {
-            Entry::Start(_) => {}
+            Entry::Start(_) | Entry::Kept(..) => {}
             Entry::In(recorded) => expect(&mut input, &recorded)?,
             Entry::InEnd => drain(&mut input)?,
             Entry::Out(line) => say(&mut std::io::stdout().lock(), &format!("{}\n", names.shown(&line)))?,
@@ -100,6 +110,11 @@ fn play(file: &Path, number: usize, names: &Names) -> Result<ExitCode, String> {
     loop {
         thread::park();
     }
+}
+
+fn keep(path: &Path, text: &str) -> Result<(), String> {
+    let made = path.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| std::fs::write(path, text));
+    made.map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Waits for a line of the same kind as the recorded one.

@@ -15,13 +15,14 @@ use super::{MEMBERS, fixtures};
 struct LastRun {
     /// The day, in UTC; empty when there was none yet.
     date: String,
+    /// By the agent's name.
+    versions: BTreeMap<String, String>,
     /// By the agent's name in the suite.
     agents: BTreeMap<String, Results>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 struct Results {
-    version: String,
     passed: Vec<String>,
     failed: Vec<String>,
 }
@@ -74,8 +75,8 @@ fn version(member: &Member) -> &'static str {
 }
 
 fn tried(member: &Member, last: &LastRun) -> String {
-    match (member.group, last.agents.get(member.id)) {
-        (Group::Heavy, Some(results)) => format!("with `--all-agents`, last on {} with {}", last.date, results.version),
+    match (member.group, last.versions.get(member.subject.name).filter(|_| last.agents.contains_key(member.id))) {
+        (Group::Heavy, Some(version)) => format!("with `--all-agents`, last on {} with {version}", last.date),
         (Group::Heavy, None) => "with `--all-agents`, not yet".to_owned(),
         _ => "always".to_owned(),
     }
@@ -138,8 +139,9 @@ fn a_heavy_agent_shows_its_last_results() {
         group: Group::Heavy,
         lacks: &[("fork", "it cannot"), ("resume", "it cannot")],
     };
-    let results = Results { version: "1.2".into(), passed: vec!["text".into()], failed: vec!["tool".into()] };
-    let last = LastRun { date: "2026-11-16".into(), agents: [("it".to_owned(), results)].into() };
+    let results = Results { passed: vec!["text".into()], failed: vec!["tool".into()] };
+    let versions = [("claude".to_owned(), "1.2".to_owned())].into();
+    let last = LastRun { date: "2026-11-16".into(), versions, agents: [("it".to_owned(), results)].into() };
     let page = page(&[heavy], &last);
     for part in [
         "pigeons | with `--all-agents`, last on 2026-11-16 with 1.2 |",

@@ -1,0 +1,95 @@
+//! The fake agent between Ostler and an agent, and in its place: what was said is written down and played again.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use ostler_testkit::processes::wait_until;
+use ostler_testkit::scenario::{Signal, signal};
+use ostler_testkit::transcript::{self, Entry};
+
+use crate::{FAKE_AGENT, finish};
+
+/// An agent that answers each line, complains, and exits with 3.
+const ANSWERS: &str = r#"read -r line; echo "{\"type\":\"answer\",\"n\":1.50}"; read -r line; echo "plain words";
+    cat > /dev/null; echo complaint >&2; exit 3"#;
+const INPUT: &str = "{\"type\":\"user\",\"text\":\"one\"}\n{\"type\":\"user\",\"text\":\"two\"}\n";
+
+fn recorded(dir: &Path, script: &str, input: &str) -> (PathBuf, Output) {
+    let file = dir.join("said.jsonl");
+    let mut command = Command::new(FAKE_AGENT);
+    command.arg("record").arg(&file).args(["--", "sh", "-c", script]);
+    (file, finish(piped(command).spawn().unwrap(), input))
+}
+
+fn played(file: &Path, input: &str) -> Output {
+    let mut command = Command::new(FAKE_AGENT);
+    command.arg("play").arg(file);
+    finish(piped(command).spawn().unwrap(), input)
+}
+
+fn piped(mut command: Command) -> Command {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn utf8(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn what_was_recorded_is_played() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, output) = recorded(dir.path(), ANSWERS, INPUT);
+    let said = "{\"type\":\"answer\",\"n\":1.50}\nplain words\n";
+    assert_eq!((utf8(&output.stdout), utf8(&output.stderr)), (said, "complaint\n"));
+    assert_eq!(output.status.code(), Some(3));
+    let text = std::fs::read_to_string(&file).unwrap();
+    let entries = transcript::parse(&text).unwrap().concat();
+    assert_eq!(entries.iter().filter(|entry| matches!(entry, Entry::In(_))).count(), 2, "{text}");
+    for entry in [Entry::InEnd, Entry::Stderr("complaint\n".into()), Entry::Exit(3)] {
+        assert!(entries.contains(&entry), "no {entry:?} in {text}");
+    }
+    // Another text of the same kind will do.
+    let again = played(&file, &INPUT.replace("one", "something else"));
+    assert_eq!((utf8(&again.stdout), utf8(&again.stderr)), (said, "complaint\n"));
+    assert_eq!(again.status.code(), Some(3));
+}
+
+#[test]
+fn another_kind_of_input_is_said_loudly() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, _) = recorded(dir.path(), ANSWERS, INPUT);
+    let cases = [
+        ("{\"method\":\"session/new\",\"id\":1}\n", "has user here, not session/new"),
+        ("{\"type\":\"user\"}\n", "the input ended; the recording goes on with user"),
+        (&format!("{INPUT}{{\"type\":\"control_request\"}}\n"), "nothing more here, not control_request"),
+    ];
+    for (input, why) in cases {
+        let output = played(&file, input);
+        assert_eq!(output.status.code(), Some(65), "{why}");
+        assert!(utf8(&output.stderr).contains(why), "{why}: {}", utf8(&output.stderr));
+    }
+}
+
+/// What the scribe writes when the agent says that it is ready.
+const READY: &str = "{\"out_text\":\"ready\"}";
+
+#[test]
+fn a_signal_reaches_the_agent_and_its_end_is_ours() {
+    for (end, number) in [("kill -9 $$", 9), ("trap - TERM; kill -TERM $$", 15)] {
+        let dir = tempfile::tempdir().unwrap();
+        let script = format!("trap 'echo told; {end}' TERM; echo ready; while :; do sleep 0.05; done");
+        let file = dir.path().join("said.jsonl");
+        let mut command = Command::new(FAKE_AGENT);
+        command.arg("record").arg(&file).args(["--", "sh", "-c", &script]);
+        let child = piped(command).spawn().unwrap();
+        let recorded = || std::fs::read_to_string(&file).unwrap_or_default();
+        assert!(wait_until(Duration::from_secs(60), || recorded().contains(READY)));
+        signal(child.id(), Signal::TERM);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.signal(), utf8(&output.stdout)), (Some(number), "ready\ntold\n"));
+        assert!(recorded().contains(&format!("{{\"signal\":{number}}}")), "{}", recorded());
+    }
+}
