@@ -23,6 +23,7 @@ const WORDS: &[(&str, Cause)] = &[
     ("authentication", Cause::Auth),
     ("api key", Cause::Auth),
     ("api_key", Cause::Auth),
+    ("api-key", Cause::Auth),
     ("not logged in", Cause::Auth),
     ("(http 401)", Cause::Auth),
     ("401", Cause::Auth),
@@ -56,6 +57,8 @@ const WORDS: &[(&str, Cause)] = &[
     ("invalid request", Cause::BadRequest),
     ("not found", Cause::BadRequest),
     ("(http 4", Cause::BadRequest),
+    // The model's service said something, and the agent does not say what.
+    ("apierror", Cause::Network),
 ];
 
 fn by_words(text: &str) -> Option<Cause> {
@@ -77,6 +80,17 @@ fn status(fault: &Fault<'_>) -> Option<u16> {
     code(fault).and_then(|code| u16::try_from(code).ok()).filter(|status| (400..600).contains(status))
 }
 
+fn by_status(status: u16) -> Option<Cause> {
+    Some(match status {
+        401 | 403 => Cause::Auth,
+        402 | 429 => Cause::RateLimit,
+        503 | 529 => Cause::Overloaded,
+        408 | 500..=599 => Cause::Network,
+        400..=499 => Cause::BadRequest,
+        _ => return None,
+    })
+}
+
 /// What an error says, on one line: its message, and its details where the message says nothing.
 pub(super) fn words(fault: &Fault<'_>) -> String {
     let message = fault.message.or_empty().trim();
@@ -93,12 +107,10 @@ pub(super) fn words(fault: &Fault<'_>) -> String {
 pub(super) fn of_fault(talk: &Talk, fault: &Fault<'_>) -> Outcome {
     let text = words(fault);
     let whole = format!("{text} {}", fault.data.map_or("", |data| data.get()));
-    let cause = match (code(fault), status(fault)) {
-        (Some(AUTH_REQUIRED), _) | (_, Some(401 | 403)) => Cause::Auth,
-        (_, Some(402 | 429)) => Cause::RateLimit,
-        (_, Some(503 | 529)) => Cause::Overloaded,
-        (_, Some(408 | 500..=599)) => Cause::Network,
-        (_, Some(_)) => by_words(&whole).unwrap_or(Cause::BadRequest),
+    let cause = match (code(fault), status(fault).and_then(by_status)) {
+        (Some(AUTH_REQUIRED), _) => Cause::Auth,
+        (_, Some(Cause::BadRequest)) => by_words(&whole).unwrap_or(Cause::BadRequest),
+        (_, Some(cause)) => cause,
         (Some(code), _) if code == i64::from(rpc::BAD_PARAMS) => by_words(&whole).unwrap_or(Cause::BadRequest),
         _ => by_words(&whole).unwrap_or(Cause::Protocol),
     };
@@ -150,7 +162,14 @@ pub(super) fn of_text(entry: &Entry, text: &str, answered: bool) -> Option<Outco
         return None;
     }
     let message = text.trim_start_matches(ERROR).trim();
-    Some(with_hint(entry, Outcome::new(by_words(message).unwrap_or(Cause::Network), message)))
+    // "… Last error: 500 the provider's words", or those words alone.
+    let last = message.rsplit("Last error: ").next().unwrap_or(message);
+    let status = last.split_whitespace().next().and_then(|word| word.parse().ok());
+    let cause = status.and_then(by_status).or_else(|| by_words(message)).unwrap_or(Cause::Network);
+    Some(
+        with_hint(entry, Outcome::new(cause, message))
+            .with(|d| d.http_status = status.filter(|it| by_status(*it).is_some())),
+    )
 }
 
 /// A turn that ended well and without a word.

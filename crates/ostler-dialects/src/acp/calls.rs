@@ -87,6 +87,9 @@ impl Calls {
     pub(super) fn hear(&mut self, whose: Whose<'_>, update: &Update<'_>, out: &mut Outbox) {
         let Some(id) = update.tool_call_id.text() else { return };
         self.note(whose, id, update);
+        if let Some(call) = self.all.get_mut(id) {
+            gave(call, update, parsed(update.meta).map());
+        }
         if !self.denied.iter().any(|(denied, _)| denied == id) {
             self.settle_denied(out);
         }
@@ -102,7 +105,7 @@ impl Calls {
         }
     }
 
-    /// Takes what is said about a call.
+    /// Takes what is said about a call. What it gave is not among it: the words of a question are about the question.
     pub(super) fn note(&mut self, (entry, quirks, bound): Whose<'_>, id: &str, update: &Update<'_>) {
         let call = self.all.entry(id.to_owned()).or_default();
         let meta: Node<'_, CallMeta<'_>> = parsed(update.meta);
@@ -128,7 +131,6 @@ impl Calls {
         if !paths.is_empty() {
             call.paths = paths;
         }
-        gave(call, update, meta.map());
     }
 
     /// What is known of a call.

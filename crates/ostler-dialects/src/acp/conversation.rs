@@ -216,7 +216,7 @@ impl Talk {
         match (message.method.text(), id) {
             (Some("session/update"), None) => updates::hear(self, params, raw, out),
             (Some(method), None) => self.unknown(raw, &format!("the notification {method:?}"), out),
-            (Some(method), Some(id)) => self.asked((method, &Raw::keep(id)), params, raw, out),
+            (Some(method), Some(id)) => self.asked((method, &Raw::keep(id)), (params, raw), out),
             (None, Some(id)) => match self.rpc.answered(id.get()) {
                 Some(wanted) => self.answered(&wanted, message, out),
                 None => self.unknown(raw, "an answer to nothing that was asked", out),
@@ -226,7 +226,7 @@ impl Talk {
     }
 
     /// The agent asks for something.
-    fn asked(&mut self, (method, id): (&str, &Raw), params: &Params<'_>, raw: &str, out: &mut Outbox) {
+    fn asked(&mut self, (method, id): (&str, &Raw), (params, raw): (&Params<'_>, &str), out: &mut Outbox) {
         match method {
             "session/request_permission" => asks::hear(self, id, params, out),
             "fs/read_text_file" | "fs/write_text_file" if self.files.served => {

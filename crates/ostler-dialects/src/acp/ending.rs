@@ -19,7 +19,8 @@ pub(super) fn prompted(talk: &mut Talk, result: &str, fault: Option<&Fault<'_>>,
     let end: Node<'_, Prompted<'_>> = serde_json::from_str(result).unwrap_or_default();
     let empty = Prompted::default();
     let end = end.map().unwrap_or(&empty);
-    let usage = talk.spend.of_turn(&talk.quirks, end, !talk.turn.used_tools, talk.options.model());
+    let one_call = !talk.turn.used_tools;
+    let usage = talk.spend.of_turn(&talk.quirks, end, (one_call, talk.options.model()));
     // Counters that did not move: no model has answered.
     let answered = usage.iter().any(|part| part.output.is_some_and(|output| output > 0));
     let outcome = match fault {

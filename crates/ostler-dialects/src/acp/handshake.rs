@@ -28,6 +28,8 @@ pub(super) struct Start {
     fork: bool,
     servers: Vec<Server>,
     model: Option<String>,
+    /// The model that an argument chose.
+    argued: Option<String>,
     mode: Option<String>,
     pub(super) fs: bool,
     auth_method: Option<String>,
@@ -65,6 +67,7 @@ impl Start {
             servers: servers::all(&spec.settings, spec.bridge.as_ref()),
             // Chosen by an argument already.
             model: last(keys::MODEL).filter(|_| entry.model_flag.is_none()),
+            argued: last(keys::MODEL).filter(|_| entry.model_flag.is_some()),
             mode: last(keys::PERMISSION_MODE),
             fs: spec.settings.is_on(FS),
             auth_method: last(AUTH_METHOD),
@@ -257,7 +260,7 @@ fn next(talk: &mut Talk, out: &mut Outbox) {
             agent: talk.entry.name.to_owned(),
             agent_version: talk.start.agent_version.clone(),
             native_session: Some(talk.session.clone()),
-            model: talk.options.model(),
+            model: talk.options.model().or_else(|| talk.start.argued.clone()),
             cwd: Some(talk.start.cwd.clone()),
             tools: Vec::new(),
         });

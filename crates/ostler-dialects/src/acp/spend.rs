@@ -41,20 +41,24 @@ impl Spend {
         &mut self,
         quirks: &Quirks,
         end: &Prompted<'_>,
-        one_call: bool,
-        model: Option<String>,
+        (one_call, model): (bool, Option<String>),
     ) -> Vec<Usage> {
         let counted = end.usage.map().and_then(|it| tokens(it, quirks.inside));
+        // A turn that was cut short has used something, and agents count nothing.
+        let used = |it: Option<Tokens>| -> Vec<Usage> {
+            let known = it.filter(|it| [it.input, it.cache_read, it.output] != [0; 3]);
+            known.map(|it| Usage::of(model.clone(), it)).into_iter().collect()
+        };
         let mut usage = match quirks.counts {
             Counts::Unknown => Vec::new(),
             Counts::Quota => quota(end.meta.map().and_then(|meta| meta.quota.map())),
-            Counts::Turn => counted.map(|it| Usage::of(model.clone(), it)).into_iter().collect(),
-            Counts::Session => counted.map(|it| Usage::of(model.clone(), self.since(it))).into_iter().collect(),
-            // Of a turn with several calls, or one that was cut short, it is not known.
-            Counts::LastRequest => {
-                let known = counted.filter(|it| one_call && *it != Tokens::default());
-                known.map(|it| Usage::of(model.clone(), it)).into_iter().collect()
+            Counts::Turn => used(counted),
+            Counts::Session => {
+                let new = counted.map(|it| self.since(it));
+                used(new)
             }
+            // Of a turn with several calls it is not known.
+            Counts::LastRequest => used(counted.filter(|_| one_call)),
         };
         // An agent that knows no price says zero; that is not known either.
         let cost = self.cost.zip(self.cost_before).map(|(now, before)| now - before).filter(|cost| *cost > 0.0);
@@ -122,7 +126,7 @@ mod tests {
         let numbers = |it: Usage| [it.input, it.cache_read, it.cache_write, it.output, it.reasoning];
         let turn = |(json, one): &(&str, bool)| {
             let end: Prompted<'_> = serde_json::from_str(json).unwrap();
-            spend.of_turn(&quirks, &end, *one, None).into_iter().map(numbers).collect()
+            spend.of_turn(&quirks, &end, (*one, None)).into_iter().map(numbers).collect()
         };
         turns.iter().map(turn).collect()
     }
@@ -156,7 +160,7 @@ mod tests {
             let turn = |amount: &&str| {
                 spend.begin();
                 spend.money(&serde_json::from_str(amount).unwrap(), true);
-                spend.of_turn(&PLAIN, &Prompted::default(), true, None).first().and_then(|it| it.cost_usd)
+                spend.of_turn(&PLAIN, &Prompted::default(), (true, None)).first().and_then(|it| it.cost_usd)
             };
             amounts.iter().map(turn).collect::<Vec<_>>()
         };

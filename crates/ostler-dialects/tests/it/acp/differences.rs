@@ -51,6 +51,15 @@ fn difference_1_every_way_to_say_that_a_key_was_rejected() {
             Cause::Auth,
         ),
         (&COPILOT, &["Error: Too many requests (HTTP 429)"], 0, Cause::RateLimit),
+        (
+            &COPILOT,
+            &[
+                "Error: Failed to get response from the AI model; retried 5 times (total retry wait time: 16.00 seconds) Last error: 500 scripted trouble",
+            ],
+            0,
+            Cause::Network,
+        ),
+        (&COPILOT, &["Error: 400 scripted trouble"], 0, Cause::BadRequest),
         // A model may well write such a thing.
         (&COPILOT, &[MODELS], 25, Cause::Completed),
         (&COPILOT, &["Error: ", "x"], 0, Cause::Completed),
