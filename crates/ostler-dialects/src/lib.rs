@@ -12,6 +12,7 @@ pub mod claude;
 pub mod copilot;
 pub mod mock;
 pub mod openai;
+pub mod openclaw;
 pub mod scripted;
 
 use ostler_core::dialect::Dialect;
@@ -19,7 +20,7 @@ use ostler_core::dialect::Dialect;
 /// Every dialect, in the order in which agents are looked for.
 #[must_use]
 pub fn all() -> &'static [&'static dyn Dialect] {
-    &[&claude::Claude, &copilot::Copilot, &openai::OpenAi, &scripted::Scripted, &mock::Mock]
+    &[&claude::Claude, &copilot::Copilot, &openclaw::OpenClaw, &openai::OpenAi, &scripted::Scripted, &mock::Mock]
 }
 
 /// The dialect of a name.
@@ -37,7 +38,7 @@ mod tests {
         for dialect in all() {
             assert_eq!(find(dialect.name()).map(Dialect::name), Some(dialect.name()));
         }
-        assert_eq!(all().len(), 5);
+        assert_eq!(all().len(), 6);
         assert!(find("nobody").is_none());
     }
 }

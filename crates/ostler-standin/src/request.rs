@@ -204,12 +204,19 @@ impl<'a> Said<'a> {
     /// The texts without the reminders of an agent.
     fn own_words(&self) -> String {
         let is_reminder = |text: &str| REMINDERS.iter().any(|mark| text.trim_start().starts_with(mark));
-        self.texts.iter().copied().filter(|text| !is_reminder(text)).collect::<Vec<_>>().join("\n")
+        let own = self.texts.iter().copied().filter(|text| !is_reminder(text)).map(without_the_date);
+        own.collect::<Vec<_>>().join("\n")
     }
 }
 
 /// How texts begin that an agent adds to what its user said.
 const REMINDERS: &[&str] = &["<system-reminder>", "<session_context>"];
+
+/// Copilot writes the date in front of what its user said, into the same text.
+fn without_the_date(text: &str) -> &str {
+    let dated = text.strip_prefix("<current_datetime>").and_then(|rest| rest.split_once("</current_datetime>\n\n"));
+    dated.map_or(text, |(_, own)| own)
+}
 
 fn list(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
@@ -308,6 +315,12 @@ mod tests {
         assert_eq!(request.system_text(), "Be kind.\nBe brief.");
         assert_eq!(request.news(), "Read\nit");
         assert_eq!(request.tool_names(), ["read_file"]);
+    }
+
+    #[test]
+    fn a_date_in_front_of_the_prompt_is_not_the_prompt() {
+        let dated = "<current_datetime>2026-11-15T19:33:12.184+00:00</current_datetime>\n\nRead\n\nit";
+        assert_eq!(chat(&json!([{"role": "user", "content": dated}])).last_user_text(), "Read\n\nit");
     }
 
     #[test]
