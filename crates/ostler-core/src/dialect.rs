@@ -122,6 +122,8 @@ pub struct Capabilities {
     pub set_permission_mode: bool,
     /// Has processes that can be stopped where they are.
     pub freeze: bool,
+    /// Says nothing until the turn is over: its silence is no sign that it hangs.
+    pub silent: bool,
 }
 
 /// What to start.

@@ -11,6 +11,7 @@ mod changes;
 mod ending;
 mod hold;
 mod process;
+mod silence;
 mod tools;
 mod turn;
 
@@ -31,6 +32,7 @@ use asking::Asking;
 use budget::Warned;
 use changes::Changes;
 use ending::Ladder;
+use silence::Silence;
 use tools::Tools;
 use turn::{Pending, Turn};
 
@@ -163,6 +165,7 @@ pub struct Machine {
     asking: Asking,
     changes: Changes,
     warned: Warned,
+    silence: Silence,
     last: Option<Outcome>,
 }
 
@@ -192,6 +195,7 @@ impl Machine {
             asking: Asking::default(),
             changes: Changes::default(),
             warned: Warned::default(),
+            silence: Silence::default(),
             last: None,
         }
     }
@@ -250,9 +254,10 @@ impl Machine {
         if self.frozen.is_some() {
             return ladder.filter(|at| *at < NEVER); // its time stands still
         }
-        let turn = self.open.as_ref().and_then(|t| t.deadline(&self.limits, self.tools.running()));
+        let turn = self.open.as_ref().and_then(|t| t.deadline(&self.limits, self.may_be_silent()));
         let waits = [self.startup_deadline(), self.linger_deadline(), self.changes.deadline(), self.budget_deadline()];
-        let next = waits.into_iter().chain([ladder, turn]).flatten().min();
+        let waits = waits.into_iter().chain([self.silence_deadline()]);
+        let next = waits.chain([ladder, turn]).flatten().min();
         next.filter(|at| *at < NEVER)
     }
 
@@ -346,6 +351,7 @@ impl Machine {
         let origin = if prompt.is_some() { Origin::Caller } else { Origin::Agent };
         self.turns += 1;
         self.account.settle();
+        self.silence = Silence::begin(now);
         // A session of one task has one deadline, however many turns the agent adds by itself.
         let first = *self.since.get_or_insert(now);
         let since = if self.after_turn == AfterTurn::End { first } else { now };

@@ -15,6 +15,7 @@ pub mod codex;
 pub mod copilot;
 pub mod mock;
 pub mod openai;
+pub mod openclaw;
 pub mod scripted;
 
 use ostler_core::dialect::Dialect;
@@ -22,12 +23,13 @@ use ostler_core::dialect::Dialect;
 /// Every dialect, in the order in which agents are looked for.
 #[must_use]
 pub fn all() -> &'static [&'static dyn Dialect] {
-    static ALL: [&dyn Dialect; 12] = [
+    static ALL: [&dyn Dialect; 13] = [
         &claude::Claude,
         &codex::Codex,
         &copilot::Copilot,
         &acp::GEMINI,
         &acp::OPENCODE,
+        &openclaw::OpenClaw,
         &acp::QWEN,
         &acp::GOOSE,
         &acp::CLAUDE_AGENT_ACP,
@@ -54,7 +56,7 @@ mod tests {
         for dialect in all() {
             assert_eq!(find(dialect.name()).map(Dialect::name), Some(dialect.name()));
         }
-        assert_eq!(all().len(), 12);
+        assert_eq!(all().len(), 13);
         assert!(find("nobody").is_none());
     }
 }

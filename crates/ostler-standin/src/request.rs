@@ -239,7 +239,8 @@ impl<'a> Said<'a> {
     /// The texts without the reminders of an agent.
     fn own_words(&self) -> String {
         let is_reminder = |text: &str| REMINDERS.iter().any(|mark| text.trim_start().starts_with(mark));
-        self.texts.iter().copied().filter(|text| !is_reminder(text)).collect::<Vec<_>>().join("\n")
+        let own = self.texts.iter().copied().filter(|text| !is_reminder(text)).map(without_the_date);
+        own.collect::<Vec<_>>().join("\n")
     }
 }
 
@@ -249,6 +250,12 @@ const REMINDERS: &[&str] =
 
 fn joined(space: &str, own: &str) -> String {
     format!("{}__{own}", space.trim_end_matches("__"))
+}
+
+/// Copilot writes the date in front of what its user said, into the same text.
+fn without_the_date(text: &str) -> &str {
+    let dated = text.strip_prefix("<current_datetime>").and_then(|rest| rest.split_once("</current_datetime>\n\n"));
+    dated.map_or(text, |(_, own)| own)
 }
 
 fn list(value: &Value) -> &[Value] {
@@ -362,6 +369,12 @@ mod tests {
         assert_eq!(request.system_text(), "Be kind.\nBe brief.");
         assert_eq!(request.news(), "Read\nit");
         assert_eq!(request.tool_names(), ["read_file"]);
+    }
+
+    #[test]
+    fn a_date_in_front_of_the_prompt_is_not_the_prompt() {
+        let dated = "<current_datetime>2026-11-15T19:33:12.184+00:00</current_datetime>\n\nRead\n\nit";
+        assert_eq!(chat(&json!([{"role": "user", "content": dated}])).last_user_text(), "Read\n\nit");
     }
 
     #[test]

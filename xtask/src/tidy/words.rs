@@ -115,6 +115,9 @@ fn agent_in(token: &Token) -> Option<&'static str> {
     AGENTS.iter().find(|agent| text.contains(**agent)).copied()
 }
 
+/// What several agents speak is for all of them.
+const PROTOCOLS: &[&str] = &["acp"];
+
 /// One agent's folder never imports another's.
 fn agents_apart(modules: &Modules) -> Vec<Finding> {
     let dialects = modules.all.iter().filter(|module| crate_of(&module.file) == "ostler-dialects");
@@ -125,8 +128,9 @@ fn agents_apart(modules: &Modules) -> Vec<Finding> {
     let mut findings = Vec::new();
     for module in inside.iter().filter(|module| agents.contains(module.path[0].as_str())) {
         for path in paths(&module.tokens) {
-            if let Some(other) =
-                path.below_root(&module.path).filter(|top| agents.contains(top) && *top != module.path[0])
+            if let Some(other) = path
+                .below_root(&module.path)
+                .filter(|top| agents.contains(top) && !PROTOCOLS.contains(top) && *top != module.path[0])
             {
                 let what = format!(
                     "{} imports {other} (an agent never imports another: move what both need beside them)",

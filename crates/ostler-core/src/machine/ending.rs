@@ -150,9 +150,10 @@ impl Machine {
         if self.startup_deadline().is_some_and(|d| d <= now) {
             self.give_up_on_turn(now, turn::startup_limit(&self.limits), fx);
         }
-        let tool_runs = self.tools.running();
+        self.silence_due(now, fx);
+        let may_be_silent = self.may_be_silent();
         if let Some(turn) = &mut self.open {
-            match turn.due(now, &self.limits, tool_runs) {
+            match turn.due(now, &self.limits, may_be_silent) {
                 Some(turn::Due::Limit(outcome)) => {
                     turn.pending = Some(Pending::Limit((Box::new(outcome), now.saturating_add(self.limits.grace))));
                     fx.push(Effect::Say(Say::Interrupt));

@@ -5,6 +5,7 @@ mod background;
 mod live;
 mod pairs;
 mod properties;
+mod silence;
 
 use std::time::Duration;
 

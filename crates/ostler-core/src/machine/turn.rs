@@ -112,10 +112,10 @@ impl Turn {
     }
 
     /// The next moment at which something is due.
-    pub(super) fn deadline(&self, limits: &Limits, tool_runs: bool) -> Option<Duration> {
+    pub(super) fn deadline(&self, limits: &Limits, may_be_silent: bool) -> Option<Duration> {
         match &self.pending {
             Some(Pending::Interrupt(until) | Pending::Stop(until) | Pending::Limit((_, until))) => Some(*until),
-            None => [self.wall(limits), self.idle(limits, tool_runs)].into_iter().flatten().min(),
+            None => [self.wall(limits), self.idle(limits, may_be_silent)].into_iter().flatten().min(),
         }
     }
 
@@ -123,21 +123,22 @@ impl Turn {
         self.since.checked_add(limits.wall?)
     }
 
-    /// Silence counts only while the model is the one to speak: not while a tool runs or somebody is asked.
-    fn idle(&self, limits: &Limits, tool_runs: bool) -> Option<Duration> {
-        let models_turn = self.awake && !tool_runs && self.asked.is_empty();
+    /// Silence counts only while the model is the one to speak: not while a tool runs, somebody is asked, or the agent is one
+    /// that says nothing until it is done.
+    fn idle(&self, limits: &Limits, may_be_silent: bool) -> Option<Duration> {
+        let models_turn = self.awake && !may_be_silent && self.asked.is_empty();
         self.activity.checked_add(limits.idle?).filter(|_| models_turn)
     }
 
     /// What is due now.
-    pub(super) fn due(&self, now: Duration, limits: &Limits, tool_runs: bool) -> Option<Due> {
+    pub(super) fn due(&self, now: Duration, limits: &Limits, may_be_silent: bool) -> Option<Due> {
         match &self.pending {
             Some(pending) => {
                 let (Pending::Interrupt(until) | Pending::Stop(until) | Pending::Limit((_, until))) = pending;
                 (*until <= now).then(|| Due::NoAnswer(interrupted(false)))
             }
             None if self.wall(limits).is_some_and(|d| d <= now) => Some(Due::Limit(wall_limit(limits))),
-            None if self.idle(limits, tool_runs).is_some_and(|d| d <= now) => Some(Due::Limit(idle_limit(limits))),
+            None if self.idle(limits, may_be_silent).is_some_and(|d| d <= now) => Some(Due::Limit(idle_limit(limits))),
             None => None,
         }
     }

@@ -54,6 +54,7 @@ impl Dialect for Claude {
             set_model: true,
             set_permission_mode: true,
             freeze: true,
+            silent: false,
         }
     }
 

@@ -50,6 +50,7 @@ impl Dialect for Mock {
             set_model: false,
             set_permission_mode: false,
             freeze: false,
+            silent: false,
         }
     }
 

@@ -96,6 +96,7 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     set_model: true,
     set_permission_mode: false,
     freeze: false,
+    silent: false,
 };
 
 /// The settings of the conversation, and then those of a dialect's own.

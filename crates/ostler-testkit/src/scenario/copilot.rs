@@ -19,7 +19,7 @@ pub const COPILOT: Subject = Subject {
     tools: Tools {
         command: "bash",
         shell: bash,
-        printed: |text| format!("{text}<shellId: 0 completed with exit code 0>"),
+        printed: |text| format!("{text}\n<shellId: 0 completed with exit code 0>"),
         forbidden: || ("bash", bash("cat .env; touch made")),
         read: |path| ("view", json!({"path": path})),
         write: |path| ("create", json!({"path": path, "file_text": "written\n"})),

@@ -1,0 +1,126 @@
+//! How a turn ended: OpenClaw's words for it become one cause, with a hint that a person can act on.
+
+use ostler_core::dialect::Exit;
+use ostler_core::outcome::{Cause, Outcome};
+
+use super::document::Document;
+
+/// The exit code of a turn that took longer than OpenClaw's own limit.
+const TIMEOUT: i32 = 2;
+
+/// The outcome that a document tells.
+pub(super) fn of_document(document: &Document<'_>, exit: Option<&Exit>) -> Outcome {
+    let code = exit.and_then(|exit| exit.code);
+    let error = document.error.map();
+    let (message, kind) = error.map_or(("", ""), |error| (error.message.or_empty(), error.kind.or_empty()));
+    if document.status.text() == Some("timeout") || code == Some(TIMEOUT) {
+        return with_native(timed_out(message), kind);
+    }
+    let failed = document.ok.is_false() || document.status.text() == Some("error") || error.is_some();
+    if !failed && code.is_none_or(|code| code == 0) {
+        return Outcome::completed();
+    }
+    let cause = by_text(kind).or_else(|| by_text(message)).unwrap_or(Cause::Protocol);
+    let message = if message.is_empty() { "OpenClaw calls the turn a failure and does not say why." } else { message };
+    with_native(Outcome::new(cause, message), kind)
+}
+
+fn with_native(outcome: Outcome, kind: &str) -> Outcome {
+    let outcome = hinted(outcome);
+    if kind.is_empty() { outcome } else { outcome.with(|d| d.native = Some(kind.to_owned())) }
+}
+
+fn timed_out(message: &str) -> Outcome {
+    let usual = "The turn took longer than OpenClaw allows.";
+    Outcome::new(Cause::WallLimit, if message.is_empty() { usual } else { message })
+}
+
+/// The caller wanted the turn ended.
+pub(super) fn interrupted() -> Outcome {
+    Outcome::new(Cause::Interrupted, "The turn was interrupted.").with(|d| d.acknowledged = Some(true))
+}
+
+/// More was printed than is gathered.
+pub(super) fn too_much() -> Outcome {
+    Outcome::new(Cause::OutputLimit, "OpenClaw printed more than 16 MiB, which is too much for an answer.")
+        .hint("Ask for less at a time, or for a file.")
+}
+
+/// The blame for a process that printed no document; none when its exit does not explain it.
+pub(super) fn of_exit(exit: &Exit) -> Option<Outcome> {
+    let outcome = match exit.code {
+        Some(TIMEOUT) => timed_out(""),
+        Some(code) if code != 0 => {
+            // Its stderr is noisy when all is well, too: only what is said last counts.
+            let said: Vec<&str> = exit.stderr.lines().filter(|line| by_text(line).is_some()).collect();
+            let why = said.last()?;
+            Outcome::new(by_text(why)?, why.trim())
+        }
+        _ => return None,
+    };
+    Some(hinted(outcome).with(|d| {
+        d.exit_code = exit.code;
+        d.stderr = (!exit.stderr.is_empty()).then(|| exit.stderr.clone());
+    }))
+}
+
+/// Words in kinds and sentences, in small letters, the telling ones first.
+const WORDS: &[(Cause, &[&str])] = &[
+    (Cause::Auth, &["auth", "401", "403", "api key", "api_key", "unauthorized", "credential"]),
+    (Cause::RateLimit, &["rate_limit", "rate limit", "429", "quota", "billing"]),
+    (Cause::Overloaded, &["overloaded", "503", "529"]),
+    (Cause::WallLimit, &["timeout", "timed out"]),
+    (Cause::Network, &["network", "econnrefused", "enotfound", "fetch failed", "connection", "500", "502"]),
+    (
+        Cause::BadRequest,
+        &["unknown model", "model_not_found", "invalid", "unknown option", "context", "config", "400", "404"],
+    ),
+];
+
+fn by_text(text: &str) -> Option<Cause> {
+    let small = text.to_lowercase();
+    WORDS.iter().find(|(_, words)| words.iter().any(|word| small.contains(word))).map(|(cause, _)| *cause)
+}
+
+fn hinted(outcome: Outcome) -> Outcome {
+    let hint = match outcome.cause {
+        Cause::Auth => {
+            "Log in (`openclaw configure`) or set the key of the model's provider. A rejected key is not tried again for about a minute."
+        }
+        Cause::RateLimit => "Wait until the limit resets, or use another model (fallback).",
+        Cause::Overloaded => "The model's service is overloaded; try again in a moment, or set fallback.",
+        Cause::WallLimit => "Raise timeout, or give a smaller task.",
+        Cause::Network => "Check the network, the proxy and the provider's address in OpenClaw's configuration.",
+        Cause::BadRequest => "Check the model (provider/model), the configuration and the settings.",
+        Cause::Protocol => "Try again; `openclaw` by itself may say more.",
+        _ => return outcome,
+    };
+    outcome.hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cause(json: &str) -> Cause {
+        of_document(&serde_json::from_str(json).unwrap(), None).cause
+    }
+
+    #[test]
+    fn every_document_has_its_cause() {
+        assert_eq!(cause(r#"{"ok":true,"status":"ok"}"#), Cause::Completed);
+        assert_eq!(cause(r#"{"status":"timeout"}"#), Cause::WallLimit);
+        assert_eq!(cause(r#"{"ok":false,"error":{"message":"HTTP 401: no","kind":"auth"}}"#), Cause::Auth);
+        assert_eq!(cause(r#"{"status":"error","error":{"message":"429 Too many","kind":"x"}}"#), Cause::RateLimit);
+        assert_eq!(cause(r#"{"status":"error"}"#), Cause::Protocol);
+        let exit = |code| Exit {
+            code: Some(code),
+            signal: None,
+            stderr: "(node) warning\nError: Unknown model: x/y\nbye".into(),
+        };
+        assert_eq!(of_exit(&exit(2)).unwrap().cause, Cause::WallLimit);
+        let unknown = of_exit(&exit(1)).unwrap();
+        assert_eq!((unknown.cause, unknown.message.as_str()), (Cause::BadRequest, "Error: Unknown model: x/y"));
+        assert_eq!(of_exit(&exit(0)), None);
+    }
+}

@@ -1,0 +1,183 @@
+//! One turn with OpenClaw: the prompt goes in, and the document at the end says everything.
+
+use ostler_core::dialect::{Conversation, Exit, Out, Outbox, Say, TurnOver};
+use ostler_core::event::{Level, Started, Text, TextKind};
+use ostler_core::outcome::{Cause, Outcome};
+use ostler_core::spec::{Spec, keys};
+use ostler_core::usage::{Tokens, Usage};
+
+use super::blame;
+use super::document::{Document, Gathered, Progress};
+use crate::lenient::{Node, Scalar};
+
+/// The state of one conversation.
+#[derive(Debug)]
+pub(super) struct Talk {
+    model: Option<String>,
+    cwd: Option<String>,
+    gathered: Gathered,
+    /// Whether a turn is under way.
+    open: bool,
+    interrupted: bool,
+}
+
+/// How much of what stands before the document is told.
+const NOISE: usize = 4 * 1024;
+
+impl Talk {
+    pub(super) fn new(spec: &Spec) -> Self {
+        Self {
+            model: spec.settings.last(keys::MODEL).map(str::to_owned),
+            cwd: spec.dir.as_ref().map(|dir| dir.display().to_string()),
+            gathered: Gathered::default(),
+            open: false,
+            interrupted: false,
+        }
+    }
+
+    /// Tells what the document says; false when there is none.
+    fn told(&mut self, exit: Option<&Exit>, out: &mut Outbox) -> bool {
+        let gathered = std::mem::take(&mut self.gathered);
+        let Some(document) = gathered.read() else {
+            self.gathered = gathered;
+            return false;
+        };
+        self.open = false;
+        if !gathered.before.trim().is_empty() {
+            let noise: String = gathered.before.trim().chars().take(NOISE).collect();
+            out.notice(Level::Debug, "stdout_noise", noise);
+        }
+        self.introduce(&document, out);
+        let message = document.session_id.owned();
+        let text = answer(&document);
+        if let Some(text) = text.clone() {
+            out.event(Text { kind: TextKind::Reply, text, delta: false, message, parent: None });
+        }
+        tools(&document, out);
+        let outcome = if self.interrupted { blame::interrupted() } else { blame::of_document(&document, exit) };
+        let usage = spent(&document).into_iter().collect();
+        out.push(Out::TurnOver(TurnOver { outcome, text, structured: None, usage }));
+        true
+    }
+
+    fn introduce(&self, document: &Document<'_>, out: &mut Outbox) {
+        out.event(Started {
+            agent: "openclaw".to_owned(),
+            agent_version: None,
+            native_session: document.session_id.owned(),
+            model: full_model(document).or_else(|| self.model.clone()),
+            cwd: self.cwd.clone(),
+            tools: Vec::new(),
+        });
+    }
+}
+
+impl Conversation for Talk {
+    fn open(&mut self, _out: &mut Outbox) {}
+
+    fn say(&mut self, say: Say, out: &mut Outbox) {
+        match say {
+            Say::Prompt(prompt) => {
+                self.open = true;
+                out.push(Out::Write(prompt.into_bytes()));
+                out.push(Out::EndInput);
+                let message = "OpenClaw works in silence: it says nothing until it is done.";
+                out.notice(Level::Info, "silent_until_done", message);
+            }
+            Say::Interrupt => {
+                self.interrupted = true;
+                out.push(Out::Terminate);
+            }
+            // It takes nothing else while it works.
+            _ => {}
+        }
+    }
+
+    fn hear(&mut self, line: &str, out: &mut Outbox) {
+        if !self.open {
+            return out.unreadable(line, "printed after the document");
+        }
+        match self.gathered.push(line) {
+            Progress::More => {}
+            Progress::Complete => {
+                // Without a verdict of its own it is the exit code that says how it went.
+                let has_verdict = |it: Document<'_>| it.ok.is_true() || it.status.text().is_some();
+                if self.gathered.read().is_some_and(has_verdict) {
+                    self.told(None, out);
+                }
+            }
+            Progress::TooMuch => {
+                self.open = false;
+                out.push(Out::TurnOver(TurnOver::bare(blame::too_much())));
+                out.push(Out::Terminate);
+            }
+        }
+    }
+
+    fn finish(&mut self, exit: &Exit, out: &mut Outbox) {
+        if !self.open || self.told(Some(exit), out) {
+            return;
+        }
+        self.open = false;
+        // No document: what it printed is what it said, line by line.
+        let text = Some(self.gathered.text()).filter(|text| !text.is_empty());
+        if let Some(text) = text.clone() {
+            out.event(Text { kind: TextKind::Reply, text, delta: false, message: None, parent: None });
+        }
+        let outcome = match blame::of_exit(exit) {
+            _ if self.interrupted => blame::interrupted(),
+            Some(outcome) => outcome,
+            None if exit.code == Some(0) && text.is_some() => {
+                out.notice(Level::Warning, "not_json", "OpenClaw printed no JSON document; its lines are the answer.");
+                Outcome::completed()
+            }
+            None if exit.code == Some(0) => Outcome::new(Cause::Protocol, "OpenClaw ended well and said nothing.")
+                .hint("Try again; run it by hand to see more."),
+            None => return,
+        };
+        out.push(Out::TurnOver(TurnOver { text, ..TurnOver::bare(outcome) }));
+    }
+}
+
+fn answer(document: &Document<'_>) -> Option<String> {
+    let parts = || document.payloads.0.iter().filter_map(Node::map);
+    let texts: Vec<&str> = parts().filter_map(|part| part.text.text()).collect();
+    let media = parts().filter_map(|part| part.media_url.text());
+    let said = document.answer.owned().unwrap_or_else(|| texts.join("\n\n"));
+    let whole =
+        std::iter::once(said.as_str()).chain(media).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n");
+    (!whole.is_empty()).then_some(whole)
+}
+
+/// Its tools are only counted.
+fn tools(document: &Document<'_>, out: &mut Outbox) {
+    let Some(summary) = document.tool_summary.map() else { return };
+    let Some(calls) = summary.calls.count().filter(|calls| *calls > 0) else { return };
+    let names: Vec<&str> = summary.tools.0.iter().filter_map(Scalar::text).collect();
+    let failures = summary.failures.count().unwrap_or(0);
+    let message = format!("{calls} tool calls ({}), {failures} of them failed.", names.join(", "));
+    out.notice(Level::Info, "tools_used", message);
+}
+
+fn full_model(document: &Document<'_>) -> Option<String> {
+    let model = document.model.text()?;
+    Some(document.provider.text().map_or_else(|| model.to_owned(), |provider| format!("{provider}/{model}")))
+}
+
+fn spent(document: &Document<'_>) -> Option<Usage> {
+    let tokens = document.usage.map()?;
+    let count = |counter: &Scalar<'_>| counter.count().unwrap_or(0);
+    let sum = Tokens {
+        input: count(&tokens.input),
+        cache_read: count(&tokens.cache_read),
+        cache_write: count(&tokens.cache_write),
+        output: count(&tokens.output),
+        reasoning: None,
+    };
+    let cost = document.cost_usd.amount().or_else(|| tokens.cost.map()?.total.amount());
+    let usage = Usage::of(full_model(document), sum);
+    Some(match cost {
+        Some(cost) => usage.reported(cost),
+        None => usage,
+    })
+}

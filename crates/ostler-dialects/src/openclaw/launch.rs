@@ -1,0 +1,111 @@
+//! What to start: arguments from the settings, and the variables the child sees. The prompt goes to stdin.
+
+use ostler_core::dialect::{ARG_CAP, Arg, Inherits, Launch};
+use ostler_core::spec::{Spec, SpecError};
+
+use super::settings::{ACP, CONFIG, ISOLATED, Pass, TABLE, TRANSPORT};
+use crate::settings;
+
+/// What the child sees of the caller's environment: its own variables, and the keys of the providers that it can use.
+pub(super) const INHERITS: Inherits = Inherits {
+    always: &[
+        "OPENCLAW_*",
+        "ANTHROPIC_API_KEY",
+        "OPENAI_API_KEY",
+        "OPENROUTER_API_KEY",
+        "GEMINI_API_KEY",
+        "GOOGLE_API_KEY",
+        "MISTRAL_API_KEY",
+        "GROQ_API_KEY",
+        "XAI_API_KEY",
+    ],
+    when: &[],
+    never: &[],
+};
+
+/// Where it keeps its configuration and state.
+const STATE: &[&str] = &["~/.openclaw", "$OPENCLAW_STATE_DIR", "$OPENCLAW_HOME"];
+
+/// Arguments that would take the ground from under the conversation.
+const RESERVED: &[&str] =
+    &["--json", "--cwd", "--message-file", "--message", "-m", "-h", "--help", "-V", "--version", "--"];
+
+/// Checks the spec and says what to start.
+pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
+    settings::check(TABLE, &spec.settings)?;
+    if spec.settings.last(TRANSPORT) == Some(ACP) {
+        return Err(SpecError::new(TRANSPORT, ACP, "this build of Ostler does not speak it with OpenClaw; use exec"));
+    }
+    if let (Some(config), true) = (spec.settings.last(CONFIG), spec.settings.is_on(ISOLATED)) {
+        return Err(SpecError::new(CONFIG, config, "not with isolated, which means: without a configuration"));
+    }
+    let plain = |arg: &str| Arg::Plain(arg.to_owned());
+    let mut args: Vec<Arg> = ["agent", "exec", "--json"].into_iter().map(plain).collect();
+    if let Some(dir) = &spec.dir {
+        let dir = dir.to_str().ok_or_else(|| SpecError::new("dir", &dir.to_string_lossy(), "expected valid UTF-8"))?;
+        args.push(Arg::Plain(format!("--cwd={dir}")));
+    }
+    for row in TABLE {
+        for value in spec.settings.get(row.key).unwrap_or_default() {
+            match row.pass {
+                Pass::Each(_) if value.len() > ARG_CAP => {
+                    return Err(SpecError::new(row.key, value, "longer than the 100 KiB that fit on a command line"));
+                }
+                Pass::Each(flag) => args.push(Arg::Plain(format!("{flag}={value}"))),
+                Pass::Switch(flag) if value == "true" => args.push(plain(flag)),
+                Pass::Switch(_) | Pass::Ours => {}
+            }
+        }
+    }
+    check_extra(&spec.extra_args)?;
+    args.extend(spec.extra_args.iter().map(|arg| plain(arg)));
+    args.push(plain("--message-file=-"));
+    let (needs, env): (&[&str], _) = (&[], Vec::new());
+    Ok(Launch { program: "openclaw", natives: &[], args, env, inherits: INHERITS, needs, state: STATE })
+}
+
+/// Extra arguments go on as they are, unless they break the contract.
+fn check_extra(extra: &[String]) -> Result<(), SpecError> {
+    for arg in extra {
+        let name = arg.split_once('=').map_or(arg.as_str(), |(name, _)| name);
+        if RESERVED.contains(&name) {
+            return Err(SpecError::new(
+                "extra args",
+                arg,
+                "Ostler sets this itself, or could not talk to the agent with it",
+            ));
+        }
+        if arg.contains('\0') {
+            return Err(SpecError::new("extra args", arg, "a NUL character cannot be passed to a program"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(settings: &[(&str, &str)]) -> Result<Vec<String>, String> {
+        let mut spec = Spec { dir: Some("/work".into()), ..Spec::default() };
+        settings.iter().for_each(|(key, value)| spec.settings.push(key, *value));
+        let launch = launch(&spec).map_err(|error| error.to_string())?;
+        Ok(launch.args.into_iter().map(|arg| if let Arg::Plain(arg) = arg { arg } else { String::new() }).collect())
+    }
+
+    // S2-14: `openclaw run --dir --output` does not exist; this is what does the same.
+    #[test]
+    fn settings_become_arguments_and_the_prompt_none() {
+        let given =
+            args(&[("model", "mock/gpt"), ("timeout", "60"), ("fallback", "a/b"), ("isolated", "true")]).unwrap();
+        assert_eq!(given[..4], ["agent", "exec", "--json", "--cwd=/work"]);
+        assert_eq!(
+            given[4..],
+            ["--model=mock/gpt", "--fallback=a/b", "--timeout=60", "--isolated", "--message-file=-"]
+        );
+        assert!(args(&[("transport", "acp")]).unwrap_err().contains("use exec"));
+        assert!(args(&[("config", "x.json"), ("isolated", "true")]).unwrap_err().contains("isolated"));
+        let spec = Spec { extra_args: vec!["--message=x".to_owned()], ..Spec::default() };
+        assert!(launch(&spec).is_err());
+    }
+}

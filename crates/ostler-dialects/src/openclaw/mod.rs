@@ -1,0 +1,52 @@
+//! OpenClaw: a process per turn that reads the prompt from stdin, works in silence and prints one JSON document at its end.
+//!
+//! What is said here about the program was found by running version 2026.9.6; `docs/agents/openclaw.md` is the page for users.
+
+mod settings;
+mod launch;
+mod document;
+mod conversation;
+mod blame;
+mod probe;
+
+use ostler_core::dialect::{Capabilities, Conversation, Dialect, Launch, Probe, Setting};
+use ostler_core::spec::{Spec, SpecError};
+
+/// The dialect of OpenClaw.
+#[derive(Debug, Clone, Copy)]
+pub struct OpenClaw;
+
+impl Dialect for OpenClaw {
+    fn name(&self) -> &'static str {
+        "openclaw"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { cost: true, freeze: true, silent: true, ..Capabilities::default() }
+    }
+
+    fn models(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn settings(&self) -> Vec<Setting> {
+        crate::settings::listed(settings::TABLE)
+    }
+
+    fn probe(&self) -> Option<Probe> {
+        Some(probe::PROBE)
+    }
+
+    fn launch(&self, spec: &Spec) -> Result<Launch, SpecError> {
+        launch::launch(spec)
+    }
+
+    fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
+        Box::new(conversation::Talk::new(spec))
+    }
+
+    fn over(&self, spec: &Spec) -> Option<&'static dyn Dialect> {
+        // Never by itself: that needs a gateway of the user's, which must be running.
+        (spec.settings.last(settings::TRANSPORT) == Some(settings::ACP)).then_some(&crate::acp::OPENCLAW)
+    }
+}
