@@ -200,13 +200,6 @@ impl Machine {
         }
     }
 
-    /// The same for an agent that can do these things.
-    #[must_use]
-    pub fn able(mut self, able: Capabilities) -> Self {
-        self.able = able;
-        self
-    }
-
     /// The same with rules about tools, for work in this directory; `asks` says whether somebody answers.
     #[must_use]
     pub fn ruled(mut self, policy: Option<Policy>, workspace: String, asks: Asks) -> Self {

@@ -11,6 +11,13 @@ use crate::outcome::Outcome;
 use crate::spec::AfterTurn;
 
 impl Machine {
+    /// The same for an agent that can do these things.
+    #[must_use]
+    pub fn able(mut self, able: Capabilities) -> Self {
+        self.able = able;
+        self
+    }
+
     /// From now on the agent can do these things.
     pub fn set_able(&mut self, able: Capabilities) {
         self.able = able;

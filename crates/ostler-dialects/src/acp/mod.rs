@@ -55,6 +55,7 @@ impl Dialect for Acp {
             set_model: self.0.model_flag.is_none(),
             set_permission_mode: true,
             freeze: true,
+            silent: false,
         }
     }
 

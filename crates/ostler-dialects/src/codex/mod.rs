@@ -65,6 +65,7 @@ impl Dialect for Codex {
             set_model: true,
             set_permission_mode: true,
             freeze: true,
+            silent: false,
         }
     }
 
