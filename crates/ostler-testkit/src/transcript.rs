@@ -120,14 +120,15 @@ fn shorter(line: String) -> String {
     }
 }
 
+/// Cuts every long text in a value, however deep; whether there was one.
 fn cut(value: &mut Value) -> bool {
     match value {
         Value::String(text) if text.len() > LONG => {
             *text = head(text);
             true
         }
-        Value::Array(items) => items.iter_mut().fold(false, |any, item| cut(item) || any),
-        Value::Object(fields) => fields.values_mut().fold(false, |any, field| cut(field) || any),
+        Value::Array(items) => items.iter_mut().map(cut).filter(|cut| *cut).count() > 0,
+        Value::Object(fields) => fields.values_mut().map(cut).filter(|cut| *cut).count() > 0,
         _ => false,
     }
 }
