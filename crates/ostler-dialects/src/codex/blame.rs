@@ -221,6 +221,11 @@ fn with_hint(outcome: Outcome, special: Option<&'static str>) -> Outcome {
     outcome.hint(hint)
 }
 
+/// The code for what Codex says about its surroundings: what its sandbox lacks here is about the machine, not about the task.
+pub(super) fn code_of_warning(text: &str) -> &'static str {
+    if text.contains("bubblewrap") { "sandbox_warning" } else { "agent_warning" }
+}
+
 /// The error of a retry, in one sentence.
 pub(super) fn retry(error: &TurnError<'_>) -> String {
     let details = Some(error.additional_details.or_empty()).filter(|it| !it.is_empty());

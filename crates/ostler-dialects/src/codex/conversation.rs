@@ -200,7 +200,6 @@ impl Talk {
                 let what = if about == THREAD { self.plan.thread().0 } else { about };
                 let outcome = blame::of_fault(what, fault);
                 self.stage = Stage::Failed(outcome.clone());
-                self.waiting = None;
                 if self.turn.open {
                     self.over(TurnOver::bare(outcome), out);
                 }
@@ -361,6 +360,7 @@ impl Talk {
     fn over(&mut self, over: TurnOver, out: &mut Outbox) {
         self.asks.withdraw_all(out);
         self.drop_steers(out);
+        self.waiting = None;
         self.turn = Turn::default();
         out.push(Out::TurnOver(over));
     }
@@ -457,7 +457,7 @@ fn remark(method: &str, params: &Params<'_>, raw: &str, out: &mut Outbox) {
     let told = [&params.message, &params.summary].into_iter().find_map(|it| it.text()).unwrap_or_default();
     match method {
         "warning" | "guardianWarning" => out.notice(Level::Warning, "agent_warning", told),
-        "configWarning" | "deprecationNotice" => out.notice(Level::Debug, "agent_warning", told),
+        "configWarning" | "deprecationNotice" => out.notice(Level::Debug, blame::code_of_warning(told), told),
         "thread/compacted" => out.notice(Level::Info, "compacted", "The conversation was made shorter."),
         "mcpServer/startupStatus/updated" if params.status.text() == Some("failed") => {
             let why = params.error.text().unwrap_or("no reason given");

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests stop at the first fault")]
 
+mod codex;
 mod control;
 mod golden;
 mod launch;

@@ -8,7 +8,7 @@ mod app_server {
     use super::*;
 
     ostler_testkit::shared_scenarios!(Library(&CODEX));
-    crate::sessions::live_scenarios!(CODEX);
+    crate::sessions::live_scenarios!(ostler_testkit::scenario::CODEX);
 }
 
 mod exec {
