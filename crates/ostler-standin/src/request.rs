@@ -248,7 +248,8 @@ fn single_result(message: &Value) -> Option<ToolResult> {
     is_output.then(|| {
         let text = texts(&message["output"]).join("\n");
         // Codex tells the model how a command ended in a line of its own.
-        let failed = text.split_once("exited with code ").is_some_and(|(_, code)| !code.starts_with('0'));
+        let ended = text.split_once("exited with code ").is_some_and(|(_, code)| !code.starts_with('0'));
+        let failed = ended || text.starts_with("exec_command failed") || text.starts_with("patch rejected");
         ToolResult { tool_use_id: message["call_id"].as_str().unwrap_or_default().to_owned(), text, is_error: failed }
     })
 }

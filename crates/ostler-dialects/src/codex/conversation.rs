@@ -26,6 +26,7 @@ const THREAD: &str = "thread";
 const TURN: &str = "turn";
 const STEER: &str = "steer";
 const INTERRUPT: &str = "interrupt";
+const CLEAN: &str = "clean";
 
 /// The state of one conversation. What belongs to a turn is in [`Turn`] and in [`Items`], and goes with it.
 pub(super) struct Talk {
@@ -65,6 +66,9 @@ struct Turn {
     id: Option<String>,
     interrupt: Interrupt,
     steers: Vec<String>,
+    /// How many messages were sent into it, and how many of the user's Codex has taken up, the prompt among them.
+    steered: usize,
+    taken: usize,
     /// What Codex said went wrong, and that it gave up.
     error: Option<Outcome>,
 }
@@ -208,6 +212,7 @@ impl Talk {
                 self.over(TurnOver::bare(blame::of_fault("turn/start", fault)), out);
             }
             STEER => {
+                self.turn.steered = self.turn.steered.saturating_sub(1);
                 let why = fault.map(|fault| fault.message.or_empty()).unwrap_or_default();
                 let message = format!("A message for the turn did not reach the model ({why}).");
                 out.notice(Level::Warning, "steer_dropped", message);
@@ -272,6 +277,10 @@ impl Talk {
 
     /// Reads what the agent says and does; false when the note is about something else.
     fn spoke(&mut self, method: &str, params: &Params<'_>, raw: &str, out: &mut Outbox) -> bool {
+        if !self.turn.open && method.starts_with("item/") {
+            // The end of a command that was left running: its call has had its result.
+            return true;
+        }
         let (id, delta) = (params.item_id.or_empty(), params.delta.or_empty());
         match (method, params.item.map()) {
             ("item/agentMessage/delta", _) => self.items.piece(TextKind::Reply, (id, delta), out),
@@ -279,7 +288,10 @@ impl Talk {
                 self.items.piece(TextKind::Thinking, (id, delta), out);
             }
             ("item/reasoning/summaryPartAdded", _) => self.items.apart(id, out),
-            ("item/started", Some(item)) => self.items.begun(item, out),
+            ("item/started", Some(item)) => {
+                self.turn.taken += usize::from(item.kind.text() == Some("userMessage"));
+                self.items.begun(item, out);
+            }
             ("item/completed", Some(item)) => self.items.done(item, raw, out),
             ("item/fileChange/patchUpdated", _) => self.items.patched(id, params.changes),
             _ => return false,
@@ -338,6 +350,7 @@ impl Talk {
             }
             "completed" => blame::denied(std::mem::take(&mut self.items.denied)),
             "interrupted" => {
+                self.clean(out);
                 Outcome::new(Cause::Interrupted, "The turn was interrupted.").with(|d| d.acknowledged = Some(true))
             }
             _ => error.unwrap_or_else(|| blame::of_error(&TurnError::default())),
@@ -357,6 +370,19 @@ impl Talk {
         self.over(TurnOver { outcome, text, structured, usage }, out);
     }
 
+    /// Ends the commands of the turn: Codex leaves them running when it is interrupted.
+    fn clean(&mut self, out: &mut Outbox) {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Params<'a> {
+            thread_id: &'a str,
+        }
+        if let Stage::Ready(thread_id) = &self.stage {
+            let params = Raw::of(&Params { thread_id });
+            rpc::request((&self.fresh(CLEAN), "thread/backgroundTerminals/clean"), &params, out);
+        }
+    }
+
     fn over(&mut self, over: TurnOver, out: &mut Outbox) {
         self.asks.withdraw_all(out);
         self.drop_steers(out);
@@ -368,6 +394,10 @@ impl Talk {
     fn drop_steers(&mut self, out: &mut Outbox) {
         for message in std::mem::take(&mut self.turn.steers) {
             let message = format!("The turn ended before it got this message: {message}");
+            out.notice(Level::Warning, "steer_dropped", message);
+        }
+        for _ in self.turn.taken.max(1)..=std::mem::take(&mut self.turn.steered) {
+            let message = "The turn ended before a message for it reached the model.";
             out.notice(Level::Warning, "steer_dropped", message);
         }
     }
@@ -400,6 +430,7 @@ impl Talk {
                 let input = [Text { r#type: "text", text: &message }];
                 let params = Raw::of(&Params { thread_id, expected_turn_id, input });
                 rpc::request((&self.fresh(STEER), "turn/steer"), &params, out);
+                self.turn.steered += 1;
             }
             _ => self.turn.steers.push(message),
         }

@@ -30,7 +30,7 @@ pub const CODEX: Subject = Subject {
         others: ["", ""],
     },
     settings: Known {
-        trust: &[("permission_mode", "danger-full-access"), ("approval_policy", "never")],
+        trust: &[("permission_mode", "danger-full-access")],
         partial: Some("include_partial"),
         model: "scripted-small",
         hasty: HASTY,
@@ -44,7 +44,7 @@ pub const CODEX: Subject = Subject {
         tokens: [100, 7, 11, 25],
         cost_source: "unknown",
         overloaded: 503,
-        retried: &[401],
+        retried: &[401, 429, 503],
         exit_codes: [0, 0],
         soon: Duration::from_secs(4),
     },

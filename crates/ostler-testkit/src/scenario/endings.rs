@@ -204,6 +204,7 @@ pub fn interrupted_in_a_tool(driver: &dyn Driver) {
     let place = long_tool(driver);
     let seen = run_with(driver, &place, &Task::new("PROMPT").trusting(), &|running| {
         let _ = place.wait_for_file("running");
+        running.wait_for("tool_call");
         running.interrupt();
     });
     seen.ended_with("interrupted", 130);
@@ -215,6 +216,7 @@ pub fn stopped(driver: &dyn Driver) {
     let place = long_tool(driver);
     let seen = run_with(driver, &place, &Task::new("PROMPT").trusting(), &|running| {
         let _ = place.wait_for_file("running");
+        running.wait_for("tool_call");
         running.stop();
     });
     seen.ended_with("stopped", 143);

@@ -96,7 +96,8 @@ impl Scene {
 
     /// Fails unless call number `at` of the model holds these parts, in this order.
     pub(crate) fn knows(&self, at: usize, parts: &[&str]) {
-        let messages = self.call(at).body["messages"].to_string();
+        let body = &self.call(at).body;
+        let messages = body.get("messages").unwrap_or(&body["input"]).to_string();
         let mut rest = messages.as_str();
         for part in parts {
             let found = rest.find(part).unwrap_or_else(|| panic!("call {at} lacks {part:?}: {messages}"));
