@@ -73,6 +73,11 @@ const SENTENCES: &[(&str, Cause, &str)] = &[
         Cause::Auth,
         "Set the variable that config.toml names as the provider's env_key; --env NAME passes it on.",
     ),
+    (
+        "exceeds the maximum length",
+        Cause::BadRequest,
+        "Codex takes at most a megabyte in a message; put the rest into a file that it can read.",
+    ),
     ("context_length_exceeded", Cause::BadRequest, CONTEXT),
     ("context window", Cause::BadRequest, CONTEXT),
     (

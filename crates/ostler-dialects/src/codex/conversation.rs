@@ -186,15 +186,21 @@ impl Talk {
                 }
                 self.stage = Stage::Ready(thread);
                 self.introduce(out);
-                if let Some(prompt) = self.waiting.take() {
-                    let interrupt = self.turn.interrupt;
-                    let steers = std::mem::take(&mut self.turn.steers);
-                    self.prompt(prompt, out);
-                    (self.turn.interrupt, self.turn.steers) = (interrupt, steers);
-                }
+                self.say_what_waited(out);
             }
             _ => {}
         }
+    }
+
+    /// There is a thread: the prompt can be said, unless it is not wanted any more.
+    fn say_what_waited(&mut self, out: &mut Outbox) {
+        let Some(prompt) = self.waiting.take() else { return };
+        if self.turn.interrupt == Interrupt::Wanted {
+            return self.over(TurnOver::bare(interrupted()), out);
+        }
+        let steers = std::mem::take(&mut self.turn.steers);
+        self.prompt(prompt, out);
+        self.turn.steers = steers;
     }
 
     /// A request of ours was not carried out.
@@ -351,7 +357,7 @@ impl Talk {
             "completed" => blame::denied(std::mem::take(&mut self.items.denied)),
             "interrupted" => {
                 self.clean(out);
-                Outcome::new(Cause::Interrupted, "The turn was interrupted.").with(|d| d.acknowledged = Some(true))
+                interrupted()
             }
             _ => error.unwrap_or_else(|| blame::of_error(&TurnError::default())),
         };
@@ -447,6 +453,10 @@ impl Talk {
         }
         None
     }
+}
+
+fn interrupted() -> Outcome {
+    Outcome::new(Cause::Interrupted, "The turn was interrupted.").with(|d| d.acknowledged = Some(true))
 }
 
 impl Sandbox {

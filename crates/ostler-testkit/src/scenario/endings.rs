@@ -227,8 +227,9 @@ pub fn stopped(driver: &dyn Driver) {
 /// S4-45, P2, P4, P8.
 pub fn killed_from_outside(driver: &dyn Driver) {
     let place = long_tool(driver);
-    let seen = run_with(driver, &place, &Task::new("PROMPT").trusting(), &|_| {
+    let seen = run_with(driver, &place, &Task::new("PROMPT").trusting(), &|running| {
         let _ = place.wait_for_file("running");
+        running.wait_for("tool_call");
         signal(place.agent(), Signal::KILL);
     });
     seen.ended_with("agent_died", 1);

@@ -108,7 +108,8 @@ fn tried_another(what: &What) -> bool {
 // S2-15: the caller sees one session; the prompt is the second process's, and so is what the agent can do from then on.
 #[tokio::test]
 async fn the_second_language_gets_the_prompt_and_brings_its_own_capabilities() {
-    let verbs = "dump-args $DIR/args\npid-file $DIR/pid\ndump-stdin $DIR/stdin\ninit\ntext hi\nresult hi\nexit 0";
+    let verbs =
+        "dump-args $DIR/args\npid-file $DIR/pid\nread-user\ndump-stdin $DIR/stdin\ninit\ntext hi\nresult hi\nexit 0";
     let mut rig = Rig::new(verbs).behind(OLD).grace_ms(200);
     rig.spec.after_turn = AfterTurn::Wait;
     let mut session = start(&Modern, &rig);

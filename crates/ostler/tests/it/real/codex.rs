@@ -4,7 +4,8 @@
 //! that differs from run to run), `two_tools_at_once` and `commands_are_asked_about_one_by_one` (commands of one message run
 //! side by side, in any order), `tools_limit_what_exists`, `no_tools_at_all`, `disallowed_tools_are_gone`, `budget` and
 //! `max_turns` (no such settings), `unreachable` (the address is not a variable), `steered_in_the_last_words` (a message is
-//! taken into the same turn), `denied_with_a_message` (the model gets no reason), `rules_decide` (files are read by commands),
+//! taken into the same turn), `denied_with_a_message` and
+//! `what_holds_after_a_restart` (the model gets no reason), `five_megabytes` (Codex takes a megabyte), `rules_decide` (files are read by commands),
 //! `ten_megabytes` (Codex cuts results), `another_permission_mode` (other modes), `an_unknown_session`, `in_use_by_another`
 //! and `from_another_directory` (no transcripts that Ostler could look up). Tests of Codex's own below take their place.
 
@@ -23,7 +24,7 @@ mod app_server {
         endings::wall_limit endings::wall_limit_in_a_tool endings::idle_limit endings::a_silent_tool_is_not_idle
         endings::interrupted endings::interrupted_at_once endings::interrupted_in_mid_stream
         endings::interrupted_in_a_tool endings::stopped endings::killed_from_outside
-        prompts::five_megabytes prompts::awkward_characters prompts::a_leading_dash prompts::system_prompts
+        prompts::awkward_characters prompts::a_leading_dash prompts::system_prompts
     }
 
     crate::sessions::live_tests! { CODEX;
@@ -37,7 +38,7 @@ mod app_server {
         tools::a_tool_that_the_caller_runs
         changes::another_model
         memory::resumed memory::copied
-        lasting::killed_and_started_again lasting::what_holds_after_a_restart
+        lasting::killed_and_started_again
     }
 
     mod slow {
