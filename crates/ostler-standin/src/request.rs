@@ -286,16 +286,23 @@ fn single_result(message: &Value) -> Option<ToolResult> {
     is_output.then(|| {
         let text = texts(&message["output"]).join("\n");
         // Codex tells the model how a command ended in a line of its own.
-        let failed = text.split_once("exited with code ").is_some_and(|(_, code)| !code.starts_with('0'));
+        let ended = text.split_once("exited with code ").is_some_and(|(_, code)| !code.starts_with('0'));
+        let refused = text.starts_with("exec_command failed") || text.starts_with("patch rejected");
+        let failed = ended || refused || has_code(&text);
         ToolResult { tool_use_id: message["call_id"].as_str().unwrap_or_default().to_owned(), text, is_error: failed }
     })
+}
+
+/// Whether a code stands before the first colon.
+fn has_code(text: &str) -> bool {
+    let is_code = |word: &str| word.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    text.split_once(": ").is_some_and(|(word, _)| is_code(word))
 }
 
 // Chat completions have no mark for an error; that it is one stands in the text, as a code before its first colon.
 fn chat_result(message: &Value) -> ToolResult {
     let text = texts(&message["content"]).join("\n");
-    let is_code = |word: &str| word.chars().all(|c| c.is_ascii_lowercase() || c == '_');
-    let is_error = text.split_once(": ").is_some_and(|(word, _)| is_code(word));
+    let is_error = has_code(&text);
     ToolResult { tool_use_id: message["tool_call_id"].as_str().unwrap_or_default().to_owned(), text, is_error }
 }
 

@@ -73,6 +73,11 @@ const SENTENCES: &[(&str, Cause, &str)] = &[
         Cause::Auth,
         "Set the variable that config.toml names as the provider's env_key; --env NAME passes it on.",
     ),
+    (
+        "exceeds the maximum length",
+        Cause::BadRequest,
+        "Codex takes at most a megabyte in a message; put the rest into a file that it can read.",
+    ),
     ("context_length_exceeded", Cause::BadRequest, CONTEXT),
     ("context window", Cause::BadRequest, CONTEXT),
     (
@@ -219,6 +224,11 @@ fn with_hint(outcome: Outcome, special: Option<&'static str>) -> Outcome {
     };
     let hint = special.filter(|hint| !hint.is_empty()).unwrap_or(usual);
     outcome.hint(hint)
+}
+
+/// The code for what Codex says about its surroundings: what its sandbox lacks here is about the machine, not about the task.
+pub(super) fn code_of_warning(text: &str) -> &'static str {
+    if text.contains("bubblewrap") { "sandbox_warning" } else { "agent_warning" }
 }
 
 /// The error of a retry, in one sentence.

@@ -26,6 +26,7 @@ const THREAD: &str = "thread";
 const TURN: &str = "turn";
 const STEER: &str = "steer";
 const INTERRUPT: &str = "interrupt";
+const CLEAN: &str = "clean";
 
 /// The state of one conversation. What belongs to a turn is in [`Turn`] and in [`Items`], and goes with it.
 pub(super) struct Talk {
@@ -65,6 +66,9 @@ struct Turn {
     id: Option<String>,
     interrupt: Interrupt,
     steers: Vec<String>,
+    /// How many messages were sent into it, and how many of the user's Codex has taken up, the prompt among them.
+    steered: usize,
+    taken: usize,
     /// What Codex said went wrong, and that it gave up.
     error: Option<Outcome>,
 }
@@ -182,15 +186,21 @@ impl Talk {
                 }
                 self.stage = Stage::Ready(thread);
                 self.introduce(out);
-                if let Some(prompt) = self.waiting.take() {
-                    let interrupt = self.turn.interrupt;
-                    let steers = std::mem::take(&mut self.turn.steers);
-                    self.prompt(prompt, out);
-                    (self.turn.interrupt, self.turn.steers) = (interrupt, steers);
-                }
+                self.say_what_waited(out);
             }
             _ => {}
         }
+    }
+
+    /// There is a thread: the prompt can be said, unless it is not wanted any more.
+    fn say_what_waited(&mut self, out: &mut Outbox) {
+        let Some(prompt) = self.waiting.take() else { return };
+        if self.turn.interrupt == Interrupt::Wanted {
+            return self.over(TurnOver::bare(interrupted()), out);
+        }
+        let steers = std::mem::take(&mut self.turn.steers);
+        self.prompt(prompt, out);
+        self.turn.steers = steers;
     }
 
     /// A request of ours was not carried out.
@@ -200,7 +210,6 @@ impl Talk {
                 let what = if about == THREAD { self.plan.thread().0 } else { about };
                 let outcome = blame::of_fault(what, fault);
                 self.stage = Stage::Failed(outcome.clone());
-                self.waiting = None;
                 if self.turn.open {
                     self.over(TurnOver::bare(outcome), out);
                 }
@@ -209,6 +218,7 @@ impl Talk {
                 self.over(TurnOver::bare(blame::of_fault("turn/start", fault)), out);
             }
             STEER => {
+                self.turn.steered = self.turn.steered.saturating_sub(1);
                 let why = fault.map(|fault| fault.message.or_empty()).unwrap_or_default();
                 let message = format!("A message for the turn did not reach the model ({why}).");
                 out.notice(Level::Warning, "steer_dropped", message);
@@ -273,6 +283,10 @@ impl Talk {
 
     /// Reads what the agent says and does; false when the note is about something else.
     fn spoke(&mut self, method: &str, params: &Params<'_>, raw: &str, out: &mut Outbox) -> bool {
+        if !self.turn.open && method.starts_with("item/") {
+            // The end of a command that was left running: its call has had its result.
+            return true;
+        }
         let (id, delta) = (params.item_id.or_empty(), params.delta.or_empty());
         match (method, params.item.map()) {
             ("item/agentMessage/delta", _) => self.items.piece(TextKind::Reply, (id, delta), out),
@@ -280,7 +294,10 @@ impl Talk {
                 self.items.piece(TextKind::Thinking, (id, delta), out);
             }
             ("item/reasoning/summaryPartAdded", _) => self.items.apart(id, out),
-            ("item/started", Some(item)) => self.items.begun(item, out),
+            ("item/started", Some(item)) => {
+                self.turn.taken += usize::from(item.kind.text() == Some("userMessage"));
+                self.items.begun(item, out);
+            }
             ("item/completed", Some(item)) => self.items.done(item, raw, out),
             ("item/fileChange/patchUpdated", _) => self.items.patched(id, params.changes),
             _ => return false,
@@ -339,7 +356,8 @@ impl Talk {
             }
             "completed" => blame::denied(std::mem::take(&mut self.items.denied)),
             "interrupted" => {
-                Outcome::new(Cause::Interrupted, "The turn was interrupted.").with(|d| d.acknowledged = Some(true))
+                self.clean(out);
+                interrupted()
             }
             _ => error.unwrap_or_else(|| blame::of_error(&TurnError::default())),
         };
@@ -358,9 +376,23 @@ impl Talk {
         self.over(TurnOver { outcome, text, structured, usage }, out);
     }
 
+    /// Ends the commands of the turn: Codex leaves them running when it is interrupted.
+    fn clean(&mut self, out: &mut Outbox) {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Params<'a> {
+            thread_id: &'a str,
+        }
+        if let Stage::Ready(thread_id) = &self.stage {
+            let params = Raw::of(&Params { thread_id });
+            rpc::request((&self.fresh(CLEAN), "thread/backgroundTerminals/clean"), &params, out);
+        }
+    }
+
     fn over(&mut self, over: TurnOver, out: &mut Outbox) {
         self.asks.withdraw_all(out);
         self.drop_steers(out);
+        self.waiting = None;
         self.turn = Turn::default();
         out.push(Out::TurnOver(over));
     }
@@ -368,6 +400,10 @@ impl Talk {
     fn drop_steers(&mut self, out: &mut Outbox) {
         for message in std::mem::take(&mut self.turn.steers) {
             let message = format!("The turn ended before it got this message: {message}");
+            out.notice(Level::Warning, "steer_dropped", message);
+        }
+        for _ in self.turn.taken.max(1)..=std::mem::take(&mut self.turn.steered) {
+            let message = "The turn ended before a message for it reached the model.";
             out.notice(Level::Warning, "steer_dropped", message);
         }
     }
@@ -400,6 +436,7 @@ impl Talk {
                 let input = [Text { r#type: "text", text: &message }];
                 let params = Raw::of(&Params { thread_id, expected_turn_id, input });
                 rpc::request((&self.fresh(STEER), "turn/steer"), &params, out);
+                self.turn.steered += 1;
             }
             _ => self.turn.steers.push(message),
         }
@@ -416,6 +453,10 @@ impl Talk {
         }
         None
     }
+}
+
+fn interrupted() -> Outcome {
+    Outcome::new(Cause::Interrupted, "The turn was interrupted.").with(|d| d.acknowledged = Some(true))
 }
 
 impl Sandbox {
@@ -457,7 +498,7 @@ fn remark(method: &str, params: &Params<'_>, raw: &str, out: &mut Outbox) {
     let told = [&params.message, &params.summary].into_iter().find_map(|it| it.text()).unwrap_or_default();
     match method {
         "warning" | "guardianWarning" => out.notice(Level::Warning, "agent_warning", told),
-        "configWarning" | "deprecationNotice" => out.notice(Level::Debug, "agent_warning", told),
+        "configWarning" | "deprecationNotice" => out.notice(Level::Debug, blame::code_of_warning(told), told),
         "thread/compacted" => out.notice(Level::Info, "compacted", "The conversation was made shorter."),
         "mcpServer/startupStatus/updated" if params.status.text() == Some("failed") => {
             let why = params.error.text().unwrap_or("no reason given");

@@ -129,6 +129,41 @@ const CLAUDE: Endings = &[
     ("unknown_resume", &[Cause::BadRequest]),
 ];
 
+const CODEX: Endings = &[
+    ("bad_request", &[Cause::BadRequest]),
+    ("context", &[Cause::BadRequest]),
+    ("cut", &[Cause::Network]),
+    ("exec_err401", &[Cause::Auth]),
+    ("exec_hello", &[Cause::Completed]),
+    ("exec_tool", &[Cause::Completed]),
+    ("hello", &[Cause::Completed]),
+    ("host_asked_allow", &[Cause::Completed]),
+    ("host_asked_deny", &[Cause::Denied]),
+    ("host_asked_mcp", &[Cause::Completed]),
+    ("host_asked_patch", &[Cause::Completed]),
+    ("host_hook_deny", &[Cause::Denied]),
+    ("host_steer", &[Cause::Completed]),
+    ("host_steer_interrupted", &[Cause::Interrupted]),
+    ("host_tool", &[Cause::Completed]),
+    ("in_use", &[Cause::BadRequest]),
+    ("nobody_asked", &[Cause::Denied]),
+    ("output_limit", &[Cause::OutputLimit]),
+    ("overloaded", &[Cause::Overloaded]),
+    ("patch", &[Cause::Completed]),
+    ("quota", &[Cause::RateLimit]),
+    ("rate_limited", &[Cause::RateLimit]),
+    ("refused", &[Cause::Refused]),
+    ("server_error", &[Cause::Network]),
+    ("service_unavailable", &[Cause::Overloaded]),
+    ("think", &[Cause::Completed]),
+    ("tool", &[Cause::Completed]),
+    ("tool_failed", &[Cause::Completed]),
+    ("two_tools", &[Cause::Completed]),
+    ("unauthorized", &[Cause::Auth]),
+    ("unknown_model", &[Cause::BadRequest]),
+    ("unknown_resume", &[Cause::BadRequest]),
+];
+
 const OPENAI: Endings = &[
     ("cut", &[Cause::Network]),
     ("denied", &[Cause::Denied]),
@@ -162,7 +197,8 @@ const COPILOT: Endings = &[
 ];
 
 /// The agents that have recordings, and how each of them ends.
-const AGENTS: &[(&str, Endings)] = &[("claude", CLAUDE), ("copilot", COPILOT), ("openai-api", OPENAI)];
+const AGENTS: &[(&str, Endings)] =
+    &[("claude", CLAUDE), ("codex", CODEX), ("copilot", COPILOT), ("openai-api", OPENAI)];
 
 // S1-23…S1-27, P43
 #[test]

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "tests stop at the first fault")]
 
 mod acp;
+mod codex;
 mod control;
 mod golden;
 mod launch;

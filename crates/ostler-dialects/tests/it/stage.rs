@@ -6,7 +6,7 @@ use ostler_core::dialect::{Change, Conversation, Dialect, Out, Outbox, Say, hear
 use ostler_core::lines::Lines;
 use ostler_core::permission::{Ask, Otherwise, Policy, Verdict};
 use ostler_core::raw::Raw;
-use ostler_core::spec::{Asks, Spec, ToolOffer};
+use ostler_core::spec::{Asks, Settings, Spec, ToolOffer};
 use ostler_dialects::find;
 
 /// Where what an agent printed is kept.
@@ -75,10 +75,16 @@ pub(crate) fn offer(name: &str, parameters: &str) -> ToolOffer {
     ToolOffer { name: name.to_owned(), description: "Adds.".to_owned(), parameters }
 }
 
-/// What the scenario of a name was recorded with. `host_…`: somebody answers, or has tools, or has more to say.
+/// What the scenario of a name was recorded with. `host_…`: somebody answers, or has tools, or has more to say; `exec_…`:
+/// over the agent's other language.
 fn scene(name: &str) -> Spec {
     let (hook, tool) = (name.starts_with("host_hook"), name.starts_with("host_tool"));
+    let mut settings = Settings::default();
+    if name.starts_with("exec_") {
+        settings.set("transport", "exec");
+    }
     Spec {
+        settings,
         policy: hook.then(Policy::default),
         asks: if name.starts_with("host_asked") || hook { Asks::Somebody } else { Asks::Nobody },
         tools: if tool { vec![offer("add", "{}")] } else { Vec::new() },
@@ -117,7 +123,8 @@ fn reaction(name: &str, out: &Out, turns: usize) -> Vec<Say> {
 /// Everything that comes of a recording when it is answered as it was then; what is said first included, where anything is.
 pub(crate) fn replay_scene(dialect: &dyn Dialect, name: &str, stdout: &[u8]) -> Vec<Out> {
     let (mut all, mut out, mut lines, mut turns) = (Vec::new(), Outbox::default(), Lines::new(), 0);
-    let mut talk = dialect.converse(&scene(name));
+    let spec = scene(name);
+    let mut talk = dialect.over(&spec).unwrap_or(dialect).converse(&spec);
     talk.open(&mut out);
     if !name.starts_with("host_") {
         out.drain().count();

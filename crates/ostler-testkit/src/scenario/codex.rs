@@ -31,7 +31,7 @@ pub const CODEX: Subject = Subject {
     },
     settings: Known {
         always: &[],
-        trust: &[("permission_mode", "danger-full-access"), ("approval_policy", "never")],
+        trust: &[("permission_mode", "danger-full-access")],
         partial: Some("include_partial"),
         model: "scripted-small",
         hasty: HASTY,
@@ -45,7 +45,7 @@ pub const CODEX: Subject = Subject {
         tokens: [100, 7, 11, 25],
         cost_source: "unknown",
         overloaded: 503,
-        retried: &[401],
+        retried: &[401, 429, 503],
         exit_codes: [0, 0],
         soon: Duration::from_secs(4),
     },
@@ -79,12 +79,13 @@ fn escalated(line: &str) -> Value {
     json!({"cmd": line, "sandbox_permissions": "require_escalated", "justification": "for the test"})
 }
 
-/// A home with a provider in it: Codex takes the address of the model from its settings, not from a variable.
+/// A home with a provider in it: Codex takes the address of the model from its settings, not from a variable. The model is one
+/// that it knows: about any other it would warn.
 fn host(home: &Path, base_url: &str) -> Vec<(String, String)> {
     let codex = home.join(".codex");
     fs::create_dir_all(&codex).expect("make Codex's directory");
     let config = format!(
-        "model = \"scripted-large\"\nmodel_provider = \"scripted\"\n\n[model_providers.scripted]\nname = \"scripted\"\n\
+        "model = \"gpt-5.5\"\nmodel_provider = \"scripted\"\n\n[model_providers.scripted]\nname = \"scripted\"\n\
          base_url = \"{base_url}/v1\"\nenv_key = \"OPENAI_API_KEY\"\nwire_api = \"responses\"\n"
     );
     fs::write(codex.join("config.toml"), config).expect("write Codex's settings");

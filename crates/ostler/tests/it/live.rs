@@ -4,6 +4,7 @@ mod asks;
 mod attacks;
 mod hold;
 mod kept;
+mod languages;
 mod life;
 mod per_turn;
 mod provider;

@@ -6,9 +6,9 @@ use ostler::{AfterTurn, Agent, Agents, Capabilities, Dialect, ProcessAgent, Sett
 use crate::rig::{Rig, finish_after, read_until};
 
 /// The fake agent's language, spoken by an agent whose process ends with its input after one prompt.
-struct OncePerTurn;
+pub(super) struct OncePerTurn;
 
-fn claude() -> &'static dyn Dialect {
+pub(super) fn claude() -> &'static dyn Dialect {
     Agents::builtin().get("claude").unwrap().dialect()
 }
 

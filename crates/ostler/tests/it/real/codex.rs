@@ -1,4 +1,13 @@
 //! The library with the real Codex, against the scripted model on loopback.
+//!
+//! What is not among the scenarios, and why: `tool_allowed` and `directory` (the model gets a command's output with a head
+//! that differs from run to run), `two_tools_at_once` and `commands_are_asked_about_one_by_one` (commands of one message run
+//! side by side, in any order), `tools_limit_what_exists`, `no_tools_at_all`, `disallowed_tools_are_gone`, `budget` and
+//! `max_turns` (no such settings), `unreachable` (the address is not a variable), `steered_in_the_last_words` (a message is
+//! taken into the same turn), `denied_with_a_message` and
+//! `what_holds_after_a_restart` (the model gets no reason), `five_megabytes` (Codex takes a megabyte), `rules_decide` (files are read by commands),
+//! `ten_megabytes` (Codex cuts results), `another_permission_mode` (other modes), `an_unknown_session`, `in_use_by_another`
+//! and `from_another_directory` (no transcripts that Ostler could look up). Tests of Codex's own below take their place.
 
 use ostler_testkit::scenario::{CODEX, CODEX_EXEC};
 
@@ -7,12 +16,42 @@ use crate::driver::Library;
 mod app_server {
     use super::*;
 
-    ostler_testkit::shared_scenarios!(Library(&CODEX));
-    crate::sessions::live_scenarios!(ostler_testkit::scenario::CODEX);
+    ostler_testkit::tests_of_scenarios! { Library(&CODEX);
+        words::model
+        tools::tool_denied_and_tolerated
+        endings::overloaded endings::broken_off
+        endings::refused endings::output_limit
+        endings::wall_limit_in_a_tool endings::idle_limit endings::a_silent_tool_is_not_idle
+        endings::interrupted endings::interrupted_at_once endings::interrupted_in_mid_stream
+        endings::interrupted_in_a_tool
+        prompts::a_leading_dash prompts::system_prompts
+    }
+
+    crate::sessions::live_tests! { CODEX;
+        sending::three_turns_remember sending::pause_holds_messages sending::freeze_stops_the_work
+        sending::steered_between_tools sending::a_budget_of_turns sending::a_budget_of_tokens
+        interrupts::in_a_command interrupts::in_a_question
+        interrupts::in_a_bound_tool interrupts::at_once interrupts::stopped_in_the_middle
+        interrupts::with_a_message_under_way
+        questions::two_at_once
+        tools::a_tool_that_fails_or_panics tools::a_tool_that_says_how_far_it_is
+        tools::a_tool_that_the_caller_runs
+        changes::another_model
+        lasting::killed_and_started_again
+    }
+
+    mod slow {
+        crate::sessions::live_tests! { ostler_testkit::scenario::CODEX; lasting::fifty_turns }
+    }
 }
 
+/// Only tasks that trust their tools: the language is chosen by the same settings.
 mod exec {
     use super::*;
 
-    ostler_testkit::shared_scenarios!(Library(&CODEX_EXEC));
+    ostler_testkit::tests_of_scenarios! { Library(&CODEX_EXEC);
+        endings::wall_limit_in_a_tool endings::a_silent_tool_is_not_idle endings::stopped endings::killed_from_outside
+    }
 }
+
+mod own;

@@ -1,0 +1,275 @@
+//! Codex: whatever it says, no panic, no line lost, and each turn ends once.
+
+use ostler_core::dialect::{Arg, Conversation, Dialect, Launch, Out, Outbox, Say};
+use ostler_core::event::What;
+use ostler_core::permission::{Policy, Verdict};
+use ostler_core::spec::{Asks, Spec};
+use ostler_dialects::find;
+use proptest::prelude::*;
+
+use crate::stage::{offer, recordings, replay_as};
+
+fn codex() -> &'static dyn Dialect {
+    find("codex").unwrap()
+}
+
+fn spec(settings: &[(&str, &str)]) -> Spec {
+    let mut spec = Spec { dir: Some("/work".into()), ..Spec::default() };
+    settings.iter().for_each(|(key, value)| spec.settings.push(key, *value));
+    spec
+}
+
+/// The dialect that the settings choose, and what it would start.
+fn launched(spec: &Spec) -> Result<Launch, String> {
+    codex().over(spec).unwrap_or(codex()).launch(spec).map_err(|error| error.to_string())
+}
+
+fn args(settings: &[(&str, &str)]) -> Vec<String> {
+    let shown = |arg: &Arg| match arg {
+        Arg::Plain(arg) => arg.clone(),
+        Arg::InFile { prefix, text } => format!("{prefix}<{text}>"),
+    };
+    launched(&spec(settings)).unwrap().args.iter().map(shown).collect()
+}
+
+// S2-15
+#[test]
+fn settings_become_arguments() {
+    assert_eq!(args(&[]), ["app-server"]);
+    assert_eq!(args(&[("model", "m"), ("system_prompt", "secret")]), ["app-server"], "they go over stdin");
+    assert_eq!(
+        args(&[("config", "a.b=1"), ("config", "c=\"d\"")]),
+        ["app-server", "--config=a.b=1", "--config=c=\"d\""]
+    );
+    assert_eq!(args(&[("transport", "exec")]), ["exec", "--json", "--skip-git-repo-check", "-"]);
+    let all = args(&[
+        ("transport", "exec"),
+        ("model", "m"),
+        ("effort", "low"),
+        ("permission_mode", "read-only"),
+        ("add_dir", "x"),
+        ("system_prompt", "Be."),
+        ("json_schema", "{}"),
+        ("ephemeral", "true"),
+        ("resume", "id"),
+        ("fork", "true"),
+    ]);
+    let rest = [
+        "--model=m",
+        "--config=model_reasoning_effort=low",
+        "--config=sandbox_mode=read-only",
+        "--config=sandbox_workspace_write.writable_roots=[\"/work/x\"]",
+        "--config=model_instructions_file=<Be.>",
+        "--output-schema=<{}>",
+        "--ephemeral",
+        "fork",
+        "id",
+        "-",
+    ];
+    assert_eq!(all[3..], rest);
+}
+
+#[test]
+fn what_codex_cannot_do_is_an_error_that_says_what_to_do() {
+    for (settings, part) in [
+        (&[("max_turns", "3")][..], "--budget-tokens"),
+        (&[("max_budget_usd", "3")], "--budget-tokens"),
+        (&[("tools", "x")], "--permissions"),
+        (&[("session_id", "x")], "native_session"),
+        (&[("sandbox", "read-only")], "permission_mode"),
+        (&[("permission_mode", "plan")], "workspace-write"),
+        (&[("fork", "true")], "resume"),
+        (&[("config", "novalue")], "key=value"),
+        (&[("mcp_config", "file.json")], "mcpServers"),
+        (&[("transport", "exec"), ("append_system_prompt", "x")], "leave out transport=exec"),
+        (&[("transport", "exec"), ("mcp_config", "{\"mcpServers\":{}}")], "leave out transport=exec"),
+        (&[("transport", "exec"), ("approval_policy", "untrusted")], "never asks"),
+        (&[("moddel", "x")], "did you mean model?"),
+    ] {
+        let error = launched(&spec(settings)).unwrap_err();
+        assert!(error.contains(part), "{error}");
+    }
+    let with_rules = |settings: &[(&str, &str)]| Spec { policy: Some(Policy::default()), ..spec(settings) };
+    assert!(launched(&with_rules(&[("approval_policy", "never")])).unwrap_err().contains("every command"));
+    assert!(launched(&with_rules(&[("transport", "exec")])).unwrap_err().contains("transport=exec"));
+    for (name, part) in [("exec_command", "choose another"), ("a b", "letters"), ("", "letters")] {
+        let spec = Spec { tools: vec![offer(name, "{}")], ..spec(&[]) };
+        assert!(launched(&spec).unwrap_err().contains(part));
+    }
+    for extra in ["--json", "prompt", "--listen=x", "-"] {
+        let spec = Spec { extra_args: vec![extra.to_owned()], ..spec(&[]) };
+        assert!(launched(&spec).is_err(), "{extra}");
+    }
+}
+
+// P17, P24
+#[test]
+fn every_split_of_a_recording_gives_the_same_events() {
+    for (name, stdout) in recordings("codex") {
+        let whole = replay_as(codex(), &[&stdout]);
+        for at in (0..stdout.len()).step_by(stdout.len() / 40 + 1) {
+            assert_eq!(replay_as(codex(), &[&stdout[..at], &stdout[at..]]), whole, "{name} at {at}");
+        }
+    }
+}
+
+const STRANGERS: [&str; 5] = [
+    r#"{"method":"brand/new","params":{"threadId":"other","item":[1,{"a":null}]}}"#,
+    r#"{"method":"item/completed","params":{"item":{"type":"brandNew","id":"x"}}}"#,
+    r#"{"id":"brand-new","result":{"turn":7}}"#,
+    r#"{"type":"brand.new"}"#,
+    "plain words, \u{1b}[31mred\u{1b}[0m",
+];
+
+// P22, S3-29, S3-30
+#[test]
+fn strangers_change_nothing() {
+    let known = |outs: Vec<Out>| -> Vec<Out> {
+        let stranger = |out: &Out| match out {
+            Out::Event(What::Notice(notice)) => notice.code == "unknown_message",
+            Out::Event(What::Unreadable(_)) => true,
+            _ => false,
+        };
+        outs.into_iter().filter(|out| !stranger(out)).collect()
+    };
+    for (name, stdout) in recordings("codex") {
+        let text = String::from_utf8(stdout).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        let whole = known(replay_as(codex(), &[text.as_bytes()]));
+        for at in 0..=lines.len() {
+            for stranger in STRANGERS {
+                let mut with = lines.clone();
+                with.insert(at, stranger);
+                assert_eq!(
+                    known(replay_as(codex(), &[with.join("\n").as_bytes()])),
+                    whole,
+                    "{name} at {at}: {stranger}"
+                );
+            }
+        }
+    }
+}
+
+/// Every line that was ever recorded, and what breaks them: the ground from which random conversations are made.
+fn ground() -> Vec<String> {
+    let lines = recordings("codex").into_iter().map(|(_, stdout)| String::from_utf8(stdout).unwrap());
+    let mut all: Vec<String> = lines.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect();
+    let odd = |line: &String| line.replace(":\"", ":[\"").replace("\",", "\"],");
+    let strange: Vec<String> = all.iter().map(odd).chain(STRANGERS.map(str::to_owned)).collect();
+    all.extend(strange);
+    all
+}
+
+/// What the caller says in between.
+fn saying(which: u8) -> Say {
+    let id = (which / 8).to_string();
+    match which % 8 {
+        0 => Say::Prompt("hello".into()),
+        1 => Say::Steer("more".into()),
+        2 => Say::Interrupt,
+        3 => Say::Verdict { id, verdict: Verdict::Allow },
+        4 => Say::Verdict { id, verdict: Verdict::Deny("no".into()) },
+        5 => Say::Verdict { id, verdict: Verdict::Undecided },
+        6 => Say::ToolDone { id, ok: true, output: "5".into() },
+        _ => Say::Change { id: 1, change: ostler_core::dialect::Change::Model("m".into()) },
+    }
+}
+
+/// Follows the turns: one ends only when it is open, and asks and tools are open once.
+#[derive(Default)]
+struct Follower {
+    open: bool,
+}
+
+impl Follower {
+    fn see(&mut self, out: &mut Outbox) {
+        for item in out.drain() {
+            match item {
+                Out::TurnBegan => self.open = true,
+                Out::TurnOver(_) => assert!(std::mem::take(&mut self.open), "a turn ended that was not open"),
+                Out::Write(bytes) => {
+                    let text = String::from_utf8(bytes).unwrap();
+                    assert!(text.ends_with('\n') && text.matches('\n').count() == 1, "{text}");
+                    assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{text}");
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+const LAST: &str = r#"{"method":"turn/completed","params":{"turn":{"id":"x","status":"completed"}}}"#;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    // Every turn ends once, in whatever order things are heard and said.
+    #[test]
+    fn any_order_ends_every_turn_once(
+        steps in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0_u8..5), 0..120),
+        policy in any::<bool>(),
+    ) {
+        let ground = ground();
+        let spec = Spec {
+            policy: policy.then(Policy::default),
+            asks: Asks::Somebody,
+            tools: vec![offer("add", "{}")],
+            ..spec(&[])
+        };
+        let (mut talk, mut out, mut follower) = (codex().converse(&spec), Outbox::default(), Follower::default());
+        talk.open(&mut out);
+        for (line, which, speaks) in steps {
+            if speaks == 0 {
+                let say = saying(which);
+                if matches!(say, Say::Prompt(_)) {
+                    // The machine says one at a time.
+                    if follower.open { continue; }
+                    follower.open = true;
+                }
+                talk.say(say, &mut out);
+            } else {
+                talk.hear(line.get::<String>(&ground), &mut out);
+            }
+            follower.see(&mut out);
+        }
+        talk.hear(LAST, &mut out);
+        talk.finish(&ostler_core::dialect::Exit::default(), &mut out);
+        follower.see(&mut out);
+    }
+}
+
+/// A turn that was begun is over when Codex says so: the property above cannot see that on its own.
+#[test]
+fn the_last_word_ends_the_turn() {
+    let hello = recordings("codex").into_iter().find(|(name, _)| name == "hello").unwrap().1;
+    let text = String::from_utf8(hello).unwrap();
+    let before: Vec<&str> = text.lines().take_while(|line| !line.contains("turn/completed")).collect();
+    let with = format!("{}\n{LAST}\n", before.join("\n"));
+    let over = |text: &str| {
+        replay_as(codex(), &[text.as_bytes()]).into_iter().filter(|out| matches!(out, Out::TurnOver(_))).count()
+    };
+    assert_eq!((over(&before.join("\n")), over(&with), over(&text)), (0, 1, 1));
+}
+
+#[test]
+fn a_model_that_is_changed_goes_with_the_next_turn() {
+    let mut talk = codex().converse(&spec(&[]));
+    let mut out = Outbox::default();
+    let said = |talk: &mut dyn Conversation, out: &mut Outbox, say: Say| -> String {
+        talk.say(say, out);
+        let wrote = |item: Out| if let Out::Write(bytes) = item { String::from_utf8(bytes).ok() } else { None };
+        out.drain().filter_map(wrote).collect()
+    };
+    talk.hear(r#"{"id":"thread","result":{"thread":{"id":"t"},"model":"old"}}"#, &mut out);
+    out.drain().count();
+    let change = |change| Say::Change { id: 7, change };
+    assert_eq!(said(&mut *talk, &mut out, change(ostler_core::dialect::Change::Model("new".into()))), "");
+    said(&mut *talk, &mut out, change(ostler_core::dialect::Change::PermissionMode("read-only".into())));
+    let wrote = said(&mut *talk, &mut out, Say::Prompt("hi".into()));
+    assert!(wrote.contains(r#""model":"new","sandboxPolicy":{"type":"readOnly"}"#), "{wrote}");
+    talk.hear(r#"{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}"#, &mut out);
+    let started = |item: Out| if let Out::Event(What::Started(it)) = item { it.model } else { None };
+    assert_eq!(out.drain().find_map(started).as_deref(), Some("new"));
+    talk.say(change(ostler_core::dialect::Change::PermissionMode("plan".into())), &mut out);
+    assert!(matches!(out.drain().next(), Some(Out::Changed { id: 7, error: Some(_) })));
+}
