@@ -166,10 +166,11 @@ pub(super) fn of_text(entry: &Entry, text: &str, answered: bool) -> Option<Outco
     let last = message.rsplit("Last error: ").next().unwrap_or(message);
     let status = last.split_whitespace().next().and_then(|word| word.parse().ok());
     let cause = status.and_then(by_status).or_else(|| by_words(message)).unwrap_or(Cause::Network);
-    Some(
-        with_hint(entry, Outcome::new(cause, message))
-            .with(|d| d.http_status = status.filter(|it| by_status(*it).is_some())),
-    )
+    let outcome = with_hint(entry, Outcome::new(cause, message));
+    Some(match status.filter(|status| by_status(*status).is_some()) {
+        Some(status) => outcome.with(|d| d.http_status = Some(status)),
+        None => outcome,
+    })
 }
 
 /// A turn that ended well and without a word.
