@@ -77,7 +77,6 @@ pub(super) fn hear(talk: &mut Talk, rpc: &Raw, params: &Params<'_>, out: &mut Ou
     };
     talk.calls.note((talk.entry, &talk.quirks, &talk.bound), &call, update);
     talk.calls.settle_denied(out);
-    talk.calls.tell(&call, out);
     talk.turn.used_tools = true;
     talk.turn.told.breaks();
     let Some(known) = talk.calls.get(&call) else { return };
@@ -85,15 +84,13 @@ pub(super) fn hear(talk: &mut Talk, rpc: &Raw, params: &Params<'_>, out: &mut Ou
     let allow = pick(&choices, "allow_once", talk.quirks.allow_ids);
     let asked = Asked { rpc: rpc.clone(), call: call.clone(), bound: known.bound.is_some(), allow, reject };
     if asked.bound && !talk.policy {
+        // It is told when it runs: its arguments may not be known yet.
         return answer(rpc, asked.allow.as_deref(), out);
     }
-    out.push(Out::Ask(Ask {
-        id: id.clone(),
-        call: Some(call),
-        input: Some(known.input()),
-        wants: uses::of(talk.entry, known),
-        otherwise: if asked.bound { Otherwise::Agent } else { Otherwise::Person },
-    }));
+    let (input, wants) = (Some(known.input()), uses::of(talk.entry, known));
+    let otherwise = if asked.bound { Otherwise::Agent } else { Otherwise::Person };
+    talk.calls.tell(&call, out);
+    out.push(Out::Ask(Ask { id: id.clone(), call: Some(call), input, wants, otherwise }));
     talk.asks.insert(id, Question::Tool(asked));
 }
 

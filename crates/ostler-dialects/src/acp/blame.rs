@@ -52,6 +52,7 @@ const WORDS: &[(&str, Cause)] = &[
     ("server_error", Cause::Network),
     ("(http 5", Cause::Network),
     ("context length", Cause::BadRequest),
+    ("prompt budget", Cause::BadRequest),
     ("too long", Cause::BadRequest),
     ("invalid_request", Cause::BadRequest),
     ("invalid request", Cause::BadRequest),
@@ -162,14 +163,16 @@ pub(super) fn of_text(entry: &Entry, text: &str, answered: bool) -> Option<Outco
         return None;
     }
     let message = text.trim_start_matches(ERROR).trim();
-    // "… Last error: 500 the provider's words", or those words alone.
-    let last = message.rsplit("Last error: ").next().unwrap_or(message);
-    let status = last.split_whitespace().next().and_then(|word| word.parse().ok());
+    // "… (HTTP 401). …", "… Last error: 500 the provider's words", or those words alone.
+    let named = message.split("(HTTP ").nth(1).and_then(|rest| rest.split(')').next());
+    let last = message.rsplit("Last error: ").next().and_then(|last| last.split_whitespace().next());
+    let status = named.or(last).and_then(|word| word.parse().ok());
     let cause = status.and_then(by_status).or_else(|| by_words(message)).unwrap_or(Cause::Network);
-    Some(
-        with_hint(entry, Outcome::new(cause, message))
-            .with(|d| d.http_status = status.filter(|it| by_status(*it).is_some())),
-    )
+    let outcome = with_hint(entry, Outcome::new(cause, message));
+    Some(match status.filter(|status| by_status(*status).is_some()) {
+        Some(status) => outcome.with(|d| d.http_status = Some(status)),
+        None => outcome,
+    })
 }
 
 /// A turn that ended well and without a word.

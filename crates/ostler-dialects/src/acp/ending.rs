@@ -72,10 +72,10 @@ fn stopped(talk: &Talk, reason: &str, answered: bool, out: &mut Outbox) -> Outco
 fn failed(talk: &Talk, answered: bool) -> Option<Outcome> {
     let told = &talk.turn.told;
     match talk.quirks.failures {
-        Failures::AsErrors => None,
-        Failures::AsText if told.chunks == 1 => blame::of_text(talk.entry, &told.reply, answered),
-        Failures::AsText => None,
-        Failures::AsSilence => (told.reply.is_empty() && !talk.turn.used_tools).then(|| blame::of_silence(talk.entry)),
+        Failures::Errors => None,
+        Failures::Text if told.chunks == 1 => blame::of_text(talk.entry, &told.reply, answered),
+        Failures::Text => None,
+        Failures::Silence => (told.reply.is_empty() && !talk.turn.used_tools).then(|| blame::of_silence(talk.entry)),
     }
 }
 

@@ -327,7 +327,7 @@ pub static COPILOT: Acp = Acp(&Entry {
     tested: Some(Version(1, 0, 102)),
     install_hint: "copilot not found in PATH. Install it with `npm install -g @github/copilot`.",
     login_hint: "Run `copilot login`, or set GH_TOKEN to a token with access to Copilot.",
-    quirks: Quirks { failures: Failures::AsText, counts: Counts::Session, ..PLAIN },
+    quirks: Quirks { failures: Failures::Text, counts: Counts::Session, ..PLAIN },
     ..ANY
 });
 
@@ -344,6 +344,6 @@ pub static OPENCLAW: Acp = Acp(&Entry {
     runtime: Some(NEW_NODE),
     install_hint: "openclaw not found in PATH. Install it with `npm install -g openclaw` (Node.js 24.16 or newer).",
     login_hint: "Check the keys in OpenClaw's configuration (`openclaw configure`).",
-    quirks: Quirks { failures: Failures::AsSilence, ..PLAIN },
+    quirks: Quirks { failures: Failures::Silence, ..PLAIN },
     ..ANY
 });

@@ -32,9 +32,10 @@ impl Choices {
     /// The id that a word means: itself, what stands behind its `#`, or its name.
     fn find(&self, word: &str) -> Option<&str> {
         let short = |id: &str| id.rsplit_once('#').is_some_and(|(_, last)| last == word);
-        let ways: [&dyn Fn(&(String, String)) -> bool; 3] =
-            [&|(id, _)| id == word, &|(id, _)| short(id), &|(_, name)| name.eq_ignore_ascii_case(word)];
-        ways.iter().find_map(|way| self.all.iter().find(|row| way(row))).map(|(id, _)| id.as_str())
+        let first = |fits: &dyn Fn(&str, &str) -> bool| self.all.iter().find(|(id, name)| fits(id, name));
+        let found = first(&|id, _| id == word).or_else(|| first(&|id, _| short(id)));
+        let found = found.or_else(|| first(&|_, name| name.eq_ignore_ascii_case(word)));
+        found.map(|(id, _)| id.as_str())
     }
 
     /// What there is to choose, for a person.

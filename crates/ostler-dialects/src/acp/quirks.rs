@@ -37,11 +37,11 @@ pub(crate) struct Quirks {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failures {
     /// As an error of the request.
-    AsErrors,
+    Errors,
     /// As the last text of a turn that ends well.
-    AsText,
+    Text,
     /// As a turn that ends well and without a word.
-    AsSilence,
+    Silence,
 }
 
 /// What the counters of a turn's end cover.
@@ -72,7 +72,7 @@ pub(crate) enum Names {
 
 /// An agent of which nothing is known but that it speaks ACP.
 pub(crate) const PLAIN: Quirks = Quirks {
-    failures: Failures::AsErrors,
+    failures: Failures::Errors,
     counts: Counts::Unknown,
     inside: true,
     money: true,

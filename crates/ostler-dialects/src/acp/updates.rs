@@ -101,7 +101,7 @@ fn chunk(talk: &mut Talk, (kind, update): (TextKind, &Update<'_>), raw: &str, ou
         return;
     }
     talk.calls.settle_denied(out);
-    if talk.quirks.failures == Failures::AsText
+    if talk.quirks.failures == Failures::Text
         && let Some((code, message)) = blame::aside(text)
     {
         talk.turn.told.breaks();

@@ -356,13 +356,8 @@ fn modes_and_models_are_chosen_by_what_is_announced() {
         stage.answer(1, &hello(&json!({})));
         stage.answer(2, opened);
         let hint = stage.over().and_then(|over| over.outcome.hint.clone());
-        hint.map_or_else(
-            || {
-                let w = stage.writes().pop().unwrap();
-                format!("{} {}", w["method"].as_str().unwrap(), w["params"])
-            },
-            |hint| hint,
-        )
+        let last = stage.writes().pop().unwrap();
+        hint.unwrap_or_else(|| format!("{} {}", last["method"].as_str().unwrap(), last["params"]))
     };
     let (mode, model) = (keys::PERMISSION_MODE, keys::MODEL);
     assert_eq!(asked(&opened, mode, "plan"), r#"session/set_mode {"modeId":"https://x/modes#plan","sessionId":"s"}"#);

@@ -49,7 +49,7 @@ fn difference_6_files_are_read_and_written_for_the_agent() {
     }
     let mut stage = Stage::asked(&GEMINI, &with_fs(false));
     file(&mut stage, "fs/write_text_file", &json!({"path": "/w/a", "content": "new"}));
-    stage.say(Say::FileDone { id: order.id.clone(), result: Ok(String::new()) });
+    stage.say(Say::FileDone { id: order.id, result: Ok(String::new()) });
     assert_eq!(stage.writes(), [json!({"jsonrpc": "2.0", "id": 9, "result": {}})]);
     for (spec, params, code) in [(Spec::default(), &read, -32601), (with_fs(false), &json!({}), -32602)] {
         let mut stage = Stage::asked(&GEMINI, &spec);

@@ -39,8 +39,8 @@ async fn text_and_usage(subject: &'static Subject) {
     let second = live.ask("PROMPT again").await;
     assert_eq!(used(second.usage.as_ref()), used(first.usage.as_ref()), "each turn has its own");
     let expected = match subject.name {
-        // Nothing is said about caches.
-        "gemini" => [Some(118), None, Some(25)],
+        // Nothing is said about caches, and thoughts are left out.
+        "gemini" => [Some(118), None, Some(21)],
         _ => [Some(107), Some(11), Some(25)],
     };
     assert_eq!(used(first.usage.as_ref()), expected);
