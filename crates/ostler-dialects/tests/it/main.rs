@@ -3,11 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "tests stop at the first fault")]
 
 mod control;
+mod copilot;
 mod golden;
 mod launch;
 mod mcp;
 mod mock;
 mod openai;
+mod openclaw;
 mod robust;
 mod sayings;
 
