@@ -403,15 +403,6 @@ impl Machine {
         }
     }
 
-    /// The state of a session that is neither starting nor ending.
-    fn settled(&self) -> SessionState {
-        match (self.paused, &self.open) {
-            (true, _) => SessionState::Paused,
-            (false, Some(_)) => SessionState::Working,
-            (false, None) => SessionState::Idle,
-        }
-    }
-
     fn turn_began(&mut self, now: Duration, fx: &mut Vec<Effect>) {
         if let Some(turn) = &mut self.open {
             turn.touch(now);
