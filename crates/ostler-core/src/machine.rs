@@ -266,7 +266,7 @@ impl Machine {
             Input::Send(prompt) => self.send(now, prompt, fx),
             Input::Steer(prompt) => self.steer(now, prompt, fx),
             Input::SendNow(prompt) => self.send_now(now, prompt, fx),
-            Input::Activity => self.activity(now, fx),
+            Input::Activity => self.activity(now),
             Input::Heard(what) => self.heard(now, what, fx),
             Input::Remark(notice) => self.emit(notice, fx),
             Input::TurnBegan => self.turn_began(now, fx),
@@ -362,11 +362,12 @@ impl Machine {
 
     // --- what the agent says ------------------------------------------------------------------------------------
 
-    fn activity(&mut self, now: Duration, fx: &mut Vec<Effect>) {
+    fn activity(&mut self, now: Duration) {
+        // A line that means nothing by itself, an answer of a handshake say, ends no phase: it may be the start that goes on.
         if let Some(turn) = &mut self.open {
             turn.touch(now);
+            turn.awake = true;
         }
-        self.awake(fx);
     }
 
     fn heard(&mut self, now: Duration, what: What, fx: &mut Vec<Effect>) {
@@ -393,15 +394,6 @@ impl Machine {
         }
         if self.state == SessionState::Starting {
             self.go(self.settled(), fx);
-        }
-    }
-
-    /// The state of a session that is neither starting nor ending.
-    fn settled(&self) -> SessionState {
-        match (self.paused, &self.open) {
-            (true, _) => SessionState::Paused,
-            (false, Some(_)) => SessionState::Working,
-            (false, None) => SessionState::Idle,
         }
     }
 

@@ -109,6 +109,15 @@ impl Machine {
         self.emit(Notice::new(Level::Warning, "agent_gone", format!("{message} {how}")), fx);
     }
 
+    /// The state of a session that is neither starting nor ending.
+    pub(super) fn settled(&self) -> SessionState {
+        match (self.paused, &self.open) {
+            (true, _) => SessionState::Paused,
+            (false, Some(_)) => SessionState::Working,
+            (false, None) => SessionState::Idle,
+        }
+    }
+
     /// Whether nothing can be sent any more.
     pub(super) fn is_ending(&self) -> bool {
         let stops = |turn: &Turn| matches!(turn.pending, Some(Pending::Stop(_) | Pending::Limit(_)));

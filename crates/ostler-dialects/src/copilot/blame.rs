@@ -98,6 +98,7 @@ const SENTENCES: &[(&str, Cause, &str)] = &[
         "This version of copilot does not know the value; update it (`copilot update`), or choose another.",
     ),
     ("Custom agent", Cause::BadRequest, "Check agent: `copilot` lists those that there are (/agent)."),
+    ("Could not connect to provider", Cause::Network, ""),
     ("Failed to get response from the AI model", Cause::Network, ""),
     ("error sending request", Cause::Network, ""),
     ("fetch failed", Cause::Network, ""),

@@ -25,6 +25,8 @@ pub(super) struct Talk {
     native: Option<String>,
     model: Option<String>,
     cwd: Option<String>,
+    /// The tools that exist, where the caller said which; it does not say itself which it has.
+    exist: Vec<String>,
     started: bool,
     /// Whether a turn is under way.
     open: bool,
@@ -42,6 +44,10 @@ pub(super) struct Talk {
     answer: Option<String>,
     trouble: Option<Trouble>,
     spend: Spend,
+    /// Calls of the model that went well, and those whose tokens were told, before or after that.
+    calls: (usize, usize),
+    /// Set between the last line and the tokens that telemetry tells late: whether the agent calls it a failure.
+    waits: Option<bool>,
     /// The first part of a line that telemetry stands in the middle of.
     torn: Option<String>,
 }
@@ -64,20 +70,22 @@ const SIGNS_OF_LIFE: &[&str] = &[
     "assistant.usage",
     "metric",
     "model.call_final_result",
-    "model.call_finished",
     "model.call_start",
     "session.background_tasks_changed",
     "session.idle",
     "session.mcp_server_status_changed",
+    "session.model_change",
     "session.mcp_servers_loaded",
     "session.resume",
     "session.skills_loaded",
     "session.start",
     "session.title_changed",
+    "session.tools_updated",
     "session.usage_info",
     "tool.execution_partial_result",
     "tool.execution_progress",
     "tool.shell_output",
+    "user.message",
 ];
 
 impl Talk {
@@ -88,6 +96,7 @@ impl Talk {
             native: setting(keys::RESUME).or_else(|| setting(keys::SESSION_ID)),
             model: setting(keys::MODEL),
             cwd: spec.dir.as_ref().map(|dir| dir.display().to_string()),
+            exist: spec.settings.get(keys::TOOLS).unwrap_or_default().to_vec(),
             started: false,
             open: false,
             interrupted: false,
@@ -98,6 +107,8 @@ impl Talk {
             answer: None,
             trouble: None,
             spend: Spend::default(),
+            calls: (0, 0),
+            waits: None,
             torn: None,
         }
     }
@@ -105,6 +116,7 @@ impl Talk {
     fn take(&mut self, line: &Line<'_>, raw: &str, out: &mut Outbox) {
         let empty = Data::default();
         let data = line.data.map().unwrap_or(&empty);
+        self.say_hello(out);
         match line.kind.or_empty() {
             "assistant.message_delta" => self.piece(TextKind::Reply, data, out),
             "assistant.reasoning_delta" => self.piece(TextKind::Thinking, data, out),
@@ -116,11 +128,14 @@ impl Talk {
             "tool.execution_start" => tools::began(self, data, out),
             "tool.execution_complete" => tools::ended(self, data, out),
             "span" => {
-                if let Some(call) = line.attributes.map() {
-                    self.spend.hear(call, out);
+                if line.attributes.map().is_some_and(|call| self.spend.hear(call, out)) {
+                    self.calls.1 += 1;
+                }
+                if let Some(failed) = self.waits.filter(|_| self.all_told()) {
+                    self.over(failed, out);
                 }
             }
-            "session.tools_updated" | "session.model_change" | "user.message" => self.say_hello(data, out),
+            "model.call_finished" => self.calls.0 += usize::from(data.outcome.text() == Some("success")),
             "session.error" => self.trouble = Some(Trouble::read(data)),
             "model.call_failure" => {
                 let status =
@@ -138,15 +153,12 @@ impl Talk {
         }
     }
 
-    /// Who the agent is, once its model is known.
-    fn say_hello(&mut self, data: &Data<'_>, out: &mut Outbox) {
-        if self.started {
-            return;
+    /// Whatever comes first shows that the agent is there. Its usual model is named two lines later, which is too late.
+    fn say_hello(&mut self, out: &mut Outbox) {
+        if !std::mem::replace(&mut self.started, true) {
+            self.introduce(out);
+            out.push(Out::TurnBegan);
         }
-        self.started = true;
-        self.model = data.model.owned().or_else(|| self.model.take());
-        self.introduce(out);
-        out.push(Out::TurnBegan);
     }
 
     fn introduce(&self, out: &mut Outbox) {
@@ -156,7 +168,7 @@ impl Talk {
             native_session: self.native.clone(),
             model: self.model.clone(),
             cwd: self.cwd.clone(),
-            tools: Vec::new(),
+            tools: self.exist.clone(),
         });
     }
 
@@ -189,7 +201,15 @@ impl Talk {
             self.introduce(out);
         }
         let failed = line.exit_code.count().is_some_and(|code| code != 0);
-        self.over(failed, out);
+        // The tokens of the last call can be told after the last line.
+        self.waits = Some(failed);
+        if self.all_told() {
+            self.over(failed, out);
+        }
+    }
+
+    fn all_told(&self) -> bool {
+        self.calls.1 >= self.calls.0
     }
 
     fn over(&mut self, failed: bool, out: &mut Outbox) {
@@ -274,6 +294,9 @@ impl Conversation for Talk {
         }
         if !self.open {
             return;
+        }
+        if let Some(failed) = self.waits {
+            return self.over(failed, out);
         }
         if self.interrupted || self.aborted || self.trouble.is_some() {
             return self.over(true, out);

@@ -5,8 +5,7 @@
 use ostler_core::dialect::{ARG_CAP, Arg, Inherits, Launch};
 use ostler_core::spec::{Settings, Spec, SpecError, keys};
 
-use super::settings::{ACP, MODES, Pass, TABLE, TRANSPORT};
-use super::wants_acp;
+use super::settings::{MODES, Pass, TABLE};
 use crate::settings;
 
 /// Always there.
@@ -44,9 +43,6 @@ pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
     settings::check(TABLE, &spec.settings)?;
     check_together(&spec.settings)?;
     check_extra(&spec.extra_args)?;
-    if spec.settings.last(TRANSPORT) == Some(ACP) && wants_acp(spec) {
-        return Err(SpecError::new(TRANSPORT, ACP, "this build of Ostler does not speak it with Copilot; use jsonl"));
-    }
     let mut args: Vec<Arg> = ALWAYS.iter().map(|arg| Arg::Plain((*arg).to_owned())).collect();
     for row in TABLE {
         pass(&row.pass, row.key, spec.settings.get(row.key).unwrap_or_default(), &mut args)?;
@@ -185,7 +181,6 @@ mod tests {
         assert!(args(&[("session_id", id), ("resume", "x")]).unwrap_err().contains("keeps its id"));
         assert!(args(&[("permission_mode", "yolo")]).is_err());
         assert!(args(&[("tools", "a,b")]).is_err());
-        assert!(args(&[("transport", "acp")]).unwrap_err().contains("use jsonl"));
         for extra in ["-p", "--acp", "login", "--output-format=text", "--"] {
             let spec = Spec { extra_args: vec![extra.to_owned()], ..Spec::default() };
             assert!(launch(&spec).is_err(), "{extra}");

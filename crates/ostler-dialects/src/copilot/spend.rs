@@ -17,15 +17,15 @@ pub(super) struct Spend {
 }
 
 impl Spend {
-    /// Reads what telemetry says about one call.
-    pub(super) fn hear(&mut self, call: &Attributes<'_>, out: &mut Outbox) {
+    /// Reads what telemetry says about one call; true when it tells the tokens of one.
+    pub(super) fn hear(&mut self, call: &Attributes<'_>, out: &mut Outbox) -> bool {
         if call.operation.text() != Some("chat") {
-            return;
+            return false;
         }
         if let Some(reason) = call.finish_reasons.0.first().and_then(Scalar::owned) {
             self.finish = Some(reason);
         }
-        let (Some(input), Some(output)) = (call.input.count(), call.output.count()) else { return };
+        let (Some(input), Some(output)) = (call.input.count(), call.output.count()) else { return false };
         let (read, write) = (call.cache_read.count().unwrap_or(0), call.cache_write.count().unwrap_or(0));
         let model = call.answered.owned().or_else(|| call.asked.owned());
         let sum = self.models.entry(model.clone()).or_default();
@@ -36,6 +36,7 @@ impl Spend {
         sum.output += output;
         sum.reasoning = call.reasoning.count().map_or(sum.reasoning, |more| Some(sum.reasoning.unwrap_or(0) + more));
         out.event(Usage::of(model, *sum));
+        true
     }
 
     /// The sum of the turn, per model.

@@ -60,6 +60,8 @@ pub(super) fn ended(talk: &mut Talk, data: &Data<'_>, out: &mut Outbox) {
             message: Some(output.to_owned()),
         });
     }
-    let ok = data.success.is_true() && !denied;
+    // A command that failed is a success to Copilot, because it ran.
+    let code = data.shell_execution.map().and_then(|shell| shell.exit_code.count());
+    let ok = data.success.is_true() && !denied && code.is_none_or(|code| code == 0);
     out.event(ToolResult { id, name, ok, output: output.to_owned(), denied, content: None });
 }

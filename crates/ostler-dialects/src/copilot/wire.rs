@@ -21,7 +21,6 @@ wire! {
     /// What a line is about.
     #[serde(rename_all = "camelCase")]
     struct Data {
-        model: Scalar<'a>,
         message: Scalar<'a>,
         content: Scalar<'a>,
         delta_content: Scalar<'a>,
@@ -41,6 +40,8 @@ wire! {
         info_type: Scalar<'a>,
         warning_type: Scalar<'a>,
         status_code: Scalar<'a>,
+        outcome: Scalar<'a>,
+        shell_execution: Node<'a, ShellExecution<'a>>,
         error_message: Scalar<'a>,
     }
 
@@ -55,6 +56,12 @@ wire! {
     /// What a tool gave.
     struct ToolOutput {
         content: Scalar<'a>,
+    }
+
+    /// How a command ended.
+    #[serde(rename_all = "camelCase")]
+    struct ShellExecution {
+        exit_code: Scalar<'a>,
     }
 
     /// Why a tool gave nothing.

@@ -3,7 +3,7 @@
 use ostler_core::dialect::{ARG_CAP, Arg, Inherits, Launch};
 use ostler_core::spec::{Spec, SpecError};
 
-use super::settings::{ACP, CONFIG, ISOLATED, Pass, TABLE, TRANSPORT};
+use super::settings::{CONFIG, ISOLATED, Pass, TABLE};
 use crate::settings;
 
 /// What the child sees of the caller's environment: its own variables, and the keys of the providers that it can use.
@@ -33,9 +33,6 @@ const RESERVED: &[&str] =
 /// Checks the spec and says what to start.
 pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
     settings::check(TABLE, &spec.settings)?;
-    if spec.settings.last(TRANSPORT) == Some(ACP) {
-        return Err(SpecError::new(TRANSPORT, ACP, "this build of Ostler does not speak it with OpenClaw; use exec"));
-    }
     if let (Some(config), true) = (spec.settings.last(CONFIG), spec.settings.is_on(ISOLATED)) {
         return Err(SpecError::new(CONFIG, config, "not with isolated, which means: without a configuration"));
     }
@@ -103,7 +100,6 @@ mod tests {
             given[4..],
             ["--model=mock/gpt", "--fallback=a/b", "--timeout=60", "--isolated", "--message-file=-"]
         );
-        assert!(args(&[("transport", "acp")]).unwrap_err().contains("use exec"));
         assert!(args(&[("config", "x.json"), ("isolated", "true")]).unwrap_err().contains("isolated"));
         let spec = Spec { extra_args: vec!["--message=x".to_owned()], ..Spec::default() };
         assert!(launch(&spec).is_err());

@@ -5,11 +5,13 @@
 mod acp;
 mod codex;
 mod control;
+mod copilot;
 mod golden;
 mod launch;
 mod mcp;
 mod mock;
 mod openai;
+mod openclaw;
 mod robust;
 mod sayings;
 

@@ -30,7 +30,7 @@ pub const COPILOT: Subject = Subject {
         always: &[("transport", "jsonl")],
         trust: &[("permission_mode", "allow-tools")],
         partial: None,
-        model: "gpt-4.1-mini",
+        model: "scripted-small",
         hasty: &[],
         priced: &[],
         // It estimates tokens and refuses what it thinks is too much for the model.
@@ -46,7 +46,7 @@ pub const COPILOT: Subject = Subject {
         overloaded: 503,
         retried: &[401, 429, 503],
         exit_codes: [0, 1],
-        soon: Duration::from_secs(6),
+        soon: Duration::from_secs(15),
     },
     words: Words { auth: "COPILOT_PROVIDER_API_KEY", network: "COPILOT_PROVIDER_BASE_URL", retry: "model_call_failed" },
 };
@@ -62,7 +62,8 @@ fn host(home: &Path, base_url: &str) -> Vec<(String, String)> {
         ("COPILOT_PROVIDER_TYPE", "openai".to_owned()),
         // A long one: the program blots out what looks like its key, in the middle of its own JSON too.
         ("COPILOT_PROVIDER_API_KEY", "a-key-of-the-testkit".to_owned()),
-        ("COPILOT_MODEL", "gpt-4.1".to_owned()),
+        ("COPILOT_PROVIDER_MAX_OUTPUT_TOKENS", "1000".to_owned()),
+        ("COPILOT_MODEL", "scripted-large".to_owned()),
     ];
     pairs.map(|(name, value)| (name.to_owned(), value)).to_vec()
 }

@@ -1,0 +1,69 @@
+//! Copilot's lines when telemetry gets in their way, or comes late.
+
+use ostler_core::dialect::{Exit, Out, Outbox, Say};
+use ostler_core::event::What;
+use ostler_core::outcome::Cause;
+use ostler_core::spec::Spec;
+use ostler_dialects::find;
+
+const SPAN: &str = r#"{"type":"span","name":"chat m","attributes":{"gen_ai.operation.name":"chat","gen_ai.request.model":"m","gen_ai.usage.input_tokens":118,"gen_ai.usage.output_tokens":25,"gen_ai.usage.cache_read.input_tokens":11}}"#;
+const CALLED: &str = r#"{"type":"model.call_finished","data":{"outcome":"success"}}"#;
+const SAID: &str = r#"{"type":"assistant.message","data":{"messageId":"1","content":"Hello you"}}"#;
+const RESULT: &str = r#"{"type":"result","sessionId":"s","exitCode":0}"#;
+
+fn heard(lines: &[&str], exit: bool) -> Vec<Out> {
+    let mut talk = find("copilot").unwrap().converse(&Spec::default());
+    let mut out = Outbox::default();
+    talk.say(Say::Prompt("hello".into()), &mut Outbox::default());
+    lines.iter().for_each(|line| talk.hear(line, &mut out));
+    if exit {
+        talk.finish(&Exit { code: Some(0), ..Exit::default() }, &mut out);
+    }
+    out.drain().collect()
+}
+
+fn tokens(all: &[Out]) -> Vec<u64> {
+    let over = all.iter().filter_map(|out| if let Out::TurnOver(over) = out { Some(over) } else { None });
+    over.map(|over| over.usage.iter().filter_map(|usage| usage.output).sum()).collect()
+}
+
+#[test]
+fn telemetry_in_the_middle_of_a_line_is_taken_out() {
+    let (head, tail) = SAID.split_at(40);
+    for torn in [
+        vec![format!("{head}{SPAN}"), tail.to_owned()],
+        vec![format!("{head}{SPAN}"), format!("{}{SPAN}", &tail[..9]), tail[9..].to_owned()],
+    ] {
+        let mut lines: Vec<&str> = vec![CALLED];
+        lines.extend(torn.iter().map(String::as_str));
+        lines.push(RESULT);
+        let all = heard(&lines, false);
+        assert!(!all.iter().any(|out| matches!(out, Out::Event(What::Unreadable(_)))), "{all:#?}");
+        let Some(Out::TurnOver(over)) = all.last() else { panic!("{all:#?}") };
+        assert_eq!(over.text.as_deref(), Some("Hello you"));
+        assert_eq!(tokens(&all), [25 * (torn.len() as u64 - 1)]);
+    }
+    let broken = heard(&[&format!("{head}{SPAN}")], true);
+    assert!(broken.iter().any(|out| matches!(out, Out::Event(What::Unreadable(_)))));
+}
+
+#[test]
+fn tokens_that_come_after_the_last_line_still_belong_to_the_turn() {
+    assert_eq!(tokens(&heard(&[CALLED, SAID, SPAN, RESULT], false)), [25]);
+    assert_eq!(tokens(&heard(&[CALLED, SAID, RESULT], false)), [0; 0], "the tokens are awaited");
+    assert_eq!(tokens(&heard(&[CALLED, SAID, RESULT, SPAN], false)), [25]);
+    assert_eq!(tokens(&heard(&[CALLED, SAID, RESULT], true)), [0], "and not for ever");
+}
+
+#[test]
+fn an_interrupt_ends_the_process() {
+    let mut talk = find("copilot").unwrap().converse(&Spec::default());
+    let mut out = Outbox::default();
+    talk.say(Say::Prompt("hello".into()), &mut out);
+    talk.say(Say::Interrupt, &mut out);
+    let all: Vec<Out> = out.drain().collect();
+    assert_eq!(all, [Out::Write(b"hello".to_vec()), Out::EndInput, Out::Terminate]);
+    talk.finish(&Exit { code: None, signal: Some(15), stderr: String::new() }, &mut out);
+    let Some(Out::TurnOver(over)) = out.drain().next() else { panic!("no ending") };
+    assert_eq!(over.outcome.cause, Cause::Interrupted);
+}
