@@ -112,7 +112,7 @@ pub(crate) struct ChatArgs {
 /// What starts an agent, whatever is asked of it.
 #[derive(Debug, Args)]
 pub(crate) struct StartArgs {
-    /// The agent [default: the first that is installed, and of several the first that is ready: claude, openai-api, scripted]
+    /// The agent [default: the first that is installed, and of several the first that is ready: claude, codex, openai-api, scripted]
     #[arg(short, long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
     /// The directory to work in [default: this one]
