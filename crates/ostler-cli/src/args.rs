@@ -120,7 +120,7 @@ pub(crate) struct ChatArgs {
 /// What starts an agent, whatever is asked of it.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StartArgs {
-    /// The agent [default: $OSTLER_AGENT, else as configured (ostler config --help), else the first that is installed, and of several the first that is ready: claude, openai-api, scripted]
+    /// The agent [default: $OSTLER_AGENT, else as configured (ostler config --help), else the first that is installed and ready]
     #[arg(short, long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
     /// The directory to work in [default: this one]

@@ -206,7 +206,7 @@ impl Around<'_> {
         };
         let question = question.unwrap_or(empty);
         if let Some(why) = refused {
-            return self.refuse(id, &question, why, out);
+            return self.refuse((id, &question), why, out);
         }
         let otherwise = if matches!(question.way, Way::Tool(_)) { Otherwise::Agent } else { Otherwise::Person };
         out.push(Out::Ask(Ask {
@@ -220,7 +220,7 @@ impl Around<'_> {
     }
 
     /// Denies at once, without asking anybody.
-    fn refuse(&mut self, id: &str, question: &Question, why: &str, out: &mut Outbox) {
+    fn refuse(&mut self, (id, question): (&str, &Question), why: &str, out: &mut Outbox) {
         let wants = self.asks.wants(question);
         out.event(Permission {
             id: question.call.clone().unwrap_or_else(|| id.to_owned()),
@@ -231,7 +231,7 @@ impl Around<'_> {
             by: DecidedBy::Default,
             message: Some(why.to_owned()),
         });
-        self.answer(id, question, &Verdict::Deny(why.to_owned()), out);
+        self.answer((id, question), &Verdict::Deny(why.to_owned()), out);
     }
 
     fn tool(&mut self, id: &str, params: &Params<'_>, out: &mut Outbox) {
@@ -246,18 +246,18 @@ impl Around<'_> {
         if self.plan.policy {
             self.ask(id, Some(question), out);
         } else {
-            self.answer(id, &question, &Verdict::Undecided, out);
+            self.answer((id, &question), &Verdict::Undecided, out);
         }
     }
 
     /// Passes a verdict on. Of a question that nobody asked, or that was withdrawn, nothing is said.
     pub(super) fn decided(&mut self, id: &str, verdict: &Verdict, out: &mut Outbox) {
         if let Some(question) = self.asks.open.remove(id) {
-            self.answer(id, &question, verdict, out);
+            self.answer((id, &question), verdict, out);
         }
     }
 
-    fn answer(&mut self, id: &str, question: &Question, verdict: &Verdict, out: &mut Outbox) {
+    fn answer(&mut self, (id, question): (&str, &Question), verdict: &Verdict, out: &mut Outbox) {
         let allowed = match verdict {
             Verdict::Allow => true,
             Verdict::Undecided => matches!(question.way, Way::Tool(_)),

@@ -8,17 +8,16 @@ use ostler_core::event::{Level, Started, TextKind};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::raw::Raw;
 use ostler_core::spec::{Denials, Spec};
-use serde::Serialize;
-use serde::de::IgnoredAny;
 
 use super::asks::{Around, Asks};
 use super::items::{Items, unknown};
 use super::plan::Plan;
+use super::remarks::{self, read};
+use super::requests::{self, Sandbox, Text, TurnStart};
 use super::settings::MODES;
 use super::spend::Spend;
 use super::wire::{Answer, Fault, Message, Params, TurnError};
 use super::{NAME, blame, plan, rpc};
-use crate::surrogates;
 
 /// The ids of our requests: each says what the answer is about.
 const INITIALIZE: &str = "initialize";
@@ -82,14 +81,6 @@ enum Interrupt {
     Sent,
 }
 
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Sandbox {
-    r#type: &'static str,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    writable_roots: Vec<String>,
-}
-
 impl Talk {
     pub(super) fn new(spec: &Spec) -> Self {
         let plan = Plan::of(spec);
@@ -131,14 +122,13 @@ impl Talk {
                 self.over(TurnOver::bare(outcome), out);
             }
             Stage::Ready(thread) => {
-                let params = TurnStart {
-                    thread_id: thread.clone(),
-                    input: [Text { r#type: "text", text: &prompt }],
+                let params = Raw::of(&TurnStart {
+                    thread_id: thread,
+                    input: [Text::new(&prompt)],
                     model: self.next_model.as_deref(),
                     sandbox_policy: self.next_sandbox.take(),
                     output_schema: self.plan.schema.as_ref(),
-                };
-                let params = Raw::of(&params);
+                });
                 rpc::request((&self.fresh(TURN), "turn/start"), &params, out);
             }
         }
@@ -151,7 +141,7 @@ impl Talk {
         let id = message.id.map(|id| id.get()).filter(|id| *id != "null");
         match (message.method.text(), id) {
             (Some(method), Some(id)) => self.around().hear((id, method), (params, raw), out),
-            (Some(method), None) => self.note(method, params, raw, out),
+            (Some(method), None) => self.note(method, (params, raw), out),
             (None, Some(id)) => {
                 let id = id.trim_matches('"');
                 let about = id.split('-').next().unwrap_or_default();
@@ -249,7 +239,7 @@ impl Talk {
         }
     }
 
-    fn note(&mut self, method: &str, params: &Params<'_>, raw: &str, out: &mut Outbox) {
+    fn note(&mut self, method: &str, (params, raw): (&Params<'_>, &str), out: &mut Outbox) {
         match method {
             "thread/tokenUsage/updated" => return self.spent(params, out),
             "serverRequest/resolved" => {
@@ -273,8 +263,8 @@ impl Talk {
                 out.notice(Level::Warning, "model_fallback", message);
                 self.model = params.to_model.owned().or(self.model.take());
             }
-            _ if self.spoke(method, params, raw, out) => {}
-            _ => remark(method, params, raw, out),
+            _ if self.spoke(method, (params, raw), out) => {}
+            _ => remarks::remark(method, params, raw, out),
         }
         if self.turn.interrupt == Interrupt::Wanted && method.starts_with("item/") {
             self.interrupt(out);
@@ -282,7 +272,7 @@ impl Talk {
     }
 
     /// Reads what the agent says and does; false when the note is about something else.
-    fn spoke(&mut self, method: &str, params: &Params<'_>, raw: &str, out: &mut Outbox) -> bool {
+    fn spoke(&mut self, method: &str, (params, raw): (&Params<'_>, &str), out: &mut Outbox) -> bool {
         if !self.turn.open && method.starts_with("item/") {
             // The end of a command that was left running: its call has had its result.
             return true;
@@ -378,13 +368,8 @@ impl Talk {
 
     /// Ends the commands of the turn: Codex leaves them running when it is interrupted.
     fn clean(&mut self, out: &mut Outbox) {
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Params<'a> {
-            thread_id: &'a str,
-        }
         if let Stage::Ready(thread_id) = &self.stage {
-            let params = Raw::of(&Params { thread_id });
+            let params = requests::clean(thread_id);
             rpc::request((&self.fresh(CLEAN), "thread/backgroundTerminals/clean"), &params, out);
         }
     }
@@ -409,32 +394,18 @@ impl Talk {
     }
 
     fn interrupt(&mut self, out: &mut Outbox) {
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Params<'a> {
-            thread_id: &'a str,
-            turn_id: &'a str,
-        }
         self.turn.interrupt = Interrupt::Wanted;
         if let (Stage::Ready(thread_id), Some(turn_id)) = (&self.stage, &self.turn.id) {
-            let params = Raw::of(&Params { thread_id, turn_id });
+            let params = requests::interrupt(thread_id, turn_id);
             rpc::request((&self.fresh(INTERRUPT), "turn/interrupt"), &params, out);
             self.turn.interrupt = Interrupt::Sent;
         }
     }
 
     fn steer(&mut self, message: String, out: &mut Outbox) {
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Params<'a> {
-            thread_id: &'a str,
-            expected_turn_id: &'a str,
-            input: [Text<'a>; 1],
-        }
         match (&self.stage, &self.turn.id) {
-            (Stage::Ready(thread_id), Some(expected_turn_id)) => {
-                let input = [Text { r#type: "text", text: &message }];
-                let params = Raw::of(&Params { thread_id, expected_turn_id, input });
+            (Stage::Ready(thread_id), Some(turn_id)) => {
+                let params = requests::steer(thread_id, turn_id, &message);
                 rpc::request((&self.fresh(STEER), "turn/steer"), &params, out);
                 self.turn.steered += 1;
             }
@@ -459,81 +430,9 @@ fn interrupted() -> Outcome {
     Outcome::new(Cause::Interrupted, "The turn was interrupted.").with(|d| d.acknowledged = Some(true))
 }
 
-impl Sandbox {
-    fn of(mode: &str, roots: &[String]) -> Option<Self> {
-        let (r#type, writable_roots) = match mode {
-            "read-only" => ("readOnly", Vec::new()),
-            "workspace-write" => ("workspaceWrite", roots.to_vec()),
-            "danger-full-access" => ("dangerFullAccess", Vec::new()),
-            _ => return None,
-        };
-        Some(Self { r#type, writable_roots })
-    }
-}
-
-#[derive(Serialize)]
-struct Text<'a> {
-    r#type: &'static str,
-    text: &'a str,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct TurnStart<'a> {
-    thread_id: String,
-    input: [Text<'a>; 1],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    model: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sandbox_policy: Option<Sandbox>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    output_schema: Option<&'a Raw>,
-}
-
-/// What Codex tells besides the work, and what it only says to show that it is alive.
-fn remark(method: &str, params: &Params<'_>, raw: &str, out: &mut Outbox) {
-    const SILENT: &[&str] = &["account/", "app/", "fs/", "hook/", "item/", "model/", "project/", "remoteControl/"];
-    const MORE: &[&str] =
-        &["skills/", "thread/", "turn/", "modelProvider/", "autoApprovalReview/", "externalAgentConfig/"];
-    let told = [&params.message, &params.summary].into_iter().find_map(|it| it.text()).unwrap_or_default();
-    match method {
-        "warning" | "guardianWarning" => out.notice(Level::Warning, "agent_warning", told),
-        "configWarning" | "deprecationNotice" => out.notice(Level::Debug, blame::code_of_warning(told), told),
-        "thread/compacted" => out.notice(Level::Info, "compacted", "The conversation was made shorter."),
-        "mcpServer/startupStatus/updated" if params.status.text() == Some("failed") => {
-            let why = params.error.text().unwrap_or("no reason given");
-            let message = format!("The MCP server {} did not start: {why}", params.name.or_empty());
-            out.notice(Level::Warning, "mcp_server", message);
-        }
-        _ if method.starts_with("mcpServer/") => {}
-        _ if SILENT.iter().chain(MORE).any(|known| method.starts_with(known)) => {}
-        other => unknown(raw, &format!("a note {other:?}"), out),
-    }
-}
-
 impl Conversation for Talk {
     fn open(&mut self, out: &mut Outbox) {
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Hello {
-            client_info: Client,
-            capabilities: Able,
-        }
-        #[derive(Serialize)]
-        struct Client {
-            name: &'static str,
-            title: &'static str,
-            version: &'static str,
-        }
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Able {
-            /// Tools of the caller's are a part of it.
-            experimental_api: bool,
-        }
-        let client_info = Client { name: "ostler", title: "Ostler", version: env!("CARGO_PKG_VERSION") };
-        let hello = Hello { client_info, capabilities: Able { experimental_api: true } };
-        rpc::request((INITIALIZE, INITIALIZE), &hello, out);
+        rpc::request((INITIALIZE, INITIALIZE), &requests::hello(), out);
     }
 
     fn say(&mut self, say: Say, out: &mut Outbox) {
@@ -575,21 +474,5 @@ impl Conversation for Talk {
             // How the turn ended is for others to say; what it used is known only here.
             None => usage.into_iter().for_each(|part| out.event(part)),
         }
-    }
-}
-
-/// Hands a line to a reader: as it is, and mended when it cannot be read like that. What is no object is told as it is.
-pub(super) fn read(raw: &str, heard: &mut dyn FnMut(&str, &mut Outbox) -> Option<serde_json::Error>, out: &mut Outbox) {
-    // Asked first, because serde would read a list as the fields of a struct in their order.
-    if !raw.trim_start().starts_with('{') {
-        let json = serde_json::from_str::<IgnoredAny>(raw);
-        out.unreadable(raw, &json.map_or_else(|e| format!("not JSON: {e}"), |_| "JSON, but not an object".into()));
-        return;
-    }
-    let Some(error) = heard(raw, out) else { return };
-    if heard(&surrogates::mend(raw), out).is_some() {
-        let json = serde_json::from_str::<IgnoredAny>(raw).is_ok();
-        let what = if json { "not a message" } else { "not JSON" };
-        out.unreadable(raw, &format!("{what}: {error}"));
     }
 }

@@ -7,8 +7,8 @@ use ostler_core::raw::Raw;
 use ostler_core::spec::{Denials, Spec, keys};
 use ostler_core::usage::{Scope, Usage};
 
-use super::conversation::read;
 use super::items::{Items, unknown};
+use super::remarks::read;
 use super::spend::tokens;
 use super::wire::Line;
 use super::{NAME, blame};

@@ -111,9 +111,9 @@ impl Items {
             Kind::Message => {
                 let text = item.text.or_empty();
                 self.answer = Some(text.to_owned()).filter(|text| !text.is_empty()).or(self.answer.take());
-                self.whole(TextKind::Reply, item, text.to_owned(), out);
+                self.whole(item, (TextKind::Reply, text.to_owned()), out);
             }
-            Kind::Thought => self.whole(TextKind::Thinking, item, thought(item), out),
+            Kind::Thought => self.whole(item, (TextKind::Thinking, thought(item)), out),
             Kind::Call => self.result(item, out),
             Kind::Warning => out.notice(Level::Warning, "agent_warning", item.message.or_empty()),
             Kind::Compaction => out.notice(Level::Info, "compacted", "The conversation was made shorter."),
@@ -123,7 +123,7 @@ impl Items {
     }
 
     /// A message that did not come in pieces.
-    fn whole(&mut self, kind: TextKind, item: &Item<'_>, text: String, out: &mut Outbox) {
+    fn whole(&mut self, item: &Item<'_>, (kind, text): (TextKind, String), out: &mut Outbox) {
         if !text.is_empty() && !self.streamed.contains(item.id.or_empty()) {
             out.event(Text { kind, text, delta: false, message: item.id.owned(), parent: None });
         }

@@ -12,6 +12,8 @@ mod items;
 mod spend;
 mod blame;
 mod rpc;
+mod requests;
+mod remarks;
 mod asks;
 mod conversation;
 mod exec;

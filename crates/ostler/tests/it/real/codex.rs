@@ -6,7 +6,7 @@
 //! `max_turns` (no such settings), `unreachable` (the address is not a variable), `steered_in_the_last_words` (a message is
 //! taken into the same turn), `denied_with_a_message` and
 //! `what_holds_after_a_restart` (the model gets no reason), `five_megabytes` (Codex takes a megabyte), `rules_decide` (files are read by commands),
-//! `ten_megabytes` (Codex cuts results), `another_permission_mode` (other modes), `an_unknown_session`, `in_use_by_another`
+//! `ten_megabytes` (Codex cuts results), `a_tool_that_fails_or_panics` (its wire has no mark for an error), `another_permission_mode` (other modes), `an_unknown_session`, `in_use_by_another`
 //! and `from_another_directory` (no transcripts that Ostler could look up). Tests of Codex's own below take their place.
 
 use ostler_testkit::scenario::{CODEX, CODEX_EXEC};
@@ -34,7 +34,7 @@ mod app_server {
         interrupts::in_a_bound_tool interrupts::at_once interrupts::stopped_in_the_middle
         interrupts::with_a_message_under_way
         questions::two_at_once
-        tools::a_tool_that_fails_or_panics tools::a_tool_that_says_how_far_it_is
+        tools::a_tool_that_says_how_far_it_is
         tools::a_tool_that_the_caller_runs
         changes::another_model
         lasting::killed_and_started_again
