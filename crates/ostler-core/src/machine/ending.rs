@@ -83,6 +83,9 @@ impl Machine {
                 _ => "The session was stopped.",
             };
             let outcome = self.last.take().unwrap_or_else(|| Outcome::new(Cause::Stopped, message));
+            if self.turns > 0 {
+                self.go(SessionState::Stopping, fx); // a process only sleeps: the same way out as with one
+            }
             self.end(outcome, &Exit::default(), fx);
         }
         unstarted

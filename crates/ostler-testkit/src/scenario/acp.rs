@@ -91,6 +91,7 @@ const KNOWN: Known = Known {
     trust: &[],
     asked: &[],
     partial: None,
+    streams: true,
     model: "",
     hasty: &[],
     priced: &[],

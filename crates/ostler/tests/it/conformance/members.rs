@@ -21,6 +21,7 @@ macro_rules! members {
                 real codex_exec CODEX_EXEC "JSON lines on stdout (`codex exec`), a process for each message"
                 [
                     deltas: "codex exec tells a message when it is complete"
+                    denied_tool: "codex exec says nothing about a call that it denies"
                     permission_asked: "codex exec asks nobody"
                     interrupt: "codex exec ends with the message, and takes no interrupt"
                     bound_tool: "codex exec takes no functions of the caller's"
