@@ -1,11 +1,10 @@
 //! The library with the real Codex, against the scripted model on loopback.
 //!
-//! What is not among the scenarios, and why: `tool_allowed` and `directory` (the model gets a command's output with a head
-//! that differs from run to run), `two_tools_at_once` and `commands_are_asked_about_one_by_one` (commands of one message run
-//! side by side, in any order), `tools_limit_what_exists`, `no_tools_at_all`, `disallowed_tools_are_gone`, `budget` and
+//! Rows of the conformance suite are tried there. What is not among the other scenarios, and why:
+//! `commands_are_asked_about_one_by_one` (commands of one message run side by side, in any order), `tools_limit_what_exists`, `no_tools_at_all`, `disallowed_tools_are_gone`, `budget` and
 //! `max_turns` (no such settings), `unreachable` (the address is not a variable), `steered_in_the_last_words` (a message is
 //! taken into the same turn), `denied_with_a_message` and
-//! `what_holds_after_a_restart` (the model gets no reason), `five_megabytes` (Codex takes a megabyte), `rules_decide` (files are read by commands),
+//! `what_holds_after_a_restart` (the model gets no reason), `rules_decide` (files are read by commands),
 //! `ten_megabytes` (Codex cuts results), `a_tool_that_fails_or_panics` (its wire has no mark for an error), `another_permission_mode` (other modes), `an_unknown_session`, `in_use_by_another`
 //! and `from_another_directory` (no transcripts that Ostler could look up). Tests of Codex's own below take their place.
 
@@ -50,7 +49,7 @@ mod exec {
     use super::*;
 
     ostler_testkit::tests_of_scenarios! { Library(&CODEX_EXEC);
-        endings::wall_limit_in_a_tool endings::a_silent_tool_is_not_idle endings::stopped endings::killed_from_outside
+        endings::wall_limit_in_a_tool endings::a_silent_tool_is_not_idle
     }
 }
 

@@ -13,28 +13,6 @@ fn ran(subject: &'static Subject, place: &Place, task: &Task) -> Seen {
     scenario::run(&Library(subject), place, task)
 }
 
-/// The model does something once, then says what came of it.
-fn once(subject: &'static Subject, call: Answer) -> Place {
-    let script = Script::new().rule(Rule::on_text("PROMPT").answer(call));
-    Place::new(subject, script.rule(Rule::on_tool_result().text("It gave: {tool_result}")))
-}
-
-// S2-15: the same in both languages. The model gets a command's output with a head of Codex's own; the caller the output.
-#[test]
-fn a_command_in_both_languages() {
-    for subject in [&CODEX, &CODEX_EXEC] {
-        let place = once(subject, subject.shell("pwd | tee made"));
-        let seen = ran(subject, &place, &Task::new("PROMPT").trusting());
-        seen.ended_with("completed", 0);
-        let pwd = format!("{}\n", place.work().display());
-        assert_eq!(seen.one("tool_call")["input"], (subject.tools.shell)("pwd | tee made"));
-        assert_eq!(seen.one("tool_result")["output"], pwd);
-        assert!(seen.answer().ends_with(&pwd), "{}", seen.answer());
-        assert_eq!(fs::read_to_string(place.work().join("made")).unwrap(), pwd);
-        assert_eq!(seen.one("turn_ended")["usage"]["output"], 50);
-    }
-}
-
 // Rules see the command without the shell around it; what they forbid does not run.
 #[test]
 fn rules_decide_on_commands_and_files() {
