@@ -264,7 +264,7 @@ fn errors_name_the_file_the_line_and_the_key_and_come_together() {
 #[test]
 fn errors_one_by_one() {
     for (text, want) in [
-        ("agent = \"claud\"", "own:1: agent: there is no agent \"claud\"; did you mean claude?"),
+        ("agent = \"claud\"", "own:1: agent: there is no agent \"claud\"; did you mean claude or claude-agent-acp?"),
         ("agents = 3", "own:1: agents: expected a table, and this is a number"),
         ("agents.\"a b\" = {}", "own:1: agents.\"a b\": a name is at most 100 letters, digits, dashes and underscores"),
         (
