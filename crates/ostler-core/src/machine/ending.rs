@@ -40,7 +40,7 @@ impl Machine {
             return;
         }
         self.thaw(now, fx); // what stands still can neither hear nor end
-        self.end_with_process();
+        self.end_with_process(fx);
         let until = now.saturating_add(self.limits.grace);
         match &mut self.open {
             Some(turn) if !matches!(turn.pending, Some(Pending::Stop(_) | Pending::Limit(_))) => {
@@ -62,7 +62,7 @@ impl Machine {
             return;
         }
         self.thaw(now, fx);
-        self.end_with_process();
+        self.end_with_process(fx);
         if let Some(turn) = &mut self.open
             && turn.pending.is_none()
         {
@@ -83,15 +83,19 @@ impl Machine {
                 _ => "The session was stopped.",
             };
             let outcome = self.last.take().unwrap_or_else(|| Outcome::new(Cause::Stopped, message));
+            if self.turns > 0 {
+                self.go(SessionState::Stopping, fx); // a process only sleeps: the same way out as with one
+            }
             self.end(outcome, &Exit::default(), fx);
         }
         unstarted
     }
 
     /// A process that was to be followed by another is now the last.
-    fn end_with_process(&mut self) {
+    fn end_with_process(&mut self, fx: &mut Vec<Effect>) {
         if let Some(ladder) = &mut self.ladder {
             ladder.then = Then::End;
+            self.go(SessionState::Stopping, fx);
         }
     }
 

@@ -41,7 +41,8 @@ impl Seen {
     /// # Panics
     /// When it tells another.
     pub fn tells(&self, name: &str) {
-        let story = row(name).story;
+        let half = if self.subject.settings.streams { "reply, " } else { "" };
+        let story = row(name).story.replace("half a reply, ", half);
         let tale = self.tale(story.contains("usage"));
         let tale = if story.contains('…') { its_own_way(&tale) } else { tale };
         assert_eq!(tale, story, "{name}: {:#?}", self.story());
