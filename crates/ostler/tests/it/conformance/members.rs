@@ -12,6 +12,16 @@ macro_rules! members {
                 []
             }
             {
+                real copilot COPILOT "JSON lines on stdout, a process per turn"
+                [
+                    permission_asked: "it can ask nobody: what is not allowed is denied (over ACP it asks)"
+                    structured_output: "it takes no schema for its answer"
+                    interrupt: "a process per turn takes no interrupt that the session outlives"
+                    fork: "it can go on with a session, but has no copies of one"
+                    bound_tool: "it takes functions of the caller's only over ACP"
+                ]
+            }
+            {
                 own openai_api OPENAI_API "HTTP: chat completions"
                 [
                     died: "it is a part of Ostler: there is no process that could die"
