@@ -80,7 +80,9 @@ const ALL: &[Offline] = &[
     },
 ];
 
-const CODEX: &str = r#"model = "stand-in"
+// The model is one that it knows: about any other it would warn. The default of five retries with growing pauses makes an
+// authentication error take seconds.
+const CODEX: &str = r#"model = "gpt-5.5"
 model_provider = "stand-in"
 
 [model_providers.stand-in]

@@ -299,10 +299,10 @@ fn has_code(text: &str) -> bool {
     text.split_once(": ").is_some_and(|(word, _)| is_code(word))
 }
 
-// Chat completions have no mark for an error; that it is one stands in the text, as a code before its first colon.
+// Chat completions have no mark for an error; that it is one stands in the text, as a code before its first colon or in words.
 fn chat_result(message: &Value) -> ToolResult {
     let text = texts(&message["content"]).join("\n");
-    let is_error = has_code(&text);
+    let is_error = has_code(&text) || text.starts_with("Permission denied");
     ToolResult { tool_use_id: message["tool_call_id"].as_str().unwrap_or_default().to_owned(), text, is_error }
 }
 

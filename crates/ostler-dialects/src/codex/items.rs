@@ -250,6 +250,5 @@ fn thought(item: &Item<'_>) -> String {
 
 /// Keeps a message that is not known here.
 pub(super) fn unknown(raw: &str, what: &str, out: &mut Outbox) {
-    let message = format!("Codex said something that Ostler does not know: {what}.");
-    out.event(Notice { raw: Raw::parse(raw).ok(), ..Notice::new(Level::Debug, "unknown_message", message) });
+    out.event(Notice::unknown_message("Codex", what, Raw::parse(raw).ok()));
 }

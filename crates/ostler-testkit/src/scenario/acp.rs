@@ -89,11 +89,13 @@ pub const COPILOT_ACP: Subject = Subject {
 const KNOWN: Known = Known {
     always: &[],
     trust: &[],
+    asked: &[],
     partial: None,
     model: "",
     hasty: &[],
     priced: &[],
     roomy: (&[], None),
+    system: Some("append_system_prompt"),
     variables: ("", ""),
     structured: |value| Answer::text(value.to_string()),
     schema: |_| None,

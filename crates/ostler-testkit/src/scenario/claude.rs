@@ -28,12 +28,14 @@ pub const CLAUDE: Subject = Subject {
     settings: Known {
         always: &[],
         trust: &[("permission_mode", "bypassPermissions")],
+        asked: &[],
         partial: Some("include_partial"),
         model: "haiku",
         hasty: &[],
         priced: &[],
         // It estimates tokens and refuses what it thinks is too much for the model, unless it is told otherwise.
         roomy: (&[], Some(("CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE", "9000000"))),
+        system: Some("append_system_prompt"),
         variables: ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
         structured: |value| Answer::tool("StructuredOutput", value.clone()),
         schema: |request| {

@@ -1,12 +1,10 @@
 //! Codex as the subject of scenarios: over its app-server, and by `codex exec`.
 
-use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::subject::{Known, Numbers, Subject, Tools, Words};
+use super::subject::{Known, Numbers, Setting, Subject, Tools, Words};
 use crate::model::Answer;
 use crate::real;
 
@@ -15,12 +13,12 @@ pub const CODEX: Subject = Subject {
     name: "codex",
     version: Some(real::CODEX.version),
     program: Some(|| real::CODEX.program()),
-    host,
+    host: |home, base_url| real::offline_env("codex", home, base_url),
     furnish: |_| (),
     tools: Tools {
         command: "exec_command",
         shell,
-        printed: str::to_owned,
+        printed: |text| format!("{text}\n"),
         // In its own sandbox a command may run; it is asked about when it wants out.
         forbidden: || ("exec_command", escalated("cat .env; touch made")),
         read: |path| ("exec_command", shell(&format!("cat {path}"))),
@@ -31,12 +29,15 @@ pub const CODEX: Subject = Subject {
     },
     settings: Known {
         always: &[],
-        trust: &[("permission_mode", "danger-full-access")],
+        trust: TRUST,
+        // What is allowed still runs in the sandbox, which not every machine has.
+        asked: TRUST,
         partial: Some("include_partial"),
         model: "scripted-small",
-        hasty: HASTY,
+        hasty: &[],
         priced: &[],
         roomy: (&[("config", "model_context_window=9000000")], None),
+        system: Some("append_system_prompt"),
         variables: ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
         structured: |value| Answer::text(value.to_string()),
         schema: |request| request.body.pointer("/text/format/schema").cloned(),
@@ -56,20 +57,16 @@ pub const CODEX: Subject = Subject {
 pub const CODEX_EXEC: Subject = Subject {
     version: None,
     settings: Known {
-        always: &[("transport", "exec")],
-        trust: &[("permission_mode", "danger-full-access")],
-        partial: None,
+        // It does not tell which model it works with, unless it was told.
+        always: &[("transport", "exec"), ("model", "gpt-5.5")],
+        system: Some("system_prompt"),
         ..CODEX.settings
     },
     numbers: Numbers { exit_codes: [0, 1], ..CODEX.numbers },
     ..CODEX
 };
 
-/// The default of five retries with growing pauses makes an authentication error take seconds.
-const HASTY: &[(&str, &str)] = &[
-    ("config", "model_providers.scripted.request_max_retries=1"),
-    ("config", "model_providers.scripted.stream_max_retries=1"),
-];
+const TRUST: &[Setting] = &[("permission_mode", "danger-full-access")];
 
 fn shell(line: &str) -> Value {
     json!({"cmd": line})
@@ -77,24 +74,4 @@ fn shell(line: &str) -> Value {
 
 fn escalated(line: &str) -> Value {
     json!({"cmd": line, "sandbox_permissions": "require_escalated", "justification": "for the test"})
-}
-
-/// A home with a provider in it: Codex takes the address of the model from its settings, not from a variable. The model is one
-/// that it knows: about any other it would warn.
-fn host(home: &Path, base_url: &str) -> Vec<(String, String)> {
-    let codex = home.join(".codex");
-    fs::create_dir_all(&codex).expect("make Codex's directory");
-    let config = format!(
-        "model = \"gpt-5.5\"\nmodel_provider = \"scripted\"\n\n[model_providers.scripted]\nname = \"scripted\"\n\
-         base_url = \"{base_url}/v1\"\nenv_key = \"OPENAI_API_KEY\"\nwire_api = \"responses\"\n"
-    );
-    fs::write(codex.join("config.toml"), config).expect("write Codex's settings");
-    let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/bin:/bin".to_owned());
-    let pairs = [
-        ("HOME", home.display().to_string()),
-        ("PATH", path),
-        ("CODEX_HOME", codex.display().to_string()),
-        ("OPENAI_API_KEY", "a-key-of-the-testkit".to_owned()),
-    ];
-    pairs.map(|(name, value)| (name.to_owned(), value)).to_vec()
 }

@@ -29,12 +29,14 @@ pub const COPILOT: Subject = Subject {
     settings: Known {
         always: &[("transport", "jsonl")],
         trust: &[("permission_mode", "allow-tools")],
+        asked: &[],
         partial: None,
         model: "scripted-small",
         hasty: &[],
         priced: &[],
         // It estimates tokens and refuses what it thinks is too much for the model.
         roomy: (&[], Some(("COPILOT_PROVIDER_MAX_PROMPT_TOKENS", "9000000"))),
+        system: None,
         variables: ("COPILOT_PROVIDER_API_KEY", "COPILOT_PROVIDER_BASE_URL"),
         structured: |value| Answer::text(value.to_string()),
         schema: |_| None,

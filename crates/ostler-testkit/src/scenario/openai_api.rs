@@ -35,11 +35,13 @@ pub const OPENAI_API: Subject = Subject {
     settings: Known {
         always: &[],
         trust: &[],
+        asked: &[],
         partial: None,
         model: "scripted-small",
         hasty: &[("retries", "1")],
         priced: &[("price", "2.5/1.25/10")],
         roomy: (&[("context_window", "9000000")], None),
+        system: Some("append_system_prompt"),
         variables: ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
         structured: |value| Answer::text(value.to_string()),
         schema: |request| request.body.pointer("/response_format/json_schema/schema").cloned(),

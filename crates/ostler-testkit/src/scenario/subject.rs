@@ -40,7 +40,7 @@ pub struct Tools {
     pub command: &'static str,
     /// Its arguments to run a line of shell.
     pub shell: fn(&str) -> Value,
-    /// What the model and the caller get when a command has printed this.
+    /// What the caller gets when a command has printed this. The model gets as much, after a head of the agent's own.
     pub printed: fn(&str) -> String,
     /// A call that is denied to a task that trusts nobody: its tool, and its arguments.
     pub forbidden: fn() -> (&'static str, Value),
@@ -61,6 +61,8 @@ pub struct Known {
     pub always: &'static [Setting],
     /// Those with which every tool runs.
     pub trust: &'static [Setting],
+    /// Those with which a command can do its work once somebody has allowed it.
+    pub asked: &'static [Setting],
     /// The one that says whether text comes in pieces; none: it always does.
     pub partial: Option<&'static str>,
     /// A model that is not the usual one.
@@ -71,6 +73,8 @@ pub struct Known {
     pub priced: &'static [Setting],
     /// Those with which a prompt of any length goes to the model, and a variable for it.
     pub roomy: (&'static [Setting], Option<Setting>),
+    /// The one that tells the model something before all else; none: there is none.
+    pub system: Option<&'static str>,
     /// The variable with the key, and the one with the model's address.
     pub variables: (&'static str, &'static str),
     /// The model's answer to a schema.

@@ -29,12 +29,13 @@ pub fn tool_allowed(driver: &dyn Driver) {
     assert_eq!(seen.one("tool_call")["input"], (tools.shell)("echo $((40 + 2)) | tee made"));
     let printed = (tools.printed)("42");
     assert_eq!(seen.one("tool_result")["output"], printed);
-    assert_eq!(seen.answer(), format!("It gave: {printed}"));
+    assert!(seen.answer().starts_with("It gave: ") && seen.answer().ends_with(&printed), "{}", seen.answer());
     if place.is_played() {
         return;
     }
     assert_eq!(fs::read_to_string(place.work().join("made")).ok().as_deref(), Some("42\n"));
-    assert_eq!(place.server.requests()[1].last_tool_results()[0].text, printed);
+    let told = &place.server.requests()[1].last_tool_results()[0].text;
+    assert!(told.ends_with(&printed), "{told}");
 }
 
 /// A call that is not allowed does nothing, and the turn says so although the agent calls it a success. S1-27.
@@ -137,8 +138,11 @@ pub fn two_tools_at_once(driver: &dyn Driver) {
     let seen = run(driver, &place, &Task::new("PROMPT").trusting());
     seen.tells("two_tools");
     seen.ended_with("completed", 0);
-    for (call, (ok, part)) in seen.all("tool_call").into_iter().zip([(true, "one"), (false, "two")]) {
-        let results = seen.all("tool_result");
+    let (calls, results) = (seen.all("tool_call"), seen.all("tool_result"));
+    // They may be told of in any order.
+    for (ok, part) in [(true, "one"), (false, "two")] {
+        let call = calls.iter().find(|call| call["input"].to_string().contains(&format!("echo {part}")));
+        let call = call.expect("each call is told");
         let result = results.iter().find(|result| result["id"] == call["id"]).expect("a result for each call");
         assert_eq!((&result["ok"], &result["denied"]), (&json!(ok), &json!(false)), "{result}");
         assert!(result["output"].as_str().is_some_and(|output| output.contains(part)), "{result}");

@@ -35,3 +35,8 @@ fn conforms(agent: &Pinned) {
 fn claude_conforms() {
     conforms(&real::CLAUDE);
 }
+
+#[test]
+fn codex_conforms() {
+    conforms(&real::CODEX);
+}

@@ -12,6 +12,22 @@ macro_rules! members {
                 []
             }
             {
+                real codex CODEX "JSON-RPC on stdin and stdout (`codex app-server`)"
+                [
+                    big_prompt: "Codex takes no message of more than 1,048,576 characters"
+                ]
+            }
+            {
+                real codex_exec CODEX_EXEC "JSON lines on stdout (`codex exec`), a process for each message"
+                [
+                    deltas: "codex exec tells a message when it is complete"
+                    permission_asked: "codex exec asks nobody"
+                    interrupt: "codex exec ends with the message, and takes no interrupt"
+                    bound_tool: "codex exec takes no functions of the caller's"
+                    big_prompt: "Codex takes no message of more than 1,048,576 characters"
+                ]
+            }
+            {
                 real copilot COPILOT "JSON lines on stdout, a process per turn"
                 [
                     permission_asked: "it can ask nobody: what is not allowed is denied (over ACP it asks)"

@@ -20,7 +20,8 @@ fn scene(subject: &'static Subject) -> Scene {
     let script = Script::new()
         .rule(Rule::on_text("Which").text("Pelican."))
         .rule(Rule::on_text("Remember").text("I will remember."));
-    let task = Task::new("Remember the word pelican.").set("append_system_prompt", "Speak like a sailor.");
+    let task = Task::new("Remember the word pelican.");
+    let task = subject.settings.system.iter().fold(task, |task, key| task.set(key, "Speak like a sailor."));
     let mut scene = Scene::new(subject, script, &task);
     scene.host = scene.host.kept_by(Arc::new(Kept::default()));
     scene
@@ -68,7 +69,8 @@ pub(crate) async fn resumed(subject: &'static Subject) {
     scene.knows(1, &["Remember the word pelican.", "I will remember.", "Which word?"]);
     scene
         .knows(2, &["Remember the word pelican.", "I will remember.", "Which word?", "Pelican.", "Which word, again?"]);
-    assert!([0, 1, 2].iter().all(|at| scene.call(*at).system_text().contains("Speak like a sailor.")));
+    let spoken = |at: &usize| scene.call(*at).system_text().contains("Speak like a sailor.");
+    assert!(subject.settings.system.is_none() || [0, 1, 2].iter().all(spoken));
     let natives = [&first, &second, &third].map(|seen| started(seen)[0].native_session.clone());
     assert!(
         subject.program.is_none() || (natives[0].is_some() && natives.iter().all(|it| *it == natives[0])),

@@ -74,6 +74,7 @@ pub(crate) async fn asked_and_allowed(subject: &'static Subject) {
     let rules = "[[rule]]\nkind = \"execute\"\ndo = \"ask\"\n";
     let mut scene = scene(subject, rules, subject.shell("touch made"));
     scene.spec.asks = Asks::Somebody;
+    subject.settings.asked.iter().for_each(|(key, value)| scene.spec.settings.push(key, *value));
     let mut live = scene.start();
     let id = live.find(question).await;
     assert!(!scene.place.work().join("made").exists(), "it ran before anybody allowed it");
