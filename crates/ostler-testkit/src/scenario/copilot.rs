@@ -15,6 +15,7 @@ pub const COPILOT: Subject = Subject {
     version: None,
     program: Some(|| real::COPILOT.program()),
     host,
+    silent: false,
     furnish: |_| (),
     tools: Tools {
         command: "bash",

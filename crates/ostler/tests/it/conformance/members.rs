@@ -38,6 +38,22 @@ macro_rules! members {
                 ]
             }
             {
+                heavy openclaw OPENCLAW "one JSON document at the end (`openclaw agent exec`), a process per turn"
+                [
+                    deltas: "it says nothing until it is done"
+                    thinking: "its document has no thoughts"
+                    tool: "its tools run, but it only counts them"
+                    denied_tool: "it does not tell what it does not allow"
+                    permission_asked: "it asks nobody"
+                    two_tools: "its tools run, but it only counts them"
+                    structured_output: "it takes no schema for its answer"
+                    interrupt: "a process per turn takes no interrupt that the session outlives"
+                    resume: "each run is a session of its own, also in the same state directory"
+                    fork: "each run is a session of its own, also in the same state directory"
+                    bound_tool: "it takes no functions of the caller's"
+                ]
+            }
+            {
                 own openai_api OPENAI_API "HTTP: chat completions"
                 [
                     died: "it is a part of Ostler: there is no process that could die"
