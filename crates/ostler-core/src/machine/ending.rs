@@ -83,6 +83,9 @@ impl Machine {
                 _ => "The session was stopped.",
             };
             let outcome = self.last.take().unwrap_or_else(|| Outcome::new(Cause::Stopped, message));
+            if self.turns > 0 {
+                self.go(SessionState::Stopping, fx); // a process only sleeps: the same way out as with one
+            }
             self.end(outcome, &Exit::default(), fx);
         }
         unstarted
@@ -235,6 +238,9 @@ impl Machine {
         if self.open.is_some() {
             let over = blame.unwrap_or_else(|| TurnOver::bare(turn::died(exit)));
             let pending = self.close_turn(over, fx);
+            if matches!(pending, Some(Pending::Limit(_))) {
+                self.go(SessionState::Stopping, fx); // it went when it was told to end the turn: no other way out
+            }
             if !ending && self.can_sleep() && !matches!(pending, Some(Pending::Stop(_) | Pending::Limit(_))) {
                 return self.asleep(now, fx);
             }

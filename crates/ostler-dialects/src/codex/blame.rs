@@ -109,6 +109,7 @@ const CONTEXT: &str = "Shorten the prompt, or begin a new session.";
 pub(super) fn of_error(error: &TurnError<'_>) -> Outcome {
     let (word, status) = named(error);
     let message = error.message.or_empty();
+    let status = status.or_else(|| status_in(message));
     let (said, special) = by_text(message).unzip();
     let known = WORDS.iter().find(|(name, _)| *name == word).map(|(_, cause)| *cause);
     let connected = CONNECTION.contains(&word.as_str());
@@ -137,6 +138,12 @@ pub(super) fn named(error: &TurnError<'_>) -> (String, Option<u16>) {
     let Some((word, facts)) = table.0.unwrap_or_default().into_iter().next() else { return (String::new(), None) };
     let status = facts.map().and_then(|facts| facts.http_status_code.count());
     (word.into_owned(), status.and_then(|status| u16::try_from(status).ok()))
+}
+
+/// The status that stands in a sentence of Codex: `codex exec` has nothing else.
+fn status_in(message: &str) -> Option<u16> {
+    let (_, rest) = ["unexpected status ", "last status: "].iter().find_map(|words| message.split_once(words))?;
+    rest.get(..3)?.parse().ok().filter(|status| (400..600).contains(status))
 }
 
 fn cause_of_status(status: u16) -> Option<Cause> {
@@ -288,6 +295,23 @@ mod tests {
             let outcome = blamed(error);
             assert_eq!(outcome.cause, cause, "{error}");
             assert!(outcome.hint.is_some() && !outcome.message.is_empty(), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_sentence_has_a_status_where_codex_says_nothing_else() {
+        let status = |text: &str| of_text(text).detail.and_then(|detail| detail.http_status);
+        assert_eq!(status("unexpected status 401 Unauthorized: the provider's words, url: x"), Some(401));
+        assert_eq!(status("exceeded retry limit, last status: 429 Too Many Requests"), Some(429));
+        for text in [
+            "",
+            "unexpected status ",
+            "unexpected status 4",
+            "last status: 99x",
+            "last status: 200 OK",
+            "last status: é",
+        ] {
+            assert_eq!(status(text), None, "{text}");
         }
     }
 

@@ -94,6 +94,7 @@ const KNOWN: Known = Known {
     trust: &[],
     asked: &[],
     partial: None,
+    streams: true,
     model: "",
     hasty: &[],
     priced: &[],

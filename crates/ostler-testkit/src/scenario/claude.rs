@@ -31,6 +31,7 @@ pub const CLAUDE: Subject = Subject {
         trust: &[("permission_mode", "bypassPermissions")],
         asked: &[],
         partial: Some("include_partial"),
+        streams: true,
         model: "haiku",
         hasty: &[],
         priced: &[],

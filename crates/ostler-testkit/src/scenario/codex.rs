@@ -34,6 +34,7 @@ pub const CODEX: Subject = Subject {
         // What is allowed still runs in the sandbox, which not every machine has.
         asked: TRUST,
         partial: Some("include_partial"),
+        streams: true,
         model: "scripted-small",
         hasty: &[],
         priced: &[],
@@ -60,6 +61,7 @@ pub const CODEX_EXEC: Subject = Subject {
     settings: Known {
         // It does not tell which model it works with, unless it was told.
         always: &[("transport", "exec"), ("model", "gpt-5.5")],
+        streams: false,
         system: Some("system_prompt"),
         ..CODEX.settings
     },

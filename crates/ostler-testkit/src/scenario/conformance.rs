@@ -18,7 +18,8 @@ pub struct Row {
     /// When it applies.
     pub applies: Applies,
     /// What every agent tells, in the words of [`super::Seen::tale`]; where a row has several sessions, each of them.
-    /// `…` stands for words and tools that an agent has its own way with.
+    /// `…` stands for words and tools that an agent has its own way with, `half a reply` for what only an agent tells that does
+    /// not wait until it is complete.
     pub story: &'static str,
 }
 
@@ -72,7 +73,7 @@ rows! {
     resume, "gone on with, twice", When("resume"), told!("reply, ", "completed");
     fork, "gone on with in a copy", When("fork"), told!("reply, ", "completed");
     limits, "out of time", Always,
-        "starting, turn, started, working, reply, over wall_limit, stopping, ended, end wall_limit";
+        "starting, turn, started, working, half a reply, over wall_limit, stopping, ended, end wall_limit";
     died, "killed from outside, in a tool", ToProcesses,
         "starting, turn, started, working, call, result failed, over agent_died, ended, end agent_died";
     bound_tool, "a function of the caller's", When("tools"), told!("call, result ok, reply, ", "completed");

@@ -32,6 +32,7 @@ pub const COPILOT: Subject = Subject {
         trust: &[("permission_mode", "allow-tools")],
         asked: &[],
         partial: None,
+        streams: true,
         model: "scripted-small",
         hasty: &[],
         priced: &[],

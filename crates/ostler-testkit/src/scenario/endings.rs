@@ -132,8 +132,8 @@ pub fn wall_limit(driver: &dyn Driver) {
     seen.ended_with("wall_limit", 6);
     let told = (&seen.outcome()["status"], &seen.outcome()["detail"]["limit_ms"]);
     assert_eq!(told, (&json!("timeout"), &json!(limit.as_millis())));
-    let said = if driver.subject().silent { "" } else { "half an " };
-    assert_eq!(seen.answer(), said, "what was said is kept");
+    let told = if driver.subject().settings.streams { "half an " } else { "" };
+    assert_eq!(seen.answer(), told, "what was said is kept");
 }
 
 /// The time limit counts while a tool runs, and ends the tool with the turn. S4-8.

@@ -38,6 +38,7 @@ pub const OPENAI_API: Subject = Subject {
         trust: &[],
         asked: &[],
         partial: None,
+        streams: true,
         model: "scripted-small",
         hasty: &[("retries", "1")],
         priced: &[("price", "2.5/1.25/10")],

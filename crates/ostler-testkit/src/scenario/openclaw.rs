@@ -31,6 +31,7 @@ pub const OPENCLAW: Subject = Subject {
         always: &[("transport", "exec")],
         trust: &[],
         asked: &[],
+        streams: false,
         partial: None,
         model: "stand-in/scripted-small",
         hasty: &[],

@@ -67,6 +67,8 @@ pub struct Known {
     pub asked: &'static [Setting],
     /// The one that says whether text comes in pieces; none: it always does.
     pub partial: Option<&'static str>,
+    /// Whether what it says is told before it is complete.
+    pub streams: bool,
     /// A model that is not the usual one.
     pub model: &'static str,
     /// Those with which a call is tried again only once.

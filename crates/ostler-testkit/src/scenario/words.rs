@@ -22,7 +22,7 @@ pub fn text(driver: &dyn Driver) {
     seen.tells("text");
     seen.ended_with("completed", 0);
     let said = seen.one("text");
-    let in_pieces = subject.settings.partial.is_none() && !subject.silent;
+    let in_pieces = subject.settings.partial.is_none() && subject.settings.streams;
     assert_eq!((&said["text"], &said["delta"]), (&json!("Hello, world."), &json!(in_pieces)));
     assert_eq!(seen.answer(), "Hello, world.");
     if place.is_played() {

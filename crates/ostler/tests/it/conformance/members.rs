@@ -21,6 +21,7 @@ macro_rules! members {
                 real codex_exec CODEX_EXEC "JSON lines on stdout (`codex exec`), a process for each message"
                 [
                     deltas: "codex exec tells a message when it is complete"
+                    denied_tool: "codex exec says nothing about a call that it denies"
                     permission_asked: "codex exec asks nobody"
                     interrupt: "codex exec ends with the message, and takes no interrupt"
                     bound_tool: "codex exec takes no functions of the caller's"
@@ -48,6 +49,7 @@ macro_rules! members {
                     two_tools: "its tools run, but it only counts them"
                     structured_output: "it takes no schema for its answer"
                     interrupt: "a process per turn takes no interrupt that the session outlives"
+                    rate_limit: "it tries a limited model again for minutes, ten times, before it says so"
                     resume: "each run is a session of its own, also in the same state directory"
                     fork: "each run is a session of its own, also in the same state directory"
                     bound_tool: "it takes no functions of the caller's"
