@@ -239,6 +239,9 @@ impl Machine {
         if self.open.is_some() {
             let over = blame.unwrap_or_else(|| TurnOver::bare(turn::died(exit)));
             let pending = self.close_turn(over, fx);
+            if matches!(pending, Some(Pending::Limit(_))) {
+                self.go(SessionState::Stopping, fx); // it went when it was told to end the turn: no other way out
+            }
             if !ending && self.can_sleep() && !matches!(pending, Some(Pending::Stop(_) | Pending::Limit(_))) {
                 return self.asleep(now, fx);
             }
