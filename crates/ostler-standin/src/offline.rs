@@ -129,6 +129,9 @@ const OPENCLAW: &str = r#"{
 
 const OPENCODE: &str = r#"{
   "model": "stand-in/stand-in",
+  "small_model": "stand-in/stand-in",
+  "enabled_providers": ["stand-in"],
+  "share": "disabled",
   "permission": {"bash": "ask", "edit": "ask"},
   "provider": {
     "stand-in": {

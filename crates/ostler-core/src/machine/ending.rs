@@ -117,7 +117,7 @@ impl Machine {
     pub(super) fn startup_deadline(&self) -> Option<Duration> {
         let silent = self.state == SessionState::Starting && self.ladder.is_none();
         // An agent that was asked nothing need not say anything.
-        let asked = self.open.as_ref().map(Turn::last_heard)?;
+        let asked = self.open.as_ref().filter(|turn| !turn.awake).map(Turn::last_heard)?;
         self.spawned?.max(asked).checked_add(self.limits.startup?).filter(|_| silent)
     }
 

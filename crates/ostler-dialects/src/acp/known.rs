@@ -23,6 +23,8 @@ pub struct Entry {
     pub(crate) env: &'static [(&'static str, &'static str)],
     /// The same, when somebody decides what it may do.
     pub(crate) ask_env: &'static [(&'static str, &'static str)],
+    /// What it must not see of the caller's environment then: what would decide in their place.
+    pub(crate) ask_never: &'static [&'static str],
     /// Where it keeps its state.
     pub(crate) state: &'static [&'static str],
     /// Models that it is known to take.
@@ -96,6 +98,7 @@ pub(super) const ANY: Entry = Entry {
     inherits: only(&[]),
     env: &[],
     ask_env: &[],
+    ask_never: &[],
     state: &[],
     models: &[],
     model_flag: None,
@@ -196,6 +199,7 @@ pub static OPENCODE: Acp = Acp(&Entry {
     },
     env: &[("OPENCODE_DISABLE_AUTOUPDATE", "true")],
     // Without it everything is allowed, and nobody is asked.
+    ask_never: &["OPENCODE_CLIENT", "OPENCODE_PID", "OPENCODE_TERMINAL", "OPENCODE_PERMISSION"],
     ask_env: &[("OPENCODE_PERMISSION", "{\"*\":\"ask\"}")],
     state: &["~/.local/share/opencode/", "~/.local/state/opencode/", "~/.cache/opencode/", "~/.config/opencode/"],
     tools: &[

@@ -1,6 +1,6 @@
 //! What to start: the program of the entry, with its arguments and variables.
 
-use ostler_core::dialect::{Arg, Launch};
+use ostler_core::dialect::{Arg, Inherits, Launch};
 use ostler_core::spec::{Asks, Spec, SpecError, keys};
 
 use super::known::Entry;
@@ -10,6 +10,15 @@ use super::settings;
 pub(super) fn launch(entry: &'static Entry, spec: &Spec) -> Result<Launch, SpecError> {
     settings::check(spec)?;
     check_extra(spec)?;
+    if spec.policy.is_some()
+        && let Some((name, _)) = entry.ask_env.iter().find(|(name, _)| spec.env.contains_key(*name))
+    {
+        return Err(SpecError::new(
+            "env",
+            name,
+            "with a policy, its rules decide; leave out this variable or the policy",
+        ));
+    }
     let mut args: Vec<String> = entry.args.iter().map(|arg| (*arg).to_owned()).collect();
     if let (Some(flag), Some(model)) = (entry.model_flag, spec.settings.last(keys::MODEL)) {
         args.push(format!("{flag}{model}"));
@@ -20,7 +29,7 @@ pub(super) fn launch(entry: &'static Entry, spec: &Spec) -> Result<Launch, SpecE
         natives: entry.natives,
         args: args.into_iter().map(Arg::Plain).collect(),
         env: variables(entry, spec),
-        inherits: entry.inherits,
+        inherits: inherits(entry, spec),
         needs: &[],
         state: entry.state,
     })
@@ -29,6 +38,12 @@ pub(super) fn launch(entry: &'static Entry, spec: &Spec) -> Result<Launch, SpecE
 /// Whether anybody decides what the agent may do, rules or a person.
 pub(super) fn attended(spec: &Spec) -> bool {
     spec.policy.is_some() || spec.asks == Asks::Somebody
+}
+
+/// What it sees of the caller's environment: nothing that would decide in the place of those who do.
+fn inherits(entry: &Entry, spec: &Spec) -> Inherits {
+    let never = if attended(spec) && !entry.ask_never.is_empty() { entry.ask_never } else { entry.inherits.never };
+    Inherits { never, ..entry.inherits }
 }
 
 /// Variables that are set, unless the caller sets them.

@@ -94,6 +94,11 @@ impl Agent for ProcessAgent {
         let dir = directory(&spec);
         spec.dir = Some(dir.clone()); // agents are told where they work
         let dialect = self.0.over(&spec).unwrap_or(self.0);
+        if spec.policy.is_some() && !dialect.capabilities().ask {
+            let why = "this agent asks nobody before it uses a tool, so no rule can be upheld; choose another agent (or another \
+                       transport of this one), or leave out the policy";
+            return Err(SpecError::new("permissions", dialect.name(), why));
+        }
         let inherits = dialect.launch(&spec)?.inherits;
         let id = session_id();
         let install_hint = self.0.probe().map(|p| p.install_hint);

@@ -166,10 +166,9 @@ fn what_is_secret_is_not_shown() {
 fn an_unknown_project_chooses_what_is_harmless_and_nothing_else() {
     let mine = "agent = \"openai-api\"\n[agents.claude]\nmodel = \"opus\"\n[limits]\ntimeout = \"30m\"\n";
     let table = [
-        ("agent = \"claude\"", None),
-        ("agent = \"scripted\"", Some("this agent does what a script says")),
+        ("agent = \"claude\"", Some("which agent works here is for you to say")),
         ("agents.claude.model = \"x\"", None),
-        ("agents.claude.models.fast = \"x\"", None),
+        ("agents.claude.models.fast = \"x\"", Some("it changes what the name of a model stands for")),
         ("agents.claude.set.effort = \"high\"", None),
         ("agents.claude.set.fallback_model = \"x\"", None),
         ("agents.new.like = \"claude\"", None),
