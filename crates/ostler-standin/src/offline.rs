@@ -72,6 +72,13 @@ const ALL: &[Offline] = &[
         shell: |line| ("run_shell_command", json!({"command": line, "description": "to see whether it works"})),
     },
     Offline {
+        agent: "openclaw",
+        env: &[],
+        files: &[(".openclaw/openclaw.json", OPENCLAW)],
+        settings: &[],
+        shell: |line| ("exec", json!({"command": line})),
+    },
+    Offline {
         agent: "opencode",
         env: &[("OPENCODE_DISABLE_AUTOUPDATE", "true"), ("OPENCODE_DISABLE_MODELS_FETCH", "true")],
         files: &[(".config/opencode/opencode.json", OPENCODE)],
@@ -98,6 +105,25 @@ const GEMINI: &str = r#"{
   "security": {"auth": {"selectedType": "gemini-api-key"}},
   "general": {"enableAutoUpdate": false},
   "privacy": {"usageStatisticsEnabled": false}
+}
+"#;
+
+const OPENCLAW: &str = r#"{
+  "agents": {"defaults": {"model": {"primary": "stand-in/stand-in"}}},
+  "models": {"providers": {"stand-in": {
+    "baseUrl": "{url}/v1",
+    "apiKey": "sk-a-key-of-the-stand-in",
+    "api": "openai-completions",
+    "models": [{
+      "id": "stand-in",
+      "name": "stand-in",
+      "contextWindow": 9000000,
+      "maxTokens": 4096,
+      "input": ["text"],
+      "reasoning": false,
+      "cost": {"input": 1, "output": 2, "cacheRead": 0.5, "cacheWrite": 1}
+    }]
+  }}}
 }
 "#;
 

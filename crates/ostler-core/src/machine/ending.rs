@@ -40,7 +40,7 @@ impl Machine {
             return;
         }
         self.thaw(now, fx); // what stands still can neither hear nor end
-        self.end_with_process();
+        self.end_with_process(fx);
         let until = now.saturating_add(self.limits.grace);
         match &mut self.open {
             Some(turn) if !matches!(turn.pending, Some(Pending::Stop(_) | Pending::Limit(_))) => {
@@ -62,7 +62,7 @@ impl Machine {
             return;
         }
         self.thaw(now, fx);
-        self.end_with_process();
+        self.end_with_process(fx);
         if let Some(turn) = &mut self.open
             && turn.pending.is_none()
         {
@@ -92,9 +92,10 @@ impl Machine {
     }
 
     /// A process that was to be followed by another is now the last.
-    fn end_with_process(&mut self) {
+    fn end_with_process(&mut self, fx: &mut Vec<Effect>) {
         if let Some(ladder) = &mut self.ladder {
             ladder.then = Then::End;
+            self.go(SessionState::Stopping, fx);
         }
     }
 
@@ -238,6 +239,9 @@ impl Machine {
         if self.open.is_some() {
             let over = blame.unwrap_or_else(|| TurnOver::bare(turn::died(exit)));
             let pending = self.close_turn(over, fx);
+            if matches!(pending, Some(Pending::Limit(_))) {
+                self.go(SessionState::Stopping, fx); // it went when it was told to end the turn: no other way out
+            }
             if !ending && self.can_sleep() && !matches!(pending, Some(Pending::Stop(_) | Pending::Limit(_))) {
                 return self.asleep(now, fx);
             }

@@ -16,6 +16,7 @@ pub const GEMINI: Subject = Subject {
     version: Some(real::GEMINI.version),
     program: Some(|| real::GEMINI.program()),
     host: gemini,
+    silent: false,
     furnish: |_| (),
     tools: Tools {
         command: "run_shell_command",
@@ -43,6 +44,7 @@ pub const OPENCODE: Subject = Subject {
     version: Some(real::OPENCODE.version),
     program: Some(|| real::OPENCODE.program()),
     host: opencode,
+    silent: false,
     furnish: |_| (),
     tools: Tools {
         command: "bash",
@@ -65,6 +67,7 @@ pub const COPILOT_ACP: Subject = Subject {
     version: Some(real::COPILOT.version),
     program: Some(|| real::COPILOT.program()),
     host: copilot,
+    silent: false,
     furnish: |_| (),
     tools: Tools {
         command: "bash",

@@ -14,6 +14,7 @@ pub const CLAUDE: Subject = Subject {
     version: Some(real::CLAUDE_VERSION),
     program: Some(real::claude),
     host: real::claude_env,
+    silent: false,
     furnish: |_| (),
     tools: Tools {
         command: "Bash",

@@ -14,6 +14,7 @@ pub const CODEX: Subject = Subject {
     version: Some(real::CODEX.version),
     program: Some(|| real::CODEX.program()),
     host: |home, base_url| real::offline_env("codex", home, base_url),
+    silent: false,
     furnish: |_| (),
     tools: Tools {
         command: "exec_command",

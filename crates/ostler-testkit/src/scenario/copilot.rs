@@ -15,6 +15,7 @@ pub const COPILOT: Subject = Subject {
     version: None,
     program: Some(|| real::COPILOT.program()),
     host,
+    silent: false,
     furnish: |_| (),
     tools: Tools {
         command: "bash",
@@ -37,7 +38,7 @@ pub const COPILOT: Subject = Subject {
         priced: &[],
         // It estimates tokens and refuses what it thinks is too much for the model.
         roomy: (&[], Some(("COPILOT_PROVIDER_MAX_PROMPT_TOKENS", "9000000"))),
-        system: Some("append_system_prompt"),
+        system: None,
         variables: ("COPILOT_PROVIDER_API_KEY", "COPILOT_PROVIDER_BASE_URL"),
         structured: |value| Answer::text(value.to_string()),
         schema: |_| None,

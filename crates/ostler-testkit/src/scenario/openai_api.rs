@@ -21,6 +21,7 @@ pub const OPENAI_API: Subject = Subject {
     version: None,
     program: None,
     host,
+    silent: false,
     furnish,
     tools: Tools {
         command: "run_command",

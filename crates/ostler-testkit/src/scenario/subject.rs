@@ -21,6 +21,8 @@ pub struct Subject {
     pub program: Option<fn() -> PathBuf>,
     /// The environment in which Ostler runs, for a home and the address of the model.
     pub host: fn(&Path, &str) -> Vec<(String, String)>,
+    /// Whether it says nothing until it is done, and only counts its tools.
+    pub silent: bool,
     /// Makes a working directory ready.
     pub furnish: fn(&Path),
     /// Its tools.

@@ -20,7 +20,7 @@ pub fn directory(driver: &dyn Driver) {
     let work = place.work();
     let printed = (driver.subject().tools.printed)(&work.display().to_string());
     assert!(seen.answer().ends_with(&printed), "{}", seen.answer());
-    assert_eq!(seen.one("started")["cwd"].as_str(), work.to_str());
+    assert_eq!(seen.started()["cwd"].as_str(), work.to_str());
 }
 
 /// What is added to the environment reaches the agent's tools, and what nobody added and it does not need is not there.
