@@ -269,7 +269,7 @@ fn without_the_date(text: &str) -> &str {
 fn without_the_runtime(text: &str) -> &str {
     let Some((own, _)) = text.rsplit_once("\n\nRuntime: agent=") else { return text };
     let dated = own.strip_prefix('[').and_then(|rest| rest.split_once(" UTC] "));
-    dated.map_or(own, |(_, own)| own).strip_suffix('\n').unwrap_or(own)
+    dated.map_or(own, |(_, own)| own)
 }
 
 fn list(value: &Value) -> &[Value] {
@@ -396,6 +396,14 @@ mod tests {
     fn a_date_in_front_of_the_prompt_is_not_the_prompt() {
         let dated = "<current_datetime>2026-11-15T19:33:12.184+00:00</current_datetime>\n\nRead\n\nit";
         assert_eq!(chat(&json!([{"role": "user", "content": dated}])).last_user_text(), "Read\n\nit");
+    }
+
+    #[test]
+    fn what_openclaw_writes_around_the_prompt_is_not_the_prompt() {
+        let around = "[Mon 2026-11-16 07:33 UTC] Read\n\nit\n\nRuntime: agent=main | session=x";
+        let internal = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\nnone\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>";
+        let said = json!([{"role": "user", "content": around}, {"role": "user", "content": internal}]);
+        assert_eq!(chat(&said).last_user_text(), "Read\n\nit");
     }
 
     #[test]

@@ -97,6 +97,7 @@ const WORDS: &[(Cause, &[&str])] = &[
             "unknown model",
             "model_not_found",
             "provider rejected the request",
+            "stdin exceeds",
             "invalid",
             "unknown option",
             "context",
@@ -119,7 +120,9 @@ fn hinted(outcome: Outcome) -> Outcome {
         Cause::Overloaded => "The model's service is overloaded; try again in a moment, or set fallback.",
         Cause::WallLimit => "Raise timeout, or give a smaller task.",
         Cause::Network => "Check the network, the proxy and the provider's address in OpenClaw's configuration.",
-        Cause::BadRequest => "Check the model (provider/model), the configuration and the settings.",
+        Cause::BadRequest => {
+            "Check the prompt (at most 4 MiB), the model (provider/model), the configuration and the settings."
+        }
         Cause::Protocol => "Try again; `openclaw` by itself may say more.",
         _ => return outcome,
     };
@@ -144,6 +147,7 @@ mod tests {
         assert_eq!(cause(&error("request failed (HTTP 529)")), Cause::Overloaded);
         assert_eq!(cause(&error("request failed (HTTP 502)")), Cause::Network);
         assert_eq!(cause(&error("LLM request failed: provider rejected the request schema.")), Cause::BadRequest);
+        assert_eq!(cause(&error("stdin exceeds 4194304 bytes")), Cause::BadRequest);
         assert_eq!(cause(&error("something new")), Cause::Protocol);
         assert_eq!(cause(r#"{"status":"error"}"#), Cause::Protocol);
         assert_eq!(

@@ -53,6 +53,7 @@ macro_rules! members {
                     resume: "each run is a session of its own, also in the same state directory"
                     fork: "each run is a session of its own, also in the same state directory"
                     bound_tool: "it takes no functions of the caller's"
+                    big_prompt: "OpenClaw takes no prompt of more than 4,194,304 bytes"
                 ]
             }
             {
