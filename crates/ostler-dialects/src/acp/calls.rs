@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::known::Entry;
 use super::quirks::{Names, Quirks};
 use super::uses;
-use super::wire::{Block, CallMeta, Output, Update};
+use super::wire::{Block, CallMeta, Output, Printed, Update};
 use crate::lenient::{List, Node, Scalar};
 
 /// Whose call it is: the agent, how it differs, and the caller's tools.
@@ -100,7 +100,7 @@ impl Calls {
             call.tell(id, out);
         }
         if matches!(status, "completed" | "failed") {
-            call.settle(id, status == "completed", out);
+            call.settle(id, status == "completed" && !failed(update.raw_output), out);
             self.denied.retain(|(denied, _)| denied != id);
         }
     }
@@ -218,6 +218,18 @@ fn gave(call: &mut Call, update: &Update<'_>, meta: Option<&CallMeta<'_>>) {
 fn text_in(block: &Block<'_>) -> Option<String> {
     let inner: Node<'_, Block<'_>> = parsed(block.content);
     inner.map().map_or_else(|| block.text.owned(), |inner| inner.text.owned())
+}
+
+/// Whether a command ended badly. To some agents a tool that ran has done its work, whatever came of it.
+fn failed(raw: Option<&RawValue>) -> bool {
+    let output: Node<'_, Output<'_>> = parsed(raw);
+    let bad = |code: &Scalar<'_>| code.amount().is_some_and(|code| code != 0.0);
+    // What it printed is there and how it ended is not: it was cut off.
+    let cut_off = |it: &Printed<'_>| it.output.text().is_some() && it.exit.amount().is_none();
+    output.map().is_some_and(|it| {
+        it.contents.0.iter().filter_map(Node::map).any(|it| bad(&it.exit_code))
+            || it.metadata.map().is_some_and(|it| bad(&it.exit) || cut_off(it))
+    })
 }
 
 fn raw_output(raw: Option<&RawValue>) -> Option<String> {

@@ -23,10 +23,10 @@ pub(crate) struct Quirks {
     pub(crate) allow_ids: &'static [&'static str],
     /// 5. The history of a loaded session can still come after the answer to the load.
     pub(crate) replay_trails: bool,
-    /// 5. A session that is loaded within the minute in which it was made is lost.
-    pub(crate) loses_young_sessions: bool,
     /// What comes as text although it is only the echo of a change of the mode begins with this.
     pub(crate) mode_echo: Option<&'static str>,
+    /// What stands before a thought that has no heading.
+    pub(crate) thought_head: &'static str,
     /// Each chunk repeats the whole message so far.
     pub(crate) cumulative_text: bool,
     /// What the names of bound tools look like, `{}` standing for the caller's.
@@ -81,8 +81,8 @@ pub(crate) const PLAIN: Quirks = Quirks {
     title_is_command: false,
     allow_ids: &[],
     replay_trails: false,
-    loses_young_sessions: false,
     mode_echo: None,
+    thought_head: "",
     cumulative_text: false,
     bound_names: &["ostler_{}", "ostler-{}", "mcp__ostler__{}", "mcp_ostler_{}", "ostler/{}", "{} (ostler MCP Server)"],
 };

@@ -36,7 +36,7 @@ pub use openai_api::{KEY, OPENAI_API, SECRET};
 pub use place::{Place, Signal, signal};
 pub use progress::Progress;
 pub use seen::Seen;
-pub use subject::{Known, Numbers, Setting, Subject, Tools, Words};
+pub use subject::{Known, Manner, Numbers, Setting, Subject, Tools, Words};
 
 use crate::model::Script;
 use crate::processes::marked;

@@ -41,7 +41,10 @@ impl Seen {
     /// # Panics
     /// When it tells another.
     pub fn tells(&self, name: &str) {
-        let story = row(name).story;
+        let mut story = row(name).story.to_owned();
+        if self.subject.manner.ends_when_denied {
+            story = story.replace("result denied, reply,", "result denied,");
+        }
         let tale = self.tale(story.contains("usage"));
         let tale = if story.contains('…') { its_own_way(&tale) } else { tale };
         assert_eq!(tale, story, "{name}: {:#?}", self.story());

@@ -19,14 +19,24 @@ fn shell(driver: &dyn Driver, line: &str) -> Place {
     once(driver, driver.subject().shell(line))
 }
 
+const LINE: &str = "echo $((40 + 2)) | tee made";
+
+/// Arguments that are told are those of the model, and the command is among them or stands in their place.
+fn is_told(call: &Value, given: &Value, line: &str) {
+    let (told, given) = (call["input"].as_object().expect("arguments"), given.as_object().expect("arguments"));
+    let wrong = given.iter().find(|(key, value)| told.get(*key).is_some_and(|told| told != *value));
+    assert_eq!(wrong, None, "{call}");
+    assert!(told.values().any(|value| value.as_str().is_some_and(|text| text.starts_with(line))), "{call}");
+}
+
 /// A tool that may run does, in the working directory, and the model gets its result. S1-17, S1-18, S1-30.
 pub fn tool_allowed(driver: &dyn Driver) {
     let tools = &driver.subject().tools;
-    let place = shell(driver, "echo $((40 + 2)) | tee made");
+    let place = shell(driver, LINE);
     let seen = run(driver, &place, &Task::new("PROMPT").trusting());
     seen.tells("tool");
     seen.ended_with("completed", 0);
-    assert_eq!(seen.one("tool_call")["input"], (tools.shell)("echo $((40 + 2)) | tee made"));
+    is_told(seen.one("tool_call"), &(tools.shell)(LINE), LINE);
     let printed = (tools.printed)("42");
     assert_eq!(seen.one("tool_result")["output"], printed);
     assert_eq!(seen.answer(), format!("It gave: {printed}"));
@@ -44,10 +54,11 @@ pub fn tool_denied(driver: &dyn Driver) {
     seen.tells("denied_tool");
     seen.ended_with("denied", 7);
     let (tool, _) = (driver.subject().tools.forbidden)();
-    assert_eq!(seen.outcome()["detail"]["denied_tools"], json!([tool]));
+    let manner = &driver.subject().manner;
+    assert_eq!(seen.outcome()["detail"]["denied_tools"], json!([(manner.tool)(tool)]));
     assert_eq!(seen.one("permission")["id"], seen.one("tool_call")["id"]);
     nothing_was_done(&place, &seen);
-    if place.is_played() {
+    if place.is_played() || manner.ends_when_denied {
         return;
     }
     assert!(place.server.requests()[1].last_tool_results()[0].is_error, "the model is told");

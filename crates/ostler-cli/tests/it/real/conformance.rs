@@ -35,3 +35,18 @@ fn conforms(agent: &Pinned) {
 fn claude_conforms() {
     conforms(&real::CLAUDE);
 }
+
+#[test]
+fn gemini_conforms() {
+    conforms(&real::GEMINI);
+}
+
+#[test]
+fn opencode_conforms() {
+    conforms(&real::OPENCODE);
+}
+
+#[test]
+fn copilot_conforms() {
+    conforms(&real::COPILOT);
+}

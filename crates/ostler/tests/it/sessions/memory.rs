@@ -20,7 +20,11 @@ fn scene(subject: &'static Subject) -> Scene {
     let script = Script::new()
         .rule(Rule::on_text("Which").text("Pelican."))
         .rule(Rule::on_text("Remember").text("I will remember."));
-    let task = Task::new("Remember the word pelican.").set("append_system_prompt", "Speak like a sailor.");
+    let task = Task::new("Remember the word pelican.");
+    let task = match subject.manner.system_prompts {
+        true => task.set("append_system_prompt", "Speak like a sailor."),
+        false => task,
+    };
     let mut scene = Scene::new(subject, script, &task);
     scene.host = scene.host.kept_by(Arc::new(Kept::default()));
     scene
@@ -68,7 +72,8 @@ pub(crate) async fn resumed(subject: &'static Subject) {
     scene.knows(1, &["Remember the word pelican.", "I will remember.", "Which word?"]);
     scene
         .knows(2, &["Remember the word pelican.", "I will remember.", "Which word?", "Pelican.", "Which word, again?"]);
-    assert!([0, 1, 2].iter().all(|at| scene.call(*at).system_text().contains("Speak like a sailor.")));
+    let again = |at: &usize| scene.call(*at).system_text().contains("Speak like a sailor.");
+    assert!(!subject.manner.system_prompts || [0, 1, 2].iter().all(again));
     let natives = [&first, &second, &third].map(|seen| started(seen)[0].native_session.clone());
     assert!(
         subject.program.is_none() || (natives[0].is_some() && natives.iter().all(|it| *it == natives[0])),

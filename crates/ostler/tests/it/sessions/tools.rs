@@ -51,7 +51,10 @@ pub(crate) async fn a_bound_tool(subject: &'static Subject) {
     let mut live = scene.start();
     let turn = live.turn().await;
     assert_eq!((turn.outcome.cause, turn.text.as_str()), (Cause::Completed, "42"), "{:?}", turn.outcome);
-    assert_eq!(*got.lock().unwrap(), [Add { a: 19, b: 23 }]);
+    // A recording has what the agent says; whoever it starts to reach the function is not in it.
+    if !scene.place.is_played() || !crate::driver::dialect(&scene).bridges() {
+        assert_eq!(*got.lock().unwrap(), [Add { a: 19, b: 23 }]);
+    }
     if scene.place.is_played() {
         tells(subject, "bound_tool", &live.end(&scene).await);
         return;
