@@ -105,7 +105,7 @@ stream_max_retries = 1
 
 const GEMINI: &str = r#"{
   "security": {"auth": {"selectedType": "gemini-api-key"}},
-  "general": {"enableAutoUpdate": false, "maxAttempts": 2},
+  "general": {"enableAutoUpdate": false, "maxAttempts": 2, "sessionRetention": {"enabled": false}},
   "privacy": {"usageStatisticsEnabled": false}
 }
 "#;

@@ -129,7 +129,10 @@ pub(super) fn of_load(talk: &Talk, fault: &Fault<'_>) -> Outcome {
         return other;
     }
     let message = format!("{} cannot go on with that session: {}", talk.entry.name, other.message);
-    let hint = "There is no such session on this machine, in this directory; leave out resume to begin a new one.";
+    let lost = talk.entry.lost;
+    let hint = format!(
+        "There is no such session on this machine, in this directory; leave out resume to begin a new one.{lost}"
+    );
     Outcome { detail: other.detail, ..Outcome::new(Cause::BadRequest, message).hint(hint) }
 }
 

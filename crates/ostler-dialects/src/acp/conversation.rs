@@ -127,7 +127,7 @@ impl Talk {
             changes: Vec::new(),
             asks: BTreeMap::new(),
             files: Files::new(start.fs),
-            server: Server::new(&spec.tools, &Custom::default()),
+            server: Server::new(&spec.tools, &Custom { reads_json: quirks.reads_json, ..Custom::default() }),
             bound: spec.tools.iter().map(|tool| tool.name.clone()).collect(),
             calls: Calls::default(),
             spend: Spend::new(start.resume.is_some()),
@@ -192,7 +192,7 @@ impl Talk {
     pub(super) fn end(&mut self, over: TurnOver, out: &mut Outbox) {
         self.turn.told.release(out);
         asks::forget(self, out);
-        self.calls.close(out);
+        self.calls.close(self.turn.interrupted, out);
         if self.is_working() && std::mem::take(&mut self.unreached) {
             let Entry { name, unreached, .. } = self.entry;
             let message = format!("{name} has not started the program that leads to the caller's tools: it has none of them.{unreached}");

@@ -38,6 +38,8 @@ pub struct Entry {
     pub(crate) server_flag: Option<&'static str>,
     /// Why its model may not have the caller's tools, when the agent has not started the program that leads to them.
     pub(crate) unreached: &'static str,
+    /// Why a session may be gone, besides that it never was.
+    pub(crate) lost: &'static str,
     /// What its tools do, by their names.
     pub(crate) tools: &'static [(&'static str, ToolKind)],
     /// Whether it makes copies of sessions.
@@ -128,6 +130,7 @@ pub(super) const ANY: Entry = Entry {
     model_flag: None,
     server_flag: None,
     unreached: "",
+    lost: "",
     tools: &[],
     fork: true,
     cost: true,
@@ -178,6 +181,8 @@ pub static GEMINI: Acp = Acp(&Entry {
         ("google_web_search", ToolKind::Network),
         ("write_todos", ToolKind::Read),
     ],
+    lost: " Or gemini has cleaned up: a session that was gone on with once is lost when gemini is next started, unless \
+           general.sessionRetention.enabled is false in ~/.gemini/settings.json.",
     unreached: " It starts none in a directory that it does not trust: trust it in gemini itself, or set GEMINI_CLI_TRUST_WORKSPACE=true.",
     fork: false,
     cost: false,
@@ -190,9 +195,11 @@ pub static GEMINI: Acp = Acp(&Entry {
         counts: Counts::Quota,
         names: Names::CallId,
         title_is_command: true,
+        describes_calls: true,
         replay_trails: true,
         mode_echo: Some("[MODE_UPDATE] "),
         thought_head: "****\n",
+        reads_json: true,
         ..PLAIN
     },
     ..ANY

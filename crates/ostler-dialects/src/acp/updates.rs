@@ -82,7 +82,8 @@ pub(super) fn hear(talk: &mut Talk, params: &Params<'_>, raw: &str, out: &mut Ou
             if within(talk, raw, out) {
                 talk.turn.told.breaks(out);
                 talk.turn.used_tools = true;
-                talk.calls.hear((talk.entry, &talk.quirks, &talk.bound), update, out);
+                let whose = (talk.entry, &talk.quirks, &*talk.bound);
+                talk.calls.hear((whose, talk.turn.interrupted), update, out);
             }
         }
         "plan" => plan(update, raw, out),

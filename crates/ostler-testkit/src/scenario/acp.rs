@@ -31,9 +31,19 @@ pub const GEMINI: Subject = Subject {
         variables: ("GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL"),
         ..KNOWN
     },
-    numbers: NUMBERS,
+    // It tries again without a word, says nothing about caches and leaves thoughts out.
+    numbers: Numbers { tokens: [118, 0, 0, 21], retried: &[], ..NUMBERS },
     words: Words { auth: "GEMINI_API_KEY", ..WORDS },
-    manner: Manner { trims_thoughts: true, ..MANNER },
+    manner: Manner {
+        trims_thoughts: true,
+        // What looks like command substitution is blocked.
+        sum: "expr 40 + 2 | tee made",
+        // A command that fails is told like any other.
+        fails: |_| ("read_file", json!({"file_path": "missing"}), "not found"),
+        wraps_outputs: true,
+        tells_outputs: false,
+        ..MANNER
+    },
 };
 
 /// The real opencode.
@@ -54,7 +64,7 @@ pub const OPENCODE: Subject = Subject {
         others: ["", ""],
     },
     settings: Known { trust: &[("permission_mode", "allow-all")], model: "stand-in/stand-in-small", ..KNOWN },
-    numbers: NUMBERS,
+    numbers: Numbers { retried: &[], soon: Duration::from_secs(25), ..NUMBERS },
     words: Words { auth: "opencode auth login", ..WORDS },
     manner: Manner {
         model: |name| Some(format!("stand-in/{name}")),
@@ -90,7 +100,7 @@ pub const COPILOT_ACP: Subject = Subject {
         variables: ("COPILOT_PROVIDER_API_KEY", "COPILOT_PROVIDER_BASE_URL"),
         ..KNOWN
     },
-    numbers: NUMBERS,
+    numbers: Numbers { retried: &[401], soon: Duration::from_secs(15), ..NUMBERS },
     words: Words { auth: "copilot login", ..WORDS },
     manner: Manner { model: |_| None, tool: |_| "execute", wraps_prompts: true, ends_when_denied: true, ..MANNER },
 };

@@ -128,6 +128,14 @@ pub struct Manner {
     pub provider: fn(u16) -> &'static str,
     /// Whether the status of a provider's error is told.
     pub tells_status: bool,
+    /// A line of shell that prints 42 and writes it into the file `made`: some agents refuse some of them.
+    pub sum: &'static str,
+    /// A call that fails: its tool, its arguments, and a part of what is said about it.
+    pub fails: fn(&Tools) -> (&'static str, Value, &'static str),
+    /// Whether the model gets what a command printed with something of the agent's around it.
+    pub wraps_outputs: bool,
+    /// Whether the caller is told what a command printed.
+    pub tells_outputs: bool,
 }
 
 impl Manner {
@@ -141,10 +149,20 @@ impl Manner {
         trims_thoughts: false,
         provider: |_| "the provider's words",
         tells_status: true,
+        sum: "echo $((40 + 2)) | tee made",
+        fails: |tools| (tools.command, (tools.shell)("echo two >&2; exit 3"), "two"),
+        wraps_outputs: false,
+        tells_outputs: true,
     };
 }
 
 impl Subject {
+    /// Whether this is what a command has printed, as the model and the caller get it.
+    #[must_use]
+    pub fn is_printed(&self, found: &str, text: &str) -> bool {
+        found == (self.tools.printed)(text) || (self.manner.wraps_outputs && found.contains(text))
+    }
+
     /// Whether the model got this prompt.
     #[must_use]
     pub fn heard(&self, arrived: &str, prompt: &str) -> bool {

@@ -19,8 +19,6 @@ fn shell(driver: &dyn Driver, line: &str) -> Place {
     once(driver, driver.subject().shell(line))
 }
 
-const LINE: &str = "echo $((40 + 2)) | tee made";
-
 /// Arguments that are told are those of the model, and the command is among them or stands in their place.
 fn is_told(call: &Value, given: &Value, line: &str) {
     let (told, given) = (call["input"].as_object().expect("arguments"), given.as_object().expect("arguments"));
@@ -32,19 +30,22 @@ fn is_told(call: &Value, given: &Value, line: &str) {
 /// A tool that may run does, in the working directory, and the model gets its result. S1-17, S1-18, S1-30.
 pub fn tool_allowed(driver: &dyn Driver) {
     let tools = &driver.subject().tools;
-    let place = shell(driver, LINE);
+    let line = driver.subject().manner.sum;
+    let place = shell(driver, line);
     let seen = run(driver, &place, &Task::new("PROMPT").trusting());
     seen.tells("tool");
     seen.ended_with("completed", 0);
-    is_told(seen.one("tool_call"), &(tools.shell)(LINE), LINE);
-    let printed = (tools.printed)("42");
-    assert_eq!(seen.one("tool_result")["output"], printed);
-    assert_eq!(seen.answer(), format!("It gave: {printed}"));
+    is_told(seen.one("tool_call"), &(tools.shell)(line), line);
+    let is_printed = |text: &str| driver.subject().is_printed(text, "42");
+    let output = seen.one("tool_result")["output"].as_str().unwrap_or_default();
+    assert!(is_printed(output) || (output.is_empty() && !driver.subject().manner.tells_outputs), "{output:?}");
+    assert!(seen.answer().strip_prefix("It gave: ").is_some_and(is_printed), "{:?}", seen.answer());
     if place.is_played() {
         return;
     }
     assert_eq!(fs::read_to_string(place.work().join("made")).ok().as_deref(), Some("42\n"));
-    assert_eq!(place.server.requests()[1].last_tool_results()[0].text, printed);
+    let told = &place.server.requests()[1].last_tool_results()[0].text;
+    assert!(is_printed(told), "{told:?}");
 }
 
 /// A call that is not allowed does nothing, and the turn says so although the agent calls it a success. S1-27.
@@ -142,17 +143,19 @@ pub fn disallowed_tools_are_gone(driver: &dyn Driver) {
 /// Two calls in one message are two calls, each with its own result. P21.
 pub fn two_tools_at_once(driver: &dyn Driver) {
     let tools = &driver.subject().tools;
-    let both = driver.subject().shell("echo one").and_tool(tools.command, (tools.shell)("echo two >&2; exit 3"));
+    let (tool, input, part) = (driver.subject().manner.fails)(tools);
+    let both = driver.subject().shell("echo one").and_tool(tool, input);
     let place = driver
         .place(Script::new().rule(Rule::on_text("PROMPT").answer(both)).rule(Rule::on_tool_result().text("Both ran.")));
     let seen = run(driver, &place, &Task::new("PROMPT").trusting());
     seen.tells("two_tools");
     seen.ended_with("completed", 0);
-    for (call, (ok, part)) in seen.all("tool_call").into_iter().zip([(true, "one"), (false, "two")]) {
+    for (call, (ok, part)) in seen.all("tool_call").into_iter().zip([(true, "one"), (false, part)]) {
         let results = seen.all("tool_result");
         let result = results.iter().find(|result| result["id"] == call["id"]).expect("a result for each call");
         assert_eq!((&result["ok"], &result["denied"]), (&json!(ok), &json!(false)), "{result}");
-        assert!(result["output"].as_str().is_some_and(|output| output.contains(part)), "{result}");
+        let told = !ok || driver.subject().manner.tells_outputs;
+        assert!(result["output"].as_str().is_some_and(|output| output.contains(part) || !told), "{result}");
     }
 }
 
