@@ -66,7 +66,14 @@ const ALL: &[Offline] = &[
     },
     Offline {
         agent: "gemini",
-        env: &[("GEMINI_API_KEY", KEY), ("GOOGLE_GEMINI_BASE_URL", "{url}")],
+        env: &[
+            ("GEMINI_API_KEY", KEY),
+            ("GOOGLE_GEMINI_BASE_URL", "{url}"),
+            // Else it asks a model which model to use.
+            ("GEMINI_MODEL", "gemini-2.5-flash"),
+            // In a directory that it does not trust it starts no servers and has few modes.
+            ("GEMINI_CLI_TRUST_WORKSPACE", "true"),
+        ],
         files: &[(".gemini/settings.json", GEMINI)],
         settings: &[],
         shell: |line| ("run_shell_command", json!({"command": line, "description": "to see whether it works"})),
@@ -80,7 +87,11 @@ const ALL: &[Offline] = &[
     },
     Offline {
         agent: "opencode",
-        env: &[("OPENCODE_DISABLE_AUTOUPDATE", "true"), ("OPENCODE_DISABLE_MODELS_FETCH", "true")],
+        env: &[
+            ("OPENCODE_DISABLE_AUTOUPDATE", "true"),
+            ("OPENCODE_DISABLE_MODELS_FETCH", "true"),
+            ("OPENCODE_DISABLE_LSP_DOWNLOAD", "true"),
+        ],
         files: &[(".config/opencode/opencode.json", OPENCODE)],
         settings: &[],
         shell: |line| ("bash", json!({"command": line, "description": "to see whether it works"})),
@@ -103,7 +114,7 @@ stream_max_retries = 1
 
 const GEMINI: &str = r#"{
   "security": {"auth": {"selectedType": "gemini-api-key"}},
-  "general": {"enableAutoUpdate": false},
+  "general": {"enableAutoUpdate": false, "maxAttempts": 2, "sessionRetention": {"enabled": false}},
   "privacy": {"usageStatisticsEnabled": false}
 }
 "#;
@@ -129,16 +140,21 @@ const OPENCLAW: &str = r#"{
 
 const OPENCODE: &str = r#"{
   "model": "stand-in/stand-in",
-  "small_model": "stand-in/stand-in",
+  "small_model": "stand-in/stand-in-small",
   "enabled_providers": ["stand-in"],
-  "share": "disabled",
   "permission": {"bash": "ask", "edit": "ask"},
+  "experimental": {"continue_loop_on_deny": true},
+  "agent": {"title": {"disable": true}},
+  "share": "disabled",
   "provider": {
     "stand-in": {
       "npm": "@ai-sdk/openai-compatible",
       "name": "stand-in",
       "options": {"baseURL": "{url}/v1", "apiKey": "sk-a-key-of-the-stand-in"},
-      "models": {"stand-in": {"name": "stand-in", "limit": {"context": 128000, "output": 4096}}}
+      "models": {
+        "stand-in": {"name": "stand-in", "reasoning": true, "tool_call": true, "limit": {"context": 9000000, "output": 4096}},
+        "stand-in-small": {"name": "stand-in-small", "limit": {"context": 9000000, "output": 4096}}
+      }
     }
   }
 }

@@ -197,7 +197,10 @@ impl Names {
     pub fn of(root: &str, model: &str) -> Self {
         // Agents make the name of a folder from a path.
         let slug = root.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-        Self(vec![(root.to_owned(), "$ROOT"), (slug, "$SLUG"), (model.to_owned(), "$MODEL")])
+        // Agents are told where the fake agent is: it is also the bridge.
+        let own = std::env::current_exe().map(|own| own.display().to_string()).unwrap_or_default();
+        let words = [(root.to_owned(), "$ROOT"), (slug, "$SLUG"), (model.to_owned(), "$MODEL"), (own, "$FAKE")];
+        Self(words.into_iter().filter(|(word, _)| !word.is_empty()).collect())
     }
 
     /// And for a program that is installed here, by whichever path: agents name their own files when they complain.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::subject::{Known, Numbers, Subject, Tools, Words};
+use super::subject::{Known, Manner, Numbers, Subject, Tools, Words};
 use crate::model::Answer;
 use crate::real;
 
@@ -54,6 +54,7 @@ pub const CLAUDE: Subject = Subject {
         soon: Duration::from_secs(4),
     },
     words: Words { auth: "claude auth login", network: "ANTHROPIC_BASE_URL", retry: "api_retry" },
+    manner: Manner::PLAIN,
 };
 
 fn bash(line: &str) -> Value {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::subject::{Known, Numbers, Subject, Tools, Words};
+use super::subject::{Known, Manner, Numbers, Subject, Tools, Words};
 use crate::model::Answer;
 use crate::real;
 
@@ -53,6 +53,7 @@ pub const COPILOT: Subject = Subject {
         soon: Duration::from_secs(15),
     },
     words: Words { auth: "COPILOT_PROVIDER_API_KEY", network: "COPILOT_PROVIDER_BASE_URL", retry: "model_call_failed" },
+    manner: Manner::PLAIN,
 };
 
 /// The environment, and nothing else, that the real program needs to talk to a scripted model.

@@ -38,7 +38,7 @@ pub use openclaw::OPENCLAW;
 pub use place::{Place, Signal, signal};
 pub use progress::Progress;
 pub use seen::Seen;
-pub use subject::{Known, Numbers, Setting, Subject, Tools, Words};
+pub use subject::{Known, Manner, Numbers, Setting, Subject, Tools, Words};
 
 use crate::model::Script;
 use crate::processes::marked;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::subject::{Known, Numbers, Subject, Tools, Words};
+use super::subject::{Known, Manner, Numbers, Subject, Tools, Words};
 use crate::model::Answer;
 use crate::real;
 
@@ -53,6 +53,7 @@ pub const OPENCLAW: Subject = Subject {
         soon: Duration::from_secs(90),
     },
     words: Words { auth: "openclaw configure", network: "address", retry: "" },
+    manner: Manner { model: |name| Some(format!("stand-in/{name}")), ..Manner::PLAIN },
 };
 
 /// The environment, and nothing else, that the real program needs: its own Node is the first.

@@ -42,7 +42,10 @@ impl Seen {
     /// When it tells another.
     pub fn tells(&self, name: &str) {
         let half = if self.subject.settings.streams { "reply, " } else { "" };
-        let story = row(name).story.replace("half a reply, ", half);
+        let mut story = row(name).story.replace("half a reply, ", half);
+        if self.subject.manner.ends_when_denied {
+            story = story.replace("result denied, reply,", "result denied,");
+        }
         let tale = self.tale(story.contains("usage"));
         let tale = if story.contains('…') { its_own_way(&tale) } else { tale };
         let story = if self.subject.silent { without_tools(&story) } else { story };

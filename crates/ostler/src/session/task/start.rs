@@ -40,9 +40,9 @@ impl Driver {
                 self.mind.written_by = written_by;
                 notices.into_iter().for_each(|notice| self.mind.handle(Input::Remark(notice)));
                 match body {
-                    Body::Process(prepared) => {
+                    Body::Process(prepared, wait) => {
                         let patience = self.beginning.spec.limits.startup;
-                        self.life = Life::Starting(Starting::new(*prepared, patience));
+                        self.life = Life::Starting(Starting::new(*prepared, wait, patience));
                     }
                     Body::Inner(child) => self.awake(child),
                 }

@@ -57,6 +57,28 @@ macro_rules! members {
                 ]
             }
             {
+                real gemini GEMINI "ACP: JSON-RPC lines on stdin and stdout"
+                [
+                    structured_output: "the protocol, ACP, has no answers by a schema"
+                    fork: "over ACP it makes no copies of sessions"
+                    big_prompt: "it refuses a prompt that it takes for more than a million tokens, whatever the model"
+                ]
+            }
+            {
+                real opencode OPENCODE "ACP: JSON-RPC lines on stdin and stdout"
+                [
+                    structured_output: "the protocol, ACP, has no answers by a schema"
+                    usage_exact: "it counts the last call of the model only, so that a turn with tools has no numbers"
+                ]
+            }
+            {
+                real copilot_acp COPILOT_ACP "ACP: JSON-RPC lines on stdin and stdout"
+                [
+                    structured_output: "the protocol, ACP, has no answers by a schema"
+                    fork: "over ACP it makes no copies of sessions"
+                ]
+            }
+            {
                 own openai_api OPENAI_API "HTTP: chat completions"
                 [
                     died: "it is a part of Ostler: there is no process that could die"
