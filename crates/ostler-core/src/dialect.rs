@@ -12,7 +12,7 @@ use crate::spec::{Spec, SpecError};
 use crate::usage::Usage;
 
 pub use probe::{Login, Probe, Runtime, Version};
-use transcript::Transcripts;
+use transcript::{ByMinute, Transcripts};
 
 /// One agent's language. Implementations are stateless; each child process gets a [`Conversation`] of its own.
 pub trait Dialect: Send + Sync {
@@ -69,6 +69,11 @@ pub trait Dialect: Send + Sync {
 
     /// Where the agent keeps its sessions; none when it keeps none that could be looked up.
     fn transcripts(&self) -> Option<&'static Transcripts> {
+        None
+    }
+
+    /// How the agent's sessions are kept when one must not be gone on with in the minute in which it was made; none: it may.
+    fn by_minute(&self) -> Option<&'static ByMinute> {
         None
     }
 

@@ -51,8 +51,12 @@ pub fn find(name: &str) -> Option<&'static dyn Dialect> {
 mod tests {
     use super::*;
 
+    // S2-4: the four of the document are among them.
     #[test]
     fn names_are_distinct_and_found() {
+        for name in ["claude", "openclaw", "codex", "openai-api"] {
+            assert!(find(name).is_some(), "{name}");
+        }
         for dialect in all() {
             assert_eq!(find(dialect.name()).map(Dialect::name), Some(dialect.name()));
         }

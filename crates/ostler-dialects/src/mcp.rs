@@ -50,6 +50,7 @@ pub(crate) struct Server {
     names: Vec<String>,
     /// Where the client writes which tool call of its events a call belongs to; none: it does not say.
     call_key: Option<&'static str>,
+    reads_json: bool,
     /// Open calls by their order, each with its client and the id of its JSON-RPC request.
     orders: BTreeMap<String, (u32, Raw)>,
 }
@@ -83,6 +84,8 @@ pub(crate) struct Custom {
     pub(crate) meta: Option<Raw>,
     /// The key in the `_meta` of a call that names the tool call of the client's events.
     pub(crate) call_key: Option<&'static str>,
+    /// Whether the client takes a text that is JSON for a structured result, and fails when it is no object.
+    pub(crate) reads_json: bool,
 }
 
 /// What came of a message.
@@ -135,7 +138,15 @@ struct Block<'a> {
 #[serde(rename_all = "camelCase")]
 struct Done<'a> {
     content: [Block<'a>; 1],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    structured_content: Option<Given<'a>>,
     is_error: bool,
+}
+
+/// A text as the structured result that it is not.
+#[derive(Serialize)]
+struct Given<'a> {
+    result: &'a str,
 }
 
 impl Server {
@@ -144,6 +155,7 @@ impl Server {
             list: Raw::of(&Tools { tools: offers.iter().map(|offer| Tool::new(offer, custom)).collect() }),
             names: offers.iter().map(|offer| offer.name.clone()).collect(),
             call_key: custom.call_key,
+            reads_json: custom.reads_json,
             orders: BTreeMap::new(),
         }
     }
@@ -162,7 +174,9 @@ impl Server {
     pub(crate) fn done(&mut self, order: &str, ok: bool, output: &str) -> Option<(u32, Answer)> {
         let (client, rpc) = self.orders.remove(order)?;
         let content = [Block { r#type: "text", text: output }];
-        let result = Raw::of(&Done { content, is_error: !ok });
+        let misread = self.reads_json && !output.trim_start().starts_with('{') && Raw::parse(output).is_ok();
+        let structured_content = misread.then_some(Given { result: output });
+        let result = Raw::of(&Done { content, structured_content, is_error: !ok });
         Some((client, Answer::new(Some(rpc), Said::Result(result))))
     }
 

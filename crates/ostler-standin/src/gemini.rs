@@ -80,7 +80,8 @@ fn parts(answer: &Answer, request: &Request) -> Vec<Value> {
                 parts.extend(pieces.iter().map(|piece| json!({"text": piece, "thought": true})));
             }
             Block::ToolUse { name, input } => {
-                let call = json!({"id": ids::fresh("call_"), "name": name, "args": input});
+                // Without an id, as the service has it.
+                let call = json!({"name": name, "args": input});
                 parts.push(json!({"functionCall": call, "thoughtSignature": "c2lnbmVk"}));
             }
         }

@@ -7,7 +7,6 @@
 #![expect(
     clippy::disallowed_methods,
     clippy::expect_used,
-    clippy::panic,
     reason = "it serves tests and trials: what cannot be served is a failure of those, and its clock only waits"
 )]
 

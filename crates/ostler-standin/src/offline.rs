@@ -66,14 +66,32 @@ const ALL: &[Offline] = &[
     },
     Offline {
         agent: "gemini",
-        env: &[("GEMINI_API_KEY", KEY), ("GOOGLE_GEMINI_BASE_URL", "{url}")],
+        env: &[
+            ("GEMINI_API_KEY", KEY),
+            ("GOOGLE_GEMINI_BASE_URL", "{url}"),
+            // Else it asks a model which model to use.
+            ("GEMINI_MODEL", "gemini-2.5-flash"),
+            // In a directory that it does not trust it starts no servers and has few modes.
+            ("GEMINI_CLI_TRUST_WORKSPACE", "true"),
+        ],
         files: &[(".gemini/settings.json", GEMINI)],
         settings: &[],
         shell: |line| ("run_shell_command", json!({"command": line, "description": "to see whether it works"})),
     },
     Offline {
+        agent: "openclaw",
+        env: &[],
+        files: &[(".openclaw/openclaw.json", OPENCLAW)],
+        settings: &[],
+        shell: |line| ("exec", json!({"command": line})),
+    },
+    Offline {
         agent: "opencode",
-        env: &[("OPENCODE_DISABLE_AUTOUPDATE", "true"), ("OPENCODE_DISABLE_MODELS_FETCH", "true")],
+        env: &[
+            ("OPENCODE_DISABLE_AUTOUPDATE", "true"),
+            ("OPENCODE_DISABLE_MODELS_FETCH", "true"),
+            ("OPENCODE_DISABLE_LSP_DOWNLOAD", "true"),
+        ],
         files: &[(".config/opencode/opencode.json", OPENCODE)],
         settings: &[],
         shell: |line| ("bash", json!({"command": line, "description": "to see whether it works"})),
@@ -96,20 +114,47 @@ stream_max_retries = 1
 
 const GEMINI: &str = r#"{
   "security": {"auth": {"selectedType": "gemini-api-key"}},
-  "general": {"enableAutoUpdate": false},
+  "general": {"enableAutoUpdate": false, "maxAttempts": 2, "sessionRetention": {"enabled": false}},
   "privacy": {"usageStatisticsEnabled": false}
+}
+"#;
+
+const OPENCLAW: &str = r#"{
+  "agents": {"defaults": {"model": {"primary": "stand-in/stand-in"}}},
+  "models": {"providers": {"stand-in": {
+    "baseUrl": "{url}/v1",
+    "apiKey": "sk-a-key-of-the-stand-in",
+    "api": "openai-completions",
+    "models": [{
+      "id": "stand-in",
+      "name": "stand-in",
+      "contextWindow": 9000000,
+      "maxTokens": 4096,
+      "input": ["text"],
+      "reasoning": false,
+      "cost": {"input": 1, "output": 2, "cacheRead": 0.5, "cacheWrite": 1}
+    }]
+  }}}
 }
 "#;
 
 const OPENCODE: &str = r#"{
   "model": "stand-in/stand-in",
+  "small_model": "stand-in/stand-in-small",
+  "enabled_providers": ["stand-in"],
   "permission": {"bash": "ask", "edit": "ask"},
+  "experimental": {"continue_loop_on_deny": true},
+  "agent": {"title": {"disable": true}},
+  "share": "disabled",
   "provider": {
     "stand-in": {
       "npm": "@ai-sdk/openai-compatible",
       "name": "stand-in",
       "options": {"baseURL": "{url}/v1", "apiKey": "sk-a-key-of-the-stand-in"},
-      "models": {"stand-in": {"name": "stand-in", "limit": {"context": 128000, "output": 4096}}}
+      "models": {
+        "stand-in": {"name": "stand-in", "reasoning": true, "tool_call": true, "limit": {"context": 9000000, "output": 4096}},
+        "stand-in-small": {"name": "stand-in-small", "limit": {"context": 9000000, "output": 4096}}
+      }
     }
   }
 }

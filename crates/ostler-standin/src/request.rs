@@ -239,14 +239,21 @@ impl<'a> Said<'a> {
     /// The texts without the reminders of an agent.
     fn own_words(&self) -> String {
         let is_reminder = |text: &str| REMINDERS.iter().any(|mark| text.trim_start().starts_with(mark));
-        let own = self.texts.iter().copied().filter(|text| !is_reminder(text)).map(without_the_date);
+        let own =
+            self.texts.iter().copied().filter(|text| !is_reminder(text)).map(without_the_date).map(without_the_runtime);
         own.collect::<Vec<_>>().join("\n")
     }
 }
 
 /// How the texts begin that agents add to a user's words.
-const REMINDERS: &[&str] =
-    &["<system-reminder>", "<session_context>", "<environment_context>", "<turn_aborted>", "# AGENTS.md instructions"];
+const REMINDERS: &[&str] = &[
+    "<system-reminder>",
+    "<session_context>",
+    "<environment_context>",
+    "<turn_aborted>",
+    "# AGENTS.md instructions",
+    "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>",
+];
 
 fn joined(space: &str, own: &str) -> String {
     format!("{}__{own}", space.trim_end_matches("__"))
@@ -256,6 +263,13 @@ fn joined(space: &str, own: &str) -> String {
 fn without_the_date(text: &str) -> &str {
     let dated = text.strip_prefix("<current_datetime>").and_then(|rest| rest.split_once("</current_datetime>\n\n"));
     dated.map_or(text, |(_, own)| own)
+}
+
+/// OpenClaw writes the day and the hour in front of it, and a line about itself behind it.
+fn without_the_runtime(text: &str) -> &str {
+    let Some((own, _)) = text.rsplit_once("\n\nRuntime: agent=") else { return text };
+    let dated = own.strip_prefix('[').and_then(|rest| rest.split_once(" UTC] "));
+    dated.map_or(own, |(_, own)| own)
 }
 
 fn list(value: &Value) -> &[Value] {
@@ -299,10 +313,10 @@ fn has_code(text: &str) -> bool {
     text.split_once(": ").is_some_and(|(word, _)| is_code(word))
 }
 
-// Chat completions have no mark for an error; that it is one stands in the text, as a code before its first colon.
+// Chat completions have no mark for an error; that it is one stands in the text, as a code before its first colon or in words.
 fn chat_result(message: &Value) -> ToolResult {
     let text = texts(&message["content"]).join("\n");
-    let is_error = has_code(&text);
+    let is_error = has_code(&text) || text.starts_with("Permission denied");
     ToolResult { tool_use_id: message["tool_call_id"].as_str().unwrap_or_default().to_owned(), text, is_error }
 }
 
@@ -382,6 +396,14 @@ mod tests {
     fn a_date_in_front_of_the_prompt_is_not_the_prompt() {
         let dated = "<current_datetime>2026-11-15T19:33:12.184+00:00</current_datetime>\n\nRead\n\nit";
         assert_eq!(chat(&json!([{"role": "user", "content": dated}])).last_user_text(), "Read\n\nit");
+    }
+
+    #[test]
+    fn what_openclaw_writes_around_the_prompt_is_not_the_prompt() {
+        let around = "[Mon 2026-11-16 07:33 UTC] Read\n\nit\n\nRuntime: agent=main | session=x";
+        let internal = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\nnone\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>";
+        let said = json!([{"role": "user", "content": around}, {"role": "user", "content": internal}]);
+        assert_eq!(chat(&said).last_user_text(), "Read\n\nit");
     }
 
     #[test]

@@ -15,6 +15,8 @@ use serde_json::{Value, json};
 
 /// The longest text that is kept whole; nobody reads the middle of a longer one.
 const LONG: usize = 4096;
+/// How many lines of a prompt that is sent as it is are kept: whoever plays it passes over the rest.
+const PROMPT: usize = 20;
 /// The shortest name of a file that can be a session's id.
 const ID: usize = 16;
 /// How many lines of such a file are kept: enough to say whose it is.
@@ -195,7 +197,20 @@ impl Names {
     pub fn of(root: &str, model: &str) -> Self {
         // Agents make the name of a folder from a path.
         let slug = root.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-        Self(vec![(root.to_owned(), "$ROOT"), (slug, "$SLUG"), (model.to_owned(), "$MODEL")])
+        // Agents are told where the fake agent is: it is also the bridge.
+        let own = std::env::current_exe().map(|own| own.display().to_string()).unwrap_or_default();
+        let words = [(root.to_owned(), "$ROOT"), (slug, "$SLUG"), (model.to_owned(), "$MODEL"), (own, "$FAKE")];
+        Self(words.into_iter().filter(|(word, _)| !word.is_empty()).collect())
+    }
+
+    /// And for a program that is installed here, by whichever path: agents name their own files when they complain.
+    #[must_use]
+    pub fn and_program(mut self, program: &Path) -> Self {
+        let resolved = program.canonicalize().ok();
+        for dir in [Some(program), resolved.as_deref()].into_iter().flatten().filter_map(Path::parent) {
+            self.0.push((dir.display().to_string(), "$PROGRAM"));
+        }
+        self
     }
 
     /// With what stands for them.
@@ -217,13 +232,15 @@ pub struct Scribe {
     file: File,
     names: Names,
     said: String,
+    /// Lines of input that are no messages.
+    plain: usize,
 }
 
 impl Scribe {
     /// Into this file, with names for the words of this place.
     #[must_use]
     pub fn new(file: File, names: Names) -> Self {
-        Self { file, names, said: String::new() }
+        Self { file, names, said: String::new(), plain: 0 }
     }
 
     /// Writes one entry, at once.
@@ -233,6 +250,12 @@ impl Scribe {
     pub fn note(&mut self, entry: Entry) -> io::Result<()> {
         if let Entry::Out(line) = &entry {
             self.said.push_str(line);
+        }
+        if matches!(&entry, Entry::In(line) if kind(line) == "text") {
+            self.plain += 1;
+            if self.plain > PROMPT {
+                return Ok(());
+            }
         }
         let line = self.names.hidden(&entry.shortened().to_line());
         self.file.write_all(format!("{line}\n").as_bytes())
@@ -307,6 +330,29 @@ mod tests {
         assert!(cut.len() < 600 && kind(&cut) == "user", "{cut}");
         let many = json!({"names": vec!["a short one"; 1000]}).to_string();
         assert_eq!(Entry::Out(many.clone()).shortened(), Entry::Out(many));
+    }
+
+    #[test]
+    fn a_recording_does_not_tell_where_the_program_is() {
+        let dir = tempfile::tempdir().expect("make a directory");
+        let (real, link) = (dir.path().join("real"), dir.path().join("link"));
+        fs::create_dir(&real).expect("make a directory");
+        fs::write(real.join("agent"), "").expect("write a file");
+        std::os::unix::fs::symlink(&real, &link).expect("make a link");
+        let names = Names::default().and_program(&link.join("agent"));
+        let said = format!("{} {}", real.join("a.js").display(), link.join("b.js").display());
+        assert_eq!(names.hidden(&said), "$PROGRAM/a.js $PROGRAM/b.js");
+    }
+
+    #[test]
+    fn of_a_long_plain_prompt_the_beginning_is_kept() {
+        let dir = tempfile::tempdir().expect("make a directory");
+        let (file, number) = next(dir.path()).expect("make a file");
+        let mut scribe = Scribe::new(file, Names::default());
+        let entries = (0..1000).map(|number| Entry::In(format!("line {number}")));
+        entries.chain([Entry::InEnd]).for_each(|entry| scribe.note(entry).expect("write it down"));
+        let kept = fs::read_to_string(part(dir.path(), number)).expect("read it");
+        assert_eq!((kept.lines().count(), kept.lines().last()), (PROMPT + 1, Some("{\"in_end\":true}")));
     }
 
     #[test]

@@ -101,6 +101,11 @@ impl Agents {
         self.0.insert(0, agent);
     }
 
+    /// Adds an agent behind all others: it is used by whoever names it.
+    pub(crate) fn add_last(&mut self, agent: Arc<dyn Agent>) {
+        self.0.push(agent);
+    }
+
     /// The agent of that name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Arc<dyn Agent>> {

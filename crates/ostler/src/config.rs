@@ -125,12 +125,7 @@ impl Config {
                 }
             })
             .collect();
-        let (agent, others): (Vec<_>, Vec<_>) = judged.into_iter().partition(|(entry, _)| entry.key == Key::Agent);
-        for (entry, why) in others {
-            self.take(entry, why);
-        }
-        for (entry, _) in agent {
-            let why = if author == Author::Unknown { self.refuse_agent(entry.value.text()) } else { None };
+        for (entry, why) in judged {
             self.take(entry, why);
         }
     }
@@ -140,17 +135,6 @@ impl Config {
             Some(why) => self.ignored.push(Ignored { entry, why }),
             None => drop(self.entries.insert(entry.key.clone(), entry)),
         }
-    }
-
-    /// Why a project that nobody trusts does not choose this agent; none if it may.
-    fn refuse_agent(&self, name: &str) -> Option<String> {
-        // What a script says may be the project's own.
-        if self.agent(name).is_some_and(|agent| agent.plays()) {
-            return Some("this agent does what a script says".to_owned());
-        }
-        let is_new = |key: &Key| matches!(key, Key::Of(own, Field::Acp | Field::Like) if own == name);
-        let is_left_out = self.ignored.iter().any(|ignored| is_new(&ignored.entry.key));
-        (is_left_out && !self.entries.keys().any(is_new)).then(|| "this agent is not taken either".to_owned())
     }
 
     /// A value that was given elsewhere than in a file: by a flag, or a variable.
@@ -225,7 +209,7 @@ impl Config {
                 continue; // told with the other names
             }
             match custom::acp(name, entry.value.list()) {
-                Ok(agent) => self.agents.add(agent),
+                Ok(agent) => self.agents.add_last(agent),
                 Err(why) => problems.push(entry.problem(&why)),
             }
         }

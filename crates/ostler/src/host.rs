@@ -398,8 +398,8 @@ mod tests {
             Found::Nowhere(_) => panic!("found nowhere"),
         };
         assert_eq!(find(&["../../nothing/tool", "../../dull/tool", "../../native/tool"]), Path::new("native/tool"));
-        assert_eq!(find(&["../../dull/tool"]), at("path/tool"));
-        assert_eq!(find(&[]), at("path/tool"));
+        assert_eq!(find(&["../../dull/tool"]), Path::new("path/tool"));
+        assert_eq!(find(&[]), Path::new("path/tool"));
     }
 
     // P33

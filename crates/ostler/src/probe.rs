@@ -73,7 +73,9 @@ pub enum Probed {
 pub(crate) async fn probe(host: &Host, plan: &Probe, spec: &Spec) -> Probed {
     let asked = Asked { host, plan, env: &spec.env };
     let program = spec.program.as_deref().unwrap_or(Path::new(plan.program));
-    let path = match host.find_native(program, plan.natives) {
+    // A program that the caller names is started as it is.
+    let natives = if spec.program.is_some() { &[] } else { plan.natives };
+    let path = match host.find_native(program, natives) {
         Found::At(path) => path,
         Found::Nowhere(searched) => return Probed::Missing { hint: plan.install_hint.into(), searched },
     };

@@ -93,3 +93,12 @@ pub(crate) async fn spawn(prepared: Prepared) -> Result<Child, SpawnError> {
     }
     direct::spawn(prepared)
 }
+
+/// A new directory below `parent` that only this user can enter.
+pub(crate) fn private_directory(parent: &std::path::Path) -> std::io::Result<tempfile::TempDir> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("ostler-");
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
+    builder.tempdir_in(parent)
+}

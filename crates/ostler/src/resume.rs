@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ostler_core::dialect::Version;
-use ostler_core::dialect::transcript::{Head, Transcripts};
-use ostler_core::event::{Level, Notice};
+use ostler_core::dialect::transcript::{ByMinute, Head, Transcripts};
+use ostler_core::event::{At, Level, Notice};
 use ostler_core::log::Known;
 use ostler_core::outcome::{Cause, Outcome};
 
@@ -114,12 +115,34 @@ fn quoted(path: &Path) -> String {
 }
 
 /// Where an agent with this environment keeps its state; none when the environment does not say.
-pub(crate) fn root(places: &Transcripts, env: &BTreeMap<OsString, OsString>) -> Option<PathBuf> {
+pub(crate) fn root(roots: &[&str], env: &BTreeMap<OsString, OsString>) -> Option<PathBuf> {
     let value = |name: &str| env.get(OsStr::new(name)).filter(|value| !value.is_empty());
-    places.roots.iter().find_map(|place| match place.strip_prefix('$') {
+    roots.iter().find_map(|place| match place.strip_prefix('$') {
         Some(name) => value(name).map(PathBuf::from),
         None => Some(Path::new(value("HOME")?).join(place.strip_prefix("~/")?)),
     })
+}
+
+/// How long a session has to be left alone before it is gone on with, of an agent that loses one which is too young. P57
+pub(crate) fn wait(kept: &ByMinute, root: &Path, id: &str, now: At) -> Option<Duration> {
+    let stamp = now.to_string();
+    let file = (kept.file)(id, stamp.get(..MINUTE.len())?)?;
+    let mut folders = std::fs::read_dir(root.join(kept.folder)).ok()?.flatten();
+    let young = folders.any(|folder| folder.path().join(&file).exists());
+    let rest = u64::try_from(60_000 - now.0.rem_euclid(60_000)).ok()?;
+    young.then_some(Duration::from_millis(rest))
+}
+
+/// What a minute looks like.
+const MINUTE: &str = "2026-11-16T07:23";
+
+/// What the caller is told meanwhile.
+pub(crate) fn waiting(id: &str, wait: Duration) -> Notice {
+    let message = format!(
+        "The session {id} was made in this minute, and the agent would lose it; it is gone on with in {} s.",
+        wait.as_secs() + 1
+    );
+    Notice::new(Level::Info, "waiting_to_resume", message)
 }
 
 /// Checks whether a session can be gone on with; `known` is what the log has of it ([`ostler_core::log::Log::find`]), if there is

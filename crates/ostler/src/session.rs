@@ -24,6 +24,7 @@ mod work;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ostler_core::dialect::{Dialect, Version};
 use ostler_core::event::{Ended, Event, Notice, TurnEnded, What};
@@ -80,8 +81,8 @@ impl From<Child> for Launched {
 
 /// Where the agent's lines come from.
 pub(crate) enum Body {
-    /// A process, prepared and not started.
-    Process(Box<Prepared>),
+    /// A process, prepared and not started, and how long to wait before it is.
+    Process(Box<Prepared>, Option<Duration>),
     /// A task inside this process.
     Inner(Child),
 }

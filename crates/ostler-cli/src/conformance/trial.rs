@@ -30,11 +30,20 @@ pub(super) struct Ran {
     pub(super) session: String,
 }
 
+/// A directory that only this user can enter.
+fn private_directory() -> std::io::Result<tempfile::TempDir> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("ostler-trial-");
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
+    builder.tempdir()
+}
+
 impl Trial {
     /// A place where the model follows `script`.
     pub(super) fn new(agent: &Arc<dyn Agent>, offline: &'static Offline, script: Script) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("no place to try it: {error}");
-        let root = tempfile::Builder::new().prefix("ostler-trial-").tempdir().map_err(failed)?;
+        let root = private_directory().map_err(failed)?;
         let (home, work) = (root.path().join("home"), root.path().join("work"));
         for directory in [&home, &work] {
             std::fs::create_dir(directory).map_err(failed)?;
@@ -59,6 +68,10 @@ impl Trial {
         let mut spec = Spec { prompt: prompt.to_owned(), dir: Some(self.work()), limits, policy, ..Spec::default() };
         for (key, value) in self.offline.settings {
             spec.settings.set(key, *value);
+        }
+        let dialect = self.agent.dialect();
+        if !dialect.over(&spec).unwrap_or(dialect).capabilities().ask {
+            spec.policy = None; // it asks nobody, and does what it is told
         }
         spec
     }

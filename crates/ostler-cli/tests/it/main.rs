@@ -13,6 +13,7 @@ mod api;
 mod bridge;
 mod chat;
 mod config;
+mod configured;
 mod conformance;
 mod driver;
 mod escapes;

@@ -227,7 +227,10 @@ fn json_of_a_run_that_could_not_begin() {
     let report: Value = serde_json::from_str(&done.stdout).unwrap();
     assert_eq!((done.code, &report["outcome"]["cause"]), (Some(2), &"bad_request".into()));
     assert_eq!(report["outcome"]["status"], "failed");
-    assert_eq!(report["outcome"]["hint"], "agents: claude, codex, openai-api, scripted, mock");
+    assert_eq!(
+        report["outcome"]["hint"],
+        "agents: claude, codex, copilot, gemini, opencode, openclaw, qwen, goose, claude-agent-acp, codex-acp, openai-api, scripted, mock"
+    );
     assert_eq!(report["errors"][0], "there is no agent \"nobody\"");
     assert!(done.stderr.starts_with("error: there is no agent"), "{}", done.stderr);
 }

@@ -18,7 +18,7 @@ fn an_unknown_agent() {
     assert_snapshot!(refused(&["run", "--agent", "nobody", "hi"]), @r#"
     exit 2
     error: there is no agent "nobody"
-      hint: agents: claude, codex, openai-api, scripted, mock
+      hint: agents: claude, codex, copilot, gemini, opencode, openclaw, qwen, goose, claude-agent-acp, codex-acp, openai-api, scripted, mock
     "#);
 }
 

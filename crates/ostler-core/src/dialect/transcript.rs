@@ -55,3 +55,15 @@ pub struct Holder {
     /// The session that it has open.
     pub id: String,
 }
+
+/// How an agent that names its sessions' files by the minute keeps them: `<root>/<folder>/<any directory>/<file>`. A session that
+/// is gone on with in the minute in which it was made is lost to such an agent: it takes the file for a new one's.
+#[derive(Debug, Clone, Copy)]
+pub struct ByMinute {
+    /// Where the agent's state may be, as in [`Transcripts::roots`].
+    pub roots: &'static [&'static str],
+    /// The directory, below the root, that has one directory for each that the agent worked in.
+    pub folder: &'static str,
+    /// The file of the session of an id that was made in a minute such as `2026-11-16T07:23`, in UTC; none for what is no id.
+    pub file: fn(&str, &str) -> Option<String>,
+}

@@ -117,7 +117,7 @@ impl Machine {
     pub(super) fn startup_deadline(&self) -> Option<Duration> {
         let silent = self.state == SessionState::Starting && self.ladder.is_none();
         // An agent that was asked nothing need not say anything.
-        let asked = self.open.as_ref().map(Turn::last_heard)?;
+        let asked = self.open.as_ref().filter(|turn| !turn.awake).map(Turn::last_heard)?;
         self.spawned?.max(asked).checked_add(self.limits.startup?).filter(|_| silent)
     }
 
@@ -239,6 +239,9 @@ impl Machine {
         if self.open.is_some() {
             let over = blame.unwrap_or_else(|| TurnOver::bare(turn::died(exit)));
             let pending = self.close_turn(over, fx);
+            if matches!(pending, Some(Pending::Limit(_))) {
+                self.go(SessionState::Stopping, fx); // it went when it was told to end the turn: no other way out
+            }
             if !ending && self.can_sleep() && !matches!(pending, Some(Pending::Stop(_) | Pending::Limit(_))) {
                 return self.asleep(now, fx);
             }

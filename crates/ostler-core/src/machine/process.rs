@@ -118,6 +118,12 @@ impl Machine {
         }
     }
 
+    /// Whether nobody wants the session or its turn to end.
+    #[must_use]
+    pub fn goes_on(&self) -> bool {
+        self.ladder.is_none() && self.open.as_ref().is_none_or(|turn| turn.pending.is_none())
+    }
+
     /// Whether nothing can be sent any more.
     pub(super) fn is_ending(&self) -> bool {
         let stops = |turn: &Turn| matches!(turn.pending, Some(Pending::Stop(_) | Pending::Limit(_)));

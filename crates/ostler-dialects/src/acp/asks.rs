@@ -78,7 +78,7 @@ pub(super) fn hear(talk: &mut Talk, rpc: &Raw, params: &Params<'_>, out: &mut Ou
     talk.calls.note((talk.entry, &talk.quirks, &talk.bound), &call, update);
     talk.calls.settle_denied(out);
     talk.turn.used_tools = true;
-    talk.turn.told.breaks();
+    talk.turn.told.breaks(out);
     let Some(known) = talk.calls.get(&call) else { return };
     // What would allow more than this one call is no answer to the question about it.
     let allow = pick(&choices, "allow_once", talk.quirks.allow_ids);

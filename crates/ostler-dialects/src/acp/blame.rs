@@ -129,12 +129,10 @@ pub(super) fn of_load(talk: &Talk, fault: &Fault<'_>) -> Outcome {
         return other;
     }
     let message = format!("{} cannot go on with that session: {}", talk.entry.name, other.message);
-    let hint = if talk.quirks.loses_young_sessions {
-        "There is no such session on this machine, in this directory; or it was gone on with in the minute in which it was made, \
-         which this agent does not survive. Leave out resume to begin a new one."
-    } else {
-        "There is no such session on this machine, in this directory; leave out resume to begin a new one."
-    };
+    let lost = talk.entry.lost;
+    let hint = format!(
+        "There is no such session on this machine, in this directory; leave out resume to begin a new one.{lost}"
+    );
     Outcome { detail: other.detail, ..Outcome::new(Cause::BadRequest, message).hint(hint) }
 }
 
@@ -156,10 +154,15 @@ pub(super) fn of_version(entry: &Entry, number: Option<u64>) -> Outcome {
 /// What stands in the text of an agent that writes its own errors there.
 const ERROR: &str = "Error: ";
 
+/// Whether a text can be an error that the agent wrote in place of an answer.
+pub(super) fn may_be_error(text: &str) -> bool {
+    text.starts_with(ERROR)
+}
+
 /// The last words of a turn that ended well. If a model has answered, they can be its own: then only what is certain counts.
 pub(super) fn of_text(entry: &Entry, text: &str, answered: bool) -> Option<Outcome> {
     const CERTAIN: &str = "Error: Authentication failed with provider";
-    if !text.starts_with(ERROR) || (answered && !text.starts_with(CERTAIN)) {
+    if !may_be_error(text) || (answered && !text.starts_with(CERTAIN)) {
         return None;
     }
     let message = text.trim_start_matches(ERROR).trim();

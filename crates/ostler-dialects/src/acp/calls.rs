@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::known::Entry;
 use super::quirks::{Names, Quirks};
 use super::uses;
-use super::wire::{Block, CallMeta, Output, Update};
+use super::wire::{Block, CallMeta, Output, Printed, Update};
 use crate::lenient::{List, Node, Scalar};
 
 /// Whose call it is: the agent, how it differs, and the caller's tools.
@@ -84,10 +84,11 @@ impl Call {
 
 impl Calls {
     /// Reads a word about a call.
-    pub(super) fn hear(&mut self, whose: Whose<'_>, update: &Update<'_>, out: &mut Outbox) {
+    pub(super) fn hear(&mut self, (whose, cut_off): (Whose<'_>, bool), update: &Update<'_>, out: &mut Outbox) {
         let Some(id) = update.tool_call_id.text() else { return };
         self.note(whose, id, update);
-        if let Some(call) = self.all.get_mut(id) {
+        let is_over = matches!(update.status.or_empty(), "completed" | "failed");
+        if let Some(call) = self.all.get_mut(id).filter(|_| is_over || !whose.1.describes_calls) {
             gave(call, update, parsed(update.meta).map());
         }
         if !self.denied.iter().any(|(denied, _)| denied == id) {
@@ -99,8 +100,9 @@ impl Calls {
         if !follows {
             call.tell(id, out);
         }
-        if matches!(status, "completed" | "failed") {
-            call.settle(id, status == "completed", out);
+        if is_over {
+            let cut_off = cut_off && whose.1.describes_calls;
+            call.settle(id, status == "completed" && !cut_off && !failed(update.raw_output), out);
             self.denied.retain(|(denied, _)| denied != id);
         }
     }
@@ -163,12 +165,12 @@ impl Calls {
         }
     }
 
-    /// The turn is over. A call that gave something and never said how it ended has ended well.
-    pub(super) fn close(&mut self, out: &mut Outbox) {
+    /// The turn is over. A call that gave something and never said how it ended has ended well, unless it was cut off.
+    pub(super) fn close(&mut self, cut_off: bool, out: &mut Outbox) {
         self.settle_denied(out);
         for (id, mut call) in std::mem::take(&mut self.all) {
             if call.told && !call.done && (!call.output.is_empty() || call.content.is_some()) {
-                call.settle(&id, true, out);
+                call.settle(&id, !cut_off, out);
             }
         }
     }
@@ -218,6 +220,18 @@ fn gave(call: &mut Call, update: &Update<'_>, meta: Option<&CallMeta<'_>>) {
 fn text_in(block: &Block<'_>) -> Option<String> {
     let inner: Node<'_, Block<'_>> = parsed(block.content);
     inner.map().map_or_else(|| block.text.owned(), |inner| inner.text.owned())
+}
+
+/// Whether a command ended badly. To some agents a tool that ran has done its work, whatever came of it.
+fn failed(raw: Option<&RawValue>) -> bool {
+    let output: Node<'_, Output<'_>> = parsed(raw);
+    let bad = |code: &Scalar<'_>| code.amount().is_some_and(|code| code != 0.0);
+    // What it printed is there and how it ended is not: it was cut off.
+    let cut_off = |it: &Printed<'_>| it.output.text().is_some() && it.exit.amount().is_none();
+    output.map().is_some_and(|it| {
+        it.contents.0.iter().filter_map(Node::map).any(|it| bad(&it.exit_code))
+            || it.metadata.map().is_some_and(|it| bad(&it.exit) || cut_off(it))
+    })
 }
 
 fn raw_output(raw: Option<&RawValue>) -> Option<String> {

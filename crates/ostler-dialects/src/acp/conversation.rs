@@ -58,6 +58,8 @@ pub(super) struct Talk {
     turns: u64,
     /// How many orders of tools there were, or could have been.
     orders: u64,
+    /// Whether the agent was given a way to the caller's tools and has not been seen on it.
+    unreached: bool,
     pub(super) turn: Turn,
 }
 
@@ -125,13 +127,14 @@ impl Talk {
             changes: Vec::new(),
             asks: BTreeMap::new(),
             files: Files::new(start.fs),
-            server: Server::new(&spec.tools, &Custom::default()),
+            server: Server::new(&spec.tools, &Custom { reads_json: quirks.reads_json, ..Custom::default() }),
             bound: spec.tools.iter().map(|tool| tool.name.clone()).collect(),
             calls: Calls::default(),
             spend: Spend::new(start.resume.is_some()),
             start,
             turns: 0,
             orders: 0,
+            unreached: spec.bridge.is_some(),
             turn: Turn::default(),
         }
     }
@@ -187,8 +190,16 @@ impl Talk {
 
     /// The turn is over.
     pub(super) fn end(&mut self, over: TurnOver, out: &mut Outbox) {
+        self.turn.told.release(out);
         asks::forget(self, out);
-        self.calls.close(out);
+        self.calls.close(self.turn.interrupted, out);
+        if self.is_working() && std::mem::take(&mut self.unreached) {
+            let Entry { name, unreached, .. } = self.entry;
+            let message = format!(
+                "{name} has not started the program that leads to the caller's tools: it has none of them.{unreached}"
+            );
+            out.notice(Level::Warning, "tools_unreached", message);
+        }
         self.turn = Turn::default();
         out.push(Out::TurnOver(over));
     }
@@ -256,8 +267,7 @@ impl Talk {
 
     /// Keeps a message that is not known here.
     pub(super) fn unknown(&self, raw: &str, what: &str, out: &mut Outbox) {
-        let message = format!("{} said something that Ostler does not know: {what}.", self.entry.name);
-        out.event(Notice { raw: Raw::parse(raw).ok(), ..Notice::new(Level::Debug, "unknown_message", message) });
+        out.event(Notice::unknown_message(self.entry.name, what, Raw::parse(raw).ok()));
     }
 }
 
@@ -306,6 +316,7 @@ impl Conversation for Talk {
     }
 
     fn hear_aside(&mut self, from: u32, line: &str, out: &mut Outbox) {
+        self.unreached = false;
         self.orders += 1;
         let order = format!("order-{}", self.orders);
         if let Heard::Answer(answer) = self.server.hear((from, &order), line, out) {
@@ -314,6 +325,7 @@ impl Conversation for Talk {
     }
 
     fn finish(&mut self, exit: &Exit, out: &mut Outbox) {
+        self.turn.told.release(out);
         let silent = matches!(self.phase, Phase::Opening);
         if self.turn.open
             && let Some(outcome) = blame::of_exit(self.entry, exit).filter(|_| silent)

@@ -40,7 +40,7 @@ fn interrupted() -> Outcome {
 }
 
 /// What a stop reason means.
-fn stopped(talk: &Talk, reason: &str, answered: bool, out: &mut Outbox) -> Outcome {
+fn stopped(talk: &mut Talk, reason: &str, answered: bool, out: &mut Outbox) -> Outcome {
     let native = |outcome: Outcome| outcome.with(|d| d.native = Some(reason.to_owned()));
     match reason {
         "cancelled" if talk.turn.interrupted => interrupted(),
@@ -51,6 +51,10 @@ fn stopped(talk: &Talk, reason: &str, answered: bool, out: &mut Outbox) -> Outco
             Outcome::new(Cause::Refused, "The model refused to answer.")
                 .hint("Rephrase the request in a new session, or choose another model."),
         ),
+        "max_tokens" if !answered && talk.turn.told.reply.is_empty() => native(
+            Outcome::new(Cause::BadRequest, "The prompt is too long for the model, as the agent counts it.")
+                .hint("Give a shorter prompt, or choose a model with a larger window."),
+        ),
         "max_tokens" => native(
             Outcome::new(Cause::OutputLimit, "The answer reached the model's limit on output.")
                 .hint("Ask for less at a time."),
@@ -59,7 +63,13 @@ fn stopped(talk: &Talk, reason: &str, answered: bool, out: &mut Outbox) -> Outco
             Outcome::new(Cause::TurnLimit, "The agent reached its limit on the steps of a turn.")
                 .hint("Raise the limit in the agent's own settings, or give a smaller task."),
         ),
-        "end_turn" => failed(talk, answered).unwrap_or_else(Outcome::completed),
+        "end_turn" => match failed(talk, answered) {
+            Some(why) => {
+                talk.turn.told.was_error();
+                why
+            }
+            None => Outcome::completed(),
+        },
         other => {
             let message = format!("{} ended the turn with {other:?}, which Ostler does not know.", talk.entry.name);
             out.notice(Level::Warning, "unknown_stop_reason", message);

@@ -60,15 +60,16 @@ pub(super) enum Step {
 impl Start {
     pub(super) fn new(entry: &Entry, spec: &Spec) -> Self {
         let last = |key: &str| spec.settings.last(key).map(str::to_owned);
+        let servers = servers::all(&spec.settings, spec.bridge.as_ref());
         Self {
             cwd: spec.dir.as_ref().map_or_else(|| "/".to_owned(), |dir| dir.display().to_string()),
             resume: last(keys::RESUME),
             fork: spec.settings.is_on(keys::FORK),
-            servers: servers::all(&spec.settings, spec.bridge.as_ref()),
+            servers: if entry.server_flag.is_some() { servers::parted(servers).1 } else { servers },
             // Chosen by an argument already.
             model: last(keys::MODEL).filter(|_| entry.model_flag.is_none()),
             argued: last(keys::MODEL).filter(|_| entry.model_flag.is_some()),
-            mode: last(keys::PERMISSION_MODE),
+            mode: last(keys::PERMISSION_MODE).filter(|word| entry.mode(word).is_none()),
             fs: spec.settings.is_on(FS),
             auth_method: last(AUTH_METHOD),
             agent_version: None,

@@ -1,5 +1,6 @@
 //! The agents that are known to speak ACP: entries of data.
 
+use ostler_core::dialect::transcript::ByMinute;
 use ostler_core::dialect::{Inherits, Login, Probe, Runtime, Version};
 use ostler_core::permission::ToolKind;
 
@@ -23,12 +24,24 @@ pub struct Entry {
     pub(crate) env: &'static [(&'static str, &'static str)],
     /// The same, when somebody decides what it may do.
     pub(crate) ask_env: &'static [(&'static str, &'static str)],
+    /// What it must not see of the caller's environment then: what would decide in their place.
+    pub(crate) ask_never: &'static [&'static str],
+    /// Permission modes that Ostler has words for and the protocol has not: what makes it so, an argument and variables.
+    pub(crate) modes: &'static [Mode],
+    /// 5. How it keeps its sessions, if one must not be gone on with in the minute in which it was made.
+    pub(crate) by_minute: Option<ByMinute>,
     /// Where it keeps its state.
     pub(crate) state: &'static [&'static str],
     /// Models that it is known to take.
     pub(crate) models: &'static [&'static str],
     /// The argument that chooses the model, where the protocol does not.
     pub(crate) model_flag: Option<&'static str>,
+    /// The argument for a file of MCP servers that the agent starts, where it takes none of them over the protocol.
+    pub(crate) server_flag: Option<&'static str>,
+    /// Why its model may not have the caller's tools, when the agent has not started the program that leads to them.
+    pub(crate) unreached: &'static str,
+    /// Why a session may be gone, besides that it never was.
+    pub(crate) lost: &'static str,
     /// What its tools do, by their names.
     pub(crate) tools: &'static [(&'static str, ToolKind)],
     /// Whether it makes copies of sessions.
@@ -49,7 +62,23 @@ pub struct Entry {
     pub(crate) quirks: Quirks,
 }
 
+/// A permission mode that is chosen when the agent is started.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mode {
+    /// The word for it.
+    pub(crate) word: &'static str,
+    /// Arguments to add.
+    pub(crate) args: &'static [&'static str],
+    /// Variables to set.
+    pub(crate) env: &'static [(&'static str, &'static str)],
+}
+
 impl Entry {
+    /// The permission mode of this word, if it is one of those that are chosen when the agent is started.
+    pub(super) fn mode(&self, word: &str) -> Option<&'static Mode> {
+        self.modes.iter().find(|mode| mode.word == word)
+    }
+
     /// How to find out whether it is there.
     pub(super) fn probe(&self) -> Probe {
         Probe {
@@ -96,9 +125,15 @@ pub(super) const ANY: Entry = Entry {
     inherits: only(&[]),
     env: &[],
     ask_env: &[],
+    ask_never: &[],
+    modes: &[],
+    by_minute: None,
     state: &[],
     models: &[],
     model_flag: None,
+    server_flag: None,
+    unreached: "",
+    lost: "",
     tools: &[],
     fork: true,
     cost: true,
@@ -128,6 +163,11 @@ pub static GEMINI: Acp = Acp(&Entry {
     },
     // Else it starts itself a second time, and the first one only waits.
     env: &[("GEMINI_CLI_NO_RELAUNCH", "true")],
+    by_minute: Some(ByMinute {
+        roots: &["$GEMINI_CLI_HOME", "~/"],
+        folder: ".gemini/tmp",
+        file: |id, minute| Some(format!("chats/session-{}-{}.jsonl", minute.replace(':', "-"), id.get(..8)?)),
+    }),
     state: &["~/.gemini/"],
     models: &["auto", "gemini-2.5-pro", "gemini-2.5-flash"],
     tools: &[
@@ -144,6 +184,9 @@ pub static GEMINI: Acp = Acp(&Entry {
         ("google_web_search", ToolKind::Network),
         ("write_todos", ToolKind::Read),
     ],
+    lost: " Or gemini has cleaned up: a session that was gone on with once is lost when gemini is next started, unless \
+           general.sessionRetention.enabled is false in ~/.gemini/settings.json.",
+    unreached: " It starts none in a directory that it does not trust: trust it in gemini itself, or set GEMINI_CLI_TRUST_WORKSPACE=true.",
     fork: false,
     cost: false,
     minimum: Version(0, 61, 0),
@@ -155,13 +198,18 @@ pub static GEMINI: Acp = Acp(&Entry {
         counts: Counts::Quota,
         names: Names::CallId,
         title_is_command: true,
+        describes_calls: true,
         replay_trails: true,
-        loses_young_sessions: true,
         mode_echo: Some("[MODE_UPDATE] "),
+        thought_head: "****\n",
+        reads_json: true,
         ..PLAIN
     },
     ..ANY
 });
+
+/// opencode asks about everything.
+const ASK: &str = "{\"*\":\"ask\"}";
 
 /// opencode. Measured: 1.18.33.
 pub static OPENCODE: Acp = Acp(&Entry {
@@ -196,7 +244,13 @@ pub static OPENCODE: Acp = Acp(&Entry {
     },
     env: &[("OPENCODE_DISABLE_AUTOUPDATE", "true")],
     // Without it everything is allowed, and nobody is asked.
-    ask_env: &[("OPENCODE_PERMISSION", "{\"*\":\"ask\"}")],
+    ask_never: &["OPENCODE_CLIENT", "OPENCODE_PID", "OPENCODE_TERMINAL", "OPENCODE_PERMISSION"],
+    ask_env: &[("OPENCODE_PERMISSION", ASK)],
+    modes: &[
+        Mode { word: "default", args: &[], env: &[] },
+        Mode { word: "ask", args: &[], env: &[("OPENCODE_PERMISSION", ASK)] },
+        Mode { word: "allow-all", args: &[], env: &[("OPENCODE_PERMISSION", "{\"*\":\"allow\"}")] },
+    ],
     state: &["~/.local/share/opencode/", "~/.local/state/opencode/", "~/.cache/opencode/", "~/.config/opencode/"],
     tools: &[
         ("bash", ToolKind::Execute),
@@ -319,8 +373,16 @@ pub static COPILOT: Acp = Acp(&Entry {
         never: &["COPILOT_ALLOW_ALL"],
     },
     env: &[("COPILOT_AUTO_UPDATE", "false")],
+    // The same words as in its other language.
+    modes: &[
+        Mode { word: "default", args: &[], env: &[] },
+        Mode { word: "allow-tools", args: &["--allow-all-tools"], env: &[] },
+        Mode { word: "allow-all", args: &["--allow-all"], env: &[] },
+    ],
     state: &["$COPILOT_HOME/", "~/.copilot/"],
     model_flag: Some("--model="),
+    // Over the protocol it takes servers of the network only, and says nothing about the others.
+    server_flag: Some("--additional-mcp-config=@"),
     fork: false,
     cost: false,
     minimum: Version(1, 0, 0),

@@ -1,26 +1,41 @@
 //! What to start: the program of the entry, with its arguments and variables.
 
-use ostler_core::dialect::{Arg, Launch};
+use ostler_core::dialect::{Arg, Inherits, Launch};
 use ostler_core::spec::{Asks, Spec, SpecError, keys};
 
-use super::known::Entry;
-use super::settings;
+use super::known::{Entry, Mode};
+use super::{servers, settings};
 
 /// Checks the spec and says what to start.
 pub(super) fn launch(entry: &'static Entry, spec: &Spec) -> Result<Launch, SpecError> {
     settings::check(spec)?;
     check_extra(spec)?;
+    if spec.policy.is_some()
+        && let Some((name, _)) = entry.ask_env.iter().find(|(name, _)| spec.env.contains_key(*name))
+    {
+        return Err(SpecError::new(
+            "env",
+            name,
+            "with a policy, its rules decide; leave out this variable or the policy",
+        ));
+    }
     let mut args: Vec<String> = entry.args.iter().map(|arg| (*arg).to_owned()).collect();
     if let (Some(flag), Some(model)) = (entry.model_flag, spec.settings.last(keys::MODEL)) {
         args.push(format!("{flag}{model}"));
     }
+    args.extend(mode(entry, spec).iter().flat_map(|mode| mode.args).map(|arg| (*arg).to_owned()));
     args.extend(spec.extra_args.iter().cloned());
+    let mut args: Vec<Arg> = args.into_iter().map(Arg::Plain).collect();
+    if let Some(prefix) = entry.server_flag {
+        let (file, _) = servers::parted(servers::all(&spec.settings, spec.bridge.as_ref()));
+        args.extend(file.map(|text| Arg::InFile { prefix, text }));
+    }
     Ok(Launch {
         program: entry.program,
         natives: entry.natives,
-        args: args.into_iter().map(Arg::Plain).collect(),
+        args,
         env: variables(entry, spec),
-        inherits: entry.inherits,
+        inherits: inherits(entry, spec),
         needs: &[],
         state: entry.state,
     })
@@ -31,9 +46,25 @@ pub(super) fn attended(spec: &Spec) -> bool {
     spec.policy.is_some() || spec.asks == Asks::Somebody
 }
 
+/// What it sees of the caller's environment: nothing that would decide in the place of those who do.
+fn inherits(entry: &Entry, spec: &Spec) -> Inherits {
+    let never = if attended(spec) && !entry.ask_never.is_empty() { entry.ask_never } else { entry.inherits.never };
+    Inherits { never, ..entry.inherits }
+}
+
+/// The permission mode that is chosen at the start. Where there are rules, they decide, and the agent has to ask.
+fn mode(entry: &Entry, spec: &Spec) -> Option<&'static Mode> {
+    let word = spec.settings.last(keys::PERMISSION_MODE).filter(|_| spec.policy.is_none());
+    word.and_then(|word| entry.mode(word))
+}
+
 /// Variables that are set, unless the caller sets them.
 fn variables(entry: &Entry, spec: &Spec) -> Vec<(&'static str, String)> {
-    let asks = if attended(spec) { entry.ask_env } else { &[] };
+    let asks = match mode(entry, spec) {
+        Some(mode) => mode.env,
+        None if attended(spec) => entry.ask_env,
+        None => &[],
+    };
     let all = entry.env.iter().chain(asks).filter(|(name, _)| !spec.env.contains_key(*name));
     all.map(|(name, value)| (*name, (*value).to_owned())).collect()
 }

@@ -23,6 +23,7 @@ mod spend;
 mod ending;
 mod blame;
 
+use ostler_core::dialect::transcript::ByMinute;
 use ostler_core::dialect::{Capabilities, Conversation, Dialect, Launch, Probe, Setting};
 use ostler_core::permission::ToolUse;
 use ostler_core::raw::Raw;
@@ -77,6 +78,10 @@ impl Dialect for Acp {
 
     fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
         Box::new(conversation::Talk::new(self.0, spec))
+    }
+
+    fn by_minute(&self) -> Option<&'static ByMinute> {
+        self.0.by_minute.as_ref()
     }
 
     fn bridges(&self) -> bool {

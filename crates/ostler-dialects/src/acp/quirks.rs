@@ -19,16 +19,20 @@ pub(crate) struct Quirks {
     pub(crate) input_follows: bool,
     /// 3. Arguments are not told; the title of a call that runs a command is that command.
     pub(crate) title_is_command: bool,
+    /// 3. What a call is said to have given before it is over describes it, and one that was cancelled is called completed.
+    pub(crate) describes_calls: bool,
     /// 3. Of several answers that allow once, these are meant.
     pub(crate) allow_ids: &'static [&'static str],
     /// 5. The history of a loaded session can still come after the answer to the load.
     pub(crate) replay_trails: bool,
-    /// 5. A session that is loaded within the minute in which it was made is lost.
-    pub(crate) loses_young_sessions: bool,
     /// What comes as text although it is only the echo of a change of the mode begins with this.
     pub(crate) mode_echo: Option<&'static str>,
+    /// What stands before a thought that has no heading.
+    pub(crate) thought_head: &'static str,
     /// Each chunk repeats the whole message so far.
     pub(crate) cumulative_text: bool,
+    /// It takes a tool's text that is JSON for a structured result, and fails when that is no object.
+    pub(crate) reads_json: bool,
     /// What the names of bound tools look like, `{}` standing for the caller's.
     pub(crate) bound_names: &'static [&'static str],
 }
@@ -79,10 +83,12 @@ pub(crate) const PLAIN: Quirks = Quirks {
     names: Names::Kind,
     input_follows: false,
     title_is_command: false,
+    describes_calls: false,
     allow_ids: &[],
     replay_trails: false,
-    loses_young_sessions: false,
     mode_echo: None,
+    thought_head: "",
     cumulative_text: false,
+    reads_json: false,
     bound_names: &["ostler_{}", "ostler-{}", "mcp__ostler__{}", "mcp_ostler_{}", "ostler/{}", "{} (ostler MCP Server)"],
 };

@@ -2,7 +2,7 @@
 
 use ostler_core::spec::{Bridge, Settings, keys};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::mcp::SERVER;
 
@@ -56,6 +56,20 @@ pub(super) fn all(settings: &Settings, bridge: Option<&Bridge>) -> Vec<Server> {
         env: Vec::new(),
     }));
     servers
+}
+
+/// Parts servers: a file of those that the agent starts, for one that takes them by an argument, and the rest.
+pub(super) fn parted(servers: Vec<Server>) -> (Option<String>, Vec<Server>) {
+    let (started, rest): (Vec<_>, Vec<_>) = servers.into_iter().partition(|it| matches!(it, Server::Stdio { .. }));
+    let object = |pairs: Vec<Pair>| pairs.into_iter().map(|it| (it.name, it.value.into())).collect::<Map<_, _>>();
+    let one = |server| match server {
+        Server::Stdio { name, command, args, env } => {
+            Some((name, json!({"type": "local", "command": command, "args": args, "env": object(env), "tools": ["*"]})))
+        }
+        Server::Remote { .. } => None,
+    };
+    let started: Map<String, Value> = started.into_iter().filter_map(one).collect();
+    ((!started.is_empty()).then(|| json!({"mcpServers": started}).to_string()), rest)
 }
 
 fn read(value: &str) -> Result<Vec<Server>, String> {
@@ -118,6 +132,14 @@ mod tests {
                 r#"{"name":"ostler","command":"/bin/ostler","args":["bridge"],"env":[]}]"#
             )
         );
+        let (file, rest) = parted(all(&settings, Some(&bridge)));
+        let file: Value = serde_json::from_str(&file.unwrap()).unwrap();
+        assert_eq!(
+            file["mcpServers"]["a"],
+            json!({"type": "local", "command": "run", "args": ["-x"], "env": {"K": "v"}, "tools": ["*"]})
+        );
+        assert_eq!((file["mcpServers"].as_object().unwrap().len(), rest.len()), (2, 2));
+        assert_eq!(parted(Vec::new()), (None, Vec::new()));
         for wrong in [
             "servers.json",
             "[]",

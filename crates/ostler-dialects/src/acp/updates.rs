@@ -24,6 +24,8 @@ pub(super) struct Told {
     pub(super) reply: String,
     /// How many chunks that reply had.
     pub(super) chunks: u64,
+    /// A first chunk that may be no answer but an error of the agent's own, until the next one comes or the turn ends.
+    held: Option<Text>,
     /// The same for its thoughts, of an agent whose chunks repeat them.
     thoughts: String,
 }
@@ -34,8 +36,19 @@ impl Told {
     }
 
     /// Something else happened: what is said next is another message.
-    pub(super) fn breaks(&mut self) {
+    pub(super) fn breaks(&mut self, out: &mut Outbox) {
+        self.release(out);
         self.message = None;
+    }
+
+    /// What was held is no answer: the ending says it.
+    pub(super) fn was_error(&mut self) {
+        self.held = None;
+    }
+
+    /// What was held is an answer after all.
+    pub(super) fn release(&mut self, out: &mut Outbox) {
+        self.held.take().into_iter().for_each(|text| out.event(text));
     }
 
     /// The message that a chunk belongs to.
@@ -67,9 +80,10 @@ pub(super) fn hear(talk: &mut Talk, params: &Params<'_>, raw: &str, out: &mut Ou
         "agent_thought_chunk" => chunk(talk, (TextKind::Thinking, update), raw, out),
         "tool_call" | "tool_call_update" => {
             if within(talk, raw, out) {
-                talk.turn.told.breaks();
+                talk.turn.told.breaks(out);
                 talk.turn.used_tools = true;
-                talk.calls.hear((talk.entry, &talk.quirks, &talk.bound), update, out);
+                let whose = (talk.entry, &talk.quirks, &*talk.bound);
+                talk.calls.hear((whose, talk.turn.interrupted), update, out);
             }
         }
         "plan" => plan(update, raw, out),
@@ -100,14 +114,17 @@ fn chunk(talk: &mut Talk, (kind, update): (TextKind, &Update<'_>), raw: &str, ou
     if talk.quirks.mode_echo.is_some_and(|echo| text.starts_with(echo)) || !within(talk, raw, out) {
         return;
     }
+    let head = if kind == TextKind::Thinking { talk.quirks.thought_head } else { "" };
+    let text = text.strip_prefix(head).unwrap_or(text);
     talk.calls.settle_denied(out);
     if talk.quirks.failures == Failures::Text
         && let Some((code, message)) = blame::aside(text)
     {
-        talk.turn.told.breaks();
+        talk.turn.told.breaks(out);
         return out.notice(Level::Warning, code, message);
     }
     let told = &mut talk.turn.told;
+    told.release(out);
     let message = told.belongs(kind, update.message_id.text());
     let said = if kind == TextKind::Reply { &mut told.reply } else { &mut told.thoughts };
     let new = match talk.quirks.cumulative_text {
@@ -118,8 +135,15 @@ fn chunk(talk: &mut Talk, (kind, update): (TextKind, &Update<'_>), raw: &str, ou
         said.push_str(new);
     }
     told.chunks += u64::from(kind == TextKind::Reply);
-    if !new.is_empty() {
-        out.event(Text { kind, text: new.to_owned(), delta: true, message: Some(message), parent: None });
+    if new.is_empty() {
+        return;
+    }
+    let text = Text { kind, text: new.to_owned(), delta: true, message: Some(message), parent: None };
+    let first = kind == TextKind::Reply && told.chunks == 1;
+    if first && talk.quirks.failures == Failures::Text && blame::may_be_error(new) {
+        told.held = Some(text);
+    } else {
+        out.event(text);
     }
 }
 

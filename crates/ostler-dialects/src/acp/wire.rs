@@ -104,6 +104,16 @@ wire! {
         text: Scalar<'a>,
         error: Scalar<'a>,
         code: Scalar<'a>,
+        contents: List<Node<'a, Printed<'a>>>,
+        metadata: Node<'a, Printed<'a>>,
+    }
+
+    /// How a command ended.
+    struct Printed {
+        #[serde(rename = "exitCode")]
+        exit_code: Scalar<'a>,
+        exit: Scalar<'a>,
+        output: Scalar<'a>,
     }
 
     /// What agents add to tool calls.

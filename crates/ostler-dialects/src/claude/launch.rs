@@ -67,6 +67,8 @@ const MARKS: &[&str] = &[
     "CLAUDE_PROJECT_DIR",
     "CLAUDE_PLUGIN_ROOT",
     "CLAUDE_ENV_FILE",
+    // Set by an enclosing `--bare`, and no hook would be called then; `bare` is a setting.
+    "CLAUDE_CODE_SIMPLE",
 ];
 
 /// What the child sees of the caller's environment. The keys of a cloud are for those who have it serve the model.

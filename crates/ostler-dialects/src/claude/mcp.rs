@@ -55,7 +55,7 @@ impl Server {
     pub(super) fn new(offers: &[ToolOffer]) -> Self {
         let meta = Some(Raw::of(&Meta { always_load: true, result_chars: RESULT_CHARS }));
         Self {
-            server: mcp::Server::new(offers, &Custom { meta, call_key: Some(CALL_KEY) }),
+            server: mcp::Server::new(offers, &Custom { meta, call_key: Some(CALL_KEY), reads_json: false }),
             names: offers.iter().map(|offer| (native(&offer.name), offer.name.clone())).collect(),
         }
     }

@@ -55,6 +55,17 @@ pub(super) struct Talk {
 /// How lines of telemetry begin.
 const TELEMETRY: [&str; 2] = ["{\"type\":\"span\",", "{\"type\":\"metric\","];
 
+/// Lines that come before the one that names the model (`session.tools_updated`), with telemetry between them.
+const PRELUDE: &[&str] = &[
+    "metric",
+    "session.mcp_server_status_changed",
+    "session.mcp_servers_loaded",
+    "session.resume",
+    "session.skills_loaded",
+    "session.start",
+    "session.tools_updated",
+];
+
 /// Lines that only show that it is alive, or say what other lines say better.
 const SIGNS_OF_LIFE: &[&str] = &[
     "abort_requested",
@@ -116,6 +127,9 @@ impl Talk {
     fn take(&mut self, line: &Line<'_>, raw: &str, out: &mut Outbox) {
         let empty = Data::default();
         let data = line.data.map().unwrap_or(&empty);
+        if self.is_still_coming_up(line, data) {
+            return;
+        }
         self.say_hello(out);
         match line.kind.or_empty() {
             "assistant.message_delta" => self.piece(TextKind::Reply, data, out),
@@ -153,7 +167,18 @@ impl Talk {
         }
     }
 
-    /// Whatever comes first shows that the agent is there. Its usual model is named two lines later, which is too late.
+    /// What comes before the line that names the model only shows that the program comes up; the first other line shows that
+    /// the agent is there.
+    fn is_still_coming_up(&mut self, line: &Line<'_>, data: &Data<'_>) -> bool {
+        if self.started {
+            return false;
+        }
+        let model = data.model.owned();
+        let is_prelude = PRELUDE.contains(&line.kind.or_empty()) && model.is_none();
+        self.model = model.or_else(|| self.model.take());
+        is_prelude
+    }
+
     fn say_hello(&mut self, out: &mut Outbox) {
         if !std::mem::replace(&mut self.started, true) {
             self.introduce(out);
@@ -327,6 +352,5 @@ fn note(data: &Data<'_>, out: &mut Outbox) {
 
 /// Keeps a line that is not known here.
 fn unknown(raw: &str, kind: &str, out: &mut Outbox) {
-    let message = format!("Copilot said something that Ostler does not know: type {kind:?}.");
-    out.event(Notice { raw: Raw::parse(raw).ok(), ..Notice::new(Level::Debug, "unknown_message", message) });
+    out.event(Notice::unknown_message("Copilot", &format!("type {kind:?}"), Raw::parse(raw).ok()));
 }

@@ -152,7 +152,8 @@ mod tests {
     #[test]
     fn every_key_becomes_its_argument() {
         let id = "4f4c56cd-7646-45bd-a1d5-b29f6dc87635";
-        let table: &[(&[(&str, &str)], &[&str])] = &[
+        type Row<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str]);
+        let table: &[Row<'_>] = &[
             (&[("model", "gpt-5"), ("effort", "low")], &["--model=gpt-5", "--reasoning-effort=low"]),
             (&[("tools", "view"), ("tools", "bash")], &["--available-tools=view", "--available-tools=bash"]),
             (&[("allowed_tools", "shell(git:*)")], &["--allow-tool=shell(git:*)"]),

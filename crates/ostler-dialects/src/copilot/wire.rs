@@ -21,6 +21,7 @@ wire! {
     /// What a line is about.
     #[serde(rename_all = "camelCase")]
     struct Data {
+        model: Scalar<'a>,
         message: Scalar<'a>,
         content: Scalar<'a>,
         delta_content: Scalar<'a>,

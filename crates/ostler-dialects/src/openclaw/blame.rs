@@ -20,9 +20,29 @@ pub(super) fn of_document(document: &Document<'_>, exit: Option<&Exit>) -> Outco
     if !failed && code.is_none_or(|code| code == 0) {
         return Outcome::completed();
     }
-    let cause = by_text(kind).or_else(|| by_text(message)).unwrap_or(Cause::Protocol);
+    let status = status(message);
+    let cause = status.and_then(by_status).or_else(|| by_text(message)).unwrap_or(Cause::Protocol);
     let message = if message.is_empty() { "OpenClaw calls the turn a failure and does not say why." } else { message };
-    with_native(Outcome::new(cause, message), kind)
+    with_native(Outcome::new(cause, message), kind).with(|d| d.http_status = status)
+}
+
+/// The status that the model's service gave: it stands in the sentence, as `HTTP 401`. The kind of an error tells none: but for
+/// a timeout it is always `exception`.
+fn status(message: &str) -> Option<u16> {
+    let (_, rest) = message.split_once("HTTP ")?;
+    let digits = rest.get(..3).filter(|_| !rest[3..].starts_with(|c: char| c.is_ascii_digit()))?;
+    digits.parse().ok().filter(|status| (400..600).contains(status))
+}
+
+fn by_status(status: u16) -> Option<Cause> {
+    Some(match status {
+        401 | 403 => Cause::Auth,
+        402 | 429 => Cause::RateLimit,
+        503 | 529 => Cause::Overloaded,
+        400 | 404 | 413 | 422 => Cause::BadRequest,
+        408 | 500..=599 => Cause::Network,
+        _ => return None,
+    })
 }
 
 fn with_native(outcome: Outcome, kind: &str) -> Outcome {
@@ -64,16 +84,25 @@ pub(super) fn of_exit(exit: &Exit) -> Option<Outcome> {
     }))
 }
 
-/// Words in kinds and sentences, in small letters, the telling ones first.
+/// Words in sentences, in small letters, the telling ones first. Only some sentences hold the status.
 const WORDS: &[(Cause, &[&str])] = &[
-    (Cause::Auth, &["auth", "401", "403", "api key", "api_key", "unauthorized", "credential"]),
-    (Cause::RateLimit, &["rate_limit", "rate limit", "429", "quota", "billing"]),
-    (Cause::Overloaded, &["overloaded", "503", "529"]),
-    (Cause::WallLimit, &["timeout", "timed out"]),
-    (Cause::Network, &["network", "econnrefused", "enotfound", "fetch failed", "connection", "500", "502"]),
+    (Cause::Auth, &["authentication", "api key", "unauthorized", "credential"]),
+    (Cause::RateLimit, &["rate limit", "rate_limit", "quota", "billing"]),
+    (Cause::Overloaded, &["overloaded"]),
+    (Cause::WallLimit, &["timed out"]),
+    (Cause::Network, &["network", "econnrefused", "enotfound", "fetch failed", "connection"]),
     (
         Cause::BadRequest,
-        &["unknown model", "model_not_found", "invalid", "unknown option", "context", "config", "400", "404"],
+        &[
+            "unknown model",
+            "model_not_found",
+            "provider rejected the request",
+            "stdin exceeds",
+            "invalid",
+            "unknown option",
+            "context",
+            "config",
+        ],
     ),
 ];
 
@@ -91,7 +120,9 @@ fn hinted(outcome: Outcome) -> Outcome {
         Cause::Overloaded => "The model's service is overloaded; try again in a moment, or set fallback.",
         Cause::WallLimit => "Raise timeout, or give a smaller task.",
         Cause::Network => "Check the network, the proxy and the provider's address in OpenClaw's configuration.",
-        Cause::BadRequest => "Check the model (provider/model), the configuration and the settings.",
+        Cause::BadRequest => {
+            "Check the prompt (at most 4 MiB), the model (provider/model), the configuration and the settings."
+        }
         Cause::Protocol => "Try again; `openclaw` by itself may say more.",
         _ => return outcome,
     };
@@ -110,9 +141,19 @@ mod tests {
     fn every_document_has_its_cause() {
         assert_eq!(cause(r#"{"ok":true,"status":"ok"}"#), Cause::Completed);
         assert_eq!(cause(r#"{"status":"timeout"}"#), Cause::WallLimit);
-        assert_eq!(cause(r#"{"ok":false,"error":{"message":"HTTP 401: no","kind":"auth"}}"#), Cause::Auth);
-        assert_eq!(cause(r#"{"status":"error","error":{"message":"429 Too many","kind":"x"}}"#), Cause::RateLimit);
+        let error = |message: &str| format!(r#"{{"ok":false,"error":{{"message":"{message}","kind":"exception"}}}}"#);
+        assert_eq!(cause(&error("⚠️ a/b request failed (authentication failed, HTTP 401). Try again.")), Cause::Auth);
+        assert_eq!(cause(&error("request failed (HTTP 429)")), Cause::RateLimit);
+        assert_eq!(cause(&error("request failed (HTTP 529)")), Cause::Overloaded);
+        assert_eq!(cause(&error("request failed (HTTP 502)")), Cause::Network);
+        assert_eq!(cause(&error("LLM request failed: provider rejected the request schema.")), Cause::BadRequest);
+        assert_eq!(cause(&error("stdin exceeds 4194304 bytes")), Cause::BadRequest);
+        assert_eq!(cause(&error("something new")), Cause::Protocol);
         assert_eq!(cause(r#"{"status":"error"}"#), Cause::Protocol);
+        assert_eq!(
+            ["HTTP 401.", "HTTP 4011", "HTTP 40", "HTTP 200", "HTTP"].map(status),
+            [Some(401), None, None, None, None]
+        );
         let exit = |code| Exit {
             code: Some(code),
             signal: None,

@@ -47,7 +47,7 @@ impl Talk {
             let noise: String = gathered.before.trim().chars().take(NOISE).collect();
             out.notice(Level::Debug, "stdout_noise", noise);
         }
-        self.introduce(&document, out);
+        self.introduce(document.session_id.owned(), full_model(&document), out);
         let message = document.session_id.owned();
         let text = answer(&document);
         if let Some(text) = text.clone() {
@@ -60,12 +60,12 @@ impl Talk {
         true
     }
 
-    fn introduce(&self, document: &Document<'_>, out: &mut Outbox) {
+    fn introduce(&self, native_session: Option<String>, model: Option<String>, out: &mut Outbox) {
         out.event(Started {
             agent: "openclaw".to_owned(),
             agent_version: None,
-            native_session: document.session_id.owned(),
-            model: full_model(document).or_else(|| self.model.clone()),
+            native_session,
+            model: model.or_else(|| self.model.clone()),
             cwd: self.cwd.clone(),
             tools: Vec::new(),
         });
@@ -81,6 +81,8 @@ impl Conversation for Talk {
                 self.open = true;
                 out.push(Out::Write(prompt.into_bytes()));
                 out.push(Out::EndInput);
+                // It introduces itself only at its end, which may never come. What is known goes first, as with any agent.
+                self.introduce(None, None, out);
                 let message = "OpenClaw works in silence: it says nothing until it is done.";
                 out.notice(Level::Info, "silent_until_done", message);
             }
@@ -140,10 +142,11 @@ impl Conversation for Talk {
 }
 
 fn answer(document: &Document<'_>) -> Option<String> {
-    let parts = || document.payloads.0.iter().filter_map(Node::map);
+    // An error comes dressed up as a part of the answer; it is none.
+    let parts = || document.payloads.0.iter().filter_map(Node::map).filter(|part| !part.is_error.is_true());
     let texts: Vec<&str> = parts().filter_map(|part| part.text.text()).collect();
     let media = parts().filter_map(|part| part.media_url.text());
-    let said = document.answer.owned().unwrap_or_else(|| texts.join("\n\n"));
+    let said = document.answer.owned().filter(|text| !text.is_empty()).unwrap_or_else(|| texts.join("\n\n"));
     let whole =
         std::iter::once(said.as_str()).chain(media).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n");
     (!whole.is_empty()).then_some(whole)

@@ -25,6 +25,7 @@ wire! {
     struct Payload {
         text: Scalar<'a>,
         media_url: Scalar<'a>,
+        is_error: Scalar<'a>,
     }
 
     /// Counters.

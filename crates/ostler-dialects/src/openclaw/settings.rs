@@ -32,7 +32,7 @@ macro_rules! rows {
 
 /// The table. Arguments come in its order.
 pub(super) const TABLE: &[Row<Pass>] = rows! {
-    TRANSPORT, Kind::OneOf(&["exec", ACP]), Pass::Ours, "How Ostler talks to the agent: exec (a process per turn, one document at its end) or acp. Without it: acp when the session waits for further messages, has a policy or tools of the caller's.";
+    TRANSPORT, Kind::OneOf(&["exec", ACP]), Pass::Ours, "How Ostler talks to the agent: exec (a process per turn, one document at its end) or acp. Without it: exec. acp needs a gateway that runs (openclaw gateway run).";
     keys::MODEL, Kind::Word, Pass::Each("--model"), "The model, as provider/model.";
     "fallback", Kind::List, Pass::Each("--fallback"), "A model to use when the first fails; repeatable.";
     "thinking", Kind::Word, Pass::Each("--thinking"), "How hard the model thinks.";

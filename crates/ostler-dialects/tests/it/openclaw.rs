@@ -48,7 +48,11 @@ fn a_document_is_a_turn() {
     let all = heard(&format!("a warning\n{text}"), 0, "noise\n".repeat(1000).as_str());
     assert_eq!(ending(&all), (Cause::Completed, Some("Hello from the mock model.")));
     assert_eq!(notices(&all, "stdout_noise"), 1);
-    let started = all.iter().find_map(|out| if let Out::Event(What::Started(it)) = out { Some(it) } else { None });
+    // What is known goes first; what only the document tells comes with it.
+    let started: Vec<_> =
+        all.iter().filter_map(|out| if let Out::Event(What::Started(it)) = out { Some(it) } else { None }).collect();
+    assert_eq!((started.len(), started[0].native_session.as_deref()), (2, None));
+    let started = started.last();
     assert_eq!(started.unwrap().model.as_deref(), Some("mock/gpt-mock"));
     assert_eq!(started.unwrap().native_session.as_deref(), Some("7bc0ba01-532d-4189-b07a-57974b0cb6e2"));
     let Some(Out::TurnOver(over)) = all.last() else { panic!("{all:#?}") };
@@ -69,8 +73,13 @@ fn what_is_no_json_is_the_answer_line_by_line() {
 
 #[test]
 fn failures_have_their_causes() {
-    let error = r#"{"ok": false, "status": "error", "error": {"message": "HTTP 401: bad key", "kind": "auth"}}"#;
-    assert_eq!(ending(&heard(error, 1, "")).0, Cause::Auth);
+    // Its own documents.
+    for (name, code, cause) in
+        [("unauthorized", 1, Cause::Auth), ("bad_request", 1, Cause::BadRequest), ("timeout", 2, Cause::WallLimit)]
+    {
+        let text = std::fs::read_to_string(fixtures("openclaw").join(name).join("stdout.json")).unwrap();
+        assert_eq!(ending(&heard(&text, code, "")), (cause, None), "{name}: an error is no answer");
+    }
     assert_eq!(
         ending(&heard("{\n  \"status\": \"timeout\",\n  \"final\": \"half\"\n}", 2, "")),
         (Cause::WallLimit, Some("half"))

@@ -1,12 +1,10 @@
 //! Agents that speak ACP as the subjects of scenarios.
 
-use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::subject::{Known, Numbers, Subject, Tools, Words};
+use super::subject::{Known, Manner, Numbers, Subject, Tools, Words};
 use crate::model::Answer;
 use crate::real;
 
@@ -15,7 +13,8 @@ pub const GEMINI: Subject = Subject {
     name: "gemini",
     version: Some(real::GEMINI.version),
     program: Some(|| real::GEMINI.program()),
-    host: gemini,
+    host: |home, url| real::offline_env("gemini", home, url),
+    silent: false,
     furnish: |_| (),
     tools: Tools {
         command: "run_shell_command",
@@ -25,7 +24,7 @@ pub const GEMINI: Subject = Subject {
         read: |path| ("read_file", json!({"file_path": path})),
         write: |path| ("write_file", json!({"file_path": path, "content": "written\n"})),
         bound: "mcp_ostler_",
-        others: ["read_file", "write_file"],
+        others: ["", ""],
     },
     settings: Known {
         trust: &[("permission_mode", "yolo")],
@@ -33,8 +32,19 @@ pub const GEMINI: Subject = Subject {
         variables: ("GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL"),
         ..KNOWN
     },
-    numbers: NUMBERS,
+    // It tries again without a word, says nothing about caches and leaves thoughts out.
+    numbers: Numbers { tokens: [118, 0, 0, 21], retried: &[], ..NUMBERS },
     words: Words { auth: "GEMINI_API_KEY", ..WORDS },
+    manner: Manner {
+        trims_thoughts: true,
+        // What looks like command substitution is blocked.
+        sum: "expr 40 + 2 | tee made",
+        // A command that fails is told like any other.
+        fails: |_| ("read_file", json!({"file_path": "missing"}), "not found"),
+        wraps_outputs: true,
+        tells_outputs: false,
+        ..Manner::PLAIN
+    },
 };
 
 /// The real opencode.
@@ -42,7 +52,8 @@ pub const OPENCODE: Subject = Subject {
     name: "opencode",
     version: Some(real::OPENCODE.version),
     program: Some(|| real::OPENCODE.program()),
-    host: opencode,
+    host: |home, url| real::offline_env("opencode", home, url),
+    silent: false,
     furnish: |_| (),
     tools: Tools {
         command: "bash",
@@ -52,11 +63,17 @@ pub const OPENCODE: Subject = Subject {
         read: |path| ("read", json!({"filePath": path})),
         write: |path| ("write", json!({"filePath": path, "content": "written\n"})),
         bound: "ostler_",
-        others: ["edit", "read"],
+        others: ["", ""],
     },
-    settings: Known { model: "mock/scripted-small", ..KNOWN },
-    numbers: NUMBERS,
+    settings: Known { trust: &[("permission_mode", "allow-all")], model: "stand-in/stand-in-small", ..KNOWN },
+    numbers: Numbers { retried: &[], soon: Duration::from_secs(25), ..NUMBERS },
     words: Words { auth: "opencode auth login", ..WORDS },
+    manner: Manner {
+        model: |name| Some(format!("stand-in/{name}")),
+        provider: |status| if status == 401 { "invalid api key" } else { "the rate limit is reached" },
+        tells_status: false,
+        ..Manner::PLAIN
+    },
 };
 
 /// The real Copilot CLI, over ACP.
@@ -64,7 +81,8 @@ pub const COPILOT_ACP: Subject = Subject {
     name: "copilot",
     version: Some(real::COPILOT.version),
     program: Some(|| real::COPILOT.program()),
-    host: copilot,
+    host: |home, url| real::offline_env("copilot", home, url),
+    silent: false,
     furnish: |_| (),
     tools: Tools {
         command: "bash",
@@ -74,16 +92,26 @@ pub const COPILOT_ACP: Subject = Subject {
         read: |path| ("view", json!({"path": path})),
         write: |path| ("create", json!({"path": path, "file_text": "written\n"})),
         bound: "ostler-",
-        others: ["edit", "view"],
+        others: ["", ""],
     },
     settings: Known {
         always: &[("transport", "acp")],
+        trust: &[("permission_mode", "allow-tools")],
         model: "scripted-small",
+        // It estimates tokens and refuses what it thinks is too much for the model.
+        roomy: (&[], Some(("COPILOT_PROVIDER_MAX_PROMPT_TOKENS", "9000000"))),
         variables: ("COPILOT_PROVIDER_API_KEY", "COPILOT_PROVIDER_BASE_URL"),
         ..KNOWN
     },
-    numbers: NUMBERS,
+    numbers: Numbers { retried: &[401], soon: Duration::from_secs(15), ..NUMBERS },
     words: Words { auth: "copilot login", ..WORDS },
+    manner: Manner {
+        model: |_| None,
+        tool: |_| "execute",
+        wraps_prompts: true,
+        ends_when_denied: true,
+        ..Manner::PLAIN
+    },
 };
 
 const KNOWN: Known = Known {
@@ -116,68 +144,4 @@ const WORDS: Words = Words { auth: "", network: "address of the model", retry: "
 
 fn command(line: &str) -> Value {
     json!({"command": line, "description": "for the test"})
-}
-
-fn pairs<const N: usize>(home: &Path, more: [(&str, String); N]) -> Vec<(String, String)> {
-    let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/bin:/bin".to_owned());
-    let always = [("HOME", home.display().to_string()), ("PATH", path)];
-    always.into_iter().chain(more).map(|(name, value)| (name.to_owned(), value)).collect()
-}
-
-/// It wants to be told in a file how it logs in.
-fn gemini(home: &Path, base_url: &str) -> Vec<(String, String)> {
-    let settings = json!({
-        "security": {"auth": {"selectedType": "gemini-api-key"}},
-        "privacy": {"usageStatisticsEnabled": false},
-        "general": {"disableAutoUpdate": true},
-    });
-    fs::create_dir_all(home.join(".gemini")).expect("make a directory");
-    fs::write(home.join(".gemini/settings.json"), settings.to_string()).expect("write settings");
-    pairs(
-        home,
-        [
-            ("GEMINI_API_KEY", "a-key-of-the-testkit".to_owned()),
-            ("GOOGLE_GEMINI_BASE_URL", base_url.to_owned()),
-            ("GEMINI_MODEL", "gemini-2.5-flash".to_owned()),
-        ],
-    )
-}
-
-fn opencode(home: &Path, base_url: &str) -> Vec<(String, String)> {
-    let model = json!({"name": "scripted", "limit": {"context": 9_000_000, "output": 4096}, "reasoning": true, "tool_call": true});
-    let config = json!({
-        "provider": {"mock": {
-            "npm": "@ai-sdk/openai-compatible",
-            "name": "mock",
-            "options": {"baseURL": format!("{base_url}/v1"), "apiKey": "a-key-of-the-testkit"},
-            "models": {"scripted-large": model, "scripted-small": model},
-        }},
-        "model": "mock/scripted-large",
-        "small_model": "mock/scripted-small",
-        // Else it has a model find a title for every session.
-        "agent": {"title": {"disable": true}},
-        "share": "disabled",
-    });
-    pairs(
-        home,
-        [
-            ("OPENCODE_CONFIG_CONTENT", config.to_string()),
-            ("OPENCODE_DISABLE_AUTOUPDATE", "true".to_owned()),
-            ("OPENCODE_DISABLE_MODELS_FETCH", "true".to_owned()),
-            ("OPENCODE_DISABLE_LSP_DOWNLOAD", "true".to_owned()),
-        ],
-    )
-}
-
-fn copilot(home: &Path, base_url: &str) -> Vec<(String, String)> {
-    pairs(
-        home,
-        [
-            ("COPILOT_OFFLINE", "true".to_owned()),
-            ("COPILOT_PROVIDER_BASE_URL", format!("{base_url}/v1")),
-            ("COPILOT_PROVIDER_TYPE", "openai".to_owned()),
-            ("COPILOT_PROVIDER_API_KEY", "a-key-of-the-testkit".to_owned()),
-            ("COPILOT_MODEL", "scripted-large".to_owned()),
-        ],
-    )
 }

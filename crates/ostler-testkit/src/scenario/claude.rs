@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::subject::{Known, Numbers, Subject, Tools, Words};
+use super::subject::{Known, Manner, Numbers, Subject, Tools, Words};
 use crate::model::Answer;
 use crate::real;
 
@@ -14,6 +14,7 @@ pub const CLAUDE: Subject = Subject {
     version: Some(real::CLAUDE_VERSION),
     program: Some(real::claude),
     host: real::claude_env,
+    silent: false,
     furnish: |_| (),
     tools: Tools {
         command: "Bash",
@@ -53,6 +54,7 @@ pub const CLAUDE: Subject = Subject {
         soon: Duration::from_secs(4),
     },
     words: Words { auth: "claude auth login", network: "ANTHROPIC_BASE_URL", retry: "api_retry" },
+    manner: Manner::PLAIN,
 };
 
 fn bash(line: &str) -> Value {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::subject::{Known, Numbers, Setting, Subject, Tools, Words};
+use super::subject::{Known, Manner, Numbers, Setting, Subject, Tools, Words};
 use crate::model::Answer;
 use crate::real;
 
@@ -14,6 +14,7 @@ pub const CODEX: Subject = Subject {
     version: Some(real::CODEX.version),
     program: Some(|| real::CODEX.program()),
     host: |home, base_url| real::offline_env("codex", home, base_url),
+    silent: false,
     furnish: |_| (),
     tools: Tools {
         command: "exec_command",
@@ -52,6 +53,7 @@ pub const CODEX: Subject = Subject {
         soon: Duration::from_secs(4),
     },
     words: Words { auth: "codex login", network: "base_url", retry: "api_retry" },
+    manner: Manner::PLAIN,
 };
 
 /// The real Codex, a process for each message.

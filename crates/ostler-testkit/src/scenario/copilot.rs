@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::subject::{Known, Numbers, Subject, Tools, Words};
+use super::subject::{Known, Manner, Numbers, Subject, Tools, Words};
 use crate::model::Answer;
 use crate::real;
 
@@ -15,6 +15,7 @@ pub const COPILOT: Subject = Subject {
     version: None,
     program: Some(|| real::COPILOT.program()),
     host,
+    silent: false,
     furnish: |_| (),
     tools: Tools {
         command: "bash",
@@ -37,7 +38,7 @@ pub const COPILOT: Subject = Subject {
         priced: &[],
         // It estimates tokens and refuses what it thinks is too much for the model.
         roomy: (&[], Some(("COPILOT_PROVIDER_MAX_PROMPT_TOKENS", "9000000"))),
-        system: Some("append_system_prompt"),
+        system: None,
         variables: ("COPILOT_PROVIDER_API_KEY", "COPILOT_PROVIDER_BASE_URL"),
         structured: |value| Answer::text(value.to_string()),
         schema: |_| None,
@@ -52,6 +53,7 @@ pub const COPILOT: Subject = Subject {
         soon: Duration::from_secs(15),
     },
     words: Words { auth: "COPILOT_PROVIDER_API_KEY", network: "COPILOT_PROVIDER_BASE_URL", retry: "model_call_failed" },
+    manner: Manner::PLAIN,
 };
 
 /// The environment, and nothing else, that the real program needs to talk to a scripted model.

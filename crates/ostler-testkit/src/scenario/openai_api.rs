@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::subject::{Known, Numbers, Subject, Tools, Words};
+use super::subject::{Known, Manner, Numbers, Subject, Tools, Words};
 use crate::model::Answer;
 
 /// The key that the agent is given, for tests that look where it must not be.
@@ -21,6 +21,7 @@ pub const OPENAI_API: Subject = Subject {
     version: None,
     program: None,
     host,
+    silent: false,
     furnish,
     tools: Tools {
         command: "run_command",
@@ -57,6 +58,7 @@ pub const OPENAI_API: Subject = Subject {
         soon: Duration::from_secs(2),
     },
     words: Words { auth: "OPENAI_API_KEY", network: "OPENAI_BASE_URL", retry: "retrying" },
+    manner: Manner::PLAIN,
 };
 
 fn host(home: &Path, base_url: &str) -> Vec<(String, String)> {

@@ -47,10 +47,21 @@ impl Seen {
         self.all("turn_ended").last().map_or("", |turn| text(turn, "/text"))
     }
 
+    /// Who the agent says it is; one that knows more at its end says so again.
+    ///
+    /// # Panics
+    /// When it never said so, or, unless it is silent until its end, said so twice.
+    #[must_use]
+    pub fn started(&self) -> &Value {
+        let found = self.all("started");
+        assert!(found.len() == 1 || self.subject.silent && found.len() == 2, "{:#?}", self.story());
+        found[found.len() - 1]
+    }
+
     /// The agent's own name of the session.
     #[must_use]
     pub fn native(&self) -> String {
-        text(self.one("started"), "/native_session").to_owned()
+        text(self.started(), "/native_session").to_owned()
     }
 
     /// The outcome of the session.

@@ -21,6 +21,8 @@ pub struct Subject {
     pub program: Option<fn() -> PathBuf>,
     /// The environment in which Ostler runs, for a home and the address of the model.
     pub host: fn(&Path, &str) -> Vec<(String, String)>,
+    /// Whether it says nothing until it is done, and only counts its tools.
+    pub silent: bool,
     /// Makes a working directory ready.
     pub furnish: fn(&Path),
     /// Its tools.
@@ -31,6 +33,8 @@ pub struct Subject {
     pub numbers: Numbers,
     /// Its words about what went wrong.
     pub words: Words,
+    /// Its manner.
+    pub manner: Manner,
 }
 
 /// The tools of an agent.
@@ -113,7 +117,63 @@ pub struct Words {
     pub retry: &'static str,
 }
 
+/// Ways of an agent's own, which change nothing of what is promised.
+#[derive(Debug)]
+pub struct Manner {
+    /// What `started` says of the model that the provider knows by this name; none: nothing.
+    pub model: fn(&str) -> Option<String>,
+    /// The name that events have for a tool of its model's.
+    pub tool: fn(&'static str) -> &'static str,
+    /// Whether its model gets a prompt with something of the agent's around it.
+    pub wraps_prompts: bool,
+    /// Whether the turn ends when a call is denied, so that the model never hears of it.
+    pub ends_when_denied: bool,
+    /// Whether thoughts lose the space around them.
+    pub trims_thoughts: bool,
+    /// What the provider says in an error of this status. Of some agents these words are all that is left of it.
+    pub provider: fn(u16) -> &'static str,
+    /// Whether the status of a provider's error is told.
+    pub tells_status: bool,
+    /// A line of shell that prints 42 and writes it into the file `made`: some agents refuse some of them.
+    pub sum: &'static str,
+    /// A call that fails: its tool, its arguments, and a part of what is said about it.
+    pub fails: fn(&Tools) -> (&'static str, Value, &'static str),
+    /// Whether the model gets what a command printed with something of the agent's around it.
+    pub wraps_outputs: bool,
+    /// Whether the caller is told what a command printed.
+    pub tells_outputs: bool,
+}
+
+impl Manner {
+    /// Nothing out of the ordinary.
+    pub const PLAIN: Self = Self {
+        model: |name| Some(name.to_owned()),
+        tool: |name| name,
+        wraps_prompts: false,
+        ends_when_denied: false,
+        trims_thoughts: false,
+        provider: |_| "the provider's words",
+        tells_status: true,
+        sum: "echo $((40 + 2)) | tee made",
+        fails: |tools| (tools.command, (tools.shell)("echo two >&2; exit 3"), "two"),
+        wraps_outputs: false,
+        tells_outputs: true,
+    };
+}
+
 impl Subject {
+    /// Whether this is what a command has printed, as the model and the caller get it.
+    #[must_use]
+    pub fn is_printed(&self, found: &str, text: &str) -> bool {
+        found.ends_with(&(self.tools.printed)(text)) || (self.manner.wraps_outputs && found.contains(text))
+    }
+
+    /// Whether the model got this prompt.
+    #[must_use]
+    pub fn heard(&self, arrived: &str, prompt: &str) -> bool {
+        arrived == prompt || (self.manner.wraps_prompts && arrived.contains(prompt))
+    }
+
     /// The model runs a line of shell.
     #[must_use]
     pub fn shell(&self, line: &str) -> Answer {

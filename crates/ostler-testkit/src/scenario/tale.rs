@@ -42,9 +42,13 @@ impl Seen {
     /// When it tells another.
     pub fn tells(&self, name: &str) {
         let half = if self.subject.settings.streams { "reply, " } else { "" };
-        let story = row(name).story.replace("half a reply, ", half);
+        let mut story = row(name).story.replace("half a reply, ", half);
+        if self.subject.manner.ends_when_denied {
+            story = story.replace("result denied, reply,", "result denied,");
+        }
         let tale = self.tale(story.contains("usage"));
         let tale = if story.contains('…') { its_own_way(&tale) } else { tale };
+        let story = if self.subject.silent { without_tools(&story) } else { story };
         assert_eq!(tale, story, "{name}: {:#?}", self.story());
     }
 }
@@ -55,6 +59,11 @@ fn its_own_way(tale: &str) -> String {
     let mut words: Vec<&str> = tale.split(", ").map(|word| if own(word) { "…" } else { word }).collect();
     words.dedup_by(|b, a| a == b && *a == "…");
     words.join(", ")
+}
+
+/// The story of an agent that only counts its tools.
+fn without_tools(story: &str) -> String {
+    story.split(", ").filter(|word| !of_a_tool(word)).collect::<Vec<_>>().join(", ")
 }
 
 fn of_a_tool(word: &str) -> bool {
@@ -116,5 +125,6 @@ mod tests {
         assert_eq!(tale(json!([result(true), call])), "result ok, call");
         let own = "started, call, result ok, reply, over completed";
         assert_eq!(its_own_way(own), "started, …, over completed");
+        assert_eq!(without_tools(own), "started, reply, over completed");
     }
 }

@@ -19,23 +19,33 @@ fn shell(driver: &dyn Driver, line: &str) -> Place {
     once(driver, driver.subject().shell(line))
 }
 
+/// Arguments that are told are those of the model, and the command is among them or stands in their place.
+fn is_told(call: &Value, given: &Value, line: &str) {
+    let (told, given) = (call["input"].as_object().expect("arguments"), given.as_object().expect("arguments"));
+    let wrong = given.iter().find(|(key, value)| told.get(*key).is_some_and(|told| told != *value));
+    assert_eq!(wrong, None, "{call}");
+    assert!(told.values().any(|value| value.as_str().is_some_and(|text| text.starts_with(line))), "{call}");
+}
+
 /// A tool that may run does, in the working directory, and the model gets its result. S1-17, S1-18, S1-30.
 pub fn tool_allowed(driver: &dyn Driver) {
     let tools = &driver.subject().tools;
-    let place = shell(driver, "echo $((40 + 2)) | tee made");
+    let line = driver.subject().manner.sum;
+    let place = shell(driver, line);
     let seen = run(driver, &place, &Task::new("PROMPT").trusting());
     seen.tells("tool");
     seen.ended_with("completed", 0);
-    assert_eq!(seen.one("tool_call")["input"], (tools.shell)("echo $((40 + 2)) | tee made"));
-    let printed = (tools.printed)("42");
-    assert_eq!(seen.one("tool_result")["output"], printed);
-    assert!(seen.answer().starts_with("It gave: ") && seen.answer().ends_with(&printed), "{}", seen.answer());
+    is_told(seen.one("tool_call"), &(tools.shell)(line), line);
+    let is_printed = |text: &str| driver.subject().is_printed(text, "42");
+    let output = seen.one("tool_result")["output"].as_str().unwrap_or_default();
+    assert!(is_printed(output) || (output.is_empty() && !driver.subject().manner.tells_outputs), "{output:?}");
+    assert!(seen.answer().strip_prefix("It gave: ").is_some_and(is_printed), "{:?}", seen.answer());
     if place.is_played() {
         return;
     }
     assert_eq!(fs::read_to_string(place.work().join("made")).ok().as_deref(), Some("42\n"));
     let told = &place.server.requests()[1].last_tool_results()[0].text;
-    assert!(told.ends_with(&printed), "{told}");
+    assert!(is_printed(told), "{told:?}");
 }
 
 /// A call that is not allowed does nothing, and the turn says so although the agent calls it a success. S1-27.
@@ -45,10 +55,11 @@ pub fn tool_denied(driver: &dyn Driver) {
     seen.tells("denied_tool");
     seen.ended_with("denied", 7);
     let (tool, _) = (driver.subject().tools.forbidden)();
-    assert_eq!(seen.outcome()["detail"]["denied_tools"], json!([tool]));
+    let manner = &driver.subject().manner;
+    assert_eq!(seen.outcome()["detail"]["denied_tools"], json!([(manner.tool)(tool)]));
     assert_eq!(seen.one("permission")["id"], seen.one("tool_call")["id"]);
     nothing_was_done(&place, &seen);
-    if place.is_played() {
+    if place.is_played() || manner.ends_when_denied {
         return;
     }
     assert!(place.server.requests()[1].last_tool_results()[0].is_error, "the model is told");
@@ -132,7 +143,8 @@ pub fn disallowed_tools_are_gone(driver: &dyn Driver) {
 /// Two calls in one message are two calls, each with its own result. P21.
 pub fn two_tools_at_once(driver: &dyn Driver) {
     let tools = &driver.subject().tools;
-    let both = driver.subject().shell("echo one").and_tool(tools.command, (tools.shell)("echo two >&2; exit 3"));
+    let (tool, input, part) = (driver.subject().manner.fails)(tools);
+    let both = driver.subject().shell("echo one").and_tool(tool, input);
     let place = driver
         .place(Script::new().rule(Rule::on_text("PROMPT").answer(both)).rule(Rule::on_tool_result().text("Both ran.")));
     let seen = run(driver, &place, &Task::new("PROMPT").trusting());
@@ -140,12 +152,13 @@ pub fn two_tools_at_once(driver: &dyn Driver) {
     seen.ended_with("completed", 0);
     let (calls, results) = (seen.all("tool_call"), seen.all("tool_result"));
     // They may be told of in any order.
-    for (ok, part) in [(true, "one"), (false, "two")] {
-        let call = calls.iter().find(|call| call["input"].to_string().contains(&format!("echo {part}")));
-        let call = call.expect("each call is told");
+    for (ok, part) in [(true, "one"), (false, part)] {
+        let is_good = |call: &&&Value| call["input"].to_string().contains("echo one");
+        let call = calls.iter().find(|call| is_good(call) == ok).expect("each call is told");
         let result = results.iter().find(|result| result["id"] == call["id"]).expect("a result for each call");
         assert_eq!((&result["ok"], &result["denied"]), (&json!(ok), &json!(false)), "{result}");
-        assert!(result["output"].as_str().is_some_and(|output| output.contains(part)), "{result}");
+        let told = !ok || driver.subject().manner.tells_outputs;
+        assert!(result["output"].as_str().is_some_and(|output| output.contains(part) || !told), "{result}");
     }
 }
 

@@ -1,15 +1,19 @@
 //! An agent that is a program.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ostler_core::dialect::{Capabilities, Dialect, Inherits, Setting};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::spec::{Spec, SpecError, keys};
 
 use super::{Agent, check, directory, earlier, prepare, session_id};
+use crate::clock;
 use crate::host::{Found, Host};
 use crate::probe::{self, Probed};
 use crate::process::Prepared;
@@ -94,6 +98,11 @@ impl Agent for ProcessAgent {
         let dir = directory(&spec);
         spec.dir = Some(dir.clone()); // agents are told where they work
         let dialect = self.0.over(&spec).unwrap_or(self.0);
+        if spec.policy.is_some() && !dialect.capabilities().ask {
+            let why = "this agent asks nobody before it uses a tool, so no rule can be upheld; choose another agent (or another \
+                       transport of this one), or leave out the policy";
+            return Err(SpecError::new("permissions", dialect.name(), why));
+        }
         let inherits = dialect.launch(&spec)?.inherits;
         let id = session_id();
         let install_hint = self.0.probe().map(|p| p.install_hint);
@@ -132,8 +141,24 @@ impl Launcher {
         let checked = self.check_resume(dialect, spec, &launch.inherits).map_err(|problem| problem.outcome())?;
         let prepared = Prepared::agent(&self.host, spec, &launch, &self.id);
         let prepared = prepared.map_err(|error| error.outcome(self.install_hint))?;
-        let Checked { notices, written_by } = checked;
-        Ok(Launched { body: Body::Process(Box::new(prepared)), notices, written_by })
+        let Checked { mut notices, written_by } = checked;
+        let wait = self.wait(dialect, spec, &launch.inherits);
+        notices.extend(wait.map(|(id, wait)| resume::waiting(id, wait)));
+        let body = Body::Process(Box::new(prepared), wait.map(|(_, wait)| wait));
+        Ok(Launched { body, notices, written_by })
+    }
+
+    /// How long the session that is to be gone on with must be left alone first, and its name.
+    fn wait<'a>(&self, dialect: &dyn Dialect, spec: &'a Spec, inherits: &Inherits) -> Option<(&'a str, Duration)> {
+        let (kept, id) = (dialect.by_minute()?, spec.settings.last(keys::RESUME)?);
+        let root = resume::root(kept.roots, &self.environment(spec, inherits))?;
+        resume::wait(kept, &root, id, clock::wall()).map(|wait| (id, wait))
+    }
+
+    fn environment(&self, spec: &Spec, inherits: &Inherits) -> BTreeMap<OsString, OsString> {
+        let mut env = self.host.environment(inherits, &spec.env);
+        env.extend(spec.env.iter().map(|(name, value)| (name.into(), value.into())));
+        env
     }
 
     /// Before an earlier session is gone on with: is it there, is it free?
@@ -141,9 +166,9 @@ impl Launcher {
         let (Some(places), Some(id)) = (dialect.transcripts(), spec.settings.last(keys::RESUME)) else {
             return Ok(Checked::default());
         };
-        let mut env = self.host.environment(inherits, &spec.env);
-        env.extend(spec.env.iter().map(|(name, value)| (name.into(), value.into())));
-        let Some(root) = resume::root(places, &env) else { return Ok(Checked::default()) };
+        let Some(root) = resume::root(places.roots, &self.environment(spec, inherits)) else {
+            return Ok(Checked::default());
+        };
         let known = self.host.log().and_then(|log| log.find(id).ok().flatten());
         // This session itself does not stand in its own way when its agent is started again.
         let known = known.filter(|known| *known.session != *self.id);

@@ -49,7 +49,7 @@ pub(super) async fn run(
 fn prepare(runner: &CommandRunner, approved: Approved) -> Result<Prepared, ToolError> {
     let io = |error: std::io::Error| ToolError::new(Code::Io, format!("no room for temporary files: {error}"));
     let parent = runner.host.temp_dir();
-    let temp = tempfile::Builder::new().prefix("ostler-").tempdir_in(parent).map_err(io)?;
+    let temp = crate::process::private_directory(&parent).map_err(io)?;
     let number = uuid::Uuid::new_v4().to_string();
     let mut env = environment::variables(&runner.host, [&runner.session, &number], &runner.limits.env);
     env.insert("PATH".into(), environment::path(&runner.host, runner.workspace.root()));

@@ -166,10 +166,9 @@ fn what_is_secret_is_not_shown() {
 fn an_unknown_project_chooses_what_is_harmless_and_nothing_else() {
     let mine = "agent = \"openai-api\"\n[agents.claude]\nmodel = \"opus\"\n[limits]\ntimeout = \"30m\"\n";
     let table = [
-        ("agent = \"claude\"", None),
-        ("agent = \"scripted\"", Some("this agent does what a script says")),
+        ("agent = \"claude\"", Some("which agent works here is for you to say")),
         ("agents.claude.model = \"x\"", None),
-        ("agents.claude.models.fast = \"x\"", None),
+        ("agents.claude.models.fast = \"x\"", Some("it changes what the name of a model stands for")),
         ("agents.claude.set.effort = \"high\"", None),
         ("agents.claude.set.fallback_model = \"x\"", None),
         ("agents.new.like = \"claude\"", None),
@@ -264,7 +263,7 @@ fn errors_name_the_file_the_line_and_the_key_and_come_together() {
 #[test]
 fn errors_one_by_one() {
     for (text, want) in [
-        ("agent = \"claud\"", "own:1: agent: there is no agent \"claud\"; did you mean claude?"),
+        ("agent = \"claud\"", "own:1: agent: there is no agent \"claud\"; did you mean claude or claude-agent-acp?"),
         ("agents = 3", "own:1: agents: expected a table, and this is a number"),
         ("agents.\"a b\" = {}", "own:1: agents.\"a b\": a name is at most 100 letters, digits, dashes and underscores"),
         (

@@ -12,8 +12,12 @@ pub const HARMLESS_SETTINGS: [&str; 4] = ["effort", "fallback_model", "reasoning
 /// Why a value of a project that nobody trusts is not taken; none if it is. `below` is what holds without that file.
 pub(super) fn refusal(entry: &Entry, below: &BTreeMap<Key, Entry>) -> Option<String> {
     let why = match &entry.key {
-        // The choice among agents that the caller has anyway, and among their models.
-        Key::Agent | Key::Of(_, Field::Model | Field::Alias(_)) => return None,
+        // Agents differ in whom they ask, and in what they read of a repository.
+        Key::Agent => "which agent works here is for you to say",
+        // An alias could stand for another model than the one that was asked for.
+        Key::Of(_, Field::Alias(_)) => "it changes what the name of a model stands for",
+        // The choice among the agent's models.
+        Key::Of(_, Field::Model) => return None,
         Key::Of(_, Field::Set(key)) if HARMLESS_SETTINGS.contains(&key.as_str()) => return None,
         // Another agent behind a name of the caller's would get what was meant for the first.
         Key::Of(name, Field::Like) if below.keys().any(|key| of(key) == Some(name)) => "this name is taken",

@@ -39,7 +39,9 @@ impl Prepared {
     /// Prepares the start of an agent.
     pub(crate) fn agent(host: &Host, spec: &Spec, launch: &Launch, session: &str) -> Result<Self, SpawnError> {
         let wanted = spec.program.clone().unwrap_or_else(|| PathBuf::from(launch.program));
-        let program = find(host, &wanted, launch.natives)?;
+        // A program that the caller names is started as it is.
+        let natives = if spec.program.is_some() { &[] } else { launch.natives };
+        let program = find(host, &wanted, natives)?;
         // It is found from here and started from there.
         let program = std::path::absolute(&program).unwrap_or(program);
         if let Some(dir) = &spec.dir {

@@ -16,7 +16,7 @@ const CODE: &str = "sandbox";
 /// Has the agent confined when it is started.
 pub(super) fn confine(prepared: &mut Prepared, host: &Host, spec: &Spec, launch: &Launch) -> Result<(), SpawnError> {
     let failed = |source| SpawnError::Other { program: prepared.program.clone(), source };
-    let temp = tempfile::Builder::new().prefix("ostler-").tempdir_in(host.temp_dir()).map_err(failed)?;
+    let temp = super::private_directory(&host.temp_dir()).map_err(failed)?;
     let workspace = spec.dir.clone().unwrap_or_else(|| PathBuf::from("."));
     let workspace = std::path::absolute(&workspace).and_then(|dir| dir.canonicalize()).map_err(failed)?;
     let home = prepared.env.get(std::ffi::OsStr::new("HOME")).map(PathBuf::from).filter(|home| home.is_absolute());

@@ -212,8 +212,31 @@ fn the_dead_hold_nothing() {
 
 #[test]
 fn the_first_place_that_the_environment_names_counts() {
-    let of = |vars: &[(&str, &str)]| root(&PLACES, &vars.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect());
+    let of =
+        |vars: &[(&str, &str)]| root(PLACES.roots, &vars.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect());
     assert_eq!(of(&[("HOME", "/h"), ("STATE", "/s")]), Some("/s".into()));
     assert_eq!(of(&[("HOME", "/h"), ("STATE", "")]), Some("/h/.state".into()));
     assert_eq!(of(&[]), None);
+}
+
+/// A session that was made in this minute waits for the next one; one of another minute, of another id, or none does not. P57
+#[test]
+fn a_session_of_this_minute_is_left_alone_until_the_next() {
+    let kept = ByMinute {
+        roots: &["~/"],
+        folder: "state",
+        file: |id, minute| Some(format!("chats/{}-{id}", minute.replace(':', "-"))),
+    };
+    let home = tempfile::tempdir().unwrap();
+    let chats = home.path().join("state/project/chats");
+    std::fs::create_dir_all(&chats).unwrap();
+    std::fs::write(chats.join("2026-11-16T07-23-one"), "").unwrap();
+    let wait = |id: &str, at: &str| wait(&kept, home.path(), id, at.parse().unwrap());
+    assert_eq!(wait("one", "2026-11-16T07:23:00Z"), Some(Duration::from_secs(60)));
+    assert_eq!(wait("one", "2026-11-16T07:23:59.750Z"), Some(Duration::from_millis(250)));
+    assert_eq!(wait("one", "2026-11-16T07:24:00Z"), None);
+    assert_eq!(wait("one", "2026-11-16T08:23:30Z"), None);
+    assert_eq!(wait("two", "2026-11-16T07:23:30Z"), None);
+    let told = waiting("one", Duration::from_millis(4_250));
+    assert!(told.code == "waiting_to_resume" && told.message.contains("in 5 s"), "{told:?}");
 }

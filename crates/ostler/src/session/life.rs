@@ -29,8 +29,12 @@ pub(super) struct Starting {
 }
 
 impl Starting {
-    pub(super) fn new(prepared: Prepared, patience: Option<Duration>) -> Self {
+    /// Starts it, after a wait if it must not be there earlier.
+    pub(super) fn new(prepared: Prepared, wait: Option<Duration>, patience: Option<Duration>) -> Self {
         let child = async move {
+            if let Some(wait) = wait {
+                tokio::time::sleep(wait).await;
+            }
             match patience {
                 Some(patience) => tokio::time::timeout(patience, process::spawn(prepared))
                     .await

@@ -192,7 +192,7 @@ impl Driver {
         if let Life::Starting(starting) = &mut self.life {
             // An interrupt is kept until there is somebody to interrupt; a start can be called off.
             match input {
-                Input::Interrupt if self.mind.machine.has_message() => {
+                Input::Interrupt if self.mind.machine.has_message() || self.again.is_some() => {
                     starting.interrupted = true;
                     ticket.into_iter().for_each(|ticket| self.mind.tickets.push(ticket));
                     return;

@@ -4,8 +4,11 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::thread;
 
-use ostler::{Agent, Agents, Denials, Event, Host, Limits, Remote, Session, Spec};
+use ostler::{Agent, Agents, BridgeProgram, Denials, Dialect, Event, Host, Limits, Remote, Session, Spec};
+use ostler_testkit::fake;
 use ostler_testkit::scenario::{Driver, Place, Progress, Running, Seen, Subject, Task};
+
+use crate::sessions::Scene;
 
 /// The library, with an agent.
 pub(crate) struct Library(pub(crate) &'static Subject);
@@ -59,8 +62,15 @@ pub(crate) fn agent(subject: &Subject) -> Arc<dyn Agent> {
     Agents::builtin().get(subject.name).unwrap()
 }
 
+/// The language that is spoken in a scene.
+pub(crate) fn dialect(scene: &Scene) -> &'static dyn Dialect {
+    let dialect = agent(scene.place.subject).dialect();
+    dialect.over(&scene.spec).unwrap_or(dialect)
+}
+
 pub(crate) fn host(place: &Place) -> Host {
-    Host::new(place.host().iter().map(|(name, value)| (OsString::from(name), OsString::from(value))))
+    let host = Host::new(place.host().iter().map(|(name, value)| (OsString::from(name), OsString::from(value))));
+    host.bridged_by(BridgeProgram { program: fake::program(), args: vec!["bridge".into()] })
 }
 
 pub(crate) fn spec(place: &Place, task: &Task) -> Spec {

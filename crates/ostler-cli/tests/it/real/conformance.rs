@@ -40,3 +40,18 @@ fn claude_conforms() {
 fn codex_conforms() {
     conforms(&real::CODEX);
 }
+
+#[test]
+fn gemini_conforms() {
+    conforms(&real::GEMINI);
+}
+
+#[test]
+fn opencode_conforms() {
+    conforms(&real::OPENCODE);
+}
+
+#[test]
+fn copilot_conforms() {
+    conforms(&real::COPILOT);
+}

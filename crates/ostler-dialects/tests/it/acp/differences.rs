@@ -254,7 +254,7 @@ fn difference_5_unknown_sessions_have_one_cause() {
         assert_eq!(outcome.cause, Cause::BadRequest, "{message}");
         let hint = outcome.hint.as_deref().unwrap();
         assert!(hint.contains("leave out resume") || hint.contains("Leave out resume"), "{hint}");
-        assert_eq!(hint.contains("minute in which it was made"), dialect.name() == "gemini");
+        assert_eq!(hint.contains("sessionRetention"), dialect.name() == "gemini");
         // It stays so.
         stage.say(Say::Prompt("again".into()));
         assert_eq!(stage.outs.iter().filter(|out| matches!(out, Out::TurnOver(_))).count(), 2);

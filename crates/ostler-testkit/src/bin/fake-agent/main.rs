@@ -10,6 +10,7 @@
     reason = "it plays an agent, so it is outside the doors of the product and talks on its standard streams"
 )]
 
+mod bridge;
 mod dump;
 mod lines;
 mod offspring;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         [offspring::ORPHAN, pid_file @ ..] => offspring::leave_orphan(pid_file),
         [offspring::SLEEPER, pid_file @ ..] => offspring::sleep_apart(pid_file),
         ["record", file, "--", command @ ..] => stand_in::record_by_hand(file, command),
+        ["bridge", socket] => bridge::run(socket),
         ["play", file] => stand_in::play_by_hand(file),
         _ => play_script(&args),
     }

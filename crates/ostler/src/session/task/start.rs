@@ -40,9 +40,9 @@ impl Driver {
                 self.mind.written_by = written_by;
                 notices.into_iter().for_each(|notice| self.mind.handle(Input::Remark(notice)));
                 match body {
-                    Body::Process(prepared) => {
+                    Body::Process(prepared, wait) => {
                         let patience = self.beginning.spec.limits.startup;
-                        self.life = Life::Starting(Starting::new(*prepared, patience));
+                        self.life = Life::Starting(Starting::new(*prepared, wait, patience));
                     }
                     Body::Inner(child) => self.awake(child),
                 }
@@ -112,7 +112,9 @@ impl Driver {
     pub(super) fn tries_another(&mut self, exit: &Exit) -> bool {
         let first_word = self.starts > 1 || self.raw != (0, 0) || self.again.is_some();
         let other = if first_word { None } else { self.beginning.dialect.instead(exit) };
-        let Some(other) = other.filter(|_| !self.mind.machine.ends_with_process() || self.mind.in_turn()) else {
+        let Some(other) = other
+            .filter(|_| self.mind.machine.goes_on() && (self.mind.in_turn() || !self.mind.machine.ends_with_process()))
+        else {
             return false;
         };
         self.beginning.dialect = other;
@@ -134,7 +136,8 @@ impl Driver {
         let was = std::mem::replace(&mut self.life, Life::Awake(Living::new(child)));
         self.mind.converse(self.beginning.dialect.converse(&self.beginning.spec));
         self.mind.open(stdin);
-        if let Some(Some(prompt)) = self.again.take() {
+        // What was said in the first language, or while the second was being started.
+        if let Some(prompt) = self.again.take().and_then(|said| said.or_else(|| self.mind.first.take())) {
             self.mind.say(Say::Prompt(prompt));
         }
         if matches!(was, Life::Starting(starting) if starting.interrupted) {

@@ -62,7 +62,7 @@ fn page(members: &[Member], last: &LastRun) -> String {
     for (reason, number) in reasons.iter().zip(1..) {
         let _ = write!(page, "\n{number}. {reason}");
     }
-    page += "\n\n## Stories\n\nWhat every agent tells. Names of tools, notices, and whether a text comes in pieces are left out; tools of one message\nare done in any order. Half a reply is told by those who do not wait until it is complete.\n\n| row | applies | story |\n|---|---|---|\n";
+    page += "\n\n## Stories\n\nWhat every agent tells. Names of tools, notices, and whether a text comes in pieces are left out; tools of one message\nare done in any order. An agent that only counts its tools leaves them out. Half a reply is told by those who do not wait until it is complete.\n\n| row | applies | story |\n|---|---|---|\n";
     for row in ROWS {
         let _ = writeln!(page, "| {} | {} | {} |", row.name.replace('_', " "), applies(row), row.story);
     }

@@ -29,6 +29,56 @@ macro_rules! members {
                 ]
             }
             {
+                real copilot COPILOT "JSON lines on stdout, a process per turn"
+                [
+                    permission_asked: "it can ask nobody: what is not allowed is denied (over ACP it asks)"
+                    structured_output: "it takes no schema for its answer"
+                    interrupt: "a process per turn takes no interrupt that the session outlives"
+                    fork: "it can go on with a session, but has no copies of one"
+                    bound_tool: "it takes functions of the caller's only over ACP"
+                ]
+            }
+            {
+                heavy openclaw OPENCLAW "one JSON document at the end (`openclaw agent exec`), a process per turn"
+                [
+                    deltas: "it says nothing until it is done"
+                    thinking: "its document has no thoughts"
+                    tool: "its tools run, but it only counts them"
+                    denied_tool: "it does not tell what it does not allow"
+                    permission_asked: "it asks nobody"
+                    two_tools: "its tools run, but it only counts them"
+                    structured_output: "it takes no schema for its answer"
+                    interrupt: "a process per turn takes no interrupt that the session outlives"
+                    rate_limit: "it tries a limited model again for minutes, ten times, before it says so"
+                    resume: "each run is a session of its own, also in the same state directory"
+                    fork: "each run is a session of its own, also in the same state directory"
+                    bound_tool: "it takes no functions of the caller's"
+                    big_prompt: "OpenClaw takes no prompt of more than 4,194,304 bytes"
+                ]
+            }
+            {
+                real gemini GEMINI "ACP: JSON-RPC lines on stdin and stdout"
+                [
+                    structured_output: "the protocol, ACP, has no answers by a schema"
+                    fork: "over ACP it makes no copies of sessions"
+                    big_prompt: "it refuses a prompt that it takes for more than a million tokens, whatever the model"
+                ]
+            }
+            {
+                real opencode OPENCODE "ACP: JSON-RPC lines on stdin and stdout"
+                [
+                    structured_output: "the protocol, ACP, has no answers by a schema"
+                    usage_exact: "it counts the last call of the model only, so that a turn with tools has no numbers"
+                ]
+            }
+            {
+                real copilot_acp COPILOT_ACP "ACP: JSON-RPC lines on stdin and stdout"
+                [
+                    structured_output: "the protocol, ACP, has no answers by a schema"
+                    fork: "over ACP it makes no copies of sessions"
+                ]
+            }
+            {
                 own openai_api OPENAI_API "HTTP: chat completions"
                 [
                     died: "it is a part of Ostler: there is no process that could die"

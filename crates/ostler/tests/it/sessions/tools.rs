@@ -50,8 +50,12 @@ pub(crate) async fn a_bound_tool(subject: &'static Subject) {
     scene.host = scene.host.with_tool(add);
     let mut live = scene.start();
     let turn = live.turn().await;
-    assert_eq!((turn.outcome.cause, turn.text.as_str()), (Cause::Completed, "42"), "{:?}", turn.outcome);
-    assert_eq!(*got.lock().unwrap(), [Add { a: 19, b: 23 }]);
+    let is_sum = |text: &str| text == "42" || (subject.manner.wraps_outputs && text.contains("\n42\n"));
+    assert!(turn.outcome.cause == Cause::Completed && is_sum(&turn.text), "{turn:?}");
+    // A recording has what the agent says; whoever it starts to reach the function is not in it.
+    if !scene.place.is_played() || !crate::driver::dialect(&scene).bridges() {
+        assert_eq!(*got.lock().unwrap(), [Add { a: 19, b: 23 }]);
+    }
     if scene.place.is_played() {
         tells(subject, "bound_tool", &live.end(&scene).await);
         return;
@@ -59,7 +63,7 @@ pub(crate) async fn a_bound_tool(subject: &'static Subject) {
     let offered = scene.call(0).body["tools"].to_string();
     assert!(offered.contains("Adds two numbers.") && offered.contains("The second one."), "{offered}");
     let told = scene.call(1).last_tool_results();
-    assert_eq!(told.iter().map(|result| (result.text.as_str(), result.is_error)).collect::<Vec<_>>(), [("42", false)]);
+    assert!(told.len() == 1 && is_sum(&told[0].text) && !told[0].is_error, "{told:?}");
     let seen = live.end(&scene).await;
     tells(subject, "bound_tool", &seen);
     let names =
