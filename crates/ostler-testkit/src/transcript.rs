@@ -2,7 +2,7 @@
 //! and plays when it stands in.
 //!
 //! One entry per line: `{"start":[arguments]}`, `{"in":…}` and `{"out":…}` with a line of JSON as it was (`in_text` and
-//! `out_text` hold any other line), `{"in_end":true}`, and at the end `{"kept":[path, beginning]}` for a session that the agent
+//! `out_text` hold any other line), `{"in_end":true}`, `{"told":signal}`, and at the end `{"kept":[path, beginning]}` for a session that the agent
 //! keeps in its home, `{"stderr":…}`, `{"exit":code}` or `{"signal":number}`.
 //! An entry is written before the line is handed on, so that an answer never stands before what it answers. Several processes
 //! follow each other in one file.
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 /// The longest text that is kept whole; nobody reads the middle of a longer one.
 const LONG: usize = 4096;
 /// How many lines of a prompt that is sent as it is are kept: whoever plays it passes over the rest.
-const PROMPT: usize = 20;
+pub const PROMPT: usize = 20;
 /// The shortest name of a file that can be a session's id.
 const ID: usize = 16;
 /// How many lines of such a file are kept: enough to say whose it is.
@@ -39,6 +39,8 @@ pub enum Entry {
     Stderr(String),
     /// It exited.
     Exit(u8),
+    /// A signal was sent to it, which it may heed in its own way.
+    Told(i32),
     /// A signal ended it.
     Signal(i32),
 }
@@ -55,6 +57,7 @@ impl Entry {
             Self::Kept(path, text) => json!({"kept": [path, text]}).to_string(),
             Self::Stderr(text) => json!({"stderr": text}).to_string(),
             Self::Exit(code) => json!({"exit": code}).to_string(),
+            Self::Told(number) => json!({"told": number}).to_string(),
             Self::Signal(number) => json!({"signal": number}).to_string(),
         }
     }
@@ -84,6 +87,7 @@ impl Entry {
             }
             "stderr" => Self::Stderr(text()?),
             "exit" => Self::Exit(u8::try_from(value.as_u64()?).ok()?),
+            "told" => Self::Told(i32::try_from(value.as_i64()?).ok()?),
             "signal" => Self::Signal(i32::try_from(value.as_i64()?).ok()?),
             _ => return None,
         })
@@ -299,6 +303,7 @@ mod tests {
             Entry::InEnd,
             Entry::Kept("$ROOT/home/x".into(), "{}\n".into()),
             Entry::Stderr("oh\nno".into()),
+            Entry::Told(15),
             Entry::Exit(3),
             Entry::Signal(9),
         ];

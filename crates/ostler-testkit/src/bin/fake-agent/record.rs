@@ -39,7 +39,7 @@ pub(crate) fn record(file: File, names: Names, what: &Recorded<'_>) -> std::io::
     let mut command = Command::new(what.program);
     command.args(what.args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn()?;
-    pass_on_signals(&child)?;
+    pass_on_signals(&child, &scribe)?;
     let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let heard = scribe.clone();
     // It ends with the process: nobody can wait for the reader of a stdin that stays open.
@@ -127,13 +127,15 @@ fn text(line: &[u8]) -> String {
     String::from_utf8_lossy(line).into_owned()
 }
 
-fn pass_on_signals(child: &Child) -> std::io::Result<()> {
+fn pass_on_signals(child: &Child, scribe: &Shared) -> std::io::Result<()> {
     let child = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     for signal in PASSED_ON {
         let (mut ours, theirs) = UnixStream::pair()?;
         signal_hook::low_level::pipe::register(signal.as_raw(), theirs)?;
+        let scribe = scribe.clone();
         thread::spawn(move || {
             while ours.read_exact(&mut [0]).is_ok() {
+                let _full = note(&scribe, Entry::Told(signal.as_raw()));
                 // A child that is gone has no use for it.
                 let _gone = child.map(|child| kill_process(child, signal));
             }

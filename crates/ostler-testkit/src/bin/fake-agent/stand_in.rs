@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
@@ -91,15 +92,24 @@ fn play(file: &Path, number: usize, names: &Names) -> Result<ExitCode, String> {
         }
     }
     let mut input = BufReader::new(std::io::stdin());
+    let (mut plain, mut told) = (0, Told::awaited(&process).map_err(|error| error.to_string())?);
     for entry in process {
         match entry {
             Entry::Start(_) | Entry::Kept(..) => {}
-            Entry::In(recorded) => expect(&mut input, &recorded)?,
-            Entry::InEnd => drain(&mut input)?,
+            Entry::In(recorded) => {
+                plain += usize::from(transcript::kind(&recorded) == "text");
+                expect(&mut input, &recorded)?;
+            }
+            Entry::InEnd => drain(&mut input, plain >= transcript::PROMPT)?,
             Entry::Out(line) => say(&mut std::io::stdout().lock(), &format!("{}\n", names.shown(&line)))?,
             Entry::Stderr(text) => say(&mut std::io::stderr().lock(), &names.shown(&text))?,
             Entry::Exit(code) => return Ok(ExitCode::from(code)),
+            Entry::Told(_) => told.wait(),
             Entry::Signal(signal) => {
+                if told.is_awaited {
+                    // It has come, and is ours by now.
+                    signal_hook::low_level::emulate_default_handler(signal).map_err(|error| error.to_string())?;
+                }
                 // Whoever sent it then sends it now.
                 thread::sleep(Duration::from_secs(60));
                 offspring::die_by(signal).map_err(|error| error.to_string())?;
@@ -109,6 +119,33 @@ fn play(file: &Path, number: usize, names: &Names) -> Result<ExitCode, String> {
     // It was killed before it could say how it ended.
     loop {
         thread::park();
+    }
+}
+
+/// The signal that an agent was told to end with, and did so in its own way.
+struct Told {
+    is_awaited: bool,
+    comes: UnixStream,
+}
+
+impl Told {
+    /// Ready for what comes in this process.
+    fn awaited(process: &[Entry]) -> std::io::Result<Self> {
+        let (comes, theirs) = UnixStream::pair()?;
+        comes.set_read_timeout(Some(Duration::from_secs(60)))?;
+        let signals =
+            process.iter().filter_map(|entry| if let Entry::Told(signal) = entry { Some(*signal) } else { None });
+        let mut is_awaited = false;
+        for signal in signals {
+            signal_hook::low_level::pipe::register(signal, theirs.try_clone()?)?;
+            is_awaited = true;
+        }
+        Ok(Self { is_awaited, comes })
+    }
+
+    /// Waits for one: whoever sent it then sends it now.
+    fn wait(&mut self) {
+        let _none = self.comes.read_exact(&mut [0]);
     }
 }
 
@@ -132,11 +169,11 @@ fn expect(input: &mut impl BufRead, recorded: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Waits until the input is closed; nothing more may come.
-fn drain(input: &mut impl Read) -> Result<(), String> {
+/// Waits until the input is closed; nothing more may come but the rest of a prompt of which the beginning was kept.
+fn drain(input: &mut impl Read, is_cut: bool) -> Result<(), String> {
     let mut rest = String::new();
     input.read_to_string(&mut rest).map_err(|error| error.to_string())?;
-    match rest.lines().next() {
+    match rest.lines().find(|line| !(is_cut && transcript::kind(line) == "text")) {
         Some(line) => Err(format!("the recording has nothing more here, not {}: {line}", transcript::kind(line))),
         None => Ok(()),
     }
