@@ -65,6 +65,7 @@ fn follow(mode: &Path, args: &[String]) -> Result<ExitCode, String> {
         let (file, _) = transcript::next(Path::new(&dir)).map_err(failed)?;
         let home = Path::new(&root).join("home");
         let what = Recorded { program: Path::new(&program), args, home: Some(&home) };
+        let names = names.with_program(what.program);
         return record::record(file, names, &what).map_err(failed);
     }
     match (word("play"), word("dir")) {
