@@ -217,6 +217,15 @@ impl Names {
         self
     }
 
+    /// And for where this program is installed, if that is where tests install agents.
+    #[must_use]
+    pub fn with_program(mut self, program: &Path) -> Self {
+        let program = program.canonicalize().unwrap_or_else(|_| program.to_owned());
+        let agents = program.ancestors().find(|dir| dir.ends_with("target/agents"));
+        self.0.extend(agents.map(|dir| (dir.display().to_string(), "$AGENTS")));
+        self
+    }
+
     /// With what stands for them.
     #[must_use]
     pub fn hidden(&self, text: &str) -> String {

@@ -62,7 +62,9 @@ pub fn tool_denied(driver: &dyn Driver) {
     if place.is_played() || manner.ends_when_denied {
         return;
     }
-    assert!(place.server.requests()[1].last_tool_results()[0].is_error, "the model is told");
+    let told = &place.server.requests()[1].last_tool_results()[0];
+    // Some providers have no mark for a failure: there, words say it.
+    assert!(told.is_error || told.text.contains("rejected"), "the model is told: {told:?}");
 }
 
 /// A caller that can live with a denial gets the answer as a success; the denial is still an event.

@@ -66,7 +66,8 @@ fn follow(mode: &Path, args: &[String]) -> Result<ExitCode, String> {
         let (file, _) = transcript::next(Path::new(&dir)).map_err(failed)?;
         let home = Path::new(&root).join("home");
         let what = Recorded { program: Path::new(&program), args, home: Some(&home) };
-        return record::record(file, names.and_program(Path::new(&program)), &what).map_err(failed);
+        let names = names.and_program(what.program).with_program(what.program);
+        return record::record(file, names, &what).map_err(failed);
     }
     match (word("play"), word("dir")) {
         (Some(file), Some(dir)) => {

@@ -137,16 +137,11 @@ async fn one_turn(scene: &Scene, live: &mut Live) -> String {
 
 /// Another process goes on with the session, and tells nothing of its history again.
 async fn resumed(subject: &'static Subject) {
-    resumed_after(subject, || ()).await;
-}
-
-async fn resumed_after(subject: &'static Subject, wait: impl FnOnce()) {
     let mut scene = Scene::new(subject, remembering(), &Task::new("Remember the word pelican."));
     let mut live = scene.start();
     one_turn(&scene, &mut live).await;
     let seen = live.end(&scene).await;
     let native = started(&seen)[0].native_session.clone().unwrap();
-    wait();
     scene.spec.settings.set(keys::RESUME, &*native);
     scene.spec.prompt = "Which word?".into();
     let mut live = scene.start();
