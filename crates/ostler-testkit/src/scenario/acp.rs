@@ -124,7 +124,7 @@ const KNOWN: Known = Known {
     hasty: &[],
     priced: &[],
     roomy: (&[], None),
-    system: Some("append_system_prompt"),
+    system: None,
     variables: ("", ""),
     structured: |value| Answer::text(value.to_string()),
     schema: |_| None,
