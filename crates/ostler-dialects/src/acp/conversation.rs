@@ -195,7 +195,9 @@ impl Talk {
         self.calls.close(self.turn.interrupted, out);
         if self.is_working() && std::mem::take(&mut self.unreached) {
             let Entry { name, unreached, .. } = self.entry;
-            let message = format!("{name} has not started the program that leads to the caller's tools: it has none of them.{unreached}");
+            let message = format!(
+                "{name} has not started the program that leads to the caller's tools: it has none of them.{unreached}"
+            );
             out.notice(Level::Warning, "tools_unreached", message);
         }
         self.turn = Turn::default();

@@ -161,7 +161,9 @@ impl Launcher {
         let (Some(places), Some(id)) = (dialect.transcripts(), spec.settings.last(keys::RESUME)) else {
             return Ok(Checked::default());
         };
-        let Some(root) = resume::root(places.roots, &self.environment(spec, inherits)) else { return Ok(Checked::default()) };
+        let Some(root) = resume::root(places.roots, &self.environment(spec, inherits)) else {
+            return Ok(Checked::default());
+        };
         let known = self.host.log().and_then(|log| log.find(id).ok().flatten());
         // This session itself does not stand in its own way when its agent is started again.
         let known = known.filter(|known| *known.session != *self.id);

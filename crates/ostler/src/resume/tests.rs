@@ -212,7 +212,8 @@ fn the_dead_hold_nothing() {
 
 #[test]
 fn the_first_place_that_the_environment_names_counts() {
-    let of = |vars: &[(&str, &str)]| root(PLACES.roots, &vars.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect());
+    let of =
+        |vars: &[(&str, &str)]| root(PLACES.roots, &vars.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect());
     assert_eq!(of(&[("HOME", "/h"), ("STATE", "/s")]), Some("/s".into()));
     assert_eq!(of(&[("HOME", "/h"), ("STATE", "")]), Some("/h/.state".into()));
     assert_eq!(of(&[]), None);
