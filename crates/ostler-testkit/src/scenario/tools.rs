@@ -21,6 +21,9 @@ fn shell(driver: &dyn Driver, line: &str) -> Place {
 
 /// Arguments that are told are those of the model, and the command is among them or stands in their place.
 fn is_told(call: &Value, given: &Value, line: &str) {
+    if call["input"] == *given {
+        return;
+    }
     let (told, given) = (call["input"].as_object().expect("arguments"), given.as_object().expect("arguments"));
     let wrong = given.iter().find(|(key, value)| told.get(*key).is_some_and(|told| told != *value));
     assert_eq!(wrong, None, "{call}");
