@@ -18,6 +18,7 @@ mod updates;
 mod calls;
 mod uses;
 mod asks;
+mod orders;
 mod files;
 mod spend;
 mod ending;
