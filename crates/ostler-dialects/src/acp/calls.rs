@@ -116,14 +116,13 @@ impl Calls {
     /// Takes what a question says about a call. It is what is decided on, whatever was said before.
     pub(super) fn asked(&mut self, whose: Whose<'_>, id: &str, update: &Update<'_>) {
         if let Some(call) = self.all.get_mut(id) {
-            let (kind, title) = (update.kind.text(), update.title.text());
-            if kind.is_some_and(|kind| kind != call.kind) {
+            if update.kind.text().is_some_and(|kind| kind != call.kind) {
                 call.kind.clear();
                 if whose.1.names == Names::Kind {
                     call.name.clear();
                 }
             }
-            if title.is_some() && !(whose.1.names == Names::Title && call.name.is_empty()) {
+            if update.title.text().is_some() && whose.1.title_is_command {
                 call.title.clear();
             }
         }
@@ -181,7 +180,10 @@ impl Calls {
     /// A tool of the caller's is to run: the call that it belongs to, by the id that events show.
     pub(super) fn ordered(&mut self, (order, name): (&str, &str), input: &Raw, out: &mut Outbox) -> String {
         let fits = |call: &Call| {
-            call.bound.as_deref() == Some(name) && !call.ordered && !call.done && may_be(call.input.as_ref(), Some(input))
+            call.bound.as_deref() == Some(name)
+                && !call.ordered
+                && !call.done
+                && may_be(call.input.as_ref(), Some(input))
         };
         // One whose arguments are known is surer than one whose arguments are not.
         let mut fitting: Vec<&String> = self.all.iter().filter(|(_, call)| fits(call)).map(|(id, _)| id).collect();

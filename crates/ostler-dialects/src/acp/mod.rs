@@ -4,6 +4,7 @@
 //! differs from the others, a flag with a name says so ([`quirks`]). No code here asks for an agent by its name.
 
 mod quirks;
+mod skips;
 mod known;
 mod settings;
 mod servers;
@@ -52,7 +53,7 @@ impl Dialect for Acp {
             cost: self.0.cost,
             many_turns: true,
             steer: false,
-            ask: true,
+            ask: self.0.ask,
             tools: true,
             set_model: self.0.model_flag.is_none(),
             set_permission_mode: true,

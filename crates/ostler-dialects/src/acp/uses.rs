@@ -49,10 +49,10 @@ pub(super) fn bound(entry: &Entry, shown: &str, names: &[String]) -> Option<Stri
     names.iter().find(is).cloned()
 }
 
-/// Whether arguments hold a command.
+/// Whether arguments hold a command, or cannot be read.
 pub(super) fn has_command(input: &Raw) -> bool {
-    let table: Table<'_, IgnoredAny> = serde_json::from_str(input.get()).unwrap_or_default();
-    table.0.unwrap_or_default().iter().any(|(key, _)| COMMANDS.contains(&&**key))
+    let table = serde_json::from_str::<Table<'_, IgnoredAny>>(input.get());
+    table.map_or(true, |table| table.0.unwrap_or_default().iter().any(|(key, _)| COMMANDS.contains(&&**key)))
 }
 
 /// What a call would do, by the tool's name and its arguments alone.
