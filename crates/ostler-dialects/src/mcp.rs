@@ -165,6 +165,11 @@ impl Server {
         self.orders.contains_key(order)
     }
 
+    /// The orders of all calls that are open.
+    pub(crate) fn open(&self) -> Vec<String> {
+        self.orders.keys().cloned().collect()
+    }
+
     /// Nobody waits for the call any more; false when nobody did.
     pub(crate) fn call_off(&mut self, order: &str) -> bool {
         self.orders.remove(order).is_some()

@@ -2,7 +2,7 @@
 //!
 //! Answers are chosen by what they do (`kind`): their ids are different everywhere.
 
-use ostler_core::dialect::{Out, Outbox};
+use ostler_core::dialect::{Out, Outbox, ToolOrder};
 use ostler_core::event::{DecidedBy, Decision, Permission};
 use ostler_core::permission::{Ask, NOBODY, Otherwise, Verdict};
 use ostler_core::raw::Raw;
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::conversation::Talk;
 use super::wire::{Choice, Params};
-use super::{files, rpc, uses};
+use super::{files, orders, rpc, uses};
 use crate::lenient::Node;
 
 /// What the caller is told about a question that does not say what it is about.
@@ -23,6 +23,8 @@ pub(super) enum Question {
     Tool(Asked),
     /// May this file be read or written for the agent?
     File(files::Wish),
+    /// May this tool of the caller's run?
+    Order(ToolOrder),
 }
 
 /// A question of the agent's own.
@@ -30,8 +32,6 @@ pub(super) enum Question {
 pub(super) struct Asked {
     rpc: Raw,
     call: String,
-    /// Whether it is about a tool of the caller's, which needs nobody's leave but that of rules.
-    bound: bool,
     allow: Option<String>,
     reject: Option<String>,
 }
@@ -75,22 +75,22 @@ pub(super) fn hear(talk: &mut Talk, rpc: &Raw, params: &Params<'_>, out: &mut Ou
             message: Some(UNCLEAR.to_owned()),
         });
     };
-    talk.calls.note((talk.entry, &talk.quirks, &talk.bound), &call, update);
+    talk.calls.asked((talk.entry, &talk.quirks, &talk.bound), &call, update);
     talk.calls.settle_denied(out);
     talk.turn.used_tools = true;
     talk.turn.told.breaks(out);
     let Some(known) = talk.calls.get(&call) else { return };
     // What would allow more than this one call is no answer to the question about it.
     let allow = pick(&choices, "allow_once", talk.quirks.allow_ids);
-    let asked = Asked { rpc: rpc.clone(), call: call.clone(), bound: known.bound.is_some(), allow, reject };
-    if asked.bound && !talk.policy {
-        // It is told when it runs: its arguments may not be known yet.
-        return answer(rpc, asked.allow.as_deref(), out);
+    if known.bound.is_some() {
+        // A tool of the caller's needs nobody's leave but that of rules, and they are asked when it is to run.
+        // It is told then, too: its arguments may not be known yet.
+        return answer(rpc, allow.as_deref(), out);
     }
+    let asked = Asked { rpc: rpc.clone(), call: call.clone(), allow, reject };
     let (input, wants) = (Some(known.input()), uses::of(talk.entry, known));
-    let otherwise = if asked.bound { Otherwise::Agent } else { Otherwise::Person };
     talk.calls.tell(&call, out);
-    out.push(Out::Ask(Ask { id: id.clone(), call: Some(call), input, wants, otherwise }));
+    out.push(Out::Ask(Ask { id: id.clone(), call: Some(call), input, wants, otherwise: Otherwise::Person }));
     talk.asks.insert(id, Question::Tool(asked));
 }
 
@@ -105,13 +105,13 @@ pub(super) fn decided(talk: &mut Talk, id: &str, verdict: &Verdict, out: &mut Ou
     match talk.asks.remove(id) {
         Some(Question::Tool(asked)) => tool_decided(talk, &asked, verdict, out),
         Some(Question::File(wish)) => talk.files.decided(wish, verdict, out),
+        Some(Question::Order(order)) => orders::decided(talk, order, verdict, out),
         None => {}
     }
 }
 
 fn tool_decided(talk: &mut Talk, asked: &Asked, verdict: &Verdict, out: &mut Outbox) {
-    let allowed = *verdict == Verdict::Allow || (*verdict == Verdict::Undecided && asked.bound);
-    if let (true, Some(option)) = (allowed, &asked.allow) {
+    if let (Verdict::Allow, Some(option)) = (verdict, &asked.allow) {
         return answer(&asked.rpc, Some(option), out);
     }
     let why = match verdict {
@@ -133,6 +133,7 @@ pub(super) fn forget(talk: &mut Talk, out: &mut Outbox) {
         match question {
             Question::Tool(asked) => answer(&asked.rpc, None, out),
             Question::File(wish) => wish.cancel(out),
+            Question::Order(order) => orders::forget(talk, &order, out),
         }
         out.push(Out::Withdraw(id));
     }

@@ -35,6 +35,11 @@ pub(super) struct Call {
     pub(super) bound: Option<String>,
     input: Option<Raw>,
     pub(super) paths: Vec<String>,
+    /// The id that events show, when it is not the agent's: the tool was to run before the agent said a word.
+    alias: Option<String>,
+    /// Whether there was an order to run it, and what came of that.
+    ordered: bool,
+    ran: Option<bool>,
     told: bool,
     done: bool,
     denied: bool,
@@ -62,6 +67,7 @@ impl Call {
 
     fn tell(&mut self, id: &str, out: &mut Outbox) {
         if !std::mem::replace(&mut self.told, true) {
+            let id = self.alias.as_deref().unwrap_or(id);
             out.event(ToolCall { id: id.to_owned(), name: self.shown().to_owned(), input: self.input(), parent: None });
         }
     }
@@ -72,7 +78,7 @@ impl Call {
             return;
         }
         out.event(ToolResult {
-            id: id.to_owned(),
+            id: self.alias.clone().unwrap_or_else(|| id.to_owned()),
             name: Some(self.shown().to_owned()),
             ok: ok && !self.denied,
             output: std::mem::take(&mut self.output),
@@ -107,6 +113,22 @@ impl Calls {
         }
     }
 
+    /// Takes what a question says about a call. It is what is decided on, whatever was said before.
+    pub(super) fn asked(&mut self, whose: Whose<'_>, id: &str, update: &Update<'_>) {
+        if let Some(call) = self.all.get_mut(id) {
+            if update.kind.text().is_some_and(|kind| kind != call.kind) {
+                call.kind.clear();
+                if whose.1.names == Names::Kind {
+                    call.name.clear();
+                }
+            }
+            if update.title.text().is_some() && whose.1.title_is_command {
+                call.title.clear();
+            }
+        }
+        self.note(whose, id, update);
+    }
+
     /// Takes what is said about a call. What it gave is not among it: the words of a question are about the question.
     pub(super) fn note(&mut self, (entry, quirks, bound): Whose<'_>, id: &str, update: &Update<'_>) {
         let call = self.all.entry(id.to_owned()).or_default();
@@ -118,13 +140,18 @@ impl Calls {
         };
         set(&mut call.kind, &update.kind);
         set(&mut call.title, &update.title);
-        if call.name.is_empty() || !call.told {
-            call.name = name(quirks, id, call, meta.map());
-            call.bound = [&call.name, &call.title].into_iter().find_map(|shown| uses::bound(entry, shown, bound));
-        }
         if let Some(input) = update.raw_input.filter(|input| input.get().starts_with('{') && input.get() != "{}") {
             call.input = Some(Raw::keep(input));
         }
+        if call.name.is_empty() || !call.told {
+            call.name = name(quirks, id, call, meta.map());
+        }
+        // A title can be the model's own words: it names a tool of the caller's only where nothing says otherwise.
+        let is_plain = matches!(call.kind.as_str(), "" | "other");
+        let is_command = call.input.as_ref().is_some_and(uses::has_command);
+        let by_name = Some(&call.name).filter(|_| quirks.names != Names::Title || is_plain);
+        let by_title = Some(&call.title).filter(|_| is_plain && !is_command);
+        call.bound = by_name.into_iter().chain(by_title).find_map(|shown| uses::bound(entry, shown, bound));
         if let Some(title) = update.title.text().filter(|_| !call.told) {
             title.clone_into(&mut call.title);
         }
@@ -132,6 +159,49 @@ impl Calls {
         let paths: Vec<String> = paths.collect();
         if !paths.is_empty() {
             call.paths = paths;
+        }
+        self.join(id);
+    }
+
+    /// A call whose order came before the agent's first word about it is that same call.
+    fn join(&mut self, id: &str) {
+        let Some(call) = self.all.get(id).filter(|call| !call.told && !call.ordered && call.bound.is_some()) else {
+            return;
+        };
+        let is_same = |other: &Call| other.bound == call.bound && may_be(call.input.as_ref(), other.input.as_ref());
+        let mut early = self.all.iter().filter(|(_, other)| other.alias.is_some() && other.name.is_empty());
+        let Some(early) = early.find(|(_, other)| is_same(other)).map(|(early, _)| early.clone()) else { return };
+        let (Some(call), Some(first)) = (self.all.remove(id), self.all.remove(&early)) else { return };
+        let Call { name, kind, title, paths, .. } = call;
+        self.denied.iter_mut().filter(|(denied, _)| *denied == early).for_each(|(denied, _)| id.clone_into(denied));
+        self.all.insert(id.to_owned(), Call { name, kind, title, paths, ..first });
+    }
+
+    /// A tool of the caller's is to run: the call that it belongs to, by the id that events show.
+    pub(super) fn ordered(&mut self, (order, name): (&str, &str), input: &Raw, out: &mut Outbox) -> String {
+        let fits = |call: &Call| {
+            call.bound.as_deref() == Some(name)
+                && !call.ordered
+                && !call.done
+                && may_be(call.input.as_ref(), Some(input))
+        };
+        // One whose arguments are known is surer than one whose arguments are not.
+        let mut fitting: Vec<&String> = self.all.iter().filter(|(_, call)| fits(call)).map(|(id, _)| id).collect();
+        fitting.sort_by_key(|id| self.all[*id].input.is_none());
+        let id = fitting.first().map_or_else(|| order.to_owned(), |id| (*id).clone());
+        let new = || Call { bound: Some(name.to_owned()), alias: Some(order.to_owned()), ..Call::default() };
+        let call = self.all.entry(id.clone()).or_insert_with(new);
+        call.ordered = true;
+        call.input.get_or_insert_with(|| input.clone());
+        call.tell(&id, out);
+        id
+    }
+
+    /// What came of an order. It is told only if the agent says nothing about it.
+    pub(super) fn ran(&mut self, order: &str, ok: bool, output: &str) {
+        if let Some(call) = self.all.get_mut(order) {
+            call.ran = Some(ok);
+            output.clone_into(&mut call.output);
         }
     }
 
@@ -145,6 +215,12 @@ impl Calls {
         if let Some(call) = self.all.get_mut(id) {
             call.tell(id, out);
         }
+    }
+
+    /// The same, by the id that events show.
+    pub(super) fn deny_told(&mut self, shown: &str, why: &str) {
+        let aliased = self.all.iter().find(|(_, call)| call.alias.as_deref() == Some(shown)).map(|(id, _)| id.clone());
+        self.deny(aliased.as_deref().unwrap_or(shown), why);
     }
 
     /// A call is not going to run.
@@ -169,11 +245,18 @@ impl Calls {
     pub(super) fn close(&mut self, cut_off: bool, out: &mut Outbox) {
         self.settle_denied(out);
         for (id, mut call) in std::mem::take(&mut self.all) {
-            if call.told && !call.done && (!call.output.is_empty() || call.content.is_some()) {
-                call.settle(&id, !cut_off, out);
+            let gave = !call.output.is_empty() || call.content.is_some() || call.ran.is_some();
+            if call.told && !call.done && gave {
+                call.settle(&id, call.ran.unwrap_or(!cut_off), out);
             }
         }
     }
+}
+
+/// Whether arguments can be the same: they are, or one of them was not told.
+fn may_be(one: Option<&Raw>, other: Option<&Raw>) -> bool {
+    let value = |raw: &Raw| serde_json::from_str::<serde_json::Value>(raw.get()).ok();
+    one.zip(other).is_none_or(|(one, other)| one == other || value(one).zip(value(other)).is_some_and(|(a, b)| a == b))
 }
 
 fn parsed<'a, T: serde::Deserialize<'a>>(raw: Option<&'a RawValue>) -> Node<'a, T>

@@ -21,9 +21,9 @@ use super::spend::Spend;
 use super::updates::Told;
 use super::version::Version;
 use super::wire::{Fault, Message, Params};
-use super::{asks, blame, ending, files, handshake, options, settings, updates};
+use super::{asks, blame, ending, files, handshake, options, orders, settings, updates};
 use crate::lenient::Node;
-use crate::mcp::{Custom, Heard, Server};
+use crate::mcp::{Custom, Server};
 use crate::surrogates;
 
 /// The state of one conversation. What belongs to a turn is in [`Turn`] and goes with it.
@@ -57,9 +57,9 @@ pub(super) struct Talk {
     pub(super) spend: Spend,
     turns: u64,
     /// How many orders of tools there were, or could have been.
-    orders: u64,
+    pub(super) orders: u64,
     /// Whether the agent was given a way to the caller's tools and has not been seen on it.
-    unreached: bool,
+    pub(super) unreached: bool,
     pub(super) turn: Turn,
 }
 
@@ -192,6 +192,7 @@ impl Talk {
     pub(super) fn end(&mut self, over: TurnOver, out: &mut Outbox) {
         self.turn.told.release(out);
         asks::forget(self, out);
+        orders::call_off(self, out);
         self.calls.close(self.turn.interrupted, out);
         if self.is_working() && std::mem::take(&mut self.unreached) {
             let Entry { name, unreached, .. } = self.entry;
@@ -212,6 +213,7 @@ impl Talk {
             self.turn.interrupted = true;
             rpc::notify("session/cancel", OfSession { session: &self.session }, out);
             asks::forget(self, out);
+            orders::call_off(self, out);
         } else {
             // The agent has not heard of the message, and never will.
             self.waiting = None;
@@ -281,11 +283,7 @@ impl Conversation for Talk {
             Say::Prompt(prompt) => self.prompt(prompt, out),
             Say::Interrupt => self.interrupt(out),
             Say::Verdict { id, verdict } => asks::decided(self, &id, &verdict, out),
-            Say::ToolDone { id, ok, output } => {
-                if let Some((to, answer)) = self.server.done(&id, ok, &output) {
-                    aside(to, &answer, out);
-                }
-            }
+            Say::ToolDone { id, ok, output } => orders::done(self, &id, (ok, &output), out),
             Say::FileDone { id, result } => self.files.done(&id, result, out),
             Say::Change { id, change } => match &self.phase {
                 Phase::Opening => self.changes.push((id, change)),
@@ -316,12 +314,7 @@ impl Conversation for Talk {
     }
 
     fn hear_aside(&mut self, from: u32, line: &str, out: &mut Outbox) {
-        self.unreached = false;
-        self.orders += 1;
-        let order = format!("order-{}", self.orders);
-        if let Heard::Answer(answer) = self.server.hear((from, &order), line, out) {
-            aside(from, &answer, out);
-        }
+        orders::hear(self, from, line, out);
     }
 
     fn finish(&mut self, exit: &Exit, out: &mut Outbox) {
@@ -333,8 +326,4 @@ impl Conversation for Talk {
             self.end(TurnOver::bare(outcome), out);
         }
     }
-}
-
-fn aside<T: Serialize>(to: u32, answer: &T, out: &mut Outbox) {
-    out.push(Out::WriteAside { to, line: format!("{}\n", Raw::of(answer).get()).into_bytes() });
 }

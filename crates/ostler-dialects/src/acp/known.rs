@@ -6,6 +6,7 @@ use ostler_core::permission::ToolKind;
 
 use super::Acp;
 use super::quirks::{Counts, Failures, Names, PLAIN, Quirks};
+use super::skips::{self, Skips};
 
 /// One agent.
 #[derive(Debug, Clone, Copy)]
@@ -44,6 +45,10 @@ pub struct Entry {
     pub(crate) lost: &'static str,
     /// What its tools do, by their names.
     pub(crate) tools: &'static [(&'static str, ToolKind)],
+    /// Whether it asks before its tools run.
+    pub(crate) ask: bool,
+    /// What would make it not ask.
+    pub(crate) skips: Skips,
     /// Whether it makes copies of sessions.
     pub(crate) fork: bool,
     /// Whether it says what a turn cost.
@@ -135,6 +140,8 @@ pub(super) const ANY: Entry = Entry {
     unreached: "",
     lost: "",
     tools: &[],
+    ask: true,
+    skips: skips::COMMON,
     fork: true,
     cost: true,
     minimum: Version(0, 0, 0),
@@ -187,6 +194,7 @@ pub static GEMINI: Acp = Acp(&Entry {
     lost: " Or gemini has cleaned up: a session that was gone on with once is lost when gemini is next started, unless \
            general.sessionRetention.enabled is false in ~/.gemini/settings.json.",
     unreached: " It starts none in a directory that it does not trust: trust it in gemini itself, or set GEMINI_CLI_TRUST_WORKSPACE=true.",
+    skips: skips::GEMINI,
     fork: false,
     cost: false,
     minimum: Version(0, 61, 0),
@@ -284,6 +292,7 @@ pub static QWEN: Acp = Acp(&Entry {
     args: &["--acp"],
     inherits: only(&["QWEN_*", "DASHSCOPE_*", "OPENAI_*"]),
     state: &["~/.qwen/"],
+    skips: skips::GEMINI,
     fork: false,
     cost: false,
     minimum: Version(0, 24, 0),
@@ -342,6 +351,7 @@ pub static CODEX_ACP: Acp = Acp(&Entry {
     program: "codex-acp",
     inherits: only(&["CODEX_*", "OPENAI_*"]),
     state: &["$CODEX_HOME/", "~/.codex/"],
+    skips: skips::CODEX,
     cost: false,
     minimum: Version(2, 6, 0),
     install_hint: "codex-acp not found in PATH. Ostler drives Codex without it (--agent codex); else install the npm package of that name.",
@@ -383,6 +393,7 @@ pub static COPILOT: Acp = Acp(&Entry {
     model_flag: Some("--model="),
     // Over the protocol it takes servers of the network only, and says nothing about the others.
     server_flag: Some("--additional-mcp-config=@"),
+    skips: skips::COPILOT,
     fork: false,
     cost: false,
     minimum: Version(1, 0, 0),
@@ -399,6 +410,8 @@ pub static OPENCLAW: Acp = Acp(&Entry {
     program: "openclaw",
     args: &["acp"],
     inherits: only(&["OPENCLAW_*", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENROUTER_API_KEY", "GEMINI_API_KEY"]),
+    // It has never been seen to ask.
+    ask: false,
     state: &["$OPENCLAW_STATE_DIR/", "~/.openclaw/"],
     fork: false,
     cost: false,

@@ -10,14 +10,8 @@ use super::{servers, settings};
 pub(super) fn launch(entry: &'static Entry, spec: &Spec) -> Result<Launch, SpecError> {
     settings::check(spec)?;
     check_extra(spec)?;
-    if spec.policy.is_some()
-        && let Some((name, _)) = entry.ask_env.iter().find(|(name, _)| spec.env.contains_key(*name))
-    {
-        return Err(SpecError::new(
-            "env",
-            name,
-            "with a policy, its rules decide; leave out this variable or the policy",
-        ));
+    if spec.policy.is_some() {
+        check_asks(entry, spec)?;
     }
     let mut args: Vec<String> = entry.args.iter().map(|arg| (*arg).to_owned()).collect();
     if let (Some(flag), Some(model)) = (entry.model_flag, spec.settings.last(keys::MODEL)) {
@@ -67,6 +61,28 @@ fn variables(entry: &Entry, spec: &Spec) -> Vec<(&'static str, String)> {
     };
     let all = entry.env.iter().chain(asks).filter(|(name, _)| !spec.env.contains_key(*name));
     all.map(|(name, value)| (*name, (*value).to_owned())).collect()
+}
+
+/// Where there are rules, nothing may make the agent do things without asking.
+fn check_asks(entry: &Entry, spec: &Spec) -> Result<(), SpecError> {
+    let skips = &entry.skips;
+    let mut names = entry.ask_env.iter().map(|(name, _)| *name).chain(skips.env.iter().copied());
+    if let Some(name) = names.find(|name| spec.env.contains_key(*name)) {
+        let why = "with a policy, its rules decide; leave out this variable or the policy";
+        return Err(SpecError::new("env", name, why));
+    }
+    if let Some(mode) = spec.settings.last(keys::PERMISSION_MODE).filter(|mode| skips.mode(mode)) {
+        let why = "with a policy, its rules decide, and in this mode the agent does not ask; leave out the mode or the policy";
+        return Err(SpecError::new(keys::PERMISSION_MODE, mode, why));
+    }
+    match spec.extra_args.iter().find(|arg| skips.flag(arg)) {
+        Some(arg) => Err(SpecError::new(
+            "extra args",
+            arg,
+            "with a policy, its rules decide, and this can make the agent not ask; leave out the argument or the policy",
+        )),
+        None => Ok(()),
+    }
 }
 
 fn check_extra(spec: &Spec) -> Result<(), SpecError> {

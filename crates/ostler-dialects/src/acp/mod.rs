@@ -4,6 +4,7 @@
 //! differs from the others, a flag with a name says so ([`quirks`]). No code here asks for an agent by its name.
 
 mod quirks;
+mod skips;
 mod known;
 mod settings;
 mod servers;
@@ -18,6 +19,7 @@ mod updates;
 mod calls;
 mod uses;
 mod asks;
+mod orders;
 mod files;
 mod spend;
 mod ending;
@@ -51,7 +53,7 @@ impl Dialect for Acp {
             cost: self.0.cost,
             many_turns: true,
             steer: false,
-            ask: true,
+            ask: self.0.ask,
             tools: true,
             set_model: self.0.model_flag.is_none(),
             set_permission_mode: true,

@@ -141,6 +141,12 @@ pub(super) fn wish_mode(talk: &Talk, word: &str) -> Result<Wish, Cannot> {
         let message = format!("{} has no mode {word:?}.", talk.entry.name);
         return Err(Cannot { message, hint: format!("Its modes are: {}.", choices.listed()) });
     };
+    let named = choices.all.iter().find(|(of, _)| *of == id).map(|(_, name)| name.as_str());
+    if talk.policy && [Some(word), Some(&id), named].into_iter().flatten().any(|name| talk.entry.skips.mode(name)) {
+        let message =
+            format!("With a policy, its rules decide, and in the mode {word:?} {} does not ask.", talk.entry.name);
+        return Err(Cannot { message, hint: "Choose another mode, or leave out the policy.".to_owned() });
+    }
     Ok(match (&options.modes, configured) {
         (None, Some((config, ..))) => configure(talk, config, id),
         _ => (SET_MODE, Choose { mode_id: Some(id), ..choose(talk) }),

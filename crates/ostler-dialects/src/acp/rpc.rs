@@ -49,9 +49,10 @@ impl Rpc {
         write(&Call { jsonrpc: "2.0", id: Some(self.sent), method, params }, out);
     }
 
-    /// What the request of this id was for; none when there is no such request.
+    /// What the request of this id was for; none when there is no such request. Some make a text of our number.
     pub(super) fn answered(&mut self, id: &str) -> Option<Wanted> {
-        self.open.remove(&id.parse().ok()?)
+        let number = id.strip_prefix('"').and_then(|id| id.strip_suffix('"')).unwrap_or(id);
+        self.open.remove(&number.parse().ok()?)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use ostler_core::permission::{Command, ToolKind, ToolUse};
 use ostler_core::raw::Raw;
+use serde::de::IgnoredAny;
 
 use super::calls::Call;
 use super::known::Entry;
@@ -46,6 +47,12 @@ pub(super) fn bound(entry: &Entry, shown: &str, names: &[String]) -> Option<Stri
         patterns.any(|pattern| forms.iter().any(|form| pattern.replace("{}", form) == shown))
     };
     names.iter().find(is).cloned()
+}
+
+/// Whether arguments hold a command, or cannot be read.
+pub(super) fn has_command(input: &Raw) -> bool {
+    let table = serde_json::from_str::<Table<'_, IgnoredAny>>(input.get());
+    table.map_or(true, |table| table.0.unwrap_or_default().iter().any(|(key, _)| COMMANDS.contains(&&**key)))
 }
 
 /// What a call would do, by the tool's name and its arguments alone.

@@ -118,6 +118,8 @@ pub(super) struct Around<'a> {
     pub(super) plan: &'a Plan,
     pub(super) items: &'a mut Items,
     pub(super) asks: &'a mut Asks,
+    /// Whether it comes from the thread that is talked in, whose items are known.
+    pub(super) own: bool,
 }
 
 impl Around<'_> {
@@ -134,7 +136,8 @@ impl Around<'_> {
             }
             "item/permissions/requestApproval" => self.ask(id, permissions(params), out),
             "mcpServer/elicitation/request" => match self.mcp(params) {
-                Some(question) => self.ask(id, Some(question), out),
+                Some((question, true)) => self.ask(id, Some(question), out),
+                Some((question, false)) => self.refuse((id, &question), UNCLEAR, out),
                 None => {
                     rpc::reply(id, &Elicited { action: "decline" }, out);
                     let message =
@@ -186,15 +189,18 @@ impl Around<'_> {
         Some(Question { way: Way::Decision, call, tool, input })
     }
 
-    /// Whether a tool of an MCP server may run comes in the form of a question of that server's.
-    fn mcp(&self, params: &Params<'_>) -> Option<Question> {
+    /// Whether a tool of an MCP server may run comes in the form of a question of that server's. It does not say which tool:
+    /// false when that is not clear from the calls that are open either.
+    fn mcp(&self, params: &Params<'_>) -> Option<(Question, bool)> {
         let meta = params.meta.map().filter(|meta| meta.codex_approval_kind.text() == Some("mcp_tool_call"))?;
         let input = meta.tool_params.map_or_else(Raw::null, Raw::keep);
         let server = params.server_name.or_empty();
-        let found = self.items.open_call(server, &input);
-        let call = found.map(|(id, _)| id.clone());
-        let tool = found.map_or_else(|| uses::mcp(server, "?"), |(_, name)| name.clone());
-        Some(Question { way: Way::Mcp, call, tool, input })
+        let all = self.items.open_calls(server, &input);
+        let is_clear = self.own && all.iter().all(|(_, name)| Some(*name) == all.first().map(|(_, first)| *first));
+        let found = all.first().filter(|_| is_clear);
+        let call = found.map(|(id, _)| (*id).clone());
+        let tool = found.map_or_else(|| uses::mcp(server, "?"), |(_, name)| (*name).clone());
+        Some((Question { way: Way::Mcp, call, tool, input }, is_clear))
     }
 
     fn ask(&mut self, id: &str, question: Option<Question>, out: &mut Outbox) {

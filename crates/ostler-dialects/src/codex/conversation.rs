@@ -64,6 +64,8 @@ struct Turn {
     /// Its id, once Codex said that it has begun. Before, it takes neither interrupts nor messages.
     id: Option<String>,
     interrupt: Interrupt,
+    /// The sandbox that it was asked for with: settled once it has begun.
+    sandbox: Option<Sandbox>,
     steers: Vec<String>,
     /// How many messages were sent into it, and how many of the user's Codex has taken up, the prompt among them.
     steered: usize,
@@ -103,7 +105,7 @@ impl Talk {
     }
 
     fn around(&mut self) -> Around<'_> {
-        Around { plan: &self.plan, items: &mut self.items, asks: &mut self.asks }
+        Around { plan: &self.plan, items: &mut self.items, asks: &mut self.asks, own: true }
     }
 
     /// An id that was not used before; what it is about stays to be seen.
@@ -126,9 +128,10 @@ impl Talk {
                     thread_id: thread,
                     input: [Text::new(&prompt)],
                     model: self.next_model.as_deref(),
-                    sandbox_policy: self.next_sandbox.take(),
+                    sandbox_policy: self.next_sandbox.clone(),
                     output_schema: self.plan.schema.as_ref(),
                 });
+                self.turn.sandbox.clone_from(&self.next_sandbox);
                 rpc::request((&self.fresh(TURN), "turn/start"), &params, out);
             }
         }
@@ -140,7 +143,10 @@ impl Talk {
         let params = message.params.map().unwrap_or(&empty);
         let id = message.id.map(|id| id.get()).filter(|id| *id != "null");
         match (message.method.text(), id) {
-            (Some(method), Some(id)) => self.around().hear((id, method), (params, raw), out),
+            (Some(method), Some(id)) => {
+                let own = self.is_own(params);
+                Around { own, ..self.around() }.hear((id, method), (params, raw), out);
+            }
             (Some(method), None) => self.note(method, (params, raw), out),
             (None, Some(id)) => {
                 let id = id.trim_matches('"');
@@ -304,6 +310,9 @@ impl Talk {
         self.turn.id = params.turn.map().and_then(|turn| turn.id.owned());
         self.spend.turn_began();
         out.push(Out::TurnBegan);
+        if self.turn.sandbox.is_some() && self.turn.sandbox == self.next_sandbox {
+            self.next_sandbox = None;
+        }
         if let Some(model) = self.next_model.take().filter(|model| self.model.as_ref() != Some(model)) {
             self.model = Some(model);
             self.introduce(out);
@@ -426,7 +435,7 @@ impl Talk {
     }
 }
 
-fn interrupted() -> Outcome {
+pub(super) fn interrupted() -> Outcome {
     Outcome::new(Cause::Interrupted, "The turn was interrupted.").with(|d| d.acknowledged = Some(true))
 }
 

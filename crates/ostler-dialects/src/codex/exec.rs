@@ -7,6 +7,7 @@ use ostler_core::raw::Raw;
 use ostler_core::spec::{Denials, Spec, keys};
 use ostler_core::usage::{Scope, Usage};
 
+use super::conversation::interrupted;
 use super::items::{Items, unknown};
 use super::remarks::read;
 use super::spend::tokens;
@@ -23,6 +24,7 @@ pub(super) struct Talk {
     resumes: bool,
     open: bool,
     heard: bool,
+    interrupted: bool,
     /// What Codex said last about an error.
     error: Option<String>,
     items: Items,
@@ -38,6 +40,7 @@ impl Talk {
             resumes: spec.settings.get(keys::RESUME).is_some(),
             open: false,
             heard: false,
+            interrupted: false,
             error: None,
             items: Items::new(cwd.clone()),
             cwd,
@@ -123,6 +126,10 @@ impl Conversation for Talk {
                 out.push(Out::Write(prompt.into_bytes()));
                 out.push(Out::EndInput);
             }
+            Say::Interrupt => {
+                self.interrupted = true;
+                out.push(Out::Terminate);
+            }
             // The next process is started with it.
             Say::Change { id, .. } => out.push(Out::Changed { id, error: None }),
             _ => {}
@@ -143,6 +150,9 @@ impl Conversation for Talk {
     fn finish(&mut self, exit: &Exit, out: &mut Outbox) {
         if !self.open {
             return;
+        }
+        if self.interrupted {
+            return self.over(interrupted(), Vec::new(), out);
         }
         let said = self.error.take().map(|error| blame::of_text(&error));
         if let Some(outcome) = said.or_else(|| blame::of_exit(exit).filter(|_| !self.heard)) {

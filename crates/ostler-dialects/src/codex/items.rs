@@ -23,6 +23,8 @@ pub(super) struct Items {
     streamed: BTreeSet<String>,
     /// Tool calls by their ids: the tool and its arguments.
     pub(super) calls: BTreeMap<String, (String, Raw)>,
+    /// Calls of tools of MCP servers: which server.
+    servers: BTreeMap<String, String>,
     /// Calls whose result was told.
     over: BTreeSet<String>,
     /// Why calls were denied here.
@@ -136,6 +138,7 @@ impl Items {
         }
         let (name, input) = (tool(item), self.input(item));
         self.calls.insert(id.to_owned(), (name.clone(), input.clone()));
+        self.servers.extend(item.server.owned().map(|server| (id.to_owned(), server)));
         out.event(ToolCall { id: id.to_owned(), name, input, parent: None });
     }
 
@@ -146,13 +149,12 @@ impl Items {
         }
     }
 
-    /// The open call of a tool of this MCP server: Codex asks about it without saying which.
-    pub(super) fn open_call(&self, server: &str, input: &Raw) -> Option<(&String, &String)> {
-        let prefix = uses::mcp(server, "");
-        let fits = |id: &String, name: &str, given: &Raw| {
-            !self.over.contains(id) && name.starts_with(&prefix) && given == input
-        };
-        self.calls.iter().find(|(id, (name, given))| fits(id, name, given)).map(|(id, (name, _))| (id, name))
+    /// The open calls of tools of this MCP server with these arguments: Codex asks about one without saying which.
+    pub(super) fn open_calls(&self, server: &str, input: &Raw) -> Vec<(&String, &String)> {
+        let of_server = |id: &String| self.servers.get(id).is_some_and(|of| of == server);
+        let fits = |id: &String, given: &Raw| !self.over.contains(id) && of_server(id) && given == input;
+        let all = self.calls.iter().filter(|(id, (_, given))| fits(id, given));
+        all.map(|(id, (name, _))| (id, name)).collect()
     }
 
     /// A piece of a thought that is apart from the one before.

@@ -145,6 +145,11 @@ fn config(spec: &Spec, dir: Option<&str>) -> Map<String, Value> {
     for value in spec.settings.get(keys::MCP_CONFIG).unwrap_or_default() {
         all.extend(servers(value).unwrap_or_default());
     }
+    if spec.policy.is_some() {
+        // Else Codex believes a tool that says of itself that it only reads, and does not ask.
+        let fields = all.values_mut().filter_map(Value::as_object_mut);
+        fields.for_each(|server| drop(server.insert("default_tools_approval_mode".into(), json!("prompt"))));
+    }
     if !all.is_empty() {
         config.insert("mcp_servers".into(), Value::Object(all));
     }
@@ -236,9 +241,13 @@ mod tests {
 
     #[test]
     fn with_rules_every_call_is_asked_about() {
-        let mut spec = spec(&[]);
+        let mut spec = spec(&[("mcp_config", r#"{"mcpServers":{"x":{"command":"p"},"y":{"url":"u"}}}"#)]);
         spec.policy = Some(ostler_core::permission::Policy::default());
         let (_, params) = Plan::of(&spec).thread();
         assert!(params.get().contains(r#""approvalPolicy":"untrusted""#), "{params:?}");
+        let params: Value = serde_json::from_str(params.get()).unwrap();
+        for server in ["x", "y"] {
+            assert_eq!(params["config"]["mcp_servers"][server]["default_tools_approval_mode"], "prompt");
+        }
     }
 }

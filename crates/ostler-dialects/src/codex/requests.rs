@@ -88,7 +88,7 @@ pub(super) fn clean(thread_id: &str) -> Raw {
 }
 
 /// A sandbox that is chosen in a session.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Sandbox {
     r#type: &'static str,

@@ -69,6 +69,8 @@ pub(super) struct Gathered {
     /// Everything before the document: all of it when there is no document.
     pub(super) before: String,
     json: String,
+    /// Whether that is a single line so far, and whole.
+    one_line: bool,
     tries: u32,
 }
 
@@ -84,6 +86,10 @@ pub(super) enum Progress {
 impl Gathered {
     /// Adds a line.
     pub(super) fn push(&mut self, line: &str) -> Progress {
+        if self.one_line && line.starts_with('{') {
+            // It has no verdict, and another begins: it was a line of a log.
+            self.set_aside();
+        }
         let begins = self.json.is_empty() && line.starts_with('{');
         let into = if begins || !self.json.is_empty() { &mut self.json } else { &mut self.before };
         into.push_str(line);
@@ -94,11 +100,22 @@ impl Gathered {
         }
         // It is printed with indentation: only its last line begins with its closing brace.
         let ends = !self.json.is_empty() && (line.starts_with('}') || begins && line.trim_end().ends_with('}'));
+        self.one_line = begins && ends;
+        if self.one_line && self.read().is_none() {
+            self.set_aside();
+            return Progress::More;
+        }
         if ends && self.tries < TRIES {
             self.tries += 1;
             return Progress::Complete;
         }
         Progress::More
+    }
+
+    /// What was taken for the document is none.
+    fn set_aside(&mut self) {
+        self.before.push_str(&std::mem::take(&mut self.json));
+        self.one_line = false;
     }
 
     /// The document, when it is one. Braces alone can be anything.
@@ -141,6 +158,18 @@ mod tests {
             let (gathered, _) = gather(text);
             assert!(gathered.read().is_none(), "{text}");
             assert_eq!(gathered.text(), text);
+        }
+    }
+
+    #[test]
+    fn a_log_in_json_is_no_document() {
+        let log = "{\"level\":\"warn\"}\n{brace} yourself {x}\n{\"error\":{\"message\":\"retried\"}}\n";
+        for document in ["{\n  \"ok\": true\n}", r#"{"status":"ok"}"#] {
+            let (gathered, progress) = gather(&format!("{log}{document}"));
+            assert_eq!(progress.last(), Some(&Progress::Complete));
+            let read = gathered.read().unwrap();
+            assert!(read.ok.is_true() || read.status.text().is_some());
+            assert_eq!(gathered.before, log);
         }
     }
 

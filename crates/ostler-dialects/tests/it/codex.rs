@@ -273,3 +273,79 @@ fn a_model_that_is_changed_goes_with_the_next_turn() {
     talk.say(change(ostler_core::dialect::Change::PermissionMode("plan".into())), &mut out);
     assert!(matches!(out.drain().next(), Some(Out::Changed { id: 7, error: Some(_) })));
 }
+
+/// A conversation with a thread, `t`, with these rules; and what it wrote.
+fn ready(spec: &Spec) -> (Box<dyn Conversation>, Outbox) {
+    let (mut talk, mut out) = (codex().converse(spec), Outbox::default());
+    talk.hear(r#"{"id":"thread","result":{"thread":{"id":"t"},"model":"old"}}"#, &mut out);
+    out.drain().count();
+    (talk, out)
+}
+
+fn written(out: &mut Outbox) -> String {
+    let wrote = |item: Out| if let Out::Write(bytes) = item { String::from_utf8(bytes).ok() } else { None };
+    out.drain().filter_map(wrote).collect()
+}
+
+#[test]
+fn a_sandbox_that_is_changed_outlives_a_turn_that_never_began() {
+    let (mut talk, mut out) = ready(&spec(&[]));
+    let change = ostler_core::dialect::Change::PermissionMode("read-only".into());
+    talk.say(Say::Change { id: 7, change }, &mut out);
+    let sandbox = r#""sandboxPolicy":{"type":"readOnly"}"#;
+    talk.say(Say::Prompt("hi".into()), &mut out);
+    assert!(written(&mut out).contains(sandbox));
+    talk.hear(r#"{"id":"turn-1","error":{"code":-32600,"message":"no"}}"#, &mut out);
+    talk.say(Say::Prompt("hi".into()), &mut out);
+    assert!(written(&mut out).contains(sandbox), "it was not heard");
+    talk.hear(r#"{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}"#, &mut out);
+    talk.hear(LAST, &mut out);
+    talk.say(Say::Prompt("hi".into()), &mut out);
+    assert!(!written(&mut out).contains(sandbox), "once is enough");
+}
+
+// Codex asks about a tool of an MCP server without saying which.
+#[test]
+fn an_mcp_tool_that_cannot_be_told_from_another_is_denied() {
+    let item = |id: &str, server: &str, tool: &str| {
+        format!(
+            r#"{{"method":"item/started","params":{{"threadId":"t","item":{{"type":"mcpToolCall","id":"{id}","server":"{server}","tool":"{tool}","arguments":{{"a":1}}}}}}}}"#
+        )
+    };
+    let question = |thread: &str| {
+        format!(
+            r#"{{"id":9,"method":"mcpServer/elicitation/request","params":{{"threadId":"{thread}","serverName":"x","_meta":{{"codex_approval_kind":"mcp_tool_call","tool_params":{{"a":1}}}}}}}}"#
+        )
+    };
+    for (items, thread, asked) in [
+        (vec![item("1", "x", "look")], "t", Some("mcp__x__look")),
+        (vec![item("1", "x", "look"), item("2", "x", "look")], "t", Some("mcp__x__look")),
+        (vec![item("1", "x__y", "look"), item("2", "x", "rm")], "t", Some("mcp__x__rm")),
+        (vec![item("1", "x", "look"), item("2", "x", "rm")], "t", None),
+        (vec![item("1", "x", "look")], "other", None),
+    ] {
+        let (mut talk, mut out) = ready(&Spec { policy: Some(Policy::default()), ..spec(&[]) });
+        talk.say(Say::Prompt("hi".into()), &mut out);
+        talk.hear(r#"{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}"#, &mut out);
+        items.iter().for_each(|item| talk.hear(item, &mut out));
+        out.drain().count();
+        talk.hear(&question(thread), &mut out);
+        let all: Vec<Out> = out.drain().collect();
+        let ask = all.iter().find_map(|out| if let Out::Ask(ask) = out { Some(ask.wants.tool.as_str()) } else { None });
+        assert_eq!(ask, asked, "{items:?} {all:?}");
+        let decline = |out: &Out| matches!(out, Out::Write(bytes) if String::from_utf8_lossy(bytes).contains(r#""action":"decline""#));
+        assert_eq!(all.iter().any(decline), asked.is_none(), "{all:?}");
+    }
+}
+
+#[test]
+fn exec_is_interrupted_by_its_end() {
+    let spec = spec(&[("transport", "exec")]);
+    let (mut talk, mut out) = (codex().over(&spec).unwrap().converse(&spec), Outbox::default());
+    talk.say(Say::Prompt("hi".into()), &mut out);
+    talk.say(Say::Interrupt, &mut out);
+    assert!(out.drain().any(|out| out == Out::Terminate));
+    talk.finish(&ostler_core::dialect::Exit { signal: Some(15), ..Default::default() }, &mut out);
+    let cause = |out: Out| if let Out::TurnOver(over) = out { Some(over.outcome.cause) } else { None };
+    assert_eq!(out.drain().find_map(cause), Some(ostler_core::outcome::Cause::Interrupted));
+}

@@ -103,3 +103,11 @@ fn killed_in_the_middle_it_is_for_others_to_say() {
     talk.finish(&Exit { code: None, signal: Some(15), stderr: String::new() }, &mut out);
     assert_eq!(ending(&out.drain().collect::<Vec<_>>()).0, Cause::Interrupted);
 }
+
+#[test]
+fn a_log_before_the_document_changes_nothing() {
+    let text = std::fs::read_to_string(fixtures("openclaw").join("hello/stdout.json")).unwrap();
+    let all = heard(&format!("{{\"level\":\"warn\",\"msg\":\"x\"}}\n{text}"), 0, "");
+    assert_eq!(ending(&all), (Cause::Completed, Some("Hello from the mock model.")));
+    assert_eq!(notices(&all, "stdout_noise"), 1);
+}

@@ -5,7 +5,7 @@ use ostler_core::dialect::{Change, Exit, FileAccess, FileFault, Out, Say};
 use ostler_core::outcome::Cause;
 use ostler_core::permission::{Otherwise, Policy, ToolKind, Verdict};
 use ostler_core::spec::{Asks, Spec, keys};
-use ostler_dialects::acp::{self, COPILOT, GEMINI, OPENCODE};
+use ostler_dialects::acp::{self, COPILOT, GEMINI, OPENCODE, QWEN};
 use serde_json::{Value, json};
 
 use super::stage::{Stage, hello, usual};
@@ -182,6 +182,43 @@ fn what_acp_does_not_have_is_refused_with_what_to_use_instead() {
     // opencode asks only when it is told to, and it is told when somebody decides.
     let env = |spec: &Spec| OPENCODE.launch(spec).unwrap().env.iter().any(|(name, _)| *name == "OPENCODE_PERMISSION");
     assert!(!env(&Spec::default()) && env(&Spec { policy: Some(Policy::default()), ..Spec::default() }));
+}
+
+// With rules, nothing that makes the agent not ask is taken.
+#[test]
+fn with_rules_the_agent_has_to_ask() {
+    let with = |policy: bool, mode: Option<&str>, args: &[&str]| {
+        let mut spec = Spec { policy: policy.then(Policy::default), ..Spec::default() };
+        mode.into_iter().for_each(|mode| spec.settings.set(keys::PERMISSION_MODE, mode));
+        spec.extra_args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        spec
+    };
+    for (dialect, mode, args) in [
+        (&GEMINI, Some("yolo"), &[][..]),
+        (&QWEN, Some("auto-edit"), &[]),
+        (&COPILOT, Some("allow-tools"), &[]),
+        (&OPENCODE, Some("allow-all"), &[]),
+        (&GEMINI, None, &["--debug", "-y"]),
+        (&GEMINI, None, &["--approval-mode", "yolo"]),
+        (&COPILOT, None, &["--allow-all-tools"]),
+    ] {
+        let error = dialect.launch(&with(true, mode, args)).unwrap_err().to_string();
+        assert!(error.contains("policy"), "{error}");
+        assert!(dialect.launch(&with(false, mode, args)).is_ok(), "{mode:?} {args:?}");
+    }
+    assert!(GEMINI.launch(&with(true, Some("plan"), &["--debug"])).is_ok());
+    // Nor in a live session, whatever the mode is called.
+    for (policy, error) in [(true, true), (false, false)] {
+        let mut stage = Stage::begun(&GEMINI, &with(policy, None, &[]));
+        stage.answer(1, &hello(&json!({})));
+        stage.answer(2, &json!({"sessionId": "s", "modes": {"availableModes": [{"id": "m1", "name": "YOLO"}]}}));
+        stage.say(Say::Change { id: 5, change: Change::PermissionMode("m1".into()) });
+        let refused =
+            matches!(stage.outs.last(), Some(Out::Changed { id: 5, error: Some(why) }) if why.contains("does not ask"));
+        assert_eq!(refused, error, "{:?}", stage.outs.last());
+    }
+    // One that never asks says so, and is not started with a policy.
+    assert!(!acp::OPENCLAW.capabilities().ask && GEMINI.capabilities().ask);
 }
 
 #[test]

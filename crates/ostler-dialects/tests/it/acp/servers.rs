@@ -1,10 +1,10 @@
 //! Tools of the caller's: the bridge among the servers of the session, and MCP on its other end.
 
-use ostler_core::dialect::{Out, Say};
+use ostler_core::dialect::{Out, Say, ToolOrder};
 use ostler_core::outcome::Cause;
-use ostler_core::permission::{Otherwise, Policy, ToolKind, Verdict};
+use ostler_core::permission::{Command, Otherwise, Policy, ToolKind, Verdict};
 use ostler_core::spec::{Bridge, Spec, keys};
-use ostler_dialects::acp::OPENCODE;
+use ostler_dialects::acp::{COPILOT, OPENCODE};
 use serde_json::{Value, json};
 
 use super::stage::{Stage, hello, usual};
@@ -88,7 +88,6 @@ fn several_bridges_speak_mcp_at_once() {
 // A tool of the caller's needs nobody's leave but that of rules, and has the caller's name.
 #[test]
 fn bound_tools_are_the_caller_s() {
-    let call = json!({"toolCallId": "c", "title": "ostler_add", "kind": "other", "rawInput": {"a": 2}});
     let mut stage = Stage::asked(&OPENCODE, &bound(false));
     stage.permission(&json!({"toolCallId": "c", "title": "ostler_add", "kind": "other", "rawInput": {}}), &usual());
     assert_eq!(stage.story(), [""; 0]);
@@ -97,16 +96,127 @@ fn bound_tools_are_the_caller_s() {
     );
     assert_eq!(stage.story(), [r#"call c add {"a":2}"#]);
     assert_eq!(stage.writes()[0]["result"]["outcome"]["optionId"], "yes");
-    for (verdict, option) in [(Verdict::Undecided, "yes"), (Verdict::Allow, "yes"), (Verdict::Deny("no".into()), "no")]
-    {
+}
+
+fn order(id: u64, a: u64) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "add", "arguments": {"a": a, "b": 1}}})
+}
+
+fn orders(stage: &Stage) -> Vec<ToolOrder> {
+    stage.outs.iter().filter_map(|out| if let Out::Tool(it) = out { Some(it.clone()) } else { None }).collect()
+}
+
+// Rules decide where the tool runs, once, whatever the agent asked before.
+#[test]
+fn rules_decide_on_tools_that_come_over_the_bridge() {
+    let call = json!({"toolCallId": "c", "title": "ostler_add", "kind": "other", "rawInput": {"b": 1, "a": 2}});
+    for (verdict, runs) in [(Verdict::Undecided, true), (Verdict::Allow, true), (Verdict::Deny("no".into()), false)] {
         let mut stage = Stage::asked(&OPENCODE, &bound(true));
         stage.permission(&call, &usual());
+        assert_eq!((stage.asks().len(), &stage.writes()[0]["result"]["outcome"]["optionId"]), (0, &json!("yes")));
+        stage.aside(1, &order(5, 2));
+        assert!(orders(&stage).is_empty(), "not before the rules have spoken");
         let ask = stage.asks()[0];
-        assert_eq!(
-            (ask.wants.tool.as_str(), ask.wants.kind, ask.otherwise),
-            ("add", ToolKind::Other, Otherwise::Agent)
-        );
+        let wants = (ask.wants.tool.as_str(), ask.wants.kind, ask.otherwise, ask.call.as_deref());
+        assert_eq!(wants, ("add", ToolKind::Other, Otherwise::Agent, Some("c")));
         stage.verdict(verdict);
-        assert_eq!(stage.writes()[0]["result"]["outcome"]["optionId"], option);
+        assert_eq!(orders(&stage).len(), usize::from(runs));
+        if !runs {
+            let result = json!({"content": [{"type": "text", "text": "no"}], "isError": true});
+            assert_eq!(asides(&stage), [(1, json!({"jsonrpc": "2.0", "id": 5, "result": result}))]);
+            stage.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "failed"}));
+            assert_eq!(stage.story(), [r#"call c add {"b":1,"a":2}"#, "result c denied "]);
+        }
     }
+}
+
+// The title can be the model's own words.
+#[test]
+fn a_title_makes_no_command_a_tool_of_the_caller_s() {
+    for (kind, input) in [
+        (json!("execute"), json!({"command": "rm x"})),
+        (json!("execute"), json!({})),
+        (json!("other"), json!({"cmd": "rm x"})),
+        (Value::Null, json!({"command": ["rm", "x"]})),
+    ] {
+        let mut stage = Stage::asked(&COPILOT, &bound(false));
+        let call = json!({"toolCallId": "c", "title": "ostler_add", "kind": kind, "rawInput": input});
+        stage.permission(&call, &usual());
+        assert_eq!((stage.asks().len(), stage.writes().len()), (1, 0), "{call}");
+        assert_ne!(stage.asks()[0].wants.tool, "add");
+    }
+}
+
+// What the question says is what is decided on.
+#[test]
+fn a_question_is_about_what_it_says_itself() {
+    let mut stage = Stage::asked(&COPILOT, &bound(true));
+    let said = json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "x", "kind": "read", "status": "pending", "rawInput": {"path": "a"}});
+    stage.update(&said);
+    stage.permission(
+        &json!({"toolCallId": "c", "title": "x", "kind": "execute", "rawInput": {"command": "rm x"}}),
+        &usual(),
+    );
+    let wants = &stage.asks()[0].wants;
+    assert_eq!((wants.tool.as_str(), wants.kind), ("execute", ToolKind::Execute));
+    assert_eq!(wants.command, Some(Command::Shell("rm x".into())));
+}
+
+// A caller that runs its tools itself knows calls by the ids of the events.
+#[test]
+fn an_order_belongs_to_the_call_of_the_events() {
+    let told = |id: &str, a: u64| json!({"sessionUpdate": "tool_call", "toolCallId": id, "title": "ostler_add", "kind": "other", "status": "in_progress", "rawInput": {"b": 1, "a": a}});
+    let over = |id: &str| json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": "completed", "content": [{"type": "content", "content": {"type": "text", "text": "3"}}]});
+    let mut stage = Stage::asked(&OPENCODE, &bound(false));
+    stage.update(&told("c1", 1));
+    stage.update(&told("c2", 2));
+    stage.aside(1, &order(5, 2));
+    stage.aside(1, &order(6, 1));
+    let calls: Vec<_> = orders(&stage).into_iter().map(|it| it.call.unwrap()).collect();
+    assert_eq!(calls, ["c2", "c1"]);
+    // The order comes before the agent's first word: one call all the same.
+    let mut stage = Stage::asked(&OPENCODE, &bound(false));
+    stage.aside(1, &order(5, 2));
+    let early = orders(&stage)[0].clone();
+    assert_eq!(early.call.as_ref(), Some(&early.id));
+    stage.update(&told("c", 2));
+    stage.say(Say::ToolDone { id: early.id.clone(), ok: true, output: "3".into() });
+    stage.update(&over("c"));
+    let id = &early.id;
+    let story = [format!("call {id} add {{\"a\":2,\"b\":1}}"), format!("result {id} ok 3")];
+    assert_eq!(stage.story(), story);
+    // The agent says nothing at all about it.
+    let mut stage = Stage::asked(&OPENCODE, &bound(false));
+    stage.aside(1, &order(5, 2));
+    stage.say(Say::ToolDone { id: early.id.clone(), ok: true, output: "3".into() });
+    stage.answer(3, &json!({"stopReason": "end_turn"}));
+    assert_eq!(stage.story(), story);
+}
+
+#[test]
+fn tools_are_called_off_with_the_turn() {
+    for (policy, ends) in [(false, true), (false, false), (true, true), (true, false)] {
+        let mut stage = Stage::asked(&OPENCODE, &bound(policy));
+        stage.aside(1, &order(5, 2));
+        let id = orders(&stage).first().map(|it| it.id.clone());
+        let id = id.unwrap_or_else(|| stage.asks()[0].id.clone());
+        match ends {
+            true => stage.answer(3, &json!({"stopReason": "end_turn"})),
+            false => stage.say(Say::Interrupt),
+        }
+        let off = if policy { Out::Withdraw(id.clone()) } else { Out::ToolOff(id.clone()) };
+        assert!(stage.outs.contains(&off), "{:?}", stage.outs);
+        let said = asides(&stage);
+        assert_eq!((said.len(), &said[0].1["id"], &said[0].1["result"]["isError"]), (1, &json!(5), &json!(true)));
+        stage.say(Say::ToolDone { id: id.clone(), ok: true, output: "3".into() });
+        stage.say(Say::Verdict { id, verdict: Verdict::Allow });
+        assert_eq!(asides(&stage).len(), 1, "nobody waits");
+    }
+}
+
+#[test]
+fn an_answer_may_have_our_number_as_text() {
+    let mut stage = Stage::asked(&OPENCODE, &Spec::default());
+    stage.hear(&json!({"jsonrpc": "2.0", "id": "3", "result": {"stopReason": "end_turn"}}));
+    assert_eq!(stage.cause(), Some(Cause::Completed));
 }

@@ -1,0 +1,93 @@
+//! Calls of the caller's tools: they come over the bridge, are put before the rules, and belong to calls of the events.
+
+use ostler_core::dialect::{Out, Outbox, ToolOrder};
+use ostler_core::permission::{Ask, Otherwise, ToolKind, ToolUse, Verdict};
+use ostler_core::raw::Raw;
+
+use super::asks::Question;
+use super::conversation::Talk;
+use crate::mcp::{Answer, Heard};
+
+/// What the agent is told about a tool that nobody waits for.
+const OFF: &str = "The turn ended before the tool was done.";
+
+/// Reads a line of a program that the agent started to reach the tools.
+pub(super) fn hear(talk: &mut Talk, from: u32, line: &str, out: &mut Outbox) {
+    talk.unreached = false;
+    talk.orders += 1;
+    let id = format!("order-{}", talk.orders);
+    let mut wanted = Outbox::default();
+    if let Heard::Answer(answer) = talk.server.hear((from, &id), line, &mut wanted) {
+        aside(from, &answer, out);
+    }
+    for item in wanted.drain() {
+        match item {
+            Out::Tool(order) => ordered(talk, order, out),
+            Out::ToolOff(id) if talk.asks.remove(&id).is_some() => out.push(Out::Withdraw(id)),
+            other => out.push(other),
+        }
+    }
+}
+
+/// A tool is to run. Whoever asked the agent about it: here it is known what runs, so here the rules are asked.
+fn ordered(talk: &mut Talk, mut order: ToolOrder, out: &mut Outbox) {
+    if talk.is_working() {
+        talk.turn.used_tools = true;
+        talk.turn.told.breaks(out);
+        order.call = Some(talk.calls.ordered((&order.id, &order.name), &order.input, out));
+    }
+    if !talk.policy {
+        return out.push(Out::Tool(order));
+    }
+    out.push(Out::Ask(Ask {
+        id: order.id.clone(),
+        call: order.call.clone(),
+        input: Some(order.input.clone()),
+        wants: ToolUse::of(&order.name, ToolKind::Other),
+        otherwise: Otherwise::Agent,
+    }));
+    talk.asks.insert(order.id.clone(), Question::Order(order));
+}
+
+/// The rules have spoken.
+pub(super) fn decided(talk: &mut Talk, order: ToolOrder, verdict: &Verdict, out: &mut Outbox) {
+    let why = match verdict {
+        Verdict::Allow | Verdict::Undecided => return out.push(Out::Tool(order)),
+        Verdict::Deny(why) if why.is_empty() => "Denied.",
+        Verdict::Deny(why) => why,
+    };
+    if let Some(call) = &order.call {
+        talk.calls.deny_told(call, why);
+    }
+    talk.turn.denied.push(order.name);
+    answer(talk, &order.id, (false, why), out);
+}
+
+/// What came of a tool. Of one that nobody waits for, nothing is said.
+pub(super) fn done(talk: &mut Talk, id: &str, (ok, output): (bool, &str), out: &mut Outbox) {
+    talk.calls.ran(id, ok, output);
+    answer(talk, id, (ok, output), out);
+}
+
+/// Nobody waits for tools any more: the turn ends.
+pub(super) fn call_off(talk: &mut Talk, out: &mut Outbox) {
+    for id in talk.server.open() {
+        answer(talk, &id, (false, OFF), out);
+        out.push(Out::ToolOff(id));
+    }
+}
+
+/// A tool that was asked about is not going to run: nobody waits for the answer.
+pub(super) fn forget(talk: &mut Talk, order: &ToolOrder, out: &mut Outbox) {
+    answer(talk, &order.id, (false, OFF), out);
+}
+
+fn answer(talk: &mut Talk, id: &str, (ok, output): (bool, &str), out: &mut Outbox) {
+    if let Some((to, answer)) = talk.server.done(id, ok, output) {
+        aside(to, &answer, out);
+    }
+}
+
+fn aside(to: u32, answer: &Answer, out: &mut Outbox) {
+    out.push(Out::WriteAside { to, line: format!("{}\n", Raw::of(answer).get()).into_bytes() });
+}
