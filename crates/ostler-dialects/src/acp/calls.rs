@@ -186,9 +186,9 @@ impl Calls {
                 && may_be(call.input.as_ref(), Some(input))
         };
         // One whose arguments are known is surer than one whose arguments are not.
-        let mut fitting: Vec<&String> = self.all.iter().filter(|(_, call)| fits(call)).map(|(id, _)| id).collect();
-        fitting.sort_by_key(|id| self.all[*id].input.is_none());
-        let id = fitting.first().map_or_else(|| order.to_owned(), |id| (*id).clone());
+        let fitting = self.all.iter().filter(|(_, call)| fits(call));
+        let best = fitting.min_by_key(|(_, call)| call.input.is_none());
+        let id = best.map_or_else(|| order.to_owned(), |(id, _)| id.clone());
         let new = || Call { bound: Some(name.to_owned()), alias: Some(order.to_owned()), ..Call::default() };
         let call = self.all.entry(id.clone()).or_insert_with(new);
         call.ordered = true;
