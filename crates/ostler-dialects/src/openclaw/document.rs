@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_log_in_json_is_no_document() {
-        let log = "{\"level\":\"warn\"}\n{brace} yourself {x}\n{\"error\":{\"message\":\"retried\"}}\n";
+        let log = "{\"level\":\"warn\"}\nplain words\n{brace} yourself {x}\n{\"error\":{\"message\":\"retried\"}}\n";
         for document in ["{\n  \"ok\": true\n}", r#"{"status":"ok"}"#] {
             let (gathered, progress) = gather(&format!("{log}{document}"));
             assert_eq!(progress.last(), Some(&Progress::Complete));
