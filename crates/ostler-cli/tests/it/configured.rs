@@ -22,7 +22,7 @@ fn rig(row: &str) -> Rig {
 #[test]
 fn a_configured_agent_answers_under_its_own_name() {
     let rig = rig("text.jsonl");
-    let done = finish(&mut rig.ostler(&["run", "--json", "PROMPT"]));
+    let done = finish(&mut rig.ostler(&["run", "--output", "events", "PROMPT"]));
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     let events = done.events();
     let started = events.iter().find(|event| event["type"] == "started").unwrap();
@@ -37,7 +37,7 @@ fn a_configured_agent_answers_under_its_own_name() {
 #[test]
 fn what_a_configured_agent_counts_can_be_said() {
     let rig = rig("text.jsonl");
-    let done = finish(&mut rig.ostler(&["run", "--json", "--set", "counts=request", "PROMPT"]));
+    let done = finish(&mut rig.ostler(&["run", "--output", "events", "--set", "counts=request", "PROMPT"]));
     let events = done.events();
     let over = events.iter().find(|event| event["type"] == "turn_ended").unwrap();
     assert_eq!(over["usage"]["output"], 25, "{}", done.stderr);

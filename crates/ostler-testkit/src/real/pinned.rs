@@ -91,7 +91,9 @@ mod tests {
             }
             let packages = lock["packages"].as_object().unwrap();
             assert!(packages.len() > 1);
-            for (name, locked) in packages.iter().filter(|(name, _)| !name.is_empty()) {
+            // What comes inside another package is covered by its checksum.
+            let own = |locked: &serde_json::Value| locked["inBundle"] != true;
+            for (name, locked) in packages.iter().filter(|(name, locked)| !name.is_empty() && own(locked)) {
                 assert!(locked["integrity"].as_str().unwrap_or_default().starts_with("sha512-"), "{name}");
             }
             assert!(!agent.lock.contains("resolved"));

@@ -1,3 +1,6 @@
-//! Agents that are too big or too slow for every run: only with `cargo xtask test --all-agents`.
+//! Agents that are too big or too slow for every run, and what takes long with the others: only with
+//! `cargo xtask test --all-agents`.
+
+mod further;
 
 crate::conformance::members!(heavy);

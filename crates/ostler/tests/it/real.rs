@@ -1,9 +1,6 @@
 //! The library with the real Claude Code, against the scripted model on loopback.
 
-mod acp;
-mod codex;
 mod conformance;
-mod copilot;
 mod live;
 
 use std::time::Duration;

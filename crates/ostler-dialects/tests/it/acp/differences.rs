@@ -360,17 +360,17 @@ fn modes_and_models_are_chosen_by_what_is_announced() {
         hint.unwrap_or_else(|| format!("{} {}", last["method"].as_str().unwrap(), last["params"]))
     };
     let (mode, model) = (keys::PERMISSION_MODE, keys::MODEL);
-    assert_eq!(asked(&opened, mode, "plan"), r#"session/set_mode {"modeId":"https://x/modes#plan","sessionId":"s"}"#);
-    assert_eq!(asked(&opened, mode, "yolo"), r#"session/set_mode {"modeId":"y","sessionId":"s"}"#);
+    assert_eq!(asked(&opened, mode, "plan"), r#"session/set_mode {"sessionId":"s","modeId":"https://x/modes#plan"}"#);
+    assert_eq!(asked(&opened, mode, "yolo"), r#"session/set_mode {"sessionId":"s","modeId":"y"}"#);
     assert_eq!(asked(&opened, mode, "bogus"), "Its modes are: plan, y.");
-    assert_eq!(asked(&opened, model, "m-1"), r#"session/set_model {"modelId":"m-1","sessionId":"s"}"#);
+    assert_eq!(asked(&opened, model, "m-1"), r#"session/set_model {"sessionId":"s","modelId":"m-1"}"#);
     assert_eq!(
         asked(&configured, model, "a/b"),
-        r#"session/set_config_option {"configId":"model","sessionId":"s","value":"a/b"}"#
+        r#"session/set_config_option {"sessionId":"s","configId":"model","value":"a/b"}"#
     );
     assert_eq!(
         asked(&configured, mode, "build"),
-        r#"session/set_config_option {"configId":"mode","sessionId":"s","value":"build"}"#
+        r#"session/set_config_option {"sessionId":"s","configId":"mode","value":"build"}"#
     );
     assert_eq!(asked(&json!({"sessionId": "s"}), mode, "x"), "Leave out permission_mode.");
 }

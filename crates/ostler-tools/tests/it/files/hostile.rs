@@ -76,7 +76,7 @@ fn arguments_that_are_none_are_refused() {
         (r#"{"path": null}"#, "`path` must be string, not null"),
         (r#"{"path": "a", "limit": -1}"#, "`limit` must be a whole number, 0 or more, not a number"),
         (r#"{"path": "a", "limit": "10"}"#, "`limit` must be a whole number, 0 or more, not a string"),
-        (r#"{"path": "a", "file": "b"}"#, "no argument `file`; there are `limit`, `line_numbers`, `offset`, `path`"),
+        (r#"{"path": "a", "file": "b"}"#, "no argument `file`; there are `path`, `offset`, `limit`, `line_numbers`"),
         (r#"{"path": "a.txt", "offset": 0}"#, "`offset` must be 1 or more"),
         (r#"{"path": "a.txt", "offset": 18446744073709551615}"#, "only 3 lines"),
         (deep.as_str(), "not JSON"),
