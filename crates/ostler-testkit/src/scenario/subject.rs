@@ -142,6 +142,8 @@ pub struct Manner {
     pub wraps_outputs: bool,
     /// Whether the caller is told what a command printed.
     pub tells_outputs: bool,
+    /// Whether it may stay after its last word for longer than it is given, and then is told to end.
+    pub lingers: bool,
 }
 
 impl Manner {
@@ -158,6 +160,7 @@ impl Manner {
         fails: |tools| (tools.command, (tools.shell)("echo two >&2; exit 3"), "two"),
         wraps_outputs: false,
         tells_outputs: true,
+        lingers: false,
     };
 }
 
