@@ -35,7 +35,7 @@ impl Group {
             Self::Real => "test(/^real::/)",
             Self::Litellm => "test(/^litellm::/)",
             Self::Heavy => "test(/^heavy::/)",
-            Self::Slow => "test(/(^|::)slow::/) and not test(/^real::/)",
+            Self::Slow => "test(/(^|::)slow::/) and not test(/^(real|heavy)::/)",
         }
     }
 
@@ -46,7 +46,7 @@ impl Group {
             Self::Real => &["real::", "--test-threads", "2"],
             Self::Litellm => &["litellm::", "--test-threads", "2"],
             Self::Heavy => &["heavy::", "--test-threads", "2"],
-            Self::Slow => &["slow::", "--skip", "real::", "--test-threads", "1"],
+            Self::Slow => &["slow::", "--skip", "real::", "--skip", "heavy::", "--test-threads", "1"],
         }
     }
 }
