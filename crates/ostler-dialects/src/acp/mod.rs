@@ -1,7 +1,7 @@
 //! ACP, the Agent Client Protocol: every agent that speaks it, with Ostler as the client.
 //!
-//! JSON-RPC 2.0, one message per line, version 1 of the protocol. An agent is an entry of data ([`known`]); where one
-//! differs from the others, a flag with a name says so ([`quirks`]). No code here asks for an agent by its name.
+//! JSON-RPC 2.0, one message per line, version 1 of the protocol. An agent is an entry of data (`known.rs`); where one
+//! differs from the others, a flag with a name says so (`quirks.rs`). No code here asks for an agent by its name.
 
 mod quirks;
 mod skips;
