@@ -4,6 +4,7 @@
 //! conversation; the conversation turns lines into events and requests into bytes. To add an agent, add a folder and one
 //! line to [`all`].
 
+mod extra;
 mod lenient;
 mod surrogates;
 mod settings;

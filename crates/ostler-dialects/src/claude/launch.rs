@@ -10,6 +10,7 @@ use ostler_core::spec::{Settings, Spec, SpecError, keys};
 
 use super::settings::{Pass, TABLE, is_json};
 use super::{asks, mcp, preset, uses};
+use crate::extra::{self, Values};
 use crate::settings;
 
 /// Always there. Without `--verbose` the program refuses stream-json.
@@ -109,7 +110,7 @@ const NAME_CAP: usize = 128;
 pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
     settings::check(TABLE, &spec.settings)?;
     check_together(&spec.settings)?;
-    check_extra(&spec.extra_args)?;
+    extra::check(&spec.extra_args, RESERVED, Values::Many)?;
     let preset = preset::apply(spec)?;
     let chosen = preset.as_ref().unwrap_or(&spec.settings);
     let mut args: Vec<Arg> = ALWAYS.iter().map(|arg| Arg::Plain((*arg).to_owned())).collect();
@@ -253,24 +254,3 @@ const RESERVED: &[&str] = &[
     "--remote-control",
     "--",
 ];
-
-/// Extra arguments go on as they are, unless they break the contract. A bare word is only let through after a flag that
-/// it can be the value of: anywhere else it would be a prompt or a subcommand.
-fn check_extra(extra: &[String]) -> Result<(), SpecError> {
-    let fault = |arg: &str, why: &str| Err(SpecError::new("extra args", arg, why));
-    let mut takes_value = false;
-    for arg in extra {
-        let name = arg.split_once('=').map_or(arg.as_str(), |(name, _)| name);
-        if RESERVED.contains(&name) {
-            return fault(arg, "Ostler sets this itself, or could not talk to the agent with it");
-        }
-        if arg.contains('\0') {
-            return fault(arg, "a NUL character cannot be passed to a program");
-        }
-        if !arg.starts_with('-') && !takes_value {
-            return fault(arg, "expected a flag; a prompt goes to the agent's stdin");
-        }
-        takes_value = if arg.starts_with('-') { !arg.contains('=') } else { takes_value };
-    }
-    Ok(())
-}

@@ -11,6 +11,7 @@ use ostler_core::spec::{Spec, SpecError, keys};
 use super::plan;
 use super::settings::{APPROVAL, CONFIG, EFFORT, EPHEMERAL, check};
 use super::uses;
+use crate::extra::{self, Values};
 
 /// What the child sees of the caller's environment, and never the marks of an enclosing Codex.
 pub(super) const INHERITS: Inherits = Inherits {
@@ -50,7 +51,7 @@ const NAME_CAP: usize = 64;
 /// Checks the spec and says what to start for the app-server.
 pub(super) fn app_server(spec: &Spec) -> Result<Launch, SpecError> {
     check(&spec.settings)?;
-    check_extra(&spec.extra_args)?;
+    extra::check(&spec.extra_args, RESERVED, Values::One)?;
     check_tools(spec)?;
     if let (true, Some(approval @ ("on-request" | "never"))) = (spec.policy.is_some(), spec.settings.last(APPROVAL)) {
         let why = "with rules Codex has to ask before every command; leave out one of the two";
@@ -65,7 +66,7 @@ pub(super) fn app_server(spec: &Spec) -> Result<Launch, SpecError> {
 /// Checks the spec and says what to start for one message of `codex exec`.
 pub(super) fn exec(spec: &Spec) -> Result<Launch, SpecError> {
     check(&spec.settings)?;
-    check_extra(&spec.extra_args)?;
+    extra::check(&spec.extra_args, RESERVED, Values::One)?;
     check_exec(spec)?;
     let settings = &spec.settings;
     let mut args: Vec<Arg> = ["exec", "--json", "--skip-git-repo-check"].iter().map(|arg| plain(arg)).collect();
@@ -180,24 +181,3 @@ const RESERVED: &[&str] = &[
     "--",
     "-",
 ];
-
-/// Extra arguments go on as they are, unless they break the contract. A bare word is only let through after a flag that it
-/// can be the value of: anywhere else it would be a prompt or a subcommand.
-fn check_extra(extra: &[String]) -> Result<(), SpecError> {
-    let fault = |arg: &str, why: &str| Err(SpecError::new("extra args", arg, why));
-    let mut takes_value = false;
-    for arg in extra {
-        let name = arg.split_once('=').map_or(arg.as_str(), |(name, _)| name);
-        if RESERVED.contains(&name) {
-            return fault(arg, "Ostler sets this itself, or could not talk to the agent with it");
-        }
-        if arg.contains('\0') {
-            return fault(arg, "a NUL character cannot be passed to a program");
-        }
-        if !arg.starts_with('-') && !takes_value {
-            return fault(arg, "expected a flag; a prompt goes to the agent's stdin");
-        }
-        takes_value = arg.starts_with('-') && !arg.contains('=');
-    }
-    Ok(())
-}

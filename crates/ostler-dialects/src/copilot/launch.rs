@@ -6,6 +6,7 @@ use ostler_core::dialect::{ARG_CAP, Arg, Inherits, Launch};
 use ostler_core::spec::{Settings, Spec, SpecError, keys};
 
 use super::settings::{MODES, Pass, TABLE};
+use crate::extra::{self, Values};
 use crate::settings;
 
 /// Always there.
@@ -42,7 +43,7 @@ pub(super) const NATIVES: &[&str] = &[
 pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
     settings::check(TABLE, &spec.settings)?;
     check_together(&spec.settings)?;
-    check_extra(&spec.extra_args)?;
+    extra::check(&spec.extra_args, RESERVED, Values::Many)?;
     let mut args: Vec<Arg> = ALWAYS.iter().map(|arg| Arg::Plain((*arg).to_owned())).collect();
     for row in TABLE {
         pass(&row.pass, row.key, spec.settings.get(row.key).unwrap_or_default(), &mut args)?;
@@ -112,27 +113,6 @@ const RESERVED: &[&str] = &[
     "--environment-host",
     "--",
 ];
-
-/// Extra arguments go on as they are, unless they break the contract. A bare word is only let through after a flag that it can
-/// be the value of: anywhere else it would be a subcommand.
-fn check_extra(extra: &[String]) -> Result<(), SpecError> {
-    let fault = |arg: &str, why: &str| Err(SpecError::new("extra args", arg, why));
-    let mut takes_value = false;
-    for arg in extra {
-        let name = arg.split_once('=').map_or(arg.as_str(), |(name, _)| name);
-        if RESERVED.contains(&name) {
-            return fault(arg, "Ostler sets this itself, or could not talk to the agent with it");
-        }
-        if arg.contains('\0') {
-            return fault(arg, "a NUL character cannot be passed to a program");
-        }
-        if !arg.starts_with('-') && !takes_value {
-            return fault(arg, "expected a flag; a prompt goes to the agent's stdin");
-        }
-        takes_value = arg.starts_with('-') && !arg.contains('=') || (takes_value && !arg.starts_with('-'));
-    }
-    Ok(())
-}
 
 #[cfg(test)]
 mod tests {

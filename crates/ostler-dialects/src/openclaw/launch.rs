@@ -4,6 +4,7 @@ use ostler_core::dialect::{ARG_CAP, Arg, Inherits, Launch};
 use ostler_core::spec::{Spec, SpecError};
 
 use super::settings::{CONFIG, ISOLATED, Pass, TABLE};
+use crate::extra::{self, Values};
 use crate::settings;
 
 /// What the child sees of the caller's environment: its own variables, and the keys of the providers that it can use.
@@ -54,29 +55,11 @@ pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
             }
         }
     }
-    check_extra(&spec.extra_args)?;
+    extra::check(&spec.extra_args, RESERVED, Values::One)?;
     args.extend(spec.extra_args.iter().map(|arg| plain(arg)));
     args.push(plain("--message-file=-"));
     let (needs, env): (&[&str], _) = (&[], Vec::new());
     Ok(Launch { program: "openclaw", natives: &[], args, env, inherits: INHERITS, needs, state: STATE })
-}
-
-/// Extra arguments go on as they are, unless they break the contract.
-fn check_extra(extra: &[String]) -> Result<(), SpecError> {
-    for arg in extra {
-        let name = arg.split_once('=').map_or(arg.as_str(), |(name, _)| name);
-        if RESERVED.contains(&name) {
-            return Err(SpecError::new(
-                "extra args",
-                arg,
-                "Ostler sets this itself, or could not talk to the agent with it",
-            ));
-        }
-        if arg.contains('\0') {
-            return Err(SpecError::new("extra args", arg, "a NUL character cannot be passed to a program"));
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
