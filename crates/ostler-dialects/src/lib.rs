@@ -17,6 +17,7 @@ pub mod copilot;
 pub mod mock;
 pub mod openai;
 pub mod openclaw;
+pub mod plain;
 pub mod scripted;
 
 use ostler_core::dialect::Dialect;

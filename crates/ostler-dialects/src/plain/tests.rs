@@ -1,0 +1,150 @@
+//! The convention of document 000: what is written, what is read, and that the two belong together.
+
+use ostler_core::raw::Raw;
+use ostler_core::spec::ToolOffer;
+use proptest::prelude::*;
+
+use super::*;
+
+fn read(text: &str) -> Said {
+    let mut n = 0;
+    read_reply(text, || {
+        n += 1;
+        format!("made-{n}")
+    })
+}
+
+fn request(id: &str, name: &str, args: &str) -> ToolRequest {
+    ToolRequest { id: id.into(), name: name.into(), args: Raw::parse(args).unwrap() }
+}
+
+// S0-14, S0-15
+#[test]
+fn each_message_has_its_label() {
+    let parts = Raw::parse(r#"[{"type":"text","text":"hi"}]"#).unwrap();
+    let messages = [
+        Message::system("Be brief."),
+        Message::user(parts),
+        Message::Assistant { content: "I add.".into(), tool_calls: vec![request("c1", "add", r#"{"a":1}"#)] },
+        Message::tool("c1", "3"),
+        Message::assistant("3."),
+        Message::Other { name: "developer".into(), content: "psst".into() },
+    ];
+    let wanted = "[System]\nBe brief.\n\n[User]\n[{\"type\":\"text\",\"text\":\"hi\"}]\n\n[Assistant]\nI add.\n\n```json\n\
+                  {\"tool_calls\":[{\"id\":\"c1\",\"name\":\"add\",\"args\":{\"a\":1}}]}\n```\n\n[Tool Result (c1)]\n3\n\n\
+                  [Assistant]\n3.\n\n[developer]\npsst";
+    assert_eq!(write_messages(&messages), wanted);
+    assert_eq!(write_messages(&[]), "");
+}
+
+// S0-16, S0-17
+#[test]
+fn tools_are_listed_with_the_way_to_call_them() {
+    let parameters = Raw::parse(r#"{"type":"object"}"#).unwrap();
+    let offer = ToolOffer { name: "add".into(), description: "Adds.".into(), parameters };
+    let text = tool_preamble(&[offer]);
+    assert!(text.starts_with("Available tools:\n[\n"), "{text}");
+    for part in [r#""name": "add""#, r#""description": "Adds.""#, r#""parameters": {"#, "```json\n{\"tool_calls\": ["] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+/// A reply, the words in it, the calls in it.
+type Case = (&'static str, &'static str, &'static str, &'static [(&'static str, &'static str, &'static str)]);
+
+const ADD: &[(&str, &str, &str)] = &[("1", "add", r#"{"a":1}"#)];
+
+// S0-18…S0-23
+#[rustfmt::skip]
+const CASES: &[Case] = &[
+    ("plain text", "  Hello.\n", "Hello.", &[]),
+    ("a block alone", "```json\n{\"tool_calls\":[{\"name\":\"add\",\"id\":\"1\",\"args\":{\"a\":1}}]}\n```", "", ADD),
+    ("no line breaks", "```json{\"tool_calls\":[{\"name\":\"add\",\"id\":\"1\",\"args\":{\"a\":1}}]}```", "", ADD),
+    ("text around it", "Before.\n```json\n{\"tool_calls\":[{\"name\":\"add\",\"id\":\"1\",\"args\":{\"a\":1}}]}\n```\nAfter.", "Before.\n\nAfter.", ADD),
+    ("several calls", "```json\n{\"tool_calls\":[{\"name\":\"add\",\"id\":\"1\",\"args\":{}},{\"name\":\"sub\",\"id\":\"2\",\"args\":{}}]}\n```", "", &[("1", "add", "{}"), ("2", "sub", "{}")]),
+    ("no id, no args", "```json\n{\"tool_calls\":[{\"name\":\"add\"},{\"name\":\"sub\",\"id\":null,\"args\":null}]}\n```", "", &[("made-1", "add", "{}"), ("made-2", "sub", "{}")]),
+    ("one id twice", "```json\n{\"tool_calls\":[{\"name\":\"add\",\"id\":\"1\"},{\"name\":\"sub\",\"id\":\"1\"}]}\n```", "", &[("1", "add", "{}"), ("made-1", "sub", "{}")]),
+    ("an id that is a number", "```json\n{\"tool_calls\":[{\"name\":\"add\",\"id\":7}]}\n```", "", &[("7", "add", "{}")]),
+    ("not JSON", "```json\n{\"tool_calls\": [oops\n```", "```json\n{\"tool_calls\": [oops\n```", &[]),
+    ("JSON of another kind", "```json\n{\"answer\": 42}\n```", "```json\n{\"answer\": 42}\n```", &[]),
+    ("calls that are no list", "```json\n{\"tool_calls\": \"add\"}\n```", "```json\n{\"tool_calls\": \"add\"}\n```", &[]),
+    ("an empty list", "All done.\n```json\n{\"tool_calls\": []}\n```", "All done.", &[]),
+    ("another block before it", "```json\n{\"answer\": 42}\n```\n```json\n{\"tool_calls\":[{\"name\":\"add\",\"id\":\"1\",\"args\":{\"a\":1}}]}\n```", "```json\n{\"answer\": 42}\n```", ADD),
+    ("a broken block before it", "```json\n{\"tool_calls\": [\n```\n```json\n{\"tool_calls\":[{\"name\":\"add\",\"id\":\"1\",\"args\":{\"a\":1}}]}\n```", "```json\n{\"tool_calls\": [\n```", ADD),
+    ("another language before it", "```sh\nls {\n```\n```json\n{\"tool_calls\":[{\"name\":\"add\",\"id\":\"1\",\"args\":{\"a\":1}}]}\n```", "```sh\nls {\n```", ADD),
+    ("a trailing comma", "```json\n{\"tool_calls\":[{\"name\":\"add\",\"id\":\"1\",\"args\":{\"a\":1,},},],}\n```", "", ADD),
+    ("comments", "```json\n{ // mine: }\n\"tool_calls\":[{\"name\":\"add\",/* } */\"id\":\"1\",\"args\":{\"a\":1}}]}\n```", "", ADD),
+    ("single quotes", "```json\n{'tool_calls':[{'name':'add','id':'1','args':{'a':1}}]}\n```", "", ADD),
+    ("braces and fences in a string", "```json\n{\"tool_calls\":[{\"name\":\"write\",\"id\":\"1\",\"args\":{\"text\":\"} ]\\n```\\n{\"}}]}\n```\ndone", "done", &[("1", "write", "{\"text\":\"} ]\\n```\\n{\"}")]),
+    ("the same, repaired", "```json\n{\"tool_calls\":[{\"name\":\"write\",\"id\":\"1\",\"args\":{\"text\":\"}```\\\"{\",}}]}\n```", "", &[("1", "write", "{\"text\":\"}```\\\"{\"}")]),
+    ("not closed", "Here:\n```json\n{\"tool_calls\":[{\"name\":\"add\",\"id\":\"1\",\"args\":{\"a\":1}}]}", "Here:", ADD),
+    ("no label", "```\n{\"tool_calls\":[{\"name\":\"add\",\"id\":\"1\",\"args\":{\"a\":1}}]}\n```", "", ADD),
+    ("no fence", "{\"tool_calls\":[{\"name\":\"add\",\"id\":\"1\",\"args\":{\"a\":1}}]}", "", ADD),
+    ("no fence, and words", "{\"tool_calls\":[{\"name\":\"add\"}]} is the form.", "{\"tool_calls\":[{\"name\":\"add\"}]} is the form.", &[]),
+    ("in a function", "```json\n{\"tool_calls\":[{\"id\":\"1\",\"type\":\"function\",\"function\":{\"name\":\"add\",\"arguments\":\"{\\\"a\\\":1}\"}}]}\n```", "", ADD),
+    ("no name", "```json\n{\"tool_calls\":[{\"id\":\"1\"}, 5]}\n```", "", &[("1", "unnamed", "{}"), ("made-1", "unnamed", "{}")]),
+    ("big numbers stay as they are", "```json\n{\"tool_calls\":[{\"name\":\"add\",\"id\":\"1\",\"args\":{\"a\":12345678901234567890123}}]}\n```", "", &[("1", "add", "{\"a\":12345678901234567890123}")]),
+];
+
+#[test]
+fn replies_are_read() {
+    for (what, text, content, calls) in CASES {
+        let said = read(text);
+        let found: Vec<_> = said.calls.iter().map(|c| (&*c.id, &*c.name, c.args.get())).collect();
+        assert_eq!((&*said.content, &found[..]), (*content, *calls), "{what}");
+        assert_eq!(said.ignored, 0, "{what}");
+    }
+}
+
+#[test]
+fn the_first_block_counts_and_none_stays() {
+    let block = |name: &str| format!("```json\n{{\"tool_calls\":[{{\"name\":\"{name}\"}}]}}\n```");
+    let said = read(&format!("one {} two {} three", block("add"), block("sub")));
+    assert_eq!(
+        (&*said.content, said.calls.len(), &*said.calls[0].name, said.ignored),
+        ("one  two  three", 1, "add", 1)
+    );
+}
+
+#[test]
+fn a_hostile_reply_does_no_harm() {
+    for text in ["```json\n{".repeat(20_000), format!("```json\n{}", "{\"a\":[".repeat(50_000)), "```".repeat(100_000)]
+    {
+        assert_eq!(read(&text).calls, []);
+    }
+}
+
+fn words() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        any::<String>(),
+        Just("```json\n".to_owned()),
+        Just("```".to_owned()),
+        Just("{\"tool_calls\":".to_owned()),
+        Just("{\"a\": \"}\"}".to_owned()),
+        Just("\n".to_owned()),
+    ];
+    prop::collection::vec(piece, 0..6).prop_map(|pieces| pieces.concat())
+}
+
+fn call() -> impl Strategy<Value = (String, String)> {
+    ("[a-z_]{1,12}", prop::collection::btree_map("[a-z\"}{`]{0,6}", words(), 0..4))
+        .prop_map(|(name, args)| (name, serde_json::to_string(&args).unwrap()))
+}
+
+proptest! {
+    // What is written is read back: the same calls, the same words, and nothing of the block in them.
+    #[test]
+    fn what_is_written_is_read_back(content in words(), calls in prop::collection::vec(call(), 1..4)) {
+        // Words that are calls themselves are read as such, which is another matter.
+        prop_assume!(read(&content).calls.is_empty() && !read(&content).content.is_empty());
+        let calls: Vec<_> = calls.iter().enumerate().map(|(n, (name, args))| request(&format!("c{n}"), name, args)).collect();
+        let said = read(&write_reply(&content, &calls));
+        prop_assert_eq!(&said.calls, &calls);
+        prop_assert_eq!(said.content, read(&content).content);
+    }
+
+    #[test]
+    fn nothing_is_lost_from_plain_text(content in "[^`{]*") {
+        prop_assert_eq!(read(&content).content, content.trim());
+    }
+}
