@@ -77,10 +77,24 @@ pub trait Dialect: Send + Sync {
         None
     }
 
+    /// What makes the agent a plain model, which says something and does nothing.
+    fn plain(&self) -> Plain {
+        Plain::default()
+    }
+
     /// What a call of one of the agent's tools would do, in words that rules can be written in.
     fn tool_use(&self, tool: &str, _input: &Raw) -> ToolUse {
         ToolUse::of(tool, ToolKind::Other)
     }
+}
+
+/// What makes an agent a plain model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Plain {
+    /// Settings that take its own tools away, or keep them from doing anything.
+    pub settings: &'static [(&'static str, &'static str)],
+    /// Whether they take all of them away. Else each call is put before a policy that denies it, where the agent asks.
+    pub toolless: bool,
 }
 
 /// One setting an agent takes: for `--set`, for errors and for the documentation.

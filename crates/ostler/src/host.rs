@@ -150,6 +150,14 @@ impl Host {
         self
     }
 
+    /// The same surroundings for an agent that serves as a model: no tools, nobody to ask, and no log of its own.
+    pub(crate) fn bare(mut self) -> Self {
+        self.tools.clear();
+        self.asker = None;
+        self.log = None;
+        self
+    }
+
     pub(crate) fn log(&self) -> Option<&Arc<dyn Log>> {
         self.log.as_ref()
     }

@@ -31,6 +31,7 @@
 //! with SIGKILL, commands that the agent had started. With a guard ([`Host::guarded_by`] and the module `guard`) nothing escapes, and
 //! all of it is gone within three seconds even then. The program `ostler` always uses the guard.
 
+pub mod adapter;
 mod agent;
 mod api;
 mod asker;
@@ -58,6 +59,7 @@ mod toolbox;
 #[cfg(target_os = "linux")]
 pub use process::guard;
 
+pub use adapter::{Message, ModelAdapter, Models, Reply};
 pub use agent::{Agent, Agents, ApiAgent, MockAgent, ProcessAgent};
 pub use asker::{AnswerFuture, Asker};
 pub use breaker::Breakers;

@@ -119,6 +119,27 @@ impl Policy {
         Self { rules: rules.into_iter().map(Arc::new).collect(), trusted: trusted.into(), dropped: 0 }
     }
 
+    /// These tools may run, and nothing else. `message` is what the model is told about everything else.
+    #[must_use]
+    pub fn only<'a>(tools: impl IntoIterator<Item = &'a str>, message: &str) -> Self {
+        let rule = |number, action, tool: Vec<String>, message| Rule {
+            source: "a plain model".into(),
+            number,
+            action,
+            when: Conditions { tool, ..Conditions::default() },
+            message,
+            trust: Trust::Full,
+            prefixes: Vec::new(),
+            wide: Vec::new(),
+            globs: Vec::new(),
+        };
+        let tools: Vec<String> = tools.into_iter().map(str::to_owned).collect();
+        let deny = rule(2, Action::Deny, Vec::new(), Some(message.to_owned()));
+        // A rule without tools would be about all of them.
+        let allow = (!tools.is_empty()).then(|| rule(1, Action::Allow, tools, None));
+        Self::new(allow.into_iter().chain([deny]).collect(), Vec::new())
+    }
+
     /// Leaves out what a workspace's own file must not say.
     pub(super) fn narrowing(self) -> Self {
         let kept = |rule: &&Arc<Rule>| rule.trust == Trust::Full || rule.action != Action::Allow;

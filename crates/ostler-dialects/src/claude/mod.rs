@@ -24,10 +24,10 @@ mod probe;
 mod transcript;
 
 use ostler_core::dialect::transcript::Transcripts;
-use ostler_core::dialect::{Capabilities, Conversation, Dialect, Launch, Probe, Setting};
+use ostler_core::dialect::{Capabilities, Conversation, Dialect, Launch, Plain, Probe, Setting};
 use ostler_core::permission::ToolUse;
 use ostler_core::raw::Raw;
-use ostler_core::spec::{Spec, SpecError};
+use ostler_core::spec::{Spec, SpecError, keys};
 
 /// The dialect of Claude Code.
 #[derive(Debug, Clone, Copy)]
@@ -80,6 +80,13 @@ impl Dialect for Claude {
 
     fn transcripts(&self) -> Option<&'static Transcripts> {
         Some(&transcript::TRANSCRIPTS)
+    }
+
+    fn plain(&self) -> Plain {
+        Plain {
+            settings: &[(keys::TOOLS, ""), (keys::STRICT_MCP, "true"), ("no_session_persistence", "true")],
+            toolless: true,
+        }
     }
 
     fn tool_use(&self, tool: &str, input: &Raw) -> ToolUse {

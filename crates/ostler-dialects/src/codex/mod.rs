@@ -18,10 +18,10 @@ mod asks;
 mod conversation;
 mod exec;
 
-use ostler_core::dialect::{Capabilities, Conversation, Dialect, Exit, Launch, Probe, Setting};
+use ostler_core::dialect::{Capabilities, Conversation, Dialect, Exit, Launch, Plain, Probe, Setting};
 use ostler_core::permission::ToolUse;
 use ostler_core::raw::Raw;
-use ostler_core::spec::{Spec, SpecError};
+use ostler_core::spec::{Spec, SpecError, keys};
 
 /// The dialect of Codex's app-server.
 #[derive(Debug, Clone, Copy)]
@@ -100,6 +100,10 @@ impl Dialect for Codex {
         blame::knows_no_app_server(exit).then_some(&CodexExec as &dyn Dialect)
     }
 
+    fn plain(&self) -> Plain {
+        Plain { settings: &[(keys::PERMISSION_MODE, "read-only")], toolless: false }
+    }
+
     fn tool_use(&self, tool: &str, input: &Raw) -> ToolUse {
         uses::tool_use(tool, input)
     }
@@ -142,6 +146,10 @@ impl Dialect for CodexExec {
 
     fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
         Box::new(exec::Talk::new(spec))
+    }
+
+    fn plain(&self) -> Plain {
+        Plain { settings: &[(keys::PERMISSION_MODE, "read-only")], toolless: false }
     }
 
     fn tool_use(&self, tool: &str, input: &Raw) -> ToolUse {

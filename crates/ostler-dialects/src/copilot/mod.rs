@@ -12,7 +12,7 @@ mod blame;
 mod probe;
 mod uses;
 
-use ostler_core::dialect::{Capabilities, Conversation, Dialect, Launch, Probe, Setting};
+use ostler_core::dialect::{Capabilities, Conversation, Dialect, Launch, Plain, Probe, Setting};
 use ostler_core::permission::ToolUse;
 use ostler_core::raw::Raw;
 use ostler_core::spec::{AfterTurn, Spec, SpecError};
@@ -64,6 +64,10 @@ impl Dialect for Copilot {
 
     fn names_sessions(&self) -> bool {
         true
+    }
+
+    fn plain(&self) -> Plain {
+        Plain { settings: &[(settings::TRANSPORT, settings::ACP)], toolless: false } // over ACP it asks
     }
 
     fn tool_use(&self, tool: &str, input: &Raw) -> ToolUse {

@@ -11,6 +11,9 @@ pub const SCRIPT: &str = "script_has_no_reply";
 
 /// What a failed call comes to.
 pub(super) fn of_failure(failed: &Failed) -> Outcome {
+    if let Some(outcome) = &failed.ended {
+        return (**outcome).clone();
+    }
     let problem = problem(&failed.body);
     let cause = cause_of(failed, &problem);
     let message = match (&problem.message, failed.status) {
@@ -73,6 +76,9 @@ pub(super) fn ending(cause: Cause, message: &str, word: &str) -> Outcome {
 /// Whether another attempt can help.
 #[must_use]
 pub fn is_worth_retrying(failed: &Failed) -> bool {
+    if let Some(outcome) = &failed.ended {
+        return matches!(outcome.cause, Cause::RateLimit | Cause::Overloaded | Cause::Network);
+    }
     let problem = problem(&failed.body);
     // A spent quota comes as 429 too; waiting does not fill it.
     let quota = [&problem.code, &problem.kind].iter().any(|word| *word == "insufficient_quota");

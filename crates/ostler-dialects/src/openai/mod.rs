@@ -21,6 +21,7 @@ mod system;
 mod tool_use;
 
 pub mod orders;
+pub mod single;
 pub mod sse;
 
 pub use blame::{SCRIPT, is_worth_retrying};

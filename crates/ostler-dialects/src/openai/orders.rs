@@ -107,7 +107,7 @@ pub struct Outcome {
 }
 
 /// Why there is no answer.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Failed {
     /// What kind of failure it was.
     pub kind: FailedKind,
@@ -122,6 +122,9 @@ pub struct Failed {
     /// When to try again, if the server said so: RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resets_at: Option<String>,
+    /// What it comes to, where somebody has found that out already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Box<ostler_core::outcome::Outcome>>,
 }
 
 /// Kinds of failures.
@@ -144,7 +147,7 @@ pub enum FailedKind {
 }
 
 /// Another attempt is about to be made.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Retrying {
     /// Which attempt failed, counted from 1.
     pub attempt: u32,

@@ -131,7 +131,42 @@ fn call() -> impl Strategy<Value = (String, String)> {
         .prop_map(|(name, args)| (name, serde_json::to_string(&args).unwrap()))
 }
 
+/// Everything that a gate lets through, and the words of the reply.
+fn told(text: &str, cuts: &[usize]) -> (String, String) {
+    let mut gate = Gate::default();
+    let mut told = String::new();
+    let mut rest = text;
+    for cut in cuts {
+        let at = rest.floor_char_boundary(*cut);
+        told.extend(gate.pass(&rest[..at]));
+        rest = &rest[at..];
+    }
+    told.extend(gate.pass(rest));
+    let content = read(text).content;
+    told.push_str(gate.rest(&content));
+    (told, content)
+}
+
+#[test]
+fn text_is_told_while_it_comes_and_blocks_are_not() {
+    let mut gate = Gate::default();
+    let pieces = ["  Hello", " there ", "you.\n\n", "``", "`json\n{\"tool_calls\":", "[]}\n```"];
+    let told: Vec<_> = pieces.iter().map(|piece| gate.pass(piece).unwrap_or_default()).collect();
+    assert_eq!(told, ["Hello", " there", " you.", "", "", ""]);
+    let mut gate = Gate::default();
+    assert_eq!((gate.pass("{\"tool"), gate.pass("_calls\":[]}")), (None, None));
+}
+
 proptest! {
+    // Whatever the pieces: what is told is what the reply says, and nothing of a block.
+    #[test]
+    fn what_is_told_is_what_is_said(text in words(), calls in prop::collection::vec(call(), 0..2),
+                                    cuts in prop::collection::vec(0usize..20, 0..8)) {
+        let calls: Vec<_> = calls.iter().map(|(name, args)| request("c", name, args)).collect();
+        let (told, content) = told(&write_reply(&text, &calls), &cuts);
+        prop_assert_eq!(told, content);
+    }
+
     // What is written is read back: the same calls, the same words, and nothing of the block in them.
     #[test]
     fn what_is_written_is_read_back(content in words(), calls in prop::collection::vec(call(), 1..4)) {

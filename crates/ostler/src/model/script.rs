@@ -148,7 +148,7 @@ impl Scripted {
             status: Some(400),
             message: "no reply of the script fits".to_owned(),
             body: json!({"error": {"message": seen.describe(), "code": openai::SCRIPT}}).to_string(),
-            resets_at: None,
+            ..Failed::default()
         })?;
         if let Some(ScriptedError { status, message }) = &reply.error {
             let body = json!({"error": {"message": message}}).to_string();

@@ -1,0 +1,79 @@
+//! A server or a script as a plain model: native function calls, one request for each reply.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use ostler_core::outcome::Outcome;
+use ostler_core::spec::{Spec, SpecError, ToolOffer};
+use ostler_dialects::openai::single::{Answering, Question, outcome_of};
+use ostler_dialects::plain::{Message, Reply};
+
+use super::{ModelAdapter, ModelError, ReplyFuture, Update, Updates};
+use crate::host::Host;
+use crate::model::{Http, Model, Piece, Script, Scripted};
+
+/// A model behind an OpenAI-compatible interface, or one that plays a script.
+#[derive(Clone)]
+pub struct ApiModel {
+    name: Arc<str>,
+    model: Arc<dyn Model>,
+    tools: Vec<ToolOffer>,
+}
+
+impl ApiModel {
+    /// A server, by the settings of the agent `openai-api`: `model`, `base_url`, `api_key_env`, … Keys come from the host's
+    /// environment.
+    ///
+    /// # Errors
+    /// Names the setting that is wrong.
+    pub fn server(name: &str, host: &Host, spec: &Spec) -> Result<Self, SpecError> {
+        Ok(Self::of(name, Arc::new(Http::new(host, spec)?)))
+    }
+
+    /// A model that plays a script.
+    #[must_use]
+    pub fn scripted(name: &str, script: Script) -> Self {
+        Self::of(name, Arc::new(Scripted::new(script)))
+    }
+
+    fn of(name: &str, model: Arc<dyn Model>) -> Self {
+        Self { name: name.into(), model, tools: Vec::new() }
+    }
+
+    async fn reply(&self, messages: &[Message], updates: &Updates) -> Result<Reply, ModelError> {
+        let failed = |failed| ModelError::new(outcome_of(&failed));
+        if messages.is_empty() {
+            let nothing = Outcome::new(ostler_core::outcome::Cause::BadRequest, "There are no messages to answer.");
+            return Err(ModelError::new(nothing));
+        }
+        let model = self.model.name().await.map_err(failed)?;
+        let request = Question { model: &model, messages, tools: &self.tools }.request();
+        let mut answer = self.model.call(&request).await.map_err(failed)?;
+        let mut answering = Answering::new(&model, self.model.is_official());
+        while let Some(piece) = answer.next().await {
+            match piece.map_err(failed)? {
+                Piece::Payload(payload) => answering.hear(&payload).into_iter().for_each(|text| updates.text(text)),
+                Piece::Alive => updates.tell(&Update::Alive),
+            }
+        }
+        answering.finish().map_err(ModelError::new)
+    }
+}
+
+impl ModelAdapter for ApiModel {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn invoke_with_updates<'a>(&'a self, messages: &'a [Message], updates: Updates) -> ReplyFuture<'a> {
+        Box::pin(async move { self.reply(messages, &updates).await })
+    }
+
+    fn bind_tools(&self, tools: Vec<ToolOffer>) -> Arc<dyn ModelAdapter> {
+        Arc::new(Self { tools, ..self.clone() })
+    }
+
+    fn counts(&self) -> bool {
+        self.model.counts()
+    }
+}

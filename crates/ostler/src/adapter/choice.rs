@@ -1,0 +1,176 @@
+//! Which model: a value, or a name that is looked up once.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ostler_core::spec::{Spec, keys};
+
+use super::{AgentModel, ApiModel, ModelAdapter, ModelOptions};
+use crate::agent::Agents;
+use crate::host::Host;
+use crate::model::Script;
+
+/// A model: one that is there, or the name of one. A name is looked up when it is needed, once.
+#[derive(Clone)]
+pub enum ModelChoice {
+    /// This one.
+    Adapter(Arc<dyn ModelAdapter>),
+    /// The one of this name.
+    Name(String),
+}
+
+impl From<&str> for ModelChoice {
+    fn from(name: &str) -> Self {
+        Self::Name(name.to_owned())
+    }
+}
+
+impl From<String> for ModelChoice {
+    fn from(name: String) -> Self {
+        Self::Name(name)
+    }
+}
+
+impl From<Arc<dyn ModelAdapter>> for ModelChoice {
+    fn from(adapter: Arc<dyn ModelAdapter>) -> Self {
+        Self::Adapter(adapter)
+    }
+}
+
+impl<A: ModelAdapter + 'static> From<A> for ModelChoice {
+    fn from(adapter: A) -> Self {
+        Self::Adapter(Arc::new(adapter))
+    }
+}
+
+/// No model has that name, or it cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("model {name:?}: {why}")]
+pub struct UnknownModel {
+    /// The name.
+    pub name: String,
+    /// What is wrong with it, and what there is instead.
+    pub why: String,
+}
+
+/// Models by their names:
+///
+/// | name | is |
+/// |---|---|
+/// | `claude-cli`, `codex-cli:gpt-5`, `gemini-cli`, … | an agent as a plain model, with a model of its own after the colon |
+/// | `openai:gpt-5-mini` | a model of the server that OPENAI_BASE_URL names, else of OpenAI's own |
+/// | `openai-compatible:http://localhost:8000/v1#qwen` | a model of another server; without `#…` the only one that it has |
+/// | `scripted`, `scripted:answers.toml` | a script that plays a model |
+pub struct Models {
+    host: Host,
+    agents: Agents,
+    options: Box<Options>,
+    known: Mutex<HashMap<String, Arc<dyn ModelAdapter>>>,
+}
+
+/// How an agent is asked, by its name.
+type Options = dyn Fn(&str) -> ModelOptions + Send + Sync;
+
+impl Models {
+    /// The models of these agents, and those of servers that the host knows the keys of.
+    #[must_use]
+    pub fn new(host: Host, agents: Agents) -> Self {
+        Self { host, agents, options: Box::new(|_| ModelOptions::default()), known: Mutex::default() }
+    }
+
+    /// Says how agents are asked: another program, a longer time, … The function gets the agent's name.
+    #[must_use]
+    pub fn asking(mut self, options: impl Fn(&str) -> ModelOptions + Send + Sync + 'static) -> Self {
+        self.options = Box::new(options);
+        self
+    }
+
+    /// The model of a choice. A name is looked up once; after that it is always the same model.
+    ///
+    /// # Errors
+    /// Says which names there are.
+    pub fn resolve(&self, choice: impl Into<ModelChoice>) -> Result<Arc<dyn ModelAdapter>, UnknownModel> {
+        match choice.into() {
+            ModelChoice::Adapter(adapter) => Ok(adapter),
+            ModelChoice::Name(name) => self.get(&name),
+        }
+    }
+
+    /// The model of a name.
+    ///
+    /// # Errors
+    /// Says which names there are.
+    pub fn get(&self, name: &str) -> Result<Arc<dyn ModelAdapter>, UnknownModel> {
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(adapter) = known().get(name) {
+            return Ok(adapter.clone());
+        }
+        let adapter = self.make(name).map_err(|why| UnknownModel { name: name.to_owned(), why })?;
+        Ok(known().entry(name.to_owned()).or_insert(adapter).clone())
+    }
+
+    /// What a name can begin with.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        let programs = self.agents.iter().filter(|agent| agent.dialect().probe().is_some());
+        let mut names: Vec<String> = programs.map(|agent| format!("{}-cli", agent.name())).collect();
+        names.extend(["openai:MODEL", "openai-compatible:URL#MODEL", "scripted[:FILE]"].map(str::to_owned));
+        names
+    }
+
+    fn make(&self, name: &str) -> Result<Arc<dyn ModelAdapter>, String> {
+        let (kind, rest) = match name.split_once(':') {
+            Some((kind, rest)) => (kind, Some(rest).filter(|rest| !rest.is_empty())),
+            None => (name, None),
+        };
+        match kind {
+            "openai" | "openai-api" => self.server(name, None, rest),
+            "openai-compatible" => {
+                let rest = rest.ok_or("expected a server, as in openai-compatible:http://localhost:8000/v1#MODEL")?;
+                let (url, model) = rest.split_once('#').map_or((rest, None), |(url, model)| (url, Some(model)));
+                self.server(name, Some(url), model)
+            }
+            "scripted" => {
+                script(rest).map(|script| -> Arc<dyn ModelAdapter> { Arc::new(ApiModel::scripted(name, script)) })
+            }
+            _ => {
+                let program = kind.strip_suffix("-cli").unwrap_or(kind);
+                let agent = self.agents.get(program).filter(|agent| agent.dialect().probe().is_some());
+                let agent = agent.ok_or_else(|| self.unknown(kind))?;
+                let mut options = (self.options)(agent.name());
+                if let Some(model) = rest {
+                    options.model = Some(model.to_owned());
+                }
+                Ok(Arc::new(AgentModel::new(agent, self.host.clone(), options)))
+            }
+        }
+    }
+
+    fn server(&self, name: &str, url: Option<&str>, model: Option<&str>) -> Result<Arc<dyn ModelAdapter>, String> {
+        let mut spec = Spec::default();
+        if let Some(url) = url {
+            ostler_dialects::openai::url(url)?;
+            spec.settings.set("base_url", url);
+        }
+        if let Some(model) = model {
+            spec.settings.set(keys::MODEL, model);
+        }
+        let server = ApiModel::server(name, &self.host, &spec).map_err(|error| error.to_string())?;
+        Ok(Arc::new(server))
+    }
+
+    fn unknown(&self, kind: &str) -> String {
+        let names = self.names();
+        let near = names.iter().map(|name| (strsim::jaro_winkler(kind, name), name));
+        let near = near.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(score, _)| *score > 0.8);
+        let hint = near.map(|(_, name)| format!("did you mean {name}? ")).unwrap_or_default();
+        format!("unknown; {hint}there are: {}", names.join(", "))
+    }
+}
+
+fn script(file: Option<&str>) -> Result<Script, String> {
+    let Some(file) = file else { return Ok(Script::demo()) };
+    let text = std::fs::read_to_string(Path::new(file)).map_err(|error| format!("{file}: {error}"))?;
+    Script::parse(&text).map_err(|error| format!("{file}: {error}"))
+}

@@ -1,0 +1,172 @@
+//! A session that answers as a plain model: what is heard of it, and how it waits while the caller runs tools.
+
+use std::collections::BTreeMap;
+
+use ostler_core::event::{Text, TextKind, ToolCall, TurnEnded, What};
+use ostler_core::outcome::{Cause, Outcome};
+use ostler_core::spec::ToolOffer;
+use ostler_core::usage::{Scope, Usage};
+use ostler_dialects::plain::{Gate, Message, Reply, Stop, ToolRequest};
+use tempfile::TempDir;
+
+use super::{ModelError, Update, Updates};
+use crate::session::{Session, Submitted};
+
+/// A session that is listened to.
+pub(super) struct Hearing {
+    session: Session,
+    /// The directory that was made for it.
+    place: Option<TempDir>,
+    /// The calls that it waits for.
+    waiting: Vec<ToolRequest>,
+    said: String,
+    /// How much was said in the whole turn.
+    length: usize,
+    usage: BTreeMap<Option<String>, Usage>,
+}
+
+/// A session that waits for the results of tools, and the messages that it has answered.
+pub(super) struct Held {
+    hearing: Hearing,
+    messages: Vec<Message>,
+}
+
+/// Who is told what the agent says, and what is held back from it.
+pub(super) struct Audience<'a> {
+    pub(super) updates: &'a Updates,
+    /// For a reply whose text can hold a block of tool calls.
+    pub(super) gate: Option<Gate>,
+}
+
+impl Audience<'_> {
+    fn text(&mut self, mut text: Text) {
+        if let (TextKind::Reply, Some(gate)) = (text.kind, &mut self.gate) {
+            text.text = gate.pass(&text.text).unwrap_or_default();
+        }
+        if text.text.is_empty() { self.updates.tell(&Update::Alive) } else { self.updates.text(text) }
+    }
+}
+
+impl Hearing {
+    pub(super) fn new(session: Session, place: Option<TempDir>) -> Self {
+        Self { session, place, waiting: Vec::new(), said: String::new(), length: 0, usage: BTreeMap::new() }
+    }
+
+    /// Listens until there is a reply; none when the agent waits for tools instead.
+    pub(super) async fn hear(
+        &mut self,
+        agent: &str,
+        bound: &[ToolOffer],
+        most: usize,
+        audience: &mut Audience<'_>,
+    ) -> Result<Option<Reply>, ModelError> {
+        while let Some(event) = self.session.next().await {
+            match event.what {
+                What::Text(text) if text.parent.is_none() => {
+                    if text.kind == TextKind::Reply {
+                        self.length += text.text.len();
+                        self.said.push_str(&text.text);
+                    }
+                    if self.length > most {
+                        return Err(too_long(most));
+                    }
+                    audience.text(text);
+                }
+                What::Unreadable(line) if usize::try_from(line.length).is_ok_and(|length| length > most) => {
+                    return Err(too_long(most));
+                }
+                What::ToolCall(call) if bound.iter().any(|tool| tool.name == call.name) => {
+                    let ToolCall { id, name, input, .. } = call;
+                    self.waiting.push(ToolRequest { id, name, args: input });
+                }
+                What::ToolCall(call) => return Err(ModelError::new(own_tool(agent, &call.name))),
+                What::Usage(usage) if usage.scope == Scope::Turn => {
+                    self.usage.insert(usage.model.clone(), usage);
+                }
+                What::TurnEnded(turn) => return self.over(turn).map(Some),
+                What::Ended(ended) => return Err(ModelError::new(ended.outcome)),
+                _ => audience.updates.tell(&Update::Alive),
+            }
+            // What it said at the same time belongs to the same reply.
+            if !self.waiting.is_empty() && !self.session.has_more() {
+                return Ok(None);
+            }
+        }
+        Err(ModelError::new(Outcome::new(Cause::Protocol, "The session ended without a word.")))
+    }
+
+    fn over(&mut self, turn: TurnEnded) -> Result<Reply, ModelError> {
+        let mut usage: Vec<Usage> = std::mem::take(&mut self.usage).into_values().collect();
+        if usage.is_empty() {
+            usage.extend(turn.usage);
+        }
+        match turn.outcome.cause {
+            Cause::Completed | Cause::Refused => {
+                let stop = if turn.outcome.cause == Cause::Refused { Stop::Refused } else { Stop::End };
+                // In a turn with tools, what was said before them was told with them.
+                let said = std::mem::take(&mut self.said);
+                let content = if self.length == said.len() { turn.text } else { said };
+                Ok(Reply { content: content.trim().to_owned(), tool_calls: Vec::new(), usage, stop })
+            }
+            _ => Err(ModelError { outcome: Box::new(turn.outcome), usage }),
+        }
+    }
+
+    /// The reply that asks for tools, and the session, which waits for them.
+    pub(super) fn hold(mut self, messages: &[Message]) -> (Held, Reply) {
+        let content = std::mem::take(&mut self.said).trim().to_owned();
+        let reply = Reply { content, tool_calls: self.waiting.clone(), usage: Vec::new(), stop: Stop::ToolCalls };
+        (Held { hearing: self, messages: messages.to_vec() }, reply)
+    }
+
+    /// Ends what is left of it.
+    pub(super) async fn end(&mut self) {
+        self.session.kill();
+        while self.session.next().await.is_some() {}
+        drop(self.place.take());
+    }
+}
+
+impl Held {
+    /// Goes on with the session if these messages are those that it has answered, and then the results that it waits for.
+    pub(super) fn go_on(self, messages: &[Message]) -> Result<Hearing, Hearing> {
+        let Self { mut hearing, messages: answered } = self;
+        let Some(results) = results(&answered, messages, &hearing.waiting) else { return Err(hearing) };
+        hearing.waiting.clear();
+        match hearing.session.submit_tool_results(results) {
+            Ok(()) => Ok(hearing),
+            Err(_) => Err(hearing),
+        }
+    }
+}
+
+/// The results of the calls that are waited for, if the messages go on where the answered ones ended.
+fn results(answered: &[Message], messages: &[Message], waiting: &[ToolRequest]) -> Option<Vec<Submitted>> {
+    let [Message::Assistant { tool_calls, .. }, rest @ ..] = messages.strip_prefix(answered)? else { return None };
+    if !tool_calls.iter().map(|call| &call.id).eq(waiting.iter().map(|call| &call.id)) || rest.len() != waiting.len() {
+        return None;
+    }
+    let result = |call: &ToolRequest| {
+        rest.iter().find_map(|message| match message {
+            Message::Tool { tool_call_id, content } if *tool_call_id == call.id => {
+                Some(Submitted { id: call.id.clone(), ok: true, output: content.as_text().into_owned() })
+            }
+            _ => None,
+        })
+    };
+    waiting.iter().map(result).collect()
+}
+
+fn too_long(most: usize) -> ModelError {
+    let message = format!("The reply is longer than {most} bytes.");
+    ModelError::new(Outcome::new(Cause::OutputLimit, message).hint("Allow more (ModelOptions::max_output)."))
+}
+
+/// The agent did what it was not to do.
+fn own_tool(agent: &str, tool: &str) -> Outcome {
+    let message =
+        format!("{agent} used its own tool {tool}, although it serves as a plain model: a breach of contract.");
+    Outcome::new(Cause::Protocol, message)
+        .hint("Forbid the tool in the agent's own settings, or use another agent as the model.")
+        .with(|detail| detail.native = Some("own_tool".to_owned()))
+}
