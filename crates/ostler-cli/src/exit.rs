@@ -28,6 +28,7 @@ pub(crate) fn of(cause: Cause) -> Code {
         | Cause::StartupLimit
         | Cause::OutputLimit => 6,
         Cause::Denied => 7,
+        Cause::NeedsInput => 8,
         Cause::Interrupted => 130,
         Cause::Stopped => 143,
     })

@@ -67,6 +67,7 @@ impl Weight {
             | Cause::IdleLimit
             | Cause::OutputLimit
             | Cause::Denied
+            | Cause::NeedsInput
             | Cause::Refused
             | Cause::Interrupted
             | Cause::BadRequest

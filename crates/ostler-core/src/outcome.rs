@@ -30,7 +30,7 @@ pub enum Status {
     Failed,
     /// A time limit ended it.
     Timeout,
-    /// The caller ended it.
+    /// The caller ended it, or it waits for the caller.
     Stopped,
 }
 
@@ -74,13 +74,15 @@ pub enum Cause {
     BadRequest,
     /// The agent is not installed, or cannot be started.
     Unavailable,
+    /// The agent asked a person something, or needs approval, and nobody is there: it goes on with the next message.
+    NeedsInput,
     /// The caller stopped the session.
     Stopped,
 }
 
 impl Cause {
     /// Every cause, in the order of the documentation.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Completed,
         Self::Auth,
         Self::RateLimit,
@@ -99,6 +101,7 @@ impl Cause {
         Self::Protocol,
         Self::BadRequest,
         Self::Unavailable,
+        Self::NeedsInput,
         Self::Stopped,
     ];
 
@@ -108,7 +111,7 @@ impl Cause {
         match self {
             Self::Completed => Status::Success,
             Self::WallLimit | Self::IdleLimit | Self::StartupLimit => Status::Timeout,
-            Self::Interrupted | Self::Stopped => Status::Stopped,
+            Self::Interrupted | Self::NeedsInput | Self::Stopped => Status::Stopped,
             _ => Status::Failed,
         }
     }
@@ -135,6 +138,7 @@ impl Cause {
             Self::Protocol => "protocol",
             Self::BadRequest => "bad_request",
             Self::Unavailable => "unavailable",
+            Self::NeedsInput => "needs_input",
             Self::Stopped => "stopped",
         }
     }
@@ -143,7 +147,7 @@ impl Cause {
     #[must_use]
     pub fn seed_name(self) -> Option<&'static str> {
         match self {
-            Self::Completed | Self::Interrupted | Self::Stopped => None,
+            Self::Completed | Self::Interrupted | Self::NeedsInput | Self::Stopped => None,
             Self::Auth => Some("AuthenticationError"),
             Self::RateLimit | Self::Overloaded => Some("RateLimitError"),
             Self::Network | Self::AgentDied => Some("NetworkError"),

@@ -17,6 +17,7 @@ pub mod copilot;
 pub mod mock;
 pub mod openai;
 pub mod openclaw;
+pub mod outer;
 pub mod plain;
 pub mod scripted;
 
@@ -25,7 +26,7 @@ use ostler_core::dialect::Dialect;
 /// Every dialect, in the order in which agents are looked for.
 #[must_use]
 pub fn all() -> &'static [&'static dyn Dialect] {
-    static ALL: [&dyn Dialect; 13] = [
+    static ALL: [&dyn Dialect; 14] = [
         &claude::Claude,
         &codex::Codex,
         &copilot::Copilot,
@@ -38,6 +39,7 @@ pub fn all() -> &'static [&'static dyn Dialect] {
         &acp::CODEX_ACP,
         &openai::OpenAi,
         &scripted::Scripted,
+        &outer::Outer,
         &mock::Mock,
     ];
     &ALL
@@ -62,7 +64,7 @@ mod tests {
         for dialect in all() {
             assert_eq!(find(dialect.name()).map(Dialect::name), Some(dialect.name()));
         }
-        assert_eq!(all().len(), 13);
+        assert_eq!(all().len(), 14);
         assert!(find("nobody").is_none());
     }
 }

@@ -15,12 +15,13 @@ use ostler_core::event::Notice;
 use ostler_core::raw::Raw;
 use ostler_dialects::openai::is_worth_retrying;
 use ostler_dialects::openai::orders::{
-    Failed, FailedKind, Line, Order, Outcome, Ready, Retrying, ToolOffer, ToolOrder, Word,
+    Failed, FailedKind, Flow, Line, Looping, Order, Outcome, Ready, Retrying, ToolOffer, ToolOrder, When, Word,
 };
 use ostler_tools::{Code, ToolError};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::sync::mpsc;
 
+use crate::around::{ASK_PERSON, Around};
 use crate::clock;
 use crate::inner;
 use crate::model::{Model, Piece};
@@ -44,6 +45,8 @@ pub(crate) struct Body {
     pub(crate) notices: Vec<Notice>,
     pub(crate) retries: usize,
     pub(crate) busy: inner::Busy,
+    /// What the caller puts around the loop, for an agent that is one.
+    pub(crate) around: Option<Around>,
 }
 
 /// The longest that a server's word to wait is obeyed; whoever must wait longer is told so instead.
@@ -74,6 +77,10 @@ async fn live(body: Arc<Body>, orders: DuplexStream, mut voice: DuplexStream) {
                 let Ok(Some(order)) = order else { return };
                 match serde_json::from_str(&order) {
                     Ok(Order::Call(request)) => work = Some(Box::pin(call(body.clone(), request, Voice(say.clone())))),
+                    Ok(Order::Hook { when, iteration }) => {
+                        work = Some(Box::pin(hook(body.clone(), when, iteration, Voice(say.clone()))));
+                    }
+                    Ok(Order::Verify(answer)) => work = Some(Box::pin(verify(body.clone(), answer, Voice(say.clone())))),
                     Ok(Order::Tools(calls)) => work = Some(Box::pin(run(body.clone(), calls, Voice(say.clone())))),
                     Ok(Order::Cancel) => {
                         work = None;
@@ -144,6 +151,7 @@ async fn introduce(body: Arc<Body>, voice: Voice) {
         }
     };
     let tools = body.tools.iter().map(|tool| tool::offer(&**tool)).chain(body.offered.iter().cloned());
+    let tools = tools.chain(body.around.as_ref().and_then(Around::offer));
     let ready = Ready {
         model,
         cwd: body.cwd.clone(),
@@ -152,8 +160,39 @@ async fn introduce(body: Arc<Body>, voice: Voice) {
         official: body.model.is_official(),
         uncounted: !body.model.counts(),
         notices: body.notices.clone(),
+        looping: body.around.as_ref().map(|around| looping(&body, around)),
     };
     voice.word(Word::Ready(ready)).await;
+}
+
+fn looping(body: &Body, around: &Around) -> Looping {
+    let mutating = body.tools.iter().filter(|tool| !tool.only_reads()).map(|tool| tool.name().to_owned());
+    Looping {
+        verifies: around.verify.is_some(),
+        hooks: !around.hooks.is_empty(),
+        // What a tool of the caller's does is not known.
+        mutating: mutating.chain(body.offered.iter().map(|offer| offer.name.clone())).collect(),
+    }
+}
+
+/// Lets the caller's hooks have their say. One that breaks down stops the loop: nobody knows what it would have said.
+async fn hook(body: Arc<Body>, when: When, iteration: u64, voice: Voice) {
+    let flow = match &body.around {
+        Some(around) => AssertUnwindSafe(around.flow(when, iteration)).catch_unwind().await,
+        None => Ok(Flow::Go),
+    };
+    let broken = |_| Flow::Stop("A hook of the caller's broke down.".to_owned());
+    voice.word(Word::Flow(flow.unwrap_or_else(broken))).await;
+}
+
+/// Has the result checked.
+async fn verify(body: Arc<Body>, answer: String, voice: Voice) {
+    let fault = match body.around.as_ref().and_then(|around| around.verify.as_ref()) {
+        Some(check) => AssertUnwindSafe(check.verify(&answer)).catch_unwind().await,
+        None => Ok(Ok(())),
+    };
+    let fault = fault.unwrap_or_else(|_| Err("The check itself broke down.".to_owned())).err();
+    voice.word(Word::Verified(fault.map(|why| head_and_tail(why, OUTPUT_HALF)))).await;
 }
 
 /// Asks the model, again where that can help and nothing was said twice by it.
@@ -242,8 +281,8 @@ async fn run(body: Arc<Body>, calls: Vec<ToolOrder>, voice: Voice) {
             group.extend(calls.next());
         }
         let mut running: FuturesUnordered<_> = group.into_iter().map(|call| one(&body, call, &voice)).collect();
-        while let Some(outcome) = running.next().await {
-            voice.word(Word::Result(outcome)).await;
+        while let Some(word) = running.next().await {
+            voice.word(word).await;
         }
     }
 }
@@ -251,10 +290,53 @@ async fn run(body: Arc<Body>, calls: Vec<ToolOrder>, voice: Voice) {
 /// Each half of a tool's output that a model, and every later request, is to be burdened with.
 const OUTPUT_HALF: usize = 128 * 1024;
 
-async fn one(body: &Body, call: ToolOrder, voice: &Voice) -> Outcome {
+/// Runs a tool, or asks the person whom it stands for.
+async fn one(body: &Body, call: ToolOrder, voice: &Voice) -> Word {
+    match &body.around {
+        Some(around) if around.asks && call.name == ASK_PERSON && call.refused.is_none() => ask(around, call).await,
+        _ => Word::Result(run_one(body, call, voice).await),
+    }
+}
+
+async fn ask(around: &Around, call: ToolOrder) -> Word {
+    let ToolOrder { id, input, .. } = call;
+    let question = match Around::question(input.get()) {
+        Ok(question) => question,
+        Err(why) => {
+            return Word::Result(Outcome { id, ok: false, denied: false, output: format!("bad_arguments: {why}") });
+        }
+    };
+    let answer = match &around.person {
+        Some(person) => person.answer(&question).await,
+        None => None,
+    };
+    match answer {
+        Some(output) => Word::Result(Outcome { id, ok: true, denied: false, output }),
+        None => Word::Unanswered { id, question },
+    }
+}
+
+async fn run_one(body: &Body, call: ToolOrder, voice: &Voice) -> Outcome {
     if let Some(output) = call.refused {
         return Outcome { id: call.id, ok: false, denied: true, output };
     }
+    let limit = body.around.as_ref().and_then(|around| around.tool_timeout);
+    let id = call.id.clone();
+    let work = called(body, call, voice);
+    match limit {
+        None => work.await,
+        Some(limit) => match tokio::time::timeout(limit, work).await {
+            Ok(outcome) => outcome,
+            Err(_) => {
+                let output =
+                    format!("timeout: the tool took longer than {} seconds and was called off.", limit.as_secs());
+                Outcome { id, ok: false, denied: false, output }
+            }
+        },
+    }
+}
+
+async fn called(body: &Body, call: ToolOrder, voice: &Voice) -> Outcome {
     let result = match body.tools.get(&call.name) {
         // A tool of somebody's own may panic; that is a failed call and not the end of the session.
         Some(tool) => AssertUnwindSafe(async { tool.call_reporting(call.input.get(), &voice.progress()).await })

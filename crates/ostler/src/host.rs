@@ -250,6 +250,12 @@ impl Host {
     }
 
     /// Where files go that nobody keeps.
+    /// Everything, for a command of the caller's own, but for what marks an enclosing session.
+    pub(crate) fn whole_environment(&self) -> BTreeMap<OsString, OsString> {
+        let own = |name: &OsStr| name.to_str().is_some_and(|name| name.starts_with(RESERVED_PREFIX));
+        self.env.iter().filter(|(name, _)| !own(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+
     pub(crate) fn temp_dir(&self) -> PathBuf {
         let named = ["TMPDIR", "TEMP", "TMP"].iter().find_map(|name| self.var(name).filter(|dir| !dir.is_empty()));
         named.map_or_else(|| PathBuf::from(if cfg!(windows) { "C:\\Windows\\Temp" } else { "/tmp" }), PathBuf::from)

@@ -34,6 +34,7 @@
 pub mod adapter;
 mod agent;
 mod api;
+pub mod around;
 mod asker;
 mod breaker;
 #[cfg(unix)]
@@ -43,6 +44,7 @@ mod command;
 pub mod config;
 mod host;
 mod inner;
+pub mod looping;
 mod mock;
 mod model;
 mod probe;
@@ -65,6 +67,7 @@ pub use asker::{AnswerFuture, Asker};
 pub use breaker::Breakers;
 pub use command::{CommandOutput, CommandRunner, KilledFor};
 pub use host::{BridgeProgram, GuardProgram, Host, RESERVED_PREFIX, SESSION_VARIABLE};
+pub use looping::Loop;
 pub use mock::{Events, Step};
 pub use model::Script;
 pub use ostler_core::dialect::{self, Capabilities, Dialect, Setting};

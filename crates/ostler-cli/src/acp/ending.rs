@@ -70,7 +70,7 @@ fn tokens(usage: &Usage) -> Option<Tokens> {
 /// What a cause is to an editor: a reason to stop, or none for a failure.
 fn reason(cause: Cause) -> Option<&'static str> {
     Some(match cause {
-        Cause::Completed | Cause::Denied => "end_turn",
+        Cause::Completed | Cause::Denied | Cause::NeedsInput => "end_turn",
         Cause::Interrupted | Cause::Stopped => "cancelled",
         Cause::Refused => "refusal",
         Cause::TurnLimit => "max_turn_requests",

@@ -64,6 +64,14 @@ impl Bill {
         !self.incomplete && self.models.iter().all(|part| part.cost != Cost::Unknown)
     }
 
+    /// The tokens that went in and came out.
+    pub(super) fn tokens(&self) -> (u64, u64) {
+        self.models.iter().fold((0, 0), |(input, output), part| {
+            let Tokens { input: new, cache_read, cache_write, output: said, .. } = part.tokens;
+            (input + new + cache_read + cache_write, output + said)
+        })
+    }
+
     /// The turn's usage per model.
     pub(super) fn usage(&self) -> Vec<Usage> {
         self.models

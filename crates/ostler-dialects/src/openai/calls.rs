@@ -91,6 +91,11 @@ impl Calls {
 }
 
 impl Call {
+    /// A call that is all there.
+    pub(super) fn of(id: &str, name: &str, arguments: &str) -> Self {
+        Self { id: id.to_owned(), name: name.to_owned(), arguments: arguments.to_owned(), index: None }
+    }
+
     /// Whether a piece that could belong to this call begins another one.
     fn ended_by(&self, new: &Self) -> bool {
         if new.name.is_empty() {

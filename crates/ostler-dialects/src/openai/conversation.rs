@@ -4,6 +4,7 @@
 
 mod ending;
 mod live;
+mod looping;
 mod room;
 mod tools;
 
@@ -19,13 +20,14 @@ use super::calls::Call;
 use super::chunk::Chunk;
 use super::context::Meter;
 use super::history::{Called, History, Message};
-use super::orders::{Line, Order, Ready, Retrying, Word};
+use super::orders::{Line, Order, Ready, Retrying, When, Word};
 use super::plan::Plan;
 use super::prices::Price;
 use super::rebuild::codes;
 use super::reply::{Audience, Reply};
 use super::request::Request;
-use super::{blame, structured, system};
+use super::{blame, rebuild, structured, system};
+use looping::{ASKED, Next};
 use tools::Asking;
 
 /// How often an answer that does not keep to the schema is sent back.
@@ -47,6 +49,9 @@ pub(super) struct Talk {
     steered: Vec<String>,
     turn: Turn,
     turns: u64,
+    /// Calls that wait for a person's approval, and the message that may be it.
+    pending: Vec<Call>,
+    answer: Option<String>,
     /// Ids of tool calls that were used: servers exist that begin anew with each answer.
     ids: HashSet<String>,
 }
@@ -65,6 +70,10 @@ enum Phase {
     Asking(Asking),
     /// Tools.
     Working(Vec<Call>),
+    /// The caller's hooks.
+    Hooked(Next),
+    /// The check of this answer.
+    Verifying(String, Option<Raw>),
     /// That the body leaves off, with the tools that were running.
     Cancelling(Vec<Call>),
 }
@@ -89,6 +98,15 @@ struct Turn {
     summarised: Option<u64>,
     /// What was done about the server's word that the conversation is too long.
     squeezed: Squeezed,
+    /// How many tools were called.
+    calls: u64,
+    /// How many steps in a row came to nothing.
+    errors: u32,
+    /// Whether a call of this step did what it was to do, and whether none did.
+    any_worked: bool,
+    failed_step: bool,
+    /// What a person was asked, with nobody there.
+    question: Option<String>,
 }
 
 /// What was done about a conversation that is too long.
@@ -117,6 +135,8 @@ impl Talk {
             meter: Meter::default(),
             phase: Phase::Idle,
             steered: Vec::new(),
+            pending: rebuild::pending(past),
+            answer: None,
             turn: Turn::default(),
             turns: past.iter().filter(begins).count() as u64,
             ids: past.iter().filter_map(call).collect(),
@@ -142,7 +162,14 @@ impl Talk {
         if self.is_full() && self.turn.summarised != Some(self.turn.steps) && self.summarise(out) {
             return;
         }
+        self.hook(When::Before, Next::Ask, out);
+    }
+
+    fn call_model(&mut self, out: &mut Outbox) {
         self.turn.steps += 1;
+        if self.looping().is_some() {
+            out.notice(Level::Debug, "iteration", format!("Iteration {}.", self.turn.steps));
+        }
         self.phase = Phase::Answering(Box::new(self.reply(Audience::Caller)));
         self.order_call(&self.history.0, true, out);
     }
@@ -293,12 +320,14 @@ impl Talk {
             return self.go_on(text, out);
         }
         let Some(schema) = self.plan.json_schema.clone() else {
-            return self.complete(text, None, out);
+            return self.hook(When::After, Next::Finish(text, None), out);
         };
-        match structured::check(&schema, &text) {
-            Ok(value) => self.complete(text, Some(value), out),
-            Err(_) if self.turn.steps >= self.plan.max_turns => self.end(self.too_many_steps(), Some(text), out),
-            Err(_) if self.plan.budget && !self.turn.bill.is_priced() => self.end(blame::unpriced(), Some(text), out),
+        let checked = structured::check(&schema, &text);
+        if let (Err(_), Some(outcome)) = (&checked, self.stop()) {
+            return self.end(outcome, Some(text), out);
+        }
+        match checked {
+            Ok(value) => self.hook(When::After, Next::Finish(text, Some(value)), out),
             Err(why) if self.turn.schema_tries < SCHEMA_TRIES => {
                 self.turn.schema_tries += 1;
                 let message = format!("The answer does not keep to the schema: {why}.");
@@ -335,6 +364,12 @@ impl Talk {
             Word::Alive => {}
             Word::Progress(message) => out.notice(Level::Info, "tool_progress", message),
             Word::Result(outcome) => self.result(outcome, out),
+            Word::Unanswered { id, question } => {
+                self.turn.question.get_or_insert(question);
+                self.result(super::orders::Outcome { id, ok: true, denied: false, output: ASKED.to_owned() }, out);
+            }
+            Word::Flow(flow) => self.flow(flow, out),
+            Word::Verified(fault) => self.verified(fault, out),
             Word::Cancelled if matches!(self.phase, Phase::Idle | Phase::Waiting) => {}
             Word::Cancelled => {
                 self.interrupt(out); // in a recording nobody has
@@ -356,6 +391,14 @@ impl Talk {
         ready.notices.iter().for_each(|notice| out.event(notice.clone()));
         self.ready = Some(ready);
         if matches!(self.phase, Phase::Waiting) {
+            self.take_up(out);
+        }
+    }
+
+    /// Goes on with a message: it may be the answer to a question whether calls may be made.
+    fn take_up(&mut self, out: &mut Outbox) {
+        let answer = if self.ready.is_some() { self.answer.take() } else { None };
+        if !answer.is_some_and(|answer| self.approved(&answer, out)) {
             self.ask(out);
         }
     }
@@ -368,8 +411,9 @@ impl Conversation for Talk {
         match say {
             Say::Prompt(prompt) => {
                 self.begin();
-                self.history.push(Message::User(prompt));
-                self.ask(out);
+                self.history.push(Message::User(prompt.clone()));
+                self.answer = Some(prompt).filter(|_| !self.pending.is_empty());
+                self.take_up(out);
             }
             Say::Steer(text) => self.steer(text, out),
             Say::Interrupt => self.interrupt(out),

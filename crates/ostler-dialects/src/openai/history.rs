@@ -4,8 +4,11 @@
 
 use std::fmt::Write as _;
 
+use ostler_core::raw::Raw;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
+
+use crate::plain;
 
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,6 +73,23 @@ impl History {
 
 /// What a call without a result is told to have given: the words that the session's events have for it.
 pub(super) const LOST: &str = "no result: the turn ended";
+
+impl From<&Message> for plain::Message {
+    fn from(message: &Message) -> Self {
+        let call = |call: &Called| plain::ToolRequest {
+            id: call.id.clone(),
+            name: call.name.clone(),
+            args: Raw::parse(&call.arguments).unwrap_or_else(|_| Raw::of(&serde_json::Map::new())),
+        };
+        match message {
+            Message::User(text) => Self::user(text.as_str()),
+            Message::Tool { id, text } => Self::tool(id.as_str(), text.as_str()),
+            Message::Assistant { text, calls } => {
+                Self::Assistant { content: text.as_str().into(), tool_calls: calls.iter().map(call).collect() }
+            }
+        }
+    }
+}
 
 impl Message {
     /// About how many characters it takes.

@@ -128,7 +128,12 @@ pub(crate) fn launch(spec: &Spec, table: &[Row<()>], program: &'static str) -> R
 
 /// Opens a conversation for an agent that has this one.
 pub(crate) fn converse(spec: &Spec, dialect: &dyn Dialect) -> Box<dyn Conversation> {
-    Box::new(conversation::Talk::new(plan::Plan::of(spec, dialect), &spec.past))
+    Box::new(conversation::Talk::new(plan::Plan::of(spec, dialect, 1), &spec.past))
+}
+
+/// The same for a loop, in which a failure is not the end.
+pub(crate) fn converse_on(spec: &Spec, dialect: &dyn Dialect) -> Box<dyn Conversation> {
+    Box::new(conversation::Talk::new(plan::Plan::of(spec, dialect, 3), &spec.past))
 }
 
 const NAME: &str = "openai-api";

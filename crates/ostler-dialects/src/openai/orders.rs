@@ -16,6 +16,15 @@ pub enum Order {
     Call(Raw),
     /// Run these tools: in order, or at once when they only read.
     Tools(Vec<ToolOrder>),
+    /// Let the caller's hooks have their say about a round of the loop.
+    Hook {
+        /// Before or behind it.
+        when: When,
+        /// Which one, counted from 1.
+        iteration: u64,
+    },
+    /// Check the result, which is said to be this.
+    Verify(String),
     /// Leave off what is under way, and say so.
     Cancel,
 }
@@ -53,6 +62,17 @@ pub enum Word {
     Progress(String),
     /// A tool came to its end.
     Result(Outcome),
+    /// A call is a question to a person, and nobody is there to answer.
+    Unanswered {
+        /// The call.
+        id: String,
+        /// The question.
+        question: String,
+    },
+    /// What the caller's hooks say.
+    Flow(Flow),
+    /// What the check of the result says: nothing when it is right, else why not.
+    Verified(Option<String>),
     /// What was under way was left off.
     Cancelled,
 }
@@ -90,6 +110,45 @@ pub struct Ready {
     /// What the caller should know before anything happens.
     #[serde(default)]
     pub notices: Vec<Notice>,
+    /// What there is around the loop, for an agent that is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub looping: Option<Looping>,
+}
+
+/// What there is around a loop.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Looping {
+    /// Whether the result is checked before it counts.
+    #[serde(default)]
+    pub verifies: bool,
+    /// Whether the caller has hooks.
+    #[serde(default)]
+    pub hooks: bool,
+    /// The tools that change something.
+    #[serde(default)]
+    pub mutating: Vec<String>,
+}
+
+/// When hooks have their say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum When {
+    /// Before the model is asked.
+    Before,
+    /// When its answer is there and its tools are through.
+    After,
+}
+
+/// How a loop goes on behind a hook.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Flow {
+    /// As it would.
+    Go,
+    /// As it would, and the model is told this.
+    Say(String),
+    /// Not at all; this is why.
+    Stop(String),
 }
 
 /// What became of a tool call.

@@ -2,10 +2,12 @@
 //!
 //! Whatever changes the conversation says so in an event, and is done here a second time in the same order.
 
-use ostler_core::event::{Notice, TextKind, What};
+use ostler_core::event::{Event, Notice, TextKind, What};
+use ostler_core::outcome::Cause;
 use ostler_core::raw::Raw;
 use serde::{Deserialize, Serialize};
 
+use super::calls::Call;
 use super::context;
 use super::history::{Called, History, LOST, Message};
 
@@ -21,6 +23,12 @@ pub(super) mod codes {
     pub(in crate::openai) const SUMMARISED: &str = "context_summarised";
     /// An answer went back; `raw` is what the model was told.
     pub(in crate::openai) const SCHEMA_NOT_KEPT: &str = "schema_not_kept";
+    /// A check of the result failed; `raw` is what the model was told.
+    pub(in crate::openai) const NOT_VERIFIED: &str = "not_verified";
+    /// An answer came to nothing; `raw` is what the model was told, if it had said something.
+    pub(in crate::openai) const ANSWER_FAILED: &str = "answer_failed";
+    /// A hook of the caller's said something; `raw` is what the model was told.
+    pub(in crate::openai) const HOOK_SAID: &str = "hook_said";
 }
 
 /// What a summary stands for.
@@ -43,6 +51,25 @@ impl History {
         builder.history
     }
 }
+
+/// The calls that wait for a person's approval at the end of a session.
+pub(super) fn pending(past: &[Event]) -> Vec<Call> {
+    let begins = past.iter().rposition(|event| matches!(event.what, What::TurnStarted(_))).unwrap_or(0);
+    let last = &past[begins..];
+    let needs = |event: &Event| matches!(&event.what, What::TurnEnded(turn) if turn.outcome.cause == Cause::NeedsInput);
+    let waits = |id: &str| {
+        last.iter()
+            .any(|event| matches!(&event.what, What::ToolResult(result) if result.id == id && result.output == WAITS))
+    };
+    let call = |event: &Event| match &event.what {
+        What::ToolCall(call) if waits(&call.id) => Some(Call::of(&call.id, &call.name, call.input.get())),
+        _ => None,
+    };
+    if last.iter().any(needs) { last.iter().filter_map(call).collect() } else { Vec::new() }
+}
+
+/// What the model is told of a call that waits for approval.
+pub(super) const WAITS: &str = "This call was not made: it waits for a person's approval.";
 
 /// Puts a conversation together from events.
 #[derive(Debug, Default)]
@@ -95,7 +122,7 @@ impl Builder {
                 let summary = raw.and_then(|raw| serde_json::from_str::<Summary>(raw).ok());
                 summary.into_iter().for_each(|summary| self.summarised(&summary));
             }
-            codes::SCHEMA_NOT_KEPT => {
+            codes::SCHEMA_NOT_KEPT | codes::NOT_VERIFIED | codes::ANSWER_FAILED | codes::HOOK_SAID => {
                 let question = raw.and_then(|raw| serde_json::from_str(raw).ok());
                 self.open = false;
                 self.history.0.extend(question.map(Message::User));

@@ -16,6 +16,7 @@ use ostler_tools::{Policy, ToolError, Workspace};
 
 use super::{Agent, check_without_process, directory, earlier, prepare, session_id};
 use crate::api;
+use crate::around::Around;
 use crate::command::CommandRunner;
 use crate::host::Host;
 use crate::inner::Busy;
@@ -55,6 +56,9 @@ pub struct ApiAgent {
     source: Source,
     tools: Vec<Arc<dyn Tool>>,
     policy: Option<Policy>,
+    /// Without the tools of the workspace.
+    bare: bool,
+    around: Option<Around>,
 }
 
 /// Where the answers come from.
@@ -64,19 +68,41 @@ enum Source {
     Server,
     /// This script, or the one that the spec or the directory has.
     Script(Option<Script>),
+    /// This model.
+    Model(Arc<dyn Model>),
 }
 
 impl ApiAgent {
     /// The agent `openai-api`: any OpenAI-compatible server.
     #[must_use]
     pub fn openai() -> Self {
-        Self { dialect: &OpenAi, source: Source::Server, tools: Vec::new(), policy: None }
+        Self::of(&OpenAi, Source::Server)
     }
 
     /// The agent `scripted`: a model that reads its answers from a file.
     #[must_use]
     pub fn scripted() -> Self {
-        Self { dialect: &ScriptedDialect, source: Source::Script(None), tools: Vec::new(), policy: None }
+        Self::of(&ScriptedDialect, Source::Script(None))
+    }
+
+    /// A loop around this model.
+    pub(crate) fn around(dialect: &'static dyn Dialect, model: Arc<dyn Model>, around: Around) -> Self {
+        Self { around: Some(around), ..Self::of(dialect, Source::Model(model)) }
+    }
+
+    /// Without the tools of the workspace, or with them.
+    pub(crate) fn bare(self, bare: bool) -> Self {
+        Self { bare, ..self }
+    }
+
+    /// Adds tools of the caller's.
+    pub(crate) fn with_tools(mut self, tools: &[Arc<dyn Tool>]) -> Self {
+        self.tools.extend_from_slice(tools);
+        self
+    }
+
+    fn of(dialect: &'static dyn Dialect, source: Source) -> Self {
+        Self { dialect, source, tools: Vec::new(), policy: None, bare: false, around: None }
     }
 
     /// The agent `scripted` with a script of its own.
@@ -104,6 +130,7 @@ impl ApiAgent {
             Source::Server => Arc::new(Http::new(host, spec)?),
             Source::Script(Some(script)) => Arc::new(Scripted::new(script.clone())),
             Source::Script(None) => Arc::new(Scripted::new(find_script(spec)?)),
+            Source::Model(model) => model.clone(),
         })
     }
 
@@ -118,7 +145,7 @@ impl ApiAgent {
         let workspace = Arc::new(Workspace::open(&root, &policy.files).map_err(wrong)?);
         let runner = CommandRunner::new(host, &policy, workspace.clone(), session).map_err(wrong)?;
         let (notices, busy) = (runner.notices(), runner.busy());
-        let mut tools = Toolbox::workspace(&workspace, runner);
+        let mut tools = if self.bare { Toolbox::default() } else { Toolbox::workspace(&workspace, runner) };
         for tool in self.tools.iter().chain(host.tools()) {
             tools.add(tool.clone());
         }
@@ -200,7 +227,7 @@ impl Agent for ApiAgent {
     fn is_found(&self, host: &Host) -> bool {
         match &self.source {
             Source::Server => Http::is_configured(host),
-            Source::Script(_) => true,
+            Source::Script(_) | Source::Model(_) => true,
         }
     }
 
@@ -208,7 +235,7 @@ impl Agent for ApiAgent {
         Box::pin(async move {
             match &self.source {
                 Source::Server => probe_server(host).await,
-                Source::Script(_) => {
+                Source::Script(_) | Source::Model(_) => {
                     Probed::Ready { version: Some(env!("CARGO_PKG_VERSION").into()), path: None, login: None }
                 }
             }
@@ -236,7 +263,8 @@ impl Agent for ApiAgent {
             let cwd = root.display().to_string();
             let offered: Vec<_> = spec.tools.iter().filter(|offer| tools.get(&offer.name).is_none()).cloned().collect();
             let submissions = submissions.clone();
-            let body = api::Body { model, tools, offered, submissions, cwd, sandbox, notices, retries, busy };
+            let around = self.around.clone();
+            let body = api::Body { model, tools, offered, submissions, cwd, sandbox, notices, retries, busy, around };
             Box::new(move |_, _| Ok(api::start(body.clone()).into()))
         };
         Ok(Session::begin(Beginning {

@@ -269,7 +269,14 @@ async fn checked(response: Response) -> Result<Response, Failed> {
     let resets_at = resets_at(response.headers(), status);
     let body = capped(response, ERROR_CAP).await.unwrap_or_default();
     let message = status.canonical_reason().unwrap_or("no reason given").to_owned();
-    Err(Failed { kind: FailedKind::Status, status: Some(status.as_u16()), message, body, resets_at, ..Failed::default() })
+    Err(Failed {
+        kind: FailedKind::Status,
+        status: Some(status.as_u16()),
+        message,
+        body,
+        resets_at,
+        ..Failed::default()
+    })
 }
 
 /// When the server says that it can be asked again.

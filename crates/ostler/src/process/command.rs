@@ -83,6 +83,25 @@ impl Prepared {
         let (files, dir, temp, beside) = (Vec::new(), None, None, None);
         Ok(Self { program, args, env, dir, mark, guard, files, temp, beside, confinement: None, remark: None })
     }
+
+    /// Prepares a command of the caller's, which has the caller's whole environment.
+    pub(crate) fn own(host: &Host, words: &[String], dir: &Path) -> Result<Self, SpawnError> {
+        let (program, args) = match words {
+            [program, args @ ..] => (program.as_str(), args),
+            [] => ("", &[][..]),
+        };
+        // A path is looked up in the directory in which it is going to run.
+        let wanted = if program.contains('/') { dir.join(program) } else { PathBuf::from(program) };
+        let program = find(host, &wanted, &[])?;
+        check_dir(dir)?;
+        let session = uuid::Uuid::new_v4().to_string();
+        let mut env = host.whole_environment();
+        env.insert(SESSION_VARIABLE.into(), session.clone().into());
+        let args = args.iter().map(OsString::from).collect();
+        let (files, dir, temp, beside) = (Vec::new(), Some(dir.to_owned()), None, None);
+        let (mark, guard) = (format!("{SESSION_VARIABLE}={session}"), host.guard().cloned());
+        Ok(Self { program, args, env, dir, mark, guard, files, temp, beside, confinement: None, remark: None })
+    }
 }
 
 /// Makes sure that an agent can call a helper program by its name.

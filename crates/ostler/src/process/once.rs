@@ -7,10 +7,14 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::{Child, ExitStatus, Prepared, SpawnError};
 
+/// How much of each stream is kept.
+const KEPT: usize = 32 * 1024;
+
 /// What a short command gave.
 pub(crate) struct Finished {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: String,
+    pub(crate) stderr: String,
     pub(crate) timed_out: bool,
 }
 
@@ -18,11 +22,11 @@ pub(crate) struct Finished {
 pub(crate) async fn run_once(prepared: Prepared, limit: Duration) -> Result<Finished, SpawnError> {
     let Child { stdin, mut stdout, stderr, mut control, .. } = super::spawn(prepared).await?;
     drop(stdin);
-    let mut out = HeadTail::new(32 * 1024);
+    let (mut out, mut err) = (HeadTail::new(KEPT), HeadTail::new(KEPT));
     let work = async {
         let stderr = async {
             if let Some(mut stderr) = stderr {
-                drain(&mut stderr, &mut HeadTail::new(1)).await;
+                drain(&mut stderr, &mut err).await;
             }
         };
         // Waiting for the end also ends what holds the pipes open.
@@ -30,11 +34,11 @@ pub(crate) async fn run_once(prepared: Prepared, limit: Duration) -> Result<Fini
         status
     };
     match tokio::time::timeout(limit, work).await {
-        Ok(status) => Ok(Finished { status, stdout: out.text(), timed_out: false }),
+        Ok(status) => Ok(Finished { status, stdout: out.text(), stderr: err.text(), timed_out: false }),
         Err(_) => {
             control.kill();
             let _ = tokio::time::timeout(Duration::from_secs(2), control.wait()).await;
-            Ok(Finished { status: ExitStatus::default(), stdout: out.text(), timed_out: true })
+            Ok(Finished { status: ExitStatus::default(), stdout: out.text(), stderr: err.text(), timed_out: true })
         }
     }
 }

@@ -65,6 +65,7 @@ impl Talk {
 
     /// An answer that broke off: what was said of it was said.
     pub(super) fn broken(&mut self, reply: Reply, outcome: Outcome, out: &mut Outbox) {
+        let Some(reply) = self.again(reply, &outcome, out) else { return };
         let (text, _) = reply.into_parts();
         self.keep(&text, &[]);
         self.end(outcome, None, out);
@@ -88,6 +89,7 @@ impl Talk {
                 self.cancel(calls, out);
             }
             Phase::Working(calls) => self.cancel(calls, out),
+            Phase::Hooked(_) | Phase::Verifying(..) => self.cancel(Vec::new(), out),
             Phase::Cancelling(calls) => self.phase = Phase::Cancelling(calls),
         }
     }

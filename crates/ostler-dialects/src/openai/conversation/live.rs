@@ -5,7 +5,6 @@ use ostler_core::event::Level;
 use ostler_core::spec::{Kind, keys};
 
 use super::{Phase, Talk};
-use crate::openai::blame;
 use crate::openai::history::Message;
 use crate::openai::rebuild::codes;
 
@@ -41,11 +40,8 @@ impl Talk {
 
     /// The model has answered and would end the turn, but has not been told everything.
     pub(super) fn go_on(&mut self, text: String, out: &mut Outbox) {
-        if self.turn.steps >= self.plan.max_turns {
-            return self.end(self.too_many_steps(), Some(text), out);
-        }
-        if self.plan.budget && !self.turn.bill.is_priced() {
-            return self.end(blame::unpriced(), Some(text), out);
+        if let Some(outcome) = self.stop() {
+            return self.end(outcome, Some(text), out);
         }
         self.tell_usage(out);
         self.ask(out);

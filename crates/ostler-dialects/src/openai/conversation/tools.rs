@@ -6,10 +6,12 @@ use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::permission::{Ask, Otherwise, Verdict};
 use ostler_core::raw::Raw;
 
+use super::looping::Next;
 use super::{Phase, Talk, order};
 use crate::openai::calls::Call;
 use crate::openai::history::Message;
-use crate::openai::orders::{self, Order, ToolOrder};
+use crate::openai::orders::{self, Order, ToolOrder, When};
+use crate::openai::rebuild::WAITS;
 use crate::openai::tool_use;
 
 /// Tool calls that wait for the decision whether they may run.
@@ -28,7 +30,15 @@ impl Talk {
         if self.turn.steps >= self.plan.max_turns {
             return self.end(self.too_many_steps(), None, out);
         }
-        let open = if self.plan.asks { self.inquire(&calls, out) } else { Vec::new() };
+        if let Some(outcome) = self.too_many_calls(calls.len()) {
+            return self.end(outcome, None, out);
+        }
+        self.only_planned(&calls);
+        let open = if self.plan.asks || calls.iter().any(|call| self.needs_approval(&call.name)) {
+            self.inquire(&calls, out)
+        } else {
+            Vec::new()
+        };
         if open.is_empty() { self.run(calls, out) } else { self.phase = Phase::Asking(Asking { calls, open }) }
     }
 
@@ -36,10 +46,12 @@ impl Talk {
     fn inquire(&self, calls: &[Call], out: &mut Outbox) -> Vec<String> {
         let exists = |call: &&Call| self.ready.iter().flat_map(|r| &r.tools).any(|tool| tool.name == call.name);
         let mut open = Vec::new();
-        for call in calls.iter().filter(exists) {
+        for call in calls.iter().filter(exists).filter(|call| !self.turn.refused.contains_key(&call.id)) {
             let Ok(input) = call.input() else { continue };
             let wants = tool_use(&call.name, &input);
-            let (id, input, otherwise) = (call.id.clone(), Some(input), Otherwise::Agent);
+            let person = self.plan.somebody && self.needs_approval(&call.name);
+            let otherwise = if person { Otherwise::Person } else { Otherwise::Agent };
+            let (id, input) = (call.id.clone(), Some(input));
             out.push(Out::Ask(Ask { call: Some(id.clone()), id, input, wants, otherwise }));
             open.push(call.id.clone());
         }
@@ -50,23 +62,31 @@ impl Talk {
         let Phase::Asking(Asking { calls, open }) = &mut self.phase else { return };
         let Some(at) = open.iter().position(|open| open == id) else { return };
         open.remove(at);
+        let waits = verdict == Verdict::Undecided;
         if let Verdict::Deny(why) = verdict {
             let told = if why.is_empty() { "denied".to_owned() } else { format!("denied: {why}") };
             self.turn.refused.insert(id.to_owned(), told);
         }
-        if open.is_empty() {
-            let calls = std::mem::take(calls);
+        let waiting = calls.iter().find(|call| waits && call.id == id).cloned();
+        let all = open.is_empty().then(|| std::mem::take(calls));
+        // No rule allows it, and nobody is there who could.
+        self.pending.extend(waiting.filter(|call| self.needs_approval(&call.name)));
+        if let Some(calls) = all {
             self.run(calls, out);
         }
     }
 
     /// Has the tools run, as far as they may.
-    fn run(&mut self, calls: Vec<Call>, out: &mut Outbox) {
+    pub(super) fn run(&mut self, calls: Vec<Call>, out: &mut Outbox) {
         let mut orders = Vec::new();
         let mut wrong = Vec::new();
         for call in &calls {
             let (id, name) = (call.id.clone(), call.name.clone());
             match call.input() {
+                // In place of its result: it is made when somebody has approved it.
+                Ok(_) if self.pending.iter().any(|pending| pending.id == id) => {
+                    wrong.push(orders::Outcome { id, ok: false, denied: false, output: WAITS.to_owned() })
+                }
                 Ok(input) => orders.push(ToolOrder { refused: self.turn.refused.get(&id).cloned(), id, name, input }),
                 Err(why) => wrong.push(orders::Outcome {
                     id: call.id.clone(),
@@ -105,11 +125,15 @@ impl Talk {
                 message: Some(output.clone()),
             });
         }
+        self.note_result(ok, denied || output == WAITS);
         self.history.push(Message::Tool { id: id.clone(), text: output.clone() });
         out.event(ToolResult { id, name: Some(call.name), ok, output, denied, content: None });
         if matches!(&self.phase, Phase::Working(calls) if calls.is_empty()) {
-            self.tell_usage(out);
-            self.ask(out);
+            let ending = self.tools_failed().or_else(|| self.needs_input());
+            match ending {
+                Some(outcome) => self.end(outcome, None, out),
+                None => self.hook(When::After, Next::Round, out),
+            }
         }
     }
 

@@ -1,0 +1,180 @@
+//! What a loop came to.
+
+use ostler_core::event::{Event, TurnEnded, What};
+use ostler_core::outcome::{Cause, Outcome};
+use ostler_core::usage::Usage;
+use ostler_dialects::openai::History;
+use ostler_dialects::plain::Message;
+
+use crate::session::{Session, SessionOver};
+
+/// What a loop came to.
+#[derive(Debug)]
+pub struct LoopResult {
+    /// How it ended.
+    pub ending: Ending,
+    /// The answer, or what had been said.
+    pub text: String,
+    /// The structured answer, when a schema was given.
+    pub structured: Option<ostler_core::raw::Raw>,
+    /// The conversation, without the instructions.
+    pub thread: Vec<Message>,
+    /// Tokens and cost, as far as they are known.
+    pub usage: Option<Usage>,
+    /// How often the model was asked.
+    pub iterations: u64,
+    /// How it ended, in the words of every session.
+    pub outcome: Outcome,
+}
+
+/// How a loop ended.
+#[derive(Debug)]
+pub enum Ending {
+    /// The task is done, and the check, if there is one, says so too.
+    Completed,
+    /// A condition stopped it.
+    Stopped(Condition),
+    /// It waits for a person.
+    NeedsInput(Waiting),
+    /// It failed: the outcome says why.
+    Failed,
+}
+
+/// A condition that stops a loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Condition {
+    /// The number of the model's answers.
+    Iterations,
+    /// The number of tool calls.
+    ToolCalls,
+    /// Tokens in.
+    InputTokens,
+    /// Tokens out.
+    OutputTokens,
+    /// Money; also when what the model costs is not known.
+    Cost,
+    /// Time.
+    Time,
+    /// Too many steps in a row came to nothing.
+    Errors,
+    /// A hook.
+    Hook,
+    /// The caller: the session was stopped or interrupted.
+    Caller,
+}
+
+/// A loop that waits for a person. Dropped, it is ended.
+#[derive(Debug)]
+pub struct Waiting {
+    /// What is asked.
+    pub question: String,
+    /// Whether it is asked to approve calls, which are made then.
+    pub approval: bool,
+    session: Session,
+    events: Vec<Event>,
+}
+
+impl Waiting {
+    /// Goes on with this answer.
+    ///
+    /// # Errors
+    /// When the session is over.
+    pub async fn answer(self, text: impl Into<String>) -> Result<LoopResult, SessionOver> {
+        self.session.send(text)?;
+        Ok(of_turn(self.session, self.events).await)
+    }
+
+    /// Approves the calls that wait: they are made now, once, and the loop goes on.
+    ///
+    /// # Errors
+    /// When the session is over.
+    pub async fn approve(self) -> Result<LoopResult, SessionOver> {
+        self.answer("approve").await
+    }
+
+    /// The calls that wait are not made; the model is told why, and the loop goes on.
+    ///
+    /// # Errors
+    /// When the session is over.
+    pub async fn refuse(self, why: &str) -> Result<LoopResult, SessionOver> {
+        self.answer(format!("No, do not do that. {why}")).await
+    }
+}
+
+/// Follows a session to the end of its turn.
+pub(super) async fn of_turn(mut session: Session, mut events: Vec<Event>) -> LoopResult {
+    let mut turn: Option<TurnEnded> = None;
+    let mut outcome = Outcome::new(Cause::Protocol, "The session ended without a word.");
+    while let Some(event) = session.next().await {
+        let over = match &event.what {
+            What::TurnEnded(ended) => {
+                turn = Some(ended.clone());
+                true
+            }
+            What::Ended(ended) => {
+                outcome = ended.outcome.clone();
+                true
+            }
+            _ => false,
+        };
+        events.push(event);
+        if over {
+            break;
+        }
+    }
+    let (text, structured, usage) = match turn {
+        Some(turn) => {
+            outcome = turn.outcome;
+            (turn.text, turn.structured, turn.usage)
+        }
+        None => (String::new(), None, None),
+    };
+    let thread =
+        History::rebuild(events.iter().map(|event| &event.what)).messages().iter().map(Message::from).collect();
+    let iterations = events.iter().filter(|event| is_iteration(&event.what)).count() as u64;
+    let ending = match condition(&outcome) {
+        _ if outcome.cause == Cause::Completed => Ending::Completed,
+        _ if outcome.cause == Cause::NeedsInput => {
+            let approval = native(&outcome) == "approval";
+            let question = outcome.message.clone();
+            return LoopResult {
+                ending: Ending::NeedsInput(Waiting { question, approval, session, events }),
+                text,
+                structured,
+                thread,
+                usage,
+                iterations,
+                outcome,
+            };
+        }
+        Some(condition) => Ending::Stopped(condition),
+        None => Ending::Failed,
+    };
+    session.stop();
+    while session.next().await.is_some() {}
+    LoopResult { ending, text, structured, thread, usage, iterations, outcome }
+}
+
+fn is_iteration(what: &What) -> bool {
+    matches!(what, What::Notice(notice) if notice.code == "iteration")
+}
+
+fn native(outcome: &Outcome) -> &str {
+    outcome.detail.as_ref().and_then(|detail| detail.native.as_deref()).unwrap_or_default()
+}
+
+/// The condition behind an outcome.
+fn condition(outcome: &Outcome) -> Option<Condition> {
+    Some(match (outcome.cause, native(outcome)) {
+        (_, "tool_calls") => Condition::ToolCalls,
+        (_, "input_tokens") => Condition::InputTokens,
+        (_, "output_tokens") => Condition::OutputTokens,
+        (_, "errors") => Condition::Errors,
+        (Cause::Stopped, "hook") => Condition::Hook,
+        (Cause::TurnLimit, _) => Condition::Iterations,
+        (Cause::Budget, _) => Condition::Cost,
+        (Cause::WallLimit, _) => Condition::Time,
+        (Cause::Stopped | Cause::Interrupted, _) => Condition::Caller,
+        _ => return None,
+    })
+}
