@@ -11,7 +11,7 @@ use crate::fault::Fault;
 use crate::spec;
 
 /// Settings that say how Ostler talks with an agent. The others, such as a model or a mode, would change what is looked for.
-const HOW: [&str; 2] = ["transport", "counts"];
+const HOW: [&str; 3] = ["transport", "counts", "chunks"];
 
 /// An agent to try.
 pub(super) struct Subject {
