@@ -33,8 +33,8 @@ impl Subject {
             defaults.fill(&mut all, &|_| Some(KEY.to_owned())).map_err(|error| Fault::usage(error.to_string()))?;
         }
         let mut given = Spec { program: all.program, extra_args: all.extra_args, env: all.env, ..Spec::default() };
-        for (key, value) in all.settings.iter().filter(|(key, _)| HOW.contains(key)) {
-            given.settings.push(key, value);
+        for (key, values) in all.settings.iter().filter(|(key, _)| HOW.contains(key)) {
+            values.iter().for_each(|value| given.settings.push(key, value));
         }
         Ok(Self { agent, offline, given })
     }

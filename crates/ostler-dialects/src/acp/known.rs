@@ -421,6 +421,11 @@ pub static OPENCLAW: Acp = Acp(&Entry {
     runtime: Some(NEW_NODE),
     install_hint: "openclaw not found in PATH. Install it with `npm install -g openclaw` (Node.js 24.16 or newer).",
     login_hint: "Check the keys in OpenClaw's configuration (`openclaw configure`).",
-    quirks: Quirks { failures: Failures::Silence, ..PLAIN },
+    quirks: Quirks {
+        failures: Failures::Silence,
+        resumes_own: true,
+        works_in: Some("the workspace of its gateway (agents.defaults.workspace in OpenClaw's configuration)"),
+        ..PLAIN
+    },
     ..ANY
 });
