@@ -245,12 +245,19 @@ fn difference_5_history_is_not_told_again_and_a_session_is_loaded_once() {
 /// Measured with 2026.9.6: the gateway works in a directory of its own, and a prompt only names the session's.
 #[test]
 fn an_agent_that_works_elsewhere_is_found_out() {
-    let stage = Stage::asked(&OPENCLAW, &Spec { dir: Some("/work".into()), ..Spec::default() });
-    assert_eq!(stage.story(), ["started", "notice works_elsewhere"]);
-    let started =
-        stage.outs.iter().find_map(|out| if let Out::Event(What::Started(it)) = out { Some(it) } else { None });
-    assert_eq!(started.unwrap().cwd, None);
-    assert_eq!(Stage::asked(&GEMINI, &Spec::default()).story(), ["started"]);
+    let opened = |dialect: &dyn Dialect| {
+        let mut stage = Stage::begun(dialect, &Spec { dir: Some("/work".into()), ..Spec::default() });
+        stage.answer(1, &hello(&json!({})));
+        stage.answer(2, &json!({"sessionId": "s"}));
+        stage
+    };
+    let cwd = |stage: &Stage| {
+        stage.outs.iter().find_map(|out| if let Out::Event(What::Started(it)) = out { it.cwd.clone() } else { None })
+    };
+    let (elsewhere, here) = (opened(&OPENCLAW), opened(&GEMINI));
+    assert_eq!(elsewhere.story(), ["started", "notice works_elsewhere"]);
+    assert_eq!(here.story(), ["started"]);
+    assert_eq!((cwd(&elsewhere), cwd(&here).as_deref()), (None, Some("/work")));
 }
 
 // 5, P57: whatever the code, a session that cannot be gone on with is the caller's to mend, and the hint says how.
