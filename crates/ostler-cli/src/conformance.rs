@@ -96,7 +96,7 @@ async fn installed(subject: &Subject) -> Result<Option<String>, Fault> {
 }
 
 async fn try_one(subject: &Subject, check: &Check, drift: &mut BTreeMap<String, u32>) -> Finding {
-    if !(check.applies)(&subject.capabilities()) {
+    if !(check.applies)(&subject.capabilities(&subject.given)) {
         return Finding { check: check.name, result: "not_applicable", problem: None };
     }
     let tried = async {

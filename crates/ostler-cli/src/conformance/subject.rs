@@ -39,10 +39,10 @@ impl Subject {
         Ok(Self { agent, offline, given })
     }
 
-    /// What it can do, in the language that is chosen.
-    pub(super) fn capabilities(&self) -> Capabilities {
+    /// What it can do, in the language that this spec chooses.
+    pub(super) fn capabilities(&self, spec: &Spec) -> Capabilities {
         let dialect = self.agent.dialect();
-        dialect.over(&self.given).unwrap_or(dialect).capabilities()
+        dialect.over(spec).unwrap_or(dialect).capabilities()
     }
 
     /// Whether the agent is known to Ostler only by its command: then nothing is known of the variables that it reads.

@@ -78,7 +78,7 @@ impl<'a> Trial<'a> {
                 spec.env.insert(name.clone(), value.clone());
             }
         }
-        if !self.subject.capabilities().ask {
+        if !self.subject.capabilities(&spec).ask {
             spec.policy = None; // it asks nobody, and does what it is told
         }
         spec
