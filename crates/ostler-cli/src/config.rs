@@ -23,6 +23,9 @@ const AGENT_VARIABLE: &str = "OSTLER_AGENT";
 /// The variable that names the model.
 pub(crate) const MODEL_VARIABLE: &str = "OSTLER_MODEL";
 
+/// So many values are named of those that were not taken.
+const NAMED: usize = 12;
+
 /// A place that is looked at for a file.
 #[derive(Debug)]
 pub(crate) struct Place {
@@ -91,17 +94,18 @@ fn variable(name: &str) -> Result<Option<String>, Fault> {
 
 /// What was not taken, in one sentence.
 fn remark(config: &Config, places: &[Place]) -> Vec<String> {
-    let keys: Vec<String> = config.ignored().iter().map(|ignored| ignored.entry.key.to_string()).collect();
-    let Some(place) = places.iter().find(|place| place.is_there && !place.is_trusted).filter(|_| !keys.is_empty())
+    let ignored = config.ignored();
+    let Some(place) = places.iter().find(|place| place.is_there && !place.is_trusted).filter(|_| !ignored.is_empty())
     else {
         return Vec::new();
     };
+    let keys: Vec<String> = ignored.iter().take(NAMED).map(|ignored| ignored.entry.key.to_string()).collect();
     vec![format!(
         "{} came with the project: {} not taken ({}). Read it; --trust-project, or trusted_projects in your own policy, \
          takes all of it, and `ostler config show` says why.",
         place.file.display(),
-        if keys.len() == 1 { "one value is".to_owned() } else { format!("{} values are", keys.len()) },
-        keys.join(", "),
+        if ignored.len() == 1 { "one value is".to_owned() } else { format!("{} values are", ignored.len()) },
+        keys.join(", ") + if ignored.len() > NAMED { ", …" } else { "" },
     )]
 }
 

@@ -1,24 +1,24 @@
 //! `ostler doctor --conformance AGENT`: the installed agent is tried against a scripted model, on this machine alone.
 
 mod checks;
+mod subject;
 mod trial;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
+use ostler::Probed;
 use ostler::clip::plain;
 use ostler::config::Config;
-use ostler::{Agent, Probed};
-use ostler_standin::Offline;
 use serde::Serialize;
 
 use checks::{CHECKS, Check};
+use subject::Subject;
 use trial::{Ran, Trial};
 
+use crate::environment;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
 use crate::output::{say, style};
-use crate::{environment, spec};
 
 /// What came of all checks.
 #[derive(Debug, Serialize)]
@@ -44,20 +44,15 @@ struct Finding {
 
 /// Tries the agent and reports.
 pub(crate) async fn run(config: &Config, name: &str, json: bool) -> Result<Code, Fault> {
-    let agent = spec::named(config, name)?.agent;
-    let Some(offline) = Offline::of(agent.name()) else {
-        let known: Vec<_> = Offline::agents().collect();
-        let why =
-            format!("{name} cannot be tried: nobody has found out how it is made to talk to a model on this machine");
-        return Err(Fault::usage(why).hint(format!("These can: {}.", known.join(", "))));
-    };
-    let version = installed(&agent).await?;
+    let subject = Subject::named(config, name)?;
+    let agent = &subject.agent;
+    let version = installed(&subject).await?;
     let tested = agent.dialect().probe().and_then(|plan| plan.tested).map(|tested| tested.to_string());
     if !json {
-        announce(agent.name(), version.as_deref(), tested.as_deref());
+        announce(name, version.as_deref(), tested.as_deref());
     }
     let mut report = Report {
-        agent: agent.name().to_owned(),
+        agent: name.to_owned(),
         version,
         tested_version: tested,
         conforms: true,
@@ -65,7 +60,7 @@ pub(crate) async fn run(config: &Config, name: &str, json: bool) -> Result<Code,
         drift: BTreeMap::new(),
     };
     for check in CHECKS {
-        let finding = try_one(&agent, offline, check, &mut report.drift).await;
+        let finding = try_one(&subject, check, &mut report.drift).await;
         report.conforms &= finding.result != "failed";
         if !json {
             show(&finding);
@@ -81,8 +76,9 @@ pub(crate) async fn run(config: &Config, name: &str, json: bool) -> Result<Code,
 }
 
 /// The version of what is installed. Nobody has to be logged in: no account is used.
-async fn installed(agent: &Arc<dyn Agent>) -> Result<Option<String>, Fault> {
-    match agent.probe(&environment::host()).await {
+async fn installed(subject: &Subject) -> Result<Option<String>, Fault> {
+    let agent = &subject.agent;
+    match agent.probe_for(&environment::host(), &subject.given).await {
         Probed::Ready { version, .. } => Ok(version),
         Probed::NotLoggedIn { version, .. } => Ok(Some(version)),
         Probed::NotConfigured { .. } => Ok(None),
@@ -99,17 +95,12 @@ async fn installed(agent: &Arc<dyn Agent>) -> Result<Option<String>, Fault> {
     }
 }
 
-async fn try_one(
-    agent: &Arc<dyn Agent>,
-    offline: &'static Offline,
-    check: &Check,
-    drift: &mut BTreeMap<String, u32>,
-) -> Finding {
-    if !(check.applies)(&agent.capabilities()) {
+async fn try_one(subject: &Subject, check: &Check, drift: &mut BTreeMap<String, u32>) -> Finding {
+    if !(check.applies)(&subject.capabilities(&subject.given)) {
         return Finding { check: check.name, result: "not_applicable", problem: None };
     }
     let tried = async {
-        let trial = Trial::new(agent, offline, (check.script)(offline))?;
+        let trial = Trial::new(subject, (check.script)(subject.offline))?;
         let ran = (check.run)(&trial).await?;
         for notice in ran.iter().flat_map(Ran::unknown) {
             *drift.entry(notice.message.clone()).or_default() += 1;

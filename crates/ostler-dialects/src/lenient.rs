@@ -118,6 +118,19 @@ pub(crate) enum Content<'a, T> {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Table<'a, T>(pub(crate) Option<Vec<(Cow<'a, str>, T)>>);
 
+impl Table<'_, Scalar<'_>> {
+    /// Every text of these keys, also of one that is there twice: no rule should overlook any.
+    pub(crate) fn all(&self, keys: &[&str]) -> Vec<String> {
+        let wanted = self.0.iter().flatten().filter(|(key, _)| keys.contains(&&**key));
+        wanted.filter_map(|(_, value)| value.owned()).collect()
+    }
+
+    /// Whether the key is there.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.0.iter().flatten().any(|(own, _)| &**own == key)
+    }
+}
+
 impl<T> Default for Table<'_, T> {
     fn default() -> Self {
         Self(None)

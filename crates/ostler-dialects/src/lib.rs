@@ -8,6 +8,7 @@ mod extra;
 mod lenient;
 mod surrogates;
 mod settings;
+mod service;
 mod mcp;
 
 pub mod acp;

@@ -187,14 +187,8 @@ impl Server {
 
     /// Reads a message of a client. A call that it asks for becomes the order of that name.
     pub(crate) fn hear(&mut self, (client, order): (u32, &str), text: &str, out: &mut Outbox) -> Heard {
-        let mended;
-        let message: Node<'_, Rpc<'_>> = match serde_json::from_str(text) {
-            Ok(message) => message,
-            Err(_) => {
-                mended = surrogates::mend(text);
-                serde_json::from_str(&mended).unwrap_or_default()
-            }
-        };
+        let mut room = String::new();
+        let message: Node<'_, Rpc<'_>> = surrogates::read(text, &mut room);
         let empty = Rpc::default();
         let message = message.map().unwrap_or(&empty);
         let id = message.id.filter(|id| id.get() != "null").map(Raw::keep);

@@ -3,6 +3,17 @@
 
 use std::borrow::Cow;
 
+use serde::Deserialize;
+
+/// Reads JSON in which half characters may stand; what is no JSON of that kind is as good as absent. `room` is for the mended text.
+pub(crate) fn read<'a, T: Deserialize<'a> + Default>(json: &'a str, room: &'a mut String) -> T {
+    if let Ok(read) = serde_json::from_str(json) {
+        return read;
+    }
+    *room = mend(json).into_owned();
+    serde_json::from_str(room).unwrap_or_default()
+}
+
 /// Replaces every unpaired surrogate escape by the one for U+FFFD.
 pub(crate) fn mend(json: &str) -> Cow<'_, str> {
     let bytes = json.as_bytes();

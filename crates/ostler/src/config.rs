@@ -19,6 +19,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ostler_core::clip::head_and_tail;
+
 use crate::agent::{Agent, Agents};
 
 pub use defaults::Defaults;
@@ -63,6 +65,20 @@ pub struct Problem {
     pub message: String,
 }
 
+/// Half of the longest message. What was written is told in it, and may be of any length.
+const HALF_A_MESSAGE: usize = 300;
+
+/// So many problems are told; the others are counted.
+const TOLD: usize = 20;
+
+impl Problem {
+    fn new(file: &str, line: Option<usize>, message: String) -> Self {
+        // One line, whatever was written.
+        let message = head_and_tail(message, HALF_A_MESSAGE).replace('\n', " ");
+        Self { file: file.to_owned(), line, message }
+    }
+}
+
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let line = self.line.map(|line| format!(":{line}")).unwrap_or_default();
@@ -70,10 +86,16 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that is wrong, one problem per line.
+/// Everything that is wrong, one problem per line; of very many, the first.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}", .0.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n"))]
+#[error("{}", listed(.0))]
 pub struct ConfigError(pub Vec<Problem>);
+
+fn listed(problems: &[Problem]) -> String {
+    let more = problems.len().saturating_sub(TOLD);
+    let rest = (more > 0).then(|| format!("and {more} more"));
+    problems.iter().take(TOLD).map(Problem::to_string).chain(rest).collect::<Vec<_>>().join("\n")
+}
 
 /// A value that was not taken, and why.
 #[derive(Debug, Clone)]

@@ -48,8 +48,8 @@ Defaults for agents are in files called ostler.toml. Later ones win, value by va
   your own: $OSTLER_CONFIG_DIR/ostler.toml, else $XDG_CONFIG_HOME/ostler/ostler.toml, else ~/.config/ostler/ostler.toml
   the project's: ostler.toml or .ostler/ostler.toml, in the directory or the nearest above it within the repository
   $OSTLER_AGENT, $OSTLER_MODEL, and then the flags of the command line
-From a project that you do not trust, only what can do no harm is taken: agent, model, models, like, limits that are tighter,
-and the settings effort, fallback_model, reasoning_effort, temperature. --trust-project, or trusted_projects in your own
+From a project that you do not trust, only what can do no harm is taken: model, like, limits that are tighter, and the
+settings effort, fallback_model, reasoning_effort, temperature. --trust-project, or trusted_projects in your own
 policy.toml, takes the rest. docs/configuration.md describes the file; `ostler config example` prints one.
 
 Examples:

@@ -1,24 +1,25 @@
 //! One trial of an agent: a home, a directory and a scripted model of its own, and what the agent did there.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use ostler::event::{Notice, ToolResult, TurnEnded};
 use ostler::permission::{Policy, Preset};
-use ostler::{Agent, Answer, Cause, Event, Host, Limits, Session, Spec, What};
-use ostler_standin::{ModelServer, Offline, Script};
+use ostler::{Answer, Cause, Event, Host, Limits, Session, Spec, What};
+use ostler_standin::{ModelServer, Script};
 
+use super::subject::Subject;
 use crate::environment;
 
 /// How long one run of an agent may take; the slowest known needs 15 s to start.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Where an agent is tried.
-pub(super) struct Trial {
-    agent: Arc<dyn Agent>,
-    offline: &'static Offline,
+pub(super) struct Trial<'a> {
+    subject: &'a Subject,
     pub(super) server: ModelServer,
+    /// What makes the agent talk to the server.
+    env: Vec<(String, String)>,
     host: Host,
     root: tempfile::TempDir,
 }
@@ -39,9 +40,9 @@ fn private_directory() -> std::io::Result<tempfile::TempDir> {
     builder.tempdir()
 }
 
-impl Trial {
+impl<'a> Trial<'a> {
     /// A place where the model follows `script`.
-    pub(super) fn new(agent: &Arc<dyn Agent>, offline: &'static Offline, script: Script) -> Result<Self, String> {
+    pub(super) fn new(subject: &'a Subject, script: Script) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("no place to try it: {error}");
         let root = private_directory().map_err(failed)?;
         let (home, work) = (root.path().join("home"), root.path().join("work"));
@@ -49,11 +50,12 @@ impl Trial {
             std::fs::create_dir(directory).map_err(failed)?;
         }
         let server = ModelServer::start(script);
-        offline.furnish(&home, &server.base_url()).map_err(failed)?;
-        let host = environment::host_of(offline.env(&home, &server.base_url()));
+        subject.offline.furnish(&home, &server.base_url()).map_err(failed)?;
+        let env = subject.offline.env(&home, &server.base_url());
+        let host = environment::host_of(env.clone());
         // The script alone says what is run, in a directory of its own.
         let host = host.asking(|_| async { Answer::Allow });
-        Ok(Self { agent: agent.clone(), offline, server, host, root })
+        Ok(Self { subject, server, env, host, root })
     }
 
     /// The directory that the agent works in.
@@ -65,12 +67,18 @@ impl Trial {
     pub(super) fn spec(&self, prompt: &str) -> Spec {
         let limits = Limits { wall: Some(PATIENCE), idle: Some(PATIENCE), ..Limits::default() };
         let policy = Some(Policy::preset(Preset::All));
-        let mut spec = Spec { prompt: prompt.to_owned(), dir: Some(self.work()), limits, policy, ..Spec::default() };
-        for (key, value) in self.offline.settings {
+        let given = self.subject.given.clone();
+        let mut spec = Spec { prompt: prompt.to_owned(), dir: Some(self.work()), limits, policy, ..given };
+        for (key, value) in self.subject.offline.settings {
             spec.settings.set(key, *value);
         }
-        let dialect = self.agent.dialect();
-        if !dialect.over(&spec).unwrap_or(dialect).capabilities().ask {
+        // What the files say must not lead the agent to another model.
+        for (name, value) in &self.env {
+            if self.subject.is_configured() || spec.env.contains_key(name) {
+                spec.env.insert(name.clone(), value.clone());
+            }
+        }
+        if !self.subject.capabilities(&spec).ask {
             spec.policy = None; // it asks nobody, and does what it is told
         }
         spec
@@ -83,7 +91,7 @@ impl Trial {
 
     /// The same; `meanwhile` sees each event, and can ask things of the session.
     pub(super) async fn follow(&self, spec: Spec, mut meanwhile: impl FnMut(&Event, &Session)) -> Result<Ran, String> {
-        let mut session = self.agent.start(&self.host, spec).map_err(|error| error.to_string())?;
+        let mut session = self.subject.agent.start(&self.host, spec).map_err(|error| error.to_string())?;
         let mut ran = Ran { session: session.id().to_owned(), ..Ran::default() };
         while let Some(event) = session.next().await {
             meanwhile(&event, &session);

@@ -39,3 +39,57 @@ fn an_agent_that_is_not_there_or_cannot_be_tried_is_named() {
     let (code, said) = doctor(None, "nobody");
     assert_eq!(code, Some(2), "{said}");
 }
+
+/// A rig whose user configured this, with a program that says its version, notes how it is started, and then nothing.
+fn configured(toml: &str, program: &str) -> Rig {
+    let rig = Rig::new();
+    std::fs::create_dir_all(rig.path(".config/ostler")).unwrap();
+    let noted = rig.path("noted");
+    let text = format!(
+        "#!/bin/sh\nif [ \"$1\" = --version ]; then echo 2.1.999; exit; fi\n\
+         echo \"$*|$MARK|$TOKEN|$ANTHROPIC_BASE_URL|$GEMINI_API_KEY\" >> {}\n",
+        noted.display()
+    );
+    std::fs::set_permissions(rig.file(program, &text), PermissionsExt::from_mode(0o755)).unwrap();
+    let toml = toml.replace("PROGRAM", &rig.path(program).display().to_string());
+    rig.file(".config/ostler/ostler.toml", &toml);
+    rig
+}
+
+/// What is installed elsewhere is tried there, as `ostler run` would start it; no key of the caller's and no other model.
+#[test]
+fn a_configured_command_is_what_is_tried() {
+    let rig = configured(
+        "[agents.claude]\ncommand = \"PROGRAM\"\nargs = [\"--debug-to-stderr\"]\nmodel = \"opus\"\n\
+         env = { MARK = \"marked\", TOKEN = \"${NOT_SET}\", ANTHROPIC_BASE_URL = \"http://elsewhere\" }\n\
+         [agents.work]\nlike = \"claude\"\nargs = [\"--verbose-work\"]\n",
+        "my-claude",
+    );
+    for (name, args) in [("claude", "--debug-to-stderr"), ("work", "--verbose-work")] {
+        let done = finish(&mut rig.ostler(&["doctor", "--conformance", name]));
+        assert_eq!(done.code, Some(1), "{}", done.stderr);
+        assert!(done.stdout.starts_with(&format!("{name} 2.1.999 ")), "{}", done.stdout);
+        let noted = std::fs::read_to_string(rig.path("noted")).unwrap();
+        let told: Vec<&str> = noted.lines().last().unwrap().split('|').collect();
+        assert!(told[0].contains(args) && !told[0].contains("opus"), "{noted}");
+        assert_eq!(told[1], "marked");
+        assert_eq!(told[2], ostler_testkit::model::KEY);
+        assert!(told[3].starts_with("http://127.0.0.1:"), "{noted}");
+    }
+}
+
+/// An agent that only a file knows is tried when its program is one that can be led to the stand-in.
+#[test]
+fn a_configured_agent_is_tried_when_its_program_is_known() {
+    let rig = configured("[agents.mine]\nacp = [\"PROGRAM\", \"--acp\"]\n", "gemini");
+    let done = finish(&mut rig.ostler(&["doctor", "--conformance", "mine"]));
+    assert_eq!(done.code, Some(1), "{}", done.stderr);
+    assert!(done.stdout.starts_with("mine 2.1.999\n"), "{}", done.stdout);
+    let noted = std::fs::read_to_string(rig.path("noted")).unwrap();
+    assert_eq!(noted.lines().last(), Some(format!("--acp||||{}", ostler_testkit::model::KEY).as_str()));
+
+    let rig = configured("[agents.mine]\nacp = [\"PROGRAM\", \"--acp\"]\n", "my-agent");
+    let done = finish(&mut rig.ostler(&["doctor", "--conformance", "mine"]));
+    assert_eq!(done.code, Some(2), "{}", done.stdout);
+    assert!(done.stderr.contains("mine cannot be tried") && done.stderr.contains("my-agent"), "{}", done.stderr);
+}

@@ -12,6 +12,7 @@ use super::rpc;
 use super::version::Version;
 use super::wire::Fault;
 use crate::lenient::Scalar;
+use crate::service;
 
 /// The code of ACP for somebody who is not logged in.
 const AUTH_REQUIRED: i64 = -32000;
@@ -82,14 +83,7 @@ fn status(fault: &Fault<'_>) -> Option<u16> {
 }
 
 fn by_status(status: u16) -> Option<Cause> {
-    Some(match status {
-        401 | 403 => Cause::Auth,
-        402 | 429 => Cause::RateLimit,
-        503 | 529 => Cause::Overloaded,
-        408 | 500..=599 => Cause::Network,
-        400..=499 => Cause::BadRequest,
-        _ => return None,
-    })
+    service::cause(status).or_else(|| (400..500).contains(&status).then_some(Cause::BadRequest))
 }
 
 /// What an error says, on one line: its message, and its details where the message says nothing.

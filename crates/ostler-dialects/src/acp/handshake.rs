@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use ostler_core::dialect::Outbox;
-use ostler_core::event::Started;
+use ostler_core::event::{Level, Started};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::spec::{Spec, keys};
 use serde::Serialize;
@@ -186,12 +186,14 @@ fn plan(talk: &Talk, hello: &Initialized<'_>) -> Result<Way, Outcome> {
         let message = format!("{} cannot {what}: it does not announce it.", talk.entry.name);
         Err(Outcome::new(Cause::BadRequest, message).hint("Begin a new session, or use another agent."))
     };
+    let loads = able.is_some_and(|able| able.load_session.is_true());
     match (&talk.start.resume, talk.start.fork) {
         (None, _) => Ok(Way::New),
         (Some(_), true) if sessions.is_some_and(|it| yes(it.fork)) => Ok(Way::Fork),
         (Some(_), true) => cannot("make a copy of a session"),
+        (Some(_), false) if loads && talk.quirks.resumes_own => Ok(Way::Load),
         (Some(_), false) if sessions.is_some_and(|it| yes(it.resume)) => Ok(Way::Resume),
-        (Some(_), false) if able.is_some_and(|able| able.load_session.is_true()) => Ok(Way::Load),
+        (Some(_), false) if loads => Ok(Way::Load),
         (Some(_), false) => cannot("go on with a session"),
     }
 }
@@ -262,9 +264,14 @@ fn next(talk: &mut Talk, out: &mut Outbox) {
             agent_version: talk.start.agent_version.clone(),
             native_session: Some(talk.session.clone()),
             model: talk.options.model().or_else(|| talk.start.argued.clone()),
-            cwd: Some(talk.start.cwd.clone()),
+            cwd: talk.quirks.works_in.is_none().then(|| talk.start.cwd.clone()),
             tools: Vec::new(),
         });
+        if let Some(place) = talk.quirks.works_in {
+            let (name, cwd) = (talk.entry.name, &talk.start.cwd);
+            let message = format!("{name} runs commands in {place}, not in {cwd}, which it only reads about.");
+            out.notice(Level::Warning, "works_elsewhere", message);
+        }
         return talk.ready(out);
     };
     let (key, wish) = match &step {

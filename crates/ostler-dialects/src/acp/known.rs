@@ -360,22 +360,24 @@ pub static CODEX_ACP: Acp = Acp(&Entry {
     ..ANY
 });
 
+/// Where Copilot's program itself is below what npm installs: the script on PATH does not pass signals on.
+pub(crate) const COPILOT_NATIVES: &[&str] = &[
+    "../copilot-linux-x64/copilot",
+    "../copilot-linux-arm64/copilot",
+    "../copilot-darwin-arm64/copilot",
+    "../copilot-darwin-x64/copilot",
+    "node_modules/@github/copilot-linux-x64/copilot",
+    "node_modules/@github/copilot-linux-arm64/copilot",
+    "node_modules/@github/copilot-darwin-arm64/copilot",
+    "node_modules/@github/copilot-darwin-x64/copilot",
+];
+
 /// GitHub Copilot CLI over ACP. Measured: 1.0.102.
 pub static COPILOT: Acp = Acp(&Entry {
     name: "copilot",
     program: "copilot",
     args: &["--acp"],
-    // What PATH names is a script of npm's that does not pass signals on.
-    natives: &[
-        "../copilot-linux-x64/copilot",
-        "../copilot-linux-arm64/copilot",
-        "../copilot-darwin-arm64/copilot",
-        "../copilot-darwin-x64/copilot",
-        "node_modules/@github/copilot-linux-x64/copilot",
-        "node_modules/@github/copilot-linux-arm64/copilot",
-        "node_modules/@github/copilot-darwin-arm64/copilot",
-        "node_modules/@github/copilot-darwin-x64/copilot",
-    ],
+    natives: COPILOT_NATIVES,
     inherits: Inherits {
         always: &["COPILOT_*", "GH_TOKEN", "GITHUB_TOKEN", "GH_HOST"],
         when: &[],
@@ -419,6 +421,11 @@ pub static OPENCLAW: Acp = Acp(&Entry {
     runtime: Some(NEW_NODE),
     install_hint: "openclaw not found in PATH. Install it with `npm install -g openclaw` (Node.js 24.16 or newer).",
     login_hint: "Check the keys in OpenClaw's configuration (`openclaw configure`).",
-    quirks: Quirks { failures: Failures::Silence, ..PLAIN },
+    quirks: Quirks {
+        failures: Failures::Silence,
+        resumes_own: true,
+        works_in: Some("the workspace of its gateway (agents.defaults.workspace in OpenClaw's configuration)"),
+        ..PLAIN
+    },
     ..ANY
 });

@@ -31,6 +31,7 @@ use ostler_core::permission::ToolUse;
 use ostler_core::raw::Raw;
 use ostler_core::spec::{Spec, SpecError};
 
+pub(crate) use known::COPILOT_NATIVES;
 pub use known::{CLAUDE_AGENT_ACP, CODEX_ACP, COPILOT, Entry, GEMINI, GOOSE, OPENCLAW, OPENCODE, QWEN};
 
 /// An agent that speaks ACP.

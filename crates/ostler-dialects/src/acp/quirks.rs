@@ -25,6 +25,10 @@ pub(crate) struct Quirks {
     pub(crate) allow_ids: &'static [&'static str],
     /// 5. The history of a loaded session can still come after the answer to the load.
     pub(crate) replay_trails: bool,
+    /// 5. `session/resume` knows only what this very process has opened; `session/load` knows every session.
+    pub(crate) resumes_own: bool,
+    /// Where it works whatever directory the session has, in words; it is told.
+    pub(crate) works_in: Option<&'static str>,
     /// What comes as text although it is only the echo of a change of the mode begins with this.
     pub(crate) mode_echo: Option<&'static str>,
     /// What stands before a thought that has no heading.
@@ -86,6 +90,8 @@ pub(crate) const PLAIN: Quirks = Quirks {
     describes_calls: false,
     allow_ids: &[],
     replay_trails: false,
+    resumes_own: false,
+    works_in: None,
     mode_echo: None,
     thought_head: "",
     cumulative_text: false,

@@ -81,24 +81,12 @@ pub(super) fn of(entry: &Entry, call: &Call) -> ToolUse {
 }
 
 fn with_input(entry: &Entry, mut wants: ToolUse, input: &Raw) -> ToolUse {
-    let mended;
-    let table: Table<'_, Scalar<'_>> = match serde_json::from_str(input.get()) {
-        Ok(table) => table,
-        Err(_) => {
-            mended = surrogates::mend(input.get());
-            serde_json::from_str(&mended).unwrap_or_default()
-        }
-    };
-    // Every value of a key that is there twice: no rule should overlook one.
-    let fields = table.0.unwrap_or_default();
-    let all = |keys: &[&str]| -> Vec<String> {
-        let wanted = fields.iter().filter(|(key, _)| keys.contains(&&**key));
-        wanted.filter_map(|(_, value)| value.owned()).collect()
-    };
+    let mut room = String::new();
+    let given: Table<'_, Scalar<'_>> = surrogates::read(input.get(), &mut room);
     match wants.kind {
         ToolKind::Execute => {
             let title: &[&str] = if entry.quirks.title_is_command { &["title"] } else { &[] };
-            let lines = all(&[COMMANDS, title].concat());
+            let lines = given.all(&[COMMANDS, title].concat());
             let words = words_in(input);
             wants.command = match lines.is_empty() {
                 false => Some(Command::Shell(lines.join("\n"))),
@@ -106,7 +94,7 @@ fn with_input(entry: &Entry, mut wants: ToolUse, input: &Raw) -> ToolUse {
             };
         }
         ToolKind::Read | ToolKind::Edit => {
-            wants.paths = all(PATHS);
+            wants.paths = given.all(PATHS);
             wants.paths.extend(lists_in(input, "locations"));
         }
         _ => {}

@@ -98,14 +98,8 @@ pub(super) fn hook(talk: &mut Talk, id: &str, request: &Request<'_>, out: &mut O
         return control::reply(id, &HookAnswer { output: None }, out);
     }
     let text = request.input.map_or("null", RawValue::get);
-    let mended;
-    let input: Node<'_, HookInput<'_>> = match serde_json::from_str(text) {
-        Ok(input) => input,
-        Err(_) => {
-            mended = surrogates::mend(text);
-            serde_json::from_str(&mended).unwrap_or_default()
-        }
-    };
+    let mut room = String::new();
+    let input: Node<'_, HookInput<'_>> = surrogates::read(text, &mut room);
     let empty = HookInput::default();
     let input = input.map().unwrap_or(&empty);
     let call_id = input.tool_use_id.owned().or_else(|| request.tool_use_id.owned());

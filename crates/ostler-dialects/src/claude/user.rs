@@ -63,15 +63,8 @@ pub(super) fn tool_result(talk: &mut Talk, line: &Line<'_>, block: &Block<'_>, o
 
 /// The text of a result, and the whole of it when it holds more than text.
 fn read_output(content: &RawValue) -> (String, Option<Raw>) {
-    let read = |json| serde_json::from_str::<Content<'_, Node<'_, Block<'_>>>>(json);
-    let mended;
-    let parsed = match read(content.get()) {
-        Ok(parsed) => parsed,
-        Err(_) => {
-            mended = surrogates::mend(content.get());
-            read(&mended).unwrap_or_default()
-        }
-    };
+    let mut room = String::new();
+    let parsed: Content<'_, Node<'_, Block<'_>>> = surrogates::read(content.get(), &mut room);
     match parsed {
         Content::Text(text) => (text.into_owned(), None),
         Content::None if content.get() == "null" => (String::new(), None),

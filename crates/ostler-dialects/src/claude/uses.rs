@@ -45,35 +45,23 @@ pub(super) fn tool_use(tool: &str, input: &Raw) -> ToolUse {
     let known = TOOLS.iter().find(|(_, names)| names.contains(&tool)).map(|(kind, _)| *kind);
     let kind = known.unwrap_or(if tool.starts_with("mcp__") { ToolKind::Mcp } else { ToolKind::Other });
     let mut wants = ToolUse::of(tool, kind);
-    let mended;
-    let table: Table<'_, Scalar<'_>> = match serde_json::from_str(input.get()) {
-        Ok(table) => table,
-        Err(_) => {
-            mended = surrogates::mend(input.get());
-            serde_json::from_str(&mended).unwrap_or_default()
-        }
-    };
-    // Every value of a key that is there twice: no rule should overlook one.
-    let fields = table.0.unwrap_or_default();
-    let all = |keys: &[&str]| -> Vec<String> {
-        let wanted = fields.iter().filter(|(key, _)| keys.contains(&&**key));
-        wanted.filter_map(|(_, value)| value.owned()).collect()
-    };
-    if SUB_AGENTS.contains(&tool) && fields.iter().any(|(key, _)| &**key == ISOLATION) {
+    let mut room = String::new();
+    let given: Table<'_, Scalar<'_>> = surrogates::read(input.get(), &mut room);
+    if SUB_AGENTS.contains(&tool) && given.has(ISOLATION) {
         return ToolUse::of(tool, ToolKind::Other);
     }
     match kind {
         ToolKind::Execute if !SKILLS.contains(&tool) => {
-            let lines = all(&["command"]);
+            let lines = given.all(&["command"]);
             wants.command = (!lines.is_empty()).then(|| Command::Shell(lines.join("\n")));
         }
         ToolKind::Read | ToolKind::Edit => {
-            wants.paths = all(PATHS);
+            wants.paths = given.all(PATHS);
             if wants.paths.is_empty() && LOOK_AROUND.contains(&tool) {
                 wants.paths.push(".".to_owned());
             }
             if tool == "Glob" {
-                let patterns = all(&["pattern"]);
+                let patterns = given.all(&["pattern"]);
                 wants.paths.extend(searched(&wants.paths, &patterns));
             }
         }

@@ -7,6 +7,7 @@ use ostler_core::outcome::{Cause, Outcome};
 
 use super::wire::{ErrorTable, Fault, TurnError};
 use crate::lenient::Scalar;
+use crate::service;
 
 /// Codex's own words for what went wrong.
 const WORDS: &[(&str, Cause)] = &[
@@ -113,7 +114,7 @@ pub(super) fn of_error(error: &TurnError<'_>) -> Outcome {
     let (said, special) = by_text(message).unzip();
     let known = WORDS.iter().find(|(name, _)| *name == word).map(|(_, cause)| *cause);
     let connected = CONNECTION.contains(&word.as_str());
-    let by_status = status.and_then(cause_of_status);
+    let by_status = status.and_then(service::cause);
     let cause = known.or(by_status).or(said).or(connected.then_some(Cause::Network)).unwrap_or(Cause::Protocol);
     let text = if message.is_empty() { "Codex ended the turn with an error." } else { message };
     let special = special.filter(|_| said == Some(cause)).or((word == "contextWindowExceeded").then_some(CONTEXT));
@@ -144,17 +145,6 @@ pub(super) fn named(error: &TurnError<'_>) -> (String, Option<u16>) {
 fn status_in(message: &str) -> Option<u16> {
     let (_, rest) = ["unexpected status ", "last status: "].iter().find_map(|words| message.split_once(words))?;
     rest.get(..3)?.parse().ok().filter(|status| (400..600).contains(status))
-}
-
-fn cause_of_status(status: u16) -> Option<Cause> {
-    Some(match status {
-        401 | 403 => Cause::Auth,
-        402 | 429 => Cause::RateLimit,
-        503 | 529 => Cause::Overloaded,
-        400 | 404 | 413 | 422 => Cause::BadRequest,
-        408 | 500..=599 => Cause::Network,
-        _ => return None,
-    })
 }
 
 /// JSON-RPC's codes, as Codex uses them.

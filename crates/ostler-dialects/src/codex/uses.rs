@@ -58,14 +58,8 @@ pub(super) fn tool_use(tool: &str, input: &Raw) -> ToolUse {
     let known = TOOLS.iter().find(|(name, _)| *name == tool).map(|(_, kind)| *kind);
     let kind = known.unwrap_or(if tool.starts_with(MCP) { ToolKind::Mcp } else { ToolKind::Other });
     let mut wants = ToolUse::of(tool, kind);
-    let mended;
-    let read: Node<'_, Input<'_>> = match serde_json::from_str(input.get()) {
-        Ok(read) => read,
-        Err(_) => {
-            mended = surrogates::mend(input.get());
-            serde_json::from_str(&mended).unwrap_or_default()
-        }
-    };
+    let mut room = String::new();
+    let read: Node<'_, Input<'_>> = surrogates::read(input.get(), &mut room);
     let empty = Input::default();
     let read = read.map().unwrap_or(&empty);
     match kind {

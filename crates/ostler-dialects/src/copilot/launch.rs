@@ -27,17 +27,8 @@ pub(super) const INHERITS: Inherits = Inherits {
 /// Where it keeps sessions, settings and its login, and the package that it unpacks itself to.
 const STATE: &[&str] = &["~/.copilot", "~/.cache/copilot", "$COPILOT_HOME"];
 
-/// Where the program itself is below what npm installs: the script on PATH does not pass signals on.
-pub(super) const NATIVES: &[&str] = &[
-    "../copilot-linux-x64/copilot",
-    "../copilot-linux-arm64/copilot",
-    "../copilot-darwin-arm64/copilot",
-    "../copilot-darwin-x64/copilot",
-    "node_modules/@github/copilot-linux-x64/copilot",
-    "node_modules/@github/copilot-linux-arm64/copilot",
-    "node_modules/@github/copilot-darwin-arm64/copilot",
-    "node_modules/@github/copilot-darwin-x64/copilot",
-];
+/// Where the program itself is: the same, whatever it speaks.
+pub(super) const NATIVES: &[&str] = crate::acp::COPILOT_NATIVES;
 
 /// Checks the spec and says what to start.
 pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {

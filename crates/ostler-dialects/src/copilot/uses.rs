@@ -4,6 +4,7 @@ use ostler_core::permission::{Command, ToolKind, ToolUse};
 use ostler_core::raw::Raw;
 
 use crate::lenient::{Scalar, Table};
+use crate::surrogates;
 
 /// The tools by their names. Whatever is not here may do anything.
 const TOOLS: &[(ToolKind, &[&str])] = &[
@@ -22,18 +23,14 @@ pub(super) fn tool_use(tool: &str, input: &Raw) -> ToolUse {
     let known = TOOLS.iter().find(|(_, names)| names.contains(&tool)).map(|(kind, _)| *kind);
     let kind = known.unwrap_or(ToolKind::Other);
     let mut wants = ToolUse::of(tool, kind);
-    let table: Table<'_, Scalar<'_>> = serde_json::from_str(input.get()).unwrap_or_default();
-    let fields = table.0.unwrap_or_default();
-    let all = |keys: &[&str]| -> Vec<String> {
-        let wanted = fields.iter().filter(|(key, _)| keys.contains(&&**key));
-        wanted.filter_map(|(_, value)| value.owned()).collect()
-    };
+    let mut room = String::new();
+    let given: Table<'_, Scalar<'_>> = surrogates::read(input.get(), &mut room);
     match kind {
         ToolKind::Execute => {
-            let lines = all(&["command", "input"]);
+            let lines = given.all(&["command", "input"]);
             wants.command = (!lines.is_empty()).then(|| Command::Shell(lines.join("\n")));
         }
-        ToolKind::Read | ToolKind::Edit => wants.paths = all(&["path", "paths", "file_path"]),
+        ToolKind::Read | ToolKind::Edit => wants.paths = given.all(&["path", "paths", "file_path"]),
         _ => {}
     }
     wants
@@ -50,6 +47,9 @@ mod tests {
         assert_eq!((bash.kind, bash.command), (ToolKind::Execute, Some(Command::Shell("rm x".to_owned()))));
         assert_eq!(wants("view", r#"{"path":"/etc/passwd"}"#).paths, ["/etc/passwd"]);
         assert_eq!(wants("create", r#"{"path":"a","path":"b"}"#).paths, ["a", "b"]);
+        // Half a character is no way round a rule.
+        let torn = wants("bash", r#"{"command":"rm x \ud83d"}"#);
+        assert_eq!(torn.command, Some(Command::Shell("rm x \u{fffd}".to_owned())));
         assert_eq!(wants("apply_patch", "{}").kind, ToolKind::Other);
     }
 }

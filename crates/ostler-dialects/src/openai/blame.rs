@@ -5,6 +5,7 @@ use ostler_core::outcome::{Cause, Outcome};
 use super::chunk::{Chunk, Problem};
 use super::orders::{Failed, FailedKind};
 use super::reply::Reply;
+use crate::service;
 
 /// The code of a script that has nothing to say.
 pub const SCRIPT: &str = "script_has_no_reply";
@@ -119,14 +120,10 @@ fn cause_of(failed: &Failed, problem: &Problem) -> Cause {
 }
 
 fn by_status(status: u16) -> Option<Cause> {
-    Some(match status {
-        401 | 403 | 407 => Cause::Auth,
-        402 | 429 => Cause::RateLimit,
-        400 | 404 | 405 | 409..=426 => Cause::BadRequest,
-        503 | 529 => Cause::Overloaded,
-        408 | 500..=599 => Cause::Network,
-        300..=399 => Cause::BadRequest,
-        _ => return None,
+    service::cause(status).or(match status {
+        407 => Some(Cause::Auth),
+        300..=399 | 405 | 409..=426 => Some(Cause::BadRequest),
+        _ => None,
     })
 }
 

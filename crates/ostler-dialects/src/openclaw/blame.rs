@@ -4,6 +4,7 @@ use ostler_core::dialect::Exit;
 use ostler_core::outcome::{Cause, Outcome};
 
 use super::document::Document;
+use crate::service;
 
 /// The exit code of a turn that took longer than OpenClaw's own limit.
 const TIMEOUT: i32 = 2;
@@ -21,7 +22,7 @@ pub(super) fn of_document(document: &Document<'_>, exit: Option<&Exit>) -> Outco
         return Outcome::completed();
     }
     let status = status(message);
-    let cause = status.and_then(by_status).or_else(|| by_text(message)).unwrap_or(Cause::Protocol);
+    let cause = status.and_then(service::cause).or_else(|| by_text(message)).unwrap_or(Cause::Protocol);
     let message = if message.is_empty() { "OpenClaw calls the turn a failure and does not say why." } else { message };
     with_native(Outcome::new(cause, message), kind).with(|d| d.http_status = status)
 }
@@ -32,17 +33,6 @@ fn status(message: &str) -> Option<u16> {
     let (_, rest) = message.split_once("HTTP ")?;
     let digits = rest.get(..3).filter(|_| !rest[3..].starts_with(|c: char| c.is_ascii_digit()))?;
     digits.parse().ok().filter(|status| (400..600).contains(status))
-}
-
-fn by_status(status: u16) -> Option<Cause> {
-    Some(match status {
-        401 | 403 => Cause::Auth,
-        402 | 429 => Cause::RateLimit,
-        503 | 529 => Cause::Overloaded,
-        400 | 404 | 413 | 422 => Cause::BadRequest,
-        408 | 500..=599 => Cause::Network,
-        _ => return None,
-    })
 }
 
 fn with_native(outcome: Outcome, kind: &str) -> Outcome {

@@ -92,10 +92,10 @@ impl Entry {
 
     /// A problem with it.
     pub(super) fn problem(&self, why: &str) -> Problem {
-        let (file, line) = match &self.from {
-            Origin::File { name, line } => (name.to_string(), Some(*line)),
-            from => (from.to_string(), None),
-        };
-        Problem { file, line, message: format!("{}: {why}", self.key) }
+        let message = format!("{}: {why}", self.key);
+        match &self.from {
+            Origin::File { name, line } => Problem::new(name, Some(*line), message),
+            from => Problem::new(&from.to_string(), None, message),
+        }
     }
 }

@@ -3,8 +3,12 @@
 /// How alike two words must be for one to be offered in place of the other.
 const ALIKE: f64 = 0.75;
 
+/// The longest word that is compared: a longer one is near to none.
+const LONGEST: usize = 100;
+
 /// `did you mean …?` with the nearest words, or all of them when none is near.
 pub(super) fn instead(word: &str, known: &[&str]) -> String {
+    let word = &word[..word.floor_char_boundary(LONGEST)];
     let plain = word.to_lowercase().replace('-', "_");
     let score = |known: &str| strsim::jaro_winkler(&plain, &known.to_lowercase().replace('-', "_"));
     let mut near: Vec<(f64, &str)> = known.iter().map(|known| (score(known), *known)).collect();

@@ -12,21 +12,35 @@ use super::near::instead;
 use super::{Problem, Source, reference};
 use crate::host::RESERVED_PREFIX;
 
-/// The longest name of an agent.
+/// The longest name of an agent, a variable, a setting or a model.
 const LONGEST_NAME: usize = 100;
+
+/// The longest file, in bytes. Nobody writes a longer one by hand.
+const LONGEST_FILE: usize = 1024 * 1024;
+
+/// The most agents that one file may speak of.
+const MOST_AGENTS: usize = 100;
+
+/// The most values in one file: each is looked at together with the others.
+const MOST_VALUES: usize = 2000;
 
 type Item<'a> = (&'a Spanned<DeString<'a>>, &'a Spanned<DeValue<'a>>);
 
 /// Reads a file.
 pub(super) fn read(source: &Source) -> (Vec<Entry>, Vec<Problem>) {
     let name: Arc<str> = source.name.as_str().into();
-    let mut reader = Reader { source, name, entries: Vec::new(), problems: Vec::new() };
+    let line_ends = source.text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
+    let mut reader = Reader { source, name, line_ends, entries: Vec::new(), problems: Vec::new() };
+    if source.text.len() > LONGEST_FILE {
+        reader.wrong(0, format!("the file is longer than such a file may be ({LONGEST_FILE} bytes)"));
+        return (reader.entries, reader.problems);
+    }
     let (document, faults) = DeTable::parse_recoverable(&source.text);
     if faults.is_empty() {
         document.get_ref().iter().for_each(|item| reader.top(item));
     }
     for fault in faults {
-        reader.wrong(fault.span().map_or(0, |span| span.start), fault.message().replace('\n', " "));
+        reader.wrong(fault.span().map_or(0, |span| span.start), fault.message().to_owned());
     }
     (reader.entries, reader.problems)
 }
@@ -34,6 +48,8 @@ pub(super) fn read(source: &Source) -> (Vec<Entry>, Vec<Problem>) {
 struct Reader<'a> {
     source: &'a Source,
     name: Arc<str>,
+    /// Where each line ends.
+    line_ends: Vec<usize>,
     entries: Vec<Entry>,
     problems: Vec<Problem>,
 }
@@ -42,7 +58,13 @@ impl<'a> Reader<'a> {
     fn top(&mut self, (key, value): Item<'a>) {
         match key.get_ref().as_ref() {
             "agent" => self.put(Key::Agent, (key, value), text),
-            "agents" => self.each("agents", value, Self::agent),
+            "agents" => match value.get_ref() {
+                DeValue::Table(items) if items.len() > MOST_AGENTS => {
+                    let why = format!("agents: {} of them are too many, {MOST_AGENTS} may be", items.len());
+                    self.wrong(key.span().start, why);
+                }
+                _ => self.each("agents", value, Self::agent),
+            },
             "limits" => self.each("limits", value, Self::limit),
             other => self.unknown(other, key, &["agent", "agents", "limits"]),
         }
@@ -113,7 +135,15 @@ impl<'a> Reader<'a> {
     }
 
     fn put(&mut self, key: Key, (at, value): Item<'a>, read: impl FnOnce(&DeValue<'a>) -> Result<Value, String>) {
+        if at.get_ref().len() > LONGEST_NAME {
+            let why = format!("a name is at most {LONGEST_NAME} bytes long");
+            return self.wrong(at.span().start, format!("{key}: {why}"));
+        }
         match read(value.get_ref()) {
+            Ok(_) if self.entries.len() == MOST_VALUES => {
+                let why = format!("a file has at most {MOST_VALUES} values, and this is one more");
+                self.wrong(at.span().start, why);
+            }
             Ok(value) => {
                 let from = Origin::File { name: self.name.clone(), line: self.line(at.span().start) };
                 self.entries.push(Entry { key, value, from });
@@ -128,11 +158,11 @@ impl<'a> Reader<'a> {
     }
 
     fn wrong(&mut self, at: usize, message: String) {
-        self.problems.push(Problem { file: self.source.name.clone(), line: Some(self.line(at)), message });
+        self.problems.push(Problem::new(&self.name, Some(self.line(at)), message));
     }
 
     fn line(&self, at: usize) -> usize {
-        self.source.text.get(..at).map_or(1, |before| before.matches('\n').count() + 1)
+        self.line_ends.partition_point(|end| *end < at) + 1
     }
 }
 

@@ -331,3 +331,41 @@ fn programs_are_found_from_the_place_of_the_file() {
         assert_eq!(held(&config, None, "agents.claude.command").0, want);
     }
 }
+
+/// However much is written, the error is read by a person.
+#[test]
+fn absurd_files_get_an_answer_that_is_short_and_comes_soon() {
+    let long = "x".repeat(500_000);
+    let many = |line: &dyn Fn(usize) -> String| (0..30_000).map(line).collect::<String>();
+    for (text, want) in [
+        (format!("agent = \"{long}\""), "1: agent: there is no agent"),
+        (format!("{long} = 1"), "1: xxx"),
+        (format!("[agents.{long}]"), "1: agents.xxx"),
+        (format!("[limits]\n{long} = 1"), "2: limits.xxx"),
+        (format!("[agents.claude.set]\n{long} = \"1\""), "2: agents.claude.set.xxx"),
+        (format!("[agents.claude.set]\neffort = \"{long}\""), "2: agents.claude.set.effort"),
+        (format!("[agents.claude.env]\n{long} = \"1\""), "2: agents.claude.env.xxx"),
+        (format!("[agents.claude]\nlike = \"{long}\""), "2: agents.claude.like"),
+        (format!("{long} {long}"), "1: "),
+        (many(&|n| format!("k{n} = 1\n")), "1: k0: unknown key"),
+        (many(&|n| format!("[agents.a{n}]\n")), "1: agents: 30000 of them are too many, 100 may be"),
+        (format!("[agents.claude.set]\n{}", many(&|n| format!("k{n} = \"1\"\n"))), "2: agents.claude.set.k0"),
+        (" ".repeat(1024 * 1024 + 1), "1: the file is longer"),
+    ] {
+        let error = Config::load(&[own(&text)], &Agents::builtin()).map(|_| ()).unwrap_err();
+        let (told, start) = (error.to_string(), &text[..text.len().min(40)]);
+        assert!(told.starts_with(&format!("own:{want}")), "{start}: {}", &told[..told.len().min(300)]);
+        assert!(told.len() < 20_000, "{start}: {}", told.len());
+        assert!(told.lines().count() <= TOLD + 1 && error.0.iter().all(|problem| !problem.message.contains('\n')));
+    }
+    let error = Config::load(&[own(&many(&|n| format!("k{n} = 1\n")))], &Agents::builtin()).map(|_| ()).unwrap_err();
+    assert!(error.to_string().ends_with("\nand 29980 more"));
+    assert_eq!(error.0[29_999].line, Some(30_000));
+}
+
+/// A long file is well below its limits.
+#[test]
+fn a_hundred_agents_are_not_too_many() {
+    let config = load(&[own(&(0..100).map(|n| format!("[agents.a{n}]\nlike = \"claude\"\n")).collect::<String>())]);
+    assert_eq!(config.configured().len(), 100);
+}

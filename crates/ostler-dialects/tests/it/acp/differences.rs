@@ -229,6 +229,10 @@ fn difference_5_history_is_not_told_again_and_a_session_is_loaded_once() {
     let mut stage = Stage::begun(&OPENCODE, &resuming());
     stage.answer(1, &hello(&json!({"loadSession": true, "sessionCapabilities": {"resume": {}, "fork": {}}})));
     assert_eq!(stage.writes()[1]["method"], "session/resume");
+    // Unless that is only for sessions of the same process, as with OpenClaw's bridge.
+    let mut stage = Stage::begun(&OPENCLAW, &resuming());
+    stage.answer(1, &hello(&json!({"loadSession": true, "sessionCapabilities": {"resume": {}}})));
+    assert_eq!(stage.writes()[1]["method"], "session/load");
     let mut spec = resuming();
     spec.settings.set(keys::FORK, "true");
     let mut stage = Stage::begun(&OPENCODE, &spec);
@@ -236,6 +240,24 @@ fn difference_5_history_is_not_told_again_and_a_session_is_loaded_once() {
     stage.answer(2, &json!({"sessionId": "copy"}));
     assert_eq!(stage.writes()[1]["method"], "session/fork");
     assert!(matches!(&stage.outs[2], Out::Event(What::Started(it)) if it.native_session.as_deref() == Some("copy")));
+}
+
+/// Measured with 2026.9.6: the gateway works in a directory of its own, and a prompt only names the session's.
+#[test]
+fn an_agent_that_works_elsewhere_is_found_out() {
+    let opened = |dialect: &dyn Dialect| {
+        let mut stage = Stage::begun(dialect, &Spec { dir: Some("/work".into()), ..Spec::default() });
+        stage.answer(1, &hello(&json!({})));
+        stage.answer(2, &json!({"sessionId": "s"}));
+        stage
+    };
+    let cwd = |stage: &Stage| {
+        stage.outs.iter().find_map(|out| if let Out::Event(What::Started(it)) = out { it.cwd.clone() } else { None })
+    };
+    let (elsewhere, here) = (opened(&OPENCLAW), opened(&GEMINI));
+    assert_eq!(elsewhere.story(), ["started", "notice works_elsewhere"]);
+    assert_eq!(here.story(), ["started"]);
+    assert_eq!((cwd(&elsewhere), cwd(&here).as_deref()), (None, Some("/work")));
 }
 
 // 5, P57: whatever the code, a session that cannot be gone on with is the caller's to mend, and the hint says how.
