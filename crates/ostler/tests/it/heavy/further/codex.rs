@@ -24,7 +24,7 @@ mod app_server {
 
     crate::sessions::live_tests! { CODEX;
         sending::three_turns_remember sending::pause_holds_messages sending::a_budget_of_turns sending::a_budget_of_tokens
-        interrupts::at_once interrupts::stopped_in_the_middle
+        interrupts::at_once
         tools::a_tool_that_says_how_far_it_is tools::a_tool_that_the_caller_runs
     }
 
