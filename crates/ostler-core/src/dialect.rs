@@ -57,7 +57,8 @@ pub trait Dialect: Send + Sync {
     }
 
     /// Whether the agent takes an id for a new session and says it too late, or not at all: Ostler chooses one then
-    /// ([`crate::spec::keys::SESSION_ID`]), so that a turn that was cut off can be gone on with.
+    /// ([`crate::spec::keys::SESSION_ID`]), so that a turn that was cut off can be gone on with. With an id that it knows such
+    /// an agent goes on with that session.
     fn names_sessions(&self) -> bool {
         false
     }
