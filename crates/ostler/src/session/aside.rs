@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use futures_util::FutureExt;
 use ostler_core::lines::{Line, Lines};
-use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::UnixStream;
 
@@ -64,7 +64,7 @@ struct Peer {
     /// It is owed nothing but what waits for it.
     is_let_go: bool,
     /// Tells when it does not listen either, once it has nothing more to say.
-    watch: Option<AsyncFd<OwnedFd>>,
+    watch: Option<UnixStream>,
 }
 
 impl Peer {
@@ -97,16 +97,22 @@ impl Peer {
         }
         if self.watch.is_none() {
             let other = self.stream.as_fd().try_clone_to_owned();
-            self.watch = other.and_then(|fd| AsyncFd::register_with_interest(fd, Interest::WRITABLE)).ok();
+            self.watch = other.and_then(|other| UnixStream::from_std(other.into())).ok();
         }
         let Some(watch) = &self.watch else { return false }; // then it is gone when an answer cannot be written
         loop {
             match watch.poll_write_ready(cx) {
-                Poll::Ready(Ok(guard)) if guard.ready().is_write_closed() => return true,
-                Poll::Ready(Ok(mut guard)) => guard.clear_ready(),
-                Poll::Ready(Err(_)) => return true,
                 Poll::Pending => return false,
+                Poll::Ready(Err(_)) => return true,
+                Poll::Ready(Ok(())) => {}
             }
+            if let Some(Ok(now)) = watch.ready(Interest::WRITABLE).now_or_never()
+                && now.is_write_closed()
+            {
+                return true;
+            }
+            // That it can be written to is forgotten: the next change is awaited.
+            let _ = watch.try_io(Interest::WRITABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
         }
     }
 
