@@ -10,16 +10,17 @@ use super::stage::{Stage, hello};
 
 const CODE: &str = "handshake_failed";
 
+type Fails = fn(&mut Stage);
+
 // An editor or a chat begins without a message: what fails then is told at once, and the first turn ends with it.
 #[test]
 fn a_handshake_that_fails_before_a_turn_is_told_and_ends_the_next() {
-    let auth = |stage: &mut Stage| {
+    let auth: Fails = |stage| {
         stage.answer(1, &hello(&json!({})));
         stage.fail(2, -32000, "Authentication required");
     };
-    let version = |stage: &mut Stage| stage.answer(1, &json!({"protocolVersion": 7}));
-    let cases: [(&dyn Fn(&mut Stage), Cause); 2] = [(&auth, Cause::Auth), (&version, Cause::Protocol)];
-    for (fails, cause) in cases {
+    let version: Fails = |stage| stage.answer(1, &json!({"protocolVersion": 7}));
+    for (fails, cause) in [(auth, Cause::Auth), (version, Cause::Protocol)] {
         let mut stage = Stage::begun(&GEMINI, &Spec::default());
         fails(&mut stage);
         let [told] = stage.notices(CODE)[..] else { panic!("{:?}", stage.outs) };
