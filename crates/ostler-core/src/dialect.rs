@@ -209,6 +209,14 @@ pub trait Conversation: Send {
     /// A program that the agent started to reach the caller's tools ([`Spec::bridge`]) said a line. There can be several.
     fn hear_aside(&mut self, _from: u32, _line: &str, _out: &mut Outbox) {}
 
+    /// Whether such a program is owed an answer: one that has nothing more to say is kept until it has it.
+    fn owes_aside(&self, _to: u32) -> bool {
+        false
+    }
+
+    /// Such a program is gone: nobody waits for what it asked for.
+    fn aside_gone(&mut self, _from: u32, _out: &mut Outbox) {}
+
     /// The child is gone. If a turn was under way and the exit explains it, this is where the blame goes.
     fn finish(&mut self, exit: &Exit, out: &mut Outbox);
 }

@@ -10,7 +10,7 @@ use ostler::around::{Flow, FlowFuture, Middleware};
 use ostler::event::Notice;
 use ostler::looping::{Condition, Ending, Loop, LoopResult, Mode, Waiting};
 use ostler::permission::{self, Trust};
-use ostler::{Agent, Answer, Cause, Host, Outcome, Raw, Spec, ToolError, ToolOffer, Usage, What, tool};
+use ostler::{Agent, Answer, Cause, Host, Outcome, Raw, Spec, ToolOffer, Usage, What, tool};
 use ostler_core::usage::Tokens;
 use serde::Deserialize;
 
@@ -21,7 +21,6 @@ use crate::driver::runtime;
 struct Model {
     replies: Arc<Mutex<VecDeque<Result<Reply, ModelError>>>>,
     asked: Arc<Mutex<Vec<Vec<Message>>>>,
-    tools: Vec<ToolOffer>,
 }
 
 impl Model {
@@ -50,8 +49,8 @@ impl ModelAdapter for Model {
         Box::pin(async move { next.unwrap_or_else(|| panic!("nothing was to be asked: {messages:?}")) })
     }
 
-    fn bind_tools(&self, tools: Vec<ToolOffer>) -> Arc<dyn ModelAdapter> {
-        Arc::new(Self { tools, ..self.clone() })
+    fn bind_tools(&self, _: Vec<ToolOffer>) -> Arc<dyn ModelAdapter> {
+        Arc::new(self.clone())
     }
 }
 
@@ -383,7 +382,8 @@ fn what_is_old_is_summarised_when_it_is_too_much() {
         let reply = Reply { content: format!("{n} {long}"), ..calling(&[ADD]).unwrap() };
         using(Ok(reply), 5000 * n, 5000, None)
     };
-    let replies = [step(1), step(2), step(3), using(said("SUMMARY"), 100, 10, None), using(said("done"), 100, 10, None)];
+    let replies =
+        [step(1), step(2), step(3), using(said("SUMMARY"), 100, 10, None), using(said("done"), 100, 10, None)];
     let model = Model::new(replies);
     let result = run(&looping(&model).0.context_window(20_000));
     assert!(matches!(result.ending, Ending::Completed), "{:?} {:?}", result.outcome, model.asked().len());
@@ -469,8 +469,8 @@ fn a_third_party_model_that_tells_nothing_is_heard_all_the_same() {
             updates.tell(&Update::Text("Hel".into()));
             self.0.invoke_with_updates(messages, updates)
         }
-        fn bind_tools(&self, tools: Vec<ToolOffer>) -> Arc<dyn ModelAdapter> {
-            Arc::new(Self(Model { tools, ..self.0.clone() }))
+        fn bind_tools(&self, _: Vec<ToolOffer>) -> Arc<dyn ModelAdapter> {
+            Arc::new(Self(self.0.clone()))
         }
     }
     let result = run(&Loop::new(Telling(Model::new([said("Hello.")]))).bare());
