@@ -8,7 +8,7 @@ use std::time::Duration;
 use ostler::adapter::{Message, ModelAdapter, ModelError, Reply, ReplyFuture, Stop, ToolRequest, Update, Updates};
 use ostler::around::{Flow, FlowFuture, Middleware};
 use ostler::event::Notice;
-use ostler::looping::{Condition, Ending, Loop, LoopResult, Mode, Waiting};
+use ostler::looping::{CommandCheck, Condition, Ending, Loop, LoopResult, Mode, Waiting};
 use ostler::permission::{self, Trust};
 use ostler::{Agent, Answer, Cause, Host, Outcome, Raw, Spec, ToolOffer, Usage, What, tool};
 use ostler_core::usage::Tokens;
@@ -474,4 +474,161 @@ fn a_third_party_model_that_tells_nothing_is_heard_all_the_same() {
     }
     let result = run(&Loop::new(Telling(Model::new([said("Hello.")]))).bare());
     assert_eq!(result.text, "Hello.");
+}
+
+#[test]
+fn a_command_checks_the_result() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("done");
+    let write = tool("write", "Writes the file.", move |_: serde_json::Map<String, serde_json::Value>| {
+        std::fs::write(&file, "x").unwrap();
+        async { Ok("written".into()) }
+    });
+    let host = |more: &[(&str, &str)]| {
+        let path = std::env::var_os("PATH").unwrap();
+        Host::new(more.iter().map(|(k, v)| (k.into(), v.into())).chain([("PATH".into(), path)]))
+    };
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    // The key stays here, the rest of the environment does not, and what is printed goes back to the model.
+    let script = r#"echo "found $OTHER$THE_API_KEY" >&2; test -f done"#;
+    let host = host(&[("THE_API_KEY", "secret"), ("OTHER", "something")]);
+    let check = CommandCheck::new(&host, words(&["sh", "-c", script]), dir.path().to_owned());
+    check.check_program().unwrap();
+    let model = Model::new([said("done"), calling(&[("write", "{}")]), said("really done")]);
+    let agent = Loop::new(model.clone()).bare().tool(write).verify(check);
+    let result = runtime().block_on(agent.run(&host, "the task")).unwrap();
+    assert!(matches!(result.ending, Ending::Completed), "{:?}", result.outcome);
+    assert_eq!((&*result.text, result.iterations), ("really done", 3));
+    let told = model.asked()[1].last().unwrap().content().as_text().into_owned();
+    assert!(told.contains("exit code 1") && told.contains("found something\n"), "{told}");
+    // A program that is not there is known beforehand, and one that takes too long is ended.
+    let missing = CommandCheck::new(&host, words(&["no-such-program"]), dir.path().to_owned());
+    assert!(missing.check_program().unwrap_err().contains("no-such-program"));
+    let slow =
+        CommandCheck::new(&host, words(&["sleep", "60"]), dir.path().to_owned()).limit(Duration::from_millis(200));
+    let why = runtime().block_on(async { ostler::around::Verify::verify(&slow, "").await }).unwrap_err();
+    assert!(why.contains("took longer"), "{why}");
+}
+
+/// What is said during the check is answered before the turn is over.
+#[test]
+fn a_message_during_the_check_is_answered() {
+    let model = Model::new([said("two"), said("two and a half")]);
+    let (begun, mut begins) = tokio::sync::mpsc::unbounded_channel();
+    let (go, wait) = tokio::sync::watch::channel(false);
+    let agent = looping(&model).0.verify(move |_: String| {
+        begun.send(()).unwrap();
+        let mut wait = wait.clone();
+        async move { wait.wait_for(|go| *go).await.map(|_| ()).map_err(|error| error.to_string()) }
+    });
+    let text = runtime().block_on(async {
+        let mut session = agent.start(&Host::default(), Spec { prompt: "go".into(), ..Spec::default() }).unwrap();
+        begins.recv().await.unwrap();
+        session.send_when("and a half", ostler::WhenBusy::Steer).unwrap();
+        while !matches!(session.next().await.unwrap().what, What::Notice(Notice { code, .. }) if code == "steered") {}
+        go.send(true).unwrap();
+        session.wait().await.text().to_owned()
+    });
+    assert_eq!(text, "two and a half");
+    assert_eq!(model.last().last().unwrap(), "and a half");
+}
+
+/// In one step, what only looks runs and what a rule allows runs; the rest waits, all of it.
+#[test]
+fn only_what_needs_approval_waits() {
+    let policy = permission::Policy::parse("[[rule]]\ntool = \"add\"\ndo = \"allow\"\n", "test", Trust::Full).unwrap();
+    let model = Model::new([calling(&[ADD, ("sub", ADD.1), ("sub", ADD.1)]), said("done")]);
+    let (agent, added) = looping(&model);
+    let subtracted = Arc::new(AtomicU32::new(0));
+    let counter = subtracted.clone();
+    let sub = tool("sub", "Subtracts.", move |Add { a, b }| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        async move { Ok((a - b).to_string()) }
+    });
+    let agent = agent.tool(sub).mode(Mode::Approve);
+    let spec = Spec { prompt: "the task".into(), policy: Some(policy), ..Spec::default() };
+    let uses = || (added.load(Ordering::SeqCst), subtracted.load(Ordering::SeqCst));
+    runtime().block_on(async {
+        let result = agent.run_with(&Host::default(), spec).await.unwrap();
+        assert_eq!(uses(), (1, 0));
+        let result = waiting(result).answer("Yes!").await.unwrap();
+        assert!(matches!(result.ending, Ending::Completed), "{:?}", result.outcome);
+        assert_eq!(uses(), (1, 2));
+    });
+    // Anything but a plain yes is a message to the model, and no approval.
+    let model = Model::new([calling(&[ADD]), said("fine")]);
+    let (agent, added) = looping(&model);
+    runtime().block_on(async {
+        let result = agent.mode(Mode::Approve).run(&Host::default(), "the task").await.unwrap();
+        waiting(result).answer("yes, but with three").await.unwrap();
+    });
+    assert_eq!(added.load(Ordering::SeqCst), 0);
+}
+
+/// What a failed answer used counts, and what nobody knows is not said to be nothing.
+#[test]
+fn every_answer_is_paid_for() {
+    let failed = |usage: Vec<Usage>| Err(ModelError { usage, ..broken(Cause::AgentDied).unwrap_err() });
+    let usage = using(said(""), 10, 1, Some(0.5)).unwrap().usage;
+    let model = Model::new([failed(usage), using(said("done"), 20, 2, Some(0.25))]);
+    let sum = run(&looping(&model).0).usage.unwrap();
+    assert_eq!((sum.input, sum.output, sum.cost_usd), (Some(30), Some(3), Some(0.75)));
+    let model = Model::new([failed(Vec::new()), using(said("done"), 20, 2, Some(0.25))]);
+    assert_eq!(run(&looping(&model).0).usage.unwrap().cost_usd, None);
+    let model = Model::new([failed(Vec::new())]);
+    assert_eq!(stopped_by(&run(&looping(&model).0.max_cost_usd(1.0))), Cause::AgentDied);
+    // An estimate stays one.
+    let estimated = |reply: Result<Reply, ModelError>| {
+        let usage = Usage::of(Some("m".into()), Tokens { input: 1, output: 1, ..Tokens::default() }).estimated(0.3);
+        Ok(Reply { usage: vec![usage], ..reply.unwrap() })
+    };
+    let model = Model::new([estimated(calling(&[ADD])), estimated(calling(&[ADD]))]);
+    let result = run(&looping(&model).0.max_cost_usd(0.5));
+    assert_eq!((stopped(&result), model.asked().len()), (Condition::Budget, 2));
+    assert_eq!(result.usage.unwrap().cost_source, ostler::CostSource::Estimated);
+}
+
+fn stopped_by(result: &LoopResult) -> Cause {
+    result.outcome.cause
+}
+
+/// A model that says at the end what all its answers used.
+#[test]
+fn what_is_told_at_the_end_is_unknown_until_then() {
+    #[derive(Clone)]
+    struct AtTheEnd(Model);
+    impl ModelAdapter for AtTheEnd {
+        fn name(&self) -> &str {
+            "at-the-end"
+        }
+        fn invoke_with_updates<'a>(&'a self, messages: &'a [Message], updates: Updates) -> ReplyFuture<'a> {
+            self.0.invoke_with_updates(messages, updates)
+        }
+        fn bind_tools(&self, _: Vec<ToolOffer>) -> Arc<dyn ModelAdapter> {
+            Arc::new(self.clone())
+        }
+        fn counts_at_the_end(&self) -> bool {
+            true
+        }
+    }
+    let agent = |replies: Vec<_>| {
+        let model = Model::new(replies);
+        let add = tool("add", "Adds.", |Add { a, b }| async move { Ok((a + b).to_string()) });
+        Loop::new(AtTheEnd(model)).bare().tool(add)
+    };
+    let done = || using(said("done"), 20, 2, Some(0.25));
+    let usage = run(&agent(vec![calling(&[ADD]), done()])).usage.unwrap();
+    assert_eq!((usage.input, usage.cost_usd), (Some(20), Some(0.25)));
+    let cut_short = run(&agent(vec![calling(&[ADD]), calling(&[ADD])]).max_iterations(2));
+    assert_eq!(cut_short.usage.and_then(|usage| usage.cost_usd), None);
+}
+
+/// A breach of contract is not tried again.
+#[test]
+fn a_model_that_acts_on_its_own_is_asked_no_more() {
+    let outcome = Outcome::new(Cause::Protocol, "it used Bash").with(|detail| detail.native = Some("own_tool".into()));
+    let model = Model::new([Err(ModelError::new(outcome))]);
+    let result = run(&looping(&model).0);
+    assert!(matches!(result.ending, Ending::Failed), "{:?}", result.outcome);
+    assert_eq!(model.asked().len(), 1);
 }
