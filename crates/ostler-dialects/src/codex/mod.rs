@@ -33,6 +33,9 @@ pub struct CodexExec;
 
 const NAME: &str = "codex";
 
+/// As a plain model it keeps nothing, and what it does all the same changes nothing.
+const PLAIN: &[(&str, &str)] = &[(keys::PERMISSION_MODE, "read-only"), (settings::EPHEMERAL, "true")];
+
 /// What `model/list` names without an account; `codex` itself knows which of them an account has.
 const MODELS: &[&str] = &[
     "gpt-6.1-sol",
@@ -101,7 +104,7 @@ impl Dialect for Codex {
     }
 
     fn plain(&self) -> Plain {
-        Plain { settings: &[(keys::PERMISSION_MODE, "read-only")], toolless: false }
+        Plain { settings: PLAIN, toolless: false }
     }
 
     fn tool_use(&self, tool: &str, input: &Raw) -> ToolUse {
@@ -149,7 +152,7 @@ impl Dialect for CodexExec {
     }
 
     fn plain(&self) -> Plain {
-        Plain { settings: &[(keys::PERMISSION_MODE, "read-only")], toolless: false }
+        Plain { settings: PLAIN, toolless: false }
     }
 
     fn tool_use(&self, tool: &str, input: &Raw) -> ToolUse {

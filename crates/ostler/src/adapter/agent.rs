@@ -11,7 +11,7 @@ use ostler_core::spec::{Asks, Denials, Limits, Settings, Spec, ToolOffer, keys};
 use ostler_dialects::plain::{self, Gate, Message};
 use tokio::sync::Mutex;
 
-use super::held::{Audience, Hearing, Held};
+use super::held::{Audience, Hearing, Held, Terms};
 use super::{ModelAdapter, ModelError, ReplyFuture, Updates};
 use crate::agent::Agent;
 use crate::host::Host;
@@ -24,7 +24,7 @@ pub struct ModelOptions {
     pub model: Option<String>,
     /// The program to start instead of the agent's usual name on PATH.
     pub program: Option<PathBuf>,
-    /// The longest that a reply may take.
+    /// The longest that a reply may take. While the caller runs tools, it does not count.
     pub timeout: Duration,
     /// The most that a reply may hold, in bytes. What is longer is an error, not a part of a reply.
     pub max_output: usize,
@@ -57,7 +57,8 @@ impl Default for ModelOptions {
 /// How a model calls tools.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Calling {
-    /// Natively where the agent takes tools of the caller's, by the prompt where it does not.
+    /// Natively where the agent takes tools of the caller's, by the prompt where it does not, or where it would need a bridge
+    /// ([`Host::bridged_by`]) and there is none.
     #[default]
     Auto,
     /// By the agent's own means: it waits in the middle of its turn until the results come with the next messages. What it
@@ -109,7 +110,8 @@ impl AgentModel {
     fn is_native(&self) -> bool {
         let can = || {
             let spec = self.spec(String::new());
-            self.agent.dialect().over(&spec).unwrap_or(self.agent.dialect()).capabilities().tools
+            let dialect = self.agent.dialect().over(&spec).unwrap_or(self.agent.dialect());
+            dialect.capabilities().tools && (!dialect.bridges() || self.host.bridge().is_some())
         };
         match self.options.calling {
             Calling::Auto => !self.tools.is_empty() && can(),
@@ -141,13 +143,8 @@ impl AgentModel {
             settings,
             env: options.env.clone(),
             program: options.program.clone(),
-            limits: Limits {
-                wall: Some(options.timeout),
-                idle: None,
-                startup: Some(options.timeout),
-                output: options.max_output,
-                ..Limits::default()
-            },
+            // The time of each reply is watched here: a session that waits for tools takes as long as they do.
+            limits: Limits { wall: None, idle: None, startup: None, output: options.max_output, ..Limits::default() },
             denials: Denials::Tolerate,
             asks: Asks::Nobody,
             ..Spec::default()
@@ -198,10 +195,15 @@ impl AgentModel {
             }
             None => self.ask(messages, native)?,
         };
-        let bound: &[ToolOffer] = if native { &self.tools } else { &[] };
+        let terms = Terms {
+            agent: self.agent.name(),
+            bound: if native { &self.tools } else { &[] },
+            most: self.options.max_output,
+            time: self.options.timeout,
+        };
         let gate = (!native && !self.tools.is_empty()).then(Gate::default);
         let mut audience = Audience { updates, gate };
-        let heard = hearing.hear(self.agent.name(), bound, self.options.max_output, &mut audience).await;
+        let heard = hearing.hear(&terms, &mut audience).await;
         match heard {
             Ok(Some(mut reply)) => {
                 hearing.end().await;

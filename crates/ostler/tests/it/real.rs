@@ -1,5 +1,6 @@
 //! The library with the real Claude Code, against the scripted model on loopback.
 
+mod adapter;
 mod conformance;
 mod live;
 
