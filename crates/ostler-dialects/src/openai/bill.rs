@@ -41,11 +41,12 @@ impl Cost {
 impl Bill {
     /// Adds one answer.
     pub(super) fn add(&mut self, model: &str, spent: Option<Spent>, price: Option<Price>) {
-        let Some(Spent { tokens, cost }) = spent else {
+        let Some(Spent { tokens, cost, estimated }) = spent else {
             self.incomplete = true;
             return;
         };
         let cost = match (cost, price) {
+            (Some(said), _) if estimated => Cost::Estimated(said),
             (Some(said), _) => Cost::Reported(said),
             (None, Some(price)) => Cost::Estimated(price.of(&tokens)),
             (None, None) => Cost::Unknown,

@@ -75,11 +75,15 @@ wire! {
         prompt_cache_hit_tokens: Scalar<'a>,
         // OpenRouter: what it cost, in dollars
         cost: Scalar<'a>,
+        // Ostler's own, where an adapter stands in for a server: `estimated` when nobody has reported it
+        cost_source: Scalar<'a>,
     }
 
     /// Parts of the token counts.
     struct Details {
         cached_tokens: Scalar<'a>,
+        // OpenRouter: those that were written to a cache
+        cache_write_tokens: Scalar<'a>,
         reasoning_tokens: Scalar<'a>,
     }
 

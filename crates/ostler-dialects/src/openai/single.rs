@@ -140,6 +140,7 @@ impl Answering {
         let usage = reply.spent.map(|spent| {
             let usage = Usage::of(Some(model.clone()), spent.tokens);
             match (spent.cost, Price::listed(&model).filter(|_| official)) {
+                (Some(cost), _) if spent.estimated => usage.estimated(cost),
                 (Some(cost), _) => usage.reported(cost),
                 (None, Some(price)) => usage.estimated(price.of(&spent.tokens)),
                 (None, None) => usage,
@@ -272,17 +273,22 @@ pub fn pieces_behind(reply: &plain::Reply) -> Vec<String> {
 fn spent(usage: &[Usage]) -> Option<String> {
     let mut sum = usage.first()?.clone();
     usage[1..].iter().for_each(|other| sum.add(other));
+    if sum.input.is_none() && sum.output.is_none() && sum.cost_usd.is_none() {
+        return None; // nobody has counted, and that is not zero
+    }
     let known = |n: Option<u64>| n.unwrap_or(0);
+    let prompt = [sum.input, sum.cache_read, sum.cache_write].into_iter().map(known).fold(0, u64::saturating_add);
     let mut tokens = json!({
-        "prompt_tokens": known(sum.input) + known(sum.cache_read) + known(sum.cache_write),
+        "prompt_tokens": prompt,
         "completion_tokens": known(sum.output),
-        "prompt_tokens_details": {"cached_tokens": known(sum.cache_read)},
+        "prompt_tokens_details": {"cached_tokens": known(sum.cache_read), "cache_write_tokens": known(sum.cache_write)},
     });
     if let Some(reasoning) = sum.reasoning {
         tokens["completion_tokens_details"] = json!({"reasoning_tokens": reasoning});
     }
-    if let (Some(cost), CostSource::Reported) = (sum.cost_usd, sum.cost_source) {
+    if let (Some(cost), CostSource::Reported | CostSource::Estimated) = (sum.cost_usd, sum.cost_source) {
         tokens["cost"] = json!(cost);
+        tokens["cost_source"] = json!(sum.cost_source);
     }
     let mut last = json!({"choices": [], "usage": tokens});
     if let Some(model) = &sum.model {
@@ -296,3 +302,6 @@ fn spent(usage: &[Usage]) -> Option<String> {
 pub fn failed_with(outcome: Outcome) -> Failed {
     Failed { message: outcome.message.clone(), ended: Some(Box::new(outcome)), ..Failed::default() }
 }
+
+#[cfg(test)]
+mod tests;

@@ -211,3 +211,53 @@ fn own_tool(agent: &str, tool: &str) -> Outcome {
         .hint("Forbid the tool in the agent's own settings, or use another agent as the model.")
         .with(|detail| detail.native = Some("own_tool".to_owned()))
 }
+
+#[cfg(test)]
+mod tests {
+    use ostler_core::raw::Raw;
+
+    use super::*;
+
+    fn call(id: &str) -> ToolRequest {
+        ToolRequest { id: id.into(), name: "add".into(), args: Raw::of(&[0; 0]) }
+    }
+
+    fn assistant(calls: &[&str]) -> Message {
+        Message::Assistant { content: "I add.".into(), tool_calls: calls.iter().map(|id| call(id)).collect() }
+    }
+
+    /// The results that are found when two calls are waited for, behind one message.
+    fn found(messages: &[Message]) -> Option<Vec<(String, String)>> {
+        let submitted = results(&[Message::user("Add.")], messages, &[call("a"), call("b")])?;
+        Some(submitted.into_iter().map(|result| (result.id, result.output)).collect())
+    }
+
+    #[test]
+    fn results_are_found_in_the_order_of_the_calls() {
+        let asked = Message::user("Add.");
+        let both = [asked, assistant(&["a", "b"]), Message::tool("b", "2"), Message::tool("a", "1")];
+        let wanted = vec![("a".to_owned(), "1".to_owned()), ("b".to_owned(), "2".to_owned())];
+        assert_eq!(found(&both), Some(wanted));
+    }
+
+    #[test]
+    fn anything_else_is_another_conversation() {
+        let (asked, reply) = (Message::user("Add."), assistant(&["a", "b"]));
+        let (first, second) = (Message::tool("a", "1"), Message::tool("b", "2"));
+        let others: [&[Message]; 10] = [
+            &[],
+            std::slice::from_ref(&asked),
+            &[asked.clone(), reply.clone()],
+            &[asked.clone(), reply.clone(), first.clone()],
+            &[asked.clone(), reply.clone(), first.clone(), first.clone()],
+            &[asked.clone(), reply.clone(), first.clone(), Message::tool("c", "3")],
+            &[asked.clone(), reply.clone(), first.clone(), second.clone(), Message::user("And?")],
+            &[asked.clone(), assistant(&["a"]), first.clone(), second.clone()],
+            &[asked, Message::user("Add."), first.clone(), second.clone()],
+            &[Message::user("Subtract."), reply, first, second],
+        ];
+        for messages in others {
+            assert_eq!(found(messages), None, "{messages:?}");
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! What the real agents do as plain models: each scene is tried with those that are named in `real::adapter`.
 
 use ostler::adapter::{AgentModel, Calling, Message, ModelAdapter, ModelOptions, Reply, Stop};
-use ostler::{Agents, Cause};
+use ostler::{Agents, Cause, Settings};
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::scenario::{Place, Subject};
 use serde_json::{Value, json};
@@ -10,7 +10,11 @@ use super::{ask, ask_listening, block, calculator, hello};
 use crate::driver::host;
 
 fn model(place: &Place, calling: Calling) -> AgentModel {
-    let options = ModelOptions { program: place.program(), calling, ..ModelOptions::default() };
+    asked_with(place, calling, Settings::default())
+}
+
+fn asked_with(place: &Place, calling: Calling, settings: Settings) -> AgentModel {
+    let options = ModelOptions { program: place.program(), calling, settings, ..ModelOptions::default() };
     AgentModel::new(Agents::builtin().get(place.subject.name).unwrap(), host(place), options)
 }
 
@@ -106,7 +110,10 @@ pub(crate) async fn native_calls(subject: &'static Subject) {
     assert_eq!(calls.len(), 2, "one session: two calls of the model");
     assert_eq!(calls[1].last_tool_results()[0].text, "42");
     if subject.name == "claude" {
-        assert_eq!(calls[0].tool_names(), ["mcp__ostler__calculator"]);
+        // It adds a placeholder of its own where there are tools of others; nothing can be done with it.
+        let names: Vec<&str> =
+            calls[0].tool_names().into_iter().filter(|name| *name != "DeferredToolPlaceholder").collect();
+        assert_eq!(names, ["mcp__ostler__calculator"]);
     }
     assert_eq!(reply.usage.iter().filter_map(|usage| usage.output).sum::<u64>(), 2 * subject.numbers.tokens[3]);
     assert_eq!(place.left(), []);
@@ -137,22 +144,24 @@ pub(crate) async fn two_native_calls(subject: &'static Subject) {
     assert_eq!(place.left(), []);
 }
 
-/// The model orders a command all the same: it is not run, and the breach has a name.
+/// The model orders a command all the same: it is not run, and the breach has a name; also where the caller's own settings
+/// would let every tool run.
 pub(crate) async fn an_own_tool(subject: &'static Subject) {
-    let made = tempfile::tempdir().unwrap();
-    let file = made.path().join("made");
-    let order = subject.shell(&format!("touch {}", file.display()));
-    let script = Script::new().rule(Rule::on_tool_result().text("Done.")).rule(Rule::any().answer(order));
-    let place = Place::new(subject, script);
-    let asked = ask(&model(&place, Calling::Auto), &hello()).await;
-    let error = asked.expect_err("the agent has broken its contract");
-    assert_eq!(error.cause(), Cause::Protocol, "{error:?}");
-    assert_eq!(
-        error.outcome.detail.as_ref().and_then(|detail| detail.native.as_deref()),
-        Some("own_tool"),
-        "{error:?}"
-    );
-    assert!(error.to_string().contains((subject.manner.tool)(subject.tools.command)), "{error}");
-    assert!(!file.exists(), "the command was run");
-    assert_eq!(place.left(), []);
+    for trust in [&[], subject.settings.trust] {
+        let made = tempfile::tempdir().unwrap();
+        let file = made.path().join("made");
+        let order = subject.shell(&format!("touch {}", file.display()));
+        let script = Script::new().rule(Rule::on_tool_result().text("Done.")).rule(Rule::any().answer(order));
+        let place = Place::new(subject, script);
+        let mut settings = Settings::default();
+        trust.iter().for_each(|(key, value)| settings.set(key, *value));
+        let asked = ask(&asked_with(&place, Calling::Auto, settings), &hello()).await;
+        let error = asked.expect_err("the agent has broken its contract");
+        assert_eq!(error.cause(), Cause::Protocol, "{error:?}");
+        let native = error.outcome.detail.as_ref().and_then(|detail| detail.native.as_deref());
+        assert_eq!(native, Some("own_tool"), "{error:?}");
+        assert!(error.to_string().contains((subject.manner.tool)(subject.tools.command)), "{error}");
+        assert_eq!(place.left(), []);
+        assert!(!file.exists(), "the command was run");
+    }
 }
