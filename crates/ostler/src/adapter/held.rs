@@ -161,6 +161,13 @@ impl Hearing {
     }
 }
 
+/// Nobody wants the reply any more: there is nothing that the agent could bring to a good end.
+impl Drop for Hearing {
+    fn drop(&mut self) {
+        self.session.kill();
+    }
+}
+
 impl Held {
     /// Goes on with the session if these messages are those that it has answered, and then the results that it waits for.
     pub(super) fn go_on(self, messages: &[Message]) -> Result<Hearing, Hearing> {
@@ -253,7 +260,7 @@ mod tests {
             &[asked.clone(), reply.clone(), first.clone(), Message::tool("c", "3")],
             &[asked.clone(), reply.clone(), first.clone(), second.clone(), Message::user("And?")],
             &[asked.clone(), assistant(&["a"]), first.clone(), second.clone()],
-            &[asked, Message::user("Add."), first.clone(), second.clone()],
+            &[asked.clone(), Message::user("Add."), first.clone(), second.clone()],
             &[Message::user("Subtract."), reply, first, second],
         ];
         for messages in others {

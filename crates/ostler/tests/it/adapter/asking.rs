@@ -218,7 +218,7 @@ async fn a_question_that_is_dropped_ends_the_agent() {
         let pid = stage.rig.pid("pid");
         assert!(alive(pid));
         asked.abort();
-        let gone = tokio::task::spawn_blocking(move || wait_until(Duration::from_secs(10), || !alive(pid)));
+        let gone = tokio::task::spawn_blocking(move || wait_until(Duration::from_secs(3), || !alive(pid)));
         assert!(gone.await.unwrap());
         until("its directory is gone", || !std::path::Path::new(&stage.rig.text("cwd")).exists()).await;
     }

@@ -1,10 +1,11 @@
 //! Tools that are called by the agent's own means: it waits in the middle of its turn while the caller runs them.
 
-use ostler::adapter::{Calling, Message, ModelAdapter, Stop};
+use ostler::adapter::{AgentModel, Calling, Message, ModelAdapter, ModelOptions, Stop};
+use ostler::{Agents, BridgeProgram, Cause, Host};
 use ostler_testkit::processes::alive;
 
 use super::{Part, Stage, ask, ask_listening, calculator, hello};
-use crate::rig::until;
+use crate::rig::{PATH, host, until};
 
 /// A fake agent that calls the calculator and then says what it has got.
 fn counting(part: Part) -> Stage {
@@ -129,4 +130,21 @@ async fn counting_each_reply() {
     assert!(bound.counts_at_the_end() && !counting.counts_at_the_end());
     ask(&*counting, &hello()).await.unwrap();
     assert!(stage.prompt().starts_with("Available tools:"), "{}", stage.prompt());
+}
+
+// An agent that reaches tools only over a bridge calls them by the prompt where there is none, and says so where it must not.
+#[tokio::test]
+async fn without_a_bridge_it_is_the_prompt() {
+    let bound = |host: Host, calling| {
+        let program = Some("/nowhere/gemini".into());
+        let options = ModelOptions { calling, program, ..ModelOptions::default() };
+        AgentModel::new(Agents::builtin().get("gemini").unwrap(), host, options).bind_tools(vec![calculator()])
+    };
+    let bare = || host(&[("PATH", PATH)]);
+    let bridge = BridgeProgram { program: ostler_testkit::fake::program(), args: vec!["bridge".into()] };
+    assert!(!bound(bare(), Calling::Auto).counts_at_the_end());
+    assert!(bound(bare().bridged_by(bridge), Calling::Auto).counts_at_the_end());
+    let error = ask(&*bound(bare(), Calling::Native), &hello()).await.unwrap_err();
+    assert_eq!(error.cause(), Cause::Unavailable, "{error:?}");
+    assert!(error.to_string().contains("bridge"), "{error}");
 }

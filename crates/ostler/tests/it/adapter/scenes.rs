@@ -13,7 +13,8 @@ fn model(place: &Place, calling: Calling) -> AgentModel {
     asked_with(place, calling, Settings::default())
 }
 
-fn asked_with(place: &Place, calling: Calling, settings: Settings) -> AgentModel {
+fn asked_with(place: &Place, calling: Calling, mut settings: Settings) -> AgentModel {
+    place.subject.settings.always.iter().for_each(|(key, value)| settings.set(key, *value));
     let options = ModelOptions { program: place.program(), calling, settings, ..ModelOptions::default() };
     AgentModel::new(Agents::builtin().get(place.subject.name).unwrap(), host(place), options)
 }
@@ -94,7 +95,7 @@ pub(crate) async fn invalid_json(subject: &'static Subject) {
 pub(crate) async fn native_calls(subject: &'static Subject) {
     let call = Answer::text("I count.")
         .and_tool(format!("{}calculator", subject.tools.bound), json!({"expression": "17 + 25"}));
-    let script = Script::new().rule(Rule::on_tool_result().text("It is {tool_result}.")).rule(Rule::any().answer(call));
+    let script = Script::new().rule(Rule::on_tool_result().text("It is 42.")).rule(Rule::any().answer(call));
     let place = Place::new(subject, script);
     let model = model(&place, Calling::Auto).bind_tools(vec![calculator()]);
     let mut messages = hello().to_vec();
@@ -108,7 +109,8 @@ pub(crate) async fn native_calls(subject: &'static Subject) {
     assert_eq!((reply.content.as_str(), reply.stop), ("It is 42.", Stop::End));
     let calls = place.server.requests();
     assert_eq!(calls.len(), 2, "one session: two calls of the model");
-    assert_eq!(calls[1].last_tool_results()[0].text, "42");
+    let result = &calls[1].last_tool_results()[0].text;
+    assert!(result == "42" || (subject.manner.wraps_outputs && result.contains("\n42\n")), "{result}");
     if subject.name == "claude" {
         // It adds a placeholder of its own where there are tools of others; nothing can be done with it.
         let names: Vec<&str> =
