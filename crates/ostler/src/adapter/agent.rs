@@ -186,13 +186,12 @@ impl AgentModel {
     async fn reply(&self, messages: &[Message], updates: &Updates) -> Result<super::Reply, ModelError> {
         let native = self.is_native();
         let waiting = self.held.lock().await.take();
-        let mut hearing = match waiting.map(|held| held.go_on(messages)) {
-            Some(Ok(hearing)) => hearing,
-            // Another conversation, or none: the session that waited for this one is ended.
-            Some(Err(mut other)) => {
-                other.end().await;
-                self.ask(messages, native)?
-            }
+        let goes_on = match waiting {
+            Some(held) => held.go_on(messages).await,
+            None => None,
+        };
+        let mut hearing = match goes_on {
+            Some(hearing) => hearing,
             None => self.ask(messages, native)?,
         };
         let terms = Terms {

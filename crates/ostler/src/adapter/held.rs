@@ -169,15 +169,18 @@ impl Drop for Hearing {
 }
 
 impl Held {
-    /// Goes on with the session if these messages are those that it has answered, and then the results that it waits for.
-    pub(super) fn go_on(self, messages: &[Message]) -> Result<Hearing, Hearing> {
+    /// Goes on with the session if these messages are those that it has answered, and then the results that it waits for. If
+    /// they are not, or the agent is gone, the session is ended.
+    pub(super) async fn go_on(self, messages: &[Message]) -> Option<Hearing> {
         let Self { mut hearing, messages: answered } = self;
-        let Some(results) = results(&answered, messages, &hearing.waiting) else { return Err(hearing) };
-        hearing.waiting.clear();
-        match hearing.session.submit_tool_results(results) {
-            Ok(()) => Ok(hearing),
-            Err(_) => Err(hearing),
+        if let Some(results) = results(&answered, messages, &hearing.waiting)
+            && hearing.session.submit_tool_results(results).is_ok()
+        {
+            hearing.waiting.clear();
+            return Some(hearing);
         }
+        hearing.end().await;
+        None
     }
 }
 

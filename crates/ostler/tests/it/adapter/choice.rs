@@ -15,7 +15,7 @@ fn models() -> Models {
 }
 
 fn why(name: &str) -> String {
-    models().get(name).err().map(|error| error.to_string()).unwrap_or_else(|| panic!("{name} is known"))
+    models().get(name).err().unwrap_or_else(|| panic!("{name} is known")).to_string()
 }
 
 // S0-3
