@@ -124,14 +124,16 @@ impl AgentModel {
     fn spec(&self, prompt: String) -> Spec {
         let options = &self.options;
         let mut settings = Settings::default();
-        for (key, value) in self.agent.dialect().plain().settings {
-            settings.set(key, *value);
-        }
+        let plain = self.agent.dialect().plain().settings;
+        plain.iter().for_each(|(key, value)| settings.push(key, *value));
         if self.agent.settings().iter().any(|setting| setting.key == keys::SYSTEM_PROMPT) {
             settings.set(keys::SYSTEM_PROMPT, SYSTEM);
         }
         for (key, values) in options.settings.iter() {
-            settings.remove(key);
+            // What has several values gets the caller's behind them.
+            if plain.iter().filter(|(known, _)| *known == key).count() < 2 {
+                settings.remove(key);
+            }
             values.iter().for_each(|value| settings.push(key, value));
         }
         if let Some(model) = &options.model {

@@ -44,8 +44,11 @@ pub(crate) async fn plain_text(subject: &'static Subject) {
     assert_eq!(reply.usage.iter().filter_map(|usage| usage.output).sum::<u64>(), subject.numbers.tokens[3]);
     let call = place.only_call();
     assert!(call.last_user_text().contains("[User]\nWhat is 17 + 25?"), "{}", call.last_user_text());
-    if subject.name == "claude" {
-        assert_eq!(call.tool_names(), [""; 0]);
+    match subject.name {
+        "claude" => assert_eq!(call.tool_names(), [""; 0]),
+        // It cannot be without this one; `an_own_patch` tries it.
+        "codex" => assert_eq!(call.tool_names(), ["apply_patch"]),
+        _ => {}
     }
     assert_eq!(place.left(), []);
 }
@@ -146,24 +149,52 @@ pub(crate) async fn two_native_calls(subject: &'static Subject) {
     assert_eq!(place.left(), []);
 }
 
-/// The model orders a command all the same: it is not run, and the breach has a name; also where the caller's own settings
-/// would let every tool run.
+/// The model uses a tool of the agent's all the same: nothing is done, and the breach has a name.
+async fn breaks(subject: &'static Subject, settings: &[(&str, &str)], (tool, input): (&str, fn(&str) -> Value)) {
+    let made = tempfile::tempdir().unwrap();
+    let file = made.path().join("made");
+    let order = Answer::tool(tool, input(file.to_str().unwrap()));
+    let script = Script::new().rule(Rule::on_tool_result().text("Done.")).rule(Rule::any().answer(order));
+    let place = Place::new(subject, script);
+    let mut given = Settings::default();
+    settings.iter().for_each(|(key, value)| given.push(key, *value));
+    let asked = ask(&asked_with(&place, Calling::Auto, given), &hello()).await;
+    let error = asked.expect_err("the agent has broken its contract");
+    assert_eq!(error.cause(), Cause::Protocol, "{error:?}");
+    let native = error.outcome.detail.as_ref().and_then(|detail| detail.native.as_deref());
+    assert_eq!(native, Some("own_tool"), "{error:?}");
+    assert!(error.to_string().contains(tool), "{error}");
+    assert_eq!(place.left(), []);
+    assert!(!file.exists(), "it was done");
+}
+
+/// A command of Claude Code's, which has no tool for it, also where the caller's own settings would let everything run.
 pub(crate) async fn an_own_tool(subject: &'static Subject) {
-    for trust in [&[], subject.settings.trust] {
-        let made = tempfile::tempdir().unwrap();
-        let file = made.path().join("made");
-        let order = subject.shell(&format!("touch {}", file.display()));
-        let script = Script::new().rule(Rule::on_tool_result().text("Done.")).rule(Rule::any().answer(order));
-        let place = Place::new(subject, script);
-        let mut settings = Settings::default();
-        trust.iter().for_each(|(key, value)| settings.set(key, *value));
-        let asked = ask(&asked_with(&place, Calling::Auto, settings), &hello()).await;
-        let error = asked.expect_err("the agent has broken its contract");
-        assert_eq!(error.cause(), Cause::Protocol, "{error:?}");
-        let native = error.outcome.detail.as_ref().and_then(|detail| detail.native.as_deref());
-        assert_eq!(native, Some("own_tool"), "{error:?}");
-        assert!(error.to_string().contains((subject.manner.tool)(subject.tools.command)), "{error}");
-        assert_eq!(place.left(), []);
-        assert!(!file.exists(), "the command was run");
-    }
+    let command = (subject.tools.command, |file: &str| json!({"command": format!("touch {file}"), "description": "x"}));
+    breaks(subject, &[], (command.0, command.1)).await;
+    breaks(subject, subject.settings.trust, (command.0, command.1)).await;
+}
+
+/// A command of Codex's, to whom the caller gave back the tool and every right: it still asks, and the answer is no.
+pub(crate) async fn an_own_command(subject: &'static Subject) {
+    let settings = [("config", "features.shell_tool=true"), subject.settings.trust[0]];
+    breaks(subject, &settings, (subject.tools.command, |file| json!({"cmd": format!("touch {file}")}))).await;
+}
+
+/// A patch, which is the one tool that Codex cannot be without.
+pub(crate) async fn an_own_patch(subject: &'static Subject) {
+    let patch = |file: &str| json!(format!("*** Begin Patch\n*** Add File: {file}\n+made\n*** End Patch"));
+    breaks(subject, &[], ("apply_patch", patch)).await;
+    breaks(subject, subject.settings.trust, ("apply_patch", patch)).await;
+}
+
+/// Without a tool for it, a command comes to nothing, and the model hears that.
+pub(crate) async fn no_command(subject: &'static Subject) {
+    let made = tempfile::tempdir().unwrap();
+    let file = made.path().join("made");
+    let order = subject.shell(&format!("touch {}", file.display()));
+    let script = Script::new().rule(Rule::on_tool_result().text("I cannot.")).rule(Rule::any().answer(order));
+    let place = Place::new(subject, script);
+    assert_eq!(ask(&model(&place, Calling::Auto), &hello()).await.unwrap().content, "I cannot.");
+    assert!(!file.exists(), "the command was run");
 }

@@ -15,7 +15,8 @@ macro_rules! scenes {
 
 scenes! {
     claude CLAUDE: plain_text a_tool_block several_calls invalid_json native_calls two_native_calls an_own_tool;
-    codex CODEX: plain_text a_tool_block several_calls invalid_json native_calls two_native_calls an_own_tool;
+    codex CODEX: plain_text a_tool_block several_calls invalid_json native_calls two_native_calls
+        an_own_command an_own_patch no_command;
     codex_exec CODEX_EXEC: plain_text;
     gemini GEMINI: plain_text native_calls;
     opencode OPENCODE: plain_text;
