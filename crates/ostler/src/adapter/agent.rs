@@ -30,8 +30,8 @@ pub struct ModelOptions {
     pub max_output: usize,
     /// How the model calls tools.
     pub calling: Calling,
-    /// The directory that the agent is started in: an empty one of its own when none is given, so that nothing but the
-    /// messages reaches the model.
+    /// The directory that the agent is started in: an empty one of its own when none is given, so that nothing of a project
+    /// reaches the model.
     pub dir: Option<PathBuf>,
     /// Variables added to the agent's environment.
     pub env: BTreeMap<String, String>,
