@@ -76,7 +76,9 @@ pub trait ModelAdapter: Send + Sync {
 
 /// Who is told what a model says, while it says it.
 #[derive(Clone)]
-pub struct Updates(Option<Arc<dyn Fn(&Update) + Send + Sync>>);
+pub struct Updates(Option<Arc<Tell>>);
+
+type Tell = dyn Fn(&Update) + Send + Sync;
 
 /// What a model says, while it says it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -690,3 +690,21 @@ proptest! {
         prop_assert_eq!(got, wanted);
     }
 }
+
+// S0-5: a plain model may use the tools that are named, and no other, whatever it calls them.
+#[test]
+fn only_the_named_tools_may_run() {
+    let only = Policy::only(["calculator", "weather"], "Say it instead.");
+    let named = ToolUse::of("calculator", ToolKind::Other);
+    assert_eq!(said(&only, &named), "allow");
+    for wants in [shell("ls"), words(&["ls"]), edit(&["/w/project/a"]), ToolUse::of("calculator2", ToolKind::Other)] {
+        let ruling = only.decide(&wants, WORKSPACE);
+        assert_eq!(ruling.ruled, Ruled::Deny("Say it instead.".into()), "{wants:?}");
+        assert!(ruling.rule.is_some_and(|rule| rule.contains("a plain model")));
+    }
+    let none = Policy::only([], "Say it instead.");
+    for wants in [named, shell("ls"), ToolUse::of("", ToolKind::Read)] {
+        assert_eq!(said(&none, &wants), "deny", "{wants:?}");
+    }
+    assert_eq!(only.lint(), [""; 0]);
+}

@@ -34,6 +34,29 @@ pub struct CodexExec;
 
 const NAME: &str = "codex";
 
+/// As a plain model it keeps nothing, has no tools but the one for patches, which it cannot be without, and says nothing of its
+/// own to the model. What a version does not know of this, it passes over.
+const PLAIN: &[(&str, &str)] = &[
+    (keys::PERMISSION_MODE, "read-only"),
+    (settings::EPHEMERAL, "true"),
+    (settings::CONFIG, "features.shell_tool=false"),
+    (settings::CONFIG, "features.view_image=false"),
+    (settings::CONFIG, "features.goals=false"),
+    (settings::CONFIG, "features.multi_agent=false"),
+    (settings::CONFIG, "features.image_generation=false"),
+    (settings::CONFIG, "features.apps=false"),
+    (settings::CONFIG, "features.plugins=false"),
+    (settings::CONFIG, "tools.update_plan.enabled=false"),
+    (settings::CONFIG, "tools.experimental_request_user_input.enabled=false"),
+    (settings::CONFIG, "web_search=\"disabled\""),
+    (settings::CONFIG, "skills.include_instructions=false"),
+    (settings::CONFIG, "include_permissions_instructions=false"),
+    (settings::CONFIG, "include_environment_context=false"),
+    (settings::CONFIG, "include_apps_instructions=false"),
+    (settings::CONFIG, "include_collaboration_mode_instructions=false"),
+    (settings::CONFIG, "project_doc_max_bytes=0"),
+];
+
 /// What `model/list` names without an account; `codex` itself knows which of them an account has.
 const MODELS: &[&str] = &[
     "gpt-6.1-sol",
@@ -102,7 +125,7 @@ impl Dialect for Codex {
     }
 
     fn plain(&self) -> Plain {
-        Plain { settings: &[(keys::PERMISSION_MODE, "read-only")], toolless: false }
+        Plain { settings: PLAIN, toolless: false }
     }
 
     fn tool_use(&self, tool: &str, input: &Raw) -> ToolUse {
@@ -150,7 +173,7 @@ impl Dialect for CodexExec {
     }
 
     fn plain(&self) -> Plain {
-        Plain { settings: &[(keys::PERMISSION_MODE, "read-only")], toolless: false }
+        Plain { settings: PLAIN, toolless: false }
     }
 
     fn tool_use(&self, tool: &str, input: &Raw) -> ToolUse {

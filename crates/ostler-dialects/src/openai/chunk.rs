@@ -83,6 +83,8 @@ wire! {
     /// Parts of the token counts.
     struct Details {
         cached_tokens: Scalar<'a>,
+        // OpenRouter: those that were written to a cache
+        cache_write_tokens: Scalar<'a>,
         reasoning_tokens: Scalar<'a>,
     }
 

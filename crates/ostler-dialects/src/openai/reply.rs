@@ -193,11 +193,13 @@ fn spent(tokens: &chunk::Tokens<'_>) -> Option<Spent> {
     let cached = tokens.prompt_tokens_details.map().and_then(|d| d.cached_tokens.count());
     let cached = cached.or(tokens.prompt_cache_hit_tokens.count()).unwrap_or(0);
     let cached = cached.min(prompt.unwrap_or(cached)); // it is a part of the prompt, whatever a server says
+    let written = tokens.prompt_tokens_details.map().and_then(|d| d.cache_write_tokens.count()).unwrap_or(0);
+    let written = written.min(prompt.map_or(written, |prompt| prompt - cached));
     let reasoning = tokens.completion_tokens_details.map().and_then(|d| d.reasoning_tokens.count());
     let counters = Tokens {
-        input: prompt.unwrap_or(0).saturating_sub(cached),
+        input: prompt.unwrap_or(0).saturating_sub(cached).saturating_sub(written),
         cache_read: cached,
-        cache_write: 0,
+        cache_write: written,
         output: output.unwrap_or(0).max(reasoning.unwrap_or(0)),
         reasoning,
     };

@@ -139,9 +139,10 @@ impl Answering {
         let model = reply.model.clone().unwrap_or_else(|| reply.asked.clone());
         let usage = reply.spent.map(|spent| {
             let usage = Usage::of(Some(model.clone()), spent.tokens);
-            match (spent.cost, Price::listed(&model).filter(|_| official)) {
+            let listed = || Price::listed(&model).filter(|_| official).map(|price| price.of(&spent.tokens));
+            match (spent.cost, spent.estimate.or_else(listed)) {
                 (Some(cost), _) => usage.reported(cost),
-                (None, Some(price)) => usage.estimated(price.of(&spent.tokens)),
+                (None, Some(estimate)) => usage.estimated(estimate),
                 (None, None) => usage,
             }
         });
@@ -278,7 +279,9 @@ pub fn spent(usage: &[Usage]) -> Option<String> {
     // What is not known is left out, and not said to be nothing.
     if let Some(input) = input {
         tokens.insert("prompt_tokens".into(), json!(input));
-        tokens.insert("prompt_tokens_details".into(), json!({"cached_tokens": sum.cache_read.unwrap_or(0)}));
+        let (read, written) = (sum.cache_read.unwrap_or(0), sum.cache_write.unwrap_or(0));
+        let details = json!({"cached_tokens": read, "cache_write_tokens": written});
+        tokens.insert("prompt_tokens_details".into(), details);
     }
     if let Some(output) = sum.output {
         tokens.insert("completion_tokens".into(), json!(output));
@@ -308,3 +311,6 @@ pub fn spent_later() -> String {
 pub fn failed_with(outcome: Outcome) -> Failed {
     Failed { message: outcome.message.clone(), ended: Some(Box::new(outcome)), ..Failed::default() }
 }
+
+#[cfg(test)]
+mod tests;

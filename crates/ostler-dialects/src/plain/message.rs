@@ -4,10 +4,11 @@ use std::borrow::Cow;
 
 use ostler_core::raw::Raw;
 use ostler_core::usage::Usage;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// What a message says: text, or something with structure.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Content {
     /// Words.
@@ -24,6 +25,17 @@ impl Content {
             Self::Text(text) => Cow::Borrowed(text),
             Self::Structured(raw) => Cow::Borrowed(raw.get()),
         }
+    }
+}
+
+/// By hand, since what is kept as it was written cannot be read through a copy, which is how untagged forms are told apart.
+impl<'de> Deserialize<'de> for Content {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Raw::deserialize(deserializer)?;
+        if !raw.get().starts_with('"') {
+            return Ok(Self::Structured(raw));
+        }
+        serde_json::from_str(raw.get()).map(Self::Text).map_err(D::Error::custom)
     }
 }
 
@@ -53,7 +65,7 @@ impl From<Raw> for Content {
 
 /// One message of a conversation with a model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "role", rename_all = "snake_case")]
+#[serde(tag = "role", rename_all = "snake_case", try_from = "Line")]
 pub enum Message {
     /// What holds for the whole conversation.
     System {
@@ -123,6 +135,36 @@ impl Message {
             | Self::Assistant { content, .. }
             | Self::Tool { content, .. }
             | Self::Other { content, .. } => content,
+        }
+    }
+}
+
+/// A message as it is written.
+#[derive(Deserialize)]
+struct Line {
+    role: String,
+    #[serde(default)]
+    content: Content,
+    #[serde(default)]
+    tool_calls: Vec<ToolRequest>,
+    #[serde(default)]
+    tool_call_id: String,
+    #[serde(default)]
+    name: String,
+}
+
+impl TryFrom<Line> for Message {
+    type Error = String;
+
+    fn try_from(line: Line) -> Result<Self, String> {
+        let Line { role, content, tool_calls, tool_call_id, name } = line;
+        match &*role {
+            "system" => Ok(Self::System { content }),
+            "user" => Ok(Self::User { content }),
+            "assistant" => Ok(Self::Assistant { content, tool_calls }),
+            "tool" => Ok(Self::Tool { tool_call_id, content }),
+            "other" => Ok(Self::Other { name, content }),
+            _ => Err(format!("no message has the role {role:?}; there are: system, user, assistant, tool, other")),
         }
     }
 }

@@ -37,6 +37,22 @@ fn each_message_has_its_label() {
     assert_eq!(write_messages(&[]), "");
 }
 
+// A thread can be kept and gone on with.
+#[test]
+fn messages_are_written_and_read_as_json() {
+    let messages = vec![
+        Message::system("Be brief."),
+        Message::user(Raw::parse(r#"[{"type":"text","text":"hi"}]"#).unwrap()),
+        Message::Assistant { content: "I \"add\".".into(), tool_calls: vec![request("c1", "add", r#"{"a":1.50}"#)] },
+        Message::tool("c1", Raw::parse(r#"{"sum":3}"#).unwrap()),
+        Message::Other { name: "developer".into(), content: "psst".into() },
+    ];
+    let json = serde_json::to_string(&messages).unwrap();
+    assert_eq!(serde_json::from_str::<Vec<Message>>(&json).unwrap(), messages, "{json}");
+    let wrong = serde_json::from_str::<Message>(r#"{"role":"oracle","content":"x"}"#).unwrap_err().to_string();
+    assert!(wrong.contains("oracle") && wrong.contains("assistant"), "{wrong}");
+}
+
 // S0-16, S0-17
 #[test]
 fn tools_are_listed_with_the_way_to_call_them() {

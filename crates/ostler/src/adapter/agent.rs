@@ -11,7 +11,7 @@ use ostler_core::spec::{Asks, Denials, Limits, Settings, Spec, ToolOffer, keys};
 use ostler_dialects::plain::{self, Gate, Message};
 use tokio::sync::Mutex;
 
-use super::held::{Audience, Hearing, Held};
+use super::held::{Audience, Hearing, Held, Terms};
 use super::{ModelAdapter, ModelError, ReplyFuture, Updates};
 use crate::agent::Agent;
 use crate::host::Host;
@@ -24,14 +24,14 @@ pub struct ModelOptions {
     pub model: Option<String>,
     /// The program to start instead of the agent's usual name on PATH.
     pub program: Option<PathBuf>,
-    /// The longest that a reply may take.
+    /// The longest that a reply may take. While the caller runs tools, it does not count.
     pub timeout: Duration,
     /// The most that a reply may hold, in bytes. What is longer is an error, not a part of a reply.
     pub max_output: usize,
     /// How the model calls tools.
     pub calling: Calling,
-    /// The directory that the agent is started in: an empty one of its own when none is given, so that nothing but the
-    /// messages reaches the model.
+    /// The directory that the agent is started in: an empty one of its own when none is given, so that nothing of a project
+    /// reaches the model.
     pub dir: Option<PathBuf>,
     /// Variables added to the agent's environment.
     pub env: BTreeMap<String, String>,
@@ -57,7 +57,8 @@ impl Default for ModelOptions {
 /// How a model calls tools.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Calling {
-    /// Natively where the agent takes tools of the caller's, by the prompt where it does not.
+    /// Natively where the agent takes tools of the caller's, by the prompt where it does not, or where it would need a bridge
+    /// ([`Host::bridged_by`]) and there is none.
     #[default]
     Auto,
     /// By the agent's own means: it waits in the middle of its turn until the results come with the next messages. What it
@@ -109,7 +110,8 @@ impl AgentModel {
     fn is_native(&self) -> bool {
         let can = || {
             let spec = self.spec(String::new());
-            self.agent.dialect().over(&spec).unwrap_or(self.agent.dialect()).capabilities().tools
+            let dialect = self.agent.dialect().over(&spec).unwrap_or(self.agent.dialect());
+            dialect.capabilities().tools && (!dialect.bridges() || self.host.bridge().is_some())
         };
         match self.options.calling {
             Calling::Auto => !self.tools.is_empty() && can(),
@@ -122,14 +124,16 @@ impl AgentModel {
     fn spec(&self, prompt: String) -> Spec {
         let options = &self.options;
         let mut settings = Settings::default();
-        for (key, value) in self.agent.dialect().plain().settings {
-            settings.set(key, *value);
-        }
+        let plain = self.agent.dialect().plain().settings;
+        plain.iter().for_each(|(key, value)| settings.push(key, *value));
         if self.agent.settings().iter().any(|setting| setting.key == keys::SYSTEM_PROMPT) {
             settings.set(keys::SYSTEM_PROMPT, SYSTEM);
         }
         for (key, values) in options.settings.iter() {
-            settings.remove(key);
+            // What has several values gets the caller's behind them.
+            if plain.iter().filter(|(known, _)| *known == key).count() < 2 {
+                settings.remove(key);
+            }
             values.iter().for_each(|value| settings.push(key, value));
         }
         if let Some(model) = &options.model {
@@ -141,13 +145,8 @@ impl AgentModel {
             settings,
             env: options.env.clone(),
             program: options.program.clone(),
-            limits: Limits {
-                wall: Some(options.timeout),
-                idle: None,
-                startup: Some(options.timeout),
-                output: options.max_output,
-                ..Limits::default()
-            },
+            // The time of each reply is watched here: a session that waits for tools takes as long as they do.
+            limits: Limits { wall: None, idle: None, startup: None, output: options.max_output, ..Limits::default() },
             denials: Denials::Tolerate,
             asks: Asks::Nobody,
             ..Spec::default()
@@ -189,19 +188,23 @@ impl AgentModel {
     async fn reply(&self, messages: &[Message], updates: &Updates) -> Result<super::Reply, ModelError> {
         let native = self.is_native();
         let waiting = self.held.lock().await.take();
-        let mut hearing = match waiting.map(|held| held.go_on(messages)) {
-            Some(Ok(hearing)) => hearing,
-            // Another conversation, or none: the session that waited for this one is ended.
-            Some(Err(mut other)) => {
-                other.end().await;
-                self.ask(messages, native)?
-            }
+        let goes_on = match waiting {
+            Some(held) => held.go_on(messages).await,
+            None => None,
+        };
+        let mut hearing = match goes_on {
+            Some(hearing) => hearing,
             None => self.ask(messages, native)?,
         };
-        let bound: &[ToolOffer] = if native { &self.tools } else { &[] };
+        let terms = Terms {
+            agent: self.agent.name(),
+            bound: if native { &self.tools } else { &[] },
+            most: self.options.max_output,
+            time: self.options.timeout,
+        };
         let gate = (!native && !self.tools.is_empty()).then(Gate::default);
         let mut audience = Audience { updates, gate };
-        let heard = hearing.hear(self.agent.name(), bound, self.options.max_output, &mut audience).await;
+        let heard = hearing.hear(&terms, &mut audience).await;
         match heard {
             Ok(Some(mut reply)) => {
                 hearing.end().await;

@@ -1,6 +1,7 @@
 //! A session that answers as a plain model: what is heard of it, and how it waits while the caller runs tools.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ostler_core::event::{Text, TextKind, ToolCall, TurnEnded, What};
 use ostler_core::outcome::{Cause, Outcome};
@@ -11,6 +12,10 @@ use tempfile::TempDir;
 
 use super::{ModelError, Update, Updates};
 use crate::session::{Session, Submitted};
+
+/// How long an agent that has called a tool is listened to for further calls. They belong to the same reply, so that the caller
+/// can run them at once; those that come later come with the next one.
+const TOGETHER: Duration = Duration::from_millis(50);
 
 /// A session that is listened to.
 pub(super) struct Hearing {
@@ -29,6 +34,17 @@ pub(super) struct Hearing {
 pub(super) struct Held {
     hearing: Hearing,
     messages: Vec<Message>,
+}
+
+/// What holds for a reply.
+pub(super) struct Terms<'a> {
+    pub(super) agent: &'a str,
+    /// The tools that the agent may call: it waits for their results.
+    pub(super) bound: &'a [ToolOffer],
+    /// The most bytes.
+    pub(super) most: usize,
+    /// The longest time.
+    pub(super) time: Duration,
 }
 
 /// Who is told what the agent says, and what is held back from it.
@@ -55,31 +71,54 @@ impl Hearing {
     /// Listens until there is a reply; none when the agent waits for tools instead.
     pub(super) async fn hear(
         &mut self,
-        agent: &str,
-        bound: &[ToolOffer],
-        most: usize,
+        terms: &Terms<'_>,
         audience: &mut Audience<'_>,
     ) -> Result<Option<Reply>, ModelError> {
-        while let Some(event) = self.session.next().await {
+        let heard = tokio::time::timeout(terms.time, self.listen(terms, audience)).await;
+        let heard = heard.unwrap_or_else(|_| Err(ModelError::new(too_late(terms.time))));
+        heard.map_err(|mut error| {
+            if error.usage.is_empty() {
+                error.usage.extend(std::mem::take(&mut self.usage).into_values());
+            }
+            error
+        })
+    }
+
+    async fn listen(&mut self, terms: &Terms<'_>, audience: &mut Audience<'_>) -> Result<Option<Reply>, ModelError> {
+        loop {
+            let next = self.session.next();
+            let event = match self.waiting.is_empty() {
+                true => next.await,
+                false => match tokio::time::timeout(TOGETHER, next).await {
+                    Ok(event) => event,
+                    Err(_) => return Ok(None),
+                },
+            };
+            let Some(event) = event else {
+                return Err(ModelError::new(Outcome::new(Cause::Protocol, "The session ended without a word.")));
+            };
             match event.what {
                 What::Text(text) if text.parent.is_none() => {
                     if text.kind == TextKind::Reply {
                         self.length += text.text.len();
                         self.said.push_str(&text.text);
                     }
-                    if self.length > most {
-                        return Err(too_long(most));
+                    if self.length > terms.most {
+                        return Err(too_long(terms.most));
                     }
                     audience.text(text);
                 }
-                What::Unreadable(line) if usize::try_from(line.length).is_ok_and(|length| length > most) => {
-                    return Err(too_long(most));
+                What::Unreadable(line) if usize::try_from(line.length).is_ok_and(|length| length > terms.most) => {
+                    return Err(too_long(terms.most));
                 }
-                What::ToolCall(call) if bound.iter().any(|tool| tool.name == call.name) => {
+                What::ToolCall(call) if terms.bound.iter().any(|tool| tool.name == call.name) => {
                     let ToolCall { id, name, input, .. } = call;
                     self.waiting.push(ToolRequest { id, name, args: input });
                 }
-                What::ToolCall(call) => return Err(ModelError::new(own_tool(agent, &call.name))),
+                What::ToolCall(call) => return Err(ModelError::new(own_tool(terms.agent, &call.name))),
+                What::Notice(notice) if notice.code == "no_bridge" => {
+                    return Err(ModelError::new(Outcome::new(Cause::Unavailable, notice.message)));
+                }
                 What::Usage(usage) if usage.scope == Scope::Turn => {
                     self.usage.insert(usage.model.clone(), usage);
                 }
@@ -87,12 +126,7 @@ impl Hearing {
                 What::Ended(ended) => return Err(ModelError::new(ended.outcome)),
                 _ => audience.updates.tell(&Update::Alive),
             }
-            // What it said at the same time belongs to the same reply.
-            if !self.waiting.is_empty() && !self.session.has_more() {
-                return Ok(None);
-            }
         }
-        Err(ModelError::new(Outcome::new(Cause::Protocol, "The session ended without a word.")))
     }
 
     fn over(&mut self, turn: TurnEnded) -> Result<Reply, ModelError> {
@@ -127,16 +161,26 @@ impl Hearing {
     }
 }
 
+/// Nobody wants the reply any more: there is nothing that the agent could bring to a good end.
+impl Drop for Hearing {
+    fn drop(&mut self) {
+        self.session.kill();
+    }
+}
+
 impl Held {
-    /// Goes on with the session if these messages are those that it has answered, and then the results that it waits for.
-    pub(super) fn go_on(self, messages: &[Message]) -> Result<Hearing, Hearing> {
+    /// Goes on with the session if these messages are those that it has answered, and then the results that it waits for. If
+    /// they are not, or the agent is gone, the session is ended.
+    pub(super) async fn go_on(self, messages: &[Message]) -> Option<Hearing> {
         let Self { mut hearing, messages: answered } = self;
-        let Some(results) = results(&answered, messages, &hearing.waiting) else { return Err(hearing) };
-        hearing.waiting.clear();
-        match hearing.session.submit_tool_results(results) {
-            Ok(()) => Ok(hearing),
-            Err(_) => Err(hearing),
+        if let Some(results) = results(&answered, messages, &hearing.waiting)
+            && hearing.session.submit_tool_results(results).is_ok()
+        {
+            hearing.waiting.clear();
+            return Some(hearing);
         }
+        hearing.end().await;
+        None
     }
 }
 
@@ -162,6 +206,13 @@ fn too_long(most: usize) -> ModelError {
     ModelError::new(Outcome::new(Cause::OutputLimit, message).hint("Allow more (ModelOptions::max_output)."))
 }
 
+fn too_late(time: Duration) -> Outcome {
+    let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    Outcome::new(Cause::WallLimit, format!("There was no reply within {time:?}."))
+        .hint("Allow more time (ModelOptions::timeout).")
+        .with(|detail| detail.limit_ms = Some(millis))
+}
+
 /// The agent did what it was not to do.
 fn own_tool(agent: &str, tool: &str) -> Outcome {
     let message =
@@ -169,4 +220,54 @@ fn own_tool(agent: &str, tool: &str) -> Outcome {
     Outcome::new(Cause::Protocol, message)
         .hint("Forbid the tool in the agent's own settings, or use another agent as the model.")
         .with(|detail| detail.native = Some("own_tool".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use ostler_core::raw::Raw;
+
+    use super::*;
+
+    fn call(id: &str) -> ToolRequest {
+        ToolRequest { id: id.into(), name: "add".into(), args: Raw::of(&[0; 0]) }
+    }
+
+    fn assistant(calls: &[&str]) -> Message {
+        Message::Assistant { content: "I add.".into(), tool_calls: calls.iter().map(|id| call(id)).collect() }
+    }
+
+    /// The results that are found when two calls are waited for, behind one message.
+    fn found(messages: &[Message]) -> Option<Vec<(String, String)>> {
+        let submitted = results(&[Message::user("Add.")], messages, &[call("a"), call("b")])?;
+        Some(submitted.into_iter().map(|result| (result.id, result.output)).collect())
+    }
+
+    #[test]
+    fn results_are_found_in_the_order_of_the_calls() {
+        let asked = Message::user("Add.");
+        let both = [asked, assistant(&["a", "b"]), Message::tool("b", "2"), Message::tool("a", "1")];
+        let wanted = vec![("a".to_owned(), "1".to_owned()), ("b".to_owned(), "2".to_owned())];
+        assert_eq!(found(&both), Some(wanted));
+    }
+
+    #[test]
+    fn anything_else_is_another_conversation() {
+        let (asked, reply) = (Message::user("Add."), assistant(&["a", "b"]));
+        let (first, second) = (Message::tool("a", "1"), Message::tool("b", "2"));
+        let others: [&[Message]; 10] = [
+            &[],
+            std::slice::from_ref(&asked),
+            &[asked.clone(), reply.clone()],
+            &[asked.clone(), reply.clone(), first.clone()],
+            &[asked.clone(), reply.clone(), first.clone(), first.clone()],
+            &[asked.clone(), reply.clone(), first.clone(), Message::tool("c", "3")],
+            &[asked.clone(), reply.clone(), first.clone(), second.clone(), Message::user("And?")],
+            &[asked.clone(), assistant(&["a"]), first.clone(), second.clone()],
+            &[asked.clone(), Message::user("Add."), first.clone(), second.clone()],
+            &[Message::user("Subtract."), reply, first, second],
+        ];
+        for messages in others {
+            assert_eq!(found(messages), None, "{messages:?}");
+        }
+    }
 }

@@ -8,6 +8,7 @@
     reason = "tests write programs, look at processes and watch the clock by themselves"
 )]
 
+mod adapter;
 mod api;
 mod beside;
 mod conformance;

@@ -1,5 +1,6 @@
 //! The library with real agents, against the scripted model on loopback: Claude Code here, others in files of their own.
 
+mod adapter;
 mod codex;
 mod conformance;
 mod copilot;

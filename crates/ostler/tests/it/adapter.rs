@@ -1,0 +1,239 @@
+//! Agents, servers and scripts as plain models: all that document 000 asks for, with a fake agent that plays two real ones.
+
+mod asking;
+mod calling;
+mod choice;
+mod native;
+pub(crate) mod scenes;
+mod server;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ostler::adapter::{AgentModel, Calling, Message, ModelAdapter, ModelError, ModelOptions, Reply, Update, Updates};
+use ostler::{Agents, Raw, ToolOffer};
+use serde_json::{Value, json};
+
+use crate::rig::{LONG, Rig};
+
+/// Whom the fake agent plays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Claude,
+    Codex,
+}
+
+impl Part {
+    const BOTH: [Self; 2] = [Self::Claude, Self::Codex];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+        }
+    }
+
+    /// What it does until it has heard its prompt.
+    fn opening(self) -> String {
+        let dumps = "dump-args $DIR/args\ndump-cwd $DIR/cwd\npid-file $DIR/pid";
+        match self {
+            Self::Claude => format!("{dumps}\nread-user\ndump-stdin $DIR/stdin\ninit\n"),
+            Self::Codex => {
+                let hello = json!({"id": "initialize", "result": {"userAgent": "ostler/0.166.0"}});
+                let thread =
+                    json!({"id": "thread", "result": {"thread": {"id": "t1"}, "model": "gpt-5.5", "cwd": "/"}});
+                let turn =
+                    json!({"id": "turn-1", "result": {"turn": {"id": "u1", "status": "inProgress", "items": []}}});
+                let begun = json!({"method": "turn/started", "params": {"threadId": "t1", "turn": {"id": "u1"}}});
+                format!(
+                    "{dumps}\nread\nprint {hello}\nread\nread\nprint {thread}\nread\ndump-stdin $DIR/stdin\nprint {turn}\nprint {begun}\n"
+                )
+            }
+        }
+    }
+
+    /// It says this, as a whole message.
+    fn text(self, text: &str) -> String {
+        match self {
+            Self::Claude => format!("text {}\n", text.replace('\\', "\\\\").replace('\n', "\\n")),
+            Self::Codex => self.item("item/completed", &json!({"type": "agentMessage", "id": "m1", "text": text})),
+        }
+    }
+
+    fn item(self, method: &str, item: &Value) -> String {
+        let note = json!({"method": method, "params": {"item": item, "threadId": "t1", "turnId": "u1"}});
+        format!("print {note}\n")
+    }
+
+    /// Its turn is over, and this was its answer.
+    fn over(self, text: &str) -> String {
+        match self {
+            Self::Claude => format!("result {}\n", text.replace('\\', "\\\\").replace('\n', "\\n")),
+            Self::Codex => {
+                let usage = json!({"totalTokens": 143, "inputTokens": 118, "cachedInputTokens": 11, "cacheWriteInputTokens": 7,
+                    "outputTokens": 25, "reasoningOutputTokens": 4});
+                let spent = json!({"method": "thread/tokenUsage/updated", "params": {"threadId": "t1", "turnId": "u1",
+                    "tokenUsage": {"total": usage, "last": usage}}});
+                let turn = json!({"id": "u1", "status": "completed", "items": [], "error": null});
+                let over = json!({"method": "turn/completed", "params": {"threadId": "t1", "turn": turn}});
+                format!("print {spent}\nprint {over}\n")
+            }
+        }
+    }
+
+    /// It answers this, and that is all.
+    fn answers(self, text: &str) -> String {
+        self.text(text) + &self.over(text)
+    }
+
+    /// It uses a tool of its own.
+    fn own_tool(self) -> String {
+        match self {
+            Self::Claude => "tool-use t1 Bash {\"command\":\"ls\"}\n".to_owned(),
+            Self::Codex => self.item(
+                "item/started",
+                &json!({"type": "commandExecution", "id": "c1", "command": "ls", "cwd": "/", "status": "inProgress"}),
+            ),
+        }
+    }
+
+    /// It calls the bound calculator, and waits for the result.
+    fn calls(self, id: &str, number: usize) -> String {
+        let args = json!({"expression": "17 + 25"});
+        let request = match self {
+            Self::Claude => {
+                let params = json!({"name": "calculator", "arguments": args, "_meta": {"claudecode/toolUseId": id}});
+                let message = json!({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params});
+                let request = json!({"subtype": "mcp_message", "server_name": "ostler", "message": message});
+                json!({"type": "control_request", "request_id": format!("r{number}"), "request": request})
+            }
+            Self::Codex => json!({"method": "item/tool/call", "id": number, "params":
+                {"threadId": "t1", "turnId": "u1", "callId": id, "tool": "calculator", "arguments": args}}),
+        };
+        format!("print {request}\n")
+    }
+
+    /// It tells of the call, before it makes it.
+    fn tells_call(self, id: &str) -> String {
+        let args = json!({"expression": "17 + 25"});
+        match self {
+            Self::Claude => format!("tool-use {id} mcp__ostler__calculator {args}\n"),
+            Self::Codex => self.item(
+                "item/started",
+                &json!({"type": "dynamicToolCall", "id": id, "tool": "calculator", "arguments": args, "status": "inProgress"}),
+            ),
+        }
+    }
+
+    /// It has the result.
+    fn has_result(self, id: &str) -> String {
+        match self {
+            Self::Claude => format!("wait-control\ntool-result {id} 42\n"),
+            Self::Codex => {
+                let given = json!([{"type": "inputText", "text": "42"}]);
+                let item = json!({"type": "dynamicToolCall", "id": id, "tool": "calculator", "status": "completed",
+                    "contentItems": given, "success": true});
+                format!("read\n{}", self.item("item/completed", &item))
+            }
+        }
+    }
+}
+
+/// A fake agent and how it is asked.
+struct Stage {
+    part: Part,
+    rig: Rig,
+    options: ModelOptions,
+}
+
+impl Stage {
+    /// It does `body` when it has heard its prompt.
+    fn new(part: Part, body: &str) -> Self {
+        let rig = Rig::new(format!("{}{body}read-until-eof\nexit 0", part.opening()));
+        let (program, env) = (rig.spec.program.clone(), rig.spec.env.clone());
+        let options = ModelOptions { program, env, calling: Calling::Prompt, ..ModelOptions::default() };
+        Self { part, rig, options }
+    }
+
+    fn answering(part: Part, text: &str) -> Self {
+        Self::new(part, &part.answers(text))
+    }
+
+    fn model(&self) -> AgentModel {
+        let agent = Agents::builtin().get(self.part.name()).unwrap();
+        AgentModel::new(agent, self.rig.host.clone(), self.options.clone())
+    }
+
+    /// The arguments that it was started with.
+    fn args(&self) -> Vec<String> {
+        serde_json::from_str(&self.rig.text("args")).unwrap()
+    }
+
+    /// The prompt that it was given.
+    fn prompt(&self) -> String {
+        let stdin = self.rig.text("stdin");
+        let lines = stdin.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let text = |line: Value| match self.part {
+            Part::Claude if line["type"] == "user" => match &line["message"]["content"] {
+                Value::String(text) => Some(text.clone()),
+                blocks => Some(blocks[0]["text"].as_str().unwrap().to_owned()),
+            },
+            Part::Codex if line["method"] == "turn/start" => {
+                Some(line["params"]["input"][0]["text"].as_str().unwrap().to_owned())
+            }
+            _ => None,
+        };
+        lines.filter_map(text).next().expect("it was given a prompt")
+    }
+
+    /// The process is gone, and so is the directory that was made for it.
+    fn assert_nothing_left(&self) {
+        use ostler_testkit::processes::{alive, wait_until};
+        let pid = self.rig.pid("pid");
+        assert!(wait_until(Duration::from_secs(3), || !alive(pid)), "{} is still there", self.part.name());
+        let cwd = self.rig.text("cwd");
+        assert!(cwd.contains("ostler-model-"), "{cwd}");
+        assert!(wait_until(Duration::from_secs(3), || !std::path::Path::new(&cwd).exists()), "{cwd} is still there");
+    }
+}
+
+/// The tool of document 000.
+fn calculator() -> ToolOffer {
+    ToolOffer {
+        name: "calculator".into(),
+        description: "Evaluates an arithmetic expression.".into(),
+        parameters: Raw::parse(
+            r#"{"type":"object","properties":{"expression":{"type":"string"}},"required":["expression"]}"#,
+        )
+        .unwrap(),
+    }
+}
+
+/// A block of calls of the calculator, one for each id.
+fn block(ids: &[&str]) -> String {
+    let calls: Vec<Value> =
+        ids.iter().map(|id| json!({"name": "calculator", "id": id, "args": {"expression": "17 + 25"}})).collect();
+    format!("```json\n{}\n```", json!({ "tool_calls": calls }))
+}
+
+async fn ask(model: &dyn ModelAdapter, messages: &[Message]) -> Result<Reply, ModelError> {
+    tokio::time::timeout(LONG, model.invoke(messages)).await.expect("no reply for a long time")
+}
+
+/// The reply, and what was told before it came.
+async fn ask_listening(model: &dyn ModelAdapter, messages: &[Message]) -> (Reply, Vec<String>) {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let keep = told.clone();
+    let updates = Updates::to(move |update| {
+        if let Update::Text(text) = update {
+            keep.lock().unwrap().push(text.clone());
+        }
+    });
+    let reply = tokio::time::timeout(LONG, model.invoke_with_updates(messages, updates)).await.unwrap().unwrap();
+    let told = told.lock().unwrap().clone();
+    (reply, told)
+}
+
+fn hello() -> [Message; 1] {
+    [Message::user("What is 17 + 25?")]
+}

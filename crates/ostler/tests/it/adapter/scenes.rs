@@ -1,0 +1,200 @@
+//! What the real agents do as plain models: each scene is tried with those that are named in `real::adapter`.
+
+use ostler::adapter::{AgentModel, Calling, Message, ModelAdapter, ModelOptions, Reply, Stop};
+use ostler::{Agents, Cause, Settings};
+use ostler_testkit::model::{Answer, Rule, Script};
+use ostler_testkit::scenario::{Place, Subject};
+use serde_json::{Value, json};
+
+use super::{ask, ask_listening, block, calculator, hello};
+use crate::driver::host;
+
+fn model(place: &Place, calling: Calling) -> AgentModel {
+    asked_with(place, calling, Settings::default())
+}
+
+fn asked_with(place: &Place, calling: Calling, mut settings: Settings) -> AgentModel {
+    place.subject.settings.always.iter().for_each(|(key, value)| settings.set(key, *value));
+    let options = ModelOptions { program: place.program(), calling, settings, ..ModelOptions::default() };
+    AgentModel::new(Agents::builtin().get(place.subject.name).unwrap(), host(place), options)
+}
+
+/// The calculator of document 000, which knows sums.
+fn calculate(args: &str) -> String {
+    let args: Value = serde_json::from_str(args).unwrap();
+    let terms = args["expression"].as_str().unwrap().split('+');
+    terms.map(|term| term.trim().parse::<i64>().unwrap()).sum::<i64>().to_string()
+}
+
+/// Runs the calls of a reply, and adds both to the conversation.
+fn run(messages: &mut Vec<Message>, reply: &Reply) {
+    messages.push(reply.to_message());
+    for call in &reply.tool_calls {
+        assert_eq!(call.name, "calculator");
+        messages.push(Message::tool(call.id.clone(), calculate(call.args.get())));
+    }
+}
+
+/// Plain text, and what it cost. Of the agent's own tools the model sees none, or may use none.
+pub(crate) async fn plain_text(subject: &'static Subject) {
+    let place = Place::new(subject, Script::always("  It is 42.\n"));
+    let (reply, told) = ask_listening(&model(&place, Calling::Auto), &hello()).await;
+    assert_eq!((reply.content.as_str(), reply.stop, reply.tool_calls.len()), ("It is 42.", Stop::End, 0));
+    assert_eq!(told.concat().trim(), "It is 42.");
+    assert_eq!(reply.usage.iter().filter_map(|usage| usage.output).sum::<u64>(), subject.numbers.tokens[3]);
+    let call = place.only_call();
+    assert!(call.last_user_text().contains("[User]\nWhat is 17 + 25?"), "{}", call.last_user_text());
+    match subject.name {
+        "claude" => assert_eq!(call.tool_names(), [""; 0]),
+        // It cannot be without this one; `an_own_patch` tries it.
+        "codex" => assert_eq!(call.tool_names(), ["apply_patch"]),
+        _ => {}
+    }
+    assert_eq!(place.left(), []);
+}
+
+/// A block of JSON, our calculator, the final answer: each question is a session of its own.
+pub(crate) async fn a_tool_block(subject: &'static Subject) {
+    let script = Script::new()
+        .rule(Rule::on_text("[Tool Result (c1)]\n42").text("It is 42."))
+        .rule(Rule::on_text("Available tools:").text(format!("I count.\n\n{}", block(&["c1"]))));
+    let place = Place::new(subject, script);
+    let model = model(&place, Calling::Prompt).bind_tools(vec![calculator()]);
+    let mut messages = hello().to_vec();
+    let (reply, told) = ask_listening(&*model, &messages).await;
+    assert_eq!((reply.content.as_str(), reply.stop, told.concat().as_str()), ("I count.", Stop::ToolCalls, "I count."));
+    assert!(!reply.usage.is_empty());
+    run(&mut messages, &reply);
+    let reply = ask(&*model, &messages).await.unwrap();
+    assert_eq!((reply.content.as_str(), reply.stop), ("It is 42.", Stop::End));
+    assert_eq!(place.server.requests().len(), 2);
+    assert_eq!(place.left(), []);
+}
+
+/// Several calls in one block, in their order.
+pub(crate) async fn several_calls(subject: &'static Subject) {
+    let script = Script::new()
+        .rule(Rule::on_text("[Tool Result (b)]").text("Both are 42."))
+        .rule(Rule::any().text(block(&["a", "b"])));
+    let place = Place::new(subject, script);
+    let model = model(&place, Calling::Prompt).bind_tools(vec![calculator()]);
+    let mut messages = hello().to_vec();
+    let reply = ask(&*model, &messages).await.unwrap();
+    let ids: Vec<&str> = reply.tool_calls.iter().map(|call| call.id.as_str()).collect();
+    assert_eq!((ids, reply.content.as_str()), (vec!["a", "b"], ""));
+    run(&mut messages, &reply);
+    assert_eq!(ask(&*model, &messages).await.unwrap().content, "Both are 42.");
+}
+
+/// A block that is no JSON is text, and no error.
+pub(crate) async fn invalid_json(subject: &'static Subject) {
+    let broken = "```json\n{\"tool_calls\": [{\"name\": oops]\n```";
+    let place = Place::new(subject, Script::always(broken));
+    let reply = ask(&*model(&place, Calling::Prompt).bind_tools(vec![calculator()]), &hello()).await.unwrap();
+    assert_eq!((reply.content.as_str(), reply.tool_calls.len(), reply.stop), (broken, 0, Stop::End));
+}
+
+/// The agent's own way to call: one session, which waits for our calculator.
+pub(crate) async fn native_calls(subject: &'static Subject) {
+    let call = Answer::text("I count.")
+        .and_tool(format!("{}calculator", subject.tools.bound), json!({"expression": "17 + 25"}));
+    let script = Script::new().rule(Rule::on_tool_result().text("It is 42.")).rule(Rule::any().answer(call));
+    let place = Place::new(subject, script);
+    let model = model(&place, Calling::Auto).bind_tools(vec![calculator()]);
+    let mut messages = hello().to_vec();
+    let reply = ask(&*model, &messages).await.unwrap();
+    assert_eq!((reply.content.as_str(), reply.stop), ("I count.", Stop::ToolCalls));
+    let pid = place.agent();
+    run(&mut messages, &reply);
+    let last = model.invoke(&messages);
+    assert_eq!(place.agent(), pid);
+    let reply = last.await.unwrap();
+    assert_eq!((reply.content.as_str(), reply.stop), ("It is 42.", Stop::End));
+    let calls = place.server.requests();
+    assert_eq!(calls.len(), 2, "one session: two calls of the model");
+    let result = &calls[1].last_tool_results()[0].text;
+    assert!(result == "42" || (subject.manner.wraps_outputs && result.contains("\n42\n")), "{result}");
+    if subject.name == "claude" {
+        // It adds a placeholder of its own where there are tools of others; nothing can be done with it.
+        let names: Vec<&str> =
+            calls[0].tool_names().into_iter().filter(|name| *name != "DeferredToolPlaceholder").collect();
+        assert_eq!(names, ["mcp__ostler__calculator"]);
+    }
+    assert_eq!(reply.usage.iter().filter_map(|usage| usage.output).sum::<u64>(), 2 * subject.numbers.tokens[3]);
+    assert_eq!(place.left(), []);
+}
+
+/// Two calls in one answer of the model: whether the agent hands them over together or one by one, both are run.
+pub(crate) async fn two_native_calls(subject: &'static Subject) {
+    let name = format!("{}calculator", subject.tools.bound);
+    let both =
+        Answer::tool(name.clone(), json!({"expression": "17 + 25"})).and_tool(name, json!({"expression": "1 + 2"}));
+    let script = Script::new().rule(Rule::on_tool_result().text("Both.")).rule(Rule::any().answer(both));
+    let place = Place::new(subject, script);
+    let model = model(&place, Calling::Native).bind_tools(vec![calculator()]);
+    let mut messages = hello().to_vec();
+    let mut calls = 0;
+    let last = loop {
+        let reply = ask(&*model, &messages).await.unwrap();
+        if reply.tool_calls.is_empty() {
+            break reply;
+        }
+        calls += reply.tool_calls.len();
+        run(&mut messages, &reply);
+    };
+    assert_eq!((calls, last.content.as_str()), (2, "Both."));
+    let results: Vec<String> =
+        place.server.requests()[1].tool_results().into_iter().map(|result| result.text).collect();
+    assert_eq!((results, place.server.requests().len()), (vec!["42".to_owned(), "3".to_owned()], 2));
+    assert_eq!(place.left(), []);
+}
+
+/// The model uses a tool of the agent's all the same: nothing is done, and the breach has a name.
+async fn breaks(subject: &'static Subject, settings: &[(&str, &str)], (tool, input): (&str, fn(&str) -> Value)) {
+    let made = tempfile::tempdir().unwrap();
+    let file = made.path().join("made");
+    let order = Answer::tool(tool, input(file.to_str().unwrap()));
+    let script = Script::new().rule(Rule::on_tool_result().text("Done.")).rule(Rule::any().answer(order));
+    let place = Place::new(subject, script);
+    let mut given = Settings::default();
+    settings.iter().for_each(|(key, value)| given.push(key, *value));
+    let asked = ask(&asked_with(&place, Calling::Auto, given), &hello()).await;
+    let error = asked.expect_err("the agent has broken its contract");
+    assert_eq!(error.cause(), Cause::Protocol, "{error:?}");
+    let native = error.outcome.detail.as_ref().and_then(|detail| detail.native.as_deref());
+    assert_eq!(native, Some("own_tool"), "{error:?}");
+    assert!(error.to_string().contains(tool), "{error}");
+    assert_eq!(place.left(), []);
+    assert!(!file.exists(), "it was done");
+}
+
+/// A command of Claude Code's, which has no tool for it, also where the caller's own settings would let everything run.
+pub(crate) async fn an_own_tool(subject: &'static Subject) {
+    let command = (subject.tools.command, |file: &str| json!({"command": format!("touch {file}"), "description": "x"}));
+    breaks(subject, &[], (command.0, command.1)).await;
+    breaks(subject, subject.settings.trust, (command.0, command.1)).await;
+}
+
+/// A command of Codex's, to whom the caller gave back the tool and every right: it still asks, and the answer is no.
+pub(crate) async fn an_own_command(subject: &'static Subject) {
+    let settings = [("config", "features.shell_tool=true"), subject.settings.trust[0]];
+    breaks(subject, &settings, (subject.tools.command, |file| json!({"cmd": format!("touch {file}")}))).await;
+}
+
+/// A patch, which is the one tool that Codex cannot be without.
+pub(crate) async fn an_own_patch(subject: &'static Subject) {
+    let patch = |file: &str| json!(format!("*** Begin Patch\n*** Add File: {file}\n+made\n*** End Patch"));
+    breaks(subject, &[], ("apply_patch", patch)).await;
+    breaks(subject, subject.settings.trust, ("apply_patch", patch)).await;
+}
+
+/// Without a tool for it, a command comes to nothing, and the model hears that.
+pub(crate) async fn no_command(subject: &'static Subject) {
+    let made = tempfile::tempdir().unwrap();
+    let file = made.path().join("made");
+    let order = subject.shell(&format!("touch {}", file.display()));
+    let script = Script::new().rule(Rule::on_tool_result().text("I cannot.")).rule(Rule::any().answer(order));
+    let place = Place::new(subject, script);
+    assert_eq!(ask(&model(&place, Calling::Auto), &hello()).await.unwrap().content, "I cannot.");
+    assert!(!file.exists(), "the command was run");
+}
