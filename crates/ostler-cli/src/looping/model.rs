@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use ostler::adapter::{ApiModel, ModelOptions};
 use ostler::config::Config;
-use ostler::{Host, ModelAdapter, Models, Spec, keys};
-use ostler_store::Store;
+use ostler::{Cause, Host, ModelAdapter, Models, Spec, keys};
+use ostler_store::{Filter, SessionRow, Standing, Store};
 
 use crate::args::{LoopArgs, Time};
 use crate::fault::Fault;
@@ -58,7 +58,21 @@ fn earlier(sought: &Sought<'_>) -> Result<Option<String>, Fault> {
     let Some((id, kept)) = sought.before else { return Ok(None) };
     let row = kept.look_up(id).map_err(|error| store::fault(&error))?;
     // What is wrong with another agent's session is told when it is gone on with.
-    Ok(row.filter(|row| row.agent == spec::LOOP).and_then(|row| row.model))
+    let Some(row) = row.filter(|row| row.agent == spec::LOOP) else { return Ok(None) };
+    if row.standing == Standing::Ended(Cause::NeedsInput) && !sought.args.fork {
+        answered(kept, &row)?;
+    }
+    Ok(row.model)
+}
+
+/// A question is answered once: a call that was approved would be made again.
+fn answered(kept: &Store, asked: &SessionRow) -> Result<(), Fault> {
+    let filter = Filter { agent: Some(spec::LOOP.to_owned()), ..Filter::default() };
+    let mut rows = kept.sessions(&filter).map_err(|error| store::fault(&error))?.into_iter();
+    let Some(next) = rows.find(|row| row.continues.as_deref() == Some(&asked.session)) else { return Ok(()) };
+    let hint = format!("--resume {} goes on from there; --fork answers in a copy.", next.session);
+    let message = format!("what session {} asked was answered, in session {}", asked.session, next.session);
+    Err(Fault::usage(message).hint(hint))
 }
 
 /// The agent that a run would choose, as a model.

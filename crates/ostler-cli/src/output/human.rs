@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ostler::clip::plain;
 use ostler::event::{At, Decision, Ended, Level, Notice, Started, TextKind, ToolCall, ToolResult, TurnEnded};
+use ostler::looping::WAITS;
 use ostler::{Cause, CostSource, Event, Outcome, Status as Ending, Usage, What};
 
 use super::rounds::{Rounds, Shown};
@@ -143,6 +144,7 @@ impl Human {
         let took = call.map_or(0, |(_, since)| self.now.0 - since.0);
         let took = span(Duration::from_millis(u64::try_from(took).unwrap_or(0)));
         let (mark, paint, how) = match (result.ok, result.denied) {
+            (false, _) if result.output == WAITS => ("?", WARN, " waits for approval"),
             (true, _) => ("✓", GOOD, ""),
             (false, true) => ("✗", WARN, " denied"),
             (false, false) => ("✗", BAD, " failed"),
@@ -151,7 +153,7 @@ impl Human {
             "{paint}{mark}{paint:#} {TOOL}{tool}{TOOL:#}{shown} {DIM}{took}{DIM:#}{paint}{how}{paint:#}"
         ))?;
         match (result.ok, result.output.lines().find(|l| !l.trim().is_empty())) {
-            (false, Some(line)) => self.aside(&format!("  {DIM}{}{DIM:#}", word(line, 110))),
+            (false, Some(line)) if line != WAITS => self.aside(&format!("  {DIM}{}{DIM:#}", word(line, 110))),
             (true, Some(_)) => self.changes(&result.output),
             _ => Ok(()),
         }
@@ -173,7 +175,10 @@ impl Human {
 
     fn notice(&mut self, notice: &Notice) -> io::Result<()> {
         match self.rounds.as_mut().and_then(|rounds| rounds.notice(notice)) {
-            Some(Shown::Doing(what)) => self.status.doing(&what),
+            Some(Shown::Doing(what)) => {
+                self.end_line()?; // the next answer begins on a line of its own
+                self.status.doing(&what);
+            }
             Some(Shown::Lines(lines)) => lines.iter().try_for_each(|line| self.aside(line))?,
             // What the model's service answered is the outcome's message too, and that comes last.
             None if notice.level >= Level::Warning && notice.code != "api_error" => {

@@ -38,9 +38,7 @@ impl Rounds {
                 Shown::Doing(format!("thinking, iteration {}", self.count))
             }
             "verifying" => Shown::Doing("checking the result".to_owned()),
-            "verified" => {
-                Shown::Lines(vec![format!("{GOOD}✓{GOOD:#} checked {DIM}{}{DIM:#}", word(&notice.message, 200))])
-            }
+            "verified" => Shown::Lines(vec![format!("{GOOD}✓{GOOD:#} {}", word(&notice.message, 200))]),
             "not_verified" => Shown::Lines(unverified(notice)),
             _ => return None,
         })
@@ -71,7 +69,8 @@ fn unverified(notice: &Notice) -> Vec<String> {
         notice.raw.as_ref().map(Raw::get).and_then(|raw| serde_json::from_str(raw).ok()).unwrap_or_default();
     // The first line of the reason is in the message; the last paragraph only tells the model to go on.
     let reason = told.rsplit_once("\n\n").map_or("", |(reason, _)| reason);
-    let all: Vec<&str> = reason.lines().skip(3).filter(|line| !line.trim().is_empty()).collect();
+    let all: Vec<&str> =
+        reason.lines().skip(3).filter(|line| !line.trim().is_empty() && *line != "It printed:").collect();
     let from = all.len().saturating_sub(LINES);
     lines.extend(all[from..].iter().map(|line| format!("  {DIM}│ {}{DIM:#}", word(line, 110))));
     lines
