@@ -10,6 +10,7 @@ mod server;
 mod tool;
 mod update;
 mod wire;
+mod wish;
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -18,8 +19,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use self::pipes::Line;
-use self::seat::Wish;
 use self::server::{CROWDED, Server};
+use self::wish::Wish;
 use crate::args::AcpArgs;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
@@ -27,9 +28,6 @@ use crate::signals::{Caught, Signals};
 use crate::spec::Chosen;
 use crate::store::{self, Keeping};
 use crate::{config, output, spec};
-
-/// How long the last lines have to be read.
-const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Serves until the editor closes stdin or stdout, or a signal comes.
 pub(crate) async fn run(mut args: AcpArgs) -> Result<Code, Fault> {
@@ -40,13 +38,16 @@ pub(crate) async fn run(mut args: AcpArgs) -> Result<Code, Fault> {
     let here = spec::directory(None)?;
     let config = config::load(args.start.config, &args.start.policy, &here)?;
     let Keeping { host, store } = store::keeping(&mut args.start, &here, &config)?;
-    let Chosen { name, agent } = spec::choose(&config, &args.start, (&host, false)).await?;
+    let chosen = spec::choose(&config, &args.start, (&host, false)).await?;
+    let dialect = spec::likely_language(&args.start, &config, &chosen);
+    let Chosen { name, agent } = chosen;
     let mut signals = Signals::listen()?;
     let mut lines = pipes::lines()?;
     let (out, done) = pipes::writer()?;
     let mut server = Server {
         name,
         agent,
+        dialect,
         host,
         store,
         args: args.start,
@@ -58,9 +59,11 @@ pub(crate) async fn run(mut args: AcpArgs) -> Result<Code, Fault> {
         notices: false,
     };
     let code = serve(&mut server, &mut lines, &mut signals).await;
-    end(&mut server, &mut signals).await;
+    let is_read = end(&mut server, &mut signals).await;
     drop(server);
-    match tokio::time::timeout(LAST_WORDS, done).await {
+    // What was handed over last is still to be written.
+    let patience = if is_read { pipes::PATIENCE } else { Duration::ZERO };
+    match tokio::time::timeout(patience, done).await {
         Ok(Ok(Err(error))) => output::gone(&error),
         _ => Ok(code),
     }
@@ -80,9 +83,7 @@ async fn serve(server: &mut Server, lines: &mut mpsc::Receiver<Line>, signals: &
                 None => return exit::OK,
             },
             Some(line) = server.errands.join_next() => server.queue.extend(line),
-            Some(left) = server.tasks.join_next() => {
-                left.into_iter().for_each(|id| drop(server.seats.remove(&id)));
-            }
+            Some(left) = server.tasks.join_next() => left.into_iter().for_each(|left| server.left(left)),
             caught = signals.next() => match caught {
                 Caught::Interrupt => return Code(130),
                 Caught::Terminate => return Code(143),
@@ -92,20 +93,41 @@ async fn serve(server: &mut Server, lines: &mut mpsc::Receiver<Line>, signals: &
     }
 }
 
-/// Ends all sessions in good order; another signal does not wait.
-async fn end(server: &mut Server, signals: &mut Signals) {
-    for line in std::mem::take(&mut server.queue) {
-        let _ = server.out.try_send(line); // whoever does not read does not hold this up
-    }
+/// Ends all sessions in good order, and tells the editor what it is owed; another signal does not wait. Whether the editor has
+/// read it all.
+async fn end(server: &mut Server, signals: &mut Signals) -> bool {
     let tell = |server: &Server, wish: fn() -> Wish| {
-        server.seats.values().for_each(|seat| drop(seat.try_send(wish())));
+        server.seats.values().for_each(|seat| seat.ask(wish()).unwrap_or_default()); // one that is gone has ended
     };
     tell(server, || Wish::End);
-    while !server.tasks.is_empty() {
+    let mut is_read = true;
+    loop {
+        if !is_read {
+            server.queue.clear();
+            server.errands.abort_all();
+        }
+        if server.tasks.is_empty() && server.errands.is_empty() && server.queue.is_empty() {
+            return is_read;
+        }
         tokio::select! {
-            _ = server.tasks.join_next() => {}
+            room = pipes::room(server.out.clone(), true), if !server.queue.is_empty() => {
+                match (room, server.queue.pop_front()) {
+                    (Some(room), Some(line)) => drop(room.send(line)),
+                    _ => is_read = false,
+                }
+            }
+            Some(left) = server.tasks.join_next() => left.into_iter().for_each(|left| server.left(left)),
+            errand = tokio::time::timeout(pipes::PATIENCE, server.errands.join_next()), if !server.errands.is_empty() => {
+                match errand {
+                    Ok(line) => server.queue.extend(line.into_iter().flatten()),
+                    Err(_) => server.errands.abort_all(),
+                }
+            }
             caught = signals.next() => match caught {
-                Caught::Interrupt | Caught::Terminate => tell(server, || Wish::Kill),
+                Caught::Interrupt | Caught::Terminate => {
+                    is_read = false;
+                    tell(server, || Wish::Kill);
+                }
                 Caught::Continue => {}
             },
         }

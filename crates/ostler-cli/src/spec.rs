@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ostler::config::{Config, Defaults};
-use ostler::{AfterTurn, Agent, Asks, Denials, Host, Limits, Sandbox, Settings, Spec, SpecError, keys};
+use ostler::{AfterTurn, Agent, Asks, Denials, Dialect, Host, Limits, Sandbox, Settings, Spec, SpecError, keys};
 
 use crate::args::{AgentSettings, LimitArgs, SandboxKind, StartArgs, Time};
 use crate::fault::Fault;
@@ -73,6 +73,22 @@ impl Chosen {
     fn own(agent: Arc<dyn Agent>) -> Self {
         Self { name: agent.name().to_owned(), agent }
     }
+}
+
+/// The language that is spoken with an agent that is started like this.
+pub(crate) fn language(agent: &dyn Agent, spec: &Spec) -> &'static dyn Dialect {
+    let dialect = agent.dialect();
+    dialect.over(spec).unwrap_or(dialect)
+}
+
+/// The same before there is a spec: by what was typed and what the files say. What is wrong with that is said later.
+pub(crate) fn likely_language(args: &StartArgs, config: &Config, chosen: &Chosen) -> &'static dyn Dialect {
+    let mut spec = Spec { after_turn: AfterTurn::Wait, ..Spec::default() };
+    let _ = gather(&args.agent_settings, &mut spec.settings);
+    if let Some(defaults) = config.defaults(&chosen.name) {
+        let _ = defaults.fill(&mut spec, &lookup);
+    }
+    language(&*chosen.agent, &spec)
 }
 
 /// A spec to probe an agent with: what the files say of it, as far as it can be had.

@@ -57,7 +57,8 @@ pub trait Dialect: Send + Sync {
     }
 
     /// Whether the agent takes an id for a new session and says it too late, or not at all: Ostler chooses one then
-    /// ([`crate::spec::keys::SESSION_ID`]), so that a turn that was cut off can be gone on with.
+    /// ([`crate::spec::keys::SESSION_ID`]), so that a turn that was cut off can be gone on with. With an id that it knows such
+    /// an agent goes on with that session.
     fn names_sessions(&self) -> bool {
         false
     }
@@ -207,6 +208,14 @@ pub trait Conversation: Send {
 
     /// A program that the agent started to reach the caller's tools ([`Spec::bridge`]) said a line. There can be several.
     fn hear_aside(&mut self, _from: u32, _line: &str, _out: &mut Outbox) {}
+
+    /// Whether such a program is owed an answer: one that has nothing more to say is kept until it has it.
+    fn owes_aside(&self, _to: u32) -> bool {
+        false
+    }
+
+    /// Such a program is gone: nobody waits for what it asked for.
+    fn aside_gone(&mut self, _from: u32, _out: &mut Outbox) {}
 
     /// The child is gone. If a turn was under way and the exit explains it, this is where the blame goes.
     fn finish(&mut self, exit: &Exit, out: &mut Outbox);

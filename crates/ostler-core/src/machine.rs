@@ -371,8 +371,11 @@ impl Machine {
     }
 
     fn heard(&mut self, now: Duration, what: What, fx: &mut Vec<Effect>) {
+        // What it remarks while it comes up is no sign that it is at work: who it is comes first.
+        let is_remark = matches!(what, What::Notice(_) | What::Unreadable(_));
         if let Some(turn) = &mut self.open {
             turn.note(now, &what);
+            turn.awake = true;
         }
         if let Some(notice) = self.asking.bypassed(&what) {
             self.emit(notice, fx);
@@ -384,7 +387,9 @@ impl Machine {
                 self.used(now, &usage, fx);
             }
         }
-        self.awake(fx);
+        if !is_remark {
+            self.awake(fx);
+        }
     }
 
     /// The agent's first word ends the starting phase.

@@ -170,6 +170,11 @@ impl Server {
         self.orders.keys().cloned().collect()
     }
 
+    /// The orders of a client's calls that are open.
+    pub(crate) fn open_for(&self, client: u32) -> impl Iterator<Item = &String> {
+        self.orders.iter().filter(move |(_, (by, _))| *by == client).map(|(order, _)| order)
+    }
+
     /// Nobody waits for the call any more; false when nobody did.
     pub(crate) fn call_off(&mut self, order: &str) -> bool {
         self.orders.remove(order).is_some()

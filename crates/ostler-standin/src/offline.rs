@@ -46,7 +46,13 @@ const ALL: &[Offline] = &[
     },
     Offline {
         agent: "codex",
-        env: &[("CODEX_HOME", "{home}/.codex"), ("OPENAI_API_KEY", KEY)],
+        env: &[
+            ("CODEX_HOME", "{home}/.codex"),
+            ("OPENAI_API_KEY", KEY),
+            // It looks for plugins and updates at names that nobody resolves here, and does not go before its resolver has
+            // given up, five seconds later. With a proxy that is not there it looks up nothing. The stand-in is no HTTPS.
+            ("HTTPS_PROXY", "http://127.0.0.1:9"),
+        ],
         files: &[(".codex/config.toml", CODEX)],
         settings: &[],
         shell: |line| ("exec_command", json!({"cmd": line})),

@@ -101,7 +101,8 @@ impl Updates {
         Self(Some(Arc::new(tell)))
     }
 
-    fn tell(&self, update: &Update) {
+    /// Tells it.
+    pub fn tell(&self, update: &Update) {
         if let Some(tell) = &self.0 {
             tell(update);
         }

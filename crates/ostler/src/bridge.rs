@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::net::UnixListener;
 
 /// How long the last answers are awaited once the agent has nothing more to say.
-const LAST_ANSWERS: Duration = Duration::from_secs(2);
+const LAST_ANSWERS: Duration = Duration::from_secs(10);
 
 /// The longest path of a socket: the shortest limit of a system, less its end.
 const LONGEST: usize = 100;

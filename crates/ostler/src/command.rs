@@ -4,6 +4,7 @@ mod environment;
 mod output;
 mod run;
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,6 +33,8 @@ pub struct CommandRunner {
     commands: Arc<Commands>,
     limits: CommandLimits,
     session: Arc<str>,
+    /// What the caller adds to the environment.
+    env: BTreeMap<String, String>,
     description: String,
     notices: Vec<Notice>,
     /// Held for reading by every command that is not gone yet.
@@ -63,6 +66,7 @@ impl CommandRunner {
             commands,
             limits,
             session: session.into(),
+            env: BTreeMap::new(),
             notices: Vec::new(),
             busy: Arc::default(),
             base,
@@ -70,6 +74,13 @@ impl CommandRunner {
         };
         runner.notices = runner.look_around();
         Ok(runner)
+    }
+
+    /// The same, with variables of the caller's for each command. What Ostler sets itself stays as it is.
+    #[must_use]
+    pub fn with_env(mut self, env: impl IntoIterator<Item = (String, String)>) -> Self {
+        self.env.extend(env);
+        self
     }
 
     /// What every command holds for reading until it is gone: whoever may write to it knows that none is left.

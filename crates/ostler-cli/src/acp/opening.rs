@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use ostler::{Agent, Settings, keys};
+use ostler::{Dialect, Settings, keys};
 use serde::{Deserialize, Serialize};
 
 use super::wire::Failure;
@@ -70,7 +70,7 @@ impl Opening {
     }
 
     /// Adds what the agent takes of it to its settings, and says what it does not take.
-    pub(super) fn add_to(&self, settings: &mut Settings, agent: &dyn Agent) -> Result<Option<String>, Failure> {
+    pub(super) fn add_to(&self, settings: &mut Settings, agent: &dyn Dialect) -> Result<Option<String>, Failure> {
         let known = agent.settings();
         let takes = |key: &str| known.iter().any(|setting| setting.key == key);
         let further = self.additional_directories.iter().flatten();
@@ -130,7 +130,7 @@ struct Mode {
 
 impl Modes {
     /// The modes between which this agent can go back and forth; none when it cannot.
-    pub(super) fn of(agent: &dyn Agent, settings: &Settings) -> Option<Self> {
+    pub(super) fn of(agent: &dyn Dialect, settings: &Settings) -> Option<Self> {
         let known = agent.settings().into_iter().find(|setting| setting.key == keys::PERMISSION_MODE)?;
         let words = Some(known.words).filter(|words| agent.capabilities().set_permission_mode && !words.is_empty())?;
         let usual = words.iter().find(|word| **word == "default").or_else(|| words.first())?;
@@ -165,7 +165,7 @@ struct Model {
 
 impl Choice {
     /// The models between which this agent can change; none when it cannot.
-    pub(super) fn of(agent: &dyn Agent, settings: &Settings) -> Option<Self> {
+    pub(super) fn of(agent: &dyn Dialect, settings: &Settings) -> Option<Self> {
         let known = Some(agent.models()).filter(|_| agent.capabilities().set_model)?;
         let current = settings.last(keys::MODEL).or_else(|| known.first().copied())?;
         let mut choice = Self {
@@ -208,9 +208,9 @@ mod tests {
             {"type": "sse", "name": "c", "url": "http://c", "headers": []},
         ]);
         let opening = opening(&json!({"cwd": "/", "mcpServers": servers, "additionalDirectories": ["/d"]}));
-        let claude = Agents::builtin().get("claude").unwrap();
+        let claude = Agents::builtin().get("claude").unwrap().dialect();
         let mut settings = Settings::default();
-        assert_eq!(opening.add_to(&mut settings, &*claude), Ok(None));
+        assert_eq!(opening.add_to(&mut settings, claude), Ok(None));
         let config: Value = serde_json::from_str(settings.last(keys::MCP_CONFIG).unwrap()).unwrap();
         assert_eq!(
             config,
@@ -221,18 +221,18 @@ mod tests {
             }})
         );
         assert_eq!(settings.last(keys::ADD_DIR), Some("/d"));
-        let mock = Agents::builtin().get("mock").unwrap();
+        let mock = Agents::builtin().get("mock").unwrap().dialect();
         let mut settings = Settings::default();
-        let remark = opening.add_to(&mut settings, &*mock).unwrap().unwrap();
+        let remark = opening.add_to(&mut settings, mock).unwrap().unwrap();
         assert_eq!(remark, "The agent mock takes no MCP servers: it goes without a, b, c.");
         assert_eq!(settings.iter().count(), 0);
     }
 
     #[test]
     fn what_is_wrong_is_said() {
-        let claude = Agents::builtin().get("claude").unwrap();
+        let claude = Agents::builtin().get("claude").unwrap().dialect();
         let odd = opening(&json!({"cwd": "/", "mcpServers": [{"name": "x", "type": "http"}]}));
-        assert!(odd.add_to(&mut Settings::default(), &*claude).unwrap_err().message.contains("\"x\""));
+        assert!(odd.add_to(&mut Settings::default(), claude).unwrap_err().message.contains("\"x\""));
         for (cwd, part) in [("", "absolute"), ("a/b", "absolute"), ("/nowhere/at/all", "not a directory")] {
             assert!(opening(&json!({"cwd": cwd, "mcpServers": null})).check().unwrap_err().message.contains(part));
         }
@@ -241,16 +241,16 @@ mod tests {
 
     #[test]
     fn modes_and_models_are_those_of_the_agent() {
-        let claude = Agents::builtin().get("claude").unwrap();
+        let claude = Agents::builtin().get("claude").unwrap().dialect();
         let mut settings = Settings::default();
-        assert_eq!(Modes::of(&*claude, &settings).unwrap().current_mode_id, "default");
-        assert_eq!(Choice::of(&*claude, &settings).unwrap().current_value, "default");
+        assert_eq!(Modes::of(claude, &settings).unwrap().current_mode_id, "default");
+        assert_eq!(Choice::of(claude, &settings).unwrap().current_value, "default");
         settings.set(keys::PERMISSION_MODE, "plan");
         settings.set(keys::MODEL, "claude-x");
-        let (modes, model) = (Modes::of(&*claude, &settings).unwrap(), Choice::of(&*claude, &settings).unwrap());
+        let (modes, model) = (Modes::of(claude, &settings).unwrap(), Choice::of(claude, &settings).unwrap());
         assert!(modes.current_mode_id == "plan" && modes.has("acceptEdits") && !modes.has("anything"));
         assert!(model.current_value == "claude-x" && model.options.last().unwrap().value == "claude-x");
-        let mock = Agents::builtin().get("mock").unwrap();
-        assert_eq!((Modes::of(&*mock, &settings), Choice::of(&*mock, &settings)), (None, None));
+        let mock = Agents::builtin().get("mock").unwrap().dialect();
+        assert_eq!((Modes::of(mock, &settings), Choice::of(mock, &settings)), (None, None));
     }
 }

@@ -1,6 +1,7 @@
 //! Stdin and stdout on threads of their own: an editor that does not read blocks one of them and nothing else.
 
 use std::io::{self, BufRead, Read, Write};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -11,6 +12,9 @@ const LONGEST: u64 = 64 * 1024 * 1024;
 
 /// How many lines may wait on either way. What waits here leaves less to wait in the sessions, so it is little.
 const WAITING: usize = 16;
+
+/// How long an editor may take to read the next line once the program ends.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A line that came in; none where it was too long.
 pub(super) type Line = Option<String>;
@@ -82,6 +86,15 @@ pub(super) fn writer() -> Result<(mpsc::Sender<String>, oneshot::Receiver<io::Re
     };
     std::thread::Builder::new().name("stdout".into()).spawn(write).map_err(Fault::internal)?;
     Ok((to, done))
+}
+
+/// Room for a line; none when nobody reads any more. A program that ends does not wait for ever.
+pub(super) async fn room(out: mpsc::Sender<String>, is_last: bool) -> Option<mpsc::OwnedPermit<String>> {
+    let room = out.reserve_owned();
+    match is_last {
+        true => tokio::time::timeout(PATIENCE, room).await.ok()?.ok(),
+        false => room.await.ok(),
+    }
 }
 
 #[cfg(test)]

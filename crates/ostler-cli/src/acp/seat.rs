@@ -12,26 +12,14 @@ use tokio::task::JoinSet;
 use super::ending::{self, Stopped};
 use super::history::History;
 use super::opening::{Choice, Modes};
+use super::pipes;
 use super::update::{Call, Telling, Update, When};
 use super::wire::{self, Data, Failure, Id};
+use super::wish::{Asked, Wish};
 use crate::output;
 
 /// How many lines may wait before no more requests are taken.
 const CROWDED: usize = 256;
-
-/// Something asked of a session.
-pub(super) enum Wish {
-    Prompt(Id, String),
-    Cancel,
-    SetMode(Id, String),
-    SetOption(Id, String, String),
-    Close(Id),
-    /// The editor answered a question.
-    Reply(u64, Option<Box<RawValue>>),
-    /// The program ends: in good order, or at once.
-    End,
-    Kill,
-}
 
 /// A session and what is under way in it.
 pub(super) struct Seat {
@@ -39,7 +27,7 @@ pub(super) struct Seat {
     pub(super) id: String,
     pub(super) session: Session,
     pub(super) out: mpsc::Sender<String>,
-    pub(super) inbox: mpsc::Receiver<Wish>,
+    pub(super) inbox: mpsc::UnboundedReceiver<Asked>,
     pub(super) telling: Telling,
     pub(super) modes: Option<Modes>,
     pub(super) model: Option<Choice>,
@@ -53,6 +41,10 @@ pub(super) struct Seat {
 pub(super) struct Desk {
     /// Lines on their way to the editor.
     queue: VecDeque<String>,
+    /// Whether nobody reads them.
+    deaf: bool,
+    /// Requests that wait until the editor has read what it was told; and the cancels between them.
+    waiting: VecDeque<Asked>,
     prompt: Option<Prompt>,
     /// Whether the turn under way is that of the prompt.
     is_ours: bool,
@@ -69,6 +61,13 @@ pub(super) struct Desk {
 struct Prompt {
     id: Id,
     is_cancelled: bool,
+}
+
+/// A session that is gone.
+pub(super) struct Left {
+    pub(super) id: String,
+    /// What is still to be said about it.
+    pub(super) lines: Vec<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -161,65 +160,116 @@ impl Seat {
         self.desk.queue.push_back(line);
     }
 
-    /// Serves it until the editor or the program has enough of it, and gives its name back.
-    pub(super) async fn serve(mut self) -> String {
+    /// Serves it until the editor or the program has enough of it, and says what is left to say.
+    pub(super) async fn serve(mut self) -> Left {
         while !self.is_done() {
             let is_told = self.desk.queue.is_empty();
             let has_past = self.history.is_some();
             let listens = (is_told && !has_past) || self.desk.leaving.is_some();
+            let has_time = self.desk.queue.len() < CROWDED && !self.desk.waiting.is_empty();
+            let is_last = self.desk.leaving == Some(Leaving::Ended);
             tokio::select! {
-                permit = self.out.clone().reserve_owned(), if !is_told => match (permit, self.desk.queue.pop_front()) {
-                    (Ok(permit), Some(line)) => drop(permit.send(line)),
-                    _ => self.leave(Leaving::Ended), // nobody reads any more
+                room = pipes::room(self.out.clone(), is_last), if !is_told => match (room, self.desk.queue.pop_front()) {
+                    (Some(room), Some(line)) => drop(room.send(line)),
+                    _ => self.give_up(),
                 },
                 event = self.session.next(), if listens && self.desk.over.is_none() => self.hear(event.as_ref()),
-                wish = self.inbox.recv(), if self.desk.queue.len() < CROWDED => self.obey(wish.unwrap_or(Wish::End)),
+                asked = self.inbox.recv() => self.take(asked),
                 Some(changed) = self.desk.changes.join_next() => changed.into_iter().for_each(|it| self.changed(it)),
+                () = std::future::ready(()), if has_time => self.go_on(),
                 () = std::future::ready(()), if is_told && has_past => self.recall(),
             }
         }
-        for line in std::mem::take(&mut self.desk.queue) {
-            let _ = self.out.try_send(line); // whoever does not read does not hold this up
-        }
-        self.id
+        self.farewell()
     }
 
     fn is_done(&self) -> bool {
-        let is_told = self.desk.queue.is_empty() || self.desk.leaving == Some(Leaving::Ended);
-        self.desk.leaving.is_some() && self.desk.over.is_some() && is_told
+        let Desk { leaving, over, queue, changes, .. } = &self.desk;
+        leaving.is_some() && over.is_some() && queue.is_empty() && changes.is_empty()
     }
 
     fn leave(&mut self, how: Leaving) {
         self.desk.leaving = Some(how);
-        self.history = None;
+        if let Some((id, _)) = self.history.take() {
+            self.say(late(&id));
+        }
         self.session.stop();
+    }
+
+    /// Nobody reads any more.
+    fn give_up(&mut self) {
+        self.desk.deaf = true;
+        self.desk.queue.clear();
+        self.leave(Leaving::Ended);
+    }
+
+    /// What is said last: to whoever had it closed, now that it is, and to whoever came too late.
+    fn farewell(mut self) -> Left {
+        self.inbox.close(); // from now on it is the server that says that there is no such session
+        let mut rest = std::mem::take(&mut self.desk.waiting);
+        rest.extend(std::iter::from_fn(|| self.inbox.try_recv().ok()));
+        let mut lines: Vec<String> = self.desk.closing.iter().map(|id| wire::response(id, &Done {})).collect();
+        lines.extend(rest.into_iter().filter_map(|asked| match asked.wish {
+            Wish::Close(id) => Some(wire::response(&id, &Done {})),
+            Wish::Prompt(id, _) | Wish::SetMode(id, _) | Wish::SetOption(id, ..) => Some(late(&id)),
+            Wish::Cancel | Wish::Reply(..) | Wish::End | Wish::Kill => None,
+        }));
+        Left { id: self.id, lines }
+    }
+
+    /// Takes a wish: a request waits while the editor does not read, everything else is done at once.
+    fn take(&mut self, asked: Option<Asked>) {
+        let Some(asked) = asked else { return self.obey(Wish::End) };
+        let Desk { queue, waiting, .. } = &mut self.desk;
+        match &asked.wish {
+            wish if wish.is_request() && (queue.len() >= CROWDED || !waiting.is_empty()) => waiting.push_back(asked),
+            // It is for the prompt under way, and for one that waits.
+            Wish::Cancel if waiting.back().is_some_and(|last| last.wish.is_request()) => {
+                waiting.push_back(asked);
+                self.cancel();
+            }
+            _ => self.obey(asked.wish),
+        }
+    }
+
+    /// Turns to what has waited longest.
+    fn go_on(&mut self) {
+        if let Some(asked) = self.desk.waiting.pop_front() {
+            self.obey(asked.wish);
+        }
     }
 
     fn obey(&mut self, wish: Wish) {
         match wish {
+            Wish::Close(id) => {
+                self.desk.closing.push(id);
+                self.cancel();
+                if self.desk.leaving.is_none() {
+                    self.leave(Leaving::Closed);
+                }
+            }
+            Wish::Prompt(id, _) | Wish::SetMode(id, _) | Wish::SetOption(id, ..) if self.desk.leaving.is_some() => {
+                self.say(late(&id));
+            }
             Wish::Prompt(id, text) => self.prompt(id, text),
             Wish::Cancel => self.cancel(),
             Wish::SetMode(id, mode) => self.set_mode(id, mode),
             Wish::SetOption(id, option, value) => self.set_option(id, &option, value),
-            Wish::Close(id) if self.desk.over.is_some() => {
-                self.say(wire::response(&id, &Done {}));
-                self.leave(Leaving::Closed);
-            }
-            Wish::Close(id) => {
-                self.desk.closing.push(id);
-                self.cancel();
-                self.leave(Leaving::Closed);
-            }
             Wish::Reply(question, reply) => self.replied(question, reply.as_deref()),
             // Once the end has been asked for, the channel says so again and again.
             Wish::End if self.desk.leaving == Some(Leaving::Ended) => {}
             Wish::End => self.leave(Leaving::Ended),
-            Wish::Kill => self.session.kill(),
+            Wish::Kill => {
+                self.give_up();
+                self.session.kill();
+            }
         }
     }
 
     fn say(&mut self, line: String) {
-        self.desk.queue.push_back(line);
+        if !self.desk.deaf {
+            self.desk.queue.push_back(line);
+        }
     }
 
     fn prompt(&mut self, id: Id, text: String) {
@@ -311,7 +361,7 @@ impl Seat {
     fn tell(&mut self, event: &Event, when: When) {
         for update in self.telling.tell(event, when) {
             let line = wire::notification("session/update", &Told { session_id: &self.id, update: &update });
-            self.desk.queue.push_back(line);
+            self.say(line);
         }
     }
 
@@ -360,9 +410,6 @@ impl Seat {
     fn end(&mut self, outcome: Outcome) {
         let is_cancelled = self.desk.prompt.as_ref().is_some_and(|prompt| prompt.is_cancelled);
         self.answer(&if is_cancelled { Ok(ending::cancelled(None)) } else { Err(ending::failed(&outcome, "")) });
-        for id in std::mem::take(&mut self.desk.closing) {
-            self.say(wire::response(&id, &Done {}));
-        }
         self.desk.over = Some(outcome);
     }
 
@@ -401,6 +448,12 @@ impl Seat {
         // Whether it came in time is an event like any other.
         tokio::spawn(async move { drop(remote.answer(&about, answer).await) });
     }
+}
+
+/// The answer to a request that came too late, or was not done in time.
+fn late(id: &Id) -> String {
+    let why = Failure::request("the session is being closed");
+    wire::failure(Some(id), &why.hint("session/new begins another one, session/load goes on with this one."))
 }
 
 /// An interrupt happens by itself; what comes of it is the end of the turn.

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use ostler::{AfterTurn, Agent, Asks, Denials, Host, Probed, Session, keys};
+use ostler::{AfterTurn, Agent, Asks, Denials, Dialect, Host, Probed, Session, keys};
 use ostler_store::{Filter, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -14,16 +14,14 @@ use super::history::{self, History};
 use super::opening::{Choice, Modes, Opening};
 use super::pipes::Line;
 use super::prompt::{self, Piece};
-use super::seat::{Desk, Done, Seat, Wish};
+use super::seat::{Desk, Done, Left, Seat};
 use super::update::Telling;
 use super::wire::{self, Data, Failure, Heard, Id};
+use super::wish::{self, Asking, NotAsked, Wish};
 use crate::args::StartArgs;
 use crate::fault::Fault;
 use crate::spec::{self, Chosen, Way};
 use crate::{config, output, store};
-
-/// How many requests may wait for a session.
-const WAITING: usize = 64;
 
 /// How many sessions are listed.
 const LISTED: usize = 100;
@@ -36,6 +34,8 @@ pub(super) struct Server {
     /// The name that the agent goes by.
     pub(super) name: String,
     pub(super) agent: Arc<dyn Agent>,
+    /// The language that is spoken with it, as far as no project says otherwise.
+    pub(super) dialect: &'static dyn Dialect,
     pub(super) host: Host,
     pub(super) store: Option<Arc<Store>>,
     pub(super) args: StartArgs,
@@ -43,8 +43,8 @@ pub(super) struct Server {
     /// Answers on their way to the editor.
     pub(super) queue: VecDeque<String>,
     /// Sessions by the names that the editor has for them.
-    pub(super) seats: HashMap<String, mpsc::Sender<Wish>>,
-    pub(super) tasks: JoinSet<String>,
+    pub(super) seats: HashMap<String, Asking>,
+    pub(super) tasks: JoinSet<Left>,
     /// What takes a moment; each gives a line.
     pub(super) errands: JoinSet<String>,
     /// Whether the editor shows notices.
@@ -92,8 +92,14 @@ impl Server {
                     self.wish(session, Wish::Reply(question, result)).unwrap_or_default();
                 }
             }
-            Heard::Wrong(failure) => self.queue.push_back(wire::failure(None, &failure)),
+            Heard::Wrong(id, failure) => self.queue.push_back(wire::failure(id.as_ref(), &failure)),
         }
+    }
+
+    /// A session is gone. Only now is it closed: its name is free.
+    pub(super) fn left(&mut self, left: Left) {
+        self.seats.remove(&left.id);
+        self.queue.extend(left.lines);
     }
 
     fn request(&mut self, id: &Id, method: &str, params: &RawValue) -> Answered {
@@ -139,14 +145,14 @@ impl Server {
             Failure::unknown(why).hint("session/new begins one, session/load goes on with an earlier one.")
         };
         let seat = self.seats.get(session).ok_or_else(unknown)?;
-        seat.try_send(wish).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => Failure::request("too many requests wait for this session"),
-            mpsc::error::TrySendError::Closed(_) => unknown(),
+        seat.ask(wish).map_err(|error| match error {
+            NotAsked::Crowded => Failure::request("too many requests wait for this session"),
+            NotAsked::Gone => unknown(),
         })
     }
 
     fn can_load(&self) -> bool {
-        self.store.is_some() && self.agent.capabilities().resume
+        self.store.is_some() && self.dialect.capabilities().resume
     }
 
     fn initialize(&mut self, id: &Id, params: &RawValue) -> Answered {
@@ -168,7 +174,7 @@ impl Server {
         // An editor with capabilities of another shape has none that are used here.
         let asked: Asked = wire::params(params).unwrap_or_default();
         self.notices = asked.client_capabilities.session.is_some_and(|session| session.notices.is_some());
-        let known = self.agent.settings();
+        let known = self.dialect.settings();
         let takes = |key: &str| known.iter().any(|setting| setting.key == key);
         let (name, servers) = (self.agent.name(), takes(keys::MCP_CONFIG));
         let empty = || serde_json::json!({});
@@ -277,23 +283,23 @@ impl Server {
         };
         let mut spec = told().map_err(|fault| refused(&fault))?;
         spec.denials = Denials::Tolerate; // whoever said no need not be told that the turn failed
-        if let Some(remark) = opening.add_to(&mut spec.settings, &*self.agent)? {
+        let dialect = spec::language(&*self.agent, &spec);
+        if let Some(remark) = opening.add_to(&mut spec.settings, dialect)? {
             output::tell(&remark);
         }
-        let (modes, model) = (Modes::of(&*self.agent, &spec.settings), Choice::of(&*self.agent, &spec.settings));
-        let dialect = self.agent.dialect();
-        let telling = Telling::new(dialect.over(&spec).unwrap_or(dialect), dir, self.notices);
+        let (modes, model) = (Modes::of(dialect, &spec.settings), Choice::of(dialect, &spec.settings));
+        let telling = Telling::new(dialect, dir, self.notices);
         let started = self.agent.start(&self.host, spec);
         let session: Session = started.map_err(|error| refused(&spec::wrong(&error, &*self.agent, "acp")))?;
-        let (_, inbox) = mpsc::channel(1); // it gets its own when it takes its seat
+        let (_, inbox) = wish::way(); // it gets its own when it takes its seat
         let (id, out) = (session.id().to_owned(), self.out.clone());
         Ok(Seat { id, session, out, inbox, telling, modes, model, history: None, desk: Desk::default() })
     }
 
     fn take_seat(&mut self, mut seat: Seat) -> Answered {
-        let (wishes, inbox) = mpsc::channel(WAITING);
+        let (asking, inbox) = wish::way();
         seat.inbox = inbox;
-        self.seats.insert(seat.id.clone(), wishes);
+        self.seats.insert(seat.id.clone(), asking);
         self.tasks.spawn(seat.serve());
         Ok(None)
     }

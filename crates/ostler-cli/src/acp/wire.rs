@@ -17,8 +17,8 @@ pub(super) enum Heard {
     Notice { method: String, params: Box<RawValue> },
     /// It answers a request of ours: with a result, or none if it could not.
     Reply { id: String, result: Option<Box<RawValue>> },
-    /// It makes no sense; the answer to it, if there is to be one.
-    Wrong(Failure),
+    /// It makes no sense: why, and which request it was, as far as that could be read.
+    Wrong(Option<Id>, Failure),
 }
 
 /// Why a request was not carried out.
@@ -109,26 +109,27 @@ pub(super) fn read(line: &str) -> Heard {
         error: Option<&'a RawValue>,
     }
     let message: Message<'_> = match serde_json::from_str(line) {
-        Ok(message) => message,
+        // Asked as well, because serde would read a list as the fields of a struct in their order.
+        Ok(message) if line.trim_start().starts_with('{') => message,
         // The names of JSON-RPC were looked for and none was found in a line that is JSON all the same.
-        Err(error) if error.is_data() => return Heard::Wrong(Failure::request("expected an object of JSON-RPC 2.0")),
-        Err(error) => return Heard::Wrong(Failure::unreadable(error)),
+        Err(error) if !error.is_data() => return Heard::Wrong(None, Failure::unreadable(error)),
+        _ => return Heard::Wrong(None, Failure::request("expected an object of JSON-RPC 2.0")),
     };
+    let is_id = |id: &RawValue| id.get().starts_with(['"', '-']) || id.get().starts_with(char::is_numeric);
+    let known = || message.id.filter(|id| is_id(id)).map(|id| Id(id.to_owned()));
     let params = || message.params.unwrap_or(RawValue::NULL).to_owned();
     let method = message.method.map(|method| serde_json::from_str::<String>(method.get()));
     match (method, message.id) {
-        (Some(Err(_)), _) => Heard::Wrong(Failure::request("`method` is not a string")),
+        (Some(Err(_)), _) => Heard::Wrong(known(), Failure::request("`method` is not a string")),
         (Some(Ok(method)), None) => Heard::Notice { method, params: params() },
-        (Some(Ok(method)), Some(id)) if id.get().starts_with(['"', '-']) || id.get().starts_with(char::is_numeric) => {
-            Heard::Request { id: Id(id.to_owned()), method, params: params() }
-        }
-        (Some(Ok(_)), Some(_)) => Heard::Wrong(Failure::request("`id` is neither a number nor a string")),
+        (Some(Ok(method)), Some(id)) if is_id(id) => Heard::Request { id: Id(id.to_owned()), method, params: params() },
+        (Some(Ok(_)), Some(_)) => Heard::Wrong(None, Failure::request("`id` is neither a number nor a string")),
         (None, Some(id)) if message.result.is_some() || message.error.is_some() => {
             // Ours are strings; whatever else is answered was never asked.
             let id = serde_json::from_str(id.get()).unwrap_or_default();
             Heard::Reply { id, result: message.result.map(ToOwned::to_owned) }
         }
-        (None, _) => Heard::Wrong(Failure::request("there is no `method`")),
+        (None, _) => Heard::Wrong(known(), Failure::request("there is no `method`")),
     }
 }
 
@@ -214,21 +215,27 @@ mod tests {
             (r#"{"id":"s/1","result":{"y":2}}"#, r#"reply s/1 {"y":2}"#),
             (r#"{"id":"s/1","error":{"code":1,"message":"no"}}"#, "reply s/1 -"),
             (r#"{"id":7,"result":{}}"#, "reply  {}"),
-            (r#"{"id":{},"method":"a"}"#, "wrong -32600"),
-            (r#"{"id":1,"method":2}"#, "wrong -32600"),
-            (r#"{"id":1}"#, "wrong -32600"),
-            ("[1]", "wrong -32600"),
-            ("3", "wrong -32600"),
-            ("{\"id\":1,", "wrong -32700"),
-            ("hello", "wrong -32700"),
-            ("", "wrong -32700"),
+            (r#"{"id":{},"method":"a"}"#, "wrong - -32600"),
+            (r#"{"id":1,"method":2}"#, "wrong 1 -32600"),
+            (r#"{"method":[],"id":"x"}"#, r#"wrong "x" -32600"#),
+            (r#"{"id":1}"#, "wrong 1 -32600"),
+            (r#"{"method":2}"#, "wrong - -32600"),
+            (r#"{"id":[1],"method":2}"#, "wrong - -32600"),
+            ("[1]", "wrong - -32600"),
+            (r#"[1,"a",{}]"#, "wrong - -32600"),
+            ("3", "wrong - -32600"),
+            ("{\"id\":1,", "wrong - -32700"),
+            ("hello", "wrong - -32700"),
+            ("", "wrong - -32700"),
         ];
         for (line, want) in table {
             let got = match read(line) {
                 Heard::Request { id, method, params } => format!("request {} {method} {}", id.0.get(), params.get()),
                 Heard::Notice { method, params } => format!("notice {method} {}", params.get()),
                 Heard::Reply { id, result } => format!("reply {id} {}", result.as_ref().map_or("-", |r| r.get())),
-                Heard::Wrong(failure) => format!("wrong {}", failure.code),
+                Heard::Wrong(id, failure) => {
+                    format!("wrong {} {}", id.as_ref().map_or("-", |id| id.0.get()), failure.code)
+                }
             };
             assert_eq!(got, want, "{line}");
         }

@@ -1,6 +1,7 @@
 //! The program as an editor sees it: the Agent Client Protocol on its pipes, by the official client.
 
 pub(crate) mod editor;
+mod owed;
 pub(crate) mod valid;
 
 use std::io::{BufRead, BufReader, Write};

@@ -401,3 +401,18 @@ fn the_budget_warns_at_eighty_percent_and_ends_the_turn_at_the_limit() {
     rig.give(Input::TurnOver(over(Cause::Interrupted)));
     assert_eq!(rig.turn_ended().outcome.cause, Cause::Budget);
 }
+
+// S2-21: every agent says who it is before it is at work, whatever it remarks on the way.
+#[test]
+fn a_remark_does_not_end_the_start() {
+    let mut rig = Rig::new(Limits { startup: Some(S), idle: Some(9 * S), ..Limits::default() }, AfterTurn::Wait);
+    for input in [Input::Start, Input::Spawned, Input::Send("hi".into())] {
+        rig.give(input);
+    }
+    rig.effects.clear();
+    let remark = Notice::new(Level::Warning, "config_warning", "something is missing");
+    rig.give(Input::Heard(remark.into())).wait(2 * S);
+    assert_eq!((rig.machine.state(), rig.words()), (SessionState::Starting, vec!["notice"]), "it was heard in time");
+    rig.give(Input::Heard(started()));
+    assert_eq!((rig.machine.state(), rig.words()), (SessionState::Working, vec!["notice", "started", "state"]));
+}

@@ -184,8 +184,18 @@ impl Talk {
         }
         if self.turn.open {
             self.end(TurnOver::bare(why.clone()), out);
+        } else {
+            self.lament(&why, out);
         }
         self.phase = Phase::Broken(Box::new(why));
+    }
+
+    /// There is no session, and nobody waits for one: whoever is going to say something is told before.
+    fn lament(&self, why: &Outcome, out: &mut Outbox) {
+        let (cause, message) = (why.cause.word(), &why.message);
+        let hint = why.hint.as_deref().unwrap_or_default();
+        let message = format!("{} opened no session ({cause}): {message} {hint}", self.entry.name);
+        out.notice(Level::Error, "handshake_failed", message.trim_end());
     }
 
     /// The turn is over.
@@ -317,13 +327,21 @@ impl Conversation for Talk {
         orders::hear(self, from, line, out);
     }
 
+    fn owes_aside(&self, to: u32) -> bool {
+        self.server.open_for(to).next().is_some()
+    }
+
+    fn aside_gone(&mut self, from: u32, out: &mut Outbox) {
+        orders::gone(self, from, out);
+    }
+
     fn finish(&mut self, exit: &Exit, out: &mut Outbox) {
         self.turn.told.release(out);
         let silent = matches!(self.phase, Phase::Opening);
-        if self.turn.open
-            && let Some(outcome) = blame::of_exit(self.entry, exit).filter(|_| silent)
-        {
-            self.end(TurnOver::bare(outcome), out);
+        match blame::of_exit(self.entry, exit).filter(|_| silent) {
+            Some(outcome) if self.turn.open => self.end(TurnOver::bare(outcome), out),
+            Some(outcome) => self.lament(&outcome, out),
+            None => {}
         }
     }
 }

@@ -77,6 +77,15 @@ pub(super) fn call_off(talk: &mut Talk, out: &mut Outbox) {
     }
 }
 
+/// A program that reached the tools is gone: what it asked for is not wanted any more.
+pub(super) fn gone(talk: &mut Talk, from: u32, out: &mut Outbox) {
+    let orders: Vec<String> = talk.server.open_for(from).cloned().collect();
+    for id in orders {
+        talk.server.call_off(&id);
+        out.push(if talk.asks.remove(&id).is_some() { Out::Withdraw(id) } else { Out::ToolOff(id) });
+    }
+}
+
 /// A tool that was asked about is not going to run: nobody waits for the answer.
 pub(super) fn forget(talk: &mut Talk, order: &ToolOrder, out: &mut Outbox) {
     answer(talk, &order.id, (false, OFF), out);

@@ -20,6 +20,10 @@ use super::{rpc, uses};
 /// What is told about a question that does not say what it is about.
 const UNCLEAR: &str = "Denied: the permission request does not say what it is about.";
 
+/// The same, when it is a sub-agent's.
+const UNCLEAR_OF_ANOTHER: &str =
+    "Denied: a sub-agent's permission request does not say what it is about, and its call was not told.";
+
 /// What Codex wants to know.
 #[derive(Debug, Clone)]
 enum Way {
@@ -113,13 +117,21 @@ impl<'a> ToolAnswer<'a> {
     }
 }
 
+/// Whose question it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Asker<'a> {
+    /// That of the thread that is talked in.
+    Own,
+    /// That of a sub-agent, and what is known of its calls.
+    Other(Option<&'a Items>),
+}
+
 /// What a question needs to know of the conversation.
 pub(super) struct Around<'a> {
     pub(super) plan: &'a Plan,
     pub(super) items: &'a mut Items,
     pub(super) asks: &'a mut Asks,
-    /// Whether it comes from the thread that is talked in, whose items are known.
-    pub(super) own: bool,
+    pub(super) asker: Asker<'a>,
 }
 
 impl Around<'_> {
@@ -137,7 +149,7 @@ impl Around<'_> {
             "item/permissions/requestApproval" => self.ask(id, permissions(params), out),
             "mcpServer/elicitation/request" => match self.mcp(params) {
                 Some((question, true)) => self.ask(id, Some(question), out),
-                Some((question, false)) => self.refuse((id, &question), UNCLEAR, out),
+                Some((question, false)) => self.refuse((id, &question), self.unclear(), out),
                 None => {
                     rpc::reply(id, &Elicited { action: "decline" }, out);
                     let message =
@@ -163,6 +175,18 @@ impl Around<'_> {
         }
     }
 
+    fn unclear(&self) -> &'static str {
+        if matches!(self.asker, Asker::Own) { UNCLEAR } else { UNCLEAR_OF_ANOTHER }
+    }
+
+    /// The calls of whoever asks.
+    fn calls(&self) -> Option<&Items> {
+        match self.asker {
+            Asker::Own => Some(&*self.items),
+            Asker::Other(items) => items,
+        }
+    }
+
     fn command(&self, params: &Params<'_>) -> Option<Question> {
         #[derive(Serialize)]
         struct Host<'a> {
@@ -181,7 +205,7 @@ impl Around<'_> {
     /// Which files are to be changed stands in the item that was begun.
     fn files(&self, params: &Params<'_>) -> Option<Question> {
         let call = params.item_id.owned();
-        let (tool, input) = self.items.calls.get(call.as_deref()?)?.clone();
+        let (tool, input) = self.calls()?.calls.get(call.as_deref()?)?.clone();
         let input = match params.grant_root.text() {
             Some(root) => with_root(&input, root)?,
             None => input,
@@ -195,8 +219,9 @@ impl Around<'_> {
         let meta = params.meta.map().filter(|meta| meta.codex_approval_kind.text() == Some("mcp_tool_call"))?;
         let input = meta.tool_params.map_or_else(Raw::null, Raw::keep);
         let server = params.server_name.or_empty();
-        let all = self.items.open_calls(server, &input);
-        let is_clear = self.own && all.iter().all(|(_, name)| Some(*name) == all.first().map(|(_, first)| *first));
+        let all = self.calls().map(|items| items.open_calls(server, &input)).unwrap_or_default();
+        let is_known = matches!(self.asker, Asker::Own) || !all.is_empty();
+        let is_clear = is_known && all.iter().all(|(_, name)| Some(*name) == all.first().map(|(_, first)| *first));
         let found = all.first().filter(|_| is_clear);
         let call = found.map(|(id, _)| (*id).clone());
         let tool = found.map_or_else(|| uses::mcp(server, "?"), |(_, name)| (*name).clone());
@@ -206,7 +231,7 @@ impl Around<'_> {
     fn ask(&mut self, id: &str, question: Option<Question>, out: &mut Outbox) {
         let empty = Question { way: Way::Decision, call: None, tool: "unknown".into(), input: Raw::null() };
         let refused = match (&question, self.plan.attended) {
-            (None, _) => Some(UNCLEAR),
+            (None, _) => Some(self.unclear()),
             (_, false) => Some(NOBODY),
             _ => None,
         };
@@ -274,13 +299,13 @@ impl Around<'_> {
             Verdict::Deny(_) => "Denied.",
             _ => NOBODY,
         };
-        if let (false, Some(call)) = (allowed, &question.call) {
-            if self.items.calls.contains_key(call) {
+        match question.call.as_ref().filter(|call| self.items.calls.contains_key(*call)) {
+            _ if allowed => {}
+            Some(call) => {
                 self.items.denials.insert(call.clone(), why.to_owned());
-            } else {
-                // There is no call that gets a result: what was denied is known only here.
-                self.items.denied.push(question.tool.clone());
             }
+            // There is no call that gets a result: what was denied is known only here.
+            None => self.items.denied.push(question.tool.clone()),
         }
         match &question.way {
             Way::Decision => rpc::reply(id, &Decided { decision: if allowed { "accept" } else { "decline" } }, out),

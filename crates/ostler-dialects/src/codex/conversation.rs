@@ -9,8 +9,9 @@ use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::raw::Raw;
 use ostler_core::spec::{Denials, Spec};
 
-use super::asks::{Around, Asks};
+use super::asks::{Around, Asker, Asks};
 use super::items::{Items, unknown};
+use super::others::Others;
 use super::plan::Plan;
 use super::remarks::{self, read};
 use super::requests::{self, Sandbox, Text, TurnStart};
@@ -44,6 +45,7 @@ pub(super) struct Talk {
     sent: u64,
     turn: Turn,
     items: Items,
+    others: Others,
     asks: Asks,
     spend: Spend,
 }
@@ -98,6 +100,7 @@ impl Talk {
             sent: 0,
             turn: Turn::default(),
             items: Items::new(plan.dir.clone()).showing(plan.partial),
+            others: Others::default(),
             asks: Asks::new(spec),
             spend: Spend::default(),
             plan,
@@ -105,7 +108,7 @@ impl Talk {
     }
 
     fn around(&mut self) -> Around<'_> {
-        Around { plan: &self.plan, items: &mut self.items, asks: &mut self.asks, own: true }
+        Around { plan: &self.plan, items: &mut self.items, asks: &mut self.asks, asker: Asker::Own }
     }
 
     /// An id that was not used before; what it is about stays to be seen.
@@ -144,8 +147,9 @@ impl Talk {
         let id = message.id.map(|id| id.get()).filter(|id| *id != "null");
         match (message.method.text(), id) {
             (Some(method), Some(id)) => {
-                let own = self.is_own(params);
-                Around { own, ..self.around() }.hear((id, method), (params, raw), out);
+                let asker = if self.is_own(params) { Asker::Own } else { Asker::Other(self.others.of(params)) };
+                let (items, asks) = (&mut self.items, &mut self.asks);
+                Around { plan: &self.plan, items, asks, asker }.hear((id, method), (params, raw), out);
             }
             (Some(method), None) => self.note(method, (params, raw), out),
             (None, Some(id)) => {
@@ -254,7 +258,7 @@ impl Talk {
             _ => {}
         }
         if !self.is_own(params) {
-            return;
+            return self.others.hear(method, params, self.items.home.as_deref());
         }
         match method {
             "turn/started" => self.began(params, out),

@@ -142,6 +142,12 @@ impl Items {
         out.event(ToolCall { id: id.to_owned(), name, input, parent: None });
     }
 
+    /// A call is over, and its result is nobody's business.
+    pub(super) fn forget(&mut self, id: &str) {
+        self.calls.remove(id);
+        self.servers.remove(id);
+    }
+
     /// What a change of files is to be has changed.
     pub(super) fn patched(&mut self, id: &str, changes: Option<&RawValue>) {
         if let (Some((_, input)), Some(_)) = (self.calls.get_mut(id), changes) {

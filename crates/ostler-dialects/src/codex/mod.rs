@@ -9,6 +9,7 @@ mod probe;
 mod wire;
 mod uses;
 mod items;
+mod others;
 mod spend;
 mod blame;
 mod rpc;

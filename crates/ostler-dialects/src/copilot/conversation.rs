@@ -159,6 +159,7 @@ impl Talk {
                 out.notice(Level::Warning, "model_call_failed", message.trim_end_matches([':', ' ']));
             }
             "session.info" | "session.warning" => note(data, out),
+            "system.notification" => notified(data, out),
             "abort" => self.aborted = true,
             "result" => self.result(line, out),
             kind if SIGNS_OF_LIFE.contains(&kind) => {}
@@ -348,6 +349,14 @@ fn note(data: &Data<'_>, out: &mut Outbox) {
         (None, None) => (Level::Info, "informational"),
     };
     out.notice(level, code, data.message.or_empty());
+}
+
+/// What the program tells its model, that a command which was left alone has ended, say. Its own word for it is the code.
+fn notified(data: &Data<'_>, out: &mut Outbox) {
+    let code = data.kind.map().and_then(|kind| kind.word.text()).unwrap_or("informational");
+    let tags = ["<system_notification>", "</system_notification>"];
+    let said = tags.iter().fold(data.content.or_empty().to_owned(), |said, tag| said.replace(tag, ""));
+    out.notice(Level::Info, code, said.trim());
 }
 
 /// Keeps a line that is not known here.

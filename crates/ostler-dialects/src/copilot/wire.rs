@@ -44,6 +44,14 @@ wire! {
         outcome: Scalar<'a>,
         shell_execution: Node<'a, ShellExecution<'a>>,
         error_message: Scalar<'a>,
+        // system.notification
+        kind: Node<'a, NotificationKind<'a>>,
+    }
+
+    /// What the model is told by the program.
+    struct NotificationKind {
+        #[serde(rename = "type")]
+        word: Scalar<'a>,
     }
 
     /// A call of a tool, as the model wrote it.

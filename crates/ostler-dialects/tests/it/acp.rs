@@ -1,6 +1,7 @@
 //! Agents that speak ACP: whole recordings, and each difference between agents on its own.
 
 mod differences;
+mod handshake;
 mod recordings;
 mod robust;
 mod rules;

@@ -307,11 +307,12 @@ fn a_sandbox_that_is_changed_outlives_a_turn_that_never_began() {
 // Codex asks about a tool of an MCP server without saying which.
 #[test]
 fn an_mcp_tool_that_cannot_be_told_from_another_is_denied() {
-    let item = |id: &str, server: &str, tool: &str| {
+    let of = |thread: &str, id: &str, server: &str, tool: &str| {
         format!(
-            r#"{{"method":"item/started","params":{{"threadId":"t","item":{{"type":"mcpToolCall","id":"{id}","server":"{server}","tool":"{tool}","arguments":{{"a":1}}}}}}}}"#
+            r#"{{"method":"item/started","params":{{"threadId":"{thread}","item":{{"type":"mcpToolCall","id":"{id}","server":"{server}","tool":"{tool}","arguments":{{"a":1}}}}}}}}"#
         )
     };
+    let item = |id: &str, server: &str, tool: &str| of("t", id, server, tool);
     let question = |thread: &str| {
         format!(
             r#"{{"id":9,"method":"mcpServer/elicitation/request","params":{{"threadId":"{thread}","serverName":"x","_meta":{{"codex_approval_kind":"mcp_tool_call","tool_params":{{"a":1}}}}}}}}"#
@@ -323,6 +324,9 @@ fn an_mcp_tool_that_cannot_be_told_from_another_is_denied() {
         (vec![item("1", "x__y", "look"), item("2", "x", "rm")], "t", Some("mcp__x__rm")),
         (vec![item("1", "x", "look"), item("2", "x", "rm")], "t", None),
         (vec![item("1", "x", "look")], "other", None),
+        (vec![of("other", "1", "x", "look"), item("2", "x", "rm")], "other", Some("mcp__x__look")),
+        (vec![of("other", "1", "x", "look"), of("third", "2", "x", "rm")], "other", Some("mcp__x__look")),
+        (vec![of("other", "1", "x", "look"), of("other", "2", "x", "rm")], "other", None),
     ] {
         let (mut talk, mut out) = ready(&Spec { policy: Some(Policy::default()), ..spec(&[]) });
         talk.say(Say::Prompt("hi".into()), &mut out);
@@ -335,6 +339,55 @@ fn an_mcp_tool_that_cannot_be_told_from_another_is_denied() {
         assert_eq!(ask, asked, "{items:?} {all:?}");
         let decline = |out: &Out| matches!(out, Out::Write(bytes) if String::from_utf8_lossy(bytes).contains(r#""action":"decline""#));
         assert_eq!(all.iter().any(decline), asked.is_none(), "{all:?}");
+    }
+}
+
+// Which files a sub-agent wants to change stands in an item of its own thread: it is judged like any other, and not shown.
+#[test]
+fn a_sub_agents_change_of_files_is_judged_by_its_own_item() {
+    const QUESTION: &str =
+        r#"{"id":9,"method":"item/fileChange/requestApproval","params":{"threadId":"other","itemId":"c"}}"#;
+    let note = |method: &str, thread: &str, rest: &str| {
+        format!(r#"{{"method":"{method}","params":{{"threadId":"{thread}",{rest}}}}}"#)
+    };
+    let changes = |path: &str| format!(r#""changes":[{{"path":"{path}","kind":{{"type":"update"}},"diff":""}}]"#);
+    let item =
+        |path: &str| format!(r#""item":{{"type":"fileChange","id":"c","status":"inProgress",{}}}"#, changes(path));
+    let begun = note("item/started", "other", &item("/work/a"));
+    let patched = note("item/fileChange/patchUpdated", "other", &format!(r#""itemId":"c",{}"#, changes("/work/b")));
+    let done = note("item/completed", "other", &item("/work/a"));
+    let over = note("turn/completed", "other", r#""turn":{"id":"v","status":"completed"}"#);
+    let elsewhere = note("item/started", "third", &item("/work/a"));
+    for (notes, asked) in [
+        (vec![&begun], Some("/work/a")),
+        (vec![&begun, &patched], Some("/work/b")),
+        (vec![&begun, &done], None),
+        (vec![&begun, &over], None),
+        (vec![&elsewhere], None),
+        (vec![], None),
+    ] {
+        let (mut talk, mut out) = ready(&Spec { policy: Some(Policy::default()), ..spec(&[]) });
+        talk.say(Say::Prompt("hi".into()), &mut out);
+        talk.hear(r#"{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}"#, &mut out);
+        out.drain().count();
+        notes.iter().for_each(|note| talk.hear(note, &mut out));
+        assert_eq!(out.drain().count(), 0, "nothing of it is shown: {notes:?}");
+        talk.hear(QUESTION, &mut out);
+        let all: Vec<Out> = out.drain().collect();
+        let ask = all.iter().find_map(|out| if let Out::Ask(ask) = out { Some(ask) } else { None });
+        let path = |ask: &ostler_core::permission::Ask| ask.wants.paths.first().cloned();
+        assert_eq!(ask.and_then(path).as_deref(), asked, "{notes:?} {all:?}");
+        let told = all.iter().find_map(|out| match out {
+            Out::Event(What::Permission(it)) => it.message.as_deref(),
+            _ => None,
+        });
+        assert_eq!(told.is_some_and(|why| why.contains("sub-agent")), asked.is_none(), "{all:?}");
+        talk.say(Say::Verdict { id: "9".into(), verdict: Verdict::Deny("no".into()) }, &mut out);
+        let decline = |out: &Out| matches!(out, Out::Write(bytes) if String::from_utf8_lossy(bytes).contains(r#""decision":"decline""#));
+        assert!(all.iter().chain(&out.drain().collect::<Vec<_>>()).any(decline), "{all:?}");
+        talk.hear(LAST, &mut out);
+        let cause = |out: Out| if let Out::TurnOver(over) = out { Some(over.outcome.cause) } else { None };
+        assert_eq!(out.drain().find_map(cause), Some(ostler_core::outcome::Cause::Denied), "it counts");
     }
 }
 

@@ -67,3 +67,16 @@ fn an_interrupt_ends_the_process() {
     let Some(Out::TurnOver(over)) = out.drain().next() else { panic!("no ending") };
     assert_eq!(over.outcome.cause, Cause::Interrupted);
 }
+
+// A command that takes half a minute is left alone, and its end is told later.
+#[test]
+fn what_the_program_tells_its_model_is_a_notice() {
+    let line = r#"{"type":"system.notification","data":{"content":"<system_notification>\nIt has completed.\n</system_notification>","kind":{"type":"shell_completed","exitCode":0}}}"#;
+    let notices = |line: &str| -> Vec<(String, String)> {
+        let notice = |out: Out| if let Out::Event(What::Notice(it)) = out { Some((it.code, it.message)) } else { None };
+        heard(&[CALLED, line], false).into_iter().filter_map(notice).collect()
+    };
+    assert_eq!(notices(line), [("shell_completed".to_owned(), "It has completed.".to_owned())]);
+    let bare = r#"{"type":"system.notification","data":{"kind":"odd"}}"#;
+    assert_eq!(notices(bare), [("informational".to_owned(), String::new())]);
+}

@@ -67,8 +67,6 @@ pub const CODEX_EXEC: Subject = Subject {
         ..CODEX.settings
     },
     numbers: Numbers { exit_codes: [0, 1], ..CODEX.numbers },
-    // Without a network it takes its time to go.
-    manner: Manner { lingers: true, ..Manner::PLAIN },
     ..CODEX
 };
 

@@ -103,6 +103,14 @@ impl Agent for ProcessAgent {
                        transport of this one), or leave out the policy";
             return Err(SpecError::new("permissions", dialect.name(), why));
         }
+        if let Some(tool) = spec.tools.first().filter(|_| !dialect.capabilities().tools) {
+            let why = format!(
+                "{} takes no tools of the caller's this way; choose another agent (or another transport of this one), or \
+                 leave out the tools",
+                dialect.name()
+            );
+            return Err(SpecError::new("bound tools", &tool.name, why));
+        }
         let inherits = dialect.launch(&spec)?.inherits;
         let id = session_id();
         let install_hint = self.0.probe().map(|p| p.install_hint);

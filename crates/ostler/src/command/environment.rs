@@ -51,8 +51,16 @@ pub(super) fn path(host: &Host, root: &Path) -> OsString {
     std::env::join_paths(dirs.filter(is_outside)).unwrap_or_default()
 }
 
-/// The variables of a command: `named` are those that the policy adds.
-pub(super) fn variables(host: &Host, marks: [&str; 2], named: &[String]) -> BTreeMap<OsString, OsString> {
+/// What is added to the variables of a command.
+pub(super) struct Added<'a> {
+    /// Those of the host that the policy names.
+    pub(super) named: &'a [String],
+    /// The caller's own.
+    pub(super) given: &'a BTreeMap<String, String>,
+}
+
+/// The variables of a command.
+pub(super) fn variables(host: &Host, marks: [&str; 2], added: &Added<'_>) -> BTreeMap<OsString, OsString> {
     let inherits = Inherits { always: TOOL_HOMES, ..Inherits::default() };
     let mut env = host.environment(&inherits, &BTreeMap::new());
     let is_usual = |name: &OsStr| {
@@ -60,12 +68,17 @@ pub(super) fn variables(host: &Host, marks: [&str; 2], named: &[String]) -> BTre
         USUAL.contains(&name) || TOOL_HOMES.contains(&name) || name.starts_with("LC_")
     };
     env.retain(|name, _| is_usual(name));
-    let added = named.iter().filter_map(|name| Some((name.into(), host.var(name)?.to_owned())));
-    env.extend(added);
-    for (name, value) in
-        [("TERM", "dumb"), ("NO_COLOR", "1"), (SESSION_VARIABLE, marks[0]), (COMMAND_VARIABLE, marks[1])]
-    {
-        env.insert(name.into(), value.into());
+    let set = |env: &mut BTreeMap<OsString, OsString>, name: &str, value: &str| env.insert(name.into(), value.into());
+    env.extend(added.named.iter().filter_map(|name| Some((name.into(), host.var(name)?.to_owned()))));
+    for (name, value) in [("TERM", "dumb"), ("NO_COLOR", "1")] {
+        set(&mut env, name, value);
+    }
+    for (name, value) in added.given {
+        set(&mut env, name, value);
+    }
+    // By these the processes of the command are found again: they are nobody's to change.
+    for (name, value) in [(SESSION_VARIABLE, marks[0]), (COMMAND_VARIABLE, marks[1])] {
+        set(&mut env, name, value);
     }
     env
 }

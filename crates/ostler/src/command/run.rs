@@ -10,7 +10,8 @@ use ostler_tools::{Code, ToolError};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::oneshot;
 
-use super::{CommandOutput, CommandRunner, KilledFor, environment};
+use super::environment::{self, Added};
+use super::{CommandOutput, CommandRunner, KilledFor};
 use crate::process::{self, Child, Control, ExitStatus, Prepared};
 
 /// How much of the beginning and of the end of each stream is kept.
@@ -51,7 +52,8 @@ fn prepare(runner: &CommandRunner, approved: Approved) -> Result<Prepared, ToolE
     let parent = runner.host.temp_dir();
     let temp = crate::process::private_directory(&parent).map_err(io)?;
     let number = uuid::Uuid::new_v4().to_string();
-    let mut env = environment::variables(&runner.host, [&runner.session, &number], &runner.limits.env);
+    let added = Added { named: &runner.limits.env, given: &runner.env };
+    let mut env = environment::variables(&runner.host, [&runner.session, &number], &added);
     env.insert("PATH".into(), environment::path(&runner.host, runner.workspace.root()));
     environment::set_temp(&mut env, temp.path());
     env.extend(approved.env.into_iter().map(|(name, value)| (name.into(), value.into())));

@@ -92,6 +92,13 @@ impl Http {
         ["OPENAI_API_KEY", "OPENAI_BASE_URL"].iter().any(|name| host.var(name).is_some_and(|value| !value.is_empty()))
     }
 
+    /// What the spec adds to the environment, for commands that a model runs: without the key and the address of its server.
+    pub(crate) fn env_of_commands(spec: &Spec) -> impl Iterator<Item = (String, String)> {
+        let key = spec.settings.last("api_key_env");
+        let own = move |name: &str| name.starts_with("OPENAI_") || Some(name) == key;
+        spec.env.iter().filter(move |(name, _)| !own(name)).map(|(name, value)| (name.clone(), value.clone()))
+    }
+
     /// Where the server is.
     pub(crate) fn base(&self) -> &str {
         &self.base

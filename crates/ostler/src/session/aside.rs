@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use futures_util::FutureExt;
 use ostler_core::lines::{Line, Lines};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::UnixStream;
 
 use crate::bridge::{self, Door};
@@ -30,6 +32,8 @@ const WAITING_BYTES: usize = 32 * 1024 * 1024;
 pub(super) enum Met {
     /// One of them said something: [`Aside::hear`] tells what.
     Said(u32),
+    /// One of them is gone: nobody waits for what it asked for.
+    Gone(u32),
     /// Something went wrong that the caller should know.
     Trouble(String),
 }
@@ -55,14 +59,18 @@ struct Peer {
     waiting: VecDeque<Vec<u8>>,
     written: usize,
     bytes: usize,
-    /// It has nothing more to say; what waits for it is still written.
+    /// It has nothing more to say.
     is_done: bool,
+    /// It is owed nothing but what waits for it.
+    is_let_go: bool,
+    /// Tells when it does not listen either, once it has nothing more to say.
+    watch: Option<UnixStream>,
 }
 
 impl Peer {
     fn new(stream: UnixStream) -> Self {
         let (lines, waiting) = (Lines::with_cap(LINE), VecDeque::new());
-        Self { stream, lines, waiting, written: 0, bytes: 0, is_done: false }
+        Self { stream, lines, waiting, written: 0, bytes: 0, is_done: false, is_let_go: false, watch: None }
     }
 
     fn write(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
@@ -79,6 +87,33 @@ impl Peer {
             }
         }
         Ok(())
+    }
+
+    /// Whether it is gone for good, and not just done with talking. That it has ended its side is read again and again, and
+    /// whether it listens is not said by the stream: another descriptor of it is told of a change, and only of that.
+    fn is_gone(&mut self, cx: &mut Context<'_>) -> bool {
+        if !self.is_done {
+            return false; // what it has said is heard first
+        }
+        if self.watch.is_none() {
+            let other = self.stream.as_fd().try_clone_to_owned();
+            self.watch = other.and_then(|other| UnixStream::from_std(other.into())).ok();
+        }
+        let Some(watch) = &self.watch else { return false }; // then it is gone when an answer cannot be written
+        loop {
+            match watch.poll_write_ready(cx) {
+                Poll::Pending => return false,
+                Poll::Ready(Err(_)) => return true,
+                Poll::Ready(Ok(())) => {}
+            }
+            if let Some(Ok(now)) = watch.ready(Interest::WRITABLE).now_or_never()
+                && now.is_write_closed()
+            {
+                return true;
+            }
+            // That it can be written to is forgotten: the next change is awaited.
+            let _ = watch.try_io(Interest::WRITABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
+        }
     }
 
     fn read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
@@ -124,8 +159,11 @@ impl Aside {
             numbers().filter(|n| *n > self.last).chain(numbers().filter(|n| *n <= self.last)).collect();
         for number in in_turn {
             let Some(peer) = self.peers.get_mut(&number) else { continue };
-            let writing = peer.write(cx);
-            if writing.is_err() || (peer.is_done && peer.waiting.is_empty()) {
+            if peer.write(cx).is_err() || peer.is_gone(cx) {
+                self.peers.remove(&number);
+                return Poll::Ready(Met::Gone(number));
+            }
+            if peer.is_let_go && peer.waiting.is_empty() {
                 self.peers.remove(&number);
                 continue;
             }
@@ -188,6 +226,18 @@ impl Aside {
         let length = too_long?;
         self.peers.remove(&from);
         Some(format!("it said a line of {length} bytes, and {LINE} are the most"))
+    }
+
+    /// Whether one of them has nothing more to say.
+    pub(super) fn is_done(&self, number: u32) -> bool {
+        self.peers.get(&number).is_some_and(|peer| peer.is_done)
+    }
+
+    /// One that has nothing more to say is owed nothing more: it goes when it has read what waits for it.
+    pub(super) fn let_go(&mut self, number: u32) {
+        if let Some(peer) = self.peers.get_mut(&number) {
+            peer.is_let_go = true;
+        }
     }
 
     /// How much was said just now, in bytes.

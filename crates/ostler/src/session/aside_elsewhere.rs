@@ -6,6 +6,7 @@ use std::path::Path;
 /// What happens beside the agent: nothing.
 pub(super) enum Met {
     Said(u32),
+    Gone(u32),
     Trouble(String),
 }
 
@@ -30,6 +31,12 @@ impl Aside {
     pub(super) fn hear(&mut self, _: u32, _: impl FnMut(&str)) -> Option<String> {
         None
     }
+
+    pub(super) fn is_done(&self, _: u32) -> bool {
+        true
+    }
+
+    pub(super) fn let_go(&mut self, _: u32) {}
 
     pub(super) fn amount(&self) -> usize {
         0

@@ -249,6 +249,18 @@ impl Mind {
         self.handle(Input::Activity);
     }
 
+    /// Whether such a program is owed an answer.
+    pub(super) fn owes_aside(&self, to: u32) -> bool {
+        self.conversation.owes_aside(to)
+    }
+
+    /// Such a program is gone.
+    pub(super) fn aside_gone(&mut self, from: u32) {
+        self.conversation.aside_gone(from, &mut self.outbox);
+        self.settle();
+        self.handle(Input::Activity);
+    }
+
     /// The child is gone.
     pub(crate) fn finish(&mut self, exit: Exit) {
         let mut outbox = Outbox::default();

@@ -4,6 +4,7 @@ mod beside;
 mod keep;
 mod start;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,6 +92,8 @@ struct Driver {
     aside: Aside,
     /// Whether the caller knows that its tools cannot be reached.
     told_no_bridge: bool,
+    /// How often there was trouble beside the agent, by its code.
+    troubles: BTreeMap<&'static str, u64>,
     log: Option<Arc<dyn Log>>,
     /// Events on their way into the log.
     keeping: Option<(Appending, Batch, usize)>,
@@ -145,6 +148,7 @@ impl Driver {
             work,
             aside: Aside::new(),
             told_no_bridge: false,
+            troubles: BTreeMap::new(),
             log,
             keeping: None,
         }
@@ -346,7 +350,7 @@ impl Driver {
         });
         self.raw = (self.raw.0 + self.raw.1, 0);
         self.work.clear();
-        self.aside.close();
+        self.close_aside();
         let exit = Exit { code: status.code, signal: status.signal, stderr: living.errors.text() };
         if !self.tries_another(&exit) {
             self.mind.finish(exit);

@@ -3,6 +3,8 @@
 mod bridge;
 mod files;
 
+use std::collections::BTreeSet;
+
 use ostler::dialect::{Conversation, Exit, FileAccess, FileOrder, Launch, Out, Outbox, Probe, Say, ToolOrder};
 use ostler::event::{Level, Notice};
 use ostler::{Agent, Agents, Capabilities, Dialect, ProcessAgent, Raw, Session, Setting, Spec, SpecError};
@@ -51,7 +53,7 @@ impl Dialect for Beside {
 
     fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
         let bridge = spec.bridge.as_ref().map(|bridge| format!("{} {}", bridge.program, bridge.args.join(" ")));
-        Box::new(Words { claude: claude().converse(&bare(spec)), bridge, orders: 0 })
+        Box::new(Words { claude: claude().converse(&bare(spec)), bridge, orders: 0, open: BTreeSet::new() })
     }
 
     fn bridges(&self) -> bool {
@@ -63,6 +65,8 @@ struct Words {
     claude: Box<dyn Conversation>,
     bridge: Option<String>,
     orders: u64,
+    /// Tools that run: whose, and which order.
+    open: BTreeSet<(u32, String)>,
 }
 
 impl Words {
@@ -101,6 +105,7 @@ impl Conversation for Words {
             }
             Say::ToolDone { id, ok, output } => {
                 let to = id.split(':').next().unwrap().parse().unwrap();
+                self.open.remove(&(to, id.clone()));
                 let line = format!("{id} {} {output}\n", if ok { "ok" } else { "failed" }).into_bytes();
                 out.push(Out::WriteAside { to, line });
             }
@@ -121,6 +126,7 @@ impl Conversation for Words {
             (Some("call"), Some(name), Some(input)) => {
                 self.orders += 1;
                 let (id, input) = (format!("{from}:{}", self.orders), Raw::parse(input).unwrap());
+                self.open.insert((from, id.clone()));
                 out.push(Out::Tool(ToolOrder { id, call: None, name: name.to_owned(), input }));
             }
             (Some("flood"), ..) => {
@@ -130,6 +136,18 @@ impl Conversation for Words {
             }
             _ => out.push(Out::WriteAside { to: from, line: format!("{from} {line}\n").into_bytes() }),
         }
+    }
+
+    fn owes_aside(&self, to: u32) -> bool {
+        self.open.iter().any(|(from, _)| *from == to)
+    }
+
+    fn aside_gone(&mut self, from: u32, out: &mut Outbox) {
+        tell(out, "bridge_gone", from.to_string());
+        let (gone, open) = std::mem::take(&mut self.open).into_iter().partition(|(by, _)| *by == from);
+        self.open = open;
+        let gone: BTreeSet<(u32, String)> = gone;
+        gone.into_iter().for_each(|(_, id)| out.push(Out::ToolOff(id)));
     }
 
     fn finish(&mut self, exit: &Exit, out: &mut Outbox) {

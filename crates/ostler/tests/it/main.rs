@@ -15,6 +15,7 @@ mod driver;
 mod heavy;
 mod litellm;
 mod live;
+mod looping;
 mod processes;
 mod real;
 mod rig;

@@ -1,6 +1,8 @@
-//! The library with the real Claude Code, against the scripted model on loopback.
+//! The library with real agents, against the scripted model on loopback: Claude Code here, others in files of their own.
 
+mod codex;
 mod conformance;
+mod copilot;
 mod live;
 
 use std::time::Duration;

@@ -196,6 +196,31 @@ fn an_order_belongs_to_the_call_of_the_events() {
     assert_eq!(stage.story(), story);
 }
 
+// A bridge that is gone waits for nothing; its tools are called off, and nobody else's.
+#[test]
+fn tools_are_called_off_with_the_bridge_that_wanted_them() {
+    for policy in [false, true] {
+        let mut stage = Stage::asked(&OPENCODE, &bound(policy));
+        stage.aside(1, &order(5, 2));
+        stage.aside(2, &order(5, 3));
+        assert!(stage.owes(1) && stage.owes(2) && !stage.owes(3));
+        let mut ids: Vec<String> = orders(&stage).into_iter().map(|it| it.id).collect();
+        ids.extend(stage.asks().iter().map(|ask| ask.id.clone()));
+        stage.gone(1);
+        stage.gone(3);
+        let off = |id: &String| if policy { Out::Withdraw(id.clone()) } else { Out::ToolOff(id.clone()) };
+        assert!(stage.outs.contains(&off(&ids[0])) && !stage.outs.contains(&off(&ids[1])), "{:?}", stage.outs);
+        assert!(!stage.owes(1) && stage.owes(2));
+        for id in &ids {
+            stage.say(Say::Verdict { id: id.clone(), verdict: Verdict::Allow });
+            stage.say(Say::ToolDone { id: id.clone(), ok: true, output: "3".into() });
+        }
+        let said = asides(&stage);
+        assert_eq!(said.iter().map(|(to, _)| *to).collect::<Vec<_>>(), [2], "the other one has its answer");
+        assert!(!stage.owes(2));
+    }
+}
+
 #[test]
 fn tools_are_called_off_with_the_turn() {
     for (policy, ends) in [(false, true), (false, false), (true, true), (true, false)] {

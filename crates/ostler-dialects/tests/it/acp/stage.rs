@@ -1,6 +1,6 @@
 //! A conversation with an agent that speaks ACP, driven message by message.
 
-use ostler_core::dialect::{Conversation, Dialect, Out, Outbox, Say, TurnOver};
+use ostler_core::dialect::{Conversation, Dialect, Exit, Out, Outbox, Say, TurnOver};
 use ostler_core::event::What;
 use ostler_core::outcome::Cause;
 use ostler_core::permission::{Ask, Verdict};
@@ -47,6 +47,27 @@ impl Stage {
 
     pub(super) fn aside(&mut self, from: u32, message: &Value) {
         self.act(|talk, out| talk.hear_aside(from, &message.to_string(), out));
+    }
+
+    pub(super) fn owes(&self, bridge: u32) -> bool {
+        self.talk.owes_aside(bridge)
+    }
+
+    pub(super) fn gone(&mut self, bridge: u32) {
+        self.act(|talk, out| talk.aside_gone(bridge, out));
+    }
+
+    pub(super) fn exit(&mut self, exit: &Exit) {
+        self.act(|talk, out| talk.finish(exit, out));
+    }
+
+    /// The notices of this code.
+    pub(super) fn notices(&self, code: &str) -> Vec<&str> {
+        let notices = self.outs.iter().filter_map(|out| match out {
+            Out::Event(What::Notice(notice)) if notice.code == code => Some(notice.message.as_str()),
+            _ => None,
+        });
+        notices.collect()
     }
 
     pub(super) fn hear(&mut self, message: &Value) {

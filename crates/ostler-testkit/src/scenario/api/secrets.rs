@@ -32,11 +32,22 @@ pub fn an_echoed_key_is_nowhere(driver: &dyn Driver) {
     nowhere(&seen);
 }
 
-/// A command that the model runs does not have it in its environment, nor in that of its parents.
+/// A command that the model runs does not have it in its environment, nor in that of its parents; not even when it came with
+/// the variables of the run, of which the command gets the others. What Ostler sets itself stays. S3-16, P31.
 pub fn commands_do_not_get_the_key(driver: &dyn Driver) {
-    let look = driver.subject().shell("env; echo the end");
-    let place = answers(driver, [look, Answer::text("{tool_result}")]);
-    let seen = completes(driver, &place, &Task::new("PROMPT"));
-    assert!(seen.answer().contains("the end") && seen.answer().contains("PATH="), "{}", seen.answer());
-    nowhere(&seen);
+    let given = |task: Task| task.env("FLAVOUR", "sweet").env("PATH", "/nowhere").env("TMPDIR", "/nowhere");
+    let tasks = [
+        Task::new("PROMPT"),
+        given(Task::new("PROMPT")).env("OPENAI_API_KEY", KEY),
+        given(Task::new("PROMPT")).env("OTHER_KEY", KEY).set("api_key_env", "OTHER_KEY"),
+    ];
+    for (at, task) in tasks.iter().enumerate() {
+        let look = driver.subject().shell("env; echo the end");
+        let place = answers(driver, [look, Answer::text("{tool_result}")]);
+        let seen = completes(driver, &place, task);
+        let env = seen.answer();
+        assert!(env.contains("the end") && env.contains("PATH=") && !env.contains("/nowhere"), "{env}");
+        assert_eq!(env.contains("FLAVOUR=sweet"), at > 0, "{env}");
+        nowhere(&seen);
+    }
 }

@@ -8,6 +8,9 @@ use super::{CATCH_UP, Driver};
 use crate::clock;
 use crate::session::aside::Met;
 
+/// How often the same trouble is told.
+const TOLD: u64 = 3;
+
 /// The code of the notice that the tools cannot be reached.
 const NO_BRIDGE: &str = "no_bridge";
 
@@ -59,15 +62,25 @@ impl Driver {
                 self.mind.out.weigh(self.aside.amount());
                 let mind = &mut self.mind;
                 let sent_away = self.aside.hear(from, |line| mind.hear_aside(from, line));
-                self.sent_away(sent_away);
+                self.sent_away(from, sent_away);
+                self.let_go(from);
             }
+            Met::Gone(from) => self.mind.aside_gone(from),
             Met::Trouble(why) => self.trouble("bridge_refused", &format!("Beside the agent: {why}.")),
         }
     }
 
     pub(super) fn answer_aside(&mut self, to: u32, line: Vec<u8>) {
         let sent_away = self.aside.answer(to, line);
-        self.sent_away(sent_away);
+        self.sent_away(to, sent_away);
+        self.let_go(to);
+    }
+
+    /// One that has nothing more to say goes when it has all its answers.
+    fn let_go(&mut self, number: u32) {
+        if self.aside.is_done(number) && !self.mind.owes_aside(number) {
+            self.aside.let_go(number);
+        }
     }
 
     /// What was said beside the agent in time is heard before time is called.
@@ -79,14 +92,33 @@ impl Driver {
         }
     }
 
-    fn sent_away(&mut self, why: Option<String>) {
+    fn sent_away(&mut self, number: u32, why: Option<String>) {
         if let Some(why) = why {
+            self.mind.aside_gone(number);
             let message = format!("A program through which the agent reaches the caller's tools was sent away: {why}.");
             self.trouble("bridge_dropped", &message);
         }
     }
 
-    fn trouble(&mut self, code: &str, message: &str) {
+    /// Tells of something each of the first few times, and then only that it goes on: whoever knocks at the door again and
+    /// again does not fill the events.
+    fn trouble(&mut self, code: &'static str, message: &str) {
+        let count = self.troubles.entry(code).or_default();
+        *count += 1;
+        let message = match *count {
+            1..TOLD => message.to_owned(),
+            TOLD => format!("{message} If this happens again, it is only counted."),
+            _ => return,
+        };
         self.mind.handle(Input::Remark(Notice::new(Level::Warning, code, message)));
+    }
+
+    /// The agent is gone, and who came beside it: how often there was trouble that was not told.
+    pub(super) fn close_aside(&mut self) {
+        self.aside.close();
+        for (code, count) in std::mem::take(&mut self.troubles).into_iter().filter(|(_, count)| *count > TOLD) {
+            let message = format!("Beside the agent, this happened {count} times in all; {TOLD} of them were told.");
+            self.mind.handle(Input::Remark(Notice::new(Level::Warning, code, message)));
+        }
     }
 }

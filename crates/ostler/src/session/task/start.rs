@@ -62,8 +62,9 @@ impl Driver {
             return self.remember();
         }
         let settings = &mut self.beginning.spec.settings;
+        let dialect = self.beginning.dialect;
         let native = self.mind.native.clone();
-        match native.filter(|_| self.beginning.dialect.capabilities().resume) {
+        match native.filter(|_| dialect.capabilities().resume) {
             Some(native) => {
                 settings.set(keys::RESUME, native);
                 settings.remove(keys::SESSION_ID);
@@ -71,6 +72,8 @@ impl Driver {
             }
             // It was cut off before it had said anything: what it was to go on with is still there.
             None if settings.get(keys::RESUME).is_some() => {}
+            // The id that it was given names what it may have written down before it said a word, or else a new session.
+            None if dialect.names_sessions() && settings.get(keys::SESSION_ID).is_some() => {}
             None => self.begins_anew("it had not said yet how its session is called"),
         }
     }

@@ -2,6 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use ostler::event::What;
@@ -10,6 +12,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
+use tokio::sync::Semaphore;
 
 use super::start;
 use crate::rig::{LONG, Rig, Seen, finish_after, install, read_until, until};
@@ -194,6 +197,109 @@ async fn a_bridge_that_misbehaves_is_sent_away_and_the_session_goes_on() {
     garbled.say("still here").await;
     assert_eq!(garbled.hear().await, "3 still here");
     open.end().await;
+}
+
+/// Runs until the test lets it end, and says when it is called off.
+fn slow_tool(rig: &mut Rig) -> (Arc<Semaphore>, Arc<Flags>) {
+    struct Off(Arc<Flags>);
+    impl Drop for Off {
+        fn drop(&mut self) {
+            self.0.gone.store(true, Relaxed);
+        }
+    }
+    let (end, flags) = (Arc::new(Semaphore::new(0)), Arc::new(Flags::default()));
+    let (on_end, on_flags) = (end.clone(), flags.clone());
+    rig.host = rig.host.clone().with_tool(ostler::tool("slow", "Takes its time.", move |_: Nothing| {
+        let (end, flags) = (on_end.clone(), on_flags.clone());
+        async move {
+            flags.running.store(true, Relaxed);
+            let _off = Off(flags.clone());
+            end.acquire().await.unwrap().forget();
+            Ok("at last".to_owned())
+        }
+    }));
+    (end, flags)
+}
+
+#[derive(Default)]
+struct Flags {
+    running: AtomicBool,
+    gone: AtomicBool,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Nothing {}
+
+// One that has said all it has to say still gets its answer, and then goes at once.
+#[tokio::test]
+async fn a_bridge_that_has_said_everything_gets_its_answers() {
+    let mut rig = rig(WAITS);
+    let (end, flags) = slow_tool(&mut rig);
+    let open = Open::new(&rig).await;
+    let mut peer = open.connect().await;
+    peer.say("call slow {}").await;
+    peer.say("call slow {}").await;
+    peer.writing.shutdown().await.unwrap();
+    until("the tool runs", || flags.running.load(Relaxed)).await;
+    // Others come and go, and are heard meanwhile.
+    let mut other = open.connect().await;
+    other.say("hello").await;
+    assert_eq!(other.hear().await, "2 hello");
+    end.add_permits(1);
+    let first = peer.hear().await;
+    assert!(first.starts_with("1:") && first.ends_with(" ok at last"), "{first}");
+    end.add_permits(1);
+    let second = peer.hear().await;
+    assert!(second.ends_with(" ok at last") && second != first, "{second}");
+    assert!(peer.is_sent_away().await, "it is owed nothing more");
+    // One that has asked for nothing is not kept.
+    other.writing.shutdown().await.unwrap();
+    assert!(other.is_sent_away().await);
+    let seen = open.end().await;
+    assert!(seen.notices("bridge_gone").is_empty());
+}
+
+// Nobody waits for a tool whose bridge is gone: in the middle of talking, and after it has said everything.
+#[tokio::test]
+async fn tools_are_called_off_when_their_bridge_is_gone() {
+    for says_goodbye in [false, true] {
+        let mut rig = rig(WAITS);
+        let (_end, flags) = slow_tool(&mut rig);
+        let mut open = Open::new(&rig).await;
+        let mut peer = open.connect().await;
+        peer.say("call slow {}").await;
+        until("the tool runs", || flags.running.load(Relaxed)).await;
+        if says_goodbye {
+            peer.writing.shutdown().await.unwrap();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            assert!(!flags.gone.load(Relaxed), "it still listens");
+        }
+        drop(peer);
+        assert_eq!(open.notice("bridge_gone").await, "1");
+        until("the tool is called off", || flags.gone.load(Relaxed)).await;
+        open.end().await;
+    }
+}
+
+// Whoever knocks again and again does not fill the events.
+#[tokio::test]
+async fn many_that_are_turned_away_are_told_in_few_words() {
+    let rig = rig(WAITS);
+    let open = Open::new(&rig).await;
+    let mut crowd = Vec::new();
+    for _ in 0..16 {
+        let mut peer = open.connect().await;
+        peer.say("hello").await;
+        peer.hear().await;
+        crowd.push(peer);
+    }
+    for _ in 0..40 {
+        assert!(open.connect().await.is_sent_away().await);
+    }
+    let seen = open.end().await;
+    let told = seen.notices("bridge_refused");
+    assert_eq!(told.len(), 4, "{told:?}");
+    assert!(told[2].message.contains("only counted") && told[3].message.contains("40 times"), "{told:?}");
 }
 
 // What is said through a bridge is a sign of life: the agent works, though it says nothing itself.

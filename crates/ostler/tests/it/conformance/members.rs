@@ -82,7 +82,6 @@ macro_rules! members {
                 own openai_api OPENAI_API "HTTP: chat completions"
                 [
                     died: "it is a part of Ostler: there is no process that could die"
-                    env: "its commands get an environment of their own, which a variable of the session does not reach"
                 ]
             }
         }

@@ -42,6 +42,43 @@ impl Dialect for OncePerTurn {
     }
 }
 
+/// The same, for one whose sessions Ostler names.
+struct Named;
+
+impl Dialect for Named {
+    fn name(&self) -> &'static str {
+        "named"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        OncePerTurn.capabilities()
+    }
+
+    fn models(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn settings(&self) -> Vec<Setting> {
+        OncePerTurn.settings()
+    }
+
+    fn probe(&self) -> Option<Probe> {
+        None
+    }
+
+    fn launch(&self, spec: &Spec) -> Result<Launch, SpecError> {
+        OncePerTurn.launch(spec)
+    }
+
+    fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
+        OncePerTurn.converse(spec)
+    }
+
+    fn names_sessions(&self) -> bool {
+        true
+    }
+}
+
 struct Once(Box<dyn Conversation>);
 
 impl Conversation for Once {
@@ -94,4 +131,27 @@ async fn each_turn_has_a_process_and_the_session_goes_on() {
         assert_eq!((seen.notices("agent_gone").len(), seen.notices("fresh_start").len()), (0, 0));
         assert!(seen.outcome().is_success(), "{:?}", seen.outcome());
     }
+}
+
+// One that went before it had said a word goes on with the id that it was given: it may have written things down.
+#[tokio::test]
+async fn a_session_that_was_named_goes_on_by_its_name() {
+    let mut rig = Rig::new("dump-args $DIR/args\nread-user\nexit 3");
+    rig.spec.after_turn = AfterTurn::Wait;
+    let mut session = ProcessAgent::new(&Named).start(&rig.host, rig.spec.clone()).unwrap();
+    let (mut read, mut ids) = (Vec::new(), Vec::new());
+    for turn in 0..2 {
+        read.extend(read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await);
+        let args = rig.text("args");
+        let (_, id) = args.split_once("--session-id").unwrap_or_else(|| panic!("turn {turn}: {args}"));
+        ids.push(id.split_whitespace().next().unwrap().to_owned());
+        assert!(!args.contains("--resume"), "{args}");
+        if turn == 0 {
+            session.send("go on").unwrap();
+        }
+    }
+    session.stop();
+    let seen = finish_after(read, session).await;
+    assert_eq!(ids[0], ids[1]);
+    assert_eq!(seen.notices("fresh_start").len(), 0);
 }

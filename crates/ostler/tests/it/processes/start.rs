@@ -149,3 +149,19 @@ async fn an_agent_runs_in_its_own_session_and_directory() {
     let Some(What::Started(started)) = seen.whats().find(|what| matches!(what, What::Started(_))) else { panic!() };
     assert_eq!(started.cwd.as_deref(), dir.to_str());
 }
+
+// Tools that the agent would never hear of are not dropped in silence: the agent is not started, and the caller knows why.
+#[tokio::test]
+async fn an_agent_that_takes_no_tools_is_not_started_with_them() {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Nothing {}
+    let agent = ostler::Agents::builtin().get("openclaw").unwrap();
+    assert!(!agent.capabilities().tools, "this is about one that takes none");
+    let spec =
+        || ostler::Spec { prompt: "hello".into(), program: Some("/nowhere/agent".into()), ..ostler::Spec::default() };
+    let host = ostler::Host::default();
+    let bound = host.clone().with_tool(ostler::tool("add", "Adds.", |_: Nothing| async { Ok(String::new()) }));
+    let error = agent.start(&bound, spec()).unwrap_err().to_string();
+    assert!(error.contains("add") && error.contains("takes no tools") && error.contains("another"), "{error}");
+    assert!(agent.start(&host, spec()).is_ok());
+}

@@ -120,7 +120,9 @@ pub(crate) async fn stopped_in_the_middle(subject: &'static Subject) {
         let began = Instant::now();
         let seen = live.end(&scene).await;
         assert_eq!(seen.outcome().cause, Cause::Stopped, "{:?}", seen.outcome());
-        assert!(began.elapsed() < Duration::from_secs(4), "it took {:?}", began.elapsed());
+        let took = began.elapsed();
+        let when = || seen.0.iter().map(|event| (event.at, event.what.word())).collect::<Vec<_>>();
+        assert!(took < Duration::from_secs(4), "it took {took:?}: {:#?}", when());
         assert!(!scene.place.work().join("made").exists());
     }
 }

@@ -1,12 +1,12 @@
 //! The library with the real Codex, against the scripted model on loopback.
 //!
-//! Rows of the conformance suite are tried there. What is not among the other scenarios, and why:
+//! Rows of the conformance suite are tried there, and what is quick in `real/codex.rs`. What is not among the other scenarios, and why:
 //! `commands_are_asked_about_one_by_one` (commands of one message run side by side, in any order), `tools_limit_what_exists`, `no_tools_at_all`, `disallowed_tools_are_gone`, `budget` and
 //! `max_turns` (no such settings), `unreachable` (the address is not a variable), `steered_in_the_last_words` (a message is
 //! taken into the same turn), `denied_with_a_message` and
 //! `what_holds_after_a_restart` (the model gets no reason), `rules_decide` (files are read by commands),
 //! `ten_megabytes` (Codex cuts results), `a_tool_that_fails_or_panics` (its wire has no mark for an error), `another_permission_mode` (other modes), `an_unknown_session`, `in_use_by_another`
-//! and `from_another_directory` (no transcripts that Ostler could look up). Tests of Codex's own below take their place.
+//! and `from_another_directory` (no transcripts that Ostler could look up). Tests of Codex's own (`real/codex/own.rs`) take their place.
 
 use ostler_testkit::scenario::{CODEX, CODEX_EXEC};
 
@@ -17,26 +17,15 @@ mod app_server {
 
     ostler_testkit::tests_of_scenarios! { Library(&CODEX);
         words::model
-        tools::tool_denied_and_tolerated
-        endings::overloaded endings::broken_off
-        endings::refused endings::output_limit
-        endings::wall_limit_in_a_tool endings::idle_limit endings::a_silent_tool_is_not_idle
-        endings::interrupted endings::interrupted_at_once endings::interrupted_in_mid_stream
-        endings::interrupted_in_a_tool
-        prompts::a_leading_dash prompts::system_prompts
+        endings::overloaded endings::wall_limit_in_a_tool endings::idle_limit endings::a_silent_tool_is_not_idle
+        endings::interrupted endings::interrupted_in_mid_stream
+        prompts::a_leading_dash
     }
 
     crate::sessions::live_tests! { CODEX;
-        sending::three_turns_remember sending::pause_holds_messages sending::freeze_stops_the_work
-        sending::steered_between_tools sending::a_budget_of_turns sending::a_budget_of_tokens
-        interrupts::in_a_command interrupts::in_a_question
-        interrupts::in_a_bound_tool interrupts::at_once interrupts::stopped_in_the_middle
-        interrupts::with_a_message_under_way
-        questions::two_at_once
-        tools::a_tool_that_says_how_far_it_is
-        tools::a_tool_that_the_caller_runs
-        changes::another_model
-        lasting::killed_and_started_again
+        sending::three_turns_remember sending::pause_holds_messages sending::a_budget_of_turns sending::a_budget_of_tokens
+        interrupts::at_once
+        tools::a_tool_that_says_how_far_it_is tools::a_tool_that_the_caller_runs
     }
 
     mod slow {
@@ -52,5 +41,3 @@ mod exec {
         endings::wall_limit_in_a_tool endings::a_silent_tool_is_not_idle
     }
 }
-
-mod own;

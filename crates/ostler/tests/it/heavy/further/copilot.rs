@@ -13,8 +13,7 @@ tests_of_scenarios! { Library(&COPILOT);
     tools::tool_denied_and_tolerated tools::tools_limit_what_exists tools::disallowed_tools_are_gone
     endings::overloaded endings::unreachable endings::broken_off endings::refused endings::output_limit
     endings::wall_limit_in_a_tool endings::idle_limit endings::a_silent_tool_is_not_idle
-    endings::interrupted endings::interrupted_at_once endings::interrupted_in_mid_stream
-    endings::interrupted_in_a_tool
+    endings::interrupted endings::interrupted_in_mid_stream
     prompts::a_leading_dash
     sessions::resume_remembers sessions::unknown_resume_id
 }
