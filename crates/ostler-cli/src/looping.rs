@@ -1,5 +1,6 @@
 //! `ostler loop`: any model, with tools of Ostler's own, until the task is done or a condition stops it.
 
+mod before;
 mod model;
 mod words;
 
@@ -22,9 +23,8 @@ use crate::{config, files, prompt};
 
 /// Runs one task.
 pub(crate) async fn run(args: LoopArgs) -> Result<Code, Fault> {
-    // What is not kept cannot be gone on with.
-    let (format, again) = (args.task.output, (!args.no_store).then(|| Again(again(&args))));
-    let Begun { session, signals, asks, line } = output::reporting(format, begin(args).await)?;
+    let format = args.task.output;
+    let Begun { session, signals, asks, line, again } = output::reporting(format, begin(args).await)?;
     let asking = Asking::new(session.remote(), asks).also_for(line);
     follow((session, asking), output::open_loop(format, again), signals).await
 }
@@ -36,17 +36,20 @@ struct Begun {
     asks: Asks,
     /// Where the model's own questions come from.
     line: Line,
+    again: Option<Again>,
 }
 
 /// Everything that can be wrong before the model is asked.
-async fn begin(args: LoopArgs) -> Result<Begun, Fault> {
+async fn begin(mut args: LoopArgs) -> Result<Begun, Fault> {
     let dir = spec::directory(args.dir.as_deref())?;
     let task = prompt::read(&args.task, &dir, "loop")?;
     let config = config::load(args.config, &args.policy, &dir)?;
     let mut start = args.start(LOOP);
     let Keeping { host, store } = store::keeping(&mut start, &dir, &config)?;
-    let before = start.agent_settings.resume.as_deref().zip(store.as_deref());
-    let model = model::choose(&model::Sought { config: &config, host: &host, args: &args, before }).await?;
+    let before = before::look(start.agent_settings.resume.as_deref(), store.as_deref(), args.fork)?;
+    args.mode = args.mode.or(before.is_approving.then_some(LoopMode::Approve));
+    let sought = model::Sought { config: &config, host: &host, args: &args, before: before.model };
+    let model = model::choose(&sought).await?;
     let format = args.task.output;
     let asks = ask::who_at(format);
     let (agent, line) = around(Loop::around(model), &args, &(host.clone(), dir.clone(), asks))?;
@@ -59,7 +62,9 @@ async fn begin(args: LoopArgs) -> Result<Begun, Fault> {
     let spec = wanted.told(&config, &chosen)?;
     let signals = Signals::listen()?;
     let session = chosen.agent.start(&host, spec).map_err(|error| spec::wrong(&error, &*chosen.agent, "loop"))?;
-    Ok(Begun { session, signals, asks, line })
+    // What is not kept cannot be gone on with.
+    let again = store.map(|_| Again(again(&args)));
+    Ok(Begun { session, signals, asks, line, again })
 }
 
 /// Puts around the loop what was asked for: its check, and whom the model may ask.

@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use ostler::adapter::{ApiModel, ModelOptions};
 use ostler::config::Config;
-use ostler::{Cause, Host, ModelAdapter, Models, Spec, keys};
-use ostler_store::{Filter, SessionRow, Standing, Store};
+use ostler::{Host, ModelAdapter, Models, Spec, keys};
 
 use crate::args::{LoopArgs, Time};
 use crate::fault::Fault;
-use crate::{config, output, spec, store};
+use crate::{config, output, spec};
 
 /// The agent whose model is behind a server, and what such a model is called here.
 const SERVER: (&str, &str) = ("openai-api", "openai");
@@ -41,38 +40,17 @@ pub(super) struct Sought<'a> {
     pub(super) config: &'a Config,
     pub(super) host: &'a Host,
     pub(super) args: &'a LoopArgs,
-    /// The session that is gone on with.
-    pub(super) before: Option<(&'a str, &'a Store)>,
+    /// The model of the loop that is gone on with.
+    pub(super) before: Option<String>,
 }
 
 /// The model that was named, that of the session gone on with, or that of the agent that is there.
 pub(super) async fn choose(sought: &Sought<'_>) -> Result<Arc<dyn ModelAdapter>, Fault> {
-    let name = match sought.args.model.clone().or(earlier(sought)?) {
+    let name = match sought.args.model.clone().or_else(|| sought.before.clone()) {
         Some(name) => name,
         None => usual(sought).await?,
     };
     make(sought, &name)
-}
-
-fn earlier(sought: &Sought<'_>) -> Result<Option<String>, Fault> {
-    let Some((id, kept)) = sought.before else { return Ok(None) };
-    let row = kept.look_up(id).map_err(|error| store::fault(&error))?;
-    // What is wrong with another agent's session is told when it is gone on with.
-    let Some(row) = row.filter(|row| row.agent == spec::LOOP) else { return Ok(None) };
-    if row.standing == Standing::Ended(Cause::NeedsInput) && !sought.args.fork {
-        answered(kept, &row)?;
-    }
-    Ok(row.model)
-}
-
-/// A question is answered once: a call that was approved would be made again.
-fn answered(kept: &Store, asked: &SessionRow) -> Result<(), Fault> {
-    let filter = Filter { agent: Some(spec::LOOP.to_owned()), ..Filter::default() };
-    let mut rows = kept.sessions(&filter).map_err(|error| store::fault(&error))?.into_iter();
-    let Some(next) = rows.find(|row| row.continues.as_deref() == Some(&asked.session)) else { return Ok(()) };
-    let hint = format!("--resume {} goes on from there; --fork answers in a copy.", next.session);
-    let message = format!("what session {} asked was answered, in session {}", asked.session, next.session);
-    Err(Fault::usage(message).hint(hint))
 }
 
 /// The agent that a run would choose, as a model.
