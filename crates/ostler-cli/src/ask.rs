@@ -11,6 +11,7 @@ mod terminal;
 use std::collections::VecDeque;
 use std::io::IsTerminal;
 
+use ostler::around::ASK_PERSON;
 use ostler::event::{Decision, Permission};
 use ostler::{Answer, Asks, Event, Remote, What};
 
@@ -51,6 +52,8 @@ pub(crate) struct Asking {
     terminal: Option<Terminal>,
     /// Where questions of the model's own come from.
     line: Option<Line>,
+    /// How many more of the model's calls to ask were heard of than were asked: what it said before one is to be read first.
+    announced: usize,
     waiting: VecDeque<Asked>,
     /// The question on the screen.
     open: Option<Asked>,
@@ -83,7 +86,7 @@ impl Asking {
     /// Without anybody to ask, it asks nothing.
     pub(crate) fn new(remote: Remote, asks: Asks) -> Self {
         let terminal = if asks == Asks::Somebody { Terminal::open() } else { None };
-        Self { remote, terminal, line: None, waiting: VecDeque::new(), open: None, ahead: String::new() }
+        Self { remote, terminal, line: None, announced: 0, waiting: VecDeque::new(), open: None, ahead: String::new() }
     }
 
     /// Asks what comes along this line too.
@@ -113,6 +116,10 @@ impl Asking {
             return;
         }
         let permission = match &event.what {
+            What::ToolCall(call) if call.name == ASK_PERSON => {
+                self.announced += 1;
+                return;
+            }
             What::Permission(permission) => permission,
             // Nobody waits for an answer any more, whatever became of the question.
             What::TurnEnded(_) | What::Ended(_) => return self.turn_ended(screen),
@@ -132,6 +139,7 @@ impl Asking {
 
     fn turn_ended(&mut self, screen: &mut Screen) {
         self.waiting.clear();
+        self.announced = 0;
         if let Some(open) = &self.open {
             let what = match open {
                 Asked::Tool(permission) => name(&permission.tool),
@@ -147,8 +155,13 @@ impl Asking {
         if self.open.is_some() || !screen.is_clear() {
             return;
         }
-        let Some(asked) = self.waiting.pop_front() else { return };
+        let announced = self.announced;
+        let is_due = |asked: &mut Asked| matches!(asked, Asked::Tool(_)) || announced > 0;
+        let Some(asked) = self.waiting.pop_front_if(is_due) else { return };
         let Some(terminal) = &self.terminal else { return };
+        if let Asked::Model(_) = asked {
+            self.announced -= 1;
+        }
         self.ahead.push_str(&terminal.drain());
         terminal.loud();
         screen.ask(asked.shown(self.waiting.len()));

@@ -132,7 +132,7 @@ mod tests {
             "completed=end_turn auth=-32000 rate_limit=-32603 overloaded=-32603 network=-32603 budget=-32603 \
              turn_limit=max_turn_requests wall_limit=-32603 idle_limit=-32603 startup_limit=-32603 \
              output_limit=max_tokens denied=end_turn refused=refusal interrupted=cancelled agent_died=-32603 \
-             protocol=-32603 bad_request=-32603 unavailable=-32603 stopped=cancelled"
+             protocol=-32603 bad_request=-32603 unavailable=-32603 needs_input=end_turn stopped=cancelled"
         );
     }
 

@@ -46,6 +46,7 @@ text = "Blue it is."
 when = { prompt = "blue" }
 text = "Blue, then."
 [[reply]]
+text = "I wonder. "
 calls = [{ tool = "ask_person", input = { question = "Which colour?" } }]
 "#;
 
@@ -255,7 +256,10 @@ fn on_a_terminal_the_person_is_asked() {
     pty.keys("blue\r");
     pty.until_seen("Blue it is.", 1);
     assert_eq!(pty.end(), Some(0));
-    assert!(pty.seen().contains("? The model asks") && pty.seen().contains("Which colour?"), "{}", pty.seen());
+    let seen = pty.seen();
+    let at = |part: &str| seen.find(part).unwrap_or_else(|| panic!("{part:?} is missing: {seen}"));
+    // What it said before is read before.
+    assert!(at("I wonder.") < at("? The model asks") && at("? The model asks") < at("Which colour?"), "{seen}");
     assert!(pty.echoes(), "the terminal is left as it was found");
     // Whoever has no answer gives none.
     let mut pty = Pty::start(&looping(&rig, CURIOUS, &["--ask", "PROMPT"]));
@@ -367,6 +371,7 @@ fn start(place: &Place, args: &[&str]) -> Child {
 
 fn interrupted(place: &Place, mut child: Child) {
     let _ = place.wait_for_file("running");
+    assert!(place.left().len() >= 3, "the program, the command and what it hid: {:?}", place.left());
     signal(child.id(), Signal::INT);
     let lines: Vec<String> = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap).collect();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{lines:#?}");
@@ -399,6 +404,7 @@ fn killed_outright_in_the_check_it_leaves_nothing() {
     script(&check, "#!/bin/sh\n(setsid sleep 300 > /dev/null 2>&1 &)\necho running > running\nsleep 300\n");
     let mut child = start(&place, &["--until", check.to_str().unwrap()]);
     let _ = place.wait_for_file("running");
+    assert!(place.left().len() >= 3, "the program, the check and what it hid: {:?}", place.left());
     signal(child.id(), Signal::KILL);
     child.wait().unwrap();
     place.wait_until_empty(Duration::from_secs(3));
