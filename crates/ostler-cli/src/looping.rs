@@ -73,6 +73,7 @@ fn around(agent: Loop, args: &LoopArgs, place: &(Host, std::path::PathBuf, Asks)
     let mut agent = if args.tools == ToolSet::None { agent.bare() } else { agent };
     if let Some(until) = &args.until {
         let check = CommandCheck::new(host, split(until)?, dir.clone());
+        check.check_program().map_err(|why| Fault::usage(format!("--until {until}: {why}")))?;
         agent = agent.verify(match args.until_timeout {
             Some(Time(Some(limit))) => check.limit(limit),
             Some(Time(None)) => check.limit(model::FOR_EVER),

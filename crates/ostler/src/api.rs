@@ -67,6 +67,8 @@ async fn live(body: Arc<Body>, orders: DuplexStream, mut voice: DuplexStream) {
     let mut work: Option<Work> = Some(Box::pin(introduce(body.clone(), Voice(say.clone()))));
     loop {
         tokio::select! {
+            // In this order: what is called off before it has begun does not begin.
+            biased;
             // Whole lines only, from here alone: work that is called off in the middle leaves no half line behind.
             Some(line) = said.recv() => {
                 if voice.write_all(line.as_bytes()).await.is_err() {
@@ -170,6 +172,7 @@ fn looping(body: &Body, around: &Around) -> Looping {
     Looping {
         verifies: around.verify.is_some(),
         hooks: !around.hooks.is_empty(),
+        asks: around.asks,
         // What a tool of the caller's does is not known.
         mutating: mutating.chain(body.offered.iter().map(|offer| offer.name.clone())).collect(),
     }
@@ -188,7 +191,7 @@ async fn hook(body: Arc<Body>, when: When, iteration: u64, voice: Voice) {
 /// Has the result checked.
 async fn verify(body: Arc<Body>, answer: String, voice: Voice) {
     let fault = match body.around.as_ref().and_then(|around| around.verify.as_ref()) {
-        Some(check) => AssertUnwindSafe(check.verify(&answer)).catch_unwind().await,
+        Some(check) => AssertUnwindSafe(async { check.verify(&answer).await }).catch_unwind().await,
         None => Ok(Ok(())),
     };
     let fault = fault.unwrap_or_else(|_| Err("The check itself broke down.".to_owned())).err();
@@ -307,7 +310,8 @@ async fn ask(around: &Around, call: ToolOrder) -> Word {
         }
     };
     let answer = match &around.person {
-        Some(person) => person.answer(&question).await,
+        // Somebody's own code may panic; then nobody has answered.
+        Some(person) => AssertUnwindSafe(async { person.answer(&question).await }).catch_unwind().await.unwrap_or(None),
         None => None,
     };
     match answer {

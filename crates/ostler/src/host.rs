@@ -250,9 +250,12 @@ impl Host {
     }
 
     /// Where files go that nobody keeps.
-    /// Everything, for a command of the caller's own, but for what marks an enclosing session.
+    /// Everything, for a command of the caller's own, but for what marks an enclosing session and for keys of models: such a
+    /// command may run what a model wrote.
     pub(crate) fn whole_environment(&self) -> BTreeMap<OsString, OsString> {
-        let own = |name: &OsStr| name.to_str().is_some_and(|name| name.starts_with(RESERVED_PREFIX));
+        let key =
+            |name: &str| name.ends_with("_API_KEY") || name.ends_with("_AUTH_TOKEN") || name.ends_with("_OAUTH_TOKEN");
+        let own = |name: &OsStr| name.to_str().is_some_and(|name| name.starts_with(RESERVED_PREFIX) || key(name));
         self.env.iter().filter(|(name, _)| !own(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 

@@ -298,6 +298,7 @@ fn wrong_usage_is_named_with_what_to_type() {
     for (args, part) in [
         (&["--until", "a && b", "PROMPT"][..], "--until \"sh -c 'a && b'\""),
         (&["--until", "echo 'x", "PROMPT"], "a quote is not closed"),
+        (&["--until", "no-such-program --now", "PROMPT"], "no-such-program"),
         (&["--until-timeout", "1s", "PROMPT"], "--until"),
         (&["--instructions", "@nowhere", "PROMPT"], "nowhere is not there"),
         (&["--mode", "careful", "PROMPT"], "approve"),

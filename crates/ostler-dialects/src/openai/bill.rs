@@ -11,6 +11,10 @@ pub(super) struct Bill {
     models: Vec<Part>,
     /// Whether an answer came without its counts.
     pub(super) incomplete: bool,
+    /// Whether what an answer used is told with a later one.
+    pub(super) open: bool,
+    /// Whether an answer said what it cost, and not its tokens.
+    uncounted: bool,
 }
 
 #[derive(Debug)]
@@ -41,13 +45,15 @@ impl Cost {
 impl Bill {
     /// Adds one answer.
     pub(super) fn add(&mut self, model: &str, spent: Option<Spent>, price: Option<Price>) {
-        let Some(Spent { tokens, cost }) = spent else {
+        let Some(Spent { tokens, cost, estimate, counted }) = spent else {
             self.incomplete = true;
             return;
         };
-        let cost = match (cost, price) {
+        self.open = false;
+        self.uncounted |= !counted;
+        let cost = match (cost, estimate.or(price.map(|price| price.of(&tokens)))) {
             (Some(said), _) => Cost::Reported(said),
-            (None, Some(price)) => Cost::Estimated(price.of(&tokens)),
+            (None, Some(estimate)) => Cost::Estimated(estimate),
             (None, None) => Cost::Unknown,
         };
         match self.models.iter_mut().find(|part| part.model == model) {
@@ -61,7 +67,21 @@ impl Bill {
 
     /// Whether what it has cost is known.
     pub(super) fn is_priced(&self) -> bool {
-        !self.incomplete && self.models.iter().all(|part| part.cost != Cost::Unknown)
+        !self.incomplete && !self.open && self.models.iter().all(|part| part.cost != Cost::Unknown)
+    }
+
+    /// Whether tokens are missing from it.
+    pub(super) fn is_uncounted(&self) -> bool {
+        self.incomplete || self.open || self.uncounted
+    }
+
+    /// What it has cost, if that is known.
+    pub(super) fn cost(&self) -> Option<f64> {
+        let known = |part: &Part| match part.cost {
+            Cost::Reported(cost) | Cost::Estimated(cost) => cost,
+            Cost::Unknown => 0.0,
+        };
+        self.is_priced().then(|| self.models.iter().map(known).sum())
     }
 
     /// The tokens that went in and came out.
@@ -80,7 +100,7 @@ impl Bill {
                 let usage = Usage::of(Some(part.model.clone()), part.tokens);
                 match part.cost {
                     // What an answer without counts has cost is not in the sum.
-                    _ if self.incomplete => usage,
+                    _ if self.incomplete || self.open => usage,
                     Cost::Reported(cost) => usage.reported(cost),
                     Cost::Estimated(cost) => usage.estimated(cost),
                     Cost::Unknown => usage,

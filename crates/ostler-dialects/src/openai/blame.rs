@@ -89,15 +89,27 @@ pub fn is_worth_retrying(failed: &Failed) -> bool {
 
 /// Whether the conversation is too long for the model.
 pub(super) fn is_too_long(failed: &Failed) -> bool {
-    let problem = problem(&failed.body);
+    let problem = match &failed.ended {
+        Some(outcome) => Problem {
+            message: outcome.message.clone(),
+            code: outcome.detail.as_ref().and_then(|detail| detail.native.clone()).unwrap_or_default(),
+            ..Problem::default()
+        },
+        None => problem(&failed.body),
+    };
     let said = problem.message.to_lowercase();
-    matches!(failed.status, Some(400 | 413 | 422))
+    let refused = match &failed.ended {
+        Some(outcome) => outcome.cause == Cause::BadRequest,
+        None => matches!(failed.status, Some(400 | 413 | 422)),
+    };
+    refused
         && (problem.code == "context_length_exceeded"
             || [
                 "context length",
                 "context window",
                 "maximum context",
                 "too many tokens",
+                "prompt is too long",
                 "exceeds the available context",
             ]
             .iter()

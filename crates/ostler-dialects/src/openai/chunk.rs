@@ -75,6 +75,9 @@ wire! {
         prompt_cache_hit_tokens: Scalar<'a>,
         // OpenRouter: what it cost, in dollars
         cost: Scalar<'a>,
+        // Ostler itself, for a model that is asked in another way: what it probably cost, and that it is told later
+        estimated_cost: Scalar<'a>,
+        later: Scalar<'a>,
     }
 
     /// Parts of the token counts.

@@ -60,10 +60,10 @@ fn size(history: &History) -> usize {
     history.0.iter().map(Message::size).sum()
 }
 
-/// Shortens old tool results. Says how many, and how many characters went.
+/// Shortens old tool results, and what the model was told in the caller's place. Says how many, and how many characters went.
 pub(super) fn shorten(history: &mut History) -> Option<(usize, usize)> {
     let old = history.0.iter_mut().filter_map(|message| match message {
-        Message::Tool { text, .. } => Some(text),
+        Message::Tool { text, .. } | Message::Told(text) => Some(text),
         _ => None,
     });
     let mut old: Vec<&mut String> = old.collect();

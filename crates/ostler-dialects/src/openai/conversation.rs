@@ -106,7 +106,11 @@ struct Turn {
     any_worked: bool,
     failed_step: bool,
     /// What a person was asked, with nobody there.
-    question: Option<String>,
+    questions: Vec<String>,
+    /// The calls that a person approved.
+    approved: HashSet<String>,
+    /// The last step that was told.
+    told: u64,
 }
 
 /// What was done about a conversation that is too long.
@@ -167,7 +171,9 @@ impl Talk {
 
     fn call_model(&mut self, out: &mut Outbox) {
         self.turn.steps += 1;
-        if self.looping().is_some() {
+        // Once, also when it is tried again with less.
+        if self.looping().is_some() && self.turn.told < self.turn.steps {
+            self.turn.told = self.turn.steps;
             out.notice(Level::Debug, "iteration", format!("Iteration {}.", self.turn.steps));
         }
         self.phase = Phase::Answering(Box::new(self.reply(Audience::Caller)));
@@ -230,6 +236,7 @@ impl Talk {
             Phase::Summarising(reply, cut) => {
                 self.count(&reply, out);
                 match blame::unfinished(&reply) {
+                    Some(outcome) if self.without_summary(&outcome, out) => {}
                     Some(outcome) => self.end(outcome, None, out),
                     None => self.summarised(cut, *reply, out),
                 }
@@ -240,7 +247,10 @@ impl Talk {
 
     /// Puts what an answer used on the bill. One that was called off before its first word is not counted.
     fn charge(&mut self, reply: &Reply) {
-        if reply.pieces == 0 {
+        if reply.later {
+            self.turn.bill.open = true;
+        }
+        if reply.pieces == 0 || reply.later {
             return;
         }
         let Some(ready) = &self.ready else { return };
@@ -254,8 +264,11 @@ impl Talk {
     /// The same, and takes note of how full the window is.
     fn count(&mut self, reply: &Reply, out: &mut Outbox) {
         let missed = self.ready.as_ref().is_some_and(|ready| !ready.uncounted) && !self.turn.bill.incomplete;
+        let covers_more = self.turn.bill.open || reply.later;
         self.charge(reply);
-        if let Some(spent) = reply.spent.filter(|_| !reply.is_private()) {
+        if covers_more {
+            // What several answers used together says nothing about the window.
+        } else if let Some(spent) = reply.spent.filter(|_| !reply.is_private()) {
             let tokens = spent.tokens;
             self.meter.note(tokens.input + tokens.cache_read + tokens.output, &self.history);
         } else if reply.spent.is_none() && missed && reply.pieces > 0 {
@@ -316,6 +329,7 @@ impl Talk {
     }
 
     fn final_answer(&mut self, text: String, out: &mut Outbox) {
+        self.turn.errors = 0;
         if !self.steered.is_empty() {
             return self.go_on(text, out);
         }
@@ -336,7 +350,7 @@ impl Talk {
                 );
                 let raw = Some(Raw::string(&question));
                 out.event(Notice { raw, ..Notice::new(Level::Warning, codes::SCHEMA_NOT_KEPT, message) });
-                self.history.push(Message::User(question));
+                self.history.push(Message::Told(question));
                 self.tell_usage(out);
                 self.ask(out);
             }
@@ -365,7 +379,7 @@ impl Talk {
             Word::Progress(message) => out.notice(Level::Info, "tool_progress", message),
             Word::Result(outcome) => self.result(outcome, out),
             Word::Unanswered { id, question } => {
-                self.turn.question.get_or_insert(question);
+                self.turn.questions.push(question);
                 self.result(super::orders::Outcome { id, ok: true, denied: false, output: ASKED.to_owned() }, out);
             }
             Word::Flow(flow) => self.flow(flow, out),

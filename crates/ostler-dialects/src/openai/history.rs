@@ -15,6 +15,8 @@ use crate::plain;
 pub enum Message {
     /// The caller's.
     User(String),
+    /// What the model is told in the caller's place: by a check, a hook, or Ostler itself.
+    Told(String),
     /// The model's.
     Assistant {
         /// What it said.
@@ -82,7 +84,7 @@ impl From<&Message> for plain::Message {
             args: Raw::parse(&call.arguments).unwrap_or_else(|_| Raw::of(&serde_json::Map::new())),
         };
         match message {
-            Message::User(text) => Self::user(text.as_str()),
+            Message::User(text) | Message::Told(text) => Self::user(text.as_str()),
             Message::Tool { id, text } => Self::tool(id.as_str(), text.as_str()),
             Message::Assistant { text, calls } => {
                 Self::Assistant { content: text.as_str().into(), tool_calls: calls.iter().map(call).collect() }
@@ -95,7 +97,7 @@ impl Message {
     /// About how many characters it takes.
     pub(super) fn size(&self) -> usize {
         match self {
-            Self::User(text) => text.len(),
+            Self::User(text) | Self::Told(text) => text.len(),
             Self::Tool { id, text } => id.len() + text.len(),
             Self::Assistant { text, calls } => {
                 text.len() + calls.iter().map(|c| c.id.len() + c.name.len() + c.arguments.len()).sum::<usize>()
@@ -106,7 +108,7 @@ impl Message {
     /// As plain text, for a summary.
     pub(super) fn write(&self, to: &mut String) {
         let _ = match self {
-            Self::User(text) => writeln!(to, "USER: {text}"),
+            Self::User(text) | Self::Told(text) => writeln!(to, "USER: {text}"),
             Self::Tool { text, .. } => writeln!(to, "TOOL RESULT: {text}"),
             Self::Assistant { text, calls } => {
                 let calls =
@@ -122,7 +124,7 @@ impl Serialize for Message {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_struct("Message", 3)?;
         match self {
-            Self::User(text) => {
+            Self::User(text) | Self::Told(text) => {
                 map.serialize_field("role", "user")?;
                 map.serialize_field("content", text)?;
             }

@@ -124,6 +124,9 @@ pub struct Looping {
     /// Whether the caller has hooks.
     #[serde(default)]
     pub hooks: bool,
+    /// Whether the model may ask a person.
+    #[serde(default)]
+    pub asks: bool,
     /// The tools that change something.
     #[serde(default)]
     pub mutating: Vec<String>,

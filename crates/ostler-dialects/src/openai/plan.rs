@@ -29,6 +29,8 @@ pub(super) struct Plan {
     /// How many steps in a row may come to nothing.
     pub(super) max_errors: u32,
     pub(super) mode: Mode,
+    /// At most so much money in a turn.
+    pub(super) max_cost: Option<f64>,
     /// Whether there is a limit on money.
     pub(super) budget: bool,
     pub(super) denials: Denials,
@@ -88,7 +90,8 @@ impl Plan {
             max_output_tokens: count("max_output_tokens"),
             max_errors: spec.settings.last("max_errors").and_then(|n| n.parse().ok()).unwrap_or(errors),
             mode: Mode::of(spec.settings.last("mode").unwrap_or_default()),
-            budget: spec.settings.last(keys::MAX_BUDGET_USD).is_some(),
+            max_cost: spec.settings.last(keys::MAX_BUDGET_USD).and_then(|n| n.parse().ok()).or(spec.limits.budget_usd),
+            budget: spec.settings.last(keys::MAX_BUDGET_USD).is_some() || spec.limits.budget_usd.is_some(),
             denials: spec.denials,
             asks: spec.policy.is_some() || spec.asks == Asks::Somebody,
             somebody: spec.asks == Asks::Somebody,

@@ -125,7 +125,7 @@ impl Builder {
             codes::SCHEMA_NOT_KEPT | codes::NOT_VERIFIED | codes::ANSWER_FAILED | codes::HOOK_SAID => {
                 let question = raw.and_then(|raw| serde_json::from_str(raw).ok());
                 self.open = false;
-                self.history.0.extend(question.map(Message::User));
+                self.history.0.extend(question.map(Message::Told));
             }
             _ => {}
         }

@@ -34,6 +34,8 @@ pub(super) struct Reply {
     pub(super) asked: String,
     pub(super) model: Option<String>,
     pub(super) spent: Option<Spent>,
+    /// Whether what it used is told with a later answer.
+    pub(super) later: bool,
     /// How many pieces were understood, and how many were not.
     pub(super) pieces: u64,
     pub(super) unreadable: u64,
@@ -46,6 +48,10 @@ pub(super) struct Spent {
     pub(super) tokens: Tokens,
     /// Dollars, from servers that say it.
     pub(super) cost: Option<f64>,
+    /// Dollars, from a price list.
+    pub(super) estimate: Option<f64>,
+    /// Whether the tokens are known, and not only the cost.
+    pub(super) counted: bool,
 }
 
 impl Reply {
@@ -63,6 +69,7 @@ impl Reply {
             asked,
             model: None,
             spent: None,
+            later: false,
             pieces: 0,
             unreadable: 0,
             done: false,
@@ -84,6 +91,7 @@ impl Reply {
         if let Some(model) = chunk.model.text().filter(|model| !model.is_empty()) {
             self.model.get_or_insert_with(|| model.to_owned());
         }
+        self.later |= chunk.usage.map().is_some_and(|usage| usage.later.text() == Some("true"));
         let extra = chunk.x_groq.map().and_then(|extra| extra.usage.map());
         if let Some(tokens) = chunk.usage.map().or(extra).and_then(spent) {
             self.spent = Some(tokens); // cumulative where it is said with every piece
@@ -178,7 +186,8 @@ impl Reply {
 /// Disjoint counters out of the server's, which contain each other.
 fn spent(tokens: &chunk::Tokens<'_>) -> Option<Spent> {
     let (prompt, output) = (tokens.prompt_tokens.count(), tokens.completion_tokens.count());
-    if prompt.is_none() && output.is_none() {
+    let counted = prompt.is_some() || output.is_some();
+    if !counted && tokens.cost.amount().is_none() {
         return None;
     }
     let cached = tokens.prompt_tokens_details.map().and_then(|d| d.cached_tokens.count());
@@ -192,5 +201,5 @@ fn spent(tokens: &chunk::Tokens<'_>) -> Option<Spent> {
         output: output.unwrap_or(0).max(reasoning.unwrap_or(0)),
         reasoning,
     };
-    Some(Spent { tokens: counters, cost: tokens.cost.amount() })
+    Some(Spent { tokens: counters, cost: tokens.cost.amount(), estimate: tokens.estimated_cost.amount(), counted })
 }

@@ -269,26 +269,38 @@ pub fn pieces_behind(reply: &plain::Reply) -> Vec<String> {
 }
 
 /// What an answer used. Several models become one sum: an answer of a server has one model.
-fn spent(usage: &[Usage]) -> Option<String> {
+#[must_use]
+pub fn spent(usage: &[Usage]) -> Option<String> {
     let mut sum = usage.first()?.clone();
     usage[1..].iter().for_each(|other| sum.add(other));
-    let known = |n: Option<u64>| n.unwrap_or(0);
-    let mut tokens = json!({
-        "prompt_tokens": known(sum.input) + known(sum.cache_read) + known(sum.cache_write),
-        "completion_tokens": known(sum.output),
-        "prompt_tokens_details": {"cached_tokens": known(sum.cache_read)},
-    });
-    if let Some(reasoning) = sum.reasoning {
-        tokens["completion_tokens_details"] = json!({"reasoning_tokens": reasoning});
+    let input = [sum.input, sum.cache_read, sum.cache_write].into_iter().flatten().reduce(u64::saturating_add);
+    let mut tokens = serde_json::Map::new();
+    // What is not known is left out, and not said to be nothing.
+    if let Some(input) = input {
+        tokens.insert("prompt_tokens".into(), json!(input));
+        tokens.insert("prompt_tokens_details".into(), json!({"cached_tokens": sum.cache_read.unwrap_or(0)}));
     }
-    if let (Some(cost), CostSource::Reported) = (sum.cost_usd, sum.cost_source) {
-        tokens["cost"] = json!(cost);
+    if let Some(output) = sum.output {
+        tokens.insert("completion_tokens".into(), json!(output));
+    }
+    if let Some(reasoning) = sum.reasoning {
+        tokens.insert("completion_tokens_details".into(), json!({"reasoning_tokens": reasoning}));
+    }
+    let word = if sum.cost_source == CostSource::Reported { "cost" } else { "estimated_cost" };
+    if let Some(cost) = sum.cost_usd {
+        tokens.insert(word.into(), json!(cost));
     }
     let mut last = json!({"choices": [], "usage": tokens});
     if let Some(model) = &sum.model {
         last["model"] = json!(model);
     }
     Some(last.to_string())
+}
+
+/// What is said in its place when it is told with a later answer.
+#[must_use]
+pub fn spent_later() -> String {
+    json!({"choices": [], "usage": {"later": "true"}}).to_string()
 }
 
 /// The failure that has this outcome.

@@ -6,17 +6,19 @@ use super::plan::Plan;
 /// The system prompt.
 pub(super) fn prompt(plan: &Plan, ready: &Ready) -> String {
     let own = plan.system_prompt.clone().unwrap_or_else(|| standard(plan, ready));
-    match &plan.append_system_prompt {
-        Some(more) if own.is_empty() => more.clone(),
-        Some(more) => format!("{own}\n\n{more}"),
-        None => own,
-    }
+    // A server is told the schema in its own way; a model that is asked in another way is not.
+    let schema = plan.json_schema.as_ref().filter(|_| ready.looping.is_some());
+    let schema = schema.map(|schema| format!("Your last answer is nothing but JSON of this schema: {schema}"));
+    let parts = [Some(own), plan.append_system_prompt.clone(), schema].into_iter().flatten();
+    parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
 }
 
 fn standard(plan: &Plan, ready: &Ready) -> String {
+    let asks = ready.looping.as_ref().is_some_and(|looping| looping.asks);
+    let alone = if asks { "." } else { ": nobody answers questions while you work." };
     let mut text = format!(
         "You are a coding agent. You work in the directory {} (the workspace) and finish the task that the user gives \
-         you, on your own: nobody answers questions while you work.\n",
+         you, on your own{alone}\n",
         ready.cwd
     );
     if ready.tools.is_empty() {

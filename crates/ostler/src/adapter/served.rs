@@ -1,17 +1,18 @@
 //! The other way round: an adapter in the place of a server, for Ostler's own tool loop.
 
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use ostler_core::event::{Text, TextKind};
-use ostler_core::usage::{Tokens, Usage};
+use ostler_core::outcome::{Cause, Outcome};
 use ostler_dialects::openai::orders::{Failed, FailedKind};
-use ostler_dialects::openai::single::{Asked, failed_with, piece, pieces_behind};
+use ostler_dialects::openai::single::{Asked, failed_with, piece, pieces_behind, spent, spent_later};
 use tokio::sync::mpsc;
 
-use super::{ModelAdapter, Update, Updates};
+use super::{ModelAdapter, ModelError, Update, Updates};
 use crate::model::{Answer, Model, Piece};
 
 /// An adapter that is asked like a server.
@@ -48,39 +49,48 @@ impl Served {
             })
         };
         let asking = async move {
-            let result = adapter.invoke_with_updates(&messages, updates).await;
+            // An adapter of somebody's own may panic; that is a failed answer and not the end of the session.
+            let asked = AssertUnwindSafe(async { adapter.invoke_with_updates(&messages, updates).await });
+            let broke = || ModelError::new(Outcome::new(Cause::Protocol, "The model's adapter broke down."));
+            let result = asked.catch_unwind().await.unwrap_or_else(|_| Err(broke()));
             drop(tell);
             match result {
-                Ok(mut reply) => {
-                    // Told with the last reply: until then nothing is missing.
-                    if reply.usage.is_empty() && !reply.tool_calls.is_empty() && adapter.counts_at_the_end() {
-                        reply.usage.push(Usage::of(None, Tokens::default()).reported(0.0));
-                    }
-                    Ok((reply.content.clone(), pieces_behind(&reply)))
+                Ok(reply) => {
+                    let waits = reply.usage.is_empty() && !reply.tool_calls.is_empty() && adapter.counts_at_the_end();
+                    let mut behind = pieces_behind(&reply);
+                    behind.extend(waits.then(spent_later));
+                    Said { content: reply.content, behind, failed: None }
                 }
-                Err(error) => Err(failed_with(*error.outcome)),
+                // What it has used all the same counts.
+                Err(error) => Said {
+                    content: String::new(),
+                    behind: spent(&error.usage).into_iter().collect(),
+                    failed: Some(failed_with(*error.outcome)),
+                },
             }
         };
         Ok(whole(told, asking))
     }
 }
 
+/// What an adapter came to.
+struct Said {
+    content: String,
+    /// What follows the content.
+    behind: Vec<String>,
+    failed: Option<Failed>,
+}
+
 /// The pieces as they are told, then what follows them. Text that nobody told while it was said comes behind them.
-fn whole(
-    told: mpsc::UnboundedReceiver<Update>,
-    asking: impl Future<Output = Result<(String, Vec<String>), Failed>> + Send + 'static,
-) -> Answer {
+fn whole(told: mpsc::UnboundedReceiver<Update>, asking: impl Future<Output = Said> + Send + 'static) -> Answer {
     let telling = Stage::Telling { told, asking: Box::pin(asking), said: String::new() };
     futures_util::stream::unfold(telling, next).boxed()
 }
 
-type Asking = Pin<Box<dyn Future<Output = Result<(String, Vec<String>), Failed>> + Send>>;
-
 /// How far an answer is.
 enum Stage {
-    Telling { told: mpsc::UnboundedReceiver<Update>, asking: Asking, said: String },
-    Behind(std::vec::IntoIter<String>),
-    Over,
+    Telling { told: mpsc::UnboundedReceiver<Update>, asking: Pin<Box<dyn Future<Output = Said> + Send>>, said: String },
+    Behind(std::vec::IntoIter<Result<Piece, Failed>>),
 }
 
 async fn next(stage: Stage) -> Option<(Result<Piece, Failed>, Stage)> {
@@ -88,37 +98,33 @@ async fn next(stage: Stage) -> Option<(Result<Piece, Failed>, Stage)> {
         Stage::Telling { mut told, mut asking, mut said } => tokio::select! {
             biased;
             Some(update) = told.recv() => {
-                if let Update::Text(text) = &update {
-                    said.push_str(text);
-                }
-                Some((Ok(told_piece(update)), Stage::Telling { told, asking, said }))
+                let piece = told_piece(update, &mut said);
+                Some((Ok(piece), Stage::Telling { told, asking, said }))
             }
-            result = &mut asking => match result {
-                Ok((content, behind)) => {
-                    let mut last: Vec<Piece> = Vec::new();
-                    while let Ok(update) = told.try_recv() {
-                        if let Update::Text(text) = &update {
-                            said.push_str(text);
-                        }
-                        last.push(told_piece(update));
-                    }
-                    let rest = content.strip_prefix(&*said).unwrap_or_default();
-                    let rest = (!rest.is_empty()).then(|| piece(&delta(TextKind::Reply, rest.to_owned())));
-                    let payload = |piece| if let Piece::Payload(payload) = piece { Some(payload) } else { None };
-                    let all = last.into_iter().filter_map(payload).chain(rest).chain(behind).chain(["[DONE]".to_owned()]);
-                    Some((Ok(Piece::Alive), Stage::Behind(all.collect::<Vec<_>>().into_iter())))
+            Said { content, behind, failed } = &mut asking => {
+                let mut last: Vec<Piece> = Vec::new();
+                while let Ok(update) = told.try_recv() {
+                    last.push(told_piece(update, &mut said));
                 }
-                Err(failed) => Some((Err(failed), Stage::Over)),
-            },
+                let rest = content.strip_prefix(&*said).filter(|rest| !rest.is_empty());
+                let rest = rest.map(|rest| piece(&delta(TextKind::Reply, rest.to_owned())));
+                let done = failed.is_none().then(|| "[DONE]".to_owned());
+                let payloads = rest.into_iter().chain(behind).chain(done).map(Piece::Payload);
+                let all: Vec<_> = last.into_iter().chain(payloads).map(Ok).chain(failed.map(Err)).collect();
+                Some((Ok(Piece::Alive), Stage::Behind(all.into_iter())))
+            }
         },
-        Stage::Behind(mut pieces) => pieces.next().map(|piece| (Ok(Piece::Payload(piece)), Stage::Behind(pieces))),
-        Stage::Over => None,
+        Stage::Behind(mut pieces) => pieces.next().map(|piece| (piece, Stage::Behind(pieces))),
     }
 }
 
-fn told_piece(update: Update) -> Piece {
+/// The piece that an update is; its text is noted.
+fn told_piece(update: Update, said: &mut String) -> Piece {
     match update {
-        Update::Text(text) => Piece::Payload(piece(&delta(TextKind::Reply, text))),
+        Update::Text(text) => {
+            said.push_str(&text);
+            Piece::Payload(piece(&delta(TextKind::Reply, text)))
+        }
         Update::Thinking(text) => Piece::Payload(piece(&delta(TextKind::Thinking, text))),
         Update::Alive => Piece::Alive,
     }

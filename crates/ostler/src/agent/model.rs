@@ -275,7 +275,12 @@ impl Agent for ApiAgent {
             id,
             dir: root,
             continues: known.map(|known| known.session),
-            breaker: if self.plays() { Fuse::off() } else { Fuse::new(host, self.dialect.name(), &KEYS) },
+            // A model that is an agent has its own.
+            breaker: if self.plays() || matches!(self.source, Source::Model(_)) {
+                Fuse::off()
+            } else {
+                Fuse::new(host, self.dialect.name(), &KEYS)
+            },
             host: host.clone(),
             submissions,
             spec,

@@ -8,7 +8,8 @@ use crate::host::Host;
 use crate::process::{self, Prepared};
 
 /// Checks by a command of the caller's: exit code 0 says that the work is done, and what it prints goes back to the model.
-/// No shell reads it, and it runs outside of the sandbox, with the caller's rights: it is the caller's, not the model's.
+/// No shell reads it, and it runs outside of the sandbox, with the caller's rights and environment: it is the caller's, not
+/// the model's. Variables that look like keys of a model's service are left out, since the command may run what the model wrote.
 pub struct CommandCheck {
     host: Host,
     words: Vec<String>,
@@ -30,6 +31,18 @@ impl CommandCheck {
         self
     }
 
+    /// Whether the command can be started, as far as that can be known before the loop has begun: a program that the loop is
+    /// to write need not be there yet.
+    ///
+    /// # Errors
+    /// Says which program is missing, and where it was looked for.
+    pub fn check_program(&self) -> Result<(), String> {
+        match self.words.first() {
+            Some(program) if program.contains('/') => Ok(()),
+            _ => Prepared::own(&self.host, &self.words, &self.dir).map(|_| ()).map_err(|error| error.to_string()),
+        }
+    }
+
     async fn check(&self) -> Result<(), String> {
         let shown = self.words.join(" ");
         let prepared = Prepared::own(&self.host, &self.words, &self.dir);
@@ -48,7 +61,7 @@ impl CommandCheck {
         match (ran.status.code, ran.status.signal) {
             (Some(0), _) => Ok(()),
             (Some(code), _) => Err(format!("`{shown}` failed with exit code {code}.\n{printed}")),
-            (None, signal) => Err(format!("`{shown}` was ended by signal {}.", signal.unwrap_or_default())),
+            (None, signal) => Err(format!("`{shown}` was ended by signal {}.\n{printed}", signal.unwrap_or_default())),
         }
     }
 }

@@ -17,7 +17,7 @@ pub struct LoopResult {
     pub text: String,
     /// The structured answer, when a schema was given.
     pub structured: Option<ostler_core::raw::Raw>,
-    /// The conversation, without the instructions.
+    /// The conversation of this session, without the instructions.
     pub thread: Vec<Message>,
     /// Tokens and cost, as far as they are known.
     pub usage: Option<Usage>,
@@ -51,8 +51,8 @@ pub enum Condition {
     InputTokens,
     /// Tokens out.
     OutputTokens,
-    /// Money; also when what the model costs is not known.
-    Cost,
+    /// Money, also when what the model costs is not known; or another budget of the session's.
+    Budget,
     /// Time.
     Time,
     /// Too many steps in a row came to nothing.
@@ -122,13 +122,14 @@ pub(super) async fn of_turn(mut session: Session, mut events: Vec<Event>) -> Loo
             break;
         }
     }
-    let (text, structured, usage) = match turn {
+    let (text, structured) = match turn {
         Some(turn) => {
             outcome = turn.outcome;
-            (turn.text, turn.structured, turn.usage)
+            (turn.text, turn.structured)
         }
-        None => (String::new(), None, None),
+        None => (String::new(), None),
     };
+    let usage = usage_of(&events);
     let thread =
         History::rebuild(events.iter().map(|event| &event.what)).messages().iter().map(Message::from).collect();
     let iterations = events.iter().filter(|event| is_iteration(&event.what)).count() as u64;
@@ -163,17 +164,28 @@ fn native(outcome: &Outcome) -> &str {
     outcome.detail.as_ref().and_then(|detail| detail.native.as_deref()).unwrap_or_default()
 }
 
-/// The condition behind an outcome.
+/// What all turns have used together.
+fn usage_of(events: &[Event]) -> Option<Usage> {
+    let turns =
+        events.iter().filter_map(|event| if let What::TurnEnded(turn) = &event.what { Some(turn) } else { None });
+    let mut usages = turns.filter_map(|turn| turn.usage.clone());
+    let mut sum = usages.next()?;
+    usages.for_each(|usage| sum.add(&usage));
+    Some(sum)
+}
+
+/// The condition behind an outcome. What the model's own limits came to is none.
 fn condition(outcome: &Outcome) -> Option<Condition> {
     Some(match (outcome.cause, native(outcome)) {
-        (_, "tool_calls") => Condition::ToolCalls,
-        (_, "input_tokens") => Condition::InputTokens,
-        (_, "output_tokens") => Condition::OutputTokens,
-        (_, "errors") => Condition::Errors,
-        (Cause::Stopped, "hook") => Condition::Hook,
+        (_, "model" | "own_tool") => return None,
+        (Cause::TurnLimit, "tool_calls") => Condition::ToolCalls,
+        (Cause::TurnLimit, "errors") => Condition::Errors,
         (Cause::TurnLimit, _) => Condition::Iterations,
-        (Cause::Budget, _) => Condition::Cost,
+        (Cause::Budget, "input_tokens") => Condition::InputTokens,
+        (Cause::Budget, "output_tokens") => Condition::OutputTokens,
+        (Cause::Budget, _) => Condition::Budget,
         (Cause::WallLimit, _) => Condition::Time,
+        (Cause::Stopped, "hook") => Condition::Hook,
         (Cause::Stopped | Cause::Interrupted, _) => Condition::Caller,
         _ => return None,
     })

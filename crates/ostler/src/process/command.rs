@@ -93,6 +93,8 @@ impl Prepared {
         // A path is looked up in the directory in which it is going to run.
         let wanted = if program.contains('/') { dir.join(program) } else { PathBuf::from(program) };
         let program = find(host, &wanted, &[])?;
+        // It is found from here and started from there.
+        let program = std::path::absolute(&program).unwrap_or(program);
         check_dir(dir)?;
         let session = uuid::Uuid::new_v4().to_string();
         let mut env = host.whole_environment();

@@ -143,7 +143,7 @@ fn each_condition_stops_the_loop() {
         (Condition::ToolCalls, Cause::TurnLimit, 3, |a| a.max_tool_calls(2)),
         (Condition::InputTokens, Cause::Budget, 2, |a| a.max_input_tokens(200)),
         (Condition::OutputTokens, Cause::Budget, 4, |a| a.max_output_tokens(35)),
-        (Condition::Cost, Cause::Budget, 2, |a| a.max_cost_usd(0.4)),
+        (Condition::Budget, Cause::Budget, 2, |a| a.max_cost_usd(0.4)),
         (Condition::Time, Cause::WallLimit, 1, |a| {
             let slow = tool("add", "Sleeps.", |_: Add| async {
                 tokio::time::sleep(Duration::from_secs(60)).await;
@@ -164,8 +164,8 @@ fn each_condition_stops_the_loop() {
 #[test]
 fn what_is_not_known_is_not_pretended() {
     let table: [(Condition, fn(Loop) -> Loop, fn() -> Result<Reply, ModelError>); 3] = [
-        (Condition::Cost, |a| a.max_cost_usd(5.0), || using(calling(&[ADD]), 1, 1, None)),
-        (Condition::Cost, |a| a.max_cost_usd(5.0), || calling(&[ADD])),
+        (Condition::Budget, |a| a.max_cost_usd(5.0), || using(calling(&[ADD]), 1, 1, None)),
+        (Condition::Budget, |a| a.max_cost_usd(5.0), || calling(&[ADD])),
         (Condition::InputTokens, |a| a.max_input_tokens(5000), || calling(&[ADD])),
     ];
     for (condition, set, reply) in table {

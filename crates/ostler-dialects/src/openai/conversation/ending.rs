@@ -56,7 +56,10 @@ impl Talk {
             }
             Phase::Summarising(reply, _) => {
                 self.charge(&reply);
-                self.end(blame::of_failure(failed), None, out);
+                let outcome = blame::of_failure(failed);
+                if !self.without_summary(&outcome, out) {
+                    self.end(outcome, None, out);
+                }
             }
             Phase::Waiting => self.end(blame::of_failure(failed), None, out),
             other => self.phase = other,
@@ -68,7 +71,14 @@ impl Talk {
         let Some(reply) = self.again(reply, &outcome, out) else { return };
         let (text, _) = reply.into_parts();
         self.keep(&text, &[]);
-        self.end(outcome, None, out);
+        // The model's own limit of time is not the loop's.
+        let nameless = outcome.detail.as_ref().is_none_or(|detail| detail.native.is_none());
+        let own = self.looping().is_some() && nameless;
+        self.end(
+            if own { outcome.with(|detail| detail.native = Some("model".to_owned())) } else { outcome },
+            None,
+            out,
+        );
     }
 
     pub(super) fn interrupt(&mut self, out: &mut Outbox) {
@@ -112,6 +122,9 @@ impl Talk {
 
     pub(super) fn close(&mut self, mut over: TurnOver, out: &mut Outbox) {
         self.phase = Phase::Idle;
+        if over.outcome.cause != Cause::NeedsInput {
+            self.pending.clear();
+        }
         self.history.settle(LOST);
         self.keep_steered(out);
         over.usage = self.turn.bill.usage();

@@ -2,7 +2,7 @@
 //! result, a person who is asked or who approves.
 
 use ostler_core::dialect::Outbox;
-use ostler_core::event::{Level, Notice, ToolCall};
+use ostler_core::event::{DecidedBy, Decision, Level, Notice, Permission, ToolCall};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::raw::Raw;
 
@@ -53,6 +53,13 @@ impl Talk {
         if plan.budget && !self.turn.bill.is_priced() {
             return Some(blame::unpriced());
         }
+        if let (Some(most), Some(spent)) = (plan.max_cost, self.turn.bill.cost())
+            && self.looping().is_some()
+            && spent >= most
+        {
+            let message = format!("The loop has cost ${spent:.4}; its limit is ${most}.");
+            return Some(blame::ending(Cause::Budget, &message, "cost"));
+        }
         let (input, output) = self.turn.bill.tokens();
         let spent = [
             (plan.max_input_tokens, input, "input_tokens", "input tokens"),
@@ -60,7 +67,7 @@ impl Talk {
         ];
         for (most, spent, word, words) in spent {
             let Some(most) = most else { continue };
-            if self.turn.bill.incomplete {
+            if self.turn.bill.is_uncounted() {
                 let message = format!("The limit on {words} cannot be kept: the model does not count them.");
                 return Some(
                     blame::ending(Cause::Budget, &message, word).hint("Leave out the limit, or use another model."),
@@ -84,17 +91,13 @@ impl Talk {
 
     /// An answer came to nothing. It is given back when the model is not asked again.
     pub(super) fn again(&mut self, reply: Reply, outcome: &Outcome, out: &mut Outbox) -> Option<Reply> {
-        let worth = matches!(
-            outcome.cause,
-            Cause::Protocol
-                | Cause::AgentDied
-                | Cause::WallLimit
-                | Cause::IdleLimit
-                | Cause::StartupLimit
-                | Cause::OutputLimit
-        );
+        if self.looping().is_none() {
+            return Some(reply);
+        }
+        // What it has cost nobody knows; a limit cannot be kept any more.
+        self.turn.bill.incomplete |= reply.spent.is_none();
         self.turn.errors += 1;
-        if !worth || self.turn.errors >= self.plan.max_errors || self.stop().is_some() {
+        if !is_worth_another(outcome) || self.turn.errors >= self.plan.max_errors || self.stop().is_some() {
             return Some(reply);
         }
         let (text, _) = reply.into_parts();
@@ -105,6 +108,21 @@ impl Talk {
         self.tell_usage(out);
         self.ask(out);
         None
+    }
+
+    /// There is no summary. In a loop the conversation then stays as it is, and the loop goes on. True when it does.
+    pub(super) fn without_summary(&mut self, outcome: &Outcome, out: &mut Outbox) -> bool {
+        self.turn.errors += 1;
+        let goes_on = self.looping().is_some()
+            && is_worth_another(outcome)
+            && self.turn.errors < self.plan.max_errors
+            && self.stop().is_none();
+        if goes_on {
+            let message = format!("The context is nearly full, and there is no summary of it: {}", outcome.message);
+            out.notice(Level::Warning, "context_not_summarised", message);
+            self.ask(out);
+        }
+        goes_on
     }
 
     /// All tools of a step are through. An ending when too many steps in a row came to nothing.
@@ -129,7 +147,9 @@ impl Talk {
 
     /// Lets the caller's hooks have their say, and then goes on.
     pub(super) fn hook(&mut self, when: When, next: Next, out: &mut Outbox) {
-        if !self.looping().is_some_and(|looping| looping.hooks) {
+        // Calls that a person approved are made before the first round.
+        let is_round = when == When::Before || self.turn.steps > 0;
+        if !(is_round && self.looping().is_some_and(|looping| looping.hooks)) {
             return self.proceed(next, out);
         }
         let iteration = if when == When::Before { self.turn.steps + 1 } else { self.turn.steps };
@@ -138,7 +158,11 @@ impl Talk {
     }
 
     pub(super) fn flow(&mut self, flow: Flow, out: &mut Outbox) {
-        let Phase::Hooked(next) = std::mem::replace(&mut self.phase, Phase::Idle) else { return };
+        let next = match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Hooked(next) => next,
+            // It comes too late: the turn is being called off.
+            other => return self.phase = other,
+        };
         match flow {
             Flow::Go => self.proceed(next, out),
             Flow::Say(text) => {
@@ -174,6 +198,7 @@ impl Talk {
                 order(&Order::Verify(text.clone()), out);
                 self.phase = Phase::Verifying(text, structured);
             }
+            Next::Finish(text, _) if !self.steered.is_empty() => self.go_on(text, out),
             Next::Finish(text, structured) => self.complete(text, structured, out),
         }
     }
@@ -182,10 +207,14 @@ impl Talk {
 
     /// What the check of the result came to: nothing to say against it, or the reason.
     pub(super) fn verified(&mut self, fault: Option<String>, out: &mut Outbox) {
-        let Phase::Verifying(text, structured) = std::mem::replace(&mut self.phase, Phase::Idle) else { return };
+        let (text, structured) = match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Verifying(text, structured) => (text, structured),
+            other => return self.phase = other,
+        };
         let Some(why) = fault else {
             out.notice(Level::Info, "verified", "The result was checked, and it is right.");
-            return self.complete(text, structured, out);
+            // What came in between is not done yet, and then it is checked again.
+            return if self.steered.is_empty() { self.complete(text, structured, out) } else { self.go_on(text, out) };
         };
         let message =
             format!("The result was checked, and it is not right: {}", why.lines().next().unwrap_or_default());
@@ -206,52 +235,93 @@ impl Talk {
     fn tell(&mut self, code: &str, message: String, told: Option<String>, out: &mut Outbox) {
         let raw = told.as_deref().map(Raw::string);
         out.event(Notice { raw, ..Notice::new(Level::Warning, code, message) });
-        self.history.0.extend(told.map(Message::User));
+        self.history.0.extend(told.map(Message::Told));
     }
 
     // --- a person -----------------------------------------------------------------------------------------------
 
     /// Keeps calls that change something from being made in plan mode.
-    pub(super) fn only_planned(&mut self, calls: &[Call]) {
+    pub(super) fn only_planned(&mut self, calls: &[Call], out: &mut Outbox) {
         if self.plan.mode != Mode::Plan {
             return;
         }
-        let changes: Vec<String> = calls.iter().filter(|c| self.is_mutating(&c.name)).map(|c| c.id.clone()).collect();
-        self.turn.refused.extend(changes.into_iter().map(|id| (id, PLAN.to_owned())));
+        for call in calls {
+            if self.is_mutating(&call.name) {
+                out.event(decided(call, Decision::Denied, DecidedBy::Rule, Some(PLAN)));
+                self.turn.refused.insert(call.id.clone(), PLAN.to_owned());
+            }
+        }
     }
 
     /// Whether a call must be approved by a person before it is made.
-    pub(super) fn needs_approval(&self, tool: &str) -> bool {
-        self.plan.mode == Mode::Approve && self.is_mutating(tool)
+    pub(super) fn needs_approval(&self, call: &Call) -> bool {
+        self.plan.mode == Mode::Approve && self.is_mutating(&call.name) && !self.turn.approved.contains(&call.id)
     }
 
     /// What the turn cannot go on without, once its tools are through.
     pub(super) fn needs_input(&mut self) -> Option<Outcome> {
-        if !self.pending.is_empty() {
-            let names: Vec<&str> = self.pending.iter().map(|call| call.name.as_str()).collect();
-            let message = format!("These calls wait for approval: {}.", names.join(", "));
-            let hint = "Answer \"approve\" to have them made, or say what to do instead.";
-            return Some(blame::ending(Cause::NeedsInput, &message, "approval").hint(hint));
+        let mut needs = std::mem::take(&mut self.turn.questions);
+        if self.pending.is_empty() {
+            let hint = "Send the answer as the next message.";
+            return (!needs.is_empty())
+                .then(|| blame::ending(Cause::NeedsInput, &needs.join("\n"), "question").hint(hint));
         }
-        let question = self.turn.question.take()?;
-        Some(blame::ending(Cause::NeedsInput, &question, "question").hint("Send the answer as the next message."))
+        let names: Vec<&str> = self.pending.iter().map(|call| call.name.as_str()).collect();
+        needs.push(format!("These calls wait for approval: {}.", names.join(", ")));
+        let hint = "Answer \"approve\" to have them made, or say what to do instead.";
+        Some(blame::ending(Cause::NeedsInput, &needs.join("\n"), "approval").hint(hint))
     }
 
-    /// A person's answer to the question whether calls may be made.
+    /// A person's answer to the question whether calls may be made. True when they are.
     pub(super) fn approved(&mut self, answer: &str, out: &mut Outbox) -> bool {
-        let pending = std::mem::take(&mut self.pending);
+        let mut calls = std::mem::take(&mut self.pending);
         let word = answer.trim().trim_end_matches(['.', '!']).to_lowercase();
-        if pending.is_empty() || !["approve", "approved", "yes", "y", "ok", "allow"].contains(&&*word) {
+        if calls.is_empty() || !["approve", "approved", "yes", "y", "ok", "allow"].contains(&&*word) {
             return false;
         }
-        let mut calls = pending;
         self.name(&mut calls);
         self.keep("", &calls);
         for call in &calls {
-            let input = call.input().unwrap_or_else(|_| Raw::string(&call.arguments));
-            out.event(ToolCall { id: call.id.clone(), name: call.name.clone(), input, parent: None });
+            out.event(called(call));
+            out.event(decided(call, Decision::Allowed, DecidedBy::Person, None));
         }
-        self.run(calls, out);
+        self.turn.approved.extend(calls.iter().map(|call| call.id.clone()));
+        self.permitted(calls, out);
         true
     }
+}
+
+/// A call, as it is told.
+pub(super) fn called(call: &Call) -> ToolCall {
+    let input = call.input().unwrap_or_else(|_| Raw::string(&call.arguments));
+    ToolCall { id: call.id.clone(), name: call.name.clone(), input, parent: None }
+}
+
+/// What was decided on a call without the session.
+fn decided(call: &Call, decision: Decision, by: DecidedBy, why: Option<&str>) -> Permission {
+    Permission {
+        id: call.id.clone(),
+        tool: call.name.clone(),
+        kind: None,
+        input: call.input().ok(),
+        decision,
+        by,
+        message: why.map(str::to_owned),
+    }
+}
+
+/// Whether another attempt can help. An agent that acted on its own has broken its contract, and may do so again.
+fn is_worth_another(outcome: &Outcome) -> bool {
+    let native = outcome.detail.as_ref().and_then(|detail| detail.native.as_deref());
+    native != Some("own_tool")
+        && matches!(
+            outcome.cause,
+            Cause::Protocol
+                | Cause::AgentDied
+                | Cause::Network
+                | Cause::WallLimit
+                | Cause::IdleLimit
+                | Cause::StartupLimit
+                | Cause::OutputLimit
+        )
 }

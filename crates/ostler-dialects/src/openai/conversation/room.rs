@@ -63,8 +63,13 @@ impl Talk {
             let raw = Some(Raw::of(&Summary { replaced: cut, summary }));
             out.event(Notice { raw, ..Notice::new(Level::Info, codes::SUMMARISED, message) });
         }
-        self.tell_usage(out);
-        self.ask(out);
+        match self.stop() {
+            Some(outcome) => self.end(outcome, None, out),
+            None => {
+                self.tell_usage(out);
+                self.ask(out);
+            }
+        }
     }
 
     /// The server says that the conversation is too long: first old tool results go, then old messages.

@@ -1,12 +1,11 @@
 //! The model's tool calls: what is told of them, ordered, and heard back.
 
 use ostler_core::dialect::{Out, Outbox};
-use ostler_core::event::{DecidedBy, Decision, Permission, ToolCall, ToolResult};
+use ostler_core::event::{DecidedBy, Decision, Permission, ToolResult};
 use ostler_core::outcome::{Cause, Outcome};
-use ostler_core::permission::{Ask, Otherwise, Verdict};
-use ostler_core::raw::Raw;
+use ostler_core::permission::{Ask, NOBODY, Otherwise, Verdict};
 
-use super::looping::Next;
+use super::looping::{Next, called};
 use super::{Phase, Talk, order};
 use crate::openai::calls::Call;
 use crate::openai::history::Message;
@@ -23,22 +22,21 @@ pub(super) struct Asking {
 
 impl Talk {
     pub(super) fn work(&mut self, calls: Vec<Call>, out: &mut Outbox) {
-        for call in &calls {
-            let input = call.input().unwrap_or_else(|_| Raw::string(&call.arguments));
-            out.event(ToolCall { id: call.id.clone(), name: call.name.clone(), input, parent: None });
-        }
+        calls.iter().for_each(|call| out.event(called(call)));
         if self.turn.steps >= self.plan.max_turns {
             return self.end(self.too_many_steps(), None, out);
         }
         if let Some(outcome) = self.too_many_calls(calls.len()) {
             return self.end(outcome, None, out);
         }
-        self.only_planned(&calls);
-        let open = if self.plan.asks || calls.iter().any(|call| self.needs_approval(&call.name)) {
-            self.inquire(&calls, out)
-        } else {
-            Vec::new()
-        };
+        self.permitted(calls, out);
+    }
+
+    /// Has the tools run once it is known which of them may.
+    pub(super) fn permitted(&mut self, calls: Vec<Call>, out: &mut Outbox) {
+        self.only_planned(&calls, out);
+        let asks = self.plan.asks || calls.iter().any(|call| self.needs_approval(call));
+        let open = if asks { self.inquire(&calls, out) } else { Vec::new() };
         if open.is_empty() { self.run(calls, out) } else { self.phase = Phase::Asking(Asking { calls, open }) }
     }
 
@@ -49,7 +47,7 @@ impl Talk {
         for call in calls.iter().filter(exists).filter(|call| !self.turn.refused.contains_key(&call.id)) {
             let Ok(input) = call.input() else { continue };
             let wants = tool_use(&call.name, &input);
-            let person = self.plan.somebody && self.needs_approval(&call.name);
+            let person = self.plan.somebody && self.needs_approval(call);
             let otherwise = if person { Otherwise::Person } else { Otherwise::Agent };
             let (id, input) = (call.id.clone(), Some(input));
             out.push(Out::Ask(Ask { call: Some(id.clone()), id, input, wants, otherwise }));
@@ -62,22 +60,23 @@ impl Talk {
         let Phase::Asking(Asking { calls, open }) = &mut self.phase else { return };
         let Some(at) = open.iter().position(|open| open == id) else { return };
         open.remove(at);
-        let waits = verdict == Verdict::Undecided;
-        if let Verdict::Deny(why) = verdict {
+        // No rule allows it, or one wants a person asked, and nobody is there.
+        let waits = verdict == Verdict::Undecided || matches!(&verdict, Verdict::Deny(why) if why == NOBODY);
+        let waiting = calls.iter().find(|call| waits && call.id == id).cloned();
+        let all = open.is_empty().then(|| std::mem::take(calls));
+        let waiting = waiting.filter(|call| self.needs_approval(call));
+        if let (Verdict::Deny(why), None) = (verdict, &waiting) {
             let told = if why.is_empty() { "denied".to_owned() } else { format!("denied: {why}") };
             self.turn.refused.insert(id.to_owned(), told);
         }
-        let waiting = calls.iter().find(|call| waits && call.id == id).cloned();
-        let all = open.is_empty().then(|| std::mem::take(calls));
-        // No rule allows it, and nobody is there who could.
-        self.pending.extend(waiting.filter(|call| self.needs_approval(&call.name)));
+        self.pending.extend(waiting);
         if let Some(calls) = all {
             self.run(calls, out);
         }
     }
 
     /// Has the tools run, as far as they may.
-    pub(super) fn run(&mut self, calls: Vec<Call>, out: &mut Outbox) {
+    fn run(&mut self, calls: Vec<Call>, out: &mut Outbox) {
         let mut orders = Vec::new();
         let mut wrong = Vec::new();
         for call in &calls {

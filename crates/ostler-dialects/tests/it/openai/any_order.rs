@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use ostler_core::dialect::{Change, Out, Say};
-use ostler_core::event::What;
+use ostler_core::event::{DecidedBy, What};
 use ostler_core::permission::Verdict;
 use ostler_core::spec::{Asks, Spec};
 use ostler_dialects::openai::OpenAi;
@@ -31,6 +31,14 @@ enum Happens {
     /// The body has run the tool of this number.
     Ran(usize),
     Cancelled,
+    /// A hook of a loop goes on, says something, or stops it.
+    Flow(u8),
+    /// The check of a loop passes, or not.
+    Verified(bool),
+    /// A person approves what waits.
+    Approve,
+    /// A word that nobody waits for.
+    Stray(bool),
 }
 
 fn happens() -> impl Strategy<Value = Happens> {
@@ -46,6 +54,10 @@ fn happens() -> impl Strategy<Value = Happens> {
         1 => any::<bool>().prop_map(Happens::Failed),
         5 => (0usize..4).prop_map(Happens::Ran),
         3 => Just(Happens::Cancelled),
+        5 => (0u8..8).prop_map(Happens::Flow),
+        3 => any::<bool>().prop_map(Happens::Verified),
+        2 => Just(Happens::Approve),
+        1 => any::<bool>().prop_map(Happens::Stray),
     ]
 }
 
@@ -58,15 +70,21 @@ struct Play {
     /// What has an answer: a verdict that was given, a result that was said.
     decided: HashSet<String>,
     denied: HashSet<String>,
+    allowed: HashSet<String>,
+    /// Whether nobody is there who could allow anything.
+    nobody: bool,
     ran: HashSet<String>,
 }
 
 impl Play {
     fn new(spec: &Spec) -> Self {
-        let (decided, denied, ran) = (HashSet::new(), HashSet::new(), HashSet::new());
-        let mut stage = Stage::of(&OpenAi, spec);
+        Self::on(Stage::of(&OpenAi, spec))
+    }
+
+    fn on(mut stage: Stage) -> Self {
+        let (decided, denied, allowed, ran) = (HashSet::new(), HashSet::new(), HashSet::new(), HashSet::new());
         stage.counts = true;
-        Self { stage, prompts: 0, steers: 0, calls: 0, decided, denied, ran }
+        Self { stage, prompts: 0, steers: 0, calls: 0, decided, denied, allowed, nobody: false, ran }
     }
 
     fn in_turn(&self) -> bool {
@@ -115,7 +133,15 @@ impl Play {
                 if !yes {
                     self.denied.insert(id.clone());
                 }
-                self.stage.verdict(&id, if *yes { Verdict::Allow } else { Verdict::Deny("no".into()) });
+                let yes = match (yes, self.nobody) {
+                    (true, true) => Verdict::Undecided,
+                    (true, false) => Verdict::Allow,
+                    (false, _) => Verdict::Deny("no".into()),
+                };
+                if yes == Verdict::Allow {
+                    self.allowed.insert(id.clone());
+                }
+                self.stage.verdict(&id, yes);
             }
             Happens::Answer(calls) if self.is_asked() => self.answer(calls),
             Happens::Piece if self.is_asked() => {
@@ -128,6 +154,16 @@ impl Play {
                 );
             }
             Happens::Ran(n) => self.ran(*n),
+            Happens::Approve if !self.in_turn() => {
+                self.prompts += 1;
+                self.stage.say("approve");
+            }
+            Happens::Flow(n) if self.order().get("hook").is_some() => self.stage.hear(&flow(*n)),
+            Happens::Verified(yes) if self.order().get("verify").is_some() => self.stage.hear(&verified(*yes)),
+            // Written before the body heard that it should leave off.
+            Happens::Stray(hook) if self.order() == "cancel" => {
+                self.stage.hear(&if *hook { flow(0) } else { verified(true) });
+            }
             Happens::Cancelled if self.order() == "cancel" => self.stage.hear(&json!({"ostler": "cancelled"})),
             _ => {}
         }
@@ -156,7 +192,7 @@ impl Play {
         let Some(tool) = self.running().get(n).cloned() else { return };
         let id = tool["id"].as_str().unwrap().to_owned();
         let refused = tool["refused"].as_str();
-        assert_eq!(refused.is_some(), self.denied.contains(&id), "what is denied does not run: {tool}");
+        assert!(refused.is_some() || !self.denied.contains(&id), "what is denied does not run: {tool}");
         let output = refused.map_or_else(|| "x".repeat(700), str::to_owned);
         self.stage.hear(&json!({"ostler": {"result": {"id": id, "ok": refused.is_none(), "denied": refused.is_some(), "output": output}}}));
         self.ran.insert(id);
@@ -169,6 +205,10 @@ impl Play {
                 return;
             } else if self.order() == "cancel" {
                 Happens::Cancelled
+            } else if self.order().get("hook").is_some() {
+                Happens::Flow(0)
+            } else if self.order().get("verify").is_some() {
+                Happens::Verified(true)
             } else if !self.open_asks().is_empty() {
                 Happens::Verdict(0, true)
             } else if !self.running().is_empty() {
@@ -180,6 +220,37 @@ impl Play {
         }
         assert!(!self.in_turn(), "the turn does not end: {:?}", self.order());
     }
+}
+
+fn flow(n: u8) -> Value {
+    match n {
+        6 => json!({"ostler": {"flow": {"say": "the hook says"}}}),
+        7 => json!({"ostler": {"flow": {"stop": "enough"}}}),
+        _ => json!({"ostler": {"flow": "go"}}),
+    }
+}
+
+fn verified(yes: bool) -> Value {
+    json!({"ostler": {"verified": if yes { Value::Null } else { json!("not yet") }}})
+}
+
+/// What holds whatever happened.
+fn check(play: &Play) -> Result<(), TestCaseError> {
+    prop_assert_eq!(play.stage.ended().len(), play.prompts);
+    prop_assert!(play.open_asks().is_empty(), "every question is answered or withdrawn");
+    let events = &play.stage.events;
+    for what in events {
+        if let What::ToolCall(call) = what {
+            let results = count(events, |w| matches!(w, What::ToolResult(result) if result.id == call.id));
+            prop_assert_eq!(results, 1, "{}", &call.id);
+        }
+    }
+    for order in play.stage.orders() {
+        if let Some(call) = order.get("call") {
+            prop_assert!(is_valid(call["messages"].as_array().unwrap()), "{}", call);
+        }
+    }
+    Ok(())
 }
 
 /// Whether each call of a request has its result, and stands before it; servers refuse anything else.
@@ -218,20 +289,7 @@ proptest! {
             prop_assert!(play.stage.ended().len() <= play.prompts, "a turn ended twice");
         }
         play.finish();
-        prop_assert_eq!(play.stage.ended().len(), play.prompts);
-        prop_assert!(play.open_asks().is_empty(), "every question is answered or withdrawn");
-        let events = &play.stage.events;
-        for what in events {
-            if let What::ToolCall(call) = what {
-                let results = count(events, |w| matches!(w, What::ToolResult(result) if result.id == call.id));
-                prop_assert_eq!(results, 1, "{}", &call.id);
-            }
-        }
-        for order in play.stage.orders() {
-            if let Some(call) = order.get("call") {
-                prop_assert!(is_valid(call["messages"].as_array().unwrap()), "{}", call);
-            }
-        }
+        check(&play)?;
         let (mut next, before) = (play.stage.resumed(&OpenAi), rebuilt(&play.stage));
         play.go(&Happens::Prompt);
         if narrow {
@@ -250,6 +308,47 @@ proptest! {
             }
             prop_assert_eq!(&asked[1..asked.len() - 1], &before[..]);
             next.say(asked[asked.len() - 1]["content"].as_str().unwrap());
+            prop_assert_eq!(next.asked(), asked);
+        }
+    }
+    /// The same for a loop with everything around it: hooks, a check, approvals.
+    #[test]
+    fn a_loop_ends_its_turns_and_makes_no_call_unasked(
+        mode in prop_oneof![Just("auto"), Just("plan"), Just("approve")],
+        asks in any::<bool>(),
+        all in proptest::collection::vec(happens(), 1..80),
+    ) {
+        let spec = Spec { asks: if asks { Asks::Somebody } else { Asks::Nobody }, ..spec(&[("mode", mode), ("max_turns", "8")]) };
+        let looping = json!({"verifies": true, "hooks": true, "mutating": ["write_file", "weather"]});
+        let mut play = Play::on(Stage::looping(&spec, &looping));
+        play.nobody = !asks;
+        for happens in &all {
+            play.go(happens);
+            prop_assert!(play.stage.ended().len() <= play.prompts, "a turn ended twice");
+        }
+        play.finish();
+        check(&play)?;
+        // What changes something runs only when somebody said so: in this turn, or with "approve" in the next.
+        let ordered = play.stage.orders().into_iter().flat_map(|order| order["tools"].as_array().cloned().unwrap_or_default());
+        for tool in ordered.filter(|tool| tool["refused"].is_null() && ["write_file", "weather"].contains(&tool["name"].as_str().unwrap())) {
+            let id = tool["id"].as_str().unwrap();
+            let allowed = play.allowed.contains(id);
+            let approved = count(&play.stage.events, |what| matches!(what, What::Permission(p) if p.id == id && p.by == DecidedBy::Person)) == 1;
+            prop_assert!(mode == "auto" || (mode == "approve" && (allowed || approved)), "{mode} {tool}");
+        }
+        // What another process would go on with is what this one has.
+        let (before, mut next) = (rebuilt(&play.stage), play.stage.resumed_loop(&spec, &looping));
+        play.prompts += 1;
+        play.stage.say("approve");
+        next.say("approve");
+        let tail = |stage: &Stage| stage.orders().last().cloned();
+        let (here, there) = (tail(&play.stage), tail(&next));
+        prop_assert_eq!(here.as_ref().map(|o| o.get("tools").cloned()), there.as_ref().map(|o| o.get("tools").cloned()));
+        if here.as_ref().is_some_and(|order| order.get("hook").is_some()) {
+            play.stage.hear(&flow(0));
+            next.hear(&flow(0));
+            let asked = play.stage.asked();
+            prop_assert_eq!(&asked[1..asked.len() - 1], &before[..]);
             prop_assert_eq!(next.asked(), asked);
         }
     }

@@ -1,11 +1,14 @@
 //! A conversation with a model, driven line by line: the test says what the body and the session would say.
 
+use std::sync::Arc;
+
 use ostler_core::dialect::{Conversation, Dialect, Out, Outbox, Say, TurnOver};
 use ostler_core::event::{At, Event, Level, Notice, Origin, ToolResult, TurnEnded, TurnStarted, What};
 use ostler_core::outcome::Cause;
 use ostler_core::permission::{Ask, Verdict};
 use ostler_core::spec::{Asks, Spec};
 use ostler_dialects::openai::OpenAi;
+use ostler_dialects::outer::Outer;
 use serde_json::{Value, json};
 
 /// A conversation and everything that came of it.
@@ -29,22 +32,39 @@ impl Stage {
     }
 
     pub(super) fn of(dialect: &dyn Dialect, spec: &Spec) -> Self {
+        Self::with(dialect, spec, &Value::Null)
+    }
+
+    /// A loop with these things around it.
+    pub(super) fn looping(spec: &Spec, around: &Value) -> Self {
+        Self::with(&Outer, spec, around)
+    }
+
+    fn with(dialect: &dyn Dialect, spec: &Spec, looping: &Value) -> Self {
         dialect.launch(spec).unwrap();
         let mut stage = Self { talk: dialect.converse(spec), outs: Vec::new(), events: Vec::new(), counts: false };
         let tools = ["read_file", "write_file", "weather"];
         let tools = tools.map(|name| json!({"name": name, "description": "does it", "parameters": {"type": "object"}}));
-        stage.hear(&json!({"ostler": {"ready": {"model": "m", "cwd": "/work", "tools": tools}}}));
+        stage.hear(&json!({"ostler": {"ready": {"model": "m", "cwd": "/work", "tools": tools, "looping": looping}}}));
         stage
     }
 
     /// A conversation that goes on with what the log of this one says.
     pub(super) fn resumed(&self, dialect: &dyn Dialect) -> Self {
+        Self::of(dialect, &Spec { past: self.past(), ..spec(&[("resume", "s")]) })
+    }
+
+    /// The same for a loop.
+    pub(super) fn resumed_loop(&self, spec: &Spec, around: &Value) -> Self {
+        Self::looping(&Spec { past: self.past(), ..spec.clone() }, around)
+    }
+
+    fn past(&self) -> Arc<[Event]> {
         let line = |(n, what): (usize, &What)| {
             let event = Event { seq: n as u64 + 1, at: At(0), session: "s".into(), turn: 1, what: what.clone() };
             Event::from_json(&event.to_json()).unwrap()
         };
-        let past = self.events.iter().enumerate().map(line).collect();
-        Self::of(dialect, &Spec { past, ..spec(&[("resume", "s")]) })
+        self.events.iter().enumerate().map(line).collect()
     }
 
     /// Says something other than a message.
