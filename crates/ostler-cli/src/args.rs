@@ -3,6 +3,7 @@
 mod acp;
 mod config;
 mod doctor;
+mod looping;
 mod policy;
 mod sandbox;
 mod sessions;
@@ -15,6 +16,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use self::acp::AcpArgs;
 pub(crate) use self::config::{ConfigArgs, ConfigPathArgs, ConfigShowArgs, ConfigVerb, ConfigVerbArgs, EXAMPLE};
 pub(crate) use self::doctor::DoctorArgs;
+pub(crate) use self::looping::{LoopArgs, LoopLimits, LoopMode, ToolSet};
 pub(crate) use self::policy::{Permissions, PolicyArgs, PolicyShowArgs, PolicyTestArgs, PolicyVerb, PolicyVerbArgs};
 pub(crate) use self::sandbox::{SandboxArgs, SandboxCheckArgs, SandboxVerb};
 pub(crate) use self::sessions::{SessionsArgs, SessionsListArgs, SessionsPruneArgs, SessionsShowArgs, SessionsVerb};
@@ -32,6 +34,8 @@ pub(crate) struct Cli {
 pub(crate) enum Verb {
     /// Give an agent one task and follow it to its end
     Run(Box<RunArgs>),
+    /// Let any model work on a task with tools of Ostler's own until it is done, and checked by a command of yours
+    Loop(Box<LoopArgs>),
     /// Talk with an agent, turn by turn
     Chat(Box<ChatArgs>),
     /// Serve an agent to an editor that speaks the Agent Client Protocol (ACP), on stdin and stdout
@@ -70,6 +74,13 @@ pub(crate) enum Format {
     Events,
 }
 
+impl Format {
+    /// Whether it shows text as it is written; the others want the answer only.
+    pub(crate) fn is_streaming(self) -> bool {
+        matches!(self, Self::Human | Self::Events)
+    }
+}
+
 const RUN_EXAMPLES: &str = "\
 Examples:
   ostler run \"what does this project do?\"
@@ -79,18 +90,27 @@ Examples:
   ostler run --resume SESSION-ID \"and now the documentation\"
 
 Exit codes: 0 completed, 1 agent failed, 2 bad usage, 3 agent unavailable, 4 auth, 5 rate limit or overload,
-  6 a limit was reached, 7 denied, 70 internal, 130 interrupted, 143 terminated.";
+  6 a limit was reached, 7 denied, 8 needs input, 70 internal, 130 interrupted, 143 terminated.";
 
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES)]
 pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) task: TaskArgs,
+    #[command(flatten)]
+    pub(crate) start: StartArgs,
+}
+
+/// A task, and how what becomes of it is shown.
+#[derive(Debug, Args)]
+pub(crate) struct TaskArgs {
     /// The task. `-`, or nothing while stdin is not a terminal: read it from stdin
     pub(crate) prompt: Option<String>,
     /// The task, in a form that may begin with a dash
     #[arg(short = 'p', long = "prompt", value_name = "TEXT", allow_hyphen_values = true, conflicts_with = "prompt")]
-    pub(crate) task: Option<String>,
+    pub(crate) text: Option<String>,
     /// Read the task from a file inside --dir
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "task"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "text"])]
     pub(crate) prompt_file: Option<PathBuf>,
     /// Read stdin too, and put it after the task
     #[arg(long)]
@@ -98,8 +118,6 @@ pub(crate) struct RunArgs {
     /// How to show the run
     #[arg(short, long, value_enum, default_value_t = Format::Human)]
     pub(crate) output: Format,
-    #[command(flatten)]
-    pub(crate) start: StartArgs,
 }
 
 const CHAT_HELP: &str = "\
@@ -124,7 +142,7 @@ pub(crate) struct ChatArgs {
 }
 
 /// What starts an agent, whatever is asked of it.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct StartArgs {
     /// The agent [default: $OSTLER_AGENT, else as configured (ostler config --help), else the first that is installed and ready]
     #[arg(short, long, value_name = "NAME")]
@@ -173,13 +191,14 @@ impl StartArgs {
 }
 
 /// What an agent in a sandbox may write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SandboxKind {
     /// Its working directory
     WorkspaceWrite,
     /// Nothing
     ReadOnly,
     /// Everything: there is no sandbox
+    #[default]
     Off,
 }
 
@@ -245,7 +264,7 @@ impl AgentSettings {
 }
 
 /// Limits.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitArgs {
     /// The longest the task may take, such as 90s, 10m, 2h, none [default: as configured, else 1h]

@@ -1,19 +1,25 @@
-//! Asking the person at the keyboard whether a tool may run: one question after the other, each answered once.
+//! Asking the person at the keyboard, whether a tool may run or what a model wants to know: one question after the other, each
+//! answered once.
 //!
 //! An answer belongs to the question that was on the screen when it was typed. What was typed before a question, or for
 //! one that is gone, answers nothing.
 
+mod person;
 mod question;
 mod terminal;
 
 use std::collections::VecDeque;
 use std::io::IsTerminal;
 
+use ostler::around::ASK_PERSON;
 use ostler::event::{Decision, Permission};
 use ostler::{Answer, Asks, Event, Remote, What};
 
+use self::person::Query;
+pub(crate) use self::person::{Line, line};
 pub(crate) use self::terminal::Terminal;
-use self::terminal::{Typed, line};
+use self::terminal::{Typed, line as typed_line};
+use crate::args::Format;
 use crate::output::style::{DIM, WARN};
 use crate::output::{Question, name, word};
 use crate::screen::Screen;
@@ -24,25 +30,68 @@ pub(crate) fn who() -> Asks {
     if is_there { Asks::Somebody } else { Asks::Nobody }
 }
 
+/// The same for a form of output. Somebody is asked who can read the question and answer it; a script is not.
+pub(crate) fn who_at(format: Format) -> Asks {
+    if format == Format::Human { who() } else { Asks::Nobody }
+}
+
 /// What a model is told when a person denies without a reason.
 const NO: &str = "The user does not want this to be done.";
+
+/// What happens between the loop and the keyboard.
+pub(crate) enum Heard {
+    /// A line was typed.
+    Typed(Typed),
+    /// The model asks.
+    Query(Query),
+}
 
 /// The questions of a session.
 pub(crate) struct Asking {
     remote: Remote,
     terminal: Option<Terminal>,
-    waiting: VecDeque<Permission>,
+    /// Where questions of the model's own come from.
+    line: Option<Line>,
+    /// How many more of the model's calls to ask were heard of than were asked: what it said before one is to be read first.
+    announced: usize,
+    waiting: VecDeque<Asked>,
     /// The question on the screen.
-    open: Option<Permission>,
+    open: Option<Asked>,
     /// What was typed before a question came: it is for the prompt.
     ahead: String,
+}
+
+/// A question.
+enum Asked {
+    /// Whether a tool may run.
+    Tool(Box<Permission>),
+    /// Something that the model wants to know.
+    Model(Query),
+}
+
+impl Asked {
+    fn is_about(&self, id: &str) -> bool {
+        matches!(self, Self::Tool(permission) if permission.id == id)
+    }
+
+    fn shown(&self, more: usize) -> Question {
+        match self {
+            Self::Tool(permission) => question::about(permission, more),
+            Self::Model(query) => query.shown(),
+        }
+    }
 }
 
 impl Asking {
     /// Without anybody to ask, it asks nothing.
     pub(crate) fn new(remote: Remote, asks: Asks) -> Self {
         let terminal = if asks == Asks::Somebody { Terminal::open() } else { None };
-        Self { remote, terminal, waiting: VecDeque::new(), open: None, ahead: String::new() }
+        Self { remote, terminal, line: None, announced: 0, waiting: VecDeque::new(), open: None, ahead: String::new() }
+    }
+
+    /// Asks what comes along this line too.
+    pub(crate) fn also_for(self, line: Line) -> Self {
+        Self { line: Some(line), ..self }
     }
 
     /// The questions of another session, on the same terminal.
@@ -67,16 +116,20 @@ impl Asking {
             return;
         }
         let permission = match &event.what {
+            What::ToolCall(call) if call.name == ASK_PERSON => {
+                self.announced += 1;
+                return;
+            }
             What::Permission(permission) => permission,
             // Nobody waits for an answer any more, whatever became of the question.
             What::TurnEnded(_) | What::Ended(_) => return self.turn_ended(screen),
             _ => return,
         };
         if permission.decision == Decision::Asked {
-            return self.waiting.push_back(permission.clone());
+            return self.waiting.push_back(Asked::Tool(Box::new(permission.clone())));
         }
-        self.waiting.retain(|waiting| waiting.id != permission.id);
-        if self.open.as_ref().is_some_and(|open| open.id == permission.id) {
+        self.waiting.retain(|waiting| !waiting.is_about(&permission.id));
+        if self.open.as_ref().is_some_and(|open| open.is_about(&permission.id)) {
             self.close(screen, false);
             let how = if permission.decision == Decision::Allowed { "allowed" } else { "not allowed" };
             let why = permission.message.as_deref().map_or_else(String::new, |why| format!(": {}", word(why, 200)));
@@ -86,10 +139,14 @@ impl Asking {
 
     fn turn_ended(&mut self, screen: &mut Screen) {
         self.waiting.clear();
-        if let Some(permission) = &self.open {
-            let tool = name(&permission.tool);
+        self.announced = 0;
+        if let Some(open) = &self.open {
+            let what = match open {
+                Asked::Tool(permission) => name(&permission.tool),
+                Asked::Model(_) => "it".to_owned(),
+            };
             self.close(screen, false);
-            screen.line(format!("{DIM}· {tool} is not asked any more: the turn is over{DIM:#}"));
+            screen.line(format!("{DIM}· {what} is not asked any more: the turn is over{DIM:#}"));
         }
     }
 
@@ -98,25 +155,72 @@ impl Asking {
         if self.open.is_some() || !screen.is_clear() {
             return;
         }
-        let Some(permission) = self.waiting.pop_front() else { return };
+        let announced = self.announced;
+        let is_due = |asked: &mut Asked| matches!(asked, Asked::Tool(_)) || announced > 0;
+        let Some(asked) = self.waiting.pop_front_if(is_due) else { return };
         let Some(terminal) = &self.terminal else { return };
+        if let Asked::Model(_) = asked {
+            self.announced -= 1;
+        }
         self.ahead.push_str(&terminal.drain());
         terminal.loud();
-        screen.ask(question::about(&permission, self.waiting.len()));
-        self.open = Some(permission);
+        screen.ask(asked.shown(self.waiting.len()));
+        self.open = Some(asked);
     }
 
-    /// The next line that is typed as an answer; waits for ever while there is no question.
-    pub(crate) async fn typed(&self) -> Typed {
-        match &self.open {
-            Some(_) => line().await,
-            None => std::future::pending().await,
+    /// Waits for what happens next: a question comes, or a line is typed as an answer to the one that is open. It can be dropped
+    /// without losing anything.
+    pub(crate) async fn next(&mut self) -> Heard {
+        let typed = async {
+            match &self.open {
+                Some(_) => typed_line().await,
+                None => std::future::pending().await,
+            }
+        };
+        let query = async {
+            let query = match &mut self.line {
+                Some(line) => line.recv().await,
+                None => None,
+            };
+            match query {
+                Some(query) => query,
+                None => std::future::pending().await, // nobody is left who could ask
+            }
+        };
+        tokio::select! {
+            typed = typed => Heard::Typed(typed),
+            query = query => Heard::Query(query),
+        }
+    }
+
+    /// Takes what was heard.
+    pub(crate) fn hear(&mut self, heard: Heard, screen: &mut Screen) {
+        match heard {
+            Heard::Typed(typed) => self.take(&typed, screen),
+            // Without a terminal it is dropped, and stays without an answer.
+            Heard::Query(query) if self.terminal.is_some() => self.waiting.push_back(Asked::Model(query)),
+            Heard::Query(_) => {}
         }
     }
 
     /// Takes a line that was typed.
-    pub(crate) fn take(&mut self, typed: &Typed, screen: &mut Screen) {
-        let Some(permission) = &self.open else { return };
+    fn take(&mut self, typed: &Typed, screen: &mut Screen) {
+        let is_line = matches!(typed, Typed::Line(_));
+        let permission = match (self.open.take(), typed) {
+            (Some(Asked::Tool(permission)), _) => permission,
+            (Some(Asked::Model(query)), Typed::Line(line)) if line.trim().is_empty() && !query.is_gone() => {
+                screen.ask_again(query.shown());
+                self.open = Some(Asked::Model(query));
+                return;
+            }
+            (Some(Asked::Model(query)), typed) => {
+                if let Typed::Line(line) = typed {
+                    query.answer(line.trim().to_owned());
+                }
+                return self.close(screen, is_line);
+            }
+            (None, _) => return,
+        };
         let answer = match typed {
             Typed::Line(line) => read(line),
             // Nobody types any more: nobody allows anything.
@@ -124,17 +228,18 @@ impl Asking {
         };
         let Some(answer) = answer else {
             let again = format!("{WARN}!{WARN:#} y, n or a; n may be followed by a reason");
+            self.open = Some(Asked::Tool(permission));
             return screen.ask_again(Question { lines: vec![again], prompt: question::PROMPT.to_owned() });
         };
         self.answer(&permission.id, answer);
-        self.close(screen, matches!(typed, Typed::Line(_)));
+        self.close(screen, is_line);
     }
 
     /// Shows the open question again: the program was stopped, and a shell has used the terminal meanwhile.
     pub(crate) fn show_again(&self, screen: &mut Screen) {
-        if let (Some(permission), Some(terminal)) = (&self.open, &self.terminal) {
+        if let (Some(asked), Some(terminal)) = (&self.open, &self.terminal) {
             terminal.loud();
-            screen.ask_again(question::about(permission, self.waiting.len()));
+            screen.ask_again(asked.shown(self.waiting.len()));
         }
     }
 

@@ -82,7 +82,7 @@ async fn begin(mut args: ChatArgs) -> Result<(Scene, Session), Fault> {
     let is_attended = io::stdin().is_terminal();
     let asks = if is_attended { ask::who() } else { Asks::Nobody };
     let prompt = args.prompt.unwrap_or_default();
-    let way = Way { prompt, dir: dir.clone(), streaming: true, after_turn: AfterTurn::Wait, asks };
+    let way = Way { prompt, dir: dir.clone(), streaming: true, after_turn: AfterTurn::Wait, asks, ..Way::default() };
     let history = environment::state_dir().filter(|_| !args.start.no_store).map(|dir| dir.join("chat_history"));
     let mut wanted = spec::read(args.start, &config, way)?;
     if asks == Asks::Somebody {
@@ -158,7 +158,7 @@ impl Chat {
                 result = &mut *done, if self.screen.end().is_none() => self.written(result),
                 event = talk::heard(&mut self.next) => self.try_next(event),
                 typed = self.keys.next() => self.typed(typed),
-                answer = self.asking.typed() => self.asking.take(&answer, &mut self.screen),
+                heard = self.asking.next() => self.asking.hear(heard, &mut self.screen),
                 Some(line) = self.errands.join_next() => self.run_errand(line.ok().flatten()),
                 () = over(&mut self.twice) => self.twice = None,
                 () = shown(&mut self.prompting) => self.prompt(),

@@ -41,7 +41,7 @@ pub(crate) async fn follow(
             result = &mut done, if following.screen.end().is_none() => {
                 following.written(result.unwrap_or_else(|_| Err(io::Error::other("the writer is gone"))));
             }
-            typed = asking.typed() => asking.take(&typed, &mut following.screen),
+            heard = asking.next() => asking.hear(heard, &mut following.screen),
             caught = signals.next() => following.obey(caught, &mut asking),
             now = ticks.tick(), if live || following.in_a_hurry() => {
                 following.tick(now - *began.get_or_insert(now));

@@ -13,6 +13,7 @@ mod fault;
 mod files;
 mod follow;
 mod layers;
+mod looping;
 mod output;
 mod pages;
 mod policy;
@@ -64,6 +65,7 @@ fn dispatch(cli: Cli) -> Result<exit::Code, Fault> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Fault::internal)?;
     match cli.verb {
         Verb::Run(args) => runtime.block_on(run::run(*args)),
+        Verb::Loop(args) => runtime.block_on(looping::run(*args)),
         Verb::Chat(args) => runtime.block_on(chat::run(*args)),
         Verb::Acp(args) => runtime.block_on(acp::run(*args)),
         Verb::Doctor(args) => runtime.block_on(doctor::run(args)),

@@ -3,6 +3,7 @@
 mod events;
 mod human;
 mod json;
+mod rounds;
 mod status;
 mod text;
 mod value;
@@ -17,6 +18,8 @@ use ostler::event::Notice;
 use ostler::{Event, Outcome};
 
 pub(crate) use self::human::{spent, thousands};
+use self::rounds::Rounds;
+use self::value::is_safe_to_type;
 pub(crate) use self::value::{name, visible, word};
 pub(crate) use self::writer::{Batch, Writer};
 use crate::args::Format;
@@ -83,13 +86,36 @@ pub(crate) fn open(format: Format, liveness: Liveness) -> Box<dyn Output> {
     match format {
         Format::Events => Box::new(events::Events::new(io::BufWriter::with_capacity(64 * 1024, io::stdout()))),
         Format::Json => Box::new(json::Json::new(io::stdout(), Box::new(aside()))),
-        Format::Text => {
-            Box::new(text::Text::new(Box::new(io::stdout()), Box::new(aside()), io::stdout().is_terminal()))
-        }
-        Format::Human => {
-            let ways = (Box::new(anstream::stdout()) as Box<dyn Write + Send>, Box::new(aside()) as _);
-            Box::new(human(ways, liveness))
-        }
+        Format::Text => Box::new(text()),
+        Format::Human => Box::new(human(screens(), liveness)),
+    }
+}
+
+fn text() -> text::Text {
+    text::Text::new(Box::new(io::stdout()), Box::new(aside()), io::stdout().is_terminal())
+}
+
+/// Stdout and stderr as people see them.
+fn screens() -> (Box<dyn Write + Send>, Box<dyn Write + Send>) {
+    (Box::new(anstream::stdout()), Box::new(aside()))
+}
+
+/// What to type to go on with a loop, but for its session and what is said to it.
+pub(crate) struct Again(pub(crate) String);
+
+impl Again {
+    /// The whole line, for a session that can be typed.
+    fn line(&self, session: &str, words: &str) -> String {
+        format!("{} --resume {session} \"{words}\"", self.0)
+    }
+}
+
+/// Opens the output of a loop, which says how to go on with it.
+pub(crate) fn open_loop(format: Format, again: Option<Again>) -> Box<dyn Output> {
+    match format {
+        Format::Human => Box::new(human(screens(), Liveness::Now).for_loop(Rounds::new(again))),
+        Format::Text => Box::new(text().for_loop(Rounds::new(again))),
+        format => open(format, Liveness::Now),
     }
 }
 
@@ -159,11 +185,15 @@ pub(crate) fn show(fault: &Fault) {
     }
 }
 
-/// The object of `--output json` for a run that could not begin: a script finds the cause where it always is.
-pub(crate) fn report(fault: &Fault) {
-    let outcome = fault.outcome();
-    let report = serde_json::json!({ "errors": [outcome.message], "outcome": outcome });
-    say(&format!("{report:#}"));
+/// With `--output json`, a run that could not begin gives an object too: a script finds the cause where it always is.
+pub(crate) fn reporting<T>(format: Format, begun: Result<T, Fault>) -> Result<T, Fault> {
+    begun.inspect_err(|fault| {
+        if format == Format::Json {
+            let outcome = fault.outcome();
+            let report = serde_json::json!({ "errors": [outcome.message], "outcome": outcome });
+            say(&format!("{report:#}"));
+        }
+    })
 }
 
 /// What to do when the output cannot be written: a reader that has gone (`| head`) is not an error.

@@ -3,33 +3,27 @@
 use std::io::{IsTerminal, Read};
 use std::path::Path;
 
+use crate::args::TaskArgs;
 use crate::fault::Fault;
-
-/// Where to look for the task.
-pub(crate) struct Sources<'a> {
-    pub(crate) prompt: Option<&'a str>,
-    pub(crate) file: Option<&'a Path>,
-    /// Whether text on stdin follows the task.
-    pub(crate) stdin: bool,
-    pub(crate) dir: &'a Path,
-}
 
 /// Puts the task together. Stdin is read only when it was asked for, or when there is nothing else: a program that inherits
 /// a pipe which nobody closes must not wait for it (P32).
-pub(crate) fn read(sources: &Sources<'_>) -> Result<String, Fault> {
-    let given = match (sources.file, sources.prompt) {
-        (Some(file), _) => Some(from_file(file, sources.dir)?),
+pub(crate) fn read(args: &TaskArgs, dir: &Path, verb: &str) -> Result<String, Fault> {
+    let typed = args.prompt.as_deref().or(args.text.as_deref());
+    let given = match (&args.prompt_file, typed) {
+        (Some(file), _) => Some(from_file(file, dir, verb)?),
         (None, Some("-")) => None,
         (None, prompt) => prompt.map(str::to_owned),
     };
     let task = match given {
-        Some(task) if sources.stdin => join(&task, &stdin()?),
+        Some(task) if args.stdin => join(&task, &stdin()?),
         Some(task) => task,
-        None if sources.prompt.is_none() && std::io::stdin().is_terminal() => String::new(),
+        None if typed.is_none() && std::io::stdin().is_terminal() => String::new(),
         None => stdin()?,
     };
     if task.trim().is_empty() {
-        return Err(Fault::usage("there is no task").hint("ostler run \"…\", or pipe it in, or --prompt-file FILE"));
+        let hint = format!("ostler {verb} \"…\", or pipe it in, or --prompt-file FILE");
+        return Err(Fault::usage("there is no task").hint(hint));
     }
     Ok(task)
 }
@@ -45,13 +39,13 @@ fn stdin() -> Result<String, Fault> {
 }
 
 /// S4-10, S4-39: the file must lie inside the working directory, after links are followed.
-fn from_file(file: &Path, dir: &Path) -> Result<String, Fault> {
+fn from_file(file: &Path, dir: &Path, verb: &str) -> Result<String, Fault> {
     let shown = file.display();
     let fault = |error: std::io::Error| Fault::usage(format!("the prompt file {shown} cannot be read: {error}"));
     let root = dir.canonicalize().map_err(|e| Fault::usage(format!("{} cannot be used: {e}", dir.display())))?;
     let full = root.join(file).canonicalize().map_err(fault)?;
     if !full.starts_with(&root) {
-        let hint = format!("put it inside {}, or pipe it in: ostler run < {shown}", root.display());
+        let hint = format!("put it inside {}, or pipe it in: ostler {verb} < {shown}", root.display());
         return Err(Fault::usage(format!("the prompt file {shown} lies outside the working directory")).hint(hint));
     }
     std::fs::read_to_string(&full).map_err(fault)
@@ -68,18 +62,18 @@ mod tests {
         std::fs::create_dir(&dir).unwrap();
         std::fs::write(dir.join("task.md"), "do it").unwrap();
         std::fs::write(outer.path().join("secret"), "no").unwrap();
-        assert_eq!(from_file(Path::new("task.md"), &dir).unwrap(), "do it");
-        assert_eq!(from_file(&dir.join("task.md"), &dir).unwrap(), "do it");
-        assert!(from_file(Path::new("../secret"), &dir).is_err());
-        assert!(from_file(&outer.path().join("secret"), &dir).is_err());
+        assert_eq!(from_file(Path::new("task.md"), &dir, "run").unwrap(), "do it");
+        assert_eq!(from_file(&dir.join("task.md"), &dir, "run").unwrap(), "do it");
+        assert!(from_file(Path::new("../secret"), &dir, "run").is_err());
+        assert!(from_file(&outer.path().join("secret"), &dir, "run").is_err());
         #[cfg(unix)]
         {
             std::os::unix::fs::symlink(outer.path().join("secret"), dir.join("link")).unwrap();
-            assert!(from_file(Path::new("link"), &dir).is_err());
+            assert!(from_file(Path::new("link"), &dir, "run").is_err());
         }
         // A neighbour whose name begins like the directory's is outside all the same.
         std::fs::create_dir(outer.path().join("work2")).unwrap();
         std::fs::write(outer.path().join("work2/task.md"), "no").unwrap();
-        assert!(from_file(Path::new("../work2/task.md"), &dir).is_err());
+        assert!(from_file(Path::new("../work2/task.md"), &dir, "run").is_err());
     }
 }

@@ -2,7 +2,7 @@
 
 use ostler::{Asks, Session};
 
-use crate::args::{Format, RunArgs};
+use crate::args::RunArgs;
 use crate::ask::Asking;
 use crate::exit::Code;
 use crate::fault::Fault;
@@ -15,15 +15,8 @@ use crate::{ask, config, prompt};
 
 /// Runs one task.
 pub(crate) async fn run(args: RunArgs) -> Result<Code, Fault> {
-    let format = args.output;
-    let begun = match begin(args).await {
-        Err(fault) if format == Format::Json => {
-            output::report(&fault);
-            Err(fault)
-        }
-        begun => begun,
-    };
-    let (session, signals, asks) = begun?;
+    let format = args.task.output;
+    let (session, signals, asks) = output::reporting(format, begin(args).await)?;
     let asking = Asking::new(session.remote(), asks);
     follow((session, asking), output::open(format, Liveness::Now), signals).await
 }
@@ -31,18 +24,13 @@ pub(crate) async fn run(args: RunArgs) -> Result<Code, Fault> {
 /// Everything that can be wrong before an agent is started.
 async fn begin(mut args: RunArgs) -> Result<(Session, Signals, Asks), Fault> {
     let dir = spec::directory(args.start.dir.as_deref())?;
-    let task = prompt::read(&prompt::Sources {
-        prompt: args.prompt.as_deref().or(args.task.as_deref()),
-        file: args.prompt_file.as_deref(),
-        stdin: args.stdin,
-        dir: &dir,
-    })?;
+    let task = prompt::read(&args.task, &dir, "run")?;
+    let format = args.task.output;
     let config = config::load(args.start.config, &args.start.policy, &dir)?;
     let Keeping { host, .. } = store::keeping(&mut args.start, &dir, &config)?;
-    let streaming = matches!(args.output, Format::Human | Format::Events);
+    let streaming = format.is_streaming();
     let chosen = spec::choose(&config, &args.start, (&host, streaming)).await?;
-    // Somebody is asked who can read the question and answer it; a script is not.
-    let asks = if args.output == Format::Human { ask::who() } else { Asks::Nobody };
+    let asks = ask::who_at(format);
     let way = Way { prompt: task, dir, streaming, asks, ..Way::default() };
     let spec = spec::read(args.start, &config, way)?.told(&config, &chosen)?;
     let agent = chosen.agent;

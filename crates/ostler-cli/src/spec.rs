@@ -1,14 +1,18 @@
 //! From the command line to what the library starts: the choice of the agent and its spec, the same for every verb.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ostler::config::Config;
+use ostler::config::{Config, Defaults};
 use ostler::{AfterTurn, Agent, Asks, Denials, Dialect, Host, Limits, Sandbox, Settings, Spec, SpecError, keys};
 
 use crate::args::{AgentSettings, LimitArgs, SandboxKind, StartArgs, Time};
 use crate::fault::Fault;
 use crate::{config, environment, output, policy};
+
+/// The agent that `ostler loop` is. It is no agent of `ostler run`: it has no model of its own.
+pub(crate) const LOOP: &str = "loop";
 
 /// The directory to work in.
 pub(crate) fn directory(given: Option<&Path>) -> Result<PathBuf, Fault> {
@@ -31,18 +35,15 @@ pub(crate) struct Chosen {
 
 /// The agent that was named, or the one that is there. A played one only where somebody looks on (`shown`).
 pub(crate) async fn choose(config: &Config, args: &StartArgs, (host, shown): (&Host, bool)) -> Result<Chosen, Fault> {
-    let configured = config.default_agent().map(|entry| (entry.value.text(), &entry.from));
     if let Some(name) = &args.agent {
         return named(config, name);
     }
-    if let Some((name, from)) = configured {
-        return named(config, name).map_err(|fault| fault.told_by(from));
+    if let Some(chosen) = configured(config) {
+        return chosen;
     }
-    let agents = config.agents();
-    let agent = agents.choose_for(host, |agent| probing(config, agent.name())).await;
-    let agent = agent.ok_or_else(|| Fault::internal("no agent is known"))?;
-    if !agent.plays() {
-        return Ok(Chosen::own(agent));
+    let chosen = found(config, host).await?;
+    if !chosen.agent.plays() {
+        return Ok(chosen);
     }
     // A person is shown what Ostler does. A script that asked for an answer, and whoever asked an agent for something,
     // must not take a played one for it: the first real agent then says that it is missing.
@@ -51,9 +52,21 @@ pub(crate) async fn choose(config: &Config, args: &StartArgs, (host, shown): (&H
             "No coding agent was found on this machine: the built-in agent `scripted` plays a script instead.",
         );
         output::tell("`ostler doctor` says how to install one.\n");
-        return Ok(Chosen::own(agent));
+        return Ok(chosen);
     }
-    Ok(Chosen::own(agents.iter().find(|known| !known.plays()).cloned().unwrap_or(agent)))
+    Ok(config.agents().iter().find(|known| !known.plays()).map_or(chosen, |agent| Chosen::own(agent.clone())))
+}
+
+/// The agent that a file or the environment names.
+pub(crate) fn configured(config: &Config) -> Option<Result<Chosen, Fault>> {
+    let entry = config.default_agent()?;
+    Some(named(config, entry.value.text()).map_err(|fault| fault.told_by(&entry.from)))
+}
+
+/// The first agent that is there and ready; one that plays a script when there is none.
+pub(crate) async fn found(config: &Config, host: &Host) -> Result<Chosen, Fault> {
+    let agent = config.agents().choose_for(host, |agent| probing(config, agent.name())).await;
+    agent.map(Chosen::own).ok_or_else(|| Fault::internal("no agent is known"))
 }
 
 impl Chosen {
@@ -95,6 +108,9 @@ pub(crate) fn lookup(name: &str) -> Option<String> {
 /// The agent of that name, or an error that lists those there are.
 pub(crate) fn named(config: &Config, name: &str) -> Result<Chosen, Fault> {
     let agent = config.agent(name).ok_or_else(|| {
+        if name == LOOP {
+            return Fault::usage("the agent loop is a verb of its own").hint("ostler loop \"…\"; ostler loop --help");
+        }
         Fault::usage(format!("there is no agent {name:?}")).hint(format!("agents: {}", config.names().join(", ")))
     })?;
     Ok(Chosen { name: name.to_owned(), agent })
@@ -109,6 +125,8 @@ pub(crate) struct Way {
     pub(crate) streaming: bool,
     pub(crate) after_turn: AfterTurn,
     pub(crate) asks: Asks,
+    /// Whether the model is chosen already, so that the environment's is not asked for.
+    pub(crate) has_model: bool,
 }
 
 /// What was typed, before an agent's own defaults.
@@ -125,7 +143,8 @@ pub(crate) fn read(args: StartArgs, config: &Config, way: Way) -> Result<Wanted,
     let mut settings = Settings::default();
     let denials = if args.agent_settings.tolerate_denials { Denials::Tolerate } else { Denials::Fail };
     gather(&args.agent_settings, &mut settings)?;
-    if settings.last(keys::MODEL).is_none()
+    if !way.has_model
+        && settings.last(keys::MODEL).is_none()
         && let Some(model) = config::model()?
     {
         settings.set(keys::MODEL, model);
@@ -136,7 +155,7 @@ pub(crate) fn read(args: StartArgs, config: &Config, way: Way) -> Result<Wanted,
             settings.set(key, value);
         }
     }
-    let env = args.env.iter().map(|entry| variable(entry)).collect::<Result<_, _>>()?;
+    let env = variables(&args.env)?;
     let raw_log = args.raw_log.as_deref().map(absolute).transpose()?;
     let program = args.program.map(|p| if p.components().count() > 1 { absolute(&p) } else { Ok(p) }).transpose()?;
     let loaded = policy::load(&args.policy, &way.dir)?;
@@ -186,12 +205,11 @@ impl Wanted {
 
     /// The spec for an agent: what was typed, and beneath it what the files say of the agent; and what to say about it.
     pub(crate) fn spec(&self, config: &Config, chosen: &Chosen) -> Result<(Spec, Vec<String>), Fault> {
-        let (agent, mut spec, mut remarks) = (&*chosen.agent, self.spec.clone(), Vec::new());
-        if let Some(defaults) = config.defaults(&chosen.name) {
-            remarks = defaults.fill(&mut spec, &lookup).map_err(|error| {
-                Fault::usage(error.to_string()).hint("set it, or give the agent's variable with --env NAME=VALUE")
-            })?;
-        }
+        let (agent, mut spec) = (&*chosen.agent, self.spec.clone());
+        let mut remarks = match config.defaults(&chosen.name) {
+            Some(defaults) => filled(&defaults, &mut spec)?,
+            None => config.limit(agent, &mut spec),
+        };
         let knows = |key: &str| agent.settings().iter().any(|known| known.key == key);
         if knows(keys::INCLUDE_PARTIAL) && spec.settings.get(keys::INCLUDE_PARTIAL).is_none() {
             spec.settings.set(keys::INCLUDE_PARTIAL, self.streaming.to_string());
@@ -203,6 +221,13 @@ impl Wanted {
         }
         Ok((spec, remarks))
     }
+}
+
+/// Puts beneath a spec what the files say of an agent, and gives what there is to say about it.
+pub(crate) fn filled(defaults: &Defaults<'_>, spec: &mut Spec) -> Result<Vec<String>, Fault> {
+    defaults.fill(spec, &lookup).map_err(|error| {
+        Fault::usage(error.to_string()).hint("set it, or give the agent's variable with --env NAME=VALUE")
+    })
 }
 
 /// Where an agent's settings of a project are, for a word about them.
@@ -315,6 +340,11 @@ fn schema_text(schema: &str) -> Result<String, Fault> {
         return Ok(schema.to_owned());
     }
     std::fs::read_to_string(schema).map_err(|e| Fault::usage(format!("the schema {schema} cannot be read: {e}")))
+}
+
+/// What `--env` says.
+pub(crate) fn variables(entries: &[String]) -> Result<BTreeMap<String, String>, Fault> {
+    entries.iter().map(|entry| variable(entry)).collect()
 }
 
 fn variable(entry: &str) -> Result<(String, String), Fault> {

@@ -9,6 +9,7 @@ use ostler_store::{Filter, Store, StoreError};
 
 use crate::args::StartArgs;
 use crate::fault::Fault;
+use crate::spec::LOOP;
 use crate::{environment, output};
 
 /// Opens the store of this user, made if need be.
@@ -81,7 +82,10 @@ fn go_on(args: &mut StartArgs, dir: &Path, (store, config): (Option<&Store>, &Co
     let mut rows = kept.sessions(&filter).map_err(|error| fault(&error))?.into_iter();
     // One whose agent never said how its session is called holds nothing that could be gone on with.
     let row = rows.find(|row| {
-        let from_events = config.agents().get(&row.agent).is_some_and(|agent| agent.dialect().goes_on_from_events());
+        let from_events = match config.agents().get(&row.agent) {
+            Some(agent) => agent.dialect().goes_on_from_events(),
+            None => row.agent == LOOP && args.agent.as_deref() == Some(LOOP),
+        };
         row.native_session.is_some() || from_events
     });
     let row = row.ok_or_else(|| {

@@ -80,7 +80,7 @@ pub(crate) struct Around {
 }
 
 /// The tool by which a model asks a person.
-pub(crate) const ASK_PERSON: &str = "ask_person";
+pub const ASK_PERSON: &str = "ask_person";
 
 /// What the tool takes.
 #[derive(Deserialize, JsonSchema)]

@@ -39,6 +39,7 @@ use crate::session::Session;
 use crate::tool::Tool;
 
 pub use command::CommandCheck;
+pub use ostler_dialects::openai::WAITS;
 pub use result::{Condition, Ending, LoopResult, Waiting};
 
 /// What a loop does by itself.

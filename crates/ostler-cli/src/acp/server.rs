@@ -273,6 +273,7 @@ impl Server {
             streaming: true,
             after_turn: AfterTurn::Wait,
             asks: Asks::Somebody,
+            ..Way::default()
         };
         // A project says things about the agent too, and each session may be in another.
         let told = || {

@@ -6,9 +6,11 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use ostler::clip::plain;
-use ostler::event::{At, Decision, Ended, Level, Started, TextKind, ToolCall, ToolResult, TurnEnded};
+use ostler::event::{At, Decision, Ended, Level, Notice, Started, TextKind, ToolCall, ToolResult, TurnEnded};
+use ostler::looping::WAITS;
 use ostler::{Cause, CostSource, Event, Outcome, Status as Ending, Usage, What};
 
+use super::rounds::{Rounds, Shown};
 use super::status::Status;
 use super::style::{BAD, DIM, GOOD, TOOL, WARN};
 use super::value::{is_safe_to_type, name, word};
@@ -30,6 +32,8 @@ pub(super) struct Human {
     wrote_answer: bool,
     /// For a conversation: each turn gets its summary.
     turns: Option<Turns>,
+    /// For a loop.
+    rounds: Option<Rounds>,
 }
 
 /// What a conversation came to so far.
@@ -73,12 +77,19 @@ impl Human {
             calls: Vec::new(),
             wrote_answer: false,
             turns: None,
+            rounds: None,
         }
     }
 
     /// The same for a conversation of many turns.
     pub(super) fn for_chat(mut self) -> Self {
         self.turns = Some(Turns::default());
+        self
+    }
+
+    /// The same for a loop.
+    pub(super) fn for_loop(mut self, rounds: Rounds) -> Self {
+        self.rounds = Some(rounds);
         self
     }
 
@@ -133,6 +144,7 @@ impl Human {
         let took = call.map_or(0, |(_, since)| self.now.0 - since.0);
         let took = span(Duration::from_millis(u64::try_from(took).unwrap_or(0)));
         let (mark, paint, how) = match (result.ok, result.denied) {
+            (false, _) if result.output == WAITS => ("?", WARN, " waits for approval"),
             (true, _) => ("✓", GOOD, ""),
             (false, true) => ("✗", WARN, " denied"),
             (false, false) => ("✗", BAD, " failed"),
@@ -141,7 +153,7 @@ impl Human {
             "{paint}{mark}{paint:#} {TOOL}{tool}{TOOL:#}{shown} {DIM}{took}{DIM:#}{paint}{how}{paint:#}"
         ))?;
         match (result.ok, result.output.lines().find(|l| !l.trim().is_empty())) {
-            (false, Some(line)) => self.aside(&format!("  {DIM}{}{DIM:#}", word(line, 110))),
+            (false, Some(line)) if line != WAITS => self.aside(&format!("  {DIM}{}{DIM:#}", word(line, 110))),
             (true, Some(_)) => self.changes(&result.output),
             _ => Ok(()),
         }
@@ -161,8 +173,32 @@ impl Human {
         }
     }
 
-    fn ended(&mut self, ended: &Ended) -> io::Result<()> {
+    fn notice(&mut self, notice: &Notice) -> io::Result<()> {
+        match self.rounds.as_mut().and_then(|rounds| rounds.notice(notice)) {
+            Some(Shown::Doing(what)) => {
+                self.end_line()?; // the next answer begins on a line of its own
+                self.status.doing(&what);
+            }
+            Some(Shown::Lines(lines)) => lines.iter().try_for_each(|line| self.aside(line))?,
+            // What the model's service answered is the outcome's message too, and that comes last.
+            None if notice.level >= Level::Warning && notice.code != "api_error" => {
+                self.aside(&format!("{WARN}!{WARN:#} {}", plain(&notice.message)))?;
+            }
+            None if notice.level == Level::Info => self.aside(&format!("{DIM}· {}{DIM:#}", plain(&notice.message)))?,
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn ended(&mut self, ended: &Ended, id: &str) -> io::Result<()> {
         self.end_line()?;
+        if let Some(rounds) = self.rounds.take() {
+            let parts: Vec<String> = rounds.counted().into_iter().chain([format!("session {}", name(id))]).collect();
+            let parts = parts.join(&format!("{DIM} · {DIM:#}"));
+            self.summary(&ended.outcome, ended.usage.as_ref(), (self.first, Some(parts)))?;
+            let again = rounds.again(id, &ended.outcome);
+            return again.map_or(Ok(()), |again| self.aside(&format!("  {DIM}go on with: {again}{DIM:#}")));
+        }
         let native = self.started.as_ref().and_then(|s| s.native_session.clone());
         let session = native.as_ref().map(|id| format!("session {}", name(id)));
         let verb = if let Some(turns) = self.turns.take() {
@@ -266,13 +302,7 @@ impl Output for Human {
                 self.status.doing(&format!("asks to use {}", name(&p.tool)));
             }
             What::Usage(usage) => self.status.spent(usage),
-            // What the model's service answered is the outcome's message too, and that comes last.
-            What::Notice(notice) if notice.level >= Level::Warning && notice.code != "api_error" => {
-                self.aside(&format!("{WARN}!{WARN:#} {}", plain(&notice.message)))?;
-            }
-            What::Notice(notice) if notice.level == Level::Info => {
-                self.aside(&format!("{DIM}· {}{DIM:#}", plain(&notice.message)))?;
-            }
+            What::Notice(notice) => self.notice(notice)?,
             What::Unreadable(it) => {
                 let (why, raw) = (word(&it.why, 200), word(&it.raw, 80));
                 self.aside(&format!("{WARN}!{WARN:#} not understood ({why}): {raw}"))?;
@@ -290,7 +320,7 @@ impl Output for Human {
                 }
             }
             What::TurnEnded(turn) => self.turn_ended(turn)?,
-            What::Ended(ended) => self.ended(ended)?,
+            What::Ended(ended) => self.ended(ended, &event.session)?,
             _ => {}
         }
         Ok(())

@@ -3,8 +3,9 @@
 use std::io::{self, Write};
 
 use ostler::clip::plain;
-use ostler::{Event, What};
+use ostler::{Cause, Event, What};
 
+use super::rounds::Rounds;
 use super::{NOT_KEPT, Output, not_kept};
 
 /// The plain form.
@@ -13,11 +14,17 @@ pub(super) struct Text {
     err: Box<dyn Write + Send>,
     /// A file gets the answer as it is; a terminal gets nothing that it would obey.
     on_screen: bool,
+    rounds: Option<Rounds>,
 }
 
 impl Text {
     pub(super) fn new(out: Box<dyn Write + Send>, err: Box<dyn Write + Send>, on_screen: bool) -> Self {
-        Self { out, err, on_screen }
+        Self { out, err, on_screen, rounds: None }
+    }
+
+    /// The same for a loop: one that waits for an answer says how to give it.
+    pub(super) fn for_loop(self, rounds: Rounds) -> Self {
+        Self { rounds: Some(rounds), ..self }
     }
 }
 
@@ -37,6 +44,12 @@ impl Output for Text {
                 writeln!(self.err, "{}: {}", ended.outcome.cause, plain(&ended.outcome.message))?;
                 if let Some(hint) = &ended.outcome.hint {
                     writeln!(self.err, "  hint: {}", plain(hint))?;
+                }
+                let waits = ended.outcome.cause == Cause::NeedsInput;
+                let again =
+                    self.rounds.as_ref().filter(|_| waits).and_then(|it| it.again(&event.session, &ended.outcome));
+                if let Some(again) = again {
+                    writeln!(self.err, "  go on with: {again}")?;
                 }
             }
             _ => {}

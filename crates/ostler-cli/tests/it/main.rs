@@ -18,6 +18,7 @@ mod conformance;
 mod driver;
 mod escapes;
 mod guard;
+mod looping;
 mod policy;
 mod readers;
 mod real;

@@ -2,6 +2,7 @@
 
 mod acp;
 mod conformance;
+mod looping;
 mod sandbox;
 
 use std::io::{BufRead, BufReader, Read, Write};

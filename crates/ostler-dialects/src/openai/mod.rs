@@ -26,6 +26,7 @@ pub mod sse;
 
 pub use blame::{SCRIPT, is_worth_retrying};
 pub use history::{Called, History, Message};
+pub use rebuild::WAITS;
 pub(crate) use tool_use::tool_use;
 
 use ostler_core::dialect::{Capabilities, Conversation, Dialect, Inherits, Launch, Probe, Setting};

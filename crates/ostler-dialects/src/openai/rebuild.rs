@@ -68,8 +68,8 @@ pub(super) fn pending(past: &[Event]) -> Vec<Call> {
     if last.iter().any(needs) { last.iter().filter_map(call).collect() } else { Vec::new() }
 }
 
-/// What the model is told of a call that waits for approval.
-pub(super) const WAITS: &str = "This call was not made: it waits for a person's approval.";
+/// What the model is told of a call that waits for a person's approval: the output of its result.
+pub const WAITS: &str = "This call was not made: it waits for a person's approval.";
 
 /// Puts a conversation together from events.
 #[derive(Debug, Default)]

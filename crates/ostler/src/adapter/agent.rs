@@ -33,6 +33,8 @@ pub struct ModelOptions {
     /// The directory that the agent is started in: an empty one of its own when none is given, so that nothing of a project
     /// reaches the model.
     pub dir: Option<PathBuf>,
+    /// Arguments passed to the agent's program as they are.
+    pub extra_args: Vec<String>,
     /// Variables added to the agent's environment.
     pub env: BTreeMap<String, String>,
     /// Further settings of the agent's own.
@@ -48,6 +50,7 @@ impl Default for ModelOptions {
             max_output: 10 * 1024 * 1024,
             calling: Calling::default(),
             dir: None,
+            extra_args: Vec::new(),
             env: BTreeMap::new(),
             settings: Settings::default(),
         }
@@ -143,6 +146,7 @@ impl AgentModel {
             prompt,
             dir: options.dir.clone(),
             settings,
+            extra_args: options.extra_args.clone(),
             env: options.env.clone(),
             program: options.program.clone(),
             // The time of each reply is watched here: a session that waits for tools takes as long as they do.

@@ -91,30 +91,31 @@ impl<'a> Defaults<'a> {
         if let Some(model) = spec.settings.last(keys::MODEL).map(|name| self.model(name).to_owned()) {
             spec.settings.set(keys::MODEL, model);
         }
-        if problems.is_empty() { Ok(self.limit(spec)) } else { Err(ConfigError(problems)) }
-    }
-
-    /// Limits that are settings of the agent; those that it does not have are told.
-    fn limit(&self, spec: &mut Spec) -> Vec<String> {
-        let mut remarks = Vec::new();
-        for (limit, key) in [(Limit::MaxTurns, keys::MAX_TURNS), (Limit::MaxBudgetUsd, keys::MAX_BUDGET_USD)] {
-            let Some(entry) = self.config.entries.get(&Key::Limit(limit)) else { continue };
-            if spec.settings.get(key).is_some() {
-                continue;
-            }
-            if self.agent.settings().iter().any(|setting| setting.key == key) {
-                spec.settings.set(key, entry.value.text());
-            } else if limit == Limit::MaxBudgetUsd {
-                spec.limits.budget_usd = spec.limits.budget_usd.or(entry.value.text().parse().ok());
-            } else {
-                remarks.push(format!("{} ({}): {} has no such limit.", entry.key, entry.from, self.agent.name()));
-            }
-        }
-        remarks
+        if problems.is_empty() { Ok(self.config.limit(&*self.agent, spec)) } else { Err(ConfigError(problems)) }
     }
 }
 
 impl Config {
+    /// Puts beneath a spec the limits that are settings of the agent, whether the files know the agent or not; gives what there is
+    /// to remark about those that it does not have.
+    pub fn limit(&self, agent: &dyn Agent, spec: &mut Spec) -> Vec<String> {
+        let mut remarks = Vec::new();
+        for (limit, key) in [(Limit::MaxTurns, keys::MAX_TURNS), (Limit::MaxBudgetUsd, keys::MAX_BUDGET_USD)] {
+            let Some(entry) = self.entries.get(&Key::Limit(limit)) else { continue };
+            if spec.settings.get(key).is_some() {
+                continue;
+            }
+            if agent.settings().iter().any(|setting| setting.key == key) {
+                spec.settings.set(key, entry.value.text());
+            } else if limit == Limit::MaxBudgetUsd {
+                spec.limits.budget_usd = spec.limits.budget_usd.or(entry.value.text().parse().ok());
+            } else {
+                remarks.push(format!("{} ({}): {} has no such limit.", entry.key, entry.from, agent.name()));
+            }
+        }
+        remarks
+    }
+
     /// The limits that hold for all agents. Steps and money are with each agent: [`Defaults::fill`].
     #[must_use]
     pub fn limits(&self) -> Limits {

@@ -51,19 +51,17 @@ impl CommandCheck {
         let ran = ran.map_err(|error| format!("`{shown}` could not be started: {error}"))?;
         let printed: Vec<&str> =
             [&ran.stdout, &ran.stderr].into_iter().map(|text| text.trim()).filter(|text| !text.is_empty()).collect();
-        let printed = printed.join("\n\n");
+        let printed = match &printed[..] {
+            [] => "It printed nothing.".to_owned(),
+            some => format!("It printed:\n\n{}", some.join("\n\n")),
+        };
         if ran.timed_out {
-            return Err(format!(
-                "`{shown}` took longer than {} seconds. It printed:\n\n{printed}",
-                self.limit.as_secs()
-            ));
+            return Err(format!("`{shown}` took longer than {} seconds.\n{printed}", self.limit.as_secs()));
         }
         match (ran.status.code, ran.status.signal) {
             (Some(0), _) => Ok(()),
-            (Some(code), _) => Err(format!("`{shown}` failed with exit code {code}. It printed:\n\n{printed}")),
-            (None, signal) => {
-                Err(format!("`{shown}` was ended by signal {}. It printed:\n\n{printed}", signal.unwrap_or_default()))
-            }
+            (Some(code), _) => Err(format!("`{shown}` failed with exit code {code}.\n{printed}")),
+            (None, signal) => Err(format!("`{shown}` was ended by signal {}.\n{printed}", signal.unwrap_or_default())),
         }
     }
 }

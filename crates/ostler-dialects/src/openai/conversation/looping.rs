@@ -194,6 +194,7 @@ impl Talk {
                 }
             },
             Next::Finish(text, structured) if self.looping().is_some_and(|looping| looping.verifies) => {
+                out.notice(Level::Debug, "verifying", "The result is checked.");
                 order(&Order::Verify(text.clone()), out);
                 self.phase = Phase::Verifying(text, structured);
             }
