@@ -101,6 +101,12 @@ fn run(agent: &Loop) -> LoopResult {
     runtime().block_on(agent.run(&Host::default(), "the task")).unwrap()
 }
 
+/// Sets a loop up.
+type Set = fn(Loop) -> Loop;
+
+/// What a model comes to.
+type Answered = Result<Reply, ModelError>;
+
 fn stopped(result: &LoopResult) -> Condition {
     match result.ending {
         Ending::Stopped(condition) => condition,
@@ -138,7 +144,7 @@ fn tools_are_run_until_the_task_is_done() {
 #[test]
 fn each_condition_stops_the_loop() {
     let forever = || (0..9).map(|_| using(calling(&[ADD]), 100, 10, Some(0.25)));
-    let agents: [(Condition, Cause, usize, fn(Loop) -> Loop); 6] = [
+    let agents: [(Condition, Cause, usize, Set); 6] = [
         (Condition::Iterations, Cause::TurnLimit, 3, |a| a.max_iterations(3)),
         (Condition::ToolCalls, Cause::TurnLimit, 3, |a| a.max_tool_calls(2)),
         (Condition::InputTokens, Cause::Budget, 2, |a| a.max_input_tokens(200)),
@@ -163,7 +169,7 @@ fn each_condition_stops_the_loop() {
 /// A limit that cannot be kept ends the loop instead of being forgotten.
 #[test]
 fn what_is_not_known_is_not_pretended() {
-    let table: [(Condition, fn(Loop) -> Loop, fn() -> Result<Reply, ModelError>); 3] = [
+    let table: [(Condition, Set, fn() -> Answered); 3] = [
         (Condition::Budget, |a| a.max_cost_usd(5.0), || using(calling(&[ADD]), 1, 1, None)),
         (Condition::Budget, |a| a.max_cost_usd(5.0), || calling(&[ADD])),
         (Condition::InputTokens, |a| a.max_input_tokens(5000), || calling(&[ADD])),

@@ -104,7 +104,7 @@ impl Talk {
         self.keep(&text, &[]);
         let message = format!("The model's answer came to nothing ({}): {}", self.turn.errors, outcome.message);
         let told = format!("Your last answer came to nothing: {} Go on.", outcome.message);
-        self.tell(codes::ANSWER_FAILED, message, (!text.is_empty()).then_some(told), out);
+        self.tell(Notice::new(Level::Warning, codes::ANSWER_FAILED, message), (!text.is_empty()).then_some(told), out);
         self.tell_usage(out);
         self.ask(out);
         None
@@ -167,8 +167,11 @@ impl Talk {
             Flow::Go => self.proceed(next, out),
             Flow::Say(text) => {
                 self.tell(
-                    codes::HOOK_SAID,
-                    "The caller's hook has something to say to the model.".into(),
+                    Notice::new(
+                        Level::Warning,
+                        codes::HOOK_SAID,
+                        "The caller's hook has something to say to the model.",
+                    ),
                     Some(text),
                     out,
                 );
@@ -221,7 +224,7 @@ impl Talk {
         let told = format!(
             "Your work was checked, and it is not done yet. The check says:\n\n{why}\n\nGo on until it passes."
         );
-        self.tell(codes::NOT_VERIFIED, message, Some(told), out);
+        self.tell(Notice::new(Level::Warning, codes::NOT_VERIFIED, message), Some(told), out);
         match self.stop() {
             Some(outcome) => self.end(outcome, Some(text), out),
             None => {
@@ -232,9 +235,9 @@ impl Talk {
     }
 
     /// Tells the caller, and the model where there is something to tell it.
-    fn tell(&mut self, code: &str, message: String, told: Option<String>, out: &mut Outbox) {
+    fn tell(&mut self, notice: Notice, told: Option<String>, out: &mut Outbox) {
         let raw = told.as_deref().map(Raw::string);
-        out.event(Notice { raw, ..Notice::new(Level::Warning, code, message) });
+        out.event(Notice { raw, ..notice });
         self.history.0.extend(told.map(Message::Told));
     }
 

@@ -84,7 +84,7 @@ impl Talk {
             match call.input() {
                 // In place of its result: it is made when somebody has approved it.
                 Ok(_) if self.pending.iter().any(|pending| pending.id == id) => {
-                    wrong.push(orders::Outcome { id, ok: false, denied: false, output: WAITS.to_owned() })
+                    wrong.push(orders::Outcome { id, ok: false, denied: false, output: WAITS.to_owned() });
                 }
                 Ok(input) => orders.push(ToolOrder { refused: self.turn.refused.get(&id).cloned(), id, name, input }),
                 Err(why) => wrong.push(orders::Outcome {
