@@ -105,7 +105,7 @@ fn run(agent: &Loop) -> LoopResult {
 type Set = fn(Loop) -> Loop;
 
 /// What a model comes to.
-type Answered = Result<Reply, ModelError>;
+type Asked = fn() -> Result<Reply, ModelError>;
 
 fn stopped(result: &LoopResult) -> Condition {
     match result.ending {
@@ -169,7 +169,7 @@ fn each_condition_stops_the_loop() {
 /// A limit that cannot be kept ends the loop instead of being forgotten.
 #[test]
 fn what_is_not_known_is_not_pretended() {
-    let table: [(Condition, Set, fn() -> Answered); 3] = [
+    let table: [(Condition, Set, Asked); 3] = [
         (Condition::Budget, |a| a.max_cost_usd(5.0), || using(calling(&[ADD]), 1, 1, None)),
         (Condition::Budget, |a| a.max_cost_usd(5.0), || calling(&[ADD])),
         (Condition::InputTokens, |a| a.max_input_tokens(5000), || calling(&[ADD])),
