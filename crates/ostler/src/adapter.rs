@@ -26,6 +26,7 @@ mod served;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ostler_core::event::{Text, TextKind};
 use ostler_core::outcome::{Cause, Outcome};
@@ -140,6 +141,14 @@ impl ModelError {
     pub fn cause(&self) -> Cause {
         self.outcome.cause
     }
+}
+
+/// There is no reply, and the time is over.
+fn too_late(time: Duration) -> Outcome {
+    let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    Outcome::new(Cause::WallLimit, format!("There was no reply within {time:?}."))
+        .hint("Allow more time (ModelOptions::timeout).")
+        .with(|detail| detail.limit_ms = Some(millis))
 }
 
 /// A tool, as a model is told about it.

@@ -122,11 +122,11 @@ impl Policy {
     /// These tools may run, and nothing else. `message` is what the model is told about everything else.
     #[must_use]
     pub fn only<'a>(tools: impl IntoIterator<Item = &'a str>, message: &str) -> Self {
-        let rule = |number, action, tool: Vec<String>, message| Rule {
+        let rule = |number, action, when, message| Rule {
             source: "a plain model".into(),
             number,
             action,
-            when: Conditions { tool, ..Conditions::default() },
+            when,
             message,
             trust: Trust::Full,
             prefixes: Vec::new(),
@@ -134,9 +134,11 @@ impl Policy {
             globs: Vec::new(),
         };
         let tools: Vec<String> = tools.into_iter().map(str::to_owned).collect();
-        let deny = rule(2, Action::Deny, Vec::new(), Some(message.to_owned()));
-        // A rule without tools would be about all of them.
-        let allow = (!tools.is_empty()).then(|| rule(1, Action::Allow, tools, None));
+        let deny = rule(2, Action::Deny, Conditions::default(), Some(message.to_owned()));
+        // A rule without tools would be about all of them. A tool of the agent's own may have the same name, but what it does
+        // is known; of the caller's tools it is not.
+        let theirs = |tool| Conditions { kind: vec![ToolKind::Other], tool, ..Conditions::default() };
+        let allow = (!tools.is_empty()).then(|| rule(1, Action::Allow, theirs(tools), None));
         Self::new(allow.into_iter().chain([deny]).collect(), Vec::new())
     }
 

@@ -74,10 +74,15 @@ impl Serialize for Written<'_> {
             Message::User { .. } => "user",
             Message::Assistant { .. } => "assistant",
             Message::Tool { .. } => "tool",
-            Message::Other { name, .. } => name,
+            Message::Other { name, .. } if name == "developer" => "developer",
+            // Servers know no other roles.
+            Message::Other { .. } => "user",
         };
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("role", role)?;
+        if let (Message::Other { name, .. }, "user") = (self.0, role) {
+            map.serialize_entry("name", name)?;
+        }
         if let Message::Tool { tool_call_id, .. } = self.0 {
             map.serialize_entry("tool_call_id", tool_call_id)?;
         }
@@ -130,12 +135,9 @@ impl Answering {
     /// The whole answer.
     ///
     /// # Errors
-    /// Why it is none.
-    pub fn finish(self) -> Result<plain::Reply, Outcome> {
+    /// Why it is none, and what it used all the same.
+    pub fn finish(self) -> Result<plain::Reply, (Outcome, Vec<Usage>)> {
         let Self { reply, official, .. } = self;
-        if let Some(outcome) = blame::unfinished(&reply) {
-            return Err(outcome);
-        }
         let model = reply.model.clone().unwrap_or_else(|| reply.asked.clone());
         let usage = reply.spent.map(|spent| {
             let usage = Usage::of(Some(model.clone()), spent.tokens);
@@ -146,6 +148,10 @@ impl Answering {
                 (None, None) => usage,
             }
         });
+        let usage = usage.into_iter().collect();
+        if let Some(outcome) = blame::unfinished(&reply) {
+            return Err((outcome, usage));
+        }
         let finish = reply.finish.clone().unwrap_or_default();
         let refused = reply.refused || finish == "content_filter";
         let (content, calls) = reply.into_parts();
@@ -162,7 +168,7 @@ impl Answering {
             _ if !tool_calls.is_empty() => Stop::ToolCalls,
             _ => Stop::End,
         };
-        Ok(plain::Reply { content, tool_calls, usage: usage.into_iter().collect(), stop })
+        Ok(plain::Reply { content, tool_calls, usage, stop })
     }
 }
 
@@ -197,6 +203,8 @@ impl Asked {
         struct Line {
             role: String,
             #[serde(default)]
+            name: Option<String>,
+            #[serde(default)]
             content: Option<Content>,
             #[serde(default)]
             tool_call_id: String,
@@ -226,7 +234,10 @@ impl Asked {
             let content = line.content.unwrap_or_default();
             match &*line.role {
                 "system" => Message::System { content },
-                "user" => Message::User { content },
+                "user" => match line.name {
+                    Some(name) => Message::Other { name, content },
+                    None => Message::User { content },
+                },
                 "assistant" => {
                     Message::Assistant { content, tool_calls: line.tool_calls.into_iter().map(call).collect() }
                 }

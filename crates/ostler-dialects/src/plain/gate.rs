@@ -1,5 +1,7 @@
 //! Tells text while it comes in, and holds back what may become a block of tool calls.
 
+use super::read::first_place;
+
 /// What of a reply was told already.
 #[derive(Debug, Default)]
 pub struct Gate {
@@ -19,14 +21,10 @@ impl Gate {
         if self.told.is_empty() {
             self.held.drain(..self.held.len() - self.held.trim_start().len());
         }
-        // A reply that begins with a brace may be nothing but calls.
-        let end = match self.held.find("```") {
-            _ if self.told.is_empty() && self.held.starts_with('{') => 0,
-            Some(fence) => fence,
-            None => self.held.len() - trailing(&self.held, '`'),
-        };
-        self.shut =
-            end < self.held.len() && !self.held[end..].chars().all(|c| c == '`') || self.held[end..].starts_with("```");
+        // What may be the beginning of a fence is held back; behind one, or behind a brace that begins a line, everything is.
+        let begins = first_place(&self.held, self.told.is_empty());
+        let end = begins.map_or(self.held.trim_end_matches(['`', '~']).len(), |(at, _)| at);
+        self.shut = begins.is_some();
         let sure = self.held[..end].trim_end().len();
         let text: String = self.held.drain(..sure).collect();
         self.told.push_str(&text);
@@ -38,8 +36,4 @@ impl Gate {
     pub fn rest<'a>(&self, content: &'a str) -> &'a str {
         content.strip_prefix(&*self.told).unwrap_or_default()
     }
-}
-
-fn trailing(text: &str, c: char) -> usize {
-    text.len() - text.trim_end_matches(c).len()
 }

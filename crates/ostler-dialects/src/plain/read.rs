@@ -53,51 +53,82 @@ struct Block {
     calls: Vec<ToolRequest>,
 }
 
-const FENCE: &str = "```";
+/// How many places are looked at: an answer with more of them was not meant to be read.
+const PLACES: usize = 500;
 
-/// How many fences are looked behind: an answer with more of them was not meant to be read.
-const FENCES: usize = 500;
-
-/// The blocks of tool calls in a text, in their order. A text that is nothing but such an object needs no fence.
+/// The blocks of tool calls in a text, in their order. A line that begins with such an object needs no fence.
 fn blocks(text: &str) -> Vec<Block> {
-    if let Some((length, calls)) = text.starts_with('{').then(|| calls_at(text)).flatten()
-        && length == text.len()
-    {
-        return vec![Block { place: 0..length, calls }];
-    }
     let mut found = Vec::new();
     let mut at = 0;
-    for _ in 0..FENCES {
-        let Some(fence) = text[at..].find(FENCE).map(|n| at + n) else { break };
-        let inside = fence + FENCE.len();
-        match block_at(text, fence) {
-            Some(block) => {
+    for _ in 0..PLACES {
+        let Some((place, kind)) = first_place(&text[at..], at == 0) else { break };
+        let place = at + place;
+        let block = match kind {
+            Place::Fence(length) => block_at(text, place, length),
+            Place::Brace => {
+                calls_at(&text[place..]).map(|(length, calls)| Block { place: place..place + length, calls })
+            }
+        };
+        match (block, kind) {
+            (Some(block), _) => {
                 at = block.place.end;
                 found.push(block);
             }
             // A fence that opens nothing of ours may close something, or stand in front of one that does.
-            None => at = inside,
+            (None, Place::Fence(length)) => at = place + length,
+            (None, Place::Brace) => at = place + 1,
         }
     }
     found
 }
 
-/// The block that this fence opens. The JSON itself says where it ends: a fence within one of its strings does not.
-fn block_at(text: &str, fence: usize) -> Option<Block> {
-    let label = &text[fence + FENCE.len()..];
+/// Where a block may begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// At a fence of so many characters.
+    Fence(usize),
+    /// At a brace that begins a line.
+    Brace,
+}
+
+/// The first place at which a block may begin; `blank` when nothing but white space was in the line before `text`.
+pub(super) fn first_place(text: &str, mut blank: bool) -> Option<(usize, Place)> {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        match bytes[at] {
+            fence @ (b'`' | b'~') => {
+                let length = bytes[at..].iter().take_while(|byte| **byte == fence).count();
+                if length >= 3 {
+                    return Some((at, Place::Fence(length)));
+                }
+                at += length - 1;
+                blank = false;
+            }
+            b'{' if blank => return Some((at, Place::Brace)),
+            b'\n' => blank = true,
+            byte => blank &= byte.is_ascii_whitespace(),
+        }
+        at += 1;
+    }
+    None
+}
+
+/// The block that this fence opens. The JSON itself says where it ends: a fence within one of its strings does not. What stands
+/// behind it up to the closing fence is a part of the block.
+fn block_at(text: &str, at: usize, length: usize) -> Option<Block> {
+    let (fence, label) = text[at..].split_at(length);
     let word = label.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(label.len());
     let known = ["", "json", "jsonc", "json5"].iter().any(|known| label[..word].eq_ignore_ascii_case(known));
     let begin = label[word..].find('{').filter(|n| label[word..word + n].trim().is_empty())? + word;
-    let (length, calls) = known.then(|| calls_at(&label[begin..])).flatten()?;
-    let rest = &label[begin + length..];
-    let blank = rest.len() - rest.trim_start().len();
-    let end = match rest[blank..].strip_prefix(FENCE) {
-        Some(_) => blank + FENCE.len(),
-        // The model forgot to close it.
-        None if rest.trim().is_empty() => rest.len(),
-        None => return None,
+    let (object, calls) = known.then(|| calls_at(&label[begin..])).flatten()?;
+    let rest = &label[begin + object..];
+    let end = match rest.find(fence) {
+        Some(closing) => closing + rest[closing..].len() - rest[closing..].trim_start_matches(&fence[..1]).len(),
+        // The model forgot to close it; what it says behind is no part of it.
+        None => 0,
     };
-    Some(Block { place: fence..fence + FENCE.len() + begin + length + end, calls })
+    Some(Block { place: at..at + length + begin + object + end, calls })
 }
 
 /// The length of the object that `text` begins with, and its list of calls, if it has one.
@@ -131,10 +162,22 @@ struct Written<'a> {
     name: Value,
     #[serde(default)]
     id: Value,
-    #[serde(borrow, alias = "arguments", alias = "input", alias = "parameters")]
+    #[serde(borrow)]
     args: Option<&'a RawValue>,
     #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
+    #[serde(borrow)]
+    parameters: Option<&'a RawValue>,
+    #[serde(borrow)]
     function: Option<&'a RawValue>,
+}
+
+impl<'a> Written<'a> {
+    fn args(&self) -> Option<&'a RawValue> {
+        self.args.or(self.arguments).or(self.input).or(self.parameters)
+    }
 }
 
 /// The call that was written. One without a name gets one that no tool has, so that the model is told.
@@ -152,18 +195,19 @@ fn request(call: &str) -> ToolRequest {
     ToolRequest {
         id: first(&outer.id, &inner.id),
         name: name.unwrap_or_else(|| "unnamed".to_owned()),
-        args: outer.args.or(inner.args).map_or_else(empty, arguments),
+        args: outer.args().or(inner.args()).map_or_else(empty, arguments),
     }
 }
 
-/// Arguments: an object, or a string that holds one.
+/// Arguments: an object, or a string that holds one. What is neither is passed on, so that the tool says what is wrong with it.
 fn arguments(written: &RawValue) -> Raw {
     let text = match serde_json::from_str::<Cow<'_, str>>(written.get()) {
+        Ok(text) if text.trim().is_empty() => return empty(),
         Ok(text) => text,
         Err(_) => Cow::Borrowed(written.get()),
     };
-    let object = tolerant::object(text.trim());
-    object.and_then(|(_, object)| Raw::parse(&object).ok()).unwrap_or_else(empty)
+    let object = tolerant::object(text.trim()).filter(|(length, _)| *length == text.trim().len());
+    object.and_then(|(_, object)| Raw::parse(&object).ok()).unwrap_or_else(|| Raw::keep(written))
 }
 
 fn empty() -> Raw {

@@ -194,12 +194,14 @@ impl AgentModel {
         let waiting = self.held.lock().await.take();
         let goes_on = match waiting {
             Some(held) => held.go_on(messages).await,
-            None => None,
+            None => Err(Vec::new()),
         };
-        let mut hearing = match goes_on {
-            Some(hearing) => hearing,
-            None => self.ask(messages, native)?,
+        // What a session that was given up has used is paid for with the reply of the next.
+        let (mut hearing, spent) = match goes_on {
+            Ok(hearing) => (hearing, Vec::new()),
+            Err(spent) => (self.ask(messages, native)?, spent),
         };
+        hearing.owes(spent);
         let terms = Terms {
             agent: self.agent.name(),
             bound: if native { &self.tools } else { &[] },
@@ -211,7 +213,7 @@ impl AgentModel {
         let heard = hearing.hear(&terms, &mut audience).await;
         match heard {
             Ok(Some(mut reply)) => {
-                hearing.end().await;
+                hearing.end_well().await;
                 if let Some(gate) = audience.gate {
                     let said = plain::read_reply(&reply.content, || format!("call_{}", uuid::Uuid::new_v4().simple()));
                     let rest = gate.rest(&said.content);

@@ -1,6 +1,7 @@
 //! A server or a script as a plain model: native function calls, one request for each reply.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use ostler_core::outcome::Outcome;
@@ -8,7 +9,7 @@ use ostler_core::spec::{Spec, SpecError, ToolOffer};
 use ostler_dialects::openai::single::{Answering, Question, outcome_of};
 use ostler_dialects::plain::{Message, Reply};
 
-use super::{ModelAdapter, ModelError, ReplyFuture, Update, Updates};
+use super::{ModelAdapter, ModelError, ReplyFuture, Update, Updates, too_late};
 use crate::host::Host;
 use crate::model::{Http, Model, Piece, Script, Scripted};
 
@@ -18,6 +19,7 @@ pub struct ApiModel {
     name: Arc<str>,
     model: Arc<dyn Model>,
     tools: Vec<ToolOffer>,
+    limit: Duration,
 }
 
 impl ApiModel {
@@ -37,7 +39,14 @@ impl ApiModel {
     }
 
     fn of(name: &str, model: Arc<dyn Model>) -> Self {
-        Self { name: name.into(), model, tools: Vec::new() }
+        Self { name: name.into(), model, tools: Vec::new(), limit: Duration::from_secs(120) }
+    }
+
+    /// The longest that a reply may take; else two minutes.
+    #[must_use]
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
     }
 
     async fn reply(&self, messages: &[Message], updates: &Updates) -> Result<Reply, ModelError> {
@@ -56,7 +65,7 @@ impl ApiModel {
                 Piece::Alive => updates.tell(&Update::Alive),
             }
         }
-        answering.finish().map_err(ModelError::new)
+        answering.finish().map_err(|(outcome, usage)| ModelError { outcome: Box::new(outcome), usage })
     }
 }
 
@@ -66,7 +75,10 @@ impl ModelAdapter for ApiModel {
     }
 
     fn invoke_with_updates<'a>(&'a self, messages: &'a [Message], updates: Updates) -> ReplyFuture<'a> {
-        Box::pin(async move { self.reply(messages, &updates).await })
+        Box::pin(async move {
+            let reply = tokio::time::timeout(self.limit, self.reply(messages, &updates)).await;
+            reply.unwrap_or_else(|_| Err(ModelError::new(too_late(self.limit))))
+        })
     }
 
     fn bind_tools(&self, tools: Vec<ToolOffer>) -> Arc<dyn ModelAdapter> {

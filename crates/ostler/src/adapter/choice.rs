@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use ostler_core::spec::{Spec, keys};
 
@@ -66,6 +67,8 @@ pub struct Models {
     host: Host,
     agents: Agents,
     options: Box<Options>,
+    /// The longest that a reply of a server may take.
+    patience: Option<Duration>,
     known: Mutex<HashMap<String, Arc<dyn ModelAdapter>>>,
 }
 
@@ -76,13 +79,20 @@ impl Models {
     /// The models of these agents, and those of servers that the host knows the keys of.
     #[must_use]
     pub fn new(host: Host, agents: Agents) -> Self {
-        Self { host, agents, options: Box::new(|_| ModelOptions::default()), known: Mutex::default() }
+        Self { host, agents, options: Box::new(|_| ModelOptions::default()), patience: None, known: Mutex::default() }
     }
 
     /// Says how agents are asked: another program, a longer time, … The function gets the agent's name.
     #[must_use]
     pub fn asking(mut self, options: impl Fn(&str) -> ModelOptions + Send + Sync + 'static) -> Self {
         self.options = Box::new(options);
+        self
+    }
+
+    /// The longest that a reply of a server may take; else two minutes. For agents it is one of their options.
+    #[must_use]
+    pub fn patience(mut self, limit: Duration) -> Self {
+        self.patience = Some(limit);
         self
     }
 
@@ -106,7 +116,7 @@ impl Models {
         if let Some(adapter) = known().get(name) {
             return Ok(adapter.clone());
         }
-        let adapter = self.make(name).map_err(|why| UnknownModel { name: name.to_owned(), why })?;
+        let adapter = self.make(name).map_err(|why| UnknownModel { name: shown(name), why })?;
         Ok(known().entry(name.to_owned()).or_insert(adapter).clone())
     }
 
@@ -157,7 +167,10 @@ impl Models {
             spec.settings.set(keys::MODEL, model);
         }
         let server = ApiModel::server(name, &self.host, &spec).map_err(|error| error.to_string())?;
-        Ok(Arc::new(server))
+        Ok(Arc::new(match self.patience {
+            Some(limit) => server.timeout(limit),
+            None => server,
+        }))
     }
 
     fn unknown(&self, kind: &str) -> String {
@@ -166,6 +179,14 @@ impl Models {
         let near = near.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(score, _)| *score > 0.8);
         let hint = near.map(|(_, name)| format!("did you mean {name}? ")).unwrap_or_default();
         format!("unknown; {hint}there are: {}", names.join(", "))
+    }
+}
+
+/// A name as it may be shown: without a user and a password in its URL.
+fn shown(name: &str) -> String {
+    match (name.split_once("://"), name.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://…@{rest}"),
+        _ => name.to_owned(),
     }
 }
 

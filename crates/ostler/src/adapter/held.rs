@@ -3,23 +3,27 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ostler_core::event::{Text, TextKind, ToolCall, TurnEnded, What};
+use ostler_core::event::{Event, Text, TextKind, ToolCall, TurnEnded, What};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::spec::ToolOffer;
 use ostler_core::usage::{Scope, Usage};
 use ostler_dialects::plain::{Gate, Message, Reply, Stop, ToolRequest};
 use tempfile::TempDir;
 
-use super::{ModelError, Update, Updates};
+use super::{ModelError, Update, Updates, too_late};
 use crate::session::{Session, Submitted};
 
 /// How long an agent that has called a tool is listened to for further calls. They belong to the same reply, so that the caller
 /// can run them at once; those that come later come with the next one.
 const TOGETHER: Duration = Duration::from_millis(50);
 
+/// How long an agent that has answered may take to end.
+const GRACE: Duration = Duration::from_secs(1);
+
 /// A session that is listened to.
 pub(super) struct Hearing {
-    session: Session,
+    /// Taken when nobody wants the reply any more.
+    session: Option<Session>,
     /// The directory that was made for it.
     place: Option<TempDir>,
     /// The calls that it waits for.
@@ -28,6 +32,8 @@ pub(super) struct Hearing {
     /// How much was said in the whole turn.
     length: usize,
     usage: BTreeMap<Option<String>, Usage>,
+    /// What sessions before it have used that were given up.
+    owed: Vec<Usage>,
 }
 
 /// A session that waits for the results of tools, and the messages that it has answered.
@@ -65,7 +71,20 @@ impl Audience<'_> {
 
 impl Hearing {
     pub(super) fn new(session: Session, place: Option<TempDir>) -> Self {
-        Self { session, place, waiting: Vec::new(), said: String::new(), length: 0, usage: BTreeMap::new() }
+        Self {
+            session: Some(session),
+            place,
+            waiting: Vec::new(),
+            said: String::new(),
+            length: 0,
+            usage: BTreeMap::new(),
+            owed: Vec::new(),
+        }
+    }
+
+    /// What a session that was given up has used is told with this one's.
+    pub(super) fn owes(&mut self, usage: Vec<Usage>) {
+        self.owed.extend(usage);
     }
 
     /// Listens until there is a reply; none when the agent waits for tools instead.
@@ -79,6 +98,7 @@ impl Hearing {
         heard.map_err(|mut error| {
             if error.usage.is_empty() {
                 error.usage.extend(std::mem::take(&mut self.usage).into_values());
+                error.usage.append(&mut self.owed);
             }
             error
         })
@@ -86,16 +106,12 @@ impl Hearing {
 
     async fn listen(&mut self, terms: &Terms<'_>, audience: &mut Audience<'_>) -> Result<Option<Reply>, ModelError> {
         loop {
-            let next = self.session.next();
-            let event = match self.waiting.is_empty() {
-                true => next.await,
-                false => match tokio::time::timeout(TOGETHER, next).await {
-                    Ok(event) => event,
-                    Err(_) => return Ok(None),
-                },
-            };
-            let Some(event) = event else {
-                return Err(ModelError::new(Outcome::new(Cause::Protocol, "The session ended without a word.")));
+            let event = match self.next().await {
+                Next::Event(event) => event,
+                Next::Waits => return Ok(None),
+                Next::Over => {
+                    return Err(ModelError::new(Outcome::new(Cause::Protocol, "The session ended without a word.")));
+                }
             };
             match event.what {
                 What::Text(text) if text.parent.is_none() => {
@@ -116,6 +132,11 @@ impl Hearing {
                     self.waiting.push(ToolRequest { id, name, args: input });
                 }
                 What::ToolCall(call) => return Err(ModelError::new(own_tool(terms.agent, &call.name))),
+                // It has a result, and not from the caller: a tool of the agent's own, with the name of one of the caller's.
+                What::ToolResult(result) if self.waiting.iter().any(|call| call.id == result.id) => {
+                    let name = result.name.unwrap_or_default();
+                    return Err(ModelError::new(own_tool(terms.agent, &name)));
+                }
                 What::Notice(notice) if notice.code == "no_bridge" => {
                     return Err(ModelError::new(Outcome::new(Cause::Unavailable, notice.message)));
                 }
@@ -129,11 +150,32 @@ impl Hearing {
         }
     }
 
+    /// The next event; or that the agent waits for its calls, and has said all that belongs to them.
+    async fn next(&mut self) -> Next {
+        let Some(session) = &mut self.session else { return Next::Over };
+        if self.waiting.is_empty() {
+            return session.next().await.map_or(Next::Over, |event| Next::Event(Box::new(event)));
+        }
+        loop {
+            match tokio::time::timeout(TOGETHER, session.next()).await {
+                Ok(event) => return event.map_or(Next::Over, |event| Next::Event(Box::new(event))),
+                // A call is told before the agent asks for it.
+                Err(_) if self.waiting.iter().all(|call| session.awaits_result(&call.id)) => return Next::Waits,
+                Err(_) => {}
+            }
+        }
+    }
+
     fn over(&mut self, turn: TurnEnded) -> Result<Reply, ModelError> {
+        if let (Some(call), Cause::Completed) = (self.waiting.first(), turn.outcome.cause) {
+            let message = format!("The agent gave up on its call of {} before it had a result.", call.name);
+            return Err(ModelError::new(Outcome::new(Cause::Protocol, message)));
+        }
         let mut usage: Vec<Usage> = std::mem::take(&mut self.usage).into_values().collect();
         if usage.is_empty() {
             usage.extend(turn.usage);
         }
+        usage.append(&mut self.owed);
         match turn.outcome.cause {
             Cause::Completed | Cause::Refused => {
                 let stop = if turn.outcome.cause == Cause::Refused { Stop::Refused } else { Stop::End };
@@ -153,34 +195,66 @@ impl Hearing {
         (Held { hearing: self, messages: messages.to_vec() }, reply)
     }
 
+    /// The reply is there: the agent ends by itself, and is ended when that takes long.
+    pub(super) async fn end_well(&mut self) {
+        if let Some(session) = &mut self.session {
+            let _ = tokio::time::timeout(GRACE, async { while session.next().await.is_some() {} }).await;
+        }
+        self.end().await;
+    }
+
     /// Ends what is left of it.
     pub(super) async fn end(&mut self) {
-        self.session.kill();
-        while self.session.next().await.is_some() {}
+        if let Some(session) = &mut self.session {
+            session.kill();
+            while session.next().await.is_some() {}
+        }
         drop(self.place.take());
     }
+}
+
+/// What comes of listening.
+enum Next {
+    Event(Box<Event>),
+    Waits,
+    Over,
 }
 
 /// Nobody wants the reply any more: there is nothing that the agent could bring to a good end.
 impl Drop for Hearing {
     fn drop(&mut self) {
-        self.session.kill();
+        let (session, place) = (self.session.take(), self.place.take());
+        let Some(mut session) = session else { return };
+        session.kill();
+        // The directory goes when the agent is gone. Without a runtime the session ends with its task, and at once.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                while session.next().await.is_some() {}
+                drop(place);
+            });
+        }
     }
 }
 
 impl Held {
     /// Goes on with the session if these messages are those that it has answered, and then the results that it waits for. If
-    /// they are not, or the agent is gone, the session is ended.
-    pub(super) async fn go_on(self, messages: &[Message]) -> Option<Hearing> {
+    /// they are not, or the agent is gone, the session is ended, and what it used is given back.
+    pub(super) async fn go_on(self, messages: &[Message]) -> Result<Hearing, Vec<Usage>> {
         let Self { mut hearing, messages: answered } = self;
-        if let Some(results) = results(&answered, messages, &hearing.waiting)
-            && hearing.session.submit_tool_results(results).is_ok()
+        let results = results(&answered, messages, &hearing.waiting);
+        if let (Some(results), Some(session)) = (results, &hearing.session)
+            && session.submit_tool_results(results).is_ok()
         {
             hearing.waiting.clear();
-            return Some(hearing);
+            return Ok(hearing);
         }
         hearing.end().await;
-        None
+        let mut usage: Vec<Usage> = std::mem::take(&mut hearing.usage).into_values().collect();
+        usage.append(&mut hearing.owed);
+        if usage.iter().all(|usage| usage.cost_usd.is_none()) {
+            usage.push(Usage::unknown(Scope::Turn)); // something was used, and nobody says what it cost
+        }
+        Err(usage)
     }
 }
 
@@ -204,13 +278,6 @@ fn results(answered: &[Message], messages: &[Message], waiting: &[ToolRequest]) 
 fn too_long(most: usize) -> ModelError {
     let message = format!("The reply is longer than {most} bytes.");
     ModelError::new(Outcome::new(Cause::OutputLimit, message).hint("Allow more (ModelOptions::max_output)."))
-}
-
-fn too_late(time: Duration) -> Outcome {
-    let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    Outcome::new(Cause::WallLimit, format!("There was no reply within {time:?}."))
-        .hint("Allow more time (ModelOptions::timeout).")
-        .with(|detail| detail.limit_ms = Some(millis))
 }
 
 /// The agent did what it was not to do.

@@ -155,6 +155,11 @@ impl Remote {
         refusals.collect::<Vec<_>>().into_iter().next().map_or(Ok(()), |refused| Err(NotDone::Refused(refused)))
     }
 
+    /// Whether the agent waits for the caller to hand over the result of this call.
+    pub(crate) fn awaits_result(&self, call: &str) -> bool {
+        self.submissions.awaits(call)
+    }
+
     /// Has the agent use another model from its next turn on.
     ///
     /// # Errors

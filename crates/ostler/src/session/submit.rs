@@ -47,6 +47,11 @@ impl Submissions {
         receiver.await.ok()
     }
 
+    /// Whether the agent waits for the result of this call.
+    pub(super) fn awaits(&self, call: &str) -> bool {
+        matches!(self.places().get(call), Some(Place::Awaited(_)))
+    }
+
     pub(super) fn submit(&self, result: Submitted) -> Result<(), Refused> {
         let refuse =
             |code: &str, why: String| Refused { request: "submit_tool_results".into(), why, code: code.into() };

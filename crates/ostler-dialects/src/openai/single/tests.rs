@@ -139,7 +139,7 @@ fn prices_are_those_of_the_official_server() {
 fn half_an_answer_is_none() {
     let mut answering = Answering::new("m", false);
     answering.hear(&json!({"choices": [{"index": 0, "delta": {"content": "Hal"}}]}).to_string());
-    assert_eq!(answering.finish().unwrap_err().cause, Cause::Network);
+    assert_eq!(answering.finish().unwrap_err().0.cause, Cause::Network);
     assert!(Answering::new("m", false).finish().is_err());
 }
 
