@@ -2,6 +2,7 @@
 
 mod before;
 mod model;
+mod named;
 mod words;
 
 use std::sync::Arc;

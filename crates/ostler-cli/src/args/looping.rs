@@ -13,6 +13,7 @@ What --until prints goes back to the model when it fails. docs/loop.md says more
 Models:
   claude-cli, codex-cli:gpt-5, …   an agent that is installed, without its own tools; behind the colon a model of its own
   openai:gpt-5-mini                a model of the server that OPENAI_BASE_URL names, else of OpenAI (OPENAI_API_KEY)
+  review, local:qwen3, …           an agent or a server under a name that your ostler.toml gives it
   openai-compatible:http://localhost:8000/v1#qwen3
   scripted:FILE                    a script that plays a model (docs/agents/scripted.md)
 
@@ -115,7 +116,7 @@ pub(crate) struct LoopLimits {
     /// The longest the task may take, such as 90s, 10m, 2h, none [default: as configured, else 1h]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) timeout: Option<Time>,
-    /// The longest that one answer of the model may take; its tools count where an agent waits for them [default: as --timeout]
+    /// The longest that one answer of the model may take; the time that its tools take does not count [default: as --timeout]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) reply_timeout: Option<Time>,
     /// The longest that one tool may take

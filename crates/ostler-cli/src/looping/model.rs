@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler::adapter::{ApiModel, ModelOptions};
-use ostler::config::Config;
-use ostler::{Host, ModelAdapter, Models, Spec, keys};
+use ostler::adapter::{AgentModel, ApiModel, ModelOptions};
+use ostler::config::{Config, Field};
+use ostler::{Agent, Host, ModelAdapter, Models, Settings, Spec, keys};
 
+use super::named::Named;
 use crate::args::{LoopArgs, Time};
 use crate::fault::Fault;
 use crate::{config, output, spec};
 
-/// The agent whose model is behind a server, and what such a model is called here.
+/// The agent whose model is behind a server, and what such a model is called for short.
 const SERVER: (&str, &str) = ("openai-api", "openai");
 
 /// What is as good as no limit, where there must be one.
@@ -64,42 +65,76 @@ async fn usual(sought: &Sought<'_>) -> Result<String, Fault> {
         let fault = Fault::usage("no coding agent and no key of a server was found on this machine: there is no model");
         return Err(fault.hint(format!("--model NAME, one of: {}", names(config, host))));
     }
-    let name = if chosen.agent.name() == SERVER.0 { SERVER.1.to_owned() } else { as_model(&chosen) };
-    Ok(match config::model()? {
+    let is_program = is_program(&*chosen.agent);
+    let name = if is_program { format!("{}-cli", chosen.name) } else { chosen.name };
+    // A script has no models to choose from.
+    let takes_model = is_program || is_server(&*chosen.agent);
+    Ok(match config::model()?.filter(|_| takes_model) {
         Some(model) => format!("{name}:{model}"),
         None => name,
     })
 }
 
-fn as_model(chosen: &spec::Chosen) -> String {
-    let is_program = chosen.agent.dialect().probe().is_some();
-    if is_program { format!("{}-cli", chosen.name) } else { chosen.name.clone() }
+fn is_program(agent: &dyn Agent) -> bool {
+    agent.dialect().probe().is_some()
+}
+
+fn is_server(agent: &dyn Agent) -> bool {
+    agent.name() == SERVER.0
 }
 
 fn names(config: &Config, host: &Host) -> String {
     Models::new(host.clone(), config.agents().clone()).names().join(", ")
 }
 
+/// An agent that is asked as a model.
+struct Asked<'a> {
+    /// What the files call it: what they say under this name holds.
+    name: &'a str,
+    agent: Arc<dyn Agent>,
+    /// The model of its own, as it was named.
+    model: Option<&'a str>,
+}
+
+/// The agent behind a name of a model, if there is one.
+fn asked<'a>(config: &Config, kind: &'a str, model: Option<&'a str>) -> Option<Asked<'a>> {
+    // An address says all there is to say, whatever a file calls so.
+    if kind == "openai-compatible" && model.is_some_and(|model| model.contains("://")) {
+        return None;
+    }
+    let find = |name: &'a str, fits: fn(&dyn Agent) -> bool| {
+        config.agent(name).filter(|agent| fits(&**agent)).map(|agent| Asked { name, agent, model })
+    };
+    let program = kind.strip_suffix("-cli").and_then(|name| find(name, is_program));
+    let known = program.or_else(|| find(kind, |agent| is_program(agent) || is_server(agent) || agent.plays()));
+    known.or_else(|| (kind == SERVER.1).then(|| find(SERVER.0, is_server)).flatten())
+}
+
 /// The model of that name, asked as the files say.
 fn make(sought: &Sought<'_>, name: &str) -> Result<Arc<dyn ModelAdapter>, Fault> {
-    let Sought { config, host, args, .. } = sought;
+    let Sought { config, host, .. } = sought;
     let (kind, model) = name.split_once(':').map_or((name, None), |(kind, model)| (kind, Some(model)));
-    if kind == SERVER.0 || kind == SERVER.1 {
-        return server(sought, name, model);
+    let asked = asked(config, kind, model.filter(|model| !model.is_empty()));
+    let get = |name: &str| {
+        let models = Models::new((*host).clone(), config.agents().clone());
+        models.get(name).map_err(|error| Fault::usage(error.to_string()))
+    };
+    match asked {
+        Some(asked) if is_program(&*asked.agent) => program(sought, &asked),
+        Some(asked) if is_server(&*asked.agent) => server(sought, kind, &asked),
+        Some(asked) if asked.model.is_none() => get(&played(config, &asked)?),
+        _ => get(name),
     }
-    let typed = kind.strip_suffix("-cli").unwrap_or(kind);
-    let models = Models::new((*host).clone(), config.agents().clone());
-    let program = config.agent(typed).filter(|agent| agent.dialect().probe().is_some());
-    let unknown = |error: ostler::adapter::UnknownModel| Fault::usage(error.to_string());
-    let Some(agent) = program else { return models.get(name).map_err(unknown) };
-    let mut given = Spec { env: spec::variables(&args.env)?, ..Spec::default() };
-    fill(config, typed, model, &mut given)?;
-    let real = given.settings.last(keys::MODEL).map(str::to_owned);
-    for key in OF_AGENTS.iter().chain(agent.dialect().plain().settings.iter().map(|(key, _)| key)) {
-        given.settings.remove(key);
-    }
+}
+
+/// A program's model, with what the files say of it.
+fn program(sought: &Sought<'_>, asked: &Asked<'_>) -> Result<Arc<dyn ModelAdapter>, Fault> {
+    let mut given = Spec { env: spec::variables(&sought.args.env)?, ..Spec::default() };
+    let model = fill(sought.config, asked, &mut given)?;
+    let real = given.settings.last(keys::MODEL).filter(|real| !real.is_empty()).map(str::to_owned);
+    leave_out(&mut given.settings, asked.agent.dialect().plain().settings);
     let options = ModelOptions {
-        model: real.clone(),
+        model: real,
         program: given.program,
         extra_args: given.extra_args,
         env: given.env,
@@ -107,35 +142,91 @@ fn make(sought: &Sought<'_>, name: &str) -> Result<Arc<dyn ModelAdapter>, Fault>
         timeout: patience(sought),
         ..ModelOptions::default()
     };
-    let own = format!("{}-cli", agent.name());
-    let own = real.filter(|real| !real.is_empty()).map_or_else(|| own.clone(), |real| format!("{own}:{real}"));
-    models.asking(move |_| options.clone()).get(&own).map_err(unknown)
+    let agent = AgentModel::new(asked.agent.clone(), sought.host.clone(), options);
+    let name = with_model(&format!("{}-cli", asked.name), model.as_deref());
+    Ok(Arc::new(Named { name, model: Arc::new(agent) }))
 }
 
 /// A model behind a server, with what the files say of it.
-fn server(sought: &Sought<'_>, name: &str, model: Option<&str>) -> Result<Arc<dyn ModelAdapter>, Fault> {
+fn server(sought: &Sought<'_>, kind: &str, asked: &Asked<'_>) -> Result<Arc<dyn ModelAdapter>, Fault> {
     let mut given = Spec { env: spec::variables(&sought.args.env)?, ..Spec::default() };
-    fill(sought.config, SERVER.0, model, &mut given)?;
-    let server = ApiModel::server(name, sought.host, &given).map_err(|error| {
+    let model = fill(sought.config, asked, &mut given)?;
+    let name = with_model(kind, model.as_deref());
+    let server = ApiModel::server(&name, sought.host, &given).map_err(|error| {
         Fault::usage(format!("model {name:?}: {error}")).hint("docs/agents/openai-api.md says what a server needs.")
     })?;
     Ok(Arc::new(server))
 }
 
-/// Puts beneath a spec what the files say of an agent.
-fn fill(config: &Config, name: &str, model: Option<&str>, given: &mut Spec) -> Result<(), Fault> {
-    if let Some(model) = model.filter(|model| !model.is_empty()) {
-        given.settings.set(keys::MODEL, model);
-    }
-    let Some(defaults) = config.defaults(name) else { return Ok(()) };
-    let remarks = spec::filled(&defaults, given)?;
-    remarks.iter().for_each(|remark| output::tell(remark));
-    Ok(())
+/// The name of a script that plays a model, with the file that is configured for it.
+fn played(config: &Config, asked: &Asked<'_>) -> Result<String, Fault> {
+    let mut given = Spec::default();
+    fill(config, asked, &mut given)?;
+    Ok(with_model(asked.agent.name(), given.settings.last("script")))
 }
 
-/// How long one answer may take: as long as the whole, if nothing else is said. An agent that waits for its tools in the middle of
-/// an answer takes as long as they do.
+fn with_model(name: &str, model: Option<&str>) -> String {
+    model.map_or_else(|| name.to_owned(), |model| format!("{name}:{model}"))
+}
+
+/// Puts beneath a spec what the files say of an agent. Gives the model as it was named, by the caller or by them: what it is
+/// really called is looked up each time.
+fn fill(config: &Config, asked: &Asked<'_>, given: &mut Spec) -> Result<Option<String>, Fault> {
+    if let Some(model) = asked.model {
+        given.settings.set(keys::MODEL, model);
+    }
+    let named = asked.model.map(str::to_owned);
+    let Some(defaults) = config.defaults(asked.name) else { return Ok(named) };
+    let remarks = spec::filled(&defaults, given)?;
+    remarks.iter().for_each(|remark| output::tell(remark));
+    let usual = defaults.entries().get(&Field::Model).map(|entry| entry.value.text().to_owned());
+    Ok(named.or(usual).filter(|model| !model.is_empty()))
+}
+
+/// Leaves out what is about an agent's own work, and what would undo the settings that make a plain model of it.
+fn leave_out(settings: &mut Settings, plain: &[(&str, &str)]) {
+    OF_AGENTS.iter().for_each(|key| settings.remove(key));
+    let several = |key: &str| plain.iter().filter(|(known, _)| *known == key).count() > 1;
+    let about =
+        |value: &str| value.split_once('=').map_or_else(|| value.to_owned(), |(about, _)| about.trim().to_owned());
+    for (key, _) in plain {
+        // Of what has several values, each KEY=VALUE is a setting of its own.
+        let taken = |value: &str| plain.iter().any(|(known, own)| known == key && about(own) == about(value));
+        let values = settings.get(key).unwrap_or_default().iter();
+        let kept: Vec<String> = values.filter(|value| several(key) && !taken(value)).cloned().collect();
+        settings.remove(key);
+        kept.into_iter().for_each(|value| settings.push(key, value));
+    }
+}
+
+/// How long one answer may take: as long as the whole, if nothing else is said. The time that tools take in the middle of it does
+/// not count.
 fn patience(sought: &Sought<'_>) -> Duration {
     let whole = sought.args.limits.timeout.map_or_else(|| sought.config.limits().wall, |Time(time)| time);
     sought.args.limits.reply_timeout.map_or(whole, |Time(time)| time).unwrap_or(FOR_EVER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_makes_a_plain_model_is_not_undone_and_the_rest_stays() {
+        let mut settings = Settings::default();
+        for (key, value) in [
+            ("config", "model_provider=\"mine\""),
+            ("config", "features.shell = true"),
+            ("config", "features.shell_too=1"),
+            ("ephemeral", "false"),
+            (keys::ALLOWED_TOOLS, "Bash"),
+            ("effort", "high"),
+        ] {
+            settings.push(key, value);
+        }
+        let plain = [("ephemeral", "true"), ("config", "features.shell=false"), ("config", "features.web=false")];
+        leave_out(&mut settings, &plain);
+        let left: Vec<_> = settings.iter().flat_map(|(key, values)| values.iter().map(move |v| (key, &**v))).collect();
+        let config = [("config", "model_provider=\"mine\""), ("config", "features.shell_too=1")];
+        assert_eq!(left, [&config[..], &[("effort", "high")]].concat());
+    }
 }

@@ -1,6 +1,10 @@
 //! Commands as they are typed: split into words, and put together again.
 
-use crate::args::{LoopArgs, LoopMode, ToolSet};
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+
+use crate::args::{LoopArgs, LoopMode, Time, ToolSet};
 use crate::fault::Fault;
 
 /// The words of a command. Quotes keep words together as in a shell; nothing else that a shell would do is done.
@@ -19,36 +23,136 @@ pub(super) fn split(command: &str) -> Result<Vec<String>, Fault> {
     Ok(words)
 }
 
-/// What to type to go on with this loop, but for the session and the answer.
+/// What to type to go on with this loop, but for the session and the answer: what was typed, and above all what keeps it safe.
 pub(super) fn again(args: &LoopArgs) -> String {
-    let mut words = vec!["ostler loop".to_owned()];
-    let mut add = |flag: &str, value: Option<&str>| {
-        words.extend(value.map(|value| format!("{flag} {}", quoted(value))));
-    };
-    add("--model", args.model.as_deref());
-    add("--until", args.until.as_deref());
-    add("--dir", args.dir.as_deref().and_then(|dir| dir.to_str()));
-    add("--tools", (args.tools == ToolSet::None).then_some("none"));
-    add(
-        "--mode",
-        match args.mode {
-            Some(LoopMode::Approve) => Some("approve"),
-            Some(LoopMode::Plan) => Some("plan"),
-            Some(LoopMode::Auto) | None => None,
-        },
-    );
-    words.extend(args.ask.then(|| "--ask".to_owned()));
-    words.join(" ")
+    let LoopArgs { model, until, dir, mode, limits, policy, .. } = args;
+    let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_str().unwrap_or(UNSAID).to_owned());
+    let flags = [
+        ("--model", model.clone()),
+        ("--until", until.clone()),
+        ("--until-timeout", span(args.until_timeout)),
+        ("--dir", path(dir)),
+        ("--tools", Some(args.tools).filter(|tools| *tools != ToolSet::default()).and_then(word)),
+        ("--mode", mode.filter(|mode| *mode != LoopMode::Auto).and_then(word)),
+        ("--instructions", args.instructions.clone()),
+        ("--append-system-prompt", args.append_system_prompt.clone()),
+        ("--json-schema", args.json_schema.clone()),
+        ("--permissions", policy.permissions.and_then(word)),
+        ("--policy", path(&policy.policy)),
+        ("--timeout", span(limits.timeout)),
+        ("--reply-timeout", span(limits.reply_timeout)),
+        ("--tool-timeout", span(limits.tool_timeout)),
+        ("--max-iterations", limits.max_iterations.clone()),
+        ("--max-tool-calls", limits.max_tool_calls.clone()),
+        ("--max-input-tokens", limits.max_input_tokens.clone()),
+        ("--max-output-tokens", limits.max_output_tokens.clone()),
+        ("--max-budget-usd", limits.max_budget_usd.clone()),
+        ("--max-errors", limits.max_errors.clone()),
+        ("--context-window", limits.context_window.clone()),
+    ];
+    let several = args.set.iter().map(|set| ("--set", set.clone()));
+    let several = several.chain(args.env.iter().map(|env| ("--env", unsaid(env))));
+    let flags = flags.into_iter().filter_map(|(flag, value)| Some((flag, value?))).chain(several);
+    let switches =
+        [("--trust-project", policy.trust_project), ("--no-config", args.config.no_config), ("--ask", args.ask)];
+    let switches = switches.into_iter().filter(|(_, on)| *on).map(|(flag, _)| flag.to_owned());
+    let words = flags.map(|(flag, value)| flagged(flag, &value)).chain(switches);
+    std::iter::once("ostler loop".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+/// What stands for something that is not shown: the person puts it there again.
+const UNSAID: &str = "…";
+
+/// So much of what was typed is shown again.
+const SHOWN: usize = 200;
+
+/// A flag with its value.
+fn flagged(flag: &str, value: &str) -> String {
+    let is_shown = value.chars().count() <= SHOWN && !value.chars().any(char::is_control);
+    // What begins with a dash would be taken for a flag.
+    let between = if value.starts_with('-') { "=" } else { " " };
+    if is_shown { format!("{flag}{between}{}", quoted(value)) } else { format!("{flag} {UNSAID}") }
+}
+
+/// A variable without its value, which may be a key.
+fn unsaid(variable: &str) -> String {
+    variable.split_once('=').map_or_else(|| variable.to_owned(), |(name, _)| format!("{name}={UNSAID}"))
+}
+
+/// A time as it can be typed.
+fn span(time: Option<Time>) -> Option<String> {
+    let Time(Some(time)) = time? else { return Some("none".to_owned()) };
+    Some(if time.subsec_nanos() == 0 {
+        format!("{}s", time.as_secs())
+    } else {
+        format!("{}ms", time.as_millis().max(1))
+    })
+}
+
+/// A choice as it is typed.
+fn word(choice: impl ValueEnum) -> Option<String> {
+    choice.to_possible_value().map(|value| value.get_name().to_owned())
 }
 
 /// A word as a shell takes it.
 fn quoted(word: &str) -> String {
-    shlex::try_quote(word).map_or_else(|_| "…".to_owned(), |quoted| quoted.into_owned())
+    shlex::try_quote(word).map_or_else(|_| UNSAID.to_owned(), |quoted| quoted.into_owned())
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::args::{Cli, Verb};
+
+    fn shown(words: &[&str]) -> String {
+        let Verb::Loop(args) = Cli::try_parse_from(["ostler", "loop"].iter().chain(words)).unwrap().verb else {
+            panic!("it is a loop")
+        };
+        again(&args)
+    }
+
+    #[test]
+    fn what_was_typed_is_typed_again() {
+        let words = "--until 'cargo test' --until-timeout 1500ms --dir there --tools none --mode approve \
+                     --instructions '@a role.md' --json-schema s.json --permissions read-only --policy p.toml --timeout 90s \
+                     --reply-timeout none --tool-timeout 60s --max-iterations 5 --max-tool-calls 6 --max-input-tokens 7 \
+                     --max-output-tokens 8 --max-budget-usd 2.5 --max-errors 1 --context-window 9 --set price=1/2 --env HOME \
+                     --trust-project --no-config --ask";
+        let typed = shlex::split(words).unwrap();
+        let typed: Vec<&str> = typed.iter().map(String::as_str).collect();
+        let line = shown(&typed);
+        // It is read as it was, whatever was typed.
+        let read = shlex::split(&line).unwrap();
+        assert_eq!(read[..2], ["ostler", "loop"]);
+        assert_eq!(read[2..], typed, "{line}");
+    }
+
+    #[test]
+    fn every_flag_of_a_loop_is_shown_again_or_has_a_reason_not_to_be() {
+        // What belongs to one task or to one call, and what is shown with it: the session.
+        let once =
+            ["text", "prompt", "prompt_file", "stdin", "output", "resume", "go_on", "fork", "no_store", "raw_log"];
+        let command = <Cli as clap::CommandFactory>::command();
+        let looping = command.find_subcommand("loop").unwrap();
+        for flag in looping.get_arguments().filter(|flag| !once.contains(&flag.get_id().as_str())) {
+            let name = format!("--{}", flag.get_long().unwrap());
+            let value =
+                flag.get_possible_values().last().map_or_else(|| "7".to_owned(), |value| value.get_name().to_owned());
+            let typed = if flag.get_action().takes_values() { vec![&*name, &*value] } else { vec![&*name] };
+            let needed: &[&str] = if name == "--until-timeout" { &["--until", "true"] } else { &[] };
+            assert!(shown(&[needed, &typed].concat()).contains(&name), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_may_be_a_key_or_is_long_is_not_shown() {
+        assert_eq!(shown(&["--env", "KEY=secret", "--env", "OTHER"]), "ostler loop --env 'KEY=…' --env OTHER");
+        let long = "x".repeat(300);
+        assert_eq!(shown(&["--instructions", &long, "--append-system-prompt", "a\nb"]).matches('x').count(), 0);
+        assert_eq!(shown(&["--instructions=--be kind"]), "ostler loop --instructions='--be kind'");
+    }
 
     #[test]
     fn a_command_is_split_as_a_shell_would_and_nothing_else_is_done() {

@@ -351,10 +351,95 @@ fn an_agent_is_asked_as_it_is_configured() {
     for model in [&[][..], &["--model", "review-cli"], &["--model", "review-cli:fast"]] {
         let done = finish(rig.ostler(&["loop", "--tools", "none", "--output", "events", "PROMPT"]).args(model));
         assert_eq!(done.code, Some(0), "{model:?}: {}{}", done.stderr, done.stdout);
-        assert_eq!(of_kind(&done.events(), "started")[0]["model"], "claude-cli:haiku");
+        assert_eq!(of_kind(&done.events(), "started")[0]["model"], "review-cli:fast");
         let told = std::fs::read_to_string(&args).unwrap();
         assert!(["--debug-file", "haiku", "high"].iter().all(|word| told.contains(word)), "{told}");
         assert!(!told.contains("Bash"), "its own tools stay switched off: {told}");
+    }
+    // Whoever goes on asks the same agent, and not the one that it is like.
+    std::fs::remove_file(&args).unwrap();
+    rig.file(".config/ostler/ostler.toml", &format!("{config}[agents.claude]\ncommand = \"/bin/false\"\n"));
+    let done = finish(&mut rig.ostler(&["loop", "--tools", "none", "--output", "events", "--continue", "NEXT"]));
+    assert_eq!(done.code, Some(0), "{}{}", done.stderr, done.stdout);
+    let told = std::fs::read_to_string(&args).unwrap();
+    assert!(["--debug-file", "haiku"].iter().all(|word| told.contains(word)), "{told}");
+}
+
+/// What a file adds to a setting with several values stays, but for what would give an agent its own tools back.
+#[test]
+fn settings_with_several_values_stay() {
+    let rig = Rig::new();
+    let args = rig.path("args");
+    script(&rig.path("codex"), &format!("#!/bin/sh\nprintf '%s\\n' \"$@\" >> '{}'\nexit 1\n", args.display()));
+    let config = format!(
+        "[agents.codex]\ncommand = {}\nset = {{ config = ['model_provider=\"mine\"', 'features.shell_tool=true'] }}\n",
+        json!(rig.path("codex"))
+    );
+    std::fs::create_dir_all(rig.path(".config/ostler")).unwrap();
+    rig.file(".config/ostler/ostler.toml", &config);
+    let done = finish(&mut rig.ostler(&["loop", "--model", "codex-cli", "--tools", "none", "PROMPT"]));
+    let told = std::fs::read_to_string(&args).unwrap_or_else(|error| panic!("{error}: {}", done.stderr));
+    assert!(told.contains("model_provider=\"mine\"") && told.contains("features.shell_tool=false"), "{told}");
+    assert!(!told.contains("features.shell_tool=true"), "{told}");
+}
+
+/// A server has a name in a file, with its address: that one is asked, by whatever way it is chosen.
+#[test]
+fn a_server_is_asked_where_its_own_name_says() {
+    let place = Place::new(&OPENAI_API, Script::always("Done."));
+    let address = place.host().iter().find(|(name, _)| name == "OPENAI_BASE_URL").unwrap().1.clone();
+    let own = place.aside("config");
+    std::fs::create_dir_all(&own).unwrap();
+    let config = format!(
+        "agent = \"local\"\n[agents.local]\nlike = \"openai-api\"\nmodel = \"small\"\nmodels = {{ small = \"qwen3\" }}\n\
+         set = {{ base_url = {} }}\n[agents.openai-api.set]\nbase_url = \"http://127.0.0.1:9/v1\"\n",
+        json!(address)
+    );
+    std::fs::write(own.join("ostler.toml"), config).unwrap();
+    let ask = |args: &[&str]| {
+        let mut command = ostler(&place);
+        // Nobody listens there.
+        command.env("OSTLER_CONFIG_DIR", &own).env("OPENAI_BASE_URL", "http://127.0.0.1:9/v1");
+        let ran = output(command.args(["loop", "--tools", "none", "--output", "events"]).args(args));
+        assert_eq!(ran.status.code(), Some(0), "{args:?}: {}{}", utf8(&ran.stderr), utf8(&ran.stdout));
+        let events: Vec<Value> = utf8(&ran.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        of_kind(&events, "started")[0]["model"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(ask(&["PROMPT"]), "local:small");
+    assert_eq!(ask(&["--model", "local", "PROMPT"]), "local:small");
+    assert_eq!(ask(&["--continue", "NEXT"]), "local:small");
+    assert_eq!(ask(&["--model", "local:other", "PROMPT"]), "local:other");
+    let models: Vec<Value> = place.server.requests().iter().map(|call| call.body["model"].clone()).collect();
+    assert_eq!(models, ["qwen3", "qwen3", "qwen3", "other"]);
+}
+
+/// A script has no models: what the environment names is for agents that have some.
+#[test]
+fn a_model_of_the_environment_is_no_file_of_a_script() {
+    let rig = Rig::new();
+    let script = rig.file("played.toml", HASTY);
+    std::fs::create_dir_all(rig.path(".config/ostler")).unwrap();
+    let config = format!("[agents.demo]\nlike = \"scripted\"\nset = {{ script = {} }}\n", json!(script));
+    rig.file(".config/ostler/ostler.toml", &config);
+    for (agent, model) in [("scripted", "scripted".to_owned()), ("demo", format!("scripted:{}", script.display()))] {
+        let mut command = rig.ostler(&["loop", "--tools", "none", "--output", "events", "PROMPT"]);
+        let done = finish(command.env("OSTLER_AGENT", agent).env("OSTLER_MODEL", "opus"));
+        assert!(!done.stdout.is_empty(), "{}", done.stderr);
+        assert_eq!(of_kind(&done.events(), "started")[0]["model"], *model, "{}", done.stderr);
+    }
+}
+
+/// What kept the loop safe is in the line that goes on with it.
+#[test]
+fn rules_and_limits_are_in_the_line_to_type() {
+    let rig = Rig::new();
+    let flags =
+        ["--mode", "approve", "--permissions", "workspace", "--max-iterations", "7", "--timeout", "90s", "PROMPT"];
+    let done = finish(&mut looping(&rig, WRITER, &flags));
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    let line = done.stderr.lines().find(|line| line.contains("go on with: ")).unwrap();
+    for part in ["--permissions workspace", "--max-iterations 7", "--timeout 90s", "--mode approve"] {
+        assert!(line.contains(part), "{part:?} is missing: {line}");
     }
 }
 

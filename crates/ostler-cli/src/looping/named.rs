@@ -1,0 +1,44 @@
+//! A model under the name that it was chosen by, so that whoever goes on with it finds the same one.
+
+use std::sync::Arc;
+
+use ostler::adapter::{Message, ReplyFuture, Updates};
+use ostler::{ModelAdapter, ToolOffer};
+
+/// A model that is called as the files call it.
+pub(super) struct Named {
+    pub(super) name: String,
+    pub(super) model: Arc<dyn ModelAdapter>,
+}
+
+impl Named {
+    fn same(&self, model: Arc<dyn ModelAdapter>) -> Arc<dyn ModelAdapter> {
+        Arc::new(Self { name: self.name.clone(), model })
+    }
+}
+
+impl ModelAdapter for Named {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn invoke_with_updates<'a>(&'a self, messages: &'a [Message], updates: Updates) -> ReplyFuture<'a> {
+        self.model.invoke_with_updates(messages, updates)
+    }
+
+    fn bind_tools(&self, tools: Vec<ToolOffer>) -> Arc<dyn ModelAdapter> {
+        self.same(self.model.bind_tools(tools))
+    }
+
+    fn counts_at_the_end(&self) -> bool {
+        self.model.counts_at_the_end()
+    }
+
+    fn counts(&self) -> bool {
+        self.model.counts()
+    }
+
+    fn counting_each_reply(&self) -> Option<Arc<dyn ModelAdapter>> {
+        self.model.counting_each_reply().map(|model| self.same(model))
+    }
+}
