@@ -197,9 +197,9 @@ impl AgentModel {
             None => Err(Vec::new()),
         };
         // What a session that was given up has used is paid for with the reply of the next.
-        let (mut hearing, spent) = match goes_on {
-            Ok(hearing) => (hearing, Vec::new()),
-            Err(spent) => (self.ask(messages, native)?, spent),
+        let (mut hearing, spent, went_on) = match goes_on {
+            Ok(hearing) => (hearing, Vec::new(), true),
+            Err(spent) => (self.ask(messages, native)?, spent, false),
         };
         hearing.owes(spent);
         let terms = Terms {
@@ -210,7 +210,17 @@ impl AgentModel {
         };
         let gate = (!native && !self.tools.is_empty()).then(Gate::default);
         let mut audience = Audience { updates, gate };
-        let heard = hearing.hear(&terms, &mut audience).await;
+        let mut heard = hearing.hear(&terms, &mut audience).await;
+        // It died while it waited, and nobody had noticed: the conversation is asked anew.
+        if let (Err(error), true) = (&heard, went_on)
+            && error.cause() == Cause::AgentDied
+        {
+            let spent = error.usage.clone();
+            hearing.end().await;
+            hearing = self.ask(messages, native)?;
+            hearing.owes(spent);
+            heard = hearing.hear(&terms, &mut audience).await;
+        }
         match heard {
             Ok(Some(mut reply)) => {
                 hearing.end_well().await;
