@@ -27,6 +27,8 @@ struct Report {
     version: Option<String>,
     /// The version that this release was tested with.
     tested_version: Option<String>,
+    /// What is configured for it and was not used.
+    not_used: Vec<&'static str>,
     conforms: bool,
     checks: Vec<Finding>,
     /// Message types that Ostler does not know, and how often they came.
@@ -50,22 +52,30 @@ pub(crate) async fn run(config: &Config, name: &str, json: bool) -> Result<Code,
     let tested = agent.dialect().probe().and_then(|plan| plan.tested).map(|tested| tested.to_string());
     if !json {
         announce(name, version.as_deref(), tested.as_deref());
+        if !subject.left_out.is_empty() {
+            let dim = style::DIM;
+            say(&format!("{dim}not used here: {}{dim:#}\n", subject.left_out.join(", ")));
+        }
     }
     let mut report = Report {
         agent: name.to_owned(),
         version,
         tested_version: tested,
+        not_used: subject.left_out.clone(),
         conforms: true,
         checks: Vec::new(),
         drift: BTreeMap::new(),
     };
     for check in CHECKS {
-        let finding = try_one(&subject, check, &mut report.drift).await;
+        let (finding, next) = try_one(&subject, check, &mut report.drift).await;
         report.conforms &= finding.result != "failed";
         if !json {
             show(&finding);
         }
         report.checks.push(finding);
+        if next == Next::Stop {
+            break;
+        }
     }
     if json {
         say(&serde_json::to_string_pretty(&report).map_err(Fault::internal)?);
@@ -95,23 +105,36 @@ async fn installed(subject: &Subject) -> Result<Option<String>, Fault> {
     }
 }
 
-async fn try_one(subject: &Subject, check: &Check, drift: &mut BTreeMap<String, u32>) -> Finding {
+/// Whether there are more checks to come.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Next {
+    GoOn,
+    Stop,
+}
+
+async fn try_one(subject: &Subject, check: &Check, drift: &mut BTreeMap<String, u32>) -> (Finding, Next) {
+    let mut next = Next::GoOn;
     if !(check.applies)(&subject.capabilities(&subject.given)) {
-        return Finding { check: check.name, result: "not_applicable", problem: None };
+        return (Finding { check: check.name, result: "not_applicable", problem: None }, next);
     }
     let tried = async {
         let trial = Trial::new(subject, (check.script)(subject.offline))?;
-        let ran = (check.run)(&trial).await?;
+        let ran = (check.run)(&trial).await;
+        if trial.is_astray() {
+            next = Next::Stop;
+        }
+        let ran = ran?;
         for notice in ran.iter().flat_map(Ran::unknown) {
             *drift.entry(notice.message.clone()).or_default() += 1;
         }
         let left: Vec<u32> = ran.iter().flat_map(|ran| environment::left_of(&ran.session)).collect();
         if left.is_empty() { Ok(()) } else { Err(format!("processes are left behind: {left:?}")) }
     };
-    match tried.await {
-        Ok(()) => Finding { check: check.name, result: "passed", problem: None },
-        Err(problem) => Finding { check: check.name, result: "failed", problem: Some(problem) },
-    }
+    let (result, problem) = match tried.await {
+        Ok(()) => ("passed", None),
+        Err(problem) => ("failed", Some(problem)),
+    };
+    (Finding { check: check.name, result, problem }, next)
 }
 
 fn announce(agent: &str, version: Option<&str>, tested: Option<&str>) {

@@ -371,8 +371,12 @@ impl Machine {
     }
 
     fn heard(&mut self, now: Duration, what: What, fx: &mut Vec<Effect>) {
-        // What it remarks while it comes up is no sign that it is at work: who it is comes first.
-        let is_remark = matches!(what, What::Notice(_) | What::Unreadable(_));
+        // What it remarks while it comes up is no sign that it is at work: who it is comes first. After an error nothing may
+        // come any more until a turn is asked for, and a session is not to be starting for ever.
+        let is_remark = match &what {
+            What::Notice(notice) => notice.level != Level::Error || self.open.is_some(),
+            what => matches!(what, What::Unreadable(_)),
+        };
         if let Some(turn) = &mut self.open {
             turn.note(now, &what);
             turn.awake = true;

@@ -93,6 +93,11 @@ impl Failure {
     }
 }
 
+/// A field that is there, whatever it holds. A result of null answers a request too.
+fn even_null<'de: 'a, 'a, D: serde::Deserializer<'de>>(from: D) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(from).map(Some)
+}
+
 /// Reads one line.
 pub(super) fn read(line: &str) -> Heard {
     #[derive(Deserialize)]
@@ -103,9 +108,9 @@ pub(super) fn read(line: &str) -> Heard {
         method: Option<&'a RawValue>,
         #[serde(borrow, default)]
         params: Option<&'a RawValue>,
-        #[serde(borrow, default)]
+        #[serde(borrow, default, deserialize_with = "even_null")]
         result: Option<&'a RawValue>,
-        #[serde(borrow, default)]
+        #[serde(borrow, default, deserialize_with = "even_null")]
         error: Option<&'a RawValue>,
     }
     let message: Message<'_> = match serde_json::from_str(line) {
@@ -118,18 +123,20 @@ pub(super) fn read(line: &str) -> Heard {
     let is_id = |id: &RawValue| id.get().starts_with(['"', '-']) || id.get().starts_with(char::is_numeric);
     let known = || message.id.filter(|id| is_id(id)).map(|id| Id(id.to_owned()));
     let params = || message.params.unwrap_or(RawValue::NULL).to_owned();
+    let is_well = message.error.is_none_or(|error| error.get() == "null");
     let method = message.method.map(|method| serde_json::from_str::<String>(method.get()));
     match (method, message.id) {
         (Some(Err(_)), _) => Heard::Wrong(known(), Failure::request("`method` is not a string")),
         (Some(Ok(method)), None) => Heard::Notice { method, params: params() },
         (Some(Ok(method)), Some(id)) if is_id(id) => Heard::Request { id: Id(id.to_owned()), method, params: params() },
         (Some(Ok(_)), Some(_)) => Heard::Wrong(None, Failure::request("`id` is neither a number nor a string")),
-        (None, Some(id)) if message.result.is_some() || message.error.is_some() => {
-            // Ours are strings; whatever else is answered was never asked.
-            let id = serde_json::from_str(id.get()).unwrap_or_default();
-            Heard::Reply { id, result: message.result.map(ToOwned::to_owned) }
+        (None, id) if message.result.is_some() || message.error.is_some() => {
+            // Ours are strings; whatever else is answered was never asked. An answer is not answered, not even a wrong one.
+            let id = id.and_then(|id| serde_json::from_str(id.get()).ok()).unwrap_or_default();
+            Heard::Reply { id, result: message.result.filter(|_| is_well).map(ToOwned::to_owned) }
         }
-        (None, _) => Heard::Wrong(known(), Failure::request("there is no `method`")),
+        // Its id may be one of ours: repeated, it would look like the answer to something that was never asked.
+        (None, _) => Heard::Wrong(None, Failure::request("there is no `method`")),
     }
 }
 
@@ -215,10 +222,17 @@ mod tests {
             (r#"{"id":"s/1","result":{"y":2}}"#, r#"reply s/1 {"y":2}"#),
             (r#"{"id":"s/1","error":{"code":1,"message":"no"}}"#, "reply s/1 -"),
             (r#"{"id":7,"result":{}}"#, "reply  {}"),
+            (r#"{"id":"s/1","result":null}"#, "reply s/1 null"),
+            (r#"{"id":"s/1","error":null}"#, "reply s/1 -"),
+            (r#"{"id":"s/1","result":{"y":2},"error":null}"#, r#"reply s/1 {"y":2}"#),
+            (r#"{"id":"s/1","result":null,"error":{"code":1,"message":"no"}}"#, "reply s/1 -"),
+            (r#"{"id":null,"error":{"code":-32700,"message":"no"}}"#, "reply  -"),
+            (r#"{"result":{}}"#, "reply  {}"),
+            (r#"{"id":"s/1"}"#, "wrong - -32600"),
             (r#"{"id":{},"method":"a"}"#, "wrong - -32600"),
             (r#"{"id":1,"method":2}"#, "wrong 1 -32600"),
             (r#"{"method":[],"id":"x"}"#, r#"wrong "x" -32600"#),
-            (r#"{"id":1}"#, "wrong 1 -32600"),
+            (r#"{"id":1}"#, "wrong - -32600"),
             (r#"{"method":2}"#, "wrong - -32600"),
             (r#"{"id":[1],"method":2}"#, "wrong - -32600"),
             ("[1]", "wrong - -32600"),

@@ -261,6 +261,10 @@ impl Chat {
                 let hint = ended.outcome.hint.map_or_else(String::new, |hint| format!(" {}", word(&hint, 300)));
                 self.screen.remark(format!("{id} cannot be gone on with: {why}{hint}"));
             }
+            // It goes on living, but has no session: the one that works is kept.
+            Some(What::Notice(notice)) if notice.code == "handshake_failed" => {
+                self.screen.remark(format!("{id} cannot be gone on with: {}", word(&notice.message, 600)));
+            }
             None => self.screen.remark(format!("{id} cannot be gone on with")),
             Some(_) => self.next = Some(next),
         }

@@ -152,6 +152,7 @@ async fn usage(trial: &Trial<'_>) -> Result<Vec<Ran>, String> {
 async fn unauthorized(trial: &Trial<'_>) -> Result<Vec<Ran>, String> {
     let ran = trial.run(trial.spec("PROMPT")).await?;
     ran.ended_with(Cause::Auth)?;
+    expect(!trial.server.requests().is_empty(), || "the scripted model was never asked".to_owned())?;
     Ok(vec![ran])
 }
 

@@ -1,4 +1,4 @@
-//! Who is tried: the agent as `ostler run` would start it here, and how it is made to talk to the stand-in.
+//! Who is tried: the program that `ostler run` would start here, and how it is made to talk to the stand-in.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,8 +17,11 @@ const HOW: [&str; 3] = ["transport", "counts", "chunks"];
 pub(super) struct Subject {
     pub(super) agent: Arc<dyn Agent>,
     pub(super) offline: &'static Offline,
-    /// What the files say of it: its program, arguments, variables.
+    /// What is taken from the files: its program, and how Ostler talks with it.
     pub(super) given: Spec,
+    /// What the files say besides and is not used. Arguments and variables can lead an agent to another model, and there is no
+    /// telling which ones do: here everything is allowed to whoever answers.
+    pub(super) left_out: Vec<&'static str>,
 }
 
 impl Subject {
@@ -29,14 +32,23 @@ impl Subject {
             Offline::of(agent.name()).or_else(|| by_program(&*agent)).ok_or_else(|| unknown(name, &*agent))?;
         let mut all = Spec::default();
         if let Some(defaults) = config.defaults(name) {
-            // What a file takes from the caller's environment is a key, and no key of the caller's is used here.
+            // What a file takes from the caller's environment is not used here, and need not be set.
             defaults.fill(&mut all, &|_| Some(KEY.to_owned())).map_err(|error| Fault::usage(error.to_string()))?;
         }
-        let mut given = Spec { program: all.program, extra_args: all.extra_args, env: all.env, ..Spec::default() };
+        let given = [("env", !all.env.is_empty()), ("args", !all.extra_args.is_empty())];
+        let left_out = given.into_iter().filter_map(|(name, is_there)| is_there.then_some(name)).collect();
+        let mut given = Spec { program: all.program, ..Spec::default() };
         for (key, values) in all.settings.iter().filter(|(key, _)| HOW.contains(key)) {
             values.iter().for_each(|value| given.settings.push(key, value));
         }
-        Ok(Self { agent, offline, given })
+        let subject = Self { agent, offline, given, left_out };
+        if subject.is_behind_a_gateway() { Err(behind_a_gateway(name)) } else { Ok(subject) }
+    }
+
+    /// Whether it would be tried by way of a server of the user's own, which asks the model that it was given.
+    fn is_behind_a_gateway(&self) -> bool {
+        let is_acp = self.is_configured() || self.given.settings.last("transport") == Some("acp");
+        self.offline.agent == "openclaw" && is_acp
     }
 
     /// What it can do, in the language that this spec chooses.
@@ -55,6 +67,12 @@ impl Subject {
 fn by_program(agent: &dyn Agent) -> Option<&'static Offline> {
     let program = agent.dialect().probe()?.program;
     Offline::of(Path::new(program).file_stem()?.to_str()?)
+}
+
+fn behind_a_gateway(name: &str) -> Fault {
+    let why = format!("{name} cannot be tried over its gateway: the model that a gateway asks cannot be scripted");
+    Fault::usage(why)
+        .hint("ostler doctor --conformance openclaw, without transport = \"acp\" in ostler.toml, tries its exec.")
 }
 
 fn unknown(name: &str, agent: &dyn Agent) -> Fault {

@@ -1,5 +1,6 @@
 //! One trial of an agent: a home, a directory and a scripted model of its own, and what the agent did there.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -22,7 +23,13 @@ pub(super) struct Trial<'a> {
     env: Vec<(String, String)>,
     host: Host,
     root: tempfile::TempDir,
+    /// Whether somebody else than the server answered.
+    astray: Cell<bool>,
 }
+
+/// What is said of an agent that somebody else answered.
+const ASTRAY: &str = "the agent did not talk to the scripted model: it answered, but that model was never asked. Nothing more \
+    is tried, since all would be allowed to whoever answers; see what its program is, and what leads that to another model";
 
 /// What a run came to.
 #[derive(Debug, Default)]
@@ -55,7 +62,7 @@ impl<'a> Trial<'a> {
         let host = environment::host_of(env.clone());
         // The script alone says what is run, in a directory of its own.
         let host = host.asking(|_| async { Answer::Allow });
-        Ok(Self { subject, server, env, host, root })
+        Ok(Self { subject, server, env, host, root, astray: Cell::new(false) })
     }
 
     /// The directory that the agent works in.
@@ -72,16 +79,19 @@ impl<'a> Trial<'a> {
         for (key, value) in self.subject.offline.settings {
             spec.settings.set(key, *value);
         }
-        // What the files say must not lead the agent to another model.
-        for (name, value) in &self.env {
-            if self.subject.is_configured() || spec.env.contains_key(name) {
-                spec.env.insert(name.clone(), value.clone());
-            }
+        if self.subject.is_configured() {
+            // Nobody knows which variables it reads, so none of the host's would reach it.
+            spec.env.extend(self.env.clone());
         }
         if !self.subject.capabilities(&spec).ask {
             spec.policy = None; // it asks nobody, and does what it is told
         }
         spec
+    }
+
+    /// Whether somebody else than the scripted model answered.
+    pub(super) fn is_astray(&self) -> bool {
+        self.astray.get()
     }
 
     /// Runs it to its end.
@@ -93,9 +103,18 @@ impl<'a> Trial<'a> {
     pub(super) async fn follow(&self, spec: Spec, mut meanwhile: impl FnMut(&Event, &Session)) -> Result<Ran, String> {
         let mut session = self.subject.agent.start(&self.host, spec).map_err(|error| error.to_string())?;
         let mut ran = Ran { session: session.id().to_owned(), ..Ran::default() };
+        let before = self.server.requests().len();
+        let is_unasked = || self.server.requests().len() == before;
         while let Some(event) = session.next().await {
             meanwhile(&event, &session);
+            if matches!(event.what, What::ToolCall(_)) && is_unasked() {
+                session.kill(); // the sooner the better: everything is allowed
+            }
             ran.events.push(event);
+        }
+        if ran.is_answered() && is_unasked() {
+            self.astray.set(true);
+            return Err(ASTRAY.to_owned());
         }
         Ok(ran)
     }
@@ -110,6 +129,16 @@ impl Ran {
     pub(super) fn turn(&self) -> Result<&TurnEnded, String> {
         let turn = self.all(|what| if let What::TurnEnded(turn) = what { Some(turn) } else { None }).last();
         turn.ok_or_else(|| "it never ended a turn".to_owned())
+    }
+
+    /// Whether some model has answered.
+    fn is_answered(&self) -> bool {
+        self.all(|what| match what {
+            What::TurnEnded(turn) => matches!(turn.outcome.cause, Cause::Completed | Cause::Interrupted).then_some(()),
+            what => matches!(what, What::ToolCall(_)).then_some(()),
+        })
+        .next()
+        .is_some()
     }
 
     /// Fails unless it ended for this cause.

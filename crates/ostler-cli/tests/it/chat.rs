@@ -1,6 +1,7 @@
 //! A conversation on a terminal: what a person types, what they see, and what is left when they go.
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 
 use insta::assert_snapshot;
@@ -393,6 +394,36 @@ fn another_session_is_gone_on_with() {
     pty.keys("hello\r");
     pty.until_seen("One.", 1);
     assert!(std::fs::read_to_string(rig.path("args")).unwrap().contains("00000000-0000-4000-8000-00000000fa4e"));
+    pty.keys("\x04");
+    assert_eq!(pty.end(), Some(0));
+}
+
+/// An agent that lives and has no session is as good as one that ended: what works is not left for it.
+#[test]
+fn a_session_whose_handshake_fails_is_not_gone_on_with() {
+    let rig = Rig::new();
+    let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/conformance/opencode/text.jsonl");
+    let program = rig.file(
+        "agent",
+        &format!(
+            "#!/bin/sh\nif mkdir {}; then exec {} play {}; fi\nread line\n\
+             echo '{{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{{\"code\":-32603,\"message\":\"out of order\"}}}}'\ncat\n",
+            rig.path("once").display(),
+            fake::program().display(),
+            recording.canonicalize().unwrap().display()
+        ),
+    );
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::create_dir_all(rig.path(".config/ostler")).unwrap();
+    rig.file(".config/ostler/ostler.toml", &format!("[agents.mine]\nacp = [{:?}]\n", program.display().to_string()));
+    let mut pty = Pty::start(&rig.ostler(&["chat", "--agent", "mine", "--grace", "500ms"]));
+    pty.until_seen("›", 1);
+    assert!(wait_until(PATIENCE, || rig.path("once").exists()));
+    pty.keys("/resume another\r");
+    pty.until_seen("another cannot be gone on with: mine opened no session", 1);
+    pty.until_seen("›", 2);
+    pty.keys("PROMPT\r");
+    pty.until_seen("Hello, world.", 1);
     pty.keys("\x04");
     assert_eq!(pty.end(), Some(0));
 }

@@ -1,6 +1,9 @@
 //! `ostler doctor --conformance` with programs that are not what they should be.
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use ostler_testkit::fake;
 
 use crate::rig::{Rig, finish};
 
@@ -56,7 +59,7 @@ fn configured(toml: &str, program: &str) -> Rig {
     rig
 }
 
-/// What is installed elsewhere is tried there, as `ostler run` would start it; no key of the caller's and no other model.
+/// What is installed elsewhere is tried there. Arguments and variables could lead it to another model, and are not used.
 #[test]
 fn a_configured_command_is_what_is_tried() {
     let rig = configured(
@@ -69,12 +72,50 @@ fn a_configured_command_is_what_is_tried() {
         let done = finish(&mut rig.ostler(&["doctor", "--conformance", name]));
         assert_eq!(done.code, Some(1), "{}", done.stderr);
         assert!(done.stdout.starts_with(&format!("{name} 2.1.999 ")), "{}", done.stdout);
+        assert!(done.stdout.contains("\nnot used here: env, args\n"), "{}", done.stdout);
         let noted = std::fs::read_to_string(rig.path("noted")).unwrap();
         let told: Vec<&str> = noted.lines().last().unwrap().split('|').collect();
-        assert!(told[0].contains(args) && !told[0].contains("opus"), "{noted}");
-        assert_eq!(told[1], "marked");
-        assert_eq!(told[2], ostler_testkit::model::KEY);
+        assert!(!told[0].contains(args) && !told[0].contains("opus"), "{noted}");
+        assert_eq!((told[1], told[2]), ("", ""), "{noted}");
         assert!(told[3].starts_with("http://127.0.0.1:"), "{noted}");
+    }
+}
+
+/// Whoever answers in place of the scripted model may do everything: the first such answer is the last.
+#[test]
+fn an_agent_that_somebody_else_answers_is_tried_once() {
+    let rig = configured("[agents.mine]\nacp = [\"PROGRAM\"]\n", "opencode");
+    let play = |row: &str| {
+        let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/conformance/opencode").join(row);
+        let (fake, noted) = (fake::program(), rig.path("noted"));
+        let text = format!(
+            "#!/bin/sh\nif [ \"$1\" = --version ]; then echo 1.18.33; exit; fi\necho >> {}\nexec {} play {}\n",
+            noted.display(),
+            fake.display(),
+            recording.canonicalize().unwrap().display()
+        );
+        std::fs::set_permissions(rig.file("opencode", &text), PermissionsExt::from_mode(0o755)).unwrap();
+    };
+    play("text.jsonl");
+    let done = finish(&mut rig.ostler(&["doctor", "--conformance", "mine"]));
+    assert_eq!(done.code, Some(1), "{}", done.stderr);
+    assert!(done.stdout.contains("✗ text        the agent did not talk to the scripted model: "), "{}", done.stdout);
+    assert_eq!((done.stdout.matches('✗').count(), done.stdout.matches('✓').count()), (1, 0), "{}", done.stdout);
+    assert_eq!(std::fs::read_to_string(rig.path("noted")).unwrap().lines().count(), 1);
+}
+
+/// A gateway asks a model of the user's.
+#[test]
+fn an_agent_behind_a_gateway_is_not_tried() {
+    for (name, toml) in [
+        ("openclaw", "[agents.openclaw]\ncommand = \"PROGRAM\"\nset = { transport = \"acp\" }\n"),
+        ("mine", "[agents.mine]\nacp = [\"PROGRAM\", \"acp\"]\n"),
+    ] {
+        let rig = configured(toml, "openclaw");
+        let done = finish(&mut rig.ostler(&["doctor", "--conformance", name]));
+        assert_eq!(done.code, Some(2), "{} {}", done.stdout, done.stderr);
+        assert!(done.stderr.contains("model that a gateway asks cannot be scripted"), "{}", done.stderr);
+        assert!(!rig.path("noted").exists());
     }
 }
 

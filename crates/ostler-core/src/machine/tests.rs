@@ -402,6 +402,21 @@ fn the_budget_warns_at_eighty_percent_and_ends_the_turn_at_the_limit() {
     assert_eq!(rig.turn_ended().outcome.cause, Cause::Budget);
 }
 
+// A handshake that failed says so when nobody waits for a turn, and nothing comes after it.
+#[test]
+fn an_error_without_a_turn_ends_the_start() {
+    for (level, state) in [(Level::Warning, SessionState::Starting), (Level::Error, SessionState::Idle)] {
+        let mut rig = Rig::new(Limits::default(), AfterTurn::Wait);
+        rig.give(Input::Start).give(Input::Spawned);
+        rig.give(Input::Heard(Notice::new(level, "handshake_failed", "no session").into()));
+        assert_eq!(rig.machine.state(), state, "{level:?}");
+    }
+    let mut rig = Rig::new(Limits::default(), AfterTurn::Wait);
+    rig.give(Input::Start).give(Input::Spawned).give(Input::Send("hi".into()));
+    rig.give(Input::Heard(Notice::new(Level::Error, "hook_failed", "no such hook").into()));
+    assert_eq!(rig.machine.state(), SessionState::Starting, "who it is comes first");
+}
+
 // S2-21: every agent says who it is before it is at work, whatever it remarks on the way.
 #[test]
 fn a_remark_does_not_end_the_start() {

@@ -149,7 +149,7 @@ impl Around<'_> {
             "item/permissions/requestApproval" => self.ask(id, permissions(params), out),
             "mcpServer/elicitation/request" => match self.mcp(params) {
                 Some((question, true)) => self.ask(id, Some(question), out),
-                Some((question, false)) => self.refuse((id, &question), self.unclear(), out),
+                Some((question, false)) => self.refuse((id, &self.foreign(question)), self.unclear(), out),
                 None => {
                     rpc::reply(id, &Elicited { action: "decline" }, out);
                     let message =
@@ -228,6 +228,14 @@ impl Around<'_> {
         Some((Question { way: Way::Mcp, call, tool, input }, is_clear))
     }
 
+    /// A sub-agent's calls are not shown, and one of ours may have the same id: what is decided must not fall on that one.
+    fn foreign(&self, question: Question) -> Question {
+        match self.asker {
+            Asker::Own => question,
+            Asker::Other(_) => Question { call: None, ..question },
+        }
+    }
+
     fn ask(&mut self, id: &str, question: Option<Question>, out: &mut Outbox) {
         let empty = Question { way: Way::Decision, call: None, tool: "unknown".into(), input: Raw::null() };
         let refused = match (&question, self.plan.attended) {
@@ -235,7 +243,7 @@ impl Around<'_> {
             (_, false) => Some(NOBODY),
             _ => None,
         };
-        let question = question.unwrap_or(empty);
+        let question = self.foreign(question.unwrap_or(empty));
         if let Some(why) = refused {
             return self.refuse((id, &question), why, out);
         }

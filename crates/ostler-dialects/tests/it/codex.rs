@@ -391,6 +391,53 @@ fn a_sub_agents_change_of_files_is_judged_by_its_own_item() {
     }
 }
 
+// A sub-agent's call may have the id of one of ours, which was not denied with it.
+#[test]
+fn a_sub_agents_denial_does_not_fall_on_a_call_of_ours() {
+    let of = |thread: &str, item: &str| {
+        format!(r#"{{"method":"item/started","params":{{"threadId":"{thread}","item":{item}}}}}"#)
+    };
+    let change = r#"{"type":"fileChange","id":"c","changes":[{"path":"/work/b","kind":{"type":"update"},"diff":""}]}"#;
+    let look = r#"{"type":"mcpToolCall","id":"c","server":"x","tool":"look","arguments":{"a":1}}"#;
+    let ours = r#"{"type":"commandExecution","id":"c","command":"ls","cwd":"/work","status":"inProgress"}"#;
+    let done = r#"{"method":"item/completed","params":{"threadId":"t","item":{"type":"commandExecution","id":"c","command":"ls","cwd":"/work","status":"completed","exitCode":0,"aggregatedOutput":"a"}}}"#;
+    for (theirs, method, rest) in [
+        (look, "item/commandExecution/requestApproval", r#""itemId":"c","command":"rm a","cwd":"/work""#),
+        (change, "item/fileChange/requestApproval", r#""itemId":"c""#),
+        (look, "item/permissions/requestApproval", r#""itemId":"c","permissions":{"network":{"enabled":true}}"#),
+        (
+            look,
+            "mcpServer/elicitation/request",
+            r#""serverName":"x","_meta":{"codex_approval_kind":"mcp_tool_call","tool_params":{"a":1}}"#,
+        ),
+    ] {
+        for attended in [true, false] {
+            let policy = attended.then(Policy::default);
+            let (mut talk, mut out) = ready(&Spec { policy, ..spec(&[]) });
+            talk.say(Say::Prompt("hi".into()), &mut out);
+            talk.hear(r#"{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}"#, &mut out);
+            talk.hear(&of("t", ours), &mut out);
+            talk.hear(&of("other", theirs), &mut out);
+            out.drain().count();
+            talk.hear(&format!(r#"{{"id":9,"method":"{method}","params":{{"threadId":"other",{rest}}}}}"#), &mut out);
+            let all: Vec<Out> = out.drain().collect();
+            let is_asked = all.iter().any(|out| matches!(out, Out::Ask(ask) if ask.call.is_none()));
+            let is_told = all.iter().any(|out| matches!(out, Out::Event(What::Permission(it)) if it.id != "c"));
+            assert_eq!((is_asked, is_told), (attended, !attended), "{method}: {all:?}");
+            talk.say(Say::Verdict { id: "9".into(), verdict: Verdict::Deny("no".into()) }, &mut out);
+            talk.hear(done, &mut out);
+            let denied = out.drain().find_map(|out| match out {
+                Out::Event(What::ToolResult(result)) => Some(result.denied),
+                _ => None,
+            });
+            assert_eq!(denied, Some(false), "{method}");
+            talk.hear(LAST, &mut out);
+            let cause = |out: Out| if let Out::TurnOver(over) = out { Some(over.outcome.cause) } else { None };
+            assert_eq!(out.drain().find_map(cause), Some(ostler_core::outcome::Cause::Denied), "it counts");
+        }
+    }
+}
+
 #[test]
 fn exec_is_interrupted_by_its_end() {
     let spec = spec(&[("transport", "exec")]);

@@ -144,7 +144,7 @@ impl ApiAgent {
         };
         let workspace = Arc::new(Workspace::open(&root, &policy.files).map_err(wrong)?);
         let runner = CommandRunner::new(host, &policy, workspace.clone(), session).map_err(wrong)?;
-        let runner = runner.with_env(Http::env_of_commands(spec));
+        let runner = runner.with_env(Http::env_of_commands(host, spec));
         let (notices, busy) = (runner.notices(), runner.busy());
         let mut tools = if self.bare { Toolbox::default() } else { Toolbox::workspace(&workspace, runner) };
         for tool in self.tools.iter().chain(host.tools()) {

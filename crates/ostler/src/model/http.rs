@@ -56,34 +56,13 @@ impl Http {
         // The variable is held to the same rule as the setting, and is not repeated: it may hold a password.
         openai::url(&base).map_err(|why| SpecError::secret("base_url (OPENAI_BASE_URL)", why))?;
         let base = base.trim_end_matches('/').to_owned();
-        let key_variable = set("api_key_env").unwrap_or_else(|| "OPENAI_API_KEY".to_owned());
-        let key = var(&key_variable);
-        if key.is_none() && set("api_key_env").is_some() {
-            return Err(SpecError::new("api_key_env", &key_variable, "this variable is not set"));
-        }
-        let mut headers = HeaderMap::new();
-        if let Some(key) = &key {
-            put(&mut headers, "api_key_env", "authorization", &format!("Bearer {key}"))?;
-        }
-        for (setting, name, fallback) in [
-            ("organization", "openai-organization", "OPENAI_ORG_ID"),
-            ("project", "openai-project", "OPENAI_PROJECT_ID"),
-        ] {
-            if let Some(value) = set(setting).or_else(|| var(fallback)) {
-                put(&mut headers, setting, name, &value)?;
-            }
-        }
-        for header in spec.settings.get("header").unwrap_or_default() {
-            let (name, value) = header.split_once(':').unwrap_or((header, ""));
-            put(&mut headers, "header", name.trim(), value.trim())?;
-        }
+        let key_variable = key_variable(spec);
+        let key = var(key_variable);
+        let headers = headers(host, spec)?;
         let model = set(keys::MODEL).or_else(|| var("OPENAI_MODEL"));
-        let missing_key =
-            (key.is_none() && base == OFFICIAL && !headers.contains_key("authorization")).then_some(key_variable);
-        let secret = headers.iter().filter(|(name, _)| is_secret(name.as_str()));
-        let values = secret.filter_map(|(_, value)| value.to_str().ok());
-        let secrets = values.map(|value| value.trim_start_matches("Bearer ").to_owned());
-        let secrets = secrets.filter(|secret| secret.len() >= SECRET).collect();
+        let is_missing = key.is_none() && base == OFFICIAL && !headers.contains_key("authorization");
+        let missing_key = is_missing.then(|| key_variable.to_owned());
+        let secrets = secrets(&headers);
         Ok(Self { client: client(host, &base)?, base, model, headers, secrets, missing_key })
     }
 
@@ -92,11 +71,18 @@ impl Http {
         ["OPENAI_API_KEY", "OPENAI_BASE_URL"].iter().any(|name| host.var(name).is_some_and(|value| !value.is_empty()))
     }
 
-    /// What the spec adds to the environment, for commands that a model runs: without the key and the address of its server.
-    pub(crate) fn env_of_commands(spec: &Spec) -> impl Iterator<Item = (String, String)> {
+    /// What the spec adds to the environment, for commands that a model runs: without the key and the address of its server,
+    /// whatever the variable that holds the key is called.
+    pub(crate) fn env_of_commands(host: &Host, spec: &Spec) -> impl Iterator<Item = (String, String)> {
         let key = spec.settings.last("api_key_env");
-        let own = move |name: &str| name.starts_with("OPENAI_") || Some(name) == key;
-        spec.env.iter().filter(move |(name, _)| !own(name)).map(|(name, value)| (name.clone(), value.clone()))
+        // Where the headers are wrong, no server is asked, and nothing is run.
+        let secrets = headers(host, spec).map(|headers| secrets(&headers)).unwrap_or_default();
+        let is_own = move |name: &str, value: &str| {
+            let is_named = name.starts_with("OPENAI_") || Some(name) == key;
+            is_named || secrets.iter().any(|secret| value.contains(secret))
+        };
+        let others = spec.env.iter().filter(move |(name, value)| !is_own(name, value));
+        others.map(|(name, value)| (name.clone(), value.clone()))
     }
 
     /// Where the server is.
@@ -232,6 +218,44 @@ fn hidden(secrets: &[String], failed: Failed) -> Failed {
 fn variable(host: &Host, spec: &Spec, name: &str) -> Option<String> {
     let inherited = || host.var(name).and_then(|value| value.to_str()).map(str::to_owned);
     spec.env.get(name).cloned().or_else(inherited).filter(|value| !value.is_empty())
+}
+
+/// The name of the variable that holds the key.
+fn key_variable(spec: &Spec) -> &str {
+    spec.settings.last("api_key_env").unwrap_or("OPENAI_API_KEY")
+}
+
+/// What every request carries: the key, the account, and what the caller adds.
+fn headers(host: &Host, spec: &Spec) -> Result<HeaderMap, SpecError> {
+    let mut headers = HeaderMap::new();
+    match variable(host, spec, key_variable(spec)) {
+        Some(key) => put(&mut headers, "api_key_env", "authorization", &format!("Bearer {key}"))?,
+        None if spec.settings.last("api_key_env").is_some() => {
+            return Err(SpecError::new("api_key_env", key_variable(spec), "this variable is not set"));
+        }
+        None => {}
+    }
+    for (setting, name, fallback) in
+        [("organization", "openai-organization", "OPENAI_ORG_ID"), ("project", "openai-project", "OPENAI_PROJECT_ID")]
+    {
+        let value = spec.settings.last(setting).map(str::to_owned);
+        if let Some(value) = value.or_else(|| variable(host, spec, fallback)) {
+            put(&mut headers, setting, name, &value)?;
+        }
+    }
+    for header in spec.settings.get("header").unwrap_or_default() {
+        let (name, value) = header.split_once(':').unwrap_or((header, ""));
+        put(&mut headers, "header", name.trim(), value.trim())?;
+    }
+    Ok(headers)
+}
+
+/// What nobody but the server is to see of them.
+fn secrets(headers: &HeaderMap) -> Vec<String> {
+    let secret = headers.iter().filter(|(name, _)| is_secret(name.as_str()));
+    let values = secret.filter_map(|(_, value)| value.to_str().ok());
+    let secrets = values.map(|value| value.trim_start_matches("Bearer ").to_owned());
+    secrets.filter(|secret| secret.len() >= SECRET).collect()
 }
 
 fn put(headers: &mut HeaderMap, setting: &str, name: &str, value: &str) -> Result<(), SpecError> {
@@ -451,5 +475,28 @@ mod tests {
         let mut headers = HeaderMap::new();
         put(&mut headers, "header", "x-key", "sk-secret").unwrap();
         assert!(!format!("{headers:?}").contains("sk-secret"));
+    }
+
+    #[test]
+    fn commands_get_no_key_under_whatever_name() {
+        let host = |key: &str| Host::new([("OPENAI_API_KEY".into(), key.into())]);
+        let mut spec = Spec::default();
+        spec.settings.push("header", "x-api-key: sk-of-a-header");
+        for (name, value) in [
+            ("OPENAI_BASE_URL", "http://here"),
+            ("MY_TOKEN", "sk-of-the-host"),
+            ("AUTHORIZATION", "Bearer sk-of-the-host"),
+            ("OTHER", "sk-of-a-header"),
+            ("EDITOR", "vi"),
+        ] {
+            spec.env.insert(name.into(), value.into());
+        }
+        let names = |host: &Host, spec: &Spec| -> Vec<String> {
+            Http::env_of_commands(host, spec).map(|(name, _)| name).collect()
+        };
+        assert_eq!(names(&host("sk-of-the-host"), &spec), ["EDITOR"]);
+        // What is too short for a key is no secret: it may stand in any value.
+        spec.settings.remove("header");
+        assert_eq!(names(&host("v"), &spec), ["AUTHORIZATION", "EDITOR", "MY_TOKEN", "OTHER"]);
     }
 }

@@ -32,9 +32,9 @@ const INTRO: &str = "\
 # What was tried with which agent
 
 Each row is one scenario, written once and run with every agent that is capable of it, against the scripted model; ✓ means
-that its test is part of the suite and passes, with the program itself and with a recording of it. – means that the row does
-not apply, and the number says why. Whoever does the same thing tells the same kinds of event in the same order: the stories
-are below.
+that its test is part of the suite and passes, with the program itself and with a recording of it (`openai_api` is no program
+and has no recording: Ostler itself talks to the scripted model). – means that the row does not apply, and the number says
+why. Whoever does the same thing tells the same kinds of event in the same order: the stories are below.
 ";
 
 fn page(members: &[Member], last: &LastRun) -> String {
