@@ -116,7 +116,7 @@ fn make(sought: &Sought<'_>, name: &str) -> Result<Arc<dyn ModelAdapter>, Fault>
     let (kind, model) = name.split_once(':').map_or((name, None), |(kind, model)| (kind, Some(model)));
     let asked = asked(config, kind, model.filter(|model| !model.is_empty()));
     let get = |name: &str| {
-        let models = Models::new((*host).clone(), config.agents().clone());
+        let models = Models::new((*host).clone(), config.agents().clone()).patience(patience(sought));
         models.get(name).map_err(|error| Fault::usage(error.to_string()))
     };
     match asked {
@@ -155,7 +155,7 @@ fn server(sought: &Sought<'_>, kind: &str, asked: &Asked<'_>) -> Result<Arc<dyn 
     let server = ApiModel::server(&name, sought.host, &given).map_err(|error| {
         Fault::usage(format!("model {name:?}: {error}")).hint("docs/agents/openai-api.md says what a server needs.")
     })?;
-    Ok(Arc::new(server))
+    Ok(Arc::new(server.timeout(patience(sought))))
 }
 
 /// The name of a script that plays a model, with the file that is configured for it.
