@@ -90,7 +90,7 @@ fn span(time: Option<Time>) -> Option<String> {
 }
 
 /// A choice as it is typed.
-fn word(choice: impl ValueEnum) -> Option<String> {
+fn word(choice: impl ValueEnum + Copy) -> Option<String> {
     choice.to_possible_value().map(|value| value.get_name().to_owned())
 }
 
