@@ -41,6 +41,11 @@ pub trait Agent: Send + Sync {
         false
     }
 
+    /// Whether it is a program, and not a part of Ostler.
+    fn is_program(&self) -> bool {
+        false
+    }
+
     /// Whether its program is there. Quick: nothing is started.
     fn is_found(&self, host: &Host) -> bool;
 

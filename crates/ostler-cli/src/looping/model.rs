@@ -76,7 +76,7 @@ async fn usual(sought: &Sought<'_>) -> Result<String, Fault> {
 }
 
 fn is_program(agent: &dyn Agent) -> bool {
-    agent.dialect().probe().is_some()
+    agent.is_program()
 }
 
 fn is_server(agent: &dyn Agent) -> bool {

@@ -123,7 +123,7 @@ impl Models {
     /// What a name can begin with.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
-        let programs = self.agents.iter().filter(|agent| agent.dialect().probe().is_some());
+        let programs = self.agents.iter().filter(|agent| agent.is_program());
         let mut names: Vec<String> = programs.map(|agent| format!("{}-cli", agent.name())).collect();
         names.extend(["openai:MODEL", "openai-compatible:URL#MODEL", "scripted[:FILE]"].map(str::to_owned));
         names
@@ -146,7 +146,7 @@ impl Models {
             }
             _ => {
                 let program = kind.strip_suffix("-cli").unwrap_or(kind);
-                let agent = self.agents.get(program).filter(|agent| agent.dialect().probe().is_some());
+                let agent = self.agents.get(program).filter(|agent| agent.is_program());
                 let agent = agent.ok_or_else(|| self.unknown(kind))?;
                 let mut options = (self.options)(agent.name());
                 if let Some(model) = rest {

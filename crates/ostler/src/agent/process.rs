@@ -55,6 +55,10 @@ impl Agent for ProcessAgent {
         self.0.settings()
     }
 
+    fn is_program(&self) -> bool {
+        true
+    }
+
     fn is_found(&self, host: &Host) -> bool {
         self.0.probe().is_some_and(|p| matches!(host.find(Path::new(p.program)), Found::At(_)))
     }
