@@ -159,8 +159,8 @@ impl Hearing {
         loop {
             match tokio::time::timeout(TOGETHER, session.next()).await {
                 Ok(event) => return event.map_or(Next::Over, |event| Next::Event(Box::new(event))),
-                // A call is told before the agent asks for it.
-                Err(_) if self.waiting.iter().all(|call| session.awaits_result(&call.id)) => return Next::Waits,
+                // A call is told before the agent asks for it, and some agents ask for one at a time.
+                Err(_) if self.waiting.iter().any(|call| session.awaits_result(&call.id)) => return Next::Waits,
                 Err(_) => {}
             }
         }

@@ -71,6 +71,8 @@ impl Talk {
         }
         self.pending.extend(waiting);
         if let Some(calls) = all {
+            // In the model's order, whoever was decided first.
+            self.pending.sort_by_key(|pending| calls.iter().position(|call| call.id == pending.id));
             self.run(calls, out);
         }
     }
