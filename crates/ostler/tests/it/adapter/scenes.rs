@@ -1,6 +1,9 @@
 //! What the real agents do as plain models: each scene is tried with those that are named in `real::adapter`.
 
+use std::time::Duration;
+
 use ostler::adapter::{AgentModel, Calling, Message, ModelAdapter, ModelOptions, Reply, Stop};
+use ostler::looping::{Condition, Ending, Loop};
 use ostler::{Agents, Cause, Settings};
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::scenario::{Place, Subject};
@@ -13,10 +16,22 @@ fn model(place: &Place, calling: Calling) -> AgentModel {
     asked_with(place, calling, Settings::default())
 }
 
-fn asked_with(place: &Place, calling: Calling, mut settings: Settings) -> AgentModel {
+fn options(place: &Place, calling: Calling) -> ModelOptions {
+    let mut settings = Settings::default();
     place.subject.settings.always.iter().for_each(|(key, value)| settings.set(key, *value));
-    let options = ModelOptions { program: place.program(), calling, settings, ..ModelOptions::default() };
+    ModelOptions { program: place.program(), calling, settings, ..ModelOptions::default() }
+}
+
+fn agent_model(place: &Place, options: ModelOptions) -> AgentModel {
     AgentModel::new(Agents::builtin().get(place.subject.name).unwrap(), host(place), options)
+}
+
+fn asked_with(place: &Place, calling: Calling, settings: Settings) -> AgentModel {
+    let mut options = options(place, calling);
+    for (key, values) in settings.iter() {
+        values.iter().for_each(|value| options.settings.push(key, value));
+    }
+    agent_model(place, options)
 }
 
 /// The calculator of document 000, which knows sums.
@@ -197,4 +212,83 @@ pub(crate) async fn no_command(subject: &'static Subject) {
     let place = Place::new(subject, script);
     assert_eq!(ask(&model(&place, Calling::Auto), &hello()).await.unwrap().content, "I cannot.");
     assert!(!file.exists(), "the command was run");
+}
+
+/// A model that never answers: the time is kept, and nothing is left.
+pub(crate) async fn too_late(subject: &'static Subject) {
+    let place = Place::new(subject, Script::new().rule(Rule::any().answer(Answer::hang())));
+    let mut model = options(&place, Calling::Prompt);
+    model.timeout = Duration::from_secs(4);
+    let error = ask(&agent_model(&place, model), &hello()).await.unwrap_err();
+    assert_eq!(error.cause(), Cause::WallLimit, "{error:?}");
+    assert_eq!(place.left(), []);
+}
+
+/// Twelve megabytes are more than a reply may hold.
+pub(crate) async fn too_long(subject: &'static Subject) {
+    let long = Answer::text("x".repeat(12 * 1024 * 1024)).deltas(12);
+    let place = Place::new(subject, Script::new().rule(Rule::any().answer(long)));
+    let error = ask(&model(&place, Calling::Prompt), &hello()).await.unwrap_err();
+    assert_eq!(error.cause(), Cause::OutputLimit, "{error:?}");
+    assert_eq!(place.left(), []);
+}
+
+/// A program that is not there is named.
+pub(crate) async fn missing(subject: &'static Subject) {
+    let place = Place::new(subject, Script::always("unheard"));
+    let mut model = options(&place, Calling::Prompt);
+    model.program = Some("no-such-agent".into());
+    let error = ask(&agent_model(&place, model), &hello()).await.unwrap_err();
+    assert_eq!(error.cause(), Cause::Unavailable, "{error:?}");
+    assert!(error.to_string().contains("no-such-agent"), "{error}");
+}
+
+/// The outer loop around the agent: its tool is run by us, in one session of the agent's where it takes tools.
+pub(crate) async fn in_a_loop(subject: &'static Subject) {
+    let call = Answer::text("I count.")
+        .and_tool(format!("{}calculator", subject.tools.bound), json!({"expression": "17 + 25"}));
+    let script = Script::new().rule(Rule::on_tool_result().text("It is 42.")).rule(Rule::any().answer(call));
+    let place = Place::new(subject, script);
+    let result = looping(model(&place, Calling::Auto)).run(&host(&place), "What is 17 + 25?").await.unwrap();
+    assert!(matches!(result.ending, Ending::Completed), "{:?}", result.outcome);
+    assert_eq!((result.text.as_str(), result.iterations), ("It is 42.", 2));
+    assert_eq!(place.server.requests().len(), 2, "one session: two calls of the model");
+    assert_eq!(result.usage.and_then(|usage| usage.output), Some(2 * subject.numbers.tokens[3]));
+    assert_eq!(place.left(), []);
+}
+
+/// With a limit on money each reply says what it cost, or the loop does not pretend to keep it.
+pub(crate) async fn in_a_loop_with_a_budget(subject: &'static Subject) {
+    let script = Script::new()
+        .rule(Rule::on_text("[Tool Result (c1)]\n42").text("It is 42."))
+        .rule(Rule::on_text("Available tools:").text(block(&["c1"])));
+    let place = Place::new(subject, script);
+    let agent = looping(model(&place, Calling::Auto)).max_cost_usd(1000.0);
+    let result = agent.run(&host(&place), "What is 17 + 25?").await.unwrap();
+    if subject.name == "claude" {
+        assert!(matches!(result.ending, Ending::Completed), "{:?}", result.outcome);
+        assert!(result.usage.and_then(|usage| usage.cost_usd).is_some_and(|cost| cost > 0.0));
+        // And one that is too small stops it before it goes on.
+        let agent = looping(model(&place, Calling::Auto)).max_cost_usd(0.000_001);
+        let result = agent.run(&host(&place), "What is 17 + 25?").await.unwrap();
+        assert!(matches!(result.ending, Ending::Stopped(Condition::Budget)), "{:?}", result.outcome);
+    } else {
+        assert!(matches!(result.ending, Ending::Stopped(Condition::Budget)), "{:?}", result.outcome);
+        assert!(result.outcome.message.contains("cannot be kept"), "{:?}", result.outcome);
+    }
+    assert_eq!(place.left(), []);
+}
+
+/// A loop with the calculator.
+fn looping(model: AgentModel) -> Loop {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Sum {
+        /// The sum, such as 1 + 2.
+        expression: String,
+    }
+    let calculator =
+        ostler::tool("calculator", "Evaluates an arithmetic expression.", |Sum { expression }| async move {
+            Ok(calculate(&json!({ "expression": expression }).to_string()))
+        });
+    Loop::new(model).bare().tool(calculator)
 }
