@@ -13,7 +13,7 @@ use super::{ask, ask_listening, block, calculator, hello};
 use crate::driver::host;
 
 fn model(place: &Place, calling: Calling) -> AgentModel {
-    asked_with(place, calling, Settings::default())
+    asked_with(place, calling, &Settings::default())
 }
 
 fn options(place: &Place, calling: Calling) -> ModelOptions {
@@ -26,7 +26,7 @@ fn agent_model(place: &Place, options: ModelOptions) -> AgentModel {
     AgentModel::new(Agents::builtin().get(place.subject.name).unwrap(), host(place), options)
 }
 
-fn asked_with(place: &Place, calling: Calling, settings: Settings) -> AgentModel {
+fn asked_with(place: &Place, calling: Calling, settings: &Settings) -> AgentModel {
     let mut options = options(place, calling);
     for (key, values) in settings.iter() {
         values.iter().for_each(|value| options.settings.push(key, value));
@@ -173,7 +173,7 @@ async fn breaks(subject: &'static Subject, settings: &[(&str, &str)], (tool, inp
     let place = Place::new(subject, script);
     let mut given = Settings::default();
     settings.iter().for_each(|(key, value)| given.push(key, *value));
-    let asked = ask(&asked_with(&place, Calling::Auto, given), &hello()).await;
+    let asked = ask(&asked_with(&place, Calling::Auto, &given), &hello()).await;
     let error = asked.expect_err("the agent has broken its contract");
     assert_eq!(error.cause(), Cause::Protocol, "{error:?}");
     let native = error.outcome.detail.as_ref().and_then(|detail| detail.native.as_deref());
