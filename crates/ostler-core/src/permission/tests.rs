@@ -702,6 +702,8 @@ fn only_the_named_tools_may_run() {
         assert_eq!(ruling.ruled, Ruled::Deny("Say it instead.".into()), "{wants:?}");
         assert!(ruling.rule.is_some_and(|rule| rule.contains("a plain model")));
     }
+    // A tool of the agent's own that has the name of a caller's: what it does is known.
+    assert_eq!(said(&only, &ToolUse::of("calculator", ToolKind::Edit)), "deny");
     let none = Policy::only([], "Say it instead.");
     for wants in [named, shell("ls"), ToolUse::of("", ToolKind::Read)] {
         assert_eq!(said(&none, &wants), "deny", "{wants:?}");

@@ -433,12 +433,11 @@ fn a_loop_is_a_session_like_any_other() {
         "text",
         "verifying",
         "verified",
-        "usage",
+        "usage", // of the turn
+        "usage", // of the session
         "turn_ended",
         "ended",
     ];
-    let story: Vec<&str> = story.iter().map(String::as_str).filter(|word| *word != "usage").collect();
-    let wanted: Vec<&str> = wanted.into_iter().filter(|word| *word != "usage").collect();
     assert_eq!(story, wanted);
     assert!(matches!(&events[..], [.., What::Ended(ended)] if ended.outcome.cause == Cause::Completed));
 }

@@ -1,7 +1,9 @@
 //! Tools that are called by the agent's own means: it waits in the middle of its turn while the caller runs them.
 
+use std::sync::Arc;
+
 use ostler::adapter::{AgentModel, Calling, Message, ModelAdapter, ModelOptions, Stop};
-use ostler::{Agents, BridgeProgram, Cause, Host};
+use ostler::{Agents, BridgeProgram, Cause, Events, Host, MockAgent};
 use ostler_testkit::processes::alive;
 
 use super::{Part, Stage, ask, ask_listening, calculator, hello};
@@ -147,4 +149,22 @@ async fn without_a_bridge_it_is_the_prompt() {
     let error = ask(&*bound(bare(), Calling::Native), &hello()).await.unwrap_err();
     assert_eq!(error.cause(), Cause::Unavailable, "{error:?}");
     assert!(error.to_string().contains("bridge"), "{error}");
+}
+
+// S0-5: the agent has a tool of its own with the name of one of the caller's, and runs it itself.
+#[tokio::test]
+async fn an_own_tool_with_a_bound_name_is_a_breach() {
+    let events = r#"
+        {"type":"tool_call","id":"t1","name":"calculator","input":{"expression":"17 + 25"},"parent":null}
+        {"wait_ms": 200}
+        {"type":"tool_result","id":"t1","name":"calculator","ok":true,"output":"42","denied":false}
+        {"hang": true}
+    "#;
+    let agent = MockAgent::playing(Events::parse(events).unwrap());
+    let options = ModelOptions { calling: Calling::Native, ..ModelOptions::default() };
+    let model = AgentModel::new(Arc::new(agent), Host::default(), options).bind_tools(vec![calculator()]);
+    let error = ask(&*model, &hello()).await.unwrap_err();
+    let native = error.outcome.detail.as_ref().and_then(|detail| detail.native.as_deref());
+    assert_eq!((error.cause(), native), (Cause::Protocol, Some("own_tool")), "{error:?}");
+    assert!(error.to_string().contains("calculator"), "{error}");
 }
