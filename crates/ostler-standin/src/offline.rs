@@ -26,33 +26,37 @@ pub const KEY: &str = "sk-a-key-of-the-stand-in";
 /// The model that is asked for where one has to be named.
 pub const MODEL: &str = "stand-in";
 
+const CLAUDE_ENV: &[(&str, &str)] = &[
+    ("ANTHROPIC_BASE_URL", "{url}"),
+    ("ANTHROPIC_API_KEY", KEY),
+    ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
+    ("DISABLE_TELEMETRY", "1"),
+    ("DISABLE_AUTOUPDATER", "1"),
+    // The default of ten retries with growing pauses makes an authentication error take minutes.
+    ("CLAUDE_CODE_MAX_RETRIES", "1"),
+    // Without it, root may not bypass permissions.
+    ("IS_SANDBOX", "1"),
+];
+
+const CODEX_ENV: &[(&str, &str)] = &[
+    ("CODEX_HOME", "{home}/.codex"),
+    ("OPENAI_API_KEY", KEY),
+    // It looks for plugins and updates at names that nobody resolves here, and does not go before its resolver has
+    // given up, five seconds later. With a proxy that is not there it looks up nothing. The stand-in is no HTTPS.
+    ("HTTPS_PROXY", "http://127.0.0.1:9"),
+];
+
 const ALL: &[Offline] = &[
     Offline {
         agent: "claude",
-        env: &[
-            ("ANTHROPIC_BASE_URL", "{url}"),
-            ("ANTHROPIC_API_KEY", KEY),
-            ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
-            ("DISABLE_TELEMETRY", "1"),
-            ("DISABLE_AUTOUPDATER", "1"),
-            // The default of ten retries with growing pauses makes an authentication error take minutes.
-            ("CLAUDE_CODE_MAX_RETRIES", "1"),
-            // Without it, root may not bypass permissions.
-            ("IS_SANDBOX", "1"),
-        ],
+        env: CLAUDE_ENV,
         files: &[],
         settings: &[],
         shell: |line| ("Bash", json!({"command": line, "description": "to see whether it works"})),
     },
     Offline {
         agent: "codex",
-        env: &[
-            ("CODEX_HOME", "{home}/.codex"),
-            ("OPENAI_API_KEY", KEY),
-            // It looks for plugins and updates at names that nobody resolves here, and does not go before its resolver has
-            // given up, five seconds later. With a proxy that is not there it looks up nothing. The stand-in is no HTTPS.
-            ("HTTPS_PROXY", "http://127.0.0.1:9"),
-        ],
+        env: CODEX_ENV,
         files: &[(".codex/config.toml", CODEX)],
         settings: &[],
         shell: |line| ("exec_command", json!({"cmd": line})),
@@ -101,6 +105,42 @@ const ALL: &[Offline] = &[
         files: &[(".config/opencode/opencode.json", OPENCODE)],
         settings: &[],
         shell: |line| ("bash", json!({"command": line, "description": "to see whether it works"})),
+    },
+    Offline {
+        agent: "claude-agent-acp",
+        env: CLAUDE_ENV,
+        files: &[],
+        settings: &[],
+        shell: |line| ("Bash", json!({"command": line, "description": "to see whether it works"})),
+    },
+    Offline {
+        agent: "codex-acp",
+        env: CODEX_ENV,
+        files: &[(".codex/config.toml", CODEX)],
+        settings: &[],
+        shell: |line| ("exec_command", json!({"cmd": line})),
+    },
+    Offline {
+        agent: "goose",
+        env: &[
+            ("GOOSE_PROVIDER", "openai"),
+            ("GOOSE_MODEL", MODEL),
+            ("OPENAI_HOST", "{url}"),
+            ("OPENAI_API_KEY", KEY),
+            ("GOOSE_DISABLE_KEYRING", "true"),
+            // Else everything is allowed.
+            ("GOOSE_MODE", "approve"),
+        ],
+        files: &[],
+        settings: &[],
+        shell: |line| ("shell", json!({"command": line})),
+    },
+    Offline {
+        agent: "qwen",
+        env: &[("OPENAI_API_KEY", KEY), ("OPENAI_BASE_URL", "{url}/v1"), ("OPENAI_MODEL", MODEL)],
+        files: &[(".qwen/settings.json", QWEN)],
+        settings: &[],
+        shell: |line| ("run_shell_command", json!({"command": line, "is_background": false})),
     },
 ];
 
@@ -163,6 +203,16 @@ const OPENCODE: &str = r#"{
       }
     }
   }
+}
+"#;
+
+// By default a model decides what is asked.
+const QWEN: &str = r#"{
+  "security": {"auth": {"selectedType": "openai"}},
+  "general": {"enableAutoUpdate": false},
+  "privacy": {"usageStatisticsEnabled": false},
+  "tools": {"approvalMode": "default"},
+  "$version": 3
 }
 "#;
 

@@ -8,7 +8,9 @@ use std::process::{Command, Stdio};
 
 use ostler_standin::Offline;
 
-pub use pinned::{ALL, CLAUDE, CODEX, COPILOT, GEMINI, OPENCLAW, OPENCODE, Pinned};
+pub use pinned::{
+    ALL, CLAUDE, CLAUDE_AGENT_ACP, CODEX, CODEX_ACP, COPILOT, GEMINI, GOOSE, OPENCLAW, OPENCODE, Pinned, QWEN,
+};
 
 /// The version of Claude Code that the tests drive.
 pub const CLAUDE_VERSION: &str = CLAUDE.version;

@@ -64,6 +64,14 @@ pinned! {
     OPENCODE = "opencode" "1.18.33" false ["opencode-linux-x64/bin/opencode"];
     /// OpenClaw.
     OPENCLAW = "openclaw" "2026.9.6" true ["openclaw/openclaw.mjs"];
+    /// Qwen Code.
+    QWEN = "qwen" "0.24.4" true ["@qwen-code/qwen-code/cli-entry.js"];
+    /// goose, by the version of its npm package; the program calls itself 1.34.0.
+    GOOSE = "goose" "0.20.1" true ["@aaif/goose-binary-linux-x64/bin/goose"];
+    /// Claude Code behind the adapter of editors.
+    CLAUDE_AGENT_ACP = "claude-agent-acp" "0.99.1" true ["@agentclientprotocol/claude-agent-acp/dist/index.js"];
+    /// Codex behind the adapter of editors.
+    CODEX_ACP = "codex-acp" "2.6.0" true ["@agentclientprotocol/codex-acp/dist/index.js"];
 }
 
 #[cfg(test)]

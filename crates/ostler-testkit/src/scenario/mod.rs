@@ -29,7 +29,7 @@ mod tale;
 
 use std::time::Duration;
 
-pub use acp::{COPILOT_ACP, GEMINI, OPENCODE};
+pub use acp::{CLAUDE_AGENT_ACP, CODEX_ACP, COPILOT_ACP, GEMINI, GOOSE, OPENCODE, QWEN};
 pub use claude::CLAUDE;
 pub use codex::{CODEX, CODEX_EXEC};
 pub use copilot::COPILOT;

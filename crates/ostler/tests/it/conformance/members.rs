@@ -79,6 +79,30 @@ macro_rules! members {
                 ]
             }
             {
+                heavy qwen QWEN "ACP: JSON-RPC lines on stdin and stdout"
+                [
+                    structured_output: "the protocol, ACP, has no answers by a schema"
+                ]
+            }
+            {
+                heavy goose GOOSE "ACP: JSON-RPC lines on stdin and stdout"
+                [
+                    structured_output: "the protocol, ACP, has no answers by a schema"
+                ]
+            }
+            {
+                heavy claude_agent_acp CLAUDE_AGENT_ACP "ACP: JSON-RPC lines on stdin and stdout"
+                [
+                    structured_output: "the protocol, ACP, has no answers by a schema"
+                ]
+            }
+            {
+                heavy codex_acp CODEX_ACP "ACP: JSON-RPC lines on stdin and stdout"
+                [
+                    structured_output: "the protocol, ACP, has no answers by a schema"
+                ]
+            }
+            {
                 own openai_api OPENAI_API "HTTP: chat completions"
                 [
                     died: "it is a part of Ostler: there is no process that could die"

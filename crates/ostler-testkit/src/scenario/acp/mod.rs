@@ -1,5 +1,9 @@
 //! Agents that speak ACP as the subjects of scenarios.
 
+mod adapters;
+mod goose;
+mod qwen;
+
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -7,6 +11,10 @@ use serde_json::{Value, json};
 use super::subject::{Known, Manner, Numbers, Subject, Tools, Words};
 use crate::model::Answer;
 use crate::real;
+
+pub use adapters::{CLAUDE_AGENT_ACP, CODEX_ACP};
+pub use goose::GOOSE;
+pub use qwen::QWEN;
 
 /// The real Gemini CLI.
 pub const GEMINI: Subject = Subject {

@@ -1,0 +1,87 @@
+//! Claude Code and Codex behind the adapters of editors, as the subjects of scenarios.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{KNOWN, NUMBERS, WORDS};
+use crate::real;
+use crate::scenario::subject::{Known, Manner, Numbers, Subject, Tools, Words};
+
+/// The real Claude Code behind `claude-agent-acp`.
+pub const CLAUDE_AGENT_ACP: Subject = Subject {
+    name: "claude-agent-acp",
+    version: Some(real::CLAUDE_AGENT_ACP.version),
+    program: Some(|| real::CLAUDE_AGENT_ACP.program()),
+    host: |home, url| real::offline_env("claude-agent-acp", home, url),
+    silent: false,
+    furnish: |_| (),
+    tools: Tools {
+        command: "Bash",
+        shell: bash,
+        printed: str::to_owned,
+        forbidden: || ("Bash", bash("cat .env; touch made")),
+        read: |path| ("Read", json!({"file_path": path})),
+        write: |path| ("Write", json!({"file_path": path, "content": "written\n"})),
+        bound: "mcp__ostler__",
+        others: ["", ""],
+    },
+    settings: Known {
+        trust: &[("permission_mode", "bypassPermissions")],
+        model: "haiku",
+        variables: ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
+        ..KNOWN
+    },
+    numbers: Numbers {
+        tokens: [100, 7, 11, 25],
+        cost_source: "reported",
+        overloaded: 529,
+        soon: Duration::from_secs(15),
+        ..NUMBERS
+    },
+    words: Words { auth: "claude auth login", ..WORDS },
+    manner: Manner { ..Manner::PLAIN },
+};
+
+/// The real Codex behind `codex-acp`.
+pub const CODEX_ACP: Subject = Subject {
+    name: "codex-acp",
+    version: Some(real::CODEX_ACP.version),
+    program: Some(|| real::CODEX_ACP.program()),
+    host: |home, url| real::offline_env("codex-acp", home, url),
+    silent: false,
+    furnish: |_| (),
+    tools: Tools {
+        command: "exec_command",
+        shell: exec,
+        printed: |text| format!("{text}\n"),
+        // In its own sandbox a command may run; it is asked about when it wants out.
+        forbidden: || {
+            (
+                "exec_command",
+                json!({"cmd": "cat .env; touch made", "sandbox_permissions": "require_escalated", "justification": "for the test"}),
+            )
+        },
+        read: |path| ("exec_command", exec(&format!("cat {path}"))),
+        write: |path| ("exec_command", exec(&format!("echo written > {path}"))),
+        bound: "",
+        others: ["", ""],
+    },
+    settings: Known {
+        trust: &[("permission_mode", "agent-full-access")],
+        model: "",
+        variables: ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
+        ..KNOWN
+    },
+    numbers: Numbers { tokens: [100, 7, 11, 25], soon: Duration::from_secs(15), ..NUMBERS },
+    words: Words { auth: "codex login", ..WORDS },
+    manner: Manner { ends_when_denied: true, ..Manner::PLAIN },
+};
+
+fn bash(line: &str) -> serde_json::Value {
+    json!({"command": line, "description": "for the test"})
+}
+
+fn exec(line: &str) -> serde_json::Value {
+    json!({"cmd": line})
+}
