@@ -93,6 +93,17 @@ pub fn claude() -> PathBuf {
     CLAUDE.program()
 }
 
+/// Where npm put the Node that OpenClaw needs.
+///
+/// # Panics
+/// When there is no build's target directory.
+#[must_use]
+pub fn openclaw_node() -> PathBuf {
+    let machine = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
+    let target = target_dir().expect("find the build's target directory");
+    OPENCLAW.home(&target).join(format!("node_modules/node-linux-{machine}/bin"))
+}
+
 /// The environment, and nothing else, that a real agent needs to talk to a scripted model; its files are written into `home`.
 ///
 /// # Panics

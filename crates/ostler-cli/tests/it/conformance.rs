@@ -2,9 +2,13 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
 use ostler_testkit::fake;
+use ostler_testkit::real::{self, Pinned};
+use serde_json::Value;
 
+use crate::driver::{output, utf8};
 use crate::rig::{Rig, finish};
 
 fn doctor(program: Option<&str>, agent: &str) -> (Option<i32>, String) {
@@ -133,4 +137,32 @@ fn a_configured_agent_is_tried_when_its_program_is_known() {
     let done = finish(&mut rig.ostler(&["doctor", "--conformance", "mine"]));
     assert_eq!(done.code, Some(2), "{}", done.stdout);
     assert!(done.stderr.contains("mine cannot be tried") && done.stderr.contains("my-agent"), "{}", done.stderr);
+}
+
+/// The report about a real agent that is on PATH, in a home that knows nothing of it.
+fn report(agent: &Pinned) -> Value {
+    let home = tempfile::tempdir().unwrap();
+    let bin = home.path().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    std::os::unix::fs::symlink(agent.program(), bin.join(agent.name)).unwrap();
+    let mut path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    if agent.name == real::OPENCLAW.name {
+        path = format!("{}:{path}", real::openclaw_node().display());
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ostler"));
+    command.env_clear().env("HOME", home.path()).env("PATH", path);
+    let ran = output(command.args(["doctor", "--json", "--conformance", agent.name]));
+    let report: Value = serde_json::from_slice(&ran.stdout).unwrap_or_else(|_| panic!("{}", utf8(&ran.stderr)));
+    assert_eq!(ran.status.code(), Some(0), "{report:#}");
+    report
+}
+
+/// Fails unless a real agent is as Ostler expects it in so many ways, and is the version that the probe says was tested.
+pub(crate) fn conforms(agent: &Pinned, ways: usize) {
+    let report = report(agent);
+    assert_eq!((&report["conforms"], report["version"].as_str()), (&Value::Bool(true), Some(agent.calls_itself)));
+    assert_eq!(report["tested_version"], agent.calls_itself, "the probe names the version that these tests drive");
+    assert_eq!(report["drift"], serde_json::json!({}), "messages of the tested version that nobody knows");
+    let passed = report["checks"].as_array().unwrap().iter().filter(|check| check["result"] == "passed").count();
+    assert!(passed >= ways, "{report:#}");
 }

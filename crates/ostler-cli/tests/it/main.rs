@@ -18,6 +18,7 @@ mod conformance;
 mod driver;
 mod escapes;
 mod guard;
+mod heavy;
 mod looping;
 mod policy;
 mod readers;

@@ -199,14 +199,26 @@ pub(super) fn of_exit(entry: &Entry, exit: &Exit) -> Option<Outcome> {
     if exit.signal.is_some() || exit.code == Some(0) {
         return None;
     }
-    let strange = |line: &&str| STRANGE.iter().any(|words| line.to_lowercase().contains(words));
-    let line = exit.stderr.lines().find(strange)?;
+    let (cause, line, hint) = unreached(entry, exit).or_else(|| unspoken(exit))?;
     let message = format!("{} did not start: {}", entry.name, line.trim());
-    let hint = "This version of the agent does not speak ACP, or does not know an extra argument; update it, or check the arguments.";
-    Some(Outcome::new(Cause::BadRequest, message).hint(hint).with(|d| {
+    Some(Outcome::new(cause, message).hint(hint).with(|d| {
         d.exit_code = exit.code;
         d.stderr = Some(exit.stderr.clone());
     }))
+}
+
+/// It is a bridge, and did not reach the other side.
+fn unreached<'a>(entry: &Entry, exit: &'a Exit) -> Option<(Cause, &'a str, &'static str)> {
+    let (words, hint) = entry.bridge?;
+    let line = exit.stderr.lines().rev().find_map(|line| line.trim_start().strip_prefix(words))?;
+    Some((by_words(line).unwrap_or(Cause::Network), line, hint))
+}
+
+/// It does not know what it was told to do.
+fn unspoken(exit: &Exit) -> Option<(Cause, &str, &'static str)> {
+    let strange = |line: &&str| STRANGE.iter().any(|words| line.to_lowercase().contains(words));
+    let hint = "This version of the agent does not speak ACP, or does not know an extra argument; update it, or check the arguments.";
+    exit.stderr.lines().find(strange).map(|line| (Cause::BadRequest, line, hint))
 }
 
 fn with_hint(entry: &Entry, outcome: Outcome) -> Outcome {

@@ -43,6 +43,8 @@ pub struct Entry {
     pub(crate) unreached: &'static str,
     /// Why a session may be gone, besides that it never was.
     pub(crate) lost: &'static str,
+    /// What its last words begin with when it does not reach what it is a bridge to, and what to do then.
+    pub(crate) bridge: Option<(&'static str, &'static str)>,
     /// What its tools do, by their names.
     pub(crate) tools: &'static [(&'static str, ToolKind)],
     /// Whether it asks before its tools run.
@@ -139,6 +141,7 @@ pub(super) const ANY: Entry = Entry {
     server_flag: None,
     unreached: "",
     lost: "",
+    bridge: None,
     tools: &[],
     ask: true,
     skips: skips::COMMON,
@@ -414,6 +417,11 @@ pub static OPENCLAW: Acp = Acp(&Entry {
     inherits: only(&["OPENCLAW_*", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENROUTER_API_KEY", "GEMINI_API_KEY"]),
     // It has never been seen to ask.
     ask: false,
+    bridge: Some((
+        "ACP bridge failed: ",
+        "Start its gateway (`openclaw gateway run`), and check the gateway's address and token in OpenClaw's configuration; \
+         or do without one: transport=exec.",
+    )),
     state: &["$OPENCLAW_STATE_DIR/", "~/.openclaw/"],
     fork: false,
     cost: false,

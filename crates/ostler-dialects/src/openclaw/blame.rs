@@ -77,8 +77,10 @@ pub(super) fn of_exit(exit: &Exit) -> Option<Outcome> {
 /// Words in sentences, in small letters, the telling ones first. Only some sentences hold the status.
 const WORDS: &[(Cause, &[&str])] = &[
     (Cause::Auth, &["authentication", "api key", "unauthorized", "credential"]),
-    (Cause::RateLimit, &["rate limit", "rate_limit", "quota", "billing"]),
+    (Cause::RateLimit, &["rate limit", "rate_limit", "quota", "billing", "too many requests", "usage limit"]),
     (Cause::Overloaded, &["overloaded"]),
+    // What it adds to the words of a limited provider, which can be any.
+    (Cause::RateLimit, &["retry-after:"]),
     (Cause::WallLimit, &["timed out"]),
     (Cause::Network, &["network", "econnrefused", "enotfound", "fetch failed", "connection"]),
     (
@@ -134,6 +136,8 @@ mod tests {
         let error = |message: &str| format!(r#"{{"ok":false,"error":{{"message":"{message}","kind":"exception"}}}}"#);
         assert_eq!(cause(&error("⚠️ a/b request failed (authentication failed, HTTP 401). Try again.")), Cause::Auth);
         assert_eq!(cause(&error("request failed (HTTP 429)")), Cause::RateLimit);
+        assert_eq!(cause(&error("⚠️ the provider's words; Retry-After: 0 seconds")), Cause::RateLimit);
+        assert_eq!(cause(&error("⚠️ Too Many Requests")), Cause::RateLimit);
         assert_eq!(cause(&error("request failed (HTTP 529)")), Cause::Overloaded);
         assert_eq!(cause(&error("request failed (HTTP 502)")), Cause::Network);
         assert_eq!(cause(&error("LLM request failed: provider rejected the request schema.")), Cause::BadRequest);

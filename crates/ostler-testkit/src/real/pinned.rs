@@ -7,6 +7,8 @@ pub struct Pinned {
     pub name: &'static str,
     /// The version.
     pub version: &'static str,
+    /// What it says its version is: mostly the same.
+    pub calls_itself: &'static str,
     /// What npm is to install.
     pub(super) package: &'static str,
     /// Exactly that, with its checksums.
@@ -18,11 +20,14 @@ pub struct Pinned {
 }
 
 macro_rules! pinned {
-    ($($(#[$doc:meta])* $id:ident = $name:literal $version:literal $heavy:literal [$($program:literal),* $(,)?];)*) => {
+    (@itself $version:literal) => { $version };
+    (@itself $version:literal $itself:literal) => { $itself };
+    ($($(#[$doc:meta])* $id:ident = $name:literal $version:literal $(($itself:literal))? $heavy:literal [$($program:literal),* $(,)?];)*) => {
         $($(#[$doc])*
         pub const $id: Pinned = Pinned {
             name: $name,
             version: $version,
+            calls_itself: pinned!(@itself $version $($itself)?),
             package: include_str!(concat!("../../agents/", $name, "/package.json")),
             lock: include_str!(concat!("../../agents/", $name, "/package-lock.json")),
             programs: &[$($program),*],
@@ -66,8 +71,8 @@ pinned! {
     OPENCLAW = "openclaw" "2026.9.6" true ["openclaw/openclaw.mjs"];
     /// Qwen Code.
     QWEN = "qwen" "0.24.4" true ["@qwen-code/qwen-code/cli-entry.js"];
-    /// goose, by the version of its npm package; the program calls itself 1.34.0.
-    GOOSE = "goose" "0.20.1" true ["@aaif/goose-binary-linux-x64/bin/goose"];
+    /// goose, by the version of its npm package.
+    GOOSE = "goose" "0.20.1" ("1.34.0") true ["@aaif/goose-binary-linux-x64/bin/goose"];
     /// Claude Code behind the adapter of editors.
     CLAUDE_AGENT_ACP = "claude-agent-acp" "0.99.1" true ["@agentclientprotocol/claude-agent-acp/dist/index.js"];
     /// Codex behind the adapter of editors.

@@ -52,6 +52,7 @@ pub const CLAUDE: Subject = Subject {
         retried: &[401, 429, 529],
         exit_codes: [0, 1],
         soon: Duration::from_secs(4),
+        persists: super::PATIENCE.saturating_mul(2),
     },
     words: Words { auth: "claude auth login", network: "ANTHROPIC_BASE_URL", retry: "api_retry" },
     manner: Manner::PLAIN,

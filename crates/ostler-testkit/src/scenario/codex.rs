@@ -51,6 +51,7 @@ pub const CODEX: Subject = Subject {
         retried: &[401, 429, 503],
         exit_codes: [0, 0],
         soon: Duration::from_secs(4),
+        persists: super::PATIENCE.saturating_mul(2),
     },
     words: Words { auth: "codex login", network: "base_url", retry: "api_retry" },
     manner: Manner::PLAIN,

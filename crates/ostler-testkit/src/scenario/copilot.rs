@@ -51,6 +51,7 @@ pub const COPILOT: Subject = Subject {
         retried: &[401, 429, 503],
         exit_codes: [0, 1],
         soon: Duration::from_secs(15),
+        persists: super::PATIENCE.saturating_mul(2),
     },
     words: Words { auth: "COPILOT_PROVIDER_API_KEY", network: "COPILOT_PROVIDER_BASE_URL", retry: "model_call_failed" },
     manner: Manner::PLAIN,

@@ -27,13 +27,14 @@ fn hinted(seen: &Seen, part: &str) {
 fn fails(driver: &dyn Driver, (status, kind): (u16, &str), (cause, exit): (&str, i32)) -> Seen {
     let manner = &driver.subject().manner;
     let place = only(driver, Answer::error(status, kind, (manner.provider)(status)).header("retry-after", "0"));
-    let seen = run(driver, &place, &Task::new("PROMPT").with(driver.subject().settings.hasty));
+    let subject = driver.subject();
+    let task = Task::new("PROMPT").with(subject.settings.hasty).wall(subject.numbers.persists);
+    let seen = run(driver, &place, &task);
     seen.ended_with(cause, exit);
     let told = &seen.outcome()["detail"]["http_status"];
     assert!(*told == status || (told.is_null() && !manner.tells_status), "{:#}", seen.outcome());
     // The error comes dressed up as an answer; it is none.
     assert_eq!((seen.answer(), seen.all("text").len()), ("", 0));
-    let subject = driver.subject();
     let retried = seen.story().contains(&format!("notice {}", subject.words.retry));
     assert_eq!(retried, subject.numbers.retried.contains(&status), "{:#?}", seen.story());
     assert_eq!(seen.one("ended")["exit_code"], subject.numbers.exit_codes[1]);

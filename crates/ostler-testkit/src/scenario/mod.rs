@@ -34,7 +34,7 @@ pub use claude::CLAUDE;
 pub use codex::{CODEX, CODEX_EXEC};
 pub use copilot::COPILOT;
 pub use openai_api::{KEY, OPENAI_API, SECRET};
-pub use openclaw::OPENCLAW;
+pub use openclaw::{OPENCLAW, OPENCLAW_ACP};
 pub use place::{Place, Signal, signal};
 pub use progress::Progress;
 pub use seen::Seen;

@@ -56,6 +56,7 @@ pub const OPENAI_API: Subject = Subject {
         retried: &[429, 503],
         exit_codes: [0, 0],
         soon: Duration::from_secs(2),
+        persists: super::PATIENCE.saturating_mul(2),
     },
     words: Words { auth: "OPENAI_API_KEY", network: "OPENAI_BASE_URL", retry: "retrying" },
     manner: Manner::PLAIN,

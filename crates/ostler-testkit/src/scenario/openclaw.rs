@@ -1,6 +1,6 @@
 //! OpenClaw as the subject of scenarios.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -51,25 +51,29 @@ pub const OPENCLAW: Subject = Subject {
         exit_codes: [0, 1],
         // A start takes fifteen seconds, on a busy machine a minute.
         soon: Duration::from_secs(90),
+        // Ten attempts, with pauses that grow to half a minute.
+        persists: Duration::from_secs(540),
     },
     words: Words { auth: "openclaw configure", network: "address", retry: "" },
-    manner: Manner { model: |name| Some(format!("stand-in/{name}")), ..Manner::PLAIN },
+    // Of a limit only the provider's words are left.
+    manner: Manner { model: |name| Some(format!("stand-in/{name}")), tells_status: false, ..Manner::PLAIN },
+};
+
+/// The same over the ACP of its gateway, which has to run.
+pub const OPENCLAW_ACP: Subject = Subject {
+    silent: false,
+    settings: Known { always: &[("transport", "acp")], streams: true, ..OPENCLAW.settings },
+    manner: Manner { model: |_| None, tool: |_| "execute", ..OPENCLAW.manner },
+    ..OPENCLAW
 };
 
 /// The environment, and nothing else, that the real program needs: its own Node is the first.
 fn host(home: &Path, base_url: &str) -> Vec<(String, String)> {
     let mut pairs = real::offline_env("openclaw", home, base_url);
     for (_, path) in pairs.iter_mut().filter(|(name, _)| name == "PATH") {
-        *path = format!("{}:{path}", node().display());
+        *path = format!("{}:{path}", real::openclaw_node().display());
     }
     pairs
-}
-
-/// Where npm put the Node that it needs.
-fn node() -> PathBuf {
-    let machine = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
-    let target = real::target_dir().expect("find the build's target directory");
-    real::OPENCLAW.home(&target).join(format!("node_modules/node-linux-{machine}/bin"))
 }
 
 fn shell(line: &str) -> Value {

@@ -104,6 +104,8 @@ pub struct Numbers {
     pub exit_codes: [i32; 2],
     /// A limit on time that it certainly has begun to work in.
     pub soon: Duration,
+    /// How long it may try again before it says that the service fails.
+    pub persists: Duration,
 }
 
 /// Parts of the hints of an agent, and its codes.

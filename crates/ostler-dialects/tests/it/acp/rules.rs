@@ -2,10 +2,10 @@
 
 use ostler_core::dialect::Dialect;
 use ostler_core::dialect::{Change, Exit, FileAccess, FileFault, Out, Say};
-use ostler_core::outcome::Cause;
+use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::permission::{Otherwise, Policy, ToolKind, Verdict};
 use ostler_core::spec::{Asks, Spec, keys};
-use ostler_dialects::acp::{self, COPILOT, GEMINI, OPENCODE, QWEN};
+use ostler_dialects::acp::{self, Acp, COPILOT, GEMINI, OPENCLAW, OPENCODE, QWEN};
 use serde_json::{Value, json};
 
 use super::stage::{Stage, hello, usual};
@@ -218,7 +218,7 @@ fn with_rules_the_agent_has_to_ask() {
         assert_eq!(refused, error, "{:?}", stage.outs.last());
     }
     // One that never asks says so, and is not started with a policy.
-    assert!(!acp::OPENCLAW.capabilities().ask && GEMINI.capabilities().ask);
+    assert!(!OPENCLAW.capabilities().ask && GEMINI.capabilities().ask);
 }
 
 #[test]
@@ -236,14 +236,32 @@ fn a_configured_agent_has_a_name_and_a_command() {
 
 #[test]
 fn an_agent_that_does_not_know_acp_says_so() {
-    let finished = |code: i32, stderr: &str| {
-        let mut talk = GEMINI.converse(&Spec::default());
-        let mut out = ostler_core::dialect::Outbox::default();
-        talk.say(Say::Prompt("hello".into()), &mut out);
-        talk.finish(&Exit { code: Some(code), signal: None, stderr: stderr.into() }, &mut out);
-        out.drain().find_map(|out| if let Out::TurnOver(over) = out { Some(over.outcome.cause) } else { None })
-    };
+    let finished = |code, stderr| gone(&GEMINI, code, stderr).map(|outcome| outcome.cause);
     assert_eq!(finished(1, "Unknown argument: acp\n"), Some(Cause::BadRequest));
     assert_eq!(finished(1, "boom"), None, "others say how it died");
     assert_eq!(finished(0, "unknown option"), None);
+}
+
+/// How a turn ends whose agent goes before there is a session.
+fn gone(agent: &Acp, code: i32, stderr: &str) -> Option<Outcome> {
+    let mut talk = agent.converse(&Spec::default());
+    let mut out = ostler_core::dialect::Outbox::default();
+    talk.say(Say::Prompt("hello".into()), &mut out);
+    talk.finish(&Exit { code: Some(code), signal: None, stderr: stderr.into() }, &mut out);
+    out.drain().find_map(|out| if let Out::TurnOver(over) = out { Some(over.outcome) } else { None })
+}
+
+#[test]
+fn a_bridge_that_reaches_nobody_says_what_to_start() {
+    for (last, cause) in [
+        ("ACP bridge failed: connect ECONNREFUSED 127.0.0.1:18789", Cause::Network),
+        ("ACP bridge failed: unauthorized: gateway token mismatch", Cause::Auth),
+        ("ACP bridge failed: gateway closed (1008)", Cause::Network),
+    ] {
+        let outcome = gone(&OPENCLAW, 1, &format!("(node) a warning\n{last}\n")).unwrap();
+        assert_eq!(outcome.cause, cause, "{last}");
+        assert!(outcome.hint.is_some_and(|hint| hint.contains("openclaw gateway run")), "{last}");
+        assert_eq!(gone(&GEMINI, 1, last), None, "it is no bridge");
+    }
+    assert_eq!(gone(&OPENCLAW, 1, "boom"), None);
 }

@@ -146,6 +146,7 @@ const NUMBERS: Numbers = Numbers {
     retried: &[429, 503],
     exit_codes: [0, 0],
     soon: Duration::from_secs(8),
+    persists: super::PATIENCE.saturating_mul(2),
 };
 
 const WORDS: Words = Words { auth: "", network: "address of the model", retry: "api_retry" };

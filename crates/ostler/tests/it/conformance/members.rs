@@ -49,7 +49,6 @@ macro_rules! members {
                     two_tools: "its tools run, but it only counts them"
                     structured_output: "it takes no schema for its answer"
                     interrupt: "a process per turn takes no interrupt that the session outlives"
-                    rate_limit: "it tries a limited model again for minutes, ten times, before it says so"
                     resume: "each run is a session of its own, also in the same state directory"
                     fork: "each run is a session of its own, also in the same state directory"
                     bound_tool: "it takes no functions of the caller's"

@@ -3,3 +3,4 @@
 mod acp;
 mod codex;
 mod copilot;
+mod openclaw;

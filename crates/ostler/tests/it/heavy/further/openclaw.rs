@@ -1,0 +1,170 @@
+//! The real OpenClaw over the ACP of its gateway: the gateway is a user's own, started beside Ostler.
+
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use ostler::event::{ToolCall, ToolResult, What};
+use ostler::{Cause, keys};
+use ostler_testkit::model::{Answer, Rule, Script};
+use ostler_testkit::processes::wait_until;
+use ostler_testkit::real;
+use ostler_testkit::scenario::{OPENCLAW_ACP, Task};
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::sessions::{Scene, started};
+
+const TOKEN: &str = "a-token-of-the-test";
+
+/// A gateway of the test's own, with a home of its own; gone when dropped.
+struct Gateway {
+    child: Child,
+    home: TempDir,
+}
+
+impl Gateway {
+    /// Starts one that asks the model of the scene, and tells the scene's OpenClaw where it is.
+    fn start(scene: &Scene) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        // A port that was free a moment ago.
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let url = scene.place.server.base_url();
+        let mut variables = (OPENCLAW_ACP.host)(home.path(), &url);
+        let file = home.path().join(".openclaw/openclaw.json");
+        let mut config: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        config["agents"]["defaults"]["workspace"] = json!(home.path().join("workspace"));
+        config["gateway"] =
+            json!({"mode": "local", "port": port, "bind": "loopback", "auth": {"mode": "token", "token": TOKEN}});
+        std::fs::write(&file, config.to_string()).unwrap();
+        reach(scene, port);
+        variables.push(("TMPDIR".to_owned(), home.path().display().to_string()));
+        let log = std::fs::File::create(home.path().join("log")).unwrap();
+        let child = Command::new(real::OPENCLAW.program())
+            .args(["gateway", "run"])
+            .env_clear()
+            .envs(variables)
+            .current_dir(home.path())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let gateway = Self { child, home };
+        let is_up = wait_until(Duration::from_secs(180), || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        let log = || std::fs::read_to_string(gateway.home.path().join("log")).unwrap_or_default();
+        assert!(is_up, "the gateway never listened: {}", log());
+        gateway
+    }
+
+    /// Whether its agent has made a file in the gateway's workspace.
+    fn has(&self, name: &str) -> bool {
+        self.home.path().join("workspace").join(name).is_file()
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let group = Pid::from_child(&self.child);
+        let _ = kill_process_group(group, Signal::KILL);
+        let _ = self.child.wait();
+    }
+}
+
+/// Tells the scene's OpenClaw where its gateway is.
+fn reach(scene: &Scene, port: u16) {
+    let remote = json!({"mode": "remote", "remote": {"url": format!("ws://127.0.0.1:{port}"), "token": TOKEN}});
+    let file = scene.place.aside("home/.openclaw/openclaw.json");
+    std::fs::write(file, json!({"gateway": remote}).to_string()).unwrap();
+}
+
+fn scene(script: Script) -> Scene {
+    let mut scene = Scene::new(&OPENCLAW_ACP, script, &Task::new("PROMPT"));
+    // It needs as long as a browser to start.
+    scene.spec.limits.startup = Some(Duration::from_secs(180));
+    scene
+}
+
+fn script() -> Script {
+    let made = OPENCLAW_ACP.shell("echo $((40 + 2)) | tee made");
+    Script::new()
+        .rule(Rule::on_text("PROMPT").answer(Answer::text("One two three four.").deltas(4)))
+        .rule(Rule::on_text("Remember").text("I will remember."))
+        .rule(Rule::on_text("Which").text("Pelican."))
+        .rule(Rule::on_text("WORK").answer(made))
+        .rule(Rule::on_tool_result().text("It is {tool_result}."))
+        .rule(Rule::on_text("SLOW").answer(Answer::text("One two three four.").deltas(4).hang_after(2)))
+        .rule(Rule::on_text("AGAIN").text("Here."))
+}
+
+fn calls(seen: &crate::rig::Seen) -> Vec<&ToolCall> {
+    seen.whats().filter_map(|what| if let What::ToolCall(it) = what { Some(it) } else { None }).collect()
+}
+
+fn results(seen: &crate::rig::Seen) -> Vec<&ToolResult> {
+    seen.whats().filter_map(|what| if let What::ToolResult(it) = what { Some(it) } else { None }).collect()
+}
+
+/// Text in pieces, a tool with its arguments and what it gave, an interrupt that the session outlives, where it works, and
+/// another process that goes on with the session.
+#[tokio::test]
+async fn through_its_gateway() {
+    let mut scene = scene(script());
+    let gateway = Gateway::start(&scene);
+    let mut live = scene.start();
+    let turn = live.turn().await;
+    assert_eq!((turn.outcome.cause, turn.text.as_str()), (Cause::Completed, "One two three four."));
+    let turn = live.ask("WORK").await;
+    assert_eq!((turn.outcome.cause, turn.text.trim()), (Cause::Completed, "It is 42."));
+    assert!(gateway.has("made"), "commands run in the gateway's own workspace");
+    assert!(!scene.place.work().join("made").exists());
+    live.send("SLOW").unwrap();
+    live.until(crate::sessions::is_text).await;
+    live.interrupt();
+    assert_eq!(live.turn().await.outcome.cause, Cause::Interrupted);
+    assert_eq!(live.ask("AGAIN").await.text, "Here.");
+    assert_eq!(live.ask("Remember the word pelican.").await.text, "I will remember.");
+    let seen = live.end(&scene).await;
+    assert_eq!(seen.notices("works_elsewhere").len(), 1);
+    let (calls, results) = (calls(&seen), results(&seen));
+    assert_eq!((calls.len(), results.len()), (1, 1));
+    assert!(calls[0].input.get().contains("40 + 2") && results[0].ok && results[0].output.contains("42"), "{calls:?}");
+    let native = started(&seen)[0].native_session.clone().unwrap();
+    scene.spec.settings.set(keys::RESUME, &*native);
+    scene.spec.prompt = "Which word?".into();
+    let mut live = scene.start();
+    assert_eq!(live.turn().await.text, "Pelican.");
+    let seen = live.end(&scene).await;
+    assert_eq!(seen.replies().concat(), "Pelican.", "what was said before is not told again");
+    scene.knows(scene.place.server.requests().len() - 1, &["pelican", "Which word?"]);
+}
+
+/// A key that the service rejects is no success, although the gateway ends the turn well and without a word.
+#[tokio::test]
+async fn a_rejected_key_behind_its_gateway() {
+    let error = Answer::error(401, "authentication_error", "invalid x-api-key");
+    let scene = scene(Script::new().rule(Rule::any().answer(error)));
+    let _gateway = Gateway::start(&scene);
+    let mut live = scene.start();
+    let outcome = live.turn().await.outcome;
+    assert_eq!(outcome.cause, Cause::Auth, "{outcome:?}");
+    assert!(outcome.hint.as_deref().is_some_and(|hint| hint.contains("openclaw configure")), "{outcome:?}");
+    live.end(&scene).await;
+}
+
+/// Where no gateway listens, that is said, and what to do.
+#[tokio::test]
+async fn no_gateway_at_all() {
+    let scene = scene(script());
+    // A port that was free a moment ago.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    reach(&scene, port);
+    let mut live = scene.start();
+    let outcome = live.turn().await.outcome;
+    assert_eq!(outcome.cause, Cause::Network, "{outcome:?}");
+    assert!(outcome.hint.as_deref().is_some_and(|hint| hint.contains("openclaw gateway run")), "{outcome:?}");
+    live.end(&scene).await;
+}
