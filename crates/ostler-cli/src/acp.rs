@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use self::pipes::Line;
 use self::server::{CROWDED, Server};
@@ -101,6 +102,8 @@ async fn end(server: &mut Server, signals: &mut Signals) -> bool {
     };
     tell(server, || Wish::End);
     let mut is_read = true;
+    let later = || Instant::now() + pipes::PATIENCE;
+    let mut until = later();
     loop {
         if !is_read {
             server.queue.clear();
@@ -109,12 +112,17 @@ async fn end(server: &mut Server, signals: &mut Signals) -> bool {
         if server.tasks.is_empty() && server.errands.is_empty() && server.queue.is_empty() {
             return is_read;
         }
+        // The time is the editor's, to read the next line: it begins when there is one.
+        if server.queue.is_empty() {
+            until = later();
+        }
         tokio::select! {
-            room = pipes::room(server.out.clone(), true), if !server.queue.is_empty() => {
+            room = pipes::room(server.out.clone(), Some(until)), if !server.queue.is_empty() => {
                 match (room, server.queue.pop_front()) {
                     (Some(room), Some(line)) => drop(room.send(line)),
                     _ => is_read = false,
                 }
+                until = later();
             }
             Some(left) = server.tasks.join_next() => left.into_iter().for_each(|left| server.left(left)),
             errand = tokio::time::timeout(pipes::PATIENCE, server.errands.join_next()), if !server.errands.is_empty() => {

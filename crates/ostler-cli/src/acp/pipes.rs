@@ -4,6 +4,7 @@ use std::io::{self, BufRead, Read, Write};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 use crate::fault::Fault;
 
@@ -88,12 +89,12 @@ pub(super) fn writer() -> Result<(mpsc::Sender<String>, oneshot::Receiver<io::Re
     Ok((to, done))
 }
 
-/// Room for a line; none when nobody reads any more. A program that ends does not wait for ever.
-pub(super) async fn room(out: mpsc::Sender<String>, is_last: bool) -> Option<mpsc::OwnedPermit<String>> {
+/// Room for a line; none when nobody reads any more, or not until then.
+pub(super) async fn room(out: mpsc::Sender<String>, until: Option<Instant>) -> Option<mpsc::OwnedPermit<String>> {
     let room = out.reserve_owned();
-    match is_last {
-        true => tokio::time::timeout(PATIENCE, room).await.ok()?.ok(),
-        false => room.await.ok(),
+    match until {
+        Some(until) => tokio::time::timeout_at(until, room).await.ok()?.ok(),
+        None => room.await.ok(),
     }
 }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::ending::{self, Stopped};
 use super::history::History;
@@ -53,9 +54,18 @@ pub(super) struct Desk {
     questions: u64,
     changes: JoinSet<Changed>,
     leaving: Option<Leaving>,
+    /// How long the editor is waited for: it gets a while for each line, once the program ends.
+    until: Option<Instant>,
     closing: Vec<Id>,
     /// How the session ended.
     over: Option<Outcome>,
+}
+
+impl Desk {
+    /// The editor has its time again, to read the next line.
+    fn wait_anew(&mut self) {
+        self.until = self.until.map(|_| Instant::now() + pipes::PATIENCE);
+    }
 }
 
 struct Prompt {
@@ -164,13 +174,18 @@ impl Seat {
     pub(super) async fn serve(mut self) -> Left {
         while !self.is_done() {
             let is_told = self.desk.queue.is_empty();
+            if is_told {
+                self.desk.wait_anew();
+            }
             let has_past = self.history.is_some();
             let listens = (is_told && !has_past) || self.desk.leaving.is_some();
             let has_time = self.desk.queue.len() < CROWDED && !self.desk.waiting.is_empty();
-            let is_last = self.desk.leaving == Some(Leaving::Ended);
             tokio::select! {
-                room = pipes::room(self.out.clone(), is_last), if !is_told => match (room, self.desk.queue.pop_front()) {
-                    (Some(room), Some(line)) => drop(room.send(line)),
+                room = pipes::room(self.out.clone(), self.desk.until), if !is_told => match (room, self.desk.queue.pop_front()) {
+                    (Some(room), Some(line)) => {
+                        drop(room.send(line));
+                        self.desk.wait_anew();
+                    }
                     _ => self.give_up(),
                 },
                 event = self.session.next(), if listens && self.desk.over.is_none() => self.hear(event.as_ref()),
@@ -190,6 +205,7 @@ impl Seat {
 
     fn leave(&mut self, how: Leaving) {
         self.desk.leaving = Some(how);
+        self.desk.until = (how == Leaving::Ended).then(|| Instant::now() + pipes::PATIENCE);
         if let Some((id, _)) = self.history.take() {
             self.say(late(&id));
         }
