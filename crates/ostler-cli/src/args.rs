@@ -117,7 +117,17 @@ pub(crate) struct TaskArgs {
     pub(crate) stdin: bool,
     /// How to show the run
     #[arg(short, long, value_enum, default_value_t = Format::Human)]
-    pub(crate) output: Format,
+    output: Format,
+    /// The same as --output json
+    #[arg(long, conflicts_with = "output")]
+    json: bool,
+}
+
+impl TaskArgs {
+    /// How to show the run.
+    pub(crate) fn format(&self) -> Format {
+        if self.json { Format::Json } else { self.output }
+    }
 }
 
 const CHAT_HELP: &str = "\

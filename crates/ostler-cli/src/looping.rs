@@ -24,7 +24,7 @@ use crate::{config, files, prompt};
 
 /// Runs one task.
 pub(crate) async fn run(args: LoopArgs) -> Result<Code, Fault> {
-    let format = args.task.output;
+    let format = args.task.format();
     let Begun { session, signals, asks, line, again } = output::reporting(format, begin(args).await)?;
     let asking = Asking::new(session.remote(), asks).also_for(line);
     follow((session, asking), output::open_loop(format, again), signals).await
@@ -51,7 +51,7 @@ async fn begin(mut args: LoopArgs) -> Result<Begun, Fault> {
     args.mode = args.mode.or(before.is_approving.then_some(LoopMode::Approve));
     let sought = model::Sought { config: &config, host: &host, args: &args, before: before.model };
     let model = model::choose(&sought).await?;
-    let format = args.task.output;
+    let format = args.task.format();
     let asks = ask::who_at(format);
     let (agent, line) = around(Loop::around(model), &args, &(host.clone(), dir.clone(), asks))?;
     let streaming = format.is_streaming();

@@ -15,7 +15,7 @@ use crate::{ask, config, prompt};
 
 /// Runs one task.
 pub(crate) async fn run(args: RunArgs) -> Result<Code, Fault> {
-    let format = args.task.output;
+    let format = args.task.format();
     let (session, signals, asks) = output::reporting(format, begin(args).await)?;
     let asking = Asking::new(session.remote(), asks);
     follow((session, asking), output::open(format, Liveness::Now), signals).await
@@ -25,7 +25,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<Code, Fault> {
 async fn begin(mut args: RunArgs) -> Result<(Session, Signals, Asks), Fault> {
     let dir = spec::directory(args.start.dir.as_deref())?;
     let task = prompt::read(&args.task, &dir, "run")?;
-    let format = args.task.output;
+    let format = args.task.format();
     let config = config::load(args.start.config, &args.start.policy, &dir)?;
     let Keeping { host, .. } = store::keeping(&mut args.start, &dir, &config)?;
     let streaming = format.is_streaming();

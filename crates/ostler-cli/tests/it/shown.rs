@@ -84,7 +84,10 @@ fn text() {
 // S4-6
 #[test]
 fn json() {
-    let report: Value = serde_json::from_str(&run(&["--output", "json"]).stdout).unwrap();
+    let [report, short] =
+        [&["--output", "json"][..], &["--json"]].map(|form| serde_json::from_str::<Value>(&run(form).stdout).unwrap());
+    assert_eq!((&short["outcome"], &short["usage"]), (&report["outcome"], &report["usage"]));
+    assert_eq!(run(&["--json", "--output", "text"]).code, Some(2), "it is one or the other");
     assert_eq!(report["outcome"]["status"], "success");
     assert_eq!((&report["text"], &report["structured"]["a"]), (&"Done.".into(), &1.into()));
     assert_eq!((&report["native_session"], &report["model"]), (&"abc".into(), &"m1".into()));
