@@ -144,6 +144,14 @@ pub struct Capabilities {
     pub freeze: bool,
     /// Says nothing until the turn is over: its silence is no sign that it hangs.
     pub silent: bool,
+    /// Tells each call of a tool, and what came of it.
+    pub tells_tools: bool,
+    /// Tells a call that was not allowed.
+    pub tells_denials: bool,
+    /// Tells every token of a turn.
+    pub tells_usage: bool,
+    /// Takes prompts of many megabytes: the model's own limit is the only one.
+    pub long_prompts: bool,
 }
 
 /// What to start.

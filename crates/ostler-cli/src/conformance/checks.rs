@@ -51,7 +51,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "tool",
         // One that says everything at its end only counts its calls; that they run, "cwd" sees.
-        applies: |able| !able.silent,
+        applies: |able| able.tells_tools,
         script: |offline| tool(offline, "touch made"),
         run: |trial| Box::pin(called(trial)),
     },

@@ -55,6 +55,8 @@ pub struct Entry {
     pub(crate) fork: bool,
     /// Whether it says what a turn cost.
     pub(crate) cost: bool,
+    /// Whether it takes prompts of many megabytes.
+    pub(crate) long_prompts: bool,
     /// The oldest version that is supported.
     pub(crate) minimum: Version,
     /// The newest version that was tested.
@@ -147,6 +149,7 @@ pub(super) const ANY: Entry = Entry {
     skips: skips::COMMON,
     fork: true,
     cost: true,
+    long_prompts: true,
     minimum: Version(0, 0, 0),
     tested: None,
     runtime: None,
@@ -200,6 +203,8 @@ pub static GEMINI: Acp = Acp(&Entry {
     skips: skips::GEMINI,
     fork: false,
     cost: false,
+    // It refuses what it takes for more than a million tokens.
+    long_prompts: false,
     minimum: Version(0, 61, 0),
     tested: Some(Version(0, 61, 0)),
     runtime: Some(NODE),

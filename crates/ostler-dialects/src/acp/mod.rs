@@ -60,6 +60,10 @@ impl Dialect for Acp {
             set_permission_mode: true,
             freeze: true,
             silent: false,
+            tells_tools: true,
+            tells_denials: true,
+            tells_usage: self.0.quirks.counts.is_whole(),
+            long_prompts: self.0.long_prompts,
         }
     }
 

@@ -67,6 +67,13 @@ pub(crate) enum Counts {
     Unknown,
 }
 
+impl Counts {
+    /// Whether every token of a turn is counted.
+    pub(crate) const fn is_whole(self) -> bool {
+        !matches!(self, Self::LastRequest | Self::Unknown)
+    }
+}
+
 /// Where the name of a tool is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Names {

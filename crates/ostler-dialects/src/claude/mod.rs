@@ -55,6 +55,10 @@ impl Dialect for Claude {
             set_permission_mode: true,
             freeze: true,
             silent: false,
+            tells_tools: true,
+            tells_denials: true,
+            tells_usage: true,
+            long_prompts: true,
         }
     }
 

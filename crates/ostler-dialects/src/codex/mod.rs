@@ -92,6 +92,11 @@ impl Dialect for Codex {
             set_permission_mode: true,
             freeze: true,
             silent: false,
+            tells_tools: true,
+            tells_denials: true,
+            tells_usage: true,
+            // A message has at most 1,048,576 characters.
+            long_prompts: false,
         }
     }
 
@@ -148,6 +153,8 @@ impl Dialect for CodexExec {
             set_model: true,
             set_permission_mode: true,
             freeze: true,
+            tells_tools: true,
+            tells_usage: true,
             ..Capabilities::default()
         }
     }

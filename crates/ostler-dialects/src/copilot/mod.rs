@@ -35,7 +35,17 @@ impl Dialect for Copilot {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { resume: true, stream_text: true, thinking: true, freeze: true, ..Capabilities::default() }
+        Capabilities {
+            resume: true,
+            stream_text: true,
+            thinking: true,
+            freeze: true,
+            tells_tools: true,
+            tells_denials: true,
+            tells_usage: true,
+            long_prompts: true,
+            ..Capabilities::default()
+        }
     }
 
     fn models(&self) -> &'static [&'static str] {

@@ -51,6 +51,10 @@ impl Dialect for Mock {
             set_permission_mode: false,
             freeze: false,
             silent: false,
+            tells_tools: true,
+            tells_denials: true,
+            tells_usage: true,
+            long_prompts: true,
         }
     }
 

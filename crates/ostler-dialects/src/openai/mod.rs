@@ -99,6 +99,10 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     set_permission_mode: false,
     freeze: false,
     silent: false,
+    tells_tools: true,
+    tells_denials: true,
+    tells_usage: true,
+    long_prompts: true,
 };
 
 /// The settings of the conversation, and then those of a dialect's own.

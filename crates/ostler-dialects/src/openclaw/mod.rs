@@ -22,7 +22,8 @@ impl Dialect for OpenClaw {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { cost: true, freeze: true, silent: true, ..Capabilities::default() }
+        // A prompt has at most 4 MiB.
+        Capabilities { cost: true, freeze: true, silent: true, tells_usage: true, ..Capabilities::default() }
     }
 
     fn models(&self) -> &'static [&'static str] {

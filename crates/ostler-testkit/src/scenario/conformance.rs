@@ -32,8 +32,6 @@ pub enum Applies {
     ToProcesses,
     /// When the agent's capabilities, which are data, say so.
     When(&'static str),
-    /// Unless there is a reason that no data tells, which is then given in words.
-    UnlessExplained,
 }
 
 /// The story of a session with one turn: what is between its beginning and its end, and how it ends.
@@ -51,22 +49,22 @@ macro_rules! rows {
     };
 }
 
-use Applies::{Always, ToProcesses, UnlessExplained, When};
+use Applies::{Always, ToProcesses, When};
 
 rows! {
     text, "an answer, whole", Always, told!("reply, ", "completed");
     deltas, "an answer as it is written", When("stream_text"), told!("reply, ", "completed");
     thinking, "thoughts apart from the answer", When("thinking"), told!("thinking, reply, ", "completed");
-    tool, "a tool that may run", UnlessExplained, told!("call, result ok, reply, ", "completed");
-    denied_tool, "a tool that may not run", UnlessExplained,
+    tool, "a tool that may run", When("tells_tools"), told!("call, result ok, reply, ", "completed");
+    denied_tool, "a tool that may not run", When("tells_denials"),
         told!("call, permission denied, result denied, reply, ", "denied");
     permission_asked, "somebody is asked, and allows it", When("ask"),
         told!("call, permission asked, permission allowed, result ok, reply, ", "completed");
-    two_tools, "two tools in one message, one fails", UnlessExplained,
+    two_tools, "two tools in one message, one fails", When("tells_tools"),
         told!("call, call, result failed, result ok, reply, ", "completed");
     structured_output, "an answer by a schema", When("structured"), told!("…, ", "completed");
-    auth_error, "the key is rejected", UnlessExplained, told!("", "auth");
-    rate_limit, "the account's limit is reached", UnlessExplained, told!("", "rate_limit");
+    auth_error, "the key is rejected", Always, told!("", "auth");
+    rate_limit, "the account's limit is reached", Always, told!("", "rate_limit");
     interrupt, "interrupted while it speaks, then the next turn, then when there is nothing to interrupt", When("interrupt"),
         "starting, turn, started, working, reply, over interrupted, idle, turn, working, reply, over completed, idle, \
          refused, stopping, ended, end completed";
@@ -77,13 +75,13 @@ rows! {
     died, "killed from outside, in a tool", ToProcesses,
         "starting, turn, started, working, call, result failed, over agent_died, ended, end agent_died";
     bound_tool, "a function of the caller's", When("tools"), told!("call, result ok, reply, ", "completed");
-    usage_exact, "every token once", UnlessExplained,
+    usage_exact, "every token once", When("tells_usage"),
         told!("call, result ok, reply, usage turn, usage session, ", "completed");
-    cwd, "its directory", UnlessExplained, told!("call, result ok, reply, ", "completed");
-    env, "its variables, and none of the host's secrets", UnlessExplained,
+    cwd, "its directory", Always, told!("call, result ok, reply, ", "completed");
+    env, "its variables, and none of the host's secrets", Always,
         told!("call, result ok, reply, ", "completed");
-    big_prompt, "a prompt of five megabytes", UnlessExplained, told!("reply, ", "completed");
-    unicode, "every awkward character arrives", UnlessExplained, told!("reply, ", "completed");
+    big_prompt, "a prompt of five megabytes", When("long_prompts"), told!("reply, ", "completed");
+    unicode, "every awkward character arrives", Always, told!("reply, ", "completed");
     nothing_left_behind, "stopped in a tool, and nothing is left", Always,
         "starting, turn, started, working, call, stopping, result failed, over stopped, ended, end stopped";
 }
@@ -148,9 +146,10 @@ impl Member {
                 Some(can) => (can, format!("the capability {name} is {can}")),
                 None => return Some(format!("{}: no capability is called {name}", row.name)),
             },
-            UnlessExplained if lacks == Some("") => return Some(format!("{}: why no {}?", self.id, row.name)),
-            UnlessExplained => return None,
         };
+        if lacks == Some("") {
+            return Some(format!("{}: why no {}?", self.id, row.name));
+        }
         let wrong = match (applies, lacks) {
             (true, Some(_)) => "is left out",
             (false, None) => "runs",
@@ -179,14 +178,13 @@ mod tests {
     fn what_an_agent_lacks_has_a_cause() {
         let mut able = able();
         assert_eq!(member(&CLAUDE, &[]).faults(&able), [""; 0]);
-        assert_eq!(member(&CLAUDE, &[("usage_exact", "it does not say")]).faults(&able), [""; 0]);
         let faults = |subject, lacks, able: &Value| member(subject, lacks).faults(able).join("; ");
         assert_eq!(
             faults(&CLAUDE, &[("fork", "why not")], &able),
             "it: fork is left out, but the capability fork is true"
         );
         assert_eq!(faults(&CLAUDE, &[("text", "mute")], &able), "it: text is left out, but it applies to every agent");
-        assert_eq!(faults(&CLAUDE, &[("env", "")], &able), "it: why no env?");
+        assert_eq!(faults(&CLAUDE, &[("fork", "")], &able), "it: why no fork?");
         assert_eq!(faults(&CLAUDE, &[("flying", "no wings")], &able), "it: there is no row flying");
         assert_eq!(faults(&OPENAI_API, &[], &able), "it: died runs, but it is about processes");
         able["fork"] = json!(false);

@@ -110,7 +110,6 @@ fn applies(row: &Row) -> String {
         Applies::Always => "always".to_owned(),
         Applies::ToProcesses => "to a process".to_owned(),
         Applies::When(name) => format!("with the capability `{name}`"),
-        Applies::UnlessExplained => "unless a reason is given".to_owned(),
     }
 }
 
