@@ -33,6 +33,8 @@ pub(super) struct Call {
     pub(super) title: String,
     /// The caller's name, when it is one of its tools.
     pub(super) bound: Option<String>,
+    /// Whether the agent said the name.
+    named: bool,
     /// Whether it is of an MCP server, and named after it.
     mcp: bool,
     input: Option<Raw>,
@@ -96,7 +98,8 @@ impl Calls {
         let Some(id) = update.tool_call_id.text() else { return };
         self.note(whose, id, update);
         let is_over = matches!(update.status.or_empty(), "completed" | "failed");
-        if let Some(call) = self.all.get_mut(id).filter(|_| is_over || !whose.1.describes_calls) {
+        let is_raw = whose.1.dresses_outputs && update.raw_output.is_some();
+        if let Some(call) = self.all.get_mut(id).filter(|_| is_over || is_raw || !whose.1.describes_calls) {
             gave((call, whose.1.dresses_outputs), update, parsed(update.meta).map());
         }
         if !self.denied.iter().any(|(denied, _)| denied == id) {
@@ -127,6 +130,7 @@ impl Calls {
                 call.kind.clear();
                 if whose.1.names == Names::Kind {
                     call.name.clear();
+                    call.named = false;
                 }
             }
             if update.title.text().is_some() && whose.1.title_is_command {
@@ -156,7 +160,10 @@ impl Calls {
         }
         if !call.mcp && (call.name.is_empty() || !call.told) {
             let told = update.name.owned().or_else(|| meta.map().and_then(named));
-            call.name = told.unwrap_or_else(|| name(quirks, id, call));
+            call.named |= told.is_some();
+            if let Some(name) = told.or_else(|| (!call.named).then(|| name(quirks, id, call))) {
+                call.name = name;
+            }
         }
         // A title can be the model's own words: it names a tool of the caller's only where nothing says otherwise.
         let is_plain = matches!(call.kind.as_str(), "" | "other");
@@ -269,6 +276,12 @@ impl Calls {
 fn may_be(one: Option<&Raw>, other: Option<&Raw>) -> bool {
     let value = |raw: &Raw| serde_json::from_str::<serde_json::Value>(raw.get()).ok();
     one.zip(other).is_none_or(|(one, other)| one == other || value(one).zip(value(other)).is_some_and(|(a, b)| a == b))
+}
+
+/// Whether a word about a call is about none: the agent makes the conversation shorter.
+pub(super) fn is_compaction(quirks: &Quirks, update: &Update<'_>) -> bool {
+    let meta: Node<'_, CallMeta<'_>> = parsed(update.meta);
+    quirks.compacts_as.is_some_and(|name| meta.map().and_then(named).is_some_and(|told| told == name))
 }
 
 fn parsed<'a, T: serde::Deserialize<'a>>(raw: Option<&'a RawValue>) -> Node<'a, T>

@@ -370,6 +370,7 @@ pub static CLAUDE_AGENT_ACP: Acp = Acp(&Entry {
         input_follows: true,
         describes_calls: true,
         dresses_outputs: true,
+        compacts_as: Some("compact"),
         own_ids: true,
         // Else the model would have to search for the tool before it can see it.
         tool_meta: Some(r#"{"anthropic/alwaysLoad":true}"#),

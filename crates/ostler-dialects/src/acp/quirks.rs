@@ -25,6 +25,8 @@ pub(crate) struct Quirks {
     pub(crate) describes_calls: bool,
     /// 3. The content of a call's result is dressed up for a screen; as it was, it is the raw output.
     pub(crate) dresses_outputs: bool,
+    /// 3. A call by this name is of no tool: the agent makes the conversation shorter.
+    pub(crate) compacts_as: Option<&'static str>,
     /// 3. Of several answers that allow once, these are meant.
     pub(crate) allow_ids: &'static [&'static str],
     /// 5. The history of a loaded session can still come after the answer to the load.
@@ -100,6 +102,7 @@ pub(crate) const PLAIN: Quirks = Quirks {
     title_is_command: false,
     describes_calls: false,
     dresses_outputs: false,
+    compacts_as: None,
     allow_ids: &[],
     replay_trails: false,
     resumes_own: false,

@@ -7,10 +7,10 @@ use ostler_core::event::{Level, Notice, Text, TextKind};
 use ostler_core::raw::Raw;
 use serde_json::value::RawValue;
 
-use super::blame;
 use super::conversation::Talk;
 use super::quirks::Failures;
 use super::wire::{Block, InfoMeta, Params, Status, Update};
+use super::{blame, calls};
 use crate::lenient::{Node, Table};
 
 /// What the agent has said in the turn.
@@ -84,6 +84,7 @@ pub(super) fn hear(talk: &mut Talk, params: &Params<'_>, raw: &str, out: &mut Ou
         "user_message_chunk" => {}
         "agent_message_chunk" => chunk(talk, (TextKind::Reply, update), raw, out),
         "agent_thought_chunk" => chunk(talk, (TextKind::Thinking, update), raw, out),
+        "tool_call" | "tool_call_update" if calls::is_compaction(&talk.quirks, update) => compacted(update, out),
         "tool_call" | "tool_call_update" => {
             if within(talk, raw, out) {
                 talk.turn.told.breaks(out);
@@ -165,6 +166,17 @@ fn chunk(talk: &mut Talk, (kind, update): (TextKind, &Update<'_>), raw: &str, ou
         told.held = Some(text);
     } else {
         out.event(text);
+    }
+}
+
+/// The agent made the conversation shorter, or tried to.
+fn compacted(update: &Update<'_>, out: &mut Outbox) {
+    match update.status.or_empty() {
+        "completed" => out.notice(Level::Info, "compacted", "The conversation was made shorter."),
+        "failed" => {
+            out.notice(Level::Info, "not_compacted", "The agent tried to make the conversation shorter, and could not.")
+        }
+        _ => {}
     }
 }
 
