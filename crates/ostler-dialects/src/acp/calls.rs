@@ -178,6 +178,12 @@ impl Calls {
         let paths: Vec<String> = paths.collect();
         if !paths.is_empty() {
             call.paths = paths;
+        } else if call.paths.is_empty() {
+            // Some only show what they change.
+            let shown = update.content.filter(|content| content.get().contains(r#""diff""#));
+            let blocks: List<Node<'_, Block<'_>>> =
+                shown.and_then(|content| serde_json::from_str(content.get()).ok()).unwrap_or_default();
+            call.paths = blocks.0.iter().filter_map(|block| block.map()?.path.owned()).collect();
         }
         self.join(id);
     }

@@ -379,7 +379,7 @@ pub static CLAUDE_AGENT_ACP: Acp = Acp(&Entry {
     ..ANY
 });
 
-/// The mode in which Codex asks about all that changes anything: in the others it decides on it by its sandbox, or by a model.
+/// The mode in which Codex changes nothing without asking: in the others its sandbox decides, or a model of its own.
 const READ_ONLY: &str = "read-only";
 
 /// Codex behind the adapter of editors. Measured: 2.6.0.

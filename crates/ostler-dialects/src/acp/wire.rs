@@ -94,6 +94,8 @@ wire! {
         text: Scalar<'a>,
         // what a tool call wraps
         content: Option<&'a RawValue>,
+        // a change of a file
+        path: Scalar<'a>,
     }
 
     /// What a tool gave, in the words of its agent.
