@@ -1,7 +1,7 @@
 //! A scripted stand-in for a model provider: real agents talk to it over loopback and get the answers a test wrote.
 //!
 //! `script` decides which answer a request gets, one file per provider (`anthropic`, `openai`, `responses`, `gemini`) renders
-//! it on the wire, `server` is the HTTP around them, `offline` says how each agent is made to talk to it. Another provider
+//! it on the wire, `server` is the HTTP around them, `asides` knows what no script is about, `offline` says how each agent is made to talk to it. Another provider
 //! joins as a sibling of `openai`.
 
 #![expect(
@@ -12,6 +12,7 @@
 
 mod anthropic;
 mod answer;
+mod asides;
 mod chat_calls;
 mod gemini;
 mod ids;

@@ -116,7 +116,7 @@ const ALL: &[Offline] = &[
     Offline {
         agent: "codex-acp",
         env: CODEX_ENV,
-        files: &[(".codex/config.toml", CODEX)],
+        files: &[(".codex/config.toml", CODEX_ACP)],
         settings: &[],
         shell: |line| ("exec_command", json!({"cmd": line})),
     },
@@ -147,6 +147,19 @@ const ALL: &[Offline] = &[
 // The model is one that it knows: about any other it would warn. The default of five retries with growing pauses makes an
 // authentication error take seconds.
 const CODEX: &str = r#"model = "gpt-5.5"
+model_provider = "stand-in"
+
+[model_providers.stand-in]
+name = "stand-in"
+base_url = "{url}/v1"
+env_key = "OPENAI_API_KEY"
+wire_api = "responses"
+request_max_retries = 1
+stream_max_retries = 1
+"#;
+
+// The models that it knows search for the tools of MCP servers before they see them; one that it does not know is shown them.
+const CODEX_ACP: &str = r#"model = "stand-in"
 model_provider = "stand-in"
 
 [model_providers.stand-in]

@@ -21,7 +21,7 @@ use super::manner::{Delivery, Framing};
 use super::request::Request;
 use super::script::Script;
 use super::wire::{Frame, Wire};
-use super::{anthropic, gemini, openai, responses};
+use super::{anthropic, asides, gemini, openai, responses};
 
 const JSON: &str = "application/json";
 
@@ -45,6 +45,13 @@ struct State {
     script: Script,
     requests: Vec<Request>,
     unmatched: Vec<Request>,
+}
+
+impl State {
+    /// The calls of the model that the script is about.
+    fn calls(&self) -> impl Iterator<Item = &Request> {
+        self.requests.iter().filter(|request| request.is_model_call() && !asides::is_aside(request))
+    }
 }
 
 impl ModelServer {
@@ -95,11 +102,10 @@ impl ModelServer {
     /// The model calls so far, oldest first.
     #[must_use]
     pub fn requests(&self) -> Vec<Request> {
-        let state = self.shared.lock();
-        state.requests.iter().filter(|request| request.is_model_call()).cloned().collect()
+        self.shared.lock().calls().cloned().collect()
     }
 
-    /// Everything asked so far: also token counts, health checks and unknown paths.
+    /// Everything asked so far: also titles, token counts, health checks and unknown paths.
     #[must_use]
     pub fn every_request(&self) -> Vec<Request> {
         self.shared.lock().requests.clone()
@@ -122,7 +128,7 @@ impl ModelServer {
         let deadline = Instant::now() + timeout;
         let mut state = self.shared.lock();
         loop {
-            if state.requests.iter().filter(|request| request.is_model_call()).count() >= count {
+            if state.calls().count() >= count {
                 return true;
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -178,7 +184,10 @@ impl Shared {
     fn choose(&self, request: &Request) -> Answer {
         let mut state = self.lock();
         self.record(&mut state, request.clone());
-        let nth = state.requests.iter().filter(|request| request.is_model_call()).count();
+        if let Some(answer) = asides::answer(request) {
+            return answer;
+        }
+        let nth = state.calls().count();
         if let Some(answer) = state.script.answer(request, nth) {
             return answer;
         }

@@ -55,6 +55,7 @@ const WORDS: &[(&str, Cause)] = &[
     ("context length", Cause::BadRequest),
     ("prompt budget", Cause::BadRequest),
     ("too long", Cause::BadRequest),
+    ("maximum length", Cause::BadRequest),
     ("invalid_request", Cause::BadRequest),
     ("invalid request", Cause::BadRequest),
     ("not found", Cause::BadRequest),
@@ -82,6 +83,16 @@ fn status(fault: &Fault<'_>) -> Option<u16> {
     code(fault).and_then(|code| u16::try_from(code).ok()).filter(|status| (400..600).contains(status))
 }
 
+/// What stands before a status in the words of agents.
+const BEFORE_STATUS: &[&str] = &["API Error: ", "Request rejected (", "last status: ", "unexpected status "];
+
+/// The HTTP status in an agent's words.
+fn told_status(text: &str) -> Option<u16> {
+    let after = BEFORE_STATUS.iter().flat_map(|before| text.split(before).skip(1));
+    let number = |rest: &str| rest.get(..3)?.parse::<u16>().ok().filter(|status| (400..600).contains(status));
+    after.filter_map(number).next()
+}
+
 fn by_status(status: u16) -> Option<Cause> {
     service::cause(status).or_else(|| (400..500).contains(&status).then_some(Cause::BadRequest))
 }
@@ -102,7 +113,8 @@ pub(super) fn words(fault: &Fault<'_>) -> String {
 pub(super) fn of_fault(talk: &Talk, fault: &Fault<'_>) -> Outcome {
     let text = words(fault);
     let whole = format!("{text} {}", fault.data.map_or("", |data| data.get()));
-    let cause = match (code(fault), status(fault).and_then(by_status)) {
+    let status = status(fault).or_else(|| told_status(&text));
+    let cause = match (code(fault), status.and_then(by_status)) {
         (Some(AUTH_REQUIRED), _) => Cause::Auth,
         (_, Some(Cause::BadRequest)) => by_words(&whole).unwrap_or(Cause::BadRequest),
         (_, Some(cause)) => cause,
@@ -111,9 +123,33 @@ pub(super) fn of_fault(talk: &Talk, fault: &Fault<'_>) -> Outcome {
     };
     let native = code(fault).map(|code| code.to_string());
     with_hint(talk.entry, Outcome::new(cause, text)).with(|d| {
-        d.http_status = status(fault);
+        d.http_status = status;
         d.native = native;
     })
+}
+
+/// A turn failed, and this was its last text: the agent's own words, and no answer.
+pub(super) fn of_turn(talk: &Talk, fault: &Fault<'_>, said: Option<String>) -> Outcome {
+    let outcome = of_fault(talk, fault);
+    let Some(said) = said.filter(|said| !outcome.message.contains(said.trim())) else { return outcome };
+    let message = format!("{}: {}", outcome.message, said.trim());
+    Outcome { message, ..outcome }.with(|d| d.http_status = d.http_status.or_else(|| told_status(&said)))
+}
+
+/// A turn that ended well and whose agent said before that it failed, with its words and the last status that it told.
+pub(super) fn of_words(entry: &Entry, words: &str, status: Option<u16>) -> Outcome {
+    let words = if words.trim().is_empty() { "The agent failed, and did not say why." } else { words.trim() };
+    let status = told_status(words).or(status);
+    let cause = status.and_then(by_status).or_else(|| by_words(words)).unwrap_or(Cause::Network);
+    with_hint(entry, Outcome::new(cause, words)).with(|d| d.http_status = status)
+}
+
+/// How a warning of the program's own begins.
+const REMARKS: &[&str] = &["Warning: ", "Config warning: ", "*Context compacted"];
+
+/// Whether a text is a remark of the program's, and none of the model: what it says.
+pub(super) fn remark(text: &str) -> Option<&str> {
+    REMARKS.iter().any(|begin| text.starts_with(begin)).then(|| text.trim())
 }
 
 /// A session could not be gone on with. Agents have many codes for one that they do not know.

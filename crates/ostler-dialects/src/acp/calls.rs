@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::known::Entry;
 use super::quirks::{Names, Quirks};
 use super::uses;
-use super::wire::{Block, CallMeta, Output, Printed, Update};
+use super::wire::{Block, CallMeta, McpCall, Output, Printed, Update};
 use crate::lenient::{List, Node, Scalar};
 
 /// Whose call it is: the agent, how it differs, and the caller's tools.
@@ -33,6 +33,10 @@ pub(super) struct Call {
     pub(super) title: String,
     /// The caller's name, when it is one of its tools.
     pub(super) bound: Option<String>,
+    /// Whether the agent said the name.
+    named: bool,
+    /// Whether it is of an MCP server, and named after it.
+    mcp: bool,
     input: Option<Raw>,
     pub(super) paths: Vec<String>,
     /// The id that events show, when it is not the agent's: the tool was to run before the agent said a word.
@@ -94,8 +98,9 @@ impl Calls {
         let Some(id) = update.tool_call_id.text() else { return };
         self.note(whose, id, update);
         let is_over = matches!(update.status.or_empty(), "completed" | "failed");
-        if let Some(call) = self.all.get_mut(id).filter(|_| is_over || !whose.1.describes_calls) {
-            gave(call, update, parsed(update.meta).map());
+        let is_raw = whose.1.dresses_outputs && update.raw_output.is_some();
+        if let Some(call) = self.all.get_mut(id).filter(|_| is_over || is_raw || !whose.1.describes_calls) {
+            gave((call, whose.1.dresses_outputs), update, parsed(update.meta).map());
         }
         if !self.denied.iter().any(|(denied, _)| denied == id) {
             self.settle_denied(out);
@@ -107,6 +112,11 @@ impl Calls {
             call.tell(id, out);
         }
         if is_over {
+            // What was said to the agent has to do where it says nothing.
+            let why = self.denied.iter().find(|(denied, _)| denied == id).map(|(_, why)| why);
+            if let Some(why) = why.filter(|_| call.output.is_empty()) {
+                call.output.clone_from(why);
+            }
             let cut_off = cut_off && whose.1.describes_calls;
             call.settle(id, status == "completed" && !cut_off && !failed(update.raw_output), out);
             self.denied.retain(|(denied, _)| denied != id);
@@ -115,11 +125,12 @@ impl Calls {
 
     /// Takes what a question says about a call. It is what is decided on, whatever was said before.
     pub(super) fn asked(&mut self, whose: Whose<'_>, id: &str, update: &Update<'_>) {
-        if let Some(call) = self.all.get_mut(id) {
+        if let Some(call) = self.all.get_mut(id).filter(|call| !call.mcp) {
             if update.kind.text().is_some_and(|kind| kind != call.kind) {
                 call.kind.clear();
                 if whose.1.names == Names::Kind {
                     call.name.clear();
+                    call.named = false;
                 }
             }
             if update.title.text().is_some() && whose.1.title_is_command {
@@ -138,13 +149,21 @@ impl Calls {
                 said.clone_into(field);
             }
         };
+        if meta.map().is_some_and(|meta| meta.is_mcp_tool_call.is_true()) {
+            of_server(call, update.raw_input);
+        }
         set(&mut call.kind, &update.kind);
         set(&mut call.title, &update.title);
-        if let Some(input) = update.raw_input.filter(|input| input.get().starts_with('{') && input.get() != "{}") {
+        let given = update.raw_input.filter(|input| input.get().starts_with('{') && input.get() != "{}");
+        if let Some(input) = given.filter(|_| !call.mcp) {
             call.input = Some(Raw::keep(input));
         }
-        if call.name.is_empty() || !call.told {
-            call.name = name(quirks, id, call, meta.map());
+        if !call.mcp && (call.name.is_empty() || !call.told) {
+            let told = update.name.owned().or_else(|| meta.map().and_then(named));
+            call.named |= told.is_some();
+            if let Some(name) = told.or_else(|| (!call.named).then(|| name(quirks, id, call))) {
+                call.name = name;
+            }
         }
         // A title can be the model's own words: it names a tool of the caller's only where nothing says otherwise.
         let is_plain = matches!(call.kind.as_str(), "" | "other");
@@ -159,6 +178,12 @@ impl Calls {
         let paths: Vec<String> = paths.collect();
         if !paths.is_empty() {
             call.paths = paths;
+        } else if call.paths.is_empty() {
+            // Some only show what they change.
+            let shown = update.content.filter(|content| content.get().contains(r#""diff""#));
+            let blocks: List<Node<'_, Block<'_>>> =
+                shown.and_then(|content| serde_json::from_str(content.get()).ok()).unwrap_or_default();
+            call.paths = blocks.0.iter().filter_map(|block| block.map()?.path.owned()).collect();
         }
         self.join(id);
     }
@@ -259,6 +284,12 @@ fn may_be(one: Option<&Raw>, other: Option<&Raw>) -> bool {
     one.zip(other).is_none_or(|(one, other)| one == other || value(one).zip(value(other)).is_some_and(|(a, b)| a == b))
 }
 
+/// Whether a word about a call is about none: the agent makes the conversation shorter.
+pub(super) fn is_compaction(quirks: &Quirks, update: &Update<'_>) -> bool {
+    let meta: Node<'_, CallMeta<'_>> = parsed(update.meta);
+    quirks.compacts_as.is_some_and(|name| meta.map().and_then(named).is_some_and(|told| told == name))
+}
+
 fn parsed<'a, T: serde::Deserialize<'a>>(raw: Option<&'a RawValue>) -> Node<'a, T>
 where
     Node<'a, T>: Default,
@@ -266,13 +297,31 @@ where
     raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
 }
 
-fn name(quirks: &Quirks, id: &str, call: &Call, meta: Option<&CallMeta<'_>>) -> String {
-    let told = meta.and_then(|meta| meta.claude.map().and_then(|it| it.tool_name.owned()).or(meta.tool_name.owned()));
-    let found = told.or_else(|| match quirks.names {
-        Names::Kind => Some(call.kind.clone()).filter(|kind| !kind.is_empty()),
+/// A call of a tool of an MCP server: its name is that of both, and its arguments are within.
+fn of_server(call: &mut Call, input: Option<&RawValue>) {
+    let wrapped: Node<'_, McpCall<'_>> = parsed(input);
+    let Some((server, tool, it)) = wrapped.map().and_then(|it| Some((it.server.text()?, it.tool.text()?, it))) else {
+        return;
+    };
+    call.name = format!("mcp__{server}__{tool}");
+    call.mcp = true;
+    "other".clone_into(&mut call.kind);
+    call.input = it.arguments.map(Raw::keep);
+}
+
+/// The name in what an agent adds to a call.
+fn named(meta: &CallMeta<'_>) -> Option<String> {
+    meta.claude.map().and_then(|it| it.tool_name.owned()).or(meta.tool_name.owned())
+}
+
+/// The name of a call that none was told of.
+fn name(quirks: &Quirks, id: &str, call: &Call) -> String {
+    let of_kind = || quirks.kind_names.iter().find(|(kind, _)| *kind == call.kind).map(|(_, name)| (*name).to_owned());
+    let found = match quirks.names {
+        Names::Kind => of_kind().or_else(|| Some(call.kind.clone()).filter(|kind| !kind.is_empty())),
         Names::Title => Some(call.title.clone()).filter(|title| call.name.is_empty() && !title.is_empty()),
         Names::CallId => in_id(id).map(str::to_owned),
-    });
+    };
     let kind = if call.kind.is_empty() { "other" } else { &call.kind };
     found.unwrap_or_else(|| if call.name.is_empty() { kind.to_owned() } else { call.name.clone() })
 }
@@ -284,20 +333,28 @@ fn in_id(id: &str) -> Option<&str> {
 }
 
 /// What a call gave: as content, else as the agent's own output, else in its notes.
-fn gave(call: &mut Call, update: &Update<'_>, meta: Option<&CallMeta<'_>>) {
-    let blocks: List<Node<'_, Block<'_>>> =
+fn gave((call, dressed): (&mut Call, bool), update: &Update<'_>, meta: Option<&CallMeta<'_>>) {
+    let mut blocks: List<Node<'_, Block<'_>>> =
         update.content.and_then(|content| serde_json::from_str(content.get()).ok()).unwrap_or_default();
-    let texts: Vec<String> = blocks.0.iter().filter_map(|block| text_in(block.map()?)).collect();
-    let said = Some(texts.join("\n")).filter(|text| !text.is_empty()).or_else(|| raw_output(update.raw_output));
-    if let Some(said) = said {
+    // A terminal is the caller's, and it offers none.
+    blocks.0.retain(|block| block.map().is_none_or(|block| block.r#type.text() != Some("terminal")));
+    let texts = texts(&blocks);
+    let raw = || raw_output(update.raw_output);
+    let said = || Some(texts.join("\n")).filter(|text| !text.is_empty());
+    if let Some(said) = if dressed { raw().or_else(said) } else { said().or_else(raw) } {
         call.output = said;
     } else if let Some(meta) = meta {
-        let printed = meta.terminal_output.map().and_then(|it| it.data.text());
+        let terminals = [&meta.terminal_output, &meta.terminal_output_delta];
+        let printed = terminals.iter().find_map(|it| it.map()?.data.text());
         call.output.push_str(printed.or(meta.output.text()).unwrap_or_default());
     }
     if texts.len() < blocks.0.len() {
         call.content = update.content.map(Raw::keep);
     }
+}
+
+fn texts(blocks: &List<Node<'_, Block<'_>>>) -> Vec<String> {
+    blocks.0.iter().filter_map(|block| text_in(block.map()?)).collect()
 }
 
 fn text_in(block: &Block<'_>) -> Option<String> {
@@ -323,7 +380,8 @@ fn raw_output(raw: Option<&RawValue>) -> Option<String> {
         Node::Text(text) => Some(text.clone().into_owned()),
         Node::Map(it) => {
             let fields = [&it.output, &it.content, &it.stdout, &it.message, &it.text, &it.error];
-            fields.into_iter().find_map(Scalar::owned)
+            let answered = || it.result.map().map(|it| texts(&it.content).join("\n"));
+            fields.into_iter().find_map(Scalar::owned).or_else(answered)
         }
         Node::None => None,
     };

@@ -85,6 +85,10 @@ pub(super) struct Turn {
     pub(super) used_tools: bool,
     /// The tools whose calls were denied.
     pub(super) denied: Vec<String>,
+    /// That it failed, although it ends well: the agent's words, once it has said so.
+    pub(super) failure: Option<String>,
+    /// The last status of the model's service that was told.
+    pub(super) status: Option<u16>,
     pub(super) told: Told,
 }
 
@@ -127,7 +131,14 @@ impl Talk {
             changes: Vec::new(),
             asks: BTreeMap::new(),
             files: Files::new(start.fs),
-            server: Server::new(&spec.tools, &Custom { reads_json: quirks.reads_json, ..Custom::default() }),
+            server: Server::new(
+                &spec.tools,
+                &Custom {
+                    meta: quirks.tool_meta.and_then(|meta| Raw::parse(meta).ok()),
+                    reads_json: quirks.reads_json,
+                    ..Custom::default()
+                },
+            ),
             bound: spec.tools.iter().map(|tool| tool.name.clone()).collect(),
             calls: Calls::default(),
             spend: Spend::new(start.resume.is_some()),
@@ -238,6 +249,8 @@ impl Talk {
         let params = message.params.map().unwrap_or(&empty);
         match (message.method.text(), id) {
             (Some("session/update"), None) => updates::hear(self, params, raw, out),
+            // What an agent adds to the protocol begins so, and is for those who know it.
+            (Some(method), None) if method.starts_with('_') => {}
             (Some(method), None) => self.unknown(raw, &format!("the notification {method:?}"), out),
             (Some(method), Some(id)) => self.asked((method, &Raw::keep(id)), (params, raw), out),
             (None, Some(id)) => match self.rpc.answered(id.get()) {

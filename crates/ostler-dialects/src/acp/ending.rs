@@ -25,7 +25,10 @@ pub(super) fn prompted(talk: &mut Talk, result: &str, fault: Option<&Fault<'_>>,
     let answered = usage.iter().any(|part| part.output.is_some_and(|output| output > 0));
     let outcome = match fault {
         Some(_) if talk.turn.interrupted => interrupted(),
-        Some(fault) => blame::of_fault(talk, fault),
+        Some(fault) => {
+            let said = if talk.quirks.own_ids { talk.turn.told.was_error() } else { None };
+            blame::of_turn(talk, fault, said)
+        }
         None => stopped(talk, end.stop_reason.or_empty(), answered, out),
     };
     let text = outcome.is_success().then(|| std::mem::take(&mut talk.turn.told.reply));
@@ -45,7 +48,7 @@ fn stopped(talk: &mut Talk, reason: &str, answered: bool, out: &mut Outbox) -> O
     match reason {
         "cancelled" if talk.turn.interrupted => interrupted(),
         // With some agents a denied tool call is the end of the turn.
-        "cancelled" | "end_turn" if !talk.turn.denied.is_empty() => denied(talk),
+        "cancelled" | "end_turn" if !talk.turn.denied.is_empty() && talk.turn.failure.is_none() => denied(talk),
         "cancelled" => native(Outcome::new(Cause::Interrupted, "The agent ended the turn before it was done.")),
         "refusal" => native(
             Outcome::new(Cause::Refused, "The model refused to answer.")
@@ -81,6 +84,9 @@ fn stopped(talk: &mut Talk, reason: &str, answered: bool, out: &mut Outbox) -> O
 /// A turn that ends well and did not go well, with agents that are known to do so.
 fn failed(talk: &Talk, answered: bool) -> Option<Outcome> {
     let told = &talk.turn.told;
+    if let Some(words) = &talk.turn.failure {
+        return Some(blame::of_words(talk.entry, words, talk.turn.status));
+    }
     match talk.quirks.failures {
         Failures::Errors => None,
         Failures::Text if told.chunks == 1 => blame::of_text(talk.entry, &told.reply, answered),

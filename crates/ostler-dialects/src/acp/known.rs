@@ -7,6 +7,7 @@ use ostler_core::permission::ToolKind;
 use super::Acp;
 use super::quirks::{Counts, Failures, Names, PLAIN, Quirks};
 use super::skips::{self, Skips};
+use crate::{claude, codex};
 
 /// One agent.
 #[derive(Debug, Clone, Copy)]
@@ -112,6 +113,13 @@ const NODE: Runtime = Runtime {
     program: "node",
     serves: |version| version >= Version(20, 0, 0),
     hint: "Install Node.js 20 or newer (https://nodejs.org), then try again.",
+};
+
+/// Node 22 or newer.
+const NODE_22: Runtime = Runtime {
+    serves: |version| version >= Version(22, 0, 0),
+    hint: "Install Node.js 22 or newer (https://nodejs.org), then try again.",
+    ..NODE
 };
 
 /// Node 24.16 or newer, 26.1 or newer.
@@ -325,46 +333,94 @@ pub static GOOSE: Acp = Acp(&Entry {
     ..ANY
 });
 
-/// Claude Code behind the adapter of its editor. Measured: 0.99.1.
+/// Claude Code behind the adapter of editors. Measured: 0.99.1.
 pub static CLAUDE_AGENT_ACP: Acp = Acp(&Entry {
     name: "claude-agent-acp",
     program: "claude-agent-acp",
-    inherits: Inherits {
-        always: &["ANTHROPIC_*", "CLAUDE_*"],
-        when: &[],
-        never: &["CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "CLAUDE_CODE_SESSION_ID"],
-    },
+    inherits: claude::INHERITS,
+    env: &[
+        ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
+        // Else a model is asked after each turn what its user might say next.
+        ("CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION", "false"),
+        // How long a tool of the caller's may take is for others to say; this is the longest that a timer can hold.
+        ("MCP_TOOL_TIMEOUT", "2147483647"),
+    ],
     state: &["$CLAUDE_CONFIG_DIR/", "~/.claude/", "~/.claude.json"],
+    models: &["default", "opus", "sonnet", "haiku"],
     tools: &[
         ("Bash", ToolKind::Execute),
+        ("PowerShell", ToolKind::Execute),
+        ("Monitor", ToolKind::Execute),
+        ("Skill", ToolKind::Execute),
         ("Read", ToolKind::Read),
         ("Glob", ToolKind::Read),
         ("Grep", ToolKind::Read),
+        ("LSP", ToolKind::Read),
+        ("Agent", ToolKind::Read),
+        ("ListAgents", ToolKind::Read),
+        ("ToolSearch", ToolKind::Read),
+        ("ExitPlanMode", ToolKind::Read),
         ("Write", ToolKind::Edit),
         ("Edit", ToolKind::Edit),
+        ("NotebookEdit", ToolKind::Edit),
         ("WebFetch", ToolKind::Network),
         ("WebSearch", ToolKind::Network),
     ],
     minimum: Version(0, 99, 0),
-    runtime: Some(NODE),
-    install_hint: "claude-agent-acp not found in PATH. Ostler drives Claude Code without it (--agent claude); else install the npm package of that name.",
+    tested: Some(Version(0, 99, 1)),
+    runtime: Some(NODE_22),
+    install_hint: "claude-agent-acp not found in PATH. Ostler drives Claude Code without it (--agent claude); else install it with \
+                   `npm install -g @agentclientprotocol/claude-agent-acp`.",
     login_hint: "Run `claude auth login`, or set ANTHROPIC_API_KEY to an API key.",
-    quirks: Quirks { counts: Counts::Turn, inside: false, ..PLAIN },
+    quirks: Quirks {
+        counts: Counts::Turn,
+        inside: false,
+        input_follows: true,
+        describes_calls: true,
+        dresses_outputs: true,
+        compacts_as: Some("compact"),
+        own_ids: true,
+        // Else the model would have to search for the tool before it can see it.
+        tool_meta: Some(r#"{"anthropic/alwaysLoad":true}"#),
+        ..PLAIN
+    },
     ..ANY
 });
 
-/// Codex behind the adapter of its editor. Measured: 2.6.0.
+/// The mode in which Codex changes nothing without asking: in the others its sandbox decides, or a model of its own.
+const READ_ONLY: &str = "read-only";
+
+/// Codex behind the adapter of editors. Measured: 2.6.0.
 pub static CODEX_ACP: Acp = Acp(&Entry {
     name: "codex-acp",
     program: "codex-acp",
-    inherits: only(&["CODEX_*", "OPENAI_*"]),
+    inherits: codex::INHERITS,
+    // Unless it is told otherwise, a model of its own decides on what its sandbox does not allow.
+    env: &[("INITIAL_AGENT_MODE", "workspace-write")],
+    ask_env: &[("INITIAL_AGENT_MODE", READ_ONLY)],
     state: &["$CODEX_HOME/", "~/.codex/"],
+    tools: &[
+        ("exec_command", ToolKind::Execute),
+        ("write_stdin", ToolKind::Execute),
+        ("apply_patch", ToolKind::Edit),
+        ("web_search", ToolKind::Network),
+        ("view_image", ToolKind::Read),
+    ],
     skips: skips::CODEX,
     cost: false,
     minimum: Version(2, 6, 0),
-    install_hint: "codex-acp not found in PATH. Ostler drives Codex without it (--agent codex); else install the npm package of that name.",
+    tested: Some(Version(2, 6, 0)),
+    runtime: Some(NODE),
+    install_hint: "codex-acp not found in PATH. Ostler drives Codex without it (--agent codex); else install it with \
+                   `npm install -g @agentclientprotocol/codex-acp`.",
     login_hint: "Run `codex login`, or set OPENAI_API_KEY to an API key.",
-    quirks: Quirks { counts: Counts::Turn, ..PLAIN },
+    quirks: Quirks {
+        counts: Counts::Turn,
+        inside: false,
+        kind_names: &[("execute", "exec_command"), ("edit", "apply_patch")],
+        unnamed_words: true,
+        ..PLAIN
+    },
     ..ANY
 });
 

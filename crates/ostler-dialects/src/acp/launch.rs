@@ -59,7 +59,8 @@ fn variables(entry: &Entry, spec: &Spec) -> Vec<(&'static str, String)> {
         None if attended(spec) => entry.ask_env,
         None => &[],
     };
-    let all = entry.env.iter().chain(asks).filter(|(name, _)| !spec.env.contains_key(*name));
+    let usual = entry.env.iter().filter(|(name, _)| !asks.iter().any(|(asked, _)| asked == name));
+    let all = usual.chain(asks).filter(|(name, _)| !spec.env.contains_key(*name));
     all.map(|(name, value)| (*name, (*value).to_owned())).collect()
 }
 

@@ -15,12 +15,18 @@ pub(crate) struct Quirks {
     pub(crate) money: bool,
     /// 3. Where the name of a tool is.
     pub(crate) names: Names,
+    /// 3. What a tool of a kind is called that has no name yet: kinds, each with the name.
+    pub(crate) kind_names: &'static [(&'static str, &'static str)],
     /// 3. A tool call is announced before its arguments are known; they come with the next word about it.
     pub(crate) input_follows: bool,
     /// 3. Arguments are not told; the title of a call that runs a command is that command.
     pub(crate) title_is_command: bool,
     /// 3. What a call is said to have given before it is over describes it, and one that was cancelled is called completed.
     pub(crate) describes_calls: bool,
+    /// 3. The content of a call's result is dressed up for a screen; as it was, it is the raw output.
+    pub(crate) dresses_outputs: bool,
+    /// 3. A call by this name is of no tool: the agent makes the conversation shorter.
+    pub(crate) compacts_as: Option<&'static str>,
     /// 3. Of several answers that allow once, these are meant.
     pub(crate) allow_ids: &'static [&'static str],
     /// 5. The history of a loaded session can still come after the answer to the load.
@@ -31,12 +37,18 @@ pub(crate) struct Quirks {
     pub(crate) works_in: Option<&'static str>,
     /// What comes as text although it is only the echo of a change of the mode begins with this.
     pub(crate) mode_echo: Option<&'static str>,
+    /// 1. What comes with a message id that is a UUID are the program's own words: those of an error, if one follows.
+    pub(crate) own_ids: bool,
+    /// 1. What comes without a message id are the program's own words: a warning, or those of its failure.
+    pub(crate) unnamed_words: bool,
     /// What stands before a thought that has no heading.
     pub(crate) thought_head: &'static str,
     /// Each chunk repeats the whole message so far.
     pub(crate) cumulative_text: bool,
     /// It takes a tool's text that is JSON for a structured result, and fails when that is no object.
     pub(crate) reads_json: bool,
+    /// The `_meta` of the caller's tools, as JSON.
+    pub(crate) tool_meta: Option<&'static str>,
     /// What the names of bound tools look like, `{}` standing for the caller's.
     pub(crate) bound_names: &'static [&'static str],
 }
@@ -92,16 +104,22 @@ pub(crate) const PLAIN: Quirks = Quirks {
     inside: true,
     money: true,
     names: Names::Kind,
+    kind_names: &[],
     input_follows: false,
     title_is_command: false,
     describes_calls: false,
+    dresses_outputs: false,
+    compacts_as: None,
     allow_ids: &[],
     replay_trails: false,
     resumes_own: false,
     works_in: None,
     mode_echo: None,
+    own_ids: false,
+    unnamed_words: false,
     thought_head: "",
     cumulative_text: false,
     reads_json: false,
+    tool_meta: None,
     bound_names: &["ostler_{}", "ostler-{}", "mcp__ostler__{}", "mcp_ostler_{}", "ostler/{}", "{} (ostler MCP Server)"],
 };

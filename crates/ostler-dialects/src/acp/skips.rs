@@ -50,19 +50,32 @@ pub(super) const COPILOT: Skips = Skips {
     ..COMMON
 };
 
-/// Codex behind an adapter: any of its settings can be given.
-pub(super) const CODEX: Skips =
-    Skips { flags: &["c", "config", "yolo", "fullauto", "dangerouslybypassapprovalsandsandbox"], ..COMMON };
+/// Codex behind an adapter: any of its settings can be given. In all modes but one it works without asking, as far as its
+/// sandbox goes, or asks a model.
+pub(super) const CODEX: Skips = Skips {
+    modes: &[
+        "agent",
+        "autoreview",
+        "agentfullaccess",
+        "fullaccess",
+        "workspacewrite",
+        "workspaceaccess",
+        "permissionprofile:*",
+    ],
+    flags: &["c", "config", "yolo", "fullauto", "dangerouslybypassapprovalsandsandbox"],
+    env: &["CODEX_CONFIG"],
+};
 
 fn plain(word: &str) -> String {
     word.chars().filter(|c| !matches!(c, '-' | '_' | ' ')).flat_map(char::to_lowercase).collect()
 }
 
 impl Skips {
-    /// Whether a mode goes by such a name.
+    /// Whether a mode goes by such a name; one that ends in a star stands for all that begin so.
     pub(super) fn mode(&self, word: &str) -> bool {
-        let last = word.rsplit_once('#').map_or(word, |(_, last)| last);
-        self.modes.contains(&plain(last).as_str())
+        let last = plain(word.rsplit_once('#').map_or(word, |(_, last)| last));
+        let is = |known: &&str| known.strip_suffix('*').map_or(*known == last, |begin| last.starts_with(begin));
+        self.modes.iter().any(is)
     }
 
     /// Whether an argument is such a flag, alone or with a value, or one letter among several.
@@ -99,6 +112,10 @@ mod tests {
         assert!(
             COPILOT.flag("--allow-all-tools") && COPILOT.flag("--allow-tool=shell") && !COPILOT.flag("--deny-tool")
         );
+        for mode in ["agent", "Auto review", "workspace-write", "agent-full-access", "permission-profile:mine"] {
+            assert!(CODEX.mode(mode), "{mode}");
+        }
+        assert!(!CODEX.mode("read-only") && !CODEX.mode("Read-only"));
         assert!(CODEX.flag("-c") && CODEX.flag("--config=approval_policy=never"));
     }
 }

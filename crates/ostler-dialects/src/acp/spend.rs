@@ -43,6 +43,7 @@ impl Spend {
         end: &Prompted<'_>,
         (one_call, model): (bool, Option<String>),
     ) -> Vec<Usage> {
+        let model = only_model(end).or(model);
         let counted = end.usage.map().and_then(|it| tokens(it, quirks.inside));
         // A turn that was cut short has used something, and agents count nothing.
         let used = |it: Option<Tokens>| -> Vec<Usage> {
@@ -98,6 +99,13 @@ fn tokens(counted: &Counted<'_>, inside: bool) -> Option<Tokens> {
         output: if thoughts_inside { output } else { output.saturating_add(thinking) },
         reasoning: thoughts,
     })
+}
+
+/// The model that a turn was spent on, where the agent says it and there was one only.
+fn only_model(end: &Prompted<'_>) -> Option<String> {
+    let rows = &end.meta.map()?.quota.map()?.model_usage.0;
+    let [row] = rows.as_slice() else { return None };
+    row.map()?.model.owned()
 }
 
 /// Counters that say nothing about caches.

@@ -5,12 +5,13 @@
 use ostler_core::dialect::Outbox;
 use ostler_core::event::{Level, Notice, Text, TextKind};
 use ostler_core::raw::Raw;
+use serde_json::value::RawValue;
 
-use super::blame;
 use super::conversation::Talk;
 use super::quirks::Failures;
-use super::wire::{Block, Params, Update};
-use crate::lenient::Node;
+use super::wire::{Block, InfoMeta, Params, Status, Update};
+use super::{blame, calls};
+use crate::lenient::{Node, Table};
 
 /// What the agent has said in the turn.
 #[derive(Debug, Default)]
@@ -42,8 +43,8 @@ impl Told {
     }
 
     /// What was held is no answer: the ending says it.
-    pub(super) fn was_error(&mut self) {
-        self.held = None;
+    pub(super) fn was_error(&mut self) -> Option<String> {
+        self.held.take().map(|text| text.text)
     }
 
     /// What was held is an answer after all.
@@ -51,10 +52,15 @@ impl Told {
         self.held.take().into_iter().for_each(|text| out.event(text));
     }
 
+    /// The message under way, if a chunk belongs to it.
+    fn same(&self, kind: TextKind, named: Option<&str>) -> Option<&String> {
+        let (of, id) = self.message.as_ref()?;
+        (*of == kind && named.is_none_or(|named| named == id)).then_some(id)
+    }
+
     /// The message that a chunk belongs to.
     fn belongs(&mut self, kind: TextKind, named: Option<&str>) -> String {
-        let same = |(of, id): &&(TextKind, String)| *of == kind && named.is_none_or(|named| named == id);
-        if let Some((_, id)) = self.message.as_ref().filter(same) {
+        if let Some(id) = self.same(kind, named) {
             return id.clone();
         }
         self.messages += 1;
@@ -78,6 +84,7 @@ pub(super) fn hear(talk: &mut Talk, params: &Params<'_>, raw: &str, out: &mut Ou
         "user_message_chunk" => {}
         "agent_message_chunk" => chunk(talk, (TextKind::Reply, update), raw, out),
         "agent_thought_chunk" => chunk(talk, (TextKind::Thinking, update), raw, out),
+        "tool_call" | "tool_call_update" if calls::is_compaction(&talk.quirks, update) => compacted(update, out),
         "tool_call" | "tool_call_update" => {
             if within(talk, raw, out) {
                 talk.turn.told.breaks(out);
@@ -90,7 +97,8 @@ pub(super) fn hear(talk: &mut Talk, params: &Params<'_>, raw: &str, out: &mut Ou
         "usage_update" => talk.spend.money(&update.cost, talk.quirks.money),
         "current_mode_update" => talk.options.now_in_mode(update.current_mode_id.owned()),
         "config_option_update" => talk.options.configured(&update.config_options.0),
-        "available_commands_update" | "session_info_update" => {}
+        "session_info_update" => condition(talk, update, out),
+        "available_commands_update" => {}
         other => talk.unknown(raw, &format!("the update {other:?}"), out),
     }
 }
@@ -114,8 +122,20 @@ fn chunk(talk: &mut Talk, (kind, update): (TextKind, &Update<'_>), raw: &str, ou
     if talk.quirks.mode_echo.is_some_and(|echo| text.starts_with(echo)) || !within(talk, raw, out) {
         return;
     }
+    if talk.quirks.unnamed_words && kind == TextKind::Reply && update.message_id.text().is_none() {
+        if let Some(failure) = &mut talk.turn.failure {
+            return failure.push_str(text);
+        }
+        if let Some(message) = blame::remark(text) {
+            talk.turn.told.breaks(out);
+            return out.notice(Level::Warning, "agent_info", message);
+        }
+    }
     let head = if kind == TextKind::Thinking { talk.quirks.thought_head } else { "" };
     let text = text.strip_prefix(head).unwrap_or(text);
+    let begins = talk.turn.told.same(kind, update.message_id.text()).is_none();
+    // Some write a part of their thoughts as a paragraph, also the first.
+    let text = if begins && kind == TextKind::Thinking { text.trim_start_matches('\n') } else { text };
     talk.calls.settle_denied(out);
     if talk.quirks.failures == Failures::Text
         && let Some((code, message)) = blame::aside(text)
@@ -140,11 +160,55 @@ fn chunk(talk: &mut Talk, (kind, update): (TextKind, &Update<'_>), raw: &str, ou
     }
     let text = Text { kind, text: new.to_owned(), delta: true, message: Some(message), parent: None };
     let first = kind == TextKind::Reply && told.chunks == 1;
-    if first && talk.quirks.failures == Failures::Text && blame::may_be_error(new) {
+    let may_be_error = talk.quirks.failures == Failures::Text && blame::may_be_error(new);
+    let own = talk.quirks.own_ids && update.message_id.text().is_some_and(is_uuid);
+    if first && (may_be_error || own) {
         told.held = Some(text);
     } else {
         out.event(text);
     }
+}
+
+/// The agent made the conversation shorter, or tried to.
+fn compacted(update: &Update<'_>, out: &mut Outbox) {
+    match update.status.or_empty() {
+        "completed" => out.notice(Level::Info, "compacted", "The conversation was made shorter."),
+        "failed" => {
+            out.notice(Level::Info, "not_compacted", "The agent tried to make the conversation shorter, and could not.")
+        }
+        _ => {}
+    }
+}
+
+/// What an agent says about how it is: it tries again, or has failed, and says why in the text that follows.
+fn condition(talk: &mut Talk, update: &Update<'_>, out: &mut Outbox) {
+    let meta: Node<'_, InfoMeta<'_>> =
+        update.meta.and_then(|meta| serde_json::from_str(meta.get()).ok()).unwrap_or_default();
+    let Some(condition) = meta.map().and_then(|meta| meta.codex.map()).filter(|_| talk.is_working()) else { return };
+    if let Some(trouble) = condition.error.map() {
+        talk.turn.status = trouble.codex_error_info.and_then(status_in).or(talk.turn.status);
+        if trouble.will_retry.is_true() {
+            let (message, details) = (trouble.message.or_empty(), trouble.additional_details.or_empty());
+            out.notice(Level::Warning, "api_retry", format!("{message} {details}").trim());
+        }
+    }
+    if condition.thread_status.map().and_then(|it| it.r#type.text()) == Some("systemError") {
+        talk.turn.failure.get_or_insert_default();
+    }
+}
+
+/// The status in `{"<what happened>": {"httpStatusCode": 429}}`.
+fn status_in(info: &RawValue) -> Option<u16> {
+    let table: Table<'_, Node<'_, Status<'_>>> = serde_json::from_str(info.get()).unwrap_or_default();
+    let rows = table.0.unwrap_or_default();
+    rows.iter().find_map(|(_, row)| u16::try_from(row.map()?.http_status_code.count()?).ok())
+}
+
+/// Whether an id is of the form `32fcde85-7913-4966-bc84-7d8ddfd68591`.
+fn is_uuid(id: &str) -> bool {
+    let parts: Vec<&str> = id.split('-').collect();
+    let hex = |part: &&str| part.chars().all(|c| c.is_ascii_hexdigit());
+    parts.iter().map(|part| part.len()).eq([8, 4, 4, 4, 12]) && parts.iter().all(hex)
 }
 
 fn plan(update: &Update<'_>, raw: &str, out: &mut Outbox) {

@@ -55,10 +55,16 @@ pub(super) fn has_command(input: &Raw) -> bool {
     table.map_or(true, |table| table.0.unwrap_or_default().iter().any(|(key, _)| COMMANDS.contains(&&**key)))
 }
 
+/// What a tool of this name does.
+fn known(entry: &Entry, tool: &str) -> Option<ToolKind> {
+    let listed = entry.tools.iter().find(|(name, _)| *name == tool).map(|(_, kind)| *kind);
+    listed.or_else(|| tool.starts_with("mcp__").then_some(ToolKind::Mcp))
+}
+
 /// What a call would do, by the tool's name and its arguments alone.
 pub(super) fn by_name(entry: &Entry, tool: &str, input: &Raw) -> ToolUse {
-    let known = entry.tools.iter().find(|(name, _)| *name == tool).map(|(_, kind)| *kind);
-    with_input(entry, ToolUse::of(tool, known.or_else(|| kind_of(tool)).unwrap_or(ToolKind::Other)), input)
+    let kind = known(entry, tool).or_else(|| kind_of(tool)).unwrap_or(ToolKind::Other);
+    with_input(entry, ToolUse::of(tool, kind), input)
 }
 
 /// What a call would do, by all that the agent says about it.
@@ -66,8 +72,7 @@ pub(super) fn of(entry: &Entry, call: &Call) -> ToolUse {
     if let Some(name) = &call.bound {
         return ToolUse::of(name, ToolKind::Other);
     }
-    let known = entry.tools.iter().find(|(name, _)| *name == call.name).map(|(_, kind)| *kind);
-    let kind = known.or_else(|| kind_of(&call.kind)).unwrap_or(ToolKind::Other);
+    let kind = known(entry, &call.name).or_else(|| kind_of(&call.kind)).unwrap_or(ToolKind::Other);
     let mut wants = with_input(entry, ToolUse::of(&call.name, kind), &call.input());
     if matches!(kind, ToolKind::Read | ToolKind::Edit) {
         let more = call.paths.iter().filter(|path| !wants.paths.contains(path));
@@ -134,6 +139,7 @@ mod tests {
             (opencode, "read", r#"{"filePath":"/etc/passwd"}"#, Read, &["/etc/passwd"], None),
             (copilot, "delete", r#"{"path":"a"}"#, Edit, &["a"], None),
             (opencode, "webfetch", r#"{"url":"http://x"}"#, Network, &[], None),
+            (opencode, "mcp__adder__add", r#"{"command":"x"}"#, ToolKind::Mcp, &[], None),
             (opencode, "brand_new", r#"{"command":"x"}"#, Other, &[], None),
         ];
         for (entry, tool, input, kind, paths, command) in table {

@@ -47,6 +47,7 @@ wire! {
         // tool calls
         tool_call_id: Scalar<'a>,
         title: Scalar<'a>,
+        name: Scalar<'a>,
         kind: Scalar<'a>,
         status: Scalar<'a>,
         raw_input: Option<&'a RawValue>,
@@ -93,6 +94,8 @@ wire! {
         text: Scalar<'a>,
         // what a tool call wraps
         content: Option<&'a RawValue>,
+        // a change of a file
+        path: Scalar<'a>,
     }
 
     /// What a tool gave, in the words of its agent.
@@ -106,6 +109,20 @@ wire! {
         code: Scalar<'a>,
         contents: List<Node<'a, Printed<'a>>>,
         metadata: Node<'a, Printed<'a>>,
+        // what an MCP server answered
+        result: Node<'a, Answered<'a>>,
+    }
+
+    /// The answer of an MCP server.
+    struct Answered {
+        content: List<Node<'a, Block<'a>>>,
+    }
+
+    /// A call of a tool of an MCP server, where the call is wrapped.
+    struct McpCall {
+        server: Scalar<'a>,
+        tool: Scalar<'a>,
+        arguments: Option<&'a RawValue>,
     }
 
     /// How a command ended.
@@ -119,11 +136,45 @@ wire! {
     /// What agents add to tool calls.
     struct CallMeta {
         terminal_output: Node<'a, Terminal<'a>>,
+        terminal_output_delta: Node<'a, Terminal<'a>>,
         output: Scalar<'a>,
         #[serde(rename = "claudeCode")]
         claude: Node<'a, ToolMeta<'a>>,
         #[serde(rename = "toolName")]
         tool_name: Scalar<'a>,
+        is_mcp_tool_call: Scalar<'a>,
+    }
+
+    /// What an agent adds to what it says about a session.
+    struct InfoMeta {
+        codex: Node<'a, Condition<'a>>,
+    }
+
+    /// How an agent is.
+    #[serde(rename_all = "camelCase")]
+    struct Condition {
+        thread_status: Node<'a, Health<'a>>,
+        error: Node<'a, Trouble<'a>>,
+    }
+
+    /// In one word.
+    struct Health {
+        r#type: Scalar<'a>,
+    }
+
+    /// What went wrong and is tried again.
+    #[serde(rename_all = "camelCase")]
+    struct Trouble {
+        message: Scalar<'a>,
+        additional_details: Scalar<'a>,
+        will_retry: Scalar<'a>,
+        codex_error_info: Option<&'a RawValue>,
+    }
+
+    /// The status of an answer that a service gave.
+    #[serde(rename_all = "camelCase")]
+    struct Status {
+        http_status_code: Scalar<'a>,
     }
 
     /// What was printed in the terminal of a tool call.

@@ -73,7 +73,7 @@ const MARKS: &[&str] = &[
 ];
 
 /// What the child sees of the caller's environment. The keys of a cloud are for those who have it serve the model.
-pub(super) const INHERITS: Inherits = Inherits {
+pub(crate) const INHERITS: Inherits = Inherits {
     always: OWN,
     when: &[
         ("CLAUDE_CODE_USE_BEDROCK", &["AWS_*"]),

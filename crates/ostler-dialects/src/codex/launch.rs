@@ -14,7 +14,7 @@ use super::uses;
 use crate::extra::{self, Values};
 
 /// What the child sees of the caller's environment, and never the marks of an enclosing Codex.
-pub(super) const INHERITS: Inherits = Inherits {
+pub(crate) const INHERITS: Inherits = Inherits {
     always: &["CODEX_*", "OPENAI_*"],
     when: &[],
     never: &[

@@ -140,6 +140,8 @@ pub struct Manner {
     pub sum: &'static str,
     /// A call that fails: its tool, its arguments, and a part of what is said about it.
     pub fails: fn(&Tools) -> (&'static str, Value, &'static str),
+    /// The arguments with which its tool for commands is certain to be asked about, for a line of shell.
+    pub asked: fn(&Tools, &str) -> Value,
     /// Whether the model gets what a command printed with something of the agent's around it.
     pub wraps_outputs: bool,
     /// Whether the caller is told what a command printed.
@@ -160,6 +162,7 @@ impl Manner {
         tells_status: true,
         sum: "echo $((40 + 2)) | tee made",
         fails: |tools| (tools.command, (tools.shell)("echo two >&2; exit 3"), "two"),
+        asked: |tools, line| (tools.shell)(line),
         wraps_outputs: false,
         tells_outputs: true,
         lingers: false,
@@ -183,6 +186,12 @@ impl Subject {
     #[must_use]
     pub fn shell(&self, line: &str) -> Answer {
         Answer::tool(self.tools.command, (self.tools.shell)(line))
+    }
+
+    /// The model runs a line of shell that somebody is asked about.
+    #[must_use]
+    pub fn asked(&self, line: &str) -> Answer {
+        Answer::tool(self.tools.command, (self.manner.asked)(&self.tools, line))
     }
 
     /// The model tries what is forbidden.

@@ -178,7 +178,9 @@ impl Direct {
             let (mut quiet, enough) = (0, if self.crowd.is_some() { 2 } else { 1 });
             for _ in 0..300 {
                 let left = super::sweep::marked(&self.mark);
-                quiet = if left.is_empty() { quiet + 1 } else { 0 };
+                // One that is dying has no environment any more, but is there until its memory is given back.
+                let gone = left.is_empty() && !super::sweep::is_peopled(self.group);
+                quiet = if gone { quiet + 1 } else { 0 };
                 if quiet == enough {
                     break;
                 }

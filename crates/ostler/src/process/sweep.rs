@@ -21,6 +21,7 @@ impl Identity {
 /// What `/proc/<pid>/stat` says.
 struct Stat {
     parent: i32,
+    session: i32,
     zombie: bool,
     start: u64,
 }
@@ -59,6 +60,12 @@ pub(super) fn marked(mark: &str) -> Vec<Identity> {
     pids().filter(|pid| *pid != own).filter(holds).filter_map(alive).collect()
 }
 
+/// Whether anything lives in a session of processes, or is still dying there. Only to wait for: the number may be another's.
+pub(super) fn is_peopled(session: Option<u32>) -> bool {
+    let session = session.and_then(|session| i32::try_from(session).ok());
+    session.is_some_and(|session| pids().filter_map(stat).any(|stat| stat.session == session && !stat.zombie))
+}
+
 /// Sends a signal to those that are still the same processes.
 pub(super) fn signal(processes: &[Identity], signal: Signal) {
     for process in processes {
@@ -83,10 +90,11 @@ fn stat(pid: i32) -> Option<Stat> {
     let mut fields = std::str::from_utf8(bytes.get(end + 1..)?).ok()?.split_ascii_whitespace();
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
-    let threads: u32 = fields.nth(15)?.parse().ok()?;
+    let session = fields.nth(1)?.parse().ok()?;
+    let threads: u32 = fields.nth(13)?.parse().ok()?;
     let start = fields.nth(1)?.parse().ok()?;
     // A process whose first thread has ended shows as a zombie while its others go on.
-    Some(Stat { parent, zombie: matches!(state, "Z" | "X") && threads <= 1, start })
+    Some(Stat { parent, session, zombie: matches!(state, "Z" | "X") && threads <= 1, start })
 }
 
 #[cfg(test)]
@@ -98,6 +106,23 @@ mod tests {
         let own = rustix::process::getpid().as_raw_nonzero().get();
         let stat = stat(own).unwrap();
         assert!(stat.parent > 0 && stat.start > 0 && !stat.zombie);
+    }
+
+    // P8: what is waited for is there as long as it lives, and no longer.
+    #[test]
+    fn a_session_is_peopled_while_one_of_it_lives() {
+        let mut child = std::process::Command::new("setsid").args(["sleep", "30"]).spawn().unwrap();
+        let session = Some(child.id());
+        while !is_peopled(session) {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        child.kill().unwrap();
+        // A zombie is nobody.
+        while is_peopled(session) {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        child.wait().unwrap();
+        assert!(!is_peopled(session) && !is_peopled(None));
     }
 
     // A name is whatever bytes a process gives itself.

@@ -131,7 +131,7 @@ fn difference_3_calls_are_told_once_and_settled_once() {
         stage.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "_meta": {"terminal_output": {"terminal_id": "c", "data": piece}}}));
     }
     stage.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "failed"}));
-    assert_eq!(stage.story(), [r#"call c execute {"command":["ls"]}"#, "result c failed ab"]);
+    assert_eq!(stage.story(), [r#"call c exec_command {"command":["ls"]}"#, "result c failed ab"]);
     // A call that nobody announced, and one that is not only text.
     let mut stage = Stage::asked(&GEMINI, &Spec::default());
     stage.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed", "kind": "edit", "content": [{"type": "diff", "path": "/w/a", "newText": "x"}]}));
@@ -294,6 +294,7 @@ fn difference_7_strangers_change_nothing() {
     stage.line("Loaded cached credentials.");
     stage.line("[1,2]");
     stage.hear(&json!({"jsonrpc": "2.0", "method": "_auth/status_update", "params": {"x": 1}}));
+    stage.hear(&json!({"jsonrpc": "2.0", "method": "brand/new", "params": {"x": 1}}));
     stage.update(&json!({"sessionUpdate": "brand_new"}));
     stage.hear(&json!({"jsonrpc": "2.0", "id": 99, "result": {}}));
     stage.hear(&json!({"jsonrpc": "2.0", "id": "t", "method": "terminal/create", "params": {}}));

@@ -125,7 +125,7 @@ fn rules_decide_on_tools_that_come_over_the_bridge() {
             let result = json!({"content": [{"type": "text", "text": "no"}], "isError": true});
             assert_eq!(asides(&stage), [(1, json!({"jsonrpc": "2.0", "id": 5, "result": result}))]);
             stage.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "failed"}));
-            assert_eq!(stage.story(), [format!("call c add {}", call["rawInput"]).as_str(), "result c denied "]);
+            assert_eq!(stage.story(), [format!("call c add {}", call["rawInput"]).as_str(), "result c denied no"]);
         }
     }
 }

@@ -29,6 +29,8 @@ pub const CLAUDE_AGENT_ACP: Subject = Subject {
     settings: Known {
         trust: &[("permission_mode", "bypassPermissions")],
         model: "haiku",
+        // It estimates tokens and refuses what it thinks is too much for the model, unless it is told otherwise.
+        roomy: (&[], Some(("CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE", "9000000"))),
         variables: ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
         ..KNOWN
     },
@@ -36,11 +38,14 @@ pub const CLAUDE_AGENT_ACP: Subject = Subject {
         tokens: [100, 7, 11, 25],
         cost_source: "reported",
         overloaded: 529,
+        // It tries again without a word.
+        retried: &[],
         soon: Duration::from_secs(15),
         ..NUMBERS
     },
     words: Words { auth: "claude auth login", ..WORDS },
-    manner: Manner { ..Manner::PLAIN },
+    // It tells the name of its choice, and not which model that is.
+    manner: Manner { model: |_| Some("default".to_owned()), ..Manner::PLAIN },
 };
 
 /// The real Codex behind `codex-acp`.
@@ -56,15 +61,10 @@ pub const CODEX_ACP: Subject = Subject {
         shell: exec,
         printed: |text| format!("{text}\n"),
         // In its own sandbox a command may run; it is asked about when it wants out.
-        forbidden: || {
-            (
-                "exec_command",
-                json!({"cmd": "cat .env; touch made", "sandbox_permissions": "require_escalated", "justification": "for the test"}),
-            )
-        },
+        forbidden: || ("exec_command", escalated("cat .env; touch made")),
         read: |path| ("exec_command", exec(&format!("cat {path}"))),
         write: |path| ("exec_command", exec(&format!("echo written > {path}"))),
-        bound: "",
+        bound: "mcp__ostler__",
         others: ["", ""],
     },
     settings: Known {
@@ -75,7 +75,14 @@ pub const CODEX_ACP: Subject = Subject {
     },
     numbers: Numbers { tokens: [100, 7, 11, 25], soon: Duration::from_secs(15), ..NUMBERS },
     words: Words { auth: "codex login", ..WORDS },
-    manner: Manner { ends_when_denied: true, ..Manner::PLAIN },
+    manner: Manner {
+        ends_when_denied: true,
+        asked: |_, line| escalated(line),
+        // Of a rejected key it says only that.
+        tells_status: false,
+        wraps_outputs: true,
+        ..Manner::PLAIN
+    },
 };
 
 fn bash(line: &str) -> serde_json::Value {
@@ -84,4 +91,8 @@ fn bash(line: &str) -> serde_json::Value {
 
 fn exec(line: &str) -> serde_json::Value {
     json!({"cmd": line})
+}
+
+fn escalated(line: &str) -> serde_json::Value {
+    json!({"cmd": line, "sandbox_permissions": "require_escalated", "justification": "for the test"})
 }

@@ -99,6 +99,7 @@ macro_rules! members {
                 heavy codex_acp CODEX_ACP "ACP: JSON-RPC lines on stdin and stdout"
                 [
                     structured_output: "the protocol, ACP, has no answers by a schema"
+                    big_prompt: "Codex takes no message of more than 1,048,576 characters"
                 ]
             }
             {

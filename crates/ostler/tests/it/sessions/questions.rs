@@ -72,7 +72,7 @@ pub(crate) async fn two_at_once(subject: &'static Subject) {
 /// Somebody is asked whether a tool may run, allows it, and it runs.
 pub(crate) async fn asked_and_allowed(subject: &'static Subject) {
     let rules = "[[rule]]\nkind = \"execute\"\ndo = \"ask\"\n";
-    let mut scene = scene(subject, rules, subject.shell("touch made"));
+    let mut scene = scene(subject, rules, subject.asked("touch made"));
     scene.spec.asks = Asks::Somebody;
     subject.settings.asked.iter().for_each(|(key, value)| scene.spec.settings.push(key, *value));
     let mut live = scene.start();

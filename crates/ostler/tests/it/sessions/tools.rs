@@ -50,7 +50,7 @@ pub(crate) async fn a_bound_tool(subject: &'static Subject) {
     scene.host = scene.host.with_tool(add);
     let mut live = scene.start();
     let turn = live.turn().await;
-    let is_sum = |text: &str| text == "42" || (subject.manner.wraps_outputs && text.contains("\n42\n"));
+    let is_sum = |text: &str| text == "42" || (subject.manner.wraps_outputs && format!("{text}\n").contains("\n42\n"));
     assert!(turn.outcome.cause == Cause::Completed && is_sum(&turn.text), "{turn:?}");
     // A recording has what the agent says; whoever it starts to reach the function is not in it.
     if !scene.place.is_played() || !crate::driver::dialect(&scene).bridges() {
