@@ -47,6 +47,8 @@ pub struct Entry {
     pub(crate) tools: &'static [(&'static str, ToolKind)],
     /// Whether it asks before its tools run.
     pub(crate) ask: bool,
+    /// The mode of a session in which it asks, for an agent that may begin in one in which it does not.
+    pub(crate) asks_in: Option<&'static str>,
     /// What would make it not ask.
     pub(crate) skips: Skips,
     /// Whether it makes copies of sessions.
@@ -141,6 +143,7 @@ pub(super) const ANY: Entry = Entry {
     lost: "",
     tools: &[],
     ask: true,
+    asks_in: None,
     skips: skips::COMMON,
     fork: true,
     cost: true,
@@ -194,6 +197,7 @@ pub static GEMINI: Acp = Acp(&Entry {
     lost: " Or gemini has cleaned up: a session that was gone on with once is lost when gemini is next started, unless \
            general.sessionRetention.enabled is false in ~/.gemini/settings.json.",
     unreached: " It starts none in a directory that it does not trust: trust it in gemini itself, or set GEMINI_CLI_TRUST_WORKSPACE=true.",
+    asks_in: Some("default"),
     skips: skips::GEMINI,
     fork: false,
     cost: false,
@@ -292,6 +296,8 @@ pub static QWEN: Acp = Acp(&Entry {
     args: &["--acp"],
     inherits: only(&["QWEN_*", "DASHSCOPE_*", "OPENAI_*"]),
     state: &["~/.qwen/"],
+    // It begins in a mode in which a model decides what is asked.
+    asks_in: Some("default"),
     skips: skips::GEMINI,
     fork: false,
     cost: false,
@@ -310,6 +316,8 @@ pub static GOOSE: Acp = Acp(&Entry {
     args: &["acp"],
     inherits: only(&["GOOSE_*", "ANTHROPIC_*", "OPENAI_*", "GOOGLE_API_KEY", "OPENROUTER_API_KEY"]),
     state: &["~/.config/goose/", "~/.local/share/goose/", "~/.local/state/goose/"],
+    // It begins in a mode in which everything is allowed.
+    asks_in: Some("approve"),
     cost: false,
     minimum: Version(1, 0, 0),
     install_hint: "goose not found in PATH. Install it from https://block.github.io/goose/.",
@@ -395,6 +403,7 @@ pub static COPILOT: Acp = Acp(&Entry {
     model_flag: Some("--model="),
     // Over the protocol it takes servers of the network only, and says nothing about the others.
     server_flag: Some("--additional-mcp-config=@"),
+    asks_in: Some("agent"),
     skips: skips::COPILOT,
     fork: false,
     cost: false,

@@ -6,6 +6,7 @@ use ostler_core::dialect::Outbox;
 use ostler_core::event::{Level, Notice, Text, TextKind};
 use ostler_core::raw::Raw;
 
+use super::asking;
 use super::blame;
 use super::conversation::Talk;
 use super::quirks::Failures;
@@ -88,7 +89,10 @@ pub(super) fn hear(talk: &mut Talk, params: &Params<'_>, raw: &str, out: &mut Ou
         }
         "plan" => plan(update, raw, out),
         "usage_update" => talk.spend.money(&update.cost, talk.quirks.money),
-        "current_mode_update" => talk.options.now_in_mode(update.current_mode_id.owned()),
+        "current_mode_update" => {
+            talk.options.now_in_mode(update.current_mode_id.owned());
+            asking::moved(talk, update.current_mode_id.or_empty(), out);
+        }
         "config_option_update" => talk.options.configured(&update.config_options.0),
         "available_commands_update" | "session_info_update" => {}
         other => talk.unknown(raw, &format!("the update {other:?}"), out),

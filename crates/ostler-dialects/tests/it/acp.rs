@@ -1,5 +1,6 @@
 //! Agents that speak ACP: whole recordings, and each difference between agents on its own.
 
+mod asking;
 mod differences;
 mod handshake;
 mod recordings;
