@@ -267,8 +267,13 @@ where
 }
 
 fn name(quirks: &Quirks, id: &str, call: &Call, meta: Option<&CallMeta<'_>>) -> String {
-    let told = meta.and_then(|meta| meta.claude.map().and_then(|it| it.tool_name.owned()).or(meta.tool_name.owned()));
+    let told = meta.and_then(|meta| {
+        let goose = meta.goose.map().and_then(|it| it.tool_call.map());
+        let noted = meta.claude.map().or(goose).and_then(|it| it.tool_name.owned());
+        noted.or(meta.tool_name.owned())
+    });
     let found = told.or_else(|| match quirks.names {
+        Names::Notes => None,
         Names::Kind => Some(call.kind.clone()).filter(|kind| !kind.is_empty()),
         Names::Title => Some(call.title.clone()).filter(|title| call.name.is_empty() && !title.is_empty()),
         Names::CallId => in_id(id).map(str::to_owned),

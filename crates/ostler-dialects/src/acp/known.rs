@@ -5,7 +5,7 @@ use ostler_core::dialect::{Inherits, Login, Probe, Runtime, Version};
 use ostler_core::permission::ToolKind;
 
 use super::Acp;
-use super::quirks::{Counts, Failures, Names, PLAIN, Quirks};
+use super::quirks::{Counts, Failures, Names, PLAIN, Quirks, Wrote};
 use super::skips::{self, Skips};
 
 /// One agent.
@@ -294,7 +294,13 @@ pub static QWEN: Acp = Acp(&Entry {
     name: "qwen",
     program: "qwen",
     args: &["--acp"],
-    inherits: only(&["QWEN_*", "DASHSCOPE_*", "OPENAI_*"]),
+    inherits: Inherits {
+        always: &["QWEN_*", "DASHSCOPE_*", "OPENAI_*"],
+        when: &[],
+        never: &["QWEN_CODE", "QWEN_CODE_NO_RELAUNCH", "QWEN_CODE_SESSION_ID", "QWEN_CODE_PROMPT_ID"],
+    },
+    // Else it starts itself a second time, and the first one only waits.
+    env: &[("QWEN_CODE_NO_RELAUNCH", "true")],
     state: &["~/.qwen/"],
     // It begins in a mode in which a model decides what is asked.
     asks_in: Some("default"),
@@ -309,19 +315,48 @@ pub static QWEN: Acp = Acp(&Entry {
     ..ANY
 });
 
-/// Goose.
+/// goose. Measured: 1.34.0 (the npm package 0.20.1).
 pub static GOOSE: Acp = Acp(&Entry {
     name: "goose",
     program: "goose",
     args: &["acp"],
-    inherits: only(&["GOOSE_*", "ANTHROPIC_*", "OPENAI_*", "GOOGLE_API_KEY", "OPENROUTER_API_KEY"]),
+    inherits: Inherits {
+        always: &["GOOSE_*", "ANTHROPIC_*", "OPENAI_*", "GOOGLE_API_KEY", "OPENROUTER_API_KEY"],
+        when: &[],
+        never: &["GOOSE_TERMINAL"],
+    },
     state: &["~/.config/goose/", "~/.local/share/goose/", "~/.local/state/goose/"],
+    tools: &[
+        ("shell", ToolKind::Execute),
+        ("write", ToolKind::Edit),
+        ("edit", ToolKind::Edit),
+        ("tree", ToolKind::Read),
+        ("analyze", ToolKind::Read),
+        ("load", ToolKind::Read),
+        ("load_skill", ToolKind::Read),
+        ("todo__todo_write", ToolKind::Read),
+        // Not `delegate`: what it starts is another agent.
+    ],
     // It begins in a mode in which everything is allowed.
     asks_in: Some("approve"),
+    fork: false,
     cost: false,
-    minimum: Version(1, 0, 0),
+    minimum: Version(1, 34, 0),
+    tested: Some(Version(1, 34, 0)),
     install_hint: "goose not found in PATH. Install it from https://block.github.io/goose/.",
     login_hint: "Run `goose configure`.",
+    quirks: Quirks {
+        failures: Failures::Text(Wrote {
+            head: "Ran into this error: ",
+            tail: "Please retry if you think this is a transient or recoverable error.",
+            certain: "Ran into this error: ",
+        }),
+        counts: Counts::LastRequest,
+        caches: false,
+        names: Names::Notes,
+        ends_cancelled: true,
+        ..PLAIN
+    },
     ..ANY
 });
 
@@ -411,7 +446,15 @@ pub static COPILOT: Acp = Acp(&Entry {
     tested: Some(Version(1, 0, 102)),
     install_hint: "copilot not found in PATH. Install it with `npm install -g @github/copilot`.",
     login_hint: "Run `copilot login`, or set GH_TOKEN to a token with access to Copilot.",
-    quirks: Quirks { failures: Failures::Text, counts: Counts::Session, ..PLAIN },
+    quirks: Quirks {
+        failures: Failures::Text(Wrote {
+            head: "Error: ",
+            tail: "",
+            certain: "Error: Authentication failed with provider",
+        }),
+        counts: Counts::Session,
+        ..PLAIN
+    },
     ..ANY
 });
 

@@ -121,13 +121,19 @@ fn chunk(talk: &mut Talk, (kind, update): (TextKind, &Update<'_>), raw: &str, ou
     let head = if kind == TextKind::Thinking { talk.quirks.thought_head } else { "" };
     let text = text.strip_prefix(head).unwrap_or(text);
     talk.calls.settle_denied(out);
-    if talk.quirks.failures == Failures::Text
+    let wrote = if let Failures::Text(wrote) = talk.quirks.failures { Some(wrote) } else { None };
+    if wrote.is_some()
         && let Some((code, message)) = blame::aside(text)
     {
         talk.turn.told.breaks(out);
         return out.notice(Level::Warning, code, message);
     }
     let told = &mut talk.turn.told;
+    let may_be_error = kind == TextKind::Reply && wrote.is_some_and(|wrote| blame::may_be_error(&wrote, text));
+    if may_be_error && wrote.is_some_and(|wrote| !wrote.tail.is_empty()) {
+        // It is whole, and no part of an answer that came before.
+        told.breaks(out);
+    }
     told.release(out);
     let message = told.belongs(kind, update.message_id.text());
     let said = if kind == TextKind::Reply { &mut told.reply } else { &mut told.thoughts };
@@ -143,8 +149,7 @@ fn chunk(talk: &mut Talk, (kind, update): (TextKind, &Update<'_>), raw: &str, ou
         return;
     }
     let text = Text { kind, text: new.to_owned(), delta: true, message: Some(message), parent: None };
-    let first = kind == TextKind::Reply && told.chunks == 1;
-    if first && talk.quirks.failures == Failures::Text && blame::may_be_error(new) {
+    if may_be_error && told.chunks == 1 {
         told.held = Some(text);
     } else {
         out.event(text);

@@ -124,6 +124,13 @@ wire! {
         claude: Node<'a, ToolMeta<'a>>,
         #[serde(rename = "toolName")]
         tool_name: Scalar<'a>,
+        goose: Node<'a, GooseMeta<'a>>,
+    }
+
+    /// The notes of goose.
+    #[serde(rename_all = "camelCase")]
+    struct GooseMeta {
+        tool_call: Node<'a, ToolMeta<'a>>,
     }
 
     /// What was printed in the terminal of a tool call.
