@@ -128,6 +128,10 @@ const ALL: &[Offline] = &[
             ("OPENAI_HOST", "{url}"),
             ("OPENAI_API_KEY", KEY),
             ("GOOSE_DISABLE_KEYRING", "true"),
+            // Else it asks the model for a title of the session, and for words about each call of a tool.
+            ("GOOSE_DISABLE_SESSION_NAMING", "true"),
+            ("GOOSE_DISABLE_TOOL_CALL_SUMMARY", "true"),
+            ("GOOSE_TELEMETRY_OFF", "true"),
             // Else everything is allowed.
             ("GOOSE_MODE", "approve"),
         ],
@@ -219,12 +223,14 @@ const OPENCODE: &str = r#"{
 }
 "#;
 
-// By default a model decides what is asked.
+// By default a model decides what is asked, and is asked what is to be remembered and what the user may say next.
 const QWEN: &str = r#"{
   "security": {"auth": {"selectedType": "openai"}},
   "general": {"enableAutoUpdate": false},
   "privacy": {"usageStatisticsEnabled": false},
   "tools": {"approvalMode": "default"},
+  "memory": {"enableManagedAutoMemory": false, "enableManagedAutoDream": false},
+  "ui": {"enableFollowupSuggestions": false},
   "$version": 3
 }
 "#;

@@ -13,6 +13,9 @@ pub struct Script {
     /// The models that the server says it has.
     #[serde(default)]
     models: Vec<String>,
+    /// What stands in the system prompt of calls that an agent makes for itself.
+    #[serde(default)]
+    asides: Vec<String>,
 }
 
 /// One rule: a condition, how often it may be used, and the answer.
@@ -67,6 +70,18 @@ impl Script {
     pub fn rule(mut self, rule: Rule) -> Self {
         self.rules.push(rule);
         self
+    }
+
+    /// Sets calls aside whose system prompt contains this: they get a word, and are not among the model calls.
+    #[must_use]
+    pub fn aside(mut self, part: impl Into<String>) -> Self {
+        self.asides.push(part.into());
+        self
+    }
+
+    /// Whether a call is one of those.
+    pub(crate) fn sets_aside(&self, request: &Request) -> bool {
+        !self.asides.is_empty() && self.asides.iter().any(|part| request.system_text().contains(part.as_str()))
     }
 
     /// Adds a model to those that the server says it has; it answers for all others too.

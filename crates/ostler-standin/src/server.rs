@@ -44,6 +44,7 @@ struct Shared {
 struct State {
     script: Script,
     requests: Vec<Request>,
+    asides: Vec<Request>,
     unmatched: Vec<Request>,
 }
 
@@ -61,7 +62,7 @@ impl ModelServer {
     /// When the port or the threads cannot be had.
     #[must_use]
     pub fn start(script: Script) -> Self {
-        let state = State { script, requests: Vec::new(), unmatched: Vec::new() };
+        let state = State { script, requests: Vec::new(), asides: Vec::new(), unmatched: Vec::new() };
         let shared = Arc::new(Shared { state: Mutex::new(state), arrived: Condvar::new() });
         // A runtime of its own: the server answers also while a test blocks its only thread.
         let runtime = Builder::new_multi_thread()
@@ -108,7 +109,8 @@ impl ModelServer {
     /// Everything asked so far: also titles, token counts, health checks and unknown paths.
     #[must_use]
     pub fn every_request(&self) -> Vec<Request> {
-        self.shared.lock().requests.clone()
+        let state = self.shared.lock();
+        state.requests.iter().chain(&state.asides).cloned().collect()
     }
 
     /// The model calls for which no rule fitted; they were answered with status 400.
@@ -183,6 +185,10 @@ impl Shared {
 
     fn choose(&self, request: &Request) -> Answer {
         let mut state = self.lock();
+        if state.script.sets_aside(request) {
+            state.asides.push(request.clone());
+            return Answer::text("aside");
+        }
         self.record(&mut state, request.clone());
         if let Some(answer) = asides::answer(request) {
             return answer;

@@ -8,6 +8,7 @@ use ostler_core::outcome::{Cause, Outcome};
 use super::conversation::Talk;
 use super::known::Entry;
 use super::options;
+use super::quirks::Wrote;
 use super::rpc;
 use super::version::Version;
 use super::wire::Fault;
@@ -181,23 +182,20 @@ pub(super) fn of_version(entry: &Entry, number: Option<u64>) -> Outcome {
     Outcome::new(Cause::Protocol, message).hint("Use a version of the agent that speaks it, or a newer Ostler.")
 }
 
-/// What stands in the text of an agent that writes its own errors there.
-const ERROR: &str = "Error: ";
-
 /// Whether a text can be an error that the agent wrote in place of an answer.
-pub(super) fn may_be_error(text: &str) -> bool {
-    text.starts_with(ERROR)
+pub(super) fn may_be_error(wrote: &Wrote, text: &str) -> bool {
+    text.starts_with(wrote.head) && text.trim_end().ends_with(wrote.tail)
 }
 
 /// The last words of a turn that ended well. If a model has answered, they can be its own: then only what is certain counts.
-pub(super) fn of_text(entry: &Entry, text: &str, answered: bool) -> Option<Outcome> {
-    const CERTAIN: &str = "Error: Authentication failed with provider";
-    if !may_be_error(text) || (answered && !text.starts_with(CERTAIN)) {
+pub(super) fn of_text(entry: &Entry, (wrote, text): (&Wrote, &str), answered: bool) -> Option<Outcome> {
+    if !may_be_error(wrote, text) || (answered && !text.starts_with(wrote.certain)) {
         return None;
     }
-    let message = text.trim_start_matches(ERROR).trim();
-    // "… (HTTP 401). …", "… Last error: 500 the provider's words", or those words alone.
-    let named = message.split("(HTTP ").nth(1).and_then(|rest| rest.split(')').next());
+    let message = text.trim_end().trim_end_matches(wrote.tail).trim_start_matches(wrote.head).trim();
+    // "… (HTTP 401). …", "… Status: 401 …", "… Last error: 500 the provider's words", or those words alone.
+    let after = |mark: &str| message.split(mark).nth(1).and_then(|rest| rest.split([')', ' ', '.']).next());
+    let named = after("(HTTP ").or_else(|| after("Status: "));
     let last = message.rsplit("Last error: ").next().and_then(|last| last.split_whitespace().next());
     let status = named.or(last).and_then(|word| word.parse().ok());
     let cause = status.and_then(by_status).or_else(|| by_words(message)).unwrap_or(Cause::Network);

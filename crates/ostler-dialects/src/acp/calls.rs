@@ -311,13 +311,16 @@ fn of_server(call: &mut Call, input: Option<&RawValue>) {
 
 /// The name in what an agent adds to a call.
 fn named(meta: &CallMeta<'_>) -> Option<String> {
-    meta.claude.map().and_then(|it| it.tool_name.owned()).or(meta.tool_name.owned())
+    let goose = meta.goose.map().and_then(|it| it.tool_call.map());
+    let noted = meta.claude.map().or(goose).and_then(|it| it.tool_name.owned());
+    noted.or(meta.tool_name.owned())
 }
 
 /// The name of a call that none was told of.
 fn name(quirks: &Quirks, id: &str, call: &Call) -> String {
     let of_kind = || quirks.kind_names.iter().find(|(kind, _)| *kind == call.kind).map(|(_, name)| (*name).to_owned());
     let found = match quirks.names {
+        Names::Notes => None,
         Names::Kind => of_kind().or_else(|| Some(call.kind.clone()).filter(|kind| !kind.is_empty())),
         Names::Title => Some(call.title.clone()).filter(|title| call.name.is_empty() && !title.is_empty()),
         Names::CallId => in_id(id).map(str::to_owned),

@@ -7,7 +7,7 @@ use ostler_core::spec::Denials;
 
 use super::blame;
 use super::conversation::Talk;
-use super::quirks::Failures;
+use super::quirks::{Counts, Failures};
 use super::wire::{Fault, Prompted};
 use crate::lenient::Node;
 
@@ -20,7 +20,7 @@ pub(super) fn prompted(talk: &mut Talk, result: &str, fault: Option<&Fault<'_>>,
     let empty = Prompted::default();
     let end = end.map().unwrap_or(&empty);
     let one_call = !talk.turn.used_tools;
-    let usage = talk.spend.of_turn(&talk.quirks, end, (one_call, talk.options.model()));
+    let mut usage = talk.spend.of_turn(&talk.quirks, end, (one_call, talk.options.model()));
     // Counters that did not move: no model has answered.
     let answered = usage.iter().any(|part| part.output.is_some_and(|output| output > 0));
     let outcome = match fault {
@@ -31,6 +31,10 @@ pub(super) fn prompted(talk: &mut Talk, result: &str, fault: Option<&Fault<'_>>,
         }
         None => stopped(talk, end.stop_reason.or_empty(), answered, out),
     };
+    if talk.quirks.counts == Counts::LastRequest && !outcome.is_success() {
+        // The last call that was counted may be one of an earlier turn.
+        usage.clear();
+    }
     let text = outcome.is_success().then(|| std::mem::take(&mut talk.turn.told.reply));
     talk.end(TurnOver { outcome, text, structured: None, usage }, out);
 }
@@ -47,6 +51,7 @@ fn stopped(talk: &mut Talk, reason: &str, answered: bool, out: &mut Outbox) -> O
     let native = |outcome: Outcome| outcome.with(|d| d.native = Some(reason.to_owned()));
     match reason {
         "cancelled" if talk.turn.interrupted => interrupted(),
+        "end_turn" if talk.turn.interrupted && talk.quirks.ends_cancelled => interrupted(),
         // With some agents a denied tool call is the end of the turn.
         "cancelled" | "end_turn" if !talk.turn.denied.is_empty() && talk.turn.failure.is_none() => denied(talk),
         "cancelled" => native(Outcome::new(Cause::Interrupted, "The agent ended the turn before it was done.")),
@@ -89,8 +94,8 @@ fn failed(talk: &Talk, answered: bool) -> Option<Outcome> {
     }
     match talk.quirks.failures {
         Failures::Errors => None,
-        Failures::Text if told.chunks == 1 => blame::of_text(talk.entry, &told.reply, answered),
-        Failures::Text => None,
+        Failures::Text(wrote) if told.chunks == 1 => blame::of_text(talk.entry, (&wrote, &told.reply), answered),
+        Failures::Text(_) => None,
         Failures::Silence => (told.reply.is_empty() && !talk.turn.used_tools).then(|| blame::of_silence(talk.entry)),
     }
 }

@@ -10,6 +10,7 @@ use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::spec::{Spec, keys};
 use serde::Serialize;
 
+use super::asking::{self, Counting};
 use super::conversation::Talk;
 use super::known::Entry;
 use super::rpc::Wanted;
@@ -31,6 +32,8 @@ pub(super) struct Start {
     /// The model that an argument chose.
     argued: Option<String>,
     mode: Option<String>,
+    /// Who counts on it that the agent asks.
+    pub(super) counting: Counting,
     pub(super) fs: bool,
     auth_method: Option<String>,
     /// What the agent said its version is.
@@ -53,6 +56,8 @@ enum Way {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Mode(String),
+    /// The mode in which the agent asks.
+    Asking(&'static str),
     Model(String),
     Barrier,
 }
@@ -70,6 +75,7 @@ impl Start {
             model: last(keys::MODEL).filter(|_| entry.model_flag.is_none()),
             argued: last(keys::MODEL).filter(|_| entry.model_flag.is_some()),
             mode: last(keys::PERMISSION_MODE).filter(|word| entry.mode(word).is_none()),
+            counting: Counting::of(spec),
             fs: spec.settings.is_on(FS),
             auth_method: last(AUTH_METHOD),
             agent_version: None,
@@ -247,7 +253,14 @@ fn opened(talk: &mut Talk, result: &str, out: &mut Outbox) {
     talk.session = session;
     talk.options.opened(opened);
     let mut steps = VecDeque::new();
-    steps.extend(talk.start.mode.take().map(Step::Mode));
+    // A mode that the caller chose is checked when it is set.
+    match talk.start.mode.take() {
+        Some(mode) => steps.push_back(Step::Mode(mode)),
+        None => match asking::step(talk, out) {
+            Ok(step) => steps.extend(step),
+            Err(why) => return talk.broken(why, out),
+        },
+    }
     steps.extend(talk.start.model.take().map(Step::Model));
     if talk.start.way == Way::Load && talk.quirks.replay_trails {
         steps.push_back(Step::Barrier);
@@ -275,7 +288,8 @@ fn next(talk: &mut Talk, out: &mut Outbox) {
         return talk.ready(out);
     };
     let (key, wish) = match &step {
-        Step::Mode(mode) => (keys::PERMISSION_MODE, options::wish_mode(talk, mode)),
+        Step::Mode(mode) => (keys::PERMISSION_MODE, options::wish_first_mode(talk, mode)),
+        Step::Asking(mode) => (keys::PERMISSION_MODE, options::wish_asking(talk, mode)),
         Step::Model(model) => (keys::MODEL, options::wish_first_model(talk, model)),
         Step::Barrier => {
             return match options::same_mode(talk) {

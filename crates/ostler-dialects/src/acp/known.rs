@@ -5,7 +5,7 @@ use ostler_core::dialect::{Inherits, Login, Probe, Runtime, Version};
 use ostler_core::permission::ToolKind;
 
 use super::Acp;
-use super::quirks::{Counts, Failures, Names, PLAIN, Quirks};
+use super::quirks::{Counts, Failures, Names, PLAIN, Quirks, Wrote};
 use super::skips::{self, Skips};
 use crate::{claude, codex};
 
@@ -50,6 +50,8 @@ pub struct Entry {
     pub(crate) tools: &'static [(&'static str, ToolKind)],
     /// Whether it asks before its tools run.
     pub(crate) ask: bool,
+    /// The mode of a session in which it asks, for an agent that may begin in one in which it does not.
+    pub(crate) asks_in: Option<&'static str>,
     /// What would make it not ask.
     pub(crate) skips: Skips,
     /// Whether it makes copies of sessions.
@@ -154,6 +156,7 @@ pub(super) const ANY: Entry = Entry {
     bridge: None,
     tools: &[],
     ask: true,
+    asks_in: None,
     skips: skips::COMMON,
     fork: true,
     cost: true,
@@ -208,6 +211,7 @@ pub static GEMINI: Acp = Acp(&Entry {
     lost: " Or gemini has cleaned up: a session that was gone on with once is lost when gemini is next started, unless \
            general.sessionRetention.enabled is false in ~/.gemini/settings.json.",
     unreached: " It starts none in a directory that it does not trust: trust it in gemini itself, or set GEMINI_CLI_TRUST_WORKSPACE=true.",
+    asks_in: Some("default"),
     skips: skips::GEMINI,
     fork: false,
     cost: false,
@@ -306,8 +310,16 @@ pub static QWEN: Acp = Acp(&Entry {
     name: "qwen",
     program: "qwen",
     args: &["--acp"],
-    inherits: only(&["QWEN_*", "DASHSCOPE_*", "OPENAI_*"]),
+    inherits: Inherits {
+        always: &["QWEN_*", "DASHSCOPE_*", "OPENAI_*"],
+        when: &[],
+        never: &["QWEN_CODE", "QWEN_CODE_NO_RELAUNCH", "QWEN_CODE_SESSION_ID", "QWEN_CODE_PROMPT_ID"],
+    },
+    // Else it starts itself a second time, and the first one only waits.
+    env: &[("QWEN_CODE_NO_RELAUNCH", "true")],
     state: &["~/.qwen/"],
+    // It begins in a mode in which a model decides what is asked.
+    asks_in: Some("default"),
     skips: skips::GEMINI,
     fork: false,
     cost: false,
@@ -319,17 +331,48 @@ pub static QWEN: Acp = Acp(&Entry {
     ..ANY
 });
 
-/// Goose.
+/// goose. Measured: 1.34.0 (the npm package 0.20.1).
 pub static GOOSE: Acp = Acp(&Entry {
     name: "goose",
     program: "goose",
     args: &["acp"],
-    inherits: only(&["GOOSE_*", "ANTHROPIC_*", "OPENAI_*", "GOOGLE_API_KEY", "OPENROUTER_API_KEY"]),
+    inherits: Inherits {
+        always: &["GOOSE_*", "ANTHROPIC_*", "OPENAI_*", "GOOGLE_API_KEY", "OPENROUTER_API_KEY"],
+        when: &[],
+        never: &["GOOSE_TERMINAL"],
+    },
     state: &["~/.config/goose/", "~/.local/share/goose/", "~/.local/state/goose/"],
+    tools: &[
+        ("shell", ToolKind::Execute),
+        ("write", ToolKind::Edit),
+        ("edit", ToolKind::Edit),
+        ("tree", ToolKind::Read),
+        ("analyze", ToolKind::Read),
+        ("load", ToolKind::Read),
+        ("load_skill", ToolKind::Read),
+        ("todo__todo_write", ToolKind::Read),
+        // Not `delegate`: what it starts is another agent.
+    ],
+    // It begins in a mode in which everything is allowed.
+    asks_in: Some("approve"),
+    fork: false,
     cost: false,
-    minimum: Version(1, 0, 0),
+    minimum: Version(1, 34, 0),
+    tested: Some(Version(1, 34, 0)),
     install_hint: "goose not found in PATH. Install it from https://block.github.io/goose/.",
     login_hint: "Run `goose configure`.",
+    quirks: Quirks {
+        failures: Failures::Text(Wrote {
+            head: "Ran into this error: ",
+            tail: "Please retry if you think this is a transient or recoverable error.",
+            certain: "Ran into this error: ",
+        }),
+        counts: Counts::LastRequest,
+        caches: false,
+        names: Names::Notes,
+        ends_cancelled: true,
+        ..PLAIN
+    },
     ..ANY
 });
 
@@ -366,6 +409,7 @@ pub static CLAUDE_AGENT_ACP: Acp = Acp(&Entry {
         ("WebFetch", ToolKind::Network),
         ("WebSearch", ToolKind::Network),
     ],
+    asks_in: Some("default"),
     minimum: Version(0, 99, 0),
     tested: Some(Version(0, 99, 1)),
     runtime: Some(NODE_22),
@@ -406,6 +450,7 @@ pub static CODEX_ACP: Acp = Acp(&Entry {
         ("web_search", ToolKind::Network),
         ("view_image", ToolKind::Read),
     ],
+    asks_in: Some(READ_ONLY),
     skips: skips::CODEX,
     cost: false,
     minimum: Version(2, 6, 0),
@@ -459,6 +504,7 @@ pub static COPILOT: Acp = Acp(&Entry {
     model_flag: Some("--model="),
     // Over the protocol it takes servers of the network only, and says nothing about the others.
     server_flag: Some("--additional-mcp-config=@"),
+    asks_in: Some("agent"),
     skips: skips::COPILOT,
     fork: false,
     cost: false,
@@ -466,7 +512,15 @@ pub static COPILOT: Acp = Acp(&Entry {
     tested: Some(Version(1, 0, 102)),
     install_hint: "copilot not found in PATH. Install it with `npm install -g @github/copilot`.",
     login_hint: "Run `copilot login`, or set GH_TOKEN to a token with access to Copilot.",
-    quirks: Quirks { failures: Failures::Text, counts: Counts::Session, ..PLAIN },
+    quirks: Quirks {
+        failures: Failures::Text(Wrote {
+            head: "Error: ",
+            tail: "",
+            certain: "Error: Authentication failed with provider",
+        }),
+        counts: Counts::Session,
+        ..PLAIN
+    },
     ..ANY
 });
 

@@ -9,6 +9,7 @@ mod known;
 mod settings;
 mod servers;
 mod launch;
+mod asking;
 mod wire;
 mod rpc;
 mod version;

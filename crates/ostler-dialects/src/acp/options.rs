@@ -18,6 +18,8 @@ pub(super) struct Options {
     config: Vec<(String, String, Choices)>,
     /// The model that was asked for.
     wished: Option<String>,
+    /// The mode that was asked for.
+    wished_mode: Option<String>,
 }
 
 /// A thing to choose, and what is chosen.
@@ -36,6 +38,13 @@ impl Choices {
         let found = first(&|id, _| id == word).or_else(|| first(&|id, _| short(id)));
         let found = found.or_else(|| first(&|_, name| name.eq_ignore_ascii_case(word)));
         found.map(|(id, _)| id.as_str())
+    }
+
+    /// What is chosen, with its name.
+    fn chosen(&self) -> Option<(&str, &str)> {
+        let now = self.now.as_deref()?;
+        let name = self.all.iter().find(|(id, _)| id == now).map_or("", |(_, name)| name);
+        Some((now, name))
     }
 
     /// What there is to choose, for a person.
@@ -81,6 +90,21 @@ impl Options {
         if let (Some(modes), Some(mode)) = (&mut self.modes, mode) {
             modes.now = Some(mode);
         }
+    }
+
+    /// The modes that the session is in, with their names: one, if the agent does not contradict itself.
+    pub(super) fn modes_now(&self) -> Vec<(&str, &str)> {
+        self.mode_choices().filter_map(Choices::chosen).collect()
+    }
+
+    /// The modes that there are, with their names.
+    pub(super) fn modes_all(&self) -> Vec<(&str, &str)> {
+        let all = self.mode_choices().next().map_or(&[][..], |choices| &choices.all);
+        all.iter().map(|(id, name)| (id.as_str(), name.as_str())).collect()
+    }
+
+    fn mode_choices(&self) -> impl Iterator<Item = &Choices> {
+        self.modes.iter().chain(self.of_category("mode").map(|(.., choices)| choices))
     }
 
     fn of_category(&self, category: &str) -> Option<&(String, String, Choices)> {
@@ -153,6 +177,24 @@ pub(super) fn wish_mode(talk: &Talk, word: &str) -> Result<Wish, Cannot> {
     })
 }
 
+/// The request for the mode that the spec wants.
+pub(super) fn wish_first_mode(talk: &mut Talk, word: &str) -> Result<Wish, Cannot> {
+    let wish = wish_mode(talk, word)?;
+    talk.options.wished_mode.clone_from(&wish.1.mode_id);
+    Ok(wish)
+}
+
+/// The request for the mode in which the agent asks. One that announces no modes may have it all the same.
+pub(super) fn wish_asking(talk: &mut Talk, word: &str) -> Result<Wish, Cannot> {
+    if talk.options.mode_choices().next().is_some() {
+        return wish_first_mode(talk, word).map_err(|why| {
+            let message = format!("{} In that mode it would ask, and somebody decides what it may do.", why.message);
+            Cannot { message, ..why }
+        });
+    }
+    Ok((SET_MODE, Choose { mode_id: Some(word.to_owned()), ..choose(talk) }))
+}
+
 /// The request for a model. One that is not listed may be taken all the same; the agent decides.
 pub(super) fn wish_model(talk: &Talk, word: &str) -> Result<Wish, Cannot> {
     let options = &talk.options;
@@ -201,6 +243,8 @@ pub(super) fn settled(talk: &mut Talk, result: &str) {
     if let Some(opened) = opened.map() {
         talk.options.configured(&opened.config_options.0);
     }
+    let mode = talk.options.wished_mode.take();
+    talk.options.now_in_mode(mode);
     if let (Some(models), Some(wished)) = (&mut talk.options.models, talk.options.wished.take()) {
         models.now = Some(wished);
     }

@@ -11,6 +11,8 @@ pub(crate) struct Quirks {
     pub(crate) counts: Counts,
     /// 2. Whether cached tokens are a part of the input, and thoughts of the output, where the sum does not tell.
     pub(crate) inside: bool,
+    /// 2. Whether it tells what came from caches; if not, they are a part of the input.
+    pub(crate) caches: bool,
     /// 2. Whether what it says about money is the cost of the session so far.
     pub(crate) money: bool,
     /// 3. Where the name of a tool is.
@@ -29,6 +31,8 @@ pub(crate) struct Quirks {
     pub(crate) compacts_as: Option<&'static str>,
     /// 3. Of several answers that allow once, these are meant.
     pub(crate) allow_ids: &'static [&'static str],
+    /// 4. A turn that was cancelled is said to have ended well.
+    pub(crate) ends_cancelled: bool,
     /// 5. The history of a loaded session can still come after the answer to the load.
     pub(crate) replay_trails: bool,
     /// 5. `session/resume` knows only what this very process has opened; `session/load` knows every session.
@@ -59,9 +63,20 @@ pub(crate) enum Failures {
     /// As an error of the request.
     Errors,
     /// As the last text of a turn that ends well.
-    Text,
+    Text(Wrote),
     /// As a turn that ends well and without a word.
     Silence,
+}
+
+/// What an agent writes in place of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Wrote {
+    /// What it begins with.
+    pub(crate) head: &'static str,
+    /// What it ends with, if that is always the same: then it can also come after an answer.
+    pub(crate) tail: &'static str,
+    /// What only the agent itself begins with.
+    pub(crate) certain: &'static str,
 }
 
 /// What the counters of a turn's end cover.
@@ -91,6 +106,8 @@ impl Counts {
 pub(crate) enum Names {
     /// Nowhere: what kind of tool it is has to do.
     Kind,
+    /// In the notes on the call; a question may leave it out.
+    Notes,
     /// In the first title.
     Title,
     /// In the id of the call, up to two underscores.
@@ -102,6 +119,7 @@ pub(crate) const PLAIN: Quirks = Quirks {
     failures: Failures::Errors,
     counts: Counts::Unknown,
     inside: true,
+    caches: true,
     money: true,
     names: Names::Kind,
     kind_names: &[],
@@ -111,6 +129,7 @@ pub(crate) const PLAIN: Quirks = Quirks {
     dresses_outputs: false,
     compacts_as: None,
     allow_ids: &[],
+    ends_cancelled: false,
     replay_trails: false,
     resumes_own: false,
     works_in: None,
@@ -121,5 +140,13 @@ pub(crate) const PLAIN: Quirks = Quirks {
     cumulative_text: false,
     reads_json: false,
     tool_meta: None,
-    bound_names: &["ostler_{}", "ostler-{}", "mcp__ostler__{}", "mcp_ostler_{}", "ostler/{}", "{} (ostler MCP Server)"],
+    bound_names: &[
+        "ostler_{}",
+        "ostler__{}",
+        "ostler-{}",
+        "mcp__ostler__{}",
+        "mcp_ostler_{}",
+        "ostler/{}",
+        "{} (ostler MCP Server)",
+    ],
 };

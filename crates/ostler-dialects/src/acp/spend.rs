@@ -48,7 +48,9 @@ impl Spend {
         // A turn that was cut short has used something, and agents count nothing.
         let used = |it: Option<Tokens>| -> Vec<Usage> {
             let known = it.filter(|it| [it.input, it.cache_read, it.output] != [0; 3]);
-            known.map(|it| Usage::of(model.clone(), it)).into_iter().collect()
+            let usage = known.map(|it| Usage::of(model.clone(), it));
+            let told = |it: Usage| if quirks.caches { it } else { Usage { cache_read: None, cache_write: None, ..it } };
+            usage.map(told).into_iter().collect()
         };
         let mut usage = match quirks.counts {
             Counts::Unknown => Vec::new(),

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use super::conversation::Talk;
 use super::quirks::Failures;
 use super::wire::{Block, InfoMeta, Params, Status, Update};
-use super::{blame, calls};
+use super::{asking, blame, calls};
 use crate::lenient::{Node, Table};
 
 /// What the agent has said in the turn.
@@ -95,7 +95,10 @@ pub(super) fn hear(talk: &mut Talk, params: &Params<'_>, raw: &str, out: &mut Ou
         }
         "plan" => plan(update, raw, out),
         "usage_update" => talk.spend.money(&update.cost, talk.quirks.money),
-        "current_mode_update" => talk.options.now_in_mode(update.current_mode_id.owned()),
+        "current_mode_update" => {
+            talk.options.now_in_mode(update.current_mode_id.owned());
+            asking::moved(talk, update.current_mode_id.or_empty(), out);
+        }
         "config_option_update" => talk.options.configured(&update.config_options.0),
         "session_info_update" => condition(talk, update, out),
         "available_commands_update" => {}
@@ -137,13 +140,19 @@ fn chunk(talk: &mut Talk, (kind, update): (TextKind, &Update<'_>), raw: &str, ou
     // Some write a part of their thoughts as a paragraph, also the first.
     let text = if begins && kind == TextKind::Thinking { text.trim_start_matches('\n') } else { text };
     talk.calls.settle_denied(out);
-    if talk.quirks.failures == Failures::Text
+    let wrote = if let Failures::Text(wrote) = talk.quirks.failures { Some(wrote) } else { None };
+    if wrote.is_some()
         && let Some((code, message)) = blame::aside(text)
     {
         talk.turn.told.breaks(out);
         return out.notice(Level::Warning, code, message);
     }
     let told = &mut talk.turn.told;
+    let may_be_error = kind == TextKind::Reply && wrote.is_some_and(|wrote| blame::may_be_error(&wrote, text));
+    if may_be_error && wrote.is_some_and(|wrote| !wrote.tail.is_empty()) {
+        // It is whole, and no part of an answer that came before.
+        told.breaks(out);
+    }
     told.release(out);
     let message = told.belongs(kind, update.message_id.text());
     let said = if kind == TextKind::Reply { &mut told.reply } else { &mut told.thoughts };
@@ -159,10 +168,8 @@ fn chunk(talk: &mut Talk, (kind, update): (TextKind, &Update<'_>), raw: &str, ou
         return;
     }
     let text = Text { kind, text: new.to_owned(), delta: true, message: Some(message), parent: None };
-    let first = kind == TextKind::Reply && told.chunks == 1;
-    let may_be_error = talk.quirks.failures == Failures::Text && blame::may_be_error(new);
-    let own = talk.quirks.own_ids && update.message_id.text().is_some_and(is_uuid);
-    if first && (may_be_error || own) {
+    let own = talk.quirks.own_ids && kind == TextKind::Reply && update.message_id.text().is_some_and(is_uuid);
+    if (may_be_error || own) && told.chunks == 1 {
         told.held = Some(text);
     } else {
         out.event(text);

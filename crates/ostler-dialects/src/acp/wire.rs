@@ -143,6 +143,13 @@ wire! {
         #[serde(rename = "toolName")]
         tool_name: Scalar<'a>,
         is_mcp_tool_call: Scalar<'a>,
+        goose: Node<'a, GooseMeta<'a>>,
+    }
+
+    /// The notes of goose.
+    #[serde(rename_all = "camelCase")]
+    struct GooseMeta {
+        tool_call: Node<'a, ToolMeta<'a>>,
     }
 
     /// What an agent adds to what it says about a session.

@@ -1,6 +1,7 @@
 //! Agents that speak ACP: whole recordings, and each difference between agents on its own.
 
 mod adapters;
+mod asking;
 mod differences;
 mod handshake;
 mod recordings;

@@ -36,6 +36,7 @@ impl Place {
             fs::create_dir(root.join(name)).expect("make a directory");
         }
         (subject.furnish)(&root.join("work"));
+        let script = subject.manner.asides.iter().fold(script, |script, part| script.aside(*part));
         let server = ModelServer::start(script);
         let host = (subject.host)(&root.join("home"), &server.base_url());
         let address = server.base_url().trim_start_matches("http://").to_owned();

@@ -146,8 +146,12 @@ pub struct Manner {
     pub wraps_outputs: bool,
     /// Whether the caller is told what a command printed.
     pub tells_outputs: bool,
+    /// Whether it takes an interrupt only when the model's next word comes.
+    pub stops_between_words: bool,
     /// Whether it may stay after its last word for longer than it is given, and then is told to end.
     pub lingers: bool,
+    /// What stands in the system prompt of calls of the model that are no part of the work.
+    pub asides: &'static [&'static str],
 }
 
 impl Manner {
@@ -165,7 +169,9 @@ impl Manner {
         asked: |tools, line| (tools.shell)(line),
         wraps_outputs: false,
         tells_outputs: true,
+        stops_between_words: false,
         lingers: false,
+        asides: &[],
     };
 }
 

@@ -211,7 +211,7 @@ fn with_rules_the_agent_has_to_ask() {
     for (policy, error) in [(true, true), (false, false)] {
         let mut stage = Stage::begun(&GEMINI, &with(policy, None, &[]));
         stage.answer(1, &hello(&json!({})));
-        stage.answer(2, &json!({"sessionId": "s", "modes": {"availableModes": [{"id": "m1", "name": "YOLO"}]}}));
+        stage.answer(2, &json!({"sessionId": "s", "modes": {"availableModes": [{"id": "m0", "name": "Default"}, {"id": "m1", "name": "YOLO"}], "currentModeId": "m0"}}));
         stage.say(Say::Change { id: 5, change: Change::PermissionMode("m1".into()) });
         let refused =
             matches!(stage.outs.last(), Some(Out::Changed { id: 5, error: Some(why) }) if why.contains("does not ask"));

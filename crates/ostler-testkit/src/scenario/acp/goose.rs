@@ -11,7 +11,8 @@ use crate::scenario::subject::{Known, Manner, Numbers, Subject, Tools, Words};
 /// The real goose.
 pub const GOOSE: Subject = Subject {
     name: "goose",
-    version: Some("1.34.0"),
+    // It does not tell it.
+    version: None,
     program: Some(|| real::GOOSE.program()),
     host: |home, url| real::offline_env("goose", home, url),
     silent: false,
@@ -19,7 +20,7 @@ pub const GOOSE: Subject = Subject {
     tools: Tools {
         command: "shell",
         shell,
-        printed: |text| format!("{text}\n"),
+        printed: str::to_owned,
         forbidden: || ("shell", shell("cat .env; touch made")),
         read: |path| ("shell", shell(&format!("cat {path}"))),
         write: |path| ("write", json!({"path": path, "content": "written\n"})),
@@ -29,12 +30,24 @@ pub const GOOSE: Subject = Subject {
     settings: Known {
         trust: &[("permission_mode", "auto")],
         model: "",
+        // It counts tokens, and sums up what it thinks is too much for the model.
+        roomy: (&[], Some(("GOOSE_CONTEXT_LIMIT", "9000000"))),
         variables: ("OPENAI_API_KEY", "OPENAI_HOST"),
         ..KNOWN
     },
-    numbers: Numbers { soon: Duration::from_secs(15), ..NUMBERS },
+    // It says nothing about caches.
+    numbers: Numbers { tokens: [118, 0, 0, 25], retried: &[], soon: Duration::from_secs(15), ..NUMBERS },
     words: Words { auth: "goose configure", ..WORDS },
-    manner: Manner { lingers: true, ..Manner::PLAIN },
+    manner: Manner {
+        wraps_prompts: true,
+        // That of a rejected key is told.
+        tells_status: false,
+        stops_between_words: true,
+        lingers: true,
+        // Words about several calls of tools together, which nothing switches off.
+        asides: &["Summarize this sequence of tool calls"],
+        ..Manner::PLAIN
+    },
 };
 
 fn shell(line: &str) -> serde_json::Value {

@@ -87,6 +87,8 @@ macro_rules! members {
                 heavy goose GOOSE "ACP: JSON-RPC lines on stdin and stdout"
                 [
                     structured_output: "the protocol, ACP, has no answers by a schema"
+                    usage_exact: "it counts the last call of the model only, so that a turn with tools has no numbers"
+                    fork: "over ACP it makes no copies of sessions"
                 ]
             }
             {

@@ -34,8 +34,11 @@ async fn goes_on(mut live: Live, scene: &Scene) -> Seen {
 
 /// While the model speaks.
 pub(crate) async fn in_mid_text(subject: &'static Subject) {
-    let scene =
-        Scene::new(subject, first(Answer::text("a long story").deltas(4).hang_after(2)), &Task::new("the first"));
+    let story = match subject.manner.stops_between_words {
+        true => Answer::text("a long story ".repeat(20)).deltas(40).delta_delay(Duration::from_millis(250)),
+        false => Answer::text("a long story").deltas(4).hang_after(2),
+    };
+    let scene = Scene::new(subject, first(story), &Task::new("the first"));
     let mut live = scene.start();
     live.until(is_text).await;
     assert_eq!(live.interrupt().await, Interruption::Acknowledged);
