@@ -15,6 +15,8 @@ use serde_json::{Value, json};
 
 /// The longest text that is kept whole; nobody reads the middle of a longer one.
 const LONG: usize = 4096;
+/// How many of the commands that an agent offers in a long list are kept: nobody plays them.
+const COMMANDS: usize = 2;
 /// How many lines of a prompt that is sent as it is are kept: whoever plays it passes over the rest.
 pub const PROMPT: usize = 20;
 /// The shortest name of a file that can be a session's id.
@@ -126,7 +128,7 @@ fn shorter(line: String) -> String {
     }
 }
 
-/// Cuts every long text in a value, however deep; whether there was one.
+/// Cuts every long text and every list of commands in a value, however deep; whether there was one.
 fn cut(value: &mut Value) -> bool {
     match value {
         Value::String(text) if text.len() > LONG => {
@@ -134,7 +136,11 @@ fn cut(value: &mut Value) -> bool {
             true
         }
         Value::Array(items) => items.iter_mut().map(cut).filter(|cut| *cut).count() > 0,
-        Value::Object(fields) => fields.values_mut().map(cut).filter(|cut| *cut).count() > 0,
+        Value::Object(fields) => {
+            let commands = fields.get_mut("availableCommands").and_then(Value::as_array_mut);
+            let long = commands.filter(|all| all.len() > COMMANDS).map(|all| all.truncate(COMMANDS)).is_some();
+            fields.values_mut().map(cut).filter(|cut| *cut).count() > 0 || long
+        }
         _ => false,
     }
 }
@@ -356,6 +362,14 @@ mod tests {
         let names = Names::default().and_program(&link.join("agent"));
         let said = format!("{} {}", real.join("a.js").display(), link.join("b.js").display());
         assert_eq!(names.hidden(&said), "$PROGRAM/a.js $PROGRAM/b.js");
+    }
+
+    #[test]
+    fn of_a_long_list_of_commands_two_are_kept() {
+        let commands = |count: usize| vec![json!({"name": "plan", "description": "x".repeat(900)}); count];
+        let line = |count: usize| json!({"params": {"update": {"availableCommands": commands(count)}}}).to_string();
+        assert_eq!(Entry::Out(line(9)).shortened(), Entry::Out(line(2)));
+        assert_eq!(Entry::Out(line(3)).shortened(), Entry::Out(line(3)), "a short line stays as it is");
     }
 
     #[test]
