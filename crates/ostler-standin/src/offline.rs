@@ -210,12 +210,14 @@ const OPENCODE: &str = r#"{
 }
 "#;
 
-// By default a model decides what is asked, and is asked what is to be remembered and what the user may say next.
+// By default a model decides what is asked, and is asked what is to be remembered and what the user may say next;
+// tools of servers are hidden behind a search; and what is limited is tried again ten times, each a minute or more apart.
 const QWEN: &str = r#"{
   "security": {"auth": {"selectedType": "openai"}},
   "general": {"enableAutoUpdate": false},
   "privacy": {"usageStatisticsEnabled": false},
-  "tools": {"approvalMode": "default"},
+  "tools": {"approvalMode": "default", "toolSearch": {"enabled": false}},
+  "model": {"generationConfig": {"contextWindowSize": 9000000, "maxRetries": 1, "retryInitialDelayMs": 100, "retryMaxDelayMs": 100}},
   "memory": {"enableManagedAutoMemory": false, "enableManagedAutoDream": false},
   "ui": {"enableFollowupSuggestions": false},
   "$version": 3

@@ -95,7 +95,7 @@ impl Calls {
         self.note(whose, id, update);
         let is_over = matches!(update.status.or_empty(), "completed" | "failed");
         if let Some(call) = self.all.get_mut(id).filter(|_| is_over || !whose.1.describes_calls) {
-            gave(call, update, parsed(update.meta).map());
+            gave(call, update, whose.1.prints_raw);
         }
         if !self.denied.iter().any(|(denied, _)| denied == id) {
             self.settle_denied(out);
@@ -289,14 +289,18 @@ fn in_id(id: &str) -> Option<&str> {
 }
 
 /// What a call gave: as content, else as the agent's own output, else in its notes.
-fn gave(call: &mut Call, update: &Update<'_>, meta: Option<&CallMeta<'_>>) {
+fn gave(call: &mut Call, update: &Update<'_>, prints_raw: bool) {
+    let meta: Node<'_, CallMeta<'_>> = parsed(update.meta);
     let blocks: List<Node<'_, Block<'_>>> =
         update.content.and_then(|content| serde_json::from_str(content.get()).ok()).unwrap_or_default();
     let texts: Vec<String> = blocks.0.iter().filter_map(|block| text_in(block.map()?)).collect();
-    let said = Some(texts.join("\n")).filter(|text| !text.is_empty()).or_else(|| raw_output(update.raw_output));
+    let printed = printed(update.raw_output).filter(|_| prints_raw);
+    let said = printed
+        .or_else(|| Some(texts.join("\n")).filter(|text| !text.is_empty()))
+        .or_else(|| raw_output(update.raw_output));
     if let Some(said) = said {
         call.output = said;
-    } else if let Some(meta) = meta {
+    } else if let Some(meta) = meta.map() {
         let printed = meta.terminal_output.map().and_then(|it| it.data.text());
         call.output.push_str(printed.or(meta.output.text()).unwrap_or_default());
     }
@@ -320,6 +324,12 @@ fn failed(raw: Option<&RawValue>) -> bool {
         it.contents.0.iter().filter_map(Node::map).any(|it| bad(&it.exit_code))
             || it.metadata.map().is_some_and(|it| bad(&it.exit) || cut_off(it))
     })
+}
+
+/// What a command printed, where the raw output has a field for it. It may be nothing.
+fn printed(raw: Option<&RawValue>) -> Option<String> {
+    let output: Node<'_, Output<'_>> = parsed(raw);
+    output.map()?.output.owned()
 }
 
 fn raw_output(raw: Option<&RawValue>) -> Option<String> {

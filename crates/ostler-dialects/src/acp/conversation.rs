@@ -238,6 +238,7 @@ impl Talk {
         let params = message.params.map().unwrap_or(&empty);
         match (message.method.text(), id) {
             (Some("session/update"), None) => updates::hear(self, params, raw, out),
+            (Some(method), None) if self.quirks.declined.contains(&method) => {}
             (Some(method), None) => self.unknown(raw, &format!("the notification {method:?}"), out),
             (Some(method), Some(id)) => self.asked((method, &Raw::keep(id)), (params, raw), out),
             (None, Some(id)) => match self.rpc.answered(id.get()) {
@@ -257,7 +258,9 @@ impl Talk {
             }
             _ => {
                 rpc::refuse(id, rpc::NO_METHOD, &format!("no method {method:?}"), out);
-                self.unknown(raw, &format!("the request {method:?}"), out);
+                if !self.quirks.declined.contains(&method) {
+                    self.unknown(raw, &format!("the request {method:?}"), out);
+                }
             }
         }
     }

@@ -23,6 +23,8 @@ pub(crate) struct Quirks {
     pub(crate) title_is_command: bool,
     /// 3. What a call is said to have given before it is over describes it, and one that was cancelled is called completed.
     pub(crate) describes_calls: bool,
+    /// 3. What a command printed is in the raw output; elsewhere it is wrapped in words for the model.
+    pub(crate) prints_raw: bool,
     /// 3. Of several answers that allow once, these are meant.
     pub(crate) allow_ids: &'static [&'static str],
     /// 4. A turn that was cancelled is said to have ended well.
@@ -41,6 +43,8 @@ pub(crate) struct Quirks {
     pub(crate) cumulative_text: bool,
     /// It takes a tool's text that is JSON for a structured result, and fails when that is no object.
     pub(crate) reads_json: bool,
+    /// 7. Requests and notifications of its own that change nothing here; a request it can do without.
+    pub(crate) declined: &'static [&'static str],
     /// What the names of bound tools look like, `{}` standing for the caller's.
     pub(crate) bound_names: &'static [&'static str],
 }
@@ -76,6 +80,8 @@ pub(crate) enum Counts {
     Session,
     /// Only the last call of the model: the turn, if there was no other.
     LastRequest,
+    /// Each call of the model, in the notes on a piece of text; the turn is their sum.
+    Chunks,
     /// The turn, in `_meta.quota`.
     Quota,
     /// Nobody knows.
@@ -106,6 +112,7 @@ pub(crate) const PLAIN: Quirks = Quirks {
     input_follows: false,
     title_is_command: false,
     describes_calls: false,
+    prints_raw: false,
     allow_ids: &[],
     ends_cancelled: false,
     replay_trails: false,
@@ -115,6 +122,7 @@ pub(crate) const PLAIN: Quirks = Quirks {
     thought_head: "",
     cumulative_text: false,
     reads_json: false,
+    declined: &[],
     bound_names: &[
         "ostler_{}",
         "ostler__{}",

@@ -10,7 +10,7 @@ use super::asking;
 use super::blame;
 use super::conversation::Talk;
 use super::quirks::Failures;
-use super::wire::{Block, Params, Update};
+use super::wire::{Block, ChunkMeta, Params, Update};
 use crate::lenient::Node;
 
 /// What the agent has said in the turn.
@@ -118,6 +118,12 @@ fn chunk(talk: &mut Talk, (kind, update): (TextKind, &Update<'_>), raw: &str, ou
     if talk.quirks.mode_echo.is_some_and(|echo| text.starts_with(echo)) || !within(talk, raw, out) {
         return;
     }
+    if let Some(counted) = counted(update).map().and_then(|meta| meta.usage.map()) {
+        talk.spend.called(counted, &talk.quirks);
+        if text.is_empty() {
+            return;
+        }
+    }
     let head = if kind == TextKind::Thinking { talk.quirks.thought_head } else { "" };
     let text = text.strip_prefix(head).unwrap_or(text);
     talk.calls.settle_denied(out);
@@ -154,6 +160,10 @@ fn chunk(talk: &mut Talk, (kind, update): (TextKind, &Update<'_>), raw: &str, ou
     } else {
         out.event(text);
     }
+}
+
+fn counted<'a>(update: &Update<'a>) -> Node<'a, ChunkMeta<'a>> {
+    update.meta.and_then(|meta| serde_json::from_str(meta.get()).ok()).unwrap_or_default()
 }
 
 fn plan(update: &Update<'_>, raw: &str, out: &mut Outbox) {
