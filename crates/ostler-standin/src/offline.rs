@@ -118,7 +118,11 @@ const ALL: &[Offline] = &[
         env: CODEX_ENV,
         files: &[(".codex/config.toml", CODEX_ACP)],
         settings: &[],
-        shell: |line| ("exec_command", json!({"cmd": line})),
+        // Where somebody decides it works in a sandbox that writes nothing, and asks about what wants out.
+        shell: |line| {
+            let why = "to see whether it works";
+            ("exec_command", json!({"cmd": line, "sandbox_permissions": "require_escalated", "justification": why}))
+        },
     },
     Offline {
         agent: "goose",
@@ -223,12 +227,14 @@ const OPENCODE: &str = r#"{
 }
 "#;
 
-// By default a model decides what is asked, and is asked what is to be remembered and what the user may say next.
+// By default a model decides what is asked, and is asked what is to be remembered and what the user may say next;
+// tools of servers are hidden behind a search; and what is limited is tried again ten times, each a minute or more apart.
 const QWEN: &str = r#"{
   "security": {"auth": {"selectedType": "openai"}},
   "general": {"enableAutoUpdate": false},
   "privacy": {"usageStatisticsEnabled": false},
-  "tools": {"approvalMode": "default"},
+  "tools": {"approvalMode": "default", "toolSearch": {"enabled": false}},
+  "model": {"generationConfig": {"contextWindowSize": 9000000, "maxRetries": 1, "retryInitialDelayMs": 100, "retryMaxDelayMs": 100}},
   "memory": {"enableManagedAutoMemory": false, "enableManagedAutoDream": false},
   "ui": {"enableFollowupSuggestions": false},
   "$version": 3

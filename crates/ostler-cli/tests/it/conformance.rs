@@ -146,7 +146,8 @@ fn report(agent: &Pinned) -> Value {
     std::fs::create_dir(&bin).unwrap();
     std::os::unix::fs::symlink(agent.program(), bin.join(agent.name)).unwrap();
     let mut path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-    if agent.name == real::OPENCLAW.name {
+    // Some need a newer Node than others, and one of them brings it along.
+    if agent.heavy {
         path = format!("{}:{path}", real::openclaw_node().display());
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_ostler"));

@@ -11,8 +11,8 @@ use super::options;
 use super::quirks::Wrote;
 use super::rpc;
 use super::version::Version;
-use super::wire::Fault;
-use crate::lenient::Scalar;
+use super::wire::{Details, Fault};
+use crate::lenient::{Node, Scalar};
 use crate::service;
 
 /// The code of ACP for somebody who is not logged in.
@@ -57,6 +57,7 @@ const WORDS: &[(&str, Cause)] = &[
     ("prompt budget", Cause::BadRequest),
     ("too long", Cause::BadRequest),
     ("maximum length", Cause::BadRequest),
+    ("too large", Cause::BadRequest),
     ("invalid_request", Cause::BadRequest),
     ("invalid request", Cause::BadRequest),
     ("not found", Cause::BadRequest),
@@ -79,9 +80,17 @@ fn code(fault: &Fault<'_>) -> Option<i64> {
     }
 }
 
-/// The HTTP status, when the code is one.
+/// The HTTP status, when the code is one, or the details begin with one.
 fn status(fault: &Fault<'_>) -> Option<u16> {
-    code(fault).and_then(|code| u16::try_from(code).ok()).filter(|status| (400..600).contains(status))
+    let by_code = code(fault).and_then(|code| u16::try_from(code).ok());
+    let first = |words: String| words.split_whitespace().next().and_then(|word| word.parse().ok());
+    by_code.or_else(|| details(fault).and_then(first)).filter(|status| (400..600).contains(status))
+}
+
+/// What an error says in its details.
+fn details(fault: &Fault<'_>) -> Option<String> {
+    let details: Node<'_, Details<'_>> = serde_json::from_str(fault.data?.get()).ok()?;
+    details.map()?.details.owned()
 }
 
 /// What stands before a status in the words of agents.
@@ -101,7 +110,8 @@ fn by_status(status: u16) -> Option<Cause> {
 /// What an error says, on one line: its message, and its details where the message says nothing.
 pub(super) fn words(fault: &Fault<'_>) -> String {
     let message = fault.message.or_empty().trim();
-    let details = fault.data.map(|data| data.get()).filter(|data| !matches!(*data, "null" | "{}"));
+    let said = details(fault);
+    let details = said.as_deref().or(fault.data.map(|data| data.get())).filter(|data| !matches!(*data, "null" | "{}"));
     match (message, details) {
         ("", None) => "an error without a word".to_owned(),
         ("", Some(details)) => details.to_owned(),

@@ -100,7 +100,7 @@ impl Calls {
         let is_over = matches!(update.status.or_empty(), "completed" | "failed");
         let is_raw = whose.1.dresses_outputs && update.raw_output.is_some();
         if let Some(call) = self.all.get_mut(id).filter(|_| is_over || is_raw || !whose.1.describes_calls) {
-            gave((call, whose.1.dresses_outputs), update, parsed(update.meta).map());
+            gave(call, update, whose.1);
         }
         if !self.denied.iter().any(|(denied, _)| denied == id) {
             self.settle_denied(out);
@@ -336,7 +336,8 @@ fn in_id(id: &str) -> Option<&str> {
 }
 
 /// What a call gave: as content, else as the agent's own output, else in its notes.
-fn gave((call, dressed): (&mut Call, bool), update: &Update<'_>, meta: Option<&CallMeta<'_>>) {
+fn gave(call: &mut Call, update: &Update<'_>, quirks: &Quirks) {
+    let meta: Node<'_, CallMeta<'_>> = parsed(update.meta);
     let mut blocks: List<Node<'_, Block<'_>>> =
         update.content.and_then(|content| serde_json::from_str(content.get()).ok()).unwrap_or_default();
     // A terminal is the caller's, and it offers none.
@@ -344,9 +345,11 @@ fn gave((call, dressed): (&mut Call, bool), update: &Update<'_>, meta: Option<&C
     let texts = texts(&blocks);
     let raw = || raw_output(update.raw_output);
     let said = || Some(texts.join("\n")).filter(|text| !text.is_empty());
-    if let Some(said) = if dressed { raw().or_else(said) } else { said().or_else(raw) } {
+    let printed = printed(update.raw_output).filter(|_| quirks.prints_raw);
+    let said = printed.or_else(|| if quirks.dresses_outputs { raw().or_else(said) } else { said().or_else(raw) });
+    if let Some(said) = said {
         call.output = said;
-    } else if let Some(meta) = meta {
+    } else if let Some(meta) = meta.map() {
         let terminals = [&meta.terminal_output, &meta.terminal_output_delta];
         let printed = terminals.iter().find_map(|it| it.map()?.data.text());
         call.output.push_str(printed.or(meta.output.text()).unwrap_or_default());
@@ -375,6 +378,12 @@ fn failed(raw: Option<&RawValue>) -> bool {
         it.contents.0.iter().filter_map(Node::map).any(|it| bad(&it.exit_code))
             || it.metadata.map().is_some_and(|it| bad(&it.exit) || cut_off(it))
     })
+}
+
+/// What a command printed, where the raw output has a field for it. It may be nothing.
+fn printed(raw: Option<&RawValue>) -> Option<String> {
+    let output: Node<'_, Output<'_>> = parsed(raw);
+    output.map()?.output.owned()
 }
 
 fn raw_output(raw: Option<&RawValue>) -> Option<String> {

@@ -251,6 +251,7 @@ impl Talk {
             (Some("session/update"), None) => updates::hear(self, params, raw, out),
             // What an agent adds to the protocol begins so, and is for those who know it.
             (Some(method), None) if method.starts_with('_') => {}
+            (Some(method), None) if self.quirks.declined.contains(&method) => {}
             (Some(method), None) => self.unknown(raw, &format!("the notification {method:?}"), out),
             (Some(method), Some(id)) => self.asked((method, &Raw::keep(id)), (params, raw), out),
             (None, Some(id)) => match self.rpc.answered(id.get()) {
@@ -270,7 +271,9 @@ impl Talk {
             }
             _ => {
                 rpc::refuse(id, rpc::NO_METHOD, &format!("no method {method:?}"), out);
-                self.unknown(raw, &format!("the request {method:?}"), out);
+                if !self.quirks.declined.contains(&method) {
+                    self.unknown(raw, &format!("the request {method:?}"), out);
+                }
             }
         }
     }

@@ -31,8 +31,13 @@ pub(super) fn prompted(talk: &mut Talk, result: &str, fault: Option<&Fault<'_>>,
         }
         None => stopped(talk, end.stop_reason.or_empty(), answered, out),
     };
-    if talk.quirks.counts == Counts::LastRequest && !outcome.is_success() {
-        // The last call that was counted may be one of an earlier turn.
+    // The last call that was counted may be one of an earlier turn, and one that was cut off is not among those that were.
+    let unsure = match talk.quirks.counts {
+        Counts::LastRequest => !outcome.is_success(),
+        Counts::Chunks => outcome.cause == Cause::Interrupted,
+        _ => false,
+    };
+    if unsure {
         usage.clear();
     }
     let text = outcome.is_success().then(|| std::mem::take(&mut talk.turn.told.reply));

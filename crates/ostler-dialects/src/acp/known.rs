@@ -313,21 +313,57 @@ pub static QWEN: Acp = Acp(&Entry {
     inherits: Inherits {
         always: &["QWEN_*", "DASHSCOPE_*", "OPENAI_*"],
         when: &[],
-        never: &["QWEN_CODE", "QWEN_CODE_NO_RELAUNCH", "QWEN_CODE_SESSION_ID", "QWEN_CODE_PROMPT_ID"],
+        never: &[
+            "QWEN_CODE",
+            "QWEN_CODE_NO_RELAUNCH",
+            "QWEN_CODE_LEGACY_MCP_BLOCKING",
+            "QWEN_CODE_SESSION_ID",
+            "QWEN_CODE_PROMPT_ID",
+        ],
     },
-    // Else it starts itself a second time, and the first one only waits.
-    env: &[("QWEN_CODE_NO_RELAUNCH", "true")],
+    env: &[
+        // Else it starts itself once more, and the other one only waits.
+        ("QWEN_CODE_NO_RELAUNCH", "true"),
+        // Else its model may not have the caller's tools with the first message.
+        ("QWEN_CODE_LEGACY_MCP_BLOCKING", "1"),
+    ],
     state: &["~/.qwen/"],
+    tools: &[
+        ("run_shell_command", ToolKind::Execute),
+        ("monitor", ToolKind::Execute),
+        ("read_file", ToolKind::Read),
+        ("list_directory", ToolKind::Read),
+        ("glob", ToolKind::Read),
+        ("grep_search", ToolKind::Read),
+        ("lsp", ToolKind::Read),
+        ("write_file", ToolKind::Edit),
+        ("edit", ToolKind::Edit),
+        ("notebook_edit", ToolKind::Edit),
+        ("web_fetch", ToolKind::Network),
+        ("web_search", ToolKind::Network),
+        ("todo_write", ToolKind::Read),
+        ("tool_search", ToolKind::Read),
+        ("skill", ToolKind::Read),
+    ],
     // It begins in a mode in which a model decides what is asked.
     asks_in: Some("default"),
     skips: skips::GEMINI,
     fork: false,
     cost: false,
     minimum: Version(0, 24, 0),
+    tested: Some(Version(0, 24, 4)),
     runtime: Some(NODE),
     install_hint: "qwen not found in PATH. Install it with `npm install -g @qwen-code/qwen-code`.",
     login_hint: "Run `qwen` once and log in, or set OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_MODEL.",
-    quirks: Quirks { allow_ids: &["proceed_once"], ..PLAIN },
+    quirks: Quirks {
+        counts: Counts::Chunks,
+        names: Names::Notes,
+        input_follows: true,
+        prints_raw: true,
+        allow_ids: &["proceed_once"],
+        declined: &["craft/drainMidTurnQueue", "qwen/notify/session/mode-update"],
+        ..PLAIN
+    },
     ..ANY
 });
 

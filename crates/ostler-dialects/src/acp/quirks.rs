@@ -29,6 +29,8 @@ pub(crate) struct Quirks {
     pub(crate) dresses_outputs: bool,
     /// 3. A call by this name is of no tool: the agent makes the conversation shorter.
     pub(crate) compacts_as: Option<&'static str>,
+    /// 3. What a command printed is in the raw output; elsewhere it is wrapped in words for the model.
+    pub(crate) prints_raw: bool,
     /// 3. Of several answers that allow once, these are meant.
     pub(crate) allow_ids: &'static [&'static str],
     /// 4. A turn that was cancelled is said to have ended well.
@@ -53,6 +55,8 @@ pub(crate) struct Quirks {
     pub(crate) reads_json: bool,
     /// The `_meta` of the caller's tools, as JSON.
     pub(crate) tool_meta: Option<&'static str>,
+    /// 7. Requests and notifications of its own that change nothing here; a request it can do without.
+    pub(crate) declined: &'static [&'static str],
     /// What the names of bound tools look like, `{}` standing for the caller's.
     pub(crate) bound_names: &'static [&'static str],
 }
@@ -88,6 +92,8 @@ pub(crate) enum Counts {
     Session,
     /// Only the last call of the model: the turn, if there was no other.
     LastRequest,
+    /// Each call of the model, in the notes on a piece of text; the turn is their sum.
+    Chunks,
     /// The turn, in `_meta.quota`.
     Quota,
     /// Nobody knows.
@@ -128,6 +134,7 @@ pub(crate) const PLAIN: Quirks = Quirks {
     describes_calls: false,
     dresses_outputs: false,
     compacts_as: None,
+    prints_raw: false,
     allow_ids: &[],
     ends_cancelled: false,
     replay_trails: false,
@@ -140,6 +147,7 @@ pub(crate) const PLAIN: Quirks = Quirks {
     cumulative_text: false,
     reads_json: false,
     tool_meta: None,
+    declined: &[],
     bound_names: &[
         "ostler_{}",
         "ostler__{}",

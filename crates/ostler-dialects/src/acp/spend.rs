@@ -15,17 +15,29 @@ pub(super) struct Spend {
     cost_before: Option<f64>,
     /// What the session has cost.
     cost: Option<f64>,
+    /// What the calls of the model have used in this turn, of an agent that tells each.
+    calls: Option<Tokens>,
 }
 
 impl Spend {
     /// What an earlier process spent on a session is not known.
     pub(super) fn new(resumed: bool) -> Self {
-        Self { before: Tokens::default(), cost_before: None, cost: (!resumed).then_some(0.0) }
+        Self { before: Tokens::default(), cost_before: None, cost: (!resumed).then_some(0.0), calls: None }
     }
 
     /// A turn begins.
     pub(super) fn begin(&mut self) {
         self.cost_before = self.cost;
+        self.calls = None;
+    }
+
+    /// Takes what one call of the model has used.
+    pub(super) fn called(&mut self, counted: &Counted<'_>, quirks: &Quirks) {
+        let new = tokens(counted, quirks.inside).filter(|_| quirks.counts == Counts::Chunks);
+        self.calls = match (self.calls, new) {
+            (Some(sum), Some(new)) => Some(sum.plus(&new)),
+            (sum, new) => new.or(sum),
+        };
     }
 
     /// Takes what the session has cost so far.
@@ -56,6 +68,10 @@ impl Spend {
             Counts::Unknown => Vec::new(),
             Counts::Quota => quota(end.meta.map().and_then(|meta| meta.quota.map())),
             Counts::Turn => used(counted),
+            Counts::Chunks => {
+                let sum = self.calls.take();
+                used(sum)
+            }
             Counts::Session => {
                 let new = counted.map(|it| self.since(it));
                 used(new)

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::conversation::Talk;
 use super::quirks::Failures;
-use super::wire::{Block, InfoMeta, Params, Status, Update};
+use super::wire::{Block, ChunkMeta, InfoMeta, Params, Status, Update};
 use super::{asking, blame, calls};
 use crate::lenient::{Node, Table};
 
@@ -125,6 +125,12 @@ fn chunk(talk: &mut Talk, (kind, update): (TextKind, &Update<'_>), raw: &str, ou
     if talk.quirks.mode_echo.is_some_and(|echo| text.starts_with(echo)) || !within(talk, raw, out) {
         return;
     }
+    if let Some(counted) = counted(update).map().and_then(|meta| meta.usage.map()) {
+        talk.spend.called(counted, &talk.quirks);
+        if text.is_empty() {
+            return;
+        }
+    }
     if talk.quirks.unnamed_words && kind == TextKind::Reply && update.message_id.text().is_none() {
         if let Some(failure) = &mut talk.turn.failure {
             return failure.push_str(text);
@@ -216,6 +222,11 @@ fn is_uuid(id: &str) -> bool {
     let parts: Vec<&str> = id.split('-').collect();
     let hex = |part: &&str| part.chars().all(|c| c.is_ascii_hexdigit());
     parts.iter().map(|part| part.len()).eq([8, 4, 4, 4, 12]) && parts.iter().all(hex)
+}
+
+/// What a chunk brings along.
+fn counted<'a>(update: &Update<'a>) -> Node<'a, ChunkMeta<'a>> {
+    update.meta.and_then(|meta| serde_json::from_str(meta.get()).ok()).unwrap_or_default()
 }
 
 fn plan(update: &Update<'_>, raw: &str, out: &mut Outbox) {

@@ -133,6 +133,16 @@ wire! {
         output: Scalar<'a>,
     }
 
+    /// What agents add to pieces of text.
+    struct ChunkMeta {
+        usage: Node<'a, Counts<'a>>,
+    }
+
+    /// What agents add to an error.
+    struct Details {
+        details: Scalar<'a>,
+    }
+
     /// What agents add to tool calls.
     struct CallMeta {
         terminal_output: Node<'a, Terminal<'a>>,

@@ -19,7 +19,7 @@ pub const QWEN: Subject = Subject {
     tools: Tools {
         command: "run_shell_command",
         shell,
-        printed: |text| format!("{text}\n"),
+        printed: str::to_owned,
         forbidden: || ("run_shell_command", shell("cat .env; touch made")),
         read: |path| ("read_file", json!({"file_path": path})),
         write: |path| ("write_file", json!({"file_path": path, "content": "written\n"})),
@@ -34,7 +34,13 @@ pub const QWEN: Subject = Subject {
     },
     numbers: Numbers { soon: Duration::from_secs(15), ..NUMBERS },
     words: Words { auth: "OPENAI_API_KEY", ..WORDS },
-    manner: Manner { ends_when_denied: true, ..Manner::PLAIN },
+    manner: Manner {
+        model: |name| Some(format!("$runtime|openai|{name}(openai)")),
+        ends_when_denied: true,
+        // The model gets it with the command and its exit code.
+        wraps_outputs: true,
+        ..Manner::PLAIN
+    },
 };
 
 fn shell(line: &str) -> serde_json::Value {

@@ -81,6 +81,7 @@ macro_rules! members {
                 heavy qwen QWEN "ACP: JSON-RPC lines on stdin and stdout"
                 [
                     structured_output: "the protocol, ACP, has no answers by a schema"
+                    fork: "over ACP it makes no copies of sessions"
                 ]
             }
             {

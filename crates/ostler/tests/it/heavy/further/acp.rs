@@ -1,6 +1,7 @@
 //! Real agents that speak ACP, against the scripted model on loopback.
 
 mod copilot;
+mod factory;
 mod gemini;
 mod opencode;
 

@@ -1,0 +1,54 @@
+//! Agents with the settings they come with, which allow everything, or let a model decide: rules decide all the same.
+
+use std::ffi::OsString;
+use std::fs;
+
+use ostler::event::What;
+use ostler::permission::{Policy, Trust};
+use ostler::{Host, keys};
+use ostler_testkit::model::{Rule, Script};
+use ostler_testkit::scenario::{GOOSE, QWEN, Subject, Task};
+
+use crate::sessions::Scene;
+
+const RULES: &str = "[[rule]]\nkind = \"execute\"\ndo = \"deny\"\n";
+
+/// A command that a policy denies does not run, in a new session and in one that is gone on with.
+async fn asks_all_the_same(subject: &'static Subject, factory: fn(&mut Scene)) {
+    let script = Script::new()
+        .rule(Rule::on_tool_result().text("Done."))
+        .rule(Rule::on_text("PROMPT").with_tools().answer(subject.shell("echo 42 > made")));
+    let mut scene = Scene::new(subject, script, &Task::new("PROMPT"));
+    factory(&mut scene);
+    scene.spec.policy = Some(Policy::parse(RULES, "test", Trust::Full).unwrap());
+    for round in ["new", "gone on with"] {
+        let mut live = scene.start();
+        live.turn().await;
+        let seen = live.end(&scene).await;
+        assert!(!scene.place.work().join("made").exists(), "{round}: the command ran");
+        assert!(seen.whats().any(|what| matches!(what, What::Permission(_))), "{round}: {:?}", seen.story());
+        let native = crate::sessions::started(&seen)[0].native_session.clone().unwrap();
+        scene.spec.settings.set(keys::RESUME, &*native);
+        scene.spec.prompt = "PROMPT again".into();
+    }
+}
+
+#[test]
+fn goose_begins_in_auto() {
+    let factory = |scene: &mut Scene| {
+        let rest = scene.place.host().iter().filter(|(name, _)| name != "GOOSE_MODE");
+        scene.host = Host::new(rest.map(|(name, value)| (OsString::from(name), OsString::from(value))));
+    };
+    crate::driver::runtime().block_on(asks_all_the_same(&GOOSE, factory));
+}
+
+#[test]
+fn qwen_begins_in_auto() {
+    let factory = |scene: &mut Scene| {
+        let path = scene.place.aside("home/.qwen/settings.json");
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(r#""approvalMode": "default", "#));
+        fs::write(&path, text.replace(r#""approvalMode": "default", "#, "")).unwrap();
+    };
+    crate::driver::runtime().block_on(asks_all_the_same(&QWEN, factory));
+}
