@@ -5,6 +5,7 @@
 //! line to [`all`].
 
 mod extra;
+mod inherits;
 mod lenient;
 mod surrogates;
 mod settings;

@@ -7,7 +7,7 @@ use ostler_core::permission::ToolKind;
 use super::Acp;
 use super::quirks::{Counts, Failures, Names, PLAIN, Quirks, Wrote};
 use super::skips::{self, Skips};
-use crate::{claude, codex};
+use crate::inherits;
 
 /// One agent.
 #[derive(Debug, Clone, Copy)]
@@ -416,7 +416,7 @@ pub static GOOSE: Acp = Acp(&Entry {
 pub static CLAUDE_AGENT_ACP: Acp = Acp(&Entry {
     name: "claude-agent-acp",
     program: "claude-agent-acp",
-    inherits: claude::INHERITS,
+    inherits: inherits::CLAUDE,
     env: &[
         ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
         // Else a model is asked after each turn what its user might say next.
@@ -474,7 +474,7 @@ const READ_ONLY: &str = "read-only";
 pub static CODEX_ACP: Acp = Acp(&Entry {
     name: "codex-acp",
     program: "codex-acp",
-    inherits: codex::INHERITS,
+    inherits: inherits::CODEX,
     // Unless it is told otherwise, a model of its own decides on what its sandbox does not allow.
     env: &[("INITIAL_AGENT_MODE", "workspace-write")],
     ask_env: &[("INITIAL_AGENT_MODE", READ_ONLY)],

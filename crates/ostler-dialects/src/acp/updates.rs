@@ -187,7 +187,11 @@ fn compacted(update: &Update<'_>, out: &mut Outbox) {
     match update.status.or_empty() {
         "completed" => out.notice(Level::Info, "compacted", "The conversation was made shorter."),
         "failed" => {
-            out.notice(Level::Info, "not_compacted", "The agent tried to make the conversation shorter, and could not.");
+            out.notice(
+                Level::Info,
+                "not_compacted",
+                "The agent tried to make the conversation shorter, and could not.",
+            );
         }
         _ => {}
     }

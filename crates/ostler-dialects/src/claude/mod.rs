@@ -29,8 +29,6 @@ use ostler_core::permission::ToolUse;
 use ostler_core::raw::Raw;
 use ostler_core::spec::{Spec, SpecError, keys};
 
-pub(crate) use launch::INHERITS;
-
 /// The dialect of Claude Code.
 #[derive(Debug, Clone, Copy)]
 pub struct Claude;

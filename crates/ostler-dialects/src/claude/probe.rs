@@ -3,7 +3,7 @@
 use ostler_core::dialect::{Login, Probe, Version};
 use serde::Deserialize;
 
-use super::launch::INHERITS;
+use crate::inherits;
 use crate::lenient::Scalar;
 
 /// The probe.
@@ -22,7 +22,7 @@ pub(super) const PROBE: Probe = Probe {
     install_hint: "claude CLI not found in PATH. Install from https://claude.ai/code \
                    (npm install -g @anthropic-ai/claude-code), then run `claude auth login`.",
     login_hint: "claude has no valid authentication. Run `claude auth login`, or set ANTHROPIC_API_KEY to an API key.",
-    inherits: INHERITS,
+    inherits: inherits::CLAUDE,
 };
 
 /// Reads `claude auth status`: a JSON object on stdout, exit code 1 when nobody is logged in. A version without that

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use ostler_core::dialect::{ARG_CAP, Arg, Inherits, Launch};
+use ostler_core::dialect::{ARG_CAP, Arg, Launch};
 use ostler_core::raw::Raw;
 use ostler_core::spec::{Spec, SpecError, keys};
 
@@ -12,23 +12,7 @@ use super::plan;
 use super::settings::{APPROVAL, CONFIG, EFFORT, EPHEMERAL, check};
 use super::uses;
 use crate::extra::{self, Values};
-
-/// What the child sees of the caller's environment, and never the marks of an enclosing Codex.
-pub(crate) const INHERITS: Inherits = Inherits {
-    always: &["CODEX_*", "OPENAI_*"],
-    when: &[],
-    never: &[
-        "CODEX_CI",
-        "CODEX_SANDBOX",
-        "CODEX_SANDBOX_NETWORK_DISABLED",
-        "CODEX_THREAD_ID",
-        "CODEX_TOOL_CALL_ID",
-        "CODEX_INTERNAL_ORIGINATOR_OVERRIDE",
-        "CODEX_EXEC_SERVER_URL",
-        "CODEX_MANAGED_PACKAGE_ROOT",
-        "CODEX_NETWORK_PROXY_ATTRIBUTION",
-    ],
-};
+use crate::inherits;
 
 /// Where Codex keeps sessions, settings and its login.
 const STATE: &[&str] = &["$CODEX_HOME/", "~/.codex/"];
@@ -98,7 +82,15 @@ pub(super) fn exec(spec: &Spec) -> Result<Launch, SpecError> {
 }
 
 fn launch(args: Vec<Arg>) -> Launch {
-    Launch { program: "codex", natives: NATIVES, args, env: Vec::new(), inherits: INHERITS, needs: &[], state: STATE }
+    Launch {
+        program: "codex",
+        natives: NATIVES,
+        args,
+        env: Vec::new(),
+        inherits: inherits::CODEX,
+        needs: &[],
+        state: STATE,
+    }
 }
 
 fn plain(arg: &str) -> Arg {

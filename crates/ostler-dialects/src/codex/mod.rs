@@ -24,8 +24,6 @@ use ostler_core::permission::ToolUse;
 use ostler_core::raw::Raw;
 use ostler_core::spec::{Spec, SpecError, keys};
 
-pub(crate) use launch::INHERITS;
-
 /// The dialect of Codex's app-server.
 #[derive(Debug, Clone, Copy)]
 pub struct Codex;

@@ -2,7 +2,8 @@
 
 use ostler_core::dialect::{Login, Probe, Version};
 
-use super::launch::{INHERITS, NATIVES};
+use super::launch::NATIVES;
+use crate::inherits;
 
 /// The probe.
 pub(super) const PROBE: Probe = Probe {
@@ -20,7 +21,7 @@ pub(super) const PROBE: Probe = Probe {
     install_hint: "codex CLI not found in PATH. Install it (npm install -g @openai/codex), then run `codex login`.",
     login_hint: "codex has no valid authentication. Run `codex login`, or `codex login --with-api-key` with an API key on \
                  stdin. For a provider of your own in config.toml, set the variable of its env_key.",
-    inherits: INHERITS,
+    inherits: inherits::CODEX,
 };
 
 /// Reads `codex login status`: exit code 0 and how on stdout or stderr, or exit code 1. A login is not everything: a

@@ -1,0 +1,87 @@
+//! What programs see of the caller's environment that are started in more than one way: by themselves, and by an adapter.
+
+use ostler_core::dialect::Inherits;
+
+/// Variables that Claude Code reads: credentials, limits of its tools.
+const OWN: &[&str] = &[
+    "ANTHROPIC_*",
+    "CLAUDE_*",
+    "API_TIMEOUT_MS",
+    "BASH_DEFAULT_TIMEOUT_MS",
+    "BASH_MAX_TIMEOUT_MS",
+    "BASH_MAX_OUTPUT_LENGTH",
+    "MAX_THINKING_TOKENS",
+    "MAX_MCP_OUTPUT_TOKENS",
+    "MAX_STRUCTURED_OUTPUT_RETRIES",
+    "MCP_TIMEOUT",
+    "MCP_TOOL_TIMEOUT",
+    "SLASH_COMMAND_TOOL_CHAR_BUDGET",
+    "DISABLE_AUTOUPDATER",
+    "DISABLE_AUTO_COMPACT",
+    "DISABLE_COMPACT",
+    "DISABLE_COST_WARNINGS",
+    "DISABLE_ERROR_REPORTING",
+    "DISABLE_INTERLEAVED_THINKING",
+    "DISABLE_PROMPT_CACHING*",
+    "DISABLE_TELEMETRY",
+    "ENABLE_TOOL_SEARCH",
+    "IS_SANDBOX",
+    "USE_BUILTIN_RIPGREP",
+];
+
+/// Marks of an enclosing Claude Code. With them the child would take itself for a part of that session, or talk to it.
+const MARKS: &[&str] = &[
+    "CLAUDECODE",
+    "CLAUDE_CODE_ENTRYPOINT",
+    "CLAUDE_CODE_SSE_PORT",
+    "CLAUDE_CODE_SESSION_ID",
+    "CLAUDE_CODE_CHILD_SESSION",
+    "CLAUDE_CODE_SESSION_ATTENDED",
+    "CLAUDE_CODE_SESSION_ACCESS_TOKEN",
+    "CLAUDE_CODE_MESSAGING_SOCKET",
+    "CLAUDE_CODE_MESSAGING_TOKEN",
+    "CLAUDE_CODE_EXECPATH",
+    "CLAUDE_CODE_AGENT",
+    "CLAUDE_CODE_BRIDGE_SESSION_ID",
+    "CLAUDE_CODE_REMOTE",
+    "CLAUDE_CODE_REMOTE_SESSION_ID",
+    "CLAUDE_CODE_CONTAINER_ID",
+    "CLAUDE_CODE_TASK_LIST_ID",
+    "CLAUDE_CODE_WEBSOCKET_AUTH_FILE_DESCRIPTOR",
+    "CLAUDE_AGENT_SDK_VERSION",
+    "CLAUDE_EFFORT",
+    "CLAUDE_PID",
+    "CLAUDE_PROJECT_DIR",
+    "CLAUDE_PLUGIN_ROOT",
+    "CLAUDE_ENV_FILE",
+    // Set by an enclosing `--bare`, and no hook would be called then; `bare` is a setting.
+    "CLAUDE_CODE_SIMPLE",
+];
+
+/// What Claude Code sees of the caller's environment. The keys of a cloud are for those who have it serve the model.
+pub(crate) const CLAUDE: Inherits = Inherits {
+    always: OWN,
+    when: &[
+        ("CLAUDE_CODE_USE_BEDROCK", &["AWS_*"]),
+        ("CLAUDE_CODE_USE_VERTEX", &["GOOGLE_*", "GCLOUD_PROJECT", "VERTEX_*", "CLOUD_ML_REGION"]),
+        ("CLAUDE_CODE_USE_FOUNDRY", &["AZURE_*"]),
+    ],
+    never: MARKS,
+};
+
+/// What Codex sees of the caller's environment, and never the marks of an enclosing Codex.
+pub(crate) const CODEX: Inherits = Inherits {
+    always: &["CODEX_*", "OPENAI_*"],
+    when: &[],
+    never: &[
+        "CODEX_CI",
+        "CODEX_SANDBOX",
+        "CODEX_SANDBOX_NETWORK_DISABLED",
+        "CODEX_THREAD_ID",
+        "CODEX_TOOL_CALL_ID",
+        "CODEX_INTERNAL_ORIGINATOR_OVERRIDE",
+        "CODEX_EXEC_SERVER_URL",
+        "CODEX_MANAGED_PACKAGE_ROOT",
+        "CODEX_NETWORK_PROXY_ATTRIBUTION",
+    ],
+};
