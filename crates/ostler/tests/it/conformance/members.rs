@@ -82,6 +82,7 @@ macro_rules! members {
                 heavy qwen QWEN "ACP: JSON-RPC lines on stdin and stdout"
                 [
                     structured_output: "the protocol, ACP, has no answers by a schema"
+                    rate_limit: "it tries a limited model again for minutes, seven times and more, before it says so"
                     fork: "over ACP it makes no copies of sessions"
                 ]
             }
