@@ -2,6 +2,7 @@
 
 mod asking;
 mod differences;
+mod goose_qwen;
 mod handshake;
 mod recordings;
 mod robust;
