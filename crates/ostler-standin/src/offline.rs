@@ -228,13 +228,13 @@ const OPENCODE: &str = r#"{
 "#;
 
 // By default a model decides what is asked, and is asked what is to be remembered and what the user may say next;
-// tools of servers are hidden behind a search; and what is limited is tried again ten times, each a minute or more apart.
+// tools of servers are hidden behind a search.
 const QWEN: &str = r#"{
   "security": {"auth": {"selectedType": "openai"}},
   "general": {"enableAutoUpdate": false},
   "privacy": {"usageStatisticsEnabled": false},
   "tools": {"approvalMode": "default", "toolSearch": {"enabled": false}},
-  "model": {"generationConfig": {"contextWindowSize": 9000000, "maxRetries": 1, "retryInitialDelayMs": 100, "retryMaxDelayMs": 100}},
+  "model": {"generationConfig": {"contextWindowSize": 9000000}},
   "memory": {"enableManagedAutoMemory": false, "enableManagedAutoDream": false},
   "ui": {"enableFollowupSuggestions": false},
   "$version": 3

@@ -489,6 +489,8 @@ pub static CODEX_ACP: Acp = Acp(&Entry {
     asks_in: Some(READ_ONLY),
     skips: skips::CODEX,
     cost: false,
+    // A message has at most 1,048,576 characters.
+    long_prompts: false,
     minimum: Version(2, 6, 0),
     tested: Some(Version(2, 6, 0)),
     runtime: Some(NODE),

@@ -179,6 +179,30 @@ mod tests {
         assert!(spent(Counts::Unknown, &[(INSIDE, true)]).concat().is_empty());
     }
 
+    // The calls of one turn; what the next one uses is its own.
+    #[test]
+    fn calls_that_are_told_one_by_one_are_added_up() {
+        let quirks = Quirks { counts: Counts::Chunks, ..PLAIN };
+        let call: Counted<'_> = serde_json::from_str(
+            r#"{"inputTokens":118,"outputTokens":25,"totalTokens":143,"thoughtTokens":4,"cachedReadTokens":11}"#,
+        )
+        .unwrap();
+        let mut spend = Spend::new(false);
+        for calls in [2, 1, 0] {
+            spend.begin();
+            (0..calls).for_each(|_| spend.called(&call, &quirks));
+            let usage = spend.of_turn(&quirks, &Prompted::default(), (calls == 1, None));
+            let told = usage.first().map(|it| [it.input, it.cache_read, it.output, it.reasoning]);
+            let expected = (calls > 0).then_some([107, 11, 25, 4].map(|count| Some(count * calls)));
+            assert_eq!(told, expected, "{calls}");
+        }
+        // Where caches are not told, nothing is said about them.
+        let quirks = Quirks { counts: Counts::Turn, caches: false, ..PLAIN };
+        let end: Prompted<'_> = serde_json::from_str(r#"{"usage":{"inputTokens":118,"outputTokens":25}}"#).unwrap();
+        let usage = spend.of_turn(&quirks, &end, (true, None));
+        assert_eq!((usage[0].input, usage[0].cache_read), (Some(118), None));
+    }
+
     #[test]
     fn money_is_what_was_added_since_the_turn_began() {
         let spent = |resumed: bool, amounts: &[&str]| {

@@ -3,6 +3,7 @@
 mod adapters;
 mod asking;
 mod differences;
+mod goose_qwen;
 mod handshake;
 mod recordings;
 mod robust;

@@ -32,7 +32,8 @@ pub const QWEN: Subject = Subject {
         variables: ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
         ..KNOWN
     },
-    numbers: Numbers { soon: Duration::from_secs(15), ..NUMBERS },
+    // It tries a limited model again seven times and more, with pauses that grow.
+    numbers: Numbers { soon: Duration::from_secs(15), persists: Duration::from_secs(540), ..NUMBERS },
     words: Words { auth: "OPENAI_API_KEY", ..WORDS },
     manner: Manner {
         model: |name| Some(format!("$runtime|openai|{name}(openai)")),
