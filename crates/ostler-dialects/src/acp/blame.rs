@@ -6,7 +6,7 @@ use ostler_core::dialect::Exit;
 use ostler_core::outcome::{Cause, Outcome};
 
 use super::conversation::Talk;
-use super::known::Entry;
+use super::entry::Entry;
 use super::options;
 use super::quirks::Wrote;
 use super::rpc;

@@ -8,7 +8,7 @@ use ostler_core::raw::Raw;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::known::Entry;
+use super::entry::Entry;
 use super::quirks::{Names, Quirks};
 use super::uses;
 use super::wire::{Block, CallMeta, McpCall, Output, Printed, Update};

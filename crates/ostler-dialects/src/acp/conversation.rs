@@ -11,9 +11,9 @@ use serde::Serialize;
 use serde::de::IgnoredAny;
 
 use super::calls::Calls;
+use super::entry::Entry;
 use super::files::Files;
 use super::handshake::{Start, Step};
-use super::known::Entry;
 use super::options::Options;
 use super::quirks::Quirks;
 use super::rpc::{self, Rpc, Wanted};

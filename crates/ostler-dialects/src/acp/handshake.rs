@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::asking::{self, Counting};
 use super::conversation::Talk;
-use super::known::Entry;
+use super::entry::Entry;
 use super::rpc::Wanted;
 use super::servers::{self, Server};
 use super::settings::{AUTH_METHOD, FS};

@@ -3,7 +3,7 @@
 use ostler_core::dialect::{Arg, Inherits, Launch};
 use ostler_core::spec::{Asks, Spec, SpecError, keys};
 
-use super::known::{Entry, Mode};
+use super::entry::{Entry, Mode};
 use super::{servers, settings};
 
 /// Checks the spec and says what to start.

@@ -24,6 +24,7 @@ mod orders;
 mod files;
 mod spend;
 mod ending;
+mod entry;
 mod blame;
 
 use ostler_core::dialect::transcript::ByMinute;
@@ -32,8 +33,9 @@ use ostler_core::permission::ToolUse;
 use ostler_core::raw::Raw;
 use ostler_core::spec::{Spec, SpecError};
 
+pub use entry::Entry;
 pub(crate) use known::COPILOT_NATIVES;
-pub use known::{CLAUDE_AGENT_ACP, CODEX_ACP, COPILOT, Entry, GEMINI, GOOSE, OPENCLAW, OPENCODE, QWEN};
+pub use known::{CLAUDE_AGENT_ACP, CODEX_ACP, COPILOT, GEMINI, GOOSE, OPENCLAW, OPENCODE, QWEN};
 
 /// An agent that speaks ACP.
 #[derive(Debug, Clone, Copy)]
@@ -117,6 +119,6 @@ pub fn custom(name: &str, command: Vec<String>) -> Result<&'static dyn Dialect, 
     let Some(program) = words.next().filter(|program| !program.is_empty()) else {
         return Err(format!("the agent {name:?} has no command: expected a program and its arguments"));
     };
-    let entry = Entry { name: name.to_owned().leak(), program, args: words.collect::<Vec<_>>().leak(), ..known::ANY };
+    let entry = Entry { name: name.to_owned().leak(), program, args: words.collect::<Vec<_>>().leak(), ..entry::ANY };
     Ok(Box::leak(Box::new(Acp(Box::leak(Box::new(entry))))))
 }

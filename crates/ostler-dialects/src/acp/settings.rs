@@ -2,7 +2,7 @@
 
 use ostler_core::spec::{Kind, Settings, Spec, SpecError, keys};
 
-use super::known::Entry;
+use super::entry::Entry;
 use super::quirks::{Counts, Quirks};
 use super::servers;
 use crate::settings::{self, Row};

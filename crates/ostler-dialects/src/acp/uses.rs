@@ -5,7 +5,7 @@ use ostler_core::raw::Raw;
 use serde::de::IgnoredAny;
 
 use super::calls::Call;
-use super::known::Entry;
+use super::entry::Entry;
 use crate::lenient::{List, Scalar, Table};
 use crate::surrogates;
 

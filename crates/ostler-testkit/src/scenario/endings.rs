@@ -28,7 +28,8 @@ fn fails(driver: &dyn Driver, (status, kind): (u16, &str), (cause, exit): (&str,
     let manner = &driver.subject().manner;
     let place = only(driver, Answer::error(status, kind, (manner.provider)(status)).header("retry-after", "0"));
     let subject = driver.subject();
-    let task = Task::new("PROMPT").with(subject.settings.hasty).wall(subject.numbers.persists);
+    let patience = subject.numbers.persists;
+    let task = Task::new("PROMPT").with(subject.settings.hasty).wall(patience).idle(patience);
     let seen = run(driver, &place, &task);
     seen.ended_with(cause, exit);
     let told = &seen.outcome()["detail"]["http_status"];
