@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use self::pipes::Line;
 use self::server::{CROWDED, Server};
@@ -102,8 +101,7 @@ async fn end(server: &mut Server, signals: &mut Signals) -> bool {
     };
     tell(server, || Wish::End);
     let mut is_read = true;
-    let later = || Instant::now() + pipes::PATIENCE;
-    let mut until = later();
+    let mut until = pipes::patience();
     loop {
         if !is_read {
             server.queue.clear();
@@ -114,7 +112,7 @@ async fn end(server: &mut Server, signals: &mut Signals) -> bool {
         }
         // The time is the editor's, to read the next line: it begins when there is one.
         if server.queue.is_empty() {
-            until = later();
+            until = pipes::patience();
         }
         tokio::select! {
             room = pipes::room(server.out.clone(), Some(until)), if !server.queue.is_empty() => {
@@ -122,7 +120,7 @@ async fn end(server: &mut Server, signals: &mut Signals) -> bool {
                     (Some(room), Some(line)) => drop(room.send(line)),
                     _ => is_read = false,
                 }
-                until = later();
+                until = pipes::patience();
             }
             Some(left) = server.tasks.join_next() => left.into_iter().for_each(|left| server.left(left)),
             errand = tokio::time::timeout(pipes::PATIENCE, server.errands.join_next()), if !server.errands.is_empty() => {

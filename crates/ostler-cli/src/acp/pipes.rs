@@ -89,6 +89,12 @@ pub(super) fn writer() -> Result<(mpsc::Sender<String>, oneshot::Receiver<io::Re
     Ok((to, done))
 }
 
+/// When the time that an editor has for a line is over, if it begins now.
+#[expect(clippy::disallowed_methods, reason = "how long an editor is waited for is a time of this program's own")]
+pub(super) fn patience() -> Instant {
+    Instant::now() + PATIENCE
+}
+
 /// Room for a line; none when nobody reads any more, or not until then.
 pub(super) async fn room(out: mpsc::Sender<String>, until: Option<Instant>) -> Option<mpsc::OwnedPermit<String>> {
     let room = out.reserve_owned();

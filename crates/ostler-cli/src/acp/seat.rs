@@ -64,7 +64,7 @@ pub(super) struct Desk {
 impl Desk {
     /// The editor has its time again, to read the next line.
     fn wait_anew(&mut self) {
-        self.until = self.until.map(|_| Instant::now() + pipes::PATIENCE);
+        self.until = self.until.map(|_| pipes::patience());
     }
 }
 
@@ -205,7 +205,7 @@ impl Seat {
 
     fn leave(&mut self, how: Leaving) {
         self.desk.leaving = Some(how);
-        self.desk.until = (how == Leaving::Ended).then(|| Instant::now() + pipes::PATIENCE);
+        self.desk.until = (how == Leaving::Ended).then(pipes::patience);
         if let Some((id, _)) = self.history.take() {
             self.say(late(&id));
         }
