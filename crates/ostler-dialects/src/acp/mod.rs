@@ -6,6 +6,7 @@
 mod quirks;
 mod skips;
 mod known;
+mod known_more;
 mod settings;
 mod servers;
 mod launch;
@@ -33,7 +34,8 @@ use ostler_core::raw::Raw;
 use ostler_core::spec::{Spec, SpecError};
 
 pub(crate) use known::COPILOT_NATIVES;
-pub use known::{CLAUDE_AGENT_ACP, CODEX_ACP, COPILOT, Entry, GEMINI, GOOSE, OPENCLAW, OPENCODE, QWEN};
+pub use known::{CLAUDE_AGENT_ACP, CODEX_ACP, COPILOT, Entry, GEMINI, OPENCLAW, OPENCODE};
+pub use known_more::{GOOSE, QWEN};
 
 /// An agent that speaks ACP.
 #[derive(Debug, Clone, Copy)]
