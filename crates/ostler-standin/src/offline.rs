@@ -228,13 +228,13 @@ const OPENCODE: &str = r#"{
 "#;
 
 // By default a model decides what is asked, and is asked what is to be remembered and what the user may say next;
-// tools of servers are hidden behind a search.
+// tools of servers are hidden behind a search, and a limited model is tried again ten times, with minutes between.
 const QWEN: &str = r#"{
   "security": {"auth": {"selectedType": "openai"}},
   "general": {"enableAutoUpdate": false},
   "privacy": {"usageStatisticsEnabled": false},
   "tools": {"approvalMode": "default", "toolSearch": {"enabled": false}},
-  "model": {"generationConfig": {"contextWindowSize": 9000000}},
+  "model": {"generationConfig": {"contextWindowSize": 9000000, "maxRetries": 0}},
   "memory": {"enableManagedAutoMemory": false, "enableManagedAutoDream": false},
   "ui": {"enableFollowupSuggestions": false},
   "$version": 3

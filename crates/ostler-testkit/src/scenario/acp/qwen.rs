@@ -32,8 +32,8 @@ pub const QWEN: Subject = Subject {
         variables: ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
         ..KNOWN
     },
-    // It tries a limited model again seven times and more, with pauses that grow.
-    numbers: Numbers { soon: Duration::from_secs(15), persists: Duration::from_secs(540), ..NUMBERS },
+    // It tries a limited model again six times, with pauses that grow; the ten times after that are switched off.
+    numbers: Numbers { soon: Duration::from_secs(15), retried: &[], persists: Duration::from_secs(300), ..NUMBERS },
     words: Words { auth: "OPENAI_API_KEY", ..WORDS },
     manner: Manner {
         model: |name| Some(format!("$runtime|openai|{name}(openai)")),
