@@ -70,10 +70,14 @@ pub(crate) const CLAUDE: Inherits = Inherits {
 };
 
 /// What Codex sees of the caller's environment, and never the marks of an enclosing Codex.
-pub(crate) const CODEX: Inherits = Inherits {
-    always: &["CODEX_*", "OPENAI_*"],
-    when: &[],
-    never: &[
+pub(crate) const CODEX: Inherits = Inherits { always: &["CODEX_*", "OPENAI_*"], when: &[], never: CODEX_MARKS.0 };
+
+/// What Codex behind its adapter must not see where somebody decides: also the settings that the adapter takes from there.
+pub(crate) const CODEX_ASKED: &[&str] = CODEX_MARKS.1;
+
+/// The marks of an enclosing Codex, without and with the variable that holds settings.
+const CODEX_MARKS: (&[&str], &[&str]) = {
+    const ALL: &[&str] = &[
         "CODEX_CI",
         "CODEX_SANDBOX",
         "CODEX_SANDBOX_NETWORK_DISABLED",
@@ -83,5 +87,7 @@ pub(crate) const CODEX: Inherits = Inherits {
         "CODEX_EXEC_SERVER_URL",
         "CODEX_MANAGED_PACKAGE_ROOT",
         "CODEX_NETWORK_PROXY_ATTRIBUTION",
-    ],
+        "CODEX_CONFIG",
+    ];
+    (ALL.split_at(ALL.len() - 1).0, ALL)
 };

@@ -64,11 +64,20 @@ pub(super) fn step(talk: &mut Talk, out: &mut Outbox) -> Result<Option<Step>, Ou
     }
 }
 
-/// The agent has gone into a mode by itself.
-pub(super) fn moved(talk: &Talk, mode: &str, out: &mut Outbox) {
-    if talk.policy && matches!(talk.phase, super::conversation::Phase::Ready) && skipped(talk, mode, "") {
-        let name = talk.entry.name;
-        let message = format!("{name} has gone into the mode {mode:?}, in which it does not ask: rules are not heard.");
+/// Whether the session is in no mode that is known to skip questions.
+pub(super) fn asks_now(talk: &Talk) -> bool {
+    !talk.options.modes_now().into_iter().any(|(id, shown)| skipped(talk, id, shown))
+}
+
+/// The agent may have gone into another mode by itself; before, it asked or did not.
+pub(super) fn moved(talk: &Talk, asked: bool, out: &mut Outbox) {
+    let counts = talk.start.counting != Counting::Nobody && matches!(talk.phase, super::conversation::Phase::Ready);
+    // Not if it was told to.
+    if counts && !talk.rpc.is_changing() && asked && !asks_now(talk) {
+        let (name, modes) = (talk.entry.name, talk.options.modes_now());
+        let mode = modes.first().map_or("", |(id, _)| id);
+        let message =
+            format!("{name} has gone into the mode {mode:?}, in which it does not ask: nobody else decides there.");
         out.notice(Level::Warning, "does_not_ask", message);
     }
 }

@@ -89,8 +89,9 @@ pub(super) fn hear(talk: &mut Talk, rpc: &Raw, params: &Params<'_>, out: &mut Ou
     }
     let asked = Asked { rpc: rpc.clone(), call: call.clone(), allow, reject };
     let (input, wants) = (Some(known.input()), uses::of(talk.entry, known));
+    let shown = known.shown_id(&call);
     talk.calls.tell(&call, out);
-    out.push(Out::Ask(Ask { id: id.clone(), call: Some(call), input, wants, otherwise: Otherwise::Person }));
+    out.push(Out::Ask(Ask { id: id.clone(), call: Some(shown), input, wants, otherwise: Otherwise::Person }));
     talk.asks.insert(id, Question::Tool(asked));
 }
 

@@ -23,6 +23,8 @@ pub(super) struct Calls {
     all: BTreeMap<String, Call>,
     /// Calls that were denied and have no result yet, with what was said.
     denied: Vec<(String, String)>,
+    /// How many ids came again.
+    again: u64,
 }
 
 /// What is known of a call.
@@ -64,6 +66,11 @@ impl Call {
         self.input.clone().unwrap_or_else(place)
     }
 
+    /// The id that events show, of a call that the agent has by this one.
+    pub(super) fn shown_id(&self, id: &str) -> String {
+        self.alias.as_deref().unwrap_or(id).to_owned()
+    }
+
     /// The name that events show.
     pub(super) fn shown(&self) -> &str {
         self.bound.as_deref().unwrap_or(&self.name)
@@ -96,6 +103,11 @@ impl Calls {
     /// Reads a word about a call.
     pub(super) fn hear(&mut self, (whose, cut_off): (Whose<'_>, bool), update: &Update<'_>, out: &mut Outbox) {
         let Some(id) = update.tool_call_id.text() else { return };
+        if update.session_update.text() == Some("tool_call")
+            && matches!(update.status.or_empty(), "" | "pending" | "in_progress")
+        {
+            self.anew(id);
+        }
         self.note(whose, id, update);
         let is_over = matches!(update.status.or_empty(), "completed" | "failed");
         let is_raw = whose.1.dresses_outputs && update.raw_output.is_some();
@@ -123,8 +135,29 @@ impl Calls {
         }
     }
 
+    /// Ids come from the model's service, and can come again: then it is another call, and nothing of the first one is its own.
+    fn anew(&mut self, id: &str) {
+        if self.all.get(id).is_some_and(|call| call.done) {
+            self.again += 1;
+            let alias = Some(format!("{id}-again-{}", self.again));
+            self.all.insert(id.to_owned(), Call { alias, ..Call::default() });
+        }
+    }
+
     /// Takes what a question says about a call. It is what is decided on, whatever was said before.
     pub(super) fn asked(&mut self, whose: Whose<'_>, id: &str, update: &Update<'_>) {
+        self.anew(id);
+        let told = update.name.owned().or_else(|| parsed(update.meta).map().and_then(named));
+        let shows = update.content.is_some_and(|content| content.get().contains(r#""diff""#));
+        if let Some(call) = self.all.get_mut(id).filter(|_| !update.locations.0.is_empty() || shows) {
+            call.paths.clear();
+        }
+        if let Some(call) = self.all.get_mut(id).filter(|call| !call.mcp) {
+            if let Some(told) = told {
+                call.name = told;
+                call.named = true;
+            }
+        }
         if let Some(call) = self.all.get_mut(id).filter(|call| !call.mcp) {
             if update.kind.text().is_some_and(|kind| kind != call.kind) {
                 call.kind.clear();
@@ -169,7 +202,7 @@ impl Calls {
         let is_plain = matches!(call.kind.as_str(), "" | "other");
         let is_command = call.input.as_ref().is_some_and(uses::has_command);
         let by_name = Some(&call.name).filter(|_| quirks.names != Names::Title || is_plain);
-        let by_title = Some(&call.title).filter(|_| is_plain && !is_command);
+        let by_title = Some(&call.title).filter(|_| is_plain && !is_command && !call.named && !call.mcp);
         call.bound = by_name.into_iter().chain(by_title).find_map(|shown| uses::bound(entry, shown, bound));
         if let Some(title) = update.title.text().filter(|_| !call.told) {
             title.clone_into(&mut call.title);

@@ -4,6 +4,7 @@ use ostler_core::dialect::{Outbox, TurnOver};
 use ostler_core::event::Level;
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::spec::Denials;
+use ostler_core::usage::{Scope, Usage};
 
 use super::blame;
 use super::conversation::Talk;
@@ -38,7 +39,16 @@ pub(super) fn prompted(talk: &mut Talk, result: &str, fault: Option<&Fault<'_>>,
         _ => false,
     };
     if unsure {
-        usage.clear();
+        // What it cost is known all the same.
+        usage.retain(|part| part.cost_usd.is_some());
+        for part in &mut usage {
+            *part = Usage {
+                model: part.model.take(),
+                cost_usd: part.cost_usd,
+                cost_source: part.cost_source,
+                ..Usage::unknown(Scope::Turn)
+            };
+        }
     }
     let text = outcome.is_success().then(|| std::mem::take(&mut talk.turn.told.reply));
     talk.end(TurnOver { outcome, text, structured: None, usage }, out);
@@ -54,11 +64,19 @@ fn interrupted() -> Outcome {
 /// What a stop reason means.
 fn stopped(talk: &mut Talk, reason: &str, answered: bool, out: &mut Outbox) -> Outcome {
     let native = |outcome: Outcome| outcome.with(|d| d.native = Some(reason.to_owned()));
+    let was_cancelled = talk.turn.interrupted && talk.quirks.ends_cancelled;
+    if reason == "end_turn"
+        && !was_cancelled
+        && let Some(why) = failed(talk, answered)
+    {
+        talk.turn.told.was_error();
+        return why;
+    }
     match reason {
         "cancelled" if talk.turn.interrupted => interrupted(),
-        "end_turn" if talk.turn.interrupted && talk.quirks.ends_cancelled => interrupted(),
+        "end_turn" if was_cancelled => interrupted(),
         // With some agents a denied tool call is the end of the turn.
-        "cancelled" | "end_turn" if !talk.turn.denied.is_empty() && talk.turn.failure.is_none() => denied(talk),
+        "cancelled" | "end_turn" if !talk.turn.denied.is_empty() => denied(talk),
         "cancelled" => native(Outcome::new(Cause::Interrupted, "The agent ended the turn before it was done.")),
         "refusal" => native(
             Outcome::new(Cause::Refused, "The model refused to answer.")
@@ -76,13 +94,7 @@ fn stopped(talk: &mut Talk, reason: &str, answered: bool, out: &mut Outbox) -> O
             Outcome::new(Cause::TurnLimit, "The agent reached its limit on the steps of a turn.")
                 .hint("Raise the limit in the agent's own settings, or give a smaller task."),
         ),
-        "end_turn" => match failed(talk, answered) {
-            Some(why) => {
-                talk.turn.told.was_error();
-                why
-            }
-            None => Outcome::completed(),
-        },
+        "end_turn" => Outcome::completed(),
         other => {
             let message = format!("{} ended the turn with {other:?}, which Ostler does not know.", talk.entry.name);
             out.notice(Level::Warning, "unknown_stop_reason", message);

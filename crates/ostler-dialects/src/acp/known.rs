@@ -344,6 +344,7 @@ pub static CODEX_ACP: Acp = Acp(&Entry {
     // Unless it is told otherwise, a model of its own decides on what its sandbox does not allow.
     env: &[("INITIAL_AGENT_MODE", "workspace-write")],
     ask_env: &[("INITIAL_AGENT_MODE", READ_ONLY)],
+    ask_never: inherits::CODEX_ASKED,
     state: &["$CODEX_HOME/", "~/.codex/"],
     tools: &[
         ("exec_command", ToolKind::Execute),

@@ -42,6 +42,11 @@ struct Call<'a, P> {
 }
 
 impl Rpc {
+    /// Whether a change that the caller wants is under way.
+    pub(super) fn is_changing(&self) -> bool {
+        self.open.values().any(|wanted| matches!(wanted, Wanted::Change(_)))
+    }
+
     /// Asks for something.
     pub(super) fn request<P: Serialize>(&mut self, wanted: Wanted, (method, params): (&str, P), out: &mut Outbox) {
         self.sent += 1;

@@ -96,10 +96,15 @@ pub(super) fn hear(talk: &mut Talk, params: &Params<'_>, raw: &str, out: &mut Ou
         "plan" => plan(update, raw, out),
         "usage_update" => talk.spend.money(&update.cost, talk.quirks.money),
         "current_mode_update" => {
+            let asked = asking::asks_now(talk);
             talk.options.now_in_mode(update.current_mode_id.owned());
-            asking::moved(talk, update.current_mode_id.or_empty(), out);
+            asking::moved(talk, asked, out);
         }
-        "config_option_update" => talk.options.configured(&update.config_options.0),
+        "config_option_update" => {
+            let asked = asking::asks_now(talk);
+            talk.options.configured(&update.config_options.0);
+            asking::moved(talk, asked, out);
+        }
         "session_info_update" => condition(talk, update, out),
         "available_commands_update" => {}
         other => talk.unknown(raw, &format!("the update {other:?}"), out),
@@ -144,7 +149,8 @@ fn chunk(talk: &mut Talk, (kind, update): (TextKind, &Update<'_>), raw: &str, ou
     let text = text.strip_prefix(head).unwrap_or(text);
     let begins = talk.turn.told.same(kind, update.message_id.text()).is_none();
     // Some write a part of their thoughts as a paragraph, also the first.
-    let text = if begins && kind == TextKind::Thinking { text.trim_start_matches('\n') } else { text };
+    let trims = kind == TextKind::Thinking && (begins || talk.quirks.cumulative_text);
+    let text = if trims { text.trim_start_matches('\n') } else { text };
     talk.calls.settle_denied(out);
     let wrote = if let Failures::Text(wrote) = talk.quirks.failures { Some(wrote) } else { None };
     if wrote.is_some()

@@ -57,13 +57,17 @@ pub(super) fn has_command(input: &Raw) -> bool {
 
 /// What a tool of this name does.
 fn known(entry: &Entry, tool: &str) -> Option<ToolKind> {
-    let listed = entry.tools.iter().find(|(name, _)| *name == tool).map(|(_, kind)| *kind);
-    listed.or_else(|| tool.starts_with("mcp__").then_some(ToolKind::Mcp))
+    entry.tools.iter().find(|(name, _)| *name == tool).map(|(_, kind)| *kind)
+}
+
+/// A tool of a server, by its name.
+fn of_server(tool: &str) -> Option<ToolKind> {
+    tool.starts_with("mcp__").then_some(ToolKind::Mcp)
 }
 
 /// What a call would do, by the tool's name and its arguments alone.
 pub(super) fn by_name(entry: &Entry, tool: &str, input: &Raw) -> ToolUse {
-    let kind = known(entry, tool).or_else(|| kind_of(tool)).unwrap_or(ToolKind::Other);
+    let kind = known(entry, tool).or_else(|| of_server(tool)).or_else(|| kind_of(tool)).unwrap_or(ToolKind::Other);
     with_input(entry, ToolUse::of(tool, kind), input)
 }
 
@@ -72,7 +76,9 @@ pub(super) fn of(entry: &Entry, call: &Call) -> ToolUse {
     if let Some(name) = &call.bound {
         return ToolUse::of(name, ToolKind::Other);
     }
-    let kind = known(entry, &call.name).or_else(|| kind_of(&call.kind)).unwrap_or(ToolKind::Other);
+    // A name can be the model's own words; what the agent says of its kind comes first, then.
+    let server = || of_server(&call.name).filter(|_| matches!(call.kind.as_str(), "" | "other"));
+    let kind = known(entry, &call.name).or_else(server).or_else(|| kind_of(&call.kind)).unwrap_or(ToolKind::Other);
     let mut wants = with_input(entry, ToolUse::of(&call.name, kind), &call.input());
     if matches!(kind, ToolKind::Read | ToolKind::Edit) {
         let more = call.paths.iter().filter(|path| !wants.paths.contains(path));

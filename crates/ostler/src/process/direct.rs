@@ -176,10 +176,13 @@ impl Direct {
             // A process that is just becoming another program has no environment for a moment: one that forks without end is
             // gone when nothing of it was seen twice.
             let (mut quiet, enough) = (0, if self.crowd.is_some() { 2 } else { 1 });
+            let mut rounds = 0;
             for _ in 0..300 {
                 let left = super::sweep::marked(&self.mark);
-                // One that is dying has no environment any more, but is there until its memory is given back.
-                let gone = left.is_empty() && !super::sweep::is_peopled(self.group);
+                // One that is dying has no environment any more, but is there until its memory is given back. It is waited for,
+                // but not for long: it may be somebody who only hides.
+                rounds += u32::from(left.is_empty());
+                let gone = left.is_empty() && (rounds > 100 || !super::sweep::is_peopled(self.group));
                 quiet = if gone { quiet + 1 } else { 0 };
                 if quiet == enough {
                     break;

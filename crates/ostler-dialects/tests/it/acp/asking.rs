@@ -133,10 +133,17 @@ fn of_an_agent_that_is_not_known_the_modes_are_listed() {
 
 #[test]
 fn an_agent_that_goes_into_such_a_mode_by_itself_is_told() {
-    for (who, told) in [(RULES, 1), (NOBODY, 0)] {
+    for (who, told) in [(RULES, 1), (PERSON, 1), (NOBODY, 0)] {
         let (mut stage, _) = opened(&GOOSE, &spec(who), &modes("approve"));
         stage.update(&json!({"sessionUpdate": "current_mode_update", "currentModeId": "approve"}));
         stage.update(&json!({"sessionUpdate": "current_mode_update", "currentModeId": "auto"}));
+        assert_eq!(stage.notices("does_not_ask").len(), told, "{who:?}");
+        // The same as an option of the session.
+        let (mut stage, _) = opened(&GOOSE, &spec(who), &modes("approve"));
+        let auto = json!([{"id": "mode", "name": "Mode", "category": "mode", "type": "select", "currentValue": "auto",
+            "options": [{"value": "auto", "name": "Auto"}, {"value": "approve", "name": "Approve"}]}]);
+        stage.update(&json!({"sessionUpdate": "config_option_update", "configOptions": auto}));
+        stage.update(&json!({"sessionUpdate": "config_option_update", "configOptions": auto}));
         assert_eq!(stage.notices("does_not_ask").len(), told, "{who:?}");
     }
 }
