@@ -157,8 +157,6 @@ impl Calls {
                 call.name = told;
                 call.named = true;
             }
-        }
-        if let Some(call) = self.all.get_mut(id).filter(|call| !call.mcp) {
             if update.kind.text().is_some_and(|kind| kind != call.kind) {
                 call.kind.clear();
                 if whose.1.names == Names::Kind {
