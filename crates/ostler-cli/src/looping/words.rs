@@ -132,8 +132,19 @@ mod tests {
     #[test]
     fn every_flag_of_a_loop_is_shown_again_or_has_a_reason_not_to_be() {
         // What belongs to one task or to one call, and what is shown with it: the session.
-        let once =
-            ["text", "prompt", "prompt_file", "stdin", "output", "resume", "go_on", "fork", "no_store", "raw_log"];
+        let once = [
+            "text",
+            "prompt",
+            "prompt_file",
+            "stdin",
+            "output",
+            "json",
+            "resume",
+            "go_on",
+            "fork",
+            "no_store",
+            "raw_log",
+        ];
         let command = <Cli as clap::CommandFactory>::command();
         let looping = command.find_subcommand("loop").unwrap();
         for flag in looping.get_arguments().filter(|flag| !once.contains(&flag.get_id().as_str())) {
