@@ -152,10 +152,14 @@ const ALL: &[Offline] = &[
     },
 ];
 
-// The model is one that it knows: about any other it would warn. The default of five retries with growing pauses makes an
-// authentication error take seconds.
-const CODEX: &str = r#"model = "gpt-5.5"
-model_provider = "stand-in"
+// The default of five retries with growing pauses makes an authentication error take seconds.
+macro_rules! codex {
+    ($model:literal) => {
+        concat!(
+            "model = \"",
+            $model,
+            "\"\n",
+            r#"model_provider = "stand-in"
 
 [model_providers.stand-in]
 name = "stand-in"
@@ -164,20 +168,16 @@ env_key = "OPENAI_API_KEY"
 wire_api = "responses"
 request_max_retries = 1
 stream_max_retries = 1
-"#;
+"#
+        )
+    };
+}
+
+// The model is one that it knows: about any other it would warn.
+const CODEX: &str = codex!("gpt-5.5");
 
 // The models that it knows search for the tools of MCP servers before they see them; one that it does not know is shown them.
-const CODEX_ACP: &str = r#"model = "stand-in"
-model_provider = "stand-in"
-
-[model_providers.stand-in]
-name = "stand-in"
-base_url = "{url}/v1"
-env_key = "OPENAI_API_KEY"
-wire_api = "responses"
-request_max_retries = 1
-stream_max_retries = 1
-"#;
+const CODEX_ACP: &str = codex!("stand-in");
 
 const GEMINI: &str = r#"{
   "security": {"auth": {"selectedType": "gemini-api-key"}},

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::{KNOWN, NUMBERS, WORDS};
 use crate::real;
+use crate::scenario::claude::CLAUDE;
 use crate::scenario::subject::{Known, Manner, Numbers, Subject, Tools, Words};
 
 /// The real Claude Code behind `claude-agent-acp`.
@@ -16,16 +17,7 @@ pub const CLAUDE_AGENT_ACP: Subject = Subject {
     host: |home, url| real::offline_env("claude-agent-acp", home, url),
     silent: false,
     furnish: |_| (),
-    tools: Tools {
-        command: "Bash",
-        shell: bash,
-        printed: str::to_owned,
-        forbidden: || ("Bash", bash("cat .env; touch made")),
-        read: |path| ("Read", json!({"file_path": path})),
-        write: |path| ("Write", json!({"file_path": path, "content": "written\n"})),
-        bound: "mcp__ostler__",
-        others: ["", ""],
-    },
+    tools: CLAUDE.tools,
     settings: Known {
         trust: &[("permission_mode", "bypassPermissions")],
         model: "haiku",
@@ -84,10 +76,6 @@ pub const CODEX_ACP: Subject = Subject {
         ..Manner::PLAIN
     },
 };
-
-fn bash(line: &str) -> serde_json::Value {
-    json!({"command": line, "description": "for the test"})
-}
 
 fn exec(line: &str) -> serde_json::Value {
     json!({"cmd": line})
