@@ -5,7 +5,7 @@ use ostler_core::dialect::{Change, Exit, FileAccess, FileFault, Out, Say};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::permission::{Otherwise, Policy, ToolKind, Verdict};
 use ostler_core::spec::{Asks, Spec, keys};
-use ostler_dialects::acp::{self, Acp, COPILOT, GEMINI, OPENCLAW, OPENCODE, QWEN};
+use ostler_dialects::acp::{self, Acp, CODEX_ACP, COPILOT, GEMINI, OPENCLAW, OPENCODE, QWEN};
 use serde_json::{Value, json};
 
 use super::stage::{Stage, hello, usual};
@@ -264,4 +264,16 @@ fn a_bridge_that_reaches_nobody_says_what_to_start() {
         assert_eq!(gone(&GEMINI, 1, last), None, "it is no bridge");
     }
     assert_eq!(gone(&OPENCLAW, 1, "boom"), None);
+}
+
+/// The adapter takes settings from a variable, and they could decide in the place of those who do.
+#[test]
+fn settings_of_codex_are_not_inherited_where_somebody_decides() {
+    let never = |spec: &Spec| CODEX_ACP.launch(spec).unwrap().inherits.never;
+    let rules = Spec { policy: Some(Policy::default()), ..Spec::default() };
+    let person = Spec { asks: Asks::Somebody, ..Spec::default() };
+    for (spec, held_back) in [(&rules, true), (&person, true), (&Spec::default(), false)] {
+        assert_eq!(never(spec).contains(&"CODEX_CONFIG"), held_back);
+        assert!(never(spec).contains(&"CODEX_THREAD_ID"), "marks of an enclosing session never are");
+    }
 }
