@@ -11,6 +11,7 @@ use crate::{programs, workspace};
 pub(crate) const ABOUT: &str = "install the pinned real agents for the tests";
 
 /// How the installation went.
+#[derive(Clone)]
 pub(crate) enum Installation {
     Ready,
     /// Not possible on this machine; the sentence says how to mend it.

@@ -7,6 +7,7 @@
 
 mod agents;
 mod bench;
+mod fuzz;
 mod programs;
 mod test;
 mod tidy;
@@ -26,6 +27,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "tidy", about: tidy::ABOUT, run: tidy::run },
     Command { name: "agents", about: agents::ABOUT, run: agents::run },
     Command { name: "bench", about: bench::ABOUT, run: bench::run },
+    Command { name: "fuzz", about: fuzz::ABOUT, run: fuzz::run },
 ];
 
 fn main() -> ExitCode {

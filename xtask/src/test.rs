@@ -1,9 +1,13 @@
 //! `cargo xtask test`: the one test command. It runs every check, goes on after a failure, and ends with a table.
 
+mod deny;
 mod dispositions;
 mod heavy;
+mod lanes;
 mod litellm;
+mod metadata;
 mod netns;
+mod packages;
 mod runner;
 mod step;
 mod steps;
@@ -14,7 +18,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
-use self::step::{Context, Outcome, Report, Step};
+use self::step::Step;
 
 pub(crate) const ABOUT: &str = "run all checks and tests (--quick, --all-agents, --with-litellm, --step NAME)";
 
@@ -35,20 +39,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     if let Some(ended) = dispositions::usual_or_again() {
         return Ok(ended);
     }
-    let mut context = Context::default();
-    let mut reports: Vec<Report> = Vec::new();
     let begun = Instant::now();
-    for step in chosen {
-        println!("\n── {} ── {}", step.name, step.about);
-        let began = Instant::now();
-        let outcome = match blocked(step, &reports) {
-            Some(reason) => Outcome::NotRun(reason),
-            None => (step.run)(&mut context).unwrap_or_else(|error| Outcome::Failed(format!("{error:#}"))),
-        };
-        let report = Report { name: step.name, outcome, duration: began.elapsed(), counts: context.counts.take() };
-        println!("── {} ── {} in {}", report.name, report.word(), report.seconds());
-        reports.push(report);
-    }
+    let reports = lanes::run(&chosen);
     let verdict = summary::Verdict::of(&reports, is_ci());
     print!("{}", summary::render(&reports, begun.elapsed(), &verdict));
     Ok(if verdict.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -90,13 +82,6 @@ fn known() -> impl Iterator<Item = &'static Step> {
     steps::STEPS.iter().chain([&steps::HEAVY, &steps::LITELLM])
 }
 
-/// Why a step cannot be tried: one that it needs did not succeed before it.
-fn blocked(step: &Step, before: &[Report]) -> Option<String> {
-    let needed = step.needs?;
-    let report = before.iter().find(|report| report.name == needed)?;
-    matches!(report.outcome, Outcome::Failed(_) | Outcome::NotRun(_)).then(|| format!("{needed} failed"))
-}
-
 fn is_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| matches!(value.as_str(), "true" | "1"))
 }
@@ -123,7 +108,7 @@ mod tests {
     #[test]
     fn quick_is_fmt_clippy_tidy_and_the_pure_tests() {
         let names: Vec<_> = choose(&Selection::Quick).unwrap().iter().map(|step| step.name).collect();
-        assert_eq!(names, ["fmt", "clippy", "tidy", "tests"]);
+        assert_eq!(names, ["fmt", "tidy", "tests", "clippy"]);
     }
 
     #[test]
@@ -133,20 +118,5 @@ mod tests {
             assert!(!has(&Selection::All) && !has(&Selection::Quick));
             assert!(has(&asked) && has(&Selection::One(name.into())));
         }
-    }
-
-    #[test]
-    fn a_failed_build_blocks_what_needs_it_and_nothing_else() {
-        let failed = Report {
-            name: "build",
-            outcome: Outcome::Failed("x".into()),
-            duration: std::time::Duration::ZERO,
-            counts: None,
-        };
-        let before = [failed];
-        let find = |name: &str| steps::STEPS.iter().find(|step| step.name == name).unwrap();
-        assert_eq!(blocked(find("tests"), &before).as_deref(), Some("build failed"));
-        assert_eq!(blocked(find("docs"), &before), None);
-        assert_eq!(blocked(find("tests"), &[]), None);
     }
 }

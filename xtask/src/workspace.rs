@@ -16,7 +16,33 @@ pub(crate) fn root() -> &'static Path {
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(cargo_program());
     command.current_dir(root());
+    keep_strict(&mut command);
     command
+}
+
+/// Variables with which a test rewrites what it should check, passes all the same, is run again, or is run on less.
+const LENIENT: [&str; 14] = [
+    "UPDATE_GOLDEN",
+    "OSTLER_RECORD",
+    "OSTLER_FUZZ_SECONDS",
+    "OSTLER_FUZZ_SEED",
+    "OSTLER_FUZZ_CASE",
+    "OSTLER_FUZZ_REPORT",
+    "INSTA_UPDATE",
+    "INSTA_FORCE_PASS",
+    "INSTA_FORCE_UPDATE",
+    "INSTA_FORCE_UPDATE_SNAPSHOTS",
+    "NEXTEST_NO_TESTS",
+    "NEXTEST_RETRIES",
+    "NEXTEST_PROFILE",
+    "PROPTEST_CASES",
+];
+
+/// Clears such variables: what somebody left in the environment does not change what the tests check.
+pub(crate) fn keep_strict(command: &mut Command) {
+    for name in LENIENT {
+        command.env_remove(name);
+    }
 }
 
 /// The path of that cargo, for a command line that another program starts.
@@ -37,4 +63,19 @@ pub(crate) fn target_directory() -> Result<PathBuf> {
     let metadata: Metadata =
         serde_json::from_slice(&output.stdout).context("cannot read the answer of cargo metadata")?;
     Ok(metadata.target_directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Issue 15, point 11: `UPDATE_GOLDEN` of the caller would make every golden test pass.
+    #[test]
+    fn variables_that_make_tests_lenient_are_cleared() {
+        let command = cargo();
+        let cleared: Vec<_> = command.get_envs().filter(|(_, value)| value.is_none()).map(|(name, _)| name).collect();
+        for name in ["UPDATE_GOLDEN", "OSTLER_RECORD", "INSTA_UPDATE", "INSTA_FORCE_PASS", "NEXTEST_RETRIES"] {
+            assert!(cleared.iter().any(|cleared| *cleared == name), "{name} is passed on");
+        }
+    }
 }

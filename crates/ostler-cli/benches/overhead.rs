@@ -1,17 +1,19 @@
 //! What `ostler run` costs over the bare CLI: same prompt, same model server, alternating runs, medians.
 //!
 //! `cargo xtask bench overhead [RUNS]` prints a Markdown table. It needs the real Claude Code (`cargo xtask agents`) and
-//! nothing else.
+//! nothing else. With the argument `death` only the last measurement is made: how soon the death of
+//! an agent is reported.
 
 #![expect(
     clippy::disallowed_methods,
+    clippy::expect_used,
     clippy::print_stdout,
     clippy::unwrap_used,
     reason = "a benchmark starts processes, reads the clock, prints, and stops at the first fault"
 )]
 
-use std::io::Write;
-use std::path::PathBuf;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -22,12 +24,49 @@ const PROMPT: &str = "{\"type\":\"user\",\"message\":{\"role\":\"user\",\"conten
 
 fn main() {
     let runs = std::env::args().skip(1).find_map(|a| a.parse().ok()).unwrap_or(20);
+    if std::env::args().any(|argument| argument == "death") {
+        return death(runs);
+    }
     println!("| agent | bare, ms | `ostler run --no-store`, ms | `ostler run`, ms | keeping adds | own peak RSS |");
     println!("|---|---|---|---|---|---|");
     real_claude(runs);
     fake_agent(runs, "one that answers at once", "");
     fake_agent(runs, "5,000 pieces of text at once", "loop 5000\ndelta word\nend\n");
     fake_agent(runs.min(5), "5,000 pieces, 1 ms apart", "loop 5000\ndelta word\nsleep 1\nend\n");
+    death(runs);
+}
+
+/// From the death of an agent in the middle of a tool call to the line that reports the end of its
+/// turn.
+fn death(runs: usize) {
+    let home = tempfile::tempdir().unwrap();
+    let pid_file = home.path().join("pid");
+    let verbs = format!("read\ninit\npid-file {}\ntool-use t1 Bash {{}}\nhang", pid_file.display());
+    let agent = fake::install_as(home.path(), "agent", &verbs);
+    let mut times: Vec<Duration> = (0..runs).map(|_| reported(home.path(), &agent, &pid_file)).collect();
+    let (median, longest) = (median(&mut times), times[runs - 1].as_secs_f64() * 1000.0);
+    println!(
+        "\nAn agent that is killed in a tool call: reported after {median:.1} ms (median), {longest:.1} ms (longest of {runs})."
+    );
+}
+
+fn reported(home: &Path, agent: &Path, pid_file: &Path) -> Duration {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ostler"));
+    command.args(["run", "--agent", "claude", "--no-store", "--output", "events", "--program"]).arg(agent);
+    command.arg("hello").env_clear().env("PATH", "/usr/bin:/bin").env("HOME", home).current_dir(home);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    lines.find(|line| line.contains("\"type\":\"tool_call\"")).expect("the agent calls a tool");
+    let pid = std::fs::read_to_string(pid_file).unwrap().trim().parse().unwrap();
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    let killed = Instant::now();
+    let ended = lines.find(|line| line.contains("\"type\":\"turn_ended\"")).expect("the turn ends");
+    let took = killed.elapsed();
+    assert!(ended.contains("agent_died"), "{ended}");
+    lines.for_each(drop);
+    child.wait().unwrap();
+    took
 }
 
 /// The real Claude Code against the scripted model server.

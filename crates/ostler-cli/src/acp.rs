@@ -15,6 +15,8 @@ mod wish;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
+use ostler::Asks;
+use ostler::clip::plain;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -27,7 +29,7 @@ use crate::fault::Fault;
 use crate::signals::{Caught, Signals};
 use crate::spec::Chosen;
 use crate::store::{self, Keeping};
-use crate::{config, output, spec};
+use crate::{config, output, review, spec};
 
 /// Serves until the editor closes stdin or stdout, or a signal comes.
 pub(crate) async fn run(mut args: AcpArgs) -> Result<Code, Fault> {
@@ -36,7 +38,9 @@ pub(crate) async fn run(mut args: AcpArgs) -> Result<Code, Fault> {
             .hint("session/new and session/load of the protocol carry it (docs/acp-server.md)"));
     }
     let here = spec::directory(None)?;
-    let config = config::load(args.start.config, &args.start.policy, &here)?;
+    let project = review::open((args.start.config, &args.start.policy), &here, Asks::Nobody)?;
+    let config = config::load(args.start.config, &project)?;
+    config::remarks(&config, &project).iter().for_each(|remark| output::tell(&plain(remark)));
     let Keeping { host, store } = store::keeping(&mut args.start, &here, &config)?;
     let chosen = spec::choose(&config, &args.start, (&host, false)).await?;
     let dialect = spec::likely_language(&args.start, &config, &chosen);

@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::io::IsTerminal;
 
 use ostler::around::ASK_PERSON;
+use ostler::clip::plain;
 use ostler::event::{Decision, Permission};
 use ostler::{Answer, Asks, Event, Remote, What};
 
@@ -107,7 +108,17 @@ impl Asking {
 
     /// What was typed before a question came. It is not sent by itself: it stood there without having been seen.
     pub(crate) fn ahead(&mut self) -> String {
-        std::mem::take(&mut self.ahead).trim_end_matches('\n').to_owned()
+        edited(&std::mem::take(&mut self.ahead)).trim_end_matches('\n').to_owned()
+    }
+
+    /// Takes the keys that nobody has read yet, so that they stand at the next prompt. Returns true if there were any.
+    pub(crate) fn keep_typed(&mut self) -> bool {
+        let typed = match (&self.terminal, &self.open) {
+            (Some(terminal), None) => terminal.drain(),
+            _ => return false,
+        };
+        self.ahead.push_str(&typed);
+        !typed.is_empty()
     }
 
     /// Notes what an event means for the questions.
@@ -269,6 +280,18 @@ impl Asking {
     }
 }
 
+/// Keys that were typed without an editor as the text they amount to.
+fn edited(keys: &str) -> String {
+    let mut text = String::new();
+    for c in keys.chars() {
+        match c {
+            '\u{8}' | '\u{7f}' => _ = text.pop(),
+            c => text.push(c),
+        }
+    }
+    plain(&text)
+}
+
 /// What a line means, if it is an answer.
 fn read(line: &str) -> Option<Answer> {
     let line = line.trim();
@@ -286,6 +309,13 @@ fn read(line: &str) -> Option<Answer> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_amount_to_text() {
+        for (keys, text) in [("tehx\u{7f}\u{7f}\u{7f}he\n", "the\n"), ("\u{8}a\u{1b}[A\u{4}b", "ab")] {
+            assert_eq!(edited(keys), text);
+        }
+    }
 
     #[test]
     fn only_an_answer_is_taken_for_one() {

@@ -22,18 +22,18 @@ use tokio::time::{Instant, MissedTickBehavior, Sleep};
 use self::gate::Gate;
 use self::keys::Keys;
 use self::talk::{Leaving, Next, Talk};
-use crate::args::ChatArgs;
+use crate::args::{ChatArgs, ViewArgs};
 use crate::ask::{self, Asking};
 use crate::exit::{self, Code};
 use crate::fault::Fault;
 use crate::follow::TICK;
 use crate::output::style::DIM;
-use crate::output::{self, name, word};
+use crate::output::{self, Dialects, Stored, View, name, word};
 use crate::screen::{End, Screen};
 use crate::signals::{Caught, Signals};
 use crate::spec::{self, Chosen, Wanted, Way};
 use crate::store::{self, Keeping};
-use crate::{config, environment};
+use crate::{config, environment, review};
 
 /// Two Ctrl-C within this time leave.
 const TWICE: Duration = Duration::from_secs(2);
@@ -67,6 +67,7 @@ struct Scene {
     store: Option<Arc<Store>>,
     wanted: Wanted,
     dir: PathBuf,
+    view: ViewArgs,
     /// Where messages are remembered, if they are to be.
     history: Option<PathBuf>,
     /// Whether a person types, and not a script.
@@ -76,13 +77,16 @@ struct Scene {
 /// Everything that can be wrong before an agent is started.
 async fn begin(mut args: ChatArgs) -> Result<(Scene, Session), Fault> {
     let dir = spec::directory(args.start.dir.as_deref())?;
-    let config = config::load(args.start.config, &args.start.policy, &dir)?;
-    let Keeping { host, store } = store::keeping(&mut args.start, &dir, &config)?;
-    let chosen = spec::choose(&config, &args.start, (&host, true)).await?;
     let is_attended = io::stdin().is_terminal();
     let asks = if is_attended { ask::who() } else { Asks::Nobody };
+    let project = review::open((args.start.config, &args.start.policy), &dir, asks)?;
+    let config = config::load(args.start.config, &project)?;
+    let Keeping { host, store } = store::keeping(&mut args.start, &dir, &config)?;
+    let host = review::attach(host, &project, &config)?;
+    let chosen = spec::choose(&config, &args.start, (&host, true)).await?;
     let prompt = args.prompt.unwrap_or_default();
-    let way = Way { prompt, dir: dir.clone(), streaming: true, after_turn: AfterTurn::Wait, asks, ..Way::default() };
+    let (streaming, after_turn) = (true, AfterTurn::Wait);
+    let way = Way { prompt, dir: dir.clone(), project, streaming, after_turn, asks, ..Way::default() };
     let history = environment::state_dir().filter(|_| !args.start.no_store).map(|dir| dir.join("chat_history"));
     let mut wanted = spec::read(args.start, &config, way)?;
     if asks == Asks::Somebody {
@@ -90,7 +94,8 @@ async fn begin(mut args: ChatArgs) -> Result<(Scene, Session), Fault> {
     }
     let spec = wanted.told(&config, &chosen)?;
     let session = chosen.agent.start(&host, spec).map_err(|error| spec::wrong(&error, &*chosen.agent, "chat"))?;
-    Ok((Scene { config, chosen, host, store, wanted, dir, history, is_attended }, session))
+    let view = args.view;
+    Ok((Scene { config, chosen, host, store, wanted, dir, view, history, is_attended }, session))
 }
 
 /// A conversation on the screen.
@@ -106,6 +111,8 @@ struct Chat {
     next: Option<Next>,
     /// Runs while another Ctrl-C would leave.
     twice: Option<Pin<Box<Sleep>>>,
+    /// The text at the prompt when it was last shown or interrupted.
+    draft: String,
     /// Resolves when the screen is ready for the prompt.
     prompting: Option<oneshot::Receiver<()>>,
     is_live: bool,
@@ -117,7 +124,10 @@ type Done = oneshot::Receiver<io::Result<()>>;
 impl Chat {
     fn open(scene: Scene, session: &Session) -> Result<(Self, Done), Fault> {
         let gate = Gate::default();
-        let shown = output::open_chat(|place| gate.writer(place));
+        let dialects = Dialects::of(scene.config.agents());
+        let stored = Stored::of(scene.store.as_ref());
+        let view = View { args: scene.view, dir: Some(scene.dir.clone()), dialects, stored };
+        let shown = output::open_chat(view, |place| gate.writer(place));
         let is_live = shown.is_live();
         let (mut screen, done) = Screen::open(shown).map_err(Fault::internal)?;
         let asking = Asking::new(session.remote(), scene.wanted.spec.asks);
@@ -132,7 +142,8 @@ impl Chat {
         }
         let talk = Talk::new(session.remote(), !scene.wanted.spec.prompt.is_empty());
         let (errands, next, twice, prompting, since) = (JoinSet::new(), None, None, None, None);
-        Ok((Self { scene, screen, asking, keys, talk, errands, next, twice, prompting, is_live, since }, done))
+        let draft = String::new();
+        Ok((Self { scene, screen, asking, keys, talk, errands, next, twice, draft, prompting, is_live, since }, done))
     }
 
     /// The same with another session.
@@ -205,8 +216,8 @@ impl Chat {
 
     fn prompt(&mut self) {
         self.prompting = None;
-        let ahead = self.asking.ahead();
-        self.keys.ask(ahead);
+        self.draft.push_str(&self.asking.ahead());
+        self.keys.ask(self.draft.clone());
     }
 
     fn written(&mut self, result: Result<io::Result<()>, oneshot::error::RecvError>) {
@@ -227,7 +238,10 @@ impl Chat {
 
     fn obey(&mut self, caught: Caught) {
         match caught {
-            Caught::Interrupt => self.interrupt(),
+            Caught::Interrupt => {
+                let has_typed = self.asking.keep_typed();
+                self.interrupt(has_typed);
+            }
             Caught::Terminate => self.leave(Code(143)),
             Caught::Continue => self.asking.show_again(&mut self.screen),
         }
@@ -242,12 +256,20 @@ impl Chat {
         self.talk.remote.stop();
     }
 
-    /// Ctrl-C: ends the turn; the second leaves; a further one does not wait.
-    fn interrupt(&mut self) {
+    /// Handles Ctrl-C at the prompt, which comes again with the same draft.
+    fn interrupt_prompt(&mut self, draft: String) {
+        let has_typed = draft != self.draft;
+        self.draft = draft;
+        self.interrupt(has_typed);
+    }
+
+    /// Handles Ctrl-C: the first one ends the turn, a second one leaves, a third one kills. `has_typed` says that keys came
+    /// since the last one: whoever types does not want to leave.
+    fn interrupt(&mut self, has_typed: bool) {
         if self.talk.leaving.is_some() {
             return self.talk.remote.kill();
         }
-        if self.twice.replace(Box::pin(tokio::time::sleep(TWICE))).is_some() {
+        if self.twice.replace(Box::pin(tokio::time::sleep(TWICE))).is_some() && !has_typed {
             if self.talk.is_busy() {
                 self.screen.remark("leaving; Ctrl-C again kills");
             }
@@ -259,7 +281,12 @@ impl Chat {
             return self.screen.remark("this session goes on");
         }
         if !self.talk.is_busy() {
-            return self.screen.line(format!("{DIM}Ctrl-C again, or Ctrl-D, leaves{DIM:#}"));
+            let how = if self.draft.is_empty() {
+                "Ctrl-C again, or Ctrl-D, leaves"
+            } else {
+                "Ctrl-C again leaves, Ctrl-U clears the line"
+            };
+            return self.screen.line(format!("{DIM}{how}{DIM:#}"));
         }
         self.screen.remark("interrupting; Ctrl-C again leaves");
         self.errands.spawn(talk::interrupted(self.talk.remote.interrupt()));

@@ -90,7 +90,7 @@ async fn installed(subject: &Subject) -> Result<Option<String>, Fault> {
     let agent = &subject.agent;
     match agent.probe_for(&environment::host(), &subject.given).await {
         Probed::Ready { version, .. } => Ok(version),
-        Probed::NotLoggedIn { version, .. } => Ok(Some(version)),
+        Probed::NotLoggedIn { version, .. } | Probed::LoginUnknown { version, .. } => Ok(Some(version)),
         Probed::NotConfigured { .. } => Ok(None),
         Probed::Missing { hint, .. } => {
             Err(Fault::unavailable(format!("{} is not installed", agent.name())).hint(hint))

@@ -1,152 +1,162 @@
-//! `ostler doctor`: which agents are there, which are ready, and what to do about the rest.
+//! `ostler doctor`: which agents are installed, which can be used, which one a run would use, and what to do about the rest.
 
 mod drift;
+mod finding;
+mod report;
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use ostler::clip::plain;
-use ostler::{Probed, Spec, keys};
+use ostler::config::Config;
+use ostler::{Agent, ChoiceReason, Host, Probed, Spec, keys};
 use serde::Serialize;
+use tokio::task::JoinSet;
 
 use crate::args::{DoctorArgs, PolicyArgs};
 use crate::exit::{self, Code};
 use crate::fault::Fault;
-use crate::output::{say, style};
-use crate::spec::{directory, lookup};
+use crate::output::{self, say, tell};
+use crate::spec::{Chosen, directory, lookup, named, probing};
+use crate::trust::Project;
 use crate::{config, conformance, environment};
-use drift::Unknown;
+use finding::Finding;
 
-/// One agent, as it is reported.
+/// Maximum number of agents that are probed at the same time: each starts programs.
+const AT_ONCE: usize = 4;
+
+/// How often the progress line moves.
+const TICK: Duration = Duration::from_millis(100);
+
+/// The agent that `ostler run` uses when none is named.
 #[derive(Debug, Serialize)]
-struct Finding {
+struct RunChoice {
     agent: String,
-    /// `ready`, `missing`, `not_configured`, `broken`, `too_old` or `not_logged_in`.
-    status: &'static str,
-    version: Option<String>,
-    minimum_version: Option<String>,
-    /// The newest version that this release was tested with.
-    tested_version: Option<String>,
-    newer_than_tested: bool,
-    path: Option<String>,
-    login: Option<String>,
-    problem: Option<String>,
-    hint: Option<String>,
-    /// True for an agent that is part of Ostler and only plays scripts.
-    built_in: bool,
-    /// What it said in the sessions of the last thirty days that Ostler does not know.
-    unknown_messages: Vec<Unknown>,
-    unknown_hint: Option<&'static str>,
+    /// The agent behind that name, which the files may give it.
+    #[serde(skip)]
+    behind: String,
+    reason: Reason,
+    /// What names it: a variable, or a file and a line.
+    configured_by: Option<String>,
 }
 
-/// Probes every agent and reports.
+/// Why a run uses an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Reason {
+    Configured,
+    OnlyInstalled,
+    FirstUsable,
+    /// None is installed: a script is played.
+    NoneUsable,
+}
+
+/// Probes the agents and reports.
 pub(crate) async fn run(args: DoctorArgs) -> Result<Code, Fault> {
-    let config = config::load(args.config, &PolicyArgs::default(), &directory(None)?)?;
+    let project = Project::read(args.config, &PolicyArgs::default(), &directory(None)?)?;
+    let config = config::load(args.config, &project)?;
+    config::remarks(&config, &project).iter().for_each(|remark| tell(&plain(remark)));
     if let Some(agent) = &args.conformance {
         return conformance::run(&config, agent, args.json).await;
     }
-    let host = environment::host();
-    let met = drift::met();
-    let mut findings = Vec::new();
-    for agent in config.agents().iter() {
-        let mut spec = Spec::default();
-        let filled = config.defaults(agent.name()).map(|defaults| defaults.fill(&mut spec, &lookup)).transpose();
-        if let Some(name) = &args.workspace_tools {
-            spec.settings.set(keys::WORKSPACE_TOOLS, name);
-        }
-        let probed = match filled {
-            Ok(_) => agent.probe_for(&host, &spec).await,
-            Err(error) => Probed::NotConfigured { hint: error.to_string() },
-        };
-        let mut found = finding(agent.name(), probed);
-        let plan = agent.dialect().probe();
-        found.built_in = agent.plays();
-        found.minimum_version = plan.map(|plan| plan.minimum.to_string());
-        let tested = plan.and_then(|plan| plan.tested);
-        found.tested_version = tested.map(|tested| tested.to_string());
-        found.newer_than_tested = tested.is_some_and(|tested| drift::is_newer(found.version.as_deref(), tested));
-        found.unknown_messages = drift::of(agent.name(), &met);
-        found.unknown_hint = (!found.unknown_messages.is_empty()).then_some(drift::HINT);
-        findings.push(found);
-    }
+    let host = Arc::new(environment::host());
+    let subjects = match &args.agent {
+        Some(name) => vec![named(&config, name)?],
+        None => config.agents().iter().map(|agent| Chosen::own(agent.clone())).collect(),
+    };
+    let findings = examine(&config, &host, subjects, args.workspace_tools.as_deref()).await;
     // An agent that plays scripts is always ready; it does not make a machine ready for work.
-    let ready = findings.iter().any(|f| f.status == "ready" && !f.built_in);
+    let ready = findings.iter().any(|f| f.state.is_usable() && !(f.built_in && args.agent.is_none()));
+    let choice = match &args.agent {
+        Some(_) => None,
+        None => Some(choose(&config, &host, &findings)?),
+    };
     if args.json {
-        let report =
+        let mut report =
             serde_json::json!({ "ready": ready, "ostler_version": env!("CARGO_PKG_VERSION"), "agents": findings });
+        if let Some(choice) = choice {
+            report["run"] = serde_json::to_value(choice).map_err(Fault::internal)?;
+        }
         say(&serde_json::to_string_pretty(&report).map_err(Fault::internal)?);
     } else {
-        show(&findings, ready);
+        let lines = match choice {
+            Some(choice) => report::overview(&findings, &choice, output::width()),
+            None => findings.iter().flat_map(|finding| report::details(finding, output::width())).collect(),
+        };
+        lines.iter().for_each(|line| say(line));
     }
     Ok(if ready { exit::OK } else { exit::UNAVAILABLE })
 }
 
-fn finding(agent: &str, probed: Probed) -> Finding {
-    let mut f = Finding {
-        agent: agent.to_owned(),
-        status: "ready",
-        version: None,
-        minimum_version: None,
-        tested_version: None,
-        newer_than_tested: false,
-        path: None,
-        login: None,
-        problem: None,
-        hint: None,
-        built_in: false,
-        unknown_messages: Vec::new(),
-        unknown_hint: None,
-    };
-    match probed {
-        Probed::Ready { version, path, login } => {
-            (f.version, f.login) = (version, login);
-            f.path = path.map(|p| p.display().to_string());
+/// Probes agents, several at a time, and reports progress.
+async fn examine(config: &Config, host: &Arc<Host>, subjects: Vec<Chosen>, helper: Option<&str>) -> Vec<Finding> {
+    let met = drift::met();
+    let mut waiting = subjects.iter().enumerate();
+    let mut probes = JoinSet::new();
+    let mut probed: Vec<Option<Probed>> = subjects.iter().map(|_| None).collect();
+    let mut status = output::status();
+    let mut ticks = tokio::time::interval(TICK);
+    let began = tokio::time::interval(TICK).tick().await;
+    loop {
+        while probes.len() < AT_ONCE
+            && let Some((at, subject)) = waiting.next()
+        {
+            probes.spawn(probe(at, (config, subject), host.clone(), helper));
         }
-        Probed::Missing { hint, searched } => {
-            let places: Vec<_> = searched.iter().map(|p| p.display().to_string()).collect();
-            f.status = "missing";
-            f.problem = Some(if places.is_empty() {
-                "PATH is empty".into()
-            } else {
-                format!("not found in {}", places.join(", "))
-            });
-            f.hint = Some(hint);
-        }
-        Probed::NotConfigured { hint } => (f.status, f.hint) = ("not_configured", Some(hint)),
-        Probed::Broken { path, why, hint } => {
-            f.status = "broken";
-            (f.path, f.problem, f.hint) = (Some(path.display().to_string()), Some(why), Some(hint));
-        }
-        Probed::TooOld { path, version, need, hint } => {
-            f.status = "too_old";
-            f.problem = Some(format!("version {version} is too old, {need} is needed"));
-            (f.path, f.version, f.hint) = (Some(path.display().to_string()), Some(version), Some(hint));
-        }
-        Probed::NotLoggedIn { path, version, hint } => {
-            f.status = "not_logged_in";
-            f.problem = Some("nobody is logged in: authentication or an API key is needed".into());
-            (f.path, f.version, f.hint) = (Some(path.display().to_string()), Some(version), Some(hint));
+        let busy = subjects.iter().zip(&probed).filter(|(_, probed)| probed.is_none());
+        let busy: Vec<&str> = busy.map(|(subject, _)| subject.name.as_str()).take(AT_ONCE).collect();
+        status.doing(&format!("probing {}", busy.join(", ")));
+        tokio::select! {
+            done = probes.join_next() => match done {
+                Some(Ok((at, found))) => probed[at] = Some(found),
+                Some(Err(_)) => {} // a probe that panicked found nothing
+                None => break,
+            },
+            now = ticks.tick() => status.show(now - began),
         }
     }
-    f
+    status.hide();
+    let findings = subjects.iter().zip(probed);
+    findings.filter_map(|(subject, probed)| Some(Finding::new(subject, probed?, &met))).collect()
 }
 
-fn show(findings: &[Finding], ready: bool) {
-    let width = findings.iter().map(|f| f.agent.len()).max().unwrap_or(0);
-    for f in findings {
-        let (mark, paint) = if f.status == "ready" { ("✓", style::GOOD) } else { ("✗", style::BAD) };
-        let version = plain(f.version.as_deref().unwrap_or(""));
-        let state = if f.built_in { "built in, plays scripts".to_owned() } else { f.status.replace('_', " ") };
-        say(format!("{paint}{mark}{paint:#} {:width$}  {state:<14} {version}", f.agent).trim_end());
-        let rows = [("where", &f.path), ("login", &f.login), ("problem", &f.problem), ("do", &f.hint)];
-        let rows = rows.into_iter().filter_map(|(name, value)| Some((name, value.clone()?)));
-        let newer_than = f.tested_version.as_deref().filter(|_| f.newer_than_tested);
-        for (name, value) in rows.chain(drift::lines(newer_than, &f.unknown_messages)) {
-            let dim = style::DIM;
-            say(&format!("  {dim}{name:>width$}{dim:#}  {}", plain(&value), width = width.max(7)));
+/// Probes one agent, as the files say that it is started.
+fn probe(
+    at: usize,
+    (config, subject): (&Config, &Chosen),
+    host: Arc<Host>,
+    helper: Option<&str>,
+) -> impl Future<Output = (usize, Probed)> + Send + 'static {
+    let mut spec = Spec::default();
+    let filled = config.defaults(&subject.name).map(|defaults| defaults.fill(&mut spec, &lookup)).transpose();
+    if let Some(name) = helper {
+        spec.settings.set(keys::WORKSPACE_TOOLS, name);
+    }
+    let wrong = filled.err().map(|error| error.to_string());
+    let agent = subject.agent.clone();
+    async move {
+        match wrong {
+            Some(hint) => (at, Probed::NotConfigured { hint }),
+            None => (at, agent.probe_for(&host, &spec).await),
         }
     }
-    if !ready {
-        say("\nNo agent is ready for work.");
-        if findings.iter().all(|f| f.built_in || ["missing", "not_configured"].contains(&f.status)) {
-            say("`ostler run \"…\"` plays a built-in script until one is installed, and says so.");
-        }
+}
+
+/// The agent that a run would use.
+fn choose(config: &Config, host: &Host, findings: &[Finding]) -> Result<RunChoice, Fault> {
+    if let Some(entry) = config.default_agent() {
+        let (agent, configured_by) = (entry.value.text().to_owned(), Some(entry.from.to_string()));
+        let behind = config.agent(&agent).map_or_else(|| agent.clone(), |known| known.name().to_owned());
+        return Ok(RunChoice { agent, behind, reason: Reason::Configured, configured_by });
     }
+    let is_usable = |agent: &dyn Agent| findings.iter().any(|f| f.agent == agent.name() && f.state.is_usable());
+    let choice = config.agents().choose_probed(host, |agent| probing(config, agent.name()), is_usable);
+    let choice = choice.ok_or_else(|| Fault::internal("no agent is known"))?;
+    let reason = match choice.reason {
+        _ if choice.agent.plays() => Reason::NoneUsable,
+        ChoiceReason::Only => Reason::OnlyInstalled,
+        ChoiceReason::First => Reason::FirstUsable,
+    };
+    let agent = choice.agent.name().to_owned();
+    Ok(RunChoice { behind: agent.clone(), agent, reason, configured_by: None })
 }

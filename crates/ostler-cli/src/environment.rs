@@ -4,9 +4,10 @@
 //! |---|---|
 //! | `PATH` | where agents are looked for |
 //! | `NO_COLOR`, `CLICOLOR`, `CLICOLOR_FORCE`, `TERM` | colours, as usual |
-//! | `OSTLER_STATE_DIR`, `XDG_STATE_HOME`, `HOME` | where sessions are kept: `docs/sessions.md` |
+//! | `OSTLER_STATE_DIR`, `XDG_STATE_HOME`, `HOME` | where sessions are kept (`docs/sessions.md`), and which files are trusted |
 //! | `TERM=dumb`, `CI` | no live status line |
 //! | `OSTLER_CONFIG_DIR`, `XDG_CONFIG_HOME`, `HOME` | where your own settings are |
+//! | `OSTLER_COMPLETE` | set by the script of `ostler completions`: the shell that asks for candidates |
 //! | `OSTLER_AGENT`, `OSTLER_MODEL` | the agent and the model, where no flag names them: `docs/configuration.md` |
 //!
 //! Agents get a part of the environment: see `docs/environment.md`.
@@ -33,6 +34,14 @@ pub(crate) const ATTEMPT_ROLE: &str = "__attempt";
 #[cfg(target_os = "linux")]
 pub(crate) fn attempter() -> std::io::Result<GuardProgram> {
     Ok(GuardProgram { program: std::env::current_exe()?, args: vec![ATTEMPT_ROLE.into()] })
+}
+
+/// The variable that makes this program answer a shell that completes a command line.
+pub(crate) const COMPLETE_VARIABLE: &str = "OSTLER_COMPLETE";
+
+/// The shell that asks for candidates.
+pub(crate) fn completing() -> Option<String> {
+    std::env::var(COMPLETE_VARIABLE).ok().filter(|shell| !shell.is_empty())
 }
 
 /// The arguments of this process.

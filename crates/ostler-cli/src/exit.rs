@@ -20,7 +20,7 @@ pub(crate) fn of(cause: Cause) -> Code {
         Cause::BadRequest => 2,
         Cause::Unavailable => 3,
         Cause::Auth => 4,
-        Cause::RateLimit | Cause::Overloaded => 5,
+        Cause::RateLimit | Cause::Overloaded | Cause::ServerError => 5,
         Cause::Budget
         | Cause::TurnLimit
         | Cause::WallLimit

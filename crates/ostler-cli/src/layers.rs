@@ -2,14 +2,16 @@
 
 use ostler::clip::plain;
 use ostler::config::{Field, Key, Origin, Row};
+use ostler::trust::{FileKind, REMEDY, Standing};
 use serde_json::{Value, json};
 
 use crate::args::{ConfigPathArgs, ConfigShowArgs, ConfigVerb, ConfigVerbArgs, EXAMPLE};
-use crate::config::{Loaded, MODEL_VARIABLE, gather, model, places};
+use crate::config::{MODEL_VARIABLE, load, model, places};
 use crate::exit::{self, Code};
 use crate::fault::Fault;
 use crate::output::{say, style, tell};
 use crate::spec::{directory, named};
+use crate::trust::Project;
 
 /// Runs the verb of the verb.
 pub(crate) fn run(args: &ConfigVerbArgs) -> Result<Code, Fault> {
@@ -25,7 +27,8 @@ pub(crate) fn run(args: &ConfigVerbArgs) -> Result<Code, Fault> {
 
 fn show(args: &ConfigShowArgs) -> Result<Code, Fault> {
     let dir = directory(args.here.dir.as_deref())?;
-    let Loaded { mut config, .. } = gather(args.here.config, &args.here.policy(), &dir)?;
+    let project = Project::read(args.here.config, &args.here.policy(), &dir)?;
+    let mut config = load(args.here.config, &project)?;
     if let Some(name) = &args.agent {
         named(&config, name)?;
         config.give(Key::Agent, name, Origin::Flag("--agent"));
@@ -48,7 +51,10 @@ fn show(args: &ConfigShowArgs) -> Result<Code, Fault> {
                 value
             })
             .collect();
-        say(&format!("{:#}", json!({ "values": rows.iter().map(as_json).collect::<Vec<_>>(), "ignored": ignored })));
+        let file = project.file(FileKind::Config);
+        let file = file.map(|file| json!({ "file": file.root.join(&file.name), "trust": file.standing.as_str() }));
+        let values: Vec<Value> = rows.iter().map(as_json).collect();
+        say(&format!("{:#}", json!({ "values": values, "ignored": ignored, "project": file })));
         return Ok(exit::OK);
     }
     let width = |cell: fn(&Row) -> &String| rows.iter().map(|row| cell(row).chars().count()).max().unwrap_or(0).min(50);
@@ -62,8 +68,10 @@ fn show(args: &ConfigShowArgs) -> Result<Code, Fault> {
         let line = format!("{}: {} is not taken: {}", ignored.entry.from, ignored.entry.key, ignored.why);
         tell(&format!("{warn}!{warn:#} {}", plain(&line)));
     }
-    if !config.ignored().is_empty() {
-        tell("Read the file; --trust-project, or trusted_projects in your own policy.toml, takes all of it.");
+    if let Some(file) = project.file(FileKind::Config) {
+        let path = plain(&file.root.join(&file.name).to_string_lossy());
+        let remedy = if file.is_trusted() { "" } else { REMEDY };
+        tell(format!("{path} is {}. {remedy}", file.standing.as_str()).trim_end());
     }
     Ok(exit::OK)
 }
@@ -86,21 +94,25 @@ fn origin(from: &Origin) -> Value {
 
 fn path(args: &ConfigPathArgs) -> Result<Code, Fault> {
     let dir = directory(args.dir.as_deref())?;
-    let places = if args.config.no_config { Vec::new() } else { places(&args.policy(), &dir)? };
+    let project = Project::read(args.config, &args.policy(), &dir)?;
+    let places = if args.config.no_config { Vec::new() } else { places(&project) };
     if args.json {
         let files = places.iter().map(|place| {
             let file = place.file.to_string_lossy();
-            json!({ "file": file, "whose": place.whose, "exists": place.is_there, "trusted": place.is_trusted })
+            let (is_trusted, trust) = (place.standing == Standing::Trusted, place.standing.as_str());
+            let trust = place.is_there.then_some(trust);
+            json!({ "file": file, "whose": place.whose, "exists": place.is_there, "trusted": is_trusted, "trust": trust })
         });
         say(&format!("{:#}", json!({ "files": files.collect::<Vec<_>>() })));
         return Ok(exit::OK);
     }
     let dim = style::DIM;
     for place in &places {
-        let state = match (place.is_there, place.is_trusted) {
+        let state = match (place.is_there, place.standing) {
             (false, _) => "not there",
-            (true, true) => "read",
-            (true, false) => "read; only what can do no harm is taken",
+            (true, Standing::Trusted) => "read",
+            (true, Standing::Untrusted) => "read; only what can do no harm is taken",
+            (true, Standing::Changed) => "changed since it was trusted; only what can do no harm is taken",
         };
         say(&format!("{}  {dim}{}, {state}{dim:#}", plain(&place.file.to_string_lossy()), place.whose));
     }

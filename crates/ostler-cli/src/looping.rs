@@ -8,7 +8,7 @@ mod words;
 use std::sync::Arc;
 
 use ostler::looping::CommandCheck;
-use ostler::{Asks, Denials, Host, Loop, Session, Settings, keys};
+use ostler::{Agent, Asks, Denials, Host, Loop, Session, Settings, keys};
 
 use self::words::{again, split};
 use crate::args::{LoopArgs, LoopLimits, LoopMode, Time, ToolSet};
@@ -16,18 +16,18 @@ use crate::ask::{self, Asking, Line};
 use crate::exit::Code;
 use crate::fault::Fault;
 use crate::follow::follow;
-use crate::output::{self, Again};
+use crate::output::{self, Again, Dialects, Stored, View};
 use crate::signals::Signals;
 use crate::spec::{self, Chosen, LOOP, Way};
 use crate::store::{self, Keeping};
-use crate::{config, files, prompt};
+use crate::{config, files, prompt, review};
 
 /// Runs one task.
 pub(crate) async fn run(args: LoopArgs) -> Result<Code, Fault> {
     let format = args.task.format();
-    let Begun { session, signals, asks, line, again } = output::reporting(format, begin(args).await)?;
+    let Begun { session, signals, asks, line, again, view } = output::reporting(format, begin(args).await)?;
     let asking = Asking::new(session.remote(), asks).also_for(line);
-    follow((session, asking), output::open_loop(format, again), signals).await
+    follow((session, asking), output::open_loop(format, again, view), signals).await
 }
 
 /// A loop that is under way.
@@ -38,24 +38,36 @@ struct Begun {
     /// Where the model's own questions come from.
     line: Line,
     again: Option<Again>,
+    view: View,
 }
 
 /// Everything that can be wrong before the model is asked.
 async fn begin(mut args: LoopArgs) -> Result<Begun, Fault> {
     let dir = spec::directory(args.dir.as_deref())?;
     let task = prompt::read(&args.task, &dir, "loop")?;
-    let config = config::load(args.config, &args.policy, &dir)?;
+    let format = args.task.format();
+    let asks = ask::who_at(format);
+    let project = review::open((args.config, &args.policy), &dir, asks)?;
+    let config = config::load(args.config, &project)?;
     let mut start = args.start(LOOP);
     let Keeping { host, store } = store::keeping(&mut start, &dir, &config)?;
+    let mut host = review::attach(host, &project, &config)?;
+    if let Some(until) = &args.until {
+        host = host.allowing(split(until)?);
+    }
     let before = before::look(start.agent_settings.resume.as_deref(), store.as_deref(), args.fork)?;
     args.mode = args.mode.or(before.is_approving.then_some(LoopMode::Approve));
     let sought = model::Sought { config: &config, host: &host, args: &args, before: before.model };
     let model = model::choose(&sought).await?;
-    let format = args.task.format();
-    let asks = ask::who_at(format);
     let (agent, line) = around(Loop::around(model), &args, &(host.clone(), dir.clone(), asks))?;
     let streaming = format.is_streaming();
-    let way = Way { prompt: task, dir, streaming, asks, has_model: true, ..Way::default() };
+    let view = View {
+        args: args.task.view,
+        dir: Some(dir.clone()),
+        dialects: Dialects::only(agent.dialect()),
+        stored: Stored::Yes,
+    };
+    let way = Way { prompt: task, dir, project, streaming, asks, has_model: true, ..Way::default() };
     let mut wanted = spec::read(start, &config, way)?;
     wanted.spec.denials = Denials::Tolerate;
     set(&mut wanted.spec.settings, &args)?;
@@ -65,7 +77,7 @@ async fn begin(mut args: LoopArgs) -> Result<Begun, Fault> {
     let session = chosen.agent.start(&host, spec).map_err(|error| spec::wrong(&error, &*chosen.agent, "loop"))?;
     // What is not kept cannot be gone on with.
     let again = store.map(|_| Again(again(&args)));
-    Ok(Begun { session, signals, asks, line, again })
+    Ok(Begun { session, signals, asks, line, again, view })
 }
 
 /// Puts around the loop what was asked for: its check, and whom the model may ask.

@@ -4,6 +4,8 @@ mod acp;
 mod args;
 mod ask;
 mod chat;
+mod commands;
+mod completions;
 mod config;
 mod conformance;
 mod doctor;
@@ -19,6 +21,7 @@ mod pages;
 mod policy;
 mod prompt;
 mod replay;
+mod review;
 mod rules;
 mod run;
 mod sandbox;
@@ -28,6 +31,9 @@ mod signals;
 mod spec;
 mod store;
 mod tips;
+mod trust;
+mod usage;
+mod user;
 
 use std::process::ExitCode;
 
@@ -41,17 +47,26 @@ fn main() -> ExitCode {
     if let Some(code) = hidden_role() {
         return code;
     }
+    if let Some(shell) = environment::completing() {
+        return finish(completions::answer(&shell));
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(mut error) => {
             tips::add(&mut error);
             // Help and version are answers; everything else is wrong usage.
-            let code = if error.use_stderr() { exit::USAGE } else { exit::OK };
-            let _ = error.print();
+            let text = error.render().ansi().to_string();
+            let (code, print): (_, fn(&str)) =
+                if error.use_stderr() { (exit::USAGE, output::tell) } else { (exit::OK, output::say) };
+            print(text.trim_end_matches('\n'));
             return code.into();
         }
     };
-    match dispatch(cli) {
+    finish(dispatch(cli))
+}
+
+fn finish(ended: Result<exit::Code, Fault>) -> ExitCode {
+    match ended {
         Ok(code) => code.into(),
         Err(fault) => {
             output::show(&fault);
@@ -71,12 +86,15 @@ fn dispatch(cli: Cli) -> Result<exit::Code, Fault> {
         Verb::Doctor(args) => runtime.block_on(doctor::run(args)),
         Verb::Replay(args) => replay::run(&args),
         Verb::Sessions(args) => sessions::run(args),
+        Verb::Usage(args) => usage::run(&args),
         Verb::Sandbox(args) => runtime.block_on(sandbox::run(args)),
         Verb::Policy(args) => rules::run(&args),
         Verb::Config(args) => layers::run(&args),
+        Verb::Trust(args) => review::run(&args),
         Verb::Schema(args) => pages::schema(&args),
-        Verb::Completions(args) => pages::completions(&args),
+        Verb::Completions(args) => completions::script(&args),
         Verb::Man(args) => pages::man(&args),
+        Verb::Version => pages::version(),
     }
 }
 

@@ -1,15 +1,23 @@
 //! What a run looks like: one trait, one file per form. Only this folder writes to stdout and stderr.
 
+mod diff;
+mod door;
 mod events;
 mod human;
 mod json;
+mod markdown;
+mod notify;
 mod rounds;
 mod status;
+mod table;
 mod text;
+mod tools;
 mod value;
+mod wrap;
 mod writer;
 
 use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anstream::AutoStream;
@@ -17,12 +25,18 @@ use ostler::clip::plain;
 use ostler::event::Notice;
 use ostler::{Event, Outcome};
 
+pub(crate) use self::door::Door;
 pub(crate) use self::human::{spent, thousands};
 use self::rounds::Rounds;
+pub(crate) use self::status::Status;
+pub(crate) use self::table::{Align, table};
+pub(crate) use self::tools::Dialects;
+use self::tools::{Detail, Tools};
 use self::value::is_safe_to_type;
 pub(crate) use self::value::{name, visible, word};
+pub(crate) use self::wrap::wrap_lines;
 pub(crate) use self::writer::{Batch, Writer};
-use crate::args::Format;
+use crate::args::{Format, ViewArgs};
 use crate::environment;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
@@ -81,23 +95,74 @@ pub(crate) enum Liveness {
     Recorded,
 }
 
-/// Opens the output for a form.
+/// Where a session that is shown can be found again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Stored {
+    #[default]
+    Yes,
+    No,
+}
+
+impl Stored {
+    pub(crate) fn of<T>(store: Option<&T>) -> Self {
+        if store.is_some() { Self::Yes } else { Self::No }
+    }
+}
+
+/// Options of the human output, and what it knows of the run besides its events.
+#[derive(Clone, Default)]
+pub(crate) struct View {
+    pub(crate) args: ViewArgs,
+    /// The workspace, if it is known beforehand.
+    pub(crate) dir: Option<PathBuf>,
+    pub(crate) dialects: Dialects,
+    pub(crate) stored: Stored,
+}
+
+impl View {
+    fn detail(&self) -> Detail {
+        match (self.args.quiet, self.args.verbose) {
+            (true, _) => Detail::Nothing,
+            (false, true) => Detail::Everything,
+            (false, false) => Detail::Usual,
+        }
+    }
+}
+
+/// Opens the output for a form of a recording, which is not stored.
 pub(crate) fn open(format: Format, liveness: Liveness) -> Box<dyn Output> {
+    open_view(format, liveness, View { stored: Stored::No, ..View::default() })
+}
+
+/// Opens the output for a form of what happens now.
+pub(crate) fn open_run(format: Format, view: View) -> Box<dyn Output> {
+    open_view(format, Liveness::Now, view)
+}
+
+fn open_view(format: Format, liveness: Liveness, view: View) -> Box<dyn Output> {
     match format {
-        Format::Events => Box::new(events::Events::new(io::BufWriter::with_capacity(64 * 1024, io::stdout()))),
-        Format::Json => Box::new(json::Json::new(io::stdout(), Box::new(aside()))),
+        Format::Events => Box::new(events::Events::new(io::BufWriter::with_capacity(64 * 1024, Door::stdout()))),
+        Format::Json => Box::new(json::Json::new(Door::stdout(), Box::new(aside()))),
         Format::Text => Box::new(text()),
-        Format::Human => Box::new(human(screens(), liveness)),
+        Format::Human => Box::new(human(screens(), liveness, view)),
+    }
+}
+
+/// Opens the output for a stored session that is shown again: for people with what they said.
+pub(crate) fn open_again(format: Format) -> Box<dyn Output> {
+    match format {
+        Format::Human => Box::new(human(screens(), Liveness::Recorded, View::default()).with_prompts()),
+        format => open_view(format, Liveness::Recorded, View::default()),
     }
 }
 
 fn text() -> text::Text {
-    text::Text::new(Box::new(io::stdout()), Box::new(aside()), io::stdout().is_terminal())
+    text::Text::new(Box::new(Door::stdout()), Box::new(aside()), io::stdout().is_terminal())
 }
 
 /// Stdout and stderr as people see them.
 fn screens() -> (Box<dyn Write + Send>, Box<dyn Write + Send>) {
-    (Box::new(anstream::stdout()), Box::new(aside()))
+    (Box::new(stdout()), Box::new(aside()))
 }
 
 /// What to type to go on with a loop, but for its session and what is said to it.
@@ -111,40 +176,94 @@ impl Again {
 }
 
 /// Opens the output of a loop, which says how to go on with it.
-pub(crate) fn open_loop(format: Format, again: Option<Again>) -> Box<dyn Output> {
+pub(crate) fn open_loop(format: Format, again: Option<Again>, view: View) -> Box<dyn Output> {
     match format {
-        Format::Human => Box::new(human(screens(), Liveness::Now).for_loop(Rounds::new(again))),
+        Format::Human => Box::new(human(screens(), Liveness::Now, view).for_loop(Rounds::new(again))),
         Format::Text => Box::new(text().for_loop(Rounds::new(again))),
-        format => open(format, Liveness::Now),
+        format => open_run(format, view),
     }
 }
 
 /// Opens the output of a conversation: that for people, turn by turn. `place` says where what is written goes while
 /// something else, a line editor, may stand on the screen.
-pub(crate) fn open_chat(place: impl Fn(Box<dyn Write + Send>) -> Box<dyn Write + Send>) -> Box<dyn Output> {
-    let out = AutoStream::new(place(Box::new(io::stdout())), AutoStream::choice(&io::stdout()));
-    let err = AutoStream::new(place(Box::new(io::stderr())), AutoStream::choice(&io::stderr()));
-    Box::new(human((Box::new(out), Box::new(Heedless(err))), Liveness::Now).for_chat())
+pub(crate) fn open_chat(view: View, place: impl Fn(Box<dyn Write + Send>) -> Box<dyn Write + Send>) -> Box<dyn Output> {
+    let out = Door::new(place(Box::new(io::stdout())), io::stdout().is_terminal());
+    let err = Door::new(place(Box::new(io::stderr())), io::stderr().is_terminal());
+    let out = AutoStream::new(Box::new(out) as Box<dyn Write + Send>, AutoStream::choice(&io::stdout()));
+    let err = AutoStream::new(Box::new(err) as Box<dyn Write + Send>, AutoStream::choice(&io::stderr()));
+    Box::new(human((Box::new(out), Box::new(Heedless(err))), Liveness::Now, view).for_chat())
 }
 
-fn human((out, err): (Box<dyn Write + Send>, Box<dyn Write + Send>), liveness: Liveness) -> human::Human {
-    let is_screen = io::stderr().is_terminal();
-    let live = liveness == Liveness::Now && is_screen && !environment::is_ci() && !environment::is_dumb();
-    let status = status::Status::new(live.then(|| Box::new(io::stderr()) as Box<dyn Write + Send>));
-    human::Human::new(out, err, status, io::stdout().is_terminal() && is_screen)
+fn human((out, err): (Box<dyn Write + Send>, Box<dyn Write + Send>), liveness: Liveness, view: View) -> human::Human {
+    let (is_screen, is_out_screen) = (io::stderr().is_terminal(), io::stdout().is_terminal());
+    let is_now = liveness == Liveness::Now;
+    let terminal = || Box::new(io::stderr()) as Box<dyn Write + Send>;
+    let detail = view.detail();
+    let mut tools = Tools::new(detail, view.dialects, is_now);
+    if let Some(dir) = &view.dir {
+        tools.work_in(dir);
+    }
+    let how = view.args.notify.filter(|_| is_now && is_screen);
+    let human = human::Human::new(human::Parts {
+        out,
+        err,
+        status: if is_now { status() } else { Status::new(None) },
+        same_screen: is_out_screen && is_screen,
+        reply: (is_out_screen && !environment::is_dumb()).then(markdown::Markdown::new),
+        thinking: (is_screen && !environment::is_dumb()).then(|| markdown::Markdown::plain(style::DIM)),
+        tools,
+        detail,
+        notify: how.map(|how| notify::Notify::new(terminal(), how)),
+    });
+    if view.stored == Stored::Yes { human } else { human.unstored() }
 }
 
-/// The code of a notice that the session is not kept any more.
-const NOT_KEPT: &str = "store_failed";
+/// The width of the terminal.
+fn columns() -> usize {
+    #[cfg(unix)]
+    let found = rustix::termios::tcgetwinsize(io::stdout()).or_else(|_| rustix::termios::tcgetwinsize(io::stderr()));
+    #[cfg(unix)]
+    let found = found.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
+    #[cfg(not(unix))]
+    let found = None;
+    found.unwrap_or(80)
+}
 
-/// That notice on one line, for the forms that show no others: whoever looks for the session later must have been told.
-fn not_kept(notice: &Notice) -> String {
-    format!("warning: {}", word(&notice.message, 500))
+/// The status line, which is shown where stderr is a terminal that a person looks at.
+pub(crate) fn status() -> Status {
+    let live = io::stderr().is_terminal() && !environment::is_ci() && !environment::is_dumb();
+    Status::new(live.then(|| Box::new(io::stderr()) as Box<dyn Write + Send>))
+}
+
+/// The width that lines are wrapped at: that of the terminal, within reason; 80 columns elsewhere.
+pub(crate) fn width() -> usize {
+    columns().clamp(40, 110)
+}
+
+/// Prints bytes for another program: no colours, no line break of our own.
+pub(crate) fn hand_over(bytes: &[u8]) -> io::Result<()> {
+    let mut out = Door::stdout();
+    out.write_all(bytes).and_then(|()| out.flush())
+}
+
+/// A warning on one line, for the forms that show only the answer.
+pub(crate) fn warning(notice: &Notice) -> String {
+    format!("warning: {}", word(&notice.message, 2000))
+}
+
+/// Stdout with colours where they can be seen, behind the door.
+fn stdout() -> AutoStream<Box<dyn Write + Send>> {
+    AutoStream::new(Box::new(Door::stdout()), AutoStream::choice(&io::stdout()))
+}
+
+/// Stderr in the same way.
+fn stderr() -> AutoStream<Box<dyn Write + Send>> {
+    AutoStream::new(Box::new(Door::stderr()), AutoStream::choice(&io::stderr()))
 }
 
 /// Stderr as a run uses it.
 fn aside() -> impl Write + Send {
-    Heedless(anstream::stderr())
+    Heedless(stderr())
 }
 
 /// A writer whose reader may go away without anybody minding: the answer is on stdout.
@@ -167,12 +286,12 @@ impl<W: Write> Write for Heedless<W> {
 /// Prints a line of data.
 pub(crate) fn say(line: &str) {
     // If nobody reads it, nobody misses it.
-    let _ = writeln!(anstream::stdout(), "{line}");
+    let _ = writeln!(stdout(), "{line}");
 }
 
 /// Prints a line about what is going on.
 pub(crate) fn tell(line: &str) {
-    let _ = writeln!(anstream::stderr(), "{line}");
+    let _ = writeln!(stderr(), "{line}");
 }
 
 /// Shows what went wrong, and what to do.

@@ -1,8 +1,8 @@
-//! What is printed about the program itself: schemas, completions, manual pages.
+//! What is printed about the program itself: schemas, the version, manual pages.
 
 use clap::CommandFactory;
 
-use crate::args::{Cli, CompletionsArgs, ManArgs, Schema, SchemaArgs};
+use crate::args::{Cli, ManArgs, Schema, SchemaArgs};
 use crate::exit::{self, Code};
 use crate::fault::Fault;
 use crate::output::say;
@@ -16,11 +16,10 @@ pub(crate) fn schema(args: &SchemaArgs) -> Result<Code, Fault> {
     Ok(exit::OK)
 }
 
-/// Prints a completion script.
-pub(crate) fn completions(args: &CompletionsArgs) -> Result<Code, Fault> {
-    let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "ostler", &mut script);
-    say(String::from_utf8_lossy(&script).trim_end());
+/// Prints the version, as `--version` does.
+#[expect(clippy::unnecessary_wraps, reason = "every verb may fail")]
+pub(crate) fn version() -> Result<Code, Fault> {
+    say(Cli::command().render_version().trim_end());
     Ok(exit::OK)
 }
 

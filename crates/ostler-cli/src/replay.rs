@@ -1,48 +1,158 @@
 //! `ostler replay`: a recording read into the same outputs as a run, without starting anything.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 
-use ostler::{Replay, Spec, What};
+use ostler::{Dialect, Event, Replay, Spec, What};
 
 use crate::args::ReplayArgs;
 use crate::config::load_for;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
-use crate::output::{self, Liveness};
+use crate::output::{self, Liveness, Output, style, tell};
+use crate::spec::{Chosen, named, set_each};
 
 /// Reads a recording and shows it.
 pub(crate) fn run(args: &ReplayArgs) -> Result<Code, Fault> {
-    let agent = crate::spec::named(&load_for(&args.agent)?, &args.agent)?.agent;
-    let cannot = |error: std::io::Error| Fault::usage(format!("{} cannot be read: {error}", args.file.display()));
+    let named = args.agent.as_deref().map(|name| named(&load_for(name)?, name)).transpose()?;
     let mut source: Box<dyn Read> = if args.file.as_os_str() == "-" {
         Box::new(std::io::stdin())
     } else {
-        Box::new(std::fs::File::open(&args.file).map_err(cannot)?)
+        Box::new(std::fs::File::open(&args.file).map_err(|error| unreadable(args, &error))?)
     };
-    let mut spec = Spec::default();
-    crate::spec::set_each(&mut spec.settings, &args.set)?;
-    let mut replay = Replay::new(agent.dialect(), &spec);
-    let mut shown = output::open(args.output, Liveness::Recorded);
-    let mut chunk = vec![0; 64 * 1024];
-    let mut code = exit::INTERNAL;
-    let mut show = |events: Vec<ostler::Event>| -> std::io::Result<()> {
+    let mut opening = Vec::new();
+    let limit = u64::try_from(Replay::OPENING).unwrap_or(u64::MAX);
+    source.by_ref().take(limit).read_to_end(&mut opening).map_err(|error| unreadable(args, &error))?;
+    let recording = recognize(args, named.as_ref(), &opening)?;
+    let mut shown = Shown { output: output::open(args.format(), Liveness::Recorded), code: None };
+    let bytes = opening.chain(source);
+    let written = match recording {
+        Recording::Events => show_events(args, BufReader::new(bytes), &mut shown)?,
+        Recording::Raw(dialect, spec) => show_raw(args, bytes, Replay::new(dialect, &spec), &mut shown)?,
+    };
+    let Shown { output, code } = shown;
+    drop(output); // its last line ends here
+    match (written, code) {
+        (Ok(()), Some(code)) => Ok(code),
+        (Ok(()), None) => {
+            let warn = style::WARN;
+            tell(&format!("{warn}!{warn:#} the recording has no end: the session was cut off, or still ran"));
+            Ok(exit::FAILED)
+        }
+        (Err(error), _) => output::gone(&error),
+    }
+}
+
+/// What a file holds.
+enum Recording {
+    /// Events, as `--output events` prints them, with their times.
+    Events,
+    /// What an agent printed, as `--raw-log` writes it. It has no times.
+    Raw(&'static dyn Dialect, Box<Spec>),
+}
+
+/// The file for people.
+fn display_name(args: &ReplayArgs) -> String {
+    if args.file.as_os_str() == "-" { "stdin".to_owned() } else { args.file.display().to_string() }
+}
+
+fn unreadable(args: &ReplayArgs, error: &std::io::Error) -> Fault {
+    Fault::usage(format!("{} cannot be read: {error}", display_name(args)))
+}
+
+/// Tells what a file is from its beginning, and from what was typed.
+fn recognize(args: &ReplayArgs, named: Option<&Chosen>, opening: &[u8]) -> Result<Recording, Fault> {
+    let file = display_name(args);
+    if opening.is_empty() {
+        return Err(Fault::usage(format!("{file} is empty: nothing was recorded")));
+    }
+    let text = String::from_utf8_lossy(opening);
+    if text.lines().find(|line| !line.trim().is_empty()).is_some_and(|line| Event::from_json(line).is_ok()) {
+        return Ok(Recording::Events);
+    }
+    let mut spec = Box::new(Spec::default());
+    set_each(&mut spec.settings, &args.set)?;
+    let recognized = Replay::recognize(opening);
+    let what = "a recording is what --raw-log wrote, or lines of --output events";
+    let Some(Chosen { name, agent }) = named else {
+        return recognized.map(|dialect| Recording::Raw(dialect, spec)).ok_or_else(|| {
+            Fault::usage(format!("{file} is not a recording of an agent that Ostler knows"))
+                .hint(format!("{what}; --agent NAME reads it as the output of that agent"))
+        });
+    };
+    let dialect = agent.dialect();
+    match recognized.filter(|known| known.name() == dialect.name()) {
+        // The language of the transport that it was recorded with.
+        Some(known) if args.set.is_empty() => Ok(Recording::Raw(known, spec)),
+        Some(_) => Ok(Recording::Raw(dialect, spec)),
+        None if says_something(dialect, &spec, opening) => Ok(Recording::Raw(dialect, spec)),
+        None => {
+            let hint = match recognized {
+                Some(known) => format!("it looks like a recording of {}: leave out --agent", known.name()),
+                None => what.to_owned(),
+            };
+            Err(Fault::usage(format!("{file} is not a recording of {name}")).hint(hint))
+        }
+    }
+}
+
+/// Returns true if an agent of this dialect said something in a recording that begins like this.
+fn says_something(dialect: &'static dyn Dialect, spec: &Spec, opening: &[u8]) -> bool {
+    let mut replay = Replay::new(dialect, spec);
+    let mut events = replay.push(opening);
+    events.extend(replay.finish());
+    events.iter().any(|event| {
+        matches!(
+            event.what,
+            What::Started(_) | What::Text(_) | What::ToolCall(_) | What::ToolResult(_) | What::Usage(_)
+        )
+    })
+}
+
+/// Where events go, and the exit code that they come to.
+struct Shown {
+    output: Box<dyn Output>,
+    code: Option<Code>,
+}
+
+impl Shown {
+    fn show(&mut self, events: Vec<Event>) -> std::io::Result<()> {
         for event in events {
             if let What::Ended(ended) = &event.what {
-                code = exit::of(ended.outcome.cause);
+                self.code = Some(exit::of(ended.outcome.cause));
             }
-            shown.event(&event)?;
+            self.output.event(&event)?;
         }
-        shown.flush()
-    };
+        self.output.flush()
+    }
+}
+
+/// Whether the output could be written.
+type Written = std::io::Result<()>;
+
+fn show_raw(args: &ReplayArgs, mut source: impl Read, mut replay: Replay, shown: &mut Shown) -> Result<Written, Fault> {
+    let mut chunk = vec![0; 64 * 1024];
     loop {
-        let n = source.read(&mut chunk).map_err(cannot)?;
-        let events = if n == 0 { break } else { replay.push(&chunk[..n]) };
-        if let Err(error) = show(events) {
-            return output::gone(&error);
+        let n = source.read(&mut chunk).map_err(|error| unreadable(args, &error))?;
+        if n == 0 {
+            return Ok(shown.show(replay.finish()));
+        }
+        if let Err(error) = shown.show(replay.push(&chunk[..n])) {
+            return Ok(Err(error));
         }
     }
-    match show(replay.finish()) {
-        Ok(()) => Ok(code),
-        Err(error) => output::gone(&error),
+}
+
+fn show_events(args: &ReplayArgs, source: impl BufRead, shown: &mut Shown) -> Result<Written, Fault> {
+    for (at, line) in source.lines().enumerate() {
+        let line = line.map_err(|error| unreadable(args, &error))?;
+        if line.trim().is_empty() {
+            continue;
+        }
+        let event = Event::from_json(&line)
+            .map_err(|error| Fault::usage(format!("{}:{}: not an event: {error}", display_name(args), at + 1)))?;
+        if let Err(error) = shown.show(vec![event]) {
+            return Ok(Err(error));
+        }
     }
+    Ok(Ok(()))
 }

@@ -1,19 +1,21 @@
 //! `ostler policy test|show`: a look into the permission policy.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ostler::Raw;
 use ostler::clip::plain;
 use ostler::permission::{Ruled, Ruling, ToolUse};
+use ostler::trust::FileKind;
 use serde_json::json;
 
-use crate::args::{PolicyShowArgs, PolicyTestArgs, PolicyVerb, PolicyVerbArgs};
+use crate::args::{ConfigArgs, PolicyShowArgs, PolicyTestArgs, PolicyVerb, PolicyVerbArgs};
 use crate::config::load_for;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
 use crate::output::{say, style, tell};
-use crate::policy::load;
+use crate::policy::{Loaded, load};
 use crate::spec::{directory, named};
+use crate::trust::Project;
 
 /// Runs the verb of the verb.
 pub(crate) fn run(args: &PolicyVerbArgs) -> Result<Code, Fault> {
@@ -28,6 +30,14 @@ fn workspace(args: &PolicyShowArgs) -> Result<PathBuf, Fault> {
     dir.canonicalize().map_err(|e| Fault::usage(format!("{} cannot be used: {e}", dir.display())))
 }
 
+/// The project without its configuration, and its policy; what was left out is the first of the remarks.
+fn gather(args: &PolicyShowArgs, dir: &Path) -> Result<(Project, Loaded), Fault> {
+    let project = Project::read(ConfigArgs { no_config: true }, &args.policy, dir)?;
+    let mut loaded = load(&args.policy, &project)?;
+    loaded.remarks.splice(..0, loaded.left_out.take());
+    Ok((project, loaded))
+}
+
 /// `ostler policy test`.
 fn test(args: &PolicyTestArgs) -> Result<Code, Fault> {
     let agent = named(&load_for(&args.agent)?, &args.agent)?.agent;
@@ -37,7 +47,7 @@ fn test(args: &PolicyTestArgs) -> Result<Code, Fault> {
     })?;
     let wants = agent.dialect().tool_use(&args.tool, &input);
     let dir = workspace(&args.here)?;
-    let loaded = load(&args.here.policy, &dir)?;
+    let (_, loaded) = gather(&args.here, &dir)?;
     let policy = loaded.policy.unwrap_or_default();
     let ruling = policy.decide(&wants, &dir.to_string_lossy());
     if args.here.json {
@@ -80,11 +90,13 @@ fn paint(word: &str) -> anstyle::Style {
 
 /// `ostler policy show`.
 fn show(args: &PolicyShowArgs) -> Result<Code, Fault> {
-    let loaded = load(&args.policy, &workspace(args)?)?;
+    let (project, loaded) = gather(args, &workspace(args)?)?;
+    let file = project.file(FileKind::Policy);
     let policy = loaded.policy.unwrap_or_default();
     if args.json {
         let rules: Vec<_> = policy.rules().collect();
-        say(&format!("{:#}", json!({ "rules": rules, "remarks": loaded.remarks })));
+        let file = file.map(|file| json!({ "file": file.root.join(&file.name), "trust": file.standing.as_str() }));
+        say(&format!("{:#}", json!({ "rules": rules, "remarks": loaded.remarks, "project": file })));
         return Ok(exit::OK);
     }
     for rule in policy.rules() {
@@ -96,5 +108,8 @@ fn show(args: &PolicyShowArgs) -> Result<Code, Fault> {
         say("There are no rules: the agent's own ways decide.");
     }
     loaded.remarks.iter().for_each(|remark| tell(&plain(remark)));
+    if let Some(file) = file {
+        tell(&format!("{} is {}.", plain(&file.root.join(&file.name).to_string_lossy()), file.standing.as_str()));
+    }
     Ok(exit::OK)
 }

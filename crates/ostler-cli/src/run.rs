@@ -7,34 +7,50 @@ use crate::ask::Asking;
 use crate::exit::Code;
 use crate::fault::Fault;
 use crate::follow::follow;
-use crate::output::{self, Liveness};
+use crate::output::{self, Dialects, Stored, View};
 use crate::signals::Signals;
 use crate::spec::{self, Way};
 use crate::store::{self, Keeping};
-use crate::{ask, config, prompt};
+use crate::{ask, config, prompt, review};
 
 /// Runs one task.
 pub(crate) async fn run(args: RunArgs) -> Result<Code, Fault> {
     let format = args.task.format();
-    let (session, signals, asks) = output::reporting(format, begin(args).await)?;
+    let Begun { session, signals, asks, view } = output::reporting(format, begin(args).await)?;
     let asking = Asking::new(session.remote(), asks);
-    follow((session, asking), output::open(format, Liveness::Now), signals).await
+    follow((session, asking), output::open_run(format, view), signals).await
+}
+
+/// A task that is under way.
+struct Begun {
+    session: Session,
+    signals: Signals,
+    asks: Asks,
+    view: View,
 }
 
 /// Everything that can be wrong before an agent is started.
-async fn begin(mut args: RunArgs) -> Result<(Session, Signals, Asks), Fault> {
+async fn begin(mut args: RunArgs) -> Result<Begun, Fault> {
     let dir = spec::directory(args.start.dir.as_deref())?;
     let task = prompt::read(&args.task, &dir, "run")?;
     let format = args.task.format();
-    let config = config::load(args.start.config, &args.start.policy, &dir)?;
-    let Keeping { host, .. } = store::keeping(&mut args.start, &dir, &config)?;
+    let asks = ask::who_at(format);
+    let project = review::open((args.start.config, &args.start.policy), &dir, asks)?;
+    let config = config::load(args.start.config, &project)?;
+    let Keeping { host, store } = store::keeping(&mut args.start, &dir, &config)?;
+    let host = review::attach(host, &project, &config)?;
     let streaming = format.is_streaming();
     let chosen = spec::choose(&config, &args.start, (&host, streaming)).await?;
-    let asks = ask::who_at(format);
-    let way = Way { prompt: task, dir, streaming, asks, ..Way::default() };
+    let view = View {
+        args: args.task.view,
+        dir: Some(dir.clone()),
+        dialects: Dialects::of(config.agents()),
+        stored: Stored::of(store.as_ref()),
+    };
+    let way = Way { prompt: task, dir, project, streaming, asks, ..Way::default() };
     let spec = spec::read(args.start, &config, way)?.told(&config, &chosen)?;
     let agent = chosen.agent;
     let signals = Signals::listen()?;
     let session = agent.start(&host, spec).map_err(|e| spec::wrong(&e, &*agent, "run"))?;
-    Ok((session, signals, asks))
+    Ok(Begun { session, signals, asks, view })
 }

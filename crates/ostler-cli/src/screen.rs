@@ -26,6 +26,8 @@ pub(crate) struct Screen {
     /// A question that is about to be shown. It goes before what waits, and what waits stays until it is answered.
     question: Option<Batch>,
     is_held: bool,
+    /// A large batch that the writer has and has not shown yet. Nothing more is read before it is: at most one is in memory.
+    large: Option<oneshot::Receiver<()>>,
     end: Option<End>,
 }
 
@@ -34,7 +36,7 @@ impl Screen {
     pub(crate) fn open(output: Box<dyn Output>) -> io::Result<(Self, oneshot::Receiver<io::Result<()>>)> {
         let Writer { to, done } = Writer::start(output)?;
         let (waiting, question) = (Batch::default(), None);
-        Ok((Self { to: Some(to), waiting, question, is_held: false, end: None }, done))
+        Ok((Self { to: Some(to), waiting, question, is_held: false, large: None, end: None }, done))
     }
 
     /// How the showing ended, if it has.
@@ -49,7 +51,7 @@ impl Screen {
 
     /// Whether more may come. While a question stands open everything is read: it may be withdrawn.
     pub(crate) fn has_room(&self) -> bool {
-        self.is_held || self.waiting.has_room()
+        self.is_held || (self.large.is_none() && self.waiting.has_room())
     }
 
     /// Whether nothing waits to be shown.
@@ -102,14 +104,21 @@ impl Screen {
 
     pub(crate) fn has_something_to_say(&self) -> bool {
         let waits = !self.is_held && !self.waiting.is_empty();
-        self.end.is_none() && (waits || self.question.is_some())
+        self.end.is_none() && (waits || self.question.is_some() || self.large.is_some())
     }
 
     /// Hands over what waits, as soon as the writer takes it; true when it did. It can be dropped without losing anything.
     pub(crate) async fn say(&mut self) -> bool {
+        if let Some(shown) = &mut self.large {
+            let _ = shown.await; // the writer has stopped: it says why
+            self.large = None;
+            return true;
+        }
         let Some(to) = &self.to else { return std::future::pending().await };
         if let Ok(permit) = to.reserve().await {
-            permit.send(self.question.take().unwrap_or_else(|| std::mem::take(&mut self.waiting)));
+            let mut batch = self.question.take().unwrap_or_else(|| std::mem::take(&mut self.waiting));
+            self.large = batch.is_large().then(|| batch.shown());
+            permit.send(batch);
             return true;
         }
         self.to = None; // the writer has stopped, and says why

@@ -1,53 +1,76 @@
-//! `ostler sessions`: what was kept, one of them again, and the end of old ones.
+//! `ostler sessions`: lists, shows, searches, exports and removes stored sessions.
 
+mod export;
+mod remove;
+mod search;
+
+use std::io;
 use std::path::Path;
 
 use ostler::event::At;
-use ostler::{CostSource, What};
+use ostler::{Event, What, brief};
 use ostler_store::{Filter, Keep, Log, SessionRow, Standing, Store};
 use serde_json::{Value, json};
 
-use crate::args::{SessionsArgs, SessionsListArgs, SessionsPruneArgs, SessionsShowArgs, SessionsVerb};
+use crate::args::{
+    SessionsArgs, SessionsFilterArgs, SessionsListArgs, SessionsPruneArgs, SessionsShowArgs, SessionsVerb,
+};
 use crate::config::load_for;
 use crate::environment;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
-use crate::output::{self, Liveness, name, say, style, tell, word};
-use crate::store::{fault, open_store_to_look};
-
-/// How much of an id a list shows.
-const SHORT: usize = 8;
+use crate::output::{self, Align, name, say, style, tell, word};
+use crate::store::{fault, open_store_to_look, resolve};
 
 /// How many events are read at a time.
 const PAGE: usize = 1_000;
 
-/// Lists, shows or prunes.
+/// Runs one of the verbs.
 pub(crate) fn run(args: SessionsArgs) -> Result<Code, Fault> {
     let store = open_store_to_look()?;
     match args.verb {
         None => list(&store, args.list),
+        Some(SessionsVerb::List(list_args)) => list(&store, list_args),
         Some(SessionsVerb::Show(args)) => show(&store, &args),
+        Some(SessionsVerb::Search(args)) => search::run(&store, args),
+        Some(SessionsVerb::Export(args)) => export::run(&store, &args),
+        Some(SessionsVerb::Rm(args)) => remove::run(&store, &args),
         Some(SessionsVerb::Prune(args)) => prune(&store, &args),
     }
 }
 
 fn list(store: &Store, args: SessionsListArgs) -> Result<Code, Fault> {
-    let dir = args.dir.as_deref().map(whole).transpose()?;
-    // Sessions are kept under the agent's own name.
-    let agent = args.agent.map(|name| -> Result<_, Fault> {
-        let behind = load_for(&name)?.agent(&name).map(|agent| agent.name().to_owned());
-        Ok(behind.unwrap_or(name))
-    });
-    let filter = Filter { agent: agent.transpose()?, dir, limit: Some(args.limit), live: args.live };
+    let filter = Filter { live: args.live, without_failed_starts: !args.all, ..chosen(args.filter)? };
     let rows = store.sessions(&filter).map_err(|error| fault(&error))?;
     if args.json {
         say(&format!("{:#}", json!({ "sessions": rows.iter().map(as_json).collect::<Vec<_>>() })));
     } else if rows.is_empty() {
         tell("No session was found.");
+        if filter.without_failed_starts
+            && !store.sessions(&Filter { limit: Some(1), ..Filter::default() }).unwrap_or_default().is_empty()
+        {
+            tell("  hint: --all also lists failed starts");
+        }
     } else {
         table(&rows);
     }
     Ok(exit::OK)
+}
+
+/// The sessions that were asked for.
+fn chosen(args: SessionsFilterArgs) -> Result<Filter, Fault> {
+    Ok(Filter {
+        agent: args.agent.map(own_name).transpose()?,
+        dir: args.dir.as_deref().map(whole).transpose()?,
+        limit: Some(args.limit.get()),
+        ..Filter::default()
+    })
+}
+
+/// The agent's own name, under which its sessions are stored.
+fn own_name(name: String) -> Result<String, Fault> {
+    let behind = load_for(&name)?.agent(&name).map(|agent| agent.name().to_owned());
+    Ok(behind.unwrap_or(name))
 }
 
 /// A directory as sessions name theirs.
@@ -56,9 +79,9 @@ fn whole(dir: &Path) -> Result<std::path::PathBuf, Fault> {
     Ok(dir.canonicalize().unwrap_or_else(|_| here.join(dir))) // one that is gone had sessions too
 }
 
-/// How a session is called that nobody gave a name: its agent and the beginning of its id.
+/// The name of a session that was given none: its agent and its short id.
 fn called(row: &SessionRow) -> String {
-    format!("{}-{}", row.agent, row.session.chars().take(SHORT).collect::<String>())
+    format!("{}-{}", row.agent, brief::short_id(&row.session))
 }
 
 fn as_json(row: &SessionRow) -> Value {
@@ -78,6 +101,7 @@ fn as_json(row: &SessionRow) -> Value {
         "ended_at": row.ended_at,
         "outcome": row.standing.word(),
         "held_by": held_by,
+        "started": row.started,
         "turns": row.turns,
         "tokens": row.tokens,
         "cost_usd": row.cost_usd,
@@ -89,41 +113,27 @@ fn as_json(row: &SessionRow) -> Value {
 
 fn table(rows: &[SessionRow]) {
     let (now, home) = (environment::now(), environment::home());
-    let heads = ["session", "agent", "when", "turns", "cost", "outcome", "directory", "task"].map(str::to_owned);
     let cells: Vec<[String; 8]> = rows.iter().map(|row| cells(row, now, home.as_deref())).collect();
-    let width = |column: usize| {
-        let all = std::iter::once(&heads).chain(&cells);
-        all.map(|row| row[column].chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
-    let line = |row: &[String; 8]| {
-        let padded: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        padded.join("  ").trim_end().to_owned()
-    };
-    let dim = style::DIM;
-    say(&format!("{dim}{}{dim:#}", line(&heads)));
-    cells.iter().for_each(|row| say(&line(row)));
+    let heads = ["session", "agent", "when", "turns", "cost", "outcome", "directory", "task"];
+    output::table(heads.map(|head| (head, Align::Left)), &cells);
 }
 
 fn cells(row: &SessionRow, now: At, home: Option<&Path>) -> [String; 8] {
     [
-        name(&row.session.chars().take(SHORT).collect::<String>()),
+        name(brief::short_id(&row.session)),
         name(&row.agent),
         ago(now, row.began_at),
         row.turns.to_string(),
-        cost(row),
+        row.cost_usd.map_or_else(|| "–".to_owned(), |cost| brief::cost(cost, row.cost_source)),
         row.standing.word().to_owned(),
         word(&below_home(&row.dir, home), 40),
         word(row.prompt.as_deref().unwrap_or("").trim_start(), 50),
     ]
 }
 
-fn cost(row: &SessionRow) -> String {
-    match (row.cost_usd, row.cost_source) {
-        (Some(cost), CostSource::Estimated) => format!("~${cost:.4}"),
-        (Some(cost), _) => format!("${cost:.4}"),
-        (None, _) => "–".to_owned(),
-    }
+/// The moment that long before now.
+pub(crate) fn before(age: std::time::Duration) -> At {
+    At(environment::now().0.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX)))
 }
 
 /// How long ago that was, in few words; a date when it was long ago.
@@ -140,7 +150,7 @@ fn ago(now: At, then: At) -> String {
     }
 }
 
-fn below_home(dir: &Path, home: Option<&Path>) -> String {
+pub(crate) fn below_home(dir: &Path, home: Option<&Path>) -> String {
     match home.and_then(|home| dir.strip_prefix(home).ok()) {
         Some(rest) if rest.as_os_str().is_empty() => "~".to_owned(),
         Some(rest) => format!("~/{}", rest.display()),
@@ -149,10 +159,7 @@ fn below_home(dir: &Path, home: Option<&Path>) -> String {
 }
 
 fn show(store: &Store, args: &SessionsShowArgs) -> Result<Code, Fault> {
-    let row = store.look_up(&args.id).map_err(|error| fault(&error))?.ok_or_else(|| {
-        Fault::usage(format!("there is no session {}", name(&args.id)))
-            .hint("`ostler sessions` lists them; at least four characters of an id are needed")
-    })?;
+    let row = resolve(store, &args.id)?;
     if args.json {
         say(&format!("{:#}", as_json(&row)));
         return Ok(exit::OK);
@@ -160,16 +167,14 @@ fn show(store: &Store, args: &SessionsShowArgs) -> Result<Code, Fault> {
     if args.output == crate::args::Format::Human {
         head(&row);
     }
-    let mut shown = output::open(args.output, Liveness::Recorded);
-    let (mut next, mut ended) = (1, false);
-    loop {
-        let events = store.read(&row.session, next, PAGE).map_err(Fault::internal)?;
-        let Some(last) = events.last() else { break };
-        next = last.seq + 1;
-        ended = matches!(last.what, What::Ended(_));
-        if let Err(error) = events.iter().try_for_each(|event| shown.event(event)).and_then(|()| shown.flush()) {
-            return output::gone(&error);
-        }
+    let mut shown = output::open_again(args.output);
+    let mut ended = false;
+    let written = each_page(store, &row.session, |events| {
+        ended = events.last().is_some_and(|last| matches!(last.what, What::Ended(_)));
+        events.iter().try_for_each(|event| shown.event(event)).and_then(|()| shown.flush())
+    })?;
+    if let Err(error) = written {
+        return output::gone(&error);
     }
     drop(shown);
     if !ended {
@@ -179,20 +184,35 @@ fn show(store: &Store, args: &SessionsShowArgs) -> Result<Code, Fault> {
     Ok(exit::OK)
 }
 
+/// Reads the events of a session, a page at a time, until there are no more or one cannot be written.
+fn each_page(
+    store: &Store,
+    session: &str,
+    mut take: impl FnMut(&[Event]) -> io::Result<()>,
+) -> Result<io::Result<()>, Fault> {
+    let mut next = 1;
+    loop {
+        let events = store.read(session, next, PAGE).map_err(Fault::internal)?;
+        let Some(last) = events.last() else { return Ok(Ok(())) };
+        next = last.seq + 1;
+        if let Err(error) = take(&events) {
+            return Ok(Err(error));
+        }
+    }
+}
+
 /// What is known of a session, before what happened in it.
 fn head(row: &SessionRow) {
     let version = row.agent_version.as_deref().map(|version| format!(" {}", name(version))).unwrap_or_default();
     let of_agent = |id: &String| (*id != row.session).then(|| name(id));
     let rows = [
         ("session", Some(name(&row.session))),
-        ("name", Some(name(&called(row)))),
         ("agent", Some(format!("{}{version}", name(&row.agent)))),
         ("its id", row.native_session.as_ref().and_then(of_agent)),
         ("model", row.model.as_deref().map(name)),
         ("directory", Some(word(&below_home(&row.dir, environment::home().as_deref()), 200))),
         ("began", Some(format!("{} ({})", row.began_at, ago(environment::now(), row.began_at)))),
-        ("goes on with", row.continues.as_deref().map(name)),
-        ("task", row.prompt.as_deref().map(|prompt| word(prompt, 100))),
+        ("continues", row.continues.as_deref().map(|id| name(brief::short_id(id)))),
     ];
     let dim = style::DIM;
     for (key, value) in rows {
@@ -204,9 +224,6 @@ fn head(row: &SessionRow) {
 }
 
 fn prune(store: &Store, args: &SessionsPruneArgs) -> Result<Code, Fault> {
-    let before = |age: std::time::Duration| {
-        At(environment::now().0.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX)))
-    };
     let keep = Keep { older_than: args.older_than.map(before), larger_than_bytes: args.larger_than };
     let pruned = store.prune(&keep, args.dry_run).map_err(|error| fault(&error))?;
     if args.json {

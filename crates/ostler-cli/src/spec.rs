@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ostler::config::{Config, Defaults};
+use ostler::config::{Config, Defaults, nearest};
 use ostler::{AfterTurn, Agent, Asks, Denials, Dialect, Host, Limits, Sandbox, Settings, Spec, SpecError, keys};
 
 use crate::args::{AgentSettings, LimitArgs, SandboxKind, StartArgs, Time};
 use crate::fault::Fault;
+use crate::trust::Project;
 use crate::{config, environment, output, policy};
 
 /// The agent that `ostler loop` is. It is no agent of `ostler run`: it has no model of its own.
@@ -20,9 +21,18 @@ pub(crate) fn directory(given: Option<&Path>) -> Result<PathBuf, Fault> {
     Ok(given.map_or_else(|| here.clone(), |dir| here.join(dir)))
 }
 
+/// Agents with a page of their own; the others speak ACP, and share one.
+const PAGES: [&str; 8] = ["claude", "codex", "copilot", "loop", "mock", "openai-api", "openclaw", "scripted"];
+
+/// The page about an agent.
+pub(crate) fn page(agent: &dyn Agent) -> String {
+    let name = PAGES.iter().find(|name| **name == agent.name()).unwrap_or(&"acp");
+    format!("docs/agents/{name}.md")
+}
+
 /// What an agent says of a spec that is wrong.
 pub(crate) fn wrong(error: &SpecError, agent: &dyn Agent, verb: &str) -> Fault {
-    let hint = format!("`ostler {verb} --help` and docs/agents/{}.md list the settings.", agent.name());
+    let hint = format!("`ostler {verb} --help` and {} list the settings.", page(agent));
     Fault::usage(error.to_string()).hint(hint)
 }
 
@@ -70,7 +80,7 @@ pub(crate) async fn found(config: &Config, host: &Host) -> Result<Chosen, Fault>
 }
 
 impl Chosen {
-    fn own(agent: Arc<dyn Agent>) -> Self {
+    pub(crate) fn own(agent: Arc<dyn Agent>) -> Self {
         Self { name: agent.name().to_owned(), agent }
     }
 }
@@ -92,7 +102,7 @@ pub(crate) fn likely_language(args: &StartArgs, config: &Config, chosen: &Chosen
 }
 
 /// A spec to probe an agent with: what the files say of it, as far as it can be had.
-fn probing(config: &Config, name: &str) -> Spec {
+pub(crate) fn probing(config: &Config, name: &str) -> Spec {
     let mut spec = Spec::default();
     if let Some(defaults) = config.defaults(name) {
         let _ = defaults.fill(&mut spec, &lookup); // the run says what is wrong
@@ -111,7 +121,10 @@ pub(crate) fn named(config: &Config, name: &str) -> Result<Chosen, Fault> {
         if name == LOOP {
             return Fault::usage("the agent loop is a verb of its own").hint("ostler loop \"…\"; ostler loop --help");
         }
-        Fault::usage(format!("there is no agent {name:?}")).hint(format!("agents: {}", config.names().join(", ")))
+        let (names, fault) = (config.names(), Fault::usage(format!("there is no agent {name:?}")));
+        let near = nearest(name, &names);
+        let meant = if near.is_empty() { String::new() } else { format!("did you mean {}? ", near.join(" or ")) };
+        fault.hint(format!("{meant}agents: {}", names.join(", ")))
     })?;
     Ok(Chosen { name: name.to_owned(), agent })
 }
@@ -121,6 +134,8 @@ pub(crate) fn named(config: &Config, name: &str) -> Result<Chosen, Fault> {
 pub(crate) struct Way {
     pub(crate) prompt: String,
     pub(crate) dir: PathBuf,
+    /// The project in that directory.
+    pub(crate) project: Project,
     /// A person or a program that follows along wants text as it is written; the others want the answer only.
     pub(crate) streaming: bool,
     pub(crate) after_turn: AfterTurn,
@@ -158,9 +173,9 @@ pub(crate) fn read(args: StartArgs, config: &Config, way: Way) -> Result<Wanted,
     let env = variables(&args.env)?;
     let raw_log = args.raw_log.as_deref().map(absolute).transpose()?;
     let program = args.program.map(|p| if p.components().count() > 1 { absolute(&p) } else { Ok(p) }).transpose()?;
-    let loaded = policy::load(&args.policy, &way.dir)?;
+    let loaded = policy::load(&args.policy, &way.project)?;
     loaded.remarks.iter().for_each(|remark| output::tell(remark));
-    let is_ruled = loaded.policy.is_some() && !loaded.is_trusted;
+    let is_ruled = loaded.policy.is_some() && !way.project.is_trusted;
     let spec = Spec {
         prompt: way.prompt,
         dir: Some(way.dir),
@@ -191,6 +206,8 @@ fn limited(args: &LimitArgs, usual: &Limits) -> Limits {
         budget_tokens: args.max_tokens.or(usual.budget_tokens),
         budget_turns: args.max_messages.or(usual.budget_turns),
         budget_wall: over(args.max_time, usual.budget_wall),
+        event_bytes: args.sizes.max_log_size.map_or(usual.event_bytes, |size| size.0),
+        raw_bytes: args.sizes.max_raw_size.map_or(usual.raw_bytes, |size| size.0),
         ..usual.clone()
     }
 }
@@ -251,11 +268,12 @@ fn leave_out_project_settings(agent: &dyn Agent, settings: &mut Settings, dir: &
     })
 }
 
-fn sandbox(kind: SandboxKind) -> Sandbox {
+fn sandbox(kind: Option<SandboxKind>) -> Sandbox {
     match kind {
-        SandboxKind::WorkspaceWrite => Sandbox::WorkspaceWrite,
-        SandboxKind::ReadOnly => Sandbox::ReadOnly,
-        SandboxKind::Off => Sandbox::Off,
+        None => Sandbox::Usual,
+        Some(SandboxKind::WorkspaceWrite) => Sandbox::WorkspaceWrite,
+        Some(SandboxKind::ReadOnly) => Sandbox::ReadOnly,
+        Some(SandboxKind::Off) => Sandbox::Off,
     }
 }
 
@@ -369,6 +387,16 @@ fn shown(path: &Path) -> Result<String, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_agent_has_a_page() {
+        for agent in ostler::Agents::builtin().iter() {
+            let page = page(&**agent);
+            let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(&page);
+            let text = std::fs::read_to_string(file).unwrap();
+            assert!(text.contains(agent.name()), "{page} does not mention {}", agent.name());
+        }
+    }
 
     #[test]
     fn tools_are_split_outside_parentheses() {

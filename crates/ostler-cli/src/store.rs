@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use ostler::Host;
 use ostler::config::Config;
-use ostler_store::{Filter, Store, StoreError};
+use ostler_store::{Filter, SessionRow, Store, StoreError};
 
 use crate::args::StartArgs;
 use crate::fault::Fault;
 use crate::spec::LOOP;
-use crate::{environment, output};
+use crate::{commands, environment, output};
 
 /// Opens the store of this user, made if need be.
 pub(crate) fn open_store() -> Result<Arc<Store>, Fault> {
@@ -36,7 +36,8 @@ pub(crate) fn open_store_to_look() -> Result<Arc<Store>, Fault> {
 /// The same for people.
 pub(crate) fn fault(error: &StoreError) -> Fault {
     match error {
-        StoreError::Ambiguous { .. } => Fault::usage(error.to_string()).hint("give more of it"),
+        StoreError::Ambiguous { .. } => Fault::usage(error.to_string()).hint("give more of the id"),
+        StoreError::Running { pid, .. } => Fault::usage(error.to_string()).hint(format!("stop process {pid} first")),
         StoreError::Place { .. } => Fault::internal(error).hint("OSTLER_STATE_DIR names another directory"),
         _ => Fault::internal(error),
     }
@@ -50,7 +51,7 @@ pub(crate) struct Keeping {
 
 /// Makes ready to keep a session. A store that cannot be opened is told, and the run goes on without it.
 pub(crate) fn keeping(args: &mut StartArgs, dir: &Path, config: &Config) -> Result<Keeping, Fault> {
-    let host = environment::host();
+    let host = environment::host().with_commands(commands::choice(&args.commands)?);
     // Whoever wants nothing kept gets no directory and no database either.
     let store = match (!args.no_store).then(open_store).transpose() {
         Ok(store) => store,
@@ -61,12 +62,30 @@ pub(crate) fn keeping(args: &mut StartArgs, dir: &Path, config: &Config) -> Resu
     };
     if args.go_on {
         go_on(args, dir, (store.as_deref(), config))?;
+    } else if let (None, Some(id), Some(store)) = (&args.agent, &args.agent_settings.resume, &store) {
+        args.agent = agent_of(store, id, config)?;
     }
     let host = match &store {
         Some(store) => host.kept_by(store.clone()),
         None => host,
     };
     Ok(Keeping { host, store })
+}
+
+/// The agent of a session to resume, unless the one that would be used anyway is the same or nothing is known of the session.
+fn agent_of(store: &Store, id: &str, config: &Config) -> Result<Option<String>, Fault> {
+    let row = store.look_up(id).map_err(|error| fault(&error))?;
+    // A configured name may stand for the same agent, with settings of its own.
+    let usual = config.default_agent().and_then(|entry| config.agent(entry.value.text()));
+    Ok(row.map(|row| row.agent).filter(|own| usual.is_none_or(|agent| agent.name() != own)))
+}
+
+/// Returns the session that an id means, or an error that says how to find it.
+pub(crate) fn resolve(store: &Store, id: &str) -> Result<SessionRow, Fault> {
+    store.look_up(id).map_err(|error| fault(&error))?.ok_or_else(|| {
+        Fault::usage(format!("there is no session {}", output::name(id)))
+            .hint("`ostler sessions --all` lists them; any unambiguous prefix of an id will do")
+    })
 }
 
 /// Among how many of the newest sessions one is looked for that can be gone on with.
@@ -78,7 +97,8 @@ fn go_on(args: &mut StartArgs, dir: &Path, (store, config): (Option<&Store>, &Co
     let real = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
     // Sessions are kept under the agent's own name.
     let own = |name: &String| config.agent(name).map_or_else(|| name.clone(), |agent| agent.name().to_owned());
-    let filter = Filter { agent: args.agent.as_ref().map(own), dir: Some(real), limit: Some(RECENT), live: false };
+    let filter =
+        Filter { agent: args.agent.as_ref().map(own), dir: Some(real), limit: Some(RECENT), ..Filter::default() };
     let mut rows = kept.sessions(&filter).map_err(|error| fault(&error))?.into_iter();
     // One whose agent never said how its session is called holds nothing that could be gone on with.
     let row = rows.find(|row| {

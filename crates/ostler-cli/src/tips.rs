@@ -2,27 +2,75 @@
 
 use std::sync::Arc;
 
+use clap::CommandFactory;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use ostler::config::nearest;
 use ostler::{Agent, Agents};
 
+use crate::args::Cli;
 use crate::environment;
 
-/// Adds what helps with an unknown flag of `ostler run`. What clap says there (`use '-- …'`) hands the words to the agent.
+/// Adds to an error what helps with it.
 pub(crate) fn add(error: &mut clap::Error) {
-    if error.kind() != ErrorKind::UnknownArgument || environment::args().nth(1).is_none_or(|verb| verb != "run") {
-        return;
+    let words: Vec<String> = environment::args().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    match error.kind() {
+        ErrorKind::InvalidSubcommand => add_verbs(error, &words),
+        // What clap says there (`use '-- …'`) hands the words to the agent.
+        ErrorKind::UnknownArgument if words.first().is_some_and(|verb| verb == "run") => add_flags(error),
+        _ => {}
     }
-    let flag = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(flag)) => flag.clone(),
-        _ => String::new(),
-    };
+}
+
+/// The verb that was meant. Clap compares in a way that misses swapped letters and finds words that are not alike.
+fn add_verbs(error: &mut clap::Error, words: &[String]) {
+    let typed = text(error, ContextKind::InvalidSubcommand);
+    error.remove(ContextKind::SuggestedSubcommand);
+    let tip = verb_tip(&typed, words);
+    let tips: Vec<StyledStr> = tip.into_iter().map(StyledStr::from).collect();
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+}
+
+fn verb_tip(typed: &str, words: &[String]) -> Option<String> {
+    let mut command = Cli::command();
+    let mut path = "ostler".to_owned();
+    for word in words.iter().take_while(|word| *word != typed) {
+        let Some(verb) = command.find_subcommand(word).cloned() else { continue };
+        path = format!("{path} {}", verb.get_name());
+        command = verb;
+    }
+    let verbs: Vec<&str> = command.get_subcommands().flat_map(|verb| verb.get_name_and_visible_aliases()).collect();
+    let mut near: Vec<&str> = nearest(typed, &verbs);
+    // A verb and its alias are one offer.
+    near.dedup_by_key(|word| command.find_subcommand(*word).map(clap::Command::get_name));
+    match near[..] {
+        [] if path == "ostler" && typed.contains(char::is_whitespace) => {
+            Some(format!("a task for an agent goes behind `run`: ostler run {typed:?}"))
+        }
+        [] => None,
+        ref near => {
+            let near: Vec<String> = near.iter().map(|verb| format!("`{path} {verb}`")).collect();
+            Some(format!("did you mean {}?", near.join(" or ")))
+        }
+    }
+}
+
+/// Help with an unknown flag of `ostler run`.
+fn add_flags(error: &mut clap::Error) {
+    let flag = text(error, ContextKind::InvalidArg);
     let (key, owner) = setting(&flag);
     if owner.is_some() {
         error.remove(ContextKind::SuggestedArg); // it is no misspelt flag
     }
     let tips: Vec<StyledStr> = tips(&flag, &key, owner.as_deref()).into_iter().map(StyledStr::from).collect();
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+}
+
+fn text(error: &clap::Error, kind: ContextKind) -> String {
+    match error.get(kind) {
+        Some(ContextValue::String(text)) => text.clone(),
+        _ => String::new(),
+    }
 }
 
 /// The setting that a flag looks like, and the agent that has it.

@@ -56,6 +56,7 @@ impl Weight {
             Cause::Auth => Self::AtOnce,
             Cause::RateLimit => Self::Limit,
             Cause::Overloaded
+            | Cause::ServerError
             | Cause::Network
             | Cause::StartupLimit
             | Cause::AgentDied
@@ -316,7 +317,7 @@ mod tests {
     fn a_refusal_says_why() {
         let mut breaker = Breaker::new(Config::default());
         let pass = breaker.admit(s(0)).unwrap();
-        for cause in [Cause::Network, Cause::AgentDied, Cause::Overloaded] {
+        for cause in [Cause::Network, Cause::ServerError, Cause::Overloaded] {
             breaker.record(s(5), pass, Report { cause, reset: None });
         }
         let refused = Refused { left: s(27), because: Cause::Overloaded, failures: 3, is_probed: false };

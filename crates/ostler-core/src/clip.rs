@@ -3,6 +3,9 @@
 /// How much captured text is kept by default, as document 004 asks.
 pub const OUTPUT_CAP: usize = 10 * 1024 * 1024;
 
+/// The size up to which a buffer doubles as it grows. A larger one gets all that it may use, once.
+const DOUBLING: usize = 1024 * 1024;
+
 /// Keeps the first `cap` bytes of what is pushed and ends with a marker that says how much is missing.
 #[derive(Debug, Clone)]
 pub struct Capped {
@@ -24,6 +27,9 @@ impl Capped {
         self.total += piece.len() as u64;
         if !full {
             let room = self.cap - self.text.len();
+            if self.text.len() > DOUBLING && self.text.capacity() - self.text.len() < piece.len() {
+                self.text.reserve_exact(room.min(piece.len().max(self.text.len() / 4)));
+            }
             self.text.push_str(&piece[..piece.floor_char_boundary(room)]);
         }
     }
@@ -102,7 +108,7 @@ impl HeadTail {
 }
 
 /// Takes escape sequences and other control characters out of `text`, so that printing it cannot move a cursor, set a
-/// title or hide a line. Newlines and tabs stay.
+/// title or hide a line. Newlines and tabs stay; deceptive characters are spelled out, such as `\u{202e}`.
 #[must_use]
 pub fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -110,11 +116,39 @@ pub fn plain(text: &str) -> String {
     while let Some(c) = chars.next() {
         if c == '\u{1b}' {
             skip_escape(&mut chars);
+        } else if is_joiner(c) && out.chars().next_back().is_some_and(|before| !before.is_ascii()) {
+            // Within a word or an emoji it is honest; nothing is lost that can be seen.
+        } else if is_deceptive(c) {
+            out.extend(c.escape_unicode());
         } else if c == '\n' || c == '\t' || !c.is_control() {
             out.push(c);
         }
     }
     out
+}
+
+/// Returns true for a character that a terminal does not show, or that changes how the text around it is shown: marks of
+/// direction, separators of lines, characters of no width, tags.
+#[must_use]
+pub fn is_deceptive(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}'
+            | '\u{61c}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}'
+    )
+}
+
+/// The joiners of emoji and of scripts such as Persian.
+fn is_joiner(c: char) -> bool {
+    matches!(c, '\u{200c}' | '\u{200d}')
 }
 
 /// Skips what follows an ESC: a CSI up to its final byte, a string sequence up to its terminator, or one character.
@@ -171,6 +205,14 @@ mod tests {
         assert_eq!(plain("\u{1b}[31mred\u{1b}[0m\u{7}\ttab\nline"), "red\ttab\nline");
         assert_eq!(plain("\u{1b}]0;title\u{7}after \u{1b}]8;;x\u{1b}\\link"), "after link");
         assert_eq!(plain("end\u{1b}"), "end");
+    }
+
+    #[test]
+    fn deceptive_characters_are_spelled_out() {
+        assert_eq!(plain("a\u{202e}b\u{2066}\u{200f}\u{61c}"), "a\\u{202e}b\\u{2066}\\u{200f}\\u{61c}");
+        assert_eq!(plain("\u{2028}\u{200b}\u{feff}\u{e0041}"), "\\u{2028}\\u{200b}\\u{feff}\\u{e0041}");
+        assert_eq!(plain("a\u{9b}2J\u{9d}0;t\u{9c}\u{7f}\rb"), "a2J0;tb");
+        assert_eq!(plain("a\u{200d}b 👩\u{200d}💻 می\u{200c}خواهم é"), "a\\u{200d}b 👩💻 میخواهم é");
     }
 
     proptest! {

@@ -11,7 +11,7 @@ use crate::raw::Raw;
 use crate::spec::{Spec, SpecError};
 use crate::usage::Usage;
 
-pub use probe::{Login, Probe, Runtime, Version};
+pub use probe::{Login, LoginQuery, Probe, Runtime, Version};
 use transcript::{ByMinute, Transcripts};
 
 /// One agent's language. Implementations are stateless; each child process gets a [`Conversation`] of its own.
@@ -81,6 +81,11 @@ pub trait Dialect: Send + Sync {
     /// What makes the agent a plain model, which says something and does nothing.
     fn plain(&self) -> Plain {
         Plain::default()
+    }
+
+    /// Returns true if a recording that begins with this text is in this language. `opening` may end in the middle of a line.
+    fn recognizes(&self, _opening: &str) -> bool {
+        false
     }
 
     /// What a call of one of the agent's tools would do, in words that rules can be written in.
@@ -404,6 +409,8 @@ pub enum Out {
     EndInput,
     /// Tell the child to end (SIGTERM): the only way to interrupt an agent that cannot be spoken to while it works.
     Terminate,
+    /// Ends the child, which is of no more use: SIGTERM, then SIGKILL after the grace period. The turn ends with it.
+    EndProcess,
 }
 
 /// What the agent said at the end of a turn.

@@ -3,6 +3,8 @@
 //! An envelope (`seq`, `at`, `session`, `turn`) and a kind ([`What`]), written as one flat JSON object whose `type` names
 //! the kind. Fields may be added, never renamed. `docs/events.md` shows each kind.
 
+mod weight;
+
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -39,6 +41,15 @@ pub struct At(
 );
 
 impl At {
+    /// The time of an event in a recording without times: the Unix epoch.
+    pub const UNKNOWN: Self = Self(0);
+
+    /// The time from `earlier` to this moment, in milliseconds; `None` if a recording does not have both.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Option<i64> {
+        (self != Self::UNKNOWN && earlier != Self::UNKNOWN).then(|| self.0 - earlier.0)
+    }
+
     /// Reads a moment as HTTP and mail write it: `Fri, 31 Dec 2100 23:59:59 GMT`.
     #[must_use]
     pub fn from_http_date(text: &str) -> Option<Self> {
@@ -431,8 +442,11 @@ impl Event {
     /// Writes the event as one JSON line, without the newline.
     #[must_use]
     pub fn to_json(&self) -> String {
+        // Reserved at once: a large event is not copied over and over while its text grows.
+        let mut json = Vec::with_capacity(self.weight());
         // Strings, numbers and checked raw values: there is nothing in an event that cannot be written.
-        serde_json::to_string(self).unwrap_or_default()
+        let written = serde_json::to_writer(&mut json, self).is_ok();
+        String::from_utf8(json).ok().filter(|_| written).unwrap_or_default()
     }
 
     /// Reads an event from one JSON line.

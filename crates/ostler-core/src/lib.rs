@@ -7,14 +7,19 @@
 //! [`machine`] decides what they mean for the session, and [`outcome`] and [`usage`] say how it went and what it cost.
 
 pub mod raw;
+pub mod rotation;
 pub mod lines;
 pub mod clip;
 pub mod outcome;
 pub mod breaker;
 pub mod usage;
+pub mod brief;
 pub mod event;
 pub mod log;
+pub mod export;
 pub mod permission;
+pub mod change;
+pub mod size;
 pub mod spec;
 pub mod dialect;
 pub mod machine;

@@ -3,7 +3,7 @@
 //! The session appends first and tells its readers afterwards. Who keeps the log is elsewhere; the session knows only this.
 
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub struct Opening {
 pub struct Entry {
     /// The event.
     pub event: Event,
-    /// How many bytes the agent had printed before the line that gave the event.
+    /// How many bytes the agent had printed before the line that gave the event, with those that were dropped since.
     pub raw_offset: u64,
 }
 
@@ -62,8 +62,19 @@ pub struct LogError(
     pub String,
 );
 
+/// Maximum size of a page of events, in bytes of JSON, unless its first event alone is larger.
+pub const PAGE_BYTES: usize = 1024 * 1024;
+
 /// What an append gives: it resolves when the events are kept.
 pub type Appending = Pin<Box<dyn Future<Output = Result<(), LogError>> + Send>>;
+
+/// The older segment of a session's raw output, beside the current one: it exists when the output is near its limit.
+#[must_use]
+pub fn older_raw(raw: &Path) -> PathBuf {
+    let mut name = raw.as_os_str().to_owned();
+    name.push(".1");
+    name.into()
+}
 
 /// A durable log. One serves all sessions of a process; several processes may keep theirs in the same place.
 pub trait Log: Send + Sync {
@@ -76,18 +87,21 @@ pub trait Log: Send + Sync {
     /// Keeps events of one session, in order. Once this resolves, [`Log::read`] gives them.
     fn append(&self, entries: Arc<Vec<Entry>>) -> Appending;
 
-    /// At most `most` events of a session, from `from` on. It may block for a moment.
+    /// Returns a page of a session's events from `from` on, or none after the last. It may block for a moment.
+    ///
+    /// A page has at most `most` events and at most [`PAGE_BYTES`], but at least one event: a reader asks again until
+    /// it gets none. That bounds the memory of a reader that catches up.
     ///
     /// # Errors
     /// When the log cannot be read.
     fn read(&self, session: &str, from: u64, most: usize) -> Result<Vec<Event>, LogError>;
 
-    /// Where the agent's raw output is to be written; none when it is not kept.
+    /// Where the agent's raw output is to be written; none when it is not kept. [`older_raw`] beside it is written too.
     fn raw(&self, session: &str) -> Option<PathBuf>;
 
-    /// The newest session of that id: Ostler's own, an unmistakable beginning of it, or the agent's.
+    /// Resolves an id: Ostler's own, the agent's (the newest session with it), or an unambiguous prefix of either.
     ///
     /// # Errors
-    /// When the log cannot be read.
+    /// When the prefix is ambiguous, or the log cannot be read.
     fn find(&self, id: &str) -> Result<Option<Known>, LogError>;
 }

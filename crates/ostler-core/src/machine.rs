@@ -11,9 +11,11 @@ mod changes;
 mod ending;
 mod hold;
 mod process;
+mod sending;
 mod silence;
 mod tools;
 mod turn;
+mod volume;
 
 #[cfg(test)]
 mod tests;
@@ -35,6 +37,7 @@ use ending::Ladder;
 use silence::Silence;
 use tools::Tools;
 use turn::{Pending, Turn};
+use volume::Volume;
 
 /// Something happened.
 #[derive(Debug, Clone)]
@@ -87,6 +90,8 @@ pub enum Input {
     Stop,
     /// The caller wants the session ended, now.
     Kill,
+    /// The agent's process is of no more use; the session outlives it.
+    EndProcess,
     /// The agent's process is gone, and this is what the dialect makes of it.
     Exited(Exit, Option<TurnOver>),
     /// Time passed.
@@ -166,6 +171,7 @@ pub struct Machine {
     changes: Changes,
     warned: Warned,
     silence: Silence,
+    volume: Volume,
     last: Option<Outcome>,
 }
 
@@ -196,6 +202,7 @@ impl Machine {
             changes: Changes::default(),
             warned: Warned::default(),
             silence: Silence::default(),
+            volume: Volume::default(),
             last: None,
         }
     }
@@ -256,9 +263,12 @@ impl Machine {
 
     /// Takes an input and appends what is to be done.
     pub fn handle(&mut self, now: Duration, input: Input, fx: &mut Vec<Effect>) {
-        if self.state == SessionState::Ended {
-            return;
+        if !self.is_over() {
+            self.handle_bounded(now, input, fx);
         }
+    }
+
+    fn take(&mut self, now: Duration, input: Input, fx: &mut Vec<Effect>) {
         match input {
             Input::Start => self.start(fx),
             Input::Spawned => self.spawned(now, fx),
@@ -284,60 +294,13 @@ impl Machine {
             Input::Answered(id, answer) => self.answered(now, (&id, answer), fx),
             Input::Stop => self.stop(now, fx),
             Input::Kill => self.kill(now, fx),
+            Input::EndProcess => self.give_up_process(now, fx),
             Input::Exited(exit, blame) => self.exited(now, (&exit, blame), fx),
             Input::Tick => self.tick(now, fx),
         }
     }
 
-    // --- the way in ---------------------------------------------------------------------------------------------
-
-    fn send(&mut self, now: Duration, prompt: String, fx: &mut Vec<Effect>) {
-        if self.is_ending() {
-            return self.refuse(("send", "ending"), "the session is being ended", fx);
-        }
-        if self.is_out_of_turns(now, fx) {
-            return;
-        }
-        self.queue.push_back(prompt);
-        self.next_turn(now, fx);
-    }
-
-    fn steer(&mut self, now: Duration, prompt: String, fx: &mut Vec<Effect>) {
-        match &self.open {
-            Some(turn) if self.able.steer && turn.pending.is_none() && !self.paused && self.spawned.is_some() => {
-                // The notice is the message: whoever goes on from the log has to know it.
-                self.emit(Notice::new(Level::Info, "steered", prompt.clone()), fx);
-                fx.push(Effect::Say(Say::Steer(prompt)));
-            }
-            Some(_) if !self.able.steer => {
-                let why = "the agent takes no message while a turn is under way; send it to wait instead";
-                self.refuse(("send", "unsupported"), why, fx);
-            }
-            _ => self.send(now, prompt, fx),
-        }
-    }
-
-    fn send_now(&mut self, now: Duration, prompt: String, fx: &mut Vec<Effect>) {
-        if self.open.is_some() || !self.queue.is_empty() || self.paused {
-            let why = if self.paused { "the session is paused" } else { "a turn is under way" };
-            return self.refuse(("send", "busy"), why, fx);
-        }
-        self.send(now, prompt, fx);
-    }
-
-    /// Begins the next turn if a message waits and nothing stands in its way. An agent that is not there is started first.
-    fn next_turn(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        if self.paused || self.open.is_some() || self.ladder.is_some() || self.queue.is_empty() {
-            return;
-        }
-        if self.spawned.is_none() {
-            return self.wake(fx);
-        }
-        if let Some(prompt) = self.queue.pop_front() {
-            self.begin(now, Some(&prompt), fx);
-            fx.push(Effect::Say(Say::Prompt(prompt)));
-        }
-    }
+    // --- turns -------------------------------------------------------------------------------------------------------
 
     /// Begins a turn: the caller's, with a message, or the agent's own.
     fn begin(&mut self, now: Duration, prompt: Option<&str>, fx: &mut Vec<Effect>) {
@@ -482,6 +445,10 @@ impl Machine {
     }
 
     // --- small things -------------------------------------------------------------------------------------------
+
+    fn is_over(&self) -> bool {
+        self.state == SessionState::Ended
+    }
 
     fn go(&mut self, to: SessionState, fx: &mut Vec<Effect>) {
         if self.state != to {

@@ -12,6 +12,7 @@ mod tests;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::command::is_same_option;
 pub use self::file::PolicyError;
 pub use self::policy::{Policy, Rule, Ruled, Ruling, Trust};
 pub use self::preset::Preset;
@@ -115,6 +116,8 @@ pub enum Otherwise {
     Agent,
     /// Whoever is there to be asked.
     Person,
+    /// Whoever is there to be asked, also where a rule allows it: only a denial decides.
+    PersonAlways,
 }
 
 /// The answer to an [`Ask`].

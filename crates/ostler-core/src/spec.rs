@@ -44,6 +44,8 @@ pub struct Spec {
     pub tools: Vec<ToolOffer>,
     /// The events of an earlier session that this one goes on with, for an agent whose memory Ostler keeps.
     pub past: Arc<[Event]>,
+    /// The session, as Ostler names it, that this one follows in the log without resuming it: nothing was said in it.
+    pub follows: Option<String>,
     /// How the agent reaches those tools, when it does so through a program that it starts. Ostler sets this itself.
     pub bridge: Option<Bridge>,
 }
@@ -88,8 +90,11 @@ impl fmt::Debug for Spec {
 /// What the system keeps an agent's process from doing, beyond what the agent itself does.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Sandbox {
-    /// Nothing: the agent brings its own, or is trusted.
+    /// An agent with a process is not confined: it brings its own ways. Commands that Ostler runs for a model are, and do not run
+    /// where their files cannot be confined.
     #[default]
+    Usual,
+    /// An agent with a process is not confined. Commands that Ostler runs for a model run with whatever this machine enforces.
     Off,
     /// It writes only in its working directory, the directories added to it, and where it keeps its own state.
     WorkspaceWrite,
@@ -102,10 +107,17 @@ impl Sandbox {
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
+            Self::Usual => "usual",
             Self::Off => "off",
             Self::WorkspaceWrite => "workspace-write",
             Self::ReadOnly => "read-only",
         }
+    }
+
+    /// Whether an agent's process is confined.
+    #[must_use]
+    pub fn confines_agent(self) -> bool {
+        matches!(self, Self::WorkspaceWrite | Self::ReadOnly)
     }
 }
 
@@ -178,7 +190,7 @@ pub mod keys {
     pub const MAX_BUDGET_USD: &str = "max_budget_usd";
     /// The id of a new session.
     pub const SESSION_ID: &str = "session_id";
-    /// The session to go on with.
+    /// The session to resume.
     pub const RESUME: &str = "resume";
     /// Go on with a copy of the resumed session.
     pub const FORK: &str = "fork";
@@ -265,6 +277,17 @@ pub struct Limits {
     pub budget_turns: Option<u32>,
     /// The session's time, from its first turn on.
     pub budget_wall: Option<Duration>,
+    /// Maximum size of the session's stored events, in bytes of JSON. The session ends when it is reached.
+    pub event_bytes: Option<u64>,
+    /// Maximum size of the agent's raw output that is stored, in bytes. The oldest part is dropped beyond it.
+    pub raw_bytes: Option<u64>,
+}
+
+impl Limits {
+    /// The default of [`Limits::event_bytes`].
+    pub const EVENT_BYTES: u64 = 256_000_000;
+    /// The default of [`Limits::raw_bytes`].
+    pub const RAW_BYTES: u64 = 512_000_000;
 }
 
 impl Default for Limits {
@@ -280,6 +303,8 @@ impl Default for Limits {
             budget_tokens: None,
             budget_turns: None,
             budget_wall: None,
+            event_bytes: Some(Self::EVENT_BYTES),
+            raw_bytes: Some(Self::RAW_BYTES),
         }
     }
 }

@@ -22,7 +22,7 @@ pub struct Usage {
     pub output: Option<u64>,
     /// The part of the output that was reasoning.
     pub reasoning: Option<u64>,
-    /// Cost in US dollars.
+    /// Cost in US dollars; a lower bound when `cost_source` is `partial`.
     pub cost_usd: Option<f64>,
     /// Where the cost comes from.
     pub cost_source: CostSource,
@@ -46,6 +46,8 @@ pub enum CostSource {
     Reported,
     /// Computed from a price list.
     Estimated,
+    /// Known for a part only: the cost is a lower bound.
+    Partial,
     /// Nobody knows; it is not zero.
     Unknown,
 }
@@ -97,8 +99,16 @@ impl Usage {
         self
     }
 
+    /// Adds a cost that covers only a part of the usage.
+    #[must_use]
+    pub fn partial(mut self, cost_usd: f64) -> Self {
+        self.cost_usd = Some(cost_usd);
+        self.cost_source = CostSource::Partial;
+        self
+    }
+
     /// Adds `other` to this sum. A number that one side does not know is taken from the other; a cost stays reported
-    /// only if all of it was.
+    /// only if all of it was, and is a lower bound if a part of it is unknown.
     pub fn add(&mut self, other: &Self) {
         let first = *self == Self::unknown(self.scope);
         let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
@@ -114,13 +124,14 @@ impl Usage {
         self.cost_source = match (first, self.cost_source, other.cost_source) {
             (true, _, source) => source,
             (false, a, b) if a == b => a,
-            (false, CostSource::Unknown, _) | (false, _, CostSource::Unknown) => CostSource::Unknown,
-            _ => CostSource::Estimated,
+            (false, CostSource::Reported | CostSource::Estimated, CostSource::Reported | CostSource::Estimated) => {
+                CostSource::Estimated
+            }
+            _ => CostSource::Partial,
         };
-        self.cost_usd = match (self.cost_source, self.cost_usd, other.cost_usd) {
-            (CostSource::Unknown, ..) => None,
-            (_, Some(a), Some(b)) => Some(a + b),
-            (_, a, b) => a.or(b),
+        self.cost_usd = match (self.cost_usd, other.cost_usd) {
+            (Some(a), Some(b)) => Some(a + b),
+            (a, b) => a.or(b),
         };
     }
 
@@ -234,13 +245,18 @@ mod tests {
     }
 
     #[test]
-    fn unknown_cost_is_never_zero() {
+    fn an_unknown_part_makes_the_cost_a_lower_bound_and_never_zero() {
+        let mut unknown = Usage::of(None, tokens(1, 2));
+        unknown.add(&Usage::of(None, tokens(1, 2)));
+        assert_eq!((unknown.cost_usd, unknown.cost_source), (None, CostSource::Unknown));
         let mut sum = Usage::unknown(Scope::Session);
         sum.add(&Usage::of(Some("m".into()), tokens(1, 2)).reported(0.5));
         assert_eq!((sum.cost_usd, sum.cost_source), (Some(0.5), CostSource::Reported));
         sum.add(&Usage::of(Some("m".into()), tokens(1, 2)));
-        assert_eq!((sum.cost_usd, sum.cost_source), (None, CostSource::Unknown));
-        assert_eq!((sum.input, sum.output, sum.model.as_deref()), (Some(2), Some(4), Some("m")));
+        assert_eq!((sum.cost_usd, sum.cost_source), (Some(0.5), CostSource::Partial));
+        sum.add(&Usage::of(Some("m".into()), tokens(1, 2)).estimated(0.25));
+        assert_eq!((sum.cost_usd, sum.cost_source), (Some(0.75), CostSource::Partial));
+        assert_eq!((sum.input, sum.output, sum.model.as_deref()), (Some(3), Some(6), Some("m")));
     }
 
     #[test]

@@ -73,6 +73,7 @@ pub(crate) const CLAUDE: Inherits = Inherits {
 pub(crate) const CODEX: Inherits = Inherits { always: &["CODEX_*", "OPENAI_*"], when: &[], never: CODEX_MARKS.0 };
 
 /// What Codex behind its adapter must not see where somebody decides: also the settings that the adapter takes from there.
+#[cfg(feature = "acp")]
 pub(crate) const CODEX_ASKED: &[&str] = CODEX_MARKS.1;
 
 /// The marks of an enclosing Codex, without and with the variable that holds settings.

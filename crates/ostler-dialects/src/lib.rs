@@ -6,12 +6,15 @@
 
 mod extra;
 mod inherits;
+mod natives;
 mod lenient;
 mod surrogates;
 mod settings;
 mod service;
 mod mcp;
+mod recording;
 
+#[cfg(feature = "acp")]
 pub mod acp;
 pub mod claude;
 pub mod codex;
@@ -28,23 +31,42 @@ use ostler_core::dialect::Dialect;
 /// Every dialect, in the order in which agents are looked for.
 #[must_use]
 pub fn all() -> &'static [&'static dyn Dialect] {
-    static ALL: [&dyn Dialect; 14] = [
+    static ALL: &[&dyn Dialect] = &[
         &claude::Claude,
         &codex::Codex,
         &copilot::Copilot,
+        #[cfg(feature = "acp")]
         &acp::GEMINI,
+        #[cfg(feature = "acp")]
         &acp::OPENCODE,
         &openclaw::OpenClaw,
+        #[cfg(feature = "acp")]
         &acp::QWEN,
+        #[cfg(feature = "acp")]
         &acp::GOOSE,
+        #[cfg(feature = "acp")]
         &acp::CLAUDE_AGENT_ACP,
+        #[cfg(feature = "acp")]
         &acp::CODEX_ACP,
         &openai::OpenAi,
         &scripted::Scripted,
         &outer::Outer,
         &mock::Mock,
     ];
-    &ALL
+    ALL
+}
+
+/// The dialect of a recording that begins with this text, which may end in the middle of a line. `None` if the text is not an
+/// agent's output.
+#[must_use]
+pub fn recognize(opening: &str) -> Option<&'static dyn Dialect> {
+    // Languages that an agent speaks over another transport.
+    let others: &[&'static dyn Dialect] = &[
+        &codex::CodexExec,
+        #[cfg(feature = "acp")]
+        &acp::COPILOT,
+    ];
+    all().iter().chain(others).copied().find(|dialect| dialect.recognizes(opening))
 }
 
 /// The dialect of a name.
@@ -66,7 +88,7 @@ mod tests {
         for dialect in all() {
             assert_eq!(find(dialect.name()).map(Dialect::name), Some(dialect.name()));
         }
-        assert_eq!(all().len(), 14);
+        assert_eq!(all().len(), if cfg!(feature = "acp") { 14 } else { 8 });
         assert!(find("nobody").is_none());
     }
 }

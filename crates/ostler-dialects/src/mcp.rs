@@ -6,6 +6,8 @@ mod schema;
 
 use std::collections::BTreeMap;
 
+pub(crate) use schema::adapt;
+
 use ostler_core::dialect::{Out, Outbox, ToolOrder};
 use ostler_core::raw::Raw;
 use ostler_core::spec::ToolOffer;
@@ -51,8 +53,21 @@ pub(crate) struct Server {
     /// Where the client writes which tool call of its events a call belongs to; none: it does not say.
     call_key: Option<&'static str>,
     reads_json: bool,
-    /// Open calls by their order, each with its client and the id of its JSON-RPC request.
-    orders: BTreeMap<String, (u32, Raw)>,
+    /// Open calls by their order.
+    orders: BTreeMap<String, Open>,
+}
+
+/// A call that has no answer yet.
+#[derive(Debug)]
+#[cfg_attr(not(feature = "acp"), expect(dead_code, reason = "only ACP agents are told of progress"))]
+struct Open {
+    client: u32,
+    /// The id of its JSON-RPC request.
+    rpc: Raw,
+    /// The token under which the client wants to hear of progress.
+    token: Option<Raw>,
+    /// Number of progress reports sent.
+    reports: u64,
 }
 
 #[derive(Serialize)]
@@ -73,7 +88,7 @@ struct Tool<'a> {
 impl<'a> Tool<'a> {
     fn new(offer: &'a ToolOffer, custom: &'a Custom) -> Self {
         let ToolOffer { name, description, parameters } = offer;
-        Self { name, description, input_schema: schema::adapt(parameters), meta: custom.meta.as_ref() }
+        Self { name, description, input_schema: adapt(parameters), meta: custom.meta.as_ref() }
     }
 }
 
@@ -166,13 +181,15 @@ impl Server {
     }
 
     /// The orders of all calls that are open.
+    #[cfg(feature = "acp")]
     pub(crate) fn open(&self) -> Vec<String> {
         self.orders.keys().cloned().collect()
     }
 
     /// The orders of a client's calls that are open.
+    #[cfg(feature = "acp")]
     pub(crate) fn open_for(&self, client: u32) -> impl Iterator<Item = &String> {
-        self.orders.iter().filter(move |(_, (by, _))| *by == client).map(|(order, _)| order)
+        self.orders.iter().filter(move |(_, open)| open.client == client).map(|(order, _)| order)
     }
 
     /// Nobody waits for the call any more; false when nobody did.
@@ -182,12 +199,38 @@ impl Server {
 
     /// What came of a call: the client that waits, and its answer. Of one that nobody waits for, nothing is said.
     pub(crate) fn done(&mut self, order: &str, ok: bool, output: &str) -> Option<(u32, Answer)> {
-        let (client, rpc) = self.orders.remove(order)?;
+        let Open { client, rpc, .. } = self.orders.remove(order)?;
         let content = [Block { r#type: "text", text: output }];
         let misread = self.reads_json && !output.trim_start().starts_with('{') && Raw::parse(output).is_ok();
         let structured_content = misread.then_some(Given { result: output });
         let result = Raw::of(&Done { content, structured_content, is_error: !ok });
         Some((client, Answer::new(Some(rpc), Said::Result(result))))
+    }
+
+    /// Returns the client that waits for a call and the notification about its progress, or `None`
+    /// if it did not ask for any.
+    ///
+    /// MCP clients give a call up after a time (a minute, by default) unless they hear of progress.
+    #[cfg(feature = "acp")]
+    pub(crate) fn progress(&mut self, order: &str, message: &str) -> Option<(u32, Raw)> {
+        #[derive(Serialize)]
+        struct Note<'a> {
+            jsonrpc: &'static str,
+            method: &'static str,
+            params: Report<'a>,
+        }
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Report<'a> {
+            progress_token: &'a Raw,
+            progress: u64,
+            message: &'a str,
+        }
+        let Open { client, token, reports, .. } = self.orders.get_mut(order)?;
+        let progress_token = token.as_ref()?;
+        *reports += 1;
+        let params = Report { progress_token, progress: *reports, message };
+        Some((*client, Raw::of(&Note { jsonrpc: "2.0", method: "notifications/progress", params })))
     }
 
     /// Reads a message of a client. A call that it asks for becomes the order of that name.
@@ -225,11 +268,17 @@ impl Server {
         let Some(name) = self.names.iter().find(|name| Some(name.as_str()) == params.name.text()).cloned() else {
             return wrong(format!("no tool {:?}", params.name.or_empty()));
         };
-        self.orders.insert(order.to_owned(), (client, Raw::keep(id)));
-        let said = |key: &str| {
+        let meta = |key: &str| {
             let rows = params.meta.0.iter().flatten();
-            rows.rev().find(|(name, _)| &**name == key).and_then(|(_, value)| value.owned())
+            rows.rev().find(|(name, _)| &**name == key).map(|(_, value)| value)
         };
+        let said = |key: &str| meta(key).and_then(Scalar::owned);
+        let token = meta("progressToken").and_then(|token| match token {
+            Scalar::Text(text) => Some(Raw::of(text)),
+            Scalar::Count(count) => Some(Raw::of(count)),
+            _ => None,
+        });
+        self.orders.insert(order.to_owned(), Open { client, rpc: Raw::keep(id), token, reports: 0 });
         out.push(Out::Tool(ToolOrder {
             id: order.to_owned(),
             call: self.call_key.and_then(said),
@@ -242,7 +291,7 @@ impl Server {
     /// The call of a JSON-RPC id is not wanted any more. It needs no answer.
     fn cancelled(&mut self, client: u32, message: &Rpc<'_>, out: &mut Outbox) {
         let Some(rpc) = message.params.map().and_then(|params| params.request_id) else { return };
-        let same = |(by, id): &(u32, Raw)| *by == client && id.get() == rpc.get();
+        let same = |open: &Open| open.client == client && open.rpc.get() == rpc.get();
         let order = self.orders.iter().find(|(_, call)| same(call)).map(|(order, _)| order.clone());
         if let Some(order) = order.filter(|order| self.call_off(order)) {
             out.push(Out::ToolOff(order));

@@ -29,6 +29,15 @@ pub(crate) fn listed<P>(table: &[Row<P>]) -> Vec<Setting> {
     table.iter().map(setting).collect()
 }
 
+/// Refuses a transport that this build lacks.
+///
+/// # Errors
+/// Returns an error in a build without the feature `acp`.
+pub(crate) fn need_acp(key: &str) -> Result<(), SpecError> {
+    let why = "this build does not speak ACP: enable the feature `acp` of the crate `ostler`";
+    if cfg!(feature = "acp") { Ok(()) } else { Err(SpecError::new(key, "acp", why)) }
+}
+
 /// Checks every setting against the table.
 ///
 /// # Errors

@@ -17,8 +17,8 @@ pub struct Answer {
     pub error: Option<Failure>,
     /// Overrides the stop reason that follows from the blocks (`tool_use` or `end_turn`).
     pub stop_reason: Option<String>,
-    /// The token counts reported.
-    pub usage: Usage,
+    /// The token counts reported; without them, those of [`Usage::of_nth`].
+    pub usage: Option<Usage>,
     /// How long the server waits before the first byte.
     pub delay_ms: u64,
     /// How long the server waits before each delta.
@@ -120,7 +120,26 @@ pub enum Ending {
 
 impl Default for Usage {
     fn default() -> Self {
-        Self { input: 100, cache_creation: 7, cache_read: 11, output: 25, reasoning: 4 }
+        Self::of_nth(1)
+    }
+}
+
+impl Usage {
+    /// The counts of an answer to a call that is not part of the script, such as one for a title.
+    pub(super) const ASIDE: Self =
+        Self { input: 5000, cache_creation: 300, cache_read: 400, output: 700, reasoning: 50 };
+
+    /// The counts of the nth answer of a server, from 1. Each answer has its own, and they grow by a different power of `nth`:
+    /// a call that is counted twice is not made up for by one that is dropped.
+    #[must_use]
+    pub const fn of_nth(nth: u64) -> Self {
+        Self {
+            input: 99 + nth * nth,
+            cache_creation: 6 + nth,
+            cache_read: 9 + 2 * nth,
+            output: 23 + nth * (nth + 1),
+            reasoning: 3 + nth,
+        }
     }
 }
 
@@ -218,8 +237,13 @@ impl Answer {
     /// Sets the token counts.
     #[must_use]
     pub fn usage(mut self, usage: Usage) -> Self {
-        self.usage = usage;
+        self.usage = Some(usage);
         self
+    }
+
+    /// The token counts that are sent.
+    pub(super) fn counts(&self) -> Usage {
+        self.usage.unwrap_or_default()
     }
 
     /// Waits before the first byte.
@@ -296,4 +320,35 @@ fn millis(duration: Duration) -> u64 {
 
 fn one() -> usize {
     1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Usage;
+
+    /// Every way to count `calls` of the first `calls` answers, each as often as one likes.
+    fn selections(calls: u64, from: u64) -> Vec<Vec<u64>> {
+        if calls == 0 {
+            return vec![Vec::new()];
+        }
+        let last = |n: u64, rest: Vec<u64>| rest.into_iter().chain([n]).collect();
+        (1..=from).flat_map(|n| selections(calls - 1, n).into_iter().map(move |rest| last(n, rest))).collect()
+    }
+
+    // Issue 15, point 12. What an agent reports at the least: the input without the cache apart, and the output.
+    #[test]
+    fn no_call_makes_up_for_another() {
+        for calls in 1..=6 {
+            let sum = |chosen: &Vec<u64>| {
+                let counts = chosen.iter().map(|nth| Usage::of_nth(*nth));
+                counts.fold((0, 0), |(input, output), of| {
+                    (input + of.input + of.cache_creation + of.cache_read, output + of.output)
+                })
+            };
+            let each_once: Vec<u64> = (1..=calls).collect();
+            let same: Vec<_> =
+                selections(calls, calls).into_iter().filter(|chosen| sum(chosen) == sum(&each_once)).collect();
+            assert_eq!(same, [each_once]);
+        }
+    }
 }

@@ -10,14 +10,14 @@ use super::wire::{Frame, Wire, cut, filled};
 pub(super) const WIRE: Wire = Wire { stream, whole, error, error_frame };
 
 fn stream(answer: &Answer, request: &Request) -> Vec<Frame> {
-    let start = message(request, &[], &usage(answer.usage, 1));
+    let start = message(request, &[], &usage(answer.counts(), 1));
     let mut frames = vec![frame("message_start", &json!({"message": start}))];
     for (index, content) in contents(answer, request).iter().enumerate() {
         frames.extend(block_frames(index, content, deltas_of(&answer.blocks[index])));
     }
     let end = json!({
         "delta": {"stop_reason": answer.effective_stop_reason(), "stop_sequence": null},
-        "usage": {"output_tokens": answer.usage.output},
+        "usage": {"output_tokens": answer.counts().output},
     });
     frames.push(frame("message_delta", &end));
     frames.push(frame("message_stop", &json!({})));
@@ -26,7 +26,7 @@ fn stream(answer: &Answer, request: &Request) -> Vec<Frame> {
 
 fn whole(answer: &Answer, request: &Request) -> Value {
     let content = contents(answer, request);
-    let mut message = message(request, &content, &usage(answer.usage, answer.usage.output));
+    let mut message = message(request, &content, &usage(answer.counts(), answer.counts().output));
     message["stop_reason"] = json!(answer.effective_stop_reason());
     message
 }

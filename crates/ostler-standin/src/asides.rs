@@ -1,6 +1,6 @@
 //! What agents ask a model beside the task, whether they are told to or not: such calls are no part of a script.
 
-use super::answer::Answer;
+use super::answer::{Answer, Usage};
 use super::request::Request;
 
 /// Words of a request for a title of the session, of agents that nothing keeps from making one.
@@ -13,7 +13,7 @@ const TITLES: &[&str] = &[
 
 /// The answer to a call of the model that is none of the script's; none: the script has to know it.
 pub(super) fn answer(request: &Request) -> Option<Answer> {
-    is_aside(request).then(|| Answer::text(r#"{"title":"a session"}"#))
+    is_aside(request).then(|| Answer::text(r#"{"title":"a session"}"#).usage(Usage::ASIDE))
 }
 
 /// Whether a call of the model is an agent's own.

@@ -18,7 +18,7 @@ fn stream(answer: &Answer, request: &Request) -> Vec<Frame> {
     }
     // The end comes with a part without words, as the provider sends it when it thought or called before.
     let mut last = response(&id, request, &candidate(&[json!({"text": ""})], Some(finish_reason(answer))));
-    last["usageMetadata"] = usage(answer.usage);
+    last["usageMetadata"] = usage(answer.counts());
     frames.push(Frame::data(&last.to_string()));
     frames
 }
@@ -26,7 +26,7 @@ fn stream(answer: &Answer, request: &Request) -> Vec<Frame> {
 fn whole(answer: &Answer, request: &Request) -> Value {
     let candidate = candidate(&parts(answer, request), Some(finish_reason(answer)));
     let mut whole = response(&ids::fresh(""), request, &candidate);
-    whole["usageMetadata"] = usage(answer.usage);
+    whole["usageMetadata"] = usage(answer.counts());
     whole
 }
 

@@ -32,7 +32,7 @@ fn stream(answer: &Answer, request: &Request) -> Vec<Frame> {
     frames.push(writer.frame(&last, &json!(finish_reason(answer))));
     if answer.manner.tokens == Tokens::AsAsked && request.wants_usage() {
         let mut chunk = writer.chunk(&[]);
-        chunk["usage"] = usage(answer.usage);
+        chunk["usage"] = usage(answer.counts());
         frames.push(Frame::data(&chunk.to_string()));
     }
     if answer.manner.framing != Framing::WithoutDone {
@@ -63,7 +63,7 @@ fn whole(answer: &Answer, request: &Request) -> Value {
     let mut whole = json!({"id": ids::fresh("chatcmpl-"), "object": "chat.completion", "created": CREATED,
         "model": request.model(), "choices": [choice]});
     if answer.manner.tokens != Tokens::Never {
-        whole["usage"] = usage(answer.usage);
+        whole["usage"] = usage(answer.counts());
     }
     whole
 }
@@ -96,7 +96,7 @@ impl<'a> Writer<'a> {
         Self {
             id: ids::fresh("chatcmpl-"),
             model: request.model(),
-            usage: answer.usage,
+            usage: answer.counts(),
             tokens: answer.manner.tokens,
             asked: request.wants_usage(),
         }

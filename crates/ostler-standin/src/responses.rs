@@ -20,7 +20,7 @@ fn stream(answer: &Answer, request: &Request) -> Vec<Frame> {
     }
     let (name, status) = ended(answer);
     let mut done = response(&id, request, status, &items);
-    done["usage"] = usage(answer.usage);
+    done["usage"] = usage(answer.counts());
     if status == "incomplete" {
         done["incomplete_details"] = json!({"reason": reason(answer)});
     }
@@ -31,7 +31,7 @@ fn stream(answer: &Answer, request: &Request) -> Vec<Frame> {
 fn whole(answer: &Answer, request: &Request) -> Value {
     let (_, status) = ended(answer);
     let mut whole = response(&ids::fresh("resp_"), request, status, &items(answer, request));
-    whole["usage"] = usage(answer.usage);
+    whole["usage"] = usage(answer.counts());
     whole
 }
 

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 
-use super::answer::{Answer, Ending};
+use super::answer::{Answer, Ending, Usage};
 use super::manner::{Delivery, Framing};
 use super::request::Request;
 use super::script::Script;
@@ -46,12 +46,22 @@ struct State {
     requests: Vec<Request>,
     asides: Vec<Request>,
     unmatched: Vec<Request>,
+    served: Vec<Usage>,
 }
 
 impl State {
     /// The calls of the model that the script is about.
     fn calls(&self) -> impl Iterator<Item = &Request> {
         self.requests.iter().filter(|request| request.is_model_call() && !asides::is_aside(request))
+    }
+
+    /// Gives an answer its own token counts, and notes them.
+    fn counted(&mut self, mut answer: Answer) -> Answer {
+        if answer.error.is_none() {
+            let nth = self.served.len() as u64 + 1;
+            self.served.push(*answer.usage.get_or_insert(Usage::of_nth(nth)));
+        }
+        answer
     }
 }
 
@@ -62,7 +72,8 @@ impl ModelServer {
     /// When the port or the threads cannot be had.
     #[must_use]
     pub fn start(script: Script) -> Self {
-        let state = State { script, requests: Vec::new(), asides: Vec::new(), unmatched: Vec::new() };
+        let state =
+            State { script, requests: Vec::new(), asides: Vec::new(), unmatched: Vec::new(), served: Vec::new() };
         let shared = Arc::new(Shared { state: Mutex::new(state), arrived: Condvar::new() });
         // A runtime of its own: the server answers also while a test blocks its only thread.
         let runtime = Builder::new_multi_thread()
@@ -117,6 +128,17 @@ impl ModelServer {
     #[must_use]
     pub fn unmatched(&self) -> Vec<Request> {
         self.shared.lock().unmatched.clone()
+    }
+
+    /// The token counts of each answer to the script's calls so far, oldest first; errors have none.
+    #[must_use]
+    pub fn served(&self) -> Vec<Usage> {
+        self.shared.lock().served.clone()
+    }
+
+    /// Follows another script from now on.
+    pub fn follow(&self, script: Script) {
+        self.shared.lock().script = script;
     }
 
     /// Forgets the requests so far, for tests that watch the memory of this process.
@@ -187,7 +209,7 @@ impl Shared {
         let mut state = self.lock();
         if state.script.sets_aside(request) {
             state.asides.push(request.clone());
-            return Answer::text("aside");
+            return Answer::text("aside").usage(Usage::ASIDE);
         }
         self.record(&mut state, request.clone());
         if let Some(answer) = asides::answer(request) {
@@ -195,7 +217,7 @@ impl Shared {
         }
         let nth = state.calls().count();
         if let Some(answer) = state.script.answer(request, nth) {
-            return answer;
+            return state.counted(answer);
         }
         state.unmatched.push(request.clone());
         // 400, because agents retry the server's errors but not their own: the test fails at once and says why.

@@ -47,12 +47,22 @@ pub enum StoreError {
         why: String,
     },
     /// The beginning of an id is that of several.
-    #[error("{id} is the beginning of several sessions: {}", candidates.join(", "))]
+    #[error("{id} is the beginning of several sessions: {}{}", candidates.join(", "), if *more { ", …" } else { "" })]
     Ambiguous {
         /// What was asked for.
         id: String,
-        /// The sessions whose ids begin so, at most ten of them.
+        /// The sessions whose id, or whose agent's id, begins so: the newest ten.
         candidates: Vec<String>,
+        /// Whether there are further ones.
+        more: bool,
+    },
+    /// The session is running.
+    #[error("session {session} is running: process {pid} drives it")]
+    Running {
+        /// The session.
+        session: String,
+        /// The process that drives it.
+        pid: u32,
     },
 }
 

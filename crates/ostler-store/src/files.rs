@@ -4,6 +4,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use ostler_core::log::older_raw;
+
 use crate::error::StoreError;
 
 /// The longest session id that becomes a file's name.
@@ -53,6 +55,11 @@ impl Place {
     /// The file of a session's raw output; none when the id cannot be a file's name.
     pub(crate) fn raw(&self, session: &str) -> Option<PathBuf> {
         is_file_name(session).then(|| self.raw_dir().join(format!("{session}.log")))
+    }
+
+    /// Every file that a session's raw output may be in.
+    pub(crate) fn raw_files(&self, session: &str) -> impl Iterator<Item = PathBuf> {
+        self.raw(session).into_iter().flat_map(|path| [older_raw(&path), path])
     }
 
     pub(crate) fn raw_dir(&self) -> PathBuf {

@@ -4,7 +4,7 @@ use ostler_core::event::{
     At, DecidedBy, Decision, Ended, Event, Origin, Permission, SessionState, Started, TurnEnded, TurnStarted, What,
 };
 use ostler_core::log::{Entry, Opening};
-use ostler_core::usage::{CostSource, Usage};
+use ostler_core::usage::{CostSource, Scope, Usage};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Result, named_params, params};
 
@@ -53,15 +53,17 @@ pub(crate) fn find(db: &Connection, session: &str) -> Result<Option<Place>> {
 /// Keeps an event, and changes what it changes.
 pub(crate) fn append(db: &Connection, key: i64, entry: &Entry) -> Result<()> {
     let event = &entry.event;
-    db.prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?.execute(params![
-        key,
-        signed(event.seq),
-        event.at.0,
-        event.turn,
-        event.what.word(),
-        event.to_json(),
-        signed(entry.raw_offset)
-    ])?;
+    let mut insert = db.prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
+    insert.raw_bind_parameter(1, key)?;
+    insert.raw_bind_parameter(2, signed(event.seq))?;
+    insert.raw_bind_parameter(3, event.at.0)?;
+    insert.raw_bind_parameter(4, event.turn)?;
+    insert.raw_bind_parameter(5, event.what.word())?;
+    // SQLite has its own copy from here on: while the row is written, an event is not in memory once more.
+    insert.raw_bind_parameter(6, event.to_json())?;
+    insert.raw_bind_parameter(7, signed(entry.raw_offset))?;
+    insert.raw_execute()?;
+    drop(insert);
     match &event.what {
         What::Started(started) => began(db, key, started),
         What::State(state) => {
@@ -71,6 +73,7 @@ pub(crate) fn append(db: &Connection, key: i64, entry: &Entry) -> Result<()> {
         What::TurnStarted(turn) => turn_began(db, key, event, turn),
         What::TurnEnded(turn) => turn_ended(db, key, event, turn),
         What::Permission(permission) => permitted(db, key, event.at, permission),
+        What::Usage(usage) if usage.scope == Scope::Turn => used(db, key, event, usage),
         What::Ended(end) => ended(db, key, event.at, end),
         What::Notice(notice) => notice.unknown_kind().map_or(Ok(()), |kind| not_known(db, key, event.at, kind)),
         _ => Ok(()),
@@ -119,19 +122,61 @@ fn turn_ended(db: &Connection, key: i64, event: &Event, turn: &TurnEnded) -> Res
         ":cost": usage.and_then(|u| u.cost_usd),
         ":source": usage.map(|u| source_word(u.cost_source)),
     })?;
-    // What the session has cost so far. It is not known while a part of it is not.
+    attribute(db, key, event, usage)?;
+    // What the session has cost so far: a lower bound while a part of it is unknown.
     db.prepare_cached(
         "UPDATE sessions SET (tokens, cost_usd, cost_source) = (
              SELECT CASE WHEN count(coalesce(input, cache_read, cache_write, output)) > 0 THEN
                         sum(coalesce(input, 0) + coalesce(cache_read, 0) + coalesce(cache_write, 0)
                             + coalesce(output, 0)) END,
-                    CASE WHEN count(*) = count(cost_usd) THEN sum(cost_usd) END,
-                    CASE WHEN count(*) > count(cost_usd) THEN 'unknown'
+                    sum(cost_usd),
+                    CASE WHEN count(cost_usd) = 0 THEN 'unknown'
+                         WHEN count(*) > count(cost_usd) OR sum(cost_source = 'partial') > 0 THEN 'partial'
                          WHEN sum(cost_source = 'estimated') > 0 THEN 'estimated' ELSE 'reported' END
              FROM turns WHERE session = ?1 AND ended_at IS NOT NULL)
          WHERE key = ?1",
     )?
     .execute([key])
+    .map(drop)
+}
+
+/// Stores what a turn has used so far on a model; the latest numbers replace the ones before.
+fn used(db: &Connection, key: i64, event: &Event, usage: &Usage) -> Result<()> {
+    db.prepare_cached("INSERT OR REPLACE INTO model_usage VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)")?
+        .execute(params![
+            key,
+            event.turn,
+            usage.model.as_deref().unwrap_or_default(),
+            signed(event.seq),
+            usage.input.map(signed),
+            usage.cache_read.map(signed),
+            usage.cache_write.map(signed),
+            usage.output.map(signed),
+            usage.reasoning.map(signed),
+            usage.cost_usd,
+            source_word(usage.cost_source)
+        ])
+        .map(drop)
+}
+
+/// Makes the parts of a turn by model add up to its sum. What an agent says while it works is no part of the account that
+/// it gives at the end, where it names a model differently there: the parts of the account are the last events.
+fn attribute(db: &Connection, key: i64, event: &Event, sum: Option<&Usage>) -> Result<()> {
+    let Some(sum) = sum else { return Ok(()) };
+    if sum.model.is_some() {
+        db.prepare_cached("DELETE FROM model_usage WHERE session = ?1 AND turn = ?2")?
+            .execute(params![key, event.turn])?;
+        return used(db, key, event, sum);
+    }
+    db.prepare_cached(
+        "DELETE FROM model_usage WHERE session = ?1 AND turn = ?2 AND seq IN (
+             SELECT seq FROM (
+                 SELECT seq, sum(coalesce(input, 0) + coalesce(cache_read, 0) + coalesce(cache_write, 0)
+                     + coalesce(output, 0)) OVER (ORDER BY seq DESC) AS so_far
+                 FROM model_usage WHERE session = ?1 AND turn = ?2)
+             WHERE so_far > ?3)",
+    )?
+    .execute(params![key, event.turn, sum.total().map_or(i64::MAX, signed)])
     .map(drop)
 }
 
@@ -192,6 +237,7 @@ fn source_word(source: CostSource) -> &'static str {
     match source {
         CostSource::Reported => "reported",
         CostSource::Estimated => "estimated",
+        CostSource::Partial => "partial",
         CostSource::Unknown => "unknown",
     }
 }

@@ -6,8 +6,8 @@
 //! without a gap.
 //!
 //! Reading order: `files` makes the directory, `database` opens the file in it and `schema` brings it up to date;
-//! `writer` is the one thread that writes, `index` says what an event changes besides itself; `rows` and `prune` are the
-//! questions and the end of what is kept.
+//! `writer` is the one thread that writes, `index` says what an event changes besides itself; `rows`, `usage` and `search`
+//! are the queries, `prune` removes sessions.
 
 mod error;
 mod files;
@@ -17,6 +17,8 @@ mod database;
 mod index;
 mod writer;
 mod rows;
+mod usage;
+mod search;
 mod prune;
 mod store;
 
@@ -24,4 +26,6 @@ pub use error::StoreError;
 pub use ostler_core::log::{Appending, Entry, Known, Log, LogError, Opening};
 pub use prune::{Keep, Pruned};
 pub use rows::{Filter, SessionRow, Standing, UnknownMessages};
+pub use search::{SearchHit, Speaker};
 pub use store::Store;
+pub use usage::{UsageGroup, UsageKey, UsageQuery, UsageReport};

@@ -1,14 +1,17 @@
-//! The end of what is kept: by age, and by size, the oldest first. What is under way stays.
+//! Removal of sessions: one by its id, old ones by age, and the oldest by size. A running session stays.
 
 use std::collections::HashSet;
 use std::time::{Duration, UNIX_EPOCH};
 
 use ostler_core::event::At;
-use rusqlite::{Connection, Result, TransactionBehavior};
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
+use crate::error::StoreError;
 use crate::files::Place;
 use crate::index::unsigned;
 use crate::rows::{self, Standing};
+
+type Result<T, E = rusqlite::Error> = std::result::Result<T, E>;
 
 /// What to keep. Without a limit everything is kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -64,7 +67,7 @@ fn candidates(db: &Connection, place: &Place) -> Result<Vec<Candidate>> {
     )?;
     let rows = query.query_map([], |row| {
         let (session, cause): (String, Option<String>) = (row.get(1)?, row.get(2)?);
-        let raw = place.raw(&session).and_then(|path| path.metadata().ok()).map_or(0, |meta| meta.len());
+        let raw: u64 = place.raw_files(&session).filter_map(|path| path.metadata().ok()).map(|meta| meta.len()).sum();
         let live = matches!(rows::standing(cause.as_deref(), row.get(3)?, row.get(4)?), Standing::Live(_));
         Ok(Candidate { key: row.get(0)?, session, last: row.get(5)?, bytes: unsigned(row.get(6)?) + raw, live })
     })?;
@@ -73,9 +76,42 @@ fn candidates(db: &Connection, place: &Place) -> Result<Vec<Candidate>> {
 
 /// Removes the raw output of what goes.
 pub(crate) fn remove_raw(place: &Place, pruned: &Pruned) {
-    for path in pruned.sessions.iter().filter_map(|session| place.raw(session)) {
+    for path in pruned.sessions.iter().flat_map(|session| place.raw_files(session)) {
         let _ = std::fs::remove_file(path); // a file that stays is found by `sweep` later
     }
+}
+
+/// Removes one session that is not running, and returns its size.
+pub(crate) fn remove(db: &mut Connection, place: &Place, session: &str) -> Result<u64, StoreError> {
+    let path = place.database();
+    let wrong = StoreError::database(&path);
+    let change = db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(&wrong)?;
+    let found = change
+        .query_row(
+            "SELECT cause, driver_pid, driver_started,
+                 (SELECT coalesce(sum(octet_length(json)), 0) FROM events WHERE session = key)
+             FROM sessions WHERE session = ?1",
+            [session],
+            |row| {
+                let cause: Option<String> = row.get(0)?;
+                Ok((rows::standing(cause.as_deref(), row.get(1)?, row.get(2)?), unsigned(row.get(3)?)))
+            },
+        )
+        .optional()
+        .map_err(&wrong)?;
+    let mut bytes = match found {
+        None => return Err(StoreError::session(session, &"there is no such session")),
+        Some((Standing::Live(pid), _)) => return Err(StoreError::Running { session: session.to_owned(), pid }),
+        Some((_, bytes)) => bytes,
+    };
+    change.execute("DELETE FROM sessions WHERE session = ?1", [session]).map_err(&wrong)?;
+    change.commit().map_err(&wrong)?;
+    for file in place.raw_files(session) {
+        bytes += file.metadata().map_or(0, |meta| meta.len());
+        let _ = std::fs::remove_file(file); // a file that stays is found by `sweep` later
+    }
+    give_back(db).map_err(&wrong)?;
+    Ok(bytes)
 }
 
 /// Carries out a plan, and gives the room back to the file system.
@@ -86,6 +122,11 @@ pub(crate) fn carry_out(db: &mut Connection, keys: &[i64]) -> Result<()> {
         change.execute("DELETE FROM sessions WHERE key = ?1", [key])?;
         change.commit()?;
     }
+    give_back(db)
+}
+
+/// Returns free pages to the file system.
+fn give_back(db: &Connection) -> Result<()> {
     // Each step of this statement gives back one page.
     let mut vacuum = db.prepare("PRAGMA incremental_vacuum")?;
     let mut pages = vacuum.query([])?;
@@ -104,7 +145,7 @@ pub(crate) fn sweep(db: &Connection, place: &Place, older_than: At) -> Result<()
     for entry in std::fs::read_dir(place.raw_dir()).into_iter().flatten().flatten() {
         let old = entry.metadata().and_then(|meta| meta.modified()).is_ok_and(|when| when < limit);
         let name = entry.file_name();
-        let session = name.to_str().and_then(|name| name.strip_suffix(".log"));
+        let session = name.to_str().and_then(|name| name.strip_suffix(".1").unwrap_or(name).strip_suffix(".log"));
         if old && session.is_some_and(|session| !known.contains(session)) {
             let _ = std::fs::remove_file(entry.path()); // the next sweep tries again
         }

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use ostler_core::event::{At, Event, Unreadable};
-use ostler_core::log::Known;
-use ostler_core::outcome::Cause;
+use ostler_core::log::{Known, PAGE_BYTES};
+use ostler_core::outcome::{Cause, Status};
 use ostler_core::usage::CostSource;
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
@@ -12,8 +12,8 @@ use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 use crate::driver;
 use crate::index::{dir_value, signed, unsigned};
 
-/// The shortest beginning of an id that is taken for it.
-const SHORTEST: usize = 4;
+/// How many matches of an ambiguous prefix are listed.
+const MOST_CANDIDATES: usize = 10;
 
 /// How many kinds of messages that are not known are told.
 const MOST_KINDS: i64 = 500;
@@ -29,6 +29,8 @@ pub struct Filter {
     pub limit: Option<usize>,
     /// Only those that are under way.
     pub live: bool,
+    /// Without failed starts ([`SessionRow::is_failed_start`]).
+    pub without_failed_starts: bool,
 }
 
 /// A session, as lists show it.
@@ -52,11 +54,13 @@ pub struct SessionRow {
     pub ended_at: Option<At>,
     /// Whether it is under way, and how it ended if not.
     pub standing: Standing,
+    /// Whether the agent came up and said who it is.
+    pub started: bool,
     /// How many turns were begun.
     pub turns: u32,
     /// All tokens together, as far as they are known.
     pub tokens: Option<u64>,
-    /// What it cost; none when that is not known.
+    /// Its cost, a lower bound if `cost_source` says so; none when nothing is known.
     pub cost_usd: Option<f64>,
     /// Where the cost comes from.
     pub cost_source: CostSource,
@@ -64,6 +68,22 @@ pub struct SessionRow {
     pub continues: Option<String>,
     /// The beginning of the first prompt.
     pub prompt: Option<String>,
+}
+
+impl SessionRow {
+    /// Returns true if the session is over and nothing was done in it: it had no turn, or its agent never came up.
+    #[must_use]
+    pub fn is_failed_start(&self) -> bool {
+        match self.standing {
+            Standing::Live(_) => false,
+            _ if self.turns == 0 => true,
+            // A turn that the caller cut short before the agent's first word was one.
+            Standing::Ended(cause) => {
+                !self.started && (cause.status() == Status::Failed || cause == Cause::StartupLimit)
+            }
+            Standing::Abandoned => false,
+        }
+    }
 }
 
 /// What an agent said that Ostler does not know, by its kind.
@@ -120,7 +140,8 @@ impl From<SessionRow> for Known {
 /// What [`row`] reads, in its order.
 const COLUMNS: &str =
     "SELECT session, agent, agent_version, native_session, dir, model, began_at, ended_at, cause, turns,
-    tokens, cost_usd, cost_source, continues, prompt, driver_pid, driver_started FROM sessions ";
+    tokens, cost_usd, cost_source, continues, prompt, driver_pid, driver_started,
+    EXISTS (SELECT 1 FROM events WHERE events.session = key AND type = 'started') FROM sessions ";
 
 fn row(row: &Row<'_>) -> Result<SessionRow> {
     let cause: Option<String> = row.get(8)?;
@@ -136,17 +157,24 @@ fn row(row: &Row<'_>) -> Result<SessionRow> {
         began_at: At(row.get(6)?),
         ended_at: row.get::<_, Option<i64>>(7)?.map(At),
         standing: standing(cause.as_deref(), row.get(15)?, row.get(16)?),
+        started: row.get(17)?,
         turns: row.get(9)?,
         tokens: tokens.map(unsigned),
         cost_usd: row.get(11)?,
-        cost_source: match source.as_deref() {
-            Some("reported") => CostSource::Reported,
-            Some("estimated") => CostSource::Estimated,
-            _ => CostSource::Unknown,
-        },
+        cost_source: cost_source(source.as_deref()),
         continues: row.get(13)?,
         prompt: row.get(14)?,
     })
+}
+
+/// Reads a cost source back.
+pub(crate) fn cost_source(word: Option<&str>) -> CostSource {
+    match word {
+        Some("reported") => CostSource::Reported,
+        Some("estimated") => CostSource::Estimated,
+        Some("partial") => CostSource::Partial,
+        _ => CostSource::Unknown,
+    }
 }
 
 /// Where a session stands: what it said itself, or what can be seen of its driver.
@@ -162,7 +190,7 @@ pub(crate) fn standing(cause: Option<&str>, pid: u32, started: Option<i64>) -> S
     }
 }
 
-fn dir(value: ValueRef<'_>) -> PathBuf {
+pub(crate) fn dir(value: ValueRef<'_>) -> PathBuf {
     match value {
         ValueRef::Text(bytes) | ValueRef::Blob(bytes) => path_of(bytes),
         _ => PathBuf::new(),
@@ -190,7 +218,10 @@ pub(crate) fn list(db: &Connection, filter: &Filter) -> Result<Vec<SessionRow>> 
     let rows = query.query_map(params![filter.agent, dir, filter.live], row)?;
     // Whether a session is live is only known when its driver was looked for: SQL cannot count them.
     let wanted = rows.filter(|row| match row {
-        Ok(row) => !filter.live || matches!(row.standing, Standing::Live(_)),
+        Ok(row) => {
+            let is_live = matches!(row.standing, Standing::Live(_));
+            (is_live || !filter.live) && !(filter.without_failed_starts && row.is_failed_start())
+        }
         Err(_) => true,
     });
     wanted.take(filter.limit.unwrap_or(usize::MAX)).collect()
@@ -200,10 +231,10 @@ pub(crate) fn list(db: &Connection, filter: &Filter) -> Result<Vec<SessionRow>> 
 pub(crate) enum Meant {
     Nothing,
     One(Box<SessionRow>),
-    Several(Vec<String>),
+    Several { candidates: Vec<String>, more: bool },
 }
 
-/// The session of that id: Ostler's own; else the newest with that id of the agent's; else by the beginning of its own.
+/// Resolves an id: Ostler's own, then the agent's (the newest session with it), then a prefix of either.
 pub(crate) fn find(db: &Connection, id: &str) -> Result<Meant> {
     for condition in ["WHERE session = ?1", "WHERE native_session = ?1 ORDER BY began_at DESC, key DESC LIMIT 1"] {
         let mut query = db.prepare_cached(&format!("{COLUMNS} {condition}"))?;
@@ -211,15 +242,26 @@ pub(crate) fn find(db: &Connection, id: &str) -> Result<Meant> {
             return Ok(Meant::One(Box::new(found)));
         }
     }
-    if id.len() < SHORTEST {
+    if id.is_empty() {
         return Ok(Meant::Nothing);
     }
-    let sql = format!("{COLUMNS} WHERE session >= ?1 AND session < ?1 || char(0x10FFFF) ORDER BY session LIMIT 10");
+    // Sessions that continue each other share the agent's id: the newest stands for them.
+    let sql = format!(
+        "{COLUMNS} WHERE (session >= ?1 AND session < ?1 || char(0x10FFFF)) OR key IN (
+             SELECT max(key) FROM sessions WHERE native_session >= ?1 AND native_session < ?1 || char(0x10FFFF)
+             GROUP BY native_session)
+         ORDER BY began_at DESC, key DESC LIMIT {}",
+        MOST_CANDIDATES + 1
+    );
     let mut found: Vec<SessionRow> = db.prepare_cached(&sql)?.query_map([id], row)?.collect::<Result<_>>()?;
+    let more = found.len() > MOST_CANDIDATES;
+    found.truncate(MOST_CANDIDATES);
     Ok(match (found.len(), found.pop()) {
         (1, Some(row)) => Meant::One(Box::new(row)),
         (_, None) => Meant::Nothing,
-        (_, Some(last)) => Meant::Several(found.into_iter().chain([last]).map(|row| row.session).collect()),
+        (_, Some(last)) => {
+            Meant::Several { candidates: found.into_iter().chain([last]).map(|row| row.session).collect(), more }
+        }
     })
 }
 
@@ -228,23 +270,32 @@ pub(crate) fn session(db: &Connection, id: &str) -> Result<Option<SessionRow>> {
     db.prepare_cached(&format!("{COLUMNS} WHERE session = ?1"))?.query_row([id], row).optional()
 }
 
-/// At most `most` events of a session, from `from` on.
+/// A page of a session's events from `from` on, within the bounds of [`Log::read`](ostler_core::log::Log::read).
 pub(crate) fn events(db: &Connection, session: &str, from: u64, most: usize) -> Result<Vec<Event>> {
     let sql = "SELECT seq, at, turn, json FROM events
         WHERE session = (SELECT key FROM sessions WHERE session = ?1) AND seq >= ?2 ORDER BY seq LIMIT ?3";
     let mut query = db.prepare_cached(sql)?;
     let most = i64::try_from(most).unwrap_or(i64::MAX);
-    let events = query.query_map(params![session, signed(from), most], |row| {
+    let mut rows = query.query(params![session, signed(from), most])?;
+    let (mut events, mut bytes) = (Vec::new(), 0);
+    while let Some(row) = rows.next()? {
         let json = row.get_ref(3)?.as_str()?;
+        bytes += json.len();
+        if bytes > PAGE_BYTES && !events.is_empty() {
+            break;
+        }
         // An event of a kind that only a later Ostler knows: nothing is lost, the line is there.
-        Event::from_json(json).or_else(|error| {
-            let what =
-                Unreadable { raw: json.to_owned(), why: error.to_string(), length: json.len() as u64, lossy: false };
-            let seq = unsigned(row.get(0)?);
-            Ok(Event { seq, at: At(row.get(1)?), session: session.into(), turn: row.get(2)?, what: what.into() })
-        })
-    })?;
-    events.collect()
+        events.push(match Event::from_json(json) {
+            Ok(event) => event,
+            Err(error) => {
+                let (raw, length) = (json.to_owned(), json.len() as u64);
+                let what = Unreadable { raw, why: error.to_string(), length, lossy: false };
+                let seq = unsigned(row.get(0)?);
+                Event { seq, at: At(row.get(1)?), session: session.into(), turn: row.get(2)?, what: what.into() }
+            }
+        });
+    }
+    Ok(events)
 }
 
 /// The kinds of messages that Ostler does not know and that sessions met since then, the most frequent first.

@@ -7,7 +7,12 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 use crate::error::StoreError;
 
 /// The steps. The number of a step is its place, counted from 1; `PRAGMA user_version` says how many were made.
-const STEPS: &[&str] = &[include_str!("schema/1.sql"), include_str!("schema/2.sql"), include_str!("schema/3.sql")];
+const STEPS: &[&str] = &[
+    include_str!("schema/1.sql"),
+    include_str!("schema/2.sql"),
+    include_str!("schema/3.sql"),
+    include_str!("schema/4.sql"),
+];
 
 /// Brings a database up to date. Nobody else does so at the same time: the caller holds the lock.
 pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {

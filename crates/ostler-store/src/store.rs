@@ -12,6 +12,8 @@ use crate::error::StoreError;
 use crate::files::Place;
 use crate::prune::{self, Keep, Pruned};
 use crate::rows::{self, Filter, Meant, SessionRow, UnknownMessages};
+use crate::search::{self, SearchHit};
+use crate::usage::{self, UsageQuery, UsageReport};
 use crate::writer::{Job, Writer};
 use crate::{database, driver};
 
@@ -66,16 +68,15 @@ impl Store {
         self.ask(|db| rows::session(db, id))
     }
 
-    /// The session of that id: Ostler's own; else the newest with that id of the agent's; else the only one whose own id
-    /// begins so, with four characters at least.
+    /// Resolves an id: Ostler's own, then the agent's (the newest session with it), then an unambiguous prefix of either.
     ///
     /// # Errors
-    /// When several begin so, or the database cannot be read.
+    /// When the prefix is ambiguous, or the database cannot be read.
     pub fn look_up(&self, id: &str) -> Result<Option<SessionRow>, StoreError> {
         match self.ask(|db| rows::find(db, id))? {
             Meant::Nothing => Ok(None),
             Meant::One(row) => Ok(Some(*row)),
-            Meant::Several(candidates) => Err(StoreError::Ambiguous { id: id.to_owned(), candidates }),
+            Meant::Several { candidates, more } => Err(StoreError::Ambiguous { id: id.to_owned(), candidates, more }),
         }
     }
 
@@ -93,6 +94,33 @@ impl Store {
     /// When the database cannot be read.
     pub fn latest(&self, dir: &Path) -> Result<Option<SessionRow>, StoreError> {
         self.ask(|db| rows::latest(db, dir))
+    }
+
+    /// Sums up tokens and costs of turns.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub fn usage(&self, query: &UsageQuery) -> Result<UsageReport, StoreError> {
+        self.ask(|db| usage::report(db, query))
+    }
+
+    /// Finds sessions in which a text was said, the newest first: in a prompt, an answer or a tool call's arguments,
+    /// ignoring case. One event at a time is in memory.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub fn search(&self, text: &str, filter: &Filter) -> Result<Vec<SearchHit>, StoreError> {
+        self.ask(|db| search::run(db, text, filter))
+    }
+
+    /// Removes one session with its raw output, given by exactly Ostler's id, and returns its size.
+    ///
+    /// # Errors
+    /// [`StoreError::Running`] when the session is running; otherwise when it is unknown, or the database cannot be written.
+    pub fn remove(&self, session: &str) -> Result<u64, StoreError> {
+        self.flush();
+        let mut db = database::open(&self.place)?;
+        prune::remove(&mut db, &self.place, session)
     }
 
     /// Lets old sessions go, and the oldest of too many; never one that is under way. A dry run only says which.

@@ -25,8 +25,21 @@ pub const LOGGED_IN: &str = "FAKE_AGENT_LOGGED_IN";
 /// When it has not been built; the message says how to.
 #[must_use]
 pub fn program() -> PathBuf {
+    built("fake-agent")
+}
+
+/// The program that runs another one on a machine without some layers of the sandbox.
+///
+/// # Panics
+/// When it has not been built; the message says how to.
+#[must_use]
+pub fn deprived() -> PathBuf {
+    built("deprived")
+}
+
+pub(crate) fn built(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("find the running test");
-    let name = format!("fake-agent{}", std::env::consts::EXE_SUFFIX);
+    let name = format!("{name}{}", std::env::consts::EXE_SUFFIX);
     // A test lies in <profile>/deps, an example in <profile>/examples, a program in <profile>.
     let found = test.ancestors().skip(1).take(2).map(|dir| dir.join(&name)).find(|path| path.is_file());
     found

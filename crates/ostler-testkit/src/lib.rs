@@ -10,6 +10,7 @@
 )]
 
 pub mod fake;
+pub mod machine;
 pub mod processes;
 pub mod pty;
 pub mod real;

@@ -15,6 +15,17 @@ pub fn marked(marker: &str) -> Vec<u32> {
     all().into_iter().filter(has_marker).filter(|pid| alive(*pid)).collect()
 }
 
+/// Live processes with an argument that is exactly `argument`: for those that are in a pid namespace, whose own numbers mean nothing
+/// outside, or that have no environment.
+#[must_use]
+pub fn with_argument(argument: &str) -> Vec<u32> {
+    let has_argument = |pid: &u32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|part| part == argument.as_bytes())
+    };
+    all().into_iter().filter(has_argument).filter(|pid| alive(*pid)).collect()
+}
+
 /// Live processes that descend from `pid`; those whose parent died have another ancestor by now and are not found.
 #[must_use]
 pub fn descendants(pid: u32) -> Vec<u32> {
@@ -65,6 +76,17 @@ pub fn rss_kib(pid: u32) -> Option<u64> {
 #[must_use]
 pub fn peak_rss_kib(pid: u32) -> Option<u64> {
     status_kib(pid, "VmHWM:")
+}
+
+/// The most memory that a process ever had besides the pages of its program, which in a debug build are most of it.
+#[must_use]
+pub fn peak_allocated_kib(pid: u32) -> Option<u64> {
+    Some(peak_rss_kib(pid)?.saturating_sub(status_kib(pid, "RssFile:")?))
+}
+
+/// Makes [`peak_rss_kib`] of this process start anew from what it uses now.
+pub fn reset_own_peak() {
+    fs::write("/proc/self/clear_refs", "5").expect("the peak cannot be reset");
 }
 
 /// How many files are open.

@@ -12,6 +12,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
+use crate::fake;
 use crate::processes::wait_until;
 
 /// High enough that nothing a test shows scrolls away.
@@ -19,20 +20,72 @@ const ROWS: NonZeroU16 = NonZeroU16::new(100).expect("not zero");
 const COLUMNS: NonZeroU16 = NonZeroU16::new(110).expect("not zero");
 
 /// How long anything may take before a test gives up on it.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Begins the report of a process id in the output of `terminal-leader`.
+pub const STARTED: &str = "\u{1b}]terminal-leader;started;";
+/// Begins the report of an exit code, which is empty after a signal.
+pub const ENDED: &str = "\u{1b}]terminal-leader;ended;";
+/// Ends a report.
+pub const END_OF_REPORT: char = '\u{7}';
+
+/// What the program's terminal has shown so far.
+struct Shown {
+    screen: vt100::Parser,
+    /// Every byte that the program wrote.
+    bytes: Vec<u8>,
+    /// Output that may be the beginning of a report.
+    pending: Vec<u8>,
+    pid: Option<u32>,
+    /// The exit code, which is `None` after a signal.
+    ended: Option<Option<i32>>,
+}
+
+impl Shown {
+    fn read(&mut self, output: &[u8]) {
+        self.pending.extend_from_slice(output);
+        for (prefix, is_end) in [(STARTED, false), (ENDED, true)] {
+            let Some(at) = find(&self.pending, prefix.as_bytes()) else { continue };
+            let value = at + prefix.len();
+            let Some(length) = self.pending[value..].iter().position(|byte| *byte == END_OF_REPORT as u8) else {
+                continue;
+            };
+            let text = String::from_utf8_lossy(&self.pending[value..value + length]);
+            if is_end {
+                self.ended = Some(text.parse().ok());
+            } else {
+                self.pid = text.parse().ok();
+            }
+            self.pending.drain(at..=value + length);
+        }
+        // A report that has only begun stays until the rest of it is read.
+        let escape = self.pending.iter().rposition(|byte| *byte == 0x1b).filter(|at| {
+            let rest = &self.pending[*at..];
+            let begins = |prefix: &str| rest.starts_with(prefix.as_bytes()) || prefix.as_bytes().starts_with(rest);
+            begins(STARTED) || begins(ENDED)
+        });
+        let plain = escape.unwrap_or(self.pending.len());
+        self.screen.process(&self.pending[..plain]);
+        self.bytes.extend(self.pending.drain(..plain));
+    }
+}
+
+fn find(text: &[u8], part: &[u8]) -> Option<usize> {
+    text.windows(part.len()).position(|window| window == part)
+}
 
 /// A program on a terminal.
 pub struct Pty {
     keys: File,
-    child: Child,
-    screen: Arc<Mutex<vt100::Parser>>,
+    leader: Child,
+    shown: Arc<Mutex<Shown>>,
 }
 
 impl Pty {
     /// Starts a command on a new terminal, which becomes its controlling one: Ctrl-C is a signal there.
     ///
     /// # Panics
-    /// When there is no terminal to be had, or no `setsid`.
+    /// When there is no terminal to be had, or `terminal-leader` has not been built.
     #[must_use]
     pub fn start(command: &Command) -> Self {
         let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("open a terminal");
@@ -43,8 +96,8 @@ impl Pty {
         };
         let size = Winsize { ws_row: ROWS.get(), ws_col: COLUMNS.get(), ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&terminal, size).expect("set its size");
-        let mut start = Command::new("/usr/bin/setsid");
-        start.arg("--ctty").arg(command.get_program()).args(command.get_args()).env_clear();
+        let mut start = Command::new(fake::built("terminal-leader"));
+        start.arg(command.get_program()).args(command.get_args()).env_clear();
         for (name, value) in command.get_envs().filter_map(|(name, value)| Some((name, value?))) {
             start.env(name, value);
         }
@@ -52,18 +105,20 @@ impl Pty {
             start.current_dir(dir);
         }
         start.env("TERM", "xterm-256color").stdin(far()).stdout(Stdio::from(far())).stderr(Stdio::from(far()));
-        let child = start.spawn().expect("start setsid");
-        let screen = Arc::new(Mutex::new(vt100::Parser::new(ROWS, COLUMNS, 0)));
+        let leader = start.spawn().expect("start terminal-leader");
+        let screen = vt100::Parser::new(ROWS, COLUMNS, 0);
+        let shown = Shown { screen, bytes: Vec::new(), pending: Vec::new(), pid: None, ended: None };
+        let shown = Arc::new(Mutex::new(shown));
         let keys = File::from(terminal);
-        let (mut seen, into) = (keys.try_clone().expect("read from it too"), screen.clone());
+        let (mut output, into) = (keys.try_clone().expect("read from it too"), shown.clone());
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
             // When the last process on it is gone, a read fails.
-            while let Ok(some @ 1..) = seen.read(&mut buffer) {
-                into.lock().expect("nobody panics with it").process(&buffer[..some]);
+            while let Ok(some @ 1..) = output.read(&mut buffer) {
+                into.lock().expect("nobody panics with it").read(&buffer[..some]);
             }
         });
-        Self { keys, child, screen }
+        Self { keys, leader, shown }
     }
 
     /// Types.
@@ -74,15 +129,24 @@ impl Pty {
         self.keys.write_all(keys.as_bytes()).expect("type");
     }
 
-    fn parser(&self) -> MutexGuard<'_, vt100::Parser> {
-        self.screen.lock().expect("nobody panics with it")
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().expect("nobody panics with it")
     }
 
     /// What is on the screen, without the spaces at the ends of its lines.
     #[must_use]
     pub fn seen(&self) -> String {
-        let text = self.parser().screen().contents();
+        let text = self.shown().screen.screen().contents();
         text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n").trim_end().to_owned()
+    }
+
+    /// Waits for the end of the program, and returns everything that it wrote, as it was.
+    ///
+    /// # Panics
+    /// When it does not end.
+    pub fn written(&mut self) -> Vec<u8> {
+        self.end();
+        self.shown().bytes.clone()
     }
 
     /// Waits until the screen is as it should be.
@@ -110,10 +174,14 @@ impl Pty {
         tcgetattr(&self.keys).expect("ask the terminal").local_modes.contains(LocalModes::ECHO | LocalModes::ICANON)
     }
 
-    /// The number of the program's process.
+    /// The id of the program's process.
+    ///
+    /// # Panics
+    /// When it does not start.
     #[must_use]
     pub fn id(&self) -> u32 {
-        self.child.id()
+        assert!(wait_until(PATIENCE, || self.shown().pid.is_some()), "not started:\n{}", self.seen());
+        self.shown().pid.expect("it has started")
     }
 
     /// Waits for the end of the program, and gives its exit code.
@@ -121,17 +189,34 @@ impl Pty {
     /// # Panics
     /// When it does not end; the message shows the screen.
     pub fn end(&mut self) -> Option<i32> {
-        let child = &mut self.child;
-        let ended = wait_until(PATIENCE, || child.try_wait().expect("wait for it").is_some());
-        assert!(ended, "still there:\n{}", self.seen());
-        self.child.wait().expect("it has ended").code()
+        assert!(wait_until(PATIENCE, || self.shown().ended.is_some()), "still there:\n{}", self.seen());
+        self.shown().ended.flatten()
     }
 }
 
 impl Drop for Pty {
     fn drop(&mut self) {
-        // A test that failed leaves nothing behind.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        // A test that failed leaves nothing behind: without its leader the terminal hangs up.
+        let _ = self.leader.kill();
+        let _ = self.leader.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{COLUMNS, END_OF_REPORT, ENDED, ROWS, STARTED, Shown};
+
+    #[test]
+    fn reports_are_taken_out_wherever_reads_split_them() {
+        let stream = format!("a{STARTED}42{END_OF_REPORT}b\u{1b}[1mc\u{1b}]0;t\u{7}{ENDED}7{END_OF_REPORT}");
+        for at in 0..stream.len() {
+            let screen = vt100::Parser::new(ROWS, COLUMNS, 0);
+            let mut shown = Shown { screen, bytes: Vec::new(), pending: Vec::new(), pid: None, ended: None };
+            shown.read(&stream.as_bytes()[..at]);
+            assert!(shown.ended.is_none());
+            shown.read(&stream.as_bytes()[at..]);
+            assert_eq!((shown.pid, shown.ended), (Some(42), Some(Some(7))), "at {at}");
+            assert_eq!(shown.bytes, b"ab\x1b[1mc\x1b]0;t\x07", "at {at}");
+        }
     }
 }

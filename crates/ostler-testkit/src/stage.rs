@@ -6,6 +6,8 @@
 use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
 
@@ -20,9 +22,28 @@ pub enum Stage {
     Played(PathBuf),
 }
 
+/// What a scenario that came to its end has proved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Proof {
+    /// Every check was made.
+    Whole,
+    /// A recording was played: checks of the model, of tools or of the agent itself were left out.
+    EventsOnly,
+}
+
+/// The program to start in place of the agent.
+#[derive(Debug)]
+pub(crate) struct StandIn {
+    pub(crate) program: PathBuf,
+    /// Set if it plays a recording: whether a check was left out for that.
+    pub(crate) played: Option<Arc<AtomicBool>>,
+}
+
 #[derive(Debug)]
 struct Set {
     stage: Stage,
+    /// Whether a check was left out because a recording is played.
+    left_out: Arc<AtomicBool>,
     /// What the processes of the scenario write and count, one after the other.
     dir: tempfile::TempDir,
 }
@@ -31,16 +52,17 @@ thread_local! {
     static SET: RefCell<Option<Set>> = const { RefCell::new(None) };
 }
 
-/// Runs a scenario on a stage. A recording is kept only when the scenario comes to a good end.
+/// Runs a scenario on a stage and returns what it has proved. A recording is stored only if the
+/// scenario succeeds.
 ///
 /// # Panics
 /// When the stage cannot be set, or there is nothing to keep.
-pub fn on(stage: Stage, scenario: impl FnOnce()) {
+pub fn on(stage: Stage, scenario: impl FnOnce()) -> Proof {
     let dir = tempfile::tempdir().expect("make a directory for the stage");
     if let Stage::Played(file) = &stage {
         assert!(file.is_file(), "no {}: record it with OSTLER_RECORD=1 (CONTRIBUTING.md)", file.display());
     }
-    SET.set(Some(Set { stage, dir }));
+    SET.set(Some(Set { stage, left_out: Arc::default(), dir }));
     scenario();
     let set = SET.take().expect("the stage is there to the end");
     if let Stage::Recorded(file) = set.stage {
@@ -56,13 +78,15 @@ pub fn on(stage: Stage, scenario: impl FnOnce()) {
         fs::create_dir_all(file.parent().expect("a recording is in a folder")).expect("make the folder");
         fs::write(&file, text).expect("keep the recording");
     }
+    if set.left_out.load(Ordering::Relaxed) { Proof::EventsOnly } else { Proof::Whole }
 }
 
-/// A program to start in place of this one, in the place whose root and whose model's address are given; whether it is played.
-pub(crate) fn stand_in(program: Option<fn() -> PathBuf>, root: &Path, model: &str) -> Option<(PathBuf, bool)> {
+/// Returns the program to start in place of this one, in the place whose root and whose model's
+/// address are given.
+pub(crate) fn stand_in(program: Option<fn() -> PathBuf>, root: &Path, model: &str) -> Option<StandIn> {
     let program = program?;
     SET.with_borrow(|set| {
-        let Set { stage, dir } = set.as_ref()?;
+        let Set { stage, left_out, dir } = set.as_ref()?;
         let bin = root.join("stand-in");
         fs::create_dir(&bin).expect("make a directory for the stand-in");
         let link = bin.join("agent");
@@ -73,6 +97,6 @@ pub(crate) fn stand_in(program: Option<fn() -> PathBuf>, root: &Path, model: &st
         };
         fs::write(bin.join("agent.mode"), mode.to_string()).expect("write what the stand-in is to do");
         std::os::unix::fs::symlink(fake::program(), &link).expect("link the fake agent");
-        Some((link, matches!(stage, Stage::Played(_))))
+        Some(StandIn { program: link, played: matches!(stage, Stage::Played(_)).then(|| left_out.clone()) })
     })
 }

@@ -8,17 +8,21 @@ mod defaults;
 mod git;
 mod lookup;
 mod matching;
+mod preset;
+pub mod project;
 mod protected;
 mod words;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-pub use self::protected::{Restored, Snapshot};
+use self::arguments::Reach;
+pub use self::preset::{CommandChoice, CommandPreset};
+pub use self::protected::{Restored, Snapshot, protected_paths, protected_paths_with, remove_tree};
 use crate::catalog::ToolInfo;
 use crate::{Code, ToolError};
 
@@ -43,6 +47,11 @@ pub struct CommandRule {
     pub before: Vec<String>,
     /// Words that must not come together, in whatever order and spelling: a sub-command and an option, for example.
     pub block: Vec<Vec<String>>,
+    /// Sub-commands that are only allowed with an option: the sub-command, then the options of which one must be given exactly
+    /// as written, before `--`.
+    pub needs: Vec<Vec<String>>,
+    /// Hints for refusals: the sub-command, then a sentence that says what to use instead.
+    pub instead: Vec<(String, String)>,
     /// Arguments that must not come at all.
     pub block_args: Vec<String>,
     /// Options whose value is text and not a path, each after its sub-command.
@@ -71,7 +80,7 @@ impl CommandRule {
         if !is_bare(name.strip_prefix("./").unwrap_or(name)) {
             return Err(format!("command {name:?}: a name is one word without a slash, or ./ and a word"));
         }
-        if let Some(empty) = [&self.block, &self.text].iter().find(|list| list.iter().any(Vec::is_empty)) {
+        if let Some(empty) = [&self.block, &self.text, &self.needs].iter().find(|list| list.iter().any(Vec::is_empty)) {
             return Err(format!("command {name:?}: an entry of {empty:?} has no words"));
         }
         let expectations = [(&self.examples.allow, true), (&self.examples.deny, false)];
@@ -102,7 +111,7 @@ impl CommandRule {
         let args = words.split_off(1);
         let place = Place { root: Path::new("/workspace"), path: OsStr::new(""), is_denied: &|_| false };
         let judged = matching::judge(self, &args);
-        Ok(judged.and_then(|()| arguments::check(self, &args, &place).map_err(|error| error.message)))
+        Ok(judged.and_then(|()| arguments::check(self, &args, &place, Reach::Workspace).map_err(|error| error.message)))
     }
 }
 
@@ -115,6 +124,14 @@ pub struct Place<'a> {
     pub path: &'a OsStr,
     /// Whether the rules about files keep a path, relative to the workspace, from the model.
     pub is_denied: &'a dyn Fn(&Path) -> bool,
+}
+
+impl Place<'_> {
+    /// Returns true if a program for the command can be found.
+    #[must_use]
+    pub fn has(&self, command: &str) -> bool {
+        lookup::find(command, self).is_ok()
+    }
 }
 
 /// A call that the rules let through.
@@ -130,12 +147,21 @@ pub struct Approved {
     pub env: Vec<(String, String)>,
 }
 
-/// Every rule that holds in a workspace: the defaults, and on top of them those of its policy.
+/// Every rule that holds in a workspace: the defaults, and on top of them those of its policy and of a preset.
 #[derive(Debug, Clone)]
 pub struct Commands {
     rules: BTreeMap<String, CommandRule>,
+    /// Rules that a call must pass besides the one of its name.
+    narrowing: Vec<CommandRule>,
     /// The names of the rules that do not come with Ostler.
     own: Vec<String>,
+    preset: CommandPreset,
+    /// Build and test tools of the project.
+    builders: BTreeSet<String>,
+    /// Tools that only read, with their rules.
+    readers: BTreeMap<String, CommandRule>,
+    /// Commands that are allowed as they stand.
+    allowed: Vec<Vec<String>>,
 }
 
 impl Commands {
@@ -151,7 +177,54 @@ impl Commands {
             rule.check().map_err(bad)?;
             all.insert(rule.name.clone(), rule.clone());
         }
-        Ok(Self { rules: all, own: rules.iter().map(|rule| rule.name.clone()).collect() })
+        Ok(Self {
+            rules: all,
+            narrowing: Vec::new(),
+            own: rules.iter().map(|rule| rule.name.clone()).collect(),
+            preset: CommandPreset::Strict,
+            builders: BTreeSet::new(),
+            readers: BTreeMap::new(),
+            allowed: Vec::new(),
+        })
+    }
+
+    /// Adds the commands of a preset, for a project with files of these names.
+    ///
+    /// # Errors
+    /// When the rules that come with Ostler cannot be read.
+    pub fn with_preset<'a>(
+        mut self,
+        preset: CommandPreset,
+        files: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, ToolError> {
+        self.preset = preset;
+        if preset >= CommandPreset::Build {
+            let rules = defaults::tool_rules().map_err(|why| ToolError::new(Code::BadArguments, why))?;
+            let plain = |name: &str| CommandRule { name: name.to_owned(), ..CommandRule::default() };
+            self.readers = project::readers().map(|name| (name.to_owned(), plain(name))).collect();
+            self.readers.extend(rules.into_iter().map(|rule| (rule.name.clone(), rule)));
+            self.builders = project::tools(files).into_iter().map(str::to_owned).collect();
+        }
+        Ok(self)
+    }
+
+    /// Allows these commands as they stand, with any further arguments.
+    #[must_use]
+    pub fn allowing(mut self, commands: impl IntoIterator<Item = Vec<String>>) -> Self {
+        self.allowed.extend(commands.into_iter().filter(|words| !words.is_empty()));
+        self
+    }
+
+    /// The same, where a call must also pass each of these rules that has its name. They add no command.
+    #[must_use]
+    pub fn narrowed_by(mut self, rules: &[CommandRule]) -> Self {
+        self.narrowing.extend_from_slice(rules);
+        self
+    }
+
+    /// The rule for a command.
+    pub(crate) fn rule(&self, name: &str) -> Option<&CommandRule> {
+        self.rules.get(name)
     }
 
     /// The commands there are rules for.
@@ -165,32 +238,85 @@ impl Commands {
         &self.own
     }
 
+    /// The preset that holds.
+    #[must_use]
+    pub fn preset(&self) -> CommandPreset {
+        self.preset
+    }
+
     /// What the rules say to a call.
     ///
     /// # Errors
     /// Says which rule forbids it, or what is wrong with the call.
     pub fn check(&self, command: &str, args: &[String], place: &Place<'_>) -> Result<Approved, ToolError> {
         check_shape(command, args)?;
-        let rule = self.rules.get(command).ok_or_else(|| self.unknown(command))?;
-        matching::judge(rule, args).map_err(|why| ToolError::new(Code::DeniedByPolicy, why))?;
-        arguments::check(rule, args, place)?;
-        let program = lookup::find(command, place)?;
+        for rule in self.narrowing.iter().filter(|rule| rule.name == command) {
+            matching::judge(rule, args).map_err(|why| ToolError::new(Code::DeniedByPolicy, why))?;
+        }
+        let program = match self.allowed_words(command, args) {
+            Some(words) => self.check_allowed((command, args), words, place)?,
+            None => self.check_rules(command, args, place)?,
+        };
         let env = if command == "git" { git::environment() } else { Vec::new() };
         Ok(Approved { name: command.to_owned(), program, args: args.to_vec(), env })
     }
 
+    /// How many words of a call are those of a command that is allowed as it stands; the most, if there are several.
+    fn allowed_words(&self, command: &str, args: &[String]) -> Option<usize> {
+        let begins = |words: &&Vec<String>| words[0] == command && args.starts_with(&words[1..]);
+        self.allowed.iter().filter(begins).map(Vec::len).max()
+    }
+
+    /// What the policy blocks stays blocked; what it does not allow is allowed.
+    fn check_allowed(
+        &self,
+        (command, args): (&str, &[String]),
+        words: usize,
+        place: &Place<'_>,
+    ) -> Result<PathBuf, ToolError> {
+        let own = self.rules.get(command).filter(|rule| self.own.contains(&rule.name));
+        if let Some(rule) = own {
+            matching::blocked(rule, args).map_err(|why| ToolError::new(Code::DeniedByPolicy, why))?;
+        }
+        let further = args.get(words - 1..).unwrap_or_default();
+        let reach = if self.preset == CommandPreset::Strict { Reach::Workspace } else { Reach::Sandbox };
+        arguments::check(&CommandRule::default(), further, place, reach)?;
+        lookup::find_named(command, place)
+    }
+
+    fn check_rules(&self, command: &str, args: &[String], place: &Place<'_>) -> Result<PathBuf, ToolError> {
+        let any = CommandRule::default();
+        let (rule, reach) = match (self.rules.get(command), self.readers.get(command)) {
+            (Some(rule), _) => (rule, Reach::Workspace),
+            // Where every program may run, the options of one are no matter.
+            (None, _) if self.is_any(command) => (&any, Reach::Sandbox),
+            (None, Some(rule)) => (rule, Reach::Sandbox),
+            (None, None) if self.builders.contains(command) => (&any, Reach::Sandbox),
+            (None, None) => return Err(self.unknown(command)),
+        };
+        matching::judge(rule, args).map_err(|why| ToolError::new(Code::DeniedByPolicy, why))?;
+        arguments::check(rule, args, place, reach)?;
+        lookup::find(command, place)
+    }
+
+    fn is_any(&self, command: &str) -> bool {
+        self.preset == CommandPreset::Any && is_bare(command.strip_prefix("./").unwrap_or(command))
+    }
+
     fn unknown(&self, command: &str) -> ToolError {
-        let known: Vec<&str> = self.names().collect();
         let hint = match command.split_whitespace().next() {
-            Some(first) if first != command && self.rules.contains_key(first) => {
-                " (command is one word; its arguments go into args)"
-            }
+            Some(first) if first != command => " (command is one word; its arguments go into args)",
             _ => "",
         };
+        let shown = ostler_core::clip::plain(command);
+        let names =
+            self.names().chain(self.builders.iter().map(String::as_str)).chain(self.readers.keys().map(String::as_str));
+        let allowed: Vec<String> =
+            names.map(str::to_owned).chain(self.allowed.iter().map(|words| format!("{:?}", words.join(" ")))).collect();
         let message = format!(
-            "{:?} is not an allowed command{hint}. Allowed are: {}. {RULES_FILE} can allow more.",
-            ostler_core::clip::plain(command),
-            known.join(", "),
+            "{shown:?} is not an allowed command{hint}. Allowed are: {}. Only the user can allow more: with --allow-command, \
+             --commands, or a rule in {RULES_FILE}.",
+            allowed.join(", "),
         );
         ToolError::new(Code::DeniedByPolicy, message)
     }
@@ -241,9 +367,9 @@ pub const RUN_COMMAND: ToolInfo = ToolInfo {
     schema: || schemars::schema_for!(RunCommand).as_value().to_string(),
 };
 
-/// What the tool does, with the commands that are allowed.
+/// What the tool does, with the commands that are allowed. Of a preset's commands, those that `is_installed` knows.
 #[must_use]
-pub fn describe(commands: &Commands) -> String {
+pub fn describe(commands: &Commands, is_installed: &dyn Fn(&str) -> bool) -> String {
     let mut text = String::from(
         "Run a command in the workspace's root directory and get its exit code and output. There is no shell: command is one \
          word, and each argument is one entry of args. Its files are those of the workspace; it has no network unless the \
@@ -261,6 +387,19 @@ pub fn describe(commands: &Commands) -> String {
             text.push_str("; not: ");
             text.push_str(&blocked.join(", "));
         }
+    }
+    let mut list = |title: &str, names: Vec<String>| {
+        if !names.is_empty() {
+            text.push_str(&format!("\n- {title}: {}", names.join(", ")));
+        }
+    };
+    let is_new = |name: &&String| !commands.rules.contains_key(*name) && is_installed(name);
+    list("build and test tools", commands.builders.iter().filter(is_new).cloned().collect());
+    list("tools that only read", commands.readers.keys().filter(is_new).cloned().collect());
+    let allowed = commands.allowed.iter().map(|words| format!("{:?}", words.join(" ")));
+    list("with any further arguments", allowed.collect());
+    if commands.preset == CommandPreset::Any {
+        text.push_str("\n- any other program on PATH, also sh -c and bash -c");
     }
     text
 }

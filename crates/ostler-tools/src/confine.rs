@@ -1,9 +1,11 @@
-//! What the operating system keeps a command from doing.
+//! Confinement of commands and agents by the operating system.
 //!
 //! A [`Confinement`] is data: what a process may write, read and reach, and how much of the machine it gets. It is [`prepare`]d
-//! in the parent, where files can be opened and memory had, and entered by the child between fork and exec, where only system
-//! calls are safe. Layers that a kernel lacks are named in a [`Report`], never passed over in silence.
+//! in the parent, where files can be opened and memory allocated, and entered by the child between fork and exec, where only
+//! system calls are safe. The child reports the [`Layers`] that it really entered, and is not executed without those that are
+//! [`Required`]; a [`Report`] names the ones that are missing.
 
+mod layers;
 mod limits;
 #[cfg(target_os = "linux")]
 mod linux;
@@ -11,24 +13,33 @@ mod linux;
 mod other;
 mod reading;
 mod report;
+mod secrets;
+mod variables;
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+pub use layers::{Layers, Required};
 pub use limits::CommandLimits;
+pub(crate) use limits::default_memory_mb;
 #[cfg(target_os = "linux")]
-pub use linux::{Kept, Ready, attempts, prepare, report};
+pub use linux::{Held, ProcessTree, Ready, Reported, attempts, machine, prepare};
 #[cfg(not(target_os = "linux"))]
-pub use other::report;
-pub use reading::{Home, expand, secrets};
-pub use report::{Layer, Report};
+pub use other::machine;
+pub use reading::{Home, expand};
+pub use report::{Layer, Machine, Report};
+pub use secrets::{named_secrets, secret_places, secrets};
+pub(crate) use variables::fault as refuse_variable;
+pub use variables::looks_secret;
 
 /// What a process may do, and all that it starts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confinement {
     /// What it may change, with everything below.
     pub write: Vec<PathBuf>,
+    /// What it may not change although it lies below one of those: mounted read-only where there is a mount namespace.
+    pub protected: Vec<PathBuf>,
     /// What it may read and run, with everything below.
     pub read: Vec<PathBuf>,
     /// What it may not read although it lies below one of those; names can still be seen.
@@ -37,6 +48,21 @@ pub struct Confinement {
     pub network: Network,
     /// How much of the machine it gets.
     pub limits: Rlimits,
+    /// Which layers it must have entered before it is executed.
+    pub required: Required,
+    /// Whether namespaces are entered. Off where an attempt has shown that they cannot be.
+    pub namespaces: Namespaces,
+}
+
+/// Whether a confinement enters namespaces.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Namespaces {
+    /// Those that the system gives.
+    #[default]
+    Enter,
+    /// None.
+    Skip,
 }
 
 /// Whom a process may talk to.
@@ -62,12 +88,9 @@ pub struct Rlimits {
     pub processes: Option<u64>,
     /// Open files, for each process.
     pub open_files: Option<u64>,
-    /// Bytes of address space, for each process.
+    /// Bytes of memory: of all processes together where a cgroup counts them, and of each one's private data.
     pub memory: Option<u64>,
 }
-
-/// Devices that do nothing to anybody.
-const HARMLESS_DEVICES: [&str; 6] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
 
 impl Confinement {
     /// What a command of a model gets: the workspace and a directory for temporary files to write, the system and its tools to
@@ -80,11 +103,13 @@ impl Confinement {
         let is_below = |path: &PathBuf| write.iter().any(|dir| path.starts_with(dir) && path != dir);
         let write: Vec<PathBuf> = write.iter().filter(|path| !is_below(path)).cloned().collect();
         let mut read = reading::tools(home);
+        read.extend(reading::settings_above(home.workspace));
         read.extend(reading::real(limits.read.iter().filter_map(|path| expand(path, home))));
         read.retain(|path| !write.iter().any(|dir| path.starts_with(dir)));
         let mega = |count: u64| count.saturating_mul(1024 * 1024);
         Self {
             write,
+            protected: Vec::new(),
             read,
             hidden: secrets(home),
             network: limits.network,
@@ -93,8 +118,10 @@ impl Confinement {
                 file_size: Some(mega(limits.file_size_mb)),
                 processes: Some(limits.processes),
                 open_files: Some(limits.open_files),
-                memory: limits.memory_mb.map(mega),
+                memory: Some(limits.memory_mb.map_or_else(limits::default_memory, mega)),
             },
+            required: limits.required,
+            namespaces: Namespaces::Enter,
         }
     }
 
@@ -104,6 +131,6 @@ impl Confinement {
     pub fn agent(write: Vec<PathBuf>, home: &Home<'_>) -> Self {
         let mut hidden = secrets(home);
         hidden.push(PathBuf::from("/dev")); // a disk as a whole is every file on it
-        Self { write, read: vec![PathBuf::from("/")], hidden, network: Network::All, limits: Rlimits::default() }
+        Self { write, read: vec![PathBuf::from("/")], hidden, network: Network::All, ..Self::default() }
     }
 }

@@ -79,12 +79,15 @@ pub struct ToolError {
     pub code: Code,
     /// The sentence.
     pub message: String,
+    /// Files that a person can approve the change of: they are all that stands in the way. Paths relative to the workspace, with
+    /// links resolved.
+    pub needs_approval: Vec<String>,
 }
 
 impl ToolError {
     /// An error of that code.
     #[must_use]
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self { code, message: message.into(), needs_approval: Vec::new() }
     }
 }

@@ -11,7 +11,8 @@ mod diff;
 pub(crate) mod edit_file;
 mod git;
 mod given;
-mod limits;
+mod guarded;
+pub(crate) mod limits;
 pub(crate) mod list_files;
 pub(crate) mod make_directory;
 pub(crate) mod move_file;
@@ -25,6 +26,7 @@ mod root;
 mod rules;
 pub(crate) mod search_files;
 pub(crate) mod store;
+mod steered;
 mod system;
 mod twins;
 mod walk;
@@ -32,6 +34,7 @@ pub(crate) mod whole_text;
 pub(crate) mod write_file;
 
 pub(crate) use root::{Root, read_own_file};
+pub(crate) use rules::is_sealed;
 pub use whole_text::Span;
 
 /// Which files a model may see and change: globs relative to the workspace, besides the defaults.
@@ -48,6 +51,9 @@ pub struct FileRules {
     pub allow: Vec<String>,
     /// Read but not written.
     pub read_only: Vec<String>,
+    /// The same as `allow`, but asked for by a workspace: private keys and credentials stay closed. No file sets it.
+    #[serde(skip)]
+    pub workspace_allow: Vec<String>,
 }
 
 impl FileRules {

@@ -9,10 +9,14 @@ pub mod command;
 pub mod confine;
 mod error;
 mod files;
+mod names;
 pub mod policy;
+mod repository;
+mod tree;
 mod workspace;
 
 pub use error::{Code, ToolError};
 pub use files::{FileRules, Span};
-pub use policy::Policy;
+pub use policy::{OffLimits, Policy, Request, WorkspacePolicy};
+pub use repository::UserGitConfig;
 pub use workspace::Workspace;

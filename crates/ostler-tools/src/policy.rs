@@ -1,8 +1,14 @@
-//! The policy of a workspace: what its file `.ostler/sandbox.toml` says, on top of the defaults.
+//! The sandbox policy: what a model may do in a workspace, from the user's own file and the workspace's.
+
+mod off_limits;
+mod workspace_policy;
 
 use serde::Deserialize;
 
-use crate::command::CommandRule;
+pub use self::off_limits::OffLimits;
+pub use self::workspace_policy::{Granted, Narrowed, Request, WorkspacePolicy};
+
+use crate::command::{CommandPreset, CommandRule};
 use crate::confine::CommandLimits;
 use crate::files::FileRules;
 use crate::{Code, ToolError};
@@ -18,9 +24,15 @@ pub struct Policy {
     pub files: FileRules,
     /// What a command may do while it runs.
     pub sandbox: CommandLimits,
+    /// How many commands it may run that no rule names; what the sandbox on this machine bears, when absent.
+    #[serde(rename = "commands")]
+    pub preset: Option<CommandPreset>,
     /// Which commands it may run, besides the defaults.
     #[serde(rename = "command")]
     pub commands: Vec<CommandRule>,
+    /// Rules that a call must pass as well: they only refuse. No file sets them; an untrusted workspace's rules come here.
+    #[serde(skip)]
+    pub narrowing: Vec<CommandRule>,
 }
 
 impl Policy {
@@ -29,7 +41,15 @@ impl Policy {
     /// # Errors
     /// Names the line or the rule that is wrong.
     pub fn parse(text: &str) -> Result<Self, ToolError> {
-        let bad = |why: String| ToolError::new(Code::BadArguments, format!("{POLICY_FILE}: {why}"));
+        Self::parse_as(text, POLICY_FILE)
+    }
+
+    /// The same for a file that is called `source` in messages.
+    ///
+    /// # Errors
+    /// Names the line or the rule that is wrong.
+    pub fn parse_as(text: &str, source: &str) -> Result<Self, ToolError> {
+        let bad = |why: String| ToolError::new(Code::BadArguments, format!("{source}: {why}"));
         let policy: Self = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
         policy.files.check().map_err(bad)?;
         policy.sandbox.check().map_err(bad)?;

@@ -147,7 +147,7 @@ impl ModelError {
 fn too_late(time: Duration) -> Outcome {
     let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     Outcome::new(Cause::WallLimit, format!("There was no reply within {time:?}."))
-        .hint("Allow more time (ModelOptions::timeout).")
+        .hint("Allow more time (--reply-timeout; ModelOptions::timeout).")
         .with(|detail| detail.limit_ms = Some(millis))
 }
 

@@ -122,27 +122,68 @@ impl Agents {
         self.0.iter()
     }
 
-    /// The agent to use when none is named: the first whose program is there and, if several are, the first that is
-    /// ready.
+    /// The agent to use when none is named: the first that is installed, configured and not known to lack a login. If only one
+    /// is installed, it is not probed.
     pub async fn choose(&self, host: &Host) -> Option<Arc<dyn Agent>> {
         self.choose_for(host, |_| Spec::default()).await
     }
 
     /// The same, when each agent is started with a spec of its own.
     pub async fn choose_for(&self, host: &Host, spec: impl Fn(&dyn Agent) -> Spec) -> Option<Arc<dyn Agent>> {
-        let found: Vec<_> = self.0.iter().map(|agent| (agent, spec(&**agent))).collect();
-        let found: Vec<_> = found.into_iter().filter(|(agent, spec)| agent.is_found_for(host, spec)).collect();
-        // The agent of last resort is always found; beside it, one candidate needs no questions.
-        if let [(only, _), _] | [(only, _)] = &found[..] {
-            return Some(Arc::clone(only));
+        let found = self.found(host, spec);
+        if let Some(only) = only(&found) {
+            return Some(only.agent);
         }
         for (agent, spec) in &found {
-            if matches!(agent.probe_for(host, spec).await, Probed::Ready { .. }) {
+            if agent.probe_for(host, spec).await.is_usable() {
                 return Some(Arc::clone(agent));
             }
         }
         None
     }
+
+    /// The agent that [`Agents::choose_for`] chooses, and why, for a caller that has probed every agent already.
+    pub fn choose_probed(
+        &self,
+        host: &Host,
+        spec: impl Fn(&dyn Agent) -> Spec,
+        is_usable: impl Fn(&dyn Agent) -> bool,
+    ) -> Option<Choice> {
+        let found = self.found(host, spec);
+        let first = || found.iter().find(|(agent, _)| is_usable(&***agent));
+        only(&found)
+            .or_else(|| first().map(|(agent, _)| Choice { agent: Arc::clone(agent), reason: ChoiceReason::First }))
+    }
+
+    /// The agents that are installed or configured, each with its spec.
+    fn found(&self, host: &Host, spec: impl Fn(&dyn Agent) -> Spec) -> Vec<(&Arc<dyn Agent>, Spec)> {
+        let all = self.0.iter().map(|agent| (agent, spec(&**agent)));
+        all.filter(|(agent, spec)| agent.is_found_for(host, spec)).collect()
+    }
+}
+
+/// An agent that is used because none was named.
+#[derive(Clone)]
+pub struct Choice {
+    /// The agent.
+    pub agent: Arc<dyn Agent>,
+    /// Why it is this one.
+    pub reason: ChoiceReason,
+}
+
+/// Why an agent is used when none was named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChoiceReason {
+    /// No other is installed.
+    Only,
+    /// It is the first, in Ostler's order, that can be used.
+    First,
+}
+
+/// The only candidate, which is used without a probe. The agent of last resort is always found beside it.
+fn only(found: &[(&Arc<dyn Agent>, Spec)]) -> Option<Choice> {
+    let ([(only, _), _] | [(only, _)]) = found else { return None };
+    Some(Choice { agent: Arc::clone(only), reason: ChoiceReason::Only })
 }
 
 fn check(spec: &Spec) -> Result<(), SpecError> {
@@ -167,7 +208,7 @@ fn check(spec: &Spec) -> Result<(), SpecError> {
 fn check_without_process(spec: &Spec) -> Result<(), SpecError> {
     check(spec)?;
     match spec.sandbox {
-        Sandbox::Off => Ok(()),
+        Sandbox::Usual | Sandbox::Off => Ok(()),
         asked => Err(SpecError::new(
             "sandbox",
             asked.word(),

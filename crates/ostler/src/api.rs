@@ -84,6 +84,16 @@ async fn live(body: Arc<Body>, orders: DuplexStream, mut voice: DuplexStream) {
                     }
                     Ok(Order::Verify(answer)) => work = Some(Box::pin(verify(body.clone(), answer, Voice(say.clone())))),
                     Ok(Order::Tools(calls)) => work = Some(Box::pin(run(body.clone(), calls, Voice(say.clone())))),
+                    Ok(Order::Approved(call)) => {
+                        // Behind what still runs.
+                        let (before, body, voice) = (work.take(), body.clone(), Voice(say.clone()));
+                        work = Some(Box::pin(async move {
+                            if let Some(before) = before {
+                                before.await;
+                            }
+                            run(body, vec![call], voice).await;
+                        }));
+                    }
                     Ok(Order::Cancel) => {
                         work = None;
                         drop(body.busy.write().await);
@@ -297,7 +307,7 @@ const OUTPUT_HALF: usize = 128 * 1024;
 async fn one(body: &Body, call: ToolOrder, voice: &Voice) -> Word {
     match &body.around {
         Some(around) if around.asks && call.name == ASK_PERSON && call.refused.is_none() => ask(around, call).await,
-        _ => Word::Result(run_one(body, call, voice).await),
+        _ => run_one(body, call, voice).await,
     }
 }
 
@@ -320,9 +330,9 @@ async fn ask(around: &Around, call: ToolOrder) -> Word {
     }
 }
 
-async fn run_one(body: &Body, call: ToolOrder, voice: &Voice) -> Outcome {
+async fn run_one(body: &Body, call: ToolOrder, voice: &Voice) -> Word {
     if let Some(output) = call.refused {
-        return Outcome { id: call.id, ok: false, denied: true, output };
+        return Word::Result(Outcome { id: call.id, ok: false, denied: true, output });
     }
     let limit = body.around.as_ref().and_then(|around| around.tool_timeout);
     let id = call.id.clone();
@@ -334,30 +344,31 @@ async fn run_one(body: &Body, call: ToolOrder, voice: &Voice) -> Outcome {
             Err(_) => {
                 let output =
                     format!("timeout: the tool took longer than {} seconds and was called off.", limit.as_secs());
-                Outcome { id, ok: false, denied: false, output }
+                Word::Result(Outcome { id, ok: false, denied: false, output })
             }
         },
     }
 }
 
-async fn called(body: &Body, call: ToolOrder, voice: &Voice) -> Outcome {
+async fn called(body: &Body, call: ToolOrder, voice: &Voice) -> Word {
     let result = match body.tools.get(&call.name) {
         // A tool of somebody's own may panic; that is a failed call and not the end of the session.
-        Some(tool) => AssertUnwindSafe(async { tool.call_reporting(call.input.get(), &voice.progress()).await })
-            .catch_unwind()
-            .await
-            .unwrap_or_else(|_| Err(ToolError::new(Code::Io, format!("the tool {} broke down", call.name)))),
+        Some(tool) => AssertUnwindSafe(async {
+            match &call.approved[..] {
+                [] => tool.call_reporting(call.input.get(), &voice.progress()).await,
+                approved => tool.call_approved(call.input.get(), approved).await,
+            }
+        })
+        .catch_unwind()
+        .await
+        .unwrap_or_else(|_| Err(ToolError::new(Code::Io, format!("the tool {} broke down", call.name)))),
         None if body.offered.iter().any(|offer| offer.name == call.name) => {
             let nobody = || ToolError::new(Code::Io, "nobody ran the tool");
             match body.submissions.result_of(&call.id).await.ok_or_else(nobody) {
                 Ok(result) if result.ok => Ok(result.output),
                 Ok(result) => {
-                    return Outcome {
-                        id: call.id,
-                        ok: false,
-                        denied: false,
-                        output: head_and_tail(result.output, OUTPUT_HALF),
-                    };
+                    let output = head_and_tail(result.output, OUTPUT_HALF);
+                    return Word::Result(Outcome { id: call.id, ok: false, denied: false, output });
                 }
                 Err(error) => Err(error),
             }
@@ -366,7 +377,12 @@ async fn called(body: &Body, call: ToolOrder, voice: &Voice) -> Outcome {
     };
     let (ok, denied, output) = match result {
         Ok(output) => (true, false, output),
+        // Asked once: what a person has approved is no question any more.
+        Err(error) if !error.needs_approval.is_empty() && call.approved.is_empty() => {
+            let output = error.to_string();
+            return Word::NeedsApproval { id: call.id, paths: error.needs_approval, output };
+        }
         Err(error) => (false, error.code.is_denial(), error.to_string()),
     };
-    Outcome { id: call.id, ok, denied, output: head_and_tail(output, OUTPUT_HALF) }
+    Word::Result(Outcome { id: call.id, ok, denied, output: head_and_tail(output, OUTPUT_HALF) })
 }

@@ -26,6 +26,8 @@ use crate::agent::{Agent, Agents};
 pub use defaults::Defaults;
 pub use entry::{Entry, Origin, Value};
 pub use key::{Field, Key, Limit, Measure};
+pub use near::nearest;
+pub use ostler_core::size::{parse as size, parse_limit as size_limit};
 pub use rows::Row;
 pub use time::time;
 pub use trust::HARMLESS_SETTINGS;

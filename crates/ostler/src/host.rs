@@ -6,11 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ostler_core::dialect::Inherits;
+use ostler_core::event::Notice;
 use ostler_core::log::Log;
+use ostler_tools::command::CommandChoice;
 
 use crate::asker::Asker;
 use crate::breaker::{self, Breakers};
 use crate::tool::Tool;
+use crate::trust::WorkspaceTrust;
 
 /// The surroundings in which agents are started. The library never reads the environment by itself: the caller hands it
 /// over here, and each agent gets only the part that it needs.
@@ -24,6 +27,9 @@ pub struct Host {
     breakers: Breakers,
     asker: Option<Arc<dyn Asker>>,
     tools: Vec<Arc<dyn Tool>>,
+    workspace: Arc<WorkspaceTrust>,
+    notices: Vec<Notice>,
+    commands: CommandChoice,
 }
 
 /// Names only: a value may be a key.
@@ -143,6 +149,38 @@ impl Host {
         self
     }
 
+    /// Decides about the settings files of a workspace. Without a decision they only narrow.
+    #[must_use]
+    pub fn with_workspace(mut self, trust: WorkspaceTrust) -> Self {
+        self.workspace = Arc::new(trust);
+        self
+    }
+
+    /// Emits these notices at the start of every session.
+    #[must_use]
+    pub fn with_notices(mut self, notices: impl IntoIterator<Item = Notice>) -> Self {
+        self.notices.extend(notices);
+        self
+    }
+
+    /// Sets which commands models may run with Ostler's tool `run_command`, beyond what a workspace's policy says.
+    #[must_use]
+    pub fn with_commands(mut self, commands: CommandChoice) -> Self {
+        self.commands = commands;
+        self
+    }
+
+    /// Allows models to run this command as it stands, with any further arguments: a program and its first arguments.
+    #[must_use]
+    pub fn allowing(mut self, command: Vec<String>) -> Self {
+        self.commands.allowed.push(command);
+        self
+    }
+
+    pub(crate) fn commands(&self) -> &CommandChoice {
+        &self.commands
+    }
+
     /// Uses this circuit breaker; clones of a host share one.
     #[must_use]
     pub fn with_breakers(mut self, breakers: Breakers) -> Self {
@@ -155,7 +193,16 @@ impl Host {
         self.tools.clear();
         self.asker = None;
         self.log = None;
+        self.notices.clear();
         self
+    }
+
+    pub(crate) fn workspace(&self) -> &WorkspaceTrust {
+        &self.workspace
+    }
+
+    pub(crate) fn notices(&self) -> &[Notice] {
+        &self.notices
     }
 
     pub(crate) fn log(&self) -> Option<&Arc<dyn Log>> {
@@ -249,7 +296,16 @@ impl Host {
         kept.map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 
-    /// Where files go that nobody keeps.
+    /// The places of secrets that variables name, Ostler's own among them.
+    pub(crate) fn named_secrets(&self) -> Vec<PathBuf> {
+        // A state directory may be relative to where this process was started.
+        let own = ["OSTLER_CONFIG_DIR", "OSTLER_STATE_DIR"].into_iter().filter_map(|name| self.var(name));
+        let own = own.filter(|dir| !dir.is_empty()).filter_map(|dir| std::path::absolute(dir).ok());
+        let mut all = ostler_tools::confine::named_secrets(&|name| self.var(name).map(OsStr::to_owned));
+        all.extend(own);
+        all
+    }
+
     /// Everything, for a command of the caller's own, but for what marks an enclosing session and for keys of models: such a
     /// command may run what a model wrote.
     pub(crate) fn whole_environment(&self) -> BTreeMap<OsString, OsString> {
@@ -259,6 +315,7 @@ impl Host {
         self.env.iter().filter(|(name, _)| !own(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 
+    /// Where files go that nobody keeps.
     pub(crate) fn temp_dir(&self) -> PathBuf {
         let named = ["TMPDIR", "TEMP", "TMP"].iter().find_map(|name| self.var(name).filter(|dir| !dir.is_empty()));
         named.map_or_else(|| PathBuf::from(if cfg!(windows) { "C:\\Windows\\Temp" } else { "/tmp" }), PathBuf::from)

@@ -56,8 +56,8 @@ impl Control for Inner {
             let status = match self.over {
                 Some(status) => status,
                 None => match ((&mut self.task).await, self.killed) {
-                    (Err(_), Some(signal)) => ExitStatus { code: None, signal: Some(signal) },
-                    _ => ExitStatus { code: Some(0), signal: None },
+                    (Err(_), Some(signal)) => ExitStatus { signal: Some(signal), ..ExitStatus::default() },
+                    _ => ExitStatus { code: Some(0), ..ExitStatus::default() },
                 },
             };
             self.over = Some(status);

@@ -57,21 +57,25 @@ pub mod sandbox_check;
 mod session;
 mod tool;
 mod toolbox;
+pub mod trust;
 
 #[cfg(target_os = "linux")]
 pub use process::guard;
 
 pub use adapter::{Message, ModelAdapter, Models, Reply};
-pub use agent::{Agent, Agents, ApiAgent, MockAgent, ProcessAgent};
+pub use agent::{Agent, Agents, ApiAgent, Choice, ChoiceReason, MockAgent, ProcessAgent};
 pub use asker::{AnswerFuture, Asker};
 pub use breaker::Breakers;
-pub use command::{CommandOutput, CommandRunner, KilledFor};
+pub use command::{CommandOutput, CommandRunner, KilledFor, sandbox_policy};
 pub use host::{BridgeProgram, GuardProgram, Host, RESERVED_PREFIX, SESSION_VARIABLE};
 pub use looping::Loop;
 pub use mock::{Events, Step};
 pub use model::Script;
+pub use ostler_core::brief;
+pub use ostler_core::change;
 pub use ostler_core::dialect::{self, Capabilities, Dialect, Setting};
 pub use ostler_core::event::{self, Event, What};
+pub use ostler_core::export::{Export, ExportFormat};
 pub use ostler_core::log::{Entry, Known, Log, LogError, Opening};
 pub use ostler_core::machine::Answer;
 pub use ostler_core::outcome::{Cause, Detail, Outcome, Status};
@@ -80,6 +84,7 @@ pub use ostler_core::raw::Raw;
 pub use ostler_core::spec::{AfterTurn, Asks, Denials, Limits, Sandbox, Settings, Spec, SpecError, ToolOffer, keys};
 pub use ostler_core::usage::{CostSource, Scope, Usage};
 pub use ostler_core::{clip, outcome};
+pub use ostler_tools::command::{CommandChoice, CommandPreset};
 pub use ostler_tools::{self as tools, Policy, ToolError};
 pub use probe::Probed;
 pub use replay::Replay;

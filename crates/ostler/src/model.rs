@@ -1,6 +1,11 @@
 //! A model: a request goes in, the payloads of a streamed answer come out. Over HTTP, or from a script.
 
+pub(crate) mod account;
+#[cfg(feature = "api")]
 mod http;
+#[cfg(any(test, not(feature = "api")))]
+#[cfg_attr(feature = "api", expect(dead_code, reason = "compiled for its test"))]
+mod http_absent;
 mod script;
 
 use std::future::Future;
@@ -9,7 +14,10 @@ use std::pin::Pin;
 use futures_util::Stream;
 use ostler_dialects::openai::orders::Failed;
 
+#[cfg(feature = "api")]
 pub(crate) use http::Http;
+#[cfg(not(feature = "api"))]
+pub(crate) use http_absent::Http;
 pub use script::Script;
 pub(crate) use script::Scripted;
 

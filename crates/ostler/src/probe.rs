@@ -9,10 +9,13 @@ use ostler_core::dialect::{Login, Probe, Runtime, Version};
 use ostler_core::spec::Spec;
 
 use crate::host::{Found, Host};
-use crate::process::{Finished, Prepared, SpawnError, run_once};
+use crate::process::{Finished, Prepared, SpawnError, run_with_input};
 
 /// How long an agent may take to say its version or its login state.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// The hint for a program that the caller named and that does not exist.
+pub(crate) const NAMED_PROGRAM: &str = "Check the path: --program, or `command` in ostler.toml.";
 
 /// What a probe found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +61,15 @@ pub enum Probed {
         /// What to do.
         hint: String,
     },
+    /// It can be started; whether somebody is logged in is not known.
+    LoginUnknown {
+        /// Where.
+        path: PathBuf,
+        /// Its version.
+        version: String,
+        /// How to log in.
+        hint: String,
+    },
     /// It can be started.
     Ready {
         /// Its version.
@@ -69,6 +81,14 @@ pub enum Probed {
     },
 }
 
+impl Probed {
+    /// Returns true if the agent can be started and is not known to lack a login.
+    #[must_use]
+    pub fn is_usable(&self) -> bool {
+        matches!(self, Self::Ready { .. } | Self::LoginUnknown { .. })
+    }
+}
+
 /// Asks the agent, as this spec would have it started.
 pub(crate) async fn probe(host: &Host, plan: &Probe, spec: &Spec) -> Probed {
     let asked = Asked { host, plan, env: &spec.env };
@@ -77,7 +97,10 @@ pub(crate) async fn probe(host: &Host, plan: &Probe, spec: &Spec) -> Probed {
     let natives = if spec.program.is_some() { &[] } else { plan.natives };
     let path = match host.find_native(program, natives) {
         Found::At(path) => path,
-        Found::Nowhere(searched) => return Probed::Missing { hint: plan.install_hint.into(), searched },
+        Found::Nowhere(searched) => {
+            let hint = if spec.program.is_some() { NAMED_PROGRAM } else { plan.install_hint };
+            return Probed::Missing { hint: hint.into(), searched };
+        }
     };
     let broken = |why: String| Probed::Broken { path: path.clone(), why, hint: plan.install_hint.into() };
     if let Some(runtime) = plan.runtime
@@ -85,7 +108,7 @@ pub(crate) async fn probe(host: &Host, plan: &Probe, spec: &Spec) -> Probed {
     {
         return Probed::Broken { path, why, hint: runtime.hint.into() };
     }
-    let version = match asked.run(&path, plan.version_args).await {
+    let version = match asked.run(&path, Query { args: plan.version_args, ..Query::default() }).await {
         Ok(answer) if answer.timed_out => return broken(format!("it did not say its version within {LIMIT:?}")),
         Ok(answer) => match (plan.read_version)(&answer.stdout) {
             Some(version) => version,
@@ -96,19 +119,30 @@ pub(crate) async fn probe(host: &Host, plan: &Probe, spec: &Spec) -> Probed {
     if version < plan.minimum {
         return too_old(plan, path, version);
     }
-    let login = match plan.login_args {
-        [] => Login::Unknown,
-        args => match asked.run(&path, args).await {
-            Ok(answer) => (plan.read_login)(answer.status.code, &answer.stdout),
-            Err(_) => Login::Unknown,
-        },
+    let login = match &plan.login {
+        None => Login::Unknown,
+        Some(login) => {
+            let query = Query { args: login.args, env: login.env, input: login.input };
+            match asked.run(&path, query).await {
+                Ok(answer) => (login.read)(answer.status.code, &answer.stdout),
+                Err(_) => Login::Unknown,
+            }
+        }
     };
     let version = version.to_string();
     match login {
         Login::Out => Probed::NotLoggedIn { path, version, hint: plan.login_hint.into() },
         Login::In(how) => Probed::Ready { version: Some(version), path: Some(path), login: how },
-        Login::Unknown => Probed::Ready { version: Some(version), path: Some(path), login: None },
+        Login::Unknown => Probed::LoginUnknown { path, version, hint: plan.login_hint.into() },
     }
+}
+
+/// A short run of the agent's program.
+#[derive(Clone, Copy, Default)]
+struct Query {
+    args: &'static [&'static str],
+    env: &'static [(&'static str, &'static str)],
+    input: &'static str,
 }
 
 /// What is wrong with what the program runs on; none when that will do, or cannot be told.
@@ -117,7 +151,7 @@ async fn unfit(asked: &Asked<'_>, runtime: &Runtime) -> Option<String> {
     let Found::At(path) = asked.host.find(Path::new(name)) else {
         return Some(format!("it runs on {name}, which is not in PATH"));
     };
-    let answer = asked.run(&path, &["--version"]).await.ok()?;
+    let answer = asked.run(&path, Query { args: &["--version"], ..Query::default() }).await.ok()?;
     let version = Version::find(&answer.stdout)?;
     (!(runtime.serves)(version)).then(|| format!("it does not run on {name} {version}"))
 }
@@ -139,11 +173,12 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    async fn run(&self, path: &Path, args: &[&str]) -> Result<Finished, SpawnError> {
-        let mut prepared = Prepared::query(self.host, path, args, &format!("probe-{}", uuid::Uuid::new_v4()))?;
+    async fn run(&self, path: &Path, query: Query) -> Result<Finished, SpawnError> {
+        let mut prepared = Prepared::query(self.host, path, query.args, &format!("probe-{}", uuid::Uuid::new_v4()))?;
         let allowed: BTreeMap<OsString, OsString> = self.host.environment(&self.plan.inherits, self.env);
         prepared.env.extend(allowed);
+        prepared.env.extend(query.env.iter().map(|(name, value)| (name.into(), value.into())));
         prepared.env.extend(self.env.iter().map(|(name, value)| (name.into(), value.into())));
-        run_once(prepared, LIMIT).await
+        run_with_input(prepared, query.input, LIMIT).await
     }
 }

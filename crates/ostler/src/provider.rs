@@ -39,7 +39,7 @@ pub async fn validate_environment(agent: &dyn Agent, host: &Host, spec: &Spec) -
     let not = |cause, message: String, hint: String| Err(Box::new(Outcome::new(cause, message).hint(hint)));
     let name = agent.name();
     match agent.probe_for(host, spec).await {
-        Probed::Ready { .. } => Ok(()),
+        Probed::Ready { .. } | Probed::LoginUnknown { .. } => Ok(()),
         Probed::Missing { hint, searched } => {
             let places: Vec<String> = searched.iter().map(|place| place.display().to_string()).collect();
             not(Cause::Unavailable, format!("{name} was not found in: {}.", places.join(", ")), hint)

@@ -1,7 +1,7 @@
 //! Reading a recording of an agent's output into the events it would have given. Nothing is started.
 
 use ostler_core::dialect::{Dialect, Exit};
-use ostler_core::event::Event;
+use ostler_core::event::{At, Event};
 use ostler_core::lines::Lines;
 use ostler_core::machine::{Input, Machine};
 use ostler_core::spec::{AfterTurn, Limits, Spec};
@@ -9,16 +9,28 @@ use ostler_core::spec::{AfterTurn, Limits, Spec};
 use crate::session::mind::Mind;
 
 /// A recording that is being read. Feed it bytes, take events, and finish.
+///
+/// A recording holds no times, so every event is stamped with [`At::UNKNOWN`].
 pub struct Replay {
     mind: Mind,
     lines: Lines,
 }
 
 impl Replay {
+    /// Number of bytes at the beginning of a recording that are enough to recognize it.
+    pub const OPENING: usize = 256 * 1024;
+
+    /// The dialect of a recording that begins with these bytes, or `None` if they are not an agent's output.
+    #[must_use]
+    pub fn recognize(opening: &[u8]) -> Option<&'static dyn Dialect> {
+        ostler_dialects::recognize(&String::from_utf8_lossy(opening))
+    }
+
     /// Reads what an agent of this dialect printed.
     #[must_use]
     pub fn new(dialect: &'static dyn Dialect, spec: &Spec) -> Self {
-        let limits = Limits { wall: None, idle: None, startup: None, ..spec.limits.clone() };
+        // Nothing is stored.
+        let limits = Limits { wall: None, idle: None, startup: None, event_bytes: None, ..spec.limits.clone() };
         let id = format!("replay-{}", uuid::Uuid::new_v4()).into();
         let dialect = dialect.over(spec).unwrap_or(dialect);
         let mut mind = Mind::new(id, dialect.converse(spec), Machine::new(limits, AfterTurn::Wait));
@@ -31,7 +43,7 @@ impl Replay {
     /// Takes the next bytes, and gives the events they complete.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<Event> {
         self.lines.push(bytes, |line| self.mind.hear(line));
-        self.mind.out.take()
+        self.events()
     }
 
     /// The recording is over. A turn that was open in it ends as an agent's that died.
@@ -43,6 +55,11 @@ impl Replay {
         }
         self.mind.finish(Exit::default());
         self.mind.farewell();
-        self.mind.out.take()
+        self.events()
+    }
+
+    fn events(&mut self) -> Vec<Event> {
+        let events = self.mind.out.take().into_iter();
+        events.map(|event| Event { at: At::UNKNOWN, ..event }).collect()
     }
 }

@@ -5,17 +5,18 @@
 //! not reach.
 
 mod plan;
+mod rules;
 mod scene;
 
 use std::ffi::OsString;
 use std::time::Duration;
 
 use ostler_tools::command::Approved;
-use ostler_tools::confine::{Report, attempts};
+use ostler_tools::confine::{Report, Required, attempts};
 use ostler_tools::{Policy, ToolError};
 use serde::Serialize;
 
-use self::plan::{Expected, Plan, plans};
+use self::plan::{Expected, Plan, agent_plans, plans};
 use self::scene::Scene;
 use crate::command::{CommandOutput, KilledFor};
 use crate::host::{GuardProgram, Host};
@@ -33,6 +34,8 @@ pub struct Checked {
     /// What the machine offers, layer by layer.
     #[serde(flatten)]
     pub report: Report,
+    /// Why no command runs on this machine by default, if none does.
+    pub refused: Option<String>,
     /// Each attempt.
     pub attempts: Vec<Finding>,
 }
@@ -88,26 +91,55 @@ pub fn attempt(args: impl IntoIterator<Item = OsString>) -> Tried {
 /// # Errors
 /// When the attempts cannot be set up.
 pub async fn check(host: &Host, attempter: &GuardProgram) -> Result<Checked, ToolError> {
-    let scene = Scene::new(host)?;
+    let mut scene = Scene::new(host)?;
+    scene.start_bystander(attempter).await?;
     let mut found = Vec::new();
     for plan in plans(&scene) {
         found.push(try_one(&scene, attempter, &plan).await);
+        scene.put_back();
+    }
+    for plan in agent_plans(&scene) {
+        found.push(try_agent(&scene, attempter, &plan).await);
+        scene.put_back();
     }
     found.extend(scene.file_tools());
-    let report = scene.runner(&policy(attempter, ""))?.report();
-    Ok(Checked { holds: found.iter().all(|finding| finding.result.is_good()), report, attempts: found })
+    found.extend(scene.rules()?);
+    let runner = scene.runner(&Policy::default())?;
+    let (report, refused) = (runner.report(), runner.refusal().map(|error| error.message));
+    Ok(Checked { refused, holds: found.iter().all(|finding| finding.result.is_good()), report, attempts: found })
 }
 
 /// The default policy, by which the attempter itself can be read and run; with the limits that an attempt is about.
 fn policy(attempter: &GuardProgram, limits: &str) -> Policy {
     let mut policy = Policy::parse(&format!("[sandbox]\n{limits}")).unwrap_or_default();
     policy.sandbox.read.push(attempter.program.clone());
+    // Where a layer is missing, the attempts show what that means.
+    policy.sandbox.required = Required::Nothing;
     policy
 }
 
+impl Plan {
+    fn finding(&self, result: Verdict, detail: String) -> Finding {
+        Finding { name: self.name, what: self.what, layer: self.layer, result, detail }
+    }
+}
+
+/// An attempt of an agent in a sandbox.
+async fn try_agent(scene: &Scene, attempter: &GuardProgram, plan: &Plan) -> Finding {
+    let prepared = match scene.agent(attempter, plan.attempt, &plan.about) {
+        Ok(prepared) => prepared,
+        Err(error) => return plan.finding(Verdict::Untried, error.message),
+    };
+    match crate::process::run_once(prepared, PATIENCE).await {
+        Err(error) => plan.finding(Verdict::Untried, error.to_string()),
+        Ok(finished) => {
+            let detail = finished.stdout.lines().next().unwrap_or_default().to_owned();
+            plan.finding(judge(scene, plan, finished.status.code, false), detail)
+        }
+    }
+}
+
 async fn try_one(scene: &Scene, attempter: &GuardProgram, plan: &Plan) -> Finding {
-    let finding =
-        |result, detail: String| Finding { name: plan.name, what: plan.what, layer: plan.layer, result, detail };
     let args = attempter.args.iter().map(|arg| arg.to_string_lossy().into_owned());
     let args = args.chain([plan.attempt.to_owned(), plan.about.clone()]).collect();
     let approved = Approved { name: "attempt".to_owned(), program: attempter.program.clone(), args, env: Vec::new() };
@@ -116,24 +148,23 @@ async fn try_one(scene: &Scene, attempter: &GuardProgram, plan: &Plan) -> Findin
         Err(error) => Err(error),
     };
     match output {
-        Err(error) => finding(Verdict::Untried, error.message),
+        Err(error) => plan.finding(Verdict::Untried, error.message),
         Ok(output) => {
-            let detail = detail(&output);
-            finding(judge(scene, plan, &output), detail)
+            let was_stopped = output.killed_for.is_some_and(|limit| limit != KilledFor::Time);
+            plan.finding(judge(scene, plan, output.exit_code, was_stopped), detail(&output))
         }
     }
 }
 
-fn judge(scene: &Scene, plan: &Plan, output: &CommandOutput) -> Verdict {
-    let was_done = output.exit_code == Some(0);
-    let was_refused = output.exit_code == Some(i32::from(attempts::REFUSED));
-    let was_stopped = output.killed_for.is_some_and(|limit| limit != KilledFor::Time);
+fn judge(scene: &Scene, plan: &Plan, exit_code: Option<i32>, was_stopped: bool) -> Verdict {
+    let was_done = exit_code == Some(0);
+    let was_refused = exit_code == Some(i32::from(attempts::REFUSED));
     match plan.expected {
         Expected::Works if was_done => Verdict::Works,
         Expected::Works => Verdict::Broken,
-        Expected::Undone if !was_done => Verdict::Untried,
-        Expected::Undone if scene.is_undone(output) => Verdict::Held,
-        Expected::Undone => Verdict::Leaked,
+        Expected::Undone if !scene.is_undone() => Verdict::Leaked,
+        Expected::Undone if was_done || was_refused => Verdict::Held,
+        Expected::Undone => Verdict::Untried,
         Expected::Refused if was_done || scene.is_touched() => Verdict::Leaked,
         Expected::Refused if was_refused || was_stopped => Verdict::Held,
         Expected::Refused => Verdict::Untried,

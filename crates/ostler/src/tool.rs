@@ -54,6 +54,12 @@ pub trait Tool: Send + Sync {
     /// mend its call. Dropping the future calls it off.
     fn call<'a>(&'a self, input: &'a str) -> ToolFuture<'a>;
 
+    /// The same after a person has approved the change of these files: those that an error of the tool named in
+    /// [`ToolError::needs_approval`].
+    fn call_approved<'a>(&'a self, input: &'a str, _approved: &'a [String]) -> ToolFuture<'a> {
+        self.call(input)
+    }
+
     /// The same for a tool that takes long and can say how far it is.
     fn call_reporting<'a>(&'a self, input: &'a str, _progress: &'a Progress) -> ToolFuture<'a> {
         self.call(input)

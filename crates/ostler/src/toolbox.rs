@@ -78,9 +78,14 @@ impl Tool for FileTool {
     }
 
     fn call<'a>(&'a self, input: &'a str) -> ToolFuture<'a> {
+        self.call_approved(input, &[])
+    }
+
+    fn call_approved<'a>(&'a self, input: &'a str, approved: &'a [String]) -> ToolFuture<'a> {
         let (name, workspace, input) = (self.info.name, self.workspace.clone(), input.to_owned());
+        let approved = approved.to_vec();
         // A search of a large tree takes a while, and a network drive hangs: never on the thread that reads the model.
-        let work = tokio::task::spawn_blocking(move || workspace.call(name, &input));
+        let work = tokio::task::spawn_blocking(move || workspace.call_approved(name, &input, &approved));
         Box::pin(async move {
             let lost = |_| Err(ToolError::new(Code::Io, "the tool broke down; this is a fault in Ostler"));
             work.await.unwrap_or_else(lost).map(|reply: Reply| reply.text)

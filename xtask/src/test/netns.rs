@@ -52,6 +52,7 @@ impl Isolation {
         };
         let mut command = Command::new(UNSHARE.name);
         command.current_dir(workspace::root()).env(MARK, "1");
+        workspace::keep_strict(&mut command);
         command.args([flags, "--", "sh", "-c", r#"ip link set lo up && exec "$@""#, "sh"]);
         command.arg(workspace::cargo_program());
         command

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
 use super::netns::Isolation;
-use super::step::{Context, Counts, Outcome, perform};
+use super::step::{Context, Counts, Outcome};
 use crate::{programs, workspace};
 
 /// A group of tests, told apart by the path of the test.
@@ -39,6 +39,14 @@ impl Group {
         }
     }
 
+    /// Its profile in `.config/nextest.toml`.
+    fn profile(self) -> &'static str {
+        match self {
+            Self::Real => "real",
+            Self::Usual | Self::Litellm | Self::Heavy | Self::Slow => "default",
+        }
+    }
+
     /// As arguments of the test binaries under `cargo test`, which only knows substrings.
     fn substrings(self) -> &'static [&'static str] {
         match self {
@@ -51,45 +59,91 @@ impl Group {
     }
 }
 
+/// The command that builds everything that tests are or start. Benchmarks are not among it: clippy checks them.
+pub(super) fn build() -> Command {
+    let mut command = workspace::cargo();
+    command.args(["build", "--workspace", "--lib", "--bins", "--tests", "--examples"]);
+    command
+}
+
 /// Runs a group; the runner's own output goes through as it is.
 pub(super) fn run(context: &mut Context, group: Group, isolation: &Isolation) -> Result<Outcome> {
     if !context.built {
         // Tests start programs of other crates, which no test runner builds for them.
-        let built = perform(workspace::cargo().args(["build", "--quiet", "--workspace", "--all-targets"]));
+        let built = context.perform(build().arg("--quiet"));
         if !matches!(built, Outcome::Passed) {
             return Ok(built);
         }
         context.built = true;
     }
+    let skipped = skipped_list(group);
+    let _ = fs::remove_file(&skipped); // of an earlier run; none is there at first
+    if !has_nextest() && list(group)?.is_empty() {
+        return Ok(Outcome::Failed("there is no test in this group".to_owned())); // `cargo test` calls that a success
+    }
     let mut command = isolation.cargo();
+    command.env(SKIPPED, &skipped);
     command.envs(context.variables.iter().map(|(name, value)| (name, value)));
     if !has_nextest() {
         command.args(["test", "--workspace", "--all-targets", "--no-fail-fast"]);
         command.args(isolation.cargo_flags()).arg("--").args(group.substrings());
-        return Ok(perform(&mut command));
+        let outcome = context.perform(&mut command);
+        context.skipped = read_skipped(&skipped);
+        return Ok(outcome);
     }
-    let junit = junit();
+    let junit = junit(group);
     if junit.exists() {
         fs::remove_file(&junit).context("cannot remove the last junit.xml")?;
     }
-    command.args(["nextest", "run", "--workspace", "--no-fail-fast"]);
-    command.args(isolation.cargo_flags()).args(["-E", group.filter()]);
+    command.args(["nextest", "run", "--workspace", "--no-fail-fast", "--no-tests", "fail"]);
+    command.args(isolation.cargo_flags()).args(["--profile", group.profile(), "-E", group.filter()]);
     match group {
         Group::Usual => {}
-        Group::Litellm => drop(command.args(["--test-threads", "2"])),
-        Group::Real => drop(command.args(["--no-tests", "pass"])),
-        Group::Heavy => drop(command.args(["--no-tests", "pass", "--test-threads", "2"])),
-        Group::Slow => drop(command.args(["--no-tests", "pass", "--test-threads", "1"])),
+        Group::Real => drop(command.args(["--test-threads", &agents_at_once().to_string()])),
+        Group::Litellm | Group::Heavy => drop(command.args(["--test-threads", "2"])),
+        Group::Slow => drop(command.args(["--test-threads", "1"])),
     }
-    let outcome = perform(&mut command);
-    context.counts = fs::read_to_string(&junit).ok().and_then(|text| counts(&text));
+    let outcome = context.perform(&mut command);
+    if let Ok(text) = fs::read_to_string(&junit) {
+        context.counts = counts(&text);
+        context.junits.push(text);
+    }
+    context.skipped = read_skipped(&skipped);
     Ok(outcome)
+}
+
+/// How many real agents run at once: they wait for most of their time, so two for each core, where memory allows.
+fn agents_at_once() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib =
+        memory.lines().find_map(|line| line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse().ok());
+    at_most(2 * cores, kib)
+}
+
+/// At most `wanted` agents, of which each may take a gibibyte of the memory that is available.
+fn at_most(wanted: usize, available_kib: Option<usize>) -> usize {
+    available_kib.map_or(wanted, |kib| wanted.min(kib >> 20)).max(1)
+}
+
+/// The variable by which tests know where to report that they were skipped (`ostler_testkit::machine`).
+const SKIPPED: &str = "OSTLER_SKIPPED_TESTS";
+
+/// Each group has its own, since two of them run at once.
+fn skipped_list(group: Group) -> PathBuf {
+    workspace::root().join(format!("target/skipped-{}-tests.txt", group.profile()))
+}
+
+/// The tests that reported to the list that they could not run, and why. None did if there is no list.
+fn read_skipped(list: &Path) -> Vec<String> {
+    let text = fs::read_to_string(list).unwrap_or_default();
+    text.lines().map(|line| line.strip_prefix("skipped: ").unwrap_or(line).to_owned()).collect()
 }
 
 /// What the last run of a group left, where nextest ran it. It keeps its store below the root, wherever cargo's target
 /// directory is.
-pub(super) fn junit() -> PathBuf {
-    workspace::root().join("target/nextest/default/junit.xml")
+fn junit(group: Group) -> PathBuf {
+    workspace::root().join(format!("target/nextest/{}/junit.xml", group.profile()))
 }
 
 /// The tests of a group by name; empty where the runner cannot tell.
@@ -169,6 +223,27 @@ mod tests {
         let junit = r#"<?xml version="1.0"?><testsuites name="x" tests="12" failures="2" errors="1" uuid="u"><testsuite tests="9"/>"#;
         assert_eq!(counts(junit), Some(Counts { run: 12, failed: 3 }));
         assert_eq!(counts("<nothing/>"), None);
+    }
+
+    #[test]
+    fn skipped_tests_are_read_from_their_list() {
+        let dir = std::env::temp_dir().join(format!("xtask-skipped-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let list = dir.join("list");
+        assert_eq!(read_skipped(&list), [""; 0]);
+        fs::write(&list, "skipped: a::b: there is no Landlock\nskipped: c: no perl\n").unwrap();
+        assert_eq!(read_skipped(&list), ["a::b: there is no Landlock", "c: no perl"]);
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn real_agents_share_the_memory_that_is_there() {
+        let gibibyte = 1 << 20;
+        assert_eq!(at_most(4, Some(16 * gibibyte)), 4);
+        assert_eq!(at_most(4, Some(3 * gibibyte)), 3);
+        assert_eq!(at_most(4, Some(gibibyte / 2)), 1);
+        assert_eq!(at_most(4, None), 4, "elsewhere nothing is known of it");
+        assert!(agents_at_once() >= 1);
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! What a step of the test command is, and what it reports.
 
+use std::fs::File;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Result;
 
+use super::lanes::Lane;
 use crate::agents::Installation;
 
 /// One step, in the order of the table in `steps.rs`.
@@ -16,6 +18,8 @@ pub(super) struct Step {
     pub(super) quick: bool,
     /// A step that must not have failed before this one.
     pub(super) needs: Option<&'static str>,
+    /// When it runs.
+    pub(super) lane: Lane,
     pub(super) run: fn(&mut Context) -> Result<Outcome>,
 }
 
@@ -31,7 +35,7 @@ pub(super) enum Outcome {
         tests: Vec<String>,
         fix: String,
     },
-    /// Not tried; the reason is a failure elsewhere or a tool that is optional.
+    /// Not tried, because a step that it needs failed.
     NotRun(String),
 }
 
@@ -48,6 +52,8 @@ pub(super) struct Report {
     pub(super) outcome: Outcome,
     pub(super) duration: Duration,
     pub(super) counts: Option<Counts>,
+    /// The tests of it that this machine could not run, and why.
+    pub(super) skipped: Vec<String>,
 }
 
 impl Report {
@@ -74,8 +80,35 @@ pub(super) struct Context {
     pub(super) agents: Option<Installation>,
     /// Variables for the tests.
     pub(super) variables: Vec<(&'static str, PathBuf)>,
+    /// What nextest wrote about each group of tests that was run.
+    pub(super) junits: Vec<String>,
     /// Set by a step that ran tests, taken by its report.
     pub(super) counts: Option<Counts>,
+    /// Tests that reported that they could not run, taken by the report.
+    pub(super) skipped: Vec<String>,
+    /// Where commands write that run beside others; the terminal if there is none.
+    pub(super) log: Option<File>,
+}
+
+impl Context {
+    /// Runs a command, with its output where that of the step belongs.
+    pub(super) fn perform(&self, command: &mut Command) -> Outcome {
+        if let Some(log) = &self.log {
+            match (log.try_clone(), log.try_clone()) {
+                (Ok(out), Ok(err)) => drop(command.stdout(out).stderr(err)),
+                (Err(error), _) | (_, Err(error)) => return Outcome::Failed(format!("cannot write the log: {error}")),
+            }
+        }
+        perform(command)
+    }
+}
+
+impl Clone for Context {
+    /// What is known already, for steps that run beside others. Their log is their own.
+    fn clone(&self) -> Self {
+        let Self { built, agents, variables, .. } = self;
+        Self { built: *built, agents: agents.clone(), variables: variables.clone(), ..Self::default() }
+    }
 }
 
 /// Runs a command with its output let through; its failure names the command to run again.
@@ -91,8 +124,8 @@ pub(super) fn perform(command: &mut Command) -> Outcome {
 fn shown(command: &Command) -> String {
     let mut words = Vec::new();
     for (name, value) in command.get_envs() {
-        let value = value.unwrap_or_default().to_string_lossy();
-        words.push(format!("{}={}", name.to_string_lossy(), quoted(&value)));
+        // One that is cleared is not shown: whoever types the command has not set it.
+        words.extend(value.map(|value| format!("{}={}", name.to_string_lossy(), quoted(&value.to_string_lossy()))));
     }
     let program = std::path::Path::new(command.get_program());
     let name = program.file_name().unwrap_or(program.as_os_str());

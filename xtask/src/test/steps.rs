@@ -4,32 +4,101 @@ use std::process::Command;
 
 use anyhow::Result;
 
+use super::deny;
 use super::heavy;
+use super::lanes::Lane;
 use super::litellm;
 use super::netns::Isolation;
+use super::packages;
 use super::runner::{self, Group};
-use super::step::{Context, Outcome, Step, perform};
+use super::step::{Context, Outcome, Step};
 use crate::agents::{self, Installation};
-use crate::{programs, tidy, workspace};
+use crate::{tidy, workspace};
 
 pub(super) const STEPS: &[Step] = &[
-    Step { name: "fmt", about: "is the code formatted", quick: true, needs: None, run: fmt },
-    Step { name: "clippy", about: "lints, warnings are errors", quick: true, needs: None, run: clippy },
-    Step { name: "tidy", about: "walls, modules, docs, words", quick: true, needs: None, run: tidy },
-    Step { name: "deny", about: "licences, bans, sources", quick: false, needs: None, run: deny },
-    Step { name: "build", about: "everything, so that tests find the programs", quick: false, needs: None, run: build },
-    Step { name: "agents", about: "install the real agents", quick: false, needs: Some("build"), run: agents },
+    Step { name: "fmt", about: "is the code formatted", quick: true, needs: None, lane: Lane::First, run: fmt },
+    Step { name: "tidy", about: "walls, modules, docs, words", quick: true, needs: None, lane: Lane::First, run: tidy },
+    Step {
+        name: "msrv",
+        about: "the oldest Rust that is enough",
+        quick: false,
+        needs: None,
+        lane: Lane::First,
+        run: msrv,
+    },
+    Step { name: "deny", about: "licences, bans, sources", quick: false, needs: None, lane: Lane::First, run: deny },
+    Step {
+        name: "build",
+        about: "everything, so that tests find the programs",
+        quick: false,
+        needs: None,
+        lane: Lane::First,
+        run: build,
+    },
     Step {
         name: "tests",
         about: "all tests but real::, heavy::, litellm:: and slow::",
         quick: true,
         needs: Some("build"),
+        lane: Lane::Front,
         run: tests,
     },
-    Step { name: "real", about: "real agents, no network but loopback", quick: false, needs: Some("build"), run: real },
-    Step { name: "slow", about: "slow tests, one at a time", quick: false, needs: Some("build"), run: slow },
-    Step { name: "doctests", about: "the examples in the docs", quick: false, needs: Some("build"), run: doctests },
-    Step { name: "docs", about: "the docs build without a warning", quick: false, needs: None, run: docs },
+    Step {
+        name: "slow",
+        about: "slow tests, one at a time",
+        quick: false,
+        needs: Some("build"),
+        lane: Lane::Front,
+        run: slow,
+    },
+    Step {
+        name: "agents",
+        about: "install the real agents",
+        quick: false,
+        needs: Some("build"),
+        lane: Lane::Back,
+        run: agents,
+    },
+    Step {
+        name: "clippy",
+        about: "lints, warnings are errors",
+        quick: true,
+        needs: None,
+        lane: Lane::Back,
+        run: clippy,
+    },
+    Step {
+        name: "features",
+        about: "the library with each feature alone",
+        quick: false,
+        needs: None,
+        lane: Lane::Back,
+        run: features,
+    },
+    Step {
+        name: "docs",
+        about: "the docs build without a warning",
+        quick: false,
+        needs: None,
+        lane: Lane::Back,
+        run: docs,
+    },
+    Step {
+        name: "doctests",
+        about: "the examples in the docs",
+        quick: false,
+        needs: Some("build"),
+        lane: Lane::Back,
+        run: doctests,
+    },
+    Step {
+        name: "real",
+        about: "real agents, no network but loopback",
+        quick: false,
+        needs: Some("build"),
+        lane: Lane::Back,
+        run: real,
+    },
 ];
 
 /// The step that is only run for those who ask for it, with `--with-litellm`.
@@ -38,6 +107,7 @@ pub(super) const LITELLM: Step = Step {
     about: "the API agent behind LiteLLM's proxy",
     quick: false,
     needs: Some("build"),
+    lane: Lane::Last,
     run: litellm,
 };
 
@@ -47,16 +117,17 @@ pub(super) const HEAVY: Step = Step {
     about: "agents that are big or slow; their results are kept",
     quick: false,
     needs: Some("build"),
+    lane: Lane::Last,
     run: heavy,
 };
 
-fn fmt(_: &mut Context) -> Result<Outcome> {
-    Ok(perform(workspace::cargo().args(["fmt", "--all", "--check"])))
+fn fmt(context: &mut Context) -> Result<Outcome> {
+    Ok(context.perform(workspace::cargo().args(["fmt", "--all", "--check"])))
 }
 
-fn clippy(_: &mut Context) -> Result<Outcome> {
+fn clippy(context: &mut Context) -> Result<Outcome> {
     let lint = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
-    Ok(perform(workspace::cargo().args(lint)))
+    Ok(context.perform(workspace::cargo().args(lint)))
 }
 
 fn tidy(_: &mut Context) -> Result<Outcome> {
@@ -66,20 +137,20 @@ fn tidy(_: &mut Context) -> Result<Outcome> {
     })
 }
 
-/// The advisory database needs the network, so advisories are not a part of this.
+fn msrv(_: &mut Context) -> Result<Outcome> {
+    packages::check_rust_version()
+}
+
+fn features(context: &mut Context) -> Result<Outcome> {
+    packages::check_features(context)
+}
+
 fn deny(_: &mut Context) -> Result<Outcome> {
-    if !programs::succeeds(workspace::cargo().args(["deny", "--version"])) {
-        return Ok(Outcome::NotRun("cargo deny: not installed, not run".to_owned()));
-    }
-    // It looks at the crates of every system, and only those of this one have been downloaded for the build.
-    programs::succeeds(workspace::cargo().args(["fetch", "--quiet"]));
-    let mut check = workspace::cargo();
-    check.args(["deny", "--offline", "check", "--hide-inclusion-graph"]);
-    Ok(perform(check.args(["bans", "licenses", "sources"])))
+    deny::check()
 }
 
 fn build(context: &mut Context) -> Result<Outcome> {
-    let outcome = perform(workspace::cargo().args(["build", "--workspace", "--all-targets"]));
+    let outcome = context.perform(&mut runner::build());
     context.built = matches!(outcome, Outcome::Passed);
     Ok(outcome)
 }
@@ -105,13 +176,11 @@ fn real(context: &mut Context) -> Result<Outcome> {
         return Ok(Outcome::Skipped { tests: runner::list(Group::Real)?, fix: fix.clone() });
     }
     let isolation = Isolation::loopback_only();
-    let outcome = runner::run(context, Group::Real, &isolation)?;
-    Ok(match (outcome, isolation.why_not()) {
-        (Outcome::Passed, Some(reason)) => {
-            Outcome::PassedWith(format!("ran with the network of this machine: {reason}"))
-        }
-        (outcome, _) => outcome,
-    })
+    if let Some(reason) = isolation.why_not() {
+        // The tests find out themselves that they are not cut off, and name it among what is skipped.
+        println!("xtask: the real agents run with the network of this machine: {reason}");
+    }
+    runner::run(context, Group::Real, &isolation)
 }
 
 fn slow(context: &mut Context) -> Result<Outcome> {
@@ -129,7 +198,7 @@ fn heavy(context: &mut Context) -> Result<Outcome> {
         return Ok(Outcome::Skipped { tests: runner::list(Group::Heavy)?, fix });
     }
     let outcome = runner::run(context, Group::Heavy, &Isolation::loopback_only())?;
-    let page = heavy::keep_results()?;
+    let page = heavy::keep_results(&context.junits)?;
     Ok(match outcome {
         Outcome::Passed if matches!(page, Outcome::Passed) => {
             Outcome::PassedWith("docs/agents/matrix.md holds the results: read and commit it".to_owned())
@@ -139,13 +208,13 @@ fn heavy(context: &mut Context) -> Result<Outcome> {
     })
 }
 
-fn doctests(_: &mut Context) -> Result<Outcome> {
-    Ok(perform(workspace::cargo().args(["test", "--doc", "--workspace", "--no-fail-fast"])))
+fn doctests(context: &mut Context) -> Result<Outcome> {
+    Ok(context.perform(workspace::cargo().args(["test", "--doc", "--workspace", "--no-fail-fast"])))
 }
 
 /// Libraries only: the program and the library are both called ostler, and their pages would overwrite each other.
-fn docs(_: &mut Context) -> Result<Outcome> {
+fn docs(context: &mut Context) -> Result<Outcome> {
     let mut doc: Command = workspace::cargo();
     doc.env("RUSTDOCFLAGS", "-D warnings");
-    Ok(perform(doc.args(["doc", "--workspace", "--no-deps", "--lib"])))
+    Ok(context.perform(doc.args(["doc", "--workspace", "--no-deps", "--lib"])))
 }

@@ -11,17 +11,19 @@ pub(super) enum Verdict {
 }
 
 impl Verdict {
-    /// A failed step fails the run; a skipped one does where CI is set.
+    /// A failed step fails the run; where CI is set, a skipped step or test does.
     pub(super) fn of(reports: &[Report], is_ci: bool) -> Self {
         let named = |matching: fn(&Outcome) -> bool| -> Vec<&str> {
             reports.iter().filter(|report| matching(&report.outcome)).map(|r| r.name).collect()
         };
         let failed = named(|outcome| matches!(outcome, Outcome::Failed(_)));
-        let skipped = named(|outcome| matches!(outcome, Outcome::Skipped { .. }));
+        let is_skipped =
+            |report: &&Report| matches!(report.outcome, Outcome::Skipped { .. }) || !report.skipped.is_empty();
+        let skipped: Vec<&str> = reports.iter().filter(is_skipped).map(|report| report.name).collect();
         if !failed.is_empty() {
             Self::Failed(failed.join(", "))
         } else if is_ci && !skipped.is_empty() {
-            Self::Failed(format!("{} skipped, which CI does not accept", skipped.join(", ")))
+            Self::Failed(format!("tests skipped in {}, which CI does not accept", skipped.join(", ")))
         } else {
             Self::Passed
         }
@@ -35,13 +37,14 @@ impl Verdict {
 /// The text of the summary.
 pub(super) fn render(reports: &[Report], whole: Duration, verdict: &Verdict) -> String {
     let mut text = String::from("\n── summary ──\n");
-    let mut total = Counts::default();
+    let (mut total, mut total_skipped) = (Counts::default(), 0);
     for report in reports {
         let mut note = String::new();
         if let Some(counts) = report.counts {
             total.run += counts.run;
             total.failed += counts.failed;
-            note = in_words(counts);
+            total_skipped += report.skipped.len();
+            note = in_words(counts, report.skipped.len());
         }
         text.push_str(&row(report, &note));
     }
@@ -49,7 +52,7 @@ pub(super) fn render(reports: &[Report], whole: Duration, verdict: &Verdict) -> 
         text.push_str(&remark(report));
     }
     if total.run > 0 {
-        text.push_str(&format!("all groups: {}\n", in_words(total)));
+        text.push_str(&format!("all groups: {}\n", in_words(total, total_skipped)));
     }
     let took = whole.as_secs_f64();
     match verdict {
@@ -64,27 +67,27 @@ fn row(report: &Report, note: &str) -> String {
     format!("{}\n", row.trim_end())
 }
 
-fn in_words(counts: Counts) -> String {
-    let passed = counts.run - counts.failed.min(counts.run);
-    format!("{} tests run, {passed} passed, {} failed", counts.run, counts.failed)
+/// To the runner, a test that could not run here is one that passed.
+fn in_words(counts: Counts, skipped: usize) -> String {
+    let passed = counts.run.saturating_sub(counts.failed).saturating_sub(skipped as u64);
+    let skips = if skipped == 0 { String::new() } else { format!(", {skipped} skipped") };
+    format!("{} tests run, {passed} passed, {} failed{skips}", counts.run, counts.failed)
 }
 
 /// What the reader should know about a step, beyond the table.
 fn remark(report: &Report) -> String {
     let name = report.name;
+    let mut text: String = report.skipped.iter().map(|test| format!("{name}: skipped: {test}\n")).collect();
     match &report.outcome {
-        Outcome::Passed => String::new(),
-        Outcome::PassedWith(note) | Outcome::NotRun(note) => format!("{name}: {note}\n"),
-        Outcome::Failed(reason) => format!("{name}: FAILED: {reason}\n"),
+        Outcome::Passed => {}
+        Outcome::PassedWith(note) | Outcome::NotRun(note) => text.push_str(&format!("{name}: {note}\n")),
+        Outcome::Failed(reason) => text.push_str(&format!("{name}: FAILED: {reason}\n")),
         Outcome::Skipped { tests, fix } => {
-            let mut text = String::new();
-            for test in tests {
-                text.push_str(&format!("{name}: skipped: {test}\n"));
-            }
-            text.push_str(&format!("{name}: skipped; to mend it: {fix}\n"));
-            text
+            text.extend(tests.iter().map(|test| format!("{name}: skipped: {test}\n")));
+            text.push_str(&format!("{name}: skipped; to fix it: {fix}\n"));
         }
     }
+    text
 }
 
 #[cfg(test)]
@@ -92,7 +95,7 @@ mod tests {
     use super::*;
 
     fn report(name: &'static str, outcome: Outcome) -> Report {
-        Report { name, outcome, duration: Duration::from_millis(1500), counts: None }
+        Report { name, outcome, duration: Duration::from_millis(1500), counts: None, skipped: Vec::new() }
     }
 
     fn skipped() -> Report {
@@ -108,9 +111,17 @@ mod tests {
     }
 
     #[test]
-    fn an_optional_tool_that_is_missing_is_no_failure_anywhere() {
-        let reports = [report("deny", Outcome::NotRun("not installed".to_owned()))];
-        assert!(Verdict::of(&reports, true).passed());
+    fn a_test_that_could_not_run_is_named_and_fails_where_ci_is_set() {
+        let mut partly = report("tests", Outcome::Passed);
+        partly.counts = Some(Counts { run: 5, failed: 0 });
+        partly.skipped = vec!["a::b: there is no Landlock".to_owned()];
+        let reports = [partly];
+        assert!(Verdict::of(&reports, false).passed());
+        let verdict = Verdict::of(&reports, true);
+        let text = render(&reports, Duration::from_secs(3), &verdict);
+        assert!(text.contains("5 tests run, 4 passed, 0 failed, 1 skipped\n"), "{text}");
+        assert!(text.contains("tests: skipped: a::b: there is no Landlock\n"), "{text}");
+        assert!(text.ends_with("FAILED in 3.0 s: tests skipped in tests, which CI does not accept\n"), "{text}");
     }
 
     #[test]
@@ -122,7 +133,7 @@ mod tests {
         let text = render(&reports, Duration::from_secs(3), &verdict);
         assert!(text.contains("tests     FAILED       1.5 s  5 tests run, 4 passed, 1 failed\n"));
         assert!(text.contains("real: skipped: ostler::it real::says_hello\n"));
-        assert!(text.contains("real: skipped; to mend it: install nodejs npm\n"));
+        assert!(text.contains("real: skipped; to fix it: install nodejs npm\n"));
         assert!(text.ends_with("FAILED in 3.0 s: tests\n"), "{text}");
     }
 }

@@ -78,6 +78,7 @@ fn reason(cause: Cause) -> Option<&'static str> {
         Cause::Auth
         | Cause::RateLimit
         | Cause::Overloaded
+        | Cause::ServerError
         | Cause::Network
         | Cause::Budget
         | Cause::WallLimit
@@ -129,8 +130,8 @@ mod tests {
         let words: Vec<String> = Cause::ALL.iter().map(|cause| format!("{cause}={}", of(*cause))).collect();
         assert_eq!(
             words.join(" "),
-            "completed=end_turn auth=-32000 rate_limit=-32603 overloaded=-32603 network=-32603 budget=-32603 \
-             turn_limit=max_turn_requests wall_limit=-32603 idle_limit=-32603 startup_limit=-32603 \
+            "completed=end_turn auth=-32000 rate_limit=-32603 overloaded=-32603 server_error=-32603 network=-32603 \
+             budget=-32603 turn_limit=max_turn_requests wall_limit=-32603 idle_limit=-32603 startup_limit=-32603 \
              output_limit=max_tokens denied=end_turn refused=refusal interrupted=cancelled agent_died=-32603 \
              protocol=-32603 bad_request=-32603 unavailable=-32603 needs_input=end_turn stopped=cancelled"
         );

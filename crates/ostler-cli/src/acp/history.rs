@@ -24,11 +24,19 @@ pub(super) struct History {
     next: u64,
 }
 
-/// A session that can be gone on with, and everything that was said in it.
+/// An earlier session and everything that was said in it.
 pub(super) struct Earlier {
-    /// The last session of the chain: the one to go on with.
-    pub(super) last: SessionRow,
+    pub(super) continuation: Continuation,
     pub(super) history: History,
+}
+
+/// How a session continues, by Ostler's id of the last session of the chain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Continuation {
+    /// The agent resumes it.
+    Resumed(String),
+    /// Nothing was said in it, so the agent has nothing to resume: it starts anew.
+    Empty(String),
 }
 
 /// Looks up a session of this agent.
@@ -57,12 +65,13 @@ pub(super) fn find(store: &Arc<Store>, id: &str, agent: &str) -> Result<Earlier,
             _ => break,
         }
     }
-    let sessions = chain.iter().map(|row| row.session.clone()).collect();
+    let sessions: VecDeque<String> = chain.iter().map(|row| row.session.clone()).collect();
     // The newest of them in which anything was said.
-    let last = chain.into_iter().rev().find(|row| row.turns > 0);
-    let last = last
-        .ok_or_else(|| Failure::unknown(format!("Nothing was said in the session {id}.")).hint("Begin a new one."))?;
-    Ok(Earlier { last, history: History { store: store.clone(), sessions, next: 1 } })
+    let continuation = match chain.into_iter().rev().find(|row| row.turns > 0) {
+        Some(last) => Continuation::Resumed(last.session),
+        None => Continuation::Empty(id.to_owned()),
+    };
+    Ok(Earlier { continuation, history: History { store: store.clone(), sessions, next: 1 } })
 }
 
 fn after<'r>(row: &SessionRow, recent: &'r [SessionRow]) -> Option<&'r SessionRow> {

@@ -7,6 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use crate::fault::Fault;
+use crate::output::Door;
 
 /// The longest line that is read: a prompt may bring files along.
 const LONGEST: u64 = 64 * 1024 * 1024;
@@ -72,7 +73,7 @@ pub(super) fn writer() -> Result<(mpsc::Sender<String>, oneshot::Receiver<io::Re
     let (to, mut lines) = mpsc::channel::<String>(WAITING);
     let (tell, done) = oneshot::channel();
     let write = move || {
-        let mut stdout = io::BufWriter::new(io::stdout().lock());
+        let mut stdout = io::BufWriter::new(Door::stdout());
         let mut write = || -> io::Result<()> {
             while let Some(line) = lines.blocking_recv() {
                 stdout.write_all(line.as_bytes())?;

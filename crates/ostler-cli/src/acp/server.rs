@@ -4,13 +4,13 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use ostler::{AfterTurn, Agent, Asks, Denials, Dialect, Host, Probed, Session, keys};
-use ostler_store::{Filter, Store};
+use ostler_store::{Filter, SessionRow, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::history::{self, History};
+use super::history::{self, Continuation, History};
 use super::opening::{Choice, Modes, Opening};
 use super::pipes::Line;
 use super::prompt::{self, Piece};
@@ -21,7 +21,7 @@ use super::wish::{self, Asking, NotAsked, Wish};
 use crate::args::StartArgs;
 use crate::fault::Fault;
 use crate::spec::{self, Chosen, Way};
-use crate::{config, output, store};
+use crate::{config, output, review, store};
 
 /// How many sessions are listed.
 const LISTED: usize = 100;
@@ -212,7 +212,7 @@ impl Server {
         let (agent, host) = (self.agent.clone(), self.host.clone());
         self.errands.spawn(async move {
             let (message, hint) = match agent.probe(&host).await {
-                Probed::Ready { .. } => return wire::response(&id, &Done {}),
+                Probed::Ready { .. } | Probed::LoginUnknown { .. } => return wire::response(&id, &Done {}),
                 Probed::Missing { hint, .. } => ("The agent is not installed.".to_owned(), hint),
                 Probed::NotConfigured { hint } => ("The agent is not configured.".to_owned(), hint),
                 Probed::Broken { why, hint, .. } => (why, hint),
@@ -256,17 +256,24 @@ impl Server {
         }
         let store = self.store.as_ref().ok_or_else(|| Failure::method("session/load"))?;
         let earlier = history::find(store, &id, self.agent.name())?;
-        let mut seat = self.begin(&opening, Some(&earlier.last.session))?;
+        let mut seat = self.begin(&opening, Some(earlier.continuation))?;
         seat.id = id;
         Ok((seat, earlier.history))
     }
 
     /// Starts the agent for a session.
-    fn begin(&mut self, opening: &Opening, resume: Option<&str>) -> Result<Seat, Failure> {
+    fn begin(&mut self, opening: &Opening, from: Option<Continuation>) -> Result<Seat, Failure> {
         opening.check()?;
         let dir = opening.cwd.clone();
         let mut args = self.args.clone();
-        args.agent_settings.resume = resume.map(str::to_owned);
+        let follows = match from {
+            Some(Continuation::Resumed(id)) => {
+                args.agent_settings.resume = Some(id);
+                None
+            }
+            Some(Continuation::Empty(id)) => Some(id),
+            None => None,
+        };
         let way = Way {
             prompt: String::new(),
             dir: dir.clone(),
@@ -277,11 +284,15 @@ impl Server {
         };
         // A project says things about the agent too, and each session may be in another.
         let told = || {
-            let config = config::load(args.config, &args.policy, &way.dir)?;
+            let project = review::open((args.config, &args.policy), &way.dir, Asks::Nobody)?;
+            let config = config::load(args.config, &project)?;
             let chosen = Chosen { name: self.name.clone(), agent: self.agent.clone() };
-            spec::read(args, &config, way)?.told(&config, &chosen)
+            let host = review::attach(self.host.clone(), &project, &config)?;
+            let way = Way { project, ..way };
+            Ok((spec::read(args, &config, way)?.told(&config, &chosen)?, host))
         };
-        let mut spec = told().map_err(|fault| refused(&fault))?;
+        let (mut spec, host) = told().map_err(|fault: Fault| refused(&fault))?;
+        spec.follows = follows;
         spec.denials = Denials::Tolerate; // whoever said no need not be told that the turn failed
         let dialect = spec::language(&*self.agent, &spec);
         if let Some(remark) = opening.add_to(&mut spec.settings, dialect)? {
@@ -289,7 +300,7 @@ impl Server {
         }
         let (modes, model) = (Modes::of(dialect, &spec.settings), Choice::of(dialect, &spec.settings));
         let telling = Telling::new(dialect, dir, self.notices);
-        let started = self.agent.start(&self.host, spec);
+        let started = self.agent.start(&host, spec);
         let session: Session = started.map_err(|error| refused(&spec::wrong(&error, &*self.agent, "acp")))?;
         let (_, inbox) = wish::way(); // it gets its own when it takes its seat
         let (id, out) = (session.id().to_owned(), self.out.clone());
@@ -325,18 +336,27 @@ impl Server {
         }
         let Asked { cwd } = wire::params(params).unwrap_or_default();
         let dir = cwd.map(|dir| dir.canonicalize().unwrap_or(dir));
-        let filter = Filter { agent: Some(self.agent.name().to_owned()), dir, limit: Some(LISTED), live: false };
+        let filter =
+            Filter { agent: Some(self.agent.name().to_owned()), dir, limit: Some(LISTED), ..Filter::default() };
         let rows = self.store.as_ref().map(|store| store.sessions(&filter)).transpose();
         let rows = rows.map_err(|error| refused(&store::fault(&error)))?.unwrap_or_default();
-        let listed = |row: ostler_store::SessionRow| Listed {
-            updated_at: row.ended_at.unwrap_or(row.began_at).to_string(),
-            session_id: row.session,
-            cwd: row.dir,
-            title: row.prompt,
+        // The session in which its first words were said: itself, or the one that follows it.
+        let begun = |row: &SessionRow| match row.turns {
+            0 => rows.iter().find(|next| next.turns > 0 && next.continues.as_deref() == Some(&*row.session)).cloned(),
+            _ => Some(row.clone()),
         };
-        // One that went on with another is found by the other's name, and one without a word has nothing to go on with.
-        let rows = rows.into_iter().filter(|row| row.turns > 0 && row.continues.is_none());
-        Ok(Some(wire::response(id, &List { sessions: rows.map(listed).collect() })))
+        let listed = |row: &SessionRow| {
+            let begun = begun(row)?;
+            Some(Listed {
+                updated_at: begun.ended_at.unwrap_or(begun.began_at).to_string(),
+                session_id: row.session.clone(),
+                cwd: row.dir.clone(),
+                title: begun.prompt,
+            })
+        };
+        // A continuation is found by the id of the session that it continues.
+        let first = rows.iter().filter(|row| row.continues.is_none());
+        Ok(Some(wire::response(id, &List { sessions: first.filter_map(listed).collect() })))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ostler::Raw;
+use ostler::change::{self, ChangeKind, FileChange};
 use ostler::permission::{Command, ToolKind, ToolUse};
 use serde::{Deserialize, Serialize};
 
@@ -67,10 +68,8 @@ pub(super) struct Entry {
 pub(super) fn look(tool: &str, input: Option<&Raw>, (wants, dir): (&ToolUse, &Path)) -> Look {
     let said = input.and_then(|input| serde_json::from_str::<Said>(input.get()).ok()).unwrap_or_default();
     let paths: Vec<PathBuf> = wants.paths.iter().map(|path| dir.join(path)).collect();
-    let diffs = match &paths[..] {
-        [path] if wants.kind == ToolKind::Edit => said.diffs(path),
-        _ => Vec::new(),
-    };
+    let changes = input.map(|input| change::of_input(wants, input)).unwrap_or_default();
+    let diffs = changes.into_iter().filter_map(|change| diff(change, dir)).collect();
     let locations = paths.into_iter().map(|path| Location { path }).collect();
     Look { title: title(tool, wants), kind: kind(tool, wants.kind), locations, diffs, plan: said.plan() }
 }
@@ -102,26 +101,21 @@ fn kind(tool: &str, kind: ToolKind) -> &'static str {
     })
 }
 
-/// What tools that change files are told, as far as agents agree on it.
+/// A change as an editor shows it, where the text is known.
+fn diff(change: FileChange, dir: &Path) -> Option<Content> {
+    let (old_text, new_text) = match change.kind {
+        ChangeKind::Replace { old, new } => (Some(old), new),
+        ChangeKind::Write(new) => (None, new),
+        ChangeKind::Patch(_) | ChangeKind::Delete | ChangeKind::Create | ChangeKind::Edit => return None,
+    };
+    Some(Content::Diff { path: dir.join(change.path), old_text, new_text })
+}
+
+/// The plan in a tool's arguments.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Said {
-    #[serde(alias = "find")]
-    old_string: Option<String>,
-    #[serde(alias = "replace")]
-    new_string: Option<String>,
-    content: Option<String>,
-    edits: Vec<Edit>,
     todos: Vec<Todo>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Edit {
-    #[serde(alias = "find")]
-    old_string: Option<String>,
-    #[serde(alias = "replace")]
-    new_string: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -132,19 +126,6 @@ struct Todo {
 }
 
 impl Said {
-    fn diffs(&self, path: &Path) -> Vec<Content> {
-        let diff = |old: Option<&String>, new: &String| Content::Diff {
-            path: path.to_owned(),
-            old_text: old.cloned(),
-            new_text: new.clone(),
-        };
-        let several = self.edits.iter().map(|edit| (&edit.old_string, &edit.new_string));
-        let edits = std::iter::once((&self.old_string, &self.new_string)).chain(several);
-        let changed = edits.filter_map(|(old, new)| Some(diff(Some(old.as_ref()?), new.as_ref()?)));
-        let written = self.content.iter().map(|content| diff(None, content));
-        changed.chain(written).collect()
-    }
-
     fn plan(&self) -> Vec<Entry> {
         let status = |word: &str| match word {
             "completed" => "completed",

@@ -9,6 +9,7 @@ use ostler::{Event, Raw, What};
 use serde::Serialize;
 
 use super::tool::{self, Block, Content, Entry, Location, Look};
+use crate::output;
 
 /// What an editor is told about a session.
 #[derive(Debug, Serialize)]
@@ -201,6 +202,8 @@ impl Telling {
             Level::Error => "error",
         };
         if !self.notices {
+            // Editors keep what a server writes to stderr: better there than nowhere.
+            output::tell(&output::warning(notice));
             return Vec::new();
         }
         vec![Update::Notice { severity, title: notice.message.clone() }]

@@ -5,12 +5,15 @@ use clap::Args;
 use super::StartArgs;
 
 const ACP_HELP: &str = "\
-An editor starts this program and talks to it over stdin and stdout; nobody types it. The editor says where each session
-works and which MCP servers it has; what is given here holds for all sessions. Messages about what is going on go to stderr.
+An editor starts this program and talks to it over stdin and stdout; nobody types it. The editor says where each session works and which MCP servers it has; what is given here holds for all sessions. Messages about what is going on go to stderr.
 
 In Zed (settings.json):
   \"agent_servers\": {
-    \"Claude by Ostler\": { \"command\": \"ostler\", \"args\": [\"acp\", \"--agent\", \"claude\"], \"env\": {} }
+    \"Claude by Ostler\": {
+      \"command\": \"ostler\",
+      \"args\": [\"acp\", \"--agent\", \"claude\"],
+      \"env\": {}
+    }
   }
 
 Examples:
@@ -18,8 +21,7 @@ Examples:
   ostler acp --agent openai-api --model gpt-5.2
   ostler acp --agent scripted
 
-docs/acp-server.md describes what is passed on and what is not. Exit codes: 0 the editor closed stdin or stdout, 2 bad usage,
-  130 interrupted, 143 terminated.";
+docs/acp-server.md describes what is passed on and what is not. Exit codes: 0 the editor closed stdin or stdout, 2 bad usage, 130 interrupted, 143 terminated.";
 
 #[derive(Debug, Args)]
 #[command(after_help = ACP_HELP)]

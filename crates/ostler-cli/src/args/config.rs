@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::Resettable;
 use clap::{Args, Subcommand};
 
 use super::PolicyArgs;
@@ -10,7 +11,7 @@ use super::PolicyArgs;
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub(crate) struct ConfigArgs {
     /// Leave out every ostler.toml, your own and the project's; docs/configuration.md
-    #[arg(long)]
+    #[arg(long, help_heading = Resettable::Reset)]
     pub(crate) no_config: bool,
 }
 
@@ -41,23 +42,28 @@ set = { permission_mode = "plan" }
 timeout = "30m"
 idle_timeout = "5m"
 max_budget_usd = 2.5
+max_log_size = "100MB"                # of the events that a session stores
 "#;
 
 const CONFIG_HELP: &str = "\
 Defaults for agents are in files called ostler.toml. Later ones win, value by value:
-  your own: $OSTLER_CONFIG_DIR/ostler.toml, else $XDG_CONFIG_HOME/ostler/ostler.toml, else ~/.config/ostler/ostler.toml
-  the project's: ostler.toml or .ostler/ostler.toml, in the directory or the nearest above it within the repository
-  $OSTLER_AGENT, $OSTLER_MODEL, and then the flags of the command line
-From a project that you do not trust, only what can do no harm is taken: model, like, limits that are tighter, and the
-settings effort, fallback_model, reasoning_effort, temperature. --trust-project, or trusted_projects in your own
-policy.toml, takes the rest. docs/configuration.md describes the file; `ostler config example` prints one.
+  1. your own: the first that exists of
+       $OSTLER_CONFIG_DIR/ostler.toml
+       $XDG_CONFIG_HOME/ostler/ostler.toml
+       ~/.config/ostler/ostler.toml
+  2. the project's: ostler.toml or .ostler/ostler.toml, in the directory
+     or the nearest above it within the repository
+  3. $OSTLER_AGENT, $OSTLER_MODEL
+  4. the flags of the command line
+
+From a project that you do not trust, only what can do no harm is taken: model, like, limits that are tighter, and the settings effort, fallback_model, reasoning_effort, temperature. `ostler trust`, --trust-project, or trusted_projects in your own policy.toml, takes the rest. docs/configuration.md describes the file; `ostler config example` prints one.
 
 Examples:
   ostler config example > ~/.config/ostler/ostler.toml
   ostler config show --agent claude
   ostler run --agent review \"look at the last commit\"
 
-Exit codes: 0, or 2 when a file is wrong: every error is told with its line.";
+Exit codes: 0, or 2 when a file is wrong: every error is reported with its line.";
 
 #[derive(Debug, Args)]
 #[command(after_help = CONFIG_HELP)]

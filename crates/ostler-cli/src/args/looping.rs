@@ -4,22 +4,26 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{AgentSettings, ConfigArgs, LimitArgs, PolicyArgs, StartArgs, TaskArgs, Time, time};
+use super::{
+    AgentSettings, CommandArgs, ConfigArgs, LimitArgs, PolicyArgs, SESSION, SizeLimits, StartArgs, TaskArgs, Time, time,
+};
 
 const LOOP_HELP: &str = "\
-The model is asked again and again; Ostler runs the tools that it calls, until it has an answer and --until, if given, succeeds.
-What --until prints goes back to the model when it fails. docs/loop.md says more.
+The model is asked again and again; Ostler runs the tools that it calls, until it has an answer and --until, if given, succeeds. What --until prints goes back to the model when it fails. docs/loop.md says more.
 
 Models:
-  claude-cli, codex-cli:gpt-5, …   an agent that is installed, without its own tools; behind the colon a model of its own
-  openai:gpt-5-mini                a model of the server that OPENAI_BASE_URL names, else of OpenAI (OPENAI_API_KEY)
-  review, local:qwen3, …           an agent or a server under a name that your ostler.toml gives it
+  claude-cli, codex-cli:gpt-5   an installed agent without its own tools;
+                                after the colon, one of its models
+  openai:gpt-5-mini             a model of OpenAI, or of the server that
+                                OPENAI_BASE_URL names (OPENAI_API_KEY)
+  review, local:qwen3           a name from your ostler.toml
   openai-compatible:http://localhost:8000/v1#qwen3
-  scripted:FILE                    a script that plays a model (docs/agents/scripted.md)
+  scripted:FILE                 a script that plays a model
+                                (docs/agents/scripted.md)
 
 Examples:
-  ostler loop \"make the tests pass\" --model claude-cli:sonnet --until 'cargo test'
-  ostler loop \"tidy up src/\" --mode approve --ask --max-iterations 30 --max-budget-usd 2
+  ostler loop \"make the tests pass\" --model claude-cli --until 'cargo test'
+  ostler loop \"tidy up src/\" --mode approve --ask --max-iterations 30
   ostler loop --resume SESSION-ID approve
 
 Exit codes: as of `ostler run`; 6 a condition stopped it, 8 it needs an answer or an approval: --resume goes on with it.";
@@ -35,7 +39,8 @@ pub(crate) struct LoopArgs {
     /// The tools that the model gets
     #[arg(long, value_enum, value_name = "WHICH", default_value_t)]
     pub(crate) tools: ToolSet,
-    /// The work is done when this command succeeds. No shell reads it; it runs in --dir, with your rights, outside of the sandbox
+    /// The work is done when this command succeeds. No shell reads it; it runs in --dir, with your rights, outside of the sandbox.
+    /// The model may run it too, in the sandbox
     #[arg(long, value_name = "COMMAND", allow_hyphen_values = true)]
     pub(crate) until: Option<String>,
     /// The longest that --until may take, each time [default: 30m]
@@ -65,25 +70,27 @@ pub(crate) struct LoopArgs {
     /// The directory to work in [default: this one]
     #[arg(short = 'C', long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
-    /// Go on with an earlier loop: the task is the answer to what it asked, or what to do next
-    #[arg(long, value_name = "ID", allow_hyphen_values = true)]
+    /// Resume an earlier loop: the task is the answer to what it asked, or what to do next
+    #[arg(long, value_name = "ID", allow_hyphen_values = true, help_heading = SESSION)]
     pub(crate) resume: Option<String>,
     /// Go on with the latest loop of this directory
-    #[arg(long = "continue", conflicts_with_all = ["resume", "no_store"])]
+    #[arg(long = "continue", conflicts_with_all = ["resume", "no_store"], help_heading = SESSION)]
     pub(crate) go_on: bool,
-    /// Go on with a copy of the loop given by --resume
-    #[arg(long)]
+    /// Resume a copy of the loop given by --resume
+    #[arg(long, help_heading = SESSION)]
     pub(crate) fork: bool,
     /// Do not keep the session (docs/sessions.md)
-    #[arg(long)]
+    #[arg(long, help_heading = SESSION)]
     pub(crate) no_store: bool,
     /// Write what the model answers to a file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = SESSION)]
     pub(crate) raw_log: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) limits: LoopLimits,
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
+    #[command(flatten)]
+    pub(crate) commands: CommandArgs,
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
 }
@@ -143,6 +150,8 @@ pub(crate) struct LoopLimits {
     /// How many tokens the model takes in: before it is full, old messages are summarised
     #[arg(long, value_name = "TOKENS")]
     pub(crate) context_window: Option<String>,
+    #[command(flatten)]
+    pub(crate) sizes: SizeLimits,
 }
 
 impl LoopArgs {
@@ -162,9 +171,11 @@ impl LoopArgs {
                 timeout: self.limits.timeout,
                 max_turns: self.limits.max_iterations.clone(),
                 max_budget_usd: self.limits.max_budget_usd.clone(),
+                sizes: self.limits.sizes,
                 ..LimitArgs::default()
             },
             policy: self.policy.clone(),
+            commands: self.commands.clone(),
             config: self.config,
             go_on: self.go_on,
             no_store: self.no_store,

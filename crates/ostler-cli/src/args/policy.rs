@@ -14,7 +14,7 @@ pub(crate) struct PolicyArgs {
     /// Rules that come before those of your own policy and of the workspace
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
-    /// Let the workspace's own policy, .ostler/policy.toml, also allow; and take its own settings of the agent, which can start programs
+    /// Trust the project's own files and its settings of the agent for this run; they can start programs (docs/trust.md)
     #[arg(long)]
     pub(crate) trust_project: bool,
 }
@@ -34,10 +34,15 @@ pub(crate) enum Permissions {
 
 const POLICY_HELP: &str = "\
 A policy is a list of rules; the first that matches a tool use decides: allow, deny or ask. Layers, in this order:
-  --policy FILE
-  your own policy: $OSTLER_CONFIG_DIR/policy.toml, else $XDG_CONFIG_HOME/ostler/policy.toml, else ~/.config/ostler/policy.toml
-  the workspace's: .ostler/policy.toml, which only narrows unless you trust it
-  --permissions read-only|workspace|ask|all
+  1. --policy FILE
+  2. your own policy: the first that exists of
+       $OSTLER_CONFIG_DIR/policy.toml
+       $XDG_CONFIG_HOME/ostler/policy.toml
+       ~/.config/ostler/policy.toml
+  3. the workspace's: .ostler/policy.toml, which only narrows unless you
+     trust it
+  4. --permissions read-only|workspace|ask|all
+
 docs/permissions.md describes the file.
 
 Examples:

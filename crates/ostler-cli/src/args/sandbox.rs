@@ -5,11 +5,10 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 const SANDBOX_HELP: &str = "\
-A model that runs commands through Ostler (agents openai-api and scripted) runs them in a sandbox: only allowed commands, only
-the workspace writable, nothing of your home but tools readable, no network, limits on time, processes and files. What a
-workspace allows beyond that is in its file .ostler/sandbox.toml; docs/sandbox.md describes it.
+A model that runs commands through Ostler (agents openai-api and scripted) runs them in a sandbox: only allowed commands, only the workspace writable, nothing of your home but tools readable, no network, limits on time, processes and files. What you allow beyond that is in your own sandbox.toml, beside policy.toml. A workspace asks for more in its .ostler/sandbox.toml, and gets it only if you trust that file (`ostler trust`). docs/sandbox.md describes both.
 
 `ostler sandbox check` makes real attempts to get out, from inside, and says what stopped each.
+
 `ostler run --sandbox workspace-write|read-only` puts a similar sandbox around an agent that brings its own tools.
 
 Exit codes of check: 0 the default policy holds here, 1 something leaked or does not work.";
@@ -30,7 +29,7 @@ pub(crate) enum SandboxVerb {
 
 #[derive(Debug, Args)]
 pub(crate) struct SandboxCheckArgs {
-    /// Also read the policy of this workspace, and say what it allows beyond the defaults
+    /// Also read the policy of this workspace, and say what it asks for and what it gets
     #[arg(short = 'C', long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
     /// Print JSON

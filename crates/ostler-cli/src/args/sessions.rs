@@ -1,20 +1,23 @@
 //! What can be typed about kept sessions, and how ages and sizes are written.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
 use super::Format;
 
 const SESSIONS_EXAMPLES: &str = "\
 Examples:
   ostler sessions --agent claude --limit 5
-  ostler sessions show 0f8fad5b --output events
+  ostler sessions show 0f8fad5b
+  ostler sessions search 'flaky test'
+  ostler sessions export 0f8fad5b --format html --to session.html
+  ostler sessions rm 0f8fad5b
   ostler sessions prune --older-than 30d --larger-than 1GB --dry-run
 
-An ID is one from the list (its first characters are enough, four at least), or the agent's own. Sessions are kept in
-$OSTLER_STATE_DIR, else $XDG_STATE_HOME/ostler, else ~/.local/state/ostler; docs/sessions.md describes it.";
+An ID is one from the list, the agent's own id of the session, or any unambiguous prefix of either. Sessions are stored in $OSTLER_STATE_DIR, else $XDG_STATE_HOME/ostler, else ~/.local/state/ostler; docs/sessions.md describes it.";
 
 #[derive(Debug, Args)]
 #[command(after_help = SESSIONS_EXAMPLES, args_conflicts_with_subcommands = true)]
@@ -25,20 +28,30 @@ pub(crate) struct SessionsArgs {
     pub(crate) list: SessionsListArgs,
 }
 
+/// Which sessions a verb is about.
 #[derive(Debug, Args)]
-pub(crate) struct SessionsListArgs {
-    /// At most so many, the newest first
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
-    pub(crate) limit: usize,
+pub(crate) struct SessionsFilterArgs {
+    /// Maximum number of sessions, the newest first
+    #[arg(short = 'n', long, value_name = "N", default_value = "20")]
+    pub(crate) limit: NonZeroUsize,
     /// Only those of this agent
     #[arg(short, long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
     /// Only those in this directory
-    #[arg(short = 'C', long, value_name = "DIR")]
+    #[arg(short = 'C', long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SessionsListArgs {
+    #[command(flatten)]
+    pub(crate) filter: SessionsFilterArgs,
     /// Only those that are under way
     #[arg(long)]
     pub(crate) live: bool,
+    /// Also failed starts: sessions without a turn, or whose agent never came up
+    #[arg(long)]
+    pub(crate) all: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -46,15 +59,25 @@ pub(crate) struct SessionsListArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionsVerb {
+    /// List sessions, as `ostler sessions` alone does
+    #[command(visible_alias = "ls")]
+    List(SessionsListArgs),
     /// Show what happened in a session
     Show(SessionsShowArgs),
+    /// Find sessions by what was said in them: prompts, final answers and tool calls
+    Search(SessionsSearchArgs),
+    /// Write a session as Markdown, HTML or JSON lines
+    Export(SessionsExportArgs),
+    /// Remove sessions with all that is stored of them; never one that is running
+    #[command(visible_alias = "remove")]
+    Rm(SessionsRmArgs),
     /// Let old sessions go, and the oldest of too many; never one that is under way
     Prune(SessionsPruneArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SessionsShowArgs {
-    /// The session: its id, the beginning of it, or the agent's own
+    /// The session: its id, the agent's id of it, or an unambiguous prefix of either
     #[arg(allow_hyphen_values = true)]
     pub(crate) id: String,
     /// How to show it
@@ -62,6 +85,55 @@ pub(crate) struct SessionsShowArgs {
     pub(crate) output: Format,
     /// Print what the list knows of it as JSON
     #[arg(long, conflicts_with = "output")]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SessionsSearchArgs {
+    /// The text to find, ignoring case
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) text: String,
+    #[command(flatten)]
+    pub(crate) filter: SessionsFilterArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The form of an exported session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Transcript {
+    /// Markdown
+    Md,
+    /// One self-contained page
+    Html,
+    /// Every event as one JSON line
+    Jsonl,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SessionsExportArgs {
+    /// The session: its id, the agent's id of it, or an unambiguous prefix of either
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) id: String,
+    /// The form
+    #[arg(short, long, value_enum, default_value_t = Transcript::Md)]
+    pub(crate) format: Transcript,
+    /// Write to this file instead of stdout; an existing file is replaced
+    #[arg(long, value_name = "FILE")]
+    pub(crate) to: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SessionsRmArgs {
+    /// The sessions: their ids, the agents' ids of them, or unambiguous prefixes of either
+    #[arg(required = true, value_name = "ID")]
+    pub(crate) ids: Vec<String>,
+    /// Do not ask
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    /// Print JSON
+    #[arg(long)]
     pub(crate) json: bool,
 }
 
@@ -94,7 +166,7 @@ fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// An age. Unlike a limit on a run it may be zero, and is said in days.
-fn age(text: &str) -> Result<Duration, String> {
+pub(super) fn age(text: &str) -> Result<Duration, String> {
     let units = [("s", 1.0), ("m", 60.0), ("min", 60.0), ("h", 3600.0), ("d", 86_400.0), ("w", 604_800.0)];
     let time = scaled(text, &units).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     time.filter(|time| *time <= LONGEST).ok_or_else(|| "expected an age such as 12h, 30d, 8w".into())
@@ -102,11 +174,7 @@ fn age(text: &str) -> Result<Duration, String> {
 
 /// A size in bytes.
 fn size(text: &str) -> Result<u64, String> {
-    let units = [("", 1.0), ("B", 1.0), ("KB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12)];
-    let two = [("KiB", 1024.0), ("MiB", 1_048_576.0), ("GiB", 1_073_741_824.0)];
-    let bytes = scaled(text, &[&units[..], &two[..]].concat()).filter(|bytes| *bytes < 1e18);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is neither negative nor too large")]
-    bytes.map(|bytes| bytes as u64).ok_or_else(|| "expected a size such as 500MB, 1GB, 2GiB".into())
+    ostler::config::size(text)
 }
 
 #[cfg(test)]

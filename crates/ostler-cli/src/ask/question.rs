@@ -9,9 +9,18 @@ use crate::output::{Question, visible};
 /// Where the answer goes.
 pub(super) const PROMPT: &str = "  [y]es  [n]o  [a]lways this session (this tool with these arguments)  > ";
 
-/// How many lines of each part are shown, and how long a line may be. What is left out is said.
-const LINES: usize = 20;
-const WIDTH: usize = 200;
+/// How many lines of a part are shown, and how long a line may be. What is left out is said.
+#[derive(Clone, Copy)]
+struct Room {
+    lines: usize,
+    width: usize,
+}
+
+/// The room of most parts.
+const USUAL: Room = Room { lines: 20, width: 200 };
+
+/// The room of a command: what a person approves is what runs, so it is shown whole unless it is absurd.
+const COMMAND: Room = Room { lines: 200, width: 4000 };
 
 /// Names of arguments that say what a tool is about.
 const ABOUT: [&str; 7] = ["path", "file_path", "notebook_path", "directory", "url", "query", "pattern"];
@@ -27,7 +36,10 @@ pub(super) fn about(permission: &Permission, more: usize) -> Question {
     match serde_json::from_str::<Map<String, Value>>(input) {
         Ok(map) => arguments(&map, &mut lines),
         Err(_) if input.is_empty() => {}
-        Err(_) => block(input, "", &mut lines),
+        Err(_) => {
+            let (input, left) = cut(input);
+            lines.push(format!("  {input}{DIM}{left}{DIM:#}"));
+        }
     }
     if let Some(why) = &permission.message {
         let (why, left) = cut(why);
@@ -45,17 +57,21 @@ fn arguments(map: &Map<String, Value>, lines: &mut Vec<String>) {
         let all = |args: &Vec<Value>| args.iter().map(|arg| arg.as_str().map(str::to_owned)).collect();
         let args: Option<Vec<String>> = map.get("args").and_then(Value::as_array).and_then(all);
         let words = args.inspect(|_| drop(rest.remove("args"))).unwrap_or_default();
-        block(&[vec![command.to_owned()], words].concat().join(" "), "$ ", lines);
+        let words = words.iter().map(|word| argument(word));
+        let command = std::iter::once(command.to_owned()).chain(words).collect::<Vec<_>>().join(" ");
+        painted(&command, COMMAND, ("$ ", anstyle::Style::new()), lines);
     }
     for key in ABOUT {
         if let Some(value) = text(key) {
-            block(value, "", lines);
+            // On one line: without a mark before it, a second one could pass for a line of ours.
+            let (value, left) = cut(value);
+            lines.push(format!("  {value}{DIM}{left}{DIM:#}"));
             rest.remove(key);
         }
     }
     for (key, mark, paint) in [("old_string", "- ", BAD), ("new_string", "+ ", GOOD), ("content", "+ ", GOOD)] {
         if let Some(value) = text(key) {
-            painted(value, mark, paint, lines);
+            painted(value, USUAL, (mark, paint), lines);
             rest.remove(key);
         }
     }
@@ -66,18 +82,20 @@ fn arguments(map: &Map<String, Value>, lines: &mut Vec<String>) {
     }
 }
 
-fn block(text: &str, mark: &str, lines: &mut Vec<String>) {
-    painted(text, mark, anstyle::Style::new(), lines);
+/// An argument that stays one when it is read: in quotes where it needs them, its line breaks spelled out.
+fn argument(word: &str) -> String {
+    let quoted = shlex::try_quote(word).map_or_else(|_| format!("{word:?}"), std::borrow::Cow::into_owned);
+    quoted.replace('\n', "\\n")
 }
 
-fn painted(text: &str, mark: &str, paint: anstyle::Style, lines: &mut Vec<String>) {
+fn painted(text: &str, room: Room, (mark, paint): (&str, anstyle::Style), lines: &mut Vec<String>) {
     // Not `lines`, which takes a carriage return away.
     let all = text.strip_suffix('\n').unwrap_or(text).split('\n');
-    for line in all.clone().take(LINES) {
-        let (line, left) = cut(line);
-        lines.push(format!("  {paint}{mark}{line}{paint:#}{DIM}{left}{DIM:#}"));
+    for line in all.clone().take(room.lines) {
+        let (line, left) = cut_to(line, room.width);
+        lines.push(format!("  {paint}{mark}{line}{paint:#}{WARN}{left}{WARN:#}"));
     }
-    match all.count().saturating_sub(LINES) {
+    match all.count().saturating_sub(room.lines) {
         0 => {}
         more => lines.push(format!("  {WARN}and {more} more lines that are not shown{WARN:#}")),
     }
@@ -85,7 +103,11 @@ fn painted(text: &str, mark: &str, paint: anstyle::Style, lines: &mut Vec<String
 
 /// A line that fits, with everything in it to be seen, and how much of it is missing.
 fn cut(line: &str) -> (String, String) {
-    match visible(line, WIDTH) {
+    cut_to(line, USUAL.width)
+}
+
+fn cut_to(line: &str, width: usize) -> (String, String) {
+    match visible(line, width) {
         (line, 0) => (line, String::new()),
         (line, left) => (format!("{line}…"), format!(" ({left} more characters)")),
     }
@@ -121,9 +143,9 @@ mod tests {
         );
         let edit = serde_json::json!({"file_path": "a.rs", "old_string": "one\ntwo", "new_string": "2"});
         assert_eq!(shown("Edit", ToolKind::Edit, &edit), "? Edit (edit) may run?\n  a.rs\n  - one\n  - two\n  + 2");
-        let long = serde_json::json!({"command": "x".repeat(WIDTH + 3)});
+        let long = serde_json::json!({"command": "x".repeat(COMMAND.width + 3)});
         assert!(shown("Bash", ToolKind::Execute, &long).ends_with("… (3 more characters)"));
-        let many = serde_json::json!({"command": "x\n".repeat(LINES + 3)});
+        let many = serde_json::json!({"command": "x\n".repeat(COMMAND.lines + 3)});
         assert!(shown("Bash", ToolKind::Execute, &many).ends_with("and 3 more lines that are not shown"));
     }
 
@@ -133,6 +155,14 @@ mod tests {
         assert_eq!(
             shown("Wr\u{1b}]0;t\u{7}ite", ToolKind::Edit, &write),
             "? Wr\\x1b]0;t\\x07ite (edit) may run?\n  a\\u{202e}b\n  + one\\x1b]0;touch x\\x07two\\r\n  + three\n  {\"x\\u{200b}\":1}"
+        );
+        // An argument is one argument, and a path one path: neither makes a line that looks like ours.
+        let run = serde_json::json!({"command": "echo", "args": ["a b", "c\n  [y]es", "d"]});
+        assert_eq!(shown("Run", ToolKind::Execute, &run), "? Run (execute) may run?\n  $ echo 'a b' 'c\\n  [y]es' d");
+        let read = serde_json::json!({"path": "a\n? Read may run?\n  [y]es  [n]o"});
+        assert_eq!(
+            shown("Read", ToolKind::Read, &read),
+            "? Read (read) may run?\n  a\\n? Read may run?\\n  [y]es  [n]o"
         );
         let run = serde_json::json!({"command": "env", "args": ["a", {"b": 1}]});
         assert_eq!(

@@ -54,6 +54,8 @@ mod unix {
             if self.is_quiet.get() {
                 // Nothing is edited either: Ctrl-D and the arrows are for the prompt, which reads them later.
                 mode.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
+                // Ctrl-C leaves alone what was typed before it.
+                mode.local_modes.insert(LocalModes::NOFLSH);
             }
             self.set(&mode);
         }

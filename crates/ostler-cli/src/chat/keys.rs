@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
@@ -12,7 +12,10 @@ use rustyline::highlight::Highlighter;
 use rustyline::hint::Hinter;
 use rustyline::history::FileHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
-use rustyline::{Cmd, Config, Context, Editor, ExternalPrinter, Helper, KeyCode, KeyEvent, Modifiers};
+use rustyline::{
+    Cmd, ConditionalEventHandler, Config, Context, Editor, Event, EventContext, EventHandler, ExternalPrinter, Helper,
+    KeyCode, KeyEvent, Modifiers, RepeatCount,
+};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::command;
@@ -36,8 +39,8 @@ pub(super) enum Typed {
     Line(String),
     /// The same, of bytes that were not all text. Those were replaced.
     Mended(String),
-    /// Ctrl-C.
-    Interrupt,
+    /// Ctrl-C, and the draft that stood at the prompt.
+    Interrupt(String),
     /// Ctrl-D, or the end of the input.
     End,
     /// It cannot be read.
@@ -63,6 +66,8 @@ impl Keys {
         let mut editor = Editor::<Words, FileHistory>::with_config(config).map_err(Fault::internal)?;
         editor.set_helper(Some(Words));
         editor.bind_sequence(KeyEvent(KeyCode::Enter, Modifiers::ALT), Cmd::Newline);
+        let draft = Draft::default();
+        editor.bind_sequence(KeyEvent::ctrl('C'), EventHandler::Conditional(Box::new(draft.clone())));
         let history = history.filter(|file| prepare(file).is_ok() && editor.load_history(file).is_ok());
         if let Ok(mut printer) = editor.create_external_printer() {
             gate.with(Box::new(move |lines| drop(printer.print(lines))));
@@ -72,12 +77,13 @@ impl Keys {
             let styled = format!("{TOOL}{PROMPT}{TOOL:#}");
             let read = editor.readline_with_initial(&(PROMPT, styled), (&initial, ""));
             gate.set(false);
-            let Ok(line) = &read else { return typed(read) };
+            let draft = draft.take();
+            let Ok(line) = &read else { return typed(read, draft) };
             let _ = editor.add_history_entry(line); // what cannot be remembered can be sent all the same
             if let Some(file) = &history {
                 let _ = editor.append_history(file);
             }
-            typed(read)
+            typed(read, draft)
         })
     }
 
@@ -139,10 +145,10 @@ pub(super) fn abandon() {
     let _ = out.write_all(b"\x1b[?2004l\r\n").and_then(|()| out.flush());
 }
 
-fn typed(read: Result<String, ReadlineError>) -> Typed {
+fn typed(read: Result<String, ReadlineError>, draft: String) -> Typed {
     match read {
         Ok(line) => Typed::Line(joined(&line)),
-        Err(ReadlineError::Interrupted) => Typed::Interrupt,
+        Err(ReadlineError::Interrupted) => Typed::Interrupt(draft),
         Err(ReadlineError::Eof) => Typed::End,
         Err(ReadlineError::Signal(_)) => Typed::Line(String::new()), // the window has another size: the prompt comes again
         Err(error) => Typed::Broken(error.to_string()),
@@ -178,6 +184,23 @@ fn prepare(file: &Path) -> std::io::Result<()> {
         Ok(mut file) => file.write_all(HISTORY_HEAD),
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
+    }
+}
+
+/// The draft at the time of a Ctrl-C: the editor itself drops it.
+#[derive(Clone, Default)]
+struct Draft(Arc<Mutex<String>>);
+
+impl Draft {
+    fn take(&self) -> String {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl ConditionalEventHandler for Draft {
+    fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext<'_>) -> Option<Cmd> {
+        context.line().clone_into(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        Some(Cmd::Interrupt)
     }
 }
 

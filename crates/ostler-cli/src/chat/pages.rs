@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ostler::{Agent, SessionStatus, Usage};
+use ostler::{Agent, SessionStatus, Usage, brief};
 use ostler_store::{Filter, SessionRow, Store};
 
 use crate::output::style::DIM;
@@ -54,7 +54,7 @@ pub(super) fn status(agent: &dyn Agent, dir: &Path, status: &SessionStatus, id: 
 /// The latest sessions of a directory.
 pub(super) fn sessions(store: &Store, dir: &Path) -> Vec<String> {
     let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
-    let filter = Filter { dir: Some(dir), limit: Some(LISTED), ..Filter::default() };
+    let filter = Filter { dir: Some(dir), limit: Some(LISTED), without_failed_starts: true, ..Filter::default() };
     let rows = match store.sessions(&filter) {
         Err(error) => return vec![format!("  the sessions cannot be read: {}", word(&error.to_string(), 200))],
         Ok(rows) => rows,
@@ -63,13 +63,12 @@ pub(super) fn sessions(store: &Store, dir: &Path) -> Vec<String> {
         return vec!["  no session of this directory is kept".into()];
     }
     let mut lines: Vec<String> = rows.iter().map(row).collect();
-    lines.push(format!("  {DIM}/resume ID goes on with one; the first eight characters are enough{DIM:#}"));
+    lines.push(format!("  {DIM}/resume ID continues one of them{DIM:#}"));
     lines
 }
 
 fn row(row: &SessionRow) -> String {
-    let id: String = row.session.chars().take(8).collect();
     let turns = format!("{} turn{}", row.turns, if row.turns == 1 { "" } else { "s" });
     let prompt = row.prompt.as_deref().map_or_else(String::new, |prompt| word(prompt, 60));
-    format!("  {} {DIM}{} · {turns}{DIM:#} {prompt}", name(&id), name(&row.agent))
+    format!("  {} {DIM}{} · {turns}{DIM:#} {prompt}", name(brief::short_id(&row.session)), name(&row.agent))
 }

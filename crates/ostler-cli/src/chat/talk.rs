@@ -22,12 +22,14 @@ pub(super) enum Leaving {
     Resume(Box<Next>),
 }
 
-/// A session to go on with, and what was heard of it before it was clear that it can be.
+/// A session that is being resumed, and the events read before it was known that it can be.
 pub(super) struct Next {
     pub(super) session: Session,
     pub(super) chosen: Chosen,
     /// As it was asked for.
     id: String,
+    /// Whether the session is known to exist; otherwise only the agent can say so.
+    is_known: bool,
     pub(super) heard: Vec<Event>,
     /// When this is over, it is taken for ready without having said so.
     trial: Pin<Box<Sleep>>,
@@ -35,6 +37,9 @@ pub(super) struct Next {
 
 /// How long a session has to end if it cannot be gone on with. Some agents say nothing before the first message.
 const TRIAL: Duration = Duration::from_secs(1);
+
+/// How long the agent has to confirm a session that nobody else knows.
+const CONFIRMATION: Duration = Duration::from_secs(30);
 
 /// It has not ended for long enough.
 pub(super) struct Ready;
@@ -112,6 +117,10 @@ fn changed(result: Result<(), NotDone>, what: &str) -> Option<String> {
     }
 }
 
+fn unknown(id: &str) -> String {
+    format!("there is no session {}; `/resume` alone lists those of this directory", name(id))
+}
+
 impl Chat {
     pub(super) fn hear(&mut self, event: Option<Event>) {
         let Some(event) = event else {
@@ -125,7 +134,7 @@ impl Chat {
 
     pub(super) fn typed(&mut self, typed: Typed) {
         match typed {
-            Typed::Interrupt => self.interrupt(),
+            Typed::Interrupt(draft) => self.interrupt_prompt(draft),
             Typed::End => self.leave(self.code_of_leaving()),
             Typed::Broken(why) => {
                 self.screen.line(format!("{BAD}✗{BAD:#} nothing can be read any more: {}", word(&why, 200)));
@@ -137,6 +146,7 @@ impl Chat {
             }
             Typed::Line(line) => {
                 self.twice = None;
+                self.draft.clear();
                 self.wish(command::read(&line));
             }
         }
@@ -221,6 +231,12 @@ impl Chat {
             return self.screen.remark("this is that session");
         }
         let mut chosen = self.scene.chosen.clone();
+        let checks = chosen.agent.dialect().transcripts().map(|transcripts| (transcripts.is_id)(id));
+        if row.is_none() && checks == Some(false) {
+            return self.screen.remark(unknown(id));
+        }
+        // An agent that stores transcripts is not started when there is none of that id.
+        let is_known = row.is_some() || checks == Some(true);
         let mut native = id.to_owned();
         if let Some(row) = row {
             // Another agent has defaults of its own, and does not get what was meant for this one.
@@ -236,11 +252,18 @@ impl Chat {
         OF_ONE_SESSION.iter().for_each(|key| spec.settings.remove(key));
         spec.settings.set(ostler::keys::RESUME, native);
         spec.prompt = String::new();
+        // An agent with a process for each turn confirms nothing before the first one.
+        let dialect = chosen.agent.dialect();
+        let confirms = dialect.over(&spec).unwrap_or(dialect).capabilities().many_turns;
+        if !is_known && !confirms {
+            return self.screen.remark(unknown(id));
+        }
         match chosen.agent.start(&self.scene.host, spec) {
             Err(error) => self.screen.remark(word(&error.to_string(), 300)),
             Ok(session) => {
-                let (id, trial) = (id.to_owned(), Box::pin(tokio::time::sleep(TRIAL)));
-                self.next = Some(Next { session, chosen, id, heard: Vec::new(), trial });
+                let patience = if is_known { TRIAL } else { CONFIRMATION };
+                let (id, trial) = (id.to_owned(), Box::pin(tokio::time::sleep(patience)));
+                self.next = Some(Next { session, chosen, id, is_known, heard: Vec::new(), trial });
             }
         }
     }
@@ -248,12 +271,16 @@ impl Chat {
     /// Goes on with another session once that is ready, or stays here when it ends before.
     pub(super) fn try_next(&mut self, event: Result<Option<Event>, Ready>) {
         let Some(mut next) = self.next.take() else { return };
-        let Ok(event) = event else { return self.turn_to(next) };
+        let Ok(event) = event else {
+            return if next.is_known { self.turn_to(next) } else { self.screen.remark(unknown(&next.id)) };
+        };
         let (id, what) = (name(&next.id), event.as_ref().map(|event| event.what.clone()));
         next.heard.extend(event);
         match what {
             Some(What::Started(_)) => self.turn_to(next),
-            Some(What::State(state)) if matches!(state.to, SessionState::Idle | SessionState::Working) => {
+            Some(What::State(state))
+                if next.is_known && matches!(state.to, SessionState::Idle | SessionState::Working) =>
+            {
                 self.turn_to(next);
             }
             Some(What::Ended(ended)) => {

@@ -138,12 +138,12 @@ async fn called(trial: &Trial<'_>) -> Result<Vec<Ran>, String> {
 async fn usage(trial: &Trial<'_>) -> Result<Vec<Ran>, String> {
     let ran = trial.run(trial.spec("PROMPT")).await?;
     ran.ended_with(Cause::Completed)?;
-    let calls = trial.server.requests().len() as u64;
-    let usage = ostler_standin::Usage::default();
-    let right = usage.output * calls;
+    let served = trial.server.served();
+    let right: u64 = served.iter().map(|of| of.output).sum();
+    let thought: u64 = served.iter().map(|of| of.reasoning).sum();
     match ran.output_tokens() {
         // Some leave out what was only thought.
-        Some(found) if found == right || found + usage.reasoning * calls == right => Ok(vec![ran]),
+        Some(found) if found == right || found + thought == right => Ok(vec![ran]),
         Some(found) => Err(format!("it counts {found} output tokens, the model counted {right}")),
         None => Err("it does not say what it used".to_owned()),
     }

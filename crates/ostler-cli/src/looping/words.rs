@@ -4,23 +4,13 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 
-use crate::args::{LoopArgs, LoopMode, Time, ToolSet};
+use crate::args::{LoopArgs, LoopMode, Size, Time, ToolSet};
+use crate::commands::{self, UNSAID, quoted};
 use crate::fault::Fault;
 
-/// The words of a command. Quotes keep words together as in a shell; nothing else that a shell would do is done.
+/// The words of the command that checks a loop's result.
 pub(super) fn split(command: &str) -> Result<Vec<String>, Fault> {
-    let words = shlex::split(command).ok_or_else(|| {
-        Fault::usage(format!("--until {command}: a quote is not closed, or a backslash has nothing behind it"))
-    })?;
-    if words.is_empty() {
-        return Err(Fault::usage("--until: expected a command").hint("--until 'cargo test'"));
-    }
-    let is_of_a_shell = |word: &&String| ["&&", "||", "|", ";", ">", "<", ">>", "2>&1", "&"].contains(&&***word);
-    if let Some(word) = words.iter().find(is_of_a_shell) {
-        let hint = format!("have one read it: --until {}", quoted(&format!("sh -c {}", quoted(command))));
-        return Err(Fault::usage(format!("--until: {word} is for a shell, and no shell reads the command")).hint(hint));
-    }
-    Ok(words)
+    commands::split("--until", command)
 }
 
 /// What to type to go on with this loop, but for the session and the answer: what was typed, and above all what keeps it safe.
@@ -37,6 +27,7 @@ pub(super) fn again(args: &LoopArgs) -> String {
         ("--instructions", args.instructions.clone()),
         ("--append-system-prompt", args.append_system_prompt.clone()),
         ("--json-schema", args.json_schema.clone()),
+        ("--commands", args.commands.commands.and_then(word)),
         ("--permissions", policy.permissions.and_then(word)),
         ("--policy", path(&policy.policy)),
         ("--timeout", span(limits.timeout)),
@@ -49,8 +40,11 @@ pub(super) fn again(args: &LoopArgs) -> String {
         ("--max-budget-usd", limits.max_budget_usd.clone()),
         ("--max-errors", limits.max_errors.clone()),
         ("--context-window", limits.context_window.clone()),
+        ("--max-log-size", size(limits.sizes.max_log_size)),
+        ("--max-raw-size", size(limits.sizes.max_raw_size)),
     ];
     let several = args.set.iter().map(|set| ("--set", set.clone()));
+    let several = several.chain(args.commands.allow_command.iter().map(|command| ("--allow-command", command.clone())));
     let several = several.chain(args.env.iter().map(|env| ("--env", unsaid(env))));
     let flags = flags.into_iter().filter_map(|(flag, value)| Some((flag, value?))).chain(several);
     let switches =
@@ -59,9 +53,6 @@ pub(super) fn again(args: &LoopArgs) -> String {
     let words = flags.map(|(flag, value)| flagged(flag, &value)).chain(switches);
     std::iter::once("ostler loop".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
-
-/// What stands for something that is not shown: the person puts it there again.
-const UNSAID: &str = "…";
 
 /// So much of what was typed is shown again.
 const SHOWN: usize = 200;
@@ -89,14 +80,14 @@ fn span(time: Option<Time>) -> Option<String> {
     })
 }
 
+/// A size as it can be typed.
+fn size(size: Option<Size>) -> Option<String> {
+    size.map(|Size(limit)| limit.map_or_else(|| "none".to_owned(), |bytes| bytes.to_string()))
+}
+
 /// A choice as it is typed.
 fn word(choice: impl ValueEnum + Copy) -> Option<String> {
     choice.to_possible_value().map(|value| value.get_name().to_owned())
-}
-
-/// A word as a shell takes it.
-fn quoted(word: &str) -> String {
-    shlex::try_quote(word).map_or_else(|_| UNSAID.to_owned(), |quoted| quoted.into_owned())
 }
 
 #[cfg(test)]
@@ -116,9 +107,9 @@ mod tests {
     #[test]
     fn what_was_typed_is_typed_again() {
         let words = "--until 'cargo test' --until-timeout 1500ms --dir there --tools none --mode approve \
-                     --instructions '@a role.md' --json-schema s.json --permissions read-only --policy p.toml --timeout 90s \
+                     --instructions '@a role.md' --json-schema s.json --commands strict --permissions read-only --policy p.toml --timeout 90s \
                      --reply-timeout none --tool-timeout 60s --max-iterations 5 --max-tool-calls 6 --max-input-tokens 7 \
-                     --max-output-tokens 8 --max-budget-usd 2.5 --max-errors 1 --context-window 9 --set price=1/2 --env HOME \
+                     --max-output-tokens 8 --max-budget-usd 2.5 --max-errors 1 --context-window 9 --set price=1/2 --allow-command 'make check' --env HOME \
                      --trust-project --no-config --ask";
         let typed = shlex::split(words).unwrap();
         let typed: Vec<&str> = typed.iter().map(String::as_str).collect();
@@ -144,6 +135,9 @@ mod tests {
             "fork",
             "no_store",
             "raw_log",
+            "verbose",
+            "quiet",
+            "notify",
         ];
         let command = <Cli as clap::CommandFactory>::command();
         let looping = command.find_subcommand("loop").unwrap();
@@ -179,7 +173,7 @@ mod tests {
         // What a word holds is its own affair.
         assert_eq!(words("sh -c 'a && b'"), ["sh", "-c", "a && b"]);
         let hint = split("a && b").unwrap_err().outcome().hint.unwrap();
-        let shell = hint.strip_prefix("have one read it: --until ").unwrap();
+        let shell = hint.strip_prefix("pass it to a shell: --until ").unwrap();
         assert_eq!(words(&words(shell)[0]), ["sh", "-c", "a && b"], "{hint}");
     }
 }

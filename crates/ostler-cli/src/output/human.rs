@@ -2,19 +2,24 @@
 //!
 //! Whatever an agent, a tool or a model chose goes through [`plain`], or through [`word`] or [`name`] within a line.
 
+mod ending;
+
 use std::io::{self, Write};
 use std::time::Duration;
 
 use ostler::clip::plain;
-use ostler::event::{At, Decision, Ended, Level, Notice, Started, TextKind, ToolCall, ToolResult, TurnEnded};
-use ostler::looping::WAITS;
-use ostler::{Cause, CostSource, Event, Outcome, Status as Ending, Usage, What};
+use ostler::event::{At, Decision, Level, Notice, SessionState, Started, TextKind, ToolResult};
+use ostler::{Cause, Event, Outcome, Scope, Usage, What, brief};
 
+use super::markdown::Markdown;
+use super::notify::Notify;
 use super::rounds::{Rounds, Shown};
 use super::status::Status;
-use super::style::{BAD, DIM, GOOD, TOOL, WARN};
-use super::value::{is_safe_to_type, name, word};
-use super::{Output, Question};
+use super::style::{DIM, WARN};
+use super::tools::{Detail, Tools};
+use super::value::{name, word};
+use super::wrap::wrap;
+use super::{Output, Question, columns};
 
 /// The human form.
 pub(super) struct Human {
@@ -23,13 +28,31 @@ pub(super) struct Human {
     status: Status,
     /// Whether stdout and stderr are one screen, so that a line begun on one must be ended before the other writes.
     same_screen: bool,
+    /// Renders the answer, where stdout is a terminal.
+    reply: Option<Markdown>,
+    /// Wraps thoughts, where stderr is one.
+    thinking: Option<Markdown>,
+    tools: Tools,
+    detail: Detail,
+    notify: Option<Notify>,
     /// What the line under way holds.
     line: Open,
+    /// Whether text came since the last tick.
+    is_writing: bool,
     first: Option<At>,
     now: At,
     started: Option<Started>,
-    calls: Vec<(ToolCall, At)>,
     wrote_answer: bool,
+    /// The session's usage so far.
+    usage: Option<Usage>,
+    /// The outcome of the last turn, once it is over.
+    outcome: Option<Outcome>,
+    /// The cause in the end line, once that is written.
+    shown: Option<Cause>,
+    /// Whether the session is stored, and known by Ostler's id.
+    is_stored: bool,
+    /// Whether what the caller said is shown too.
+    shows_prompts: bool,
     /// For a conversation: each turn gets its summary.
     turns: Option<Turns>,
     /// For a loop.
@@ -45,8 +68,18 @@ struct Turns {
     last: Option<Outcome>,
 }
 
-/// How many lines of a change are shown.
-const CHANGES: usize = 12;
+/// The parts of the human form.
+pub(super) struct Parts {
+    pub(super) out: Box<dyn Write + Send>,
+    pub(super) err: Box<dyn Write + Send>,
+    pub(super) status: Status,
+    pub(super) same_screen: bool,
+    pub(super) reply: Option<Markdown>,
+    pub(super) thinking: Option<Markdown>,
+    pub(super) tools: Tools,
+    pub(super) detail: Detail,
+    pub(super) notify: Option<Notify>,
+}
 
 /// What the line under way holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,26 +92,44 @@ enum Open {
 }
 
 impl Human {
-    pub(super) fn new(
-        out: Box<dyn Write + Send>,
-        err: Box<dyn Write + Send>,
-        status: Status,
-        same_screen: bool,
-    ) -> Self {
+    pub(super) fn new(parts: Parts) -> Self {
+        let Parts { out, err, status, same_screen, reply, thinking, tools, detail, notify } = parts;
         Self {
             out,
             err,
             status,
             same_screen,
+            reply,
+            thinking,
+            tools,
+            detail,
+            notify,
             line: Open::Nothing,
+            is_writing: false,
             first: None,
             now: At(0),
             started: None,
-            calls: Vec::new(),
             wrote_answer: false,
+            usage: None,
+            outcome: None,
+            shown: None,
+            is_stored: true,
+            shows_prompts: false,
             turns: None,
             rounds: None,
         }
+    }
+
+    /// The same for a session that is not stored: only the agent knows it.
+    pub(super) fn unstored(mut self) -> Self {
+        self.is_stored = false;
+        self
+    }
+
+    /// The same with what the caller said in every turn.
+    pub(super) fn with_prompts(mut self) -> Self {
+        self.shows_prompts = true;
+        self
     }
 
     /// The same for a conversation of many turns.
@@ -102,28 +153,47 @@ impl Human {
             self.end_line()?;
         }
         self.status.hide();
+        let renderer = if kind == TextKind::Reply { &mut self.reply } else { &mut self.thinking };
+        let (shown, is_open) = match renderer {
+            Some(renderer) => (renderer.push(&text, columns()), renderer.is_open()),
+            None if kind == TextKind::Thinking => (format!("{DIM}{text}{DIM:#}"), !text.ends_with('\n')),
+            None => (text.clone(), !text.ends_with('\n')),
+        };
         match kind {
             TextKind::Reply => {
-                write!(self.out, "{text}")?;
+                write!(self.out, "{shown}")?;
                 self.wrote_answer = true;
             }
-            TextKind::Thinking => write!(self.err, "{DIM}{text}{DIM:#}")?,
+            TextKind::Thinking => write!(self.err, "{shown}")?,
         }
-        self.line = if text.ends_with('\n') { Open::Nothing } else { want };
-        if whole { self.end_line() } else { Ok(()) }
+        self.line = if is_open { want } else { Open::Nothing };
+        self.is_writing = true;
+        if whole {
+            self.end_line()?;
+            self.reply.as_mut().map(Markdown::reset); // a block does not go on in the next message
+        }
+        Ok(())
     }
 
     /// Ends the line under way, so that the next thing begins on its own.
     fn end_line(&mut self) -> io::Result<()> {
         match std::mem::replace(&mut self.line, Open::Nothing) {
             Open::Reply => {
-                writeln!(self.out)?;
+                write!(self.out, "{}", rest_of(&mut self.reply))?;
                 self.out.flush()?;
             }
-            Open::Thinking | Open::Question => writeln!(self.err)?,
+            Open::Thinking => write!(self.err, "{}", rest_of(&mut self.thinking))?,
+            Open::Question => writeln!(self.err)?,
             Open::Nothing => {}
         }
         Ok(())
+    }
+
+    /// A sentence on stderr, between a lead of two columns and a style's end. On a terminal its words wrap.
+    fn message(&mut self, (lead, end): (&str, &str), message: &str) -> io::Result<()> {
+        let message = plain(message);
+        let message = if self.thinking.is_some() { wrap(&message, 2, columns()) } else { message };
+        self.aside(&format!("{lead}{message}{end}"))
     }
 
     /// A line of its own on stderr.
@@ -136,41 +206,9 @@ impl Human {
     }
 
     fn tool_result(&mut self, result: &ToolResult) -> io::Result<()> {
-        let call = self.calls.iter().position(|(call, _)| call.id == result.id).map(|at| self.calls.remove(at));
-        self.status.doing(if self.calls.is_empty() { "thinking" } else { "working" });
-        let tool = name(result.name.as_deref().unwrap_or("tool"));
-        let shown = call.as_ref().map_or_else(String::new, |(call, _)| brief(call.input.get()));
-        let shown = if shown.is_empty() { shown } else { format!(" {shown}") };
-        let took = call.map_or(0, |(_, since)| self.now.0 - since.0);
-        let took = span(Duration::from_millis(u64::try_from(took).unwrap_or(0)));
-        let (mark, paint, how) = match (result.ok, result.denied) {
-            (false, _) if result.output == WAITS => ("?", WARN, " waits for approval"),
-            (true, _) => ("✓", GOOD, ""),
-            (false, true) => ("✗", WARN, " denied"),
-            (false, false) => ("✗", BAD, " failed"),
-        };
-        self.aside(&format!(
-            "{paint}{mark}{paint:#} {TOOL}{tool}{TOOL:#}{shown} {DIM}{took}{DIM:#}{paint}{how}{paint:#}"
-        ))?;
-        match (result.ok, result.output.lines().find(|l| !l.trim().is_empty())) {
-            (false, Some(line)) if line != WAITS => self.aside(&format!("  {DIM}{}{DIM:#}", word(line, 110))),
-            (true, Some(_)) => self.changes(&result.output),
-            _ => Ok(()),
-        }
-    }
-
-    /// What a tool changed, where it gave a diff.
-    fn changes(&mut self, output: &str) -> io::Result<()> {
-        let mut lines = output.lines().skip_while(|line| !line.starts_with("@@ "));
-        let changed = lines.by_ref().filter(|line| line.starts_with(['+', '-']));
-        for line in changed.take(CHANGES) {
-            let paint = if line.starts_with('+') { GOOD } else { BAD };
-            self.aside(&format!("  {paint}{}{paint:#}", word(line, 110)))?;
-        }
-        match lines.filter(|line| line.starts_with(['+', '-'])).count() {
-            0 => Ok(()),
-            more => self.aside(&format!("  {DIM}and {more} more changed lines{DIM:#}")),
-        }
+        let lines = self.tools.ended(result, self.now);
+        self.status.doing(if self.tools.is_idle() { "thinking" } else { "working" });
+        lines.iter().try_for_each(|line| self.aside(line))
     }
 
     fn notice(&mut self, notice: &Notice) -> io::Result<()> {
@@ -182,101 +220,24 @@ impl Human {
             Some(Shown::Lines(lines)) => lines.iter().try_for_each(|line| self.aside(line))?,
             // What the model's service answered is the outcome's message too, and that comes last.
             None if notice.level >= Level::Warning && notice.code != "api_error" => {
-                self.aside(&format!("{WARN}!{WARN:#} {}", plain(&notice.message)))?;
+                self.message((&format!("{WARN}!{WARN:#} "), ""), &notice.message)?;
             }
-            None if notice.level == Level::Info => self.aside(&format!("{DIM}· {}{DIM:#}", plain(&notice.message)))?,
+            None if notice.level == Level::Info && self.detail != Detail::Nothing => {
+                self.message((&format!("{DIM}· "), &format!("{DIM:#}")), &notice.message)?;
+            }
             None => {}
         }
         Ok(())
     }
 
-    fn ended(&mut self, ended: &Ended, id: &str) -> io::Result<()> {
+    /// What the caller said, beside the answer.
+    fn prompt(&mut self, prompt: &str) -> io::Result<()> {
         self.end_line()?;
-        if let Some(rounds) = self.rounds.take() {
-            let parts: Vec<String> = rounds.counted().into_iter().chain([format!("session {}", name(id))]).collect();
-            let parts = parts.join(&format!("{DIM} · {DIM:#}"));
-            self.summary(&ended.outcome, ended.usage.as_ref(), (self.first, Some(parts)))?;
-            let again = rounds.again(id, &ended.outcome);
-            return again.map_or(Ok(()), |again| self.aside(&format!("  {DIM}go on with: {again}{DIM:#}")));
+        if std::mem::take(&mut self.wrote_answer) {
+            writeln!(self.out)?; // so that turns stand apart
         }
-        let native = self.started.as_ref().and_then(|s| s.native_session.clone());
-        let session = native.as_ref().map(|id| format!("session {}", name(id)));
-        let verb = if let Some(turns) = self.turns.take() {
-            self.left(ended, session, &turns)?;
-            if turns.count == 0 {
-                return Ok(()); // nothing was said that could be gone on with
-            }
-            "chat"
-        } else {
-            self.summary(&ended.outcome, ended.usage.as_ref(), (self.first, session))?;
-            "run"
-        };
-        match (native, &self.started) {
-            (Some(id), Some(started)) if is_safe_to_type(&id) && is_safe_to_type(&started.agent) => {
-                let message = if verb == "run" { " \"…\"" } else { "" };
-                let agent = &started.agent;
-                self.aside(&format!("  {DIM}go on with: ostler {verb} --agent {agent} --resume {id}{message}{DIM:#}"))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// The end of a conversation. What its last turn said is not said again.
-    fn left(&mut self, ended: &Ended, session: Option<String>, turns: &Turns) -> io::Result<()> {
-        let is_news = turns.last.as_ref().is_none_or(|last| last.cause != ended.outcome.cause);
-        if is_news && !ended.outcome.is_success() && ended.outcome.cause != Cause::Stopped {
-            self.summary(&ended.outcome, None, (None, None))?;
-        }
-        if turns.count == 0 {
-            return Ok(());
-        }
-        let count = format!("{} turn{}", turns.count, if turns.count == 1 { "" } else { "s" });
-        let usage = ended.usage.as_ref().map(spent).filter(|spent| !spent.is_empty());
-        let parts: Vec<String> = session.into_iter().chain([count]).chain(usage).collect();
-        self.aside(&format!("{DIM}{}{DIM:#}", parts.join(" · ")))
-    }
-
-    fn turn_ended(&mut self, turn: &TurnEnded) -> io::Result<()> {
-        // An answer that was never streamed or shown: now is its time.
-        if !self.wrote_answer && !turn.text.is_empty() {
-            self.text(TextKind::Reply, &turn.text, true)?;
-        }
-        let Some(turns) = &mut self.turns else { return Ok(()) };
-        turns.last = Some(turn.outcome.clone());
-        let since = turns.since.take();
-        self.calls.clear();
-        self.end_line()?;
-        self.summary(&turn.outcome, turn.usage.as_ref(), (since, None))?;
-        self.aside("") // so that the next message stands apart
-    }
-
-    /// How it ended, what it took, and if it did not go well, why.
-    fn summary(
-        &mut self,
-        outcome: &Outcome,
-        usage: Option<&Usage>,
-        (since, more): (Option<At>, Option<String>),
-    ) -> io::Result<()> {
-        let (mark, paint) = match outcome.status {
-            Ending::Success => ("✓", GOOD),
-            Ending::Stopped => ("■", WARN),
-            Ending::Failed | Ending::Timeout => ("✗", BAD),
-        };
-        let mut parts = vec![format!("{paint}{mark} {}{paint:#}", outcome.cause)];
-        parts.extend(usage.map(spent).filter(|spent| !spent.is_empty()));
-        parts.extend(since.map(|since| span(Duration::from_millis(u64::try_from(self.now.0 - since.0).unwrap_or(0)))));
-        parts.extend(more);
-        self.aside(&parts.join(&format!("{DIM} · {DIM:#}")))?;
-        if outcome.is_success() {
-            return Ok(());
-        }
-        self.aside(&format!("  {}", plain(&outcome.message)))?;
-        if let Some(hint) = &outcome.hint {
-            self.aside(&format!("  hint: {}", plain(hint)))?;
-        }
-        let stderr = outcome.detail.as_ref().and_then(|d| d.stderr.as_deref());
-        for line in stderr.into_iter().flat_map(str::lines).rev().take(10).collect::<Vec<_>>().into_iter().rev() {
-            self.aside(&format!("  {DIM}│ {}{DIM:#}", plain(line)))?;
+        for line in plain(prompt).lines() {
+            writeln!(self.out, "{DIM}›{DIM:#} {line}")?;
         }
         Ok(())
     }
@@ -289,19 +250,30 @@ impl Output for Human {
         match &event.what {
             What::Started(started) => {
                 self.status.doing("thinking");
+                self.tools.begin(&started.agent);
+                if let Some(dir) = &started.cwd {
+                    self.tools.work_in(dir.as_ref());
+                }
                 self.started = Some(started.clone());
             }
+            What::Text(text) if text.kind == TextKind::Thinking && self.detail == Detail::Nothing => {}
             What::Text(text) if text.parent.is_none() => self.text(text.kind, &text.text, !text.delta)?,
             What::ToolCall(call) => {
                 self.end_line()?;
-                self.status.doing(&format!("{} {}", name(&call.name), brief(call.input.get())));
-                self.calls.push((call.clone(), event.at));
+                let doing = self.tools.called(call, event.at);
+                self.status.doing(&doing);
             }
             What::ToolResult(result) => self.tool_result(result)?,
             What::Permission(p) if p.decision == Decision::Asked => {
                 self.status.doing(&format!("asks to use {}", name(&p.tool)));
             }
-            What::Usage(usage) => self.status.spent(usage),
+            What::Usage(usage) => {
+                self.status.spent(usage);
+                if usage.scope == Scope::Session {
+                    self.usage = Some(usage.clone());
+                }
+            }
+            What::State(state) if state.to == SessionState::Stopping => self.stopping(&event.session)?,
             What::Notice(notice) => self.notice(notice)?,
             What::Unreadable(it) => {
                 let (why, raw) = (word(&it.why, 200), word(&it.raw, 80));
@@ -311,7 +283,13 @@ impl Output for Human {
                 let (request, why) = (name(&refused.request), word(&refused.why, 200));
                 self.aside(&format!("{WARN}!{WARN:#} {request} refused: {why}"))?;
             }
-            What::TurnStarted(_) => {
+            What::TurnStarted(turn) => {
+                self.outcome = None;
+                self.tools.begin_turn();
+                self.reply.as_mut().map(Markdown::reset);
+                if let Some(prompt) = turn.prompt.as_deref().filter(|_| self.shows_prompts) {
+                    self.prompt(prompt)?;
+                }
                 if let Some(turns) = &mut self.turns {
                     turns.count += 1;
                     turns.since = Some(event.at);
@@ -319,7 +297,7 @@ impl Output for Human {
                     self.status.doing("thinking");
                 }
             }
-            What::TurnEnded(turn) => self.turn_ended(turn)?,
+            What::TurnEnded(turn) => self.turn_ended(turn, &event.session)?,
             What::Ended(ended) => self.ended(ended, &event.session)?,
             _ => {}
         }
@@ -332,8 +310,19 @@ impl Output for Human {
     }
 
     fn tick(&mut self, elapsed: Duration) {
-        if self.line == Open::Nothing {
-            self.status.show(elapsed);
+        match self.line {
+            Open::Nothing => self.status.show(elapsed),
+            _ if std::mem::take(&mut self.is_writing) => {}
+            // A word that does not go on for a while is shown as it is. Whoever cannot write it says so with the next text.
+            Open::Reply => {
+                let word = self.reply.as_mut().map(Markdown::settle).unwrap_or_default();
+                let _ = write!(self.out, "{word}").and_then(|()| self.out.flush());
+            }
+            Open::Thinking => {
+                let word = self.thinking.as_mut().map(Markdown::settle).unwrap_or_default();
+                let _ = write!(self.err, "{word}");
+            }
+            Open::Question => {}
         }
     }
 
@@ -372,17 +361,23 @@ impl Drop for Human {
     }
 }
 
-/// Tokens and cost in few words.
+/// The rest of a text whose line is to end.
+fn rest_of(renderer: &mut Option<Markdown>) -> String {
+    renderer.as_mut().map_or_else(|| "\n".to_owned(), Markdown::finish)
+}
+
+/// Tokens in and out, and the cost, in few words.
 pub(crate) fn spent(usage: &Usage) -> String {
+    let known = [usage.input, usage.cache_read, usage.cache_write];
+    let input = known.into_iter().flatten().reduce(u64::saturating_add);
     let mut parts = Vec::new();
-    if let Some(total) = usage.total() {
-        parts.push(format!("{} tokens", thousands(total)));
+    match (input.map(thousands), usage.output.map(thousands)) {
+        (Some(input), Some(output)) => parts.push(format!("{input} tokens in, {output} out")),
+        (Some(input), None) => parts.push(format!("{input} tokens in")),
+        (None, Some(output)) => parts.push(format!("{output} tokens out")),
+        (None, None) => {}
     }
-    match (usage.cost_usd, usage.cost_source) {
-        (Some(cost), CostSource::Estimated) => parts.push(format!("~${cost:.4}")),
-        (Some(cost), _) => parts.push(format!("${cost:.4}")),
-        (None, _) => {}
-    }
+    parts.extend(usage.cost_usd.map(|cost| brief::cost(cost, usage.cost_source)));
     parts.join(" · ")
 }
 
@@ -398,7 +393,11 @@ pub(crate) fn thousands(n: u64) -> String {
     out
 }
 
-fn span(time: Duration) -> String {
+pub(super) fn span_of(milliseconds: i64) -> String {
+    span(Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0)))
+}
+
+pub(super) fn span(time: Duration) -> String {
     match time.as_secs() {
         0 => format!("{}ms", time.as_millis()),
         1..60 => format!("{:.1}s", time.as_secs_f64()),
@@ -406,24 +405,72 @@ fn span(time: Duration) -> String {
     }
 }
 
-/// A tool's input on one line: what it is about, or its first text value if it has one, with the arguments if it is a command; else the JSON.
-fn brief(input: &str) -> String {
-    let Ok(map) = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(input) else {
-        return word(input, 80);
-    };
-    if map.is_empty() {
-        return String::new();
-    }
-    let named = ["path", "file_path", "command", "pattern"].iter().find_map(|key| map.get(*key)?.as_str());
-    let Some(first) = named.or_else(|| map.values().find_map(|value| value.as_str())) else { return word(input, 80) };
-    let args = map.get("args").and_then(|args| args.as_array()).map(Vec::as_slice).unwrap_or_default();
-    let words: Vec<&str> = std::iter::once(first).chain(args.iter().filter_map(|arg| arg.as_str())).collect();
-    word(&words.join(" "), 80)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use crate::args::Notification;
+    use ostler::event::{Ended, Origin, TurnStarted};
+
+    use super::super::tools::Dialects;
     use super::*;
+
+    /// A terminal whose text can be looked at.
+    #[derive(Clone, Default)]
+    struct Screen(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Screen {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What a terminal gets to notify a person of a session that took so many seconds.
+    fn rung(how: Notification, seconds: i64) -> String {
+        let terminal = Screen::default();
+        let mut human = Human::new(Parts {
+            out: Box::new(io::sink()),
+            err: Box::new(io::sink()),
+            status: Status::new(None),
+            same_screen: false,
+            reply: None,
+            thinking: None,
+            tools: Tools::new(Detail::Usual, Dialects::default(), false),
+            detail: Detail::Usual,
+            notify: Some(Notify::new(Box::new(terminal.clone()), how)),
+        });
+        let outcome = Outcome::new(Cause::Completed, "ok");
+        let ended = Ended { outcome, exit_code: None, signal: None, usage: None };
+        let story = [(0, TurnStarted { origin: Origin::Caller, prompt: None }.into()), (seconds, ended.into())];
+        for (seq, (second, what)) in (1..).zip(story) {
+            human.event(&Event { seq, at: At(1 + second * 1000), session: "s".into(), turn: 1, what }).unwrap();
+        }
+        let rung = terminal.0.lock().unwrap().clone();
+        String::from_utf8(rung).unwrap()
+    }
+
+    #[test]
+    fn long_work_ends_with_a_notification() {
+        assert_eq!((rung(Notification::Bell, 29), rung(Notification::Desktop, 29)), (String::new(), String::new()));
+        assert_eq!(rung(Notification::Bell, 30), "\u{7}");
+        assert_eq!(rung(Notification::Desktop, 125), "\u{1b}]9;ostler: completed after 2m05s\u{7}");
+    }
+
+    #[test]
+    fn tokens_are_counted_by_direction() {
+        let mut usage = Usage::unknown(ostler::Scope::Turn);
+        assert_eq!(spent(&usage), "");
+        usage.output = Some(1234);
+        assert_eq!(spent(&usage), "1,234 tokens out");
+        (usage.input, usage.cache_read, usage.cache_write) = (Some(1), Some(20), Some(300));
+        assert_eq!(spent(&usage.clone().reported(0.01)), "321 tokens in, 1,234 out · $0.0100");
+        usage.output = None;
+        assert_eq!(spent(&usage.estimated(0.01)), "321 tokens in · ~$0.0100");
+    }
 
     #[test]
     fn numbers_and_times_read_well() {
@@ -432,16 +479,5 @@ mod tests {
         assert_eq!(span(Duration::from_millis(340)), "340ms");
         assert_eq!(span(Duration::from_millis(12_340)), "12.3s");
         assert_eq!(span(Duration::from_secs(125)), "2m05s");
-    }
-
-    // P19
-    #[test]
-    fn cutting_keeps_characters_whole() {
-        assert_eq!(brief(&format!("{{\"text\":\"{}\"}}", "é😀".repeat(60))), format!("{}…", "é😀".repeat(40)));
-        assert_eq!(brief(r#"{"command":"ls\n-la","n":1}"#), "ls -la");
-        assert_eq!(brief("[1,2]"), "[1,2]");
-        assert_eq!(brief("{}"), "");
-        assert_eq!(brief(r#"{"content":"long","path":"a.txt"}"#), "a.txt");
-        assert_eq!(brief(r#"{"args":["test","--quiet"],"command":"cargo"}"#), "cargo test --quiet");
     }
 }

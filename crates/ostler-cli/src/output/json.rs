@@ -6,7 +6,7 @@ use ostler::event::{At, Level, Started, TurnEnded};
 use ostler::{Event, Outcome, Raw, Usage, What};
 use serde::Serialize;
 
-use super::{NOT_KEPT, Output, not_kept};
+use super::{Output, warning};
 
 /// The object. Its fields may be added to, never renamed; `docs/output.md` describes them.
 #[derive(Debug, Serialize)]
@@ -24,9 +24,11 @@ struct Report<'a> {
     tool_calls: usize,
     denied: usize,
     errors: &'a [String],
-    started_at: At,
-    ended_at: At,
-    duration_ms: i64,
+    warnings: &'a [String],
+    /// Times are null in the replay of a recording that has none.
+    started_at: Option<At>,
+    ended_at: Option<At>,
+    duration_ms: Option<i64>,
     exit_code: Option<i32>,
     signal: Option<i32>,
 }
@@ -41,12 +43,19 @@ pub(super) struct Json<W> {
     tool_calls: usize,
     denied: usize,
     errors: Vec<String>,
+    warnings: Vec<String>,
 }
 
 impl<W: Write> Json<W> {
     pub(super) fn new(out: W, err: Box<dyn Write + Send>) -> Self {
-        Self { out, err, first: None, started: None, turn: None, tool_calls: 0, denied: 0, errors: Vec::new() }
+        let (errors, warnings) = (Vec::new(), Vec::new());
+        Self { out, err, first: None, started: None, turn: None, tool_calls: 0, denied: 0, errors, warnings }
     }
+}
+
+/// A time, unless it was not recorded.
+fn known(at: At) -> Option<At> {
+    Some(at).filter(|at| *at != At::UNKNOWN)
 }
 
 impl<W: Write + Send> Output for Json<W> {
@@ -62,7 +71,10 @@ impl<W: Write + Send> Output for Json<W> {
             }
             What::ToolCall(_) => self.tool_calls += 1,
             What::ToolResult(result) => self.denied += usize::from(result.denied),
-            What::Notice(notice) if notice.code == NOT_KEPT => writeln!(self.err, "{}", not_kept(notice))?,
+            What::Notice(notice) if notice.level == Level::Warning => {
+                writeln!(self.err, "{}", warning(notice))?;
+                self.warnings.push(notice.message.clone());
+            }
             What::Notice(notice) if notice.level == Level::Error => self.errors.push(notice.message.clone()),
             What::Ended(ended) => {
                 if !ended.outcome.is_success() {
@@ -83,9 +95,10 @@ impl<W: Write + Send> Output for Json<W> {
                     tool_calls: self.tool_calls,
                     denied: self.denied,
                     errors: &self.errors,
-                    started_at: first,
-                    ended_at: event.at,
-                    duration_ms: event.at.0 - first.0,
+                    warnings: &self.warnings,
+                    started_at: known(first),
+                    ended_at: known(event.at),
+                    duration_ms: event.at.since(first),
                     exit_code: ended.exit_code,
                     signal: ended.signal,
                 };

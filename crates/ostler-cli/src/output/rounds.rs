@@ -1,7 +1,7 @@
 //! What is particular about a loop on the screen: its rounds, the check of its result, how to go on with it.
 
 use ostler::event::Notice;
-use ostler::{Cause, Outcome, Raw};
+use ostler::{Cause, Outcome, Raw, brief};
 
 use super::style::{BAD, DIM, GOOD};
 use super::value::word;
@@ -55,6 +55,7 @@ impl Rounds {
 
     /// What to type to go on with this session.
     pub(super) fn again(&self, session: &str, outcome: &Outcome) -> Option<String> {
+        let session = brief::short_id(session);
         let again = self.again.as_ref().filter(|_| is_safe_to_type(session))?;
         let approval = outcome.cause == Cause::NeedsInput
             && outcome.detail.as_ref().is_some_and(|detail| detail.native.as_deref() == Some("approval"));

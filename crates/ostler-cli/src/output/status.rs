@@ -17,7 +17,7 @@ const SPINNER: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '�
 const DOING: usize = 100;
 
 /// The status line; none when stderr is not a terminal.
-pub(super) struct Status {
+pub(crate) struct Status {
     /// Straight to the terminal: these sequences are not colours.
     terminal: Option<Box<dyn Write + Send>>,
     is_shown: bool,
@@ -27,24 +27,24 @@ pub(super) struct Status {
 }
 
 impl Status {
-    pub(super) fn new(terminal: Option<Box<dyn Write + Send>>) -> Self {
+    pub(crate) fn new(terminal: Option<Box<dyn Write + Send>>) -> Self {
         Self { terminal, is_shown: false, turn: 0, doing: "starting".into(), spent: String::new() }
     }
 
-    pub(super) fn is_live(&self) -> bool {
+    pub(crate) fn is_live(&self) -> bool {
         self.terminal.is_some()
     }
 
-    pub(super) fn doing(&mut self, what: &str) {
+    pub(crate) fn doing(&mut self, what: &str) {
         self.doing = word(what, DOING);
     }
 
-    pub(super) fn spent(&mut self, usage: &Usage) {
+    pub(crate) fn spent(&mut self, usage: &Usage) {
         self.spent = super::human::spent(usage);
     }
 
     /// Shows the line, or moves it on.
-    pub(super) fn show(&mut self, elapsed: Duration) {
+    pub(crate) fn show(&mut self, elapsed: Duration) {
         let Some(terminal) = &mut self.terminal else { return };
         let spinner = SPINNER[self.turn % SPINNER.len()];
         let spent = if self.spent.is_empty() { String::new() } else { format!(" · {}", self.spent) };
@@ -57,7 +57,7 @@ impl Status {
     }
 
     /// Takes the line away, so that something else can be written.
-    pub(super) fn hide(&mut self) {
+    pub(crate) fn hide(&mut self) {
         if let Some(terminal) = &mut self.terminal
             && std::mem::take(&mut self.is_shown)
         {

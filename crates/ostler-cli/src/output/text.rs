@@ -1,12 +1,13 @@
-//! Only the answer, on stdout; if there is none, or it could not be kept, why, on stderr.
+//! Only the answer, on stdout; warnings, and why there is no answer, on stderr.
 
 use std::io::{self, Write};
 
 use ostler::clip::plain;
+use ostler::event::Level;
 use ostler::{Cause, Event, What};
 
 use super::rounds::Rounds;
-use super::{NOT_KEPT, Output, not_kept};
+use super::{Output, warning};
 
 /// The plain form.
 pub(super) struct Text {
@@ -39,7 +40,7 @@ impl Output for Text {
                     writeln!(self.out, "{text}")?;
                 }
             }
-            What::Notice(notice) if notice.code == NOT_KEPT => writeln!(self.err, "{}", not_kept(notice))?,
+            What::Notice(notice) if notice.level == Level::Warning => writeln!(self.err, "{}", warning(notice))?,
             What::Ended(ended) if !ended.outcome.is_success() => {
                 writeln!(self.err, "{}: {}", ended.outcome.cause, plain(&ended.outcome.message))?;
                 if let Some(hint) = &ended.outcome.hint {
@@ -49,7 +50,7 @@ impl Output for Text {
                 let again =
                     self.rounds.as_ref().filter(|_| waits).and_then(|it| it.again(&event.session, &ended.outcome));
                 if let Some(again) = again {
-                    writeln!(self.err, "  go on with: {again}")?;
+                    writeln!(self.err, "  resume with: {again}")?;
                 }
             }
             _ => {}

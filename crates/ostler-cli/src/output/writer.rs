@@ -4,7 +4,7 @@
 use std::io;
 use std::time::Duration;
 
-use ostler::{Event, What};
+use ostler::Event;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{Output, Question};
@@ -43,7 +43,7 @@ impl Batch {
     }
 
     pub(crate) fn push(&mut self, event: Event) {
-        self.bytes += weight(&event);
+        self.bytes += event.weight();
         self.items.push(Item::Event(event));
     }
 
@@ -82,6 +82,11 @@ impl Batch {
         self.items.len() < EVENTS && self.bytes < BYTES
     }
 
+    /// Returns true if the batch holds as much as may wait at all.
+    pub(crate) fn is_large(&self) -> bool {
+        self.bytes >= BYTES
+    }
+
     fn show(self, output: &mut dyn Output) -> io::Result<()> {
         for item in self.items {
             match item {
@@ -100,19 +105,6 @@ impl Batch {
             output.tick(elapsed);
         }
         Ok(())
-    }
-}
-
-/// Roughly how large an event is: only what can be large counts.
-fn weight(event: &Event) -> usize {
-    match &event.what {
-        What::Text(text) => text.text.len(),
-        What::ToolCall(call) => call.input.get().len(),
-        What::ToolResult(result) => result.output.len() + result.content.as_ref().map_or(0, |c| c.get().len()),
-        What::Notice(notice) => notice.message.len() + notice.raw.as_ref().map_or(0, |raw| raw.get().len()),
-        What::Unreadable(it) => it.raw.len(),
-        What::TurnEnded(turn) => turn.text.len() + turn.structured.as_ref().map_or(0, |s| s.get().len()),
-        _ => 0,
     }
 }
 

@@ -25,7 +25,7 @@ fn workspace(rig: &Rig, name: &str, script: &str) -> PathBuf {
 }
 
 fn scripted(rig: &Rig, args: &[&str]) -> Command {
-    let mut command = rig.ostler(&["acp", "--agent", "scripted"]);
+    let mut command = rig.ostler(&["acp", "--agent", "scripted", "--trust-project"]);
     command.args(args);
     command
 }
@@ -80,6 +80,20 @@ fn a_prompt_is_answered_piece_by_piece() {
         // The session goes on.
         editor.prompt(&session, "more").await.unwrap();
         assert!(editor.words(&session, "agent_message_chunk").ends_with("Again."));
+    });
+    assert_eq!(code, Some(0));
+}
+
+// Issue 14, break 1: an editor's session does not play the script of a directory that nobody trusts.
+#[test]
+fn the_script_of_an_untrusted_directory_is_not_played() {
+    let rig = Rig::new();
+    let dir = workspace(&rig, "w", READS);
+    let ((), code) = edit(rig.ostler(&["acp", "--agent", "scripted"]), Says::Nothing, async |editor| {
+        let session = editor.open(&dir).await;
+        editor.prompt(&session, "go").await.unwrap();
+        let words = editor.words(&session, "agent_message_chunk");
+        assert!(!words.is_empty() && !words.contains("Let me see. "), "{words}");
     });
     assert_eq!(code, Some(0));
 }
@@ -244,6 +258,42 @@ fn an_earlier_session_is_told_again_and_goes_on() {
         // Without the past.
         editor.to.send_request(acp::ResumeSessionRequest::new(id.clone(), dir.clone())).block_task().await.unwrap();
         assert_eq!(editor.story(&id), [""; 0]);
+    });
+}
+
+// Issue 15, point 8: acpx opens a session, leaves, and loads it before anything was said.
+#[test]
+fn a_session_without_a_word_is_loaded_as_an_empty_one() {
+    let rig = Rig::new();
+    let dir = workspace(&rig, "w", READS);
+    let (id, _) = edit(scripted(&rig, &[]), Says::Nothing, async |editor| editor.open(&dir).await);
+    let load = || acp::LoadSessionRequest::new(id.clone(), dir.clone());
+    // Twice without a word, so that what is loaded the second time is empty too.
+    edit(scripted(&rig, &[]), Says::Nothing, async |editor| {
+        editor.to.send_request(load()).block_task().await.unwrap();
+        assert_eq!(editor.story(&id), [""; 0]);
+    });
+    edit(scripted(&rig, &[]), Says::Nothing, async |editor| {
+        editor.to.send_request(load()).block_task().await.unwrap();
+        assert_eq!(editor.story(&id), [""; 0]);
+        editor.prompt(&id, "hello").await.unwrap();
+        assert_eq!(editor.words(&id, "agent_message_chunk"), "Again.");
+    });
+    // What was said after that belongs to the session of that id.
+    edit(scripted(&rig, &[]), Says::Nothing, async |editor| {
+        let list = acp::ListSessionsRequest::new().cwd(dir.clone());
+        let listed = editor.to.send_request(list).block_task().await.unwrap().sessions;
+        let listed: Vec<_> = listed.iter().map(|it| (&it.session_id, it.title.as_deref())).collect();
+        assert_eq!(listed, [(&id, Some("hello"))]);
+        editor.to.send_request(load()).block_task().await.unwrap();
+        assert_eq!(editor.words(&id, "user_message_chunk"), "hello");
+        editor.prompt(&id, "more").await.unwrap();
+    });
+    edit(scripted(&rig, &[]), Says::Nothing, async |editor| {
+        editor.to.send_request(acp::ResumeSessionRequest::new(id.clone(), dir.clone())).block_task().await.unwrap();
+        editor.to.send_request(acp::CloseSessionRequest::new(id.clone())).block_task().await.unwrap();
+        editor.to.send_request(load()).block_task().await.unwrap();
+        assert_eq!(editor.words(&id, "user_message_chunk"), "hellomore");
     });
 }
 

@@ -11,6 +11,7 @@ use ostler_testkit::{api_scenarios, shared_scenarios};
 use serde_json::{Value, json};
 
 use crate::driver::{Program, ostler, output, run_command, start, utf8, valid};
+use crate::rig::tokens_shown;
 
 shared_scenarios!(Program(&OPENAI_API));
 api_scenarios!(Program(&OPENAI_API));
@@ -39,6 +40,43 @@ fn parsed(output: &Output) -> Vec<Value> {
     utf8(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+/// What the model's one call of a tool came to, in a fresh project without any policy.
+fn called(tool: &str, input: Value, files: &[(&str, &str)]) -> Value {
+    let place = Place::new(
+        &OPENAI_API,
+        Script::new()
+            .rule(Rule::on_text("PROMPT").answer(Answer::text("I will.").and_tool(tool, input)))
+            .rule(Rule::on_tool_result().answer(Answer::text("Done."))),
+    );
+    let home = place.host().iter().find(|(name, _)| name == "HOME").unwrap().1.clone();
+    fs::remove_dir_all(std::path::Path::new(&home).join(".config/ostler")).unwrap();
+    for (name, text) in files {
+        fs::write(place.work().join(name), text).unwrap();
+    }
+    let ran = shown(&place, &["--output", "events"]);
+    parsed(&ran).into_iter().find(|event| event["type"] == "tool_result").unwrap()
+}
+
+/// The tools that a project is built with need no policy file.
+#[test]
+fn a_fresh_project_is_built_without_a_policy() {
+    let makefile = ("Makefile", "test:\n\t@echo the tests pass\n");
+    let result = called("run_command", json!({"command": "make", "args": ["test"]}), &[makefile]);
+    assert_eq!(result["output"], "exit code 0\nthe tests pass", "{result}");
+    let result = called("run_command", json!({"command": "make", "args": ["test"]}), &[]);
+    assert!(result["output"].as_str().unwrap().starts_with("denied_by_policy"), "there is no Makefile: {result}");
+}
+
+/// A file that other programs act on is not written where nobody can be asked.
+#[test]
+fn a_file_that_other_programs_act_on_needs_a_person() {
+    let result = called("write_file", json!({"path": "AGENTS.md", "content": "x"}), &[]);
+    let output = result["output"].as_str().unwrap();
+    assert!(result["ok"] == false && output.contains("AGENTS.md") && output.contains("allow"), "{result}");
+    let result = called("write_file", json!({"path": "notes.md", "content": "x"}), &[]);
+    assert_eq!(result["ok"], true, "{result}");
+}
+
 /// `--output text` is the answer and nothing else.
 #[test]
 fn text_is_only_the_answer() {
@@ -49,7 +87,8 @@ fn text_is_only_the_answer() {
 /// `--output json` is one object with everything that a program wants to know.
 #[test]
 fn json_is_one_object() {
-    let ran = shown(&hello(), &["--output", "json", "--set", "price=2.5/1.25/10"]);
+    let place = hello();
+    let ran = shown(&place, &["--output", "json", "--set", "price=2.5/1.25/10"]);
     let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
     assert_eq!((ran.status.code(), utf8(&ran.stderr)), (Some(0), ""));
     let expected = json!({"agent": "openai-api", "text": "It is 42.", "structured": null,
@@ -58,17 +97,22 @@ fn json_is_one_object() {
         assert_eq!(&report[key], value, "{key} in {report:#}");
     }
     let usage = ["input", "cache_read", "output"].map(|name| report["usage"][name].as_u64().unwrap());
-    assert_eq!((usage, &report["usage"]["cost_source"]), ([214, 22, 50], &json!("estimated")));
+    let [input, _, cached, output] = OPENAI_API.numbers.sum(&place.server.served());
+    assert_eq!((usage, &report["usage"]["cost_source"]), ([input, cached, output], &json!("estimated")));
+    let cost = (input as f64 * 2.5 + cached as f64 * 1.25 + output as f64 * 10.0) / 1e6;
+    assert!((report["usage"]["cost_usd"].as_f64().unwrap() - cost).abs() < 1e-12, "{report:#}");
 }
 
 /// `--output human`, piped: the answer on stdout, the rest on stderr, and no escape codes anywhere.
 #[test]
 fn human_in_a_pipe_is_plain() {
-    let ran = shown(&hello(), &["--output", "human"]);
+    let place = hello();
+    let ran = shown(&place, &["--output", "human"]);
+    let tokens = tokens_shown(OPENAI_API.numbers.sum(&place.server.served()));
     let (out, err) = (utf8(&ran.stdout), utf8(&ran.stderr));
     assert_eq!((ran.status.code(), out), (Some(0), "Let me see.\nIt is 42.\n"), "{err}");
     assert!(!out.contains('\u{1b}') && !err.contains('\u{1b}'), "{err:?}");
-    for part in ["Hm.", "✓ read_file answer.txt", "✓ completed", "286 tokens"] {
+    for part in ["Hm.", "✓ read_file answer.txt", "✓ completed", &tokens] {
         assert!(err.contains(part), "{part:?} is missing: {err}");
     }
 }
@@ -113,15 +157,21 @@ fn a_raw_log_replays_to_the_same_story() {
     let place = hello();
     let log = place.aside("raw.jsonl");
     let ran = shown(&place, &["--output", "events", "--raw-log", log.to_str().unwrap()]);
-    let lived = Seen { subject: &OPENAI_API, events: parsed(&ran), exit: ran.status.code() };
+    let lived =
+        Seen { subject: &OPENAI_API, events: parsed(&ran), exit: ran.status.code(), served: place.server.served() };
     let replayed = output(ostler(&place).args(["replay", "--agent", "openai-api", "--output", "events"]).arg(&log));
-    let told = Seen { subject: &OPENAI_API, events: parsed(&replayed), exit: replayed.status.code() };
+    let told = Seen {
+        subject: &OPENAI_API,
+        events: parsed(&replayed),
+        exit: replayed.status.code(),
+        served: place.server.served(),
+    };
     for seen in [&lived, &told] {
         seen.check();
         seen.check_understood();
         valid(&seen.events);
         seen.ended_with("completed", 0);
-        seen.used(2);
+        seen.used(1..=2);
         assert_eq!(seen.answer(), "It is 42.");
     }
     assert_eq!(lived.story(), told.story());

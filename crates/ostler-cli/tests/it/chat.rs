@@ -43,7 +43,7 @@ fn told(rig: &Rig) -> String {
 macro_rules! assert_seen {
     ($rig:expr, $seen:expr, @$want:literal) => {
         let dir = $rig.dir().canonicalize().unwrap();
-        insta::with_settings!({filters => vec![(r"\b\d[\d.]*m?s\b", "TIME"), (dir.to_str().unwrap(), "DIR")]}, {
+        insta::with_settings!({filters => vec![(r"\b\d[\d.]*m?s\b", "TIME"), (dir.to_str().unwrap(), "DIR"), (r"(session|--resume) [0-9a-f]{8}\b", "$1 SHORT-ID")]}, {
             assert_snapshot!($seen, @$want);
         });
     };
@@ -65,16 +65,16 @@ fn two_turns_and_out() {
     claude in DIR · /help lists the commands, Ctrl-D leaves
     › hello
     One.
-    ✓ completed · 143 tokens · $0.0009 · TIME
+    ✓ completed · 118 tokens in, 25 out · $0.0009 · TIME · session SHORT-ID
 
     › more\
     of it
     Two.
-    ✓ completed · 143 tokens · $0.0009 · TIME
+    ✓ completed · 118 tokens in, 25 out · $0.0009 · TIME · session SHORT-ID
 
     › /quit
-    session 00000000-0000-4000-8000-00000000fa4e · 2 turns · 286 tokens · $0.0019
-      go on with: ostler chat --agent claude --resume 00000000-0000-4000-8000-00000000fa4e
+    session SHORT-ID · 2 turns · 236 tokens in, 50 out · $0.0019
+      resume with: ostler chat --resume SHORT-ID
     "#);
     assert!(pty.echoes(), "the terminal is left as it was found");
     assert!(!alive(rig.number("agent")));
@@ -118,6 +118,64 @@ fn ctrl_c_twice_leaves_and_nothing_stays() {
     assert_eq!(pty.end(), Some(0));
 }
 
+// Two presses in a row leave. Keys in between start over, and the draft is still there.
+#[test]
+fn a_draft_survives_ctrl_c() {
+    let rig = Rig::new();
+    let mut pty = Pty::start(&chat(&rig, &ANSWERS.replace("text One.", "dump-stdin told\ntext One.")));
+    pty.until_seen("›", 1);
+    pty.keys("\x03");
+    pty.until_seen("Ctrl-C again, or Ctrl-D, leaves", 1);
+    pty.until_seen("›", 2);
+    pty.keys("a few");
+    pty.until_seen("› a few", 1);
+    pty.keys("\x03");
+    pty.until("the prompt with its draft", |seen| seen.matches("› a few").count() == 2 && seen.ends_with("› a few"));
+    pty.keys(" keys");
+    pty.until_seen("› a few keys", 1);
+    pty.keys("\x03");
+    pty.until("the draft again", |seen| seen.matches("› a few keys").count() == 2 && seen.ends_with("› a few keys"));
+    pty.keys("\r");
+    pty.until_seen("One.", 1);
+    assert!(told(&rig).contains("a few keys"));
+    pty.keys("\x04");
+    assert_eq!(pty.end(), Some(0));
+}
+
+// What was typed ahead waits at the next prompt. It is not sent by itself: the turn it was meant to follow was cut short.
+#[test]
+fn text_typed_ahead_survives_an_interrupt() {
+    let rig = Rig::new();
+    let script = "read-user\ninit\ndelta Working on\nanswer-interrupt\nread-user\ndump-stdin told\ninit\ntext Back.\nresult Back.\nread-until-eof";
+    let mut pty = Pty::start(chat(&rig, script).arg("hello"));
+    pty.until_seen("Working on", 1);
+    pty.keys("tehx\x7f\x7f\x7fhe next\r\x03");
+    pty.until_seen("acknowledged the interrupt", 1);
+    pty.until("the prompt with what was typed", |seen| seen.ends_with("› the next"));
+    pty.keys(" one\r");
+    pty.until_seen("Back.", 1);
+    assert!(told(&rig).contains("the next one"));
+    pty.keys("\x04");
+    assert_eq!(pty.end(), Some(0));
+}
+
+#[test]
+fn keys_between_two_interrupts_of_a_turn_do_not_leave() {
+    let rig = Rig::new();
+    gate(&rig, "go");
+    let script = "read-user\ninit\ndelta Working on\nfile go\nresult Done.\nread-until-eof";
+    let mut command = rig.ostler(&["chat", "--agent", "claude", "--grace", "60s", "--env"]);
+    command.arg(format!("{}={}", fake::SCRIPT, fake::script(rig.dir(), script).display()));
+    let mut pty = Pty::start(command.arg("--program").arg(fake::program()).arg("hello"));
+    pty.until_seen("Working on", 1);
+    pty.keys("\x03");
+    pty.until_seen("Ctrl-C again leaves", 1);
+    pty.keys("draft\x03");
+    pty.until_seen("Ctrl-C again leaves", 2);
+    std::fs::write(rig.path("go"), "").unwrap();
+    pty.until("the prompt with what was typed", |seen| seen.ends_with("› draft"));
+}
+
 #[test]
 fn questions_are_answered_one_after_the_other() {
     let rig = Rig::new();
@@ -135,7 +193,7 @@ fn questions_are_answered_one_after_the_other() {
     let mut pty = Pty::start(chat(&rig, &script).arg("hello"));
     pty.until_seen("  > ".trim_end(), 1);
     pty.keys("sure\r");
-    pty.until_seen("y, n or a", 1);
+    pty.until("the question again", |seen| seen.contains("y, n or a") && seen.ends_with('>'));
     pty.keys("y\r");
     pty.until_seen("$ ls", 1);
     pty.keys("a\r");
@@ -164,7 +222,7 @@ fn questions_are_answered_one_after_the_other() {
     ✗ Edit a.rs TIME failed
       no result: the turn ended
     Done.
-    ✓ completed · 143 tokens · $0.0009 · TIME
+    ✓ completed · 118 tokens in, 25 out · $0.0009 · TIME · session SHORT-ID
 
     ›
     "#);
@@ -270,17 +328,17 @@ fn without_a_terminal_each_line_is_a_message() {
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), "One.\nTwo.\n"), "{}", done.stderr);
     assert_seen!(rig, done.stderr, @r#"
     › hello
-    ✓ completed · 143 tokens · $0.0009 · TIME
+    ✓ completed · 118 tokens in, 25 out · $0.0009 · TIME · session SHORT-ID
 
-      last turn  143 tokens · $0.0009
+      last turn  118 tokens in, 25 out · $0.0009
                  input 100 · cache read 11 · cache write 7 · output 25
-      session    143 tokens · $0.0009
+      session    118 tokens in, 25 out · $0.0009
                  input 100 · cache read 11 · cache write 7 · output 25
     › and more of it
-    ✓ completed · 143 tokens · $0.0009 · TIME
+    ✓ completed · 118 tokens in, 25 out · $0.0009 · TIME · session SHORT-ID
 
-    session 00000000-0000-4000-8000-00000000fa4e · 2 turns · 286 tokens · $0.0019
-      go on with: ostler chat --agent claude --resume 00000000-0000-4000-8000-00000000fa4e
+    session SHORT-ID · 2 turns · 236 tokens in, 50 out · $0.0019
+      resume with: ostler chat --resume SHORT-ID
     "#);
     let failing =
         "read-user\ninit\ntext One.\nresult One.\nread-user\nresult-error error_max_turns too many\nread-until-eof";
@@ -358,8 +416,8 @@ fn a_run_on_a_terminal_asks() {
       $ ls
       [y]es  [n]o  [a]lways this session (this tool with these arguments)  > y
     Done.
-    ✓ completed · 143 tokens · $0.0009 · TIME · session 00000000-0000-4000-8000-00000000fa4e
-      go on with: ostler run --agent claude --resume 00000000-0000-4000-8000-00000000fa4e "…"
+    ✓ completed · 118 tokens in, 25 out · $0.0009 · TIME · session SHORT-ID
+      resume with: ostler run --resume SHORT-ID "…"
     "#);
 }
 
@@ -392,10 +450,35 @@ fn another_session_is_gone_on_with() {
     pty.until_seen("going on with", 1);
     pty.until_seen("›", 3);
     pty.keys("hello\r");
-    pty.until_seen("One.", 1);
+    // Every turn of it has its last line and its end line.
+    pty.until_seen("One.\n✓ completed", 1);
+    pty.until_seen("›", 4);
+    pty.keys("more\r");
+    pty.until_seen("Two.\n✓ completed", 1);
+    pty.until_seen("›", 5);
     assert!(std::fs::read_to_string(rig.path("args")).unwrap().contains("00000000-0000-4000-8000-00000000fa4e"));
     pty.keys("\x04");
     assert_eq!(pty.end(), Some(0));
+}
+
+// Text that no session has for an id is refused at once; the agent is not even asked.
+#[test]
+fn an_unknown_id_is_refused_before_anything_is_left() {
+    for store in [&[][..], &["--no-store"]] {
+        let rig = Rig::new();
+        let mut pty = Pty::start(chat(&rig, ANSWERS).args(store));
+        pty.until_seen("›", 1);
+        let agent = rig.number("agent");
+        pty.keys("/resume BAD\r");
+        pty.until_seen("there is no session BAD", 1);
+        pty.until_seen("›", 2);
+        pty.keys("hello\r");
+        pty.until_seen("One.\n✓ completed", 1);
+        assert_eq!(rig.number("agent"), agent);
+        pty.until_seen("›", 3);
+        pty.keys("\x04");
+        assert_eq!(pty.end(), Some(0));
+    }
 }
 
 /// An agent that lives and has no session is as good as one that ended: what works is not left for it.
@@ -426,4 +509,46 @@ fn a_session_whose_handshake_fails_is_not_gone_on_with() {
     pty.until_seen("Hello, world.", 1);
     pty.keys("\x04");
     assert_eq!(pty.end(), Some(0));
+}
+
+// A session that was begun without Ostler: only the agent can say that it exists.
+#[test]
+fn a_session_that_only_the_agent_knows_is_resumed() {
+    let rig = Rig::new();
+    let recordings = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/conformance/opencode");
+    let all = std::fs::read_to_string(recordings.join("resume.jsonl")).unwrap();
+    // The second process of the recording resumes the session of the first one.
+    let second = all.split("{\"start\"").nth(2).unwrap();
+    let second = rig.file("second.jsonl", &format!("{{\"start\"{second}"));
+    let id = resumed_session(&all);
+    let program = rig.file(
+        "agent",
+        &format!(
+            "#!/bin/sh\nif mkdir {0}; then exec {1} play {2}; fi\nexec {1} play {3}\n",
+            rig.path("once").display(),
+            fake::program().display(),
+            recordings.join("text.jsonl").canonicalize().unwrap().display(),
+            second.display()
+        ),
+    );
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::create_dir_all(rig.path(".config/ostler")).unwrap();
+    rig.file(".config/ostler/ostler.toml", &format!("[agents.mine]\nacp = [{:?}]\n", program.display().to_string()));
+    let mut pty = Pty::start(&rig.ostler(&["chat", "--agent", "mine", "--grace", "500ms"]));
+    pty.until_seen("›", 1);
+    assert!(wait_until(PATIENCE, || rig.path("once").exists()));
+    pty.keys(&format!("/resume {id}\r"));
+    pty.until_seen("going on with", 1);
+    pty.until_seen("›", 2);
+    pty.keys("Which word?\r");
+    pty.until_seen("✓ completed", 1);
+    pty.keys("\x04");
+    assert_eq!(pty.end(), Some(0));
+}
+
+/// The session that a recording resumes.
+fn resumed_session(recording: &str) -> String {
+    let line = recording.lines().find(|line| line.contains("session/resume")).unwrap();
+    let line: serde_json::Value = serde_json::from_str(line).unwrap();
+    line["in"]["params"]["sessionId"].as_str().unwrap().to_owned()
 }

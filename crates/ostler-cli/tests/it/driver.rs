@@ -1,6 +1,7 @@
 //! Runs a scenario's task through the program, with whichever agent.
 
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 
@@ -44,7 +45,7 @@ impl Driver for Program {
         let exit = child.wait().unwrap().code();
         valid(&events);
         assert!(exit.is_some(), "the program was killed");
-        Seen { subject: self.0, events, exit }
+        Seen { subject: self.0, events, exit, served: place.server.served() }
     }
 }
 
@@ -80,12 +81,21 @@ fn on_argv(prompt: &str) -> bool {
 }
 
 pub(crate) fn run_command(place: &Place, task: &Task) -> Command {
+    command_as(place, task, (&place.work(), "events"))
+}
+
+/// The same in another directory, as a person sees it.
+pub(crate) fn human_command(place: &Place, task: &Task, dir: &Path) -> Command {
+    command_as(place, task, (dir, "human"))
+}
+
+fn command_as(place: &Place, task: &Task, (dir, form): (&Path, &str)) -> Command {
     let mut command = ostler(place);
-    command.current_dir("/").args(["run", "--agent", place.subject.name, "--output", "events"]);
+    command.current_dir("/").args(["run", "--agent", place.subject.name, "--output", form]);
     if let Some(program) = place.program() {
         command.arg("--program").arg(program);
     }
-    command.arg("--dir").arg(place.work());
+    command.arg("--dir").arg(dir);
     for (name, limit) in [("--timeout", task.wall), ("--idle-timeout", task.idle)] {
         command.args([name, &format!("{}ms", limit.as_millis())]);
     }

@@ -107,14 +107,15 @@ fn people_see_the_rounds_and_the_check() {
         "✓ The result was checked, and it is right.",
         "✓ completed",
         "3 iterations",
-        "go on with: ostler loop --model scripted:",
+        "resume with: ostler loop --model scripted:",
         "--until 'cat done.txt' --resume ",
     ] {
         assert!(done.stderr.contains(part), "{part:?} is missing: {}", done.stderr);
     }
     std::fs::remove_file(rig.path("done.txt")).unwrap();
     let done = finish(&mut looping(&rig, HASTY, &["--until", "cat done.txt", "--output", "text", "PROMPT"]));
-    assert_eq!((done.code, &*done.stdout, &*done.stderr), (Some(0), "Now it is there.\n", ""));
+    assert_eq!((done.code, &*done.stdout), (Some(0), "Now it is there.\n"), "{}", done.stderr);
+    assert!(done.stderr.lines().all(|line| line.starts_with("warning: ")), "{}", done.stderr);
 }
 
 #[test]
@@ -148,7 +149,13 @@ fn conditions_stop_it_with_exit_code_6() {
         if let Some(native) = native {
             assert_eq!(done.outcome()["detail"]["native"], native, "{flags:?}");
         }
+        let hint = done.outcome()["hint"].as_str().unwrap_or_default().to_owned();
+        assert!(hint.contains(&format!("({}", flags[0])), "{flags:?}: {hint}");
     }
+    let failing =
+        "[[reply]]\nrepeat = true\ntext = \"Again.\"\ncalls = [{ tool = \"read_file\", input = { path = \"none\" } }]";
+    let done = finish(&mut looping(&rig, failing, &["--max-errors", "2", "--output", "events", "PROMPT"]));
+    assert!(done.outcome()["hint"].as_str().unwrap().contains("(--max-errors)"), "{}", done.outcome());
     let done = finish(&mut looping(&rig, chatty, &["--max-budget-usd", "1", "--output", "events", "PROMPT"]));
     assert_eq!(made(&done), [""; 0], "a call that nobody can pay for is not made");
     assert!(done.outcome()["message"].as_str().unwrap().contains("not known"), "{}", done.outcome());
@@ -228,8 +235,8 @@ fn a_question_that_nobody_hears_is_answered_later() {
     let rig = Rig::new();
     let done = finish(&mut looping(&rig, CURIOUS, &["--ask", "--output", "text", "PROMPT"]));
     assert_eq!(done.code, Some(8), "{}", done.stderr);
-    let line = done.stderr.lines().find_map(|line| line.trim().strip_prefix("go on with: ostler ")).unwrap();
-    assert!(done.stderr.starts_with("needs_input: Which colour?\n") && line.ends_with("\"…\""), "{}", done.stderr);
+    let line = done.stderr.lines().find_map(|line| line.trim().strip_prefix("resume with: ostler ")).unwrap();
+    assert!(done.stderr.contains("\nneeds_input: Which colour?\n") && line.ends_with("\"…\""), "{}", done.stderr);
     let mut words = shlex(line);
     *words.last_mut().unwrap() = "blue".to_owned();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -437,7 +444,7 @@ fn rules_and_limits_are_in_the_line_to_type() {
         ["--mode", "approve", "--permissions", "workspace", "--max-iterations", "7", "--timeout", "90s", "PROMPT"];
     let done = finish(&mut looping(&rig, WRITER, &flags));
     assert_eq!(done.code, Some(0), "{}", done.stderr);
-    let line = done.stderr.lines().find(|line| line.contains("go on with: ")).unwrap();
+    let line = done.stderr.lines().find(|line| line.contains("resume with: ")).unwrap();
     for part in ["--permissions workspace", "--max-iterations 7", "--timeout 90s", "--mode approve"] {
         assert!(line.contains(part), "{part:?} is missing: {line}");
     }

@@ -106,7 +106,7 @@ fn what_is_wrong_is_named_with_what_to_do() {
         (&good, &["show", "--permissions", "yolo"], &["read-only, workspace, ask, all"]),
         (&good, &["show", "--policy", "nowhere.toml"], &["there is no file nowhere.toml"]),
         (&good, &["show", "--dir", "nowhere"], &["nowhere cannot be used"]),
-        (&good, &["show", "--dir", "strange"], &["is not a file"]),
+        (&good, &["show", "--dir", "strange"], &["must be a plain file"]),
         (&good, &["test", "Bash", "rm -rf /"], &["are not JSON", "hint: such as: ostler policy test Bash"]),
         (&good, &["test", "Bash", "--agent", "nobody"], &["there is no agent \"nobody\""]),
     ] {

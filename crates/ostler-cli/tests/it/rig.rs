@@ -147,3 +147,12 @@ pub(crate) fn schema() -> Value {
 pub(crate) fn kinds(events: &[Value]) -> Vec<&str> {
     events.iter().map(|e| e["type"].as_str().unwrap()).collect()
 }
+
+/// Tokens as the end line shows them: those of the input, cached or not, and those of the output.
+pub(crate) fn tokens_shown([input, cache_write, cache_read, output]: [u64; 4]) -> String {
+    let grouped = |count: u64| match count {
+        0..1_000 => count.to_string(),
+        _ => format!("{},{:03}", count / 1_000, count % 1_000),
+    };
+    format!("{} tokens in, {} out", grouped(input + cache_write + cache_read), grouped(output))
+}

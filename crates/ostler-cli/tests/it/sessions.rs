@@ -6,6 +6,7 @@ use ostler_core::event::{At, Ended, Event, Origin, Started, Text, TextKind, Turn
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::usage::{Scope, Usage};
 use ostler_store::{Entry, Log, Opening, Store};
+use ostler_testkit::pty::Pty;
 use serde_json::Value;
 
 use crate::rig::{Finished, Rig, finish};
@@ -90,7 +91,7 @@ fn an_empty_store_and_an_unknown_id() {
     let done = run(&rig, &["show", "abcd\u{1b}[2J"]);
     assert_eq!((done.code, done.stdout.as_str()), (Some(2), ""));
     assert!(
-        done.stderr.contains("no session abcd") && done.stderr.contains("`ostler sessions` lists them"),
+        done.stderr.contains("no session abcd") && done.stderr.contains("`ostler sessions --all` lists them"),
         "{}",
         done.stderr
     );
@@ -144,7 +145,7 @@ fn what_cannot_be_written_can_be_read() {
     let done = run(&rig, &[]);
     assert_eq!((done.code, &done.stdout), (Some(0), &want.stdout), "{}", done.stderr);
     assert!(done.stderr.starts_with("The sessions can only be read: "), "{}", done.stderr);
-    assert_eq!(run(&rig, &["show", "aaaa2222"]).stdout, "An answer.\n");
+    assert_eq!(run(&rig, &["show", "aaaa1111"]).stdout, "› an old task\nAn answer.\n");
     let raw = rig.path("state/raw/aaaa1111-old.log");
     assert!(raw.exists());
     assert_ne!(run(&rig, &["prune", "--older-than", "1d"]).code, Some(0));
@@ -186,16 +187,8 @@ fn the_list_is_newest_first_and_harmless() {
 fn a_session_is_shown_again() {
     let rig = filled();
     let done = run(&rig, &["show", "aaaa2222"]);
-    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "An answer.\n"));
-    for words in [
-        "aaaa2222-new",
-        "mock-aaaa2222\n",
-        "native-1",
-        "mock 1.0",
-        "say hel\\u{202e}lo fake line",
-        "✓ completed",
-        "3 min ago",
-    ] {
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "› say hel\\u{202e}lo\n› fake line\nAn answer.\n"));
+    for words in ["aaaa2222-new", "native-1", "mock 1.0", "✓ completed", "3 min ago"] {
         assert!(done.stderr.contains(words), "{words}: {}", done.stderr);
     }
     assert!(!done.stderr.contains('\u{1b}'), "{:?}", done.stderr);
@@ -217,10 +210,37 @@ fn a_session_is_shown_again() {
     let done = run(&rig, &["show", "aaaa"]);
     assert_eq!(done.code, Some(2));
     assert!(
-        done.stderr.contains("aaaa1111-old, aaaa2222-new") && done.stderr.contains("more of it"),
+        done.stderr.contains("aaaa2222-new, aaaa1111-old") && done.stderr.contains("more of the id"),
         "{}",
         done.stderr
     );
+}
+
+#[test]
+fn what_the_user_said_is_shown_in_every_turn() {
+    let rig = Rig::new();
+    let mut all = story("first", false);
+    for prompt in ["second\nwith another line", "third"] {
+        let mut next = story(prompt, true);
+        next.truncate(4);
+        let last = all.len();
+        all.extend(next);
+        if last == 3 {
+            let outcome = Outcome::new(Cause::Completed, "done");
+            all.insert(3, TurnEnded { outcome, text: "An answer.".into(), structured: None, usage: None }.into());
+        }
+    }
+    let (mut turn, at) = (0, At(now()));
+    let store = Store::open(&rig.path("state")).unwrap();
+    keep(&store, "eeee6666", 0, Vec::new());
+    let entries = (1..).zip(all).map(|(seq, what)| {
+        turn += u32::from(matches!(what, What::TurnStarted(_)));
+        Entry { event: Event { seq, at, session: "eeee6666".into(), turn, what }, raw_offset: 0 }
+    });
+    drop(store.append(Arc::new(entries.collect())));
+    drop(store);
+    let want = "› first\nAn answer.\n\n› second\n› with another line\nAn answer.\n\n› third\nAn answer.\n";
+    assert_eq!(run(&rig, &["show", "eeee"]).stdout, want);
 }
 
 #[test]
@@ -251,9 +271,269 @@ fn continue_takes_the_latest_that_can_be_gone_on_with() {
     assert_eq!(run(&["--agent", "claude", "--program", "/nowhere/claude", "second"]).code, Some(3));
     let done = run(&["--continue", "third"]);
     assert_eq!(done.code, Some(0), "{}", done.stderr);
-    let list = finish(&mut rig.ostler(&["sessions", "--json"]));
-    let list: Value = serde_json::from_str(&list.stdout).unwrap();
+    let list = |args: &[&str]| -> Value {
+        serde_json::from_str(&finish(rig.ostler(&["sessions", "--json"]).args(args)).stdout).unwrap()
+    };
+    // What never had a turn is not listed by default.
+    assert_eq!(list(&[])["sessions"].as_array().unwrap().len(), 2);
+    let list = list(&["--all"]);
     let rows = list["sessions"].as_array().unwrap();
     assert_eq!((rows.len(), &rows[0]["agent"]), (3, &Value::from("scripted")), "{list}");
     assert_eq!(rows[0]["continues"], rows[2]["session"], "{list}");
+}
+
+// P49: what an earlier run was allowed is not stored, and does not come back: a session that is
+// resumed with nobody there has the permissions of whoever resumes it.
+#[test]
+fn a_resumed_session_has_the_permissions_of_its_caller() {
+    let rig = Rig::new();
+    let script = "dump-args args\nread\ninit\nresult ok\nread-until-eof";
+    let run = |args: &[&str]| {
+        let done = finish(&mut rig.fake_run(script, &[args, &["--output", "events", "go"]].concat()));
+        assert_eq!(done.code, Some(0), "{}", done.stderr);
+        (done, std::fs::read_to_string(rig.path("args")).unwrap())
+    };
+    let (first, args) = run(&["--permission-mode", "bypassPermissions"]);
+    assert!(args.contains("bypassPermissions"), "{args}");
+    // What the agent itself would have stored.
+    std::fs::create_dir_all(rig.path(".claude/projects/here")).unwrap();
+    rig.file(".claude/projects/here/00000000-0000-4000-8000-00000000fa4e.jsonl", "{}\n");
+    let id = first.events()[0]["session"].as_str().unwrap().to_owned();
+    let (_, args) = run(&["--resume", &id]);
+    assert!(args.contains("--resume=") && !args.contains("bypass"), "{args}");
+    let (_, args) = run(&["--resume", &id, "--permission-mode", "plan"]);
+    assert!(args.contains("--permission-mode=plan") && !args.contains("bypass"), "{args}");
+}
+
+// A model that streams fills the bound of its session, and not the disk.
+#[test]
+fn a_flood_is_stored_up_to_the_limit_and_can_be_shown() {
+    let rig = Rig::new();
+    let mut command = rig.fake_run(
+        "read\ninit\nloop forever\nflood 100000 1000\nend",
+        &["--output", "events", "--max-log-size", "200KB", "--max-raw-size", "100KB", "--grace", "200ms", "go"],
+    );
+    let done = finish(command.env("OSTLER_STATE_DIR", rig.path("state")));
+    assert_eq!((done.code, done.cause().as_str()), (Some(6), "output_limit"), "{}", done.stderr);
+    let size = |path: std::path::PathBuf| std::fs::metadata(path).map_or(0, |meta| meta.len());
+    let files = |dir| std::fs::read_dir(rig.path(dir)).unwrap().map(|entry| entry.unwrap().path());
+    let raw: u64 = files("state/raw").map(size).sum();
+    let rest: u64 = files("state").filter(|path| path.is_file()).map(size).sum();
+    assert!(raw <= 100_000, "{raw}");
+    // The end of the turn repeats the answer; the database and its log have the events once each.
+    assert!(rest < 3_000_000, "{rest}");
+    let id = done.events()[0]["session"].as_str().unwrap().to_owned();
+    let shown = run(&rig, &["show", &id, "--output", "events"]);
+    assert_eq!(shown.stdout, done.stdout, "the whole session, with its end");
+    let human = run(&rig, &["show", &id]);
+    assert!([&human.stdout, &human.stderr].iter().any(|text| text.contains("limit of 200 KB")), "{}", human.stderr);
+    assert!(run(&rig, &[]).stdout.contains("output_limit"));
+}
+
+#[test]
+fn a_size_that_is_none_is_refused_with_an_example() {
+    let rig = Rig::new();
+    for flag in ["--max-log-size", "--max-raw-size"] {
+        let done = finish(&mut rig.ostler(&["run", flag, "many", "hi"]));
+        assert!(done.code == Some(2) && done.stderr.contains("500MB"), "{}", done.stderr);
+    }
+}
+
+#[test]
+fn a_failed_start_is_listed_on_request() {
+    let rig = Rig::new();
+    let start = finish(&mut rig.ostler(&["run", "--agent", "claude", "--program", "/nowhere/claude", "task"]));
+    assert_eq!(start.code, Some(3));
+    let list = |args: &[&str]| finish(rig.ostler(&["sessions"]).args(args));
+    let done = list(&[]);
+    assert!(done.stdout.is_empty() && done.stderr.contains("hint: --all"), "{}", done.stderr);
+    assert!(list(&["--all"]).stdout.contains("unavailable"), "{}", list(&["--all"]).stdout);
+}
+
+/// The id behind `session ` in the last line.
+fn printed(done: &Finished) -> String {
+    let line = done.stderr.lines().find(|line| line.contains("session ")).unwrap();
+    line.split_once("session ").unwrap().1.split(' ').next().unwrap().to_owned()
+}
+
+// Listed, printed by run and chat, taken by show and --resume: one id.
+#[test]
+fn one_id_is_printed_listed_and_taken() {
+    const NATIVE: &str = "00000000-0000-4000-8000-00000000fa4e";
+    let rig = Rig::new();
+    let done = finish(&mut rig.fake_run("read\ninit\ntext Hi.\nresult Hi.", &["the first"]));
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    let id = printed(&done);
+    assert_eq!(id.len(), 8, "{}", done.stderr);
+    assert!(done.stderr.contains(&format!("ostler run --resume {id} \"…\"")), "{}", done.stderr);
+    let list = finish(&mut rig.ostler(&["sessions"]));
+    assert!(
+        list.stdout.lines().nth(1).is_some_and(|line| line.starts_with(&format!("{id}  claude"))),
+        "{}",
+        list.stdout
+    );
+    for given in [&id, &id[..5], NATIVE, &NATIVE[..9]] {
+        let shown = finish(&mut rig.ostler(&["sessions", "show", given]));
+        assert_eq!((shown.code, shown.stdout.as_str()), (Some(0), "› the first\nHi.\n"), "{given}: {}", shown.stderr);
+    }
+    // What the agent itself would have stored.
+    std::fs::create_dir_all(rig.path(".claude/projects/here")).unwrap();
+    rig.file(&format!(".claude/projects/here/{NATIVE}.jsonl"), "{}\n");
+    let script = ostler_testkit::fake::script(rig.dir(), "dump-args args\nread\ninit\ntext Again.\nresult Again.");
+    for given in [&id[..], &id[..5], NATIVE, &NATIVE[..9]] {
+        // The agent is that of the session, although another one is configured.
+        let mut again = rig.ostler(&["run", "--resume", given, "--env"]);
+        again.arg(format!("{}={}", ostler_testkit::fake::SCRIPT, script.display()));
+        again.arg("--program").arg(ostler_testkit::fake::program()).arg("more").env("OSTLER_AGENT", "scripted");
+        let done = finish(&mut again);
+        assert_eq!((done.code, done.stdout.as_str()), (Some(0), "Again.\n"), "{given}: {}", done.stderr);
+        assert!(std::fs::read_to_string(rig.path("args")).unwrap().contains(NATIVE), "{given}");
+        std::fs::remove_file(rig.path("args")).unwrap();
+    }
+    // What is not stored is known to the agent alone.
+    let done = finish(&mut rig.fake_run("read\ninit\ntext Hi.\nresult Hi.", &["--no-store", "hello"]));
+    assert_eq!(printed(&done), NATIVE);
+    assert!(done.stderr.contains(&format!("ostler run --agent claude --resume {NATIVE}")), "{}", done.stderr);
+}
+
+#[test]
+fn an_ambiguous_id_lists_what_it_can_mean() {
+    let rig = filled();
+    for args in [&["sessions", "show", "a"][..], &["run", "--resume", "aaaa", "more"], &["sessions", "rm", "-y", "a"]] {
+        let done = finish(rig.ostler(args).env("OSTLER_STATE_DIR", rig.path("state")));
+        assert_eq!(done.code, Some(2), "{args:?}");
+        assert!(done.stderr.contains("aaaa2222-new, aaaa1111-old"), "{args:?}: {}", done.stderr);
+    }
+}
+
+#[test]
+fn sessions_are_found_by_what_was_said() {
+    let rig = filled();
+    let done = run(&rig, &["search", "AN OLD"]);
+    assert_eq!(done.code, Some(0));
+    let line = done.stdout.lines().nth(1).unwrap();
+    assert!(line.starts_with("aaaa1111  mock") && line.ends_with("you  an old task"), "{}", done.stdout);
+    let report: Value = serde_json::from_str(&run(&rig, &["search", "answer", "--json", "-n", "1"]).stdout).unwrap();
+    let hits = report["hits"].as_array().unwrap();
+    assert_eq!((hits.len(), &hits[0]["session"]), (1, &"aaaa2222-new".into()));
+    assert_eq!((&hits[0]["match"]["speaker"], &hits[0]["match"]["turn"]), (&"agent".into(), &1.into()));
+    let hostile = run(&rig, &["search", "fake"]);
+    assert!(
+        !hostile.stdout.contains(['\u{1b}', '\u{202e}']) && hostile.stdout.lines().count() == 2,
+        "{}",
+        hostile.stdout
+    );
+    let none = run(&rig, &["search", "no such thing"]);
+    assert_eq!((none.code, none.stdout.as_str()), (Some(0), ""));
+    assert!(none.stderr.contains("No session holds \"no such thing\"."), "{}", none.stderr);
+    assert_eq!(run(&rig, &["search", " "]).code, Some(2));
+}
+
+#[test]
+fn a_session_is_exported() {
+    let rig = filled();
+    let done = run(&rig, &["export", "aaaa2222"]);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    for words in ["# mock session aaaa2222\n", "## Turn 1\n", "> fake line\n", "\nAn answer.\n", "completed · $0.2500"]
+    {
+        assert!(done.stdout.contains(words), "{words}: {}", done.stdout);
+    }
+    let page = run(&rig, &["export", "aaaa2222", "--format", "html"]).stdout;
+    assert!(
+        page.starts_with("<!doctype html>") && page.ends_with("</html>\n") && page.contains("An answer."),
+        "{page}"
+    );
+    assert!(!page.contains('\u{1b}'));
+    let file = rig.path("out.jsonl");
+    let done = run(&rig, &["export", "aaaa2222", "--format", "jsonl", "--to", file.to_str().unwrap()]);
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), ""));
+    let events = run(&rig, &["show", "aaaa2222", "--output", "events"]).stdout;
+    assert_eq!(std::fs::read_to_string(file).unwrap(), events);
+    let done = run(&rig, &["export", "aaaa2222", "--to", "/nowhere/x"]);
+    assert!(done.code == Some(2) && done.stderr.contains("/nowhere/x cannot be written"), "{}", done.stderr);
+}
+
+#[test]
+fn a_session_is_removed_when_that_is_confirmed_and_it_is_not_running() {
+    let rig = filled();
+    let store = Store::open(&rig.path("state")).unwrap();
+    let opening = Opening {
+        session: "cccc4444-live".into(),
+        agent: "mock".into(),
+        dir: "/nowhere".into(),
+        at: At(now()),
+        continues: None,
+        pid: std::process::id(),
+    };
+    store.open(&opening).unwrap();
+    store.flush();
+    let left = || -> Vec<String> {
+        let report: Value = serde_json::from_str(&run(&rig, &["--json"]).stdout).unwrap();
+        report["sessions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| row["session"].as_str().unwrap()[..4].to_owned())
+            .collect()
+    };
+    let done = run(&rig, &["rm", "bbbb"]);
+    assert!(done.code == Some(2) && done.stderr.contains("hint: --yes"), "{}", done.stderr);
+    // All or none: the second of them is running.
+    let done = run(&rig, &["rm", "--yes", "bbbb", "cccc"]);
+    assert_eq!(done.code, Some(2));
+    let process = format!("process {} drives it", std::process::id());
+    assert!(done.stderr.contains("cccc4444-live is running") && done.stderr.contains(&process), "{}", done.stderr);
+    assert_eq!(left(), ["cccc", "aaaa", "bbbb", "aaaa"]);
+    let done = run(&rig, &["rm", "--yes", "bbbb", "bbbb3333"]);
+    assert!(done.code == Some(0) && done.stderr.starts_with("Removed bbbb3333, "), "{}", done.stderr);
+    let gone: Value = serde_json::from_str(&run(&rig, &["rm", "--yes", "--json", "aaaa1111"]).stdout).unwrap();
+    assert_eq!(gone["sessions"], serde_json::json!(["aaaa1111-old"]));
+    assert_eq!(run(&rig, &["rm", "--yes", "aaaa1111"]).code, Some(2), "it is gone");
+    let ask = |answer: &str| {
+        let mut pty =
+            Pty::start(rig.ostler(&["sessions", "rm", "aaaa2222"]).env("OSTLER_STATE_DIR", rig.path("state")));
+        pty.until_seen("Remove this session? This cannot be undone. [y/N]", 1);
+        pty.keys(answer);
+        pty.end()
+    };
+    assert_eq!((ask("\r"), left()), (Some(1), vec!["cccc".to_owned(), "aaaa".to_owned()]));
+    assert_eq!((ask("y\r"), left()), (Some(0), vec!["cccc".to_owned()]));
+}
+
+#[test]
+fn a_cost_of_which_a_part_is_unknown_is_a_lower_bound() {
+    let rig = Rig::new();
+    let outcome = Outcome::new(Cause::Completed, "done");
+    let usage = Some(Usage::unknown(Scope::Session).partial(0.012));
+    let mut all = story("a task", false);
+    all.push(
+        TurnEnded { outcome: outcome.clone(), text: String::new(), structured: None, usage: usage.clone() }.into(),
+    );
+    all.push(Ended { outcome, exit_code: None, signal: None, usage }.into());
+    keep(&Store::open(&rig.path("state")).unwrap(), "dddd5555", 1, all);
+    assert!(run(&rig, &[]).stdout.contains("  ≥ $0.0120  "), "{}", run(&rig, &[]).stdout);
+    let shown = run(&rig, &["show", "dddd"]);
+    assert!(shown.stderr.contains("✓ completed · ≥ $0.0120 · "), "{}", shown.stderr);
+    let row: Value = serde_json::from_str(&run(&rig, &["show", "dddd", "--json"]).stdout).unwrap();
+    assert_eq!((&row["cost_usd"], &row["cost_source"]), (&0.012.into(), &"partial".into()));
+}
+
+#[test]
+fn usage_is_summed_up() {
+    let rig = filled();
+    let usage = |args: &[&str]| finish(rig.ostler(&["usage"]).args(args).env("OSTLER_STATE_DIR", rig.path("state")));
+    let done = usage(&[]);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    let words: Vec<Vec<&str>> = done.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(words[0], ["agent", "sessions", "turns", "input", "cached", "output", "tokens", "cost"]);
+    assert_eq!(words[1], ["mock", "2", "2", "–", "–", "–", "–", "$0.5000"], "{}", done.stdout);
+    assert_eq!(words[2], ["total", "2", "2", "–", "–", "–", "–", "$0.5000"], "{}", done.stdout);
+    let report: Value = serde_json::from_str(&usage(&["--since", "7d", "--by", "dir", "--json"]).stdout).unwrap();
+    assert_eq!((&report["by"], report["groups"].as_array().unwrap().len()), (&"dir".into(), 1), "{report:#}");
+    assert_eq!(report["groups"][0]["dir"], "/nowhere/aaaa2222-new\u{1b}[2J");
+    assert_eq!((&report["total"]["turns"], &report["total"]["cost_usd"]), (&1.into(), &0.25.into()));
+    assert!(!usage(&["--by", "dir"]).stdout.contains('\u{1b}'));
+    assert_eq!(usage(&["--by", "day"]).stdout.lines().count(), 4);
+    assert!(usage(&["--since", "1s", "--by", "model"]).stderr.contains("No turn began"));
+    assert_eq!(usage(&["--since", "soon"]).code, Some(2));
 }

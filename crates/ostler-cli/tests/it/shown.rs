@@ -1,9 +1,10 @@
 //! What a run looks like in each of its outputs, live and replayed.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 
 use insta::assert_snapshot;
+use ostler_testkit::processes::alive;
 use serde_json::Value;
 
 use crate::rig::{Rig, check, finish, kinds};
@@ -30,9 +31,12 @@ fn run(args: &[&str]) -> crate::rig::Finished {
     finish(&mut rig.ostler(&all))
 }
 
-/// Times differ from run to run.
+/// Times and ids differ from run to run.
 fn steady(text: &str) -> String {
     let mut out = String::new();
+    let id = text.split("--resume ").nth(1).and_then(|rest| rest.get(..8)).unwrap_or("no id").to_owned();
+    assert!(id.chars().all(|c| c.is_ascii_hexdigit()), "{text}");
+    let text = &text.replace(&id, "SHORT-ID");
     for piece in text.split_inclusive("ms") {
         let digits = piece.strip_suffix("ms").map(|p| p.trim_end_matches(|c: char| c.is_ascii_digit()));
         match digits {
@@ -51,16 +55,36 @@ fn human() {
     Two words.
     Done.
     ");
+    let short = done.stderr.split("session ").nth(1).and_then(|rest| rest.lines().next()).unwrap();
+    assert!(short.len() == 8 && short.chars().all(|c| c.is_ascii_hexdigit()), "{}", done.stderr);
     assert_snapshot!(steady(&done.stderr), @r#"
     Hm.
     ✓ Bash ls -la TIME
     ✗ Write /etc/passwd TIME denied
       not allowed
     ! careful red
-    ✓ completed · 1,234 tokens · $0.0123 · TIME · session abc
-      go on with: ostler run --agent mock --resume abc "…"
+    ✓ completed · 1,230 tokens in, 4 out · $0.0123 · TIME · session SHORT-ID
+      resume with: ostler run --resume SHORT-ID "…"
     "#);
     assert!(!done.stdout.contains('\u{1b}') && !done.stderr.contains('\u{1b}'), "no escape codes when piped");
+}
+
+// Issue 15, point 8: Codex needs seconds to exit after its last turn; the end line does not wait for it.
+#[test]
+fn the_end_line_comes_with_the_end_of_the_turn() {
+    let rig = Rig::new();
+    let script = "pid-file agent\nread-user\ninit\ntext Hi.\nresult Hi.\nread-until-eof\nhang";
+    let mut child = rig.fake_run(script, &["hi", "--grace", "120s"]).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let end = lines.find(|line| line.contains("completed")).unwrap();
+    let agent = rig.number("agent");
+    assert!(alive(agent), "the agent is still there: {end}");
+    assert!(end.contains("tokens") && end.contains("session "), "{end}");
+    let pid = rustix::process::Pid::from_raw(i32::try_from(agent).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    let rest: Vec<String> = lines.collect();
+    assert!(!rest.iter().any(|line| line.contains("completed")), "once: {rest:?}");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 #[test]
@@ -78,7 +102,7 @@ fn colours_only_when_asked_for() {
 #[test]
 fn text() {
     let done = run(&["--output", "text"]);
-    assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("Done.\n", ""));
+    assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("Done.\n", "warning: careful red\n"));
 }
 
 // S4-6
@@ -96,6 +120,7 @@ fn json() {
     let begin = report["started_at"].as_str().unwrap();
     assert!(begin.len() == 24 && begin.ends_with('Z'), "{begin}");
     assert_eq!(report["errors"], Value::Array(vec![]));
+    assert_eq!(report["warnings"].as_array().unwrap().len(), 1, "{report}");
 }
 
 // S4-7: a failed run resolves, with its exit code and its errors.
@@ -110,6 +135,7 @@ fn json_of_a_failure() {
     assert!(!report["errors"].as_array().unwrap().is_empty());
 }
 
+// S3-43
 #[test]
 fn events() {
     let done = run(&["--output", "events"]);

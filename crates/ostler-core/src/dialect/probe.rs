@@ -16,10 +16,8 @@ pub struct Probe {
     pub version_args: &'static [&'static str],
     /// Reads the version.
     pub read_version: fn(&str) -> Option<Version>,
-    /// The arguments that make it say whether somebody is logged in; none when it cannot say.
-    pub login_args: &'static [&'static str],
-    /// Reads whether somebody is logged in, from the exit code and stdout.
-    pub read_login: fn(Option<i32>, &str) -> Login,
+    /// How to query its login state; `None` if it has no such query.
+    pub login: Option<LoginQuery>,
     /// The oldest version that is supported.
     pub minimum: Version,
     /// The newest version that this release of Ostler was tested with; none when it was not.
@@ -41,6 +39,19 @@ pub struct Runtime {
     pub serves: fn(Version) -> bool,
     /// What to do when it will not.
     pub hint: &'static str,
+}
+
+/// A short run of the program that reveals its login state, without a model call.
+#[derive(Debug, Clone, Copy)]
+pub struct LoginQuery {
+    /// Arguments of the run.
+    pub args: &'static [&'static str],
+    /// Variables set for the run.
+    pub env: &'static [(&'static str, &'static str)],
+    /// Text written to its stdin, which is closed after it.
+    pub input: &'static str,
+    /// Reads the login state from the exit code and stdout.
+    pub read: fn(Option<i32>, &str) -> Login,
 }
 
 /// Whether somebody is logged in.

@@ -47,11 +47,13 @@ pub(super) struct Account {
     settled: Usage,
     /// The last turn, when it was closed before the agent gave its account: a later word about it still counts.
     unsettled: Option<PerModel>,
+    /// Whether a settled turn came without any numbers.
+    incomplete: bool,
 }
 
 impl Account {
     pub(super) fn new() -> Self {
-        Self { settled: Usage::unknown(Scope::Session), unsettled: None }
+        Self { settled: Usage::unknown(Scope::Session), unsettled: None, incomplete: false }
     }
 
     /// A turn is closed. `whole` when the numbers are the agent's account of all of it.
@@ -65,8 +67,10 @@ impl Account {
 
     /// Another turn begins: what is heard from now on is about that one.
     pub(super) fn settle(&mut self) {
-        if let Some(sum) = self.unsettled.take().and_then(|turn| turn.sum()) {
-            self.settled.add(&sum);
+        match self.unsettled.take().map(|turn| turn.sum()) {
+            Some(Some(sum)) => self.settled.add(&sum),
+            Some(None) => self.incomplete = true,
+            None => {}
         }
     }
 
@@ -80,9 +84,53 @@ impl Account {
     /// The session so far.
     pub(super) fn total(&self) -> Usage {
         let mut total = self.settled.clone();
-        if let Some(sum) = self.unsettled.as_ref().and_then(PerModel::sum) {
-            total.add(&sum);
+        let mut incomplete = self.incomplete;
+        match self.unsettled.as_ref().map(PerModel::sum) {
+            Some(Some(sum)) => total.add(&sum),
+            Some(None) => incomplete = true,
+            None => {}
         }
-        total
+        match total.cost_usd {
+            Some(cost) if incomplete => total.partial(cost),
+            _ => total,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::usage::{CostSource, Tokens};
+
+    fn turn(usage: Option<Usage>) -> PerModel {
+        usage.into_iter().collect()
+    }
+
+    fn tokens(input: u64) -> Usage {
+        Usage::of(Some("m".into()), Tokens { input, ..Tokens::default() })
+    }
+
+    fn cost(account: &Account) -> (Option<f64>, CostSource) {
+        let total = account.total();
+        (total.cost_usd, total.cost_source)
+    }
+
+    #[test]
+    fn a_turn_without_a_cost_leaves_a_lower_bound() {
+        for unknown in [Some(tokens(2)), None] {
+            let mut account = Account::new();
+            account.close(turn(Some(tokens(1).reported(0.012))), true);
+            assert_eq!(cost(&account), (Some(0.012), CostSource::Reported));
+            account.close(turn(unknown), false);
+            assert_eq!(cost(&account), (Some(0.012), CostSource::Partial));
+            account.close(turn(Some(tokens(4).reported(0.5))), true);
+            assert_eq!(cost(&account), (Some(0.512), CostSource::Partial));
+        }
+        let mut account = Account::new();
+        account.close(turn(None), false);
+        assert_eq!(cost(&account), (None, CostSource::Unknown));
+        // What is said late completes it.
+        assert!(account.late(&tokens(1).reported(0.25)));
+        assert_eq!(cost(&account), (Some(0.25), CostSource::Reported));
     }
 }

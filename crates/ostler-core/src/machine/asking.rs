@@ -42,7 +42,10 @@ impl Asking {
     /// The same, with what a person allowed for the rest of the session: that answers a question, and overrules no rule.
     fn rule_or_grant(&self, ask: &Ask) -> Ruling {
         let ruling = self.rule(&ask.wants);
-        let open = matches!(ruling.ruled, Ruled::Ask | Ruled::Undecided);
+        let open = matches!(
+            (&ruling.ruled, ask.otherwise),
+            (Ruled::Ask | Ruled::Undecided, _) | (Ruled::Allow, Otherwise::PersonAlways)
+        );
         if open && self.granted.iter().any(|granted| covers(granted, ask)) {
             return Ruling { ruled: Ruled::Allow, rule: None };
         }
@@ -109,10 +112,17 @@ impl Machine {
     pub(super) fn asked(&mut self, now: Duration, ask: Ask, fx: &mut Vec<Effect>) {
         let id = self.name_of(&ask);
         let Ruling { ruled, rule } = self.asking.rule_or_grant(&ask);
-        let is_ask = matches!((&ruled, ask.otherwise), (Ruled::Ask, _) | (Ruled::Undecided, Otherwise::Person));
+        // A grant has no rule: a person gave it, and it answers every question.
+        let is_rule = rule.is_some();
+        let is_ask = match (&ruled, ask.otherwise) {
+            (Ruled::Ask, _) | (Ruled::Undecided, Otherwise::Person | Otherwise::PersonAlways) => true,
+            (Ruled::Allow, Otherwise::PersonAlways) => is_rule,
+            _ => false,
+        };
         let (verdict, message, by) = match ruled {
-            // A grant has no rule: a person gave it.
-            Ruled::Allow => (Verdict::Allow, rule.clone(), rule.map_or(DecidedBy::Person, |_| DecidedBy::Rule)),
+            Ruled::Allow if !is_ask => {
+                (Verdict::Allow, rule.clone(), rule.map_or(DecidedBy::Person, |_| DecidedBy::Rule))
+            }
             Ruled::Deny(why) => {
                 let told = rule.map_or_else(|| why.clone(), |rule| format!("{why} ({rule})"));
                 (Verdict::Deny(why), Some(told), DecidedBy::Rule)

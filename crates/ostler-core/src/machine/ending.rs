@@ -201,6 +201,14 @@ impl Machine {
         self.climb(now, (Step::InputClosed, Then::Sleep), fx);
     }
 
+    /// Ends a process that is of no more use, without waiting for it to notice a closed input.
+    pub(super) fn give_up_process(&mut self, now: Duration, fx: &mut Vec<Effect>) {
+        if self.spawned.is_some() && self.ladder.is_none() {
+            fx.push(Effect::CloseInput);
+            self.climb(now, (Step::Terminated, Then::Sleep), fx);
+        }
+    }
+
     pub(super) fn close_input(&mut self, now: Duration, fx: &mut Vec<Effect>) {
         if self.spawned.is_none() && self.ladder.is_none() {
             let outcome = self.last.take().unwrap_or_else(|| Outcome::new(Cause::Stopped, "The session was stopped."));
@@ -236,8 +244,8 @@ impl Machine {
             return;
         }
         let ending = self.is_ending();
-        if self.open.is_some() {
-            let over = blame.unwrap_or_else(|| TurnOver::bare(turn::died(exit)));
+        if let Some(turn) = &self.open {
+            let over = blame.unwrap_or_else(|| TurnOver::bare(turn.cut_off(exit)));
             let pending = self.close_turn(over, fx);
             if matches!(pending, Some(Pending::Limit(_))) {
                 self.go(SessionState::Stopping, fx); // it went when it was told to end the turn: no other way out

@@ -6,12 +6,13 @@ mod live;
 mod pairs;
 mod properties;
 mod silence;
+mod volume;
 
 use std::time::Duration;
 
 use super::*;
 use crate::dialect::TurnOver;
-use crate::event::{DecidedBy, Decision, Permission, Started, Text, TextKind, ToolCall, ToolResult};
+use crate::event::{DecidedBy, Decision, Permission, Started, Text, TextKind, ToolCall, ToolResult, Unreadable};
 use crate::outcome::Cause;
 use crate::raw::Raw;
 use crate::usage::{Tokens, Usage};
@@ -145,19 +146,58 @@ fn a_start_that_fails_still_ends_the_turn_and_the_session() {
     assert_eq!(rig.ended().outcome.cause, Cause::Unavailable);
 }
 
-// S2-20, P8
+// S2-20, P8: the death of the process ends the turn and the session in the same step: no timer is
+// waited for.
 #[test]
 fn an_agent_that_dies_is_blamed_with_its_stderr() {
     let mut rig = Rig::working();
-    rig.give(Input::Heard(text("par")));
+    rig.give(Input::Heard(text("par"))).give(Input::Heard(call("1")));
     rig.give(Input::Exited(Exit { code: None, signal: Some(9), stderr: "boom".into() }, None));
+    assert_eq!((rig.machine.state(), rig.machine.deadline()), (SessionState::Ended, None));
     let ended = rig.turn_ended();
     assert_eq!((ended.outcome.cause, ended.text.as_str()), (Cause::AgentDied, "par"));
     let detail = ended.outcome.detail.as_deref().unwrap();
     assert_eq!((detail.signal, detail.stderr.as_deref()), (Some(9), Some("boom")));
 }
 
-// P10: the turn is over at once; the process that stays gets its time and is then ended.
+// S1-20, S1-26: an agent that exits well and gave no result, only output that is not in its
+// protocol, sent an invalid response.
+#[test]
+fn unreadable_output_without_a_result_is_an_invalid_response() {
+    let unreadable = |raw: &str| -> What {
+        Unreadable { raw: raw.into(), why: "not JSON".into(), length: raw.len() as u64, lossy: false }.into()
+    };
+    let ends = |lines: &[&str], exit: Exit| {
+        let mut rig = Rig::working();
+        for line in lines {
+            rig.give(Input::Heard(unreadable(line)));
+        }
+        rig.give(Input::Exited(exit, None));
+        rig.turn_ended().outcome.clone()
+    };
+    let outcome = ends(&["Usage: agent [options]", &"x".repeat(5000)], exit(0));
+    assert_eq!((outcome.cause, outcome.cause.seed_name()), (Cause::Protocol, Some("InvalidResponseError")));
+    assert!(outcome.message.contains("2 lines") && outcome.message.contains("Usage: agent [options]"), "{outcome:?}");
+    assert!(outcome.hint.is_some() && outcome.detail.unwrap().exit_code == Some(0));
+    let outcome = ends(&[&"ü".repeat(5000)], exit(0));
+    assert!(outcome.message.contains("1 line ") && outcome.message.len() < 1000, "{}", outcome.message.len());
+    // A process that failed or was killed died, whatever it printed; so did one that said nothing
+    // at all.
+    assert_eq!(ends(&["oops"], exit(1)).cause, Cause::AgentDied);
+    assert_eq!(ends(&["oops"], Exit { signal: Some(9), ..Exit::default() }).cause, Cause::AgentDied);
+    assert_eq!(ends(&[], exit(0)).cause, Cause::AgentDied);
+    // An agent that was at work speaks its protocol; a warning between its lines does not change that.
+    let mut rig = Rig::working();
+    rig.give(Input::Heard(unreadable("a warning"))).give(Input::Heard(text("half an answer")));
+    rig.give(Input::Exited(exit(0), None));
+    assert_eq!(rig.turn_ended().outcome.cause, Cause::AgentDied);
+    // With a result, a line that cannot be read is one event and nothing more.
+    let mut rig = Rig::working();
+    rig.give(Input::Heard(unreadable("a banner"))).give(Input::TurnOver(over(Cause::Completed)));
+    assert_eq!(rig.turn_ended().outcome.cause, Cause::Completed);
+}
+
+// P10, S2-12: the turn is over at once; the process that stays gets its time and is then ended.
 #[test]
 fn an_agent_that_stays_after_its_result_is_ended() {
     let mut rig = Rig::working();
@@ -171,6 +211,19 @@ fn an_agent_that_stays_after_its_result_is_ended() {
     assert!(rig.did(&Effect::Kill));
     rig.give(Input::Exited(Exit { signal: Some(9), ..Exit::default() }, None));
     assert_eq!((rig.ended().outcome.cause, rig.ended().signal), (Cause::Completed, Some(9)));
+}
+
+// P42: an agent that has dropped its session, and does not react to SIGTERM either.
+#[test]
+fn a_process_of_no_more_use_is_killed_after_the_grace_period() {
+    let mut rig = Rig::working();
+    rig.give(Input::EndProcess);
+    assert!(rig.did(&Effect::Terminate) && !rig.did(&Effect::Kill));
+    rig.wait(5 * S);
+    assert!(rig.did(&Effect::Kill));
+    rig.give(Input::Exited(Exit { signal: Some(9), ..Exit::default() }, Some(over(Cause::AgentDied))));
+    assert_eq!(rig.turn_ended().outcome.cause, Cause::AgentDied);
+    assert_eq!(rig.ended().outcome.cause, Cause::AgentDied);
 }
 
 #[test]
@@ -195,6 +248,54 @@ fn the_wall_limit_interrupts_and_names_itself() {
     let ended = rig.turn_ended();
     assert_eq!((ended.outcome.cause, ended.text.as_str()), (Cause::WallLimit, "partial"));
     assert_eq!(ended.outcome.detail.as_deref().unwrap().limit_ms, Some(3_600_000));
+}
+
+// S4-37: whatever the agent does, the turn ends within five seconds of its limit: when it
+// acknowledges the interrupt, when it is deaf, and when it talks on. The clock is moved to each
+// deadline of the machine, as a driver does.
+#[test]
+fn a_limit_ends_the_turn_within_five_seconds() {
+    const LIMIT: Duration = Duration::from_secs(60 * 60);
+    let limits: [fn(&mut Limits); 2] = [|limits| limits.wall = Some(LIMIT), |limits| limits.idle = Some(LIMIT)];
+    for (limit, acknowledges, talks) in
+        [(limits[0], true, false), (limits[0], false, false), (limits[0], false, true), (limits[1], false, false)]
+    {
+        let mut rig = Rig::working();
+        (rig.machine.limits.wall, rig.machine.limits.idle) = (None, None);
+        limit(&mut rig.machine.limits);
+        let mut ended = None;
+        while ended.is_none() {
+            rig.now = rig.machine.deadline().expect("a turn with a limit has a deadline");
+            rig.give(Input::Tick);
+            if acknowledges && rig.did(&Effect::Say(Say::Interrupt)) {
+                rig.give(Input::TurnOver(over(Cause::Interrupted)));
+            }
+            if talks {
+                rig.give(Input::Heard(text("and on ")));
+            }
+            ended = rig.words().contains(&"turn_ended").then_some(rig.now);
+        }
+        let late = ended.unwrap() - LIMIT;
+        assert!(late <= 5 * S, "{late:?} after the limit");
+        assert_eq!(late.is_zero(), acknowledges, "an agent that acknowledges it is not waited for any longer");
+        assert!(matches!(rig.turn_ended().outcome.cause, Cause::WallLimit | Cause::IdleLimit));
+    }
+}
+
+// P61: a tool that reports its progress for ten minutes is not cut off, by the machine's clock,
+// although nothing else is heard and the limit on silence is far shorter.
+#[test]
+fn ten_minutes_of_progress_are_no_silence() {
+    let mut rig = Rig::working();
+    rig.machine.limits.idle = Some(30 * S);
+    rig.give(Input::Heard(call("1")));
+    for minute in 1..=10 {
+        rig.wait(60 * S).give(Input::Remark(Notice::new(Level::Info, "tool_progress", format!("minute {minute}"))));
+        assert!(!rig.did(&Effect::Say(Say::Interrupt)), "cut off in minute {minute}");
+    }
+    rig.give(Input::Heard(result("1"))).give(Input::TurnOver(over(Cause::Completed)));
+    assert_eq!(rig.turn_ended().outcome.cause, Cause::Completed);
+    assert_eq!(rig.words().iter().filter(|word| **word == "notice").count(), 10, "each report is an event");
 }
 
 #[test]
@@ -333,6 +434,7 @@ fn messages_wait_their_turn_and_are_never_lost() {
     assert_eq!(rig.words().iter().filter(|w| **w == "refused").count(), 1);
 }
 
+// S3-20
 #[test]
 fn pause_holds_messages_back_and_resume_delivers_them() {
     let mut rig = Rig::working();

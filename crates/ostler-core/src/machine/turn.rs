@@ -10,6 +10,9 @@ use crate::spec::Limits;
 
 use super::account::PerModel;
 
+/// Number of characters of an unreadable line that an outcome quotes.
+const PREVIEW: usize = 200;
+
 /// What the agent was asked to end the turn for, and until when its answer is awaited.
 #[derive(Debug)]
 pub(super) enum Pending {
@@ -51,6 +54,8 @@ pub(super) struct Turn {
     activity: Duration,
     /// Permissions that were asked and not decided.
     asked: Vec<String>,
+    /// Number of output lines since the agent last worked that could not be read, and the beginning of the first.
+    unreadable: Option<(u32, String)>,
     /// What it has used, as heard while it runs: all that is known when it ends without an account.
     pub(super) used: PerModel,
     text: Capped,
@@ -66,6 +71,7 @@ impl Turn {
             awake: false,
             activity: now,
             asked: Vec::new(),
+            unreadable: None,
             used: PerModel::default(),
             text: Capped::new(output_cap),
             message: None,
@@ -94,6 +100,9 @@ impl Turn {
     /// Takes note of what the agent said.
     pub(super) fn note(&mut self, now: Duration, what: &What) {
         self.activity = now;
+        if matches!(what, What::Text(_) | What::ToolCall(_) | What::ToolResult(_)) {
+            self.unreadable = None; // a stray line among others: the agent speaks its protocol
+        }
         match what {
             What::Text(text) if text.kind == TextKind::Reply && text.parent.is_none() => {
                 if text.message != self.message && !self.text.is_empty() {
@@ -107,7 +116,20 @@ impl Turn {
                 Decision::Allowed | Decision::Denied => self.asked.retain(|id| *id != permission.id),
             },
             What::Usage(usage) => self.used.note(usage),
+            What::Unreadable(line) => {
+                let (count, _) = self.unreadable.get_or_insert_with(|| (0, line.raw.chars().take(PREVIEW).collect()));
+                *count = count.saturating_add(1);
+            }
             _ => {}
+        }
+    }
+
+    /// Returns the outcome of a turn whose process exited without a result that the dialect could
+    /// explain.
+    pub(super) fn cut_off(&self, exit: &Exit) -> Outcome {
+        match &self.unreadable {
+            Some((count, first)) if exit.code == Some(0) => invalid_response(*count, first, exit),
+            _ => died(exit),
         }
     }
 
@@ -236,4 +258,17 @@ pub(super) fn died(exit: &Exit) -> Outcome {
         d.signal = exit.signal;
         d.stderr = (!exit.stderr.is_empty()).then(|| exit.stderr.clone());
     })
+}
+
+/// The process exited as if all were well, but what it printed is not in its protocol.
+fn invalid_response(count: u32, first: &str, exit: &Exit) -> Outcome {
+    let lines = if count == 1 { "1 line of its output is" } else { &format!("{count} lines of its output are") };
+    let message =
+        format!("The agent exited without a result, and {lines} not in its protocol, beginning with {first:?}.");
+    Outcome::new(Cause::Protocol, message)
+        .hint("Check that the program is this agent (--program), and that nothing else prints to its standard output.")
+        .with(|d| {
+            d.exit_code = exit.code;
+            d.stderr = (!exit.stderr.is_empty()).then(|| exit.stderr.clone());
+        })
 }

@@ -4,24 +4,21 @@
 //! allows sees a command only where there is exactly one, spelt with harmless characters; a rule that denies or asks sees every
 //! command that a line *could* run, also behind `sudo`, in `sh -c '…'`, and wherever a variable may stand for anything.
 
+mod data;
+mod options;
+mod programs;
+mod reader;
+#[cfg(test)]
+mod tests;
+
 use std::ops::Range;
 
+use self::data::{Takes, takes};
+pub use self::options::is_same_option;
+use self::options::{Options, separate};
+use self::programs::{COMMAND_VARIABLES, CONTAINERS, KEYWORDS, SCRIPTED, SHELLS, WRAPPERS};
+use self::reader::{Reader, without_comments};
 use super::pattern::is_like;
-
-/// What runs its arguments: the command may stand anywhere after it.
-const WRAPPERS: &str = "\
-    sudo doas exec command builtin nohup xargs time timeout nice ionice chrt taskset stdbuf setsid setpriv prlimit \
-    unshare nsenter chroot gosu su-exec systemd-run bwrap firejail strace ltrace busybox toybox find fd unbuffer \
-    caffeinate pnpx bunx uvx ! { if then elif else while until do coproc function";
-
-/// What runs its arguments if one of these words is among them.
-const CONTAINERS: &str = "docker podman nerdctl kubectl docker-compose";
-const RUNS: &str = "run exec";
-
-/// What also reads text as commands: each word of the line may be a line of its own, also when it comes through a pipe.
-const SHELLS: &str = "\
-    sh bash dash ash zsh ksh fish rbash pwsh eval trap source . su sg ssh env runuser script at batch npx nix-shell \
-    parallel watch flock";
 
 /// The longest command that is looked at, in bytes, and in words of all that it could run. Rules that allow do not match a
 /// longer one, rules that deny or ask do: nobody waits for thousands of rules to be tried with a megabyte.
@@ -30,6 +27,9 @@ const MOST_WORDS: usize = 10_000;
 
 /// How deep lines are looked for in lines. Whatever is deeper could be anything.
 const DEEPEST: usize = 4;
+
+/// How many commands are taken out of other commands' arguments, and at how many places of one command.
+const MOST_DERIVED: usize = 1_000;
 
 /// A word of a command, as a shell would hand it over.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -42,6 +42,10 @@ struct Word {
 }
 
 impl Word {
+    fn literal(text: &str) -> Self {
+        Self { text: text.to_owned(), name: base(text), is_open: false }
+    }
+
     fn is_one_of(&self, programs: &str) -> bool {
         programs.split(' ').any(|program| program == self.name)
     }
@@ -59,6 +63,10 @@ pub(super) struct Segment {
     is_piped: bool,
     /// It may read what the next commands say: `sh <(echo x)`.
     is_opened: bool,
+    /// It has something to read: from a pipe, a file or the line itself.
+    is_fed: bool,
+    /// No program starts at or after this word: the rest are arguments of the program before it.
+    last: Option<usize>,
     /// Where the program may stand, once everything is known.
     starts: Range<usize>,
 }
@@ -105,7 +113,9 @@ pub(super) fn begins(words: &[String], prefix: &[String]) -> bool {
         let is_as_deep = pattern.matches('/').count() == word.matches('/').count();
         pattern == "*" || pattern == word || (is_as_deep && pattern.split('/').zip(word.split('/')).all(is_part))
     };
-    words.len() >= prefix.len() && prefix.iter().zip(words).all(fits)
+    let begins = words.len() >= prefix.len() && prefix.iter().zip(words).all(fits);
+    // A command that a program runs on request is not what the rule allows, unless the rule names it too.
+    begins && (prefix.first().is_some_and(|first| first == "*") || !is_told(words) || is_told(prefix))
 }
 
 /// Everything that a line could run.
@@ -143,9 +153,8 @@ pub(super) fn segments_of(words: &[String]) -> Vec<Segment> {
     if is_long(words) {
         return anything();
     }
-    let word = |word: &String| Word { text: word.clone(), name: base(word), is_open: false };
     let mut found = Vec::new();
-    let words = words.iter().map(word).collect();
+    let words = words.iter().map(|word| Word::literal(word)).collect();
     with_inner(vec![Segment { words, ..Segment::default() }], 0, &mut found);
     finished(found)
 }
@@ -158,16 +167,43 @@ fn collect(line: &str, depth: usize, found: &mut Vec<Segment>) {
     // Where quotes may not be what they seem, the line is read once more as if there were none: nothing can hide in them.
     if heeding.is_odd {
         with_inner(Reader::read(line, false).segments, depth, found);
+        if line.contains(|c: char| c.is_whitespace() && !" \t\n".contains(c)) {
+            with_inner(Reader::read_with(line, false, true).segments, depth, found);
+        }
     }
     with_inner(heeding.segments, depth, found);
+    // A comment ends with its line, whatever the line ends with: what comes after it is no part of it.
+    for heeds_quotes in [true, false] {
+        if let Some(line) = without_comments(line, heeds_quotes) {
+            with_inner(Reader::read(&line, heeds_quotes).segments, depth, found);
+        }
+    }
 }
 
-/// Adds the segments, and the lines within them if something there reads lines.
+/// Adds the segments, what they run with data as arguments, and the lines within them if something there reads lines.
 fn with_inner(mut segments: Vec<Segment>, depth: usize, found: &mut Vec<Segment>) {
+    // Whatever comes after a pipe may read from it: it may stand in a group.
+    let piped = segments.iter().position(|segment| segment.is_piped).map_or(segments.len(), |at| at + 1);
+    segments.iter_mut().skip(piped).for_each(|segment| segment.is_fed = true);
+    unfold(&mut segments);
+    if found.iter().chain(&segments).map(|segment| segment.words.len()).sum::<usize>() > MOST_WORDS {
+        return found.extend(anything());
+    }
+    for segment in &segments {
+        let values = segment.words.iter().filter_map(|word| command_of_variable(&word.text));
+        values.for_each(|line| collect(line, depth + 1, found));
+    }
     if segments.iter().any(|segment| segment.holds(SHELLS)) {
-        for word in segments.iter().flat_map(|segment| segment.words.iter().chain(&segment.aside)) {
-            if word.text.contains(|c: char| c.is_whitespace() || ";|&$()<>`'\"\\".contains(c)) {
+        let is_line = |text: &str| text.contains(|c: char| c.is_whitespace() || ";|&$()<>`'\"\\{".contains(c));
+        for segment in &segments {
+            for word in segment.words.iter().chain(&segment.aside).filter(|word| is_line(&word.text)) {
                 collect(&word.text, depth + 1, found);
+            }
+            // Some of them put their arguments together first.
+            if segment.holds(SHELLS) && segment.words.len() > 2 && segment.words.iter().any(|word| is_line(&word.text))
+            {
+                let texts: Vec<&str> = segment.words.iter().skip(1).map(|word| word.text.as_str()).collect();
+                collect(&texts.join(" "), depth + 1, found);
             }
         }
         // `echo rm x | sh`: it reads words that stand alone, too. Of a group it reads what all of it says.
@@ -182,6 +218,57 @@ fn with_inner(mut segments: Vec<Segment>, depth: usize, found: &mut Vec<Segment>
     found.extend(segments);
 }
 
+/// Adds the commands that programs among the segments run with data as arguments; and any command, where one comes from data.
+fn unfold(segments: &mut Vec<Segment>) {
+    let mut at = 0;
+    while at < segments.len() {
+        if segments.len() > MOST_DERIVED {
+            return segments.extend(anything());
+        }
+        let segment = &segments[at];
+        let is_fed = segment.is_fed || segment.is_opened;
+        let mut derived = Vec::new();
+        let mut last = None;
+        for start in segment.find_starts().take(MOST_DERIVED) {
+            match takes(&segment.words[start..], is_fed) {
+                Takes::Nothing => continue,
+                Takes::Anything => derived.extend(anything()),
+                Takes::Commands(commands) => {
+                    let of = |words| Segment { words, is_fed: segment.is_fed, ..Segment::default() };
+                    derived.extend(commands.into_iter().map(of));
+                    last.get_or_insert(start + 1);
+                    break;
+                }
+            }
+        }
+        if segment.find_starts().len() > MOST_DERIVED && !segment.anywhere {
+            let late = segment
+                .find_starts()
+                .skip(MOST_DERIVED)
+                .any(|start| takes(&segment.words[start..start + 1], true) != Takes::Nothing);
+            derived.extend(anything().into_iter().filter(|_| late));
+        }
+        segments[at].last = last;
+        segments.extend(derived);
+        at += 1;
+    }
+}
+
+/// Returns true if a program's arguments make it run another command.
+fn is_told(words: &[String]) -> bool {
+    let segment = Segment { words: words.iter().map(|word| Word::literal(word)).collect(), ..Segment::default() };
+    let Some(first) = segment.words.first() else { return false };
+    let has_text = first.is_one_of(SCRIPTED)
+        && words.iter().any(|word| word.starts_with('-') && !word.starts_with("--") && word.contains('c'));
+    has_text || takes(&segment.words, false) != Takes::Nothing
+}
+
+/// The command that an assignment gives to programs, if its name says that they run it.
+fn command_of_variable(word: &str) -> Option<&str> {
+    let (name, value) = word.split_once('=')?;
+    COMMAND_VARIABLES.split(' ').any(|known| known == name).then_some(value)
+}
+
 impl Segment {
     /// Whether it could be a command that begins with the words of a rule.
     ///
@@ -192,15 +279,19 @@ impl Segment {
         if !self.words[self.starts.clone()].iter().any(is_program) {
             return false;
         }
-        let mut after = vec![Fits::default(); prefix.more.len()];
+        let mut after = vec![Fits::default(); prefix.ordered.len()];
+        let mut options = vec![false; prefix.options.len()];
         for (at, word) in self.words.iter().enumerate().skip(self.starts.start).rev() {
-            let fits = word.is_open || after.first().is_none_or(|rest| rest.fresh);
-            if fits && self.starts.contains(&at) && is_program(word) {
+            let rest = after.first().is_none_or(|rest| rest.fresh) && options.iter().all(|seen| *seen);
+            if (word.is_open || rest) && self.starts.contains(&at) && is_program(word) {
                 return true;
             }
             for nth in 0..after.len() {
                 let rest = after.get(nth + 1).is_none_or(|rest| rest.fresh);
-                after[nth] = after[nth].before(word, &prefix.more[nth], rest);
+                after[nth] = after[nth].before(word, &prefix.ordered[nth], rest);
+            }
+            for (nth, seen) in options.iter_mut().enumerate() {
+                *seen |= prefix.options.could_be(nth, word);
             }
         }
         false
@@ -213,14 +304,15 @@ impl Segment {
 
     /// Where the program may stand.
     fn find_starts(&self) -> Range<usize> {
-        let first = self.words.iter().position(|word| !is_assignment(&word.text)).unwrap_or(self.words.len());
+        let is_before = |word: &Word| is_assignment(&word.text) || word.is_one_of(KEYWORDS);
+        let first = self.words.iter().position(|word| !is_before(word)).unwrap_or(self.words.len());
         let among = |names: &str| self.words.iter().any(|word| names.split(' ').any(|name| name == word.text));
-        let runs = |word: &Word| {
-            word.is_one_of(WRAPPERS) || word.is_one_of(SHELLS) || (word.is_one_of(CONTAINERS) && among(RUNS))
-        };
+        let contains = |word: &Word| CONTAINERS.iter().any(|(names, runs)| word.is_one_of(names) && among(runs));
+        let runs = |word: &Word| word.is_one_of(WRAPPERS) || word.is_one_of(SHELLS) || contains(word);
         let many = self.anywhere || self.words.get(first).is_some_and(runs);
         let end = if many { self.words.len() } else { self.words.len().min(first + 1) };
-        first..end
+        let last = self.last.unwrap_or(end);
+        first..if self.anywhere { end } else { end.min(last.max(first)) }
     }
 }
 
@@ -239,13 +331,16 @@ fn is_assignment(word: &str) -> bool {
 #[derive(Debug, Clone)]
 pub(super) struct Prefix {
     program: String,
-    more: Vec<String>,
+    /// What follows it in this order, apart from options.
+    ordered: Vec<String>,
+    options: Options,
 }
 
 impl Prefix {
     pub(super) fn of(words: &[String]) -> Self {
         let (program, more) = words.split_first().map_or((String::new(), &[][..]), |(first, more)| (base(first), more));
-        Self { program, more: more.to_vec() }
+        let (ordered, options) = separate(&program, more);
+        Self { program, ordered, options }
     }
 }
 
@@ -270,129 +365,6 @@ impl Fits {
         // Options do not hide what comes after them, and each may have a value.
         let is_option = word.text.starts_with('-');
         let skipped = if is_option { self.after_option } else { self.fresh };
-        Self { fresh: skipped && (is_option || wanted.starts_with('-')), after_option: skipped }
-    }
-}
-
-/// Reads a line more or less as a shell does.
-#[derive(Default)]
-struct Reader {
-    segments: Vec<Segment>,
-    segment: Segment,
-    word: Option<Word>,
-    /// The next word is the target of a redirection.
-    is_target: bool,
-    /// There is something that this reader does not follow: another shell may see quotes elsewhere.
-    is_odd: bool,
-}
-
-type Chars<'a> = std::iter::Peekable<std::str::Chars<'a>>;
-
-impl Reader {
-    fn read(line: &str, heeds_quotes: bool) -> Self {
-        let mut reader = Self::default();
-        let mut chars = line.chars().peekable();
-        let mut quote = None;
-        while let Some(c) = chars.next() {
-            match (quote, c) {
-                (Some(open), c) if c == open => quote = None,
-                (None, '\'' | '"') => {
-                    reader.word();
-                    quote = heeds_quotes.then_some(c);
-                }
-                (Some(_) | None, '\\') => reader.escape(quote, &mut chars, heeds_quotes),
-                (Some('"') | None, '$') => {
-                    reader.is_odd |= chars.peek().is_some_and(|next| "({".contains(*next));
-                    reader.open(c);
-                }
-                (Some(_), c) => {
-                    reader.is_odd |= c == '`' && quote == Some('"');
-                    reader.word().text.push(c);
-                }
-                (None, c) => reader.bare(c, &mut chars),
-            }
-        }
-        reader.is_odd |= quote.is_some();
-        reader.end_segment();
-        reader
-    }
-
-    /// A character outside of quotes.
-    fn bare(&mut self, c: char, chars: &mut Chars<'_>) {
-        match c {
-            '&' if chars.peek() == Some(&'>') => self.segment.anywhere = true,
-            '`' => {
-                self.is_odd = true;
-                self.open(c);
-                (self.segment.is_piped, self.segment.is_opened) = (true, true);
-                self.end_segment();
-            }
-            '|' | '(' | ')' => {
-                self.segment.is_opened = c == '(';
-                self.segment.is_piped = c == ')' || (c == '|' && chars.peek() != Some(&'|'));
-                self.end_segment();
-            }
-            ';' | '&' | '\n' | '\r' => self.end_segment(),
-            '<' | '>' => self.redirect(c, chars),
-            '*' | '?' | '[' | '{' => self.open(c),
-            c if c.is_whitespace() => self.end_word(),
-            c => {
-                self.is_odd |= c == '#';
-                self.word().text.push(c);
-            }
-        }
-    }
-
-    fn escape(&mut self, quote: Option<char>, chars: &mut Chars<'_>, heeds_quotes: bool) {
-        if quote == Some('\'') {
-            // It is itself for most shells, and not for all.
-            self.is_odd = true;
-            self.word().text.push('\\');
-        } else if chars.next_if_eq(&'\n').is_none() && heeds_quotes {
-            let next = chars.next();
-            self.word().text.extend(next);
-        }
-    }
-
-    fn redirect(&mut self, c: char, chars: &mut Chars<'_>) {
-        // `2>` is about a descriptor, not an argument.
-        if self.word.as_ref().is_some_and(|word| word.text.chars().all(|c| c.is_ascii_digit())) {
-            self.word = None;
-        }
-        self.end_word();
-        if chars.next_if(|next| "<>".contains(*next)).is_some_and(|next| (c, next) == ('<', '<')) {
-            self.is_odd = true;
-        }
-        chars.next_if(|next| "&|".contains(*next));
-        self.is_target = true;
-    }
-
-    fn word(&mut self) -> &mut Word {
-        self.word.get_or_insert_default()
-    }
-
-    /// A character that makes the shell put something else in its place.
-    fn open(&mut self, c: char) {
-        let word = self.word();
-        word.is_open = true;
-        word.text.push(c);
-    }
-
-    fn end_word(&mut self) {
-        let Some(mut word) = self.word.take() else { return };
-        // A lone brace groups commands.
-        word.is_open &= word.text != "{";
-        word.name = base(&word.text);
-        let list = if std::mem::take(&mut self.is_target) { &mut self.segment.aside } else { &mut self.segment.words };
-        list.push(word);
-    }
-
-    fn end_segment(&mut self) {
-        self.end_word();
-        self.is_target = false;
-        let segment = std::mem::take(&mut self.segment);
-        if !(segment.words.is_empty() && segment.aside.is_empty()) {
-            self.segments.push(segment);
-        }
+        Self { fresh: skipped && is_option, after_option: skipped }
     }
 }

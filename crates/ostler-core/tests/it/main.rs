@@ -115,7 +115,7 @@ fn the_wire_form_is_the_golden_one() {
     for what in examples() {
         let file = dir.join(format!("{}.json", what.word()));
         let json = event(what).to_json() + "\n";
-        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        if std::env::var_os("UPDATE_GOLDEN").is_some_and(|wanted| wanted == "1") {
             std::fs::write(&file, &json).unwrap();
         }
         let golden = std::fs::read_to_string(&file).unwrap_or_default();

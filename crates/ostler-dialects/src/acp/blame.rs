@@ -27,7 +27,6 @@ const WORDS: &[(&str, Cause)] = &[
     ("api_key", Cause::Auth),
     ("api-key", Cause::Auth),
     ("not logged in", Cause::Auth),
-    ("(http 401)", Cause::Auth),
     ("401", Cause::Auth),
     ("permission_denied", Cause::Auth),
     ("forbidden", Cause::Auth),
@@ -50,9 +49,8 @@ const WORDS: &[(&str, Cause)] = &[
     ("connection", Cause::Network),
     ("network", Cause::Network),
     ("socket", Cause::Network),
-    ("server error", Cause::Network),
-    ("server_error", Cause::Network),
-    ("(http 5", Cause::Network),
+    ("server error", Cause::ServerError),
+    ("server_error", Cause::ServerError),
     ("context length", Cause::BadRequest),
     ("prompt budget", Cause::BadRequest),
     ("too long", Cause::BadRequest),
@@ -61,7 +59,6 @@ const WORDS: &[(&str, Cause)] = &[
     ("invalid_request", Cause::BadRequest),
     ("invalid request", Cause::BadRequest),
     ("not found", Cause::BadRequest),
-    ("(http 4", Cause::BadRequest),
     // The model's service said something, and the agent does not say what.
     ("apierror", Cause::Network),
 ];
@@ -94,13 +91,11 @@ fn details(fault: &Fault<'_>) -> Option<String> {
 }
 
 /// What stands before a status in the words of agents.
-const BEFORE_STATUS: &[&str] = &["API Error: ", "Request rejected (", "last status: ", "unexpected status "];
+const BEFORE_STATUS: &[&str] = &["(HTTP ", "API Error: ", "Request rejected (", "last status: ", "unexpected status "];
 
 /// The HTTP status in an agent's words.
 fn told_status(text: &str) -> Option<u16> {
-    let after = BEFORE_STATUS.iter().flat_map(|before| text.split(before).skip(1));
-    let number = |rest: &str| rest.get(..3)?.parse::<u16>().ok().filter(|status| (400..600).contains(status));
-    after.filter_map(number).next()
+    service::status_after(text, BEFORE_STATUS)
 }
 
 fn by_status(status: u16) -> Option<Cause> {
@@ -136,6 +131,22 @@ pub(super) fn of_fault(talk: &Talk, fault: &Fault<'_>) -> Outcome {
     with_hint(talk.entry, Outcome::new(cause, text)).with(|d| {
         d.http_status = status;
         d.native = native;
+    })
+}
+
+/// Returns the outcome of a turn whose session the agent has dropped, or `None` if the fault says
+/// something else.
+pub(super) fn of_lost_session(talk: &Talk, fault: &Fault<'_>) -> Option<Outcome> {
+    let known = [rpc::INTERNAL, rpc::BAD_PARAMS, rpc::NOT_FOUND].map(|code| Some(i64::from(code)));
+    let text = words(fault);
+    let said = text.to_lowercase();
+    let named = format!("session {} not found", talk.session.to_lowercase());
+    let is_lost = known.contains(&code(fault)) && (said.contains("session not found") || said.contains(&named));
+    let message = format!("{} no longer has the session: {text}", talk.entry.name);
+    is_lost.then(|| {
+        Outcome::new(Cause::AgentDied, message)
+            .hint("Send the message again: the agent is started anew and the session resumed.")
+            .with(|d| d.native = code(fault).map(|code| code.to_string()))
     })
 }
 
@@ -270,6 +281,7 @@ fn with_hint(entry: &Entry, outcome: Outcome) -> Outcome {
         Cause::Auth => entry.login_hint,
         Cause::RateLimit => "Wait until the limit resets, or use another account or model.",
         Cause::Overloaded => "The model's service is overloaded; try again in a moment.",
+        Cause::ServerError => service::SERVER_ERROR_HINT,
         Cause::Network => "Check the network, the proxy and the address of the model's service, then try again.",
         Cause::BadRequest => "Check the prompt, the model and the settings.",
         Cause::Protocol => "Try again; if it stays, run the agent by hand to see what it says.",

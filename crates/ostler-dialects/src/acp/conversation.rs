@@ -85,6 +85,9 @@ pub(super) struct Turn {
     pub(super) used_tools: bool,
     /// The tools whose calls were denied.
     pub(super) denied: Vec<String>,
+    /// Set once the agent has said that it no longer has the session: how the turn ends when its
+    /// process is gone.
+    pub(super) lost: Option<Outcome>,
     /// That it failed, although it ends well: the agent's words, once it has said so.
     pub(super) failure: Option<String>,
     /// The last status of the model's service that was told.
@@ -130,7 +133,7 @@ impl Talk {
             waiting: None,
             changes: Vec::new(),
             asks: BTreeMap::new(),
-            files: Files::new(start.fs),
+            files: Files::new(start.fs, quirks.missing_reads_empty),
             server: Server::new(
                 &spec.tools,
                 &Custom {
@@ -316,7 +319,8 @@ impl Conversation for Talk {
                 Phase::Ready => options::change(self, id, &change, out),
                 Phase::Broken(why) => out.push(Out::Changed { id, error: Some(why.message.clone()) }),
             },
-            Say::Steer(_) | Say::ToolProgress { .. } => {}
+            Say::ToolProgress { id, message } => orders::progress(self, &id, &message, out),
+            Say::Steer(_) => {}
         }
     }
 
@@ -353,6 +357,9 @@ impl Conversation for Talk {
 
     fn finish(&mut self, exit: &Exit, out: &mut Outbox) {
         self.turn.told.release(out);
+        if let Some(outcome) = self.turn.lost.take() {
+            return self.end(TurnOver::bare(outcome), out);
+        }
         let silent = matches!(self.phase, Phase::Opening);
         match blame::of_exit(self.entry, exit).filter(|_| silent) {
             Some(outcome) if self.turn.open => self.end(TurnOver::bare(outcome), out),

@@ -1,6 +1,6 @@
 //! How a turn ends: the answer to `session/prompt`.
 
-use ostler_core::dialect::{Outbox, TurnOver};
+use ostler_core::dialect::{Out, Outbox, TurnOver};
 use ostler_core::event::Level;
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::spec::Denials;
@@ -16,6 +16,12 @@ use crate::lenient::Node;
 pub(super) fn prompted(talk: &mut Talk, result: &str, fault: Option<&Fault<'_>>, out: &mut Outbox) {
     if !talk.turn.open || !talk.version.answer_ends_turn() {
         return;
+    }
+    // An agent that has dropped its session can do nothing more in this process: the next one
+    // resumes the session.
+    if let Some(lost) = fault.filter(|_| !talk.turn.interrupted).and_then(|fault| blame::of_lost_session(talk, fault)) {
+        talk.turn.lost = Some(lost);
+        return out.push(Out::EndProcess);
     }
     let end: Node<'_, Prompted<'_>> = serde_json::from_str(result).unwrap_or_default();
     let empty = Prompted::default();
@@ -123,6 +129,6 @@ fn denied(talk: &Talk) -> Outcome {
     }
     let tools = &talk.turn.denied;
     Outcome::new(Cause::Denied, format!("Tool calls were denied: {}.", tools.join(", ")))
-        .hint("Allow the tools by a rule (--permissions, policy.toml), choose another --permission-mode, or tolerate denials if the answer is good without them.")
+        .hint("Allow the tools by a rule (--permissions, policy.toml), choose another --permission-mode, or pass --tolerate-denials if the answer is good without them.")
         .with(|d| d.denied_tools.clone_from(tools))
 }

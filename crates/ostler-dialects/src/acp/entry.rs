@@ -1,7 +1,7 @@
 //! What an entry says about an agent that speaks ACP.
 
 use ostler_core::dialect::transcript::ByMinute;
-use ostler_core::dialect::{Inherits, Login, Probe, Runtime, Version};
+use ostler_core::dialect::{Inherits, LoginQuery, Probe, Runtime, Version};
 use ostler_core::permission::ToolKind;
 
 use super::quirks::{PLAIN, Quirks};
@@ -66,6 +66,11 @@ pub struct Entry {
     pub(crate) runtime: Option<Runtime>,
     /// How to install it.
     pub(crate) install_hint: &'static str,
+    /// How to query its login state, where it has a command for that.
+    pub(crate) login: Option<LoginQuery>,
+    /// The `agentInfo.name` of its first response, or the id of a login method where it gives no name; empty for a configured
+    /// command.
+    pub(crate) signature: &'static str,
     /// How to log in.
     pub(crate) login_hint: &'static str,
     /// How it differs.
@@ -97,8 +102,7 @@ impl Entry {
             runtime: self.runtime,
             version_args: &["--version"],
             read_version: Version::find,
-            login_args: &[],
-            read_login: |_, _| Login::Unknown,
+            login: self.login,
             minimum: self.minimum,
             tested: self.tested,
             install_hint: self.install_hint,
@@ -137,6 +141,8 @@ pub(super) const ANY: Entry = Entry {
     minimum: Version(0, 0, 0),
     tested: None,
     runtime: None,
+    login: None,
+    signature: "",
     install_hint: "The program of the configured agent was not found; check its `acp` line in ostler.toml.",
     login_hint: "The agent says that nobody is logged in; log in with its own program, then try again.",
     quirks: PLAIN,

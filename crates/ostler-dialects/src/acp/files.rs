@@ -17,6 +17,8 @@ use super::wire::Params;
 pub(super) struct Files {
     /// Whether files are read and written for it at all.
     pub(super) served: bool,
+    /// Whether a missing file reads as an empty one.
+    missing_reads_empty: bool,
     /// By the name of the order: the request, and whether it was to read.
     open: BTreeMap<String, (Raw, bool)>,
 }
@@ -67,8 +69,8 @@ struct Read {
 }
 
 impl Files {
-    pub(super) fn new(served: bool) -> Self {
-        Self { served, open: BTreeMap::new() }
+    pub(super) fn new(served: bool, missing_reads_empty: bool) -> Self {
+        Self { served, missing_reads_empty, open: BTreeMap::new() }
     }
 
     fn order(&mut self, wish: Wish, out: &mut Outbox) {
@@ -91,6 +93,9 @@ impl Files {
         match result {
             Ok(content) if reads => rpc::reply(&rpc, Read { content }, out),
             Ok(_) => rpc::reply(&rpc, BTreeMap::<&str, &str>::new(), out),
+            Err(FileFault { missing: true, .. }) if reads && self.missing_reads_empty => {
+                rpc::reply(&rpc, Read { content: String::new() }, out);
+            }
             // Some agents know by these words that the file is only not there yet.
             Err(FileFault { missing: true, why }) => {
                 rpc::refuse(&rpc, rpc::NOT_FOUND, &format!("Resource not found: {why}"), out);

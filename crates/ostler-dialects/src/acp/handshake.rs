@@ -8,7 +8,7 @@ use ostler_core::dialect::Outbox;
 use ostler_core::event::{Level, Started};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::spec::{Spec, keys};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::asking::{self, Counting};
 use super::conversation::Talk;
@@ -302,4 +302,36 @@ fn next(talk: &mut Talk, out: &mut Outbox) {
         Ok((method, params)) => talk.rpc.request(Wanted::Setup(key), (method, params), out),
         Err(why) => talk.broken(Outcome::new(Cause::BadRequest, why.message).hint(why.hint), out),
     }
+}
+
+/// Returns true if a recording that begins with this text is of this agent.
+pub(super) fn is_recorded(entry: &Entry, opening: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Response<'a> {
+        #[serde(borrow)]
+        result: Initialized<'a>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Initialized<'a> {
+        #[serde(rename = "protocolVersion")]
+        _protocol: serde::de::IgnoredAny,
+        #[serde(borrow)]
+        agent_info: Option<Named<'a>>,
+        #[serde(borrow, default)]
+        auth_methods: Vec<Method<'a>>,
+    }
+    #[derive(Deserialize)]
+    struct Named<'a> {
+        name: &'a str,
+    }
+    #[derive(Deserialize)]
+    struct Method<'a> {
+        id: &'a str,
+    }
+    let is_signed = |response: Response<'_>| match response.result.agent_info {
+        Some(info) => info.name == entry.signature,
+        None => response.result.auth_methods.iter().any(|method| method.id == entry.signature),
+    };
+    !entry.signature.is_empty() && crate::recording::lines(opening).any(is_signed)
 }

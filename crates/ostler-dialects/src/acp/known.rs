@@ -1,7 +1,7 @@
 //! The agents that are known to speak ACP: entries of data.
 
 use ostler_core::dialect::transcript::ByMinute;
-use ostler_core::dialect::{Inherits, Runtime, Version};
+use ostler_core::dialect::{Inherits, Login, LoginQuery, Runtime, Version};
 use ostler_core::permission::ToolKind;
 
 use super::Acp;
@@ -38,6 +38,7 @@ const fn only(always: &'static [&'static str]) -> Inherits {
 /// Gemini CLI. Measured: 0.61.0.
 pub static GEMINI: Acp = Acp(&Entry {
     name: "gemini",
+    signature: "gemini-cli",
     program: "gemini",
     args: &["--acp"],
     inherits: Inherits {
@@ -97,10 +98,32 @@ pub static GEMINI: Acp = Acp(&Entry {
         mode_echo: Some("[MODE_UPDATE] "),
         thought_head: "****\n",
         reads_json: true,
+        // Its SDK rejects with an object that is no `Error`, and it looks for words only in the latter.
+        missing_reads_empty: true,
         ..PLAIN
     },
     ..ANY
 });
+
+/// The login state of opencode. Without credentials it still has free models, and providers of the user's own in opencode.json:
+/// none stored does not prove that a login is missing.
+const OPENCODE_LOGIN: LoginQuery = LoginQuery {
+    args: &["auth", "list"],
+    env: &[("OPENCODE_DISABLE_AUTOUPDATE", "true"), ("OPENCODE_DISABLE_MODELS_FETCH", "true"), ("NO_COLOR", "1")],
+    input: "",
+    read: |_, stdout| {
+        // It counts: "0 credentials", "1 environment variable".
+        let counted = |line: &str, what: &str| {
+            let (count, rest) = line.trim_start_matches(|c: char| !c.is_ascii_digit()).split_once(' ')?;
+            (count.parse::<u32>().is_ok_and(|count| count > 0) && rest.starts_with(what))
+                .then(|| format!("{count} {rest}"))
+        };
+        let found =
+            stdout.lines().flat_map(|line| [counted(line, "credential"), counted(line, "environment variable")]);
+        let found: Vec<String> = found.flatten().collect();
+        if found.is_empty() { Login::Unknown } else { Login::In(Some(found.join(", "))) }
+    },
+};
 
 /// opencode asks about everything.
 const ASK: &str = "{\"*\":\"ask\"}";
@@ -108,6 +131,7 @@ const ASK: &str = "{\"*\":\"ask\"}";
 /// opencode. Measured: 1.18.33.
 pub static OPENCODE: Acp = Acp(&Entry {
     name: "opencode",
+    signature: "OpenCode",
     program: "opencode",
     args: &["acp"],
     natives: &[
@@ -165,6 +189,7 @@ pub static OPENCODE: Acp = Acp(&Entry {
     ],
     minimum: Version(1, 18, 0),
     tested: Some(Version(1, 18, 33)),
+    login: Some(OPENCODE_LOGIN),
     install_hint: "opencode not found in PATH. Install it with `npm install -g opencode-ai`.",
     login_hint: "Run `opencode auth login`, or set the key of your provider (ANTHROPIC_API_KEY, OPENAI_API_KEY, …).",
     quirks: Quirks { counts: Counts::LastRequest, inside: false, names: Names::Title, input_follows: true, ..PLAIN },
@@ -174,6 +199,7 @@ pub static OPENCODE: Acp = Acp(&Entry {
 /// Qwen Code. Measured: 0.24.4.
 pub static QWEN: Acp = Acp(&Entry {
     name: "qwen",
+    signature: "qwen-code",
     program: "qwen",
     args: &["--acp"],
     inherits: Inherits {
@@ -236,6 +262,7 @@ pub static QWEN: Acp = Acp(&Entry {
 /// goose. Measured: 1.34.0 (the npm package 0.20.1).
 pub static GOOSE: Acp = Acp(&Entry {
     name: "goose",
+    signature: "goose-provider",
     program: "goose",
     args: &["acp"],
     inherits: Inherits {
@@ -281,6 +308,7 @@ pub static GOOSE: Acp = Acp(&Entry {
 /// Claude Code behind the adapter of editors. Measured: 0.99.1.
 pub static CLAUDE_AGENT_ACP: Acp = Acp(&Entry {
     name: "claude-agent-acp",
+    signature: "@agentclientprotocol/claude-agent-acp",
     program: "claude-agent-acp",
     inherits: inherits::CLAUDE,
     env: &[
@@ -339,6 +367,7 @@ const READ_ONLY: &str = "read-only";
 /// Codex behind the adapter of editors. Measured: 2.6.0.
 pub static CODEX_ACP: Acp = Acp(&Entry {
     name: "codex-acp",
+    signature: "@agentclientprotocol/codex-acp",
     program: "codex-acp",
     inherits: inherits::CODEX,
     // Unless it is told otherwise, a model of its own decides on what its sandbox does not allow.
@@ -374,24 +403,13 @@ pub static CODEX_ACP: Acp = Acp(&Entry {
     ..ANY
 });
 
-/// Where Copilot's program itself is below what npm installs: the script on PATH does not pass signals on.
-pub(crate) const COPILOT_NATIVES: &[&str] = &[
-    "../copilot-linux-x64/copilot",
-    "../copilot-linux-arm64/copilot",
-    "../copilot-darwin-arm64/copilot",
-    "../copilot-darwin-x64/copilot",
-    "node_modules/@github/copilot-linux-x64/copilot",
-    "node_modules/@github/copilot-linux-arm64/copilot",
-    "node_modules/@github/copilot-darwin-arm64/copilot",
-    "node_modules/@github/copilot-darwin-x64/copilot",
-];
-
 /// GitHub Copilot CLI over ACP. Measured: 1.0.102.
 pub static COPILOT: Acp = Acp(&Entry {
     name: "copilot",
+    signature: "Copilot",
     program: "copilot",
     args: &["--acp"],
-    natives: COPILOT_NATIVES,
+    natives: crate::natives::COPILOT,
     inherits: Inherits {
         always: &["COPILOT_*", "GH_TOKEN", "GITHUB_TOKEN", "GH_HOST"],
         when: &[],
@@ -457,3 +475,23 @@ pub static OPENCLAW: Acp = Acp(&Entry {
     },
     ..ANY
 });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As opencode 1.18.33 prints it, colours included.
+    #[test]
+    fn the_credentials_of_opencode_are_counted() {
+        let stored = "\n┌  Credentials \u{1b}[90m~/.local/share/opencode/auth.json\n│\n";
+        let none = format!("{stored}└  0 credentials\n\n");
+        let variable = "┌  Environment\n│\n●  OpenAI \u{1b}[90mOPENAI_API_KEY\n│\n└  1 environment variable\n\n";
+        let read = |stdout: &str| (OPENCODE_LOGIN.read)(Some(0), stdout);
+        assert_eq!(read(&none), Login::Unknown);
+        assert_eq!(read(&format!("{none}{variable}")), Login::In(Some("1 environment variable".into())));
+        assert_eq!(read(&format!("{stored}└  2 credentials\n\n")), Login::In(Some("2 credentials".into())));
+        for other in ["", "error: unknown command", "└  x credentials"] {
+            assert_eq!(read(other), Login::Unknown, "{other}");
+        }
+    }
+}

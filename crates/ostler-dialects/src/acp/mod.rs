@@ -34,7 +34,6 @@ use ostler_core::raw::Raw;
 use ostler_core::spec::{Spec, SpecError};
 
 pub use entry::Entry;
-pub(crate) use known::COPILOT_NATIVES;
 pub use known::{CLAUDE_AGENT_ACP, CODEX_ACP, COPILOT, GEMINI, GOOSE, OPENCLAW, OPENCODE, QWEN};
 
 /// An agent that speaks ACP.
@@ -96,6 +95,10 @@ impl Dialect for Acp {
 
     fn bridges(&self) -> bool {
         true
+    }
+
+    fn recognizes(&self, opening: &str) -> bool {
+        handshake::is_recorded(self.0, opening)
     }
 
     fn tool_use(&self, tool: &str, input: &Raw) -> ToolUse {

@@ -3,10 +3,11 @@
 use ostler_core::dialect::{Out, Outbox, ToolOrder};
 use ostler_core::permission::{Ask, Otherwise, ToolKind, ToolUse, Verdict};
 use ostler_core::raw::Raw;
+use serde::Serialize;
 
 use super::asks::Question;
 use super::conversation::Talk;
-use crate::mcp::{Answer, Heard};
+use crate::mcp::Heard;
 
 /// What the agent is told about a tool that nobody waits for.
 const OFF: &str = "The turn ended before the tool was done.";
@@ -69,6 +70,13 @@ pub(super) fn done(talk: &mut Talk, id: &str, (ok, output): (bool, &str), out: &
     answer(talk, id, (ok, output), out);
 }
 
+/// A tool reports its progress to the client that waits for it.
+pub(super) fn progress(talk: &mut Talk, id: &str, message: &str, out: &mut Outbox) {
+    if let Some((to, note)) = talk.server.progress(id, message) {
+        aside(to, &note, out);
+    }
+}
+
 /// Nobody waits for tools any more: the turn ends.
 pub(super) fn call_off(talk: &mut Talk, out: &mut Outbox) {
     for id in talk.server.open() {
@@ -97,6 +105,6 @@ fn answer(talk: &mut Talk, id: &str, (ok, output): (bool, &str), out: &mut Outbo
     }
 }
 
-fn aside(to: u32, answer: &Answer, out: &mut Outbox) {
-    out.push(Out::WriteAside { to, line: format!("{}\n", Raw::of(answer).get()).into_bytes() });
+fn aside(to: u32, message: &impl Serialize, out: &mut Outbox) {
+    out.push(Out::WriteAside { to, line: format!("{}\n", Raw::of(message).get()).into_bytes() });
 }

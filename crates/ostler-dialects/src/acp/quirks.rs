@@ -55,6 +55,8 @@ pub(crate) struct Quirks {
     pub(crate) reads_json: bool,
     /// The `_meta` of the caller's tools, as JSON.
     pub(crate) tool_meta: Option<&'static str>,
+    /// 6. Every error means an unreadable file to it, so that it would create none: a missing file reads as empty.
+    pub(crate) missing_reads_empty: bool,
     /// 7. Requests and notifications of its own that change nothing here; a request it can do without.
     pub(crate) declined: &'static [&'static str],
     /// What the names of bound tools look like, `{}` standing for the caller's.
@@ -147,6 +149,7 @@ pub(crate) const PLAIN: Quirks = Quirks {
     cumulative_text: false,
     reads_json: false,
     tool_meta: None,
+    missing_reads_empty: false,
     declined: &[],
     bound_names: &[
         "ostler_{}",

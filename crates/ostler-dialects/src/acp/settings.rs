@@ -26,7 +26,7 @@ macro_rules! rows {
 pub(super) const TABLE: &[Row<()>] = rows! {
     keys::MODEL, Kind::Word, None, false, "The model, by the agent's own name for it.";
     keys::PERMISSION_MODE, Kind::Text(300), None, false, "The mode of the session: one of those that the agent announces.";
-    keys::RESUME, Kind::Text(500), None, false, "The session to go on with: its id.";
+    keys::RESUME, Kind::Text(500), None, false, "The id of the session to resume.";
     keys::FORK, Kind::Switch, None, false, "Go on with a copy of the resumed session, where the agent makes copies.";
     keys::MCP_CONFIG, Kind::List, Some(servers::check), true, "MCP servers: JSON such as {\"mcpServers\": {…}}; repeatable.";
     "transport", Kind::OneOf(&["acp"]), None, false, "The language, of an agent that has several: acp.";

@@ -8,6 +8,7 @@ use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::spec::Denials;
 
 use super::assistant::CONNECTION_FAILED;
+use crate::service;
 
 /// What is known about the end of a turn.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ pub(super) struct Ending<'a> {
     /// The tools whose calls were denied.
     pub(super) denied: Vec<String>,
     pub(super) denials: Denials,
+    /// Whether a permission policy is in force.
+    pub(super) is_ruled: bool,
     pub(super) resets_at: Option<String>,
 }
 
@@ -42,8 +45,11 @@ pub(super) fn of_result(end: &Ending<'_>) -> Outcome {
     if !failed {
         return finished(end);
     }
+    // Older versions name the status in the sentence only.
+    let told = service::status_after(&end.text, &["API Error: "]);
     let cause = by_ending(end)
         .or_else(|| by_service(end))
+        .or_else(|| told.filter(|status| *status >= 500).and_then(service::cause))
         .or_else(|| by_text(&end.text).map(|(cause, _)| cause))
         .or((end.terminal == "api_error").then_some(Cause::Network))
         .unwrap_or(Cause::Protocol);
@@ -54,7 +60,7 @@ pub(super) fn of_result(end: &Ending<'_>) -> Outcome {
     };
     let special = by_text(&end.text).filter(|(by, _)| *by == cause).map(|(_, hint)| hint);
     with_hint(Outcome::new(cause, message), special).with(|d| {
-        d.http_status = end.status;
+        d.http_status = end.status.or(told);
         d.native = native(end);
         d.resets_at = end.resets_at.clone().filter(|_| cause == Cause::RateLimit);
     })
@@ -71,7 +77,9 @@ fn finished(end: &Ending<'_>) -> Outcome {
         }
         _ => return Outcome::completed(),
     };
-    with_hint(outcome, None).with(|d| d.native = native(end))
+    // What the policy decides, the agent's own settings cannot change.
+    let special = (outcome.cause == Cause::Denied && end.is_ruled).then_some(DENIED_BY_POLICY);
+    with_hint(outcome, special).with(|d| d.native = native(end))
 }
 
 fn native(end: &Ending<'_>) -> Option<String> {
@@ -101,7 +109,8 @@ fn by_service(end: &Ending<'_>) -> Option<Cause> {
         ("overloaded", _) | (_, Some(503 | 529)) => Cause::Overloaded,
         ("max_output_tokens", _) => Cause::OutputLimit,
         ("invalid_request" | "model_not_found", _) | (_, Some(400 | 404 | 413 | 422)) => Cause::BadRequest,
-        (CONNECTION_FAILED | "server_error", _) | (_, Some(408 | 500..=599)) => Cause::Network,
+        (CONNECTION_FAILED, _) | (_, Some(408)) => Cause::Network,
+        ("server_error", _) | (_, Some(500..=599)) => Cause::ServerError,
         _ => return None,
     })
 }
@@ -200,18 +209,22 @@ pub(super) fn of_exit(exit: &Exit) -> Option<Outcome> {
     }))
 }
 
+/// The hint for tool calls that the permission policy denied.
+const DENIED_BY_POLICY: &str = "Allow the tools by a rule (--permissions, policy.toml), or pass --tolerate-denials if the answer is good without them.";
+
 fn with_hint(outcome: Outcome, special: Option<&'static str>) -> Outcome {
     let usual = match outcome.cause {
         Cause::Auth => "Run `claude auth login`, or set ANTHROPIC_API_KEY to a valid API key.",
         Cause::RateLimit => "Wait until the limit resets, or use another account or model.",
         Cause::Overloaded => "The model's service is overloaded; try again in a moment, or set fallback_model.",
+        Cause::ServerError => service::SERVER_ERROR_HINT,
         Cause::Network => "Check the network, the proxy and ANTHROPIC_BASE_URL, then try again.",
         Cause::Budget => "Raise max_budget_usd, or give a smaller task.",
         Cause::TurnLimit => "Raise max_turns, or give a smaller task; resume goes on where it stopped.",
         Cause::OutputLimit => "Ask for less at a time, or raise CLAUDE_CODE_MAX_OUTPUT_TOKENS.",
         Cause::Refused => "Rephrase the request in a new session, or choose another model.",
         Cause::Denied => {
-            "Allow the tools (--allowed-tools), choose another --permission-mode, or tolerate denials if the answer is good without them."
+            "Allow the tools (--allowed-tools), choose another --permission-mode, or pass --tolerate-denials if the answer is good without them."
         }
         Cause::BadRequest => "Check the prompt, the model and the settings.",
         Cause::Protocol => "Try again; if a schema was given, a simpler one may help.",

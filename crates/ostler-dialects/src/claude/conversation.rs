@@ -27,6 +27,8 @@ use crate::surrogates;
 #[derive(Debug)]
 pub(super) struct Talk {
     pub(super) denials: Denials,
+    /// Whether a permission policy is in force.
+    pub(super) is_ruled: bool,
     /// Whether a structured answer was asked for.
     pub(super) schema: bool,
     /// Who the agent said it is, last time.
@@ -72,6 +74,7 @@ impl Talk {
     pub(super) fn new(spec: &Spec) -> Self {
         Self {
             denials: spec.denials,
+            is_ruled: spec.policy.is_some(),
             schema: spec.settings.get(keys::JSON_SCHEMA).is_some(),
             identity: None,
             interrupt: Interrupt::default(),

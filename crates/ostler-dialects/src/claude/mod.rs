@@ -93,6 +93,10 @@ impl Dialect for Claude {
         }
     }
 
+    fn recognizes(&self, opening: &str) -> bool {
+        wire::is_recorded(opening)
+    }
+
     fn tool_use(&self, tool: &str, input: &Raw) -> ToolUse {
         uses::tool_use(tool, input)
     }

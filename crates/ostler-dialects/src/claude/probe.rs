@@ -1,6 +1,6 @@
 //! How to find out whether Claude Code is there, new enough, and logged in.
 
-use ostler_core::dialect::{Login, Probe, Version};
+use ostler_core::dialect::{Login, LoginQuery, Probe, Version};
 use serde::Deserialize;
 
 use crate::inherits;
@@ -13,8 +13,7 @@ pub(super) const PROBE: Probe = Probe {
     runtime: None,
     version_args: &["--version"],
     read_version: Version::find,
-    login_args: &["auth", "status"],
-    read_login,
+    login: Some(LoginQuery { args: &["auth", "status"], env: &[], input: "", read: read_login }),
     // A cautious floor, not a measured one: only 2.1.325 was run. An older release that lacks a flag says so on stderr, and
     // `blame.rs` turns that into a hint to update.
     minimum: Version(2, 1, 0),

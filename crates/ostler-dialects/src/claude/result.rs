@@ -62,6 +62,7 @@ fn ending<'a>(talk: &'a Talk, line: &'a Line<'_>, turn: &'a Turn) -> Ending<'a> 
         interrupted: turn.interrupted,
         denied,
         denials: talk.denials,
+        is_ruled: talk.is_ruled,
         resets_at: talk.resets_at.clone(),
     }
 }

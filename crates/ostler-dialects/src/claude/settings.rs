@@ -66,7 +66,7 @@ pub(super) const TABLE: &[Row<Pass>] = rows! {
     "agents", Kind::Object, None, Pass::Json("--agents="), "Sub-agents, as a JSON object.";
     "agent", Kind::Word, Some(agent_name), Pass::Value("--agent"), "The agent of the session, one of Claude Code's own or of agents.";
     keys::SESSION_ID, Kind::Uuid, None, Pass::Value("--session-id"), "The id of a new session: a UUID.";
-    keys::RESUME, Kind::Text(500), None, Pass::Value("--resume"), "The session to go on with: its id or its title.";
+    keys::RESUME, Kind::Text(500), None, Pass::Value("--resume"), "The id or title of the session to resume.";
     keys::FORK, Kind::Switch, None, Pass::Switch("--fork-session"), "Go on with a copy of the resumed session.";
     "no_session_persistence", Kind::Switch, None, Pass::Switch("--no-session-persistence"), "Do not keep the session on disk; it cannot be resumed then.";
     "settings", Kind::Text(PROMPT), Some(json_or_path), Pass::Json("--settings="), "Further settings of Claude Code: a file, or JSON.";

@@ -56,7 +56,8 @@ pub(super) fn hear(talk: &mut Talk, line: &Line<'_>, raw: &str, out: &mut Outbox
         | "hook_progress"
         | "hook_response"
         | "turn_duration"
-        | "commands_changed" => {}
+        | "commands_changed"
+        | "ui_invalidate" => {}
         other => unknown(raw, &format!("type \"system\", subtype {other:?}"), out),
     }
 }

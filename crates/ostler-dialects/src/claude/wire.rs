@@ -221,3 +221,21 @@ wire! {
         error: Scalar<'a>,
     }
 }
+
+/// Returns true if a recording that begins with this text is of Claude Code.
+pub(super) fn is_recorded(opening: &str) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Head<'a> {
+        #[serde(rename = "type")]
+        kind: &'a str,
+        session_id: Option<serde::de::IgnoredAny>,
+        response: Option<serde::de::IgnoredAny>,
+        request: Option<serde::de::IgnoredAny>,
+    }
+    crate::recording::lines::<Head<'_>>(opening).any(|head| match head.kind {
+        "system" | "assistant" | "user" | "result" | "stream_event" | "rate_limit_event" => head.session_id.is_some(),
+        "control_response" => head.response.is_some(),
+        "control_request" => head.request.is_some(),
+        _ => false,
+    })
+}

@@ -22,7 +22,7 @@ const WORDS: &[(&str, Cause)] = &[
     ("modelNotFound", Cause::BadRequest),
     ("sandboxError", Cause::BadRequest),
     ("sessionBudgetExceeded", Cause::Budget),
-    ("internalServerError", Cause::Network),
+    ("internalServerError", Cause::ServerError),
     ("cyberPolicy", Cause::Refused),
     ("misalignmentPolicyViolation", Cause::Refused),
     ("tooManyDenials", Cause::Denied),
@@ -99,8 +99,9 @@ const SENTENCES: &[(&str, Cause, &str)] = &[
     ("high demand", Cause::Overloaded, ""),
     ("error sending request", Cause::Network, ""),
     ("stream disconnected", Cause::Network, ""),
-    ("unexpected status 5", Cause::Network, ""),
     ("unexpected status 4", Cause::BadRequest, ""),
+    ("unexpected status 503", Cause::Overloaded, ""),
+    ("unexpected status 5", Cause::ServerError, ""),
     ("invalid_request_error", Cause::BadRequest, ""),
 ];
 
@@ -110,7 +111,7 @@ const CONTEXT: &str = "Shorten the prompt, or begin a new session.";
 pub(super) fn of_error(error: &TurnError<'_>) -> Outcome {
     let (word, status) = named(error);
     let message = error.message.or_empty();
-    let status = status.or_else(|| status_in(message));
+    let status = status.or_else(|| service::status_after(message, STATUS_MARKS));
     let (said, special) = by_text(message).unzip();
     let known = WORDS.iter().find(|(name, _)| *name == word).map(|(_, cause)| *cause);
     let connected = CONNECTION.contains(&word.as_str());
@@ -141,11 +142,8 @@ pub(super) fn named(error: &TurnError<'_>) -> (String, Option<u16>) {
     (word.into_owned(), status.and_then(|status| u16::try_from(status).ok()))
 }
 
-/// The status that stands in a sentence of Codex: `codex exec` has nothing else.
-fn status_in(message: &str) -> Option<u16> {
-    let (_, rest) = ["unexpected status ", "last status: "].iter().find_map(|words| message.split_once(words))?;
-    rest.get(..3)?.parse().ok().filter(|status| (400..600).contains(status))
-}
+/// Words before the status in a sentence of Codex: `codex exec` has nothing else.
+const STATUS_MARKS: &[&str] = &["unexpected status ", "last status: "];
 
 /// JSON-RPC's codes, as Codex uses them.
 const OVERLOADED: i64 = -32_001;
@@ -208,12 +206,13 @@ fn with_hint(outcome: Outcome, special: Option<&'static str>) -> Outcome {
         Cause::Auth => "Run `codex login`, or set the API key of the provider that config.toml names.",
         Cause::RateLimit => "Wait until the limit resets, or use another account or model.",
         Cause::Overloaded => "The model's service is overloaded; try again in a moment, or choose another model.",
+        Cause::ServerError => service::SERVER_ERROR_HINT,
         Cause::Network => "Check the network, the proxy and the provider's base_url in config.toml, then try again.",
         Cause::Budget => "Raise the budget, or give a smaller task.",
         Cause::OutputLimit => "Ask for less at a time.",
         Cause::Refused => "Rephrase the request in a new session, or choose another model.",
         Cause::Denied => {
-            "Allow the calls by rules (policy.toml, --permissions), choose another --permission-mode, or tolerate denials if the answer is good without them."
+            "Allow the calls by rules (policy.toml, --permissions), choose another --permission-mode, or pass --tolerate-denials if the answer is good without them."
         }
         Cause::BadRequest => "Check the prompt, the model and the settings.",
         Cause::Protocol => "Try again; if it stays, codex may be too old or too new for Ostler.",
@@ -258,6 +257,12 @@ mod tests {
             (r#"{"message":"Quota exceeded.","codexErrorInfo":"usageLimitExceeded"}"#, Cause::RateLimit),
             (r#"{"message":"x","codexErrorInfo":"serverOverloaded"}"#, Cause::Overloaded),
             (r#"{"message":"x","codexErrorInfo":{"httpConnectionFailed":{"httpStatusCode":503}}}"#, Cause::Overloaded),
+            (r#"{"message":"x","codexErrorInfo":"internalServerError"}"#, Cause::ServerError),
+            (r#"{"message":"x","codexErrorInfo":{"httpConnectionFailed":{"httpStatusCode":502}}}"#, Cause::ServerError),
+            (
+                r#"{"message":"unexpected status 500 Internal Server Error: error sending request","codexErrorInfo":"other"}"#,
+                Cause::ServerError,
+            ),
             (
                 r#"{"message":"x","codexErrorInfo":{"responseStreamDisconnected":{"httpStatusCode":null}}}"#,
                 Cause::Network,

@@ -160,3 +160,15 @@ impl Conversation for Talk {
         }
     }
 }
+
+/// Returns true if a recording that begins with this text is of `codex exec`.
+pub(super) fn is_recorded(opening: &str) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Head<'a> {
+        #[serde(rename = "type")]
+        kind: &'a str,
+        #[serde(rename = "thread_id")]
+        _thread: serde::de::IgnoredAny,
+    }
+    crate::recording::lines::<Head<'_>>(opening).any(|head| head.kind == "thread.started")
+}

@@ -133,6 +133,10 @@ impl Dialect for Codex {
         Plain { settings: PLAIN, toolless: false }
     }
 
+    fn recognizes(&self, opening: &str) -> bool {
+        rpc::is_recorded(opening)
+    }
+
     fn tool_use(&self, tool: &str, input: &Raw) -> ToolUse {
         uses::tool_use(tool, input)
     }
@@ -181,6 +185,10 @@ impl Dialect for CodexExec {
 
     fn plain(&self) -> Plain {
         Plain { settings: PLAIN, toolless: false }
+    }
+
+    fn recognizes(&self, opening: &str) -> bool {
+        exec::is_recorded(opening)
     }
 
     fn tool_use(&self, tool: &str, input: &Raw) -> ToolUse {

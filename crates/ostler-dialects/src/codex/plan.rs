@@ -68,7 +68,7 @@ struct Tool {
 impl Tool {
     fn new(offer: &ToolOffer) -> Self {
         let (name, description) = (offer.name.clone(), offer.description.clone());
-        Self { r#type: "function", name, description, input_schema: offer.parameters.clone() }
+        Self { r#type: "function", name, description, input_schema: crate::mcp::adapt(&offer.parameters) }
     }
 }
 

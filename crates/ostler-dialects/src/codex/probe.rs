@@ -1,6 +1,6 @@
 //! How to find out whether Codex is there, new enough, and logged in.
 
-use ostler_core::dialect::{Login, Probe, Version};
+use ostler_core::dialect::{Login, LoginQuery, Probe, Version};
 
 use super::launch::NATIVES;
 use crate::inherits;
@@ -12,8 +12,7 @@ pub(super) const PROBE: Probe = Probe {
     runtime: None,
     version_args: &["--version"],
     read_version: Version::find,
-    login_args: &["login", "status"],
-    read_login,
+    login: Some(LoginQuery { args: &["login", "status"], env: &[], input: "", read: read_login }),
     // A cautious floor, not a measured one: only 0.166.0 was run. The app-server's threads and turns are younger than the
     // program; one that lacks them altogether is driven by `codex exec`.
     minimum: Version(0, 100, 0),

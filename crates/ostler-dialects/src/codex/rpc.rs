@@ -56,3 +56,20 @@ fn raw(id: &str) -> Raw {
 fn write<T: Serialize>(message: &T, out: &mut Outbox) {
     out.push(Out::Write(format!("{}\n", Raw::of(message).get()).into_bytes()));
 }
+
+/// Returns true if a recording that begins with this text is of Codex's app server.
+pub(super) fn is_recorded(opening: &str) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Introduced {
+        #[serde(rename = "result")]
+        _result: Introduction,
+    }
+    #[derive(serde::Deserialize)]
+    struct Introduction {
+        #[serde(rename = "userAgent")]
+        _user_agent: serde::de::IgnoredAny,
+        #[serde(rename = "codexHome")]
+        _codex_home: serde::de::IgnoredAny,
+    }
+    crate::recording::lines::<Introduced>(opening).next().is_some()
+}

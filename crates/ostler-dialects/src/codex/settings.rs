@@ -36,7 +36,7 @@ pub(super) const TABLE: &[Row<()>] = rows! {
     keys::ADD_DIR, Kind::List, None, false, "A further directory that commands may write to in workspace-write; repeatable.";
     keys::MCP_CONFIG, Kind::List, Some(servers), true, "MCP servers, as JSON: {\"mcpServers\": {…}}; repeatable. Not with transport=exec.";
     keys::JSON_SCHEMA, Kind::Object, None, false, "The JSON schema of the answer. Every object in it needs \"additionalProperties\": false.";
-    keys::RESUME, Kind::Word, None, false, "The session (thread) to go on with: its id.";
+    keys::RESUME, Kind::Word, None, false, "The id of the session (thread) to resume.";
     keys::FORK, Kind::Switch, None, false, "Go on with a copy of the resumed session.";
     EPHEMERAL, Kind::Switch, None, false, "Do not keep the session on disk; it cannot be resumed then.";
     CONFIG, Kind::List, Some(assignment), false, "An override of config.toml as key=value, the value in TOML; repeatable. It shows in the list of processes: no keys here.";

@@ -5,6 +5,7 @@ use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::spec::Denials;
 
 use super::wire::Data;
+use crate::service;
 
 /// What went wrong, as `session.error` says it.
 #[derive(Debug)]
@@ -29,7 +30,8 @@ impl Trouble {
             ("rate_limit" | "quota", _) | (_, Some(402 | 429)) => Cause::RateLimit,
             (_, Some(503 | 529)) => Cause::Overloaded,
             ("context_limit", _) | (_, Some(400 | 404 | 413 | 422)) => Cause::BadRequest,
-            (_, Some(408 | 500..=599)) => Cause::Network,
+            (_, Some(408)) => Cause::Network,
+            (_, Some(500..=599)) => Cause::ServerError,
             _ => by_text(&self.message).map_or(Cause::Protocol, |(cause, _)| cause),
         }
     }
@@ -130,11 +132,12 @@ fn with_hint(outcome: Outcome, special: Option<&'static str>) -> Outcome {
         }
         Cause::RateLimit => "Wait until the limit resets, or use another account or model.",
         Cause::Overloaded => "The model's service is overloaded; try again in a moment, or choose another model.",
+        Cause::ServerError => service::SERVER_ERROR_HINT,
         Cause::Network => "Check the network, the proxy and COPILOT_PROVIDER_BASE_URL, then try again.",
         Cause::OutputLimit => "Ask for less at a time.",
         Cause::Refused => "Rephrase the request in a new session, or choose another model.",
         Cause::Denied => {
-            "Allow the tools (--allowed-tools), choose another --permission-mode, or tolerate denials if the answer is good without them."
+            "Allow the tools (--allowed-tools, or rules: --permissions), choose another --permission-mode, or pass --tolerate-denials if the answer is good without them."
         }
         Cause::BadRequest => "Check the prompt, the model and the settings.",
         Cause::Protocol => "Try again; `copilot` by itself may say more.",
@@ -157,7 +160,7 @@ mod tests {
         assert_eq!(trouble("authentication", Some(401), "Authentication failed with provider"), Cause::Auth);
         assert_eq!(trouble("rate_limit", Some(429), "retried 5 times"), Cause::RateLimit);
         assert_eq!(trouble("query", Some(503), ""), Cause::Overloaded);
-        assert_eq!(trouble("query", Some(500), "500 boo"), Cause::Network);
+        assert_eq!(trouble("query", Some(500), "500 boo"), Cause::ServerError);
         assert_eq!(trouble("query", Some(404), "Model 'x' not found on provider"), Cause::BadRequest);
         let budget = "Request exceeds the model's prompt budget after reserving output (1261319 tokens; limit 128000).";
         assert_eq!(trouble("query", None, budget), Cause::BadRequest);

@@ -59,6 +59,7 @@ const TELEMETRY: [&str; 2] = ["{\"type\":\"span\",", "{\"type\":\"metric\","];
 const PRELUDE: &[&str] = &[
     "metric",
     "session.mcp_server_status_changed",
+    "session.mcp_server_tools_loaded",
     "session.mcp_servers_loaded",
     "session.resume",
     "session.skills_loaded",
@@ -85,6 +86,7 @@ const SIGNS_OF_LIFE: &[&str] = &[
     "session.background_tasks_changed",
     "session.idle",
     "session.mcp_server_status_changed",
+    "session.mcp_server_tools_loaded",
     "session.model_change",
     "session.mcp_servers_loaded",
     "session.resume",

@@ -28,7 +28,7 @@ pub(super) const INHERITS: Inherits = Inherits {
 const STATE: &[&str] = &["~/.copilot", "~/.cache/copilot", "$COPILOT_HOME"];
 
 /// Where the program itself is: the same, whatever it speaks.
-pub(super) const NATIVES: &[&str] = crate::acp::COPILOT_NATIVES;
+pub(super) const NATIVES: &[&str] = crate::natives::COPILOT;
 
 /// Checks the spec and says what to start.
 pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {

@@ -61,6 +61,9 @@ impl Dialect for Copilot {
     }
 
     fn launch(&self, spec: &Spec) -> Result<Launch, SpecError> {
+        if wants_acp(spec) {
+            crate::settings::need_acp(settings::TRANSPORT)?;
+        }
         launch::launch(spec)
     }
 
@@ -69,7 +72,11 @@ impl Dialect for Copilot {
     }
 
     fn over(&self, spec: &Spec) -> Option<&'static dyn Dialect> {
-        wants_acp(spec).then_some(&crate::acp::COPILOT)
+        match wants_acp(spec) {
+            #[cfg(feature = "acp")]
+            true => Some(&crate::acp::COPILOT),
+            _ => None,
+        }
     }
 
     fn names_sessions(&self) -> bool {
@@ -78,6 +85,10 @@ impl Dialect for Copilot {
 
     fn plain(&self) -> Plain {
         Plain { settings: &[(settings::TRANSPORT, settings::ACP)], toolless: false } // over ACP it asks
+    }
+
+    fn recognizes(&self, opening: &str) -> bool {
+        wire::is_recorded(opening)
     }
 
     fn tool_use(&self, tool: &str, input: &Raw) -> ToolUse {

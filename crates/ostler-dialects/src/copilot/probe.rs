@@ -1,6 +1,7 @@
 //! How to find out whether the Copilot CLI is there and new enough.
 
-use ostler_core::dialect::{Login, Probe, Version};
+use ostler_core::dialect::{Login, LoginQuery, Probe, Version};
+use serde::Deserialize;
 
 use super::launch::{INHERITS, NATIVES};
 
@@ -11,9 +12,7 @@ pub(super) const PROBE: Probe = Probe {
     runtime: None,
     version_args: &["--version"],
     read_version: Version::find,
-    // It has no command that says whether somebody is logged in without asking GitHub.
-    login_args: &[],
-    read_login: |_, _| Login::Unknown,
+    login: Some(LOGIN),
     // A cautious floor, not a measured one: only 1.0.102 was run.
     minimum: Version(1, 0, 0),
     tested: Some(Version(1, 0, 102)),
@@ -21,3 +20,71 @@ pub(super) const PROBE: Probe = Probe {
     login_hint: "Run `copilot login`, set COPILOT_GITHUB_TOKEN, or name a model of your own with COPILOT_PROVIDER_BASE_URL.",
     inherits: INHERITS,
 };
+
+/// Copilot has no command for its login state. Its ACP server has: `authenticate` succeeds only with a login or a provider of
+/// the user's own. It creates no session and calls no model.
+const LOGIN: LoginQuery = LoginQuery {
+    args: &["--acp"],
+    env: &[("COPILOT_AUTO_UPDATE", "false")],
+    input: concat!(
+        r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1,"clientCapabilities":{}}}"#,
+        "\n",
+        r#"{"jsonrpc":"2.0","id":1,"method":"authenticate","params":{"methodId":"copilot-login"}}"#,
+        "\n",
+    ),
+    read: read_login,
+};
+
+/// The error code of ACP for a missing login.
+const AUTH_REQUIRED: i64 = -32000;
+
+/// Reads the response to `authenticate`. Any other output, or none, proves nothing.
+fn read_login(_: Option<i32>, stdout: &str) -> Login {
+    #[derive(Deserialize)]
+    struct Response<'a> {
+        id: i64,
+        #[serde(borrow)]
+        result: Option<&'a serde_json::value::RawValue>,
+        error: Option<Failure>,
+    }
+    #[derive(Deserialize)]
+    struct Failure {
+        code: i64,
+    }
+    let responses = stdout.lines().filter_map(|line| serde_json::from_str::<Response<'_>>(line).ok());
+    match responses.into_iter().find(|response| response.id == 1) {
+        Some(Response { result: Some(_), error: None, .. }) => Login::In(None),
+        Some(Response { error: Some(Failure { code: AUTH_REQUIRED }), .. }) => Login::Out,
+        _ => Login::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first line that Copilot 1.0.102 prints, shortened.
+    const INITIALIZED: &str =
+        r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1,"agentInfo":{"name":"Copilot"}}}"#;
+
+    // S4-3
+    #[test]
+    fn the_login_is_read_from_the_response_to_authenticate() {
+        let read = |line: &str| read_login(Some(0), &format!("{INITIALIZED}\n{line}\n"));
+        let required = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"Authentication required"}}"#;
+        assert_eq!(read(required), Login::Out);
+        assert_eq!(read(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#), Login::In(None));
+        let unknown = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found"}}"#;
+        for line in [unknown, "", "BYOK providers require an explicit model."] {
+            assert_eq!(read(line), Login::Unknown, "{line}");
+        }
+        assert_eq!(read_login(None, ""), Login::Unknown);
+    }
+
+    #[test]
+    fn the_question_is_two_lines_of_json() {
+        let lines: Vec<serde_json::Value> =
+            LOGIN.input.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.iter().map(|line| line["id"].as_i64().unwrap()).collect::<Vec<_>>(), [0, 1]);
+    }
+}

@@ -60,7 +60,7 @@ pub(super) const TABLE: &[Row<Pass>] = rows! {
     keys::ADD_DIR, Kind::List, None, Pass::Each("--add-dir"), "A further directory the tools may use; repeatable.";
     keys::MCP_CONFIG, Kind::List, None, Pass::Json("--additional-mcp-config="), "Further MCP servers: a file, or JSON; repeatable.";
     keys::SESSION_ID, Kind::Uuid, None, Pass::Value("--session-id"), "The id of a new session: a UUID. Without it, Ostler chooses one.";
-    keys::RESUME, Kind::Text(500), None, Pass::Value("--resume"), "The session to go on with: its id or its name.";
+    keys::RESUME, Kind::Text(500), None, Pass::Value("--resume"), "The id or name of the session to resume.";
     "no_custom_instructions", Kind::Switch, None, Pass::Switch("--no-custom-instructions"), "Do not read AGENTS.md and its like.";
     "no_builtin_mcps", Kind::Switch, None, Pass::Switch("--disable-builtin-mcps"), "Without Copilot's own MCP servers.";
     "max_ai_credits", Kind::Amount, None, Pass::Value("--max-ai-credits"), "At most so many AI credits.";

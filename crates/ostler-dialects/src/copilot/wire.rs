@@ -101,3 +101,18 @@ wire! {
         finish_reasons: List<Scalar<'a>>,
     }
 }
+
+/// Returns true if a recording that begins with this text is of Copilot.
+pub(super) fn is_recorded(opening: &str) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Head<'a> {
+        #[serde(rename = "type")]
+        kind: &'a str,
+        #[serde(rename = "data")]
+        _data: serde::de::IgnoredAny,
+        #[serde(rename = "timestamp")]
+        _timestamp: serde::de::IgnoredAny,
+    }
+    let kinds = ["session.", "assistant.", "user.", "tool."];
+    crate::recording::lines::<Head<'_>>(opening).any(|head| kinds.iter().any(|kind| head.kind.starts_with(kind)))
+}

@@ -1,8 +1,9 @@
 //! The schema of a tool's arguments, as clients of MCP take it.
 //!
-//! Seen with Claude Code 2.1.325: without a plain `"type": "object"` on top, or with properties or required names of another
-//! form, the server loses all its tools; with `anyOf`, `oneOf` or `allOf` on top that one tool is left out. Neither is told.
-//! What is below the top passes, references too.
+//! Seen with Claude Code 2.1.325: without a plain `"type": "object"` on top, or with properties or
+//! required names of another form, the server loses all its tools; with `anyOf`, `oneOf` or `allOf`
+//! on top that one tool is left out. Neither is told. What is below the top passes, references too.
+//! OpenAI's API refuses the same: the top of a function's parameters must be a plain object.
 
 use ostler_core::raw::Raw;
 use serde_json::{Map, Value, json};
@@ -13,7 +14,7 @@ type Object = Map<String, Value>;
 const DEPTH: usize = 16;
 
 /// Brings a schema into a form that is taken: alternatives on top become one object with the properties of all.
-pub(super) fn adapt(parameters: &Raw) -> Raw {
+pub(crate) fn adapt(parameters: &Raw) -> Raw {
     let Ok(Value::Object(root)) = serde_json::from_str(parameters.get()) else { return Raw::of(&plain()) };
     let Some(mut schema) = flat(&root, &root, DEPTH) else { return Raw::of(&plain()) };
     schema.remove("$schema");

@@ -29,32 +29,49 @@ struct Part {
 enum Cost {
     Reported(f64),
     Estimated(f64),
+    /// The sum of what is known; another part is not.
+    Partial(f64),
     Unknown,
 }
 
 impl Cost {
     fn plus(self, other: Self) -> Self {
         match (self, other) {
+            (Self::Unknown, Self::Unknown) => Self::Unknown,
             (Self::Reported(a), Self::Reported(b)) => Self::Reported(a + b),
-            (Self::Unknown, _) | (_, Self::Unknown) => Self::Unknown,
             (Self::Reported(a) | Self::Estimated(a), Self::Reported(b) | Self::Estimated(b)) => Self::Estimated(a + b),
+            (a, b) => Self::Partial(a.known().unwrap_or(0.0) + b.known().unwrap_or(0.0)),
         }
+    }
+
+    /// The part that is known.
+    fn known(self) -> Option<f64> {
+        match self {
+            Self::Reported(cost) | Self::Estimated(cost) | Self::Partial(cost) => Some(cost),
+            Self::Unknown => None,
+        }
+    }
+
+    /// Returns true if nothing is missing from it.
+    fn is_whole(self) -> bool {
+        matches!(self, Self::Reported(_) | Self::Estimated(_))
     }
 }
 
 impl Bill {
     /// Adds one answer.
     pub(super) fn add(&mut self, model: &str, spent: Option<Spent>, price: Option<Price>) {
-        let Some(Spent { tokens, cost, estimate, counted }) = spent else {
+        let Some(Spent { tokens, cost, estimate, partial, counted }) = spent else {
             self.incomplete = true;
             return;
         };
         self.open = false;
         self.uncounted |= !counted;
-        let cost = match (cost, estimate.or(price.map(|price| price.of(&tokens)))) {
-            (Some(said), _) => Cost::Reported(said),
-            (None, Some(estimate)) => Cost::Estimated(estimate),
-            (None, None) => Cost::Unknown,
+        let cost = match (cost, partial, estimate.or(price.map(|price| price.of(&tokens)))) {
+            (Some(said), ..) => Cost::Reported(said),
+            (None, Some(partial), _) => Cost::Partial(partial),
+            (None, None, Some(estimate)) => Cost::Estimated(estimate),
+            (None, None, None) => Cost::Unknown,
         };
         match self.models.iter_mut().find(|part| part.model == model) {
             Some(part) => {
@@ -67,7 +84,7 @@ impl Bill {
 
     /// Whether what it has cost is known.
     pub(super) fn is_priced(&self) -> bool {
-        !self.incomplete && !self.open && self.models.iter().all(|part| part.cost != Cost::Unknown)
+        !self.incomplete && !self.open && self.models.iter().all(|part| part.cost.is_whole())
     }
 
     /// Whether tokens are missing from it.
@@ -77,11 +94,7 @@ impl Bill {
 
     /// What it has cost, if that is known.
     pub(super) fn cost(&self) -> Option<f64> {
-        let known = |part: &Part| match part.cost {
-            Cost::Reported(cost) | Cost::Estimated(cost) => cost,
-            Cost::Unknown => 0.0,
-        };
-        self.is_priced().then(|| self.models.iter().map(known).sum())
+        self.is_priced().then(|| self.models.iter().filter_map(|part| part.cost.known()).sum())
     }
 
     /// The tokens that went in and came out.
@@ -98,12 +111,13 @@ impl Bill {
             .iter()
             .map(|part| {
                 let usage = Usage::of(Some(part.model.clone()), part.tokens);
-                match part.cost {
+                match (part.cost, part.cost.known()) {
+                    (_, None) => usage,
                     // What an answer without counts has cost is not in the sum.
-                    _ if self.incomplete || self.open => usage,
-                    Cost::Reported(cost) => usage.reported(cost),
-                    Cost::Estimated(cost) => usage.estimated(cost),
-                    Cost::Unknown => usage,
+                    (_, Some(known)) if self.incomplete || self.open => usage.partial(known),
+                    (Cost::Reported(_), Some(cost)) => usage.reported(cost),
+                    (Cost::Estimated(_), Some(cost)) => usage.estimated(cost),
+                    (_, Some(known)) => usage.partial(known),
                 }
             })
             .collect()

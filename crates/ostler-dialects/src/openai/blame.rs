@@ -37,7 +37,8 @@ pub(super) fn of_failure(failed: &Failed) -> Outcome {
 
 /// What an error inside an answer comes to.
 pub(super) fn of_problem(problem: &Problem) -> Outcome {
-    let cause = by_words(problem).or_else(|| problem.code.parse().ok().and_then(by_status)).unwrap_or(Cause::Network);
+    let cause =
+        by_words(problem).or_else(|| problem.code.parse().ok().and_then(by_status)).unwrap_or(Cause::ServerError);
     let said = if problem.message.is_empty() { "no reason was given" } else { &problem.message };
     hinted(Outcome::new(cause, format!("The server broke off its answer: {said}")), FailedKind::Status)
         .with(|detail| detail.native = native(problem))
@@ -66,7 +67,7 @@ pub(super) fn unfinished(reply: &Reply) -> Option<Outcome> {
 /// A budget that cannot be kept is not kept by going on.
 pub(super) fn unpriced() -> Outcome {
     Outcome::new(Cause::Budget, "The budget cannot be kept: what the model costs is not known.")
-        .hint("Give the price in dollars per million tokens (--set price=INPUT/OUTPUT), or leave out the budget.")
+        .hint("Give the price in dollars per million tokens (--set price=INPUT/OUTPUT), or leave out the budget (--max-budget-usd).")
 }
 
 /// An ending in the model's own word.
@@ -78,13 +79,18 @@ pub(super) fn ending(cause: Cause, message: &str, word: &str) -> Outcome {
 #[must_use]
 pub fn is_worth_retrying(failed: &Failed) -> bool {
     if let Some(outcome) = &failed.ended {
-        return matches!(outcome.cause, Cause::RateLimit | Cause::Overloaded | Cause::Network);
+        return is_passing(outcome.cause);
     }
     let problem = problem(&failed.body);
     // A spent quota comes as 429 too; waiting does not fill it.
     let quota = [&problem.code, &problem.kind].iter().any(|word| *word == "insufficient_quota");
     let cause = cause_of(failed, &problem);
-    !quota && matches!(cause, Cause::RateLimit | Cause::Overloaded | Cause::Network) && failed.kind != FailedKind::Tls
+    !quota && is_passing(cause) && failed.kind != FailedKind::Tls
+}
+
+/// Returns true if the same call can succeed a moment later.
+fn is_passing(cause: Cause) -> bool {
+    matches!(cause, Cause::RateLimit | Cause::Overloaded | Cause::ServerError | Cause::Network)
 }
 
 /// Whether the conversation is too long for the model.
@@ -191,11 +197,9 @@ fn hinted(outcome: Outcome, kind: FailedKind) -> Outcome {
         }
         (Cause::RateLimit, _) => "Wait, or check the plan and the quota of the account.",
         (Cause::Overloaded, _) => "The server is busy: try again later, or use another model.",
+        (Cause::ServerError, _) => service::SERVER_ERROR_HINT,
         (Cause::Network, FailedKind::Tls) => {
             "The server's certificate is not trusted, or it does not speak TLS: check the base URL (http or https); SSL_CERT_FILE names further certificates."
-        }
-        (Cause::Network, FailedKind::Status) => {
-            "The server failed: try again later, or look at its log if it is yours."
         }
         (Cause::Network, _) => {
             "Check that the server runs and that the base URL is right (--set base_url=…, OPENAI_BASE_URL)."
@@ -243,14 +247,15 @@ mod tests {
                 false,
             ),
             (400, r#"{"object":"error","message":"no such thing","code":40303}"#, Cause::BadRequest, false),
-            (500, "<html>oops</html>", Cause::Network, true),
+            (500, "<html>oops</html>", Cause::ServerError, true),
             (
                 500,
                 r#"{"error":{"message":"litellm.AuthenticationError","type":"authentication_error"}}"#,
                 Cause::Auth,
                 false,
             ),
-            (502, "", Cause::Network, true),
+            (502, "", Cause::ServerError, true),
+            (504, r#"{"error":{"message":"x","type":"server_error"}}"#, Cause::ServerError, true),
             (503, r#"{"error":{"message":"loading","type":"unavailable_error","code":503}}"#, Cause::Overloaded, true),
             (529, "", Cause::Overloaded, true),
             (418, "teapot", Cause::BadRequest, false),
@@ -271,10 +276,10 @@ mod tests {
             (r#"{"error":{"message":"slow","code":"rate_limit_exceeded"}}"#, Cause::RateLimit),
             (r#"{"error":{"message":"busy","type":"overloaded_error"}}"#, Cause::Overloaded),
             (r#"{"error":{"message":"key","code":401}}"#, Cause::Auth),
-            (r#"{"error":"something broke"}"#, Cause::Network),
+            (r#"{"error":"something broke"}"#, Cause::ServerError),
             (
                 r#"{"choices":[{"delta":{},"finish_reason":"error","error":{"code":502,"message":"up"}}]}"#,
-                Cause::Network,
+                Cause::ServerError,
             ),
         ] {
             let chunk: Chunk<'_> = serde_json::from_str(line).unwrap();

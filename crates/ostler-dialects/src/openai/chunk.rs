@@ -75,8 +75,9 @@ wire! {
         prompt_cache_hit_tokens: Scalar<'a>,
         // OpenRouter: what it cost, in dollars
         cost: Scalar<'a>,
-        // Ostler itself, for a model that is asked in another way: what it probably cost, and that it is told later
+        // Ostler itself, for a model that is asked in another way: what it probably cost, or at least, and that it is told later
         estimated_cost: Scalar<'a>,
+        partial_cost: Scalar<'a>,
         later: Scalar<'a>,
     }
 

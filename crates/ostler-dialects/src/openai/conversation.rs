@@ -28,7 +28,7 @@ use super::reply::{Audience, Reply};
 use super::request::Request;
 use super::{blame, rebuild, structured, system};
 use looping::{ASKED, Next};
-use tools::Asking;
+use tools::{Approval, Asking};
 
 /// How often an answer that does not keep to the schema is sent back.
 const SCHEMA_TRIES: u32 = 2;
@@ -109,6 +109,8 @@ struct Turn {
     questions: Vec<String>,
     /// The calls that a person approved.
     approved: HashSet<String>,
+    /// Running tools that wait for a person's approval, by the question.
+    approvals: HashMap<String, Approval>,
     /// The last step that was told.
     told: u64,
 }
@@ -382,6 +384,7 @@ impl Talk {
                 self.turn.questions.push(question);
                 self.result(super::orders::Outcome { id, ok: true, denied: false, output: ASKED.to_owned() }, out);
             }
+            Word::NeedsApproval { id, paths, output } => self.approval(Approval { id, paths, output }, out),
             Word::Flow(flow) => self.flow(flow, out),
             Word::Verified(fault) => self.verified(fault, out),
             Word::Cancelled if matches!(self.phase, Phase::Idle | Phase::Waiting) => {}
@@ -392,7 +395,10 @@ impl Talk {
         }
     }
 
-    fn ready(&mut self, ready: Ready, out: &mut Outbox) {
+    fn ready(&mut self, mut ready: Ready, out: &mut Outbox) {
+        for tool in &mut ready.tools {
+            tool.parameters = crate::mcp::adapt(&tool.parameters);
+        }
         self.system = system::prompt(&self.plan, &ready);
         out.event(Started {
             agent: self.plan.agent.to_owned(),

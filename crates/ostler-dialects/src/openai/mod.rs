@@ -150,6 +150,14 @@ fn own() -> impl IntoIterator<Item = Row<()>> {
     SERVER.into_iter().chain([header])
 }
 
+/// The introduction at the beginning of a recording of this conversation.
+pub(crate) fn introduced(opening: &str) -> Option<orders::Ready> {
+    crate::recording::lines::<orders::Line>(opening).find_map(|line| match line.ostler {
+        orders::Word::Ready(ready) => Some(ready),
+        _ => None,
+    })
+}
+
 impl Dialect for OpenAi {
     fn name(&self) -> &'static str {
         NAME
@@ -173,6 +181,10 @@ impl Dialect for OpenAi {
 
     fn probe(&self) -> Option<Probe> {
         None
+    }
+
+    fn recognizes(&self, opening: &str) -> bool {
+        introduced(opening).is_some_and(|ready| !ready.uncounted && ready.looping.is_none())
     }
 
     fn launch(&self, spec: &Spec) -> Result<Launch, SpecError> {

@@ -16,6 +16,8 @@ pub enum Order {
     Call(Raw),
     /// Run these tools: in order, or at once when they only read.
     Tools(Vec<ToolOrder>),
+    /// Run this tool beside those that run: a person has decided on what it waits for.
+    Approved(ToolOrder),
     /// Let the caller's hooks have their say about a round of the loop.
     Hook {
         /// Before or behind it.
@@ -42,6 +44,9 @@ pub struct ToolOrder {
     /// says has a result for every call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+    /// Files that a person has approved the change of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approved: Vec<String>,
 }
 
 /// What the body says for itself. Everything else it prints is the model's.
@@ -68,6 +73,15 @@ pub enum Word {
         id: String,
         /// The question.
         question: String,
+    },
+    /// A tool would change files that a person has to approve the change of; it did nothing yet.
+    NeedsApproval {
+        /// The call.
+        id: String,
+        /// The files, relative to the workspace.
+        paths: Vec<String>,
+        /// What the model is told if nobody approves it.
+        output: String,
     },
     /// What the caller's hooks say.
     Flow(Flow),

@@ -50,6 +50,8 @@ pub(super) struct Spent {
     pub(super) cost: Option<f64>,
     /// Dollars, from a price list.
     pub(super) estimate: Option<f64>,
+    /// Dollars of a part; the rest is unknown.
+    pub(super) partial: Option<f64>,
     /// Whether the tokens are known, and not only the cost.
     pub(super) counted: bool,
 }
@@ -203,5 +205,11 @@ fn spent(tokens: &chunk::Tokens<'_>) -> Option<Spent> {
         output: output.unwrap_or(0).max(reasoning.unwrap_or(0)),
         reasoning,
     };
-    Some(Spent { tokens: counters, cost: tokens.cost.amount(), estimate: tokens.estimated_cost.amount(), counted })
+    Some(Spent {
+        tokens: counters,
+        cost: tokens.cost.amount(),
+        estimate: tokens.estimated_cost.amount(),
+        partial: tokens.partial_cost.amount(),
+        counted,
+    })
 }

@@ -142,10 +142,11 @@ impl Answering {
         let usage = reply.spent.map(|spent| {
             let usage = Usage::of(Some(model.clone()), spent.tokens);
             let listed = || Price::listed(&model).filter(|_| official).map(|price| price.of(&spent.tokens));
-            match (spent.cost, spent.estimate.or_else(listed)) {
-                (Some(cost), _) => usage.reported(cost),
-                (None, Some(estimate)) => usage.estimated(estimate),
-                (None, None) => usage,
+            match (spent.cost, spent.partial, spent.estimate.or_else(listed)) {
+                (Some(cost), ..) => usage.reported(cost),
+                (None, Some(partial), _) => usage.partial(partial),
+                (None, None, Some(estimate)) => usage.estimated(estimate),
+                (None, None, None) => usage,
             }
         });
         let usage = usage.into_iter().collect();
@@ -300,7 +301,11 @@ pub fn spent(usage: &[Usage]) -> Option<String> {
     if let Some(reasoning) = sum.reasoning {
         tokens.insert("completion_tokens_details".into(), json!({"reasoning_tokens": reasoning}));
     }
-    let word = if sum.cost_source == CostSource::Reported { "cost" } else { "estimated_cost" };
+    let word = match sum.cost_source {
+        CostSource::Reported => "cost",
+        CostSource::Partial => "partial_cost",
+        CostSource::Estimated | CostSource::Unknown => "estimated_cost",
+    };
     if let Some(cost) = sum.cost_usd {
         tokens.insert(word.into(), json!(cost));
     }

@@ -5,6 +5,9 @@ use ostler_core::raw::Raw;
 
 use crate::lenient::{Content, Scalar, Table};
 
+/// The tool that runs commands.
+pub(super) const RUN_COMMAND: &str = "run_command";
+
 /// The tools by their names, as the body offers them. Whatever is not here is a tool of the caller's, and nobody knows.
 const TOOLS: &[(&str, ToolKind)] = &[
     ("read_file", ToolKind::Read),
@@ -16,7 +19,7 @@ const TOOLS: &[(&str, ToolKind)] = &[
     ("delete_file", ToolKind::Edit),
     ("move_file", ToolKind::Edit),
     ("make_directory", ToolKind::Edit),
-    ("run_command", ToolKind::Execute),
+    (RUN_COMMAND, ToolKind::Execute),
 ];
 
 /// The arguments that are paths.

@@ -21,18 +21,11 @@ pub(super) fn of_document(document: &Document<'_>, exit: Option<&Exit>) -> Outco
     if !failed && code.is_none_or(|code| code == 0) {
         return Outcome::completed();
     }
-    let status = status(message);
+    // The kind of an error tells no status: but for a timeout it is always `exception`.
+    let status = service::status_after(message, &["HTTP "]);
     let cause = status.and_then(service::cause).or_else(|| by_text(message)).unwrap_or(Cause::Protocol);
     let message = if message.is_empty() { "OpenClaw calls the turn a failure and does not say why." } else { message };
     with_native(Outcome::new(cause, message), kind).with(|d| d.http_status = status)
-}
-
-/// The status that the model's service gave: it stands in the sentence, as `HTTP 401`. The kind of an error tells none: but for
-/// a timeout it is always `exception`.
-fn status(message: &str) -> Option<u16> {
-    let (_, rest) = message.split_once("HTTP ")?;
-    let digits = rest.get(..3).filter(|_| !rest[3..].starts_with(|c: char| c.is_ascii_digit()))?;
-    digits.parse().ok().filter(|status| (400..600).contains(status))
 }
 
 fn with_native(outcome: Outcome, kind: &str) -> Outcome {
@@ -111,6 +104,7 @@ fn hinted(outcome: Outcome) -> Outcome {
         Cause::RateLimit => "Wait until the limit resets, or use another model (fallback).",
         Cause::Overloaded => "The model's service is overloaded; try again in a moment, or set fallback.",
         Cause::WallLimit => "Raise timeout, or give a smaller task.",
+        Cause::ServerError => service::SERVER_ERROR_HINT,
         Cause::Network => "Check the network, the proxy and the provider's address in OpenClaw's configuration.",
         Cause::BadRequest => {
             "Check the prompt (at most 4 MiB), the model (provider/model), the configuration and the settings."
@@ -139,15 +133,11 @@ mod tests {
         assert_eq!(cause(&error("⚠️ the provider's words; Retry-After: 0 seconds")), Cause::RateLimit);
         assert_eq!(cause(&error("⚠️ Too Many Requests")), Cause::RateLimit);
         assert_eq!(cause(&error("request failed (HTTP 529)")), Cause::Overloaded);
-        assert_eq!(cause(&error("request failed (HTTP 502)")), Cause::Network);
+        assert_eq!(cause(&error("request failed (HTTP 502)")), Cause::ServerError);
         assert_eq!(cause(&error("LLM request failed: provider rejected the request schema.")), Cause::BadRequest);
         assert_eq!(cause(&error("stdin exceeds 4194304 bytes")), Cause::BadRequest);
         assert_eq!(cause(&error("something new")), Cause::Protocol);
         assert_eq!(cause(r#"{"status":"error"}"#), Cause::Protocol);
-        assert_eq!(
-            ["HTTP 401.", "HTTP 4011", "HTTP 40", "HTTP 200", "HTTP"].map(status),
-            [Some(401), None, None, None, None]
-        );
         let exit = |code| Exit {
             code: Some(code),
             signal: None,

@@ -132,6 +132,13 @@ impl Gathered {
     }
 }
 
+/// Returns true if a recording that begins with this text is of OpenClaw. Its document is one object over many lines.
+pub(super) fn is_recorded(opening: &str) -> bool {
+    const KEYS: [&str; 4] = ["\"ok\":", "\"status\":", "\"final\":", "\"payloads\":"];
+    let keys = opening.lines().skip(1).map(str::trim_start).filter(|line| !line.is_empty());
+    opening.starts_with('{') && KEYS.iter().all(|key| keys.clone().take(8).any(|line| line.starts_with(key)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,9 +1,9 @@
 //! What to start: arguments from the settings, and the variables the child sees. The prompt goes to stdin.
 
 use ostler_core::dialect::{ARG_CAP, Arg, Inherits, Launch};
-use ostler_core::spec::{Spec, SpecError};
+use ostler_core::spec::{Spec, SpecError, keys};
 
-use super::settings::{CONFIG, ISOLATED, Pass, TABLE};
+use super::settings::{CONFIG, FALLBACK, ISOLATED, Pass, TABLE};
 use crate::extra::{self, Values};
 use crate::settings;
 
@@ -36,6 +36,13 @@ pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
     settings::check(TABLE, &spec.settings)?;
     if let (Some(config), true) = (spec.settings.last(CONFIG), spec.settings.is_on(ISOLATED)) {
         return Err(SpecError::new(CONFIG, config, "not with isolated, which means: without a configuration"));
+    }
+    if let (Some(fallback), None) = (spec.settings.last(FALLBACK), spec.settings.last(keys::MODEL)) {
+        return Err(SpecError::new(
+            FALLBACK,
+            fallback,
+            "needs model: OpenClaw takes a fallback only for a model that is named",
+        ));
     }
     let plain = |arg: &str| Arg::Plain(arg.to_owned());
     let mut args: Vec<Arg> = ["agent", "exec", "--json"].into_iter().map(plain).collect();

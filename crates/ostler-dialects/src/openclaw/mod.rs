@@ -16,6 +16,11 @@ use ostler_core::spec::{Spec, SpecError};
 #[derive(Debug, Clone, Copy)]
 pub struct OpenClaw;
 
+/// Never by itself: that needs a gateway of the user's, which must be running.
+fn wants_acp(spec: &Spec) -> bool {
+    spec.settings.last(settings::TRANSPORT) == Some(settings::ACP)
+}
+
 impl Dialect for OpenClaw {
     fn name(&self) -> &'static str {
         "openclaw"
@@ -39,6 +44,9 @@ impl Dialect for OpenClaw {
     }
 
     fn launch(&self, spec: &Spec) -> Result<Launch, SpecError> {
+        if wants_acp(spec) {
+            crate::settings::need_acp(settings::TRANSPORT)?;
+        }
         launch::launch(spec)
     }
 
@@ -46,8 +54,15 @@ impl Dialect for OpenClaw {
         Box::new(conversation::Talk::new(spec))
     }
 
+    fn recognizes(&self, opening: &str) -> bool {
+        document::is_recorded(opening)
+    }
+
     fn over(&self, spec: &Spec) -> Option<&'static dyn Dialect> {
-        // Never by itself: that needs a gateway of the user's, which must be running.
-        (spec.settings.last(settings::TRANSPORT) == Some(settings::ACP)).then_some(&crate::acp::OPENCLAW)
+        match wants_acp(spec) {
+            #[cfg(feature = "acp")]
+            true => Some(&crate::acp::OPENCLAW),
+            _ => None,
+        }
     }
 }

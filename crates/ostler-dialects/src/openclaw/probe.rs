@@ -1,6 +1,6 @@
 //! How to find out whether OpenClaw is there, new enough, and on a Node that it runs on.
 
-use ostler_core::dialect::{Login, Probe, Runtime, Version};
+use ostler_core::dialect::{Probe, Runtime, Version};
 
 use super::launch::INHERITS;
 
@@ -12,8 +12,7 @@ pub(super) const PROBE: Probe = Probe {
     version_args: &["--version"],
     read_version: Version::find,
     // It has no command that says whether a key is there without calling the model.
-    login_args: &[],
-    read_login: |_, _| Login::Unknown,
+    login: None,
     // A cautious floor, not a measured one: only 2026.9.6 was run.
     minimum: Version(2026, 9, 0),
     tested: Some(Version(2026, 9, 6)),

@@ -10,6 +10,9 @@ pub(super) const TRANSPORT: &str = "transport";
 /// The Agent Client Protocol, in that setting.
 pub(super) const ACP: &str = "acp";
 
+/// Models for when the first fails.
+pub(super) const FALLBACK: &str = "fallback";
+
 /// A configuration of the program's own, and the absence of any.
 pub(super) const CONFIG: &str = "config";
 pub(super) const ISOLATED: &str = "isolated";
@@ -34,7 +37,7 @@ macro_rules! rows {
 pub(super) const TABLE: &[Row<Pass>] = rows! {
     TRANSPORT, Kind::OneOf(&["exec", ACP]), Pass::Ours, "How Ostler talks to the agent: exec (a process per turn, one document at its end) or acp. Without it: exec. acp needs a gateway that runs (openclaw gateway run).";
     keys::MODEL, Kind::Word, Pass::Each("--model"), "The model, as provider/model.";
-    "fallback", Kind::List, Pass::Each("--fallback"), "A model to use when the first fails; repeatable.";
+    FALLBACK, Kind::List, Pass::Each("--fallback"), "A model to use when the first fails; repeatable.";
     "thinking", Kind::Word, Pass::Each("--thinking"), "How hard the model thinks.";
     "timeout", Kind::Count, Pass::Each("--timeout"), "OpenClaw's own limit on the time of a turn, in seconds.";
     CONFIG, Kind::Text(4096), Pass::Each("--config"), "A file with OpenClaw's configuration.";

@@ -82,6 +82,10 @@ impl Dialect for Outer {
         None
     }
 
+    fn recognizes(&self, opening: &str) -> bool {
+        openai::introduced(opening).is_some_and(|ready| ready.looping.is_some())
+    }
+
     fn launch(&self, spec: &Spec) -> Result<Launch, SpecError> {
         openai::launch(spec, &table(), NAME)
     }

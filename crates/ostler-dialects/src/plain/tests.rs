@@ -111,6 +111,7 @@ const CASES: &[Case] = &[
     ("big numbers stay as they are", "```json\n{\"tool_calls\":[{\"name\":\"add\",\"id\":\"1\",\"args\":{\"a\":12345678901234567890123}}]}\n```", "", &[("1", "add", "{\"a\":12345678901234567890123}")]),
 ];
 
+// S0-19
 #[test]
 fn replies_are_read() {
     for (what, text, content, calls) in CASES {
@@ -121,6 +122,7 @@ fn replies_are_read() {
     }
 }
 
+// S0-19
 #[test]
 fn the_first_block_counts_and_none_stays() {
     let block = |name: &str| format!("```json\n{{\"tool_calls\":[{{\"name\":\"{name}\"}}]}}\n```");
@@ -192,7 +194,8 @@ proptest! {
         prop_assert_eq!(told, content);
     }
 
-    // What is written is read back: the same calls, the same words, and nothing of the block in them.
+    // S0-20: what is written is read back: the same calls, the same words, and nothing of the block
+    // in them.
     #[test]
     fn what_is_written_is_read_back(content in words(), calls in prop::collection::vec(call(), 1..4)) {
         // Words that are calls themselves are read as such, which is another matter.

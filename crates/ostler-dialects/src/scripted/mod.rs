@@ -51,6 +51,10 @@ impl Dialect for Scripted {
         None
     }
 
+    fn recognizes(&self, opening: &str) -> bool {
+        openai::introduced(opening).is_some_and(|ready| ready.uncounted && ready.looping.is_none())
+    }
+
     fn launch(&self, spec: &Spec) -> Result<Launch, SpecError> {
         openai::launch(spec, &openai::table([SCRIPT]), NAME)
     }

@@ -39,6 +39,7 @@ pub(crate) fn written(out: &Out) -> String {
             json!({"out": "write_aside", "to": to, "text": String::from_utf8_lossy(line)}).to_string()
         }
         Out::Terminate => json!({"out": "terminate"}).to_string(),
+        Out::EndProcess => json!({"out": "end_process"}).to_string(),
         Out::EndInput => json!({"out": "end_input"}).to_string(),
     }
 }
@@ -53,11 +54,10 @@ fn all() -> impl Iterator<Item = (&'static str, String, Vec<u8>)> {
     AGENTS.iter().flat_map(move |(agent, _)| of(*agent))
 }
 
-// S1-15…S1-19, S3-22…S3-30, P20, P22, P43
+// S1-15…S1-19, S3-22…S3-30, P20, P22, P43, S1-29, S2-8, S2-9, S3-35
 #[test]
 fn every_scenario_yields_its_events() {
-    #[expect(clippy::disallowed_methods, reason = "the switch that rewrites the golden files")]
-    let update = std::env::var_os("UPDATE_GOLDEN").is_some();
+    let update = crate::updates_golden_files();
     let mut wrong = Vec::new();
     for (agent, name, stdout) in all() {
         let dialect = find(agent).unwrap();
@@ -117,7 +117,7 @@ const CLAUDE: Endings = &[
     ("schema", &[Cause::Completed]),
     ("schema_failed", &[Cause::Protocol]),
     ("schema_not_kept", &[Cause::Completed]),
-    ("server_error", &[Cause::Network]),
+    ("server_error", &[Cause::ServerError]),
     ("subagent", &[Cause::Completed]),
     ("think", &[Cause::Completed]),
     ("three_turns", &[Cause::Completed, Cause::Completed, Cause::Completed]),
@@ -153,7 +153,7 @@ const CODEX: Endings = &[
     ("quota", &[Cause::RateLimit]),
     ("rate_limited", &[Cause::RateLimit]),
     ("refused", &[Cause::Refused]),
-    ("server_error", &[Cause::Network]),
+    ("server_error", &[Cause::ServerError]),
     ("service_unavailable", &[Cause::Overloaded]),
     ("think", &[Cause::Completed]),
     ("tool", &[Cause::Completed]),

@@ -31,7 +31,7 @@ fn args(settings: &[(&str, &str)]) -> String {
     all[4..].iter().filter(|arg| *arg != "--include-partial-messages").cloned().collect::<Vec<_>>().join("\n")
 }
 
-// S3-1…S3-14, S1-9…S1-13
+// S3-1…S3-14, S1-9…S1-13, S0-6, S1-7, S1-8, S1-29, S2-5, S3-36, S4-12
 #[test]
 fn every_key_becomes_its_argument() {
     let table: &[(&str, &str)] = &[

@@ -111,3 +111,15 @@ fn a_log_before_the_document_changes_nothing() {
     assert_eq!(ending(&all), (Cause::Completed, Some("Hello from the mock model.")));
     assert_eq!(notices(&all, "stdout_noise"), 1);
 }
+
+// OpenClaw itself refuses this with its help.
+#[test]
+fn a_fallback_needs_a_model() {
+    let launch = |settings: &[(&str, &str)]| {
+        let mut spec = Spec::default();
+        settings.iter().for_each(|(key, value)| spec.settings.push(key, *value));
+        find("openclaw").unwrap().launch(&spec).map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert!(launch(&[("fallback", "a/b")]).unwrap_err().contains("needs model"));
+    assert_eq!(launch(&[("fallback", "a/b"), ("model", "a/c")]), Ok(()));
+}

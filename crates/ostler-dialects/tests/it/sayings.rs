@@ -23,7 +23,7 @@ fn one_line(bytes: &[u8]) -> Value {
 
 const INIT: &str = r#"{"type":"system","subtype":"init","session_id":"s","model":"m","cwd":"/"}"#;
 
-// S3-31, S1-14, P28: the prompt is a stream-json user message on stdin, whatever is in it.
+// S3-31, S1-14, P28, S4-9: the prompt is a stream-json user message on stdin, whatever is in it.
 #[test]
 fn a_prompt_is_one_line_of_json() {
     for prompt in ["hello", "-p --version", "a\nb\r\n\"q\" `x` $HOME \\ 😀 \u{2028}", &"x".repeat(5_000_000)] {

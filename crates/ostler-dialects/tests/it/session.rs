@@ -145,3 +145,24 @@ fn an_error_text_is_not_the_answer() {
         assert!(!events.iter().any(|what| matches!(what, What::Text(_))), "{name}");
     }
 }
+
+// S1-18: the content of the block is the output. Claude Code joins both streams of a command in it;
+// its `tool_use_result` repeats that, and its `stderr` is empty in every recording.
+#[test]
+fn the_output_of_a_tool_is_the_content_of_its_block() {
+    let line = r#"{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t1","content":"out\nerr","is_error":false}]},"tool_use_result":{"stdout":"out\nerr","stderr":"","interrupted":false}}"#;
+    let outs = replay(&[line.as_bytes(), b"\n"]);
+    let [Out::Event(What::ToolResult(result))] = &outs[..] else { panic!("{outs:?}") };
+    assert_eq!((result.id.as_str(), result.ok, result.output.as_str()), ("t1", true, "out\nerr"));
+    let mut commands = 0;
+    for (name, stdout) in scenarios() {
+        for line in String::from_utf8_lossy(&stdout).lines() {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap_or_default();
+            if let Some(stderr) = line["tool_use_result"].get("stderr") {
+                commands += 1;
+                assert_eq!(stderr, "", "{name}: it is apart now, and should be told apart");
+            }
+        }
+    }
+    assert!(commands > 3, "{commands}");
+}

@@ -1,9 +1,10 @@
 //! What is appended is kept, in order and whole, and found again; what cannot be kept is told.
 
-use ostler_core::event::{At, DecidedBy, Decision, Permission, SessionState, State};
-use ostler_core::outcome::Cause;
+use ostler_core::event::{At, DecidedBy, Decision, Permission, SessionState, State, What};
+use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::usage::CostSource;
 use ostler_store::{Filter, Log, Standing, Store, StoreError};
+use ostler_testkit::machine::{self, Need};
 
 use crate::rig::{append, entry, keep_whole, mode, opening, text, texts, wait, whole};
 
@@ -93,7 +94,7 @@ fn permissions_states_and_turns_are_rows_of_their_own() {
 }
 
 #[test]
-fn a_session_is_found_by_its_ids_and_by_the_beginning_of_its_own() {
+fn a_session_is_found_by_its_ids_and_by_a_prefix_of_either() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path()).unwrap();
     for (at, session) in [(1, "aaaa-1"), (2, "aaaa-2"), (3, "bbbb-1"), (4, "aaa")] {
@@ -108,18 +109,39 @@ fn a_session_is_found_by_its_ids_and_by_the_beginning_of_its_own() {
     for (id, want) in [
         ("aaaa-1", Some("aaaa-1")),
         ("bbbb", Some("bbbb-1")),
-        ("bbb", None), // too short
+        ("b", Some("bbbb-1")),
         ("aaa", Some("aaa")),
         ("native-aaaa-2", Some("aaaa-2")),
         ("native-bbbb-1", Some("cccc-1")), // the newest
-        ("native-aaaa", None),
+        ("native-b", Some("cccc-1")),      // the newest of those that share it
+        ("native-aaa-", None),
         ("%%%%", None),
         ("", None),
     ] {
         assert_eq!(found(id).as_deref(), want, "{id}");
     }
-    let several = vec!["aaaa-1".to_owned(), "aaaa-2".to_owned()];
-    assert_eq!(store.look_up("aaaa"), Err(StoreError::Ambiguous { id: "aaaa".into(), candidates: several }));
+    // One whose agent's id begins like another's own.
+    Log::open(&store, &opening("dddd-1", 10)).unwrap();
+    let mut like = whole("dddd-1", "more", "words").remove(0);
+    let What::Started(started) = &mut like.event.what else { panic!("not the start") };
+    started.native_session = Some("cccc-2".into());
+    append(&store, vec![like]).unwrap();
+    for (id, several) in [
+        ("aaaa", &["aaaa-2", "aaaa-1"][..]),
+        ("native-aaaa", &["aaaa-2", "aaaa-1"]),
+        ("native-", &["cccc-1", "aaa", "aaaa-2", "aaaa-1"]),
+        ("cccc", &["dddd-1", "cccc-1"]),
+    ] {
+        let candidates = several.iter().map(|id| (*id).to_owned()).collect();
+        let error = StoreError::Ambiguous { id: id.into(), candidates, more: false };
+        assert!(several.iter().all(|id| error.to_string().contains(id)), "{error}");
+        assert_eq!(store.look_up(id), Err(error));
+    }
+    for n in 0..12 {
+        keep_whole(&store, &format!("eeee-{n}"), 20 + n);
+    }
+    let Err(StoreError::Ambiguous { candidates, more, .. }) = store.look_up("e") else { panic!("not ambiguous") };
+    assert_eq!((candidates.len(), candidates[0].as_str(), more), (10, "eeee-11", true));
     assert_eq!(store.find("cccc-1").unwrap().unwrap().held_by, Some(std::process::id()));
     assert_eq!(store.find("aaaa-1").unwrap().unwrap().held_by, None, "it ended");
 }
@@ -147,7 +169,26 @@ fn lists_are_newest_first_and_of_what_was_asked_for() {
     assert_eq!(list(Filter { agent: Some("two".into()), ..all() }), ["s-2"]);
     assert_eq!(list(Filter { dir: Some(other.dir.clone()), ..all() }), ["s-2"]);
     assert_eq!(list(Filter { live: true, limit: Some(9), ..all() }), ["s-2"]);
-    assert_eq!(store.latest(std::path::Path::new("/work")).unwrap().unwrap().session, "s-3");
+    // One that is running may still have its first turn; one that is over never had one.
+    let worked = || Filter { without_failed_starts: true, ..all() };
+    assert_eq!(list(worked()), ["s-3", "s-2", "s-1"]);
+    assert_eq!(list(Filter { limit: Some(2), ..worked() }), ["s-3", "s-2"]);
+    // A turn of an agent that never came up is none, unless the caller cut it short.
+    for (n, cause) in [(4, Cause::Unavailable), (5, Cause::Interrupted), (6, Cause::StartupLimit), (7, Cause::Auth)] {
+        let session = format!("s-{n}");
+        Log::open(&store, &opening(&session, n)).unwrap();
+        let mut entries = whole(&session, "a task", "words");
+        let started = entries.remove(0);
+        let Some(What::Ended(ended)) = entries.last_mut().map(|last| &mut last.event.what) else { panic!("no end") };
+        ended.outcome = Outcome::new(cause, "over");
+        if cause == Cause::Auth {
+            entries.insert(0, started);
+        }
+        (1..).zip(&mut entries).for_each(|(seq, entry)| entry.event.seq = seq);
+        append(&store, entries).unwrap();
+    }
+    assert_eq!(list(worked()), ["s-7", "s-5", "s-3", "s-2", "s-1"]);
+    assert_eq!(store.latest(std::path::Path::new("/work")).unwrap().unwrap().session, "s-7");
     assert_eq!(store.latest(std::path::Path::new("/nowhere")).unwrap(), None);
     assert_eq!(store.session("s-2").unwrap().unwrap().dir, other.dir);
     // P12: nobody drives it any more.
@@ -227,12 +268,18 @@ fn a_place_that_cannot_be_used_is_named() {
     std::fs::write(garbage.join("sessions.db"), "no database".repeat(500)).unwrap();
     let error = open(&garbage);
     assert!(error.contains("garbage/sessions.db: ") && error.contains("not a database"), "{error}");
-    if rustix::process::geteuid().is_root() {
-        let theirs = dir.path().join("theirs");
-        std::fs::create_dir(&theirs).unwrap();
-        std::os::unix::fs::chown(&theirs, Some(12345), None).unwrap();
-        assert!(open(&theirs).contains("belongs to another user (uid 12345"));
+}
+
+#[test]
+fn a_directory_of_another_user_is_refused() {
+    let need = Need::of(rustix::process::geteuid().is_root(), || "only root can give a directory away".to_owned());
+    if !machine::can_run("a_directory_of_another_user_is_refused", &need) {
+        return;
     }
+    let dir = tempfile::tempdir().unwrap();
+    std::os::unix::fs::chown(dir.path(), Some(12345), None).unwrap();
+    let error = Store::open(dir.path()).unwrap_err().to_string();
+    assert!(error.contains("belongs to another user (uid 12345"), "{error}");
 }
 
 // What agents say that Ostler does not know is counted by kind and version.

@@ -12,3 +12,5 @@ mod migrations;
 mod processes;
 mod pruning;
 mod rig;
+mod searching;
+mod usage;

@@ -1,7 +1,8 @@
 //! What goes, and what stays: by age, by size, never what is under way.
 
 use ostler_core::event::At;
-use ostler_store::{Filter, Keep, Log, Pruned, Store};
+use ostler_core::log::older_raw;
+use ostler_store::{Filter, Keep, Log, Pruned, Store, StoreError};
 
 use crate::rig::{append, keep_whole, opening, texts};
 
@@ -15,7 +16,9 @@ fn filled(dir: &std::path::Path) -> Store {
     for (at, session) in [(100, "old"), (200, "raw"), (300, "new")] {
         keep_whole(&store, session, at);
     }
-    std::fs::write(store.raw("raw").unwrap(), vec![b'x'; 1_000_000]).unwrap();
+    // Raw output near its limit is in two files; both count, and both go.
+    std::fs::write(store.raw("raw").unwrap(), vec![b'x'; 400_000]).unwrap();
+    std::fs::write(older_raw(&store.raw("raw").unwrap()), vec![b'x'; 600_000]).unwrap();
     let mut gone = opening("gone", 50);
     gone.pid = u32::MAX;
     Log::open(&store, &gone).unwrap();
@@ -52,7 +55,8 @@ fn by_age_and_by_size_the_oldest_first() {
         let left: Vec<String> = before.into_iter().filter(|id| !want.contains(&id.as_str())).collect();
         assert_eq!(ids(&store), left, "{keep:?}");
         assert_eq!(planned.bytes > 1_000_000, want.contains(&"raw"), "{planned:?}");
-        assert_eq!(store.raw("raw").unwrap().exists(), !want.contains(&"raw"));
+        let raw = store.raw("raw").unwrap();
+        assert_eq!((raw.exists(), older_raw(&raw).exists()), (!want.contains(&"raw"), !want.contains(&"raw")));
         assert_eq!(store.prune(&keep, false).unwrap(), Pruned::default(), "nothing is left to do");
     }
 }
@@ -77,11 +81,33 @@ fn room_is_given_back_and_what_is_live_goes_on() {
     // Raw output that no session owns goes too, when it is old.
     let orphan = dir.path().join("raw/orphan.log");
     std::fs::write(&orphan, "x").unwrap();
+    std::fs::write(older_raw(&orphan), "x").unwrap();
     let pruned = store.prune(&Keep { older_than: Some(At(2_000_000)), ..Keep::default() }, false).unwrap();
     assert!(pruned.sessions.contains(&"large".to_owned()) && size() < before * 2 / 3, "{before} {}", size());
     assert!(orphan.exists(), "it is new");
     store.prune(&Keep { older_than: Some(At(i64::MAX / 2_000_000)), ..Keep::default() }, false).unwrap();
+    assert!(!older_raw(&orphan).exists());
     assert!(!orphan.exists() && dir.path().join("raw/live.log").exists());
     append(&store, texts("live", 20_001, 1)).unwrap();
     assert_eq!(store.read("live", 20_000, 9).unwrap().len(), 2);
+}
+
+#[test]
+fn one_session_is_removed_with_its_raw_output_unless_it_is_running() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = filled(dir.path());
+    let raw = store.raw("raw").unwrap();
+    assert!(store.remove("raw").unwrap() > 1_000_000);
+    assert_eq!(ids(&store), ["live", "gone", "old", "new"]);
+    assert!(!raw.exists() && !older_raw(&raw).exists());
+    assert_eq!(store.read("raw", 1, 9).unwrap(), []);
+    let error = store.remove("live").unwrap_err();
+    assert_eq!(error, StoreError::Running { session: "live".into(), pid: std::process::id() });
+    assert!(store.raw("live").unwrap().exists());
+    for unknown in ["raw", "ol", ""] {
+        assert!(matches!(store.remove(unknown), Err(StoreError::Session { .. })), "{unknown}");
+    }
+    store.remove("gone").unwrap();
+    assert_eq!(ids(&store), ["live", "old", "new"]);
+    append(&store, texts("live", 1, 1)).unwrap();
 }

@@ -46,7 +46,9 @@ pub const CLAUDE: Subject = Subject {
         },
     },
     numbers: Numbers {
-        tokens: [100, 7, 11, 25],
+        tokens: Numbers::APART,
+        // Of claude-opus-5-5, by the table of the program.
+        price: Some([4.0, 5.0, 0.2, 20.0]),
         cost_source: "reported",
         overloaded: 529,
         retried: &[401, 429, 529],

@@ -45,7 +45,8 @@ pub const CODEX: Subject = Subject {
         schema: |request| request.body.pointer("/text/format/schema").cloned(),
     },
     numbers: Numbers {
-        tokens: [100, 7, 11, 25],
+        tokens: Numbers::APART,
+        price: None,
         cost_source: "unknown",
         overloaded: 503,
         retried: &[401, 429, 503],

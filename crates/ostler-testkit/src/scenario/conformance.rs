@@ -21,6 +21,20 @@ pub struct Row {
     /// `…` stands for words and tools that an agent has its own way with, `half a reply` for what only an agent tells that does
     /// not wait until it is complete.
     pub story: &'static str,
+    /// What a recording of the agent proves of it.
+    pub recorded: Recorded,
+}
+
+/// What is proved of a row when a recording of the agent is played: the model is not called, and no
+/// tool runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recorded {
+    /// All of it: every check is made.
+    Whole,
+    /// What the events say. The rest, named here, only the agent itself proves.
+    Events(&'static str),
+    /// Nothing: it is about what reaches the agent or the model. No recording is played.
+    Never,
 }
 
 /// When a row applies to an agent.
@@ -42,48 +56,76 @@ macro_rules! told {
 }
 
 macro_rules! rows {
-    ($($name:ident, $about:literal, $applies:expr, $story:expr;)*) => {
+    ($($name:ident, $about:literal, $applies:expr, $story:expr, $recorded:expr;)*) => {
         /// All rows, in the order of the page.
-        pub const ROWS: &[Row] =
-            &[$(Row { name: stringify!($name), about: $about, applies: $applies, story: $story }),*];
+        pub const ROWS: &[Row] = &[$(Row {
+            name: stringify!($name),
+            about: $about,
+            applies: $applies,
+            story: $story,
+            recorded: $recorded,
+        }),*];
     };
 }
 
 use Applies::{Always, ToProcesses, When};
+use Recorded::{Events, Never, Whole};
 
 rows! {
-    text, "an answer, whole", Always, told!("reply, ", "completed");
-    deltas, "an answer as it is written", When("stream_text"), told!("reply, ", "completed");
-    thinking, "thoughts apart from the answer", When("thinking"), told!("thinking, reply, ", "completed");
-    tool, "a tool that may run", When("tells_tools"), told!("call, result ok, reply, ", "completed");
+    text, "an answer, whole", Always, told!("reply, ", "completed"),
+        Events("version, model, exit code, and that the prompt arrives");
+    deltas, "an answer as it is written", When("stream_text"), told!("reply, ", "completed"),
+        Whole;
+    thinking, "thoughts apart from the answer", When("thinking"), told!("thinking, reply, ", "completed"),
+        Whole;
+    tool, "a tool that may run", When("tells_tools"), told!("call, result ok, reply, ", "completed"),
+        Events("that the tool runs and the model gets its result");
     denied_tool, "a tool that may not run", When("tells_denials"),
-        told!("call, permission denied, result denied, reply, ", "denied");
+        told!("call, permission denied, result denied, reply, ", "denied"),
+        Events("that the model is told");
     permission_asked, "somebody is asked, and allows it", When("ask"),
-        told!("call, permission asked, permission allowed, result ok, reply, ", "completed");
+        told!("call, permission asked, permission allowed, result ok, reply, ", "completed"),
+        Events("that the tool runs");
     two_tools, "two tools in one message, one fails", When("tells_tools"),
-        told!("call, call, result failed, result ok, reply, ", "completed");
-    structured_output, "an answer by a schema", When("structured"), told!("…, ", "completed");
-    auth_error, "the key is rejected", Always, told!("", "auth");
-    rate_limit, "the account's limit is reached", Always, told!("", "rate_limit");
+        told!("call, call, result failed, result ok, reply, ", "completed"),
+        Whole;
+    structured_output, "an answer by a schema", When("structured"), told!("…, ", "completed"),
+        Events("that the model gets the schema");
+    auth_error, "the key is rejected", Always, told!("", "auth"),
+        Whole;
+    rate_limit, "the account's limit is reached", Always, told!("", "rate_limit"),
+        Whole;
     interrupt, "interrupted while it speaks, then the next turn, then when there is nothing to interrupt", When("interrupt"),
         "starting, turn, started, working, reply, over interrupted, idle, turn, working, reply, over completed, idle, \
-         refused, stopping, ended, end completed";
-    resume, "gone on with, twice", When("resume"), told!("reply, ", "completed");
-    fork, "gone on with in a copy", When("fork"), told!("reply, ", "completed");
+         refused, stopping, ended, end completed",
+        Whole;
+    resume, "gone on with, twice", When("resume"), told!("reply, ", "completed"),
+        Events("what the model is sent, and the ids");
+    fork, "gone on with in a copy", When("fork"), told!("reply, ", "completed"),
+        Events("what the model is sent");
     limits, "out of time", Always,
-        "starting, turn, started, working, half a reply, over wall_limit, stopping, ended, end wall_limit";
+        "starting, turn, started, working, half a reply, over wall_limit, stopping, ended, end wall_limit",
+        Whole;
     died, "killed from outside, in a tool", ToProcesses,
-        "starting, turn, started, working, call, result failed, over agent_died, ended, end agent_died";
-    bound_tool, "a function of the caller's", When("tools"), told!("call, result ok, reply, ", "completed");
+        "starting, turn, started, working, call, result failed, over agent_died, ended, end agent_died",
+        Events("that its command ends with it");
+    bound_tool, "a function of the caller's", When("tools"), told!("call, result ok, reply, ", "completed"),
+        Events("that the function is offered and the model gets its result");
     usage_exact, "every token once", When("tells_usage"),
-        told!("call, result ok, reply, usage turn, usage session, ", "completed");
-    cwd, "its directory", Always, told!("call, result ok, reply, ", "completed");
+        told!("call, result ok, reply, usage turn, usage session, ", "completed"),
+        Whole;
+    cwd, "its directory", Always, told!("call, result ok, reply, ", "completed"),
+        Events("that its tools work there");
     env, "its variables, and none of the host's secrets", Always,
-        told!("call, result ok, reply, ", "completed");
-    big_prompt, "a prompt of five megabytes", When("long_prompts"), told!("reply, ", "completed");
-    unicode, "every awkward character arrives", Always, told!("reply, ", "completed");
+        told!("call, result ok, reply, ", "completed"),
+        Never;
+    big_prompt, "a prompt of five megabytes", When("long_prompts"), told!("reply, ", "completed"),
+        Never;
+    unicode, "every awkward character arrives", Always, told!("reply, ", "completed"),
+        Never;
     nothing_left_behind, "stopped in a tool, and nothing is left", Always,
-        "starting, turn, started, working, call, stopping, result failed, over stopped, ended, end stopped";
+        "starting, turn, started, working, call, stopping, result failed, over stopped, ended, end stopped",
+        Events("that its command ends with it");
 }
 
 /// The row of a name.

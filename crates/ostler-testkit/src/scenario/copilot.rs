@@ -44,8 +44,8 @@ pub const COPILOT: Subject = Subject {
         schema: |_| None,
     },
     numbers: Numbers {
-        // What was written to a cache is not told apart from the rest of the input.
-        tokens: [107, 0, 11, 25],
+        tokens: Numbers::READ_APART,
+        price: None,
         cost_source: "unknown",
         overloaded: 503,
         retried: &[401, 429, 503],

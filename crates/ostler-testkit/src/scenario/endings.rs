@@ -1,6 +1,6 @@
 //! How a run can end other than well: each with its own cause, its exit code and a hint, and with nothing left.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -44,7 +44,7 @@ fn fails(driver: &dyn Driver, (status, kind): (u16, &str), (cause, exit): (&str,
     seen
 }
 
-/// The key is rejected. S1-23, P43.
+/// The key is rejected. S1-23, P43, S4-43.
 pub fn unauthorized(driver: &dyn Driver) {
     let seen = fails(driver, (401, "authentication_error"), ("auth", 4));
     seen.tells("auth_error");
@@ -110,7 +110,7 @@ pub fn budget(driver: &dyn Driver) {
     let task = Task::new("PROMPT").trusting().set("max_budget_usd", "0.0001").with(driver.subject().settings.priced);
     let seen = run(driver, &place, &task);
     seen.ended_with("budget", 6);
-    seen.counted(place.server.requests().len() as u64);
+    seen.counted(1..=place.server.served().len() as u64);
     assert!(seen.one("ended")["usage"]["cost_usd"].as_f64().is_some_and(|cost| cost > 0.0001), "{}", seen.one("ended"));
     hinted(&seen, "max_budget_usd");
     assert!(seen.story().contains(&"notice budget_near".to_owned()), "{:#?}", seen.story());
@@ -121,21 +121,22 @@ pub fn max_turns(driver: &dyn Driver) {
     let place = only(driver, driver.subject().shell("echo again"));
     let seen = run(driver, &place, &Task::new("PROMPT").trusting().set("max_turns", "2"));
     seen.ended_with("turn_limit", 6);
-    seen.used(2);
+    seen.used(1..=2);
     hinted(&seen, "max_turns");
 }
 
 /// The service never answers: the turn's time limit ends it, soon after it is reached. S2-20, S4-8, S4-37.
 pub fn wall_limit(driver: &dyn Driver) {
     let place = only(driver, Answer::text("half an ").deltas(1).and_text("answer").hang_after(1));
-    let soon = driver.subject().numbers.soon;
-    // A recording takes no time to come up.
-    let limit = if place.is_played() { soon.min(Duration::from_secs(5)) } else { soon };
-    let began = Instant::now();
+    // Longer than what it may be late below, which is longer than an agent gets to heed an interrupt. A recording takes no
+    // time to come up.
+    let shortest = Duration::from_secs(8);
+    let limit = if place.is_played() { shortest } else { shortest.max(driver.subject().numbers.soon) };
     let seen = run(driver, &place, &Task::new("PROMPT").wall(limit));
-    // Soon after, but a busy machine is no failure.
-    let took = began.elapsed();
-    assert!(took >= limit && took < limit + Duration::from_secs(15), "{took:?}");
+    // By the times of the events: how long the programs take to start and to end is another matter.
+    let took = seen.at("turn_ended").saturating_sub(seen.at("turn_started"));
+    let rounding = Duration::from_millis(50);
+    assert!(took + rounding >= limit && took < limit + limit * 3 / 4, "{took:?}");
     seen.tells("limits");
     seen.ended_with("wall_limit", 6);
     let told = (&seen.outcome()["status"], &seen.outcome()["detail"]["limit_ms"]);

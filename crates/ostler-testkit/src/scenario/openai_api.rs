@@ -49,8 +49,8 @@ pub const OPENAI_API: Subject = Subject {
         schema: |request| request.body.pointer("/response_format/json_schema/schema").cloned(),
     },
     numbers: Numbers {
-        // What was written to a cache is not told apart from the rest of the input.
-        tokens: [107, 0, 11, 25],
+        tokens: Numbers::READ_APART,
+        price: None,
         cost_source: "unknown",
         overloaded: 503,
         retried: &[429, 503],
@@ -63,6 +63,8 @@ pub const OPENAI_API: Subject = Subject {
 };
 
 fn host(home: &Path, base_url: &str) -> Vec<(String, String)> {
+    fs::create_dir_all(home.join(".config/ostler")).expect("make a directory");
+    fs::write(home.join(".config/ostler/sandbox.toml"), POLICY).expect("write a policy");
     let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/bin:/bin".to_owned());
     let pairs = [
         ("HOME", home.display().to_string()),
@@ -74,13 +76,12 @@ fn host(home: &Path, base_url: &str) -> Vec<(String, String)> {
     pairs.map(|(name, value)| (name.to_owned(), value)).to_vec()
 }
 
-/// A policy that lets the shell run, and something to keep from the model.
+/// Something to keep from the model.
 fn furnish(work: &Path) {
-    fs::create_dir(work.join(".ostler")).expect("make a directory");
-    fs::write(work.join(".ostler/sandbox.toml"), POLICY).expect("write a policy");
     fs::write(work.join(".env"), format!("PASSWORD={SECRET}\n")).expect("write a secret");
 }
 
+/// A policy of the user's own that lets the shell run.
 const POLICY: &str = r#"
 [[command]]
 name = "sh"

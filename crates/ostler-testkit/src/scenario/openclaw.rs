@@ -43,8 +43,9 @@ pub const OPENCLAW: Subject = Subject {
         schema: |_| None,
     },
     numbers: Numbers {
-        // What was written to a cache is not told apart from the rest of the input.
-        tokens: [107, 0, 11, 25],
+        tokens: Numbers::READ_APART,
+        // As its configuration says (`offline.rs` of the stand-in).
+        price: Some([1.0, 1.0, 0.5, 2.0]),
         cost_source: "reported",
         overloaded: 503,
         retried: &[],

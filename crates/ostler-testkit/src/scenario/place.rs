@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 pub use rustix::process::Signal;
@@ -10,7 +11,7 @@ use rustix::process::{Pid, kill_process};
 use super::{PATIENCE, Subject};
 use crate::model::{ModelServer, Request, Script};
 use crate::processes::{alive, wait_until};
-use crate::stage;
+use crate::stage::{self, StandIn};
 
 /// A home, a working directory and a scripted model; all gone when dropped.
 #[derive(Debug)]
@@ -21,8 +22,8 @@ pub struct Place {
     pub subject: &'static Subject,
     root: PathBuf,
     host: Vec<(String, String)>,
-    /// What is started instead of the agent, and whether that plays a recording.
-    stand_in: Option<(PathBuf, bool)>,
+    /// What is started instead of the agent.
+    stand_in: Option<StandIn>,
     _dir: tempfile::TempDir,
 }
 
@@ -47,14 +48,23 @@ impl Place {
     /// The agent's program; none for an agent that is a part of Ostler.
     #[must_use]
     pub fn program(&self) -> Option<PathBuf> {
-        let stand_in = self.stand_in.as_ref().map(|(link, _)| link.clone());
+        let stand_in = self.stand_in.as_ref().map(|it| it.program.clone());
         stand_in.or_else(|| self.subject.program.map(|program| program()))
     }
 
     /// Whether a recording of the agent is played: the model is never called, and no tool runs.
     #[must_use]
     pub fn is_played(&self) -> bool {
-        self.stand_in.as_ref().is_some_and(|(_, played)| *played)
+        self.stand_in.as_ref().is_some_and(|it| it.played.is_some())
+    }
+
+    /// Returns true if a recording is played, so that the checks which need the model, a tool or
+    /// the agent itself have to be left out. The row of the conformance suite says so
+    /// ([`super::conformance::Recorded`]).
+    #[must_use]
+    pub fn proves_events_only(&self) -> bool {
+        let played = self.stand_in.as_ref().and_then(|it| it.played.as_ref());
+        played.inspect(|left_out| left_out.store(true, Ordering::Relaxed)).is_some()
     }
 
     /// Sets a variable of the environment in which Ostler runs.
@@ -76,6 +86,14 @@ impl Place {
     #[must_use]
     pub fn host(&self) -> &[(String, String)] {
         &self.host
+    }
+
+    /// Replaces the model's script, for one that names files of the place.
+    #[must_use]
+    pub fn with_script(self, script: Script) -> Self {
+        let asides = self.subject.manner.asides;
+        self.server.follow(asides.iter().fold(script, |script, part| script.aside(*part)));
+        self
     }
 
     /// The directory that the agent works in.
@@ -106,7 +124,7 @@ impl Place {
     /// # Panics
     /// When that does not happen.
     pub fn wait_for_calls(&self, count: usize) {
-        if self.is_played() {
+        if self.proves_events_only() {
             return;
         }
         assert!(self.server.wait_for_requests(count, PATIENCE), "the agent never made call {count}");
@@ -120,7 +138,7 @@ impl Place {
     pub fn wait_for_file(&self, name: &str) -> String {
         let path = self.work().join(name);
         let mut text = String::new();
-        if self.is_played() {
+        if self.proves_events_only() {
             return text;
         }
         let there = wait_until(PATIENCE, || {
@@ -137,7 +155,7 @@ impl Place {
     /// When none comes.
     #[must_use]
     pub fn agent(&self) -> u32 {
-        let played = self.stand_in.clone().filter(|(_, played)| *played).map(|(link, _)| link);
+        let played = self.stand_in.as_ref().filter(|it| it.played.is_some()).map(|it| it.program.clone());
         let program = played.or_else(|| self.subject.program.map(|program| program()));
         let program = program.expect("an agent with a process of its own");
         let program = program.canonicalize().expect("resolve the agent's program");

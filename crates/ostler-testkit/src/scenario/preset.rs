@@ -6,7 +6,8 @@ use super::{Driver, Place, Task, run};
 use crate::model::{Answer, ModelServer, Rule, Script};
 use crate::real;
 
-/// A command of file-tools runs, and any other is denied: the pattern holds, since permissions are not bypassed.
+/// A command of file-tools runs, and any other is denied: the pattern holds, since permissions are
+/// not bypassed. S1-11, S1-12.
 pub fn file_tools_and_nothing_else(driver: &dyn Driver) {
     let bash = |line: &str| Answer::tool("Bash", json!({"command": line, "description": "for the test"}));
     // The commands name the workspace by its path, which is only known once there is a place.

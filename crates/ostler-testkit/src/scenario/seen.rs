@@ -1,10 +1,14 @@
 //! What a run showed: its events, and what must hold for the events of every run.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+use std::time::Duration;
 
+use ostler_core::event::At;
 use serde_json::{Value, json};
 
 use super::Subject;
+use crate::model::Usage;
 
 /// What a run showed.
 #[derive(Debug)]
@@ -15,6 +19,8 @@ pub struct Seen {
     pub events: Vec<Value>,
     /// The exit code of the program; none for the library.
     pub exit: Option<i32>,
+    /// The token counts of every answer of the model's server until the end of the run; none when a recording is played.
+    pub served: Vec<Usage>,
 }
 
 impl Seen {
@@ -39,6 +45,16 @@ impl Seen {
         let found = self.all(kind);
         assert_eq!(found.len(), 1, "one {kind} was expected: {:#?}", self.story());
         found[0]
+    }
+
+    /// The time of the only event of a kind, since the epoch.
+    ///
+    /// # Panics
+    /// When there is none, or more than one, or its time cannot be read.
+    #[must_use]
+    pub fn at(&self, kind: &str) -> Duration {
+        let at: At = text(self.one(kind), "/at").parse().expect("a time");
+        Duration::from_millis(u64::try_from(at.0).expect("a time after the epoch"))
     }
 
     /// The answer of the last turn.
@@ -86,35 +102,61 @@ impl Seen {
         }
     }
 
-    /// Checks that exactly so many calls of the model were counted, each once, and that the cost is known where the agent
-    /// knows it.
+    /// Checks that these answers of the model, numbered from 1, were counted, each once, and the cost where the agent
+    /// knows it. The last of them is the last that was served.
     ///
     /// # Panics
     /// When the numbers are not those that the model's server sent.
-    pub fn used(&self, calls: u64) {
-        self.counted(calls);
-        let ended = &self.one("ended")["usage"];
-        let source = self.subject.numbers.cost_source;
-        let told = (&ended["cost_source"], ended["cost_usd"].is_null());
-        assert_eq!(told, (&json!(source), source == "unknown"), "{ended}");
-        assert!(ended["cost_usd"].as_f64().is_none_or(|cost| cost > 0.0), "{ended}");
+    pub fn used(&self, answers: RangeInclusive<u64>) {
+        self.used_by_turn(&[answers]);
     }
 
-    /// Checks that exactly so many calls of the model were counted, each once.
+    /// The same for each turn.
     ///
     /// # Panics
     /// When the numbers are not those that the model's server sent.
-    pub fn counted(&self, calls: u64) {
-        let numbers = |usage: &Value| {
-            ["input", "cache_write", "cache_read", "output"].map(|name| usage[name].as_u64().unwrap_or(0))
-        };
-        let wanted = self.subject.numbers.tokens.map(|count| count * calls);
-        let turns = self.all("turn_ended").into_iter().map(|turn| numbers(&turn["usage"]));
-        let sum = turns.fold([0; 4], |sum, turn| std::array::from_fn(|i| sum[i] + turn[i]));
-        let ended = &self.one("ended")["usage"];
-        assert_eq!((sum, numbers(ended)), (wanted, wanted), "tokens of the turns and of the session");
+    pub fn used_by_turn(&self, turns: &[RangeInclusive<u64>]) {
+        self.counted_by_turn(turns);
+        let ended = self.one("ended");
+        assert_eq!(ended["usage"]["cost_source"], self.subject.numbers.cost_source, "{ended}");
+        for event in self.all("turn_ended").into_iter().chain([ended]) {
+            let (told, wanted) =
+                (event["usage"]["cost_usd"].as_f64(), self.subject.numbers.cost(tokens(&event["usage"])));
+            let is_exact = match (told, wanted) {
+                (Some(told), Some(wanted)) => (told - wanted).abs() < 1e-9,
+                (told, wanted) => told.is_none() && wanted.is_none(),
+            };
+            assert!(is_exact, "a cost of {wanted:?} in {event}");
+        }
+    }
+
+    /// Checks that these answers of the model, numbered from 1, were counted, each once. The last of them is the last that
+    /// was served.
+    ///
+    /// # Panics
+    /// When the numbers are not those that the model's server sent.
+    pub fn counted(&self, answers: RangeInclusive<u64>) {
+        self.counted_by_turn(&[answers]);
+    }
+
+    fn counted_by_turn(&self, turns: &[RangeInclusive<u64>]) {
+        let served: Vec<Usage> = turns.iter().flat_map(|answers| self.answers(answers.clone())).collect();
+        let last = turns.last().map_or(0, |answers| *answers.end());
+        assert!(self.served.is_empty() || self.served.len() as u64 == last, "answers were served: {:?}", self.served);
+        let wanted: Vec<[u64; 4]> =
+            turns.iter().map(|answers| self.subject.numbers.sum(&self.answers(answers.clone()))).collect();
+        let told: Vec<[u64; 4]> = self.all("turn_ended").iter().map(|turn| tokens(&turn["usage"])).collect();
+        assert_eq!(told, wanted, "tokens of each turn");
+        let wanted = self.subject.numbers.sum(&served);
+        assert_eq!(tokens(&self.one("ended")["usage"]), wanted, "tokens of the session");
         let session = self.all("usage").into_iter().rfind(|usage| usage["scope"] == "session");
-        assert_eq!(session.map(numbers), Some(wanted), "the last usage event of the session");
+        assert_eq!(session.map(tokens), Some(wanted), "the last usage event of the session");
+    }
+
+    /// The counts of these answers, numbered from 1: as they were served, or as they were when the run was recorded.
+    pub(super) fn answers(&self, numbers: RangeInclusive<u64>) -> Vec<Usage> {
+        let counts = |nth: u64| self.served.get(usize::try_from(nth - 1).unwrap_or(usize::MAX)).copied();
+        numbers.map(|nth| counts(nth).unwrap_or_else(|| Usage::of_nth(nth))).collect()
     }
 
     /// The events in a few words each; pieces of a text count as one. Tokens counted while a turn is under way are left out:
@@ -186,6 +228,11 @@ impl Seen {
         }
         assert_eq!(open, BTreeSet::new(), "calls without a result");
     }
+}
+
+/// The tokens of a usage: input, written to the cache, read from it, output.
+fn tokens(usage: &Value) -> [u64; 4] {
+    ["input", "cache_write", "cache_read", "output"].map(|name| usage[name].as_u64().unwrap_or(0))
 }
 
 /// One event in a few words.

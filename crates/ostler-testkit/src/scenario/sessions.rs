@@ -23,9 +23,10 @@ pub fn resume_remembers(driver: &dyn Driver) {
     let place = memory(driver);
     let first = run(driver, &place, &Task::new("Remember the word pelican."));
     let task = Task::new("Which word? Use the shell.").trusting().set("resume", first.native()).set("tools", "Read");
+    first.used(1..=1);
     let second = run(driver, &place, &task);
     second.ended_with("completed", 0);
-    second.used(2);
+    second.used(2..=3);
     assert_eq!(second.answer(), "Pelican.");
     assert_eq!(second.native(), first.native());
     assert_ne!(second.session(), first.session());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::model::{Answer, Request};
+use crate::model::{Answer, Request, Usage};
 
 /// A setting and its value.
 pub type Setting = (&'static str, &'static str);
@@ -92,8 +92,10 @@ pub struct Known {
 /// What an agent counts, and what it takes its time for.
 #[derive(Debug)]
 pub struct Numbers {
-    /// What it counts for one call of the model: input, written to the cache, read from it, output.
-    pub tokens: [u64; 4],
+    /// What it reports of the counts of one answer: input, written to the cache, read from it, output.
+    pub tokens: fn(Usage) -> [u64; 4],
+    /// What it says a million of each costs, with its usual model; none: it does not know costs.
+    pub price: Option<[f64; 4]>,
     /// Where its costs come from when nothing is set.
     pub cost_source: &'static str,
     /// The status of an overloaded service.
@@ -173,6 +175,29 @@ impl Manner {
         lingers: false,
         asides: &[],
     };
+}
+
+impl Numbers {
+    /// Reports all four counts.
+    pub(super) const APART: fn(Usage) -> [u64; 4] = |of| [of.input, of.cache_creation, of.cache_read, of.output];
+
+    /// Reports what was written to a cache as part of the input.
+    pub(super) const READ_APART: fn(Usage) -> [u64; 4] =
+        |of| [of.input + of.cache_creation, 0, of.cache_read, of.output];
+
+    /// The sum of what it reports of some answers.
+    #[must_use]
+    pub fn sum(&self, answers: &[Usage]) -> [u64; 4] {
+        let counts = answers.iter().map(|of| (self.tokens)(*of));
+        counts.fold([0; 4], |sum, of| std::array::from_fn(|i| sum[i] + of[i]))
+    }
+
+    /// What it says that many tokens cost; none: it does not say.
+    #[must_use]
+    pub fn cost(&self, tokens: [u64; 4]) -> Option<f64> {
+        let price = self.price?;
+        Some(tokens.iter().zip(price).map(|(count, price)| *count as f64 * price).sum::<f64>() / 1e6)
+    }
 }
 
 impl Subject {

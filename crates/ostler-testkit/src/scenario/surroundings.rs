@@ -11,15 +11,18 @@ fn tell(driver: &dyn Driver, command: &str) -> Place {
     )
 }
 
-/// The agent and its tools work in the directory that was given. S3-17, S4-15.
+/// The agent and its tools work in the directory that was given. S3-17, S4-15, S2-5, S2-24.
 pub fn directory(driver: &dyn Driver) {
     let place = tell(driver, "pwd");
     let seen = run(driver, &place, &Task::new("PROMPT").trusting());
     seen.tells("cwd");
     seen.ended_with("completed", 0);
     let work = place.work();
-    assert!(driver.subject().is_printed(seen.answer(), &work.display().to_string()), "{:?}", seen.answer());
     assert_eq!(seen.started()["cwd"].as_str(), work.to_str());
+    if place.proves_events_only() {
+        return;
+    }
+    assert!(driver.subject().is_printed(seen.answer(), &work.display().to_string()), "{:?}", seen.answer());
 }
 
 /// What is added to the environment reaches the agent's tools, and what nobody added and it does not need is not there.
@@ -31,9 +34,6 @@ pub fn variables(driver: &dyn Driver) {
     let seen = run(driver, &place, &Task::new("PROMPT").trusting().env("FLAVOUR", "süß & $HOME"));
     seen.tells("env");
     seen.ended_with("completed", 0);
-    if place.is_played() {
-        return;
-    }
     let wanted = format!("süß & $HOME, {}, nothing", seen.session());
     assert!(driver.subject().is_printed(seen.answer(), &wanted), "{:?}, not {wanted:?}", seen.answer());
 }

@@ -103,7 +103,7 @@ mod tests {
 
     fn tale(events: Value) -> String {
         let Value::Array(events) = events else { panic!("a list") };
-        Seen { subject: &CLAUDE, events, exit: None }.tale(false)
+        Seen { subject: &CLAUDE, events, exit: None, served: Vec::new() }.tale(false)
     }
 
     #[test]

@@ -32,7 +32,8 @@ fn is_told(call: &Value, given: &Value, line: &str) {
     assert!(told.values().any(anywhere), "{call}");
 }
 
-/// A tool that may run does, in the working directory, and the model gets its result. S1-17, S1-18, S1-30.
+/// A tool that may run does, in the working directory, and the model gets its result. S1-17, S1-18,
+/// S1-30, S2-9, S2-21.
 pub fn tool_allowed(driver: &dyn Driver) {
     let tools = &driver.subject().tools;
     let line = driver.subject().manner.sum;
@@ -45,7 +46,7 @@ pub fn tool_allowed(driver: &dyn Driver) {
     let output = seen.one("tool_result")["output"].as_str().unwrap_or_default();
     assert!(is_printed(output) || (output.is_empty() && !driver.subject().manner.tells_outputs), "{output:?}");
     assert!(seen.answer().strip_prefix("It gave: ").is_some_and(is_printed), "{:?}", seen.answer());
-    if place.is_played() {
+    if place.proves_events_only() {
         return;
     }
     assert_eq!(fs::read_to_string(place.work().join("made")).ok().as_deref(), Some("42\n"));
@@ -64,7 +65,7 @@ pub fn tool_denied(driver: &dyn Driver) {
     assert_eq!(seen.outcome()["detail"]["denied_tools"], json!([(manner.tool)(tool)]));
     assert_eq!(seen.one("permission")["id"], seen.one("tool_call")["id"]);
     nothing_was_done(&place, &seen);
-    if place.is_played() || manner.ends_when_denied {
+    if place.proves_events_only() || manner.ends_when_denied {
         return;
     }
     let told = &place.server.requests()[1].last_tool_results()[0];
@@ -128,7 +129,7 @@ pub fn allowed_tools_allow_nothing_else(driver: &dyn Driver) {
     );
     let seen = run(driver, &place, &Task::new("PROMPT").set("allowed_tools", "Bash(touch good-*)"));
     seen.ended_with("denied", 7);
-    seen.used(4);
+    seen.used(1..=4);
     let ok: Vec<&Value> = seen.all("tool_result").iter().map(|result| &result["ok"]).collect();
     assert_eq!(ok, [true, false, false]);
     let mut made: Vec<String> = fs::read_dir(place.work())
@@ -203,14 +204,14 @@ pub fn a_sub_agent_counts(driver: &dyn Driver) {
     );
     let seen = run(driver, &place, &Task::new("PROMPT").trusting());
     seen.ended_with("completed", 0);
-    seen.used(4);
+    seen.used(1..=4);
     let calls = seen.all("tool_call");
     assert_eq!((&calls[0]["parent"], &calls[1]["parent"]), (&Value::Null, &calls[0]["id"]));
     assert_eq!(seen.answer(), "It is done.");
 }
 
 /// An MCP server over stdio that adds: just enough of the protocol, line by line.
-const ADDER: &str = r#"while read -r line; do
+pub const ADDER: &str = r#"while read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
   case "$line" in
     *'"initialize"'*) result='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"adder","version":"1"}}' ;;
@@ -250,7 +251,7 @@ pub fn a_background_task_is_waited_for(driver: &dyn Driver) {
     );
     let seen = run(driver, &place, &Task::new("PROMPT").trusting());
     seen.ended_with("completed", 0);
-    seen.used(3);
+    seen.used_by_turn(&[1..=2, 3..=3]);
     assert!(place.work().join("made").exists(), "the task was cut off");
     let origins: Vec<&Value> = seen.all("turn_started").iter().map(|turn| &turn["origin"]).collect();
     let answers: Vec<&Value> = seen.all("turn_ended").iter().map(|turn| &turn["text"]).collect();

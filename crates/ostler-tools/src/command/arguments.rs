@@ -15,8 +15,18 @@ const MOST_CANDIDATES: usize = 64;
 /// No system opens a longer path.
 const LONGEST_PATH: usize = 4096;
 
+/// How far arguments may lead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Nowhere outside of the workspace.
+    Workspace,
+    /// Wherever the sandbox lets the command go; text that looks like a path is no path then. Only files of the workspace that
+    /// the rules about files keep closed cannot be named.
+    Sandbox,
+}
+
 /// Checks every argument that may be a path, or hold one.
-pub(super) fn check(rule: &CommandRule, args: &[String], place: &Place<'_>) -> Result<(), ToolError> {
+pub(super) fn check(rule: &CommandRule, args: &[String], place: &Place<'_>, reach: Reach) -> Result<(), ToolError> {
     let mut is_text = false;
     let real = place.root.canonicalize().ok();
     let root = Root { given: place.root, real: real.as_deref() };
@@ -29,14 +39,20 @@ pub(super) fn check(rule: &CommandRule, args: &[String], place: &Place<'_>) -> R
             Text::Next => is_text = true,
             Text::No => {}
         }
-        let candidates = candidates(arg);
+        let mut candidates = candidates(arg);
+        if reach == Reach::Sandbox {
+            candidates.truncate(MOST_CANDIDATES);
+        }
         if candidates.len() > MOST_CANDIDATES {
             let start = ostler_core::clip::plain(&arg.chars().take(40).collect::<String>());
             let message = format!("the argument that begins with {start:?} could be read as too many paths");
             return Err(ToolError::new(Code::DeniedByPolicy, message));
         }
         for path in candidates {
-            check_path((path, arg), &root, place)?;
+            match check_path((path, arg), &root, place) {
+                Err(error) if error.code == Code::PathOutsideWorkspace && reach == Reach::Sandbox => {}
+                checked => checked?,
+            }
         }
     }
     Ok(())

@@ -5,6 +5,21 @@ use std::path::{Path, PathBuf};
 use super::Place;
 use crate::{Code, ToolError};
 
+/// The program of a command that is allowed as it stands: also by its path, absolute or below the workspace.
+pub(super) fn find_named(command: &str, place: &Place<'_>) -> Result<PathBuf, ToolError> {
+    let file = Path::new(command);
+    if file.is_absolute() {
+        return match is_program(file) {
+            true => Ok(file.to_owned()),
+            false => Err(ToolError::new(Code::FileNotFound, format!("{command} is not an executable file"))),
+        };
+    }
+    match command.contains('/') && !command.starts_with("./") {
+        true => find(&format!("./{command}"), place),
+        false => find(command, place),
+    }
+}
+
 /// The program of a command: on PATH outside the workspace, or the workspace's own script for `./name`.
 pub(super) fn find(command: &str, place: &Place<'_>) -> Result<PathBuf, ToolError> {
     let root = place.root.canonicalize().unwrap_or_else(|_| place.root.to_owned());

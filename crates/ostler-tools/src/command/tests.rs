@@ -41,10 +41,148 @@ fn a_rule_of_the_same_name_replaces_the_default() {
 
 #[test]
 fn the_description_names_what_is_allowed() {
-    let text = describe(&Commands::new(&[]).unwrap());
+    let text = describe(&Commands::new(&[]).unwrap(), &|_| true);
     assert!(
         text.contains("- git: status, diff") && text.contains("not: push --force") && text.contains("- just"),
         "{text}"
     );
     assert!((RUN_COMMAND.schema)().contains("\"command\""));
+}
+
+fn words(line: &str) -> (String, Vec<String>) {
+    let mut words = super::words::split(line).unwrap();
+    let args = words.split_off(1);
+    (words.remove(0), args)
+}
+
+/// What the rules say to a line, apart from whether the program is installed.
+fn allows(commands: &Commands, line: &str) -> bool {
+    let root = tempfile::tempdir().unwrap();
+    let is_denied = |path: &Path| path.starts_with(".env");
+    let place = Place { root: root.path(), path: OsStr::new("/usr/bin:/bin"), is_denied: &is_denied };
+    let (command, args) = words(line);
+    match commands.check(&command, &args, &place) {
+        Ok(_) => true,
+        Err(error) => error.code == Code::FileNotFound,
+    }
+}
+
+fn preset(preset: CommandPreset, files: &[&str]) -> Commands {
+    Commands::new(&[]).unwrap().with_preset(preset, files.iter().copied()).unwrap()
+}
+
+// Issue 14, "Commands a model may run".
+#[test]
+fn the_build_preset_has_the_projects_tools_and_readers() {
+    let build = preset(CommandPreset::Build, &["Cargo.toml"]);
+    for line in [
+        "cargo test",
+        "cargo build --manifest-path x/Cargo.toml",
+        "cargo run -- /etc/hosts",
+        "rustfmt src/lib.rs",
+        "ls -la",
+        "cat src/lib.rs",
+        "grep -rn '/api/v1' src",
+        "find . -name '*.rs'",
+        "git status",
+        "just test",
+    ] {
+        assert!(allows(&build, line), "{line}");
+    }
+    for line in [
+        "sh -c ls",
+        "bash x.sh",
+        "python3 x.py",
+        "npm test",
+        "rm -rf x",
+        "curl https://example.org",
+        "env ls",
+        "xargs ls",
+        "find . -exec ls {} ;",
+        "find . -delete",
+        "sort -o x y",
+        "cat .env",
+        "cat ./.env",
+        "cargo test .env",
+        "git push --force",
+        "git -c alias.x=y x",
+        "../x",
+        "/bin/ls",
+        "./x",
+    ] {
+        assert!(!allows(&build, line), "{line}");
+    }
+    let strict = preset(CommandPreset::Strict, &["Cargo.toml"]);
+    for line in ["cargo test", "ls", "cat x", "sh -c ls"] {
+        assert!(!allows(&strict, line), "{line}");
+    }
+    let any = preset(CommandPreset::Any, &[]);
+    for line in ["sh -c 'ls | wc'", "bash x.sh", "python3 -c 'print(1)'", "cargo test", "find . -exec ls {} ;", "./x"] {
+        assert!(allows(&any, line), "{line}");
+    }
+    for line in ["git push --force", "../x", "/bin/ls", "cat .env", "-x", ""] {
+        assert!(!allows(&any, &format!("{line} ''")), "{line}");
+    }
+}
+
+// A rule of the policy counts for more than a preset.
+#[test]
+fn a_policys_rule_narrows_a_preset() {
+    let rules = [rule("name = \"cargo\"\nallow = [\"test\"]"), rule("name = \"cat\"\nblock_args = [\"-A\"]")];
+    for preset in [CommandPreset::Build, CommandPreset::Any] {
+        let commands = Commands::new(&rules).unwrap().with_preset(preset, ["Cargo.toml"]).unwrap();
+        assert!(allows(&commands, "cargo test") && !allows(&commands, "cargo run"));
+        assert!(allows(&commands, "cat x") && !allows(&commands, "cat -A x"));
+    }
+}
+
+#[test]
+fn a_command_is_allowed_as_it_stands() {
+    let rules = [rule("name = \"make\"\nblock_args = [\"-B\"]\nallow = [\"all\"]")];
+    let list = ["cargo test", "make check", "sh -c 'a && b'", "git push --force", "scripts/x -q"].map(|line| {
+        let (first, more) = words(line);
+        [first].into_iter().chain(more).collect::<Vec<_>>()
+    });
+    let commands = Commands::new(&rules).unwrap().allowing(list);
+    for line in [
+        "cargo test",
+        "cargo test -p x",
+        "make check",
+        "make check -j4",
+        "make all",
+        "sh -c 'a && b'",
+        "git push --force origin",
+        "scripts/x -q more",
+    ] {
+        assert!(allows(&commands, line), "{line}");
+    }
+    for line in [
+        "cargo",
+        "cargo build",
+        "cargo -q test",
+        "make check -B",
+        "make install",
+        "sh -c 'a && c'",
+        "sh",
+        "git push -f",
+        "scripts/x",
+        "scripts/y -q",
+        "cargo test --manifest-path ../x",
+        "cargo test .env",
+    ] {
+        assert!(!allows(&commands, line), "{line}");
+    }
+}
+
+#[test]
+fn a_refusal_says_what_is_allowed_and_who_can_allow_more() {
+    let commands = preset(CommandPreset::Build, &["Cargo.toml"]).allowing([vec!["make".to_owned(), "all".to_owned()]]);
+    let place = Place { root: Path::new("/"), path: OsStr::new("/usr/bin:/bin"), is_denied: &|_| false };
+    let error = commands.check("npm test", &[], &place).unwrap_err().message;
+    for part in ["cargo", "git", "grep", "\"make all\"", "--allow-command", "one word"] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    let text = describe(&commands, &|name| name != "rustfmt");
+    assert!(text.contains("build and test tools: cargo,") && !text.contains("rustfmt"), "{text}");
+    assert!(text.contains("tools that only read: ") && text.contains("\"make all\""), "{text}");
 }

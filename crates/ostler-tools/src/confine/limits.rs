@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
-use super::{Home, Network, expand, secrets};
+use super::variables::fault;
+use super::{Home, Network, Required, expand, secrets};
 
 /// What a command may do while it runs, as a policy file says it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -26,12 +27,14 @@ pub struct CommandLimits {
     pub processes: u64,
     /// Open files, for each process.
     pub open_files: u64,
-    /// Address space, for each process; no limit when absent, since some programs reserve far more than they use.
+    /// Memory: of all its processes together where a cgroup counts them, and the private data of each; when absent, 4 GiB or
+    /// half of the machine's, whichever is less.
     pub memory_mb: Option<u64>,
     /// Names of variables that it gets besides the usual ones.
     pub env: Vec<String>,
-    /// Whether nothing runs where a layer is missing.
-    pub required: bool,
+    /// What must hold for a command to run: `true` for every layer, `false` for none; when absent, its files must be confined.
+    #[serde(deserialize_with = "required")]
+    pub required: Required,
 }
 
 impl Default for CommandLimits {
@@ -42,26 +45,60 @@ impl Default for CommandLimits {
             network: Network::None,
             timeout_seconds: 120,
             cpu_seconds: 900,
-            file_size_mb: 1024,
+            file_size_mb: 2048,
             processes: 512,
             open_files: 4096,
             memory_mb: None,
             env: Vec::new(),
-            required: false,
+            required: Required::default(),
         }
     }
+}
+
+fn required<'de, D: Deserializer<'de>>(from: D) -> Result<Required, D::Error> {
+    bool::deserialize(from).map(|all| if all { Required::Everything } else { Required::Nothing })
+}
+
+/// The most memory that commands get without a word about it.
+const MEMORY: u64 = 4 * 1024 * 1024 * 1024;
+
+/// The memory that commands get when the policy does not say: 4 GiB or half of the machine's, whichever is less.
+pub(crate) fn default_memory() -> u64 {
+    #[cfg(target_os = "linux")]
+    {
+        let about = rustix::system::sysinfo();
+        let all = about.totalram.saturating_mul(u64::from(about.mem_unit));
+        if all > 0 {
+            return MEMORY.min(all / 2);
+        }
+    }
+    MEMORY
+}
+
+/// The same in MiB.
+pub(crate) fn default_memory_mb() -> u64 {
+    default_memory() / (1024 * 1024)
 }
 
 /// What no policy makes writable.
 const SYSTEM: [&str; 11] =
     ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/boot", "/proc", "/sys", "/dev", "/run"];
 
-/// Parts of names by which variables are known that hold secrets.
-const SECRET: [&str; 7] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "AUTH"];
-
 impl CommandLimits {
     /// Whether the section makes sense.
     pub(crate) fn check(&self) -> Result<(), String> {
+        self.check_counts()?;
+        if let Some(path) = self.write.iter().find(|path| path.parent().is_none() || path.as_os_str() == "~") {
+            return Err(format!("sandbox: write = {path:?}: the whole file system or home cannot be made writable"));
+        }
+        match self.env.iter().find_map(|name| Some((name, fault(name)?))) {
+            Some((name, why)) => Err(format!("sandbox: env: {name:?}: {why}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that every limit is at least 1.
+    pub(crate) fn check_counts(&self) -> Result<(), String> {
         let counts = [
             ("timeout_seconds", self.timeout_seconds),
             ("cpu_seconds", self.cpu_seconds),
@@ -70,14 +107,8 @@ impl CommandLimits {
             ("open_files", self.open_files),
             ("memory_mb", self.memory_mb.unwrap_or(1)),
         ];
-        if let Some((name, _)) = counts.iter().find(|(_, count)| *count == 0) {
-            return Err(format!("sandbox: {name} = 0: expected a whole number of at least 1"));
-        }
-        if let Some(path) = self.write.iter().find(|path| path.parent().is_none() || path.as_os_str() == "~") {
-            return Err(format!("sandbox: write = {path:?}: the whole file system or home cannot be made writable"));
-        }
-        match self.env.iter().find_map(|name| Some((name, fault(name)?))) {
-            Some((name, why)) => Err(format!("sandbox: env: {name:?}: {why}")),
+        match counts.iter().find(|(_, count)| *count == 0) {
+            Some((name, _)) => Err(format!("sandbox: {name} = 0: expected a whole number of at least 1")),
             None => Ok(()),
         }
     }
@@ -88,9 +119,10 @@ impl CommandLimits {
     /// Names the path.
     pub fn check_here(&self, home: &Home<'_>) -> Result<(), String> {
         let secrets = secrets(home);
+        let real_home = home.home.and_then(|home| home.canonicalize().ok());
         let is_precious = |path: &Path| {
             SYSTEM.iter().any(|dir| path.starts_with(dir))
-                || home.home.is_some_and(|home| home.starts_with(path))
+                || [home.home, real_home.as_deref()].iter().flatten().any(|home| home.starts_with(path))
                 || secrets.iter().any(|secret| secret.starts_with(path) || path.starts_with(secret))
         };
         for asked in &self.write {
@@ -134,18 +166,6 @@ impl CommandLimits {
     }
 }
 
-fn fault(name: &str) -> Option<&'static str> {
-    let upper = name.to_ascii_uppercase();
-    if name.is_empty() || name.contains(['=', '\0', '*']) {
-        return Some("expected the name of a variable");
-    }
-    if SECRET.iter().any(|part| upper.contains(part)) {
-        return Some("a variable that looks like a secret is not given to commands");
-    }
-    let reserved = upper.starts_with("OSTLER_") || upper.starts_with("LD_") || upper.starts_with("GIT_");
-    (reserved || upper == "PATH").then_some("this variable is not the policy's to set")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,8 +207,15 @@ mod tests {
         }
         std::os::unix::fs::symlink(at("home/.ssh"), at("work/link")).unwrap();
         let (work, user) = (at("work"), at("home"));
-        let home =
-            Home { workspace: &work, temp: &work, home: Some(&user), path: std::ffi::OsStr::new(""), tools: &[] };
+        let home = Home {
+            workspace: &work,
+            temp: &work,
+            home: Some(&user),
+            path: std::ffi::OsStr::new(""),
+            tools: &[],
+            secrets: &[],
+            exempt: &[],
+        };
         let ask = |path: &str| CommandLimits { write: vec![path.into()], ..CommandLimits::default() }.check_here(&home);
         for bad in [
             "/etc",
@@ -215,7 +242,7 @@ mod tests {
         assert_eq!(read("").unwrap().beyond_defaults(), [""; 0]);
         assert_eq!(read("timeout_seconds = 5").unwrap().beyond_defaults(), [""; 0]);
         let told =
-            read("network = \"all\"\nwrite = [\"/x\"]\nread = [\"/y\"]\nenv = [\"Z\"]\nprocesses = 1000").unwrap();
+            read("network = \"all\"\nwrite = [\"/x\"]\nread = [\"/y\"]\nenv = [\"Z_HOME\"]\nprocesses = 1000").unwrap();
         let told = told.beyond_defaults().join("; ");
         for word in ["/x", "/y", "network", "Z", "1000"] {
             assert!(told.contains(word), "{told}");

@@ -1,143 +1,199 @@
-//! The layers of Linux: Landlock, seccomp, namespaces, capabilities, resource limits, a cgroup for the number of processes.
+//! The layers of Linux: Landlock, seccomp, namespaces, capabilities, resource limits, cgroups.
 
+#[cfg(any(test, not(feature = "sandbox")))]
+mod absent;
 pub mod attempts;
 mod capabilities;
 mod cgroup;
+#[cfg(feature = "sandbox")]
 mod files;
 mod namespaces;
+mod pid_namespace;
 mod resources;
+#[cfg(feature = "sandbox")]
 mod syscalls;
 
 use std::io;
+use std::os::fd::OwnedFd;
 
-use super::{Confinement, Layer, Network, Report};
+use super::{Confinement, Layers, Machine, Network, Required};
+#[cfg(not(feature = "sandbox"))]
+use absent::{files, syscalls};
 
-pub use cgroup::Kept;
-use namespaces::Entered;
-
-/// A confinement that a child can enter between fork and exec: everything that needs memory or opens files is done.
+/// A confinement that a child can enter between fork and exec: everything that allocates memory or opens files is done.
 #[derive(Debug)]
 pub struct Ready {
     files: files::Fence,
     syscalls: syscalls::Filters,
     namespaces: Option<namespaces::Plan>,
     resources: resources::Plan,
-    cgroup: Option<cgroup::Entry>,
+    cgroup: cgroup::Entry,
+    report: OwnedFd,
+    required: Required,
+    network: Network,
+    landlock: u8,
 }
 
 impl Ready {
-    /// Confines the calling thread for good, and whatever it starts. Async-signal-safe: it only makes system calls.
+    /// Confines the calling thread and whatever it starts, and reports the layers that it entered. With a pid namespace two more
+    /// processes come of it; this returns in the one that goes on to exec. Async-signal-safe: it only makes system calls.
     ///
     /// # Errors
-    /// When a layer that is there refuses; the child must not go on then.
+    /// When a layer that is required is missing, or one could not be entered as a whole; the child must not go on then.
     pub fn enter(&self) -> io::Result<()> {
         close_on_exec();
-        if let Some(cgroup) = &self.cgroup {
-            cgroup.enter()?;
+        be_killed_first();
+        self.cgroup.enter()?;
+        let mut layers = match &self.namespaces {
+            Some(plan) => plan.enter(&self.report)?,
+            None => Layers::default(),
+        };
+        yield_priority();
+        self.resources.enter(layers)?;
+        rustix::thread::set_no_new_privs(true)?;
+        layers = layers.with(self.files.enter(layers));
+        capabilities::drop_all()?;
+        layers = layers.with(self.syscalls.enter(layers));
+        rustix::io::write(&self.report, &[ENTERED, layers.bits()])?;
+        match self.required.is_met(layers, self.landlock, self.network) {
+            true => Ok(()),
+            false => Err(io::Error::from_raw_os_error(libc::ENOTSUP)),
         }
-        let entered = self.namespaces.as_ref().map_or(Ok(Entered::Same), namespaces::Plan::enter)?;
-        self.resources.enter(entered)?;
-        no_new_privileges()?;
-        self.files.enter()?;
-        capabilities::drop_most()?;
-        self.syscalls.enter()
+    }
+}
+
+/// What the layers begin with in a report.
+const ENTERED: u8 = b'L';
+
+/// What the parent holds of a confinement: the report of the child, and what goes once everything confined has ended.
+#[derive(Debug)]
+pub struct Held {
+    report: OwnedFd,
+    cgroup: cgroup::Kept,
+}
+
+/// What a child has reported.
+#[derive(Debug, Default)]
+pub struct Reported {
+    /// The layers that it has entered; none if it failed before it could say.
+    pub layers: Option<Layers>,
+    /// Its process tree, if it has a pid namespace.
+    pub tree: Option<ProcessTree>,
+}
+
+impl Held {
+    /// Reads what the child has reported, once it was spawned or has failed.
+    #[must_use]
+    pub fn read_report(&self) -> Reported {
+        let mut bytes = [0; 16];
+        let length = rustix::io::read(&self.report, &mut bytes).unwrap_or(0);
+        let (mut rest, mut reported) = (&bytes[..length], Reported::default());
+        loop {
+            match rest {
+                [ENTERED, bits, more @ ..] => {
+                    reported.layers = Some(Layers::from_bits(*bits));
+                    rest = more;
+                }
+                [pid_namespace::FIRST, a, b, c, d, more @ ..] => {
+                    reported.tree = ProcessTree::of(i32::from_ne_bytes([*a, *b, *c, *d]));
+                    rest = more;
+                }
+                _ => return reported,
+            }
+        }
+    }
+
+    /// Kills everything that is still in its cgroup, whatever it did to its group, session and environment.
+    pub fn clear(&self) {
+        self.cgroup.clear();
+    }
+
+    /// Whether the kernel counts processes, in a cgroup.
+    #[must_use]
+    pub fn counts_processes(&self) -> bool {
+        self.cgroup.counts_processes()
+    }
+
+    /// Whether the kernel killed a process for the memory that all of them had together.
+    #[must_use]
+    pub fn ran_out_of_memory(&self) -> bool {
+        self.cgroup.ran_out_of_memory()
+    }
+}
+
+/// A pid namespace, held by its first process: with it everything in it ends.
+#[derive(Debug)]
+pub struct ProcessTree(OwnedFd);
+
+impl ProcessTree {
+    /// None where the kernel has no descriptors for processes (before Linux 5.3), or it is gone already.
+    fn of(first: i32) -> Option<Self> {
+        let first = rustix::process::Pid::from_raw(first)?;
+        rustix::process::pidfd_open(first, rustix::process::PidfdFlags::empty()).ok().map(Self)
+    }
+
+    /// Kills all of it.
+    pub fn kill(&self) {
+        let _ = rustix::process::pidfd_send_signal(&self.0, rustix::process::Signal::KILL);
+    }
+
+    /// Whether all of it has ended: the kernel tells of the end of the first process only after that of all others.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let mut end = [PollFd::new(&self.0, PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut end, Some(&now)).is_ok() && end[0].revents().contains(PollFlags::IN)
     }
 }
 
 /// Opens what a confinement needs and builds its filters.
 ///
-/// The second value goes once everything that was confined has ended.
-///
 /// # Errors
-/// When a layer that is there cannot be built. That one is not there is no error; [`report`] tells.
-pub fn prepare(confinement: &Confinement) -> io::Result<(Ready, Option<Kept>)> {
-    let (cgroup, kept) = match confinement.limits.processes {
-        // Everybody but root is held by a resource limit.
-        Some(most) if capabilities::is_root() => cgroup::make(most).unzip(),
-        _ => (None, None),
-    };
+/// When a layer that exists cannot be built. A missing layer is not an error; the child reports it.
+pub fn prepare(confinement: &Confinement) -> io::Result<(Ready, Held)> {
+    use rustix::pipe::{PipeFlags, pipe_with};
+    let (cgroup, kept) = cgroup::make(&confinement.limits);
+    let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
     let ready = Ready {
         files: files::Fence::build(confinement)?,
         syscalls: syscalls::Filters::build(confinement.network)?,
         namespaces: namespaces::plan(confinement),
-        resources: resources::Plan::new(&confinement.limits),
+        resources: resources::Plan::new(&confinement.limits, kept.limits_memory()),
         cgroup,
+        report: write,
+        required: confinement.required,
+        network: confinement.network,
+        landlock: files::abi(),
     };
-    Ok((ready, kept))
+    Ok((ready, Held { report: read, cgroup: kept }))
 }
 
-/// What of a confinement is enforced on this machine.
+/// What decides about confinements on this machine besides the layers that a process enters.
 #[must_use]
-pub fn report(confinement: &Confinement) -> Report {
-    let abi = files::abi();
-    let filters = syscalls::is_available();
-    let layer = |name, enforced, by: String| Layer { name, by, enforced };
-    let lacks = |since: &str| format!("the kernel has no Landlock for it (since {since})");
-    let files = match abi {
-        0 => layer("files", false, lacks("5.13")),
-        1..3 => layer("files", false, format!("Landlock {abi}: files outside can still be emptied (until Linux 6.2)")),
-        _ => layer("files", true, format!("Landlock {abi}")),
-    };
-    let signals = match abi {
-        0..6 => layer("signals", false, lacks("Linux 6.12")),
-        _ => layer("signals", true, format!("Landlock {abi}")),
-    };
-    let system_calls = match filters {
-        true => layer("system_calls", true, "seccomp".to_owned()),
-        false => {
-            layer("system_calls", false, "the kernel or this machine's architecture has no seccomp filter".to_owned())
-        }
-    };
-    let dropped = if capabilities::is_root() { ", capabilities dropped" } else { "" };
-    let privileges = layer("privileges", true, format!("no_new_privs{dropped}"));
-    let attributes = match namespaces::are_available() {
-        true => layer("attributes", true, "read-only mounts".to_owned()),
-        false => layer(
-            "attributes",
-            false,
-            "no mount namespace: owner, mode and times of files outside can change".to_owned(),
-        ),
-    };
-    let network = network(confinement.network, filters, abi);
-    let mut layers = vec![files, attributes, network, signals, system_calls, privileges];
-    if confinement.limits.processes.is_some() {
-        layers.push(layer("processes", true, processes().to_owned()));
-    }
-    if confinement.limits != super::Rlimits::default() {
-        layers.push(layer("limits", true, "rlimit".to_owned()));
-    }
-    Report { layers }
+pub fn machine() -> Machine {
+    Machine { landlock: files::abi(), root: capabilities::is_root(), cgroup: cgroup::is_available() }
 }
 
-fn network(network: Network, filters: bool, abi: i32) -> Layer {
-    if network == Network::All {
-        let by = if filters { "open; local sockets closed by seccomp" } else { "open, local sockets too: no seccomp" };
-        return Layer { name: "network", by: by.to_owned(), enforced: filters };
+/// Gives way to whoever guards this process: a machine that is busy with it must still be able to end it.
+fn yield_priority() {
+    #[expect(unsafe_code, reason = "there is no safe wrapper that may be called between fork and exec")]
+    // SAFETY: the call takes a number only.
+    unsafe {
+        libc::nice(LESS);
     }
-    let namespace = namespaces::are_available();
-    let mut by = Vec::new();
-    if filters {
-        by.push("seccomp".to_owned());
-    }
-    if namespace {
-        by.push("empty network namespace".to_owned());
-    }
-    if abi >= 4 {
-        by.push(format!("Landlock {abi} (TCP)"));
-    }
-    let enforced = filters || namespace;
-    Layer { name: "network", by: if by.is_empty() { "nothing".to_owned() } else { by.join(", ") }, enforced }
 }
 
-/// What holds the number of processes.
-fn processes() -> &'static str {
-    match (capabilities::is_root(), namespaces::are_available()) {
-        (true, _) if cgroup::is_available() => "pids cgroup, and a watch",
-        (true, _) => "a watch that ends all when there are too many",
-        (false, true) => "rlimit in a user namespace, and a watch",
-        (false, false) => "rlimit for the user, and a watch",
+/// Has the kernel kill this process before others when memory runs out.
+fn be_killed_first() {
+    use rustix::fs::{Mode, OFlags, open};
+    if let Ok(file) = open(c"/proc/self/oom_score_adj", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
+        let _ = rustix::io::write(&file, b"500");
     }
 }
+
+/// How much less a confined process gets than its guard.
+const LESS: libc::c_int = 5;
 
 /// Descriptors that were left open by whoever started us do not reach the command. Failing is no harm: ours close anyway.
 fn close_on_exec() {
@@ -147,10 +203,6 @@ fn close_on_exec() {
     unsafe {
         libc::syscall(libc::SYS_close_range, 3 as libc::c_uint, libc::c_uint::MAX, CLOEXEC);
     }
-}
-
-fn no_new_privileges() -> io::Result<()> {
-    rustix::thread::set_no_new_privs(true).map_err(io::Error::from)
 }
 
 /// The result of a system call as a result.

@@ -16,6 +16,10 @@ pub struct Home<'a> {
     pub path: &'a OsStr,
     /// Directories of tools that variables name: `CARGO_HOME` and the like.
     pub tools: &'a [PathBuf],
+    /// Secrets that variables name, see [`super::named_secrets`], and others that only the caller knows.
+    pub secrets: &'a [PathBuf],
+    /// Places that are not hidden although they hold secrets: the state of the agent that is running.
+    pub exempt: &'a [PathBuf],
 }
 
 /// Where systems keep programs, libraries and settings.
@@ -77,78 +81,6 @@ const TOOLS: [&str; 35] = [
     ".config/git/attributes",
 ];
 
-/// What holds keys and passwords, below home.
-const SECRETS: [&str; 40] = [
-    ".ssh",
-    ".gnupg",
-    ".aws",
-    ".azure",
-    ".kube",
-    ".docker",
-    ".config/gcloud",
-    ".config/gh",
-    ".config/hub",
-    ".config/glab-cli",
-    ".config/op",
-    ".config/rclone",
-    ".config/sops",
-    ".config/doctl",
-    ".config/git/credentials",
-    ".config/google-chrome",
-    ".config/chromium",
-    ".config/BraveSoftware",
-    ".mozilla",
-    ".thunderbird",
-    ".password-store",
-    ".local/share/keyrings",
-    ".local/share/kwalletd",
-    ".local/share/uv/credentials",
-    ".netrc",
-    ".npmrc",
-    ".pypirc",
-    ".pgpass",
-    ".my.cnf",
-    ".git-credentials",
-    ".vault-token",
-    ".terraform.d",
-    ".terraformrc",
-    ".cargo/credentials",
-    ".cargo/credentials.toml",
-    ".gem/credentials",
-    ".m2/settings.xml",
-    ".bash_history",
-    ".zsh_history",
-    ".python_history",
-];
-
-/// What holds keys and passwords directly below a directory of tools, wherever that is.
-const BESIDE_TOOLS: [&str; 5] = ["credentials", "credentials.toml", ".npmrc", ".pypirc", ".netrc"];
-
-/// What holds keys and passwords of the system. Only root could read most of it; but commands may run as root.
-const SYSTEM_SECRETS: [&str; 21] = [
-    "/etc/shadow",
-    "/etc/shadow-",
-    "/etc/gshadow",
-    "/etc/gshadow-",
-    "/etc/sudoers",
-    "/etc/sudoers.d",
-    "/etc/ssh",
-    "/etc/ssl/private",
-    "/etc/pki/tls/private",
-    "/etc/kubernetes",
-    "/etc/rancher",
-    "/etc/docker",
-    "/etc/wireguard",
-    "/etc/NetworkManager/system-connections",
-    "/etc/letsencrypt",
-    "/etc/krb5.keytab",
-    "/run/secrets",
-    "/run/credentials",
-    "/var/run/secrets",
-    "/var/lib/docker",
-    "/var/lib/kubelet",
-];
-
 /// Everything that a command may read without being told: what is there of it.
 pub(super) fn tools(home: &Home<'_>) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
@@ -163,8 +95,34 @@ pub(super) fn tools(home: &Home<'_>) -> Vec<PathBuf> {
     all
 }
 
+/// Settings that build tools look for in the directories above the project, and fail on if they cannot be read.
+const SETTINGS_ABOVE: [&str; 12] = [
+    ".cargo/config.toml",
+    ".cargo/config",
+    "rust-toolchain.toml",
+    "rust-toolchain",
+    "rustfmt.toml",
+    "clippy.toml",
+    "package.json",
+    "tsconfig.json",
+    "pyproject.toml",
+    "setup.cfg",
+    "go.work",
+    ".python-version",
+];
+
+/// Settings of build tools in the directories above the workspace, up to the root of the repository that it is a part of.
+pub(super) fn settings_above(workspace: &Path) -> Vec<PathBuf> {
+    let above: Vec<&Path> = workspace.ancestors().skip(1).collect();
+    let Some(top) = above.iter().position(|dir| dir.join(".git").exists()) else { return Vec::new() };
+    let above = &above[..=top];
+    let named = above.iter().flat_map(|dir| SETTINGS_ABOVE.iter().map(|name| dir.join(name)));
+    // A link could lead anywhere.
+    real(named).into_iter().filter(|file| file.is_file() && file.starts_with(above[top])).collect()
+}
+
 /// The directories of tools that variables name.
-fn named(home: &Home<'_>) -> impl Iterator<Item = PathBuf> {
+pub(super) fn named(home: &Home<'_>) -> impl Iterator<Item = PathBuf> {
     home.tools.iter().cloned().chain(std::env::split_paths(home.path)).filter(|dir| dir.is_absolute())
 }
 
@@ -176,21 +134,6 @@ pub(super) fn real(paths: impl IntoIterator<Item = PathBuf>) -> Vec<PathBuf> {
             all.push(path);
         }
     }
-    all
-}
-
-/// What is not read even where all the rest may be: what is there of it.
-#[must_use]
-pub fn secrets(home: &Home<'_>) -> Vec<PathBuf> {
-    let mut all: Vec<PathBuf> = SYSTEM_SECRETS.iter().map(PathBuf::from).collect();
-    // Root could read those of others.
-    let others = std::fs::read_dir("/home").into_iter().flatten().flatten().map(|entry| entry.path());
-    let homes = home.home.map(Path::to_owned).into_iter().chain([PathBuf::from("/root")]).chain(others);
-    all.extend(homes.flat_map(|home| SECRETS.iter().map(move |secret| home.join(secret))));
-    all.extend(named(home).flat_map(|dir| BESIDE_TOOLS.iter().map(move |secret| dir.join(secret))));
-    all.retain(|path| path.exists());
-    all.sort();
-    all.dedup();
     all
 }
 
@@ -225,7 +168,8 @@ mod tests {
         let (work, user, temp) = (at("work"), at("home"), at("temp"));
         let tools = [at("work/tools"), at("tools"), at("all"), at("none")];
         let path = std::ffi::OsStr::new("");
-        let home = Home { workspace: &work, temp: &temp, home: Some(&user), path, tools: &tools };
+        let home =
+            Home { workspace: &work, temp: &temp, home: Some(&user), path, tools: &tools, secrets: &[], exempt: &[] };
         let write = ["sub", "~/.cache/x", "~/.cache/x/y", "later"].map(PathBuf::from).to_vec();
         let limits = CommandLimits { write, read: vec!["link".into(), "sub".into()], ..CommandLimits::default() };
         let made = Confinement::command(&limits, &home);

@@ -5,10 +5,8 @@ use std::ffi::OsStr;
 use cap_std::fs::Dir;
 
 use super::rules::bare_name;
+use crate::repository::directory::GROUPS;
 use crate::{Code, ToolError};
-
-/// Names that make a directory a repository when all of a group are in it.
-const GROUPS: [&[&str]; 2] = [&["HEAD", "objects", "refs"], &["HEAD", "commondir"]];
 
 /// Refuses a name that makes its directory a repository, or changes one.
 pub(super) fn check(dir: &Dir, name: &OsStr, shown: &str) -> Result<(), ToolError> {

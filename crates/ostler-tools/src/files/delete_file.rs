@@ -10,6 +10,7 @@ use super::open::not_a_file;
 use super::place::{Kind, Links};
 use super::root::Root;
 use super::rules::Access;
+use crate::names::quoted;
 use crate::{Code, ToolError};
 
 /// What to delete.
@@ -29,7 +30,7 @@ pub(crate) struct Deleted {
 
 impl Answer for Deleted {
     fn text(&self) -> String {
-        format!("deleted the {} {}", self.deleted, self.path)
+        format!("deleted the {} {}", self.deleted, quoted(&self.path))
     }
 }
 

@@ -6,6 +6,7 @@ use similar::TextDiff;
 
 use super::cut::cut;
 use super::limits::{DIFF_BYTES, DIFF_INPUT_BYTES, DIFF_LINES};
+use crate::names::quoted;
 
 /// A diff, and a note if it is not whole.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,7 +28,8 @@ pub(super) fn diff(path: &str, old: &str, new: &str) -> Diff {
     let mut lines = 0;
     for hunk in diff.unified_diff().context_radius(3).iter_hunks() {
         if text.is_empty() {
-            text.push_str(&format!("--- a/{path}\n+++ b/{path}\n"));
+            let (old, new) = (quoted(&format!("a/{path}")), quoted(&format!("b/{path}")));
+            text.push_str(&format!("--- {old}\n+++ {new}\n"));
         }
         for line in hunk.to_string().split_inclusive('\n') {
             lines += 1;

@@ -4,6 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::limits::PATH_BYTES;
 use super::system::{outside, shown};
+use crate::names::is_deceiving;
 use crate::{Code, ToolError};
 
 /// A path below the workspace, without `..`; empty for the workspace itself.
@@ -59,8 +60,11 @@ impl Given {
     /// Refuses names that a new file should not have. Files that have them can still be read, moved and deleted.
     pub(super) fn check_new(&self) -> Result<(), ToolError> {
         let text = self.path.to_string_lossy();
-        if text.chars().any(char::is_control) {
-            return Err(bad(&format!("{}: a new name holds no control characters", self.shown)));
+        if text.contains(is_deceiving) {
+            return Err(bad(&format!(
+                "{}: a new name holds no control characters, line separators or marks of direction",
+                self.shown
+            )));
         }
         if cfg!(not(windows)) && text.contains('\\') {
             return Err(bad(&format!("{}: a new name holds no backslash; write directories with /", self.shown)));

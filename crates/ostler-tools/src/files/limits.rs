@@ -45,6 +45,8 @@ pub(super) const REGEX_BYTES: usize = 4 * 1024 * 1024;
 /// The largest `.gitignore` that is honoured, in bytes.
 pub(super) const GITIGNORE_BYTES: u64 = 512 * 1024;
 /// The largest policy file, in bytes.
-pub(super) const POLICY_BYTES: u64 = 256 * 1024;
+pub(crate) const POLICY_BYTES: u64 = 256 * 1024;
+/// The largest of a workspace's other settings files, in bytes.
+pub(crate) const SETTINGS_BYTES: u64 = 1024 * 1024;
 /// How many symbolic links one path may go through.
 pub(super) const LINKS: usize = 40;

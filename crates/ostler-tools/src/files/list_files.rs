@@ -13,6 +13,7 @@ use super::root::Root;
 use super::rules::Access;
 use super::walk::{Entry, Met, Walk, Walked};
 use crate::ToolError;
+use crate::names::quoted;
 
 /// What to list.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -51,12 +52,7 @@ impl Answer for Listed {
     fn text(&self) -> String {
         let mut text = String::new();
         for Shown { path, kind, denied, .. } in &self.entries {
-            // A name can hold a line end, and must not look like two.
-            text.extend(path.chars().flat_map(|char| {
-                let (escaped, plain) =
-                    if char.is_control() { (Some(char.escape_debug()), None) } else { (None, Some(char)) };
-                escaped.into_iter().flatten().chain(plain)
-            }));
+            text.push_str(&quoted(path));
             text.push_str(match *kind {
                 "directory" => "/",
                 "link" => " (link)",

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::Answer;
 use super::root::Root;
 use super::rules::Access;
+use crate::names::quoted;
 use crate::{Code, ToolError};
 
 /// What to make.
@@ -27,8 +28,8 @@ pub(crate) struct Made {
 impl Answer for Made {
     fn text(&self) -> String {
         match self.created {
-            0 => format!("the directory {} was there already", self.path),
-            _ => format!("made the directory {}", self.path),
+            0 => format!("the directory {} was there already", quoted(&self.path)),
+            _ => format!("made the directory {}", quoted(&self.path)),
         }
     }
 }

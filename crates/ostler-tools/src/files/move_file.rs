@@ -1,7 +1,7 @@
 //! `move_file`: another name for a file or directory, inside the workspace.
 
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,8 +13,11 @@ use super::open::not_a_file;
 use super::place::{Kind, Links, Made, Place};
 use super::root::Root;
 use super::rules::{Access, Sort};
+use super::steered::in_git_directory;
 use super::store::rename_new;
 use super::walk::{Walk, Walked};
+use crate::names::quoted;
+use crate::repository::directory::is_git_directory;
 use crate::{Code, ToolError};
 
 /// What to move.
@@ -40,7 +43,7 @@ pub(crate) struct Moved {
 impl Answer for Moved {
     fn text(&self) -> String {
         let replaced = if self.replaced { ", replacing what was there" } else { "" };
-        format!("moved {} to {}{replaced}", self.from, self.to)
+        format!("moved {} to {}{replaced}", quoted(&self.from), quoted(&self.to))
     }
 }
 
@@ -53,15 +56,22 @@ pub(crate) fn run(root: &Root, args: &MoveFile) -> Result<Moved, ToolError> {
     }
     to.check_new()?;
     let source = root.place(&from, Links::Keep)?;
-    source.check(root, Access::Write)?;
-    let sort = match source.kind() {
+    let kind = source.kind();
+    root.rules.check(&source.real, Access::Write, kind.map_or(Sort::File, Kind::sort))?;
+    root.check_git(&source.real)?;
+    let (kind, sort) = match kind {
         None => return Err(source.missing()),
         Some(Kind::Other) => return Err(not_a_file(&source)),
-        Some(kind) => kind.sort(),
+        Some(kind) => (kind, kind.sort()),
     };
+    let new = root.would_be_named(&to)?;
+    let mut guarded = vec![source.real.clone(), new.clone()];
     if sort == Sort::Directory {
-        check_tree(root, (&from, &to), &source)?;
+        guarded.extend(check_tree(root, (&from, &new), &source)?);
+    } else if kind == Kind::Link {
+        root.check_link(&new)?;
     }
+    root.check_approved(&guarded.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
     let may_replace = args.overwrite == Some(true);
     let (target, made) = target(root, &to, sort)?;
     let replaced = check_target(&target, sort, may_replace)?;
@@ -86,41 +96,56 @@ pub(crate) fn run(root: &Root, args: &MoveFile) -> Result<Moved, ToolError> {
 }
 
 /// A directory is only moved if nothing in it is kept from a model or from being changed: under a new name, a rule that
-/// names its path would no longer find it. Nor may anything in it be that at the new path.
-fn check_tree(root: &Root, (from, to): (&Given, &Given), source: &Place) -> Result<(), ToolError> {
-    let new = root.would_be(to)?;
+/// names its path would no longer find it. Nor may anything in it be that at the new path. Returns what a person has to approve.
+fn check_tree(root: &Root, (from, new): (&Given, &Path), source: &Place) -> Result<Vec<PathBuf>, ToolError> {
     let directory = root.directory(from)?;
     if directory.real != source.real {
         return Err(source.error(Code::Io, "changed while it was looked at: try again"));
     }
+    let as_a_whole = |error: ToolError| {
+        ToolError::new(error.code, format!("{} cannot be moved as a whole: {}", source.shown, error.message))
+    };
+    let mut guarded: Vec<PathBuf> = Vec::new();
     let mut walk = Walk::new(root, directory, Walked::Everything);
     for met in &mut walk {
+        let has_head = met.entries.iter().any(|entry| entry.name.eq_ignore_ascii_case("HEAD"));
+        if has_head && is_git_directory(&met.dir, Path::new("")) {
+            return Err(as_a_whole(in_git_directory(&source.real)));
+        }
         for entry in &met.entries {
-            let check = |path: &Path| root.rules.check(path, Access::Write, entry.kind.sort());
             let below = entry.path.strip_prefix(&source.real).unwrap_or(&entry.path);
-            check(&entry.path).and_then(|()| check(&new.join(below))).map_err(|error| {
-                ToolError::new(error.code, format!("{} cannot be moved as a whole: {}", source.shown, error.message))
-            })?;
+            let paths = [entry.path.clone(), new.join(below)];
+            for path in &paths {
+                root.rules.check(path, Access::Write, entry.kind.sort()).map_err(as_a_whole)?;
+                root.check_steered(path).map_err(as_a_whole)?;
+            }
+            if entry.kind == Kind::Link {
+                root.check_link(&paths[1]).map_err(as_a_whole)?;
+            }
+            let is_known = |path: &PathBuf| guarded.iter().any(|known| path.starts_with(known));
+            let more: Vec<PathBuf> =
+                paths.into_iter().filter(|path| root.rules.guarded(path).is_some() && !is_known(path)).collect();
+            guarded.extend(more);
         }
     }
     if walk.is_cut_short() || walk.unopened > 0 {
         return Err(source.error(Code::DeniedByPolicy, "holds more than can be checked against the rules: move parts"));
     }
-    Ok(())
+    Ok(guarded)
 }
 
 /// Where it goes, once the directories are made. The rules are asked before anything is made.
 fn target(root: &Root, to: &Given, sort: Sort) -> Result<(Place, Option<Made>), ToolError> {
     let (place, made) = match root.place(to, Links::Keep) {
         Err(error) if error.code == Code::FileNotFound => {
-            root.rules.check(&root.would_be(to)?, Access::Write, sort)?;
+            root.check(&root.would_be_named(to)?, Access::Write, sort)?;
             let Some(parent) = to.path.parent() else { return Err(error) };
             let made = root.make_directories(parent, &to.shown)?;
             (root.place(to, Links::Keep)?, Some(made))
         }
         place => (place?, None),
     };
-    root.rules.check(&place.real, Access::Write, sort)?;
+    root.check(&place.real, Access::Write, sort)?;
     place.check(root, Access::Write)?;
     Ok((place, made))
 }

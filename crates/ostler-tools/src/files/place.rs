@@ -76,7 +76,7 @@ impl Place {
 
     /// Refuses what the rules forbid.
     pub(super) fn check(&self, root: &Root, access: Access) -> Result<(), ToolError> {
-        root.rules.check(&self.real, access, self.kind().map_or(Sort::File, Kind::sort))
+        root.check(&self.real, access, self.kind().map_or(Sort::File, Kind::sort))
     }
 
     /// An error of the system, about this place.
@@ -146,7 +146,7 @@ impl Root {
         let told = |error: &io::Error| told(error, shown);
         let (mut directory, missing) = self.deepest(path).map_err(|error| told(&error))?;
         let mut made = Made { directories: Vec::new(), is_kept: false };
-        self.rules.check(&joined(&directory.real, &missing), Access::Write, Sort::Directory)?;
+        self.check(&joined(&directory.real, &missing), Access::Write, Sort::Directory)?;
         for name in missing.components() {
             bare::check(&directory.dir, name.as_os_str(), shown)?;
             match directory.dir.create_dir(name.as_os_str()) {
@@ -167,6 +167,13 @@ impl Root {
     pub(super) fn would_be(&self, given: &Given) -> Result<PathBuf, ToolError> {
         let (directory, missing) = self.deepest(&given.path).map_err(|error| told(&error, &given.shown))?;
         Ok(joined(&directory.real, &missing))
+    }
+
+    /// Where a name would really be: links in its directory count, one at its end is itself meant.
+    pub(super) fn would_be_named(&self, given: &Given) -> Result<PathBuf, ToolError> {
+        let parent = given.path.parent().unwrap_or(Path::new(""));
+        let (directory, missing) = self.deepest(parent).map_err(|error| told(&error, &given.shown))?;
+        Ok(joined(&directory.real, &missing).join(given.path.file_name().unwrap_or_default()))
     }
 
     /// The deepest directory of a path that exists, and what is missing below it.

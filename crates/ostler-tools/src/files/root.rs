@@ -2,6 +2,7 @@
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use cap_fs_ext::DirExt;
 use cap_std::ambient_authority;
@@ -10,19 +11,25 @@ use cap_std::fs::Dir;
 use super::FileRules;
 use super::git;
 use super::given::Given;
-use super::limits::POLICY_BYTES;
 use super::regular::open_regular;
 use super::rules::{Access, Rules, Sort, check_root};
+use super::steered::Steered;
 use super::system::{shown, told};
+use crate::names::unquoted;
+use crate::repository::UserGitConfig;
 use crate::{Code, ToolError};
 
 /// A directory, its real path, and the rules about what is below it.
 #[derive(Debug)]
 pub(crate) struct Root {
     pub(super) dir: Dir,
-    pub(super) rules: Rules,
+    pub(super) rules: Arc<Rules>,
     real: PathBuf,
     named: PathBuf,
+    user_git: Arc<UserGitConfig>,
+    steered: OnceLock<Steered>,
+    /// Files that a person has approved the change of.
+    approved: Vec<PathBuf>,
 }
 
 /// A directory below the workspace that was opened.
@@ -39,7 +46,48 @@ impl Root {
         let (dir, real) = open_root(path)?;
         let git = git_directory(&dir, &real)?;
         let rules = Rules::new(rules, git.as_deref()).map_err(|why| ToolError::new(Code::BadArguments, why))?;
-        Ok(Self { dir, rules, real, named: path.to_owned() })
+        let named = path.to_owned();
+        Ok(Self {
+            dir,
+            rules: Arc::new(rules),
+            real,
+            named,
+            user_git: Arc::default(),
+            steered: OnceLock::new(),
+            approved: Vec::new(),
+        })
+    }
+
+    /// The same workspace for one call, in which a person has approved the change of these files. Git's settings are looked at
+    /// anew.
+    pub(crate) fn for_call(&self, approved: &[String]) -> Result<Self, ToolError> {
+        Ok(Self {
+            dir: self.dir.try_clone().map_err(|error| told(&error, "the workspace"))?,
+            rules: self.rules.clone(),
+            real: self.real.clone(),
+            named: self.named.clone(),
+            user_git: self.user_git.clone(),
+            steered: OnceLock::new(),
+            approved: approved.iter().map(PathBuf::from).collect(),
+        })
+    }
+
+    /// Counts the user's own git settings, too.
+    pub(crate) fn set_user_git(&mut self, user_git: UserGitConfig) {
+        self.user_git = Arc::new(user_git);
+    }
+
+    pub(crate) fn user_git(&self) -> &UserGitConfig {
+        &self.user_git
+    }
+
+    pub(super) fn steered_cell(&self) -> &OnceLock<Steered> {
+        &self.steered
+    }
+
+    pub(super) fn is_approved(&self, path: &Path) -> bool {
+        // Directories are made for a file, and moved with what is in them.
+        self.approved.iter().any(|approved| path.starts_with(approved) || approved.starts_with(path))
     }
 
     /// Its real path.
@@ -55,9 +103,19 @@ impl Root {
 
     /// Reads a path that a tool was given, and refuses at once what the rules forbid by its text.
     pub(super) fn given(&self, text: &str, access: Access) -> Result<Given, ToolError> {
-        let given = Given::new(text, [&self.real, &self.named])?;
+        let given = self.meant(text)?;
         self.rules.check(&given.path, access, Sort::Directory)?;
         Ok(given)
+    }
+
+    /// The path as it is written, or, if there is nothing of that name, the one that a listing writes like this.
+    fn meant(&self, text: &str) -> Result<Given, ToolError> {
+        let roots = [&*self.real, &*self.named];
+        let given = Given::new(text, roots)?;
+        match unquoted(text) {
+            Some(name) if self.dir.symlink_metadata(&given.path).is_err() => Given::new(&name, roots),
+            _ => Ok(given),
+        }
     }
 
     /// Opens a directory and finds out where it really is. Only the system follows links here, and never out.
@@ -103,8 +161,8 @@ fn git_directory(dir: &Dir, real: &Path) -> Result<Option<PathBuf>, ToolError> {
 
 /// Reads a file of the workspace that is no link and is in a directory that is none: what decides about a model must
 /// not be where the model can write.
-pub(crate) fn read_own_file(root: &Path, file: &Path) -> Result<Option<String>, ToolError> {
-    let (mut dir, _) = open_root(root)?;
+pub(crate) fn read_own_file(root: &Path, file: &Path, most: u64) -> Result<Option<String>, ToolError> {
+    let mut dir = Dir::open_ambient_dir(root, ambient_authority()).map_err(|error| not_opened(root, &error))?;
     let shown = shown(&file.to_string_lossy());
     let none_or = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => Ok(None),
@@ -125,22 +183,23 @@ pub(crate) fn read_own_file(root: &Path, file: &Path) -> Result<Option<String>, 
         Ok(None) => return none_or(io::Error::other("it is something else")),
         Err(error) => return none_or(error),
     };
-    if about.len() > POLICY_BYTES {
-        let message = format!("{shown} has more than {POLICY_BYTES} bytes");
+    if about.len() > most {
+        let message = format!("{shown} has more than {most} bytes");
         return Err(ToolError::new(Code::TooLarge, message));
     }
     let mut text = String::new();
-    let read = file.take(POLICY_BYTES).read_to_string(&mut text);
+    let read = file.take(most).read_to_string(&mut text);
     read.map_err(|error| told(&error, &shown))?;
     Ok(Some(text))
 }
 
+fn not_opened(path: &Path, error: &io::Error) -> ToolError {
+    let told = told(error, &shown(&path.to_string_lossy()));
+    ToolError::new(told.code, format!("the workspace cannot be opened: {}", told.message))
+}
+
 fn open_root(path: &Path) -> Result<(Dir, PathBuf), ToolError> {
-    let trouble = |error: io::Error| {
-        let shown = shown(&path.to_string_lossy());
-        let told = told(&error, &shown);
-        ToolError::new(told.code, format!("the workspace cannot be opened: {}", told.message))
-    };
+    let trouble = |error: io::Error| not_opened(path, &error);
     let dir = Dir::open_ambient_dir(path, ambient_authority()).map_err(trouble)?;
     let real = path_of(&dir).map_or_else(|| path.canonicalize(), Ok).map_err(trouble)?;
     check_root(&real).map_err(|rule| {

@@ -6,14 +6,17 @@ use std::path::Path;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use super::FileRules;
+use super::guarded;
 use super::limits::PATTERN_BYTES;
+use super::system::shown;
 use crate::{Code, ToolError};
 
-/// Files that hold secrets, by their names. A directory of such a name is an ordinary one.
-const SECRET_FILES: &[&str] = &[
-    ".env",
-    ".env.*",
-    ".envrc",
+/// Settings that often hold secrets, by their file names. A trusted workspace may open them.
+const SECRET_SETTINGS: &[&str] =
+    &[".env", ".env.*", ".envrc", "secrets.yml", "secrets.yaml", "secrets.json", "secrets.toml"];
+
+/// Private keys and credentials, by their file names. A directory of such a name is an ordinary one.
+const CREDENTIAL_FILES: &[&str] = &[
     "*.pem",
     "*.key",
     "*.p12",
@@ -29,10 +32,6 @@ const SECRET_FILES: &[&str] = &[
     "credentials",
     "credentials.json",
     "credentials.toml",
-    "secrets.yml",
-    "secrets.yaml",
-    "secrets.json",
-    "secrets.toml",
     ".netrc",
     "_netrc",
     ".npmrc",
@@ -55,24 +54,29 @@ const SECRET_TREES: &[&str] = &[".ssh", ".aws", ".azure", ".gnupg", "**/.config/
 const HARMLESS: &[&str] =
     &[".env.example", ".env.sample", ".env.template", "id_rsa*.pub", "id_dsa*.pub", "id_ecdsa*.pub", "id_ed25519*.pub"];
 
-/// What no rule of a workspace makes writable: git's hooks and configuration, and the policy itself.
-const KEPT_TREES: &[&str] = &[".git", ".ostler"];
-
-/// What is only read unless the workspace allows it: other programs run what is written there.
-const GUARDED_TREES: &[&str] = &[
-    ".mcp.json",
-    ".gitmodules",
-    ".vscode",
-    ".idea",
-    ".devcontainer",
-    ".husky",
-    ".cargo",
-    // Agents keep their settings, and what they run by themselves, in hidden directories of their own.
-    "**/.*/settings*.json",
-    "**/.*/config.toml",
-    "**/.*/mcp.json",
-    "**/.*/{hooks,commands,agents,skills,plugins,rules}",
+/// What no workspace opens besides [`CREDENTIAL_FILES`], trusted or not: tokens of agents, and everything in [`SECRET_TREES`].
+const NEVER_OPENED: &[&str] = &[
+    ".credentials.json",
+    "auth.json",
+    "oauth_creds.json",
+    ".ssh/**",
+    ".aws/**",
+    ".azure/**",
+    ".gnupg/**",
+    "**/.config/gcloud/**",
 ];
+
+/// Compiles what no workspace opens.
+fn sealed() -> Result<Globs, String> {
+    Globs::new(&[CREDENTIAL_FILES, NEVER_OPENED].concat(), &[])
+}
+
+/// What no rule of a workspace makes writable: git's hooks and configuration, and Ostler's own policy and settings. Some file
+/// systems also know them by a short name.
+const KEPT_TREES: &[&str] = &[".git", "git~[0-9]", ".ostler", "ostler.toml", "ostler~[0-9]*"];
+
+/// Directories that a workspace is never in.
+const KEPT_ABOVE: &[&str] = &[".git", ".ostler"];
 
 /// What is done to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,9 +103,14 @@ pub(super) struct Rules {
     secret_trees: Globs,
     harmless: Globs,
     kept_trees: Globs,
-    guarded_trees: Globs,
+    guarded: Globs,
+    groups: Vec<guarded::Group>,
     /// What the workspace allows, without the defaults.
     allowed: Globs,
+    /// Exceptions from the deny-list that a workspace asked for and the user trusts.
+    granted: Globs,
+    /// What `granted` does not open.
+    sealed: Globs,
 }
 
 impl Rules {
@@ -111,17 +120,29 @@ impl Rules {
         own_globs(&own.deny)?;
         own_globs(&own.allow)?;
         own_globs(&own.read_only)?;
+        own_globs(&own.workspace_allow)?;
         let git = git.map(|path| format!("/{}", globset::escape(&path.to_string_lossy())));
         let configs = git.iter().flat_map(|git| [format!("{git}/config*"), format!("{git}/modules/**/config*")]);
+        let groups = guarded::groups()?;
+        let guarded: Vec<String> = groups.iter().flat_map(|group| &group.globs).cloned().collect();
         let kept: Vec<String> = own.read_only.iter().chain(&git).cloned().collect();
         Ok(Self {
-            secret_files: Globs::new(SECRET_FILES, &configs.collect::<Vec<_>>())?,
+            secret_files: Globs::new(&[SECRET_SETTINGS, CREDENTIAL_FILES].concat(), &configs.collect::<Vec<_>>())?,
             secret_trees: Globs::new(SECRET_TREES, &own.deny)?,
             harmless: Globs::new(HARMLESS, &own.allow)?,
             kept_trees: Globs::new(KEPT_TREES, &kept)?,
-            guarded_trees: Globs::new(GUARDED_TREES, &[])?,
-            allowed: Globs::new(&[], &own.allow)?,
+            guarded: Globs::new(&[], &guarded)?,
+            groups,
+            allowed: Globs::new(&[], &[&own.allow[..], &own.workspace_allow].concat())?,
+            granted: Globs::new(&[], &own.workspace_allow)?,
+            sealed: sealed()?,
         })
+    }
+
+    /// Whether a path is an exception from the deny-list. The exceptions are exact: only the plain name counts.
+    fn is_exempt(&self, plain: &str, bare: &str) -> bool {
+        let is_sealed = || self.sealed.hit(plain).is_some() || self.sealed.hit(bare).is_some();
+        self.harmless.hit(plain).is_some() || (self.granted.hit(plain).is_some() && !is_sealed())
     }
 
     /// Refuses what the rules forbid. The path is the real one, relative to the workspace.
@@ -129,11 +150,11 @@ impl Rules {
         let names = Names::new(path);
         let message = if let Some(glob) = self.secret(&names, sort) {
             format!(
-                "`{}` is kept from you (rule `{glob}`): work without it; the user can allow it in .ostler/sandbox.toml",
-                path.display()
+                "{} is kept from you (rule `{glob}`): work without it; the user can allow it in .ostler/sandbox.toml",
+                shown(&path.to_string_lossy())
             )
         } else if let (Access::Write, Some(glob)) = (access, self.kept(&names)) {
-            format!("`{}` can be read but not changed (rule `{glob}`): leave it as it is", path.display())
+            format!("{} can be read but not changed (rule `{glob}`): leave it as it is", shown(&path.to_string_lossy()))
         } else {
             return Ok(());
         };
@@ -145,10 +166,26 @@ impl Rules {
         self.secret(&Names::new(path), sort).is_some()
     }
 
+    /// Whether everything in a directory is kept because of its own path; those above it are not looked at.
+    pub(super) fn is_secret_tree(&self, path: &Path) -> bool {
+        let names = Names::new(path);
+        let (Some(plain), Some(bare)) = (names.plain.whole(), names.bare.whole()) else { return false };
+        let is_hit = self.secret_trees.hit(plain).is_some() || self.secret_trees.hit(bare).is_some();
+        is_hit && !self.is_exempt(plain, bare)
+    }
+
+    /// Whether a file is kept from a model, where it is known whether the directory it is in is.
+    pub(super) fn is_secret_file(&self, path: &Path, is_in_secret_tree: bool) -> bool {
+        let names = Names::new(path);
+        let (Some(plain), Some(bare)) = (names.plain.whole(), names.bare.whole()) else { return false };
+        let hits = |globs: &Globs| globs.hit(plain).is_some() || globs.hit(bare).is_some();
+        !self.is_exempt(plain, bare) && (is_in_secret_tree || hits(&self.secret_files) || hits(&self.secret_trees))
+    }
+
     fn secret(&self, names: &Names, sort: Sort) -> Option<&str> {
         let plain = names.plain.whole()?;
-        // The exceptions are exact: only the plain name counts, and only that of the file itself.
-        if self.harmless.hit(plain).is_some() {
+        // Only the name of the file itself counts, not that of a directory it is in.
+        if self.is_exempt(plain, names.bare.whole()?) {
             return None;
         }
         let whole = |globs: &'_ Globs| globs.hit(plain).or_else(|| globs.hit(names.bare.whole()?));
@@ -159,23 +196,38 @@ impl Rules {
         }
         let tree = names.pairs().find_map(|(plain, bare)| {
             let at = self.secret_trees.hit(plain).or_else(|| self.secret_trees.hit(bare))?;
-            self.harmless.hit(plain).is_none().then_some(at)
+            (!self.is_exempt(plain, bare)).then_some(at)
         })?;
         self.secret_trees.words.get(tree).map(String::as_str)
     }
 
     fn kept(&self, names: &Names) -> Option<&str> {
-        let first =
-            |globs: &Globs| names.pairs().find_map(|(plain, bare)| globs.hit(plain).or_else(|| globs.hit(bare)));
-        if let Some(at) = first(&self.kept_trees) {
-            return self.kept_trees.words.get(at).map(String::as_str);
-        }
-        let at = first(&self.guarded_trees)?;
+        let at = self.kept_trees.first_of(names)?;
+        self.kept_trees.words.get(at).map(String::as_str)
+    }
+
+    /// Why a person has to approve a write, if other programs act on the file and no rule allows it.
+    pub(super) fn guarded(&self, path: &Path) -> Option<&str> {
+        let names = Names::new(path);
+        let glob = self.guarded.words.get(self.guarded.first_of(&names)?)?;
         if self.allowed.hit(names.plain.whole()?).is_some() {
             return None;
         }
-        self.guarded_trees.words.get(at).map(String::as_str)
+        let group = self.groups.iter().find(|group| group.globs.contains(glob))?;
+        Some(&group.reason)
     }
+}
+
+/// Whether a glob names private keys or credentials, which no workspace opens.
+pub(crate) fn is_sealed(glob: &str) -> bool {
+    let names = Names::new(Path::new(glob.trim_start_matches(['/', '.']).trim_start_matches("**/")));
+    let whole = Names::new(Path::new(glob));
+    sealed().is_ok_and(|sealed| {
+        [names.plain.whole(), names.bare.whole(), whole.plain.whole(), whole.bare.whole()]
+            .into_iter()
+            .flatten()
+            .any(|name| sealed.hit(name).is_some())
+    })
 }
 
 /// Refuses a workspace that is itself in a directory kept from a model, or from being changed.
@@ -183,15 +235,15 @@ pub(super) fn check_root(real: &Path) -> Result<(), String> {
     let inside = real.components().filter(|part| matches!(part, std::path::Component::Normal(_)));
     let names = Names::new(&inside.collect::<std::path::PathBuf>());
     let own: Vec<String> = SECRET_TREES.iter().map(|tree| (*tree).to_owned()).collect();
-    let globs = Globs::new(KEPT_TREES, &own)?;
-    match names.pairs().find_map(|(plain, bare)| globs.hit(plain).or_else(|| globs.hit(bare))) {
+    let globs = Globs::new(KEPT_ABOVE, &own)?;
+    match globs.first_of(&names) {
         Some(at) => Err(globs.words.get(at).cloned().unwrap_or_default()),
         None => Ok(()),
     }
 }
 
 /// A path and the directories it is in, outermost first, in the two ways that rules look at them.
-struct Names {
+pub(super) struct Names {
     /// Folded to one case.
     plain: Prefixes,
     /// Also without what some file systems do not tell apart: dots and spaces at the end of a name, streams, and
@@ -200,7 +252,7 @@ struct Names {
 }
 
 impl Names {
-    fn new(path: &Path) -> Self {
+    pub(super) fn new(path: &Path) -> Self {
         let mut names = Self { plain: Prefixes::default(), bare: Prefixes::default() };
         for part in path.components() {
             names.bare.push(&bare_name(part.as_os_str()));
@@ -209,7 +261,8 @@ impl Names {
         names
     }
 
-    fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+    /// The path and each directory it is in, folded; and the same as the laxest file system takes it.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.plain.each().zip(self.bare.each())
     }
 }
@@ -278,6 +331,11 @@ impl Globs {
         Ok(Self { set, words })
     }
 
+    /// The first glob that matches the path, or a directory that it is in.
+    fn first_of(&self, names: &Names) -> Option<usize> {
+        names.pairs().find_map(|(plain, bare)| self.hit(plain).or_else(|| self.hit(bare)))
+    }
+
     fn hit(&self, path: &str) -> Option<usize> {
         self.set.matches(path).into_iter().next()
     }
@@ -314,179 +372,4 @@ fn check_glob(glob: &str) -> Result<(), String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn rules(deny: &[&str], allow: &[&str], read_only: &[&str]) -> Rules {
-        let own = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect();
-        let own = FileRules { deny: own(deny), allow: own(allow), read_only: own(read_only) };
-        Rules::new(&own, None).unwrap()
-    }
-
-    fn reads(rules: &Rules, path: &str) -> bool {
-        rules.check(Path::new(path), Access::Read, Sort::File).is_ok()
-    }
-
-    fn writes(rules: &Rules, path: &str) -> bool {
-        rules.check(Path::new(path), Access::Write, Sort::File).is_ok()
-    }
-
-    // S2-25
-    #[test]
-    fn secrets_are_denied_by_default() {
-        let rules = rules(&[], &[], &[]);
-        for path in [
-            ".env",
-            "a/b/.env",
-            ".env.local",
-            ".env.example.bak",
-            ".ENV",
-            ".Env.Production",
-            ".env.",
-            ".env ",
-            ".env. . ",
-            ".env::$DATA",
-            ".e\u{200d}nv",
-            "server.pem",
-            "tls/server.KEY",
-            "a.p12",
-            "a.pfx",
-            "a.jks",
-            "id_rsa",
-            "id_rsa.old",
-            "x/id_ed25519",
-            "id_ecdsa_sk",
-            "credentials",
-            "gcp/credentials.json",
-            ".netrc",
-            ".npmrc",
-            ".pypirc",
-            ".git-credentials",
-            ".git/config",
-            ".git /config",
-            ".Git/config",
-            "sub/.git/config.worktree",
-            ".git/modules/a/b/config",
-            ".ssh/known_hosts",
-            ".s\u{17f}h/x",
-            ".SSH./x",
-            "home/.aws/credentials",
-            ".gnupg/a/b",
-            ".docker/config.json",
-            ".kube/config",
-            "vault.kdbx",
-            "config/secrets.yml",
-            "secrets.toml",
-            ".env.example/.env",
-        ] {
-            assert!(!reads(&rules, path), "{path:?} can be read");
-            assert!(!writes(&rules, path), "{path:?} can be written");
-        }
-    }
-
-    #[test]
-    fn what_only_looks_like_a_secret_is_free() {
-        let rules = rules(&[], &[], &[]);
-        for path in [
-            ".env.example",
-            "a/.env.sample",
-            ".env.template",
-            "environment.ts",
-            "env",
-            "id_rsa.pub",
-            "keys.rs",
-            "src/credentials/mod.rs",
-            "monkey",
-            ".gitignore",
-            "config/config.json",
-            "secrets.rs",
-            "a.key/x",
-        ] {
-            assert!(reads(&rules, path), "{path:?} cannot be read");
-            assert!(writes(&rules, path), "{path:?} cannot be written");
-        }
-        assert!(rules.check(Path::new("src/credentials"), Access::Read, Sort::Directory).is_ok());
-        assert!(rules.check(Path::new(".ssh"), Access::Read, Sort::Directory).is_err());
-    }
-
-    #[test]
-    fn the_own_rules_add_and_make_exceptions() {
-        let rules =
-            rules(&["private", "docs/*.txt", "/top"], &[".env", "private/ok.md", "fixtures/**"], &["vendor/**"]);
-        for path in ["private", "a/private/b/c", "docs/a.txt", "docs/a.txt/b", "top", "PRIVATE/x"] {
-            assert!(!reads(&rules, path), "{path:?} can be read");
-        }
-        for path in [".env", "a/.env", "private/ok.md", "fixtures/a/.env", "docs/b/a.txt", "a/top", "fixtures/k.pem"] {
-            assert!(reads(&rules, path), "{path:?} cannot be read");
-        }
-        assert!(reads(&rules, "vendor/a") && !writes(&rules, "vendor/a") && !writes(&rules, "vendor"));
-    }
-
-    // S2-25
-    #[test]
-    fn no_rule_makes_git_or_the_policy_writable() {
-        let rules = rules(&[], &["**", ".git/**", ".ostler/**", ".ostler/sandbox.toml"], &[]);
-        for path in [".git", ".git/hooks/pre-commit", "sub/.git", ".ostler/sandbox.toml", ".OSTLER/x", ".git./hooks/x"]
-        {
-            assert!(!writes(&rules, path), "{path:?} can be written");
-            assert!(reads(&rules, path), "{path:?} cannot be read");
-        }
-    }
-
-    #[test]
-    fn what_other_programs_run_is_only_read_unless_allowed() {
-        let guarded = rules(&[], &[], &[]);
-        let opened = rules(&[], &[".agent/**", ".vscode/settings.json"], &[]);
-        for path in [
-            ".agent/settings.json",
-            ".agent/settings.local.json",
-            ".agent/hooks/a.sh",
-            ".agent/skills",
-            ".mcp.json",
-            "a/.VSCODE/tasks.json",
-            ".husky",
-            ".cargo/config.toml",
-        ] {
-            assert!(reads(&guarded, path) && !writes(&guarded, path), "{path}");
-        }
-        assert!(writes(&opened, ".agent/settings.json") && writes(&opened, ".vscode/settings.json"));
-        assert!(!writes(&opened, ".vscode/tasks.json") && !writes(&opened, ".mcp.json"));
-    }
-
-    #[test]
-    fn a_git_directory_of_another_name_is_kept() {
-        let rules =
-            Rules::new(&FileRules { allow: vec!["**".to_owned()], ..FileRules::default() }, Some(Path::new("r [x]")));
-        let rules = rules.unwrap();
-        assert!(!writes(&rules, "r [x]/hooks/pre-commit") && !writes(&rules, "R [X]") && writes(&rules, "r x/hooks/a"));
-        let rules = Rules::new(&FileRules::default(), Some(Path::new("x"))).unwrap();
-        assert!(!reads(&rules, "x/config") && !reads(&rules, "x/modules/a/config") && reads(&rules, "x/HEAD"));
-    }
-
-    #[test]
-    fn a_path_of_very_many_parts_takes_little() {
-        let path = "a/".repeat(200_000);
-        let names = Names::new(Path::new(&path));
-        assert!(names.plain.text.capacity() < 1 << 20 && names.plain.ends.len() == 200_000);
-    }
-
-    #[test]
-    fn a_workspace_in_a_kept_directory_is_none() {
-        for path in ["/w/.git", "/w/.GIT/hooks", "/home/u/.ssh", "/w/.ostler/x", "/home/u/.config/gcloud/a"] {
-            assert!(check_root(Path::new(path)).is_err(), "{path}");
-        }
-        for path in ["/", "/w/a.git", "/home/u/.config", "/w/.github"] {
-            assert!(check_root(Path::new(path)).is_ok(), "{path}");
-        }
-    }
-
-    #[test]
-    fn a_glob_that_is_none_is_named() {
-        let check = |glob: &str| FileRules { deny: vec![glob.to_owned()], ..FileRules::default() }.check();
-        assert_eq!(check("a{b").unwrap_err().split(':').next(), Some("the glob `a{b` is not one"));
-        assert!(check("../x").is_err());
-        assert!(check("").is_err());
-        assert!(check("/").is_err());
-        assert_eq!(check("**/x"), Ok(()));
-    }
-}
+mod tests;

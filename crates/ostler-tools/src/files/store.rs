@@ -17,6 +17,7 @@ use super::place::{Kind, Links, Made, Place};
 use super::root::Root;
 use super::rules::{Access, Sort};
 use super::twins::Twins;
+use crate::names::quoted;
 use crate::{Code, ToolError};
 
 /// What a write did.
@@ -34,7 +35,7 @@ pub(crate) struct Stored {
 impl Answer for Stored {
     fn text(&self) -> String {
         let Self { path, result, bytes, diff, note } = self;
-        let mut text = format!("{result} {path} ({bytes} bytes)");
+        let mut text = format!("{result} {} ({bytes} bytes)", quoted(path));
         // The model wrote a new file itself just now: no need to tell it what is in it.
         if *result != CREATED {
             if diff.is_empty() && note.is_none() {
@@ -111,7 +112,7 @@ fn place_for(root: &Root, given: &Given, links: Links) -> Result<(Place, Option<
     match root.place(given, links) {
         Err(error) if error.code == Code::FileNotFound => {
             given.check_new()?;
-            root.rules.check(&root.would_be(given)?, Access::Write, Sort::File)?;
+            root.check(&root.would_be(given)?, Access::Write, Sort::File)?;
             let Some(parent) = given.path.parent() else { return Err(error) };
             let made = root.make_directories(parent, &given.shown)?;
             Ok((root.place(given, links)?, Some(made)))

@@ -2,6 +2,7 @@
 
 use std::io::{Error, ErrorKind};
 
+use crate::names::is_deceiving;
 use crate::{Code, ToolError};
 
 /// The error of a call on a path, as a tool's error.
@@ -40,7 +41,7 @@ pub(super) fn shown(path: &str) -> String {
             text.push('…');
             break;
         }
-        if char.is_control() { text.extend(char.escape_debug()) } else { text.push(char) }
+        if is_deceiving(char) { text.extend(char.escape_debug()) } else { text.push(char) }
     }
     text.push('`');
     text

@@ -2,6 +2,7 @@
 
 mod attacks;
 mod places;
+mod repositories;
 
 use std::ffi::OsStr;
 use std::fs;

@@ -10,3 +10,4 @@
 mod commands;
 mod file_tools;
 mod files;
+mod fuzz;

@@ -79,7 +79,7 @@ impl Agent for MockAgent {
             install_hint: None,
             id: session_id(),
             dir: directory(&spec),
-            continues: None,
+            continues: spec.follows.clone(),
             breaker: Fuse::off(),
             host: host.clone(),
             submissions: Arc::default(),

@@ -7,35 +7,33 @@ use std::sync::Arc;
 
 use ostler_core::dialect::{Capabilities, Dialect, Inherits, Setting};
 use ostler_core::event::Notice;
-use ostler_core::spec::{Spec, SpecError, keys};
+use ostler_core::spec::{Sandbox, Spec, SpecError, keys};
 use ostler_dialects::openai::OpenAi;
 use ostler_dialects::scripted::Scripted as ScriptedDialect;
 use ostler_tools::command::RUN_COMMAND;
-use ostler_tools::confine::Network;
+use ostler_tools::confine::{Network, Required};
 use ostler_tools::{Policy, ToolError, Workspace};
 
 use super::{Agent, check_without_process, directory, earlier, prepare, session_id};
 use crate::api;
 use crate::around::Around;
-use crate::command::CommandRunner;
+use crate::command::{self, CommandRunner, user_git};
 use crate::host::Host;
 use crate::inner::Busy;
-use crate::model::{Http, Model, Script, Scripted};
+use crate::model::{Http, Model, Script, Scripted, account};
 use crate::probe::Probed;
 use crate::process::SpawnError;
 use crate::session::submit::Submissions;
 use crate::session::{Beginning, Fuse, Launch, Session};
 use crate::tool::Tool;
 use crate::toolbox::Toolbox;
+use crate::trust::{Decided, FileKind};
 
 /// How often a call is tried again when nobody says otherwise.
 const RETRIES: usize = 3;
 
 /// The variables that say which account is used.
 const KEYS: Inherits = Inherits { always: &["OPENAI_API_KEY", "OPENAI_BASE_URL"], when: &[], never: &[] };
-
-/// Where a directory keeps the script that the scripted agent plays in it.
-const SCRIPT_FILE: &str = ".ostler/script.toml";
 
 /// An agent that is a model with Ostler's own tool loop: any OpenAI-compatible server, or a script.
 ///
@@ -125,12 +123,16 @@ impl ApiAgent {
         self
     }
 
-    fn model(&self, host: &Host, spec: &Spec) -> Result<Arc<dyn Model>, SpecError> {
+    /// The model, and a notice about the workspace's script if that is not played.
+    fn model(&self, host: &Host, spec: &Spec) -> Result<(Arc<dyn Model>, Option<Notice>), SpecError> {
         Ok(match &self.source {
-            Source::Server => Arc::new(Http::new(host, spec)?),
-            Source::Script(Some(script)) => Arc::new(Scripted::new(script.clone())),
-            Source::Script(None) => Arc::new(Scripted::new(find_script(spec)?)),
-            Source::Model(model) => model.clone(),
+            Source::Server => (Arc::new(Http::new(host, spec)?), None),
+            Source::Script(Some(script)) => (Arc::new(Scripted::new(script.clone())), None),
+            Source::Script(None) => {
+                let (script, notice) = find_script(host, spec)?;
+                (Arc::new(Scripted::new(script)), notice)
+            }
+            Source::Model(model) => (model.clone(), None),
         })
     }
 
@@ -138,14 +140,19 @@ impl ApiAgent {
     fn tools(&self, host: &Host, spec: &Spec, session: &str) -> Result<Ground, SpecError> {
         let root = directory(spec);
         let wrong = |error: ToolError| SpecError::new("dir", &root.display().to_string(), error.message);
-        let policy = match &self.policy {
-            Some(policy) => policy.clone(),
-            None => Workspace::load_policy(&root).map_err(wrong)?,
+        let Decided { mut policy, mut notices, .. } = match &self.policy {
+            Some(policy) => Decided { policy: policy.clone(), ..Decided::default() },
+            None => command::sandbox_policy(host, &real(&root)).map_err(wrong)?,
         };
-        let workspace = Arc::new(Workspace::open(&root, &policy.files).map_err(wrong)?);
+        if spec.sandbox == Sandbox::Off {
+            policy.sandbox.required = Required::Nothing;
+        }
+        let workspace = Workspace::open(&root, &policy.files).map_err(wrong)?;
+        let workspace = Arc::new(workspace.with_user_git_config(user_git(host)));
         let runner = CommandRunner::new(host, &policy, workspace.clone(), session).map_err(wrong)?;
-        let runner = runner.with_env(Http::env_of_commands(host, spec));
-        let (notices, busy) = (runner.notices(), runner.busy());
+        let runner = runner.with_env(account::env_of_commands(host, spec));
+        notices.extend(runner.notices());
+        let busy = runner.busy();
         let mut tools = if self.bare { Toolbox::default() } else { Toolbox::workspace(&workspace, runner) };
         for tool in self.tools.iter().chain(host.tools()) {
             tools.add(tool.clone());
@@ -191,11 +198,30 @@ fn choose(tools: &mut Toolbox, spec: &Spec) -> Result<(), SpecError> {
     Ok(())
 }
 
-fn find_script(spec: &Spec) -> Result<Script, SpecError> {
-    let named = spec.settings.last("script").map(PathBuf::from);
-    let own = directory(spec).join(SCRIPT_FILE);
-    let Some(path) = named.or_else(|| own.is_file().then_some(own)) else { return Ok(Script::demo()) };
-    read_script(&path)
+/// The directory without links; as it is when it does not exist, which is reported elsewhere.
+fn real(dir: &Path) -> PathBuf {
+    dir.canonicalize().unwrap_or_else(|_| dir.to_owned())
+}
+
+/// The script that the spec names, or the workspace's if it is trusted, or the demonstration.
+fn find_script(host: &Host, spec: &Spec) -> Result<(Script, Option<Notice>), SpecError> {
+    if let Some(named) = spec.settings.last("script") {
+        return Ok((read_script(Path::new(named))?, None));
+    }
+    let root = real(&directory(spec));
+    if is_directory(&root).is_err() {
+        return Ok((Script::demo(), None));
+    }
+    let wrong = |why: String| SpecError::new("script", &root.display().to_string(), why);
+    let file = host.workspace().file(&root, FileKind::Script).map_err(|error| wrong(error.message))?;
+    match file {
+        None => Ok((Script::demo(), None)),
+        Some(file) if file.is_trusted() => {
+            let script = Script::parse(&file.text);
+            Ok((script.map_err(|error| SpecError::new("script", &file.name, error))?, None))
+        }
+        Some(file) => Ok((Script::demo(), Some(file.left_out(&["its replies are played".to_owned()])))),
+    }
 }
 
 fn read_script(path: &Path) -> Result<Script, SpecError> {
@@ -250,14 +276,15 @@ impl Agent for ApiAgent {
         let known = earlier::find(host, &spec, self.dialect.name())?;
         spec.past = earlier::past(host, &spec, known.as_ref())?;
         let id = session_id();
-        let model = self.model(host, &spec)?;
+        let (model, remark) = self.model(host, &spec)?;
         let root = directory(&spec);
         let submissions = Arc::<Submissions>::default();
         let launch: Launch = if let Err(why) = is_directory(&root) {
             let outcome = SpawnError::BadDirectory { path: root.clone(), why }.outcome(None);
             Box::new(move |_, _| Err(outcome.clone()))
         } else {
-            let Ground { tools, notices, sandbox, busy } = self.tools(host, &spec, &id)?;
+            let Ground { tools, mut notices, sandbox, busy } = self.tools(host, &spec, &id)?;
+            notices.extend(remark);
             // A script says what it wants to happen: an error in it is an ending.
             let usual = if self.plays() { 0 } else { RETRIES };
             let retries = spec.settings.last("retries").and_then(|n| n.parse().ok()).unwrap_or(usual);
@@ -274,7 +301,7 @@ impl Agent for ApiAgent {
             install_hint: None,
             id,
             dir: root,
-            continues: known.map(|known| known.session),
+            continues: known.map(|known| known.session).or_else(|| spec.follows.clone()),
             // A model that is an agent has its own.
             breaker: if self.plays() || matches!(self.source, Source::Model(_)) {
                 Fuse::off()
@@ -304,8 +331,7 @@ fn is_directory(path: &Path) -> Result<(), String> {
 /// Asks the server for its models: that takes a connection and, where keys are wanted, a good one.
 async fn probe_server(host: &Host) -> Probed {
     if !Http::is_configured(host) {
-        let hint = "Set OPENAI_API_KEY, or OPENAI_BASE_URL for another server (docs/agents/openai-api.md).".to_owned();
-        return Probed::NotConfigured { hint };
+        return Probed::NotConfigured { hint: Http::SETUP.to_owned() };
     }
     let spec = Spec::default();
     let server = match Http::new(host, &spec) {

@@ -117,7 +117,10 @@ impl Agent for ProcessAgent {
         }
         let inherits = dialect.launch(&spec)?.inherits;
         let id = session_id();
-        let install_hint = self.0.probe().map(|p| p.install_hint);
+        let install_hint = match &spec.program {
+            Some(_) => Some(probe::NAMED_PROGRAM),
+            None => self.0.probe().map(|p| p.install_hint),
+        };
         let launcher = Launcher { host: host.clone(), id: id.clone(), dir: dir.clone(), install_hint };
         Ok(Session::begin(Beginning {
             dialect,
@@ -125,7 +128,7 @@ impl Agent for ProcessAgent {
             install_hint,
             id,
             dir,
-            continues: known.map(|known| known.session),
+            continues: known.map(|known| known.session).or_else(|| spec.follows.clone()),
             breaker: Fuse::new(host, self.0.name(), &inherits),
             host: host.clone(),
             submissions: Arc::default(),

@@ -5,6 +5,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use ostler_core::dialect::Inherits;
+use ostler_tools::UserGitConfig;
+use ostler_tools::confine::looks_secret;
 
 use crate::host::{Host, SESSION_VARIABLE};
 
@@ -35,6 +37,17 @@ const TOOL_HOMES: &[&str] = &[
     "CONDA_PREFIX",
 ];
 
+/// How tools are told that there is no network: what they have fetched before is used, and nothing is waited for.
+const OFFLINE: &[(&str, &str)] = &[
+    ("CARGO_NET_OFFLINE", "true"),
+    ("npm_config_offline", "true"),
+    ("npm_config_update_notifier", "false"),
+    ("GOPROXY", "off"),
+    ("GOTOOLCHAIN", "local"),
+    ("UV_OFFLINE", "1"),
+    ("PIP_DISABLE_PIP_VERSION_CHECK", "1"),
+];
+
 /// Directories of tools that variables name.
 pub(super) fn tool_homes(host: &Host) -> Vec<PathBuf> {
     TOOL_HOMES.iter().filter_map(|name| host.var(name)).map(PathBuf::from).collect()
@@ -55,6 +68,8 @@ pub(super) fn path(host: &Host, root: &Path) -> OsString {
 pub(super) struct Added<'a> {
     /// Those of the host that the policy names.
     pub(super) named: &'a [String],
+    /// Whether commands have no network: tools are told, so that they do not wait for it.
+    pub(super) offline: bool,
     /// The caller's own.
     pub(super) given: &'a BTreeMap<String, String>,
 }
@@ -69,8 +84,12 @@ pub(super) fn variables(host: &Host, marks: [&str; 2], added: &Added<'_>) -> BTr
     };
     env.retain(|name, _| is_usual(name));
     let set = |env: &mut BTreeMap<OsString, OsString>, name: &str, value: &str| env.insert(name.into(), value.into());
-    env.extend(added.named.iter().filter_map(|name| Some((name.into(), host.var(name)?.to_owned()))));
+    let named = added.named.iter().filter(|name| !is_kept_back(host, name));
+    env.extend(named.filter_map(|name| Some((name.into(), host.var(name)?.to_owned()))));
     for (name, value) in [("TERM", "dumb"), ("NO_COLOR", "1")] {
+        set(&mut env, name, value);
+    }
+    for (name, value) in OFFLINE.iter().filter(|_| added.offline) {
         set(&mut env, name, value);
     }
     for (name, value) in added.given {
@@ -83,10 +102,27 @@ pub(super) fn variables(host: &Host, marks: [&str; 2], added: &Added<'_>) -> BTr
     env
 }
 
+/// Returns true if a variable that a policy names is not passed, since its value looks like a credential.
+pub(super) fn is_kept_back(host: &Host, name: &str) -> bool {
+    host.var(name).is_some_and(|value| value.to_str().is_none_or(looks_secret))
+}
+
 /// Points every way to ask for temporary files to `temp`.
 pub(super) fn set_temp(env: &mut BTreeMap<OsString, OsString>, temp: &Path) {
     for name in ["TMPDIR", "TEMP", "TMP"] {
         env.insert(name.into(), temp.into());
     }
     env.insert("XDG_CACHE_HOME".into(), temp.join(".cache").into());
+    env.entry("npm_config_cache".into()).or_insert_with(|| temp.join(".npm").into());
+}
+
+/// Where the user's own git settings are, by the variables that git goes by.
+pub(crate) fn user_git(host: &Host) -> UserGitConfig {
+    let set = |name: &str| host.var(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = set("HOME");
+    let xdg = set("XDG_CONFIG_HOME").or_else(|| home.as_ref().map(|home| home.join(".config")));
+    let usual = [xdg.map(|xdg| xdg.join("git/config")), home.as_ref().map(|home| home.join(".gitconfig"))];
+    let global = set("GIT_CONFIG_GLOBAL").map_or_else(|| usual.into_iter().flatten().collect(), |file| vec![file]);
+    let system = set("GIT_CONFIG_SYSTEM").unwrap_or_else(|| PathBuf::from("/etc/gitconfig"));
+    UserGitConfig { files: [vec![system], global].concat(), home }
 }

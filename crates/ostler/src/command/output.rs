@@ -38,6 +38,8 @@ pub enum KilledFor {
     FileSize,
     /// It started too many processes.
     Processes,
+    /// It took too much memory.
+    Memory,
 }
 
 impl KilledFor {
@@ -49,6 +51,7 @@ impl KilledFor {
             Self::CpuTime => "computing time",
             Self::FileSize => "length of files",
             Self::Processes => "number of processes",
+            Self::Memory => "memory",
         }
     }
 }
@@ -91,6 +94,7 @@ impl CommandOutput {
             Some(KilledFor::CpuTime) => Some("it was ended: it computed for too long".to_owned()),
             Some(KilledFor::FileSize) => Some("it was ended: it wrote too long a file".to_owned()),
             Some(KilledFor::Processes) => Some("it was ended: it started too many processes".to_owned()),
+            Some(KilledFor::Memory) => Some("it was killed: it used too much memory".to_owned()),
             None => None,
         };
         match (killed, self.exit_code, self.signal) {

@@ -6,19 +6,20 @@ use std::time::Duration;
 
 use ostler_core::clip::HeadTail;
 use ostler_tools::command::{Approved, Snapshot};
+use ostler_tools::confine::Network;
 use ostler_tools::{Code, ToolError};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::oneshot;
 
 use super::environment::{self, Added};
 use super::{CommandOutput, CommandRunner, KilledFor};
-use crate::process::{self, Child, Control, ExitStatus, Prepared};
+use crate::process::{self, Child, Control, Ended, ExitStatus, Prepared, WorkspaceLock};
 
 /// How much of the beginning and of the end of each stream is kept.
 const HALF: usize = 12 * 1024;
 
-/// How long the end of everything is awaited after it was killed.
-const LAST: Duration = Duration::from_secs(10);
+/// How long the end of everything is awaited after it was killed. A starved machine takes its time; files are not put back before.
+const LAST: Duration = Duration::from_secs(60);
 
 pub(super) async fn run(
     runner: &CommandRunner,
@@ -30,11 +31,19 @@ pub(super) async fn run(
             "protected files could not be put back after an earlier command; no further command is run in this session";
         return Err(ToolError::new(Code::Io, message));
     }
-    let snapshot = Snapshot::take(runner.workspace.root(), &approved.name)?;
+    let lock = WorkspaceLock::acquire(runner.workspace.root(), timeout).await.ok_or_else(|| {
+        let message = "another session is running a command in this workspace; try again when it has ended";
+        ToolError::new(Code::TimedOut, message)
+    })?;
+    let (workspace, name) = (runner.workspace.clone(), approved.name.clone());
+    // It looks at every directory of the workspace: not on a thread that others wait for.
+    let take = move || Snapshot::take_with(workspace.root(), &name, workspace.user_git_config());
+    let broke = |_| ToolError::new(Code::Io, "the snapshot's task broke down; this is a fault in Ostler");
+    let snapshot = tokio::task::spawn_blocking(take).await.map_err(broke)??;
     let prepared = prepare(runner, approved)?;
     // A task of its own: whoever drops this future still has the command ended and the files put back.
     let (caller_is_there, call_off) = oneshot::channel::<()>();
-    let work = Work { snapshot: Arc::new(snapshot), timeout, broken: runner.broken.clone() };
+    let work = Work { snapshot: Arc::new(snapshot), timeout, broken: runner.broken.clone(), lock };
     let busy = runner.busy.clone().read_owned().await;
     let task = tokio::spawn(async move {
         let output = work.run(prepared, call_off).await;
@@ -50,9 +59,10 @@ pub(super) async fn run(
 fn prepare(runner: &CommandRunner, approved: Approved) -> Result<Prepared, ToolError> {
     let io = |error: std::io::Error| ToolError::new(Code::Io, format!("no room for temporary files: {error}"));
     let parent = runner.host.temp_dir();
-    let temp = crate::process::private_directory(&parent).map_err(io)?;
+    let temp = process::PrivateDirectory::new(&parent).map_err(io)?;
     let number = uuid::Uuid::new_v4().to_string();
-    let added = Added { named: &runner.limits.env, given: &runner.env };
+    let added =
+        Added { named: &runner.limits.env, offline: runner.limits.network == Network::None, given: &runner.env };
     let mut env = environment::variables(&runner.host, [&runner.session, &number], &added);
     env.insert("PATH".into(), environment::path(&runner.host, runner.workspace.root()));
     environment::set_temp(&mut env, temp.path());
@@ -69,6 +79,7 @@ fn prepare(runner: &CommandRunner, approved: Approved) -> Result<Prepared, ToolE
         temp: Some(temp),
         remark: None,
         beside: None,
+        restore: Vec::new(), // done by `Work`, which tells the model
     })
 }
 
@@ -78,11 +89,12 @@ struct Work {
     timeout: Duration,
     /// Set when protected files are not as before: what they say now must not count for another command.
     broken: Arc<AtomicBool>,
+    lock: WorkspaceLock,
 }
 
 impl Work {
     async fn run(self, prepared: Prepared, call_off: oneshot::Receiver<()>) -> Result<CommandOutput, ToolError> {
-        let mut undo = Undo { snapshot: self.snapshot, control: None, broken: self.broken };
+        let mut undo = Undo { snapshot: self.snapshot, control: None, broken: self.broken, _lock: self.lock };
         let child = process::spawn(prepared).await;
         let Child { stdin, stdout, stderr, control, .. } =
             child.map_err(|error| ToolError::new(Code::Io, format!("the command could not be started: {error}")))?;
@@ -106,16 +118,18 @@ impl Work {
             Ending::Time | Ending::CalledOff => {
                 control.kill();
                 let rest = async { tokio::join!(control.wait(), out.read(), err.read()).0 };
-                match tokio::time::timeout(LAST, rest).await {
-                    Ok(status) => status,
-                    Err(_) => {
-                        control.abandon();
-                        ExitStatus::default()
-                    }
-                }
+                tokio::time::timeout(LAST, rest)
+                    .await
+                    .unwrap_or(ExitStatus { left_over: true, ..ExitStatus::default() })
             }
         };
         let killed_for = killed_for(&ending, status, control.overran());
+        if status.left_over {
+            // What could not be confirmed is never called undone; `undo` keeps trying.
+            undo.broken.store(true, Ordering::SeqCst);
+            drop(tokio::task::spawn_blocking(move || drop(undo)));
+            return Err(not_confirmed());
+        }
         undo.control = None; // all of it is gone
         let put_back = restore(undo.snapshot.clone(), &undo.broken).await?;
         Ok(CommandOutput {
@@ -129,6 +143,13 @@ impl Work {
             limit_seconds: self.timeout.as_secs(),
         })
     }
+}
+
+/// The error of a command whose processes could not be seen to end.
+fn not_confirmed() -> ToolError {
+    let message = "the command was killed, but it could not be confirmed that all of its processes have ended; what it did to \
+                   protected files is not undone, and no further command is run in this session";
+    ToolError::new(Code::Io, message)
 }
 
 /// Puts protected files back, off the threads that others wait for.
@@ -168,6 +189,7 @@ fn killed_for(ending: &Ending, status: ExitStatus, overran: bool) -> Option<Kill
     match (ending, status.signal) {
         (Ending::Time, _) => Some(KilledFor::Time),
         _ if overran => Some(KilledFor::Processes),
+        _ if status.out_of_memory => Some(KilledFor::Memory),
         (_, Some(SIGXCPU)) => Some(KilledFor::CpuTime),
         (_, Some(SIGXFSZ)) => Some(KilledFor::FileSize),
         _ => None,
@@ -179,14 +201,16 @@ struct Undo {
     snapshot: Arc<Snapshot>,
     control: Option<Box<dyn Control>>,
     broken: Arc<AtomicBool>,
+    /// Held until all of it is undone.
+    _lock: WorkspaceLock,
 }
 
 impl Drop for Undo {
     fn drop(&mut self) {
         if let Some(mut control) = self.control.take() {
-            control.end();
+            let ended = control.end();
             drop(control);
-            if !self.snapshot.restore().failed.is_empty() {
+            if !self.snapshot.restore().failed.is_empty() || ended == Ended::Unknown {
                 self.broken.store(true, Ordering::SeqCst);
             }
         }

@@ -128,6 +128,8 @@ impl Config {
                 (Limit::IdleTimeout, Measure::Time(time)) => limits.idle = time,
                 (Limit::StartupTimeout, Measure::Time(time)) => limits.startup = time,
                 (Limit::MaxTime, Measure::Time(time)) => limits.budget_wall = time,
+                (Limit::MaxLogSize, Measure::Size(size)) => limits.event_bytes = size,
+                (Limit::MaxRawSize, Measure::Size(size)) => limits.raw_bytes = size,
                 (Limit::Grace, Measure::Time(Some(time))) => limits.grace = time,
                 (Limit::MaxTokens, Measure::Count(count)) => limits.budget_tokens = Some(count),
                 (Limit::MaxMessages, Measure::Count(count)) => limits.budget_turns = u32::try_from(count).ok(),

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use ostler_core::size;
+
 use super::time;
 
 /// A key. In this order they are shown.
@@ -58,6 +60,10 @@ pub enum Limit {
     MaxMessages,
     /// The longest the session may take.
     MaxTime,
+    /// Maximum size of the session's stored events.
+    MaxLogSize,
+    /// Maximum size of the agent's stored raw output.
+    MaxRawSize,
 }
 
 /// How much a limit allows.
@@ -69,11 +75,13 @@ pub enum Measure {
     Count(u64),
     /// So much.
     Amount(f64),
+    /// So many bytes; none for no limit.
+    Size(Option<u64>),
 }
 
 impl Limit {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Timeout,
         Self::IdleTimeout,
         Self::StartupTimeout,
@@ -83,6 +91,8 @@ impl Limit {
         Self::MaxTokens,
         Self::MaxMessages,
         Self::MaxTime,
+        Self::MaxLogSize,
+        Self::MaxRawSize,
     ];
 
     /// Its word.
@@ -98,6 +108,8 @@ impl Limit {
             Self::MaxTokens => "max_tokens",
             Self::MaxMessages => "max_messages",
             Self::MaxTime => "max_time",
+            Self::MaxLogSize => "max_log_size",
+            Self::MaxRawSize => "max_raw_size",
         }
     }
 
@@ -109,6 +121,8 @@ impl Limit {
             Self::IdleTimeout => "10m",
             Self::StartupTimeout => "60s",
             Self::Grace => "5s",
+            Self::MaxLogSize => "256MB",
+            Self::MaxRawSize => "512MB",
             _ => "none",
         }
     }
@@ -127,6 +141,7 @@ impl Limit {
             Self::Timeout | Self::IdleTimeout | Self::StartupTimeout | Self::Grace | Self::MaxTime => {
                 time(text).map(Measure::Time)
             }
+            Self::MaxLogSize | Self::MaxRawSize => size::parse_limit(text).map(Measure::Size),
             Self::MaxTokens => whole(u64::MAX),
             Self::MaxTurns | Self::MaxMessages => whole(u32::MAX.into()),
             Self::MaxBudgetUsd => match text.parse::<f64>() {
@@ -141,9 +156,9 @@ impl Limit {
         let size = |text: &str| match self.measure(text) {
             Ok(Measure::Time(Some(time))) => time.as_secs_f64(),
             #[expect(clippy::cast_precision_loss, reason = "compared only")]
-            Ok(Measure::Count(count)) => count as f64,
+            Ok(Measure::Count(count) | Measure::Size(Some(count))) => count as f64,
             Ok(Measure::Amount(amount)) => amount,
-            Ok(Measure::Time(None)) | Err(_) => f64::INFINITY,
+            Ok(Measure::Time(None) | Measure::Size(None)) | Err(_) => f64::INFINITY,
         };
         size(text) > size(than)
     }

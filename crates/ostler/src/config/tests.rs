@@ -59,6 +59,8 @@ bare = true
 timeout = "20m"
 idle_timeout = 90
 max_turns = 7
+max_log_size = "10MB"
+max_raw_size = "none"
 max_tokens = 1000
 "#;
 
@@ -75,6 +77,7 @@ fn a_spec_gets_what_it_leaves_open() {
     let limits = config.limits();
     assert_eq!((limits.wall, limits.idle), (Some(Duration::from_secs(1200)), Some(Duration::from_secs(90))));
     assert_eq!((limits.budget_tokens, limits.startup), (Some(1000), Limits::default().startup));
+    assert_eq!((limits.event_bytes, limits.raw_bytes), (Some(10_000_000), None));
     // An agent that nothing is said of gets nothing but the limits.
     let spec = filled(&config, "openai-api", Spec::default()).unwrap();
     assert!(spec.program.is_none() && spec.env.is_empty() && spec.settings.get(keys::MODEL).is_none());
@@ -190,6 +193,10 @@ fn an_unknown_project_chooses_what_is_harmless_and_nothing_else() {
         ("limits.timeout = \"none\"", Some("it would widen the limit, which is 30m")),
         ("limits.idle_timeout = \"11m\"", Some("it would widen the limit, which is 10m")),
         ("limits.max_tokens = 5", None),
+        ("limits.max_log_size = \"1MB\"", None),
+        ("limits.max_raw_size = 4096", None),
+        ("limits.max_log_size = \"257MB\"", Some("it would widen the limit, which is 256MB")),
+        ("limits.max_raw_size = \"none\"", Some("it would widen the limit, which is 512MB")),
     ];
     for (line, want) in table {
         let key = line.split(" = ").next().unwrap();

@@ -16,6 +16,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, NoProxy, Proxy, Response, StatusCode};
 use serde::Deserialize;
 
+use super::account::{self, Header};
 use super::{Answer, Model, Piece};
 use crate::clock;
 use crate::host::Host;
@@ -28,9 +29,6 @@ const LIST: Duration = Duration::from_secs(10);
 
 /// How much of an error's text is kept.
 const ERROR_CAP: usize = 64 * 1024;
-
-/// What is shorter is no secret: to blank it out would spoil other words.
-const SECRET: usize = 8;
 
 /// The longest answer that comes as a whole.
 const WHOLE_CAP: usize = 64 * 1024 * 1024;
@@ -48,41 +46,32 @@ pub(crate) struct Http {
 }
 
 impl Http {
+    /// How the agent becomes usable.
+    pub(crate) const SETUP: &str =
+        "Set OPENAI_API_KEY, or OPENAI_BASE_URL for another server (docs/agents/openai-api.md).";
+
     /// The server that a spec names, with the keys that the host has.
     pub(crate) fn new(host: &Host, spec: &Spec) -> Result<Self, SpecError> {
         let set = |key: &str| spec.settings.last(key).map(str::to_owned);
-        let var = |name: &str| variable(host, spec, name);
+        let var = |name: &str| account::variable(host, spec, name);
         let base = set("base_url").or_else(|| var("OPENAI_BASE_URL")).unwrap_or_else(|| OFFICIAL.to_owned());
         // The variable is held to the same rule as the setting, and is not repeated: it may hold a password.
         openai::url(&base).map_err(|why| SpecError::secret("base_url (OPENAI_BASE_URL)", why))?;
         let base = base.trim_end_matches('/').to_owned();
-        let key_variable = key_variable(spec);
+        let key_variable = account::key_variable(spec);
         let key = var(key_variable);
-        let headers = headers(host, spec)?;
+        let account = account::headers(host, spec)?;
+        let headers = header_map(&account)?;
         let model = set(keys::MODEL).or_else(|| var("OPENAI_MODEL"));
         let is_missing = key.is_none() && base == OFFICIAL && !headers.contains_key("authorization");
         let missing_key = is_missing.then(|| key_variable.to_owned());
-        let secrets = secrets(&headers);
+        let secrets = account::secrets(&account);
         Ok(Self { client: client(host, &base)?, base, model, headers, secrets, missing_key })
     }
 
     /// Whether a key or another server was named: then the agent can be used.
     pub(crate) fn is_configured(host: &Host) -> bool {
         ["OPENAI_API_KEY", "OPENAI_BASE_URL"].iter().any(|name| host.var(name).is_some_and(|value| !value.is_empty()))
-    }
-
-    /// What the spec adds to the environment, for commands that a model runs: without the key and the address of its server,
-    /// whatever the variable that holds the key is called.
-    pub(crate) fn env_of_commands(host: &Host, spec: &Spec) -> impl Iterator<Item = (String, String)> {
-        let key = spec.settings.last("api_key_env");
-        // Where the headers are wrong, no server is asked, and nothing is run.
-        let secrets = headers(host, spec).map(|headers| secrets(&headers)).unwrap_or_default();
-        let is_own = move |name: &str, value: &str| {
-            let is_named = name.starts_with("OPENAI_") || Some(name) == key;
-            is_named || secrets.iter().any(|secret| value.contains(secret))
-        };
-        let others = spec.env.iter().filter(move |(name, value)| !is_own(name, value));
-        others.map(|(name, value)| (name.clone(), value.clone()))
     }
 
     /// Where the server is.
@@ -200,11 +189,6 @@ impl Model for Http {
     }
 }
 
-/// Whether a header of this name holds a secret.
-fn is_secret(name: &str) -> bool {
-    ["auth", "key", "token", "secret", "cookie", "password"].iter().any(|part| name.contains(part))
-}
-
 /// A text without the keys: servers quote the one they do not like.
 fn blanked(secrets: &[String], text: String) -> String {
     secrets.iter().fold(text, |text, secret| if text.contains(secret) { text.replace(secret, "…") } else { text })
@@ -214,57 +198,17 @@ fn hidden(secrets: &[String], failed: Failed) -> Failed {
     Failed { message: blanked(secrets, failed.message), body: blanked(secrets, failed.body), ..failed }
 }
 
-/// A variable of the caller's: what was given for this run comes first.
-fn variable(host: &Host, spec: &Spec, name: &str) -> Option<String> {
-    let inherited = || host.var(name).and_then(|value| value.to_str()).map(str::to_owned);
-    spec.env.get(name).cloned().or_else(inherited).filter(|value| !value.is_empty())
-}
-
-/// The name of the variable that holds the key.
-fn key_variable(spec: &Spec) -> &str {
-    spec.settings.last("api_key_env").unwrap_or("OPENAI_API_KEY")
-}
-
-/// What every request carries: the key, the account, and what the caller adds.
-fn headers(host: &Host, spec: &Spec) -> Result<HeaderMap, SpecError> {
+/// The headers as the client sends them, marked as sensitive.
+fn header_map(account: &[Header]) -> Result<HeaderMap, SpecError> {
     let mut headers = HeaderMap::new();
-    match variable(host, spec, key_variable(spec)) {
-        Some(key) => put(&mut headers, "api_key_env", "authorization", &format!("Bearer {key}"))?,
-        None if spec.settings.last("api_key_env").is_some() => {
-            return Err(SpecError::new("api_key_env", key_variable(spec), "this variable is not set"));
-        }
-        None => {}
-    }
-    for (setting, name, fallback) in
-        [("organization", "openai-organization", "OPENAI_ORG_ID"), ("project", "openai-project", "OPENAI_PROJECT_ID")]
-    {
-        let value = spec.settings.last(setting).map(str::to_owned);
-        if let Some(value) = value.or_else(|| variable(host, spec, fallback)) {
-            put(&mut headers, setting, name, &value)?;
-        }
-    }
-    for header in spec.settings.get("header").unwrap_or_default() {
-        let (name, value) = header.split_once(':').unwrap_or((header, ""));
-        put(&mut headers, "header", name.trim(), value.trim())?;
+    for Header { setting, name, value } in account {
+        let wrong = |what: &str| SpecError::secret(setting, format!("{what} cannot be sent to a server"));
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong("this name"))?;
+        let mut value = HeaderValue::from_str(value.trim()).map_err(|_| wrong("this value"))?;
+        value.set_sensitive(true);
+        headers.insert(name, value);
     }
     Ok(headers)
-}
-
-/// What nobody but the server is to see of them.
-fn secrets(headers: &HeaderMap) -> Vec<String> {
-    let secret = headers.iter().filter(|(name, _)| is_secret(name.as_str()));
-    let values = secret.filter_map(|(_, value)| value.to_str().ok());
-    let secrets = values.map(|value| value.trim_start_matches("Bearer ").to_owned());
-    secrets.filter(|secret| secret.len() >= SECRET).collect()
-}
-
-fn put(headers: &mut HeaderMap, setting: &str, name: &str, value: &str) -> Result<(), SpecError> {
-    let wrong = |what: &str| SpecError::secret(setting, format!("{what} cannot be sent to a server"));
-    let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong("this name"))?;
-    let mut value = HeaderValue::from_str(value.trim()).map_err(|_| wrong("this value"))?;
-    value.set_sensitive(true);
-    headers.insert(name, value);
-    Ok(())
 }
 
 fn client(host: &Host, base: &str) -> Result<Client, SpecError> {
@@ -365,22 +309,17 @@ async fn capped(mut response: Response, cap: usize) -> reqwest::Result<String> {
 /// An answer as its bytes come in.
 fn streamed(response: Response) -> Answer {
     struct Reading {
-        bytes: Pin<Box<dyn futures_util::Stream<Item = reqwest::Result<bytes::Bytes>> + Send>>,
+        response: Response,
         events: Events,
         waiting: VecDeque<Piece>,
         strays: String,
         over: bool,
     }
-    let reading = Reading {
-        bytes: Box::pin(response.bytes_stream()),
-        events: Events::new(),
-        waiting: VecDeque::new(),
-        strays: String::new(),
-        over: false,
-    };
+    let reading =
+        Reading { response, events: Events::new(), waiting: VecDeque::new(), strays: String::new(), over: false };
     Box::pin(futures_util::stream::unfold(reading, |mut reading| async move {
         loop {
-            let Reading { bytes, events, waiting, strays, over } = &mut reading;
+            let Reading { response, events, waiting, strays, over } = &mut reading;
             if let Some(piece) = waiting.pop_front() {
                 *over |= piece == done(); // some servers leave the connection open behind it
                 return Some((Ok(piece), reading));
@@ -398,13 +337,13 @@ fn streamed(response: Response) -> Answer {
                 }
                 Seen::Stray(_) => {}
             };
-            match bytes.next().await {
-                Some(Ok(bytes)) => events.push(&bytes, &mut see),
-                Some(Err(error)) => {
+            match response.chunk().await {
+                Ok(Some(bytes)) => events.push(&bytes, &mut see),
+                Err(error) => {
                     *over = true;
                     return Some((Err(cut(&error)), reading));
                 }
-                None => {
+                Ok(None) => {
                     events.finish(&mut see);
                     *over = true;
                     if !strays.trim().is_empty() {
@@ -472,31 +411,8 @@ mod tests {
 
     #[test]
     fn a_key_does_not_show() {
-        let mut headers = HeaderMap::new();
-        put(&mut headers, "header", "x-key", "sk-secret").unwrap();
+        let header = Header { setting: "header", name: "x-key".into(), value: "sk-secret".into() };
+        let headers = header_map(&[header]).unwrap();
         assert!(!format!("{headers:?}").contains("sk-secret"));
-    }
-
-    #[test]
-    fn commands_get_no_key_under_whatever_name() {
-        let host = |key: &str| Host::new([("OPENAI_API_KEY".into(), key.into())]);
-        let mut spec = Spec::default();
-        spec.settings.push("header", "x-api-key: sk-of-a-header");
-        for (name, value) in [
-            ("OPENAI_BASE_URL", "http://here"),
-            ("MY_TOKEN", "sk-of-the-host"),
-            ("AUTHORIZATION", "Bearer sk-of-the-host"),
-            ("OTHER", "sk-of-a-header"),
-            ("EDITOR", "vi"),
-        ] {
-            spec.env.insert(name.into(), value.into());
-        }
-        let names = |host: &Host, spec: &Spec| -> Vec<String> {
-            Http::env_of_commands(host, spec).map(|(name, _)| name).collect()
-        };
-        assert_eq!(names(&host("sk-of-the-host"), &spec), ["EDITOR"]);
-        // What is too short for a key is no secret: it may stand in any value.
-        spec.settings.remove("header");
-        assert_eq!(names(&host("v"), &spec), ["AUTHORIZATION", "EDITOR", "MY_TOKEN", "OTHER"]);
     }
 }

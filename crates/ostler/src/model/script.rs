@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use ostler_core::outcome::{Cause, Outcome};
 use ostler_dialects::openai;
 use ostler_dialects::openai::orders::{Failed, FailedKind};
 use serde::Deserialize;
@@ -56,6 +57,8 @@ struct Reply {
     cut: bool,
     /// The answer never ends after what is said.
     hang: bool,
+    /// The turn ends like this after what is said, instead of with success.
+    ending: Option<ScriptedEnding>,
 }
 
 /// When an answer fits. What is not given does not matter.
@@ -99,6 +102,16 @@ struct ScriptedError {
     message: String,
 }
 
+/// The outcome of a turn that does not succeed. In the texts, `{result}` stands for the latest tool result.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ScriptedEnding {
+    cause: Cause,
+    #[serde(default)]
+    message: String,
+    hint: Option<String>,
+}
+
 impl Script {
     /// Reads a script (TOML).
     ///
@@ -108,6 +121,10 @@ impl Script {
         let script: Self = toml::from_str(text).map_err(|error| error.to_string())?;
         if script.replies.is_empty() {
             return Err("there is no [[reply]] in it".into());
+        }
+        let endings = script.replies.iter().filter_map(|reply| reply.ending.as_ref());
+        if endings.into_iter().any(|ending| ending.cause == Cause::Completed) {
+            return Err("`ending` with cause \"completed\": a reply without `ending` completes the turn".into());
         }
         Ok(script)
     }
@@ -157,15 +174,19 @@ impl Scripted {
         let pause = Duration::from_millis(self.script.pace_ms);
         let model = self.script.model.as_deref().unwrap_or(NAME);
         let pieces = reply.pieces(model, &seen.prompt);
-        let end = match (reply.cut, reply.hang) {
-            (_, true) => futures_util::stream::pending().boxed(),
-            (true, false) => futures_util::stream::iter([Err(Failed {
+        let fails = |failed: Failed| futures_util::stream::iter([Err(failed)]).boxed();
+        let end = match (&reply.ending, reply.cut, reply.hang) {
+            (Some(ending), _, _) => {
+                let outcome = ending.outcome(&seen);
+                fails(Failed { message: outcome.message.clone(), ended: Some(outcome.into()), ..Failed::default() })
+            }
+            (None, _, true) => futures_util::stream::pending().boxed(),
+            (None, true, false) => fails(Failed {
                 kind: FailedKind::Cut,
                 message: "The answer broke off: the script says so.".to_owned(),
                 ..Failed::default()
-            })])
-            .boxed(),
-            (false, false) => futures_util::stream::iter([Ok(Piece::Payload("[DONE]".to_owned()))]).boxed(),
+            }),
+            (None, false, false) => futures_util::stream::iter([Ok(Piece::Payload("[DONE]".to_owned()))]).boxed(),
         };
         let paced = futures_util::stream::iter(pieces).then(move |piece| async move {
             if !pause.is_zero() {
@@ -176,6 +197,9 @@ impl Scripted {
         Ok(Box::pin(paced.chain(end)))
     }
 }
+
+/// How many characters of a tool result fit into the message of an ending.
+const RESULT: usize = 300;
 
 /// The name of a model that has none.
 const NAME: &str = "scripted";
@@ -227,6 +251,20 @@ impl Seen {
     }
 }
 
+impl ScriptedEnding {
+    fn outcome(&self, seen: &Seen) -> Outcome {
+        let latest = seen.results.first().map(|(_, text)| text.split_whitespace().collect::<Vec<_>>().join(" "));
+        let latest = latest.unwrap_or_else(|| "no tool was called".to_owned());
+        let latest: String = latest.chars().take(RESULT).collect();
+        let filled = |text: &String| text.replace("{result}", &latest);
+        let outcome = Outcome::new(self.cause, filled(&self.message));
+        match &self.hint {
+            Some(hint) => outcome.hint(filled(hint)),
+            None => outcome,
+        }
+    }
+}
+
 impl When {
     fn fits(&self, seen: &Seen) -> bool {
         let any = |part: &str| seen.results.iter().any(|(_, text)| text.contains(part));
@@ -258,7 +296,7 @@ impl Reply {
             let function = json!({"name": call.tool, "arguments": arguments});
             all.push(chunk(json!({"tool_calls": [{"index": index, "function": function}]}), None));
         }
-        if !self.cut && !self.hang {
+        if !self.cut && !self.hang && self.ending.is_none() {
             let usual = if self.calls.is_empty() { "stop" } else { "tool_calls" };
             all.push(chunk(json!({}), Some(self.finish.as_deref().unwrap_or(usual))));
         }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use ostler_core::dialect::{Arg, Launch};
 use ostler_core::event::Notice;
-use ostler_core::spec::{Sandbox, Spec};
+use ostler_core::spec::Spec;
 use ostler_tools::confine::Confinement;
 
 use super::SpawnError;
@@ -26,9 +26,11 @@ pub(crate) struct Prepared {
     /// Files that hold what is too long for an argument; they go when this does.
     pub(crate) files: Vec<tempfile::NamedTempFile>,
     /// A directory for temporary files that is its own, and goes when this does.
-    pub(crate) temp: Option<tempfile::TempDir>,
+    pub(crate) temp: Option<super::PrivateDirectory>,
     /// The directory through which it reaches the session: whoever makes it also removes it, unless that was killed.
     pub(crate) beside: Option<PathBuf>,
+    /// Workspaces in which protected files are put back once it has ended.
+    pub(crate) restore: Vec<PathBuf>,
     /// What the system keeps it from doing.
     pub(crate) confinement: Option<Confinement>,
     /// What the caller should know about that.
@@ -66,9 +68,11 @@ impl Prepared {
         let socket = spec.bridge.as_ref().and_then(|bridge| bridge.args.last());
         let beside = socket.and_then(|path| Path::new(path).parent()).map(Path::to_owned);
         let (temp, confinement, remark) = (None, None, None);
-        let mut prepared = Self { program, args, env, dir, mark, guard, files, temp, beside, confinement, remark };
-        if spec.sandbox != Sandbox::Off {
-            super::sandboxed::confine(&mut prepared, host, spec, launch)?;
+        let restore = Vec::new();
+        let mut prepared =
+            Self { program, args, env, dir, mark, guard, files, temp, beside, restore, confinement, remark };
+        if spec.sandbox.confines_agent() {
+            super::sandboxed::confine(&mut prepared, host, &super::sandboxed::Wanted::new(spec, launch))?;
         }
         Ok(prepared)
     }
@@ -80,8 +84,8 @@ impl Prepared {
         let env = BTreeMap::from([(SESSION_VARIABLE.into(), session.into())]);
         let args = args.iter().map(OsString::from).collect();
         let guard = host.guard().cloned();
-        let (files, dir, temp, beside) = (Vec::new(), None, None, None);
-        Ok(Self { program, args, env, dir, mark, guard, files, temp, beside, confinement: None, remark: None })
+        let (files, restore, dir, temp, beside) = (Vec::new(), Vec::new(), None, None, None);
+        Ok(Self { program, args, env, dir, mark, guard, files, temp, beside, restore, confinement: None, remark: None })
     }
 
     /// Prepares a command of the caller's, which has the caller's whole environment.
@@ -100,9 +104,9 @@ impl Prepared {
         let mut env = host.whole_environment();
         env.insert(SESSION_VARIABLE.into(), session.clone().into());
         let args = args.iter().map(OsString::from).collect();
-        let (files, dir, temp, beside) = (Vec::new(), Some(dir.to_owned()), None, None);
+        let (files, restore, dir, temp, beside) = (Vec::new(), Vec::new(), Some(dir.to_owned()), None, None);
         let (mark, guard) = (format!("{SESSION_VARIABLE}={session}"), host.guard().cloned());
-        Ok(Self { program, args, env, dir, mark, guard, files, temp, beside, confinement: None, remark: None })
+        Ok(Self { program, args, env, dir, mark, guard, files, temp, beside, restore, confinement: None, remark: None })
     }
 }
 
@@ -123,12 +127,12 @@ fn reach(host: &Host, helper: &str, env: &mut BTreeMap<OsString, OsString>) -> R
 }
 
 fn find(host: &Host, program: &Path, natives: &[&str]) -> Result<PathBuf, SpawnError> {
-    let shown = program.display().to_string();
     match host.find_native(program, natives) {
         Found::At(path) if !executable(&path) => Err(SpawnError::NotExecutable(path)),
         Found::At(path) if !is_program(&path) => Err(SpawnError::BadFormat(path)),
         Found::At(path) => Ok(path),
-        Found::Nowhere(searched) => Err(SpawnError::Missing { program: shown, searched }),
+        Found::Nowhere(_) if program.components().count() > 1 => Err(SpawnError::NoSuchFile(program.to_owned())),
+        Found::Nowhere(searched) => Err(SpawnError::Missing { program: program.display().to_string(), searched }),
     }
 }
 

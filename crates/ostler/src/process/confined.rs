@@ -1,22 +1,56 @@
-//! Putting a child under a confinement, and counting what it starts.
+//! Confining a child between fork and exec, and the watch over the number of processes where the kernel does not limit it.
 
 use std::io;
 use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 
-use ostler_tools::confine::{Confinement, Kept, prepare};
+use ostler_tools::confine::{Confinement, Held, Layers, Namespaces, Ready, Required, prepare};
 
-/// Has `command` confined between fork and exec. What is returned is to be kept until everything has ended.
-pub(super) fn confine(command: &mut std::process::Command, confinement: &Confinement) -> io::Result<Option<Kept>> {
-    let (ready, kept) = prepare(confinement)?;
+/// Has `command` confined between fork and exec. What is returned is to be held until everything has ended.
+pub(super) fn confine(command: &mut Command, confinement: &Confinement) -> io::Result<Held> {
+    let (ready, held) = prepare(confinement)?;
+    enter_before_exec(command, ready);
+    Ok(held)
+}
+
+/// The last thing that happens before exec: with a pid namespace, whatever came later would happen in another process.
+pub(super) fn enter_before_exec(command: &mut Command, ready: Ready) {
     #[expect(unsafe_code, reason = "there is no safe way to run code between fork and exec")]
     // SAFETY: `enter` was made for this place: it only makes system calls and allocates nothing.
     unsafe {
         command.pre_exec(move || ready.enter());
     }
-    Ok(kept)
 }
 
-/// A limit on the number of processes that the kernel may not hold by itself.
+/// Which layers a child would really enter here: one is forked, enters, reports, and is never executed. Namespaces that cannot be
+/// entered as a whole are switched off in the confinement.
+pub(crate) fn probe(confinement: &mut Confinement) -> Layers {
+    if let Ok(layers) = try_layers(confinement) {
+        return layers;
+    }
+    confinement.namespaces = Namespaces::Skip;
+    try_layers(confinement).unwrap_or_default()
+}
+
+fn try_layers(confinement: &Confinement) -> io::Result<Layers> {
+    let confinement = Confinement { required: Required::Nothing, ..confinement.clone() };
+    let (ready, held) = prepare(&confinement)?;
+    let mut command = Command::new("/");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).env_clear();
+    let enter = move || ready.enter().and_then(|()| Err(io::ErrorKind::Unsupported.into()));
+    #[expect(unsafe_code, reason = "there is no safe way to run code between fork and exec")]
+    // SAFETY: `enter` was made for this place: it only makes system calls and allocates nothing.
+    unsafe {
+        command.pre_exec(enter);
+    }
+    match command.spawn() {
+        Ok(mut child) => child.wait().map(|_| ())?, // cannot be: the closure never lets it come to exec
+        Err(error) => drop(error),
+    }
+    held.read_report().layers.ok_or_else(|| io::Error::other("the layers could not be entered"))
+}
+
+/// A limit on the number of processes that the kernel does not hold by itself.
 #[derive(Debug)]
 pub(super) struct Crowd {
     most: u64,
@@ -25,9 +59,12 @@ pub(super) struct Crowd {
 }
 
 impl Crowd {
-    /// A limit, if the confinement has one.
-    pub(super) fn of(confinement: Option<&Confinement>) -> Option<Self> {
+    /// A watch, if the confinement has a limit and neither a cgroup nor a user namespace counts.
+    pub(super) fn of(confinement: Option<&Confinement>, held: Option<&Held>, layers: Layers) -> Option<Self> {
         let most = confinement?.limits.processes?;
+        if held.is_some_and(Held::counts_processes) || layers.has(Layers::USERS) {
+            return None;
+        }
         Some(Self { most, tasks_before: tasks(), looks: 0 })
     }
 
@@ -45,4 +82,21 @@ fn tasks() -> u64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let tasks = text.split_whitespace().nth(3).and_then(|word| word.split_once('/')?.1.parse().ok());
     tasks.unwrap_or(u64::MAX / 2)
+}
+
+/// Puts a child under a confinement from within `process-wrap`, after what its other wrappers do before exec.
+#[derive(Debug)]
+pub(super) struct Confine(pub(super) Option<Ready>);
+
+impl process_wrap::tokio::CommandWrapper for Confine {
+    fn pre_spawn(
+        &mut self,
+        command: &mut tokio::process::Command,
+        _core: &process_wrap::tokio::CommandWrap,
+    ) -> io::Result<()> {
+        if let Some(ready) = self.0.take() {
+            enter_before_exec(command.as_std_mut(), ready);
+        }
+        Ok(())
+    }
 }

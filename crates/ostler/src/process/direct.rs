@@ -8,7 +8,7 @@ use std::process::Stdio;
 use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop};
 use tokio::process::Command;
 
-use super::{Child, Control, ExitStatus, Prepared, SpawnError};
+use super::{Child, Control, Ended, ExitStatus, LAST_LOOKS, Prepared, SpawnError};
 
 /// How often the processes of a confined child are counted.
 #[cfg(target_os = "linux")]
@@ -23,12 +23,6 @@ pub(super) fn spawn(prepared: Prepared) -> Result<Child, SpawnError> {
     }
     #[cfg(target_os = "linux")]
     die_with_us(command.as_std_mut());
-    #[cfg(target_os = "linux")]
-    let kept = match &confinement {
-        Some(confinement) => super::confined::confine(command.as_std_mut(), confinement)
-            .map_err(|source| SpawnError::Other { program: program.clone(), source })?,
-        None => None,
-    };
     #[cfg(not(target_os = "linux"))]
     let _ = confinement;
     let mut wrap = CommandWrap::from(command);
@@ -37,7 +31,26 @@ pub(super) fn spawn(prepared: Prepared) -> Result<Child, SpawnError> {
     wrap.wrap(process_wrap::tokio::ProcessSession);
     #[cfg(windows)]
     wrap.wrap(process_wrap::tokio::JobObject);
-    let mut child = spawner::spawn(wrap).map_err(|error| SpawnError::of(&program, error))?;
+    #[cfg(target_os = "linux")]
+    let held = match &confinement {
+        Some(confinement) => {
+            let prepared = ostler_tools::confine::prepare(confinement);
+            let (ready, held) = prepared.map_err(|source| SpawnError::Other { program: program.clone(), source })?;
+            wrap.wrap(super::confined::Confine(Some(ready)));
+            Some(held)
+        }
+        None => None,
+    };
+    let spawned = spawner::spawn(wrap);
+    #[cfg(target_os = "linux")]
+    let reported = held.as_ref().map(ostler_tools::confine::Held::read_report).unwrap_or_default();
+    #[cfg(target_os = "linux")]
+    if let (Err(_), Some(confinement), Some(layers)) = (&spawned, &confinement, reported.layers)
+        && let Some(error) = SpawnError::unconfined(confinement, layers)
+    {
+        return Err(error);
+    }
+    let mut child = spawned.map_err(|error| SpawnError::of(&program, error))?;
     let pid = child.id();
     Ok(Child {
         stdin: child.stdin().take().map(|s| Box::new(s) as _),
@@ -50,11 +63,14 @@ pub(super) fn spawn(prepared: Prepared) -> Result<Child, SpawnError> {
             mark,
             group: pid,
             ended: None,
+            was_killed: false,
             #[cfg(target_os = "linux")]
-            crowd: super::confined::Crowd::of(confinement.as_ref()),
+            crowd: super::confined::Crowd::of(confinement.as_ref(), held.as_ref(), reported.layers.unwrap_or_default()),
             overran: false,
             #[cfg(target_os = "linux")]
-            kept,
+            tree: reported.tree,
+            #[cfg(target_os = "linux")]
+            held,
             _files: files,
             _temp: temp,
         }),
@@ -124,13 +140,16 @@ struct Direct {
     group: Option<u32>,
     /// Set once all is over: from then on the numbers may belong to somebody else.
     ended: Option<ExitStatus>,
+    was_killed: bool,
     #[cfg(target_os = "linux")]
     crowd: Option<super::confined::Crowd>,
     overran: bool,
     #[cfg(target_os = "linux")]
-    kept: Option<ostler_tools::confine::Kept>,
+    tree: Option<ostler_tools::confine::ProcessTree>,
+    #[cfg(target_os = "linux")]
+    held: Option<ostler_tools::confine::Held>,
     _files: Vec<tempfile::NamedTempFile>,
-    _temp: Option<tempfile::TempDir>,
+    _temp: Option<super::PrivateDirectory>,
 }
 
 impl Direct {
@@ -166,16 +185,28 @@ impl Direct {
         self.child.wait().await
     }
 
-    /// Ends what is left once the agent itself is gone.
-    async fn sweep(&self) {
+    /// Ends what is left once the agent itself is gone. Returns whether it is certain that nothing is.
+    async fn sweep(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        if let Some(tree) = &self.tree {
+            // It is gone already, unless the process that waits for it was killed.
+            tree.kill();
+            for _ in 0..LAST_LOOKS {
+                if tree.is_gone() {
+                    return true;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            }
+            return false;
+        }
         #[cfg(unix)]
         self.signal_group(rustix::process::Signal::KILL);
         #[cfg(target_os = "linux")]
         {
-            self.kept.iter().for_each(ostler_tools::confine::Kept::clear);
-            // A process that is just becoming another program has no environment for a moment: one that forks without end is
-            // gone when nothing of it was seen twice.
-            let (mut quiet, enough) = (0, if self.crowd.is_some() { 2 } else { 1 });
+            self.held.iter().for_each(ostler_tools::confine::Held::clear);
+            // A process that is just becoming another program has no environment for a moment: what was killed in the middle of
+            // its work is gone when nothing of it was seen twice.
+            let (mut quiet, enough) = (0, if self.held.is_some() || self.was_killed { 2 } else { 1 });
             let mut rounds = 0;
             for _ in 0..300 {
                 let left = super::sweep::marked(&self.mark);
@@ -185,12 +216,15 @@ impl Direct {
                 let gone = left.is_empty() && (rounds > 100 || !super::sweep::is_peopled(self.group));
                 quiet = if gone { quiet + 1 } else { 0 };
                 if quiet == enough {
-                    break;
+                    return true;
                 }
                 super::sweep::signal(&left, rustix::process::Signal::KILL);
                 tokio::time::sleep(std::time::Duration::from_millis(10)).await;
             }
+            false
         }
+        #[cfg(not(target_os = "linux"))]
+        true
     }
 }
 
@@ -199,6 +233,7 @@ impl Control for Direct {
         if self.ended.is_some() {
             return;
         }
+        self.was_killed = true;
         #[cfg(unix)]
         self.signal_group(rustix::process::Signal::TERM);
         #[cfg(windows)]
@@ -208,6 +243,13 @@ impl Control for Direct {
     fn kill(&mut self) {
         if self.ended.is_some() {
             return;
+        }
+        self.was_killed = true;
+        #[cfg(target_os = "linux")]
+        if let Some(tree) = &self.tree {
+            // Whoever waits for it ends once all of it is gone.
+            tree.kill();
+            return self.signal_group(rustix::process::Signal::CONT);
         }
         let _ = self.child.start_kill();
         #[cfg(target_os = "linux")]
@@ -225,19 +267,24 @@ impl Control for Direct {
     }
 
     #[cfg(target_os = "linux")]
-    fn end(&mut self) {
+    fn end(&mut self) -> Ended {
         self.kill();
-        self.kept.iter().for_each(ostler_tools::confine::Kept::clear);
+        self.held.iter().for_each(ostler_tools::confine::Held::clear);
         let mut quiet = 0;
-        for _ in 0..200 {
-            let left = super::sweep::marked(&self.mark);
-            quiet = if left.is_empty() { quiet + 1 } else { 0 };
+        for _ in 0..LAST_LOOKS {
+            let left = match &self.tree {
+                Some(tree) if tree.is_gone() => return Ended::Confirmed,
+                Some(_) => Vec::new(),
+                None => super::sweep::marked(&self.mark),
+            };
+            quiet = if left.is_empty() && self.tree.is_none() { quiet + 1 } else { 0 };
             if quiet == 2 {
-                return;
+                return Ended::Confirmed;
             }
             super::sweep::signal(&left, rustix::process::Signal::KILL);
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
+        Ended::Unknown
     }
 
     fn overran(&self) -> bool {
@@ -249,8 +296,12 @@ impl Control for Direct {
             if let Some(status) = self.ended {
                 return status;
             }
-            let status = self.watch().await.map_or_else(|_| ExitStatus::default(), exit_status);
-            self.sweep().await;
+            let mut status = self.watch().await.map_or_else(|_| ExitStatus::default(), exit_status);
+            status.left_over = !self.sweep().await;
+            #[cfg(target_os = "linux")]
+            {
+                status.out_of_memory = self.held.as_ref().is_some_and(ostler_tools::confine::Held::ran_out_of_memory);
+            }
             self.ended = Some(status);
             status
         })
@@ -269,5 +320,5 @@ fn exit_status(status: std::process::ExitStatus) -> ExitStatus {
     let signal = std::os::unix::process::ExitStatusExt::signal(&status);
     #[cfg(not(unix))]
     let signal = None;
-    ExitStatus { code: status.code(), signal }
+    ExitStatus { code: status.code(), signal, ..ExitStatus::default() }
 }

@@ -1,16 +1,17 @@
 //! The guard: a small process between Ostler and an agent that outlives Ostler by as long as it takes to clean up.
 //!
-//! Why a process of its own: when Ostler is killed with SIGKILL it cannot do anything any more, and the kernel's "kill me
-//! when my parent dies" reaches the agent but not the shells that the agent started in sessions of their own. The guard
-//! makes itself their reaper (`PR_SET_CHILD_SUBREAPER`), so that every process the agent ever starts stays its descendant,
+//! Why a separate process: when Ostler is killed with SIGKILL it cannot do anything any more, and the kernel's "kill me
+//! when my parent dies" reaches the agent but not the shells that the agent started in other sessions. The guard makes
+//! itself their reaper (`PR_SET_CHILD_SUBREAPER`), so that every process the agent ever starts stays its descendant,
 //! whatever it does to its group, session or environment; and it holds one end of a socket whose other end closes
-//! when Ostler goes. A pid namespace would do as well but needs privileges that many machines do not give; a cgroup
-//! needs a delegated one.
+//! when Ostler goes. A confined child has a pid namespace where the system gives one: then one signal ends all of it.
 //!
 //! The agent's stdin, stdout and stderr are passed on to it as they are: no byte goes through the guard.
 //!
-//! What is said over the socket, one line each. Guard to Ostler: `pid N`, `fail ERRNO`, then `exit CODE` or
-//! `signal N` once nothing is left, with `overran 0` before it if there were more processes than a confinement allows. Ostler to guard: `T` (tell the agent to end), `K` (kill everything).
+//! What is said over the socket, one line each. Guard to Ostler: `layers BITS` for a confined child, `pid N` or
+//! `fail ERRNO`, then `exit CODE` or `signal N` once nothing is left; before that `overran 0` if there were more processes
+//! than a confinement allows, `memory 0` if the kernel killed for memory, `left 0` if something could not be seen to end.
+//! Ostler to guard: `T` (tell the agent to end), `K` (kill everything).
 //!
 //! A program that embeds the library and wants the same promise calls [`run`] at the start of its `main` when its first
 //! argument is one that it chose, and names itself and that argument in [`crate::GuardProgram`].
@@ -24,12 +25,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use ostler_tools::confine::Confinement;
+use ostler_tools::confine::{Confinement, Held, ProcessTree};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, pidfd_open};
 
 use super::confined::{Crowd, confine};
-use super::{Prepared, sweep};
+use super::{LAST_LOOKS, Prepared, sweep};
 
 /// The descriptor under which the guard finds its socket.
 pub(super) const SOCKET: i32 = 3;
@@ -39,6 +40,9 @@ const LAST_GRACE: Duration = Duration::from_millis(1200);
 
 /// How long what an agent left behind may take to end before it is killed.
 const SWEEP_GRACE: Duration = Duration::from_millis(300);
+
+/// The interval at which an end is looked for.
+const STEP: Duration = Duration::from_millis(10);
 
 /// How often orphans that ended are taken note of.
 const REAP_EVERY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
@@ -51,6 +55,12 @@ const COUNT_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// The word for a limit of processes that was passed.
 pub(super) const OVERRAN: &str = "overran";
+/// The word for a process that was killed for memory.
+pub(super) const MEMORY: &str = "memory";
+/// The word for processes that could not be seen to end.
+pub(super) const LEFT: &str = "left";
+/// The word for the layers that the child has entered.
+pub(super) const LAYERS: &str = "layers";
 
 /// Runs the guard: starts the agent, and returns when it and all that it started are gone.
 ///
@@ -71,8 +81,16 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
     command.args(args).process_group(0);
     super::direct::die_with_us(&mut command);
     let confined = confinement.as_ref().map(|confinement| confine(&mut command, confinement)).transpose();
-    let (agent, _kept) = match confined.and_then(|kept| Ok((command.spawn()?.id(), kept))) {
-        Ok(started) => started,
+    let (agent, held) = match confined {
+        Ok(held) => (command.spawn(), held),
+        Err(error) => (Err(error), None),
+    };
+    let reported = held.as_ref().map(Held::read_report).unwrap_or_default();
+    if let Some(layers) = reported.layers {
+        let _ = writeln!(socket, "{LAYERS} {}", layers.bits());
+    }
+    let agent = match agent {
+        Ok(agent) => agent.id(),
         Err(error) => {
             let _ = writeln!(socket, "fail {}", error.raw_os_error().unwrap_or(0));
             return 70;
@@ -82,12 +100,19 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
     let Some(agent) = i32::try_from(agent).ok().and_then(Pid::from_raw) else { return 70 };
     let_go_of_streams();
     let _ = writeln!(socket, "pid {}", agent.as_raw_nonzero());
-    let status = watch(agent, &mut socket, Crowd::of(confinement.as_ref()));
-    sweep_all(SWEEP_GRACE);
-    let _ = reap(agent); // what is not counted any more does not hold its cgroup either
+    let crowd = Crowd::of(confinement.as_ref(), held.as_ref(), reported.layers.unwrap_or_default());
+    let tree = Tree { agent, namespace: reported.tree };
+    let status = tree.watch(&mut socket, crowd);
+    if !tree.end(SWEEP_GRACE) {
+        let _ = writeln!(socket, "{LEFT} 0");
+    }
+    if held.as_ref().is_some_and(Held::ran_out_of_memory) {
+        let _ = writeln!(socket, "{MEMORY} 0");
+    }
+    drop(held);
     for file in files {
         // Ostler does it too, unless it was killed.
-        let _ = std::fs::remove_file(&file).or_else(|_| std::fs::remove_dir_all(&file));
+        let _ = std::fs::remove_file(&file).or_else(|_| ostler_tools::command::remove_tree(file.as_ref()));
     }
     let (word, number) = match status.and_then(|s| s.terminating_signal()) {
         Some(signal) => ("signal", signal),
@@ -109,7 +134,7 @@ struct Orders {
 /// The arguments for [`run`]: how many files, the files, the confinement or nothing, the program, its arguments.
 pub(super) fn arguments(prepared: &Prepared) -> std::io::Result<Vec<OsString>> {
     let files = prepared.files.iter().map(tempfile::NamedTempFile::path);
-    let directories = prepared.temp.iter().map(tempfile::TempDir::path).chain(prepared.beside.as_deref());
+    let directories = prepared.temp.iter().map(super::PrivateDirectory::path).chain(prepared.beside.as_deref());
     let files: Vec<_> = files.chain(directories).collect();
     let confinement = prepared.confinement.as_ref().map(serde_json::to_string).transpose()?;
     let mut all = vec![OsString::from(files.len().to_string())];
@@ -158,46 +183,103 @@ fn let_go_of_streams() {
     }
 }
 
-/// Waits until the agent is gone, and does what Ostler says meanwhile. None when its status cannot be had.
-fn watch(agent: Pid, socket: &mut UnixStream, mut crowd: Option<Crowd>) -> Option<WaitStatus> {
-    // Without a pidfd (an old kernel, a strict sandbox) its end is seen by looking often.
-    let pidfd = pidfd_open(agent, PidfdFlags::empty()).ok();
-    let patience = match (&crowd, &pidfd) {
-        (Some(_), _) => COUNT_EVERY,
-        (None, Some(_)) => REAP_EVERY,
-        (None, None) => LOOK_EVERY,
-    };
-    let mut ostler_lives = true;
-    loop {
-        let mut fds = Vec::with_capacity(2);
-        if ostler_lives {
-            fds.push(PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN));
-        }
-        fds.extend(pidfd.as_ref().map(|fd| PollFd::new(fd, PollFlags::IN)));
-        let _ = poll(&mut fds, Some(&patience));
-        let spoke = ostler_lives && !fds[0].revents().is_empty();
-        match reap(agent) {
-            Reaped::Running => {}
-            Reaped::Gone(status) => return status,
-        }
-        if crowd.as_mut().is_some_and(|crowd| crowd.is_too_large(|| sweep::descendants(own()).len())) {
-            let _ = writeln!(socket, "{OVERRAN} 0");
-            sweep_all(Duration::ZERO);
-            crowd = None;
-        }
-        if spoke {
-            let mut order = [0u8; 1];
-            match socket.read(&mut order) {
-                Ok(1) if order == *b"T" => signal_group(agent, Signal::TERM),
-                Ok(1) => sweep_all(Duration::ZERO),
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                _ => {
-                    ostler_lives = false;
-                    signal_group(agent, Signal::TERM);
-                    sweep_all(LAST_GRACE);
+/// The agent and what it started.
+#[derive(Debug)]
+struct Tree {
+    agent: Pid,
+    /// The pid namespace that all of it is in; without one it may be anywhere among the descendants of this process.
+    namespace: Option<ProcessTree>,
+}
+
+impl Tree {
+    /// Waits until the agent is gone, and does what Ostler says meanwhile. None when its status cannot be had.
+    fn watch(&self, socket: &mut UnixStream, mut crowd: Option<Crowd>) -> Option<WaitStatus> {
+        let agent = self.agent;
+        // Without a pidfd (an old kernel, a strict sandbox) its end is seen by looking often.
+        let pidfd = pidfd_open(agent, PidfdFlags::empty()).ok();
+        let patience = match (&crowd, &pidfd) {
+            (Some(_), _) => COUNT_EVERY,
+            (None, Some(_)) => REAP_EVERY,
+            (None, None) => LOOK_EVERY,
+        };
+        let mut ostler_lives = true;
+        loop {
+            let mut fds = Vec::with_capacity(2);
+            if ostler_lives {
+                fds.push(PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN));
+            }
+            fds.extend(pidfd.as_ref().map(|fd| PollFd::new(fd, PollFlags::IN)));
+            let _ = poll(&mut fds, Some(&patience));
+            let spoke = ostler_lives && !fds[0].revents().is_empty();
+            match reap(agent) {
+                Reaped::Running => {}
+                Reaped::Gone(status) => return status,
+            }
+            if crowd.as_mut().is_some_and(|crowd| crowd.is_too_large(|| sweep::descendants(own()).len())) {
+                let _ = writeln!(socket, "{OVERRAN} 0");
+                self.kill();
+                crowd = None;
+            }
+            if spoke {
+                let mut order = [0u8; 1];
+                match socket.read(&mut order) {
+                    Ok(1) if order == *b"T" => signal_group(agent, Signal::TERM),
+                    Ok(1) => self.kill(),
+                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                    _ => {
+                        ostler_lives = false;
+                        signal_group(agent, Signal::TERM);
+                        if let Some(status) = self.wait_for(LAST_GRACE) {
+                            return status;
+                        }
+                        self.kill();
+                    }
                 }
             }
         }
+    }
+
+    /// Kills all of it. The agent's status stays to be reaped by [`Tree::watch`].
+    fn kill(&self) {
+        match &self.namespace {
+            Some(namespace) => {
+                namespace.kill();
+                let _ = rustix::process::kill_process(self.agent, Signal::CONT); // it waits, should somebody have stopped it
+            }
+            None => _ = sweep_all(Duration::ZERO),
+        }
+    }
+
+    /// Waits for the agent's end, but not for long.
+    fn wait_for(&self, grace: Duration) -> Option<Option<WaitStatus>> {
+        let mut waited = Duration::ZERO;
+        while waited < grace {
+            if let Reaped::Gone(status) = reap(self.agent) {
+                return Some(status);
+            }
+            std::thread::sleep(STEP);
+            waited += STEP;
+        }
+        None
+    }
+
+    /// Ends what is left once the agent is gone. Returns whether all of it was seen to end.
+    fn end(&self, grace: Duration) -> bool {
+        let ended = match &self.namespace {
+            // It is gone already, unless the process that waits for it was killed.
+            Some(namespace) => {
+                namespace.kill();
+                let mut looks = 0;
+                while !namespace.is_gone() && looks < LAST_LOOKS {
+                    std::thread::sleep(STEP);
+                    looks += 1;
+                }
+                namespace.is_gone()
+            }
+            None => sweep_all(grace),
+        };
+        let _ = reap(self.agent); // what is not counted any more does not hold its cgroup either
+        ended
     }
 }
 
@@ -228,29 +310,29 @@ fn own() -> i32 {
     rustix::process::getpid().as_raw_nonzero().get()
 }
 
-/// Ends every descendant: tells it first if there is time, then kills until nothing is left. The agent's status stays
-/// to be reaped by [`watch`].
-fn sweep_all(grace: Duration) {
+/// Ends every descendant: tells it first if there is time, then kills until nothing is left. Returns whether nothing is. The
+/// agent's status stays to be reaped by [`Tree::watch`].
+fn sweep_all(grace: Duration) -> bool {
     let own = own();
-    let step = Duration::from_millis(10);
     if !grace.is_zero() {
         let left = sweep::descendants(own);
         sweep::signal(&left, Signal::TERM);
         let mut waited = Duration::ZERO;
         while waited < grace && !sweep::descendants(own).is_empty() {
-            std::thread::sleep(step);
-            waited += step;
+            std::thread::sleep(STEP);
+            waited += STEP;
         }
     }
-    // A process that forks faster than we look is caught by looking again; ten seconds are the end of patience.
-    for _ in 0..1000 {
+    // A process that forks faster than we look is caught by looking again.
+    for _ in 0..LAST_LOOKS {
         let left = sweep::descendants(own);
         if left.is_empty() {
-            return;
+            return true;
         }
         sweep::signal(&left, Signal::KILL);
-        std::thread::sleep(step);
+        std::thread::sleep(STEP);
     }
+    false
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::process::Stdio;
 
 use command_fds::{CommandFdExt, FdMapping};
+use ostler_tools::confine::{Confinement, Layers};
 use process_wrap::tokio::{ChildWrapper, CommandWrap, ProcessSession};
 use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
@@ -15,7 +16,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::Command;
 
 use super::guard::SOCKET;
-use super::{Child, Control, ExitStatus, Prepared, SpawnError, sweep};
+use super::{Child, Control, Ended, ExitStatus, LAST_LOOKS, Prepared, SpawnError, sweep};
 use crate::host::GuardProgram;
 
 pub(super) async fn spawn(prepared: Prepared, guard: &GuardProgram) -> Result<Child, SpawnError> {
@@ -36,10 +37,11 @@ pub(super) async fn spawn(prepared: Prepared, guard: &GuardProgram) -> Result<Ch
         mark: prepared.mark,
         ended: None,
         overran: false,
+        layers: Layers::default(),
         _files: prepared.files,
         _temp: prepared.temp,
     };
-    let pid = control.agent_pid(&program).await?;
+    let pid = control.agent_pid(&program, prepared.confinement.as_ref()).await?;
     Ok(Child {
         stdin: control.stdin.take().map(|s| Box::new(s) as _),
         stdout: control.stdout.take().map_or_else(|| Box::new(tokio::io::empty()) as _, |s| Box::new(s) as _),
@@ -76,8 +78,9 @@ struct Guarded {
     mark: String,
     ended: Option<ExitStatus>,
     overran: bool,
+    layers: Layers,
     _files: Vec<tempfile::NamedTempFile>,
-    _temp: Option<tempfile::TempDir>,
+    _temp: Option<super::PrivateDirectory>,
 }
 
 impl Guarded {
@@ -88,10 +91,29 @@ impl Guarded {
         Some((word.to_owned(), number.parse().ok()?))
     }
 
-    async fn agent_pid(&mut self, program: &std::path::Path) -> Result<u32, SpawnError> {
-        match self.word().await {
+    async fn agent_pid(
+        &mut self,
+        program: &std::path::Path,
+        confinement: Option<&Confinement>,
+    ) -> Result<u32, SpawnError> {
+        let mut word = self.word().await;
+        let entered = match &word {
+            Some((layers, bits)) if layers == super::guard::LAYERS => {
+                Some(Layers::from_bits(u8::try_from(*bits).unwrap_or(0)))
+            }
+            _ => None,
+        };
+        if let Some(layers) = entered {
+            self.layers = layers;
+            word = self.word().await;
+        }
+        match word {
             Some((word, pid)) if word == "pid" => Ok(u32::try_from(pid).unwrap_or(0)),
-            Some((_, errno)) => Err(SpawnError::of(program, io::Error::from_raw_os_error(errno))),
+            Some((_, errno)) => {
+                let unconfined =
+                    confinement.zip(entered).and_then(|(wanted, layers)| SpawnError::unconfined(wanted, layers));
+                Err(unconfined.unwrap_or_else(|| SpawnError::of(program, io::Error::from_raw_os_error(errno))))
+            }
             None => Err(SpawnError::of(program, io::Error::other("its guard ended before it was started"))),
         }
     }
@@ -108,15 +130,32 @@ impl Guarded {
         sweep::signal(&watched.collect::<Vec<_>>(), signal);
     }
 
-    /// The guard is gone without a word (somebody killed it): what it watched over is found by its mark.
-    async fn sweep_alone(&mut self) {
+    /// The guard is gone without a word (somebody killed it): what it watched over is found by its mark. Returns whether nothing
+    /// is left.
+    async fn sweep_alone(&mut self) -> bool {
         for _ in 0..100 {
             let left = sweep::marked(&self.mark);
             if left.is_empty() {
-                break;
+                return true;
             }
             sweep::signal(&left, Signal::KILL);
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        false
+    }
+
+    /// The guard's last words: how the agent ended, and what there is to say about it.
+    async fn last_words(&mut self) -> Option<ExitStatus> {
+        let mut status = ExitStatus::default();
+        loop {
+            let (word, number) = self.word().await?;
+            match word.as_str() {
+                super::guard::OVERRAN => self.overran = true,
+                super::guard::MEMORY => status.out_of_memory = true,
+                super::guard::LEFT => status.left_over = true,
+                "exit" => return Some(ExitStatus { code: Some(number), ..status }),
+                _ => return Some(ExitStatus { signal: Some(number), ..status }),
+            }
         }
     }
 }
@@ -128,6 +167,11 @@ impl Control for Guarded {
 
     fn kill(&mut self) {
         self.order(b'K');
+        // A guard that somebody has stopped does what it is told again.
+        let guard = self.guard.id().and_then(|pid| i32::try_from(pid).ok()).and_then(rustix::process::Pid::from_raw);
+        if let Some(guard) = guard {
+            let _ = rustix::process::kill_process(guard, Signal::CONT);
+        }
     }
 
     fn freeze(&mut self) {
@@ -139,21 +183,27 @@ impl Control for Guarded {
     }
 
     fn abandon(&mut self) {
-        // The guard does not do what it is told (somebody stopped it): the kernel kills the agent with it, the mark finds the rest.
-        let _ = self.guard.start_kill();
-        sweep::signal(&sweep::marked(&self.mark), Signal::KILL);
+        // The guard stays: it alone knows all of what it watches over.
+        self.kill();
+        let guard = self.guard.id();
+        let watched = sweep::marked(&self.mark).into_iter().filter(|process| !process.is(guard));
+        sweep::signal(&watched.collect::<Vec<_>>(), Signal::KILL);
     }
 
-    fn end(&mut self) {
+    fn end(&mut self) -> Ended {
         self.kill();
-        for _ in 0..200 {
-            let guard_is_gone = !matches!(self.guard.try_wait(), Ok(None));
-            if guard_is_gone && sweep::marked(&self.mark).is_empty() {
-                return;
+        for _ in 0..LAST_LOOKS {
+            if !matches!(self.guard.try_wait(), Ok(None)) {
+                let left = sweep::marked(&self.mark);
+                if left.is_empty() {
+                    return Ended::Confirmed;
+                }
+                sweep::signal(&left, Signal::KILL);
             }
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
         self.abandon();
+        Ended::Unknown
     }
 
     fn overran(&self) -> bool {
@@ -163,19 +213,20 @@ impl Control for Guarded {
     fn wait(&mut self) -> Pin<Box<dyn Future<Output = ExitStatus> + Send + '_>> {
         Box::pin(async {
             if self.ended.is_none() {
-                let mut word = self.word().await;
-                if word.as_ref().is_some_and(|(word, _)| word == super::guard::OVERRAN) {
-                    self.overran = true;
-                    word = self.word().await;
-                }
-                self.ended = Some(match word {
-                    Some((word, code)) if word == "exit" => ExitStatus { code: Some(code), signal: None },
-                    Some((_, signal)) => ExitStatus { code: None, signal: Some(signal) },
-                    None => ExitStatus { code: None, signal: Some(Signal::KILL.as_raw()) },
+                self.ended = Some(match self.last_words().await {
+                    Some(status) => status,
+                    None => {
+                        ExitStatus { signal: Some(Signal::KILL.as_raw()), left_over: true, ..ExitStatus::default() }
+                    }
                 });
             }
             let _ = self.guard.wait().await;
-            self.sweep_alone().await;
+            // A guard that has seen a pid namespace end leaves nothing to look for.
+            let is_seen = self.layers.has(Layers::PIDS) && self.ended.is_some_and(|status| !status.left_over);
+            let is_gone = is_seen || self.sweep_alone().await;
+            if let Some(status) = &mut self.ended {
+                status.left_over = !is_gone;
+            }
             self.ended.unwrap_or_default()
         })
     }

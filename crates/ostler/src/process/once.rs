@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ostler_core::clip::HeadTail;
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
 use super::{Child, ExitStatus, Prepared, SpawnError};
 
@@ -20,17 +20,28 @@ pub(crate) struct Finished {
 
 /// Starts a command with nothing on its stdin and waits for its end, or for `limit`.
 pub(crate) async fn run_once(prepared: Prepared, limit: Duration) -> Result<Finished, SpawnError> {
+    run_with_input(prepared, "", limit).await
+}
+
+/// Starts a command, writes `input` to its stdin, closes that, and waits for its end, or for `limit`.
+pub(crate) async fn run_with_input(prepared: Prepared, input: &str, limit: Duration) -> Result<Finished, SpawnError> {
     let Child { stdin, mut stdout, stderr, mut control, .. } = super::spawn(prepared).await?;
-    drop(stdin);
     let (mut out, mut err) = (HeadTail::new(KEPT), HeadTail::new(KEPT));
     let work = async {
+        let stdin = async {
+            if let Some(mut stdin) = stdin {
+                // A command that ends without reading it says why in its output.
+                let _ = stdin.write_all(input.as_bytes()).await;
+                let _ = stdin.shutdown().await;
+            }
+        };
         let stderr = async {
             if let Some(mut stderr) = stderr {
                 drain(&mut stderr, &mut err).await;
             }
         };
         // Waiting for the end also ends what holds the pipes open.
-        let ((), (), status) = tokio::join!(drain(&mut stdout, &mut out), stderr, control.wait());
+        let ((), (), (), status) = tokio::join!(stdin, drain(&mut stdout, &mut out), stderr, control.wait());
         status
     };
     match tokio::time::timeout(limit, work).await {

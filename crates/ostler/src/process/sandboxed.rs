@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use ostler_core::dialect::Launch;
 use ostler_core::event::{Level, Notice};
 use ostler_core::spec::{Sandbox, Spec, keys};
-use ostler_tools::confine::{self, Confinement, Home};
+use ostler_tools::command::protected_paths;
+use ostler_tools::confine::{self, Confinement, Home, Report, Required};
 
 use super::{Prepared, SpawnError};
 use crate::host::Host;
@@ -13,18 +14,41 @@ use crate::host::Host;
 /// The code of the notice that says what the sandbox is.
 const CODE: &str = "sandbox";
 
+/// What a confined agent may write besides its temporary files.
+pub(crate) struct Wanted<'a> {
+    pub(crate) sandbox: Sandbox,
+    /// Its working directory.
+    pub(crate) dir: &'a Path,
+    /// Directories that were added to it.
+    pub(crate) added: &'a [String],
+    /// Where it keeps its own state.
+    pub(crate) state: &'a [&'static str],
+    /// What must hold for it to run.
+    pub(crate) required: Required,
+}
+
+impl<'a> Wanted<'a> {
+    pub(super) fn new(spec: &'a Spec, launch: &'a Launch) -> Self {
+        let dir = spec.dir.as_deref().unwrap_or(Path::new("."));
+        let added = spec.settings.get(keys::ADD_DIR).unwrap_or_default();
+        Self { sandbox: spec.sandbox, dir, added, state: launch.state, required: Required::Files }
+    }
+}
+
 /// Has the agent confined when it is started.
-pub(super) fn confine(prepared: &mut Prepared, host: &Host, spec: &Spec, launch: &Launch) -> Result<(), SpawnError> {
+pub(crate) fn confine(prepared: &mut Prepared, host: &Host, wanted: &Wanted<'_>) -> Result<(), SpawnError> {
     let failed = |source| SpawnError::Other { program: prepared.program.clone(), source };
-    let temp = super::private_directory(&host.temp_dir()).map_err(failed)?;
-    let workspace = spec.dir.clone().unwrap_or_else(|| PathBuf::from("."));
-    let workspace = std::path::absolute(&workspace).and_then(|dir| dir.canonicalize()).map_err(failed)?;
+    let temp = super::PrivateDirectory::new(&host.temp_dir()).map_err(failed)?;
+    let workspace = std::path::absolute(wanted.dir).and_then(|dir| dir.canonicalize()).map_err(failed)?;
     let home = prepared.env.get(std::ffi::OsStr::new("HOME")).map(PathBuf::from).filter(|home| home.is_absolute());
     let mut write = vec![temp.path().to_owned()];
-    write.extend(launch.state.iter().filter_map(|place| state(place, prepared, home.as_deref())));
-    if spec.sandbox == Sandbox::WorkspaceWrite {
-        write.push(workspace.clone());
-        write.extend(spec.settings.get(keys::ADD_DIR).unwrap_or_default().iter().map(|dir| workspace.join(dir)));
+    let own: Vec<PathBuf> = wanted.state.iter().filter_map(|place| state(place, prepared, home.as_deref())).collect();
+    write.extend(own.iter().cloned());
+    let mut workspaces = Vec::new();
+    if wanted.sandbox == Sandbox::WorkspaceWrite {
+        let added = wanted.added.iter().map(|dir| workspace.join(dir));
+        workspaces.extend([workspace.clone()].into_iter().chain(added).filter(|dir| dir.is_dir()));
+        write.extend(workspaces.iter().cloned());
     }
     let around = Home {
         workspace: &workspace,
@@ -32,19 +56,23 @@ pub(super) fn confine(prepared: &mut Prepared, host: &Host, spec: &Spec, launch:
         home: home.as_deref(),
         path: prepared.env.get(std::ffi::OsStr::new("PATH")).map_or_else(Default::default, |path| path.as_os_str()),
         tools: &[],
+        secrets: &host.named_secrets(),
+        exempt: &own,
     };
-    let mut confinement = Confinement::agent(write, &around);
+    let mut confinement = Confinement { required: wanted.required, ..Confinement::agent(write, &around) };
     // What goes to the agent in files is private, and lies beside its temporary files.
     confinement.read.extend(prepared.files.iter().map(|file| file.path().to_owned()));
-    let report = confine::report(&confinement);
-    if ["files", "attributes"].iter().all(|name| report.gaps().any(|gap| gap.name == *name)) {
-        let why = "this system has nothing that a sandbox could be made of (Linux 5.13 with Landlock, or namespaces)";
-        return Err(SpawnError::Other { program: prepared.program.clone(), source: std::io::Error::other(why) });
+    confinement.protected = workspaces.iter().flat_map(|root| protected_paths(root)).collect();
+    let layers = super::probe_layers(&mut confinement);
+    let report = Report::new(&confinement, layers, confine::machine());
+    if !confinement.required.is_met(layers, confine::machine().landlock, confinement.network) {
+        return Err(SpawnError::Unconfined { gaps: report.gaps_line() });
     }
-    prepared.remark = Some(notice(spec.sandbox, &confinement, &report));
+    prepared.remark = Some(notice(wanted.sandbox, &confinement, &report));
     for name in ["TMPDIR", "TEMP", "TMP"] {
         prepared.env.insert(name.into(), temp.path().into());
     }
+    prepared.restore = workspaces;
     prepared.confinement = Some(confinement);
     prepared.temp = Some(temp);
     Ok(())

@@ -15,6 +15,8 @@ pub(crate) struct Interrupted(pub(crate) bool);
 pub(crate) enum SpawnError {
     #[error("{program} was not found in PATH")]
     Missing { program: String, searched: Vec<PathBuf> },
+    #[error("there is no file {}", .0.display())]
+    NoSuchFile(PathBuf),
     #[error("{} cannot be executed: permission denied", .0.display())]
     NotExecutable(PathBuf),
     #[error("{} cannot be executed: it is not a program for this machine, or its interpreter or C library is missing", .0.display())]
@@ -27,6 +29,8 @@ pub(crate) enum SpawnError {
     TooSlow(Duration),
     #[error("the start was called off")]
     CalledOff(Interrupted),
+    #[error("nothing is run: this machine cannot confine it: {gaps}")]
+    Unconfined { gaps: String },
     #[error("{} could not be started: {source}", .program.display())]
     Other { program: PathBuf, source: io::Error },
 }
@@ -46,15 +50,30 @@ impl SpawnError {
         Self::Other { program, source: error }
     }
 
+    /// The error of a child that was not executed since a required layer is missing; none if that was not the reason.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn unconfined(
+        confinement: &ostler_tools::confine::Confinement,
+        layers: ostler_tools::confine::Layers,
+    ) -> Option<Self> {
+        let machine = ostler_tools::confine::machine();
+        if confinement.required.is_met(layers, machine.landlock, confinement.network) {
+            return None;
+        }
+        let report = ostler_tools::confine::Report::new(confinement, layers, machine);
+        Some(Self::Unconfined { gaps: report.gaps_line() })
+    }
+
     fn code(&self) -> &'static str {
         match self {
-            Self::Missing { .. } => "missing",
+            Self::Missing { .. } | Self::NoSuchFile(_) => "missing",
             Self::NotExecutable(_) => "not_executable",
             Self::BadFormat(_) => "bad_format",
             Self::BadDirectory { .. } => "bad_directory",
             Self::TooLong => "too_long",
             Self::TooSlow(_) => "too_slow",
             Self::CalledOff(_) => "called_off",
+            Self::Unconfined { .. } => "unconfined",
             Self::Other { .. } => "other",
         }
     }
@@ -73,6 +92,7 @@ impl SpawnError {
             (Some(hint), Some(install)) if matches!(self, Self::Missing { .. }) => {
                 outcome.hint(format!("{install} {hint}"))
             }
+            (None, Some(install)) if matches!(self, Self::NoSuchFile(_)) => outcome.hint(install),
             (Some(hint), _) => outcome.hint(hint),
             (None, _) => outcome,
         }
@@ -94,7 +114,10 @@ impl SpawnError {
             Self::TooSlow(_) => {
                 "The machine may be overloaded; try again, or allow more time (--startup-timeout).".into()
             }
-            Self::CalledOff(_) | Self::Other { .. } => return None,
+            Self::Unconfined { .. } => {
+                "Run it where the sandbox holds (`ostler sandbox check`), or without one: --sandbox off.".into()
+            }
+            Self::NoSuchFile(_) | Self::CalledOff(_) | Self::Other { .. } => return None,
         })
     }
 }

@@ -1,6 +1,6 @@
 //! The list of attempts: what is tried, on what, and what must come of it.
 
-use super::scene::Scene;
+use super::scene::{Scene, TOKENS};
 
 /// One attempt.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) struct Plan {
 pub(super) enum Expected {
     Works,
     Refused,
-    /// It can be done, and is undone once the command has ended.
+    /// It is refused, or undone once the command has ended.
     Undone,
 }
 
@@ -30,19 +30,30 @@ use Expected::{Refused, Undone, Works};
 
 type Row = (&'static str, &'static str, &'static str, (&'static str, String), Expected, &'static str);
 
-/// Every attempt, in the order in which they are told.
+/// Attempts of an agent that is confined to its workspace.
+pub(super) fn agent_plans(scene: &Scene) -> Vec<Plan> {
+    let rows: Vec<Row> = vec![
+        ("agent_write_inside", "write a file in the workspace", "agent", ("write", "made".to_owned()), Works, ""),
+        ("agent_write_outside", "write beside the workspace", "agent", ("write", scene.at("outside/new")), Refused, ""),
+        ("agent_hook", "leave a hook for git", "agent", ("write", ".git/hooks/pre-commit".to_owned()), Undone, ""),
+        ("agent_policy", "widen its policy", "agent", ("overwrite", ".ostler/sandbox.toml".to_owned()), Undone, ""),
+        ("agent_config", "configure Ostler", "agent", ("write", "ostler.toml".to_owned()), Undone, ""),
+        ("agent_key", "read a key in ~/.ssh", "agent", ("read", scene.at("home/.ssh/id_ed25519")), Refused, ""),
+    ];
+    let tokens = TOKENS
+        .iter()
+        .map(|(name, what, file)| (*name, *what, "agent", ("read", scene.at(&format!("home/{file}"))), Refused, ""));
+    rows.into_iter().chain(tokens).map(plan).collect()
+}
+
+/// Every attempt of a command, in the order in which they are told.
 pub(super) fn plans(scene: &Scene) -> Vec<Plan> {
-    let rows = files(scene).into_iter().chain(others(scene)).chain(machine());
-    let plan = |(name, what, layer, (attempt, about), expected, limits): Row| Plan {
-        name,
-        what,
-        layer,
-        attempt,
-        about,
-        expected,
-        limits,
-    };
+    let rows = files(scene).into_iter().chain(later()).chain(others(scene)).chain(machine());
     rows.map(plan).collect()
+}
+
+fn plan((name, what, layer, (attempt, about), expected, limits): Row) -> Plan {
+    Plan { name, what, layer, attempt, about, expected, limits }
 }
 
 fn files(scene: &Scene) -> Vec<Row> {
@@ -86,6 +97,12 @@ fn files(scene: &Scene) -> Vec<Row> {
             Refused,
             "",
         ),
+    ]
+}
+
+/// What a command could leave behind for others to run, or to obey.
+fn later() -> Vec<Row> {
+    vec![
         (
             "policy",
             "widen the policy of the next command",
@@ -102,11 +119,27 @@ fn files(scene: &Scene) -> Vec<Row> {
             Undone,
             "",
         ),
+        (
+            "nested_repository",
+            "leave a repository that has git run a program",
+            "protected files",
+            ("plant_repository", "lib".to_owned()),
+            Undone,
+            "",
+        ),
+        (
+            "configuration",
+            "configure Ostler for the next session",
+            "protected files",
+            ("write", "ostler.toml".to_owned()),
+            Undone,
+            "",
+        ),
     ]
 }
 
 fn others(scene: &Scene) -> Vec<Row> {
-    let own = || std::process::id().to_string();
+    let own = || scene.bystander();
     let none = String::new;
     vec![
         (
@@ -117,10 +150,28 @@ fn others(scene: &Scene) -> Vec<Row> {
             Refused,
             "",
         ),
-        ("parent_environment", "read Ostler's environment", "files", ("read_environment_of", own()), Refused, ""),
-        ("parent_memory", "open Ostler's memory", "files", ("read_memory_of", own()), Refused, ""),
-        ("signal", "signal Ostler", "signals", ("signal", own()), Refused, ""),
-        ("trace", "trace Ostler", "system_calls", ("trace", own()), Refused, ""),
+        (
+            "other_environment",
+            "read the environment of another process",
+            "files",
+            ("read_environment_of", own()),
+            Refused,
+            "",
+        ),
+        ("other_memory", "open the memory of another process", "files", ("read_memory_of", own()), Refused, ""),
+        ("signal", "signal another process", "signals", ("signal", own()), Refused, ""),
+        ("trace", "trace another process", "system_calls", ("trace", own()), Refused, ""),
+        ("priority", "lower another process's priority", "process_tree", ("set_priority", own()), Refused, ""),
+        ("scheduler", "change another process's scheduler", "process_tree", ("set_scheduler", own()), Refused, ""),
+        ("affinity", "bind another process to one CPU", "process_tree", ("set_affinity", own()), Refused, ""),
+        (
+            "io_priority",
+            "lower another process's I/O priority",
+            "process_tree",
+            ("set_io_priority", own()),
+            Refused,
+            "",
+        ),
         ("tcp", "connect to a TCP service here", "network", ("connect_tcp", scene.tcp_port()), Refused, ""),
         ("udp", "send a UDP packet", "network", ("send_udp", scene.udp_port()), Refused, ""),
         (
@@ -139,6 +190,22 @@ fn others(scene: &Scene) -> Vec<Row> {
             Refused,
             "",
         ),
+        (
+            "datagram_pair",
+            "reach a local server through a pair of datagram sockets",
+            "network",
+            ("datagram_pair", scene.at("work/datagrams")),
+            Refused,
+            "",
+        ),
+        (
+            "raw_pair",
+            "reach it through a pair of raw sockets",
+            "network",
+            ("raw_pair", scene.at("work/datagrams")),
+            Refused,
+            "",
+        ),
         ("raw_socket", "open a raw socket", "network", ("raw_socket", none()), Refused, ""),
         ("packet_socket", "open a packet socket", "network", ("packet_socket", none()), Refused, ""),
     ]
@@ -152,6 +219,14 @@ fn machine() -> Vec<Row> {
             "leave a program that runs as its owner",
             "system_calls",
             ("set_user_id", "program".to_owned()),
+            Refused,
+            "",
+        ),
+        (
+            "unnamed_set_user_id",
+            "leave one that had its mode before its name",
+            "system_calls",
+            ("unnamed_set_user_id", "planted".to_owned()),
             Refused,
             "",
         ),
@@ -186,6 +261,15 @@ fn machine() -> Vec<Row> {
             Refused,
             "processes = 40",
         ),
-        ("stay", "leave a process behind", "processes", ("stay", none()), Undone, ""),
+        ("memory", "use memory beyond its limit", "limits", ("memory", "96".to_owned()), Refused, "memory_mb = 64"),
+        ("stay", "leave a process behind", "process_tree", ("stay", none()), Undone, ""),
+        (
+            "storm",
+            "leave many busy processes that plant a hook",
+            "process_tree",
+            ("storm", ".git/hooks/pre-commit".to_owned()),
+            Undone,
+            "",
+        ),
     ]
 }

@@ -3,17 +3,34 @@
 use std::io::{self, ErrorKind};
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ostler_core::spec::Sandbox;
+use ostler_tools::confine::Required;
 use ostler_tools::{Code, Policy, ToolError, Workspace};
 
 use super::{Finding, Verdict};
-use crate::command::{CommandOutput, CommandRunner};
-use crate::host::Host;
+use crate::command::CommandRunner;
+use crate::host::{GuardProgram, Host};
+use crate::process::{self, Child, Prepared};
 
 const SECRET: &str = "canary";
+
+/// Tokens that agents keep in a home: the attempt to read one, what it is, and where.
+pub(super) const TOKENS: [(&str, &str, &str); 8] = [
+    ("agent_claude_token", "read Claude Code's token", ".claude/.credentials.json"),
+    ("agent_codex_token", "read Codex's token", ".codex/auth.json"),
+    ("agent_copilot_token", "read Copilot's token", ".config/github-copilot/apps.json"),
+    ("agent_gemini_token", "read Gemini's token", ".gemini/oauth_creds.json"),
+    ("agent_opencode_token", "read opencode's token", ".local/share/opencode/auth.json"),
+    ("agent_goose_token", "read goose's token", ".config/goose/secrets.yaml"),
+    ("agent_qwen_token", "read Qwen Code's token", ".qwen/oauth_creds.json"),
+    ("agent_ostler", "read Ostler's own configuration", ".config/ostler/policy.toml"),
+];
+/// The entries of the home.
+const HOME_ENTRIES: usize = 8;
 const POLICY: &str = "# untouched\n";
 
 pub(super) struct Scene {
@@ -24,6 +41,8 @@ pub(super) struct Scene {
     udp: UdpSocket,
     local: UnixListener,
     hidden: UnixListener,
+    datagrams: UnixDatagram,
+    bystander: Option<Child>,
 }
 
 impl Scene {
@@ -31,13 +50,7 @@ impl Scene {
         let make = || -> io::Result<Self> {
             let dir = tempfile::Builder::new().prefix("ostler-check-").tempdir_in(host.temp_dir())?;
             let root = dir.path().canonicalize()?;
-            for name in ["work/.ostler", "work/.git/hooks", "home/.ssh", "outside"] {
-                std::fs::create_dir_all(root.join(name))?;
-            }
-            for name in ["home/.ssh/id_ed25519", "home/notes", "outside/file", "work/inside"] {
-                std::fs::write(root.join(name), SECRET)?;
-            }
-            std::fs::write(root.join("work/.ostler/sandbox.toml"), POLICY)?;
+            lay_out(&root)?;
             let hidden = SocketAddr::from_abstract_name(name_of(&root))?;
             let scene = Self {
                 host: host.clone().with("HOME", root.join("home")).with("CANARY_API_KEY", SECRET),
@@ -45,6 +58,8 @@ impl Scene {
                 udp: UdpSocket::bind("127.0.0.1:0")?,
                 local: UnixListener::bind(root.join("work/socket"))?,
                 hidden: UnixListener::bind_addr(&hidden)?,
+                datagrams: UnixDatagram::bind(root.join("work/datagrams"))?,
+                bystander: None,
                 dir,
                 root,
             };
@@ -52,6 +67,7 @@ impl Scene {
             scene.udp.set_nonblocking(true)?;
             scene.local.set_nonblocking(true)?;
             scene.hidden.set_nonblocking(true)?;
+            scene.datagrams.set_nonblocking(true)?;
             Ok(scene)
         };
         make().map_err(|error| ToolError::new(Code::Io, format!("the attempts cannot be set up: {error}")))
@@ -60,7 +76,44 @@ impl Scene {
     /// A runner for the workspace.
     pub(super) fn runner(&self, policy: &Policy) -> Result<CommandRunner, ToolError> {
         let workspace = Arc::new(Workspace::open(&self.root.join("work"), &policy.files)?);
-        CommandRunner::new(&self.host, policy, workspace, &name_of(self.dir.path()))
+        CommandRunner::new(&self.host, policy, workspace, &self.session())
+    }
+
+    /// Starts a process that attempts are made on: Ostler itself must stay whole if one succeeds.
+    pub(super) async fn start_bystander(&mut self, attempter: &GuardProgram) -> Result<(), ToolError> {
+        let child = process::spawn(self.attempt(attempter, "idle", "")?).await;
+        self.bystander = Some(child.map_err(failed)?);
+        Ok(())
+    }
+
+    /// The number of that process.
+    pub(super) fn bystander(&self) -> String {
+        self.bystander.as_ref().and_then(|child| child.pid).map(|pid| pid.to_string()).unwrap_or_default()
+    }
+
+    /// An attempt that is not confined yet.
+    pub(super) fn attempt(&self, attempter: &GuardProgram, name: &str, about: &str) -> Result<Prepared, ToolError> {
+        let program = attempter.program.to_string_lossy().into_owned();
+        let args = attempter.args.iter().map(|arg| arg.to_string_lossy().into_owned());
+        let words: Vec<String> = [program].into_iter().chain(args).chain([name.to_owned(), about.to_owned()]).collect();
+        let mut prepared = Prepared::own(&self.host, &words, &self.root.join("work")).map_err(failed)?;
+        prepared.guard = self.host.guard().cloned();
+        Ok(prepared)
+    }
+
+    /// The same, confined as an agent that may write its workspace is.
+    pub(super) fn agent(&self, attempter: &GuardProgram, name: &str, about: &str) -> Result<Prepared, ToolError> {
+        let mut prepared = self.attempt(attempter, name, about)?;
+        let dir = self.root.join("work");
+        let wanted = process::Wanted {
+            sandbox: Sandbox::WorkspaceWrite,
+            dir: &dir,
+            added: &[],
+            state: &[],
+            required: Required::Nothing,
+        };
+        process::confine_agent(&mut prepared, &self.host, &wanted).map_err(failed)?;
+        Ok(prepared)
     }
 
     pub(super) fn at(&self, name: &str) -> String {
@@ -85,17 +138,60 @@ impl Scene {
         let came = !self.tcp.accept().is_err_and(nobody)
             || !self.udp.recv(&mut [0; 8]).is_err_and(nobody)
             || !self.local.accept().is_err_and(nobody)
-            || !self.hidden.accept().is_err_and(nobody);
+            || !self.hidden.accept().is_err_and(nobody)
+            || !self.datagrams.recv(&mut [0; 8]).is_err_and(nobody);
         let count = |dir: &str| std::fs::read_dir(self.root.join(dir)).map_or(0, Iterator::count);
         let holds = |file: &str| std::fs::read_to_string(self.root.join(file)).is_ok_and(|text| text == SECRET);
-        came || count(".") != 3 || count("outside") != 1 || count("home") != 2 || !holds("outside/file")
+        came || count(".") != 3 || count("outside") != 1 || count("home") != HOME_ENTRIES || !holds("outside/file")
     }
 
     /// Whether what an attempt did is gone again.
-    pub(super) fn is_undone(&self, output: &CommandOutput) -> bool {
+    pub(super) fn is_undone(&self) -> bool {
         let policy = std::fs::read_to_string(self.root.join("work/.ostler/sandbox.toml"));
-        let left = output.stdout.trim().parse().is_ok_and(is_alive);
-        policy.is_ok_and(|text| text == POLICY) && !self.root.join("work/.git/hooks/pre-commit").exists() && !left
+        let planted =
+            ["work/.git/hooks/pre-commit", "work/ostler.toml"].iter().any(|file| self.root.join(file).exists());
+        policy.is_ok_and(|text| text == POLICY) && !planted && !process::is_anything_left(&self.session())
+    }
+
+    /// Makes everything as it was, should an attempt have succeeded: each stands for itself.
+    pub(super) fn put_back(&self) {
+        for name in ["outside", "home", "work/.git", "work/.ostler", "tmp-of-others", "work/ostler.toml", "work/lib"] {
+            let path = self.root.join(name);
+            let _ = std::fs::remove_dir_all(&path).or_else(|_| std::fs::remove_file(&path));
+        }
+        let _ = lay_out(&self.root);
+        let _ = self.is_touched(); // takes what came over a socket
+    }
+
+    /// The session under which the attempts run.
+    fn session(&self) -> String {
+        name_of(self.dir.path())
+    }
+
+    /// What rules stop, in a workspace with a repository that has more of what git obeys.
+    pub(super) fn rules(&self) -> Result<Vec<Finding>, ToolError> {
+        let work = self.root.join("work");
+        let lay_out = || -> io::Result<()> {
+            for dir in ["bare/objects", "bare/refs", ".githooks", ".git/objects", ".git/refs", ".git/worktrees/x"] {
+                std::fs::create_dir_all(work.join(dir))?;
+            }
+            for (file, text) in [
+                ("bare/HEAD", "ref: refs/heads/main\n"),
+                (".git/HEAD", "ref: refs/heads/main\n"),
+                (".git/config", "[core]\n\thooksPath = .githooks\n[include]\n\tpath = ../included\n"),
+            ] {
+                std::fs::write(work.join(file), text)?;
+            }
+            Ok(())
+        };
+        lay_out().map_err(failed)?;
+        let workspace = Workspace::open(&work, &Policy::default().files)?;
+        let write = |path: &str| {
+            let input = serde_json::json!({ "path": path, "content": "x" }).to_string();
+            workspace.call("write_file", &input).map(drop)
+        };
+        let runner = self.runner(&Policy::default())?;
+        Ok(super::rules::findings(&write, &runner))
     }
 
     /// The file tools, asked for what is outside.
@@ -126,10 +222,22 @@ impl Scene {
     }
 }
 
-/// Whether a process runs; one that has ended and only waits to be counted does not.
-fn is_alive(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(')').is_some_and(|(_, rest)| !matches!(rest.trim_start().chars().next(), Some('Z' | 'X') | None))
+fn lay_out(root: &Path) -> io::Result<()> {
+    for name in ["work/.ostler", "work/.git/hooks", "home/.ssh", "outside"] {
+        std::fs::create_dir_all(root.join(name))?;
+    }
+    for name in ["home/.ssh/id_ed25519", "home/notes", "outside/file", "work/inside"] {
+        std::fs::write(root.join(name), SECRET)?;
+    }
+    for name in TOKENS.map(|(_, _, name)| root.join("home").join(name)) {
+        std::fs::create_dir_all(name.parent().unwrap_or(root))?;
+        std::fs::write(name, SECRET)?;
+    }
+    std::fs::write(root.join("work/.ostler/sandbox.toml"), POLICY)
+}
+
+fn failed(error: impl std::fmt::Display) -> ToolError {
+    ToolError::new(Code::Io, error.to_string())
 }
 
 fn name_of(path: &Path) -> String {

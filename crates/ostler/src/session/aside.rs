@@ -240,11 +240,6 @@ impl Aside {
         }
     }
 
-    /// How much was said just now, in bytes.
-    pub(super) fn amount(&self) -> usize {
-        self.read
-    }
-
     /// Has one of them told a line. Nobody waits for it: if it does not read, it is sent away, and this is why.
     pub(super) fn answer(&mut self, to: u32, line: Vec<u8>) -> Option<String> {
         let peer = self.peers.get_mut(&to)?; // it went before its answer came

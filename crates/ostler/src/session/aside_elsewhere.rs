@@ -38,10 +38,6 @@ impl Aside {
 
     pub(super) fn let_go(&mut self, _: u32) {}
 
-    pub(super) fn amount(&self) -> usize {
-        0
-    }
-
     pub(super) fn answer(&mut self, _: u32, _: Vec<u8>) -> Option<String> {
         None
     }

@@ -8,14 +8,14 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ostler_core::event::Event;
-use ostler_core::log::{Entry, Log, LogError};
+use ostler_core::log::{Entry, Log, LogError, PAGE_BYTES};
 use tokio::sync::{Notify, watch};
 
 use super::spill::Spill;
 
-/// How much is kept in memory for the readers: so many events, and what came of so many bytes of the agent's output.
+/// In-memory backlog limits: number of events, and their size in bytes.
 const EVENTS: u64 = 1024;
-const BYTES: usize = 4 * 1024 * 1024;
+const BYTES: usize = 2 * 1024 * 1024;
 
 /// How many events are fetched at once at most: nobody waits long for the lock.
 const PAGE: usize = 1000;
@@ -85,18 +85,14 @@ impl Backlog {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the readers. `bytes` of the agent's output are behind it.
+    /// Publishes events, of this size in memory, to the readers.
     pub(super) fn publish(&self, batch: Batch, bytes: usize) {
         let Some(last) = batch.last().map(|entry| entry.event.seq) else { return };
         let mut kept = self.kept();
         kept.last = last;
         kept.bytes += bytes;
         kept.batches.push_back((batch, bytes));
-        while kept.batches.len() > 1 && (kept.last - kept.first >= EVENTS || kept.bytes > BYTES) {
-            if !kept.drop_oldest() {
-                break;
-            }
-        }
+        kept.evict();
         drop(kept);
         self.told.send_replace(Told { last, over: false });
     }
@@ -139,9 +135,12 @@ impl Backlog {
         }
     }
 
-    /// The session's own reader has come so far.
+    /// The session's own reader has everything up to this event.
     pub(super) fn read_by_owner(&self, seq: u64) {
-        self.kept().own = seq;
+        let mut kept = self.kept();
+        kept.own = seq;
+        kept.evict();
+        drop(kept);
         self.came.notify_one();
     }
 
@@ -155,14 +154,19 @@ impl Backlog {
         self.told.subscribe()
     }
 
-    /// At most `most` events from `from` on. It may block for a moment.
+    /// A page of events from `from` on, within the bounds of [`Log::read`]. It may block for a moment.
     pub(super) fn fetch(&self, from: u64, most: usize) -> Result<Vec<Event>, LogError> {
         let (from, most) = (from.max(1), most.min(PAGE));
         let mut kept = self.kept();
         if from >= kept.first {
             let entries = kept.batches.iter().flat_map(|(batch, _)| batch.iter());
             let wanted = entries.filter(|entry| entry.event.seq >= from).take(most);
-            return Ok(wanted.map(|entry| entry.event.clone()).collect());
+            let mut bytes = 0;
+            let page = wanted.enumerate().take_while(|(n, entry)| {
+                bytes += entry.event.weight();
+                *n == 0 || bytes <= PAGE_BYTES
+            });
+            return Ok(page.map(|(_, entry)| entry.event.clone()).collect());
         }
         if kept.spill.holds(from) {
             return kept.spill.read(from, most);
@@ -186,6 +190,18 @@ impl Kept {
     /// Whether the session's own reader reads at all; some callers only have other readers.
     fn is_read(&self) -> bool {
         self.own > 0
+    }
+
+    /// Drops the oldest batches while there are too many. The last one stays as long as the session's own reader is about
+    /// to read it, or none has read at all: one that is far behind gets it from the log.
+    fn evict(&mut self) {
+        let too_many = |kept: &Self| kept.last + 1 - kept.first > EVENTS || kept.bytes > BYTES;
+        let is_next = |kept: &Self| !kept.is_read() || (kept.first..=kept.last).contains(&(kept.own + 1));
+        while too_many(self) && (self.batches.len() > 1 || !is_next(self)) {
+            if !self.drop_oldest() {
+                break;
+            }
+        }
     }
 
     /// Makes room; false when that would lose something that the session's own reader still needs.

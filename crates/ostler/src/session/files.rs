@@ -9,11 +9,15 @@ use ostler_core::spec::{Sandbox, Spec, keys};
 use ostler_tools::{Code, Span, ToolError, Workspace};
 use tokio::sync::Mutex;
 
+use crate::command;
+use crate::host::Host;
+
 /// What an agent may have read and written.
 #[derive(Clone)]
 pub(super) struct Files(Arc<Ground>);
 
 struct Ground {
+    host: Host,
     dir: PathBuf,
     added: Vec<PathBuf>,
     sandbox: Sandbox,
@@ -25,10 +29,11 @@ struct Ground {
 }
 
 impl Files {
-    pub(super) fn new(dir: &Path, spec: &Spec) -> Self {
+    pub(super) fn new(host: &Host, dir: &Path, spec: &Spec) -> Self {
         let added = spec.settings.get(keys::ADD_DIR).unwrap_or_default().iter().map(|added| dir.join(added)).collect();
         let (sandbox, policy) = (spec.sandbox, spec.policy.clone());
         Self(Arc::new(Ground {
+            host: host.clone(),
             dir: dir.to_owned(),
             added,
             sandbox,
@@ -103,11 +108,11 @@ impl Ground {
     }
 
     fn open(&self) -> Result<Vec<Workspace>, ToolError> {
-        let mut roots = vec![open(&self.dir)?];
+        let mut roots = vec![self.open_one(&self.dir)?];
         for dir in &self.added {
             // One that cannot be opened is as good as not added. Where two lie in each other, the rules of the one would stand
             // over the other's: the first counts.
-            let Ok(root) = open(dir) else { continue };
+            let Ok(root) = self.open_one(dir) else { continue };
             let overlaps =
                 |known: &Workspace| known.root().starts_with(root.root()) || root.root().starts_with(known.root());
             if !roots.iter().any(overlaps) {
@@ -116,11 +121,12 @@ impl Ground {
         }
         Ok(roots)
     }
-}
 
-fn open(dir: &Path) -> Result<Workspace, ToolError> {
-    let policy = Workspace::load_policy(dir)?;
-    Workspace::open(dir, &policy.files)
+    fn open_one(&self, dir: &Path) -> Result<Workspace, ToolError> {
+        let real = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+        let decided = command::sandbox_policy(&self.host, &real)?;
+        Workspace::open(dir, &decided.policy.files)
+    }
 }
 
 fn access(root: &Workspace, order: &FileOrder) -> Result<String, ToolError> {

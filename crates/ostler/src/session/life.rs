@@ -118,3 +118,49 @@ pub(super) async fn read(
         None => Ok(0),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    /// A process that nobody ends and that does not end.
+    struct Endless;
+
+    impl Control for Endless {
+        fn terminate(&mut self) {}
+
+        fn kill(&mut self) {}
+
+        fn wait(&mut self) -> Pin<Box<dyn Future<Output = ExitStatus> + Send + '_>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    // P24: the driver's `select!` drops a read whenever something else happens first. Here it is
+    // dropped at every byte of a line, once or before each byte, and nothing of the line or of the
+    // next one is lost or read twice.
+    #[tokio::test]
+    async fn a_read_that_is_cancelled_at_any_byte_loses_nothing() {
+        let line = "{\"text\":\" zwei  😀 \"}\n{\"next\":1}\n".as_bytes();
+        let cuts = (0..=line.len()).map(|at| vec![&line[..at], &line[at..]]);
+        for parts in cuts.chain([line.chunks(1).collect()]) {
+            let (mut agent, stdout) = tokio::io::duplex(1024);
+            let (stderr, control) = (None, Box::new(Endless));
+            let child = Child { stdin: None, stdout: Box::new(stdout), stderr, pid: None, remark: None, control };
+            let (mut life, mut lines) = (Life::Awake(Living::new(child)), Lines::new());
+            let (mut buffer, mut errors, mut heard) = ([0; 1024], [0; 8], Vec::new());
+            for part in parts.into_iter().filter(|part| !part.is_empty()) {
+                let cancelled = tokio::time::timeout(Duration::ZERO, life.sign(true, &mut buffer, &mut errors)).await;
+                assert!(cancelled.is_err(), "there was nothing to read");
+                agent.write_all(part).await.unwrap();
+                let Sign::Stdout(Ok(n)) = life.sign(true, &mut buffer, &mut errors).await else { panic!("no bytes") };
+                lines.push(&buffer[..n], |line| heard.push(format!("{line:?}")));
+            }
+            let mut whole = Vec::new();
+            Lines::new().push(line, |line| whole.push(format!("{line:?}")));
+            assert_eq!((heard.len(), heard), (2, whole));
+        }
+    }
+}

@@ -199,6 +199,7 @@ impl Mind {
                 Out::Ask(ask) => Input::Asked(ask),
                 Out::Withdraw(id) => Input::Withdrawn(id),
                 Out::Changed { id, error } => Input::Changed(id, error),
+                Out::EndProcess => Input::EndProcess,
             };
             self.machine.handle(self.clock.now(), input, &mut self.effects);
         }

@@ -7,10 +7,10 @@ use ostler_core::log::Entry;
 
 use crate::clock;
 
-/// How many events, and how many bytes of the agent's output, may wait for the log before the agent's output is left in its
-/// pipe. A disk that does not keep up slows the agent down; it does not fill the memory.
+/// How many events, and how many bytes of them, may wait for the log or be on their way into it before the agent's output
+/// is left in its pipe. A disk that does not keep up slows the agent down; it does not fill the memory.
 const EVENTS: usize = 1024;
-const BYTES: usize = 4 * 1024 * 1024;
+const BYTES: usize = 2 * 1024 * 1024;
 
 /// Gives each event its number and its time. There is one per session.
 struct Stamps {
@@ -48,16 +48,13 @@ impl Outgoing {
 
     pub(super) fn push(&mut self, turn: u32, what: What) {
         let event = self.stamps.stamp(turn, what);
+        self.bytes += event.weight();
         self.waiting.push(Entry { event, raw_offset: self.raw_offset });
     }
 
-    /// So many bytes of the agent's output are behind what waits here.
-    pub(super) fn weigh(&mut self, bytes: usize) {
-        self.bytes += bytes;
-    }
-
-    pub(super) fn has_room(&self) -> bool {
-        self.waiting.is_empty() || (self.waiting.len() < EVENTS && self.bytes < BYTES)
+    /// Returns true if more may come while `appending` bytes of earlier events are on their way into the log.
+    pub(super) fn has_room(&self, appending: usize) -> bool {
+        self.waiting.len() < EVENTS && self.bytes + appending < BYTES
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -69,7 +66,7 @@ impl Outgoing {
         self.waiting.iter().map(|entry| &entry.event)
     }
 
-    /// What waits, and how many bytes are behind it.
+    /// What waits, and its size in bytes.
     pub(super) fn take_entries(&mut self) -> (Vec<Entry>, usize) {
         (std::mem::take(&mut self.waiting), std::mem::take(&mut self.bytes))
     }

@@ -2,49 +2,109 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ostler_core::event::{Level, Notice};
+use ostler_core::log::older_raw;
 use ostler_core::machine::Input;
+use ostler_core::rotation::{Rotation, Step};
+use ostler_core::size;
 
 use super::mind::Mind;
 
 /// One copy.
-pub(super) struct RawLog(Option<File>);
+pub(super) struct RawLog {
+    path: PathBuf,
+    file: Option<File>,
+    bound: Bound,
+}
+
+/// How large a copy may become.
+pub(super) enum Bound {
+    /// The caller's own file: everything the agent prints.
+    None,
+    /// The copy in the store: at most as much as the session's limit, and nothing once its log is full.
+    Stored(Option<u64>, Option<Rotation>),
+}
+
+impl Bound {
+    /// The bound of the copy in the store.
+    pub(super) fn stored(limit: Option<u64>) -> Self {
+        Self::Stored(limit, limit.map(Rotation::new))
+    }
+}
 
 impl RawLog {
-    pub(super) fn open(path: &Path, mind: &mut Mind) -> Self {
-        let mut options = File::options();
-        options.write(true).create(true).truncate(true);
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::OpenOptionsExt;
-            // A pipe without a reader is an error now, not a wait for ever.
-            let flags = rustix::fs::OFlags::NONBLOCK.bits();
-            options.mode(0o600).custom_flags(i32::try_from(flags).unwrap_or(0));
-        }
-        match options.open(path).and_then(keep_private) {
-            Ok(file) => Self(Some(file)),
+    pub(super) fn open(path: &Path, bound: Bound, mind: &mut Mind) -> Self {
+        let file = match create(path) {
+            Ok(file) => Some(file),
             Err(error) => {
-                Self::complain(&format!("The raw log {} cannot be opened: {error}.", path.display()), mind);
-                Self(None)
+                complain(&format!("The raw log {} cannot be opened: {error}.", path.display()), mind);
+                None
             }
-        }
+        };
+        Self { path: path.to_owned(), file, bound }
     }
 
     pub(super) fn write(&mut self, bytes: &[u8], mind: &mut Mind) {
-        if let Some(file) = &mut self.0
-            && let Err(error) = file.write_all(bytes)
+        if self.file.is_none() || (matches!(self.bound, Bound::Stored(..)) && mind.machine.is_log_full()) {
+            return;
+        }
+        let had_dropped = self.has_dropped();
+        if let Err(error) = self.try_write(bytes) {
+            self.file = None;
+            return complain(&format!("The raw log cannot be written any more: {error}."), mind);
+        }
+        if let Bound::Stored(Some(limit), _) = self.bound
+            && self.has_dropped()
+            && !had_dropped
         {
-            self.0 = None;
-            Self::complain(&format!("The raw log cannot be written any more: {error}."), mind);
+            let size = size::display(limit);
+            let message =
+                format!("The agent's raw output exceeds {size} (--max-raw-size); its oldest part is dropped.");
+            mind.handle(Input::Remark(Notice::new(Level::Info, "raw_dropped", message)));
         }
     }
 
-    fn complain(message: &str, mind: &mut Mind) {
-        let notice = Notice::new(Level::Warning, "raw_log_failed", message);
-        mind.handle(Input::Remark(notice));
+    fn has_dropped(&self) -> bool {
+        matches!(&self.bound, Bound::Stored(_, Some(rotation)) if rotation.has_dropped())
     }
+
+    fn try_write(&mut self, mut bytes: &[u8]) -> std::io::Result<()> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        let Bound::Stored(_, Some(rotation)) = &mut self.bound else { return file.write_all(bytes) };
+        while !bytes.is_empty() {
+            let (step, left) = rotation.step(bytes);
+            match step {
+                Step::Write(bytes) => file.write_all(bytes)?,
+                Step::Rotate => {
+                    std::fs::rename(&self.path, older_raw(&self.path))?;
+                    *file = create(&self.path)?;
+                }
+                Step::Drop => {}
+            }
+            bytes = left;
+        }
+        Ok(())
+    }
+}
+
+fn complain(message: &str, mind: &mut Mind) {
+    let notice = Notice::new(Level::Warning, "raw_log_failed", message);
+    mind.handle(Input::Remark(notice));
+}
+
+fn create(path: &Path) -> std::io::Result<File> {
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        // A pipe without a reader is an error now, not a wait for ever.
+        let flags = rustix::fs::OFlags::NONBLOCK.bits();
+        options.mode(0o600).custom_flags(i32::try_from(flags).unwrap_or(0));
+    }
+    options.open(path).and_then(keep_private)
 }
 
 /// A log that was there before, and open to others, is for its owner alone from now on.

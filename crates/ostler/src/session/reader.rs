@@ -37,7 +37,10 @@ pub struct Reader {
     told: watch::Receiver<Told>,
     /// The number of the next event.
     next: u64,
+    /// A batch with events that are still to be read, and the first of them.
     batch: Option<(Batch, usize)>,
+    /// Whether this is the session's own reader, for which the newest events stay in memory.
+    is_own: bool,
 }
 
 impl std::fmt::Debug for Reader {
@@ -48,7 +51,7 @@ impl std::fmt::Debug for Reader {
 
 impl Reader {
     pub(super) fn new(backlog: Arc<Backlog>, from: u64) -> Self {
-        Self { told: backlog.subscribe(), backlog, next: from.max(1), batch: None }
+        Self { told: backlog.subscribe(), backlog, next: from.max(1), batch: None, is_own: false }
     }
 
     /// The next event, or the gap before it; none after the last.
@@ -69,26 +72,32 @@ impl Reader {
 
     /// What is there already.
     fn ready(&mut self) -> Option<Reading> {
-        if let Some((batch, at)) = &mut self.batch {
-            if let Some(entry) = batch.get(*at) {
-                *at += 1;
-                self.next += 1;
-                return Some(Reading::Event(entry.event.clone()));
-            }
-            self.batch = None;
+        let (batch, at) = match self.batch.take() {
+            Some(place) => place,
+            None => match self.backlog.at(self.next) {
+                Found::Batch(batch, at) => {
+                    if let (true, Some(last)) = (self.is_own, batch.last()) {
+                        self.backlog.read_by_owner(last.event.seq);
+                    }
+                    (batch, at)
+                }
+                Found::Behind(first) => {
+                    let from = std::mem::replace(&mut self.next, first);
+                    return Some(Reading::Gap { from, to: first - 1 });
+                }
+                Found::Nothing => return None,
+            },
+        };
+        self.next += 1;
+        if at + 1 < batch.len() {
+            let event = batch.get(at)?.event.clone();
+            self.batch = Some((batch, at + 1));
+            return Some(Reading::Event(event));
         }
-        match self.backlog.at(self.next) {
-            Found::Batch(batch, at) => {
-                let event = batch.get(at)?.event.clone();
-                self.batch = Some((batch, at + 1));
-                self.next += 1;
-                Some(Reading::Event(event))
-            }
-            Found::Behind(first) => {
-                let from = std::mem::replace(&mut self.next, first);
-                Some(Reading::Gap { from, to: first - 1 })
-            }
-            Found::Nothing => None,
+        // A batch that was read to its end is not held, and not copied if nobody else holds it: its events may be large.
+        match Arc::try_unwrap(batch) {
+            Ok(mut entries) => entries.pop().map(|entry| Reading::Event(entry.event)),
+            Err(batch) => batch.last().map(|entry| Reading::Event(entry.event.clone())),
         }
     }
 
@@ -98,7 +107,8 @@ impl Reader {
         self.told.borrow().last >= self.next
     }
 
-    /// Reader that are no longer in memory: at most `most` from `from` on. It may block for a moment.
+    /// Returns a page of events, also of those that are no longer in memory, from `from` on: at most `most` and at
+    /// least one, so that a page fits in memory ([`Log::read`](ostler_core::log::Log::read)). It may block for a moment.
     ///
     /// # Errors
     /// When they are not kept, or cannot be read.
@@ -118,7 +128,8 @@ pub(super) struct OwnReader {
 
 impl OwnReader {
     pub(super) fn new(backlog: Arc<Backlog>) -> Self {
-        Self { events: Reader::new(backlog, 1), fetched: VecDeque::new(), missing: None }
+        let events = Reader { is_own: true, ..Reader::new(backlog, 1) };
+        Self { events, fetched: VecDeque::new(), missing: None }
     }
 
     pub(super) async fn next(&mut self) -> Option<Event> {
@@ -131,12 +142,7 @@ impl OwnReader {
                 continue;
             }
             match self.events.next().await? {
-                Reading::Event(event) => {
-                    if self.events.batch.as_ref().is_none_or(|(batch, at)| *at == batch.len()) {
-                        self.events.backlog.read_by_owner(event.seq);
-                    }
-                    return Some(event);
-                }
+                Reading::Event(event) => return Some(event),
                 Reading::Gap { from, to } => self.missing = Some((from, to)),
             }
         }

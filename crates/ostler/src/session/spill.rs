@@ -1,11 +1,11 @@
 //! Where events go that no reader took in time and no log keeps: a nameless file that is gone with the session.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
+use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 
 use ostler_core::event::Event;
-use ostler_core::log::{Entry, LogError};
+use ostler_core::log::{Entry, LogError, PAGE_BYTES};
 
 /// The largest file. Beyond it the agent is held up rather than the disk filled.
 const LARGEST: u64 = 1024 * 1024 * 1024;
@@ -72,14 +72,26 @@ impl Spill {
     pub(super) fn read(&mut self, from: u64, most: usize) -> Result<Vec<Event>, LogError> {
         let failed = |error: &dyn std::fmt::Display| LogError(format!("old events cannot be read: {error}"));
         let at = from.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
-        let place = at.and_then(|at| self.places.get(at)).ok_or_else(|| failed(&"they are not there"))?;
+        let places = at.and_then(|at| self.places.get(at..)).unwrap_or_default();
+        let Some(begin) = places.first() else { return Err(failed(&"they are not there")) };
+        // Each event ends where the next begins: the size of a page is known before anything is read.
+        let ends =
+            places.iter().skip(1).chain([&self.end]).map(|end| usize::try_from(end - begin).unwrap_or(usize::MAX));
+        let ends: Vec<usize> = ends
+            .enumerate()
+            .take(most)
+            .take_while(|(n, end)| *n == 0 || *end <= PAGE_BYTES)
+            .map(|(_, end)| end)
+            .collect();
         let file = self.file.as_mut().ok_or_else(|| failed(&"they are not there"))?;
-        file.seek(SeekFrom::Start(*place)).map_err(|error| failed(&error))?;
-        let left = self.places.len() - at.unwrap_or(0);
-        let mut events = Vec::new();
-        for line in BufReader::new(file).lines().take(most.min(left)) {
-            let line = line.map_err(|error| failed(&error))?;
-            events.push(Event::from_json(&line).map_err(|error| failed(&error))?);
+        file.seek(SeekFrom::Start(*begin)).map_err(|error| failed(&error))?;
+        let mut page = vec![0; ends.last().copied().unwrap_or(0)];
+        file.read_exact(&mut page).map_err(|error| failed(&error))?;
+        let (mut events, mut start) = (Vec::with_capacity(ends.len()), 0);
+        for end in ends {
+            let line = std::str::from_utf8(&page[start..end]).map_err(|error| failed(&error))?;
+            events.push(Event::from_json(line).map_err(|error| failed(&error))?);
+            start = end;
         }
         Ok(events)
     }

@@ -22,7 +22,7 @@ use super::backlog::Batch;
 use super::files::Files;
 use super::life::{self, Life, Sign};
 use super::mind::{Mind, Order};
-use super::raw_log::RawLog;
+use super::raw_log::{Bound, RawLog};
 use super::remote::Wish;
 use super::status::Shared;
 use super::submit::Submissions;
@@ -81,6 +81,8 @@ struct Driver {
     caller: Caller,
     leashed: bool,
     life: Life,
+    /// Why the agent's stdin cannot be written any more, and until when its exit may explain it.
+    input_lost: Option<(std::io::Error, tokio::time::Instant)>,
     /// How often the agent was started.
     starts: u32,
     /// Set while another language is tried: what was said in the first.
@@ -106,6 +108,7 @@ enum Woken {
     Asked(Box<Wish>),
     Life(Sign),
     Wrote,
+    InputLost(std::io::Error),
     Kept(Result<(), LogError>),
     Done(Done),
     Beside(Met),
@@ -127,12 +130,13 @@ impl Driver {
         if spec.policy.is_some() {
             mind = mind.ruled(*dialect);
         }
-        let work = Work::new(host, caller.submissions.clone(), Files::new(&beginning.dir, spec));
+        let work = Work::new(host, caller.submissions.clone(), Files::new(host, &beginning.dir, spec));
         // Before anything is started: a log that cannot be opened must not hold up an agent that runs already.
         let log = keep::open_log(&beginning, &mut mind, &caller.shared);
         let kept = log.as_ref().and_then(|log| log.raw(id));
-        let copies = [&spec.raw_log, &kept].into_iter().flatten();
-        let copies = copies.map(|path| RawLog::open(path, &mut mind)).collect();
+        let copies = [(&spec.raw_log, Bound::None), (&kept, Bound::stored(spec.limits.raw_bytes))];
+        let copies = copies.into_iter().filter_map(|(path, bound)| Some((path.as_ref()?, bound)));
+        let copies = copies.map(|(path, bound)| RawLog::open(path, bound, &mut mind)).collect();
         let past = beginning.spec.past.clone();
         Self {
             past,
@@ -141,6 +145,7 @@ impl Driver {
             caller,
             leashed: true,
             life: Life::Asleep,
+            input_lost: None,
             starts: 0,
             again: None,
             copies,
@@ -170,8 +175,14 @@ impl Driver {
                     self.mind.handle(Input::Stop);
                 }
                 Woken::Wrote => {}
+                // An agent that exits explains itself by its exit, which may be a moment away.
+                Woken::InputLost(error) => {
+                    let until = self.mind.clock.now() + LAST_WORDS;
+                    self.input_lost = Some((error, self.mind.clock.instant(until)));
+                }
                 Woken::Time => {
                     self.catch_up(&mut buffers.0).await;
+                    self.report_lost_input();
                     self.mind.handle(Input::Tick);
                 }
             }
@@ -308,7 +319,6 @@ impl Driver {
         }
         self.raw.1 += bytes.len() as u64;
         let (mind, before) = (&mut self.mind, self.raw.0);
-        mind.out.weigh(bytes.len());
         if let Life::Awake(living) = &mut self.life {
             living.lines.push_placed(bytes, |line, at| {
                 mind.out.raw_offset = before + at;
@@ -317,9 +327,23 @@ impl Driver {
         }
     }
 
+    /// Reports an agent that runs on without reading its input: no message can reach it any more.
+    fn report_lost_input(&mut self) {
+        let now = self.mind.clock.instant(self.mind.clock.now());
+        let lost = self.input_lost.take_if(|(_, until)| *until <= now);
+        let runs = self.life.living().is_some_and(|living| living.exit.is_none());
+        if let Some((error, _)) = lost.filter(|_| runs) {
+            let name = self.beginning.dialect.name();
+            let message = format!(
+                "Cannot write to the stdin of {name}: {error}. It runs, but does not read its input: no message reaches it."
+            );
+            self.mind.handle(Input::Remark(Notice::new(Level::Warning, "input_lost", message)));
+        }
+    }
+
     /// Before time is called, what was said in time is heard: this process may have been stopped for a while, or busy.
     async fn catch_up(&mut self, buffer: &mut [u8]) {
-        if !self.mind.out.has_room() {
+        if !self.mind.out.has_room(appending(&self.keeping)) {
             self.mind.handle(Input::Activity); // it is the log that is slow, not the agent
         }
         self.catch_up_beside().await;
@@ -343,6 +367,7 @@ impl Driver {
         }
         let Life::Awake(mut living) = std::mem::replace(&mut self.life, Life::Asleep) else { return };
         self.caller.shared.set_pid(0);
+        self.input_lost = None;
         let (mind, before) = (&mut self.mind, self.raw.0);
         living.lines.finish_placed(|line, at| {
             mind.out.raw_offset = before + at;
@@ -351,6 +376,9 @@ impl Driver {
         self.raw = (self.raw.0 + self.raw.1, 0);
         self.work.clear();
         self.close_aside();
+        for remark in living.control.remarks() {
+            self.mind.handle(Input::Remark(remark));
+        }
         let exit = Exit { code: status.code, signal: status.signal, stderr: living.errors.text() };
         if !self.tries_another(&exit) {
             self.mind.finish(exit);
@@ -361,11 +389,12 @@ impl Driver {
     async fn sleep(&mut self, (stdout, stderr): (&mut [u8], &mut [u8])) -> Woken {
         let Mind { clock, machine, stdin, out, .. } = &mut self.mind;
         let exit = if let Life::Awake(living) = &self.life { living.exit } else { None };
+        let input_lost = self.input_lost.as_ref().map(|(_, until)| *until);
         let wake = machine.deadline().map(|at| clock.instant(at));
-        let wake = wake.into_iter().chain(exit.map(|(_, until)| until)).min();
+        let wake = wake.into_iter().chain(exit.map(|(_, until)| until)).chain(input_lost).min();
         // What a process leaves in its pipe is little, and must be read before the session ends, reader or not.
         let backlog = self.caller.shared.backlog.clone();
-        let may_read = (out.has_room() && backlog.has_room()) || exit.is_some();
+        let may_read = (out.has_room(appending(&self.keeping)) && backlog.has_room()) || exit.is_some();
         tokio::select! {
             result = kept(&mut self.keeping), if self.keeping.is_some() => Woken::Kept(result),
             Some(wish) = self.caller.inbox.recv() => Woken::Asked(Box::new(wish)),
@@ -373,7 +402,7 @@ impl Driver {
             sign = self.life.sign(may_read, stdout, stderr) => Woken::Life(sign),
             done = self.work.next() => Woken::Done(done),
             met = self.aside.next(may_read), if self.life.is_awake() => Woken::Beside(met),
-            _ = stdin.write(), if stdin.wants_to_write() => Woken::Wrote,
+            wrote = stdin.write(), if stdin.wants_to_write() => wrote.map_or_else(Woken::InputLost, |()| Woken::Wrote),
             () = backlog.room(), if !may_read => Woken::Wrote, // the reader has come along: there may be room again
             () = until(wake), if wake.is_some() => Woken::Time,
         }
@@ -385,6 +414,11 @@ async fn kept(keeping: &mut Option<(Appending, Batch, usize)>) -> Result<(), Log
         Some((appending, ..)) => appending.as_mut().await,
         None => std::future::pending().await,
     }
+}
+
+/// The size of the events on their way into the log.
+fn appending(keeping: &Option<(Appending, Batch, usize)>) -> usize {
+    keeping.as_ref().map_or(0, |(_, _, bytes)| *bytes)
 }
 
 async fn until(at: Option<tokio::time::Instant>) {

@@ -9,9 +9,9 @@ mod members;
 use std::path::PathBuf;
 
 use ostler::Spec;
-use ostler_testkit::scenario::conformance::{Member, ROWS};
+use ostler_testkit::scenario::conformance::{self, Member, ROWS, Recorded};
 use ostler_testkit::scenario::{self, Subject, Task};
-use ostler_testkit::stage::{self, Stage};
+use ostler_testkit::stage::{self, Proof, Stage};
 use serde_json::Value;
 
 use crate::rig::Seen;
@@ -52,13 +52,27 @@ macro_rules! member_tests {
     };
 }
 
-/// Which scenario proves which row: `shared` ones run through any driver, `live` ones need a session to talk to.
+/// Which scenario proves which row: `shared` ones run through any driver, `live` ones need a
+/// session to talk to, and with
+/// `unrecorded` ones a recording would prove nothing.
 macro_rules! row_tests {
+    (run unrecorded $group:ident $name:ident) => { $crate::conformance::row_tests!(run shared $group $name) };
     (run shared $group:ident $name:ident) => {
         ostler_testkit::scenario::$group::$name(&$crate::driver::Library(&SUBJECT))
     };
     (run live $group:ident $name:ident) => {
         $crate::driver::runtime().block_on($crate::sessions::$group::$name(&SUBJECT))
+    };
+    (one play unrecorded $($rest:tt)*) => {};
+    (one $how:ident $kind:ident $id:ident $row:ident $group:ident $name:ident) => {
+        unless_it_lacks! { $row
+            #[test]
+            fn $row() {
+                $crate::conformance::$how(stringify!($id), stringify!($row), || {
+                    $crate::conformance::row_tests!(run $kind $group $name);
+                });
+            }
+        }
     };
     ($($how:ident)+) => { $crate::conformance::row_tests! { each $($how)+;
         text shared words::text,
@@ -79,21 +93,14 @@ macro_rules! row_tests {
         bound_tool live tools::a_bound_tool,
         usage_exact shared words::usage_exact,
         cwd shared surroundings::directory,
-        env shared surroundings::variables,
-        big_prompt shared prompts::five_megabytes,
-        unicode shared prompts::awkward_characters,
+        env unrecorded surroundings::variables,
+        big_prompt unrecorded prompts::five_megabytes,
+        unicode unrecorded prompts::awkward_characters,
         nothing_left_behind shared endings::stopped,
     } };
-    (each names; $($row:ident $kind:ident $group:ident::$name:ident,)*) => { &[$(stringify!($row)),*] };
+    (each names; $($row:ident $kind:ident $group:ident::$name:ident,)*) => { &[$((stringify!($row), stringify!($kind))),*] };
     (each $how:ident $id:ident; $($row:ident $kind:ident $group:ident::$name:ident,)*) => {
-        $(unless_it_lacks! { $row
-            #[test]
-            fn $row() {
-                $crate::conformance::$how(stringify!($id), stringify!($row), || {
-                    $crate::conformance::row_tests!(run $kind $group $name);
-                });
-            }
-        })*
+        $($crate::conformance::row_tests! { one $how $kind $id $row $group $name })*
     };
 }
 
@@ -101,16 +108,24 @@ pub(crate) use {member_tests, row_tests};
 
 /// Tries the agent itself, and keeps what it said where that is wanted.
 pub(crate) fn perform(id: &str, row: &str, scenario: impl FnOnce()) {
-    if std::env::var_os("OSTLER_RECORD").is_some_and(|wanted| wanted == "1") && is_a_program(id) {
+    let wanted = std::env::var_os("OSTLER_RECORD").is_some_and(|wanted| wanted == "1");
+    if wanted && is_a_program(id) && conformance::row(row).recorded != Recorded::Never {
         stage::on(Stage::Recorded(recording(id, row)), scenario);
     } else {
         scenario();
     }
 }
 
-/// Tries what the agent said when it was recorded.
+/// Tries what the agent said when it was recorded, and checks that the row claims no more of it
+/// than was proved.
 pub(crate) fn play(id: &str, row: &str, scenario: impl FnOnce()) {
-    stage::on(Stage::Played(recording(id, row)), scenario);
+    let proof = stage::on(Stage::Played(recording(id, row)), scenario);
+    let claimed = match conformance::row(row).recorded {
+        Recorded::Whole => Proof::Whole,
+        Recorded::Events(_) => Proof::EventsOnly,
+        Recorded::Never => panic!("no recording of {row} proves anything"),
+    };
+    assert_eq!(proof, claimed, "what ROWS in the testkit claims of recordings of {row}");
 }
 
 fn is_a_program(id: &str) -> bool {
@@ -128,7 +143,7 @@ fn recording(id: &str, row: &str) -> PathBuf {
 /// Fails unless a live session told the story of a row.
 pub(crate) fn tells(subject: &'static Subject, row: &str, seen: &Seen) {
     let events = seen.0.iter().map(|event| serde_json::from_str(&event.to_json()).unwrap()).collect();
-    scenario::Seen { subject, events, exit: None }.tells(row);
+    scenario::Seen { subject, events, exit: None, served: Vec::new() }.tells(row);
 }
 
 /// What an agent can do, in the language that its settings choose.
@@ -141,12 +156,14 @@ fn capabilities(subject: &Subject) -> Value {
     serde_json::to_value(dialect.over(&spec).unwrap_or(dialect).capabilities()).unwrap()
 }
 
-/// A row that applies has a test, one that has none says why, and no reason stands against what the capabilities say. S2-20
+/// A row that applies has a test, one that has none says why, and no reason stands against what the
+/// capabilities say. S2-20, S2-3, S2-4, S2-15
 #[test]
 fn every_row_of_every_agent_runs_or_says_why_not() {
-    let names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
-    let tests: &[&str] = row_tests!(names);
-    assert_eq!(tests, names, "each row of the testkit is a scenario here, in the same order");
+    let names: Vec<(&str, bool)> = ROWS.iter().map(|row| (row.name, row.recorded == Recorded::Never)).collect();
+    let tests: &[(&str, &str)] = row_tests!(names);
+    let tests: Vec<(&str, bool)> = tests.iter().map(|(name, kind)| (*name, *kind == "unrecorded")).collect();
+    assert_eq!(tests, names, "each row of the testkit is a scenario here, in the same order, and is played or not");
     let faults: Vec<String> = MEMBERS.iter().flat_map(|member| member.faults(&capabilities(member.subject))).collect();
     assert_eq!(faults, [""; 0]);
 }
@@ -154,13 +171,17 @@ fn every_row_of_every_agent_runs_or_says_why_not() {
 /// What is recorded is what runs: a recording that no test plays is a row that was forgotten or renamed.
 #[test]
 fn every_recording_is_played() {
+    let mut count = 0;
     for member in MEMBERS {
         let Ok(entries) = std::fs::read_dir(fixtures().join(member.id)) else { continue };
         for entry in entries.flatten() {
             let name = entry.file_name().into_string().unwrap();
             let row = name.strip_suffix(".jsonl").unwrap_or(&name);
-            let known = ROWS.iter().any(|known| known.name == row) && member.lack(row).is_none();
+            let played = |known: &&conformance::Row| known.name == row && known.recorded != Recorded::Never;
+            let known = ROWS.iter().any(|known| played(&known)) && member.lack(row).is_none();
             assert!(known, "{} has a recording {name} that nobody plays", member.id);
+            count += 1;
         }
     }
+    assert!(count > 150, "only {count} recordings were found");
 }

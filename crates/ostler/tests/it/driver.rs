@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::thread;
 
-use ostler::{Agent, Agents, BridgeProgram, Denials, Dialect, Event, Host, Limits, Remote, Session, Spec};
+use ostler::trust::WorkspaceTrust;
+use ostler::{Agent, Agents, BridgeProgram, Denials, Dialect, Event, Host, Limits, Policy, Remote, Session, Spec};
 use ostler_testkit::fake;
 use ostler_testkit::scenario::{Driver, Place, Progress, Running, Seen, Subject, Task};
 
@@ -50,7 +51,7 @@ impl Driver for Library {
             assert_eq!(Event::from_json(&event.to_json()).unwrap(), *event, "what is written can be read again");
         }
         let events = events.iter().map(|event| serde_json::from_str(&event.to_json()).unwrap()).collect();
-        Seen { subject: self.0, events, exit: None }
+        Seen { subject: self.0, events, exit: None, served: place.server.served() }
     }
 }
 
@@ -70,7 +71,12 @@ pub(crate) fn dialect(scene: &Scene) -> &'static dyn Dialect {
 
 pub(crate) fn host(place: &Place) -> Host {
     let host = Host::new(place.host().iter().map(|(name, value)| (OsString::from(name), OsString::from(value))));
-    host.bridged_by(BridgeProgram { program: fake::program(), args: vec!["bridge".into()] })
+    let host = host.bridged_by(BridgeProgram { program: fake::program(), args: vec!["bridge".into()] });
+    // The user's own sandbox policy, as the program finds it.
+    match std::fs::read_to_string(place.aside("home/.config/ostler/sandbox.toml")) {
+        Ok(text) => host.with_workspace(WorkspaceTrust { base: Policy::parse(&text).unwrap(), ..Default::default() }),
+        Err(_) => host,
+    }
 }
 
 pub(crate) fn spec(place: &Place, task: &Task) -> Spec {

@@ -92,7 +92,7 @@ fn text_and_thinking() {
     let answer = Answer::thinking("Hm, let me see.").deltas(2).and_text("Grüße 🐎, one two.").deltas(4);
     let (place, seen) = through(Script::new().rule(Rule::any().answer(answer)), &Task::new("PROMPT"));
     seen.ended_with("completed", 0);
-    seen.counted(1);
+    seen.counted(1..=1);
     assert_eq!(seen.answer(), "Grüße 🐎, one two.");
     let thoughts = seen.all("text").into_iter().filter(|text| text["kind"] == "thinking");
     assert_eq!(thoughts.filter_map(|text| text["text"].as_str()).collect::<String>(), "Hm, let me see.");
@@ -109,7 +109,7 @@ fn a_loop_of_tools() {
         .rule(Rule::on_call(3).text("{tool_result}"));
     let (place, seen) = through(script, &Task::new("PROMPT"));
     seen.ended_with("completed", 0);
-    seen.counted(3);
+    seen.counted(1..=3);
     assert!(seen.answer().contains("eins"), "{}", seen.answer());
     assert_eq!(fs::read_to_string(place.work().join("two.txt")).unwrap(), "zwei\n");
 }
@@ -138,7 +138,7 @@ fn errors_keep_their_cause() {
 fn cost_is_what_the_price_says() {
     let task = Task::new("PROMPT").set("price", "2.5/1.25/10");
     let (_, seen) = through(Script::always("Hello."), &task);
-    seen.counted(1);
+    seen.counted(1..=1);
     let cost = seen.one("ended")["usage"]["cost_usd"].as_f64().unwrap();
     let expected = (107.0 * 2.5 + 11.0 * 1.25 + 25.0 * 10.0) / 1e6;
     assert!((cost - expected).abs() < 1e-12, "{cost} is not {expected}");

@@ -2,6 +2,7 @@
 
 mod asks;
 mod attacks;
+mod bounds;
 mod documents;
 mod hold;
 mod kept;

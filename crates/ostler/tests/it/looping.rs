@@ -581,7 +581,8 @@ fn every_answer_is_paid_for() {
     let sum = run(&looping(&model).0).usage.unwrap();
     assert_eq!((sum.input, sum.output, sum.cost_usd), (Some(30), Some(3), Some(0.75)));
     let model = Model::new([failed(Vec::new()), using(said("done"), 20, 2, Some(0.25))]);
-    assert_eq!(run(&looping(&model).0).usage.unwrap().cost_usd, None);
+    let sum = run(&looping(&model).0).usage.unwrap();
+    assert_eq!((sum.cost_usd, sum.cost_source), (Some(0.25), ostler::CostSource::Partial));
     let model = Model::new([failed(Vec::new())]);
     assert_eq!(stopped_by(&run(&looping(&model).0.max_cost_usd(1.0))), Cause::AgentDied);
     // An estimate stays one.

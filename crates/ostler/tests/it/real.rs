@@ -5,6 +5,8 @@ mod codex;
 mod conformance;
 mod copilot;
 mod live;
+mod logins;
+mod settings;
 
 use std::time::Duration;
 
@@ -20,6 +22,7 @@ use crate::turns;
 further_scenarios!(Library(&CLAUDE));
 scenarios_of_few!(Library(&CLAUDE));
 
+// S2-10, P21, P36
 #[test]
 fn three_turns_in_one_process() {
     turns::three_turns_are_one_conversation(&CLAUDE);

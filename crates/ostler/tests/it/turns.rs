@@ -45,11 +45,12 @@ pub(crate) fn three_turns_are_one_conversation(subject: &'static Subject) {
         }
     });
     // The interrupted turn neither swallows nor answers the next one.
-    let input = Some(subject.numbers.tokens[0]);
+    let served = place.server.served();
+    let input = |answer: usize| Some(subject.numbers.sum(&served[answer..=answer])[0]);
     let expected = [
-        (Cause::Completed, "One.".to_owned(), input),
+        (Cause::Completed, "One.".to_owned(), input(0)),
         (Cause::Interrupted, String::new(), None),
-        (Cause::Completed, "Three.".to_owned(), input),
+        (Cause::Completed, "Three.".to_owned(), input(2)),
     ];
     assert_eq!(turns, expected);
     assert_eq!(pids[0].is_some(), subject.program.is_some());

@@ -120,6 +120,28 @@ fn questions_are_decided_by_rules_then_people_and_else_denied() {
     }
 }
 
+// A rule that allows does not answer a question that is always a person's; one that denies does.
+#[test]
+fn a_question_that_is_always_a_persons_is_not_answered_by_an_allowing_rule() {
+    let rules = "[[rule]]\ntool = \"Bad\"\ndo = \"deny\"\nmessage = \"no\"\n[[rule]]\ntool = \"*\"\ndo = \"allow\"\n";
+    let policy = Policy::parse(rules, "test", Trust::Full).unwrap();
+    for asks in [Asks::Nobody, Asks::Somebody] {
+        let mut rig = ruled(waiting(Limits::default(), able()), Some(policy.clone()), asks);
+        rig.give(ask("1", "Good", Otherwise::PersonAlways)).give(ask("2", "Bad", Otherwise::PersonAlways));
+        if asks == Asks::Somebody {
+            assert_eq!(verdicts(&rig), [("2", &Verdict::Deny("no".into()))]);
+            rig.give(Input::Answered("call-1".into(), Answer::AllowAlways)).give(ask(
+                "3",
+                "Good",
+                Otherwise::PersonAlways,
+            ));
+            assert_eq!(verdicts(&rig)[1..], [("1", &Verdict::Allow), ("3", &Verdict::Allow)]);
+        } else {
+            assert!(verdicts(&rig).iter().all(|(_, verdict)| matches!(verdict, Verdict::Deny(_))));
+        }
+    }
+}
+
 // "Always" is for the same thing: the same command or files; and no rule gives way to it.
 #[test]
 fn a_grant_covers_the_same_thing_and_no_more() {
@@ -171,7 +193,8 @@ fn changes_are_answered_in_time_or_refused() {
     assert_eq!(rig.effects.iter().filter(|effect| matches!(effect, Effect::Adopt(_))).count(), 2);
 }
 
-// Budgets over turns: a warning at four fifths, and at the end the turn is interrupted and the session over.
+// S2-31: budgets over turns: a warning at four fifths, and at the end the turn is interrupted and
+// the session over.
 #[test]
 fn budgets_warn_and_then_end_the_session() {
     let limits = Limits { budget_tokens: Some(100), budget_turns: Some(2), ..Limits::default() };

@@ -52,11 +52,13 @@ fn any_limit() -> impl Strategy<Value = Option<Duration>> {
 }
 
 fn any_limits() -> impl Strategy<Value = Limits> {
-    (any_limit(), any_limit(), any_limit(), any_limit()).prop_map(|(wall, idle, startup, grace)| Limits {
+    let times = (any_limit(), any_limit(), any_limit(), any_limit());
+    (times, proptest::option::of(0u64..8000)).prop_map(|((wall, idle, startup, grace), event_bytes)| Limits {
         wall,
         idle,
         startup,
         grace: grace.unwrap_or_default(),
+        event_bytes,
         ..Limits::default()
     })
 }

@@ -14,6 +14,7 @@ fn end<'a>() -> Ending<'a> {
         interrupted: false,
         denied: Vec::new(),
         denials: Denials::Fail,
+        is_ruled: false,
         resets_at: None,
     }
 }
@@ -43,12 +44,15 @@ fn every_shape_of_a_result_has_its_cause() {
         (api("billing_error", None), Cause::RateLimit),
         (api("server_error", Some(529)), Cause::Overloaded),
         (api("overloaded", None), Cause::Overloaded),
-        (api("server_error", Some(500)), Cause::Network),
+        (api("server_error", Some(500)), Cause::ServerError),
+        (api("server_error", None), Cause::ServerError),
         (api("connection_failed", None), Cause::Network),
         (api("unknown", Some(400)), Cause::BadRequest),
         (api("model_not_found", Some(404)), Cause::BadRequest),
         (api("max_output_tokens", None), Cause::OutputLimit),
         (end(), Cause::Network),
+        (Ending { text: "API Error: 500 Connection error".into(), ..end() }, Cause::ServerError),
+        (Ending { text: "API Error: Connection error".into(), ..end() }, Cause::Network),
         (cut("error_max_turns", "max_turns"), Cause::TurnLimit),
         (cut("error_max_budget_usd", "budget_exhausted"), Cause::Budget),
         (cut("error_max_structured_output_retries", "structured_output_retry_exhausted"), Cause::Protocol),
@@ -108,4 +112,15 @@ fn last_words_explain_an_exit() {
         assert_eq!(of_exit(&exit).map(|o| o.cause), cause, "{stderr}");
         assert_eq!(of_exit(&Exit { signal: Some(9), code: None, ..exit.clone() }), None);
     }
+}
+
+#[test]
+fn a_denial_by_the_policy_names_the_flag_of_the_policy() {
+    let denied =
+        Ending { is_error: false, terminal: "completed", stop: "end_turn", denied: vec!["Bash".into()], ..end() };
+    let hint = |end: Ending<'_>| of_result(&end).hint.unwrap();
+    assert!(hint(Ending { is_ruled: true, ..denied }).starts_with("Allow the tools by a rule (--permissions"));
+    let denied =
+        Ending { is_error: false, terminal: "completed", stop: "end_turn", denied: vec!["Bash".into()], ..end() };
+    assert!(hint(denied).starts_with("Allow the tools (--allowed-tools)"));
 }

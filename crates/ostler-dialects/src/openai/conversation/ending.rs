@@ -13,14 +13,15 @@ use crate::openai::calls::Call;
 use crate::openai::history::LOST;
 use crate::openai::orders::{Failed, FailedKind, Order};
 use crate::openai::reply::Reply;
+use crate::openai::tool_use::RUN_COMMAND;
 
 impl Talk {
     pub(super) fn complete(&mut self, text: String, structured: Option<Raw>, out: &mut Outbox) {
         let denied = std::mem::take(&mut self.turn.denied);
-        let allow = if self.turn.refused.is_empty() {
-            "Allow it in .ostler/sandbox.toml, or pass --tolerate-denials."
-        } else {
-            "Allow it in the rules about tools (policy.toml), or pass --tolerate-denials."
+        let allow = match (self.turn.refused.is_empty(), denied.iter().any(|tool| tool == RUN_COMMAND)) {
+            (true, true) => "Allow it (--allow-command, or .ostler/sandbox.toml), or pass --tolerate-denials.",
+            (true, false) => "Allow it in .ostler/sandbox.toml, or pass --tolerate-denials.",
+            (false, _) => "Allow it by a rule (--permissions, policy.toml), or pass --tolerate-denials.",
         };
         let outcome = if denied.is_empty() || self.plan.denials == Denials::Tolerate {
             Outcome::completed()
@@ -98,7 +99,10 @@ impl Talk {
                 open.into_iter().for_each(|id| out.push(Out::Withdraw(id)));
                 self.cancel(calls, out);
             }
-            Phase::Working(calls) => self.cancel(calls, out),
+            Phase::Working(calls) => {
+                self.turn.approvals.drain().for_each(|(id, _)| out.push(Out::Withdraw(id)));
+                self.cancel(calls, out);
+            }
             Phase::Hooked(_) | Phase::Verifying(..) => self.cancel(Vec::new(), out),
             Phase::Cancelling(calls) => self.phase = Phase::Cancelling(calls),
         }

@@ -58,24 +58,24 @@ impl Talk {
             && spent >= most
         {
             let message = format!("The loop has cost ${spent:.4}; its limit is ${most}.");
-            return Some(blame::ending(Cause::Budget, &message, "cost"));
+            return Some(blame::ending(Cause::Budget, &message, "cost").hint("Raise the budget (--max-budget-usd)."));
         }
         let (input, output) = self.turn.bill.tokens();
         let spent = [
-            (plan.max_input_tokens, input, "input_tokens", "input tokens"),
-            (plan.max_output_tokens, output, "output_tokens", "output tokens"),
+            (plan.max_input_tokens, input, "input_tokens", "--max-input-tokens"),
+            (plan.max_output_tokens, output, "output_tokens", "--max-output-tokens"),
         ];
-        for (most, spent, word, words) in spent {
+        for (most, spent, word, flag) in spent {
             let Some(most) = most else { continue };
+            let words = word.replace('_', " ");
             if self.turn.bill.is_uncounted() {
                 let message = format!("The limit on {words} cannot be kept: the model does not count them.");
-                return Some(
-                    blame::ending(Cause::Budget, &message, word).hint("Leave out the limit, or use another model."),
-                );
+                let hint = format!("Leave out the limit ({flag}), or use another model.");
+                return Some(blame::ending(Cause::Budget, &message, word).hint(hint));
             }
             if spent >= most {
                 let message = format!("The loop has used {spent} {words}; its limit is {most}.");
-                return Some(blame::ending(Cause::Budget, &message, word));
+                return Some(blame::ending(Cause::Budget, &message, word).hint(format!("Allow more tokens ({flag}).")));
             }
         }
         None
@@ -86,7 +86,7 @@ impl Talk {
         self.turn.calls = self.turn.calls.saturating_add(calls as u64);
         let most = self.plan.max_tool_calls.filter(|most| self.turn.calls > *most)?;
         let message = format!("The model wanted to make more than {most} tool calls.");
-        Some(blame::ending(Cause::TurnLimit, &message, "tool_calls"))
+        Some(blame::ending(Cause::TurnLimit, &message, "tool_calls").hint("Allow more tool calls (--max-tool-calls)."))
     }
 
     /// An answer came to nothing. It is given back when the model is not asked again.
@@ -134,7 +134,10 @@ impl Talk {
             return None;
         }
         let message = format!("The tools failed in {} steps in a row.", self.turn.errors);
-        Some(blame::ending(Cause::TurnLimit, &message, "errors"))
+        Some(
+            blame::ending(Cause::TurnLimit, &message, "errors")
+                .hint("Allow more failed steps (--max-errors), or give another task."),
+        )
     }
 
     /// Takes note of what became of a call.
@@ -321,6 +324,7 @@ fn is_worth_another(outcome: &Outcome) -> bool {
             outcome.cause,
             Cause::Protocol
                 | Cause::AgentDied
+                | Cause::ServerError
                 | Cause::Network
                 | Cause::WallLimit
                 | Cause::IdleLimit

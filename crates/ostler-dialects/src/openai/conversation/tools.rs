@@ -20,6 +20,16 @@ pub(super) struct Asking {
     pub(super) open: Vec<String>,
 }
 
+/// What a running tool waits for: a person's approval of the change of files.
+pub(super) struct Approval {
+    /// The call.
+    pub(super) id: String,
+    /// The files, relative to the workspace.
+    pub(super) paths: Vec<String>,
+    /// What the model is told if nobody approves it.
+    pub(super) output: String,
+}
+
 impl Talk {
     pub(super) fn work(&mut self, calls: Vec<Call>, out: &mut Outbox) {
         calls.iter().for_each(|call| out.event(called(call)));
@@ -57,6 +67,9 @@ impl Talk {
     }
 
     pub(super) fn verdict(&mut self, id: &str, verdict: Verdict, out: &mut Outbox) {
+        if let Some(approval) = self.turn.approvals.remove(id) {
+            return self.approval_decided(approval, &verdict, out);
+        }
         let Phase::Asking(Asking { calls, open }) = &mut self.phase else { return };
         let Some(at) = open.iter().position(|open| open == id) else { return };
         open.remove(at);
@@ -77,6 +90,37 @@ impl Talk {
         }
     }
 
+    /// A running tool would change files that other programs act on: a person is asked, whatever the rules allow.
+    pub(super) fn approval(&mut self, approval: Approval, out: &mut Outbox) {
+        let Phase::Working(calls) = &self.phase else { return };
+        let Some(call) = calls.iter().find(|call| call.id == approval.id) else { return };
+        let Ok(input) = call.input() else { return };
+        let mut wants = tool_use(&call.name, &input);
+        // The files that would really change, with links resolved.
+        wants.paths.clone_from(&approval.paths);
+        let ask = format!("{}:approval", call.id);
+        let (call, input, otherwise) = (Some(call.id.clone()), Some(input), Otherwise::PersonAlways);
+        out.push(Out::Ask(Ask { call, id: ask.clone(), input, wants, otherwise }));
+        self.turn.approvals.insert(ask, approval);
+    }
+
+    /// What a person said to it, or a rule that denies it. The call is made again, or is over.
+    fn approval_decided(&mut self, approval: Approval, verdict: &Verdict, out: &mut Outbox) {
+        let Phase::Working(calls) = &self.phase else { return };
+        let Some(call) = calls.iter().find(|call| call.id == approval.id) else { return };
+        let (id, name) = (call.id.clone(), call.name.clone());
+        let Ok(input) = call.input() else { return };
+        let (refused, approved) = match verdict {
+            Verdict::Allow => (None, approval.paths),
+            Verdict::Deny(why) if why != NOBODY && !why.is_empty() => (Some(format!("denied: {why}")), Vec::new()),
+            _ => (Some(approval.output), Vec::new()),
+        };
+        if let Some(refused) = &refused {
+            self.turn.refused.insert(id.clone(), refused.clone());
+        }
+        order(&Order::Approved(ToolOrder { id, name, input, refused, approved }), out);
+    }
+
     /// Has the tools run, as far as they may.
     fn run(&mut self, calls: Vec<Call>, out: &mut Outbox) {
         let mut orders = Vec::new();
@@ -88,7 +132,10 @@ impl Talk {
                 Ok(_) if self.pending.iter().any(|pending| pending.id == id) => {
                     wrong.push(orders::Outcome { id, ok: false, denied: false, output: WAITS.to_owned() });
                 }
-                Ok(input) => orders.push(ToolOrder { refused: self.turn.refused.get(&id).cloned(), id, name, input }),
+                Ok(input) => {
+                    let refused = self.turn.refused.get(&id).cloned();
+                    orders.push(ToolOrder { refused, id, name, input, approved: Vec::new() });
+                }
                 Err(why) => wrong.push(orders::Outcome {
                     id: call.id.clone(),
                     ok: false,
@@ -145,6 +192,7 @@ impl Talk {
 
     pub(super) fn too_many_steps(&self) -> Outcome {
         let message = format!("The model wanted to go on after {} steps.", self.turn.steps);
-        Outcome::new(Cause::TurnLimit, message).hint("Allow more steps (--max-turns).")
+        let flag = if self.looping().is_some() { "--max-iterations" } else { "--max-turns" };
+        Outcome::new(Cause::TurnLimit, message).hint(format!("Allow more steps ({flag}), or give a smaller task."))
     }
 }

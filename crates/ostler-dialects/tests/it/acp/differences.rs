@@ -1,6 +1,6 @@
 //! The differences between agents, by their numbers: each of them is read.
 
-use ostler_core::dialect::{Change, Dialect, Out, Say};
+use ostler_core::dialect::{Change, Dialect, Exit, Out, Say};
 use ostler_core::event::What;
 use ostler_core::outcome::Cause;
 use ostler_core::permission::Verdict;
@@ -57,7 +57,7 @@ fn difference_1_every_way_to_say_that_a_key_was_rejected() {
                 "Error: Failed to get response from the AI model; retried 5 times (total retry wait time: 16.00 seconds) Last error: 500 scripted trouble",
             ],
             0,
-            Cause::Network,
+            Cause::ServerError,
         ),
         (&COPILOT, &["Error: 400 scripted trouble"], 0, Cause::BadRequest),
         // A model may well write such a thing.
@@ -77,16 +77,37 @@ fn difference_1_every_way_to_say_that_a_key_was_rejected() {
         (429, "x", Cause::RateLimit),
         (-32603, "Internal error: rate limit reached", Cause::RateLimit),
         (503, "x", Cause::Overloaded),
-        (500, "x", Cause::Network),
+        (500, "x", Cause::ServerError),
+        (-32603, "connection to the provider: Server error (HTTP 500)", Cause::ServerError),
         (-32603, "fetch failed: ECONNREFUSED", Cause::Network),
         (400, "x", Cause::BadRequest),
-        (-32602, "Session not found: s", Cause::BadRequest),
+        (-32602, "Model not found: s", Cause::BadRequest),
         (-32603, "Internal error", Cause::Protocol),
     ];
     for (code, message, cause) in other {
         let mut stage = Stage::asked(&GEMINI, &Spec::default());
         stage.fail(3, *code, message);
         assert_eq!(stage.cause(), Some(*cause), "{code} {message}");
+    }
+}
+
+// P42: an agent that has dropped its session can only be started again. Its process is ended, and
+// with it the turn; the next message starts another, which resumes the session.
+#[test]
+fn a_dropped_session_ends_the_process_so_that_the_next_one_resumes_it() {
+    for (code, message) in [
+        (-32603, "Request session.send failed with message: Session not found: s"),
+        (-32002, "Resource not found: Session s not found"),
+        (-32602, "Session not found: s"),
+    ] {
+        let mut stage = Stage::asked(&COPILOT, &Spec::default());
+        stage.fail(3, code, message);
+        assert_eq!(stage.outs, [Out::EndProcess], "the turn is over when the process is gone: {message}");
+        stage.exit(&Exit { signal: Some(15), ..Exit::default() });
+        let outcome = &stage.over().unwrap().outcome;
+        assert_eq!(outcome.cause, Cause::AgentDied);
+        assert!(outcome.message.contains(message) && outcome.hint.as_ref().unwrap().contains("again"), "{outcome:?}");
+        assert_eq!(outcome.detail.as_ref().unwrap().native.as_deref(), Some(&*code.to_string()));
     }
 }
 

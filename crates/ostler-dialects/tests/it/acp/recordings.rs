@@ -87,8 +87,7 @@ const ENDINGS: &[(&str, &[Cause])] = {
 // S2-20: three agents, one story.
 #[test]
 fn every_recording_yields_its_events() {
-    #[expect(clippy::disallowed_methods, reason = "the switch that rewrites the golden files")]
-    let update = std::env::var_os("UPDATE_GOLDEN").is_some();
+    let update = crate::updates_golden_files();
     for (name, causes) in ENDINGS {
         let mut stage = replay(name);
         if name.ends_with("gemini_load") {

@@ -28,19 +28,25 @@ fn difference_6_files_are_read_and_written_for_the_agent() {
     file(&mut stage, "fs/read_text_file", &read);
     let Some(Out::File(order)) = stage.outs.last().cloned() else { panic!("{:?}", stage.outs) };
     assert_eq!((order.path.as_str(), order.access), ("/w/a", FileAccess::Read { line: Some(2), limit: Some(5) }));
+    let missing = || Err(FileFault { missing: true, why: "/w/a".into() });
+    let gemini = &GEMINI as &dyn Dialect;
     let answers = [
-        (Ok("text".to_owned()), json!({"jsonrpc": "2.0", "id": 9, "result": {"content": "text"}})),
+        (gemini, Ok("text".to_owned()), json!({"jsonrpc": "2.0", "id": 9, "result": {"content": "text"}})),
+        // It understands no error, and would never create a file.
+        (gemini, missing(), json!({"jsonrpc": "2.0", "id": 9, "result": {"content": ""}})),
         (
-            Err(FileFault { missing: true, why: "/w/a".into() }),
+            &OPENCODE,
+            missing(),
             json!({"jsonrpc": "2.0", "id": 9, "error": {"code": -32002, "message": "Resource not found: /w/a"}}),
         ),
         (
+            gemini,
             Err(FileFault { missing: false, why: "outside".into() }),
             json!({"jsonrpc": "2.0", "id": 9, "error": {"code": -32603, "message": "outside"}}),
         ),
     ];
-    for (result, answer) in answers {
-        let mut stage = Stage::asked(&GEMINI, &with_fs(false));
+    for (agent, result, answer) in answers {
+        let mut stage = Stage::asked(agent, &with_fs(false));
         file(&mut stage, "fs/read_text_file", &read);
         for _ in 0..2 {
             stage.say(Say::FileDone { id: order.id.clone(), result: result.clone() });

@@ -85,6 +85,41 @@ fn several_bridges_speak_mcp_at_once() {
     assert_eq!(asides(&stage), [(2, result)]);
 }
 
+// P61: clients give a call up after a minute unless they hear of progress: each report goes to the
+// client that asked for reports, under its token and with a growing number, for as long as the call
+// is open.
+#[test]
+fn progress_reaches_the_client_that_wants_it() {
+    let call = |id: u64, meta: &Value| json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "add", "arguments": {}, "_meta": meta}});
+    for (token, stated) in [(json!(7), true), (json!("p-1"), true), (json!(null), false), (json!([7]), false)] {
+        let mut stage = Stage::asked(&OPENCODE, &bound(false));
+        stage.aside(1, &call(5, &json!({})));
+        stage.aside(2, &call(6, &json!({"progressToken": token})));
+        let orders: Vec<String> = stage
+            .outs
+            .iter()
+            .filter_map(|out| if let Out::Tool(it) = out { Some(it.id.clone()) } else { None })
+            .collect();
+        stage.outs.clear();
+        for minute in 1..=10 {
+            for id in &orders {
+                stage.say(Say::ToolProgress { id: id.clone(), message: format!("minute {minute}") });
+            }
+        }
+        let said = asides(&stage);
+        let report = |minute: u64| {
+            let params = json!({"progressToken": token, "progress": minute, "message": format!("minute {minute}")});
+            (2, json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}))
+        };
+        let expected: Vec<_> = (1..=10).filter(|_| stated).map(report).collect();
+        assert_eq!(said, expected, "{token}");
+        stage.say(Say::ToolDone { id: orders[1].clone(), ok: true, output: "5".into() });
+        stage.outs.clear();
+        stage.say(Say::ToolProgress { id: orders[1].clone(), message: "too late".into() });
+        assert_eq!(asides(&stage), []);
+    }
+}
+
 // A tool of the caller's needs nobody's leave but that of rules, and has the caller's name.
 #[test]
 fn bound_tools_are_the_caller_s() {

@@ -125,3 +125,43 @@ fn the_dialects_know_what_their_tools_do() {
         assert!(dialect.capabilities().ask);
     }
 }
+
+/// A turn in which a tool that runs would change a file that other programs act on.
+fn needing_approval() -> Stage {
+    let mut stage = Stage::asking();
+    stage.say("go");
+    stage.calls(&[("1", "write_file", r#"{"path":"link"}"#)]);
+    stage.verdict("1", Verdict::Allow);
+    stage.hear(&json!({"ostler": {"needs_approval": {"id": "1", "paths": ["AGENTS.md"], "output": "told how"}}}));
+    stage
+}
+
+#[test]
+fn a_file_that_needs_approval_is_asked_for_by_its_real_name_whatever_the_rules_allow() {
+    let mut stage = needing_approval();
+    let ask = stage.asks().last().copied().cloned().unwrap();
+    assert_eq!((ask.otherwise, &ask.wants.paths[..]), (Otherwise::PersonAlways, &["AGENTS.md".to_owned()][..]));
+    assert_eq!((ask.call.as_deref(), ask.wants.kind), (Some("1"), ToolKind::Edit));
+    stage.verdict(&ask.id, Verdict::Allow);
+    let order = stage.orders().last().unwrap()["approved"].clone();
+    assert_eq!((&order["id"], &order["approved"]), (&json!("1"), &json!(["AGENTS.md"])), "{order}");
+    assert!(order.get("refused").is_none(), "{order}");
+    stage.result("1", "done");
+    assert_eq!(stage.asked().last().unwrap()["content"], "done");
+}
+
+#[test]
+fn a_file_that_nobody_approves_is_refused_with_the_way_to_allow_it() {
+    for (verdict, told) in [
+        (Verdict::Deny(ostler_core::permission::NOBODY.to_owned()), "told how"),
+        (Verdict::Undecided, "told how"),
+        (Verdict::Deny("no".into()), "denied: no"),
+    ] {
+        let mut stage = needing_approval();
+        let id = stage.asks().last().unwrap().id.clone();
+        stage.verdict(&id, verdict);
+        let order = stage.orders().last().unwrap()["approved"].clone();
+        assert_eq!(order["refused"], told, "{order}");
+        assert!(order.get("approved").is_none(), "{order}");
+    }
+}

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::stage::Stage;
 
+// S2-19
 #[test]
 fn a_full_window_is_made_room_in_and_said_so() {
     let mut stage = Stage::new(&[("context_window", "2000")]);

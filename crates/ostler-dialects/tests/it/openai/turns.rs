@@ -27,6 +27,22 @@ fn a_second_turn_remembers_the_first() {
     );
 }
 
+// S2-19: the workspace, every tool, and the boundaries; a prompt of the caller's stands in place of
+// it.
+#[test]
+fn the_system_prompt_names_the_workspace_the_tools_and_the_boundaries() {
+    let system = |settings: &[(&str, &str)]| {
+        let mut stage = Stage::new(settings);
+        stage.say("hello");
+        stage.asked()[0]["content"].as_str().unwrap().to_owned()
+    };
+    let own = system(&[("max_turns", "7")]);
+    for part in ["/work", "read_file, write_file, weather", "outside the workspace", "secrets", "at most 7 steps"] {
+        assert!(own.contains(part), "no {part:?} in: {own}");
+    }
+    assert_eq!(system(&[("system_prompt", "Be brief.")]), "Be brief.");
+}
+
 // S2-17
 #[test]
 fn tools_are_run_and_their_results_go_back_until_the_model_stops() {
@@ -197,7 +213,7 @@ fn line_breaks_in_json_tear_nothing() {
 }
 
 #[test]
-fn what_an_interrupted_answer_cost_is_not_known() {
+fn what_an_interrupted_answer_cost_is_missing_from_the_sum() {
     let mut stage = Stage::new(&[("price", "1/10")]);
     stage.say("go");
     stage.calls(&[("1", "read_file", "{}")]);
@@ -206,7 +222,7 @@ fn what_an_interrupted_answer_cost_is_not_known() {
     stage.interrupt();
     stage.hear(&json!({"ostler": "cancelled"}));
     let usage = &stage.ended()[0].usage[0];
-    assert_eq!((usage.input, usage.cost_usd), (Some(60), None));
+    assert_eq!((usage.input, usage.cost_usd, usage.cost_source), (Some(60), Some(0.0002), CostSource::Partial));
 }
 
 #[test]

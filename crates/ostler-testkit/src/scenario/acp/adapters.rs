@@ -27,7 +27,8 @@ pub const CLAUDE_AGENT_ACP: Subject = Subject {
         ..KNOWN
     },
     numbers: Numbers {
-        tokens: [100, 7, 11, 25],
+        tokens: Numbers::APART,
+        price: CLAUDE.numbers.price,
         cost_source: "reported",
         overloaded: 529,
         // It tries again without a word.
@@ -65,7 +66,7 @@ pub const CODEX_ACP: Subject = Subject {
         variables: ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
         ..KNOWN
     },
-    numbers: Numbers { tokens: [100, 7, 11, 25], soon: Duration::from_secs(15), ..NUMBERS },
+    numbers: Numbers { tokens: Numbers::APART, soon: Duration::from_secs(15), ..NUMBERS },
     words: Words { auth: "codex login", ..WORDS },
     manner: Manner {
         ends_when_denied: true,

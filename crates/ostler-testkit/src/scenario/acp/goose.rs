@@ -36,7 +36,12 @@ pub const GOOSE: Subject = Subject {
         ..KNOWN
     },
     // It says nothing about caches.
-    numbers: Numbers { tokens: [118, 0, 0, 25], retried: &[], soon: Duration::from_secs(15), ..NUMBERS },
+    numbers: Numbers {
+        tokens: |of| [of.input + of.cache_creation + of.cache_read, 0, 0, of.output],
+        retried: &[],
+        soon: Duration::from_secs(15),
+        ..NUMBERS
+    },
     words: Words { auth: "goose configure", ..WORDS },
     manner: Manner {
         wraps_prompts: true,

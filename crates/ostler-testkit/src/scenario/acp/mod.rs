@@ -41,7 +41,11 @@ pub const GEMINI: Subject = Subject {
         ..KNOWN
     },
     // It tries again without a word, says nothing about caches and leaves thoughts out.
-    numbers: Numbers { tokens: [118, 0, 0, 21], retried: &[], ..NUMBERS },
+    numbers: Numbers {
+        tokens: |of| [of.input + of.cache_creation + of.cache_read, 0, 0, of.output - of.reasoning],
+        retried: &[],
+        ..NUMBERS
+    },
     words: Words { auth: "GEMINI_API_KEY", ..WORDS },
     manner: Manner {
         trims_thoughts: true,
@@ -139,8 +143,8 @@ const KNOWN: Known = Known {
 };
 
 const NUMBERS: Numbers = Numbers {
-    // What was written to a cache is not told apart from the rest of the input.
-    tokens: [107, 0, 11, 25],
+    tokens: Numbers::READ_APART,
+    price: None,
     cost_source: "unknown",
     overloaded: 503,
     retried: &[429, 503],

@@ -19,7 +19,7 @@ pub(super) fn two_files() -> Answer {
 fn both_are_written(driver: &dyn Driver, answer: Answer) -> Seen {
     let place = answers(driver, [answer, Answer::text("Done.")]);
     let seen = completes(driver, &place, &Task::new("PROMPT"));
-    seen.used(2);
+    seen.used(1..=2);
     let wrote = |name: &str| fs::read_to_string(place.work().join(name)).unwrap_or_default();
     assert_eq!((wrote("one.txt"), wrote("two.txt")), ("eins \"zwei\"\n".to_owned(), "drei ü 🐎\n".to_owned()));
     let calls = seen.all("tool_call");
@@ -121,7 +121,7 @@ fn mended(driver: &dyn Driver, wrong: Answer, code: &str) {
     let better = Answer::tool("write_file", json!({"path": "made", "content": "42\n"}));
     let place = answers(driver, [wrong, better, Answer::text("Done.")]);
     let seen = completes(driver, &place, &Task::new("PROMPT"));
-    seen.used(3);
+    seen.used(1..=3);
     let results = seen.all("tool_result");
     let how: Vec<(&Value, &Value)> = results.iter().map(|result| (&result["ok"], &result["denied"])).collect();
     assert_eq!(how, [(&json!(false), &json!(false)), (&json!(true), &json!(false))]);

@@ -37,8 +37,9 @@ pub fn no_such_model(driver: &dyn Driver) {
 /// Something in front of the server fails, in HTML.
 pub fn a_page_of_a_proxy(driver: &dyn Driver) {
     let page = Answer::error(502, "", "").body("<html><h1>Bad Gateway</h1></html>").header("content-type", "text/html");
-    let (_, seen) = fails(driver, page, ("network", 1));
+    let (_, seen) = fails(driver, page, ("server_error", 5));
     assert_eq!(seen.outcome()["detail"]["http_status"], 502);
+    assert!(seen.outcome()["hint"].as_str().is_some_and(|hint| hint.contains("temporary")), "{:#}", seen.outcome());
     assert!(!seen.outcome().to_string().contains("<html>"), "{:#}", seen.outcome());
 }
 

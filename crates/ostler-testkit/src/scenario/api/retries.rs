@@ -20,7 +20,7 @@ fn retries(seen: &Seen) -> usize {
 pub fn tried_again_and_told_once(driver: &dyn Driver) {
     let place = answers(driver, [busy(), busy(), Answer::thinking("Hm.").and_text("One two.").deltas(2)]);
     let seen = completes(driver, &place, &Task::new("PROMPT"));
-    seen.used(1);
+    seen.used(1..=1);
     assert_eq!((retries(&seen), seen.answer()), (2, "One two."));
     let texts: Vec<&str> = seen.all("text").iter().filter_map(|text| text["text"].as_str()).collect();
     assert_eq!(texts, ["Hm.", "One ", "two."]);
@@ -37,7 +37,7 @@ pub fn cut_before_the_first_word(driver: &dyn Driver) {
     let place = answers(driver, [Answer::text("never").cut_at_once(), Answer::text("At last.")]);
     let seen = completes(driver, &place, &Task::new("PROMPT"));
     assert_eq!((retries(&seen), seen.answer()), (1, "At last."));
-    seen.used(1);
+    seen.used(2..=2);
 }
 
 /// After a word it is not: the caller has it already.

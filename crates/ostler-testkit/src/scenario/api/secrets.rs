@@ -9,7 +9,7 @@ fn nowhere(seen: &Seen) {
     assert!(found.is_none(), "{found:#?}");
 }
 
-/// Neither in an event of a good run nor of a failed one.
+/// Neither in an event of a good run nor of a failed one. S2-30.
 pub fn the_key_is_nowhere(driver: &dyn Driver) {
     let place = only(driver, Answer::text("Hello."));
     let seen = completes(driver, &place, &Task::new("PROMPT"));
@@ -23,7 +23,7 @@ pub fn the_key_is_nowhere(driver: &dyn Driver) {
     nowhere(&seen);
 }
 
-/// A server that repeats the key in its error does not get it into an event.
+/// A server that repeats the key in its error does not get it into an event. S2-30.
 pub fn an_echoed_key_is_nowhere(driver: &dyn Driver) {
     let message = format!("Incorrect API key provided: {KEY}.");
     let place = only(driver, Answer::error(401, "invalid_request_error", message).code("invalid_api_key"));

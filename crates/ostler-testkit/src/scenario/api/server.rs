@@ -13,7 +13,7 @@ fn call_of(driver: &dyn Driver, task: &Task) -> Request {
     place.only_call()
 }
 
-/// Headers of the caller, the organization and the project.
+/// The key, headers of the caller, the organization and the project. S2-19.
 pub fn headers(driver: &dyn Driver) {
     let task = Task::new("PROMPT")
         .set("header", "X-Title: Ostler's tests")
@@ -21,6 +21,7 @@ pub fn headers(driver: &dyn Driver) {
         .set("organization", "org-1")
         .set("project", "proj-2");
     let call = call_of(driver, &task);
+    assert_eq!(call.header("authorization"), Some(&*format!("Bearer {KEY}")));
     assert_eq!(call.header("x-title"), Some("Ostler's tests"));
     assert_eq!(call.header("x-other"), Some("a: b"));
     assert_eq!((call.header("openai-organization"), call.header("openai-project")), (Some("org-1"), Some("proj-2")));
@@ -97,7 +98,7 @@ pub fn fields_of_a_request(driver: &dyn Driver) {
 pub fn never_streams(driver: &dyn Driver) {
     let answer = Answer::thinking("Hm.").and_text("Forty-two.").manner(Delivery::AlwaysWhole);
     let seen = completes(driver, &only(driver, answer), &Task::new("PROMPT"));
-    seen.used(1);
+    seen.used(1..=1);
     let texts: Vec<&str> = seen.all("text").iter().filter_map(|text| text["text"].as_str()).collect();
     assert_eq!((texts, seen.answer()), (vec!["Hm.", "Forty-two."], "Forty-two."));
 }
@@ -109,7 +110,7 @@ pub fn never_streams_with_tools(driver: &dyn Driver) {
         [two_files().manner(Delivery::AlwaysWhole), Answer::text("Done.").manner(Delivery::AlwaysWhole)],
     );
     let seen = completes(driver, &place, &Task::new("PROMPT"));
-    seen.used(2);
+    seen.used(1..=2);
     assert!(place.work().join("one.txt").exists() && place.work().join("two.txt").exists());
 }
 
@@ -117,7 +118,7 @@ fn framed(driver: &dyn Driver, framing: Framing) {
     let text = "Grüße an alle 🐎 und 👩‍🚀.";
     let place = answers(driver, [two_files().manner(framing), Answer::text(text).deltas(5).manner(framing)]);
     let seen = completes(driver, &place, &Task::new("PROMPT"));
-    seen.used(2);
+    seen.used(1..=2);
     assert_eq!(seen.answer(), text);
     let texts: Vec<&str> = seen.all("text").iter().filter_map(|text| text["text"].as_str()).collect();
     assert_eq!((texts.len(), texts.concat().as_str()), (5, text));

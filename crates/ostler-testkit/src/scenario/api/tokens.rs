@@ -14,9 +14,10 @@ fn counted(driver: &dyn Driver, tokens: Tokens) -> Seen {
 }
 
 fn exact(seen: &Seen, calls: u64) {
-    seen.used(calls);
+    seen.used(1..=calls);
     let usage = &seen.one("ended")["usage"];
-    assert_eq!((&usage["reasoning"], &usage["model"]), (&json!(4 * calls), &json!("scripted-large")));
+    let reasoning: u64 = seen.served.iter().map(|of| of.reasoning).sum();
+    assert_eq!((&usage["reasoning"], &usage["model"]), (&json!(reasoning), &json!("scripted-large")));
 }
 
 /// In a chunk of their own, as OpenAI does it.

@@ -2,6 +2,8 @@
 //!
 //! This reads less than git does. What it does not understand to the letter counts as changed, and is put back.
 
+use crate::repository::config::{Setting, parse};
+
 /// What a new repository has in its settings.
 const NEW: [&str; 6] =
     ["repositoryformatversion", "filemode", "bare", "logallrefupdates", "ignorecase", "precomposeunicode"];
@@ -42,6 +44,54 @@ pub(super) fn is_fine(old: &[u8], new: &[u8]) -> bool {
             || (NOTED.iter().any(|known| key_is(known)) && (!key_is("remote") || is_remote(value)))
     };
     old.others == new.others && new.branches.iter().all(is_fine)
+}
+
+/// Settings that have git run nothing and fetch from nowhere unusual, whoever wrote them.
+const HARMLESS: &[(&str, &[&str])] = &[
+    (
+        "core",
+        &[
+            "repositoryformatversion",
+            "filemode",
+            "bare",
+            "logallrefupdates",
+            "ignorecase",
+            "precomposeunicode",
+            "symlinks",
+            "autocrlf",
+            "eol",
+        ],
+    ),
+    ("extensions", &["objectformat", "refstorage"]),
+    ("remote", &["url", "fetch", "tagopt"]),
+    ("branch", &["remote", "merge", "rebase"]),
+    ("submodule", &["url", "active"]),
+    ("user", &["name", "email"]),
+    ("init", &["defaultbranch"]),
+    ("pull", &["rebase"]),
+    ("gc", &["auto"]),
+    ("advice", &["detachedhead"]),
+];
+
+/// The settings of a new repository without those that could have git run a program; `None` if there are none of those.
+pub(super) fn harmless(text: &str) -> Option<String> {
+    let is_harmless = |setting: &Setting| {
+        let is_known =
+            HARMLESS.iter().any(|(section, keys)| *section == setting.section && keys.contains(&&*setting.key));
+        // A transport can be a program.
+        is_known && !(setting.key == "url" && (setting.text().contains("::") || setting.text().starts_with('-')))
+    };
+    let settings = parse(text);
+    if settings.iter().all(is_harmless) {
+        return None;
+    }
+    let quoted = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"));
+    let line = |setting: &Setting| {
+        let sub = setting.subsection.as_deref().map(|sub| format!(" {}", quoted(sub))).unwrap_or_default();
+        let value = setting.value.as_deref().map(|value| format!(" = {}", quoted(value))).unwrap_or_default();
+        format!("[{}{sub}]\n\t{}{value}\n", setting.section, setting.key)
+    };
+    Some(settings.iter().filter(|setting| is_harmless(setting)).map(line).collect())
 }
 
 fn read(bytes: &[u8]) -> Option<Settings<'_>> {
@@ -123,6 +173,19 @@ mod tests {
         assert!(is_fine(OLD.as_bytes(), OLD.split("[branch").next().unwrap().as_bytes()), "a branch is gone");
         assert!(!is_fine(OLD.as_bytes(), b"[core]\n"), "a remote is gone");
         assert!(!is_fine(OLD.as_bytes(), b"\xff"));
+    }
+
+    #[test]
+    fn only_harmless_settings_are_left() {
+        assert_eq!(harmless(OLD.replace("\tdescription = d\n", "").as_str()), None);
+        let left = harmless(
+            "[core]\n\tbare = true\n\tfsmonitor = ./x\n\tworktree = ..\n[remote \"a\\\"b\"]\n\turl = https://x\n\tvcs = x\n\
+             [remote \"e\"]\n\turl = ext::sh\n[user]\n\tname = A \\\"B\\\"\n[include]\n\tpath = x\n[url \"ext::x\"]\n\tinsteadOf = y\n",
+        );
+        let expected =
+            "[core]\n\tbare = \"true\"\n[remote \"a\\\"b\"]\n\turl = \"https://x\"\n[user]\n\tname = \"A \\\"B\\\"\"\n";
+        assert_eq!(left.as_deref(), Some(expected));
+        assert_eq!(harmless(expected), None);
     }
 
     #[test]

@@ -33,6 +33,22 @@ pub(super) fn move_away(root: &Dir, path: &Path) -> io::Result<Option<PathBuf>> 
     Ok(Some(away))
 }
 
+/// Removes a directory with everything in it, whatever modes a command gave to what is in it. Nothing is followed.
+///
+/// # Errors
+/// When something of it is left.
+pub fn remove_tree(path: &Path) -> io::Result<()> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+    let parent = Dir::open_ambient_dir(parent, cap_std::ambient_authority())?;
+    let name = Path::new(name);
+    open_up(&parent, name);
+    delete(&parent, name);
+    match parent.symlink_metadata(name) {
+        Ok(_) => Err(io::ErrorKind::DirectoryNotEmpty.into()),
+        Err(_) => Ok(()),
+    }
+}
+
 /// Deletes what was moved away, as far as it goes. Nothing is followed and nothing nests: what is in a directory is moved up
 /// before the directory goes, so that no depth is too deep.
 pub(super) fn delete(root: &Dir, path: &Path) {
@@ -94,7 +110,7 @@ pub(super) fn open_up_root(at: &Path, root: &Dir) {
 }
 
 /// Lets the owner into a directory; what is no directory stays as it is. Whether it worked shows at the next step.
-fn open_up(dir: &Dir, path: &Path) {
+pub(super) fn open_up(dir: &Dir, path: &Path) {
     if let Ok(meta) = dir.symlink_metadata(path)
         && meta.is_dir()
         && super::mode(&meta) & OWNER != OWNER

@@ -17,15 +17,16 @@ fn workspace() -> tempfile::TempDir {
     dir
 }
 
-fn tree(root: &Path) -> BTreeMap<PathBuf, Entry> {
+fn tree(root: &Path) -> Entries {
     let root = Dir::open_ambient_dir(root, cap_std::ambient_authority()).unwrap();
-    let mut all = BTreeMap::new();
+    let mut all = Entries::new();
     for name in root.entries().unwrap() {
-        let name = name.unwrap().file_name().into_string().unwrap();
-        let _ = collect(&root, &name, &mut all);
+        let name = PathBuf::from(name.unwrap().file_name());
+        let extent = if name == Path::new(GIT) { Extent::Itself } else { Extent::Tree };
+        all.extend(collect(&root, &name, extent).ok().unwrap_or_default());
     }
     for path in [".git/config", ".git/hooks", ".git/commondir"] {
-        let _ = collect(&root, path, &mut all);
+        all.extend(collect(&root, Path::new(path), Extent::Tree).ok().unwrap_or_default());
     }
     all
 }

@@ -105,6 +105,17 @@ const ALL: &[(&str, Attempt)] = &[
         }
     }),
     ("stay", |_| stay()),
+    ("idle", |_| idle()),
+    ("unnamed_set_user_id", |path| call(|| unnamed_set_user_id(path))),
+    ("datagram_pair", |path| call(|| through_pair(libc::SOCK_DGRAM, path))),
+    ("raw_pair", |path| call(|| through_pair(libc::SOCK_RAW, path))),
+    ("set_priority", |pid| call(|| set_priority(number(pid)?))),
+    ("set_scheduler", |pid| call(|| set_scheduler(number(pid)?))),
+    ("set_affinity", |pid| call(|| set_affinity(number(pid)?))),
+    ("set_io_priority", |pid| call(|| set_io_priority(number(pid)?))),
+    ("plant_repository", |dir| plant_repository(Path::new(dir))),
+    ("storm", |hook| storm(hook)),
+    ("memory", |mega| memory(number(mega)?)),
 ];
 
 /// Makes one attempt: its name, and what it is about.
@@ -149,11 +160,8 @@ fn long_file(length: u64) -> io::Result<String> {
 #[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
 fn trace(pid: &str) -> io::Result<libc::c_long> {
     let pid: libc::pid_t = number(pid)?;
-    // SAFETY: attaching takes numbers only; if it worked, the process is let go again at once.
-    unsafe {
-        checked(libc::ptrace(libc::PTRACE_ATTACH, pid, 0, 0))?;
-        checked(libc::ptrace(libc::PTRACE_DETACH, pid, 0, 0))
-    }
+    // SAFETY: attaching takes numbers only; if it worked, the process is let go when this one ends.
+    unsafe { checked(libc::ptrace(libc::PTRACE_ATTACH, pid, 0, 0)) }
 }
 
 #[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
@@ -213,7 +221,106 @@ fn stay() -> io::Result<String> {
     fork(Duration::from_secs(120)).map(|pid| pid.to_string())
 }
 
-/// A process that does nothing for a while.
+/// Waits until its stdin is closed: a process to be attacked. It has no capabilities: those of root's would protect it.
+fn idle() -> io::Result<String> {
+    super::capabilities::drop_all()?;
+    io::copy(&mut io::stdin(), &mut io::sink()).map(|_| String::new())
+}
+
+/// A repository whose settings and hooks have git run a program.
+fn plant_repository(dir: &Path) -> io::Result<String> {
+    let git = dir.join(".git");
+    for part in ["objects", "refs", "hooks"] {
+        fs::create_dir_all(git.join(part))?;
+    }
+    fs::write(git.join("HEAD"), "ref: refs/heads/main\n")?;
+    fs::write(git.join("config"), "[core]\n\tbare = false\n\tfsmonitor = ./program\n")?;
+    done(fs::write(git.join("hooks/post-checkout"), "#!/bin/sh\n"))
+}
+
+/// Takes so much memory, and uses it.
+fn memory(mega: usize) -> io::Result<String> {
+    let mut taken = Vec::new();
+    taken.try_reserve_exact(mega << 20).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+    taken.resize(mega << 20, 1_u8);
+    Ok(taken.iter().step_by(4096).map(|byte| u64::from(*byte)).sum::<u64>().to_string())
+}
+
+/// A file of root that runs as root, which has its mode before it has a name.
+#[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
+fn unnamed_set_user_id(path: &str) -> io::Result<libc::c_long> {
+    let named = std::ffi::CString::new(path)?;
+    // SAFETY: the calls take numbers, and texts that live until they return.
+    unsafe {
+        let file = checked(libc::c_long::from(libc::open(c".".as_ptr(), libc::O_TMPFILE | libc::O_WRONLY, 0o4755)))?;
+        let source = std::ffi::CString::new(format!("/proc/self/fd/{file}"))?;
+        let (here, flag) = (libc::AT_FDCWD, libc::AT_SYMLINK_FOLLOW);
+        checked(libc::c_long::from(libc::linkat(here, source.as_ptr(), here, named.as_ptr(), flag)))
+    }
+}
+
+/// Sends to a server through one end of a pair of local sockets.
+#[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
+fn through_pair(kind: libc::c_int, path: &str) -> io::Result<libc::c_long> {
+    let mut pair = [0; 2];
+    let mut address = libc::sockaddr_un { sun_family: 1, sun_path: [0; 108] };
+    for (to, from) in address.sun_path.iter_mut().zip(path.bytes()) {
+        *to = from.cast_signed();
+    }
+    let length = libc::socklen_t::try_from(size_of::<libc::sockaddr_un>()).unwrap_or(0);
+    // SAFETY: the kernel writes two numbers, and reads an address of the length that is given; all live until the calls return.
+    unsafe {
+        checked(libc::c_long::from(libc::socketpair(libc::AF_UNIX, kind, 0, pair.as_mut_ptr())))?;
+        let sent = libc::sendto(pair[0], c"x".as_ptr().cast(), 1, 0, (&raw const address).cast(), length);
+        checked(libc::c_long::try_from(sent).unwrap_or(-1))
+    }
+}
+
+#[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
+fn set_priority(pid: libc::id_t) -> io::Result<libc::c_long> {
+    // SAFETY: the call takes numbers only.
+    checked(unsafe { libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, pid, 19) })
+}
+
+#[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
+fn set_scheduler(pid: libc::pid_t) -> io::Result<libc::c_long> {
+    let lowest = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the kernel reads one structure, which lives until the call returns.
+    checked(unsafe { libc::syscall(libc::SYS_sched_setscheduler, pid, libc::SCHED_IDLE, &raw const lowest) })
+}
+
+#[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
+fn set_affinity(pid: libc::pid_t) -> io::Result<libc::c_long> {
+    let first = 1_u64;
+    // SAFETY: the kernel reads as many bytes as are given, which live until the call returns.
+    checked(unsafe { libc::syscall(libc::SYS_sched_setaffinity, pid, size_of::<u64>(), &raw const first) })
+}
+
+#[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
+fn set_io_priority(pid: libc::pid_t) -> io::Result<libc::c_long> {
+    const PROCESS: libc::c_int = 1;
+    const IDLE: libc::c_int = 3 << 13;
+    // SAFETY: the call takes numbers only.
+    checked(unsafe { libc::syscall(libc::SYS_ioprio_set, PROCESS, pid, IDLE) })
+}
+
+/// Leaves many processes behind that compute without end and write a file again and again.
+fn storm(hook: &str) -> io::Result<String> {
+    for _ in 0..STORM {
+        if fork(Duration::ZERO)? == 0 {
+            loop {
+                let _ = fs::write(hook, "x");
+                (0..100_000).for_each(|_| std::hint::spin_loop());
+            }
+        }
+    }
+    Ok(String::new())
+}
+
+/// How many processes a storm has.
+const STORM: u32 = 100;
+
+/// A process that does nothing for a while; for no time at all, it is the caller's to use.
 #[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
 fn fork(time: Duration) -> io::Result<libc::c_long> {
     // SAFETY: this process has one thread, and the child only makes system calls.
@@ -221,8 +328,10 @@ fn fork(time: Duration) -> io::Result<libc::c_long> {
         let pid = checked(libc::c_long::from(libc::fork()))?;
         if pid == 0 {
             libc::setsid();
-            libc::sleep(u32::try_from(time.as_secs()).unwrap_or(1));
-            libc::_exit(0);
+            if !time.is_zero() {
+                libc::sleep(u32::try_from(time.as_secs()).unwrap_or(1));
+                libc::_exit(0);
+            }
         }
         Ok(pid)
     }

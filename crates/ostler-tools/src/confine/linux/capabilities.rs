@@ -1,17 +1,9 @@
-//! What a process of root may do beyond its files: for a command, nothing.
+//! Capabilities: a confined process has none, whoever runs it.
 
 use std::io;
 
 use super::checked;
 
-/// Those that are about files of other owners: root keeps working with what is in the workspace. What is outside is
-/// Landlock's.
-const KEPT: u64 = (1 << CHOWN) | (1 << DAC_OVERRIDE) | (1 << FOWNER) | (1 << FSETID);
-
-const CHOWN: u32 = 0;
-const DAC_OVERRIDE: u32 = 1;
-const FOWNER: u32 = 3;
-const FSETID: u32 = 4;
 const SYS_ADMIN: u32 = 21;
 
 /// The third version of the kernel's structure: two words of 32 bits.
@@ -50,29 +42,27 @@ fn current() -> io::Result<[Words; 2]> {
     Ok(words)
 }
 
-/// Gives up all but [`KEPT`], for good: also what a program of root would get anew. Async-signal-safe.
-pub(super) fn drop_most() -> io::Result<()> {
+/// Drops all capabilities, and those that a program of root would get anew at exec. Async-signal-safe.
+pub(super) fn drop_all() -> io::Result<()> {
     let words = current()?;
     if words.iter().all(|word| word.permitted == 0) {
         return Ok(());
     }
-    for capability in (0..64_u32).filter(|number| KEPT & (1 << number) == 0) {
+    for capability in 0..64_u32 {
         #[expect(unsafe_code, reason = "there is no safe wrapper that may be called between fork and exec")]
         // SAFETY: the call takes numbers only.
         let dropped = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(capability), 0, 0, 0) };
         if dropped != 0 {
             let error = io::Error::last_os_error();
             match error.raw_os_error() {
-                Some(libc::EINVAL) => break,              // the kernel has no more of them
-                Some(libc::EPERM) if !is_root() => break, // a user gets none anew anyway
+                Some(libc::EINVAL) => break, // the kernel has no more of them
+                Some(libc::EPERM) => break,  // no_new_privs keeps exec from giving what is dropped below
                 _ => return Err(error),
             }
         }
     }
     let header = Header { version: VERSION, pid: 0 };
-    let kept = words.map(|word| word.permitted);
-    let low = kept[0] & u32::try_from(KEPT).unwrap_or(0);
-    let words = [Words { effective: low, permitted: low, inheritable: 0 }, Words::default()];
+    let words = [Words::default(); 2];
     #[expect(unsafe_code, reason = "there is no safe wrapper that may be called between fork and exec")]
     // SAFETY: both structures are laid out as the kernel's and live until the call returns.
     checked(unsafe { libc::syscall(libc::SYS_capset, &raw const header, &raw const words) }).map(|_| ())

@@ -9,41 +9,89 @@ use landlock::{
     RulesetCreated, RulesetCreatedAttr, Scope, make_bitflags,
 };
 
-use super::super::{Confinement, HARMLESS_DEVICES, Network};
-use super::checked;
+use super::super::{Confinement, Layers, Network};
 
 /// The newest version whose rights are asked for; on an older kernel the crate leaves out what it lacks.
 const NEWEST: ABI = ABI::V7;
 
-/// A set of rules in the kernel; none where there is no Landlock.
+/// Devices that do nothing to anybody.
+const HARMLESS_DEVICES: [&str; 6] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+
+/// What makes or controls a device.
+const DEVICES: BitFlags<AccessFs> = make_bitflags!(AccessFs::{MakeChar | MakeBlock | IoctlDev});
+
+/// A set of rules in the kernel.
 #[derive(Debug)]
-pub(super) struct Fence(Option<OwnedFd>);
+pub(super) struct Fence {
+    /// None where there is no Landlock.
+    rules: Option<OwnedFd>,
+    /// Whether `/proc` may be read.
+    reads_proc: bool,
+    /// What may be done in a private `/dev/shm`, in the kernel's numbers.
+    shared_memory: u64,
+}
 
 impl Fence {
     pub(super) fn build(confinement: &Confinement) -> io::Result<Self> {
-        if abi() == 0 {
-            return Ok(Self(None));
+        let proc = Path::new(PROC);
+        let below = |paths: &[PathBuf]| paths.iter().any(|path| proc.starts_with(path));
+        let reads_proc = below(&confinement.read) && !below(&confinement.hidden);
+        let version = abi();
+        let shared_memory = (AccessFs::from_all(ABI::from(i32::from(version)).min(NEWEST)) & !DEVICES).bits();
+        if version == 0 {
+            return Ok(Self { rules: None, reads_proc, shared_memory });
         }
         let rules = rules(confinement).map_err(io::Error::other)?;
-        Ok(Self(rules.into()))
+        Ok(Self { rules: rules.into(), reads_proc, shared_memory })
     }
 
-    /// Async-signal-safe: one system call. (The crate's own `restrict_self` would do more than that.)
-    pub(super) fn enter(&self) -> io::Result<()> {
-        let Some(rules) = &self.0 else { return Ok(()) };
+    /// Enters the rules, and returns whether that was possible. A `/proc` that was mounted since gets its own rule. Async-signal-safe:
+    /// system calls only. (The crate's own `restrict_self` would do more than that.)
+    pub(super) fn enter(&self, entered: Layers) -> Layers {
+        let Some(rules) = &self.rules else { return Layers::default() };
+        if self.reads_proc && entered.has(Layers::PROC) {
+            allow_mounted(rules, c"/proc", EXECUTE_READ_LIST);
+        }
+        if entered.has(Layers::SHARED_MEMORY) {
+            allow_mounted(rules, c"/dev/shm", self.shared_memory);
+        }
         #[expect(unsafe_code, reason = "there is no safe wrapper that does nothing else")]
         // SAFETY: the call takes a descriptor that is open and a number.
-        checked(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules.as_raw_fd(), 0) }).map(|_| ())
+        let restricted = unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules.as_raw_fd(), 0) };
+        if restricted == 0 { Layers::LANDLOCK } else { Layers::default() }
+    }
+}
+
+const PROC: &str = "/proc";
+
+/// What reading is, in the kernel's numbers.
+const EXECUTE_READ_LIST: u64 = 1 | 1 << 2 | 1 << 3;
+
+/// Allows what was mounted since the rules were made. Without the rule it cannot be used, which is no harm to others.
+fn allow_mounted(rules: &OwnedFd, path: &std::ffi::CStr, access: u64) {
+    use rustix::fs::{Mode, OFlags};
+    const PATH_BENEATH: libc::c_int = 1;
+    #[repr(C, packed)]
+    struct Rule {
+        access: u64,
+        parent: libc::c_int,
+    }
+    let Ok(place) = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) else { return };
+    let rule = Rule { access, parent: place.as_raw_fd() };
+    #[expect(unsafe_code, reason = "the crate's wrapper cannot be called between fork and exec")]
+    // SAFETY: the structure is laid out as the kernel's and lives until the call returns; both descriptors are open.
+    unsafe {
+        libc::syscall(libc::SYS_landlock_add_rule, rules.as_raw_fd(), PATH_BENEATH, &raw const rule, 0);
     }
 }
 
 /// The kernel's version of Landlock; 0 for none.
-pub(super) fn abi() -> i32 {
+pub(super) fn abi() -> u8 {
     const VERSION: libc::c_uint = 1;
     #[expect(unsafe_code, reason = "the crate does not tell the version; this call only asks for it")]
     // SAFETY: with this flag the kernel takes no pointer.
     let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0, VERSION) };
-    i32::try_from(version).unwrap_or(0).max(0)
+    u8::try_from(version).unwrap_or(0)
 }
 
 fn rules(confinement: &Confinement) -> Result<RulesetCreated, landlock::RulesetError> {
@@ -59,9 +107,8 @@ fn rules(confinement: &Confinement) -> Result<RulesetCreated, landlock::RulesetE
         let access = make_bitflags!(AccessFs::{ReadFile | WriteFile | Truncate | IoctlDev});
         rules = allow(rules, Path::new(device), access)?;
     }
-    let devices = make_bitflags!(AccessFs::{MakeChar | MakeBlock | IoctlDev});
     for path in &confinement.write {
-        rules = allow(rules, path, AccessFs::from_all(NEWEST) & !devices)?;
+        rules = allow(rules, path, AccessFs::from_all(NEWEST) & !DEVICES)?;
     }
     // The crate's names and the kernel's: what a link leads to is decided by where it leads.
     let hidden: Vec<PathBuf> = confinement.hidden.iter().filter_map(|path| path.canonicalize().ok()).collect();

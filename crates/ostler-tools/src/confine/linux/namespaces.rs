@@ -1,15 +1,16 @@
-//! Namespaces, where the system gives them: an empty network, and a view of the file system that is read-only outside.
+//! Namespaces, where the system gives them: an empty network, a process tree that ends as one, and a view of the file system
+//! that is read-only outside.
 //!
 //! Landlock decides which files can be opened, but not who may change their owner, mode or times; a read-only mount does.
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::super::{Confinement, Network};
-use super::{capabilities, checked};
+use super::super::{Confinement, Layers, Namespaces, Network};
+use super::{capabilities, checked, pid_namespace};
 
 /// What to leave behind.
 #[derive(Debug)]
@@ -19,28 +20,23 @@ pub(super) struct Plan {
     maps: Vec<(CString, Vec<u8>)>,
     /// What stays writable.
     write: Vec<CString>,
+    /// What is read-only below that.
+    protected: Vec<CString>,
 }
 
-/// What a child found when it entered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Entered {
-    /// A user namespace of its own: its processes are counted from nothing.
-    Own,
-    /// None, or the one there was.
-    Same,
-}
-
-/// How this process could do it; none when the system does not let it.
+/// How this process could do it; none when the system's settings do not let it.
 pub(super) fn plan(confinement: &Confinement) -> Option<Plan> {
+    if confinement.namespaces == Namespaces::Skip {
+        return None;
+    }
     let mut flags = libc::CLONE_NEWNS | libc::CLONE_NEWIPC;
     if confinement.network == Network::None {
         flags |= libc::CLONE_NEWNET;
     }
-    let text = |path: &Path| CString::new(path.as_os_str().as_bytes()).ok();
-    let write = confinement.write.iter().filter_map(|path| path.canonicalize().ok());
-    let write = write.map(|path| text(&path)).collect::<Option<_>>()?;
+    let write = real(&confinement.write)?;
+    let protected = real(&confinement.protected)?;
     if capabilities::may_administrate() {
-        return Some(Plan { flags, maps: Vec::new(), write });
+        return Some(Plan { flags, maps: Vec::new(), write, protected });
     }
     if !users_may() {
         return None;
@@ -52,14 +48,19 @@ pub(super) fn plan(confinement: &Confinement) -> Option<Plan> {
         ("/proc/self/gid_map", format!("{group} {group} 1")),
     ];
     let maps = maps.into_iter().map(|(file, map)| Some((text(Path::new(file))?, map.into_bytes())));
-    Some(Plan { flags: flags | libc::CLONE_NEWUSER, maps: maps.collect::<Option<_>>()?, write })
+    Some(Plan { flags: flags | libc::CLONE_NEWUSER, maps: maps.collect::<Option<_>>()?, write, protected })
 }
 
-/// Whether this process, or else any user, may make namespaces, as far as the system's settings tell.
-pub(super) fn are_available() -> bool {
-    capabilities::may_administrate() || users_may()
+/// Where paths really are; what does not exist is left out.
+fn real(paths: &[PathBuf]) -> Option<Vec<CString>> {
+    paths.iter().filter_map(|path| path.canonicalize().ok()).map(|path| text(&path)).collect()
 }
 
+fn text(path: &Path) -> Option<CString> {
+    CString::new(path.as_os_str().as_bytes()).ok()
+}
+
+/// Whether any user may make namespaces, as far as the system's settings tell.
 fn users_may() -> bool {
     let setting =
         |file: &str| std::fs::read_to_string(Path::new("/proc/sys").join(file)).ok()?.trim().parse::<u64>().ok();
@@ -70,45 +71,103 @@ fn users_may() -> bool {
 }
 
 impl Plan {
-    /// Async-signal-safe. That the system refuses after all is no error: the other layers hold, and limits are the user's own.
-    pub(super) fn enter(&self) -> io::Result<Entered> {
-        #[expect(unsafe_code, reason = "there is no safe wrapper that may be called between fork and exec")]
-        // SAFETY: the call takes a number only.
-        if unsafe { libc::unshare(self.flags) } != 0 {
-            return Ok(Entered::Same);
-        }
+    /// Enters what the system gives, and returns what that was: in the process that goes on to exec alone. Async-signal-safe.
+    ///
+    /// # Errors
+    /// When the system gave namespaces and then refused what makes them usable; the child must not go on then.
+    pub(super) fn enter(&self, report: &OwnedFd) -> io::Result<Layers> {
+        let Some(flags) = self.unshare() else { return Ok(Layers::default()) };
         if !self.maps.iter().all(|(file, map)| write(file, map)) {
             return Err(io::Error::last_os_error());
         }
-        self.mount()?;
-        Ok(if self.maps.is_empty() { Entered::Same } else { Entered::Own })
+        let entered = |flag: libc::c_int, layer| if flags & flag == flag { layer } else { Layers::default() };
+        let layers = entered(libc::CLONE_NEWUSER, Layers::USERS)
+            .with(entered(libc::CLONE_NEWNET, Layers::NETWORK))
+            .with(entered(libc::CLONE_NEWPID, Layers::PIDS));
+        if !layers.has(Layers::PIDS) {
+            return Ok(layers.with(self.mount(Layers::default())?));
+        }
+        let status = pid_namespace::fork_first(report)?;
+        let mounted = self.mount(mount_proc())?;
+        pid_namespace::fork_command(status)?;
+        Ok(layers.with(mounted))
+    }
+
+    /// Leaves what can be left: a pid namespace may be refused where the others are not.
+    fn unshare(&self) -> Option<libc::c_int> {
+        [self.flags | libc::CLONE_NEWPID, self.flags].into_iter().find(|flags| {
+            #[expect(unsafe_code, reason = "there is no safe wrapper that may be called between fork and exec")]
+            // SAFETY: the call takes a number only.
+            unsafe {
+                libc::unshare(*flags) == 0
+            }
+        })
     }
 
     /// Makes everything read-only but what stays writable. Only the child sees it.
-    fn mount(&self) -> io::Result<()> {
-        use rustix::mount::{
-            MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount_change, move_mount, open_tree,
-        };
-        mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+    ///
+    /// # Errors
+    /// When the view is read-only and cannot be made whole: without its writable places no command could work.
+    fn mount(&self, mounted: Layers) -> io::Result<Layers> {
+        use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
+        if make_private().is_err() {
+            return Ok(mounted);
+        }
         // Room for a few; whoever names more in a policy gets what the file system gives them, read-only.
         let mut trees: [Option<OwnedFd>; MOST] = [const { None }; MOST];
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
         for (tree, path) in trees.iter_mut().zip(&self.write) {
-            *tree = Some(open_tree(rustix::fs::CWD, path.as_c_str(), flags)?);
+            match open_tree(rustix::fs::CWD, path.as_c_str(), flags) {
+                Ok(opened) => *tree = Some(opened),
+                Err(_) => return Ok(mounted), // before Linux 5.2, or refused
+            }
         }
-        match make_read_only() {
-            Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => return Ok(()), // before Linux 5.12
-            result => result?,
+        if make_read_only(rustix::fs::CWD, c"/").is_err() {
+            return Ok(mounted); // before Linux 5.12, or refused
         }
+        let place = |tree: &OwnedFd, path: &CString| {
+            move_mount(tree.as_fd(), c"", rustix::fs::CWD, path.as_c_str(), MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+        };
         for (tree, path) in trees.iter().flatten().zip(&self.write) {
-            move_mount(tree.as_fd(), c"", rustix::fs::CWD, path.as_c_str(), MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+            place(tree, path)?;
         }
-        // The directory that the child is in was that of the view it has left.
-        match self.write.first() {
-            Some(_) => enter_again(),
-            None => Ok(()),
+        for path in &self.protected {
+            match open_tree(rustix::fs::CWD, path.as_c_str(), flags) {
+                Ok(tree) => {
+                    make_read_only(tree.as_fd(), c"")?;
+                    place(&tree, path)?;
+                }
+                Err(rustix::io::Errno::NOENT) => {} // gone since
+                Err(error) => return Err(error.into()),
+            }
         }
+        enter_again()?; // the directory that the child is in was that of the view it has left
+        Ok(mounted.with(Layers::MOUNTS).with(mount_shared_memory()))
     }
+}
+
+fn make_private() -> io::Result<()> {
+    use rustix::mount::{MountPropagationFlags, mount_change};
+    mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).map_err(io::Error::from)
+}
+
+/// Memory that the processes of a command share by name, such as the locks of Python's `multiprocessing`. Nobody else sees it.
+fn mount_shared_memory() -> Layers {
+    use rustix::mount::{MountFlags, mount};
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    match mount(c"tmpfs", c"/dev/shm", c"tmpfs", flags, c"size=256m,mode=1777") {
+        Ok(()) => Layers::SHARED_MEMORY,
+        Err(_) => Layers::default(),
+    }
+}
+
+/// Shows the processes of the namespace alone. Refused where parts of the old `/proc` are covered, as in containers.
+fn mount_proc() -> Layers {
+    use rustix::mount::{MountFlags, mount};
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    // Not before the view is private: others must not get this mount.
+    let mounted = make_private().and_then(|()| mount(c"proc", c"/proc", c"proc", flags, None).map_err(io::Error::from));
+    if mounted.is_ok() { Layers::PROC } else { Layers::default() }
 }
 
 /// How many writable places there can be.
@@ -129,7 +188,8 @@ fn enter_again() -> io::Result<()> {
     }
 }
 
-fn make_read_only() -> io::Result<()> {
+/// Makes a mount and all below it read-only: that at `path`, or that of `dir` itself for an empty path.
+fn make_read_only(dir: impl AsFd, path: &std::ffi::CStr) -> io::Result<()> {
     const RECURSIVE: libc::c_int = 0x8000;
     const READ_ONLY: u64 = 1;
     #[repr(C)]
@@ -145,9 +205,9 @@ fn make_read_only() -> io::Result<()> {
     let result = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
-            libc::AT_FDCWD,
-            c"/".as_ptr(),
-            RECURSIVE,
+            dir.as_fd().as_raw_fd(),
+            path.as_ptr(),
+            RECURSIVE | libc::AT_EMPTY_PATH,
             &raw const attributes,
             size_of::<Attributes>(),
         )

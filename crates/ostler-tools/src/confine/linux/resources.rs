@@ -4,8 +4,7 @@ use std::io;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::super::Rlimits;
-use super::namespaces::Entered;
+use super::super::{Layers, Rlimits};
 
 /// The limits to set, and what the user has already of what is counted for the user as a whole.
 #[derive(Debug)]
@@ -15,14 +14,17 @@ pub(super) struct Plan {
     others: u64,
 }
 
+/// The processes around a command that count as its own: the waiter and the first of its pid namespace.
+const AROUND: u64 = 2;
+
 impl Plan {
-    pub(super) fn new(limits: &Rlimits) -> Self {
+    pub(super) fn new(limits: &Rlimits, memory_is_limited: bool) -> Self {
         let wanted = [
             (Resource::Core, Some(0)),
             (Resource::Cpu, limits.cpu_seconds),
             (Resource::Fsize, limits.file_size),
             (Resource::Nofile, limits.open_files),
-            (Resource::As, limits.memory),
+            (Resource::Data, limits.memory.filter(|_| !memory_is_limited)),
         ];
         let wanted = wanted.into_iter().filter_map(|(resource, most)| Some((resource, most?))).collect();
         // Root is not bound by this limit, and counting takes a while.
@@ -31,14 +33,14 @@ impl Plan {
         Self { limits: wanted, processes: limits.processes, others }
     }
 
-    /// Async-signal-safe. In a user namespace of its own the command's processes are counted from nothing; elsewhere the
-    /// user's others count too.
-    pub(super) fn enter(&self, entered: Entered) -> io::Result<()> {
+    /// Async-signal-safe. In its own user namespace the command's processes are counted from zero; elsewhere the user's others
+    /// count too.
+    pub(super) fn enter(&self, entered: Layers) -> io::Result<()> {
         for (resource, most) in &self.limits {
             lower(*resource, *most)?;
         }
         match self.processes {
-            Some(most) if entered == Entered::Own => lower(Resource::Nproc, most),
+            Some(most) if entered.has(Layers::USERS) => lower(Resource::Nproc, most.saturating_add(AROUND)),
             Some(most) => lower(Resource::Nproc, most.saturating_add(self.others)),
             None => Ok(()),
         }

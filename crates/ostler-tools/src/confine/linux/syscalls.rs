@@ -8,7 +8,7 @@ use seccompiler::{
     TargetArch, sock_filter,
 };
 
-use super::super::Network;
+use super::super::{Layers, Network};
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 type Error = seccompiler::BackendError;
@@ -31,6 +31,7 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_fsmount,
     libc::SYS_fspick,
     libc::SYS_mount_setattr,
+    OPEN_TREE_ATTR,
     libc::SYS_pivot_root,
     libc::SYS_chroot,
     libc::SYS_open_by_handle_at,
@@ -90,56 +91,79 @@ const TYPING: [u64; 2] = [0x5412, 0x541C]; // TIOCSTI, TIOCLINUX
 /// Families of sockets that reach others over IP; the last one asks the kernel about addresses.
 const REACHING: [libc::c_int; 3] = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 
-/// Calls that give a file its mode: the place of the mode among the arguments, and of the flags if it only counts with `O_CREAT`.
-/// A program that gives the rights of its owner or group to whoever runs it would outlive the confinement.
-const MODES: &[(libc::c_long, u8, Option<u8>)] = &[
-    (libc::SYS_fchmod, 1, None),
-    (libc::SYS_fchmodat, 2, None),
-    (FCHMODAT2, 2, None),
-    (libc::SYS_mknodat, 2, None),
-    (libc::SYS_openat, 3, Some(2)),
+/// Calls that give a file its mode, and the place of the mode among the arguments. It counts whatever the flags say: `O_CREAT` is
+/// not the only one that creates. A program that gives the rights of its owner or group to whoever runs it would outlive the
+/// confinement.
+const MODES: &[(libc::c_long, u8)] = &[
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (FCHMODAT2, 2),
+    (libc::SYS_mknodat, 2),
+    (libc::SYS_openat, 3),
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_chmod, 1, None),
+    (libc::SYS_chmod, 1),
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_mknod, 1, None),
+    (libc::SYS_mknod, 1),
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_creat, 1, None),
+    (libc::SYS_creat, 1),
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_open, 2, Some(1)),
+    (libc::SYS_open, 2),
 ];
 
-/// The same on every machine; the C library's names do not have it everywhere.
+/// The same on every machine; the C library's names do not have them everywhere.
+const OPEN_TREE_ATTR: libc::c_long = 467;
 const FCHMODAT2: libc::c_long = 452;
 
 /// Calls that are answered as if the kernel did not have them, so that programs take an older one: their arguments lie in memory,
 /// where a filter cannot look.
 const UNKNOWN: [libc::c_long; 2] = [libc::SYS_clone3, libc::SYS_openat2];
 
-/// Two programs, since one has one answer only; empty where there is no seccomp.
+/// Calls by which a process changes how others are scheduled, each with the argument that says whom: 0 is the caller itself.
+const SCHEDULING: [(libc::c_long, u8); 4] = [
+    (libc::SYS_sched_setscheduler, 0),
+    (libc::SYS_sched_setparam, 0),
+    (libc::SYS_sched_setattr, 0),
+    (libc::SYS_sched_setaffinity, 0),
+];
+
+/// The same for calls whose first argument says what kind of number the second is: a process, a group, a user.
+const SCHEDULING_BY_KIND: [(libc::c_long, libc::c_int); 2] =
+    [(libc::SYS_setpriority, libc::PRIO_PROCESS as libc::c_int), (libc::SYS_ioprio_set, 1)];
+
+/// Kinds of pairs of local sockets that reach nobody else: a datagram socket can send to any path, and a raw one is a datagram
+/// socket under another name.
+const PAIRS: [libc::c_int; 2] = [libc::SOCK_STREAM, libc::SOCK_SEQPACKET];
+
+/// The bits of a socket's type; the others are flags.
+const SOCKET_TYPE: u64 = 0xf;
+
+/// Programs, each with one answer of its own; empty where there is no seccomp.
 #[derive(Debug)]
-pub(super) struct Filters(Vec<BpfProgram>);
+pub(super) struct Filters {
+    always: Vec<BpfProgram>,
+    /// Where no pid namespace keeps other processes out of reach.
+    without_pid_namespace: Vec<BpfProgram>,
+}
 
 impl Filters {
     pub(super) fn build(network: Network) -> io::Result<Self> {
-        let Some(arch) = architecture().filter(|_| is_available()) else { return Ok(Self(Vec::new())) };
-        let build = || -> Result<Vec<BpfProgram>, Error> {
+        let Some(arch) = architecture().filter(|_| is_available()) else {
+            return Ok(Self { always: Vec::new(), without_pid_namespace: Vec::new() });
+        };
+        let build = || -> Result<Self, Error> {
             let refused = program(refused(network)?, libc::EPERM, arch)?;
             let unknown = program(UNKNOWN.into_iter().map(|call| (call, Vec::new())).collect(), libc::ENOSYS, arch)?;
-            Ok(vec![refused, unknown])
+            let scheduling = program(scheduling()?, libc::EPERM, arch)?;
+            Ok(Self { always: vec![refused, unknown], without_pid_namespace: vec![scheduling] })
         };
-        build().map(Self).map_err(io::Error::other)
+        build().map_err(io::Error::other)
     }
 
-    /// Async-signal-safe: two system calls for each program.
-    pub(super) fn enter(&self) -> io::Result<()> {
-        for program in &self.0 {
-            match seccompiler::apply_filter(program) {
-                Ok(()) => {}
-                Err(seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error)) => return Err(error),
-                Err(_) => return Err(io::ErrorKind::Unsupported.into()),
-            }
-        }
-        Ok(())
+    /// Enters the filters, and returns whether that was possible. Async-signal-safe: two system calls for each program.
+    pub(super) fn enter(&self, entered: Layers) -> Layers {
+        let more: &[BpfProgram] = if entered.has(Layers::PIDS) { &[] } else { &self.without_pid_namespace };
+        let applied = more.iter().chain(&self.always).all(|program| seccompiler::apply_filter(program).is_ok());
+        if applied && !self.always.is_empty() { Layers::SECCOMP } else { Layers::default() }
     }
 }
 
@@ -173,14 +197,14 @@ fn refused(network: Network) -> Result<Rules, Error> {
     rules.insert(libc::SYS_ioctl, TYPING.into_iter().map(ioctl).collect::<Result<_, _>>()?);
     // Limits of other processes: ours, for example.
     rules.insert(libc::SYS_prlimit64, vec![rule(vec![SeccompCondition::new(0, Dword, Ne, 0)])?]);
-    for (call, mode, flags) in MODES {
-        let flag = |argument: u8, bit: u64| SeccompCondition::new(argument, Dword, MaskedEq(bit), bit);
-        let with = |bit: libc::mode_t| {
-            let creates = flags.map(|argument| flag(argument, number(libc::O_CREAT)));
-            rule([flag(*mode, u64::from(bit))].into_iter().chain(creates).collect())
-        };
+    for (call, mode) in MODES {
+        let with =
+            |bit: libc::mode_t| rule(vec![SeccompCondition::new(*mode, Dword, MaskedEq(bit.into()), bit.into())]);
         rules.insert(*call, vec![with(libc::S_ISUID)?, with(libc::S_ISGID)?]);
     }
+    let others = (0..=SOCKET_TYPE).filter(|kind| !PAIRS.iter().any(|pair| number(*pair) == *kind));
+    let pairs = others.map(|kind| rule(vec![SeccompCondition::new(1, Dword, MaskedEq(SOCKET_TYPE), kind)]));
+    rules.insert(libc::SYS_socketpair, pairs.collect::<Result<_, _>>()?);
     let sockets = match network {
         Network::None => Vec::new(),
         Network::All => {
@@ -189,6 +213,21 @@ fn refused(network: Network) -> Result<Rules, Error> {
         }
     };
     rules.insert(libc::SYS_socket, sockets);
+    Ok(rules)
+}
+
+fn scheduling() -> Result<Rules, Error> {
+    use SeccompCmpArgLen::Dword;
+    use SeccompCmpOp::Ne;
+    let mut rules = Rules::new();
+    for (call, whom) in SCHEDULING {
+        rules.insert(call, vec![SeccompRule::new(vec![SeccompCondition::new(whom, Dword, Ne, 0)?])?]);
+    }
+    for (call, process) in SCHEDULING_BY_KIND {
+        let another_kind = SeccompCondition::new(0, Dword, Ne, u64::from(process.unsigned_abs()))?;
+        let another = SeccompCondition::new(1, Dword, Ne, 0)?;
+        rules.insert(call, vec![SeccompRule::new(vec![another_kind])?, SeccompRule::new(vec![another])?]);
+    }
     Ok(rules)
 }
 

@@ -10,6 +10,7 @@ use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContex
 use serde::Serialize;
 
 use crate::files::limits::{SEARCH_LINE_CHARS, SEARCH_OUTPUT_BYTES};
+use crate::names::quoted;
 
 /// How much of one line the searcher holds in memory.
 const HEAP_BYTES: usize = 8 * 1024 * 1024;
@@ -83,7 +84,7 @@ pub(super) fn text(lines: &[Line]) -> String {
             text.push_str("--\n");
         }
         let mark = if line.context { '-' } else { ':' };
-        text.push_str(&format!("{}{mark}{}{mark}{}\n", line.path, line.line, line.text));
+        text.push_str(&format!("{}{mark}{}{mark}{}\n", quoted(&line.path), line.line, line.text));
         last = Some(line);
     }
     text

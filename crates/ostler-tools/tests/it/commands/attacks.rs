@@ -98,6 +98,119 @@ fn discarding_work_in_every_spelling() {
     ]);
 }
 
+// What `reset --hard` may not do, other sub-commands may not do either.
+#[test]
+fn losing_work_without_reset_hard() {
+    all_denied(&[
+        &["checkout", "--", "file"],
+        &["checkout", "."],
+        &["checkout", "HEAD", "file"],
+        &["checkout", "HEAD", "--", "file"],
+        &["checkout", "file"],
+        &["checkout", "main"],
+        &["checkout", "-p"],
+        &["checkout", "--ours", "file"],
+        &["checkout", "--pathspec-from-file", "-b"],
+        &["checkout", "--", "-b"],
+        &["checkout", "-B", "main"],
+        &["checkout", "-qB", "main", "HEAD~3"],
+        &["checkout", "-b", "x", "-m"],
+        &["restore", "."],
+        &["restore", "file"],
+        &["restore", "--worktree", "file"],
+        &["restore", "--staged", "--worktree", "file"],
+        &["restore", "-SW", "file"],
+        &["restore", "-W", "-S", "file"],
+        &["restore", "--source=HEAD~1", "file"],
+        &["restore", "-sS", "file"],
+        &["restore", "--", "--staged"],
+        &["restore", "--pathspec-from-file", "--staged"],
+        &["restore", "--st", "file"],
+        &["switch", "-C", "main"],
+        &["switch", "--force-create", "main"],
+        &["switch", "--merge", "main"],
+        &["switch", "-m", "main"],
+        &["branch", "-D", "topic"],
+        &["branch", "-d", "--force", "topic"],
+        &["branch", "-df", "topic"],
+        &["branch", "--delete", "-f", "topic"],
+        &["branch", "-M", "topic"],
+        &["branch", "-C", "topic", "main"],
+        &["branch", "-f", "main", "HEAD~3"],
+        &["rm", "-r", "--cached", "."],
+        &["rm", "--cached", "*"],
+        &["rm", "-rf", "src"],
+        &["rm", "--force", "file"],
+        &["mv", "-f", "a", "b"],
+        &["stash", "drop"],
+        &["tag", "-d", "v1"],
+        &["tag", "--delete", "v1"],
+        &["tag", "-f", "v1"],
+        &["reset", "--keep", "HEAD~1"],
+        &["fetch", "origin", "+main:main"],
+        &["fetch", "--force", "origin", "main:main"],
+        &["fetch", "-u", "origin", "main:main"],
+        &["pull", "-f", "origin", "main"],
+        &["update-ref", "-d", "refs/heads/main"],
+        &["worktree", "remove", "--force", "x"],
+        &["read-tree", "--reset", "-u", "HEAD"],
+    ]);
+}
+
+#[test]
+fn what_keeps_work_stays_allowed() {
+    let scene = Scene::new("");
+    for args in [
+        &["checkout", "-b", "topic"][..],
+        &["checkout", "-q", "-b", "topic", "main"],
+        &["checkout", "-qb", "topic"],
+        &["checkout", "--detach", "HEAD~1"],
+        &["switch", "main"],
+        &["switch", "-c", "topic"],
+        &["restore", "--staged", "file"],
+        &["restore", "-S", "."],
+        &["branch", "-d", "merged"],
+        &["branch", "-m", "old", "new"],
+        &["rm", "-r", "src"],
+        &["tag", "v1"],
+        &["stash", "pop"],
+        &["reset", "--soft", "HEAD~1"],
+    ] {
+        scene.check("git", args).unwrap();
+    }
+}
+
+#[test]
+fn a_refusal_says_what_to_use_instead() {
+    let scene = Scene::new("");
+    for (args, word) in [
+        (&["checkout", "main"][..], "git switch"),
+        (&["checkout", "--", "file"], "edit_file"),
+        (&["restore", "file"], "--staged"),
+        (&["branch", "-D", "x"], "-d"),
+        (&["reset", "--hard"], "git stash"),
+    ] {
+        let error = scene.check("git", args).unwrap_err();
+        assert!(error.message.contains(word), "{args:?}: {error}");
+    }
+}
+
+// Repositories in the workspace whose settings the user's next git would follow.
+#[test]
+fn repositories_made_inside_the_workspace() {
+    all_denied(&[
+        &["init", "--bare", "src"],
+        &["init", "--bar", "src"],
+        &["init", "-q", "--bare"],
+        &["init", "--shared=all"],
+        &["worktree", "add", "x"],
+        &["submodule", "add", "./x"],
+        &["apply", "--directory=.git/hooks", "x.patch"],
+        &["apply", "--directory", "src/hooks", "x.patch"],
+        &["apply", "--dir=src/hooks", "x.patch"],
+    ]);
+}
+
 // Configuration by an argument is code by an argument.
 #[test]
 fn settings_on_the_command_line() {

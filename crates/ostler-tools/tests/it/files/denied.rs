@@ -145,8 +145,12 @@ fn a_directory_with_something_denied_in_it_stays_where_it_is() {
 #[test]
 fn own_rules_hold_and_own_exceptions_too() {
     let own = |list: &[&str]| list.iter().map(|glob| (*glob).to_owned()).collect();
-    let rules =
-        FileRules { deny: own(&["private/**"]), allow: own(&[".env", ".ostler/**"]), read_only: own(&["vendor"]) };
+    let rules = FileRules {
+        deny: own(&["private/**"]),
+        allow: own(&[".env", ".ostler/**"]),
+        read_only: own(&["vendor"]),
+        ..FileRules::default()
+    };
     let rig = Rig::with(&rules);
     rig.put("private/a.txt", CANARY);
     rig.put(".env", "KEY=1\n");
@@ -224,14 +228,103 @@ fn a_workspace_that_is_its_own_git_directory_is_refused() {
 
 // S2-25
 #[test]
-fn what_other_programs_run_is_only_read_until_it_is_allowed() {
+fn what_other_programs_act_on_needs_approval_or_a_rule() {
     let rig = Rig::new();
     rig.put("tools/settings.json", "{}");
     let denied = &["denied_by_policy"][..];
-    for path in [".claude/settings.json", ".claude/hooks/a", ".mcp.json", ".vscode/tasks.json", ".cargo/config.toml"] {
-        rig.refused("write_file", &json!({"path": path, "content": "x"}), denied);
+    for path in [
+        ".claude/settings.json",
+        ".claude/hooks/a",
+        ".mcp.json",
+        ".vscode/tasks.json",
+        ".cargo/config.toml",
+        "opencode.json",
+        ".zed/tasks.json",
+        ".yarnrc.yml",
+        "mise.toml",
+        ".pre-commit-config.yaml",
+        ".github/workflows/ci.yml",
+        ".exrc",
+        "rust-toolchain.toml",
+        "CLAUDE.md",
+        "sub/AGENTS.md",
+    ] {
+        let message = rig.refused("write_file", &json!({"path": path, "content": "x"}), denied);
+        assert!(message.contains("approve") && message.contains("sandbox.toml"), "{message}");
+        let error = rig.call("write_file", &json!({"path": path, "content": "x"})).unwrap_err();
+        assert_eq!(error.needs_approval, [path]);
     }
     rig.refused("move_file", &json!({"from": "tools", "to": ".claude"}), denied);
     let rig = Rig::with(&FileRules { allow: vec![".claude/**".to_owned()], ..FileRules::default() });
     rig.json("write_file", &json!({"path": ".claude/settings.json", "content": "x"}));
+}
+
+#[test]
+fn an_approval_is_for_exactly_the_files_it_names() {
+    let rig = Rig::new();
+    let approved = |tool: &str, args: serde_json::Value, paths: &[&str]| {
+        let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
+        rig.tools.call_approved(tool, &args.to_string(), &paths)
+    };
+    let write = |path: &str| json!({"path": path, "content": "x"});
+    approved("write_file", write(".github/workflows/ci.yml"), &[".github/workflows/ci.yml"]).unwrap();
+    for other in ["AGENTS.md", ".github/workflows/other.yml", ".vscode/tasks.json"] {
+        let error = approved("write_file", write(other), &[".github/workflows/ci.yml"]).unwrap_err();
+        assert_eq!(error.needs_approval, [other]);
+    }
+    // No approval reaches what is never written.
+    for kept in [".git/hooks/pre-commit", "ostler.toml", ".env"] {
+        let error = approved("write_file", write(kept), &[kept]).unwrap_err();
+        assert_eq!((error.code.word(), error.needs_approval.len()), ("denied_by_policy", 0), "{kept}");
+    }
+    rig.call("write_file", &write("next")).unwrap();
+    rig.refused("delete_file", &json!({"path": ".github/workflows/ci.yml"}), &["denied_by_policy"]);
+}
+
+// The question is about the file that would really change.
+#[test]
+fn links_and_moves_do_not_hide_what_needs_approval() {
+    let rig = Rig::new();
+    rig.put(".vscode/tasks.json", "{}");
+    rig.put("plain/workflows/ci.yml", "x");
+    rig.put("plain.md", "x");
+    rig.link(".vscode", "link");
+    rig.link(".vscode/tasks.json", "tasks");
+    rig.link("CLAUDE.md", "dangling");
+    let needs = |tool: &str, args: serde_json::Value| rig.call(tool, &args).unwrap_err().needs_approval;
+    assert_eq!(needs("write_file", json!({"path": "link/tasks.json", "content": "x"})), [".vscode/tasks.json"]);
+    assert_eq!(needs("write_file", json!({"path": "tasks", "content": "x"})), [".vscode/tasks.json"]);
+    assert_eq!(needs("write_file", json!({"path": "dangling", "content": "x"})), ["CLAUDE.md"]);
+    assert_eq!(needs("edit_file", json!({"path": "tasks", "find": "{", "replace": "x"})), [".vscode/tasks.json"]);
+    assert_eq!(needs("delete_file", json!({"path": "link/tasks.json"})), [".vscode/tasks.json"]);
+    assert_eq!(needs("move_file", json!({"from": "plain.md", "to": "AGENTS.md"})), ["AGENTS.md"]);
+    assert_eq!(needs("move_file", json!({"from": "plain.md", "to": "agents.MD"})), ["agents.MD"]);
+    assert_eq!(
+        needs("move_file", json!({"from": ".vscode/tasks.json", "to": ".zed/tasks.json"})),
+        [".vscode/tasks.json", ".zed/tasks.json"]
+    );
+    assert_eq!(needs("move_file", json!({"from": "plain", "to": ".github"})), [".github/workflows"]);
+    assert_eq!(needs("make_directory", json!({"path": ".github/workflows"})), [".github/workflows"]);
+    std::fs::hard_link(rig.ws.join(".vscode/tasks.json"), rig.ws.join("twin")).unwrap();
+    rig.json("write_file", &json!({"path": "twin", "content": "x"}));
+    assert_eq!(rig.get(".vscode/tasks.json"), "{}");
+}
+
+// A guarded name may itself be a link: the file that it leads to needs the same approval.
+#[test]
+fn the_target_of_a_guarded_link_needs_approval() {
+    let rig = Rig::new();
+    rig.put("docs/ai.md", "x");
+    rig.put("tools/vs/tasks.json", "{}");
+    rig.put(".github/x", "");
+    rig.put("ci/build.yml", "x");
+    rig.link("docs/ai.md", "CLAUDE.md");
+    rig.link("tools/vs", ".vscode");
+    rig.link("../ci", ".github/workflows");
+    rig.link("docs/later.md", "AGENTS.md");
+    for path in ["docs/ai.md", "tools/vs/tasks.json", "tools/vs/new.json", "ci/build.yml", "docs/later.md"] {
+        let error = rig.call("write_file", &json!({"path": path, "content": "evil"})).unwrap_err();
+        assert_eq!(error.needs_approval, [path], "{}", error.message);
+    }
+    rig.call("write_file", &json!({"path": "docs/other.md", "content": "x"})).unwrap();
 }

@@ -10,6 +10,7 @@ mod odd_files;
 mod odd_names;
 mod policy;
 mod random_paths;
-mod rig;
+mod repositories;
+pub(crate) mod rig;
 mod slow;
 mod traversal;

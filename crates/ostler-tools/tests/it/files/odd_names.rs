@@ -39,9 +39,82 @@ fn an_odd_name_that_exists_can_be_put_right() {
     let rig = Rig::new();
     rig.put("two\nlines", "x");
     let listed = rig.text("list_files", &json!({}));
-    assert!(listed.contains("two\\nlines\n"), "{listed}");
+    assert!(listed.contains("\"two\\nlines\"\n"), "{listed}");
     rig.json("read_file", &json!({"path": "two\nlines"}));
     rig.json("move_file", &json!({"from": "two\nlines", "to": "one"}));
+}
+
+/// Names that look like further lines of an answer, or turn its text around.
+const DECEIVING: [&str; 6] =
+    ["x\nevil.rs:1:needle", "x\revil.rs", "x\u{2028}evil", "x\u{202e}sr.live", "x\u{85}evil", "\"x\""];
+
+// A name is one line of one result, whatever it holds.
+#[test]
+fn a_name_never_looks_like_another_result() {
+    let rig = Rig::new();
+    for name in DECEIVING {
+        let path = format!("odd/{name}");
+        rig.put(&path, "needle\n");
+    }
+    let calls = [
+        ("list_files", json!({"path": "odd"})),
+        ("list_files", json!({"pattern": "odd/*"})),
+        ("search_files", json!({"pattern": "needle"})),
+        ("search_files", json!({"pattern": "needle", "context": 1})),
+    ];
+    for (tool, args) in calls {
+        let text = rig.text(tool, &args);
+        let lines = text.lines().filter(|line| !line.starts_with('[') && *line != "--").count();
+        assert!(lines == DECEIVING.len(), "{tool} {args}: {text}");
+        assert!(!text.contains(['\r', '\u{2028}', '\u{202e}', '\u{85}']), "{tool} {args}: {text:?}");
+    }
+    for name in DECEIVING {
+        let path = format!("odd/{name}");
+        for (tool, args) in [
+            ("edit_file", json!({"path": path, "find": "needle", "replace": "other"})),
+            ("write_file", json!({"path": path, "content": "third\n"})),
+            ("move_file", json!({"from": path, "to": "free"})),
+        ] {
+            let text = rig.text(tool, &args);
+            let shown: String = text.lines().filter(|line| line.contains("odd")).collect();
+            assert!(!shown.contains(['\r', '\u{2028}', '\u{202e}', '\u{85}']), "{tool}: {text:?}");
+            assert!(!text.lines().any(|line| line.starts_with("evil")), "{tool}: {text}");
+        }
+        rig.json("delete_file", &json!({"path": "free"}));
+        rig.put(&path, "x");
+        let text = rig.text("delete_file", &json!({"path": path}));
+        assert_eq!(text.lines().count(), 1, "{text:?}");
+        let message = rig.refused("read_file", &json!({"path": path}), &["file_not_found"]);
+        assert!(!message.contains(['\n', '\r', '\u{2028}', '\u{202e}']), "{message:?}");
+    }
+}
+
+// What a listing shows can be given back as it stands; a real name of that spelling comes first.
+#[test]
+fn a_quoted_name_is_taken_for_the_name_it_stands_for() {
+    let rig = Rig::new();
+    rig.put("two\nlines", "real\n");
+    rig.put("dir/turned\u{202e}around", "turned\n");
+    assert_eq!(rig.json("read_file", &json!({"path": "\"two\\nlines\""}))["content"], "real\n");
+    assert_eq!(rig.json("read_file", &json!({"path": "\"dir/turned\\u{202e}around\""}))["content"], "turned\n");
+    rig.put("\"two\\nlines\"", "literal\n");
+    assert_eq!(rig.json("read_file", &json!({"path": "\"two\\nlines\""}))["content"], "literal\n");
+    for path in ["\"../outside/secret.txt\"", "\"..\\u{2f}outside/secret.txt\"", "\"a\\u{0}b\""] {
+        rig.refused(
+            "read_file",
+            &json!({"path": path}),
+            &["file_not_found", "path_outside_workspace", "bad_arguments"],
+        );
+    }
+}
+
+#[test]
+fn a_new_name_does_not_turn_text_around() {
+    let rig = Rig::new();
+    for path in ["a\u{202e}b", "a\u{2066}b", "a\u{2028}b", "a\u{200f}b"] {
+        rig.refused("write_file", &json!({"path": path, "content": "x"}), &["bad_arguments"]);
+        rig.refused("move_file", &json!({"from": "a.txt", "to": path}), &["bad_arguments"]);
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use ostler_core::event::{Level, Notice};
 use ostler_core::machine::Input;
-use ostler_core::spec::{Bridge, Sandbox};
+use ostler_core::spec::Bridge;
 
 use super::{CATCH_UP, Driver};
 use crate::clock;
@@ -35,7 +35,7 @@ impl Driver {
     }
 
     fn bridge(&mut self) -> Result<Bridge, String> {
-        if self.beginning.spec.sandbox != Sandbox::Off {
+        if self.beginning.spec.sandbox.confines_agent() {
             // There it would also reach whatever else listens on this machine.
             return Err("an agent in a sandbox has no local sockets; without --sandbox it reaches them".into());
         }
@@ -59,7 +59,6 @@ impl Driver {
         match met {
             Met::Said(from) => {
                 self.caller.shared.heard(clock::wall());
-                self.mind.out.weigh(self.aside.amount());
                 let mind = &mut self.mind;
                 let sent_away = self.aside.hear(from, |line| mind.hear_aside(from, line));
                 self.sent_away(from, sent_away);

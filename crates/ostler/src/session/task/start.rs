@@ -22,6 +22,10 @@ impl Driver {
             self.go_on();
         }
         self.starts += 1;
+        if self.starts == 1 {
+            let notices = self.beginning.host.notices().to_vec();
+            notices.into_iter().for_each(|notice| self.mind.handle(Input::Remark(notice)));
+        }
         self.open_aside();
         let Beginning { spec, breaker, launch, dialect, .. } = &mut self.beginning;
         let is_named = [keys::RESUME, keys::SESSION_ID].iter().any(|key| spec.settings.get(key).is_some());

@@ -10,7 +10,8 @@ use ostler_testkit::processes::{alive, wait_until};
 use super::{Part, Stage, ask, ask_listening, hello};
 use crate::rig::{host, until};
 
-// S0-5…S0-8: an array of arguments, a prompt that no shell and no `ps` sees, and no tools of the agent's own.
+// S0-5…S0-8, S0-25: an array of arguments, a prompt that no shell and no `ps` sees, and no tools of
+// the agent's own.
 #[tokio::test]
 async fn the_arguments() {
     let stage = Stage::answering(Part::Claude, "42");
@@ -86,7 +87,7 @@ async fn a_missing_program_is_named() {
 async fn a_program_that_fails_says_why() {
     let verbs = [
         ("stderr out of luck\nexit 3\n", Cause::AgentDied),
-        ("result-error success the provider's words\n", Cause::Network),
+        ("result-error success the provider's words\n", Cause::ServerError),
     ];
     for (verbs, cause) in verbs {
         let stage = Stage::new(Part::Claude, verbs);

@@ -28,7 +28,7 @@ async fn the_agent_is_told_of_the_tools() {
     }
 }
 
-// S0-18…S0-23: what the agent says, what the words of it are, which calls are in it.
+// S0-18…S0-23, S0-25: what the agent says, what the words of it are, which calls are in it.
 #[tokio::test]
 async fn calls_are_found_in_what_it_says() {
     let one = block(&["c1"]);

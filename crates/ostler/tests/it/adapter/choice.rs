@@ -72,7 +72,7 @@ fn a_name_with_something_missing_or_wrong_says_what() {
     assert!(wrong.contains("answers.toml") && wrong.contains("nonsense"), "{wrong}");
 }
 
-// S0-3: from the name to the answer, with a program and with a script.
+// S0-3, S0-1, S0-4, S0-9: from the name to the answer, with a program and with a script.
 #[tokio::test]
 async fn names_become_models_that_answer() {
     let dir = tempfile::tempdir().unwrap();

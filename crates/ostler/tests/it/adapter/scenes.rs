@@ -41,6 +41,11 @@ fn calculate(args: &str) -> String {
     terms.map(|term| term.trim().parse::<i64>().unwrap()).sum::<i64>().to_string()
 }
 
+/// The tokens of all answers of the model, as the agent reports them.
+fn output(place: &Place) -> u64 {
+    place.subject.numbers.sum(&place.server.served())[3]
+}
+
 /// Runs the calls of a reply, and adds both to the conversation.
 fn run(messages: &mut Vec<Message>, reply: &Reply) {
     messages.push(reply.to_message());
@@ -51,12 +56,13 @@ fn run(messages: &mut Vec<Message>, reply: &Reply) {
 }
 
 /// Plain text, and what it cost. Of the agent's own tools the model sees none, or may use none.
+/// S0-5.
 pub(crate) async fn plain_text(subject: &'static Subject) {
     let place = Place::new(subject, Script::always("  It is 42.\n"));
     let (reply, told) = ask_listening(&model(&place, Calling::Auto), &hello()).await;
     assert_eq!((reply.content.as_str(), reply.stop, reply.tool_calls.len()), ("It is 42.", Stop::End, 0));
     assert_eq!(told.concat().trim(), "It is 42.");
-    assert_eq!(reply.usage.iter().filter_map(|usage| usage.output).sum::<u64>(), subject.numbers.tokens[3]);
+    assert_eq!(reply.usage.iter().filter_map(|usage| usage.output).sum::<u64>(), output(&place));
     let call = place.only_call();
     assert!(call.last_user_text().contains("[User]\nWhat is 17 + 25?"), "{}", call.last_user_text());
     match subject.name {
@@ -68,7 +74,7 @@ pub(crate) async fn plain_text(subject: &'static Subject) {
     assert_eq!(place.left(), []);
 }
 
-/// A block of JSON, our calculator, the final answer: each question is a session of its own.
+/// A block of JSON, our calculator, the final answer: each question is a session of its own. S0-25.
 pub(crate) async fn a_tool_block(subject: &'static Subject) {
     let script = Script::new()
         .rule(Rule::on_text("[Tool Result (c1)]\n42").text("It is 42."))
@@ -86,7 +92,7 @@ pub(crate) async fn a_tool_block(subject: &'static Subject) {
     assert_eq!(place.left(), []);
 }
 
-/// Several calls in one block, in their order.
+/// Several calls in one block, in their order. S0-23.
 pub(crate) async fn several_calls(subject: &'static Subject) {
     let script = Script::new()
         .rule(Rule::on_text("[Tool Result (b)]").text("Both are 42."))
@@ -101,7 +107,7 @@ pub(crate) async fn several_calls(subject: &'static Subject) {
     assert_eq!(ask(&*model, &messages).await.unwrap().content, "Both are 42.");
 }
 
-/// A block that is no JSON is text, and no error.
+/// A block that is no JSON is text, and no error. S0-21.
 pub(crate) async fn invalid_json(subject: &'static Subject) {
     let broken = "```json\n{\"tool_calls\": [{\"name\": oops]\n```";
     let place = Place::new(subject, Script::always(broken));
@@ -135,11 +141,12 @@ pub(crate) async fn native_calls(subject: &'static Subject) {
             calls[0].tool_names().into_iter().filter(|name| *name != "DeferredToolPlaceholder").collect();
         assert_eq!(names, ["mcp__ostler__calculator"]);
     }
-    assert_eq!(reply.usage.iter().filter_map(|usage| usage.output).sum::<u64>(), 2 * subject.numbers.tokens[3]);
+    assert_eq!(reply.usage.iter().filter_map(|usage| usage.output).sum::<u64>(), output(&place));
     assert_eq!(place.left(), []);
 }
 
-/// Two calls in one answer of the model: whether the agent hands them over together or one by one, both are run.
+/// Two calls in one answer of the model: whether the agent hands them over together or one by one,
+/// both are run. S0-23.
 pub(crate) async fn two_native_calls(subject: &'static Subject) {
     let name = format!("{}calculator", subject.tools.bound);
     let both =
@@ -183,7 +190,8 @@ async fn breaks(subject: &'static Subject, settings: &[(&str, &str)], (tool, inp
     assert!(!file.exists(), "it was done");
 }
 
-/// A command of Claude Code's, which has no tool for it, also where the caller's own settings would let everything run.
+/// A command of Claude Code's, which has no tool for it, also where the caller's own settings would
+/// let everything run. S0-5.
 pub(crate) async fn an_own_tool(subject: &'static Subject) {
     let command = (subject.tools.command, |file: &str| json!({"command": format!("touch {file}"), "description": "x"}));
     breaks(subject, &[], (command.0, command.1)).await;
@@ -196,7 +204,7 @@ pub(crate) async fn an_own_command(subject: &'static Subject) {
     breaks(subject, &settings, (subject.tools.command, |file| json!({"cmd": format!("touch {file}")}))).await;
 }
 
-/// A patch, which is the one tool that Codex cannot be without.
+/// A patch, which is the one tool that Codex cannot be without. S0-5.
 pub(crate) async fn an_own_patch(subject: &'static Subject) {
     let patch = |file: &str| json!(format!("*** Begin Patch\n*** Add File: {file}\n+made\n*** End Patch"));
     breaks(subject, &[], ("apply_patch", patch)).await;
@@ -214,7 +222,7 @@ pub(crate) async fn no_command(subject: &'static Subject) {
     assert!(!file.exists(), "the command was run");
 }
 
-/// A model that never answers: the time is kept, and nothing is left.
+/// A model that never answers: the time is kept, and nothing is left. S0-25.
 pub(crate) async fn too_late(subject: &'static Subject) {
     let place = Place::new(subject, Script::new().rule(Rule::any().answer(Answer::hang())));
     let mut model = options(&place, Calling::Prompt);
@@ -224,7 +232,7 @@ pub(crate) async fn too_late(subject: &'static Subject) {
     assert_eq!(place.left(), []);
 }
 
-/// Twelve megabytes are more than a reply may hold.
+/// Twelve megabytes are more than a reply may hold. S0-25.
 pub(crate) async fn too_long(subject: &'static Subject) {
     let long = Answer::text("x".repeat(12 * 1024 * 1024)).deltas(12);
     let place = Place::new(subject, Script::new().rule(Rule::any().answer(long)));
@@ -233,7 +241,7 @@ pub(crate) async fn too_long(subject: &'static Subject) {
     assert_eq!(place.left(), []);
 }
 
-/// A program that is not there is named.
+/// A program that is not there is named. S0-25.
 pub(crate) async fn missing(subject: &'static Subject) {
     let place = Place::new(subject, Script::always("unheard"));
     let mut model = options(&place, Calling::Prompt);
@@ -243,7 +251,8 @@ pub(crate) async fn missing(subject: &'static Subject) {
     assert!(error.to_string().contains("no-such-agent"), "{error}");
 }
 
-/// The outer loop around the agent: its tool is run by us, in one session of the agent's where it takes tools.
+/// The outer loop around the agent: its tool is run by us, in one session of the agent's where it
+/// takes tools. S0-25.
 pub(crate) async fn in_a_loop(subject: &'static Subject) {
     let call = Answer::text("I count.")
         .and_tool(format!("{}calculator", subject.tools.bound), json!({"expression": "17 + 25"}));
@@ -253,7 +262,7 @@ pub(crate) async fn in_a_loop(subject: &'static Subject) {
     assert!(matches!(result.ending, Ending::Completed), "{:?}", result.outcome);
     assert_eq!((result.text.as_str(), result.iterations), ("It is 42.", 2));
     assert_eq!(place.server.requests().len(), 2, "one session: two calls of the model");
-    assert_eq!(result.usage.and_then(|usage| usage.output), Some(2 * subject.numbers.tokens[3]));
+    assert_eq!(result.usage.and_then(|usage| usage.output), Some(output(&place)));
     assert_eq!(place.left(), []);
 }
 

@@ -97,6 +97,7 @@ usage = { input = 20, output = 4 }
 calls = [{ tool = "calculator", input = { expression = "17 + 25" } }]
 "#;
 
+// S0-26
 #[tokio::test]
 async fn a_script_plays_a_model() {
     let model = ApiModel::scripted("scripted", Script::parse(SCRIPT).unwrap()).bind_tools(vec![calculator()]);

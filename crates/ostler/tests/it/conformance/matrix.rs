@@ -5,24 +5,21 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use ostler_testkit::real;
-use ostler_testkit::scenario::conformance::{Applies, Group, Member, ROWS, Row};
+use ostler_testkit::scenario::conformance::{Applies, Group, Member, ROWS, Recorded, Row};
 use serde::Deserialize;
 
 use super::{MEMBERS, fixtures};
 
-/// The last run with all agents, as `cargo xtask test --all-agents` wrote it down.
-#[derive(Debug, Default, Deserialize)]
-struct LastRun {
-    /// The day, in UTC; empty when there was none yet.
-    date: String,
-    /// By the agent's name.
-    versions: BTreeMap<String, String>,
-    /// By the agent's name in the suite.
-    agents: BTreeMap<String, Results>,
-}
+/// The last results of each agent by its name in the suite, as `cargo xtask test --all-agents`
+/// wrote them down.
+type LastRun = BTreeMap<String, Results>;
 
 #[derive(Debug, Default, Deserialize)]
 struct Results {
+    /// The day, in UTC.
+    date: String,
+    /// The version that was tried; empty for a part of Ostler.
+    version: String,
     passed: Vec<String>,
     failed: Vec<String>,
 }
@@ -31,10 +28,11 @@ const INTRO: &str = "\
 <!-- Made by the conformance suite: UPDATE_GOLDEN=1 cargo nextest run -p ostler conformance::matrix -->
 # What was tried with which agent
 
-Each row is one scenario, written once and run with every agent that is capable of it, against the scripted model; ✓ means
-that its test is part of the suite and passes, with the program itself and with a recording of it (`openai_api` is no program
-and has no recording: Ostler itself talks to the scripted model). – means that the row does not apply, and the number says
-why. Whoever does the same thing tells the same kinds of event in the same order: the stories are below.
+Each row is one scenario, written once and run with every agent that is capable of it, against the scripted model.
+✓ means that it passed with the program itself in the last stored run of that agent, ✗ that it failed, and \"not run\" that the run has no result of it.
+`cargo xtask test --all-agents` stores the results (`fixtures/conformance/last-full-run.json`); the agents that are tried \"always\" are also part of every `cargo xtask test`, which fails where they do.
+– means that the row does not apply, and the number says why.
+Agents that do the same thing emit the same kinds of event in the same order: the stories are below, with what a recording of the agent, played in every test run, does not show.
 ";
 
 fn page(members: &[Member], last: &LastRun) -> String {
@@ -62,9 +60,10 @@ fn page(members: &[Member], last: &LastRun) -> String {
     for (reason, number) in reasons.iter().zip(1..) {
         let _ = write!(page, "\n{number}. {reason}");
     }
-    page += "\n\n## Stories\n\nWhat every agent tells. Names of tools, notices, and whether a text comes in pieces are left out; tools of one message\nare done in any order. An agent that only counts its tools leaves them out. Half a reply is told by those who do not wait until it is complete.\n\n| row | applies | story |\n|---|---|---|\n";
+    page += "\n\n## Stories\n\nWhat every agent tells. Names of tools, notices, and whether a text comes in pieces are left out; tools of one message\nare done in any order. An agent that only counts its tools leaves them out. Half a reply is told by those who do not wait until it is complete.\n\n| row | applies | story | a recording does not show |\n|---|---|---|---|\n";
     for row in ROWS {
-        let _ = writeln!(page, "| {} | {} | {} |", row.name.replace('_', " "), applies(row), row.story);
+        let name = row.name.replace('_', " ");
+        let _ = writeln!(page, "| {name} | {} | {} | {} |", applies(row), row.story, not_shown(row));
     }
     page
 }
@@ -75,10 +74,19 @@ fn version(member: &Member) -> &'static str {
 }
 
 fn tried(member: &Member, last: &LastRun) -> String {
-    match (member.group, last.versions.get(member.subject.name).filter(|_| last.agents.contains_key(member.id))) {
-        (Group::Heavy, Some(version)) => format!("with `--all-agents`, last on {} with {version}", last.date),
-        (Group::Heavy, None) => "with `--all-agents`, not yet".to_owned(),
-        _ => "always".to_owned(),
+    let when = if member.group == Group::Heavy { "with `--all-agents`" } else { "always" };
+    match last.get(member.id) {
+        Some(Results { date, version, .. }) if version.is_empty() => format!("{when}; results of {date}"),
+        Some(Results { date, version, .. }) => format!("{when}; results of {date} with {version}"),
+        None => format!("{when}; no results yet"),
+    }
+}
+
+fn not_shown(row: &Row) -> &'static str {
+    match row.recorded {
+        Recorded::Whole => "–",
+        Recorded::Events(rest) => rest,
+        Recorded::Never => "any of it: none is played",
     }
 }
 
@@ -91,10 +99,7 @@ fn cell<'a>(row: &Row, member: &'a Member, last: &LastRun, reasons: &mut Vec<&'a
         });
         return format!("– ({})", number + 1);
     }
-    if member.group != Group::Heavy {
-        return "✓".to_owned();
-    }
-    let results = last.agents.get(member.id);
+    let results = last.get(member.id);
     let has = |names: fn(&Results) -> &Vec<String>| results.is_some_and(|it| names(it).iter().any(|it| it == row.name));
     if has(|it| &it.passed) {
         "✓".to_owned()
@@ -128,27 +133,34 @@ fn the_page_is_what_the_suite_says() {
     );
 }
 
-/// An agent that is only tried by those who ask for it shows its last results, and what it lacks is numbered.
+/// Every agent shows its last results, whenever it is tried: being listed is no ✓. What it lacks is
+/// numbered.
 #[test]
-fn a_heavy_agent_shows_its_last_results() {
-    let heavy = Member {
-        id: "it",
+fn every_agent_shows_its_last_results() {
+    let member = |id, group| Member {
+        id,
         subject: &ostler_testkit::scenario::CLAUDE,
         transport: "pigeons",
-        group: Group::Heavy,
+        group,
         lacks: &[("fork", "it cannot"), ("resume", "it cannot")],
     };
-    let results = Results { passed: vec!["text".into()], failed: vec!["tool".into()] };
-    let versions = [("claude".to_owned(), "1.2".to_owned())].into();
-    let last = LastRun { date: "2026-11-16".into(), versions, agents: [("it".to_owned(), results)].into() };
-    let page = page(&[heavy], &last);
+    let results = Results {
+        date: "2026-11-16".into(),
+        version: "1.2".into(),
+        passed: vec!["text".into()],
+        failed: vec!["tool".into()],
+    };
+    let last = [("it".to_owned(), results)].into();
+    let page = page(&[member("it", Group::Heavy), member("other", Group::Real)], &last);
     for part in [
-        "pigeons | with `--all-agents`, last on 2026-11-16 with 1.2 |",
-        "| text: an answer, whole | ✓ |",
-        "| tool: a tool that may run | ✗ |",
-        "| cwd: its directory | not run |",
-        "| fork: gone on with in a copy | – (1) |",
+        "pigeons | with `--all-agents`; results of 2026-11-16 with 1.2 |",
+        "pigeons | always; no results yet |",
+        "| text: an answer, whole | ✓ | not run |",
+        "| tool: a tool that may run | ✗ | not run |",
+        "| cwd: its directory | not run | not run |",
+        "| fork: gone on with in a copy | – (1) | – (1) |",
         "\n1. it cannot\n\n",
+        "| any of it: none is played |",
     ] {
         assert!(page.contains(part), "{part:?} is missing: {page}");
     }

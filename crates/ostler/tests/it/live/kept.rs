@@ -25,6 +25,11 @@ struct Inner {
 }
 
 impl MemoryLog {
+    /// A log whose raw output goes to this file.
+    pub(super) fn with_raw(raw: PathBuf) -> Self {
+        Self(Arc::new(Inner { raw: Some(raw), ..Inner::default() }))
+    }
+
     /// The sessions that began.
     pub(super) fn opened(&self) -> Vec<Opening> {
         self.0.opened.lock().unwrap().clone()

@@ -36,12 +36,13 @@ async fn two_turns(rig: &Rig) -> Seen {
     finish_after(read, session).await
 }
 
-// P42: an agent that dies in the middle of a turn ends that turn, and the next message starts it again, with its session.
+// P42, S1-21: an agent that dies in the middle of a turn ends that turn, and the next message
+// starts it again, with its session. What was said before is not sent again: the agent has it.
 #[tokio::test]
 async fn a_killed_agent_is_started_again_and_goes_on() {
     let rig = twice(
         "read-user\ninit\ntext half\ndie-by 9",
-        "dump-args $DIR/args\nread-user\ninit\ntext whole\nresult whole\nread-until-eof",
+        "dump-args $DIR/args\nread-user\ndump-stdin $DIR/stdin\ninit\ntext whole\nresult whole\nread-until-eof",
     );
     let mut rig = rig;
     rig.spec.settings.set(keys::PERMISSION_MODE, "plan");
@@ -52,8 +53,77 @@ async fn a_killed_agent_is_started_again_and_goes_on() {
         seen.whats().find_map(|what| if let What::Started(it) = what { it.native_session.clone() } else { None });
     let args = rig.text("args");
     assert!(args.contains(&format!("--resume={}", native.unwrap())), "{args}");
+    let stdin = rig.text("stdin");
+    assert!(stdin.contains("go on") && !stdin.contains("Do it."), "{stdin}");
     // P49: with the permissions that its caller gave it, and no others.
     assert!(args.contains("--permission-mode=plan"), "{args}");
+}
+
+/// What an agent that speaks ACP says until its session is there: opened anew, or loaded.
+fn acp_session(opened: &str) -> String {
+    let hello = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":true}}}"#;
+    format!("read\nprint {hello}\nread\nspawn-child\nprint {{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{opened}}}\n")
+}
+
+/// Its answer to the prompt of this number.
+fn acp_turn(id: u32) -> String {
+    format!("read\nprint {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"stopReason\":\"end_turn\"}}}}\n")
+}
+
+fn start_acp(rig: &Rig) -> ostler::Session {
+    ostler::Agents::builtin().get("opencode").unwrap().start(&rig.host, rig.spec.clone()).unwrap()
+}
+
+// P42: the agent runs, but has dropped its session (-32603). That turn ends, and the next message
+// resumes the session in a new process.
+#[tokio::test]
+async fn a_session_that_the_agent_dropped_is_resumed() {
+    let gone = r#"{"jsonrpc":"2.0","id":4,"error":{"code":-32603,"message":"Request session.send failed with message: Session not found: s"}}"#;
+    let first = format!("{}{}read\nprint {gone}\nhang", acp_session(r#"{"sessionId":"s"}"#), acp_turn(3));
+    let second = format!("{}{}dump-stdin $DIR/stdin\nread-until-eof", acp_session("{}"), acp_turn(3));
+    let rig = twice(&first, &second).grace_ms(200);
+    let mut session = start_acp(&rig);
+    let mut read = read_until(&mut session, turn_ended).await;
+    for message in ["go on", "again"] {
+        session.send(message).unwrap();
+        read.extend(read_until(&mut session, turn_ended).await);
+    }
+    session.stop();
+    let seen = finish_after(read, session).await;
+    let causes: Vec<_> = seen.turns().iter().map(|turn| turn.outcome.cause).collect();
+    assert_eq!(causes, [Cause::Completed, Cause::AgentDied, Cause::Completed]);
+    let stdin = rig.text("stdin");
+    assert!(
+        stdin.contains("\"session/load\"") && stdin.contains("\"sessionId\":\"s\"") && stdin.contains("again"),
+        "{stdin}"
+    );
+}
+
+// P56: a process loads one session, once. Twenty loads are twenty processes one after the other,
+// each with the one helper that its load started, and nothing is left of any of them.
+#[tokio::test]
+async fn twenty_loads_leave_nothing_behind() {
+    let turns: String = (3..6).map(acp_turn).collect();
+    let mut rig = Rig::new(format!("{}{turns}dump-stdin $DIR/stdin\nread-until-eof", acp_session("{}"))).grace_ms(200);
+    rig.spec.after_turn = AfterTurn::Wait;
+    rig.spec.settings.set(keys::RESUME, "s");
+    for _ in 0..20 {
+        let mut session = start_acp(&rig);
+        let mut read = read_until(&mut session, turn_ended).await;
+        for message in ["two", "three"] {
+            session.send(message).unwrap();
+            read.extend(read_until(&mut session, turn_ended).await);
+        }
+        let running = || crate::rig::left(session.id()).len();
+        until("the agent runs, and what its load started", || running() > 1).await;
+        assert_eq!(running(), 2, "one helper for one load");
+        until("the agent has written down what it heard", || rig.path("stdin").exists()).await;
+        assert_eq!(rig.text("stdin").matches("\"session/load\"").count(), 1);
+        std::fs::remove_file(rig.path("stdin")).unwrap();
+        session.stop();
+        // This checks that no process of the session is left.
+        finish_after(read, session).await;
+    }
 }
 
 // P54: a resume that is cut off before the agent spoke is no bad id; the next message goes on with the same session.

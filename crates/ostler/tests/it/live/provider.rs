@@ -9,7 +9,8 @@ use ostler_testkit::fake;
 use super::kept::MemoryLog;
 use crate::rig::{Rig, claude, finish_after, host, read_until};
 
-// S1-1, S1-2, S1-5: an agent that is not there is an environment error with what to do, and no session is attempted.
+// S1-1, S1-2, S1-5, S1-29: an agent that is not there is an environment error with what to do, and
+// no session is attempted.
 #[tokio::test]
 async fn nothing_is_created_in_a_bad_environment() {
     let log = MemoryLog::default();

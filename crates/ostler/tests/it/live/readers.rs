@@ -1,7 +1,6 @@
 //! Any number of readers, each at its own pace; the agent waits for none of them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use ostler::event::What;
 use ostler::{AfterTurn, Event, Reader, Reading};
@@ -59,6 +58,56 @@ async fn every_reader_sees_every_event_once() {
     }
 }
 
+// P26: readers on other threads subscribe again and again while events are published, each time
+// from where they were: the place between history and what is new has no gap, and nothing comes
+// twice.
+#[tokio::test]
+async fn readers_that_subscribe_in_mid_flow_on_other_threads_miss_nothing() {
+    let rig = Rig::new("read\ninit\nflood 4000000 1000\nresult done\nread-until-eof");
+    let mut session = rig.start();
+    let readers: Vec<_> = (0..4)
+        .map(|thread| {
+            let remote = session.remote();
+            std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+                runtime.block_on(resubscribing(&remote, 20 + 37 * thread))
+            })
+        })
+        .collect();
+    let mut own = Vec::new();
+    while let Some(event) = session.next().await {
+        own.push(event.seq);
+    }
+    assert!(own.len() > 4000 && own.iter().copied().eq(1..=own.len() as u64));
+    for reader in readers {
+        let (seen, subscriptions) = tokio::task::spawn_blocking(|| reader.join().unwrap()).await.unwrap();
+        assert!(subscriptions > 10, "{subscriptions}");
+        assert!(seen == own, "{} of {} events, in {subscriptions} subscriptions", seen.len(), own.len());
+    }
+}
+
+/// Everything that a session tells, through subscriptions of at most so many readings each; and how
+/// many there were.
+async fn resubscribing(remote: &ostler::Remote, readings: usize) -> (Vec<u64>, usize) {
+    let (mut seen, mut subscriptions) = (Vec::new(), 0);
+    loop {
+        subscriptions += 1;
+        let mut reader = remote.events(seen.last().map_or(1, |last| last + 1));
+        for _ in 0..readings {
+            match tokio::time::timeout(LONG, reader.next()).await.expect("no event for a long time") {
+                Some(Reading::Event(event)) => seen.push(event.seq),
+                Some(Reading::Gap { from, to }) => {
+                    let page = reader.fetch(from, usize::try_from(to - from + 1).unwrap().min(readings)).unwrap();
+                    seen.extend(page.iter().map(|event| event.seq));
+                    // The rest of the gap is for the next subscription.
+                    break;
+                }
+                None => return (seen, subscriptions),
+            }
+        }
+    }
+}
+
 // P25: nobody reads, and the agent finishes all the same; what it said is there for whoever comes.
 #[tokio::test]
 async fn the_agent_is_not_blocked_by_a_reader() {
@@ -89,6 +138,5 @@ async fn the_status_says_what_goes_on() {
     session.stop();
     while session.next().await.is_some() {}
     assert_eq!((session.status().state, session.pid()), (ostler::event::SessionState::Ended, None));
-    tokio::time::sleep(Duration::from_millis(50)).await;
     assert!(session.send("too late").is_err(), "a session that is over takes a message");
 }

@@ -23,7 +23,7 @@ fn dumping() -> Rig {
     Rig::new("read\ndump-env $DIR/env\ninit\ntext hi\nresult hi\nread-until-eof")
 }
 
-// P31, S3-16, S4-16
+// P31, S3-16, S4-16, S2-27
 #[tokio::test]
 async fn marks_of_an_enclosing_agent_and_secrets_do_not_reach_the_agent() {
     let mut rig = dumping();
@@ -78,7 +78,8 @@ async fn what_the_spec_adds_wins() {
     assert_eq!(env, added.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect());
 }
 
-// S3-17: refused before anything is started, and without showing a value that may be a secret.
+// S3-17, S2-29: refused before anything is started, and without showing a value that may be a
+// secret.
 #[tokio::test]
 async fn names_that_cannot_be_set_are_refused() {
     for (name, value, why) in [

@@ -18,7 +18,7 @@ async fn probe(script: &str) -> Probed {
     claude().probe(&with_claude(dir.path(), script)).await
 }
 
-// S4-1, S4-4
+// S4-1, S4-4, S2-1
 #[tokio::test]
 async fn a_claude_that_is_logged_in_is_ready() {
     let dir = tempfile::tempdir().unwrap();
@@ -32,7 +32,7 @@ async fn a_claude_that_is_logged_in_is_ready() {
     assert_eq!(Agents::builtin().choose(&host).await.unwrap().name(), "claude");
 }
 
-// S4-2, P33
+// S4-2, P33, S1-5
 #[tokio::test]
 async fn a_missing_claude_is_missing_and_something_else_is_chosen() {
     let host = host(&[("PATH", "/nowhere/a:/nowhere/b")]);
@@ -98,4 +98,25 @@ async fn the_preset_refuses_what_would_void_it() {
         spec.settings.set(key, value);
         assert_eq!(claude().start(&host(&[]), spec).unwrap_err().key, key);
     }
+}
+
+// A program that the caller names is looked for where the caller said, and nowhere else.
+#[tokio::test]
+async fn a_named_program_that_is_missing_is_not_to_be_installed() {
+    let spec = Spec { program: Some("/nowhere/claude".into()), ..Spec::default() };
+    let found = claude().probe_for(&host(&[("PATH", PATH)]), &spec).await;
+    let Probed::Missing { hint, searched } = found else { panic!("{found:?}") };
+    assert!(searched == [Path::new("/nowhere/claude")] && hint.contains("--program"), "{hint} {searched:?}");
+}
+
+// An agent that needs a login is passed over; one whose login is not known is not.
+#[tokio::test]
+async fn an_agent_that_needs_a_login_is_passed_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = with_claude(dir.path(), "#!/bin/sh\nFAKE_AGENT_LOGGED_IN=0 exec $FAKE \"$@\"\n");
+    install(&dir.path().join("goose"), "#!/bin/sh\necho 1.34.0\n");
+    let chosen = Agents::builtin().choose(&host).await.unwrap();
+    assert_eq!(chosen.name(), "goose");
+    let goose = Agents::builtin().get("goose").unwrap().probe(&host).await;
+    assert!(goose.is_usable() && matches!(goose, Probed::LoginUnknown { .. }), "{goose:?}");
 }

@@ -16,6 +16,9 @@ async fn fails(rig: &Rig, code: &str, cause: Cause) -> Seen {
     let outcome = seen.outcome();
     assert_eq!(outcome.detail.as_ref().and_then(|d| d.spawn.as_deref()), Some(code), "{outcome:?}");
     assert_eq!((outcome.cause, seen.turn().outcome.cause), (cause, cause));
+    // Not document 001's NetworkError: docs/glossary.md says why.
+    let name = if cause == Cause::Unavailable { "EnvironmentError" } else { "InvalidRequestError" };
+    assert_eq!(cause.seed_name(), Some(name));
     assert!(outcome.hint.as_ref().is_some_and(|hint| !hint.is_empty()), "no hint: {outcome:?}");
     assert_eq!((seen.ended().exit_code, seen.ended().signal), (None, None));
     seen
@@ -27,14 +30,14 @@ fn with_program(program: PathBuf) -> Rig {
     rig
 }
 
-// P14, S3-32
+// P14, S1-25, S2-13, S3-32: the error names the program.
 #[tokio::test]
 async fn a_missing_program() {
     let seen = fails(&with_program("/nowhere/claude".into()), "missing", Cause::Unavailable).await;
     assert!(seen.outcome().message.contains("/nowhere/claude"), "{:?}", seen.outcome());
 }
 
-// P14
+// P14, S1-25
 #[tokio::test]
 async fn a_file_that_is_not_executable() {
     let mut rig = Rig::new("");

@@ -7,24 +7,25 @@ use ostler::{AfterTurn, Cause, Status};
 
 use crate::rig::{Rig, finish_after, read_until};
 
-/// What the machine may add to a wait on a loaded machine.
+/// What a loaded machine may add to a wait. What is measured with it takes longer, so that a wrong wait does not hide in it.
 const SLACK: Duration = Duration::from_secs(5);
 
 fn is_text(what: &What) -> bool {
     matches!(what, What::Text(_))
 }
 
-// P7: an agent that ignores everything but SIGKILL goes through the whole ladder, and no slower.
+// P7, S2-12: an agent that ignores everything but SIGKILL goes through the whole ladder, and no
+// slower.
 #[tokio::test]
 async fn stop_takes_no_longer_than_the_ladder() {
-    let rig = Rig::new("ignore-sigterm\nread\ninit\ntext working\nhang").grace_ms(400);
+    let rig = Rig::new("ignore-sigterm\nread\ninit\ntext working\nhang").grace_ms(2500);
     let mut session = rig.start();
     let read = read_until(&mut session, is_text).await;
     let began = Instant::now();
     session.remote().stop();
     let seen = finish_after(read, session).await;
     let ladder = rig.spec.limits.grace * 3;
-    assert!(began.elapsed() < ladder + SLACK, "{:?}", began.elapsed());
+    assert!(ladder > SLACK && began.elapsed() < ladder + SLACK, "{:?}", began.elapsed());
     assert_eq!((seen.turn().outcome.cause, seen.ended().signal), (Cause::Stopped, Some(9)));
     assert_eq!(seen.turn().text, "working");
 }
@@ -54,10 +55,11 @@ async fn an_agent_that_listens_needs_no_signal() {
     assert_eq!((seen.ended().exit_code, seen.ended().signal), (Some(0), None));
 }
 
-// P7: asking often changes nothing.
+// P7, S2-2: asking often changes nothing.
 #[tokio::test]
 async fn stop_and_kill_may_be_asked_often() {
-    let rig = Rig::new("read\ninit\ntext working\nhang").grace_ms(200);
+    // No step of the ladder is waited out; the grace is only how long the end of the process may take to be seen.
+    let rig = Rig::new("read\ninit\ntext working\nhang");
     let mut session = rig.start();
     let read = read_until(&mut session, is_text).await;
     let remote = session.remote();
@@ -83,16 +85,15 @@ async fn stop_at_once_ends_the_session() {
     assert_eq!(seen.outcome().cause, Cause::Stopped);
 }
 
-// P8: the agent dies in the middle of a turn; its caller hears of it at once, with the signal and the last words.
+// P8: the agent dies in the middle of a turn; its caller hears of it, with the signal and the last
+// words. How fast is measured (`cargo xtask bench overhead`), and that nothing is waited for is the
+// machine's to prove.
 #[tokio::test]
 async fn a_death_in_the_middle_of_a_turn_is_told_at_once() {
     for (death, signal, code) in [("die-by 9", Some(9), None), ("die-by 6", Some(6), None), ("exit 3", None, Some(3))] {
-        let rig = Rig::new(format!(
-            "read\ninit\ntool-use t1 Bash {{\"command\":\"x\"}}\nstderr it hurts here\npid-file $DIR/dead\n{death}"
-        ));
+        let rig =
+            Rig::new(format!("read\ninit\ntool-use t1 Bash {{\"command\":\"x\"}}\nstderr it hurts here\n{death}"));
         let seen = rig.run().await;
-        let died = std::fs::metadata(rig.path("dead")).unwrap().modified().unwrap();
-        assert!(died.elapsed().unwrap() < Duration::from_secs(1), "{:?}", died.elapsed());
         let outcome = &seen.turn().outcome;
         assert_eq!((outcome.cause, outcome.status), (Cause::AgentDied, Status::Failed));
         let detail = outcome.detail.as_ref().unwrap();
@@ -133,13 +134,14 @@ async fn a_stopped_agent_may_write_its_transcript() {
 // P10: the turn is over when its result is there, not when the process goes; the process is ended after the grace.
 #[tokio::test]
 async fn a_result_ends_the_turn_although_the_process_hangs() {
-    let rig = Rig::new("ignore-sigterm\nread\ninit\nspawn-holding-stdout\ntext hi\nresult hi\nhang").grace_ms(400);
+    let rig = Rig::new("ignore-sigterm\nread\ninit\nspawn-holding-stdout\ntext hi\nresult hi\nhang").grace_ms(3000);
     let mut session = rig.start();
     let read = read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await;
     let began = Instant::now();
     assert!(ostler_testkit::processes::alive(session.pid().unwrap()), "it hangs, and the turn has ended");
     let seen = finish_after(read, session).await;
-    assert!(began.elapsed() < rig.spec.limits.grace * 2 + SLACK, "{:?}", began.elapsed());
+    let ladder = rig.spec.limits.grace * 2;
+    assert!(ladder > SLACK && began.elapsed() < ladder + SLACK, "{:?}", began.elapsed());
     assert_eq!((seen.outcome().cause, seen.ended().signal), (Cause::Completed, Some(9)));
 }
 

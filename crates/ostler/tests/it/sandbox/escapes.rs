@@ -3,10 +3,11 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::net::{TcpListener, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::process::{Child, Command};
 
-use ostler_testkit::processes::{alive, wait_until};
+use ostler_testkit::processes::with_argument;
 
 use super::rig::{Scene, has, installed, program};
 
@@ -15,7 +16,14 @@ struct Bystander(Child);
 
 impl Bystander {
     fn new() -> Self {
-        Self(Command::new("sleep").arg("60").env("BYSTANDER", super::rig::SECRET).spawn().unwrap())
+        // Without capabilities, as an ordinary user's are: a process of root that has some is protected by that alone.
+        let bare = ["--bounding-set", "-all", "--inh-caps", "-all", "sleep", "60"];
+        let mut command = match rustix::process::geteuid().is_root() {
+            true => Command::new("setpriv"),
+            false => Command::new("env"),
+        };
+        let args = if rustix::process::geteuid().is_root() { &bare[..] } else { &bare[4..] };
+        Self(command.args(args).env("BYSTANDER", super::rig::SECRET).spawn().unwrap())
     }
 }
 
@@ -24,6 +32,17 @@ impl Drop for Bystander {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// Checks that no file of the workspace has a set-id bit, and that there are at least so many files to check.
+fn assert_no_special_mode(scene: &Scene, least: usize) {
+    let mut count = 0;
+    for file in fs::read_dir(scene.work()).unwrap().map(Result::unwrap) {
+        let mode = file.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o6000, 0, "{:?}", file.path());
+        count += 1;
+    }
+    assert!(count >= least, "only {count} files are there to check");
 }
 
 // S2-27: what the host holds for others is not to be found in their processes either.
@@ -147,15 +166,14 @@ async fn the_view_of_the_system_cannot_be_changed() {
 #[tokio::test]
 async fn privileges_are_gone_and_do_not_come_back() {
     let scene = Scene::new();
-    scene.attack("#!/bin/sh\ngrep -E 'NoNewPrivs|CapEff|CapBnd|Seccomp:' /proc/self/status\n");
+    scene.attack("#!/bin/sh\ngrep -E 'NoNewPrivs|Cap|Seccomp:' /proc/self/status\n");
     let done = scene.run().await;
     let field = |name: &str| {
         let line = done.stdout().lines().find(|line| line.starts_with(name)).unwrap_or_default();
         u64::from_str_radix(line.rsplit('\t').next().unwrap(), 16).unwrap()
     };
     assert_eq!(field("NoNewPrivs"), 1);
-    // Owners and modes of files, which the workspace needs; not the network, other processes, modules, mounts, devices.
-    assert_eq!(field("CapEff") & !0b1_1011, 0, "{}", done.text);
+    assert_eq!((field("CapEff"), field("CapPrm"), field("CapInh"), field("CapBnd")), (0, 0, 0, 0), "{}", done.text);
     if has(&scene.runner().report(), "system_calls", "privileges_are_gone_and_do_not_come_back") {
         assert_eq!(field("Seccomp:"), 2);
     }
@@ -164,7 +182,6 @@ async fn privileges_are_gone_and_do_not_come_back() {
 // A program that runs as its owner, or its group, would give root away, long after the command.
 #[tokio::test]
 async fn no_program_is_left_that_runs_as_its_owner() {
-    use std::os::unix::fs::PermissionsExt;
     let scene = Scene::new();
     if !has(&scene.runner().report(), "system_calls", "no_program_is_left_that_runs_as_its_owner") {
         return;
@@ -176,17 +193,14 @@ async fn no_program_is_left_that_runs_as_its_owner() {
     ));
     let done = scene.run().await;
     assert_eq!(done.stdout(), "end", "an ordinary mode can be set: {}", done.text);
-    for file in fs::read_dir(scene.work()).unwrap().map(Result::unwrap) {
-        let mode = file.metadata().unwrap().permissions().mode();
-        assert_eq!(mode & 0o6000, 0, "{:?}", file.path());
-    }
+    assert_no_special_mode(&scene, 6);
 }
 
 // S2-27, S2-30
 #[tokio::test]
 async fn secrets_of_the_host_are_not_in_the_environment() {
     let scene = Scene::new()
-        .sandbox("env = [\"FLAVOUR\"]")
+        .sandbox("env = [\"FLAVOUR_LOG\", \"OTHER_LOG\"]")
         .var("ANTHROPIC_API_KEY", "canary-1")
         .var("OPENAI_API_KEY", "canary-2")
         .var("GITHUB_TOKEN", "canary-3")
@@ -196,12 +210,14 @@ async fn secrets_of_the_host_are_not_in_the_environment() {
         .var("LD_PRELOAD", "canary-7")
         .var("OSTLER_OTHER", "canary-8")
         .var("GIT_DIR", "canary-9")
-        .var("FLAVOUR", "sweet")
+        .var("FLAVOUR_LOG", "sweet")
+        // A harmless name with a password in its value.
+        .var("OTHER_LOG", "postgres://me:canary-10@db/x")
         .var("LC_ALL", "C");
     scene.attack("#!/bin/sh\nenv\n");
     let done = scene.run().await;
     assert!(!done.text.contains("canary-"), "{}", done.text);
-    for wanted in ["FLAVOUR=sweet", "LC_ALL=C", "TERM=dumb", "OSTLER_SESSION=session-", "TMPDIR=", "HOME="] {
+    for wanted in ["FLAVOUR_LOG=sweet", "LC_ALL=C", "TERM=dumb", "OSTLER_SESSION=session-", "TMPDIR=", "HOME="] {
         assert!(done.stdout().lines().any(|line| line.starts_with(wanted)), "{wanted}: {}", done.text);
     }
 }
@@ -210,42 +226,44 @@ async fn secrets_of_the_host_are_not_in_the_environment() {
 #[tokio::test]
 async fn what_leaves_the_session_ends_with_the_command() {
     let scene = Scene::new();
-    scene.attack("#!/bin/sh\nsetsid sleep 300 & echo $! > a\n(setsid sh -c 'sleep 301 & echo $! > b; wait' &)\nnohup sleep 302 > /dev/null 2>&1 & echo $! > c\nsleep 0.3\n");
+    let nap = scene.nap();
+    scene.attack(&format!(
+        "#!/bin/sh\nsetsid sleep {nap} &\n(setsid sh -c 'sleep {nap} & touch b; wait' &)\nnohup sleep {nap} > /dev/null 2>&1 &\n\
+         while [ ! -e b ]; do sleep 0.01; done\npgrep -x sleep | wc -l\n"
+    ));
     let done = scene.run().await;
     assert_eq!(done.code(), Some(0), "{}", done.text);
-    for name in ["a", "b", "c"] {
-        let pid: u32 = fs::read_to_string(scene.work().join(name)).unwrap().trim().parse().unwrap();
-        assert!(!alive(pid), "{name} is left");
-    }
+    assert!(with_argument(&nap).is_empty(), "something is left");
     assert_eq!(scene.left(), [0; 0]);
 }
 
-// Without a guard, and with nothing left by which to find them but the cgroup.
+// Without a guard, and with nothing left by which to find them.
 #[tokio::test]
-async fn what_has_no_environment_ends_too_where_there_is_a_cgroup() {
+async fn what_has_no_environment_ends_with_the_command() {
     let scene = Scene::new();
     let report = scene.runner().report();
-    if !report.layers.iter().any(|layer| layer.name == "processes" && layer.by.contains("cgroup")) {
-        eprintln!("skipped: what_has_no_environment_ends_too_where_there_is_a_cgroup: there is no cgroup");
+    let counts = report.layers.iter().any(|layer| layer.name == "processes" && layer.by.contains("cgroup"));
+    if !counts && !has(&report, "process_tree", "what_has_no_environment_ends_with_the_command") {
         return;
     }
-    scene.attack("#!/bin/sh\nenv -i setsid sleep 300 > /dev/null 2>&1 & echo $! > a\nsleep 0.3\n");
+    let nap = scene.nap();
+    scene.attack(&format!("#!/bin/sh\nenv -i setsid sleep {nap} > /dev/null 2>&1 &\nsleep 0.3\n"));
     assert_eq!(scene.run().await.code(), Some(0));
-    let pid: u32 = fs::read_to_string(scene.work().join("a")).unwrap().trim().parse().unwrap();
-    assert!(!alive(pid));
+    assert!(with_argument(&nap).is_empty(), "something is left");
 }
 
 // Whoever drops the call has the command ended, and its traces in protected files removed.
 #[tokio::test]
 async fn a_call_that_is_dropped_ends_the_command() {
     let scene = Scene::new();
-    fs::create_dir(scene.work().join(".ostler")).unwrap();
-    fs::write(scene.work().join(".ostler/sandbox.toml"), "").unwrap();
-    scene.attack("#!/bin/sh\necho 'network = \"all\"' > .ostler/sandbox.toml\necho $$ > pid\nexec sleep 300\n");
-    let written = scene.work().join("pid");
-    let pid = || fs::read_to_string(&written).ok().and_then(|text| text.trim().parse::<u32>().ok());
+    fs::create_dir(scene.work().join(".git")).unwrap();
+    let (nap, hook) = (scene.nap(), scene.work().join(".git/hooks/pre-commit"));
+    scene.attack(&format!(
+        "#!/bin/sh\nmkdir .git/hooks; echo x > .git/hooks/pre-commit\necho > begun\nexec sleep {nap}\n"
+    ));
+    let begun = scene.work().join("begun");
     let there = async {
-        while pid().is_none() {
+        while !begun.exists() {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     };
@@ -253,14 +271,120 @@ async fn a_call_that_is_dropped_ends_the_command() {
         done = scene.run() => panic!("it ended by itself: {}", done.text),
         () = there => {}
     }
-    let restored = || fs::read_to_string(scene.work().join(".ostler/sandbox.toml")).unwrap().is_empty();
-    for _ in 0..1000 {
-        if restored() && !alive(pid().unwrap()) {
-            break;
-        }
+    assert!(hook.exists());
+    while hook.exists() || !with_argument(&nap).is_empty() {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
-    assert!(restored() && wait_until(std::time::Duration::ZERO, || !alive(pid().unwrap())));
+}
+
+// A file that a program of root runs as root, made without ever having had a name.
+#[tokio::test]
+async fn a_file_without_a_name_gets_no_set_id_bit() {
+    let scene = Scene::new();
+    if !installed("perl", "a_file_without_a_name_gets_no_set_id_bit")
+        || !has(&scene.runner().report(), "system_calls", "a_file_without_a_name_gets_no_set_id_bit")
+    {
+        return;
+    }
+    // O_TMPFILE | O_WRONLY with a mode; linked into the workspace by its descriptor.
+    scene.attack(
+        "#!/usr/bin/perl\numask 0; for my $mode (04755, 02755, 06755, 0755) {\n\
+         if (sysopen(my $file, '.', 020200001, $mode)) { print \"made\\n\"; system('ln', '-L', \"/proc/$$/fd/\" . fileno($file), \"planted-$mode\") }\n} print 'end';\n",
+    );
+    let done = scene.run().await;
+    assert!(done.stdout().ends_with("end"), "{}", done.text);
+    assert_no_special_mode(&scene, 1);
+}
+
+// A pair of datagram sockets reaches every path, and a raw one is the same under another name.
+#[tokio::test]
+async fn a_pair_of_sockets_reaches_no_server() {
+    use std::os::unix::net::UnixDatagram;
+    for network in ["none", "all"] {
+        let scene = Scene::new().sandbox(&format!("network = \"{network}\""));
+        if !installed("perl", "a_pair_of_sockets_reaches_no_server")
+            || !has(&scene.runner().report(), "system_calls", "a_pair_of_sockets_reaches_no_server")
+        {
+            return;
+        }
+        let server = UnixDatagram::bind(scene.work().join("socket")).unwrap();
+        server.set_nonblocking(true).unwrap();
+        scene.attack(
+            "#!/usr/bin/perl\nuse Socket;\nfor my $kind (2, 3, 5, 2 | 02000000, 3 | 04000) {\n\
+             if (socketpair(my $a, my $b, AF_UNIX, $kind, 0)) { send($a, 'x', 0, sockaddr_un('socket')) and print \"sent $kind\\n\" }\n}\n\
+             socketpair(my $a, my $b, AF_UNIX, SOCK_STREAM, 0) and print 'end';\n",
+        );
+        let done = scene.run().await;
+        assert!(done.stdout().ends_with("end"), "{}", done.text);
+        assert_eq!(
+            server.recv(&mut [0; 8]).unwrap_err().kind(),
+            ErrorKind::WouldBlock,
+            "something came: {}",
+            done.text
+        );
+    }
+}
+
+// What a command sends to its own group reaches neither what waits for it nor what ends with it.
+#[tokio::test]
+async fn a_command_stops_nobody_but_itself() {
+    let scene = Scene::new();
+    if !installed("perl", "a_command_stops_nobody_but_itself") {
+        return;
+    }
+    scene.attack(
+        "#!/usr/bin/perl\nif (!fork) { setpgrp; mkdir 'apart'; for (1..100) { select undef, undef, undef, 0.05; kill 'CONT', getppid } exit }\n\
+         select undef, undef, undef, 0.01 until -e 'apart';\n\
+         open my $group, '<', '/proc/self/stat'; my @own = split ' ', <$group>;\n\
+         kill 'STOP', 0; print \"group $own[4] of $$\"; exit 7;\n",
+    );
+    let done = scene.run().await;
+    assert_eq!(done.code(), Some(7), "{}", done.text);
+    let words: Vec<&str> = done.stdout().split(' ').collect();
+    assert_eq!(words[1], words[3], "the command does not have a group of its own: {}", done.text);
+}
+
+// What Python's `multiprocessing` needs works, and nobody else sees it.
+#[tokio::test]
+async fn shared_memory_is_private_and_works() {
+    let scene = Scene::new();
+    if !installed("python3", "shared_memory_is_private_and_works")
+        || !has(&scene.runner().report(), "attributes", "shared_memory_is_private_and_works")
+    {
+        return;
+    }
+    let name = format!("ostler-{}", std::process::id());
+    scene.attack(&format!(
+        "#!/usr/bin/python3\nimport multiprocessing as m\nfrom multiprocessing.shared_memory import SharedMemory\nlock = m.Lock()\n\
+         s = SharedMemory(name='{name}', create=True, size=10)\nopen('/dev/shm/left', 'w').write('x')\nprint('end')\ns.close()\n"
+    ));
+    let done = scene.run().await;
+    assert!(done.stdout().ends_with("end"), "{}", done.text);
+    assert!(!std::path::Path::new("/dev/shm").join(&name).exists() && !std::path::Path::new("/dev/shm/left").exists());
+}
+
+// How somebody else's process is scheduled is nothing that a command can change.
+#[tokio::test]
+async fn the_scheduling_of_other_processes_cannot_be_changed() {
+    let (scene, other) = (Scene::new(), Bystander::new());
+    let pid = other.0.id();
+    let scheduling = || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let fields: Vec<String> = stat.rsplit_once(')').unwrap().1.split_whitespace().map(str::to_owned).collect();
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let cpus = status.lines().find(|line| line.starts_with("Cpus_allowed:")).unwrap_or_default().to_owned();
+        let io = Command::new("ionice").args(["-p", &pid.to_string()]).output().map(|output| output.stdout);
+        // Priority, nice value, real-time priority, policy.
+        ([15, 16, 37, 38].map(|at| fields[at].clone()), cpus, io.unwrap_or_default())
+    };
+    let before = scheduling();
+    scene.attack(&format!(
+        "#!/bin/sh\nrenice -n 19 -p {pid} && echo LEAK\nrenice -n 19 -u $(id -u)\nchrt -b -p 0 {pid} && echo LEAK\nchrt -i -p 0 {pid} && echo LEAK\n\
+         taskset -p 1 {pid} && echo LEAK\nionice -c 3 -p {pid} && echo LEAK\nionice -c 3 -u $(id -u)\nnice -n 1 true && echo end\n"
+    ));
+    let done = scene.run().await;
+    assert!(done.stdout().ends_with("end") && !done.stdout().contains("LEAK"), "{}", done.text);
+    assert_eq!(scheduling(), before);
 }
 
 // A program of an allowed name that lies in the workspace is the model's own; it is neither run nor does it hide the real one.

@@ -223,3 +223,37 @@ async fn a_link_does_not_widen_what_the_next_command_may_do() {
         scene.assert_outside_unchanged();
     }
 }
+
+// Two sessions in one workspace: what the first did to a protected file is never what the second takes for its state before.
+#[tokio::test]
+async fn two_sessions_do_not_put_back_each_others_changes() {
+    let scene = Scene::new();
+    repository(&scene);
+    let before = fs::read_to_string(scene.work().join(".git/config")).unwrap();
+    scene.attack("#!/bin/sh\nif mkdir started 2> /dev/null; then git config core.fsmonitor ./evil; sleep 0.5; else sleep 1; fi\n");
+    let second = async {
+        while !scene.work().join("started").exists() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        scene.run().await
+    };
+    let (first, second) = tokio::join!(scene.run(), second);
+    assert_eq!((first.code(), second.code()), (Some(0), Some(0)));
+    assert_eq!(fs::read_to_string(scene.work().join(".git/config")).unwrap(), before);
+    assert_eq!(second.json["put_back"], serde_json::json!([]), "{}", second.text);
+}
+
+// Whatever a command does to its temporary files, they go with it.
+#[tokio::test]
+async fn temporary_files_go_with_their_command() {
+    let scene = Scene::new();
+    let temps = scene.at("temps");
+    fs::create_dir(&temps).unwrap();
+    let scene = scene.var("TMPDIR", temps.to_str().unwrap());
+    scene.attack(
+        "#!/bin/sh\nmkdir -p $TMPDIR/a/b $TMPDIR/c && touch $TMPDIR/a/b/x && chmod 000 $TMPDIR/a/b $TMPDIR/a $TMPDIR\n",
+    );
+    let done = scene.run().await;
+    assert_eq!(done.code(), Some(0), "{}", done.text);
+    assert_eq!(fs::read_dir(&temps).unwrap().count(), 0);
+}

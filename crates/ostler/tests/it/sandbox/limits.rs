@@ -1,7 +1,6 @@
 //! How much of the machine a command gets: time, computing, processes, open files, long files, output.
 
 use std::fs;
-use std::time::{Duration, Instant};
 
 use super::rig::{Scene, installed};
 
@@ -10,11 +9,9 @@ use super::rig::{Scene, installed};
 async fn a_command_that_takes_too_long_is_ended() {
     let scene = Scene::new().sandbox("timeout_seconds = 1");
     scene.attack("#!/bin/sh\necho begun\nsleep 300 &\nsetsid sleep 301 &\nsleep 302\n");
-    let began = Instant::now();
     let error = scene.call("./attack", &[]).await.unwrap_err();
     assert_eq!(error.code.word(), "timed_out");
     assert!(error.message.contains("after 1 seconds") && error.message.contains("begun"), "{}", error.message);
-    assert!(began.elapsed() < Duration::from_secs(20));
     assert_eq!(scene.left(), [0; 0]);
 }
 

@@ -1,7 +1,5 @@
 //! A workspace with an attack in it, a home with a secret beside it, and a policy that lets the attack run.
 
-#![expect(clippy::print_stderr, reason = "a test that proves nothing on this machine says so")]
-
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,6 +9,7 @@ use std::sync::Arc;
 use ostler::tools::confine::Report;
 use ostler::tools::{Code, ToolError, Workspace};
 use ostler::{CommandRunner, Host, KilledFor, Policy};
+use ostler_testkit::machine::{self, Need};
 use serde_json::{Value, json};
 
 /// What nobody may read.
@@ -65,6 +64,12 @@ impl Scene {
     /// The processes of this scene, wherever they went.
     pub(super) fn left(&self) -> Vec<u32> {
         ostler_testkit::processes::marked(&format!("OSTLER_SESSION={}", self.session()))
+    }
+
+    /// A time for `sleep` that no other process has: by it those are found that a command left behind.
+    pub(super) fn nap(&self) -> String {
+        use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+        format!("300.{}", BuildHasherDefault::<DefaultHasher>::default().hash_one(self.session()))
     }
 
     pub(super) fn at(&self, name: &str) -> PathBuf {
@@ -141,20 +146,13 @@ pub(super) fn program(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Whether the machine enforces a layer. A test that needs one that is not there says so by its name and proves nothing.
+/// Returns true if the machine enforces a layer that a test needs. Where CI is set, a missing layer fails the test.
 pub(super) fn has(report: &Report, layer: &str, test: &str) -> bool {
-    let there = report.layers.iter().any(|known| known.name == layer && known.enforced);
-    if !there {
-        eprintln!("skipped: {test}: this machine does not enforce {layer}");
-    }
-    there
+    let is_there = report.layers.iter().any(|known| known.name == layer && known.enforced);
+    machine::can_run(test, &Need::of(is_there, || format!("this machine does not enforce {layer}")))
 }
 
-/// Whether a program is installed that a test needs.
+/// Returns true if a program that a test needs is installed. Where CI is set, a missing one fails the test.
 pub(super) fn installed(name: &str, test: &str) -> bool {
-    let there = ["/usr/local/bin", "/usr/bin", "/bin"].iter().any(|dir| Path::new(dir).join(name).exists());
-    if !there {
-        eprintln!("skipped: {test}: {name} is not installed");
-    }
-    there
+    machine::can_run(test, &Need::program(name))
 }

@@ -53,10 +53,10 @@ pub(crate) async fn a_bound_tool(subject: &'static Subject) {
     let is_sum = |text: &str| text == "42" || (subject.manner.wraps_outputs && format!("{text}\n").contains("\n42\n"));
     assert!(turn.outcome.cause == Cause::Completed && is_sum(&turn.text), "{turn:?}");
     // A recording has what the agent says; whoever it starts to reach the function is not in it.
-    if !scene.place.is_played() || !crate::driver::dialect(&scene).bridges() {
+    if !scene.place.proves_events_only() || !crate::driver::dialect(&scene).bridges() {
         assert_eq!(*got.lock().unwrap(), [Add { a: 19, b: 23 }]);
     }
-    if scene.place.is_played() {
+    if scene.place.proves_events_only() {
         tells(subject, "bound_tool", &live.end(&scene).await);
         return;
     }

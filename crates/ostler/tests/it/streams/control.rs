@@ -79,7 +79,7 @@ async fn a_turn_after_an_interrupt_is_a_turn_of_its_own() {
     assert_eq!(causes, [Cause::Interrupted, Cause::Completed]);
 }
 
-// S3-41: several turns over one process, each with its own answer and its own tokens.
+// S3-41, S2-2: several turns over one process, each with its own answer and its own tokens.
 #[tokio::test]
 async fn messages_wait_their_turn() {
     let mut rig = Rig::new("loop 3\nread-user\ninit\ntext hi\nresult hi\nend\nread-until-eof");
@@ -169,7 +169,7 @@ async fn questions_are_answered_and_never_with_yes() {
     assert!(!stdin.contains("allow\""), "{stdin}");
 }
 
-// S3-23: the states of a good run, in order.
+// S3-23, S2-23: the states of a good run, in order.
 #[tokio::test]
 async fn a_good_run_goes_through_its_states() {
     let seen = Rig::new("read\ninit\ntext hi\nresult hi\nread-until-eof").run().await;
@@ -177,4 +177,22 @@ async fn a_good_run_goes_through_its_states() {
         seen.whats().filter_map(|what| if let What::State(state) = what { Some(state.to) } else { None }).collect();
     use SessionState::{Ended, Idle, Starting, Stopping, Working};
     assert_eq!(states, [Starting, Working, Idle, Stopping, Ended]);
+}
+
+// S2-10, S2-13: an agent that runs and does not read its input is reported, with its name, the pipe
+// and the system's error.
+#[tokio::test]
+async fn a_broken_stdin_is_reported() {
+    let mut rig = Rig::new("init\ntext hi\nhang").behind("#!/bin/sh\nexec $FAKE \"$@\" < /dev/null\n").grace_ms(200);
+    // More than a pipe holds: it cannot have been written before the other end was closed.
+    rig.spec.prompt = "x".repeat(1 << 20);
+    let mut session = rig.start();
+    let lost = |what: &What| matches!(what, What::Notice(notice) if notice.code == "input_lost");
+    let read = crate::rig::read_until(&mut session, lost).await;
+    session.remote().stop();
+    let seen = crate::rig::finish_after(read, session).await;
+    let [notice] = seen.notices("input_lost")[..] else { panic!("{:?}", seen.notices("input_lost")) };
+    for part in ["stdin of claude", "Broken pipe", "no message reaches it"] {
+        assert!(notice.message.contains(part), "no {part:?} in: {}", notice.message);
+    }
 }

@@ -59,7 +59,8 @@ async fn the_pieces_in_which_output_comes_make_no_difference() {
     }
 }
 
-// P24: while the line comes byte by byte, the caller asks for things; nothing of the line is lost.
+// P24, S3-21: while the line comes byte by byte, the caller asks for things; nothing of the line is
+// lost.
 #[tokio::test]
 async fn a_line_survives_whatever_else_happens_meanwhile() {
     let rig = Rig::new(format!("read\ninit\nchunks 1 1 {}\ntext x\nresult hi\nread-until-eof", TORN[2]));
@@ -171,6 +172,23 @@ async fn a_last_line_without_a_newline_counts() {
     assert_eq!((seen.outcome().cause, seen.turn().text.as_str()), (Cause::Completed, "hi"));
     let seen = Rig::new("read\ninit\nprint-nonl {\"type\":\"assista\nexit 0").run().await;
     assert_eq!(seen.unreadable()[0].raw, "{\"type\":\"assista");
+}
+
+// S1-20, S1-26: output of another program, or a result that was cut off: each line is an event, and
+// the turn an invalid response.
+#[tokio::test]
+async fn output_that_is_not_in_the_protocol_is_an_invalid_response() {
+    for (verbs, lines) in [
+        ("print Usage: agent [options]\nprint   --help  print this\nexit 0", 2),
+        ("read\ninit\ntext half\nprint-nonl {\"type\":\"result\",\"subtype\":\"succ\nexit 0", 1),
+    ] {
+        let seen = Rig::new(verbs).run().await;
+        assert_eq!(seen.unreadable().len(), lines);
+        let outcome = &seen.turn().outcome;
+        assert_eq!((outcome.cause, outcome.cause.seed_name()), (Cause::Protocol, Some("InvalidResponseError")));
+        assert!(outcome.message.contains(&seen.unreadable()[0].raw[..10].replace('"', "\\\"")), "{}", outcome.message);
+        assert!(!seen.outcome().is_success() && outcome.hint.is_some());
+    }
 }
 
 // S3-22: lines may end as on Windows.

@@ -36,7 +36,7 @@ async fn play(script: &str, limits: ostler::Limits) -> Seen {
     finish(agent.start(&host(&[]), Spec { limits, ..asking(None) }).unwrap()).await
 }
 
-// S2-22, S4-46
+// S2-22, S4-46, S2-3
 #[tokio::test]
 async fn a_script_file_is_played() {
     let dir = tempfile::tempdir().unwrap();

@@ -17,7 +17,7 @@ fn result(fields: &str) -> String {
 async fn each_shape_of_a_result_is_one_cause() {
     let table: &[(String, Cause)] = &[
         ("result all is well".into(), Cause::Completed),
-        ("result-error success API Error: 500".into(), Cause::Network),
+        ("result-error success API Error: 500".into(), Cause::ServerError),
         (
             result(r#""subtype":"success","is_error":true,"api_error_status":401,"result":"Invalid API key""#),
             Cause::Auth,

@@ -39,10 +39,20 @@ async fn a_directory_brings_its_own_script() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join(".ostler")).unwrap();
     std::fs::write(dir.path().join(".ostler/script.toml"), "[[reply]]\ntext = \"from the directory\"").unwrap();
+    // Issue 14, break 1: nobody has trusted it, and the library does not by itself.
     let seen = finish(scripted().start(&host(&[]), asking(dir.path())).unwrap()).await;
+    assert!(!seen.turn().text.contains("from the directory"), "{}", seen.turn().text);
+    let notices: Vec<_> =
+        seen.whats().filter_map(|what| if let What::Notice(it) = what { Some(it) } else { None }).collect();
+    assert!(
+        notices.iter().any(|it| it.code == "workspace_untrusted" && it.message.contains("script.toml")),
+        "{notices:?}"
+    );
+    let trusting = || host(&[]).with_workspace(ostler::trust::WorkspaceTrust::trusting(dir.path()).unwrap());
+    let seen = finish(scripted().start(&trusting(), asking(dir.path())).unwrap()).await;
     assert_eq!(seen.turn().text, "from the directory");
     std::fs::write(dir.path().join(".ostler/script.toml"), "[[replay]]").unwrap();
-    let wrong = scripted().start(&host(&[]), asking(dir.path())).unwrap_err();
+    let wrong = scripted().start(&trusting(), asking(dir.path())).unwrap_err();
     assert!(wrong.key == "script" && wrong.why.contains("replay"), "{wrong}");
 }
 
@@ -95,6 +105,28 @@ async fn errors_and_endings_can_be_scripted() {
         ("text = \"no\"\nfinish = \"content_filter\"", Cause::Refused),
     ] {
         assert_eq!(play(&format!("[[reply]]\n{reply}"), dir.path()).await.outcome().cause, cause, "{reply}");
+    }
+}
+
+// Issue 15, point 8
+#[tokio::test]
+async fn a_script_can_end_a_turn_with_any_cause() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a.txt"), "forty-two\n").unwrap();
+    let script = "
+        [[reply]]
+        calls = [{ tool = \"read_file\", input = { path = \"a.txt\" } }]
+        [[reply]]
+        text = \"That is not what I need.\"
+        ending = { cause = \"needs_input\", message = \"I got: {result}\", hint = \"Say more.\" }";
+    let seen = play(script, dir.path()).await;
+    let outcome = seen.outcome();
+    assert_eq!((outcome.cause, outcome.hint.as_deref()), (Cause::NeedsInput, Some("Say more.")));
+    assert!(outcome.message.starts_with("I got: ") && outcome.message.contains("forty-two"), "{}", outcome.message);
+    assert_eq!(seen.turn().text, "That is not what I need.");
+    for (ending, why) in [("{ cause = \"completed\" }", "completed"), ("{ cause = \"tired\" }", "tired")] {
+        let error = Script::parse(&format!("[[reply]]\nending = {ending}")).unwrap_err();
+        assert!(error.contains(why), "{error}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! The real OpenClaw over the ACP of its gateway: the gateway is a user's own, started beside Ostler.
 
+use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -10,12 +11,45 @@ use ostler::{Cause, keys};
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::processes::wait_until;
 use ostler_testkit::real;
-use ostler_testkit::scenario::{OPENCLAW_ACP, Task};
+use ostler_testkit::scenario::{self, OPENCLAW, OPENCLAW_ACP, Place, Task};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::driver::Library;
 use crate::sessions::{Scene, started};
+
+/// Every setting of `openclaw agent exec`: a configuration file is read instead of the user's own, with two models.
+#[test]
+fn settings() {
+    let place = Place::new(&OPENCLAW, Script::always("Aye."));
+    let config = fs::read_to_string(place.aside("home/.openclaw/openclaw.json")).unwrap();
+    let mut config: Value = serde_json::from_str(&config).unwrap();
+    let models = config["models"]["providers"]["stand-in"]["models"].as_array_mut().unwrap();
+    for name in ["first", "second"] {
+        let mut model = models[0].clone();
+        (model["id"], model["reasoning"]) = (json!(name), json!(true));
+        models.push(model);
+    }
+    fs::write(place.aside("config.json"), config.to_string()).unwrap();
+    fs::create_dir(place.aside("state")).unwrap();
+    let path = |name: &str| place.aside(name).display().to_string();
+    let task = Task::new("PROMPT").set("model", "stand-in/first").set("fallback", "stand-in/second");
+    let task = task.set("thinking", "low").set("timeout", "100").set("config", path("config.json"));
+    let seen = scenario::run(&Library(&OPENCLAW), &place, &task.set("state_dir", path("state")));
+    seen.ended_with("completed", 0);
+    assert_eq!(place.only_call().model(), "first");
+    assert!(fs::read_dir(place.aside("state")).unwrap().next().is_some(), "it keeps its state there");
+}
+
+/// `isolated`: the user's configuration does not count, so that nothing says where the model is.
+#[test]
+fn isolated() {
+    let place = Place::new(&OPENCLAW, Script::always("Aye."));
+    let seen = scenario::run(&Library(&OPENCLAW), &place, &Task::new("PROMPT").set("isolated", "true"));
+    assert_ne!(seen.outcome()["cause"], "completed");
+    assert!(place.server.requests().is_empty());
+}
 
 const TOKEN: &str = "a-token-of-the-test";
 

@@ -1,0 +1,54 @@
+//! Arguments of `ostler usage`.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use super::sessions::age;
+
+const USAGE_EXAMPLES: &str = "\
+Examples:
+  ostler usage
+  ostler usage --since 7d --by model
+  ostler usage --since 30d --by day --json
+
+A cost such as ≥ $0.0120 is a lower bound: the agent did not report the cost of every turn. ~ marks an estimate. A turn counts for the day (UTC) on which it began. Only stored sessions count.";
+
+#[derive(Debug, Args)]
+#[command(after_help = USAGE_EXAMPLES)]
+pub(crate) struct UsageArgs {
+    /// Only turns that began within this time, such as 12h, 7d, 8w [default: all]
+    #[arg(long, value_name = "TIME", value_parser = age)]
+    pub(crate) since: Option<Duration>,
+    /// What to group by
+    #[arg(long, value_enum, default_value_t = UsageBy::Agent)]
+    pub(crate) by: UsageBy,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What usage is grouped by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum UsageBy {
+    /// The agent
+    Agent,
+    /// The model
+    Model,
+    /// The day, UTC
+    Day,
+    /// The directory
+    Dir,
+}
+
+impl UsageBy {
+    /// Its name, as typed.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Model => "model",
+            Self::Day => "day",
+            Self::Dir => "dir",
+        }
+    }
+}

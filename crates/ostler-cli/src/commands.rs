@@ -1,0 +1,79 @@
+//! Commands that the user allows a model to run, as they were typed.
+
+use ostler::{CommandChoice, CommandPreset};
+
+use crate::args::{CommandArgs, Commands};
+use crate::fault::Fault;
+
+/// What was typed about commands.
+pub(crate) fn choice(args: &CommandArgs) -> Result<CommandChoice, Fault> {
+    let preset = args.commands.map(|commands| match commands {
+        Commands::Strict => CommandPreset::Strict,
+        Commands::Build => CommandPreset::Build,
+        Commands::Any => CommandPreset::Any,
+    });
+    let allowed = args.allow_command.iter().map(|command| split("--allow-command", command));
+    Ok(CommandChoice { preset, allowed: allowed.collect::<Result<_, _>>()? })
+}
+
+/// The words of a command that was given to a flag. Quotes keep words together as in a shell; nothing else that a shell would do
+/// is done.
+pub(crate) fn split(flag: &str, command: &str) -> Result<Vec<String>, Fault> {
+    let words = shlex::split(command).ok_or_else(|| {
+        Fault::usage(format!("{flag} {command}: a quote is not closed, or a backslash has nothing behind it"))
+    })?;
+    if words.first().is_none_or(String::is_empty) {
+        return Err(Fault::usage(format!("{flag}: expected a command")).hint(format!("{flag} 'cargo test'")));
+    }
+    if let Some(syntax) = shell_syntax(command) {
+        let hint = format!("pass it to a shell: {flag} {}", quoted(&format!("sh -c {}", quoted(command))));
+        return Err(
+            Fault::usage(format!("{flag}: no shell reads this command, and {syntax} is shell syntax")).hint(hint)
+        );
+    }
+    Ok(words)
+}
+
+/// Returns the first operator, redirection or substitution of a shell outside of quotes.
+fn shell_syntax(command: &str) -> Option<char> {
+    let mut quote = None;
+    let mut chars = command.chars();
+    while let Some(c) = chars.next() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (None, '\'' | '"') => quote = Some(c),
+            (None, '\\') => drop(chars.next()),
+            (None, ';' | '|' | '&' | '<' | '>' | '(' | ')' | '`') => return Some(c),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// What stands for something that cannot be shown.
+pub(crate) const UNSAID: &str = "…";
+
+/// A word as a shell takes it.
+pub(crate) fn quoted(word: &str) -> String {
+    shlex::try_quote(word).map_or_else(|_| UNSAID.to_owned(), |quoted| quoted.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_read_as_words() {
+        let args = CommandArgs {
+            commands: Some(Commands::Any),
+            allow_command: vec!["cargo test -p 'a b'".to_owned(), "./check.sh".to_owned()],
+        };
+        let read = choice(&args).unwrap();
+        assert_eq!(read.preset, Some(CommandPreset::Any));
+        assert_eq!(read.allowed, [vec!["cargo", "test", "-p", "a b"], vec!["./check.sh"]]);
+        for wrong in ["", " ", "''", "a 'b", "a && b", "a; b", "a $(b)", "a `b`", "a>b", "a|b"] {
+            let args = CommandArgs { commands: None, allow_command: vec![wrong.to_owned()] };
+            assert!(choice(&args).unwrap_err().outcome().message.contains("--allow-command"), "{wrong}");
+        }
+    }
+}

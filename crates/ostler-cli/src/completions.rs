@@ -1,0 +1,144 @@
+//! Shell completion: the script that registers it, and what it offers. The script asks this program again at every key.
+
+use std::ffi::OsString;
+
+use clap::{Command, CommandFactory};
+use clap_complete::env::{EnvCompleter, Shells};
+use clap_complete::{ArgValueCandidates, CompletionCandidate};
+use ostler::Models;
+use ostler::config::Config;
+use ostler_store::{Filter, Store};
+
+use crate::args::{Cli, CompletionsArgs, ConfigArgs, PolicyArgs};
+use crate::exit::{self, Code};
+use crate::fault::Fault;
+use crate::output::{self, word};
+use crate::trust::Project;
+use crate::{config, environment, spec};
+
+/// Number of sessions that are offered, the newest first.
+const SESSIONS: usize = 50;
+
+/// Prints the script that registers completion in a shell.
+pub(crate) fn script(args: &CompletionsArgs) -> Result<Code, Fault> {
+    let shell = args.shell.to_string();
+    let mut script = Vec::new();
+    // The program is found on PATH, so that the script outlives an update.
+    completer(&shell)?
+        .write_registration(environment::COMPLETE_VARIABLE, "ostler", "ostler", "ostler", &mut script)
+        .map_err(Fault::internal)?;
+    output::hand_over(&script).or_else(|error| output::gone(&error).map(|_| ()))?;
+    Ok(exit::OK)
+}
+
+/// Answers a script: prints the candidates for the words behind `--`.
+pub(crate) fn answer(shell: &str) -> Result<Code, Fault> {
+    let words: Vec<OsString> = typed();
+    let mut command = with_candidates(Cli::command());
+    command.build();
+    let mut candidates = Vec::new();
+    let dir = environment::directory().ok();
+    completer(shell)?.write_complete(&mut command, words, dir.as_deref(), &mut candidates).map_err(Fault::internal)?;
+    output::hand_over(&candidates).or_else(|error| output::gone(&error).map(|_| ()))?;
+    Ok(exit::OK)
+}
+
+/// Adds candidates to the arguments of a command and of its verbs, by the arguments' ids.
+fn with_candidates(command: Command) -> Command {
+    let is_loop = command.get_name() == "loop";
+    let command = command.mut_args(|arg| match arg.get_id().as_str() {
+        "agent" | "conformance" => arg.add(agents()),
+        "model" if is_loop => arg.add(loop_models()),
+        "model" => arg.add(models()),
+        "resume" | "id" | "ids" => arg.add(session_ids()),
+        _ => arg,
+    });
+    command.mut_subcommands(with_candidates)
+}
+
+fn completer(shell: &str) -> Result<&'static dyn EnvCompleter, Fault> {
+    let shells: Shells<'static> = Shells::builtins();
+    shells
+        .0
+        .iter()
+        .copied()
+        .find(|known| known.is(shell))
+        .ok_or_else(|| Fault::usage(format!("there is no completion for {shell:?}")))
+}
+
+/// The command line that is being completed.
+fn typed() -> Vec<OsString> {
+    environment::args().skip_while(|word| word != "--").skip(1).collect()
+}
+
+/// Offers the names of agents.
+fn agents() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let config = configured();
+        config.names().into_iter().map(CompletionCandidate::new).collect()
+    })
+}
+
+/// Offers the models of the agent that the command line names, or of all.
+fn models() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let config = configured();
+        let named =
+            option(&["--agent", "-a"]).or_else(|| config.default_agent().map(|entry| entry.value.text().to_owned()));
+        let mut names: Vec<String> = Vec::new();
+        for name in config.names() {
+            if named.as_deref().is_some_and(|named| named != name) {
+                continue;
+            }
+            names.extend(
+                config.agent(name).iter().flat_map(|agent| agent.models().iter().map(|model| (*model).to_owned())),
+            );
+            names.extend(config.defaults(name).iter().flat_map(|it| it.aliases()).map(str::to_owned));
+        }
+        names.sort();
+        names.dedup();
+        names.into_iter().map(CompletionCandidate::new).collect()
+    })
+}
+
+/// Offers the models of a loop.
+fn loop_models() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let models = Models::new(environment::host(), configured().agents().clone());
+        // A name with a part in capitals is a pattern.
+        let names = models.names().into_iter().filter(|name| !name.contains(|c: char| c.is_ascii_uppercase()));
+        names.map(CompletionCandidate::new).collect()
+    })
+}
+
+/// Offers the ids of stored sessions, as `ostler sessions` lists them.
+fn session_ids() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let store = environment::state_dir().and_then(|dir| Store::open_to_read(&dir).ok());
+        let filter = Filter { limit: Some(SESSIONS), ..Filter::default() };
+        let rows = store.and_then(|store| store.sessions(&filter).ok()).unwrap_or_default();
+        let candidate = |row: &ostler_store::SessionRow| {
+            let task = word(row.prompt.as_deref().unwrap_or_default().trim_start(), 50);
+            CompletionCandidate::new(ostler::brief::short_id(&row.session))
+                .help(Some(format!("{}: {task}", word(&row.agent, 20)).into()))
+        };
+        rows.iter().map(candidate).collect()
+    })
+}
+
+/// The value that the command line gives an option.
+fn option(names: &[&str]) -> Option<String> {
+    let words: Vec<String> = typed().into_iter().filter_map(|word| word.into_string().ok()).collect();
+    words.iter().enumerate().find_map(|(at, word)| match word.split_once('=') {
+        Some((name, value)) if names.contains(&name) => Some(value.to_owned()),
+        None if names.contains(&word.as_str()) => words.get(at + 1).cloned(),
+        _ => None,
+    })
+}
+
+/// The configuration that holds here; that without files where they are wrong, since nobody can be told.
+fn configured() -> Config {
+    let args = ConfigArgs::default();
+    let here = spec::directory(None).and_then(|dir| Project::read(args, &PolicyArgs::default(), &dir));
+    here.and_then(|project| config::load(args, &project)).unwrap_or_default()
+}

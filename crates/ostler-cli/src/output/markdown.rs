@@ -1,0 +1,537 @@
+//! Markdown on a terminal, as it is written: words wrap at the edge, and marks become styles.
+//!
+//! Text comes in pieces. A word is written as soon as it is complete and no mark before it waits for its other half; lines of
+//! code are written one by one, and tables when their last row is known.
+
+use anstyle::Style;
+use unicode_width::UnicodeWidthStr;
+
+use super::style::{DIM, TOOL};
+use super::wrap::{WIDEST, Wrapped, styled_width};
+
+/// The longest rule across the page.
+const RULE: usize = 40;
+
+/// Characters that a line can begin with before it is clear what it is.
+const MARKS: &str = "#*-+_>`~|=.) \t";
+
+/// Renders text that comes in pieces.
+pub(super) struct Markdown {
+    /// The style of all text.
+    base: Style,
+    /// True if marks are interpreted; otherwise words only wrap.
+    has_marks: bool,
+    /// The part of the current line that is not written yet.
+    rest: String,
+    /// The character before it.
+    before: char,
+    state: State,
+    line: Wrapped,
+    table: Vec<String>,
+}
+
+/// State of the current line.
+enum State {
+    /// It is not clear yet what it is.
+    Begin,
+    /// Prose in this style.
+    Prose(Style),
+    /// Inside a code block that ends with this fence.
+    Code(String),
+}
+
+impl Markdown {
+    pub(super) fn new() -> Self {
+        Self::with(Style::new(), true)
+    }
+
+    /// Text without marks, in one style.
+    pub(super) fn plain(base: Style) -> Self {
+        Self::with(base, false)
+    }
+
+    fn with(base: Style, has_marks: bool) -> Self {
+        let (rest, line, table) = (String::new(), Wrapped::default(), Vec::new());
+        Self { base, has_marks, rest, before: ' ', state: State::Begin, line, table }
+    }
+
+    /// Appends a piece of text and returns what can be written of it to a terminal of that width.
+    pub(super) fn push(&mut self, text: &str, columns: usize) -> String {
+        self.line.width = columns.clamp(1, WIDEST);
+        self.rest.push_str(text);
+        while let Some(end) = self.rest.find('\n') {
+            let line: String = self.rest.drain(..=end).collect();
+            self.whole_line(line.trim_end_matches(['\r', '\n']));
+        }
+        self.part_of_line();
+        self.line.take()
+    }
+
+    /// Returns everything that is left, with an end of line if one is under way.
+    pub(super) fn finish(&mut self) -> String {
+        if !self.rest.is_empty() || matches!(self.state, State::Prose(_)) {
+            let line = std::mem::take(&mut self.rest);
+            self.whole_line(&line);
+        }
+        self.end_table();
+        self.line.take()
+    }
+
+    /// Returns the word under way, complete or not: nothing has come for a while.
+    pub(super) fn settle(&mut self) -> String {
+        self.line.flush();
+        self.line.take()
+    }
+
+    /// Forgets the block under way: another text begins.
+    pub(super) fn reset(&mut self) {
+        *self = Self::with(self.base, self.has_marks);
+    }
+
+    /// Returns true if a line is incomplete or text waits to be written.
+    pub(super) fn is_open(&self) -> bool {
+        !self.rest.is_empty() || !self.table.is_empty() || matches!(self.state, State::Prose(_))
+    }
+
+    fn whole_line(&mut self, line: &str) {
+        match &self.state {
+            State::Code(fence) => {
+                if line.trim_start().starts_with(fence.as_str()) && line.trim().chars().all(|c| fence.starts_with(c)) {
+                    self.state = State::Begin;
+                } else {
+                    self.line.raw(line, TOOL);
+                }
+            }
+            State::Prose(style) => self.end_prose(line, *style),
+            State::Begin if self.has_marks && line.trim_start().starts_with('|') => self.table.push(line.to_owned()),
+            State::Begin => {
+                self.end_table();
+                self.begin_line(line);
+            }
+        }
+    }
+
+    /// Begins and ends a line that is known in full.
+    fn begin_line(&mut self, line: &str) {
+        let text = line.trim();
+        let fence: String = text.chars().take_while(|c| text.starts_with(*c) && matches!(c, '`' | '~')).collect();
+        if !self.has_marks {
+            let style = self.base;
+            self.end_prose(line, style);
+        } else if fence.len() >= 3 && !text[fence.len()..].contains('`') {
+            self.state = State::Code(fence);
+        } else if is_rule(text) {
+            self.line.raw(&"─".repeat(RULE.min(self.line.width)), DIM);
+        } else {
+            let (rest, style) = self.begin_prose(line);
+            self.end_prose(&rest, style);
+        }
+    }
+
+    /// Writes what stands before the text of a line of prose, and returns the text and its style.
+    fn begin_prose(&mut self, line: &str) -> (String, Style) {
+        let mut style = self.base;
+        self.before = ' ';
+        if !self.has_marks {
+            self.line.hang(String::new(), 0);
+            return (line.to_owned(), style);
+        }
+        let mut rest = line;
+        let (mut lead, mut hang) = (String::new(), String::new());
+        while let Some(quoted) = rest.trim_start().strip_prefix('>') {
+            lead.push_str(&format!("{DIM}│{DIM:#} "));
+            rest = quoted.strip_prefix(' ').unwrap_or(quoted);
+        }
+        hang.push_str(&lead);
+        let text = rest.trim_start_matches(' ');
+        let indent = " ".repeat(rest.len() - text.len());
+        let level = text.bytes().take_while(|b| *b == b'#').count();
+        if (1..=6).contains(&level) && text[level..].starts_with(' ') {
+            style = style.bold();
+            rest = text[level..].trim_start();
+        } else if let Some((mark, item)) = item(text) {
+            lead.push_str(&format!("{indent}{mark}"));
+            hang.push_str(&format!("{indent}{}", " ".repeat(mark.width())));
+            rest = item;
+        } else {
+            lead.push_str(&indent);
+            hang.push_str(&indent);
+            rest = text;
+        }
+        let rest = rest.to_owned();
+        self.line.lead(&lead);
+        self.line.hang(hang, styled_width(&lead));
+        (rest, style)
+    }
+
+    fn end_prose(&mut self, rest: &str, style: Style) {
+        self.inline(rest, style, Known::Whole);
+        self.line.end();
+        self.state = State::Begin;
+    }
+
+    /// Writes as much as is certain of a line whose end has not come.
+    fn part_of_line(&mut self) {
+        if matches!(self.state, State::Begin)
+            && if self.has_marks { is_prose(&self.rest) } else { !self.rest.is_empty() }
+        {
+            self.end_table();
+            let line = std::mem::take(&mut self.rest);
+            let (rest, style) = self.begin_prose(&line);
+            (self.rest, self.state) = (rest, State::Prose(style));
+        }
+        if let State::Prose(style) = self.state {
+            let rest = std::mem::take(&mut self.rest);
+            let used = self.inline(&rest, style, Known::Part);
+            self.rest = rest[used..].to_owned();
+        }
+    }
+
+    /// Writes text with the marks in it, and returns how much of it was used.
+    fn inline(&mut self, text: &str, style: Style, known: Known) -> usize {
+        if !self.has_marks {
+            text.chars().for_each(|c| self.line.push(c, style));
+            return text.len();
+        }
+        let mut at = 0;
+        while let Some(c) = text[at..].chars().next() {
+            match mark(&text[at..], self.before, known) {
+                Mark::Text(shown, used) => {
+                    self.line.push(shown, style);
+                    self.before = shown;
+                    at += used;
+                }
+                Mark::Code(code, used) => {
+                    code.chars().for_each(|c| self.line.push(c, TOOL));
+                    self.before = '`';
+                    at += used;
+                }
+                Mark::Span(inner, weight, used) => {
+                    let style = if weight == Weight::Bold { style.bold() } else { style.italic() };
+                    self.before = ' ';
+                    self.inline(inner, style, Known::Whole);
+                    at += used;
+                }
+                Mark::Link(label, url, used) => {
+                    self.before = ' ';
+                    self.inline(label, style, Known::Whole);
+                    if label != url {
+                        format!(" ({url})").chars().for_each(|c| self.line.push(c, DIM));
+                    }
+                    at += used;
+                }
+                Mark::Unclear if known == Known::Part && text.len() - at <= REACH => return at,
+                Mark::Unclear => {
+                    self.line.push(c, style);
+                    self.before = c;
+                    at += c.len_utf8();
+                }
+            }
+        }
+        at
+    }
+
+    /// Writes the table that has come to its end.
+    fn end_table(&mut self) {
+        let lines = std::mem::take(&mut self.table);
+        let rows: Vec<Vec<&str>> = lines.iter().map(|line| cells(line)).collect();
+        let is_rule = |cell: &&str| cell.contains('-') && cell.chars().all(|c| matches!(c, '-' | ':'));
+        let is_ruled = rows.get(1).is_some_and(|row| row.iter().all(is_rule));
+        let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+        let mut widths = vec![0; columns];
+        for (_, row) in rows.iter().enumerate().filter(|(at, _)| *at != 1 || !is_ruled) {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(rendered(cell, self.base).1);
+            }
+        }
+        let total = widths.iter().sum::<usize>() + 3 * columns.saturating_sub(1);
+        let fits = total <= self.line.width && is_ruled;
+        for (at, (line, row)) in lines.iter().zip(&rows).enumerate() {
+            if !fits {
+                self.line.raw(line.trim(), self.base);
+            } else if at == 1 {
+                let rules: Vec<String> = widths.iter().map(|width| "─".repeat(*width)).collect();
+                self.line.raw(&rules.join("─┼─"), DIM);
+            } else {
+                let style = if at == 0 { self.base.bold() } else { self.base };
+                let cell = |(at, width): (usize, &usize)| {
+                    let (text, used) = rendered(row.get(at).copied().unwrap_or_default(), style);
+                    format!("{text}{}", " ".repeat(width - used.min(*width)))
+                };
+                let cells: Vec<String> = widths.iter().enumerate().map(cell).collect();
+                self.line.raw(cells.join(&format!("{DIM} │ {DIM:#}")).trim_end(), Style::new());
+            }
+        }
+    }
+}
+
+/// Whether more of a text may follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    Whole,
+    Part,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Weight {
+    Bold,
+    Italic,
+}
+
+/// The first element of a text, with its length in bytes.
+enum Mark<'a> {
+    Text(char, usize),
+    Code(&'a str, usize),
+    Span(&'a str, Weight, usize),
+    Link(&'a str, &'a str, usize),
+    /// A mark whose other half is missing, or has not come yet.
+    Unclear,
+}
+
+/// How far behind a mark its other half is looked for, in bytes. A mark that is open for longer is text: nothing waits for ever,
+/// and a line full of marks does not take a time that is the square of its length.
+const REACH: usize = 1_000;
+
+fn mark(text: &str, before: char, known: Known) -> Mark<'_> {
+    let is_near = text.len() <= REACH;
+    let (text, known) = if is_near { (text, known) } else { (&text[..text.floor_char_boundary(REACH)], Known::Whole) };
+    let Some(c) = text.chars().next() else { return Mark::Unclear };
+    let rest = &text[c.len_utf8()..];
+    match c {
+        '\\' => match rest.chars().next() {
+            Some(next) if next.is_ascii_punctuation() => Mark::Text(next, 1 + next.len_utf8()),
+            None if known == Known::Part => Mark::Unclear,
+            _ => Mark::Text(c, 1),
+        },
+        '`' => {
+            let ticks = text.len() - text.trim_start_matches('`').len();
+            let found = text[ticks..].find(&text[..ticks]);
+            found.map_or(Mark::Unclear, |end| Mark::Code(text[ticks..ticks + end].trim(), ticks + end + ticks))
+        }
+        '*' | '_' => emphasis(text, c, before, known),
+        '!' if rest.starts_with('[') => link(rest, 1, known),
+        '!' if rest.is_empty() && known == Known::Part => Mark::Unclear,
+        '[' => link(text, 0, known),
+        c => Mark::Text(c, c.len_utf8()),
+    }
+}
+
+fn emphasis(text: &str, c: char, before: char, known: Known) -> Mark<'_> {
+    let run = text.bytes().take_while(|byte| char::from(*byte) == c).count();
+    let rest = &text[run..];
+    let opens = rest.chars().next().map(|next| !(next.is_whitespace() || c == '_' && before.is_alphanumeric()));
+    match opens {
+        None if known == Known::Part => return Mark::Unclear,
+        Some(true) if run <= 3 => {}
+        _ => return Mark::Text(c, 1),
+    }
+    let close = &text[..run.min(2)];
+    let weight = if run == 1 { Weight::Italic } else { Weight::Bold };
+    let ends = rest.match_indices(close).find(|(at, _)| {
+        let (inner, after) = (&rest[..*at], &rest[at + close.len()..]);
+        let is_alone = run > 1 || !after.starts_with(c) && !inner.ends_with(c);
+        let within = c == '_' && after.starts_with(char::is_alphanumeric);
+        !inner.is_empty() && !inner.ends_with([' ', '\\']) && is_alone && !within
+    });
+    match ends {
+        // Another mark may follow that makes it longer.
+        Some((at, _)) if known == Known::Part && rest.len() == at + close.len() => Mark::Unclear,
+        Some((at, _)) => {
+            let inner = &rest[..at];
+            // Of three marks, the third one is read with the text.
+            let from = run - close.len();
+            let used = run + at + close.len();
+            let closed = rest[at + close.len()..].starts_with(c);
+            match (from, closed) {
+                (1, true) => Mark::Span(inner, weight, used + 1),
+                _ => Mark::Span(inner, weight, used),
+            }
+        }
+        None => Mark::Unclear,
+    }
+}
+
+/// A link, whose text stands `skipped` bytes behind the mark.
+fn link(text: &str, skipped: usize, known: Known) -> Mark<'_> {
+    let Some(end) = text.find(']') else { return Mark::Unclear };
+    let label = &text[1..end];
+    let after = &text[end + 1..];
+    match (after.strip_prefix('('), after.find(')')) {
+        (Some(_), Some(close)) => Mark::Link(label, &after[1..close], skipped + end + 1 + close + 1),
+        (Some(_), None) => Mark::Unclear,
+        (None, _) if after.is_empty() && known == Known::Part => Mark::Unclear,
+        (None, _) => Mark::Text(if skipped == 0 { '[' } else { '!' }, 1),
+    }
+}
+
+/// Splits a list item into its mark and its text.
+fn item(text: &str) -> Option<(String, &str)> {
+    let rest = ["- ", "* ", "+ "].iter().find_map(|mark| text.strip_prefix(mark));
+    if let Some(rest) = rest {
+        let done = [("[ ] ", "☐ "), ("[x] ", "☑ "), ("[X] ", "☑ ")];
+        let task = done.iter().find_map(|(mark, shown)| Some((*shown, rest.strip_prefix(mark)?)));
+        let (mark, item) = task.unwrap_or(("• ", rest));
+        return Some((mark.to_owned(), item.trim_start()));
+    }
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let end = text[digits..].starts_with(". ") || text[digits..].starts_with(") ");
+    ((1..=9).contains(&digits) && end).then(|| (text[..digits + 2].to_owned(), text[digits + 2..].trim_start()))
+}
+
+/// Returns true if a line that begins like this is prose, whatever follows.
+fn is_prose(begun: &str) -> bool {
+    let text = begun.trim_start_matches([' ', '>']);
+    let item = ["- ", "* ", "+ "].iter().find_map(|mark| text.strip_prefix(mark));
+    let is_block = ["|", "```", "~~~"].iter().any(|mark| text.starts_with(mark));
+    let may_be_task = item.is_some_and(|item| item.starts_with('[') && item.chars().count() < "[x] ".len());
+    !is_block && !may_be_task && text.contains(|c: char| !MARKS.contains(c) && !c.is_ascii_digit())
+}
+
+fn is_rule(text: &str) -> bool {
+    let marks: String = text.chars().filter(|c| *c != ' ').collect();
+    marks.len() >= 3 && ['-', '*', '_'].iter().any(|mark| marks.chars().all(|c| c == *mark))
+}
+
+fn cells(line: &str) -> Vec<&str> {
+    let line = line.trim().trim_start_matches('|');
+    line.strip_suffix('|').unwrap_or(line).split('|').map(str::trim).collect()
+}
+
+/// Renders a table cell and returns it with its width.
+fn rendered(cell: &str, style: Style) -> (String, usize) {
+    let mut inner = Markdown::new();
+    inner.line.width = usize::MAX;
+    inner.inline(cell, style, Known::Whole);
+    inner.line.flush();
+    let shown = inner.line.take();
+    let width = styled_width(&shown);
+    (shown, width)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_second_row_of_a_table_is_a_rule() {
+        let shown = seen("| a | b |\n|---|---|\n| x | y |\n|  |  |\n| - | - |\n", 80);
+        assert_eq!(shown.matches('┼').count(), 1, "{shown}");
+        assert!(shown.contains("- │ -"), "{shown}");
+    }
+
+    // Quadratic, this would take minutes.
+    #[test]
+    fn marks_that_are_never_closed_are_text() {
+        let many = "*a ".repeat(100_000);
+        assert_eq!(seen(&many, 80).split_whitespace().count(), 100_000);
+        let pieces: Vec<&str> = std::iter::once("`").chain(std::iter::repeat_n("word ", 50_000)).collect();
+        let mut markdown = Markdown::new();
+        let before_the_end: usize = pieces.iter().map(|piece| markdown.push(piece, 80).len()).sum();
+        assert!(before_the_end > 200_000, "shown as it comes: {before_the_end}");
+    }
+
+    fn raw(pieces: &[&str], columns: usize) -> String {
+        let mut markdown = Markdown::new();
+        let mut out: String = pieces.iter().map(|piece| markdown.push(piece, columns)).collect();
+        out.push_str(&markdown.finish());
+        out
+    }
+
+    fn seen(text: &str, columns: usize) -> String {
+        anstream::adapter::strip_str(&raw(&[text], columns)).to_string()
+    }
+
+    const ALL: &str = "# Title **x**\n\nSome *words* and __more__ of `a_b * c` them, snake_case and 2 * 3 * 4.\n\
+        - one item that is long enough to wrap\n  * [x] nested\n12. number\n> a quote that is long enough\n---\n\
+        ```rust\nfn main() { *x }\n```\n| a | **b** |\n|---|:-:|\n| 1 | 日本 |\nEnd ***both*** [text](http://x) \\*no\\* 😀";
+
+    #[test]
+    fn blocks_and_marks() {
+        let table = [
+            ("# Title **x**", "Title x\n"),
+            ("###### six", "six\n"),
+            ("#hash and ####### seven", "#hash and ####### seven\n"),
+            ("a **b** *c* __d__ _e_ `f*g`", "a b c d e f*g\n"),
+            ("***both*** **a *b* c**", "both a b c\n"),
+            ("snake_case_name 2 * 3 * 4 a*b **open", "snake_case_name 2 * 3 * 4 a*b **open\n"),
+            ("\\*no\\* C:\\dir \\", "*no* C:\\dir \\\n"),
+            ("[text](http://x) ![i](y) [z] [http://x](http://x)", "text (http://x) i (y) [z] http://x\n"),
+            ("- a\n  - b\n* [ ] c\n+ [x] d\n1. e\n2) f", "• a\n  • b\n☐ c\n☑ d\n1. e\n2) f\n"),
+            ("-no 1.no 2020 was", "-no 1.no 2020 was\n"),
+            ("> a\n> > b", "│ a\n│ │ b\n"),
+            ("***", "────────────────────\n"),
+            ("```rust\nlet x = *y; // **no**\n\n  z\n```\nafter", "let x = *y; // **no**\n\n  z\nafter\n"),
+            ("~~~~\n```\n~~~~", "```\n"),
+            ("``a`b`` and `` ` ``", "a`b and `\n"),
+            ("| a | b |\n|---|---|\n| long | `1` |\n\nx", "a    │ b\n─────┼──\nlong │ 1\n\nx\n"),
+            ("| not a table", "| not a table\n"),
+            ("", ""),
+            ("a\n\n\nb\n", "a\n\n\nb\n"),
+        ];
+        for (text, want) in table {
+            assert_eq!(seen(text, 20.max(text.len())).replace(&"─".repeat(40), &"─".repeat(20)), want, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn words_wrap() {
+        let table = [
+            ("one two three", 7, "one two\nthree\n"),
+            ("one  two", 8, "one  two\n"),
+            ("- one two three", 7, "• one\n  two\n  three\n"),
+            ("> one two", 6, "│ one\n│ two\n"),
+            ("  in dented text", 8, "  in\n  dented\n  text\n"),
+            ("averyverylongword x", 5, "averyverylongword\nx\n"),
+            ("日本語のテキスト", 6, "日本語\nのテキ\nスト\n"),
+            ("a **bold one** b", 6, "a bold\none b\n"),
+            ("```\na long line of code\n```", 5, "a long line of code\n"),
+            ("| a | b |\n|---|---|\n| long | x |", 5, "| a | b |\n|---|---|\n| long | x |\n"),
+        ];
+        for (text, columns, want) in table {
+            assert_eq!(seen(text, columns), want, "{text:?}");
+        }
+        assert!(seen(&"word ".repeat(100), 300).lines().all(|line| line.len() <= WIDEST), "prose stays readable");
+    }
+
+    #[test]
+    fn styles_say_what_marks_said() {
+        assert_eq!(raw(&["**a**"], 80), "\u{1b}[1ma\u{1b}[0m\n");
+        assert_eq!(raw(&["# a *b*"], 80), "\u{1b}[1ma\u{1b}[0m \u{1b}[1m\u{1b}[3mb\u{1b}[0m\n");
+        assert_eq!(raw(&["`a`"], 80), "\u{1b}[36ma\u{1b}[0m\n");
+        let head = "\u{1b}[1ma\u{1b}[0m\u{1b}[2m │ \u{1b}[0m\u{1b}[1mb\u{1b}[0m\n";
+        assert!(raw(&["| a | b |\n|-|-|"], 80).starts_with(head), "every cell of the head is bold");
+    }
+
+    // P19: text comes in any pieces.
+    #[test]
+    fn pieces_make_no_difference() {
+        for columns in [12, 80] {
+            let whole = raw(&[ALL], columns);
+            for cut in ALL.char_indices().map(|(at, _)| at) {
+                assert_eq!(raw(&[&ALL[..cut], &ALL[cut..]], columns), whole, "{cut}");
+            }
+            let letters: Vec<String> = ALL.chars().map(String::from).collect();
+            let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
+            assert_eq!(raw(&letters, columns), whole);
+        }
+    }
+
+    #[test]
+    fn a_word_is_written_when_the_next_begins() {
+        let mut markdown = Markdown::new();
+        assert_eq!(markdown.push("Hello wor", 80), "Hello");
+        assert_eq!(markdown.push("ld and **bo", 80), " world and");
+        assert!(markdown.is_open());
+        assert_eq!(markdown.settle(), "");
+        assert_eq!(anstream::adapter::strip_str(&markdown.push("ld** x", 80)).to_string(), " bold");
+        assert_eq!((markdown.settle(), markdown.push("y", 80)), (" x".to_owned(), String::new()));
+        assert_eq!(markdown.finish(), "y\n");
+        assert!(!markdown.is_open());
+    }
+
+    #[test]
+    fn text_without_marks_only_wraps() {
+        let mut plain = Markdown::plain(Style::new());
+        assert_eq!(plain.push("# a *b* c\n```\n", 6) + &plain.finish(), "# a\n*b* c\n```\n");
+    }
+}

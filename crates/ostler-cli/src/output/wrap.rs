@@ -1,0 +1,154 @@
+//! Wrapping: words go to the next line where they do not fit on this one.
+
+use std::fmt::Write as _;
+
+use anstyle::Style;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// The longest line of prose, however wide the terminal is.
+pub(super) const WIDEST: usize = 100;
+
+/// Width of a tab in prose.
+const TAB: usize = 4;
+
+/// Wraps a message that stands `lead` columns behind the beginning of its line. Further lines are indented.
+pub(super) fn wrap(text: &str, lead: usize, columns: usize) -> String {
+    let mut line = Wrapped { width: columns.clamp(1, WIDEST), column: lead, ..Wrapped::default() };
+    line.hang("  ".to_owned(), 2);
+    for (at, part) in text.lines().enumerate() {
+        if at > 0 {
+            line.out.push_str("\n  ");
+            line.column = 2;
+        }
+        part.chars().for_each(|c| line.push(c, Style::new()));
+        line.flush();
+        line.spaces = 0;
+    }
+    line.take()
+}
+
+/// Returns the width of a text that contains styles.
+pub(super) fn styled_width(text: &str) -> usize {
+    anstream::adapter::strip_str(text).to_string().width()
+}
+
+/// A line whose words wrap.
+#[derive(Default)]
+pub(super) struct Wrapped {
+    pub(super) out: String,
+    pub(super) width: usize,
+    column: usize,
+    /// Prefix of wrapped lines, and its width.
+    hang: (String, usize),
+    /// Spaces before the word under way.
+    spaces: usize,
+    word: Vec<(Style, String)>,
+    word_width: usize,
+}
+
+impl Wrapped {
+    pub(super) fn take(&mut self) -> String {
+        std::mem::take(&mut self.out)
+    }
+
+    /// Writes what the line begins with.
+    pub(super) fn lead(&mut self, lead: &str) {
+        self.out.push_str(lead);
+        self.column = styled_width(lead);
+    }
+
+    pub(super) fn hang(&mut self, hang: String, width: usize) {
+        self.hang = (hang, width);
+    }
+
+    /// A line that does not wrap.
+    pub(super) fn raw(&mut self, line: &str, style: Style) {
+        let _ = writeln!(self.out, "{style}{line}{style:#}"); // a String takes everything
+    }
+
+    pub(super) fn push(&mut self, c: char, style: Style) {
+        if c == ' ' || c == '\t' {
+            self.flush();
+            self.spaces += if c == '\t' { TAB } else { 1 };
+            return;
+        }
+        let width = c.width().unwrap_or(0);
+        // Scripts without spaces break between any two characters.
+        if width > 1 {
+            self.flush();
+        }
+        match self.word.last_mut() {
+            Some((last, text)) if *last == style => text.push(c),
+            _ => self.word.push((style, c.to_string())),
+        }
+        self.word_width += width;
+        if width > 1 {
+            self.flush();
+        }
+    }
+
+    /// Writes the word under way, on a new line if it does not fit on this one.
+    pub(super) fn flush(&mut self) {
+        if self.word.is_empty() {
+            return;
+        }
+        if self.column.saturating_add(self.spaces + self.word_width) > self.width && self.column > self.hang.1 {
+            self.out.push('\n');
+            self.out.push_str(&self.hang.0);
+            self.column = self.hang.1;
+        } else {
+            self.out.push_str(&" ".repeat(self.spaces));
+            self.column += self.spaces;
+        }
+        self.spaces = 0;
+        for (style, text) in std::mem::take(&mut self.word) {
+            let _ = write!(self.out, "{style}{text}{style:#}");
+        }
+        self.column += std::mem::take(&mut self.word_width);
+    }
+
+    pub(super) fn end(&mut self) {
+        self.flush();
+        self.out.push('\n');
+        (self.column, self.spaces) = (0, 0);
+        self.hang = Default::default();
+    }
+}
+
+/// Breaks a text into lines of at most `width` columns, if its words allow. Lines after the first are indented.
+pub(crate) fn wrap_lines(text: &str, width: usize, indent: usize) -> Vec<String> {
+    let mut line = Wrapped { width, ..Wrapped::default() };
+    line.hang(" ".repeat(indent), indent);
+    for word in text.split_whitespace() {
+        word.chars().for_each(|c| line.push(c, Style::new()));
+        line.push(' ', Style::new());
+    }
+    line.take().lines().map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_wrap() {
+        let table = [
+            ("one two three four", 2, 9, "one two\n  three\n  four"),
+            ("one two", 2, 20, "one two"),
+            ("one\n\ntwo", 2, 20, "one\n  \n  two"),
+            ("", 2, 20, ""),
+        ];
+        for (text, lead, columns, want) in table {
+            assert_eq!(wrap(text, lead, columns), want, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn lines_are_broken_between_words() {
+        assert_eq!(wrap_lines("one two three", 8, 2), ["one two", "  three"]);
+        assert_eq!(wrap_lines("one two three", 9, 4), ["one two", "    three"]);
+        assert_eq!(wrap_lines("unbreakable word", 4, 0), ["unbreakable", "word"]);
+        assert_eq!(wrap_lines("ééé ééé", 7, 0), ["ééé ééé"]);
+        assert_eq!(wrap_lines(" \n", 10, 2), [""; 0]);
+    }
+}

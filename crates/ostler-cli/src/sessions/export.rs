@@ -1,0 +1,44 @@
+//! `ostler sessions export`: a session as a document.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+
+use ostler::{Export, ExportFormat, Known};
+use ostler_store::Store;
+
+use super::each_page;
+use crate::args::{SessionsExportArgs, Transcript};
+use crate::exit::{self, Code};
+use crate::fault::Fault;
+use crate::output::{self, Door};
+use crate::store::resolve;
+
+/// Writes a session to stdout or to a file.
+pub(super) fn run(store: &Store, args: &SessionsExportArgs) -> Result<Code, Fault> {
+    let row = resolve(store, &args.id)?;
+    let format = match args.format {
+        Transcript::Md => ExportFormat::Markdown,
+        Transcript::Html => ExportFormat::Html,
+        Transcript::Jsonl => ExportFormat::Jsonl,
+    };
+    let cannot = |error: &io::Error| {
+        let file = args.to.as_deref().unwrap_or("stdout".as_ref());
+        Fault::usage(format!("{} cannot be written: {error}", file.display()))
+    };
+    let mut out: Box<dyn Write> = match &args.to {
+        Some(file) => Box::new(BufWriter::new(File::create(file).map_err(|error| cannot(&error))?)),
+        None => Box::new(BufWriter::new(Door::stdout())),
+    };
+    let (session, began_at) = (row.session.clone(), row.began_at);
+    let mut export = Export::new(format);
+    let head = out.write_all(export.head(&Known::from(row), began_at).as_bytes());
+    let pages = each_page(store, &session, |events| {
+        events.iter().try_for_each(|event| out.write_all(export.event(event).as_bytes()))
+    })?;
+    let written = head.and(pages).and_then(|()| out.write_all(export.foot().as_bytes())).and_then(|()| out.flush());
+    match written {
+        Ok(()) => Ok(exit::OK),
+        Err(error) if args.to.is_some() => Err(cannot(&error)),
+        Err(error) => output::gone(&error),
+    }
+}

@@ -1,0 +1,53 @@
+//! `ostler sessions search`: sessions by what was said in them.
+
+use ostler::brief;
+use ostler_store::{SearchHit, Speaker, Store};
+use serde_json::{Value, json};
+
+use super::{ago, as_json, chosen};
+use crate::args::SessionsSearchArgs;
+use crate::environment;
+use crate::exit::{self, Code};
+use crate::fault::Fault;
+use crate::output::{Align, name, say, table, tell, word};
+use crate::store::fault;
+
+/// Searches, and prints the first match of each session.
+pub(super) fn run(store: &Store, args: SessionsSearchArgs) -> Result<Code, Fault> {
+    if args.text.trim().is_empty() {
+        return Err(Fault::usage("there is nothing to search for").hint("ostler sessions search \"flaky test\""));
+    }
+    let hits = store.search(&args.text, &chosen(args.filter)?).map_err(|error| fault(&error))?;
+    if args.json {
+        say(&format!("{:#}", json!({ "hits": hits.iter().map(hit).collect::<Vec<_>>() })));
+    } else if hits.is_empty() {
+        tell(&format!("No session holds {}.", word(&format!("{:?}", args.text), 100)));
+    } else {
+        let heads = ["session", "agent", "when", "turn", "who", "text"].map(|head| (head, Align::Left));
+        table(heads, &hits.iter().map(cells).collect::<Vec<_>>());
+    }
+    Ok(exit::OK)
+}
+
+fn hit(hit: &SearchHit) -> Value {
+    let mut report = as_json(&hit.session);
+    report["match"] =
+        json!({ "turn": hit.turn, "at": hit.at, "speaker": hit.speaker.as_str(), "excerpt": hit.excerpt });
+    report
+}
+
+fn cells(hit: &SearchHit) -> [String; 6] {
+    let who = match hit.speaker {
+        Speaker::User => "you".to_owned(),
+        Speaker::Agent => name(&hit.session.agent),
+        Speaker::Tool => "tool".to_owned(),
+    };
+    [
+        name(brief::short_id(&hit.session.session)),
+        name(&hit.session.agent),
+        ago(environment::now(), hit.at),
+        hit.turn.to_string(),
+        who,
+        word(&hit.excerpt, 120),
+    ]
+}

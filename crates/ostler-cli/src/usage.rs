@@ -1,0 +1,95 @@
+//! `ostler usage`: tokens and costs of stored sessions.
+
+use std::path::Path;
+
+use ostler::brief;
+use ostler_store::{UsageGroup, UsageKey, UsageQuery};
+use serde_json::{Value, json};
+
+use crate::args::{UsageArgs, UsageBy};
+use crate::environment;
+use crate::exit::{self, Code};
+use crate::fault::Fault;
+use crate::output::{Align, say, table, tell, thousands, word};
+use crate::sessions::{before, below_home};
+use crate::store::{fault, open_store_to_look};
+
+/// Sums up and prints.
+pub(crate) fn run(args: &UsageArgs) -> Result<Code, Fault> {
+    let since = args.since.map(before);
+    let by = match args.by {
+        UsageBy::Agent => UsageKey::Agent,
+        UsageBy::Model => UsageKey::Model,
+        UsageBy::Day => UsageKey::Day,
+        UsageBy::Dir => UsageKey::Dir,
+    };
+    let report = open_store_to_look()?.usage(&UsageQuery { since, by }).map_err(|error| fault(&error))?;
+    if args.json {
+        let groups: Vec<Value> = report.groups.iter().map(|group| as_json(group, Some(args.by))).collect();
+        let total = as_json(&report.total, None);
+        say(&format!("{:#}", json!({ "by": args.by.as_str(), "since": since, "groups": groups, "total": total })));
+    } else if report.total.turns == 0 {
+        tell(if since.is_some() { "No turn began within that time." } else { "No turn is stored." });
+    } else {
+        let name = |group: &UsageGroup| shown(args.by, group.key.as_deref());
+        let groups = report.groups.iter().map(|group| cells(name(group), group));
+        let rows: Vec<_> = groups.chain([cells("total".to_owned(), &report.total)]).collect();
+        let right = |head| (head, Align::Right);
+        let heads = [
+            (args.by.as_str(), Align::Left),
+            right("sessions"),
+            right("turns"),
+            right("input"),
+            right("cached"),
+            right("output"),
+            right("tokens"),
+            right("cost"),
+        ];
+        table(heads, &rows);
+    }
+    Ok(exit::OK)
+}
+
+fn as_json(group: &UsageGroup, by: Option<UsageBy>) -> Value {
+    let usage = &group.usage;
+    let mut report = json!({
+        "sessions": group.sessions,
+        "turns": group.turns,
+        "input": usage.input,
+        "cache_read": usage.cache_read,
+        "cache_write": usage.cache_write,
+        "output": usage.output,
+        "reasoning": usage.reasoning,
+        "tokens": usage.total(),
+        "cost_usd": usage.cost_usd,
+        "cost_source": usage.cost_source,
+    });
+    if let Some(by) = by {
+        report[by.as_str()] = json!(group.key);
+    }
+    report
+}
+
+fn shown(by: UsageBy, key: Option<&str>) -> String {
+    match (by, key) {
+        (_, None) => "unknown".to_owned(),
+        (UsageBy::Dir, Some(dir)) => word(&below_home(Path::new(dir), environment::home().as_deref()), 60),
+        (_, Some(key)) => word(key, 60),
+    }
+}
+
+fn cells(name: String, group: &UsageGroup) -> [String; 8] {
+    let usage = &group.usage;
+    let count = |number: Option<u64>| number.map_or_else(|| "–".to_owned(), thousands);
+    let cached = [usage.cache_read, usage.cache_write].into_iter().flatten().reduce(u64::saturating_add);
+    [
+        name,
+        thousands(group.sessions),
+        thousands(group.turns),
+        count(usage.input),
+        count(cached),
+        count(usage.output),
+        count(usage.total()),
+        usage.cost_usd.map_or_else(|| "–".to_owned(), |cost| brief::cost(cost, usage.cost_source)),
+    ]
+}

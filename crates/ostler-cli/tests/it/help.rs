@@ -1,0 +1,167 @@
+//! The help of every verb: each flag under its heading, wrapped once, at the width of the terminal.
+
+use std::collections::BTreeMap;
+
+use insta::assert_snapshot;
+
+use crate::rig::{Rig, finish};
+
+/// Every verb with a help of its own.
+const VERBS: &[&[&str]] = &[
+    &[],
+    &["run"],
+    &["loop"],
+    &["chat"],
+    &["acp"],
+    &["doctor"],
+    &["replay"],
+    &["sessions"],
+    &["sessions", "list"],
+    &["sessions", "show"],
+    &["sessions", "prune"],
+    &["sandbox"],
+    &["sandbox", "check"],
+    &["policy"],
+    &["policy", "show"],
+    &["policy", "test"],
+    &["config"],
+    &["config", "show"],
+    &["config", "path"],
+    &["config", "example"],
+    &["trust"],
+    &["schema"],
+    &["completions"],
+    &["man"],
+    &["version"],
+];
+
+fn help(verb: &[&str], columns: usize) -> String {
+    let rig = Rig::new();
+    let done = finish(rig.ostler(verb).arg("--help").env("COLUMNS", columns.to_string()));
+    assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""), "{verb:?}");
+    done.stdout
+}
+
+#[test]
+fn help_fits_the_terminal() {
+    for verb in VERBS {
+        for columns in [80, 100] {
+            let text = help(verb, columns);
+            // Clap does not wrap the line of the usage.
+            let lines = text.lines().filter(|line| !line.starts_with("Usage:"));
+            let long: Vec<&str> = lines.filter(|line| line.trim_end().chars().count() > columns).collect();
+            assert!(long.is_empty(), "{verb:?} at {columns}: {long:#?}");
+        }
+    }
+}
+
+/// A line that ends early, and is followed by one that goes on, was wrapped twice.
+#[test]
+fn help_is_wrapped_once() {
+    for verb in VERBS {
+        for columns in [80, 100] {
+            let text = help(verb, columns);
+            let lines: Vec<&str> = text.lines().collect();
+            for pair in lines.windows(2) {
+                let [line, next] = pair else { continue };
+                let is_prose = |line: &str| !line.starts_with(' ') && !line.is_empty() && !line.ends_with(':');
+                let Some(word) = next.split_whitespace().next() else { continue };
+                let has_room = line.trim_end().chars().count() + 1 + word.chars().count() <= columns;
+                assert!(
+                    !(is_prose(line) && is_prose(next) && has_room),
+                    "{verb:?} at {columns}: {line:?} and {next:?}"
+                );
+            }
+        }
+    }
+}
+
+/// The flags under each heading.
+fn headings(verb: &[&str]) -> String {
+    let mut found: Vec<(String, Vec<String>)> = Vec::new();
+    for line in help(verb, 100).lines() {
+        let flag = line.trim_start();
+        if let Some(heading) = line.strip_suffix(':').filter(|_| !line.starts_with(' ')) {
+            found.push((heading.to_owned(), Vec::new()));
+        } else if line.starts_with("  ")
+            && !line.starts_with("          ")
+            && flag.starts_with(['-', '[', '<'])
+            && let Some((_, flags)) = found.last_mut()
+        {
+            let long = flag.split_whitespace().find(|word| word.starts_with("--")).unwrap_or(flag);
+            flags.push(long.trim_end_matches(',').to_owned());
+        }
+    }
+    let lines = found.iter().filter(|(_, flags)| !flags.is_empty());
+    lines.map(|(heading, flags)| format!("{heading}: {}\n", flags.join(" "))).collect()
+}
+
+#[test]
+fn each_flag_is_under_its_heading() {
+    assert_snapshot!(headings(&["run"]), @r"
+    Arguments: [PROMPT] [ARGS]...
+    Options: --prompt --prompt-file --stdin --output --verbose --quiet --notify[=<HOW>] --json --agent --dir --no-config --help --version
+    Agent settings: --model --system-prompt --append-system-prompt --permission-mode --tools --allowed-tools --disallowed-tools --workspace-tools --mcp-config --strict-mcp --json-schema --set --env --program
+    Permissions: --tolerate-denials --permissions --policy --trust-project --sandbox
+    Session: --resume --session-id --fork --continue --no-store --raw-log
+    Limits: --timeout --idle-timeout --startup-timeout --max-turns --max-budget-usd --max-tokens --max-messages --max-time --max-log-size --max-raw-size
+    Commands (agents with Ostler's own tools: openai-api, scripted, loops): --commands --allow-command
+    ");
+    assert_snapshot!(headings(&["loop"]), @r"
+    Arguments: [PROMPT]
+    Options: --prompt --prompt-file --stdin --output --verbose --quiet --notify[=<HOW>] --json --model --tools --until --until-timeout --mode --ask --instructions --append-system-prompt --json-schema --set --env --dir --no-config --help --version
+    Session: --resume --continue --fork --no-store --raw-log
+    Limits: --timeout --reply-timeout --tool-timeout --max-iterations --max-tool-calls --max-input-tokens --max-output-tokens --max-budget-usd --max-errors --context-window --max-log-size --max-raw-size
+    Permissions: --permissions --policy --trust-project
+    Commands (agents with Ostler's own tools: openai-api, scripted, loops): --commands --allow-command
+    ");
+    let run = headings(&["run"]);
+    let chat = headings(&["chat"]);
+    let by_heading = |text: &str| -> BTreeMap<String, String> {
+        text.lines().filter_map(|line| line.split_once(": ")).map(|(a, b)| (a.to_owned(), b.to_owned())).collect()
+    };
+    let (run, chat) = (by_heading(&run), by_heading(&chat));
+    for heading in run.keys().filter(|heading| !["Arguments", "Options"].contains(&heading.as_str())) {
+        assert_eq!(run[heading], chat[heading], "{heading}");
+    }
+}
+
+#[test]
+fn the_help_of_a_small_verb_as_people_see_it() {
+    assert_snapshot!(help(&["doctor"], 80), @r"
+    Show which agents are installed and ready, and what to do about those that are
+    not
+
+    Usage: ostler doctor [OPTIONS] [AGENT]
+
+    Arguments:
+      [AGENT]  Show everything about this agent only
+
+    Options:
+          --json                    Print JSON
+          --conformance <AGENT>     Try this agent, as it is installed here, against
+                                    a scripted model on this machine: no account, no
+                                    internet, no cost
+          --workspace-tools <NAME>  Check for this program too, as `ostler run
+                                    --workspace-tools` needs it [possible values:
+                                    file-tools]
+          --no-config               Leave out every ostler.toml, your own and the
+                                    project's; docs/configuration.md
+      -h, --help                    Print help
+      -V, --version                 Print version
+
+    States:
+      ready            installed, and logged in
+      needs login      installed, and not logged in
+      unknown login    installed; the login cannot be known without a model call
+      broken, too old  installed, and does not work as it is
+
+    Examples:
+      ostler doctor
+      ostler doctor claude
+      ostler doctor --json
+      ostler doctor --conformance codex
+
+    Exit codes: 0 an agent can be used (with AGENT: that one), 3 none.
+    ");
+}

@@ -1,0 +1,319 @@
+//! Text that others chose, on a terminal: every verb and every form, over a store full of what a terminal would obey or
+//! would not show.
+
+use std::process::Command;
+use std::sync::Arc;
+
+use ostler_core::event::{
+    At, DecidedBy, Decision, Ended, Event, Level, Notice, Origin, Permission, Refused, Started, Text, TextKind,
+    ToolCall, ToolResult, TurnEnded, TurnStarted, Unreadable, What,
+};
+use ostler_core::outcome::{Cause, Outcome};
+use ostler_core::raw::Raw;
+use ostler_store::{Entry, Log, Opening, Store};
+use ostler_testkit::fake;
+use ostler_testkit::pty::Pty;
+
+use crate::rig::Rig;
+
+/// Escape sequences (clipboard, link, title, hidden text), C0 and C1, directions, separators, zero width, tags.
+const HOSTILE: &str = "evil\u{1b}]52;c;aGk=\u{7}\u{1b}]8;;http://x\u{1b}\\link\u{1b}]8;;\u{1b}\\\u{1b}[8mhidden\u{1b}[2J\u{9b}2J\u{9d}0;t\u{9c}\
+    \u{8}\u{7f}\r\u{202e}rtl\u{202a}\u{2066}\u{2069}\u{200e}\u{200f}\u{61c}\u{2028}\u{2029}\u{200b}\u{200d}\u{2060}\u{feff}\
+    \u{e0041}\u{e007f}\u{ad}end";
+
+/// The same as part of a file's name.
+fn file_name() -> String {
+    HOSTILE.replace('/', "")
+}
+
+/// Characters that must not reach a terminal.
+fn is_bad(c: char) -> bool {
+    (c.is_control() && !matches!(c, '\n' | '\t'))
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
+        || matches!(c, '\u{feff}' | '\u{e0000}'..='\u{e0fff}' | '\u{fffd}')
+}
+
+/// What is left of a terminal's input when the colours of Ostler's are taken out; those that hide text are none.
+fn without_colours(text: &str) -> String {
+    let mut pieces = text.split("\u{1b}[");
+    let mut left = pieces.next().unwrap().to_owned();
+    for piece in pieces {
+        let end = piece.find(|c: char| !(c.is_ascii_digit() || c == ';')).unwrap_or(piece.len());
+        let hides = piece[..end].split(';').any(|code| matches!(code, "7" | "8" | "30" | "40"));
+        match piece[end..].strip_prefix('m').filter(|_| !hides) {
+            Some(rest) => left.push_str(rest),
+            None => left.push_str(&format!("\u{1b}[{piece}")),
+        }
+    }
+    left
+}
+
+/// Runs a command on a terminal; what it wrote, which must be harmless.
+fn harmless(command: &mut Command) -> String {
+    let what = format!("{:?}", command.get_args().collect::<Vec<_>>());
+    // A status line moves the cursor; under CI there is none.
+    let written = Pty::start(command.env("CI", "1").env("CLICOLOR_FORCE", "1")).written();
+    let text = String::from_utf8(written).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let left = without_colours(&text.replace("\r\n", "\n"));
+    let bad: Vec<char> = left.chars().filter(|c| is_bad(*c)).collect();
+    assert!(bad.is_empty(), "{what}: {bad:?} in {left:?}");
+    left
+}
+
+/// Every kind of event, with it in every field that others choose.
+fn story() -> Vec<What> {
+    let h = || HOSTILE.to_owned();
+    let outcome = Outcome::new(Cause::Refused, h()).hint(h());
+    let text = |kind| Text { kind, text: h(), delta: false, message: None, parent: None };
+    let permission = |decision| Permission {
+        id: h(),
+        tool: h(),
+        kind: None,
+        input: Some(Raw::string(HOSTILE)),
+        decision,
+        by: DecidedBy::Person,
+        message: Some(h()),
+    };
+    vec![
+        Started {
+            agent: h(),
+            agent_version: Some(h()),
+            native_session: Some(h()),
+            model: Some(h()),
+            cwd: Some(h()),
+            tools: vec![h()],
+        }
+        .into(),
+        TurnStarted { origin: Origin::Caller, prompt: Some(h()) }.into(),
+        text(TextKind::Thinking).into(),
+        text(TextKind::Reply).into(),
+        ToolCall {
+            id: "1".into(),
+            name: h(),
+            input: Raw::of(&serde_json::json!({ "command": HOSTILE, "args": [HOSTILE] })),
+            parent: None,
+        }
+        .into(),
+        ToolResult {
+            id: "1".into(),
+            name: Some(h()),
+            ok: true,
+            output: format!("@@ 1 @@\n+{HOSTILE}\n-{HOSTILE}"),
+            denied: false,
+            content: None,
+        }
+        .into(),
+        ToolCall { id: "2".into(), name: h(), input: Raw::string(HOSTILE), parent: None }.into(),
+        ToolResult { id: "2".into(), name: None, ok: false, output: h(), denied: false, content: None }.into(),
+        permission(Decision::Asked).into(),
+        permission(Decision::Denied).into(),
+        Notice::new(Level::Warning, HOSTILE, HOSTILE).into(),
+        Notice::new(Level::Info, "x", HOSTILE).into(),
+        Notice::new(Level::Warning, "store_failed", HOSTILE).into(),
+        Unreadable { raw: h(), why: h(), length: 9, lossy: true }.into(),
+        Refused { request: h(), why: h(), code: h() }.into(),
+        TurnEnded { outcome: outcome.clone(), text: h(), structured: Some(Raw::string(HOSTILE)), usage: None }.into(),
+        Ended { outcome, exit_code: None, signal: None, usage: None }.into(),
+    ]
+}
+
+fn filled() -> Rig {
+    let rig = Rig::new();
+    let store = Store::open(&rig.path("state")).unwrap();
+    for (session, ends) in [("aaaa1111-whole", true), ("bbbb2222-cut", false)] {
+        let dir = format!("/nowhere/{HOSTILE}").into();
+        let opening = Opening {
+            session: session.into(),
+            agent: HOSTILE.into(),
+            dir,
+            at: At(1),
+            continues: Some(HOSTILE.into()),
+            pid: u32::MAX,
+        };
+        store.open(&opening).unwrap();
+        let mut story = story();
+        story.truncate(if ends { 17 } else { 15 });
+        let event = |(seq, what)| Event { seq, at: At(1), session: session.into(), turn: 1, what };
+        let entries = (1..).zip(story).map(event).map(|event| Entry { event, raw_offset: 0 }).collect();
+        drop(store.append(Arc::new(entries)));
+    }
+    rig
+}
+
+const FORMS: [&str; 4] = ["human", "text", "json", "events"];
+
+// U+202E and U+009B reached the terminal raw in `sessions show`.
+#[test]
+fn stored_sessions() {
+    let rig = filled();
+    let run = |args: &[&str]| harmless(rig.ostler(args).env("OSTLER_STATE_DIR", rig.path("state")));
+    assert!(run(&["sessions"]).contains("evil"));
+    // JSON means the same with its characters escaped.
+    let list: serde_json::Value = serde_json::from_str(&run(&["sessions", "--json"])).unwrap();
+    assert_eq!(list["sessions"][0]["agent"], HOSTILE);
+    for id in ["aaaa1111", "bbbb2222"] {
+        let row: serde_json::Value = serde_json::from_str(&run(&["sessions", "show", id, "--json"])).unwrap();
+        assert_eq!(row["native_session"], HOSTILE);
+        for form in FORMS {
+            let shown = run(&["sessions", "show", id, "--output", form]);
+            assert!(shown.contains("evil") || form == "json", "{form}: {shown}");
+        }
+    }
+    let events = run(&["sessions", "show", "aaaa1111", "--output", "events"]);
+    let text = events.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    assert_eq!(text.filter(|event| event["text"] == HOSTILE).count(), 3, "{events}");
+    run(&["sessions", "prune", "--older-than", "1h", "--dry-run"]);
+}
+
+#[test]
+fn runs_and_replays() {
+    let rig = Rig::new();
+    let script: String = story().iter().take(16).map(|what| serde_json::to_string(what).unwrap() + "\n").collect();
+    let mock = format!("script={}", rig.file("script.jsonl", &script).display());
+    let edit =
+        serde_json::json!({ "file_path": HOSTILE, "old_string": HOSTILE, "new_string": format!("{HOSTILE}\n+x") });
+    let claude = format!(
+        "read\ninit\ntool-use t1 Edit {edit}\ntool-result t1 {HOSTILE}\ntext {HOSTILE} **{HOSTILE}** `{HOSTILE}`\n\
+         print {HOSTILE}\nstderr {HOSTILE}\nresult-error x {HOSTILE}"
+    );
+    let recording = serde_json::json!({ "type": "assistant", "session_id": "s", "message": { "id": "m", "content": [{ "type": "text", "text": HOSTILE }] } });
+    rig.file("recording", &format!("{HOSTILE}\n{recording}\n"));
+    for form in FORMS {
+        let shown = harmless(&mut rig.ostler(&[
+            "run",
+            "--no-store",
+            "--agent",
+            "mock",
+            "--set",
+            &mock,
+            "--output",
+            form,
+            "hi",
+        ]));
+        assert!(shown.contains("evil"), "{form}: {shown}");
+        harmless(&mut rig.fake_run(&claude, &["--no-store", "--output", form, "hi"]));
+        harmless(&mut rig.fake_run(&claude, &["--no-store", "--output", form, "-v", "hi"]));
+        assert!(harmless(&mut rig.ostler(&["replay", "recording", "--output", form])).contains("evil"), "{form}");
+    }
+}
+
+#[test]
+fn loops_and_their_commands() {
+    let rig = Rig::new();
+    let text = serde_json::to_string(HOSTILE).unwrap().replace('\u{7f}', "\\u007f");
+    let call = |tool: &str, key: &str| format!("{{ tool = \"{tool}\", input = {{ {key} = {text} }} }}");
+    let calls = [call("read_file", "path"), call("run_command", "command"), call("list_files", "path")].join(", ");
+    let toml = format!("[[reply]]\ntext = {text}\ncalls = [{calls}]\n[[reply]]\nrepeat = true\ntext = {text}\n");
+    let model = format!("scripted:{}", rig.file("script.toml", &toml).display());
+    for form in FORMS {
+        let shown = harmless(&mut rig.ostler(&["loop", "--no-store", "--model", &model, "--output", form, "hi"]));
+        assert!(shown.contains("evil"), "{form}: {shown}");
+    }
+}
+
+// Names of files, agents, sessions and settings in errors; files of a repository.
+#[test]
+fn errors_and_files_of_a_repository() {
+    let rig = Rig::new();
+    let name = file_name();
+    let text = serde_json::to_string(HOSTILE).unwrap().replace('\u{7f}', "\\u007f");
+    rig.file(
+        "ostler.toml",
+        &format!(
+            "agent = {text}\n[agents.claude]\nmodel = {text}\nargs = [{text}]\n[agents.claude.env]\n{text} = \"x\"\n"
+        ),
+    );
+    std::fs::create_dir(rig.path(".ostler")).unwrap();
+    rig.file(".ostler/policy.toml", &format!("[[deny]]\ntool = {text}\nmessage = {text}\n"));
+    rig.file("sandbox.toml", &format!("[[command]]\nname = {text}\n"));
+    rig.file(&name, &format!("{HOSTILE} = [\n"));
+    let runs: &[&[&str]] = &[
+        &["sessions", "show", HOSTILE],
+        &["sessions", "--dir", HOSTILE],
+        &["run", "--agent", HOSTILE, "hi"],
+        &["run", "--no-store", "--set", HOSTILE, "hi"],
+        &["run", "--prompt-file", &name, "--agent", "nobody"],
+        &["run", "--policy", &name, "--agent", "mock", "hi"],
+        &["run", "--dir", HOSTILE, "hi"],
+        &["run", HOSTILE, HOSTILE],
+        &[HOSTILE],
+        &["run", "--no-store", "--agent", "mock", "--set", &format!("script={name}"), "hi"],
+        &["replay", &name],
+        &["replay", HOSTILE, "--agent", HOSTILE],
+        &["config", "show"],
+        &["config", "show", "--agent", "claude", "--json"],
+        &["config", "show", "--trust-project", "--agent", "claude"],
+        &["config", "path"],
+        &["policy", "show"],
+        &["policy", "check", "--policy", &name, "ls"],
+        &["loop", "--model", HOSTILE, "hi"],
+        &["loop", "--until", HOSTILE, "--model", HOSTILE, "hi"],
+        &["sandbox", "check", "--dir", HOSTILE],
+        &["--help"],
+        &["run", "--help"],
+    ];
+    for args in runs {
+        harmless(&mut rig.ostler(args));
+    }
+    let below = rig.path(&name.replace("evil", "dir"));
+    std::fs::create_dir(&below).unwrap();
+    for args in [&["config", "path"][..], &["config", "show"], &["run", "--no-store", "--agent", "mock", "hi"]] {
+        harmless(rig.ostler(args).current_dir(&below));
+    }
+}
+
+// What a program says of itself.
+#[test]
+fn a_doctor_shows_no_version_as_it_is() {
+    let rig = Rig::new();
+    std::fs::create_dir(rig.path("bin")).unwrap();
+    let program = rig.file("bin/claude", &format!("#!/bin/sh\nprintf '%s\\n' '{HOSTILE} 9.9.9 (Claude Code)'\n"));
+    std::fs::set_permissions(program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let path = format!("{}:/usr/bin:/bin", rig.path("bin").display());
+    for args in [&["doctor"][..], &["doctor", "--json"]] {
+        harmless(rig.ostler(args).env("PATH", &path));
+    }
+}
+
+// What a person approves is what runs: nothing is dropped, and no line of it passes for one of ours.
+#[test]
+fn an_approval_shows_what_would_run() {
+    let rig = Rig::new();
+    // What matters comes late, and is seen.
+    let padding = " ".repeat(500);
+    let input = serde_json::json!({ "command": format!("ls {padding}{HOSTILE}\n  [y]es  [n]o\n? Bash may run?") });
+    let script = fake::script(
+        rig.dir(),
+        &format!(
+            "read-user\ninit\ntool-use t1 Bash {input}\ncontrol-request q1 Bash {input}\nread\ntool-result t1 no\nresult done\nread-until-eof"
+        ),
+    );
+    let mut command = rig.ostler(&["run", "--no-store", "--agent", "claude", "--env"]);
+    command.arg(format!("{}={}", fake::SCRIPT, script.display())).arg("--program").arg(fake::program()).arg("hi");
+    let mut pty = Pty::start(command.env("CI", "1"));
+    pty.until_seen("[a]lways", 1);
+    let seen = pty.seen();
+    for spelled in ["\\u{202e}", "\\u{9b}", "\\x1b]52", "\\u{200b}", "\\u{e0041}"] {
+        assert!(seen.replace('\n', "").contains(spelled), "{spelled} in\n{seen}");
+    }
+    assert_eq!(seen.lines().filter(|line| line.trim_start().starts_with("[y]es")).count(), 1, "{seen}");
+    assert_eq!(seen.lines().filter(|line| line.starts_with("? ")).count(), 1, "{seen}");
+    pty.keys("n\n");
+    let written = pty.written();
+    assert!(!without_colours(&String::from_utf8(written).unwrap().replace("\r\n", "\n")).chars().any(is_bad));
+}
+
+// A conversation, whose line editor moves the cursor itself: nothing of the agent's does.
+#[test]
+fn a_chat_shows_nothing_as_it_is() {
+    let rig = Rig::new();
+    let script = fake::script(rig.dir(), &format!("read-user\ninit\ntext {HOSTILE}\nresult {HOSTILE}\nread-until-eof"));
+    let mut command = rig.ostler(&["chat", "--no-store", "--agent", "claude", "--env"]);
+    command.arg(format!("{}={}", fake::SCRIPT, script.display())).arg("--program").arg(fake::program()).arg("hi");
+    let mut pty = Pty::start(&command);
+    pty.until_seen("evil", 1);
+    pty.keys("\u{4}");
+    let written = String::from_utf8(pty.written()).unwrap();
+    let bad: Vec<char> = written.chars().filter(|c| !matches!(c, '\u{1b}' | '\r') && is_bad(*c)).collect();
+    assert!(bad.is_empty() && !written.contains("\u{1b}]") && !written.contains("\u{1b}[8m"), "{bad:?} in {written:?}");
+}

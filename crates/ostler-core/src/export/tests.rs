@@ -1,0 +1,147 @@
+//! Transcripts of a session in which everything tries to become part of the page.
+
+use super::*;
+use crate::event::{Ended, Notice, Origin, TurnEnded, TurnStarted};
+use crate::outcome::Cause;
+use crate::usage::{Scope, Tokens};
+
+const HOSTILE: &str = "</div></pre><script>alert(1)</script>\n```\n# fake \u{1b}[2J\"'&amp;`";
+
+fn known() -> Known {
+    Known {
+        session: "0f8fad5b-d9cb-469f-a165-70867728950e".into(),
+        agent: "mock".into(),
+        agent_version: Some("<1.0>".into()),
+        native_session: Some("`native`\n# x".into()),
+        dir: "/work/<b>".into(),
+        continues: None,
+        held_by: None,
+    }
+}
+
+fn text(kind: TextKind, text: &str, delta: bool) -> What {
+    Text { kind, text: text.into(), delta, message: Some("m".into()), parent: None }.into()
+}
+
+fn story() -> Vec<What> {
+    let input = serde_json::from_value(serde_json::json!({ "command": HOSTILE })).unwrap();
+    let open = serde_json::from_value(serde_json::json!({ "path": "a" })).unwrap();
+    let usage = Some(Usage::of(None, Tokens { input: 3, output: 4, ..Tokens::default() }).partial(0.012));
+    let outcome = Outcome::new(Cause::AgentDied, "It <died>.");
+    let turn = |text: &str| TurnEnded {
+        outcome: outcome.clone(),
+        text: text.into(),
+        structured: None,
+        usage: Some(Usage::unknown(Scope::Turn)),
+    };
+    vec![
+        TurnStarted { origin: Origin::Caller, prompt: Some(HOSTILE.into()) }.into(),
+        text(TextKind::Thinking, "hm <i>", false),
+        text(TextKind::Reply, "One ", true),
+        text(TextKind::Reply, "answer.\n```rust\nlet x = 1;", true),
+        ToolCall { id: "1".into(), name: "Bash<x>".into(), input, parent: None }.into(),
+        ToolResult { id: "1".into(), name: None, ok: false, output: HOSTILE.into(), denied: true, content: None }
+            .into(),
+        ToolCall { id: "2".into(), name: "Read".into(), input: open, parent: None }.into(),
+        Notice::new(Level::Warning, "x", "careful <b>").into(),
+        turn("not shown again").into(),
+        TurnStarted { origin: Origin::Caller, prompt: Some("second".into()) }.into(),
+        turn("only at the end").into(),
+        Ended { outcome, exit_code: None, signal: None, usage }.into(),
+    ]
+}
+
+fn exported(format: ExportFormat) -> String {
+    let mut export = Export::new(format);
+    let mut out = export.head(&known(), At(0));
+    let mut turn = 0;
+    for (seq, what) in (1..).zip(story()) {
+        turn += u32::from(matches!(what, What::TurnStarted(_)));
+        out += &export.event(&Event { seq, at: At(1_000), session: "s".into(), turn, what });
+    }
+    out + &export.foot()
+}
+
+#[test]
+fn html_escapes_everything_and_loads_nothing() {
+    let page = exported(ExportFormat::Html);
+    let mut tags: Vec<&str> = page.split('<').skip(1).filter_map(|rest| rest.split([' ', '>', '\n']).next()).collect();
+    tags.sort_unstable();
+    tags.dedup();
+    let ours = [
+        "!doctype", "/b", "/body", "/code", "/dd", "/details", "/div", "/dl", "/dt", "/footer", "/h1", "/h2", "/head",
+        "/html", "/pre", "/span", "/style", "/summary", "/time", "/title", "b", "body", "code", "dd", "details", "div",
+        "dl", "dt", "footer", "h1", "h2", "head", "html", "meta", "pre", "span", "style", "summary", "time", "title",
+    ];
+    assert_eq!(tags, ours);
+    for tag in ["div", "details", "pre", "body", "dl"] {
+        let count = |mark: String| page.matches(&mark).count();
+        assert_eq!(count(format!("<{tag}")), count(format!("</{tag}>")), "{tag}");
+    }
+    assert!(!page.contains('\u{1b}') && !page.contains("src=") && !page.contains("href="), "{page}");
+    assert!(page.contains("default-src 'none'") && page.contains("<title>mock session 0f8fad5b</title>"));
+    for words in [
+        "&lt;/div&gt;&lt;/pre&gt;&lt;script&gt;alert(1)&lt;/script&gt;\n```\n# fake &quot;&#39;&amp;amp;`",
+        "One answer.\n```rust",
+        "<span class=\"denied\">denied</span> <b>Bash&lt;x&gt;</b> <code>&lt;/div&gt;",
+        "no result</span> <b>Read</b> <code>a</code>",
+        "careful &lt;b&gt;",
+        "second",
+        "only at the end",
+        "agent_died · 7 tokens · ≥ $0.0120 · It &lt;died&gt;.",
+    ] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+    assert!(!page.contains("not shown again"));
+}
+
+// Code in a line and indented code open no fence.
+#[test]
+fn only_open_fences_are_closed() {
+    let closed = super::markdown::closed;
+    for text in ["```ls``` lists files.", "a\n\n    ```\n", "```rust\nx\n```", "~~~\n```\n~~~", "plain"] {
+        assert_eq!(closed(text), text.trim(), "{text:?}");
+    }
+    assert_eq!(closed("```rust\nx"), "```rust\nx\n```");
+    assert_eq!(closed("~~~ a`b\nx"), "~~~ a`b\nx\n~~~");
+}
+
+#[test]
+fn markdown_keeps_its_structure() {
+    let page = exported(ExportFormat::Markdown);
+    // Every fence that is opened is closed, so that headings are ours alone.
+    let mut fence: Option<&str> = None;
+    let mut headings = Vec::new();
+    for line in page.lines() {
+        let run = &line[..line.len() - line.trim_start_matches('`').len()];
+        match fence {
+            Some(open) if run.len() >= open.len() && run.len() == line.len() => fence = None,
+            Some(_) => {}
+            None if run.len() >= 3 => fence = Some(run),
+            None if line.starts_with('#') => headings.push(line),
+            None => assert!(!line.replace("\\<", "").contains("<script"), "{line}"),
+        }
+    }
+    assert_eq!((fence, headings), (None, vec!["# mock session 0f8fad5b", "## Turn 1", "## Turn 2"]), "{page}");
+    for words in [
+        "- Agent's session id: `` `native` # x ``\n",
+        "> \\</div\\>",
+        "> \\# fake \"'\\&amp;\\`\n",
+        "One answer.\n```rust\nlet x = 1;\n```\n",
+        "**Tool** `Bash<x>` (denied)\n\n````\n</div></pre>",
+        "**Tool** `Read` (no result)\n\n```\n{\n  \"path\": \"a\"\n}\n```\n",
+        "> second\n",
+        "only at the end",
+        "Ended: agent\\_died · 7 tokens · ≥ $0.0120 · It \\<died\\>.\n",
+    ] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+    assert!(!page.contains('\u{1b}') && !page.contains("not shown again"));
+}
+
+#[test]
+fn json_lines_are_the_events() {
+    let lines = exported(ExportFormat::Jsonl);
+    let kinds: Vec<String> = lines.lines().map(|line| Event::from_json(line).unwrap().what.word().to_owned()).collect();
+    assert_eq!(kinds, story().iter().map(|what| what.word().to_owned()).collect::<Vec<_>>());
+}

@@ -1,0 +1,178 @@
+//! The bound on stored events: whatever form a flood takes, the session ends, and its log stays small.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::event::Unreadable;
+use crate::permission::{Ask, Otherwise, ToolKind, ToolUse};
+use crate::spec::Asks;
+
+const LIMIT: u64 = 20_000;
+
+/// The JSON size of what was emitted, without the events that end turns and the session.
+fn stored(rig: &Rig) -> u64 {
+    let ends = |what: &&What| !matches!(what, What::TurnEnded(_) | What::Ended(_));
+    rig.events().iter().copied().filter(ends).map(|what| serde_json::to_string(what).unwrap().len() as u64).sum()
+}
+
+fn limited(after: AfterTurn) -> Rig {
+    let mut rig = Rig::new(Limits { event_bytes: Some(LIMIT), ..Limits::default() }, after);
+    rig.machine = Machine::new(rig.machine.limits.clone(), after).ruled(None, "/w".into(), Asks::Somebody);
+    for input in [Input::Send("hi".into()), Input::Start, Input::Spawned, Input::Heard(started())] {
+        rig.give(input);
+    }
+    rig
+}
+
+fn notice(n: usize) -> Notice {
+    Notice::new(Level::Warning, "w", "n".repeat(n))
+}
+
+/// The nth input of a flood.
+type Flood = fn(usize) -> Input;
+
+/// Every form in which an agent can make Ostler store something.
+fn floods() -> Vec<(&'static str, Flood)> {
+    vec![
+        ("text", |_| Input::Heard(text(&"t".repeat(500)))),
+        ("escaped text", |_| Input::Heard(text(&"\u{1}".repeat(100)))),
+        ("empty text", |_| Input::Heard(text(""))),
+        ("tool calls", |n| Input::Heard(call(&n.to_string()))),
+        ("tool results", |n| {
+            let (id, output) = (n.to_string(), "o".repeat(700));
+            Input::Heard(ToolResult { id, name: None, ok: true, output, denied: false, content: None }.into())
+        }),
+        ("unreadable lines", |_| {
+            Input::Heard(Unreadable { raw: "x".repeat(300), why: "no".into(), length: 300, lossy: false }.into())
+        }),
+        ("the agent's notices", |_| Input::Heard(notice(300).into())),
+        ("remarks", |_| Input::Remark(notice(300))),
+        ("usage", |n| Input::Heard(used(&n.to_string(), 1))),
+        ("who it is", |_| Input::Heard(started())),
+        ("questions", |n| {
+            let (wants, input) = (ToolUse::of("t", ToolKind::Other), Some(Raw::string(&"i".repeat(400))));
+            Input::Asked(Ask { id: n.to_string(), call: None, input, wants, otherwise: Otherwise::Person })
+        }),
+    ]
+}
+
+#[test]
+fn a_flood_of_any_kind_ends_the_turn_and_then_the_session() {
+    for (name, flood) in floods() {
+        let mut rig = limited(AfterTurn::Wait);
+        for n in 0..2000 {
+            rig.give(flood(n));
+        }
+        assert!(rig.machine.is_log_full(), "{name}");
+        assert!(rig.did(&Effect::Say(Say::Interrupt)), "{name}: interrupted first");
+        // Its results, answers and states: each is as small as what it belongs to.
+        assert!(stored(&rig) <= 2 * LIMIT, "{name}: {}", stored(&rig));
+        let before = stored(&rig);
+        for n in 0..2000 {
+            rig.give(flood(n));
+        }
+        assert_eq!(stored(&rig), before, "{name}: nothing more of the agent's is stored");
+        rig.give(Input::TurnOver(over(Cause::Interrupted))).give(Input::Exited(exit(0), None));
+        assert_eq!(rig.turn_ended().outcome.cause, Cause::OutputLimit, "{name}");
+        assert_eq!(rig.ended().outcome.cause, Cause::OutputLimit, "{name}");
+        assert!(rig.ended().outcome.hint.as_ref().is_some_and(|hint| hint.contains("--max-log-size")), "{name}");
+        let notices = rig.events().into_iter().filter(|it| matches!(it, What::Notice(it) if it.code == "log_full"));
+        assert_eq!(notices.count(), 1, "{name}");
+    }
+}
+
+#[test]
+fn an_agent_that_does_not_stop_is_ended() {
+    let mut rig = limited(AfterTurn::End);
+    for _ in 0..100 {
+        rig.give(Input::Heard(text(&"t".repeat(500))));
+    }
+    rig.wait(5 * S);
+    assert!(rig.did(&Effect::Terminate) && !rig.did(&Effect::Kill));
+    rig.wait(5 * S);
+    assert!(rig.did(&Effect::Kill));
+    rig.give(Input::Exited(Exit { signal: Some(9), ..Exit::default() }, None));
+    assert_eq!((rig.turn_ended().outcome.cause, rig.ended().outcome.cause), (Cause::OutputLimit, Cause::OutputLimit));
+}
+
+#[test]
+fn a_flood_between_turns_ends_the_session() {
+    let mut rig = limited(AfterTurn::Wait);
+    rig.give(Input::TurnOver(over(Cause::Completed)));
+    for _ in 0..100 {
+        rig.give(Input::Heard(notice(500).into()));
+    }
+    assert!(rig.did(&Effect::CloseInput));
+    rig.give(Input::Send("more".into())).give(Input::Exited(exit(0), None));
+    assert_eq!(rig.ended().outcome.cause, Cause::OutputLimit);
+    assert_eq!(rig.turn_ended().outcome.cause, Cause::Completed, "the turn was over before");
+}
+
+#[test]
+fn the_event_that_does_not_fit_is_left_out() {
+    let mut rig = limited(AfterTurn::End);
+    rig.give(Input::Heard(text(&"t".repeat(60_000))));
+    assert!(rig.machine.is_log_full() && stored(&rig) < LIMIT, "{}", stored(&rig));
+}
+
+#[test]
+fn turns_that_the_agent_adds_count_too() {
+    let mut rig = limited(AfterTurn::Wait);
+    for _ in 0..1000 {
+        let long = TurnOver { text: Some("a".repeat(300)), ..over(Cause::Completed) };
+        rig.give(Input::TurnOver(long)).give(Input::TurnBegan);
+    }
+    rig.give(Input::TurnOver(over(Cause::Interrupted))).give(Input::Exited(exit(0), None));
+    assert_eq!(rig.ended().outcome.cause, Cause::OutputLimit);
+    let all: usize = rig.events().iter().map(|what| serde_json::to_string(what).unwrap().len()).sum();
+    assert!(all as u64 <= 2 * LIMIT, "{all}");
+}
+
+#[test]
+fn the_last_result_of_a_flood_is_trimmed() {
+    let mut rig = limited(AfterTurn::End);
+    for _ in 0..100 {
+        rig.give(Input::Heard(text(&"t".repeat(500))));
+    }
+    let usage: Vec<Usage> = (0..5000).map(|n| Usage::of(Some(n.to_string()), Tokens::default())).collect();
+    let (text, structured) = (Some("a".repeat(1_000_000)), Some(Raw::string(&"b".repeat(1_000_000))));
+    rig.give(Input::TurnOver(TurnOver { text, structured, usage, ..over(Cause::Completed) }));
+    rig.give(Input::Exited(exit(0), None));
+    let all: usize = rig.events().iter().map(|what| serde_json::to_string(what).unwrap().len()).sum();
+    assert!(all as u64 <= 3 * LIMIT, "{all}");
+}
+
+#[test]
+fn without_a_limit_nothing_is_left_out() {
+    let mut rig = Rig::new(Limits { event_bytes: None, ..Limits::default() }, AfterTurn::End);
+    for input in [Input::Send("hi".into()), Input::Start, Input::Spawned, Input::Heard(started())] {
+        rig.give(input);
+    }
+    for _ in 0..1000 {
+        rig.give(Input::Heard(text(&"t".repeat(500))));
+    }
+    assert_eq!(rig.words().iter().filter(|word| **word == "text").count(), 1000);
+}
+
+proptest! {
+    // What the agent makes Ostler store is within the limit, with what each stored call and question is owed.
+    #[test]
+    fn no_mixture_of_floods_passes_the_limit(
+        which in proptest::collection::vec((0..floods().len(), 0usize..50), 0..300),
+        turns in proptest::collection::vec(0usize..300, 0..4),
+    ) {
+        let floods = floods();
+        let mut rig = limited(AfterTurn::Wait);
+        for (at, (form, n)) in which.iter().enumerate() {
+            rig.give(floods[*form].1(*n));
+            if turns.contains(&at) {
+                rig.give(Input::TurnOver(over(Cause::Completed))).give(Input::Send("more".into()));
+            }
+        }
+        let full = rig.machine.is_log_full();
+        rig.give(Input::Kill).give(Input::Exited(Exit::default(), None));
+        prop_assert!(stored(&rig) <= 2 * LIMIT, "{}", stored(&rig));
+        prop_assert_eq!(rig.words().last().copied(), Some("ended"));
+        prop_assert!(!full || rig.machine.state() == SessionState::Ended);
+    }
+}

@@ -1,0 +1,91 @@
+//! The schemas of the caller's tools as each agent is offered them: one golden file per agent in
+//! `schemas/`.
+
+use std::path::Path;
+
+use ostler_core::dialect::{Dialect, Out, Outbox, Say};
+use ostler_core::spec::{Bridge, Spec, ToolOffer};
+use ostler_dialects::all;
+use serde_json::{Value, json};
+
+use crate::stage::offer;
+
+/// Shapes that agents were seen to rewrite or to reject: a plain object, one behind references,
+/// alternatives, a list type, none.
+fn offers() -> Vec<ToolOffer> {
+    let schemas = [
+        (
+            "plain",
+            json!({"type": "object", "properties": {"path": {"type": "string", "description": "A file."}, "lines": {"type": "integer", "minimum": 1, "default": 10}, "how": {"enum": ["a", "b"]}}, "required": ["path"], "additionalProperties": false}),
+        ),
+        (
+            "referenced",
+            json!({"$schema": "https://json-schema.org/draft/2020-12/schema", "$ref": "#/$defs/Args", "$defs": {"Args": {"type": "object", "properties": {"p": {"$ref": "#/$defs/Point"}}}, "Point": {"type": "object", "properties": {"x": {"type": "number"}}}}}),
+        ),
+        (
+            "alternatives",
+            json!({"oneOf": [{"type": "object", "properties": {"kind": {"const": "circle"}, "r": {"type": "number"}}, "required": ["kind", "r"]}, {"type": "object", "properties": {"kind": {"const": "square"}, "side": {"type": "number"}}, "required": ["kind", "side"]}]}),
+        ),
+        (
+            "nullable",
+            json!({"type": ["object", "null"], "properties": {"n": {"type": ["integer", "null"], "format": "uint32"}}}),
+        ),
+        ("anything", json!({})),
+    ];
+    schemas.iter().map(|(name, schema)| offer(name, &schema.to_string())).collect()
+}
+
+/// Returns the tools that a conversation offers, wherever it writes them: in a request, over the
+/// bridge, on the control channel.
+fn offered(dialect: &dyn Dialect) -> Option<Value> {
+    let bridge = Some(Bridge { program: "/bin/ostler".into(), args: Vec::new() });
+    let spec = Spec { tools: offers(), bridge, ..Spec::default() };
+    let (mut talk, mut out) = (dialect.converse(&spec), Outbox::default());
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+    let control = json!({"type": "control_request", "request_id": "c", "request": {"subtype": "mcp_message", "server_name": "ostler", "message": list}});
+    // A model's tools are those that its body has.
+    let ready = json!({"ostler": {"ready": {"model": "m", "cwd": "/work", "tools": spec.tools}}});
+    talk.open(&mut out);
+    for line in
+        [control, ready, json!({"id": "initialize", "result": {}}), json!({"jsonrpc": "2.0", "id": 1, "result": {}})]
+    {
+        talk.hear(&line.to_string(), &mut out);
+    }
+    talk.hear_aside(1, &list.to_string(), &mut out);
+    talk.say(Say::Prompt("hello".into()), &mut out);
+    let lines = out.drain().filter_map(|out| match out {
+        Out::Write(line) | Out::WriteAside { line, .. } => serde_json::from_slice::<Value>(&line).ok(),
+        _ => None,
+    });
+    let places =
+        ["/result/tools", "/response/response/mcp_response/result/tools", "/params/dynamicTools", "/call/tools"];
+    lines.into_iter().find_map(|line| places.iter().find_map(|place| line.pointer(place).cloned()))
+}
+
+// P62
+#[test]
+fn every_agent_is_offered_its_schemas() {
+    #[expect(clippy::disallowed_methods, reason = "the switch that rewrites the golden files")]
+    let update = std::env::var_os("UPDATE_GOLDEN").is_some_and(|value| value == "1");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/schemas");
+    let mut agents = 0;
+    for dialect in all().iter().filter(|dialect| dialect.capabilities().tools) {
+        agents += 1;
+        let tools = offered(*dialect).unwrap_or_else(|| panic!("{} offers no tools", dialect.name()));
+        let found = serde_json::to_string_pretty(&tools).unwrap() + "\n";
+        let path = folder.join(format!("{}.json", dialect.name()));
+        if update {
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(&path, &found).unwrap();
+        }
+        let golden = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            found == golden,
+            "{}: differs from {} (UPDATE_GOLDEN=1 rewrites):\n{found}",
+            dialect.name(),
+            path.display()
+        );
+        assert_eq!(tools.as_array().unwrap().len(), offers().len(), "no tool is dropped");
+    }
+    assert_eq!(agents, std::fs::read_dir(&folder).unwrap().count(), "one golden file per agent");
+}

@@ -1,0 +1,88 @@
+//! Runs a program on a machine that lacks layers of the sandbox: `deprived landlock,unshare,mount_setattr,seccomp -- program args…`.
+//!
+//! The named system calls are answered as a kernel or a container's profile answers that does not have or give them. The program and
+//! everything that it starts see the same machine.
+
+#![expect(
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    reason = "a tool of the tests, which becomes another program"
+)]
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    #[cfg(target_os = "linux")]
+    {
+        let Err(error) = linux::run();
+        eprintln!("deprived: {error}");
+    }
+    ExitCode::from(125)
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::collections::BTreeMap;
+    use std::convert::Infallible;
+    use std::io;
+    use std::os::unix::process::CommandExt;
+
+    use seccompiler::{
+        BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+        TargetArch,
+    };
+
+    type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+    /// The calls of a layer, and what they are answered with.
+    fn calls(layer: &str) -> Option<(Vec<libc::c_long>, libc::c_int)> {
+        Some(match layer {
+            "landlock" => (
+                vec![libc::SYS_landlock_create_ruleset, libc::SYS_landlock_add_rule, libc::SYS_landlock_restrict_self],
+                libc::EOPNOTSUPP,
+            ),
+            "unshare" => (vec![libc::SYS_unshare], libc::EPERM),
+            "mount_setattr" => (vec![libc::SYS_mount_setattr], libc::EPERM),
+            "seccomp" => (vec![libc::SYS_seccomp], libc::EINVAL),
+            _ => return None,
+        })
+    }
+
+    pub(super) fn run() -> io::Result<Infallible> {
+        let mut args = std::env::args_os().skip(1);
+        let layers = args.next().unwrap_or_default().into_string().unwrap_or_default();
+        let usage = || io::Error::other("usage: deprived LAYERS -- PROGRAM [ARGS]");
+        if args.next().is_none_or(|dashes| dashes != "--") {
+            return Err(usage());
+        }
+        let program = args.next().ok_or_else(usage)?;
+        // Without seccomp no further filter can be made: that one comes last.
+        let mut layers: Vec<&str> = layers.split(',').collect();
+        layers.sort_by_key(|layer| *layer == "seccomp");
+        for layer in layers {
+            let (calls, errno) = calls(layer).ok_or_else(|| io::Error::other(format!("no layer {layer:?}")))?;
+            let mut rules: Rules = calls.into_iter().map(|call| (call, Vec::new())).collect();
+            if layer == "seccomp" {
+                rules.insert(libc::SYS_prctl, vec![older_way_in()?]);
+            }
+            deny(rules, errno)?;
+        }
+        Err(std::process::Command::new(program).args(args).exec())
+    }
+
+    /// The older call that installs a filter; other uses of it stay.
+    fn older_way_in() -> io::Result<SeccompRule> {
+        let is_filter = [(0, 22), (1, 2)]
+            .map(|(argument, value)| SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value));
+        let conditions: Result<Vec<_>, _> = is_filter.into_iter().collect();
+        conditions.and_then(SeccompRule::new).map_err(io::Error::other)
+    }
+
+    fn deny(rules: Rules, errno: libc::c_int) -> io::Result<()> {
+        let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(io::Error::other)?;
+        let answer = SeccompAction::Errno(errno.unsigned_abs());
+        let filter = SeccompFilter::new(rules, SeccompAction::Allow, answer, arch).map_err(io::Error::other)?;
+        let program: BpfProgram = filter.try_into().map_err(io::Error::other)?;
+        seccompiler::apply_filter(&program).map_err(io::Error::other)
+    }
+}

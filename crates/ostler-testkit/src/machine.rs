@@ -1,0 +1,104 @@
+//! Requirements that a test has of the machine: a layer of the sandbox, a right, a program.
+//!
+//! Where CI is set, a machine that lacks one fails the test. Elsewhere the test is skipped, and the skip is reported: on
+//! stderr, and in the file that [`SKIPPED`] names, from which `cargo xtask test` prints it.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::Path;
+
+/// The variable that names the file to which skipped tests are appended, one line each.
+pub const SKIPPED: &str = "OSTLER_SKIPPED_TESTS";
+
+/// Whether the machine has what a test needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Need {
+    /// It has.
+    Met,
+    /// It has not; the text says what is missing.
+    Missing(String),
+}
+
+impl Need {
+    /// A need that is met if the condition holds.
+    #[must_use]
+    pub fn of(is_met: bool, missing: impl FnOnce() -> String) -> Self {
+        if is_met { Self::Met } else { Self::Missing(missing()) }
+    }
+
+    /// The need of a program in the usual directories.
+    #[must_use]
+    pub fn program(name: &str) -> Self {
+        let is_installed = ["/usr/local/bin", "/usr/bin", "/bin"].iter().any(|dir| Path::new(dir).join(name).exists());
+        Self::of(is_installed, || format!("{name} is not installed"))
+    }
+}
+
+/// Returns true if a test can run on this machine. A test that cannot is to return at once.
+///
+/// # Panics
+/// When the machine lacks what the test needs and CI is set: there, a test that proves nothing is a failed test.
+#[must_use]
+pub fn can_run(test: &str, need: &Need) -> bool {
+    decide(test, need, std::env::var_os("CI").as_deref(), std::env::var_os(SKIPPED).as_deref())
+}
+
+fn decide(test: &str, need: &Need, ci: Option<&OsStr>, skipped: Option<&OsStr>) -> bool {
+    let Need::Missing(what) = need else { return true };
+    let line = format!("skipped: {test}: {what}");
+    assert!(!is_ci(ci), "{test} needs what this machine lacks, and CI is set: {what}");
+    // Straight to the stream: a test runner captures what the macros print of a test that passes.
+    let _ = writeln!(std::io::stderr(), "{line}");
+    if let Some(path) = skipped {
+        let file = std::fs::File::options().append(true).create(true).open(path);
+        file.and_then(|mut file| writeln!(file, "{line}")).expect("the list of skipped tests cannot be written");
+    }
+    false
+}
+
+/// Returns true for the values of CI that mean it; as `cargo xtask test` has it.
+fn is_ci(value: Option<&OsStr>) -> bool {
+    value.is_some_and(|value| value == "true" || value == "1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn missing() -> Need {
+        Need::of(false, || "there is no Landlock".into())
+    }
+
+    #[test]
+    fn a_met_need_runs_the_test_everywhere() {
+        for ci in [None, Some("true".as_ref())] {
+            assert!(decide("a::test", &Need::Met, ci, None));
+        }
+    }
+
+    #[test]
+    fn a_missing_layer_fails_the_test_under_ci() {
+        for ci in ["true", "1"] {
+            let failed =
+                std::panic::catch_unwind(|| decide("a::test", &missing(), Some(ci.as_ref()), None)).unwrap_err();
+            let message = failed.downcast_ref::<String>().unwrap();
+            assert!(message.contains("a::test") && message.contains("no Landlock"), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_missing_layer_is_reported_elsewhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let list = dir.path().join("skipped");
+        for ci in [None, Some("".as_ref()), Some("false".as_ref())] {
+            assert!(!decide("a::test", &missing(), ci, Some(list.as_os_str())));
+        }
+        assert_eq!(std::fs::read_to_string(list).unwrap(), "skipped: a::test: there is no Landlock\n".repeat(3));
+    }
+
+    #[test]
+    fn a_program_that_is_not_installed_is_missing() {
+        assert_eq!(Need::program("sh"), Need::Met);
+        assert_eq!(Need::program("no-such-program"), Need::Missing("no-such-program is not installed".into()));
+    }
+}

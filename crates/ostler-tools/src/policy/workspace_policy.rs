@@ -1,0 +1,278 @@
+//! A workspace's own policy file over the policy below it: narrowing parts are applied, everything else is a request.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::PathBuf;
+
+use super::{POLICY_FILE, Policy};
+use crate::command::{CommandPreset, CommandRule, Commands};
+use crate::confine::{CommandLimits, Network, Required, default_memory_mb};
+use crate::{Code, ToolError};
+
+/// A workspace's policy file as written: the policy, and the names of the limits that it sets.
+#[derive(Debug, Clone, Default)]
+pub struct WorkspacePolicy {
+    policy: Policy,
+    given: BTreeSet<String>,
+}
+
+/// One thing that a workspace's file asks for beyond the policy below it. It displays as a plain clause, with control
+/// characters escaped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// Commands may write this path.
+    Write(PathBuf),
+    /// Commands may read this path.
+    Read(PathBuf),
+    /// Commands may use the network.
+    Network,
+    /// Commands get this environment variable.
+    Env(String),
+    /// A limit is raised.
+    Limit {
+        /// The name of the limit in the file.
+        name: &'static str,
+        /// The value that the file asks for.
+        asked: u64,
+        /// The value without the file; `None` for no limit.
+        held: Option<u64>,
+    },
+    /// Commands run although layers of the sandbox are missing.
+    Unconfined,
+    /// The file tools open files that match this glob, although the defaults deny or protect them.
+    Files(String),
+    /// A command that has no rule otherwise may run.
+    Command(String),
+    /// The rule for a command is replaced by one that allows more.
+    Rule(String),
+    /// The commands of a wider preset may run.
+    Preset(CommandPreset),
+}
+
+/// A policy with only the narrowing parts of a workspace's file, and the requests that were left out.
+#[derive(Debug, Clone)]
+pub struct Narrowed {
+    /// The policy: it allows nothing that the one below did not.
+    pub policy: Policy,
+    /// Everything in the file that would have widened it.
+    pub left_out: Vec<Request>,
+}
+
+/// A policy with the requests of a trusted workspace that can be granted.
+#[derive(Debug, Clone)]
+pub struct Granted {
+    /// The policy.
+    pub policy: Policy,
+    /// The requests that were granted.
+    pub opened: Vec<Request>,
+    /// The requests that no workspace is granted, and why.
+    pub refused: Vec<(Request, String)>,
+}
+
+impl WorkspacePolicy {
+    /// Parses a workspace's file and checks each rule against its own examples.
+    ///
+    /// # Errors
+    /// Names the line or the rule that is wrong. A request that cannot be granted is not an error.
+    pub fn parse(text: &str) -> Result<Self, ToolError> {
+        let bad = |why: String| ToolError::new(Code::BadArguments, format!("{POLICY_FILE}: {why}"));
+        let policy: Policy = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
+        policy.files.check().map_err(bad)?;
+        policy.sandbox.check_counts().map_err(bad)?;
+        policy.commands.iter().try_for_each(CommandRule::check).map_err(bad)?;
+        let table: toml::Table = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
+        let sandbox = table.get("sandbox").and_then(toml::Value::as_table);
+        let given = sandbox.into_iter().flat_map(|section| section.keys().cloned()).collect();
+        Ok(Self { policy, given })
+    }
+
+    fn gives(&self, name: &str) -> bool {
+        self.given.contains(name)
+    }
+}
+
+impl Policy {
+    /// Applies the narrowing parts of a workspace's file, and returns everything else as requests.
+    #[must_use]
+    pub fn narrowed_by(&self, workspace: &WorkspacePolicy) -> Narrowed {
+        let mut policy = self.clone();
+        let mut left_out = narrow_limits(&mut policy.sandbox, workspace);
+        let asked = &workspace.policy;
+        policy.files.deny.extend(asked.files.deny.iter().cloned());
+        policy.files.read_only.extend(asked.files.read_only.iter().cloned());
+        let allowed = |glob: &&String| !self.files.allow.contains(*glob);
+        left_out.extend(asked.files.allow.iter().filter(allowed).cloned().map(Request::Files));
+        if !asked.commands.is_empty() {
+            let below = Commands::new(&self.commands).ok();
+            left_out.extend(asked.commands.iter().filter_map(|rule| request_of(rule, below.as_ref())));
+        }
+        policy.narrowing.extend(asked.commands.iter().cloned());
+        // Without a preset in the policy below, the widest that is chosen by itself is `build`.
+        let held = self.preset.unwrap_or(CommandPreset::Build);
+        match asked.preset {
+            Some(preset) if preset > held => left_out.push(Request::Preset(preset)),
+            Some(preset) => policy.preset = Some(preset),
+            None => {}
+        }
+        Narrowed { policy, left_out }
+    }
+
+    /// Applies all of a trusted workspace's file but for the requests that `judge` refuses. `judge` returns the request to
+    /// grant, which may be more exact than the one that was made.
+    #[must_use]
+    pub fn granting(
+        &self,
+        workspace: &WorkspacePolicy,
+        judge: &dyn Fn(&Request) -> Result<Request, String>,
+    ) -> Granted {
+        let Narrowed { mut policy, left_out } = self.narrowed_by(workspace);
+        let (mut opened, mut refused) = (Vec::new(), Vec::new());
+        for request in left_out {
+            match judge(&request) {
+                Ok(exact) => {
+                    policy.grant(exact, workspace);
+                    opened.push(request);
+                }
+                Err(why) => refused.push((request, why)),
+            }
+        }
+        Granted { policy, opened, refused }
+    }
+
+    fn grant(&mut self, request: Request, workspace: &WorkspacePolicy) {
+        let limits = &mut self.sandbox;
+        match request {
+            Request::Write(path) => limits.write.push(path),
+            Request::Read(path) => limits.read.push(path),
+            Request::Network => limits.network = Network::All,
+            Request::Env(name) => limits.env.push(name),
+            Request::Limit { name, asked, .. } => counts(limits).into_iter().for_each(|(known, count)| match count {
+                Count::Always(count) if known == name => *count = asked,
+                Count::Optional(count) if known == name => *count = Some(asked),
+                Count::Always(_) | Count::Optional(_) => {}
+            }),
+            Request::Unconfined => limits.required = Required::Nothing,
+            Request::Files(glob) => self.files.workspace_allow.push(glob),
+            Request::Preset(preset) => self.preset = Some(preset),
+            Request::Command(name) | Request::Rule(name) => {
+                self.commands.extend(workspace.policy.commands.iter().filter(|rule| rule.name == name).cloned());
+            }
+        }
+    }
+}
+
+/// The request that a workspace's rule for a command makes, if it allows more than the rule below it.
+fn request_of(rule: &CommandRule, below: Option<&Commands>) -> Option<Request> {
+    match below.and_then(|below| below.rule(&rule.name)) {
+        None => Some(Request::Command(rule.name.clone())),
+        Some(held) => allows_more(held, rule).then(|| Request::Rule(rule.name.clone())),
+    }
+}
+
+/// A limit that is a number.
+enum Count<'a> {
+    Always(&'a mut u64),
+    Optional(&'a mut Option<u64>),
+}
+
+/// The limits that are numbers, by their names in the file.
+fn counts(limits: &mut CommandLimits) -> [(&'static str, Count<'_>); 6] {
+    // Every field by name, so that a new one cannot be forgotten here.
+    let CommandLimits {
+        timeout_seconds,
+        cpu_seconds,
+        file_size_mb,
+        processes,
+        open_files,
+        memory_mb,
+        write: _,
+        read: _,
+        network: _,
+        env: _,
+        required: _,
+    } = limits;
+    [
+        ("timeout_seconds", Count::Always(timeout_seconds)),
+        ("cpu_seconds", Count::Always(cpu_seconds)),
+        ("file_size_mb", Count::Always(file_size_mb)),
+        ("processes", Count::Always(processes)),
+        ("open_files", Count::Always(open_files)),
+        ("memory_mb", Count::Optional(memory_mb)),
+    ]
+}
+
+fn narrow_limits(held: &mut CommandLimits, workspace: &WorkspacePolicy) -> Vec<Request> {
+    let mut asked = workspace.policy.sandbox.clone();
+    let mut left_out = Vec::new();
+    left_out.extend(asked.write.iter().filter(|path| !held.write.contains(path)).cloned().map(Request::Write));
+    left_out.extend(asked.read.iter().filter(|path| !held.read.contains(path)).cloned().map(Request::Read));
+    left_out.extend(asked.env.iter().filter(|name| !held.env.contains(name)).cloned().map(Request::Env));
+    if workspace.gives("network") {
+        match (asked.network, held.network) {
+            (Network::None, _) => held.network = Network::None,
+            (Network::All, Network::None) => left_out.push(Request::Network),
+            (Network::All, Network::All) => {}
+        }
+    }
+    if workspace.gives("required") {
+        match asked.required {
+            Required::Nothing if held.required > Required::Nothing => left_out.push(Request::Unconfined),
+            required => held.required = held.required.max(required),
+        }
+    }
+    for ((name, held), (_, asked)) in counts(held).into_iter().zip(counts(&mut asked)) {
+        let asked = match asked {
+            Count::Always(count) => Some(*count),
+            Count::Optional(count) => *count,
+        };
+        let Some(asked) = asked.filter(|_| workspace.gives(name)) else { continue };
+        match held {
+            Count::Always(held) if asked <= *held => *held = asked,
+            Count::Optional(held) if asked <= held.unwrap_or_else(default_memory_mb) => *held = Some(asked),
+            Count::Always(held) => left_out.push(Request::Limit { name, asked, held: Some(*held) }),
+            Count::Optional(held) => {
+                left_out.push(Request::Limit { name, asked, held: Some(held.unwrap_or_else(default_memory_mb)) });
+            }
+        }
+    }
+    left_out
+}
+
+/// Returns true if `asked` could let a call through that `held` refuses.
+fn allows_more(held: &CommandRule, asked: &CommandRule) -> bool {
+    let within = |some: &[String], all: &[String]| some.iter().all(|one| all.contains(one));
+    let sub_commands = match (&held.allow, &asked.allow) {
+        (None, _) => false,
+        (Some(_), None) => true,
+        (Some(held_list), Some(list)) => !within(list, held_list) || !within(&asked.before, &held.before),
+    };
+    // A rule with a list of sub-commands takes the first word of a block for one of them; without a list, for any argument.
+    let read_differently = held.allow.is_some() != asked.allow.is_some() && !held.block.is_empty();
+    let unblocked = held.block.iter().any(|words| !asked.block.contains(words));
+    let unblocked = unblocked || !within(&held.block_args, &asked.block_args);
+    let unblocked = unblocked || held.needs.iter().any(|words| !asked.needs.contains(words));
+    let text = asked.text.iter().any(|words| !held.text.contains(words));
+    sub_commands || read_differently || unblocked || text
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = |path: &PathBuf| path.to_string_lossy().escape_debug().to_string();
+        match self {
+            Self::Write(asked) => write!(f, "commands may write {}", path(asked)),
+            Self::Read(asked) => write!(f, "commands may read {}", path(asked)),
+            Self::Network => f.write_str("commands may use the network"),
+            Self::Env(name) => write!(f, "commands get the variable {}", name.escape_debug()),
+            Self::Limit { name, asked, held: Some(held) } => write!(f, "{name} is raised from {held} to {asked}"),
+            Self::Limit { name, asked, held: None } => write!(f, "{name} is {asked}"),
+            Self::Unconfined => f.write_str("commands run where layers of the sandbox are missing"),
+            Self::Files(glob) => write!(f, "the file tools open {}", glob.escape_debug()),
+            Self::Command(name) => write!(f, "the command {} may run", name.escape_debug()),
+            Self::Rule(name) => write!(f, "its own rule for {} replaces a stricter one", name.escape_debug()),
+            Self::Preset(preset) => write!(f, "the commands of the preset {preset} may run"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,206 @@
+//! A workspace's file only narrows, whatever it says; and what a trusted one is granted.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::command::Place;
+
+fn file(text: &str) -> WorkspacePolicy {
+    WorkspacePolicy::parse(text).unwrap()
+}
+
+fn left_out(base: &str, workspace: &str) -> Vec<String> {
+    let narrowed = Policy::parse(base).unwrap().narrowed_by(&file(workspace));
+    narrowed.left_out.iter().map(ToString::to_string).collect()
+}
+
+// Issue 14, break 1: each request of the attack is left out, and named.
+#[test]
+fn requests_are_left_out_and_named() {
+    for (base, workspace, expected) in [
+        ("", "[sandbox]\nwrite = [\"~/.bashrc\"]", &["commands may write ~/.bashrc"][..]),
+        ("", "[sandbox]\nread = [\"~\"]", &["commands may read ~"]),
+        ("", "[sandbox]\nnetwork = \"all\"", &["commands may use the network"]),
+        ("", "[sandbox]\nenv = [\"DATABASE_URL\"]", &["commands get the variable DATABASE_URL"]),
+        (
+            "",
+            "[sandbox]\nenv = [\"GITHUB_TOKEN\", \"A=B\"]",
+            &["commands get the variable GITHUB_TOKEN", "commands get the variable A=B"],
+        ),
+        ("", "[sandbox]\ntimeout_seconds = 9999", &["timeout_seconds is raised from 120 to 9999"]),
+        ("", "[files]\nallow = [\".env\"]", &["the file tools open .env"]),
+        ("", "[[command]]\nname = \"bash\"", &["the command bash may run"]),
+        ("", "[[command]]\nname = \"git\"", &["its own rule for git replaces a stricter one"]),
+        ("", "[sandbox]\nwrite = [\"a\\u001b[2Jb\\u202e\"]", &["commands may write a\\u{1b}[2Jb\\u{202e}"]),
+        (
+            "[sandbox]\nrequired = true",
+            "[sandbox]\nrequired = false",
+            &["commands run where layers of the sandbox are missing"],
+        ),
+        // What holds already is no request, and neither is what narrows.
+        ("[sandbox]\nwrite = [\"/x\"]\nnetwork = \"all\"", "[sandbox]\nwrite = [\"/x\"]\nnetwork = \"all\"", &[]),
+        ("", "[sandbox]\ntimeout_seconds = 5\nmemory_mb = 64\nrequired = true\nnetwork = \"none\"", &[]),
+        ("", "[files]\ndeny = [\"a\"]\nread_only = [\"b\"]", &[]),
+        ("[[command]]\nname = \"x\"", "[[command]]\nname = \"x\"\nallow = [\"y\"]\nblock_args = [\"z\"]", &[]),
+        ("", "", &[]),
+    ] {
+        assert_eq!(left_out(base, workspace), expected, "{workspace}");
+    }
+}
+
+#[test]
+fn narrowing_parts_are_taken() {
+    let base = Policy::parse("[sandbox]\nnetwork = \"all\"\ntimeout_seconds = 600\nwrite = [\"/x\"]").unwrap();
+    let text = "[sandbox]\nnetwork = \"none\"\ntimeout_seconds = 5\nmemory_mb = 64\nrequired = true\n\
+                [files]\ndeny = [\"a\"]\nread_only = [\"b\"]";
+    let CommandLimits { network, timeout_seconds, memory_mb, required, write, .. } =
+        base.narrowed_by(&file(text)).policy.sandbox;
+    assert_eq!((network, timeout_seconds, memory_mb, required), (Network::None, 5, Some(64), Required::Everything));
+    assert_eq!(write, [Path::new("/x")], "what the user granted stays");
+    let files = base.narrowed_by(&file(text)).policy.files;
+    assert_eq!((files.deny, files.read_only), (vec!["a".to_owned()], vec!["b".to_owned()]));
+    // A limit that the file does not name stays the user's.
+    assert_eq!(base.narrowed_by(&file("[sandbox]\nprocesses = 3")).policy.sandbox.timeout_seconds, 600);
+}
+
+fn passes(policy: &Policy, command: &str, args: &[&str]) -> bool {
+    let commands = Commands::new(&policy.commands).unwrap().narrowed_by(&policy.narrowing);
+    let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+    let place = Place { root: Path::new("/workspace"), path: OsStr::new("/usr/bin:/bin"), is_denied: &|_| false };
+    // A program that is not installed has passed the rules.
+    commands.check(command, &args, &place).map_or_else(|error| error.code == Code::FileNotFound, |_| true)
+}
+
+#[test]
+fn a_workspaces_rule_only_refuses() {
+    let base = Policy::default();
+    let narrowed = |text: &str| base.narrowed_by(&file(text)).policy;
+    let git = narrowed("[[command]]\nname = \"git\"\nallow = [\"status\", \"push\", \"config\"]");
+    assert!(passes(&git, "git", &["status"]));
+    assert!(!passes(&git, "git", &["log"]), "the workspace does not list it");
+    assert!(!passes(&git, "git", &["push", "--force"]), "the default blocks it");
+    assert!(!passes(&git, "git", &["config", "x"]), "the default does not list it");
+    assert!(!passes(&narrowed("[[command]]\nname = \"bash\""), "bash", &[]));
+    // `just` lists no sub-commands: a list of the workspace's must not change what the default's blocks mean.
+    let just = narrowed("[[command]]\nname = \"just\"\nallow = [\"test\"]\nbefore = [\"-f\", \"--justfile\"]");
+    assert!(passes(&just, "just", &["test"]) && !passes(&just, "just", &["build"]));
+    assert!(!passes(&just, "just", &["-f", "x", "test"]) && !passes(&just, "just", &["test", "--justfile", "x"]));
+}
+
+#[test]
+fn a_trusted_file_gets_what_is_not_refused() {
+    let text = "[sandbox]\nwrite = [\"/a\", \"/b\"]\nnetwork = \"all\"\nprocesses = 9999\nmemory_mb = 8\n\
+                [files]\nallow = [\".env\"]\n[[command]]\nname = \"bash\"";
+    let judge = |request: &Request| match request {
+        Request::Write(path) if path == Path::new("/b") => Err("never".to_owned()),
+        Request::Write(_) => Ok(Request::Write("/real".into())),
+        other => Ok(other.clone()),
+    };
+    let granted = Policy::default().granting(&file(text), &judge);
+    assert_eq!(granted.refused, [(Request::Write("/b".into()), "never".to_owned())]);
+    assert_eq!(granted.opened.len(), 5);
+    let CommandLimits { write, network, processes, memory_mb, .. } = granted.policy.sandbox.clone();
+    assert_eq!((write, network), (vec!["/real".into()], Network::All));
+    assert_eq!((processes, memory_mb), (9999, Some(8)));
+    assert_eq!(granted.policy.files.workspace_allow, [".env"]);
+    assert!(passes(&granted.policy, "bash", &[]));
+}
+
+#[test]
+fn a_file_that_is_wrong_is_an_error() {
+    for text in ["nonsense", "[sandbox]\nsurprise = 1", "[sandbox]\nprocesses = 0", "[files]\ndeny = [\"a{\"]"] {
+        assert!(WorkspacePolicy::parse(text).is_err(), "{text}");
+    }
+    // Neither can be granted; neither is a mistake in the file.
+    for text in ["[sandbox]\nwrite = [\"/\", \"~\"]", "[sandbox]\nenv = [\"MY_TOKEN\"]"] {
+        assert!(WorkspacePolicy::parse(text).is_ok(), "{text}");
+    }
+}
+
+fn words(of: &'static [&'static str]) -> impl Strategy<Value = Vec<&'static str>> {
+    prop::collection::vec(prop::sample::select(of), 0..4)
+}
+
+const NAMES: &[&str] = &["git", "just", "bash", "cargo", "./x"];
+const ARGS: &[&str] = &["status", "push", "--force", "-f", "test", "a.txt", "--output=x", "commit", "-m", "-c"];
+
+prop_compose! {
+    fn rule()(
+        name in prop::sample::select(NAMES), allow in prop::option::of(words(ARGS)), before in words(ARGS),
+        block in words(ARGS), block_args in words(ARGS), text in words(ARGS),
+    ) -> String {
+        let list = |words: &[&str]| format!("{words:?}");
+        let lists = |words: &[&str]| format!("{:?}", words.iter().map(|word| vec![*word]).collect::<Vec<_>>());
+        let allow = allow.map(|allow| format!("allow = {}\n", list(&allow))).unwrap_or_default();
+        format!(
+            "[[command]]\nname = {name:?}\n{allow}before = {}\nblock = {}\nblock_args = {}\ntext = {}\n",
+            list(&before), lists(&block), list(&block_args), lists(&text),
+        )
+    }
+}
+
+prop_compose! {
+    fn policy_text()(
+        write in words(&["/x", "~/.bashrc", "a"]), read in words(&["~", "/y"]), env in words(&["CI", "RUST_LOG", "DATABASE_URL"]),
+        network in prop::option::of(prop::sample::select(&["none", "all"][..])), required in prop::option::of(any::<bool>()),
+        counts in prop::collection::vec(prop::option::of(1u64..2000), 6), rules in prop::collection::vec(rule(), 0..3),
+        deny in words(&["a", "b/**"]), allow in words(&[".env", "**"]), read_only in words(&["c"]),
+    ) -> String {
+        let names = ["timeout_seconds", "cpu_seconds", "file_size_mb", "processes", "open_files", "memory_mb"];
+        let counts = names.iter().zip(counts).filter_map(|(name, count)| Some(format!("{name} = {}\n", count?)));
+        format!(
+            "[sandbox]\nwrite = {write:?}\nread = {read:?}\nenv = {env:?}\n{}{}{}[files]\ndeny = {deny:?}\n\
+             allow = {allow:?}\nread_only = {read_only:?}\n{}",
+            network.map(|network| format!("network = {network:?}\n")).unwrap_or_default(),
+            required.map(|required| format!("required = {required}\n")).unwrap_or_default(),
+            counts.collect::<String>(),
+            rules.concat(),
+        )
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    // Issue 14, break 1: whatever the workspace's file says, nothing is allowed that was not before.
+    #[test]
+    fn the_result_allows_nothing_that_the_base_did_not(
+        base in policy_text(), workspace in policy_text(), command in prop::sample::select(NAMES), args in words(ARGS),
+    ) {
+        let base = Policy::parse(&base.replace("DATABASE_URL", "JAVA_HOME")).unwrap();
+        let mut policy = base.narrowed_by(&file(&workspace)).policy;
+        let (mut held, limits) = (base.sandbox.clone(), &mut policy.sandbox);
+        prop_assert_eq!((&limits.write, &limits.read, &limits.env), (&held.write, &held.read, &held.env));
+        prop_assert!(limits.network == held.network || limits.network == Network::None);
+        prop_assert!(limits.required >= held.required);
+        for ((name, now), (_, held)) in counts(limits).into_iter().zip(counts(&mut held)) {
+            let most = |count: Count<'_>| match count {
+                Count::Always(count) => *count,
+                Count::Optional(count) => count.unwrap_or_else(default_memory_mb),
+            };
+            prop_assert!(most(now) <= most(held), "{}", name);
+        }
+        prop_assert_eq!(&policy.files.allow, &base.files.allow);
+        prop_assert!(policy.files.workspace_allow.is_empty());
+        prop_assert!(base.files.deny.iter().all(|glob| policy.files.deny.contains(glob)));
+        prop_assert!(base.files.read_only.iter().all(|glob| policy.files.read_only.contains(glob)));
+        prop_assert!(passes(&base, command, &args) || !passes(&policy, command, &args), "{} {:?}", command, args);
+    }
+
+    // A file whose rule is not reported as allowing more really does not.
+    #[test]
+    fn a_rule_that_is_no_request_allows_no_more(
+        base in rule(), workspace in rule(), args in words(ARGS),
+    ) {
+        let base = Policy::parse(&base).unwrap();
+        let workspace = file(&workspace);
+        let rule = &workspace.policy.commands[0];
+        if request_of(rule, Commands::new(&base.commands).ok().as_ref()).is_none() {
+            let instead = Policy { commands: [&base.commands[..], &workspace.policy.commands].concat(), ..Policy::default() };
+            prop_assert!(passes(&base, &rule.name, &args) || !passes(&instead, &rule.name, &args), "{:?}", args);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The line splitter: chunks make no difference, nothing is lost, and no line is longer than the cap.
+
+use ostler_core::lines::{HEAD, Line, Lines};
+
+use super::harness::campaign;
+use super::random::Random;
+
+/// A stream, the cap, and where the stream is cut.
+#[derive(Debug)]
+struct Stream {
+    bytes: Vec<u8>,
+    cap: usize,
+    cuts: Vec<usize>,
+}
+
+fn stream(random: &mut Random) -> Stream {
+    let mut bytes = Vec::new();
+    for _ in 0..random.below(24) {
+        match random.below(8) {
+            0 => bytes.push(b'\n'),
+            1 => bytes.extend_from_slice(b"\r\n"),
+            2 => bytes.extend(std::iter::repeat_n(b'x', random.below(9000))),
+            3 => bytes.extend_from_slice("é😀\u{2028}\u{feff}".as_bytes()),
+            4 => bytes.extend((0..random.below(9)).map(|_| u8::try_from(random.next() % 256).unwrap())),
+            5 => bytes.extend_from_slice(b"{\"type\":\"text\"}\n"),
+            6 => bytes.extend_from_slice(&"😀".as_bytes()[..random.below(4)]),
+            _ => bytes.extend_from_slice(b"\r"),
+        }
+    }
+    let cap = *random.pick(&[&0, &1, &7, &80, &4095, &4096, &4097, &5000, &100_000]);
+    let cuts = (0..random.below(12)).map(|_| random.below(bytes.len() + 1)).collect();
+    Stream { bytes, cap, cuts }
+}
+
+type Seen = (Option<String>, bool, u64, u64);
+
+fn seen(line: Line<'_>, at: u64) -> Seen {
+    match line {
+        Line::Text { text, lossy } => (Some(text.into_owned()), lossy, 0, at),
+        Line::Oversize { head, length } => (Some(head), true, length, at),
+    }
+}
+
+fn read<'a>(cap: usize, chunks: impl Iterator<Item = &'a [u8]>) -> Vec<Seen> {
+    let (mut lines, mut all) = (Lines::with_cap(cap), Vec::new());
+    chunks.for_each(|chunk| lines.push_placed(chunk, |line, at| all.push(seen(line, at))));
+    lines.finish_placed(|line, at| all.push(seen(line, at)));
+    all
+}
+
+fn check(stream: &Stream) -> Result<(), String> {
+    let Stream { bytes, cap, cuts } = stream;
+    let whole = read(*cap, std::iter::once(&bytes[..]));
+    let mut cuts: Vec<usize> = cuts.iter().copied().chain([0, bytes.len()]).collect();
+    cuts.sort_unstable();
+    let chunked = read(*cap, cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]));
+    let bytewise = read(*cap, bytes.chunks(1));
+    if whole != chunked || whole != bytewise {
+        return Err("chunks make a difference".into());
+    }
+    // Against the plainest reading there is.
+    let mut expected: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
+    expected.pop_if(|last| last.is_empty());
+    if expected.len() != whole.len() {
+        return Err(format!("{} lines instead of {}", whole.len(), expected.len()));
+    }
+    let mut at = 0;
+    for (line, (text, _, length, began)) in expected.iter().zip(&whole) {
+        let text = text.as_deref().unwrap_or_default();
+        let is_over = line.len() > *cap;
+        let is_right = match is_over {
+            // A byte that is no UTF-8 becomes a character of three.
+            true => *length == line.len() as u64 && text.len() <= 3 * HEAD,
+            false => {
+                *length == 0 && String::from_utf8_lossy(line).trim_end_matches('\r') == text.trim_end_matches('\r')
+            }
+        };
+        if !is_right || *began != at {
+            return Err(format!("the line at {at} is {text:?}, length {length}, at {began}"));
+        }
+        at += line.len() as u64 + 1;
+    }
+    Ok(())
+}
+
+#[test]
+fn chunks_make_no_difference() {
+    campaign("lines", stream, check);
+}

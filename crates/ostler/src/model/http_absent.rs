@@ -1,0 +1,60 @@
+//! The place of the HTTP client in a build without the feature `api`: a server can be named, and is refused with the fix.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+
+use ostler_core::spec::{Spec, SpecError};
+use ostler_dialects::openai::orders::Failed;
+
+use super::{Answer, Model};
+use crate::host::Host;
+
+/// A server, of which this build can have none.
+pub(crate) struct Http(Infallible);
+
+impl Http {
+    /// How the agent becomes usable.
+    pub(crate) const SETUP: &str = "This build has no HTTP client: enable the feature `api` of the crate `ostler`.";
+
+    /// Refuses every server.
+    pub(crate) fn new(_: &Host, _: &Spec) -> Result<Self, SpecError> {
+        Err(SpecError::secret("base_url", Self::SETUP))
+    }
+
+    /// Returns false: a key does not help.
+    pub(crate) fn is_configured(_: &Host) -> bool {
+        false
+    }
+
+    pub(crate) fn base(&self) -> &str {
+        match self.0 {}
+    }
+
+    pub(crate) async fn models(&self) -> Result<Vec<String>, Failed> {
+        match self.0 {}
+    }
+}
+
+impl Model for Http {
+    fn call<'a>(&'a self, _: &'a str) -> Pin<Box<dyn Future<Output = Result<Answer, Failed>> + Send + 'a>> {
+        match self.0 {}
+    }
+
+    fn name<'a>(&'a self) -> Pin<Box<dyn Future<Output = Result<String, Failed>> + Send + 'a>> {
+        match self.0 {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_refused_with_the_feature_that_it_needs() {
+        let host = Host::new([("OPENAI_API_KEY".into(), "sk-of-the-host".into())]);
+        assert!(!Http::is_configured(&host));
+        let refused = Http::new(&host, &Spec::default()).map(|_| ()).unwrap_err().to_string();
+        assert!(refused.contains("feature `api`"), "{refused}");
+    }
+}
