@@ -15,7 +15,7 @@ mod wish;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use ostler::Asks;
+use ostler::Attendance;
 use ostler::clip::plain;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -38,7 +38,7 @@ pub(crate) async fn run(mut args: AcpArgs) -> Result<Code, Fault> {
             .hint("session/new and session/load of the protocol carry it (docs/acp-server.md)"));
     }
     let here = spec::directory(None)?;
-    let project = review::open((args.start.config, &args.start.policy), &here, Asks::Nobody)?;
+    let project = review::open((args.start.config, &args.start.policy), &here, Attendance::Unattended)?;
     let config = config::load(args.start.config, &project)?;
     config::remarks(&config, &project).iter().for_each(|remark| output::tell(&plain(remark)));
     let Keeping { host, store } = store::keeping(&mut args.start, &here, &config)?;

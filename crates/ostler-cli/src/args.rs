@@ -401,7 +401,7 @@ impl ReplayArgs {
 pub(crate) struct SchemaArgs {
     /// What to describe
     #[arg(value_enum)]
-    pub(crate) what: Schema,
+    pub(crate) kind: Schema,
 }
 
 /// What has a schema.

@@ -11,10 +11,10 @@ mod terminal;
 use std::collections::VecDeque;
 use std::io::IsTerminal;
 
-use ostler::around::ASK_PERSON;
+use ostler::hooks::ASK_PERSON;
 use ostler::clip::plain;
 use ostler::event::{Decision, Permission};
-use ostler::{Answer, Asks, Event, Remote, What};
+use ostler::{Answer, Attendance, Event, Remote, EventKind};
 
 use self::person::Query;
 pub(crate) use self::person::{Line, line};
@@ -26,14 +26,14 @@ use crate::output::{Question, name, word};
 use crate::screen::Screen;
 
 /// Whether somebody can be asked: they read stderr and type on stdin.
-pub(crate) fn who() -> Asks {
+pub(crate) fn who() -> Attendance {
     let is_there = cfg!(unix) && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    if is_there { Asks::Somebody } else { Asks::Nobody }
+    if is_there { Attendance::Attended } else { Attendance::Unattended }
 }
 
 /// The same for a form of output. Somebody is asked who can read the question and answer it; a script is not.
-pub(crate) fn who_at(format: Format) -> Asks {
-    if format == Format::Human { who() } else { Asks::Nobody }
+pub(crate) fn who_at(format: Format) -> Attendance {
+    if format == Format::Human { who() } else { Attendance::Unattended }
 }
 
 /// What a model is told when a person denies without a reason.
@@ -85,8 +85,8 @@ impl Asked {
 
 impl Asking {
     /// Without anybody to ask, it asks nothing.
-    pub(crate) fn new(remote: Remote, asks: Asks) -> Self {
-        let terminal = if asks == Asks::Somebody { Terminal::open() } else { None };
+    pub(crate) fn new(remote: Remote, attendance: Attendance) -> Self {
+        let terminal = if attendance == Attendance::Attended { Terminal::open() } else { None };
         Self { remote, terminal, line: None, announced: 0, waiting: VecDeque::new(), open: None, ahead: String::new() }
     }
 
@@ -126,14 +126,14 @@ impl Asking {
         if self.terminal.is_none() {
             return;
         }
-        let permission = match &event.what {
-            What::ToolCall(call) if call.name == ASK_PERSON => {
+        let permission = match &event.kind {
+            EventKind::ToolCall(call) if call.name == ASK_PERSON => {
                 self.announced += 1;
                 return;
             }
-            What::Permission(permission) => permission,
+            EventKind::Permission(permission) => permission,
             // Nobody waits for an answer any more, whatever became of the question.
-            What::TurnEnded(_) | What::Ended(_) => return self.turn_ended(screen),
+            EventKind::TurnEnded(_) | EventKind::Ended(_) => return self.turn_ended(screen),
             _ => return,
         };
         if permission.decision == Decision::Asked {
@@ -152,12 +152,12 @@ impl Asking {
         self.waiting.clear();
         self.announced = 0;
         if let Some(open) = &self.open {
-            let what = match open {
+            let kind = match open {
                 Asked::Tool(permission) => name(&permission.tool),
                 Asked::Model(_) => "it".to_owned(),
             };
             self.close(screen, false);
-            screen.line(format!("{DIM}· {what} is not asked any more: the turn is over{DIM:#}"));
+            screen.line(format!("{DIM}· {kind} is not asked any more: the turn is over{DIM:#}"));
         }
     }
 

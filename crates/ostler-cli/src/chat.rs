@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ostler::config::Config;
-use ostler::{AfterTurn, Asks, Denials, Host, Session, keys as setting};
+use ostler::{AfterTurn, Attendance, Denials, Host, Session, keys as setting};
 use ostler_store::Store;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -78,18 +78,18 @@ struct Scene {
 async fn begin(mut args: ChatArgs) -> Result<(Scene, Session), Fault> {
     let dir = spec::directory(args.start.dir.as_deref())?;
     let is_attended = io::stdin().is_terminal();
-    let asks = if is_attended { ask::who() } else { Asks::Nobody };
-    let project = review::open((args.start.config, &args.start.policy), &dir, asks)?;
+    let attendance = if is_attended { ask::who() } else { Attendance::Unattended };
+    let project = review::open((args.start.config, &args.start.policy), &dir, attendance)?;
     let config = config::load(args.start.config, &project)?;
     let Keeping { host, store } = store::keeping(&mut args.start, &dir, &config)?;
     let host = review::attach(host, &project, &config)?;
     let chosen = spec::choose(&config, &args.start, (&host, true)).await?;
     let prompt = args.prompt.unwrap_or_default();
     let (streaming, after_turn) = (true, AfterTurn::Wait);
-    let way = Way { prompt, dir: dir.clone(), project, streaming, after_turn, asks, ..Way::default() };
+    let way = Way { prompt, dir: dir.clone(), project, streaming, after_turn, attendance, ..Way::default() };
     let history = environment::state_dir().filter(|_| !args.start.no_store).map(|dir| dir.join("chat_history"));
     let mut wanted = spec::read(args.start, &config, way)?;
-    if asks == Asks::Somebody {
+    if attendance == Attendance::Attended {
         wanted.spec.denials = Denials::Tolerate; // whoever said no need not be told that the turn failed
     }
     let spec = wanted.told(&config, &chosen)?;
@@ -130,7 +130,7 @@ impl Chat {
         let shown = output::open_chat(view, |place| gate.writer(place));
         let is_live = shown.is_live();
         let (mut screen, done) = Screen::open(shown).map_err(Fault::internal)?;
-        let asking = Asking::new(session.remote(), scene.wanted.spec.asks);
+        let asking = Asking::new(session.remote(), scene.wanted.spec.attendance);
         let keys = if scene.is_attended { Keys::editor(scene.history.clone(), gate)? } else { Keys::lines()? };
         if scene.is_attended {
             let dir = word(&scene.dir.to_string_lossy(), 200);

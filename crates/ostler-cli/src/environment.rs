@@ -60,11 +60,11 @@ fn guarded(mut host: Host) -> Host {
         if let Some(dir) = own.parent() {
             host = host.with_helpers(dir.to_owned());
         }
-        host = host.bridged_by(BridgeProgram { program: own, args: vec![BRIDGE_ROLE.into()] });
+        host = host.with_bridge(BridgeProgram { program: own, args: vec![BRIDGE_ROLE.into()] });
     }
     match guard_program() {
         Some(program) if cfg!(target_os = "linux") => {
-            host.guarded_by(GuardProgram { program, args: vec![GUARD_ROLE.into()] })
+            host.with_guard(GuardProgram { program, args: vec![GUARD_ROLE.into()] })
         }
         _ => host,
     }

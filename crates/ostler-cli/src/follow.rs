@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use ostler::{Event, Remote, Session, What};
+use ostler::{Event, Remote, Session, EventKind};
 use tokio::time::MissedTickBehavior;
 
 use crate::ask::Asking;
@@ -99,7 +99,7 @@ impl Following {
             self.over = true;
             return;
         };
-        if let What::Ended(ended) = &event.what {
+        if let EventKind::Ended(ended) = &event.kind {
             self.code = exit::of(ended.outcome.cause);
         }
         asking.note(&event, &mut self.screen);

@@ -7,8 +7,8 @@ mod words;
 
 use std::sync::Arc;
 
-use ostler::looping::CommandCheck;
-use ostler::{Agent, Asks, Denials, Host, Loop, Session, Settings, keys};
+use ostler::agent_loop::CommandCheck;
+use ostler::{Agent, Attendance, Denials, Host, Loop, Session, Settings, keys};
 
 use self::words::{again, split};
 use crate::args::{LoopArgs, LoopLimits, LoopMode, Time, ToolSet};
@@ -25,8 +25,8 @@ use crate::{config, files, prompt, review};
 /// Runs one task.
 pub(crate) async fn run(args: LoopArgs) -> Result<Code, Fault> {
     let format = args.task.format();
-    let Begun { session, signals, asks, line, again, view } = output::reporting(format, begin(args).await)?;
-    let asking = Asking::new(session.remote(), asks).also_for(line);
+    let Begun { session, signals, attendance, line, again, view } = output::reporting(format, begin(args).await)?;
+    let asking = Asking::new(session.remote(), attendance).also_for(line);
     follow((session, asking), output::open_loop(format, again, view), signals).await
 }
 
@@ -34,7 +34,7 @@ pub(crate) async fn run(args: LoopArgs) -> Result<Code, Fault> {
 struct Begun {
     session: Session,
     signals: Signals,
-    asks: Asks,
+    attendance: Attendance,
     /// Where the model's own questions come from.
     line: Line,
     again: Option<Again>,
@@ -46,8 +46,8 @@ async fn begin(mut args: LoopArgs) -> Result<Begun, Fault> {
     let dir = spec::directory(args.dir.as_deref())?;
     let task = prompt::read(&args.task, &dir, "loop")?;
     let format = args.task.format();
-    let asks = ask::who_at(format);
-    let project = review::open((args.config, &args.policy), &dir, asks)?;
+    let attendance = ask::who_at(format);
+    let project = review::open((args.config, &args.policy), &dir, attendance)?;
     let config = config::load(args.config, &project)?;
     let mut start = args.start(LOOP);
     let Keeping { host, store } = store::keeping(&mut start, &dir, &config)?;
@@ -59,7 +59,7 @@ async fn begin(mut args: LoopArgs) -> Result<Begun, Fault> {
     args.mode = args.mode.or(before.is_approving.then_some(LoopMode::Approve));
     let sought = model::Sought { config: &config, host: &host, args: &args, before: before.model };
     let model = model::choose(&sought).await?;
-    let (agent, line) = around(Loop::around(model), &args, &(host.clone(), dir.clone(), asks))?;
+    let (agent, line) = around(Loop::around(model), &args, &(host.clone(), dir.clone(), attendance))?;
     let streaming = format.is_streaming();
     let view = View {
         args: args.task.view,
@@ -67,7 +67,7 @@ async fn begin(mut args: LoopArgs) -> Result<Begun, Fault> {
         dialects: Dialects::only(agent.dialect()),
         stored: Stored::Yes,
     };
-    let way = Way { prompt: task, dir, project, streaming, asks, has_model: true, ..Way::default() };
+    let way = Way { prompt: task, dir, project, streaming, attendance, has_model: true, ..Way::default() };
     let mut wanted = spec::read(start, &config, way)?;
     wanted.spec.denials = Denials::Tolerate;
     set(&mut wanted.spec.settings, &args)?;
@@ -77,12 +77,12 @@ async fn begin(mut args: LoopArgs) -> Result<Begun, Fault> {
     let session = chosen.agent.start(&host, spec).map_err(|error| spec::wrong(&error, &*chosen.agent, "loop"))?;
     // What is not kept cannot be gone on with.
     let again = store.map(|_| Again(again(&args)));
-    Ok(Begun { session, signals, asks, line, again, view })
+    Ok(Begun { session, signals, attendance, line, again, view })
 }
 
 /// Puts around the loop what was asked for: its check, and whom the model may ask.
-fn around(agent: Loop, args: &LoopArgs, place: &(Host, std::path::PathBuf, Asks)) -> Result<(Loop, Line), Fault> {
-    let (host, dir, asks) = place;
+fn around(agent: Loop, args: &LoopArgs, place: &(Host, std::path::PathBuf, Attendance)) -> Result<(Loop, Line), Fault> {
+    let (host, dir, attendance) = place;
     let mut agent = if args.tools == ToolSet::None { agent.bare() } else { agent };
     if let Some(until) = &args.until {
         let check = CommandCheck::new(host, split(until)?, dir.clone());
@@ -97,9 +97,9 @@ fn around(agent: Loop, args: &LoopArgs, place: &(Host, std::path::PathBuf, Asks)
         agent = agent.tool_timeout(longest);
     }
     let (ask, line) = ask::line();
-    Ok(match (args.ask, asks) {
-        (true, Asks::Somebody) => (agent.person(ask), line),
-        (true, Asks::Nobody) => (agent.may_ask(), line),
+    Ok(match (args.ask, attendance) {
+        (true, Attendance::Attended) => (agent.person(ask), line),
+        (true, Attendance::Unattended) => (agent.may_ask(), line),
         (false, _) => (agent, line),
     })
 }

@@ -9,7 +9,7 @@ use crate::output::say;
 
 /// Prints a JSON schema.
 pub(crate) fn schema(args: &SchemaArgs) -> Result<Code, Fault> {
-    let schema = match args.what {
+    let schema = match args.kind {
         Schema::Events => ostler::event::schema(),
     };
     say(&serde_json::to_string_pretty(&schema).map_err(Fault::internal)?);

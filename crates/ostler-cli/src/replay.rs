@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 
-use ostler::{Dialect, Event, Replay, Spec, What};
+use ostler::{Dialect, Event, Replay, Spec, EventKind};
 
 use crate::args::ReplayArgs;
 use crate::config::load_for;
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Code, Fault> {
     let bytes = opening.chain(source);
     let written = match recording {
         Recording::Events => show_events(args, BufReader::new(bytes), &mut shown)?,
-        Recording::Raw(dialect, spec) => show_raw(args, bytes, Replay::new(dialect, &spec), &mut shown)?,
+        Recording::RawJson(dialect, spec) => show_raw(args, bytes, Replay::new(dialect, &spec), &mut shown)?,
     };
     let Shown { output, code } = shown;
     drop(output); // its last line ends here
@@ -47,7 +47,7 @@ enum Recording {
     /// Events, as `--output events` prints them, with their times.
     Events,
     /// What an agent printed, as `--raw-log` writes it. It has no times.
-    Raw(&'static dyn Dialect, Box<Spec>),
+    RawJson(&'static dyn Dialect, Box<Spec>),
 }
 
 /// The file for people.
@@ -72,23 +72,23 @@ fn recognize(args: &ReplayArgs, named: Option<&Chosen>, opening: &[u8]) -> Resul
     let mut spec = Box::new(Spec::default());
     set_each(&mut spec.settings, &args.set)?;
     let recognized = Replay::recognize(opening);
-    let what = "a recording is what --raw-log wrote, or lines of --output events";
+    let kind = "a recording is what --raw-log wrote, or lines of --output events";
     let Some(Chosen { name, agent }) = named else {
-        return recognized.map(|dialect| Recording::Raw(dialect, spec)).ok_or_else(|| {
+        return recognized.map(|dialect| Recording::RawJson(dialect, spec)).ok_or_else(|| {
             Fault::usage(format!("{file} is not a recording of an agent that Ostler knows"))
-                .hint(format!("{what}; --agent NAME reads it as the output of that agent"))
+                .hint(format!("{kind}; --agent NAME reads it as the output of that agent"))
         });
     };
     let dialect = agent.dialect();
     match recognized.filter(|known| known.name() == dialect.name()) {
         // The language of the transport that it was recorded with.
-        Some(known) if args.set.is_empty() => Ok(Recording::Raw(known, spec)),
-        Some(_) => Ok(Recording::Raw(dialect, spec)),
-        None if says_something(dialect, &spec, opening) => Ok(Recording::Raw(dialect, spec)),
+        Some(known) if args.set.is_empty() => Ok(Recording::RawJson(known, spec)),
+        Some(_) => Ok(Recording::RawJson(dialect, spec)),
+        None if says_something(dialect, &spec, opening) => Ok(Recording::RawJson(dialect, spec)),
         None => {
             let hint = match recognized {
                 Some(known) => format!("it looks like a recording of {}: leave out --agent", known.name()),
-                None => what.to_owned(),
+                None => kind.to_owned(),
             };
             Err(Fault::usage(format!("{file} is not a recording of {name}")).hint(hint))
         }
@@ -102,8 +102,8 @@ fn says_something(dialect: &'static dyn Dialect, spec: &Spec, opening: &[u8]) ->
     events.extend(replay.finish());
     events.iter().any(|event| {
         matches!(
-            event.what,
-            What::Started(_) | What::Text(_) | What::ToolCall(_) | What::ToolResult(_) | What::Usage(_)
+            event.kind,
+            EventKind::Started(_) | EventKind::Text(_) | EventKind::ToolCall(_) | EventKind::ToolResult(_) | EventKind::Usage(_)
         )
     })
 }
@@ -117,7 +117,7 @@ struct Shown {
 impl Shown {
     fn show(&mut self, events: Vec<Event>) -> std::io::Result<()> {
         for event in events {
-            if let What::Ended(ended) = &event.what {
+            if let EventKind::Ended(ended) = &event.kind {
                 self.code = Some(exit::of(ended.outcome.cause));
             }
             self.output.event(&event)?;

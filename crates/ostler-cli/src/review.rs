@@ -8,7 +8,7 @@ use std::path::Path;
 use ostler::event::{Level, Notice};
 use ostler::permission::Trust;
 use ostler::trust::{Decided, FileKind, Standing, UNTRUSTED, WorkspaceFile};
-use ostler::{Asks, Host};
+use ostler::{Attendance, Host};
 
 pub(crate) use self::verb::run;
 use crate::args::{ConfigArgs, PolicyArgs};
@@ -36,9 +36,9 @@ impl Asked {
 }
 
 /// Reads the project of a run, and asks about its files if somebody is there and they ask for more.
-pub(crate) fn open((config, args): (ConfigArgs, &PolicyArgs), dir: &Path, asks: Asks) -> Result<Project, Fault> {
+pub(crate) fn open((config, args): (ConfigArgs, &PolicyArgs), dir: &Path, attendance: Attendance) -> Result<Project, Fault> {
     let mut project = Project::read(config, args, dir)?;
-    if asks == Asks::Somebody {
+    if attendance == Attendance::Attended {
         ask(&mut project);
     }
     Ok(project)

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ostler::Raw;
+use ostler::RawJson;
 use ostler::clip::plain;
 use ostler::permission::{Ruled, Ruling, ToolUse};
 use ostler::trust::FileKind;
@@ -41,7 +41,7 @@ fn gather(args: &PolicyShowArgs, dir: &Path) -> Result<(Project, Loaded), Fault>
 /// `ostler policy test`.
 fn test(args: &PolicyTestArgs) -> Result<Code, Fault> {
     let agent = named(&load_for(&args.agent)?, &args.agent)?.agent;
-    let input = Raw::parse(&args.json).map_err(|error| {
+    let input = RawJson::parse(&args.json).map_err(|error| {
         let why = format!("the tool's arguments are not JSON: {error}");
         Fault::usage(why).hint("such as: ostler policy test Bash '{\"command\":\"git push\"}'")
     })?;
@@ -76,8 +76,8 @@ fn sentence(ruling: &Ruling, wants: &ToolUse, is_empty: bool) -> String {
         (_, None) if is_empty => "there is no policy: give --permissions or --policy, or write your own".to_owned(),
         (_, None) => "no rule matches: the agent's own ways decide".to_owned(),
     };
-    let what = format!("{} ({})", wants.tool, wants.kind.word());
-    format!("{paint}{}{paint:#}  {}  {}", ruling.ruled.word(), plain(&what), plain(&why))
+    let kind = format!("{} ({})", wants.tool, wants.kind.word());
+    format!("{paint}{}{paint:#}  {}  {}", ruling.ruled.word(), plain(&kind), plain(&why))
 }
 
 fn paint(word: &str) -> anstyle::Style {

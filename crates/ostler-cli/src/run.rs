@@ -1,6 +1,6 @@
 //! `ostler run`: one task, one agent, from the command line to an exit code.
 
-use ostler::{Asks, Session};
+use ostler::{Attendance, Session};
 
 use crate::args::RunArgs;
 use crate::ask::Asking;
@@ -16,8 +16,8 @@ use crate::{ask, config, prompt, review};
 /// Runs one task.
 pub(crate) async fn run(args: RunArgs) -> Result<Code, Fault> {
     let format = args.task.format();
-    let Begun { session, signals, asks, view } = output::reporting(format, begin(args).await)?;
-    let asking = Asking::new(session.remote(), asks);
+    let Begun { session, signals, attendance, view } = output::reporting(format, begin(args).await)?;
+    let asking = Asking::new(session.remote(), attendance);
     follow((session, asking), output::open_run(format, view), signals).await
 }
 
@@ -25,7 +25,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<Code, Fault> {
 struct Begun {
     session: Session,
     signals: Signals,
-    asks: Asks,
+    attendance: Attendance,
     view: View,
 }
 
@@ -34,8 +34,8 @@ async fn begin(mut args: RunArgs) -> Result<Begun, Fault> {
     let dir = spec::directory(args.start.dir.as_deref())?;
     let task = prompt::read(&args.task, &dir, "run")?;
     let format = args.task.format();
-    let asks = ask::who_at(format);
-    let project = review::open((args.start.config, &args.start.policy), &dir, asks)?;
+    let attendance = ask::who_at(format);
+    let project = review::open((args.start.config, &args.start.policy), &dir, attendance)?;
     let config = config::load(args.start.config, &project)?;
     let Keeping { host, store } = store::keeping(&mut args.start, &dir, &config)?;
     let host = review::attach(host, &project, &config)?;
@@ -47,10 +47,10 @@ async fn begin(mut args: RunArgs) -> Result<Begun, Fault> {
         dialects: Dialects::of(config.agents()),
         stored: Stored::of(store.as_ref()),
     };
-    let way = Way { prompt: task, dir, project, streaming, asks, ..Way::default() };
+    let way = Way { prompt: task, dir, project, streaming, attendance, ..Way::default() };
     let spec = spec::read(args.start, &config, way)?.told(&config, &chosen)?;
     let agent = chosen.agent;
     let signals = Signals::listen()?;
     let session = agent.start(&host, spec).map_err(|e| spec::wrong(&e, &*agent, "run"))?;
-    Ok(Begun { session, signals, asks, view })
+    Ok(Begun { session, signals, attendance, view })
 }

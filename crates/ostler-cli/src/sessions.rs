@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 
 use ostler::event::At;
-use ostler::{Event, What, brief};
+use ostler::{Event, EventKind, brief};
 use ostler_store::{Filter, Keep, Log, SessionRow, Standing, Store};
 use serde_json::{Value, json};
 
@@ -170,7 +170,7 @@ fn show(store: &Store, args: &SessionsShowArgs) -> Result<Code, Fault> {
     let mut shown = output::open_again(args.output);
     let mut ended = false;
     let written = each_page(store, &row.session, |events| {
-        ended = events.last().is_some_and(|last| matches!(last.what, What::Ended(_)));
+        ended = events.last().is_some_and(|last| matches!(last.kind, EventKind::Ended(_)));
         events.iter().try_for_each(|event| shown.event(event)).and_then(|()| shown.flush())
     })?;
     if let Err(error) = written {

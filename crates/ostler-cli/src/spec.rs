@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ostler::config::{Config, Defaults, nearest};
-use ostler::{AfterTurn, Agent, Asks, Denials, Dialect, Host, Limits, Sandbox, Settings, Spec, SpecError, keys};
+use ostler::{AfterTurn, Agent, Attendance, Denials, Dialect, Host, Limits, Sandbox, Settings, Spec, SpecError, keys};
 
 use crate::args::{AgentSettings, LimitArgs, SandboxKind, StartArgs, Time};
 use crate::fault::Fault;
@@ -88,7 +88,7 @@ impl Chosen {
 /// The language that is spoken with an agent that is started like this.
 pub(crate) fn language(agent: &dyn Agent, spec: &Spec) -> &'static dyn Dialect {
     let dialect = agent.dialect();
-    dialect.over(spec).unwrap_or(dialect)
+    dialect.select_transport(spec).unwrap_or(dialect)
 }
 
 /// The same before there is a spec: by what was typed and what the files say. What is wrong with that is said later.
@@ -139,7 +139,7 @@ pub(crate) struct Way {
     /// A person or a program that follows along wants text as it is written; the others want the answer only.
     pub(crate) streaming: bool,
     pub(crate) after_turn: AfterTurn,
-    pub(crate) asks: Asks,
+    pub(crate) attendance: Attendance,
     /// Whether the model is chosen already, so that the environment's is not asked for.
     pub(crate) has_model: bool,
 }
@@ -180,7 +180,7 @@ pub(crate) fn read(args: StartArgs, config: &Config, way: Way) -> Result<Wanted,
         prompt: way.prompt,
         dir: Some(way.dir),
         after_turn: way.after_turn,
-        asks: way.asks,
+        attendance: way.attendance,
         policy: loaded.policy,
         settings,
         extra_args: args.extra,

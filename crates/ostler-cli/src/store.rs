@@ -66,7 +66,7 @@ pub(crate) fn keeping(args: &mut StartArgs, dir: &Path, config: &Config) -> Resu
         args.agent = agent_of(store, id, config)?;
     }
     let host = match &store {
-        Some(store) => host.kept_by(store.clone()),
+        Some(store) => host.with_log(store.clone()),
         None => host,
     };
     Ok(Keeping { host, store })

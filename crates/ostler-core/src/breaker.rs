@@ -359,9 +359,9 @@ mod tests {
             let config = Config::default();
             let mut breaker = Breaker::new(config);
             let (mut now, mut open, mut probe) = (s(0), Vec::new(), None);
-            for (seconds, which, report, what) in steps {
+            for (seconds, which, report, kind) in steps {
                 now += s(seconds);
-                if what < 2 {
+                if kind < 2 {
                     let Ok(pass) = breaker.admit(now) else { continue };
                     if pass.is_probe {
                         prop_assert!(probe.is_none_or(|(_, since)| now >= since + config.patience), "two probes");
@@ -372,8 +372,8 @@ mod tests {
                     open.push(pass);
                 } else if !open.is_empty() {
                     let pass = open.swap_remove(which % open.len());
-                    let success = report.cause == Cause::Completed && what == 2;
-                    if what == 2 { breaker.record(now, pass, report) } else { breaker.give_back(pass) }
+                    let success = report.cause == Cause::Completed && kind == 2;
+                    if kind == 2 { breaker.record(now, pass, report) } else { breaker.give_back(pass) }
                     if success {
                         prop_assert!((0..3).all(|_| breaker.admit(now).is_ok_and(|pass| !pass.is_probe)));
                     }

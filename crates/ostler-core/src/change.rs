@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::event::{ToolCall, ToolResult};
 use crate::permission::{ToolKind, ToolUse};
-use crate::raw::Raw;
+use crate::raw_json::RawJson;
 
 /// A change of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub fn of_call(wants: &ToolUse, call: &ToolCall, result: &ToolResult) -> Vec<Fil
 
 /// Returns the changes that a call with these arguments asks for.
 #[must_use]
-pub fn of_input(wants: &ToolUse, input: &Raw) -> Vec<FileChange> {
+pub fn of_input(wants: &ToolUse, input: &RawJson) -> Vec<FileChange> {
     // A patch says by itself what it is; a tool that nobody knows may have one.
     if !matches!(wants.kind, ToolKind::Edit | ToolKind::Other) {
         return Vec::new();
@@ -170,7 +170,7 @@ fn typed(path: &str, kind: &str, said: Option<&str>) -> Option<FileChange> {
 }
 
 /// The changes that an agent shows as blocks of the type `diff`.
-fn in_content(content: &Raw) -> Vec<FileChange> {
+fn in_content(content: &RawJson) -> Vec<FileChange> {
     let blocks: Vec<Value> = serde_json::from_str(content.get()).unwrap_or_default();
     let diffs = blocks.iter().filter(|block| block["type"] == "diff");
     let change = |block: &Value| {
@@ -236,7 +236,7 @@ mod tests {
     fn edits(tool: &str, paths: &[&str], input: &Value) -> Vec<FileChange> {
         let paths = paths.iter().map(|path| (*path).to_owned()).collect();
         let wants = ToolUse { paths, ..ToolUse::of(tool, ToolKind::Edit) };
-        of_input(&wants, &Raw::of(input))
+        of_input(&wants, &RawJson::of(input))
     }
 
     #[test]
@@ -293,7 +293,7 @@ mod tests {
         let all = vec![replace("a", "", "1\n2\n"), moved, gone];
         assert_eq!(edits("apply_patch", &[], &json!({"patchText": text})), all);
         // Of a tool that nobody knows, only a patch is a change; of one that reads, nothing is.
-        let of = |kind, input: Value| of_input(&ToolUse::of("x", kind), &Raw::of(&input));
+        let of = |kind, input: Value| of_input(&ToolUse::of("x", kind), &RawJson::of(&input));
         assert_eq!(of(ToolKind::Other, json!({"input": text})), all);
         assert_eq!(of(ToolKind::Other, json!({"path": "a", "content": "x"})), []);
         assert_eq!(of(ToolKind::Execute, json!({"input": text})), []);
@@ -302,14 +302,14 @@ mod tests {
     #[test]
     fn a_result_knows_better_than_the_arguments() {
         let call =
-            |input: &Value| ToolCall { id: "1".into(), name: "edit".into(), input: Raw::of(input), parent: None };
+            |input: &Value| ToolCall { id: "1".into(), name: "edit".into(), input: RawJson::of(input), parent: None };
         let result = |output: &str, content: Option<Value>| ToolResult {
             id: "1".into(),
             name: None,
             ok: true,
             output: output.into(),
             denied: false,
-            content: content.map(|content| Raw::of(&content)),
+            content: content.map(|content| RawJson::of(&content)),
         };
         let wants = ToolUse { paths: vec!["a".into()], ..ToolUse::of("edit", ToolKind::Edit) };
         let input = json!({"path": "a", "content": "2\n"});

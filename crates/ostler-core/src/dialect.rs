@@ -3,11 +3,11 @@
 mod probe;
 pub mod transcript;
 
-use crate::event::{Level, Notice, Unreadable, What};
+use crate::event::{Level, Notice, Unreadable, EventKind};
 use crate::lines::Line;
 use crate::outcome::Outcome;
-use crate::permission::{Ask, ToolKind, ToolUse, Verdict};
-use crate::raw::Raw;
+use crate::permission::{PermissionRequest, ToolKind, ToolUse, Verdict};
+use crate::raw_json::RawJson;
 use crate::spec::{Spec, SpecError};
 use crate::usage::Usage;
 
@@ -42,12 +42,12 @@ pub trait Dialect: Send + Sync {
 
     /// The language that this spec chooses, where an agent has several (each with the same name and settings, and with
     /// capabilities of its own); none: this one.
-    fn over(&self, _spec: &Spec) -> Option<&'static dyn Dialect> {
+    fn select_transport(&self, _spec: &Spec) -> Option<&'static dyn Dialect> {
         None
     }
 
     /// The child went before its first word. If that means that it does not know this language, the one to try instead.
-    fn instead(&self, _exit: &Exit) -> Option<&'static dyn Dialect> {
+    fn fallback_transport(&self, _exit: &Exit) -> Option<&'static dyn Dialect> {
         None
     }
 
@@ -79,8 +79,8 @@ pub trait Dialect: Send + Sync {
     }
 
     /// What makes the agent a plain model, which says something and does nothing.
-    fn plain(&self) -> Plain {
-        Plain::default()
+    fn as_model(&self) -> PlainModel {
+        PlainModel::default()
     }
 
     /// Returns true if a recording that begins with this text is in this language. `opening` may end in the middle of a line.
@@ -89,14 +89,14 @@ pub trait Dialect: Send + Sync {
     }
 
     /// What a call of one of the agent's tools would do, in words that rules can be written in.
-    fn tool_use(&self, tool: &str, _input: &Raw) -> ToolUse {
+    fn tool_use(&self, tool: &str, _input: &RawJson) -> ToolUse {
         ToolUse::of(tool, ToolKind::Other)
     }
 }
 
 /// What makes an agent a plain model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Plain {
+pub struct PlainModel {
     /// Settings that take its own tools away, or keep them from doing anything.
     pub settings: &'static [(&'static str, &'static str)],
     /// Whether they take all of them away. Else each call is put before a policy that denies it, where the agent asks.
@@ -211,32 +211,32 @@ pub const ARG_CAP: usize = 100 * 1024;
 /// One child's side of a session. Each call only pushes to the outbox; reading never fails.
 pub trait Conversation: Send {
     /// The child was started: whatever must be said first.
-    fn open(&mut self, out: &mut Outbox);
+    fn on_start(&mut self, out: &mut Outbox);
 
     /// The caller wants something said.
-    fn say(&mut self, say: Say, out: &mut Outbox);
+    fn send(&mut self, message: ToAgent, out: &mut Outbox);
 
     /// The child printed a line.
-    fn hear(&mut self, line: &str, out: &mut Outbox);
+    fn on_line(&mut self, line: &str, out: &mut Outbox);
 
     /// A program that the agent started to reach the caller's tools ([`Spec::bridge`]) said a line. There can be several.
-    fn hear_aside(&mut self, _from: u32, _line: &str, _out: &mut Outbox) {}
+    fn on_bridge_line(&mut self, _from: u32, _line: &str, _out: &mut Outbox) {}
 
     /// Whether such a program is owed an answer: one that has nothing more to say is kept until it has it.
-    fn owes_aside(&self, _to: u32) -> bool {
+    fn owes_bridge_reply(&self, _to: u32) -> bool {
         false
     }
 
     /// Such a program is gone: nobody waits for what it asked for.
-    fn aside_gone(&mut self, _from: u32, _out: &mut Outbox) {}
+    fn on_bridge_closed(&mut self, _from: u32, _out: &mut Outbox) {}
 
     /// The child is gone. If a turn was under way and the exit explains it, this is where the blame goes.
-    fn finish(&mut self, exit: &Exit, out: &mut Outbox);
+    fn on_exit(&mut self, exit: &Exit, out: &mut Outbox);
 }
 
 /// What the caller can have said to an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Say {
+pub enum ToAgent {
     /// A message that begins a turn.
     Prompt(String),
     /// A message for the turn that is under way.
@@ -245,7 +245,7 @@ pub enum Say {
     Interrupt,
     /// The answer to a question of the agent's.
     Verdict {
-        /// The question: [`Ask::id`].
+        /// The question: [`PermissionRequest::id`].
         id: String,
         /// The answer.
         verdict: Verdict,
@@ -320,7 +320,7 @@ pub struct ToolOrder {
     /// The tool, by the caller's name for it.
     pub name: String,
     /// Its arguments: JSON.
-    pub input: Raw,
+    pub input: RawJson,
 }
 
 /// The agent has a file of the workspace read or written by Ostler.
@@ -370,9 +370,9 @@ pub struct Exit {
 
 /// What a conversation wants done, in order.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Out {
+pub enum FromConversation {
     /// Tell the caller.
-    Event(What),
+    Event(EventKind),
     /// Write to the child.
     Write(Vec<u8>),
     /// The agent began a turn (or says that the one it was asked for is under way).
@@ -381,24 +381,24 @@ pub enum Out {
     TurnOver(TurnOver),
     /// So many of the agent's background tasks are running.
     Background(usize),
-    /// The agent asks whether a tool may run. It gets one [`Say::Verdict`], unless it withdraws the question.
-    Ask(Ask),
+    /// The agent asks whether a tool may run. It gets one [`ToAgent::Verdict`], unless it withdraws the question.
+    Ask(PermissionRequest),
     /// The agent does not want to know any more.
     Withdraw(String),
-    /// Run a tool of the caller's. It gets one [`Say::ToolDone`], unless it is called off.
+    /// Run a tool of the caller's. It gets one [`ToAgent::ToolDone`], unless it is called off.
     Tool(ToolOrder),
     /// Nobody waits for that tool any more.
     ToolOff(String),
-    /// Read or write a file of the workspace. It gets one [`Say::FileDone`].
+    /// Read or write a file of the workspace. It gets one [`ToAgent::FileDone`].
     File(FileOrder),
-    /// Answer a program that the agent started to reach the caller's tools ([`Conversation::hear_aside`]).
-    WriteAside {
+    /// Answer a program that the agent started to reach the caller's tools ([`Conversation::on_bridge_line`]).
+    WriteBridge {
         /// Which one.
         to: u32,
         /// A line, with its end.
         line: Vec<u8>,
     },
-    /// The agent did what a [`Say::Change`] asked, or says why not.
+    /// The agent did what a [`ToAgent::Change`] asked, or says why not.
     Changed {
         /// The request.
         id: u64,
@@ -421,7 +421,7 @@ pub struct TurnOver {
     /// The answer, when the agent gave it as a whole.
     pub text: Option<String>,
     /// The structured answer.
-    pub structured: Option<Raw>,
+    pub structured: Option<RawJson>,
     /// Tokens and cost of the turn, per model.
     pub usage: Vec<Usage>,
 }
@@ -436,12 +436,12 @@ impl TurnOver {
 
 /// Where a conversation puts what it wants done.
 #[derive(Debug, Default)]
-pub struct Outbox(Vec<Out>);
+pub struct Outbox(Vec<FromConversation>);
 
 impl Outbox {
     /// Tell the caller.
-    pub fn event(&mut self, what: impl Into<What>) {
-        self.0.push(Out::Event(what.into()));
+    pub fn event(&mut self, kind: impl Into<EventKind>) {
+        self.0.push(FromConversation::Event(kind.into()));
     }
 
     /// Tell the caller something worth knowing.
@@ -455,12 +455,12 @@ impl Outbox {
     }
 
     /// Anything else.
-    pub fn push(&mut self, out: Out) {
+    pub fn push(&mut self, out: FromConversation) {
         self.0.push(out);
     }
 
     /// Takes everything out, in order. The memory stays for the next line.
-    pub fn drain(&mut self) -> std::vec::Drain<'_, Out> {
+    pub fn drain(&mut self) -> std::vec::Drain<'_, FromConversation> {
         self.0.drain(..)
     }
 
@@ -472,7 +472,7 @@ impl Outbox {
 }
 
 /// Hands one line to a conversation, and deals with what is the same for all: blank, damaged and over-long lines.
-pub fn hear(conversation: &mut dyn Conversation, line: Line<'_>, out: &mut Outbox) {
+pub fn deliver_line(conversation: &mut dyn Conversation, line: Line<'_>, out: &mut Outbox) {
     match line {
         Line::Text { text, .. } if text.trim().is_empty() => {}
         Line::Text { text, lossy } => {
@@ -484,9 +484,9 @@ pub fn hear(conversation: &mut dyn Conversation, line: Line<'_>, out: &mut Outbo
                 );
             }
             let before = out.0.len();
-            conversation.hear(&text, out);
+            conversation.on_line(&text, out);
             for item in &mut out.0[before..] {
-                if let Out::Event(What::Unreadable(it)) = item {
+                if let FromConversation::Event(EventKind::Unreadable(it)) = item {
                     it.lossy = lossy;
                 }
             }

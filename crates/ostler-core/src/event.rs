@@ -1,6 +1,6 @@
 //! The event: the one thing that callers, logs and other programs see of a session.
 //!
-//! An envelope (`seq`, `at`, `session`, `turn`) and a kind ([`What`]), written as one flat JSON object whose `type` names
+//! An envelope (`seq`, `at`, `session`, `turn`) and a kind ([`EventKind`]), written as one flat JSON object whose `type` names
 //! the kind. Fields may be added, never renamed. `docs/events.md` shows each kind.
 
 mod weight;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::outcome::Outcome;
 use crate::permission::ToolKind;
-use crate::raw::Raw;
+use crate::raw_json::RawJson;
 use crate::usage::Usage;
 
 /// One event of a session.
@@ -29,7 +29,7 @@ pub struct Event {
     pub turn: u32,
     /// What happened.
     #[serde(flatten)]
-    pub what: What,
+    pub kind: EventKind,
 }
 
 /// A moment: milliseconds since the Unix epoch, shown as RFC 3339 in UTC.
@@ -91,11 +91,11 @@ macro_rules! kinds {
         /// What happened. The word in `type` is the variant's name in snake_case.
         #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
         #[serde(tag = "type", rename_all = "snake_case")]
-        pub enum What {
+        pub enum EventKind {
             $($(#[$doc])* $kind($kind),)*
         }
 
-        impl What {
+        impl EventKind {
             /// Every word that `type` can be.
             pub const WORDS: &'static [&'static str] = &[$($word),*];
 
@@ -122,7 +122,7 @@ macro_rules! kinds {
             }
         }
 
-        $(impl From<$kind> for What {
+        $(impl From<$kind> for EventKind {
             fn from(it: $kind) -> Self { Self::$kind(it) }
         })*
     };
@@ -258,7 +258,7 @@ pub struct ToolCall {
     /// The tool.
     pub name: String,
     /// Its arguments, as the agent wrote them.
-    pub input: Raw,
+    pub input: RawJson,
     /// The tool call of the sub-agent that made it; null for the agent itself.
     pub parent: Option<String>,
 }
@@ -278,7 +278,7 @@ pub struct ToolResult {
     pub denied: bool,
     /// What it gave as the agent wrote it, when it holds more than text (an image, say).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub content: Option<Raw>,
+    pub content: Option<RawJson>,
 }
 
 /// Whether a tool may run was asked or decided.
@@ -292,7 +292,7 @@ pub struct Permission {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<ToolKind>,
     /// Its arguments.
-    pub input: Option<Raw>,
+    pub input: Option<RawJson>,
     /// What was decided.
     pub decision: Decision,
     /// Who decided.
@@ -339,7 +339,7 @@ pub struct Notice {
     pub message: String,
     /// The agent's line, when the notice stands for one that Ostler does not know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub raw: Option<Raw>,
+    pub raw: Option<RawJson>,
 }
 
 impl Notice {
@@ -349,19 +349,19 @@ impl Notice {
         Self { level, code: code.to_owned(), message: message.into(), raw: None }
     }
 
-    /// A line of an agent's that Ostler does not know: `what` names its kind, such as `type "x"`, and is the same for all of
+    /// A line of an agent's that Ostler does not know: `kind` names its kind, such as `type "x"`, and is the same for all of
     /// that kind. They are counted by it.
     #[must_use]
-    pub fn unknown_message(agent: &str, what: &str, raw: Option<Raw>) -> Self {
-        let message = format!("{agent} said something that {UNKNOWN}{what}.");
+    pub fn unknown_message(agent: &str, kind: &str, raw: Option<RawJson>) -> Self {
+        let message = format!("{agent} said something that {UNKNOWN}{kind}.");
         Self { raw, ..Self::new(Level::Debug, UNKNOWN_CODE, message) }
     }
 
     /// The kind of a line that Ostler does not know, if the notice stands for one.
     #[must_use]
     pub fn unknown_kind(&self) -> Option<&str> {
-        let (_, what) = self.message.split_once(UNKNOWN).filter(|_| self.code == UNKNOWN_CODE)?;
-        Some(what.strip_suffix('.').unwrap_or(what))
+        let (_, kind) = self.message.split_once(UNKNOWN).filter(|_| self.code == UNKNOWN_CODE)?;
+        Some(kind.strip_suffix('.').unwrap_or(kind))
     }
 }
 
@@ -419,7 +419,7 @@ pub struct TurnEnded {
     /// The answer; or what had been said when the turn was cut short.
     pub text: String,
     /// The structured answer, when a schema was given.
-    pub structured: Option<Raw>,
+    pub structured: Option<RawJson>,
     /// Tokens and cost of the turn.
     pub usage: Option<Usage>,
 }
@@ -462,7 +462,7 @@ impl Event {
             turn: u32,
         }
         let Envelope { seq, at, session, turn } = serde_json::from_str(text)?;
-        Ok(Self { seq, at, session, turn, what: What::from_json(text)? })
+        Ok(Self { seq, at, session, turn, kind: EventKind::from_json(text)? })
     }
 }
 

@@ -6,7 +6,7 @@ mod html;
 mod markdown;
 
 use crate::clip::plain;
-use crate::event::{At, Event, Level, Text, TextKind, ToolCall, ToolResult, What};
+use crate::event::{At, Event, Level, Text, TextKind, ToolCall, ToolResult, EventKind};
 use crate::log::Known;
 use crate::outcome::Outcome;
 use crate::usage::Usage;
@@ -144,23 +144,23 @@ impl Export {
         if self.page.is_none() {
             return format!("{}\n", event.to_json());
         }
-        match &event.what {
-            What::Text(text) if text.parent.is_none() => self.text(text),
-            What::TurnStarted(turn) => {
+        match &event.kind {
+            EventKind::Text(text) if text.parent.is_none() => self.text(text),
+            EventKind::TurnStarted(turn) => {
                 self.has_replied = false;
                 let prompt = turn.prompt.as_deref().map(plain);
                 self.settled(&Block::Turn { number: event.turn, at: event.at, prompt })
             }
-            What::ToolCall(call) => {
+            EventKind::ToolCall(call) => {
                 self.calls.push(call.clone());
                 self.settle()
             }
-            What::ToolResult(result) => self.tool_result(result),
-            What::Notice(notice) if notice.level >= Level::Warning => {
+            EventKind::ToolResult(result) => self.tool_result(result),
+            EventKind::Notice(notice) if notice.level >= Level::Warning => {
                 self.settled(&Block::Warning(line(&notice.message)))
             }
-            What::TurnEnded(turn) => self.turn_ended(turn),
-            What::Ended(ended) => {
+            EventKind::TurnEnded(turn) => self.turn_ended(turn),
+            EventKind::Ended(ended) => {
                 let end = ending(&ended.outcome, ended.usage.as_ref());
                 let cut = self.cut_off();
                 cut + &self.settled(&Block::Ended(end))

@@ -6,7 +6,7 @@
 //! Reading order: [`lines`] cuts bytes into lines, a [`dialect`] turns a line into [`event`]s and turn endings, the
 //! [`machine`] decides what they mean for the session, and [`outcome`] and [`usage`] say how it went and what it cost.
 
-pub mod raw;
+pub mod raw_json;
 pub mod rotation;
 pub mod lines;
 pub mod clip;

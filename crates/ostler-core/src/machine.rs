@@ -5,14 +5,14 @@
 //! [`Input::Tick`] when [`Machine::deadline`] has passed.
 
 mod account;
-mod asking;
+mod permissions;
 mod budget;
 mod changes;
 mod ending;
-mod hold;
+mod pause;
 mod process;
 mod sending;
-mod silence;
+mod heartbeat;
 mod tools;
 mod turn;
 mod volume;
@@ -23,18 +23,18 @@ mod tests;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::dialect::{Capabilities, Change, Exit, Say, TurnOver};
-use crate::event::{Level, Notice, Origin, Refused, SessionState, State, TurnStarted, What};
+use crate::dialect::{Capabilities, Change, Exit, ToAgent, TurnOver};
+use crate::event::{Level, Notice, Origin, Refused, SessionState, State, TurnStarted, EventKind};
 use crate::outcome::Outcome;
-use crate::permission::{Ask, Policy, ToolUse};
-use crate::spec::{AfterTurn, Asks, Limits};
+use crate::permission::{PermissionRequest, Policy, ToolUse};
+use crate::spec::{AfterTurn, Attendance, Limits};
 
 use account::Account;
-use asking::Asking;
+use permissions::Permissions;
 use budget::Warned;
 use changes::Changes;
 use ending::Ladder;
-use silence::Silence;
+use heartbeat::Heartbeat;
 use tools::Tools;
 use turn::{Pending, Turn};
 use volume::Volume;
@@ -57,7 +57,7 @@ pub enum Input {
     /// The agent printed a line, whatever it means: it is alive.
     Activity,
     /// The agent said something.
-    Heard(What),
+    Heard(EventKind),
     /// Ostler itself has something to say.
     Remark(Notice),
     /// The agent began a turn.
@@ -81,7 +81,7 @@ pub enum Input {
     /// The agent called a tool that this would be, as far as rules are concerned.
     Called(String, ToolUse),
     /// The agent asks whether a tool may run.
-    Asked(Ask),
+    Asked(PermissionRequest),
     /// The agent does not want to know any more.
     Withdrawn(String),
     /// The caller answers: the permission's id, and what it is.
@@ -106,7 +106,7 @@ pub enum Effect {
         /// The turn it belongs to.
         turn: u32,
         /// What happened.
-        what: What,
+        kind: EventKind,
     },
     /// Start the agent's process: for the first time, or again, to go on where it was.
     Spawn,
@@ -117,7 +117,7 @@ pub enum Effect {
     /// From the next start on, this is different.
     Adopt(Change),
     /// Say it to the agent.
-    Say(Say),
+    Say(ToAgent),
     /// Close the agent's stdin.
     CloseInput,
     /// Tell the agent's processes to end.
@@ -167,10 +167,10 @@ pub struct Machine {
     since: Option<Duration>,
     tools: Tools,
     account: Account,
-    asking: Asking,
+    permissions: Permissions,
     changes: Changes,
     warned: Warned,
-    silence: Silence,
+    heartbeat: Heartbeat,
     volume: Volume,
     last: Option<Outcome>,
 }
@@ -198,19 +198,19 @@ impl Machine {
             since: None,
             tools: Tools::default(),
             account: Account::new(),
-            asking: Asking::default(),
+            permissions: Permissions::default(),
             changes: Changes::default(),
             warned: Warned::default(),
-            silence: Silence::default(),
+            heartbeat: Heartbeat::default(),
             volume: Volume::default(),
             last: None,
         }
     }
 
-    /// The same with rules about tools, for work in this directory; `asks` says whether somebody answers.
+    /// The same with rules about tools, for work in this directory; `attendance` says whether somebody answers.
     #[must_use]
-    pub fn ruled(mut self, policy: Option<Policy>, workspace: String, asks: Asks) -> Self {
-        self.asking = Asking::new(policy, workspace, asks);
+    pub fn ruled(mut self, policy: Option<Policy>, workspace: String, attendance: Attendance) -> Self {
+        self.permissions = Permissions::new(policy, workspace, attendance);
         self
     }
 
@@ -277,7 +277,7 @@ impl Machine {
             Input::Steer(prompt) => self.steer(now, prompt, fx),
             Input::SendNow(prompt) => self.send_now(now, prompt, fx),
             Input::Activity => self.activity(now),
-            Input::Heard(what) => self.heard(now, what, fx),
+            Input::Heard(kind) => self.heard(now, kind, fx),
             Input::Remark(notice) => self.emit(notice, fx),
             Input::TurnBegan => self.turn_began(now, fx),
             Input::TurnOver(over) => self.turn_over(now, over, fx),
@@ -288,7 +288,7 @@ impl Machine {
             Input::Resume => self.resume(now, fx),
             Input::Change(change) => self.change(now, change, fx),
             Input::Changed(id, error) => self.changed(id, error, fx),
-            Input::Called(call, wants) => self.asking.called(call, &wants),
+            Input::Called(call, wants) => self.permissions.called(call, &wants),
             Input::Asked(ask) => self.asked(now, ask, fx),
             Input::Withdrawn(id) => self.withdrawn(now, &id, fx),
             Input::Answered(id, answer) => self.answered(now, (&id, answer), fx),
@@ -307,7 +307,7 @@ impl Machine {
         let origin = if prompt.is_some() { Origin::Caller } else { Origin::Agent };
         self.turns += 1;
         self.account.settle();
-        self.silence = Silence::begin(now);
+        self.heartbeat = Heartbeat::begin(now);
         // A session of one task has one deadline, however many turns the agent adds by itself.
         let first = *self.since.get_or_insert(now);
         let since = if self.after_turn == AfterTurn::End { first } else { now };
@@ -333,23 +333,23 @@ impl Machine {
         }
     }
 
-    fn heard(&mut self, now: Duration, what: What, fx: &mut Vec<Effect>) {
+    fn heard(&mut self, now: Duration, kind: EventKind, fx: &mut Vec<Effect>) {
         // What it remarks while it comes up is no sign that it is at work: who it is comes first. After an error nothing may
         // come any more until a turn is asked for, and a session is not to be starting for ever.
-        let is_remark = match &what {
-            What::Notice(notice) => notice.level != Level::Error || self.open.is_some(),
-            what => matches!(what, What::Unreadable(_)),
+        let is_remark = match &kind {
+            EventKind::Notice(notice) => notice.level != Level::Error || self.open.is_some(),
+            kind => matches!(kind, EventKind::Unreadable(_)),
         };
         if let Some(turn) = &mut self.open {
-            turn.note(now, &what);
+            turn.note(now, &kind);
             turn.awake = true;
         }
-        if let Some(notice) = self.asking.bypassed(&what) {
+        if let Some(notice) = self.permissions.bypassed(&kind) {
             self.emit(notice, fx);
         }
-        if let Some(what) = self.tools.note(what) {
-            let used = if let What::Usage(usage) = &what { Some(usage.clone()) } else { None };
-            self.emit(what, fx);
+        if let Some(kind) = self.tools.note(kind) {
+            let used = if let EventKind::Usage(usage) = &kind { Some(usage.clone()) } else { None };
+            self.emit(kind, fx);
             if let Some(usage) = used {
                 self.used(now, &usage, fx);
             }
@@ -433,7 +433,7 @@ impl Machine {
         match &mut self.open {
             Some(turn) if turn.pending.is_none() => {
                 turn.pending = Some(Pending::Interrupt(until));
-                fx.push(Effect::Say(Say::Interrupt));
+                fx.push(Effect::Say(ToAgent::Interrupt));
             }
             Some(_) => {}
             None if only_background => {
@@ -457,8 +457,8 @@ impl Machine {
         }
     }
 
-    fn emit(&self, what: impl Into<What>, fx: &mut Vec<Effect>) {
-        fx.push(Effect::Emit { turn: self.turns, what: what.into() });
+    fn emit(&self, kind: impl Into<EventKind>, fx: &mut Vec<Effect>) {
+        fx.push(Effect::Emit { turn: self.turns, kind: kind.into() });
     }
 
     fn refuse(&self, (request, code): (&str, &str), why: &str, fx: &mut Vec<Effect>) {

@@ -3,7 +3,7 @@
 mod command;
 mod file;
 mod pattern;
-mod place;
+mod path;
 mod policy;
 mod preset;
 #[cfg(test)]
@@ -16,7 +16,7 @@ pub use self::command::is_same_option;
 pub use self::file::PolicyError;
 pub use self::policy::{Policy, Rule, Ruled, Ruling, Trust};
 pub use self::preset::Preset;
-use crate::raw::Raw;
+use crate::raw_json::RawJson;
 
 /// What a tool does to the world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -96,13 +96,13 @@ pub const NOBODY: &str = "Denied: nobody is there to answer permission requests.
 
 /// An agent's question whether a tool may run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Ask {
+pub struct PermissionRequest {
     /// The question, as the conversation names it; the answer carries it.
     pub id: String,
     /// The tool call that it is about, when the agent said so.
     pub call: Option<String>,
     /// The tool's arguments, as the agent wrote them.
-    pub input: Option<Raw>,
+    pub input: Option<RawJson>,
     /// What it wants to do.
     pub wants: ToolUse,
     /// Who decides when no rule does.
@@ -120,7 +120,7 @@ pub enum Otherwise {
     PersonAlways,
 }
 
-/// The answer to an [`Ask`].
+/// The answer to an [`PermissionRequest`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// It may run.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::clip::OUTPUT_CAP;
 use crate::event::Event;
 use crate::permission::Policy;
-use crate::raw::Raw;
+use crate::raw_json::RawJson;
 
 /// What to run, where, with what, and for how long at most. Everything is optional but the prompt.
 #[derive(Clone, Default)]
@@ -39,7 +39,7 @@ pub struct Spec {
     /// The rules that decide what the agent may do; without any, its own layer decides.
     pub policy: Option<Policy>,
     /// Whether somebody answers when it is asked what the agent may do.
-    pub asks: Asks,
+    pub attendance: Attendance,
     /// Tools of the caller's that the agent gets besides its own.
     pub tools: Vec<ToolOffer>,
     /// The events of an earlier session that this one goes on with, for an agent whose memory Ostler keeps.
@@ -65,7 +65,7 @@ impl fmt::Debug for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Taken apart, so that a new field cannot be forgotten here.
         let Self { prompt, dir, settings, extra_args, env, program, raw_log, limits, denials, .. } = self;
-        let Self { after_turn, sandbox, policy, asks, tools, past, bridge, .. } = self;
+        let Self { after_turn, sandbox, policy, attendance, tools, past, bridge, .. } = self;
         f.debug_struct("Spec")
             .field("prompt", &format_args!("<{} bytes>", prompt.len()))
             .field("dir", dir)
@@ -79,7 +79,7 @@ impl fmt::Debug for Spec {
             .field("after_turn", after_turn)
             .field("sandbox", sandbox)
             .field("policy", policy)
-            .field("asks", asks)
+            .field("attendance", attendance)
             .field("tools", &tools.iter().map(|tool| &tool.name).collect::<Vec<_>>())
             .field("past", &format_args!("<{} events>", past.len()))
             .field("bridge", bridge)
@@ -139,17 +139,17 @@ pub struct ToolOffer {
     /// What it does and when to use it.
     pub description: String,
     /// The JSON schema of its arguments.
-    pub parameters: Raw,
+    pub parameters: RawJson,
 }
 
-/// Who answers when it is asked what the agent may do.
+/// Whether anyone answers permission requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Asks {
-    /// Nobody: what would be asked is denied.
+pub enum Attendance {
+    /// No one answers: requests are denied.
     #[default]
-    Nobody,
-    /// Somebody who follows the events.
-    Somebody,
+    Unattended,
+    /// A caller that follows the events answers.
+    Attended,
 }
 
 /// Whether a denied tool call makes the turn a failure.

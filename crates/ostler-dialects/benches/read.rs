@@ -67,7 +67,7 @@ fn to_events(input: &[u8]) -> usize {
     let mut out = Outbox::default();
     let mut count = 0;
     each_line(input, |line| {
-        dialect::hear(&mut *conversation, line, &mut out);
+        dialect::deliver_line(&mut *conversation, line, &mut out);
         count += out.drain().map(black_box).count();
     });
     count

@@ -22,7 +22,7 @@ pub mod copilot;
 pub mod mock;
 pub mod openai;
 pub mod openclaw;
-pub mod outer;
+pub mod tool_loop;
 pub mod plain;
 pub mod scripted;
 
@@ -50,7 +50,7 @@ pub fn all() -> &'static [&'static dyn Dialect] {
         &acp::CODEX_ACP,
         &openai::OpenAi,
         &scripted::Scripted,
-        &outer::Outer,
+        &tool_loop::Outer,
         &mock::Mock,
     ];
     ALL

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 pub(crate) use schema::adapt;
 
-use ostler_core::dialect::{Out, Outbox, ToolOrder};
-use ostler_core::raw::Raw;
+use ostler_core::dialect::{FromConversation, Outbox, ToolOrder};
+use ostler_core::raw_json::RawJson;
 use ostler_core::spec::ToolOffer;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -48,7 +48,7 @@ wire! {
 #[derive(Debug)]
 pub(crate) struct Server {
     /// The answer to `tools/list`.
-    list: Raw,
+    list: RawJson,
     names: Vec<String>,
     /// Where the client writes which tool call of its events a call belongs to; none: it does not say.
     call_key: Option<&'static str>,
@@ -63,9 +63,9 @@ pub(crate) struct Server {
 struct Open {
     client: u32,
     /// The id of its JSON-RPC request.
-    rpc: Raw,
+    rpc: RawJson,
     /// The token under which the client wants to hear of progress.
-    token: Option<Raw>,
+    token: Option<RawJson>,
     /// Number of progress reports sent.
     reports: u64,
 }
@@ -80,9 +80,9 @@ struct Tools<'a> {
 struct Tool<'a> {
     name: &'a str,
     description: &'a str,
-    input_schema: Raw,
+    input_schema: RawJson,
     #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
-    meta: Option<&'a Raw>,
+    meta: Option<&'a RawJson>,
 }
 
 impl<'a> Tool<'a> {
@@ -96,7 +96,7 @@ impl<'a> Tool<'a> {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Custom {
     /// The `_meta` of every tool.
-    pub(crate) meta: Option<Raw>,
+    pub(crate) meta: Option<RawJson>,
     /// The key in the `_meta` of a call that names the tool call of the client's events.
     pub(crate) call_key: Option<&'static str>,
     /// Whether the client takes a text that is JSON for a structured result, and fails when it is no object.
@@ -119,7 +119,7 @@ pub(crate) enum Heard {
 pub(crate) struct Answer {
     jsonrpc: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<Raw>,
+    id: Option<RawJson>,
     #[serde(flatten)]
     said: Said,
 }
@@ -127,7 +127,7 @@ pub(crate) struct Answer {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Said {
-    Result(Raw),
+    Result(RawJson),
     Error(Fault),
 }
 
@@ -138,7 +138,7 @@ struct Fault {
 }
 
 impl Answer {
-    fn new(id: Option<Raw>, said: Said) -> Self {
+    fn new(id: Option<RawJson>, said: Said) -> Self {
         Self { jsonrpc: "2.0", id, said }
     }
 }
@@ -167,7 +167,7 @@ struct Given<'a> {
 impl Server {
     pub(crate) fn new(offers: &[ToolOffer], custom: &Custom) -> Self {
         Self {
-            list: Raw::of(&Tools { tools: offers.iter().map(|offer| Tool::new(offer, custom)).collect() }),
+            list: RawJson::of(&Tools { tools: offers.iter().map(|offer| Tool::new(offer, custom)).collect() }),
             names: offers.iter().map(|offer| offer.name.clone()).collect(),
             call_key: custom.call_key,
             reads_json: custom.reads_json,
@@ -201,9 +201,9 @@ impl Server {
     pub(crate) fn done(&mut self, order: &str, ok: bool, output: &str) -> Option<(u32, Answer)> {
         let Open { client, rpc, .. } = self.orders.remove(order)?;
         let content = [Block { r#type: "text", text: output }];
-        let misread = self.reads_json && !output.trim_start().starts_with('{') && Raw::parse(output).is_ok();
+        let misread = self.reads_json && !output.trim_start().starts_with('{') && RawJson::parse(output).is_ok();
         let structured_content = misread.then_some(Given { result: output });
-        let result = Raw::of(&Done { content, structured_content, is_error: !ok });
+        let result = RawJson::of(&Done { content, structured_content, is_error: !ok });
         Some((client, Answer::new(Some(rpc), Said::Result(result))))
     }
 
@@ -212,7 +212,7 @@ impl Server {
     ///
     /// MCP clients give a call up after a time (a minute, by default) unless they hear of progress.
     #[cfg(feature = "acp")]
-    pub(crate) fn progress(&mut self, order: &str, message: &str) -> Option<(u32, Raw)> {
+    pub(crate) fn progress(&mut self, order: &str, message: &str) -> Option<(u32, RawJson)> {
         #[derive(Serialize)]
         struct Note<'a> {
             jsonrpc: &'static str,
@@ -222,7 +222,7 @@ impl Server {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
         struct Report<'a> {
-            progress_token: &'a Raw,
+            progress_token: &'a RawJson,
             progress: u64,
             message: &'a str,
         }
@@ -230,7 +230,7 @@ impl Server {
         let progress_token = token.as_ref()?;
         *reports += 1;
         let params = Report { progress_token, progress: *reports, message };
-        Some((*client, Raw::of(&Note { jsonrpc: "2.0", method: "notifications/progress", params })))
+        Some((*client, RawJson::of(&Note { jsonrpc: "2.0", method: "notifications/progress", params })))
     }
 
     /// Reads a message of a client. A call that it asks for becomes the order of that name.
@@ -239,7 +239,7 @@ impl Server {
         let message: Node<'_, Rpc<'_>> = surrogates::read(text, &mut room);
         let empty = Rpc::default();
         let message = message.map().unwrap_or(&empty);
-        let id = message.id.filter(|id| id.get() != "null").map(Raw::keep);
+        let id = message.id.filter(|id| id.get() != "null").map(RawJson::keep);
         let said = match message.method.or_empty() {
             "initialize" => Said::Result(initialized(message)),
             "ping" => Said::Result(nothing()),
@@ -274,16 +274,16 @@ impl Server {
         };
         let said = |key: &str| meta(key).and_then(Scalar::owned);
         let token = meta("progressToken").and_then(|token| match token {
-            Scalar::Text(text) => Some(Raw::of(text)),
-            Scalar::Count(count) => Some(Raw::of(count)),
+            Scalar::Text(text) => Some(RawJson::of(text)),
+            Scalar::Count(count) => Some(RawJson::of(count)),
             _ => None,
         });
-        self.orders.insert(order.to_owned(), Open { client, rpc: Raw::keep(id), token, reports: 0 });
-        out.push(Out::Tool(ToolOrder {
+        self.orders.insert(order.to_owned(), Open { client, rpc: RawJson::keep(id), token, reports: 0 });
+        out.push(FromConversation::Tool(ToolOrder {
             id: order.to_owned(),
             call: self.call_key.and_then(said),
             name,
-            input: params.arguments.map_or_else(nothing, Raw::keep),
+            input: params.arguments.map_or_else(nothing, RawJson::keep),
         }));
         None
     }
@@ -294,16 +294,16 @@ impl Server {
         let same = |open: &Open| open.client == client && open.rpc.get() == rpc.get();
         let order = self.orders.iter().find(|(_, call)| same(call)).map(|(order, _)| order.clone());
         if let Some(order) = order.filter(|order| self.call_off(order)) {
-            out.push(Out::ToolOff(order));
+            out.push(FromConversation::ToolOff(order));
         }
     }
 }
 
-fn nothing() -> Raw {
-    Raw::of(&BTreeMap::<&str, &str>::new())
+fn nothing() -> RawJson {
+    RawJson::of(&BTreeMap::<&str, &str>::new())
 }
 
-fn initialized(message: &Rpc<'_>) -> Raw {
+fn initialized(message: &Rpc<'_>) -> RawJson {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Initialized<'a> {
@@ -321,7 +321,7 @@ fn initialized(message: &Rpc<'_>) -> Raw {
         version: &'static str,
     }
     let params = message.params.map();
-    Raw::of(&Initialized {
+    RawJson::of(&Initialized {
         protocol_version: params.and_then(|params| params.protocol_version.text()).unwrap_or(PROTOCOL),
         capabilities: Able { tools: BTreeMap::new() },
         server_info: Info { name: SERVER, version: "1" },

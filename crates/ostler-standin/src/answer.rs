@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::manner::Manner;
+use super::server_style::Manner;
 
 /// One answer of the model. Build it with [`Answer::text`], [`Answer::tool`], [`Answer::error`], [`Answer::hang`].
 #[derive(Debug, Clone, Default, Deserialize)]

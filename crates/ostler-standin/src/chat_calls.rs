@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::manner::Shape;
+use super::server_style::Shape;
 use super::wire::cut;
 
 /// One tool call of an answer.

@@ -16,7 +16,7 @@ mod asides;
 mod chat_calls;
 mod gemini;
 mod ids;
-mod manner;
+mod server_style;
 mod offline;
 mod openai;
 mod request;
@@ -26,7 +26,7 @@ mod server;
 mod wire;
 
 pub use answer::{Answer, Block, Ending, Failure, Usage};
-pub use manner::{Delivery, Framing, Manner, Reasoning, Shape, Tokens};
+pub use server_style::{Delivery, Framing, Manner, Reasoning, Shape, Tokens};
 pub use offline::{KEY, MODEL, Offline};
 pub use request::{Request, ToolResult};
 pub use script::{Rule, Script, When};

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::answer::{Answer, Block, Failure, Usage};
 use super::chat_calls::{self, Call};
 use super::ids;
-use super::manner::{Framing, Reasoning, Shape, Tokens};
+use super::server_style::{Framing, Reasoning, Shape, Tokens};
 use super::request::Request;
 use super::wire::{Frame, Wire, cut, filled};
 

@@ -17,7 +17,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 
 use super::answer::{Answer, Ending, Usage};
-use super::manner::{Delivery, Framing};
+use super::server_style::{Delivery, Framing};
 use super::request::Request;
 use super::script::Script;
 use super::wire::{Frame, Wire};

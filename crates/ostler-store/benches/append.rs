@@ -82,7 +82,7 @@ fn entry(session: &str, seq: usize) -> Entry {
         parent: None,
     };
     let event =
-        Event { seq: seq as u64, at: At(1_767_225_600_000), session: session.into(), turn: 1, what: text.into() };
+        Event { seq: seq as u64, at: At(1_767_225_600_000), session: session.into(), turn: 1, kind: text.into() };
     Entry { event, raw_offset: seq as u64 * 200 }
 }
 

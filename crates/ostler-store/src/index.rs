@@ -1,7 +1,7 @@
 //! What an event changes besides being kept: the rows of sessions, turns and permissions that lists and searches read.
 
 use ostler_core::event::{
-    At, DecidedBy, Decision, Ended, Event, Origin, Permission, SessionState, Started, TurnEnded, TurnStarted, What,
+    At, DecidedBy, Decision, Ended, Event, Origin, Permission, SessionState, Started, TurnEnded, TurnStarted, EventKind,
 };
 use ostler_core::log::{Entry, Opening};
 use ostler_core::usage::{CostSource, Scope, Usage};
@@ -58,24 +58,24 @@ pub(crate) fn append(db: &Connection, key: i64, entry: &Entry) -> Result<()> {
     insert.raw_bind_parameter(2, signed(event.seq))?;
     insert.raw_bind_parameter(3, event.at.0)?;
     insert.raw_bind_parameter(4, event.turn)?;
-    insert.raw_bind_parameter(5, event.what.word())?;
+    insert.raw_bind_parameter(5, event.kind.word())?;
     // SQLite has its own copy from here on: while the row is written, an event is not in memory once more.
     insert.raw_bind_parameter(6, event.to_json())?;
     insert.raw_bind_parameter(7, signed(entry.raw_offset))?;
     insert.raw_execute()?;
     drop(insert);
-    match &event.what {
-        What::Started(started) => began(db, key, started),
-        What::State(state) => {
+    match &event.kind {
+        EventKind::Started(started) => began(db, key, started),
+        EventKind::State(state) => {
             let mut set = db.prepare_cached("UPDATE sessions SET state = ?2 WHERE key = ?1")?;
             set.execute(params![key, state_word(state.to)]).map(drop)
         }
-        What::TurnStarted(turn) => turn_began(db, key, event, turn),
-        What::TurnEnded(turn) => turn_ended(db, key, event, turn),
-        What::Permission(permission) => permitted(db, key, event.at, permission),
-        What::Usage(usage) if usage.scope == Scope::Turn => used(db, key, event, usage),
-        What::Ended(end) => ended(db, key, event.at, end),
-        What::Notice(notice) => notice.unknown_kind().map_or(Ok(()), |kind| not_known(db, key, event.at, kind)),
+        EventKind::TurnStarted(turn) => turn_began(db, key, event, turn),
+        EventKind::TurnEnded(turn) => turn_ended(db, key, event, turn),
+        EventKind::Permission(permission) => permitted(db, key, event.at, permission),
+        EventKind::Usage(usage) if usage.scope == Scope::Turn => used(db, key, event, usage),
+        EventKind::Ended(end) => ended(db, key, event.at, end),
+        EventKind::Notice(notice) => notice.unknown_kind().map_or(Ok(()), |kind| not_known(db, key, event.at, kind)),
         _ => Ok(()),
     }
 }

@@ -289,9 +289,9 @@ pub(crate) fn events(db: &Connection, session: &str, from: u64, most: usize) -> 
             Ok(event) => event,
             Err(error) => {
                 let (raw, length) = (json.to_owned(), json.len() as u64);
-                let what = Unreadable { raw, why: error.to_string(), length, lossy: false };
+                let kind = Unreadable { raw, why: error.to_string(), length, lossy: false };
                 let seq = unsigned(row.get(0)?);
-                Event { seq, at: At(row.get(1)?), session: session.into(), turn: row.get(2)?, what: what.into() }
+                Event { seq, at: At(row.get(1)?), session: session.into(), turn: row.get(2)?, kind: kind.into() }
             }
         });
     }

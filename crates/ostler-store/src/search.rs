@@ -1,6 +1,6 @@
 //! Search in what was said: prompts, answers and the arguments of tool calls.
 
-use ostler_core::event::{At, Event, What};
+use ostler_core::event::{At, Event, EventKind};
 use rusqlite::{Connection, Result, params};
 
 use crate::index::dir_value;
@@ -84,10 +84,10 @@ fn first_match(db: &Connection, key: i64, wanted: &[char]) -> Result<Option<(Eve
     while let Some(row) = rows.next()? {
         // An event that only a later Ostler can read is passed over.
         let Ok(event) = Event::from_json(row.get_ref(0)?.as_str()?) else { continue };
-        let (speaker, said) = match &event.what {
-            What::TurnStarted(turn) => (Speaker::User, turn.prompt.as_deref().unwrap_or_default()),
-            What::TurnEnded(turn) => (Speaker::Agent, &*turn.text),
-            What::ToolCall(call) => (Speaker::Tool, call.input.get()),
+        let (speaker, said) = match &event.kind {
+            EventKind::TurnStarted(turn) => (Speaker::User, turn.prompt.as_deref().unwrap_or_default()),
+            EventKind::TurnEnded(turn) => (Speaker::Agent, &*turn.text),
+            EventKind::ToolCall(call) => (Speaker::Tool, call.input.get()),
             _ => continue,
         };
         if let Some(at) = find(said, wanted) {

@@ -184,7 +184,7 @@ fn append(
         index::append(db, place.key, entry).map_err(|error| blame(error, session, path))?;
         place.last = seq;
     }
-    if entries.last().is_some_and(|entry| matches!(entry.event.what, ostler_core::event::What::Ended(_))) {
+    if entries.last().is_some_and(|entry| matches!(entry.event.kind, ostler_core::event::EventKind::Ended(_))) {
         places.remove(session); // nothing follows
     }
     Ok(())

@@ -15,7 +15,7 @@ pub mod processes;
 pub mod pty;
 pub mod real;
 pub mod scenario;
-pub mod stage;
+pub mod harness;
 pub mod transcript;
 
 pub use ostler_standin as model;

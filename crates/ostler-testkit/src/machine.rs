@@ -44,9 +44,9 @@ pub fn can_run(test: &str, need: &Need) -> bool {
 }
 
 fn decide(test: &str, need: &Need, ci: Option<&OsStr>, skipped: Option<&OsStr>) -> bool {
-    let Need::Missing(what) = need else { return true };
-    let line = format!("skipped: {test}: {what}");
-    assert!(!is_ci(ci), "{test} needs what this machine lacks, and CI is set: {what}");
+    let Need::Missing(kind) = need else { return true };
+    let line = format!("skipped: {test}: {kind}");
+    assert!(!is_ci(ci), "{test} needs what this machine lacks, and CI is set: {kind}");
     // Straight to the stream: a test runner captures what the macros print of a test that passes.
     let _ = writeln!(std::io::stderr(), "{line}");
     if let Some(path) = skipped {

@@ -153,8 +153,8 @@ impl Pty {
     ///
     /// # Panics
     /// When it does not become so; the message shows it.
-    pub fn until(&self, what: &str, is_so: impl Fn(&str) -> bool) {
-        assert!(wait_until(PATIENCE, || is_so(&self.seen())), "{what} was not seen:\n{}", self.seen());
+    pub fn until(&self, kind: &str, is_so: impl Fn(&str) -> bool) {
+        assert!(wait_until(PATIENCE, || is_so(&self.seen())), "{kind} was not seen:\n{}", self.seen());
     }
 
     /// Waits until a text has been on the screen so many times.

@@ -28,7 +28,7 @@ impl Pinned {
             return Ok(program);
         }
         let agents = target.join("agents");
-        let failed = |what: &str, error: std::io::Error| format!("cannot {what} in {}: {error}", agents.display());
+        let failed = |kind: &str, error: std::io::Error| format!("cannot {kind} in {}: {error}", agents.display());
         fs::create_dir_all(&agents).map_err(|error| failed("make the directory", error))?;
         let lock = File::create(agents.join("install.lock")).map_err(|error| failed("make a lock", error))?;
         lock.lock().map_err(|error| failed("take the lock", error))?;

@@ -1,4 +1,4 @@
-//! A model of your choice and a tool that you run: `cargo run -p ostler --example calculator -- MODEL "What is 6 * 7?"`.
+//! A model of your choice and a tool that you run: `cargo run -p ostler --example calculator -- MODEL "EventKind is 6 * 7?"`.
 //!
 //! MODEL is `scripted` (the default: a script below, so that this runs offline), `claude-cli` or `claude-cli:sonnet`,
 //! `codex-cli`, `openai:gpt-5-mini`, or any other name that `Models` knows. Nothing else changes.

@@ -5,7 +5,7 @@
 #![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "an example reads the environment and prints")]
 
 use ostler::tools::{Code, ToolError};
-use ostler::{Agent, ApiAgent, Host, Script, Spec, Tool, ToolFuture, What};
+use ostler::{Agent, ApiAgent, Host, Script, Spec, Tool, ToolFuture, EventKind};
 use serde::Deserialize;
 
 /// Adds numbers.
@@ -58,10 +58,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let agent = ApiAgent::playing(Script::parse(SCRIPT)?).tool(Calculator);
     let mut session = agent.start(&host, Spec { prompt: "What is 17 + 25?".into(), ..Spec::default() })?;
     while let Some(event) = session.next().await {
-        match event.what {
-            What::ToolCall(call) => println!("-> {} {}", call.name, call.input.get()),
-            What::ToolResult(result) => println!("<- {}", result.output),
-            What::TurnEnded(turn) => println!("{} ({})", turn.text, turn.outcome.cause),
+        match event.kind {
+            EventKind::ToolCall(call) => println!("-> {} {}", call.name, call.input.get()),
+            EventKind::ToolResult(result) => println!("<- {}", result.output),
+            EventKind::TurnEnded(turn) => println!("{} ({})", turn.text, turn.outcome.cause),
             _ => {}
         }
     }

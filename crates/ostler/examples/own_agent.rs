@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use ostler::dialect::{Arg, Conversation, Exit, Inherits, Launch, Out, Outbox, Probe, Say, TurnOver};
+use ostler::dialect::{Arg, Conversation, Exit, Inherits, Launch, FromConversation, Outbox, Probe, ToAgent, TurnOver};
 use ostler::event::{Text, TextKind};
 use ostler::{Agents, Capabilities, Dialect, Host, Outcome, ProcessAgent, Setting, Spec, SpecError};
 
@@ -56,21 +56,21 @@ impl Dialect for Shouter {
 struct Talk;
 
 impl Conversation for Talk {
-    fn open(&mut self, _: &mut Outbox) {}
+    fn on_start(&mut self, _: &mut Outbox) {}
 
-    fn say(&mut self, say: Say, out: &mut Outbox) {
-        if let Say::Prompt(prompt) = say {
-            out.push(Out::Write(format!("{}\n", prompt.replace('\n', " ")).into_bytes()));
+    fn send(&mut self, message: ToAgent, out: &mut Outbox) {
+        if let ToAgent::Prompt(prompt) = message {
+            out.push(FromConversation::Write(format!("{}\n", prompt.replace('\n', " ")).into_bytes()));
         }
     }
 
-    fn hear(&mut self, line: &str, out: &mut Outbox) {
+    fn on_line(&mut self, line: &str, out: &mut Outbox) {
         let text = line.to_owned();
         out.event(Text { kind: TextKind::Reply, text, delta: false, message: None, parent: None });
-        out.push(Out::TurnOver(TurnOver::bare(Outcome::completed())));
+        out.push(FromConversation::TurnOver(TurnOver::bare(Outcome::completed())));
     }
 
-    fn finish(&mut self, _: &Exit, _: &mut Outbox) {}
+    fn on_exit(&mut self, _: &Exit, _: &mut Outbox) {}
 }
 
 #[tokio::main(flavor = "current_thread")]

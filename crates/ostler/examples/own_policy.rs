@@ -4,7 +4,7 @@
 
 #![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "an example reads the environment and prints")]
 
-use ostler::{Agent, ApiAgent, Denials, Host, Policy, Script, Spec, What};
+use ostler::{Agent, ApiAgent, Denials, Host, Policy, Script, Spec, EventKind};
 
 /// As in `.ostler/sandbox.toml`, but from code: whatever that file says in the workspace does not count then.
 const POLICY: &str = r#"
@@ -45,12 +45,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let mut session = agent.start(&host, spec)?;
     while let Some(event) = session.next().await {
-        match event.what {
-            What::ToolResult(result) => {
+        match event.kind {
+            EventKind::ToolResult(result) => {
                 let first = result.output.lines().next().unwrap_or_default();
                 println!("{} {}: {first}", if result.ok { "✓" } else { "✗" }, result.name.unwrap_or_default());
             }
-            What::TurnEnded(turn) => println!("{} ({})", turn.text, turn.outcome.cause),
+            EventKind::TurnEnded(turn) => println!("{} ({})", turn.text, turn.outcome.cause),
             _ => {}
         }
     }

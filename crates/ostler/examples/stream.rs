@@ -3,7 +3,7 @@
 #![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "an example reads the environment and prints")]
 
 use ostler::event::TextKind;
-use ostler::{Agents, Host, Spec, What};
+use ostler::{Agents, Host, Spec, EventKind};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -11,11 +11,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let agent = Agents::builtin().get("scripted").ok_or("no such agent")?;
     let mut session = agent.start(&host, Spec { prompt: "show me".into(), ..Spec::default() })?;
     while let Some(event) = session.next().await {
-        match event.what {
-            What::Text(text) if text.kind == TextKind::Reply => print!("{}", text.text),
-            What::ToolCall(call) => println!("-> {} {}", call.name, call.input.get()),
-            What::ToolResult(result) => println!("<- {}", if result.ok { "ok" } else { "failed" }),
-            What::Ended(ended) => println!("\n{}", ended.outcome.message),
+        match event.kind {
+            EventKind::Text(text) if text.kind == TextKind::Reply => print!("{}", text.text),
+            EventKind::ToolCall(call) => println!("-> {} {}", call.name, call.input.get()),
+            EventKind::ToolResult(result) => println!("<- {}", if result.ok { "ok" } else { "failed" }),
+            EventKind::Ended(ended) => println!("\n{}", ended.outcome.message),
             _ => {}
         }
     }

@@ -11,7 +11,7 @@ use ostler::{Agent, Cause, Events, Host, Limits, MockAgent, Spec, Step};
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let host = Host::new(std::env::vars_os());
     // An agent that begins to speak and then hangs; a real one would be taken from `Agents`.
-    let text = ostler::What::from_json(
+    let text = ostler::EventKind::from_json(
         r#"{"type":"text","kind":"reply","text":"Let me think about it …","delta":true,"message":null}"#,
     )?;
     let agent: Arc<dyn Agent> = Arc::new(MockAgent::playing(Events::new(vec![Step::Say(Box::new(text)), Step::Hang])));

@@ -5,8 +5,8 @@
 #![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "an example reads the environment and prints")]
 
 use ostler::adapter::ApiModel;
-use ostler::looping::{CommandCheck, Ending, Loop};
-use ostler::{Agent, Host, Script, Spec, What};
+use ostler::agent_loop::{CommandCheck, Ending, Loop};
+use ostler::{Agent, Host, Script, Spec, EventKind};
 
 const SCRIPT: &str = r#"
 [[reply]]
@@ -36,10 +36,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // As any agent: event by event.
     let mut session = agent.start(&host, spec())?;
     while let Some(event) = session.next().await {
-        match event.what {
-            What::ToolResult(result) => println!("{}: ok = {}", result.name.unwrap_or_default(), result.ok),
-            What::Notice(notice) if notice.code.ends_with("verified") => println!("{}", notice.message),
-            What::TurnEnded(turn) => println!("{} ({})", turn.text, turn.outcome.cause),
+        match event.kind {
+            EventKind::ToolResult(result) => println!("{}: ok = {}", result.name.unwrap_or_default(), result.ok),
+            EventKind::Notice(notice) if notice.code.ends_with("verified") => println!("{}", notice.message),
+            EventKind::TurnEnded(turn) => println!("{} ({})", turn.text, turn.outcome.cause),
             _ => {}
         }
     }

@@ -20,7 +20,7 @@
 mod agent;
 mod api;
 mod choice;
-mod held;
+mod reply_session;
 mod served;
 
 use std::future::Future;

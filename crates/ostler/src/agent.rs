@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use ostler_core::dialect::{Capabilities, Dialect, Setting};
-use ostler_core::spec::{AfterTurn, Asks, Sandbox, Spec, SpecError, keys};
+use ostler_core::spec::{AfterTurn, Attendance, Sandbox, Spec, SpecError, keys};
 
 use crate::host::{Host, RESERVED_PREFIX};
 use crate::probe::Probed;
@@ -222,8 +222,8 @@ fn prepare(host: &Host, spec: &mut Spec) {
     if let Some(budget) = spec.settings.last(keys::MAX_BUDGET_USD).and_then(|b| b.parse().ok()) {
         spec.limits.budget_usd.get_or_insert(budget);
     }
-    if host.asker().is_some() {
-        spec.asks = Asks::Somebody;
+    if host.permission_handler().is_some() {
+        spec.attendance = Attendance::Attended;
     }
     for tool in host.tools() {
         spec.tools.retain(|known| known.name != tool.name());

@@ -12,7 +12,7 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use ostler_core::clip::head_and_tail;
 use ostler_core::event::Notice;
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use ostler_dialects::openai::is_worth_retrying;
 use ostler_dialects::openai::orders::{
     Failed, FailedKind, Flow, Line, Looping, Order, Outcome, Ready, Retrying, ToolOffer, ToolOrder, When, Word,
@@ -21,12 +21,12 @@ use ostler_tools::{Code, ToolError};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::sync::mpsc;
 
-use crate::around::{ASK_PERSON, Around};
+use crate::hooks::{ASK_PERSON, Hooks};
 use crate::clock;
-use crate::inner;
+use crate::in_process;
 use crate::model::{Model, Piece};
 use crate::process::Child;
-use crate::session::submit::Submissions;
+use crate::session::tool_results::Submissions;
 use crate::tool::{self, Progress};
 use crate::toolbox::Toolbox;
 
@@ -44,9 +44,9 @@ pub(crate) struct Body {
     /// What the caller should know before anything happens.
     pub(crate) notices: Vec<Notice>,
     pub(crate) retries: usize,
-    pub(crate) busy: inner::Busy,
+    pub(crate) busy: in_process::Busy,
     /// What the caller puts around the loop, for an agent that is one.
-    pub(crate) around: Option<Around>,
+    pub(crate) around: Option<Hooks>,
 }
 
 /// The longest that a server's word to wait is obeyed; whoever must wait longer is told so instead.
@@ -54,7 +54,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Starts the body.
 pub(crate) fn start(body: Body) -> Child {
-    inner::start(body.busy.clone(), |orders, voice| live(Arc::new(body), orders, voice))
+    in_process::start(body.busy.clone(), |orders, voice| live(Arc::new(body), orders, voice))
 }
 
 /// What is under way. Dropped, it is called off.
@@ -147,7 +147,7 @@ impl Voice {
 }
 
 fn line_of(word: Word) -> String {
-    format!("{}\n", Raw::of(&Line { ostler: word }).get())
+    format!("{}\n", RawJson::of(&Line { ostler: word }).get())
 }
 
 /// Says who and what is there.
@@ -163,7 +163,7 @@ async fn introduce(body: Arc<Body>, voice: Voice) {
         }
     };
     let tools = body.tools.iter().map(|tool| tool::offer(&**tool)).chain(body.offered.iter().cloned());
-    let tools = tools.chain(body.around.as_ref().and_then(Around::offer));
+    let tools = tools.chain(body.around.as_ref().and_then(Hooks::offer));
     let ready = Ready {
         model,
         cwd: body.cwd.clone(),
@@ -177,7 +177,7 @@ async fn introduce(body: Arc<Body>, voice: Voice) {
     voice.word(Word::Ready(ready)).await;
 }
 
-fn looping(body: &Body, around: &Around) -> Looping {
+fn looping(body: &Body, around: &Hooks) -> Looping {
     let mutating = body.tools.iter().filter(|tool| !tool.only_reads()).map(|tool| tool.name().to_owned());
     Looping {
         verifies: around.verify.is_some(),
@@ -209,7 +209,7 @@ async fn verify(body: Arc<Body>, answer: String, voice: Voice) {
 }
 
 /// Asks the model, again where that can help and nothing was said twice by it.
-async fn call(body: Arc<Body>, request: Raw, voice: Voice) {
+async fn call(body: Arc<Body>, request: RawJson, voice: Voice) {
     let mut attempts = Attempts::new(body.retries);
     loop {
         let failed = match attempt_call(&body, &request, &voice).await {
@@ -267,7 +267,7 @@ struct Broken {
     heard: bool,
 }
 
-async fn attempt_call(body: &Body, request: &Raw, voice: &Voice) -> Result<(), Broken> {
+async fn attempt_call(body: &Body, request: &RawJson, voice: &Voice) -> Result<(), Broken> {
     let mut heard = false;
     let mut answer = body.model.call(request.get()).await.map_err(|failed| Broken { failed, heard })?;
     while let Some(piece) = answer.next().await {
@@ -311,9 +311,9 @@ async fn one(body: &Body, call: ToolOrder, voice: &Voice) -> Word {
     }
 }
 
-async fn ask(around: &Around, call: ToolOrder) -> Word {
+async fn ask(around: &Hooks, call: ToolOrder) -> Word {
     let ToolOrder { id, input, .. } = call;
-    let question = match Around::question(input.get()) {
+    let question = match Hooks::question(input.get()) {
         Ok(question) => question,
         Err(why) => {
             return Word::Result(Outcome { id, ok: false, denied: false, output: format!("bad_arguments: {why}") });

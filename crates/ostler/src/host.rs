@@ -10,7 +10,7 @@ use ostler_core::event::Notice;
 use ostler_core::log::Log;
 use ostler_tools::command::CommandChoice;
 
-use crate::asker::Asker;
+use crate::permission_handler::PermissionHandler;
 use crate::breaker::{self, Breakers};
 use crate::tool::Tool;
 use crate::trust::WorkspaceTrust;
@@ -25,7 +25,7 @@ pub struct Host {
     helpers: Option<PathBuf>,
     log: Option<Arc<dyn Log>>,
     breakers: Breakers,
-    asker: Option<Arc<dyn Asker>>,
+    handler: Option<Arc<dyn PermissionHandler>>,
     tools: Vec<Arc<dyn Tool>>,
     workspace: Arc<WorkspaceTrust>,
     notices: Vec<Notice>,
@@ -129,15 +129,15 @@ impl Host {
 
     /// Has every session kept in this log: events are kept first and told afterwards.
     #[must_use]
-    pub fn kept_by(mut self, log: Arc<dyn Log>) -> Self {
+    pub fn with_log(mut self, log: Arc<dyn Log>) -> Self {
         self.log = Some(log);
         self
     }
 
     /// Has this function asked whether a tool may run, where a policy says so or an agent wants to know.
     #[must_use]
-    pub fn asking(mut self, asker: impl Asker + 'static) -> Self {
-        self.asker = Some(Arc::new(asker));
+    pub fn with_permission_handler(mut self, handler: impl PermissionHandler + 'static) -> Self {
+        self.handler = Some(Arc::new(handler));
         self
     }
 
@@ -191,7 +191,7 @@ impl Host {
     /// The same surroundings for an agent that serves as a model: no tools, nobody to ask, and no log of its own.
     pub(crate) fn bare(mut self) -> Self {
         self.tools.clear();
-        self.asker = None;
+        self.handler = None;
         self.log = None;
         self.notices.clear();
         self
@@ -218,8 +218,8 @@ impl Host {
         breaker::account(&self.environment(inherits, &BTreeMap::new()))
     }
 
-    pub(crate) fn asker(&self) -> Option<&Arc<dyn Asker>> {
-        self.asker.as_ref()
+    pub(crate) fn permission_handler(&self) -> Option<&Arc<dyn PermissionHandler>> {
+        self.handler.as_ref()
     }
 
     pub(crate) fn tools(&self) -> &[Arc<dyn Tool>] {
@@ -242,14 +242,14 @@ impl Host {
 
     /// Has agents started under a guard, so that nothing is left behind even when this process is killed.
     #[must_use]
-    pub fn guarded_by(mut self, guard: GuardProgram) -> Self {
+    pub fn with_guard(mut self, guard: GuardProgram) -> Self {
         self.guard = Some(guard);
         self
     }
 
     /// Has agents that know the caller's tools only as a program start this one.
     #[must_use]
-    pub fn bridged_by(mut self, bridge: BridgeProgram) -> Self {
+    pub fn with_bridge(mut self, bridge: BridgeProgram) -> Self {
         self.bridge = Some(bridge);
         self
     }

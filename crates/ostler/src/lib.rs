@@ -19,7 +19,7 @@
 //! An [`Agent`] is started with a [`Spec`] and gives a [`Session`]. The session's task owns the agent's process; it reads
 //! its output, has the agent's dialect translate each line, and has the session machine decide what it means. Each turn
 //! ends exactly once, with an [`Outcome`] whose [`Cause`] a program can branch on; the session's last event is
-//! [`What::Ended`]. A failed run is not an `Err`: only a wrong spec is.
+//! [`EventKind::Ended`]. A failed run is not an `Err`: only a wrong spec is.
 //!
 //! # What is promised about processes
 //!
@@ -28,14 +28,14 @@
 //! (a job object on Windows; neither macOS nor Windows is tested). On Linux the agent also dies when *this* process does.
 //!
 //! Two things escape that: a process that left the group *and* emptied its environment; and, if this process is killed
-//! with SIGKILL, commands that the agent had started. With a guard ([`Host::guarded_by`] and the module `guard`) nothing escapes, and
+//! with SIGKILL, commands that the agent had started. With a guard ([`Host::with_guard`] and the module `guard`) nothing escapes, and
 //! all of it is gone within three seconds even then. The program `ostler` always uses the guard.
 
 pub mod adapter;
 mod agent;
 mod api;
-pub mod around;
-mod asker;
+pub mod hooks;
+mod permission_handler;
 mod breaker;
 #[cfg(unix)]
 pub mod bridge;
@@ -43,8 +43,8 @@ mod clock;
 mod command;
 pub mod config;
 mod host;
-mod inner;
-pub mod looping;
+mod in_process;
+pub mod agent_loop;
 mod mock;
 mod model;
 mod probe;
@@ -64,24 +64,24 @@ pub use process::guard;
 
 pub use adapter::{Message, ModelAdapter, Models, Reply};
 pub use agent::{Agent, Agents, ApiAgent, Choice, ChoiceReason, MockAgent, ProcessAgent};
-pub use asker::{AnswerFuture, Asker};
+pub use permission_handler::{AnswerFuture, PermissionHandler};
 pub use breaker::Breakers;
 pub use command::{CommandOutput, CommandRunner, KilledFor, sandbox_policy};
 pub use host::{BridgeProgram, GuardProgram, Host, RESERVED_PREFIX, SESSION_VARIABLE};
-pub use looping::Loop;
+pub use agent_loop::Loop;
 pub use mock::{Events, Step};
 pub use model::Script;
 pub use ostler_core::brief;
 pub use ostler_core::change;
 pub use ostler_core::dialect::{self, Capabilities, Dialect, Setting};
-pub use ostler_core::event::{self, Event, What};
+pub use ostler_core::event::{self, Event, EventKind};
 pub use ostler_core::export::{Export, ExportFormat};
 pub use ostler_core::log::{Entry, Known, Log, LogError, Opening};
 pub use ostler_core::machine::Answer;
 pub use ostler_core::outcome::{Cause, Detail, Outcome, Status};
 pub use ostler_core::permission;
-pub use ostler_core::raw::Raw;
-pub use ostler_core::spec::{AfterTurn, Asks, Denials, Limits, Sandbox, Settings, Spec, SpecError, ToolOffer, keys};
+pub use ostler_core::raw_json::RawJson;
+pub use ostler_core::spec::{AfterTurn, Attendance, Denials, Limits, Sandbox, Settings, Spec, SpecError, ToolOffer, keys};
 pub use ostler_core::usage::{CostSource, Scope, Usage};
 pub use ostler_core::{clip, outcome};
 pub use ostler_tools::command::{CommandChoice, CommandPreset};
@@ -89,7 +89,7 @@ pub use ostler_tools::{self as tools, Policy, ToolError};
 pub use probe::Probed;
 pub use replay::Replay;
 pub use session::{
-    Interrupting, Interruption, NotDone, Reader, Reading, Remote, Run, Session, SessionOver, Status as SessionStatus,
+    Interrupting, Interruption, RequestError, Reader, Reading, Remote, Run, Session, SessionEnded, Status as SessionStatus,
     Submitted, WhenBusy,
 };
 pub use tool::{Progress, Tool, ToolFuture, tool};

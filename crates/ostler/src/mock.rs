@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use ostler_core::event::{TurnEnded, What};
+use ostler_core::event::{TurnEnded, EventKind};
 use ostler_core::outcome::{Cause, Outcome};
 use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 
-use crate::inner;
+use crate::in_process;
 use crate::process::Child;
 
 /// One thing a script does.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
     /// Says an event.
-    Say(Box<What>),
+    Say(Box<EventKind>),
     /// Waits.
     Wait(Duration),
     /// Waits until the caller interrupts.
@@ -51,7 +51,7 @@ impl Events {
             let step = match serde_json::from_str::<Pace>(line) {
                 Ok(Pace { wait_ms: Some(ms), .. }) => Ok(Step::Wait(Duration::from_millis(ms))),
                 Ok(Pace { hang: Some(true), .. }) => Ok(Step::Hang),
-                _ => What::from_json(line).map(|what| Step::Say(Box::new(what))),
+                _ => EventKind::from_json(line).map(|kind| Step::Say(Box::new(kind))),
             };
             steps.push(step.map_err(|error| format!("line {}: {error}", number + 1))?);
         }
@@ -61,7 +61,7 @@ impl Events {
 
 /// Starts the mock agent. It speaks over pipes like any other, only that they stay within this process.
 pub(crate) fn start(script: Events) -> Child {
-    inner::start(inner::Busy::default(), |stdin, stdout| play(script, stdin, stdout))
+    in_process::start(in_process::Busy::default(), |stdin, stdout| play(script, stdin, stdout))
 }
 
 /// How an interrupt looks on the script's side.
@@ -82,9 +82,9 @@ async fn play(script: Events, stdin: DuplexStream, mut stdout: DuplexStream) {
         in_turn = true;
         for step in &script.0 {
             let heard = match step {
-                Step::Say(what) => {
-                    in_turn &= !matches!(**what, What::TurnEnded(_));
-                    say(what, &mut stdout).await;
+                Step::Say(kind) => {
+                    in_turn &= !matches!(**kind, EventKind::TurnEnded(_));
+                    say(kind, &mut stdout).await;
                     continue;
                 }
                 Step::Wait(time) => tokio::time::timeout(*time, heard.next_line()).await.ok(),
@@ -105,14 +105,14 @@ async fn play(script: Events, stdin: DuplexStream, mut stdout: DuplexStream) {
     }
 }
 
-async fn say(what: &What, stdout: &mut DuplexStream) {
-    if let Ok(line) = serde_json::to_string(what) {
+async fn say(kind: &EventKind, stdout: &mut DuplexStream) {
+    if let Ok(line) = serde_json::to_string(kind) {
         // If nobody listens any more, the input has ended as well, and so will the script.
         let _ = stdout.write_all(format!("{line}\n").as_bytes()).await;
     }
 }
 
-fn interrupted() -> What {
+fn interrupted() -> EventKind {
     let outcome = Outcome::new(Cause::Interrupted, "The turn was interrupted.");
     TurnEnded { outcome, text: String::new(), structured: None, usage: None }.into()
 }

@@ -9,7 +9,7 @@ use ostler_core::dialect::{Login, Probe, Runtime, Version};
 use ostler_core::spec::Spec;
 
 use crate::host::{Found, Host};
-use crate::process::{Finished, Prepared, SpawnError, run_with_input};
+use crate::process::{Finished, PreparedCommand, SpawnError, run_with_input};
 
 /// How long an agent may take to say its version or its login state.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -131,8 +131,8 @@ pub(crate) async fn probe(host: &Host, plan: &Probe, spec: &Spec) -> Probed {
     };
     let version = version.to_string();
     match login {
-        Login::Out => Probed::NotLoggedIn { path, version, hint: plan.login_hint.into() },
-        Login::In(how) => Probed::Ready { version: Some(version), path: Some(path), login: how },
+        Login::LoggedOut => Probed::NotLoggedIn { path, version, hint: plan.login_hint.into() },
+        Login::LoggedIn(how) => Probed::Ready { version: Some(version), path: Some(path), login: how },
         Login::Unknown => Probed::LoginUnknown { path, version, hint: plan.login_hint.into() },
     }
 }
@@ -174,7 +174,7 @@ struct Asked<'a> {
 
 impl Asked<'_> {
     async fn run(&self, path: &Path, query: Query) -> Result<Finished, SpawnError> {
-        let mut prepared = Prepared::query(self.host, path, query.args, &format!("probe-{}", uuid::Uuid::new_v4()))?;
+        let mut prepared = PreparedCommand::query(self.host, path, query.args, &format!("probe-{}", uuid::Uuid::new_v4()))?;
         let allowed: BTreeMap<OsString, OsString> = self.host.environment(&self.plan.inherits, self.env);
         prepared.env.extend(allowed);
         prepared.env.extend(query.env.iter().map(|(name, value)| (name.into(), value.into())));

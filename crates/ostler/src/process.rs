@@ -24,7 +24,7 @@ use std::pin::Pin;
 use ostler_core::event::Notice;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-pub(crate) use command::Prepared;
+pub(crate) use command::PreparedCommand;
 #[cfg(target_os = "linux")]
 pub(crate) use confined::probe as probe_layers;
 pub(crate) use once::{Finished, run_once, run_with_input};
@@ -116,7 +116,7 @@ fn remark_on_system() -> Option<Notice> {
 
 /// Starts what was prepared: under a guard where there is one, otherwise directly. What is protected in its workspaces is put back
 /// once it has ended.
-pub(crate) async fn spawn(mut prepared: Prepared) -> Result<Child, SpawnError> {
+pub(crate) async fn spawn(mut prepared: PreparedCommand) -> Result<Child, SpawnError> {
     let workspaces = std::mem::take(&mut prepared.restore);
     if workspaces.is_empty() {
         return spawn_plain(prepared).await;
@@ -128,7 +128,7 @@ pub(crate) async fn spawn(mut prepared: Prepared) -> Result<Child, SpawnError> {
     Ok(Child { control: Box::new(restoring::Restoring::new(child.control, snapshots)), ..child })
 }
 
-async fn spawn_plain(prepared: Prepared) -> Result<Child, SpawnError> {
+async fn spawn_plain(prepared: PreparedCommand) -> Result<Child, SpawnError> {
     #[cfg(target_os = "linux")]
     if let Some(guard) = prepared.guard.clone() {
         return guarded::spawn(prepared, &guard).await;

@@ -18,11 +18,11 @@ use ostler_core::spec::{AfterTurn, Spec, SpecError, keys};
 use crate::agent::Agent;
 use crate::host::Host;
 use crate::probe::Probed;
-use crate::session::{NotDone, Session, SessionOver, Submitted};
+use crate::session::{RequestError, Session, SessionEnded, Submitted};
 
 /// Why no session was created. Nothing was started.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum NotCreated {
+pub enum CreateError {
     /// The agent is not ready; the outcome says why, what to do, and which error name the document has for it.
     #[error("{}", .0.message)]
     Environment(Box<Outcome>),
@@ -59,8 +59,8 @@ pub async fn validate_environment(agent: &dyn Agent, host: &Host, spec: &Spec) -
 ///
 /// # Errors
 /// When it is not, or the spec is wrong. Nothing is started then.
-pub async fn create_session(agent: &dyn Agent, host: &Host, spec: Spec) -> Result<Session, NotCreated> {
-    validate_environment(agent, host, &spec).await.map_err(NotCreated::Environment)?;
+pub async fn create_session(agent: &dyn Agent, host: &Host, spec: Spec) -> Result<Session, CreateError> {
+    validate_environment(agent, host, &spec).await.map_err(CreateError::Environment)?;
     Ok(agent.start(host, spec)?)
 }
 
@@ -73,7 +73,7 @@ pub async fn resume_session(
     agent: &dyn Agent,
     host: &Host,
     (id, mut spec): (&str, Spec),
-) -> Result<Session, NotCreated> {
+) -> Result<Session, CreateError> {
     spec.settings.set(keys::RESUME, id);
     spec.after_turn = AfterTurn::Wait;
     create_session(agent, host, spec).await
@@ -83,7 +83,7 @@ pub async fn resume_session(
 ///
 /// # Errors
 /// When the session is over.
-pub fn send_message(session: &Session, message: impl Into<String>) -> Result<(), SessionOver> {
+pub fn send_message(session: &Session, message: impl Into<String>) -> Result<(), SessionEnded> {
     session.send(message)
 }
 
@@ -91,6 +91,6 @@ pub fn send_message(session: &Session, message: impl Into<String>) -> Result<(),
 ///
 /// # Errors
 /// When one of the calls has its result already, or the session is over.
-pub fn submit_tool_results(session: &Session, results: impl IntoIterator<Item = Submitted>) -> Result<(), NotDone> {
+pub fn submit_tool_results(session: &Session, results: impl IntoIterator<Item = Submitted>) -> Result<(), RequestError> {
     session.submit_tool_results(results)
 }

@@ -6,13 +6,13 @@ use ostler_core::lines::Lines;
 use ostler_core::machine::{Input, Machine};
 use ostler_core::spec::{AfterTurn, Limits, Spec};
 
-use crate::session::mind::Mind;
+use crate::session::engine::Engine;
 
 /// A recording that is being read. Feed it bytes, take events, and finish.
 ///
 /// A recording holds no times, so every event is stamped with [`At::UNKNOWN`].
 pub struct Replay {
-    mind: Mind,
+    engine: Engine,
     lines: Lines,
 }
 
@@ -32,34 +32,34 @@ impl Replay {
         // Nothing is stored.
         let limits = Limits { wall: None, idle: None, startup: None, event_bytes: None, ..spec.limits.clone() };
         let id = format!("replay-{}", uuid::Uuid::new_v4()).into();
-        let dialect = dialect.over(spec).unwrap_or(dialect);
-        let mut mind = Mind::new(id, dialect.converse(spec), Machine::new(limits, AfterTurn::Wait));
-        mind.handle(Input::Send(String::new()));
-        mind.handle(Input::Start);
-        mind.open(None);
-        Self { mind, lines: Lines::new() }
+        let dialect = dialect.select_transport(spec).unwrap_or(dialect);
+        let mut engine = Engine::new(id, dialect.converse(spec), Machine::new(limits, AfterTurn::Wait));
+        engine.handle(Input::Send(String::new()));
+        engine.handle(Input::Start);
+        engine.open(None);
+        Self { engine, lines: Lines::new() }
     }
 
     /// Takes the next bytes, and gives the events they complete.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<Event> {
-        self.lines.push(bytes, |line| self.mind.hear(line));
+        self.lines.push(bytes, |line| self.engine.hear(line));
         self.events()
     }
 
     /// The recording is over. A turn that was open in it ends as an agent's that died.
     #[must_use]
     pub fn finish(mut self) -> Vec<Event> {
-        self.lines.finish(|line| self.mind.hear(line));
-        if !self.mind.in_turn() {
-            self.mind.handle(Input::Stop);
+        self.lines.finish(|line| self.engine.hear(line));
+        if !self.engine.in_turn() {
+            self.engine.handle(Input::Stop);
         }
-        self.mind.finish(Exit::default());
-        self.mind.farewell();
+        self.engine.finish(Exit::default());
+        self.engine.farewell();
         self.events()
     }
 
     fn events(&mut self) -> Vec<Event> {
-        let events = self.mind.out.take().into_iter();
+        let events = self.engine.out.take().into_iter();
         events.map(|event| Event { at: At::UNKNOWN, ..event }).collect()
     }
 }

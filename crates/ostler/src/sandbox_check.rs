@@ -46,7 +46,7 @@ pub struct Finding {
     /// Its name.
     pub name: &'static str,
     /// What was tried.
-    pub what: &'static str,
+    pub kind: &'static str,
     /// The layer that must stop it.
     pub layer: &'static str,
     /// What came of it.
@@ -120,7 +120,7 @@ fn policy(attempter: &GuardProgram, limits: &str) -> Policy {
 
 impl Plan {
     fn finding(&self, result: Verdict, detail: String) -> Finding {
-        Finding { name: self.name, what: self.what, layer: self.layer, result, detail }
+        Finding { name: self.name, kind: self.kind, layer: self.layer, result, detail }
     }
 }
 

@@ -1,52 +1,52 @@
 //! A session: a handle that asks, readers that follow, and a task that owns the child, the conversation and the machine.
 
 #[cfg(unix)]
-mod aside;
+mod bridge_server;
 #[cfg(not(unix))]
 #[path = "session/aside_elsewhere.rs"]
-mod aside;
+mod bridge_server;
 mod backlog;
 mod files;
 mod fuse;
-mod input;
-mod life;
-pub(crate) mod mind;
-mod output;
+mod stdin;
+mod child;
+pub(crate) mod engine;
+mod event_queue;
 mod raw_log;
 mod reader;
 mod remote;
 mod spill;
 mod status;
-pub(crate) mod submit;
-mod task;
-mod tickets;
-mod work;
+pub(crate) mod tool_results;
+mod driver;
+mod pending_requests;
+mod jobs;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_core::dialect::{Dialect, Version};
-use ostler_core::event::{Ended, Event, Notice, TurnEnded, What};
+use ostler_core::event::{Ended, Event, Notice, TurnEnded, EventKind};
 use ostler_core::outcome::Outcome;
 use ostler_core::spec::Spec;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::host::Host;
-use crate::process::{Child, Prepared};
+use crate::process::{Child, PreparedCommand};
 
 use backlog::Backlog;
 pub(crate) use fuse::Fuse;
 use reader::OwnReader;
 use status::Shared;
-use submit::Submissions;
+use tool_results::Submissions;
 
 pub use reader::{Reader, Reading};
-pub use remote::{Interrupting, Interruption, NotDone, Remote, SessionOver, Submitted, WhenBusy};
+pub use remote::{Interrupting, Interruption, RequestError, Remote, SessionEnded, Submitted, WhenBusy};
 pub use status::Status;
 
 /// What a session needs to begin.
-pub(crate) struct Beginning {
+pub(crate) struct SessionSetup {
     pub(crate) spec: Spec,
     pub(crate) dialect: &'static dyn Dialect,
     pub(crate) host: Host,
@@ -63,17 +63,17 @@ pub(crate) struct Beginning {
 }
 
 /// Makes what a conversation in this language talks to.
-pub(crate) type Launch = Box<dyn FnMut(&'static dyn Dialect, &Spec) -> Result<Launched, Outcome> + Send>;
+pub(crate) type Launch = Box<dyn FnMut(&'static dyn Dialect, &Spec) -> Result<LaunchedChild, Outcome> + Send>;
 
 /// What was made, and what the caller should know about it.
-pub(crate) struct Launched {
+pub(crate) struct LaunchedChild {
     pub(crate) body: Body,
     pub(crate) notices: Vec<Notice>,
     /// The version of the agent that wrote the session it goes on with.
     pub(crate) written_by: Option<Version>,
 }
 
-impl From<Child> for Launched {
+impl From<Child> for LaunchedChild {
     fn from(child: Child) -> Self {
         Self { body: Body::Inner(child), notices: Vec::new(), written_by: None }
     }
@@ -82,14 +82,14 @@ impl From<Child> for Launched {
 /// Where the agent's lines come from.
 pub(crate) enum Body {
     /// A process, prepared and not started, and how long to wait before it is.
-    Process(Box<Prepared>, Option<Duration>),
+    Process(Box<PreparedCommand>, Option<Duration>),
     /// A task inside this process.
     Inner(Child),
 }
 
 /// A session with an agent.
 ///
-/// [`Session::next`] gives every event in order; the last one is [`What::Ended`]. Others can read too ([`Remote::events`]), and
+/// [`Session::next`] gives every event in order; the last one is [`EventKind::Ended`]. Others can read too ([`Remote::events`]), and
 /// the agent waits for nobody. What can be asked of a session is in [`Remote`], to which a session dereferences. What is left
 /// of the agent is ended when the session is dropped.
 #[derive(Debug)]
@@ -135,14 +135,14 @@ impl Run {
 }
 
 impl Session {
-    pub(crate) fn begin(beginning: Beginning) -> Self {
-        let (host, submissions) = (&beginning.host, beginning.submissions.clone());
-        let backlog = Backlog::new(beginning.id.clone(), host.log().cloned(), host.temp_dir());
-        let shared = Arc::new(Shared::new(beginning.id.clone(), backlog.clone()));
+    pub(crate) fn begin(setup: SessionSetup) -> Self {
+        let (host, submissions) = (&setup.host, setup.submissions.clone());
+        let backlog = Backlog::new(setup.id.clone(), host.log().cloned(), host.temp_dir());
+        let shared = Arc::new(Shared::new(setup.id.clone(), backlog.clone()));
         let (tell, inbox) = mpsc::unbounded_channel();
         let (held, leash) = oneshot::channel();
         let remote = Remote { tell, shared: shared.clone(), submissions: submissions.clone() };
-        tokio::spawn(task::run(beginning, task::Caller { inbox, leash, shared, submissions }));
+        tokio::spawn(driver::run(setup, driver::Caller { inbox, leash, shared, submissions }));
         Self { remote, reader: OwnReader::new(backlog), _leash: held }
     }
 
@@ -176,13 +176,13 @@ impl Session {
             session: self.remote.shared.id.clone(),
             native_session: None,
             turn: None,
-            ended: Ended { outcome: task::lost(), exit_code: None, signal: None, usage: None },
+            ended: Ended { outcome: driver::lost(), exit_code: None, signal: None, usage: None },
         };
         while let Some(event) = self.next().await {
-            match event.what {
-                What::Started(started) => run.native_session = started.native_session,
-                What::TurnEnded(turn) => run.turn = Some(turn),
-                What::Ended(ended) => run.ended = ended,
+            match event.kind {
+                EventKind::Started(started) => run.native_session = started.native_session,
+                EventKind::TurnEnded(turn) => run.turn = Some(turn),
+                EventKind::Ended(ended) => run.ended = ended,
                 _ => {}
             }
         }

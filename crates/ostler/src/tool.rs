@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use ostler_core::spec::ToolOffer;
 use ostler_tools::{Code, ToolError};
 use schemars::JsonSchema;
@@ -86,7 +86,7 @@ pub(crate) fn offer(tool: &dyn Tool) -> ToolOffer {
     ToolOffer {
         name: tool.name().to_owned(),
         description: tool.description().to_owned(),
-        parameters: Raw::parse(&tool.schema()).unwrap_or_else(|_| Raw::of(&serde_json::Map::new())),
+        parameters: RawJson::parse(&tool.schema()).unwrap_or_else(|_| RawJson::of(&serde_json::Map::new())),
     }
 }
 
@@ -109,7 +109,7 @@ where
     F: Fn(A) -> R + Send + Sync + 'static,
     R: Future<Output = Result<String, ToolError>> + Send + 'static,
 {
-    let schema = Raw::of(&schemars::schema_for!(A)).get().to_owned();
+    let schema = RawJson::of(&schemars::schema_for!(A)).get().to_owned();
     Function {
         name: name.to_owned(),
         description: description.to_owned(),

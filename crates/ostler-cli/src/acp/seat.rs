@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use ostler::event::{Decision, Origin, Permission};
-use ostler::{Answer, Event, Interrupting, NotDone, Outcome, Session, What};
+use ostler::{Answer, Event, Interrupting, RequestError, Outcome, Session, EventKind};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
@@ -91,8 +91,8 @@ enum Leaving {
 /// What came of a change, and which one it was.
 struct Changed {
     id: Id,
-    what: Change,
-    result: Result<(), NotDone>,
+    kind: Change,
+    result: Result<(), RequestError>,
 }
 
 enum Change {
@@ -320,7 +320,7 @@ impl Seat {
         let remote = self.session.remote();
         self.desk.changes.spawn(async move {
             let result = remote.set_permission_mode(&*mode).await;
-            Changed { id, what: Change::Mode(mode), result }
+            Changed { id, kind: Change::Mode(mode), result }
         });
     }
 
@@ -332,16 +332,16 @@ impl Seat {
         let remote = self.session.remote();
         self.desk.changes.spawn(async move {
             let result = remote.set_model(&*value).await;
-            Changed { id, what: Change::Model(value), result }
+            Changed { id, kind: Change::Model(value), result }
         });
     }
 
-    fn changed(&mut self, Changed { id, what, result }: Changed) {
+    fn changed(&mut self, Changed { id, kind, result }: Changed) {
         if let Err(error) = result {
             let why = Failure::internal(error.to_string(), Data::default());
             return self.say(wire::failure(Some(&id), &why));
         }
-        let line = match (what, &mut self.modes, &mut self.model) {
+        let line = match (kind, &mut self.modes, &mut self.model) {
             (Change::Mode(mode), Some(modes), _) => {
                 modes.current_mode_id = mode;
                 wire::response(&id, &Done {})
@@ -390,29 +390,29 @@ impl Seat {
         if self.desk.leaving != Some(Leaving::Ended) {
             self.tell(event, When::Now);
         }
-        match &event.what {
-            What::TurnStarted(turn) => {
+        match &event.kind {
+            EventKind::TurnStarted(turn) => {
                 self.desk.is_ours = turn.origin == Origin::Caller;
                 // It was cancelled before it had begun.
                 if self.desk.is_ours && self.desk.prompt.as_ref().is_some_and(|prompt| prompt.is_cancelled) {
                     interrupt(self.session.interrupt());
                 }
             }
-            What::TurnEnded(turn) if std::mem::take(&mut self.desk.is_ours) => {
+            EventKind::TurnEnded(turn) if std::mem::take(&mut self.desk.is_ours) => {
                 let is_cancelled = self.desk.prompt.as_ref().is_some_and(|prompt| prompt.is_cancelled);
                 self.answer(&match is_cancelled {
                     true => Ok(ending::cancelled(turn.usage.clone())),
                     false => ending::ending(&turn.outcome, &turn.text, turn.usage.clone()),
                 });
             }
-            What::Refused(refused) if refused.request == "send" => {
+            EventKind::Refused(refused) if refused.request == "send" => {
                 self.answer(&Err(Failure::internal(&*refused.why, Data::default())));
             }
-            What::Permission(permission) => self.ask(permission),
-            What::Notice(notice) if notice.level >= ostler::event::Level::Warning => {
+            EventKind::Permission(permission) => self.ask(permission),
+            EventKind::Notice(notice) if notice.level >= ostler::event::Level::Warning => {
                 output::tell(&format!("{}: {}", self.id, ostler::clip::plain(&notice.message)));
             }
-            What::Ended(ended) => self.end(ended.outcome.clone()),
+            EventKind::Ended(ended) => self.end(ended.outcome.clone()),
             _ => {}
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use ostler::{AfterTurn, Agent, Asks, Denials, Dialect, Host, Probed, Session, keys};
+use ostler::{AfterTurn, Agent, Attendance, Denials, Dialect, Host, Probed, Session, keys};
 use ostler_store::{Filter, SessionRow, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -184,7 +184,7 @@ impl Server {
             ("resume", self.can_load()),
             ("additionalDirectories", takes(keys::ADD_DIR)),
         ];
-        sessions.extend(more.into_iter().filter(|(_, can)| *can).map(|(what, _)| (what.to_owned(), empty())));
+        sessions.extend(more.into_iter().filter(|(_, can)| *can).map(|(kind, _)| (kind.to_owned(), empty())));
         let answer = serde_json::json!({
             "protocolVersion": 1,
             "agentCapabilities": {
@@ -279,12 +279,12 @@ impl Server {
             dir: dir.clone(),
             streaming: true,
             after_turn: AfterTurn::Wait,
-            asks: Asks::Somebody,
+            attendance: Attendance::Attended,
             ..Way::default()
         };
         // A project says things about the agent too, and each session may be in another.
         let told = || {
-            let project = review::open((args.config, &args.policy), &way.dir, Asks::Nobody)?;
+            let project = review::open((args.config, &args.policy), &way.dir, Attendance::Unattended)?;
             let config = config::load(args.config, &project)?;
             let chosen = Chosen { name: self.name.clone(), agent: self.agent.clone() };
             let host = review::attach(self.host.clone(), &project, &config)?;

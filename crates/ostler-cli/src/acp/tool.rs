@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ostler::Raw;
+use ostler::RawJson;
 use ostler::change::{self, ChangeKind, FileChange};
 use ostler::permission::{Command, ToolKind, ToolUse};
 use serde::{Deserialize, Serialize};
@@ -65,7 +65,7 @@ pub(super) struct Entry {
 }
 
 /// How a call of `tool` looks that wants to do this in that directory.
-pub(super) fn look(tool: &str, input: Option<&Raw>, (wants, dir): (&ToolUse, &Path)) -> Look {
+pub(super) fn look(tool: &str, input: Option<&RawJson>, (wants, dir): (&ToolUse, &Path)) -> Look {
     let said = input.and_then(|input| serde_json::from_str::<Said>(input.get()).ok()).unwrap_or_default();
     let paths: Vec<PathBuf> = wants.paths.iter().map(|path| dir.join(path)).collect();
     let changes = input.map(|input| change::of_input(wants, input)).unwrap_or_default();
@@ -150,7 +150,7 @@ mod tests {
         if let Some(command) = input["command"].as_str() {
             wants.command = Some(Command::Shell(command.to_owned()));
         }
-        look(tool, Some(&Raw::of(input)), (&wants, Path::new("/w")))
+        look(tool, Some(&RawJson::of(input)), (&wants, Path::new("/w")))
     }
 
     #[test]

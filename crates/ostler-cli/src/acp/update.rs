@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use ostler::dialect::Dialect;
 use ostler::event::{Decision, Level, Notice, Permission, Text, TextKind, ToolCall, ToolResult, TurnStarted};
-use ostler::{Event, Raw, What};
+use ostler::{Event, RawJson, EventKind};
 use serde::Serialize;
 
 use super::tool::{self, Block, Content, Entry, Location, Look};
@@ -59,9 +59,9 @@ pub(super) struct Call {
     #[serde(skip_serializing_if = "Option::is_none")]
     locations: Option<Vec<Location>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    raw_input: Option<Raw>,
+    raw_input: Option<RawJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    raw_output: Option<Raw>,
+    raw_output: Option<RawJson>,
     #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
     meta: Option<Meta>,
 }
@@ -108,21 +108,21 @@ impl Telling {
 
     /// What an event is to an editor. What only matters between Ostler and the agent is nothing.
     pub(super) fn tell(&mut self, event: &Event, when: When) -> Vec<Update> {
-        match &event.what {
-            What::TurnStarted(TurnStarted { prompt: Some(prompt), .. }) if when == When::Earlier => {
+        match &event.kind {
+            EventKind::TurnStarted(TurnStarted { prompt: Some(prompt), .. }) if when == When::Earlier => {
                 vec![Update::UserMessageChunk(chunk(prompt, None, None))]
             }
-            What::Text(text) => said(text),
-            What::ToolCall(call) => self.called(call),
-            What::Permission(permission) if when == When::Now => self.decided(permission),
-            What::ToolResult(result) => vec![Update::ToolCallNews(self.ended(result))],
-            What::Notice(notice) if when == When::Now => self.noticed(notice),
+            EventKind::Text(text) => said(text),
+            EventKind::ToolCall(call) => self.called(call),
+            EventKind::Permission(permission) if when == When::Now => self.decided(permission),
+            EventKind::ToolResult(result) => vec![Update::ToolCallNews(self.ended(result))],
+            EventKind::Notice(notice) if when == When::Now => self.noticed(notice),
             _ => Vec::new(),
         }
     }
 
-    fn look(&self, name: &str, input: Option<&Raw>) -> Look {
-        let null = Raw::null();
+    fn look(&self, name: &str, input: Option<&RawJson>) -> Look {
+        let null = RawJson::null();
         let wants = self.dialect.tool_use(name, input.unwrap_or(&null));
         tool::look(name, input, (&wants, &self.dir))
     }
@@ -172,7 +172,7 @@ impl Telling {
             tool_call_id: result.id.clone(),
             status: Some(if result.ok { "completed" } else { "failed" }),
             content: (!keeps && !result.output.is_empty()).then(text),
-            raw_output: result.content.clone().or_else(|| keeps.then(|| Raw::string(&result.output))),
+            raw_output: result.content.clone().or_else(|| keeps.then(|| RawJson::string(&result.output))),
             ..Call::default()
         }
     }
@@ -238,14 +238,14 @@ mod tests {
         Telling::new(Agents::builtin().get("claude").unwrap().dialect(), "/w".into(), notices)
     }
 
-    fn told(telling: &mut Telling, when: When, what: &Value) -> Vec<Value> {
-        let what = What::from_json(&what.to_string()).unwrap();
-        let event = Event { seq: 1, at: At(0), session: "s".into(), turn: 1, what };
+    fn told(telling: &mut Telling, when: When, kind: &Value) -> Vec<Value> {
+        let kind = EventKind::from_json(&kind.to_string()).unwrap();
+        let event = Event { seq: 1, at: At(0), session: "s".into(), turn: 1, kind };
         telling.tell(&event, when).iter().map(|update| serde_json::to_value(update).unwrap()).collect()
     }
 
-    fn one(what: &Value) -> Vec<Value> {
-        told(&mut telling(false), When::Now, what)
+    fn one(kind: &Value) -> Vec<Value> {
+        told(&mut telling(false), When::Now, kind)
     }
 
     #[test]
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn a_tool_call_from_its_beginning_to_its_end() {
         let mut telling = telling(false);
-        let mut tell = |what: &Value| told(&mut telling, When::Now, what);
+        let mut tell = |kind: &Value| told(&mut telling, When::Now, kind);
         let input = json!({"file_path": "a.rs", "old_string": "1", "new_string": "2"});
         let call = tell(&json!({"type": "tool_call", "id": "c", "name": "Edit", "input": input, "parent": null}));
         let diff = json!({"type": "diff", "path": "/w/a.rs", "oldText": "1", "newText": "2"});

@@ -1,6 +1,6 @@
 //! Questions that a model has of its own: the way from the loop to whoever sits at the keyboard.
 
-use ostler::around::{Person, PersonFuture};
+use ostler::hooks::{Person, PersonFuture};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::output::style::{DIM, WARN};

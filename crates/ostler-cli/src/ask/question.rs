@@ -125,7 +125,7 @@ mod tests {
             id: "1".into(),
             tool: tool.into(),
             kind: Some(kind),
-            input: Some(ostler::Raw::parse(&input.to_string()).unwrap()),
+            input: Some(ostler::RawJson::parse(&input.to_string()).unwrap()),
             decision: Decision::Asked,
             by: DecidedBy::Default,
             message: None,

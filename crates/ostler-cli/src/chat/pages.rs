@@ -17,7 +17,7 @@ pub(super) fn usage(turn: Option<&Usage>, session: Option<&Usage>) -> Vec<String
         return vec!["  nothing was used yet, as far as the agent says".into()];
     }
     let mut lines = Vec::new();
-    for (what, usage) in [("last turn", turn), ("session", session)] {
+    for (kind, usage) in [("last turn", turn), ("session", session)] {
         let Some(usage) = usage else { continue };
         let kinds = [
             ("input", usage.input),
@@ -28,7 +28,7 @@ pub(super) fn usage(turn: Option<&Usage>, session: Option<&Usage>) -> Vec<String
         ];
         let kinds: Vec<String> =
             kinds.iter().filter_map(|(kind, n)| n.map(|n| format!("{kind} {}", thousands(n)))).collect();
-        lines.push(format!("  {what:<10} {}", spent(usage)));
+        lines.push(format!("  {kind:<10} {}", spent(usage)));
         lines.push(format!("  {:<10} {DIM}{}{DIM:#}", "", kinds.join(" · ")));
     }
     lines
@@ -48,7 +48,7 @@ pub(super) fn status(agent: &dyn Agent, dir: &Path, status: &SessionStatus, id: 
         ("its own id", said(status.native_session.as_deref())),
         ("process", pid),
     ];
-    rows.iter().map(|(what, value)| format!("  {what:<10} {value}")).collect()
+    rows.iter().map(|(kind, value)| format!("  {kind:<10} {value}")).collect()
 }
 
 /// The latest sessions of a directory.

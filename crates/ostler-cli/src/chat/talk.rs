@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use ostler::event::{Origin, SessionState};
-use ostler::{Cause, Event, Interrupting, Interruption, NotDone, Remote, Session, Usage, What};
+use ostler::{Cause, Event, Interrupting, Interruption, RequestError, Remote, Session, Usage, EventKind};
 use tokio::time::Sleep;
 
 use super::command::{self, Wish};
@@ -80,18 +80,18 @@ impl Talk {
 
     /// Notes what an event means for the conversation.
     fn note(&mut self, event: &Event) {
-        match &event.what {
-            What::TurnStarted(turn) => self.open = Some(turn.origin),
-            What::TurnEnded(turn) => {
+        match &event.kind {
+            EventKind::TurnStarted(turn) => self.open = Some(turn.origin),
+            EventKind::TurnEnded(turn) => {
                 if self.open.take() == Some(Origin::Caller) {
                     self.sent = self.sent.saturating_sub(1);
                 }
                 self.turn.clone_from(&turn.usage);
                 self.last = Some(turn.outcome.cause);
             }
-            What::Refused(refused) if refused.request == "send" => self.sent = self.sent.saturating_sub(1),
+            EventKind::Refused(refused) if refused.request == "send" => self.sent = self.sent.saturating_sub(1),
             // A session that ends by itself says why; one that was left has its code.
-            What::Ended(ended) if self.leaving.is_none() => self.code = exit::of(ended.outcome.cause),
+            EventKind::Ended(ended) if self.leaving.is_none() => self.code = exit::of(ended.outcome.cause),
             _ => {}
         }
     }
@@ -109,10 +109,10 @@ pub(super) async fn interrupted(asked: Interrupting) -> Option<String> {
 }
 
 /// What came of a change. A refusal is an event too, and shown as such.
-fn changed(result: Result<(), NotDone>, what: &str) -> Option<String> {
+fn changed(result: Result<(), RequestError>, kind: &str) -> Option<String> {
     match result {
-        Ok(()) => Some(format!("{GOOD}✓{GOOD:#} {what}")),
-        Err(NotDone::Refused(_)) => None,
+        Ok(()) => Some(format!("{GOOD}✓{GOOD:#} {kind}")),
+        Err(RequestError::Refused(_)) => None,
         Err(error) => Some(format!("{BAD}✗{BAD:#} {error}")),
     }
 }
@@ -254,7 +254,7 @@ impl Chat {
         spec.prompt = String::new();
         // An agent with a process for each turn confirms nothing before the first one.
         let dialect = chosen.agent.dialect();
-        let confirms = dialect.over(&spec).unwrap_or(dialect).capabilities().many_turns;
+        let confirms = dialect.select_transport(&spec).unwrap_or(dialect).capabilities().many_turns;
         if !is_known && !confirms {
             return self.screen.remark(unknown(id));
         }
@@ -274,22 +274,22 @@ impl Chat {
         let Ok(event) = event else {
             return if next.is_known { self.turn_to(next) } else { self.screen.remark(unknown(&next.id)) };
         };
-        let (id, what) = (name(&next.id), event.as_ref().map(|event| event.what.clone()));
+        let (id, kind) = (name(&next.id), event.as_ref().map(|event| event.kind.clone()));
         next.heard.extend(event);
-        match what {
-            Some(What::Started(_)) => self.turn_to(next),
-            Some(What::State(state))
+        match kind {
+            Some(EventKind::Started(_)) => self.turn_to(next),
+            Some(EventKind::State(state))
                 if next.is_known && matches!(state.to, SessionState::Idle | SessionState::Working) =>
             {
                 self.turn_to(next);
             }
-            Some(What::Ended(ended)) => {
+            Some(EventKind::Ended(ended)) => {
                 let why = word(&ended.outcome.message, 300);
                 let hint = ended.outcome.hint.map_or_else(String::new, |hint| format!(" {}", word(&hint, 300)));
                 self.screen.remark(format!("{id} cannot be gone on with: {why}{hint}"));
             }
             // It goes on living, but has no session: the one that works is kept.
-            Some(What::Notice(notice)) if notice.code == "handshake_failed" => {
+            Some(EventKind::Notice(notice)) if notice.code == "handshake_failed" => {
                 self.screen.remark(format!("{id} cannot be gone on with: {}", word(&notice.message, 600)));
             }
             None => self.screen.remark(format!("{id} cannot be gone on with")),

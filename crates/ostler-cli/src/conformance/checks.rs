@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use ostler::{Capabilities, Cause, What, keys};
+use ostler::{Capabilities, Cause, EventKind, keys};
 use ostler_standin::{Answer, Offline, Rule, Script};
 
 use super::trial::{Ran, Trial};
@@ -159,7 +159,7 @@ async fn unauthorized(trial: &Trial<'_>) -> Result<Vec<Ran>, String> {
 async fn interrupt(trial: &Trial<'_>) -> Result<Vec<Ran>, String> {
     let mut asked = false;
     let meanwhile = |event: &ostler::Event, session: &ostler::Session| {
-        if matches!(event.what, What::Text(_)) && !asked {
+        if matches!(event.kind, EventKind::Text(_)) && !asked {
             asked = true;
             drop(session.interrupt());
         }

@@ -54,7 +54,7 @@ impl Subject {
     /// What it can do, in the language that this spec chooses.
     pub(super) fn capabilities(&self, spec: &Spec) -> Capabilities {
         let dialect = self.agent.dialect();
-        dialect.over(spec).unwrap_or(dialect).capabilities()
+        dialect.select_transport(spec).unwrap_or(dialect).capabilities()
     }
 
     /// Whether the agent is known to Ostler only by its command: then nothing is known of the variables that it reads.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ostler::event::{Notice, ToolResult, TurnEnded};
 use ostler::permission::{Policy, Preset};
-use ostler::{Answer, Cause, Event, Host, Limits, Session, Spec, What};
+use ostler::{Answer, Cause, Event, Host, Limits, Session, Spec, EventKind};
 use ostler_standin::{ModelServer, Script};
 
 use super::subject::Subject;
@@ -61,7 +61,7 @@ impl<'a> Trial<'a> {
         let env = subject.offline.env(&home, &server.base_url());
         let host = environment::host_of(env.clone());
         // The script alone says what is run, in a directory of its own.
-        let host = host.asking(|_| async { Answer::Allow });
+        let host = host.with_permission_handler(|_| async { Answer::Allow });
         Ok(Self { subject, server, env, host, root, astray: Cell::new(false) })
     }
 
@@ -107,7 +107,7 @@ impl<'a> Trial<'a> {
         let is_unasked = || self.server.requests().len() == before;
         while let Some(event) = session.next().await {
             meanwhile(&event, &session);
-            if matches!(event.what, What::ToolCall(_)) && is_unasked() {
+            if matches!(event.kind, EventKind::ToolCall(_)) && is_unasked() {
                 session.kill(); // the sooner the better: everything is allowed
             }
             ran.events.push(event);
@@ -121,21 +121,21 @@ impl<'a> Trial<'a> {
 }
 
 impl Ran {
-    fn all<'a, T>(&'a self, pick: impl Fn(&'a What) -> Option<T> + 'a) -> impl Iterator<Item = T> + 'a {
-        self.events.iter().filter_map(move |event| pick(&event.what))
+    fn all<'a, T>(&'a self, pick: impl Fn(&'a EventKind) -> Option<T> + 'a) -> impl Iterator<Item = T> + 'a {
+        self.events.iter().filter_map(move |event| pick(&event.kind))
     }
 
     /// How the last turn ended.
     pub(super) fn turn(&self) -> Result<&TurnEnded, String> {
-        let turn = self.all(|what| if let What::TurnEnded(turn) = what { Some(turn) } else { None }).last();
+        let turn = self.all(|kind| if let EventKind::TurnEnded(turn) = kind { Some(turn) } else { None }).last();
         turn.ok_or_else(|| "it never ended a turn".to_owned())
     }
 
     /// Whether some model has answered.
     fn is_answered(&self) -> bool {
-        self.all(|what| match what {
-            What::TurnEnded(turn) => matches!(turn.outcome.cause, Cause::Completed | Cause::Interrupted).then_some(()),
-            what => matches!(what, What::ToolCall(_)).then_some(()),
+        self.all(|kind| match kind {
+            EventKind::TurnEnded(turn) => matches!(turn.outcome.cause, Cause::Completed | Cause::Interrupted).then_some(()),
+            kind => matches!(kind, EventKind::ToolCall(_)).then_some(()),
         })
         .next()
         .is_some()
@@ -152,29 +152,29 @@ impl Ran {
 
     /// The agent's own name for the session.
     pub(super) fn native(&self) -> Option<&str> {
-        let started = self.all(|what| if let What::Started(started) = what { Some(started) } else { None });
+        let started = self.all(|kind| if let EventKind::Started(started) = kind { Some(started) } else { None });
         started.filter_map(|started| started.native_session.as_deref()).last()
     }
 
     /// How many pieces of text came.
     pub(super) fn pieces(&self) -> usize {
-        self.all(|what| matches!(what, What::Text(text) if text.delta).then_some(())).count()
+        self.all(|kind| matches!(kind, EventKind::Text(text) if text.delta).then_some(())).count()
     }
 
     /// The results of its tools.
     pub(super) fn results(&self) -> Vec<&ToolResult> {
-        self.all(|what| if let What::ToolResult(result) = what { Some(result) } else { None }).collect()
+        self.all(|kind| if let EventKind::ToolResult(result) = kind { Some(result) } else { None }).collect()
     }
 
     /// The tokens that it wrote, all turns together.
     pub(super) fn output_tokens(&self) -> Option<u64> {
-        let ended = self.all(|what| if let What::Ended(ended) = what { Some(ended) } else { None }).last()?;
+        let ended = self.all(|kind| if let EventKind::Ended(ended) = kind { Some(ended) } else { None }).last()?;
         ended.usage.as_ref()?.output
     }
 
     /// What it said that Ostler does not know.
     pub(super) fn unknown(&self) -> impl Iterator<Item = &Notice> {
-        self.all(|what| if let What::Notice(notice) = what { Some(notice) } else { None })
+        self.all(|kind| if let EventKind::Notice(notice) = kind { Some(notice) } else { None })
             .filter(|notice| notice.code == "unknown_message")
     }
 }

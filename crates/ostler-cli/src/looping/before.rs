@@ -1,6 +1,6 @@
 //! The loop that is gone on with: its model, and what it waits for.
 
-use ostler::{Cause, Event, Log, What};
+use ostler::{Cause, Event, Log, EventKind};
 use ostler_store::{Filter, SessionRow, Standing, Store};
 
 use crate::fault::Fault;
@@ -49,7 +49,7 @@ fn waits_for_approval(kept: &Store, session: &str) -> Result<bool, Fault> {
         let page: Vec<Event> = kept.read(session, next, PAGE).map_err(Fault::internal)?;
         let Some(end) = page.last() else { break };
         next = end.seq + 1;
-        let turn = |event: Event| if let What::TurnEnded(turn) = event.what { Some(turn) } else { None };
+        let turn = |event: Event| if let EventKind::TurnEnded(turn) = event.kind { Some(turn) } else { None };
         last = page.into_iter().rev().find_map(turn).or(last);
     }
     let native = last.and_then(|turn| turn.outcome.detail).and_then(|detail| detail.native);

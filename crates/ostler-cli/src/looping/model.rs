@@ -132,7 +132,7 @@ fn program(sought: &Sought<'_>, asked: &Asked<'_>) -> Result<Arc<dyn ModelAdapte
     let mut given = Spec { env: spec::variables(&sought.args.env)?, ..Spec::default() };
     let model = fill(sought.config, asked, &mut given)?;
     let real = given.settings.last(keys::MODEL).filter(|real| !real.is_empty()).map(str::to_owned);
-    leave_out(&mut given.settings, asked.agent.dialect().plain().settings);
+    leave_out(&mut given.settings, asked.agent.dialect().as_model().settings);
     let options = ModelOptions {
         model: real,
         program: given.program,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ostler::clip::plain;
 use ostler::event::{At, Decision, Level, Notice, SessionState, Started, TextKind, ToolResult};
-use ostler::{Cause, Event, Outcome, Scope, Usage, What, brief};
+use ostler::{Cause, Event, Outcome, Scope, Usage, EventKind, brief};
 
 use super::markdown::Markdown;
 use super::notify::Notify;
@@ -213,9 +213,9 @@ impl Human {
 
     fn notice(&mut self, notice: &Notice) -> io::Result<()> {
         match self.rounds.as_mut().and_then(|rounds| rounds.notice(notice)) {
-            Some(Shown::Doing(what)) => {
+            Some(Shown::Doing(kind)) => {
                 self.end_line()?; // the next answer begins on a line of its own
-                self.status.doing(&what);
+                self.status.doing(&kind);
             }
             Some(Shown::Lines(lines)) => lines.iter().try_for_each(|line| self.aside(line))?,
             // What the model's service answered is the outcome's message too, and that comes last.
@@ -247,8 +247,8 @@ impl Output for Human {
     fn event(&mut self, event: &Event) -> io::Result<()> {
         self.now = event.at;
         self.first.get_or_insert(event.at);
-        match &event.what {
-            What::Started(started) => {
+        match &event.kind {
+            EventKind::Started(started) => {
                 self.status.doing("thinking");
                 self.tools.begin(&started.agent);
                 if let Some(dir) = &started.cwd {
@@ -256,34 +256,34 @@ impl Output for Human {
                 }
                 self.started = Some(started.clone());
             }
-            What::Text(text) if text.kind == TextKind::Thinking && self.detail == Detail::Nothing => {}
-            What::Text(text) if text.parent.is_none() => self.text(text.kind, &text.text, !text.delta)?,
-            What::ToolCall(call) => {
+            EventKind::Text(text) if text.kind == TextKind::Thinking && self.detail == Detail::Nothing => {}
+            EventKind::Text(text) if text.parent.is_none() => self.text(text.kind, &text.text, !text.delta)?,
+            EventKind::ToolCall(call) => {
                 self.end_line()?;
                 let doing = self.tools.called(call, event.at);
                 self.status.doing(&doing);
             }
-            What::ToolResult(result) => self.tool_result(result)?,
-            What::Permission(p) if p.decision == Decision::Asked => {
+            EventKind::ToolResult(result) => self.tool_result(result)?,
+            EventKind::Permission(p) if p.decision == Decision::Asked => {
                 self.status.doing(&format!("asks to use {}", name(&p.tool)));
             }
-            What::Usage(usage) => {
+            EventKind::Usage(usage) => {
                 self.status.spent(usage);
                 if usage.scope == Scope::Session {
                     self.usage = Some(usage.clone());
                 }
             }
-            What::State(state) if state.to == SessionState::Stopping => self.stopping(&event.session)?,
-            What::Notice(notice) => self.notice(notice)?,
-            What::Unreadable(it) => {
+            EventKind::State(state) if state.to == SessionState::Stopping => self.stopping(&event.session)?,
+            EventKind::Notice(notice) => self.notice(notice)?,
+            EventKind::Unreadable(it) => {
                 let (why, raw) = (word(&it.why, 200), word(&it.raw, 80));
                 self.aside(&format!("{WARN}!{WARN:#} not understood ({why}): {raw}"))?;
             }
-            What::Refused(refused) => {
+            EventKind::Refused(refused) => {
                 let (request, why) = (name(&refused.request), word(&refused.why, 200));
                 self.aside(&format!("{WARN}!{WARN:#} {request} refused: {why}"))?;
             }
-            What::TurnStarted(turn) => {
+            EventKind::TurnStarted(turn) => {
                 self.outcome = None;
                 self.tools.begin_turn();
                 self.reply.as_mut().map(Markdown::reset);
@@ -297,8 +297,8 @@ impl Output for Human {
                     self.status.doing("thinking");
                 }
             }
-            What::TurnEnded(turn) => self.turn_ended(turn, &event.session)?,
-            What::Ended(ended) => self.ended(ended, &event.session)?,
+            EventKind::TurnEnded(turn) => self.turn_ended(turn, &event.session)?,
+            EventKind::Ended(ended) => self.ended(ended, &event.session)?,
             _ => {}
         }
         Ok(())
@@ -446,8 +446,8 @@ mod tests {
         let outcome = Outcome::new(Cause::Completed, "ok");
         let ended = Ended { outcome, exit_code: None, signal: None, usage: None };
         let story = [(0, TurnStarted { origin: Origin::Caller, prompt: None }.into()), (seconds, ended.into())];
-        for (seq, (second, what)) in (1..).zip(story) {
-            human.event(&Event { seq, at: At(1 + second * 1000), session: "s".into(), turn: 1, what }).unwrap();
+        for (seq, (second, kind)) in (1..).zip(story) {
+            human.event(&Event { seq, at: At(1 + second * 1000), session: "s".into(), turn: 1, kind }).unwrap();
         }
         let rung = terminal.0.lock().unwrap().clone();
         String::from_utf8(rung).unwrap()

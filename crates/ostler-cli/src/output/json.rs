@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use ostler::event::{At, Level, Started, TurnEnded};
-use ostler::{Event, Outcome, Raw, Usage, What};
+use ostler::{Event, Outcome, RawJson, Usage, EventKind};
 use serde::Serialize;
 
 use super::{Output, warning};
@@ -18,7 +18,7 @@ struct Report<'a> {
     model: Option<&'a str>,
     outcome: &'a Outcome,
     text: &'a str,
-    structured: Option<&'a Raw>,
+    structured: Option<&'a RawJson>,
     usage: Option<&'a Usage>,
     turns: u32,
     tool_calls: usize,
@@ -61,22 +61,22 @@ fn known(at: At) -> Option<At> {
 impl<W: Write + Send> Output for Json<W> {
     fn event(&mut self, event: &Event) -> io::Result<()> {
         let first = *self.first.get_or_insert(event.at);
-        match &event.what {
-            What::Started(started) => self.started = Some(started.clone()),
-            What::TurnEnded(turn) => {
+        match &event.kind {
+            EventKind::Started(started) => self.started = Some(started.clone()),
+            EventKind::TurnEnded(turn) => {
                 // A turn that the agent adds by itself does not take the structured answer away.
                 let before = self.turn.take().and_then(|t| t.structured);
                 let structured = turn.structured.clone().or(before);
                 self.turn = Some(TurnEnded { structured, ..turn.clone() });
             }
-            What::ToolCall(_) => self.tool_calls += 1,
-            What::ToolResult(result) => self.denied += usize::from(result.denied),
-            What::Notice(notice) if notice.level == Level::Warning => {
+            EventKind::ToolCall(_) => self.tool_calls += 1,
+            EventKind::ToolResult(result) => self.denied += usize::from(result.denied),
+            EventKind::Notice(notice) if notice.level == Level::Warning => {
                 writeln!(self.err, "{}", warning(notice))?;
                 self.warnings.push(notice.message.clone());
             }
-            What::Notice(notice) if notice.level == Level::Error => self.errors.push(notice.message.clone()),
-            What::Ended(ended) => {
+            EventKind::Notice(notice) if notice.level == Level::Error => self.errors.push(notice.message.clone()),
+            EventKind::Ended(ended) => {
                 if !ended.outcome.is_success() {
                     self.errors.push(ended.outcome.message.clone());
                 }

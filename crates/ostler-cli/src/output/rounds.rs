@@ -1,7 +1,7 @@
 //! What is particular about a loop on the screen: its rounds, the check of its result, how to go on with it.
 
 use ostler::event::Notice;
-use ostler::{Cause, Outcome, Raw, brief};
+use ostler::{Cause, Outcome, RawJson, brief};
 
 use super::style::{BAD, DIM, GOOD};
 use super::value::word;
@@ -67,7 +67,7 @@ impl Rounds {
 fn unverified(notice: &Notice) -> Vec<String> {
     let mut lines = vec![format!("{BAD}✗{BAD:#} {}", word(&notice.message, 300))];
     let told: String =
-        notice.raw.as_ref().map(Raw::get).and_then(|raw| serde_json::from_str(raw).ok()).unwrap_or_default();
+        notice.raw.as_ref().map(RawJson::get).and_then(|raw| serde_json::from_str(raw).ok()).unwrap_or_default();
     // The first line of the reason is in the message; the last paragraph only tells the model to go on.
     let reason = told.rsplit_once("\n\n").map_or("", |(reason, _)| reason);
     let all: Vec<&str> =

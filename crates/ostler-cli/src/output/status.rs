@@ -35,8 +35,8 @@ impl Status {
         self.terminal.is_some()
     }
 
-    pub(crate) fn doing(&mut self, what: &str) {
-        self.doing = word(what, DOING);
+    pub(crate) fn doing(&mut self, kind: &str) {
+        self.doing = word(kind, DOING);
     }
 
     pub(crate) fn spent(&mut self, usage: &Usage) {

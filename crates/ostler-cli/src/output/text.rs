@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use ostler::clip::plain;
 use ostler::event::Level;
-use ostler::{Cause, Event, What};
+use ostler::{Cause, Event, EventKind};
 
 use super::rounds::Rounds;
 use super::{Output, warning};
@@ -31,8 +31,8 @@ impl Text {
 
 impl Output for Text {
     fn event(&mut self, event: &Event) -> io::Result<()> {
-        match &event.what {
-            What::TurnEnded(turn) if !turn.text.is_empty() => {
+        match &event.kind {
+            EventKind::TurnEnded(turn) if !turn.text.is_empty() => {
                 let text = turn.text.trim_end();
                 if self.on_screen {
                     writeln!(self.out, "{}", plain(text))?;
@@ -40,8 +40,8 @@ impl Output for Text {
                     writeln!(self.out, "{text}")?;
                 }
             }
-            What::Notice(notice) if notice.level == Level::Warning => writeln!(self.err, "{}", warning(notice))?,
-            What::Ended(ended) if !ended.outcome.is_success() => {
+            EventKind::Notice(notice) if notice.level == Level::Warning => writeln!(self.err, "{}", warning(notice))?,
+            EventKind::Ended(ended) if !ended.outcome.is_success() => {
                 writeln!(self.err, "{}: {}", ended.outcome.cause, plain(&ended.outcome.message))?;
                 if let Some(hint) = &ended.outcome.hint {
                     writeln!(self.err, "  hint: {}", plain(hint))?;

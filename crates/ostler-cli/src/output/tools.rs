@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ostler::change::{self, ChangeKind};
 use ostler::event::{At, ToolCall, ToolResult};
-use ostler::looping::WAITS;
+use ostler::agent_loop::WAITS;
 use ostler::permission::{ToolKind, ToolUse};
 use ostler::{Agents, Dialect};
 
@@ -270,7 +270,7 @@ impl Tools {
     }
 
     /// Describes the subject of a call on one line.
-    fn subject(&self, input: &ostler::Raw, wants: &ToolUse) -> String {
+    fn subject(&self, input: &ostler::RawJson, wants: &ToolUse) -> String {
         match (wants.kind, &wants.paths[..]) {
             (ToolKind::Edit, [first, rest @ ..]) => {
                 let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
@@ -314,7 +314,7 @@ fn brief(input: &str, relative: impl Fn(&str) -> String) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ostler::Raw;
+    use ostler::RawJson;
     use serde_json::{Value, json};
 
     use super::*;
@@ -326,7 +326,7 @@ mod tests {
     }
 
     fn call(tool: &str, input: &Value) -> ToolCall {
-        ToolCall { id: "1".into(), name: tool.into(), input: Raw::of(input), parent: None }
+        ToolCall { id: "1".into(), name: tool.into(), input: RawJson::of(input), parent: None }
     }
 
     fn result(tool: &str, ok: bool, output: &str) -> ToolResult {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ostler::Asks;
+use ostler::Attendance;
 use ostler::trust::{Standing, WorkspaceFile};
 use serde_json::{Value, json};
 
@@ -48,7 +48,7 @@ fn grant(args: &TrustArgs, project: &Project) -> Result<Code, Fault> {
         if args.json {
             return Ok(exit::FAILED); // it only shows
         }
-        if ask::who() == Asks::Nobody {
+        if ask::who() == Attendance::Unattended {
             return Err(Fault::usage("nobody can be asked here").hint("--yes trusts the files as they are shown"));
         }
         if !confirm("Trust exactly these contents? [y/N] ") {

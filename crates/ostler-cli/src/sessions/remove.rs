@@ -1,6 +1,6 @@
 //! `ostler sessions rm`: removes sessions, after a question on a terminal.
 
-use ostler::Asks;
+use ostler::Attendance;
 use ostler::brief::short_id;
 use ostler_store::{SessionRow, Standing, Store, StoreError};
 use serde_json::json;
@@ -44,7 +44,7 @@ pub(super) fn run(store: &Store, args: &SessionsRmArgs) -> Result<Code, Fault> {
 }
 
 fn agreed(rows: &[SessionRow]) -> Result<bool, Fault> {
-    if ask::who() == Asks::Nobody {
+    if ask::who() == Attendance::Unattended {
         return Err(Fault::usage("stdin and stderr are not a terminal, so nobody can confirm the removal")
             .hint("--yes removes without asking"));
     }
@@ -52,6 +52,6 @@ fn agreed(rows: &[SessionRow]) -> Result<bool, Fault> {
         let task = word(row.prompt.as_deref().unwrap_or_default(), 60);
         tell(&format!("  {}  {}  {task}", name(short_id(&row.session)), name(&row.agent)));
     }
-    let what = if rows.len() == 1 { "this session".to_owned() } else { format!("these {} sessions", rows.len()) };
-    Ok(review::confirm(&format!("Remove {what}? This cannot be undone. [y/N] ")))
+    let kind = if rows.len() == 1 { "this session".to_owned() } else { format!("these {} sessions", rows.len()) };
+    Ok(review::confirm(&format!("Remove {kind}? This cannot be undone. [y/N] ")))
 }

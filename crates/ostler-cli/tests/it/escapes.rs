@@ -39,10 +39,10 @@ fn without_colours(text: &str) -> String {
     left
 }
 
-fn harmless(what: &str, text: &str) {
+fn harmless(kind: &str, text: &str) {
     let left = without_colours(text);
     let bad = left.chars().find(|c| c.is_control() && !matches!(c, '\n' | '\t'));
-    assert!(bad.is_none(), "{what}: {bad:?} in {left:?}");
+    assert!(bad.is_none(), "{kind}: {bad:?} in {left:?}");
 }
 
 #[test]

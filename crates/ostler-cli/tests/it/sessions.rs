@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ostler_core::event::{At, Ended, Event, Origin, Started, Text, TextKind, TurnEnded, TurnStarted, What};
+use ostler_core::event::{At, Ended, Event, Origin, Started, Text, TextKind, TurnEnded, TurnStarted, EventKind};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::usage::{Scope, Usage};
 use ostler_store::{Entry, Log, Opening, Store};
@@ -31,7 +31,7 @@ fn now() -> i64 {
 }
 
 /// What happens in a session, up to its end.
-fn story(prompt: &str, ends: bool) -> Vec<What> {
+fn story(prompt: &str, ends: bool) -> Vec<EventKind> {
     let outcome = Outcome::new(Cause::Completed, "done");
     let usage = Some(Usage::unknown(Scope::Session).reported(0.25));
     let started = Started {
@@ -43,7 +43,7 @@ fn story(prompt: &str, ends: bool) -> Vec<What> {
         tools: Vec::new(),
     };
     let text = Text { kind: TextKind::Reply, text: "An answer.".into(), delta: false, message: None, parent: None };
-    let mut all: Vec<What> =
+    let mut all: Vec<EventKind> =
         vec![started.into(), TurnStarted { origin: Origin::Caller, prompt: Some(prompt.into()) }.into(), text.into()];
     if ends {
         let turn =
@@ -54,7 +54,7 @@ fn story(prompt: &str, ends: bool) -> Vec<What> {
 }
 
 /// Keeps a session that began so many minutes ago.
-fn keep(store: &Store, session: &str, minutes: i64, story: Vec<What>) {
+fn keep(store: &Store, session: &str, minutes: i64, story: Vec<EventKind>) {
     let at = At(now() - minutes * 60_000);
     let agent = if session.starts_with('b') { "scripted" } else { "mock" };
     let opening = Opening {
@@ -66,7 +66,7 @@ fn keep(store: &Store, session: &str, minutes: i64, story: Vec<What>) {
         pid: u32::MAX,
     };
     store.open(&opening).unwrap();
-    let event = |(seq, what)| Event { seq, at, session: session.into(), turn: 1, what };
+    let event = |(seq, kind)| Event { seq, at, session: session.into(), turn: 1, kind };
     let entries = (1..).zip(story).map(event).map(|event| Entry { event, raw_offset: 0 }).collect();
     // Dropping the store waits for it.
     drop(store.append(Arc::new(entries)));
@@ -233,9 +233,9 @@ fn what_the_user_said_is_shown_in_every_turn() {
     let (mut turn, at) = (0, At(now()));
     let store = Store::open(&rig.path("state")).unwrap();
     keep(&store, "eeee6666", 0, Vec::new());
-    let entries = (1..).zip(all).map(|(seq, what)| {
-        turn += u32::from(matches!(what, What::TurnStarted(_)));
-        Entry { event: Event { seq, at, session: "eeee6666".into(), turn, what }, raw_offset: 0 }
+    let entries = (1..).zip(all).map(|(seq, kind)| {
+        turn += u32::from(matches!(kind, EventKind::TurnStarted(_)));
+        Entry { event: Event { seq, at, session: "eeee6666".into(), turn, kind }, raw_offset: 0 }
     });
     drop(store.append(Arc::new(entries.collect())));
     drop(store);

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use ostler_core::event::{
     At, DecidedBy, Decision, Ended, Event, Level, Notice, Origin, Permission, Refused, Started, Text, TextKind,
-    ToolCall, ToolResult, TurnEnded, TurnStarted, Unreadable, What,
+    ToolCall, ToolResult, TurnEnded, TurnStarted, Unreadable, EventKind,
 };
 use ostler_core::outcome::{Cause, Outcome};
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use ostler_store::{Entry, Log, Opening, Store};
 use ostler_testkit::fake;
 use ostler_testkit::pty::Pty;
@@ -50,18 +50,18 @@ fn without_colours(text: &str) -> String {
 
 /// Runs a command on a terminal; what it wrote, which must be harmless.
 fn harmless(command: &mut Command) -> String {
-    let what = format!("{:?}", command.get_args().collect::<Vec<_>>());
+    let kind = format!("{:?}", command.get_args().collect::<Vec<_>>());
     // A status line moves the cursor; under CI there is none.
     let written = Pty::start(command.env("CI", "1").env("CLICOLOR_FORCE", "1")).written();
-    let text = String::from_utf8(written).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let text = String::from_utf8(written).unwrap_or_else(|error| panic!("{kind}: {error}"));
     let left = without_colours(&text.replace("\r\n", "\n"));
     let bad: Vec<char> = left.chars().filter(|c| is_bad(*c)).collect();
-    assert!(bad.is_empty(), "{what}: {bad:?} in {left:?}");
+    assert!(bad.is_empty(), "{kind}: {bad:?} in {left:?}");
     left
 }
 
 /// Every kind of event, with it in every field that others choose.
-fn story() -> Vec<What> {
+fn story() -> Vec<EventKind> {
     let h = || HOSTILE.to_owned();
     let outcome = Outcome::new(Cause::Refused, h()).hint(h());
     let text = |kind| Text { kind, text: h(), delta: false, message: None, parent: None };
@@ -69,7 +69,7 @@ fn story() -> Vec<What> {
         id: h(),
         tool: h(),
         kind: None,
-        input: Some(Raw::string(HOSTILE)),
+        input: Some(RawJson::string(HOSTILE)),
         decision,
         by: DecidedBy::Person,
         message: Some(h()),
@@ -90,7 +90,7 @@ fn story() -> Vec<What> {
         ToolCall {
             id: "1".into(),
             name: h(),
-            input: Raw::of(&serde_json::json!({ "command": HOSTILE, "args": [HOSTILE] })),
+            input: RawJson::of(&serde_json::json!({ "command": HOSTILE, "args": [HOSTILE] })),
             parent: None,
         }
         .into(),
@@ -103,7 +103,7 @@ fn story() -> Vec<What> {
             content: None,
         }
         .into(),
-        ToolCall { id: "2".into(), name: h(), input: Raw::string(HOSTILE), parent: None }.into(),
+        ToolCall { id: "2".into(), name: h(), input: RawJson::string(HOSTILE), parent: None }.into(),
         ToolResult { id: "2".into(), name: None, ok: false, output: h(), denied: false, content: None }.into(),
         permission(Decision::Asked).into(),
         permission(Decision::Denied).into(),
@@ -112,7 +112,7 @@ fn story() -> Vec<What> {
         Notice::new(Level::Warning, "store_failed", HOSTILE).into(),
         Unreadable { raw: h(), why: h(), length: 9, lossy: true }.into(),
         Refused { request: h(), why: h(), code: h() }.into(),
-        TurnEnded { outcome: outcome.clone(), text: h(), structured: Some(Raw::string(HOSTILE)), usage: None }.into(),
+        TurnEnded { outcome: outcome.clone(), text: h(), structured: Some(RawJson::string(HOSTILE)), usage: None }.into(),
         Ended { outcome, exit_code: None, signal: None, usage: None }.into(),
     ]
 }
@@ -133,7 +133,7 @@ fn filled() -> Rig {
         store.open(&opening).unwrap();
         let mut story = story();
         story.truncate(if ends { 17 } else { 15 });
-        let event = |(seq, what)| Event { seq, at: At(1), session: session.into(), turn: 1, what };
+        let event = |(seq, kind)| Event { seq, at: At(1), session: session.into(), turn: 1, kind };
         let entries = (1..).zip(story).map(event).map(|event| Entry { event, raw_offset: 0 }).collect();
         drop(store.append(Arc::new(entries)));
     }
@@ -168,7 +168,7 @@ fn stored_sessions() {
 #[test]
 fn runs_and_replays() {
     let rig = Rig::new();
-    let script: String = story().iter().take(16).map(|what| serde_json::to_string(what).unwrap() + "\n").collect();
+    let script: String = story().iter().take(16).map(|kind| serde_json::to_string(kind).unwrap() + "\n").collect();
     let mock = format!("script={}", rig.file("script.jsonl", &script).display());
     let edit =
         serde_json::json!({ "file_path": HOSTILE, "old_string": HOSTILE, "new_string": format!("{HOSTILE}\n+x") });

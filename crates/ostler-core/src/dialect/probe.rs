@@ -58,9 +58,9 @@ pub struct LoginQuery {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Login {
     /// Yes, and how.
-    In(Option<String>),
+    LoggedIn(Option<String>),
     /// No.
-    Out,
+    LoggedOut,
     /// It could not be found out.
     Unknown,
 }

@@ -19,11 +19,11 @@ fn known() -> Known {
     }
 }
 
-fn text(kind: TextKind, text: &str, delta: bool) -> What {
+fn text(kind: TextKind, text: &str, delta: bool) -> EventKind {
     Text { kind, text: text.into(), delta, message: Some("m".into()), parent: None }.into()
 }
 
-fn story() -> Vec<What> {
+fn story() -> Vec<EventKind> {
     let input = serde_json::from_value(serde_json::json!({ "command": HOSTILE })).unwrap();
     let open = serde_json::from_value(serde_json::json!({ "path": "a" })).unwrap();
     let usage = Some(Usage::of(None, Tokens { input: 3, output: 4, ..Tokens::default() }).partial(0.012));
@@ -55,9 +55,9 @@ fn exported(format: ExportFormat) -> String {
     let mut export = Export::new(format);
     let mut out = export.head(&known(), At(0));
     let mut turn = 0;
-    for (seq, what) in (1..).zip(story()) {
-        turn += u32::from(matches!(what, What::TurnStarted(_)));
-        out += &export.event(&Event { seq, at: At(1_000), session: "s".into(), turn, what });
+    for (seq, kind) in (1..).zip(story()) {
+        turn += u32::from(matches!(kind, EventKind::TurnStarted(_)));
+        out += &export.event(&Event { seq, at: At(1_000), session: "s".into(), turn, kind });
     }
     out + &export.foot()
 }
@@ -142,6 +142,6 @@ fn markdown_keeps_its_structure() {
 #[test]
 fn json_lines_are_the_events() {
     let lines = exported(ExportFormat::Jsonl);
-    let kinds: Vec<String> = lines.lines().map(|line| Event::from_json(line).unwrap().what.word().to_owned()).collect();
-    assert_eq!(kinds, story().iter().map(|what| what.word().to_owned()).collect::<Vec<_>>());
+    let kinds: Vec<String> = lines.lines().map(|line| Event::from_json(line).unwrap().kind.word().to_owned()).collect();
+    assert_eq!(kinds, story().iter().map(|kind| kind.word().to_owned()).collect::<Vec<_>>());
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::turn::Pending;
 use super::{Effect, Machine};
-use crate::dialect::Say;
+use crate::dialect::ToAgent;
 use crate::event::{Level, Notice, SessionState};
 use crate::outcome::{Cause, Outcome};
 use crate::spec::AfterTurn;
@@ -84,7 +84,7 @@ impl Machine {
             && turn.pending.is_none()
         {
             turn.pending = Some(Pending::Limit((Box::new(outcome), now.saturating_add(self.limits.grace))));
-            fx.push(Effect::Say(Say::Interrupt));
+            fx.push(Effect::Say(ToAgent::Interrupt));
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Effect, Machine};
-use crate::dialect::{Change, Say};
+use crate::dialect::{Change, ToAgent};
 use crate::event::{Level, Notice};
 
 /// Requests that the agent has not answered.
@@ -46,7 +46,7 @@ impl Machine {
         self.changes.asked += 1;
         let id = self.changes.asked;
         self.changes.open.push((id, change.clone(), now.saturating_add(self.limits.control)));
-        fx.push(Effect::Say(Say::Change { id, change }));
+        fx.push(Effect::Say(ToAgent::Change { id, change }));
     }
 
     /// The agent can hear again, or will be started anew.
@@ -66,11 +66,11 @@ impl Machine {
     }
 
     fn adopt(&self, change: Change, fx: &mut Vec<Effect>) {
-        let (code, what) = match change {
+        let (code, kind) = match change {
             Change::Model(_) => ("model_changed", "model"),
             Change::PermissionMode(_) => ("permission_mode_changed", "permission mode"),
         };
-        let message = format!("The {what} is now {}.", change.value());
+        let message = format!("The {kind} is now {}.", change.value());
         fx.push(Effect::Adopt(change));
         self.emit(Notice::new(Level::Info, code, message), fx);
     }

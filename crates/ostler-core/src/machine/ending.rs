@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::turn::{self, Pending, Turn};
 use super::{Effect, Machine};
-use crate::dialect::{Exit, Say, TurnOver};
+use crate::dialect::{Exit, ToAgent, TurnOver};
 use crate::event::{Ended, Level, Notice, Origin, SessionState};
 use crate::outcome::{Cause, Outcome};
 use crate::spec::AfterTurn;
@@ -45,7 +45,7 @@ impl Machine {
         match &mut self.open {
             Some(turn) if !matches!(turn.pending, Some(Pending::Stop(_) | Pending::Limit(_))) => {
                 turn.pending = Some(Pending::Stop(until));
-                fx.push(Effect::Say(Say::Interrupt));
+                fx.push(Effect::Say(ToAgent::Interrupt));
                 self.go(SessionState::Stopping, fx);
             }
             Some(_) => {}
@@ -70,7 +70,7 @@ impl Machine {
         }
         self.stop_lingering();
         if self.ladder.is_none_or(|l| l.step != Step::Killed) {
-            self.climb(now, (Step::Killed, Then::End), fx);
+            self.escalate(now, (Step::Killed, Then::End), fx);
         }
     }
 
@@ -137,8 +137,8 @@ impl Machine {
         }
         if let Some(ladder) = self.ladder.filter(|l| l.until <= now) {
             match ladder.step {
-                Step::InputClosed => self.climb(now, (Step::Terminated, ladder.then), fx),
-                Step::Terminated => self.climb(now, (Step::Killed, ladder.then), fx),
+                Step::InputClosed => self.escalate(now, (Step::Terminated, ladder.then), fx),
+                Step::Terminated => self.escalate(now, (Step::Killed, ladder.then), fx),
                 Step::Killed => self.abandon(now, fx),
             }
         }
@@ -160,7 +160,7 @@ impl Machine {
             match turn.due(now, &self.limits, may_be_silent) {
                 Some(turn::Due::Limit(outcome)) => {
                     turn.pending = Some(Pending::Limit((Box::new(outcome), now.saturating_add(self.limits.grace))));
-                    fx.push(Effect::Say(Say::Interrupt));
+                    fx.push(Effect::Say(ToAgent::Interrupt));
                 }
                 Some(turn::Due::NoAnswer(outcome)) => self.give_up_on_turn(now, outcome, fx),
                 None => {}
@@ -187,7 +187,7 @@ impl Machine {
         }
         if self.ladder.is_none() {
             fx.push(Effect::CloseInput);
-            self.climb(now, (Step::Terminated, then), fx);
+            self.escalate(now, (Step::Terminated, then), fx);
         }
     }
 
@@ -198,14 +198,14 @@ impl Machine {
 
     /// The process is to end, and the session to go on.
     pub(super) fn end_process(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        self.climb(now, (Step::InputClosed, Then::Sleep), fx);
+        self.escalate(now, (Step::InputClosed, Then::Sleep), fx);
     }
 
     /// Ends a process that is of no more use, without waiting for it to notice a closed input.
     pub(super) fn give_up_process(&mut self, now: Duration, fx: &mut Vec<Effect>) {
         if self.spawned.is_some() && self.ladder.is_none() {
             fx.push(Effect::CloseInput);
-            self.climb(now, (Step::Terminated, Then::Sleep), fx);
+            self.escalate(now, (Step::Terminated, Then::Sleep), fx);
         }
     }
 
@@ -216,11 +216,11 @@ impl Machine {
         }
         if self.ladder.is_none_or(|ladder| ladder.then == Then::Sleep) {
             self.drop_queue(fx);
-            self.climb(now, (Step::InputClosed, Then::End), fx);
+            self.escalate(now, (Step::InputClosed, Then::End), fx);
         }
     }
 
-    fn climb(&mut self, now: Duration, (step, then): (Step, Then), fx: &mut Vec<Effect>) {
+    fn escalate(&mut self, now: Duration, (step, then): (Step, Then), fx: &mut Vec<Effect>) {
         if then == Then::End {
             self.go(SessionState::Stopping, fx);
         }
@@ -275,9 +275,9 @@ impl Machine {
         if self.background == 0 {
             self.withdraw_all(fx);
         }
-        self.asking.forget_due();
-        let closed = turn.close(over, |what| {
-            fx.push(Effect::Emit { turn: self.turns, what });
+        self.permissions.forget_due();
+        let closed = turn.close(over, |kind| {
+            fx.push(Effect::Emit { turn: self.turns, kind });
         });
         if closed.ended.usage.is_some() {
             self.account.close(closed.used, closed.accounted);
@@ -296,7 +296,7 @@ impl Machine {
 
     fn close_tools(&mut self, fx: &mut Vec<Effect>) {
         for result in self.tools.close() {
-            fx.push(Effect::Emit { turn: self.turns, what: result.into() });
+            fx.push(Effect::Emit { turn: self.turns, kind: result.into() });
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Effect, Machine};
-use crate::dialect::Say;
+use crate::dialect::ToAgent;
 use crate::event::{Level, Notice};
 
 impl Machine {
@@ -23,7 +23,7 @@ impl Machine {
             Some(turn) if self.able.steer && turn.pending.is_none() && !self.paused && self.spawned.is_some() => {
                 // The notice is the message: whoever goes on from the log has to know it.
                 self.emit(Notice::new(Level::Info, "steered", prompt.clone()), fx);
-                fx.push(Effect::Say(Say::Steer(prompt)));
+                fx.push(Effect::Say(ToAgent::Steer(prompt)));
             }
             Some(_) if !self.able.steer => {
                 let why = "the agent takes no message while a turn is under way; send it to wait instead";
@@ -51,7 +51,7 @@ impl Machine {
         }
         if let Some(prompt) = self.queue.pop_front() {
             self.begin(now, Some(&prompt), fx);
-            fx.push(Effect::Say(Say::Prompt(prompt)));
+            fx.push(Effect::Say(ToAgent::Prompt(prompt)));
         }
     }
 }

@@ -5,7 +5,7 @@ mod background;
 mod live;
 mod pairs;
 mod properties;
-mod silence;
+mod heartbeat;
 mod volume;
 
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::*;
 use crate::dialect::TurnOver;
 use crate::event::{DecidedBy, Decision, Permission, Started, Text, TextKind, ToolCall, ToolResult, Unreadable};
 use crate::outcome::Cause;
-use crate::raw::Raw;
+use crate::raw_json::RawJson;
 use crate::usage::{Tokens, Usage};
 
 const S: Duration = Duration::from_secs(1);
@@ -50,14 +50,14 @@ impl Rig {
         self.give(Input::Tick)
     }
 
-    fn events(&self) -> Vec<&What> {
+    fn events(&self) -> Vec<&EventKind> {
         let emitted =
-            self.effects.iter().filter_map(|e| if let Effect::Emit { what, .. } = e { Some(what) } else { None });
+            self.effects.iter().filter_map(|e| if let Effect::Emit { kind, .. } = e { Some(kind) } else { None });
         emitted.collect()
     }
 
     fn words(&self) -> Vec<&'static str> {
-        self.events().into_iter().map(What::word).collect()
+        self.events().into_iter().map(EventKind::word).collect()
     }
 
     fn did(&self, effect: &Effect) -> bool {
@@ -65,40 +65,40 @@ impl Rig {
     }
 
     fn turn_ended(&self) -> &crate::event::TurnEnded {
-        let ended = |w: &&&What| matches!(w, What::TurnEnded(_));
+        let ended = |w: &&&EventKind| matches!(w, EventKind::TurnEnded(_));
         match self.events().iter().find(ended) {
-            Some(What::TurnEnded(t)) => t,
+            Some(EventKind::TurnEnded(t)) => t,
             _ => panic!("no turn ended: {:?}", self.words()),
         }
     }
 
     fn ended(&self) -> &crate::event::Ended {
         match self.events().last() {
-            Some(What::Ended(e)) => e,
+            Some(EventKind::Ended(e)) => e,
             other => panic!("not ended: {other:?}"),
         }
     }
 }
 
-fn started() -> What {
+fn started() -> EventKind {
     Started { agent: "a".into(), agent_version: None, native_session: None, model: None, cwd: None, tools: vec![] }
         .into()
 }
 
-fn text(text: &str) -> What {
+fn text(text: &str) -> EventKind {
     let message = Some("m".into());
     Text { kind: TextKind::Reply, text: text.into(), delta: true, message, parent: None }.into()
 }
 
-fn call(id: &str) -> What {
-    ToolCall { id: id.into(), name: "Bash".into(), input: Raw::null(), parent: None }.into()
+fn call(id: &str) -> EventKind {
+    ToolCall { id: id.into(), name: "Bash".into(), input: RawJson::null(), parent: None }.into()
 }
 
-fn result(id: &str) -> What {
+fn result(id: &str) -> EventKind {
     ToolResult { id: id.into(), name: None, ok: true, output: String::new(), denied: false, content: None }.into()
 }
 
-fn used(model: &str, input: u64) -> What {
+fn used(model: &str, input: u64) -> EventKind {
     Usage::of(Some(model.into()), Tokens { input, ..Tokens::default() }).into()
 }
 
@@ -131,7 +131,7 @@ fn states_go_from_created_to_ended() {
     let states: Vec<String> = rig
         .events()
         .iter()
-        .filter_map(|w| if let What::State(s) = w { Some(format!("{:?}", s.to)) } else { None })
+        .filter_map(|w| if let EventKind::State(s) = w { Some(format!("{:?}", s.to)) } else { None })
         .collect();
     assert_eq!(states, ["Starting", "Working", "Idle", "Stopping", "Ended"]);
 }
@@ -164,7 +164,7 @@ fn an_agent_that_dies_is_blamed_with_its_stderr() {
 // protocol, sent an invalid response.
 #[test]
 fn unreadable_output_without_a_result_is_an_invalid_response() {
-    let unreadable = |raw: &str| -> What {
+    let unreadable = |raw: &str| -> EventKind {
         Unreadable { raw: raw.into(), why: "not JSON".into(), length: raw.len() as u64, lossy: false }.into()
     };
     let ends = |lines: &[&str], exit: Exit| {
@@ -241,9 +241,9 @@ fn the_wall_limit_interrupts_and_names_itself() {
     let mut rig = Rig::working();
     rig.machine.limits.idle = None;
     rig.give(Input::Heard(text("partial"))).wait(59 * 60 * S);
-    assert!(!rig.did(&Effect::Say(Say::Interrupt)));
+    assert!(!rig.did(&Effect::Say(ToAgent::Interrupt)));
     rig.wait(60 * S);
-    assert!(rig.did(&Effect::Say(Say::Interrupt)));
+    assert!(rig.did(&Effect::Say(ToAgent::Interrupt)));
     rig.give(Input::TurnOver(over(Cause::Interrupted))).give(Input::Exited(exit(0), None));
     let ended = rig.turn_ended();
     assert_eq!((ended.outcome.cause, ended.text.as_str()), (Cause::WallLimit, "partial"));
@@ -267,7 +267,7 @@ fn a_limit_ends_the_turn_within_five_seconds() {
         while ended.is_none() {
             rig.now = rig.machine.deadline().expect("a turn with a limit has a deadline");
             rig.give(Input::Tick);
-            if acknowledges && rig.did(&Effect::Say(Say::Interrupt)) {
+            if acknowledges && rig.did(&Effect::Say(ToAgent::Interrupt)) {
                 rig.give(Input::TurnOver(over(Cause::Interrupted)));
             }
             if talks {
@@ -291,7 +291,7 @@ fn ten_minutes_of_progress_are_no_silence() {
     rig.give(Input::Heard(call("1")));
     for minute in 1..=10 {
         rig.wait(60 * S).give(Input::Remark(Notice::new(Level::Info, "tool_progress", format!("minute {minute}"))));
-        assert!(!rig.did(&Effect::Say(Say::Interrupt)), "cut off in minute {minute}");
+        assert!(!rig.did(&Effect::Say(ToAgent::Interrupt)), "cut off in minute {minute}");
     }
     rig.give(Input::Heard(result("1"))).give(Input::TurnOver(over(Cause::Completed)));
     assert_eq!(rig.turn_ended().outcome.cause, Cause::Completed);
@@ -311,11 +311,11 @@ fn an_agent_that_ignores_the_limit_is_terminated() {
 fn silence_counts_only_while_the_model_is_to_speak() {
     let mut rig = Rig::working();
     rig.give(Input::Heard(call("1"))).wait(30 * 60 * S);
-    assert!(!rig.did(&Effect::Say(Say::Interrupt)), "a silent tool is not idle");
+    assert!(!rig.did(&Effect::Say(ToAgent::Interrupt)), "a silent tool is not idle");
     rig.give(Input::Heard(result("1"))).wait(9 * 60 * S);
-    assert!(!rig.did(&Effect::Say(Say::Interrupt)));
+    assert!(!rig.did(&Effect::Say(ToAgent::Interrupt)));
     rig.wait(60 * S);
-    assert!(rig.did(&Effect::Say(Say::Interrupt)), "a silent model is");
+    assert!(rig.did(&Effect::Say(ToAgent::Interrupt)), "a silent model is");
 }
 
 #[test]
@@ -331,9 +331,9 @@ fn silence_does_not_count_while_somebody_is_asked() {
     };
     let mut rig = Rig::working();
     rig.give(Input::Heard(ask(Decision::Asked).into())).wait(30 * 60 * S);
-    assert!(!rig.did(&Effect::Say(Say::Interrupt)));
+    assert!(!rig.did(&Effect::Say(ToAgent::Interrupt)));
     rig.give(Input::Heard(ask(Decision::Denied).into())).wait(10 * 60 * S);
-    assert!(rig.did(&Effect::Say(Say::Interrupt)));
+    assert!(rig.did(&Effect::Say(ToAgent::Interrupt)));
 }
 
 #[test]
@@ -401,9 +401,9 @@ fn silence_before_the_first_word_is_not_idle() {
     let limits = Limits { idle: Some(S), ..Limits::default() };
     let mut rig = Rig::new(limits, AfterTurn::End);
     rig.give(Input::Send("hi".into())).give(Input::Start).give(Input::Spawned).wait(30 * S);
-    assert!(!rig.did(&Effect::Say(Say::Interrupt)));
+    assert!(!rig.did(&Effect::Say(ToAgent::Interrupt)));
     rig.give(Input::Heard(started())).wait(2 * S);
-    assert!(rig.did(&Effect::Say(Say::Interrupt)));
+    assert!(rig.did(&Effect::Say(ToAgent::Interrupt)));
 }
 
 #[test]
@@ -429,7 +429,7 @@ fn messages_wait_their_turn_and_are_never_lost() {
     rig.machine.after_turn = AfterTurn::Wait;
     rig.give(Input::Send("two".into())).give(Input::Send("three".into()));
     rig.give(Input::TurnOver(over(Cause::Completed)));
-    assert!(rig.did(&Effect::Say(Say::Prompt("two".into()))) && !rig.did(&Effect::Say(Say::Prompt("three".into()))));
+    assert!(rig.did(&Effect::Say(ToAgent::Prompt("two".into()))) && !rig.did(&Effect::Say(ToAgent::Prompt("three".into()))));
     rig.give(Input::Stop);
     assert_eq!(rig.words().iter().filter(|w| **w == "refused").count(), 1);
 }
@@ -441,9 +441,9 @@ fn pause_holds_messages_back_and_resume_delivers_them() {
     rig.machine.after_turn = AfterTurn::Wait;
     rig.give(Input::TurnOver(over(Cause::Completed))).give(Input::Pause).give(Input::Send("later".into()));
     assert_eq!(rig.machine.state(), SessionState::Paused);
-    assert!(!rig.did(&Effect::Say(Say::Prompt("later".into()))));
+    assert!(!rig.did(&Effect::Say(ToAgent::Prompt("later".into()))));
     rig.give(Input::Resume);
-    assert!(rig.did(&Effect::Say(Say::Prompt("later".into()))));
+    assert!(rig.did(&Effect::Say(ToAgent::Prompt("later".into()))));
     assert_eq!(rig.machine.state(), SessionState::Working);
 }
 
@@ -470,7 +470,7 @@ fn a_call_without_a_result_is_paired_when_the_turn_ends() {
     let results: Vec<(String, Option<String>, bool)> = rig
         .events()
         .iter()
-        .filter_map(|w| if let What::ToolResult(r) = w { Some((r.id.clone(), r.name.clone(), r.ok)) } else { None })
+        .filter_map(|w| if let EventKind::ToolResult(r) = w { Some((r.id.clone(), r.name.clone(), r.ok)) } else { None })
         .collect();
     let bash = Some("Bash".to_owned());
     assert_eq!(results, [("2".into(), bash.clone(), true), ("1".into(), bash, false)]);
@@ -486,12 +486,12 @@ fn a_long_answer_is_cut_with_a_marker_and_a_notice() {
     rig.give(Input::TurnOver(long));
     let text = &rig.turn_ended().text;
     assert!(text.len() < 10 * 1024 * 1024 + 100 && text.contains("[OUTPUT TRUNCATED"));
-    assert!(rig.events().iter().any(|w| matches!(w, What::Notice(n) if n.code == "output_truncated")));
+    assert!(rig.events().iter().any(|w| matches!(w, EventKind::Notice(n) if n.code == "output_truncated")));
 }
 
 #[test]
 fn the_budget_warns_at_eighty_percent_and_ends_the_turn_at_the_limit() {
-    let spend = |usd: f64| What::from(Usage::of(None, Tokens::default()).reported(usd));
+    let spend = |usd: f64| EventKind::from(Usage::of(None, Tokens::default()).reported(usd));
     let mut rig = Rig::working();
     rig.machine.limits.budget_usd = Some(1.0);
     rig.give(Input::Heard(spend(0.5)));
@@ -499,7 +499,7 @@ fn the_budget_warns_at_eighty_percent_and_ends_the_turn_at_the_limit() {
     rig.give(Input::Heard(spend(0.9))).give(Input::Heard(spend(0.95)));
     assert_eq!(rig.words().iter().filter(|w| **w == "notice").count(), 1);
     rig.give(Input::Heard(spend(1.1)));
-    assert!(rig.did(&Effect::Say(Say::Interrupt)));
+    assert!(rig.did(&Effect::Say(ToAgent::Interrupt)));
     rig.give(Input::TurnOver(over(Cause::Interrupted)));
     assert_eq!(rig.turn_ended().outcome.cause, Cause::Budget);
 }

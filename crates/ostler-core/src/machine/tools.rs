@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use crate::event::{Level, Notice, ToolResult, What};
+use crate::event::{Level, Notice, ToolResult, EventKind};
 
 /// How much of a late result's output is told.
 const LATE_CAP: usize = 1000;
@@ -29,9 +29,9 @@ impl Tools {
     }
 
     /// Takes note of a call or a result; `None` when the caller has heard it already. Anything else passes.
-    pub(super) fn note(&mut self, mut what: What) -> Option<What> {
-        match &mut what {
-            What::ToolCall(call) => {
+    pub(super) fn note(&mut self, mut kind: EventKind) -> Option<EventKind> {
+        match &mut kind {
+            EventKind::ToolCall(call) => {
                 if self.known.get(&call.id).is_some_and(Option::is_some) {
                     return None;
                 }
@@ -39,7 +39,7 @@ impl Tools {
                 self.known.insert(call.id.clone(), Some(self.calls));
                 self.open.insert(self.calls, (call.id.clone(), call.name.clone()));
             }
-            What::ToolResult(result) => match self.settle(&result.id) {
+            EventKind::ToolResult(result) => match self.settle(&result.id) {
                 Some(Some(place)) => {
                     if let Some((_, name)) = self.open.remove(&place) {
                         result.name.get_or_insert(name);
@@ -51,7 +51,7 @@ impl Tools {
             },
             _ => {}
         }
-        Some(what)
+        Some(kind)
     }
 
     /// The call has its result; what was known of it before.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::clip::Capped;
 use crate::dialect::{Exit, TurnOver};
-use crate::event::{Decision, Level, Notice, Origin, TextKind, TurnEnded, What};
+use crate::event::{Decision, Level, Notice, Origin, TextKind, TurnEnded, EventKind};
 use crate::outcome::{Cause, Outcome};
 use crate::spec::Limits;
 
@@ -98,25 +98,25 @@ impl Turn {
     }
 
     /// Takes note of what the agent said.
-    pub(super) fn note(&mut self, now: Duration, what: &What) {
+    pub(super) fn note(&mut self, now: Duration, kind: &EventKind) {
         self.activity = now;
-        if matches!(what, What::Text(_) | What::ToolCall(_) | What::ToolResult(_)) {
+        if matches!(kind, EventKind::Text(_) | EventKind::ToolCall(_) | EventKind::ToolResult(_)) {
             self.unreadable = None; // a stray line among others: the agent speaks its protocol
         }
-        match what {
-            What::Text(text) if text.kind == TextKind::Reply && text.parent.is_none() => {
+        match kind {
+            EventKind::Text(text) if text.kind == TextKind::Reply && text.parent.is_none() => {
                 if text.message != self.message && !self.text.is_empty() {
                     self.text.push("\n\n");
                 }
                 self.message.clone_from(&text.message);
                 self.text.push(&text.text);
             }
-            What::Permission(permission) => match permission.decision {
+            EventKind::Permission(permission) => match permission.decision {
                 Decision::Asked => self.asked.push(permission.id.clone()),
                 Decision::Allowed | Decision::Denied => self.asked.retain(|id| *id != permission.id),
             },
-            What::Usage(usage) => self.used.note(usage),
-            What::Unreadable(line) => {
+            EventKind::Usage(usage) => self.used.note(usage),
+            EventKind::Unreadable(line) => {
                 let (count, _) = self.unreadable.get_or_insert_with(|| (0, line.raw.chars().take(PREVIEW).collect()));
                 *count = count.saturating_add(1);
             }
@@ -166,7 +166,7 @@ impl Turn {
     }
 
     /// Ends the turn: settles between what the agent says and what was asked of it.
-    pub(super) fn close(self, over: TurnOver, mut emit: impl FnMut(What)) -> Closed {
+    pub(super) fn close(self, over: TurnOver, mut emit: impl FnMut(EventKind)) -> Closed {
         let outcome = match &self.pending {
             Some(Pending::Limit((outcome, _))) => (**outcome).clone(),
             // It finished before it could be stopped: that is what happened.

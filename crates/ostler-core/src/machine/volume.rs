@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::turn::Pending;
 use super::{Effect, Input, Machine};
-use crate::dialect::{Say, TurnOver};
-use crate::event::{Level, Notice, What};
+use crate::dialect::{ToAgent, TurnOver};
+use crate::event::{Level, Notice, EventKind};
 use crate::outcome::{Cause, Outcome};
 use crate::size;
 
@@ -43,7 +43,7 @@ impl Machine {
         }
         // What the agent says is counted before it is emitted: an event that does not fit is left out.
         let (size, is_counted) = match &input {
-            Input::Heard(what) => (size_of(what), true),
+            Input::Heard(kind) => (size_of(kind), true),
             Input::Remark(notice) => (size_of(notice), true),
             Input::Asked(ask) => (ask.input.as_ref().map_or(0, |input| input.get().len() as u64), false),
             _ => (0, false),
@@ -81,7 +81,7 @@ impl Machine {
             Some(turn) => match turn.pending {
                 None => {
                     turn.pending = Some(Pending::Limit((Box::new(outcome), until)));
-                    fx.push(Effect::Say(Say::Interrupt));
+                    fx.push(Effect::Say(ToAgent::Interrupt));
                 }
                 // It was interrupted already, and does not get more time.
                 Some(Pending::Interrupt(until)) => turn.pending = Some(Pending::Limit((Box::new(outcome), until))),
@@ -101,7 +101,7 @@ impl Machine {
             return;
         }
         let input = match input {
-            Input::Heard(What::Usage(usage)) => {
+            Input::Heard(EventKind::Usage(usage)) => {
                 if let Some(turn) = &mut self.open {
                     turn.used.note(&usage);
                 }
@@ -131,15 +131,15 @@ fn trimmed(over: TurnOver) -> TurnOver {
     TurnOver { outcome, text: None, structured: None, usage }
 }
 
-fn emitted(effect: &Effect) -> Option<&What> {
-    if let Effect::Emit { what, .. } = effect { Some(what) } else { None }
+fn emitted(effect: &Effect) -> Option<&EventKind> {
+    if let Effect::Emit { kind, .. } = effect { Some(kind) } else { None }
 }
 
 /// The size of an event as it is stored.
-fn size_of<T: serde::Serialize>(what: &T) -> u64 {
+fn size_of<T: serde::Serialize>(kind: &T) -> u64 {
     let mut count = Count(ENVELOPE);
     // Counting cannot fail, and what cannot be written as JSON is not stored.
-    let _ = serde_json::to_writer(&mut count, what);
+    let _ = serde_json::to_writer(&mut count, kind);
     count.0
 }
 

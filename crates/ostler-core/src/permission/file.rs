@@ -10,7 +10,7 @@ use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use toml::Spanned;
 
 use super::command::Prefix;
-use super::place::Glob;
+use super::path::Glob;
 use super::policy::{Action, Conditions, MOST_RULES, Policy, Rule, Trust};
 use super::{Command, ToolKind, ToolUse};
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::command::{self, Prefix, Segment};
 use super::pattern::is_like;
-use super::place::{Glob, Place};
+use super::path::{Glob, Place};
 use super::{Command, ToolKind, ToolUse};
 use crate::clip::plain;
 

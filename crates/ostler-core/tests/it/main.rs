@@ -11,12 +11,12 @@ use std::path::Path;
 use ostler_core::event::*;
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::permission::ToolKind;
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use ostler_core::usage::{Scope, Tokens, Usage as Spent};
 
 /// One full example of every kind.
 #[expect(clippy::too_many_lines, reason = "a flat table of like things")]
-fn examples() -> Vec<What> {
+fn examples() -> Vec<EventKind> {
     let usage = Spent::of(
         Some("claude-opus-5-5".into()),
         Tokens { input: 100, cache_read: 11, cache_write: 7, output: 25, reasoning: Some(5) },
@@ -54,7 +54,7 @@ fn examples() -> Vec<What> {
         ToolCall {
             id: "toolu_1".into(),
             name: "Bash".into(),
-            input: Raw::parse(r#"{"command":"echo hi","n":1e400}"#).unwrap(),
+            input: RawJson::parse(r#"{"command":"echo hi","n":1e400}"#).unwrap(),
             parent: None,
         }
         .into(),
@@ -71,7 +71,7 @@ fn examples() -> Vec<What> {
             id: "toolu_1".into(),
             tool: "Bash".into(),
             kind: Some(ToolKind::Execute),
-            input: Some(Raw::parse(r#"{"command":"rm -rf /"}"#).unwrap()),
+            input: Some(RawJson::parse(r#"{"command":"rm -rf /"}"#).unwrap()),
             decision: Decision::Denied,
             by: DecidedBy::Agent,
             message: Some("outside the working directory".into()),
@@ -84,7 +84,7 @@ fn examples() -> Vec<What> {
         TurnEnded {
             outcome: rate_limit,
             text: "partial".into(),
-            structured: Some(Raw::parse(r#"{"a":1}"#).unwrap()),
+            structured: Some(RawJson::parse(r#"{"a":1}"#).unwrap()),
             usage: Some(usage.clone()),
         }
         .into(),
@@ -98,23 +98,23 @@ fn examples() -> Vec<What> {
     ]
 }
 
-fn event(what: What) -> Event {
-    Event { seq: 7, at: At(1_794_775_123_456), session: "0191c0de-0000-4000-8000-000000000001".into(), turn: 1, what }
+fn event(kind: EventKind) -> Event {
+    Event { seq: 7, at: At(1_794_775_123_456), session: "0191c0de-0000-4000-8000-000000000001".into(), turn: 1, kind }
 }
 
 #[test]
 fn every_kind_has_an_example() {
-    let words: Vec<_> = examples().iter().map(What::word).collect();
-    assert_eq!(words, What::WORDS);
+    let words: Vec<_> = examples().iter().map(EventKind::word).collect();
+    assert_eq!(words, EventKind::WORDS);
 }
 
 /// Fields may be added, never renamed: a change of these files is a change of the contract.
 #[test]
 fn the_wire_form_is_the_golden_one() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-    for what in examples() {
-        let file = dir.join(format!("{}.json", what.word()));
-        let json = event(what).to_json() + "\n";
+    for kind in examples() {
+        let file = dir.join(format!("{}.json", kind.word()));
+        let json = event(kind).to_json() + "\n";
         if std::env::var_os("UPDATE_GOLDEN").is_some_and(|wanted| wanted == "1") {
             std::fs::write(&file, &json).unwrap();
         }
@@ -125,8 +125,8 @@ fn the_wire_form_is_the_golden_one() {
 
 #[test]
 fn every_kind_is_read_back() {
-    for what in examples() {
-        let event = event(what);
+    for kind in examples() {
+        let event = event(kind);
         assert_eq!(Event::from_json(&event.to_json()).unwrap(), event);
     }
 }

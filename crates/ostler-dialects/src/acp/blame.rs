@@ -5,7 +5,7 @@
 use ostler_core::dialect::Exit;
 use ostler_core::outcome::{Cause, Outcome};
 
-use super::conversation::Talk;
+use super::conversation::AcpConversation;
 use super::entry::Entry;
 use super::options;
 use super::quirks::Wrote;
@@ -116,7 +116,7 @@ pub(super) fn words(fault: &Fault<'_>) -> String {
 }
 
 /// A request failed.
-pub(super) fn of_fault(talk: &Talk, fault: &Fault<'_>) -> Outcome {
+pub(super) fn of_fault(talk: &AcpConversation, fault: &Fault<'_>) -> Outcome {
     let text = words(fault);
     let whole = format!("{text} {}", fault.data.map_or("", |data| data.get()));
     let status = status(fault).or_else(|| told_status(&text));
@@ -136,7 +136,7 @@ pub(super) fn of_fault(talk: &Talk, fault: &Fault<'_>) -> Outcome {
 
 /// Returns the outcome of a turn whose session the agent has dropped, or `None` if the fault says
 /// something else.
-pub(super) fn of_lost_session(talk: &Talk, fault: &Fault<'_>) -> Option<Outcome> {
+pub(super) fn of_lost_session(talk: &AcpConversation, fault: &Fault<'_>) -> Option<Outcome> {
     let known = [rpc::INTERNAL, rpc::BAD_PARAMS, rpc::NOT_FOUND].map(|code| Some(i64::from(code)));
     let text = words(fault);
     let said = text.to_lowercase();
@@ -151,7 +151,7 @@ pub(super) fn of_lost_session(talk: &Talk, fault: &Fault<'_>) -> Option<Outcome>
 }
 
 /// A turn failed, and this was its last text: the agent's own words, and no answer.
-pub(super) fn of_turn(talk: &Talk, fault: &Fault<'_>, said: Option<String>) -> Outcome {
+pub(super) fn of_turn(talk: &AcpConversation, fault: &Fault<'_>, said: Option<String>) -> Outcome {
     let outcome = of_fault(talk, fault);
     let Some(said) = said.filter(|said| !outcome.message.contains(said.trim())) else { return outcome };
     let message = format!("{}: {}", outcome.message, said.trim());
@@ -175,7 +175,7 @@ pub(super) fn remark(text: &str) -> Option<&str> {
 }
 
 /// A session could not be gone on with. Agents have many codes for one that they do not know.
-pub(super) fn of_load(talk: &Talk, fault: &Fault<'_>) -> Outcome {
+pub(super) fn of_load(talk: &AcpConversation, fault: &Fault<'_>) -> Outcome {
     let other = of_fault(talk, fault);
     if matches!(other.cause, Cause::Auth | Cause::RateLimit) {
         return other;
@@ -189,7 +189,7 @@ pub(super) fn of_load(talk: &Talk, fault: &Fault<'_>) -> Outcome {
 }
 
 /// A setting was refused.
-pub(super) fn of_setup(talk: &Talk, key: &str, fault: &Fault<'_>) -> Outcome {
+pub(super) fn of_setup(talk: &AcpConversation, key: &str, fault: &Fault<'_>) -> Outcome {
     let message = format!("{} does not take this {key}: {}", talk.entry.name, words(fault));
     let hint = options::listed(talk, key).map_or_else(|| format!("Check {key}."), |all| format!("There are: {all}."));
     Outcome::new(Cause::BadRequest, message).hint(hint)

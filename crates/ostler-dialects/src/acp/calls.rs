@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use ostler_core::dialect::Outbox;
 use ostler_core::event::{ToolCall, ToolResult};
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::entry::Entry;
 use super::quirks::{Names, Quirks};
-use super::uses;
+use super::tool_use;
 use super::wire::{Block, CallMeta, McpCall, Output, Printed, Update};
 use crate::lenient::{List, Node, Scalar};
 
@@ -39,7 +39,7 @@ pub(super) struct Call {
     named: bool,
     /// Whether it is of an MCP server, and named after it.
     mcp: bool,
-    input: Option<Raw>,
+    input: Option<RawJson>,
     pub(super) paths: Vec<String>,
     /// The id that events show, when it is not the agent's: the tool was to run before the agent said a word.
     alias: Option<String>,
@@ -51,18 +51,18 @@ pub(super) struct Call {
     denied: bool,
     /// What it gave so far.
     output: String,
-    content: Option<Raw>,
+    content: Option<RawJson>,
 }
 
 impl Call {
     /// The arguments, or what the agent says in their place.
-    pub(super) fn input(&self) -> Raw {
+    pub(super) fn input(&self) -> RawJson {
         #[derive(Serialize)]
         struct InPlace<'a> {
             title: &'a str,
             locations: &'a [String],
         }
-        let place = || Raw::of(&InPlace { title: &self.title, locations: &self.paths });
+        let place = || RawJson::of(&InPlace { title: &self.title, locations: &self.paths });
         self.input.clone().unwrap_or_else(place)
     }
 
@@ -187,7 +187,7 @@ impl Calls {
         set(&mut call.title, &update.title);
         let given = update.raw_input.filter(|input| input.get().starts_with('{') && input.get() != "{}");
         if let Some(input) = given.filter(|_| !call.mcp) {
-            call.input = Some(Raw::keep(input));
+            call.input = Some(RawJson::keep(input));
         }
         if !call.mcp && (call.name.is_empty() || !call.told) {
             let told = update.name.owned().or_else(|| meta.map().and_then(named));
@@ -198,10 +198,10 @@ impl Calls {
         }
         // A title can be the model's own words: it names a tool of the caller's only where nothing says otherwise.
         let is_plain = matches!(call.kind.as_str(), "" | "other");
-        let is_command = call.input.as_ref().is_some_and(uses::has_command);
+        let is_command = call.input.as_ref().is_some_and(tool_use::has_command);
         let by_name = Some(&call.name).filter(|_| quirks.names != Names::Title || is_plain);
         let by_title = Some(&call.title).filter(|_| is_plain && !is_command && !call.named && !call.mcp);
-        call.bound = by_name.into_iter().chain(by_title).find_map(|shown| uses::bound(entry, shown, bound));
+        call.bound = by_name.into_iter().chain(by_title).find_map(|shown| tool_use::bound(entry, shown, bound));
         if let Some(title) = update.title.text().filter(|_| !call.told) {
             title.clone_into(&mut call.title);
         }
@@ -234,7 +234,7 @@ impl Calls {
     }
 
     /// A tool of the caller's is to run: the call that it belongs to, by the id that events show.
-    pub(super) fn ordered(&mut self, (order, name): (&str, &str), input: &Raw, out: &mut Outbox) -> String {
+    pub(super) fn ordered(&mut self, (order, name): (&str, &str), input: &RawJson, out: &mut Outbox) -> String {
         let fits = |call: &Call| {
             call.bound.as_deref() == Some(name)
                 && !call.ordered
@@ -310,8 +310,8 @@ impl Calls {
 }
 
 /// Whether arguments can be the same: they are, or one of them was not told.
-fn may_be(one: Option<&Raw>, other: Option<&Raw>) -> bool {
-    let value = |raw: &Raw| serde_json::from_str::<serde_json::Value>(raw.get()).ok();
+fn may_be(one: Option<&RawJson>, other: Option<&RawJson>) -> bool {
+    let value = |raw: &RawJson| serde_json::from_str::<serde_json::Value>(raw.get()).ok();
     one.zip(other).is_none_or(|(one, other)| one == other || value(one).zip(value(other)).is_some_and(|(a, b)| a == b))
 }
 
@@ -337,7 +337,7 @@ fn of_server(call: &mut Call, input: Option<&RawValue>) {
     call.name = format!("mcp__{server}__{tool}");
     call.mcp = true;
     "other".clone_into(&mut call.kind);
-    call.input = it.arguments.map(Raw::keep);
+    call.input = it.arguments.map(RawJson::keep);
 }
 
 /// The name in what an agent adds to a call.
@@ -386,7 +386,7 @@ fn gave(call: &mut Call, update: &Update<'_>, quirks: &Quirks) {
         call.output.push_str(printed.or(meta.output.text()).unwrap_or_default());
     }
     if texts.len() < blocks.0.len() {
-        call.content = update.content.map(Raw::keep);
+        call.content = update.content.map(RawJson::keep);
     }
 }
 

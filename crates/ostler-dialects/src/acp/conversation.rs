@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use ostler_core::dialect::{Change, Conversation, Exit, Out, Outbox, Say, TurnOver};
+use ostler_core::dialect::{Change, Conversation, Exit, FromConversation, Outbox, ToAgent, TurnOver};
 use ostler_core::event::{Level, Notice};
 use ostler_core::outcome::{Cause, Outcome};
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Denials, Spec};
 use serde::Serialize;
 use serde::de::IgnoredAny;
@@ -17,17 +17,17 @@ use super::handshake::{Start, Step};
 use super::options::Options;
 use super::quirks::Quirks;
 use super::rpc::{self, Rpc, Wanted};
-use super::spend::Spend;
+use super::usage::Spend;
 use super::updates::Told;
 use super::version::Version;
 use super::wire::{Fault, Message, Params};
-use super::{asks, blame, ending, files, handshake, options, orders, settings, updates};
+use super::{permissions, blame, ending, files, handshake, options, bridge_calls, settings, updates};
 use crate::lenient::Node;
 use crate::mcp::{Custom, Server};
 use crate::surrogates;
 
 /// The state of one conversation. What belongs to a turn is in [`Turn`] and goes with it.
-pub(super) struct Talk {
+pub(super) struct AcpConversation {
     pub(super) entry: &'static Entry,
     pub(super) quirks: Quirks,
     pub(super) denials: Denials,
@@ -48,7 +48,7 @@ pub(super) struct Talk {
     waiting: Option<String>,
     /// Changes that came before the session was there.
     pub(super) changes: Vec<(u64, Change)>,
-    pub(super) asks: BTreeMap<String, asks::Question>,
+    pub(super) permissions: BTreeMap<String, permissions::Question>,
     pub(super) files: Files,
     pub(super) server: Server,
     /// The caller's tools, by its names.
@@ -114,7 +114,7 @@ struct OfSession<'a> {
     session: &'a str,
 }
 
-impl Talk {
+impl AcpConversation {
     pub(super) fn new(entry: &'static Entry, spec: &Spec) -> Self {
         let quirks = settings::quirks(entry, &spec.settings);
         let start = Start::new(entry, spec);
@@ -132,12 +132,12 @@ impl Talk {
             replaying: false,
             waiting: None,
             changes: Vec::new(),
-            asks: BTreeMap::new(),
+            permissions: BTreeMap::new(),
             files: Files::new(start.fs, quirks.missing_reads_empty),
             server: Server::new(
                 &spec.tools,
                 &Custom {
-                    meta: quirks.tool_meta.and_then(|meta| Raw::parse(meta).ok()),
+                    meta: quirks.tool_meta.and_then(|meta| RawJson::parse(meta).ok()),
                     reads_json: quirks.reads_json,
                     ..Custom::default()
                 },
@@ -175,7 +175,7 @@ impl Talk {
         self.spend.begin();
         let prompt = Prompt { session: &self.session, prompt: [Block { r#type: "text", text: prompt }] };
         self.rpc.request(Wanted::Prompt, ("session/prompt", prompt), out);
-        out.push(Out::TurnBegan);
+        out.push(FromConversation::TurnBegan);
     }
 
     /// The session is there: what waited for it goes out.
@@ -194,7 +194,7 @@ impl Talk {
     pub(super) fn broken(&mut self, why: Outcome, out: &mut Outbox) {
         self.waiting = None;
         for (id, _) in std::mem::take(&mut self.changes) {
-            out.push(Out::Changed { id, error: Some(why.message.clone()) });
+            out.push(FromConversation::Changed { id, error: Some(why.message.clone()) });
         }
         if self.turn.open {
             self.end(TurnOver::bare(why.clone()), out);
@@ -215,8 +215,8 @@ impl Talk {
     /// The turn is over.
     pub(super) fn end(&mut self, over: TurnOver, out: &mut Outbox) {
         self.turn.told.release(out);
-        asks::forget(self, out);
-        orders::call_off(self, out);
+        permissions::forget(self, out);
+        bridge_calls::call_off(self, out);
         self.calls.close(self.turn.interrupted, out);
         if self.is_working() && std::mem::take(&mut self.unreached) {
             let Entry { name, unreached, .. } = self.entry;
@@ -226,7 +226,7 @@ impl Talk {
             out.notice(Level::Warning, "tools_unreached", message);
         }
         self.turn = Turn::default();
-        out.push(Out::TurnOver(over));
+        out.push(FromConversation::TurnOver(over));
     }
 
     fn interrupt(&mut self, out: &mut Outbox) {
@@ -236,8 +236,8 @@ impl Talk {
         if self.is_working() {
             self.turn.interrupted = true;
             rpc::notify("session/cancel", OfSession { session: &self.session }, out);
-            asks::forget(self, out);
-            orders::call_off(self, out);
+            permissions::forget(self, out);
+            bridge_calls::call_off(self, out);
         } else {
             // The agent has not heard of the message, and never will.
             self.waiting = None;
@@ -256,7 +256,7 @@ impl Talk {
             (Some(method), None) if method.starts_with('_') => {}
             (Some(method), None) if self.quirks.declined.contains(&method) => {}
             (Some(method), None) => self.unknown(raw, &format!("the notification {method:?}"), out),
-            (Some(method), Some(id)) => self.asked((method, &Raw::keep(id)), (params, raw), out),
+            (Some(method), Some(id)) => self.asked((method, &RawJson::keep(id)), (params, raw), out),
             (None, Some(id)) => match self.rpc.answered(id.get()) {
                 Some(wanted) => self.answered(&wanted, message, out),
                 None => self.unknown(raw, "an answer to nothing that was asked", out),
@@ -266,9 +266,9 @@ impl Talk {
     }
 
     /// The agent asks for something.
-    fn asked(&mut self, (method, id): (&str, &Raw), (params, raw): (&Params<'_>, &str), out: &mut Outbox) {
+    fn asked(&mut self, (method, id): (&str, &RawJson), (params, raw): (&Params<'_>, &str), out: &mut Outbox) {
         match method {
-            "session/request_permission" => asks::hear(self, id, params, out),
+            "session/request_permission" => permissions::hear(self, id, params, out),
             "fs/read_text_file" | "fs/write_text_file" if self.files.served => {
                 files::hear(self, (method, id), params, out);
             }
@@ -297,34 +297,34 @@ impl Talk {
     }
 
     /// Keeps a message that is not known here.
-    pub(super) fn unknown(&self, raw: &str, what: &str, out: &mut Outbox) {
-        out.event(Notice::unknown_message(self.entry.name, what, Raw::parse(raw).ok()));
+    pub(super) fn unknown(&self, raw: &str, kind: &str, out: &mut Outbox) {
+        out.event(Notice::unknown_message(self.entry.name, kind, RawJson::parse(raw).ok()));
     }
 }
 
-impl Conversation for Talk {
-    fn open(&mut self, out: &mut Outbox) {
+impl Conversation for AcpConversation {
+    fn on_start(&mut self, out: &mut Outbox) {
         handshake::begin(self, out);
     }
 
-    fn say(&mut self, say: Say, out: &mut Outbox) {
-        match say {
-            Say::Prompt(prompt) => self.prompt(prompt, out),
-            Say::Interrupt => self.interrupt(out),
-            Say::Verdict { id, verdict } => asks::decided(self, &id, &verdict, out),
-            Say::ToolDone { id, ok, output } => orders::done(self, &id, (ok, &output), out),
-            Say::FileDone { id, result } => self.files.done(&id, result, out),
-            Say::Change { id, change } => match &self.phase {
+    fn send(&mut self, message: ToAgent, out: &mut Outbox) {
+        match message {
+            ToAgent::Prompt(prompt) => self.prompt(prompt, out),
+            ToAgent::Interrupt => self.interrupt(out),
+            ToAgent::Verdict { id, verdict } => permissions::decided(self, &id, &verdict, out),
+            ToAgent::ToolDone { id, ok, output } => bridge_calls::done(self, &id, (ok, &output), out),
+            ToAgent::FileDone { id, result } => self.files.done(&id, result, out),
+            ToAgent::Change { id, change } => match &self.phase {
                 Phase::Opening => self.changes.push((id, change)),
                 Phase::Ready => options::change(self, id, &change, out),
-                Phase::Broken(why) => out.push(Out::Changed { id, error: Some(why.message.clone()) }),
+                Phase::Broken(why) => out.push(FromConversation::Changed { id, error: Some(why.message.clone()) }),
             },
-            Say::ToolProgress { id, message } => orders::progress(self, &id, &message, out),
-            Say::Steer(_) => {}
+            ToAgent::ToolProgress { id, message } => bridge_calls::progress(self, &id, &message, out),
+            ToAgent::Steer(_) => {}
         }
     }
 
-    fn hear(&mut self, raw: &str, out: &mut Outbox) {
+    fn on_line(&mut self, raw: &str, out: &mut Outbox) {
         // Asked first, because serde would read a list as the fields of a struct in their order.
         if !raw.trim_start().starts_with('{') {
             let json = serde_json::from_str::<IgnoredAny>(raw);
@@ -343,19 +343,19 @@ impl Conversation for Talk {
         }
     }
 
-    fn hear_aside(&mut self, from: u32, line: &str, out: &mut Outbox) {
-        orders::hear(self, from, line, out);
+    fn on_bridge_line(&mut self, from: u32, line: &str, out: &mut Outbox) {
+        bridge_calls::hear(self, from, line, out);
     }
 
-    fn owes_aside(&self, to: u32) -> bool {
+    fn owes_bridge_reply(&self, to: u32) -> bool {
         self.server.open_for(to).next().is_some()
     }
 
-    fn aside_gone(&mut self, from: u32, out: &mut Outbox) {
-        orders::gone(self, from, out);
+    fn on_bridge_closed(&mut self, from: u32, out: &mut Outbox) {
+        bridge_calls::gone(self, from, out);
     }
 
-    fn finish(&mut self, exit: &Exit, out: &mut Outbox) {
+    fn on_exit(&mut self, exit: &Exit, out: &mut Outbox) {
         self.turn.told.release(out);
         if let Some(outcome) = self.turn.lost.take() {
             return self.end(TurnOver::bare(outcome), out);

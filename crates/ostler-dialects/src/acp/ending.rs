@@ -1,19 +1,19 @@
 //! How a turn ends: the answer to `session/prompt`.
 
-use ostler_core::dialect::{Out, Outbox, TurnOver};
+use ostler_core::dialect::{FromConversation, Outbox, TurnOver};
 use ostler_core::event::Level;
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::spec::Denials;
 use ostler_core::usage::{Scope, Usage};
 
 use super::blame;
-use super::conversation::Talk;
+use super::conversation::AcpConversation;
 use super::quirks::{Counts, Failures};
 use super::wire::{Fault, Prompted};
 use crate::lenient::Node;
 
 /// Reads the answer to a prompt.
-pub(super) fn prompted(talk: &mut Talk, result: &str, fault: Option<&Fault<'_>>, out: &mut Outbox) {
+pub(super) fn prompted(talk: &mut AcpConversation, result: &str, fault: Option<&Fault<'_>>, out: &mut Outbox) {
     if !talk.turn.open || !talk.version.answer_ends_turn() {
         return;
     }
@@ -21,7 +21,7 @@ pub(super) fn prompted(talk: &mut Talk, result: &str, fault: Option<&Fault<'_>>,
     // resumes the session.
     if let Some(lost) = fault.filter(|_| !talk.turn.interrupted).and_then(|fault| blame::of_lost_session(talk, fault)) {
         talk.turn.lost = Some(lost);
-        return out.push(Out::EndProcess);
+        return out.push(FromConversation::EndProcess);
     }
     let end: Node<'_, Prompted<'_>> = serde_json::from_str(result).unwrap_or_default();
     let empty = Prompted::default();
@@ -68,7 +68,7 @@ fn interrupted() -> Outcome {
 }
 
 /// What a stop reason means.
-fn stopped(talk: &mut Talk, reason: &str, answered: bool, out: &mut Outbox) -> Outcome {
+fn stopped(talk: &mut AcpConversation, reason: &str, answered: bool, out: &mut Outbox) -> Outcome {
     let native = |outcome: Outcome| outcome.with(|d| d.native = Some(reason.to_owned()));
     let was_cancelled = talk.turn.interrupted && talk.quirks.ends_cancelled;
     if reason == "end_turn"
@@ -110,7 +110,7 @@ fn stopped(talk: &mut Talk, reason: &str, answered: bool, out: &mut Outbox) -> O
 }
 
 /// A turn that ends well and did not go well, with agents that are known to do so.
-fn failed(talk: &Talk, answered: bool) -> Option<Outcome> {
+fn failed(talk: &AcpConversation, answered: bool) -> Option<Outcome> {
     let told = &talk.turn.told;
     if let Some(words) = &talk.turn.failure {
         return Some(blame::of_words(talk.entry, words, talk.turn.status));
@@ -123,7 +123,7 @@ fn failed(talk: &Talk, answered: bool) -> Option<Outcome> {
     }
 }
 
-fn denied(talk: &Talk) -> Outcome {
+fn denied(talk: &AcpConversation) -> Outcome {
     if talk.denials == Denials::Tolerate {
         return Outcome::completed();
     }

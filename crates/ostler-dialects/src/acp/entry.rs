@@ -5,7 +5,7 @@ use ostler_core::dialect::{Inherits, LoginQuery, Probe, Runtime, Version};
 use ostler_core::permission::ToolKind;
 
 use super::quirks::{PLAIN, Quirks};
-use super::skips::{self, Skips};
+use super::unattended_modes::{self, Skips};
 
 /// One agent.
 #[derive(Debug, Clone, Copy)]
@@ -134,7 +134,7 @@ pub(super) const ANY: Entry = Entry {
     tools: &[],
     ask: true,
     asks_in: None,
-    skips: skips::COMMON,
+    skips: unattended_modes::COMMON,
     fork: true,
     cost: true,
     long_prompts: true,

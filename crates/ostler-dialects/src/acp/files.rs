@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use ostler_core::dialect::{FileAccess, FileFault, FileOrder, Out, Outbox};
-use ostler_core::permission::{Ask, Otherwise, ToolKind, ToolUse, Verdict};
-use ostler_core::raw::Raw;
+use ostler_core::dialect::{FileAccess, FileFault, FileOrder, FromConversation, Outbox};
+use ostler_core::permission::{PermissionRequest, Otherwise, ToolKind, ToolUse, Verdict};
+use ostler_core::raw_json::RawJson;
 use serde::Serialize;
 
-use super::asks::Question;
-use super::conversation::Talk;
+use super::permissions::Question;
+use super::conversation::AcpConversation;
 use super::rpc;
 use super::wire::Params;
 
@@ -20,13 +20,13 @@ pub(super) struct Files {
     /// Whether a missing file reads as an empty one.
     missing_reads_empty: bool,
     /// By the name of the order: the request, and whether it was to read.
-    open: BTreeMap<String, (Raw, bool)>,
+    open: BTreeMap<String, (RawJson, bool)>,
 }
 
 /// A file that the agent wants read or written.
 #[derive(Debug)]
 pub(super) struct Wish {
-    rpc: Raw,
+    rpc: RawJson,
     order: FileOrder,
 }
 
@@ -37,7 +37,7 @@ impl Wish {
 }
 
 /// Reads a request.
-pub(super) fn hear(talk: &mut Talk, (method, rpc): (&str, &Raw), params: &Params<'_>, out: &mut Outbox) {
+pub(super) fn hear(talk: &mut AcpConversation, (method, rpc): (&str, &RawJson), params: &Params<'_>, out: &mut Outbox) {
     let Some(path) = params.path.owned() else {
         return rpc::refuse(rpc, rpc::BAD_PARAMS, "a path is missing", out);
     };
@@ -58,9 +58,9 @@ pub(super) fn hear(talk: &mut Talk, (method, rpc): (&str, &Raw), params: &Params
     }
     let kind = if reads { ToolKind::Read } else { ToolKind::Edit };
     let wants = ToolUse { paths: vec![path.clone()], ..ToolUse::of(method, kind) };
-    let input = Some(Raw::of(&Input { path: &path }));
-    out.push(Out::Ask(Ask { id: id.clone(), call: None, input, wants, otherwise: Otherwise::Agent }));
-    talk.asks.insert(id, Question::File(wish));
+    let input = Some(RawJson::of(&Input { path: &path }));
+    out.push(FromConversation::Ask(PermissionRequest { id: id.clone(), call: None, input, wants, otherwise: Otherwise::Agent }));
+    talk.permissions.insert(id, Question::File(wish));
 }
 
 #[derive(Serialize)]
@@ -76,7 +76,7 @@ impl Files {
     fn order(&mut self, wish: Wish, out: &mut Outbox) {
         let reads = matches!(wish.order.access, FileAccess::Read { .. });
         self.open.insert(wish.order.id.clone(), (wish.rpc, reads));
-        out.push(Out::File(wish.order));
+        out.push(FromConversation::File(wish.order));
     }
 
     /// The rules have spoken. What no rule is about goes on as if nobody had been asked.

@@ -10,8 +10,8 @@ use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::spec::{Spec, keys};
 use serde::{Deserialize, Serialize};
 
-use super::asking::{self, Counting};
-use super::conversation::Talk;
+use super::ask_mode::{self, Counting};
+use super::conversation::AcpConversation;
 use super::entry::Entry;
 use super::rpc::Wanted;
 use super::servers::{self, Server};
@@ -85,7 +85,7 @@ impl Start {
 }
 
 /// Says who we are.
-pub(super) fn begin(talk: &mut Talk, out: &mut Outbox) {
+pub(super) fn begin(talk: &mut AcpConversation, out: &mut Outbox) {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Hello {
@@ -120,7 +120,7 @@ pub(super) fn begin(talk: &mut Talk, out: &mut Outbox) {
 
 /// Reads the answer to one of the requests that lead to a session.
 pub(super) fn answered(
-    talk: &mut Talk,
+    talk: &mut AcpConversation,
     wanted: &Wanted,
     (result, fault): (&str, Option<&Fault<'_>>),
     out: &mut Outbox,
@@ -147,7 +147,7 @@ pub(super) fn answered(
     }
 }
 
-fn initialized(talk: &mut Talk, result: &str, out: &mut Outbox) {
+fn initialized(talk: &mut AcpConversation, result: &str, out: &mut Outbox) {
     let hello: Node<'_, Initialized<'_>> = serde_json::from_str(result).unwrap_or_default();
     let empty = Initialized::default();
     let hello = hello.map().unwrap_or(&empty);
@@ -170,7 +170,7 @@ fn initialized(talk: &mut Talk, result: &str, out: &mut Outbox) {
 }
 
 /// How the session is going to be opened, or why it cannot be.
-fn plan(talk: &Talk, hello: &Initialized<'_>) -> Result<Way, Outcome> {
+fn plan(talk: &AcpConversation, hello: &Initialized<'_>) -> Result<Way, Outcome> {
     let able = hello.agent_capabilities.map();
     let sessions = able.and_then(|able| able.session_capabilities.map());
     let yes = |raw: Option<&serde_json::value::RawValue>| raw.is_some_and(|raw| !matches!(raw.get(), "null" | "false"));
@@ -188,8 +188,8 @@ fn plan(talk: &Talk, hello: &Initialized<'_>) -> Result<Way, Outcome> {
                 .hint("Leave it out of mcp_config, or use one that is started as a program."));
         }
     }
-    let cannot = |what: &str| {
-        let message = format!("{} cannot {what}: it does not announce it.", talk.entry.name);
+    let cannot = |kind: &str| {
+        let message = format!("{} cannot {kind}: it does not announce it.", talk.entry.name);
         Err(Outcome::new(Cause::BadRequest, message).hint("Begin a new session, or use another agent."))
     };
     let loads = able.is_some_and(|able| able.load_session.is_true());
@@ -204,7 +204,7 @@ fn plan(talk: &Talk, hello: &Initialized<'_>) -> Result<Way, Outcome> {
     }
 }
 
-fn log_in(talk: &mut Talk, method: &str, hello: &Initialized<'_>, out: &mut Outbox) {
+fn log_in(talk: &mut AcpConversation, method: &str, hello: &Initialized<'_>, out: &mut Outbox) {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct LogIn<'a> {
@@ -220,7 +220,7 @@ fn log_in(talk: &mut Talk, method: &str, hello: &Initialized<'_>, out: &mut Outb
 }
 
 /// Opens the session.
-fn open(talk: &mut Talk, out: &mut Outbox) {
+fn open(talk: &mut AcpConversation, out: &mut Outbox) {
     #[derive(Serialize)]
     struct Open<'a> {
         #[serde(rename = "sessionId", skip_serializing_if = "Option::is_none")]
@@ -241,7 +241,7 @@ fn open(talk: &mut Talk, out: &mut Outbox) {
     talk.rpc.request(Wanted::Session(start.way != Way::New), (method, open), out);
 }
 
-fn opened(talk: &mut Talk, result: &str, out: &mut Outbox) {
+fn opened(talk: &mut AcpConversation, result: &str, out: &mut Outbox) {
     let opened: Node<'_, Opened<'_>> = serde_json::from_str(result).unwrap_or_default();
     let empty = Opened::default();
     let opened = opened.map().unwrap_or(&empty);
@@ -256,7 +256,7 @@ fn opened(talk: &mut Talk, result: &str, out: &mut Outbox) {
     // A mode that the caller chose is checked when it is set.
     match talk.start.mode.take() {
         Some(mode) => steps.push_back(Step::Mode(mode)),
-        None => match asking::step(talk, out) {
+        None => match ask_mode::step(talk, out) {
             Ok(step) => steps.extend(step),
             Err(why) => return talk.broken(why, out),
         },
@@ -270,7 +270,7 @@ fn opened(talk: &mut Talk, result: &str, out: &mut Outbox) {
 }
 
 /// Takes the next step; after the last one the agent is ready.
-fn next(talk: &mut Talk, out: &mut Outbox) {
+fn next(talk: &mut AcpConversation, out: &mut Outbox) {
     let Some(step) = talk.steps.pop_front() else {
         out.event(Started {
             agent: talk.entry.name.to_owned(),

@@ -7,7 +7,7 @@ use ostler_core::permission::ToolKind;
 use super::Acp;
 use super::entry::{ANY, Entry, Mode};
 use super::quirks::{Counts, Failures, Names, PLAIN, Quirks, Wrote};
-use super::skips;
+use super::unattended_modes;
 use crate::inherits;
 
 /// Node 20 or newer.
@@ -79,7 +79,7 @@ pub static GEMINI: Acp = Acp(&Entry {
            general.sessionRetention.enabled is false in ~/.gemini/settings.json.",
     unreached: " It starts none in a directory that it does not trust: trust it in gemini itself, or set GEMINI_CLI_TRUST_WORKSPACE=true.",
     asks_in: Some("default"),
-    skips: skips::GEMINI,
+    skips: unattended_modes::GEMINI,
     fork: false,
     cost: false,
     // It refuses what it takes for more than a million tokens.
@@ -113,15 +113,15 @@ const OPENCODE_LOGIN: LoginQuery = LoginQuery {
     input: "",
     read: |_, stdout| {
         // It counts: "0 credentials", "1 environment variable".
-        let counted = |line: &str, what: &str| {
+        let counted = |line: &str, kind: &str| {
             let (count, rest) = line.trim_start_matches(|c: char| !c.is_ascii_digit()).split_once(' ')?;
-            (count.parse::<u32>().is_ok_and(|count| count > 0) && rest.starts_with(what))
+            (count.parse::<u32>().is_ok_and(|count| count > 0) && rest.starts_with(kind))
                 .then(|| format!("{count} {rest}"))
         };
         let found =
             stdout.lines().flat_map(|line| [counted(line, "credential"), counted(line, "environment variable")]);
         let found: Vec<String> = found.flatten().collect();
-        if found.is_empty() { Login::Unknown } else { Login::In(Some(found.join(", "))) }
+        if found.is_empty() { Login::Unknown } else { Login::LoggedIn(Some(found.join(", "))) }
     },
 };
 
@@ -239,7 +239,7 @@ pub static QWEN: Acp = Acp(&Entry {
     ],
     // It begins in a mode in which a model decides what is asked.
     asks_in: Some("default"),
-    skips: skips::GEMINI,
+    skips: unattended_modes::GEMINI,
     fork: false,
     cost: false,
     minimum: Version(0, 24, 0),
@@ -383,7 +383,7 @@ pub static CODEX_ACP: Acp = Acp(&Entry {
         ("view_image", ToolKind::Read),
     ],
     asks_in: Some(READ_ONLY),
-    skips: skips::CODEX,
+    skips: unattended_modes::CODEX,
     cost: false,
     // A message has at most 1,048,576 characters.
     long_prompts: false,
@@ -428,7 +428,7 @@ pub static COPILOT: Acp = Acp(&Entry {
     // Over the protocol it takes servers of the network only, and says nothing about the others.
     server_flag: Some("--additional-mcp-config=@"),
     asks_in: Some("agent"),
-    skips: skips::COPILOT,
+    skips: unattended_modes::COPILOT,
     fork: false,
     cost: false,
     minimum: Version(1, 0, 0),
@@ -488,8 +488,8 @@ mod tests {
         let variable = "┌  Environment\n│\n●  OpenAI \u{1b}[90mOPENAI_API_KEY\n│\n└  1 environment variable\n\n";
         let read = |stdout: &str| (OPENCODE_LOGIN.read)(Some(0), stdout);
         assert_eq!(read(&none), Login::Unknown);
-        assert_eq!(read(&format!("{none}{variable}")), Login::In(Some("1 environment variable".into())));
-        assert_eq!(read(&format!("{stored}└  2 credentials\n\n")), Login::In(Some("2 credentials".into())));
+        assert_eq!(read(&format!("{none}{variable}")), Login::LoggedIn(Some("1 environment variable".into())));
+        assert_eq!(read(&format!("{stored}└  2 credentials\n\n")), Login::LoggedIn(Some("2 credentials".into())));
         for other in ["", "error: unknown command", "└  x credentials"] {
             assert_eq!(read(other), Login::Unknown, "{other}");
         }

@@ -1,7 +1,7 @@
 //! What to start: the program of the entry, with its arguments and variables.
 
 use ostler_core::dialect::{Arg, Inherits, Launch};
-use ostler_core::spec::{Asks, Spec, SpecError, keys};
+use ostler_core::spec::{Attendance, Spec, SpecError, keys};
 
 use super::entry::{Entry, Mode};
 use super::{servers, settings};
@@ -37,7 +37,7 @@ pub(super) fn launch(entry: &'static Entry, spec: &Spec) -> Result<Launch, SpecE
 
 /// Whether anybody decides what the agent may do, rules or a person.
 pub(super) fn attended(spec: &Spec) -> bool {
-    spec.policy.is_some() || spec.asks == Asks::Somebody
+    spec.policy.is_some() || spec.attendance == Attendance::Attended
 }
 
 /// What it sees of the caller's environment: nothing that would decide in the place of those who do.

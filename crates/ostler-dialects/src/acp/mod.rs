@@ -4,12 +4,12 @@
 //! differs from the others, a flag with a name says so (`quirks.rs`). No code here asks for an agent by its name.
 
 mod quirks;
-mod skips;
+mod unattended_modes;
 mod known;
 mod settings;
 mod servers;
 mod launch;
-mod asking;
+mod ask_mode;
 mod wire;
 mod rpc;
 mod version;
@@ -18,11 +18,11 @@ mod handshake;
 mod options;
 mod updates;
 mod calls;
-mod uses;
-mod asks;
-mod orders;
+mod tool_use;
+mod permissions;
+mod bridge_calls;
 mod files;
-mod spend;
+mod usage;
 mod ending;
 mod entry;
 mod blame;
@@ -30,7 +30,7 @@ mod blame;
 use ostler_core::dialect::transcript::ByMinute;
 use ostler_core::dialect::{Capabilities, Conversation, Dialect, Launch, Probe, Setting};
 use ostler_core::permission::ToolUse;
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Spec, SpecError};
 
 pub use entry::Entry;
@@ -86,7 +86,7 @@ impl Dialect for Acp {
     }
 
     fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
-        Box::new(conversation::Talk::new(self.0, spec))
+        Box::new(conversation::AcpConversation::new(self.0, spec))
     }
 
     fn by_minute(&self) -> Option<&'static ByMinute> {
@@ -101,8 +101,8 @@ impl Dialect for Acp {
         handshake::is_recorded(self.0, opening)
     }
 
-    fn tool_use(&self, tool: &str, input: &Raw) -> ToolUse {
-        uses::by_name(self.0, tool, input)
+    fn tool_use(&self, tool: &str, input: &RawJson) -> ToolUse {
+        tool_use::by_name(self.0, tool, input)
     }
 }
 

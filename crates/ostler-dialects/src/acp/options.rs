@@ -1,10 +1,10 @@
 //! What can be chosen in a session: its mode and its model, by whichever means the agent announces.
 
-use ostler_core::dialect::{Change, Out, Outbox};
+use ostler_core::dialect::{Change, FromConversation, Outbox};
 use serde::Serialize;
 
 use super::blame;
-use super::conversation::Talk;
+use super::conversation::AcpConversation;
 use super::rpc::Wanted;
 use super::wire::{ConfigOption, Fault, Opened};
 use crate::lenient::Node;
@@ -149,13 +149,13 @@ pub(super) struct Cannot {
 
 const SET_MODE: &str = "session/set_mode";
 
-fn choose(talk: &Talk) -> Choose {
+fn choose(talk: &AcpConversation) -> Choose {
     let session_id = talk.session.clone();
     Choose { session_id, mode_id: None, model_id: None, config_id: None, value: None }
 }
 
 /// The request for a mode.
-pub(super) fn wish_mode(talk: &Talk, word: &str) -> Result<Wish, Cannot> {
+pub(super) fn wish_mode(talk: &AcpConversation, word: &str) -> Result<Wish, Cannot> {
     let options = &talk.options;
     let configured = options.of_category("mode");
     let Some(choices) = options.modes.as_ref().or(configured.map(|(.., choices)| choices)) else {
@@ -178,14 +178,14 @@ pub(super) fn wish_mode(talk: &Talk, word: &str) -> Result<Wish, Cannot> {
 }
 
 /// The request for the mode that the spec wants.
-pub(super) fn wish_first_mode(talk: &mut Talk, word: &str) -> Result<Wish, Cannot> {
+pub(super) fn wish_first_mode(talk: &mut AcpConversation, word: &str) -> Result<Wish, Cannot> {
     let wish = wish_mode(talk, word)?;
     talk.options.wished_mode.clone_from(&wish.1.mode_id);
     Ok(wish)
 }
 
 /// The request for the mode in which the agent asks. One that announces no modes may have it all the same.
-pub(super) fn wish_asking(talk: &mut Talk, word: &str) -> Result<Wish, Cannot> {
+pub(super) fn wish_asking(talk: &mut AcpConversation, word: &str) -> Result<Wish, Cannot> {
     if talk.options.mode_choices().next().is_some() {
         return wish_first_mode(talk, word).map_err(|why| {
             let message = format!("{} In that mode it would ask, and somebody decides what it may do.", why.message);
@@ -196,7 +196,7 @@ pub(super) fn wish_asking(talk: &mut Talk, word: &str) -> Result<Wish, Cannot> {
 }
 
 /// The request for a model. One that is not listed may be taken all the same; the agent decides.
-pub(super) fn wish_model(talk: &Talk, word: &str) -> Result<Wish, Cannot> {
+pub(super) fn wish_model(talk: &AcpConversation, word: &str) -> Result<Wish, Cannot> {
     let options = &talk.options;
     if let Some((config, _, choices)) = options.of_category("model") {
         return Ok(configure(talk, config, choices.find(word).unwrap_or(word).to_owned()));
@@ -208,22 +208,22 @@ pub(super) fn wish_model(talk: &Talk, word: &str) -> Result<Wish, Cannot> {
     Ok(("session/set_model", Choose { model_id, ..choose(talk) }))
 }
 
-fn configure(talk: &Talk, config: &str, value: String) -> Wish {
+fn configure(talk: &AcpConversation, config: &str, value: String) -> Wish {
     ("session/set_config_option", Choose { config_id: Some(config.to_owned()), value: Some(value), ..choose(talk) })
 }
 
-fn cannot(talk: &Talk, what: &str, hint: &str) -> Cannot {
-    Cannot { message: format!("{} announces no {what} to choose from.", talk.entry.name), hint: hint.to_owned() }
+fn cannot(talk: &AcpConversation, kind: &str, hint: &str) -> Cannot {
+    Cannot { message: format!("{} announces no {kind} to choose from.", talk.entry.name), hint: hint.to_owned() }
 }
 
 /// A request that changes nothing: the mode that there is.
-pub(super) fn same_mode(talk: &Talk) -> Option<Wish> {
+pub(super) fn same_mode(talk: &AcpConversation) -> Option<Wish> {
     let mode_id = Some(talk.options.modes.as_ref()?.now.clone()?);
     Some((SET_MODE, Choose { mode_id, ..choose(talk) }))
 }
 
 /// What there is to choose where a choice was refused.
-pub(super) fn listed(talk: &Talk, key: &str) -> Option<String> {
+pub(super) fn listed(talk: &AcpConversation, key: &str) -> Option<String> {
     let mode = key == ostler_core::spec::keys::PERMISSION_MODE;
     let (own, category) = if mode { (&talk.options.modes, "mode") } else { (&talk.options.models, "model") };
     let choices = own.as_ref().or(talk.options.of_category(category).map(|(.., choices)| choices))?;
@@ -231,14 +231,14 @@ pub(super) fn listed(talk: &Talk, key: &str) -> Option<String> {
 }
 
 /// The request for the model that the spec wants.
-pub(super) fn wish_first_model(talk: &mut Talk, word: &str) -> Result<Wish, Cannot> {
+pub(super) fn wish_first_model(talk: &mut AcpConversation, word: &str) -> Result<Wish, Cannot> {
     let wish = wish_model(talk, word)?;
     talk.options.wished.clone_from(&wish.1.model_id);
     Ok(wish)
 }
 
 /// A choice was made; some agents say what there is to choose from now on.
-pub(super) fn settled(talk: &mut Talk, result: &str) {
+pub(super) fn settled(talk: &mut AcpConversation, result: &str) {
     let opened: Node<'_, Opened<'_>> = serde_json::from_str(result).unwrap_or_default();
     if let Some(opened) = opened.map() {
         talk.options.configured(&opened.config_options.0);
@@ -251,21 +251,21 @@ pub(super) fn settled(talk: &mut Talk, result: &str) {
 }
 
 /// The caller wants something different.
-pub(super) fn change(talk: &mut Talk, id: u64, change: &Change, out: &mut Outbox) {
+pub(super) fn change(talk: &mut AcpConversation, id: u64, change: &Change, out: &mut Outbox) {
     let wish = match change {
         Change::Model(model) => wish_model(talk, model),
         Change::PermissionMode(mode) => wish_mode(talk, mode),
     };
     match wish {
         Ok((method, params)) => talk.rpc.request(Wanted::Change(id), (method, params), out),
-        Err(Cannot { message, hint }) => out.push(Out::Changed { id, error: Some(format!("{message} {hint}")) }),
+        Err(Cannot { message, hint }) => out.push(FromConversation::Changed { id, error: Some(format!("{message} {hint}")) }),
     }
 }
 
 /// Reads the answer to a change.
-pub(super) fn changed(talk: &mut Talk, id: u64, (result, fault): (&str, Option<&Fault<'_>>), out: &mut Outbox) {
+pub(super) fn changed(talk: &mut AcpConversation, id: u64, (result, fault): (&str, Option<&Fault<'_>>), out: &mut Outbox) {
     if fault.is_none() {
         settled(talk, result);
     }
-    out.push(Out::Changed { id, error: fault.map(blame::words) });
+    out.push(FromConversation::Changed { id, error: fault.map(blame::words) });
 }

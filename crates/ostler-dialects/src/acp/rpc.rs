@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use ostler_core::dialect::{Out, Outbox};
-use ostler_core::raw::Raw;
+use ostler_core::dialect::{FromConversation, Outbox};
+use ostler_core::raw_json::RawJson;
 use serde::Serialize;
 
 /// What a request of ours was for.
@@ -69,12 +69,12 @@ pub(super) fn notify<P: Serialize>(method: &str, params: P, out: &mut Outbox) {
 #[derive(Serialize)]
 struct Reply<'a, R> {
     jsonrpc: &'static str,
-    id: &'a Raw,
+    id: &'a RawJson,
     result: R,
 }
 
 /// Answers a request of the agent's.
-pub(super) fn reply<R: Serialize>(id: &Raw, result: R, out: &mut Outbox) {
+pub(super) fn reply<R: Serialize>(id: &RawJson, result: R, out: &mut Outbox) {
     write(&Reply { jsonrpc: "2.0", id, result }, out);
 }
 
@@ -90,7 +90,7 @@ pub(super) const NOT_FOUND: i32 = -32002;
 #[derive(Serialize)]
 struct Failure<'a> {
     jsonrpc: &'static str,
-    id: &'a Raw,
+    id: &'a RawJson,
     error: Why<'a>,
 }
 
@@ -101,10 +101,10 @@ struct Why<'a> {
 }
 
 /// Refuses a request of the agent's.
-pub(super) fn refuse(id: &Raw, code: i32, message: &str, out: &mut Outbox) {
+pub(super) fn refuse(id: &RawJson, code: i32, message: &str, out: &mut Outbox) {
     write(&Failure { jsonrpc: "2.0", id, error: Why { code, message } }, out);
 }
 
 fn write<T: Serialize>(message: &T, out: &mut Outbox) {
-    out.push(Out::Write(format!("{}\n", Raw::of(message).get()).into_bytes()));
+    out.push(FromConversation::Write(format!("{}\n", RawJson::of(message).get()).into_bytes()));
 }

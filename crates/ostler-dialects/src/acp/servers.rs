@@ -113,7 +113,7 @@ fn pairs(object: Option<&Map<String, Value>>) -> Vec<Pair> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ostler_core::raw::Raw;
+    use ostler_core::raw_json::RawJson;
 
     #[test]
     fn servers_are_written_as_the_protocol_has_them() {
@@ -124,7 +124,7 @@ mod tests {
         );
         let bridge = Bridge { program: "/bin/ostler".into(), args: vec!["bridge".into()] };
         assert_eq!(
-            Raw::of(&all(&settings, Some(&bridge))).get(),
+            RawJson::of(&all(&settings, Some(&bridge))).get(),
             concat!(
                 r#"[{"name":"a","command":"run","args":["-x"],"env":[{"name":"K","value":"v"}]},"#,
                 r#"{"type":"sse","name":"b","url":"http://h","headers":[{"name":"A","value":"b"}]},"#,

@@ -4,13 +4,13 @@
 
 use ostler_core::dialect::Outbox;
 use ostler_core::event::{Level, Notice, Text, TextKind};
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use serde_json::value::RawValue;
 
-use super::conversation::Talk;
+use super::conversation::AcpConversation;
 use super::quirks::Failures;
 use super::wire::{Block, ChunkMeta, InfoMeta, Params, Status, Update};
-use super::{asking, blame, calls};
+use super::{ask_mode, blame, calls};
 use crate::lenient::{Node, Table};
 
 /// What the agent has said in the turn.
@@ -75,7 +75,7 @@ impl Told {
 }
 
 /// Reads an update.
-pub(super) fn hear(talk: &mut Talk, params: &Params<'_>, raw: &str, out: &mut Outbox) {
+pub(super) fn hear(talk: &mut AcpConversation, params: &Params<'_>, raw: &str, out: &mut Outbox) {
     let Some(update) = params.update.map() else { return talk.unknown(raw, "an update of nothing", out) };
     match update.session_update.or_empty() {
         "agent_message_chunk" | "agent_thought_chunk" | "tool_call" | "tool_call_update" | "plan" if talk.replaying => {
@@ -96,14 +96,14 @@ pub(super) fn hear(talk: &mut Talk, params: &Params<'_>, raw: &str, out: &mut Ou
         "plan" => plan(update, raw, out),
         "usage_update" => talk.spend.money(&update.cost, talk.quirks.money),
         "current_mode_update" => {
-            let asked = asking::asks_now(talk);
+            let asked = ask_mode::asks_now(talk);
             talk.options.now_in_mode(update.current_mode_id.owned());
-            asking::moved(talk, asked, out);
+            ask_mode::moved(talk, asked, out);
         }
         "config_option_update" => {
-            let asked = asking::asks_now(talk);
+            let asked = ask_mode::asks_now(talk);
             talk.options.configured(&update.config_options.0);
-            asking::moved(talk, asked, out);
+            ask_mode::moved(talk, asked, out);
         }
         "session_info_update" => condition(talk, update, out),
         "available_commands_update" => {}
@@ -112,16 +112,16 @@ pub(super) fn hear(talk: &mut Talk, params: &Params<'_>, raw: &str, out: &mut Ou
 }
 
 /// Whether the agent is at work. What it says at other times belongs to no turn, and is kept in a notice.
-fn within(talk: &Talk, raw: &str, out: &mut Outbox) -> bool {
+fn within(talk: &AcpConversation, raw: &str, out: &mut Outbox) -> bool {
     let working = talk.is_working();
     if !working {
         let message = format!("{} said something although no turn was under way.", talk.entry.name);
-        out.event(Notice { raw: Raw::parse(raw).ok(), ..Notice::new(Level::Debug, "outside_turn", message) });
+        out.event(Notice { raw: RawJson::parse(raw).ok(), ..Notice::new(Level::Debug, "outside_turn", message) });
     }
     working
 }
 
-fn chunk(talk: &mut Talk, (kind, update): (TextKind, &Update<'_>), raw: &str, out: &mut Outbox) {
+fn chunk(talk: &mut AcpConversation, (kind, update): (TextKind, &Update<'_>), raw: &str, out: &mut Outbox) {
     let block: Node<'_, Block<'_>> =
         update.content.and_then(|content| serde_json::from_str(content.get()).ok()).unwrap_or_default();
     let Some(text) = block.map().and_then(|block| block.text.text()) else {
@@ -204,7 +204,7 @@ fn compacted(update: &Update<'_>, out: &mut Outbox) {
 }
 
 /// What an agent says about how it is: it tries again, or has failed, and says why in the text that follows.
-fn condition(talk: &mut Talk, update: &Update<'_>, out: &mut Outbox) {
+fn condition(talk: &mut AcpConversation, update: &Update<'_>, out: &mut Outbox) {
     let meta: Node<'_, InfoMeta<'_>> =
         update.meta.and_then(|meta| serde_json::from_str(meta.get()).ok()).unwrap_or_default();
     let Some(condition) = meta.map().and_then(|meta| meta.codex.map()).filter(|_| talk.is_working()) else { return };
@@ -220,7 +220,7 @@ fn condition(talk: &mut Talk, update: &Update<'_>, out: &mut Outbox) {
     }
 }
 
-/// The status in `{"<what happened>": {"httpStatusCode": 429}}`.
+/// The status in `{"<kind happened>": {"httpStatusCode": 429}}`.
 fn status_in(info: &RawValue) -> Option<u16> {
     let table: Table<'_, Node<'_, Status<'_>>> = serde_json::from_str(info.get()).unwrap_or_default();
     let rows = table.0.unwrap_or_default();
@@ -243,5 +243,5 @@ fn plan(update: &Update<'_>, raw: &str, out: &mut Outbox) {
     let steps = update.entries.0.iter().filter_map(Node::map);
     let steps = steps.map(|step| format!("[{}] {}", step.status.text().unwrap_or("pending"), step.content.or_empty()));
     let message = format!("The plan: {}.", steps.collect::<Vec<_>>().join("; "));
-    out.event(Notice { raw: Raw::parse(raw).ok(), ..Notice::new(Level::Info, "plan", message) });
+    out.event(Notice { raw: RawJson::parse(raw).ok(), ..Notice::new(Level::Info, "plan", message) });
 }

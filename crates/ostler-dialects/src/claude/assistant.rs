@@ -2,9 +2,9 @@
 
 use ostler_core::dialect::Outbox;
 use ostler_core::event::{Level, Text, TextKind, ToolCall};
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 
-use super::conversation::{Talk, unknown};
+use super::conversation::{ClaudeConversation, unknown};
 use super::user;
 use super::wire::{Block, Line};
 use crate::lenient::Content;
@@ -13,7 +13,7 @@ use crate::lenient::Content;
 pub(super) const CONNECTION_FAILED: &str = "connection_failed";
 
 /// Reads an `assistant` line.
-pub(super) fn hear(talk: &mut Talk, line: &Line<'_>, raw: &str, out: &mut Outbox) {
+pub(super) fn hear(talk: &mut ClaudeConversation, line: &Line<'_>, raw: &str, out: &mut Outbox) {
     let Some(message) = line.message.map() else {
         unknown(raw, "an assistant line without a message", out);
         return;
@@ -43,7 +43,7 @@ pub(super) fn hear(talk: &mut Talk, line: &Line<'_>, raw: &str, out: &mut Outbox
 }
 
 /// Reads one block; false when it is of no kind known here, or lacks what its kind needs.
-fn hear_block(talk: &mut Talk, line: &Line<'_>, block: &Block<'_>, out: &mut Outbox) -> bool {
+fn hear_block(talk: &mut ClaudeConversation, line: &Line<'_>, block: &Block<'_>, out: &mut Outbox) -> bool {
     match (block.kind.or_empty(), block.text.text(), block.thinking.text()) {
         ("text", Some(text), _) => say(talk, line, (TextKind::Reply, text), out),
         ("thinking", _, Some(text)) => say(talk, line, (TextKind::Thinking, text), out),
@@ -52,7 +52,7 @@ fn hear_block(talk: &mut Talk, line: &Line<'_>, block: &Block<'_>, out: &mut Out
             let (Some(id), Some(name)) = (block.id.owned(), block.name.text()) else { return false };
             let name = talk.server.shown(name);
             if talk.turn.tools.insert(id.clone(), name.clone()).is_none() {
-                let input = block.input.map_or_else(Raw::null, Raw::keep);
+                let input = block.input.map_or_else(RawJson::null, RawJson::keep);
                 out.event(ToolCall { id, name, input, parent: line.parent_tool_use_id.owned() });
             }
         }
@@ -65,7 +65,7 @@ fn hear_block(talk: &mut Talk, line: &Line<'_>, block: &Block<'_>, out: &mut Out
     true
 }
 
-fn say(talk: &Talk, line: &Line<'_>, (kind, text): (TextKind, &str), out: &mut Outbox) {
+fn say(talk: &ClaudeConversation, line: &Line<'_>, (kind, text): (TextKind, &str), out: &mut Outbox) {
     if line.error.text().is_some() {
         // The service's error in the shape of an answer. It is none, and must not become part of one.
         out.notice(Level::Error, "api_error", text);

@@ -3,14 +3,14 @@
 //! A question that cannot be understood is never a yes. Nothing is awaited: what is open stands in maps, and an answer
 //! finds its question by its id.
 
-use ostler_core::dialect::{Change, Out, Outbox};
+use ostler_core::dialect::{Change, FromConversation, Outbox};
 use ostler_core::event::{Level, Notice};
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use serde::Serialize;
 
-use super::conversation::Talk;
+use super::conversation::ClaudeConversation;
 use super::wire::Line;
-use super::{asks, mcp};
+use super::{permissions, mcp};
 
 /// The interrupt of the turn under way.
 #[derive(Debug, Default)]
@@ -137,27 +137,27 @@ fn respond<T: Serialize>(response: &Answer<'_, T>, out: &mut Outbox) {
 }
 
 fn write<T: Serialize>(line: &T, out: &mut Outbox) {
-    out.push(Out::Write(format!("{}\n", Raw::of(line).get()).into_bytes()));
+    out.push(FromConversation::Write(format!("{}\n", RawJson::of(line).get()).into_bytes()));
 }
 
 /// Reads a `control_request`.
-pub(super) fn hear(talk: &mut Talk, line: &Line<'_>, raw: &str, out: &mut Outbox) {
+pub(super) fn hear(talk: &mut ClaudeConversation, line: &Line<'_>, raw: &str, out: &mut Outbox) {
     let request = line.request.map();
     let subtype = request.map(|request| request.subtype.or_empty()).unwrap_or_default();
     let odd = |code: &str, message: String, out: &mut Outbox| {
-        out.event(Notice { raw: Raw::parse(raw).ok(), ..Notice::new(Level::Warning, code, message) });
+        out.event(Notice { raw: RawJson::parse(raw).ok(), ..Notice::new(Level::Warning, code, message) });
     };
     let Some(id) = line.request_id.text().filter(|id| !id.is_empty()) else {
         let message = format!("Claude Code asked something ({subtype:?}) without a request id; it cannot be answered.");
         return odd("control_malformed", message, out);
     };
-    if talk.asks.is_open(id) || talk.server.is_open(id) {
+    if talk.permissions.is_open(id) || talk.server.is_open(id) {
         let message = format!("Claude Code asked something ({subtype:?}) under the id of another open question.");
         return odd("control_malformed", message, out);
     }
     match (subtype, request) {
-        ("can_use_tool", Some(request)) => asks::can_use_tool(talk, id, request, out),
-        ("hook_callback", Some(request)) if talk.initializes() => asks::hook(talk, id, request, out),
+        ("can_use_tool", Some(request)) => permissions::can_use_tool(talk, id, request, out),
+        ("hook_callback", Some(request)) if talk.initializes() => permissions::hook(talk, id, request, out),
         ("mcp_message", Some(request)) if talk.server.serves(request) => mcp::hear(&mut talk.server, id, request, out),
         _ => {
             let error = Some("not supported by this host");
@@ -169,23 +169,23 @@ pub(super) fn hear(talk: &mut Talk, line: &Line<'_>, raw: &str, out: &mut Outbox
 }
 
 /// Reads a `control_cancel_request`: nobody waits for that answer any more.
-pub(super) fn cancelled(talk: &mut Talk, line: &Line<'_>, out: &mut Outbox) {
+pub(super) fn cancelled(talk: &mut ClaudeConversation, line: &Line<'_>, out: &mut Outbox) {
     let Some(id) = line.request_id.text() else { return };
-    if talk.asks.withdraw(id) {
-        out.push(Out::Withdraw(id.to_owned()));
+    if talk.permissions.withdraw(id) {
+        out.push(FromConversation::Withdraw(id.to_owned()));
     } else if talk.server.call_off(id) {
-        out.push(Out::ToolOff(id.to_owned()));
+        out.push(FromConversation::ToolOff(id.to_owned()));
     }
 }
 
 /// Reads a `control_response`: the answer to a request of ours.
-pub(super) fn answered(talk: &mut Talk, line: &Line<'_>, out: &mut Outbox) {
+pub(super) fn answered(talk: &mut ClaudeConversation, line: &Line<'_>, out: &mut Outbox) {
     let Some(response) = line.response.map() else { return };
     let refused = response.subtype.text() == Some("error");
     let error = refused.then(|| response.error.text().unwrap_or("no reason given").to_owned());
     let id = response.request_id.or_empty();
     if let Some(id) = id.strip_prefix(CHANGE).and_then(|number| number.parse().ok()) {
-        return out.push(Out::Changed { id, error });
+        return out.push(FromConversation::Changed { id, error });
     }
     // What else succeeds is not worth telling.
     let Some(error) = error else { return };

@@ -5,16 +5,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ostler_core::dialect::{Conversation, Exit, Out, Outbox, Say, TurnOver};
+use ostler_core::dialect::{Conversation, Exit, FromConversation, Outbox, ToAgent, TurnOver};
 use ostler_core::event::Notice;
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Denials, Spec, keys};
 use serde::de::IgnoredAny;
 
-use super::asks::{self, Asks, Decided};
+use super::permissions::{self, OpenPermissions, Decided};
 use super::control::{self, Interrupt};
 use super::mcp::Server;
-use super::spend::Spend;
+use super::usage::Spend;
 use super::steer::{self, Steers};
 use super::stream::Streamed;
 use super::system::Identity;
@@ -25,7 +25,7 @@ use crate::surrogates;
 
 /// The state of one conversation. What belongs to a turn is in [`Turn`] and goes with it.
 #[derive(Debug)]
-pub(super) struct Talk {
+pub(super) struct ClaudeConversation {
     pub(super) denials: Denials,
     /// Whether a permission policy is in force.
     pub(super) is_ruled: bool,
@@ -34,7 +34,7 @@ pub(super) struct Talk {
     /// Who the agent said it is, last time.
     pub(super) identity: Option<Identity>,
     interrupt: Interrupt,
-    pub(super) asks: Asks,
+    pub(super) permissions: OpenPermissions,
     pub(super) server: Server,
     pub(super) steers: Steers,
     /// A prompt that waits until the turn of a message is over that came too late for the last one. Said at once, Claude
@@ -70,7 +70,7 @@ pub(super) struct Turn {
 /// How a `stream_event` begins when its type comes first, as it does.
 const PIECE: &str = "{\"type\":\"stream_event\",";
 
-impl Talk {
+impl ClaudeConversation {
     pub(super) fn new(spec: &Spec) -> Self {
         Self {
             denials: spec.denials,
@@ -78,7 +78,7 @@ impl Talk {
             schema: spec.settings.get(keys::JSON_SCHEMA).is_some(),
             identity: None,
             interrupt: Interrupt::default(),
-            asks: Asks::new(spec),
+            permissions: OpenPermissions::new(spec),
             server: Server::new(&spec.tools),
             steers: Steers::default(),
             waiting: None,
@@ -146,13 +146,13 @@ impl Talk {
         if self.tasks.owed {
             self.waiting = Some(prompt);
         } else {
-            out.push(Out::Write(steer::user(&prompt, None)));
+            out.push(FromConversation::Write(steer::user(&prompt, None)));
         }
     }
 
     /// Whether Claude Code must be told of hooks or tools first.
     pub(super) fn initializes(&self) -> bool {
-        self.asks.policy || self.server.has_tools()
+        self.permissions.policy || self.server.has_tools()
     }
 
     /// Reads what became of a message for a turn.
@@ -168,33 +168,33 @@ impl Talk {
     }
 }
 
-impl Conversation for Talk {
+impl Conversation for ClaudeConversation {
     /// Interrupts, changes and questions of the agent's own layer work without the `initialize` handshake.
-    fn open(&mut self, out: &mut Outbox) {
+    fn on_start(&mut self, out: &mut Outbox) {
         if self.initializes() {
-            control::initialize(self.asks.policy, self.server.has_tools(), out);
+            control::initialize(self.permissions.policy, self.server.has_tools(), out);
         }
     }
 
-    fn say(&mut self, say: Say, out: &mut Outbox) {
-        match say {
-            Say::Prompt(prompt) => self.prompt(prompt, out),
-            Say::Steer(message) => {
+    fn send(&mut self, message: ToAgent, out: &mut Outbox) {
+        match message {
+            ToAgent::Prompt(prompt) => self.prompt(prompt, out),
+            ToAgent::Steer(message) => {
                 self.steers.say(message);
                 if self.turn.heard {
                     self.steers.release(out);
                 }
             }
-            Say::Interrupt => self.interrupt(out),
-            Say::Verdict { id, verdict } => asks::decided(self, &id, verdict, out),
-            Say::ToolDone { id, ok, output } => self.server.done(&id, (ok, &output), out),
+            ToAgent::Interrupt => self.interrupt(out),
+            ToAgent::Verdict { id, verdict } => permissions::decided(self, &id, verdict, out),
+            ToAgent::ToolDone { id, ok, output } => self.server.done(&id, (ok, &output), out),
             // Nothing that is said about progress makes Claude Code wait longer.
-            Say::ToolProgress { .. } | Say::FileDone { .. } => {}
-            Say::Change { id, change } => control::change(id, &change, out),
+            ToAgent::ToolProgress { .. } | ToAgent::FileDone { .. } => {}
+            ToAgent::Change { id, change } => control::change(id, &change, out),
         }
     }
 
-    fn hear(&mut self, raw: &str, out: &mut Outbox) {
+    fn on_line(&mut self, raw: &str, out: &mut Outbox) {
         if raw.starts_with(PIECE) && self.take_piece(raw, out) {
             return;
         }
@@ -212,15 +212,15 @@ impl Conversation for Talk {
                     Ok(line) => self.take(&line, &mended, out),
                     Err(_) => {
                         let json = serde_json::from_str::<IgnoredAny>(raw).is_ok();
-                        let what = if json { "not a message" } else { "not JSON" };
-                        out.unreadable(raw, &format!("{what}: {error}"));
+                        let kind = if json { "not a message" } else { "not JSON" };
+                        out.unreadable(raw, &format!("{kind}: {error}"));
                     }
                 }
             }
         }
     }
 
-    fn finish(&mut self, exit: &Exit, out: &mut Outbox) {
+    fn on_exit(&mut self, exit: &Exit, out: &mut Outbox) {
         self.steers.lost(out);
         let turn = std::mem::take(&mut self.turn);
         if !turn.open {
@@ -229,7 +229,7 @@ impl Conversation for Talk {
         let usage = self.spend.unfinished();
         let silent = !turn.heard && self.identity.is_none();
         match blame::of_exit(exit).filter(|_| silent) {
-            Some(outcome) => out.push(Out::TurnOver(TurnOver { usage, ..TurnOver::bare(outcome) })),
+            Some(outcome) => out.push(FromConversation::TurnOver(TurnOver { usage, ..TurnOver::bare(outcome) })),
             // How the turn ended is for others to say; what it used is known only here.
             None => usage.into_iter().for_each(|part| out.event(part)),
         }
@@ -244,6 +244,6 @@ fn resumes(spec: &Spec) -> bool {
 }
 
 /// Keeps a line that is not known here.
-pub(super) fn unknown(raw: &str, what: &str, out: &mut Outbox) {
-    out.event(Notice::unknown_message("Claude Code", what, Raw::parse(raw).ok()));
+pub(super) fn unknown(raw: &str, kind: &str, out: &mut Outbox) {
+    out.event(Notice::unknown_message("Claude Code", kind, RawJson::parse(raw).ok()));
 }

@@ -9,7 +9,7 @@ use ostler_core::dialect::{ARG_CAP, Arg, Launch};
 use ostler_core::spec::{Settings, Spec, SpecError, keys};
 
 use super::settings::{Pass, TABLE, is_json};
-use super::{asks, mcp, preset, uses};
+use super::{permissions, mcp, preset, tool_use};
 use crate::extra::{self, Values};
 use crate::{inherits, settings};
 
@@ -81,7 +81,7 @@ fn host(spec: &Spec) -> Result<Vec<String>, SpecError> {
     let mut args = Vec::new();
     let prompts =
         spec.settings.get(PROMPTS).is_some() || has_flag(spec, &["--permission-prompt-tool", "--permission-prompts"]);
-    if asks::attended(spec) && !prompts {
+    if permissions::attended(spec) && !prompts {
         args.push("--permission-prompt-tool=stdio".to_owned());
     }
     if !spec.tools.is_empty() {
@@ -100,7 +100,7 @@ fn check_tools(spec: &Spec) -> Result<(), SpecError> {
         if tool.name.is_empty() || native.len() > NAME_CAP {
             return fault("expected a name of 1 to 115 characters");
         }
-        if uses::is_taken(&tool.name) {
+        if tool_use::is_taken(&tool.name) {
             return fault("Claude Code has a tool of this name, or an MCP server could: choose another");
         }
         if !names.insert(native) {

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 
 use ostler_core::dialect::Outbox;
 use ostler_core::permission::{ToolKind, ToolUse};
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use ostler_core::spec::ToolOffer;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::control::reply;
-use super::uses;
+use super::tool_use;
 use super::wire::Request;
 use crate::mcp::{self, Answer, Custom, Heard};
 
@@ -53,7 +53,7 @@ struct Meta {
 
 impl Server {
     pub(super) fn new(offers: &[ToolOffer]) -> Self {
-        let meta = Some(Raw::of(&Meta { always_load: true, result_chars: RESULT_CHARS }));
+        let meta = Some(RawJson::of(&Meta { always_load: true, result_chars: RESULT_CHARS }));
         Self {
             server: mcp::Server::new(offers, &Custom { meta, call_key: Some(CALL_KEY), reads_json: false }),
             names: offers.iter().map(|offer| (native(&offer.name), offer.name.clone())).collect(),
@@ -83,7 +83,7 @@ impl Server {
     /// The caller's name for one of its tools. One that is also a name of Claude Code's is not used: rules about that tool
     /// would decide on the caller's.
     fn own(&self, tool: &str) -> Option<&str> {
-        self.names.get(tool).map(String::as_str).filter(|name| !uses::is_taken(name))
+        self.names.get(tool).map(String::as_str).filter(|name| !tool_use::is_taken(name))
     }
 
     /// The name that events show: the caller's for its own tools, Claude Code's for all others.
@@ -92,10 +92,10 @@ impl Server {
     }
 
     /// What a call would do.
-    pub(super) fn wants(&self, tool: &str, input: &Raw) -> ToolUse {
+    pub(super) fn wants(&self, tool: &str, input: &RawJson) -> ToolUse {
         match self.own(tool) {
             Some(name) => ToolUse::of(name, ToolKind::Other),
-            None => uses::tool_use(tool, input),
+            None => tool_use::tool_use(tool, input),
         }
     }
 

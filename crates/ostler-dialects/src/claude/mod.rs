@@ -13,20 +13,20 @@ mod user;
 mod system;
 mod tasks;
 mod control;
-mod asks;
-mod uses;
+mod permissions;
+mod tool_use;
 mod mcp;
 mod steer;
-mod spend;
+mod usage;
 mod result;
 mod blame;
 mod probe;
 mod transcript;
 
 use ostler_core::dialect::transcript::Transcripts;
-use ostler_core::dialect::{Capabilities, Conversation, Dialect, Launch, Plain, Probe, Setting};
+use ostler_core::dialect::{Capabilities, Conversation, Dialect, Launch, PlainModel, Probe, Setting};
 use ostler_core::permission::ToolUse;
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Spec, SpecError, keys};
 
 /// The dialect of Claude Code.
@@ -79,15 +79,15 @@ impl Dialect for Claude {
     }
 
     fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
-        Box::new(conversation::Talk::new(spec))
+        Box::new(conversation::ClaudeConversation::new(spec))
     }
 
     fn transcripts(&self) -> Option<&'static Transcripts> {
         Some(&transcript::TRANSCRIPTS)
     }
 
-    fn plain(&self) -> Plain {
-        Plain {
+    fn as_model(&self) -> PlainModel {
+        PlainModel {
             settings: &[(keys::TOOLS, ""), (keys::STRICT_MCP, "true"), ("no_session_persistence", "true")],
             toolless: true,
         }
@@ -97,7 +97,7 @@ impl Dialect for Claude {
         wire::is_recorded(opening)
     }
 
-    fn tool_use(&self, tool: &str, input: &Raw) -> ToolUse {
-        uses::tool_use(tool, input)
+    fn tool_use(&self, tool: &str, input: &RawJson) -> ToolUse {
+        tool_use::tool_use(tool, input)
     }
 }

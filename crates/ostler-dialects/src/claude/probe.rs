@@ -34,8 +34,8 @@ fn read_login(_: Option<i32>, stdout: &str) -> Login {
         auth_method: Scalar<'a>,
     }
     match serde_json::from_str::<Status<'_>>(stdout) {
-        Ok(status) if status.logged_in.is_true() => Login::In(status.auth_method.owned()),
-        Ok(status) if status.logged_in.is_false() => Login::Out,
+        Ok(status) if status.logged_in.is_true() => Login::LoggedIn(status.auth_method.owned()),
+        Ok(status) if status.logged_in.is_false() => Login::LoggedOut,
         _ => Login::Unknown,
     }
 }
@@ -50,9 +50,9 @@ mod tests {
         let read = |stdout| read_login(Some(1), stdout);
         assert_eq!(
             read("{\n  \"loggedIn\": true,\n  \"authMethod\": \"api_key\",\n  \"apiProvider\": \"firstParty\"\n}\n"),
-            Login::In(Some("api_key".into()))
+            Login::LoggedIn(Some("api_key".into()))
         );
-        assert_eq!(read("{\"loggedIn\": false, \"authMethod\": \"none\"}"), Login::Out);
+        assert_eq!(read("{\"loggedIn\": false, \"authMethod\": \"none\"}"), Login::LoggedOut);
         assert_eq!(read("error: unknown command 'auth'"), Login::Unknown);
         assert_eq!(read(""), Login::Unknown);
         assert!(PROBE.login_hint.contains("authentication") && PROBE.login_hint.contains("API key"));

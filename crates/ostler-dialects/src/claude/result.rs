@@ -1,17 +1,17 @@
 //! `result`: the end of a turn.
 
-use ostler_core::dialect::{Out, Outbox, TurnOver};
+use ostler_core::dialect::{FromConversation, Outbox, TurnOver};
 use ostler_core::event::Level;
 use ostler_core::outcome::Cause;
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 
 use super::blame::{self, Ending};
-use super::conversation::{Talk, Turn};
+use super::conversation::{ClaudeConversation, Turn};
 use super::wire::Line;
 use crate::lenient::{Node, Scalar};
 
 /// Reads a `result`.
-pub(super) fn hear(talk: &mut Talk, line: &Line<'_>, out: &mut Outbox) {
+pub(super) fn hear(talk: &mut ClaudeConversation, line: &Line<'_>, out: &mut Outbox) {
     let turn = std::mem::take(&mut talk.turn);
     talk.steers.release(out);
     talk.tasks.owed = talk.steers.any_queued();
@@ -20,7 +20,7 @@ pub(super) fn hear(talk: &mut Talk, line: &Line<'_>, out: &mut Outbox) {
     // When the turn failed, `result` holds the error; what was said before it is the better text.
     let failed = line.is_error.is_true();
     let text = line.result.owned().filter(|text| !failed && !text.is_empty());
-    let structured = line.structured_output.filter(|raw| raw.get() != "null").map(Raw::keep);
+    let structured = line.structured_output.filter(|raw| raw.get() != "null").map(RawJson::keep);
     if talk.schema && structured.is_none() && outcome.is_success() {
         // Claude Code reminds the model once, then calls the turn a success without it.
         out.notice(Level::Warning, "no_structured_answer", "A structured answer was asked for, and none was given.");
@@ -35,11 +35,11 @@ pub(super) fn hear(talk: &mut Talk, line: &Line<'_>, out: &mut Outbox) {
             }
             talk.prompt(prompt, out);
         }
-        None => out.push(Out::TurnOver(TurnOver { outcome, text, structured, usage })),
+        None => out.push(FromConversation::TurnOver(TurnOver { outcome, text, structured, usage })),
     }
 }
 
-fn ending<'a>(talk: &'a Talk, line: &'a Line<'_>, turn: &'a Turn) -> Ending<'a> {
+fn ending<'a>(talk: &'a ClaudeConversation, line: &'a Line<'_>, turn: &'a Turn) -> Ending<'a> {
     let errors: Vec<&str> = line.errors.0.iter().filter_map(Scalar::text).collect();
     let mut denied: Vec<String> = line
         .permission_denials

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use ostler_core::dialect::{Out, Outbox};
+use ostler_core::dialect::{FromConversation, Outbox};
 use ostler_core::event::Level;
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 
 use super::wire::Line;
 
@@ -48,7 +48,7 @@ impl Steers {
                 let (own, _) = seed.split_at(seed.len() - 12);
                 format!("{own}{:012x}", self.sent)
             });
-            out.push(Out::Write(user(&message, id.as_deref())));
+            out.push(FromConversation::Write(user(&message, id.as_deref())));
             self.queued.extend(id);
         }
     }
@@ -93,7 +93,7 @@ impl Steers {
 
 /// A message of the user's, with an id when one is to be told about.
 pub(super) fn user(text: &str, id: Option<&str>) -> Vec<u8> {
-    let content = Raw::string(text);
+    let content = RawJson::string(text);
     let id = id.map(|id| format!(",\"uuid\":\"{id}\"")).unwrap_or_default();
     let message = format!("{{\"role\":\"user\",\"content\":{}}}", content.get());
     format!("{{\"type\":\"user\",\"message\":{message}{id}}}\n").into_bytes()

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ostler_core::dialect::Outbox;
 use ostler_core::event::{Level, Text, TextKind};
 
-use super::conversation::{Talk, unknown};
+use super::conversation::{ClaudeConversation, unknown};
 use super::wire::Piece;
 
 /// What has been streamed in the turn. The whole message comes too, as `assistant` lines, before its stream has ended;
@@ -40,7 +40,7 @@ impl Streamed {
 
 /// Reads a `stream_event`. What is not named here (`content_block_start`, `input_json_delta`, `signature_delta`, …) says
 /// nothing that the whole message does not say better.
-pub(super) fn hear(talk: &mut Talk, line: &Piece<'_>, raw: &str, out: &mut Outbox) {
+pub(super) fn hear(talk: &mut ClaudeConversation, line: &Piece<'_>, raw: &str, out: &mut Outbox) {
     let Some(event) = line.event.map() else {
         unknown(raw, "a stream_event without an event", out);
         return;
@@ -72,7 +72,7 @@ pub(super) fn hear(talk: &mut Talk, line: &Piece<'_>, raw: &str, out: &mut Outbo
     }
 }
 
-fn delta(talk: &mut Talk, line: &Piece<'_>, out: &mut Outbox) {
+fn delta(talk: &mut ClaudeConversation, line: &Piece<'_>, out: &mut Outbox) {
     let Some(delta) = line.event.map().and_then(|event| event.delta.map()) else { return };
     let (kind, text) = match delta.kind.or_empty() {
         "text_delta" => (TextKind::Reply, &delta.text),

@@ -1,9 +1,9 @@
 //! `system` and `rate_limit_event`: who the agent is, how it fares, and its background tasks.
 
-use ostler_core::dialect::{Out, Outbox};
+use ostler_core::dialect::{FromConversation, Outbox};
 use ostler_core::event::{At, DecidedBy, Decision, Level, Permission, Started};
 
-use super::conversation::{Talk, unknown};
+use super::conversation::{ClaudeConversation, unknown};
 use super::wire::Line;
 use crate::lenient::Scalar;
 
@@ -16,7 +16,7 @@ pub(super) struct Identity {
 }
 
 /// Reads a `system` line.
-pub(super) fn hear(talk: &mut Talk, line: &Line<'_>, raw: &str, out: &mut Outbox) {
+pub(super) fn hear(talk: &mut ClaudeConversation, line: &Line<'_>, raw: &str, out: &mut Outbox) {
     match line.subtype.or_empty() {
         "init" => init(talk, line, out),
         "permission_denied" => permission_denied(talk, line, raw, out),
@@ -63,7 +63,7 @@ pub(super) fn hear(talk: &mut Talk, line: &Line<'_>, raw: &str, out: &mut Outbox
 }
 
 /// Every turn of a process begins with one; only what is new is told.
-fn init(talk: &mut Talk, line: &Line<'_>, out: &mut Outbox) {
+fn init(talk: &mut ClaudeConversation, line: &Line<'_>, out: &mut Outbox) {
     let identity = Identity { session: line.session_id.owned(), model: line.model.owned(), cwd: line.cwd.owned() };
     if talk.identity.as_ref() != Some(&identity) {
         out.event(Started {
@@ -79,11 +79,11 @@ fn init(talk: &mut Talk, line: &Line<'_>, out: &mut Outbox) {
     }
     talk.turn.open = true;
     talk.steers.turn_began(line);
-    out.push(Out::TurnBegan);
+    out.push(FromConversation::TurnBegan);
     talk.tasks.turn_began(out);
 }
 
-fn permission_denied(talk: &mut Talk, line: &Line<'_>, raw: &str, out: &mut Outbox) {
+fn permission_denied(talk: &mut ClaudeConversation, line: &Line<'_>, raw: &str, out: &mut Outbox) {
     let Some(id) = line.tool_use_id.owned() else {
         unknown(raw, "a permission_denied without a tool call", out);
         return;
@@ -114,7 +114,7 @@ fn api_retry(line: &Line<'_>, out: &mut Outbox) {
 }
 
 /// Reads a `rate_limit_event`: remembered for the outcome, told when it matters.
-pub(super) fn rate_limit(talk: &mut Talk, line: &Line<'_>, out: &mut Outbox) {
+pub(super) fn rate_limit(talk: &mut ClaudeConversation, line: &Line<'_>, out: &mut Outbox) {
     let Some(info) = line.rate_limit_info.map() else { return };
     let status = info.status.text().unwrap_or("unknown");
     // Seconds since the epoch.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use ostler_core::dialect::{Out, Outbox};
+use ostler_core::dialect::{FromConversation, Outbox};
 use ostler_core::event::Level;
 
 use super::wire::Line;
@@ -84,7 +84,7 @@ impl Tasks {
         let count = self.running.len() + usize::from(self.untold) + usize::from(self.owed);
         if count != self.reported {
             self.reported = count;
-            out.push(Out::Background(count));
+            out.push(FromConversation::Background(count));
         }
     }
 }

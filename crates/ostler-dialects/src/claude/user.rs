@@ -2,10 +2,10 @@
 
 use ostler_core::dialect::Outbox;
 use ostler_core::event::{Level, ToolResult};
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use serde_json::value::RawValue;
 
-use super::conversation::Talk;
+use super::conversation::ClaudeConversation;
 use super::wire::{Block, Line};
 use crate::lenient::{Content, Node};
 use crate::surrogates;
@@ -14,7 +14,7 @@ use crate::surrogates;
 const INTERRUPTED: &str = "[Request interrupted by user";
 
 /// Reads a `user` line. Echoes of what was sent say nothing new.
-pub(super) fn hear(talk: &mut Talk, line: &Line<'_>, out: &mut Outbox) {
+pub(super) fn hear(talk: &mut ClaudeConversation, line: &Line<'_>, out: &mut Outbox) {
     let Some(message) = line.message.map() else { return };
     if line.is_replay.is_true() {
         return;
@@ -34,7 +34,7 @@ pub(super) fn hear(talk: &mut Talk, line: &Line<'_>, out: &mut Outbox) {
     }
 }
 
-fn note(talk: &mut Talk, line: &Line<'_>, text: &str, out: &mut Outbox) {
+fn note(talk: &mut ClaudeConversation, line: &Line<'_>, text: &str, out: &mut Outbox) {
     if text.starts_with(INTERRUPTED) {
         talk.turn.interrupted = true;
     } else if line.is_synthetic.is_true() {
@@ -43,7 +43,7 @@ fn note(talk: &mut Talk, line: &Line<'_>, text: &str, out: &mut Outbox) {
 }
 
 /// Reads a result; false when it does not say of which call.
-pub(super) fn tool_result(talk: &mut Talk, line: &Line<'_>, block: &Block<'_>, out: &mut Outbox) -> bool {
+pub(super) fn tool_result(talk: &mut ClaudeConversation, line: &Line<'_>, block: &Block<'_>, out: &mut Outbox) -> bool {
     let Some(id) = block.tool_use_id.owned() else { return false };
     let rejected = |meta: &&Node<'_, super::wire::ResultMeta<'_>>| {
         meta.map().is_some_and(|meta| {
@@ -62,20 +62,20 @@ pub(super) fn tool_result(talk: &mut Talk, line: &Line<'_>, block: &Block<'_>, o
 }
 
 /// The text of a result, and the whole of it when it holds more than text.
-fn read_output(content: &RawValue) -> (String, Option<Raw>) {
+fn read_output(content: &RawValue) -> (String, Option<RawJson>) {
     let mut room = String::new();
     let parsed: Content<'_, Node<'_, Block<'_>>> = surrogates::read(content.get(), &mut room);
     match parsed {
         Content::Text(text) => (text.into_owned(), None),
         Content::None if content.get() == "null" => (String::new(), None),
-        Content::None => (String::new(), Some(Raw::keep(content))),
+        Content::None => (String::new(), Some(RawJson::keep(content))),
         Content::Blocks(blocks) => {
             let texts: Vec<&str> = blocks
                 .iter()
                 .filter_map(|block| block.map().filter(|b| b.kind.text() == Some("text"))?.text.text())
                 .collect();
             let only_text = texts.len() == blocks.len();
-            (texts.join("\n"), (!only_text).then(|| Raw::keep(content)))
+            (texts.join("\n"), (!only_text).then(|| RawJson::keep(content)))
         }
     }
 }

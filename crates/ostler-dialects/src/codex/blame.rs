@@ -149,7 +149,7 @@ const STATUS_MARKS: &[&str] = &["unexpected status ", "last status: "];
 const OVERLOADED: i64 = -32_001;
 
 /// The outcome of a request that was refused.
-pub(super) fn of_fault(what: &str, fault: Option<&Fault<'_>>) -> Outcome {
+pub(super) fn of_fault(kind: &str, fault: Option<&Fault<'_>>) -> Outcome {
     #[expect(clippy::cast_possible_truncation, reason = "codes are small whole numbers")]
     let code = fault.and_then(|fault| fault.code.amount()).map(|code| code as i64);
     let message = fault.map(|fault| fault.message.or_empty()).filter(|it| !it.is_empty()).unwrap_or("no reason given");
@@ -160,7 +160,7 @@ pub(super) fn of_fault(what: &str, fault: Option<&Fault<'_>>) -> Outcome {
         Some(-32_602..=-32_600) => said.unwrap_or(Cause::BadRequest),
         _ => said.unwrap_or(Cause::Protocol),
     };
-    let outcome = Outcome::new(cause, format!("Codex refused {what}: {message}"));
+    let outcome = Outcome::new(cause, format!("Codex refused {kind}: {message}"));
     with_hint(outcome, special).with(|d| d.native = code.map(|code| code.to_string()))
 }
 

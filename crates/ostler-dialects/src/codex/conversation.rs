@@ -3,20 +3,20 @@
 //! Notes that only show that it is alive yield nothing: that a line came is activity enough. Notes that are not known here
 //! are kept whole in a notice.
 
-use ostler_core::dialect::{Change, Conversation, Exit, Out, Outbox, Say, TurnOver, Version};
+use ostler_core::dialect::{Change, Conversation, Exit, FromConversation, Outbox, ToAgent, TurnOver, Version};
 use ostler_core::event::{Level, Started, TextKind};
 use ostler_core::outcome::{Cause, Outcome};
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Denials, Spec};
 
-use super::asks::{Around, Asker, Asks};
+use super::permissions::{AskContext, Requester, OpenPermissions};
 use super::items::{Items, unknown};
-use super::others::Others;
+use super::subagents::Others;
 use super::plan::Plan;
-use super::remarks::{self, read};
+use super::notifications::{self, read};
 use super::requests::{self, Sandbox, Text, TurnStart};
 use super::settings::MODES;
-use super::spend::Spend;
+use super::usage::Spend;
 use super::wire::{Answer, Fault, Message, Params, TurnError};
 use super::{NAME, blame, plan, rpc};
 
@@ -29,7 +29,7 @@ const INTERRUPT: &str = "interrupt";
 const CLEAN: &str = "clean";
 
 /// The state of one conversation. What belongs to a turn is in [`Turn`] and in [`Items`], and goes with it.
-pub(super) struct Talk {
+pub(super) struct AppServerConversation {
     plan: Plan,
     /// The further directories, for a sandbox that is chosen later.
     roots: Vec<String>,
@@ -46,7 +46,7 @@ pub(super) struct Talk {
     turn: Turn,
     items: Items,
     others: Others,
-    asks: Asks,
+    permissions: OpenPermissions,
     spend: Spend,
 }
 
@@ -85,7 +85,7 @@ enum Interrupt {
     Sent,
 }
 
-impl Talk {
+impl AppServerConversation {
     pub(super) fn new(spec: &Spec) -> Self {
         let plan = Plan::of(spec);
         Self {
@@ -101,14 +101,14 @@ impl Talk {
             turn: Turn::default(),
             items: Items::new(plan.dir.clone()).showing(plan.partial),
             others: Others::default(),
-            asks: Asks::new(spec),
+            permissions: OpenPermissions::new(spec),
             spend: Spend::default(),
             plan,
         }
     }
 
-    fn around(&mut self) -> Around<'_> {
-        Around { plan: &self.plan, items: &mut self.items, asks: &mut self.asks, asker: Asker::Own }
+    fn around(&mut self) -> AskContext<'_> {
+        AskContext { plan: &self.plan, items: &mut self.items, permissions: &mut self.permissions, requester: Requester::Own }
     }
 
     /// An id that was not used before; what it is about stays to be seen.
@@ -127,7 +127,7 @@ impl Talk {
                 self.over(TurnOver::bare(outcome), out);
             }
             Stage::Ready(thread) => {
-                let params = Raw::of(&TurnStart {
+                let params = RawJson::of(&TurnStart {
                     thread_id: thread,
                     input: [Text::new(&prompt)],
                     model: self.next_model.as_deref(),
@@ -147,9 +147,9 @@ impl Talk {
         let id = message.id.map(|id| id.get()).filter(|id| *id != "null");
         match (message.method.text(), id) {
             (Some(method), Some(id)) => {
-                let asker = if self.is_own(params) { Asker::Own } else { Asker::Other(self.others.of(params)) };
-                let (items, asks) = (&mut self.items, &mut self.asks);
-                Around { plan: &self.plan, items, asks, asker }.hear((id, method), (params, raw), out);
+                let requester = if self.is_own(params) { Requester::Own } else { Requester::Other(self.others.of(params)) };
+                let (items, permissions) = (&mut self.items, &mut self.permissions);
+                AskContext { plan: &self.plan, items, permissions, requester }.hear((id, method), (params, raw), out);
             }
             (Some(method), None) => self.note(method, (params, raw), out),
             (None, Some(id)) => {
@@ -207,8 +207,8 @@ impl Talk {
     fn failed(&mut self, about: &str, fault: Option<&Fault<'_>>, out: &mut Outbox) {
         match about {
             INITIALIZE | THREAD => {
-                let what = if about == THREAD { self.plan.thread().0 } else { about };
-                let outcome = blame::of_fault(what, fault);
+                let kind = if about == THREAD { self.plan.thread().0 } else { about };
+                let outcome = blame::of_fault(kind, fault);
                 self.stage = Stage::Failed(outcome.clone());
                 if self.turn.open {
                     self.over(TurnOver::bare(outcome), out);
@@ -237,7 +237,7 @@ impl Talk {
             native_session: Some(thread.clone()),
             model: self.model.clone(),
             cwd: self.cwd.clone(),
-            tools: self.asks.names(),
+            tools: self.permissions.names(),
         });
     }
 
@@ -253,7 +253,7 @@ impl Talk {
         match method {
             "thread/tokenUsage/updated" => return self.spent(params, out),
             "serverRequest/resolved" => {
-                return self.asks.withdraw(params.request_id.map_or("", |id| id.get()), out);
+                return self.permissions.withdraw(params.request_id.map_or("", |id| id.get()), out);
             }
             _ => {}
         }
@@ -274,7 +274,7 @@ impl Talk {
                 self.model = params.to_model.owned().or(self.model.take());
             }
             _ if self.spoke(method, (params, raw), out) => {}
-            _ => remarks::remark(method, params, raw, out),
+            _ => notifications::remark(method, params, raw, out),
         }
         if self.turn.interrupt == Interrupt::Wanted && method.starts_with("item/") {
             self.interrupt(out);
@@ -313,7 +313,7 @@ impl Talk {
         }
         self.turn.id = params.turn.map().and_then(|turn| turn.id.owned());
         self.spend.turn_began();
-        out.push(Out::TurnBegan);
+        out.push(FromConversation::TurnBegan);
         if self.turn.sandbox.is_some() && self.turn.sandbox == self.next_sandbox {
             self.next_sandbox = None;
         }
@@ -367,7 +367,7 @@ impl Talk {
         let failed = !outcome.is_success() && outcome.cause != Cause::Denied;
         let text = self.items.answer.take().filter(|_| !failed);
         let wanted = text.as_deref().filter(|_| self.plan.schema.is_some());
-        let structured = wanted.and_then(|text| Raw::parse(text).ok());
+        let structured = wanted.and_then(|text| RawJson::parse(text).ok());
         if self.plan.schema.is_some() && structured.is_none() && outcome.is_success() {
             out.notice(
                 Level::Warning,
@@ -388,11 +388,11 @@ impl Talk {
     }
 
     fn over(&mut self, over: TurnOver, out: &mut Outbox) {
-        self.asks.withdraw_all(out);
+        self.permissions.withdraw_all(out);
         self.drop_steers(out);
         self.waiting = None;
         self.turn = Turn::default();
-        out.push(Out::TurnOver(over));
+        out.push(FromConversation::TurnOver(over));
     }
 
     fn drop_steers(&mut self, out: &mut Outbox) {
@@ -443,27 +443,27 @@ pub(super) fn interrupted() -> Outcome {
     Outcome::new(Cause::Interrupted, "The turn was interrupted.").with(|d| d.acknowledged = Some(true))
 }
 
-impl Conversation for Talk {
-    fn open(&mut self, out: &mut Outbox) {
+impl Conversation for AppServerConversation {
+    fn on_start(&mut self, out: &mut Outbox) {
         rpc::request((INITIALIZE, INITIALIZE), &requests::hello(), out);
     }
 
-    fn say(&mut self, say: Say, out: &mut Outbox) {
-        match say {
-            Say::Prompt(prompt) => self.prompt(prompt, out),
-            Say::Steer(message) => self.steer(message, out),
-            Say::Interrupt => self.interrupt(out),
-            Say::Verdict { id, verdict } => self.around().decided(&id, &verdict, out),
-            Say::ToolDone { id, ok, output } => self.asks.done(&id, (ok, &output), out),
-            Say::ToolProgress { .. } | Say::FileDone { .. } => {}
-            Say::Change { id, change } => {
+    fn send(&mut self, message: ToAgent, out: &mut Outbox) {
+        match message {
+            ToAgent::Prompt(prompt) => self.prompt(prompt, out),
+            ToAgent::Steer(message) => self.steer(message, out),
+            ToAgent::Interrupt => self.interrupt(out),
+            ToAgent::Verdict { id, verdict } => self.around().decided(&id, &verdict, out),
+            ToAgent::ToolDone { id, ok, output } => self.permissions.done(&id, (ok, &output), out),
+            ToAgent::ToolProgress { .. } | ToAgent::FileDone { .. } => {}
+            ToAgent::Change { id, change } => {
                 let error = self.change(change);
-                out.push(Out::Changed { id, error });
+                out.push(FromConversation::Changed { id, error });
             }
         }
     }
 
-    fn hear(&mut self, raw: &str, out: &mut Outbox) {
+    fn on_line(&mut self, raw: &str, out: &mut Outbox) {
         let mut heard = |text: &str, out: &mut Outbox| match serde_json::from_str::<Message<'_>>(text) {
             Ok(message) => {
                 self.take(&message, text, out);
@@ -474,7 +474,7 @@ impl Conversation for Talk {
         read(raw, &mut heard, out);
     }
 
-    fn finish(&mut self, exit: &Exit, out: &mut Outbox) {
+    fn on_exit(&mut self, exit: &Exit, out: &mut Outbox) {
         self.drop_steers(out);
         let turn = std::mem::take(&mut self.turn);
         if !turn.open {
@@ -483,7 +483,7 @@ impl Conversation for Talk {
         let usage: Vec<_> = self.spend.turn(self.model.as_ref()).into_iter().filter(|_| turn.id.is_some()).collect();
         let silent = matches!(self.stage, Stage::Greeting);
         match blame::of_exit(exit).filter(|_| silent) {
-            Some(outcome) => out.push(Out::TurnOver(TurnOver { usage, ..TurnOver::bare(outcome) })),
+            Some(outcome) => out.push(FromConversation::TurnOver(TurnOver { usage, ..TurnOver::bare(outcome) })),
             // How the turn ended is for others to say; what it used is known only here.
             None => usage.into_iter().for_each(|part| out.event(part)),
         }

@@ -1,21 +1,21 @@
 //! One message to `codex exec --json`: the prompt goes to stdin, which is closed, and lines come until the turn is over.
 
-use ostler_core::dialect::{Conversation, Exit, Out, Outbox, Say, TurnOver};
+use ostler_core::dialect::{Conversation, Exit, FromConversation, Outbox, ToAgent, TurnOver};
 use ostler_core::event::{Level, Started};
 use ostler_core::outcome::Outcome;
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Denials, Spec, keys};
 use ostler_core::usage::{Scope, Usage};
 
 use super::conversation::interrupted;
 use super::items::{Items, unknown};
-use super::remarks::read;
-use super::spend::tokens;
+use super::notifications::read;
+use super::usage::tokens;
 use super::wire::Line;
 use super::{NAME, blame};
 
 /// The state of one conversation.
-pub(super) struct Talk {
+pub(super) struct ExecConversation {
     model: Option<String>,
     cwd: Option<String>,
     schema: bool,
@@ -30,7 +30,7 @@ pub(super) struct Talk {
     items: Items,
 }
 
-impl Talk {
+impl ExecConversation {
     pub(super) fn new(spec: &Spec) -> Self {
         let cwd = spec.dir.as_ref().map(|dir| dir.display().to_string());
         Self {
@@ -60,7 +60,7 @@ impl Talk {
                     tools: Vec::new(),
                 });
             }
-            ("turn.started", _) => out.push(Out::TurnBegan),
+            ("turn.started", _) => out.push(FromConversation::TurnBegan),
             ("item.started", Some(item)) => self.items.begun(item, out),
             ("item.completed", Some(item)) => self.items.done(item, raw, out),
             ("item.updated", _) => {}
@@ -104,7 +104,7 @@ impl Talk {
             return;
         }
         let text = self.items.answer.take().filter(|_| outcome.is_success());
-        let structured = text.as_deref().filter(|_| self.schema).and_then(|text| Raw::parse(text).ok());
+        let structured = text.as_deref().filter(|_| self.schema).and_then(|text| RawJson::parse(text).ok());
         if self.schema && structured.is_none() && outcome.is_success() {
             out.notice(
                 Level::Warning,
@@ -112,31 +112,31 @@ impl Talk {
                 "A structured answer was asked for, and none was given.",
             );
         }
-        out.push(Out::TurnOver(TurnOver { outcome, text, structured, usage }));
+        out.push(FromConversation::TurnOver(TurnOver { outcome, text, structured, usage }));
     }
 }
 
-impl Conversation for Talk {
-    fn open(&mut self, _out: &mut Outbox) {}
+impl Conversation for ExecConversation {
+    fn on_start(&mut self, _out: &mut Outbox) {}
 
-    fn say(&mut self, say: Say, out: &mut Outbox) {
-        match say {
-            Say::Prompt(prompt) => {
+    fn send(&mut self, message: ToAgent, out: &mut Outbox) {
+        match message {
+            ToAgent::Prompt(prompt) => {
                 self.open = true;
-                out.push(Out::Write(prompt.into_bytes()));
-                out.push(Out::EndInput);
+                out.push(FromConversation::Write(prompt.into_bytes()));
+                out.push(FromConversation::EndInput);
             }
-            Say::Interrupt => {
+            ToAgent::Interrupt => {
                 self.interrupted = true;
-                out.push(Out::Terminate);
+                out.push(FromConversation::Terminate);
             }
             // The next process is started with it.
-            Say::Change { id, .. } => out.push(Out::Changed { id, error: None }),
+            ToAgent::Change { id, .. } => out.push(FromConversation::Changed { id, error: None }),
             _ => {}
         }
     }
 
-    fn hear(&mut self, raw: &str, out: &mut Outbox) {
+    fn on_line(&mut self, raw: &str, out: &mut Outbox) {
         let mut heard = |text: &str, out: &mut Outbox| match serde_json::from_str::<Line<'_>>(text) {
             Ok(line) => {
                 self.take(&line, text, out);
@@ -147,7 +147,7 @@ impl Conversation for Talk {
         read(raw, &mut heard, out);
     }
 
-    fn finish(&mut self, exit: &Exit, out: &mut Outbox) {
+    fn on_exit(&mut self, exit: &Exit, out: &mut Outbox) {
         if !self.open {
             return;
         }

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ostler_core::dialect::Outbox;
 use ostler_core::event::{Level, Notice, Text, TextKind, ToolCall, ToolResult};
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::uses;
+use super::tool_use;
 use super::wire::{Item, Piece};
 use crate::lenient::{Node, Scalar};
 
@@ -22,7 +22,7 @@ pub(super) struct Items {
     /// Messages and thoughts that came in pieces.
     streamed: BTreeSet<String>,
     /// Tool calls by their ids: the tool and its arguments.
-    pub(super) calls: BTreeMap<String, (String, Raw)>,
+    pub(super) calls: BTreeMap<String, (String, RawJson)>,
     /// Calls of tools of MCP servers: which server.
     servers: BTreeMap<String, String>,
     /// Calls whose result was told.
@@ -151,14 +151,14 @@ impl Items {
     /// What a change of files is to be has changed.
     pub(super) fn patched(&mut self, id: &str, changes: Option<&RawValue>) {
         if let (Some((_, input)), Some(_)) = (self.calls.get_mut(id), changes) {
-            *input = uses::changes_input(changes);
+            *input = tool_use::changes_input(changes);
         }
     }
 
     /// The open calls of tools of this MCP server with these arguments: Codex asks about one without saying which.
-    pub(super) fn open_calls(&self, server: &str, input: &Raw) -> Vec<(&String, &String)> {
+    pub(super) fn open_calls(&self, server: &str, input: &RawJson) -> Vec<(&String, &String)> {
         let of_server = |id: &String| self.servers.get(id).is_some_and(|of| of == server);
-        let fits = |id: &String, given: &Raw| !self.over.contains(id) && of_server(id) && given == input;
+        let fits = |id: &String, given: &RawJson| !self.over.contains(id) && of_server(id) && given == input;
         let all = self.calls.iter().filter(|(id, (_, given))| fits(id, given));
         all.map(|(id, (name, _))| (id, name)).collect()
     }
@@ -170,7 +170,7 @@ impl Items {
         }
     }
 
-    fn input(&self, item: &Item<'_>) -> Raw {
+    fn input(&self, item: &Item<'_>) -> RawJson {
         #[derive(Serialize)]
         struct Said<'a> {
             #[serde(skip_serializing_if = "Option::is_none")]
@@ -182,12 +182,12 @@ impl Items {
         }
         match item.kind.or_empty() {
             "commandExecution" | "command_execution" => {
-                uses::command_input(item.command.or_empty(), (item.cwd.text(), self.home.as_deref()), None)
+                tool_use::command_input(item.command.or_empty(), (item.cwd.text(), self.home.as_deref()), None)
             }
-            "fileChange" | "file_change" => uses::changes_input(item.changes),
+            "fileChange" | "file_change" => tool_use::changes_input(item.changes),
             _ => match item.arguments {
-                Some(arguments) => Raw::keep(arguments),
-                None => Raw::of(&Said { query: item.query.text(), path: item.path.text(), prompt: item.prompt.text() }),
+                Some(arguments) => RawJson::keep(arguments),
+                None => RawJson::of(&Said { query: item.query.text(), path: item.path.text(), prompt: item.prompt.text() }),
             },
         }
     }
@@ -215,11 +215,11 @@ impl Items {
 /// The tool of a call, as the model knows it.
 fn tool(item: &Item<'_>) -> String {
     match item.kind.or_empty() {
-        "commandExecution" | "command_execution" => uses::COMMAND.to_owned(),
-        "fileChange" | "file_change" => uses::PATCH.to_owned(),
-        "mcpToolCall" | "mcp_tool_call" => uses::mcp(item.server.or_empty(), item.tool.or_empty()),
-        "webSearch" | "web_search" => uses::SEARCH.to_owned(),
-        "imageView" => uses::IMAGE.to_owned(),
+        "commandExecution" | "command_execution" => tool_use::COMMAND.to_owned(),
+        "fileChange" | "file_change" => tool_use::PATCH.to_owned(),
+        "mcpToolCall" | "mcp_tool_call" => tool_use::mcp(item.server.or_empty(), item.tool.or_empty()),
+        "webSearch" | "web_search" => tool_use::SEARCH.to_owned(),
+        "imageView" => tool_use::IMAGE.to_owned(),
         _ => item.tool.text().unwrap_or("unknown").to_owned(),
     }
 }
@@ -243,7 +243,7 @@ fn output(item: &Item<'_>) -> String {
 
 /// The files that were changed.
 fn changed(changes: &RawValue) -> String {
-    uses::paths(changes.get()).join("\n")
+    tool_use::paths(changes.get()).join("\n")
 }
 
 fn thought(item: &Item<'_>) -> String {
@@ -257,6 +257,6 @@ fn thought(item: &Item<'_>) -> String {
 }
 
 /// Keeps a message that is not known here.
-pub(super) fn unknown(raw: &str, what: &str, out: &mut Outbox) {
-    out.event(Notice::unknown_message("Codex", what, Raw::parse(raw).ok()));
+pub(super) fn unknown(raw: &str, kind: &str, out: &mut Outbox) {
+    out.event(Notice::unknown_message("Codex", kind, RawJson::parse(raw).ok()));
 }

@@ -5,12 +5,12 @@
 use std::collections::BTreeSet;
 
 use ostler_core::dialect::{ARG_CAP, Arg, Launch};
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Spec, SpecError, keys};
 
 use super::plan;
 use super::settings::{APPROVAL, CONFIG, EFFORT, EPHEMERAL, check};
-use super::uses;
+use super::tool_use;
 use crate::extra::{self, Values};
 use crate::inherits;
 
@@ -61,7 +61,7 @@ pub(super) fn exec(spec: &Spec) -> Result<Launch, SpecError> {
     let roots = plan::roots(spec, dir.as_deref());
     if !roots.is_empty() {
         // A JSON list of strings is a list in TOML too.
-        args.push(set("sandbox_workspace_write.writable_roots", Raw::of(&roots).get()));
+        args.push(set("sandbox_workspace_write.writable_roots", RawJson::of(&roots).get()));
     }
     if let Some(prompt) = settings.last(keys::SYSTEM_PROMPT) {
         args.push(Arg::InFile { prefix: "--config=model_instructions_file=", text: prompt.to_owned() });
@@ -143,7 +143,7 @@ fn check_tools(spec: &Spec) -> Result<(), SpecError> {
         if tool.name.is_empty() || tool.name.len() > NAME_CAP || !tool.name.chars().all(good) {
             return fault("expected a name of 1 to 64 letters, digits, dashes and underscores");
         }
-        if uses::is_taken(&tool.name) {
+        if tool_use::is_taken(&tool.name) {
             return fault("Codex has a tool of this name, or an MCP server could: choose another");
         }
         if !names.insert(&tool.name) {

@@ -7,21 +7,21 @@ mod plan;
 mod launch;
 mod probe;
 mod wire;
-mod uses;
+mod tool_use;
 mod items;
-mod others;
-mod spend;
+mod subagents;
+mod usage;
 mod blame;
 mod rpc;
 mod requests;
-mod remarks;
-mod asks;
+mod notifications;
+mod permissions;
 mod conversation;
 mod exec;
 
-use ostler_core::dialect::{Capabilities, Conversation, Dialect, Exit, Launch, Plain, Probe, Setting};
+use ostler_core::dialect::{Capabilities, Conversation, Dialect, Exit, Launch, PlainModel, Probe, Setting};
 use ostler_core::permission::ToolUse;
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Spec, SpecError, keys};
 
 /// The dialect of Codex's app-server.
@@ -117,28 +117,28 @@ impl Dialect for Codex {
     }
 
     fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
-        Box::new(conversation::Talk::new(spec))
+        Box::new(conversation::AppServerConversation::new(spec))
     }
 
-    fn over(&self, spec: &Spec) -> Option<&'static dyn Dialect> {
+    fn select_transport(&self, spec: &Spec) -> Option<&'static dyn Dialect> {
         let exec = spec.settings.last(settings::TRANSPORT) == Some(settings::TRANSPORTS[1]);
         exec.then_some(&CodexExec as &dyn Dialect)
     }
 
-    fn instead(&self, exit: &Exit) -> Option<&'static dyn Dialect> {
+    fn fallback_transport(&self, exit: &Exit) -> Option<&'static dyn Dialect> {
         blame::knows_no_app_server(exit).then_some(&CodexExec as &dyn Dialect)
     }
 
-    fn plain(&self) -> Plain {
-        Plain { settings: PLAIN, toolless: false }
+    fn as_model(&self) -> PlainModel {
+        PlainModel { settings: PLAIN, toolless: false }
     }
 
     fn recognizes(&self, opening: &str) -> bool {
         rpc::is_recorded(opening)
     }
 
-    fn tool_use(&self, tool: &str, input: &Raw) -> ToolUse {
-        uses::tool_use(tool, input)
+    fn tool_use(&self, tool: &str, input: &RawJson) -> ToolUse {
+        tool_use::tool_use(tool, input)
     }
 }
 
@@ -180,18 +180,18 @@ impl Dialect for CodexExec {
     }
 
     fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
-        Box::new(exec::Talk::new(spec))
+        Box::new(exec::ExecConversation::new(spec))
     }
 
-    fn plain(&self) -> Plain {
-        Plain { settings: PLAIN, toolless: false }
+    fn as_model(&self) -> PlainModel {
+        PlainModel { settings: PLAIN, toolless: false }
     }
 
     fn recognizes(&self, opening: &str) -> bool {
         exec::is_recorded(opening)
     }
 
-    fn tool_use(&self, tool: &str, input: &Raw) -> ToolUse {
-        uses::tool_use(tool, input)
+    fn tool_use(&self, tool: &str, input: &RawJson) -> ToolUse {
+        tool_use::tool_use(tool, input)
     }
 }

@@ -1,7 +1,7 @@
 //! What the app-server is told about a session: the spec in Codex's words.
 
-use ostler_core::raw::Raw;
-use ostler_core::spec::{Asks, Denials, Spec, ToolOffer, keys};
+use ostler_core::raw_json::RawJson;
+use ostler_core::spec::{Attendance, Denials, Spec, ToolOffer, keys};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -17,7 +17,7 @@ pub(super) struct Plan {
     /// Whether anybody decides, rules or a person.
     pub(super) attended: bool,
     pub(super) partial: bool,
-    pub(super) schema: Option<Raw>,
+    pub(super) schema: Option<RawJson>,
     pub(super) resume: Option<String>,
     fork: bool,
     overrides: Overrides,
@@ -62,7 +62,7 @@ struct Tool {
     r#type: &'static str,
     name: String,
     description: String,
-    input_schema: Raw,
+    input_schema: RawJson,
 }
 
 impl Tool {
@@ -81,9 +81,9 @@ impl Plan {
         Self {
             denials: spec.denials,
             policy,
-            attended: policy || spec.asks == Asks::Somebody,
+            attended: policy || spec.attendance == Attendance::Attended,
             partial: settings.last(keys::INCLUDE_PARTIAL) != Some("false"),
-            schema: settings.last(keys::JSON_SCHEMA).and_then(|schema| Raw::parse(schema).ok()),
+            schema: settings.last(keys::JSON_SCHEMA).and_then(|schema| RawJson::parse(schema).ok()),
             resume: said(keys::RESUME),
             fork: settings.is_on(keys::FORK),
             overrides: Overrides {
@@ -105,7 +105,7 @@ impl Plan {
     }
 
     /// The request that opens the thread, and its parameters.
-    pub(super) fn thread(&self) -> (&'static str, Raw) {
+    pub(super) fn thread(&self) -> (&'static str, RawJson) {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
         struct Earlier<'a> {
@@ -122,10 +122,10 @@ impl Plan {
             fresh: &'a Fresh,
         }
         match &self.resume {
-            None => ("thread/start", Raw::of(&Start { overrides: &self.overrides, fresh: &self.fresh })),
+            None => ("thread/start", RawJson::of(&Start { overrides: &self.overrides, fresh: &self.fresh })),
             Some(thread_id) => {
                 let earlier = Earlier { thread_id, exclude_turns: true, overrides: &self.overrides };
-                (if self.fork { "thread/fork" } else { "thread/resume" }, Raw::of(&earlier))
+                (if self.fork { "thread/fork" } else { "thread/resume" }, RawJson::of(&earlier))
             }
         }
     }

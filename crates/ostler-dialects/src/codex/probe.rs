@@ -27,8 +27,8 @@ pub(super) const PROBE: Probe = Probe {
 /// provider of the user's own needs none, which is why nobody is refused because of this.
 fn read_login(code: Option<i32>, stdout: &str) -> Login {
     match code {
-        Some(0) => Login::In(stdout.lines().next().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty())),
-        Some(1) => Login::Out,
+        Some(0) => Login::LoggedIn(stdout.lines().next().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty())),
+        Some(1) => Login::LoggedOut,
         _ => Login::Unknown,
     }
 }
@@ -40,9 +40,9 @@ mod tests {
     // S4-1, S4-3
     #[test]
     fn the_login_is_read_from_the_exit_code() {
-        assert_eq!(read_login(Some(1), ""), Login::Out);
-        assert_eq!(read_login(Some(0), "Logged in using ChatGPT\n"), Login::In(Some("Logged in using ChatGPT".into())));
-        assert_eq!(read_login(Some(0), ""), Login::In(None));
+        assert_eq!(read_login(Some(1), ""), Login::LoggedOut);
+        assert_eq!(read_login(Some(0), "Logged in using ChatGPT\n"), Login::LoggedIn(Some("Logged in using ChatGPT".into())));
+        assert_eq!(read_login(Some(0), ""), Login::LoggedIn(None));
         assert_eq!(read_login(Some(2), "error: unrecognized subcommand 'status'"), Login::Unknown);
         assert_eq!((PROBE.read_version)("codex-cli 0.166.0\n"), Some(Version(0, 166, 0)));
     }

@@ -1,10 +1,10 @@
 //! The parameters of what Ostler asks of the app-server.
 
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use serde::Serialize;
 
 /// The greeting.
-pub(super) fn hello() -> Raw {
+pub(super) fn hello() -> RawJson {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Hello {
@@ -24,7 +24,7 @@ pub(super) fn hello() -> Raw {
         experimental_api: bool,
     }
     let client_info = Client { name: "ostler", title: "Ostler", version: env!("CARGO_PKG_VERSION") };
-    Raw::of(&Hello { client_info, capabilities: Able { experimental_api: true } })
+    RawJson::of(&Hello { client_info, capabilities: Able { experimental_api: true } })
 }
 
 /// A turn that is to begin.
@@ -38,7 +38,7 @@ pub(super) struct TurnStart<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) sandbox_policy: Option<Sandbox>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) output_schema: Option<&'a Raw>,
+    pub(super) output_schema: Option<&'a RawJson>,
 }
 
 /// Words of the user's.
@@ -55,7 +55,7 @@ impl<'a> Text<'a> {
 }
 
 /// A message for the turn under way.
-pub(super) fn steer(thread_id: &str, expected_turn_id: &str, message: &str) -> Raw {
+pub(super) fn steer(thread_id: &str, expected_turn_id: &str, message: &str) -> RawJson {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Params<'a> {
@@ -63,28 +63,28 @@ pub(super) fn steer(thread_id: &str, expected_turn_id: &str, message: &str) -> R
         expected_turn_id: &'a str,
         input: [Text<'a>; 1],
     }
-    Raw::of(&Params { thread_id, expected_turn_id, input: [Text::new(message)] })
+    RawJson::of(&Params { thread_id, expected_turn_id, input: [Text::new(message)] })
 }
 
 /// The end of the turn under way.
-pub(super) fn interrupt(thread_id: &str, turn_id: &str) -> Raw {
+pub(super) fn interrupt(thread_id: &str, turn_id: &str) -> RawJson {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Params<'a> {
         thread_id: &'a str,
         turn_id: &'a str,
     }
-    Raw::of(&Params { thread_id, turn_id })
+    RawJson::of(&Params { thread_id, turn_id })
 }
 
 /// The end of the commands that still run.
-pub(super) fn clean(thread_id: &str) -> Raw {
+pub(super) fn clean(thread_id: &str) -> RawJson {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Params<'a> {
         thread_id: &'a str,
     }
-    Raw::of(&Params { thread_id })
+    RawJson::of(&Params { thread_id })
 }
 
 /// A sandbox that is chosen in a session.

@@ -1,7 +1,7 @@
 //! Messages to the app-server: JSON-RPC, one message per line, without the field that names it.
 
-use ostler_core::dialect::{Out, Outbox};
-use ostler_core::raw::Raw;
+use ostler_core::dialect::{FromConversation, Outbox};
+use ostler_core::raw_json::RawJson;
 use serde::Serialize;
 
 /// Asks for something. The id says what, so that the answer needs no memory.
@@ -28,7 +28,7 @@ pub(super) fn note(method: &str, out: &mut Outbox) {
 pub(super) fn reply<T: Serialize + ?Sized>(id: &str, result: &T, out: &mut Outbox) {
     #[derive(Serialize)]
     struct Reply<'a, T: ?Sized> {
-        id: Raw,
+        id: RawJson,
         result: &'a T,
     }
     write(&Reply { id: raw(id), result }, out);
@@ -38,7 +38,7 @@ pub(super) fn reply<T: Serialize + ?Sized>(id: &str, result: &T, out: &mut Outbo
 pub(super) fn refuse(id: &str, message: &str, out: &mut Outbox) {
     #[derive(Serialize)]
     struct Refusal<'a> {
-        id: Raw,
+        id: RawJson,
         error: Fault<'a>,
     }
     #[derive(Serialize)]
@@ -49,12 +49,12 @@ pub(super) fn refuse(id: &str, message: &str, out: &mut Outbox) {
     write(&Refusal { id: raw(id), error: Fault { code: -32601, message } }, out);
 }
 
-fn raw(id: &str) -> Raw {
-    Raw::parse(id).unwrap_or_else(|_| Raw::null())
+fn raw(id: &str) -> RawJson {
+    RawJson::parse(id).unwrap_or_else(|_| RawJson::null())
 }
 
 fn write<T: Serialize>(message: &T, out: &mut Outbox) {
-    out.push(Out::Write(format!("{}\n", Raw::of(message).get()).into_bytes()));
+    out.push(FromConversation::Write(format!("{}\n", RawJson::of(message).get()).into_bytes()));
 }
 
 /// Returns true if a recording that begins with this text is of Codex's app server.

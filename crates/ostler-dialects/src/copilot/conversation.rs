@@ -5,21 +5,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ostler_core::dialect::{Conversation, Exit, Out, Outbox, Say, TurnOver};
+use ostler_core::dialect::{Conversation, Exit, FromConversation, Outbox, ToAgent, TurnOver};
 use ostler_core::event::{Level, Notice, Started, Text, TextKind};
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Denials, Spec, keys};
 use serde::de::IgnoredAny;
 
 use super::blame::{self, Trouble};
-use super::spend::Spend;
+use super::usage::Spend;
 use super::tools;
 use super::wire::{Data, Line};
 use crate::surrogates;
 
 /// The state of one conversation.
 #[derive(Debug)]
-pub(super) struct Talk {
+pub(super) struct CopilotConversation {
     pub(super) denials: Denials,
     /// How the session is called, as far as it is known.
     native: Option<String>,
@@ -101,7 +101,7 @@ const SIGNS_OF_LIFE: &[&str] = &[
     "user.message",
 ];
 
-impl Talk {
+impl CopilotConversation {
     pub(super) fn new(spec: &Spec) -> Self {
         let setting = |key| spec.settings.last(key).map(str::to_owned);
         Self {
@@ -185,7 +185,7 @@ impl Talk {
     fn say_hello(&mut self, out: &mut Outbox) {
         if !std::mem::replace(&mut self.started, true) {
             self.introduce(out);
-            out.push(Out::TurnBegan);
+            out.push(FromConversation::TurnBegan);
         }
     }
 
@@ -254,7 +254,7 @@ impl Talk {
         };
         let outcome = blame::of_turn(ending);
         let text = self.answer.take();
-        out.push(Out::TurnOver(TurnOver { outcome, text, structured: None, usage: self.spend.total() }));
+        out.push(FromConversation::TurnOver(TurnOver { outcome, text, structured: None, usage: self.spend.total() }));
     }
 
     /// Reads a line; gives it back when it cannot be read.
@@ -287,26 +287,26 @@ impl Talk {
     }
 }
 
-impl Conversation for Talk {
-    fn open(&mut self, _out: &mut Outbox) {}
+impl Conversation for CopilotConversation {
+    fn on_start(&mut self, _out: &mut Outbox) {}
 
-    fn say(&mut self, say: Say, out: &mut Outbox) {
-        match say {
-            Say::Prompt(prompt) => {
+    fn send(&mut self, message: ToAgent, out: &mut Outbox) {
+        match message {
+            ToAgent::Prompt(prompt) => {
                 self.open = true;
-                out.push(Out::Write(prompt.into_bytes()));
-                out.push(Out::EndInput);
+                out.push(FromConversation::Write(prompt.into_bytes()));
+                out.push(FromConversation::EndInput);
             }
-            Say::Interrupt => {
+            ToAgent::Interrupt => {
                 self.interrupted = true;
-                out.push(Out::Terminate);
+                out.push(FromConversation::Terminate);
             }
             // It takes nothing else while it works.
             _ => {}
         }
     }
 
-    fn hear(&mut self, raw: &str, out: &mut Outbox) {
+    fn on_line(&mut self, raw: &str, out: &mut Outbox) {
         let whole = self.torn.take().map(|head| head + raw);
         let raw = whole.as_deref().unwrap_or(raw);
         if let Err(why) = self.read(raw, out)
@@ -316,7 +316,7 @@ impl Conversation for Talk {
         }
     }
 
-    fn finish(&mut self, exit: &Exit, out: &mut Outbox) {
+    fn on_exit(&mut self, exit: &Exit, out: &mut Outbox) {
         if let Some(torn) = self.torn.take() {
             out.unreadable(&torn, "the line breaks off");
         }
@@ -331,7 +331,7 @@ impl Conversation for Talk {
         }
         if let Some(outcome) = blame::of_exit(exit).filter(|_| !self.started) {
             self.open = false;
-            out.push(Out::TurnOver(TurnOver::bare(outcome)));
+            out.push(FromConversation::TurnOver(TurnOver::bare(outcome)));
         }
     }
 }
@@ -363,5 +363,5 @@ fn notified(data: &Data<'_>, out: &mut Outbox) {
 
 /// Keeps a line that is not known here.
 fn unknown(raw: &str, kind: &str, out: &mut Outbox) {
-    out.event(Notice::unknown_message("Copilot", &format!("type {kind:?}"), Raw::parse(raw).ok()));
+    out.event(Notice::unknown_message("Copilot", &format!("type {kind:?}"), RawJson::parse(raw).ok()));
 }

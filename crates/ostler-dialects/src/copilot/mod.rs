@@ -7,14 +7,14 @@ mod launch;
 mod wire;
 mod conversation;
 mod tools;
-mod spend;
+mod usage;
 mod blame;
 mod probe;
-mod uses;
+mod tool_use;
 
-use ostler_core::dialect::{Capabilities, Conversation, Dialect, Launch, Plain, Probe, Setting};
+use ostler_core::dialect::{Capabilities, Conversation, Dialect, Launch, PlainModel, Probe, Setting};
 use ostler_core::permission::ToolUse;
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{AfterTurn, Spec, SpecError};
 
 /// The dialect of the Copilot CLI.
@@ -68,10 +68,10 @@ impl Dialect for Copilot {
     }
 
     fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
-        Box::new(conversation::Talk::new(spec))
+        Box::new(conversation::CopilotConversation::new(spec))
     }
 
-    fn over(&self, spec: &Spec) -> Option<&'static dyn Dialect> {
+    fn select_transport(&self, spec: &Spec) -> Option<&'static dyn Dialect> {
         match wants_acp(spec) {
             #[cfg(feature = "acp")]
             true => Some(&crate::acp::COPILOT),
@@ -83,16 +83,16 @@ impl Dialect for Copilot {
         true
     }
 
-    fn plain(&self) -> Plain {
-        Plain { settings: &[(settings::TRANSPORT, settings::ACP)], toolless: false } // over ACP it asks
+    fn as_model(&self) -> PlainModel {
+        PlainModel { settings: &[(settings::TRANSPORT, settings::ACP)], toolless: false } // over ACP it asks
     }
 
     fn recognizes(&self, opening: &str) -> bool {
         wire::is_recorded(opening)
     }
 
-    fn tool_use(&self, tool: &str, input: &Raw) -> ToolUse {
-        uses::tool_use(tool, input)
+    fn tool_use(&self, tool: &str, input: &RawJson) -> ToolUse {
+        tool_use::tool_use(tool, input)
     }
 }
 

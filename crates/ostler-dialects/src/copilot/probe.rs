@@ -53,8 +53,8 @@ fn read_login(_: Option<i32>, stdout: &str) -> Login {
     }
     let responses = stdout.lines().filter_map(|line| serde_json::from_str::<Response<'_>>(line).ok());
     match responses.into_iter().find(|response| response.id == 1) {
-        Some(Response { result: Some(_), error: None, .. }) => Login::In(None),
-        Some(Response { error: Some(Failure { code: AUTH_REQUIRED }), .. }) => Login::Out,
+        Some(Response { result: Some(_), error: None, .. }) => Login::LoggedIn(None),
+        Some(Response { error: Some(Failure { code: AUTH_REQUIRED }), .. }) => Login::LoggedOut,
         _ => Login::Unknown,
     }
 }
@@ -72,8 +72,8 @@ mod tests {
     fn the_login_is_read_from_the_response_to_authenticate() {
         let read = |line: &str| read_login(Some(0), &format!("{INITIALIZED}\n{line}\n"));
         let required = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"Authentication required"}}"#;
-        assert_eq!(read(required), Login::Out);
-        assert_eq!(read(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#), Login::In(None));
+        assert_eq!(read(required), Login::LoggedOut);
+        assert_eq!(read(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#), Login::LoggedIn(None));
         let unknown = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found"}}"#;
         for line in [unknown, "", "BYOK providers require an explicit model."] {
             assert_eq!(read(line), Login::Unknown, "{line}");

@@ -2,10 +2,10 @@
 
 use ostler_core::dialect::Outbox;
 use ostler_core::event::{DecidedBy, Decision, Permission, ToolCall, ToolResult};
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use serde_json::value::RawValue;
 
-use super::conversation::Talk;
+use super::conversation::CopilotConversation;
 use super::wire::Data;
 use crate::lenient::Node;
 
@@ -13,7 +13,7 @@ use crate::lenient::Node;
 const DENIED: &str = "denied";
 
 /// The model's message names the calls that it wants.
-pub(super) fn requested(talk: &mut Talk, data: &Data<'_>, out: &mut Outbox) {
+pub(super) fn requested(talk: &mut CopilotConversation, data: &Data<'_>, out: &mut Outbox) {
     for request in data.tool_requests.0.iter().filter_map(Node::map) {
         if let (Some(id), Some(name)) = (request.tool_call_id.owned(), request.name.owned()) {
             call(talk, (id, name, request.arguments), data, out);
@@ -22,22 +22,22 @@ pub(super) fn requested(talk: &mut Talk, data: &Data<'_>, out: &mut Outbox) {
 }
 
 /// A tool begins to work. Its call was named before, unless it came from elsewhere.
-pub(super) fn began(talk: &mut Talk, data: &Data<'_>, out: &mut Outbox) {
+pub(super) fn began(talk: &mut CopilotConversation, data: &Data<'_>, out: &mut Outbox) {
     if let (Some(id), Some(name)) = (data.tool_call_id.owned(), data.tool_name.owned()) {
         call(talk, (id, name, data.arguments), data, out);
     }
 }
 
-fn call(talk: &mut Talk, it: (String, String, Option<&RawValue>), data: &Data<'_>, out: &mut Outbox) {
+fn call(talk: &mut CopilotConversation, it: (String, String, Option<&RawValue>), data: &Data<'_>, out: &mut Outbox) {
     let (id, name, arguments) = it;
     if talk.tools.insert(id.clone(), name.clone()).is_none() {
-        let input = arguments.map_or_else(Raw::null, Raw::keep);
+        let input = arguments.map_or_else(RawJson::null, RawJson::keep);
         out.event(ToolCall { id, name, input, parent: data.parent_tool_call_id.owned() });
     }
 }
 
 /// A tool came to its end.
-pub(super) fn ended(talk: &mut Talk, data: &Data<'_>, out: &mut Outbox) {
+pub(super) fn ended(talk: &mut CopilotConversation, data: &Data<'_>, out: &mut Outbox) {
     let Some(id) = data.tool_call_id.owned() else { return };
     let name = talk.tools.get(&id).cloned().or_else(|| data.tool_name.owned());
     let error = data.error.map();

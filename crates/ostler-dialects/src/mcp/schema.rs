@@ -5,7 +5,7 @@
 //! on top that one tool is left out. Neither is told. What is below the top passes, references too.
 //! OpenAI's API refuses the same: the top of a function's parameters must be a plain object.
 
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use serde_json::{Map, Value, json};
 
 type Object = Map<String, Value>;
@@ -14,12 +14,12 @@ type Object = Map<String, Value>;
 const DEPTH: usize = 16;
 
 /// Brings a schema into a form that is taken: alternatives on top become one object with the properties of all.
-pub(crate) fn adapt(parameters: &Raw) -> Raw {
-    let Ok(Value::Object(root)) = serde_json::from_str(parameters.get()) else { return Raw::of(&plain()) };
-    let Some(mut schema) = flat(&root, &root, DEPTH) else { return Raw::of(&plain()) };
+pub(crate) fn adapt(parameters: &RawJson) -> RawJson {
+    let Ok(Value::Object(root)) = serde_json::from_str(parameters.get()) else { return RawJson::of(&plain()) };
+    let Some(mut schema) = flat(&root, &root, DEPTH) else { return RawJson::of(&plain()) };
     schema.remove("$schema");
     schema.insert("type".to_owned(), "object".into());
-    Raw::of(&schema)
+    RawJson::of(&schema)
 }
 
 fn plain() -> Value {

@@ -5,10 +5,10 @@
 //! `{"interrupt":true}`. The body that plays a script file is not here.
 
 use ostler_core::dialect::{
-    Capabilities, Conversation, Dialect, Exit, Inherits, Launch, Out, Outbox, Probe, Say, Setting, TurnOver,
+    Capabilities, Conversation, Dialect, Exit, Inherits, Launch, FromConversation, Outbox, Probe, ToAgent, Setting, TurnOver,
 };
-use ostler_core::event::{TurnEnded, What};
-use ostler_core::raw::Raw;
+use ostler_core::event::{TurnEnded, EventKind};
+use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Kind, Spec, SpecError, keys};
 
 use crate::settings::{Row, check, listed};
@@ -87,38 +87,38 @@ impl Dialect for Mock {
     }
 
     fn converse(&self, _: &Spec) -> Box<dyn Conversation> {
-        Box::new(Talk)
+        Box::new(MockConversation)
     }
 }
 
 /// A conversation needs no memory: each line stands for itself.
-struct Talk;
+struct MockConversation;
 
-impl Conversation for Talk {
-    fn open(&mut self, _: &mut Outbox) {}
+impl Conversation for MockConversation {
+    fn on_start(&mut self, _: &mut Outbox) {}
 
-    fn say(&mut self, say: Say, out: &mut Outbox) {
-        let line = match say {
-            Say::Prompt(prompt) => format!("{{\"prompt\":{}}}\n", Raw::string(&prompt).get()),
-            Say::Interrupt => "{\"interrupt\":true}\n".to_owned(),
+    fn send(&mut self, message: ToAgent, out: &mut Outbox) {
+        let line = match message {
+            ToAgent::Prompt(prompt) => format!("{{\"prompt\":{}}}\n", RawJson::string(&prompt).get()),
+            ToAgent::Interrupt => "{\"interrupt\":true}\n".to_owned(),
             // A script asks nothing, has no tools and no model.
             _ => return,
         };
-        out.push(Out::Write(line.into_bytes()));
+        out.push(FromConversation::Write(line.into_bytes()));
     }
 
-    fn hear(&mut self, line: &str, out: &mut Outbox) {
-        match What::from_json(line) {
-            Ok(What::TurnEnded(ended)) => out.push(Out::TurnOver(over(ended))),
-            Ok(what @ (What::State(_) | What::TurnStarted(_) | What::Ended(_))) => {
-                out.unreadable(line, &format!("{:?} is for the session to say, not for a script", what.word()));
+    fn on_line(&mut self, line: &str, out: &mut Outbox) {
+        match EventKind::from_json(line) {
+            Ok(EventKind::TurnEnded(ended)) => out.push(FromConversation::TurnOver(over(ended))),
+            Ok(kind @ (EventKind::State(_) | EventKind::TurnStarted(_) | EventKind::Ended(_))) => {
+                out.unreadable(line, &format!("{:?} is for the session to say, not for a script", kind.word()));
             }
-            Ok(what) => out.event(what),
+            Ok(kind) => out.event(kind),
             Err(error) => out.unreadable(line, &format!("not an event: {error}")),
         }
     }
 
-    fn finish(&mut self, _: &Exit, _: &mut Outbox) {}
+    fn on_exit(&mut self, _: &Exit, _: &mut Outbox) {}
 }
 
 /// An empty text stands for what was said in the turn.

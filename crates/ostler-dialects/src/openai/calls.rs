@@ -1,7 +1,7 @@
 //! Puts streamed tool calls together. Servers differ in what they leave out and repeat (pitfall P63): the id, the index, the
 //! name; an index can stand for two calls, and the arguments come in one piece, in many, or not at all.
 
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use serde::de::IgnoredAny;
 
 use super::chunk::{CallPiece, arguments};
@@ -111,12 +111,12 @@ impl Call {
     ///
     /// # Errors
     /// Why they are none.
-    pub(super) fn input(&self) -> Result<Raw, String> {
+    pub(super) fn input(&self) -> Result<RawJson, String> {
         let text = self.arguments.trim();
         if text.is_empty() {
-            return Ok(Raw::of(&serde_json::Map::new()));
+            return Ok(RawJson::of(&serde_json::Map::new()));
         }
-        match Raw::parse(text) {
+        match RawJson::parse(text) {
             Ok(raw) if text.starts_with('{') => Ok(raw),
             Ok(_) => Err("something else was given".into()),
             Err(error) => Err(error.to_string()),

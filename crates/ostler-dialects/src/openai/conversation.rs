@@ -10,12 +10,12 @@ mod tools;
 
 use std::collections::{HashMap, HashSet};
 
-use ostler_core::dialect::{Conversation, Exit, Out, Outbox, Say};
-use ostler_core::event::{Event, Level, Notice, Started, What};
+use ostler_core::dialect::{Conversation, Exit, FromConversation, Outbox, ToAgent};
+use ostler_core::event::{Event, Level, Notice, Started, EventKind};
 use ostler_core::outcome::{Cause, Outcome};
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 
-use super::bill::Bill;
+use super::usage::Bill;
 use super::calls::Call;
 use super::chunk::Chunk;
 use super::context::Meter;
@@ -34,7 +34,7 @@ use tools::{Approval, Asking};
 const SCHEMA_TRIES: u32 = 2;
 
 /// One session with a model.
-pub(super) struct Talk {
+pub(super) struct ModelConversation {
     plan: Plan,
     ready: Option<Ready>,
     /// Whether the body tried to say what is there, and could not.
@@ -73,7 +73,7 @@ enum Phase {
     /// The caller's hooks.
     Hooked(Next),
     /// The check of this answer.
-    Verifying(String, Option<Raw>),
+    Verifying(String, Option<RawJson>),
     /// That the body leaves off, with the tools that were running.
     Cancelling(Vec<Call>),
 }
@@ -124,13 +124,13 @@ enum Squeezed {
     Summarised,
 }
 
-impl Talk {
+impl ModelConversation {
     /// A conversation, or one that goes on with what these events say.
     pub(super) fn new(plan: Plan, past: &[Event]) -> Self {
-        let history = History::rebuild(past.iter().map(|event| &event.what));
+        let history = History::rebuild(past.iter().map(|event| &event.kind));
         // Ids and names go on too, so that none of them comes twice.
-        let call = |event: &Event| if let What::ToolCall(call) = &event.what { Some(call.id.clone()) } else { None };
-        let begins = |event: &&Event| matches!(event.what, What::TurnStarted(_));
+        let call = |event: &Event| if let EventKind::ToolCall(call) = &event.kind { Some(call.id.clone()) } else { None };
+        let begins = |event: &&Event| matches!(event.kind, EventKind::TurnStarted(_));
         Self {
             model: plan.model.clone(),
             plan,
@@ -209,7 +209,7 @@ impl Talk {
         if matches!(self.phase, Phase::Idle) && chunk.as_ref().is_ok_and(|chunk| !chunk.choices.0.is_empty()) {
             // Only a recording goes on without being asked.
             self.begin();
-            out.push(Out::TurnBegan);
+            out.push(FromConversation::TurnBegan);
             self.turn.steps += 1;
             self.phase = Phase::Answering(Box::new(self.reply(Audience::Caller)));
         }
@@ -350,7 +350,7 @@ impl Talk {
                 let question = format!(
                     "Your answer does not keep to the schema: {why}. Answer again, with nothing but JSON of this schema: {schema}"
                 );
-                let raw = Some(Raw::string(&question));
+                let raw = Some(RawJson::string(&question));
                 out.event(Notice { raw, ..Notice::new(Level::Warning, codes::SCHEMA_NOT_KEPT, message) });
                 self.history.push(Message::Told(question));
                 self.tell_usage(out);
@@ -424,27 +424,27 @@ impl Talk {
     }
 }
 
-impl Conversation for Talk {
-    fn open(&mut self, _: &mut Outbox) {}
+impl Conversation for ModelConversation {
+    fn on_start(&mut self, _: &mut Outbox) {}
 
-    fn say(&mut self, say: Say, out: &mut Outbox) {
-        match say {
-            Say::Prompt(prompt) => {
+    fn send(&mut self, message: ToAgent, out: &mut Outbox) {
+        match message {
+            ToAgent::Prompt(prompt) => {
                 self.begin();
                 self.history.push(Message::User(prompt.clone()));
                 self.answer = Some(prompt).filter(|_| !self.pending.is_empty());
                 self.take_up(out);
             }
-            Say::Steer(text) => self.steer(text, out),
-            Say::Interrupt => self.interrupt(out),
-            Say::Verdict { id, verdict } => self.verdict(&id, verdict, out),
-            Say::Change { id, change } => self.change(id, change, out),
+            ToAgent::Steer(text) => self.steer(text, out),
+            ToAgent::Interrupt => self.interrupt(out),
+            ToAgent::Verdict { id, verdict } => self.verdict(&id, verdict, out),
+            ToAgent::Change { id, change } => self.change(id, change, out),
             // The body runs the caller's tools by itself: none was ordered.
-            Say::ToolDone { .. } | Say::ToolProgress { .. } | Say::FileDone { .. } => {}
+            ToAgent::ToolDone { .. } | ToAgent::ToolProgress { .. } | ToAgent::FileDone { .. } => {}
         }
     }
 
-    fn hear(&mut self, line: &str, out: &mut Outbox) {
+    fn on_line(&mut self, line: &str, out: &mut Outbox) {
         if !line.starts_with(Line::BEGINNING) {
             return self.piece(line, out);
         }
@@ -454,11 +454,11 @@ impl Conversation for Talk {
         }
     }
 
-    fn finish(&mut self, _: &Exit, _: &mut Outbox) {}
+    fn on_exit(&mut self, _: &Exit, _: &mut Outbox) {}
 }
 
 fn order(order: &Order, out: &mut Outbox) {
-    out.push(Out::Write(format!("{}\n", Raw::of(order).get()).into_bytes()));
+    out.push(FromConversation::Write(format!("{}\n", RawJson::of(order).get()).into_bytes()));
 }
 
 fn sentence(retrying: &Retrying) -> String {

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
@@ -81,7 +81,7 @@ impl From<&Message> for plain::Message {
         let call = |call: &Called| plain::ToolRequest {
             id: call.id.clone(),
             name: call.name.clone(),
-            args: Raw::parse(&call.arguments).unwrap_or_else(|_| Raw::of(&serde_json::Map::new())),
+            args: RawJson::parse(&call.arguments).unwrap_or_else(|_| RawJson::of(&serde_json::Map::new())),
         };
         match message {
             Message::User(text) | Message::Told(text) => Self::user(text.as_str()),

@@ -4,7 +4,7 @@
 //! here and pure. Types of our own, not those of a client library: one missing `index` or an unknown `finish_reason` must
 //! not lose an answer (pitfall P63; docs/design/decisions.md).
 
-mod bill;
+mod usage;
 mod blame;
 mod calls;
 mod chunk;
@@ -31,7 +31,7 @@ pub(crate) use tool_use::tool_use;
 
 use ostler_core::dialect::{Capabilities, Conversation, Dialect, Inherits, Launch, Probe, Setting};
 use ostler_core::permission::ToolUse;
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Kind, Spec, SpecError, keys};
 
 use crate::settings::{Row, check, listed};
@@ -133,12 +133,12 @@ pub(crate) fn launch(spec: &Spec, table: &[Row<()>], program: &'static str) -> R
 
 /// Opens a conversation for an agent that has this one.
 pub(crate) fn converse(spec: &Spec, dialect: &dyn Dialect) -> Box<dyn Conversation> {
-    Box::new(conversation::Talk::new(plan::Plan::of(spec, dialect, 1), &spec.past))
+    Box::new(conversation::ModelConversation::new(plan::Plan::of(spec, dialect, 1), &spec.past))
 }
 
 /// The same for a loop, in which a failure is not the end.
 pub(crate) fn converse_on(spec: &Spec, dialect: &dyn Dialect) -> Box<dyn Conversation> {
-    Box::new(conversation::Talk::new(plan::Plan::of(spec, dialect, 3), &spec.past))
+    Box::new(conversation::ModelConversation::new(plan::Plan::of(spec, dialect, 3), &spec.past))
 }
 
 const NAME: &str = "openai-api";
@@ -195,7 +195,7 @@ impl Dialect for OpenAi {
         converse(spec, self)
     }
 
-    fn tool_use(&self, tool: &str, input: &Raw) -> ToolUse {
+    fn tool_use(&self, tool: &str, input: &RawJson) -> ToolUse {
         tool_use(tool, input)
     }
 }

@@ -2,7 +2,7 @@
 //! runs tools. Each sentence is one line of JSON, so a recording of the body's lines can be replayed without it.
 
 use ostler_core::event::Notice;
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 pub use ostler_core::spec::ToolOffer;
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ pub enum Order {
     /// Say again what is there: the first attempt failed.
     Introduce,
     /// Send this request to the model and pass on what comes.
-    Call(Raw),
+    Call(RawJson),
     /// Run these tools: in order, or at once when they only read.
     Tools(Vec<ToolOrder>),
     /// Run this tool beside those that run: a person has decided on what it waits for.
@@ -39,7 +39,7 @@ pub struct ToolOrder {
     /// The tool.
     pub name: String,
     /// Its arguments: JSON.
-    pub input: Raw,
+    pub input: RawJson,
     /// What the model is told instead, because the tool may not run. The body says it back, so that a recording of what it
     /// says has a result for every call.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,7 +1,7 @@
 //! The caller's settings, read once.
 
 use ostler_core::dialect::Dialect;
-use ostler_core::spec::{Asks, Denials, Spec, keys};
+use ostler_core::spec::{Attendance, Denials, Spec, keys};
 
 use super::prices::Price;
 
@@ -93,8 +93,8 @@ impl Plan {
             max_cost: spec.settings.last(keys::MAX_BUDGET_USD).and_then(|n| n.parse().ok()).or(spec.limits.budget_usd),
             budget: spec.settings.last(keys::MAX_BUDGET_USD).is_some() || spec.limits.budget_usd.is_some(),
             denials: spec.denials,
-            asks: spec.policy.is_some() || spec.asks == Asks::Somebody,
-            somebody: spec.asks == Asks::Somebody,
+            asks: spec.policy.is_some() || spec.attendance == Attendance::Attended,
+            somebody: spec.attendance == Attendance::Attended,
             set_model,
             model: last(keys::MODEL).filter(|_| set_model),
             agent: dialect.name(),

@@ -2,9 +2,9 @@
 //!
 //! Whatever changes the conversation says so in an event, and is done here a second time in the same order.
 
-use ostler_core::event::{Event, Notice, TextKind, What};
+use ostler_core::event::{Event, Notice, TextKind, EventKind};
 use ostler_core::outcome::Cause;
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use serde::{Deserialize, Serialize};
 
 use super::calls::Call;
@@ -42,10 +42,10 @@ pub(super) struct Summary {
 
 impl History {
     /// Rebuilds a conversation from the events of a session, as far as they go.
-    pub fn rebuild<'a>(events: impl IntoIterator<Item = &'a What>) -> Self {
+    pub fn rebuild<'a>(events: impl IntoIterator<Item = &'a EventKind>) -> Self {
         let mut builder = Builder::default();
-        for what in events {
-            builder.take(what);
+        for kind in events {
+            builder.take(kind);
         }
         builder.pause();
         builder.history
@@ -54,15 +54,15 @@ impl History {
 
 /// The calls that wait for a person's approval at the end of a session.
 pub(super) fn pending(past: &[Event]) -> Vec<Call> {
-    let begins = past.iter().rposition(|event| matches!(event.what, What::TurnStarted(_))).unwrap_or(0);
+    let begins = past.iter().rposition(|event| matches!(event.kind, EventKind::TurnStarted(_))).unwrap_or(0);
     let last = &past[begins..];
-    let needs = |event: &Event| matches!(&event.what, What::TurnEnded(turn) if turn.outcome.cause == Cause::NeedsInput);
+    let needs = |event: &Event| matches!(&event.kind, EventKind::TurnEnded(turn) if turn.outcome.cause == Cause::NeedsInput);
     let waits = |id: &str| {
         last.iter()
-            .any(|event| matches!(&event.what, What::ToolResult(result) if result.id == id && result.output == WAITS))
+            .any(|event| matches!(&event.kind, EventKind::ToolResult(result) if result.id == id && result.output == WAITS))
     };
-    let call = |event: &Event| match &event.what {
-        What::ToolCall(call) if waits(&call.id) => Some(Call::of(&call.id, &call.name, call.input.get())),
+    let call = |event: &Event| match &event.kind {
+        EventKind::ToolCall(call) if waits(&call.id) => Some(Call::of(&call.id, &call.name, call.input.get())),
         _ => None,
     };
     if last.iter().any(needs) { last.iter().filter_map(call).collect() } else { Vec::new() }
@@ -84,34 +84,34 @@ struct Builder {
 }
 
 impl Builder {
-    fn take(&mut self, what: &What) {
-        match what {
-            What::TurnStarted(turn) => {
+    fn take(&mut self, kind: &EventKind) {
+        match kind {
+            EventKind::TurnStarted(turn) => {
                 self.pause();
                 if let Some(prompt) = &turn.prompt {
                     self.history.push(Message::User(prompt.clone()));
                 }
             }
-            What::TurnEnded(_) => self.pause(),
-            What::Text(text) if text.kind == TextKind::Reply && text.parent.is_none() => {
+            EventKind::TurnEnded(_) => self.pause(),
+            EventKind::Text(text) if text.kind == TextKind::Reply && text.parent.is_none() => {
                 self.open &= self.message == text.message;
                 self.message.clone_from(&text.message);
                 self.assistant().0.push_str(&text.text);
             }
-            What::ToolCall(call) if call.parent.is_none() => {
+            EventKind::ToolCall(call) if call.parent.is_none() => {
                 let input = call.input.get();
                 let arguments = if input.starts_with('{') { input } else { "{}" };
                 let called = Called { id: call.id.clone(), name: call.name.clone(), arguments: arguments.to_owned() };
                 self.assistant().1.push(called);
             }
-            What::ToolResult(result) => self.result(&result.id, &result.output),
-            What::Notice(notice) => self.notice(notice),
+            EventKind::ToolResult(result) => self.result(&result.id, &result.output),
+            EventKind::Notice(notice) => self.notice(notice),
             _ => {}
         }
     }
 
     fn notice(&mut self, notice: &Notice) {
-        let raw = notice.raw.as_ref().map(Raw::get);
+        let raw = notice.raw.as_ref().map(RawJson::get);
         match notice.code.as_str() {
             codes::STEERED => self.steered.push(notice.message.clone()),
             codes::STEER_TAKEN => self.take_steered(),

@@ -1,6 +1,6 @@
 //! The request for one answer.
 
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -85,14 +85,14 @@ struct Format {
 #[derive(Serialize)]
 struct Schema {
     name: &'static str,
-    schema: Raw,
+    schema: RawJson,
 }
 
 impl Request<'_> {
     /// The request as JSON.
-    pub(super) fn to_json(&self) -> Raw {
+    pub(super) fn to_json(&self) -> RawJson {
         let Self { plan, ready, model, system, messages, tools } = self;
-        let schema = plan.json_schema.as_deref().and_then(|text| Raw::parse(text).ok());
+        let schema = plan.json_schema.as_deref().and_then(|text| RawJson::parse(text).ok());
         let body = Body {
             model,
             messages: Messages { system, rest: messages },
@@ -106,18 +106,18 @@ impl Request<'_> {
             temperature: plan.temperature.as_deref().and_then(|t| serde_json::from_str(t).ok()),
             reasoning_effort: plan.reasoning_effort.as_deref(),
         };
-        let raw = Raw::of(&body);
+        let raw = RawJson::of(&body);
         plan.extra_body.as_deref().map_or(raw.clone(), |extra| merged(&raw, extra))
     }
 }
 
 /// The caller's own fields win: that is what they are for.
-fn merged(body: &Raw, extra: &str) -> Raw {
+fn merged(body: &RawJson, extra: &str) -> RawJson {
     type Fields = serde_json::Map<String, serde_json::Value>;
     match (serde_json::from_str::<Fields>(body.get()), serde_json::from_str::<Fields>(extra)) {
         (Ok(mut body), Ok(extra)) => {
             body.extend(extra);
-            Raw::of(&body)
+            RawJson::of(&body)
         }
         _ => body.clone(),
     }

@@ -1,10 +1,10 @@
 //! One question to a model and its answer, for whoever keeps the conversation: messages become a request, the pieces of the
 //! answer a reply. And the other way round, for a model that is asked in some other way and is to look like a server.
 
-use ostler_core::dialect::{Out, Outbox};
-use ostler_core::event::{Text, What};
+use ostler_core::dialect::{FromConversation, Outbox};
+use ostler_core::event::{Text, EventKind};
 use ostler_core::outcome::Outcome;
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use ostler_core::spec::ToolOffer;
 use ostler_core::usage::{CostSource, Usage};
 use serde::ser::SerializeMap;
@@ -47,7 +47,7 @@ impl Question<'_> {
             include_usage: bool,
         }
         let stream_options = Options { include_usage: true };
-        Raw::of(&Streamed { question: self, stream: true, stream_options }).get().to_owned()
+        RawJson::of(&Streamed { question: self, stream: true, stream_options }).get().to_owned()
     }
 }
 
@@ -128,7 +128,7 @@ impl Answering {
             Ok(chunk) => self.reply.take(&chunk, &mut self.out),
             Err(_) => self.reply.unreadable += 1,
         }
-        let text = |out| if let Out::Event(What::Text(text)) = out { Some(text) } else { None };
+        let text = |out| if let FromConversation::Event(EventKind::Text(text)) = out { Some(text) } else { None };
         self.out.drain().filter_map(text).collect()
     }
 
@@ -159,7 +159,7 @@ impl Answering {
         let request = |(n, call): (usize, &super::calls::Call)| {
             let id = if call.id.is_empty() { format!("call_{}", n + 1) } else { call.id.clone() };
             // What is no object is passed on as it came: the tool says what is wrong with it.
-            let args = call.input().unwrap_or_else(|_| Raw::string(&call.arguments));
+            let args = call.input().unwrap_or_else(|_| RawJson::string(&call.arguments));
             ToolRequest { id, name: call.name.clone(), args }
         };
         let tool_calls: Vec<_> = calls.iter().enumerate().map(request).collect();
@@ -228,7 +228,7 @@ impl Asked {
         }
         let request: Request = serde_json::from_str(request)?;
         let call = |Wrapped { id, function: Function { name, arguments } }| {
-            let args = Raw::parse(&arguments).unwrap_or_else(|_| Raw::of(&serde_json::Map::new()));
+            let args = RawJson::parse(&arguments).unwrap_or_else(|_| RawJson::of(&serde_json::Map::new()));
             ToolRequest { id, name, args }
         };
         let message = |line: Line| {

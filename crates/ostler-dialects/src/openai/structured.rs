@@ -1,13 +1,13 @@
 //! Whether an answer keeps to the caller's schema. The server was asked to see to it; some do not (pitfall P64).
 
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use serde_json::Value;
 
 /// Checks an answer, and gives the value in it.
 ///
 /// # Errors
 /// What is wrong, in words that the model can act on.
-pub(super) fn check(schema: &str, answer: &str) -> Result<Raw, String> {
+pub(super) fn check(schema: &str, answer: &str) -> Result<RawJson, String> {
     let text = unfenced(answer);
     let value: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON ({error})"))?;
     let schema: Value = serde_json::from_str(schema).map_err(|error| format!("the schema is not JSON ({error})"))?;
@@ -17,7 +17,7 @@ pub(super) fn check(schema: &str, answer: &str) -> Result<Raw, String> {
         .take(5)
         .map(|error| format!("{} (at {:?})", error, error.instance_path().to_string()))
         .collect();
-    if wrong.is_empty() { Raw::parse(text).map_err(|error| error.to_string()) } else { Err(wrong.join("; ")) }
+    if wrong.is_empty() { RawJson::parse(text).map_err(|error| error.to_string()) } else { Err(wrong.join("; ")) }
 }
 
 /// Whether a schema is one.

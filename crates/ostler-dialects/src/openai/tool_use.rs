@@ -1,7 +1,7 @@
 //! What a call of one of Ostler's own tools would do, for rules to decide on.
 
 use ostler_core::permission::{Command, ToolKind, ToolUse};
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 
 use crate::lenient::{Content, Scalar, Table};
 
@@ -26,7 +26,7 @@ const TOOLS: &[(&str, ToolKind)] = &[
 const PATHS: &[&str] = &["path", "from", "to"];
 
 /// What a call of a tool would do.
-pub(crate) fn tool_use(tool: &str, input: &Raw) -> ToolUse {
+pub(crate) fn tool_use(tool: &str, input: &RawJson) -> ToolUse {
     let kind = TOOLS.iter().find(|(name, _)| *name == tool).map_or(ToolKind::Other, |(_, kind)| *kind);
     let mut wants = ToolUse::of(tool, kind);
     // Every value of a key that is there twice: the tool refuses that, but no rule should overlook it.
@@ -83,7 +83,7 @@ mod tests {
             ("weather", r#"{"path":"a","command":"rm"}"#, Other, &[], &[]),
         ];
         for (tool, input, kind, paths, words) in table {
-            let found = tool_use(tool, &Raw::parse(input).unwrap());
+            let found = tool_use(tool, &RawJson::parse(input).unwrap());
             assert_eq!((found.tool.as_str(), found.kind), (*tool, *kind), "{input}");
             assert_eq!(found.paths, *paths, "{tool} {input}");
             let command = (*kind == Execute).then(|| Command::Words(words.iter().map(ToString::to_string).collect()));

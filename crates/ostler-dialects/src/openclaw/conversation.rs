@@ -1,6 +1,6 @@
 //! One turn with OpenClaw: the prompt goes in, and the document at the end says everything.
 
-use ostler_core::dialect::{Conversation, Exit, Out, Outbox, Say, TurnOver};
+use ostler_core::dialect::{Conversation, Exit, FromConversation, Outbox, ToAgent, TurnOver};
 use ostler_core::event::{Level, Started, Text, TextKind};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::spec::{Spec, keys};
@@ -12,7 +12,7 @@ use crate::lenient::{Node, Scalar};
 
 /// The state of one conversation.
 #[derive(Debug)]
-pub(super) struct Talk {
+pub(super) struct OpenClawConversation {
     model: Option<String>,
     cwd: Option<String>,
     gathered: Gathered,
@@ -24,7 +24,7 @@ pub(super) struct Talk {
 /// How much of what stands before the document is told.
 const NOISE: usize = 4 * 1024;
 
-impl Talk {
+impl OpenClawConversation {
     pub(super) fn new(spec: &Spec) -> Self {
         Self {
             model: spec.settings.last(keys::MODEL).map(str::to_owned),
@@ -56,7 +56,7 @@ impl Talk {
         tools(&document, out);
         let outcome = if self.interrupted { blame::interrupted() } else { blame::of_document(&document, exit) };
         let usage = spent(&document).into_iter().collect();
-        out.push(Out::TurnOver(TurnOver { outcome, text, structured: None, usage }));
+        out.push(FromConversation::TurnOver(TurnOver { outcome, text, structured: None, usage }));
         true
     }
 
@@ -72,30 +72,30 @@ impl Talk {
     }
 }
 
-impl Conversation for Talk {
-    fn open(&mut self, _out: &mut Outbox) {}
+impl Conversation for OpenClawConversation {
+    fn on_start(&mut self, _out: &mut Outbox) {}
 
-    fn say(&mut self, say: Say, out: &mut Outbox) {
-        match say {
-            Say::Prompt(prompt) => {
+    fn send(&mut self, message: ToAgent, out: &mut Outbox) {
+        match message {
+            ToAgent::Prompt(prompt) => {
                 self.open = true;
-                out.push(Out::Write(prompt.into_bytes()));
-                out.push(Out::EndInput);
+                out.push(FromConversation::Write(prompt.into_bytes()));
+                out.push(FromConversation::EndInput);
                 // It introduces itself only at its end, which may never come. What is known goes first, as with any agent.
                 self.introduce(None, None, out);
                 let message = "OpenClaw works in silence: it says nothing until it is done.";
                 out.notice(Level::Info, "silent_until_done", message);
             }
-            Say::Interrupt => {
+            ToAgent::Interrupt => {
                 self.interrupted = true;
-                out.push(Out::Terminate);
+                out.push(FromConversation::Terminate);
             }
             // It takes nothing else while it works.
             _ => {}
         }
     }
 
-    fn hear(&mut self, line: &str, out: &mut Outbox) {
+    fn on_line(&mut self, line: &str, out: &mut Outbox) {
         if !self.open {
             return out.unreadable(line, "printed after the document");
         }
@@ -110,13 +110,13 @@ impl Conversation for Talk {
             }
             Progress::TooMuch => {
                 self.open = false;
-                out.push(Out::TurnOver(TurnOver::bare(blame::too_much())));
-                out.push(Out::Terminate);
+                out.push(FromConversation::TurnOver(TurnOver::bare(blame::too_much())));
+                out.push(FromConversation::Terminate);
             }
         }
     }
 
-    fn finish(&mut self, exit: &Exit, out: &mut Outbox) {
+    fn on_exit(&mut self, exit: &Exit, out: &mut Outbox) {
         if !self.open || self.told(Some(exit), out) {
             return;
         }
@@ -137,7 +137,7 @@ impl Conversation for Talk {
                 .hint("Try again; run it by hand to see more."),
             None => return,
         };
-        out.push(Out::TurnOver(TurnOver { text, ..TurnOver::bare(outcome) }));
+        out.push(FromConversation::TurnOver(TurnOver { text, ..TurnOver::bare(outcome) }));
     }
 }
 

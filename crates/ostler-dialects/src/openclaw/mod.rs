@@ -51,14 +51,14 @@ impl Dialect for OpenClaw {
     }
 
     fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
-        Box::new(conversation::Talk::new(spec))
+        Box::new(conversation::OpenClawConversation::new(spec))
     }
 
     fn recognizes(&self, opening: &str) -> bool {
         document::is_recorded(opening)
     }
 
-    fn over(&self, spec: &Spec) -> Option<&'static dyn Dialect> {
+    fn select_transport(&self, spec: &Spec) -> Option<&'static dyn Dialect> {
         match wants_acp(spec) {
             #[cfg(feature = "acp")]
             true => Some(&crate::acp::OPENCLAW),

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use ostler_core::usage::Usage;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -14,7 +14,7 @@ pub enum Content {
     /// Words.
     Text(String),
     /// Anything else, as JSON: a list of parts, for example.
-    Structured(Raw),
+    Structured(RawJson),
 }
 
 impl Content {
@@ -31,7 +31,7 @@ impl Content {
 /// By hand, since what is kept as it was written cannot be read through a copy, which is how untagged forms are told apart.
 impl<'de> Deserialize<'de> for Content {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = Raw::deserialize(deserializer)?;
+        let raw = RawJson::deserialize(deserializer)?;
         if !raw.get().starts_with('"') {
             return Ok(Self::Structured(raw));
         }
@@ -57,8 +57,8 @@ impl From<String> for Content {
     }
 }
 
-impl From<Raw> for Content {
-    fn from(raw: Raw) -> Self {
+impl From<RawJson> for Content {
+    fn from(raw: RawJson) -> Self {
         Self::Structured(raw)
     }
 }
@@ -177,7 +177,7 @@ pub struct ToolRequest {
     /// The tool.
     pub name: String,
     /// Its arguments: a JSON object.
-    pub args: Raw,
+    pub args: RawJson,
 }
 
 /// What a model answered.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -200,16 +200,16 @@ fn request(call: &str) -> ToolRequest {
 }
 
 /// Arguments: an object, or a string that holds one. What is neither is passed on, so that the tool says what is wrong with it.
-fn arguments(written: &RawValue) -> Raw {
+fn arguments(written: &RawValue) -> RawJson {
     let text = match serde_json::from_str::<Cow<'_, str>>(written.get()) {
         Ok(text) if text.trim().is_empty() => return empty(),
         Ok(text) => text,
         Err(_) => Cow::Borrowed(written.get()),
     };
     let object = tolerant::object(text.trim()).filter(|(length, _)| *length == text.trim().len());
-    object.and_then(|(_, object)| Raw::parse(&object).ok()).unwrap_or_else(|| Raw::keep(written))
+    object.and_then(|(_, object)| RawJson::parse(&object).ok()).unwrap_or_else(|| RawJson::keep(written))
 }
 
-fn empty() -> Raw {
-    Raw::of(&serde_json::Map::new())
+fn empty() -> RawJson {
+    RawJson::of(&serde_json::Map::new())
 }

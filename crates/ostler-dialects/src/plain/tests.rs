@@ -1,6 +1,6 @@
 //! The convention of document 000: what is written, what is read, and that the two belong together.
 
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use ostler_core::spec::ToolOffer;
 use proptest::prelude::*;
 
@@ -15,13 +15,13 @@ fn read(text: &str) -> Said {
 }
 
 fn request(id: &str, name: &str, args: &str) -> ToolRequest {
-    ToolRequest { id: id.into(), name: name.into(), args: Raw::parse(args).unwrap() }
+    ToolRequest { id: id.into(), name: name.into(), args: RawJson::parse(args).unwrap() }
 }
 
 // S0-14, S0-15
 #[test]
 fn each_message_has_its_label() {
-    let parts = Raw::parse(r#"[{"type":"text","text":"hi"}]"#).unwrap();
+    let parts = RawJson::parse(r#"[{"type":"text","text":"hi"}]"#).unwrap();
     let messages = [
         Message::system("Be brief."),
         Message::user(parts),
@@ -42,9 +42,9 @@ fn each_message_has_its_label() {
 fn messages_are_written_and_read_as_json() {
     let messages = vec![
         Message::system("Be brief."),
-        Message::user(Raw::parse(r#"[{"type":"text","text":"hi"}]"#).unwrap()),
+        Message::user(RawJson::parse(r#"[{"type":"text","text":"hi"}]"#).unwrap()),
         Message::Assistant { content: "I \"add\".".into(), tool_calls: vec![request("c1", "add", r#"{"a":1.50}"#)] },
-        Message::tool("c1", Raw::parse(r#"{"sum":3}"#).unwrap()),
+        Message::tool("c1", RawJson::parse(r#"{"sum":3}"#).unwrap()),
         Message::Other { name: "developer".into(), content: "psst".into() },
     ];
     let json = serde_json::to_string(&messages).unwrap();
@@ -56,7 +56,7 @@ fn messages_are_written_and_read_as_json() {
 // S0-16, S0-17
 #[test]
 fn tools_are_listed_with_the_way_to_call_them() {
-    let parameters = Raw::parse(r#"{"type":"object"}"#).unwrap();
+    let parameters = RawJson::parse(r#"{"type":"object"}"#).unwrap();
     let offer = ToolOffer { name: "add".into(), description: "Adds.".into(), parameters };
     let text = tool_preamble(&[offer]);
     assert!(text.starts_with("Available tools:\n[\n"), "{text}");
@@ -114,11 +114,11 @@ const CASES: &[Case] = &[
 // S0-19
 #[test]
 fn replies_are_read() {
-    for (what, text, content, calls) in CASES {
+    for (kind, text, content, calls) in CASES {
         let said = read(text);
         let found: Vec<_> = said.calls.iter().map(|c| (&*c.id, &*c.name, c.args.get())).collect();
-        assert_eq!((&*said.content, &found[..]), (*content, *calls), "{what}");
-        assert_eq!(said.ignored, 0, "{what}");
+        assert_eq!((&*said.content, &found[..]), (*content, *calls), "{kind}");
+        assert_eq!(said.ignored, 0, "{kind}");
     }
 }
 

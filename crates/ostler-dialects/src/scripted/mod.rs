@@ -4,7 +4,7 @@
 
 use ostler_core::dialect::{Capabilities, Conversation, Dialect, Launch, Probe, Setting};
 use ostler_core::permission::ToolUse;
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Kind, Spec, SpecError};
 
 use crate::openai;
@@ -63,7 +63,7 @@ impl Dialect for Scripted {
         openai::converse(spec, self)
     }
 
-    fn tool_use(&self, tool: &str, input: &Raw) -> ToolUse {
+    fn tool_use(&self, tool: &str, input: &RawJson) -> ToolUse {
         openai::tool_use(tool, input)
     }
 }

@@ -1,9 +1,9 @@
 //! Codex: whatever it says, no panic, no line lost, and each turn ends once.
 
-use ostler_core::dialect::{Arg, Conversation, Dialect, Launch, Out, Outbox, Say};
-use ostler_core::event::What;
+use ostler_core::dialect::{Arg, Conversation, Dialect, Launch, FromConversation, Outbox, ToAgent};
+use ostler_core::event::EventKind;
 use ostler_core::permission::{Policy, Verdict};
-use ostler_core::spec::{Asks, Spec};
+use ostler_core::spec::{Attendance, Spec};
 use ostler_dialects::find;
 use proptest::prelude::*;
 
@@ -21,7 +21,7 @@ fn spec(settings: &[(&str, &str)]) -> Spec {
 
 /// The dialect that the settings choose, and what it would start.
 fn launched(spec: &Spec) -> Result<Launch, String> {
-    codex().over(spec).unwrap_or(codex()).launch(spec).map_err(|error| error.to_string())
+    codex().select_transport(spec).unwrap_or(codex()).launch(spec).map_err(|error| error.to_string())
 }
 
 fn args(settings: &[(&str, &str)]) -> Vec<String> {
@@ -124,10 +124,10 @@ const STRANGERS: [&str; 5] = [
 // P22, S3-29, S3-30
 #[test]
 fn strangers_change_nothing() {
-    let known = |outs: Vec<Out>| -> Vec<Out> {
-        let stranger = |out: &Out| match out {
-            Out::Event(What::Notice(notice)) => notice.code == "unknown_message",
-            Out::Event(What::Unreadable(_)) => true,
+    let known = |outs: Vec<FromConversation>| -> Vec<FromConversation> {
+        let stranger = |out: &FromConversation| match out {
+            FromConversation::Event(EventKind::Notice(notice)) => notice.code == "unknown_message",
+            FromConversation::Event(EventKind::Unreadable(_)) => true,
             _ => false,
         };
         outs.into_iter().filter(|out| !stranger(out)).collect()
@@ -161,17 +161,17 @@ fn ground() -> Vec<String> {
 }
 
 /// What the caller says in between.
-fn saying(which: u8) -> Say {
+fn saying(which: u8) -> ToAgent {
     let id = (which / 8).to_string();
     match which % 8 {
-        0 => Say::Prompt("hello".into()),
-        1 => Say::Steer("more".into()),
-        2 => Say::Interrupt,
-        3 => Say::Verdict { id, verdict: Verdict::Allow },
-        4 => Say::Verdict { id, verdict: Verdict::Deny("no".into()) },
-        5 => Say::Verdict { id, verdict: Verdict::Undecided },
-        6 => Say::ToolDone { id, ok: true, output: "5".into() },
-        _ => Say::Change { id: 1, change: ostler_core::dialect::Change::Model("m".into()) },
+        0 => ToAgent::Prompt("hello".into()),
+        1 => ToAgent::Steer("more".into()),
+        2 => ToAgent::Interrupt,
+        3 => ToAgent::Verdict { id, verdict: Verdict::Allow },
+        4 => ToAgent::Verdict { id, verdict: Verdict::Deny("no".into()) },
+        5 => ToAgent::Verdict { id, verdict: Verdict::Undecided },
+        6 => ToAgent::ToolDone { id, ok: true, output: "5".into() },
+        _ => ToAgent::Change { id: 1, change: ostler_core::dialect::Change::Model("m".into()) },
     }
 }
 
@@ -185,9 +185,9 @@ impl Follower {
     fn see(&mut self, out: &mut Outbox) {
         for item in out.drain() {
             match item {
-                Out::TurnBegan => self.open = true,
-                Out::TurnOver(_) => assert!(std::mem::take(&mut self.open), "a turn ended that was not open"),
-                Out::Write(bytes) => {
+                FromConversation::TurnBegan => self.open = true,
+                FromConversation::TurnOver(_) => assert!(std::mem::take(&mut self.open), "a turn ended that was not open"),
+                FromConversation::Write(bytes) => {
                     let text = String::from_utf8(bytes).unwrap();
                     assert!(text.ends_with('\n') && text.matches('\n').count() == 1, "{text}");
                     assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{text}");
@@ -212,28 +212,28 @@ proptest! {
         let ground = ground();
         let spec = Spec {
             policy: policy.then(Policy::default),
-            asks: Asks::Somebody,
+            attendance: Attendance::Attended,
             tools: vec![offer("add", "{}")],
             ..spec(&[])
         };
         let (mut talk, mut out, mut follower) = (codex().converse(&spec), Outbox::default(), Follower::default());
-        talk.open(&mut out);
+        talk.on_start(&mut out);
         for (line, which, speaks) in steps {
             if speaks == 0 {
                 let say = saying(which);
-                if matches!(say, Say::Prompt(_)) {
+                if matches!(say, ToAgent::Prompt(_)) {
                     // The machine says one at a time.
                     if follower.open { continue; }
                     follower.open = true;
                 }
-                talk.say(say, &mut out);
+                talk.send(say, &mut out);
             } else {
-                talk.hear(line.get::<String>(&ground), &mut out);
+                talk.on_line(line.get::<String>(&ground), &mut out);
             }
             follower.see(&mut out);
         }
-        talk.hear(LAST, &mut out);
-        talk.finish(&ostler_core::dialect::Exit::default(), &mut out);
+        talk.on_line(LAST, &mut out);
+        talk.on_exit(&ostler_core::dialect::Exit::default(), &mut out);
         follower.see(&mut out);
     }
 }
@@ -246,7 +246,7 @@ fn the_last_word_ends_the_turn() {
     let before: Vec<&str> = text.lines().take_while(|line| !line.contains("turn/completed")).collect();
     let with = format!("{}\n{LAST}\n", before.join("\n"));
     let over = |text: &str| {
-        replay_as(codex(), &[text.as_bytes()]).into_iter().filter(|out| matches!(out, Out::TurnOver(_))).count()
+        replay_as(codex(), &[text.as_bytes()]).into_iter().filter(|out| matches!(out, FromConversation::TurnOver(_))).count()
     };
     assert_eq!((over(&before.join("\n")), over(&with), over(&text)), (0, 1, 1));
 }
@@ -255,35 +255,35 @@ fn the_last_word_ends_the_turn() {
 fn a_model_that_is_changed_goes_with_the_next_turn() {
     let mut talk = codex().converse(&spec(&[]));
     let mut out = Outbox::default();
-    let said = |talk: &mut dyn Conversation, out: &mut Outbox, say: Say| -> String {
-        talk.say(say, out);
-        let wrote = |item: Out| if let Out::Write(bytes) = item { String::from_utf8(bytes).ok() } else { None };
+    let said = |talk: &mut dyn Conversation, out: &mut Outbox, say: ToAgent| -> String {
+        talk.send(say, out);
+        let wrote = |item: FromConversation| if let FromConversation::Write(bytes) = item { String::from_utf8(bytes).ok() } else { None };
         out.drain().filter_map(wrote).collect()
     };
-    talk.hear(r#"{"id":"thread","result":{"thread":{"id":"t"},"model":"old"}}"#, &mut out);
+    talk.on_line(r#"{"id":"thread","result":{"thread":{"id":"t"},"model":"old"}}"#, &mut out);
     out.drain().count();
-    let change = |change| Say::Change { id: 7, change };
+    let change = |change| ToAgent::Change { id: 7, change };
     assert_eq!(said(&mut *talk, &mut out, change(ostler_core::dialect::Change::Model("new".into()))), "");
     said(&mut *talk, &mut out, change(ostler_core::dialect::Change::PermissionMode("read-only".into())));
-    let wrote = said(&mut *talk, &mut out, Say::Prompt("hi".into()));
+    let wrote = said(&mut *talk, &mut out, ToAgent::Prompt("hi".into()));
     assert!(wrote.contains(r#""model":"new","sandboxPolicy":{"type":"readOnly"}"#), "{wrote}");
-    talk.hear(r#"{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}"#, &mut out);
-    let started = |item: Out| if let Out::Event(What::Started(it)) = item { it.model } else { None };
+    talk.on_line(r#"{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}"#, &mut out);
+    let started = |item: FromConversation| if let FromConversation::Event(EventKind::Started(it)) = item { it.model } else { None };
     assert_eq!(out.drain().find_map(started).as_deref(), Some("new"));
-    talk.say(change(ostler_core::dialect::Change::PermissionMode("plan".into())), &mut out);
-    assert!(matches!(out.drain().next(), Some(Out::Changed { id: 7, error: Some(_) })));
+    talk.send(change(ostler_core::dialect::Change::PermissionMode("plan".into())), &mut out);
+    assert!(matches!(out.drain().next(), Some(FromConversation::Changed { id: 7, error: Some(_) })));
 }
 
 /// A conversation with a thread, `t`, with these rules; and what it wrote.
 fn ready(spec: &Spec) -> (Box<dyn Conversation>, Outbox) {
     let (mut talk, mut out) = (codex().converse(spec), Outbox::default());
-    talk.hear(r#"{"id":"thread","result":{"thread":{"id":"t"},"model":"old"}}"#, &mut out);
+    talk.on_line(r#"{"id":"thread","result":{"thread":{"id":"t"},"model":"old"}}"#, &mut out);
     out.drain().count();
     (talk, out)
 }
 
 fn written(out: &mut Outbox) -> String {
-    let wrote = |item: Out| if let Out::Write(bytes) = item { String::from_utf8(bytes).ok() } else { None };
+    let wrote = |item: FromConversation| if let FromConversation::Write(bytes) = item { String::from_utf8(bytes).ok() } else { None };
     out.drain().filter_map(wrote).collect()
 }
 
@@ -291,16 +291,16 @@ fn written(out: &mut Outbox) -> String {
 fn a_sandbox_that_is_changed_outlives_a_turn_that_never_began() {
     let (mut talk, mut out) = ready(&spec(&[]));
     let change = ostler_core::dialect::Change::PermissionMode("read-only".into());
-    talk.say(Say::Change { id: 7, change }, &mut out);
+    talk.send(ToAgent::Change { id: 7, change }, &mut out);
     let sandbox = r#""sandboxPolicy":{"type":"readOnly"}"#;
-    talk.say(Say::Prompt("hi".into()), &mut out);
+    talk.send(ToAgent::Prompt("hi".into()), &mut out);
     assert!(written(&mut out).contains(sandbox));
-    talk.hear(r#"{"id":"turn-1","error":{"code":-32600,"message":"no"}}"#, &mut out);
-    talk.say(Say::Prompt("hi".into()), &mut out);
+    talk.on_line(r#"{"id":"turn-1","error":{"code":-32600,"message":"no"}}"#, &mut out);
+    talk.send(ToAgent::Prompt("hi".into()), &mut out);
     assert!(written(&mut out).contains(sandbox), "it was not heard");
-    talk.hear(r#"{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}"#, &mut out);
-    talk.hear(LAST, &mut out);
-    talk.say(Say::Prompt("hi".into()), &mut out);
+    talk.on_line(r#"{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}"#, &mut out);
+    talk.on_line(LAST, &mut out);
+    talk.send(ToAgent::Prompt("hi".into()), &mut out);
     assert!(!written(&mut out).contains(sandbox), "once is enough");
 }
 
@@ -329,15 +329,15 @@ fn an_mcp_tool_that_cannot_be_told_from_another_is_denied() {
         (vec![of("other", "1", "x", "look"), of("other", "2", "x", "rm")], "other", None),
     ] {
         let (mut talk, mut out) = ready(&Spec { policy: Some(Policy::default()), ..spec(&[]) });
-        talk.say(Say::Prompt("hi".into()), &mut out);
-        talk.hear(r#"{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}"#, &mut out);
-        items.iter().for_each(|item| talk.hear(item, &mut out));
+        talk.send(ToAgent::Prompt("hi".into()), &mut out);
+        talk.on_line(r#"{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}"#, &mut out);
+        items.iter().for_each(|item| talk.on_line(item, &mut out));
         out.drain().count();
-        talk.hear(&question(thread), &mut out);
-        let all: Vec<Out> = out.drain().collect();
-        let ask = all.iter().find_map(|out| if let Out::Ask(ask) = out { Some(ask.wants.tool.as_str()) } else { None });
+        talk.on_line(&question(thread), &mut out);
+        let all: Vec<FromConversation> = out.drain().collect();
+        let ask = all.iter().find_map(|out| if let FromConversation::Ask(ask) = out { Some(ask.wants.tool.as_str()) } else { None });
         assert_eq!(ask, asked, "{items:?} {all:?}");
-        let decline = |out: &Out| matches!(out, Out::Write(bytes) if String::from_utf8_lossy(bytes).contains(r#""action":"decline""#));
+        let decline = |out: &FromConversation| matches!(out, FromConversation::Write(bytes) if String::from_utf8_lossy(bytes).contains(r#""action":"decline""#));
         assert_eq!(all.iter().any(decline), asked.is_none(), "{all:?}");
     }
 }
@@ -367,26 +367,26 @@ fn a_sub_agents_change_of_files_is_judged_by_its_own_item() {
         (vec![], None),
     ] {
         let (mut talk, mut out) = ready(&Spec { policy: Some(Policy::default()), ..spec(&[]) });
-        talk.say(Say::Prompt("hi".into()), &mut out);
-        talk.hear(r#"{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}"#, &mut out);
+        talk.send(ToAgent::Prompt("hi".into()), &mut out);
+        talk.on_line(r#"{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}"#, &mut out);
         out.drain().count();
-        notes.iter().for_each(|note| talk.hear(note, &mut out));
+        notes.iter().for_each(|note| talk.on_line(note, &mut out));
         assert_eq!(out.drain().count(), 0, "nothing of it is shown: {notes:?}");
-        talk.hear(QUESTION, &mut out);
-        let all: Vec<Out> = out.drain().collect();
-        let ask = all.iter().find_map(|out| if let Out::Ask(ask) = out { Some(ask) } else { None });
-        let path = |ask: &ostler_core::permission::Ask| ask.wants.paths.first().cloned();
+        talk.on_line(QUESTION, &mut out);
+        let all: Vec<FromConversation> = out.drain().collect();
+        let ask = all.iter().find_map(|out| if let FromConversation::Ask(ask) = out { Some(ask) } else { None });
+        let path = |ask: &ostler_core::permission::PermissionRequest| ask.wants.paths.first().cloned();
         assert_eq!(ask.and_then(path).as_deref(), asked, "{notes:?} {all:?}");
         let told = all.iter().find_map(|out| match out {
-            Out::Event(What::Permission(it)) => it.message.as_deref(),
+            FromConversation::Event(EventKind::Permission(it)) => it.message.as_deref(),
             _ => None,
         });
         assert_eq!(told.is_some_and(|why| why.contains("sub-agent")), asked.is_none(), "{all:?}");
-        talk.say(Say::Verdict { id: "9".into(), verdict: Verdict::Deny("no".into()) }, &mut out);
-        let decline = |out: &Out| matches!(out, Out::Write(bytes) if String::from_utf8_lossy(bytes).contains(r#""decision":"decline""#));
+        talk.send(ToAgent::Verdict { id: "9".into(), verdict: Verdict::Deny("no".into()) }, &mut out);
+        let decline = |out: &FromConversation| matches!(out, FromConversation::Write(bytes) if String::from_utf8_lossy(bytes).contains(r#""decision":"decline""#));
         assert!(all.iter().chain(&out.drain().collect::<Vec<_>>()).any(decline), "{all:?}");
-        talk.hear(LAST, &mut out);
-        let cause = |out: Out| if let Out::TurnOver(over) = out { Some(over.outcome.cause) } else { None };
+        talk.on_line(LAST, &mut out);
+        let cause = |out: FromConversation| if let FromConversation::TurnOver(over) = out { Some(over.outcome.cause) } else { None };
         assert_eq!(out.drain().find_map(cause), Some(ostler_core::outcome::Cause::Denied), "it counts");
     }
 }
@@ -414,25 +414,25 @@ fn a_sub_agents_denial_does_not_fall_on_a_call_of_ours() {
         for attended in [true, false] {
             let policy = attended.then(Policy::default);
             let (mut talk, mut out) = ready(&Spec { policy, ..spec(&[]) });
-            talk.say(Say::Prompt("hi".into()), &mut out);
-            talk.hear(r#"{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}"#, &mut out);
-            talk.hear(&of("t", ours), &mut out);
-            talk.hear(&of("other", theirs), &mut out);
+            talk.send(ToAgent::Prompt("hi".into()), &mut out);
+            talk.on_line(r#"{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}"#, &mut out);
+            talk.on_line(&of("t", ours), &mut out);
+            talk.on_line(&of("other", theirs), &mut out);
             out.drain().count();
-            talk.hear(&format!(r#"{{"id":9,"method":"{method}","params":{{"threadId":"other",{rest}}}}}"#), &mut out);
-            let all: Vec<Out> = out.drain().collect();
-            let is_asked = all.iter().any(|out| matches!(out, Out::Ask(ask) if ask.call.is_none()));
-            let is_told = all.iter().any(|out| matches!(out, Out::Event(What::Permission(it)) if it.id != "c"));
+            talk.on_line(&format!(r#"{{"id":9,"method":"{method}","params":{{"threadId":"other",{rest}}}}}"#), &mut out);
+            let all: Vec<FromConversation> = out.drain().collect();
+            let is_asked = all.iter().any(|out| matches!(out, FromConversation::Ask(ask) if ask.call.is_none()));
+            let is_told = all.iter().any(|out| matches!(out, FromConversation::Event(EventKind::Permission(it)) if it.id != "c"));
             assert_eq!((is_asked, is_told), (attended, !attended), "{method}: {all:?}");
-            talk.say(Say::Verdict { id: "9".into(), verdict: Verdict::Deny("no".into()) }, &mut out);
-            talk.hear(done, &mut out);
+            talk.send(ToAgent::Verdict { id: "9".into(), verdict: Verdict::Deny("no".into()) }, &mut out);
+            talk.on_line(done, &mut out);
             let denied = out.drain().find_map(|out| match out {
-                Out::Event(What::ToolResult(result)) => Some(result.denied),
+                FromConversation::Event(EventKind::ToolResult(result)) => Some(result.denied),
                 _ => None,
             });
             assert_eq!(denied, Some(false), "{method}");
-            talk.hear(LAST, &mut out);
-            let cause = |out: Out| if let Out::TurnOver(over) = out { Some(over.outcome.cause) } else { None };
+            talk.on_line(LAST, &mut out);
+            let cause = |out: FromConversation| if let FromConversation::TurnOver(over) = out { Some(over.outcome.cause) } else { None };
             assert_eq!(out.drain().find_map(cause), Some(ostler_core::outcome::Cause::Denied), "it counts");
         }
     }
@@ -441,11 +441,11 @@ fn a_sub_agents_denial_does_not_fall_on_a_call_of_ours() {
 #[test]
 fn exec_is_interrupted_by_its_end() {
     let spec = spec(&[("transport", "exec")]);
-    let (mut talk, mut out) = (codex().over(&spec).unwrap().converse(&spec), Outbox::default());
-    talk.say(Say::Prompt("hi".into()), &mut out);
-    talk.say(Say::Interrupt, &mut out);
-    assert!(out.drain().any(|out| out == Out::Terminate));
-    talk.finish(&ostler_core::dialect::Exit { signal: Some(15), ..Default::default() }, &mut out);
-    let cause = |out: Out| if let Out::TurnOver(over) = out { Some(over.outcome.cause) } else { None };
+    let (mut talk, mut out) = (codex().select_transport(&spec).unwrap().converse(&spec), Outbox::default());
+    talk.send(ToAgent::Prompt("hi".into()), &mut out);
+    talk.send(ToAgent::Interrupt, &mut out);
+    assert!(out.drain().any(|out| out == FromConversation::Terminate));
+    talk.on_exit(&ostler_core::dialect::Exit { signal: Some(15), ..Default::default() }, &mut out);
+    let cause = |out: FromConversation| if let FromConversation::TurnOver(over) = out { Some(over.outcome.cause) } else { None };
     assert_eq!(out.drain().find_map(cause), Some(ostler_core::outcome::Cause::Interrupted));
 }

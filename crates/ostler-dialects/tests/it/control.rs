@@ -1,9 +1,9 @@
 //! The control channel of Claude Code: who may do what, what is changed, what is said into a turn.
 
-use ostler_core::dialect::{Change, Conversation, Out, Outbox, Say};
-use ostler_core::event::{Decision, What};
+use ostler_core::dialect::{Change, Conversation, FromConversation, Outbox, ToAgent};
+use ostler_core::event::{Decision, EventKind};
 use ostler_core::permission::{Otherwise, Policy, ToolKind, Verdict};
-use ostler_core::spec::{Asks, Spec};
+use ostler_core::spec::{Attendance, Spec};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -12,39 +12,39 @@ use crate::stage::{claude, offer};
 /// A conversation as it is after its prompt, with all that came before.
 pub(crate) fn begun(spec: &Spec) -> (Box<dyn Conversation>, Vec<Value>) {
     let (mut talk, mut out) = (claude().converse(spec), Outbox::default());
-    talk.open(&mut out);
+    talk.on_start(&mut out);
     let first = writes(&out.drain().collect::<Vec<_>>());
-    talk.say(Say::Prompt("hello".into()), &mut out);
+    talk.send(ToAgent::Prompt("hello".into()), &mut out);
     (talk, first)
 }
 
-pub(crate) fn writes(outs: &[Out]) -> Vec<Value> {
-    let lines = outs.iter().filter_map(|out| if let Out::Write(bytes) = out { Some(bytes) } else { None });
+pub(crate) fn writes(outs: &[FromConversation]) -> Vec<Value> {
+    let lines = outs.iter().filter_map(|out| if let FromConversation::Write(bytes) = out { Some(bytes) } else { None });
     lines.map(|bytes| serde_json::from_slice(bytes).unwrap()).collect()
 }
 
-pub(crate) fn heard(talk: &mut dyn Conversation, line: &Value) -> Vec<Out> {
+pub(crate) fn heard(talk: &mut dyn Conversation, line: &Value) -> Vec<FromConversation> {
     let mut out = Outbox::default();
-    talk.hear(&line.to_string(), &mut out);
+    talk.on_line(&line.to_string(), &mut out);
     out.drain().collect()
 }
 
-pub(crate) fn said(talk: &mut dyn Conversation, say: Say) -> Vec<Out> {
+pub(crate) fn said(talk: &mut dyn Conversation, say: ToAgent) -> Vec<FromConversation> {
     let mut out = Outbox::default();
-    talk.say(say, &mut out);
+    talk.send(say, &mut out);
     out.drain().collect()
 }
 
 fn verdict(talk: &mut dyn Conversation, id: &str, verdict: Verdict) -> Vec<Value> {
-    writes(&said(talk, Say::Verdict { id: id.to_owned(), verdict }))
+    writes(&said(talk, ToAgent::Verdict { id: id.to_owned(), verdict }))
 }
 
 fn ruled() -> Spec {
-    Spec { policy: Some(Policy::default()), asks: Asks::Somebody, ..Spec::default() }
+    Spec { policy: Some(Policy::default()), attendance: Attendance::Attended, ..Spec::default() }
 }
 
 fn asks() -> Spec {
-    Spec { asks: Asks::Somebody, ..Spec::default() }
+    Spec { attendance: Attendance::Attended, ..Spec::default() }
 }
 
 fn can(id: &str, call: &str, command: &str) -> Value {
@@ -89,7 +89,7 @@ fn questions_are_asked_and_each_answer_finds_its_own() {
     let talk = &mut *talk;
     for (id, call) in [("q1", "t1"), ("q2", "t2"), ("q3", "t3")] {
         let outs = heard(talk, &can(id, call, "ls"));
-        let [Out::Ask(ask)] = &outs[..] else { panic!("{outs:?}") };
+        let [FromConversation::Ask(ask)] = &outs[..] else { panic!("{outs:?}") };
         assert_eq!((ask.id.as_str(), ask.call.as_deref(), ask.otherwise), (id, Some(call), Otherwise::Person));
         assert_eq!((ask.wants.kind, ask.input.as_ref().unwrap().get()), (ToolKind::Execute, r#"{"command":"ls"}"#));
     }
@@ -100,7 +100,7 @@ fn questions_are_asked_and_each_answer_finds_its_own() {
     assert_eq!(verdict(talk, "q1", Verdict::Allow), [Value::Null; 0], "answered already");
     assert_eq!(verdict(talk, "q9", Verdict::Allow), [Value::Null; 0], "nobody asked");
     let cancel = json!({"type": "control_cancel_request", "request_id": "q3"});
-    assert_eq!(heard(talk, &cancel), [Out::Withdraw("q3".into())]);
+    assert_eq!(heard(talk, &cancel), [FromConversation::Withdraw("q3".into())]);
     assert_eq!(heard(talk, &cancel), [], "once");
     assert_eq!(verdict(talk, "q3", Verdict::Allow), [Value::Null; 0], "withdrawn");
     heard(talk, &can("q4", "t4", "ls"));
@@ -115,14 +115,14 @@ fn a_hook_is_asked_first_and_its_answer_holds() {
     let talk = &mut *talk;
     let outs = heard(talk, &hook("h1", "t1", "ls"));
     assert!(
-        matches!(&outs[..], [Out::Ask(ask)] if ask.otherwise == Otherwise::Agent && ask.call.as_deref() == Some("t1"))
+        matches!(&outs[..], [FromConversation::Ask(ask)] if ask.otherwise == Otherwise::Agent && ask.call.as_deref() == Some("t1"))
     );
     assert_eq!(verdict(talk, "h1", Verdict::Allow), [success("h1", &hooked("allow"))]);
     // A rule of Claude Code's own asks all the same: no second question, no second event.
     let yes = json!({"behavior": "allow", "updatedInput": {"command": "ls"}});
     assert_eq!(writes(&heard(talk, &can("q1", "t1", "ls"))), [success("q1", &yes)]);
     assert!(
-        matches!(&heard(talk, &can("q2", "t1", "rm -r /"))[..], [Out::Ask(_)]),
+        matches!(&heard(talk, &can("q2", "t1", "rm -r /"))[..], [FromConversation::Ask(_)]),
         "another input is another question"
     );
     heard(talk, &hook("h2", "t2", "rm"));
@@ -130,10 +130,10 @@ fn a_hook_is_asked_first_and_its_answer_holds() {
     denied["hookSpecificOutput"]["permissionDecisionReason"] = "a rule".into();
     assert_eq!(verdict(talk, "h2", Verdict::Deny("a rule".into())), [success("h2", &denied)]);
     let result = json!({"type": "user", "message": {"content": [{"type": "tool_result", "tool_use_id": "t2", "is_error": true, "content": "x"}]}});
-    assert!(matches!(&heard(talk, &result)[..], [Out::Event(What::ToolResult(it))] if it.denied));
+    assert!(matches!(&heard(talk, &result)[..], [FromConversation::Event(EventKind::ToolResult(it))] if it.denied));
     heard(talk, &hook("h3", "t3", "ls"));
     assert_eq!(verdict(talk, "h3", Verdict::Undecided), [success("h3", &json!({}))]);
-    assert!(matches!(&heard(talk, &can("q3", "t3", "ls"))[..], [Out::Ask(ask)] if ask.otherwise == Otherwise::Person));
+    assert!(matches!(&heard(talk, &can("q3", "t3", "ls"))[..], [FromConversation::Ask(ask)] if ask.otherwise == Otherwise::Person));
     let other = json!({"type": "control_request", "request_id": "h4", "request": {"subtype": "hook_callback", "callback_id": "not-ours", "input": {}}});
     assert_eq!(writes(&heard(talk, &other)), [success("h4", &json!({}))]);
 }
@@ -155,7 +155,7 @@ fn what_does_not_say_what_it_is_about_is_denied_at_once() {
         ours(json!({"tool_name": "Bash", "tool_input": null})),
     ] {
         let outs = heard(&mut *begun(&ruled()).0, &line);
-        let [Out::Write(_), Out::Event(What::Permission(it))] = &outs[..] else { panic!("{line}: {outs:?}") };
+        let [FromConversation::Write(_), FromConversation::Event(EventKind::Permission(it))] = &outs[..] else { panic!("{line}: {outs:?}") };
         assert_eq!(it.decision, Decision::Denied);
         let answer = &writes(&outs)[0]["response"]["response"];
         let decision = [&answer["behavior"], &answer["hookSpecificOutput"]["permissionDecision"]];
@@ -167,7 +167,7 @@ fn what_does_not_say_what_it_is_about_is_denied_at_once() {
     assert!(writes(&heard(&mut *talk, &nameless)).is_empty());
     heard(&mut *talk, &can("q", "t", "ls"));
     let twice = heard(&mut *talk, &can("q", "t2", "rm"));
-    assert!(matches!(&twice[..], [Out::Event(What::Notice(it))] if it.code == "control_malformed"), "{twice:?}");
+    assert!(matches!(&twice[..], [FromConversation::Event(EventKind::Notice(it))] if it.code == "control_malformed"), "{twice:?}");
 }
 
 // P47: whoever of its sub-agents asks, it is asked.
@@ -178,7 +178,7 @@ fn a_sub_agent_s_question_is_one_too() {
     line["session_id"] = "another".into();
     line["parent_tool_use_id"] = "parent".into();
     line["request"]["agent_id"] = "a1".into();
-    assert!(matches!(&heard(&mut *talk, &line)[..], [Out::Ask(_)]));
+    assert!(matches!(&heard(&mut *talk, &line)[..], [FromConversation::Ask(_)]));
     heard(&mut *talk, &json!({"type": "result", "subtype": "success", "result": "x"}));
     assert_eq!(verdict(&mut *talk, "q", Verdict::Allow).len(), 1, "also when the turn is over and it works on");
 }
@@ -186,15 +186,15 @@ fn a_sub_agent_s_question_is_one_too() {
 #[test]
 fn changes_are_asked_for_and_answered() {
     let (mut talk, _) = begun(&Spec::default());
-    let ask = |talk: &mut dyn Conversation, id, change| writes(&said(talk, Say::Change { id, change })).remove(0);
+    let ask = |talk: &mut dyn Conversation, id, change| writes(&said(talk, ToAgent::Change { id, change })).remove(0);
     let model = ask(&mut *talk, 7, Change::Model("haiku".into()));
     assert_eq!(model["request"], json!({"subtype": "set_model", "model": "haiku"}));
     let mode = ask(&mut *talk, 8, Change::PermissionMode("plan".into()));
     assert_eq!(mode["request"], json!({"subtype": "set_permission_mode", "mode": "plan"}));
     let answer = |request: &Value, subtype: &str| json!({"type": "control_response", "response": {"subtype": subtype, "request_id": request["request_id"], "error": "no such model"}});
-    assert_eq!(heard(&mut *talk, &answer(&mode, "success")), [Out::Changed { id: 8, error: None }]);
+    assert_eq!(heard(&mut *talk, &answer(&mode, "success")), [FromConversation::Changed { id: 8, error: None }]);
     let error = Some("no such model".to_owned());
-    assert_eq!(heard(&mut *talk, &answer(&model, "error")), [Out::Changed { id: 7, error }]);
+    assert_eq!(heard(&mut *talk, &answer(&model, "error")), [FromConversation::Changed { id: 7, error }]);
 }
 
 // Rules that cannot be enforced: the turn does not go on as if they were.
@@ -216,13 +216,13 @@ fn lifecycle(uuid: &Value, state: &str) -> Value {
 
 const RESULT: &str = r#"{"type":"result","subtype":"success","result":"x"}"#;
 
-fn shape(outs: &[Out]) -> Vec<&'static str> {
-    let word = |out: &Out| match out {
-        Out::Write(_) => "write",
-        Out::TurnBegan => "began",
-        Out::TurnOver(_) => "over",
-        Out::Background(0) => "background 0",
-        Out::Background(_) => "background",
+fn shape(outs: &[FromConversation]) -> Vec<&'static str> {
+    let word = |out: &FromConversation| match out {
+        FromConversation::Write(_) => "write",
+        FromConversation::TurnBegan => "began",
+        FromConversation::TurnOver(_) => "over",
+        FromConversation::Background(0) => "background 0",
+        FromConversation::Background(_) => "background",
         _ => "other",
     };
     outs.iter().map(word).filter(|word| *word != "other").collect()
@@ -231,7 +231,7 @@ fn shape(outs: &[Out]) -> Vec<&'static str> {
 // P36: a message that comes too late for its turn gets one of its own, and no other turn is taken for it.
 #[test]
 fn a_message_for_the_turn_reaches_it_or_gets_its_own() {
-    let steer = |talk: &mut dyn Conversation| writes(&said(talk, Say::Steer("more".into())));
+    let steer = |talk: &mut dyn Conversation| writes(&said(talk, ToAgent::Steer("more".into())));
     let (seed, result) = ("11111111-1111-4111-8111-111111111111", serde_json::from_str::<Value>(RESULT).unwrap());
     let start = || {
         let (mut talk, _) = begun(&Spec::default());
@@ -257,33 +257,33 @@ fn a_message_for_the_turn_reaches_it_or_gets_its_own() {
     // The next prompt waits for that turn, whose end is not its own.
     let (mut talk, uuid) = start();
     heard(&mut *talk, &result);
-    assert_eq!(said(&mut *talk, Say::Prompt("next".into())), []);
+    assert_eq!(said(&mut *talk, ToAgent::Prompt("next".into())), []);
     heard(&mut *talk, &lifecycle(&uuid, "started"));
     assert_eq!(shape(&heard(&mut *talk, &init(seed))), ["began", "background 0"]);
     let mut failed = result.clone();
     failed["is_error"] = true.into();
     let outs = heard(&mut *talk, &failed);
     assert_eq!(shape(&outs), ["write"]);
-    assert!(outs.iter().any(|out| matches!(out, Out::Event(What::Notice(it)) if it.code == "steer_failed")));
+    assert!(outs.iter().any(|out| matches!(out, FromConversation::Event(EventKind::Notice(it)) if it.code == "steer_failed")));
     assert_eq!(shape(&heard(&mut *talk, &result)), ["over"]);
     // Unless that turn is interrupted: then there is nothing to wait for any more.
     let (mut talk, _) = start();
     heard(&mut *talk, &result);
-    said(&mut *talk, Say::Prompt("next".into()));
+    said(&mut *talk, ToAgent::Prompt("next".into()));
     heard(&mut *talk, &init(seed));
-    said(&mut *talk, Say::Interrupt);
+    said(&mut *talk, ToAgent::Interrupt);
     let mut interrupted = failed;
     interrupted["terminal_reason"] = "aborted_streaming".into();
     assert!(shape(&heard(&mut *talk, &interrupted)).contains(&"over"));
     // It was dropped: nothing is still to come, and the prompt goes out.
     let (mut talk, uuid) = start();
     heard(&mut *talk, &result);
-    said(&mut *talk, Say::Prompt("next".into()));
+    said(&mut *talk, ToAgent::Prompt("next".into()));
     assert_eq!(shape(&heard(&mut *talk, &lifecycle(&uuid, "cancelled"))), ["background 0", "write"]);
     // An interrupt takes it along.
     let (mut talk, _) = start();
     assert_eq!(
-        writes(&said(&mut *talk, Say::Interrupt))[0]["request"],
+        writes(&said(&mut *talk, ToAgent::Interrupt))[0]["request"],
         json!({"subtype": "interrupt", "cancel_queued": true})
     );
     // An agent that does not tell what becomes of it is not waited for.
@@ -355,7 +355,7 @@ proptest! {
             let outs = heard(&mut *talk, line);
             prop_assert!(!yes(&writes(&outs)), "{}", line);
             for out in outs {
-                if let Out::Ask(ask) = out {
+                if let FromConversation::Ask(ask) = out {
                     prop_assert!(!yes(&verdict(&mut *talk, &ask.id, Verdict::Deny("no".into()))));
                 }
             }

@@ -1,7 +1,7 @@
 //! Copilot's lines when telemetry gets in their way, or comes late.
 
-use ostler_core::dialect::{Exit, Out, Outbox, Say};
-use ostler_core::event::What;
+use ostler_core::dialect::{Exit, FromConversation, Outbox, ToAgent};
+use ostler_core::event::EventKind;
 use ostler_core::outcome::Cause;
 use ostler_core::spec::Spec;
 use ostler_dialects::find;
@@ -11,19 +11,19 @@ const CALLED: &str = r#"{"type":"model.call_finished","data":{"outcome":"success
 const SAID: &str = r#"{"type":"assistant.message","data":{"messageId":"1","content":"Hello you"}}"#;
 const RESULT: &str = r#"{"type":"result","sessionId":"s","exitCode":0}"#;
 
-fn heard(lines: &[&str], exit: bool) -> Vec<Out> {
+fn heard(lines: &[&str], exit: bool) -> Vec<FromConversation> {
     let mut talk = find("copilot").unwrap().converse(&Spec::default());
     let mut out = Outbox::default();
-    talk.say(Say::Prompt("hello".into()), &mut Outbox::default());
-    lines.iter().for_each(|line| talk.hear(line, &mut out));
+    talk.send(ToAgent::Prompt("hello".into()), &mut Outbox::default());
+    lines.iter().for_each(|line| talk.on_line(line, &mut out));
     if exit {
-        talk.finish(&Exit { code: Some(0), ..Exit::default() }, &mut out);
+        talk.on_exit(&Exit { code: Some(0), ..Exit::default() }, &mut out);
     }
     out.drain().collect()
 }
 
-fn tokens(all: &[Out]) -> Vec<u64> {
-    let over = all.iter().filter_map(|out| if let Out::TurnOver(over) = out { Some(over) } else { None });
+fn tokens(all: &[FromConversation]) -> Vec<u64> {
+    let over = all.iter().filter_map(|out| if let FromConversation::TurnOver(over) = out { Some(over) } else { None });
     over.map(|over| over.usage.iter().filter_map(|usage| usage.output).sum()).collect()
 }
 
@@ -38,13 +38,13 @@ fn telemetry_in_the_middle_of_a_line_is_taken_out() {
         lines.extend(torn.iter().map(String::as_str));
         lines.push(RESULT);
         let all = heard(&lines, false);
-        assert!(!all.iter().any(|out| matches!(out, Out::Event(What::Unreadable(_)))), "{all:#?}");
-        let Some(Out::TurnOver(over)) = all.last() else { panic!("{all:#?}") };
+        assert!(!all.iter().any(|out| matches!(out, FromConversation::Event(EventKind::Unreadable(_)))), "{all:#?}");
+        let Some(FromConversation::TurnOver(over)) = all.last() else { panic!("{all:#?}") };
         assert_eq!(over.text.as_deref(), Some("Hello you"));
         assert_eq!(tokens(&all), [25 * (torn.len() as u64 - 1)]);
     }
     let broken = heard(&[&format!("{head}{SPAN}")], true);
-    assert!(broken.iter().any(|out| matches!(out, Out::Event(What::Unreadable(_)))));
+    assert!(broken.iter().any(|out| matches!(out, FromConversation::Event(EventKind::Unreadable(_)))));
 }
 
 #[test]
@@ -59,12 +59,12 @@ fn tokens_that_come_after_the_last_line_still_belong_to_the_turn() {
 fn an_interrupt_ends_the_process() {
     let mut talk = find("copilot").unwrap().converse(&Spec::default());
     let mut out = Outbox::default();
-    talk.say(Say::Prompt("hello".into()), &mut out);
-    talk.say(Say::Interrupt, &mut out);
-    let all: Vec<Out> = out.drain().collect();
-    assert_eq!(all, [Out::Write(b"hello".to_vec()), Out::EndInput, Out::Terminate]);
-    talk.finish(&Exit { code: None, signal: Some(15), stderr: String::new() }, &mut out);
-    let Some(Out::TurnOver(over)) = out.drain().next() else { panic!("no ending") };
+    talk.send(ToAgent::Prompt("hello".into()), &mut out);
+    talk.send(ToAgent::Interrupt, &mut out);
+    let all: Vec<FromConversation> = out.drain().collect();
+    assert_eq!(all, [FromConversation::Write(b"hello".to_vec()), FromConversation::EndInput, FromConversation::Terminate]);
+    talk.on_exit(&Exit { code: None, signal: Some(15), stderr: String::new() }, &mut out);
+    let Some(FromConversation::TurnOver(over)) = out.drain().next() else { panic!("no ending") };
     assert_eq!(over.outcome.cause, Cause::Interrupted);
 }
 
@@ -73,7 +73,7 @@ fn an_interrupt_ends_the_process() {
 fn what_the_program_tells_its_model_is_a_notice() {
     let line = r#"{"type":"system.notification","data":{"content":"<system_notification>\nIt has completed.\n</system_notification>","kind":{"type":"shell_completed","exitCode":0}}}"#;
     let notices = |line: &str| -> Vec<(String, String)> {
-        let notice = |out: Out| if let Out::Event(What::Notice(it)) = out { Some((it.code, it.message)) } else { None };
+        let notice = |out: FromConversation| if let FromConversation::Event(EventKind::Notice(it)) = out { Some((it.code, it.message)) } else { None };
         heard(&[CALLED, line], false).into_iter().filter_map(notice).collect()
     };
     assert_eq!(notices(line), [("shell_completed".to_owned(), "It has completed.".to_owned())]);

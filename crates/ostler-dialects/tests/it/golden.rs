@@ -1,6 +1,6 @@
 //! Every fixture, line for line: `UPDATE_GOLDEN=1` writes what is found, for a person to read and to commit.
 
-use ostler_core::dialect::Out;
+use ostler_core::dialect::FromConversation;
 use ostler_core::outcome::Cause;
 use serde_json::json;
 
@@ -9,13 +9,13 @@ use ostler_dialects::find;
 use crate::stage::{fixtures, recordings, replay_scene};
 
 /// Events as their JSON; what else the conversation wants, as an object with `out`.
-pub(crate) fn written(out: &Out) -> String {
+pub(crate) fn written(out: &FromConversation) -> String {
     match out {
-        Out::Event(what) => serde_json::to_string(what).unwrap(),
-        Out::Write(bytes) => json!({"out": "write", "text": String::from_utf8_lossy(bytes)}).to_string(),
-        Out::TurnBegan => json!({"out": "turn_began"}).to_string(),
-        Out::Background(running) => json!({"out": "background", "running": running}).to_string(),
-        Out::TurnOver(over) => json!({
+        FromConversation::Event(kind) => serde_json::to_string(kind).unwrap(),
+        FromConversation::Write(bytes) => json!({"out": "write", "text": String::from_utf8_lossy(bytes)}).to_string(),
+        FromConversation::TurnBegan => json!({"out": "turn_began"}).to_string(),
+        FromConversation::Background(running) => json!({"out": "background", "running": running}).to_string(),
+        FromConversation::TurnOver(over) => json!({
             "out": "turn_over",
             "outcome": value(&over.outcome),
             "text": over.text,
@@ -23,24 +23,24 @@ pub(crate) fn written(out: &Out) -> String {
             "usage": over.usage.iter().map(value).collect::<Vec<_>>(),
         })
         .to_string(),
-        Out::Ask(ask) => {
+        FromConversation::Ask(ask) => {
             json!({"out": "ask", "id": ask.id, "call": ask.call, "wants": format!("{:?}", ask.wants), "otherwise": format!("{:?}", ask.otherwise)})
                 .to_string()
         }
-        Out::Withdraw(id) => json!({"out": "withdraw", "id": id}).to_string(),
-        Out::Tool(order) => {
+        FromConversation::Withdraw(id) => json!({"out": "withdraw", "id": id}).to_string(),
+        FromConversation::Tool(order) => {
             json!({"out": "tool", "id": order.id, "call": order.call, "name": order.name, "input": value(&order.input)})
                 .to_string()
         }
-        Out::ToolOff(id) => json!({"out": "tool_off", "id": id}).to_string(),
-        Out::Changed { id, error } => json!({"out": "changed", "id": id, "error": error}).to_string(),
-        Out::File(order) => json!({"out": "file", "order": format!("{order:?}")}).to_string(),
-        Out::WriteAside { to, line } => {
+        FromConversation::ToolOff(id) => json!({"out": "tool_off", "id": id}).to_string(),
+        FromConversation::Changed { id, error } => json!({"out": "changed", "id": id, "error": error}).to_string(),
+        FromConversation::File(order) => json!({"out": "file", "order": format!("{order:?}")}).to_string(),
+        FromConversation::WriteBridge { to, line } => {
             json!({"out": "write_aside", "to": to, "text": String::from_utf8_lossy(line)}).to_string()
         }
-        Out::Terminate => json!({"out": "terminate"}).to_string(),
-        Out::EndProcess => json!({"out": "end_process"}).to_string(),
-        Out::EndInput => json!({"out": "end_input"}).to_string(),
+        FromConversation::Terminate => json!({"out": "terminate"}).to_string(),
+        FromConversation::EndProcess => json!({"out": "end_process"}).to_string(),
+        FromConversation::EndInput => json!({"out": "end_input"}).to_string(),
     }
 }
 
@@ -210,7 +210,7 @@ fn every_scenario_ends_as_it_should() {
         for ((name, stdout), (_, causes)) in recorded.iter().zip(*endings) {
             let found: Vec<_> = replay_scene(find(agent).unwrap(), name, stdout)
                 .into_iter()
-                .filter_map(|out| if let Out::TurnOver(over) = out { Some(over.outcome.cause) } else { None })
+                .filter_map(|out| if let FromConversation::TurnOver(over) = out { Some(over.outcome.cause) } else { None })
                 .collect();
             assert_eq!(found, *causes, "{agent}: {name}");
         }

@@ -1,7 +1,7 @@
 //! Tools of the caller's inside Claude Code: MCP over the control channel, and what becomes of their schemas.
 
-use ostler_core::dialect::{Conversation, Out, Say};
-use ostler_core::event::What;
+use ostler_core::dialect::{Conversation, FromConversation, ToAgent};
+use ostler_core::event::EventKind;
 use ostler_core::permission::{Policy, ToolKind};
 use ostler_core::spec::Spec;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ fn message(id: &str, message: &Value) -> Value {
 /// What the server answers to one message.
 fn answered(talk: &mut dyn Conversation, rpc: &Value) -> Value {
     let outs = heard(talk, &message("m", rpc));
-    assert!(matches!(&outs[..], [Out::Write(_)]), "{outs:?}");
+    assert!(matches!(&outs[..], [FromConversation::Write(_)]), "{outs:?}");
     let line = writes(&outs).remove(0);
     assert_eq!((&line["response"]["subtype"], &line["response"]["request_id"]), (&json!("success"), &json!("m")));
     let answer = &line["response"]["response"]["mcp_response"];
@@ -61,13 +61,13 @@ fn the_server_speaks_mcp() {
 fn a_call_is_ordered_and_answered_once() {
     let (mut talk, _) = begun(&bound());
     let talk = &mut *talk;
-    let done = |id: &str, ok: bool| Say::ToolDone { id: id.into(), ok, output: "5\n\"".into() };
+    let done = |id: &str, ok: bool| ToAgent::ToolDone { id: id.into(), ok, output: "5\n\"".into() };
     for (id, ok) in [("m1", true), ("m2", false)] {
         let outs = heard(talk, &message(id, &call("add")));
-        let [Out::Tool(order)] = &outs[..] else { panic!("{outs:?}") };
+        let [FromConversation::Tool(order)] = &outs[..] else { panic!("{outs:?}") };
         assert_eq!((order.id.as_str(), order.call.as_deref(), order.name.as_str()), (id, Some("t1"), "add"));
         assert_eq!(order.input.get(), r#"{"a":2}"#);
-        assert_eq!(said(talk, Say::ToolProgress { id: id.into(), message: "half".into() }), []);
+        assert_eq!(said(talk, ToAgent::ToolProgress { id: id.into(), message: "half".into() }), []);
         let line = writes(&said(talk, done(id, ok))).remove(0);
         let result = json!({"jsonrpc": "2.0", "id": 5, "result": {"content": [{"type": "text", "text": "5\n\""}], "isError": !ok}});
         assert_eq!(line["response"]["response"]["mcp_response"], result);
@@ -79,8 +79,8 @@ fn a_call_is_ordered_and_answered_once() {
     let cancel = json!({"type": "control_cancel_request", "request_id": "m4"});
     for (id, off) in [("m3", message("n", &note)), ("m4", cancel)] {
         heard(talk, &message(id, &call("add")));
-        assert!(heard(talk, &off).contains(&Out::ToolOff(id.into())), "{id}");
-        assert!(!heard(talk, &off).contains(&Out::ToolOff(id.into())), "{id}");
+        assert!(heard(talk, &off).contains(&FromConversation::ToolOff(id.into())), "{id}");
+        assert!(!heard(talk, &off).contains(&FromConversation::ToolOff(id.into())), "{id}");
         assert_eq!(said(talk, done(id, true)), []);
     }
 }
@@ -103,30 +103,30 @@ fn names_are_the_caller_s() {
     let talk = &mut *talk;
     let native = "mcp__ostler__look_up_";
     let line = json!({"type": "assistant", "message": {"id": "m", "content": [{"type": "tool_use", "id": "t", "name": native, "input": {}}]}});
-    assert!(matches!(&heard(talk, &line)[..], [Out::Event(What::ToolCall(it))] if it.name == "look up!"));
+    assert!(matches!(&heard(talk, &line)[..], [FromConversation::Event(EventKind::ToolCall(it))] if it.name == "look up!"));
     let line =
         json!({"type": "user", "message": {"content": [{"type": "tool_result", "tool_use_id": "t", "content": "5"}]}});
     assert!(
-        matches!(&heard(talk, &line)[..], [Out::Event(What::ToolResult(it))] if it.name.as_deref() == Some("look up!"))
+        matches!(&heard(talk, &line)[..], [FromConversation::Event(EventKind::ToolResult(it))] if it.name.as_deref() == Some("look up!"))
     );
     let hook = json!({"type": "control_request", "request_id": "h", "request": {"subtype": "hook_callback", "callback_id": "ostler-policy", "input": {"tool_name": native, "tool_input": {}}}});
     let outs = heard(talk, &hook);
     assert!(
-        matches!(&outs[..], [Out::Ask(ask)] if ask.wants.tool == "look up!" && ask.wants.kind == ToolKind::Other),
+        matches!(&outs[..], [FromConversation::Ask(ask)] if ask.wants.tool == "look up!" && ask.wants.kind == ToolKind::Other),
         "{outs:?}"
     );
     let line = json!({"type": "system", "subtype": "permission_denied", "tool_name": native, "tool_use_id": "t2"});
-    assert!(matches!(&heard(talk, &line)[..], [Out::Event(What::Permission(it))] if it.tool == "look up!"));
+    assert!(matches!(&heard(talk, &line)[..], [FromConversation::Event(EventKind::Permission(it))] if it.tool == "look up!"));
     let line = json!({"type": "system", "subtype": "init", "tools": ["Bash", native, "mcp__ostler__other"]});
     let outs = heard(talk, &line);
     assert!(
-        matches!(&outs[0], Out::Event(What::Started(it)) if it.tools == ["Bash", "look up!", "mcp__ostler__other"]),
+        matches!(&outs[0], FromConversation::Event(EventKind::Started(it)) if it.tools == ["Bash", "look up!", "mcp__ostler__other"]),
         "{outs:?}"
     );
     let line =
         json!({"type": "result", "subtype": "success", "result": "x", "permission_denials": [{"tool_name": native}]});
     let outs = heard(talk, &line);
-    assert!(outs.iter().any(|out| matches!(out, Out::TurnOver(over) if over.outcome.message.contains("look up!"))));
+    assert!(outs.iter().any(|out| matches!(out, FromConversation::TurnOver(over) if over.outcome.message.contains("look up!"))));
 }
 
 // Only what the caller bound is the caller's: a server of another's can have the same name, and a tool the name of Bash.
@@ -143,17 +143,17 @@ fn what_is_not_bound_keeps_its_whole_name() {
     ] {
         let call = json!({"type": "assistant", "message": {"id": "m", "content": [{"type": "tool_use", "id": native, "name": native, "input": {}}]}});
         let outs = heard(&mut *talk, &call);
-        assert!(matches!(&outs[..], [Out::Event(What::ToolCall(it))] if it.name == name), "{outs:?}");
+        assert!(matches!(&outs[..], [FromConversation::Event(EventKind::ToolCall(it))] if it.name == name), "{outs:?}");
         let hook = json!({"callback_id": "ostler-policy", "subtype": "hook_callback", "input": {"tool_name": native, "tool_input": {}}});
         let layer = json!({"subtype": "can_use_tool", "tool_name": native, "input": {}});
         for (id, request) in [("h", hook), ("l", layer)] {
             let id = format!("{id}{native}");
             let outs = heard(&mut *talk, &json!({"type": "control_request", "request_id": id, "request": request}));
-            let [Out::Ask(ask)] = &outs[..] else { panic!("{outs:?}") };
+            let [FromConversation::Ask(ask)] = &outs[..] else { panic!("{outs:?}") };
             assert_eq!((ask.wants.tool.as_str(), ask.wants.kind), (name, kind));
         }
         // What the machine expects of a call that an event shows is what the question says.
-        assert_eq!(claude().tool_use(name, &ostler_core::raw::Raw::null()).kind, kind, "{name}");
+        assert_eq!(claude().tool_use(name, &ostler_core::raw_json::RawJson::null()).kind, kind, "{name}");
     }
 }
 
@@ -239,7 +239,7 @@ fn the_launch_makes_ostler_the_host() {
     };
     let forever = Some("2147483647".to_owned());
     assert_eq!(launched(|_| {}).unwrap(), (false, false, None, None));
-    assert_eq!(launched(|s| s.asks = ostler_core::spec::Asks::Somebody).unwrap(), (true, false, None, None));
+    assert_eq!(launched(|s| s.attendance = ostler_core::spec::Attendance::Attended).unwrap(), (true, false, None, None));
     assert_eq!(launched(|s| s.policy = Some(Policy::default())).unwrap(), (true, false, None, Some(String::new())));
     assert_eq!(launched(|s| s.tools = bound().tools).unwrap(), (false, true, forever, None));
     for own in [

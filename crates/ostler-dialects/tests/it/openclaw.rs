@@ -1,7 +1,7 @@
 //! OpenClaw's one document, and what comes in its place.
 
-use ostler_core::dialect::{Conversation, Exit, Out, Outbox, Say};
-use ostler_core::event::{TextKind, What};
+use ostler_core::dialect::{Conversation, Exit, FromConversation, Outbox, ToAgent};
+use ostler_core::event::{TextKind, EventKind};
 use ostler_core::outcome::Cause;
 use ostler_core::spec::Spec;
 use ostler_dialects::find;
@@ -11,34 +11,34 @@ use crate::stage::fixtures;
 fn asked() -> (Box<dyn Conversation>, Outbox) {
     let mut talk = find("openclaw").unwrap().converse(&Spec::default());
     let mut out = Outbox::default();
-    talk.say(Say::Prompt("hello".into()), &mut out);
+    talk.send(ToAgent::Prompt("hello".into()), &mut out);
     (talk, out)
 }
 
 /// Everything that comes of these lines and this exit.
-fn heard(text: &str, code: i32, stderr: &str) -> Vec<Out> {
+fn heard(text: &str, code: i32, stderr: &str) -> Vec<FromConversation> {
     let (mut talk, mut out) = asked();
-    text.lines().filter(|line| !line.is_empty()).for_each(|line| talk.hear(line, &mut out));
-    talk.finish(&Exit { code: Some(code), signal: None, stderr: stderr.to_owned() }, &mut out);
+    text.lines().filter(|line| !line.is_empty()).for_each(|line| talk.on_line(line, &mut out));
+    talk.on_exit(&Exit { code: Some(code), signal: None, stderr: stderr.to_owned() }, &mut out);
     out.drain().collect()
 }
 
-fn ending(all: &[Out]) -> (Cause, Option<&str>) {
+fn ending(all: &[FromConversation]) -> (Cause, Option<&str>) {
     let overs: Vec<_> =
-        all.iter().filter_map(|out| if let Out::TurnOver(over) = out { Some(over) } else { None }).collect();
+        all.iter().filter_map(|out| if let FromConversation::TurnOver(over) = out { Some(over) } else { None }).collect();
     assert_eq!(overs.len(), 1, "one ending: {all:#?}");
     (overs[0].outcome.cause, overs[0].text.as_deref())
 }
 
-fn notices(all: &[Out], code: &str) -> usize {
-    all.iter().filter(|out| matches!(out, Out::Event(What::Notice(notice)) if notice.code == code)).count()
+fn notices(all: &[FromConversation], code: &str) -> usize {
+    all.iter().filter(|out| matches!(out, FromConversation::Event(EventKind::Notice(notice)) if notice.code == code)).count()
 }
 
 #[test]
 fn the_prompt_goes_to_stdin_and_the_silence_is_announced() {
     let (_, mut out) = asked();
-    let all: Vec<Out> = out.drain().collect();
-    assert_eq!(all[..2], [Out::Write(b"hello".to_vec()), Out::EndInput]);
+    let all: Vec<FromConversation> = out.drain().collect();
+    assert_eq!(all[..2], [FromConversation::Write(b"hello".to_vec()), FromConversation::EndInput]);
     assert_eq!(notices(&all, "silent_until_done"), 1);
 }
 
@@ -50,12 +50,12 @@ fn a_document_is_a_turn() {
     assert_eq!(notices(&all, "stdout_noise"), 1);
     // What is known goes first; what only the document tells comes with it.
     let started: Vec<_> =
-        all.iter().filter_map(|out| if let Out::Event(What::Started(it)) = out { Some(it) } else { None }).collect();
+        all.iter().filter_map(|out| if let FromConversation::Event(EventKind::Started(it)) = out { Some(it) } else { None }).collect();
     assert_eq!((started.len(), started[0].native_session.as_deref()), (2, None));
     let started = started.last();
     assert_eq!(started.unwrap().model.as_deref(), Some("mock/gpt-mock"));
     assert_eq!(started.unwrap().native_session.as_deref(), Some("7bc0ba01-532d-4189-b07a-57974b0cb6e2"));
-    let Some(Out::TurnOver(over)) = all.last() else { panic!("{all:#?}") };
+    let Some(FromConversation::TurnOver(over)) = all.last() else { panic!("{all:#?}") };
     let usage = &over.usage[0];
     assert_eq!((usage.input, usage.cache_read, usage.output), (Some(89), Some(11), Some(25)));
     assert_eq!(usage.cost_usd, Some(0.000_139));
@@ -67,7 +67,7 @@ fn what_is_no_json_is_the_answer_line_by_line() {
     let all = heard("Hello,\nthis is it.", 0, "");
     assert_eq!(ending(&all), (Cause::Completed, Some("Hello,\nthis is it.")));
     assert_eq!(notices(&all, "not_json"), 1);
-    let is_reply = |out: &&Out| matches!(out, Out::Event(What::Text(text)) if text.kind == TextKind::Reply);
+    let is_reply = |out: &&FromConversation| matches!(out, FromConversation::Event(EventKind::Text(text)) if text.kind == TextKind::Reply);
     assert_eq!(all.iter().filter(is_reply).count(), 1);
 }
 
@@ -94,13 +94,13 @@ fn failures_have_their_causes() {
 #[test]
 fn killed_in_the_middle_it_is_for_others_to_say() {
     let (mut talk, mut out) = asked();
-    talk.hear("{", &mut out);
-    talk.finish(&Exit { code: None, signal: Some(9), stderr: String::new() }, &mut out);
-    assert!(!out.drain().any(|out| matches!(out, Out::TurnOver(_))));
+    talk.on_line("{", &mut out);
+    talk.on_exit(&Exit { code: None, signal: Some(9), stderr: String::new() }, &mut out);
+    assert!(!out.drain().any(|out| matches!(out, FromConversation::TurnOver(_))));
     let (mut talk, mut out) = asked();
-    talk.say(Say::Interrupt, &mut out);
-    assert!(out.drain().any(|out| out == Out::Terminate));
-    talk.finish(&Exit { code: None, signal: Some(15), stderr: String::new() }, &mut out);
+    talk.send(ToAgent::Interrupt, &mut out);
+    assert!(out.drain().any(|out| out == FromConversation::Terminate));
+    talk.on_exit(&Exit { code: None, signal: Some(15), stderr: String::new() }, &mut out);
     assert_eq!(ending(&out.drain().collect::<Vec<_>>()).0, Cause::Interrupted);
 }
 

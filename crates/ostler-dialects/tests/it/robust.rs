@@ -1,7 +1,7 @@
 //! Whatever comes: no panic, no line lost, no event changed.
 
-use ostler_core::dialect::{Out, Outbox};
-use ostler_core::event::What;
+use ostler_core::dialect::{FromConversation, Outbox};
+use ostler_core::event::EventKind;
 use ostler_dialects::find;
 use proptest::prelude::*;
 
@@ -39,10 +39,10 @@ const STRANGERS: [&str; 4] = [
 // P22, S3-29, S3-30: unknown lines at every position change nothing but notices.
 #[test]
 fn strangers_change_nothing() {
-    let known = |outs: Vec<Out>| -> Vec<Out> {
-        let stranger = |out: &Out| match out {
-            Out::Event(What::Notice(notice)) => notice.code == "unknown_message",
-            Out::Event(What::Unreadable(_)) => true,
+    let known = |outs: Vec<FromConversation>| -> Vec<FromConversation> {
+        let stranger = |out: &FromConversation| match out {
+            FromConversation::Event(EventKind::Notice(notice)) => notice.code == "unknown_message",
+            FromConversation::Event(EventKind::Unreadable(_)) => true,
             _ => false,
         };
         outs.into_iter().filter(|out| !stranger(out)).collect()
@@ -64,8 +64,8 @@ fn strangers_change_nothing() {
 #[test]
 fn strangers_change_nothing_in_a_model_s_answer() {
     let openai = find("openai-api").unwrap();
-    let known = |outs: Vec<Out>| -> Vec<Out> {
-        outs.into_iter().filter(|out| !matches!(out, Out::Event(What::Unreadable(_)))).collect()
+    let known = |outs: Vec<FromConversation>| -> Vec<FromConversation> {
+        outs.into_iter().filter(|out| !matches!(out, FromConversation::Event(EventKind::Unreadable(_)))).collect()
     };
     for name in ["text", "thinking", "two_tools", "denied", "retried"] {
         let text = String::from_utf8(recordings("openai-api").into_iter().find(|(n, _)| n == name).unwrap().1).unwrap();
@@ -92,9 +92,9 @@ fn a_damaged_line_is_kept_and_the_next_one_heard() {
         replay(&[b"{\"type\":\"assistant\",\xff\n{\"type\":\"result\",\"subtype\":\"success\",\"result\":\"ok\"}\n"]);
     assert!(
         outs.iter()
-            .any(|out| matches!(out, Out::Event(What::Unreadable(it)) if it.lossy && it.raw.contains('\u{fffd}')))
+            .any(|out| matches!(out, FromConversation::Event(EventKind::Unreadable(it)) if it.lossy && it.raw.contains('\u{fffd}')))
     );
-    assert!(matches!(outs.last(), Some(Out::TurnOver(over)) if over.text.as_deref() == Some("ok")));
+    assert!(matches!(outs.last(), Some(FromConversation::TurnOver(over)) if over.text.as_deref() == Some("ok")));
 }
 
 // A program that counts in UTF-16 can cut a character in two; the line is heard all the same.
@@ -104,7 +104,7 @@ fn half_characters_are_mended_wherever_they_are() {
     let late = r#"{"event":{"type":"content_block_delta","delta":{"type":"text_delta","text":"a\ud83d"}},"type":"stream_event"}"#;
     for line in [delta, late] {
         let outs = replay(&[line.as_bytes()]);
-        assert!(matches!(&outs[..], [Out::Event(What::Text(text))] if text.text == "a\u{fffd}"), "{outs:?}");
+        assert!(matches!(&outs[..], [FromConversation::Event(EventKind::Text(text))] if text.text == "a\u{fffd}"), "{outs:?}");
     }
 }
 
@@ -185,12 +185,12 @@ const LAST: &str = r#"{"type":"result","subtype":"success","is_error":false,"res
 fn hears_the_last_word(lines: &[String]) -> bool {
     let (mut talk, mut out) = (asked(), Outbox::default());
     for line in lines {
-        talk.hear(line, &mut out);
+        talk.on_line(line, &mut out);
     }
     out.drain().count();
-    talk.hear(LAST, &mut out);
-    let outs: Vec<Out> = out.drain().collect();
-    matches!(&outs[..], [Out::TurnOver(over)] if over.text.as_deref() == Some("the last word"))
+    talk.on_line(LAST, &mut out);
+    let outs: Vec<FromConversation> = out.drain().collect();
+    matches!(&outs[..], [FromConversation::TurnOver(over)] if over.text.as_deref() == Some("the last word"))
 }
 
 proptest! {
@@ -200,7 +200,7 @@ proptest! {
     fn any_bytes_are_heard(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
         let line = [&bytes[..], b"\n", LAST.as_bytes()].concat();
         let outs = replay(&[&line]);
-        prop_assert!(matches!(outs.last(), Some(Out::TurnOver(_))));
+        prop_assert!(matches!(outs.last(), Some(FromConversation::TurnOver(_))));
     }
 
     #[test]
@@ -219,8 +219,8 @@ proptest! {
         object.insert("type".into(), kind.into());
         let line = serde_json::Value::Object(object).to_string();
         let (mut talk, mut out) = (asked(), Outbox::default());
-        talk.hear(&line, &mut out);
-        let unreadable = out.drain().any(|out| matches!(out, Out::Event(What::Unreadable(_))));
+        talk.on_line(&line, &mut out);
+        let unreadable = out.drain().any(|out| matches!(out, FromConversation::Event(EventKind::Unreadable(_))));
         prop_assert!(!unreadable, "a field of another type must not cost the line: {}", line);
         prop_assert!(hears_the_last_word(&[line]));
     }

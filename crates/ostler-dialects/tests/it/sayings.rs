@@ -1,7 +1,7 @@
 //! What is said to the agent: prompts, interrupts, answers to its questions.
 
-use ostler_core::dialect::{Conversation, Exit, Out, Outbox, Say};
-use ostler_core::event::{Decision, What};
+use ostler_core::dialect::{Conversation, Exit, FromConversation, Outbox, ToAgent};
+use ostler_core::event::{Decision, EventKind};
 use ostler_core::outcome::Cause;
 use ostler_core::spec::Spec;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::stage::{asked, claude, replay, scenario};
 
 fn wrote(out: &mut Outbox) -> Vec<Value> {
     out.drain()
-        .filter_map(|out| if let Out::Write(bytes) = out { Some(bytes) } else { None })
+        .filter_map(|out| if let FromConversation::Write(bytes) = out { Some(bytes) } else { None })
         .map(|bytes| one_line(&bytes))
         .collect()
 }
@@ -29,16 +29,16 @@ fn a_prompt_is_one_line_of_json() {
     for prompt in ["hello", "-p --version", "a\nb\r\n\"q\" `x` $HOME \\ 😀 \u{2028}", &"x".repeat(5_000_000)] {
         let mut talk = claude().converse(&Spec::default());
         let mut out = Outbox::default();
-        talk.open(&mut out);
+        talk.on_start(&mut out);
         assert!(out.is_empty(), "no handshake is needed");
-        talk.say(Say::Prompt(prompt.into()), &mut out);
+        talk.send(ToAgent::Prompt(prompt.into()), &mut out);
         assert_eq!(wrote(&mut out), [json!({"type": "user", "message": {"role": "user", "content": prompt}})]);
     }
 }
 
 fn hear(talk: &mut dyn Conversation, line: &str) -> Vec<Value> {
     let mut out = Outbox::default();
-    talk.hear(line, &mut out);
+    talk.on_line(line, &mut out);
     wrote(&mut out)
 }
 
@@ -46,19 +46,19 @@ fn hear(talk: &mut dyn Conversation, line: &str) -> Vec<Value> {
 fn an_interrupt_waits_for_the_first_word_of_its_turn() {
     let interrupt = |n: u32| json!({"type": "control_request", "request_id": format!("ostler-interrupt-{n}"), "request": {"subtype": "interrupt"}});
     let (mut talk, mut out) = (asked(), Outbox::default());
-    talk.say(Say::Interrupt, &mut out);
+    talk.send(ToAgent::Interrupt, &mut out);
     assert!(out.is_empty(), "before init it would go unheard");
     assert!(hear(&mut *talk, r#"{"type":"keep_alive"}"#).is_empty());
     assert_eq!(hear(&mut *talk, INIT), [interrupt(1)]);
     assert!(hear(&mut *talk, INIT).is_empty(), "sent once");
-    talk.say(Say::Interrupt, &mut out);
+    talk.send(ToAgent::Interrupt, &mut out);
     assert_eq!(wrote(&mut out), [interrupt(2)], "the agent was heard: at once");
     // The next turn has not been heard yet, and what waits for it is not sent into another.
     hear(&mut *talk, r#"{"type":"result","subtype":"success","result":"x"}"#);
-    talk.say(Say::Prompt("again".into()), &mut out);
-    talk.say(Say::Interrupt, &mut out);
+    talk.send(ToAgent::Prompt("again".into()), &mut out);
+    talk.send(ToAgent::Interrupt, &mut out);
     assert_eq!(wrote(&mut out).len(), 1, "only the prompt");
-    talk.say(Say::Prompt("another".into()), &mut out);
+    talk.send(ToAgent::Prompt("another".into()), &mut out);
     wrote(&mut out);
     assert!(hear(&mut *talk, INIT).is_empty(), "it was meant for a turn that is gone");
 }
@@ -68,14 +68,14 @@ fn an_interrupt_waits_for_the_first_word_of_its_turn() {
 fn questions_are_denied_and_malformed_ones_too() {
     let outs = replay(&[scenario("control_malformed").as_bytes()]);
     let answers: Vec<Value> =
-        outs.iter().filter_map(|out| if let Out::Write(bytes) = out { Some(one_line(bytes)) } else { None }).collect();
+        outs.iter().filter_map(|out| if let FromConversation::Write(bytes) = out { Some(one_line(bytes)) } else { None }).collect();
     let ids: Vec<&Value> = answers.iter().map(|answer| &answer["response"]["request_id"]).collect();
     assert_eq!(ids, ["q1", "q2", "q3", "q4", "q5"], "each answered once; without an id there is nothing to answer");
     for answer in &answers {
         let response = &answer["response"];
         assert!(response["subtype"] == "error" || response["response"]["behavior"] == "deny", "{answer}");
     }
-    assert!(!outs.iter().any(|out| matches!(out, Out::Event(What::Permission(p)) if p.decision != Decision::Denied)));
+    assert!(!outs.iter().any(|out| matches!(out, FromConversation::Event(EventKind::Permission(p)) if p.decision != Decision::Denied)));
 }
 
 // S3-32, S1-24: the last words of a process that ended without a result.
@@ -85,12 +85,12 @@ fn an_exit_is_blamed_on_what_stderr_says() {
         Exit { code: Some(1), signal: None, stderr: "error: unknown option '--nope'\n(Did you mean --name?)\n".into() };
     let finish = |talk: &mut dyn Conversation| {
         let mut out = Outbox::default();
-        talk.finish(&exit, &mut out);
+        talk.on_exit(&exit, &mut out);
         out.drain().collect::<Vec<_>>()
     };
     let mut talk = asked();
     let outs = finish(&mut *talk);
-    let [Out::TurnOver(over)] = &outs[..] else { panic!("{outs:?}") };
+    let [FromConversation::TurnOver(over)] = &outs[..] else { panic!("{outs:?}") };
     assert_eq!(over.outcome.cause, Cause::BadRequest);
     assert_eq!(over.outcome.message, "claude did not start: error: unknown option '--nope'");
     assert!(over.outcome.hint.as_ref().unwrap().contains("claude update"));
@@ -104,7 +104,7 @@ fn an_exit_is_blamed_on_what_stderr_says() {
     let mut talk = asked();
     hear(&mut *talk, INIT);
     hear(&mut *talk, r#"{"type":"result","subtype":"success","result":"x"}"#);
-    talk.say(Say::Prompt("again".into()), &mut Outbox::default());
+    talk.send(ToAgent::Prompt("again".into()), &mut Outbox::default());
     assert!(finish(&mut *talk).is_empty());
     // After a result there is no turn to blame anybody for.
     let mut talk = asked();
@@ -122,11 +122,11 @@ fn a_process_that_dies_leaves_what_it_used() {
         r#"{"type":"assistant","message":{"id":"m","model":"a","content":[],"usage":{"input_tokens":10,"output_tokens":1}}}"#,
     );
     let mut out = Outbox::default();
-    talk.finish(&Exit { signal: Some(9), ..Exit::default() }, &mut out);
-    let outs: Vec<Out> = out.drain().collect();
-    let [Out::Event(What::Usage(usage))] = &outs[..] else { panic!("{outs:?}") };
+    talk.on_exit(&Exit { signal: Some(9), ..Exit::default() }, &mut out);
+    let outs: Vec<FromConversation> = out.drain().collect();
+    let [FromConversation::Event(EventKind::Usage(usage))] = &outs[..] else { panic!("{outs:?}") };
     assert_eq!((usage.model.as_deref(), usage.input, usage.output, usage.cost_usd), (Some("a"), Some(10), None, None));
-    talk.finish(&Exit::default(), &mut out);
+    talk.on_exit(&Exit::default(), &mut out);
     assert!(out.is_empty(), "once");
 }
 
@@ -142,12 +142,12 @@ fn a_resumed_session_does_not_count_the_earlier_one_again() {
         let mut spec = Spec::default();
         set(&mut spec);
         let (mut talk, mut out) = (claude().converse(&spec), Outbox::default());
-        talk.say(Say::Prompt("hello".into()), &mut out);
+        talk.send(ToAgent::Prompt("hello".into()), &mut out);
         for line in [INIT].into_iter().chain(lines.iter().map(String::as_str)) {
-            talk.hear(line, &mut out);
+            talk.on_line(line, &mut out);
         }
         out.drain()
-            .filter_map(|out| if let Out::TurnOver(over) = out { Some(over.usage) } else { None })
+            .filter_map(|out| if let FromConversation::TurnOver(over) = out { Some(over.usage) } else { None })
             .map(|parts| parts.iter().map(|u| (u.model.clone().unwrap(), u.input, u.cost_usd)).collect::<Vec<_>>())
             .collect::<Vec<_>>()
     };
@@ -167,8 +167,8 @@ fn a_missing_structured_answer_is_told() {
     spec.settings.set("json_schema", "{}");
     let told = |line: &str| {
         let (mut talk, mut out) = (claude().converse(&spec), Outbox::default());
-        talk.hear(line, &mut out);
-        out.drain().any(|out| matches!(out, Out::Event(What::Notice(notice)) if notice.code == "no_structured_answer"))
+        talk.on_line(line, &mut out);
+        out.drain().any(|out| matches!(out, FromConversation::Event(EventKind::Notice(notice)) if notice.code == "no_structured_answer"))
     };
     assert!(told(r#"{"type":"result","subtype":"success","is_error":false,"result":"x"}"#));
     assert!(!told(
@@ -182,6 +182,6 @@ fn an_output_that_was_not_counted_stays_unknown() {
     let outs = replay(&[br#"{"type":"assistant","message":{"id":"m","model":"a","content":[],"usage":{"input_tokens":10,"output_tokens":1}}}
 {"type":"result","subtype":"success","result":"x"}
 "#]);
-    let Some(Out::TurnOver(over)) = outs.last() else { panic!("{outs:?}") };
+    let Some(FromConversation::TurnOver(over)) = outs.last() else { panic!("{outs:?}") };
     assert_eq!((over.usage[0].input, over.usage[0].output), (Some(10), None));
 }

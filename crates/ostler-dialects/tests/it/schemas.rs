@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use ostler_core::dialect::{Dialect, Out, Outbox, Say};
+use ostler_core::dialect::{Dialect, FromConversation, Outbox, ToAgent};
 use ostler_core::spec::{Bridge, Spec, ToolOffer};
 use ostler_dialects::all;
 use serde_json::{Value, json};
@@ -45,16 +45,16 @@ fn offered(dialect: &dyn Dialect) -> Option<Value> {
     let control = json!({"type": "control_request", "request_id": "c", "request": {"subtype": "mcp_message", "server_name": "ostler", "message": list}});
     // A model's tools are those that its body has.
     let ready = json!({"ostler": {"ready": {"model": "m", "cwd": "/work", "tools": spec.tools}}});
-    talk.open(&mut out);
+    talk.on_start(&mut out);
     for line in
         [control, ready, json!({"id": "initialize", "result": {}}), json!({"jsonrpc": "2.0", "id": 1, "result": {}})]
     {
-        talk.hear(&line.to_string(), &mut out);
+        talk.on_line(&line.to_string(), &mut out);
     }
-    talk.hear_aside(1, &list.to_string(), &mut out);
-    talk.say(Say::Prompt("hello".into()), &mut out);
+    talk.on_bridge_line(1, &list.to_string(), &mut out);
+    talk.send(ToAgent::Prompt("hello".into()), &mut out);
     let lines = out.drain().filter_map(|out| match out {
-        Out::Write(line) | Out::WriteAside { line, .. } => serde_json::from_slice::<Value>(&line).ok(),
+        FromConversation::Write(line) | FromConversation::WriteBridge { line, .. } => serde_json::from_slice::<Value>(&line).ok(),
         _ => None,
     });
     let places =

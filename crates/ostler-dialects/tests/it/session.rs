@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ostler_core::dialect::{Exit, Out};
-use ostler_core::event::{TextKind, TurnEnded, What};
+use ostler_core::dialect::{Exit, FromConversation};
+use ostler_core::event::{TextKind, TurnEnded, EventKind};
 use ostler_core::machine::{Effect, Input, Machine};
 use ostler_core::outcome::Cause;
 use ostler_core::spec::{AfterTurn, Limits};
@@ -12,7 +12,7 @@ use ostler_core::usage::CostSource;
 use crate::stage::{replay, scenario, scenarios};
 
 /// The events of a session that hears this, asked once per turn that the agent did not begin by itself.
-fn session(stdout: &[u8], after: AfterTurn) -> Vec<What> {
+fn session(stdout: &[u8], after: AfterTurn) -> Vec<EventKind> {
     let (mut machine, mut fx) = (Machine::new(Limits::default(), after), Vec::new());
     let now = Duration::ZERO;
     for input in [Input::Start, Input::Send("hello".into()), Input::Spawned] {
@@ -20,32 +20,32 @@ fn session(stdout: &[u8], after: AfterTurn) -> Vec<What> {
     }
     for out in replay(&[stdout]) {
         let input = match out {
-            Out::Event(what) => Input::Heard(what),
-            Out::TurnBegan => Input::TurnBegan,
-            Out::TurnOver(over) => Input::TurnOver(over),
-            Out::Background(running) => Input::Background(running),
+            FromConversation::Event(kind) => Input::Heard(kind),
+            FromConversation::TurnBegan => Input::TurnBegan,
+            FromConversation::TurnOver(over) => Input::TurnOver(over),
+            FromConversation::Background(running) => Input::Background(running),
             _ => continue,
         };
         machine.handle(now, input, &mut fx);
     }
     machine.handle(now, Input::Exited(Exit { code: Some(0), ..Exit::default() }, None), &mut fx);
-    fx.into_iter().filter_map(|fx| if let Effect::Emit { what, .. } = fx { Some(what) } else { None }).collect()
+    fx.into_iter().filter_map(|fx| if let Effect::Emit { kind, .. } = fx { Some(kind) } else { None }).collect()
 }
 
-fn turns(events: &[What]) -> Vec<&TurnEnded> {
-    events.iter().filter_map(|what| if let What::TurnEnded(ended) = what { Some(ended) } else { None }).collect()
+fn turns(events: &[EventKind]) -> Vec<&TurnEnded> {
+    events.iter().filter_map(|kind| if let EventKind::TurnEnded(ended) = kind { Some(ended) } else { None }).collect()
 }
 
 #[test]
 fn every_turn_ends_once_and_every_tool_call_is_paired() {
     for (name, stdout) in scenarios() {
         let events = session(&stdout, AfterTurn::Wait);
-        let count = |word: &str| events.iter().filter(|what| what.word() == word).count();
+        let count = |word: &str| events.iter().filter(|kind| kind.word() == word).count();
         assert_eq!(count("turn_started"), count("turn_ended"), "{name}");
         assert_eq!((count("ended"), events.last().unwrap().word()), (1, "ended"), "{name}");
-        for call in events.iter().filter_map(|what| if let What::ToolCall(call) = what { Some(call) } else { None }) {
+        for call in events.iter().filter_map(|kind| if let EventKind::ToolCall(call) = kind { Some(call) } else { None }) {
             let results =
-                events.iter().filter(|what| matches!(what, What::ToolResult(result) if result.id == call.id)).count();
+                events.iter().filter(|kind| matches!(kind, EventKind::ToolResult(result) if result.id == call.id)).count();
             assert_eq!(results, 1, "{name} {}", call.id);
         }
     }
@@ -67,7 +67,7 @@ fn totals_are_those_of_the_result() {
         assert_eq!((found, usage.cost_usd, usage.cost_source), (tokens, Some(cost), CostSource::Reported), "{name}");
         // What is told while the turn runs comes to the same, but for the cost.
         let live =
-            events.iter().find_map(|what| if let What::Usage(usage) = what { Some(usage) } else { None }).unwrap();
+            events.iter().find_map(|kind| if let EventKind::Usage(usage) = kind { Some(usage) } else { None }).unwrap();
         assert_eq!(live.output, Some(tokens.3), "{name}");
     }
 }
@@ -100,7 +100,7 @@ fn streamed_text_is_not_repeated() {
             events
                 .iter()
                 .filter_map(
-                    |what| if let What::Text(text) = what { (text.kind == kind).then_some(&*text.text) } else { None },
+                    |event| if let EventKind::Text(text) = event { (text.kind == kind).then_some(&*text.text) } else { None },
                 )
                 .collect()
         };
@@ -117,7 +117,7 @@ fn background_tasks_keep_the_session_open() {
         let events = session(scenario(name).as_bytes(), AfterTurn::End);
         assert_eq!(turns(&events).len(), 2, "{name}");
         assert!(
-            !events.iter().any(|what| matches!(what, What::Notice(notice) if notice.code == "late_result")),
+            !events.iter().any(|kind| matches!(kind, EventKind::Notice(notice) if notice.code == "late_result")),
             "{name}"
         );
     }
@@ -133,7 +133,7 @@ fn a_denied_turn_names_its_tools_and_keeps_its_text() {
         (Cause::Denied, &["Bash".to_owned()][..])
     );
     assert!(ended.text.starts_with("Done: rm in"));
-    assert!(events.iter().any(|what| matches!(what, What::ToolResult(result) if result.denied && !result.ok)));
+    assert!(events.iter().any(|kind| matches!(kind, EventKind::ToolResult(result) if result.denied && !result.ok)));
 }
 
 // S1-20: the service's error is not an answer.
@@ -142,7 +142,7 @@ fn an_error_text_is_not_the_answer() {
     for name in ["not_logged_in", "overloaded", "unknown_model"] {
         let events = session(scenario(name).as_bytes(), AfterTurn::End);
         assert_eq!(turns(&events)[0].text, "", "{name}");
-        assert!(!events.iter().any(|what| matches!(what, What::Text(_))), "{name}");
+        assert!(!events.iter().any(|kind| matches!(kind, EventKind::Text(_))), "{name}");
     }
 }
 
@@ -152,7 +152,7 @@ fn an_error_text_is_not_the_answer() {
 fn the_output_of_a_tool_is_the_content_of_its_block() {
     let line = r#"{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t1","content":"out\nerr","is_error":false}]},"tool_use_result":{"stdout":"out\nerr","stderr":"","interrupted":false}}"#;
     let outs = replay(&[line.as_bytes(), b"\n"]);
-    let [Out::Event(What::ToolResult(result))] = &outs[..] else { panic!("{outs:?}") };
+    let [FromConversation::Event(EventKind::ToolResult(result))] = &outs[..] else { panic!("{outs:?}") };
     assert_eq!((result.id.as_str(), result.ok, result.output.as_str()), ("t1", true, "out\nerr"));
     let mut commands = 0;
     for (name, stdout) in scenarios() {

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use ostler_core::dialect::{Change, Conversation, Dialect, Out, Outbox, Say, hear};
+use ostler_core::dialect::{Change, Conversation, Dialect, FromConversation, Outbox, ToAgent, deliver_line};
 use ostler_core::lines::Lines;
-use ostler_core::permission::{Ask, Otherwise, Policy, Verdict};
-use ostler_core::raw::Raw;
-use ostler_core::spec::{Asks, Settings, Spec, ToolOffer};
+use ostler_core::permission::{PermissionRequest, Otherwise, Policy, Verdict};
+use ostler_core::raw_json::RawJson;
+use ostler_core::spec::{Attendance, Settings, Spec, ToolOffer};
 use ostler_dialects::find;
 
 /// Where what an agent printed is kept.
@@ -49,29 +49,29 @@ pub(crate) fn asked() -> Box<dyn Conversation> {
 fn asked_of(dialect: &dyn Dialect) -> Box<dyn Conversation> {
     let mut talk = dialect.converse(&Spec::default());
     let mut out = Outbox::default();
-    talk.open(&mut out);
-    talk.say(Say::Prompt("hello".into()), &mut out);
+    talk.on_start(&mut out);
+    talk.send(ToAgent::Prompt("hello".into()), &mut out);
     talk
 }
 
 /// Everything that comes of these chunks of Claude Code's.
-pub(crate) fn replay(chunks: &[&[u8]]) -> Vec<Out> {
+pub(crate) fn replay(chunks: &[&[u8]]) -> Vec<FromConversation> {
     replay_as(claude(), chunks)
 }
 
 /// Everything that comes of these chunks.
-pub(crate) fn replay_as(dialect: &dyn Dialect, chunks: &[&[u8]]) -> Vec<Out> {
+pub(crate) fn replay_as(dialect: &dyn Dialect, chunks: &[&[u8]]) -> Vec<FromConversation> {
     let (mut talk, mut out, mut lines) = (asked_of(dialect), Outbox::default(), Lines::new());
     for chunk in chunks {
-        lines.push(chunk, |line| hear(&mut *talk, line, &mut out));
+        lines.push(chunk, |line| deliver_line(&mut *talk, line, &mut out));
     }
-    lines.finish(|line| hear(&mut *talk, line, &mut out));
+    lines.finish(|line| deliver_line(&mut *talk, line, &mut out));
     out.drain().collect()
 }
 
 /// A tool of the caller's.
 pub(crate) fn offer(name: &str, parameters: &str) -> ToolOffer {
-    let parameters = Raw::parse(parameters).unwrap();
+    let parameters = RawJson::parse(parameters).unwrap();
     ToolOffer { name: name.to_owned(), description: "Adds.".to_owned(), parameters }
 }
 
@@ -86,14 +86,14 @@ fn scene(name: &str) -> Spec {
     Spec {
         settings,
         policy: hook.then(Policy::default),
-        asks: if name.starts_with("host_asked") || hook { Asks::Somebody } else { Asks::Nobody },
+        attendance: if name.starts_with("host_asked") || hook { Attendance::Attended } else { Attendance::Unattended },
         tools: if tool { vec![offer("add", "{}")] } else { Vec::new() },
         ..Spec::default()
     }
 }
 
 /// What was answered when a scenario was recorded: the command says it, and who is asked.
-fn verdict(ask: &Ask) -> Verdict {
+fn verdict(ask: &PermissionRequest) -> Verdict {
     let input = ask.input.as_ref().unwrap().get();
     match ask.otherwise {
         _ if input.contains("deny") => Verdict::Deny("a rule says so".to_owned()),
@@ -103,45 +103,45 @@ fn verdict(ask: &Ask) -> Verdict {
 }
 
 /// What is said next in a scenario, after what the conversation wanted.
-fn reaction(name: &str, out: &Out, turns: usize) -> Vec<Say> {
+fn reaction(name: &str, out: &FromConversation, turns: usize) -> Vec<ToAgent> {
     match out {
-        Out::Ask(_) | Out::Tool(_) if name.ends_with("cancelled") => Vec::new(),
-        Out::Ask(ask) => vec![Say::Verdict { id: ask.id.clone(), verdict: verdict(ask) }],
-        Out::Tool(order) => vec![Say::ToolDone { id: order.id.clone(), ok: true, output: "5".to_owned() }],
-        Out::TurnBegan if name == "host_steer_interrupted" => vec![Say::Steer("STEERED".to_owned()), Say::Interrupt],
-        Out::TurnBegan if name.starts_with("host_steer") && turns == 0 => vec![Say::Steer("STEERED".to_owned())],
-        Out::TurnOver(_) if name == "host_changes" && turns == 0 => {
+        FromConversation::Ask(_) | FromConversation::Tool(_) if name.ends_with("cancelled") => Vec::new(),
+        FromConversation::Ask(ask) => vec![ToAgent::Verdict { id: ask.id.clone(), verdict: verdict(ask) }],
+        FromConversation::Tool(order) => vec![ToAgent::ToolDone { id: order.id.clone(), ok: true, output: "5".to_owned() }],
+        FromConversation::TurnBegan if name == "host_steer_interrupted" => vec![ToAgent::Steer("STEERED".to_owned()), ToAgent::Interrupt],
+        FromConversation::TurnBegan if name.starts_with("host_steer") && turns == 0 => vec![ToAgent::Steer("STEERED".to_owned())],
+        FromConversation::TurnOver(_) if name == "host_changes" && turns == 0 => {
             let changes = ["haiku", "no-such-model"].map(|model| Change::Model(model.to_owned()));
             let modes = ["acceptEdits", "bypassPermissions"].map(|mode| Change::PermissionMode(mode.to_owned()));
-            (1..).zip(changes.into_iter().chain(modes)).map(|(id, change)| Say::Change { id, change }).collect()
+            (1..).zip(changes.into_iter().chain(modes)).map(|(id, change)| ToAgent::Change { id, change }).collect()
         }
-        Out::Changed { id: 4, .. } => vec![Say::Prompt("again".to_owned())],
+        FromConversation::Changed { id: 4, .. } => vec![ToAgent::Prompt("again".to_owned())],
         _ => Vec::new(),
     }
 }
 
 /// Everything that comes of a recording when it is answered as it was then; what is said first included, where anything is.
-pub(crate) fn replay_scene(dialect: &dyn Dialect, name: &str, stdout: &[u8]) -> Vec<Out> {
+pub(crate) fn replay_scene(dialect: &dyn Dialect, name: &str, stdout: &[u8]) -> Vec<FromConversation> {
     let (mut all, mut out, mut lines, mut turns) = (Vec::new(), Outbox::default(), Lines::new(), 0);
     let spec = scene(name);
-    let mut talk = dialect.over(&spec).unwrap_or(dialect).converse(&spec);
-    talk.open(&mut out);
+    let mut talk = dialect.select_transport(&spec).unwrap_or(dialect).converse(&spec);
+    talk.on_start(&mut out);
     if !name.starts_with("host_") {
         out.drain().count();
     }
-    talk.say(Say::Prompt("hello".into()), &mut Outbox::default());
+    talk.send(ToAgent::Prompt("hello".into()), &mut Outbox::default());
     let mut attend = |talk: &mut dyn Conversation, out: &mut Outbox| {
         while !out.is_empty() {
             for item in out.drain().collect::<Vec<_>>() {
-                reaction(name, &item, turns).into_iter().for_each(|say| talk.say(say, out));
-                turns += usize::from(matches!(item, Out::TurnOver(_)));
+                reaction(name, &item, turns).into_iter().for_each(|say| talk.send(say, out));
+                turns += usize::from(matches!(item, FromConversation::TurnOver(_)));
                 all.push(item);
             }
         }
     };
     attend(&mut *talk, &mut out);
     let mut take = |line: ostler_core::lines::Line<'_>| {
-        hear(&mut *talk, line, &mut out);
+        deliver_line(&mut *talk, line, &mut out);
         attend(&mut *talk, &mut out);
     };
     lines.push(stdout, &mut take);

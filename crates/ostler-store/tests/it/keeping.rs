@@ -1,6 +1,6 @@
 //! What is appended is kept, in order and whole, and found again; what cannot be kept is told.
 
-use ostler_core::event::{At, DecidedBy, Decision, Permission, SessionState, State, What};
+use ostler_core::event::{At, DecidedBy, Decision, Permission, SessionState, State, EventKind};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::usage::CostSource;
 use ostler_store::{Filter, Log, Standing, Store, StoreError};
@@ -76,7 +76,7 @@ fn permissions_states_and_turns_are_rows_of_their_own() {
     entries.push(entry("aaaa-1", 3, asked(Decision::Asked, DecidedBy::Default)));
     entries.push(entry("aaaa-1", 4, asked(Decision::Denied, DecidedBy::Person)));
     entries.push(entry("aaaa-1", 5, State { from: SessionState::Working, to: SessionState::Paused }));
-    let turn_ended = whole("aaaa-1", "a task", "words")[3].event.what.clone();
+    let turn_ended = whole("aaaa-1", "a task", "words")[3].event.kind.clone();
     entries.push(entry("aaaa-1", 6, turn_ended));
     append(&store, entries).unwrap();
     for (sql, want) in [
@@ -123,7 +123,7 @@ fn a_session_is_found_by_its_ids_and_by_a_prefix_of_either() {
     // One whose agent's id begins like another's own.
     Log::open(&store, &opening("dddd-1", 10)).unwrap();
     let mut like = whole("dddd-1", "more", "words").remove(0);
-    let What::Started(started) = &mut like.event.what else { panic!("not the start") };
+    let EventKind::Started(started) = &mut like.event.kind else { panic!("not the start") };
     started.native_session = Some("cccc-2".into());
     append(&store, vec![like]).unwrap();
     for (id, several) in [
@@ -179,7 +179,7 @@ fn lists_are_newest_first_and_of_what_was_asked_for() {
         Log::open(&store, &opening(&session, n)).unwrap();
         let mut entries = whole(&session, "a task", "words");
         let started = entries.remove(0);
-        let Some(What::Ended(ended)) = entries.last_mut().map(|last| &mut last.event.what) else { panic!("no end") };
+        let Some(EventKind::Ended(ended)) = entries.last_mut().map(|last| &mut last.event.kind) else { panic!("no end") };
         ended.outcome = Outcome::new(cause, "over");
         if cause == Cause::Auth {
             entries.insert(0, started);
@@ -228,7 +228,7 @@ fn an_event_of_a_later_kind_is_read_as_one_that_cannot_be() {
     let db = rusqlite::Connection::open(dir.path().join("sessions.db")).unwrap();
     db.execute("UPDATE events SET json = '{\"type\":\"later\"}' WHERE seq = 3", []).unwrap();
     let events = store.read("s-1", 1, 99).unwrap();
-    assert_eq!((events.len(), events[2].seq, events[2].what.word()), (5, 3, "unreadable"));
+    assert_eq!((events.len(), events[2].seq, events[2].kind.word()), (5, 3, "unreadable"));
     assert!(events[2].to_json().contains("later"));
 }
 

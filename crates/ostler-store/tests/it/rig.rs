@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use ostler_core::event::{At, Ended, Event, Origin, Started, Text, TextKind, TurnEnded, TurnStarted, What};
+use ostler_core::event::{At, Ended, Event, Origin, Started, Text, TextKind, TurnEnded, TurnStarted, EventKind};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::usage::{Tokens, Usage};
 use ostler_store::{Entry, Log, LogError, Opening, Store};
@@ -42,9 +42,9 @@ pub(crate) fn opening(session: &str, at: i64) -> Opening {
     }
 }
 
-pub(crate) fn entry(session: &str, seq: u64, what: impl Into<What>) -> Entry {
+pub(crate) fn entry(session: &str, seq: u64, kind: impl Into<EventKind>) -> Entry {
     let at = At(1_000_000 + i64::try_from(seq).unwrap());
-    Entry { event: Event { seq, at, session: session.into(), turn: 1, what: what.into() }, raw_offset: seq * 10 }
+    Entry { event: Event { seq, at, session: session.into(), turn: 1, kind: kind.into() }, raw_offset: seq * 10 }
 }
 
 pub(crate) fn text(words: &str) -> Text {

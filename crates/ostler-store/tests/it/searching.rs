@@ -1,7 +1,7 @@
 //! Sessions are found by what was said in them.
 
 use ostler_core::event::{At, ToolCall};
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use ostler_store::{Filter, Log, Speaker, Store};
 
 use crate::rig::{append, entry, opening, whole};
@@ -20,7 +20,7 @@ fn filled(dir: &std::path::Path) -> Store {
     other.agent = "two".into();
     other.pid = u32::MAX;
     store.open(&other).unwrap();
-    let input: Raw = serde_json::from_str(r#"{"command":"cargo test -p lexer"}"#).unwrap();
+    let input: RawJson = serde_json::from_str(r#"{"command":"cargo test -p lexer"}"#).unwrap();
     let call = ToolCall { id: "c".into(), name: "Bash".into(), input, parent: None };
     append(&store, vec![entry("s-4", 1, call)]).unwrap();
     store

@@ -1,6 +1,6 @@
 //! Tokens and costs: of a session whose parts are not all known, and of many, summed up.
 
-use ostler_core::event::{At, Ended, Origin, Started, TurnEnded, TurnStarted, What};
+use ostler_core::event::{At, Ended, Origin, Started, TurnEnded, TurnStarted, EventKind};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::usage::{CostSource, Scope, Tokens, Usage};
 use ostler_store::{Entry, Log, Store, UsageKey, UsageQuery};
@@ -25,8 +25,8 @@ impl Story {
         Self(session, Vec::new(), 0)
     }
 
-    fn push(&mut self, at: i64, what: impl Into<What>) {
-        let mut entry = entry(self.0, self.1.len() as u64 + 1, what);
+    fn push(&mut self, at: i64, kind: impl Into<EventKind>) {
+        let mut entry = entry(self.0, self.1.len() as u64 + 1, kind);
         (entry.event.at, entry.event.turn) = (At(at), self.2);
         self.1.push(entry);
     }
@@ -54,8 +54,8 @@ fn a_turn_without_a_cost_does_not_erase_the_cost_of_a_session() {
         (row.cost_usd, row.cost_source)
     };
     assert_eq!(cost(), (Some(0.012), CostSource::Reported));
-    let next = |seq: u64, what: What| {
-        let mut entry = entry("s-1", seq, what);
+    let next = |seq: u64, kind: EventKind| {
+        let mut entry = entry("s-1", seq, kind);
         entry.event.turn = 2;
         entry
     };

@@ -13,9 +13,9 @@ use std::sync::atomic::AtomicBool;
 use ostler_testkit::pty::{END_OF_REPORT, ENDED, STARTED};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 
-fn report(what: &str, value: &str) -> io::Result<()> {
+fn report(kind: &str, value: &str) -> io::Result<()> {
     let mut terminal = io::stdout().lock();
-    write!(terminal, "{what}{value}{END_OF_REPORT}")?;
+    write!(terminal, "{kind}{value}{END_OF_REPORT}")?;
     terminal.flush()
 }
 

@@ -20,12 +20,12 @@ mod codex;
 mod copilot;
 mod openai_api;
 mod openclaw;
-mod place;
+mod sandboxed_home;
 mod progress;
 pub mod preset;
-mod seen;
+mod observed;
 mod subject;
-mod tale;
+mod event_story;
 
 use std::time::Duration;
 
@@ -35,9 +35,9 @@ pub use codex::{CODEX, CODEX_EXEC};
 pub use copilot::COPILOT;
 pub use openai_api::{KEY, OPENAI_API, SECRET};
 pub use openclaw::{OPENCLAW, OPENCLAW_ACP};
-pub use place::{Place, Signal, signal};
+pub use sandboxed_home::{Place, Signal, signal};
 pub use progress::Progress;
-pub use seen::Seen;
+pub use observed::Seen;
 pub use subject::{Known, Manner, Numbers, Setting, Subject, Tools, Words};
 
 use crate::machine::{self, Need};

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Answer;
 use super::open::not_a_file;
-use super::place::{Kind, Links};
+use super::resolve::{Kind, Links};
 use super::root::Root;
 use super::rules::Access;
 use crate::names::quoted;

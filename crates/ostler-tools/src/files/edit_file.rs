@@ -6,11 +6,11 @@ use serde::Deserialize;
 use super::limits::WRITE_BYTES;
 use super::nearest;
 use super::open::{open_at, read_text};
-use super::place::{Links, Place};
+use super::resolve::{Links, Place};
 use super::root::Root;
 use super::rules::Access;
 use super::store::{Stored, check_size, check_writable, write_over};
-use super::twins::Twins;
+use super::hard_links::Twins;
 use crate::{Code, ToolError};
 
 /// What to edit: either `find` and `replace`, or several of them as `edits`.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::Answer;
 use super::limits::{LIST_ENTRIES, WALK_ENTRIES};
 use super::pattern::Pattern;
-use super::place::Kind;
+use super::resolve::Kind;
 use super::root::Root;
 use super::rules::Access;
 use super::walk::{Entry, Met, Walk, Walked};

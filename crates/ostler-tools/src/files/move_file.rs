@@ -10,7 +10,7 @@ use super::Answer;
 use super::bare;
 use super::given::Given;
 use super::open::not_a_file;
-use super::place::{Kind, Links, Made, Place};
+use super::resolve::{Kind, Links, Made, Place};
 use super::root::Root;
 use super::rules::{Access, Sort};
 use super::steered::in_git_directory;

@@ -6,11 +6,11 @@ use std::io::Read;
 use cap_std::fs::Metadata;
 
 use super::limits::HEAD_BYTES;
-use super::place::{Kind, Place};
+use super::resolve::{Kind, Place};
 use super::regular::open_regular;
 use super::root::Root;
 use super::rules::Access;
-use super::twins::Twins;
+use super::hard_links::Twins;
 use crate::{Code, ToolError};
 
 /// Opens what is at a place for reading, if it is a file and the rules allow it.

@@ -10,10 +10,10 @@ use super::Answer;
 use super::cut::marked;
 use super::limits::{HEAD_BYTES, LINE_CHARS, READ_BYTES, READ_LINES, SCAN_BYTES};
 use super::open::{binary, open_at};
-use super::place::{Links, Place};
+use super::resolve::{Links, Place};
 use super::root::Root;
 use super::rules::Access;
-use super::twins::Twins;
+use super::hard_links::Twins;
 use crate::{Code, ToolError};
 
 /// What to read.

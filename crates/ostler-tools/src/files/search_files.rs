@@ -12,11 +12,11 @@ use super::limits::{
 };
 use super::open::open_at;
 use super::pattern::{Pattern, check_length};
-use super::place::{Kind, Links};
+use super::resolve::{Kind, Links};
 use super::regular::open_regular;
 use super::root::Root;
 use super::rules::{Access, Sort};
-use super::twins::Twins;
+use super::hard_links::Twins;
 use super::walk::{Entry, Met, Walk, Walked};
 use crate::{Code, ToolError};
 

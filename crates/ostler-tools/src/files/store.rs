@@ -13,10 +13,10 @@ use super::diff::{Diff, diff};
 use super::given::Given;
 use super::limits::WRITE_BYTES;
 use super::open::{not_a_file, open_at, read_text};
-use super::place::{Kind, Links, Made, Place};
+use super::resolve::{Kind, Links, Made, Place};
 use super::root::Root;
 use super::rules::{Access, Sort};
-use super::twins::Twins;
+use super::hard_links::Twins;
 use crate::names::quoted;
 use crate::{Code, ToolError};
 

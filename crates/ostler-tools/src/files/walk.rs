@@ -10,7 +10,7 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use super::limits::{GITIGNORE_BYTES, WALK_ENTRIES};
-use super::place::Kind;
+use super::resolve::Kind;
 use super::regular::open_regular;
 use super::root::{Directory, Root};
 use super::rules::Sort;

@@ -4,11 +4,11 @@ use std::io::BufReader;
 
 use super::limits::WRITE_BYTES;
 use super::open::{binary, open_at, read_text};
-use super::place::{Links, Place};
+use super::resolve::{Links, Place};
 use super::read_file::{Lines, check_head};
 use super::root::Root;
 use super::rules::Access;
-use super::twins::Twins;
+use super::hard_links::Twins;
 use crate::{Code, ToolError};
 
 /// Which lines are wanted.

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::permission::Policy;
-use ostler_core::spec::{Asks, Denials, Limits, Settings, Spec, ToolOffer, keys};
+use ostler_core::spec::{Attendance, Denials, Limits, Settings, Spec, ToolOffer, keys};
 use ostler_dialects::plain::{self, Gate, Message};
 use tokio::sync::Mutex;
 
-use super::held::{Audience, Hearing, Held, Terms};
+use super::reply_session::{Audience, Hearing, Held, Terms};
 use super::{ModelAdapter, ModelError, ReplyFuture, Updates};
 use crate::agent::Agent;
 use crate::host::Host;
@@ -61,7 +61,7 @@ impl Default for ModelOptions {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Calling {
     /// Natively where the agent takes tools of the caller's, by the prompt where it does not, or where it would need a bridge
-    /// ([`Host::bridged_by`]) and there is none.
+    /// ([`Host::with_bridge`]) and there is none.
     #[default]
     Auto,
     /// By the agent's own means: it waits in the middle of its turn until the results come with the next messages. What it
@@ -113,7 +113,7 @@ impl AgentModel {
     fn is_native(&self) -> bool {
         let can = || {
             let spec = self.spec(String::new());
-            let dialect = self.agent.dialect().over(&spec).unwrap_or(self.agent.dialect());
+            let dialect = self.agent.dialect().select_transport(&spec).unwrap_or(self.agent.dialect());
             dialect.capabilities().tools && (!dialect.bridges() || self.host.bridge().is_some())
         };
         match self.options.calling {
@@ -127,7 +127,7 @@ impl AgentModel {
     fn spec(&self, prompt: String) -> Spec {
         let options = &self.options;
         let mut settings = Settings::default();
-        let plain = self.agent.dialect().plain().settings;
+        let plain = self.agent.dialect().as_model().settings;
         plain.iter().for_each(|(key, value)| settings.push(key, *value));
         if self.agent.settings().iter().any(|setting| setting.key == keys::SYSTEM_PROMPT) {
             settings.set(keys::SYSTEM_PROMPT, SYSTEM);
@@ -152,7 +152,7 @@ impl AgentModel {
             // The time of each reply is watched here: a session that waits for tools takes as long as they do.
             limits: Limits { wall: None, idle: None, startup: None, output: options.max_output, ..Limits::default() },
             denials: Denials::Tolerate,
-            asks: Asks::Nobody,
+            attendance: Attendance::Unattended,
             ..Spec::default()
         }
     }
@@ -180,8 +180,8 @@ impl AgentModel {
         if native {
             spec.tools = self.tools.clone();
         }
-        let dialect = self.agent.dialect().over(&spec).unwrap_or(self.agent.dialect());
-        if !dialect.plain().toolless && dialect.capabilities().ask {
+        let dialect = self.agent.dialect().select_transport(&spec).unwrap_or(self.agent.dialect());
+        if !dialect.as_model().toolless && dialect.capabilities().ask {
             let names = spec.tools.iter().map(|tool| tool.name.as_str());
             spec.policy = Some(Policy::only(names, "This model has no tools of its own: say what you would do."));
         }

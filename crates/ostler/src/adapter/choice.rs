@@ -84,7 +84,7 @@ impl Models {
 
     /// Says how agents are asked: another program, a longer time, … The function gets the agent's name.
     #[must_use]
-    pub fn asking(mut self, options: impl Fn(&str) -> ModelOptions + Send + Sync + 'static) -> Self {
+    pub fn with_options(mut self, options: impl Fn(&str) -> ModelOptions + Send + Sync + 'static) -> Self {
         self.options = Box::new(options);
         self
     }

@@ -12,7 +12,7 @@ use super::{Agent, check_without_process, directory, prepare, session_id};
 use crate::host::Host;
 use crate::mock::{self, Events};
 use crate::probe::Probed;
-use crate::session::{Beginning, Fuse, Session};
+use crate::session::{SessionSetup, Fuse, Session};
 
 /// Plays given events, to test what is built on Ostler: how it looks when an agent says this or that.
 #[derive(Default)]
@@ -73,7 +73,7 @@ impl Agent for MockAgent {
                 return Err(SpecError::new("script", "", "expected a file of events (docs/agents/mock.md)"));
             }
         };
-        Ok(Session::begin(Beginning {
+        Ok(Session::begin(SessionSetup {
             dialect: &Mock,
             launch: Box::new(move |_, _| Ok(mock::start(events.clone()).into())),
             install_hint: None,

@@ -16,15 +16,15 @@ use ostler_tools::{Policy, ToolError, Workspace};
 
 use super::{Agent, check_without_process, directory, earlier, prepare, session_id};
 use crate::api;
-use crate::around::Around;
+use crate::hooks::Hooks;
 use crate::command::{self, CommandRunner, user_git};
 use crate::host::Host;
-use crate::inner::Busy;
+use crate::in_process::Busy;
 use crate::model::{Http, Model, Script, Scripted, account};
 use crate::probe::Probed;
 use crate::process::SpawnError;
-use crate::session::submit::Submissions;
-use crate::session::{Beginning, Fuse, Launch, Session};
+use crate::session::tool_results::Submissions;
+use crate::session::{SessionSetup, Fuse, Launch, Session};
 use crate::tool::Tool;
 use crate::toolbox::Toolbox;
 use crate::trust::{Decided, FileKind};
@@ -56,7 +56,7 @@ pub struct ApiAgent {
     policy: Option<Policy>,
     /// Without the tools of the workspace.
     bare: bool,
-    around: Option<Around>,
+    around: Option<Hooks>,
 }
 
 /// Where the answers come from.
@@ -84,7 +84,7 @@ impl ApiAgent {
     }
 
     /// A loop around this model.
-    pub(crate) fn around(dialect: &'static dyn Dialect, model: Arc<dyn Model>, around: Around) -> Self {
+    pub(crate) fn around(dialect: &'static dyn Dialect, model: Arc<dyn Model>, around: Hooks) -> Self {
         Self { around: Some(around), ..Self::of(dialect, Source::Model(model)) }
     }
 
@@ -295,7 +295,7 @@ impl Agent for ApiAgent {
             let body = api::Body { model, tools, offered, submissions, cwd, sandbox, notices, retries, busy, around };
             Box::new(move |_, _| Ok(api::start(body.clone()).into()))
         };
-        Ok(Session::begin(Beginning {
+        Ok(Session::begin(SessionSetup {
             dialect: self.dialect,
             launch,
             install_hint: None,

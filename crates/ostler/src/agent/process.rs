@@ -16,9 +16,9 @@ use super::{Agent, check, directory, earlier, prepare, session_id};
 use crate::clock;
 use crate::host::{Found, Host};
 use crate::probe::{self, Probed};
-use crate::process::Prepared;
+use crate::process::PreparedCommand;
 use crate::resume::{self, Asked, Checked, ResumeProblem};
-use crate::session::{Beginning, Body, Fuse, Launched, Session};
+use crate::session::{SessionSetup, Body, Fuse, LaunchedChild, Session};
 
 /// An agent that is a program: any dialect, over a child process.
 pub struct ProcessAgent(&'static dyn Dialect);
@@ -75,7 +75,7 @@ impl Agent for ProcessAgent {
     }
 
     fn probe_for<'a>(&'a self, host: &'a Host, spec: &'a Spec) -> Pin<Box<dyn Future<Output = Probed> + Send + 'a>> {
-        let dialect = self.0.over(spec).unwrap_or(self.0);
+        let dialect = self.0.select_transport(spec).unwrap_or(self.0);
         let needs = dialect.launch(spec).map_or(&[][..], |launch| launch.needs);
         let missing = needs.iter().find_map(|helper| match host.find_helper(helper) {
             Found::At(_) => None,
@@ -101,7 +101,7 @@ impl Agent for ProcessAgent {
         }
         let dir = directory(&spec);
         spec.dir = Some(dir.clone()); // agents are told where they work
-        let dialect = self.0.over(&spec).unwrap_or(self.0);
+        let dialect = self.0.select_transport(&spec).unwrap_or(self.0);
         if spec.policy.is_some() && !dialect.capabilities().ask {
             let why = "this agent asks nobody before it uses a tool, so no rule can be upheld; choose another agent (or another \
                        transport of this one), or leave out the policy";
@@ -122,7 +122,7 @@ impl Agent for ProcessAgent {
             None => self.0.probe().map(|p| p.install_hint),
         };
         let launcher = Launcher { host: host.clone(), id: id.clone(), dir: dir.clone(), install_hint };
-        Ok(Session::begin(Beginning {
+        Ok(Session::begin(SessionSetup {
             dialect,
             launch: Box::new(move |dialect, spec| launcher.launch(dialect, spec)),
             install_hint,
@@ -150,17 +150,17 @@ struct Launcher {
 }
 
 impl Launcher {
-    fn launch(&self, dialect: &dyn Dialect, spec: &Spec) -> Result<Launched, Outcome> {
+    fn launch(&self, dialect: &dyn Dialect, spec: &Spec) -> Result<LaunchedChild, Outcome> {
         let wrong = |error: SpecError| Outcome::new(Cause::BadRequest, error.to_string());
         let launch = dialect.launch(spec).map_err(wrong)?;
         let checked = self.check_resume(dialect, spec, &launch.inherits).map_err(|problem| problem.outcome())?;
-        let prepared = Prepared::agent(&self.host, spec, &launch, &self.id);
+        let prepared = PreparedCommand::agent(&self.host, spec, &launch, &self.id);
         let prepared = prepared.map_err(|error| error.outcome(self.install_hint))?;
         let Checked { mut notices, written_by } = checked;
         let wait = self.wait(dialect, spec, &launch.inherits);
         notices.extend(wait.map(|(id, wait)| resume::waiting(id, wait)));
         let body = Body::Process(Box::new(prepared), wait.map(|(_, wait)| wait));
-        Ok(Launched { body, notices, written_by })
+        Ok(LaunchedChild { body, notices, written_by })
     }
 
     /// How long the session that is to be gone on with must be left alone first, and its name.

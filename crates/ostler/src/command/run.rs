@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::environment::{self, Added};
 use super::{CommandOutput, CommandRunner, KilledFor};
-use crate::process::{self, Child, Control, Ended, ExitStatus, Prepared, WorkspaceLock};
+use crate::process::{self, Child, Control, Ended, ExitStatus, PreparedCommand, WorkspaceLock};
 
 /// How much of the beginning and of the end of each stream is kept.
 const HALF: usize = 12 * 1024;
@@ -56,7 +56,7 @@ pub(super) async fn run(
     output
 }
 
-fn prepare(runner: &CommandRunner, approved: Approved) -> Result<Prepared, ToolError> {
+fn prepare(runner: &CommandRunner, approved: Approved) -> Result<PreparedCommand, ToolError> {
     let io = |error: std::io::Error| ToolError::new(Code::Io, format!("no room for temporary files: {error}"));
     let parent = runner.host.temp_dir();
     let temp = process::PrivateDirectory::new(&parent).map_err(io)?;
@@ -67,7 +67,7 @@ fn prepare(runner: &CommandRunner, approved: Approved) -> Result<Prepared, ToolE
     env.insert("PATH".into(), environment::path(&runner.host, runner.workspace.root()));
     environment::set_temp(&mut env, temp.path());
     env.extend(approved.env.into_iter().map(|(name, value)| (name.into(), value.into())));
-    Ok(Prepared {
+    Ok(PreparedCommand {
         program: approved.program,
         args: approved.args.into_iter().map(Into::into).collect(),
         env,
@@ -93,7 +93,7 @@ struct Work {
 }
 
 impl Work {
-    async fn run(self, prepared: Prepared, call_off: oneshot::Receiver<()>) -> Result<CommandOutput, ToolError> {
+    async fn run(self, prepared: PreparedCommand, call_off: oneshot::Receiver<()>) -> Result<CommandOutput, ToolError> {
         let mut undo = Undo { snapshot: self.snapshot, control: None, broken: self.broken, _lock: self.lock };
         let child = process::spawn(prepared).await;
         let Child { stdin, stdout, stderr, control, .. } =

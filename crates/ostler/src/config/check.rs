@@ -122,7 +122,7 @@ impl Config {
 
 fn refused(agent: &dyn Agent, spec: &Spec) -> Option<SpecError> {
     let dialect = agent.dialect();
-    dialect.over(spec).unwrap_or(dialect).launch(spec).err()
+    dialect.select_transport(spec).unwrap_or(dialect).launch(spec).err()
 }
 
 /// Where a setting belongs that does not belong here.

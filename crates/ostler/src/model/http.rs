@@ -202,7 +202,7 @@ fn hidden(secrets: &[String], failed: Failed) -> Failed {
 fn header_map(account: &[Header]) -> Result<HeaderMap, SpecError> {
     let mut headers = HeaderMap::new();
     for Header { setting, name, value } in account {
-        let wrong = |what: &str| SpecError::secret(setting, format!("{what} cannot be sent to a server"));
+        let wrong = |kind: &str| SpecError::secret(setting, format!("{kind} cannot be sent to a server"));
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong("this name"))?;
         let mut value = HeaderValue::from_str(value.trim()).map_err(|_| wrong("this value"))?;
         value.set_sensitive(true);
@@ -259,9 +259,9 @@ fn resets_at(headers: &HeaderMap, status: StatusCode) -> Option<String> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let in_millis = |ms: f64| (ms.is_finite() && ms >= 0.0).then(|| ms.min(1e12));
     // These come with every answer; they matter when it is them that ran out.
-    let spent = |what: &str| {
-        let remaining = text(&format!("x-ratelimit-remaining-{what}")).is_none_or(|left| left == "0");
-        let reset = text(&format!("x-ratelimit-reset-{what}"));
+    let spent = |kind: &str| {
+        let remaining = text(&format!("x-ratelimit-remaining-{kind}")).is_none_or(|left| left == "0");
+        let reset = text(&format!("x-ratelimit-reset-{kind}"));
         reset.filter(|_| status == StatusCode::TOO_MANY_REQUESTS && remaining).and_then(duration)
     };
     let wait = text("retry-after-ms")
@@ -363,14 +363,14 @@ fn done() -> Piece {
 fn unsent(base: &str, error: &reqwest::Error) -> Failed {
     let why = root_of(error);
     let tls = std::iter::successors(error.source(), |error| (*error).source()).any(is_tls);
-    let (kind, what) = match (tls, error.is_timeout()) {
+    let (kind, problem) = match (tls, error.is_timeout()) {
         _ if error.is_builder() => (FailedKind::Invalid, "No request can be made to"),
         (true, _) => (FailedKind::Tls, "No secure connection to"),
         (false, true) => (FailedKind::Connect, "No answer in time from"),
         (false, false) if error.is_connect() => (FailedKind::Connect, "No connection to"),
         (false, false) => (FailedKind::Cut, "No answer from"),
     };
-    Failed { kind, message: format!("{what} {base}: {why}."), ..Failed::default() }
+    Failed { kind, message: format!("{problem} {base}: {why}."), ..Failed::default() }
 }
 
 /// Whether the TLS library said it. Its errors come wrapped into those of input and output, whose `source` passes over what

@@ -15,7 +15,7 @@ use crate::host::{Found, GuardProgram, Host, SESSION_VARIABLE, executable};
 
 /// A command that is ready to start.
 #[derive(Debug)]
-pub(crate) struct Prepared {
+pub(crate) struct PreparedCommand {
     pub(crate) program: PathBuf,
     pub(crate) args: Vec<OsString>,
     pub(crate) env: BTreeMap<OsString, OsString>,
@@ -37,7 +37,7 @@ pub(crate) struct Prepared {
     pub(crate) remark: Option<Notice>,
 }
 
-impl Prepared {
+impl PreparedCommand {
     /// Prepares the start of an agent.
     pub(crate) fn agent(host: &Host, spec: &Spec, launch: &Launch, session: &str) -> Result<Self, SpawnError> {
         let wanted = spec.program.clone().unwrap_or_else(|| PathBuf::from(launch.program));
@@ -145,7 +145,7 @@ fn is_program(path: &Path) -> bool {
     const BEGINNINGS: [&[u8]; 5] = [b"#!", b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe"];
     let mut head = Vec::new();
     match std::fs::File::open(path).and_then(|file| file.take(4).read_to_end(&mut head)) {
-        Ok(_) => BEGINNINGS.iter().any(|beginning| head.starts_with(beginning)),
+        Ok(_) => BEGINNINGS.iter().any(|setup| head.starts_with(setup)),
         Err(_) => true, // it may be executed although it cannot be read
     }
 }

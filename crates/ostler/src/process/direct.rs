@@ -8,14 +8,14 @@ use std::process::Stdio;
 use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop};
 use tokio::process::Command;
 
-use super::{Child, Control, Ended, ExitStatus, LAST_LOOKS, Prepared, SpawnError};
+use super::{Child, Control, Ended, ExitStatus, LAST_LOOKS, PreparedCommand, SpawnError};
 
 /// How often the processes of a confined child are counted.
 #[cfg(target_os = "linux")]
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
 
-pub(super) fn spawn(prepared: Prepared) -> Result<Child, SpawnError> {
-    let Prepared { program, args, env, dir, mark, files, temp, confinement, remark, .. } = prepared;
+pub(super) fn spawn(prepared: PreparedCommand) -> Result<Child, SpawnError> {
+    let PreparedCommand { program, args, env, dir, mark, files, temp, confinement, remark, .. } = prepared;
     let mut command = Command::new(&program);
     command.args(&args).env_clear().envs(&env).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     if let Some(dir) = &dir {

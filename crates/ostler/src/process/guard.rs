@@ -30,7 +30,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, pidfd_open};
 
 use super::confined::{Crowd, confine};
-use super::{LAST_LOOKS, Prepared, sweep};
+use super::{LAST_LOOKS, PreparedCommand, sweep};
 
 /// The descriptor under which the guard finds its socket.
 pub(super) const SOCKET: i32 = 3;
@@ -132,7 +132,7 @@ struct Orders {
 }
 
 /// The arguments for [`run`]: how many files, the files, the confinement or nothing, the program, its arguments.
-pub(super) fn arguments(prepared: &Prepared) -> std::io::Result<Vec<OsString>> {
+pub(super) fn arguments(prepared: &PreparedCommand) -> std::io::Result<Vec<OsString>> {
     let files = prepared.files.iter().map(tempfile::NamedTempFile::path);
     let directories = prepared.temp.iter().map(super::PrivateDirectory::path).chain(prepared.beside.as_deref());
     let files: Vec<_> = files.chain(directories).collect();
@@ -344,7 +344,7 @@ mod tests {
     #[test]
     fn the_guard_knows_what_goes_with_the_agent() {
         let place = tempfile::tempdir().unwrap();
-        let mut prepared = Prepared::query(&Host::default(), std::path::Path::new("/bin/sh"), &["-c"], "s").unwrap();
+        let mut prepared = PreparedCommand::query(&Host::default(), std::path::Path::new("/bin/sh"), &["-c"], "s").unwrap();
         prepared.beside = Some(place.path().to_owned());
         let orders = orders(arguments(&prepared).unwrap()).unwrap();
         assert_eq!(orders.files, [place.path().as_os_str()]);

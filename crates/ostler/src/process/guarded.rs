@@ -16,10 +16,10 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::Command;
 
 use super::guard::SOCKET;
-use super::{Child, Control, Ended, ExitStatus, LAST_LOOKS, Prepared, SpawnError, sweep};
+use super::{Child, Control, Ended, ExitStatus, LAST_LOOKS, PreparedCommand, SpawnError, sweep};
 use crate::host::GuardProgram;
 
-pub(super) async fn spawn(prepared: Prepared, guard: &GuardProgram) -> Result<Child, SpawnError> {
+pub(super) async fn spawn(prepared: PreparedCommand, guard: &GuardProgram) -> Result<Child, SpawnError> {
     let program = prepared.program.clone();
     let failed = |error: io::Error| SpawnError::of(&guard.program, error);
     let (ours, theirs) = StdStream::pair().map_err(failed)?;
@@ -52,7 +52,7 @@ pub(super) async fn spawn(prepared: Prepared, guard: &GuardProgram) -> Result<Ch
     })
 }
 
-fn start(prepared: &Prepared, guard: &GuardProgram, socket: StdStream) -> io::Result<Box<dyn ChildWrapper>> {
+fn start(prepared: &PreparedCommand, guard: &GuardProgram, socket: StdStream) -> io::Result<Box<dyn ChildWrapper>> {
     let mut command = Command::new(&guard.program);
     command.args(&guard.args).args(super::guard::arguments(prepared)?);
     command.env_clear().envs(&prepared.env).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ostler_core::clip::HeadTail;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
-use super::{Child, ExitStatus, Prepared, SpawnError};
+use super::{Child, ExitStatus, PreparedCommand, SpawnError};
 
 /// How much of each stream is kept.
 const KEPT: usize = 32 * 1024;
@@ -19,12 +19,12 @@ pub(crate) struct Finished {
 }
 
 /// Starts a command with nothing on its stdin and waits for its end, or for `limit`.
-pub(crate) async fn run_once(prepared: Prepared, limit: Duration) -> Result<Finished, SpawnError> {
+pub(crate) async fn run_once(prepared: PreparedCommand, limit: Duration) -> Result<Finished, SpawnError> {
     run_with_input(prepared, "", limit).await
 }
 
 /// Starts a command, writes `input` to its stdin, closes that, and waits for its end, or for `limit`.
-pub(crate) async fn run_with_input(prepared: Prepared, input: &str, limit: Duration) -> Result<Finished, SpawnError> {
+pub(crate) async fn run_with_input(prepared: PreparedCommand, input: &str, limit: Duration) -> Result<Finished, SpawnError> {
     let Child { stdin, mut stdout, stderr, mut control, .. } = super::spawn(prepared).await?;
     let (mut out, mut err) = (HeadTail::new(KEPT), HeadTail::new(KEPT));
     let work = async {

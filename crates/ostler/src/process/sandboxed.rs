@@ -8,7 +8,7 @@ use ostler_core::spec::{Sandbox, Spec, keys};
 use ostler_tools::command::protected_paths;
 use ostler_tools::confine::{self, Confinement, Home, Report, Required};
 
-use super::{Prepared, SpawnError};
+use super::{PreparedCommand, SpawnError};
 use crate::host::Host;
 
 /// The code of the notice that says what the sandbox is.
@@ -36,7 +36,7 @@ impl<'a> Wanted<'a> {
 }
 
 /// Has the agent confined when it is started.
-pub(crate) fn confine(prepared: &mut Prepared, host: &Host, wanted: &Wanted<'_>) -> Result<(), SpawnError> {
+pub(crate) fn confine(prepared: &mut PreparedCommand, host: &Host, wanted: &Wanted<'_>) -> Result<(), SpawnError> {
     let failed = |source| SpawnError::Other { program: prepared.program.clone(), source };
     let temp = super::PrivateDirectory::new(&host.temp_dir()).map_err(failed)?;
     let workspace = std::path::absolute(wanted.dir).and_then(|dir| dir.canonicalize()).map_err(failed)?;
@@ -80,7 +80,7 @@ pub(crate) fn confine(prepared: &mut Prepared, host: &Host, wanted: &Wanted<'_>)
 
 /// A place of the agent's own, if it is there: below home for `~/`, where a variable says for `$NAME`. One that ends with a
 /// slash is a directory, and is made if it is not.
-fn state(place: &str, prepared: &Prepared, home: Option<&Path>) -> Option<PathBuf> {
+fn state(place: &str, prepared: &PreparedCommand, home: Option<&Path>) -> Option<PathBuf> {
     let path = match place.strip_prefix('$') {
         Some(rest) => {
             let (name, below) = rest.split_once('/').unwrap_or((rest, ""));

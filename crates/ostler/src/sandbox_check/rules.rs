@@ -81,7 +81,7 @@ pub(super) fn findings(write: &dyn Fn(&str) -> Result<(), ToolError>, runner: &C
 /// Every one of several calls must be denied.
 fn all(
     name: &'static str,
-    what: &'static str,
+    kind: &'static str,
     layer: &'static str,
     calls: impl Iterator<Item = Result<(), ToolError>>,
 ) -> Finding {
@@ -96,12 +96,12 @@ fn all(
             Err(_) => {}
         }
     }
-    Finding { name, what, layer, result, detail }
+    Finding { name, kind, layer, result, detail }
 }
 
 fn grants() -> Finding {
-    let (name, what, layer) = ("self_grant", "have a repository grant itself rights", "trust");
-    let finding = |result, detail: String| Finding { name, what, layer, result, detail };
+    let (name, kind, layer) = ("self_grant", "have a repository grant itself rights", "trust");
+    let finding = |result, detail: String| Finding { name, kind, layer, result, detail };
     let asked = match WorkspacePolicy::parse(GREEDY) {
         Ok(asked) => asked,
         Err(error) => return finding(Verdict::Untried, error.message),
@@ -116,8 +116,8 @@ fn grants() -> Finding {
 }
 
 fn spellings() -> Finding {
-    let (name, what, layer) = ("spellings", "run a denied command in another spelling", "policy");
-    let finding = |result, detail: String| Finding { name, what, layer, result, detail };
+    let (name, kind, layer) = ("spellings", "run a denied command in another spelling", "policy");
+    let finding = |result, detail: String| Finding { name, kind, layer, result, detail };
     let policy = match permission::Policy::parse(DENIES, "check", Trust::Full) {
         Ok(policy) => policy,
         Err(error) => return finding(Verdict::Untried, error.to_string()),

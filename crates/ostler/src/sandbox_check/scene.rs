@@ -14,7 +14,7 @@ use ostler_tools::{Code, Policy, ToolError, Workspace};
 use super::{Finding, Verdict};
 use crate::command::CommandRunner;
 use crate::host::{GuardProgram, Host};
-use crate::process::{self, Child, Prepared};
+use crate::process::{self, Child, PreparedCommand};
 
 const SECRET: &str = "canary";
 
@@ -92,17 +92,17 @@ impl Scene {
     }
 
     /// An attempt that is not confined yet.
-    pub(super) fn attempt(&self, attempter: &GuardProgram, name: &str, about: &str) -> Result<Prepared, ToolError> {
+    pub(super) fn attempt(&self, attempter: &GuardProgram, name: &str, about: &str) -> Result<PreparedCommand, ToolError> {
         let program = attempter.program.to_string_lossy().into_owned();
         let args = attempter.args.iter().map(|arg| arg.to_string_lossy().into_owned());
         let words: Vec<String> = [program].into_iter().chain(args).chain([name.to_owned(), about.to_owned()]).collect();
-        let mut prepared = Prepared::own(&self.host, &words, &self.root.join("work")).map_err(failed)?;
+        let mut prepared = PreparedCommand::own(&self.host, &words, &self.root.join("work")).map_err(failed)?;
         prepared.guard = self.host.guard().cloned();
         Ok(prepared)
     }
 
     /// The same, confined as an agent that may write its workspace is.
-    pub(super) fn agent(&self, attempter: &GuardProgram, name: &str, about: &str) -> Result<Prepared, ToolError> {
+    pub(super) fn agent(&self, attempter: &GuardProgram, name: &str, about: &str) -> Result<PreparedCommand, ToolError> {
         let mut prepared = self.attempt(attempter, name, about)?;
         let dir = self.root.join("work");
         let wanted = process::Wanted {
@@ -214,9 +214,9 @@ impl Scene {
             ("tool_absolute", "read it by its whole path", outside.as_str()),
             ("tool_link", "read it through a link", "tool-link"),
         ];
-        let finding = |(name, what, path)| {
+        let finding = |(name, kind, path)| {
             let (result, detail) = ask(path);
-            Finding { name, what, layer: "file tools", result, detail }
+            Finding { name, kind, layer: "file tools", result, detail }
         };
         table.map(finding).into()
     }

@@ -47,9 +47,9 @@ impl Files {
     pub(super) async fn carry_out(self, order: FileOrder) -> Result<String, FileFault> {
         let _turn = self.0.turn.lock().await;
         let ground = self.0.clone();
-        let work = Begun(tokio::task::spawn_blocking(move || ground.carry_out(&order)));
+        let jobs = Begun(tokio::task::spawn_blocking(move || ground.carry_out(&order)));
         let lost = |_| Err(ToolError::new(Code::Io, "the file tools broke down; this is a fault in Ostler"));
-        let result = work.finish().await.unwrap_or_else(lost);
+        let result = jobs.finish().await.unwrap_or_else(lost);
         result.map_err(|error| FileFault { missing: error.code == Code::FileNotFound, why: error.message })
     }
 }

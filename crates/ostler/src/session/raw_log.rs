@@ -10,7 +10,7 @@ use ostler_core::machine::Input;
 use ostler_core::rotation::{Rotation, Step};
 use ostler_core::size;
 
-use super::mind::Mind;
+use super::engine::Engine;
 
 /// One copy.
 pub(super) struct RawLog {
@@ -35,25 +35,25 @@ impl Bound {
 }
 
 impl RawLog {
-    pub(super) fn open(path: &Path, bound: Bound, mind: &mut Mind) -> Self {
+    pub(super) fn open(path: &Path, bound: Bound, engine: &mut Engine) -> Self {
         let file = match create(path) {
             Ok(file) => Some(file),
             Err(error) => {
-                complain(&format!("The raw log {} cannot be opened: {error}.", path.display()), mind);
+                complain(&format!("The raw log {} cannot be opened: {error}.", path.display()), engine);
                 None
             }
         };
         Self { path: path.to_owned(), file, bound }
     }
 
-    pub(super) fn write(&mut self, bytes: &[u8], mind: &mut Mind) {
-        if self.file.is_none() || (matches!(self.bound, Bound::Stored(..)) && mind.machine.is_log_full()) {
+    pub(super) fn write(&mut self, bytes: &[u8], engine: &mut Engine) {
+        if self.file.is_none() || (matches!(self.bound, Bound::Stored(..)) && engine.machine.is_log_full()) {
             return;
         }
         let had_dropped = self.has_dropped();
         if let Err(error) = self.try_write(bytes) {
             self.file = None;
-            return complain(&format!("The raw log cannot be written any more: {error}."), mind);
+            return complain(&format!("The raw log cannot be written any more: {error}."), engine);
         }
         if let Bound::Stored(Some(limit), _) = self.bound
             && self.has_dropped()
@@ -62,7 +62,7 @@ impl RawLog {
             let size = size::display(limit);
             let message =
                 format!("The agent's raw output exceeds {size} (--max-raw-size); its oldest part is dropped.");
-            mind.handle(Input::Remark(Notice::new(Level::Info, "raw_dropped", message)));
+            engine.handle(Input::Remark(Notice::new(Level::Info, "raw_dropped", message)));
         }
     }
 
@@ -89,9 +89,9 @@ impl RawLog {
     }
 }
 
-fn complain(message: &str, mind: &mut Mind) {
+fn complain(message: &str, engine: &mut Engine) {
     let notice = Notice::new(Level::Warning, "raw_log_failed", message);
-    mind.handle(Input::Remark(notice));
+    engine.handle(Input::Remark(notice));
 }
 
 fn create(path: &Path) -> std::io::Result<File> {

@@ -11,27 +11,27 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::reader::Reader;
 use super::status::{Shared, Status};
-use super::submit::Submissions;
+use super::tool_results::Submissions;
 
 /// Something asked of a session, and who waits for what comes of it.
-pub(super) struct Wish {
+pub(super) struct Request {
     pub(super) input: Input,
-    pub(super) ticket: Option<Ticket>,
+    pub(super) request: Option<PendingRequest>,
 }
 
 /// Who waits for what comes of a wish.
-pub(super) struct Ticket {
+pub(super) struct PendingRequest {
     /// The request, as events name it.
     pub(super) request: &'static str,
     /// For an answer: the question.
     pub(super) about: Option<String>,
-    pub(super) done: oneshot::Sender<Settled>,
+    pub(super) done: oneshot::Sender<Completion>,
 }
 
 /// What came of a wish.
 #[derive(Debug)]
-pub(super) enum Settled {
-    Done,
+pub(super) enum Completion {
+    JobResult,
     Refused(Refused),
     Interrupted(Interruption),
 }
@@ -39,11 +39,11 @@ pub(super) enum Settled {
 /// The session is over: nothing can be asked of it any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the session is over")]
-pub struct SessionOver;
+pub struct SessionEnded;
 
 /// Why something was not done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotDone {
+pub enum RequestError {
     /// The session is over.
     #[error("the session is over")]
     Over,
@@ -91,7 +91,7 @@ pub struct Submitted {
 /// Asks things of a session, from anywhere: another task, a signal handler. Cheap to clone.
 #[derive(Clone)]
 pub struct Remote {
-    pub(super) tell: mpsc::UnboundedSender<Wish>,
+    pub(super) tell: mpsc::UnboundedSender<Request>,
     pub(super) shared: Arc<Shared>,
     pub(super) submissions: Arc<Submissions>,
 }
@@ -113,7 +113,7 @@ impl Remote {
     ///
     /// # Errors
     /// When the session is over.
-    pub fn send(&self, message: impl Into<String>) -> Result<(), SessionOver> {
+    pub fn send(&self, message: impl Into<String>) -> Result<(), SessionEnded> {
         self.send_when(message, WhenBusy::Queue)
     }
 
@@ -121,7 +121,7 @@ impl Remote {
     ///
     /// # Errors
     /// When the session is over.
-    pub fn send_when(&self, message: impl Into<String>, busy: WhenBusy) -> Result<(), SessionOver> {
+    pub fn send_when(&self, message: impl Into<String>, busy: WhenBusy) -> Result<(), SessionEnded> {
         self.tell(match busy {
             WhenBusy::Queue => Input::Send(message.into()),
             WhenBusy::Steer => Input::Steer(message.into()),
@@ -138,7 +138,7 @@ impl Remote {
     ///
     /// # Errors
     /// When nobody asked, it was decided already, or the session is over.
-    pub async fn answer(&self, id: &str, answer: Answer) -> Result<(), NotDone> {
+    pub async fn answer(&self, id: &str, answer: Answer) -> Result<(), RequestError> {
         done(self.ask(Input::Answered(id.to_owned(), answer), "answer", Some(id.to_owned()))).await
     }
 
@@ -146,13 +146,13 @@ impl Remote {
     ///
     /// # Errors
     /// When one of the calls has its result already, or the session is over.
-    pub fn submit_tool_results(&self, results: impl IntoIterator<Item = Submitted>) -> Result<(), NotDone> {
+    pub fn submit_tool_results(&self, results: impl IntoIterator<Item = Submitted>) -> Result<(), RequestError> {
         if self.tell.is_closed() {
-            return Err(NotDone::Over);
+            return Err(RequestError::Over);
         }
         // All of them are handed over; the first refusal is told.
         let refusals = results.into_iter().filter_map(|result| self.submissions.submit(result).err());
-        refusals.collect::<Vec<_>>().into_iter().next().map_or(Ok(()), |refused| Err(NotDone::Refused(refused)))
+        refusals.collect::<Vec<_>>().into_iter().next().map_or(Ok(()), |refused| Err(RequestError::Refused(refused)))
     }
 
     /// Whether the agent waits for the caller to hand over the result of this call.
@@ -164,7 +164,7 @@ impl Remote {
     ///
     /// # Errors
     /// When the agent cannot or will not, does not answer in time, or the session is over.
-    pub async fn set_model(&self, model: impl Into<String>) -> Result<(), NotDone> {
+    pub async fn set_model(&self, model: impl Into<String>) -> Result<(), RequestError> {
         self.change(Change::Model(model.into())).await
     }
 
@@ -172,11 +172,11 @@ impl Remote {
     ///
     /// # Errors
     /// As for [`Remote::set_model`].
-    pub async fn set_permission_mode(&self, mode: impl Into<String>) -> Result<(), NotDone> {
+    pub async fn set_permission_mode(&self, mode: impl Into<String>) -> Result<(), RequestError> {
         self.change(Change::PermissionMode(mode.into())).await
     }
 
-    async fn change(&self, change: Change) -> Result<(), NotDone> {
+    async fn change(&self, change: Change) -> Result<(), RequestError> {
         let request = change.request();
         done(self.ask(Input::Change(change), request, None)).await
     }
@@ -227,28 +227,28 @@ impl Remote {
         Reader::new(self.shared.backlog.clone(), from)
     }
 
-    fn tell(&self, input: Input) -> Result<(), SessionOver> {
-        self.tell.send(Wish { input, ticket: None }).map_err(|_| SessionOver)
+    fn tell(&self, input: Input) -> Result<(), SessionEnded> {
+        self.tell.send(Request { input, request: None }).map_err(|_| SessionEnded)
     }
 
-    fn ask(&self, input: Input, request: &'static str, about: Option<String>) -> oneshot::Receiver<Settled> {
+    fn ask(&self, input: Input, request: &'static str, about: Option<String>) -> oneshot::Receiver<Completion> {
         let (done, settled) = oneshot::channel();
-        let _ = self.tell.send(Wish { input, ticket: Some(Ticket { request, about, done }) });
+        let _ = self.tell.send(Request { input, request: Some(PendingRequest { request, about, done }) });
         settled // if the session is over, the other end is gone with the wish
     }
 }
 
-async fn done(settled: oneshot::Receiver<Settled>) -> Result<(), NotDone> {
+async fn done(settled: oneshot::Receiver<Completion>) -> Result<(), RequestError> {
     match settled.await {
-        Ok(Settled::Refused(refused)) => Err(NotDone::Refused(refused)),
+        Ok(Completion::Refused(refused)) => Err(RequestError::Refused(refused)),
         Ok(_) => Ok(()),
-        Err(_) => Err(NotDone::Over),
+        Err(_) => Err(RequestError::Over),
     }
 }
 
 /// An interrupt that was asked for. Await it to know what came of it; it happens all the same.
 #[derive(Debug)]
-pub struct Interrupting(oneshot::Receiver<Settled>);
+pub struct Interrupting(oneshot::Receiver<Completion>);
 
 impl IntoFuture for Interrupting {
     type Output = Interruption;
@@ -257,7 +257,7 @@ impl IntoFuture for Interrupting {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async {
             match self.0.await {
-                Ok(Settled::Interrupted(interruption)) => interruption,
+                Ok(Completion::Interrupted(interruption)) => interruption,
                 _ => Interruption::NoTurn,
             }
         })

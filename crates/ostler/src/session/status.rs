@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ostler_core::event::{At, Decision, Permission, SessionState, What};
+use ostler_core::event::{At, Decision, Permission, SessionState, EventKind};
 use ostler_core::log::Entry;
 use ostler_core::usage::{Scope, Usage};
 
@@ -85,14 +85,14 @@ impl Shared {
         let mut status = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         for Entry { event, .. } in entries {
             status.turn = event.turn;
-            match &event.what {
-                What::State(state) => status.state = state.to,
-                What::Started(started) => {
+            match &event.kind {
+                EventKind::State(state) => status.state = state.to,
+                EventKind::Started(started) => {
                     status.native_session.clone_from(&started.native_session);
                     status.model.clone_from(&started.model);
                 }
-                What::Usage(usage) if usage.scope == Scope::Session => status.usage = Some(usage.clone()),
-                What::Permission(permission) => {
+                EventKind::Usage(usage) if usage.scope == Scope::Session => status.usage = Some(usage.clone()),
+                EventKind::Permission(permission) => {
                     status.pending.retain(|pending| pending.id != permission.id);
                     if permission.decision == Decision::Asked {
                         status.pending.push(permission.clone());

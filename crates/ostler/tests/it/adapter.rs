@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ostler::adapter::{AgentModel, Calling, Message, ModelAdapter, ModelError, ModelOptions, Reply, Update, Updates};
-use ostler::{Agents, Raw, ToolOffer};
+use ostler::{Agents, RawJson, ToolOffer};
 use serde_json::{Value, json};
 
 use crate::rig::{LONG, Rig};
@@ -202,7 +202,7 @@ fn calculator() -> ToolOffer {
     ToolOffer {
         name: "calculator".into(),
         description: "Evaluates an arithmetic expression.".into(),
-        parameters: Raw::parse(
+        parameters: RawJson::parse(
             r#"{"type":"object","properties":{"expression":{"type":"string"}},"required":["expression"]}"#,
         )
         .unwrap(),

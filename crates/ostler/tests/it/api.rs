@@ -5,7 +5,7 @@ mod live;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler::{AfterTurn, Cause, Spec, What};
+use ostler::{AfterTurn, Cause, Spec, EventKind};
 use ostler_core::permission::ToolKind;
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::scenario::{OPENAI_API, PATIENCE, Place, Task};
@@ -29,7 +29,7 @@ fn turns_of(place: &Place, messages: &[&str]) -> Vec<(Cause, String)> {
     runtime().block_on(async {
         let mut session = agent(&OPENAI_API).start(&host(place), spec).unwrap();
         while let Some(event) = session.next().await {
-            if let What::TurnEnded(turn) = event.what {
+            if let EventKind::TurnEnded(turn) = event.kind {
                 turns.push((turn.outcome.cause, turn.text));
                 match messages.get(turns.len()) {
                     Some(message) => session.remote().send(*message).unwrap(),
@@ -74,15 +74,15 @@ fn calls_that_were_cut_off_have_results_in_the_next_turn() {
     runtime().block_on(async {
         let mut session = agent(&OPENAI_API).start(&host(&place), spec).unwrap();
         while let Some(event) = session.next().await {
-            match event.what {
-                What::ToolCall(_) => {
+            match event.kind {
+                EventKind::ToolCall(_) => {
                     let (place, remote) = (place.clone(), session.remote());
                     tokio::task::spawn_blocking(move || {
                         let _ = place.wait_for_file("running");
                         remote.interrupt();
                     });
                 }
-                What::TurnEnded(turn) => {
+                EventKind::TurnEnded(turn) => {
                     causes.push(turn.outcome.cause);
                     if causes.len() == 1 {
                         session.remote().send("the second").unwrap();
@@ -109,7 +109,7 @@ fn a_dropped_session_leaves_nothing() {
     runtime.block_on(async {
         let mut session = agent(&OPENAI_API).start(&host(&place), spec(&place, &Task::new("PROMPT"))).unwrap();
         while let Some(event) = session.next().await {
-            if matches!(event.what, What::ToolCall(_)) {
+            if matches!(event.kind, EventKind::ToolCall(_)) {
                 break;
             }
         }
@@ -141,7 +141,7 @@ fn many_at_once() {
         let mut answers = Vec::new();
         for mut session in sessions {
             while let Some(event) = session.next().await {
-                if let What::TurnEnded(turn) = event.what {
+                if let EventKind::TurnEnded(turn) = event.kind {
                     answers.push(turn.outcome.cause);
                 }
             }
@@ -155,7 +155,7 @@ fn many_at_once() {
 /// The dialect knows the tools by their names only: one that is added must be added there too, or no rule is about it.
 #[test]
 fn every_tool_of_the_catalog_is_known_to_the_rules() {
-    let nothing = ostler_core::raw::Raw::of(&serde_json::Map::new());
+    let nothing = ostler_core::raw_json::RawJson::of(&serde_json::Map::new());
     let tools = ostler_tools::catalog::FILE_TOOLS.iter().chain([&ostler_tools::command::RUN_COMMAND]);
     for tool in tools {
         for name in ["openai-api", "scripted"] {

@@ -5,9 +5,9 @@ mod files;
 
 use std::collections::BTreeSet;
 
-use ostler::dialect::{Conversation, Exit, FileAccess, FileOrder, Launch, Out, Outbox, Probe, Say, ToolOrder};
+use ostler::dialect::{Conversation, Exit, FileAccess, FileOrder, Launch, FromConversation, Outbox, Probe, ToAgent, ToolOrder};
 use ostler::event::{Level, Notice};
-use ostler::{Agent, Agents, Capabilities, Dialect, ProcessAgent, Raw, Session, Setting, Spec, SpecError};
+use ostler::{Agent, Agents, Capabilities, Dialect, ProcessAgent, RawJson, Session, Setting, Spec, SpecError};
 use serde_json::Value;
 
 use crate::rig::Rig;
@@ -78,7 +78,7 @@ impl Words {
             None => FileAccess::Read { line: number("line"), limit: number("limit") },
         };
         let path = want["path"].as_str().unwrap().to_owned();
-        out.push(Out::File(FileOrder { id: self.orders.to_string(), path, access }));
+        out.push(FromConversation::File(FileOrder { id: self.orders.to_string(), path, access }));
     }
 }
 
@@ -87,71 +87,71 @@ fn tell(out: &mut Outbox, code: &str, message: impl Into<String>) {
 }
 
 impl Conversation for Words {
-    fn open(&mut self, out: &mut Outbox) {
+    fn on_start(&mut self, out: &mut Outbox) {
         if let Some(bridge) = &self.bridge {
             tell(out, "bridge_at", bridge);
         }
-        self.claude.open(out);
+        self.claude.on_start(out);
     }
 
-    fn say(&mut self, say: Say, out: &mut Outbox) {
-        match say {
-            Say::FileDone { id, result } => {
+    fn send(&mut self, message: ToAgent, out: &mut Outbox) {
+        match message {
+            ToAgent::FileDone { id, result } => {
                 let told = match result {
                     Ok(text) => format!("{id} ok {text}"),
                     Err(fault) => format!("{id} {} {}", if fault.missing { "missing" } else { "refused" }, fault.why),
                 };
                 tell(out, "file_done", told);
             }
-            Say::ToolDone { id, ok, output } => {
+            ToAgent::ToolDone { id, ok, output } => {
                 let to = id.split(':').next().unwrap().parse().unwrap();
                 self.open.remove(&(to, id.clone()));
                 let line = format!("{id} {} {output}\n", if ok { "ok" } else { "failed" }).into_bytes();
-                out.push(Out::WriteAside { to, line });
+                out.push(FromConversation::WriteBridge { to, line });
             }
-            say => self.claude.say(say, out),
+            say => self.claude.send(say, out),
         }
     }
 
-    fn hear(&mut self, line: &str, out: &mut Outbox) {
+    fn on_line(&mut self, line: &str, out: &mut Outbox) {
         match serde_json::from_str::<Value>(line) {
             Ok(want) if want["want"].is_string() => self.file(&want, out),
-            _ => self.claude.hear(line, out),
+            _ => self.claude.on_line(line, out),
         }
     }
 
-    fn hear_aside(&mut self, from: u32, line: &str, out: &mut Outbox) {
+    fn on_bridge_line(&mut self, from: u32, line: &str, out: &mut Outbox) {
         let mut words = line.splitn(3, ' ');
         match (words.next(), words.next(), words.next()) {
             (Some("call"), Some(name), Some(input)) => {
                 self.orders += 1;
-                let (id, input) = (format!("{from}:{}", self.orders), Raw::parse(input).unwrap());
+                let (id, input) = (format!("{from}:{}", self.orders), RawJson::parse(input).unwrap());
                 self.open.insert((from, id.clone()));
-                out.push(Out::Tool(ToolOrder { id, call: None, name: name.to_owned(), input }));
+                out.push(FromConversation::Tool(ToolOrder { id, call: None, name: name.to_owned(), input }));
             }
             (Some("flood"), ..) => {
                 for _ in 0..64 {
-                    out.push(Out::WriteAside { to: from, line: vec![b'x'; 1024 * 1024] });
+                    out.push(FromConversation::WriteBridge { to: from, line: vec![b'x'; 1024 * 1024] });
                 }
             }
-            _ => out.push(Out::WriteAside { to: from, line: format!("{from} {line}\n").into_bytes() }),
+            _ => out.push(FromConversation::WriteBridge { to: from, line: format!("{from} {line}\n").into_bytes() }),
         }
     }
 
-    fn owes_aside(&self, to: u32) -> bool {
+    fn owes_bridge_reply(&self, to: u32) -> bool {
         self.open.iter().any(|(from, _)| *from == to)
     }
 
-    fn aside_gone(&mut self, from: u32, out: &mut Outbox) {
+    fn on_bridge_closed(&mut self, from: u32, out: &mut Outbox) {
         tell(out, "bridge_gone", from.to_string());
         let (gone, open) = std::mem::take(&mut self.open).into_iter().partition(|(by, _)| *by == from);
         self.open = open;
         let gone: BTreeSet<(u32, String)> = gone;
-        gone.into_iter().for_each(|(_, id)| out.push(Out::ToolOff(id)));
+        gone.into_iter().for_each(|(_, id)| out.push(FromConversation::ToolOff(id)));
     }
 
-    fn finish(&mut self, exit: &Exit, out: &mut Outbox) {
-        self.claude.finish(exit, out);
+    fn on_exit(&mut self, exit: &Exit, out: &mut Outbox) {
+        self.claude.on_exit(exit, out);
     }
 }
 

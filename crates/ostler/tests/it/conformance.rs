@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use ostler::Spec;
 use ostler_testkit::scenario::conformance::{self, Member, ROWS, Recorded};
 use ostler_testkit::scenario::{self, Subject, Task};
-use ostler_testkit::stage::{self, Proof, Stage};
+use ostler_testkit::harness::{self, Proof, Stage};
 use serde_json::Value;
 
 use crate::rig::Seen;
@@ -110,7 +110,7 @@ pub(crate) use {member_tests, row_tests};
 pub(crate) fn perform(id: &str, row: &str, scenario: impl FnOnce()) {
     let wanted = std::env::var_os("OSTLER_RECORD").is_some_and(|wanted| wanted == "1");
     if wanted && is_a_program(id) && conformance::row(row).recorded != Recorded::Never {
-        stage::on(Stage::Recorded(recording(id, row)), scenario);
+        harness::on(Stage::Recorded(recording(id, row)), scenario);
     } else {
         scenario();
     }
@@ -119,7 +119,7 @@ pub(crate) fn perform(id: &str, row: &str, scenario: impl FnOnce()) {
 /// Tries what the agent said when it was recorded, and checks that the row claims no more of it
 /// than was proved.
 pub(crate) fn play(id: &str, row: &str, scenario: impl FnOnce()) {
-    let proof = stage::on(Stage::Played(recording(id, row)), scenario);
+    let proof = harness::on(Stage::Played(recording(id, row)), scenario);
     let claimed = match conformance::row(row).recorded {
         Recorded::Whole => Proof::Whole,
         Recorded::Events(_) => Proof::EventsOnly,
@@ -153,7 +153,7 @@ fn capabilities(subject: &Subject) -> Value {
         spec.settings.push(key, &value);
     }
     let dialect = ostler_dialects::find(subject.name).unwrap();
-    serde_json::to_value(dialect.over(&spec).unwrap_or(dialect).capabilities()).unwrap()
+    serde_json::to_value(dialect.select_transport(&spec).unwrap_or(dialect).capabilities()).unwrap()
 }
 
 /// A row that applies has a test, one that has none says why, and no reason stands against what the

@@ -66,12 +66,12 @@ pub(crate) fn agent(subject: &Subject) -> Arc<dyn Agent> {
 /// The language that is spoken in a scene.
 pub(crate) fn dialect(scene: &Scene) -> &'static dyn Dialect {
     let dialect = agent(scene.place.subject).dialect();
-    dialect.over(&scene.spec).unwrap_or(dialect)
+    dialect.select_transport(&scene.spec).unwrap_or(dialect)
 }
 
 pub(crate) fn host(place: &Place) -> Host {
     let host = Host::new(place.host().iter().map(|(name, value)| (OsString::from(name), OsString::from(value))));
-    let host = host.bridged_by(BridgeProgram { program: fake::program(), args: vec!["bridge".into()] });
+    let host = host.with_bridge(BridgeProgram { program: fake::program(), args: vec!["bridge".into()] });
     // The user's own sandbox policy, as the program finds it.
     match std::fs::read_to_string(place.aside("home/.config/ostler/sandbox.toml")) {
         Ok(text) => host.with_workspace(WorkspaceTrust { base: Policy::parse(&text).unwrap(), ..Default::default() }),

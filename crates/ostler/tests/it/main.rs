@@ -16,7 +16,7 @@ mod driver;
 mod heavy;
 mod litellm;
 mod live;
-mod looping;
+mod agent_loop;
 mod processes;
 mod real;
 mod rig;

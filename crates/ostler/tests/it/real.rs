@@ -10,7 +10,7 @@ mod settings;
 
 use std::time::Duration;
 
-use ostler::What;
+use ostler::EventKind;
 use ostler_testkit::model::{Rule, Script};
 use ostler_testkit::processes::alive;
 use ostler_testkit::scenario::{self, CLAUDE, Place, Task};
@@ -37,7 +37,7 @@ fn a_dropped_session_leaves_nothing() {
     let pid = runtime.block_on(async {
         let mut session = agent(&CLAUDE).start(&host(&place), spec(&place, &Task::new("PROMPT").trusting())).unwrap();
         while let Some(event) = session.next().await {
-            if matches!(event.what, What::ToolCall(_)) {
+            if matches!(event.kind, EventKind::ToolCall(_)) {
                 break;
             }
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ostler::event::{Ended, Notice, SessionState, TextKind, TurnEnded, Unreadable};
-use ostler::{Agent, Agents, Event, Host, Outcome, Session, Spec, What};
+use ostler::{Agent, Agents, Event, Host, Outcome, Session, Spec, EventKind};
 use ostler_testkit::{fake, processes};
 use tempfile::TempDir;
 
@@ -99,22 +99,22 @@ pub(crate) fn install(path: &Path, text: &str) {
 }
 
 /// Waits for a condition without blocking the session.
-pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) async fn until(kind: &str, mut condition: impl FnMut() -> bool) {
     let began = Instant::now();
     while !condition() {
-        assert!(began.elapsed() < LONG, "waited in vain: {what}");
+        assert!(began.elapsed() < LONG, "waited in vain: {kind}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
 /// Reads events until one fits; all that were read.
-pub(crate) async fn read_until(session: &mut Session, fits: impl Fn(&What) -> bool) -> Vec<Event> {
+pub(crate) async fn read_until(session: &mut Session, fits: impl Fn(&EventKind) -> bool) -> Vec<Event> {
     let mut events = Vec::new();
     loop {
         let next = tokio::time::timeout(LONG, session.next()).await.expect("no event for a long time");
         let event = next.expect("the session ended before the event came");
         events.push(event);
-        if events.last().is_some_and(|event| fits(&event.what)) {
+        if events.last().is_some_and(|event| fits(&event.kind)) {
             return events;
         }
     }
@@ -152,12 +152,12 @@ pub(crate) fn assert_nothing_left(session: &str) {
 pub(crate) struct Seen(pub(crate) Vec<Event>);
 
 impl Seen {
-    pub(crate) fn whats(&self) -> impl Iterator<Item = &What> {
-        self.0.iter().map(|event| &event.what)
+    pub(crate) fn whats(&self) -> impl Iterator<Item = &EventKind> {
+        self.0.iter().map(|event| &event.kind)
     }
 
     pub(crate) fn ended(&self) -> &Ended {
-        let Some(What::Ended(ended)) = self.whats().last() else { panic!("the last event is not ended") };
+        let Some(EventKind::Ended(ended)) = self.whats().last() else { panic!("the last event is not ended") };
         ended
     }
 
@@ -166,7 +166,7 @@ impl Seen {
     }
 
     pub(crate) fn turns(&self) -> Vec<&TurnEnded> {
-        self.whats().filter_map(|what| if let What::TurnEnded(turn) = what { Some(turn) } else { None }).collect()
+        self.whats().filter_map(|kind| if let EventKind::TurnEnded(turn) = kind { Some(turn) } else { None }).collect()
     }
 
     /// The only turn.
@@ -176,26 +176,26 @@ impl Seen {
     }
 
     pub(crate) fn notices(&self, code: &str) -> Vec<&Notice> {
-        let notices = self.whats().filter_map(|what| if let What::Notice(it) = what { Some(it) } else { None });
+        let notices = self.whats().filter_map(|kind| if let EventKind::Notice(it) = kind { Some(it) } else { None });
         notices.filter(|notice| notice.code == code).collect()
     }
 
     pub(crate) fn unreadable(&self) -> Vec<&Unreadable> {
-        self.whats().filter_map(|what| if let What::Unreadable(it) = what { Some(it) } else { None }).collect()
+        self.whats().filter_map(|kind| if let EventKind::Unreadable(it) = kind { Some(it) } else { None }).collect()
     }
 
     /// Each piece of the answer.
     pub(crate) fn replies(&self) -> Vec<&str> {
-        let replies = self.whats().filter_map(|what| match what {
-            What::Text(text) if text.kind == TextKind::Reply => Some(text.text.as_str()),
+        let replies = self.whats().filter_map(|kind| match kind {
+            EventKind::Text(text) if text.kind == TextKind::Reply => Some(text.text.as_str()),
             _ => None,
         });
         replies.collect()
     }
 
     /// What happened, without when and in which session: what two runs of one script have in common.
-    pub(crate) fn story(&self) -> Vec<(u64, u32, &What)> {
-        self.0.iter().map(|event| (event.seq, event.turn, &event.what)).collect()
+    pub(crate) fn story(&self) -> Vec<(u64, u32, &EventKind)> {
+        self.0.iter().map(|event| (event.seq, event.turn, &event.kind)).collect()
     }
 }
 
@@ -209,25 +209,25 @@ pub(crate) fn check_stream(events: &[Event]) {
         assert_eq!(event.session, events[0].session);
         assert!(at <= Some(event.at), "time went back at {event:?}");
         at = Some(event.at);
-        match &event.what {
-            What::State(it) => {
+        match &event.kind {
+            EventKind::State(it) => {
                 assert_eq!(it.from, state, "a jump at {event:?}");
                 state = it.to;
             }
-            What::TurnStarted(_) => {
+            EventKind::TurnStarted(_) => {
                 assert!(!turn_open, "a turn within a turn: {event:?}");
                 (turn_open, turns) = (true, turns + 1);
             }
-            What::TurnEnded(_) => {
+            EventKind::TurnEnded(_) => {
                 assert!(turn_open, "an ending without a turn: {event:?}");
                 assert!(tools.is_empty(), "calls without a result: {tools:?}");
                 turn_open = false;
             }
-            What::ToolCall(call) => assert!(tools.insert(call.id.clone()), "the same call twice: {event:?}"),
-            What::ToolResult(result) if result.name.is_some() => {
+            EventKind::ToolCall(call) => assert!(tools.insert(call.id.clone()), "the same call twice: {event:?}"),
+            EventKind::ToolResult(result) if result.name.is_some() => {
                 assert!(tools.remove(&result.id), "a second result: {event:?}");
             }
-            What::Ended(_) => assert_eq!(index + 1, events.len(), "an event after the end"),
+            EventKind::Ended(_) => assert_eq!(index + 1, events.len(), "an event after the end"),
             _ => {}
         }
         assert_eq!(event.turn, turns, "the wrong turn: {event:?}");
@@ -236,6 +236,6 @@ pub(crate) fn check_stream(events: &[Event]) {
         assert!(json.len() > 100_000 || Event::from_json(&json).is_ok_and(|back| back == *event), "{json}");
     }
     assert!(!turn_open, "a turn did not end");
-    assert!(matches!(events.last().map(|e| &e.what), Some(What::Ended(_))), "no end: {:?}", events.last());
+    assert!(matches!(events.last().map(|e| &e.kind), Some(EventKind::Ended(_))), "no end: {:?}", events.last());
     assert_eq!(state, SessionState::Ended);
 }

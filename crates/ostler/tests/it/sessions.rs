@@ -15,7 +15,7 @@ pub(crate) mod tools;
 use std::ops::Deref;
 
 use ostler::event::{Started, TurnEnded};
-use ostler::{AfterTurn, Event, Host, Session, Spec, What};
+use ostler::{AfterTurn, Event, Host, Session, Spec, EventKind};
 use ostler_testkit::model::{Request, Script};
 use ostler_testkit::scenario::{Place, Subject, Task};
 
@@ -139,19 +139,19 @@ impl Deref for Live {
 
 impl Live {
     /// Reads until an event gives something.
-    pub(crate) async fn find<T>(&mut self, look: impl Fn(&What) -> Option<T>) -> T {
-        self.read.extend(read_until(&mut self.session, |what| look(what).is_some()).await);
-        self.read.last().and_then(|event| look(&event.what)).unwrap()
+    pub(crate) async fn find<T>(&mut self, look: impl Fn(&EventKind) -> Option<T>) -> T {
+        self.read.extend(read_until(&mut self.session, |kind| look(kind).is_some()).await);
+        self.read.last().and_then(|event| look(&event.kind)).unwrap()
     }
 
     /// Reads until an event fits.
-    pub(crate) async fn until(&mut self, fits: impl Fn(&What) -> bool) {
-        self.find(|what| fits(what).then_some(())).await;
+    pub(crate) async fn until(&mut self, fits: impl Fn(&EventKind) -> bool) {
+        self.find(|kind| fits(kind).then_some(())).await;
     }
 
     /// Reads to the end of a turn.
     pub(crate) async fn turn(&mut self) -> TurnEnded {
-        self.find(|what| if let What::TurnEnded(turn) = what { Some(turn.clone()) } else { None }).await
+        self.find(|kind| if let EventKind::TurnEnded(turn) = kind { Some(turn.clone()) } else { None }).await
     }
 
     /// Sends a message, and reads to the end of its turn.
@@ -170,9 +170,9 @@ impl Live {
     pub(crate) async fn ended(self, scene: &Scene) -> Seen {
         let seen = finish_after(self.read, self.session).await;
         assert_eq!(scene.place.left(), [], "processes that came from the session are left");
-        let strange = seen.whats().find(|what| match what {
-            What::Unreadable(_) => true,
-            What::Notice(notice) => notice.code == "unknown_message",
+        let strange = seen.whats().find(|kind| match kind {
+            EventKind::Unreadable(_) => true,
+            EventKind::Notice(notice) => notice.code == "unknown_message",
             _ => false,
         });
         assert_eq!(strange, None, "the agent was not understood");
@@ -184,9 +184,9 @@ impl Live {
 
 /// What each start of the agent said.
 pub(crate) fn started(seen: &Seen) -> Vec<&Started> {
-    seen.whats().filter_map(|what| if let What::Started(it) = what { Some(it) } else { None }).collect()
+    seen.whats().filter_map(|kind| if let EventKind::Started(it) = kind { Some(it) } else { None }).collect()
 }
 
-pub(crate) fn is_text(what: &What) -> bool {
-    matches!(what, What::Text(_))
+pub(crate) fn is_text(kind: &EventKind) -> bool {
+    matches!(kind, EventKind::Text(_))
 }

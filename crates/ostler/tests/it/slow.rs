@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use ostler::event::What;
+use ostler::event::EventKind;
 use ostler::{Cause, Session};
 use ostler_core::lines::LINE_CAP;
 use ostler_testkit::processes;
@@ -41,10 +41,10 @@ async fn drain(mut session: Session, expected: usize) {
     while let Some(event) = session.next().await {
         assert_eq!(event.seq, seq + 1, "an event is missing");
         seq = event.seq;
-        if let What::Text(text) = &event.what {
+        if let EventKind::Text(text) = &event.kind {
             bytes += text.text.len();
         }
-        if let What::Ended(it) = event.what {
+        if let EventKind::Ended(it) = event.kind {
             ended = Some(it.outcome.cause);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ostler::{AfterTurn, Cause, Spec, What};
+use ostler::{AfterTurn, Cause, Spec, EventKind};
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::scenario::{Place, Subject, Task};
 
@@ -22,8 +22,8 @@ pub(crate) fn three_turns_are_one_conversation(subject: &'static Subject) {
     runtime().block_on(async {
         let mut session = agent(subject).start(&host(&place), spec).unwrap();
         while let Some(event) = session.next().await {
-            match event.what {
-                What::TurnEnded(turn) => {
+            match event.kind {
+                EventKind::TurnEnded(turn) => {
                     turns.push((turn.outcome.cause, turn.text, turn.usage.and_then(|usage| usage.input)));
                     pids.push(session.pid());
                     match turns.len() {
@@ -39,7 +39,7 @@ pub(crate) fn three_turns_are_one_conversation(subject: &'static Subject) {
                         _ => session.remote().stop(),
                     }
                 }
-                What::Ended(ended) => assert_eq!(ended.outcome.cause, Cause::Completed),
+                EventKind::Ended(ended) => assert_eq!(ended.outcome.cause, Cause::Completed),
                 _ => {}
             }
         }

@@ -165,9 +165,9 @@ impl Editor {
     }
 
     /// Waits until something was told.
-    pub(crate) async fn until(&self, session: &acp::SessionId, what: impl Fn(&Value) -> bool) {
+    pub(crate) async fn until(&self, session: &acp::SessionId, kind: impl Fn(&Value) -> bool) {
         let wait = async {
-            while !self.told(session).iter().any(&what) {
+            while !self.told(session).iter().any(&kind) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };

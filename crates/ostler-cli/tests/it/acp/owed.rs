@@ -226,7 +226,7 @@ fn capabilities_are_those_of_the_language_in_use() {
         let able = raw.hear()["result"]["agentCapabilities"].clone();
         assert_eq!(raw.ended(), Some(0));
         let session = &able["sessionCapabilities"];
-        let has = |what: &str| session[what].is_object();
+        let has = |kind: &str| session[kind].is_object();
         (
             able["loadSession"] == true,
             has("resume"),

@@ -3,14 +3,14 @@
 use super::live::{able, ruled, waiting};
 use super::*;
 use crate::dialect::Capabilities;
-use crate::permission::{Ask, Otherwise, Policy, ToolKind, ToolUse, Trust, Verdict};
-use crate::spec::Asks;
+use crate::permission::{PermissionRequest, Otherwise, Policy, ToolKind, ToolUse, Trust, Verdict};
+use crate::spec::Attendance;
 
 #[test]
 fn a_wall_budget_that_is_over_does_not_ask_for_time_again() {
     let mut rig = waiting(Limits { budget_wall: Some(60 * S), ..Limits::default() }, able());
     rig.wait(48 * S).wait(12 * S);
-    assert!(rig.did(&Effect::Say(Say::Interrupt)));
+    assert!(rig.did(&Effect::Say(ToAgent::Interrupt)));
     let d = rig.machine.deadline().unwrap();
     assert!(d > rig.now, "deadline {d:?} now {:?}", rig.now);
 }
@@ -27,10 +27,10 @@ fn nor_when_the_turn_was_interrupted_before() {
 fn what_was_allowed_always_gives_way_to_a_rule() {
     let rules = "[[rule]]\npath = \"**/.env\"\ndo = \"deny\"\n[[rule]]\ntool = \"Edit\"\ndo = \"ask\"\n";
     let policy = Policy::parse(rules, "test", Trust::Full).unwrap();
-    let mut rig = ruled(waiting(Limits::default(), able()), Some(policy), Asks::Somebody);
+    let mut rig = ruled(waiting(Limits::default(), able()), Some(policy), Attendance::Attended);
     let ask = |id: &str, path: &str| {
         let wants = ToolUse { paths: vec![path.into()], ..ToolUse::of("Edit", ToolKind::Edit) };
-        Input::Asked(Ask {
+        Input::Asked(PermissionRequest {
             id: id.into(),
             call: Some(format!("c{id}")),
             input: None,
@@ -45,7 +45,7 @@ fn what_was_allowed_always_gives_way_to_a_rule() {
         .effects
         .iter()
         .filter_map(|e| match e {
-            Effect::Say(Say::Verdict { id, verdict }) => Some((id.clone(), verdict.clone())),
+            Effect::Say(ToAgent::Verdict { id, verdict }) => Some((id.clone(), verdict.clone())),
             _ => None,
         })
         .collect();
@@ -86,7 +86,7 @@ fn a_session_of_no_messages_ends_at_once() {
     for _ in 0..4 {
         rig.wait(5 * S);
     }
-    let left = rig.events().into_iter().any(|w| matches!(w, What::Notice(n) if n.code == "process_left"));
+    let left = rig.events().into_iter().any(|w| matches!(w, EventKind::Notice(n) if n.code == "process_left"));
     assert!(!left, "{:?}", rig.words());
 }
 
@@ -111,7 +111,7 @@ fn an_agent_that_went_between_turns_does_not_spoil_the_outcome() {
 #[test]
 fn questions_are_not_remembered_for_ever() {
     let policy = Policy::parse("[[rule]]\ntool = \"Bash\"\ndo = \"deny\"\n", "t", Trust::Full).unwrap();
-    let mut rig = ruled(waiting(Limits::default(), able()), Some(policy), Asks::Nobody);
+    let mut rig = ruled(waiting(Limits::default(), able()), Some(policy), Attendance::Unattended);
     for n in 0..50_000 {
         let id = format!("toolu_01ABCDEFGHIJKLMNOPQR{n:08}");
         rig.give(Input::Called(id.clone(), ToolUse::of("Bash", ToolKind::Execute))).give(Input::Heard(call(&id)));
@@ -121,9 +121,9 @@ fn questions_are_not_remembered_for_ever() {
         rig.effects.clear();
     }
     assert!(
-        format!("{:?}", rig.machine.asking).len() < 100_000,
+        format!("{:?}", rig.machine.permissions).len() < 100_000,
         "asking {} tools {}",
-        format!("{:?}", rig.machine.asking).len(),
+        format!("{:?}", rig.machine.permissions).len(),
         format!("{:?}", rig.machine.tools).len()
     );
 }
@@ -135,8 +135,8 @@ fn a_change_at_the_start_waits_for_the_agent() {
     rig.machine = rig.machine.able(able());
     rig.give(Input::Send("one".into())).give(Input::Start); // Effect::Spawn: the driver has built the command line
     rig.give(Input::Change(Change::Model("m".into()))).give(Input::Spawned).give(Input::Heard(started()));
-    let said = rig.effects.iter().any(|e| matches!(e, Effect::Say(Say::Change { .. })));
-    let claimed = rig.events().into_iter().any(|w| matches!(w, What::Notice(n) if n.code == "model_changed"));
+    let said = rig.effects.iter().any(|e| matches!(e, Effect::Say(ToAgent::Change { .. })));
+    let claimed = rig.events().into_iter().any(|w| matches!(w, EventKind::Notice(n) if n.code == "model_changed"));
     assert!(said || !claimed, "model_changed was told, and the process that was being started has the old model");
 }
 

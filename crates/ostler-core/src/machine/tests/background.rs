@@ -27,9 +27,9 @@ fn outcome_after(after: AfterTurn, causes: &[Cause]) -> Cause {
 fn the_wall_limit_of_a_task_counts_from_its_beginning() {
     let mut rig = lingering();
     rig.wait(40 * 60 * S).give(Input::TurnBegan).give(Input::Heard(call("1"))).wait(19 * 60 * S);
-    assert!(!rig.did(&Effect::Say(Say::Interrupt)));
+    assert!(!rig.did(&Effect::Say(ToAgent::Interrupt)));
     rig.wait(60 * S);
-    assert!(rig.did(&Effect::Say(Say::Interrupt)));
+    assert!(rig.did(&Effect::Say(ToAgent::Interrupt)));
     rig.give(Input::TurnOver(over(Cause::Interrupted))).give(Input::Exited(exit(0), None));
     assert_eq!(rig.ended().outcome.cause, Cause::WallLimit);
 
@@ -46,9 +46,9 @@ fn the_wall_limit_of_a_session_that_waits_is_each_turns_own() {
     rig.machine.after_turn = AfterTurn::Wait;
     rig.give(Input::TurnOver(over(Cause::Completed))).wait(40 * 60 * S);
     rig.give(Input::Send("more".into())).give(Input::Heard(call("1"))).wait(59 * 60 * S);
-    assert!(!rig.did(&Effect::Say(Say::Interrupt)));
+    assert!(!rig.did(&Effect::Say(ToAgent::Interrupt)));
     rig.wait(60 * S);
-    assert!(rig.did(&Effect::Say(Say::Interrupt)));
+    assert!(rig.did(&Effect::Say(ToAgent::Interrupt)));
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn stopping_while_background_tasks_run_is_a_stop() {
 
 #[test]
 fn an_agent_that_goes_before_its_background_tasks_has_done_its_work() {
-    let cut = |rig: &Rig| rig.events().iter().any(|w| matches!(w, What::Notice(n) if n.code == "background_cut"));
+    let cut = |rig: &Rig| rig.events().iter().any(|w| matches!(w, EventKind::Notice(n) if n.code == "background_cut"));
     let mut rig = lingering();
     rig.give(Input::Exited(exit(0), None));
     assert_eq!(rig.ended().outcome.cause, Cause::Completed);

@@ -3,8 +3,8 @@
 use super::*;
 use crate::dialect::{Capabilities, Change};
 use crate::event::Refused;
-use crate::permission::{Ask, Otherwise, Policy, ToolKind, ToolUse, Trust, Verdict};
-use crate::spec::Asks;
+use crate::permission::{PermissionRequest, Otherwise, Policy, ToolKind, ToolUse, Trust, Verdict};
+use crate::spec::Attendance;
 
 pub(super) fn able() -> Capabilities {
     Capabilities {
@@ -19,9 +19,9 @@ pub(super) fn able() -> Capabilities {
 
 /// A session that waits for messages, in its first turn.
 /// The same under rules, for work in `/w`.
-pub(super) fn ruled(mut rig: Rig, policy: Option<Policy>, asks: Asks) -> Rig {
+pub(super) fn ruled(mut rig: Rig, policy: Option<Policy>, attendance: Attendance) -> Rig {
     let machine = std::mem::replace(&mut rig.machine, Machine::new(Limits::default(), AfterTurn::Wait));
-    rig.machine = machine.ruled(policy, "/w".into(), asks);
+    rig.machine = machine.ruled(policy, "/w".into(), attendance);
     rig
 }
 
@@ -40,22 +40,22 @@ fn spawns(rig: &Rig) -> usize {
 
 fn refusals(rig: &Rig) -> Vec<(&str, &str)> {
     let refused =
-        rig.events().into_iter().filter_map(|what| if let What::Refused(it) = what { Some(it) } else { None });
+        rig.events().into_iter().filter_map(|kind| if let EventKind::Refused(it) = kind { Some(it) } else { None });
     refused.map(|Refused { request, code, .. }| (request.as_str(), code.as_str())).collect()
 }
 
 fn notices(rig: &Rig, code: &str) -> usize {
-    rig.events().into_iter().filter(|what| matches!(what, What::Notice(notice) if notice.code == code)).count()
+    rig.events().into_iter().filter(|kind| matches!(kind, EventKind::Notice(notice) if notice.code == code)).count()
 }
 
 fn ask(id: &str, tool: &str, otherwise: Otherwise) -> Input {
     let wants = ToolUse::of(tool, ToolKind::Execute);
-    Input::Asked(Ask { id: id.into(), call: Some(format!("call-{id}")), input: None, wants, otherwise })
+    Input::Asked(PermissionRequest { id: id.into(), call: Some(format!("call-{id}")), input: None, wants, otherwise })
 }
 
 fn verdicts(rig: &Rig) -> Vec<(&str, &Verdict)> {
     let said = rig.effects.iter().filter_map(|effect| match effect {
-        Effect::Say(Say::Verdict { id, verdict }) => Some((id.as_str(), verdict)),
+        Effect::Say(ToAgent::Verdict { id, verdict }) => Some((id.as_str(), verdict)),
         _ => None,
     });
     said.collect()
@@ -74,7 +74,7 @@ fn a_session_outlives_its_process() {
         }
         assert_eq!((spawns(&rig), rig.machine.state()), (2, SessionState::Starting));
         rig.give(Input::Spawned);
-        assert!(rig.did(&Effect::Say(Say::Prompt("two".into()))));
+        assert!(rig.did(&Effect::Say(ToAgent::Prompt("two".into()))));
     }
     let mut rig = waiting(Limits::default(), able());
     rig.give(Input::TurnOver(over(Cause::Completed))).give(Input::Exited(exit(1), None));
@@ -99,15 +99,15 @@ fn a_restart_that_fails_ends_the_turn() {
 fn questions_are_decided_by_rules_then_people_and_else_denied() {
     let rules = "[[rule]]\ntool = \"Good\"\ndo = \"allow\"\n[[rule]]\ntool = \"Bad\"\ndo = \"deny\"\nmessage = \"no\"\n[[rule]]\ntool = \"Ask\"\ndo = \"ask\"\n";
     let policy = Policy::parse(rules, "test", Trust::Full).unwrap();
-    for asks in [Asks::Nobody, Asks::Somebody] {
-        let mut rig = ruled(waiting(Limits::default(), able()), Some(policy.clone()), asks);
+    for attendance in [Attendance::Unattended, Attendance::Attended] {
+        let mut rig = ruled(waiting(Limits::default(), able()), Some(policy.clone()), attendance);
         rig.give(ask("1", "Good", Otherwise::Person)).give(ask("2", "Bad", Otherwise::Agent));
         rig.give(ask("3", "Other", Otherwise::Agent)).give(ask("4", "Ask", Otherwise::Agent));
         rig.give(ask("5", "Other", Otherwise::Person));
         let decided: Vec<_> = verdicts(&rig).into_iter().map(|(id, verdict)| (id, verdict.clone())).collect();
         let no = || Verdict::Deny("no".into());
         assert_eq!(decided[..3], [("1", Verdict::Allow), ("2", no()), ("3", Verdict::Undecided)]);
-        if asks == Asks::Nobody {
+        if attendance == Attendance::Unattended {
             assert!(matches!(&decided[3..], [("4", Verdict::Deny(_)), ("5", Verdict::Deny(_))]));
             continue;
         }
@@ -125,10 +125,10 @@ fn questions_are_decided_by_rules_then_people_and_else_denied() {
 fn a_question_that_is_always_a_persons_is_not_answered_by_an_allowing_rule() {
     let rules = "[[rule]]\ntool = \"Bad\"\ndo = \"deny\"\nmessage = \"no\"\n[[rule]]\ntool = \"*\"\ndo = \"allow\"\n";
     let policy = Policy::parse(rules, "test", Trust::Full).unwrap();
-    for asks in [Asks::Nobody, Asks::Somebody] {
-        let mut rig = ruled(waiting(Limits::default(), able()), Some(policy.clone()), asks);
+    for attendance in [Attendance::Unattended, Attendance::Attended] {
+        let mut rig = ruled(waiting(Limits::default(), able()), Some(policy.clone()), attendance);
         rig.give(ask("1", "Good", Otherwise::PersonAlways)).give(ask("2", "Bad", Otherwise::PersonAlways));
-        if asks == Asks::Somebody {
+        if attendance == Attendance::Attended {
             assert_eq!(verdicts(&rig), [("2", &Verdict::Deny("no".into()))]);
             rig.give(Input::Answered("call-1".into(), Answer::AllowAlways)).give(ask(
                 "3",
@@ -147,14 +147,14 @@ fn a_question_that_is_always_a_persons_is_not_answered_by_an_allowing_rule() {
 fn a_grant_covers_the_same_thing_and_no_more() {
     let rules = "[[rule]]\npath = \"secrets/**\"\ndo = \"deny\"\n[[rule]]\nkind = \"edit\"\ndo = \"ask\"\n";
     let policy = Policy::parse(rules, "test", Trust::Full).unwrap();
-    let mut rig = ruled(waiting(Limits::default(), able()), Some(policy), Asks::Somebody);
+    let mut rig = ruled(waiting(Limits::default(), able()), Some(policy), Attendance::Attended);
     let edit = |id: &str, path: &str| {
         let wants = ToolUse { paths: vec![path.into()], ..ToolUse::of("Edit", ToolKind::Edit) };
-        Input::Asked(Ask { id: id.into(), call: None, input: None, wants, otherwise: Otherwise::Person })
+        Input::Asked(PermissionRequest { id: id.into(), call: None, input: None, wants, otherwise: Otherwise::Person })
     };
     let other = |id: &str, input: &str| {
-        let (input, wants) = (Raw::parse(input).ok(), ToolUse::of("Fetch", ToolKind::Network));
-        Input::Asked(Ask { id: id.into(), call: None, input, wants, otherwise: Otherwise::Person })
+        let (input, wants) = (RawJson::parse(input).ok(), ToolUse::of("Fetch", ToolKind::Network));
+        Input::Asked(PermissionRequest { id: id.into(), call: None, input, wants, otherwise: Otherwise::Person })
     };
     rig.give(edit("1", "a.txt")).give(Input::Answered("1".into(), Answer::AllowAlways));
     rig.give(other("2", "{\"url\":1}")).give(Input::Answered("2".into(), Answer::AllowAlways));
@@ -168,13 +168,13 @@ fn a_grant_covers_the_same_thing_and_no_more() {
 // P51: an hour in which somebody thinks is nobody's silence. P40, P41: nor is a long tool, or a long turn.
 #[test]
 fn a_question_can_wait_for_an_hour() {
-    let mut rig = ruled(waiting(Limits { wall: None, ..Limits::default() }, able()), None, Asks::Somebody);
+    let mut rig = ruled(waiting(Limits { wall: None, ..Limits::default() }, able()), None, Attendance::Attended);
     rig.give(ask("1", "Bash", Otherwise::Person)).wait(3600 * S);
-    assert!(!rig.did(&Effect::Say(Say::Interrupt)));
+    assert!(!rig.did(&Effect::Say(ToAgent::Interrupt)));
     rig.give(Input::Answered("call-1".into(), Answer::Allow));
     assert_eq!(verdicts(&rig), [("1", &Verdict::Allow)]);
     rig.wait(601 * S);
-    assert!(rig.did(&Effect::Say(Say::Interrupt)), "silence counts again");
+    assert!(rig.did(&Effect::Say(ToAgent::Interrupt)), "silence counts again");
 }
 
 // A change is asked of the agent, answered, refused, or not answered in time; an agent that sleeps gets it at its next start.
@@ -202,9 +202,9 @@ fn budgets_warn_and_then_end_the_session() {
     rig.give(Input::Heard(used("m", 79)));
     assert_eq!(notices(&rig, "budget_near"), 0);
     rig.give(Input::Heard(used("m", 80)));
-    assert_eq!((notices(&rig, "budget_near"), rig.did(&Effect::Say(Say::Interrupt))), (1, false));
+    assert_eq!((notices(&rig, "budget_near"), rig.did(&Effect::Say(ToAgent::Interrupt))), (1, false));
     rig.give(Input::Heard(used("m", 100)));
-    assert!(rig.did(&Effect::Say(Say::Interrupt)));
+    assert!(rig.did(&Effect::Say(ToAgent::Interrupt)));
     rig.give(Input::TurnOver(over(Cause::Interrupted)));
     assert_eq!((rig.turn_ended().outcome.cause, rig.did(&Effect::CloseInput)), (Cause::Budget, true));
 
@@ -227,16 +227,16 @@ fn budgets_warn_and_then_end_the_session() {
 fn the_time_of_a_frozen_agent_stands_still() {
     let mut rig = waiting(Limits { wall: Some(100 * S), ..Limits::default() }, able());
     rig.wait(50 * S).give(Input::Freeze).wait(1000 * S);
-    assert_eq!((rig.machine.deadline(), rig.did(&Effect::Say(Say::Interrupt))), (None, false));
+    assert_eq!((rig.machine.deadline(), rig.did(&Effect::Say(ToAgent::Interrupt))), (None, false));
     rig.give(Input::Resume).wait(49 * S);
-    assert!(!rig.did(&Effect::Say(Say::Interrupt)) && rig.did(&Effect::Thaw));
+    assert!(!rig.did(&Effect::Say(ToAgent::Interrupt)) && rig.did(&Effect::Thaw));
     rig.wait(2 * S);
-    assert!(rig.did(&Effect::Say(Say::Interrupt)));
+    assert!(rig.did(&Effect::Say(ToAgent::Interrupt)));
     let mut rig = waiting(Limits::default(), able());
     rig.give(Input::Freeze).give(Input::Stop);
     let order: Vec<_> =
-        rig.effects.iter().filter(|e| matches!(e, Effect::Thaw | Effect::Say(Say::Interrupt))).collect();
-    assert_eq!(order, [&Effect::Thaw, &Effect::Say(Say::Interrupt)]);
+        rig.effects.iter().filter(|e| matches!(e, Effect::Thaw | Effect::Say(ToAgent::Interrupt))).collect();
+    assert_eq!(order, [&Effect::Thaw, &Effect::Say(ToAgent::Interrupt)]);
 }
 
 // A message for the turn under way goes to the agent; where that cannot be, it is refused or begins a turn.
@@ -244,9 +244,9 @@ fn the_time_of_a_frozen_agent_stands_still() {
 fn steering() {
     let mut rig = waiting(Limits::default(), able());
     rig.give(Input::Steer("left".into()));
-    assert!(rig.did(&Effect::Say(Say::Steer("left".into()))) && notices(&rig, "steered") == 1);
+    assert!(rig.did(&Effect::Say(ToAgent::Steer("left".into()))) && notices(&rig, "steered") == 1);
     rig.give(Input::TurnOver(over(Cause::Completed))).give(Input::Steer("right".into()));
-    assert!(rig.did(&Effect::Say(Say::Prompt("right".into()))));
+    assert!(rig.did(&Effect::Say(ToAgent::Prompt("right".into()))));
     let mut rig = waiting(Limits::default(), Capabilities { steer: false, ..able() });
     rig.give(Input::Steer("left".into())).give(Input::SendNow("now".into()));
     assert_eq!(refusals(&rig), [("send", "unsupported"), ("send", "busy")]);

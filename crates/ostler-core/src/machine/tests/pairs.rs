@@ -4,7 +4,7 @@ use super::*;
 use crate::event::Ended;
 
 fn results(rig: &Rig) -> Vec<(&str, bool)> {
-    let result = |w: &&What| if let What::ToolResult(r) = w { Some(r.clone()) } else { None };
+    let result = |w: &&EventKind| if let EventKind::ToolResult(r) = w { Some(r.clone()) } else { None };
     let ids: Vec<_> = rig.events().iter().filter_map(result).collect();
     ids.iter().map(|r| (if r.id == "1" { "1" } else { "other" }, r.ok)).collect()
 }
@@ -15,13 +15,13 @@ fn a_result_that_comes_too_late_is_only_noticed() {
     rig.machine.after_turn = AfterTurn::Wait;
     rig.give(Input::Heard(call("1"))).give(Input::TurnOver(over(Cause::Completed)));
     let mut late = result("1");
-    if let What::ToolResult(it) = &mut late {
+    if let EventKind::ToolResult(it) = &mut late {
         it.output = "ü".repeat(5000);
     }
     rig.give(Input::Heard(late));
     assert_eq!(results(&rig), [("1", false)]);
     let events = rig.events();
-    let Some(What::Notice(notice)) = events.last() else { panic!("{events:?}") };
+    let Some(EventKind::Notice(notice)) = events.last() else { panic!("{events:?}") };
     assert_eq!((notice.code.as_str(), notice.level), ("late_tool_result", Level::Debug));
     assert!(notice.message.len() < 1200 && notice.message.ends_with("ü…"), "{}", notice.message);
 }
@@ -63,7 +63,7 @@ fn many_open_calls_are_paired_in_their_order() {
     let events = rig.events();
     let closed: Vec<&str> = events
         .iter()
-        .filter_map(|w| if let What::ToolResult(r) = w { (!r.ok).then_some(r.id.as_str()) } else { None })
+        .filter_map(|w| if let EventKind::ToolResult(r) = w { (!r.ok).then_some(r.id.as_str()) } else { None })
         .collect();
     assert_eq!(closed, ids[..30_000]);
 }

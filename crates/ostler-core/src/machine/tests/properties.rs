@@ -44,7 +44,7 @@ fn any_input() -> impl Strategy<Value = Input> {
 fn asked(id: &str) -> Input {
     let wants = crate::permission::ToolUse::of("t", crate::permission::ToolKind::Other);
     let otherwise = crate::permission::Otherwise::Person;
-    Input::Asked(crate::permission::Ask { id: id.into(), call: None, input: None, wants, otherwise })
+    Input::Asked(crate::permission::PermissionRequest { id: id.into(), call: None, input: None, wants, otherwise })
 }
 
 fn any_limit() -> impl Strategy<Value = Option<Duration>> {
@@ -75,7 +75,7 @@ proptest! {
         let after = if one_shot { AfterTurn::End } else { AfterTurn::Wait };
         let mut rig = Rig::new(limits, after);
         let able = crate::dialect::Capabilities { many_turns, resume, steer: resume, set_model: true, freeze: resume, ..Default::default() };
-        rig.machine = Machine::new(rig.machine.limits.clone(), after).able(able).ruled(None, "/w".into(), crate::spec::Asks::Somebody);
+        rig.machine = Machine::new(rig.machine.limits.clone(), after).able(able).ruled(None, "/w".into(), crate::spec::Attendance::Attended);
         let mut sent = 0;
         for (input, seconds) in inputs {
             rig.now += Duration::from_secs(seconds);
@@ -89,16 +89,16 @@ proptest! {
         prop_assert_eq!(words.iter().filter(|w| **w == "ended").count(), 1, "{:?}", words);
         prop_assert_eq!(words.last(), Some(&"ended"));
         // No message is lost: it has a turn, steered one, or was refused.
-        let became = rig.events().into_iter().filter(|what| match what {
-            What::TurnStarted(turn) => turn.origin == Origin::Caller,
-            What::Notice(notice) => notice.code == "steered",
-            What::Refused(refused) => refused.request == "send",
+        let became = rig.events().into_iter().filter(|kind| match kind {
+            EventKind::TurnStarted(turn) => turn.origin == Origin::Caller,
+            EventKind::Notice(notice) => notice.code == "steered",
+            EventKind::Refused(refused) => refused.request == "send",
             _ => false,
         });
         prop_assert_eq!(became.count(), sent, "{:?}", words);
         let mut asked: Vec<&str> = Vec::new();
-        for what in rig.events() {
-            if let What::Permission(it) = what {
+        for kind in rig.events() {
+            if let EventKind::Permission(it) = kind {
                 match it.decision {
                     Decision::Asked => asked.push(&it.id),
                     _ => {
@@ -113,18 +113,18 @@ proptest! {
         let mut open = false;
         // Every id that was heard, and whether its call still waits for its result.
         let mut calls: BTreeMap<String, bool> = BTreeMap::new();
-        for what in rig.events() {
-            match what {
-                What::TurnStarted(_) => { prop_assert!(!open); open = true; }
-                What::TurnEnded(_) => {
+        for kind in rig.events() {
+            match kind {
+                EventKind::TurnStarted(_) => { prop_assert!(!open); open = true; }
+                EventKind::TurnEnded(_) => {
                     prop_assert!(open);
                     prop_assert!(!calls.values().any(|waits| *waits), "a call without a result");
                     open = false;
                 }
-                What::ToolCall(call) => {
+                EventKind::ToolCall(call) => {
                     prop_assert_ne!(calls.insert(call.id.clone(), true), Some(true), "two calls of one id at once");
                 }
-                What::ToolResult(result) => {
+                EventKind::ToolResult(result) => {
                     prop_assert_ne!(calls.insert(result.id.clone(), false), Some(false), "two results of one call");
                 }
                 _ => {}

@@ -4,20 +4,20 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::event::Unreadable;
-use crate::permission::{Ask, Otherwise, ToolKind, ToolUse};
-use crate::spec::Asks;
+use crate::permission::{PermissionRequest, Otherwise, ToolKind, ToolUse};
+use crate::spec::Attendance;
 
 const LIMIT: u64 = 20_000;
 
 /// The JSON size of what was emitted, without the events that end turns and the session.
 fn stored(rig: &Rig) -> u64 {
-    let ends = |what: &&What| !matches!(what, What::TurnEnded(_) | What::Ended(_));
-    rig.events().iter().copied().filter(ends).map(|what| serde_json::to_string(what).unwrap().len() as u64).sum()
+    let ends = |kind: &&EventKind| !matches!(kind, EventKind::TurnEnded(_) | EventKind::Ended(_));
+    rig.events().iter().copied().filter(ends).map(|kind| serde_json::to_string(kind).unwrap().len() as u64).sum()
 }
 
 fn limited(after: AfterTurn) -> Rig {
     let mut rig = Rig::new(Limits { event_bytes: Some(LIMIT), ..Limits::default() }, after);
-    rig.machine = Machine::new(rig.machine.limits.clone(), after).ruled(None, "/w".into(), Asks::Somebody);
+    rig.machine = Machine::new(rig.machine.limits.clone(), after).ruled(None, "/w".into(), Attendance::Attended);
     for input in [Input::Send("hi".into()), Input::Start, Input::Spawned, Input::Heard(started())] {
         rig.give(input);
     }
@@ -50,8 +50,8 @@ fn floods() -> Vec<(&'static str, Flood)> {
         ("usage", |n| Input::Heard(used(&n.to_string(), 1))),
         ("who it is", |_| Input::Heard(started())),
         ("questions", |n| {
-            let (wants, input) = (ToolUse::of("t", ToolKind::Other), Some(Raw::string(&"i".repeat(400))));
-            Input::Asked(Ask { id: n.to_string(), call: None, input, wants, otherwise: Otherwise::Person })
+            let (wants, input) = (ToolUse::of("t", ToolKind::Other), Some(RawJson::string(&"i".repeat(400))));
+            Input::Asked(PermissionRequest { id: n.to_string(), call: None, input, wants, otherwise: Otherwise::Person })
         }),
     ]
 }
@@ -64,7 +64,7 @@ fn a_flood_of_any_kind_ends_the_turn_and_then_the_session() {
             rig.give(flood(n));
         }
         assert!(rig.machine.is_log_full(), "{name}");
-        assert!(rig.did(&Effect::Say(Say::Interrupt)), "{name}: interrupted first");
+        assert!(rig.did(&Effect::Say(ToAgent::Interrupt)), "{name}: interrupted first");
         // Its results, answers and states: each is as small as what it belongs to.
         assert!(stored(&rig) <= 2 * LIMIT, "{name}: {}", stored(&rig));
         let before = stored(&rig);
@@ -76,7 +76,7 @@ fn a_flood_of_any_kind_ends_the_turn_and_then_the_session() {
         assert_eq!(rig.turn_ended().outcome.cause, Cause::OutputLimit, "{name}");
         assert_eq!(rig.ended().outcome.cause, Cause::OutputLimit, "{name}");
         assert!(rig.ended().outcome.hint.as_ref().is_some_and(|hint| hint.contains("--max-log-size")), "{name}");
-        let notices = rig.events().into_iter().filter(|it| matches!(it, What::Notice(it) if it.code == "log_full"));
+        let notices = rig.events().into_iter().filter(|it| matches!(it, EventKind::Notice(it) if it.code == "log_full"));
         assert_eq!(notices.count(), 1, "{name}");
     }
 }
@@ -124,7 +124,7 @@ fn turns_that_the_agent_adds_count_too() {
     }
     rig.give(Input::TurnOver(over(Cause::Interrupted))).give(Input::Exited(exit(0), None));
     assert_eq!(rig.ended().outcome.cause, Cause::OutputLimit);
-    let all: usize = rig.events().iter().map(|what| serde_json::to_string(what).unwrap().len()).sum();
+    let all: usize = rig.events().iter().map(|kind| serde_json::to_string(kind).unwrap().len()).sum();
     assert!(all as u64 <= 2 * LIMIT, "{all}");
 }
 
@@ -135,10 +135,10 @@ fn the_last_result_of_a_flood_is_trimmed() {
         rig.give(Input::Heard(text(&"t".repeat(500))));
     }
     let usage: Vec<Usage> = (0..5000).map(|n| Usage::of(Some(n.to_string()), Tokens::default())).collect();
-    let (text, structured) = (Some("a".repeat(1_000_000)), Some(Raw::string(&"b".repeat(1_000_000))));
+    let (text, structured) = (Some("a".repeat(1_000_000)), Some(RawJson::string(&"b".repeat(1_000_000))));
     rig.give(Input::TurnOver(TurnOver { text, structured, usage, ..over(Cause::Completed) }));
     rig.give(Input::Exited(exit(0), None));
-    let all: usize = rig.events().iter().map(|what| serde_json::to_string(what).unwrap().len()).sum();
+    let all: usize = rig.events().iter().map(|kind| serde_json::to_string(kind).unwrap().len()).sum();
     assert!(all as u64 <= 3 * LIMIT, "{all}");
 }
 

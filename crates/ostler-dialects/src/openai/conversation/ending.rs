@@ -1,13 +1,13 @@
 //! How a turn ends: with an answer, with a failure, by the caller's wish.
 
-use ostler_core::dialect::{Out, Outbox, TurnOver};
+use ostler_core::dialect::{FromConversation, Outbox, TurnOver};
 use ostler_core::event::Level;
 use ostler_core::outcome::{Cause, Outcome};
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use ostler_core::spec::Denials;
 
 use super::tools::Asking;
-use super::{Phase, Squeezed, Talk, order};
+use super::{Phase, Squeezed, ModelConversation, order};
 use crate::openai::blame;
 use crate::openai::calls::Call;
 use crate::openai::history::LOST;
@@ -15,8 +15,8 @@ use crate::openai::orders::{Failed, FailedKind, Order};
 use crate::openai::reply::Reply;
 use crate::openai::tool_use::RUN_COMMAND;
 
-impl Talk {
-    pub(super) fn complete(&mut self, text: String, structured: Option<Raw>, out: &mut Outbox) {
+impl ModelConversation {
+    pub(super) fn complete(&mut self, text: String, structured: Option<RawJson>, out: &mut Outbox) {
         let denied = std::mem::take(&mut self.turn.denied);
         let allow = match (self.turn.refused.is_empty(), denied.iter().any(|tool| tool == RUN_COMMAND)) {
             (true, true) => "Allow it (--allow-command, or .ostler/sandbox.toml), or pass --tolerate-denials.",
@@ -96,11 +96,11 @@ impl Talk {
                 self.cancel(Vec::new(), out);
             }
             Phase::Asking(Asking { calls, open }) => {
-                open.into_iter().for_each(|id| out.push(Out::Withdraw(id)));
+                open.into_iter().for_each(|id| out.push(FromConversation::Withdraw(id)));
                 self.cancel(calls, out);
             }
             Phase::Working(calls) => {
-                self.turn.approvals.drain().for_each(|(id, _)| out.push(Out::Withdraw(id)));
+                self.turn.approvals.drain().for_each(|(id, _)| out.push(FromConversation::Withdraw(id)));
                 self.cancel(calls, out);
             }
             Phase::Hooked(_) | Phase::Verifying(..) => self.cancel(Vec::new(), out),
@@ -132,6 +132,6 @@ impl Talk {
         self.history.settle(LOST);
         self.keep_steered(out);
         over.usage = self.turn.bill.usage();
-        out.push(Out::TurnOver(over));
+        out.push(FromConversation::TurnOver(over));
     }
 }

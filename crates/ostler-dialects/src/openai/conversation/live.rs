@@ -1,14 +1,14 @@
 //! What the caller says while a turn is under way: a message for it, another model.
 
-use ostler_core::dialect::{Change, Out, Outbox};
+use ostler_core::dialect::{Change, FromConversation, Outbox};
 use ostler_core::event::Level;
 use ostler_core::spec::{Kind, keys};
 
-use super::{Phase, Talk};
+use super::{Phase, ModelConversation};
 use crate::openai::history::Message;
 use crate::openai::rebuild::codes;
 
-impl Talk {
+impl ModelConversation {
     /// A message for the turn that is under way. It waits for the next request: the answer to the last one cannot know it.
     pub(super) fn steer(&mut self, text: String, out: &mut Outbox) {
         self.steered.push(text);
@@ -58,7 +58,7 @@ impl Talk {
             }
             other => Some(format!("{} cannot do that ({})", self.plan.agent, other.request())),
         };
-        out.push(Out::Changed { id, error });
+        out.push(FromConversation::Changed { id, error });
     }
 
     /// The model that is asked from now on.

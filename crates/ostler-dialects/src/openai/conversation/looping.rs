@@ -4,9 +4,9 @@
 use ostler_core::dialect::Outbox;
 use ostler_core::event::{DecidedBy, Decision, Level, Notice, Permission, ToolCall};
 use ostler_core::outcome::{Cause, Outcome};
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 
-use super::{Phase, Talk, order};
+use super::{Phase, ModelConversation, order};
 use crate::openai::blame;
 use crate::openai::calls::Call;
 use crate::openai::history::Message;
@@ -22,7 +22,7 @@ pub(super) enum Next {
     /// The next round begins.
     Round,
     /// The answer is checked, and then it is the answer.
-    Finish(String, Option<Raw>),
+    Finish(String, Option<RawJson>),
 }
 
 /// What the model is told of a question that nobody answered.
@@ -31,7 +31,7 @@ pub(super) const ASKED: &str = "The question was put to the person. The answer i
 /// What the model is told of a call that changes something.
 const PLAN: &str = "denied: this is plan mode, nothing is to be changed. Say what you would do instead.";
 
-impl Talk {
+impl ModelConversation {
     /// What there is around the loop.
     pub(super) fn looping(&self) -> Option<&Looping> {
         self.ready.as_ref().and_then(|ready| ready.looping.as_ref())
@@ -239,7 +239,7 @@ impl Talk {
 
     /// Tells the caller, and the model where there is something to tell it.
     fn tell(&mut self, notice: Notice, told: Option<String>, out: &mut Outbox) {
-        let raw = told.as_deref().map(Raw::string);
+        let raw = told.as_deref().map(RawJson::string);
         out.event(Notice { raw, ..notice });
         self.history.0.extend(told.map(Message::Told));
     }
@@ -299,7 +299,7 @@ impl Talk {
 
 /// A call, as it is told.
 pub(super) fn called(call: &Call) -> ToolCall {
-    let input = call.input().unwrap_or_else(|_| Raw::string(&call.arguments));
+    let input = call.input().unwrap_or_else(|_| RawJson::string(&call.arguments));
     ToolCall { id: call.id.clone(), name: call.name.clone(), input, parent: None }
 }
 

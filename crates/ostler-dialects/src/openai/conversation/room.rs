@@ -2,16 +2,16 @@
 
 use ostler_core::dialect::Outbox;
 use ostler_core::event::{Level, Notice};
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 
-use super::{Phase, Squeezed, Talk};
+use super::{Phase, Squeezed, ModelConversation};
 use crate::openai::history::Message;
 use crate::openai::orders::Failed;
 use crate::openai::rebuild::{Summary, codes};
 use crate::openai::reply::{Audience, Reply};
 use crate::openai::{blame, context, prices};
 
-impl Talk {
+impl ModelConversation {
     pub(super) fn window(&self) -> Option<u64> {
         let listed = || self.ready.as_ref().filter(|r| r.official).and_then(|_| prices::window(self.model()));
         self.plan.context_window.filter(|_| self.is_first(self.model())).or_else(listed)
@@ -60,7 +60,7 @@ impl Talk {
             self.meter.forget();
             let message = format!("The context is nearly full: the first {cut} messages were replaced by a summary.");
             // Whoever rebuilds the conversation needs it too.
-            let raw = Some(Raw::of(&Summary { replaced: cut, summary }));
+            let raw = Some(RawJson::of(&Summary { replaced: cut, summary }));
             out.event(Notice { raw, ..Notice::new(Level::Info, codes::SUMMARISED, message) });
         }
         match self.stop() {

@@ -1,12 +1,12 @@
 //! The model's tool calls: what is told of them, ordered, and heard back.
 
-use ostler_core::dialect::{Out, Outbox};
+use ostler_core::dialect::{FromConversation, Outbox};
 use ostler_core::event::{DecidedBy, Decision, Permission, ToolResult};
 use ostler_core::outcome::{Cause, Outcome};
-use ostler_core::permission::{Ask, NOBODY, Otherwise, Verdict};
+use ostler_core::permission::{PermissionRequest, NOBODY, Otherwise, Verdict};
 
 use super::looping::{Next, called};
-use super::{Phase, Talk, order};
+use super::{Phase, ModelConversation, order};
 use crate::openai::calls::Call;
 use crate::openai::history::Message;
 use crate::openai::orders::{self, Order, ToolOrder, When};
@@ -30,7 +30,7 @@ pub(super) struct Approval {
     pub(super) output: String,
 }
 
-impl Talk {
+impl ModelConversation {
     pub(super) fn work(&mut self, calls: Vec<Call>, out: &mut Outbox) {
         calls.iter().for_each(|call| out.event(called(call)));
         if self.turn.steps >= self.plan.max_turns {
@@ -60,7 +60,7 @@ impl Talk {
             let person = self.plan.somebody && self.needs_approval(call);
             let otherwise = if person { Otherwise::Person } else { Otherwise::Agent };
             let (id, input) = (call.id.clone(), Some(input));
-            out.push(Out::Ask(Ask { call: Some(id.clone()), id, input, wants, otherwise }));
+            out.push(FromConversation::Ask(PermissionRequest { call: Some(id.clone()), id, input, wants, otherwise }));
             open.push(call.id.clone());
         }
         open
@@ -100,7 +100,7 @@ impl Talk {
         wants.paths.clone_from(&approval.paths);
         let ask = format!("{}:approval", call.id);
         let (call, input, otherwise) = (Some(call.id.clone()), Some(input), Otherwise::PersonAlways);
-        out.push(Out::Ask(Ask { call, id: ask.clone(), input, wants, otherwise }));
+        out.push(FromConversation::Ask(PermissionRequest { call, id: ask.clone(), input, wants, otherwise }));
         self.turn.approvals.insert(ask, approval);
     }
 

@@ -8,17 +8,17 @@ use proptest::prelude::*;
 use super::*;
 
 fn call(id: &str, args: &str) -> ToolRequest {
-    ToolRequest { id: id.into(), name: "add".into(), args: Raw::parse(args).unwrap() }
+    ToolRequest { id: id.into(), name: "add".into(), args: RawJson::parse(args).unwrap() }
 }
 
 fn tools() -> Vec<ToolOffer> {
-    let parameters = Raw::parse(r#"{"type":"object","properties":{"a":{"type":"number"}}}"#).unwrap();
+    let parameters = RawJson::parse(r#"{"type":"object","properties":{"a":{"type":"number"}}}"#).unwrap();
     vec![ToolOffer { name: "add".into(), description: "Adds.".into(), parameters }]
 }
 
 #[test]
 fn a_question_is_read_back() {
-    let parts = Raw::parse(r#"[{"type":"text","text":"hi"}]"#).unwrap();
+    let parts = RawJson::parse(r#"[{"type":"text","text":"hi"}]"#).unwrap();
     let messages = vec![
         Message::system("Be brief."),
         Message::user(parts),
@@ -50,7 +50,7 @@ fn without_tools_there_is_no_list_of_them() {
 // S0-15: what is structured and no list of parts becomes text.
 #[test]
 fn an_object_as_content_becomes_text() {
-    let object = Raw::parse(r#"{"a": 1}"#).unwrap();
+    let object = RawJson::parse(r#"{"a": 1}"#).unwrap();
     let request = Question { model: "m", messages: &[Message::user(object)], tools: &[] }.request();
     assert_eq!(Asked::of(&request).unwrap().messages, [Message::user(r#"{"a": 1}"#)]);
 }
@@ -154,7 +154,7 @@ fn a_failure_keeps_its_outcome() {
 proptest! {
     #[test]
     fn any_words_are_read_back(said in any::<String>(), result in any::<String>(), key in any::<String>()) {
-        let args = Raw::of(&std::collections::BTreeMap::from([(key, result.clone())]));
+        let args = RawJson::of(&std::collections::BTreeMap::from([(key, result.clone())]));
         let tool_calls = vec![ToolRequest { id: "c1".into(), name: "add".into(), args }];
         let messages = vec![
             Message::user(said.clone()),

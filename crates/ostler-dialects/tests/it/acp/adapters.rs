@@ -3,7 +3,7 @@
 use ostler_core::dialect::Dialect;
 use ostler_core::outcome::Cause;
 use ostler_core::permission::{Policy, ToolKind, Verdict};
-use ostler_core::spec::{Asks, Spec, ToolOffer, keys};
+use ostler_core::spec::{Attendance, Spec, ToolOffer, keys};
 use ostler_dialects::acp::{CLAUDE_AGENT_ACP, CODEX_ACP};
 use serde_json::{Value, json};
 
@@ -153,7 +153,7 @@ fn codex_s_calls_of_servers_are_named_after_them() {
     let offer = ToolOffer {
         name: "add".into(),
         description: "Adds.".into(),
-        parameters: ostler_core::raw::Raw::parse(r#"{"type":"object"}"#).unwrap(),
+        parameters: ostler_core::raw_json::RawJson::parse(r#"{"type":"object"}"#).unwrap(),
     };
     for (server, story) in [("ostler", "call c add"), ("other", "call c mcp__other__add")] {
         let mut stage = Stage::asked(&CODEX_ACP, &Spec { tools: vec![offer.clone()], ..Spec::default() });
@@ -177,7 +177,7 @@ fn codex_s_calls_of_servers_are_named_after_them() {
 // A turn that failed ends well; how it is told comes before, and why comes as text without an id.
 #[test]
 fn codex_s_failures_are_failures() {
-    let info = |what: Value| json!({"sessionUpdate": "session_info_update", "_meta": {"codex": what}});
+    let info = |kind: Value| json!({"sessionUpdate": "session_info_update", "_meta": {"codex": kind}});
     let mut stage = Stage::asked(&CODEX_ACP, &Spec::default());
     stage.text("Warning: Model metadata for `x` not found.\n\n");
     stage.update(&info(
@@ -221,7 +221,7 @@ fn codex_asks_those_who_decide_and_no_model() {
     let policy = || Spec { policy: Some(Policy::default()), ..Spec::default() };
     assert_eq!(mode(&Spec::default()), ["workspace-write"]);
     assert_eq!(mode(&policy()), ["read-only"]);
-    assert_eq!(mode(&Spec { asks: Asks::Somebody, ..Spec::default() }), ["read-only"]);
+    assert_eq!(mode(&Spec { attendance: Attendance::Attended, ..Spec::default() }), ["read-only"]);
     for (word, allowed) in
         [("read-only", true), ("agent", false), ("workspace-write", false), ("agent-full-access", false)]
     {

@@ -1,21 +1,21 @@
 //! Where somebody decides, no session runs in a mode in which the agent does not ask.
 
-use ostler_core::dialect::{Dialect, Say};
+use ostler_core::dialect::{Dialect, ToAgent};
 use ostler_core::outcome::Cause;
 use ostler_core::permission::Policy;
-use ostler_core::spec::{Asks, Spec, keys};
+use ostler_core::spec::{Attendance, Spec, keys};
 use ostler_dialects::acp::{self, COPILOT, GEMINI, GOOSE, QWEN};
 use serde_json::{Value, json};
 
 use super::stage::{Stage, hello};
 
 /// Who decides.
-const NOBODY: (bool, Asks) = (false, Asks::Nobody);
-const PERSON: (bool, Asks) = (false, Asks::Somebody);
-const RULES: (bool, Asks) = (true, Asks::Nobody);
+const NOBODY: (bool, Attendance) = (false, Attendance::Unattended);
+const PERSON: (bool, Attendance) = (false, Attendance::Attended);
+const RULES: (bool, Attendance) = (true, Attendance::Unattended);
 
-fn spec((policy, asks): (bool, Asks)) -> Spec {
-    Spec { policy: policy.then(Policy::default), asks, ..Spec::default() }
+fn spec((policy, attendance): (bool, Attendance)) -> Spec {
+    Spec { policy: policy.then(Policy::default), attendance, ..Spec::default() }
 }
 
 fn modes(now: &str) -> Value {
@@ -26,7 +26,7 @@ fn modes(now: &str) -> Value {
 /// A session that is opened with this answer, and a message that waits for it: the requests after that, in short.
 fn opened(dialect: &dyn Dialect, spec: &Spec, answer: &Value) -> (Stage, Vec<String>) {
     let mut stage = Stage::begun(dialect, spec);
-    stage.say(Say::Prompt("hello".into()));
+    stage.say(ToAgent::Prompt("hello".into()));
     stage.answer(1, &hello(&json!({"loadSession": true})));
     stage.outs.clear();
     stage.answer(2, answer);

@@ -1,7 +1,7 @@
 //! The differences between agents, by their numbers: each of them is read.
 
-use ostler_core::dialect::{Change, Dialect, Exit, Out, Say};
-use ostler_core::event::What;
+use ostler_core::dialect::{Change, Dialect, Exit, FromConversation, ToAgent};
+use ostler_core::event::EventKind;
 use ostler_core::outcome::Cause;
 use ostler_core::permission::Verdict;
 use ostler_core::spec::{Denials, Spec, keys};
@@ -36,7 +36,7 @@ fn difference_1_every_way_to_say_that_a_key_was_rejected() {
     }
     // The same before there is a session.
     let mut stage = Stage::begun(&GEMINI, &Spec::default());
-    stage.say(Say::Prompt("hello".into()));
+    stage.say(ToAgent::Prompt("hello".into()));
     stage.answer(1, &hello(&json!({})));
     stage.fail(2, -32000, "Authentication required");
     assert_eq!(stage.cause(), Some(Cause::Auth));
@@ -102,7 +102,7 @@ fn a_dropped_session_ends_the_process_so_that_the_next_one_resumes_it() {
     ] {
         let mut stage = Stage::asked(&COPILOT, &Spec::default());
         stage.fail(3, code, message);
-        assert_eq!(stage.outs, [Out::EndProcess], "the turn is over when the process is gone: {message}");
+        assert_eq!(stage.outs, [FromConversation::EndProcess], "the turn is over when the process is gone: {message}");
         stage.exit(&Exit { signal: Some(15), ..Exit::default() });
         let outcome = &stage.over().unwrap().outcome;
         assert_eq!(outcome.cause, Cause::AgentDied);
@@ -156,7 +156,7 @@ fn difference_3_calls_are_told_once_and_settled_once() {
     // A call that nobody announced, and one that is not only text.
     let mut stage = Stage::asked(&GEMINI, &Spec::default());
     stage.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed", "kind": "edit", "content": [{"type": "diff", "path": "/w/a", "newText": "x"}]}));
-    assert!(stage.outs.iter().any(|out| matches!(out, Out::Event(What::ToolResult(it)) if it.content.is_some())));
+    assert!(stage.outs.iter().any(|out| matches!(out, FromConversation::Event(EventKind::ToolResult(it)) if it.content.is_some())));
 }
 
 // 3, P46
@@ -221,7 +221,7 @@ fn resuming() -> Spec {
 #[test]
 fn difference_5_history_is_not_told_again_and_a_session_is_loaded_once() {
     let mut stage = Stage::begun(&GEMINI, &resuming());
-    stage.say(Say::Prompt("hello".into()));
+    stage.say(ToAgent::Prompt("hello".into()));
     stage.answer(1, &hello(&json!({"loadSession": true})));
     stage.text("old");
     stage.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "x", "status": "completed"}));
@@ -241,7 +241,7 @@ fn difference_5_history_is_not_told_again_and_a_session_is_loaded_once() {
     assert_eq!(methods(&stage), ["initialize", "session/load", "session/set_mode", "session/prompt"]);
     // Twenty more turns: no second load.
     for turn in 0..20 {
-        stage.say(Say::Prompt("more".into()));
+        stage.say(ToAgent::Prompt("more".into()));
         stage.answer(5 + turn, &json!({"stopReason": "end_turn"}));
     }
     assert_eq!(methods(&stage).iter().filter(|method| *method == "session/load").count(), 1);
@@ -260,7 +260,7 @@ fn difference_5_history_is_not_told_again_and_a_session_is_loaded_once() {
     stage.answer(1, &hello(&json!({"sessionCapabilities": {"fork": {}}})));
     stage.answer(2, &json!({"sessionId": "copy"}));
     assert_eq!(stage.writes()[1]["method"], "session/fork");
-    assert!(matches!(&stage.outs[2], Out::Event(What::Started(it)) if it.native_session.as_deref() == Some("copy")));
+    assert!(matches!(&stage.outs[2], FromConversation::Event(EventKind::Started(it)) if it.native_session.as_deref() == Some("copy")));
 }
 
 /// Measured with 2026.9.6: the gateway works in a directory of its own, and a prompt only names the session's.
@@ -273,7 +273,7 @@ fn an_agent_that_works_elsewhere_is_found_out() {
         stage
     };
     let cwd = |stage: &Stage| {
-        stage.outs.iter().find_map(|out| if let Out::Event(What::Started(it)) = out { it.cwd.clone() } else { None })
+        stage.outs.iter().find_map(|out| if let FromConversation::Event(EventKind::Started(it)) = out { it.cwd.clone() } else { None })
     };
     let (elsewhere, here) = (opened(&OPENCLAW), opened(&GEMINI));
     assert_eq!(elsewhere.story(), ["started", "notice works_elsewhere"]);
@@ -290,7 +290,7 @@ fn difference_5_unknown_sessions_have_one_cause() {
         (&GEMINI, -32603, "Internal error"),
     ] {
         let mut stage = Stage::begun(dialect, &resuming());
-        stage.say(Say::Prompt("hello".into()));
+        stage.say(ToAgent::Prompt("hello".into()));
         stage.answer(1, &hello(&json!({"loadSession": true})));
         stage.fail(2, code, message);
         let outcome = &stage.over().unwrap().outcome;
@@ -299,11 +299,11 @@ fn difference_5_unknown_sessions_have_one_cause() {
         assert!(hint.contains("leave out resume") || hint.contains("Leave out resume"), "{hint}");
         assert_eq!(hint.contains("sessionRetention"), dialect.name() == "gemini");
         // It stays so.
-        stage.say(Say::Prompt("again".into()));
-        assert_eq!(stage.outs.iter().filter(|out| matches!(out, Out::TurnOver(_))).count(), 2);
+        stage.say(ToAgent::Prompt("again".into()));
+        assert_eq!(stage.outs.iter().filter(|out| matches!(out, FromConversation::TurnOver(_))).count(), 2);
     }
     let mut stage = Stage::begun(&GEMINI, &resuming());
-    stage.say(Say::Prompt("hello".into()));
+    stage.say(ToAgent::Prompt("hello".into()));
     stage.answer(1, &hello(&json!({})));
     assert_eq!(stage.cause(), Some(Cause::BadRequest), "it does not announce that it can");
 }
@@ -346,12 +346,12 @@ fn difference_7_strangers_change_nothing() {
 fn difference_8_another_version_ends_the_turn_with_a_reason() {
     for version in [json!(2), json!(0), json!(null), json!("1")] {
         let mut stage = Stage::begun(&GEMINI, &Spec::default());
-        stage.say(Say::Prompt("hello".into()));
+        stage.say(ToAgent::Prompt("hello".into()));
         stage.answer(1, &json!({"protocolVersion": version}));
         assert_eq!(stage.cause(), Some(Cause::Protocol), "{version}");
         assert_eq!(stage.writes().len(), 1, "nothing more is asked");
-        stage.say(Say::Change { id: 1, change: Change::Model("m".into()) });
-        assert!(matches!(stage.outs.last(), Some(Out::Changed { error: Some(_), .. })));
+        stage.say(ToAgent::Change { id: 1, change: Change::Model("m".into()) });
+        assert!(matches!(stage.outs.last(), Some(FromConversation::Changed { error: Some(_), .. })));
     }
 }
 
@@ -366,7 +366,7 @@ fn chunks_that_repeat_everything_are_told_as_differences() {
         whole.push(char::from_digit(n % 10, 10).unwrap());
         stage.text(&whole);
     }
-    let texts = stage.outs.iter().filter_map(|out| if let Out::Event(What::Text(it)) = out { Some(it) } else { None });
+    let texts = stage.outs.iter().filter_map(|out| if let FromConversation::Event(EventKind::Text(it)) = out { Some(it) } else { None });
     let texts: Vec<_> = texts.collect();
     assert!(texts.len() == 10_000 && texts.iter().all(|it| it.text.len() == 1 && it.delta));
     assert_eq!(texts.iter().map(|it| it.text.as_str()).collect::<String>(), whole);
@@ -396,7 +396,7 @@ fn modes_and_models_are_chosen_by_what_is_announced() {
         let mut spec = Spec::default();
         spec.settings.set(key, value);
         let mut stage = Stage::begun(custom(), &spec);
-        stage.say(Say::Prompt("hello".into()));
+        stage.say(ToAgent::Prompt("hello".into()));
         stage.answer(1, &hello(&json!({})));
         stage.answer(2, opened);
         let hint = stage.over().and_then(|over| over.outcome.hint.clone());

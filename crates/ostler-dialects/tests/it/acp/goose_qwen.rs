@@ -1,6 +1,6 @@
 //! The differences of goose and qwen, each on its own.
 
-use ostler_core::dialect::Say;
+use ostler_core::dialect::ToAgent;
 use ostler_core::outcome::Cause;
 use ostler_core::permission::{ToolKind, Verdict};
 use ostler_core::spec::{Denials, Spec};
@@ -45,7 +45,7 @@ fn a_cancelled_turn_that_ended_well_was_interrupted() {
         let mut stage = Stage::asked(dialect, &Spec::default());
         stage.text("One");
         if interrupted {
-            stage.say(Say::Interrupt);
+            stage.say(ToAgent::Interrupt);
         }
         stage.answer(3, &json!({"stopReason": "end_turn"}));
         assert_eq!(stage.cause(), Some(cause), "{interrupted}");
@@ -154,7 +154,7 @@ fn an_interrupted_turn_has_its_cost() {
     stage.update(
         &json!({"sessionUpdate": "usage_update", "used": 1, "size": 2, "cost": {"amount": 0.5, "currency": "USD"}}),
     );
-    stage.say(Say::Interrupt);
+    stage.say(ToAgent::Interrupt);
     stage.answer(
         3,
         &json!({"stopReason": "cancelled", "usage": {"inputTokens": 118, "outputTokens": 25, "totalTokens": 143}}),

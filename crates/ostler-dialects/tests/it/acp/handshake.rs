@@ -1,6 +1,6 @@
 //! A handshake that fails is told, whether somebody waits for it or not.
 
-use ostler_core::dialect::{Exit, Say};
+use ostler_core::dialect::{Exit, ToAgent};
 use ostler_core::outcome::Cause;
 use ostler_core::spec::Spec;
 use ostler_dialects::acp::{GEMINI, OPENCODE};
@@ -26,14 +26,14 @@ fn a_handshake_that_fails_before_a_turn_is_told_and_ends_the_next() {
         let [told] = stage.notices(CODE)[..] else { panic!("{:?}", stage.outs) };
         let told = told.to_owned();
         assert!(stage.over().is_none() && told.starts_with("gemini ") && told.contains(cause.word()), "{told}");
-        stage.say(Say::Prompt("hello".into()));
+        stage.say(ToAgent::Prompt("hello".into()));
         let outcome = stage.over().unwrap().outcome.clone();
         assert_eq!(outcome.cause, cause);
         assert!(told.contains(&outcome.message) && told.contains(outcome.hint.as_deref().unwrap()), "{told}");
         assert_eq!(stage.notices(CODE).len(), 1);
         // Where a turn waits for it, its ending says so, and nothing else does.
         let mut stage = Stage::begun(&GEMINI, &Spec::default());
-        stage.say(Say::Prompt("hello".into()));
+        stage.say(ToAgent::Prompt("hello".into()));
         fails(&mut stage);
         assert_eq!((stage.cause(), stage.notices(CODE).len()), (Some(cause), 0));
     }

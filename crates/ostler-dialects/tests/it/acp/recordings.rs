@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use ostler_core::dialect::{Change, Dialect, FileFault, Out, Say};
+use ostler_core::dialect::{Change, Dialect, FileFault, FromConversation, ToAgent};
 use ostler_core::outcome::Cause;
 use ostler_core::permission::Verdict;
-use ostler_core::spec::{Asks, Spec, keys};
+use ostler_core::spec::{Attendance, Spec, keys};
 use ostler_dialects::acp;
 use serde_json::Value;
 
@@ -22,16 +22,16 @@ fn dialect(name: &str) -> &'static dyn Dialect {
 }
 
 /// What was said then, as the caller would say it.
-fn saying(stage: &Stage, message: &Value, changes: &mut u64) -> Option<Say> {
+fn saying(stage: &Stage, message: &Value, changes: &mut u64) -> Option<ToAgent> {
     let params = &message["params"];
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let mut change = |change| {
         *changes += 1;
-        Some(Say::Change { id: *changes, change })
+        Some(ToAgent::Change { id: *changes, change })
     };
     match message["method"].as_str() {
-        Some("session/prompt") => Some(Say::Prompt(text(&params["prompt"][0]["text"]))),
-        Some("session/cancel") => Some(Say::Interrupt),
+        Some("session/prompt") => Some(ToAgent::Prompt(text(&params["prompt"][0]["text"]))),
+        Some("session/cancel") => Some(ToAgent::Interrupt),
         Some("session/set_mode") => change(Change::PermissionMode(text(&params["modeId"]))),
         Some("session/set_config_option") if params["configId"] == "mode" => {
             change(Change::PermissionMode(text(&params["value"])))
@@ -39,22 +39,22 @@ fn saying(stage: &Stage, message: &Value, changes: &mut u64) -> Option<Say> {
         Some("session/set_config_option") => change(Change::Model(text(&params["value"]))),
         Some(_) => None,
         None if message["error"].is_object() => {
-            let file = stage.outs.iter().rev().find_map(|out| if let Out::File(it) = out { Some(it) } else { None });
+            let file = stage.outs.iter().rev().find_map(|out| if let FromConversation::File(it) = out { Some(it) } else { None });
             let fault = FileFault { missing: true, why: "/workspace/w-gemini.txt".into() };
-            Some(Say::FileDone { id: file.unwrap().id.clone(), result: Err(fault) })
+            Some(ToAgent::FileDone { id: file.unwrap().id.clone(), result: Err(fault) })
         }
         None => {
             let option = message["result"]["outcome"]["optionId"].as_str().unwrap();
             let allowed = ["allow_once", "proceed_once"].contains(&option);
             let verdict = if allowed { Verdict::Allow } else { Verdict::Deny("a rule says so".into()) };
-            Some(Say::Verdict { id: stage.asks().last().unwrap().id.clone(), verdict })
+            Some(ToAgent::Verdict { id: stage.asks().last().unwrap().id.clone(), verdict })
         }
     }
 }
 
 fn replay(name: &str) -> Stage {
     let text = std::fs::read_to_string(fixtures("acp").join(name).join("wire.jsonl")).unwrap();
-    let mut spec = Spec { dir: Some(PathBuf::from("/workspace")), asks: Asks::Somebody, ..Spec::default() };
+    let mut spec = Spec { dir: Some(PathBuf::from("/workspace")), attendance: Attendance::Attended, ..Spec::default() };
     spec.settings.set("fs", "true");
     if name.ends_with("_load") {
         spec.settings.set(keys::RESUME, "the-session");
@@ -91,7 +91,7 @@ fn every_recording_yields_its_events() {
     for (name, causes) in ENDINGS {
         let mut stage = replay(name);
         if name.ends_with("gemini_load") {
-            stage.say(Say::Prompt("ECHO after load".into()));
+            stage.say(ToAgent::Prompt("ECHO after load".into()));
         }
         let found: String = stage.outs.iter().map(|out| written(out) + "\n").collect();
         let path = fixtures("acp").join(name).join("events.jsonl");
@@ -100,7 +100,7 @@ fn every_recording_yields_its_events() {
         }
         assert_eq!(found, std::fs::read_to_string(&path).unwrap_or_default(), "{name} (UPDATE_GOLDEN=1 rewrites)");
         let endings = stage.outs.iter().filter_map(|out| match out {
-            Out::TurnOver(over) => Some(over.outcome.cause),
+            FromConversation::TurnOver(over) => Some(over.outcome.cause),
             _ => None,
         });
         assert_eq!(endings.collect::<Vec<_>>(), *causes, "{name}");

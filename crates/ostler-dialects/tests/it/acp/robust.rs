@@ -1,7 +1,7 @@
 //! Whatever an agent says: no panic, no message lost, and the answer to the prompt ends the turn.
 
-use ostler_core::dialect::Out;
-use ostler_core::event::What;
+use ostler_core::dialect::FromConversation;
+use ostler_core::event::EventKind;
 use ostler_core::outcome::Cause;
 use ostler_core::spec::Spec;
 use ostler_dialects::acp::{COPILOT, GEMINI, OPENCODE};
@@ -92,15 +92,15 @@ fn update() -> impl Strategy<Value = Value> {
 }
 
 /// Every tool call has at most one result, and none comes before its call.
-fn calls_are_paired(outs: &[Out]) -> bool {
+fn calls_are_paired(outs: &[FromConversation]) -> bool {
     let (mut called, mut settled) = (Vec::new(), Vec::new());
     outs.iter().all(|out| match out {
-        Out::Event(What::ToolCall(it)) => {
+        FromConversation::Event(EventKind::ToolCall(it)) => {
             let new = !called.contains(&it.id);
             called.push(it.id.clone());
             new
         }
-        Out::Event(What::ToolResult(it)) => {
+        FromConversation::Event(EventKind::ToolResult(it)) => {
             let new = called.contains(&it.id) && !settled.contains(&it.id);
             settled.push(it.id.clone());
             new

@@ -1,10 +1,10 @@
 //! Who decides, files, interrupts, and what is said before a session is there.
 
 use ostler_core::dialect::Dialect;
-use ostler_core::dialect::{Change, Exit, FileAccess, FileFault, Out, Say};
+use ostler_core::dialect::{Change, Exit, FileAccess, FileFault, FromConversation, ToAgent};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::permission::{Otherwise, Policy, ToolKind, Verdict};
-use ostler_core::spec::{Asks, Spec, keys};
+use ostler_core::spec::{Attendance, Spec, keys};
 use ostler_dialects::acp::{self, Acp, CODEX_ACP, COPILOT, GEMINI, OPENCLAW, OPENCODE, QWEN};
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ fn difference_6_files_are_read_and_written_for_the_agent() {
     let read = json!({"sessionId": "s", "path": "/w/a", "line": 2, "limit": 5});
     let mut stage = Stage::asked(&GEMINI, &with_fs(false));
     file(&mut stage, "fs/read_text_file", &read);
-    let Some(Out::File(order)) = stage.outs.last().cloned() else { panic!("{:?}", stage.outs) };
+    let Some(FromConversation::File(order)) = stage.outs.last().cloned() else { panic!("{:?}", stage.outs) };
     assert_eq!((order.path.as_str(), order.access), ("/w/a", FileAccess::Read { line: Some(2), limit: Some(5) }));
     let missing = || Err(FileFault { missing: true, why: "/w/a".into() });
     let gemini = &GEMINI as &dyn Dialect;
@@ -49,13 +49,13 @@ fn difference_6_files_are_read_and_written_for_the_agent() {
         let mut stage = Stage::asked(agent, &with_fs(false));
         file(&mut stage, "fs/read_text_file", &read);
         for _ in 0..2 {
-            stage.say(Say::FileDone { id: order.id.clone(), result: result.clone() });
+            stage.say(ToAgent::FileDone { id: order.id.clone(), result: result.clone() });
         }
         assert_eq!(stage.writes(), [answer], "once");
     }
     let mut stage = Stage::asked(&GEMINI, &with_fs(false));
     file(&mut stage, "fs/write_text_file", &json!({"path": "/w/a", "content": "new"}));
-    stage.say(Say::FileDone { id: order.id, result: Ok(String::new()) });
+    stage.say(ToAgent::FileDone { id: order.id, result: Ok(String::new()) });
     assert_eq!(stage.writes(), [json!({"jsonrpc": "2.0", "id": 9, "result": {}})]);
     for (spec, params, code) in [(Spec::default(), &read, -32601), (with_fs(false), &json!({}), -32602)] {
         let mut stage = Stage::asked(&GEMINI, &spec);
@@ -75,7 +75,7 @@ fn rules_are_asked_about_files_first() {
         assert_eq!((ask.wants.kind, ask.otherwise), (ToolKind::Edit, Otherwise::Agent));
         assert_eq!(ask.wants.paths, ["/w/a"]);
         stage.verdict(verdict);
-        assert_eq!(matches!(stage.outs.last(), Some(Out::File(_))), goes_on);
+        assert_eq!(matches!(stage.outs.last(), Some(FromConversation::File(_))), goes_on);
         assert_eq!(stage.writes().len(), usize::from(!goes_on));
     }
 }
@@ -83,10 +83,10 @@ fn rules_are_asked_about_files_first() {
 // P37, P38
 #[test]
 fn an_interrupt_is_passed_on_and_questions_are_cancelled() {
-    let mut stage = Stage::asked(&OPENCODE, &Spec { asks: Asks::Somebody, ..Spec::default() });
+    let mut stage = Stage::asked(&OPENCODE, &Spec { attendance: Attendance::Attended, ..Spec::default() });
     let call = json!({"toolCallId": "c", "title": "x", "kind": "execute"});
     stage.permission(&call, &usual());
-    stage.say(Say::Interrupt);
+    stage.say(ToAgent::Interrupt);
     assert_eq!(
         stage.writes(),
         [
@@ -94,7 +94,7 @@ fn an_interrupt_is_passed_on_and_questions_are_cancelled() {
             json!({"jsonrpc": "2.0", "id": 7, "result": {"outcome": {"outcome": "cancelled"}}}),
         ]
     );
-    assert!(stage.outs.iter().any(|out| matches!(out, Out::Withdraw(_))));
+    assert!(stage.outs.iter().any(|out| matches!(out, FromConversation::Withdraw(_))));
     // Asked again although it is to end: the same answer, and nobody is bothered.
     stage.permission(&call, &usual());
     assert_eq!((stage.writes().len(), stage.asks().len()), (3, 1));
@@ -103,7 +103,7 @@ fn an_interrupt_is_passed_on_and_questions_are_cancelled() {
     assert_eq!((outcome.cause, outcome.detail.as_ref().unwrap().acknowledged), (Cause::Interrupted, Some(true)));
     // An error is an answer, too.
     let mut stage = Stage::asked(&OPENCODE, &Spec::default());
-    stage.say(Say::Interrupt);
+    stage.say(ToAgent::Interrupt);
     stage.fail(3, -32603, "aborted");
     assert_eq!(stage.cause(), Some(Cause::Interrupted));
 }
@@ -112,13 +112,13 @@ fn an_interrupt_is_passed_on_and_questions_are_cancelled() {
 #[test]
 fn an_interrupt_before_there_is_a_session_calls_the_message_off() {
     let mut stage = Stage::begun(&COPILOT, &Spec::default());
-    stage.say(Say::Prompt("hello".into()));
-    stage.say(Say::Interrupt);
+    stage.say(ToAgent::Prompt("hello".into()));
+    stage.say(ToAgent::Interrupt);
     assert_eq!(stage.cause(), Some(Cause::Interrupted));
     stage.answer(1, &hello(&json!({})));
     stage.answer(2, &json!({"sessionId": "s"}));
     assert!(!stage.writes().iter().any(|it| it["method"] == "session/prompt"));
-    stage.say(Say::Prompt("again".into()));
+    stage.say(ToAgent::Prompt("again".into()));
     stage.text("Hello");
     stage.answer(3, &json!({"stopReason": "end_turn"}));
     assert_eq!(stage.over().unwrap().text.as_deref(), Some("Hello"));
@@ -134,15 +134,15 @@ fn a_prompt_that_is_never_answered_stays_open() {
     stage.text("Hello");
     stage.update(&json!({"sessionUpdate": "usage_update", "used": 100, "size": 1000}));
     assert_eq!(stage.cause(), None);
-    stage.say(Say::Interrupt);
+    stage.say(ToAgent::Interrupt);
     assert_eq!(stage.writes()[0]["method"], "session/cancel");
 }
 
 #[test]
 fn thoughts_plans_and_changes() {
     let mut stage = Stage::begun(&GEMINI, &Spec::default());
-    stage.say(Say::Change { id: 4, change: Change::PermissionMode("yolo".into()) });
-    stage.say(Say::Prompt("hello".into()));
+    stage.say(ToAgent::Change { id: 4, change: Change::PermissionMode("yolo".into()) });
+    stage.say(ToAgent::Prompt("hello".into()));
     stage.answer(1, &hello(&json!({})));
     stage.answer(2, &json!({"sessionId": "s", "modes": {"availableModes": [{"id": "yolo", "name": "YOLO"}]}}));
     let methods: Vec<Value> = stage.writes().iter().map(|it| it["method"].clone()).collect();
@@ -159,9 +159,9 @@ fn thoughts_plans_and_changes() {
     );
     stage.update(&json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "image", "data": "x"}}));
     assert_eq!(stage.story(), ["Thinking Hm", "Reply Hello", "notice plan", "notice unknown_message"]);
-    stage.say(Say::Change { id: 5, change: Change::PermissionMode("bogus".into()) });
+    stage.say(ToAgent::Change { id: 5, change: Change::PermissionMode("bogus".into()) });
     assert!(
-        matches!(stage.outs.last(), Some(Out::Changed { id: 5, error: Some(why) }) if why.contains("Its modes are: yolo."))
+        matches!(stage.outs.last(), Some(FromConversation::Changed { id: 5, error: Some(why) }) if why.contains("Its modes are: yolo."))
     );
 }
 
@@ -218,9 +218,9 @@ fn with_rules_the_agent_has_to_ask() {
         let mut stage = Stage::begun(&GEMINI, &with(policy, None, &[]));
         stage.answer(1, &hello(&json!({})));
         stage.answer(2, &json!({"sessionId": "s", "modes": {"availableModes": [{"id": "m0", "name": "Default"}, {"id": "m1", "name": "YOLO"}], "currentModeId": "m0"}}));
-        stage.say(Say::Change { id: 5, change: Change::PermissionMode("m1".into()) });
+        stage.say(ToAgent::Change { id: 5, change: Change::PermissionMode("m1".into()) });
         let refused =
-            matches!(stage.outs.last(), Some(Out::Changed { id: 5, error: Some(why) }) if why.contains("does not ask"));
+            matches!(stage.outs.last(), Some(FromConversation::Changed { id: 5, error: Some(why) }) if why.contains("does not ask"));
         assert_eq!(refused, error, "{:?}", stage.outs.last());
     }
     // One that never asks says so, and is not started with a policy.
@@ -252,9 +252,9 @@ fn an_agent_that_does_not_know_acp_says_so() {
 fn gone(agent: &Acp, code: i32, stderr: &str) -> Option<Outcome> {
     let mut talk = agent.converse(&Spec::default());
     let mut out = ostler_core::dialect::Outbox::default();
-    talk.say(Say::Prompt("hello".into()), &mut out);
-    talk.finish(&Exit { code: Some(code), signal: None, stderr: stderr.into() }, &mut out);
-    out.drain().find_map(|out| if let Out::TurnOver(over) = out { Some(over.outcome) } else { None })
+    talk.send(ToAgent::Prompt("hello".into()), &mut out);
+    talk.on_exit(&Exit { code: Some(code), signal: None, stderr: stderr.into() }, &mut out);
+    out.drain().find_map(|out| if let FromConversation::TurnOver(over) = out { Some(over.outcome) } else { None })
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn a_bridge_that_reaches_nobody_says_what_to_start() {
 fn settings_of_codex_are_not_inherited_where_somebody_decides() {
     let never = |spec: &Spec| CODEX_ACP.launch(spec).unwrap().inherits.never;
     let rules = Spec { policy: Some(Policy::default()), ..Spec::default() };
-    let person = Spec { asks: Asks::Somebody, ..Spec::default() };
+    let person = Spec { attendance: Attendance::Attended, ..Spec::default() };
     for (spec, held_back) in [(&rules, true), (&person, true), (&Spec::default(), false)] {
         assert_eq!(never(spec).contains(&"CODEX_CONFIG"), held_back);
         assert!(never(spec).contains(&"CODEX_THREAD_ID"), "marks of an enclosing session never are");

@@ -1,6 +1,6 @@
 //! Tools of the caller's: the bridge among the servers of the session, and MCP on its other end.
 
-use ostler_core::dialect::{Out, Say, ToolOrder};
+use ostler_core::dialect::{FromConversation, ToAgent, ToolOrder};
 use ostler_core::outcome::Cause;
 use ostler_core::permission::{Command, Otherwise, Policy, ToolKind, Verdict};
 use ostler_core::spec::{Bridge, Spec, keys};
@@ -22,7 +22,7 @@ fn bound(policy: bool) -> Spec {
 /// What was said to bridges: which, and what.
 fn asides(stage: &Stage) -> Vec<(u32, Value)> {
     let said = stage.outs.iter().filter_map(|out| match out {
-        Out::WriteAside { to, line } => Some((*to, serde_json::from_slice(line).unwrap())),
+        FromConversation::WriteBridge { to, line } => Some((*to, serde_json::from_slice(line).unwrap())),
         _ => None,
     });
     said.collect()
@@ -42,7 +42,7 @@ fn servers_over_the_network_only_where_they_are_announced() {
     spec.settings.set(keys::MCP_CONFIG, r#"{"mcpServers":{"a":{"url":"http://h"}}}"#);
     for (able, cause) in [(json!({"mcpCapabilities": {"http": true}}), None), (json!({}), Some(Cause::BadRequest))] {
         let mut stage = Stage::begun(&OPENCODE, &spec);
-        stage.say(Say::Prompt("hello".into()));
+        stage.say(ToAgent::Prompt("hello".into()));
         stage.answer(1, &hello(&able));
         assert_eq!(stage.cause(), cause, "{able}");
     }
@@ -71,14 +71,14 @@ fn several_bridges_speak_mcp_at_once() {
         )
     );
     let orders: Vec<_> =
-        stage.outs.iter().filter_map(|out| if let Out::Tool(it) = out { Some(it.clone()) } else { None }).collect();
+        stage.outs.iter().filter_map(|out| if let FromConversation::Tool(it) = out { Some(it.clone()) } else { None }).collect();
     assert!(orders.len() == 2 && orders[0].id != orders[1].id && orders[0].input.get() == r#"{"a":2}"#);
     stage.outs.clear();
     // The same id of two clients: only the one that says so is called off.
     stage.aside(1, &json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}}));
-    assert_eq!(stage.outs, [Out::ToolOff(orders[0].id.clone())]);
+    assert_eq!(stage.outs, [FromConversation::ToolOff(orders[0].id.clone())]);
     for order in &orders {
-        stage.say(Say::ToolDone { id: order.id.clone(), ok: true, output: "5".into() });
+        stage.say(ToAgent::ToolDone { id: order.id.clone(), ok: true, output: "5".into() });
     }
     let result =
         json!({"jsonrpc": "2.0", "id": 5, "result": {"content": [{"type": "text", "text": "5"}], "isError": false}});
@@ -98,12 +98,12 @@ fn progress_reaches_the_client_that_wants_it() {
         let orders: Vec<String> = stage
             .outs
             .iter()
-            .filter_map(|out| if let Out::Tool(it) = out { Some(it.id.clone()) } else { None })
+            .filter_map(|out| if let FromConversation::Tool(it) = out { Some(it.id.clone()) } else { None })
             .collect();
         stage.outs.clear();
         for minute in 1..=10 {
             for id in &orders {
-                stage.say(Say::ToolProgress { id: id.clone(), message: format!("minute {minute}") });
+                stage.say(ToAgent::ToolProgress { id: id.clone(), message: format!("minute {minute}") });
             }
         }
         let said = asides(&stage);
@@ -113,9 +113,9 @@ fn progress_reaches_the_client_that_wants_it() {
         };
         let expected: Vec<_> = (1..=10).filter(|_| stated).map(report).collect();
         assert_eq!(said, expected, "{token}");
-        stage.say(Say::ToolDone { id: orders[1].clone(), ok: true, output: "5".into() });
+        stage.say(ToAgent::ToolDone { id: orders[1].clone(), ok: true, output: "5".into() });
         stage.outs.clear();
-        stage.say(Say::ToolProgress { id: orders[1].clone(), message: "too late".into() });
+        stage.say(ToAgent::ToolProgress { id: orders[1].clone(), message: "too late".into() });
         assert_eq!(asides(&stage), []);
     }
 }
@@ -138,7 +138,7 @@ fn order(id: u64, a: u64) -> Value {
 }
 
 fn orders(stage: &Stage) -> Vec<ToolOrder> {
-    stage.outs.iter().filter_map(|out| if let Out::Tool(it) = out { Some(it.clone()) } else { None }).collect()
+    stage.outs.iter().filter_map(|out| if let FromConversation::Tool(it) = out { Some(it.clone()) } else { None }).collect()
 }
 
 // Rules decide where the tool runs, once, whatever the agent asked before.
@@ -218,7 +218,7 @@ fn an_order_belongs_to_the_call_of_the_events() {
     let early = orders(&stage)[0].clone();
     assert_eq!(early.call.as_ref(), Some(&early.id));
     stage.update(&told("c", 2));
-    stage.say(Say::ToolDone { id: early.id.clone(), ok: true, output: "3".into() });
+    stage.say(ToAgent::ToolDone { id: early.id.clone(), ok: true, output: "3".into() });
     stage.update(&over("c"));
     let id = &early.id;
     let story = [format!("call {id} add {{\"a\":2,\"b\":1}}"), format!("result {id} ok 3")];
@@ -226,7 +226,7 @@ fn an_order_belongs_to_the_call_of_the_events() {
     // The agent says nothing at all about it.
     let mut stage = Stage::asked(&OPENCODE, &bound(false));
     stage.aside(1, &order(5, 2));
-    stage.say(Say::ToolDone { id: early.id.clone(), ok: true, output: "3".into() });
+    stage.say(ToAgent::ToolDone { id: early.id.clone(), ok: true, output: "3".into() });
     stage.answer(3, &json!({"stopReason": "end_turn"}));
     assert_eq!(stage.story(), story);
 }
@@ -243,12 +243,12 @@ fn tools_are_called_off_with_the_bridge_that_wanted_them() {
         ids.extend(stage.asks().iter().map(|ask| ask.id.clone()));
         stage.gone(1);
         stage.gone(3);
-        let off = |id: &String| if policy { Out::Withdraw(id.clone()) } else { Out::ToolOff(id.clone()) };
+        let off = |id: &String| if policy { FromConversation::Withdraw(id.clone()) } else { FromConversation::ToolOff(id.clone()) };
         assert!(stage.outs.contains(&off(&ids[0])) && !stage.outs.contains(&off(&ids[1])), "{:?}", stage.outs);
         assert!(!stage.owes(1) && stage.owes(2));
         for id in &ids {
-            stage.say(Say::Verdict { id: id.clone(), verdict: Verdict::Allow });
-            stage.say(Say::ToolDone { id: id.clone(), ok: true, output: "3".into() });
+            stage.say(ToAgent::Verdict { id: id.clone(), verdict: Verdict::Allow });
+            stage.say(ToAgent::ToolDone { id: id.clone(), ok: true, output: "3".into() });
         }
         let said = asides(&stage);
         assert_eq!(said.iter().map(|(to, _)| *to).collect::<Vec<_>>(), [2], "the other one has its answer");
@@ -265,14 +265,14 @@ fn tools_are_called_off_with_the_turn() {
         let id = id.unwrap_or_else(|| stage.asks()[0].id.clone());
         match ends {
             true => stage.answer(3, &json!({"stopReason": "end_turn"})),
-            false => stage.say(Say::Interrupt),
+            false => stage.say(ToAgent::Interrupt),
         }
-        let off = if policy { Out::Withdraw(id.clone()) } else { Out::ToolOff(id.clone()) };
+        let off = if policy { FromConversation::Withdraw(id.clone()) } else { FromConversation::ToolOff(id.clone()) };
         assert!(stage.outs.contains(&off), "{:?}", stage.outs);
         let said = asides(&stage);
         assert_eq!((said.len(), &said[0].1["id"], &said[0].1["result"]["isError"]), (1, &json!(5), &json!(true)));
-        stage.say(Say::ToolDone { id: id.clone(), ok: true, output: "3".into() });
-        stage.say(Say::Verdict { id, verdict: Verdict::Allow });
+        stage.say(ToAgent::ToolDone { id: id.clone(), ok: true, output: "3".into() });
+        stage.say(ToAgent::Verdict { id, verdict: Verdict::Allow });
         assert_eq!(asides(&stage).len(), 1, "nobody waits");
     }
 }

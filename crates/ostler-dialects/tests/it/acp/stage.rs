@@ -1,30 +1,30 @@
 //! A conversation with an agent that speaks ACP, driven message by message.
 
-use ostler_core::dialect::{Conversation, Dialect, Exit, Out, Outbox, Say, TurnOver};
-use ostler_core::event::What;
+use ostler_core::dialect::{Conversation, Dialect, Exit, FromConversation, Outbox, ToAgent, TurnOver};
+use ostler_core::event::EventKind;
 use ostler_core::outcome::Cause;
-use ostler_core::permission::{Ask, Verdict};
+use ostler_core::permission::{PermissionRequest, Verdict};
 use ostler_core::spec::Spec;
 use serde_json::{Value, json};
 
 /// A conversation that keeps what it wanted.
 pub(super) struct Stage {
     talk: Box<dyn Conversation>,
-    pub(super) outs: Vec<Out>,
+    pub(super) outs: Vec<FromConversation>,
 }
 
 impl Stage {
     /// Begun, with nothing heard.
     pub(super) fn begun(dialect: &dyn Dialect, spec: &Spec) -> Self {
         let mut stage = Self { talk: dialect.converse(spec), outs: Vec::new() };
-        stage.act(|talk, out| talk.open(out));
+        stage.act(|talk, out| talk.on_start(out));
         stage
     }
 
     /// With a session, `s`, and a turn under way: request 3.
     pub(super) fn asked(dialect: &dyn Dialect, spec: &Spec) -> Self {
         let mut stage = Self::begun(dialect, spec);
-        stage.say(Say::Prompt("hello".into()));
+        stage.say(ToAgent::Prompt("hello".into()));
         stage.answer(1, &hello(&json!({})));
         stage.answer(2, &json!({"sessionId": "s"}));
         stage.outs.clear();
@@ -37,34 +37,34 @@ impl Stage {
         self.outs.extend(out.drain());
     }
 
-    pub(super) fn say(&mut self, say: Say) {
-        self.act(|talk, out| talk.say(say, out));
+    pub(super) fn say(&mut self, say: ToAgent) {
+        self.act(|talk, out| talk.send(say, out));
     }
 
     pub(super) fn line(&mut self, line: &str) {
-        self.act(|talk, out| talk.hear(line, out));
+        self.act(|talk, out| talk.on_line(line, out));
     }
 
     pub(super) fn aside(&mut self, from: u32, message: &Value) {
-        self.act(|talk, out| talk.hear_aside(from, &message.to_string(), out));
+        self.act(|talk, out| talk.on_bridge_line(from, &message.to_string(), out));
     }
 
     pub(super) fn owes(&self, bridge: u32) -> bool {
-        self.talk.owes_aside(bridge)
+        self.talk.owes_bridge_reply(bridge)
     }
 
     pub(super) fn gone(&mut self, bridge: u32) {
-        self.act(|talk, out| talk.aside_gone(bridge, out));
+        self.act(|talk, out| talk.on_bridge_closed(bridge, out));
     }
 
     pub(super) fn exit(&mut self, exit: &Exit) {
-        self.act(|talk, out| talk.finish(exit, out));
+        self.act(|talk, out| talk.on_exit(exit, out));
     }
 
     /// The notices of this code.
     pub(super) fn notices(&self, code: &str) -> Vec<&str> {
         let notices = self.outs.iter().filter_map(|out| match out {
-            Out::Event(What::Notice(notice)) if notice.code == code => Some(notice.message.as_str()),
+            FromConversation::Event(EventKind::Notice(notice)) if notice.code == code => Some(notice.message.as_str()),
             _ => None,
         });
         notices.collect()
@@ -100,27 +100,27 @@ impl Stage {
 
     pub(super) fn verdict(&mut self, verdict: Verdict) {
         let id = self.asks().last().unwrap().id.clone();
-        self.say(Say::Verdict { id, verdict });
+        self.say(ToAgent::Verdict { id, verdict });
     }
 
-    pub(super) fn asks(&self) -> Vec<&Ask> {
-        self.outs.iter().filter_map(|out| if let Out::Ask(ask) = out { Some(ask) } else { None }).collect()
+    pub(super) fn asks(&self) -> Vec<&PermissionRequest> {
+        self.outs.iter().filter_map(|out| if let FromConversation::Ask(ask) = out { Some(ask) } else { None }).collect()
     }
 
     /// What was written, as JSON.
     pub(super) fn writes(&self) -> Vec<Value> {
-        let written = self.outs.iter().filter_map(|out| if let Out::Write(bytes) = out { Some(bytes) } else { None });
+        let written = self.outs.iter().filter_map(|out| if let FromConversation::Write(bytes) = out { Some(bytes) } else { None });
         written.map(|bytes| serde_json::from_slice(bytes).unwrap()).collect()
     }
 
     /// The events in short.
     pub(super) fn story(&self) -> Vec<String> {
-        let events = self.outs.iter().filter_map(|out| if let Out::Event(what) = out { Some(what) } else { None });
+        let events = self.outs.iter().filter_map(|out| if let FromConversation::Event(kind) = out { Some(kind) } else { None });
         events
-            .map(|what| match what {
-                What::Text(it) => format!("{:?} {}", it.kind, it.text),
-                What::ToolCall(it) => format!("call {} {} {}", it.id, it.name, it.input.get()),
-                What::ToolResult(it) => {
+            .map(|kind| match kind {
+                EventKind::Text(it) => format!("{:?} {}", it.kind, it.text),
+                EventKind::ToolCall(it) => format!("call {} {} {}", it.id, it.name, it.input.get()),
+                EventKind::ToolResult(it) => {
                     let how = if it.denied {
                         "denied"
                     } else if it.ok {
@@ -130,15 +130,15 @@ impl Stage {
                     };
                     format!("result {} {how} {}", it.id, it.output)
                 }
-                What::Notice(it) => format!("notice {}", it.code),
-                What::Unreadable(it) => format!("unreadable {}", it.raw),
+                EventKind::Notice(it) => format!("notice {}", it.code),
+                EventKind::Unreadable(it) => format!("unreadable {}", it.raw),
                 other => other.word().to_owned(),
             })
             .collect()
     }
 
     pub(super) fn over(&self) -> Option<&TurnOver> {
-        self.outs.iter().rev().find_map(|out| if let Out::TurnOver(over) = out { Some(over) } else { None })
+        self.outs.iter().rev().find_map(|out| if let FromConversation::TurnOver(over) = out { Some(over) } else { None })
     }
 
     pub(super) fn cause(&self) -> Option<Cause> {

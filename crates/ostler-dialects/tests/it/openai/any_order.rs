@@ -3,10 +3,10 @@
 
 use std::collections::HashSet;
 
-use ostler_core::dialect::{Change, Out, Say};
-use ostler_core::event::{DecidedBy, What};
+use ostler_core::dialect::{Change, FromConversation, ToAgent};
+use ostler_core::event::{DecidedBy, EventKind};
 use ostler_core::permission::Verdict;
-use ostler_core::spec::{Asks, Spec};
+use ostler_core::spec::{Attendance, Spec};
 use ostler_dialects::openai::OpenAi;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -97,7 +97,7 @@ impl Play {
     }
 
     fn open_asks(&self) -> Vec<String> {
-        let withdrawn = |id: &str| self.stage.outs.iter().any(|out| matches!(out, Out::Withdraw(w) if w == id));
+        let withdrawn = |id: &str| self.stage.outs.iter().any(|out| matches!(out, FromConversation::Withdraw(w) if w == id));
         let ids = self.stage.asks().into_iter().map(|ask| ask.id.clone());
         ids.filter(|id| !self.decided.contains(id) && !withdrawn(id)).collect()
     }
@@ -125,7 +125,7 @@ impl Play {
                 self.stage.steer(&format!("steer {}", self.steers));
             }
             Happens::Interrupt => self.stage.interrupt(),
-            Happens::Change => self.stage.tell(Say::Change { id: 1, change: Change::Model("other".into()) }),
+            Happens::Change => self.stage.tell(ToAgent::Change { id: 1, change: Change::Model("other".into()) }),
             Happens::Verdict(n, yes) => {
                 let open = self.open_asks();
                 let id = open.get(*n).cloned().unwrap_or_else(|| "stale".into());
@@ -239,9 +239,9 @@ fn check(play: &Play) -> Result<(), TestCaseError> {
     prop_assert_eq!(play.stage.ended().len(), play.prompts);
     prop_assert!(play.open_asks().is_empty(), "every question is answered or withdrawn");
     let events = &play.stage.events;
-    for what in events {
-        if let What::ToolCall(call) = what {
-            let results = count(events, |w| matches!(w, What::ToolResult(result) if result.id == call.id));
+    for kind in events {
+        if let EventKind::ToolCall(call) = kind {
+            let results = count(events, |w| matches!(w, EventKind::ToolResult(result) if result.id == call.id));
             prop_assert_eq!(results, 1, "{}", &call.id);
         }
     }
@@ -268,8 +268,8 @@ fn is_valid(messages: &[Value]) -> bool {
     }) && open.is_empty()
 }
 
-fn count(events: &[What], matches: impl Fn(&What) -> bool) -> usize {
-    events.iter().filter(|what| matches(what)).count()
+fn count(events: &[EventKind], matches: impl Fn(&EventKind) -> bool) -> usize {
+    events.iter().filter(|kind| matches(kind)).count()
 }
 
 proptest! {
@@ -282,7 +282,7 @@ proptest! {
         all in proptest::collection::vec(happens(), 1..60),
     ) {
         let settings: &[(&str, &str)] = if narrow { &[("context_window", "1500"), ("max_turns", "6")] } else { &[] };
-        let spec = Spec { asks: if asks { Asks::Somebody } else { Asks::Nobody }, ..spec(settings) };
+        let spec = Spec { attendance: if asks { Attendance::Attended } else { Attendance::Unattended }, ..spec(settings) };
         let mut play = Play::new(&spec);
         for happens in &all {
             play.go(happens);
@@ -318,7 +318,7 @@ proptest! {
         asks in any::<bool>(),
         all in proptest::collection::vec(happens(), 1..80),
     ) {
-        let spec = Spec { asks: if asks { Asks::Somebody } else { Asks::Nobody }, ..spec(&[("mode", mode), ("max_turns", "8")]) };
+        let spec = Spec { attendance: if asks { Attendance::Attended } else { Attendance::Unattended }, ..spec(&[("mode", mode), ("max_turns", "8")]) };
         let looping = json!({"verifies": true, "hooks": true, "mutating": ["write_file", "weather"]});
         let mut play = Play::on(Stage::looping(&spec, &looping));
         play.nobody = !asks;
@@ -333,7 +333,7 @@ proptest! {
         for tool in ordered.filter(|tool| tool["refused"].is_null() && ["write_file", "weather"].contains(&tool["name"].as_str().unwrap())) {
             let id = tool["id"].as_str().unwrap();
             let allowed = play.allowed.contains(id);
-            let approved = count(&play.stage.events, |what| matches!(what, What::Permission(p) if p.id == id && p.by == DecidedBy::Person)) == 1;
+            let approved = count(&play.stage.events, |kind| matches!(kind, EventKind::Permission(p) if p.id == id && p.by == DecidedBy::Person)) == 1;
             prop_assert!(mode == "auto" || (mode == "approve" && (allowed || approved)), "{mode} {tool}");
         }
         // What another process would go on with is what this one has.

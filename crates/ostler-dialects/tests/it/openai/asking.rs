@@ -1,10 +1,10 @@
 //! Whether tools may run: asked before they are ordered, when there are rules or somebody to ask.
 
-use ostler_core::dialect::{Dialect, Out};
-use ostler_core::event::What;
+use ostler_core::dialect::{Dialect, FromConversation};
+use ostler_core::event::EventKind;
 use ostler_core::outcome::Cause;
 use ostler_core::permission::{Otherwise, ToolKind, Verdict};
-use ostler_core::raw::Raw;
+use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Denials, Spec};
 use ostler_dialects::openai::OpenAi;
 use ostler_dialects::scripted::Scripted;
@@ -55,8 +55,8 @@ fn every_call_that_could_run_is_asked_for_and_runs_when_all_are_decided() {
 #[test]
 fn a_denied_call_does_not_run_and_the_model_is_told_why() {
     for (denials, cause) in [(Denials::Fail, Cause::Denied), (Denials::Tolerate, Cause::Completed)] {
-        let asks = ostler_core::spec::Asks::Somebody;
-        let mut stage = Stage::of(&OpenAi, &Spec { asks, denials, ..Spec::default() });
+        let attendance = ostler_core::spec::Attendance::Attended;
+        let mut stage = Stage::of(&OpenAi, &Spec { attendance, denials, ..Spec::default() });
         stage.say("go");
         stage.calls(&[("1", "read_file", "{}"), ("2", "write_file", "{}")]);
         stage.verdict("1", Verdict::Allow);
@@ -67,9 +67,9 @@ fn a_denied_call_does_not_run_and_the_model_is_told_why() {
             &json!({"ostler": {"result": {"id": "2", "ok": false, "denied": true, "output": "denied: not that file"}}}),
         );
         assert_eq!(stage.asked().last().unwrap()["content"], "denied: not that file");
-        assert!(stage.events.iter().any(|w| matches!(w, What::ToolResult(r) if r.id == "2" && r.denied && !r.ok)));
+        assert!(stage.events.iter().any(|w| matches!(w, EventKind::ToolResult(r) if r.id == "2" && r.denied && !r.ok)));
         assert!(
-            !stage.events.iter().any(|w| matches!(w, What::Permission(_))),
+            !stage.events.iter().any(|w| matches!(w, EventKind::Permission(_))),
             "the session tells its decisions itself"
         );
         stage.text("done");
@@ -88,7 +88,7 @@ fn what_the_sandbox_denies_is_told_as_ever() {
     stage.hear(
         &json!({"ostler": {"result": {"id": "1", "ok": false, "denied": true, "output": "denied_by_policy: x"}}}),
     );
-    assert!(stage.events.iter().any(|w| matches!(w, What::Permission(p) if p.id == "1")));
+    assert!(stage.events.iter().any(|w| matches!(w, EventKind::Permission(p) if p.id == "1")));
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn an_interrupt_withdraws_what_is_open() {
     let mut stage = asked();
     stage.verdict("1", Verdict::Allow);
     stage.interrupt();
-    let withdrawn: Vec<_> = stage.outs.iter().filter(|out| matches!(out, Out::Withdraw(id) if id == "2")).collect();
+    let withdrawn: Vec<_> = stage.outs.iter().filter(|out| matches!(out, FromConversation::Withdraw(id) if id == "2")).collect();
     assert_eq!((withdrawn.len(), stage.orders().last().unwrap()), (1, &json!("cancel")));
     stage.verdict("2", Verdict::Allow);
     stage.hear(&json!({"ostler": "cancelled"}));
@@ -117,7 +117,7 @@ fn nobody_is_asked_without_rules_and_without_anybody() {
 
 #[test]
 fn the_dialects_know_what_their_tools_do() {
-    let input = Raw::parse(r#"{"from":"a","to":"b"}"#).unwrap();
+    let input = RawJson::parse(r#"{"from":"a","to":"b"}"#).unwrap();
     for dialect in [&OpenAi as &dyn Dialect, &Scripted] {
         let wants = dialect.tool_use("move_file", &input);
         assert_eq!((wants.kind, wants.paths), (ToolKind::Edit, vec!["a".to_owned(), "b".to_owned()]));

@@ -1,6 +1,6 @@
 //! What is done when a conversation grows too long for the model.
 
-use ostler_core::event::What;
+use ostler_core::event::EventKind;
 use ostler_core::outcome::Cause;
 use serde_json::json;
 
@@ -35,7 +35,7 @@ fn a_full_window_is_made_room_in_and_said_so() {
     let said_before = stage.events.len();
     stage.text("They read files.");
     assert!(stage.notices().contains(&"context_summarised"));
-    let words = stage.events[said_before..].iter().filter(|what| matches!(what, What::Text(_))).count();
+    let words = stage.events[said_before..].iter().filter(|kind| matches!(kind, EventKind::Text(_))).count();
     assert_eq!(words, 0, "a summary is not an answer");
     assert!(stage.asked()[1]["content"].as_str().unwrap().contains("They read files."), "{:?}", stage.asked());
     stage.text("done");

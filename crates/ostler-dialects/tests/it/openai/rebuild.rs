@@ -1,7 +1,7 @@
 //! A conversation that goes on from the events of an earlier session.
 
 use ostler_core::dialect::Dialect;
-use ostler_core::event::{Refused, ToolResult, What};
+use ostler_core::event::{Refused, ToolResult, EventKind};
 use ostler_core::permission::Verdict;
 use ostler_dialects::openai::{History, OpenAi};
 use ostler_dialects::scripted::Scripted;
@@ -41,7 +41,7 @@ fn a_session_goes_on_with_all_that_was_said_before() {
             // A server that begins anew with its ids is told apart from its earlier self.
             next.calls(&[("call_0", "read_file", "{}")]);
             let calls: std::collections::HashSet<_> =
-                next.events.iter().filter_map(|w| if let What::ToolCall(c) = w { Some(&c.id) } else { None }).collect();
+                next.events.iter().filter_map(|w| if let EventKind::ToolCall(c) = w { Some(&c.id) } else { None }).collect();
             assert_eq!(calls.len(), n, "{calls:?}");
             let open = next.open_calls();
             next.result(&open[0], "bb");

@@ -2,21 +2,21 @@
 
 use std::sync::Arc;
 
-use ostler_core::dialect::{Conversation, Dialect, Out, Outbox, Say, TurnOver};
-use ostler_core::event::{At, Event, Level, Notice, Origin, ToolResult, TurnEnded, TurnStarted, What};
+use ostler_core::dialect::{Conversation, Dialect, FromConversation, Outbox, ToAgent, TurnOver};
+use ostler_core::event::{At, Event, Level, Notice, Origin, ToolResult, TurnEnded, TurnStarted, EventKind};
 use ostler_core::outcome::Cause;
-use ostler_core::permission::{Ask, Verdict};
-use ostler_core::spec::{Asks, Spec};
+use ostler_core::permission::{PermissionRequest, Verdict};
+use ostler_core::spec::{Attendance, Spec};
 use ostler_dialects::openai::OpenAi;
-use ostler_dialects::outer::Outer;
+use ostler_dialects::tool_loop::Outer;
 use serde_json::{Value, json};
 
 /// A conversation and everything that came of it.
 pub(super) struct Stage {
     pub(super) talk: Box<dyn Conversation>,
-    pub(super) outs: Vec<Out>,
+    pub(super) outs: Vec<FromConversation>,
     /// What a session's log would hold.
-    pub(super) events: Vec<What>,
+    pub(super) events: Vec<EventKind>,
     /// Whether the server counts what it is sent; else it always says the same.
     pub(super) counts: bool,
 }
@@ -28,7 +28,7 @@ impl Stage {
 
     /// A conversation in which somebody is asked whether tools may run.
     pub(super) fn asking() -> Self {
-        Self::of(&OpenAi, &Spec { asks: Asks::Somebody, ..Spec::default() })
+        Self::of(&OpenAi, &Spec { attendance: Attendance::Attended, ..Spec::default() })
     }
 
     pub(super) fn of(dialect: &dyn Dialect, spec: &Spec) -> Self {
@@ -60,36 +60,36 @@ impl Stage {
     }
 
     fn past(&self) -> Arc<[Event]> {
-        let line = |(n, what): (usize, &What)| {
-            let event = Event { seq: n as u64 + 1, at: At(0), session: "s".into(), turn: 1, what: what.clone() };
+        let line = |(n, kind): (usize, &EventKind)| {
+            let event = Event { seq: n as u64 + 1, at: At(0), session: "s".into(), turn: 1, kind: kind.clone() };
             Event::from_json(&event.to_json()).unwrap()
         };
         self.events.iter().enumerate().map(line).collect()
     }
 
     /// Says something other than a message.
-    pub(super) fn tell(&mut self, say: Say) {
+    pub(super) fn tell(&mut self, say: ToAgent) {
         let mut out = Outbox::default();
-        self.talk.say(say, &mut out);
+        self.talk.send(say, &mut out);
         self.take(out);
     }
 
     pub(super) fn steer(&mut self, text: &str) {
         self.events.push(Notice::new(Level::Info, "steered", text).into());
-        self.tell(Say::Steer(text.into()));
+        self.tell(ToAgent::Steer(text.into()));
     }
 
     pub(super) fn verdict(&mut self, id: &str, verdict: Verdict) {
-        self.tell(Say::Verdict { id: id.into(), verdict });
+        self.tell(ToAgent::Verdict { id: id.into(), verdict });
     }
 
     pub(super) fn say(&mut self, prompt: &str) {
         self.events.push(TurnStarted { origin: Origin::Caller, prompt: Some(prompt.into()) }.into());
-        self.tell(Say::Prompt(prompt.into()));
+        self.tell(ToAgent::Prompt(prompt.into()));
     }
 
     pub(super) fn interrupt(&mut self) {
-        self.tell(Say::Interrupt);
+        self.tell(ToAgent::Interrupt);
     }
 
     pub(super) fn hear(&mut self, line: &Value) {
@@ -98,15 +98,15 @@ impl Stage {
 
     pub(super) fn hear_text(&mut self, line: &str) {
         let mut out = Outbox::default();
-        self.talk.hear(line, &mut out);
+        self.talk.on_line(line, &mut out);
         self.take(out);
     }
 
     pub(super) fn take(&mut self, mut out: Outbox) {
         for out in out.drain() {
             match &out {
-                Out::Event(what) => self.events.push(what.clone()),
-                Out::TurnOver(over) => self.close(over),
+                FromConversation::Event(kind) => self.events.push(kind.clone()),
+                FromConversation::TurnOver(over) => self.close(over),
                 _ => {}
             }
             self.outs.push(out);
@@ -126,14 +126,14 @@ impl Stage {
 
     /// Tool calls without a result.
     pub(super) fn open_calls(&self) -> Vec<String> {
-        let done = |id: &str| self.events.iter().any(|what| matches!(what, What::ToolResult(r) if r.id == id));
-        let call = |what: &What| if let What::ToolCall(call) = what { Some(call.id.clone()) } else { None };
+        let done = |id: &str| self.events.iter().any(|kind| matches!(kind, EventKind::ToolResult(r) if r.id == id));
+        let call = |kind: &EventKind| if let EventKind::ToolCall(call) = kind { Some(call.id.clone()) } else { None };
         self.events.iter().filter_map(call).filter(|id| !done(id)).collect()
     }
 
     /// Questions, in the order in which they were asked.
-    pub(super) fn asks(&self) -> Vec<&Ask> {
-        self.outs.iter().filter_map(|out| if let Out::Ask(ask) = out { Some(ask) } else { None }).collect()
+    pub(super) fn asks(&self) -> Vec<&PermissionRequest> {
+        self.outs.iter().filter_map(|out| if let FromConversation::Ask(ask) = out { Some(ask) } else { None }).collect()
     }
 
     /// The model answers with text.
@@ -171,7 +171,7 @@ impl Stage {
     }
 
     pub(super) fn orders(&self) -> Vec<Value> {
-        let written = self.outs.iter().filter_map(|out| if let Out::Write(bytes) = out { Some(bytes) } else { None });
+        let written = self.outs.iter().filter_map(|out| if let FromConversation::Write(bytes) = out { Some(bytes) } else { None });
         written.map(|bytes| serde_json::from_slice(bytes).unwrap()).collect()
     }
 
@@ -183,7 +183,7 @@ impl Stage {
     }
 
     pub(super) fn ended(&self) -> Vec<&TurnOver> {
-        self.outs.iter().filter_map(|out| if let Out::TurnOver(over) = out { Some(over) } else { None }).collect()
+        self.outs.iter().filter_map(|out| if let FromConversation::TurnOver(over) = out { Some(over) } else { None }).collect()
     }
 
     pub(super) fn cause(&self) -> Cause {
@@ -191,7 +191,7 @@ impl Stage {
     }
 
     pub(super) fn notices(&self) -> Vec<&str> {
-        let notice = |what: &'_ What| if let What::Notice(notice) = what { Some(notice.code.clone()) } else { None };
+        let notice = |kind: &'_ EventKind| if let EventKind::Notice(notice) = kind { Some(notice.code.clone()) } else { None };
         self.events.iter().filter_map(notice).map(|code| &*code.leak()).collect()
     }
 }

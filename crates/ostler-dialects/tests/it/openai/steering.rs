@@ -1,7 +1,7 @@
 //! What the caller says in the middle of a turn: a message for it, another model.
 
-use ostler_core::dialect::{Change, Out, Say};
-use ostler_core::event::What;
+use ostler_core::dialect::{Change, FromConversation, ToAgent};
+use ostler_core::event::EventKind;
 use ostler_core::outcome::Cause;
 use ostler_dialects::scripted::Scripted;
 use serde_json::{Value, json};
@@ -84,8 +84,8 @@ fn a_message_that_came_too_late_is_kept_for_the_next_turn() {
 }
 
 fn change(stage: &mut Stage, change: Change) -> Option<String> {
-    stage.tell(Say::Change { id: 7, change });
-    let error = |out: &Out| if let Out::Changed { id: 7, error } = out { Some(error.clone()) } else { None };
+    stage.tell(ToAgent::Change { id: 7, change });
+    let error = |out: &FromConversation| if let FromConversation::Changed { id: 7, error } = out { Some(error.clone()) } else { None };
     stage.outs.last().and_then(error).unwrap()
 }
 
@@ -152,7 +152,7 @@ fn a_model_that_was_changed_before_the_first_word_is_shown_and_asked() {
     early(&mut changed);
     for stage in [&mut changed, &mut set] {
         stage.hear(&json!({"ostler": {"ready": {"model": "m", "cwd": "/", "tools": []}}}));
-        let shown = |what: &What| if let What::Started(started) = what { started.model.clone() } else { None };
+        let shown = |kind: &EventKind| if let EventKind::Started(started) = kind { started.model.clone() } else { None };
         assert_eq!(stage.events.iter().rev().find_map(shown).as_deref(), Some("other"));
         stage.say("go");
         assert_eq!(stage.orders().last().unwrap()["call"]["model"], "other");

@@ -1,7 +1,7 @@
 //! The tool loop, driven line by line: what it asks for, what it makes of the answers.
 
-use ostler_core::dialect::{Dialect, Out, Outbox, Say};
-use ostler_core::event::What;
+use ostler_core::dialect::{Dialect, FromConversation, Outbox, ToAgent};
+use ostler_core::event::EventKind;
 use ostler_core::outcome::Cause;
 use ostler_core::spec::Spec;
 use ostler_core::usage::CostSource;
@@ -89,7 +89,7 @@ fn an_id_that_was_used_before_is_made_another() {
         stage.result(&id, "x");
     }
     let ids: Vec<_> =
-        stage.events.iter().filter_map(|w| if let What::ToolCall(call) = w { Some(&call.id) } else { None }).collect();
+        stage.events.iter().filter_map(|w| if let EventKind::ToolCall(call) = w { Some(&call.id) } else { None }).collect();
     assert!(ids.len() == 2 && ids[0] != ids[1], "{ids:?}");
 }
 
@@ -204,7 +204,7 @@ fn line_breaks_in_json_tear_nothing() {
     stage.result("1", "x");
     stage.text("{\n  \"n\": 1\n}");
     for out in &stage.outs {
-        if let Out::Write(bytes) = out {
+        if let FromConversation::Write(bytes) = out {
             assert_eq!(bytes.iter().filter(|b| **b == b'\n').count(), 1, "{}", String::from_utf8_lossy(bytes));
         }
     }
@@ -240,12 +240,12 @@ fn a_recording_of_an_interrupt_replays_as_one() {
 fn a_failed_introduction_is_tried_again_with_the_next_message() {
     let mut talk = OpenAi.converse(&Spec::default());
     let mut out = Outbox::default();
-    talk.say(Say::Prompt("one".into()), &mut out);
-    talk.hear(r#"{"ostler":{"failed":{"kind":"connect","message":"no"}}}"#, &mut out);
-    talk.say(Say::Prompt("two".into()), &mut out);
-    let all: Vec<Out> = out.drain().collect();
-    assert!(matches!(&all[0], Out::TurnOver(over) if over.outcome.cause == Cause::Network), "{all:?}");
-    assert!(matches!(&all[1], Out::Write(bytes) if bytes == b"\"introduce\"\n"), "{all:?}");
+    talk.send(ToAgent::Prompt("one".into()), &mut out);
+    talk.on_line(r#"{"ostler":{"failed":{"kind":"connect","message":"no"}}}"#, &mut out);
+    talk.send(ToAgent::Prompt("two".into()), &mut out);
+    let all: Vec<FromConversation> = out.drain().collect();
+    assert!(matches!(&all[0], FromConversation::TurnOver(over) if over.outcome.cause == Cause::Network), "{all:?}");
+    assert!(matches!(&all[1], FromConversation::Write(bytes) if bytes == b"\"introduce\"\n"), "{all:?}");
 }
 
 #[test]

@@ -14,8 +14,8 @@ pub(crate) struct Facts<'a> {
 }
 
 /// Writes the file whole: a test that waits for it to appear never reads a half.
-pub(crate) fn write(what: Dump, path: &Path, facts: &Facts<'_>) -> std::io::Result<()> {
-    let content = match what {
+pub(crate) fn write(kind: Dump, path: &Path, facts: &Facts<'_>) -> std::io::Result<()> {
+    let content = match kind {
         Dump::Env => environment(),
         Dump::Args => serde_json::to_vec(&facts.args.get(1..).unwrap_or_default())?,
         Dump::Cwd => std::env::current_dir()?.as_os_str().as_bytes().to_vec(),

@@ -97,8 +97,8 @@ impl Player<'_> {
                 thread::sleep(Duration::from_millis(*delay_ms));
                 std::fs::write(path, "written after EOF\n")?;
             }
-            Verb::Dump { what, path } => {
-                dump::write(*what, path, &dump::Facts { args: self.args, stdin: &self.read })?;
+            Verb::Dump { kind, path } => {
+                dump::write(*kind, path, &dump::Facts { args: self.args, stdin: &self.read })?;
             }
             verb => self.speak(verb)?,
         }

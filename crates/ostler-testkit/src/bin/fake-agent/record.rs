@@ -33,11 +33,11 @@ pub(crate) struct Recorded<'a> {
 }
 
 /// Runs the program, and writes down what is said, with these names.
-pub(crate) fn record(file: File, names: Names, what: &Recorded<'_>) -> std::io::Result<ExitCode> {
+pub(crate) fn record(file: File, names: Names, kind: &Recorded<'_>) -> std::io::Result<ExitCode> {
     let scribe: Shared = Arc::new(Mutex::new(Scribe::new(file, names)));
-    note(&scribe, Entry::Start(what.args.to_vec()))?;
-    let mut command = Command::new(what.program);
-    command.args(what.args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    note(&scribe, Entry::Start(kind.args.to_vec()))?;
+    let mut command = Command::new(kind.program);
+    command.args(kind.args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn()?;
     pass_on_signals(&child, &scribe)?;
     let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -52,7 +52,7 @@ pub(crate) fn record(file: File, names: Names, what: &Recorded<'_>) -> std::io::
     while !(speaking.is_finished() && complaining.is_finished()) && gone.elapsed() < REST {
         thread::sleep(Duration::from_millis(5));
     }
-    if let Some(home) = what.home {
+    if let Some(home) = kind.home {
         scribe.lock().unwrap_or_else(PoisonError::into_inner).note_kept(home)?;
     }
     let tail = if complaining.is_finished() { complaining.join().unwrap_or_default() } else { String::new() };
@@ -112,11 +112,11 @@ fn complain(mut errors: impl Read) -> String {
     String::from_utf8_lossy(&tail).into_owned()
 }
 
-fn each_line(from: impl Read, mut what: impl FnMut(&[u8]) -> std::io::Result<()>) -> std::io::Result<()> {
+fn each_line(from: impl Read, mut kind: impl FnMut(&[u8]) -> std::io::Result<()>) -> std::io::Result<()> {
     let mut from = BufReader::new(from);
     let mut line = Vec::new();
     while from.read_until(b'\n', &mut line)? > 0 {
-        what(&line)?;
+        kind(&line)?;
         line.clear();
     }
     Ok(())

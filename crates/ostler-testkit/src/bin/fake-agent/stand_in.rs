@@ -36,8 +36,8 @@ pub(crate) fn record_by_hand(file: &str, command: &[&str]) -> ExitCode {
         return ended(Err("record FILE -- program arguments…".to_owned()));
     };
     let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-    let what = Recorded { program: Path::new(program), args: &args, home: None };
-    let recorded = File::create(file).and_then(|out| record::record(out, Names::default(), &what));
+    let kind = Recorded { program: Path::new(program), args: &args, home: None };
+    let recorded = File::create(file).and_then(|out| record::record(out, Names::default(), &kind));
     ended(recorded.map_err(|error| error.to_string()))
 }
 
@@ -65,9 +65,9 @@ fn follow(mode: &Path, args: &[String]) -> Result<ExitCode, String> {
     if let (Some(dir), Some(program)) = (word("record"), word("program")) {
         let (file, _) = transcript::next(Path::new(&dir)).map_err(failed)?;
         let home = Path::new(&root).join("home");
-        let what = Recorded { program: Path::new(&program), args, home: Some(&home) };
-        let names = names.and_program(what.program).with_program(what.program);
-        return record::record(file, names, &what).map_err(failed);
+        let kind = Recorded { program: Path::new(&program), args, home: Some(&home) };
+        let names = names.and_program(kind.program).with_program(kind.program);
+        return record::record(file, names, &kind).map_err(failed);
     }
     match (word("play"), word("dir")) {
         (Some(file), Some(dir)) => {

@@ -44,7 +44,7 @@ pub(crate) enum Verb {
     Exit(u8),
     DieBy(i32),
     WriteFileAfterEof { delay_ms: u64, path: PathBuf },
-    Dump { what: Dump, path: PathBuf },
+    Dump { kind: Dump, path: PathBuf },
     Loop { times: Option<usize>, body: Vec<Verb> },
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Verb>, String> {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let wrong = |what: String| format!("line {}: {what}: {line}", number + 1);
+        let wrong = |kind: String| format!("line {}: {kind}: {line}", number + 1);
         let mut words = Words { rest: line };
         match words.word().map_err(wrong)? {
             "loop" => open.push((words.times().map_err(wrong)?, Vec::new())),
@@ -149,7 +149,7 @@ fn parse_line_verb(verb: &str, mut words: Words<'_>) -> Result<Verb, String> {
 // The verbs that start a process or write a file about this one.
 fn parse_process_verb(verb: &str, mut words: Words<'_>) -> Result<Verb, String> {
     let spawn = |kind, words: &mut Words<'_>| Verb::Spawn { kind, pid_file: words.path().ok() };
-    let what = match verb {
+    let kind = match verb {
         "spawn-child" => return Ok(spawn(Offspring::Child, &mut words)),
         "spawn-setsid" => return Ok(spawn(Offspring::Setsid, &mut words)),
         "spawn-envless" => return Ok(spawn(Offspring::Envless, &mut words)),
@@ -162,7 +162,7 @@ fn parse_process_verb(verb: &str, mut words: Words<'_>) -> Result<Verb, String> 
         "pid-file" => Dump::Pid,
         _ => return Err("unknown verb".to_owned()),
     };
-    Ok(Verb::Dump { what, path: words.path()? })
+    Ok(Verb::Dump { kind, path: words.path()? })
 }
 
 /// The rest of a line, taken word by word.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ostler::adapter::{AgentModel, Message, ModelAdapter, ModelOptions, Stop, Update, Updates};
-use ostler::{Agents, Cause, Raw};
+use ostler::{Agents, Cause, RawJson};
 use ostler_testkit::processes::{alive, wait_until};
 
 use super::{Part, Stage, ask, ask_listening, hello};
@@ -110,7 +110,7 @@ async fn nothing_to_answer_is_a_wrong_question() {
 async fn every_message_has_its_label() {
     for part in Part::BOTH {
         let stage = Stage::answering(part, "42");
-        let parts = Raw::parse(r#"[{"type":"text","text":"17 + 25?"}]"#).unwrap();
+        let parts = RawJson::parse(r#"[{"type":"text","text":"17 + 25?"}]"#).unwrap();
         let messages = [
             Message::system("Be brief."),
             Message::user(parts),

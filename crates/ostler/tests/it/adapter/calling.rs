@@ -44,15 +44,15 @@ async fn calls_are_found_in_what_it_says() {
         ("a trailing comma", one.replace("}]}", "},]}"), "", &["c1"]),
     ];
     for part in Part::BOTH {
-        for (what, said, content, ids) in &cases {
+        for (kind, said, content, ids) in &cases {
             let stage = Stage::answering(part, said);
             let reply = ask(&*stage.model().bind_tools(vec![calculator()]), &hello()).await.unwrap();
             let found: Vec<&str> = reply.tool_calls.iter().map(|call| call.id.as_str()).collect();
-            assert_eq!((reply.content.as_str(), &found[..]), (*content, *ids), "{part:?}, {what}");
+            assert_eq!((reply.content.as_str(), &found[..]), (*content, *ids), "{part:?}, {kind}");
             for call in &reply.tool_calls {
                 assert_eq!((call.name.as_str(), call.args.get()), ("calculator", r#"{"expression":"17 + 25"}"#));
             }
-            assert_eq!(reply.stop, if ids.is_empty() { Stop::End } else { Stop::ToolCalls }, "{what}");
+            assert_eq!(reply.stop, if ids.is_empty() { Stop::End } else { Stop::ToolCalls }, "{kind}");
         }
     }
 }

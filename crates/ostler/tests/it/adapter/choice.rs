@@ -79,7 +79,7 @@ async fn names_become_models_that_answer() {
     let verbs = "dump-args $DIR/args\nread-user\ninit\ntext hi\nresult hi\nread-until-eof\nexit 0";
     let path = dir.path().to_str().unwrap().to_owned();
     let program: PathBuf = fake::install_as(dir.path(), "other-name", &verbs.replace("$DIR", &path));
-    let models = models().asking(move |agent| {
+    let models = models().with_options(move |agent| {
         assert_eq!(agent, "claude");
         ModelOptions { program: Some(program.clone()), ..ModelOptions::default() }
     });

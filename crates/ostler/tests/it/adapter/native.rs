@@ -145,7 +145,7 @@ async fn without_a_bridge_it_is_the_prompt() {
     let bare = || host(&[("PATH", PATH)]);
     let bridge = BridgeProgram { program: ostler_testkit::fake::program(), args: vec!["bridge".into()] };
     assert!(!bound(bare(), Calling::Auto).counts_at_the_end());
-    assert!(bound(bare().bridged_by(bridge), Calling::Auto).counts_at_the_end());
+    assert!(bound(bare().with_bridge(bridge), Calling::Auto).counts_at_the_end());
     let error = ask(&*bound(bare(), Calling::Native), &hello()).await.unwrap_err();
     assert_eq!(error.cause(), Cause::Unavailable, "{error:?}");
     assert!(error.to_string().contains("bridge"), "{error}");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ostler::adapter::{AgentModel, Calling, Message, ModelAdapter, ModelOptions, Reply, Stop};
-use ostler::looping::{Condition, Ending, Loop};
+use ostler::agent_loop::{Condition, Ending, Loop};
 use ostler::{Agents, Cause, Settings};
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::scenario::{Place, Subject};

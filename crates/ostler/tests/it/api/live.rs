@@ -1,6 +1,6 @@
 //! Live sessions with Ostler's own agent over a model's API.
 
-use ostler::{AfterTurn, Agents, Host, NotDone, Spec};
+use ostler::{AfterTurn, Agents, Host, RequestError, Spec};
 
 crate::sessions::shared_live_scenarios!(ostler_testkit::scenario::OPENAI_API);
 
@@ -12,7 +12,7 @@ async fn a_model_that_cannot_be_changed() {
     spec.dir = Some(dir.path().to_owned());
     let mut session = Agents::builtin().get("scripted").unwrap().start(&Host::default(), spec).unwrap();
     let refused = session.set_model("another").await;
-    assert!(matches!(&refused, Err(NotDone::Refused(it)) if it.code == "unsupported"), "{refused:?}");
+    assert!(matches!(&refused, Err(RequestError::Refused(it)) if it.code == "unsupported"), "{refused:?}");
     session.stop();
     while session.next().await.is_some() {}
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use ostler::event::What;
+use ostler::event::EventKind;
 use ostler::{AfterTurn, BridgeProgram, Event, Sandbox, Session, ToolError, ToolOffer, tools::Code};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -29,7 +29,7 @@ fn rig(verbs: &str) -> Rig {
     rig.host = rig.host.with_tool(ostler::tool("add", "Adds.", |Add { a, b }: Add| async move {
         a.checked_add(b).map(|sum| sum.to_string()).ok_or_else(|| ToolError::new(Code::BadArguments, "too much"))
     }));
-    rig.host = rig.host.bridged_by(BridgeProgram { program: "/opt/bridge".into(), args: vec!["__play".into()] });
+    rig.host = rig.host.with_bridge(BridgeProgram { program: "/opt/bridge".into(), args: vec!["__play".into()] });
     rig.spec.after_turn = AfterTurn::Wait;
     rig
 }
@@ -56,9 +56,9 @@ impl Open {
     }
 
     async fn notice(&mut self, code: &str) -> String {
-        let fits = |what: &What| matches!(what, What::Notice(notice) if notice.code == code);
+        let fits = |kind: &EventKind| matches!(kind, EventKind::Notice(notice) if notice.code == code);
         self.read.extend(read_until(&mut self.session, fits).await);
-        let What::Notice(notice) = &self.read.last().unwrap().what else { unreachable!() };
+        let EventKind::Notice(notice) = &self.read.last().unwrap().kind else { unreachable!() };
         notice.message.clone()
     }
 
@@ -72,8 +72,8 @@ impl Open {
 }
 
 async fn socket(session: &mut Session) -> (Vec<Event>, PathBuf) {
-    let read = read_until(session, |what| matches!(what, What::Notice(it) if it.code == "bridge_at")).await;
-    let What::Notice(notice) = &read.last().unwrap().what else { unreachable!() };
+    let read = read_until(session, |kind| matches!(kind, EventKind::Notice(it) if it.code == "bridge_at")).await;
+    let EventKind::Notice(notice) = &read.last().unwrap().kind else { unreachable!() };
     let words: Vec<&str> = notice.message.split(' ').collect();
     assert_eq!(words[..2], ["/opt/bridge", "__play"]);
     let socket = PathBuf::from(words[2]);
@@ -139,7 +139,7 @@ async fn a_tool_of_which_only_the_offer_is_known_is_handed_in() {
     rig.spec.tools.push(ToolOffer {
         name: "lookup".into(),
         description: "Looks up.".into(),
-        parameters: ostler::Raw::parse(r#"{"type":"object"}"#).unwrap(),
+        parameters: ostler::RawJson::parse(r#"{"type":"object"}"#).unwrap(),
     });
     let open = Open::new(&rig).await;
     let mut peer = open.connect().await;
@@ -316,8 +316,8 @@ async fn a_bridge_that_speaks_keeps_the_agent_from_being_taken_for_stuck() {
     }
     drop(peer);
     let Open { mut session, mut read, .. } = open;
-    assert!(!read.iter().any(|event| matches!(event.what, What::TurnEnded(_))));
-    read.extend(read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await);
+    assert!(!read.iter().any(|event| matches!(event.kind, EventKind::TurnEnded(_))));
+    read.extend(read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await);
     session.stop();
     finish_after(read, session).await;
 }
@@ -352,7 +352,7 @@ async fn nothing_is_left_however_it_ends() {
     rig.spec.program = Some("/nowhere/agent".into());
     rig.host = crate::rig::host(&[("PATH", crate::rig::PATH), ("TMPDIR", temp.path().to_str().unwrap())])
         .with_tool(ostler::tool("add", "Adds.", |_: Add| async { Ok(String::new()) }))
-        .bridged_by(BridgeProgram { program: "/opt/bridge".into(), args: Vec::new() });
+        .with_bridge(BridgeProgram { program: "/opt/bridge".into(), args: Vec::new() });
     finish_after(Vec::new(), start(&rig)).await;
     assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 0);
 }
@@ -420,7 +420,7 @@ async fn an_agent_reaches_the_tools_through_the_program_but_not_in_a_sandbox() {
         rig.spec.raw_log = Some(rig.path("raw"));
         rig.host = crate::rig::host(&[("PATH", crate::rig::PATH), ("TMPDIR", rig.path("tmp").to_str().unwrap())])
             .with_tool(ostler::tool("add", "Adds.", |Add { a, b }: Add| async move { Ok((a + b).to_string()) }))
-            .bridged_by(BridgeProgram { program: own, args: Vec::new() });
+            .with_bridge(BridgeProgram { program: own, args: Vec::new() });
         let seen = finish_after(Vec::new(), start(&rig)).await;
         let (told, answered) = (seen.notices("no_bridge"), rig.text("raw").contains("1:1 ok 42"));
         match sandbox {

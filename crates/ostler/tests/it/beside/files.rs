@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use ostler::event::What;
+use ostler::event::EventKind;
 use ostler::keys;
 use serde_json::{Value, json};
 
@@ -21,8 +21,8 @@ async fn order(prepare: impl FnOnce(&Rig), change: impl FnOnce(&mut Rig), wants:
     let mut session = start(&rig);
     let (mut read, mut done) = (Vec::new(), Vec::new());
     while done.len() < wants.len() {
-        read.extend(read_until(&mut session, |what| matches!(what, What::Notice(it) if it.code == "file_done")).await);
-        let What::Notice(notice) = &read.last().unwrap().what else { unreachable!() };
+        read.extend(read_until(&mut session, |kind| matches!(kind, EventKind::Notice(it) if it.code == "file_done")).await);
+        let EventKind::Notice(notice) = &read.last().unwrap().kind else { unreachable!() };
         let (number, rest) = notice.message.split_once(' ').unwrap();
         assert_eq!(number.parse(), Ok(done.len() + 1), "they are done in their order");
         done.push(rest.to_owned());

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use ostler::event::{DecidedBy, Decision, What};
+use ostler::event::{DecidedBy, Decision, EventKind};
 use ostler::permission::{Policy, Trust};
-use ostler::{Answer, Asks, NotDone};
+use ostler::{Answer, Attendance, RequestError};
 
 use crate::rig::{Rig, Seen, finish_after, read_until};
 
@@ -19,7 +19,7 @@ fn asking(commands: &[&str]) -> Rig {
 }
 
 fn decisions(seen: &Seen) -> Vec<(String, Decision, DecidedBy)> {
-    let permissions = seen.whats().filter_map(|what| if let What::Permission(it) = what { Some(it) } else { None });
+    let permissions = seen.whats().filter_map(|kind| if let EventKind::Permission(it) = kind { Some(it) } else { None });
     permissions.map(|it| (it.id.clone(), it.decision, it.by)).collect()
 }
 
@@ -40,11 +40,11 @@ fn answers(rig: &Rig) -> Vec<(String, bool)> {
 #[tokio::test]
 async fn each_question_is_answered_once_by_whoever_comes() {
     let mut rig = asking(&["a", "b", "c", "d", "e"]);
-    rig.spec.asks = Asks::Somebody;
+    rig.spec.attendance = Attendance::Attended;
     let mut session = rig.start();
     let mut read = Vec::new();
     for _ in 0..5 {
-        read.extend(read_until(&mut session, |what| matches!(what, What::Permission(_))).await);
+        read.extend(read_until(&mut session, |kind| matches!(kind, EventKind::Permission(_))).await);
     }
     assert_eq!(session.status().pending.len(), 5);
     let dropped = session.remote();
@@ -59,9 +59,9 @@ async fn each_question_is_answered_once_by_whoever_comes() {
         assert_eq!(other.answer(id, answer).await, Ok(()));
     }
     let late = other.answer("toolu_q3", Answer::Deny("changed my mind".into())).await;
-    assert!(matches!(late, Err(NotDone::Refused(refused)) if refused.code == "decided"));
+    assert!(matches!(late, Err(RequestError::Refused(refused)) if refused.code == "decided"));
     assert_eq!(other.answer("toolu_q2", Answer::Allow).await, Ok(()));
-    read.extend(read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await);
+    read.extend(read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await);
     let seen = finish_after(read, session).await;
     let decided = decisions(&seen).into_iter().filter(|(_, decision, _)| *decision != Decision::Asked);
     assert!(decided.clone().count() == 5 && decided.clone().all(|(_, _, by)| by == DecidedBy::Person));
@@ -77,7 +77,7 @@ async fn with_nobody_there_it_is_denied_and_said() {
     let seen = rig.run().await;
     assert_eq!(decisions(&seen), [("toolu_q0".to_owned(), Decision::Denied, DecidedBy::Default)]);
     let told =
-        seen.whats().find_map(|what| if let What::Permission(it) = what { it.message.clone() } else { None }).unwrap();
+        seen.whats().find_map(|kind| if let EventKind::Permission(it) = kind { it.message.clone() } else { None }).unwrap();
     assert!(told.contains("--permissions") && told.contains("permission_mode"), "{told}");
 }
 
@@ -95,7 +95,7 @@ async fn rules_first_and_then_the_function() {
     "#;
     let mut rig = asking(&["git status", "rm -rf x", "ask yes", "ask no", "ask panic"]);
     rig.spec.policy = Some(Policy::parse(rules, "test", Trust::Full).unwrap());
-    rig.host = rig.host.asking(|question: ostler::event::Permission| async move {
+    rig.host = rig.host.with_permission_handler(|question: ostler::event::Permission| async move {
         tokio::time::sleep(Duration::from_millis(20)).await;
         let input = question.input.unwrap().get().to_owned();
         assert!(!input.contains("panic"), "as it should");
@@ -135,13 +135,13 @@ async fn a_tool_that_ran_past_the_rules_is_a_bypass() {
 #[tokio::test]
 async fn a_question_does_not_outlive_its_turn() {
     let mut rig = Rig::new("read\ninit\ncontrol-request q1 Bash {\"command\":\"x\"}\nanswer-interrupt\nread-until-eof");
-    (rig.spec.asks, rig.spec.after_turn) = (Asks::Somebody, ostler::AfterTurn::Wait);
+    (rig.spec.attendance, rig.spec.after_turn) = (Attendance::Attended, ostler::AfterTurn::Wait);
     let mut session = rig.start();
-    let mut read = read_until(&mut session, |what| matches!(what, What::Permission(_))).await;
+    let mut read = read_until(&mut session, |kind| matches!(kind, EventKind::Permission(_))).await;
     session.interrupt().await;
     let late = session.answer("toolu_q1", Answer::Allow).await;
-    assert!(matches!(late, Err(NotDone::Refused(refused)) if refused.code == "decided"));
-    read.extend(read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await);
+    assert!(matches!(late, Err(RequestError::Refused(refused)) if refused.code == "decided"));
+    read.extend(read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await);
     session.stop();
     let seen = finish_after(read, session).await;
     assert_eq!(decisions(&seen).last().map(|(_, decision, _)| *decision), Some(Decision::Denied));

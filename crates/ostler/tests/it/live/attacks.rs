@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ostler::event::What;
+use ostler::event::EventKind;
 use ostler::{AfterTurn, Event, Known, Log, LogError, Opening};
 use ostler_core::log::{Appending, Entry};
 
@@ -30,7 +30,7 @@ impl Log for Stub {
         let log = self.0.clone();
         Box::pin(async move {
             assert!(!log.panics.load(Ordering::Relaxed), "the log panics");
-            let end = entries.iter().any(|e| matches!(e.event.what, What::Ended(_)));
+            let end = entries.iter().any(|e| matches!(e.event.kind, EventKind::Ended(_)));
             if let (Some(d), true) = (log.slow_end, end) {
                 tokio::time::sleep(d).await;
             }
@@ -59,7 +59,7 @@ impl Log for Stub {
 const GONE: &str = "read-user\ninit\ntext one\nresult one\nexit 3";
 
 fn refused_sends(events: &[Event]) -> usize {
-    events.iter().filter(|e| matches!(&e.what, What::Refused(r) if r.request == "send")).count()
+    events.iter().filter(|e| matches!(&e.kind, EventKind::Refused(r) if r.request == "send")).count()
 }
 
 // A message after a stop is refused, also while the agent is not there.
@@ -68,7 +68,7 @@ async fn a_message_after_a_stop_is_refused_or_an_error() {
     let mut rig = Rig::new(GONE);
     rig.spec.after_turn = AfterTurn::Wait;
     let mut session = rig.start();
-    let gone = |what: &What| matches!(what, What::Notice(notice) if notice.code == "agent_gone");
+    let gone = |kind: &EventKind| matches!(kind, EventKind::Notice(notice) if notice.code == "agent_gone");
     read_until(&mut session, gone).await;
     until("gone", || session.pid().is_none()).await;
     session.stop();
@@ -102,14 +102,14 @@ async fn a_message_while_the_last_events_are_kept_is_an_error() {
     let mut rig = Rig::new("read-user\ninit\ntext one\nresult one\nread-until-eof");
     rig.spec.after_turn = AfterTurn::Wait;
     let log = Stub(Arc::new(Inner { slow_end: Some(Duration::from_secs(2)), ..Inner::default() }));
-    rig.host = rig.host.kept_by(Arc::new(log));
+    rig.host = rig.host.with_log(Arc::new(log));
     for asleep in [false, true] {
         let mut rig = Rig::new(if asleep { GONE } else { "read-user\ninit\ntext one\nresult one\nread-until-eof" });
         rig.spec.after_turn = AfterTurn::Wait;
         let log = Stub(Arc::new(Inner { slow_end: Some(Duration::from_secs(2)), ..Inner::default() }));
-        rig.host = rig.host.kept_by(Arc::new(log));
+        rig.host = rig.host.with_log(Arc::new(log));
         let mut session = rig.start();
-        read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await;
+        read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await;
         if asleep {
             until("gone", || session.pid().is_none()).await;
         }
@@ -130,7 +130,7 @@ async fn a_log_that_panics_leaves_no_reader_waiting() {
     let mut rig = Rig::new("read-user\ninit\ntext one\nresult one\nread-until-eof");
     let log = Stub::default();
     log.0.panics.store(true, Ordering::Relaxed);
-    rig.host = rig.host.kept_by(Arc::new(log));
+    rig.host = rig.host.with_log(Arc::new(log));
     let mut session = rig.start();
     let run = tokio::time::timeout(Duration::from_secs(10), session.wait()).await;
     assert!(run.is_ok(), "Session::wait hangs for ever");
@@ -143,7 +143,7 @@ fn a_runtime_that_goes_leaves_no_reader_waiting() {
     let first = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let mut session = first.block_on(async {
         let mut s = rig.start();
-        read_until(&mut s, |w| matches!(w, What::Started(_))).await;
+        read_until(&mut s, |w| matches!(w, EventKind::Started(_))).await;
         s
     });
     first.shutdown_timeout(Duration::from_secs(5));
@@ -182,7 +182,7 @@ async fn without_a_place_for_old_events_the_agent_waits_for_its_reader() {
 async fn what_a_failed_log_has_can_still_be_read() {
     let mut rig = Rig::new("read\ninit\nflood 20000000 2000\npid-file $DIR/flooded\nresult done\nread-until-eof");
     let log = Stub(Arc::new(Inner { breaks_after: Some(80), ..Inner::default() }));
-    rig.host = rig.host.kept_by(Arc::new(log.clone()));
+    rig.host = rig.host.with_log(Arc::new(log.clone()));
     let mut session = rig.start();
     until("flooded", || rig.path("flooded").exists()).await;
     let mut seqs = Vec::new();
@@ -199,13 +199,13 @@ async fn a_last_line_without_an_end_knows_its_place() {
     let mut rig = Rig::new("read-user\ninit\ntext one\nprint-nonl {\"type\":\"odd\"}\nexit 0");
     rig.spec.raw_log = Some(rig.path("raw"));
     let log = Stub::default();
-    rig.host = rig.host.kept_by(Arc::new(log.clone()));
+    rig.host = rig.host.with_log(Arc::new(log.clone()));
     let mut session = rig.start();
     session.wait().await;
     let raw = rig.text("raw");
     let at = raw.rfind("{\"type\":\"odd\"}").unwrap() as u64;
     let entries = log.0.entries.lock().unwrap();
-    let odd = entries.iter().find(|e| matches!(&e.event.what, What::Notice(n) if n.code == "unknown_message")).unwrap();
+    let odd = entries.iter().find(|e| matches!(&e.event.kind, EventKind::Notice(n) if n.code == "unknown_message")).unwrap();
     assert_eq!(odd.raw_offset, at);
 }
 
@@ -213,13 +213,13 @@ async fn a_last_line_without_an_end_knows_its_place() {
 #[tokio::test]
 async fn the_last_append_that_fails_is_told() {
     let mut rig = Rig::new("read-user\ninit\ntext one\nresult one\nread-until-eof");
-    rig.host = rig.host.kept_by(Arc::new(Stub(Arc::new(Inner { breaks_at_end: true, ..Inner::default() }))));
+    rig.host = rig.host.with_log(Arc::new(Stub(Arc::new(Inner { breaks_at_end: true, ..Inner::default() }))));
     let mut session = rig.start();
     let mut events = Vec::new();
     while let Some(event) = session.next().await {
         events.push(event);
     }
-    assert!(events.iter().any(|e| matches!(&e.what, What::Notice(n) if n.code == "store_failed")), "nobody says so");
+    assert!(events.iter().any(|e| matches!(&e.kind, EventKind::Notice(n) if n.code == "store_failed")), "nobody says so");
 }
 
 // The agent dies before it got a message for its turn.
@@ -228,15 +228,15 @@ async fn a_steered_message_that_the_agent_never_got_is_named() {
     let mut rig = Rig::new("read-user\nsleep 700\ndie-by 9");
     rig.spec.after_turn = AfterTurn::Wait;
     let mut session = rig.start();
-    let mut events = read_until(&mut session, |what| matches!(what, What::TurnStarted(_))).await;
+    let mut events = read_until(&mut session, |kind| matches!(kind, EventKind::TurnStarted(_))).await;
     tokio::time::sleep(Duration::from_millis(200)).await;
     session.send_when("steer me", ostler::WhenBusy::Steer).unwrap();
-    events.extend(read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await);
+    events.extend(read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await);
     session.stop();
     while let Some(event) = session.next().await {
         events.push(event);
     }
-    let told = |code: &str| events.iter().any(|e| matches!(&e.what, What::Notice(n) if n.code == code));
+    let told = |code: &str| events.iter().any(|e| matches!(&e.kind, EventKind::Notice(n) if n.code == code));
     assert!(
         told("steer_dropped") || refused_sends(&events) == 1,
         "the steered message was never written and nothing says so"
@@ -273,16 +273,16 @@ async fn a_slow_log_does_not_make_an_agent_forget() {
         let rig = Rig::new("dump-args $DIR/args\nread-user\ninit\ntext half\nsleep 200\ndie-by 9");
         let mut rig = rig.behind("#!/bin/sh\nexec $FAKE \"$@\"\n");
         rig.spec.after_turn = AfterTurn::Wait;
-        rig.host = rig.host.kept_by(Arc::new(Slow(Stub::default(), Duration::from_millis(slow))));
+        rig.host = rig.host.with_log(Arc::new(Slow(Stub::default(), Duration::from_millis(slow))));
         let mut session = rig.start();
         session.send("two").unwrap();
-        let mut events = read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await;
-        events.extend(read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await);
+        let mut events = read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await;
+        events.extend(read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await);
         session.stop();
         while let Some(event) = session.next().await {
             events.push(event);
         }
-        let fresh = events.iter().any(|e| matches!(&e.what, What::Notice(n) if n.code == "fresh_start"));
+        let fresh = events.iter().any(|e| matches!(&e.kind, EventKind::Notice(n) if n.code == "fresh_start"));
         assert!(!fresh, "log that takes {slow} ms: the conversation is forgotten");
     }
 }
@@ -299,7 +299,7 @@ async fn a_model_that_is_set_at_the_start_reaches_the_agent() {
         let mut session = rig.start();
         let remote = session.remote();
         let change = tokio::time::timeout(Duration::from_secs(2), remote.set_model("other-model"));
-        let (done, _) = tokio::join!(change, read_until(&mut session, |what| matches!(what, What::TurnEnded(_))));
+        let (done, _) = tokio::join!(change, read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))));
         // The agent writes its files as it comes to that.
         let written = |name: &str| std::fs::read_to_string(rig.path(name)).unwrap_or_default();
         let reached = || written("args").contains("other-model") || written("stdin").contains("other-model");
@@ -346,24 +346,24 @@ async fn an_agent_without_a_memory_is_told_everything_when_it_begins_again() {
     spec.settings.set("script", dir.path().join("s.toml").to_str().unwrap());
     spec.limits.grace = Duration::from_millis(150);
     let log = Stub::default();
-    let host = ostler::Host::default().with_tool(Block).kept_by(Arc::new(log));
+    let host = ostler::Host::default().with_tool(Block).with_log(Arc::new(log));
     let mut session = ostler::Agents::builtin().get("scripted").unwrap().start(&host, spec).unwrap();
-    let mut events = read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await;
+    let mut events = read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await;
     session.send("block").unwrap();
-    events.extend(read_until(&mut session, |what| matches!(what, What::ToolCall(_))).await);
+    events.extend(read_until(&mut session, |kind| matches!(kind, EventKind::ToolCall(_))).await);
     session.interrupt().await;
     session.send("what is my name?").unwrap();
-    events.extend(read_until(&mut session, |what| matches!(what, What::TurnEnded(t) if t.text == "ok")).await);
+    events.extend(read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(t) if t.text == "ok")).await);
     session.send("block").unwrap();
-    events.extend(read_until(&mut session, |what| matches!(what, What::ToolCall(_))).await);
+    events.extend(read_until(&mut session, |kind| matches!(kind, EventKind::ToolCall(_))).await);
     session.interrupt().await;
     session.send("and now?").unwrap();
-    events.extend(read_until(&mut session, |what| matches!(what, What::TurnEnded(t) if t.text == "ok")).await);
+    events.extend(read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(t) if t.text == "ok")).await);
     session.stop();
     while let Some(event) = session.next().await {
         events.push(event);
     }
     let codes: Vec<_> =
-        events.iter().filter_map(|e| if let What::Notice(n) = &e.what { Some(n.code.clone()) } else { None }).collect();
+        events.iter().filter_map(|e| if let EventKind::Notice(n) = &e.kind { Some(n.code.clone()) } else { None }).collect();
     assert!(!codes.contains(&"fresh_start".to_owned()), "the log has it all, and the agent begins anew");
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler::event::What;
+use ostler::event::EventKind;
 use ostler::{Agent, ApiAgent, Cause, Event, Events, MockAgent, Script, Spec};
 use ostler_core::log::older_raw;
 
@@ -43,7 +43,7 @@ async fn a_flood_of_any_kind_ends_the_session() {
         // An agent that goes on for ever must not make a broken bound hang the test.
         rig.spec.limits.wall = Some(Duration::from_secs(20));
         let log = MemoryLog::default();
-        rig.host = rig.host.kept_by(Arc::new(log.clone()));
+        rig.host = rig.host.with_log(Arc::new(log.clone()));
         let seen = rig.run().await;
         check(name, &seen);
         assert_eq!(log.events(&seen.0[0].session), seen.0, "{name}: the log has all of it, and its end");
@@ -83,7 +83,7 @@ async fn raw(limit: Option<u64>, flood: &str) -> (Rig, Seen) {
     rig.spec.limits.raw_bytes = limit;
     rig.spec.raw_log = Some(rig.path("own"));
     let log = MemoryLog::with_raw(rig.path("stored"));
-    rig.host = rig.host.kept_by(Arc::new(log));
+    rig.host = rig.host.with_log(Arc::new(log));
     let seen = rig.run().await;
     assert_eq!(seen.outcome().cause, Cause::Completed);
     (rig, seen)
@@ -128,7 +128,7 @@ async fn a_full_log_stores_no_raw_output() {
     rig.spec.limits.event_bytes = Some(LIMIT);
     rig.spec.limits.wall = Some(Duration::from_secs(20));
     let log = MemoryLog::with_raw(rig.path("stored"));
-    rig.host = rig.host.kept_by(Arc::new(log));
+    rig.host = rig.host.with_log(Arc::new(log));
     let seen = rig.run().await;
     check("flood", &seen);
     assert!(rig.read("stored").len() < 2 * 200_000 + 200_000, "{}", rig.read("stored").len());
@@ -140,7 +140,7 @@ async fn what_was_stored_can_be_continued() {
     let dir = tempfile::tempdir().unwrap();
     let script = |text: &str| ApiAgent::playing(Script::parse(text).unwrap());
     let log = Arc::new(MemoryLog::default());
-    let host = host(&[]).kept_by(log);
+    let host = host(&[]).with_log(log);
     let mut spec = Spec { prompt: "go".into(), dir: Some(dir.path().into()), ..Spec::default() };
     spec.limits.event_bytes = Some(20_000);
     let reply = format!("[[reply]]\ntext = \"{}\"\n", "and so on ".repeat(10_000));
@@ -149,5 +149,5 @@ async fn what_was_stored_can_be_continued() {
     spec.settings.set("resume", first.0[0].session.to_string());
     let second = finish(script("[[reply]]\ntext = \"done\"\n").start(&host, spec).unwrap()).await;
     assert_eq!((second.outcome().cause, second.turn().text.as_str()), (Cause::Completed, "done"));
-    assert!(second.whats().any(|what| matches!(what, What::Started(_))));
+    assert!(second.whats().any(|kind| matches!(kind, EventKind::Started(_))));
 }

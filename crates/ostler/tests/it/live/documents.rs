@@ -1,7 +1,7 @@
 //! An agent that works in silence and prints one document at its end: whatever comes in its place has its ending too.
 
 use ostler::event::Started;
-use ostler::{Agents, Cause, Session, What};
+use ostler::{Agents, Cause, Session, EventKind};
 
 use crate::rig::{Rig, Seen, assert_nothing_left, finish, finish_after, read_until};
 
@@ -18,7 +18,7 @@ async fn run(verbs: &str) -> Seen {
 }
 
 fn started(seen: &Seen) -> Vec<&Started> {
-    seen.whats().filter_map(|what| if let What::Started(it) = what { Some(it) } else { None }).collect()
+    seen.whats().filter_map(|kind| if let EventKind::Started(it) = kind { Some(it) } else { None }).collect()
 }
 
 const DOCUMENT: &str = "print {\nprint   \"ok\": true,\nprint   \"status\": \"ok\",\nprint   \"final\": \"Hello.\",\n\
@@ -85,7 +85,7 @@ async fn killed_in_the_middle_of_its_document_it_has_died() {
 async fn interrupted_in_its_silence_it_ends() {
     let rig = Rig::new("hang").grace_ms(200);
     let mut session = start(&rig);
-    let read = read_until(&mut session, |what| matches!(what, What::Started(_))).await;
+    let read = read_until(&mut session, |kind| matches!(kind, EventKind::Started(_))).await;
     session.interrupt();
     let seen = finish_after(read, session).await;
     assert_eq!(seen.outcome().cause, Cause::Interrupted, "{:?}", seen.outcome());

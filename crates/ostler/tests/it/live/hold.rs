@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use ostler::AfterTurn;
-use ostler::event::{SessionState, What};
+use ostler::event::{SessionState, EventKind};
 
 use crate::rig::{Rig, finish_after, read_until, until};
 
-fn turn_ended(what: &What) -> bool {
-    matches!(what, What::TurnEnded(_))
+fn turn_ended(kind: &EventKind) -> bool {
+    matches!(kind, EventKind::TurnEnded(_))
 }
 
 // S3-20, S2-23: what is sent while paused waits, in its order; the turn under way goes on.
@@ -17,7 +17,7 @@ async fn pause_holds_messages_and_resume_delivers_them_in_order() {
     let mut rig = Rig::new("loop 3\nread-user\ninit\ntext hi\nresult hi\nend\nread-until-eof");
     rig.spec.after_turn = AfterTurn::Wait;
     let mut session = rig.start();
-    let mut read = read_until(&mut session, |what| matches!(what, What::Text(_))).await;
+    let mut read = read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
     session.pause();
     read.extend(read_until(&mut session, turn_ended).await);
     session.send("two").unwrap();
@@ -32,7 +32,7 @@ async fn pause_holds_messages_and_resume_delivers_them_in_order() {
     session.stop();
     let seen = finish_after(read, session).await;
     let prompts =
-        seen.whats().filter_map(|what| if let What::TurnStarted(it) = what { it.prompt.as_deref() } else { None });
+        seen.whats().filter_map(|kind| if let EventKind::TurnStarted(it) = kind { it.prompt.as_deref() } else { None });
     assert_eq!(prompts.collect::<Vec<_>>(), ["Do it.", "two", "three"]);
 }
 
@@ -53,7 +53,7 @@ async fn a_frozen_agent_stands_still_and_goes_on() {
         rig.spec.after_turn = AfterTurn::Wait;
         rig.spec.limits.idle = Some(Duration::from_millis(700));
         let mut session = rig.start();
-        let mut read = read_until(&mut session, |what| matches!(what, What::Text(_))).await;
+        let mut read = read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
         until("the child is there", || rig.path("child").exists() && !rig.text("child").is_empty()).await;
         let (agent, child) = (session.pid().unwrap(), rig.pid("child"));
         session.freeze();

@@ -91,7 +91,7 @@ impl Log for MemoryLog {
 async fn what_is_told_was_kept() {
     let log = MemoryLog(Arc::new(Inner { slow: Duration::from_millis(20), ..Inner::default() }));
     let mut rig = Rig::new("read\ninit\nloop 20\ntext hi\nsleep 10\nend\nresult hi\nread-until-eof");
-    rig.host = rig.host.kept_by(Arc::new(log.clone()));
+    rig.host = rig.host.with_log(Arc::new(log.clone()));
     let mut session = rig.start();
     let mut events = Vec::new();
     while let Some(event) = session.next().await {
@@ -113,7 +113,7 @@ async fn a_log_that_fails_breaks_nothing() {
     for breaks_after in [0, 1, 3] {
         let log = MemoryLog(Arc::new(Inner { breaks_after: Some(breaks_after), ..Inner::default() }));
         let mut rig = Rig::new("read\ninit\nloop 20\ntext hi\nsleep 5\nend\nresult hi\nread-until-eof");
-        rig.host = rig.host.kept_by(Arc::new(log));
+        rig.host = rig.host.with_log(Arc::new(log));
         let seen = rig.run().await;
         assert!(seen.outcome().is_success(), "{:?}", seen.outcome());
         let notices = seen.notices("store_failed");
@@ -129,20 +129,20 @@ async fn events_know_their_place_in_the_raw_output() {
     let log = MemoryLog(Arc::new(Inner { raw: Some(raw.clone()), ..Inner::default() }));
     let mut rig = Rig::new("read-user\ninit\ntext hi\nresult hi\nexit 0");
     rig.spec.after_turn = AfterTurn::Wait;
-    rig.host = rig.host.kept_by(Arc::new(log.clone()));
+    rig.host = rig.host.with_log(Arc::new(log.clone()));
     let mut session = rig.start();
     for _ in 0..2 {
-        crate::rig::read_until(&mut session, |what| matches!(what, ostler::What::TurnEnded(_))).await;
+        crate::rig::read_until(&mut session, |kind| matches!(kind, ostler::EventKind::TurnEnded(_))).await;
         session.send("again").unwrap();
     }
-    crate::rig::read_until(&mut session, |what| matches!(what, ostler::What::TurnEnded(_))).await;
+    crate::rig::read_until(&mut session, |kind| matches!(kind, ostler::EventKind::TurnEnded(_))).await;
     session.stop();
     while session.next().await.is_some() {}
     let text = std::fs::read_to_string(raw).unwrap();
     let entries = log.0.entries.lock().unwrap();
     let texts: Vec<&str> = entries
         .iter()
-        .filter(|entry| matches!(entry.event.what, ostler::What::Text(_)))
+        .filter(|entry| matches!(entry.event.kind, ostler::EventKind::Text(_)))
         .map(|entry| text[usize::try_from(entry.raw_offset).unwrap()..].lines().next().unwrap())
         .collect();
     assert_eq!(texts.len(), 3);
@@ -169,7 +169,7 @@ async fn a_message_at_the_end_is_not_lost() {
         });
         let seen = finish(session).await;
         let sent: usize = sender.await.unwrap();
-        let refused = seen.whats().filter(|what| matches!(what, ostler::What::Refused(it) if it.request == "send"));
+        let refused = seen.whats().filter(|kind| matches!(kind, ostler::EventKind::Refused(it) if it.request == "send"));
         let turns = seen.turns().len() - 1;
         assert_eq!(refused.count() + turns, sent, "messages were lost");
     }

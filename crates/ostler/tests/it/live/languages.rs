@@ -2,7 +2,7 @@
 
 use ostler::dialect::{Arg, Conversation, Exit, Launch, Probe};
 use ostler::event::Notice;
-use ostler::{AfterTurn, Agent, Capabilities, Dialect, ProcessAgent, Session, Setting, Spec, SpecError, What};
+use ostler::{AfterTurn, Agent, Capabilities, Dialect, ProcessAgent, Session, Setting, Spec, SpecError, EventKind};
 
 use super::per_turn::{OncePerTurn, claude};
 use crate::rig::{Rig, finish, finish_after, read_until, until};
@@ -64,7 +64,7 @@ impl Dialect for Modern {
         modern(spec)
     }
 
-    fn instead(&self, exit: &Exit) -> Option<&'static dyn Dialect> {
+    fn fallback_transport(&self, exit: &Exit) -> Option<&'static dyn Dialect> {
         is_unknown(exit).then_some(&OncePerTurn as &dyn Dialect)
     }
 }
@@ -76,7 +76,7 @@ impl Dialect for ModernOrNothing {
         modern(spec)
     }
 
-    fn instead(&self, exit: &Exit) -> Option<&'static dyn Dialect> {
+    fn fallback_transport(&self, exit: &Exit) -> Option<&'static dyn Dialect> {
         is_unknown(exit).then_some(&Refusing as &dyn Dialect)
     }
 }
@@ -101,8 +101,8 @@ fn start(dialect: &'static dyn Dialect, rig: &Rig) -> Session {
     ProcessAgent::new(dialect).start(&rig.host, rig.spec.clone()).unwrap()
 }
 
-fn tried_another(what: &What) -> bool {
-    matches!(what, What::Notice(Notice { code, .. }) if code == "other_transport")
+fn tried_another(kind: &EventKind) -> bool {
+    matches!(kind, EventKind::Notice(Notice { code, .. }) if code == "other_transport")
 }
 
 // S2-15: the caller sees one session; the prompt is the second process's, and so is what the agent can do from then on.
@@ -113,11 +113,11 @@ async fn the_second_language_gets_the_prompt_and_brings_its_own_capabilities() {
     let mut rig = Rig::new(verbs).behind(OLD).grace_ms(200);
     rig.spec.after_turn = AfterTurn::Wait;
     let mut session = start(&Modern, &rig);
-    let mut read = read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await;
+    let mut read = read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await;
     assert!(rig.text("stdin").contains("Do it."), "{}", rig.text("stdin"));
     let first = rig.pid("pid");
     session.send("go on").unwrap();
-    read.extend(read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await);
+    read.extend(read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await);
     assert!(rig.text("stdin").contains("go on") && rig.text("args").contains("--resume="), "{}", rig.text("args"));
     assert_ne!(rig.pid("pid"), first, "a process for each turn, as the second language has it");
     session.stop();

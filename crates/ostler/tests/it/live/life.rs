@@ -1,13 +1,13 @@
 //! A session outlives the agent's process: the next message starts it again, and it goes on where it was.
 
-use ostler::event::{SessionState, What};
-use ostler::{AfterTurn, Answer, Breakers, Cause, Interruption, NotDone, WhenBusy, keys};
+use ostler::event::{SessionState, EventKind};
+use ostler::{AfterTurn, Answer, Breakers, Cause, Interruption, RequestError, WhenBusy, keys};
 use ostler_testkit::fake;
 
 use crate::rig::{Rig, Seen, check_stream, finish_after, read_until, until};
 
-fn turn_ended(what: &What) -> bool {
-    matches!(what, What::TurnEnded(_))
+fn turn_ended(kind: &EventKind) -> bool {
+    matches!(kind, EventKind::TurnEnded(_))
 }
 
 /// An agent whose second process plays other verbs, and whose sessions wait for messages.
@@ -50,7 +50,7 @@ async fn a_killed_agent_is_started_again_and_goes_on() {
     let turns: Vec<_> = seen.turns().iter().map(|turn| (turn.outcome.cause, turn.text.as_str())).collect();
     assert_eq!(turns, [(Cause::AgentDied, "half"), (Cause::Completed, "whole")]);
     let native =
-        seen.whats().find_map(|what| if let What::Started(it) = what { it.native_session.clone() } else { None });
+        seen.whats().find_map(|kind| if let EventKind::Started(it) = kind { it.native_session.clone() } else { None });
     let args = rig.text("args");
     assert!(args.contains(&format!("--resume={}", native.unwrap())), "{args}");
     let stdin = rig.text("stdin");
@@ -134,10 +134,10 @@ async fn a_resume_that_was_cut_off_keeps_its_session() {
         twice("hang", "dump-args $DIR/args\nread-user\ninit\ntext two\nresult two\nread-until-eof").grace_ms(200);
     rig.spec.settings.set(keys::RESUME, ID);
     let mut session = rig.start();
-    let mut read = read_until(&mut session, |what| matches!(what, What::TurnStarted(_))).await;
+    let mut read = read_until(&mut session, |kind| matches!(kind, EventKind::TurnStarted(_))).await;
     assert_eq!(session.interrupt().await, Interruption::NotAcknowledged);
     session.send("go on").unwrap();
-    read.extend(read_until(&mut session, |what| matches!(what, What::TurnEnded(turn) if turn.text == "two")).await);
+    read.extend(read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(turn) if turn.text == "two")).await);
     session.stop();
     let seen = finish_after(read, session).await;
     assert!(rig.text("args").contains(&format!("--resume={ID}")), "{}", rig.text("args"));
@@ -150,7 +150,7 @@ async fn an_agent_that_goes_between_turns_is_started_again() {
     let rig =
         twice("read-user\ninit\ntext one\nresult one\nexit 3", "read-user\ninit\ntext two\nresult two\nread-until-eof");
     let mut session = rig.start();
-    let gone = |what: &What| matches!(what, What::Notice(notice) if notice.code == "agent_gone");
+    let gone = |kind: &EventKind| matches!(kind, EventKind::Notice(notice) if notice.code == "agent_gone");
     let mut read = read_until(&mut session, gone).await;
     until("the session knows", || session.pid().is_none()).await;
     assert_eq!(session.status().state, SessionState::Idle);
@@ -181,7 +181,7 @@ async fn an_interrupt_says_whether_it_was_acknowledged() {
     );
     let rig = rig.grace_ms(200);
     let mut session = rig.start();
-    let mut read = read_until(&mut session, |what| matches!(what, What::Text(_))).await;
+    let mut read = read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
     assert_eq!(session.interrupt().await, Interruption::NotAcknowledged);
     session.send("go on").unwrap();
     read.extend(read_until(&mut session, turn_ended).await);
@@ -195,7 +195,7 @@ async fn an_interrupt_says_whether_it_was_acknowledged() {
     let mut rig = Rig::new("read\ninit\ntext one\nanswer-interrupt\nread-until-eof");
     rig.spec.after_turn = AfterTurn::Wait;
     let mut session = rig.start();
-    read_until(&mut session, |what| matches!(what, What::Text(_))).await;
+    read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
     assert_eq!(session.interrupt().await, Interruption::Acknowledged);
 }
 
@@ -222,7 +222,7 @@ async fn a_message_in_a_turn_is_queued_or_refused() {
     );
     rig.spec.after_turn = AfterTurn::Wait;
     let mut session = rig.start();
-    let mut read = read_until(&mut session, |what| matches!(what, What::Text(_))).await;
+    let mut read = read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
     session.send_when("not now", WhenBusy::Refuse).unwrap();
     session.send_when("later", WhenBusy::Queue).unwrap();
     read.extend(read_until(&mut session, turn_ended).await);
@@ -230,10 +230,10 @@ async fn a_message_in_a_turn_is_queued_or_refused() {
     session.stop();
     let seen = finish_after(read, session).await;
     let refused =
-        seen.whats().filter_map(|what| if let What::Refused(it) = what { Some(it.code.as_str()) } else { None });
+        seen.whats().filter_map(|kind| if let EventKind::Refused(it) = kind { Some(it.code.as_str()) } else { None });
     assert_eq!(refused.collect::<Vec<_>>(), ["busy"]);
     let prompts =
-        seen.whats().filter_map(|what| if let What::TurnStarted(it) = what { it.prompt.as_deref() } else { None });
+        seen.whats().filter_map(|kind| if let EventKind::TurnStarted(it) = kind { it.prompt.as_deref() } else { None });
     assert_eq!(prompts.collect::<Vec<_>>(), ["Do it.", "later"]);
 }
 
@@ -242,9 +242,9 @@ async fn a_message_in_a_turn_is_queued_or_refused() {
 async fn an_answer_to_no_question_is_an_error() {
     let rig = Rig::new("read\ninit\ntext hi\nsleep 300\nresult hi\nread-until-eof");
     let mut session = rig.start();
-    read_until(&mut session, |what| matches!(what, What::Text(_))).await;
+    read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
     let answer = session.answer("nothing", Answer::Allow).await;
-    assert!(matches!(answer, Err(NotDone::Refused(refused)) if refused.code == "unknown"));
+    assert!(matches!(answer, Err(RequestError::Refused(refused)) if refused.code == "unknown"));
 }
 
 // P65, S3-33, S3-40: three failures in a row, and starts are refused with the time left; other sessions of the host share that.

@@ -1,7 +1,7 @@
 //! An agent that has a process of its own for each turn: the session is the same to its caller.
 
-use ostler::dialect::{Conversation, Exit, Launch, Out, Outbox, Probe, Say};
-use ostler::{AfterTurn, Agent, Agents, Capabilities, Dialect, ProcessAgent, Setting, Spec, SpecError, What};
+use ostler::dialect::{Conversation, Exit, Launch, FromConversation, Outbox, Probe, ToAgent};
+use ostler::{AfterTurn, Agent, Agents, Capabilities, Dialect, ProcessAgent, Setting, Spec, SpecError, EventKind};
 
 use crate::rig::{Rig, finish_after, read_until};
 
@@ -82,24 +82,24 @@ impl Dialect for Named {
 struct Once(Box<dyn Conversation>);
 
 impl Conversation for Once {
-    fn open(&mut self, out: &mut Outbox) {
-        self.0.open(out);
+    fn on_start(&mut self, out: &mut Outbox) {
+        self.0.on_start(out);
     }
 
-    fn say(&mut self, say: Say, out: &mut Outbox) {
-        let is_prompt = matches!(say, Say::Prompt(_));
-        self.0.say(say, out);
+    fn send(&mut self, message: ToAgent, out: &mut Outbox) {
+        let is_prompt = matches!(message, ToAgent::Prompt(_));
+        self.0.send(message, out);
         if is_prompt {
-            out.push(Out::EndInput);
+            out.push(FromConversation::EndInput);
         }
     }
 
-    fn hear(&mut self, line: &str, out: &mut Outbox) {
-        self.0.hear(line, out);
+    fn on_line(&mut self, line: &str, out: &mut Outbox) {
+        self.0.on_line(line, out);
     }
 
-    fn finish(&mut self, exit: &Exit, out: &mut Outbox) {
-        self.0.finish(exit, out);
+    fn on_exit(&mut self, exit: &Exit, out: &mut Outbox) {
+        self.0.on_exit(exit, out);
     }
 }
 
@@ -114,7 +114,7 @@ async fn each_turn_has_a_process_and_the_session_goes_on() {
         let mut session = ProcessAgent::new(&OncePerTurn).start(&rig.host, rig.spec.clone()).unwrap();
         let (mut read, mut pids) = (Vec::new(), Vec::new());
         for turn in 0..3 {
-            read.extend(read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await);
+            read.extend(read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await);
             pids.push(rig.pid("pid"));
             assert_eq!(rig.text("args").contains("--resume="), turn > 0, "turn {turn}: {}", rig.text("args"));
             if turn < 2 {
@@ -141,7 +141,7 @@ async fn a_session_that_was_named_goes_on_by_its_name() {
     let mut session = ProcessAgent::new(&Named).start(&rig.host, rig.spec.clone()).unwrap();
     let (mut read, mut ids) = (Vec::new(), Vec::new());
     for turn in 0..2 {
-        read.extend(read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await);
+        read.extend(read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await);
         let args = rig.text("args");
         let (_, id) = args.split_once("--session-id").unwrap_or_else(|| panic!("turn {turn}: {args}"));
         ids.push(id.split_whitespace().next().unwrap().to_owned());

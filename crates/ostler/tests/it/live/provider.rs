@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use ostler::provider::{NotCreated, create_session, resume_session, send_message, validate_environment};
-use ostler::{AfterTurn, Cause, Spec, What};
+use ostler::provider::{CreateError, create_session, resume_session, send_message, validate_environment};
+use ostler::{AfterTurn, Cause, Spec, EventKind};
 use ostler_testkit::fake;
 
 use super::kept::MemoryLog;
@@ -14,20 +14,20 @@ use crate::rig::{Rig, claude, finish_after, host, read_until};
 #[tokio::test]
 async fn nothing_is_created_in_a_bad_environment() {
     let log = MemoryLog::default();
-    let host = host(&[("PATH", "/nowhere/a")]).kept_by(Arc::new(log.clone()));
+    let host = host(&[("PATH", "/nowhere/a")]).with_log(Arc::new(log.clone()));
     let spec = Spec { prompt: "hi".into(), ..Spec::default() };
     let problem = validate_environment(&*claude(), &host, &spec).await.unwrap_err();
     assert_eq!((problem.cause, problem.cause.seed_name()), (Cause::Unavailable, Some("EnvironmentError")));
     assert!(problem.message.contains("/nowhere/a") && problem.hint.is_some(), "{problem:?}");
     let error = create_session(&*claude(), &host, spec.clone()).await.unwrap_err();
-    assert_eq!(error, NotCreated::Environment(problem));
+    assert_eq!(error, CreateError::Environment(problem));
     assert!(log.opened().is_empty(), "a session was attempted");
     let dir = tempfile::tempdir().unwrap();
     let _ = fake::install_as(dir.path(), "claude", "");
     let host = crate::rig::host(&[("PATH", dir.path().to_str().unwrap())]);
     assert!(validate_environment(&*claude(), &host, &spec).await.is_ok());
     let wrong = Spec { prompt: String::new(), ..spec };
-    assert!(matches!(create_session(&*claude(), &host, wrong).await, Err(NotCreated::Spec(_))));
+    assert!(matches!(create_session(&*claude(), &host, wrong).await, Err(CreateError::Spec(_))));
 }
 
 // S1-28: create, send, and go on with the session later.
@@ -38,7 +38,7 @@ async fn a_session_is_created_sent_to_and_resumed() {
     let _ = fake::install_as(&rig.path(""), "claude", "");
     rig.host = host(&[("PATH", rig.path("").to_str().unwrap())]);
     let mut session = create_session(&*claude(), &rig.host, rig.spec.clone()).await.unwrap();
-    let ended = |what: &What| matches!(what, What::TurnEnded(_));
+    let ended = |kind: &EventKind| matches!(kind, EventKind::TurnEnded(_));
     let mut read = read_until(&mut session, ended).await;
     send_message(&session, "again").unwrap();
     read.extend(read_until(&mut session, ended).await);

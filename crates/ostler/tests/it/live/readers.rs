@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ostler::event::What;
+use ostler::event::EventKind;
 use ostler::{AfterTurn, Event, Reader, Reading};
 
 use super::kept::MemoryLog;
@@ -37,7 +37,7 @@ async fn every_reader_sees_every_event_once() {
     for log in [None, Some(MemoryLog::default())] {
         let mut rig = Rig::new("read\ninit\nflood 20000000 2000\nresult done\nread-until-eof");
         if let Some(log) = &log {
-            rig.host = rig.host.kept_by(Arc::new(log.clone()));
+            rig.host = rig.host.with_log(Arc::new(log.clone()));
         }
         let mut session = rig.start();
         let (early, middle, stalled) = (session.events(1), session.events(500), session.events(1));
@@ -120,7 +120,7 @@ async fn the_agent_is_not_blocked_by_a_reader() {
         events.push(event);
     }
     check_stream(&events);
-    assert_eq!(events.iter().filter(|event| matches!(event.what, What::Text(_))).count(), 40_000);
+    assert_eq!(events.iter().filter(|event| matches!(event.kind, EventKind::Text(_))).count(), 40_000);
     drop(idle);
 }
 
@@ -130,7 +130,7 @@ async fn the_status_says_what_goes_on() {
     let mut rig = Rig::new("read\ninit\ntext hi\nresult hi\nread-until-eof");
     rig.spec.after_turn = AfterTurn::Wait;
     let mut session = rig.start();
-    read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await;
+    read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await;
     until("the session is idle", || session.status().state == ostler::event::SessionState::Idle).await;
     let status = session.status();
     assert!(status.native_session.is_some() && status.pid.is_some() && status.last_activity.is_some(), "{status:?}");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ostler::event::What;
+use ostler::event::EventKind;
 use ostler::{AfterTurn, Cause};
 use ostler_testkit::processes;
 use tokio::runtime::Builder;
@@ -21,7 +21,7 @@ async fn grandchildren_end_with_a_stop() {
         .behind("#!/bin/sh\nsh -c 'sleep 1000 & sleep 1000' &\nexec $FAKE \"$@\"\n")
         .grace_ms(300);
     let mut session = rig.start();
-    let read = read_until(&mut session, |what| matches!(what, What::Text(_))).await;
+    let read = read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
     // The agent, its child, the shell and its two sleepers.
     until("all five processes", || left(session.id()).len() == 5).await;
     session.remote().stop();
@@ -57,7 +57,7 @@ async fn the_group_ends_after_its_leader_died() {
 async fn a_process_that_left_the_session_is_found_by_its_mark() {
     let rig = Rig::new("read\ninit\nspawn-setsid $DIR/apart\ntext working\nhang").grace_ms(300);
     let mut session = rig.start();
-    let read = read_until(&mut session, |what| matches!(what, What::Text(_))).await;
+    let read = read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
     let (apart, agent) = (rig.pid("apart"), session.pid().unwrap());
     assert!(processes::alive(apart) && processes::session(apart) != processes::session(agent));
     session.remote().stop();
@@ -72,7 +72,7 @@ async fn launchers_that_swallow_signals_hide_nothing() {
         .behind("#!/bin/sh\nexec $FAKE --launcher --launcher \"$@\"\n")
         .grace_ms(300);
     let mut session = rig.start();
-    let read = read_until(&mut session, |what| matches!(what, What::Text(_))).await;
+    let read = read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
     assert_ne!(Some(rig.pid("agent")), session.pid(), "the agent is not hidden");
     assert_eq!(left(session.id()).len(), 3);
     session.remote().stop();
@@ -93,7 +93,7 @@ async fn an_agent_behind_a_launcher_works() {
 async fn a_kill_ends_everything_at_once() {
     let rig = Rig::new("ignore-sigterm\nread\ninit\nspawn-child\nspawn-setsid\ntext working\nhang");
     let mut session = rig.start();
-    let read = read_until(&mut session, |what| matches!(what, What::Text(_))).await;
+    let read = read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
     assert_eq!(left(session.id()).len(), 3);
     let began = std::time::Instant::now();
     session.remote().kill();
@@ -107,7 +107,7 @@ async fn drop_while(script: &str, after_turn: AfterTurn) {
     let mut rig = Rig::new(script).grace_ms(200);
     rig.spec.after_turn = after_turn;
     let mut session = rig.start();
-    read_until(&mut session, |what| matches!(what, What::Text(_))).await;
+    read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
     let id = session.id().to_owned();
     assert!(!left(&id).is_empty());
     drop(session);
@@ -128,7 +128,7 @@ async fn a_dropped_session_leaves_no_process() {
 async fn a_kept_remote_does_not_keep_the_agent() {
     let rig = Rig::new("read\ninit\ntext working\nhang").grace_ms(200);
     let mut session = rig.start();
-    read_until(&mut session, |what| matches!(what, What::Text(_))).await;
+    read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
     let (id, remote) = (session.id().to_owned(), session.remote());
     drop(session);
     until("the processes of a dropped session go", || left(&id).is_empty()).await;
@@ -142,7 +142,7 @@ fn a_dropped_runtime_leaves_no_process() {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let session = runtime.block_on(async {
         let mut session = rig.start();
-        read_until(&mut session, |what| matches!(what, What::Text(_))).await;
+        read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
         session
     });
     assert_eq!(left(session.id()).len(), 3);
@@ -179,7 +179,7 @@ async fn one_session_ends_without_touching_another() {
     let mut sessions = Vec::new();
     for rig in &rigs {
         let mut session = rig.start();
-        let read = read_until(&mut session, |what| matches!(what, What::Text(_))).await;
+        let read = read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
         sessions.push((read, session));
     }
     while let Some((read, session)) = sessions.pop() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 
-use ostler::event::What;
+use ostler::event::EventKind;
 use ostler::{AfterTurn, Cause, keys};
 use ostler_testkit::processes;
 
@@ -53,7 +53,7 @@ async fn a_system_prompt_of_a_megabyte_goes_through_a_private_file() {
     rig.spec.settings.set(keys::APPEND_SYSTEM_PROMPT, long.clone());
     rig.spec.after_turn = AfterTurn::Wait;
     let mut session = rig.start();
-    let read = read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await;
+    let read = read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await;
     let args = arguments(&rig);
     let path = args.iter().find_map(|arg| arg.strip_prefix("--append-system-prompt-file=")).unwrap();
     assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -110,7 +110,7 @@ async fn an_agent_inherits_no_descriptor() {
     let mut first = Rig::new("read\ninit\ntext hi\nhang").grace_ms(200);
     first.spec.raw_log = Some(first.path("raw"));
     let mut session = first.start();
-    let read = read_until(&mut session, |what| matches!(what, What::Text(_))).await;
+    let read = read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
     let _open = std::fs::File::open("/dev/null").unwrap();
     let rig = dumping("report-fds $DIR/fds");
     rig.run().await;
@@ -139,14 +139,14 @@ fn inheritable() -> BTreeSet<u32> {
 async fn an_agent_runs_in_its_own_session_and_directory() {
     let rig = Rig::new("read\ninit\ndump-cwd $DIR/cwd\ntext hi\nhang").grace_ms(200);
     let mut session = rig.start();
-    let read = read_until(&mut session, |what| matches!(what, What::Text(_))).await;
+    let read = read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
     let pid = session.pid().unwrap();
     assert_eq!((processes::session(pid), processes::group(pid)), (Some(pid), Some(pid)));
     session.remote().stop();
     let seen = finish_after(read, session).await;
     let dir = std::fs::canonicalize(rig.spec.dir.as_ref().unwrap()).unwrap();
     assert_eq!(rig.text("cwd"), dir.to_str().unwrap());
-    let Some(What::Started(started)) = seen.whats().find(|what| matches!(what, What::Started(_))) else { panic!() };
+    let Some(EventKind::Started(started)) = seen.whats().find(|kind| matches!(kind, EventKind::Started(_))) else { panic!() };
     assert_eq!(started.cwd.as_deref(), dir.to_str());
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ostler::event::{SessionState, What};
+use ostler::event::{SessionState, EventKind};
 use ostler::{AfterTurn, Cause, Status};
 
 use crate::rig::{Rig, finish_after, read_until};
@@ -10,8 +10,8 @@ use crate::rig::{Rig, finish_after, read_until};
 /// What a loaded machine may add to a wait. What is measured with it takes longer, so that a wrong wait does not hide in it.
 const SLACK: Duration = Duration::from_secs(5);
 
-fn is_text(what: &What) -> bool {
-    matches!(what, What::Text(_))
+fn is_text(kind: &EventKind) -> bool {
+    matches!(kind, EventKind::Text(_))
 }
 
 // P7, S2-12: an agent that ignores everything but SIGKILL goes through the whole ladder, and no
@@ -136,7 +136,7 @@ async fn a_stopped_agent_may_write_its_transcript() {
 async fn a_result_ends_the_turn_although_the_process_hangs() {
     let rig = Rig::new("ignore-sigterm\nread\ninit\nspawn-holding-stdout\ntext hi\nresult hi\nhang").grace_ms(3000);
     let mut session = rig.start();
-    let read = read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await;
+    let read = read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await;
     let began = Instant::now();
     assert!(ostler_testkit::processes::alive(session.pid().unwrap()), "it hangs, and the turn has ended");
     let seen = finish_after(read, session).await;
@@ -161,7 +161,7 @@ async fn a_waiting_session_is_stopped() {
     let mut rig = Rig::new("read\ninit\ntext hi\nresult hi\nread-until-eof");
     rig.spec.after_turn = AfterTurn::Wait;
     let mut session = rig.start();
-    let idle = |what: &What| matches!(what, What::State(state) if state.to == SessionState::Idle);
+    let idle = |kind: &EventKind| matches!(kind, EventKind::State(state) if state.to == SessionState::Idle);
     let read = read_until(&mut session, idle).await;
     session.remote().stop();
     let seen = finish_after(read, session).await;

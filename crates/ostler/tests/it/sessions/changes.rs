@@ -1,7 +1,7 @@
 //! Changes while a session lives: another model, another permission mode.
 
-use ostler::event::{Decision, What};
-use ostler::{Answer as Reply, Asks, Cause};
+use ostler::event::{Decision, EventKind};
+use ostler::{Answer as Reply, Attendance, Cause};
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::scenario::{Subject, Task};
 
@@ -32,10 +32,10 @@ pub(crate) async fn another_permission_mode(subject: &'static Subject) {
         .rule(Rule::on_text("second").answer(write("two.txt")))
         .rule(Rule::on_tool_result().text("Done."));
     let mut scene = Scene::new(subject, script, &Task::new("the first"));
-    scene.spec.asks = Asks::Somebody;
+    scene.spec.attendance = Attendance::Attended;
     let mut live = scene.start();
-    let asked = |what: &What| match what {
-        What::Permission(it) if it.decision == Decision::Asked => Some(it.id.clone()),
+    let asked = |kind: &EventKind| match kind {
+        EventKind::Permission(it) if it.decision == Decision::Asked => Some(it.id.clone()),
         _ => None,
     };
     let id = live.find(asked).await;
@@ -45,6 +45,6 @@ pub(crate) async fn another_permission_mode(subject: &'static Subject) {
     assert_eq!(live.set_permission_mode("acceptEdits").await, Ok(()));
     assert_eq!(live.ask("the second").await.outcome.cause, Cause::Completed);
     let seen = live.end(&scene).await;
-    assert_eq!(seen.whats().filter(|what| asked(what).is_some()).count(), 1);
+    assert_eq!(seen.whats().filter(|kind| asked(kind).is_some()).count(), 1);
     assert!(["one.txt", "two.txt"].iter().all(|name| scene.place.work().join(name).exists()));
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ostler::event::{SessionState, What};
+use ostler::event::{SessionState, EventKind};
 use ostler::permission::{Policy, Trust};
-use ostler::{Answer as Reply, Asks, Cause, Interruption, WhenBusy};
+use ostler::{Answer as Reply, Attendance, Cause, Interruption, WhenBusy};
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::processes::wait_until;
 use ostler_testkit::scenario::{Subject, Task};
@@ -50,7 +50,7 @@ pub(crate) async fn in_a_command(subject: &'static Subject) {
     let command = subject.shell("echo running > running; sleep 60");
     let scene = Scene::new(subject, first(command), &Task::new("the first").trusting());
     let mut live = scene.start();
-    live.until(|what| matches!(what, What::ToolCall(_))).await;
+    live.until(|kind| matches!(kind, EventKind::ToolCall(_))).await;
     scene.file("running").await;
     assert_ne!(scene.running("sleep 60"), [0; 0]);
     assert_eq!(live.interrupt().await, Interruption::Acknowledged);
@@ -64,9 +64,9 @@ pub(crate) async fn in_a_question(subject: &'static Subject) {
     let mut scene = Scene::new(subject, first(subject.shell("touch made")), &Task::new("the first"));
     let rules = "[[rule]]\nkind = \"execute\"\ndo = \"ask\"\n";
     scene.spec.policy = Some(Policy::parse(rules, "test", Trust::Full).unwrap());
-    scene.spec.asks = Asks::Somebody;
+    scene.spec.attendance = Attendance::Attended;
     let mut live = scene.start();
-    let id = live.find(|what| if let What::Permission(it) = what { Some(it.id.clone()) } else { None }).await;
+    let id = live.find(|kind| if let EventKind::Permission(it) = kind { Some(it.id.clone()) } else { None }).await;
     assert_eq!(live.interrupt().await, Interruption::Acknowledged);
     assert!(live.answer(&id, Reply::Allow).await.is_err());
     goes_on(live, &scene).await;
@@ -104,17 +104,17 @@ pub(crate) async fn stopped_in_the_middle(subject: &'static Subject) {
     for (answer, frozen) in [(subject.shell("touch made"), false), (endless.clone(), false), (endless, true)] {
         let mut scene = Scene::new(subject, first(answer), &Task::new("the first"));
         scene.spec.policy = Some(Policy::parse(rules, "test", Trust::Full).unwrap());
-        scene.spec.asks = Asks::Somebody;
+        scene.spec.attendance = Attendance::Attended;
         scene.host = scene.host.with_tool(ostler::tool("endless", "Never ends.", |_: Nothing| async {
             std::future::pending::<()>().await;
             Ok(String::new())
         }));
         let mut live = scene.start();
-        live.until(|what| matches!(what, What::ToolCall(_))).await;
+        live.until(|kind| matches!(kind, EventKind::ToolCall(_))).await;
         if frozen && subject.program.is_none() {
             // There is no process that could stand still, and that is said.
             live.freeze();
-            live.until(|what| matches!(what, What::Refused(it) if it.request == "freeze" && it.code == "unsupported"))
+            live.until(|kind| matches!(kind, EventKind::Refused(it) if it.request == "freeze" && it.code == "unsupported"))
                 .await;
         } else if frozen {
             live.freeze();
@@ -124,7 +124,7 @@ pub(crate) async fn stopped_in_the_middle(subject: &'static Subject) {
         let seen = live.end(&scene).await;
         assert_eq!(seen.outcome().cause, Cause::Stopped, "{:?}", seen.outcome());
         let took = began.elapsed();
-        let when = || seen.0.iter().map(|event| (event.at, event.what.word())).collect::<Vec<_>>();
+        let when = || seen.0.iter().map(|event| (event.at, event.kind.word())).collect::<Vec<_>>();
         assert!(took < Duration::from_secs(4), "it took {took:?}: {:#?}", when());
         assert!(!scene.place.work().join("made").exists());
     }
@@ -135,13 +135,13 @@ pub(crate) async fn with_a_message_under_way(subject: &'static Subject) {
     let command = subject.shell("echo running > running; sleep 60");
     let scene = Scene::new(subject, first(command), &Task::new("the first").trusting());
     let mut live = scene.start();
-    live.until(|what| matches!(what, What::ToolCall(_))).await;
+    live.until(|kind| matches!(kind, EventKind::ToolCall(_))).await;
     scene.file("running").await;
     live.send_when("say mango", WhenBusy::Steer).unwrap();
-    live.until(|what| matches!(what, What::Notice(notice) if notice.code == "steered")).await;
+    live.until(|kind| matches!(kind, EventKind::Notice(notice) if notice.code == "steered")).await;
     assert_eq!(live.interrupt().await, Interruption::Acknowledged);
     let code = if subject.program.is_some() { "steer_dropped" } else { "steer_kept" };
-    live.until(|what| matches!(what, What::Notice(notice) if notice.code == code)).await;
+    live.until(|kind| matches!(kind, EventKind::Notice(notice) if notice.code == code)).await;
     let cut = live.turn().await;
     assert_eq!(cut.outcome.cause, Cause::Interrupted);
     assert_eq!(live.ask("the second").await.text, "Two.");

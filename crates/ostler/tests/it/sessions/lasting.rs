@@ -1,6 +1,6 @@
 //! Sessions that last: an agent that is killed is started again, and fifty turns take no more memory than ten.
 
-use ostler::event::What;
+use ostler::event::EventKind;
 use ostler::permission::{Policy, Trust};
 use ostler::{Cause, Denials};
 use ostler_testkit::machine::{self, Need};
@@ -23,7 +23,7 @@ pub(crate) async fn killed_and_started_again(subject: &'static Subject) {
     live.turn().await;
     let pid = live.pid().unwrap();
     live.send("the second").unwrap();
-    live.until(|what| matches!(what, What::ToolCall(_))).await;
+    live.until(|kind| matches!(kind, EventKind::ToolCall(_))).await;
     scene.file("running").await;
     signal(pid, Signal::KILL);
     assert_eq!(live.turn().await.outcome.cause, Cause::AgentDied);

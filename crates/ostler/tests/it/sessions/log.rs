@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use ostler::{Entry, Event, Known, Log, LogError, Opening, What};
+use ostler::{Entry, Event, Known, Log, LogError, Opening, EventKind};
 use ostler_core::log::Appending;
 
 /// A log in memory.
@@ -35,11 +35,11 @@ impl Log for Kept {
         let kept = self.0.lock().unwrap();
         let native = |opening: &Opening| {
             let mut events = kept.1.iter().filter(|event| *event.session == *opening.session);
-            events.find_map(|event| if let What::Started(it) = &event.what { it.native_session.clone() } else { None })
+            events.find_map(|event| if let EventKind::Started(it) = &event.kind { it.native_session.clone() } else { None })
         };
         let known = kept.0.iter().rev().find(|opening| opening.session == id || native(opening).as_deref() == Some(id));
         Ok(known.map(|opening| {
-            let over = |event: &Event| *event.session == *opening.session && matches!(event.what, What::Ended(_));
+            let over = |event: &Event| *event.session == *opening.session && matches!(event.kind, EventKind::Ended(_));
             Known {
                 session: opening.session.clone(),
                 agent: opening.agent.clone(),

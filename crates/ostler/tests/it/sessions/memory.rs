@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ostler::event::What;
+use ostler::event::EventKind;
 use ostler::{Cause, Spec, keys};
 use ostler_testkit::model::{Rule, Script};
 use ostler_testkit::scenario::{Subject, Task};
@@ -23,7 +23,7 @@ fn scene(subject: &'static Subject) -> Scene {
     let task = Task::new("Remember the word pelican.");
     let task = subject.settings.system.iter().fold(task, |task, key| task.set(key, "Speak like a sailor."));
     let mut scene = Scene::new(subject, script, &task);
-    scene.host = scene.host.kept_by(Arc::new(Kept::default()));
+    scene.host = scene.host.with_log(Arc::new(Kept::default()));
     scene
 }
 
@@ -90,7 +90,7 @@ pub(crate) async fn copied(subject: &'static Subject) {
     let natives = [&copy, &live].map(|session| session.status().native_session);
     assert!(natives[0] != natives[1] || natives[0].is_none(), "{natives:?}");
     copy.stop();
-    copy.until(|what| matches!(what, What::Ended(_))).await;
+    copy.until(|kind| matches!(kind, EventKind::Ended(_))).await;
     tells(subject, "fork", &Seen(copy.read));
     assert_eq!(live.ask("Which one, again?").await.text, "Pelican.");
     if scene.place.proves_events_only() {
@@ -130,7 +130,7 @@ pub(crate) async fn in_use_by_another(subject: &'static Subject) {
 
 /// The session ends at once, with this word; what it says.
 async fn refused_as(mut live: Live, word: &str) -> String {
-    let outcome = live.find(|what| if let What::Ended(it) = what { Some(it.outcome.clone()) } else { None }).await;
+    let outcome = live.find(|kind| if let EventKind::Ended(it) = kind { Some(it.outcome.clone()) } else { None }).await;
     let native = outcome.detail.as_ref().and_then(|detail| detail.native.clone());
     assert_eq!((outcome.cause, native.as_deref()), (Cause::BadRequest, Some(word)), "{outcome:?}");
     assert!(outcome.hint.is_some(), "{outcome:?}");

@@ -1,8 +1,8 @@
 //! Whether a tool may run: asked of a person, decided by rules, and denied where nobody is.
 
-use ostler::event::{DecidedBy, Decision, Permission, What};
+use ostler::event::{DecidedBy, Decision, Permission, EventKind};
 use ostler::permission::{Policy, Trust};
-use ostler::{Answer as Reply, Asks, Cause, Denials};
+use ostler::{Answer as Reply, Attendance, Cause, Denials};
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::scenario::{Subject, Task};
 
@@ -30,18 +30,18 @@ fn write(scene: &Scene, names: &[&str]) {
 }
 
 fn permissions(seen: &Seen) -> Vec<&Permission> {
-    seen.whats().filter_map(|what| if let What::Permission(it) = what { Some(it) } else { None }).collect()
+    seen.whats().filter_map(|kind| if let EventKind::Permission(it) = kind { Some(it) } else { None }).collect()
 }
 
 /// The calls of tools, each with whether it came to a good end.
 fn results(seen: &Seen) -> Vec<bool> {
-    seen.whats().filter_map(|what| if let What::ToolResult(it) = what { Some(it.ok) } else { None }).collect()
+    seen.whats().filter_map(|kind| if let EventKind::ToolResult(it) = kind { Some(it.ok) } else { None }).collect()
 }
 
 /// The next question.
-fn question(what: &What) -> Option<String> {
-    match what {
-        What::Permission(it) if it.decision == Decision::Asked => Some(it.id.clone()),
+fn question(kind: &EventKind) -> Option<String> {
+    match kind {
+        EventKind::Permission(it) if it.decision == Decision::Asked => Some(it.id.clone()),
         _ => None,
     }
 }
@@ -51,7 +51,7 @@ pub(crate) async fn two_at_once(subject: &'static Subject) {
     let calls = ["one.txt", "two.txt"].map(subject.tools.read);
     let mut scene = scene(subject, "[[rule]]\nkind = \"read\"\ndo = \"ask\"\n", all(calls));
     write(&scene, &["one.txt", "two.txt"]);
-    scene.spec.asks = Asks::Somebody;
+    scene.spec.attendance = Attendance::Attended;
     let mut live = scene.start();
     let asked = [live.find(question).await, live.find(question).await];
     until("both are open", || live.status().pending.len() == 2).await;
@@ -73,7 +73,7 @@ pub(crate) async fn two_at_once(subject: &'static Subject) {
 pub(crate) async fn asked_and_allowed(subject: &'static Subject) {
     let rules = "[[rule]]\nkind = \"execute\"\ndo = \"ask\"\n";
     let mut scene = scene(subject, rules, subject.asked("touch made"));
-    scene.spec.asks = Asks::Somebody;
+    scene.spec.attendance = Attendance::Attended;
     subject.settings.asked.iter().for_each(|(key, value)| scene.spec.settings.push(key, *value));
     let mut live = scene.start();
     let id = live.find(question).await;
@@ -92,7 +92,7 @@ pub(crate) async fn asked_and_allowed(subject: &'static Subject) {
 pub(crate) async fn commands_are_asked_about_one_by_one(subject: &'static Subject) {
     let both = subject.shell("touch one").and_tool(subject.tools.command, (subject.tools.shell)("touch two"));
     let mut scene = scene(subject, "[[rule]]\nkind = \"execute\"\ndo = \"ask\"\n", both);
-    scene.spec.asks = Asks::Somebody;
+    scene.spec.attendance = Attendance::Attended;
     let mut live = scene.start();
     for made in [["one", "two"], ["two", "none"]] {
         let id = live.find(question).await;
@@ -111,7 +111,7 @@ pub(crate) async fn commands_are_asked_about_one_by_one(subject: &'static Subjec
 pub(crate) async fn denied_with_a_message(subject: &'static Subject) {
     let rules = "[[rule]]\nkind = \"execute\"\ndo = \"ask\"\n";
     let mut scene = scene(subject, rules, subject.shell("touch made"));
-    scene.spec.asks = Asks::Somebody;
+    scene.spec.attendance = Attendance::Attended;
     let mut live = scene.start();
     let id = live.find(question).await;
     assert_eq!(live.answer(&id, Reply::Deny("not on a Monday".into())).await, Ok(()));
@@ -157,7 +157,7 @@ pub(crate) async fn rules_decide(subject: &'static Subject) {
     assert_eq!(decided, [(true, Rule), (true, Rule), (false, Rule), (false, Default)]);
     // The results come in any order, each with the id of its call.
     let results = scene.call(1).last_tool_results();
-    let calls = seen.whats().filter_map(|what| if let What::ToolCall(it) = what { Some(&it.id) } else { None });
+    let calls = seen.whats().filter_map(|kind| if let EventKind::ToolCall(it) = kind { Some(&it.id) } else { None });
     let of = |id: &String| results.iter().find(|result| result.tool_use_id == *id).map(|result| result.text.as_str());
     let told: Vec<&str> = calls.filter_map(of).collect();
     assert!(told[0].contains("a line") && told[1].contains("that one is private"), "{told:?}");

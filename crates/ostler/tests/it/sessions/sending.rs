@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ostler::event::{SessionState, State, TurnStarted, What};
+use ostler::event::{SessionState, State, TurnStarted, EventKind};
 use ostler::{Cause, WhenBusy};
 use ostler_testkit::model::{Answer, Rule, Script, Usage};
 use ostler_testkit::scenario::{Subject, Task};
@@ -45,10 +45,10 @@ pub(crate) async fn pause_holds_messages(subject: &'static Subject) {
     let seen = live.end(&scene).await;
     let story: Vec<String> = seen
         .whats()
-        .filter_map(|what| match what {
-            What::TurnStarted(TurnStarted { prompt, .. }) => prompt.clone(),
-            What::State(State { to: SessionState::Paused, .. }) => Some("paused".to_owned()),
-            What::State(State { from: SessionState::Paused, .. }) => Some("resumed".to_owned()),
+        .filter_map(|kind| match kind {
+            EventKind::TurnStarted(TurnStarted { prompt, .. }) => prompt.clone(),
+            EventKind::State(State { to: SessionState::Paused, .. }) => Some("paused".to_owned()),
+            EventKind::State(State { from: SessionState::Paused, .. }) => Some("resumed".to_owned()),
             _ => None,
         })
         .collect();
@@ -67,7 +67,7 @@ pub(crate) async fn freeze_stops_the_work(subject: &'static Subject) {
     let script = Script::new().rule(Rule::on_tool_result().text("Done.")).rule(Rule::any().answer(work));
     let scene = Scene::new(subject, script, &Task::new("PROMPT").trusting());
     let mut live = scene.start();
-    live.until(|what| matches!(what, What::ToolCall(_))).await;
+    live.until(|kind| matches!(kind, EventKind::ToolCall(_))).await;
     scene.file("ticks").await;
     let ticks = || std::fs::read(scene.place.work().join("ticks")).map_or(0, |text| text.len());
     live.freeze();
@@ -84,9 +84,9 @@ pub(crate) async fn freeze_stops_the_work(subject: &'static Subject) {
 
 /// Each message of the caller, and each answer.
 fn exchange(seen: &Seen) -> Vec<String> {
-    let turns = seen.whats().filter_map(|what| match what {
-        What::TurnStarted(turn) => Some(format!("> {}", turn.prompt.as_deref().unwrap_or("by itself"))),
-        What::TurnEnded(turn) => Some(turn.text.clone()),
+    let turns = seen.whats().filter_map(|kind| match kind {
+        EventKind::TurnStarted(turn) => Some(format!("> {}", turn.prompt.as_deref().unwrap_or("by itself"))),
+        EventKind::TurnEnded(turn) => Some(turn.text.clone()),
         _ => None,
     });
     turns.collect()
@@ -101,10 +101,10 @@ pub(crate) async fn steered_between_tools(subject: &'static Subject) {
         .rule(Rule::on_text("first").answer(work));
     let scene = Scene::new(subject, script, &Task::new("the first").trusting());
     let mut live = scene.start();
-    live.until(|what| matches!(what, What::ToolCall(_))).await;
+    live.until(|kind| matches!(kind, EventKind::ToolCall(_))).await;
     scene.file("running").await;
     live.send_when("say mango", WhenBusy::Steer).unwrap();
-    live.until(|what| matches!(what, What::Notice(notice) if notice.code == "steered")).await;
+    live.until(|kind| matches!(kind, EventKind::Notice(notice) if notice.code == "steered")).await;
     std::fs::write(scene.place.work().join("enough"), "").unwrap();
     live.turn().await;
     live.ask("the second").await;
@@ -143,7 +143,7 @@ pub(crate) async fn a_budget_of_turns(subject: &'static Subject) {
     let mut live = scene.start();
     assert_eq!([live.turn().await.text, live.ask("the second").await.text], ["One.", "Two."]);
     live.send("the third").unwrap();
-    let code = live.find(|what| if let What::Refused(it) = what { Some(it.code.clone()) } else { None }).await;
+    let code = live.find(|kind| if let EventKind::Refused(it) = kind { Some(it.code.clone()) } else { None }).await;
     assert_eq!(code, "budget");
     let seen = live.ended(&scene).await;
     assert_eq!((seen.outcome().cause, seen.notices("budget_near").len(), seen.turns().len()), (Cause::Budget, 1, 2));

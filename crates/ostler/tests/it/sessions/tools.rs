@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use ostler::event::{ToolResult, What};
+use ostler::event::{ToolResult, EventKind};
 use ostler::tools::Code;
-use ostler::{Cause, NotDone, Progress, Raw, Submitted, Tool, ToolError, ToolFuture, ToolOffer};
+use ostler::{Cause, RequestError, Progress, RawJson, Submitted, Tool, ToolError, ToolFuture, ToolOffer};
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::scenario::{Subject, Task};
 use schemars::JsonSchema;
@@ -34,7 +34,7 @@ fn calls(subject: &'static Subject, tool: &str, input: Value) -> Scene {
 }
 
 fn results(seen: &Seen) -> Vec<&ToolResult> {
-    seen.whats().filter_map(|what| if let What::ToolResult(it) = what { Some(it) } else { None }).collect()
+    seen.whats().filter_map(|kind| if let EventKind::ToolResult(it) = kind { Some(it) } else { None }).collect()
 }
 
 /// The function gets the model's arguments, and the model what it gives; in events the tool has its own name.
@@ -67,7 +67,7 @@ pub(crate) async fn a_bound_tool(subject: &'static Subject) {
     let seen = live.end(&scene).await;
     tells(subject, "bound_tool", &seen);
     let names =
-        seen.whats().filter_map(|what| if let What::ToolCall(it) = what { Some(it.name.as_str()) } else { None });
+        seen.whats().filter_map(|kind| if let EventKind::ToolCall(it) = kind { Some(it.name.as_str()) } else { None });
     assert_eq!(names.collect::<Vec<_>>(), ["add"]);
     assert!(results(&seen)[0].ok);
 }
@@ -169,12 +169,12 @@ pub(crate) async fn a_tool_that_the_caller_runs(subject: &'static Subject) {
         scene.spec.tools.push(ToolOffer {
             name: "weather".into(),
             description: "The weather of a town.".into(),
-            parameters: Raw::parse(r#"{"type":"object","properties":{"town":{"type":"string"}}}"#).unwrap(),
+            parameters: RawJson::parse(r#"{"type":"object","properties":{"town":{"type":"string"}}}"#).unwrap(),
         });
         let mut live = scene.start();
         let (id, input) = live
-            .find(|what| match what {
-                What::ToolCall(call) => Some((call.id.clone(), call.input.get().to_owned())),
+            .find(|kind| match kind {
+                EventKind::ToolCall(call) => Some((call.id.clone(), call.input.get().to_owned())),
                 _ => None,
             })
             .await;
@@ -183,7 +183,7 @@ pub(crate) async fn a_tool_that_the_caller_runs(subject: &'static Subject) {
         assert_eq!(live.submit_tool_results([result.clone()]), Ok(()));
         assert_eq!(live.turn().await.text, "sunny: or so they say");
         let again = live.submit_tool_results([result]);
-        assert!(matches!(&again, Err(NotDone::Refused(refused)) if refused.code == "decided"), "{again:?}");
+        assert!(matches!(&again, Err(RequestError::Refused(refused)) if refused.code == "decided"), "{again:?}");
         let seen = live.end(&scene).await;
         assert_eq!(results(&seen)[0].ok, ok);
     }

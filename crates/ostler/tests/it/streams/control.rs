@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use ostler::event::{Decision, Origin, SessionState, What};
+use ostler::event::{Decision, Origin, SessionState, EventKind};
 use ostler::{AfterTurn, Cause};
 
 use crate::rig::{Rig, finish, finish_after, read_until};
 
-fn is_text(what: &What) -> bool {
-    matches!(what, What::Text(_))
+fn is_text(kind: &EventKind) -> bool {
+    matches!(kind, EventKind::Text(_))
 }
 
 fn acknowledged(outcome: &ostler::Outcome) -> Option<bool> {
@@ -20,7 +20,7 @@ fn acknowledged(outcome: &ostler::Outcome) -> Option<bool> {
 async fn an_interrupt_is_acknowledged() {
     let rig = Rig::new("read\ninit\ntext half\ntool-use t1 Bash {}\nanswer-interrupt\nread-until-eof");
     let mut session = rig.start();
-    let read = read_until(&mut session, |what| matches!(what, What::ToolCall(_))).await;
+    let read = read_until(&mut session, |kind| matches!(kind, EventKind::ToolCall(_))).await;
     session.remote().interrupt();
     let seen = finish_after(read, session).await;
     assert_eq!((seen.outcome().cause, acknowledged(seen.outcome())), (Cause::Interrupted, Some(true)));
@@ -72,7 +72,7 @@ async fn a_turn_after_an_interrupt_is_a_turn_of_its_own() {
     let mut read = read_until(&mut session, is_text).await;
     session.remote().interrupt();
     session.remote().send("And now?").unwrap();
-    read.extend(read_until(&mut session, |what| matches!(what, What::TurnEnded(turn) if turn.text == "two")).await);
+    read.extend(read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(turn) if turn.text == "two")).await);
     session.remote().stop();
     let seen = finish_after(read, session).await;
     let causes: Vec<Cause> = seen.turns().iter().map(|turn| turn.outcome.cause).collect();
@@ -87,10 +87,10 @@ async fn messages_wait_their_turn() {
     let mut session = rig.start();
     session.remote().send("two").unwrap();
     session.remote().send("three").unwrap();
-    let third = |events: &[ostler::Event]| events.iter().filter(|e| matches!(e.what, What::TurnEnded(_))).count() == 3;
+    let third = |events: &[ostler::Event]| events.iter().filter(|e| matches!(e.kind, EventKind::TurnEnded(_))).count() == 3;
     let mut read = Vec::new();
     while !third(&read) {
-        read.extend(read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await);
+        read.extend(read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await);
     }
     session.remote().stop();
     let seen = finish_after(read, session).await;
@@ -111,7 +111,7 @@ async fn a_message_that_comes_too_late_is_refused() {
     session.remote().stop();
     let seen = finish_after(read, session).await;
     let refused: Vec<_> =
-        seen.whats().filter(|what| matches!(what, What::Refused(it) if it.request == "send")).collect();
+        seen.whats().filter(|kind| matches!(kind, EventKind::Refused(it) if it.request == "send")).collect();
     assert_eq!(refused.len(), 1);
 }
 
@@ -129,12 +129,12 @@ async fn a_result_with_a_running_background_task_is_not_the_end() {
     assert_eq!((texts, seen.outcome().cause), (vec!["first", "second"], Cause::Completed));
     let origins: Vec<Origin> = seen
         .whats()
-        .filter_map(|what| if let What::TurnStarted(turn) = what { Some(turn.origin) } else { None })
+        .filter_map(|kind| if let EventKind::TurnStarted(turn) = kind { Some(turn.origin) } else { None })
         .collect();
     assert_eq!(origins, [Origin::Caller, Origin::Agent]);
     assert!(
         seen.whats()
-            .any(|what| matches!(what, What::Permission(it) if it.decision == Decision::Denied && it.tool == "Bash"))
+            .any(|kind| matches!(kind, EventKind::Permission(it) if it.decision == Decision::Denied && it.tool == "Bash"))
     );
     let answer = rig.text("stdin").lines().last().unwrap().to_owned();
     assert!(
@@ -174,7 +174,7 @@ async fn questions_are_answered_and_never_with_yes() {
 async fn a_good_run_goes_through_its_states() {
     let seen = Rig::new("read\ninit\ntext hi\nresult hi\nread-until-eof").run().await;
     let states: Vec<SessionState> =
-        seen.whats().filter_map(|what| if let What::State(state) = what { Some(state.to) } else { None }).collect();
+        seen.whats().filter_map(|kind| if let EventKind::State(state) = kind { Some(state.to) } else { None }).collect();
     use SessionState::{Ended, Idle, Starting, Stopping, Working};
     assert_eq!(states, [Starting, Working, Idle, Stopping, Ended]);
 }
@@ -187,7 +187,7 @@ async fn a_broken_stdin_is_reported() {
     // More than a pipe holds: it cannot have been written before the other end was closed.
     rig.spec.prompt = "x".repeat(1 << 20);
     let mut session = rig.start();
-    let lost = |what: &What| matches!(what, What::Notice(notice) if notice.code == "input_lost");
+    let lost = |kind: &EventKind| matches!(kind, EventKind::Notice(notice) if notice.code == "input_lost");
     let read = crate::rig::read_until(&mut session, lost).await;
     session.remote().stop();
     let seen = crate::rig::finish_after(read, session).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ostler::event::What;
+use ostler::event::EventKind;
 use ostler::{Cause, Status};
 
 use crate::rig::{Rig, Seen};
@@ -65,7 +65,7 @@ async fn a_silence_after_a_tool_is_idle() {
     let mut rig = Rig::new("read\ninit\ntool-use t1 Bash {}\nsleep 100\ntool-result t1 ok\nhang").grace_ms(200);
     rig.spec.limits.idle = Some(limit);
     let seen = reached(&rig, Cause::IdleLimit, limit).await;
-    assert!(seen.whats().any(|what| matches!(what, What::ToolResult(result) if result.ok)));
+    assert!(seen.whats().any(|kind| matches!(kind, EventKind::ToolResult(result) if result.ok)));
 }
 
 // P40: lines that mean nothing to the caller still show that the agent lives.
@@ -84,7 +84,7 @@ async fn a_tool_that_never_ends_is_cut_by_the_wall_limit() {
     let mut rig = Rig::new("read\ninit\ntool-use t1 Bash {}\nhang").grace_ms(200);
     (rig.spec.limits.wall, rig.spec.limits.idle) = (Some(limit), Some(Duration::from_millis(200)));
     let seen = reached(&rig, Cause::WallLimit, limit).await;
-    let cut = seen.whats().find_map(|what| if let What::ToolResult(result) = what { Some(result) } else { None });
+    let cut = seen.whats().find_map(|kind| if let EventKind::ToolResult(result) = kind { Some(result) } else { None });
     assert!(cut.is_some_and(|result| !result.ok && result.output.contains("no result: the turn ended")));
 }
 

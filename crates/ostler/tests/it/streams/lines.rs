@@ -1,7 +1,7 @@
 //! Lines of every sort: torn, damaged, foreign, over-long. What cannot be read is kept, and the next line is read.
 
 use ostler::Cause;
-use ostler::event::What;
+use ostler::event::EventKind;
 
 use crate::rig::{Rig, Seen};
 
@@ -53,7 +53,7 @@ async fn torn(verb: &str) -> Seen {
 async fn the_pieces_in_which_output_comes_make_no_difference() {
     let whole = torn("print").await;
     assert_eq!((whole.outcome().cause, whole.turn().text.as_str()), (Cause::Completed, " done 😀 "));
-    assert!(whole.unreadable().is_empty() && whole.whats().any(|what| matches!(what, What::ToolResult(_))));
+    assert!(whole.unreadable().is_empty() && whole.whats().any(|kind| matches!(kind, EventKind::ToolResult(_))));
     for verb in ["chunks 1 0", "chunks 7 0", "chunks 61 1"] {
         assert_eq!(torn(verb).await.story(), whole.story(), "{verb}");
     }
@@ -72,9 +72,9 @@ async fn a_line_survives_whatever_else_happens_meanwhile() {
             tokio::time::sleep(std::time::Duration::from_micros(700)).await;
         }
     });
-    let read = crate::rig::read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await;
+    let read = crate::rig::read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await;
     nagging.abort();
-    assert!(read.iter().any(|e| matches!(&e.what, What::Text(t) if t.text == " two  spaces \t and 😀😀 end ")));
+    assert!(read.iter().any(|e| matches!(&e.kind, EventKind::Text(t) if t.text == " two  spaces \t and 😀😀 end ")));
     session.remote().kill();
     let seen = crate::rig::finish_after(read, session).await;
     assert!(seen.unreadable().is_empty());
@@ -140,7 +140,7 @@ async fn unknown_types_survive_at_every_place() {
         rig.run().await
     };
     let plain = run(&script).await;
-    let kinds = |seen: &Seen| -> Vec<What> { seen.whats().filter(|w| !is_unknown(w)).cloned().collect() };
+    let kinds = |seen: &Seen| -> Vec<EventKind> { seen.whats().filter(|w| !is_unknown(w)).cloned().collect() };
     let strange = [
         r#"print {"type":"brand_new","payload":{"deep":[1,2,{"x":null}]}}"#,
         r#"print {"type":"system","subtype":"brand_new"}"#,
@@ -155,13 +155,13 @@ async fn unknown_types_survive_at_every_place() {
         assert_eq!(seen.turn(), plain.turn(), "at place {place}");
         // The state may change one line earlier: any line shows that the agent is there.
         let without_states =
-            |whats: Vec<What>| whats.into_iter().filter(|w| !matches!(w, What::State(_))).collect::<Vec<_>>();
+            |whats: Vec<EventKind>| whats.into_iter().filter(|w| !matches!(w, EventKind::State(_))).collect::<Vec<_>>();
         assert_eq!(without_states(kinds(&seen)), without_states(kinds(&plain)), "at place {place}");
     }
 }
 
-fn is_unknown(what: &What) -> bool {
-    matches!(what, What::Notice(notice) if notice.code == "unknown_message")
+fn is_unknown(kind: &EventKind) -> bool {
+    matches!(kind, EventKind::Notice(notice) if notice.code == "unknown_message")
 }
 
 // S3-22: the last line counts although the agent died before its newline.

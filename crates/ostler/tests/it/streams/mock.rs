@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler::event::What;
+use ostler::event::EventKind;
 use ostler::{Agent, Agents, Cause, Events, MockAgent, Spec};
 
 use crate::rig::{Seen, finish, finish_after, host, read_until};
@@ -46,7 +46,7 @@ async fn a_script_file_is_played() {
     assert_eq!(session.pid(), None);
     let seen = finish(session).await;
     assert_eq!((seen.outcome().cause, seen.turn().text.as_str()), (Cause::Completed, "done"));
-    let words: Vec<&str> = seen.whats().map(What::word).filter(|word| *word != "state").collect();
+    let words: Vec<&str> = seen.whats().map(EventKind::word).filter(|word| *word != "state").collect();
     assert_eq!(words, ["turn_started", "started", "text", "tool_call", "tool_result", "text", "turn_ended", "ended"]);
 }
 
@@ -69,7 +69,7 @@ async fn a_hanging_script_can_be_ended() {
         "{\"type\":\"text\",\"kind\":\"reply\",\"text\":\"half\",\"delta\":false,\"message\":\"m\"}\n{\"hang\":true}";
     let agent = MockAgent::playing(Events::parse(hang).unwrap());
     let mut session = agent.start(&host(&[]), asking(None)).unwrap();
-    let read = read_until(&mut session, |what| matches!(what, What::Text(_))).await;
+    let read = read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
     session.remote().interrupt();
     let seen = finish_after(read, session).await;
     assert_eq!((seen.outcome().cause, seen.turn().text.as_str()), (Cause::Interrupted, "half"));

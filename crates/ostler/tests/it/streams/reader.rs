@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ostler::event::{SessionState, What};
+use ostler::event::{SessionState, EventKind};
 use ostler::{Cause, Reading};
 use ostler_testkit::processes;
 
@@ -64,5 +64,5 @@ async fn a_slow_reader_gets_everything() {
         events.push(event);
     }
     crate::rig::check_stream(&events);
-    assert_eq!(events.iter().filter(|event| matches!(event.what, What::Text(_))).count(), 3000);
+    assert_eq!(events.iter().filter(|event| matches!(event.kind, EventKind::Text(_))).count(), 3000);
 }

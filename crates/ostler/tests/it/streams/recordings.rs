@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ostler::event::What;
+use ostler::event::EventKind;
 use ostler::{AfterTurn, Cause, Replay, Spec};
 
 use crate::rig::{Rig, Seen, check_stream, claude, finish_after, read_until};
@@ -29,22 +29,22 @@ fn replayed(bytes: &[u8]) -> Seen {
 }
 
 /// What the agent said and how its turns ended; what it was asked and how its process went is not in a recording.
-fn told(seen: &Seen) -> Vec<&What> {
-    let of_process = |what: &What| match what {
-        What::State(_) | What::Ended(_) | What::TurnStarted(_) => true,
-        What::Notice(notice) => notice.code == "agent_gone",
-        What::TurnEnded(turn) => turn.outcome.cause == Cause::AgentDied,
+fn told(seen: &Seen) -> Vec<&EventKind> {
+    let of_process = |kind: &EventKind| match kind {
+        EventKind::State(_) | EventKind::Ended(_) | EventKind::TurnStarted(_) => true,
+        EventKind::Notice(notice) => notice.code == "agent_gone",
+        EventKind::TurnEnded(turn) => turn.outcome.cause == Cause::AgentDied,
         _ => false,
     };
-    seen.whats().filter(|what| !of_process(what)).collect()
+    seen.whats().filter(|kind| !of_process(kind)).collect()
 }
 
 /// Runs the agent until its process is gone, and ends the session then.
 async fn played(rig: &Rig) -> Seen {
     let mut session = rig.start();
-    let gone = |what: &What| match what {
-        What::Notice(notice) => notice.code == "agent_gone",
-        What::TurnEnded(turn) => turn.outcome.cause == Cause::AgentDied,
+    let gone = |kind: &EventKind| match kind {
+        EventKind::Notice(notice) => notice.code == "agent_gone",
+        EventKind::TurnEnded(turn) => turn.outcome.cause == Cause::AgentDied,
         _ => false,
     };
     let read = read_until(&mut session, gone).await;

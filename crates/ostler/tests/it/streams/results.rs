@@ -1,6 +1,6 @@
 //! The agent's many ways to end a turn: each becomes one cause. And what it says of tokens is counted once.
 
-use ostler::event::What;
+use ostler::event::EventKind;
 use ostler::{Cause, Denials, Scope};
 
 use crate::rig::Rig;
@@ -98,7 +98,7 @@ async fn tokens_of_one_message_are_counted_once() {
     );
     let session = seen.ended().usage.as_ref().unwrap();
     assert_eq!((session.input, session.output, session.cost_usd), (usage.input, usage.output, usage.cost_usd));
-    let of_session = |what: &&What| matches!(what, What::Usage(usage) if usage.scope == Scope::Session);
+    let of_session = |kind: &&EventKind| matches!(kind, EventKind::Usage(usage) if usage.scope == Scope::Session);
     assert_eq!(seen.whats().filter(of_session).count(), 1);
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ostler::event::{Level, What};
+use ostler::event::{Level, EventKind};
 use ostler::{Agent, Agents, ApiAgent, Cause, Probed, Script, Spec, Tool, ToolFuture};
 
 use crate::rig::{Seen, finish, finish_after, host, read_until};
@@ -30,7 +30,7 @@ async fn without_a_script_it_shows_what_ostler_does() {
     let seen = finish(scripted().start(&host(&[]), asking(dir.path())).unwrap()).await;
     assert_eq!(seen.outcome().cause, Cause::Completed);
     assert!(seen.turn().text.contains("hello"));
-    let listed = seen.whats().find_map(|what| if let What::ToolResult(result) = what { Some(result) } else { None });
+    let listed = seen.whats().find_map(|kind| if let EventKind::ToolResult(result) = kind { Some(result) } else { None });
     assert!(listed.is_some_and(|result| result.ok && result.output.contains("a-file.txt")), "the tool really ran");
 }
 
@@ -43,7 +43,7 @@ async fn a_directory_brings_its_own_script() {
     let seen = finish(scripted().start(&host(&[]), asking(dir.path())).unwrap()).await;
     assert!(!seen.turn().text.contains("from the directory"), "{}", seen.turn().text);
     let notices: Vec<_> =
-        seen.whats().filter_map(|what| if let What::Notice(it) = what { Some(it) } else { None }).collect();
+        seen.whats().filter_map(|kind| if let EventKind::Notice(it) = kind { Some(it) } else { None }).collect();
     assert!(
         notices.iter().any(|it| it.code == "workspace_untrusted" && it.message.contains("script.toml")),
         "{notices:?}"
@@ -78,10 +78,10 @@ async fn a_change_is_really_made_and_a_denied_call_is_told() {
     let seen = play(script, dir.path()).await;
     assert_eq!(std::fs::read_to_string(dir.path().join("a.txt")).unwrap(), "one\nthree\n");
     assert_eq!((seen.outcome().cause, seen.turn().text.as_str()), (Cause::Denied, "That is not mine to read."));
-    assert!(!seen.whats().any(|what| format!("{what:?}").contains("canary")));
+    assert!(!seen.whats().any(|kind| format!("{kind:?}").contains("canary")));
     let usage = seen.turn().usage.clone().unwrap();
     assert_eq!((usage.input, usage.cache_read, usage.output, usage.cost_usd), (Some(60), Some(10), Some(15), None));
-    let unknown = seen.whats().any(|what| matches!(what, What::ToolResult(r) if r.output.starts_with("unknown_tool")));
+    let unknown = seen.whats().any(|kind| matches!(kind, EventKind::ToolResult(r) if r.output.starts_with("unknown_tool")));
     assert!(unknown, "an unknown tool is answered, not fatal");
 }
 
@@ -141,7 +141,7 @@ async fn an_overloaded_model_is_asked_again() {
     spec.settings.set("retries", "2");
     let seen = finish(agent.start(&host(&[]), spec).unwrap()).await;
     assert_eq!((seen.outcome().cause, seen.replies().concat().as_str()), (Cause::Completed, "there"));
-    let retry = |what: &&What| matches!(what, What::Notice(n) if n.code == "retrying" && n.level == Level::Warning);
+    let retry = |kind: &&EventKind| matches!(kind, EventKind::Notice(n) if n.code == "retrying" && n.level == Level::Warning);
     assert_eq!(seen.whats().filter(retry).count(), 2);
 }
 
@@ -151,7 +151,7 @@ async fn a_hanging_model_can_be_interrupted() {
     let dir = tempfile::tempdir().unwrap();
     let agent = ApiAgent::playing(Script::parse("[[reply]]\ntext = \"half\"\nhang = true").unwrap());
     let mut session = agent.start(&host(&[]), asking(dir.path())).unwrap();
-    let read = read_until(&mut session, |what| matches!(what, What::Text(_))).await;
+    let read = read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
     session.remote().interrupt();
     let seen = finish_after(read, session).await;
     assert_eq!((seen.outcome().cause, seen.turn().text.as_str()), (Cause::Interrupted, "half"));
@@ -181,13 +181,13 @@ async fn a_tool_of_ones_own_runs_and_is_called_off() {
     let script = "[[reply]]\ncalls = [{ tool = \"list_files\" }, { tool = \"slow\" }]";
     let agent = ApiAgent::playing(Script::parse(script).unwrap()).tool(Slow);
     let mut session = agent.start(&host(&[]), asking(dir.path())).unwrap();
-    let read = read_until(&mut session, |what| matches!(what, What::ToolResult(_))).await;
+    let read = read_until(&mut session, |kind| matches!(kind, EventKind::ToolResult(_))).await;
     session.remote().interrupt();
     let seen = finish_after(read, session).await;
     assert_eq!(seen.outcome().cause, Cause::Interrupted);
     let results: Vec<bool> = seen
         .whats()
-        .filter_map(|what| if let What::ToolResult(result) = what { Some(result.ok) } else { None })
+        .filter_map(|kind| if let EventKind::ToolResult(result) = kind { Some(result.ok) } else { None })
         .collect();
     assert_eq!(results, [true, false], "each call has its result");
 }
@@ -199,7 +199,7 @@ async fn tools_can_be_limited_and_a_wrong_name_is_named() {
     let started = |spec: Spec| async {
         let seen = finish(agent.start(&host(&[]), spec).unwrap()).await;
         seen.whats()
-            .find_map(|what| if let What::Started(started) = what { Some(started.tools.clone()) } else { None })
+            .find_map(|kind| if let EventKind::Started(started) = kind { Some(started.tools.clone()) } else { None })
             .unwrap()
     };
     let mut spec = asking(dir.path());

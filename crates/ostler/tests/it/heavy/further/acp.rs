@@ -5,8 +5,8 @@ mod factory;
 mod gemini;
 mod opencode;
 
-use ostler::event::{Decision, Permission, What};
-use ostler::{Answer as Reply, Asks, Cause, Denials, Usage, keys};
+use ostler::event::{Decision, Permission, EventKind};
+use ostler::{Answer as Reply, Attendance, Cause, Denials, Usage, keys};
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::scenario::{Subject, Task};
 
@@ -56,7 +56,7 @@ async fn text_and_usage(subject: &'static Subject) {
 }
 
 fn decisions(seen: &crate::rig::Seen) -> Vec<&Permission> {
-    seen.whats().filter_map(|what| if let What::Permission(it) = what { Some(it) } else { None }).collect()
+    seen.whats().filter_map(|kind| if let EventKind::Permission(it) = kind { Some(it) } else { None }).collect()
 }
 
 /// A command that somebody is asked about, allowed once and denied once.
@@ -66,10 +66,10 @@ async fn asked_allowed_and_denied(subject: &'static Subject) {
         .rule(Rule::on_text("FIRST").answer(subject.shell("echo 42 > first")))
         .rule(Rule::on_text("SECOND").answer(subject.shell("echo 42 > second")));
     let mut scene = Scene::new(subject, script, &Task::new("FIRST"));
-    (scene.spec.asks, scene.spec.denials) = (Asks::Somebody, Denials::Fail);
+    (scene.spec.attendance, scene.spec.denials) = (Attendance::Attended, Denials::Fail);
     let mut live = scene.start();
-    let question = |what: &What| match what {
-        What::Permission(it) if it.decision == Decision::Asked => Some(it.clone()),
+    let question = |kind: &EventKind| match kind {
+        EventKind::Permission(it) if it.decision == Decision::Asked => Some(it.clone()),
         _ => None,
     };
     let asked = live.find(question).await;
@@ -86,12 +86,12 @@ async fn asked_allowed_and_denied(subject: &'static Subject) {
     let seen = live.end(&scene).await;
     let results: Vec<(bool, bool)> = seen
         .whats()
-        .filter_map(|what| if let What::ToolResult(it) = what { Some((it.ok, it.denied)) } else { None })
+        .filter_map(|kind| if let EventKind::ToolResult(it) = kind { Some((it.ok, it.denied)) } else { None })
         .collect();
     assert_eq!(results, [(true, false), (false, true)]);
     let calls: Vec<&str> = seen
         .whats()
-        .filter_map(|what| if let What::ToolCall(it) = what { Some(it.id.as_str()) } else { None })
+        .filter_map(|kind| if let EventKind::ToolCall(it) = kind { Some(it.id.as_str()) } else { None })
         .collect();
     assert_eq!(
         decisions(&seen).iter().map(|it| it.id.as_str()).collect::<Vec<_>>(),

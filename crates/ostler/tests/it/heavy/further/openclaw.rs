@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use ostler::event::{ToolCall, ToolResult, What};
+use ostler::event::{ToolCall, ToolResult, EventKind};
 use ostler::{Cause, keys};
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::processes::wait_until;
@@ -135,11 +135,11 @@ fn script() -> Script {
 }
 
 fn calls(seen: &crate::rig::Seen) -> Vec<&ToolCall> {
-    seen.whats().filter_map(|what| if let What::ToolCall(it) = what { Some(it) } else { None }).collect()
+    seen.whats().filter_map(|kind| if let EventKind::ToolCall(it) = kind { Some(it) } else { None }).collect()
 }
 
 fn results(seen: &crate::rig::Seen) -> Vec<&ToolResult> {
-    seen.whats().filter_map(|what| if let What::ToolResult(it) = what { Some(it) } else { None }).collect()
+    seen.whats().filter_map(|kind| if let EventKind::ToolResult(it) = kind { Some(it) } else { None }).collect()
 }
 
 /// Text in pieces, a tool with its arguments and what it gave, an interrupt that the session outlives, where it works, and

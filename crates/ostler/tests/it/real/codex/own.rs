@@ -83,11 +83,11 @@ impl Schemas {
 }
 
 /// Fails unless an object, or one of its variants, has these fields.
-fn has(schema: &Value, what: &str, names: &[&str]) {
+fn has(schema: &Value, kind: &str, names: &[&str]) {
     let variants = ["oneOf", "anyOf"].iter().filter_map(|key| schema[key].as_array()).flatten();
     let all: Vec<&Value> = std::iter::once(schema).chain(variants).collect();
     for name in names {
-        assert!(all.iter().any(|one| one["properties"].get(name).is_some()), "{what} lacks {name}");
+        assert!(all.iter().any(|one| one["properties"].get(name).is_some()), "{kind} lacks {name}");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 
-use ostler::event::What;
+use ostler::event::EventKind;
 use ostler::permission::{Policy, Trust};
 use ostler::{Host, keys};
 use ostler_testkit::model::{Rule, Script};
@@ -26,7 +26,7 @@ async fn asks_all_the_same(subject: &'static Subject, factory: fn(&mut Scene)) {
         live.turn().await;
         let seen = live.end(&scene).await;
         assert!(!scene.place.work().join("made").exists(), "{round}: the command ran");
-        assert!(seen.whats().any(|what| matches!(what, What::Permission(_))), "{round}: {:?}", seen.story());
+        assert!(seen.whats().any(|kind| matches!(kind, EventKind::Permission(_))), "{round}: {:?}", seen.story());
         let native = crate::sessions::started(&seen)[0].native_session.clone().unwrap();
         scene.spec.settings.set(keys::RESUME, &*native);
         scene.spec.prompt = "PROMPT again".into();

@@ -1,0 +1,220 @@
+//! Where a scenario happens: a home, a working directory and a model of its own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+pub use rustix::process::Signal;
+use rustix::process::{Pid, kill_process};
+
+use super::{PATIENCE, Subject};
+use crate::model::{ModelServer, Request, Script};
+use crate::processes::{alive, wait_until};
+use crate::harness::{self, StandIn};
+
+/// A home, a working directory and a scripted model; all gone when dropped.
+#[derive(Debug)]
+pub struct Place {
+    /// The model.
+    pub server: ModelServer,
+    /// Who is tried here.
+    pub subject: &'static Subject,
+    root: PathBuf,
+    host: Vec<(String, String)>,
+    /// What is started instead of the agent.
+    stand_in: Option<StandIn>,
+    _dir: tempfile::TempDir,
+}
+
+impl Place {
+    /// A place where the model follows `script`.
+    #[must_use]
+    pub fn new(subject: &'static Subject, script: Script) -> Self {
+        let dir = tempfile::tempdir().expect("make a directory for the test");
+        let root = dir.path().canonicalize().expect("resolve the test's directory");
+        for name in ["home", "work"] {
+            fs::create_dir(root.join(name)).expect("make a directory");
+        }
+        (subject.furnish)(&root.join("work"));
+        let script = subject.manner.asides.iter().fold(script, |script, part| script.aside(*part));
+        let server = ModelServer::start(script);
+        let host = (subject.host)(&root.join("home"), &server.base_url());
+        let address = server.base_url().trim_start_matches("http://").to_owned();
+        let stand_in = harness::stand_in(subject.program, &root, &address);
+        Self { server, subject, root, host, stand_in, _dir: dir }
+    }
+
+    /// The agent's program; none for an agent that is a part of Ostler.
+    #[must_use]
+    pub fn program(&self) -> Option<PathBuf> {
+        let stand_in = self.stand_in.as_ref().map(|it| it.program.clone());
+        stand_in.or_else(|| self.subject.program.map(|program| program()))
+    }
+
+    /// Whether a recording of the agent is played: the model is never called, and no tool runs.
+    #[must_use]
+    pub fn is_played(&self) -> bool {
+        self.stand_in.as_ref().is_some_and(|it| it.played.is_some())
+    }
+
+    /// Returns true if a recording is played, so that the checks which need the model, a tool or
+    /// the agent itself have to be left out. The row of the conformance suite says so
+    /// ([`super::conformance::Recorded`]).
+    #[must_use]
+    pub fn proves_events_only(&self) -> bool {
+        let played = self.stand_in.as_ref().and_then(|it| it.played.as_ref());
+        played.inspect(|left_out| left_out.store(true, Ordering::Relaxed)).is_some()
+    }
+
+    /// Sets a variable of the environment in which Ostler runs.
+    #[must_use]
+    pub fn with_host(mut self, name: &str, value: &str) -> Self {
+        self.host.retain(|(known, _)| known != name);
+        self.host.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Removes a variable of the environment in which Ostler runs.
+    #[must_use]
+    pub fn without_host(mut self, name: &str) -> Self {
+        self.host.retain(|(known, _)| known != name);
+        self
+    }
+
+    /// The environment in which Ostler runs.
+    #[must_use]
+    pub fn host(&self) -> &[(String, String)] {
+        &self.host
+    }
+
+    /// Replaces the model's script, for one that names files of the place.
+    #[must_use]
+    pub fn with_script(self, script: Script) -> Self {
+        let asides = self.subject.manner.asides;
+        self.server.follow(asides.iter().fold(script, |script, part| script.aside(*part)));
+        self
+    }
+
+    /// The directory that the agent works in.
+    #[must_use]
+    pub fn work(&self) -> PathBuf {
+        self.root.join("work")
+    }
+
+    /// A file that belongs to the test and not to the agent's directory.
+    #[must_use]
+    pub fn aside(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// The only model call there was.
+    ///
+    /// # Panics
+    /// When there were none, or more.
+    #[must_use]
+    pub fn only_call(&self) -> Request {
+        let mut calls = self.server.requests();
+        assert_eq!(calls.len(), 1, "one model call was expected");
+        calls.remove(0)
+    }
+
+    /// Waits until the model was called so many times.
+    ///
+    /// # Panics
+    /// When that does not happen.
+    pub fn wait_for_calls(&self, count: usize) {
+        if self.proves_events_only() {
+            return;
+        }
+        assert!(self.server.wait_for_requests(count, PATIENCE), "the agent never made call {count}");
+    }
+
+    /// Waits until a tool of the agent has made a file, and returns what is in it.
+    ///
+    /// # Panics
+    /// When that does not happen.
+    #[must_use]
+    pub fn wait_for_file(&self, name: &str) -> String {
+        let path = self.work().join(name);
+        let mut text = String::new();
+        if self.proves_events_only() {
+            return text;
+        }
+        let there = wait_until(PATIENCE, || {
+            text = fs::read_to_string(&path).unwrap_or_default();
+            text.ends_with('\n')
+        });
+        assert!(there, "the agent never wrote {name}");
+        text
+    }
+
+    /// The agent's own process, as soon as there is one.
+    ///
+    /// # Panics
+    /// When none comes.
+    #[must_use]
+    pub fn agent(&self) -> u32 {
+        let played = self.stand_in.as_ref().filter(|it| it.played.is_some()).map(|it| it.program.clone());
+        let program = played.or_else(|| self.subject.program.map(|program| program()));
+        let program = program.expect("an agent with a process of its own");
+        let program = program.canonicalize().expect("resolve the agent's program");
+        // A script is the first argument of what runs it that is no flag.
+        let script = |pid: &u32| -> Option<PathBuf> {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+            let mut args = line.split(|byte| *byte == 0).skip(1);
+            let script = args.find(|arg| !arg.starts_with(b"-"))?;
+            Path::new(std::str::from_utf8(script).ok()?).canonicalize().ok()
+        };
+        let runs_it = |pid: &u32| {
+            fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program)
+                || script(pid).is_some_and(|script| script == program)
+        };
+        let mut found = None;
+        let there = wait_until(PATIENCE, || {
+            found = self.left().into_iter().map(|(pid, _)| pid).filter(runs_it).min();
+            found.is_some()
+        });
+        assert!(there, "the agent was never started");
+        found.unwrap_or_default()
+    }
+
+    /// Every process that came from here: its environment, its directory or its command line names the place.
+    #[must_use]
+    pub fn left(&self) -> Vec<(u32, String)> {
+        let own = std::process::id();
+        let entries = fs::read_dir("/proc").expect("read /proc").flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        pids.filter(|pid| *pid != own && self.names(*pid) && alive(*pid)).map(|pid| (pid, command(pid))).collect()
+    }
+
+    /// Waits until nothing is left that came from here.
+    ///
+    /// # Panics
+    /// When something stays.
+    pub fn wait_until_empty(&self, limit: Duration) {
+        assert!(wait_until(limit, || self.left().is_empty()), "left after {limit:?}: {:?}", self.left());
+    }
+
+    fn names(&self, pid: u32) -> bool {
+        let needle = self.root.as_os_str().as_encoded_bytes();
+        let holds = |bytes: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
+        let at = |name: &str| Path::new("/proc").join(pid.to_string()).join(name);
+        fs::read_link(at("cwd")).is_ok_and(|cwd| cwd.starts_with(&self.root))
+            || ["environ", "cmdline"].iter().any(|name| fs::read(at(name)).is_ok_and(|bytes| holds(&bytes)))
+    }
+}
+
+/// Sends a signal to a process.
+///
+/// # Panics
+/// When the process is gone.
+pub fn signal(pid: u32, signal: Signal) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process number");
+    kill_process(pid, signal).expect("signal a process");
+}
+
+fn command(pid: u32) -> String {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&line).replace('\0', " ")
+}

@@ -1,0 +1,287 @@
+//! The outer loop: a model, tools and instructions, run until the task is done or a condition stops it.
+//!
+//! ```
+//! use ostler::adapter::ApiModel;
+//! use ostler::looping::{Ending, Loop};
+//! use ostler::{Host, Script};
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! let script = Script::parse("[[reply]]\ntext = \"Forty.\"\n[[reply]]\ntext = \"Forty-two.\"").unwrap();
+//! let agent = Loop::new(ApiModel::scripted("scripted", script)).bare().max_iterations(5).verify(|answer: String| async move {
+//!     if answer.contains("two") { Ok(()) } else { Err(format!("{answer} is not enough")) }
+//! });
+//! let result = agent.run(&Host::default(), "What is six times seven?").await.expect("the settings are right");
+//! assert!(matches!(result.ending, Ending::Completed));
+//! assert_eq!((&*result.text, result.iterations), ("Forty-two.", 2));
+//! # });
+//! ```
+//!
+//! A loop is an [`Agent`]: its sessions have the events, limits, permissions and log of any other's.
+
+mod command;
+mod result;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler_core::dialect::{Capabilities, Dialect, Setting};
+use ostler_core::spec::{AfterTurn, Denials, Settings, Spec, SpecError, keys};
+use ostler_dialects::tool_loop::Outer;
+
+use crate::adapter::{ModelAdapter, Served};
+use crate::agent::{Agent, ApiAgent};
+use crate::hooks::{Hooks, Middleware, Person, Verify};
+use crate::host::Host;
+use crate::probe::Probed;
+use crate::session::Session;
+use crate::tool::Tool;
+
+pub use command::CommandCheck;
+pub use ostler_dialects::openai::WAITS;
+pub use result::{Condition, Ending, LoopResult, Waiting};
+
+/// What a loop does by itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Everything that it is allowed.
+    #[default]
+    Auto,
+    /// It looks, and says what it would do.
+    Plan,
+    /// It looks; whatever changes something is approved by a person first, through the host's asker or, without one, in the
+    /// answer to a result that [needs input](Ending::NeedsInput).
+    Approve,
+}
+
+impl Mode {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Plan => "plan",
+            Self::Approve => "approve",
+        }
+    }
+}
+
+/// A model, its tools, and the conditions under which it works. See the [module](self).
+#[derive(Clone)]
+pub struct Loop {
+    model: Arc<dyn ModelAdapter>,
+    tools: Vec<Arc<dyn Tool>>,
+    bare: bool,
+    around: Hooks,
+    settings: Settings,
+    time: Option<Duration>,
+}
+
+impl Loop {
+    /// A loop around this model, with the tools of the workspace: its files, and commands in the sandbox.
+    #[must_use]
+    pub fn new(model: impl ModelAdapter + 'static) -> Self {
+        Self::around(Arc::new(model))
+    }
+
+    /// The same, around a model that is shared.
+    #[must_use]
+    pub fn around(model: Arc<dyn ModelAdapter>) -> Self {
+        let (around, settings) = (Hooks::default(), Settings::default());
+        Self { model, tools: Vec::new(), bare: false, around, settings, time: None }
+    }
+
+    /// Without the tools of the workspace.
+    #[must_use]
+    pub fn bare(mut self) -> Self {
+        self.bare = true;
+        self
+    }
+
+    /// Adds a tool.
+    #[must_use]
+    pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
+        self.tools.push(Arc::new(tool));
+        self
+    }
+
+    /// What the model is told before the task, in place of what it is told else.
+    #[must_use]
+    pub fn instructions(self, text: &str) -> Self {
+        self.set(keys::SYSTEM_PROMPT, text)
+    }
+
+    /// Has the result checked. Why it is not right goes back to the model.
+    #[must_use]
+    pub fn verify(mut self, check: impl Verify + 'static) -> Self {
+        self.around.verify = Some(Arc::new(check));
+        self
+    }
+
+    /// Adds a hook around each round.
+    #[must_use]
+    pub fn middleware(mut self, hook: impl Middleware + 'static) -> Self {
+        self.around.hooks.push(Arc::new(hook));
+        self
+    }
+
+    /// Lets the model ask a person. Where nobody answers, the result [needs input](Ending::NeedsInput).
+    #[must_use]
+    pub fn may_ask(mut self) -> Self {
+        self.around.asks = true;
+        self
+    }
+
+    /// Lets the model ask this person.
+    #[must_use]
+    pub fn person(mut self, person: impl Person + 'static) -> Self {
+        self.around.person = Some(Arc::new(person));
+        self.may_ask()
+    }
+
+    /// What the loop does by itself.
+    #[must_use]
+    pub fn mode(self, mode: Mode) -> Self {
+        self.set("mode", mode.word())
+    }
+
+    /// At most so many answers of the model in a turn; else 100.
+    #[must_use]
+    pub fn max_iterations(self, most: u32) -> Self {
+        self.set(keys::MAX_TURNS, &most.to_string())
+    }
+
+    /// At most so many tool calls in a turn.
+    #[must_use]
+    pub fn max_tool_calls(self, most: u32) -> Self {
+        self.set("max_tool_calls", &most.to_string())
+    }
+
+    /// At most so many tokens in.
+    #[must_use]
+    pub fn max_input_tokens(self, most: u32) -> Self {
+        self.set("max_input_tokens", &most.to_string())
+    }
+
+    /// At most so many tokens out.
+    #[must_use]
+    pub fn max_output_tokens(self, most: u32) -> Self {
+        self.set("max_output_tokens", &most.to_string())
+    }
+
+    /// At most so much money. When what the model costs is not known, the loop stops rather than pretend.
+    #[must_use]
+    pub fn max_cost_usd(self, most: f64) -> Self {
+        self.set(keys::MAX_BUDGET_USD, &most.to_string())
+    }
+
+    /// At most so much time for a turn.
+    #[must_use]
+    pub fn max_time(mut self, most: Duration) -> Self {
+        self.time = Some(most);
+        self
+    }
+
+    /// How many steps in a row may come to nothing; else 3.
+    #[must_use]
+    pub fn max_errors(self, most: u32) -> Self {
+        self.set("max_errors", &most.to_string())
+    }
+
+    /// The longest that one tool may take.
+    #[must_use]
+    pub fn tool_timeout(mut self, longest: Duration) -> Self {
+        self.around.tool_timeout = Some(longest);
+        self
+    }
+
+    /// How many tokens the model takes in: before it is full, old tool results are shortened and old messages summarised.
+    #[must_use]
+    pub fn context_window(self, tokens: u32) -> Self {
+        self.set("context_window", &tokens.to_string())
+    }
+
+    fn set(mut self, key: &str, value: &str) -> Self {
+        self.settings.set(key, value);
+        self
+    }
+
+    /// Runs a task to its end.
+    ///
+    /// # Errors
+    /// When a setting is wrong; nothing was started then. A loop that fails is not an error: its result says why.
+    pub async fn run(&self, host: &Host, task: &str) -> Result<LoopResult, SpecError> {
+        self.run_with(host, Spec { prompt: task.to_owned(), ..Spec::default() }).await
+    }
+
+    /// The same, with a directory, a policy or other settings.
+    ///
+    /// # Errors
+    /// As for [`Loop::run`].
+    pub async fn run_with(&self, host: &Host, spec: Spec) -> Result<LoopResult, SpecError> {
+        // It waits for more, so that a question can be answered.
+        let session = self.start(host, Spec { after_turn: AfterTurn::Wait, ..spec })?;
+        Ok(result::of_turn(session, Vec::new()).await)
+    }
+
+    /// The agent that does it, for this spec.
+    fn agent(&self, spec: &Spec) -> ApiAgent {
+        let limits = [keys::MAX_BUDGET_USD, "max_input_tokens", "max_output_tokens"];
+        let counted = spec.limits.budget_tokens.is_some()
+            || spec.limits.budget_usd.is_some()
+            || limits.iter().any(|key| spec.settings.last(key).is_some());
+        // A limit is kept between two answers, so each must say what it used.
+        let each = if counted { self.model.counting_each_reply() } else { None };
+        let model = each.unwrap_or_else(|| self.model.clone());
+        let mut around = self.around.clone();
+        let seconds = spec.settings.last("tool_timeout").and_then(|seconds| seconds.parse().ok());
+        around.tool_timeout = seconds.map(Duration::from_secs).or(around.tool_timeout);
+        ApiAgent::around(&Outer, Arc::new(Served::new(model)), around).bare(self.bare).with_tools(&self.tools)
+    }
+}
+
+impl Agent for Loop {
+    fn name(&self) -> &str {
+        Outer.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Outer.capabilities()
+    }
+
+    fn models(&self) -> &[&'static str] {
+        Outer.models()
+    }
+
+    fn settings(&self) -> Vec<Setting> {
+        Outer.settings()
+    }
+
+    /// It is there, but only for those who ask for it.
+    fn is_found(&self, _: &Host) -> bool {
+        false
+    }
+
+    fn probe<'a>(&'a self, _: &'a Host) -> Pin<Box<dyn Future<Output = Probed> + Send + 'a>> {
+        Box::pin(async { Probed::Ready { version: Some(env!("CARGO_PKG_VERSION").into()), path: None, login: None } })
+    }
+
+    fn start(&self, host: &Host, mut spec: Spec) -> Result<Session, SpecError> {
+        // What the spec says wins.
+        for (key, values) in self.settings.iter() {
+            if spec.settings.get(key).is_none() {
+                values.iter().for_each(|value| spec.settings.push(key, value));
+            }
+        }
+        if let Some(time) = self.time {
+            spec.limits.wall = Some(time);
+        }
+        // The model is asked with its own limits of time; a tool, or a check, may take as long as it takes.
+        spec.limits.idle = None;
+        spec.denials = Denials::Tolerate;
+        self.agent(&spec).start(host, spec)
+    }
+
+    fn dialect(&self) -> &'static dyn Dialect {
+        &Outer
+    }
+}

@@ -1,0 +1,166 @@
+//! The life of the agent's process within a session: not there, being started, there.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use ostler_core::clip::HeadTail;
+use ostler_core::lines::Lines;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::time::Instant;
+
+use crate::process::{self, Child, Control, ExitStatus, PreparedCommand, SpawnError};
+
+/// How much of the beginning and of the end of stderr is kept.
+const STDERR_HALF: usize = 4 * 1024;
+
+/// Where the agent's process is in its life.
+pub(super) enum ChildState {
+    NotRunning,
+    StartingChild(StartingChild),
+    Running(RunningChild),
+}
+
+/// A start that takes its time, milliseconds unless something is wrong with the machine. Dropped, it cleans up after itself.
+pub(super) struct StartingChild {
+    child: Pin<Box<dyn Future<Output = Result<Child, SpawnError>> + Send>>,
+    /// Whether the caller wants the turn interrupted as soon as there is somebody to interrupt.
+    pub(super) interrupted: bool,
+}
+
+impl StartingChild {
+    /// Starts it, after a wait if it must not be there earlier.
+    pub(super) fn new(prepared: PreparedCommand, wait: Option<Duration>, patience: Option<Duration>) -> Self {
+        let child = async move {
+            if let Some(wait) = wait {
+                tokio::time::sleep(wait).await;
+            }
+            match patience {
+                Some(patience) => tokio::time::timeout(patience, process::spawn(prepared))
+                    .await
+                    .unwrap_or(Err(SpawnError::TooSlow(patience))),
+                None => process::spawn(prepared).await,
+            }
+        };
+        Self { child: Box::pin(child), interrupted: false }
+    }
+}
+
+/// A process that is there, or was until a moment ago.
+pub(super) struct RunningChild {
+    pub(super) stdout: Option<Box<dyn AsyncRead + Send + Unpin>>,
+    pub(super) stderr: Option<Box<dyn AsyncRead + Send + Unpin>>,
+    pub(super) control: Box<dyn Control>,
+    /// How it went, and until when its last words are awaited.
+    pub(super) exit: Option<(ExitStatus, Instant)>,
+    pub(super) lines: Lines,
+    pub(super) errors: HeadTail,
+}
+
+impl RunningChild {
+    pub(super) fn new(child: Child) -> Self {
+        Self {
+            stdout: Some(child.stdout),
+            stderr: child.stderr,
+            control: child.control,
+            exit: None,
+            lines: Lines::new(),
+            errors: HeadTail::new(STDERR_HALF),
+        }
+    }
+
+    pub(super) fn is_drained(&self) -> bool {
+        self.stdout.is_none() && self.stderr.is_none()
+    }
+}
+
+/// What happens in a life.
+pub(super) enum ChildEvent {
+    Started(Result<Child, SpawnError>),
+    Stdout(std::io::Result<usize>),
+    Stderr(std::io::Result<usize>),
+    Exited(ExitStatus),
+}
+
+impl ChildState {
+    /// Waits for the next sign; for ever when there is no life. Can be dropped without losing anything.
+    pub(super) async fn event(&mut self, may_read: bool, stdout: &mut [u8], stderr: &mut [u8]) -> ChildEvent {
+        match self {
+            Self::NotRunning => std::future::pending().await,
+            Self::StartingChild(starting) => ChildEvent::Started(starting.child.as_mut().await),
+            Self::Running(running) => {
+                let RunningChild { stdout: out, stderr: err, control, exit, .. } = running;
+                tokio::select! {
+                    n = read(out, stdout), if may_read && out.is_some() => ChildEvent::Stdout(n),
+                    n = read(err, stderr), if err.is_some() => ChildEvent::Stderr(n),
+                    status = control.wait(), if exit.is_none() => ChildEvent::Exited(status),
+                    else => std::future::pending().await,
+                }
+            }
+        }
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        matches!(self, Self::Running(_))
+    }
+
+    pub(super) fn running(&mut self) -> Option<&mut RunningChild> {
+        if let Self::Running(running) = self { Some(running) } else { None }
+    }
+}
+
+pub(super) async fn read(
+    stream: &mut Option<Box<dyn AsyncRead + Send + Unpin>>,
+    buffer: &mut [u8],
+) -> std::io::Result<usize> {
+    match stream {
+        Some(stream) => stream.read(buffer).await,
+        None => Ok(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    /// A process that nobody ends and that does not end.
+    struct Endless;
+
+    impl Control for Endless {
+        fn terminate(&mut self) {}
+
+        fn kill(&mut self) {}
+
+        fn wait(&mut self) -> Pin<Box<dyn Future<Output = ExitStatus> + Send + '_>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    // P24: the driver's `select!` drops a read whenever something else happens first. Here it is
+    // dropped at every byte of a line, once or before each byte, and nothing of the line or of the
+    // next one is lost or read twice.
+    #[tokio::test]
+    async fn a_read_that_is_cancelled_at_any_byte_loses_nothing() {
+        let line = "{\"text\":\" zwei  😀 \"}\n{\"next\":1}\n".as_bytes();
+        let cuts = (0..=line.len()).map(|at| vec![&line[..at], &line[at..]]);
+        for parts in cuts.chain([line.chunks(1).collect()]) {
+            let (mut agent, stdout) = tokio::io::duplex(1024);
+            let (stderr, control) = (None, Box::new(Endless));
+            let child = Child { stdin: None, stdout: Box::new(stdout), stderr, pid: None, remark: None, control };
+            let (mut child, mut lines) = (ChildState::Running(RunningChild::new(child)), Lines::new());
+            let (mut buffer, mut errors, mut heard) = ([0; 1024], [0; 8], Vec::new());
+            for part in parts.into_iter().filter(|part| !part.is_empty()) {
+                let cancelled = tokio::time::timeout(Duration::ZERO, child.event(true, &mut buffer, &mut errors)).await;
+                assert!(cancelled.is_err(), "there was nothing to read");
+                agent.write_all(part).await.unwrap();
+                let ChildEvent::Stdout(Ok(n)) = child.event(true, &mut buffer, &mut errors).await else { panic!("no bytes") };
+                lines.push(&buffer[..n], |line| heard.push(format!("{line:?}")));
+            }
+            let mut whole = Vec::new();
+            Lines::new().push(line, |line| whole.push(format!("{line:?}")));
+            assert_eq!((heard.len(), heard), (2, whole));
+        }
+    }
+}
