@@ -58,7 +58,9 @@ const ALL: &[Offline] = &[
         agent: "codex",
         env: CODEX_ENV,
         files: &[(".codex/config.toml", CODEX)],
-        settings: &[],
+        // Codex's own sandbox is not under test, and not every machine supports it. Codex retries a command that the sandbox
+        // blocked only if it failed within a fraction of a second, which a busy machine does not manage.
+        settings: &[("permission_mode", "danger-full-access")],
         shell: |line| ("exec_command", json!({"cmd": line})),
     },
     Offline {

@@ -120,7 +120,10 @@ async fn unicode(trial: &Trial<'_>) -> Result<Vec<Ran>, String> {
 async fn made(trial: &Trial<'_>) -> Result<Vec<Ran>, String> {
     let ran = trial.run(trial.spec("PROMPT")).await?;
     ran.ended_with(Cause::Completed)?;
-    expect(trial.work().join("made").is_file(), || "its command did not run in the working directory".to_owned())?;
+    expect(trial.work().join("made").is_file(), || {
+        let results: Vec<_> = ran.results().iter().map(|result| &result.output).collect();
+        format!("its command did not run in the working directory; its results: {results:?}")
+    })?;
     Ok(vec![ran])
 }
 
