@@ -4,7 +4,7 @@ mod acp;
 mod commands;
 mod config;
 mod doctor;
-mod looping;
+mod r#loop;
 mod policy;
 mod sandbox;
 mod sessions;
@@ -21,7 +21,7 @@ pub(crate) use self::acp::AcpArgs;
 pub(crate) use self::commands::{CommandArgs, Commands};
 pub(crate) use self::config::{ConfigArgs, ConfigPathArgs, ConfigShowArgs, ConfigVerb, ConfigVerbArgs, EXAMPLE};
 pub(crate) use self::doctor::DoctorArgs;
-pub(crate) use self::looping::{LoopArgs, LoopLimits, LoopMode, ToolSet};
+pub(crate) use self::r#loop::{LoopArgs, LoopLimits, LoopMode, ToolSet};
 pub(crate) use self::policy::{Permissions, PolicyArgs, PolicyShowArgs, PolicyTestArgs, PolicyVerb, PolicyVerbArgs};
 pub(crate) use self::sandbox::{SandboxArgs, SandboxCheckArgs, SandboxVerb};
 pub(crate) use self::sessions::{

@@ -1,38 +1,25 @@
 //! The program `ostler`: drives coding agents from the command line.
 
-mod acp;
 mod args;
 mod ask;
-mod chat;
+mod cmd;
 mod commands;
-mod completions;
 mod config;
-mod conformance;
-mod doctor;
 mod environment;
 mod exit;
 mod fault;
 mod files;
 mod follow;
-mod layers;
-mod looping;
 mod output;
-mod pages;
 mod policy;
 mod prompt;
-mod replay;
-mod review;
-mod rules;
-mod run;
-mod sandbox;
 mod screen;
-mod sessions;
 mod signals;
 mod spec;
 mod store;
-mod tips;
+mod suggestions;
 mod trust;
-mod usage;
+mod trust_review;
 mod user;
 
 use std::process::ExitCode;
@@ -48,12 +35,12 @@ fn main() -> ExitCode {
         return code;
     }
     if let Some(shell) = environment::completing() {
-        return finish(completions::answer(&shell));
+        return finish(cmd::completions::answer(&shell));
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(mut error) => {
-            tips::add(&mut error);
+            suggestions::add(&mut error);
             // Help and version are answers; everything else is wrong usage.
             let text = error.render().ansi().to_string();
             let (code, print): (_, fn(&str)) =
@@ -79,22 +66,22 @@ fn dispatch(cli: Cli) -> Result<exit::Code, Fault> {
     // One thread is enough for one run, and starts faster.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Fault::internal)?;
     match cli.verb {
-        Verb::Run(args) => runtime.block_on(run::run(*args)),
-        Verb::Loop(args) => runtime.block_on(looping::run(*args)),
-        Verb::Chat(args) => runtime.block_on(chat::run(*args)),
-        Verb::Acp(args) => runtime.block_on(acp::run(*args)),
-        Verb::Doctor(args) => runtime.block_on(doctor::run(args)),
-        Verb::Replay(args) => replay::run(&args),
-        Verb::Sessions(args) => sessions::run(args),
-        Verb::Usage(args) => usage::run(&args),
-        Verb::Sandbox(args) => runtime.block_on(sandbox::run(args)),
-        Verb::Policy(args) => rules::run(&args),
-        Verb::Config(args) => layers::run(&args),
-        Verb::Trust(args) => review::run(&args),
-        Verb::Schema(args) => pages::schema(&args),
-        Verb::Completions(args) => completions::script(&args),
-        Verb::Man(args) => pages::man(&args),
-        Verb::Version => pages::version(),
+        Verb::Run(args) => runtime.block_on(cmd::run::run(*args)),
+        Verb::Loop(args) => runtime.block_on(cmd::r#loop::run(*args)),
+        Verb::Chat(args) => runtime.block_on(cmd::chat::run(*args)),
+        Verb::Acp(args) => runtime.block_on(cmd::acp::run(*args)),
+        Verb::Doctor(args) => runtime.block_on(cmd::doctor::run(args)),
+        Verb::Replay(args) => cmd::replay::run(&args),
+        Verb::Sessions(args) => cmd::sessions::run(args),
+        Verb::Usage(args) => cmd::usage::run(&args),
+        Verb::Sandbox(args) => runtime.block_on(cmd::sandbox::run(args)),
+        Verb::Policy(args) => cmd::policy::run(&args),
+        Verb::Config(args) => cmd::config::run(&args),
+        Verb::Trust(args) => cmd::trust::run(&args),
+        Verb::Schema(args) => cmd::schema::run(&args),
+        Verb::Completions(args) => cmd::completions::script(&args),
+        Verb::Man(args) => cmd::man::run(&args),
+        Verb::Version => cmd::version::run(),
     }
 }
 
@@ -113,7 +100,7 @@ fn hidden_role() -> Option<ExitCode> {
     }
     #[cfg(target_os = "linux")]
     if role == environment::ATTEMPT_ROLE {
-        return Some(sandbox::attempt(args));
+        return Some(cmd::sandbox::attempt(args));
     }
     None
 }

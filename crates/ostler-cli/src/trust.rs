@@ -21,7 +21,7 @@ pub(crate) struct Project {
     /// Whether the user trusts the directory as a whole, by `--trust-project` or `trusted_projects`.
     pub(crate) is_trusted: bool,
     /// The user's own sandbox policy.
-    pub(crate) sandbox: ostler::Policy,
+    pub(crate) sandbox: ostler::SandboxPolicy,
 }
 
 impl Project {

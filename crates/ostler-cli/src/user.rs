@@ -21,10 +21,10 @@ pub(crate) fn permissions(args: &PolicyArgs) -> Result<Vec<Policy>, Fault> {
 }
 
 /// The sandbox policy of the user, or the default one.
-pub(crate) fn sandbox() -> Result<ostler::Policy, Fault> {
-    let Some(file) = file("sandbox.toml") else { return Ok(ostler::Policy::default()) };
-    let Some(text) = files::text(&file)? else { return Ok(ostler::Policy::default()) };
-    ostler::Policy::parse_as(&text, &file.display().to_string()).map_err(|error| {
+pub(crate) fn sandbox() -> Result<ostler::SandboxPolicy, Fault> {
+    let Some(file) = file("sandbox.toml") else { return Ok(ostler::SandboxPolicy::default()) };
+    let Some(text) = files::text(&file)? else { return Ok(ostler::SandboxPolicy::default()) };
+    ostler::SandboxPolicy::parse_as(&text, &file.display().to_string()).map_err(|error| {
         Fault::usage(error.message).hint("docs/sandbox.md describes the file; nothing runs until it is right.")
     })
 }

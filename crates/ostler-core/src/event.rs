@@ -97,11 +97,11 @@ macro_rules! kinds {
 
         impl EventKind {
             /// Every word that `type` can be.
-            pub const WORDS: &'static [&'static str] = &[$($word),*];
+            pub const NAMES: &'static [&'static str] = &[$($word),*];
 
             /// The word in `type`.
             #[must_use]
-            pub fn word(&self) -> &'static str {
+            pub fn as_str(&self) -> &'static str {
                 match self { $(Self::$kind(_) => $word,)* }
             }
 
@@ -117,7 +117,7 @@ macro_rules! kinds {
                 }
                 match &*serde_json::from_str::<Kind<'_>>(text)?.r#type {
                     $($word => serde_json::from_str(text).map(Self::$kind),)*
-                    other => Err(serde::de::Error::unknown_variant(other, Self::WORDS)),
+                    other => Err(serde::de::Error::unknown_variant(other, Self::NAMES)),
                 }
             }
         }

@@ -7,7 +7,7 @@ mod markdown;
 
 use crate::clip::plain;
 use crate::event::{At, Event, Level, Text, TextKind, ToolCall, ToolResult, EventKind};
-use crate::log::Known;
+use crate::log::SessionRecord;
 use crate::outcome::Outcome;
 use crate::usage::Usage;
 use crate::{brief, event};
@@ -123,7 +123,7 @@ impl Export {
 
     /// Returns the beginning of the text.
     #[must_use]
-    pub fn head(&self, session: &Known, began_at: At) -> String {
+    pub fn head(&self, session: &SessionRecord, began_at: At) -> String {
         let version = session.agent_version.as_deref().map(|it| format!(" {}", line(it))).unwrap_or_default();
         let mut facts = vec![
             ("Session", line(&session.session).into()),

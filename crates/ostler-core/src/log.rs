@@ -37,7 +37,7 @@ pub struct Entry {
 
 /// A session that the log knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Known {
+pub struct SessionRecord {
     /// The session, as Ostler names it.
     pub session: String,
     /// The agent's name in Ostler.
@@ -103,5 +103,5 @@ pub trait Log: Send + Sync {
     ///
     /// # Errors
     /// When the prefix is ambiguous, or the log cannot be read.
-    fn find(&self, id: &str) -> Result<Option<Known>, LogError>;
+    fn find(&self, id: &str) -> Result<Option<SessionRecord>, LogError>;
 }

@@ -121,7 +121,7 @@ impl Cause {
 
     /// The word on the wire.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Completed => "completed",
             Self::Auth => "auth",
@@ -172,7 +172,7 @@ impl Cause {
 
 impl std::fmt::Display for Cause {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.word())
+        f.write_str(self.as_str())
     }
 }
 
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn every_cause_has_its_word_on_the_wire() {
         for cause in Cause::ALL {
-            assert_eq!(serde_json::to_string(&cause).unwrap(), format!("\"{}\"", cause.word()));
+            assert_eq!(serde_json::to_string(&cause).unwrap(), format!("\"{}\"", cause.as_str()));
         }
     }
 
@@ -267,7 +267,7 @@ mod tests {
         for row in table.lines().take_while(|line| line.starts_with('|')) {
             let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
             for word in cells[0].split(", ").map(|word| word.trim_matches('`')) {
-                let cause = Cause::ALL.into_iter().find(|cause| cause.word() == word).expect(word);
+                let cause = Cause::ALL.into_iter().find(|cause| cause.as_str() == word).expect(word);
                 let name = Some(cells[1]).filter(|name| *name != "none: no error");
                 assert_eq!(cause.seed_name(), name, "{word}");
                 seen += 1;

@@ -105,7 +105,7 @@ pub enum Sandbox {
 impl Sandbox {
     /// The word on the command line.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Usual => "usual",
             Self::Off => "off",

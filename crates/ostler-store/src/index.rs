@@ -58,7 +58,7 @@ pub(crate) fn append(db: &Connection, key: i64, entry: &Entry) -> Result<()> {
     insert.raw_bind_parameter(2, signed(event.seq))?;
     insert.raw_bind_parameter(3, event.at.0)?;
     insert.raw_bind_parameter(4, event.turn)?;
-    insert.raw_bind_parameter(5, event.kind.word())?;
+    insert.raw_bind_parameter(5, event.kind.as_str())?;
     // SQLite has its own copy from here on: while the row is written, an event is not in memory once more.
     insert.raw_bind_parameter(6, event.to_json())?;
     insert.raw_bind_parameter(7, signed(entry.raw_offset))?;
@@ -113,7 +113,7 @@ fn turn_ended(db: &Connection, key: i64, event: &Event, turn: &TurnEnded) -> Res
         ":session": key,
         ":turn": event.turn,
         ":at": event.at.0,
-        ":cause": turn.outcome.cause.word(),
+        ":cause": turn.outcome.cause.as_str(),
         ":input": count(|u| u.input),
         ":read": count(|u| u.cache_read),
         ":write": count(|u| u.cache_write),
@@ -214,7 +214,7 @@ fn not_known(db: &Connection, key: i64, at: At, kind: &str) -> Result<()> {
 
 fn ended(db: &Connection, key: i64, at: At, end: &Ended) -> Result<()> {
     db.prepare_cached("UPDATE sessions SET ended_at = ?2, cause = ?3, state = 'ended' WHERE key = ?1")?
-        .execute(params![key, at.0, end.outcome.cause.word()])?;
+        .execute(params![key, at.0, end.outcome.cause.as_str()])?;
     let Some(usage) = &end.usage else { return Ok(()) };
     db.prepare_cached("UPDATE sessions SET tokens = ?2, cost_usd = ?3, cost_source = ?4 WHERE key = ?1")?
         .execute(params![key, usage.total().map(signed), usage.cost_usd, source_word(usage.cost_source)])

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ostler_core::event::{At, Event, Unreadable};
-use ostler_core::log::{Known, PAGE_BYTES};
+use ostler_core::log::{SessionRecord, PAGE_BYTES};
 use ostler_core::outcome::{Cause, Status};
 use ostler_core::usage::CostSource;
 use rusqlite::types::{Value, ValueRef};
@@ -117,16 +117,16 @@ pub enum Standing {
 impl Standing {
     /// One word for it: `live`, `abandoned`, or that of the cause.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Live(_) => "live",
-            Self::Ended(cause) => cause.word(),
+            Self::Ended(cause) => cause.as_str(),
             Self::Abandoned => "abandoned",
         }
     }
 }
 
-impl From<SessionRow> for Known {
+impl From<SessionRow> for SessionRecord {
     fn from(row: SessionRow) -> Self {
         let held_by = match row.standing {
             Standing::Live(pid) => Some(pid),
@@ -182,7 +182,7 @@ pub(crate) fn standing(cause: Option<&str>, pid: u32, started: Option<i64>) -> S
     match cause {
         // A cause that only a later Ostler knows is one in which it did not end well.
         Some(word) => {
-            let known = Cause::ALL.into_iter().find(|cause| cause.word() == word);
+            let known = Cause::ALL.into_iter().find(|cause| cause.as_str() == word);
             Standing::Ended(known.unwrap_or(Cause::Protocol))
         }
         None if driver::is_alive(pid, started.map(unsigned)) => Standing::Live(pid),

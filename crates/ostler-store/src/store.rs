@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use ostler_core::event::{At, Event};
-use ostler_core::log::{Appending, Entry, Known, Log, LogError, Opening};
+use ostler_core::log::{Appending, Entry, SessionRecord, Log, LogError, Opening};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
@@ -189,7 +189,7 @@ impl Log for Store {
         self.place.raw(session)
     }
 
-    fn find(&self, id: &str) -> Result<Option<Known>, LogError> {
-        Ok(self.look_up(id)?.map(Known::from))
+    fn find(&self, id: &str) -> Result<Option<SessionRecord>, LogError> {
+        Ok(self.look_up(id)?.map(SessionRecord::from))
     }
 }

@@ -43,7 +43,7 @@ pub enum Code {
 impl Code {
     /// The word on the wire.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::FileNotFound => "file_not_found",
             Self::PathOutsideWorkspace => "path_outside_workspace",
@@ -73,7 +73,7 @@ impl Code {
 
 /// A tool did not do what it was asked: a code to branch on, a sentence to act on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {message}", code.word())]
+#[error("{}: {message}", code.as_str())]
 pub struct ToolError {
     /// Why.
     pub code: Code,

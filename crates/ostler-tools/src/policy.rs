@@ -19,7 +19,7 @@ pub const POLICY_FILE: &str = ".ostler/sandbox.toml";
 /// What a model may do in a workspace.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Policy {
+pub struct SandboxPolicy {
     /// Which files it may see and change.
     pub files: FileRules,
     /// What a command may do while it runs.
@@ -35,7 +35,7 @@ pub struct Policy {
     pub narrowing: Vec<CommandRule>,
 }
 
-impl Policy {
+impl SandboxPolicy {
     /// Reads a policy, and checks each rule against its own examples.
     ///
     /// # Errors

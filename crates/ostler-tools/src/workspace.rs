@@ -7,7 +7,7 @@ use crate::catalog::{self, Reply};
 use crate::files::limits::{POLICY_BYTES, SETTINGS_BYTES};
 use crate::files::store::{Present, write};
 use crate::files::{FileRules, Root, Span, read_own_file, whole_text};
-use crate::policy::{POLICY_FILE, Policy, WorkspacePolicy};
+use crate::policy::{POLICY_FILE, SandboxPolicy, WorkspacePolicy};
 use crate::repository::UserGitConfig;
 
 /// A directory that a model works in. Every file is opened below its handle, so no path leads out of it.
@@ -44,9 +44,9 @@ impl Workspace {
     /// # Errors
     /// The file is not a plain one, is too large, or cannot be parsed: then nothing should run, since what the user wanted is
     /// not known.
-    pub fn load_policy(root: &Path) -> Result<Policy, ToolError> {
-        let Some(text) = Self::own_file(root, POLICY_FILE)? else { return Ok(Policy::default()) };
-        Ok(Policy::default().narrowed_by(&WorkspacePolicy::parse(&text)?).policy)
+    pub fn load_policy(root: &Path) -> Result<SandboxPolicy, ToolError> {
+        let Some(text) = Self::own_file(root, POLICY_FILE)? else { return Ok(SandboxPolicy::default()) };
+        Ok(SandboxPolicy::default().narrowed_by(&WorkspacePolicy::parse(&text)?).policy)
     }
 
     /// Reads one of a workspace's own settings files, by its path below the root. It must be a regular file, and neither it

@@ -4,7 +4,7 @@
 
 #![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "an example reads the environment and prints")]
 
-use ostler::{Agent, ApiAgent, Denials, Host, Policy, Script, Spec, EventKind};
+use ostler::{Agent, ApiAgent, Denials, Host, SandboxPolicy, Script, Spec, EventKind};
 
 /// As in `.ostler/sandbox.toml`, but from code: whatever that file says in the workspace does not count then.
 const POLICY: &str = r#"
@@ -36,7 +36,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::fs::create_dir(workspace.path().join("private"))?;
     std::fs::write(workspace.path().join("private/diary.txt"), "dear diary")?;
     let host = Host::new(std::env::vars_os());
-    let agent = ApiAgent::playing(Script::parse(SCRIPT)?).policy(Policy::parse(POLICY)?);
+    let agent = ApiAgent::playing(Script::parse(SCRIPT)?).policy(SandboxPolicy::parse(POLICY)?);
     let spec = Spec {
         prompt: "Try it.".into(),
         dir: Some(workspace.path().into()),

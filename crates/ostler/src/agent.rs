@@ -211,7 +211,7 @@ fn check_without_process(spec: &Spec) -> Result<(), SpecError> {
         Sandbox::Usual | Sandbox::Off => Ok(()),
         asked => Err(SpecError::new(
             "sandbox",
-            asked.word(),
+            asked.as_str(),
             "this agent has no process of its own; what it runs for its model is always in a sandbox (ostler sandbox --help)",
         )),
     }

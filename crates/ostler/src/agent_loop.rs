@@ -56,7 +56,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    fn word(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Self::Auto => "auto",
             Self::Plan => "plan",
@@ -141,7 +141,7 @@ impl Loop {
     /// What the loop does by itself.
     #[must_use]
     pub fn mode(self, mode: Mode) -> Self {
-        self.set("mode", mode.word())
+        self.set("mode", mode.as_str())
     }
 
     /// At most so many answers of the model in a turn; else 100.

@@ -18,7 +18,7 @@ use ostler_tools::command::{
     Approved, CommandPreset, Commands, Place, RUN_COMMAND, RunCommand, describe, project, protected_paths_with,
 };
 use ostler_tools::confine::{self, CommandLimits, Confinement, Home, Layers, Report, Required};
-use ostler_tools::{Code, Policy, ToolError, Workspace};
+use ostler_tools::{Code, SandboxPolicy, ToolError, Workspace};
 
 pub(crate) use self::environment::user_git;
 pub use self::output::{CommandOutput, KilledFor};
@@ -58,7 +58,7 @@ impl CommandRunner {
     ///
     /// # Errors
     /// When the policy's rules contradict their examples, and when it asks for more commands than the sandbox here bears.
-    pub fn new(host: &Host, policy: &Policy, workspace: Arc<Workspace>, session: &str) -> Result<Self, ToolError> {
+    pub fn new(host: &Host, policy: &SandboxPolicy, workspace: Arc<Workspace>, session: &str) -> Result<Self, ToolError> {
         let commands = Arc::new(Commands::new(&policy.commands)?.narrowed_by(&policy.narrowing));
         let limits = policy.sandbox.clone();
         let around = Around::of(host, workspace.root());
@@ -134,7 +134,7 @@ impl CommandRunner {
 
     /// Chooses the preset of commands: the one that was asked for, or the widest that the sandbox on this machine bears.
     /// Returns a notice if that is less than usual.
-    fn choose_commands(&mut self, policy: &Policy) -> Result<Option<Notice>, ToolError> {
+    fn choose_commands(&mut self, policy: &SandboxPolicy) -> Result<Option<Notice>, ToolError> {
         let choice = self.host.commands().clone();
         let wanted = choice.preset.or(policy.preset);
         let (preset, notice) = match (wanted, self.weakness()) {

@@ -76,7 +76,7 @@ pub use ostler_core::change;
 pub use ostler_core::dialect::{self, Capabilities, Dialect, Setting};
 pub use ostler_core::event::{self, Event, EventKind};
 pub use ostler_core::export::{Export, ExportFormat};
-pub use ostler_core::log::{Entry, Known, Log, LogError, Opening};
+pub use ostler_core::log::{Entry, SessionRecord, Log, LogError, Opening};
 pub use ostler_core::machine::Answer;
 pub use ostler_core::outcome::{Cause, Detail, Outcome, Status};
 pub use ostler_core::permission;
@@ -85,7 +85,7 @@ pub use ostler_core::spec::{AfterTurn, Attendance, Denials, Limits, Sandbox, Set
 pub use ostler_core::usage::{CostSource, Scope, Usage};
 pub use ostler_core::{clip, outcome};
 pub use ostler_tools::command::{CommandChoice, CommandPreset};
-pub use ostler_tools::{self as tools, Policy, ToolError};
+pub use ostler_tools::{self as tools, SandboxPolicy, ToolError};
 pub use probe::Probed;
 pub use replay::Replay;
 pub use session::{

@@ -11,7 +11,7 @@ use std::time::Duration;
 use ostler_core::dialect::Version;
 use ostler_core::dialect::transcript::{ByMinute, Head, Transcripts};
 use ostler_core::event::{At, Level, Notice};
-use ostler_core::log::Known;
+use ostler_core::log::SessionRecord;
 use ostler_core::outcome::{Cause, Outcome};
 
 /// How much of a transcript is searched for its head: a prompt may stand before it, twice.
@@ -65,12 +65,12 @@ impl ResumeProblem {
     /// How the session ends that was not begun. A wrong request, even when somebody else has the session: nothing is wrong
     /// with the agent, and no breaker must count it.
     pub(crate) fn outcome(&self) -> Outcome {
-        let word = self.word().to_owned();
+        let word = self.as_str().to_owned();
         Outcome::new(Cause::BadRequest, self.to_string()).hint(self.hint()).with(|detail| detail.native = Some(word))
     }
 
     /// A word to branch on.
-    fn word(&self) -> &'static str {
+    fn as_str(&self) -> &'static str {
         match self {
             Self::UnknownId { .. } => UNKNOWN_SESSION,
             Self::OtherDirectory { .. } => "other_directory",
@@ -147,7 +147,7 @@ pub(crate) fn waiting(id: &str, wait: Duration) -> Notice {
 
 /// Checks whether a session can be gone on with; `known` is what the log has of it ([`ostler_core::log::Log::find`]), if there is
 /// one. What is worth knowing and does not keep it from going on is a notice.
-pub(crate) fn check(places: &Transcripts, asked: &Asked<'_>, known: Option<&Known>) -> Result<Checked, ResumeProblem> {
+pub(crate) fn check(places: &Transcripts, asked: &Asked<'_>, known: Option<&SessionRecord>) -> Result<Checked, ResumeProblem> {
     if !(places.is_id)(asked.id) {
         return Ok(Checked::default());
     }
@@ -227,7 +227,7 @@ pub(crate) fn newer(id: &str, written_by: Version, installed: &str) -> Option<No
 }
 
 /// Two writers would mix two conversations into one. The agent may not notice, so we do.
-fn in_use(places: &Transcripts, asked: &Asked<'_>, known: Option<&Known>) -> Result<(), ResumeProblem> {
+fn in_use(places: &Transcripts, asked: &Asked<'_>, known: Option<&SessionRecord>) -> Result<(), ResumeProblem> {
     let id = || asked.id.to_owned();
     if let Some(known) = known.filter(|known| known.native_session.as_deref() == Some(asked.id))
         && let Some(pid) = known.held_by

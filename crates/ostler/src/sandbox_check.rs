@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use ostler_tools::command::Approved;
 use ostler_tools::confine::{Report, Required, attempts};
-use ostler_tools::{Policy, ToolError};
+use ostler_tools::{SandboxPolicy, ToolError};
 use serde::Serialize;
 
 use self::plan::{Expected, Plan, agent_plans, plans};
@@ -46,7 +46,7 @@ pub struct Finding {
     /// Its name.
     pub name: &'static str,
     /// What was tried.
-    pub kind: &'static str,
+    pub what: &'static str,
     /// The layer that must stop it.
     pub layer: &'static str,
     /// What came of it.
@@ -104,14 +104,14 @@ pub async fn check(host: &Host, attempter: &GuardProgram) -> Result<Checked, Too
     }
     found.extend(scene.file_tools());
     found.extend(scene.rules()?);
-    let runner = scene.runner(&Policy::default())?;
+    let runner = scene.runner(&SandboxPolicy::default())?;
     let (report, refused) = (runner.report(), runner.refusal().map(|error| error.message));
     Ok(Checked { refused, holds: found.iter().all(|finding| finding.result.is_good()), report, attempts: found })
 }
 
 /// The default policy, by which the attempter itself can be read and run; with the limits that an attempt is about.
-fn policy(attempter: &GuardProgram, limits: &str) -> Policy {
-    let mut policy = Policy::parse(&format!("[sandbox]\n{limits}")).unwrap_or_default();
+fn policy(attempter: &GuardProgram, limits: &str) -> SandboxPolicy {
+    let mut policy = SandboxPolicy::parse(&format!("[sandbox]\n{limits}")).unwrap_or_default();
     policy.sandbox.read.push(attempter.program.clone());
     // Where a layer is missing, the attempts show what that means.
     policy.sandbox.required = Required::Nothing;
@@ -120,7 +120,7 @@ fn policy(attempter: &GuardProgram, limits: &str) -> Policy {
 
 impl Plan {
     fn finding(&self, result: Verdict, detail: String) -> Finding {
-        Finding { name: self.name, kind: self.kind, layer: self.layer, result, detail }
+        Finding { name: self.name, what: self.what, layer: self.layer, result, detail }
     }
 }
 
@@ -173,7 +173,7 @@ fn judge(scene: &Scene, plan: &Plan, exit_code: Option<i32>, was_stopped: bool) 
 
 fn detail(output: &CommandOutput) -> String {
     match (output.killed_for, output.put_back.is_empty()) {
-        (Some(limit), _) => format!("ended for its {}", limit.word()),
+        (Some(limit), _) => format!("ended for its {}", limit.as_str()),
         (None, false) => format!("put back: {}", output.put_back.join(", ")),
         (None, true) => output.stdout.lines().next().unwrap_or_default().to_owned(),
     }

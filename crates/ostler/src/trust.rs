@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use ostler_core::event::{Level, Notice};
 use ostler_tools::confine::Home;
 use ostler_tools::policy::{Granted, Narrowed};
-use ostler_tools::{Code, OffLimits, Policy, Request, ToolError, Workspace, WorkspacePolicy};
+use ostler_tools::{Code, OffLimits, SandboxPolicy, Request, ToolError, Workspace, WorkspacePolicy};
 
 /// The code of notices about requests of a workspace that nobody trusts.
 pub const UNTRUSTED: &str = "workspace_untrusted";
@@ -141,7 +141,7 @@ fn listed(clauses: &[String]) -> String {
 #[derive(Debug, Clone, Default)]
 pub struct WorkspaceTrust {
     /// The sandbox policy below that of the workspace: the user's own, or the default.
-    pub base: Policy,
+    pub base: SandboxPolicy,
     /// The real path of the workspace whose files are given. Files of any other are read, and untrusted.
     pub root: Option<PathBuf>,
     /// The files of that workspace that exist, as they were read for the decision.
@@ -154,7 +154,7 @@ pub struct WorkspaceTrust {
 #[derive(Debug, Clone, Default)]
 pub struct Decided {
     /// The policy.
-    pub policy: Policy,
+    pub policy: SandboxPolicy,
     /// Requests that were left out, since the file is not trusted.
     pub left_out: Vec<Request>,
     /// Requests that were granted.

@@ -27,7 +27,7 @@ const ABOUT: [&str; 7] = ["path", "file_path", "notebook_path", "directory", "ur
 
 /// The question about a tool. So many more wait.
 pub(super) fn about(permission: &Permission, more: usize) -> Question {
-    let kind = permission.kind.map_or_else(String::new, |kind| format!(" {DIM}({}){DIM:#}", kind.word()));
+    let kind = permission.kind.map_or_else(String::new, |kind| format!(" {DIM}({}){DIM:#}", kind.as_str()));
     let more = if more == 0 { String::new() } else { format!(" {DIM}· {more} more to come{DIM:#}") };
     let warn = WARN.bold();
     let (tool, left) = cut(&permission.tool);

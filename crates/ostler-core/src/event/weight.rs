@@ -52,7 +52,7 @@ mod tests {
         ];
         for kind in kinds {
             let event = Event { seq: 1, at: At(0), session: Arc::from("s"), turn: 1, kind };
-            assert!((LARGE..LARGE + 1000).contains(&event.weight()), "{}: {}", event.kind.word(), event.weight());
+            assert!((LARGE..LARGE + 1000).contains(&event.weight()), "{}: {}", event.kind.as_str(), event.weight());
         }
     }
 }

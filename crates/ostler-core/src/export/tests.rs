@@ -7,8 +7,8 @@ use crate::usage::{Scope, Tokens};
 
 const HOSTILE: &str = "</div></pre><script>alert(1)</script>\n```\n# fake \u{1b}[2J\"'&amp;`";
 
-fn known() -> Known {
-    Known {
+fn known() -> SessionRecord {
+    SessionRecord {
         session: "0f8fad5b-d9cb-469f-a165-70867728950e".into(),
         agent: "mock".into(),
         agent_version: Some("<1.0>".into()),
@@ -142,6 +142,6 @@ fn markdown_keeps_its_structure() {
 #[test]
 fn json_lines_are_the_events() {
     let lines = exported(ExportFormat::Jsonl);
-    let kinds: Vec<String> = lines.lines().map(|line| Event::from_json(line).unwrap().kind.word().to_owned()).collect();
-    assert_eq!(kinds, story().iter().map(|kind| kind.word().to_owned()).collect::<Vec<_>>());
+    let kinds: Vec<String> = lines.lines().map(|line| Event::from_json(line).unwrap().kind.as_str().to_owned()).collect();
+    assert_eq!(kinds, story().iter().map(|kind| kind.as_str().to_owned()).collect::<Vec<_>>());
 }

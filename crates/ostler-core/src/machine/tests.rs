@@ -57,7 +57,7 @@ impl Rig {
     }
 
     fn words(&self) -> Vec<&'static str> {
-        self.events().into_iter().map(EventKind::word).collect()
+        self.events().into_iter().map(EventKind::as_str).collect()
     }
 
     fn did(&self, effect: &Effect) -> bool {

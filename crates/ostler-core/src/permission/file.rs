@@ -189,7 +189,7 @@ fn compile(written: Written, trust: Trust) -> Result<Rule, String> {
 
 fn kind(word: &str) -> Result<ToolKind, String> {
     ToolKind::parse(word).ok_or_else(|| {
-        let known: Vec<&str> = ToolKind::ALL.iter().map(|kind| kind.word()).collect();
+        let known: Vec<&str> = ToolKind::ALL.iter().map(|kind| kind.as_str()).collect();
         format!("there is no kind {word:?}: expected one of {}", known.join(", "))
     })
 }

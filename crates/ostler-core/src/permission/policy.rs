@@ -50,7 +50,7 @@ pub enum Ruled {
 impl Ruled {
     /// The word for it, as in `do` of a rule.
     #[must_use]
-    pub fn word(&self) -> &'static str {
+    pub fn as_str(&self) -> &'static str {
         match self {
             Self::Allow => "allow",
             Self::Deny(_) => "deny",
@@ -260,8 +260,8 @@ impl Rule {
 
     /// The word of its `do`.
     #[must_use]
-    pub fn word(&self) -> &'static str {
-        self.ruled().word()
+    pub fn as_str(&self) -> &'static str {
+        self.ruled().as_str()
     }
 
     /// What the model is told instead of the usual, when it denies.
@@ -334,7 +334,7 @@ fn is_within<T: PartialEq>(narrow: &[T], wide: &[T]) -> bool {
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let quoted = |texts: &[String]| texts.iter().map(|text| format!("{text:?}")).collect::<Vec<_>>();
-        let kinds: Vec<String> = self.when.kind.iter().map(|kind| kind.word().to_owned()).collect();
+        let kinds: Vec<String> = self.when.kind.iter().map(|kind| kind.as_str().to_owned()).collect();
         let lists = [kinds, self.when.tool.clone(), quoted(&self.when.command), quoted(&self.when.path)];
         let words: Vec<String> = lists.iter().filter(|list| !list.is_empty()).map(|list| brief(list)).collect();
         let all = format!("rule {} of {} ({})", self.number, self.source, words.join(" "));

@@ -67,7 +67,7 @@ impl Preset {
 
     /// The word for it.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::ReadOnly => "read-only",
             Self::Workspace => "workspace",
@@ -79,7 +79,7 @@ impl Preset {
     /// The preset of a word.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|preset| preset.word() == word)
+        Self::ALL.into_iter().find(|preset| preset.as_str() == word)
     }
 
     /// Its rules, as one would write them.
@@ -105,7 +105,7 @@ impl Policy {
     /// The rules of a preset.
     #[must_use]
     pub fn preset(preset: Preset) -> Self {
-        let source = format!("the preset {}", preset.word());
+        let source = format!("the preset {}", preset.as_str());
         let read = |text: &str| Self::parse(text, &source, Trust::Full);
         // The texts are tested. If one were wrong all the same, nothing would be allowed.
         read(&preset.text()).or_else(|_| read("[[rule]]\ntool = \"*\"\ndo = \"deny\"\n")).unwrap_or_default()
@@ -121,7 +121,7 @@ mod tests {
         for preset in Preset::ALL {
             let read = Policy::parse(&preset.text(), "preset", Trust::Full);
             assert!(read.as_ref().is_ok_and(|policy| policy.lint().is_empty()), "{preset:?}: {read:?}");
-            assert_eq!(Preset::parse(preset.word()), Some(preset));
+            assert_eq!(Preset::parse(preset.as_str()), Some(preset));
         }
         assert_eq!(Preset::parse("yolo"), None);
     }

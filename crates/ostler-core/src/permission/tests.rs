@@ -26,7 +26,7 @@ fn edit(paths: &[&str]) -> ToolUse {
 }
 
 fn said(policy: &Policy, wants: &ToolUse) -> &'static str {
-    policy.decide(wants, WORKSPACE).ruled.word()
+    policy.decide(wants, WORKSPACE).ruled.as_str()
 }
 
 #[test]
@@ -383,7 +383,7 @@ fn paths_are_where_they_lead_by_their_letters() {
     }
     // Without an absolute workspace nothing is known to be inside.
     assert_eq!(allow.decide(&edit(&["src/a"]), "").ruled, Ruled::Undecided);
-    assert_eq!(deny.decide(&edit(&["src/a"]), "").ruled.word(), "deny");
+    assert_eq!(deny.decide(&edit(&["src/a"]), "").ruled.as_str(), "deny");
 }
 
 #[test]
@@ -683,7 +683,7 @@ proptest! {
             policy(&list.iter().map(rule).collect::<String>())
         };
         let both = read(&left).then(read(&right));
-        let got: Vec<_> = both.rules().map(Rule::word).collect();
+        let got: Vec<_> = both.rules().map(Rule::as_str).collect();
         let wanted: Vec<_> = left.iter().chain(&right).map(|at| ["allow", "deny", "ask"][*at]).collect();
         prop_assert_eq!(said(&both, &shell("x")), wanted.first().copied().unwrap_or("undecided"));
         prop_assert_eq!(both.is_empty(), wanted.is_empty());

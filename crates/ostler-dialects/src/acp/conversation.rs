@@ -206,7 +206,7 @@ impl AcpConversation {
 
     /// There is no session, and nobody waits for one: whoever is going to say something is told before.
     fn lament(&self, why: &Outcome, out: &mut Outbox) {
-        let (cause, message) = (why.cause.word(), &why.message);
+        let (cause, message) = (why.cause.as_str(), &why.message);
         let hint = why.hint.as_deref().unwrap_or_default();
         let message = format!("{} opened no session ({cause}): {message} {hint}", self.entry.name);
         out.notice(Level::Error, "handshake_failed", message.trim_end());

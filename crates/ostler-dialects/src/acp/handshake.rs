@@ -182,7 +182,7 @@ fn plan(talk: &AcpConversation, hello: &Initialized<'_>) -> Result<Way, Outcome>
             servers::Reach::Sse => mcp.sse.is_true(),
         });
         if !takes {
-            let reach = r#type.word();
+            let reach = r#type.as_str();
             let message = format!("{} takes no MCP servers over {reach}, such as {name:?}.", talk.entry.name);
             return Err(Outcome::new(Cause::BadRequest, message)
                 .hint("Leave it out of mcp_config, or use one that is started as a program."));

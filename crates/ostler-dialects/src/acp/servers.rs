@@ -25,7 +25,7 @@ pub(super) enum Reach {
 }
 
 impl Reach {
-    pub(super) fn word(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",
             Self::Sse => "sse",

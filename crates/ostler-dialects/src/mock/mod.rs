@@ -111,7 +111,7 @@ impl Conversation for MockConversation {
         match EventKind::from_json(line) {
             Ok(EventKind::TurnEnded(ended)) => out.push(FromConversation::TurnOver(over(ended))),
             Ok(kind @ (EventKind::State(_) | EventKind::TurnStarted(_) | EventKind::Ended(_))) => {
-                out.unreadable(line, &format!("{:?} is for the session to say, not for a script", kind.word()));
+                out.unreadable(line, &format!("{:?} is for the session to say, not for a script", kind.as_str()));
             }
             Ok(kind) => out.event(kind),
             Err(error) => out.unreadable(line, &format!("not an event: {error}")),

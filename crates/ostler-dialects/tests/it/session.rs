@@ -40,9 +40,9 @@ fn turns(events: &[EventKind]) -> Vec<&TurnEnded> {
 fn every_turn_ends_once_and_every_tool_call_is_paired() {
     for (name, stdout) in scenarios() {
         let events = session(&stdout, AfterTurn::Wait);
-        let count = |word: &str| events.iter().filter(|kind| kind.word() == word).count();
+        let count = |word: &str| events.iter().filter(|kind| kind.as_str() == word).count();
         assert_eq!(count("turn_started"), count("turn_ended"), "{name}");
-        assert_eq!((count("ended"), events.last().unwrap().word()), (1, "ended"), "{name}");
+        assert_eq!((count("ended"), events.last().unwrap().as_str()), (1, "ended"), "{name}");
         for call in events.iter().filter_map(|kind| if let EventKind::ToolCall(call) = kind { Some(call) } else { None }) {
             let results =
                 events.iter().filter(|kind| matches!(kind, EventKind::ToolResult(result) if result.id == call.id)).count();

@@ -228,7 +228,7 @@ fn an_event_of_a_later_kind_is_read_as_one_that_cannot_be() {
     let db = rusqlite::Connection::open(dir.path().join("sessions.db")).unwrap();
     db.execute("UPDATE events SET json = '{\"type\":\"later\"}' WHERE seq = 3", []).unwrap();
     let events = store.read("s-1", 1, 99).unwrap();
-    assert_eq!((events.len(), events[2].seq, events[2].kind.word()), (5, 3, "unreadable"));
+    assert_eq!((events.len(), events[2].seq, events[2].kind.as_str()), (5, 3, "unreadable"));
     assert!(events[2].to_json().contains("later"));
 }
 

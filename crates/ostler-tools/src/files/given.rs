@@ -97,7 +97,7 @@ mod tests {
 
     fn given(text: &str) -> Result<String, &'static str> {
         let given = Given::new(text, [Path::new("/ws"), Path::new("/link")]);
-        given.map(|given| given.path.to_str().unwrap().to_owned()).map_err(|error| error.code.word())
+        given.map(|given| given.path.to_str().unwrap().to_owned()).map_err(|error| error.code.as_str())
     }
 
     #[test]

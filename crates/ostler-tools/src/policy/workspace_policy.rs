@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 
-use super::{POLICY_FILE, Policy};
+use super::{POLICY_FILE, SandboxPolicy};
 use crate::command::{CommandPreset, CommandRule, Commands};
 use crate::confine::{CommandLimits, Network, Required, default_memory_mb};
 use crate::{Code, ToolError};
@@ -12,7 +12,7 @@ use crate::{Code, ToolError};
 /// A workspace's policy file as written: the policy, and the names of the limits that it sets.
 #[derive(Debug, Clone, Default)]
 pub struct WorkspacePolicy {
-    policy: Policy,
+    policy: SandboxPolicy,
     given: BTreeSet<String>,
 }
 
@@ -53,7 +53,7 @@ pub enum Request {
 #[derive(Debug, Clone)]
 pub struct Narrowed {
     /// The policy: it allows nothing that the one below did not.
-    pub policy: Policy,
+    pub policy: SandboxPolicy,
     /// Everything in the file that would have widened it.
     pub left_out: Vec<Request>,
 }
@@ -62,7 +62,7 @@ pub struct Narrowed {
 #[derive(Debug, Clone)]
 pub struct Granted {
     /// The policy.
-    pub policy: Policy,
+    pub policy: SandboxPolicy,
     /// The requests that were granted.
     pub opened: Vec<Request>,
     /// The requests that no workspace is granted, and why.
@@ -76,7 +76,7 @@ impl WorkspacePolicy {
     /// Names the line or the rule that is wrong. A request that cannot be granted is not an error.
     pub fn parse(text: &str) -> Result<Self, ToolError> {
         let bad = |why: String| ToolError::new(Code::BadArguments, format!("{POLICY_FILE}: {why}"));
-        let policy: Policy = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
+        let policy: SandboxPolicy = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
         policy.files.check().map_err(bad)?;
         policy.sandbox.check_counts().map_err(bad)?;
         policy.commands.iter().try_for_each(CommandRule::check).map_err(bad)?;
@@ -91,7 +91,7 @@ impl WorkspacePolicy {
     }
 }
 
-impl Policy {
+impl SandboxPolicy {
     /// Applies the narrowing parts of a workspace's file, and returns everything else as requests.
     #[must_use]
     pub fn narrowed_by(&self, workspace: &WorkspacePolicy) -> Narrowed {

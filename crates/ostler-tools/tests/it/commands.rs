@@ -10,12 +10,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use ostler_tools::command::{Approved, Commands, Place};
-use ostler_tools::{Policy, ToolError, Workspace};
+use ostler_tools::{SandboxPolicy, ToolError, Workspace};
 
 /// A workspace below a directory that holds what must not be touched; programs stand in for those that may not be installed.
 struct Scene {
     dir: tempfile::TempDir,
-    policy: Policy,
+    policy: SandboxPolicy,
 }
 
 impl Scene {
@@ -29,7 +29,7 @@ impl Scene {
         for name in ["bin/git", "bin/just", "bin/cat"] {
             program(&dir.path().join(name));
         }
-        Self { dir, policy: Policy::parse(policy).unwrap() }
+        Self { dir, policy: SandboxPolicy::parse(policy).unwrap() }
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -53,7 +53,7 @@ impl Scene {
     fn refused(&self, command: &str, args: &[&str]) -> &'static str {
         let said = self.check(command, args);
         assert!(said.is_err(), "{command} {:?} was let through", args.get(..9).unwrap_or(args));
-        said.unwrap_err().code.word()
+        said.unwrap_err().code.as_str()
     }
 }
 

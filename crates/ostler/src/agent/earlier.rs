@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ostler_core::event::Event;
-use ostler_core::log::{Known, Log, LogError};
+use ostler_core::log::{SessionRecord, Log, LogError};
 use ostler_core::spec::{Spec, SpecError, keys};
 
 use crate::host::Host;
@@ -16,7 +16,7 @@ const PAGE: usize = 1000;
 const LONGEST_CHAIN: usize = 100;
 
 /// What the log knows of the session that the spec wants to go on with; none when it knows nothing.
-pub(super) fn find(host: &Host, spec: &Spec, agent: &str) -> Result<Option<Known>, SpecError> {
+pub(super) fn find(host: &Host, spec: &Spec, agent: &str) -> Result<Option<SessionRecord>, SpecError> {
     let (Some(id), Some(log)) = (spec.settings.last(keys::RESUME), host.log()) else { return Ok(None) };
     let known = log.find(id).map_err(|error| SpecError::new(keys::RESUME, id, error.to_string()))?;
     match known {
@@ -29,7 +29,7 @@ pub(super) fn find(host: &Host, spec: &Spec, agent: &str) -> Result<Option<Known
 }
 
 /// Names the session as the agent does, where the caller gave Ostler's name of it.
-pub(super) fn translate(spec: &mut Spec, known: &Known) -> Result<(), SpecError> {
+pub(super) fn translate(spec: &mut Spec, known: &SessionRecord) -> Result<(), SpecError> {
     let Some(id) = spec.settings.last(keys::RESUME) else { return Ok(()) };
     if known.native_session.as_deref() == Some(id) {
         return Ok(());
@@ -43,7 +43,7 @@ pub(super) fn translate(spec: &mut Spec, known: &Known) -> Result<(), SpecError>
 }
 
 /// What was said in the session, and in those that it went on with, for an agent whose memory is our log.
-pub(super) fn past(host: &Host, spec: &Spec, known: Option<&Known>) -> Result<Arc<[Event]>, SpecError> {
+pub(super) fn past(host: &Host, spec: &Spec, known: Option<&SessionRecord>) -> Result<Arc<[Event]>, SpecError> {
     let Some(id) = spec.settings.last(keys::RESUME) else { return Ok(spec.past.clone()) };
     if !spec.past.is_empty() {
         return Ok(spec.past.clone());
@@ -60,7 +60,7 @@ pub(super) fn past(host: &Host, spec: &Spec, known: Option<&Known>) -> Result<Ar
     chain(&**log, known).map(Into::into).map_err(|error| wrong(error.to_string()))
 }
 
-fn chain(log: &dyn Log, known: &Known) -> Result<Vec<Event>, LogError> {
+fn chain(log: &dyn Log, known: &SessionRecord) -> Result<Vec<Event>, LogError> {
     let mut sessions = vec![known.session.clone()];
     let mut before = known.continues.clone();
     while let Some(id) = before.filter(|id| !sessions.contains(id) && sessions.len() < LONGEST_CHAIN) {

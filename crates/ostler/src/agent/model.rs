@@ -12,7 +12,7 @@ use ostler_dialects::openai::OpenAi;
 use ostler_dialects::scripted::Scripted as ScriptedDialect;
 use ostler_tools::command::RUN_COMMAND;
 use ostler_tools::confine::{Network, Required};
-use ostler_tools::{Policy, ToolError, Workspace};
+use ostler_tools::{SandboxPolicy, ToolError, Workspace};
 
 use super::{Agent, check_without_process, directory, earlier, prepare, session_id};
 use crate::api;
@@ -53,7 +53,7 @@ pub struct ApiAgent {
     dialect: &'static dyn Dialect,
     source: Source,
     tools: Vec<Arc<dyn Tool>>,
-    policy: Option<Policy>,
+    policy: Option<SandboxPolicy>,
     /// Without the tools of the workspace.
     bare: bool,
     around: Option<Hooks>,
@@ -118,7 +118,7 @@ impl ApiAgent {
 
     /// Uses this policy, whatever the workspace's own file says.
     #[must_use]
-    pub fn policy(mut self, policy: Policy) -> Self {
+    pub fn policy(mut self, policy: SandboxPolicy) -> Self {
         self.policy = Some(policy);
         self
     }
@@ -173,7 +173,7 @@ struct Ground {
 }
 
 /// What the model is told about commands.
-fn boundaries(policy: &Policy) -> String {
+fn boundaries(policy: &SandboxPolicy) -> String {
     let network = match policy.sandbox.network {
         Network::None => " and without network",
         Network::All => "",

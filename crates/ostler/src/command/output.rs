@@ -45,7 +45,7 @@ pub enum KilledFor {
 impl KilledFor {
     /// The limit in words.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Time => "time",
             Self::CpuTime => "computing time",

@@ -97,7 +97,7 @@ impl Limit {
 
     /// Its word.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Timeout => "timeout",
             Self::IdleTimeout => "idle_timeout",
@@ -176,7 +176,7 @@ impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Agent => f.write_str("agent"),
-            Self::Limit(limit) => write!(f, "limits.{}", limit.word()),
+            Self::Limit(limit) => write!(f, "limits.{}", limit.as_str()),
             Self::Of(agent, field) => write!(f, "agents.{}.{field}", Part(agent)),
         }
     }

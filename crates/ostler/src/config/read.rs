@@ -115,8 +115,8 @@ impl<'a> Reader<'a> {
 
     fn limit(&mut self, (key, value): Item<'a>) {
         let word = key.get_ref().as_ref();
-        let Some(limit) = Limit::ALL.into_iter().find(|limit| limit.word() == word) else {
-            return self.unknown(&format!("limits.{}", Part(word)), key, &Limit::ALL.map(Limit::word));
+        let Some(limit) = Limit::ALL.into_iter().find(|limit| limit.as_str() == word) else {
+            return self.unknown(&format!("limits.{}", Part(word)), key, &Limit::ALL.map(Limit::as_str));
         };
         self.put(Key::Limit(limit), (key, value), |value| {
             let text = number(value).map_or_else(|| text(value), |number| Ok(Value::Text(number)))?;

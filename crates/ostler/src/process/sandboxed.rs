@@ -97,7 +97,7 @@ fn state(place: &str, prepared: &PreparedCommand, home: Option<&Path>) -> Option
 
 fn notice(sandbox: Sandbox, confinement: &Confinement, report: &confine::Report) -> Notice {
     let places: Vec<String> = confinement.write.iter().map(|path| path.display().to_string()).collect();
-    let mut message = format!("The agent runs in the sandbox {}. It may write: {}.", sandbox.word(), places.join(", "));
+    let mut message = format!("The agent runs in the sandbox {}. It may write: {}.", sandbox.as_str(), places.join(", "));
     let gaps: Vec<String> = report.gaps().map(|gap| format!("{} ({})", gap.name, gap.by)).collect();
     if gaps.is_empty() {
         return Notice::new(Level::Info, CODE, message);

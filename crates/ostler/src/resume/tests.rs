@@ -68,8 +68,8 @@ impl Scene {
     }
 }
 
-fn known(native: &str, held_by: Option<u32>) -> Known {
-    Known {
+fn known(native: &str, held_by: Option<u32>) -> SessionRecord {
+    SessionRecord {
         session: "ours".into(),
         agent: "tester".into(),
         agent_version: None,

@@ -6,7 +6,7 @@ use super::scene::{Scene, TOKENS};
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) name: &'static str,
-    pub(super) kind: &'static str,
+    pub(super) what: &'static str,
     /// The layer that must stop it.
     pub(super) layer: &'static str,
     /// Its name among the attempts, and what it is about.
@@ -42,7 +42,7 @@ pub(super) fn agent_plans(scene: &Scene) -> Vec<Plan> {
     ];
     let tokens = TOKENS
         .iter()
-        .map(|(name, kind, file)| (*name, *kind, "agent", ("read", scene.at(&format!("home/{file}"))), Refused, ""));
+        .map(|(name, what, file)| (*name, *what, "agent", ("read", scene.at(&format!("home/{file}"))), Refused, ""));
     rows.into_iter().chain(tokens).map(plan).collect()
 }
 
@@ -52,8 +52,8 @@ pub(super) fn plans(scene: &Scene) -> Vec<Plan> {
     rows.map(plan).collect()
 }
 
-fn plan((name, kind, layer, (attempt, about), expected, limits): Row) -> Plan {
-    Plan { name, kind, layer, attempt, about, expected, limits }
+fn plan((name, what, layer, (attempt, about), expected, limits): Row) -> Plan {
+    Plan { name, what, layer, attempt, about, expected, limits }
 }
 
 fn files(scene: &Scene) -> Vec<Row> {

@@ -2,7 +2,7 @@
 //! other spellings.
 
 use ostler_core::permission::{self, Ruled, ToolKind, ToolUse, Trust};
-use ostler_tools::{Policy, ToolError, WorkspacePolicy};
+use ostler_tools::{SandboxPolicy, ToolError, WorkspacePolicy};
 
 use super::{Finding, Verdict};
 use crate::command::CommandRunner;
@@ -81,7 +81,7 @@ pub(super) fn findings(write: &dyn Fn(&str) -> Result<(), ToolError>, runner: &C
 /// Every one of several calls must be denied.
 fn all(
     name: &'static str,
-    kind: &'static str,
+    what: &'static str,
     layer: &'static str,
     calls: impl Iterator<Item = Result<(), ToolError>>,
 ) -> Finding {
@@ -96,18 +96,18 @@ fn all(
             Err(_) => {}
         }
     }
-    Finding { name, kind, layer, result, detail }
+    Finding { name, what, layer, result, detail }
 }
 
 fn grants() -> Finding {
-    let (name, kind, layer) = ("self_grant", "have a repository grant itself rights", "trust");
-    let finding = |result, detail: String| Finding { name, kind, layer, result, detail };
+    let (name, what, layer) = ("self_grant", "have a repository grant itself rights", "trust");
+    let finding = |result, detail: String| Finding { name, what, layer, result, detail };
     let asked = match WorkspacePolicy::parse(GREEDY) {
         Ok(asked) => asked,
         Err(error) => return finding(Verdict::Untried, error.message),
     };
-    let narrowed = Policy::default().narrowed_by(&asked);
-    let (held, usual) = (&narrowed.policy, Policy::default());
+    let narrowed = SandboxPolicy::default().narrowed_by(&asked);
+    let (held, usual) = (&narrowed.policy, SandboxPolicy::default());
     let same = held.sandbox == usual.sandbox && held.commands.is_empty() && held.files.allow.is_empty();
     match same && held.files.workspace_allow.is_empty() && held.preset.is_none() {
         true => finding(Verdict::Held, format!("left out: {}", narrowed.left_out.len())),
@@ -116,8 +116,8 @@ fn grants() -> Finding {
 }
 
 fn spellings() -> Finding {
-    let (name, kind, layer) = ("spellings", "run a denied command in another spelling", "policy");
-    let finding = |result, detail: String| Finding { name, kind, layer, result, detail };
+    let (name, what, layer) = ("spellings", "run a denied command in another spelling", "policy");
+    let finding = |result, detail: String| Finding { name, what, layer, result, detail };
     let policy = match permission::Policy::parse(DENIES, "check", Trust::Full) {
         Ok(policy) => policy,
         Err(error) => return finding(Verdict::Untried, error.to_string()),

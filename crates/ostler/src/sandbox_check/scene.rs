@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use ostler_core::spec::Sandbox;
 use ostler_tools::confine::Required;
-use ostler_tools::{Code, Policy, ToolError, Workspace};
+use ostler_tools::{Code, SandboxPolicy, ToolError, Workspace};
 
 use super::{Finding, Verdict};
 use crate::command::CommandRunner;
@@ -74,7 +74,7 @@ impl Scene {
     }
 
     /// A runner for the workspace.
-    pub(super) fn runner(&self, policy: &Policy) -> Result<CommandRunner, ToolError> {
+    pub(super) fn runner(&self, policy: &SandboxPolicy) -> Result<CommandRunner, ToolError> {
         let workspace = Arc::new(Workspace::open(&self.root.join("work"), &policy.files)?);
         CommandRunner::new(&self.host, policy, workspace, &self.session())
     }
@@ -185,12 +185,12 @@ impl Scene {
             Ok(())
         };
         lay_out().map_err(failed)?;
-        let workspace = Workspace::open(&work, &Policy::default().files)?;
+        let workspace = Workspace::open(&work, &SandboxPolicy::default().files)?;
         let write = |path: &str| {
             let input = serde_json::json!({ "path": path, "content": "x" }).to_string();
             workspace.call("write_file", &input).map(drop)
         };
-        let runner = self.runner(&Policy::default())?;
+        let runner = self.runner(&SandboxPolicy::default())?;
         Ok(super::rules::findings(&write, &runner))
     }
 
@@ -199,7 +199,7 @@ impl Scene {
         let outside = self.at("outside/file");
         let _ = std::os::unix::fs::symlink(&outside, self.root.join("work/tool-link"));
         let ask = |path: &str| -> (Verdict, String) {
-            let workspace = match Workspace::open(&self.root.join("work"), &Policy::default().files) {
+            let workspace = match Workspace::open(&self.root.join("work"), &SandboxPolicy::default().files) {
                 Ok(workspace) => workspace,
                 Err(error) => return (Verdict::Untried, error.message),
             };
@@ -214,9 +214,9 @@ impl Scene {
             ("tool_absolute", "read it by its whole path", outside.as_str()),
             ("tool_link", "read it through a link", "tool-link"),
         ];
-        let finding = |(name, kind, path)| {
+        let finding = |(name, what, path)| {
             let (result, detail) = ask(path);
-            Finding { name, kind, layer: "file tools", result, detail }
+            Finding { name, what, layer: "file tools", result, detail }
         };
         table.map(finding).into()
     }

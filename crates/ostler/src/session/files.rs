@@ -95,7 +95,7 @@ impl Ground {
             FileAccess::Write(_) => ("write_file", ToolKind::Edit),
         };
         if kind == ToolKind::Edit && self.sandbox == Sandbox::ReadOnly {
-            let message = format!("the sandbox is {}: nothing is written", self.sandbox.word());
+            let message = format!("the sandbox is {}: nothing is written", self.sandbox.as_str());
             return Err(ToolError::new(Code::DeniedByPolicy, message));
         }
         let Some(policy) = &self.policy else { return Ok(()) };

@@ -414,7 +414,7 @@ fn a_loop_is_a_session_like_any_other() {
     });
     let word = |kind: &EventKind| match kind {
         EventKind::Notice(Notice { code, .. }) => code.clone(),
-        other => other.word().to_owned(),
+        other => other.as_str().to_owned(),
     };
     let story: Vec<String> = events.iter().map(word).filter(|word| word != "state").collect();
     let wanted = [

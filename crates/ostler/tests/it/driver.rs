@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 
 use ostler::trust::WorkspaceTrust;
-use ostler::{Agent, Agents, BridgeProgram, Denials, Dialect, Event, Host, Limits, Policy, Remote, Session, Spec};
+use ostler::{Agent, Agents, BridgeProgram, Denials, Dialect, Event, Host, Limits, SandboxPolicy, Remote, Session, Spec};
 use ostler_testkit::fake;
 use ostler_testkit::scenario::{Driver, Place, Progress, Running, Seen, Subject, Task};
 
@@ -74,7 +74,7 @@ pub(crate) fn host(place: &Place) -> Host {
     let host = host.with_bridge(BridgeProgram { program: fake::program(), args: vec!["bridge".into()] });
     // The user's own sandbox policy, as the program finds it.
     match std::fs::read_to_string(place.aside("home/.config/ostler/sandbox.toml")) {
-        Ok(text) => host.with_workspace(WorkspaceTrust { base: Policy::parse(&text).unwrap(), ..Default::default() }),
+        Ok(text) => host.with_workspace(WorkspaceTrust { base: SandboxPolicy::parse(&text).unwrap(), ..Default::default() }),
         Err(_) => host,
     }
 }

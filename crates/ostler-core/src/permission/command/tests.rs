@@ -11,7 +11,7 @@ fn policy(action: &str, commands: &[&str]) -> Policy {
 
 fn decide(policy: &Policy, command: Command) -> &'static str {
     let wants = ToolUse { command: Some(command), ..ToolUse::of("Shell", ToolKind::Execute) };
-    policy.decide(&wants, "/w").ruled.word()
+    policy.decide(&wants, "/w").ruled.as_str()
 }
 
 fn shell(policy: &Policy, line: &str) -> &'static str {

@@ -132,7 +132,7 @@ impl Stage {
                 }
                 EventKind::Notice(it) => format!("notice {}", it.code),
                 EventKind::Unreadable(it) => format!("unreadable {}", it.raw),
-                other => other.word().to_owned(),
+                other => other.as_str().to_owned(),
             })
             .collect()
     }

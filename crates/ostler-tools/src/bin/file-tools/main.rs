@@ -49,7 +49,7 @@ fn hinted(error: ToolError, workspace: &OsString) -> ToolError {
 }
 
 fn error_json(error: &ToolError) -> String {
-    serde_json::json!({ "error": { "code": error.code.word(), "message": error.message } }).to_string()
+    serde_json::json!({ "error": { "code": error.code.as_str(), "message": error.message } }).to_string()
 }
 
 fn print(text: &str) -> io::Result<()> {

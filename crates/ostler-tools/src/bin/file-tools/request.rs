@@ -181,7 +181,7 @@ mod tests {
 
     fn run(words: &[&str], mut stdin: &[u8]) -> Result<(String, Value), &'static str> {
         let args: Vec<OsString> = ["ws"].iter().chain(words).map(OsString::from).collect();
-        match read(&args, &mut stdin).map_err(|error| error.code.word())? {
+        match read(&args, &mut stdin).map_err(|error| error.code.as_str())? {
             Asked::Run { workspace, tool, input } => {
                 assert_eq!(workspace, "ws");
                 Ok((tool, serde_json::from_str(&input).unwrap()))

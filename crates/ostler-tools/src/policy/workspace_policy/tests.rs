@@ -13,7 +13,7 @@ fn file(text: &str) -> WorkspacePolicy {
 }
 
 fn left_out(base: &str, workspace: &str) -> Vec<String> {
-    let narrowed = Policy::parse(base).unwrap().narrowed_by(&file(workspace));
+    let narrowed = SandboxPolicy::parse(base).unwrap().narrowed_by(&file(workspace));
     narrowed.left_out.iter().map(ToString::to_string).collect()
 }
 
@@ -53,7 +53,7 @@ fn requests_are_left_out_and_named() {
 
 #[test]
 fn narrowing_parts_are_taken() {
-    let base = Policy::parse("[sandbox]\nnetwork = \"all\"\ntimeout_seconds = 600\nwrite = [\"/x\"]").unwrap();
+    let base = SandboxPolicy::parse("[sandbox]\nnetwork = \"all\"\ntimeout_seconds = 600\nwrite = [\"/x\"]").unwrap();
     let text = "[sandbox]\nnetwork = \"none\"\ntimeout_seconds = 5\nmemory_mb = 64\nrequired = true\n\
                 [files]\ndeny = [\"a\"]\nread_only = [\"b\"]";
     let CommandLimits { network, timeout_seconds, memory_mb, required, write, .. } =
@@ -66,7 +66,7 @@ fn narrowing_parts_are_taken() {
     assert_eq!(base.narrowed_by(&file("[sandbox]\nprocesses = 3")).policy.sandbox.timeout_seconds, 600);
 }
 
-fn passes(policy: &Policy, command: &str, args: &[&str]) -> bool {
+fn passes(policy: &SandboxPolicy, command: &str, args: &[&str]) -> bool {
     let commands = Commands::new(&policy.commands).unwrap().narrowed_by(&policy.narrowing);
     let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
     let place = Place { root: Path::new("/workspace"), path: OsStr::new("/usr/bin:/bin"), is_denied: &|_| false };
@@ -76,7 +76,7 @@ fn passes(policy: &Policy, command: &str, args: &[&str]) -> bool {
 
 #[test]
 fn a_workspaces_rule_only_refuses() {
-    let base = Policy::default();
+    let base = SandboxPolicy::default();
     let narrowed = |text: &str| base.narrowed_by(&file(text)).policy;
     let git = narrowed("[[command]]\nname = \"git\"\nallow = [\"status\", \"push\", \"config\"]");
     assert!(passes(&git, "git", &["status"]));
@@ -99,7 +99,7 @@ fn a_trusted_file_gets_what_is_not_refused() {
         Request::Write(_) => Ok(Request::Write("/real".into())),
         other => Ok(other.clone()),
     };
-    let granted = Policy::default().granting(&file(text), &judge);
+    let granted = SandboxPolicy::default().granting(&file(text), &judge);
     assert_eq!(granted.refused, [(Request::Write("/b".into()), "never".to_owned())]);
     assert_eq!(granted.opened.len(), 5);
     let CommandLimits { write, network, processes, memory_mb, .. } = granted.policy.sandbox.clone();
@@ -170,7 +170,7 @@ proptest! {
     fn the_result_allows_nothing_that_the_base_did_not(
         base in policy_text(), workspace in policy_text(), command in prop::sample::select(NAMES), args in words(ARGS),
     ) {
-        let base = Policy::parse(&base.replace("DATABASE_URL", "JAVA_HOME")).unwrap();
+        let base = SandboxPolicy::parse(&base.replace("DATABASE_URL", "JAVA_HOME")).unwrap();
         let mut policy = base.narrowed_by(&file(&workspace)).policy;
         let (mut held, limits) = (base.sandbox.clone(), &mut policy.sandbox);
         prop_assert_eq!((&limits.write, &limits.read, &limits.env), (&held.write, &held.read, &held.env));
@@ -195,11 +195,11 @@ proptest! {
     fn a_rule_that_is_no_request_allows_no_more(
         base in rule(), workspace in rule(), args in words(ARGS),
     ) {
-        let base = Policy::parse(&base).unwrap();
+        let base = SandboxPolicy::parse(&base).unwrap();
         let workspace = file(&workspace);
         let rule = &workspace.policy.commands[0];
         if request_of(rule, Commands::new(&base.commands).ok().as_ref()).is_none() {
-            let instead = Policy { commands: [&base.commands[..], &workspace.policy.commands].concat(), ..Policy::default() };
+            let instead = SandboxPolicy { commands: [&base.commands[..], &workspace.policy.commands].concat(), ..SandboxPolicy::default() };
             prop_assert!(passes(&base, &rule.name, &args) || !passes(&instead, &rule.name, &args), "{:?}", args);
         }
     }

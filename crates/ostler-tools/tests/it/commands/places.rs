@@ -122,7 +122,7 @@ fn names_that_are_no_commands() {
     ] {
         let error = scene.check(name, &[]).unwrap_err();
         let expected = if name.is_empty() || name.contains('\0') { "bad_arguments" } else { "denied_by_policy" };
-        assert_eq!(error.code.word(), expected, "{name:?}: {}", error.message);
+        assert_eq!(error.code.as_str(), expected, "{name:?}: {}", error.message);
         if expected == "denied_by_policy" {
             assert!(error.message.contains("camp, fest, git, just"), "{}", error.message);
             assert!(error.message.contains(".ostler/sandbox.toml"), "{}", error.message);
@@ -170,13 +170,13 @@ fn programs_in_the_workspace_are_not_found_by_name() {
     let path = |dirs: &[&str]| -> OsString { std::env::join_paths(dirs.iter().map(|dir| scene.at(dir))).unwrap() };
     for dirs in [&["work"][..], &["work/bin"], &["linked-bin"], &["outside"], &["bin/../work"]] {
         let error = scene.ask(&path(dirs), "git", &["status"]).unwrap_err();
-        assert_eq!(error.code.word(), "denied_by_policy", "{dirs:?}: {}", error.message);
+        assert_eq!(error.code.as_str(), "denied_by_policy", "{dirs:?}: {}", error.message);
     }
     // It does not hide the real one either.
     let found = scene.ask(&path(&["work/bin", "linked-bin", "bin"]), "git", &["status"]).unwrap();
     assert_eq!(found.program, scene.at("bin/git"));
     let relative = scene.ask(&OsString::from(".:bin::"), "git", &["status"]).unwrap_err();
-    assert_eq!(relative.code.word(), "file_not_found");
+    assert_eq!(relative.code.as_str(), "file_not_found");
 }
 
 #[test]
@@ -214,6 +214,6 @@ fn git_gets_its_settings_by_every_rule() {
 fn the_policy_in_the_docs_is_one() {
     let page = include_str!("../../../../../docs/sandbox.md");
     let policy = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
-    let policy = ostler_tools::Policy::parse(policy).unwrap();
+    let policy = ostler_tools::SandboxPolicy::parse(policy).unwrap();
     assert_eq!(policy.commands.len(), 2);
 }

@@ -42,7 +42,7 @@ fn the_names_and_arguments_are_those_of_the_contract() {
 fn an_unknown_tool_is_told_what_there_is() {
     let rig = Rig::new();
     let error = rig.call("fly", &json!({})).unwrap_err();
-    assert_eq!(error.code.word(), "unknown_tool");
+    assert_eq!(error.code.as_str(), "unknown_tool");
     assert!(FILE_TOOLS.iter().all(|tool| error.message.contains(tool.name)), "{error}");
     assert_eq!(unknown_tool("x\n", ["a", "b"]).message, "there is no tool `x`; there are a, b");
 }
@@ -52,7 +52,7 @@ fn every_tool_can_be_called_by_its_name() {
     let rig = Rig::new();
     for tool in FILE_TOOLS {
         let result = rig.call(tool.name, &json!({"no_such_argument": 1}));
-        assert_eq!(result.unwrap_err().code.word(), "bad_arguments", "{}", tool.name);
+        assert_eq!(result.unwrap_err().code.as_str(), "bad_arguments", "{}", tool.name);
     }
 }
 

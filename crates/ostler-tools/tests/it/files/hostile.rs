@@ -82,7 +82,7 @@ fn arguments_that_are_none_are_refused() {
         (deep.as_str(), "not JSON"),
     ] {
         let error = rig.tools.call("read_file", input).unwrap_err();
-        assert_eq!(error.code.word(), "bad_arguments", "{error}");
+        assert_eq!(error.code.as_str(), "bad_arguments", "{error}");
         assert!(error.message.contains(says), "{error}");
     }
     let edits = json!({"path": "a.txt", "edits": [{"find": "one", "replace": "1"}, {"find": "two"}]});

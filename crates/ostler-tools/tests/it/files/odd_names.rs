@@ -155,6 +155,6 @@ fn a_tree_deeper_than_any_path_does_no_harm() {
     assert!(listed["notes"].to_string().contains("could not be opened"), "{}", listed["notes"]);
     // What cannot be looked at as a whole is not moved as a whole.
     let args = json!({"from": "a-name-of-20-letters", "to": "moved"});
-    assert_eq!(rig.call("move_file", &args).unwrap_err().code.word(), "denied_by_policy");
+    assert_eq!(rig.call("move_file", &args).unwrap_err().code.as_str(), "denied_by_policy");
     assert!(Path::new(&rig.ws.join("a-name-of-20-letters")).exists());
 }

@@ -8,7 +8,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use super::rig::Rig;
 
 fn code(rig: &Rig) -> &'static str {
-    Workspace::load_policy(&rig.ws).map_or_else(|error| error.code.word(), |_| "loaded")
+    Workspace::load_policy(&rig.ws).map_or_else(|error| error.code.as_str(), |_| "loaded")
 }
 
 #[test]
@@ -75,6 +75,6 @@ fn a_workspace_is_a_directory_that_exists() {
     let rig = Rig::new();
     for path in [rig.ws.join("a.txt"), rig.ws.join("nothing")] {
         let error = Workspace::open(&path, &ostler_tools::FileRules::default()).unwrap_err();
-        assert!(matches!(error.code.word(), "not_a_directory" | "file_not_found"), "{error}");
+        assert!(matches!(error.code.as_str(), "not_a_directory" | "file_not_found"), "{error}");
     }
 }

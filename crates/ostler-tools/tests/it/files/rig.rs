@@ -90,7 +90,7 @@ impl Rig {
             Ok(reply) => panic!("{tool} {args} was done: {}", reply.json),
             Err(error) => error,
         };
-        assert!(codes.contains(&refusal.code.word()), "{tool} {args}: {refusal}, not {codes:?}");
+        assert!(codes.contains(&refusal.code.as_str()), "{tool} {args}: {refusal}, not {codes:?}");
         assert!(!refusal.message.contains(CANARY), "{tool} {args}: {refusal}");
         assert_same(&before, &picture(&self.all), &format!("{tool} {args}"));
         refusal.message

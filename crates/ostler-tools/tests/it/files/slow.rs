@@ -219,7 +219,7 @@ fn a_file_that_comes_in_between_is_not_replaced() {
             match rig.call("create_file", &json!({"path": "new.txt", "content": "of the tool\n"})) {
                 Ok(_) => done += 1,
                 Err(error) => {
-                    assert_eq!(error.code.word(), "exists", "{error}");
+                    assert_eq!(error.code.as_str(), "exists", "{error}");
                     refused += 1;
                 }
             }

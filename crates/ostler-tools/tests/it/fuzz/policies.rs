@@ -167,7 +167,7 @@ fn examples(text: &str, policy: &Policy) -> Result<(), String> {
             let command = Some(Command::Shell(line.into()));
             let wants = ToolUse { command, ..ToolUse::of("example", ToolKind::Execute) };
             let ruled = policy.decide(&wants, "/workspace").ruled;
-            if ruled.word() != action && !(action == "deny" && matches!(ruled, Ruled::Deny(_))) {
+            if ruled.as_str() != action && !(action == "deny" && matches!(ruled, Ruled::Deny(_))) {
                 return Err(format!("the example {line:?} of a rule that says {action:?} comes out as {ruled:?}"));
             }
         }
@@ -176,7 +176,7 @@ fn examples(text: &str, policy: &Policy) -> Result<(), String> {
 }
 
 fn sandbox(text: &str) -> Result<(), String> {
-    match (ostler_tools::Policy::parse(text), ostler_tools::Policy::parse(text)) {
+    match (ostler_tools::SandboxPolicy::parse(text), ostler_tools::SandboxPolicy::parse(text)) {
         (Err(error), Err(_)) => readable(&error.message),
         (Ok(one), Ok(two)) if format!("{one:?}") == format!("{two:?}") => Ok(()),
         _ => Err("two answers to one text".into()),
@@ -200,6 +200,6 @@ fn the_seeds_are_good_policies() {
         Policy::parse(&text, "seed", Trust::Full).unwrap_or_else(|error| panic!("{error}\n{text}"));
     }
     for text in files("sandbox") {
-        ostler_tools::Policy::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        ostler_tools::SandboxPolicy::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ostler::event::EventKind;
-use ostler::{AfterTurn, Event, Known, Log, LogError, Opening};
+use ostler::{AfterTurn, Event, SessionRecord, Log, LogError, Opening};
 use ostler_core::log::{Appending, Entry};
 
 use crate::rig::{PATH, Rig, host, read_until, until};
@@ -51,7 +51,7 @@ impl Log for Stub {
     fn raw(&self, _: &str) -> Option<PathBuf> {
         None
     }
-    fn find(&self, _: &str) -> Result<Option<Known>, LogError> {
+    fn find(&self, _: &str) -> Result<Option<SessionRecord>, LogError> {
         Ok(None)
     }
 }
@@ -261,7 +261,7 @@ impl Log for Slow {
     fn raw(&self, _: &str) -> Option<PathBuf> {
         None
     }
-    fn find(&self, _: &str) -> Result<Option<Known>, LogError> {
+    fn find(&self, _: &str) -> Result<Option<SessionRecord>, LogError> {
         Ok(None)
     }
 }

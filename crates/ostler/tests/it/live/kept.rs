@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ostler::{AfterTurn, Event, Known, Log, LogError, Opening};
+use ostler::{AfterTurn, Event, SessionRecord, Log, LogError, Opening};
 use ostler_core::log::{Appending, Entry};
 
 use crate::rig::{Rig, check_stream, finish};
@@ -71,10 +71,10 @@ impl Log for MemoryLog {
         self.0.raw.clone()
     }
 
-    fn find(&self, id: &str) -> Result<Option<Known>, LogError> {
+    fn find(&self, id: &str) -> Result<Option<SessionRecord>, LogError> {
         let opened = self.0.opened.lock().unwrap();
         let known = opened.iter().rev().find(|opening| opening.session == id);
-        Ok(known.map(|opening| Known {
+        Ok(known.map(|opening| SessionRecord {
             session: opening.session.clone(),
             agent: opening.agent.clone(),
             agent_version: None,

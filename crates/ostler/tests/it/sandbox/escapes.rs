@@ -401,6 +401,6 @@ async fn a_planted_program_is_not_run() {
     let done = scene.call("git", &["--version"]).await.unwrap();
     assert!(done.stdout().starts_with("git version"), "{}", done.text);
     let refused = scene.call("just", &["x"]).await;
-    assert!(refused.is_err_and(|error| matches!(error.code.word(), "denied_by_policy" | "file_not_found")));
+    assert!(refused.is_err_and(|error| matches!(error.code.as_str(), "denied_by_policy" | "file_not_found")));
     assert!(!scene.work().join("planted").exists());
 }

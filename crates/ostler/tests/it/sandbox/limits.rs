@@ -10,7 +10,7 @@ async fn a_command_that_takes_too_long_is_ended() {
     let scene = Scene::new().sandbox("timeout_seconds = 1");
     scene.attack("#!/bin/sh\necho begun\nsleep 300 &\nsetsid sleep 301 &\nsleep 302\n");
     let error = scene.call("./attack", &[]).await.unwrap_err();
-    assert_eq!(error.code.word(), "timed_out");
+    assert_eq!(error.code.as_str(), "timed_out");
     assert!(error.message.contains("after 1 seconds") && error.message.contains("begun"), "{}", error.message);
     assert_eq!(scene.left(), [0; 0]);
 }

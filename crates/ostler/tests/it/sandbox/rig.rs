@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ostler::tools::confine::Report;
 use ostler::tools::{Code, ToolError, Workspace};
-use ostler::{CommandRunner, Host, KilledFor, Policy};
+use ostler::{CommandRunner, Host, KilledFor, SandboxPolicy};
 use ostler_testkit::machine::{self, Need};
 use serde_json::{Value, json};
 
@@ -87,7 +87,7 @@ impl Scene {
     }
 
     pub(super) fn runner(&self) -> CommandRunner {
-        let policy = Policy::parse(&self.policy).unwrap();
+        let policy = SandboxPolicy::parse(&self.policy).unwrap();
         let workspace = Arc::new(Workspace::open(&self.work(), &policy.files).unwrap());
         let vars = self.vars.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
         CommandRunner::new(&Host::new(vars), &policy, workspace, &self.session()).unwrap()

@@ -45,6 +45,6 @@ async fn busy_survivors_end_with_the_time() {
     }
     fs::write(scene.work().join("wait"), "").unwrap();
     let error = scene.call("./attack", &[]).await.unwrap_err();
-    assert_eq!(error.code.word(), "timed_out", "{}", error.message);
+    assert_eq!(error.code.as_str(), "timed_out", "{}", error.message);
     assert_all_is_gone(&scene);
 }

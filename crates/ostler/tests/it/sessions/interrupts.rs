@@ -124,7 +124,7 @@ pub(crate) async fn stopped_in_the_middle(subject: &'static Subject) {
         let seen = live.end(&scene).await;
         assert_eq!(seen.outcome().cause, Cause::Stopped, "{:?}", seen.outcome());
         let took = began.elapsed();
-        let when = || seen.0.iter().map(|event| (event.at, event.kind.word())).collect::<Vec<_>>();
+        let when = || seen.0.iter().map(|event| (event.at, event.kind.as_str())).collect::<Vec<_>>();
         assert!(took < Duration::from_secs(4), "it took {took:?}: {:#?}", when());
         assert!(!scene.place.work().join("made").exists());
     }

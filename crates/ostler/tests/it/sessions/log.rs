@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use ostler::{Entry, Event, Known, Log, LogError, Opening, EventKind};
+use ostler::{Entry, Event, SessionRecord, Log, LogError, Opening, EventKind};
 use ostler_core::log::Appending;
 
 /// A log in memory.
@@ -31,7 +31,7 @@ impl Log for Kept {
         None
     }
 
-    fn find(&self, id: &str) -> Result<Option<Known>, LogError> {
+    fn find(&self, id: &str) -> Result<Option<SessionRecord>, LogError> {
         let kept = self.0.lock().unwrap();
         let native = |opening: &Opening| {
             let mut events = kept.1.iter().filter(|event| *event.session == *opening.session);
@@ -40,7 +40,7 @@ impl Log for Kept {
         let known = kept.0.iter().rev().find(|opening| opening.session == id || native(opening).as_deref() == Some(id));
         Ok(known.map(|opening| {
             let over = |event: &Event| *event.session == *opening.session && matches!(event.kind, EventKind::Ended(_));
-            Known {
+            SessionRecord {
                 session: opening.session.clone(),
                 agent: opening.agent.clone(),
                 agent_version: None,

@@ -46,7 +46,7 @@ async fn a_script_file_is_played() {
     assert_eq!(session.pid(), None);
     let seen = finish(session).await;
     assert_eq!((seen.outcome().cause, seen.turn().text.as_str()), (Cause::Completed, "done"));
-    let words: Vec<&str> = seen.whats().map(EventKind::word).filter(|word| *word != "state").collect();
+    let words: Vec<&str> = seen.whats().map(EventKind::as_str).filter(|word| *word != "state").collect();
     assert_eq!(words, ["turn_started", "started", "text", "tool_call", "tool_result", "text", "turn_ended", "ended"]);
 }
 

@@ -1,16 +1,16 @@
 //! `ostler loop`: any model, with tools of Ostler's own, until the task is done or a condition stops it.
 
-mod before;
+mod resume;
 mod model;
-mod named;
-mod words;
+mod named_model;
+mod shell_words;
 
 use std::sync::Arc;
 
 use ostler::agent_loop::CommandCheck;
 use ostler::{Agent, Attendance, Denials, Host, Loop, Session, Settings, keys};
 
-use self::words::{again, split};
+use self::shell_words::{again, split};
 use crate::args::{LoopArgs, LoopLimits, LoopMode, Time, ToolSet};
 use crate::ask::{self, Asking, Line};
 use crate::exit::Code;
@@ -20,7 +20,7 @@ use crate::output::{self, Again, Dialects, Stored, View};
 use crate::signals::Signals;
 use crate::spec::{self, Chosen, LOOP, Way};
 use crate::store::{self, Keeping};
-use crate::{config, files, prompt, review};
+use crate::{config, files, prompt, trust_review};
 
 /// Runs one task.
 pub(crate) async fn run(args: LoopArgs) -> Result<Code, Fault> {
@@ -47,15 +47,15 @@ async fn begin(mut args: LoopArgs) -> Result<Begun, Fault> {
     let task = prompt::read(&args.task, &dir, "loop")?;
     let format = args.task.format();
     let attendance = ask::who_at(format);
-    let project = review::open((args.config, &args.policy), &dir, attendance)?;
+    let project = trust_review::open((args.config, &args.policy), &dir, attendance)?;
     let config = config::load(args.config, &project)?;
     let mut start = args.start(LOOP);
     let Keeping { host, store } = store::keeping(&mut start, &dir, &config)?;
-    let mut host = review::attach(host, &project, &config)?;
+    let mut host = trust_review::attach(host, &project, &config)?;
     if let Some(until) = &args.until {
         host = host.allowing(split(until)?);
     }
-    let before = before::look(start.agent_settings.resume.as_deref(), store.as_deref(), args.fork)?;
+    let before = resume::look(start.agent_settings.resume.as_deref(), store.as_deref(), args.fork)?;
     args.mode = args.mode.or(before.is_approving.then_some(LoopMode::Approve));
     let sought = model::Sought { config: &config, host: &host, args: &args, before: before.model };
     let model = model::choose(&sought).await?;

@@ -16,14 +16,14 @@ use super::opening::{Choice, Modes};
 use super::pipes;
 use super::update::{Call, Telling, Update, When};
 use super::wire::{self, Data, Failure, Id};
-use super::wish::{Asked, Wish};
+use super::request::{Asked, EditorRequest};
 use crate::output;
 
 /// How many lines may wait before no more requests are taken.
 const CROWDED: usize = 256;
 
 /// A session and what is under way in it.
-pub(super) struct Seat {
+pub(super) struct EditorSession {
     /// As the editor names it.
     pub(super) id: String,
     pub(super) session: Session,
@@ -34,12 +34,12 @@ pub(super) struct Seat {
     pub(super) model: Option<Choice>,
     /// What is told before anything else, and then the answer to the request for it.
     pub(super) history: Option<(Id, History)>,
-    pub(super) desk: Desk,
+    pub(super) desk: Editor,
 }
 
 /// What is under way in a session.
 #[derive(Default)]
-pub(super) struct Desk {
+pub(super) struct Editor {
     /// Lines on their way to the editor.
     queue: VecDeque<String>,
     /// Whether nobody reads them.
@@ -61,7 +61,7 @@ pub(super) struct Desk {
     over: Option<Outcome>,
 }
 
-impl Desk {
+impl Editor {
     /// The editor has its time again, to read the next line.
     fn wait_anew(&mut self) {
         self.until = self.until.map(|_| pipes::patience());
@@ -153,7 +153,7 @@ pub(super) struct Done {}
 /// What a model is told when the editor says no.
 const NO: &str = "The user does not want this to be done.";
 
-impl Seat {
+impl EditorSession {
     /// What the editor is told of it first.
     pub(super) fn opened(&self) -> Opened<'_> {
         let config_options = self.model.as_ref().map(|model| vec![model]);
@@ -199,7 +199,7 @@ impl Seat {
     }
 
     fn is_done(&self) -> bool {
-        let Desk { leaving, over, queue, changes, .. } = &self.desk;
+        let Editor { leaving, over, queue, changes, .. } = &self.desk;
         leaving.is_some() && over.is_some() && queue.is_empty() && changes.is_empty()
     }
 
@@ -226,56 +226,56 @@ impl Seat {
         rest.extend(std::iter::from_fn(|| self.inbox.try_recv().ok()));
         let mut lines: Vec<String> = self.desk.closing.iter().map(|id| wire::response(id, &Done {})).collect();
         lines.extend(rest.into_iter().filter_map(|asked| match asked.wish {
-            Wish::Close(id) => Some(wire::response(&id, &Done {})),
-            Wish::Prompt(id, _) | Wish::SetMode(id, _) | Wish::SetOption(id, ..) => Some(late(&id)),
-            Wish::Cancel | Wish::Reply(..) | Wish::End | Wish::Kill => None,
+            EditorRequest::Close(id) => Some(wire::response(&id, &Done {})),
+            EditorRequest::Prompt(id, _) | EditorRequest::SetMode(id, _) | EditorRequest::SetOption(id, ..) => Some(late(&id)),
+            EditorRequest::Cancel | EditorRequest::Reply(..) | EditorRequest::End | EditorRequest::Kill => None,
         }));
         Left { id: self.id, lines }
     }
 
     /// Takes a wish: a request waits while the editor does not read, everything else is done at once.
     fn take(&mut self, asked: Option<Asked>) {
-        let Some(asked) = asked else { return self.obey(Wish::End) };
-        let Desk { queue, waiting, .. } = &mut self.desk;
+        let Some(asked) = asked else { return self.on_request(EditorRequest::End) };
+        let Editor { queue, waiting, .. } = &mut self.desk;
         match &asked.wish {
             wish if wish.is_request() && (queue.len() >= CROWDED || !waiting.is_empty()) => waiting.push_back(asked),
             // It is for the prompt under way, and for one that waits.
-            Wish::Cancel if waiting.back().is_some_and(|last| last.wish.is_request()) => {
+            EditorRequest::Cancel if waiting.back().is_some_and(|last| last.wish.is_request()) => {
                 waiting.push_back(asked);
                 self.cancel();
             }
-            _ => self.obey(asked.wish),
+            _ => self.on_request(asked.wish),
         }
     }
 
     /// Turns to what has waited longest.
     fn go_on(&mut self) {
         if let Some(asked) = self.desk.waiting.pop_front() {
-            self.obey(asked.wish);
+            self.on_request(asked.wish);
         }
     }
 
-    fn obey(&mut self, wish: Wish) {
+    fn on_request(&mut self, wish: EditorRequest) {
         match wish {
-            Wish::Close(id) => {
+            EditorRequest::Close(id) => {
                 self.desk.closing.push(id);
                 self.cancel();
                 if self.desk.leaving.is_none() {
                     self.leave(Leaving::Closed);
                 }
             }
-            Wish::Prompt(id, _) | Wish::SetMode(id, _) | Wish::SetOption(id, ..) if self.desk.leaving.is_some() => {
+            EditorRequest::Prompt(id, _) | EditorRequest::SetMode(id, _) | EditorRequest::SetOption(id, ..) if self.desk.leaving.is_some() => {
                 self.say(late(&id));
             }
-            Wish::Prompt(id, text) => self.prompt(id, text),
-            Wish::Cancel => self.cancel(),
-            Wish::SetMode(id, mode) => self.set_mode(id, mode),
-            Wish::SetOption(id, option, value) => self.set_option(id, &option, value),
-            Wish::Reply(question, reply) => self.replied(question, reply.as_deref()),
+            EditorRequest::Prompt(id, text) => self.prompt(id, text),
+            EditorRequest::Cancel => self.cancel(),
+            EditorRequest::SetMode(id, mode) => self.set_mode(id, mode),
+            EditorRequest::SetOption(id, option, value) => self.set_option(id, &option, value),
+            EditorRequest::Reply(question, reply) => self.replied(question, reply.as_deref()),
             // Once the end has been asked for, the channel says so again and again.
-            Wish::End if self.desk.leaving == Some(Leaving::Ended) => {}
-            Wish::End => self.leave(Leaving::Ended),
-            Wish::Kill => {
+            EditorRequest::End if self.desk.leaving == Some(Leaving::Ended) => {}
+            EditorRequest::End => self.leave(Leaving::Ended),
+            EditorRequest::Kill => {
                 self.give_up();
                 self.session.kill();
             }

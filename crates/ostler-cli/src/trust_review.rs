@@ -1,7 +1,5 @@
 //! Reviewing a project's own files: what they ask for, the question on a terminal, and what a run reports about them.
 
-mod verb;
-
 use std::io::Write;
 use std::path::Path;
 
@@ -10,7 +8,6 @@ use ostler::permission::Trust;
 use ostler::trust::{Decided, FileKind, Standing, UNTRUSTED, WorkspaceFile};
 use ostler::{Attendance, Host};
 
-pub(crate) use self::verb::run;
 use crate::args::{ConfigArgs, PolicyArgs};
 use crate::fault::Fault;
 use crate::output::{style, tell, visible};
@@ -83,7 +80,7 @@ pub(crate) fn asked(project: &Project, file: &WorkspaceFile) -> Result<Asked, Fa
         }
         FileKind::Policy => {
             let rules = user::parse(&file.text, &file.name, Trust::Full)?;
-            let allows = rules.rules().filter(|rule| rule.word() == "allow");
+            let allows = rules.rules().filter(|rule| rule.as_str() == "allow");
             Asked { grantable: allows.map(|rule| format!("{rule} allows without asking")).collect(), never: Vec::new() }
         }
         FileKind::Config => {
@@ -109,7 +106,7 @@ fn as_if_trusted(project: &Project, file: &WorkspaceFile) -> Result<Decided, Fau
 }
 
 /// A file and what it asks for, as lines for people.
-fn describe(file: &WorkspaceFile, asked: &Asked) -> Vec<String> {
+pub(crate) fn describe(file: &WorkspaceFile, asked: &Asked) -> Vec<String> {
     let (warn, dim) = (style::WARN, style::DIM);
     let path = shown(&file.root.join(&file.name).to_string_lossy());
     let mut lines = vec![format!("  {path} {dim}{}, sha256 {}…{dim:#}", file.standing.as_str(), &file.sha256[..12])];
@@ -122,7 +119,7 @@ fn describe(file: &WorkspaceFile, asked: &Asked) -> Vec<String> {
 }
 
 /// Text of a file on one line: what a terminal would obey, or would not show, is spelled out.
-fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     let (shown, left) = visible(text, WIDTH);
     if left == 0 { shown } else { format!("{shown}…") }
 }

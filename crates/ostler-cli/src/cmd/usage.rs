@@ -11,7 +11,7 @@ use crate::environment;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
 use crate::output::{Align, say, table, tell, thousands, word};
-use crate::sessions::{before, below_home};
+use crate::cmd::sessions::{before, below_home};
 use crate::store::{fault, open_store_to_look};
 
 /// Sums up and prints.

@@ -11,7 +11,7 @@ use crate::exit::{self, Code};
 use crate::fault::Fault;
 use crate::output::{name, say, tell, word};
 use crate::store::{fault, resolve};
-use crate::{ask, review};
+use crate::{ask, trust_review};
 
 /// Removes the sessions if all of them can be, and the user agrees.
 pub(super) fn run(store: &Store, args: &SessionsRmArgs) -> Result<Code, Fault> {
@@ -53,5 +53,5 @@ fn agreed(rows: &[SessionRow]) -> Result<bool, Fault> {
         tell(&format!("  {}  {}  {task}", name(short_id(&row.session)), name(&row.agent)));
     }
     let kind = if rows.len() == 1 { "this session".to_owned() } else { format!("these {} sessions", rows.len()) };
-    Ok(review::confirm(&format!("Remove {kind}? This cannot be undone. [y/N] ")))
+    Ok(trust_review::confirm(&format!("Remove {kind}? This cannot be undone. [y/N] ")))
 }

@@ -11,7 +11,7 @@ use super::wire::Id;
 const WAITING: usize = 64;
 
 /// Something asked of a session.
-pub(super) enum Wish {
+pub(super) enum EditorRequest {
     Prompt(Id, String),
     Cancel,
     SetMode(Id, String),
@@ -24,7 +24,7 @@ pub(super) enum Wish {
     Kill,
 }
 
-impl Wish {
+impl EditorRequest {
     /// Whether it wants an answer.
     pub(super) fn is_request(&self) -> bool {
         matches!(self, Self::Prompt(..) | Self::SetMode(..) | Self::SetOption(..) | Self::Close(_))
@@ -33,7 +33,7 @@ impl Wish {
 
 /// A wish, and the place that it takes while it waits.
 pub(super) struct Asked {
-    pub(super) wish: Wish,
+    pub(super) wish: EditorRequest,
     _place: Option<OwnedSemaphorePermit>,
 }
 
@@ -61,7 +61,7 @@ pub(super) fn way() -> (Asking, mpsc::UnboundedReceiver<Asked>) {
 
 impl Asking {
     /// Asks for something. Only a request can be one too many: it gets an answer either way.
-    pub(super) fn ask(&self, wish: Wish) -> Result<(), NotAsked> {
+    pub(super) fn ask(&self, wish: EditorRequest) -> Result<(), NotAsked> {
         let place = match wish.is_request() {
             true => Some(self.room.clone().try_acquire_owned().map_err(|_| NotAsked::Crowded)?),
             false => None,
@@ -73,11 +73,11 @@ impl Asking {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::acp::wire::{Heard, read};
+    use crate::cmd::acp::wire::{Heard, read};
 
-    fn prompt() -> Wish {
+    fn prompt() -> EditorRequest {
         let Heard::Request { id, .. } = read(r#"{"id":1,"method":"m"}"#) else { panic!() };
-        Wish::Prompt(id, "hello".into())
+        EditorRequest::Prompt(id, "hello".into())
     }
 
     #[test]
@@ -87,14 +87,14 @@ mod tests {
             assert_eq!(asking.ask(prompt()), Ok(()));
         }
         assert_eq!(asking.ask(prompt()), Err(NotAsked::Crowded));
-        for control in [|| Wish::Cancel, || Wish::Reply(1, None), || Wish::End, || Wish::Kill] {
+        for control in [|| EditorRequest::Cancel, || EditorRequest::Reply(1, None), || EditorRequest::End, || EditorRequest::Kill] {
             assert_eq!(asking.ask(control()), Ok(()));
         }
         // They come in their order, and what was taken makes room.
         assert!((0..WAITING).all(|_| inbox.try_recv().is_ok_and(|asked| asked.wish.is_request())));
-        assert!(matches!(inbox.try_recv().map(|asked| asked.wish), Ok(Wish::Cancel)));
+        assert!(matches!(inbox.try_recv().map(|asked| asked.wish), Ok(EditorRequest::Cancel)));
         assert_eq!(asking.ask(prompt()), Ok(()));
         inbox.close();
-        assert_eq!(asking.ask(Wish::Cancel), Err(NotAsked::Gone));
+        assert_eq!(asking.ask(EditorRequest::Cancel), Err(NotAsked::Gone));
     }
 }

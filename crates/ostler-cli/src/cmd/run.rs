@@ -11,7 +11,7 @@ use crate::output::{self, Dialects, Stored, View};
 use crate::signals::Signals;
 use crate::spec::{self, Way};
 use crate::store::{self, Keeping};
-use crate::{ask, config, prompt, review};
+use crate::{ask, config, prompt, trust_review};
 
 /// Runs one task.
 pub(crate) async fn run(args: RunArgs) -> Result<Code, Fault> {
@@ -35,10 +35,10 @@ async fn begin(mut args: RunArgs) -> Result<Begun, Fault> {
     let task = prompt::read(&args.task, &dir, "run")?;
     let format = args.task.format();
     let attendance = ask::who_at(format);
-    let project = review::open((args.start.config, &args.start.policy), &dir, attendance)?;
+    let project = trust_review::open((args.start.config, &args.start.policy), &dir, attendance)?;
     let config = config::load(args.start.config, &project)?;
     let Keeping { host, store } = store::keeping(&mut args.start, &dir, &config)?;
-    let host = review::attach(host, &project, &config)?;
+    let host = trust_review::attach(host, &project, &config)?;
     let streaming = format.is_streaming();
     let chosen = spec::choose(&config, &args.start, (&host, streaming)).await?;
     let view = View {

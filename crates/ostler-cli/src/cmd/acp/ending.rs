@@ -102,7 +102,7 @@ pub(super) fn ending(outcome: &Outcome, text: &str, usage: Option<Usage>) -> Res
 /// The same where there was no turn: whatever the cause, nothing was done.
 pub(super) fn failed(outcome: &Outcome, text: &str) -> Failure {
     let data = Data {
-        cause: Some(outcome.cause.word()),
+        cause: Some(outcome.cause.as_str()),
         message: Some(outcome.message.clone()),
         hint: outcome.hint.clone(),
         text: Some(text.to_owned()).filter(|text| !text.is_empty()),

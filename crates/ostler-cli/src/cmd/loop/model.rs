@@ -7,7 +7,7 @@ use ostler::adapter::{AgentModel, ApiModel, ModelOptions};
 use ostler::config::{Config, Field};
 use ostler::{Agent, Host, ModelAdapter, Models, Settings, Spec, keys};
 
-use super::named::Named;
+use super::named_model::Named;
 use crate::args::{LoopArgs, Time};
 use crate::fault::Fault;
 use crate::{config, output, spec};

@@ -5,12 +5,12 @@ mod history;
 mod opening;
 mod pipes;
 mod prompt;
-mod seat;
+mod editor_session;
 mod server;
 mod tool;
 mod update;
 mod wire;
-mod wish;
+mod request;
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -22,14 +22,14 @@ use tokio::task::JoinSet;
 
 use self::pipes::Line;
 use self::server::{CROWDED, Server};
-use self::wish::Wish;
+use self::request::EditorRequest;
 use crate::args::AcpArgs;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
 use crate::signals::{Caught, Signals};
 use crate::spec::Chosen;
 use crate::store::{self, Keeping};
-use crate::{config, output, review, spec};
+use crate::{config, output, trust_review, spec};
 
 /// Serves until the editor closes stdin or stdout, or a signal comes.
 pub(crate) async fn run(mut args: AcpArgs) -> Result<Code, Fault> {
@@ -38,7 +38,7 @@ pub(crate) async fn run(mut args: AcpArgs) -> Result<Code, Fault> {
             .hint("session/new and session/load of the protocol carry it (docs/acp-server.md)"));
     }
     let here = spec::directory(None)?;
-    let project = review::open((args.start.config, &args.start.policy), &here, Attendance::Unattended)?;
+    let project = trust_review::open((args.start.config, &args.start.policy), &here, Attendance::Unattended)?;
     let config = config::load(args.start.config, &project)?;
     config::remarks(&config, &project).iter().for_each(|remark| output::tell(&plain(remark)));
     let Keeping { host, store } = store::keeping(&mut args.start, &here, &config)?;
@@ -100,10 +100,10 @@ async fn serve(server: &mut Server, lines: &mut mpsc::Receiver<Line>, signals: &
 /// Ends all sessions in good order, and tells the editor what it is owed; another signal does not wait. Whether the editor has
 /// read it all.
 async fn end(server: &mut Server, signals: &mut Signals) -> bool {
-    let tell = |server: &Server, wish: fn() -> Wish| {
+    let tell = |server: &Server, wish: fn() -> EditorRequest| {
         server.seats.values().for_each(|seat| seat.ask(wish()).unwrap_or_default()); // one that is gone has ended
     };
-    tell(server, || Wish::End);
+    tell(server, || EditorRequest::End);
     let mut is_read = true;
     let mut until = pipes::patience();
     loop {
@@ -136,7 +136,7 @@ async fn end(server: &mut Server, signals: &mut Signals) -> bool {
             caught = signals.next() => match caught {
                 Caught::Interrupt | Caught::Terminate => {
                     is_read = false;
-                    tell(server, || Wish::Kill);
+                    tell(server, || EditorRequest::Kill);
                 }
                 Caught::Continue => {}
             },

@@ -99,7 +99,7 @@ fn as_json(row: &SessionRow) -> Value {
         "model": row.model,
         "began_at": row.began_at,
         "ended_at": row.ended_at,
-        "outcome": row.standing.word(),
+        "outcome": row.standing.as_str(),
         "held_by": held_by,
         "started": row.started,
         "turns": row.turns,
@@ -125,7 +125,7 @@ fn cells(row: &SessionRow, now: At, home: Option<&Path>) -> [String; 8] {
         ago(now, row.began_at),
         row.turns.to_string(),
         row.cost_usd.map_or_else(|| "–".to_owned(), |cost| brief::cost(cost, row.cost_source)),
-        row.standing.word().to_owned(),
+        row.standing.as_str().to_owned(),
         word(&below_home(&row.dir, home), 40),
         word(row.prompt.as_deref().unwrap_or("").trim_start(), 50),
     ]
@@ -179,7 +179,7 @@ fn show(store: &Store, args: &SessionsShowArgs) -> Result<Code, Fault> {
     drop(shown);
     if !ended {
         let warn = style::WARN;
-        tell(&format!("{warn}!{warn:#} the session has no end: it is {}", row.standing.word()));
+        tell(&format!("{warn}!{warn:#} the session has no end: it is {}", row.standing.as_str()));
     }
     Ok(exit::OK)
 }

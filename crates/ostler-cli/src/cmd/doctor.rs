@@ -1,5 +1,6 @@
 //! `ostler doctor`: which agents are installed, which can be used, which one a run would use, and what to do about the rest.
 
+mod conformance;
 mod drift;
 mod finding;
 mod report;
@@ -19,7 +20,7 @@ use crate::fault::Fault;
 use crate::output::{self, say, tell};
 use crate::spec::{Chosen, directory, lookup, named, probing};
 use crate::trust::Project;
-use crate::{config, conformance, environment};
+use crate::{config, environment};
 use finding::Finding;
 
 /// Maximum number of agents that are probed at the same time: each starts programs.

@@ -135,7 +135,7 @@ mod linux {
             say(&format!("{paint}{mark}{paint:#} {:<14} {}", layer.name, layer.by));
         }
         say("\nWhat was tried from inside:\n");
-        let width = checked.attempts.iter().map(|attempt| attempt.kind.len()).max().unwrap_or(0);
+        let width = checked.attempts.iter().map(|attempt| attempt.what.len()).max().unwrap_or(0);
         for attempt in &checked.attempts {
             let (mark, paint) = if attempt.result.is_good() { ("✓", good) } else { ("✗", bad) };
             let result = match attempt.result {
@@ -146,7 +146,7 @@ mod linux {
                 Verdict::Untried => "not tried",
             };
             let detail: String = plain(&attempt.detail).chars().take(60).collect();
-            let row = format!("{:<width$}  {result:<9} {dim}{:<15} {detail}{dim:#}", attempt.kind, attempt.layer);
+            let row = format!("{:<width$}  {result:<9} {dim}{:<15} {detail}{dim:#}", attempt.what, attempt.layer);
             say(&format!("{paint}{mark}{paint:#} {row}"));
         }
         if let Some(refused) = &checked.refused {

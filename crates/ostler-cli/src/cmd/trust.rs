@@ -6,13 +6,13 @@ use ostler::Attendance;
 use ostler::trust::{Standing, WorkspaceFile};
 use serde_json::{Value, json};
 
-use super::{Asked, asked, confirm, describe, shown};
 use crate::args::{ConfigArgs, PolicyArgs, TrustArgs};
 use crate::ask;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
 use crate::output::{say, style, tell};
 use crate::spec::directory;
+use crate::trust_review::{Asked, asked, confirm, describe, shown};
 use crate::trust::{Memory, Project, Remembered, within_repository};
 
 /// Runs the verb.

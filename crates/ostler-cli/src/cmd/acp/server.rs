@@ -14,14 +14,14 @@ use super::history::{self, Continuation, History};
 use super::opening::{Choice, Modes, Opening};
 use super::pipes::Line;
 use super::prompt::{self, Piece};
-use super::seat::{Desk, Done, Left, Seat};
+use super::editor_session::{Editor, Done, Left, EditorSession};
 use super::update::Telling;
 use super::wire::{self, Data, Failure, Heard, Id};
-use super::wish::{self, Asking, NotAsked, Wish};
+use super::request::{self, Asking, NotAsked, EditorRequest};
 use crate::args::StartArgs;
 use crate::fault::Fault;
 use crate::spec::{self, Chosen, Way};
-use crate::{config, output, review, store};
+use crate::{config, output, trust_review, store};
 
 /// How many sessions are listed.
 const LISTED: usize = 100;
@@ -82,14 +82,14 @@ impl Server {
             }
             Heard::Notice { method, params } if method == "session/cancel" => {
                 if let Ok(Named { session_id, .. }) = wire::params(&params) {
-                    self.wish(&session_id, Wish::Cancel).unwrap_or_default(); // nobody waits for an answer
+                    self.wish(&session_id, EditorRequest::Cancel).unwrap_or_default(); // nobody waits for an answer
                 }
             }
             Heard::Notice { .. } => {}
             Heard::Reply { id, result } => {
                 let (session, question) = id.rsplit_once('/').unwrap_or_default();
                 if let Ok(question) = question.parse() {
-                    self.wish(session, Wish::Reply(question, result)).unwrap_or_default();
+                    self.wish(session, EditorRequest::Reply(question, result)).unwrap_or_default();
                 }
             }
             Heard::Wrong(id, failure) => self.queue.push_back(wire::failure(id.as_ref(), &failure)),
@@ -125,21 +125,21 @@ impl Server {
         let named: Named = wire::params(params)?;
         let id = id.clone();
         let wish = match method {
-            "session/prompt" => Wish::Prompt(id, prompt::text(&named.prompt)?),
-            "session/set_mode" => Wish::SetMode(id, named.mode_id),
+            "session/prompt" => EditorRequest::Prompt(id, prompt::text(&named.prompt)?),
+            "session/set_mode" => EditorRequest::SetMode(id, named.mode_id),
             "session/set_config_option" => {
                 let value = named.value.and_then(|value| serde_json::from_str(value.get()).ok());
                 let value = value.ok_or_else(|| Failure::params("`value` is not a string"))?;
-                Wish::SetOption(id, named.config_id, value)
+                EditorRequest::SetOption(id, named.config_id, value)
             }
-            _ => Wish::Close(id),
+            _ => EditorRequest::Close(id),
         };
         self.wish(&named.session_id, wish)?;
         Ok(None)
     }
 
     /// Passes something on to a session.
-    fn wish(&self, session: &str, wish: Wish) -> Result<(), Failure> {
+    fn wish(&self, session: &str, wish: EditorRequest) -> Result<(), Failure> {
         let unknown = || {
             let why = format!("There is no session {session:?} here.");
             Failure::unknown(why).hint("session/new begins one, session/load goes on with an earlier one.")
@@ -248,7 +248,7 @@ impl Server {
         self.take_seat(seat)
     }
 
-    fn go_on(&mut self, params: &RawValue) -> Result<(Seat, History), Failure> {
+    fn go_on(&mut self, params: &RawValue) -> Result<(EditorSession, History), Failure> {
         let opening: Opening = wire::params(params)?;
         let id = opening.session_id.clone().unwrap_or_default();
         if self.seats.contains_key(&id) {
@@ -262,7 +262,7 @@ impl Server {
     }
 
     /// Starts the agent for a session.
-    fn begin(&mut self, opening: &Opening, from: Option<Continuation>) -> Result<Seat, Failure> {
+    fn begin(&mut self, opening: &Opening, from: Option<Continuation>) -> Result<EditorSession, Failure> {
         opening.check()?;
         let dir = opening.cwd.clone();
         let mut args = self.args.clone();
@@ -284,10 +284,10 @@ impl Server {
         };
         // A project says things about the agent too, and each session may be in another.
         let told = || {
-            let project = review::open((args.config, &args.policy), &way.dir, Attendance::Unattended)?;
+            let project = trust_review::open((args.config, &args.policy), &way.dir, Attendance::Unattended)?;
             let config = config::load(args.config, &project)?;
             let chosen = Chosen { name: self.name.clone(), agent: self.agent.clone() };
-            let host = review::attach(self.host.clone(), &project, &config)?;
+            let host = trust_review::attach(self.host.clone(), &project, &config)?;
             let way = Way { project, ..way };
             Ok((spec::read(args, &config, way)?.told(&config, &chosen)?, host))
         };
@@ -302,13 +302,13 @@ impl Server {
         let telling = Telling::new(dialect, dir, self.notices);
         let started = self.agent.start(&host, spec);
         let session: Session = started.map_err(|error| refused(&spec::wrong(&error, &*self.agent, "acp")))?;
-        let (_, inbox) = wish::way(); // it gets its own when it takes its seat
+        let (_, inbox) = request::way(); // it gets its own when it takes its seat
         let (id, out) = (session.id().to_owned(), self.out.clone());
-        Ok(Seat { id, session, out, inbox, telling, modes, model, history: None, desk: Desk::default() })
+        Ok(EditorSession { id, session, out, inbox, telling, modes, model, history: None, desk: Editor::default() })
     }
 
-    fn take_seat(&mut self, mut seat: Seat) -> Answered {
-        let (asking, inbox) = wish::way();
+    fn take_seat(&mut self, mut seat: EditorSession) -> Answered {
+        let (asking, inbox) = request::way();
         seat.inbox = inbox;
         self.seats.insert(seat.id.clone(), asking);
         self.tasks.spawn(seat.serve());

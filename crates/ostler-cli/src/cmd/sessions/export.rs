@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
-use ostler::{Export, ExportFormat, Known};
+use ostler::{Export, ExportFormat, SessionRecord};
 use ostler_store::Store;
 
 use super::each_page;
@@ -31,7 +31,7 @@ pub(super) fn run(store: &Store, args: &SessionsExportArgs) -> Result<Code, Faul
     };
     let (session, began_at) = (row.session.clone(), row.began_at);
     let mut export = Export::new(format);
-    let head = out.write_all(export.head(&Known::from(row), began_at).as_bytes());
+    let head = out.write_all(export.head(&SessionRecord::from(row), began_at).as_bytes());
     let pages = each_page(store, &session, |events| {
         events.iter().try_for_each(|event| out.write_all(export.event(event).as_bytes()))
     })?;

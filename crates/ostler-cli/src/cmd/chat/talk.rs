@@ -9,7 +9,7 @@ use tokio::time::Sleep;
 
 use super::command::{self, Wish};
 use super::keys::Typed;
-use super::{Chat, OF_ONE_SESSION, pages};
+use super::{Chat, OF_ONE_SESSION, reports};
 use crate::exit::{self, Code};
 use crate::output::style::{BAD, DIM, GOOD};
 use crate::output::{name, word};
@@ -180,12 +180,12 @@ impl Chat {
                 let told = format!("permission mode {}", name(&mode));
                 changed(remote.set_permission_mode(mode).await, &told)
             })),
-            Wish::Usage => self.lines(pages::usage(self.talk.turn.as_ref(), remote.status().usage.as_ref())),
+            Wish::Usage => self.lines(reports::usage(self.talk.turn.as_ref(), remote.status().usage.as_ref())),
             Wish::Status => {
-                self.lines(pages::status(&*self.scene.chosen.agent, &self.scene.dir, &remote.status(), remote.id()));
+                self.lines(reports::status(&*self.scene.chosen.agent, &self.scene.dir, &remote.status(), remote.id()));
             }
             Wish::Resume(id) if id.is_empty() => self.lines(match &self.scene.store {
-                Some(store) => pages::sessions(store, &self.scene.dir),
+                Some(store) => reports::sessions(store, &self.scene.dir),
                 None => vec!["  no sessions are kept here".into()],
             }),
             Wish::Resume(id) => self.resume(&id),

@@ -53,7 +53,7 @@ fn test(args: &PolicyTestArgs) -> Result<Code, Fault> {
     if args.here.json {
         let message = if let Ruled::Deny(message) = &ruling.ruled { Some(message) } else { None };
         let report = json!({
-            "ruled": ruling.ruled.word(), "rule": ruling.rule, "message": message,
+            "ruled": ruling.ruled.as_str(), "rule": ruling.rule, "message": message,
             "tool": wants.tool, "kind": wants.kind, "remarks": loaded.remarks,
         });
         say(&format!("{report:#}"));
@@ -69,15 +69,15 @@ fn test(args: &PolicyTestArgs) -> Result<Code, Fault> {
 }
 
 fn sentence(ruling: &Ruling, wants: &ToolUse, is_empty: bool) -> String {
-    let paint = paint(ruling.ruled.word());
+    let paint = paint(ruling.ruled.as_str());
     let why = match (&ruling.ruled, &ruling.rule) {
         (Ruled::Deny(message), Some(rule)) => format!("{rule}: {message}"),
         (_, Some(rule)) => rule.clone(),
         (_, None) if is_empty => "there is no policy: give --permissions or --policy, or write your own".to_owned(),
         (_, None) => "no rule matches: the agent's own ways decide".to_owned(),
     };
-    let kind = format!("{} ({})", wants.tool, wants.kind.word());
-    format!("{paint}{}{paint:#}  {}  {}", ruling.ruled.word(), plain(&kind), plain(&why))
+    let kind = format!("{} ({})", wants.tool, wants.kind.as_str());
+    format!("{paint}{}{paint:#}  {}  {}", ruling.ruled.as_str(), plain(&kind), plain(&why))
 }
 
 fn paint(word: &str) -> anstyle::Style {
@@ -100,9 +100,9 @@ fn show(args: &PolicyShowArgs) -> Result<Code, Fault> {
         return Ok(exit::OK);
     }
     for rule in policy.rules() {
-        let paint = paint(rule.word());
+        let paint = paint(rule.as_str());
         let message = rule.message().map(|message| format!(": {}", plain(message))).unwrap_or_default();
-        say(&format!("{paint}{:<5}{paint:#} {rule}{message}", rule.word()));
+        say(&format!("{paint}{:<5}{paint:#} {rule}{message}", rule.as_str()));
     }
     if policy.is_empty() {
         say("There are no rules: the agent's own ways decide.");

@@ -3,7 +3,7 @@
 mod command;
 mod gate;
 mod keys;
-mod pages;
+mod reports;
 mod talk;
 
 use std::io::{self, IsTerminal};
@@ -33,7 +33,7 @@ use crate::screen::{End, Screen};
 use crate::signals::{Caught, Signals};
 use crate::spec::{self, Chosen, Wanted, Way};
 use crate::store::{self, Keeping};
-use crate::{config, environment, review};
+use crate::{config, environment, trust_review};
 
 /// Two Ctrl-C within this time leave.
 const TWICE: Duration = Duration::from_secs(2);
@@ -79,10 +79,10 @@ async fn begin(mut args: ChatArgs) -> Result<(Scene, Session), Fault> {
     let dir = spec::directory(args.start.dir.as_deref())?;
     let is_attended = io::stdin().is_terminal();
     let attendance = if is_attended { ask::who() } else { Attendance::Unattended };
-    let project = review::open((args.start.config, &args.start.policy), &dir, attendance)?;
+    let project = trust_review::open((args.start.config, &args.start.policy), &dir, attendance)?;
     let config = config::load(args.start.config, &project)?;
     let Keeping { host, store } = store::keeping(&mut args.start, &dir, &config)?;
-    let host = review::attach(host, &project, &config)?;
+    let host = trust_review::attach(host, &project, &config)?;
     let chosen = spec::choose(&config, &args.start, (&host, true)).await?;
     let prompt = args.prompt.unwrap_or_default();
     let (streaming, after_turn) = (true, AfterTurn::Wait);

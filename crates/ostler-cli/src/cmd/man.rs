@@ -1,0 +1,22 @@
+//! `ostler man`: prints the manual page, or writes one per verb into a directory.
+
+use clap::CommandFactory;
+
+use crate::args::{Cli, ManArgs};
+use crate::exit::{self, Code};
+use crate::fault::Fault;
+use crate::output::say;
+
+/// Runs the verb.
+pub(crate) fn run(args: &ManArgs) -> Result<Code, Fault> {
+    match &args.dir {
+        Some(dir) => clap_mangen::generate_to(Cli::command(), dir)
+            .map_err(|e| Fault::usage(format!("{}: {e}", dir.display())))?,
+        None => {
+            let mut page = Vec::new();
+            clap_mangen::Man::new(Cli::command()).render(&mut page).map_err(Fault::internal)?;
+            say(String::from_utf8_lossy(&page).trim_end());
+        }
+    }
+    Ok(exit::OK)
+}

@@ -1,0 +1,15 @@
+//! `ostler schema`: prints a JSON schema.
+
+use crate::args::{Schema, SchemaArgs};
+use crate::exit::{self, Code};
+use crate::fault::Fault;
+use crate::output::say;
+
+/// Runs the verb.
+pub(crate) fn run(args: &SchemaArgs) -> Result<Code, Fault> {
+    let schema = match args.kind {
+        Schema::Events => ostler::event::schema(),
+    };
+    say(&serde_json::to_string_pretty(&schema).map_err(Fault::internal)?);
+    Ok(exit::OK)
+}

@@ -1,0 +1,15 @@
+//! `ostler version`: prints the version, as `--version` does.
+
+use clap::CommandFactory;
+
+use crate::args::Cli;
+use crate::exit::{self, Code};
+use crate::fault::Fault;
+use crate::output::say;
+
+/// Runs the verb.
+#[expect(clippy::unnecessary_wraps, reason = "every verb may fail")]
+pub(crate) fn run() -> Result<Code, Fault> {
+    say(Cli::command().render_version().trim_end());
+    Ok(exit::OK)
+}
