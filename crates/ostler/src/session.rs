@@ -3,7 +3,7 @@
 #[cfg(unix)]
 mod bridge_server;
 #[cfg(not(unix))]
-#[path = "session/aside_elsewhere.rs"]
+#[path = "session/bridge_server_unsupported.rs"]
 mod bridge_server;
 mod backlog;
 mod files;
