@@ -31,12 +31,16 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
 
 /// The versions that are pinned, by the agent's name.
 pub(crate) fn versions() -> Result<BTreeMap<String, String>> {
-    let installer = workspace::target_directory()?.join("debug").join("install-agents");
+    let installer = workspace::target_directory()?
+        .join("debug")
+        .join("install-agents");
     let output = Command::new(&installer).arg("--versions").output();
     let output = output.with_context(|| format!("cannot start {}", installer.display()))?;
     let text = String::from_utf8(output.stdout).context("the installer prints text")?;
     let words = text.lines().filter_map(|line| line.split_once(' '));
-    Ok(words.map(|(name, version)| (name.to_owned(), version.to_owned())).collect())
+    Ok(words
+        .map(|(name, version)| (name.to_owned(), version.to_owned()))
+        .collect())
 }
 
 /// Runs the testkit's installer. It is an error when the installer does not build or breaks, and
@@ -47,11 +51,17 @@ pub(crate) fn install(all: bool) -> Result<Installation> {
     }
     // Built as a part of the whole workspace and started directly: `cargo run -p` would choose other features of
     // the shared dependencies and compile half of them again.
-    let built = workspace::cargo().args(["build", "--quiet", "--workspace", "--bin", "install-agents"]).status();
+    let built = workspace::cargo()
+        .args(["build", "--quiet", "--workspace", "--bin", "install-agents"])
+        .status();
     if !built.context("cannot start cargo")?.success() {
-        bail!("the installer of the agents does not build (cargo build --workspace --bin install-agents)");
+        bail!(
+            "the installer of the agents does not build (cargo build --workspace --bin install-agents)"
+        );
     }
-    let installer = workspace::target_directory()?.join("debug").join("install-agents");
+    let installer = workspace::target_directory()?
+        .join("debug")
+        .join("install-agents");
     let mut child = Command::new(&installer)
         .args(all.then_some("--all"))
         .current_dir(workspace::root())
@@ -72,7 +82,11 @@ pub(crate) fn install(all: bool) -> Result<Installation> {
     let status = child.wait().context("cannot wait for the installer")?;
     match status.code() {
         Some(0) => Ok(Installation::Ready),
-        Some(1) => Ok(Installation::Impossible(if last.is_empty() { "see above".to_owned() } else { last })),
+        Some(1) => Ok(Installation::Impossible(if last.is_empty() {
+            "see above".to_owned()
+        } else {
+            last
+        })),
         _ => bail!("the installer of the agents broke: {status}"),
     }
 }

@@ -15,10 +15,26 @@ pub(crate) const ABOUT: &str =
 
 /// The targets, each with its test and its share of the time: those that start programs or touch files are slow.
 const TARGETS: &[Target] = &[
-    Target { name: "shell", test: "fuzz::shell::what_a_shell_runs_is_what_the_rules_saw", share: 4 },
-    Target { name: "paths", test: "fuzz::paths::nothing_outside_is_seen_or_changed", share: 3 },
-    Target { name: "policies", test: "fuzz::policies::policy_files_are_read_or_refused_with_reasons", share: 2 },
-    Target { name: "lines", test: "fuzz::lines::chunks_make_no_difference", share: 1 },
+    Target {
+        name: "shell",
+        test: "fuzz::shell::what_a_shell_runs_is_what_the_rules_saw",
+        share: 4,
+    },
+    Target {
+        name: "paths",
+        test: "fuzz::paths::nothing_outside_is_seen_or_changed",
+        share: 3,
+    },
+    Target {
+        name: "policies",
+        test: "fuzz::policies::policy_files_are_read_or_refused_with_reasons",
+        share: 2,
+    },
+    Target {
+        name: "lines",
+        test: "fuzz::lines::chunks_make_no_difference",
+        share: 1,
+    },
 ];
 
 struct Target {
@@ -44,48 +60,89 @@ struct Asked {
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     let asked = asked(arguments)?;
     let seed = asked.seed.unwrap_or_else(|| {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         now.as_secs()
     });
-    let chosen: Vec<&Target> =
-        TARGETS.iter().filter(|target| asked.target.as_ref().is_none_or(|name| name == target.name)).collect();
+    let chosen: Vec<&Target> = TARGETS
+        .iter()
+        .filter(|target| asked.target.as_ref().is_none_or(|name| name == target.name))
+        .collect();
     let shares: u64 = chosen.iter().map(|target| target.share).sum();
     let seconds = asked.minutes.unwrap_or(USUAL_MINUTES) * 60;
     let report = workspace::root().join("target/fuzz-report.tsv");
     let _ = fs::remove_file(&report); // of an earlier campaign
-    println!("fuzz: seed {seed}, {seconds} s for {} targets", chosen.len());
+    println!(
+        "fuzz: seed {seed}, {seconds} s for {} targets",
+        chosen.len()
+    );
     let mut failed = Vec::new();
     for target in chosen {
         let mut command = workspace::cargo();
-        command.args(["test", "--quiet", "--package", "ostler-tools", "--test", "it", "--"]);
+        command.args([
+            "test",
+            "--quiet",
+            "--package",
+            "ostler-tools",
+            "--test",
+            "it",
+            "--",
+        ]);
         command.args(["--exact", target.test, "--nocapture"]);
-        command.env("OSTLER_FUZZ_SECONDS", (seconds * target.share / shares).max(1).to_string());
-        command.env("OSTLER_FUZZ_SEED", seed.to_string()).env("OSTLER_FUZZ_REPORT", &report);
+        command.env(
+            "OSTLER_FUZZ_SECONDS",
+            (seconds * target.share / shares).max(1).to_string(),
+        );
+        command
+            .env("OSTLER_FUZZ_SEED", seed.to_string())
+            .env("OSTLER_FUZZ_REPORT", &report);
         if let Some(case) = asked.case {
             command.env("OSTLER_FUZZ_CASE", case.to_string());
         }
-        if !command.status().context("cannot start cargo test")?.success() {
+        if !command
+            .status()
+            .context("cannot start cargo test")?
+            .success()
+        {
             failed.push(target.name);
         }
     }
-    print!("{}", table(&fs::read_to_string(&report).unwrap_or_default(), seed));
+    print!(
+        "{}",
+        table(&fs::read_to_string(&report).unwrap_or_default(), seed)
+    );
     for name in &failed {
-        println!("{name}: replay a find with: cargo xtask fuzz --target {name} --seed {seed} --case NUMBER");
+        println!(
+            "{name}: replay a find with: cargo xtask fuzz --target {name} --seed {seed} --case NUMBER"
+        );
     }
-    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if failed.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 fn asked(arguments: &[String]) -> Result<Asked> {
     let mut asked = Asked::default();
     let mut words = arguments.iter();
     while let Some(flag) = words.next() {
-        let Some(value) = words.next() else { bail!("{flag} needs a value\n{USAGE}") };
-        let number = || value.parse::<u64>().with_context(|| format!("{flag} {value}: expected a number"));
+        let Some(value) = words.next() else {
+            bail!("{flag} needs a value\n{USAGE}")
+        };
+        let number = || {
+            value
+                .parse::<u64>()
+                .with_context(|| format!("{flag} {value}: expected a number"))
+        };
         match flag.as_str() {
             "--minutes" => asked.minutes = Some(number()?.max(1)),
             "--seed" => asked.seed = Some(number()?),
             "--case" => asked.case = Some(number()?),
-            "--target" if TARGETS.iter().any(|target| target.name == value) => asked.target = Some(value.clone()),
+            "--target" if TARGETS.iter().any(|target| target.name == value) => {
+                asked.target = Some(value.clone())
+            }
             "--target" => {
                 let names: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
                 bail!("no target {value:?}; there are: {}", names.join(", "))
@@ -101,18 +158,25 @@ fn asked(arguments: &[String]) -> Result<Asked> {
 
 /// The table of a campaign: a line for each target, and the sum.
 fn table(report: &str, seed: u64) -> String {
-    let mut text =
-        format!("\n── fuzz, seed {seed} ──\n{:10}{:>12}{:>9}{:>7}\n", "target", "inputs", "seconds", "finds");
+    let mut text = format!(
+        "\n── fuzz, seed {seed} ──\n{:10}{:>12}{:>9}{:>7}\n",
+        "target", "inputs", "seconds", "finds"
+    );
     let mut sum = [0; 3];
     for line in report.lines() {
         let mut cells = line.split('\t');
         let name = cells.next().unwrap_or_default();
         let numbers: Vec<u64> = cells.filter_map(|cell| cell.parse().ok()).collect();
-        let [inputs, seconds, finds] = numbers[..] else { continue };
+        let [inputs, seconds, finds] = numbers[..] else {
+            continue;
+        };
         text.push_str(&format!("{name:10}{inputs:>12}{seconds:>9}{finds:>7}\n"));
         sum = [sum[0] + inputs, sum[1] + seconds, sum[2] + finds];
     }
-    text.push_str(&format!("{:10}{:>12}{:>9}{:>7}\n", "all", sum[0], sum[1], sum[2]));
+    text.push_str(&format!(
+        "{:10}{:>12}{:>9}{:>7}\n",
+        "all", sum[0], sum[1], sum[2]
+    ));
     text
 }
 
@@ -128,9 +192,21 @@ mod tests {
     fn arguments_are_read() {
         assert_eq!(asked(&[]).unwrap(), Asked::default());
         let all = asked(&words("--minutes 3 --seed 7 --target shell --case 9")).unwrap();
-        let want = Asked { minutes: Some(3), seed: Some(7), target: Some("shell".into()), case: Some(9) };
+        let want = Asked {
+            minutes: Some(3),
+            seed: Some(7),
+            target: Some("shell".into()),
+            case: Some(9),
+        };
         assert_eq!(all, want);
-        for wrong in ["--minutes", "--minutes x", "--target nothing", "--fast 1", "--case 1", "--case 1 --seed 2"] {
+        for wrong in [
+            "--minutes",
+            "--minutes x",
+            "--target nothing",
+            "--fast 1",
+            "--case 1",
+            "--case 1 --seed 2",
+        ] {
             assert!(asked(&words(wrong)).is_err(), "{wrong}");
         }
     }
@@ -138,18 +214,34 @@ mod tests {
     #[test]
     fn a_table_sums_up() {
         let text = table("shell\t100\t60\t1\npaths\t20\t30\t0\n", 7);
-        assert!(text.contains("seed 7") && text.contains("shell") && text.lines().count() == 6, "{text}");
-        assert!(text.lines().last().unwrap().split_whitespace().eq(["all", "120", "90", "1"]), "{text}");
+        assert!(
+            text.contains("seed 7") && text.contains("shell") && text.lines().count() == 6,
+            "{text}"
+        );
+        assert!(
+            text.lines()
+                .last()
+                .unwrap()
+                .split_whitespace()
+                .eq(["all", "120", "90", "1"]),
+            "{text}"
+        );
     }
 
     #[test]
     fn every_target_has_a_test() {
         let source = workspace::root().join("crates/ostler-tools/tests/it/fuzz");
         for target in TARGETS {
-            let (module, test) = target.test.strip_prefix("fuzz::").unwrap().split_once("::").unwrap();
+            let (module, test) = target
+                .test
+                .strip_prefix("fuzz::")
+                .unwrap()
+                .split_once("::")
+                .unwrap();
             let text = fs::read_to_string(source.join(format!("{module}.rs"))).unwrap();
             assert!(
-                text.contains(&format!("fn {test}()")) && text.contains(&format!("\"{}\"", target.name)),
+                text.contains(&format!("fn {test}()"))
+                    && text.contains(&format!("\"{}\"", target.name)),
                 "{module}"
             );
         }

@@ -1,5 +1,9 @@
 //! The project's own chores, run as `cargo xtask <command>`; one file per command.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to the person at the terminal")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a chore talks to the person at the terminal"
+)]
 #![expect(
     clippy::disallowed_methods,
     reason = "chores start programs, read the environment and the clock; they are no part of the product"
@@ -23,11 +27,31 @@ struct Command {
 }
 
 const COMMANDS: &[Command] = &[
-    Command { name: "test", about: test::ABOUT, run: test::run },
-    Command { name: "tidy", about: tidy::ABOUT, run: tidy::run },
-    Command { name: "agents", about: agents::ABOUT, run: agents::run },
-    Command { name: "bench", about: bench::ABOUT, run: bench::run },
-    Command { name: "fuzz", about: fuzz::ABOUT, run: fuzz::run },
+    Command {
+        name: "test",
+        about: test::ABOUT,
+        run: test::run,
+    },
+    Command {
+        name: "tidy",
+        about: tidy::ABOUT,
+        run: tidy::run,
+    },
+    Command {
+        name: "agents",
+        about: agents::ABOUT,
+        run: agents::run,
+    },
+    Command {
+        name: "bench",
+        about: bench::ABOUT,
+        run: bench::run,
+    },
+    Command {
+        name: "fuzz",
+        about: fuzz::ABOUT,
+        run: fuzz::run,
+    },
 ];
 
 fn main() -> ExitCode {

@@ -10,15 +10,29 @@ pub(crate) struct Program {
     packages: &'static [&'static str],
 }
 
-pub(crate) const NPM: Program = Program { name: "npm", packages: &["nodejs", "npm"] };
-pub(crate) const PYTHON: Program = Program { name: "python3", packages: &["python3", "python3-venv"] };
-pub(crate) const IP: Program = Program { name: "ip", packages: &["iproute2"] };
-pub(crate) const UNSHARE: Program = Program { name: "unshare", packages: &["util-linux"] };
+pub(crate) const NPM: Program = Program {
+    name: "npm",
+    packages: &["nodejs", "npm"],
+};
+pub(crate) const PYTHON: Program = Program {
+    name: "python3",
+    packages: &["python3", "python3-venv"],
+};
+pub(crate) const IP: Program = Program {
+    name: "ip",
+    packages: &["iproute2"],
+};
+pub(crate) const UNSHARE: Program = Program {
+    name: "unshare",
+    packages: &["util-linux"],
+};
 
 /// Where a program is on PATH.
 pub(crate) fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|candidate| candidate.is_file())
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(name))
+        .find(|candidate| candidate.is_file())
 }
 
 /// Makes sure that a program is there, installing its package when we are root on a system with apt-get.
@@ -27,11 +41,19 @@ pub(crate) fn ensure(program: &Program) -> Result<(), String> {
     if find(program.name).is_some() {
         return Ok(());
     }
-    let fix = format!("{} is missing: install {}", program.name, program.packages.join(" "));
+    let fix = format!(
+        "{} is missing: install {}",
+        program.name,
+        program.packages.join(" ")
+    );
     if !is_root() || find("apt-get").is_none() {
         return Err(fix);
     }
-    println!("xtask: {} is missing, installing {}", program.name, program.packages.join(" "));
+    println!(
+        "xtask: {} is missing, installing {}",
+        program.name,
+        program.packages.join(" ")
+    );
     if !apt_updated() {
         return Err(format!("{fix} (apt-get update failed)"));
     }

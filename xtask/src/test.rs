@@ -20,7 +20,8 @@ use anyhow::{Result, bail};
 
 use self::step::Step;
 
-pub(crate) const ABOUT: &str = "run all checks and tests (--quick, --all-agents, --with-litellm, --step NAME)";
+pub(crate) const ABOUT: &str =
+    "run all checks and tests (--quick, --all-agents, --with-litellm, --step NAME)";
 
 /// Which steps to run.
 #[derive(Debug, PartialEq)]
@@ -43,7 +44,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     let reports = lanes::run(&chosen);
     let verdict = summary::Verdict::of(&reports, is_ci());
     print!("{}", summary::render(&reports, begun.elapsed(), &verdict));
-    Ok(if verdict.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if verdict.passed() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 fn selection(arguments: &[String]) -> Result<Selection> {
@@ -98,23 +103,49 @@ mod tests {
     fn arguments_choose_the_steps() {
         assert_eq!(selection(&[]).unwrap(), Selection::All);
         assert_eq!(selection(&words("--quick")).unwrap(), Selection::Quick);
-        assert_eq!(selection(&words("--all-agents")).unwrap(), Selection::AllAgents);
-        assert_eq!(selection(&words("--with-litellm")).unwrap(), Selection::WithLitellm);
-        assert_eq!(selection(&words("--step fmt")).unwrap(), Selection::One("fmt".into()));
-        assert!(selection(&words("--fast")).unwrap_err().to_string().contains("usage"));
+        assert_eq!(
+            selection(&words("--all-agents")).unwrap(),
+            Selection::AllAgents
+        );
+        assert_eq!(
+            selection(&words("--with-litellm")).unwrap(),
+            Selection::WithLitellm
+        );
+        assert_eq!(
+            selection(&words("--step fmt")).unwrap(),
+            Selection::One("fmt".into())
+        );
+        assert!(
+            selection(&words("--fast"))
+                .unwrap_err()
+                .to_string()
+                .contains("usage")
+        );
         assert!(choose(&Selection::One("nope".into())).is_err());
     }
 
     #[test]
     fn quick_is_fmt_clippy_tidy_and_the_pure_tests() {
-        let names: Vec<_> = choose(&Selection::Quick).unwrap().iter().map(|step| step.name).collect();
+        let names: Vec<_> = choose(&Selection::Quick)
+            .unwrap()
+            .iter()
+            .map(|step| step.name)
+            .collect();
         assert_eq!(names, ["fmt", "tidy", "tests", "clippy"]);
     }
 
     #[test]
     fn litellm_and_heavy_agents_are_only_for_those_who_ask() {
-        for (name, asked) in [("litellm", Selection::WithLitellm), ("heavy", Selection::AllAgents)] {
-            let has = |selection: &Selection| choose(selection).unwrap().iter().any(|step| step.name == name);
+        for (name, asked) in [
+            ("litellm", Selection::WithLitellm),
+            ("heavy", Selection::AllAgents),
+        ] {
+            let has = |selection: &Selection| {
+                choose(selection)
+                    .unwrap()
+                    .iter()
+                    .any(|step| step.name == name)
+            };
             assert!(!has(&Selection::All) && !has(&Selection::Quick));
             assert!(has(&asked) && has(&Selection::One(name.into())));
         }

@@ -39,7 +39,11 @@ struct Finding {
 
 impl Finding {
     fn new(path: &str, line: usize, what: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), line, what: what.into() }
+        Self {
+            path: path.to_owned(),
+            line,
+            what: what.into(),
+        }
     }
 }
 
@@ -87,7 +91,10 @@ mod tests {
     #[test]
     fn the_repository_is_tidy() {
         let findings = check(&Tree::read(workspace::root()).unwrap());
-        let lines: Vec<String> = findings.iter().map(|f| format!("{}:{}: {}", f.path, f.line, f.what)).collect();
+        let lines: Vec<String> = findings
+            .iter()
+            .map(|f| format!("{}:{}: {}", f.path, f.line, f.what))
+            .collect();
         assert!(lines.is_empty(), "\n{}\n", lines.join("\n"));
     }
 }

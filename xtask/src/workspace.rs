@@ -60,8 +60,8 @@ pub(crate) fn target_directory() -> Result<PathBuf> {
         .args(["metadata", "--no-deps", "--format-version", "1"])
         .output()
         .context("cannot start cargo metadata")?;
-    let metadata: Metadata =
-        serde_json::from_slice(&output.stdout).context("cannot read the answer of cargo metadata")?;
+    let metadata: Metadata = serde_json::from_slice(&output.stdout)
+        .context("cannot read the answer of cargo metadata")?;
     Ok(metadata.target_directory)
 }
 
@@ -73,9 +73,22 @@ mod tests {
     #[test]
     fn variables_that_make_tests_lenient_are_cleared() {
         let command = cargo();
-        let cleared: Vec<_> = command.get_envs().filter(|(_, value)| value.is_none()).map(|(name, _)| name).collect();
-        for name in ["UPDATE_GOLDEN", "OSTLER_RECORD", "INSTA_UPDATE", "INSTA_FORCE_PASS", "NEXTEST_RETRIES"] {
-            assert!(cleared.iter().any(|cleared| *cleared == name), "{name} is passed on");
+        let cleared: Vec<_> = command
+            .get_envs()
+            .filter(|(_, value)| value.is_none())
+            .map(|(name, _)| name)
+            .collect();
+        for name in [
+            "UPDATE_GOLDEN",
+            "OSTLER_RECORD",
+            "INSTA_UPDATE",
+            "INSTA_FORCE_PASS",
+            "NEXTEST_RETRIES",
+        ] {
+            assert!(
+                cleared.iter().any(|cleared| *cleared == name),
+                "{name} is passed on"
+            );
         }
     }
 }

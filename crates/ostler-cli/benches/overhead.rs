@@ -23,16 +23,29 @@ use ostler_testkit::{fake, processes, real};
 const PROMPT: &str = "{\"type\":\"user\",\"message\":{\"role\":\"user\",\"content\":\"hello\"}}\n";
 
 fn main() {
-    let runs = std::env::args().skip(1).find_map(|a| a.parse().ok()).unwrap_or(20);
+    let runs = std::env::args()
+        .skip(1)
+        .find_map(|a| a.parse().ok())
+        .unwrap_or(20);
     if std::env::args().any(|argument| argument == "death") {
         return death(runs);
     }
-    println!("| agent | bare, ms | `ostler run --no-store`, ms | `ostler run`, ms | keeping adds | own peak RSS |");
+    println!(
+        "| agent | bare, ms | `ostler run --no-store`, ms | `ostler run`, ms | keeping adds | own peak RSS |"
+    );
     println!("|---|---|---|---|---|---|");
     real_claude(runs);
     fake_agent(runs, "one that answers at once", "");
-    fake_agent(runs, "5,000 pieces of text at once", "loop 5000\ndelta word\nend\n");
-    fake_agent(runs.min(5), "5,000 pieces, 1 ms apart", "loop 5000\ndelta word\nsleep 1\nend\n");
+    fake_agent(
+        runs,
+        "5,000 pieces of text at once",
+        "loop 5000\ndelta word\nend\n",
+    );
+    fake_agent(
+        runs.min(5),
+        "5,000 pieces, 1 ms apart",
+        "loop 5000\ndelta word\nsleep 1\nend\n",
+    );
     death(runs);
 }
 
@@ -41,9 +54,14 @@ fn main() {
 fn death(runs: usize) {
     let home = tempfile::tempdir().unwrap();
     let pid_file = home.path().join("pid");
-    let verbs = format!("read\ninit\npid-file {}\ntool-use t1 Bash {{}}\nhang", pid_file.display());
+    let verbs = format!(
+        "read\ninit\npid-file {}\ntool-use t1 Bash {{}}\nhang",
+        pid_file.display()
+    );
     let agent = fake::install_as(home.path(), "agent", &verbs);
-    let mut times: Vec<Duration> = (0..runs).map(|_| reported(home.path(), &agent, &pid_file)).collect();
+    let mut times: Vec<Duration> = (0..runs)
+        .map(|_| reported(home.path(), &agent, &pid_file))
+        .collect();
     let (median, longest) = (median(&mut times), times[runs - 1].as_secs_f64() * 1000.0);
     println!(
         "\nAn agent that is killed in a tool call: reported after {median:.1} ms (median), {longest:.1} ms (longest of {runs})."
@@ -52,16 +70,46 @@ fn death(runs: usize) {
 
 fn reported(home: &Path, agent: &Path, pid_file: &Path) -> Duration {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ostler"));
-    command.args(["run", "--agent", "claude", "--no-store", "--output", "events", "--program"]).arg(agent);
-    command.arg("hello").env_clear().env("PATH", "/usr/bin:/bin").env("HOME", home).current_dir(home);
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    lines.find(|line| line.contains("\"type\":\"tool_call\"")).expect("the agent calls a tool");
-    let pid = std::fs::read_to_string(pid_file).unwrap().trim().parse().unwrap();
+    command
+        .args([
+            "run",
+            "--agent",
+            "claude",
+            "--no-store",
+            "--output",
+            "events",
+            "--program",
+        ])
+        .arg(agent);
+    command
+        .arg("hello")
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .env("HOME", home)
+        .current_dir(home);
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap())
+        .lines()
+        .map(Result::unwrap);
+    lines
+        .find(|line| line.contains("\"type\":\"tool_call\""))
+        .expect("the agent calls a tool");
+    let pid = std::fs::read_to_string(pid_file)
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
     let pid = rustix::process::Pid::from_raw(pid).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     let killed = Instant::now();
-    let ended = lines.find(|line| line.contains("\"type\":\"turn_ended\"")).expect("the turn ends");
+    let ended = lines
+        .find(|line| line.contains("\"type\":\"turn_ended\""))
+        .expect("the turn ends");
     let took = killed.elapsed();
     assert!(ended.contains("agent_died"), "{ended}");
     lines.for_each(drop);
@@ -75,7 +123,15 @@ fn real_claude(runs: usize) {
     let home = tempfile::tempdir().unwrap();
     let env = real::claude_env(home.path(), &server.base_url());
     let flags = "-p --output-format=stream-json --input-format=stream-json --verbose --include-partial-messages";
-    compare(runs, &Rival { name: "Claude Code", program: real::claude(), flags, env });
+    compare(
+        runs,
+        &Rival {
+            name: "Claude Code",
+            program: real::claude(),
+            flags,
+            env,
+        },
+    );
 }
 
 /// An agent that says what it is told to: what is left is Ostler's own time.
@@ -83,9 +139,19 @@ fn fake_agent(runs: usize, name: &'static str, says: &str) {
     let home = tempfile::tempdir().unwrap();
     let verbs = format!("read\ninit\n{says}result done\nread-until-eof\nexit 0");
     let agent = fake::install_as(home.path(), "agent", &verbs);
-    let env =
-        vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned()), ("HOME".to_owned(), home.path().display().to_string())];
-    compare(runs, &Rival { name, program: agent, flags: "", env });
+    let env = vec![
+        ("PATH".to_owned(), "/usr/bin:/bin".to_owned()),
+        ("HOME".to_owned(), home.path().display().to_string()),
+    ];
+    compare(
+        runs,
+        &Rival {
+            name,
+            program: agent,
+            flags: "",
+            env,
+        },
+    );
 }
 
 /// The program that is started bare and through Ostler.
@@ -96,16 +162,41 @@ struct Rival {
     env: Vec<(String, String)>,
 }
 
-fn compare(runs: usize, Rival { name, program, flags, env }: &Rival) {
+fn compare(
+    runs: usize,
+    Rival {
+        name,
+        program,
+        flags,
+        env,
+    }: &Rival,
+) {
     let dir = tempfile::tempdir().unwrap();
     let start = |command: &mut Command| {
-        command.env_clear().envs(env.iter().cloned()).current_dir(dir.path());
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+        command
+            .env_clear()
+            .envs(env.iter().cloned())
+            .current_dir(dir.path());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap()
     };
     let bare = || start(Command::new(program).args(flags.split_whitespace()));
     let ours = |store: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ostler"));
-        command.args(["run", "--agent", "claude", "--output", "events", "--program"]).arg(program);
+        command
+            .args([
+                "run",
+                "--agent",
+                "claude",
+                "--output",
+                "events",
+                "--program",
+            ])
+            .arg(program);
         start(command.args(store).arg("hello"))
     };
     measure(bare(), Some(PROMPT)); // the first start reads the file from disk
@@ -122,7 +213,9 @@ fn compare(runs: usize, Rival { name, program, flags, env }: &Rival) {
     #[expect(clippy::cast_precision_loss, reason = "a few thousand KiB")]
     let peak = peak as f64 / 1024.0;
     let (adds, share) = (with - without, (with / without - 1.0) * 100.0);
-    println!("| {name} | {bare:.1} | {without:.1} | {with:.1} | {adds:.1} ms, {share:.1} % | {peak:.1} MB |");
+    println!(
+        "| {name} | {bare:.1} | {without:.1} | {with:.1} | {adds:.1} ms, {share:.1} % | {peak:.1} MB |"
+    );
 }
 
 /// Runs a child to its end: wall time, and the peak of its own memory in KiB.

@@ -19,22 +19,34 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::acp::AcpArgs;
 pub(crate) use self::commands::{CommandArgs, Commands};
-pub(crate) use self::config::{ConfigArgs, ConfigPathArgs, ConfigShowArgs, ConfigVerb, ConfigVerbArgs, EXAMPLE};
+pub(crate) use self::config::{
+    ConfigArgs, ConfigPathArgs, ConfigShowArgs, ConfigVerb, ConfigVerbArgs, EXAMPLE,
+};
 pub(crate) use self::doctor::DoctorArgs;
 pub(crate) use self::r#loop::{LoopArgs, LoopLimits, LoopMode, ToolSet};
-pub(crate) use self::policy::{Permissions, PolicyArgs, PolicyShowArgs, PolicyTestArgs, PolicyVerb, PolicyVerbArgs};
+pub(crate) use self::policy::{
+    Permissions, PolicyArgs, PolicyShowArgs, PolicyTestArgs, PolicyVerb, PolicyVerbArgs,
+};
 pub(crate) use self::sandbox::{SandboxArgs, SandboxCheckArgs, SandboxVerb};
 pub(crate) use self::sessions::{
-    SessionsArgs, SessionsExportArgs, SessionsFilterArgs, SessionsListArgs, SessionsPruneArgs, SessionsRmArgs,
-    SessionsSearchArgs, SessionsShowArgs, SessionsVerb, Transcript,
+    SessionsArgs, SessionsExportArgs, SessionsFilterArgs, SessionsListArgs, SessionsPruneArgs,
+    SessionsRmArgs, SessionsSearchArgs, SessionsShowArgs, SessionsVerb, Transcript,
 };
 pub(crate) use self::trust::TrustArgs;
 pub(crate) use self::usage::{UsageArgs, UsageBy};
 
 /// Drive coding agents: one command, one stream of events, nothing left behind.
 #[derive(Debug, Parser)]
-#[command(name = "ostler", version, propagate_version = true, arg_required_else_help = true, max_term_width = 110)]
-#[command(after_help = "Start with `ostler doctor` to see which agents are ready, then `ostler run \"…\"`.")]
+#[command(
+    name = "ostler",
+    version,
+    propagate_version = true,
+    arg_required_else_help = true,
+    max_term_width = 110
+)]
+#[command(
+    after_help = "Start with `ostler doctor` to see which agents are ready, then `ostler run \"…\"`."
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) verb: Verb,
@@ -122,7 +134,13 @@ pub(crate) struct TaskArgs {
     /// The task. `-`, or nothing while stdin is not a terminal: read it from stdin
     pub(crate) prompt: Option<String>,
     /// The task, in a form that may begin with a dash
-    #[arg(short = 'p', long = "prompt", value_name = "TEXT", allow_hyphen_values = true, conflicts_with = "prompt")]
+    #[arg(
+        short = 'p',
+        long = "prompt",
+        value_name = "TEXT",
+        allow_hyphen_values = true,
+        conflicts_with = "prompt"
+    )]
     pub(crate) text: Option<String>,
     /// Read the task from a file inside --dir
     #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "text"])]
@@ -245,7 +263,9 @@ impl StartArgs {
         let own = self.sandbox.is_some_and(|kind| kind != SandboxKind::Off)
             || self.program.is_some()
             || !self.extra.is_empty();
-        !own && limits.max_turns.is_none() && limits.max_budget_usd.is_none() && self.agent_settings.are_default()
+        !own && limits.max_turns.is_none()
+            && limits.max_budget_usd.is_none()
+            && self.agent_settings.are_default()
     }
 }
 
@@ -451,7 +471,10 @@ mod tests {
     fn commands() -> Vec<(String, clap::Command)> {
         fn collect(path: &str, command: &clap::Command, all: &mut Vec<(String, clap::Command)>) {
             all.push((path.to_owned(), command.clone()));
-            for verb in command.get_subcommands().filter(|verb| verb.get_name() != "help") {
+            for verb in command
+                .get_subcommands()
+                .filter(|verb| verb.get_name() != "help")
+            {
                 collect(&format!("{path} {}", verb.get_name()), verb, all);
             }
         }
@@ -466,17 +489,33 @@ mod tests {
     #[test]
     fn help_is_wrapped_once() {
         for (path, command) in commands() {
-            let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let text = command
+                .get_after_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
             let lines: Vec<&str> = text.lines().collect();
-            for (at, line) in lines.iter().enumerate().filter(|(_, line)| line.chars().count() > 78) {
-                assert!(!line.starts_with(' '), "{path}: too long for a line that must not be broken: {line}");
+            for (at, line) in lines
+                .iter()
+                .enumerate()
+                .filter(|(_, line)| line.chars().count() > 78)
+            {
+                assert!(
+                    !line.starts_with(' '),
+                    "{path}: too long for a line that must not be broken: {line}"
+                );
                 let next = lines.get(at + 1).copied().unwrap_or_default();
-                assert!(next.is_empty() || next.starts_with(' '), "{path}: wrapped by hand: {line}");
+                assert!(
+                    next.is_empty() || next.starts_with(' '),
+                    "{path}: wrapped by hand: {line}"
+                );
                 let before = at.checked_sub(1).map_or("", |at| lines[at]);
                 assert!(before.is_empty(), "{path}: wrapped by hand: {before}");
             }
             for about in command.get_arguments().filter_map(clap::Arg::get_help) {
-                assert!(!about.to_string().contains('\n'), "{path}: wrapped by hand: {about}");
+                assert!(
+                    !about.to_string().contains('\n'),
+                    "{path}: wrapped by hand: {about}"
+                );
             }
         }
     }

@@ -11,10 +11,10 @@ mod terminal;
 use std::collections::VecDeque;
 use std::io::IsTerminal;
 
-use ostler::hooks::ASK_PERSON;
 use ostler::clip::plain;
 use ostler::event::{Decision, Permission};
-use ostler::{Answer, Attendance, Event, Remote, EventKind};
+use ostler::hooks::ASK_PERSON;
+use ostler::{Answer, Attendance, Event, EventKind, Remote};
 
 use self::person::Query;
 pub(crate) use self::person::{Line, line};
@@ -28,12 +28,20 @@ use crate::screen::Screen;
 /// Whether somebody can be asked: they read stderr and type on stdin.
 pub(crate) fn who() -> Attendance {
     let is_there = cfg!(unix) && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    if is_there { Attendance::Attended } else { Attendance::Unattended }
+    if is_there {
+        Attendance::Attended
+    } else {
+        Attendance::Unattended
+    }
 }
 
 /// The same for a form of output. Somebody is asked who can read the question and answer it; a script is not.
 pub(crate) fn who_at(format: Format) -> Attendance {
-    if format == Format::Human { who() } else { Attendance::Unattended }
+    if format == Format::Human {
+        who()
+    } else {
+        Attendance::Unattended
+    }
 }
 
 /// What a model is told when a person denies without a reason.
@@ -86,13 +94,28 @@ impl Asked {
 impl Asking {
     /// Without anybody to ask, it asks nothing.
     pub(crate) fn new(remote: Remote, attendance: Attendance) -> Self {
-        let terminal = if attendance == Attendance::Attended { Terminal::open() } else { None };
-        Self { remote, terminal, line: None, announced: 0, waiting: VecDeque::new(), open: None, ahead: String::new() }
+        let terminal = if attendance == Attendance::Attended {
+            Terminal::open()
+        } else {
+            None
+        };
+        Self {
+            remote,
+            terminal,
+            line: None,
+            announced: 0,
+            waiting: VecDeque::new(),
+            open: None,
+            ahead: String::new(),
+        }
     }
 
     /// Asks what comes along this line too.
     pub(crate) fn also_for(self, line: Line) -> Self {
-        Self { line: Some(line), ..self }
+        Self {
+            line: Some(line),
+            ..self
+        }
     }
 
     /// The questions of another session, on the same terminal.
@@ -108,7 +131,9 @@ impl Asking {
 
     /// What was typed before a question came. It is not sent by itself: it stood there without having been seen.
     pub(crate) fn ahead(&mut self) -> String {
-        edited(&std::mem::take(&mut self.ahead)).trim_end_matches('\n').to_owned()
+        edited(&std::mem::take(&mut self.ahead))
+            .trim_end_matches('\n')
+            .to_owned()
     }
 
     /// Takes the keys that nobody has read yet, so that they stand at the next prompt. Returns true if there were any.
@@ -137,14 +162,31 @@ impl Asking {
             _ => return,
         };
         if permission.decision == Decision::Asked {
-            return self.waiting.push_back(Asked::Tool(Box::new(permission.clone())));
+            return self
+                .waiting
+                .push_back(Asked::Tool(Box::new(permission.clone())));
         }
-        self.waiting.retain(|waiting| !waiting.is_about(&permission.id));
-        if self.open.as_ref().is_some_and(|open| open.is_about(&permission.id)) {
+        self.waiting
+            .retain(|waiting| !waiting.is_about(&permission.id));
+        if self
+            .open
+            .as_ref()
+            .is_some_and(|open| open.is_about(&permission.id))
+        {
             self.close(screen, false);
-            let how = if permission.decision == Decision::Allowed { "allowed" } else { "not allowed" };
-            let why = permission.message.as_deref().map_or_else(String::new, |why| format!(": {}", word(why, 200)));
-            screen.line(format!("{DIM}· {} is settled, {how}{why}{DIM:#}", name(&permission.tool)));
+            let how = if permission.decision == Decision::Allowed {
+                "allowed"
+            } else {
+                "not allowed"
+            };
+            let why = permission
+                .message
+                .as_deref()
+                .map_or_else(String::new, |why| format!(": {}", word(why, 200)));
+            screen.line(format!(
+                "{DIM}· {} is settled, {how}{why}{DIM:#}",
+                name(&permission.tool)
+            ));
         }
     }
 
@@ -157,7 +199,9 @@ impl Asking {
                 Asked::Model(_) => "it".to_owned(),
             };
             self.close(screen, false);
-            screen.line(format!("{DIM}· {kind} is not asked any more: the turn is over{DIM:#}"));
+            screen.line(format!(
+                "{DIM}· {kind} is not asked any more: the turn is over{DIM:#}"
+            ));
         }
     }
 
@@ -168,8 +212,12 @@ impl Asking {
         }
         let announced = self.announced;
         let is_due = |asked: &mut Asked| matches!(asked, Asked::Tool(_)) || announced > 0;
-        let Some(asked) = self.waiting.pop_front_if(is_due) else { return };
-        let Some(terminal) = &self.terminal else { return };
+        let Some(asked) = self.waiting.pop_front_if(is_due) else {
+            return;
+        };
+        let Some(terminal) = &self.terminal else {
+            return;
+        };
         if let Asked::Model(_) = asked {
             self.announced -= 1;
         }
@@ -209,7 +257,9 @@ impl Asking {
         match heard {
             Heard::Typed(typed) => self.take(&typed, screen),
             // Without a terminal it is dropped, and stays without an answer.
-            Heard::Query(query) if self.terminal.is_some() => self.waiting.push_back(Asked::Model(query)),
+            Heard::Query(query) if self.terminal.is_some() => {
+                self.waiting.push_back(Asked::Model(query))
+            }
             Heard::Query(_) => {}
         }
     }
@@ -219,7 +269,9 @@ impl Asking {
         let is_line = matches!(typed, Typed::Line(_));
         let permission = match (self.open.take(), typed) {
             (Some(Asked::Tool(permission)), _) => permission,
-            (Some(Asked::Model(query)), Typed::Line(line)) if line.trim().is_empty() && !query.is_gone() => {
+            (Some(Asked::Model(query)), Typed::Line(line))
+                if line.trim().is_empty() && !query.is_gone() =>
+            {
                 screen.ask_again(query.shown());
                 self.open = Some(Asked::Model(query));
                 return;
@@ -240,7 +292,10 @@ impl Asking {
         let Some(answer) = answer else {
             let again = format!("{WARN}!{WARN:#} y, n or a; n may be followed by a reason");
             self.open = Some(Asked::Tool(permission));
-            return screen.ask_again(Question { lines: vec![again], prompt: question::PROMPT.to_owned() });
+            return screen.ask_again(Question {
+                lines: vec![again],
+                prompt: question::PROMPT.to_owned(),
+            });
         };
         self.answer(&permission.id, answer);
         self.close(screen, is_line);
@@ -295,7 +350,9 @@ fn edited(keys: &str) -> String {
 /// What a line means, if it is an answer.
 fn read(line: &str) -> Option<Answer> {
     let line = line.trim();
-    let (first, rest) = line.split_once(|c: char| c.is_whitespace() || c == ',' || c == ':').unwrap_or((line, ""));
+    let (first, rest) = line
+        .split_once(|c: char| c.is_whitespace() || c == ',' || c == ':')
+        .unwrap_or((line, ""));
     let rest = rest.trim();
     match (&*first.to_lowercase(), rest) {
         ("y" | "yes", "") => Some(Answer::Allow),
@@ -312,7 +369,10 @@ mod tests {
 
     #[test]
     fn keys_amount_to_text() {
-        for (keys, text) in [("tehx\u{7f}\u{7f}\u{7f}he\n", "the\n"), ("\u{8}a\u{1b}[A\u{4}b", "ab")] {
+        for (keys, text) in [
+            ("tehx\u{7f}\u{7f}\u{7f}he\n", "the\n"),
+            ("\u{8}a\u{1b}[A\u{4}b", "ab"),
+        ] {
             assert_eq!(edited(keys), text);
         }
     }
@@ -322,7 +382,10 @@ mod tests {
         assert_eq!(read(" Y "), Some(Answer::Allow));
         assert_eq!(read("always"), Some(Answer::AllowAlways));
         assert_eq!(read("n"), Some(Answer::Deny(NO.into())));
-        assert_eq!(read("no, use the other file"), Some(Answer::Deny("use the other file".into())));
+        assert_eq!(
+            read("no, use the other file"),
+            Some(Answer::Deny("use the other file".into()))
+        );
         for other in ["", "yes please", "yep", "nothing", "and", "1", "/quit"] {
             assert_eq!(read(other), None, "{other}");
         }

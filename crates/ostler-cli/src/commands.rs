@@ -12,24 +12,37 @@ pub(crate) fn choice(args: &CommandArgs) -> Result<CommandChoice, Fault> {
         Commands::Build => CommandPreset::Build,
         Commands::Any => CommandPreset::Any,
     });
-    let allowed = args.allow_command.iter().map(|command| split("--allow-command", command));
-    Ok(CommandChoice { preset, allowed: allowed.collect::<Result<_, _>>()? })
+    let allowed = args
+        .allow_command
+        .iter()
+        .map(|command| split("--allow-command", command));
+    Ok(CommandChoice {
+        preset,
+        allowed: allowed.collect::<Result<_, _>>()?,
+    })
 }
 
 /// The words of a command that was given to a flag. Quotes keep words together as in a shell; nothing else that a shell would do
 /// is done.
 pub(crate) fn split(flag: &str, command: &str) -> Result<Vec<String>, Fault> {
     let words = shlex::split(command).ok_or_else(|| {
-        Fault::usage(format!("{flag} {command}: a quote is not closed, or a backslash has nothing behind it"))
+        Fault::usage(format!(
+            "{flag} {command}: a quote is not closed, or a backslash has nothing behind it"
+        ))
     })?;
     if words.first().is_none_or(String::is_empty) {
-        return Err(Fault::usage(format!("{flag}: expected a command")).hint(format!("{flag} 'cargo test'")));
+        return Err(Fault::usage(format!("{flag}: expected a command"))
+            .hint(format!("{flag} 'cargo test'")));
     }
     if let Some(syntax) = shell_syntax(command) {
-        let hint = format!("pass it to a shell: {flag} {}", quoted(&format!("sh -c {}", quoted(command))));
-        return Err(
-            Fault::usage(format!("{flag}: no shell reads this command, and {syntax} is shell syntax")).hint(hint)
+        let hint = format!(
+            "pass it to a shell: {flag} {}",
+            quoted(&format!("sh -c {}", quoted(command)))
         );
+        return Err(Fault::usage(format!(
+            "{flag}: no shell reads this command, and {syntax} is shell syntax"
+        ))
+        .hint(hint));
     }
     Ok(words)
 }
@@ -70,10 +83,25 @@ mod tests {
         };
         let read = choice(&args).unwrap();
         assert_eq!(read.preset, Some(CommandPreset::Any));
-        assert_eq!(read.allowed, [vec!["cargo", "test", "-p", "a b"], vec!["./check.sh"]]);
-        for wrong in ["", " ", "''", "a 'b", "a && b", "a; b", "a $(b)", "a `b`", "a>b", "a|b"] {
-            let args = CommandArgs { commands: None, allow_command: vec![wrong.to_owned()] };
-            assert!(choice(&args).unwrap_err().outcome().message.contains("--allow-command"), "{wrong}");
+        assert_eq!(
+            read.allowed,
+            [vec!["cargo", "test", "-p", "a b"], vec!["./check.sh"]]
+        );
+        for wrong in [
+            "", " ", "''", "a 'b", "a && b", "a; b", "a $(b)", "a `b`", "a>b", "a|b",
+        ] {
+            let args = CommandArgs {
+                commands: None,
+                allow_command: vec![wrong.to_owned()],
+            };
+            assert!(
+                choice(&args)
+                    .unwrap_err()
+                    .outcome()
+                    .message
+                    .contains("--allow-command"),
+                "{wrong}"
+            );
         }
     }
 }

@@ -38,7 +38,8 @@ pub(crate) fn load_for(name: &str) -> Result<Config, Fault> {
     if Agents::builtin().get(name).is_some() {
         return Ok(Config::default());
     }
-    let here = environment::directory().map_err(|e| Fault::usage(format!("this directory cannot be used: {e}")))?;
+    let here = environment::directory()
+        .map_err(|e| Fault::usage(format!("this directory cannot be used: {e}")))?;
     let args = ConfigArgs::default();
     load(args, &Project::read(args, &PolicyArgs::default(), &here)?)
 }
@@ -48,11 +49,16 @@ pub(crate) fn load(args: ConfigArgs, project: &Project) -> Result<Config, Fault>
     let mut sources = Vec::new();
     if !args.no_config {
         sources.extend(own()?);
-        sources.extend(
-            project
-                .file(FileKind::Config)
-                .map(|file| source(file, if file.is_trusted() { Author::Trusted } else { Author::Unknown })),
-        );
+        sources.extend(project.file(FileKind::Config).map(|file| {
+            source(
+                file,
+                if file.is_trusted() {
+                    Author::Trusted
+                } else {
+                    Author::Unknown
+                },
+            )
+        }));
     }
     let mut config = parse(&sources)?;
     if let Some(name) = variable(AGENT_VARIABLE)? {
@@ -64,7 +70,11 @@ pub(crate) fn load(args: ConfigArgs, project: &Project) -> Result<Config, Fault>
 /// The configuration with a project's file that nobody trusts.
 pub(crate) fn untrusted(file: &WorkspaceFile) -> Result<Config, Fault> {
     let own = own()?;
-    parse(&own.into_iter().chain([source(file, Author::Unknown)]).collect::<Vec<_>>())
+    parse(
+        &own.into_iter()
+            .chain([source(file, Author::Unknown)])
+            .collect::<Vec<_>>(),
+    )
 }
 
 fn parse(sources: &[Source]) -> Result<Config, Fault> {
@@ -76,16 +86,30 @@ fn parse(sources: &[Source]) -> Result<Config, Fault> {
 
 fn source(file: &WorkspaceFile, author: Author) -> Source {
     let name = file.root.join(&file.name).display().to_string();
-    Source { name, text: file.text.clone(), dir: file.root.clone(), home: environment::home(), author }
+    Source {
+        name,
+        text: file.text.clone(),
+        dir: file.root.clone(),
+        home: environment::home(),
+        author,
+    }
 }
 
 /// The user's own file.
 fn own() -> Result<Option<Source>, Fault> {
-    let Some(dir) = own_directory() else { return Ok(None) };
+    let Some(dir) = own_directory() else {
+        return Ok(None);
+    };
     let file = dir.join(FILE);
     let name = file.display().to_string();
     let text = files::text(&file)?;
-    Ok(text.map(|text| Source { name, text, dir, home: environment::home(), author: Author::Trusted }))
+    Ok(text.map(|text| Source {
+        name,
+        text,
+        dir,
+        home: environment::home(),
+        author: Author::Trusted,
+    }))
 }
 
 fn own_directory() -> Option<PathBuf> {
@@ -99,20 +123,41 @@ pub(crate) fn model() -> Result<Option<String>, Fault> {
 
 fn variable(name: &str) -> Result<Option<String>, Fault> {
     let value = environment::variable(name).filter(|value| !value.is_empty());
-    let text = value.map(|value| value.into_string().map_err(|_| Fault::usage(format!("{name} is not UTF-8"))));
+    let text = value.map(|value| {
+        value
+            .into_string()
+            .map_err(|_| Fault::usage(format!("{name} is not UTF-8")))
+    });
     text.transpose()
 }
 
 /// What was not taken of the project's file, in one sentence.
 pub(crate) fn remarks(config: &Config, project: &Project) -> Vec<String> {
     let ignored = config.ignored();
-    let Some(file) = project.file(FileKind::Config).filter(|_| !ignored.is_empty()) else { return Vec::new() };
-    let keys: Vec<String> = ignored.iter().take(NAMED).map(|ignored| ignored.entry.key.to_string()).collect();
+    let Some(file) = project
+        .file(FileKind::Config)
+        .filter(|_| !ignored.is_empty())
+    else {
+        return Vec::new();
+    };
+    let keys: Vec<String> = ignored
+        .iter()
+        .take(NAMED)
+        .map(|ignored| ignored.entry.key.to_string())
+        .collect();
     vec![format!(
         "{} {}: {} not taken ({}). {REMEDY} `ostler config show` says why.",
         file.root.join(&file.name).display(),
-        if file.standing == Standing::Changed { "has changed since you trusted it" } else { "is not trusted" },
-        if ignored.len() == 1 { "one value is".to_owned() } else { format!("{} values are", ignored.len()) },
+        if file.standing == Standing::Changed {
+            "has changed since you trusted it"
+        } else {
+            "is not trusted"
+        },
+        if ignored.len() == 1 {
+            "one value is".to_owned()
+        } else {
+            format!("{} values are", ignored.len())
+        },
         keys.join(", ") + if ignored.len() > NAMED { ", …" } else { "" },
     )]
 }
@@ -123,15 +168,28 @@ pub(crate) fn places(project: &Project) -> Vec<Place> {
     let own = own_directory();
     if let Some(dir) = &own {
         let file = dir.join(FILE);
-        places.push(Place { whose: "your own", is_there: file.exists(), file, standing: Standing::Trusted });
+        places.push(Place {
+            whose: "your own",
+            is_there: file.exists(),
+            file,
+            standing: Standing::Trusted,
+        });
     }
     let own = own.and_then(|dir| dir.canonicalize().ok());
     let found = project.file(FileKind::Config);
-    for root in within_repository(&project.root).into_iter().filter(|root| own.as_deref() != Some(*root)) {
+    for root in within_repository(&project.root)
+        .into_iter()
+        .filter(|root| own.as_deref() != Some(*root))
+    {
         for name in FileKind::Config.names() {
             let here = found.filter(|file| file.root == root && file.name == *name);
             let standing = here.map_or(Standing::Untrusted, |file| file.standing);
-            places.push(Place { whose: "the project's", file: root.join(name), is_there: here.is_some(), standing });
+            places.push(Place {
+                whose: "the project's",
+                file: root.join(name),
+                is_there: here.is_some(),
+                standing,
+            });
         }
         if found.is_some_and(|file| file.root == root) {
             break;

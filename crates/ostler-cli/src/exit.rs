@@ -49,7 +49,10 @@ mod tests {
         let page = include_str!("../../../docs/exit-codes.md");
         for cause in Cause::ALL {
             let row = format!("| `{}` | {} |", cause, of(cause).0);
-            assert!(page.contains(&row), "docs/exit-codes.md lacks the row {row}");
+            assert!(
+                page.contains(&row),
+                "docs/exit-codes.md lacks the row {row}"
+            );
         }
     }
 }

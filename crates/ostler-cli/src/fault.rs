@@ -15,17 +15,29 @@ pub(crate) struct Fault {
 impl Fault {
     /// The caller asked for something that cannot be.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self { code: exit::USAGE, message: message.into(), hint: None }
+        Self {
+            code: exit::USAGE,
+            message: message.into(),
+            hint: None,
+        }
     }
 
     /// What is needed is not there.
     pub(crate) fn unavailable(message: impl Into<String>) -> Self {
-        Self { code: exit::UNAVAILABLE, message: message.into(), hint: None }
+        Self {
+            code: exit::UNAVAILABLE,
+            message: message.into(),
+            hint: None,
+        }
     }
 
     /// Something that should not happen did.
     pub(crate) fn internal(error: impl std::fmt::Display) -> Self {
-        Self { code: exit::INTERNAL, message: error.to_string(), hint: None }
+        Self {
+            code: exit::INTERNAL,
+            message: error.to_string(),
+            hint: None,
+        }
     }
 
     /// Adds what to do.
@@ -48,7 +60,11 @@ impl Fault {
     /// The same as the outcome of a run that could not begin.
     pub(crate) fn outcome(&self) -> Outcome {
         // A fault of Ostler itself has the cause that a session gives it.
-        let cause = if self.code == exit::USAGE { Cause::BadRequest } else { Cause::Protocol };
+        let cause = if self.code == exit::USAGE {
+            Cause::BadRequest
+        } else {
+            Cause::Protocol
+        };
         let outcome = Outcome::new(cause, &self.message);
         match &self.hint {
             Some(hint) => outcome.hint(hint),

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use ostler::{Event, Remote, Session, EventKind};
+use ostler::{Event, EventKind, Remote, Session};
 use tokio::time::MissedTickBehavior;
 
 use crate::ask::Asking;
@@ -66,7 +66,14 @@ struct Following {
 
 impl Following {
     fn new(remote: Remote, screen: Screen) -> Self {
-        Self { remote, screen, over: false, code: exit::INTERNAL, signals: 0, stuck: 0 }
+        Self {
+            remote,
+            screen,
+            over: false,
+            code: exit::INTERNAL,
+            signals: 0,
+            stuck: 0,
+        }
     }
 
     /// The agent is always brought to its end, whatever became of the output.

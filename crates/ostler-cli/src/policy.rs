@@ -26,21 +26,43 @@ pub(crate) fn load(args: &PolicyArgs, project: &Project) -> Result<Loaded, Fault
     layers.extend(args.permissions.map(|word| Policy::preset(preset(word))));
     let policy = layers.into_iter().reduce(Policy::then);
     let remarks = policy.iter().flat_map(Policy::lint).collect();
-    Ok(Loaded { policy, remarks, left_out: left_out(project)? })
+    Ok(Loaded {
+        policy,
+        remarks,
+        left_out: left_out(project)?,
+    })
 }
 
 /// Says what is not taken of the workspace's rules, since the file is not trusted.
 pub(crate) fn left_out(project: &Project) -> Result<Option<String>, Fault> {
-    let Some(file) = project.file(FileKind::Policy) else { return Ok(None) };
+    let Some(file) = project.file(FileKind::Policy) else {
+        return Ok(None);
+    };
     let dropped = parse(file)?.dropped();
-    let why = if file.standing == Standing::Changed { "has changed since you trusted it" } else { "is not trusted" };
-    Ok((dropped > 0)
-        .then(|| format!("{} {why}: its rules that allow something ({dropped}) are not taken. {REMEDY}", file.name)))
+    let why = if file.standing == Standing::Changed {
+        "has changed since you trusted it"
+    } else {
+        "is not trusted"
+    };
+    Ok((dropped > 0).then(|| {
+        format!(
+            "{} {why}: its rules that allow something ({dropped}) are not taken. {REMEDY}",
+            file.name
+        )
+    }))
 }
 
 fn parse(file: &WorkspaceFile) -> Result<Policy, Fault> {
-    let trust = if file.is_trusted() { Trust::Full } else { Trust::Project };
-    user::parse(&file.text, &file.root.join(&file.name).display().to_string(), trust)
+    let trust = if file.is_trusted() {
+        Trust::Full
+    } else {
+        Trust::Project
+    };
+    user::parse(
+        &file.text,
+        &file.root.join(&file.name).display().to_string(),
+        trust,
+    )
 }
 
 fn preset(word: Permissions) -> Preset {

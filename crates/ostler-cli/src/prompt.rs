@@ -29,24 +29,40 @@ pub(crate) fn read(args: &TaskArgs, dir: &Path, verb: &str) -> Result<String, Fa
 }
 
 fn join(task: &str, more: &str) -> String {
-    if more.trim().is_empty() { task.to_owned() } else { format!("{task}\n\n{more}") }
+    if more.trim().is_empty() {
+        task.to_owned()
+    } else {
+        format!("{task}\n\n{more}")
+    }
 }
 
 fn stdin() -> Result<String, Fault> {
     let mut bytes = Vec::new();
-    std::io::stdin().read_to_end(&mut bytes).map_err(|e| Fault::usage(format!("stdin cannot be read: {e}")))?;
+    std::io::stdin()
+        .read_to_end(&mut bytes)
+        .map_err(|e| Fault::usage(format!("stdin cannot be read: {e}")))?;
     String::from_utf8(bytes).map_err(|_| Fault::usage("the task on stdin is not UTF-8 text"))
 }
 
 /// S4-10, S4-39: the file must lie inside the working directory, after links are followed.
 fn from_file(file: &Path, dir: &Path, verb: &str) -> Result<String, Fault> {
     let shown = file.display();
-    let fault = |error: std::io::Error| Fault::usage(format!("the prompt file {shown} cannot be read: {error}"));
-    let root = dir.canonicalize().map_err(|e| Fault::usage(format!("{} cannot be used: {e}", dir.display())))?;
+    let fault = |error: std::io::Error| {
+        Fault::usage(format!("the prompt file {shown} cannot be read: {error}"))
+    };
+    let root = dir
+        .canonicalize()
+        .map_err(|e| Fault::usage(format!("{} cannot be used: {e}", dir.display())))?;
     let full = root.join(file).canonicalize().map_err(fault)?;
     if !full.starts_with(&root) {
-        let hint = format!("put it inside {}, or pipe it in: ostler {verb} < {shown}", root.display());
-        return Err(Fault::usage(format!("the prompt file {shown} lies outside the working directory")).hint(hint));
+        let hint = format!(
+            "put it inside {}, or pipe it in: ostler {verb} < {shown}",
+            root.display()
+        );
+        return Err(Fault::usage(format!(
+            "the prompt file {shown} lies outside the working directory"
+        ))
+        .hint(hint));
     }
     std::fs::read_to_string(&full).map_err(fault)
 }
@@ -62,8 +78,14 @@ mod tests {
         std::fs::create_dir(&dir).unwrap();
         std::fs::write(dir.join("task.md"), "do it").unwrap();
         std::fs::write(outer.path().join("secret"), "no").unwrap();
-        assert_eq!(from_file(Path::new("task.md"), &dir, "run").unwrap(), "do it");
-        assert_eq!(from_file(&dir.join("task.md"), &dir, "run").unwrap(), "do it");
+        assert_eq!(
+            from_file(Path::new("task.md"), &dir, "run").unwrap(),
+            "do it"
+        );
+        assert_eq!(
+            from_file(&dir.join("task.md"), &dir, "run").unwrap(),
+            "do it"
+        );
         assert!(from_file(Path::new("../secret"), &dir, "run").is_err());
         assert!(from_file(&outer.path().join("secret"), &dir, "run").is_err());
         #[cfg(unix)]

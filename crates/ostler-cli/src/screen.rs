@@ -33,10 +33,22 @@ pub(crate) struct Screen {
 
 impl Screen {
     /// Starts the writing. The other part says how it ended.
-    pub(crate) fn open(output: Box<dyn Output>) -> io::Result<(Self, oneshot::Receiver<io::Result<()>>)> {
+    pub(crate) fn open(
+        output: Box<dyn Output>,
+    ) -> io::Result<(Self, oneshot::Receiver<io::Result<()>>)> {
         let Writer { to, done } = Writer::start(output)?;
         let (waiting, question) = (Batch::default(), None);
-        Ok((Self { to: Some(to), waiting, question, is_held: false, large: None, end: None }, done))
+        Ok((
+            Self {
+                to: Some(to),
+                waiting,
+                question,
+                is_held: false,
+                large: None,
+                end: None,
+            },
+            done,
+        ))
     }
 
     /// How the showing ended, if it has.
@@ -114,9 +126,14 @@ impl Screen {
             self.large = None;
             return true;
         }
-        let Some(to) = &self.to else { return std::future::pending().await };
+        let Some(to) = &self.to else {
+            return std::future::pending().await;
+        };
         if let Ok(permit) = to.reserve().await {
-            let mut batch = self.question.take().unwrap_or_else(|| std::mem::take(&mut self.waiting));
+            let mut batch = self
+                .question
+                .take()
+                .unwrap_or_else(|| std::mem::take(&mut self.waiting));
             self.large = batch.is_large().then(|| batch.shown());
             permit.send(batch);
             return true;

@@ -73,7 +73,11 @@ mod unix {
                         continue;
                     }
                 }
-                if self.echo.replace(Box::pin(tokio::time::sleep(ONE))).is_none() {
+                if self
+                    .echo
+                    .replace(Box::pin(tokio::time::sleep(ONE)))
+                    .is_none()
+                {
                     return Caught::Terminate;
                 }
             }

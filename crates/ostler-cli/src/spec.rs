@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ostler::config::{Config, Defaults, nearest};
-use ostler::{AfterTurn, Agent, Attendance, Denials, Dialect, Host, Limits, Sandbox, Settings, Spec, SpecError, keys};
+use ostler::{
+    AfterTurn, Agent, Attendance, Denials, Dialect, Host, Limits, Sandbox, Settings, Spec,
+    SpecError, keys,
+};
 
 use crate::args::{AgentSettings, LimitArgs, SandboxKind, StartArgs, Time};
 use crate::fault::Fault;
@@ -17,22 +20,38 @@ pub(crate) const LOOP: &str = "loop";
 
 /// The directory to work in.
 pub(crate) fn directory(given: Option<&Path>) -> Result<PathBuf, Fault> {
-    let here = environment::directory().map_err(|e| Fault::usage(format!("this directory cannot be used: {e}")))?;
+    let here = environment::directory()
+        .map_err(|e| Fault::usage(format!("this directory cannot be used: {e}")))?;
     Ok(given.map_or_else(|| here.clone(), |dir| here.join(dir)))
 }
 
 /// Agents with a page of their own; the others speak ACP, and share one.
-const PAGES: [&str; 8] = ["claude", "codex", "copilot", "loop", "mock", "openai-api", "openclaw", "scripted"];
+const PAGES: [&str; 8] = [
+    "claude",
+    "codex",
+    "copilot",
+    "loop",
+    "mock",
+    "openai-api",
+    "openclaw",
+    "scripted",
+];
 
 /// The page about an agent.
 pub(crate) fn page(agent: &dyn Agent) -> String {
-    let name = PAGES.iter().find(|name| **name == agent.name()).unwrap_or(&"acp");
+    let name = PAGES
+        .iter()
+        .find(|name| **name == agent.name())
+        .unwrap_or(&"acp");
     format!("docs/agents/{name}.md")
 }
 
 /// What an agent says of a spec that is wrong.
 pub(crate) fn wrong(error: &SpecError, agent: &dyn Agent, verb: &str) -> Fault {
-    let hint = format!("`ostler {verb} --help` and {} list the settings.", page(agent));
+    let hint = format!(
+        "`ostler {verb} --help` and {} list the settings.",
+        page(agent)
+    );
     Fault::usage(error.to_string()).hint(hint)
 }
 
@@ -44,7 +63,11 @@ pub(crate) struct Chosen {
 }
 
 /// The agent that was named, or the one that is there. A played one only where somebody looks on (`shown`).
-pub(crate) async fn choose(config: &Config, args: &StartArgs, (host, shown): (&Host, bool)) -> Result<Chosen, Fault> {
+pub(crate) async fn choose(
+    config: &Config,
+    args: &StartArgs,
+    (host, shown): (&Host, bool),
+) -> Result<Chosen, Fault> {
     if let Some(name) = &args.agent {
         return named(config, name);
     }
@@ -64,7 +87,11 @@ pub(crate) async fn choose(config: &Config, args: &StartArgs, (host, shown): (&H
         output::tell("`ostler doctor` says how to install one.\n");
         return Ok(chosen);
     }
-    Ok(config.agents().iter().find(|known| !known.plays()).map_or(chosen, |agent| Chosen::own(agent.clone())))
+    Ok(config
+        .agents()
+        .iter()
+        .find(|known| !known.plays())
+        .map_or(chosen, |agent| Chosen::own(agent.clone())))
 }
 
 /// The agent that a file or the environment names.
@@ -75,13 +102,21 @@ pub(crate) fn configured(config: &Config) -> Option<Result<Chosen, Fault>> {
 
 /// The first agent that is there and ready; one that plays a script when there is none.
 pub(crate) async fn found(config: &Config, host: &Host) -> Result<Chosen, Fault> {
-    let agent = config.agents().choose_for(host, |agent| probing(config, agent.name())).await;
-    agent.map(Chosen::own).ok_or_else(|| Fault::internal("no agent is known"))
+    let agent = config
+        .agents()
+        .choose_for(host, |agent| probing(config, agent.name()))
+        .await;
+    agent
+        .map(Chosen::own)
+        .ok_or_else(|| Fault::internal("no agent is known"))
 }
 
 impl Chosen {
     pub(crate) fn own(agent: Arc<dyn Agent>) -> Self {
-        Self { name: agent.name().to_owned(), agent }
+        Self {
+            name: agent.name().to_owned(),
+            agent,
+        }
     }
 }
 
@@ -92,8 +127,15 @@ pub(crate) fn language(agent: &dyn Agent, spec: &Spec) -> &'static dyn Dialect {
 }
 
 /// The same before there is a spec: by what was typed and what the files say. What is wrong with that is said later.
-pub(crate) fn likely_language(args: &StartArgs, config: &Config, chosen: &Chosen) -> &'static dyn Dialect {
-    let mut spec = Spec { after_turn: AfterTurn::Wait, ..Spec::default() };
+pub(crate) fn likely_language(
+    args: &StartArgs,
+    config: &Config,
+    chosen: &Chosen,
+) -> &'static dyn Dialect {
+    let mut spec = Spec {
+        after_turn: AfterTurn::Wait,
+        ..Spec::default()
+    };
     let _ = gather(&args.agent_settings, &mut spec.settings);
     if let Some(defaults) = config.defaults(&chosen.name) {
         let _ = defaults.fill(&mut spec, &lookup);
@@ -119,14 +161,25 @@ pub(crate) fn lookup(name: &str) -> Option<String> {
 pub(crate) fn named(config: &Config, name: &str) -> Result<Chosen, Fault> {
     let agent = config.agent(name).ok_or_else(|| {
         if name == LOOP {
-            return Fault::usage("the agent loop is a verb of its own").hint("ostler loop \"…\"; ostler loop --help");
+            return Fault::usage("the agent loop is a verb of its own")
+                .hint("ostler loop \"…\"; ostler loop --help");
         }
-        let (names, fault) = (config.names(), Fault::usage(format!("there is no agent {name:?}")));
+        let (names, fault) = (
+            config.names(),
+            Fault::usage(format!("there is no agent {name:?}")),
+        );
         let near = nearest(name, &names);
-        let meant = if near.is_empty() { String::new() } else { format!("did you mean {}? ", near.join(" or ")) };
+        let meant = if near.is_empty() {
+            String::new()
+        } else {
+            format!("did you mean {}? ", near.join(" or "))
+        };
         fault.hint(format!("{meant}agents: {}", names.join(", ")))
     })?;
-    Ok(Chosen { name: name.to_owned(), agent })
+    Ok(Chosen {
+        name: name.to_owned(),
+        agent,
+    })
 }
 
 /// What differs from one use of an agent to another.
@@ -156,7 +209,11 @@ pub(crate) struct Wanted {
 /// Puts together what was typed.
 pub(crate) fn read(args: StartArgs, config: &Config, way: Way) -> Result<Wanted, Fault> {
     let mut settings = Settings::default();
-    let denials = if args.agent_settings.tolerate_denials { Denials::Tolerate } else { Denials::Fail };
+    let denials = if args.agent_settings.tolerate_denials {
+        Denials::Tolerate
+    } else {
+        Denials::Fail
+    };
     gather(&args.agent_settings, &mut settings)?;
     if !way.has_model
         && settings.last(keys::MODEL).is_none()
@@ -165,16 +222,31 @@ pub(crate) fn read(args: StartArgs, config: &Config, way: Way) -> Result<Wanted,
         settings.set(keys::MODEL, model);
     }
     let limits = &args.limits;
-    for (key, value) in [(keys::MAX_TURNS, &limits.max_turns), (keys::MAX_BUDGET_USD, &limits.max_budget_usd)] {
+    for (key, value) in [
+        (keys::MAX_TURNS, &limits.max_turns),
+        (keys::MAX_BUDGET_USD, &limits.max_budget_usd),
+    ] {
         if let Some(value) = value {
             settings.set(key, value);
         }
     }
     let env = variables(&args.env)?;
     let raw_log = args.raw_log.as_deref().map(absolute).transpose()?;
-    let program = args.program.map(|p| if p.components().count() > 1 { absolute(&p) } else { Ok(p) }).transpose()?;
+    let program = args
+        .program
+        .map(|p| {
+            if p.components().count() > 1 {
+                absolute(&p)
+            } else {
+                Ok(p)
+            }
+        })
+        .transpose()?;
     let loaded = policy::load(&args.policy, &way.project)?;
-    loaded.remarks.iter().for_each(|remark| output::tell(remark));
+    loaded
+        .remarks
+        .iter()
+        .for_each(|remark| output::tell(remark));
     let is_ruled = loaded.policy.is_some() && !way.project.is_trusted;
     let spec = Spec {
         prompt: way.prompt,
@@ -192,7 +264,11 @@ pub(crate) fn read(args: StartArgs, config: &Config, way: Way) -> Result<Wanted,
         sandbox: sandbox(args.sandbox),
         ..Spec::default()
     };
-    Ok(Wanted { spec, streaming: way.streaming, is_ruled })
+    Ok(Wanted {
+        spec,
+        streaming: way.streaming,
+        is_ruled,
+    })
 }
 
 /// The limits: those of the files, and over them those of the flags.
@@ -206,8 +282,14 @@ fn limited(args: &LimitArgs, usual: &Limits) -> Limits {
         budget_tokens: args.max_tokens.or(usual.budget_tokens),
         budget_turns: args.max_messages.or(usual.budget_turns),
         budget_wall: over(args.max_time, usual.budget_wall),
-        event_bytes: args.sizes.max_log_size.map_or(usual.event_bytes, |size| size.0),
-        raw_bytes: args.sizes.max_raw_size.map_or(usual.raw_bytes, |size| size.0),
+        event_bytes: args
+            .sizes
+            .max_log_size
+            .map_or(usual.event_bytes, |size| size.0),
+        raw_bytes: args
+            .sizes
+            .max_raw_size
+            .map_or(usual.raw_bytes, |size| size.0),
         ..usual.clone()
     }
 }
@@ -221,7 +303,11 @@ impl Wanted {
     }
 
     /// The spec for an agent: what was typed, and beneath it what the files say of the agent; and what to say about it.
-    pub(crate) fn spec(&self, config: &Config, chosen: &Chosen) -> Result<(Spec, Vec<String>), Fault> {
+    pub(crate) fn spec(
+        &self,
+        config: &Config,
+        chosen: &Chosen,
+    ) -> Result<(Spec, Vec<String>), Fault> {
         let (agent, mut spec) = (&*chosen.agent, self.spec.clone());
         let mut remarks = match config.defaults(&chosen.name) {
             Some(defaults) => filled(&defaults, &mut spec)?,
@@ -229,7 +315,8 @@ impl Wanted {
         };
         let knows = |key: &str| agent.settings().iter().any(|known| known.key == key);
         if knows(keys::INCLUDE_PARTIAL) && spec.settings.get(keys::INCLUDE_PARTIAL).is_none() {
-            spec.settings.set(keys::INCLUDE_PARTIAL, self.streaming.to_string());
+            spec.settings
+                .set(keys::INCLUDE_PARTIAL, self.streaming.to_string());
         }
         if self.is_ruled
             && let Some(dir) = &self.spec.dir
@@ -243,7 +330,8 @@ impl Wanted {
 /// Puts beneath a spec what the files say of an agent, and gives what there is to say about it.
 pub(crate) fn filled(defaults: &Defaults<'_>, spec: &mut Spec) -> Result<Vec<String>, Fault> {
     defaults.fill(spec, &lookup).map_err(|error| {
-        Fault::usage(error.to_string()).hint("set it, or give the agent's variable with --env NAME=VALUE")
+        Fault::usage(error.to_string())
+            .hint("set it, or give the agent's variable with --env NAME=VALUE")
     })
 }
 
@@ -252,13 +340,23 @@ const PROJECT_SETTINGS: [&str; 3] = [".claude", ".mcp.json", "CLAUDE.md"];
 
 /// Whoever sets rules does not want a repository to go round them: its own settings of the agent can start programs (hooks,
 /// MCP servers) that no rule sees.
-fn leave_out_project_settings(agent: &dyn Agent, settings: &mut Settings, dir: &Path) -> Option<String> {
-    let takes = agent.settings().iter().any(|known| known.key == "setting_sources");
+fn leave_out_project_settings(
+    agent: &dyn Agent,
+    settings: &mut Settings,
+    dir: &Path,
+) -> Option<String> {
+    let takes = agent
+        .settings()
+        .iter()
+        .any(|known| known.key == "setting_sources");
     if !takes || settings.get("setting_sources").is_some() {
         return None;
     }
     settings.set("setting_sources", "user");
-    let there: Vec<&str> = PROJECT_SETTINGS.into_iter().filter(|name| dir.join(name).exists()).collect();
+    let there: Vec<&str> = PROJECT_SETTINGS
+        .into_iter()
+        .filter(|name| dir.join(name).exists())
+        .collect();
     (!there.is_empty()).then(|| {
         format!(
             "Under a policy the workspace's own settings of the agent ({}) are left out: they can start programs that no rule sees. \
@@ -305,11 +403,17 @@ fn gather(given: &AgentSettings, settings: &mut Settings) -> Result<(), Fault> {
     }
     for config in &given.mcp_config {
         // The agent runs in another directory: a path must not depend on ours.
-        let config =
-            if config.trim_start().starts_with('{') { config.clone() } else { shown(&absolute(Path::new(config))?)? };
+        let config = if config.trim_start().starts_with('{') {
+            config.clone()
+        } else {
+            shown(&absolute(Path::new(config))?)?
+        };
         settings.push(keys::MCP_CONFIG, config);
     }
-    for (key, on) in [(keys::STRICT_MCP, given.strict_mcp), (keys::FORK, given.fork)] {
+    for (key, on) in [
+        (keys::STRICT_MCP, given.strict_mcp),
+        (keys::FORK, given.fork),
+    ] {
         if on {
             settings.set(key, "true");
         }
@@ -349,7 +453,10 @@ fn split_tools(typed: &str) -> Vec<&str> {
         }
         depth == 0 && (c == ',' || c.is_whitespace())
     };
-    let tools: Vec<&str> = typed.split(between).filter(|tool| !tool.is_empty()).collect();
+    let tools: Vec<&str> = typed
+        .split(between)
+        .filter(|tool| !tool.is_empty())
+        .collect();
     if tools.is_empty() { vec![typed] } else { tools } // an empty text means: no tools
 }
 
@@ -357,7 +464,8 @@ fn schema_text(schema: &str) -> Result<String, Fault> {
     if schema.trim_start().starts_with('{') {
         return Ok(schema.to_owned());
     }
-    std::fs::read_to_string(schema).map_err(|e| Fault::usage(format!("the schema {schema} cannot be read: {e}")))
+    std::fs::read_to_string(schema)
+        .map_err(|e| Fault::usage(format!("the schema {schema} cannot be read: {e}")))
 }
 
 /// What `--env` says.
@@ -370,9 +478,12 @@ fn variable(entry: &str) -> Result<(String, String), Fault> {
         return Ok((name.to_owned(), value.to_owned()));
     }
     let value = environment::variable(entry).ok_or_else(|| {
-        Fault::usage(format!("--env {entry}: this variable is not set")).hint("--env NAME=VALUE sets it")
+        Fault::usage(format!("--env {entry}: this variable is not set"))
+            .hint("--env NAME=VALUE sets it")
     })?;
-    let value = value.into_string().map_err(|_| Fault::usage(format!("--env {entry}: its value is not UTF-8")))?;
+    let value = value
+        .into_string()
+        .map_err(|_| Fault::usage(format!("--env {entry}: its value is not UTF-8")))?;
     Ok((entry.to_owned(), value))
 }
 
@@ -381,7 +492,9 @@ fn absolute(path: &Path) -> Result<PathBuf, Fault> {
 }
 
 fn shown(path: &Path) -> Result<String, Fault> {
-    path.to_str().map(str::to_owned).ok_or_else(|| Fault::usage(format!("{} is not UTF-8", path.display())))
+    path.to_str()
+        .map(str::to_owned)
+        .ok_or_else(|| Fault::usage(format!("{} is not UTF-8", path.display())))
 }
 
 #[cfg(test)]
@@ -392,16 +505,25 @@ mod tests {
     fn every_agent_has_a_page() {
         for agent in ostler::Agents::builtin().iter() {
             let page = page(&**agent);
-            let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(&page);
+            let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("../..")
+                .join(&page);
             let text = std::fs::read_to_string(file).unwrap();
-            assert!(text.contains(agent.name()), "{page} does not mention {}", agent.name());
+            assert!(
+                text.contains(agent.name()),
+                "{page} does not mention {}",
+                agent.name()
+            );
         }
     }
 
     #[test]
     fn tools_are_split_outside_parentheses() {
         assert_eq!(split_tools("Bash,Read"), ["Bash", "Read"]);
-        assert_eq!(split_tools("Bash(git log *, x) Edit , Read"), ["Bash(git log *, x)", "Edit", "Read"]);
+        assert_eq!(
+            split_tools("Bash(git log *, x) Edit , Read"),
+            ["Bash(git log *, x)", "Edit", "Read"]
+        );
         assert_eq!(split_tools(""), [""]);
     }
 }

@@ -13,11 +13,16 @@ use crate::environment;
 
 /// Adds to an error what helps with it.
 pub(crate) fn add(error: &mut clap::Error) {
-    let words: Vec<String> = environment::args().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let words: Vec<String> = environment::args()
+        .skip(1)
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
     match error.kind() {
         ErrorKind::InvalidSubcommand => add_verbs(error, &words),
         // What clap says there (`use '-- …'`) hands the words to the agent.
-        ErrorKind::UnknownArgument if words.first().is_some_and(|verb| verb == "run") => add_flags(error),
+        ErrorKind::UnknownArgument if words.first().is_some_and(|verb| verb == "run") => {
+            add_flags(error)
+        }
         _ => {}
     }
 }
@@ -35,18 +40,23 @@ fn verb_tip(typed: &str, words: &[String]) -> Option<String> {
     let mut command = Cli::command();
     let mut path = "ostler".to_owned();
     for word in words.iter().take_while(|word| *word != typed) {
-        let Some(verb) = command.find_subcommand(word).cloned() else { continue };
+        let Some(verb) = command.find_subcommand(word).cloned() else {
+            continue;
+        };
         path = format!("{path} {}", verb.get_name());
         command = verb;
     }
-    let verbs: Vec<&str> = command.get_subcommands().flat_map(|verb| verb.get_name_and_visible_aliases()).collect();
+    let verbs: Vec<&str> = command
+        .get_subcommands()
+        .flat_map(|verb| verb.get_name_and_visible_aliases())
+        .collect();
     let mut near: Vec<&str> = nearest(typed, &verbs);
     // A verb and its alias are one offer.
     near.dedup_by_key(|word| command.find_subcommand(*word).map(clap::Command::get_name));
     match near[..] {
-        [] if path == "ostler" && typed.contains(char::is_whitespace) => {
-            Some(format!("a task for an agent goes behind `run`: ostler run {typed:?}"))
-        }
+        [] if path == "ostler" && typed.contains(char::is_whitespace) => Some(format!(
+            "a task for an agent goes behind `run`: ostler run {typed:?}"
+        )),
         [] => None,
         ref near => {
             let near: Vec<String> = near.iter().map(|verb| format!("`{path} {verb}`")).collect();
@@ -62,7 +72,10 @@ fn add_flags(error: &mut clap::Error) {
     if owner.is_some() {
         error.remove(ContextKind::SuggestedArg); // it is no misspelt flag
     }
-    let tips: Vec<StyledStr> = tips(&flag, &key, owner.as_deref()).into_iter().map(StyledStr::from).collect();
+    let tips: Vec<StyledStr> = tips(&flag, &key, owner.as_deref())
+        .into_iter()
+        .map(StyledStr::from)
+        .collect();
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
 }
 
@@ -75,15 +88,25 @@ fn text(error: &clap::Error, kind: ContextKind) -> String {
 
 /// The setting that a flag looks like, and the agent that has it.
 fn setting(flag: &str) -> (String, Option<Arc<dyn Agent>>) {
-    let name = flag.trim_start_matches('-').split(['=', ' ']).next().unwrap_or_default();
+    let name = flag
+        .trim_start_matches('-')
+        .split(['=', ' '])
+        .next()
+        .unwrap_or_default();
     let key = name.replace('-', "_");
-    let owner = Agents::builtin().iter().find(|agent| agent.settings().iter().any(|s| s.key == key)).cloned();
+    let owner = Agents::builtin()
+        .iter()
+        .find(|agent| agent.settings().iter().any(|s| s.key == key))
+        .cloned();
     (key, owner)
 }
 
 fn tips(flag: &str, key: &str, owner: Option<&dyn Agent>) -> Vec<String> {
     match owner {
-        Some(agent) => vec![format!("{key} is a setting of {}: --set {key}=VALUE", agent.name())],
+        Some(agent) => vec![format!(
+            "{key} is a setting of {}: --set {key}=VALUE",
+            agent.name()
+        )],
         None if flag.starts_with('-') => vec![
             "a task that begins with a dash goes with --prompt TEXT".into(),
             "a setting of the agent's own goes with --set KEY=VALUE".into(),

@@ -29,9 +29,19 @@ impl Project {
     pub(crate) fn read(config: ConfigArgs, args: &PolicyArgs, dir: &Path) -> Result<Self, Fault> {
         let root = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
         let own = user::permissions(args)?;
-        let trusts = |root: &Path| args.trust_project || own.iter().any(|layer| layer.trusts(&root.to_string_lossy()));
+        let trusts = |root: &Path| {
+            args.trust_project
+                || own
+                    .iter()
+                    .any(|layer| layer.trusts(&root.to_string_lossy()))
+        };
         let is_trusted = trusts(&root);
-        let mut project = Self { root, files: Vec::new(), is_trusted, sandbox: user::sandbox()? };
+        let mut project = Self {
+            root,
+            files: Vec::new(),
+            is_trusted,
+            sandbox: user::sandbox()?,
+        };
         if !project.root.is_dir() {
             return Ok(project);
         }
@@ -44,7 +54,11 @@ impl Project {
         if !project.files.is_empty() {
             let memory = Memory::load();
             for file in &mut project.files {
-                file.standing = if trusts(&file.root) { Standing::Trusted } else { memory.standing(file) };
+                file.standing = if trusts(&file.root) {
+                    Standing::Trusted
+                } else {
+                    memory.standing(file)
+                };
             }
         }
         Ok(project)
@@ -57,26 +71,36 @@ impl Project {
 
     /// The decision for the library.
     pub(crate) fn trust(&self) -> WorkspaceTrust {
-        let private = [environment::config_dir(), environment::state_dir()].into_iter().flatten();
+        let private = [environment::config_dir(), environment::state_dir()]
+            .into_iter()
+            .flatten();
         WorkspaceTrust {
             base: self.sandbox.clone(),
             root: Some(self.root.clone()),
             files: self.files.clone(),
-            private: private.filter_map(|dir| std::path::absolute(dir).ok()).collect(),
+            private: private
+                .filter_map(|dir| std::path::absolute(dir).ok())
+                .collect(),
         }
     }
 }
 
 /// Reads a file of a kind, of which there may be one.
 fn read(root: &Path, kind: FileKind) -> Result<Option<WorkspaceFile>, Fault> {
-    let found = kind.names().iter().map(|name| WorkspaceFile::read(root, kind, name));
-    let found: Vec<WorkspaceFile> = found.filter_map(Result::transpose).collect::<Result<_, _>>().map_err(|error| {
-        let hint = match kind {
-            FileKind::Config => "--no-config leaves it out.",
-            _ => "Remove it, or make it a plain file.",
-        };
-        Fault::usage(format!("{}: {}", root.display(), error.message)).hint(hint)
-    })?;
+    let found = kind
+        .names()
+        .iter()
+        .map(|name| WorkspaceFile::read(root, kind, name));
+    let found: Vec<WorkspaceFile> = found
+        .filter_map(Result::transpose)
+        .collect::<Result<_, _>>()
+        .map_err(|error| {
+            let hint = match kind {
+                FileKind::Config => "--no-config leaves it out.",
+                _ => "Remove it, or make it a plain file.",
+            };
+            Fault::usage(format!("{}: {}", root.display(), error.message)).hint(hint)
+        })?;
     if let [first, second] = &found[..] {
         let path = |file: &WorkspaceFile| root.join(&file.name).display().to_string();
         let message = format!("there are two files: {} and {}", path(first), path(second));
@@ -88,7 +112,10 @@ fn read(root: &Path, kind: FileKind) -> Result<Option<WorkspaceFile>, Fault> {
 /// The configuration of a directory or the nearest above it, within the repository. The user's own file is not a project's.
 fn find_config(root: &Path) -> Result<Option<WorkspaceFile>, Fault> {
     let own = environment::config_dir().and_then(|dir| dir.canonicalize().ok());
-    for root in within_repository(root).into_iter().filter(|root| own.as_deref() != Some(*root)) {
+    for root in within_repository(root)
+        .into_iter()
+        .filter(|root| own.as_deref() != Some(*root))
+    {
         if let Some(file) = read(root, FileKind::Config)? {
             return Ok(Some(file));
         }
@@ -99,6 +126,9 @@ fn find_config(root: &Path) -> Result<Option<WorkspaceFile>, Fault> {
 /// The directory and those above it, up to the root of the repository; outside of one, the directory alone.
 pub(crate) fn within_repository(dir: &Path) -> Vec<&Path> {
     let all: Vec<&Path> = dir.ancestors().collect();
-    let depth = all.iter().position(|dir| dir.join(".git").exists()).unwrap_or(0);
+    let depth = all
+        .iter()
+        .position(|dir| dir.join(".git").exists())
+        .unwrap_or(0);
     all[..=depth].to_vec()
 }

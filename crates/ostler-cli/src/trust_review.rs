@@ -33,7 +33,11 @@ impl Asked {
 }
 
 /// Reads the project of a run, and asks about its files if somebody is there and they ask for more.
-pub(crate) fn open((config, args): (ConfigArgs, &PolicyArgs), dir: &Path, attendance: Attendance) -> Result<Project, Fault> {
+pub(crate) fn open(
+    (config, args): (ConfigArgs, &PolicyArgs),
+    dir: &Path,
+    attendance: Attendance,
+) -> Result<Project, Fault> {
     let mut project = Project::read(config, args, dir)?;
     if attendance == Attendance::Attended {
         ask(&mut project);
@@ -44,7 +48,12 @@ pub(crate) fn open((config, args): (ConfigArgs, &PolicyArgs), dir: &Path, attend
 /// Asks whether the files that ask for more are trusted. "No" leaves them as they are.
 fn ask(project: &mut Project) {
     let mut waiting = Vec::new();
-    for (at, file) in project.files.iter().enumerate().filter(|(_, file)| !file.is_trusted()) {
+    for (at, file) in project
+        .files
+        .iter()
+        .enumerate()
+        .filter(|(_, file)| !file.is_trusted())
+    {
         // What is wrong with a file is said when it is loaded.
         let asked = asked(project, file).unwrap_or_default();
         if !asked.grantable.is_empty() {
@@ -54,17 +63,28 @@ fn ask(project: &mut Project) {
     if waiting.is_empty() {
         return;
     }
-    tell(&format!("{} has files that ask for more than you granted:", shown(&project.root.to_string_lossy())));
+    tell(&format!(
+        "{} has files that ask for more than you granted:",
+        shown(&project.root.to_string_lossy())
+    ));
     for (at, asked) in &waiting {
-        describe(&project.files[*at], asked).iter().for_each(|line| tell(line));
+        describe(&project.files[*at], asked)
+            .iter()
+            .for_each(|line| tell(line));
     }
     if confirm("Trust exactly these contents? [y/N] ") {
-        let files: Vec<&WorkspaceFile> = waiting.iter().map(|(at, _)| &project.files[*at]).collect();
+        let files: Vec<&WorkspaceFile> =
+            waiting.iter().map(|(at, _)| &project.files[*at]).collect();
         // The answer holds for this run even where it cannot be remembered.
         if let Err(fault) = Memory::remember(&files) {
-            tell(&format!("warning: trusted for this run only: {}", shown(&fault.outcome().message)));
+            tell(&format!(
+                "warning: trusted for this run only: {}",
+                shown(&fault.outcome().message)
+            ));
         }
-        waiting.iter().for_each(|(at, _)| project.files[*at].standing = Standing::Trusted);
+        waiting
+            .iter()
+            .for_each(|(at, _)| project.files[*at].standing = Standing::Trusted);
     } else {
         tell("Not granted; `ostler trust` asks again.");
     }
@@ -75,23 +95,44 @@ pub(crate) fn asked(project: &Project, file: &WorkspaceFile) -> Result<Asked, Fa
     Ok(match file.kind {
         FileKind::Sandbox => {
             let decided = as_if_trusted(project, file)?;
-            let never = decided.refused.iter().map(|(request, why)| format!("{request} ({why})")).collect();
-            Asked { grantable: decided.opened.iter().map(ToString::to_string).collect(), never }
+            let never = decided
+                .refused
+                .iter()
+                .map(|(request, why)| format!("{request} ({why})"))
+                .collect();
+            Asked {
+                grantable: decided.opened.iter().map(ToString::to_string).collect(),
+                never,
+            }
         }
         FileKind::Policy => {
             let rules = user::parse(&file.text, &file.name, Trust::Full)?;
             let allows = rules.rules().filter(|rule| rule.as_str() == "allow");
-            Asked { grantable: allows.map(|rule| format!("{rule} allows without asking")).collect(), never: Vec::new() }
+            Asked {
+                grantable: allows
+                    .map(|rule| format!("{rule} allows without asking"))
+                    .collect(),
+                never: Vec::new(),
+            }
         }
         FileKind::Config => {
             let config = config::untrusted(file)?;
             let values = config.ignored().iter().map(|ignored| &ignored.entry);
-            let grantable = values.map(|entry| format!("{} is {}", entry.key, entry.shown())).collect();
-            Asked { grantable, never: Vec::new() }
+            let grantable = values
+                .map(|entry| format!("{} is {}", entry.key, entry.shown()))
+                .collect();
+            Asked {
+                grantable,
+                never: Vec::new(),
+            }
         }
         FileKind::Script => {
-            let grantable = vec!["the agent scripted plays its replies, tool calls included".to_owned()];
-            Asked { grantable, never: Vec::new() }
+            let grantable =
+                vec!["the agent scripted plays its replies, tool calls included".to_owned()];
+            Asked {
+                grantable,
+                never: Vec::new(),
+            }
         }
     })
 }
@@ -99,7 +140,10 @@ pub(crate) fn asked(project: &Project, file: &WorkspaceFile) -> Result<Asked, Fa
 /// What the sandbox file of a project would get if it were trusted.
 fn as_if_trusted(project: &Project, file: &WorkspaceFile) -> Result<Decided, Fault> {
     let mut trust = project.trust();
-    trust.files = vec![WorkspaceFile { standing: Standing::Trusted, ..file.clone() }];
+    trust.files = vec![WorkspaceFile {
+        standing: Standing::Trusted,
+        ..file.clone()
+    }];
     trust.root = Some(file.root.clone());
     let host = environment::host().with_workspace(trust);
     ostler::sandbox_policy(&host, &file.root).map_err(|error| Fault::usage(error.message))
@@ -109,11 +153,27 @@ fn as_if_trusted(project: &Project, file: &WorkspaceFile) -> Result<Decided, Fau
 pub(crate) fn describe(file: &WorkspaceFile, asked: &Asked) -> Vec<String> {
     let (warn, dim) = (style::WARN, style::DIM);
     let path = shown(&file.root.join(&file.name).to_string_lossy());
-    let mut lines = vec![format!("  {path} {dim}{}, sha256 {}…{dim:#}", file.standing.as_str(), &file.sha256[..12])];
-    lines.extend(asked.grantable.iter().map(|clause| format!("    {warn}+{warn:#} {}", shown(clause))));
-    lines.extend(asked.never.iter().map(|clause| format!("    {dim}never granted: {}{dim:#}", shown(clause))));
+    let mut lines = vec![format!(
+        "  {path} {dim}{}, sha256 {}…{dim:#}",
+        file.standing.as_str(),
+        &file.sha256[..12]
+    )];
+    lines.extend(
+        asked
+            .grantable
+            .iter()
+            .map(|clause| format!("    {warn}+{warn:#} {}", shown(clause))),
+    );
+    lines.extend(
+        asked
+            .never
+            .iter()
+            .map(|clause| format!("    {dim}never granted: {}{dim:#}", shown(clause))),
+    );
     if asked.is_empty() {
-        lines.push(format!("    {dim}asks for nothing beyond what you granted{dim:#}"));
+        lines.push(format!(
+            "    {dim}asks for nothing beyond what you granted{dim:#}"
+        ));
     }
     lines
 }
@@ -121,7 +181,11 @@ pub(crate) fn describe(file: &WorkspaceFile, asked: &Asked) -> Vec<String> {
 /// Text of a file on one line: what a terminal would obey, or would not show, is spelled out.
 pub(crate) fn shown(text: &str) -> String {
     let (shown, left) = visible(text, WIDTH);
-    if left == 0 { shown } else { format!("{shown}…") }
+    if left == 0 {
+        shown
+    } else {
+        format!("{shown}…")
+    }
 }
 
 /// Asks on the terminal. Anything but yes is no.
@@ -156,8 +220,14 @@ fn typed_line() -> String {
 }
 
 /// The surroundings of a session in this project: the decision about its files, and notices about what was left out.
-pub(crate) fn attach(host: Host, project: &Project, config: &ostler::config::Config) -> Result<Host, Fault> {
-    Ok(host.with_workspace(project.trust()).with_notices(notices(project, config)?))
+pub(crate) fn attach(
+    host: Host,
+    project: &Project,
+    config: &ostler::config::Config,
+) -> Result<Host, Fault> {
+    Ok(host
+        .with_workspace(project.trust())
+        .with_notices(notices(project, config)?))
 }
 
 /// What was left out of the project's configuration and permission rules. The sandbox policy and the script are reported by
@@ -165,6 +235,14 @@ pub(crate) fn attach(host: Host, project: &Project, config: &ostler::config::Con
 fn notices(project: &Project, config: &ostler::config::Config) -> Result<Vec<Notice>, Fault> {
     let mut messages = config::remarks(config, project);
     messages.extend(policy::left_out(project)?);
-    messages.extend(Memory::load().fault().filter(|_| !project.files.is_empty()).map(str::to_owned));
-    Ok(messages.into_iter().map(|message| Notice::new(Level::Warning, UNTRUSTED, message)).collect())
+    messages.extend(
+        Memory::load()
+            .fault()
+            .filter(|_| !project.files.is_empty())
+            .map(str::to_owned),
+    );
+    Ok(messages
+        .into_iter()
+        .map(|message| Notice::new(Level::Warning, UNTRUSTED, message))
+        .collect())
 }

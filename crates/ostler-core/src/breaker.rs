@@ -128,7 +128,13 @@ impl Breaker {
     /// A closed one.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        Self { config, state: State::Closed, failures: 0, last: Cause::Completed, passes: 0 }
+        Self {
+            config,
+            state: State::Closed,
+            failures: 0,
+            last: Cause::Completed,
+            passes: 0,
+        }
     }
 
     /// Asks whether a start is let through.
@@ -141,14 +147,25 @@ impl Breaker {
             State::Open { until } | State::HalfOpen { until, .. } if now < until => {
                 let is_probed = matches!(self.state, State::HalfOpen { .. });
                 let (because, failures) = (self.last, self.failures);
-                return Err(Refused { left: until.saturating_sub(now), because, failures, is_probed });
+                return Err(Refused {
+                    left: until.saturating_sub(now),
+                    because,
+                    failures,
+                    is_probed,
+                });
             }
             State::Open { .. } | State::HalfOpen { .. } => true,
         };
         self.passes += 1;
-        let pass = Pass { number: self.passes, is_probe };
+        let pass = Pass {
+            number: self.passes,
+            is_probe,
+        };
         if is_probe {
-            self.state = State::HalfOpen { probe: pass.number, until: now.saturating_add(self.config.patience) };
+            self.state = State::HalfOpen {
+                probe: pass.number,
+                until: now.saturating_add(self.config.patience),
+            };
         }
         Ok(pass)
     }
@@ -169,7 +186,8 @@ impl Breaker {
                 self.failures = self.failures.saturating_add(1);
                 self.last = report.cause;
                 let reset = report.reset.filter(|reset| *reset > now);
-                let at_once = weight == Weight::AtOnce || (weight == Weight::Limit && reset.is_some());
+                let at_once =
+                    weight == Weight::AtOnce || (weight == Weight::Limit && reset.is_some());
                 let opens = match self.state {
                     State::Closed => at_once || self.failures >= self.config.failures,
                     State::HalfOpen { probe, .. } => probe == pass.number,
@@ -177,7 +195,9 @@ impl Breaker {
                 };
                 if opens {
                     let until = reset.unwrap_or(now.saturating_add(self.config.cooldown));
-                    self.state = State::Open { until: until.min(now.saturating_add(self.config.longest)) };
+                    self.state = State::Open {
+                        until: until.min(now.saturating_add(self.config.longest)),
+                    };
                 }
             }
         }
@@ -186,7 +206,9 @@ impl Breaker {
     /// The start came to nothing that says anything. If it was the probe, the next start is.
     pub fn give_back(&mut self, pass: Pass) {
         if matches!(self.state, State::HalfOpen { probe, .. } if probe == pass.number) {
-            self.state = State::Open { until: Duration::ZERO };
+            self.state = State::Open {
+                until: Duration::ZERO,
+            };
         }
     }
 }
@@ -215,36 +237,96 @@ mod tests {
         Refuse(u64),
     }
 
-    use Cause::{Auth, Completed, Interrupted, Network, Overloaded, RateLimit, Refused as No, Stopped};
+    use Cause::{
+        Auth, Completed, Interrupted, Network, Overloaded, RateLimit, Refused as No, Stopped,
+    };
     use Do::{Early, Newest, Pass, Probe, Refuse, Reset};
 
     /// Histories, in seconds. One that begins later than at 0 begins with three failures, which open it at 2.
     const HISTORIES: &[(&str, &[(u64, Do)])] = &[
-        ("two failures are not enough", &[(0, Early(Network)), (1, Early(Network)), (1, Pass)]),
+        (
+            "two failures are not enough",
+            &[(0, Early(Network)), (1, Early(Network)), (1, Pass)],
+        ),
         (
             "three are, for the cooldown, and then one probe",
-            &[(2, Refuse(30)), (31, Refuse(1)), (32, Probe), (33, Refuse(119))],
+            &[
+                (2, Refuse(30)),
+                (31, Refuse(1)),
+                (32, Probe),
+                (33, Refuse(119)),
+            ],
         ),
-        ("a good probe closes", &[(32, Probe), (33, Newest(Completed)), (33, Pass), (33, Pass)]),
-        ("a bad probe opens again, as long", &[(32, Probe), (40, Newest(Network)), (40, Refuse(30)), (70, Probe)]),
+        (
+            "a good probe closes",
+            &[(32, Probe), (33, Newest(Completed)), (33, Pass), (33, Pass)],
+        ),
+        (
+            "a bad probe opens again, as long",
+            &[
+                (32, Probe),
+                (40, Newest(Network)),
+                (40, Refuse(30)),
+                (70, Probe),
+            ],
+        ),
         (
             "a cancelled probe gives its place back",
-            &[(32, Probe), (33, Newest(Interrupted)), (33, Probe), (34, Refuse(119))],
+            &[
+                (32, Probe),
+                (33, Newest(Interrupted)),
+                (33, Probe),
+                (34, Refuse(119)),
+            ],
         ),
-        ("a probe whose task failed too", &[(32, Probe), (33, Newest(No)), (33, Probe)]),
-        ("a probe is not waited for for ever", &[(32, Probe), (151, Refuse(1)), (152, Probe)]),
+        (
+            "a probe whose task failed too",
+            &[(32, Probe), (33, Newest(No)), (33, Probe)],
+        ),
+        (
+            "a probe is not waited for for ever",
+            &[(32, Probe), (151, Refuse(1)), (152, Probe)],
+        ),
         (
             "late news of a failure lengthens nothing",
-            &[(20, Early(Network)), (20, Refuse(12)), (32, Probe), (33, Early(Auth)), (33, Refuse(119))],
+            &[
+                (20, Early(Network)),
+                (20, Refuse(12)),
+                (32, Probe),
+                (33, Early(Auth)),
+                (33, Refuse(119)),
+            ],
         ),
-        ("late news of a success closes", &[(20, Early(Completed)), (20, Pass)]),
-        ("authentication opens at once", &[(0, Early(Completed)), (1, Early(Auth)), (1, Refuse(30)), (31, Probe)]),
+        (
+            "late news of a success closes",
+            &[(20, Early(Completed)), (20, Pass)],
+        ),
+        (
+            "authentication opens at once",
+            &[
+                (0, Early(Completed)),
+                (1, Early(Auth)),
+                (1, Refuse(30)),
+                (31, Probe),
+            ],
+        ),
         (
             "a limit until a moment opens at once",
-            &[(0, Early(Completed)), (1, Reset(RateLimit, 500)), (1, Refuse(499)), (500, Probe)],
+            &[
+                (0, Early(Completed)),
+                (1, Reset(RateLimit, 500)),
+                (1, Refuse(499)),
+                (500, Probe),
+            ],
         ),
-        ("a limit without one is a failure", &[(0, Early(Completed)), (1, Early(RateLimit)), (1, Pass)]),
-        ("a moment that is past is none", &[(0, Early(Completed)), (9, Reset(RateLimit, 9)), (9, Pass)]),
+        (
+            "a limit without one is a failure",
+            &[(0, Early(Completed)), (1, Early(RateLimit)), (1, Pass)],
+        ),
+        (
+            "a moment that is past is none",
+            &[(0, Early(Completed)), (9, Reset(RateLimit, 9)), (9, Pass)],
+        ),
         (
             "an overload opens after three, until the moment",
             &[
@@ -258,7 +340,12 @@ mod tests {
         ),
         (
             "no moment is further than a day",
-            &[(0, Early(Completed)), (1, Reset(RateLimit, 9_000_000)), (1, Refuse(86_400)), (86_401, Probe)],
+            &[
+                (0, Early(Completed)),
+                (1, Reset(RateLimit, 9_000_000)),
+                (1, Refuse(86_400)),
+                (86_401, Probe),
+            ],
         ),
         (
             "a success begins the count anew",
@@ -288,14 +375,19 @@ mod tests {
     // S3-33, S3-40, P65
     #[test]
     fn each_history_lets_through_or_refuses() {
-        let opened = [(0, Early(Network)), (1, Early(Network)), (2, Early(Overloaded))];
+        let opened = [
+            (0, Early(Network)),
+            (1, Early(Network)),
+            (2, Early(Overloaded)),
+        ];
         for (name, steps) in HISTORIES {
             let mut breaker = Breaker::new(Config::default());
             let early = breaker.admit(s(0)).unwrap();
             let mut newest = early;
             let before: &[(u64, Do)] = if steps[0].0 == 0 { &[] } else { &opened };
             for (at, step) in before.iter().chain(*steps) {
-                let mut record = |pass, cause, reset| breaker.record(s(*at), pass, Report { cause, reset });
+                let mut record =
+                    |pass, cause, reset| breaker.record(s(*at), pass, Report { cause, reset });
                 match *step {
                     Early(cause) => record(early, cause, None),
                     Newest(cause) => record(newest, cause, None),
@@ -305,7 +397,9 @@ mod tests {
                         assert_eq!(refused.left, s(left), "{name}: at {at}");
                     }
                     Pass | Probe => {
-                        newest = breaker.admit(s(*at)).unwrap_or_else(|e| panic!("{name}: at {at}: {e:?}"));
+                        newest = breaker
+                            .admit(s(*at))
+                            .unwrap_or_else(|e| panic!("{name}: at {at}: {e:?}"));
                         assert_eq!(newest.is_probe, matches!(step, Probe), "{name}: at {at}");
                     }
                 }
@@ -320,7 +414,12 @@ mod tests {
         for cause in [Cause::Network, Cause::ServerError, Cause::Overloaded] {
             breaker.record(s(5), pass, Report { cause, reset: None });
         }
-        let refused = Refused { left: s(27), because: Cause::Overloaded, failures: 3, is_probed: false };
+        let refused = Refused {
+            left: s(27),
+            because: Cause::Overloaded,
+            failures: 3,
+            is_probed: false,
+        };
         assert_eq!(breaker.admit(s(8)), Err(refused));
         let _ = breaker.admit(s(35)).unwrap();
         assert!(breaker.admit(s(35)).unwrap_err().is_probed);
@@ -330,10 +429,18 @@ mod tests {
     #[test]
     fn the_documentation_has_the_weight_of_every_cause() {
         let page = include_str!("../../../docs/limits.md");
-        let (_, table) = page.split_once("| cause | what it does |\n|---|---|\n").unwrap();
-        let rows: Vec<&str> = table.lines().take_while(|line| line.starts_with('|')).collect();
+        let (_, table) = page
+            .split_once("| cause | what it does |\n|---|---|\n")
+            .unwrap();
+        let rows: Vec<&str> = table
+            .lines()
+            .take_while(|line| line.starts_with('|'))
+            .collect();
         for cause in Cause::ALL {
-            let row = rows.iter().find(|row| row.contains(&format!("`{cause}`"))).unwrap_or_else(|| panic!("{cause}"));
+            let row = rows
+                .iter()
+                .find(|row| row.contains(&format!("`{cause}`")))
+                .unwrap_or_else(|| panic!("{cause}"));
             let said = match Weight::of(cause) {
                 Weight::Success => "closes",
                 Weight::Failure => "counts",
@@ -341,13 +448,17 @@ mod tests {
                 Weight::Limit => "opens at once until the limit resets",
                 Weight::Neutral => "says nothing",
             };
-            assert!(row.split('|').nth(2).unwrap().trim().starts_with(said), "{cause}: {row}");
+            assert!(
+                row.split('|').nth(2).unwrap().trim().starts_with(said),
+                "{cause}: {row}"
+            );
         }
     }
 
     fn any_report() -> impl Strategy<Value = Report> {
         let reset = prop_oneof![Just(None), (0u64..9_000_000).prop_map(|at| Some(s(at)))];
-        (proptest::sample::select(&Cause::ALL[..]), reset).prop_map(|(cause, reset)| Report { cause, reset })
+        (proptest::sample::select(&Cause::ALL[..]), reset)
+            .prop_map(|(cause, reset)| Report { cause, reset })
     }
 
     proptest! {

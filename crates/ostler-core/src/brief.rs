@@ -8,7 +8,10 @@ const SHORT_ID: usize = 8;
 /// Returns the beginning of a session's id: what lists and ends of runs print, and every verb accepts.
 #[must_use]
 pub fn short_id(session: &str) -> &str {
-    session.char_indices().nth(SHORT_ID).map_or(session, |(end, _)| &session[..end])
+    session
+        .char_indices()
+        .nth(SHORT_ID)
+        .map_or(session, |(end, _)| &session[..end])
 }
 
 /// Formats a cost: `$0.0120`, `~$0.0120` if it is estimated, `≥ $0.0120` if a part of it is unknown.
@@ -28,7 +31,10 @@ mod tests {
     #[test]
     fn ids_are_cut_between_characters_and_costs_say_what_they_are() {
         assert_eq!(short_id("0f8fad5b-d9cb-469f-a165-70867728950e"), "0f8fad5b");
-        assert_eq!((short_id("abc"), short_id("éééééééééé")), ("abc", "éééééééé"));
+        assert_eq!(
+            (short_id("abc"), short_id("éééééééééé")),
+            ("abc", "éééééééé")
+        );
         assert_eq!(cost(0.012, CostSource::Partial), "≥ $0.0120");
         assert_eq!(cost(0.012, CostSource::Estimated), "~$0.0120");
         assert_eq!(cost(1.5, CostSource::Reported), "$1.5000");

@@ -43,10 +43,27 @@ pub enum ChangeKind {
 }
 
 /// Arguments that hold the text to replace.
-const OLD: &[&str] = &["old_string", "oldString", "old_str", "oldText", "old_text", "find", "before"];
+const OLD: &[&str] = &[
+    "old_string",
+    "oldString",
+    "old_str",
+    "oldText",
+    "old_text",
+    "find",
+    "before",
+];
 
 /// Arguments that hold the text in its place.
-const NEW: &[&str] = &["new_string", "newString", "new_str", "newText", "new_text", "replace", "after", "insert_text"];
+const NEW: &[&str] = &[
+    "new_string",
+    "newString",
+    "new_str",
+    "newText",
+    "new_text",
+    "replace",
+    "after",
+    "insert_text",
+];
 
 /// Arguments that hold a whole new text.
 const WHOLE: &[&str] = &["content", "contents", "file_text", "new_source"];
@@ -70,7 +87,10 @@ pub fn of_call(wants: &ToolUse, call: &ToolCall, result: &ToolResult) -> Vec<Fil
     }
     match &wants.paths[..] {
         [path] if wants.kind == ToolKind::Edit && is_unified(&result.output) => {
-            vec![FileChange::new(path, ChangeKind::Patch(result.output.clone()))]
+            vec![FileChange::new(
+                path,
+                ChangeKind::Patch(result.output.clone()),
+            )]
         }
         _ => of_input(wants, &call.input),
     }
@@ -83,7 +103,9 @@ pub fn of_input(wants: &ToolUse, input: &RawJson) -> Vec<FileChange> {
     if !matches!(wants.kind, ToolKind::Edit | ToolKind::Other) {
         return Vec::new();
     }
-    let Ok(Value::Object(given)) = serde_json::from_str(input.get()) else { return Vec::new() };
+    let Ok(Value::Object(given)) = serde_json::from_str(input.get()) else {
+        return Vec::new();
+    };
     let patch = text(&given, PATCH).map(patched).unwrap_or_default();
     if !patch.is_empty() || wants.kind != ToolKind::Edit {
         return patch;
@@ -91,14 +113,20 @@ pub fn of_input(wants: &ToolUse, input: &RawJson) -> Vec<FileChange> {
     match given.get("changes") {
         Some(Value::Array(changes)) => return changes.iter().filter_map(listed).collect(),
         Some(Value::Object(changes)) => {
-            return changes.iter().filter_map(|(path, change)| keyed(path, change)).collect();
+            return changes
+                .iter()
+                .filter_map(|(path, change)| keyed(path, change))
+                .collect();
         }
         _ => {}
     }
     match &wants.paths[..] {
         [path] => of_file(wants, path, &given),
         [from, to] if given.contains_key("from") => {
-            vec![FileChange { moved_to: Some(to.clone()), ..FileChange::new(from, ChangeKind::Patch(String::new())) }]
+            vec![FileChange {
+                moved_to: Some(to.clone()),
+                ..FileChange::new(from, ChangeKind::Patch(String::new()))
+            }]
         }
         _ => each_edit(None, &given),
     }
@@ -106,11 +134,21 @@ pub fn of_input(wants: &ToolUse, input: &RawJson) -> Vec<FileChange> {
 
 impl FileChange {
     fn new(path: &str, kind: ChangeKind) -> Self {
-        Self { path: path.to_owned(), moved_to: None, kind }
+        Self {
+            path: path.to_owned(),
+            moved_to: None,
+            kind,
+        }
     }
 
     fn replace(path: &str, old: &str, new: &str) -> Self {
-        Self::new(path, ChangeKind::Replace { old: old.to_owned(), new: new.to_owned() })
+        Self::new(
+            path,
+            ChangeKind::Replace {
+                old: old.to_owned(),
+                new: new.to_owned(),
+            },
+        )
     }
 }
 
@@ -122,18 +160,33 @@ fn of_file(wants: &ToolUse, path: &str, given: &Map<String, Value>) -> Vec<FileC
     if let Some(diff) = text(given, PATCH).filter(|diff| is_unified(diff)) {
         return vec![FileChange::new(path, ChangeKind::Patch(diff.to_owned()))];
     }
-    let replaced = text(given, NEW).map(|new| FileChange::replace(path, text(given, OLD).unwrap_or_default(), new));
-    let written = || text(given, WHOLE).map(|whole| FileChange::new(path, ChangeKind::Write(whole.to_owned())));
-    replaced.or_else(written).into_iter().chain(each_edit(Some(path), given)).collect()
+    let replaced = text(given, NEW)
+        .map(|new| FileChange::replace(path, text(given, OLD).unwrap_or_default(), new));
+    let written = || {
+        text(given, WHOLE).map(|whole| FileChange::new(path, ChangeKind::Write(whole.to_owned())))
+    };
+    replaced
+        .or_else(written)
+        .into_iter()
+        .chain(each_edit(Some(path), given))
+        .collect()
 }
 
 /// The changes of a list of edits, each in a file of its own or all in the same one.
 fn each_edit(path: Option<&str>, given: &Map<String, Value>) -> Vec<FileChange> {
-    let edits = given.get("edits").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let edits = given
+        .get("edits")
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     let change = |edit: &Value| {
         let edit = edit.as_object()?;
         let path = text(edit, PATH).or(path)?;
-        Some(FileChange::replace(path, text(edit, OLD).unwrap_or_default(), text(edit, NEW)?))
+        Some(FileChange::replace(
+            path,
+            text(edit, OLD).unwrap_or_default(),
+            text(edit, NEW)?,
+        ))
     };
     edits.iter().filter_map(change).collect()
 }
@@ -141,20 +194,38 @@ fn each_edit(path: Option<&str>, given: &Map<String, Value>) -> Vec<FileChange> 
 /// A change as `{"path", "kind", "diff"}`: the diff of a new or a removed file is its text.
 fn listed(change: &Value) -> Option<FileChange> {
     let path = change["path"].as_str()?;
-    let kind = change["kind"].as_str().or(change["kind"]["type"].as_str())?;
-    let moved = change["kind"]["move_path"].as_str().or(change["kind"]["movePath"].as_str());
+    let kind = change["kind"]
+        .as_str()
+        .or(change["kind"]["type"].as_str())?;
+    let moved = change["kind"]["move_path"]
+        .as_str()
+        .or(change["kind"]["movePath"].as_str());
     let found = typed(path, kind, change["diff"].as_str())?;
-    Some(FileChange { moved_to: moved.map(str::to_owned), ..found })
+    Some(FileChange {
+        moved_to: moved.map(str::to_owned),
+        ..found
+    })
 }
 
 /// A change as `{"PATH": {"type", "content" or "unified_diff"}}`, or with the type as a key.
 fn keyed(path: &str, change: &Value) -> Option<FileChange> {
     let (kind, said) = match change["type"].as_str() {
         Some(kind) => (kind.to_owned(), change),
-        None => change.as_object()?.iter().next().map(|(kind, said)| (kind.clone(), said))?,
+        None => change
+            .as_object()?
+            .iter()
+            .next()
+            .map(|(kind, said)| (kind.clone(), said))?,
     };
-    let found = typed(path, &kind, said["unified_diff"].as_str().or(said["content"].as_str()))?;
-    Some(FileChange { moved_to: said["move_path"].as_str().map(str::to_owned), ..found })
+    let found = typed(
+        path,
+        &kind,
+        said["unified_diff"].as_str().or(said["content"].as_str()),
+    )?;
+    Some(FileChange {
+        moved_to: said["move_path"].as_str().map(str::to_owned),
+        ..found
+    })
 }
 
 fn typed(path: &str, kind: &str, said: Option<&str>) -> Option<FileChange> {
@@ -190,21 +261,43 @@ fn is_unified(text: &str) -> bool {
 /// The changes of a patch in the form that begins with `*** Begin Patch`.
 fn patched(patch: &str) -> Vec<FileChange> {
     let mut changes: Vec<FileChange> = Vec::new();
-    let mut lines = patch.lines().skip_while(|line| line.trim() != "*** Begin Patch").skip(1);
-    for line in lines.by_ref().take_while(|line| line.trim() != "*** End Patch") {
-        let head = line.strip_prefix("*** ").and_then(|line| line.split_once(": "));
+    let mut lines = patch
+        .lines()
+        .skip_while(|line| line.trim() != "*** Begin Patch")
+        .skip(1);
+    for line in lines
+        .by_ref()
+        .take_while(|line| line.trim() != "*** End Patch")
+    {
+        let head = line
+            .strip_prefix("*** ")
+            .and_then(|line| line.split_once(": "));
         match (head, changes.last_mut()) {
             (Some(("Add File", path)), _) => changes.push(FileChange::replace(path, "", "")),
             (Some(("Update File", path)), _) => {
                 changes.push(FileChange::new(path, ChangeKind::Patch(String::new())));
             }
-            (Some(("Delete File", path)), _) => changes.push(FileChange::new(path, ChangeKind::Delete)),
+            (Some(("Delete File", path)), _) => {
+                changes.push(FileChange::new(path, ChangeKind::Delete))
+            }
             (Some(("Move to", path)), Some(change)) => change.moved_to = Some(path.to_owned()),
-            (_, Some(FileChange { kind: ChangeKind::Replace { new, .. }, .. })) => {
+            (
+                _,
+                Some(FileChange {
+                    kind: ChangeKind::Replace { new, .. },
+                    ..
+                }),
+            ) => {
                 new.push_str(line.strip_prefix('+').unwrap_or(line));
                 new.push('\n');
             }
-            (_, Some(FileChange { kind: ChangeKind::Patch(hunks), .. })) => {
+            (
+                _,
+                Some(FileChange {
+                    kind: ChangeKind::Patch(hunks),
+                    ..
+                }),
+            ) => {
                 hunks.push_str(line);
                 hunks.push('\n');
             }
@@ -235,34 +328,70 @@ mod tests {
 
     fn edits(tool: &str, paths: &[&str], input: &Value) -> Vec<FileChange> {
         let paths = paths.iter().map(|path| (*path).to_owned()).collect();
-        let wants = ToolUse { paths, ..ToolUse::of(tool, ToolKind::Edit) };
+        let wants = ToolUse {
+            paths,
+            ..ToolUse::of(tool, ToolKind::Edit)
+        };
         of_input(&wants, &RawJson::of(input))
     }
 
     #[test]
     fn arguments_of_every_shape_are_read() {
         let table = [
-            (json!({"file_path": "a", "old_string": "1", "new_string": "2"}), vec![replace("a", "1", "2")]),
-            (json!({"filePath": "a", "oldString": "1", "newString": ""}), vec![replace("a", "1", "")]),
-            (json!({"path": "a", "old_str": "1", "new_str": "2"}), vec![replace("a", "1", "2")]),
-            (json!({"path": "a", "find": "1", "replace": "2", "all": true}), vec![replace("a", "1", "2")]),
-            (json!({"path": "a", "insert_line": 3, "new_str": "2"}), vec![replace("a", "", "2")]),
-            (json!({"path": "a", "content": "2"}), vec![FileChange::new("a", ChangeKind::Write("2".into()))]),
-            (json!({"path": "a", "file_text": "2"}), vec![FileChange::new("a", ChangeKind::Write("2".into()))]),
+            (
+                json!({"file_path": "a", "old_string": "1", "new_string": "2"}),
+                vec![replace("a", "1", "2")],
+            ),
+            (
+                json!({"filePath": "a", "oldString": "1", "newString": ""}),
+                vec![replace("a", "1", "")],
+            ),
+            (
+                json!({"path": "a", "old_str": "1", "new_str": "2"}),
+                vec![replace("a", "1", "2")],
+            ),
+            (
+                json!({"path": "a", "find": "1", "replace": "2", "all": true}),
+                vec![replace("a", "1", "2")],
+            ),
+            (
+                json!({"path": "a", "insert_line": 3, "new_str": "2"}),
+                vec![replace("a", "", "2")],
+            ),
+            (
+                json!({"path": "a", "content": "2"}),
+                vec![FileChange::new("a", ChangeKind::Write("2".into()))],
+            ),
+            (
+                json!({"path": "a", "file_text": "2"}),
+                vec![FileChange::new("a", ChangeKind::Write("2".into()))],
+            ),
             (
                 json!({"path": "a", "edits": [{"oldText": "1", "newText": "2"}, {"find": "3", "replace": "4"}, {}, 5]}),
                 vec![replace("a", "1", "2"), replace("a", "3", "4")],
             ),
-            (json!({"path": "a", "diff": "@@ -1 +1 @@\n-1\n+2\n"}), vec![patch("a", "@@ -1 +1 @@\n-1\n+2\n")]),
+            (
+                json!({"path": "a", "diff": "@@ -1 +1 @@\n-1\n+2\n"}),
+                vec![patch("a", "@@ -1 +1 @@\n-1\n+2\n")],
+            ),
             (json!({"old_string": 7, "edits": "no"}), vec![]),
             (json!([1]), vec![]),
         ];
         for (input, want) in table {
             assert_eq!(edits("edit", &["a"], &input), want, "{input}");
         }
-        assert_eq!(edits("delete_file", &["a"], &json!({})), [FileChange::new("a", ChangeKind::Delete)]);
-        let moved = FileChange { moved_to: Some("b".into()), ..patch("a", "") };
-        assert_eq!(edits("move_file", &["a", "b"], &json!({"from": "a", "to": "b"})), [moved]);
+        assert_eq!(
+            edits("delete_file", &["a"], &json!({})),
+            [FileChange::new("a", ChangeKind::Delete)]
+        );
+        let moved = FileChange {
+            moved_to: Some("b".into()),
+            ..patch("a", "")
+        };
+        assert_eq!(
+            edits("move_file", &["a", "b"], &json!({"from": "a", "to": "b"})),
+            [moved]
+        );
         // A text without a file is no change.
         assert_eq!(edits("edit", &["a", "b"], &json!({"content": "x"})), []);
     }
@@ -278,31 +407,58 @@ mod tests {
             {"path": "g", "kind": "update"},
             {"path": "h", "kind": "new"},
         ]});
-        let moved = FileChange { moved_to: Some("c".into()), ..patch("b", "@@ -1 +1 @@\n-1\n+2\n") };
-        let [gone, new, edited] = [("e", ChangeKind::Delete), ("f", ChangeKind::Create), ("g", ChangeKind::Edit)]
-            .map(|(path, kind)| FileChange::new(path, kind));
-        let all = [replace("a", "", "1\n"), moved, replace("d", "1\n", ""), gone, new, edited];
+        let moved = FileChange {
+            moved_to: Some("c".into()),
+            ..patch("b", "@@ -1 +1 @@\n-1\n+2\n")
+        };
+        let [gone, new, edited] = [
+            ("e", ChangeKind::Delete),
+            ("f", ChangeKind::Create),
+            ("g", ChangeKind::Edit),
+        ]
+        .map(|(path, kind)| FileChange::new(path, kind));
+        let all = [
+            replace("a", "", "1\n"),
+            moved,
+            replace("d", "1\n", ""),
+            gone,
+            new,
+            edited,
+        ];
         assert_eq!(edits("apply_patch", &["a", "b", "c"], &listed), all);
         let keyed = json!({"changes": {"a": {"type": "add", "content": "1\n"},
             "b": {"update": {"unified_diff": "@@ -1 +1 @@\n", "move_path": null}}}});
-        assert_eq!(edits("patch", &[], &keyed), [replace("a", "", "1\n"), patch("b", "@@ -1 +1 @@\n")]);
+        assert_eq!(
+            edits("patch", &[], &keyed),
+            [replace("a", "", "1\n"), patch("b", "@@ -1 +1 @@\n")]
+        );
         let text = "*** Begin Patch\n*** Add File: a\n+1\n+2\n*** Update File: b\n*** Move to: c\n@@ fn x\n 1\n-2\n+3\n\
                     *** Delete File: d\n*** End Patch\n";
-        let moved = FileChange { moved_to: Some("c".into()), ..patch("b", "@@ fn x\n 1\n-2\n+3\n") };
+        let moved = FileChange {
+            moved_to: Some("c".into()),
+            ..patch("b", "@@ fn x\n 1\n-2\n+3\n")
+        };
         let gone = FileChange::new("d", ChangeKind::Delete);
         let all = vec![replace("a", "", "1\n2\n"), moved, gone];
         assert_eq!(edits("apply_patch", &[], &json!({"patchText": text})), all);
         // Of a tool that nobody knows, only a patch is a change; of one that reads, nothing is.
         let of = |kind, input: Value| of_input(&ToolUse::of("x", kind), &RawJson::of(&input));
         assert_eq!(of(ToolKind::Other, json!({"input": text})), all);
-        assert_eq!(of(ToolKind::Other, json!({"path": "a", "content": "x"})), []);
+        assert_eq!(
+            of(ToolKind::Other, json!({"path": "a", "content": "x"})),
+            []
+        );
         assert_eq!(of(ToolKind::Execute, json!({"input": text})), []);
     }
 
     #[test]
     fn a_result_knows_better_than_the_arguments() {
-        let call =
-            |input: &Value| ToolCall { id: "1".into(), name: "edit".into(), input: RawJson::of(input), parent: None };
+        let call = |input: &Value| ToolCall {
+            id: "1".into(),
+            name: "edit".into(),
+            input: RawJson::of(input),
+            parent: None,
+        };
         let result = |output: &str, content: Option<Value>| ToolResult {
             id: "1".into(),
             name: None,
@@ -311,16 +467,28 @@ mod tests {
             denied: false,
             content: content.map(|content| RawJson::of(&content)),
         };
-        let wants = ToolUse { paths: vec!["a".into()], ..ToolUse::of("edit", ToolKind::Edit) };
+        let wants = ToolUse {
+            paths: vec!["a".into()],
+            ..ToolUse::of("edit", ToolKind::Edit)
+        };
         let input = json!({"path": "a", "content": "2\n"});
         let blocks = json!([{"type": "content", "content": {"type": "text", "text": "x"}},
             {"type": "diff", "path": "/w/a", "oldText": "1\n", "newText": "2\n"},
             {"type": "diff", "path": "/w/b", "oldText": null, "newText": "3\n"}]);
         let shown = of_call(&wants, &call(&input), &result("", Some(blocks)));
-        assert_eq!(shown, [replace("/w/a", "1\n", "2\n"), replace("/w/b", "", "3\n")]);
+        assert_eq!(
+            shown,
+            [replace("/w/a", "1\n", "2\n"), replace("/w/b", "", "3\n")]
+        );
         let diff = "Changed.\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n-1\n+2\n";
-        assert_eq!(of_call(&wants, &call(&input), &result(diff, None)), [patch("a", diff)]);
+        assert_eq!(
+            of_call(&wants, &call(&input), &result(diff, None)),
+            [patch("a", diff)]
+        );
         let written = FileChange::new("a", ChangeKind::Write("2\n".into()));
-        assert_eq!(of_call(&wants, &call(&input), &result("Done.", None)), [written]);
+        assert_eq!(
+            of_call(&wants, &call(&input), &result("Done.", None)),
+            [written]
+        );
     }
 }

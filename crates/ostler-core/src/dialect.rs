@@ -3,7 +3,7 @@
 mod probe;
 pub mod transcript;
 
-use crate::event::{Level, Notice, Unreadable, EventKind};
+use crate::event::{EventKind, Level, Notice, Unreadable};
 use crate::lines::Line;
 use crate::outcome::Outcome;
 use crate::permission::{PermissionRequest, ToolKind, ToolUse, Verdict};
@@ -430,7 +430,12 @@ impl TurnOver {
     /// An ending without an answer.
     #[must_use]
     pub fn bare(outcome: Outcome) -> Self {
-        Self { outcome, text: None, structured: None, usage: Vec::new() }
+        Self {
+            outcome,
+            text: None,
+            structured: None,
+            usage: Vec::new(),
+        }
     }
 }
 
@@ -451,7 +456,12 @@ impl Outbox {
 
     /// Tell the caller about a line that could not be understood.
     pub fn unreadable(&mut self, line: &str, why: &str) {
-        self.event(Unreadable { raw: line.to_owned(), why: why.to_owned(), length: line.len() as u64, lossy: false });
+        self.event(Unreadable {
+            raw: line.to_owned(),
+            why: why.to_owned(),
+            length: line.len() as u64,
+            lossy: false,
+        });
     }
 
     /// Anything else.
@@ -493,7 +503,12 @@ pub fn deliver_line(conversation: &mut dyn Conversation, line: Line<'_>, out: &m
         }
         Line::Oversize { head, length } => {
             let why = format!("the line has {length} bytes, more than the cap");
-            out.event(Unreadable { raw: head, why, length, lossy: false });
+            out.event(Unreadable {
+                raw: head,
+                why,
+                length,
+                lossy: false,
+            });
         }
     }
 }

@@ -53,13 +53,16 @@ impl At {
     /// Reads a moment as HTTP and mail write it: `Fri, 31 Dec 2100 23:59:59 GMT`.
     #[must_use]
     pub fn from_http_date(text: &str) -> Option<Self> {
-        jiff::fmt::rfc2822::parse(text).ok().map(|moment| Self(moment.timestamp().as_millisecond()))
+        jiff::fmt::rfc2822::parse(text)
+            .ok()
+            .map(|moment| Self(moment.timestamp().as_millisecond()))
     }
 }
 
 impl std::fmt::Display for At {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let stamp = jiff::Timestamp::from_millisecond(self.0).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+        let stamp =
+            jiff::Timestamp::from_millisecond(self.0).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
         write!(f, "{stamp:.3}")
     }
 }
@@ -68,7 +71,9 @@ impl std::str::FromStr for At {
     type Err = String;
 
     fn from_str(s: &str) -> Result<Self, Self::Err> {
-        s.parse::<jiff::Timestamp>().map(|t| Self(t.as_millisecond())).map_err(|e| e.to_string())
+        s.parse::<jiff::Timestamp>()
+            .map(|t| Self(t.as_millisecond()))
+            .map_err(|e| e.to_string())
     }
 }
 
@@ -346,7 +351,12 @@ impl Notice {
     /// A notice without a line behind it.
     #[must_use]
     pub fn new(level: Level, code: &str, message: impl Into<String>) -> Self {
-        Self { level, code: code.to_owned(), message: message.into(), raw: None }
+        Self {
+            level,
+            code: code.to_owned(),
+            message: message.into(),
+            raw: None,
+        }
     }
 
     /// A line of an agent's that Ostler does not know: `kind` names its kind, such as `type "x"`, and is the same for all of
@@ -354,13 +364,19 @@ impl Notice {
     #[must_use]
     pub fn unknown_message(agent: &str, kind: &str, raw: Option<RawJson>) -> Self {
         let message = format!("{agent} said something that {UNKNOWN}{kind}.");
-        Self { raw, ..Self::new(Level::Debug, UNKNOWN_CODE, message) }
+        Self {
+            raw,
+            ..Self::new(Level::Debug, UNKNOWN_CODE, message)
+        }
     }
 
     /// The kind of a line that Ostler does not know, if the notice stands for one.
     #[must_use]
     pub fn unknown_kind(&self) -> Option<&str> {
-        let (_, kind) = self.message.split_once(UNKNOWN).filter(|_| self.code == UNKNOWN_CODE)?;
+        let (_, kind) = self
+            .message
+            .split_once(UNKNOWN)
+            .filter(|_| self.code == UNKNOWN_CODE)?;
         Some(kind.strip_suffix('.').unwrap_or(kind))
     }
 }
@@ -371,7 +387,9 @@ const UNKNOWN_CODE: &str = "unknown_message";
 const UNKNOWN: &str = "Ostler does not know: ";
 
 /// How much a notice matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
     /// Of interest when one looks for it.
@@ -446,7 +464,10 @@ impl Event {
         let mut json = Vec::with_capacity(self.weight());
         // Strings, numbers and checked raw values: there is nothing in an event that cannot be written.
         let written = serde_json::to_writer(&mut json, self).is_ok();
-        String::from_utf8(json).ok().filter(|_| written).unwrap_or_default()
+        String::from_utf8(json)
+            .ok()
+            .filter(|_| written)
+            .unwrap_or_default()
     }
 
     /// Reads an event from one JSON line.
@@ -461,8 +482,19 @@ impl Event {
             session: Arc<str>,
             turn: u32,
         }
-        let Envelope { seq, at, session, turn } = serde_json::from_str(text)?;
-        Ok(Self { seq, at, session, turn, kind: EventKind::from_json(text)? })
+        let Envelope {
+            seq,
+            at,
+            session,
+            turn,
+        } = serde_json::from_str(text)?;
+        Ok(Self {
+            seq,
+            at,
+            session,
+            turn,
+            kind: EventKind::from_json(text)?,
+        })
     }
 }
 
@@ -479,13 +511,28 @@ mod tests {
     // The kind is read back from the sentence that it was put into, whatever it holds.
     #[test]
     fn the_kind_of_a_line_that_is_not_known_can_be_read_back() {
-        for kind in ["type \"x\"", "a block without a type", "type \"a. b.\"", "", "type \"Ostler does not know: \""] {
+        for kind in [
+            "type \"x\"",
+            "a block without a type",
+            "type \"a. b.\"",
+            "",
+            "type \"Ostler does not know: \"",
+        ] {
             let notice = Notice::unknown_message("Some Agent 2.0", kind, None);
             assert_eq!(notice.unknown_kind(), Some(kind));
-            assert_eq!((notice.level, notice.code.as_str()), (Level::Debug, "unknown_message"));
+            assert_eq!(
+                (notice.level, notice.code.as_str()),
+                (Level::Debug, "unknown_message")
+            );
         }
-        let other = Notice { code: "other".into(), ..Notice::unknown_message("a", "b", None) };
+        let other = Notice {
+            code: "other".into(),
+            ..Notice::unknown_message("a", "b", None)
+        };
         assert_eq!(other.unknown_kind(), None);
-        assert_eq!(Notice::new(Level::Debug, "unknown_message", "something else").unknown_kind(), None);
+        assert_eq!(
+            Notice::new(Level::Debug, "unknown_message", "something else").unknown_kind(),
+            None
+        );
     }
 }

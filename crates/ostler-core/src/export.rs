@@ -6,7 +6,7 @@ mod html;
 mod markdown;
 
 use crate::clip::plain;
-use crate::event::{At, Event, Level, Text, TextKind, ToolCall, ToolResult, EventKind};
+use crate::event::{At, Event, EventKind, Level, Text, TextKind, ToolCall, ToolResult};
 use crate::log::SessionRecord;
 use crate::outcome::Outcome;
 use crate::usage::Usage;
@@ -118,13 +118,22 @@ impl Export {
             ExportFormat::Html => Some(html::block),
             ExportFormat::Jsonl => None,
         };
-        Self { page, text: None, calls: Vec::new(), has_replied: false }
+        Self {
+            page,
+            text: None,
+            calls: Vec::new(),
+            has_replied: false,
+        }
     }
 
     /// Returns the beginning of the text.
     #[must_use]
     pub fn head(&self, session: &SessionRecord, began_at: At) -> String {
-        let version = session.agent_version.as_deref().map(|it| format!(" {}", line(it))).unwrap_or_default();
+        let version = session
+            .agent_version
+            .as_deref()
+            .map(|it| format!(" {}", line(it)))
+            .unwrap_or_default();
         let mut facts = vec![
             ("Session", line(&session.session).into()),
             ("Agent", format!("{}{version}", line(&session.agent)).into()),
@@ -134,7 +143,11 @@ impl Export {
         if let Some(native) = &session.native_session {
             facts.insert(2, ("Agent's session id", line(native).into()));
         }
-        let title = format!("{} session {}", line(&session.agent), line(brief::short_id(&session.session)));
+        let title = format!(
+            "{} session {}",
+            line(&session.agent),
+            line(brief::short_id(&session.session))
+        );
         self.write(&Block::Head(Head { title, facts }))
     }
 
@@ -149,7 +162,11 @@ impl Export {
             EventKind::TurnStarted(turn) => {
                 self.has_replied = false;
                 let prompt = turn.prompt.as_deref().map(plain);
-                self.settled(&Block::Turn { number: event.turn, at: event.at, prompt })
+                self.settled(&Block::Turn {
+                    number: event.turn,
+                    at: event.at,
+                    prompt,
+                })
             }
             EventKind::ToolCall(call) => {
                 self.calls.push(call.clone());
@@ -184,11 +201,19 @@ impl Export {
     fn settle(&mut self) -> String {
         match self.text.take() {
             Some(Pending { text, .. }) if text.trim().is_empty() => String::new(),
-            Some(Pending { kind: TextKind::Reply, text, .. }) => {
+            Some(Pending {
+                kind: TextKind::Reply,
+                text,
+                ..
+            }) => {
                 self.has_replied = true;
                 self.write(&Block::Reply(plain(&text)))
             }
-            Some(Pending { kind: TextKind::Thinking, text, .. }) => self.write(&Block::Thinking(plain(&text))),
+            Some(Pending {
+                kind: TextKind::Thinking,
+                text,
+                ..
+            }) => self.write(&Block::Thinking(plain(&text))),
             None => String::new(),
         }
     }
@@ -200,22 +225,39 @@ impl Export {
     }
 
     fn text(&mut self, text: &Text) -> String {
-        let goes_on = |open: &Pending| text.delta && open.kind == text.kind && open.message == text.message;
+        let goes_on =
+            |open: &Pending| text.delta && open.kind == text.kind && open.message == text.message;
         if let Some(open) = self.text.as_mut().filter(|open| goes_on(open)) {
             open.text.push_str(&text.text);
             return String::new();
         }
         let before = self.settle();
-        self.text = Some(Pending { kind: text.kind, message: text.message.clone(), text: text.text.clone() });
+        self.text = Some(Pending {
+            kind: text.kind,
+            message: text.message.clone(),
+            text: text.text.clone(),
+        });
         before
     }
 
     fn tool_result(&mut self, result: &ToolResult) -> String {
-        let call = self.calls.iter().position(|call| call.id == result.id).map(|at| self.calls.remove(at));
-        let name = result.name.as_deref().or(call.as_ref().map(|call| &*call.name)).unwrap_or("tool");
+        let call = self
+            .calls
+            .iter()
+            .position(|call| call.id == result.id)
+            .map(|at| self.calls.remove(at));
+        let name = result
+            .name
+            .as_deref()
+            .or(call.as_ref().map(|call| &*call.name))
+            .unwrap_or("tool");
         let input = call.as_ref().map(Input::of).unwrap_or_default();
         let result = Some((Verdict::of(result), plain(&result.output)));
-        self.settled(&Block::Tool { name: line(name), input, result })
+        self.settled(&Block::Tool {
+            name: line(name),
+            input,
+            result,
+        })
     }
 
     fn turn_ended(&mut self, turn: &event::TurnEnded) -> String {
@@ -224,7 +266,10 @@ impl Export {
         if !self.has_replied && !turn.text.trim().is_empty() {
             text += &self.write(&Block::Reply(plain(&turn.text)));
         }
-        text + &self.write(&Block::TurnEnded(ending(&turn.outcome, turn.usage.as_ref())))
+        text + &self.write(&Block::TurnEnded(ending(
+            &turn.outcome,
+            turn.usage.as_ref(),
+        )))
     }
 
     /// Calls that never came to their end.
@@ -232,7 +277,13 @@ impl Export {
         let calls = std::mem::take(&mut self.calls);
         calls
             .iter()
-            .map(|call| self.settled(&Block::Tool { name: line(&call.name), input: Input::of(call), result: None }))
+            .map(|call| {
+                self.settled(&Block::Tool {
+                    name: line(&call.name),
+                    input: Input::of(call),
+                    result: None,
+                })
+            })
             .collect()
     }
 }
@@ -245,14 +296,27 @@ fn line(text: &str) -> String {
 impl Input {
     fn of(call: &ToolCall) -> Self {
         let Ok(serde_json::Value::Object(map)) = serde_json::from_str(call.input.get()) else {
-            return Self { subject: String::new(), text: plain(call.input.get()) };
+            return Self {
+                subject: String::new(),
+                text: plain(call.input.get()),
+            };
         };
-        let named = ["command", "path", "file_path", "pattern"].iter().find_map(|key| map.get(*key)?.as_str());
-        let subject = named.or_else(|| map.values().find_map(|value| value.as_str())).unwrap_or_default();
+        let named = ["command", "path", "file_path", "pattern"]
+            .iter()
+            .find_map(|key| map.get(*key)?.as_str());
+        let subject = named
+            .or_else(|| map.values().find_map(|value| value.as_str()))
+            .unwrap_or_default();
         let only_command = map.len() == 1 && map.contains_key("command") && !subject.is_empty();
-        let text =
-            if only_command { plain(subject) } else { plain(&format!("{:#}", serde_json::Value::from(map.clone()))) };
-        Self { subject: line(subject).chars().take(SUBJECT).collect(), text }
+        let text = if only_command {
+            plain(subject)
+        } else {
+            plain(&format!("{:#}", serde_json::Value::from(map.clone())))
+        };
+        Self {
+            subject: line(subject).chars().take(SUBJECT).collect(),
+            text,
+        }
     }
 }
 
@@ -260,7 +324,11 @@ fn ending(outcome: &Outcome, usage: Option<&Usage>) -> String {
     let mut parts = vec![outcome.cause.to_string()];
     if let Some(usage) = usage {
         parts.extend(usage.total().map(|total| format!("{total} tokens")));
-        parts.extend(usage.cost_usd.map(|cost| brief::cost(cost, usage.cost_source)));
+        parts.extend(
+            usage
+                .cost_usd
+                .map(|cost| brief::cost(cost, usage.cost_source)),
+        );
     }
     if !outcome.is_success() {
         parts.push(line(&outcome.message));

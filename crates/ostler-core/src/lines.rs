@@ -68,7 +68,12 @@ impl Lines {
     /// Lines of at most `cap` bytes.
     #[must_use]
     pub fn with_cap(cap: usize) -> Self {
-        Self { cap, carry: Vec::new(), over: None, began: 0 }
+        Self {
+            cap,
+            carry: Vec::new(),
+            over: None,
+            began: 0,
+        }
     }
 
     /// Takes a chunk and calls `each` for every line it completes, in order.
@@ -116,7 +121,8 @@ impl Lines {
         if length <= self.cap as u64 {
             if self.carry.capacity() - self.carry.len() < piece.len() && self.carry.len() > KEEP {
                 // A vector doubles as it grows; a long line must not take twice its size.
-                self.carry.reserve_exact(piece.len().max(self.carry.len() / 4));
+                self.carry
+                    .reserve_exact(piece.len().max(self.carry.len() / 4));
             }
             self.carry.extend_from_slice(piece);
             return;
@@ -132,7 +138,9 @@ impl Lines {
         match self.over.take() {
             Some(length) => {
                 // The cut may have split a character; what is left of it is not shown.
-                let head = String::from_utf8_lossy(&self.carry).trim_end_matches('\u{fffd}').to_owned();
+                let head = String::from_utf8_lossy(&self.carry)
+                    .trim_end_matches('\u{fffd}')
+                    .to_owned();
                 each(Line::Oversize { head, length });
             }
             None => each(line(&self.carry)),
@@ -145,8 +153,14 @@ impl Lines {
 fn line(bytes: &[u8]) -> Line<'_> {
     let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
     match std::str::from_utf8(bytes) {
-        Ok(text) => Line::Text { text: Cow::Borrowed(text), lossy: false },
-        Err(_) => Line::Text { text: String::from_utf8_lossy(bytes), lossy: true },
+        Ok(text) => Line::Text {
+            text: Cow::Borrowed(text),
+            lossy: false,
+        },
+        Err(_) => Line::Text {
+            text: String::from_utf8_lossy(bytes),
+            lossy: true,
+        },
     }
 }
 
@@ -160,7 +174,10 @@ mod tests {
         let mut out = Vec::new();
         let mut keep = |l: Line<'_>| {
             out.push(match l {
-                Line::Text { text, lossy } => Line::Text { text: Cow::Owned(text.into_owned()), lossy },
+                Line::Text { text, lossy } => Line::Text {
+                    text: Cow::Owned(text.into_owned()),
+                    lossy,
+                },
                 Line::Oversize { head, length } => Line::Oversize { head, length },
             });
         };
@@ -173,13 +190,19 @@ mod tests {
     }
 
     fn text(s: &str) -> Line<'static> {
-        Line::Text { text: Cow::Owned(s.to_owned()), lossy: false }
+        Line::Text {
+            text: Cow::Owned(s.to_owned()),
+            lossy: false,
+        }
     }
 
     #[test]
     fn last_line_without_newline_counts() {
         assert_eq!(split(100, &[b"a\nb"]), [text("a"), text("b")]);
-        assert_eq!(split(100, &[b"a\r\n\nb\n"]), [text("a"), text(""), text("b")]);
+        assert_eq!(
+            split(100, &[b"a\r\n\nb\n"]),
+            [text("a"), text(""), text("b")]
+        );
         assert_eq!(split(100, &[]), []);
     }
 
@@ -187,7 +210,13 @@ mod tests {
     #[test]
     fn invalid_utf8_is_kept_with_a_flag() {
         let seen = split(100, &[b"ok\nbad \xff byte\nnext\n"]);
-        assert_eq!(seen[1], Line::Text { text: "bad \u{fffd} byte".into(), lossy: true });
+        assert_eq!(
+            seen[1],
+            Line::Text {
+                text: "bad \u{fffd} byte".into(),
+                lossy: true
+            }
+        );
         assert_eq!(seen[2], text("next"));
     }
 
@@ -200,14 +229,26 @@ mod tests {
         let length = long.len() as u64;
         long.extend(b"\nnext\n");
         let seen = split(8000, &[&long]);
-        assert_eq!(seen, [Line::Oversize { head: "x".repeat(HEAD - 1), length }, text("next")]);
+        assert_eq!(
+            seen,
+            [
+                Line::Oversize {
+                    head: "x".repeat(HEAD - 1),
+                    length
+                },
+                text("next")
+            ]
+        );
     }
 
     #[test]
     fn exactly_the_cap_is_a_line() {
         assert_eq!(split(3, &[b"abc\nabcd\n"]).len(), 2);
         assert!(matches!(split(3, &[b"abc\n"])[0], Line::Text { .. }));
-        assert!(matches!(split(3, &[b"ab", b"cd\n"])[0], Line::Oversize { length: 4, .. }));
+        assert!(matches!(
+            split(3, &[b"ab", b"cd\n"])[0],
+            Line::Oversize { length: 4, .. }
+        ));
     }
 
     // P16: the cap is per line, not per session.
@@ -217,7 +258,9 @@ mod tests {
         let mut count = 0;
         let mut lines = Lines::with_cap(64 * 1024);
         for _ in 0..10_000 {
-            lines.push(&one, |l| count += usize::from(matches!(l, Line::Text { .. })));
+            lines.push(&one, |l| {
+                count += usize::from(matches!(l, Line::Text { .. }))
+            });
         }
         assert_eq!(count, 10_000);
         assert!(lines.carry.capacity() <= KEEP);
@@ -230,7 +273,15 @@ mod tests {
             lines.push(&[b'z'; 64 * 1024], |_| panic!("no newline yet"));
         }
         assert!(lines.carry.capacity() <= 1024 * 1024 / 4 * 5);
-        lines.push(b"\n", |l| assert!(matches!(l, Line::Oversize { length: 6_553_600, .. })));
+        lines.push(b"\n", |l| {
+            assert!(matches!(
+                l,
+                Line::Oversize {
+                    length: 6_553_600,
+                    ..
+                }
+            ))
+        });
         assert!(lines.carry.capacity() <= KEEP);
     }
 

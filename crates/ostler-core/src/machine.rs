@@ -24,17 +24,17 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::dialect::{Capabilities, Change, Exit, ToAgent, TurnOver};
-use crate::event::{Level, Notice, Origin, Refused, SessionState, State, TurnStarted, EventKind};
+use crate::event::{EventKind, Level, Notice, Origin, Refused, SessionState, State, TurnStarted};
 use crate::outcome::Outcome;
 use crate::permission::{PermissionRequest, Policy, ToolUse};
 use crate::spec::{AfterTurn, Attendance, Limits};
 
 use account::Account;
-use permissions::Permissions;
 use budget::Warned;
 use changes::Changes;
 use ending::Ladder;
 use heartbeat::Heartbeat;
+use permissions::Permissions;
 use tools::Tools;
 use turn::{Pending, Turn};
 use volume::Volume;
@@ -183,7 +183,10 @@ impl Machine {
             state: SessionState::Created,
             after_turn,
             limits,
-            able: Capabilities { many_turns: true, ..Capabilities::default() },
+            able: Capabilities {
+                many_turns: true,
+                ..Capabilities::default()
+            },
             turns: 0,
             open: None,
             queue: VecDeque::new(),
@@ -209,7 +212,12 @@ impl Machine {
 
     /// The same with rules about tools, for work in this directory; `attendance` says whether somebody answers.
     #[must_use]
-    pub fn ruled(mut self, policy: Option<Policy>, workspace: String, attendance: Attendance) -> Self {
+    pub fn ruled(
+        mut self,
+        policy: Option<Policy>,
+        workspace: String,
+        attendance: Attendance,
+    ) -> Self {
         self.permissions = Permissions::new(policy, workspace, attendance);
         self
     }
@@ -254,8 +262,16 @@ impl Machine {
         if self.frozen.is_some() {
             return ladder.filter(|at| *at < NEVER); // its time stands still
         }
-        let turn = self.open.as_ref().and_then(|t| t.deadline(&self.limits, self.may_be_silent()));
-        let waits = [self.startup_deadline(), self.linger_deadline(), self.changes.deadline(), self.budget_deadline()];
+        let turn = self
+            .open
+            .as_ref()
+            .and_then(|t| t.deadline(&self.limits, self.may_be_silent()));
+        let waits = [
+            self.startup_deadline(),
+            self.linger_deadline(),
+            self.changes.deadline(),
+            self.budget_deadline(),
+        ];
         let waits = waits.into_iter().chain([self.silence_deadline()]);
         let next = waits.chain([ladder, turn]).flatten().min();
         next.filter(|at| *at < NEVER)
@@ -304,13 +320,21 @@ impl Machine {
 
     /// Begins a turn: the caller's, with a message, or the agent's own.
     fn begin(&mut self, now: Duration, prompt: Option<&str>, fx: &mut Vec<Effect>) {
-        let origin = if prompt.is_some() { Origin::Caller } else { Origin::Agent };
+        let origin = if prompt.is_some() {
+            Origin::Caller
+        } else {
+            Origin::Agent
+        };
         self.turns += 1;
         self.account.settle();
         self.heartbeat = Heartbeat::begin(now);
         // A session of one task has one deadline, however many turns the agent adds by itself.
         let first = *self.since.get_or_insert(now);
-        let since = if self.after_turn == AfterTurn::End { first } else { now };
+        let since = if self.after_turn == AfterTurn::End {
+            first
+        } else {
+            now
+        };
         self.open = Some(Turn::new(origin, now, since, self.limits.output));
         if self.state != SessionState::Starting {
             self.awake(fx);
@@ -348,7 +372,11 @@ impl Machine {
             self.emit(notice, fx);
         }
         if let Some(kind) = self.tools.note(kind) {
-            let used = if let EventKind::Usage(usage) = &kind { Some(usage.clone()) } else { None };
+            let used = if let EventKind::Usage(usage) = &kind {
+                Some(usage.clone())
+            } else {
+                None
+            };
             self.emit(kind, fx);
             if let Some(usage) = used {
                 self.used(now, &usage, fx);
@@ -381,7 +409,10 @@ impl Machine {
     fn turn_over(&mut self, now: Duration, over: TurnOver, fx: &mut Vec<Effect>) {
         self.awake(fx);
         if self.open.is_none() {
-            let message = format!("The agent ended a turn that was already over ({}).", over.outcome.cause);
+            let message = format!(
+                "The agent ended a turn that was already over ({}).",
+                over.outcome.cause
+            );
             self.emit(Notice::new(Level::Debug, "late_result", message), fx);
             for part in &over.usage {
                 self.emit(part.clone(), fx);
@@ -458,10 +489,20 @@ impl Machine {
     }
 
     fn emit(&self, kind: impl Into<EventKind>, fx: &mut Vec<Effect>) {
-        fx.push(Effect::Emit { turn: self.turns, kind: kind.into() });
+        fx.push(Effect::Emit {
+            turn: self.turns,
+            kind: kind.into(),
+        });
     }
 
     fn refuse(&self, (request, code): (&str, &str), why: &str, fx: &mut Vec<Effect>) {
-        self.emit(Refused { request: request.into(), why: why.into(), code: code.into() }, fx);
+        self.emit(
+            Refused {
+                request: request.into(),
+                why: why.into(),
+                code: code.into(),
+            },
+            fx,
+        );
     }
 }

@@ -216,7 +216,13 @@ impl Outcome {
     /// An outcome with a message and nothing else.
     #[must_use]
     pub fn new(cause: Cause, message: impl Into<String>) -> Self {
-        Self { status: cause.status(), cause, message: message.into(), hint: None, detail: None }
+        Self {
+            status: cause.status(),
+            cause,
+            message: message.into(),
+            hint: None,
+            detail: None,
+        }
     }
 
     /// The agent finished.
@@ -253,7 +259,10 @@ mod tests {
     #[test]
     fn every_cause_has_its_word_on_the_wire() {
         for cause in Cause::ALL {
-            assert_eq!(serde_json::to_string(&cause).unwrap(), format!("\"{}\"", cause.as_str()));
+            assert_eq!(
+                serde_json::to_string(&cause).unwrap(),
+                format!("\"{}\"", cause.as_str())
+            );
         }
     }
 
@@ -267,7 +276,10 @@ mod tests {
         for row in table.lines().take_while(|line| line.starts_with('|')) {
             let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
             for word in cells[0].split(", ").map(|word| word.trim_matches('`')) {
-                let cause = Cause::ALL.into_iter().find(|cause| cause.as_str() == word).expect(word);
+                let cause = Cause::ALL
+                    .into_iter()
+                    .find(|cause| cause.as_str() == word)
+                    .expect(word);
                 let name = Some(cells[1]).filter(|name| *name != "none: no error");
                 assert_eq!(cause.seed_name(), name, "{word}");
                 seen += 1;
@@ -279,7 +291,11 @@ mod tests {
     #[test]
     fn only_completed_is_a_success() {
         for cause in Cause::ALL {
-            assert_eq!(cause.status() == Status::Success, cause == Cause::Completed, "{cause}");
+            assert_eq!(
+                cause.status() == Status::Success,
+                cause == Cause::Completed,
+                "{cause}"
+            );
         }
     }
 }

@@ -19,7 +19,9 @@ pub use self::preset::Preset;
 use crate::raw_json::RawJson;
 
 /// What a tool does to the world.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolKind {
     /// It looks at files, or changes nothing outside of the agent.
@@ -38,7 +40,14 @@ pub enum ToolKind {
 
 impl ToolKind {
     /// All of them.
-    pub const ALL: [Self; 6] = [Self::Read, Self::Edit, Self::Execute, Self::Network, Self::Mcp, Self::Other];
+    pub const ALL: [Self; 6] = [
+        Self::Read,
+        Self::Edit,
+        Self::Execute,
+        Self::Network,
+        Self::Mcp,
+        Self::Other,
+    ];
 
     /// The word for it.
     #[must_use]
@@ -86,7 +95,12 @@ impl ToolUse {
     /// A tool of which nothing but its name and kind is known.
     #[must_use]
     pub fn of(tool: &str, kind: ToolKind) -> Self {
-        Self { tool: tool.to_owned(), kind, command: None, paths: Vec::new() }
+        Self {
+            tool: tool.to_owned(),
+            kind,
+            command: None,
+            paths: Vec::new(),
+        }
     }
 }
 

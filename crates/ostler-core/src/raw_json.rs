@@ -106,9 +106,18 @@ mod tests {
         };
         let wanted: serde_json::Value = serde_json::from_str(pretty).unwrap();
         assert_eq!(same(&RawJson::parse(pretty).unwrap()), wanted);
-        assert_eq!(same(&serde_json::from_str::<RawJson>(pretty).unwrap()), wanted);
-        assert_eq!(same(&RawJson::keep(serde_json::from_str(pretty).unwrap())), wanted);
-        let holder = std::collections::BTreeMap::from([("x", serde_json::from_str::<Box<RawValue>>(pretty).unwrap())]);
+        assert_eq!(
+            same(&serde_json::from_str::<RawJson>(pretty).unwrap()),
+            wanted
+        );
+        assert_eq!(
+            same(&RawJson::keep(serde_json::from_str(pretty).unwrap())),
+            wanted
+        );
+        let holder = std::collections::BTreeMap::from([(
+            "x",
+            serde_json::from_str::<Box<RawValue>>(pretty).unwrap(),
+        )]);
         assert_eq!(same(&RawJson::of(&holder))["x"], wanted);
     }
 }

@@ -28,7 +28,12 @@ impl Rotation {
     /// A rotation that holds at most `limit` bytes.
     #[must_use]
     pub fn new(limit: u64) -> Self {
-        Self { segment: limit / 2, current: 0, previous: 0, dropped: 0 }
+        Self {
+            segment: limit / 2,
+            current: 0,
+            previous: 0,
+            dropped: 0,
+        }
     }
 
     /// Returns true once something was dropped.
@@ -46,10 +51,14 @@ impl Rotation {
         let room = usize::try_from(self.segment - self.current).unwrap_or(usize::MAX);
         if bytes.len() > room {
             // Segments are cut between lines where they can be.
-            let line_end = bytes[..room].iter().rposition(|byte| *byte == b'\n').map(|at| at + 1);
+            let line_end = bytes[..room]
+                .iter()
+                .rposition(|byte| *byte == b'\n')
+                .map(|at| at + 1);
             let cut = line_end.unwrap_or(if self.current == 0 { room } else { 0 });
             if cut == 0 {
-                self.dropped += std::mem::replace(&mut self.previous, std::mem::take(&mut self.current));
+                self.dropped +=
+                    std::mem::replace(&mut self.previous, std::mem::take(&mut self.current));
                 return (Step::Rotate, bytes);
             }
             return self.write(bytes, cut);
@@ -84,7 +93,10 @@ mod tests {
                     Step::Drop => {}
                 }
                 left = rest;
-                assert!((older.len() + newer.len()) as u64 <= limit, "over the limit");
+                assert!(
+                    (older.len() + newer.len()) as u64 <= limit,
+                    "over the limit"
+                );
             }
         }
         (older, newer, rotation.dropped)
@@ -99,7 +111,10 @@ mod tests {
     #[test]
     fn segments_are_cut_between_lines() {
         let pieces = [b"aaa\nbbb\nccc\nddd\neee\n".to_vec()];
-        assert_eq!(written(20, &pieces), (b"ccc\nddd\n".to_vec(), b"eee\n".to_vec(), 8));
+        assert_eq!(
+            written(20, &pieces),
+            (b"ccc\nddd\n".to_vec(), b"eee\n".to_vec(), 8)
+        );
     }
 
     #[test]

@@ -64,13 +64,36 @@ pub struct Bridge {
 impl fmt::Debug for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Taken apart, so that a new field cannot be forgotten here.
-        let Self { prompt, dir, settings, extra_args, env, program, raw_log, limits, denials, .. } = self;
-        let Self { after_turn, sandbox, policy, attendance, tools, past, bridge, .. } = self;
+        let Self {
+            prompt,
+            dir,
+            settings,
+            extra_args,
+            env,
+            program,
+            raw_log,
+            limits,
+            denials,
+            ..
+        } = self;
+        let Self {
+            after_turn,
+            sandbox,
+            policy,
+            attendance,
+            tools,
+            past,
+            bridge,
+            ..
+        } = self;
         f.debug_struct("Spec")
             .field("prompt", &format_args!("<{} bytes>", prompt.len()))
             .field("dir", dir)
             .field("settings", settings)
-            .field("extra_args", &format_args!("<{} arguments>", extra_args.len()))
+            .field(
+                "extra_args",
+                &format_args!("<{} arguments>", extra_args.len()),
+            )
             .field("env", &env.keys())
             .field("program", program)
             .field("raw_log", raw_log)
@@ -80,7 +103,10 @@ impl fmt::Debug for Spec {
             .field("sandbox", sandbox)
             .field("policy", policy)
             .field("attendance", attendance)
-            .field("tools", &tools.iter().map(|tool| &tool.name).collect::<Vec<_>>())
+            .field(
+                "tools",
+                &tools.iter().map(|tool| &tool.name).collect::<Vec<_>>(),
+            )
             .field("past", &format_args!("<{} events>", past.len()))
             .field("bridge", bridge)
             .finish()
@@ -349,7 +375,11 @@ pub struct SpecError {
 }
 
 fn shown(value: &str, secret: bool) -> String {
-    if secret { String::new() } else { format!(" = {value:?}") }
+    if secret {
+        String::new()
+    } else {
+        format!(" = {value:?}")
+    }
 }
 
 impl SpecError {
@@ -357,14 +387,28 @@ impl SpecError {
     #[must_use]
     pub fn new(key: &str, value: &str, why: impl Into<String>) -> Self {
         let short = &value[..value.floor_char_boundary(80)];
-        let value = if short.len() < value.len() { format!("{short}…") } else { value.to_owned() };
-        Self { key: key.to_owned(), value, why: why.into(), secret: false }
+        let value = if short.len() < value.len() {
+            format!("{short}…")
+        } else {
+            value.to_owned()
+        };
+        Self {
+            key: key.to_owned(),
+            value,
+            why: why.into(),
+            secret: false,
+        }
     }
 
     /// A wrong value that may be a secret, or hold one: it is not repeated.
     #[must_use]
     pub fn secret(key: &str, why: impl Into<String>) -> Self {
-        Self { key: key.to_owned(), value: String::new(), why: why.into(), secret: true }
+        Self {
+            key: key.to_owned(),
+            value: String::new(),
+            why: why.into(),
+            secret: true,
+        }
     }
 }
 
@@ -376,7 +420,11 @@ impl Kind {
     pub fn check(self, key: &str, values: &[String]) -> Result<(), SpecError> {
         let many = matches!(self, Self::List | Self::ListOrNone);
         if !many && values.len() != 1 {
-            return Err(SpecError::new(key, &values.join(", "), "expected one value"));
+            return Err(SpecError::new(
+                key,
+                &values.join(", "),
+                "expected one value",
+            ));
         }
         if self == Self::ListOrNone && values.len() == 1 && values[0].is_empty() {
             return Ok(());
@@ -402,23 +450,39 @@ impl Kind {
                     && !value.contains(|c: char| c.is_whitespace() || c.is_control()),
                 "expected one word that does not start with a dash".into(),
             ),
-            Self::Switch => (matches!(value, "true" | "false"), "expected true or false".into()),
-            Self::Count => (value.parse::<u32>().is_ok_and(|n| n > 0), "expected a whole number of at least 1".into()),
+            Self::Switch => (
+                matches!(value, "true" | "false"),
+                "expected true or false".into(),
+            ),
+            Self::Count => (
+                value.parse::<u32>().is_ok_and(|n| n > 0),
+                "expected a whole number of at least 1".into(),
+            ),
             Self::Amount => (
                 value.parse::<f64>().is_ok_and(|n| n.is_finite() && n > 0.0),
                 "expected a number greater than 0".into(),
             ),
-            Self::OneOf(words) => (words.contains(&value), format!("expected one of: {}", words.join(", "))),
-            Self::List | Self::ListOrNone => (!value.trim().is_empty(), "expected a value that is not empty".into()),
+            Self::OneOf(words) => (
+                words.contains(&value),
+                format!("expected one of: {}", words.join(", ")),
+            ),
+            Self::List | Self::ListOrNone => (
+                !value.trim().is_empty(),
+                "expected a value that is not empty".into(),
+            ),
             Self::Object => (is_object(value), "expected a JSON object".into()),
-            Self::Uuid => (is_uuid(value), "expected a UUID such as 123e4567-e89b-42d3-a456-426614174000".into()),
+            Self::Uuid => (
+                is_uuid(value),
+                "expected a UUID such as 123e4567-e89b-42d3-a456-426614174000".into(),
+            ),
         };
         (!ok).then_some(expected)
     }
 }
 
 fn is_object(text: &str) -> bool {
-    text.trim_start().starts_with('{') && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
+    text.trim_start().starts_with('{')
+        && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 
 /// Whether `text` is a UUID in the usual form of five groups.
@@ -426,7 +490,9 @@ fn is_object(text: &str) -> bool {
 pub fn is_uuid(text: &str) -> bool {
     let groups: Vec<&str> = text.split('-').collect();
     groups.iter().map(|g| g.len()).eq([8, 4, 4, 4, 12])
-        && groups.iter().all(|g| g.bytes().all(|b| b.is_ascii_hexdigit()))
+        && groups
+            .iter()
+            .all(|g| g.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
 #[cfg(test)]
@@ -438,15 +504,31 @@ mod tests {
     fn kinds_accept_and_reject() {
         let long = "x".repeat(11);
         let table: &[(Kind, &[&str], &[&str])] = &[
-            (Kind::Text(10), &["a", "0123456789", "--x"], &["", &long, "a\0b"]),
-            (Kind::Word, &["opus", "claude-opus-5-5"], &["", "two words", "-x", "a\nb"]),
+            (
+                Kind::Text(10),
+                &["a", "0123456789", "--x"],
+                &["", &long, "a\0b"],
+            ),
+            (
+                Kind::Word,
+                &["opus", "claude-opus-5-5"],
+                &["", "two words", "-x", "a\nb"],
+            ),
             (Kind::Switch, &["true", "false"], &["", "yes", "TRUE"]),
             (Kind::Count, &["1", "20"], &["0", "-1", "1.5", "", "x"]),
-            (Kind::Amount, &["0.5", "10", "1e-7"], &["0", "-1", "NaN", "inf", ""]),
+            (
+                Kind::Amount,
+                &["0.5", "10", "1e-7"],
+                &["0", "-1", "NaN", "inf", ""],
+            ),
             (Kind::OneOf(&["low", "high"]), &["low"], &["Low", ""]),
             (Kind::List, &["Bash(git *)"], &["", " "]),
             (Kind::ListOrNone, &["Bash", ""], &[" "]),
-            (Kind::Object, &["{}", " {\"a\":1}"], &["[]", "{", "\"x\"", ""]),
+            (
+                Kind::Object,
+                &["{}", " {\"a\":1}"],
+                &["[]", "{", "\"x\"", ""],
+            ),
             (
                 Kind::Uuid,
                 &["123e4567-e89b-42d3-a456-426614174000"],
@@ -455,10 +537,17 @@ mod tests {
         ];
         for (kind, good, bad) in table {
             for v in *good {
-                assert_eq!(kind.check("k", &[(*v).to_string()]), Ok(()), "{kind:?} {v:?}");
+                assert_eq!(
+                    kind.check("k", &[(*v).to_string()]),
+                    Ok(()),
+                    "{kind:?} {v:?}"
+                );
             }
             for v in *bad {
-                let error = kind.check("the_key", &[(*v).to_string()]).expect_err(v).to_string();
+                let error = kind
+                    .check("the_key", &[(*v).to_string()])
+                    .expect_err(v)
+                    .to_string();
                 assert!(error.starts_with("the_key = "), "{error}");
             }
         }
@@ -466,19 +555,30 @@ mod tests {
 
     #[test]
     fn two_values_where_one_is_expected() {
-        assert!(Kind::Word.check("model", &["a".into(), "b".into()]).is_err());
+        assert!(
+            Kind::Word
+                .check("model", &["a".into(), "b".into()])
+                .is_err()
+        );
         assert!(Kind::List.check("tools", &["a".into(), "b".into()]).is_ok());
     }
 
     #[test]
     fn a_secret_is_not_repeated() {
         let error = SpecError::secret("mcp_config", "expected a JSON object");
-        assert_eq!((error.to_string().as_str(), &*error.value), ("mcp_config: expected a JSON object", ""));
+        assert_eq!(
+            (error.to_string().as_str(), &*error.value),
+            ("mcp_config: expected a JSON object", "")
+        );
     }
 
     #[test]
     fn a_spec_can_be_logged() {
-        let mut spec = Spec { prompt: "the-prompt".into(), extra_args: vec!["--an-arg".into()], ..Spec::default() };
+        let mut spec = Spec {
+            prompt: "the-prompt".into(),
+            extra_args: vec!["--an-arg".into()],
+            ..Spec::default()
+        };
         spec.env.insert("THE_KEY".into(), "the-value".into());
         spec.settings.set(keys::MCP_CONFIG, "the-config");
         let shown = format!("{spec:?}");
@@ -494,6 +594,9 @@ mod tests {
     #[test]
     fn a_long_value_is_cut_at_a_character() {
         let value = format!("{}😀tail", "a".repeat(79));
-        assert_eq!(SpecError::new("k", &value, "no").value, format!("{}…", "a".repeat(79)));
+        assert_eq!(
+            SpecError::new("k", &value, "no").value,
+            format!("{}…", "a".repeat(79))
+        );
     }
 }

@@ -115,7 +115,11 @@ impl Usage {
             (Some(a), Some(b)) => Some(a.saturating_add(b)),
             (a, b) => a.or(b),
         };
-        self.model = if first || self.model == other.model { other.model.clone() } else { None };
+        self.model = if first || self.model == other.model {
+            other.model.clone()
+        } else {
+            None
+        };
         self.input = sum(self.input, other.input);
         self.cache_read = sum(self.cache_read, other.cache_read);
         self.cache_write = sum(self.cache_write, other.cache_write);
@@ -124,9 +128,11 @@ impl Usage {
         self.cost_source = match (first, self.cost_source, other.cost_source) {
             (true, _, source) => source,
             (false, a, b) if a == b => a,
-            (false, CostSource::Reported | CostSource::Estimated, CostSource::Reported | CostSource::Estimated) => {
-                CostSource::Estimated
-            }
+            (
+                false,
+                CostSource::Reported | CostSource::Estimated,
+                CostSource::Reported | CostSource::Estimated,
+            ) => CostSource::Estimated,
             _ => CostSource::Partial,
         };
         self.cost_usd = match (self.cost_usd, other.cost_usd) {
@@ -138,7 +144,10 @@ impl Usage {
     /// All tokens together; none when no counter is known.
     #[must_use]
     pub fn total(&self) -> Option<u64> {
-        [self.input, self.cache_read, self.cache_write, self.output].into_iter().flatten().reduce(u64::saturating_add)
+        [self.input, self.cache_read, self.cache_write, self.output]
+            .into_iter()
+            .flatten()
+            .reduce(u64::saturating_add)
     }
 }
 
@@ -172,7 +181,9 @@ impl Tokens {
             cache_read: self.cache_read.saturating_sub(earlier.cache_read),
             cache_write: self.cache_write.saturating_sub(earlier.cache_write),
             output: self.output.saturating_sub(earlier.output),
-            reasoning: self.reasoning.map(|r| r.saturating_sub(earlier.reasoning.unwrap_or(0))),
+            reasoning: self
+                .reasoning
+                .map(|r| r.saturating_sub(earlier.reasoning.unwrap_or(0))),
         }
     }
 
@@ -204,7 +215,12 @@ impl Messages {
     pub fn note(&mut self, id: &str, tokens: Tokens) {
         match self.by_id.get_mut(id) {
             // An output count never shrinks: a line that repeats the value at the message's start is old news.
-            Some(known) => *known = Tokens { output: tokens.output.max(known.output), ..tokens },
+            Some(known) => {
+                *known = Tokens {
+                    output: tokens.output.max(known.output),
+                    ..tokens
+                }
+            }
             None => {
                 self.by_id.insert(id.to_owned(), tokens);
             }
@@ -214,7 +230,9 @@ impl Messages {
     /// The sum over all messages.
     #[must_use]
     pub fn total(&self) -> Tokens {
-        self.by_id.values().fold(Tokens::default(), |sum, t| sum.plus(t))
+        self.by_id
+            .values()
+            .fold(Tokens::default(), |sum, t| sum.plus(t))
     }
 
     /// Forgets everything: the next turn begins.
@@ -230,7 +248,11 @@ mod tests {
     use super::*;
 
     fn tokens(input: u64, output: u64) -> Tokens {
-        Tokens { input, output, ..Tokens::default() }
+        Tokens {
+            input,
+            output,
+            ..Tokens::default()
+        }
     }
 
     // P21
@@ -248,15 +270,30 @@ mod tests {
     fn an_unknown_part_makes_the_cost_a_lower_bound_and_never_zero() {
         let mut unknown = Usage::of(None, tokens(1, 2));
         unknown.add(&Usage::of(None, tokens(1, 2)));
-        assert_eq!((unknown.cost_usd, unknown.cost_source), (None, CostSource::Unknown));
+        assert_eq!(
+            (unknown.cost_usd, unknown.cost_source),
+            (None, CostSource::Unknown)
+        );
         let mut sum = Usage::unknown(Scope::Session);
         sum.add(&Usage::of(Some("m".into()), tokens(1, 2)).reported(0.5));
-        assert_eq!((sum.cost_usd, sum.cost_source), (Some(0.5), CostSource::Reported));
+        assert_eq!(
+            (sum.cost_usd, sum.cost_source),
+            (Some(0.5), CostSource::Reported)
+        );
         sum.add(&Usage::of(Some("m".into()), tokens(1, 2)));
-        assert_eq!((sum.cost_usd, sum.cost_source), (Some(0.5), CostSource::Partial));
+        assert_eq!(
+            (sum.cost_usd, sum.cost_source),
+            (Some(0.5), CostSource::Partial)
+        );
         sum.add(&Usage::of(Some("m".into()), tokens(1, 2)).estimated(0.25));
-        assert_eq!((sum.cost_usd, sum.cost_source), (Some(0.75), CostSource::Partial));
-        assert_eq!((sum.input, sum.output, sum.model.as_deref()), (Some(3), Some(6), Some("m")));
+        assert_eq!(
+            (sum.cost_usd, sum.cost_source),
+            (Some(0.75), CostSource::Partial)
+        );
+        assert_eq!(
+            (sum.input, sum.output, sum.model.as_deref()),
+            (Some(3), Some(6), Some("m"))
+        );
     }
 
     #[test]

@@ -23,17 +23,26 @@ const CHUNK: usize = 64 * 1024;
 type Reader = fn(&[u8]) -> usize;
 
 fn main() {
-    let inputs = [("deltas", fill(&[delta()])), ("tool results", fill(&[result()])), ("mixed", fill(&mixed()))];
+    let inputs = [
+        ("deltas", fill(&[delta()])),
+        ("tool results", fill(&[result()])),
+        ("mixed", fill(&mixed())),
+    ];
     let readers: [(&str, Reader); 4] = [
         ("lines only", lines_only),
         ("**Ostler, to events**", to_events),
         ("serde_json::Value", to_value),
         ("syntax only", syntax),
     ];
-    println!("| reader (MB/s) | {} |", inputs.each_ref().map(|(name, _)| *name).join(" | "));
+    println!(
+        "| reader (MB/s) | {} |",
+        inputs.each_ref().map(|(name, _)| *name).join(" | ")
+    );
     println!("|---|---|---|---|");
     for (name, reader) in readers {
-        let speeds = inputs.each_ref().map(|(_, input)| format!("{:.0}", speed(reader, input)));
+        let speeds = inputs
+            .each_ref()
+            .map(|(_, input)| format!("{:.0}", speed(reader, input)));
         println!("| {name} | {} |", speeds.join(" | "));
     }
 }
@@ -63,7 +72,9 @@ fn lines_only(input: &[u8]) -> usize {
 }
 
 fn to_events(input: &[u8]) -> usize {
-    let mut conversation = ostler_dialects::find("claude").unwrap().converse(&Spec::default());
+    let mut conversation = ostler_dialects::find("claude")
+        .unwrap()
+        .converse(&Spec::default());
     let mut out = Outbox::default();
     let mut count = 0;
     each_line(input, |line| {
@@ -77,7 +88,11 @@ fn to_value(input: &[u8]) -> usize {
     let mut count = 0;
     each_line(input, |line| {
         if let Line::Text { text, .. } = line {
-            count += usize::from(serde_json::from_str::<serde_json::Value>(&text).unwrap().is_object());
+            count += usize::from(
+                serde_json::from_str::<serde_json::Value>(&text)
+                    .unwrap()
+                    .is_object(),
+            );
         }
     });
     count

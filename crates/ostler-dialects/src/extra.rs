@@ -20,9 +20,15 @@ pub(crate) fn check(extra: &[String], reserved: &[&str], values: Values) -> Resu
     let fault = |arg: &str, why: &str| Err(SpecError::new("extra args", arg, why));
     let mut takes_value = false;
     for arg in extra {
-        let (is_flag, name) = (arg.starts_with('-'), arg.split_once('=').map_or(arg.as_str(), |(name, _)| name));
+        let (is_flag, name) = (
+            arg.starts_with('-'),
+            arg.split_once('=').map_or(arg.as_str(), |(name, _)| name),
+        );
         if reserved.contains(&name) {
-            return fault(arg, "Ostler sets this itself, or could not talk to the agent with it");
+            return fault(
+                arg,
+                "Ostler sets this itself, or could not talk to the agent with it",
+            );
         }
         if arg.contains('\0') {
             return fault(arg, "a NUL character cannot be passed to a program");
@@ -30,7 +36,11 @@ pub(crate) fn check(extra: &[String], reserved: &[&str], values: Values) -> Resu
         if !is_flag && !takes_value {
             return fault(arg, "expected a flag; a prompt goes to the agent's stdin");
         }
-        takes_value = if is_flag { !arg.contains('=') } else { values == Values::Many };
+        takes_value = if is_flag {
+            !arg.contains('=')
+        } else {
+            values == Values::Many
+        };
     }
     Ok(())
 }
@@ -55,7 +65,11 @@ mod tests {
         ];
         for (extra, values, good) in table {
             let extra: Vec<String> = extra.iter().map(|arg| (*arg).to_owned()).collect();
-            assert_eq!(check(&extra, &["--ours"], *values).is_ok(), *good, "{extra:?} {values:?}");
+            assert_eq!(
+                check(&extra, &["--ours"], *values).is_ok(),
+                *good,
+                "{extra:?} {values:?}"
+            );
         }
     }
 }

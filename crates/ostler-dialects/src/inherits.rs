@@ -63,14 +63,21 @@ pub(crate) const CLAUDE: Inherits = Inherits {
     always: OWN,
     when: &[
         ("CLAUDE_CODE_USE_BEDROCK", &["AWS_*"]),
-        ("CLAUDE_CODE_USE_VERTEX", &["GOOGLE_*", "GCLOUD_PROJECT", "VERTEX_*", "CLOUD_ML_REGION"]),
+        (
+            "CLAUDE_CODE_USE_VERTEX",
+            &["GOOGLE_*", "GCLOUD_PROJECT", "VERTEX_*", "CLOUD_ML_REGION"],
+        ),
         ("CLAUDE_CODE_USE_FOUNDRY", &["AZURE_*"]),
     ],
     never: MARKS,
 };
 
 /// What Codex sees of the caller's environment, and never the marks of an enclosing Codex.
-pub(crate) const CODEX: Inherits = Inherits { always: &["CODEX_*", "OPENAI_*"], when: &[], never: CODEX_MARKS.0 };
+pub(crate) const CODEX: Inherits = Inherits {
+    always: &["CODEX_*", "OPENAI_*"],
+    when: &[],
+    never: CODEX_MARKS.0,
+};
 
 /// What Codex behind its adapter must not see where somebody decides: also the settings that the adapter takes from there.
 #[cfg(feature = "acp")]

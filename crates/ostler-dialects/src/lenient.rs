@@ -29,7 +29,11 @@ pub(crate) enum Scalar<'a> {
 impl Scalar<'_> {
     /// The string, when it is one.
     pub(crate) fn text(&self) -> Option<&str> {
-        if let Self::Text(text) = self { Some(text) } else { None }
+        if let Self::Text(text) = self {
+            Some(text)
+        } else {
+            None
+        }
     }
 
     /// The string on its own, when it is one.
@@ -44,13 +48,20 @@ impl Scalar<'_> {
 
     /// The whole number, when it is one.
     pub(crate) fn count(&self) -> Option<u64> {
-        if let Self::Count(count) = self { Some(*count) } else { None }
+        if let Self::Count(count) = self {
+            Some(*count)
+        } else {
+            None
+        }
     }
 
     /// The number, when it is one.
     pub(crate) fn amount(&self) -> Option<f64> {
         match self {
-            #[expect(clippy::cast_precision_loss, reason = "amounts of money and of seconds are far below 2^53")]
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "amounts of money and of seconds are far below 2^53"
+            )]
             Self::Count(count) => Some(*count as f64),
             Self::Amount(amount) => Some(*amount),
             _ => None,
@@ -83,12 +94,20 @@ pub(crate) enum Node<'a, T> {
 impl<T> Node<'_, T> {
     /// The object, when it is one.
     pub(crate) fn map(&self) -> Option<&T> {
-        if let Self::Map(map) = self { Some(map) } else { None }
+        if let Self::Map(map) = self {
+            Some(map)
+        } else {
+            None
+        }
     }
 
     /// The string, when it is one.
     pub(crate) fn text(&self) -> Option<&str> {
-        if let Self::Text(text) = self { Some(text) } else { None }
+        if let Self::Text(text) = self {
+            Some(text)
+        } else {
+            None
+        }
     }
 }
 
@@ -121,7 +140,11 @@ pub(crate) struct Table<'a, T>(pub(crate) Option<Vec<(Cow<'a, str>, T)>>);
 impl Table<'_, Scalar<'_>> {
     /// Every text of these keys, also of one that is there twice: no rule should overlook any.
     pub(crate) fn all(&self, keys: &[&str]) -> Vec<String> {
-        let wanted = self.0.iter().flatten().filter(|(key, _)| keys.contains(&&**key));
+        let wanted = self
+            .0
+            .iter()
+            .flatten()
+            .filter(|(key, _)| keys.contains(&&**key));
         wanted.filter_map(|(_, value)| value.owned()).collect()
     }
 

@@ -66,7 +66,11 @@ pub fn recognize(opening: &str) -> Option<&'static dyn Dialect> {
         #[cfg(feature = "acp")]
         &acp::COPILOT,
     ];
-    all().iter().chain(others).copied().find(|dialect| dialect.recognizes(opening))
+    all()
+        .iter()
+        .chain(others)
+        .copied()
+        .find(|dialect| dialect.recognizes(opening))
 }
 
 /// The dialect of a name.
@@ -86,7 +90,10 @@ mod tests {
             assert!(find(name).is_some(), "{name}");
         }
         for dialect in all() {
-            assert_eq!(find(dialect.name()).map(Dialect::name), Some(dialect.name()));
+            assert_eq!(
+                find(dialect.name()).map(Dialect::name),
+                Some(dialect.name())
+            );
         }
         assert_eq!(all().len(), if cfg!(feature = "acp") { 14 } else { 8 });
         assert!(find("nobody").is_none());

@@ -59,7 +59,10 @@ pub(crate) struct Server {
 
 /// A call that has no answer yet.
 #[derive(Debug)]
-#[cfg_attr(not(feature = "acp"), expect(dead_code, reason = "only ACP agents are told of progress"))]
+#[cfg_attr(
+    not(feature = "acp"),
+    expect(dead_code, reason = "only ACP agents are told of progress")
+)]
 struct Open {
     client: u32,
     /// The id of its JSON-RPC request.
@@ -87,8 +90,17 @@ struct Tool<'a> {
 
 impl<'a> Tool<'a> {
     fn new(offer: &'a ToolOffer, custom: &'a Custom) -> Self {
-        let ToolOffer { name, description, parameters } = offer;
-        Self { name, description, input_schema: adapt(parameters), meta: custom.meta.as_ref() }
+        let ToolOffer {
+            name,
+            description,
+            parameters,
+        } = offer;
+        Self {
+            name,
+            description,
+            input_schema: adapt(parameters),
+            meta: custom.meta.as_ref(),
+        }
     }
 }
 
@@ -139,7 +151,11 @@ struct Fault {
 
 impl Answer {
     fn new(id: Option<RawJson>, said: Said) -> Self {
-        Self { jsonrpc: "2.0", id, said }
+        Self {
+            jsonrpc: "2.0",
+            id,
+            said,
+        }
     }
 }
 
@@ -167,7 +183,12 @@ struct Given<'a> {
 impl Server {
     pub(crate) fn new(offers: &[ToolOffer], custom: &Custom) -> Self {
         Self {
-            list: RawJson::of(&Tools { tools: offers.iter().map(|offer| Tool::new(offer, custom)).collect() }),
+            list: RawJson::of(&Tools {
+                tools: offers
+                    .iter()
+                    .map(|offer| Tool::new(offer, custom))
+                    .collect(),
+            }),
             names: offers.iter().map(|offer| offer.name.clone()).collect(),
             call_key: custom.call_key,
             reads_json: custom.reads_json,
@@ -189,7 +210,10 @@ impl Server {
     /// The orders of a client's calls that are open.
     #[cfg(feature = "acp")]
     pub(crate) fn open_for(&self, client: u32) -> impl Iterator<Item = &String> {
-        self.orders.iter().filter(move |(_, open)| open.client == client).map(|(order, _)| order)
+        self.orders
+            .iter()
+            .filter(move |(_, open)| open.client == client)
+            .map(|(order, _)| order)
     }
 
     /// Nobody waits for the call any more; false when nobody did.
@@ -200,10 +224,19 @@ impl Server {
     /// What came of a call: the client that waits, and its answer. Of one that nobody waits for, nothing is said.
     pub(crate) fn done(&mut self, order: &str, ok: bool, output: &str) -> Option<(u32, Answer)> {
         let Open { client, rpc, .. } = self.orders.remove(order)?;
-        let content = [Block { r#type: "text", text: output }];
-        let misread = self.reads_json && !output.trim_start().starts_with('{') && RawJson::parse(output).is_ok();
+        let content = [Block {
+            r#type: "text",
+            text: output,
+        }];
+        let misread = self.reads_json
+            && !output.trim_start().starts_with('{')
+            && RawJson::parse(output).is_ok();
         let structured_content = misread.then_some(Given { result: output });
-        let result = RawJson::of(&Done { content, structured_content, is_error: !ok });
+        let result = RawJson::of(&Done {
+            content,
+            structured_content,
+            is_error: !ok,
+        });
         Some((client, Answer::new(Some(rpc), Said::Result(result))))
     }
 
@@ -226,20 +259,44 @@ impl Server {
             progress: u64,
             message: &'a str,
         }
-        let Open { client, token, reports, .. } = self.orders.get_mut(order)?;
+        let Open {
+            client,
+            token,
+            reports,
+            ..
+        } = self.orders.get_mut(order)?;
         let progress_token = token.as_ref()?;
         *reports += 1;
-        let params = Report { progress_token, progress: *reports, message };
-        Some((*client, RawJson::of(&Note { jsonrpc: "2.0", method: "notifications/progress", params })))
+        let params = Report {
+            progress_token,
+            progress: *reports,
+            message,
+        };
+        Some((
+            *client,
+            RawJson::of(&Note {
+                jsonrpc: "2.0",
+                method: "notifications/progress",
+                params,
+            }),
+        ))
     }
 
     /// Reads a message of a client. A call that it asks for becomes the order of that name.
-    pub(crate) fn hear(&mut self, (client, order): (u32, &str), text: &str, out: &mut Outbox) -> Heard {
+    pub(crate) fn hear(
+        &mut self,
+        (client, order): (u32, &str),
+        text: &str,
+        out: &mut Outbox,
+    ) -> Heard {
         let mut room = String::new();
         let message: Node<'_, Rpc<'_>> = surrogates::read(text, &mut room);
         let empty = Rpc::default();
         let message = message.map().unwrap_or(&empty);
-        let id = message.id.filter(|id| id.get() != "null").map(RawJson::keep);
+        let id = message
+            .id
+            .filter(|id| id.get() != "null")
+            .map(RawJson::keep);
         let said = match message.method.or_empty() {
             "initialize" => Said::Result(initialized(message)),
             "ping" => Said::Result(nothing()),
@@ -252,25 +309,53 @@ impl Server {
                 self.cancelled(client, message, out);
                 Said::Result(nothing())
             }
-            method if id.is_some() => Said::Error(Fault { code: -32601, message: format!("no method {method:?}") }),
+            method if id.is_some() => Said::Error(Fault {
+                code: -32601,
+                message: format!("no method {method:?}"),
+            }),
             _ => Said::Result(nothing()),
         };
         let request = id.is_some() || matches!(said, Said::Error(_));
         let answer = Answer::new(id, said);
-        if request { Heard::Answer(answer) } else { Heard::Note(answer) }
+        if request {
+            Heard::Answer(answer)
+        } else {
+            Heard::Note(answer)
+        }
     }
 
     /// Orders a call; else says what is wrong with it.
-    fn call(&mut self, (client, order): (u32, &str), message: &Rpc<'_>, out: &mut Outbox) -> Option<Fault> {
-        let wrong = |message: String| Some(Fault { code: -32602, message });
-        let Some(id) = message.id.filter(|id| id.get() != "null") else { return wrong("a call without an id".into()) };
-        let Some(params) = message.params.map() else { return wrong("a call without parameters".into()) };
-        let Some(name) = self.names.iter().find(|name| Some(name.as_str()) == params.name.text()).cloned() else {
+    fn call(
+        &mut self,
+        (client, order): (u32, &str),
+        message: &Rpc<'_>,
+        out: &mut Outbox,
+    ) -> Option<Fault> {
+        let wrong = |message: String| {
+            Some(Fault {
+                code: -32602,
+                message,
+            })
+        };
+        let Some(id) = message.id.filter(|id| id.get() != "null") else {
+            return wrong("a call without an id".into());
+        };
+        let Some(params) = message.params.map() else {
+            return wrong("a call without parameters".into());
+        };
+        let Some(name) = self
+            .names
+            .iter()
+            .find(|name| Some(name.as_str()) == params.name.text())
+            .cloned()
+        else {
             return wrong(format!("no tool {:?}", params.name.or_empty()));
         };
         let meta = |key: &str| {
             let rows = params.meta.0.iter().flatten();
-            rows.rev().find(|(name, _)| &**name == key).map(|(_, value)| value)
+            rows.rev()
+                .find(|(name, _)| &**name == key)
+                .map(|(_, value)| value)
         };
         let said = |key: &str| meta(key).and_then(Scalar::owned);
         let token = meta("progressToken").and_then(|token| match token {
@@ -278,7 +363,15 @@ impl Server {
             Scalar::Count(count) => Some(RawJson::of(count)),
             _ => None,
         });
-        self.orders.insert(order.to_owned(), Open { client, rpc: RawJson::keep(id), token, reports: 0 });
+        self.orders.insert(
+            order.to_owned(),
+            Open {
+                client,
+                rpc: RawJson::keep(id),
+                token,
+                reports: 0,
+            },
+        );
         out.push(FromConversation::Tool(ToolOrder {
             id: order.to_owned(),
             call: self.call_key.and_then(said),
@@ -290,9 +383,15 @@ impl Server {
 
     /// The call of a JSON-RPC id is not wanted any more. It needs no answer.
     fn cancelled(&mut self, client: u32, message: &Rpc<'_>, out: &mut Outbox) {
-        let Some(rpc) = message.params.map().and_then(|params| params.request_id) else { return };
+        let Some(rpc) = message.params.map().and_then(|params| params.request_id) else {
+            return;
+        };
         let same = |open: &Open| open.client == client && open.rpc.get() == rpc.get();
-        let order = self.orders.iter().find(|(_, call)| same(call)).map(|(order, _)| order.clone());
+        let order = self
+            .orders
+            .iter()
+            .find(|(_, call)| same(call))
+            .map(|(order, _)| order.clone());
         if let Some(order) = order.filter(|order| self.call_off(order)) {
             out.push(FromConversation::ToolOff(order));
         }
@@ -322,8 +421,15 @@ fn initialized(message: &Rpc<'_>) -> RawJson {
     }
     let params = message.params.map();
     RawJson::of(&Initialized {
-        protocol_version: params.and_then(|params| params.protocol_version.text()).unwrap_or(PROTOCOL),
-        capabilities: Able { tools: BTreeMap::new() },
-        server_info: Info { name: SERVER, version: "1" },
+        protocol_version: params
+            .and_then(|params| params.protocol_version.text())
+            .unwrap_or(PROTOCOL),
+        capabilities: Able {
+            tools: BTreeMap::new(),
+        },
+        server_info: Info {
+            name: SERVER,
+            version: "1",
+        },
     })
 }

@@ -3,8 +3,7 @@
 use ostler_core::outcome::Cause;
 
 /// What to do about [`Cause::ServerError`].
-pub(crate) const SERVER_ERROR_HINT: &str =
-    "The model's service failed; this is usually temporary: try again in a few minutes, or use another model.";
+pub(crate) const SERVER_ERROR_HINT: &str = "The model's service failed; this is usually temporary: try again in a few minutes, or use another model.";
 
 /// Returns the cause of a status that all services use alike, or `None` for one that says nothing by itself.
 pub(crate) fn cause(status: u16) -> Option<Cause> {
@@ -21,10 +20,18 @@ pub(crate) fn cause(status: u16) -> Option<Cause> {
 
 /// Returns the first error status (400 to 599) that stands behind one of these marks in an agent's sentence.
 pub(crate) fn status_after(text: &str, marks: &[&str]) -> Option<u16> {
-    marks.iter().flat_map(|mark| text.split(mark).skip(1)).find_map(|rest| {
-        let digits = rest.get(..3).filter(|_| !rest[3..].starts_with(|c: char| c.is_ascii_digit()))?;
-        digits.parse().ok().filter(|status| (400..600).contains(status))
-    })
+    marks
+        .iter()
+        .flat_map(|mark| text.split(mark).skip(1))
+        .find_map(|rest| {
+            let digits = rest
+                .get(..3)
+                .filter(|_| !rest[3..].starts_with(|c: char| c.is_ascii_digit()))?;
+            digits
+                .parse()
+                .ok()
+                .filter(|status| (400..600).contains(status))
+        })
 }
 
 #[cfg(test)]

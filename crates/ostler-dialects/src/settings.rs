@@ -24,8 +24,19 @@ pub(crate) type Rule = fn(&str) -> Result<(), String>;
 
 /// What the table tells the documentation and `--set`.
 pub(crate) fn listed<P>(table: &[Row<P>]) -> Vec<Setting> {
-    let words = |kind: Kind| if let Kind::OneOf(words) = kind { words } else { &[] };
-    let setting = |row: &Row<P>| Setting { key: row.key, help: row.help, secret: row.secret, words: words(row.kind) };
+    let words = |kind: Kind| {
+        if let Kind::OneOf(words) = kind {
+            words
+        } else {
+            &[]
+        }
+    };
+    let setting = |row: &Row<P>| Setting {
+        key: row.key,
+        help: row.help,
+        secret: row.secret,
+        words: words(row.kind),
+    };
     table.iter().map(setting).collect()
 }
 
@@ -35,7 +46,11 @@ pub(crate) fn listed<P>(table: &[Row<P>]) -> Vec<Setting> {
 /// Returns an error in a build without the feature `acp`.
 pub(crate) fn need_acp(key: &str) -> Result<(), SpecError> {
     let why = "this build does not speak ACP: enable the feature `acp` of the crate `ostler`";
-    if cfg!(feature = "acp") { Ok(()) } else { Err(SpecError::new(key, "acp", why)) }
+    if cfg!(feature = "acp") {
+        Ok(())
+    } else {
+        Err(SpecError::new(key, "acp", why))
+    }
 }
 
 /// Checks every setting against the table.
@@ -48,7 +63,13 @@ pub(crate) fn check<P>(table: &[Row<P>], settings: &Settings) -> Result<(), Spec
             // A misspelt key may be one whose value is a secret.
             return Err(SpecError::secret(key, unknown(table, key)));
         };
-        row.check(values).map_err(|error| if row.secret { SpecError::secret(key, error.why) } else { error })?;
+        row.check(values).map_err(|error| {
+            if row.secret {
+                SpecError::secret(key, error.why)
+            } else {
+                error
+            }
+        })?;
     }
     Ok(())
 }
@@ -77,9 +98,15 @@ fn unknown<P>(table: &[Row<P>], key: &str) -> String {
     near.sort_by(|a, b| b.0.total_cmp(&a.0));
     let names = |keys: Vec<&str>| keys.join(", ");
     if near.is_empty() {
-        format!("unknown setting; there are: {}", names(table.iter().map(|row| row.key).collect()))
+        format!(
+            "unknown setting; there are: {}",
+            names(table.iter().map(|row| row.key).collect())
+        )
     } else {
-        format!("unknown setting; did you mean {}?", names(near.iter().take(3).map(|(_, key)| *key).collect()))
+        format!(
+            "unknown setting; did you mean {}?",
+            names(near.iter().take(3).map(|(_, key)| *key).collect())
+        )
     }
 }
 
@@ -88,13 +115,33 @@ mod tests {
     use super::*;
 
     const TABLE: &[Row<()>] = &[
-        Row { key: "model", kind: Kind::Word, help: "", rule: None, secret: false, pass: () },
-        Row { key: "password", kind: Kind::Count, help: "", rule: None, secret: true, pass: () },
+        Row {
+            key: "model",
+            kind: Kind::Word,
+            help: "",
+            rule: None,
+            secret: false,
+            pass: (),
+        },
+        Row {
+            key: "password",
+            kind: Kind::Count,
+            help: "",
+            rule: None,
+            secret: true,
+            pass: (),
+        },
         Row {
             key: "max_turns",
             kind: Kind::Count,
             help: "",
-            rule: Some(|v| if v == "13" { Err("not 13".into()) } else { Ok(()) }),
+            rule: Some(|v| {
+                if v == "13" {
+                    Err("not 13".into())
+                } else {
+                    Ok(())
+                }
+            }),
             secret: false,
             pass: (),
         },
@@ -110,10 +157,22 @@ mod tests {
     #[test]
     fn unknown_keys_get_the_nearest_and_wrong_values_their_reason() {
         assert_eq!(why("model", "opus"), "ok");
-        assert_eq!(why("modle", "opus"), "modle: unknown setting; did you mean model?");
-        assert_eq!(why("Max-Turns", "3"), "Max-Turns: unknown setting; did you mean max_turns?");
-        assert_eq!(why("zzz", "3"), "zzz: unknown setting; there are: model, password, max_turns");
+        assert_eq!(
+            why("modle", "opus"),
+            "modle: unknown setting; did you mean model?"
+        );
+        assert_eq!(
+            why("Max-Turns", "3"),
+            "Max-Turns: unknown setting; did you mean max_turns?"
+        );
+        assert_eq!(
+            why("zzz", "3"),
+            "zzz: unknown setting; there are: model, password, max_turns"
+        );
         assert_eq!(why("max_turns", "13"), "max_turns = \"13\": not 13");
-        assert_eq!(why("password", "hunter2"), "password: expected a whole number of at least 1");
+        assert_eq!(
+            why("password", "hunter2"),
+            "password: expected a whole number of at least 1"
+        );
     }
 }

@@ -19,10 +19,16 @@ pub(crate) fn mend(json: &str) -> Cow<'_, str> {
     let bytes = json.as_bytes();
     let mut out = String::new();
     let (mut at, mut kept) = (0, 0);
-    while let Some(step) = bytes.get(at..).and_then(|rest| rest.iter().position(|b| *b == b'\\')) {
+    while let Some(step) = bytes
+        .get(at..)
+        .and_then(|rest| rest.iter().position(|b| *b == b'\\'))
+    {
         at += step;
         match surrogate(bytes, at) {
-            Some(first) if first < 0xdc00 && surrogate(bytes, at + 6).is_some_and(|second| second >= 0xdc00) => {
+            Some(first)
+                if first < 0xdc00
+                    && surrogate(bytes, at + 6).is_some_and(|second| second >= 0xdc00) =>
+            {
                 at += 12;
             }
             Some(_) => {
@@ -58,8 +64,14 @@ mod tests {
     fn halves_are_mended_and_whole_characters_kept() {
         for (json, mended) in [
             (r#""a\ud83d""#, r#""a\ufffd""#),
-            (r#""\ude00x\ud83d\ud83d\ude00""#, r#""\ufffdx\ufffd\ud83d\ude00""#),
-            (r#""\ud83d\ude00 \\ud83d \u00e9""#, r#""\ud83d\ude00 \\ud83d \u00e9""#),
+            (
+                r#""\ude00x\ud83d\ud83d\ude00""#,
+                r#""\ufffdx\ufffd\ud83d\ude00""#,
+            ),
+            (
+                r#""\ud83d\ude00 \\ud83d \u00e9""#,
+                r#""\ud83d\ude00 \\ud83d \u00e9""#,
+            ),
             (r#""\uD83D"#, r#""\ufffd"#),
             (r#"\"#, r#"\"#),
         ] {

@@ -126,8 +126,13 @@ impl Default for Usage {
 
 impl Usage {
     /// The counts of an answer to a call that is not part of the script, such as one for a title.
-    pub(super) const ASIDE: Self =
-        Self { input: 5000, cache_creation: 300, cache_read: 400, output: 700, reasoning: 50 };
+    pub(super) const ASIDE: Self = Self {
+        input: 5000,
+        cache_creation: 300,
+        cache_read: 400,
+        output: 700,
+        reasoning: 50,
+    };
 
     /// The counts of the nth answer of a server, from 1. Each answer has its own, and they grow by a different power of `nth`:
     /// a call that is counted twice is not made up for by one that is dropped.
@@ -159,42 +164,69 @@ impl Answer {
     /// A thought; add words with [`Answer::and_text`].
     #[must_use]
     pub fn thinking(thinking: impl Into<String>) -> Self {
-        let block = Block::Thinking { thinking: thinking.into(), deltas: 1 };
-        Self { blocks: vec![block], ..Self::default() }
+        let block = Block::Thinking {
+            thinking: thinking.into(),
+            deltas: 1,
+        };
+        Self {
+            blocks: vec![block],
+            ..Self::default()
+        }
     }
 
     /// An error of the provider, e.g. `(401, "authentication_error", "invalid x-api-key")`.
     #[must_use]
     pub fn error(status: u16, kind: impl Into<String>, message: impl Into<String>) -> Self {
         let (kind, message) = (kind.into(), message.into());
-        let failure = Failure { status, kind, message, code: None, body: None, headers: Vec::new() };
-        Self { error: Some(failure), ..Self::default() }
+        let failure = Failure {
+            status,
+            kind,
+            message,
+            code: None,
+            body: None,
+            headers: Vec::new(),
+        };
+        Self {
+            error: Some(failure),
+            ..Self::default()
+        }
     }
 
     /// Takes the request and never sends a byte.
     #[must_use]
     pub fn hang() -> Self {
-        Self { ending: Ending::Silent, ..Self::default() }
+        Self {
+            ending: Ending::Silent,
+            ..Self::default()
+        }
     }
 
     /// Adds a text block.
     #[must_use]
     pub fn and_text(mut self, text: impl Into<String>) -> Self {
-        self.blocks.push(Block::Text { text: text.into(), deltas: 1 });
+        self.blocks.push(Block::Text {
+            text: text.into(),
+            deltas: 1,
+        });
         self
     }
 
     /// Adds a tool call.
     #[must_use]
     pub fn and_tool(mut self, name: impl Into<String>, input: Value) -> Self {
-        self.blocks.push(Block::ToolUse { name: name.into(), input });
+        self.blocks.push(Block::ToolUse {
+            name: name.into(),
+            input,
+        });
         self
     }
 
     /// Cuts the text or thinking block added last into `count` deltas.
     #[must_use]
     pub fn deltas(mut self, count: usize) -> Self {
-        if let Some(Block::Text { deltas, .. } | Block::Thinking { deltas, .. }) = self.blocks.last_mut() {
+        if let Some(Block::Text { deltas, .. } | Block::Thinking { deltas, .. }) =
+            self.blocks.last_mut()
+        {
             *deltas = count;
         }
         self
@@ -283,7 +315,12 @@ impl Answer {
 
     /// Breaks off with an error within the stream, after `deltas` deltas; the HTTP status is a good one.
     #[must_use]
-    pub fn error_after(mut self, deltas: usize, kind: impl Into<String>, message: impl Into<String>) -> Self {
+    pub fn error_after(
+        mut self,
+        deltas: usize,
+        kind: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Self {
         self.error = Self::error(200, kind, message).error;
         self.ending = Ending::ErrorAfter(deltas);
         self
@@ -305,7 +342,10 @@ impl Answer {
 
     /// The stop reason sent: the override, or what follows from the blocks.
     pub(super) fn effective_stop_reason(&self) -> &str {
-        let calls_tool = self.blocks.iter().any(|block| matches!(block, Block::ToolUse { .. }));
+        let calls_tool = self
+            .blocks
+            .iter()
+            .any(|block| matches!(block, Block::ToolUse { .. }));
         match &self.stop_reason {
             Some(reason) => reason,
             None if calls_tool => "tool_use",
@@ -332,7 +372,13 @@ mod tests {
             return vec![Vec::new()];
         }
         let last = |n: u64, rest: Vec<u64>| rest.into_iter().chain([n]).collect();
-        (1..=from).flat_map(|n| selections(calls - 1, n).into_iter().map(move |rest| last(n, rest))).collect()
+        (1..=from)
+            .flat_map(|n| {
+                selections(calls - 1, n)
+                    .into_iter()
+                    .map(move |rest| last(n, rest))
+            })
+            .collect()
     }
 
     // Issue 15, point 12. What an agent reports at the least: the input without the cache apart, and the output.
@@ -342,12 +388,17 @@ mod tests {
             let sum = |chosen: &Vec<u64>| {
                 let counts = chosen.iter().map(|nth| Usage::of_nth(*nth));
                 counts.fold((0, 0), |(input, output), of| {
-                    (input + of.input + of.cache_creation + of.cache_read, output + of.output)
+                    (
+                        input + of.input + of.cache_creation + of.cache_read,
+                        output + of.output,
+                    )
                 })
             };
             let each_once: Vec<u64> = (1..=calls).collect();
-            let same: Vec<_> =
-                selections(calls, calls).into_iter().filter(|chosen| sum(chosen) == sum(&each_once)).collect();
+            let same: Vec<_> = selections(calls, calls)
+                .into_iter()
+                .filter(|chosen| sum(chosen) == sum(&each_once))
+                .collect();
             assert_eq!(same, [each_once]);
         }
     }

@@ -7,13 +7,22 @@ use super::ids;
 use super::request::Request;
 use super::wire::{Frame, Wire, cut, filled};
 
-pub(super) const WIRE: Wire = Wire { stream, whole, error, error_frame };
+pub(super) const WIRE: Wire = Wire {
+    stream,
+    whole,
+    error,
+    error_frame,
+};
 
 fn stream(answer: &Answer, request: &Request) -> Vec<Frame> {
     let start = message(request, &[], &usage(answer.counts(), 1));
     let mut frames = vec![frame("message_start", &json!({"message": start}))];
     for (index, content) in contents(answer, request).iter().enumerate() {
-        frames.extend(block_frames(index, content, deltas_of(&answer.blocks[index])));
+        frames.extend(block_frames(
+            index,
+            content,
+            deltas_of(&answer.blocks[index]),
+        ));
     }
     let end = json!({
         "delta": {"stop_reason": answer.effective_stop_reason(), "stop_sequence": null},
@@ -26,7 +35,11 @@ fn stream(answer: &Answer, request: &Request) -> Vec<Frame> {
 
 fn whole(answer: &Answer, request: &Request) -> Value {
     let content = contents(answer, request);
-    let mut message = message(request, &content, &usage(answer.counts(), answer.counts().output));
+    let mut message = message(
+        request,
+        &content,
+        &usage(answer.counts(), answer.counts().output),
+    );
     message["stop_reason"] = json!(answer.effective_stop_reason());
     message
 }
@@ -118,10 +131,19 @@ fn block_frames(index: usize, content: &Value, deltas: usize) -> Vec<Frame> {
             }
         }
     }
-    let mut frames = vec![frame("content_block_start", &json!({"index": index, "content_block": empty}))];
+    let mut frames = vec![frame(
+        "content_block_start",
+        &json!({"index": index, "content_block": empty}),
+    )];
     for piece in pieces {
-        let delta = frame("content_block_delta", &json!({"index": index, "delta": piece}));
-        frames.push(Frame { is_delta: true, ..delta });
+        let delta = frame(
+            "content_block_delta",
+            &json!({"index": index, "delta": piece}),
+        );
+        frames.push(Frame {
+            is_delta: true,
+            ..delta
+        });
     }
     frames.push(frame("content_block_stop", &json!({"index": index})));
     frames
@@ -134,7 +156,10 @@ fn text_of<'a>(content: &'a Value, key: &str) -> &'a str {
 fn frame(name: &str, data: &Value) -> Frame {
     let mut data = data.clone();
     data["type"] = json!(name);
-    Frame { text: format!("event: {name}\ndata: {data}\n\n"), is_delta: false }
+    Frame {
+        text: format!("event: {name}\ndata: {data}\n\n"),
+        is_delta: false,
+    }
 }
 
 #[cfg(test)]
@@ -159,10 +184,19 @@ mod tests {
         let parse = |text: &str| {
             let (name, data) = text.trim_end().split_once('\n').unwrap();
             let data: Value = serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap();
-            assert_eq!(Some(name), data["type"].as_str().map(|t| format!("event: {t}")).as_deref());
+            assert_eq!(
+                Some(name),
+                data["type"]
+                    .as_str()
+                    .map(|t| format!("event: {t}"))
+                    .as_deref()
+            );
             data
         };
-        stream(answer, &request()).iter().map(|frame| parse(&frame.text)).collect()
+        stream(answer, &request())
+            .iter()
+            .map(|frame| parse(&frame.text))
+            .collect()
     }
 
     fn kinds(events: &[Value]) -> Vec<&str> {
@@ -170,12 +204,17 @@ mod tests {
             Some(_) => "/delta/type",
             None => "/type",
         };
-        events.iter().map(|event| event.pointer(kind(event)).unwrap().as_str().unwrap()).collect()
+        events
+            .iter()
+            .map(|event| event.pointer(kind(event)).unwrap().as_str().unwrap())
+            .collect()
     }
 
     #[test]
     fn a_stream_has_every_event_in_order() {
-        let answer = Answer::thinking("hm").and_text("Got {tool_result}!").deltas(3);
+        let answer = Answer::thinking("hm")
+            .and_text("Got {tool_result}!")
+            .deltas(3);
         let events = events(&answer);
         let expected = [
             "message_start",
@@ -192,7 +231,10 @@ mod tests {
             "message_stop",
         ];
         assert_eq!(kinds(&events), expected);
-        let text: String = events.iter().filter_map(|e| e["delta"]["text"].as_str()).collect();
+        let text: String = events
+            .iter()
+            .filter_map(|e| e["delta"]["text"].as_str())
+            .collect();
         assert_eq!(text, "Got 42!");
         assert_eq!(events[0]["message"]["usage"]["output_tokens"], 1);
         assert_eq!(events[10]["delta"]["stop_reason"], "end_turn");
@@ -209,16 +251,29 @@ mod tests {
             .filter_map(|event| event["delta"]["partial_json"].as_str())
             .collect();
         assert_eq!(input, r#"{"command":"ls"}"#);
-        let starts = events.iter().filter(|event| event["type"] == "content_block_start");
-        let ids: Vec<&str> = starts.filter_map(|e| e["content_block"]["id"].as_str()).collect();
-        assert!(ids.len() == 2 && ids[0] != ids[1] && ids[0].starts_with("toolu_"), "{ids:?}");
+        let starts = events
+            .iter()
+            .filter(|event| event["type"] == "content_block_start");
+        let ids: Vec<&str> = starts
+            .filter_map(|e| e["content_block"]["id"].as_str())
+            .collect();
+        assert!(
+            ids.len() == 2 && ids[0] != ids[1] && ids[0].starts_with("toolu_"),
+            "{ids:?}"
+        );
         assert_eq!(events[events.len() - 2]["delta"]["stop_reason"], "tool_use");
     }
 
     #[test]
     fn a_whole_message_says_the_same() {
-        let usage = Usage { output: 3, ..Usage::default() };
-        let message = whole(&Answer::text("no").stop_reason("refusal").usage(usage), &request());
+        let usage = Usage {
+            output: 3,
+            ..Usage::default()
+        };
+        let message = whole(
+            &Answer::text("no").stop_reason("refusal").usage(usage),
+            &request(),
+        );
         assert_eq!(message["content"], json!([{"type": "text", "text": "no"}]));
         assert_eq!(message["stop_reason"], "refusal");
         assert_eq!(message["usage"]["output_tokens"], 3);

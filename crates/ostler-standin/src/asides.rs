@@ -32,7 +32,12 @@ mod tests {
     use super::*;
 
     fn asks(path: &str, body: Value) -> bool {
-        let request = Request { method: "POST".into(), path: path.into(), headers: Vec::new(), body };
+        let request = Request {
+            method: "POST".into(),
+            path: path.into(),
+            headers: Vec::new(),
+            body,
+        };
         answer(&request).is_some()
     }
 
@@ -46,7 +51,9 @@ mod tests {
         let codex = |text: &str| json!({"input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}]});
         assert!(asks(
             "/v1/responses",
-            codex("Your task is to generate a very short title for a conversation based on\n\nPROMPT")
+            codex(
+                "Your task is to generate a very short title for a conversation based on\n\nPROMPT"
+            )
         ));
         assert!(!asks("/v1/responses", codex("PROMPT")));
     }

@@ -15,13 +15,19 @@ pub(super) struct Call {
 
 impl Call {
     fn arguments(&self) -> String {
-        self.input.as_str().map_or_else(|| self.input.to_string(), str::to_owned)
+        self.input
+            .as_str()
+            .map_or_else(|| self.input.to_string(), str::to_owned)
     }
 }
 
 /// The calls as they stand in a whole message.
 pub(super) fn whole(calls: &[Call], shape: Shape) -> Vec<Value> {
-    calls.iter().enumerate().map(|(index, call)| in_one_piece(index, call, shape)).collect()
+    calls
+        .iter()
+        .enumerate()
+        .map(|(index, call)| in_one_piece(index, call, shape))
+        .collect()
 }
 
 /// The calls as deltas: each is the list `tool_calls` of one chunk.
@@ -35,11 +41,21 @@ pub(super) fn deltas(calls: &[Call], shape: Shape) -> Vec<Vec<Value>> {
         | Shape::OnePiece
         | Shape::EmptyArguments
         | Shape::NoArguments
-        | Shape::ObjectArguments => whole(calls, shape).into_iter().map(|call| vec![call]).collect(),
+        | Shape::ObjectArguments => whole(calls, shape)
+            .into_iter()
+            .map(|call| vec![call])
+            .collect(),
         _ => {
-            let pieces: Vec<Vec<Value>> =
-                calls.iter().enumerate().map(|(index, call)| in_pieces(index, call, shape)).collect();
-            let ordered = if shape == Shape::Interleaved { take_turns(&pieces) } else { pieces.concat() };
+            let pieces: Vec<Vec<Value>> = calls
+                .iter()
+                .enumerate()
+                .map(|(index, call)| in_pieces(index, call, shape))
+                .collect();
+            let ordered = if shape == Shape::Interleaved {
+                take_turns(&pieces)
+            } else {
+                pieces.concat()
+            };
             ordered.into_iter().map(|piece| vec![piece]).collect()
         }
     }
@@ -58,7 +74,11 @@ fn in_one_piece(index: usize, call: &Call, shape: Shape) -> Value {
 
 fn in_pieces(index: usize, call: &Call, shape: Shape) -> Vec<Value> {
     let arguments = call.arguments();
-    let count = if shape == Shape::ManyPieces { arguments.chars().count() } else { 2 };
+    let count = if shape == Shape::ManyPieces {
+        arguments.chars().count()
+    } else {
+        2
+    };
     let mut pieces = vec![first(index, call, shape)];
     for part in cut(&arguments, count) {
         let mut piece = json!({"index": index, "function": {"arguments": part}});
@@ -102,7 +122,9 @@ fn first(index: usize, call: &Call, shape: Shape) -> Value {
 /// The first of each, then the second of each, and so on.
 fn take_turns(lists: &[Vec<Value>]) -> Vec<Value> {
     let longest = lists.iter().map(Vec::len).max().unwrap_or_default();
-    (0..longest).flat_map(|at| lists.iter().filter_map(move |list| list.get(at).cloned())).collect()
+    (0..longest)
+        .flat_map(|at| lists.iter().filter_map(move |list| list.get(at).cloned()))
+        .collect()
 }
 
 #[cfg(test)]
@@ -114,25 +136,44 @@ mod tests {
 
     /// What is sent for two calls, `a{"x":1}` and `b{}`, in a few words per chunk: index:id:name(arguments).
     fn sent(shape: Shape) -> String {
-        let call = |id: &str, name: &str, input| Call { id: id.to_owned(), name: name.to_owned(), input };
+        let call = |id: &str, name: &str, input| Call {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            input,
+        };
         let calls = [call("i1", "a", json!({"x": 1})), call("i2", "b", json!({}))];
         let words = |piece: &Value| {
             let part = |place: &str| {
-                piece.pointer(place).map_or("-".to_owned(), |value| match value {
-                    Value::String(text) => text.clone(),
-                    other => other.to_string(),
-                })
+                piece
+                    .pointer(place)
+                    .map_or("-".to_owned(), |value| match value {
+                        Value::String(text) => text.clone(),
+                        other => other.to_string(),
+                    })
             };
-            format!("{}:{}:{}({})", part("/index"), part("/id"), part("/function/name"), part("/function/arguments"))
+            format!(
+                "{}:{}:{}({})",
+                part("/index"),
+                part("/id"),
+                part("/function/name"),
+                part("/function/arguments")
+            )
         };
         let chunk = |pieces: Vec<Value>| pieces.iter().map(words).collect::<Vec<_>>().join("+");
-        deltas(&calls, shape).into_iter().map(chunk).collect::<Vec<_>>().join(" ")
+        deltas(&calls, shape)
+            .into_iter()
+            .map(chunk)
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     // P63
     #[test]
     fn every_shape_is_what_its_name_says() {
-        let usual = [r#"0:i1:a() 0:-:-({"x") 0:-:-(:1})"#, "1:i2:b() 1:-:-({) 1:-:-(})"];
+        let usual = [
+            r#"0:i1:a() 0:-:-({"x") 0:-:-(:1})"#,
+            "1:i2:b() 1:-:-({) 1:-:-(})",
+        ];
         let [a, b] = usual;
         let table = [
             (Shape::Usual, usual.join(" ")),

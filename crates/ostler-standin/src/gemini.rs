@@ -7,17 +7,29 @@ use super::ids;
 use super::request::Request;
 use super::wire::{Frame, Wire, cut, filled};
 
-pub(super) const WIRE: Wire = Wire { stream, whole, error, error_frame };
+pub(super) const WIRE: Wire = Wire {
+    stream,
+    whole,
+    error,
+    error_frame,
+};
 
 fn stream(answer: &Answer, request: &Request) -> Vec<Frame> {
     let id = ids::fresh("");
     let mut frames = Vec::new();
     for part in parts(answer, request) {
         let response = response(&id, request, &candidate(&[part], None));
-        frames.push(Frame { is_delta: true, ..Frame::data(&response.to_string()) });
+        frames.push(Frame {
+            is_delta: true,
+            ..Frame::data(&response.to_string())
+        });
     }
     // The end comes with a part without words, as the provider sends it when it thought or called before.
-    let mut last = response(&id, request, &candidate(&[json!({"text": ""})], Some(finish_reason(answer))));
+    let mut last = response(
+        &id,
+        request,
+        &candidate(&[json!({"text": ""})], Some(finish_reason(answer))),
+    );
     last["usageMetadata"] = usage(answer.counts());
     frames.push(Frame::data(&last.to_string()));
     frames
@@ -31,7 +43,8 @@ fn whole(answer: &Answer, request: &Request) -> Value {
 }
 
 fn error(failure: &Failure) -> Value {
-    let mut error = json!({"code": failure.status, "message": failure.message, "status": failure.kind});
+    let mut error =
+        json!({"code": failure.status, "message": failure.message, "status": failure.kind});
     if let Some(code) = &failure.code {
         let info = "type.googleapis.com/google.rpc.ErrorInfo";
         error["details"] = json!([{"@type": info, "reason": code, "domain": "googleapis.com"}]);
@@ -73,11 +86,19 @@ fn parts(answer: &Answer, request: &Request) -> Vec<Value> {
     for block in &answer.blocks {
         match block {
             Block::Text { text, deltas } => {
-                parts.extend(cut(&filled(text, request), *deltas).iter().map(|piece| json!({"text": piece})));
+                parts.extend(
+                    cut(&filled(text, request), *deltas)
+                        .iter()
+                        .map(|piece| json!({"text": piece})),
+                );
             }
             Block::Thinking { thinking, deltas } => {
                 let pieces = cut(&filled(thinking, request), *deltas);
-                parts.extend(pieces.iter().map(|piece| json!({"text": piece, "thought": true})));
+                parts.extend(
+                    pieces
+                        .iter()
+                        .map(|piece| json!({"text": piece, "thought": true})),
+                );
             }
             Block::ToolUse { name, input } => {
                 // Without an id, as the service has it.
@@ -129,45 +150,75 @@ mod tests {
 
     fn responses(answer: &Answer) -> Vec<Value> {
         let frames = stream(answer, &request());
-        let data = frames.iter().map(|frame| frame.text.strip_prefix("data: ").unwrap().trim_end());
-        data.map(|data| serde_json::from_str(data).unwrap()).collect()
+        let data = frames
+            .iter()
+            .map(|frame| frame.text.strip_prefix("data: ").unwrap().trim_end());
+        data.map(|data| serde_json::from_str(data).unwrap())
+            .collect()
     }
 
     #[test]
     fn a_stream_has_every_part_in_order_and_ends_with_the_reason_and_the_tokens() {
-        let answer = Answer::thinking("hm").and_text("Got {tool_result}!").deltas(3).and_tool("read", json!({"x": 1}));
+        let answer = Answer::thinking("hm")
+            .and_text("Got {tool_result}!")
+            .deltas(3)
+            .and_tool("read", json!({"x": 1}));
         let responses = responses(&answer);
-        let parts: Vec<&Value> = responses.iter().map(|one| &one["candidates"][0]["content"]["parts"][0]).collect();
+        let parts: Vec<&Value> = responses
+            .iter()
+            .map(|one| &one["candidates"][0]["content"]["parts"][0])
+            .collect();
         assert_eq!(parts[0], &json!({"text": "hm", "thought": true}));
-        let text: String = parts[1..4].iter().filter_map(|part| part["text"].as_str()).collect();
+        let text: String = parts[1..4]
+            .iter()
+            .filter_map(|part| part["text"].as_str())
+            .collect();
         assert_eq!((text.as_str(), responses.len()), ("Got 42!", 6));
         assert_eq!(parts[4]["functionCall"]["args"], json!({"x": 1}));
-        assert!(responses[..5].iter().all(|one| one["candidates"][0].get("finishReason").is_none()));
+        assert!(
+            responses[..5]
+                .iter()
+                .all(|one| one["candidates"][0].get("finishReason").is_none())
+        );
         assert_eq!(responses[5]["candidates"][0]["finishReason"], "STOP");
         let expected = json!({"promptTokenCount": 118, "cachedContentTokenCount": 11, "candidatesTokenCount": 21,
             "thoughtsTokenCount": 4, "totalTokenCount": 143});
         assert_eq!(responses[5]["usageMetadata"], expected);
-        assert!(responses.iter().all(|one| one["modelVersion"] == "gemini-x"));
+        assert!(
+            responses
+                .iter()
+                .all(|one| one["modelVersion"] == "gemini-x")
+        );
     }
 
     #[test]
     fn a_whole_response_says_the_same() {
-        let answer = Answer::text("a").and_tool("read", json!({})).stop_reason("max_tokens");
+        let answer = Answer::text("a")
+            .and_tool("read", json!({}))
+            .stop_reason("max_tokens");
         let whole = whole(&answer, &request());
         let candidate = &whole["candidates"][0];
         assert_eq!(candidate["content"]["parts"].as_array().unwrap().len(), 2);
         assert_eq!(
-            (&candidate["finishReason"], &whole["usageMetadata"]["totalTokenCount"]),
+            (
+                &candidate["finishReason"],
+                &whole["usageMetadata"]["totalTokenCount"]
+            ),
             (&json!("MAX_TOKENS"), &json!(143))
         );
     }
 
     #[test]
     fn an_error_has_a_number_a_name_and_a_reason() {
-        let failure =
-            Answer::error(400, "INVALID_ARGUMENT", "API key not valid.").code("API_KEY_INVALID").error.unwrap();
+        let failure = Answer::error(400, "INVALID_ARGUMENT", "API key not valid.")
+            .code("API_KEY_INVALID")
+            .error
+            .unwrap();
         let error = &error(&failure)["error"];
-        assert_eq!((&error["code"], &error["status"]), (&json!(400), &json!("INVALID_ARGUMENT")));
+        assert_eq!(
+            (&error["code"], &error["status"]),
+            (&json!(400), &json!("INVALID_ARGUMENT"))
+        );
         assert_eq!(error["details"][0]["reason"], "API_KEY_INVALID");
     }
 }

@@ -26,8 +26,8 @@ mod server;
 mod wire;
 
 pub use answer::{Answer, Block, Ending, Failure, Usage};
-pub use server_style::{Delivery, Framing, Manner, Reasoning, Shape, Tokens};
 pub use offline::{KEY, MODEL, Offline};
 pub use request::{Request, ToolResult};
 pub use script::{Rule, Script, When};
 pub use server::ModelServer;
+pub use server_style::{Delivery, Framing, Manner, Reasoning, Shape, Tokens};

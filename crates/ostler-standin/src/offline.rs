@@ -52,7 +52,12 @@ const ALL: &[Offline] = &[
         env: CLAUDE_ENV,
         files: &[],
         settings: &[],
-        shell: |line| ("Bash", json!({"command": line, "description": "to see whether it works"})),
+        shell: |line| {
+            (
+                "Bash",
+                json!({"command": line, "description": "to see whether it works"}),
+            )
+        },
     },
     Offline {
         agent: "codex",
@@ -74,7 +79,12 @@ const ALL: &[Offline] = &[
         ],
         files: &[],
         settings: &[],
-        shell: |line| ("bash", json!({"command": line, "description": "to see whether it works"})),
+        shell: |line| {
+            (
+                "bash",
+                json!({"command": line, "description": "to see whether it works"}),
+            )
+        },
     },
     Offline {
         agent: "gemini",
@@ -88,7 +98,12 @@ const ALL: &[Offline] = &[
         ],
         files: &[(".gemini/settings.json", GEMINI)],
         settings: &[],
-        shell: |line| ("run_shell_command", json!({"command": line, "description": "to see whether it works"})),
+        shell: |line| {
+            (
+                "run_shell_command",
+                json!({"command": line, "description": "to see whether it works"}),
+            )
+        },
     },
     Offline {
         agent: "openclaw",
@@ -106,14 +121,24 @@ const ALL: &[Offline] = &[
         ],
         files: &[(".config/opencode/opencode.json", OPENCODE)],
         settings: &[],
-        shell: |line| ("bash", json!({"command": line, "description": "to see whether it works"})),
+        shell: |line| {
+            (
+                "bash",
+                json!({"command": line, "description": "to see whether it works"}),
+            )
+        },
     },
     Offline {
         agent: "claude-agent-acp",
         env: CLAUDE_ENV,
         files: &[],
         settings: &[],
-        shell: |line| ("Bash", json!({"command": line, "description": "to see whether it works"})),
+        shell: |line| {
+            (
+                "Bash",
+                json!({"command": line, "description": "to see whether it works"}),
+            )
+        },
     },
     Offline {
         agent: "codex-acp",
@@ -123,7 +148,10 @@ const ALL: &[Offline] = &[
         // Where somebody decides it works in a sandbox that writes nothing, and asks about what wants out.
         shell: |line| {
             let why = "to see whether it works";
-            ("exec_command", json!({"cmd": line, "sandbox_permissions": "require_escalated", "justification": why}))
+            (
+                "exec_command",
+                json!({"cmd": line, "sandbox_permissions": "require_escalated", "justification": why}),
+            )
         },
     },
     Offline {
@@ -147,10 +175,19 @@ const ALL: &[Offline] = &[
     },
     Offline {
         agent: "qwen",
-        env: &[("OPENAI_API_KEY", KEY), ("OPENAI_BASE_URL", "{url}/v1"), ("OPENAI_MODEL", MODEL)],
+        env: &[
+            ("OPENAI_API_KEY", KEY),
+            ("OPENAI_BASE_URL", "{url}/v1"),
+            ("OPENAI_MODEL", MODEL),
+        ],
         files: &[(".qwen/settings.json", QWEN)],
         settings: &[],
-        shell: |line| ("run_shell_command", json!({"command": line, "is_background": false})),
+        shell: |line| {
+            (
+                "run_shell_command",
+                json!({"command": line, "is_background": false}),
+            )
+        },
     },
 ];
 
@@ -258,8 +295,13 @@ impl Offline {
     /// The variables, for a home and the address of a stand-in.
     #[must_use]
     pub fn env(&self, home: &Path, url: &str) -> Vec<(String, String)> {
-        let pairs = self.env.iter().map(|(name, value)| ((*name).to_owned(), filled(value, home, url)));
-        std::iter::once(("HOME".to_owned(), home.display().to_string())).chain(pairs).collect()
+        let pairs = self
+            .env
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), filled(value, home, url)));
+        std::iter::once(("HOME".to_owned(), home.display().to_string()))
+            .chain(pairs)
+            .collect()
     }
 
     /// Writes the files into a home.
@@ -279,7 +321,8 @@ impl Offline {
 }
 
 fn filled(text: &str, home: &Path, url: &str) -> String {
-    text.replace("{url}", url).replace("{home}", &home.display().to_string())
+    text.replace("{url}", url)
+        .replace("{home}", &home.display().to_string())
 }
 
 #[cfg(test)]
@@ -291,13 +334,38 @@ mod tests {
         for agent in Offline::agents() {
             let home = std::path::PathBuf::from("/the/home");
             let offline = Offline::of(agent).unwrap();
-            let files = offline.files.iter().map(|(_, text)| filled(text, &home, "http://127.0.0.1:9"));
-            let all: Vec<String> =
-                offline.env(&home, "http://127.0.0.1:9").into_iter().map(|(_, value)| value).chain(files).collect();
-            assert!(all.iter().any(|text| text.contains("http://127.0.0.1:9")), "{agent}: {all:?}");
-            assert!(!all.iter().any(|text| text.contains("{url}") || text.contains("{home}")), "{agent}: {all:?}");
-            assert!(!all.iter().any(|text| text.contains("https://")), "{agent}: {all:?}");
-            assert_eq!((offline.shell)("echo hello").1.to_string().matches("hello").count(), 1, "{agent}");
+            let files = offline
+                .files
+                .iter()
+                .map(|(_, text)| filled(text, &home, "http://127.0.0.1:9"));
+            let all: Vec<String> = offline
+                .env(&home, "http://127.0.0.1:9")
+                .into_iter()
+                .map(|(_, value)| value)
+                .chain(files)
+                .collect();
+            assert!(
+                all.iter().any(|text| text.contains("http://127.0.0.1:9")),
+                "{agent}: {all:?}"
+            );
+            assert!(
+                !all.iter()
+                    .any(|text| text.contains("{url}") || text.contains("{home}")),
+                "{agent}: {all:?}"
+            );
+            assert!(
+                !all.iter().any(|text| text.contains("https://")),
+                "{agent}: {all:?}"
+            );
+            assert_eq!(
+                (offline.shell)("echo hello")
+                    .1
+                    .to_string()
+                    .matches("hello")
+                    .count(),
+                1,
+                "{agent}"
+            );
         }
         assert!(Offline::of("nobody").is_none());
     }

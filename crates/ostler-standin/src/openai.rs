@@ -5,11 +5,16 @@ use serde_json::{Value, json};
 use super::answer::{Answer, Block, Failure, Usage};
 use super::chat_calls::{self, Call};
 use super::ids;
-use super::server_style::{Framing, Reasoning, Shape, Tokens};
 use super::request::Request;
+use super::server_style::{Framing, Reasoning, Shape, Tokens};
 use super::wire::{Frame, Wire, cut, filled};
 
-pub(super) const WIRE: Wire = Wire { stream, whole, error, error_frame };
+pub(super) const WIRE: Wire = Wire {
+    stream,
+    whole,
+    error,
+    error_frame,
+};
 
 /// The moment at which every answer was made: a test looks at no clock.
 const CREATED: u64 = 1_700_000_000;
@@ -18,7 +23,10 @@ fn stream(answer: &Answer, request: &Request) -> Vec<Frame> {
     let writer = Writer::new(answer, request);
     let mut frames = vec![writer.frame(&json!({"role": "assistant", "content": ""}), &Value::Null)];
     for delta in deltas(answer, request) {
-        frames.push(Frame { is_delta: true, ..writer.frame(&delta, &Value::Null) });
+        frames.push(Frame {
+            is_delta: true,
+            ..writer.frame(&delta, &Value::Null)
+        });
     }
     let calls = chat_calls::deltas(&calls(answer), answer.manner.shape);
     let mut last = json!({});
@@ -26,7 +34,10 @@ fn stream(answer: &Answer, request: &Request) -> Vec<Frame> {
         if answer.manner.shape == Shape::WithTheEnd {
             last = json!({"tool_calls": delta});
         } else {
-            frames.push(Frame { is_delta: true, ..writer.frame(&json!({"tool_calls": delta}), &Value::Null) });
+            frames.push(Frame {
+                is_delta: true,
+                ..writer.frame(&json!({"tool_calls": delta}), &Value::Null)
+            });
         }
     }
     frames.push(writer.frame(&last, &json!(finish_reason(answer))));
@@ -43,7 +54,12 @@ fn stream(answer: &Answer, request: &Request) -> Vec<Frame> {
 
 fn whole(answer: &Answer, request: &Request) -> Value {
     let text = |wanted: fn(&Block) -> Option<&str>| -> Option<String> {
-        let texts: Vec<String> = answer.blocks.iter().filter_map(wanted).map(|text| filled(text, request)).collect();
+        let texts: Vec<String> = answer
+            .blocks
+            .iter()
+            .filter_map(wanted)
+            .map(|text| filled(text, request))
+            .collect();
         (!texts.is_empty()).then(|| texts.concat())
     };
     let mut message = json!({"role": "assistant", "content": text(said)});
@@ -56,7 +72,10 @@ fn whole(answer: &Answer, request: &Request) -> Value {
     if !calls.is_empty() {
         let mut calls = chat_calls::whole(&calls, answer.manner.shape);
         // In a whole message the place in the list is the index.
-        calls.iter_mut().filter_map(Value::as_object_mut).for_each(|call| drop(call.remove("index")));
+        calls
+            .iter_mut()
+            .filter_map(Value::as_object_mut)
+            .for_each(|call| drop(call.remove("index")));
         message["tool_calls"] = json!(calls);
     }
     let choice = json!({"index": 0, "message": message, "logprobs": null, "finish_reason": finish_reason(answer)});
@@ -103,14 +122,19 @@ impl<'a> Writer<'a> {
     }
 
     fn frame(&self, delta: &Value, finish_reason: &Value) -> Frame {
-        let choice = json!({"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish_reason});
+        let choice =
+            json!({"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish_reason});
         let mut chunk = self.chunk(&[choice]);
         let is_last = !finish_reason.is_null();
         match self.tokens {
             Tokens::InEveryChunk => {
                 let output = if is_last { self.usage.output } else { 1 };
                 let reasoning = if is_last { self.usage.reasoning } else { 0 };
-                chunk["usage"] = usage(Usage { output, reasoning, ..self.usage });
+                chunk["usage"] = usage(Usage {
+                    output,
+                    reasoning,
+                    ..self.usage
+                });
             }
             Tokens::InTheLastChoice if is_last => chunk["usage"] = usage(self.usage),
             Tokens::AsAsked if self.asked => chunk["usage"] = Value::Null,
@@ -130,13 +154,27 @@ fn deltas(answer: &Answer, request: &Request) -> Vec<Value> {
     let mut deltas = Vec::new();
     for block in &answer.blocks {
         match block {
-            Block::Text { text, deltas: count } => {
-                deltas.extend(cut(&filled(text, request), *count).iter().map(|piece| json!({"content": piece})));
+            Block::Text {
+                text,
+                deltas: count,
+            } => {
+                deltas.extend(
+                    cut(&filled(text, request), *count)
+                        .iter()
+                        .map(|piece| json!({"content": piece})),
+                );
             }
-            Block::Thinking { thinking, deltas: count } => {
+            Block::Thinking {
+                thinking,
+                deltas: count,
+            } => {
                 for piece in cut(&filled(thinking, request), *count) {
                     let fields = fields(answer.manner.reasoning).iter();
-                    deltas.push(fields.map(|field| ((*field).to_owned(), json!(piece))).collect());
+                    deltas.push(
+                        fields
+                            .map(|field| ((*field).to_owned(), json!(piece)))
+                            .collect(),
+                    );
                 }
             }
             Block::ToolUse { .. } => {}
@@ -147,9 +185,11 @@ fn deltas(answer: &Answer, request: &Request) -> Vec<Value> {
 
 fn calls(answer: &Answer) -> Vec<Call> {
     let call = |block: &Block| match block {
-        Block::ToolUse { name, input } => {
-            Some(Call { id: ids::fresh("call_"), name: name.clone(), input: input.clone() })
-        }
+        Block::ToolUse { name, input } => Some(Call {
+            id: ids::fresh("call_"),
+            name: name.clone(),
+            input: input.clone(),
+        }),
         _ => None,
     };
     answer.blocks.iter().filter_map(call).collect()
@@ -219,23 +259,40 @@ mod tests {
 
     fn chunks(answer: &Answer) -> Vec<Value> {
         let frames = stream(answer, &request());
-        let data = frames.iter().map(|frame| frame.text.strip_prefix("data: ").unwrap().trim_end());
-        data.map(|data| serde_json::from_str(data).unwrap_or(json!(data))).collect()
+        let data = frames
+            .iter()
+            .map(|frame| frame.text.strip_prefix("data: ").unwrap().trim_end());
+        data.map(|data| serde_json::from_str(data).unwrap_or(json!(data)))
+            .collect()
     }
 
     #[test]
     fn a_stream_has_every_chunk_in_order() {
-        let answer = Answer::thinking("hm").and_text("Got {tool_result}!").deltas(3);
+        let answer = Answer::thinking("hm")
+            .and_text("Got {tool_result}!")
+            .deltas(3);
         let chunks = chunks(&answer);
-        let deltas: Vec<&Value> = chunks.iter().map(|chunk| &chunk["choices"][0]["delta"]).collect();
+        let deltas: Vec<&Value> = chunks
+            .iter()
+            .map(|chunk| &chunk["choices"][0]["delta"])
+            .collect();
         assert_eq!(deltas[0], &json!({"role": "assistant", "content": ""}));
         assert_eq!(deltas[1], &json!({"reasoning_content": "hm"}));
-        let text: String = deltas.iter().filter_map(|delta| delta["content"].as_str()).collect();
+        let text: String = deltas
+            .iter()
+            .filter_map(|delta| delta["content"].as_str())
+            .collect();
         assert_eq!((text.as_str(), chunks.len()), ("Got 42!", 8));
         assert_eq!(chunks[5]["choices"][0]["finish_reason"], "stop");
-        assert_eq!((&chunks[6]["choices"], &chunks[7]), (&json!([]), &json!("[DONE]")));
+        assert_eq!(
+            (&chunks[6]["choices"], &chunks[7]),
+            (&json!([]), &json!("[DONE]"))
+        );
         let usage = &chunks[6]["usage"];
-        assert_eq!((&usage["prompt_tokens"], &usage["completion_tokens"]), (&json!(118), &json!(25)));
+        assert_eq!(
+            (&usage["prompt_tokens"], &usage["completion_tokens"]),
+            (&json!(118), &json!(25))
+        );
         assert_eq!(usage["prompt_tokens_details"]["cached_tokens"], 11);
     }
 
@@ -244,7 +301,11 @@ mod tests {
         let counted = |tokens: Tokens| -> Vec<u64> {
             let chunks = chunks(&Answer::text("x").manner(tokens));
             let count = |chunk: &Value| chunk["usage"]["completion_tokens"].as_u64();
-            chunks.iter().take(chunks.len() - 1).map(|chunk| count(chunk).unwrap_or(0)).collect()
+            chunks
+                .iter()
+                .take(chunks.len() - 1)
+                .map(|chunk| count(chunk).unwrap_or(0))
+                .collect()
         };
         assert_eq!(counted(Tokens::AsAsked), [0, 0, 0, 25]);
         assert_eq!(counted(Tokens::Never), [0, 0, 0]);
@@ -254,32 +315,52 @@ mod tests {
 
     #[test]
     fn calls_can_come_with_the_end_and_reasons_can_lie() {
-        let answer = Answer::tool("a", json!({})).stop_reason("stop").manner(Shape::WithTheEnd);
+        let answer = Answer::tool("a", json!({}))
+            .stop_reason("stop")
+            .manner(Shape::WithTheEnd);
         let chunks = chunks(&answer);
         let choice = &chunks[1]["choices"][0];
         assert_eq!(
-            (&choice["delta"]["tool_calls"][0]["function"]["name"], &choice["finish_reason"]),
+            (
+                &choice["delta"]["tool_calls"][0]["function"]["name"],
+                &choice["finish_reason"]
+            ),
             (&json!("a"), &json!("stop"))
         );
     }
 
     #[test]
     fn a_stream_can_lack_its_end() {
-        assert_ne!(chunks(&Answer::text("x").manner(Framing::WithoutDone)).last(), Some(&json!("[DONE]")));
+        assert_ne!(
+            chunks(&Answer::text("x").manner(Framing::WithoutDone)).last(),
+            Some(&json!("[DONE]"))
+        );
     }
 
     #[test]
     fn a_whole_message_says_the_same() {
-        let answer = Answer::thinking("hm").and_text("no").and_tool("a", json!({"x": 1})).manner(Reasoning::Both);
+        let answer = Answer::thinking("hm")
+            .and_text("no")
+            .and_tool("a", json!({"x": 1}))
+            .manner(Reasoning::Both);
         let message = whole(&answer.stop_reason("refusal"), &request());
         let choice = &message["choices"][0];
-        assert_eq!((&choice["message"]["content"], &choice["finish_reason"]), (&json!("no"), &json!("content_filter")));
         assert_eq!(
-            (&choice["message"]["reasoning"], &choice["message"]["reasoning_content"]),
+            (&choice["message"]["content"], &choice["finish_reason"]),
+            (&json!("no"), &json!("content_filter"))
+        );
+        assert_eq!(
+            (
+                &choice["message"]["reasoning"],
+                &choice["message"]["reasoning_content"]
+            ),
             (&json!("hm"), &json!("hm"))
         );
         let call = &choice["message"]["tool_calls"][0];
-        assert_eq!((&call["function"]["arguments"], call.get("index")), (&json!(r#"{"x":1}"#), None));
+        assert_eq!(
+            (&call["function"]["arguments"], call.get("index")),
+            (&json!(r#"{"x":1}"#), None)
+        );
         assert_eq!(message["usage"]["total_tokens"], 143);
     }
 }

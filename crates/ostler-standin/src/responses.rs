@@ -7,7 +7,12 @@ use super::ids;
 use super::request::Request;
 use super::wire::{Frame, Wire, cut, filled};
 
-pub(super) const WIRE: Wire = Wire { stream, whole, error, error_frame };
+pub(super) const WIRE: Wire = Wire {
+    stream,
+    whole,
+    error,
+    error_frame,
+};
 
 fn stream(answer: &Answer, request: &Request) -> Vec<Frame> {
     let id = ids::fresh("resp_");
@@ -30,7 +35,12 @@ fn stream(answer: &Answer, request: &Request) -> Vec<Frame> {
 
 fn whole(answer: &Answer, request: &Request) -> Value {
     let (_, status) = ended(answer);
-    let mut whole = response(&ids::fresh("resp_"), request, status, &items(answer, request));
+    let mut whole = response(
+        &ids::fresh("resp_"),
+        request,
+        status,
+        &items(answer, request),
+    );
     whole["usage"] = usage(answer.counts());
     whole
 }
@@ -50,7 +60,9 @@ fn error_frame(failure: &Failure) -> Frame {
 /// The last event, and the status in it: an answer that was cut short by a limit or a filter is incomplete.
 fn ended(answer: &Answer) -> (&'static str, &'static str) {
     match answer.effective_stop_reason() {
-        "max_tokens" | "length" | "refusal" | "content_filter" => ("response.incomplete", "incomplete"),
+        "max_tokens" | "length" | "refusal" | "content_filter" => {
+            ("response.incomplete", "incomplete")
+        }
         _ => ("response.completed", "completed"),
     }
 }
@@ -71,7 +83,8 @@ fn response(id: &str, request: &Request, status: &str, output: &[Value]) -> Valu
 fn items(answer: &Answer, request: &Request) -> Vec<Value> {
     let item = |block: &Block| match block {
         Block::Text { text, .. } => {
-            let part = json!({"type": "output_text", "text": filled(text, request), "annotations": []});
+            let part =
+                json!({"type": "output_text", "text": filled(text, request), "annotations": []});
             json!({"type": "message", "id": ids::fresh("msg_"), "role": "assistant", "status": "completed",
                 "content": [part]})
         }
@@ -87,7 +100,9 @@ fn items(answer: &Answer, request: &Request) -> Vec<Value> {
 
 /// A call. A tool whose input is plain text, and not JSON, is called in another way; a name can belong to a namespace.
 fn call(name: &str, input: &Value, request: &Request) -> Value {
-    let text = input.as_str().map_or_else(|| input.to_string(), str::to_owned);
+    let text = input
+        .as_str()
+        .map_or_else(|| input.to_string(), str::to_owned);
     let call_id = ids::fresh("call_");
     if request.takes_text(name) {
         return json!({"type": "custom_tool_call", "id": ids::fresh("ctc_"), "call_id": call_id, "name": name,
@@ -118,7 +133,10 @@ struct Writer {
 impl Writer {
     fn push(&mut self, name: &str, mut data: Value, is_delta: bool) {
         data["sequence_number"] = json!(self.frames.len());
-        self.frames.push(Frame { is_delta, ..frame(name, &data) });
+        self.frames.push(Frame {
+            is_delta,
+            ..frame(name, &data)
+        });
     }
 
     /// One item: what it begins with, its pieces, and the whole of it.
@@ -126,37 +144,88 @@ impl Writer {
         let kind = item["type"].as_str().unwrap_or_default();
         // What the item is without, the name of its pieces, and where in the item they belong.
         let (without, deltas, place, text) = match kind {
-            "message" => ("content", "response.output_text", json!({"content_index": 0}), "/content/0/text"),
-            "reasoning" => {
-                ("summary", "response.reasoning_summary_text", json!({"summary_index": 0}), "/summary/0/text")
-            }
-            "custom_tool_call" => ("input", "response.custom_tool_call_input", json!({}), "/input"),
-            _ => ("arguments", "response.function_call_arguments", json!({}), "/arguments"),
+            "message" => (
+                "content",
+                "response.output_text",
+                json!({"content_index": 0}),
+                "/content/0/text",
+            ),
+            "reasoning" => (
+                "summary",
+                "response.reasoning_summary_text",
+                json!({"summary_index": 0}),
+                "/summary/0/text",
+            ),
+            "custom_tool_call" => (
+                "input",
+                "response.custom_tool_call_input",
+                json!({}),
+                "/input",
+            ),
+            _ => (
+                "arguments",
+                "response.function_call_arguments",
+                json!({}),
+                "/arguments",
+            ),
         };
         let mut begun = item.clone();
-        begun[without] = if item[without].is_array() { json!([]) } else { json!("") };
-        self.push("response.output_item.added", json!({"output_index": index, "item": begun}), false);
+        begun[without] = if item[without].is_array() {
+            json!([])
+        } else {
+            json!("")
+        };
+        self.push(
+            "response.output_item.added",
+            json!({"output_index": index, "item": begun}),
+            false,
+        );
         let mut at = place;
         at["output_index"] = json!(index);
         at["item_id"] = item["id"].clone();
         let part = match kind {
-            "message" => Some(("response.content_part", json!({"type": "output_text", "text": "", "annotations": []}))),
-            "reasoning" => Some(("response.reasoning_summary_part", json!({"type": "summary_text", "text": ""}))),
+            "message" => Some((
+                "response.content_part",
+                json!({"type": "output_text", "text": "", "annotations": []}),
+            )),
+            "reasoning" => Some((
+                "response.reasoning_summary_part",
+                json!({"type": "summary_text", "text": ""}),
+            )),
             _ => None,
         };
         if let Some((name, empty)) = &part {
             self.push(&format!("{name}.added"), with(&at, "part", empty), false);
         }
-        let whole = item.pointer(text).and_then(Value::as_str).unwrap_or_default();
+        let whole = item
+            .pointer(text)
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         for piece in cut(whole, count) {
-            self.push(&format!("{deltas}.delta"), with(&at, "delta", &json!(piece)), true);
+            self.push(
+                &format!("{deltas}.delta"),
+                with(&at, "delta", &json!(piece)),
+                true,
+            );
         }
         let finished = text.rsplit('/').next().unwrap_or_default();
-        self.push(&format!("{deltas}.done"), with(&at, finished, &json!(whole)), false);
+        self.push(
+            &format!("{deltas}.done"),
+            with(&at, finished, &json!(whole)),
+            false,
+        );
         if let Some((name, _)) = &part {
-            self.push(&format!("{name}.done"), with(&at, "part", &item[without][0]), false);
+            self.push(
+                &format!("{name}.done"),
+                with(&at, "part", &item[without][0]),
+                false,
+            );
         }
-        self.push("response.output_item.done", json!({"output_index": index, "item": item}), false);
+        self.push(
+            "response.output_item.done",
+            json!({"output_index": index, "item": item}),
+            false,
+        );
     }
 }
 
@@ -169,7 +238,10 @@ fn with(at: &Value, key: &str, value: &Value) -> Value {
 fn frame(name: &str, data: &Value) -> Frame {
     let mut data = data.clone();
     data["type"] = json!(name);
-    Frame { text: format!("event: {name}\ndata: {data}\n\n"), is_delta: false }
+    Frame {
+        text: format!("event: {name}\ndata: {data}\n\n"),
+        is_delta: false,
+    }
 }
 
 /// Token counts: here the input's contain what came from the cache or went there, and the output's what was thought.
@@ -207,21 +279,42 @@ mod tests {
 
     fn events(answer: &Answer) -> Vec<Value> {
         let data = |text: &str| serde_json::from_str(text.split_once("data: ").unwrap().1).unwrap();
-        stream(answer, &request()).iter().map(|frame| data(&frame.text)).collect()
+        stream(answer, &request())
+            .iter()
+            .map(|frame| data(&frame.text))
+            .collect()
     }
 
     #[test]
     fn a_stream_has_every_event_in_order() {
-        let events = events(&Answer::thinking("hm").and_text("Got {tool_result}!").deltas(3));
-        let names: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
-        assert_eq!((names[0], names[1]), ("response.created", "response.output_item.added"));
+        let events = events(
+            &Answer::thinking("hm")
+                .and_text("Got {tool_result}!")
+                .deltas(3),
+        );
+        let names: Vec<&str> = events
+            .iter()
+            .map(|event| event["type"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            (names[0], names[1]),
+            ("response.created", "response.output_item.added")
+        );
         assert_eq!(names.last(), Some(&"response.completed"));
-        let said = events.iter().filter(|event| event["type"] == "response.output_text.delta");
+        let said = events
+            .iter()
+            .filter(|event| event["type"] == "response.output_text.delta");
         let pieces: Vec<&str> = said.map(|event| event["delta"].as_str().unwrap()).collect();
         assert_eq!((pieces.concat().as_str(), pieces.len()), ("Got 42!", 3));
         let done = &events.last().unwrap()["response"];
         assert_eq!(done["output"][0]["summary"][0]["text"], "hm");
-        assert_eq!((&done["usage"]["input_tokens"], &done["usage"]["output_tokens"]), (&json!(118), &json!(25)));
+        assert_eq!(
+            (
+                &done["usage"]["input_tokens"],
+                &done["usage"]["output_tokens"]
+            ),
+            (&json!(118), &json!(25))
+        );
         assert_eq!(done["usage"]["input_tokens_details"]["cached_tokens"], 11);
     }
 
@@ -231,17 +324,32 @@ mod tests {
             .and_tool("apply_patch", json!("*** Begin Patch"))
             .and_tool("mcp__files__read", json!({}));
         let output = &whole(&answer, &request())["output"];
-        assert_eq!((&output[0]["type"], &output[0]["arguments"]), (&json!("function_call"), &json!(r#"{"x":1}"#)));
-        assert_eq!((&output[1]["type"], &output[1]["input"]), (&json!("custom_tool_call"), &json!("*** Begin Patch")));
-        assert_eq!((&output[2]["namespace"], &output[2]["name"]), (&json!("mcp__files"), &json!("read")));
+        assert_eq!(
+            (&output[0]["type"], &output[0]["arguments"]),
+            (&json!("function_call"), &json!(r#"{"x":1}"#))
+        );
+        assert_eq!(
+            (&output[1]["type"], &output[1]["input"]),
+            (&json!("custom_tool_call"), &json!("*** Begin Patch"))
+        );
+        assert_eq!(
+            (&output[2]["namespace"], &output[2]["name"]),
+            (&json!("mcp__files"), &json!("read"))
+        );
     }
 
     #[test]
     fn an_answer_that_was_cut_short_is_incomplete() {
         let events = events(&Answer::text("half").stop_reason("max_tokens"));
         let last = events.last().unwrap();
-        assert_eq!((&last["type"], &last["response"]["status"]), (&json!("response.incomplete"), &json!("incomplete")));
-        assert_eq!(last["response"]["incomplete_details"]["reason"], "max_output_tokens");
+        assert_eq!(
+            (&last["type"], &last["response"]["status"]),
+            (&json!("response.incomplete"), &json!("incomplete"))
+        );
+        assert_eq!(
+            last["response"]["incomplete_details"]["reason"],
+            "max_output_tokens"
+        );
     }
 
     #[test]
@@ -249,9 +357,19 @@ mod tests {
         let request = request();
         assert!(request.is_model_call() && request.is_responses());
         assert_eq!(request.system_text(), "Be kind.\nBe brief.");
-        assert_eq!((request.last_user_text(), request.news()), (String::new(), String::new()));
+        assert_eq!(
+            (request.last_user_text(), request.news()),
+            (String::new(), String::new())
+        );
         assert_eq!(request.tool_names(), ["run", "apply_patch", "read"]);
         let results = request.last_tool_results();
-        assert_eq!((results.len(), results[0].tool_use_id.as_str(), results[0].text.as_str()), (1, "c", "42"));
+        assert_eq!(
+            (
+                results.len(),
+                results[0].tool_use_id.as_str(),
+                results[0].text.as_str()
+            ),
+            (1, "c", "42")
+        );
     }
 }

@@ -81,7 +81,11 @@ impl Script {
 
     /// Whether a call is one of those.
     pub(crate) fn sets_aside(&self, request: &Request) -> bool {
-        !self.asides.is_empty() && self.asides.iter().any(|part| request.system_text().contains(part.as_str()))
+        !self.asides.is_empty()
+            && self
+                .asides
+                .iter()
+                .any(|part| request.system_text().contains(part.as_str()))
     }
 
     /// Adds a model to those that the server says it has; it answers for all others too.
@@ -123,37 +127,56 @@ impl Rule {
     /// A rule for requests that meet a condition.
     #[must_use]
     pub fn when(when: When) -> Self {
-        Self { when, times: None, answer: Answer::default() }
+        Self {
+            when,
+            times: None,
+            answer: Answer::default(),
+        }
     }
 
     /// A rule for requests whose last user text contains `text`.
     #[must_use]
     pub fn on_text(text: impl Into<String>) -> Self {
-        Self::when(When { text: Some(text.into()), ..When::default() })
+        Self::when(When {
+            text: Some(text.into()),
+            ..When::default()
+        })
     }
 
     /// A rule for the nth model call, counted from 1.
     #[must_use]
     pub fn on_call(nth: usize) -> Self {
-        Self::when(When { nth: Some(nth), ..When::default() })
+        Self::when(When {
+            nth: Some(nth),
+            ..When::default()
+        })
     }
 
     /// A rule for requests that bring back a tool result.
     #[must_use]
     pub fn on_tool_result() -> Self {
-        Self::when(When { tool_result: Some(true), ..When::default() })
+        Self::when(When {
+            tool_result: Some(true),
+            ..When::default()
+        })
     }
 
     /// A rule for requests in which something new contains `text`, also a reminder or notification of the agent.
     #[must_use]
     pub fn on_news(text: impl Into<String>) -> Self {
-        Self::when(When { news: Some(text.into()), ..When::default() })
+        Self::when(When {
+            news: Some(text.into()),
+            ..When::default()
+        })
     }
 
     /// A rule for side requests of the agent, which offer no tools.
     #[must_use]
     pub fn on_side_request() -> Self {
-        Self::when(When { tools: Some(false), ..When::default() })
+        Self::when(When {
+            tools: Some(false),
+            ..When::default()
+        })
     }
 
     /// Only for requests that offer tools: the agent's main loop and its subagents.
@@ -199,16 +222,23 @@ impl Rule {
 
 impl When {
     fn fits(&self, request: &Request, nth: usize) -> bool {
-        let contains =
-            |part: &Option<String>, whole: &str| part.as_ref().is_none_or(|part| whole.contains(part.as_str()));
+        let contains = |part: &Option<String>, whole: &str| {
+            part.as_ref()
+                .is_none_or(|part| whole.contains(part.as_str()))
+        };
         let results = request.last_tool_results();
-        let result_text_fits = self
-            .tool_result_text
-            .as_ref()
-            .is_none_or(|part| results.iter().any(|result| result.text.contains(part.as_str())));
+        let result_text_fits = self.tool_result_text.as_ref().is_none_or(|part| {
+            results
+                .iter()
+                .any(|result| result.text.contains(part.as_str()))
+        });
         self.nth.is_none_or(|wanted| wanted == nth)
-            && self.tool_result.is_none_or(|wanted| wanted != results.is_empty())
-            && self.tools.is_none_or(|wanted| wanted != request.tool_names().is_empty())
+            && self
+                .tool_result
+                .is_none_or(|wanted| wanted != results.is_empty())
+            && self
+                .tools
+                .is_none_or(|wanted| wanted != request.tool_names().is_empty())
             && result_text_fits
             && contains(&self.model, request.model())
             && contains(&self.text, &request.last_user_text())
@@ -257,8 +287,9 @@ mod tests {
 
     #[test]
     fn a_rule_for_a_tool_result_does_not_fit_a_prompt_nor_the_other_way_round() {
-        let mut script =
-            Script::new().rule(Rule::on_tool_result().text("after")).rule(Rule::on_text("run").text("prompt"));
+        let mut script = Script::new()
+            .rule(Rule::on_tool_result().text("after"))
+            .rule(Rule::on_text("run").text("prompt"));
         let result = json!([{"type": "tool_result", "tool_use_id": "t", "content": "run"}]);
         assert_eq!(said(script.answer(&request(&json!("run")), 1)), "prompt");
         assert_eq!(said(script.answer(&request(&result), 2)), "after");

@@ -17,9 +17,9 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 
 use super::answer::{Answer, Ending, Usage};
-use super::server_style::{Delivery, Framing};
 use super::request::Request;
 use super::script::Script;
+use super::server_style::{Delivery, Framing};
 use super::wire::{Frame, Wire};
 use super::{anthropic, asides, gemini, openai, responses};
 
@@ -52,14 +52,17 @@ struct State {
 impl State {
     /// The calls of the model that the script is about.
     fn calls(&self) -> impl Iterator<Item = &Request> {
-        self.requests.iter().filter(|request| request.is_model_call() && !asides::is_aside(request))
+        self.requests
+            .iter()
+            .filter(|request| request.is_model_call() && !asides::is_aside(request))
     }
 
     /// Gives an answer its own token counts, and notes them.
     fn counted(&mut self, mut answer: Answer) -> Answer {
         if answer.error.is_none() {
             let nth = self.served.len() as u64 + 1;
-            self.served.push(*answer.usage.get_or_insert(Usage::of_nth(nth)));
+            self.served
+                .push(*answer.usage.get_or_insert(Usage::of_nth(nth)));
         }
         answer
     }
@@ -72,9 +75,17 @@ impl ModelServer {
     /// When the port or the threads cannot be had.
     #[must_use]
     pub fn start(script: Script) -> Self {
-        let state =
-            State { script, requests: Vec::new(), asides: Vec::new(), unmatched: Vec::new(), served: Vec::new() };
-        let shared = Arc::new(Shared { state: Mutex::new(state), arrived: Condvar::new() });
+        let state = State {
+            script,
+            requests: Vec::new(),
+            asides: Vec::new(),
+            unmatched: Vec::new(),
+            served: Vec::new(),
+        };
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            arrived: Condvar::new(),
+        });
         // A runtime of its own: the server answers also while a test blocks its only thread.
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
@@ -82,9 +93,12 @@ impl ModelServer {
             .enable_all()
             .build()
             .expect("start the model server's runtime");
-        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind loopback");
+        let listener =
+            std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind loopback");
         let address = listener.local_addr().expect("read the bound address");
-        listener.set_nonblocking(true).expect("make the listener non-blocking");
+        listener
+            .set_nonblocking(true)
+            .expect("make the listener non-blocking");
         let for_requests = Arc::clone(&shared);
         runtime.spawn(async move {
             let listener = tokio::net::TcpListener::from_std(listener).expect("adopt the listener");
@@ -96,7 +110,11 @@ impl ModelServer {
             });
             axum::serve(listener, router).await.expect("serve");
         });
-        Self { address, shared, runtime: Some(runtime) }
+        Self {
+            address,
+            shared,
+            runtime: Some(runtime),
+        }
     }
 
     /// `http://127.0.0.1:<port>`: what an agent takes as the provider's base URL.
@@ -121,7 +139,12 @@ impl ModelServer {
     #[must_use]
     pub fn every_request(&self) -> Vec<Request> {
         let state = self.shared.lock();
-        state.requests.iter().chain(&state.asides).cloned().collect()
+        state
+            .requests
+            .iter()
+            .chain(&state.asides)
+            .cloned()
+            .collect()
     }
 
     /// The model calls for which no rule fitted; they were answered with status 400.
@@ -187,8 +210,12 @@ impl Shared {
                 let answer = self.choose(&request);
                 return Ok(respond(&answer, &request).await);
             }
-            ("GET", path) if path.ends_with("/models") => reply_json(200, &openai::models(self.lock().script.models())),
-            ("POST", path) if path.ends_with(":countTokens") => reply_json(200, &gemini::token_count()),
+            ("GET", path) if path.ends_with("/models") => {
+                reply_json(200, &openai::models(self.lock().script.models()))
+            }
+            ("POST", path) if path.ends_with(":countTokens") => {
+                reply_json(200, &gemini::token_count())
+            }
             ("POST", path) if path.ends_with("mbedContent") || path.ends_with("mbedContents") => {
                 reply_json(200, &gemini::embeddings(&request))
             }
@@ -239,7 +266,11 @@ async fn read(http: HttpRequest<Body>) -> Request {
     Request {
         method: head.method.to_string(),
         path: head.uri.to_string(),
-        headers: head.headers.iter().map(|(name, value)| (name.to_string(), text(value.as_bytes()))).collect(),
+        headers: head
+            .headers
+            .iter()
+            .map(|(name, value)| (name.to_string(), text(value.as_bytes())))
+            .collect(),
         body: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
     }
 }
@@ -260,12 +291,20 @@ async fn respond(answer: &Answer, request: &Request) -> Response {
         std::future::pending::<()>().await;
     }
     let wire = wire(request);
-    if let (Some(failure), false) = (&answer.error, matches!(answer.ending, Ending::ErrorAfter(_))) {
-        let body = failure.body.clone().unwrap_or_else(|| (wire.error)(failure).to_string());
+    if let (Some(failure), false) = (
+        &answer.error,
+        matches!(answer.ending, Ending::ErrorAfter(_)),
+    ) {
+        let body = failure
+            .body
+            .clone()
+            .unwrap_or_else(|| (wire.error)(failure).to_string());
         let mut response = reply(failure.status, JSON, Body::from(body));
         for (name, value) in &failure.headers {
             let name: HeaderName = name.parse().expect("a header name of the script");
-            response.headers_mut().insert(name, value.parse().expect("a header value"));
+            response
+                .headers_mut()
+                .insert(name, value.parse().expect("a header value"));
         }
         return response;
     }
@@ -279,7 +318,10 @@ async fn respond(answer: &Answer, request: &Request) -> Response {
     }
     // Agents fall back to a whole message after a broken stream; a script that breaks the one breaks the other.
     let half = whole.chars().take(whole.chars().count() / 2).collect();
-    let frame = Frame { text: half, is_delta: false };
+    let frame = Frame {
+        text: half,
+        is_delta: false,
+    };
     reply(200, JSON, body(steps(answer, vec![frame], wire)))
 }
 
@@ -298,9 +340,14 @@ fn steps(answer: &Answer, frames: Vec<Frame>, wire: Wire) -> VecDeque<Step> {
     let (limit, last) = match answer.ending {
         Ending::HangAfter(deltas) => (deltas, after_a_pause(Step::Hang)),
         Ending::CutAfter(deltas) => (deltas, after_a_pause(Step::Cut)),
-        Ending::ErrorAfter(deltas) => {
-            (deltas, answer.error.iter().map(|failure| sent((wire.error_frame)(failure))).collect())
-        }
+        Ending::ErrorAfter(deltas) => (
+            deltas,
+            answer
+                .error
+                .iter()
+                .map(|failure| sent((wire.error_frame)(failure)))
+                .collect(),
+        ),
         Ending::GarbageAfter(deltas) => (deltas, vec![sent(Frame::data("{\"half\": "))]),
         Ending::Complete | Ending::Silent | Ending::CutAtOnce => (usize::MAX, Vec::new()),
     };
@@ -337,7 +384,11 @@ fn framed(frame: Frame, framing: Framing) -> Vec<Step> {
         Framing::CrLf => frame.text.replace('\n', "\r\n"),
     };
     // Seven bytes: no multiple of what a character can be long, so that some of them are cut.
-    let size = if framing == Framing::Torn { 7 } else { text.len().max(1) };
+    let size = if framing == Framing::Torn {
+        7
+    } else {
+        text.len().max(1)
+    };
     let piece = |bytes: &[u8]| Step::Send(Bytes::copy_from_slice(bytes));
     text.as_bytes().chunks(size).map(piece).collect()
 }
@@ -362,6 +413,8 @@ fn reply_json(status: u16, body: &Value) -> Response {
 fn reply(status: u16, kind: &'static str, body: Body) -> Response {
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(status).expect("an HTTP status of the script");
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response
 }

@@ -117,30 +117,45 @@ pub enum Delivery {
 
 impl From<Shape> for Manner {
     fn from(shape: Shape) -> Self {
-        Self { shape, ..Self::default() }
+        Self {
+            shape,
+            ..Self::default()
+        }
     }
 }
 
 impl From<Reasoning> for Manner {
     fn from(reasoning: Reasoning) -> Self {
-        Self { reasoning, ..Self::default() }
+        Self {
+            reasoning,
+            ..Self::default()
+        }
     }
 }
 
 impl From<Tokens> for Manner {
     fn from(tokens: Tokens) -> Self {
-        Self { tokens, ..Self::default() }
+        Self {
+            tokens,
+            ..Self::default()
+        }
     }
 }
 
 impl From<Framing> for Manner {
     fn from(framing: Framing) -> Self {
-        Self { framing, ..Self::default() }
+        Self {
+            framing,
+            ..Self::default()
+        }
     }
 }
 
 impl From<Delivery> for Manner {
     fn from(delivery: Delivery) -> Self {
-        Self { delivery, ..Self::default() }
+        Self {
+            delivery,
+            ..Self::default()
+        }
     }
 }

@@ -28,22 +28,32 @@ pub(super) struct Frame {
 impl Frame {
     /// A frame with nothing but data.
     pub(super) fn data(data: &str) -> Self {
-        Self { text: format!("data: {data}\n\n"), is_delta: false }
+        Self {
+            text: format!("data: {data}\n\n"),
+            is_delta: false,
+        }
     }
 }
 
 /// A text of the script with its placeholders filled in.
 pub(super) fn filled(text: &str, request: &Request) -> String {
     let results = request.last_tool_results();
-    let result = results.last().map(|result| result.text.as_str()).unwrap_or_default();
-    text.replace("{tool_result}", result).replace("{user_text}", &request.last_user_text())
+    let result = results
+        .last()
+        .map(|result| result.text.as_str())
+        .unwrap_or_default();
+    text.replace("{tool_result}", result)
+        .replace("{user_text}", &request.last_user_text())
 }
 
 /// `count` pieces of about the same number of characters; fewer when the text is shorter than that.
 pub(super) fn cut(text: &str, count: usize) -> Vec<String> {
     let characters: Vec<char> = text.chars().collect();
     let size = characters.len().div_ceil(count.max(1)).max(1);
-    characters.chunks(size).map(|piece| piece.iter().collect()).collect()
+    characters
+        .chunks(size)
+        .map(|piece| piece.iter().collect())
+        .collect()
 }
 
 #[cfg(test)]

@@ -31,15 +31,28 @@ fn main() {
     let dir = tempfile::tempdir_in(".").unwrap(); // a real disk, where /tmp may be memory
     let keepers: [(&str, Keeper); 3] = [
         ("**Ostler's store**", store),
-        ("JSON lines, a write per batch", |dir, id, batches| lines(dir, id, batches, false)),
-        ("JSON lines, a write and fsync per batch", |dir, id, batches| lines(dir, id, batches, true)),
+        ("JSON lines, a write per batch", |dir, id, batches| {
+            lines(dir, id, batches, false)
+        }),
+        (
+            "JSON lines, a write and fsync per batch",
+            |dir, id, batches| lines(dir, id, batches, true),
+        ),
     ];
-    println!("| keeper (events/s) | {} |", BATCHES.map(|batch| format!("batches of {batch}")).join(" | "));
+    println!(
+        "| keeper (events/s) | {} |",
+        BATCHES
+            .map(|batch| format!("batches of {batch}"))
+            .join(" | ")
+    );
     println!("|---|---|---|---|");
     for (name, keeper) in keepers {
         let cells = BATCHES.map(|batch| {
             let events = (batch * 200).clamp(1_000, 50_000);
-            format!("{:.0}", events as f64 / best(dir.path(), keeper, (events, batch)).as_secs_f64())
+            format!(
+                "{:.0}",
+                events as f64 / best(dir.path(), keeper, (events, batch)).as_secs_f64()
+            )
         });
         println!("| {name} | {} |", cells.join(" | "));
     }
@@ -47,7 +60,12 @@ fn main() {
         "\n| keeper (ms for a run of {RUN} events, from opening to closing) | batches of 1 | batches of 16 | batches of 256 |\n|---|---|---|---|"
     );
     for (name, keeper) in &keepers[..2] {
-        let cells = BATCHES.map(|batch| format!("{:.1}", best(dir.path(), *keeper, (RUN, batch)).as_secs_f64() * 1e3));
+        let cells = BATCHES.map(|batch| {
+            format!(
+                "{:.1}",
+                best(dir.path(), *keeper, (RUN, batch)).as_secs_f64() * 1e3
+            )
+        });
         println!("| {name} | {} |", cells.join(" | "));
     }
     let quick = best(dir.path(), store, (1, 1));
@@ -81,9 +99,17 @@ fn entry(session: &str, seq: usize) -> Entry {
         message: Some("msg_01AbCdEfGhIjKl".into()),
         parent: None,
     };
-    let event =
-        Event { seq: seq as u64, at: At(1_767_225_600_000), session: session.into(), turn: 1, kind: text.into() };
-    Entry { event, raw_offset: seq as u64 * 200 }
+    let event = Event {
+        seq: seq as u64,
+        at: At(1_767_225_600_000),
+        session: session.into(),
+        turn: 1,
+        kind: text.into(),
+    };
+    Entry {
+        event,
+        raw_offset: seq as u64 * 200,
+    }
 }
 
 fn store(dir: &Path, id: &str, batches: &[Vec<Entry>]) {
@@ -97,7 +123,9 @@ fn store(dir: &Path, id: &str, batches: &[Vec<Entry>]) {
         pid: std::process::id(),
     };
     store.open(&opening).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         for batch in batches {
             store.append(Arc::new(batch.clone())).await.unwrap();
@@ -108,7 +136,10 @@ fn store(dir: &Path, id: &str, batches: &[Vec<Entry>]) {
 fn lines(dir: &Path, id: &str, batches: &[Vec<Entry>], sync: bool) {
     let mut file = File::create(dir.join(format!("{id}.jsonl"))).unwrap();
     for batch in batches {
-        let text: String = batch.iter().map(|entry| entry.event.to_json() + "\n").collect();
+        let text: String = batch
+            .iter()
+            .map(|entry| entry.event.to_json() + "\n")
+            .collect();
         file.write_all(text.as_bytes()).unwrap();
         if sync {
             file.sync_data().unwrap();

@@ -8,7 +8,11 @@ pub(crate) fn started(pid: u32) -> Option<u64> {
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     let state = fields.next()?;
     // A process that has ended and was not yet fetched by its parent drives nothing.
-    if matches!(state, "Z" | "X") { None } else { fields.nth(18)?.parse().ok() }
+    if matches!(state, "Z" | "X") {
+        None
+    } else {
+        fields.nth(18)?.parse().ok()
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -26,7 +30,9 @@ pub(crate) fn is_alive(pid: u32, when: Option<u64>) -> bool {
 
 #[cfg(unix)]
 fn exists(pid: u32) -> bool {
-    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    let pid = i32::try_from(pid)
+        .ok()
+        .and_then(rustix::process::Pid::from_raw);
     // A process of another user is one too.
     pid.is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
 }
@@ -46,7 +52,10 @@ mod tests {
         let me = std::process::id();
         let when = started(me).unwrap();
         assert!(is_alive(me, Some(when)) && is_alive(me, None));
-        assert!(!is_alive(me, Some(when + 1)), "the number is the same, the process is not");
+        assert!(
+            !is_alive(me, Some(when + 1)),
+            "the number is the same, the process is not"
+        );
         assert!(!is_alive(u32::MAX, None) && !is_alive(u32::MAX, Some(when)));
     }
 }

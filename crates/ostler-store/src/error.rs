@@ -68,16 +68,25 @@ pub enum StoreError {
 
 impl StoreError {
     pub(crate) fn place(path: &Path, why: &impl ToString) -> Self {
-        Self::Place { path: path.to_owned(), why: why.to_string() }
+        Self::Place {
+            path: path.to_owned(),
+            why: why.to_string(),
+        }
     }
 
     pub(crate) fn session(session: &str, why: &impl ToString) -> Self {
-        Self::Session { session: session.to_owned(), why: why.to_string() }
+        Self::Session {
+            session: session.to_owned(),
+            why: why.to_string(),
+        }
     }
 
     /// What the database at `path` says.
     pub(crate) fn database(path: &Path) -> impl Fn(rusqlite::Error) -> Self + '_ {
-        move |error| Self::Database { path: path.to_owned(), why: error.to_string() }
+        move |error| Self::Database {
+            path: path.to_owned(),
+            why: error.to_string(),
+        }
     }
 }
 

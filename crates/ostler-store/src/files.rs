@@ -24,7 +24,9 @@ impl Place {
             make_dir(&dir).map_err(|error| StoreError::place(&dir, &error))?;
             check_owner(&dir)?;
         }
-        let place = Self { dir: dir.to_owned() };
+        let place = Self {
+            dir: dir.to_owned(),
+        };
         // SQLite gives its -wal and -shm the mode of the database.
         let database = place.database();
         private_file(&database).map_err(|error| StoreError::place(&database, &error))?;
@@ -34,7 +36,9 @@ impl Place {
     /// The directory as it is, which must be ours all the same.
     pub(crate) fn find(dir: &Path) -> Result<Self, StoreError> {
         check_owner(dir)?;
-        Ok(Self { dir: dir.to_owned() })
+        Ok(Self {
+            dir: dir.to_owned(),
+        })
     }
 
     pub(crate) fn database(&self) -> PathBuf {
@@ -59,7 +63,9 @@ impl Place {
 
     /// Every file that a session's raw output may be in.
     pub(crate) fn raw_files(&self, session: &str) -> impl Iterator<Item = PathBuf> {
-        self.raw(session).into_iter().flat_map(|path| [older_raw(&path), path])
+        self.raw(session)
+            .into_iter()
+            .flat_map(|path| [older_raw(&path), path])
     }
 
     pub(crate) fn raw_dir(&self) -> PathBuf {
@@ -68,15 +74,21 @@ impl Place {
 
     /// Makes the file of a session's raw output, so that it is private before anything is in it.
     pub(crate) fn make_raw(&self, session: &str) -> Result<(), StoreError> {
-        let path = self.raw(session).ok_or_else(|| StoreError::session(session, &"this cannot be a session's id"))?;
-        private_file(&path).map(drop).map_err(|error| StoreError::place(&path, &error))
+        let path = self
+            .raw(session)
+            .ok_or_else(|| StoreError::session(session, &"this cannot be a session's id"))?;
+        private_file(&path)
+            .map(drop)
+            .map_err(|error| StoreError::place(&path, &error))
     }
 }
 
 /// An id may come from another program: it must not lead out of the directory.
 fn is_file_name(session: &str) -> bool {
     let fits = (1..=LONGEST_ID).contains(&session.len()) && !session.starts_with('.');
-    fits && session.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+    fits && session
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
 }
 
 #[cfg(unix)]
@@ -86,7 +98,10 @@ fn make_dir(dir: &Path) -> io::Result<()> {
     if dir.is_dir() {
         return Ok(());
     }
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)?;
     // A umask can have taken the owner's own rights away.
     fs::set_permissions(dir, fs::Permissions::from_mode(0o700))
 }
@@ -104,10 +119,16 @@ fn check_owner(dir: &Path) -> Result<(), StoreError> {
     let meta = fs::metadata(dir).map_err(|error| StoreError::place(dir, &error))?;
     let (owner, we) = (meta.uid(), rustix::process::geteuid().as_raw());
     if owner != we {
-        return Err(StoreError::place(dir, &format!("it belongs to another user (uid {owner}, this is uid {we})")));
+        return Err(StoreError::place(
+            dir,
+            &format!("it belongs to another user (uid {owner}, this is uid {we})"),
+        ));
     }
     if meta.mode() & 0o002 != 0 {
-        return Err(StoreError::place(dir, &"everybody may write to it (chmod o-w makes it usable)"));
+        return Err(StoreError::place(
+            dir,
+            &"everybody may write to it (chmod o-w makes it usable)",
+        ));
     }
     Ok(())
 }
@@ -141,7 +162,17 @@ mod tests {
     #[test]
     fn only_plain_ids_become_file_names() {
         assert!(is_file_name("0f8fad5b-d9cb-469f-a165-70867728950e") && is_file_name("a_1.b"));
-        for bad in ["", "..", ".a", "a/b", "../a", "a b", "é", "a\0", &"a".repeat(LONGEST_ID + 1)] {
+        for bad in [
+            "",
+            "..",
+            ".a",
+            "a/b",
+            "../a",
+            "a b",
+            "é",
+            "a\0",
+            &"a".repeat(LONGEST_ID + 1),
+        ] {
             assert!(!is_file_name(bad), "{bad}");
         }
     }

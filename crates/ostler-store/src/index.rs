@@ -1,7 +1,8 @@
 //! What an event changes besides being kept: the rows of sessions, turns and permissions that lists and searches read.
 
 use ostler_core::event::{
-    At, DecidedBy, Decision, Ended, Event, Origin, Permission, SessionState, Started, TurnEnded, TurnStarted, EventKind,
+    At, DecidedBy, Decision, Ended, Event, EventKind, Origin, Permission, SessionState, Started,
+    TurnEnded, TurnStarted,
 };
 use ostler_core::log::{Entry, Opening};
 use ostler_core::usage::{CostSource, Scope, Usage};
@@ -45,7 +46,10 @@ pub(crate) fn find(db: &Connection, session: &str) -> Result<Option<Place>> {
     db.prepare_cached(sql)?
         .query_row([session], |row| {
             let last: Option<i64> = row.get(1)?;
-            Ok(Place { key: row.get(0)?, last: last.map_or(0, unsigned) })
+            Ok(Place {
+                key: row.get(0)?,
+                last: last.map_or(0, unsigned),
+            })
         })
         .optional()
 }
@@ -75,7 +79,9 @@ pub(crate) fn append(db: &Connection, key: i64, entry: &Entry) -> Result<()> {
         EventKind::Permission(permission) => permitted(db, key, event.at, permission),
         EventKind::Usage(usage) if usage.scope == Scope::Turn => used(db, key, event, usage),
         EventKind::Ended(end) => ended(db, key, event.at, end),
-        EventKind::Notice(notice) => notice.unknown_kind().map_or(Ok(()), |kind| not_known(db, key, event.at, kind)),
+        EventKind::Notice(notice) => notice
+            .unknown_kind()
+            .map_or(Ok(()), |kind| not_known(db, key, event.at, kind)),
         _ => Ok(()),
     }
 }
@@ -84,8 +90,15 @@ fn began(db: &Connection, key: i64, started: &Started) -> Result<()> {
     // An agent says who it is before every turn, at times with less than before.
     let sql = "UPDATE sessions SET agent_version = coalesce(?2, agent_version),
         native_session = coalesce(?3, native_session), model = coalesce(?4, model) WHERE key = ?1";
-    let Started { agent_version, native_session, model, .. } = started;
-    db.prepare_cached(sql)?.execute(params![key, agent_version, native_session, model]).map(drop)
+    let Started {
+        agent_version,
+        native_session,
+        model,
+        ..
+    } = started;
+    db.prepare_cached(sql)?
+        .execute(params![key, agent_version, native_session, model])
+        .map(drop)
 }
 
 fn turn_began(db: &Connection, key: i64, event: &Event, turn: &TurnStarted) -> Result<()> {
@@ -93,12 +106,19 @@ fn turn_began(db: &Connection, key: i64, event: &Event, turn: &TurnStarted) -> R
         Origin::Caller => "caller",
         Origin::Agent => "agent",
     };
-    db.prepare_cached("INSERT INTO turns (session, turn, origin, began_at) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![key, event.turn, origin, event.at.0])?;
-    let head: Option<String> = turn.prompt.as_ref().map(|prompt| prompt.chars().take(PROMPT_HEAD).collect());
-    db.prepare_cached("UPDATE sessions SET turns = ?2, prompt = coalesce(prompt, ?3) WHERE key = ?1")?
-        .execute(params![key, event.turn, head])
-        .map(drop)
+    db.prepare_cached(
+        "INSERT INTO turns (session, turn, origin, began_at) VALUES (?1, ?2, ?3, ?4)",
+    )?
+    .execute(params![key, event.turn, origin, event.at.0])?;
+    let head: Option<String> = turn
+        .prompt
+        .as_ref()
+        .map(|prompt| prompt.chars().take(PROMPT_HEAD).collect());
+    db.prepare_cached(
+        "UPDATE sessions SET turns = ?2, prompt = coalesce(prompt, ?3) WHERE key = ?1",
+    )?
+    .execute(params![key, event.turn, head])
+    .map(drop)
 }
 
 fn turn_ended(db: &Connection, key: i64, event: &Event, turn: &TurnEnded) -> Result<()> {
@@ -142,21 +162,23 @@ fn turn_ended(db: &Connection, key: i64, event: &Event, turn: &TurnEnded) -> Res
 
 /// Stores what a turn has used so far on a model; the latest numbers replace the ones before.
 fn used(db: &Connection, key: i64, event: &Event, usage: &Usage) -> Result<()> {
-    db.prepare_cached("INSERT OR REPLACE INTO model_usage VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)")?
-        .execute(params![
-            key,
-            event.turn,
-            usage.model.as_deref().unwrap_or_default(),
-            signed(event.seq),
-            usage.input.map(signed),
-            usage.cache_read.map(signed),
-            usage.cache_write.map(signed),
-            usage.output.map(signed),
-            usage.reasoning.map(signed),
-            usage.cost_usd,
-            source_word(usage.cost_source)
-        ])
-        .map(drop)
+    db.prepare_cached(
+        "INSERT OR REPLACE INTO model_usage VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+    )?
+    .execute(params![
+        key,
+        event.turn,
+        usage.model.as_deref().unwrap_or_default(),
+        signed(event.seq),
+        usage.input.map(signed),
+        usage.cache_read.map(signed),
+        usage.cache_write.map(signed),
+        usage.output.map(signed),
+        usage.reasoning.map(signed),
+        usage.cost_usd,
+        source_word(usage.cost_source)
+    ])
+    .map(drop)
 }
 
 /// Makes the parts of a turn by model add up to its sum. What an agent says while it works is no part of the account that
@@ -204,21 +226,37 @@ fn permitted(db: &Connection, key: i64, at: At, permission: &Permission) -> Resu
 fn not_known(db: &Connection, key: i64, at: At, kind: &str) -> Result<()> {
     let head: String = kind.chars().take(KIND_HEAD).collect();
     let again = "UPDATE unknown_messages SET count = count + 1, last_at = ?3 WHERE session = ?1 AND kind = ?2";
-    if db.prepare_cached(again)?.execute(params![key, head, at.0])? == 0 {
+    if db
+        .prepare_cached(again)?
+        .execute(params![key, head, at.0])?
+        == 0
+    {
         let sql = "INSERT INTO unknown_messages SELECT ?1, ?2, 1, ?3
             WHERE (SELECT count(*) FROM unknown_messages WHERE session = ?1) < ?4";
-        db.prepare_cached(sql)?.execute(params![key, head, at.0, KINDS])?;
+        db.prepare_cached(sql)?
+            .execute(params![key, head, at.0, KINDS])?;
     }
     Ok(())
 }
 
 fn ended(db: &Connection, key: i64, at: At, end: &Ended) -> Result<()> {
-    db.prepare_cached("UPDATE sessions SET ended_at = ?2, cause = ?3, state = 'ended' WHERE key = ?1")?
-        .execute(params![key, at.0, end.outcome.cause.as_str()])?;
-    let Some(usage) = &end.usage else { return Ok(()) };
-    db.prepare_cached("UPDATE sessions SET tokens = ?2, cost_usd = ?3, cost_source = ?4 WHERE key = ?1")?
-        .execute(params![key, usage.total().map(signed), usage.cost_usd, source_word(usage.cost_source)])
-        .map(drop)
+    db.prepare_cached(
+        "UPDATE sessions SET ended_at = ?2, cause = ?3, state = 'ended' WHERE key = ?1",
+    )?
+    .execute(params![key, at.0, end.outcome.cause.as_str()])?;
+    let Some(usage) = &end.usage else {
+        return Ok(());
+    };
+    db.prepare_cached(
+        "UPDATE sessions SET tokens = ?2, cost_usd = ?3, cost_source = ?4 WHERE key = ?1",
+    )?
+    .execute(params![
+        key,
+        usage.total().map(signed),
+        usage.cost_usd,
+        source_word(usage.cost_source)
+    ])
+    .map(drop)
 }
 
 fn state_word(state: SessionState) -> &'static str {

@@ -23,7 +23,7 @@ mod prune;
 mod store;
 
 pub use error::StoreError;
-pub use ostler_core::log::{Appending, Entry, SessionRecord, Log, LogError, Opening};
+pub use ostler_core::log::{Appending, Entry, Log, LogError, Opening, SessionRecord};
 pub use prune::{Keep, Pruned};
 pub use rows::{Filter, SessionRow, Standing, UnknownMessages};
 pub use search::{SearchHit, Speaker};

@@ -67,16 +67,33 @@ fn candidates(db: &Connection, place: &Place) -> Result<Vec<Candidate>> {
     )?;
     let rows = query.query_map([], |row| {
         let (session, cause): (String, Option<String>) = (row.get(1)?, row.get(2)?);
-        let raw: u64 = place.raw_files(&session).filter_map(|path| path.metadata().ok()).map(|meta| meta.len()).sum();
-        let live = matches!(rows::standing(cause.as_deref(), row.get(3)?, row.get(4)?), Standing::Live(_));
-        Ok(Candidate { key: row.get(0)?, session, last: row.get(5)?, bytes: unsigned(row.get(6)?) + raw, live })
+        let raw: u64 = place
+            .raw_files(&session)
+            .filter_map(|path| path.metadata().ok())
+            .map(|meta| meta.len())
+            .sum();
+        let live = matches!(
+            rows::standing(cause.as_deref(), row.get(3)?, row.get(4)?),
+            Standing::Live(_)
+        );
+        Ok(Candidate {
+            key: row.get(0)?,
+            session,
+            last: row.get(5)?,
+            bytes: unsigned(row.get(6)?) + raw,
+            live,
+        })
     })?;
     rows.collect()
 }
 
 /// Removes the raw output of what goes.
 pub(crate) fn remove_raw(place: &Place, pruned: &Pruned) {
-    for path in pruned.sessions.iter().flat_map(|session| place.raw_files(session)) {
+    for path in pruned
+        .sessions
+        .iter()
+        .flat_map(|session| place.raw_files(session))
+    {
         let _ = std::fs::remove_file(path); // a file that stays is found by `sweep` later
     }
 }
@@ -85,7 +102,9 @@ pub(crate) fn remove_raw(place: &Place, pruned: &Pruned) {
 pub(crate) fn remove(db: &mut Connection, place: &Place, session: &str) -> Result<u64, StoreError> {
     let path = place.database();
     let wrong = StoreError::database(&path);
-    let change = db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(&wrong)?;
+    let change = db
+        .transaction_with_behavior(TransactionBehavior::Immediate)
+        .map_err(&wrong)?;
     let found = change
         .query_row(
             "SELECT cause, driver_pid, driver_started,
@@ -94,17 +113,27 @@ pub(crate) fn remove(db: &mut Connection, place: &Place, session: &str) -> Resul
             [session],
             |row| {
                 let cause: Option<String> = row.get(0)?;
-                Ok((rows::standing(cause.as_deref(), row.get(1)?, row.get(2)?), unsigned(row.get(3)?)))
+                Ok((
+                    rows::standing(cause.as_deref(), row.get(1)?, row.get(2)?),
+                    unsigned(row.get(3)?),
+                ))
             },
         )
         .optional()
         .map_err(&wrong)?;
     let mut bytes = match found {
         None => return Err(StoreError::session(session, &"there is no such session")),
-        Some((Standing::Live(pid), _)) => return Err(StoreError::Running { session: session.to_owned(), pid }),
+        Some((Standing::Live(pid), _)) => {
+            return Err(StoreError::Running {
+                session: session.to_owned(),
+                pid,
+            });
+        }
         Some((_, bytes)) => bytes,
     };
-    change.execute("DELETE FROM sessions WHERE session = ?1", [session]).map_err(&wrong)?;
+    change
+        .execute("DELETE FROM sessions WHERE session = ?1", [session])
+        .map_err(&wrong)?;
     change.commit().map_err(&wrong)?;
     for file in place.raw_files(session) {
         bytes += file.metadata().map_or(0, |meta| meta.len());
@@ -140,12 +169,23 @@ fn give_back(db: &Connection) -> Result<()> {
 /// Removes raw output that no session owns: its process died before the session's first event, or while it was pruned.
 pub(crate) fn sweep(db: &Connection, place: &Place, older_than: At) -> Result<()> {
     let mut query = db.prepare("SELECT session FROM sessions")?;
-    let known: HashSet<String> = query.query_map([], |row| row.get(0))?.collect::<Result<_>>()?;
+    let known: HashSet<String> = query
+        .query_map([], |row| row.get(0))?
+        .collect::<Result<_>>()?;
     let limit = UNIX_EPOCH + Duration::from_millis(unsigned(older_than.0));
-    for entry in std::fs::read_dir(place.raw_dir()).into_iter().flatten().flatten() {
-        let old = entry.metadata().and_then(|meta| meta.modified()).is_ok_and(|when| when < limit);
+    for entry in std::fs::read_dir(place.raw_dir())
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let old = entry
+            .metadata()
+            .and_then(|meta| meta.modified())
+            .is_ok_and(|when| when < limit);
         let name = entry.file_name();
-        let session = name.to_str().and_then(|name| name.strip_suffix(".1").unwrap_or(name).strip_suffix(".log"));
+        let session = name
+            .to_str()
+            .and_then(|name| name.strip_suffix(".1").unwrap_or(name).strip_suffix(".log"));
         if old && session.is_some_and(|session| !known.contains(session)) {
             let _ = std::fs::remove_file(entry.path()); // the next sweep tries again
         }

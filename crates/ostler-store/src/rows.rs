@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ostler_core::event::{At, Event, Unreadable};
-use ostler_core::log::{SessionRecord, PAGE_BYTES};
+use ostler_core::log::{PAGE_BYTES, SessionRecord};
 use ostler_core::outcome::{Cause, Status};
 use ostler_core::usage::CostSource;
 use rusqlite::types::{Value, ValueRef};
@@ -132,8 +132,24 @@ impl From<SessionRow> for SessionRecord {
             Standing::Live(pid) => Some(pid),
             Standing::Ended(_) | Standing::Abandoned => None,
         };
-        let SessionRow { session, agent, agent_version, native_session, dir, continues, .. } = row;
-        Self { session, agent, agent_version, native_session, dir, continues, held_by }
+        let SessionRow {
+            session,
+            agent,
+            agent_version,
+            native_session,
+            dir,
+            continues,
+            ..
+        } = row;
+        Self {
+            session,
+            agent,
+            agent_version,
+            native_session,
+            dir,
+            continues,
+            held_by,
+        }
     }
 }
 
@@ -236,7 +252,10 @@ pub(crate) enum Meant {
 
 /// Resolves an id: Ostler's own, then the agent's (the newest session with it), then a prefix of either.
 pub(crate) fn find(db: &Connection, id: &str) -> Result<Meant> {
-    for condition in ["WHERE session = ?1", "WHERE native_session = ?1 ORDER BY began_at DESC, key DESC LIMIT 1"] {
+    for condition in [
+        "WHERE session = ?1",
+        "WHERE native_session = ?1 ORDER BY began_at DESC, key DESC LIMIT 1",
+    ] {
         let mut query = db.prepare_cached(&format!("{COLUMNS} {condition}"))?;
         if let Some(found) = query.query_row([id], row).optional()? {
             return Ok(Meant::One(Box::new(found)));
@@ -253,21 +272,31 @@ pub(crate) fn find(db: &Connection, id: &str) -> Result<Meant> {
          ORDER BY began_at DESC, key DESC LIMIT {}",
         MOST_CANDIDATES + 1
     );
-    let mut found: Vec<SessionRow> = db.prepare_cached(&sql)?.query_map([id], row)?.collect::<Result<_>>()?;
+    let mut found: Vec<SessionRow> = db
+        .prepare_cached(&sql)?
+        .query_map([id], row)?
+        .collect::<Result<_>>()?;
     let more = found.len() > MOST_CANDIDATES;
     found.truncate(MOST_CANDIDATES);
     Ok(match (found.len(), found.pop()) {
         (1, Some(row)) => Meant::One(Box::new(row)),
         (_, None) => Meant::Nothing,
-        (_, Some(last)) => {
-            Meant::Several { candidates: found.into_iter().chain([last]).map(|row| row.session).collect(), more }
-        }
+        (_, Some(last)) => Meant::Several {
+            candidates: found
+                .into_iter()
+                .chain([last])
+                .map(|row| row.session)
+                .collect(),
+            more,
+        },
     })
 }
 
 /// The session of exactly that id of Ostler's.
 pub(crate) fn session(db: &Connection, id: &str) -> Result<Option<SessionRow>> {
-    db.prepare_cached(&format!("{COLUMNS} WHERE session = ?1"))?.query_row([id], row).optional()
+    db.prepare_cached(&format!("{COLUMNS} WHERE session = ?1"))?
+        .query_row([id], row)
+        .optional()
 }
 
 /// A page of a session's events from `from` on, within the bounds of [`Log::read`](ostler_core::log::Log::read).
@@ -289,9 +318,20 @@ pub(crate) fn events(db: &Connection, session: &str, from: u64, most: usize) -> 
             Ok(event) => event,
             Err(error) => {
                 let (raw, length) = (json.to_owned(), json.len() as u64);
-                let kind = Unreadable { raw, why: error.to_string(), length, lossy: false };
+                let kind = Unreadable {
+                    raw,
+                    why: error.to_string(),
+                    length,
+                    lossy: false,
+                };
                 let seq = unsigned(row.get(0)?);
-                Event { seq, at: At(row.get(1)?), session: session.into(), turn: row.get(2)?, kind: kind.into() }
+                Event {
+                    seq,
+                    at: At(row.get(1)?),
+                    session: session.into(),
+                    turn: row.get(2)?,
+                    kind: kind.into(),
+                }
             }
         });
     }
@@ -319,6 +359,10 @@ pub(crate) fn unknown_messages(db: &Connection, since: At) -> Result<Vec<Unknown
 
 /// The newest session in a directory.
 pub(crate) fn latest(db: &Connection, dir: &Path) -> Result<Option<SessionRow>> {
-    let filter = Filter { dir: Some(dir.to_owned()), limit: Some(1), ..Filter::default() };
+    let filter = Filter {
+        dir: Some(dir.to_owned()),
+        limit: Some(1),
+        ..Filter::default()
+    };
     Ok(list(db, &filter)?.pop())
 }

@@ -53,7 +53,10 @@ pub(crate) fn run(db: &Connection, text: &str, filter: &Filter) -> Result<Vec<Se
     if wanted.is_empty() {
         return Ok(Vec::new());
     }
-    let dir = filter.dir.as_deref().map_or(rusqlite::types::Value::Null, dir_value);
+    let dir = filter
+        .dir
+        .as_deref()
+        .map_or(rusqlite::types::Value::Null, dir_value);
     // Numbers only: the rows of all sessions can be more than should be in memory at once.
     let mut keys = db.prepare_cached(
         "SELECT key, session FROM sessions WHERE (?1 IS NULL OR agent = ?1) AND (?2 IS NULL OR dir = ?2)
@@ -66,26 +69,44 @@ pub(crate) fn run(db: &Connection, text: &str, filter: &Filter) -> Result<Vec<Se
             break;
         }
         let (key, id): (i64, String) = (row.get(0)?, row.get(1)?);
-        let Some((event, speaker, excerpt)) = first_match(db, key, &wanted)? else { continue };
-        let Some(session) = rows::session(db, &id)? else { continue };
+        let Some((event, speaker, excerpt)) = first_match(db, key, &wanted)? else {
+            continue;
+        };
+        let Some(session) = rows::session(db, &id)? else {
+            continue;
+        };
         if !filter.live || matches!(session.standing, Standing::Live(_)) {
-            hits.push(SearchHit { session, turn: event.turn, at: event.at, speaker, excerpt });
+            hits.push(SearchHit {
+                session,
+                turn: event.turn,
+                at: event.at,
+                speaker,
+                excerpt,
+            });
         }
     }
     Ok(hits)
 }
 
 /// The first event of a session that holds the text.
-fn first_match(db: &Connection, key: i64, wanted: &[char]) -> Result<Option<(Event, Speaker, String)>> {
+fn first_match(
+    db: &Connection,
+    key: i64,
+    wanted: &[char],
+) -> Result<Option<(Event, Speaker, String)>> {
     let sql = "SELECT json FROM events
         WHERE session = ?1 AND type IN ('turn_started', 'turn_ended', 'tool_call') ORDER BY seq";
     let mut query = db.prepare_cached(sql)?;
     let mut rows = query.query([key])?;
     while let Some(row) = rows.next()? {
         // An event that only a later Ostler can read is passed over.
-        let Ok(event) = Event::from_json(row.get_ref(0)?.as_str()?) else { continue };
+        let Ok(event) = Event::from_json(row.get_ref(0)?.as_str()?) else {
+            continue;
+        };
         let (speaker, said) = match &event.kind {
-            EventKind::TurnStarted(turn) => (Speaker::User, turn.prompt.as_deref().unwrap_or_default()),
+            EventKind::TurnStarted(turn) => {
+                (Speaker::User, turn.prompt.as_deref().unwrap_or_default())
+            }
             EventKind::TurnEnded(turn) => (Speaker::Agent, &*turn.text),
             EventKind::ToolCall(call) => (Speaker::Tool, call.input.get()),
             _ => continue,
@@ -109,14 +130,27 @@ fn find(said: &str, wanted: &[char]) -> Option<usize> {
         let mut folded = rest.chars().flat_map(char::to_lowercase);
         wanted.iter().all(|c| folded.next() == Some(*c))
     };
-    said.char_indices().map(|(at, _)| at).find(|at| starts(&said[*at..]))
+    said.char_indices()
+        .map(|(at, _)| at)
+        .find(|at| starts(&said[*at..]))
 }
 
 fn excerpt(said: &str, at: usize, length: usize) -> String {
     let (before, behind) = said.split_at(at);
-    let from = before.char_indices().rev().take(AROUND).last().map_or(at, |(at, _)| at);
-    let to = behind.char_indices().nth(length + AROUND).map_or(said.len(), |(more, _)| at + more);
-    let (begin, end) = (if from > 0 { "…" } else { "" }, if to < said.len() { "…" } else { "" });
+    let from = before
+        .char_indices()
+        .rev()
+        .take(AROUND)
+        .last()
+        .map_or(at, |(at, _)| at);
+    let to = behind
+        .char_indices()
+        .nth(length + AROUND)
+        .map_or(said.len(), |(more, _)| at + more);
+    let (begin, end) = (
+        if from > 0 { "…" } else { "" },
+        if to < said.len() { "…" } else { "" },
+    );
     format!("{begin}{}{end}", &said[from..to])
 }
 
@@ -132,6 +166,9 @@ mod tests {
         let got = excerpt(&said, at, wanted.len());
         assert_eq!(got, format!("…{}Ärger{}…", "é".repeat(60), "😀".repeat(60)));
         assert_eq!(excerpt("abc", 1, 1), "abc");
-        assert_eq!((find("abc", &fold("bd")), find("", &fold("a"))), (None, None));
+        assert_eq!(
+            (find("abc", &fold("bd")), find("", &fold("a"))),
+            (None, None)
+        );
     }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use ostler_core::event::{At, Event};
-use ostler_core::log::{Appending, Entry, SessionRecord, Log, LogError, Opening};
+use ostler_core::log::{Appending, Entry, Log, LogError, Opening, SessionRecord};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
@@ -36,8 +36,13 @@ impl Store {
         let place = Place::prepare(dir)?;
         let connection = database::open(&place)?;
         let path = place.database();
-        let writer = Writer::start(connection, path.clone()).map_err(|error| StoreError::place(&path, &error))?;
-        Ok(Self { place, writer, reader: Mutex::new(None) })
+        let writer = Writer::start(connection, path.clone())
+            .map_err(|error| StoreError::place(&path, &error))?;
+        Ok(Self {
+            place,
+            writer,
+            reader: Mutex::new(None),
+        })
     }
 
     /// Opens a store that is there only to read it: where nothing may be written, or the disk is full. What is appended to
@@ -49,7 +54,11 @@ impl Store {
     pub fn open_to_read(dir: &Path) -> Result<Self, StoreError> {
         let place = Place::find(dir)?;
         let reader = Mutex::new(Some(database::open_read_only(&place)?));
-        Ok(Self { place, writer: Writer::none(), reader })
+        Ok(Self {
+            place,
+            writer: Writer::none(),
+            reader,
+        })
     }
 
     /// The sessions that fit, newest first.
@@ -76,7 +85,11 @@ impl Store {
         match self.ask(|db| rows::find(db, id))? {
             Meant::Nothing => Ok(None),
             Meant::One(row) => Ok(Some(*row)),
-            Meant::Several { candidates, more } => Err(StoreError::Ambiguous { id: id.to_owned(), candidates, more }),
+            Meant::Several { candidates, more } => Err(StoreError::Ambiguous {
+                id: id.to_owned(),
+                candidates,
+                more,
+            }),
         }
     }
 
@@ -151,7 +164,10 @@ impl Store {
         }
     }
 
-    fn ask<T>(&self, question: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+    fn ask<T>(
+        &self,
+        question: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
         // A reader that panicked has left nothing half done: it only reads.
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         let db = match &mut *reader {
@@ -171,7 +187,9 @@ impl Log for Store {
     fn open(&self, opening: &Opening) -> Result<(), LogError> {
         self.place.make_raw(&opening.session)?;
         let started = driver::started(opening.pid);
-        self.writer.send(Job::Open(opening.clone(), started)).map_err(|_| gone())
+        self.writer
+            .send(Job::Open(opening.clone(), started))
+            .map_err(|_| gone())
     }
 
     fn append(&self, entries: Arc<Vec<Entry>>) -> Appending {

@@ -88,9 +88,13 @@ pub(crate) fn report(db: &Connection, query: &UsageQuery) -> Result<UsageReport>
     };
     let from = "FROM parts JOIN sessions ON sessions.key = parts.session WHERE ?1 IS NULL OR parts.began_at >= ?1";
     let since = query.since.map(|at| at.0);
-    let mut groups = db.prepare_cached(&format!("{PARTS} SELECT {key}, {SUMS} {from} GROUP BY 1 ORDER BY {order}"))?;
+    let mut groups = db.prepare_cached(&format!(
+        "{PARTS} SELECT {key}, {SUMS} {from} GROUP BY 1 ORDER BY {order}"
+    ))?;
     let groups = groups.query_map([since], group)?.collect::<Result<_>>()?;
-    let total = db.prepare_cached(&format!("{PARTS} SELECT NULL, {SUMS} {from}"))?.query_row([since], group)?;
+    let total = db
+        .prepare_cached(&format!("{PARTS} SELECT NULL, {SUMS} {from}"))?
+        .query_row([since], group)?;
     Ok(UsageReport { groups, total })
 }
 
@@ -99,7 +103,10 @@ fn group(row: &Row<'_>) -> Result<UsageGroup> {
         ValueRef::Null => None,
         value => Some(rows::dir(value).to_string_lossy().into_owned()),
     };
-    let count = |column| row.get::<_, Option<i64>>(column).map(|number| number.map(unsigned));
+    let count = |column| {
+        row.get::<_, Option<i64>>(column)
+            .map(|number| number.map(unsigned))
+    };
     let source: String = row.get(9)?;
     let usage = Usage {
         input: count(3)?,
@@ -111,5 +118,10 @@ fn group(row: &Row<'_>) -> Result<UsageGroup> {
         cost_source: rows::cost_source(Some(&source)),
         ..Usage::unknown(Scope::Session)
     };
-    Ok(UsageGroup { key, sessions: unsigned(row.get(1)?), turns: unsigned(row.get(2)?), usage })
+    Ok(UsageGroup {
+        key,
+        sessions: unsigned(row.get(1)?),
+        turns: unsigned(row.get(2)?),
+        usage,
+    })
 }

@@ -47,14 +47,27 @@ impl Writer {
     /// Starts the thread.
     pub(crate) fn start(connection: Connection, path: PathBuf) -> std::io::Result<Self> {
         let (jobs, waiting) = mpsc::channel();
-        let pen = Pen { connection, path, places: HashMap::new(), failed: HashMap::new() };
-        let thread = std::thread::Builder::new().name("store".into()).spawn(move || pen.write_all(&waiting))?;
-        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
+        let pen = Pen {
+            connection,
+            path,
+            places: HashMap::new(),
+            failed: HashMap::new(),
+        };
+        let thread = std::thread::Builder::new()
+            .name("store".into())
+            .spawn(move || pen.write_all(&waiting))?;
+        Ok(Self {
+            jobs: Some(jobs),
+            thread: Some(thread),
+        })
     }
 
     /// Nobody writes.
     pub(crate) fn none() -> Self {
-        Self { jobs: None, thread: None }
+        Self {
+            jobs: None,
+            thread: None,
+        }
     }
 
     /// Hands a job over; it comes back when the thread is gone.
@@ -94,13 +107,18 @@ impl Pen {
     }
 
     fn write(&mut self, jobs: Vec<Job>) {
-        let (lost, jobs): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(|job| self.lost(job).is_some());
+        let (lost, jobs): (Vec<Job>, Vec<Job>) =
+            jobs.into_iter().partition(|job| self.lost(job).is_some());
         lost.into_iter().for_each(|job| self.write_alone(job));
         match self.transact(&jobs) {
             Ok(()) => jobs.into_iter().for_each(|job| self.tell(job, Ok(()))),
             // One session asked for what cannot be. The others must not suffer for it.
-            Err(StoreError::Session { .. }) => jobs.into_iter().for_each(|job| self.write_alone(job)),
-            Err(error) => jobs.into_iter().for_each(|job| self.tell(job, Err(error.clone()))),
+            Err(StoreError::Session { .. }) => {
+                jobs.into_iter().for_each(|job| self.write_alone(job))
+            }
+            Err(error) => jobs
+                .into_iter()
+                .for_each(|job| self.tell(job, Err(error.clone()))),
         }
     }
 
@@ -119,10 +137,17 @@ impl Pen {
 
     /// Does all of it, or nothing.
     fn transact(&mut self, jobs: &[Job]) -> Result<(), StoreError> {
-        let Self { connection, path, places, .. } = self;
+        let Self {
+            connection,
+            path,
+            places,
+            ..
+        } = self;
         let mut attempt = || -> Result<(), StoreError> {
             let wrong = StoreError::database(path);
-            let change = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(&wrong)?;
+            let change = connection
+                .transaction_with_behavior(TransactionBehavior::Immediate)
+                .map_err(&wrong)?;
             for job in jobs {
                 apply(&change, job, places, path)?;
             }
@@ -137,7 +162,9 @@ impl Pen {
 
     fn tell(&mut self, job: Job, result: Result<(), StoreError>) {
         if let (Err(error), Some(session)) = (&result, job.session()) {
-            self.failed.entry(session.to_owned()).or_insert_with(|| error.clone());
+            self.failed
+                .entry(session.to_owned())
+                .or_insert_with(|| error.clone());
         }
         match job {
             // Nobody waits for it any more: the session was dropped.
@@ -148,10 +175,16 @@ impl Pen {
     }
 }
 
-fn apply(db: &Connection, job: &Job, places: &mut HashMap<String, Place>, path: &Path) -> Result<(), StoreError> {
+fn apply(
+    db: &Connection,
+    job: &Job,
+    places: &mut HashMap<String, Place>,
+    path: &Path,
+) -> Result<(), StoreError> {
     match job {
         Job::Open(opening, started) => {
-            let key = index::open(db, opening, *started).map_err(|error| blame(error, &opening.session, path))?;
+            let key = index::open(db, opening, *started)
+                .map_err(|error| blame(error, &opening.session, path))?;
             places.insert(opening.session.clone(), Place { key, last: 0 });
             Ok(())
         }
@@ -171,20 +204,29 @@ fn append(
 ) -> Result<(), StoreError> {
     if !places.contains_key(session) {
         let found = index::find(db, session).map_err(StoreError::database(path))?;
-        let found = found.ok_or_else(|| StoreError::session(session, &"it was never opened, or was pruned"))?;
+        let found = found
+            .ok_or_else(|| StoreError::session(session, &"it was never opened, or was pruned"))?;
         places.insert(session.to_owned(), found);
     }
-    let Some(place) = places.get_mut(session) else { return Ok(()) };
+    let Some(place) = places.get_mut(session) else {
+        return Ok(());
+    };
     for entry in entries {
         let seq = entry.event.seq;
         if *entry.event.session != *session || seq != place.last + 1 {
-            let why = format!("event {seq} of {} cannot follow event {}", entry.event.session, place.last);
+            let why = format!(
+                "event {seq} of {} cannot follow event {}",
+                entry.event.session, place.last
+            );
             return Err(StoreError::session(session, &why));
         }
         index::append(db, place.key, entry).map_err(|error| blame(error, session, path))?;
         place.last = seq;
     }
-    if entries.last().is_some_and(|entry| matches!(entry.event.kind, ostler_core::event::EventKind::Ended(_))) {
+    if entries
+        .last()
+        .is_some_and(|entry| matches!(entry.event.kind, ostler_core::event::EventKind::Ended(_)))
+    {
         places.remove(session); // nothing follows
     }
     Ok(())
@@ -193,7 +235,9 @@ fn append(
 /// Whether it is the session that cannot be, or the database.
 fn blame(error: rusqlite::Error, session: &str, path: &Path) -> StoreError {
     match error.sqlite_error_code() {
-        Some(ErrorCode::ConstraintViolation | ErrorCode::TooBig) => StoreError::session(session, &error),
+        Some(ErrorCode::ConstraintViolation | ErrorCode::TooBig) => {
+            StoreError::session(session, &error)
+        }
         _ => StoreError::database(path)(error),
     }
 }

@@ -2,7 +2,11 @@
 //!
 //! Prints its base URL, then each request as one JSON line, until it is interrupted.
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program to use by hand")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program to use by hand"
+)]
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -41,9 +41,18 @@ pub(crate) fn built(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("find the running test");
     let name = format!("{name}{}", std::env::consts::EXE_SUFFIX);
     // A test lies in <profile>/deps, an example in <profile>/examples, a program in <profile>.
-    let found = test.ancestors().skip(1).take(2).map(|dir| dir.join(&name)).find(|path| path.is_file());
-    found
-        .unwrap_or_else(|| panic!("no {name} beside {}; build it first: cargo build -p ostler-testkit", test.display()))
+    let found = test
+        .ancestors()
+        .skip(1)
+        .take(2)
+        .map(|dir| dir.join(&name))
+        .find(|path| path.is_file());
+    found.unwrap_or_else(|| {
+        panic!(
+            "no {name} beside {}; build it first: cargo build -p ostler-testkit",
+            test.display()
+        )
+    })
 }
 
 /// Writes a script of verb lines to a new file in `dir`.
@@ -53,7 +62,10 @@ pub(crate) fn built(name: &str) -> PathBuf {
 #[must_use]
 pub fn script(dir: &Path, verbs: &str) -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(1);
-    let path = dir.join(format!("fake-agent-{}.script", NEXT.fetch_add(1, Ordering::Relaxed)));
+    let path = dir.join(format!(
+        "fake-agent-{}.script",
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    ));
     fs::write(&path, verbs).expect("write the fake agent's script");
     path
 }
@@ -181,5 +193,7 @@ impl Script {
 }
 
 fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('\n', "\\n").replace('\t', "\\t")
+    text.replace('\\', "\\\\")
+        .replace('\n', "\\n")
+        .replace('\t', "\\t")
 }

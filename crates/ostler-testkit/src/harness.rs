@@ -60,13 +60,22 @@ thread_local! {
 pub fn on(stage: Stage, scenario: impl FnOnce()) -> Proof {
     let dir = tempfile::tempdir().expect("make a directory for the stage");
     if let Stage::Played(file) = &stage {
-        assert!(file.is_file(), "no {}: record it with OSTLER_RECORD=1 (CONTRIBUTING.md)", file.display());
+        assert!(
+            file.is_file(),
+            "no {}: record it with OSTLER_RECORD=1 (CONTRIBUTING.md)",
+            file.display()
+        );
     }
-    SET.set(Some(Set { stage, left_out: Arc::default(), dir }));
+    SET.set(Some(Set {
+        stage,
+        left_out: Arc::default(),
+        dir,
+    }));
     scenario();
     let set = SET.take().expect("the stage is there to the end");
     if let Stage::Recorded(file) = set.stage {
-        let parts = (1..).map_while(|number| fs::read_to_string(transcript::part(set.dir.path(), number)).ok());
+        let parts = (1..)
+            .map_while(|number| fs::read_to_string(transcript::part(set.dir.path(), number)).ok());
         let mut parts: Vec<String> = parts.collect();
         assert!(!parts.is_empty(), "the agent was never started");
         if let [only] = &mut parts[..] {
@@ -75,28 +84,47 @@ pub fn on(stage: Stage, scenario: impl FnOnce()) -> Proof {
             *only = lines.flat_map(|line| [line, "\n"]).collect();
         }
         let text = parts.concat();
-        fs::create_dir_all(file.parent().expect("a recording is in a folder")).expect("make the folder");
+        fs::create_dir_all(file.parent().expect("a recording is in a folder"))
+            .expect("make the folder");
         fs::write(&file, text).expect("keep the recording");
     }
-    if set.left_out.load(Ordering::Relaxed) { Proof::EventsOnly } else { Proof::Whole }
+    if set.left_out.load(Ordering::Relaxed) {
+        Proof::EventsOnly
+    } else {
+        Proof::Whole
+    }
 }
 
 /// Returns the program to start in place of this one, in the place whose root and whose model's
 /// address are given.
-pub(crate) fn stand_in(program: Option<fn() -> PathBuf>, root: &Path, model: &str) -> Option<StandIn> {
+pub(crate) fn stand_in(
+    program: Option<fn() -> PathBuf>,
+    root: &Path,
+    model: &str,
+) -> Option<StandIn> {
     let program = program?;
     SET.with_borrow(|set| {
-        let Set { stage, left_out, dir } = set.as_ref()?;
+        let Set {
+            stage,
+            left_out,
+            dir,
+        } = set.as_ref()?;
         let bin = root.join("stand-in");
         fs::create_dir(&bin).expect("make a directory for the stand-in");
         let link = bin.join("agent");
         let dir = dir.path();
         let mode = match stage {
-            Stage::Recorded(_) => json!({"record": dir, "program": program(), "root": root, "model": model}),
+            Stage::Recorded(_) => {
+                json!({"record": dir, "program": program(), "root": root, "model": model})
+            }
             Stage::Played(file) => json!({"play": file, "dir": dir, "root": root, "model": model}),
         };
-        fs::write(bin.join("agent.mode"), mode.to_string()).expect("write what the stand-in is to do");
+        fs::write(bin.join("agent.mode"), mode.to_string())
+            .expect("write what the stand-in is to do");
         std::os::unix::fs::symlink(fake::program(), &link).expect("link the fake agent");
-        Some(StandIn { program: link, played: matches!(stage, Stage::Played(_)).then(|| left_out.clone()) })
+        Some(StandIn {
+            program: link,
+            played: matches!(stage, Stage::Played(_)).then(|| left_out.clone()),
+        })
     })
 }

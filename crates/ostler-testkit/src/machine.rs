@@ -23,13 +23,19 @@ impl Need {
     /// A need that is met if the condition holds.
     #[must_use]
     pub fn of(is_met: bool, missing: impl FnOnce() -> String) -> Self {
-        if is_met { Self::Met } else { Self::Missing(missing()) }
+        if is_met {
+            Self::Met
+        } else {
+            Self::Missing(missing())
+        }
     }
 
     /// The need of a program in the usual directories.
     #[must_use]
     pub fn program(name: &str) -> Self {
-        let is_installed = ["/usr/local/bin", "/usr/bin", "/bin"].iter().any(|dir| Path::new(dir).join(name).exists());
+        let is_installed = ["/usr/local/bin", "/usr/bin", "/bin"]
+            .iter()
+            .any(|dir| Path::new(dir).join(name).exists());
         Self::of(is_installed, || format!("{name} is not installed"))
     }
 }
@@ -40,18 +46,32 @@ impl Need {
 /// When the machine lacks what the test needs and CI is set: there, a test that proves nothing is a failed test.
 #[must_use]
 pub fn can_run(test: &str, need: &Need) -> bool {
-    decide(test, need, std::env::var_os("CI").as_deref(), std::env::var_os(SKIPPED).as_deref())
+    decide(
+        test,
+        need,
+        std::env::var_os("CI").as_deref(),
+        std::env::var_os(SKIPPED).as_deref(),
+    )
 }
 
 fn decide(test: &str, need: &Need, ci: Option<&OsStr>, skipped: Option<&OsStr>) -> bool {
-    let Need::Missing(kind) = need else { return true };
+    let Need::Missing(kind) = need else {
+        return true;
+    };
     let line = format!("skipped: {test}: {kind}");
-    assert!(!is_ci(ci), "{test} needs what this machine lacks, and CI is set: {kind}");
+    assert!(
+        !is_ci(ci),
+        "{test} needs what this machine lacks, and CI is set: {kind}"
+    );
     // Straight to the stream: a test runner captures what the macros print of a test that passes.
     let _ = writeln!(std::io::stderr(), "{line}");
     if let Some(path) = skipped {
-        let file = std::fs::File::options().append(true).create(true).open(path);
-        file.and_then(|mut file| writeln!(file, "{line}")).expect("the list of skipped tests cannot be written");
+        let file = std::fs::File::options()
+            .append(true)
+            .create(true)
+            .open(path);
+        file.and_then(|mut file| writeln!(file, "{line}"))
+            .expect("the list of skipped tests cannot be written");
     }
     false
 }
@@ -80,9 +100,13 @@ mod tests {
     fn a_missing_layer_fails_the_test_under_ci() {
         for ci in ["true", "1"] {
             let failed =
-                std::panic::catch_unwind(|| decide("a::test", &missing(), Some(ci.as_ref()), None)).unwrap_err();
+                std::panic::catch_unwind(|| decide("a::test", &missing(), Some(ci.as_ref()), None))
+                    .unwrap_err();
             let message = failed.downcast_ref::<String>().unwrap();
-            assert!(message.contains("a::test") && message.contains("no Landlock"), "{message}");
+            assert!(
+                message.contains("a::test") && message.contains("no Landlock"),
+                "{message}"
+            );
         }
     }
 
@@ -93,12 +117,18 @@ mod tests {
         for ci in [None, Some("".as_ref()), Some("false".as_ref())] {
             assert!(!decide("a::test", &missing(), ci, Some(list.as_os_str())));
         }
-        assert_eq!(std::fs::read_to_string(list).unwrap(), "skipped: a::test: there is no Landlock\n".repeat(3));
+        assert_eq!(
+            std::fs::read_to_string(list).unwrap(),
+            "skipped: a::test: there is no Landlock\n".repeat(3)
+        );
     }
 
     #[test]
     fn a_program_that_is_not_installed_is_missing() {
         assert_eq!(Need::program("sh"), Need::Met);
-        assert_eq!(Need::program("no-such-program"), Need::Missing("no-such-program is not installed".into()));
+        assert_eq!(
+            Need::program("no-such-program"),
+            Need::Missing("no-such-program is not installed".into())
+        );
     }
 }

@@ -10,9 +10,16 @@ use std::time::{Duration, Instant};
 pub fn marked(marker: &str) -> Vec<u32> {
     let has_marker = |pid: &u32| {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        *pid != std::process::id() && environment.windows(marker.len()).any(|window| window == marker.as_bytes())
+        *pid != std::process::id()
+            && environment
+                .windows(marker.len())
+                .any(|window| window == marker.as_bytes())
     };
-    all().into_iter().filter(has_marker).filter(|pid| alive(*pid)).collect()
+    all()
+        .into_iter()
+        .filter(has_marker)
+        .filter(|pid| alive(*pid))
+        .collect()
 }
 
 /// Live processes with an argument that is exactly `argument`: for those that are in a pid namespace, whose own numbers mean nothing
@@ -21,25 +28,39 @@ pub fn marked(marker: &str) -> Vec<u32> {
 pub fn with_argument(argument: &str) -> Vec<u32> {
     let has_argument = |pid: &u32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        line.split(|byte| *byte == 0).any(|part| part == argument.as_bytes())
+        line.split(|byte| *byte == 0)
+            .any(|part| part == argument.as_bytes())
     };
-    all().into_iter().filter(has_argument).filter(|pid| alive(*pid)).collect()
+    all()
+        .into_iter()
+        .filter(has_argument)
+        .filter(|pid| alive(*pid))
+        .collect()
 }
 
 /// Live processes that descend from `pid`; those whose parent died have another ancestor by now and are not found.
 #[must_use]
 pub fn descendants(pid: u32) -> Vec<u32> {
-    let parents: Vec<(u32, u32)> = all().into_iter().filter_map(|child| Some((child, stat(child)?.parent))).collect();
+    let parents: Vec<(u32, u32)> = all()
+        .into_iter()
+        .filter_map(|child| Some((child, stat(child)?.parent)))
+        .collect();
     let mut found = BTreeSet::from([pid]);
     loop {
         let before = found.len();
-        let children = parents.iter().filter(|(_, parent)| found.contains(parent)).map(|pair| pair.0);
+        let children = parents
+            .iter()
+            .filter(|(_, parent)| found.contains(parent))
+            .map(|pair| pair.0);
         found.extend(children.collect::<Vec<_>>());
         if found.len() == before {
             break;
         }
     }
-    found.into_iter().filter(|found| *found != pid && alive(*found)).collect()
+    found
+        .into_iter()
+        .filter(|found| *found != pid && alive(*found))
+        .collect()
 }
 
 /// Whether the process exists and is no zombie.
@@ -137,5 +158,7 @@ fn status_kib(pid: u32, name: &str) -> Option<u64> {
 
 fn all() -> Vec<u32> {
     let entries = fs::read_dir("/proc").expect("read /proc").flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
 }

@@ -45,9 +45,14 @@ impl Shown {
     fn read(&mut self, output: &[u8]) {
         self.pending.extend_from_slice(output);
         for (prefix, is_end) in [(STARTED, false), (ENDED, true)] {
-            let Some(at) = find(&self.pending, prefix.as_bytes()) else { continue };
+            let Some(at) = find(&self.pending, prefix.as_bytes()) else {
+                continue;
+            };
             let value = at + prefix.len();
-            let Some(length) = self.pending[value..].iter().position(|byte| *byte == END_OF_REPORT as u8) else {
+            let Some(length) = self.pending[value..]
+                .iter()
+                .position(|byte| *byte == END_OF_REPORT as u8)
+            else {
                 continue;
             };
             let text = String::from_utf8_lossy(&self.pending[value..value + length]);
@@ -59,11 +64,17 @@ impl Shown {
             self.pending.drain(at..=value + length);
         }
         // A report that has only begun stays until the rest of it is read.
-        let escape = self.pending.iter().rposition(|byte| *byte == 0x1b).filter(|at| {
-            let rest = &self.pending[*at..];
-            let begins = |prefix: &str| rest.starts_with(prefix.as_bytes()) || prefix.as_bytes().starts_with(rest);
-            begins(STARTED) || begins(ENDED)
-        });
+        let escape = self
+            .pending
+            .iter()
+            .rposition(|byte| *byte == 0x1b)
+            .filter(|at| {
+                let rest = &self.pending[*at..];
+                let begins = |prefix: &str| {
+                    rest.starts_with(prefix.as_bytes()) || prefix.as_bytes().starts_with(rest)
+                };
+                begins(STARTED) || begins(ENDED)
+            });
         let plain = escape.unwrap_or(self.pending.len());
         self.screen.process(&self.pending[..plain]);
         self.bytes.extend(self.pending.drain(..plain));
@@ -88,26 +99,55 @@ impl Pty {
     /// When there is no terminal to be had, or `terminal-leader` has not been built.
     #[must_use]
     pub fn start(command: &Command) -> Self {
-        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("open a terminal");
-        grantpt(&terminal).and_then(|()| unlockpt(&terminal)).expect("unlock the terminal");
+        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
+            .expect("open a terminal");
+        grantpt(&terminal)
+            .and_then(|()| unlockpt(&terminal))
+            .expect("unlock the terminal");
         let name = ptsname(&terminal, Vec::new()).expect("name the terminal");
         let far = || -> OwnedFd {
-            rustix::fs::open(&*name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).expect("open it")
+            rustix::fs::open(
+                &*name,
+                OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC,
+                Mode::empty(),
+            )
+            .expect("open it")
         };
-        let size = Winsize { ws_row: ROWS.get(), ws_col: COLUMNS.get(), ws_xpixel: 0, ws_ypixel: 0 };
+        let size = Winsize {
+            ws_row: ROWS.get(),
+            ws_col: COLUMNS.get(),
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
         tcsetwinsize(&terminal, size).expect("set its size");
         let mut start = Command::new(fake::built("terminal-leader"));
-        start.arg(command.get_program()).args(command.get_args()).env_clear();
-        for (name, value) in command.get_envs().filter_map(|(name, value)| Some((name, value?))) {
+        start
+            .arg(command.get_program())
+            .args(command.get_args())
+            .env_clear();
+        for (name, value) in command
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?)))
+        {
             start.env(name, value);
         }
         if let Some(dir) = command.get_current_dir() {
             start.current_dir(dir);
         }
-        start.env("TERM", "xterm-256color").stdin(far()).stdout(Stdio::from(far())).stderr(Stdio::from(far()));
+        start
+            .env("TERM", "xterm-256color")
+            .stdin(far())
+            .stdout(Stdio::from(far()))
+            .stderr(Stdio::from(far()));
         let leader = start.spawn().expect("start terminal-leader");
         let screen = vt100::Parser::new(ROWS, COLUMNS, 0);
-        let shown = Shown { screen, bytes: Vec::new(), pending: Vec::new(), pid: None, ended: None };
+        let shown = Shown {
+            screen,
+            bytes: Vec::new(),
+            pending: Vec::new(),
+            pid: None,
+            ended: None,
+        };
         let shown = Arc::new(Mutex::new(shown));
         let keys = File::from(terminal);
         let (mut output, into) = (keys.try_clone().expect("read from it too"), shown.clone());
@@ -115,10 +155,16 @@ impl Pty {
             let mut buffer = [0; 4096];
             // When the last process on it is gone, a read fails.
             while let Ok(some @ 1..) = output.read(&mut buffer) {
-                into.lock().expect("nobody panics with it").read(&buffer[..some]);
+                into.lock()
+                    .expect("nobody panics with it")
+                    .read(&buffer[..some]);
             }
         });
-        Self { keys, leader, shown }
+        Self {
+            keys,
+            leader,
+            shown,
+        }
     }
 
     /// Types.
@@ -137,7 +183,12 @@ impl Pty {
     #[must_use]
     pub fn seen(&self) -> String {
         let text = self.shown().screen.screen().contents();
-        text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n").trim_end().to_owned()
+        text.lines()
+            .map(str::trim_end)
+            .collect::<Vec<_>>()
+            .join("\n")
+            .trim_end()
+            .to_owned()
     }
 
     /// Waits for the end of the program, and returns everything that it wrote, as it was.
@@ -154,7 +205,11 @@ impl Pty {
     /// # Panics
     /// When it does not become so; the message shows it.
     pub fn until(&self, kind: &str, is_so: impl Fn(&str) -> bool) {
-        assert!(wait_until(PATIENCE, || is_so(&self.seen())), "{kind} was not seen:\n{}", self.seen());
+        assert!(
+            wait_until(PATIENCE, || is_so(&self.seen())),
+            "{kind} was not seen:\n{}",
+            self.seen()
+        );
     }
 
     /// Waits until a text has been on the screen so many times.
@@ -171,7 +226,10 @@ impl Pty {
     /// When the terminal is gone.
     #[must_use]
     pub fn echoes(&self) -> bool {
-        tcgetattr(&self.keys).expect("ask the terminal").local_modes.contains(LocalModes::ECHO | LocalModes::ICANON)
+        tcgetattr(&self.keys)
+            .expect("ask the terminal")
+            .local_modes
+            .contains(LocalModes::ECHO | LocalModes::ICANON)
     }
 
     /// The id of the program's process.
@@ -180,7 +238,11 @@ impl Pty {
     /// When it does not start.
     #[must_use]
     pub fn id(&self) -> u32 {
-        assert!(wait_until(PATIENCE, || self.shown().pid.is_some()), "not started:\n{}", self.seen());
+        assert!(
+            wait_until(PATIENCE, || self.shown().pid.is_some()),
+            "not started:\n{}",
+            self.seen()
+        );
         self.shown().pid.expect("it has started")
     }
 
@@ -189,7 +251,11 @@ impl Pty {
     /// # Panics
     /// When it does not end; the message shows the screen.
     pub fn end(&mut self) -> Option<i32> {
-        assert!(wait_until(PATIENCE, || self.shown().ended.is_some()), "still there:\n{}", self.seen());
+        assert!(
+            wait_until(PATIENCE, || self.shown().ended.is_some()),
+            "still there:\n{}",
+            self.seen()
+        );
         self.shown().ended.flatten()
     }
 }
@@ -208,14 +274,25 @@ mod tests {
 
     #[test]
     fn reports_are_taken_out_wherever_reads_split_them() {
-        let stream = format!("a{STARTED}42{END_OF_REPORT}b\u{1b}[1mc\u{1b}]0;t\u{7}{ENDED}7{END_OF_REPORT}");
+        let stream =
+            format!("a{STARTED}42{END_OF_REPORT}b\u{1b}[1mc\u{1b}]0;t\u{7}{ENDED}7{END_OF_REPORT}");
         for at in 0..stream.len() {
             let screen = vt100::Parser::new(ROWS, COLUMNS, 0);
-            let mut shown = Shown { screen, bytes: Vec::new(), pending: Vec::new(), pid: None, ended: None };
+            let mut shown = Shown {
+                screen,
+                bytes: Vec::new(),
+                pending: Vec::new(),
+                pid: None,
+                ended: None,
+            };
             shown.read(&stream.as_bytes()[..at]);
             assert!(shown.ended.is_none());
             shown.read(&stream.as_bytes()[at..]);
-            assert_eq!((shown.pid, shown.ended), (Some(42), Some(Some(7))), "at {at}");
+            assert_eq!(
+                (shown.pid, shown.ended),
+                (Some(42), Some(Some(7))),
+                "at {at}"
+            );
             assert_eq!(shown.bytes, b"ab\x1b[1mc\x1b]0;t\x07", "at {at}");
         }
     }

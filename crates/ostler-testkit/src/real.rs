@@ -9,7 +9,8 @@ use std::process::{Command, Stdio};
 use ostler_standin::Offline;
 
 pub use pinned::{
-    ALL, CLAUDE, CLAUDE_AGENT_ACP, CODEX, CODEX_ACP, COPILOT, GEMINI, GOOSE, OPENCLAW, OPENCODE, Pinned, QWEN,
+    ALL, CLAUDE, CLAUDE_AGENT_ACP, CODEX, CODEX_ACP, COPILOT, GEMINI, GOOSE, OPENCLAW, OPENCODE,
+    Pinned, QWEN,
 };
 
 /// The version of Claude Code that the tests drive.
@@ -28,10 +29,14 @@ impl Pinned {
             return Ok(program);
         }
         let agents = target.join("agents");
-        let failed = |kind: &str, error: std::io::Error| format!("cannot {kind} in {}: {error}", agents.display());
+        let failed = |kind: &str, error: std::io::Error| {
+            format!("cannot {kind} in {}: {error}", agents.display())
+        };
         fs::create_dir_all(&agents).map_err(|error| failed("make the directory", error))?;
-        let lock = File::create(agents.join("install.lock")).map_err(|error| failed("make a lock", error))?;
-        lock.lock().map_err(|error| failed("take the lock", error))?;
+        let lock = File::create(agents.join("install.lock"))
+            .map_err(|error| failed("make a lock", error))?;
+        lock.lock()
+            .map_err(|error| failed("take the lock", error))?;
         if let Some(program) = self.program_in(&home) {
             return Ok(program);
         }
@@ -40,18 +45,23 @@ impl Pinned {
             .prefix("installing-")
             .tempdir_in(&agents)
             .map_err(|error| failed("make a directory", error))?;
-        fs::write(fresh.path().join("package.json"), self.package).map_err(|error| failed("write", error))?;
-        fs::write(fresh.path().join("package-lock.json"), self.lock).map_err(|error| failed("write", error))?;
+        fs::write(fresh.path().join("package.json"), self.package)
+            .map_err(|error| failed("write", error))?;
+        fs::write(fresh.path().join("package-lock.json"), self.lock)
+            .map_err(|error| failed("write", error))?;
         npm_ci(fresh.path())?;
         if self.program_in(fresh.path()).is_none() {
             let (os, arch, name) = (std::env::consts::OS, std::env::consts::ARCH, self.name);
-            return Err(format!("npm installed no {name} for {os} on {arch}; run the other tests without it"));
+            return Err(format!(
+                "npm installed no {name} for {os} on {arch}; run the other tests without it"
+            ));
         }
         if home.exists() {
             fs::remove_dir_all(&home).map_err(|error| failed("clear a broken install", error))?;
         }
         fs::rename(fresh.keep(), &home).map_err(|error| failed("move the install", error))?;
-        self.program_in(&home).ok_or_else(|| format!("no program in {}", home.display()))
+        self.program_in(&home)
+            .ok_or_else(|| format!("no program in {}", home.display()))
     }
 
     /// The agent's program, installed before.
@@ -63,24 +73,34 @@ impl Pinned {
         let home = self.home(&target_dir().expect("find the build's target directory"));
         self.program_in(&home).unwrap_or_else(|| {
             let more = if self.heavy { " --all" } else { "" };
-            panic!("no {} in {}; install it: cargo xtask agents{more}", self.name, home.display())
+            panic!(
+                "no {} in {}; install it: cargo xtask agents{more}",
+                self.name,
+                home.display()
+            )
         })
     }
 
     /// Where it is installed.
     #[must_use]
     pub fn home(&self, target: &Path) -> PathBuf {
-        target.join("agents").join(format!("{}-{}", self.name, self.version))
+        target
+            .join("agents")
+            .join(format!("{}-{}", self.name, self.version))
     }
 
     /// Where its program can be in the directory that npm installs into.
     pub fn programs(&self) -> impl Iterator<Item = String> {
-        self.programs.iter().map(|program| format!("node_modules/{program}"))
+        self.programs
+            .iter()
+            .map(|program| format!("node_modules/{program}"))
     }
 
     // npm installs the package of this machine only, so whichever is there is the right one.
     fn program_in(&self, home: &Path) -> Option<PathBuf> {
-        self.programs().map(|program| home.join(program)).find(|program| program.is_file())
+        self.programs()
+            .map(|program| home.join(program))
+            .find(|program| program.is_file())
     }
 }
 
@@ -99,9 +119,15 @@ pub fn claude() -> PathBuf {
 /// When there is no build's target directory.
 #[must_use]
 pub fn openclaw_node() -> PathBuf {
-    let machine = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
+    let machine = if cfg!(target_arch = "aarch64") {
+        "arm64"
+    } else {
+        "x64"
+    };
     let target = target_dir().expect("find the build's target directory");
-    OPENCLAW.home(&target).join(format!("node_modules/node-linux-{machine}/bin"))
+    OPENCLAW
+        .home(&target)
+        .join(format!("node_modules/node-linux-{machine}/bin"))
 }
 
 /// The environment, and nothing else, that a real agent needs to talk to a scripted model; its files are written into `home`.
@@ -110,10 +136,15 @@ pub fn openclaw_node() -> PathBuf {
 /// When nobody knows how that agent is made to, or a file cannot be written.
 #[must_use]
 pub fn offline_env(agent: &str, home: &Path, base_url: &str) -> Vec<(String, String)> {
-    let offline = Offline::of(agent).unwrap_or_else(|| panic!("{agent} is not in ostler-standin's offline.rs"));
-    offline.furnish(home, base_url).expect("write the agent's files");
+    let offline = Offline::of(agent)
+        .unwrap_or_else(|| panic!("{agent} is not in ostler-standin's offline.rs"));
+    offline
+        .furnish(home, base_url)
+        .expect("write the agent's files");
     let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/bin:/bin".to_owned());
-    std::iter::once(("PATH".to_owned(), path)).chain(offline.env(home, base_url)).collect()
+    std::iter::once(("PATH".to_owned(), path))
+        .chain(offline.env(home, base_url))
+        .collect()
 }
 
 /// The same for Claude Code.
@@ -130,13 +161,23 @@ pub fn claude_env(home: &Path, base_url: &str) -> Vec<(String, String)> {
 pub fn target_dir() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
     // Cargo puts this file at the top of every target directory.
-    let above = program.ancestors().find(|dir| dir.join("CACHEDIR.TAG").is_file());
-    above.map(Path::to_path_buf).or_else(|| std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from))
+    let above = program
+        .ancestors()
+        .find(|dir| dir.join("CACHEDIR.TAG").is_file());
+    above
+        .map(Path::to_path_buf)
+        .or_else(|| std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from))
 }
 
 fn npm_ci(dir: &Path) -> Result<(), String> {
     let mut command = Command::new("npm");
-    command.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]);
+    command.args([
+        "ci",
+        "--ignore-scripts",
+        "--no-audit",
+        "--no-fund",
+        "--loglevel=error",
+    ]);
     let output = command.current_dir(dir).stdin(Stdio::null()).output().map_err(|error| {
         format!("npm does not start ({error}); install Node.js with npm, then run: cargo xtask agents")
     })?;
@@ -144,8 +185,13 @@ fn npm_ci(dir: &Path) -> Result<(), String> {
         return Ok(());
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
-    let reason = stderr.lines().find(|line| line.contains("error")).unwrap_or("no reason given");
-    Err(format!("npm ci failed ({reason}); check the network, then run: cargo xtask agents"))
+    let reason = stderr
+        .lines()
+        .find(|line| line.contains("error"))
+        .unwrap_or("no reason given");
+    Err(format!(
+        "npm ci failed ({reason}); check the network, then run: cargo xtask agents"
+    ))
 }
 
 /// A program of this workspace that was built beside the tests.
@@ -155,8 +201,15 @@ fn npm_ci(dir: &Path) -> Result<(), String> {
 #[must_use]
 pub fn built(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("the test's own program");
-    let dir = test.parent().and_then(std::path::Path::parent).expect("tests are built into target/…/deps");
+    let dir = test
+        .parent()
+        .and_then(std::path::Path::parent)
+        .expect("tests are built into target/…/deps");
     let program = dir.join(name);
-    assert!(program.is_file(), "{} is not there: cargo build --workspace", program.display());
+    assert!(
+        program.is_file(),
+        "{} is not there: cargo build --workspace",
+        program.display()
+    );
     program
 }

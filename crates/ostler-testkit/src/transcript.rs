@@ -109,7 +109,11 @@ impl Entry {
 fn said(direction: &str, line: &str) -> String {
     // A line of JSON with a space around it would not come back as it was; as a text it does.
     let exact = serde_json::from_str::<serde::de::IgnoredAny>(line).is_ok() && line.trim() == line;
-    if exact { format!("{{\"{direction}\":{line}}}") } else { json!({format!("{direction}_text"): line}).to_string() }
+    if exact {
+        format!("{{\"{direction}\":{line}}}")
+    } else {
+        json!({format!("{direction}_text"): line}).to_string()
+    }
 }
 
 fn shorter(line: String) -> String {
@@ -137,8 +141,13 @@ fn cut(value: &mut Value) -> bool {
         }
         Value::Array(items) => items.iter_mut().map(cut).filter(|cut| *cut).count() > 0,
         Value::Object(fields) => {
-            let commands = fields.get_mut("availableCommands").and_then(Value::as_array_mut);
-            let long = commands.filter(|all| all.len() > COMMANDS).map(|all| all.truncate(COMMANDS)).is_some();
+            let commands = fields
+                .get_mut("availableCommands")
+                .and_then(Value::as_array_mut);
+            let long = commands
+                .filter(|all| all.len() > COMMANDS)
+                .map(|all| all.truncate(COMMANDS))
+                .is_some();
             fields.values_mut().map(cut).filter(|cut| *cut).count() > 0 || long
         }
         _ => false,
@@ -152,11 +161,26 @@ fn head(text: &str) -> String {
 /// What kind of message a line is: enough to tell whether a recording still fits.
 #[must_use]
 pub fn kind(line: &str) -> String {
-    let Ok(value) = serde_json::from_str::<Value>(line) else { return "text".to_owned() };
-    let names = ["/method", "/type", "/subtype", "/request/subtype", "/response/subtype"];
-    let mut parts: Vec<&str> = names.iter().filter_map(|name| value.pointer(name)?.as_str()).collect();
+    let Ok(value) = serde_json::from_str::<Value>(line) else {
+        return "text".to_owned();
+    };
+    let names = [
+        "/method",
+        "/type",
+        "/subtype",
+        "/request/subtype",
+        "/response/subtype",
+    ];
+    let mut parts: Vec<&str> = names
+        .iter()
+        .filter_map(|name| value.pointer(name)?.as_str())
+        .collect();
     if value.get("method").is_none() {
-        parts.extend(["result", "error"].iter().filter(|name| value.get(name).is_some()));
+        parts.extend(
+            ["result", "error"]
+                .iter()
+                .filter(|name| value.get(name).is_some()),
+        );
     }
     parts.join("/")
 }
@@ -168,7 +192,8 @@ pub fn kind(line: &str) -> String {
 pub fn parse(text: &str) -> Result<Vec<Vec<Entry>>, String> {
     let mut processes: Vec<Vec<Entry>> = Vec::new();
     for (line, number) in text.lines().zip(1..) {
-        let entry = Entry::parse(line).ok_or_else(|| format!("line {number} is no entry of a transcript"))?;
+        let entry = Entry::parse(line)
+            .ok_or_else(|| format!("line {number} is no entry of a transcript"))?;
         match (&entry, processes.last_mut()) {
             (Entry::Start(_), _) | (_, None) => processes.push(vec![entry]),
             (_, Some(process)) => process.push(entry),
@@ -189,7 +214,11 @@ pub fn part(dir: &Path, number: usize) -> PathBuf {
 /// When no file can be made.
 pub fn next(dir: &Path) -> io::Result<(File, usize)> {
     for number in 1.. {
-        match OpenOptions::new().write(true).create_new(true).open(part(dir, number)) {
+        match OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(part(dir, number))
+        {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             made => return Ok((made?, number)),
         }
@@ -206,18 +235,37 @@ impl Names {
     #[must_use]
     pub fn of(root: &str, model: &str) -> Self {
         // Agents make the name of a folder from a path.
-        let slug = root.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        let slug = root
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+            .collect();
         // Agents are told where the fake agent is: it is also the bridge.
-        let own = std::env::current_exe().map(|own| own.display().to_string()).unwrap_or_default();
-        let words = [(root.to_owned(), "$ROOT"), (slug, "$SLUG"), (model.to_owned(), "$MODEL"), (own, "$FAKE")];
-        Self(words.into_iter().filter(|(word, _)| !word.is_empty()).collect())
+        let own = std::env::current_exe()
+            .map(|own| own.display().to_string())
+            .unwrap_or_default();
+        let words = [
+            (root.to_owned(), "$ROOT"),
+            (slug, "$SLUG"),
+            (model.to_owned(), "$MODEL"),
+            (own, "$FAKE"),
+        ];
+        Self(
+            words
+                .into_iter()
+                .filter(|(word, _)| !word.is_empty())
+                .collect(),
+        )
     }
 
     /// And for a program that is installed here, by whichever path: agents name their own files when they complain.
     #[must_use]
     pub fn and_program(mut self, program: &Path) -> Self {
         let resolved = program.canonicalize().ok();
-        for dir in [Some(program), resolved.as_deref()].into_iter().flatten().filter_map(Path::parent) {
+        for dir in [Some(program), resolved.as_deref()]
+            .into_iter()
+            .flatten()
+            .filter_map(Path::parent)
+        {
             self.0.push((dir.display().to_string(), "$PROGRAM"));
         }
         self
@@ -226,22 +274,31 @@ impl Names {
     /// And for where this program is installed, if that is where tests install agents.
     #[must_use]
     pub fn with_program(mut self, program: &Path) -> Self {
-        let program = program.canonicalize().unwrap_or_else(|_| program.to_owned());
-        let agents = program.ancestors().find(|dir| dir.ends_with("target/agents"));
-        self.0.extend(agents.map(|dir| (dir.display().to_string(), "$AGENTS")));
+        let program = program
+            .canonicalize()
+            .unwrap_or_else(|_| program.to_owned());
+        let agents = program
+            .ancestors()
+            .find(|dir| dir.ends_with("target/agents"));
+        self.0
+            .extend(agents.map(|dir| (dir.display().to_string(), "$AGENTS")));
         self
     }
 
     /// With what stands for them.
     #[must_use]
     pub fn hidden(&self, text: &str) -> String {
-        self.0.iter().fold(text.to_owned(), |text, (word, name)| text.replace(word, name))
+        self.0.iter().fold(text.to_owned(), |text, (word, name)| {
+            text.replace(word, name)
+        })
     }
 
     /// With the words of this place.
     #[must_use]
     pub fn shown(&self, text: &str) -> String {
-        self.0.iter().fold(text.to_owned(), |text, (word, name)| text.replace(name, word))
+        self.0.iter().fold(text.to_owned(), |text, (word, name)| {
+            text.replace(name, word)
+        })
     }
 }
 
@@ -259,7 +316,12 @@ impl Scribe {
     /// Into this file, with names for the words of this place.
     #[must_use]
     pub fn new(file: File, names: Names) -> Self {
-        Self { file, names, said: String::new(), plain: 0 }
+        Self {
+            file,
+            names,
+            said: String::new(),
+            plain: 0,
+        }
     }
 
     /// Writes one entry, at once.
@@ -289,12 +351,18 @@ impl Scribe {
         while let Some(dir) = dirs.pop() {
             for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
                 let path = entry.path();
-                let id = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+                let id = path
+                    .file_stem()
+                    .and_then(|stem| stem.to_str())
+                    .unwrap_or_default();
                 if entry.file_type()?.is_dir() {
                     dirs.push(path);
                 } else if id.len() >= ID && self.said.contains(id) {
                     let text = fs::read_to_string(&path).unwrap_or_default();
-                    let lines = text.lines().take(HEAD).map(|line| shorter(line.to_owned()) + "\n");
+                    let lines = text
+                        .lines()
+                        .take(HEAD)
+                        .map(|line| shorter(line.to_owned()) + "\n");
                     self.note(Entry::Kept(path.display().to_string(), lines.collect()))?;
                 }
             }
@@ -332,10 +400,16 @@ mod tests {
     #[test]
     fn kinds_tell_messages_apart() {
         let kinds = [
-            (r#"{"jsonrpc":"2.0","id":1,"method":"session/new","params":{}}"#, "session/new"),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"session/new","params":{}}"#,
+                "session/new",
+            ),
             (r#"{"jsonrpc":"2.0","id":1,"result":{"x":1}}"#, "result"),
             (r#"{"type":"user","message":{}}"#, "user"),
-            (r#"{"type":"control_request","request":{"subtype":"interrupt"}}"#, "control_request/interrupt"),
+            (
+                r#"{"type":"control_request","request":{"subtype":"interrupt"}}"#,
+                "control_request/interrupt",
+            ),
             ("plain words", "text"),
         ];
         for (line, expected) in kinds {
@@ -346,7 +420,9 @@ mod tests {
     #[test]
     fn long_texts_are_cut_and_long_lines_of_short_ones_are_not() {
         let long = json!({"type": "user", "text": "ä".repeat(LONG)}).to_string();
-        let Entry::In(cut) = Entry::In(long).shortened() else { panic!("it was an In") };
+        let Entry::In(cut) = Entry::In(long).shortened() else {
+            panic!("it was an In")
+        };
         assert!(cut.len() < 600 && kind(&cut) == "user", "{cut}");
         let many = json!({"names": vec!["a short one"; 1000]}).to_string();
         assert_eq!(Entry::Out(many.clone()).shortened(), Entry::Out(many));
@@ -360,16 +436,27 @@ mod tests {
         fs::write(real.join("agent"), "").expect("write a file");
         std::os::unix::fs::symlink(&real, &link).expect("make a link");
         let names = Names::default().and_program(&link.join("agent"));
-        let said = format!("{} {}", real.join("a.js").display(), link.join("b.js").display());
+        let said = format!(
+            "{} {}",
+            real.join("a.js").display(),
+            link.join("b.js").display()
+        );
         assert_eq!(names.hidden(&said), "$PROGRAM/a.js $PROGRAM/b.js");
     }
 
     #[test]
     fn of_a_long_list_of_commands_two_are_kept() {
-        let commands = |count: usize| vec![json!({"name": "plan", "description": "x".repeat(900)}); count];
-        let line = |count: usize| json!({"params": {"update": {"availableCommands": commands(count)}}}).to_string();
+        let commands =
+            |count: usize| vec![json!({"name": "plan", "description": "x".repeat(900)}); count];
+        let line = |count: usize| {
+            json!({"params": {"update": {"availableCommands": commands(count)}}}).to_string()
+        };
         assert_eq!(Entry::Out(line(9)).shortened(), Entry::Out(line(2)));
-        assert_eq!(Entry::Out(line(3)).shortened(), Entry::Out(line(3)), "a short line stays as it is");
+        assert_eq!(
+            Entry::Out(line(3)).shortened(),
+            Entry::Out(line(3)),
+            "a short line stays as it is"
+        );
     }
 
     #[test]
@@ -378,9 +465,14 @@ mod tests {
         let (file, number) = next(dir.path()).expect("make a file");
         let mut scribe = Scribe::new(file, Names::default());
         let entries = (0..1000).map(|number| Entry::In(format!("line {number}")));
-        entries.chain([Entry::InEnd]).for_each(|entry| scribe.note(entry).expect("write it down"));
+        entries
+            .chain([Entry::InEnd])
+            .for_each(|entry| scribe.note(entry).expect("write it down"));
         let kept = fs::read_to_string(part(dir.path(), number)).expect("read it");
-        assert_eq!((kept.lines().count(), kept.lines().last()), (PROMPT + 1, Some("{\"in_end\":true}")));
+        assert_eq!(
+            (kept.lines().count(), kept.lines().last()),
+            (PROMPT + 1, Some("{\"in_end\":true}"))
+        );
     }
 
     #[test]
@@ -388,6 +480,9 @@ mod tests {
         let text = "{\"start\":[]}\n{\"exit\":0}\n{\"start\":[]}\n{\"in_end\":true}\n";
         let processes = parse(text).expect("a transcript");
         assert_eq!(processes.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
-        assert_eq!(parse("{\"start\":[]}\nwhat\n"), Err("line 2 is no entry of a transcript".to_owned()));
+        assert_eq!(
+            parse("{\"start\":[]}\nwhat\n"),
+            Err("line 2 is no entry of a transcript".to_owned())
+        );
     }
 }

@@ -5,8 +5,8 @@ use serde::de::DeserializeOwned;
 
 use crate::files::arguments::{parse, schema_of};
 use crate::files::{
-    Answer, Root, create_file, delete_file, edit_file, list_files, make_directory, move_file, read_file, search_files,
-    write_file,
+    Answer, Root, create_file, delete_file, edit_file, list_files, make_directory, move_file,
+    read_file, search_files, write_file,
 };
 use crate::{Code, ToolError};
 
@@ -99,8 +99,15 @@ pub const FILE_TOOLS: &[ToolInfo] = &[
 /// The error for a tool that does not exist, for whoever offers more tools than these.
 pub fn unknown_tool<'n>(name: &str, there_are: impl IntoIterator<Item = &'n str>) -> ToolError {
     let names: Vec<&str> = there_are.into_iter().collect();
-    let name: String = name.chars().take(100).filter(|char| !char.is_control()).collect();
-    ToolError::new(Code::UnknownTool, format!("there is no tool `{name}`; there are {}", names.join(", ")))
+    let name: String = name
+        .chars()
+        .take(100)
+        .filter(|char| !char.is_control())
+        .collect();
+    ToolError::new(
+        Code::UnknownTool,
+        format!("there is no tool `{name}`; there are {}", names.join(", ")),
+    )
 }
 
 /// Runs a file tool.
@@ -134,7 +141,11 @@ impl Call<'_> {
     {
         let answer = tool(self.root, &parse(self.name, self.input)?)?;
         let json = serde_json::to_string(&answer);
-        let json = json.map_err(|error| ToolError::new(Code::Io, format!("{}: {error}", self.name)))?;
-        Ok(Reply { text: answer.text(), json })
+        let json =
+            json.map_err(|error| ToolError::new(Code::Io, format!("{}: {error}", self.name)))?;
+        Ok(Reply {
+            text: answer.text(),
+            json,
+        })
     }
 }

@@ -78,18 +78,31 @@ impl CommandRule {
             return Err("a [[command]] has no name".to_owned());
         }
         if !is_bare(name.strip_prefix("./").unwrap_or(name)) {
-            return Err(format!("command {name:?}: a name is one word without a slash, or ./ and a word"));
+            return Err(format!(
+                "command {name:?}: a name is one word without a slash, or ./ and a word"
+            ));
         }
-        if let Some(empty) = [&self.block, &self.text, &self.needs].iter().find(|list| list.iter().any(Vec::is_empty)) {
-            return Err(format!("command {name:?}: an entry of {empty:?} has no words"));
+        if let Some(empty) = [&self.block, &self.text, &self.needs]
+            .iter()
+            .find(|list| list.iter().any(Vec::is_empty))
+        {
+            return Err(format!(
+                "command {name:?}: an entry of {empty:?} has no words"
+            ));
         }
         let expectations = [(&self.examples.allow, true), (&self.examples.deny, false)];
-        for (example, expected) in expectations.iter().flat_map(|(list, ok)| list.iter().map(move |e| (e, *ok))) {
-            let said =
-                self.try_example(example).map_err(|why| format!("command {name:?}: example {example:?}: {why}"))?;
+        for (example, expected) in expectations
+            .iter()
+            .flat_map(|(list, ok)| list.iter().map(move |e| (e, *ok)))
+        {
+            let said = self
+                .try_example(example)
+                .map_err(|why| format!("command {name:?}: example {example:?}: {why}"))?;
             match (said, expected) {
                 (Ok(()), false) => {
-                    return Err(format!("command {name:?}: the rule allows its example {example:?} of what it denies"));
+                    return Err(format!(
+                        "command {name:?}: the rule allows its example {example:?} of what it denies"
+                    ));
                 }
                 (Err(why), true) => {
                     return Err(format!(
@@ -109,9 +122,15 @@ impl CommandRule {
             return Err(format!("it does not begin with {}", self.name));
         }
         let args = words.split_off(1);
-        let place = Place { root: Path::new("/workspace"), path: OsStr::new(""), is_denied: &|_| false };
+        let place = Place {
+            root: Path::new("/workspace"),
+            path: OsStr::new(""),
+            is_denied: &|_| false,
+        };
         let judged = matching::judge(self, &args);
-        Ok(judged.and_then(|()| arguments::check(self, &args, &place, Reach::Workspace).map_err(|error| error.message)))
+        Ok(judged.and_then(|()| {
+            arguments::check(self, &args, &place, Reach::Workspace).map_err(|error| error.message)
+        }))
     }
 }
 
@@ -171,8 +190,11 @@ impl Commands {
     /// Names the rule that does not make sense, or its example that comes out otherwise.
     pub fn new(rules: &[CommandRule]) -> Result<Self, ToolError> {
         let bad = |why| ToolError::new(Code::BadArguments, why);
-        let mut all: BTreeMap<_, _> =
-            defaults::rules().map_err(bad)?.into_iter().map(|rule| (rule.name.clone(), rule)).collect();
+        let mut all: BTreeMap<_, _> = defaults::rules()
+            .map_err(bad)?
+            .into_iter()
+            .map(|rule| (rule.name.clone(), rule))
+            .collect();
         for rule in rules {
             rule.check().map_err(bad)?;
             all.insert(rule.name.clone(), rule.clone());
@@ -199,11 +221,21 @@ impl Commands {
     ) -> Result<Self, ToolError> {
         self.preset = preset;
         if preset >= CommandPreset::Build {
-            let rules = defaults::tool_rules().map_err(|why| ToolError::new(Code::BadArguments, why))?;
-            let plain = |name: &str| CommandRule { name: name.to_owned(), ..CommandRule::default() };
-            self.readers = project::readers().map(|name| (name.to_owned(), plain(name))).collect();
-            self.readers.extend(rules.into_iter().map(|rule| (rule.name.clone(), rule)));
-            self.builders = project::tools(files).into_iter().map(str::to_owned).collect();
+            let rules =
+                defaults::tool_rules().map_err(|why| ToolError::new(Code::BadArguments, why))?;
+            let plain = |name: &str| CommandRule {
+                name: name.to_owned(),
+                ..CommandRule::default()
+            };
+            self.readers = project::readers()
+                .map(|name| (name.to_owned(), plain(name)))
+                .collect();
+            self.readers
+                .extend(rules.into_iter().map(|rule| (rule.name.clone(), rule)));
+            self.builders = project::tools(files)
+                .into_iter()
+                .map(str::to_owned)
+                .collect();
         }
         Ok(self)
     }
@@ -211,7 +243,8 @@ impl Commands {
     /// Allows these commands as they stand, with any further arguments.
     #[must_use]
     pub fn allowing(mut self, commands: impl IntoIterator<Item = Vec<String>>) -> Self {
-        self.allowed.extend(commands.into_iter().filter(|words| !words.is_empty()));
+        self.allowed
+            .extend(commands.into_iter().filter(|words| !words.is_empty()));
         self
     }
 
@@ -248,7 +281,12 @@ impl Commands {
     ///
     /// # Errors
     /// Says which rule forbids it, or what is wrong with the call.
-    pub fn check(&self, command: &str, args: &[String], place: &Place<'_>) -> Result<Approved, ToolError> {
+    pub fn check(
+        &self,
+        command: &str,
+        args: &[String],
+        place: &Place<'_>,
+    ) -> Result<Approved, ToolError> {
         check_shape(command, args)?;
         for rule in self.narrowing.iter().filter(|rule| rule.name == command) {
             matching::judge(rule, args).map_err(|why| ToolError::new(Code::DeniedByPolicy, why))?;
@@ -257,8 +295,17 @@ impl Commands {
             Some(words) => self.check_allowed((command, args), words, place)?,
             None => self.check_rules(command, args, place)?,
         };
-        let env = if command == "git" { git::environment() } else { Vec::new() };
-        Ok(Approved { name: command.to_owned(), program, args: args.to_vec(), env })
+        let env = if command == "git" {
+            git::environment()
+        } else {
+            Vec::new()
+        };
+        Ok(Approved {
+            name: command.to_owned(),
+            program,
+            args: args.to_vec(),
+            env,
+        })
     }
 
     /// How many words of a call are those of a command that is allowed as it stands; the most, if there are several.
@@ -274,17 +321,30 @@ impl Commands {
         words: usize,
         place: &Place<'_>,
     ) -> Result<PathBuf, ToolError> {
-        let own = self.rules.get(command).filter(|rule| self.own.contains(&rule.name));
+        let own = self
+            .rules
+            .get(command)
+            .filter(|rule| self.own.contains(&rule.name));
         if let Some(rule) = own {
-            matching::blocked(rule, args).map_err(|why| ToolError::new(Code::DeniedByPolicy, why))?;
+            matching::blocked(rule, args)
+                .map_err(|why| ToolError::new(Code::DeniedByPolicy, why))?;
         }
         let further = args.get(words - 1..).unwrap_or_default();
-        let reach = if self.preset == CommandPreset::Strict { Reach::Workspace } else { Reach::Sandbox };
+        let reach = if self.preset == CommandPreset::Strict {
+            Reach::Workspace
+        } else {
+            Reach::Sandbox
+        };
         arguments::check(&CommandRule::default(), further, place, reach)?;
         lookup::find_named(command, place)
     }
 
-    fn check_rules(&self, command: &str, args: &[String], place: &Place<'_>) -> Result<PathBuf, ToolError> {
+    fn check_rules(
+        &self,
+        command: &str,
+        args: &[String],
+        place: &Place<'_>,
+    ) -> Result<PathBuf, ToolError> {
         let any = CommandRule::default();
         let (rule, reach) = match (self.rules.get(command), self.readers.get(command)) {
             (Some(rule), _) => (rule, Reach::Workspace),
@@ -309,10 +369,18 @@ impl Commands {
             _ => "",
         };
         let shown = ostler_core::clip::plain(command);
-        let names =
-            self.names().chain(self.builders.iter().map(String::as_str)).chain(self.readers.keys().map(String::as_str));
-        let allowed: Vec<String> =
-            names.map(str::to_owned).chain(self.allowed.iter().map(|words| format!("{:?}", words.join(" ")))).collect();
+        let names = self
+            .names()
+            .chain(self.builders.iter().map(String::as_str))
+            .chain(self.readers.keys().map(String::as_str));
+        let allowed: Vec<String> = names
+            .map(str::to_owned)
+            .chain(
+                self.allowed
+                    .iter()
+                    .map(|words| format!("{:?}", words.join(" "))),
+            )
+            .collect();
         let message = format!(
             "{shown:?} is not an allowed command{hint}. Allowed are: {}. Only the user can allow more: with --allow-command, \
              --commands, or a rule in {RULES_FILE}.",
@@ -333,7 +401,8 @@ fn check_shape(command: &str, args: &[String]) -> Result<(), ToolError> {
     }
     let length: usize = args.iter().map(|arg| arg.len() + 1).sum();
     if args.len() > MOST_ARGS || length > LONGEST_ARGS {
-        let why = format!("at most {MOST_ARGS} arguments of {LONGEST_ARGS} bytes together can be passed");
+        let why =
+            format!("at most {MOST_ARGS} arguments of {LONGEST_ARGS} bytes together can be passed");
         return Err(ToolError::new(Code::TooLarge, why));
     }
     Ok(())
@@ -382,7 +451,12 @@ pub fn describe(commands: &Commands, is_installed: &dyn Fn(&str) -> bool) -> Str
             text.push_str(": ");
             text.push_str(&allow.join(", "));
         }
-        let blocked: Vec<String> = rule.block.iter().map(|words| words.join(" ")).take(12).collect();
+        let blocked: Vec<String> = rule
+            .block
+            .iter()
+            .map(|words| words.join(" "))
+            .take(12)
+            .collect();
         if !blocked.is_empty() {
             text.push_str("; not: ");
             text.push_str(&blocked.join(", "));
@@ -394,9 +468,18 @@ pub fn describe(commands: &Commands, is_installed: &dyn Fn(&str) -> bool) -> Str
         }
     };
     let is_new = |name: &&String| !commands.rules.contains_key(*name) && is_installed(name);
-    list("build and test tools", commands.builders.iter().filter(is_new).cloned().collect());
-    list("tools that only read", commands.readers.keys().filter(is_new).cloned().collect());
-    let allowed = commands.allowed.iter().map(|words| format!("{:?}", words.join(" ")));
+    list(
+        "build and test tools",
+        commands.builders.iter().filter(is_new).cloned().collect(),
+    );
+    list(
+        "tools that only read",
+        commands.readers.keys().filter(is_new).cloned().collect(),
+    );
+    let allowed = commands
+        .allowed
+        .iter()
+        .map(|words| format!("{:?}", words.join(" ")));
     list("with any further arguments", allowed.collect());
     if commands.preset == CommandPreset::Any {
         text.push_str("\n- any other program on PATH, also sh -c and bash -c");

@@ -98,13 +98,21 @@ impl Confinement {
     #[must_use]
     pub fn command(limits: &CommandLimits, home: &Home<'_>) -> Self {
         let own = [home.workspace, home.temp].into_iter().map(Path::to_owned);
-        let write = reading::real(own.chain(limits.write.iter().filter_map(|path| expand(path, home))));
+        let write =
+            reading::real(own.chain(limits.write.iter().filter_map(|path| expand(path, home))));
         // What lies in a place that a command can write it could replace by a link, and the next command would follow.
-        let is_below = |path: &PathBuf| write.iter().any(|dir| path.starts_with(dir) && path != dir);
-        let write: Vec<PathBuf> = write.iter().filter(|path| !is_below(path)).cloned().collect();
+        let is_below =
+            |path: &PathBuf| write.iter().any(|dir| path.starts_with(dir) && path != dir);
+        let write: Vec<PathBuf> = write
+            .iter()
+            .filter(|path| !is_below(path))
+            .cloned()
+            .collect();
         let mut read = reading::tools(home);
         read.extend(reading::settings_above(home.workspace));
-        read.extend(reading::real(limits.read.iter().filter_map(|path| expand(path, home))));
+        read.extend(reading::real(
+            limits.read.iter().filter_map(|path| expand(path, home)),
+        ));
         read.retain(|path| !write.iter().any(|dir| path.starts_with(dir)));
         let mega = |count: u64| count.saturating_mul(1024 * 1024);
         Self {
@@ -131,6 +139,12 @@ impl Confinement {
     pub fn agent(write: Vec<PathBuf>, home: &Home<'_>) -> Self {
         let mut hidden = secrets(home);
         hidden.push(PathBuf::from("/dev")); // a disk as a whole is every file on it
-        Self { write, read: vec![PathBuf::from("/")], hidden, network: Network::All, ..Self::default() }
+        Self {
+            write,
+            read: vec![PathBuf::from("/")],
+            hidden,
+            network: Network::All,
+            ..Self::default()
+        }
     }
 }

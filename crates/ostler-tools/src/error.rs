@@ -88,6 +88,10 @@ impl ToolError {
     /// An error of that code.
     #[must_use]
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), needs_approval: Vec::new() }
+        Self {
+            code,
+            message: message.into(),
+            needs_approval: Vec::new(),
+        }
     }
 }

@@ -17,6 +17,6 @@ mod workspace;
 
 pub use error::{Code, ToolError};
 pub use files::{FileRules, Span};
-pub use policy::{OffLimits, SandboxPolicy, Request, WorkspacePolicy};
+pub use policy::{OffLimits, Request, SandboxPolicy, WorkspacePolicy};
 pub use repository::UserGitConfig;
 pub use workspace::Workspace;

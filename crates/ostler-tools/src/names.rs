@@ -51,7 +51,9 @@ pub(crate) fn unquoted(text: &str) -> Option<String> {
                     let rest = inner.as_str().strip_prefix('{')?;
                     let (digits, after) = rest.split_once('}')?;
                     inner = after.chars();
-                    u32::from_str_radix(digits, 16).ok().and_then(char::from_u32)?
+                    u32::from_str_radix(digits, 16)
+                        .ok()
+                        .and_then(char::from_u32)?
                 }
                 _ => return None,
             }),
@@ -69,7 +71,16 @@ mod tests {
 
     #[test]
     fn an_ordinary_name_stays_as_it_is() {
-        for name in ["src/main.rs", "a b", "back\\slash", "ünï", "it's", "a\"b", "…", "👩\u{200d}💻"] {
+        for name in [
+            "src/main.rs",
+            "a b",
+            "back\\slash",
+            "ünï",
+            "it's",
+            "a\"b",
+            "…",
+            "👩\u{200d}💻",
+        ] {
             assert_eq!(quoted(name), name);
         }
         assert_eq!(quoted("a\nb"), "\"a\\nb\"");

@@ -73,7 +73,11 @@ struct Frame {
 
 /// Visits a directory and everything below it, and stops after `most` entries.
 pub(crate) fn walk(start: &Dir, most: usize, visitor: &mut dyn Visitor) -> io::Result<Walked> {
-    let mut walked = Walked { opened: 0, entries: 0, is_whole: true };
+    let mut walked = Walked {
+        opened: 0,
+        entries: 0,
+        is_whole: true,
+    };
     let mut dir = open_below(start, OsStr::new("."))?;
     let mut path = PathBuf::new();
     let mut frames: Vec<Frame> = Vec::new();
@@ -90,21 +94,35 @@ pub(crate) fn walk(start: &Dir, most: usize, visitor: &mut dyn Visitor) -> io::R
                         .filter(|entry| entry.kind == EntryKind::Directory)
                         .map(|entry| entry.name.clone());
                     let below = below.collect();
-                    let mut listed = Listed { dir: &dir, path: &path, depth: frames.len(), entries: &entries, below };
+                    let mut listed = Listed {
+                        dir: &dir,
+                        path: &path,
+                        depth: frames.len(),
+                        entries: &entries,
+                        below,
+                    };
                     visitor.visit(&mut listed);
-                    frames.push(Frame { ahead: listed.below, id: id(&dir)? });
+                    frames.push(Frame {
+                        ahead: listed.below,
+                        id: id(&dir)?,
+                    });
                 }
                 Err(error) if frames.is_empty() => return Err(error),
                 Err(_) => {
                     visitor.unopened(&path);
-                    frames.push(Frame { ahead: Vec::new(), id: id(&dir)? });
+                    frames.push(Frame {
+                        ahead: Vec::new(),
+                        id: id(&dir)?,
+                    });
                 }
             }
         }
         if !walked.is_whole {
             return Ok(walked);
         }
-        let Some(frame) = frames.last_mut() else { return Ok(walked) };
+        let Some(frame) = frames.last_mut() else {
+            return Ok(walked);
+        };
         match frame.ahead.pop() {
             Some(name) => {
                 path.push(&name);
@@ -122,7 +140,9 @@ pub(crate) fn walk(start: &Dir, most: usize, visitor: &mut dyn Visitor) -> io::R
             }
             None => {
                 frames.pop();
-                let Some(above) = frames.last() else { return Ok(walked) };
+                let Some(above) = frames.last() else {
+                    return Ok(walked);
+                };
                 path.pop();
                 is_new = false;
                 walked.opened += 1;
@@ -169,7 +189,10 @@ fn list(dir: &Dir, most: usize) -> io::Result<(Vec<Entry>, bool)> {
             FileType::RegularFile => EntryKind::File,
             _ => EntryKind::Other,
         };
-        entries.push(Entry { name: OsStr::from_bytes(name.to_bytes()).to_owned(), kind });
+        entries.push(Entry {
+            name: OsStr::from_bytes(name.to_bytes()).to_owned(),
+            kind,
+        });
     }
     Ok((entries, true))
 }
@@ -189,7 +212,10 @@ fn list(dir: &Dir, most: usize) -> io::Result<(Vec<Entry>, bool)> {
             // An entry that went in the meantime is no entry.
             Err(_) => continue,
         };
-        entries.push(Entry { name: entry.file_name(), kind });
+        entries.push(Entry {
+            name: entry.file_name(),
+            kind,
+        });
     }
     Ok((entries, true))
 }
@@ -200,7 +226,12 @@ pub(crate) fn open_below(dir: &Dir, name: &OsStr) -> io::Result<Dir> {
     use rustix::fs::{Mode, OFlags, openat};
 
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(Dir::from_std_file(std::fs::File::from(openat(dir, name, flags, Mode::empty())?)))
+    Ok(Dir::from_std_file(std::fs::File::from(openat(
+        dir,
+        name,
+        flags,
+        Mode::empty(),
+    )?)))
 }
 
 #[cfg(not(unix))]
@@ -225,7 +256,11 @@ fn ascend(dir: &Dir, _start: &Dir, _path: &Path) -> io::Result<Dir> {
 
 #[cfg(not(unix))]
 fn ascend(_dir: &Dir, start: &Dir, path: &Path) -> io::Result<Dir> {
-    start.open_dir(if path.as_os_str().is_empty() { Path::new(".") } else { path })
+    start.open_dir(if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        path
+    })
 }
 
 #[cfg(test)]
@@ -268,7 +303,12 @@ mod tests {
         let mut names = Names::default();
         let walked = walk(&open(temp.path()), 100, &mut names).unwrap();
         names.seen.sort();
-        assert_eq!(names.seen, ["a", "a/b", "a/b/c", "a/b/file", "a/d", "e", "e/link", "skipped"]);
+        assert_eq!(
+            names.seen,
+            [
+                "a", "a/b", "a/b/c", "a/b/file", "a/d", "e", "e/link", "skipped"
+            ]
+        );
         assert!(walked.is_whole && walked.entries == 8, "{walked:?}");
         let walked = walk(&open(temp.path()), 5, &mut Names::default()).unwrap();
         assert!(!walked.is_whole && walked.entries == 5, "{walked:?}");

@@ -22,7 +22,9 @@ impl Workspace {
     /// # Errors
     /// The directory cannot be opened, or a rule is no glob.
     pub fn open(root: &Path, rules: &FileRules) -> Result<Self, ToolError> {
-        Ok(Self { root: Root::open(root, rules)? })
+        Ok(Self {
+            root: Root::open(root, rules)?,
+        })
     }
 
     /// Counts the user's own git settings among those that lead git to files of the workspace.
@@ -45,8 +47,12 @@ impl Workspace {
     /// The file is not a plain one, is too large, or cannot be parsed: then nothing should run, since what the user wanted is
     /// not known.
     pub fn load_policy(root: &Path) -> Result<SandboxPolicy, ToolError> {
-        let Some(text) = Self::own_file(root, POLICY_FILE)? else { return Ok(SandboxPolicy::default()) };
-        Ok(SandboxPolicy::default().narrowed_by(&WorkspacePolicy::parse(&text)?).policy)
+        let Some(text) = Self::own_file(root, POLICY_FILE)? else {
+            return Ok(SandboxPolicy::default());
+        };
+        Ok(SandboxPolicy::default()
+            .narrowed_by(&WorkspacePolicy::parse(&text)?)
+            .policy)
     }
 
     /// Reads one of a workspace's own settings files, by its path below the root. It must be a regular file, and neither it
@@ -55,7 +61,11 @@ impl Workspace {
     /// # Errors
     /// The file is something else, leads elsewhere, is too large, or is not UTF-8.
     pub fn own_file(root: &Path, name: &str) -> Result<Option<String>, ToolError> {
-        let most = if name == POLICY_FILE { POLICY_BYTES } else { SETTINGS_BYTES };
+        let most = if name == POLICY_FILE {
+            POLICY_BYTES
+        } else {
+            SETTINGS_BYTES
+        };
         read_own_file(root, Path::new(name), most)
     }
 
@@ -85,7 +95,12 @@ impl Workspace {
     ///
     /// # Errors
     /// As [`Workspace::call`]; a change of any other file that needs approval is refused as before.
-    pub fn call_approved(&self, name: &str, input: &str, approved: &[String]) -> Result<Reply, ToolError> {
+    pub fn call_approved(
+        &self,
+        name: &str,
+        input: &str,
+        approved: &[String],
+    ) -> Result<Reply, ToolError> {
         catalog::call(&self.root.for_call(approved)?, name, input)
     }
 

@@ -3,7 +3,11 @@
 //! MODEL is `scripted` (the default: a script below, so that this runs offline), `claude-cli` or `claude-cli:sonnet`,
 //! `codex-cli`, `openai:gpt-5-mini`, or any other name that `Models` knows. Nothing else changes.
 
-#![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "an example reads the environment and prints")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "an example reads the environment and prints"
+)]
 
 use std::sync::Arc;
 
@@ -36,12 +40,26 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         "scripted" => Arc::new(ApiModel::scripted("scripted", Script::parse(SCRIPT)?)),
         name => Models::new(Host::new(std::env::vars_os()), Agents::builtin()).get(name)?,
     };
-    let calculator = ostler::tool("calculator", "Evaluates a math expression.", |it: Calculation| async move {
-        let wrong = || ToolError::new(Code::BadArguments, "expected numbers with + - * / between them");
-        value(&it.expression).map(|value| value.to_string()).ok_or_else(wrong)
-    });
+    let calculator = ostler::tool(
+        "calculator",
+        "Evaluates a math expression.",
+        |it: Calculation| async move {
+            let wrong = || {
+                ToolError::new(
+                    Code::BadArguments,
+                    "expected numbers with + - * / between them",
+                )
+            };
+            value(&it.expression)
+                .map(|value| value.to_string())
+                .ok_or_else(wrong)
+        },
+    );
     let model = model.bind_tools(vec![offer(&calculator)]); // this one knows the tool
-    let mut messages = vec![Message::system("Use the calculator."), Message::user(question)];
+    let mut messages = vec![
+        Message::system("Use the calculator."),
+        Message::user(question),
+    ];
     for _ in 0..10 {
         let reply = model.invoke(&messages).await?;
         println!("{}: {}", model.name(), reply.content);
@@ -51,7 +69,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         messages.push(reply.to_message());
         for call in reply.tool_calls {
             // An error goes to the model, which can mend its call.
-            let result = calculator.call(call.args.get()).await.unwrap_or_else(|error| error.to_string());
+            let result = calculator
+                .call(call.args.get())
+                .await
+                .unwrap_or_else(|error| error.to_string());
             println!("{} {} = {result}", call.name, call.args.get());
             messages.push(Message::tool(call.id, result));
         }

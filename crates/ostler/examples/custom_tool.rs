@@ -2,10 +2,14 @@
 //!
 //! The model here follows a script, so that this runs without a key; with `ApiAgent::openai()` it is a real one.
 
-#![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "an example reads the environment and prints")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "an example reads the environment and prints"
+)]
 
 use ostler::tools::{Code, ToolError};
-use ostler::{Agent, ApiAgent, Host, Script, Spec, Tool, ToolFuture, EventKind};
+use ostler::{Agent, ApiAgent, EventKind, Host, Script, Spec, Tool, ToolFuture};
 use serde::Deserialize;
 
 /// Adds numbers.
@@ -36,7 +40,8 @@ impl Tool for Calculator {
     fn call<'a>(&'a self, input: &'a str) -> ToolFuture<'a> {
         Box::pin(async move {
             // An error goes to the model, which can mend its call.
-            let wrong = |error: serde_json::Error| ToolError::new(Code::BadArguments, error.to_string());
+            let wrong =
+                |error: serde_json::Error| ToolError::new(Code::BadArguments, error.to_string());
             let Numbers { numbers } = serde_json::from_str(input).map_err(wrong)?;
             Ok(numbers.iter().sum::<f64>().to_string())
         })
@@ -56,7 +61,13 @@ text = "17 and 25 are 42."
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let host = Host::new(std::env::vars_os());
     let agent = ApiAgent::playing(Script::parse(SCRIPT)?).tool(Calculator);
-    let mut session = agent.start(&host, Spec { prompt: "What is 17 + 25?".into(), ..Spec::default() })?;
+    let mut session = agent.start(
+        &host,
+        Spec {
+            prompt: "What is 17 + 25?".into(),
+            ..Spec::default()
+        },
+    )?;
     while let Some(event) = session.next().await {
         match event.kind {
             EventKind::ToolCall(call) => println!("-> {} {}", call.name, call.input.get()),

@@ -3,13 +3,21 @@
 //!
 //! A dialect says what to start and what its lines mean. Ostler does the rest: the process and its end, limits, events.
 
-#![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "an example reads the environment and prints")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "an example reads the environment and prints"
+)]
 
 use std::sync::Arc;
 
-use ostler::dialect::{Arg, Conversation, Exit, Inherits, Launch, FromConversation, Outbox, Probe, ToAgent, TurnOver};
+use ostler::dialect::{
+    Arg, Conversation, Exit, FromConversation, Inherits, Launch, Outbox, Probe, ToAgent, TurnOver,
+};
 use ostler::event::{Text, TextKind};
-use ostler::{Agents, Capabilities, Dialect, Host, Outcome, ProcessAgent, Setting, Spec, SpecError};
+use ostler::{
+    Agents, Capabilities, Dialect, Host, Outcome, ProcessAgent, Setting, Spec, SpecError,
+};
 
 /// An agent that is a program: here `sed`, which answers each line in capital letters.
 struct Shouter;
@@ -20,7 +28,10 @@ impl Dialect for Shouter {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { many_turns: true, ..Capabilities::default() }
+        Capabilities {
+            many_turns: true,
+            ..Capabilities::default()
+        }
     }
 
     fn models(&self) -> &'static [&'static str] {
@@ -36,7 +47,9 @@ impl Dialect for Shouter {
     }
 
     fn launch(&self, _: &Spec) -> Result<Launch, SpecError> {
-        let args = ["-u", "s/.*/\\U&/"].map(|arg| Arg::Plain(arg.to_owned())).to_vec();
+        let args = ["-u", "s/.*/\\U&/"]
+            .map(|arg| Arg::Plain(arg.to_owned()))
+            .to_vec();
         Ok(Launch {
             program: "sed",
             natives: &[],
@@ -60,14 +73,24 @@ impl Conversation for Talk {
 
     fn send(&mut self, message: ToAgent, out: &mut Outbox) {
         if let ToAgent::Prompt(prompt) = message {
-            out.push(FromConversation::Write(format!("{}\n", prompt.replace('\n', " ")).into_bytes()));
+            out.push(FromConversation::Write(
+                format!("{}\n", prompt.replace('\n', " ")).into_bytes(),
+            ));
         }
     }
 
     fn on_line(&mut self, line: &str, out: &mut Outbox) {
         let text = line.to_owned();
-        out.event(Text { kind: TextKind::Reply, text, delta: false, message: None, parent: None });
-        out.push(FromConversation::TurnOver(TurnOver::bare(Outcome::completed())));
+        out.event(Text {
+            kind: TextKind::Reply,
+            text,
+            delta: false,
+            message: None,
+            parent: None,
+        });
+        out.push(FromConversation::TurnOver(TurnOver::bare(
+            Outcome::completed(),
+        )));
     }
 
     fn on_exit(&mut self, _: &Exit, _: &mut Outbox) {}
@@ -79,7 +102,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut agents = Agents::builtin();
     agents.add(Arc::new(ProcessAgent::new(&Shouter)));
     let agent = agents.get("shouter").ok_or("it was added above")?;
-    let run = agent.start(&host, Spec { prompt: "hello there".into(), ..Spec::default() })?.wait().await;
+    let run = agent
+        .start(
+            &host,
+            Spec {
+                prompt: "hello there".into(),
+                ..Spec::default()
+            },
+        )?
+        .wait()
+        .await;
     println!("{} ({})", run.text(), run.outcome().cause);
     Ok(())
 }

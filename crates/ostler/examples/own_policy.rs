@@ -2,9 +2,13 @@
 //!
 //! The model here follows a script that tries what is not allowed; a real one gets the same answers.
 
-#![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "an example reads the environment and prints")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "an example reads the environment and prints"
+)]
 
-use ostler::{Agent, ApiAgent, Denials, Host, SandboxPolicy, Script, Spec, EventKind};
+use ostler::{Agent, ApiAgent, Denials, EventKind, Host, SandboxPolicy, Script, Spec};
 
 /// As in `.ostler/sandbox.toml`, but from code: whatever that file says in the workspace does not count then.
 const POLICY: &str = r#"
@@ -48,7 +52,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         match event.kind {
             EventKind::ToolResult(result) => {
                 let first = result.output.lines().next().unwrap_or_default();
-                println!("{} {}: {first}", if result.ok { "✓" } else { "✗" }, result.name.unwrap_or_default());
+                println!(
+                    "{} {}: {first}",
+                    if result.ok { "✓" } else { "✗" },
+                    result.name.unwrap_or_default()
+                );
             }
             EventKind::TurnEnded(turn) => println!("{} ({})", turn.text, turn.outcome.cause),
             _ => {}

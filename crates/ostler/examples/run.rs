@@ -1,6 +1,10 @@
 //! One task, and what it came to: `cargo run -p ostler --example run -- "your task"`.
 
-#![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "an example reads the environment and prints")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "an example reads the environment and prints"
+)]
 
 use ostler::{Agents, Host, Spec};
 
@@ -9,7 +13,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let prompt = std::env::args().nth(1).unwrap_or_else(|| "hello".into());
     let host = Host::new(std::env::vars_os());
     let agent = Agents::builtin().choose(&host).await.ok_or("no agent")?;
-    let run = agent.start(&host, Spec { prompt, ..Spec::default() })?.wait().await;
+    let run = agent
+        .start(
+            &host,
+            Spec {
+                prompt,
+                ..Spec::default()
+            },
+        )?
+        .wait()
+        .await;
     println!("{} ({})", run.text(), run.outcome().cause);
     Ok(())
 }

@@ -1,20 +1,32 @@
 //! Every event as it happens, with only the tool calls shown: `cargo run -p ostler --example stream`.
 
-#![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "an example reads the environment and prints")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "an example reads the environment and prints"
+)]
 
 use ostler::event::TextKind;
-use ostler::{Agents, Host, Spec, EventKind};
+use ostler::{Agents, EventKind, Host, Spec};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let host = Host::new(std::env::vars_os());
     let agent = Agents::builtin().get("scripted").ok_or("no such agent")?;
-    let mut session = agent.start(&host, Spec { prompt: "show me".into(), ..Spec::default() })?;
+    let mut session = agent.start(
+        &host,
+        Spec {
+            prompt: "show me".into(),
+            ..Spec::default()
+        },
+    )?;
     while let Some(event) = session.next().await {
         match event.kind {
             EventKind::Text(text) if text.kind == TextKind::Reply => print!("{}", text.text),
             EventKind::ToolCall(call) => println!("-> {} {}", call.name, call.input.get()),
-            EventKind::ToolResult(result) => println!("<- {}", if result.ok { "ok" } else { "failed" }),
+            EventKind::ToolResult(result) => {
+                println!("<- {}", if result.ok { "ok" } else { "failed" })
+            }
             EventKind::Ended(ended) => println!("\n{}", ended.outcome.message),
             _ => {}
         }

@@ -1,6 +1,10 @@
 //! A limit of time, and branching on the cause: `cargo run -p ostler --example timeout`.
 
-#![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "an example reads the environment and prints")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "an example reads the environment and prints"
+)]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +18,25 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let text = ostler::EventKind::from_json(
         r#"{"type":"text","kind":"reply","text":"Let me think about it …","delta":true,"message":null}"#,
     )?;
-    let agent: Arc<dyn Agent> = Arc::new(MockAgent::playing(Events::new(vec![Step::Say(Box::new(text)), Step::Hang])));
-    let limits = Limits { wall: Some(Duration::from_millis(300)), ..Limits::default() };
-    let run = agent.start(&host, Spec { prompt: "hello".into(), limits, ..Spec::default() })?.wait().await;
+    let agent: Arc<dyn Agent> = Arc::new(MockAgent::playing(Events::new(vec![
+        Step::Say(Box::new(text)),
+        Step::Hang,
+    ])));
+    let limits = Limits {
+        wall: Some(Duration::from_millis(300)),
+        ..Limits::default()
+    };
+    let run = agent
+        .start(
+            &host,
+            Spec {
+                prompt: "hello".into(),
+                limits,
+                ..Spec::default()
+            },
+        )?
+        .wait()
+        .await;
     match run.outcome().cause {
         Cause::WallLimit => println!("It took too long. Until then it had said: {}", run.text()),
         cause => println!("It ended otherwise: {cause}"),

@@ -2,11 +2,15 @@
 //!
 //! The model here follows a script that says too early that it is done; `Models::get("claude-cli:sonnet")` gives a real one.
 
-#![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "an example reads the environment and prints")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "an example reads the environment and prints"
+)]
 
 use ostler::adapter::ApiModel;
 use ostler::agent_loop::{CommandCheck, Ending, Loop};
-use ostler::{Agent, Host, Script, Spec, EventKind};
+use ostler::{Agent, EventKind, Host, Script, Spec};
 
 const SCRIPT: &str = r#"
 [[reply]]
@@ -27,27 +31,47 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let workspace = tempfile::tempdir()?;
     let host = Host::new(std::env::vars_os());
     // A command decides whether it is done. A function does too: `.verify(|answer: String| async move { … })`.
-    let words = ["grep", "-q", "42", "answer.txt"].map(str::to_owned).to_vec();
+    let words = ["grep", "-q", "42", "answer.txt"]
+        .map(str::to_owned)
+        .to_vec();
     let check = CommandCheck::new(&host, words, workspace.path().to_owned());
-    let agent = Loop::new(ApiModel::scripted("scripted", Script::parse(SCRIPT)?)).max_iterations(10).verify(check);
-    let spec =
-        || Spec { prompt: "Write the answer to a file.".into(), dir: Some(workspace.path().into()), ..Spec::default() };
+    let agent = Loop::new(ApiModel::scripted("scripted", Script::parse(SCRIPT)?))
+        .max_iterations(10)
+        .verify(check);
+    let spec = || Spec {
+        prompt: "Write the answer to a file.".into(),
+        dir: Some(workspace.path().into()),
+        ..Spec::default()
+    };
 
     // As any agent: event by event.
     let mut session = agent.start(&host, spec())?;
     while let Some(event) = session.next().await {
         match event.kind {
-            EventKind::ToolResult(result) => println!("{}: ok = {}", result.name.unwrap_or_default(), result.ok),
-            EventKind::Notice(notice) if notice.code.ends_with("verified") => println!("{}", notice.message),
+            EventKind::ToolResult(result) => {
+                println!("{}: ok = {}", result.name.unwrap_or_default(), result.ok)
+            }
+            EventKind::Notice(notice) if notice.code.ends_with("verified") => {
+                println!("{}", notice.message)
+            }
             EventKind::TurnEnded(turn) => println!("{} ({})", turn.text, turn.outcome.cause),
             _ => {}
         }
     }
 
     // Or to its end: what it came to, how often the model was asked, the conversation.
-    let plain = Loop::new(ApiModel::scripted("scripted", Script::parse("[[reply]]\ntext = \"42.\"")?)).bare();
+    let plain = Loop::new(ApiModel::scripted(
+        "scripted",
+        Script::parse("[[reply]]\ntext = \"42.\"")?,
+    ))
+    .bare();
     let result = plain.run(&host, "What is six times seven?").await?;
     assert!(matches!(result.ending, Ending::Completed));
-    println!("{} after {} iteration, {} messages", result.text, result.iterations, result.thread.len());
+    println!(
+        "{} after {} iteration, {} messages",
+        result.text,
+        result.iterations,
+        result.thread.len()
+    );
     Ok(())
 }

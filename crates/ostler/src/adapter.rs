@@ -53,7 +53,11 @@ pub trait ModelAdapter: Send + Sync {
     }
 
     /// The same, and tells what is said while it is said.
-    fn invoke_with_updates<'a>(&'a self, messages: &'a [Message], updates: Updates) -> ReplyFuture<'a>;
+    fn invoke_with_updates<'a>(
+        &'a self,
+        messages: &'a [Message],
+        updates: Updates,
+    ) -> ReplyFuture<'a>;
 
     /// A model that knows these tools, in place of those that this one knows. This one stays as it is.
     fn bind_tools(&self, tools: Vec<ToolOffer>) -> Arc<dyn ModelAdapter>;
@@ -133,7 +137,10 @@ impl ModelError {
     /// An error with this outcome.
     #[must_use]
     pub fn new(outcome: Outcome) -> Self {
-        Self { outcome: Box::new(outcome), usage: Vec::new() }
+        Self {
+            outcome: Box::new(outcome),
+            usage: Vec::new(),
+        }
     }
 
     /// Why.
@@ -146,9 +153,12 @@ impl ModelError {
 /// There is no reply, and the time is over.
 fn too_late(time: Duration) -> Outcome {
     let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    Outcome::new(Cause::WallLimit, format!("There was no reply within {time:?}."))
-        .hint("Allow more time (--reply-timeout; ModelOptions::timeout).")
-        .with(|detail| detail.limit_ms = Some(millis))
+    Outcome::new(
+        Cause::WallLimit,
+        format!("There was no reply within {time:?}."),
+    )
+    .hint("Allow more time (--reply-timeout; ModelOptions::timeout).")
+    .with(|detail| detail.limit_ms = Some(millis))
 }
 
 /// A tool, as a model is told about it.

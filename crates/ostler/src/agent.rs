@@ -59,7 +59,11 @@ pub trait Agent: Send + Sync {
 
     /// The same, for what this spec needs besides the agent itself: helper programs, for example. A wrong spec is not told
     /// apart here; [`Agent::start`] does that.
-    fn probe_for<'a>(&'a self, host: &'a Host, _: &'a Spec) -> Pin<Box<dyn Future<Output = Probed> + Send + 'a>> {
+    fn probe_for<'a>(
+        &'a self,
+        host: &'a Host,
+        _: &'a Spec,
+    ) -> Pin<Box<dyn Future<Output = Probed> + Send + 'a>> {
         self.probe(host)
     }
 
@@ -89,7 +93,9 @@ impl Agents {
     /// always there; the mock one is for whoever asks for it.
     #[must_use]
     pub fn builtin() -> Self {
-        let programs = ostler_dialects::all().iter().filter(|dialect| dialect.probe().is_some());
+        let programs = ostler_dialects::all()
+            .iter()
+            .filter(|dialect| dialect.probe().is_some());
         let mut all: Vec<Arc<dyn Agent>> = Vec::new();
         for dialect in programs {
             all.push(Arc::new(ProcessAgent::new(*dialect)));
@@ -129,7 +135,11 @@ impl Agents {
     }
 
     /// The same, when each agent is started with a spec of its own.
-    pub async fn choose_for(&self, host: &Host, spec: impl Fn(&dyn Agent) -> Spec) -> Option<Arc<dyn Agent>> {
+    pub async fn choose_for(
+        &self,
+        host: &Host,
+        spec: impl Fn(&dyn Agent) -> Spec,
+    ) -> Option<Arc<dyn Agent>> {
         let found = self.found(host, spec);
         if let Some(only) = only(&found) {
             return Some(only.agent);
@@ -151,14 +161,23 @@ impl Agents {
     ) -> Option<Choice> {
         let found = self.found(host, spec);
         let first = || found.iter().find(|(agent, _)| is_usable(&***agent));
-        only(&found)
-            .or_else(|| first().map(|(agent, _)| Choice { agent: Arc::clone(agent), reason: ChoiceReason::First }))
+        only(&found).or_else(|| {
+            first().map(|(agent, _)| Choice {
+                agent: Arc::clone(agent),
+                reason: ChoiceReason::First,
+            })
+        })
     }
 
     /// The agents that are installed or configured, each with its spec.
-    fn found(&self, host: &Host, spec: impl Fn(&dyn Agent) -> Spec) -> Vec<(&Arc<dyn Agent>, Spec)> {
+    fn found(
+        &self,
+        host: &Host,
+        spec: impl Fn(&dyn Agent) -> Spec,
+    ) -> Vec<(&Arc<dyn Agent>, Spec)> {
         let all = self.0.iter().map(|agent| (agent, spec(&**agent)));
-        all.filter(|(agent, spec)| agent.is_found_for(host, spec)).collect()
+        all.filter(|(agent, spec)| agent.is_found_for(host, spec))
+            .collect()
     }
 }
 
@@ -182,14 +201,25 @@ pub enum ChoiceReason {
 
 /// The only candidate, which is used without a probe. The agent of last resort is always found beside it.
 fn only(found: &[(&Arc<dyn Agent>, Spec)]) -> Option<Choice> {
-    let ([(only, _), _] | [(only, _)]) = found else { return None };
-    Some(Choice { agent: Arc::clone(only), reason: ChoiceReason::Only })
+    let ([(only, _), _] | [(only, _)]) = found else {
+        return None;
+    };
+    Some(Choice {
+        agent: Arc::clone(only),
+        reason: ChoiceReason::Only,
+    })
 }
 
 fn check(spec: &Spec) -> Result<(), SpecError> {
     // A session that waits for messages can begin without one.
-    if spec.prompt.trim().is_empty() && !(spec.prompt.is_empty() && spec.after_turn == AfterTurn::Wait) {
-        return Err(SpecError::new("prompt", &spec.prompt, "expected a message that is not empty"));
+    if spec.prompt.trim().is_empty()
+        && !(spec.prompt.is_empty() && spec.after_turn == AfterTurn::Wait)
+    {
+        return Err(SpecError::new(
+            "prompt",
+            &spec.prompt,
+            "expected a message that is not empty",
+        ));
     }
     for (name, value) in &spec.env {
         let why = if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
@@ -219,7 +249,11 @@ fn check_without_process(spec: &Spec) -> Result<(), SpecError> {
 
 /// What holds for every agent: its tools besides its own, who answers, its budget.
 fn prepare(host: &Host, spec: &mut Spec) {
-    if let Some(budget) = spec.settings.last(keys::MAX_BUDGET_USD).and_then(|b| b.parse().ok()) {
+    if let Some(budget) = spec
+        .settings
+        .last(keys::MAX_BUDGET_USD)
+        .and_then(|b| b.parse().ok())
+    {
         spec.limits.budget_usd.get_or_insert(budget);
     }
     if host.permission_handler().is_some() {

@@ -87,7 +87,14 @@ impl Loop {
     #[must_use]
     pub fn around(model: Arc<dyn ModelAdapter>) -> Self {
         let (around, settings) = (Hooks::default(), Settings::default());
-        Self { model, tools: Vec::new(), bare: false, around, settings, time: None }
+        Self {
+            model,
+            tools: Vec::new(),
+            bare: false,
+            around,
+            settings,
+            time: None,
+        }
     }
 
     /// Without the tools of the workspace.
@@ -210,7 +217,14 @@ impl Loop {
     /// # Errors
     /// When a setting is wrong; nothing was started then. A loop that fails is not an error: its result says why.
     pub async fn run(&self, host: &Host, task: &str) -> Result<LoopResult, SpecError> {
-        self.run_with(host, Spec { prompt: task.to_owned(), ..Spec::default() }).await
+        self.run_with(
+            host,
+            Spec {
+                prompt: task.to_owned(),
+                ..Spec::default()
+            },
+        )
+        .await
     }
 
     /// The same, with a directory, a policy or other settings.
@@ -219,23 +233,42 @@ impl Loop {
     /// As for [`Loop::run`].
     pub async fn run_with(&self, host: &Host, spec: Spec) -> Result<LoopResult, SpecError> {
         // It waits for more, so that a question can be answered.
-        let session = self.start(host, Spec { after_turn: AfterTurn::Wait, ..spec })?;
+        let session = self.start(
+            host,
+            Spec {
+                after_turn: AfterTurn::Wait,
+                ..spec
+            },
+        )?;
         Ok(result::of_turn(session, Vec::new()).await)
     }
 
     /// The agent that does it, for this spec.
     fn agent(&self, spec: &Spec) -> ApiAgent {
-        let limits = [keys::MAX_BUDGET_USD, "max_input_tokens", "max_output_tokens"];
+        let limits = [
+            keys::MAX_BUDGET_USD,
+            "max_input_tokens",
+            "max_output_tokens",
+        ];
         let counted = spec.limits.budget_tokens.is_some()
             || spec.limits.budget_usd.is_some()
             || limits.iter().any(|key| spec.settings.last(key).is_some());
         // A limit is kept between two answers, so each must say what it used.
-        let each = if counted { self.model.counting_each_reply() } else { None };
+        let each = if counted {
+            self.model.counting_each_reply()
+        } else {
+            None
+        };
         let model = each.unwrap_or_else(|| self.model.clone());
         let mut around = self.around.clone();
-        let seconds = spec.settings.last("tool_timeout").and_then(|seconds| seconds.parse().ok());
+        let seconds = spec
+            .settings
+            .last("tool_timeout")
+            .and_then(|seconds| seconds.parse().ok());
         around.tool_timeout = seconds.map(Duration::from_secs).or(around.tool_timeout);
-        ApiAgent::around(&Outer, Arc::new(Served::new(model)), around).bare(self.bare).with_tools(&self.tools)
+        ApiAgent::around(&Outer, Arc::new(Served::new(model)), around)
+            .bare(self.bare)
+            .with_tools(&self.tools)
     }
 }
 
@@ -262,14 +295,22 @@ impl Agent for Loop {
     }
 
     fn probe<'a>(&'a self, _: &'a Host) -> Pin<Box<dyn Future<Output = Probed> + Send + 'a>> {
-        Box::pin(async { Probed::Ready { version: Some(env!("CARGO_PKG_VERSION").into()), path: None, login: None } })
+        Box::pin(async {
+            Probed::Ready {
+                version: Some(env!("CARGO_PKG_VERSION").into()),
+                path: None,
+                login: None,
+            }
+        })
     }
 
     fn start(&self, host: &Host, mut spec: Spec) -> Result<Session, SpecError> {
         // What the spec says wins.
         for (key, values) in self.settings.iter() {
             if spec.settings.get(key).is_none() {
-                values.iter().for_each(|value| spec.settings.push(key, value));
+                values
+                    .iter()
+                    .for_each(|value| spec.settings.push(key, value));
             }
         }
         if let Some(time) = self.time {

@@ -15,14 +15,15 @@ use ostler_core::event::Notice;
 use ostler_core::raw_json::RawJson;
 use ostler_dialects::openai::is_worth_retrying;
 use ostler_dialects::openai::orders::{
-    Failed, FailedKind, Flow, Line, Looping, Order, Outcome, Ready, Retrying, ToolOffer, ToolOrder, When, Word,
+    Failed, FailedKind, Flow, Line, Looping, Order, Outcome, Ready, Retrying, ToolOffer, ToolOrder,
+    When, Word,
 };
 use ostler_tools::{Code, ToolError};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::sync::mpsc;
 
-use crate::hooks::{ASK_PERSON, Hooks};
 use crate::clock;
+use crate::hooks::{ASK_PERSON, Hooks};
 use crate::in_process;
 use crate::model::{Model, Piece};
 use crate::process::Child;
@@ -54,7 +55,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Starts the body.
 pub(crate) fn start(body: Body) -> Child {
-    in_process::start(body.busy.clone(), |orders, voice| live(Arc::new(body), orders, voice))
+    in_process::start(body.busy.clone(), |orders, voice| {
+        live(Arc::new(body), orders, voice)
+    })
 }
 
 /// What is under way. Dropped, it is called off.
@@ -162,7 +165,11 @@ async fn introduce(body: Arc<Body>, voice: Voice) {
             return voice.word(Word::Failed(failed)).await;
         }
     };
-    let tools = body.tools.iter().map(|tool| tool::offer(&**tool)).chain(body.offered.iter().cloned());
+    let tools = body
+        .tools
+        .iter()
+        .map(|tool| tool::offer(&**tool))
+        .chain(body.offered.iter().cloned());
     let tools = tools.chain(body.around.as_ref().and_then(Hooks::offer));
     let ready = Ready {
         model,
@@ -178,20 +185,30 @@ async fn introduce(body: Arc<Body>, voice: Voice) {
 }
 
 fn looping(body: &Body, around: &Hooks) -> Looping {
-    let mutating = body.tools.iter().filter(|tool| !tool.only_reads()).map(|tool| tool.name().to_owned());
+    let mutating = body
+        .tools
+        .iter()
+        .filter(|tool| !tool.only_reads())
+        .map(|tool| tool.name().to_owned());
     Looping {
         verifies: around.verify.is_some(),
         hooks: !around.hooks.is_empty(),
         asks: around.asks,
         // What a tool of the caller's does is not known.
-        mutating: mutating.chain(body.offered.iter().map(|offer| offer.name.clone())).collect(),
+        mutating: mutating
+            .chain(body.offered.iter().map(|offer| offer.name.clone()))
+            .collect(),
     }
 }
 
 /// Lets the caller's hooks have their say. One that breaks down stops the loop: nobody knows what it would have said.
 async fn hook(body: Arc<Body>, when: When, iteration: u64, voice: Voice) {
     let flow = match &body.around {
-        Some(around) => AssertUnwindSafe(around.flow(when, iteration)).catch_unwind().await,
+        Some(around) => {
+            AssertUnwindSafe(around.flow(when, iteration))
+                .catch_unwind()
+                .await
+        }
         None => Ok(Flow::Go),
     };
     let broken = |_| Flow::Stop("A hook of the caller's broke down.".to_owned());
@@ -200,12 +217,26 @@ async fn hook(body: Arc<Body>, when: When, iteration: u64, voice: Voice) {
 
 /// Has the result checked.
 async fn verify(body: Arc<Body>, answer: String, voice: Voice) {
-    let fault = match body.around.as_ref().and_then(|around| around.verify.as_ref()) {
-        Some(check) => AssertUnwindSafe(async { check.verify(&answer).await }).catch_unwind().await,
+    let fault = match body
+        .around
+        .as_ref()
+        .and_then(|around| around.verify.as_ref())
+    {
+        Some(check) => {
+            AssertUnwindSafe(async { check.verify(&answer).await })
+                .catch_unwind()
+                .await
+        }
         None => Ok(Ok(())),
     };
-    let fault = fault.unwrap_or_else(|_| Err("The check itself broke down.".to_owned())).err();
-    voice.word(Word::Verified(fault.map(|why| head_and_tail(why, OUTPUT_HALF)))).await;
+    let fault = fault
+        .unwrap_or_else(|_| Err("The check itself broke down.".to_owned()))
+        .err();
+    voice
+        .word(Word::Verified(
+            fault.map(|why| head_and_tail(why, OUTPUT_HALF)),
+        ))
+        .await;
 }
 
 /// Asks the model, again where that can help and nothing was said twice by it.
@@ -214,8 +245,14 @@ async fn call(body: Arc<Body>, request: RawJson, voice: Voice) {
     loop {
         let failed = match attempt_call(&body, &request, &voice).await {
             Ok(()) => return voice.word(Word::Over).await,
-            Err(Broken { failed, heard: true }) => return voice.word(Word::Failed(failed)).await,
-            Err(Broken { failed, heard: false }) => failed,
+            Err(Broken {
+                failed,
+                heard: true,
+            }) => return voice.word(Word::Failed(failed)).await,
+            Err(Broken {
+                failed,
+                heard: false,
+            }) => failed,
         };
         if let Err(failed) = attempts.wait(failed, &voice).await {
             return voice.word(Word::Failed(failed)).await;
@@ -237,16 +274,31 @@ impl Attempts {
             .with_max_delay(Duration::from_secs(20))
             .with_max_times(retries)
             .with_jitter();
-        Self { pauses: pauses.build(), made: 0, most: u32::try_from(retries).unwrap_or(u32::MAX).saturating_add(1) }
+        Self {
+            pauses: pauses.build(),
+            made: 0,
+            most: u32::try_from(retries).unwrap_or(u32::MAX).saturating_add(1),
+        }
     }
 
     /// Waits for the next attempt, and says so. The failure comes back when there is none.
     async fn wait(&mut self, failed: Failed, voice: &Voice) -> Result<(), Failed> {
         self.made += 1;
-        let pause = self.pauses.next().filter(|_| is_worth_retrying(&failed)).and_then(|p| patience(p, &failed));
-        let Some(pause) = pause else { return Err(failed) };
+        let pause = self
+            .pauses
+            .next()
+            .filter(|_| is_worth_retrying(&failed))
+            .and_then(|p| patience(p, &failed));
+        let Some(pause) = pause else {
+            return Err(failed);
+        };
         let after_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
-        let retrying = Retrying { attempt: self.made, of: self.most, after_ms, why: failed };
+        let retrying = Retrying {
+            attempt: self.made,
+            of: self.most,
+            after_ms,
+            why: failed,
+        };
         voice.word(Word::Retrying(retrying)).await;
         tokio::time::sleep(pause).await;
         Ok(())
@@ -255,7 +307,10 @@ impl Attempts {
 
 /// How long to wait before the next attempt; none when the server wants more patience than there is.
 fn patience(pause: Duration, failed: &Failed) -> Option<Duration> {
-    let at = failed.resets_at.as_deref().and_then(|at| at.parse::<ostler_core::event::At>().ok());
+    let at = failed
+        .resets_at
+        .as_deref()
+        .and_then(|at| at.parse::<ostler_core::event::At>().ok());
     let Some(at) = at else { return Some(pause) };
     let wait = Duration::from_millis(u64::try_from(at.0 - clock::wall().0).unwrap_or(0));
     (wait <= PATIENCE).then(|| pause.max(wait))
@@ -269,7 +324,11 @@ struct Broken {
 
 async fn attempt_call(body: &Body, request: &RawJson, voice: &Voice) -> Result<(), Broken> {
     let mut heard = false;
-    let mut answer = body.model.call(request.get()).await.map_err(|failed| Broken { failed, heard })?;
+    let mut answer = body
+        .model
+        .call(request.get())
+        .await
+        .map_err(|failed| Broken { failed, heard })?;
     while let Some(piece) = answer.next().await {
         match piece.map_err(|failed| Broken { failed, heard })? {
             Piece::Payload(payload) => {
@@ -287,13 +346,20 @@ async fn run(body: Arc<Body>, calls: Vec<ToolOrder>, voice: Voice) {
     let mut calls = calls.into_iter().peekable();
     while let Some(first) = calls.next() {
         let reads = |call: &ToolOrder| {
-            call.refused.is_some() || body.tools.get(&call.name).is_none_or(|tool| tool.only_reads())
+            call.refused.is_some()
+                || body
+                    .tools
+                    .get(&call.name)
+                    .is_none_or(|tool| tool.only_reads())
         };
         let mut group = vec![first];
         while reads(&group[0]) && calls.peek().is_some_and(&reads) {
             group.extend(calls.next());
         }
-        let mut running: FuturesUnordered<_> = group.into_iter().map(|call| one(&body, call, &voice)).collect();
+        let mut running: FuturesUnordered<_> = group
+            .into_iter()
+            .map(|call| one(&body, call, &voice))
+            .collect();
         while let Some(word) = running.next().await {
             voice.word(word).await;
         }
@@ -306,7 +372,9 @@ const OUTPUT_HALF: usize = 128 * 1024;
 /// Runs a tool, or asks the person whom it stands for.
 async fn one(body: &Body, call: ToolOrder, voice: &Voice) -> Word {
     match &body.around {
-        Some(around) if around.asks && call.name == ASK_PERSON && call.refused.is_none() => ask(around, call).await,
+        Some(around) if around.asks && call.name == ASK_PERSON && call.refused.is_none() => {
+            ask(around, call).await
+        }
         _ => run_one(body, call, voice).await,
     }
 }
@@ -316,23 +384,41 @@ async fn ask(around: &Hooks, call: ToolOrder) -> Word {
     let question = match Hooks::question(input.get()) {
         Ok(question) => question,
         Err(why) => {
-            return Word::Result(Outcome { id, ok: false, denied: false, output: format!("bad_arguments: {why}") });
+            return Word::Result(Outcome {
+                id,
+                ok: false,
+                denied: false,
+                output: format!("bad_arguments: {why}"),
+            });
         }
     };
     let answer = match &around.person {
         // Somebody's own code may panic; then nobody has answered.
-        Some(person) => AssertUnwindSafe(async { person.answer(&question).await }).catch_unwind().await.unwrap_or(None),
+        Some(person) => AssertUnwindSafe(async { person.answer(&question).await })
+            .catch_unwind()
+            .await
+            .unwrap_or(None),
         None => None,
     };
     match answer {
-        Some(output) => Word::Result(Outcome { id, ok: true, denied: false, output }),
+        Some(output) => Word::Result(Outcome {
+            id,
+            ok: true,
+            denied: false,
+            output,
+        }),
         None => Word::Unanswered { id, question },
     }
 }
 
 async fn run_one(body: &Body, call: ToolOrder, voice: &Voice) -> Word {
     if let Some(output) = call.refused {
-        return Word::Result(Outcome { id: call.id, ok: false, denied: true, output });
+        return Word::Result(Outcome {
+            id: call.id,
+            ok: false,
+            denied: true,
+            output,
+        });
     }
     let limit = body.around.as_ref().and_then(|around| around.tool_timeout);
     let id = call.id.clone();
@@ -342,9 +428,16 @@ async fn run_one(body: &Body, call: ToolOrder, voice: &Voice) -> Word {
         Some(limit) => match tokio::time::timeout(limit, work).await {
             Ok(outcome) => outcome,
             Err(_) => {
-                let output =
-                    format!("timeout: the tool took longer than {} seconds and was called off.", limit.as_secs());
-                Word::Result(Outcome { id, ok: false, denied: false, output })
+                let output = format!(
+                    "timeout: the tool took longer than {} seconds and was called off.",
+                    limit.as_secs()
+                );
+                Word::Result(Outcome {
+                    id,
+                    ok: false,
+                    denied: false,
+                    output,
+                })
             }
         },
     }
@@ -355,20 +448,38 @@ async fn called(body: &Body, call: ToolOrder, voice: &Voice) -> Word {
         // A tool of somebody's own may panic; that is a failed call and not the end of the session.
         Some(tool) => AssertUnwindSafe(async {
             match &call.approved[..] {
-                [] => tool.call_reporting(call.input.get(), &voice.progress()).await,
+                [] => {
+                    tool.call_reporting(call.input.get(), &voice.progress())
+                        .await
+                }
                 approved => tool.call_approved(call.input.get(), approved).await,
             }
         })
         .catch_unwind()
         .await
-        .unwrap_or_else(|_| Err(ToolError::new(Code::Io, format!("the tool {} broke down", call.name)))),
+        .unwrap_or_else(|_| {
+            Err(ToolError::new(
+                Code::Io,
+                format!("the tool {} broke down", call.name),
+            ))
+        }),
         None if body.offered.iter().any(|offer| offer.name == call.name) => {
             let nobody = || ToolError::new(Code::Io, "nobody ran the tool");
-            match body.submissions.result_of(&call.id).await.ok_or_else(nobody) {
+            match body
+                .submissions
+                .result_of(&call.id)
+                .await
+                .ok_or_else(nobody)
+            {
                 Ok(result) if result.ok => Ok(result.output),
                 Ok(result) => {
                     let output = head_and_tail(result.output, OUTPUT_HALF);
-                    return Word::Result(Outcome { id: call.id, ok: false, denied: false, output });
+                    return Word::Result(Outcome {
+                        id: call.id,
+                        ok: false,
+                        denied: false,
+                        output,
+                    });
                 }
                 Err(error) => Err(error),
             }
@@ -380,9 +491,18 @@ async fn called(body: &Body, call: ToolOrder, voice: &Voice) -> Word {
         // Asked once: what a person has approved is no question any more.
         Err(error) if !error.needs_approval.is_empty() && call.approved.is_empty() => {
             let output = error.to_string();
-            return Word::NeedsApproval { id: call.id, paths: error.needs_approval, output };
+            return Word::NeedsApproval {
+                id: call.id,
+                paths: error.needs_approval,
+                output,
+            };
         }
         Err(error) => (false, error.code.is_denial(), error.to_string()),
     };
-    Word::Result(Outcome { id: call.id, ok, denied, output: head_and_tail(output, OUTPUT_HALF) })
+    Word::Result(Outcome {
+        id: call.id,
+        ok,
+        denied,
+        output: head_and_tail(output, OUTPUT_HALF),
+    })
 }

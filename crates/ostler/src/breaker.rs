@@ -51,7 +51,11 @@ pub(crate) struct Pass(Option<(Arc<Shared>, Key, breaker::Pass)>);
 impl Default for Breakers {
     fn default() -> Self {
         let (clock, config) = (SessionClock::start(), Config::default());
-        Self(Some(Arc::new(Shared { clock, config, known: Mutex::default() })))
+        Self(Some(Arc::new(Shared {
+            clock,
+            config,
+            known: Mutex::default(),
+        })))
     }
 }
 
@@ -73,7 +77,10 @@ impl Breakers {
 
 impl Shared {
     fn moment(&self) -> Moment {
-        Moment { since: self.clock.now(), wall: clock::wall() }
+        Moment {
+            since: self.clock.now(),
+            wall: clock::wall(),
+        }
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<Key, Breaker>> {
@@ -82,7 +89,9 @@ impl Shared {
 
     fn admit(self: &Arc<Self>, key: &Key, now: Moment) -> Result<Pass, Outcome> {
         let mut known = self.known();
-        let breaker = known.entry(key.clone()).or_insert_with(|| Breaker::new(self.config));
+        let breaker = known
+            .entry(key.clone())
+            .or_insert_with(|| Breaker::new(self.config));
         match breaker.admit(now.since) {
             Ok(pass) => Ok(Pass(Some((self.clone(), key.clone(), pass)))),
             Err(refused) => Err(outcome(key, &refused, now.wall)),
@@ -99,12 +108,26 @@ impl Pass {
     }
 
     fn record_at(&self, outcome: &Outcome, now: Moment) {
-        let Some((shared, key, pass)) = &self.0 else { return };
-        let resets_at = outcome.detail.as_ref().and_then(|detail| detail.resets_at.as_deref());
-        let left = resets_at.and_then(moment).and_then(|at| u64::try_from(at.0.saturating_sub(now.wall.0)).ok());
+        let Some((shared, key, pass)) = &self.0 else {
+            return;
+        };
+        let resets_at = outcome
+            .detail
+            .as_ref()
+            .and_then(|detail| detail.resets_at.as_deref());
+        let left = resets_at
+            .and_then(moment)
+            .and_then(|at| u64::try_from(at.0.saturating_sub(now.wall.0)).ok());
         let reset = left.map(|left| now.since.saturating_add(Duration::from_millis(left)));
         if let Some(breaker) = shared.known().get_mut(key) {
-            breaker.record(now.since, *pass, Report { cause: outcome.cause, reset });
+            breaker.record(
+                now.since,
+                *pass,
+                Report {
+                    cause: outcome.cause,
+                    reset,
+                },
+            );
         }
     }
 }
@@ -121,19 +144,35 @@ impl Drop for Pass {
 
 /// A moment as agents write it: RFC 3339, or seconds since the epoch.
 fn moment(text: &str) -> Option<At> {
-    let seconds = || text.parse::<i64>().ok().and_then(|seconds| seconds.checked_mul(1000)).map(At);
+    let seconds = || {
+        text.parse::<i64>()
+            .ok()
+            .and_then(|seconds| seconds.checked_mul(1000))
+            .map(At)
+    };
     text.parse().ok().or_else(seconds)
 }
 
 fn outcome(key: &Key, refused: &Refused, wall: At) -> Outcome {
-    let model = key.model.as_ref().map(|model| format!(" with model {model}")).unwrap_or_default();
-    let count = if refused.failures == 1 { "1 failure".into() } else { format!("{} failures", refused.failures) };
+    let model = key
+        .model
+        .as_ref()
+        .map(|model| format!(" with model {model}"))
+        .unwrap_or_default();
+    let count = if refused.failures == 1 {
+        "1 failure".into()
+    } else {
+        format!("{} failures", refused.failures)
+    };
     let (agent, last, left) = (&key.agent, refused.because, in_words(refused.left));
     let until = match refused.is_probed {
-        true => format!("one start is being tried, and others are refused until it has ended, for at most {left}"),
+        true => format!(
+            "one start is being tried, and others are refused until it has ended, for at most {left}"
+        ),
         false => format!("starts are refused for another {left}"),
     };
-    let message = format!("{agent}{model} was not started: {count} in a row (last: {last}); {until}.");
+    let message =
+        format!("{agent}{model} was not started: {count} in a row (last: {last}); {until}.");
     let hint = match last {
         Cause::Auth => "Log in, or set a valid key: another key is tried at once.",
         Cause::RateLimit => "Wait until the limit resets, or use another account or model.",
@@ -142,10 +181,12 @@ fn outcome(key: &Key, refused: &Refused, wall: At) -> Outcome {
         }
     };
     let left = i64::try_from(refused.left.as_millis()).unwrap_or(i64::MAX);
-    Outcome::new(Cause::Unavailable, message).hint(hint).with(|detail| {
-        detail.spawn = Some(BREAKER_OPEN.to_owned());
-        detail.resets_at = Some(At(wall.0.saturating_add(left)).to_string());
-    })
+    Outcome::new(Cause::Unavailable, message)
+        .hint(hint)
+        .with(|detail| {
+            detail.spawn = Some(BREAKER_OPEN.to_owned());
+            detail.resets_at = Some(At(wall.0.saturating_add(left)).to_string());
+        })
 }
 
 /// A time in the largest unit that does it justice, rounded up: who waits that long does not wait in vain.
@@ -159,8 +200,17 @@ fn in_words(time: Duration) -> String {
 }
 
 /// Parts of the names of variables that say whose account is used, and where.
-const OF_AN_ACCOUNT: &[&str] =
-    &["KEY", "TOKEN", "SECRET", "AUTH", "CREDENTIAL", "PROFILE", "BASE_URL", "CONFIG_DIR", "CODE_USE_"];
+const OF_AN_ACCOUNT: &[&str] = &[
+    "KEY",
+    "TOKEN",
+    "SECRET",
+    "AUTH",
+    "CREDENTIAL",
+    "PROFILE",
+    "BASE_URL",
+    "CONFIG_DIR",
+    "CODE_USE_",
+];
 
 /// Differs in each process, so that a fingerprint that gets into a log helps nobody to guess a key.
 static SALT: LazyLock<RandomState> = LazyLock::new(RandomState::new);
@@ -168,9 +218,13 @@ static SALT: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 /// A fingerprint of the credentials in an agent's environment, which holds none of them: names, and a hash of the values. A
 /// login that the agent keeps in a file counts by where that file is.
 pub(crate) fn account(env: &BTreeMap<OsString, OsString>) -> String {
-    let counts = |name: &str| name == "HOME" || OF_AN_ACCOUNT.iter().any(|part| name.contains(part));
-    let chosen = env.iter().filter_map(|(name, value)| Some((name.to_str().filter(|name| counts(name))?, value)));
-    let (names, values): (Vec<&str>, Vec<&OsString>) = chosen.filter(|(_, value)| !value.is_empty()).unzip();
+    let counts =
+        |name: &str| name == "HOME" || OF_AN_ACCOUNT.iter().any(|part| name.contains(part));
+    let chosen = env
+        .iter()
+        .filter_map(|(name, value)| Some((name.to_str().filter(|name| counts(name))?, value)));
+    let (names, values): (Vec<&str>, Vec<&OsString>) =
+        chosen.filter(|(_, value)| !value.is_empty()).unzip();
     let hash = SALT.hash_one((&names, &values)) & 0xffff_ffff;
     format!("{}#{hash:08x}", names.join("+"))
 }
@@ -180,7 +234,11 @@ mod tests {
     use super::*;
 
     fn key(account: &str, model: Option<&str>) -> Key {
-        Key { agent: "tester".into(), account: account.into(), model: model.map(Into::into) }
+        Key {
+            agent: "tester".into(),
+            account: account.into(),
+            model: model.map(Into::into),
+        }
     }
 
     fn at(seconds: u64) -> Moment {
@@ -208,16 +266,29 @@ mod tests {
             refused.message,
             "tester with model big was not started: 3 failures in a row (last: overloaded); starts are refused for another 27 s."
         );
-        assert_eq!((refused.cause, refused.hint.is_some()), (Cause::Unavailable, true));
+        assert_eq!(
+            (refused.cause, refused.hint.is_some()),
+            (Cause::Unavailable, true)
+        );
         let detail = refused.detail.unwrap();
         assert_eq!(detail.spawn.as_deref(), Some("breaker_open"));
         assert_eq!(detail.resets_at, Some(at(30).wall.to_string()));
         let probe = shared.admit(&key, at(30)).unwrap();
         let refused = shared.admit(&key, at(30)).unwrap_err();
-        assert!(refused.message.contains("one start is being tried"), "{}", refused.message);
+        assert!(
+            refused.message.contains("one start is being tried"),
+            "{}",
+            refused.message
+        );
         drop(probe);
-        shared.admit(&key, at(30)).unwrap().record_at(&Outcome::completed(), at(31));
-        let _both = [shared.admit(&key, at(31)).unwrap(), shared.admit(&key, at(31)).unwrap()];
+        shared
+            .admit(&key, at(30))
+            .unwrap()
+            .record_at(&Outcome::completed(), at(31));
+        let _both = [
+            shared.admit(&key, at(31)).unwrap(),
+            shared.admit(&key, at(31)).unwrap(),
+        ];
     }
 
     #[test]
@@ -232,11 +303,19 @@ mod tests {
         ];
         for (text, opens_until) in cases {
             let shared = shared(&Breakers::default());
-            let limited = Outcome::new(Cause::RateLimit, "limit").with(|d| d.resets_at = Some(text.clone()));
-            shared.admit(&key("a", None), at(0)).unwrap().record_at(&limited, at(9));
+            let limited =
+                Outcome::new(Cause::RateLimit, "limit").with(|d| d.resets_at = Some(text.clone()));
+            shared
+                .admit(&key("a", None), at(0))
+                .unwrap()
+                .record_at(&limited, at(9));
             let refused = shared.admit(&key("a", None), at(9)).err();
             let said = refused.and_then(|refused| refused.detail?.resets_at);
-            assert_eq!(said, opens_until.map(|seconds| at(seconds).wall.to_string()), "{text:?}");
+            assert_eq!(
+                said,
+                opens_until.map(|seconds| at(seconds).wall.to_string()),
+                "{text:?}"
+            );
         }
     }
 
@@ -257,8 +336,14 @@ mod tests {
 
     #[test]
     fn times_are_said_in_words_rounded_up() {
-        let cases =
-            [(0, "0 s"), (1, "1 s"), (26_001, "27 s"), (120_001, "3 min"), (7_200_000, "120 min"), (9_000_000, "3 h")];
+        let cases = [
+            (0, "0 s"),
+            (1, "1 s"),
+            (26_001, "27 s"),
+            (120_001, "3 min"),
+            (7_200_000, "120 min"),
+            (9_000_000, "3 h"),
+        ];
         for (ms, words) in cases {
             assert_eq!(in_words(Duration::from_millis(ms)), words);
         }
@@ -267,15 +352,37 @@ mod tests {
     // P31: what identifies an account gives none of it away.
     #[test]
     fn an_account_is_told_apart_without_its_secret() {
-        let of = |vars: &[(&str, &str)]| account(&vars.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect());
+        let of = |vars: &[(&str, &str)]| {
+            account(
+                &vars
+                    .iter()
+                    .map(|(k, v)| ((*k).into(), (*v).into()))
+                    .collect(),
+            )
+        };
         let one = of(&[("HOME", "/h"), ("X_API_KEY", "sk-secret"), ("LANG", "C")]);
-        assert!(one.starts_with("HOME+X_API_KEY#") && !one.contains("sk-secret") && !one.contains("/h"), "{one}");
-        let same = of(&[("HOME", "/h"), ("X_API_KEY", "sk-secret"), ("LANG", "de"), ("X_TOKEN", "")]);
-        assert_eq!(one, same, "what is no credential, or is empty, is no other account");
+        assert!(
+            one.starts_with("HOME+X_API_KEY#") && !one.contains("sk-secret") && !one.contains("/h"),
+            "{one}"
+        );
+        let same = of(&[
+            ("HOME", "/h"),
+            ("X_API_KEY", "sk-secret"),
+            ("LANG", "de"),
+            ("X_TOKEN", ""),
+        ]);
+        assert_eq!(
+            one, same,
+            "what is no credential, or is empty, is no other account"
+        );
         let others: &[&[(&str, &str)]] = &[
             &[("HOME", "/h"), ("X_API_KEY", "sk-other")],
             &[("HOME", "/g"), ("X_API_KEY", "sk-secret")],
-            &[("HOME", "/h"), ("X_API_KEY", "sk-secret"), ("X_BASE_URL", "u")],
+            &[
+                ("HOME", "/h"),
+                ("X_API_KEY", "sk-secret"),
+                ("X_BASE_URL", "u"),
+            ],
             &[("HOME", "/h")],
         ];
         for other in others {

@@ -80,10 +80,20 @@ impl Door {
     /// Opens one in a new directory below `temp`, or where paths are short.
     pub(crate) fn open(temp: &Path) -> io::Result<Self> {
         let mut builder = tempfile::Builder::new();
-        builder.prefix("ostler-").rand_bytes(12).permissions(std::fs::Permissions::from_mode(0o700));
-        let is_fit =
-            |place: &Path| place.to_str().is_some_and(|text| text.len() + "/ostler-123456789012/s".len() <= LONGEST);
-        let place = builder.tempdir_in(if is_fit(temp) && temp.is_absolute() { temp } else { Path::new(SHORT) })?;
+        builder
+            .prefix("ostler-")
+            .rand_bytes(12)
+            .permissions(std::fs::Permissions::from_mode(0o700));
+        let is_fit = |place: &Path| {
+            place
+                .to_str()
+                .is_some_and(|text| text.len() + "/ostler-123456789012/s".len() <= LONGEST)
+        };
+        let place = builder.tempdir_in(if is_fit(temp) && temp.is_absolute() {
+            temp
+        } else {
+            Path::new(SHORT)
+        })?;
         let about = place.path().metadata()?;
         if about.mode() & 0o077 != 0 || about.uid() != own() {
             let why = format!("{} does not stay private", place.path().display());
@@ -92,7 +102,11 @@ impl Door {
         let path = place.path().join("s");
         let listener = UnixListener::bind(&path)?;
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600))?;
-        Ok(Self { listener, path, _place: place })
+        Ok(Self {
+            listener,
+            path,
+            _place: place,
+        })
     }
 }
 
@@ -113,7 +127,11 @@ mod tests {
         for (place, expected) in [(temp.path(), temp.path()), (&deep, Path::new(SHORT))] {
             let door = Door::open(place).unwrap();
             let dir = door.path.parent().unwrap().to_owned();
-            assert!(dir.parent() == Some(expected) && door.path.as_os_str().len() <= LONGEST, "{}", dir.display());
+            assert!(
+                dir.parent() == Some(expected) && door.path.as_os_str().len() <= LONGEST,
+                "{}",
+                dir.display()
+            );
             assert_eq!(dir.metadata().unwrap().mode() & 0o777, 0o700);
             assert_eq!(door.path.metadata().unwrap().mode() & 0o777, 0o600);
             drop(door);

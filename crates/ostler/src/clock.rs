@@ -27,6 +27,8 @@ impl SessionClock {
 
 /// The wall time.
 pub(crate) fn wall() -> At {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     At(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }

@@ -15,7 +15,8 @@ use std::time::Duration;
 use ostler_core::event::{Level, Notice};
 use ostler_tools::catalog::Reply;
 use ostler_tools::command::{
-    Approved, CommandPreset, Commands, Place, RUN_COMMAND, RunCommand, describe, project, protected_paths_with,
+    Approved, CommandPreset, Commands, Place, RUN_COMMAND, RunCommand, describe, project,
+    protected_paths_with,
 };
 use ostler_tools::confine::{self, CommandLimits, Confinement, Home, Layers, Report, Required};
 use ostler_tools::{Code, SandboxPolicy, ToolError, Workspace};
@@ -58,18 +59,31 @@ impl CommandRunner {
     ///
     /// # Errors
     /// When the policy's rules contradict their examples, and when it asks for more commands than the sandbox here bears.
-    pub fn new(host: &Host, policy: &SandboxPolicy, workspace: Arc<Workspace>, session: &str) -> Result<Self, ToolError> {
+    pub fn new(
+        host: &Host,
+        policy: &SandboxPolicy,
+        workspace: Arc<Workspace>,
+        session: &str,
+    ) -> Result<Self, ToolError> {
         let commands = Arc::new(Commands::new(&policy.commands)?.narrowed_by(&policy.narrowing));
         let limits = policy.sandbox.clone();
         let around = Around::of(host, workspace.root());
         let base = {
             let home = around.home();
-            limits.check_here(&home).map_err(|why| ToolError::new(Code::BadArguments, why))?;
+            limits
+                .check_here(&home)
+                .map_err(|why| ToolError::new(Code::BadArguments, why))?;
             Confinement::command(&limits, &home)
         };
-        let mut tried = Confinement { write: [&base.write[..], &[host.temp_dir()]].concat(), ..base.clone() };
+        let mut tried = Confinement {
+            write: [&base.write[..], &[host.temp_dir()]].concat(),
+            ..base.clone()
+        };
         let layers = process::probe_layers(&mut tried);
-        let base = Confinement { namespaces: tried.namespaces, ..base };
+        let base = Confinement {
+            namespaces: tried.namespaces,
+            ..base
+        };
         let mut runner = Self {
             host: host.clone(),
             workspace,
@@ -151,24 +165,45 @@ impl CommandRunner {
                     "The model may run only the commands of the preset \"strict\", since {why}. \
                      --allow-command 'cargo test' allows a command as it stands."
                 );
-                let level = if wanted.is_some() { Level::Warning } else { Level::Info };
-                (CommandPreset::Strict, Some(Notice::new(level, COMMANDS, message)))
+                let level = if wanted.is_some() {
+                    Level::Warning
+                } else {
+                    Level::Info
+                };
+                (
+                    CommandPreset::Strict,
+                    Some(Notice::new(level, COMMANDS, message)),
+                )
             }
             (wanted, None) => (wanted.unwrap_or(CommandPreset::Build), None),
         };
-        let files = if preset == CommandPreset::Strict { Vec::new() } else { project::names(self.workspace.root()) };
+        let files = if preset == CommandPreset::Strict {
+            Vec::new()
+        } else {
+            project::names(self.workspace.root())
+        };
         let commands = Commands::new(&policy.commands)?.narrowed_by(&policy.narrowing);
-        let commands = commands.with_preset(preset, files.iter().map(String::as_str))?.allowing(choice.allowed);
+        let commands = commands
+            .with_preset(preset, files.iter().map(String::as_str))?
+            .allowing(choice.allowed);
         self.commands = Arc::new(commands);
         let path = environment::path(&self.host, self.workspace.root());
-        let place = Place { root: self.workspace.root(), path: &path, is_denied: &|_| false };
+        let place = Place {
+            root: self.workspace.root(),
+            path: &path,
+            is_denied: &|_| false,
+        };
         self.description = describe(&self.commands, &|name| place.has(name));
         Ok(notice)
     }
 
     /// Why a program that does as it likes is not confined here as it should be; `None` if it is.
     fn weakness(&self) -> Option<String> {
-        let gaps: Vec<String> = self.report().gaps().map(|gap| format!("{:?} ({})", gap.name, gap.by)).collect();
+        let gaps: Vec<String> = self
+            .report()
+            .gaps()
+            .map(|gap| format!("{:?} ({})", gap.name, gap.by))
+            .collect();
         if !gaps.is_empty() {
             return Some(format!("the sandbox lacks here: {}", gaps.join(", ")));
         }
@@ -179,9 +214,14 @@ impl CommandRunner {
 
     fn look_around(&self) -> Vec<Notice> {
         let report = self.report();
-        let refused = self.refusal().map(|error| Notice::new(Level::Warning, GAP, sentence(&error.message)));
+        let refused = self
+            .refusal()
+            .map(|error| Notice::new(Level::Warning, GAP, sentence(&error.message)));
         let gaps = report.gaps().filter(|_| refused.is_none()).map(|gap| {
-            let message = format!("Commands run without the sandbox's layer {:?}: {}.", gap.name, gap.by);
+            let message = format!(
+                "Commands run without the sandbox's layer {:?}: {}.",
+                gap.name, gap.by
+            );
             Notice::new(Level::Warning, GAP, message)
         });
         let gaps = refused.clone().into_iter().chain(gaps);
@@ -199,10 +239,19 @@ impl CommandRunner {
         });
         let mut opened = self.limits.beyond_defaults();
         if !self.commands.added().is_empty() {
-            opened.insert(0, format!("it has rules of its own for {}", self.commands.added().join(", ")));
+            opened.insert(
+                0,
+                format!(
+                    "it has rules of its own for {}",
+                    self.commands.added().join(", ")
+                ),
+            );
         }
         let told = (!opened.is_empty()).then(|| {
-            let message = format!("The sandbox policy allows beyond the defaults: {}.", opened.join("; "));
+            let message = format!(
+                "The sandbox policy allows beyond the defaults: {}.",
+                opened.join("; ")
+            );
             Notice::new(Level::Info, OPENED, message)
         });
         let kept = self.limits.env.iter().filter(|name| environment::is_kept_back(&self.host, name)).map(|name| {
@@ -211,7 +260,11 @@ impl CommandRunner {
             );
             Notice::new(Level::Warning, OPENED, message)
         });
-        gaps.chain(wide).chain(foreign).chain(told).chain(kept).collect()
+        gaps.chain(wide)
+            .chain(foreign)
+            .chain(told)
+            .chain(kept)
+            .collect()
     }
 
     /// Runs what a model asked for: the arguments of `run_command` as JSON. Dropping the future ends the command.
@@ -229,14 +282,30 @@ impl CommandRunner {
     pub async fn execute(&self, input: &str) -> Result<CommandOutput, ToolError> {
         let asked: RunCommand = serde_json::from_str(input).map_err(|error| {
             let shape = r#"{"command":"git","args":["status"]}"#;
-            ToolError::new(Code::BadArguments, format!("{error}; expected an object such as {shape}"))
+            ToolError::new(
+                Code::BadArguments,
+                format!("{error}; expected an object such as {shape}"),
+            )
         })?;
         let most = self.limits.timeout_seconds;
-        let timeout = Duration::from_secs(asked.timeout_seconds.map_or(most, |seconds| seconds.clamp(1, most)));
+        let timeout = Duration::from_secs(
+            asked
+                .timeout_seconds
+                .map_or(most, |seconds| seconds.clamp(1, most)),
+        );
         // Thousands of arguments are thousands of looks at the disk: not on a thread that others wait for.
-        let (host, commands, workspace) = (self.host.clone(), self.commands.clone(), self.workspace.clone());
+        let (host, commands, workspace) = (
+            self.host.clone(),
+            self.commands.clone(),
+            self.workspace.clone(),
+        );
         let work = move || check(&host, &commands, &workspace, (&asked.command, &asked.args));
-        let broke = |_| ToolError::new(Code::Io, "the check of the command broke down; this is a fault in Ostler");
+        let broke = |_| {
+            ToolError::new(
+                Code::Io,
+                "the check of the command broke down; this is a fault in Ostler",
+            )
+        };
         let approved = tokio::task::spawn_blocking(work).await.map_err(broke)??;
         self.run(approved, timeout).await
     }
@@ -253,7 +322,11 @@ impl CommandRunner {
     ///
     /// # Errors
     /// When it cannot be started, or the policy demands layers that are not there.
-    pub async fn run(&self, approved: Approved, timeout: Duration) -> Result<CommandOutput, ToolError> {
+    pub async fn run(
+        &self,
+        approved: Approved,
+        timeout: Duration,
+    ) -> Result<CommandOutput, ToolError> {
         if let Some(refusal) = self.refusal() {
             return Err(refusal);
         }
@@ -263,7 +336,11 @@ impl CommandRunner {
     /// Why no command runs here: a required layer is missing.
     pub(crate) fn refusal(&self) -> Option<ToolError> {
         let machine = confine::machine();
-        if self.limits.required.is_met(self.layers, machine.landlock, self.limits.network) {
+        if self
+            .limits
+            .required
+            .is_met(self.layers, machine.landlock, self.limits.network)
+        {
             return None;
         }
         let fix = match self.limits.required {
@@ -272,8 +349,10 @@ impl CommandRunner {
                 "the user can run them all the same with `--sandbox off`, or `required = false` in their own sandbox.toml"
             }
         };
-        let message =
-            format!("no command is run: this machine cannot confine it: {}; {fix}", self.report().gaps_line());
+        let message = format!(
+            "no command is run: this machine cannot confine it: {}; {fix}",
+            self.report().gaps_line()
+        );
         Some(ToolError::new(Code::DeniedByPolicy, message))
     }
 
@@ -281,9 +360,11 @@ impl CommandRunner {
     fn confinement(&self, temp: &Path) -> Confinement {
         let mut confinement = self.base.clone();
         confinement.write.push(temp.to_owned());
-        confinement.protected = protected_paths_with(self.workspace.root(), self.workspace.user_git_config());
+        confinement.protected =
+            protected_paths_with(self.workspace.root(), self.workspace.user_git_config());
         // Keys that came in the meantime are hidden too.
-        confinement.hidden = confine::secrets(&Around::of(&self.host, self.workspace.root()).home());
+        confinement.hidden =
+            confine::secrets(&Around::of(&self.host, self.workspace.root()).home());
         confinement
     }
 }
@@ -304,7 +385,10 @@ fn foreign_owner(_: &Path) -> Option<u32> {
 /// A message as a sentence.
 fn sentence(message: &str) -> String {
     let mut letters = message.chars();
-    let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    let first = letters
+        .next()
+        .map(|first| first.to_uppercase().to_string())
+        .unwrap_or_default();
     format!("{first}{}.", letters.as_str())
 }
 
@@ -314,8 +398,15 @@ fn sentence(message: &str) -> String {
 /// The workspace's file cannot be read or parsed.
 pub fn sandbox_policy(host: &Host, root: &Path) -> Result<Decided, ToolError> {
     let (around, private) = (Around::of(host, root), private::places(host));
-    let value = |name: &str| host.var(name).map(|value| value.to_string_lossy().into_owned());
-    let machine = Machine { home: around.home(), private: &private, value: &value };
+    let value = |name: &str| {
+        host.var(name)
+            .map(|value| value.to_string_lossy().into_owned())
+    };
+    let machine = Machine {
+        home: around.home(),
+        private: &private,
+        value: &value,
+    };
     host.workspace().decide(root, &machine)
 }
 
@@ -332,7 +423,10 @@ impl<'a> Around<'a> {
     fn of(host: &'a Host, workspace: &'a Path) -> Self {
         Self {
             workspace,
-            home: host.var("HOME").map(Path::new).filter(|home| home.is_absolute()),
+            home: host
+                .var("HOME")
+                .map(Path::new)
+                .filter(|home| home.is_absolute()),
             path: environment::path(host, workspace),
             tools: environment::tool_homes(host),
             secrets: host.named_secrets(),
@@ -361,6 +455,10 @@ fn check(
 ) -> Result<Approved, ToolError> {
     let path = environment::path(host, workspace.root());
     let is_denied = |path: &Path| workspace.is_denied(path);
-    let place = Place { root: workspace.root(), path: &path, is_denied: &is_denied };
+    let place = Place {
+        root: workspace.root(),
+        path: &path,
+        is_denied: &is_denied,
+    };
     commands.check(command, args, &place)
 }

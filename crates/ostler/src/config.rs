@@ -77,7 +77,11 @@ impl Problem {
     fn new(file: &str, line: Option<usize>, message: String) -> Self {
         // One line, whatever was written.
         let message = head_and_tail(message, HALF_A_MESSAGE).replace('\n', " ");
-        Self { file: file.to_owned(), line, message }
+        Self {
+            file: file.to_owned(),
+            line,
+            message,
+        }
     }
 }
 
@@ -96,7 +100,13 @@ pub struct ConfigError(pub Vec<Problem>);
 fn listed(problems: &[Problem]) -> String {
     let more = problems.len().saturating_sub(TOLD);
     let rest = (more > 0).then(|| format!("and {more} more"));
-    problems.iter().take(TOLD).map(Problem::to_string).chain(rest).collect::<Vec<_>>().join("\n")
+    problems
+        .iter()
+        .take(TOLD)
+        .map(Problem::to_string)
+        .chain(rest)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// A value that was not taken, and why.
@@ -122,7 +132,11 @@ impl Config {
     /// # Errors
     /// Names everything that is wrong, by file and line.
     pub fn load(sources: &[Source], agents: &Agents) -> Result<Self, ConfigError> {
-        let mut config = Self { agents: agents.clone(), entries: BTreeMap::new(), ignored: Vec::new() };
+        let mut config = Self {
+            agents: agents.clone(),
+            entries: BTreeMap::new(),
+            ignored: Vec::new(),
+        };
         let mut problems = Vec::new();
         for source in sources {
             let (entries, wrong) = read::read(source);
@@ -133,7 +147,11 @@ impl Config {
         problems.extend(config.faults(agents));
         problems.sort();
         problems.dedup();
-        if problems.is_empty() { Ok(config) } else { Err(ConfigError(problems)) }
+        if problems.is_empty() {
+            Ok(config)
+        } else {
+            Err(ConfigError(problems))
+        }
     }
 
     /// Puts one file's values over what is there.
@@ -163,7 +181,14 @@ impl Config {
 
     /// A value that was given elsewhere than in a file: by a flag, or a variable.
     pub fn give(&mut self, key: Key, value: impl Into<String>, from: Origin) {
-        self.entries.insert(key.clone(), Entry { key, value: Value::Text(value.into()), from });
+        self.entries.insert(
+            key.clone(),
+            Entry {
+                key,
+                value: Value::Text(value.into()),
+                from,
+            },
+        );
     }
 
     /// The agent to use when none is named.
@@ -204,9 +229,21 @@ impl Config {
     /// What holds for the agent of this name, where nothing else is said.
     #[must_use]
     pub fn defaults(&self, name: &str) -> Option<Defaults<'_>> {
-        let (own, agent) = (self.entries.keys().find_map(|key| of(key).filter(|own| *own == name)), self.agent(name)?);
-        let like = self.entries.get(&Key::Of(name.to_owned(), Field::Like)).map(|entry| entry.value.text());
-        let base = like.or_else(|| self.entries.keys().find_map(|key| of(key).filter(|base| *base == agent.name())));
+        let (own, agent) = (
+            self.entries
+                .keys()
+                .find_map(|key| of(key).filter(|own| *own == name)),
+            self.agent(name)?,
+        );
+        let like = self
+            .entries
+            .get(&Key::Of(name.to_owned(), Field::Like))
+            .map(|entry| entry.value.text());
+        let base = like.or_else(|| {
+            self.entries
+                .keys()
+                .find_map(|key| of(key).filter(|base| *base == agent.name()))
+        });
         let mut names: Vec<&str> = own.into_iter().chain(base).collect();
         names.dedup();
         Some(Defaults::new(self, names, agent))
@@ -228,7 +265,9 @@ impl Config {
     fn add_agents(&mut self, known: &Agents) -> Vec<Problem> {
         let mut problems = Vec::new();
         for entry in self.entries.values() {
-            let Key::Of(name, Field::Acp) = &entry.key else { continue };
+            let Key::Of(name, Field::Acp) = &entry.key else {
+                continue;
+            };
             if known.get(name).is_some() {
                 continue; // told with the other names
             }

@@ -94,13 +94,17 @@ impl Hooks {
     pub(crate) fn offer(&self) -> Option<ToolOffer> {
         let description = "Asks the person you work for a question, and gives the answer. Only for what you cannot find out or \
                            decide yourself.";
-        let ask = tool::tool(ASK_PERSON, description, |Question { .. }| async { Ok(String::new()) });
+        let ask = tool::tool(ASK_PERSON, description, |Question { .. }| async {
+            Ok(String::new())
+        });
         self.asks.then(|| tool::offer(&ask))
     }
 
     /// The question in a call of that tool.
     pub(crate) fn question(input: &str) -> Result<String, String> {
-        serde_json::from_str(input).map(|Question { question }| question).map_err(|error| error.to_string())
+        serde_json::from_str(input)
+            .map(|Question { question }| question)
+            .map_err(|error| error.to_string())
     }
 
     /// What the hooks say, all of them: the first that stops the loop ends it, and everything that is said is told.
@@ -117,6 +121,10 @@ impl Hooks {
                 stop @ Flow::Stop(_) => return stop,
             }
         }
-        if said.is_empty() { Flow::Go } else { Flow::Say(said.join("\n\n")) }
+        if said.is_empty() {
+            Flow::Go
+        } else {
+            Flow::Say(said.join("\n\n"))
+        }
     }
 }

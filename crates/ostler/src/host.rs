@@ -10,8 +10,8 @@ use ostler_core::event::Notice;
 use ostler_core::log::Log;
 use ostler_tools::command::CommandChoice;
 
-use crate::permission_handler::PermissionHandler;
 use crate::breaker::{self, Breakers};
+use crate::permission_handler::PermissionHandler;
 use crate::tool::Tool;
 use crate::trust::WorkspaceTrust;
 
@@ -40,7 +40,14 @@ impl std::fmt::Debug for Host {
             .field("guard", &self.guard)
             .field("bridge", &self.bridge)
             .field("helpers", &self.helpers)
-            .field("tools", &self.tools.iter().map(|tool| tool.name()).collect::<Vec<_>>())
+            .field(
+                "tools",
+                &self
+                    .tools
+                    .iter()
+                    .map(|tool| tool.name())
+                    .collect::<Vec<_>>(),
+            )
             .finish_non_exhaustive()
     }
 }
@@ -117,7 +124,10 @@ pub const SESSION_VARIABLE: &str = "OSTLER_SESSION";
 impl Host {
     /// The surroundings given by an environment, usually `std::env::vars_os()`.
     pub fn new(env: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
-        Self { env: env.into_iter().collect(), ..Self::default() }
+        Self {
+            env: env.into_iter().collect(),
+            ..Self::default()
+        }
     }
 
     /// Names the directory of Ostler's own helper programs (`file-tools`), for when they are not on PATH.
@@ -273,7 +283,9 @@ impl Host {
     pub fn var(&self, name: &str) -> Option<&OsStr> {
         let same = |known: &&OsString| cfg!(windows) && known.eq_ignore_ascii_case(name);
         let key = self.env.keys().find(same); // `Path` is `PATH` there
-        self.env.get(key.map_or(OsStr::new(name), OsString::as_os_str)).map(OsString::as_os_str)
+        self.env
+            .get(key.map_or(OsStr::new(name), OsString::as_os_str))
+            .map(OsString::as_os_str)
     }
 
     /// The variables an agent gets: the basics and its own, without those that mark an enclosing session. What the caller
@@ -284,24 +296,44 @@ impl Host {
         added: &BTreeMap<String, String>,
     ) -> BTreeMap<OsString, OsString> {
         let named = |patterns: &[&str], name: &str| patterns.iter().any(|p| matches(p, name));
-        let value = |switch: &str| added.get(switch).map(OsStr::new).or_else(|| self.var(switch));
-        let is_on = |switch: &str| value(switch).is_some_and(|v| !v.is_empty() && v != "0" && v != "false");
-        let asked_for = |name: &str| inherits.when.iter().any(|(switch, names)| is_on(switch) && named(names, name));
+        let value = |switch: &str| {
+            added
+                .get(switch)
+                .map(OsStr::new)
+                .or_else(|| self.var(switch))
+        };
+        let is_on =
+            |switch: &str| value(switch).is_some_and(|v| !v.is_empty() && v != "0" && v != "false");
+        let asked_for = |name: &str| {
+            inherits
+                .when
+                .iter()
+                .any(|(switch, names)| is_on(switch) && named(names, name))
+        };
         let keep = |name: &str| {
             (named(BASICS, name) || named(inherits.always, name) || asked_for(name))
                 && !named(inherits.never, name)
                 && !name.starts_with(RESERVED_PREFIX)
         };
-        let kept = self.env.iter().filter(|(name, _)| name.to_str().is_some_and(keep));
-        kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+        let kept = self
+            .env
+            .iter()
+            .filter(|(name, _)| name.to_str().is_some_and(keep));
+        kept.map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
     }
 
     /// The places of secrets that variables name, Ostler's own among them.
     pub(crate) fn named_secrets(&self) -> Vec<PathBuf> {
         // A state directory may be relative to where this process was started.
-        let own = ["OSTLER_CONFIG_DIR", "OSTLER_STATE_DIR"].into_iter().filter_map(|name| self.var(name));
-        let own = own.filter(|dir| !dir.is_empty()).filter_map(|dir| std::path::absolute(dir).ok());
-        let mut all = ostler_tools::confine::named_secrets(&|name| self.var(name).map(OsStr::to_owned));
+        let own = ["OSTLER_CONFIG_DIR", "OSTLER_STATE_DIR"]
+            .into_iter()
+            .filter_map(|name| self.var(name));
+        let own = own
+            .filter(|dir| !dir.is_empty())
+            .filter_map(|dir| std::path::absolute(dir).ok());
+        let mut all =
+            ostler_tools::confine::named_secrets(&|name| self.var(name).map(OsStr::to_owned));
         all.extend(own);
         all
     }
@@ -309,29 +341,58 @@ impl Host {
     /// Everything, for a command of the caller's own, but for what marks an enclosing session and for keys of models: such a
     /// command may run what a model wrote.
     pub(crate) fn whole_environment(&self) -> BTreeMap<OsString, OsString> {
-        let key =
-            |name: &str| name.ends_with("_API_KEY") || name.ends_with("_AUTH_TOKEN") || name.ends_with("_OAUTH_TOKEN");
-        let own = |name: &OsStr| name.to_str().is_some_and(|name| name.starts_with(RESERVED_PREFIX) || key(name));
-        self.env.iter().filter(|(name, _)| !own(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
+        let key = |name: &str| {
+            name.ends_with("_API_KEY")
+                || name.ends_with("_AUTH_TOKEN")
+                || name.ends_with("_OAUTH_TOKEN")
+        };
+        let own = |name: &OsStr| {
+            name.to_str()
+                .is_some_and(|name| name.starts_with(RESERVED_PREFIX) || key(name))
+        };
+        self.env
+            .iter()
+            .filter(|(name, _)| !own(name))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
     }
 
     /// Where files go that nobody keeps.
     pub(crate) fn temp_dir(&self) -> PathBuf {
-        let named = ["TMPDIR", "TEMP", "TMP"].iter().find_map(|name| self.var(name).filter(|dir| !dir.is_empty()));
-        named.map_or_else(|| PathBuf::from(if cfg!(windows) { "C:\\Windows\\Temp" } else { "/tmp" }), PathBuf::from)
+        let named = ["TMPDIR", "TEMP", "TMP"]
+            .iter()
+            .find_map(|name| self.var(name).filter(|dir| !dir.is_empty()));
+        named.map_or_else(
+            || {
+                PathBuf::from(if cfg!(windows) {
+                    "C:\\Windows\\Temp"
+                } else {
+                    "/tmp"
+                })
+            },
+            PathBuf::from,
+        )
     }
 
     /// Finds an agent's program, past a script that only starts it: the first of `natives`, which are paths from the
     /// directory of that script, that is there.
     pub(crate) fn find_native(&self, program: &Path, natives: &[&str]) -> Found {
         let found = self.find(program);
-        let Found::At(path) = &found else { return found };
-        let Some(directory) = path.canonicalize().ok().and_then(|script| script.parent().map(Path::to_owned)) else {
+        let Found::At(path) = &found else {
+            return found;
+        };
+        let Some(directory) = path
+            .canonicalize()
+            .ok()
+            .and_then(|script| script.parent().map(Path::to_owned))
+        else {
             return found;
         };
         let mut places = natives.iter().map(|native| directory.join(native));
         let native = places.find(|file| file.is_file() && executable(file));
-        native.and_then(|file| file.canonicalize().ok()).map_or(found, Found::At)
+        native
+            .and_then(|file| file.canonicalize().ok())
+            .map_or(found, Found::At)
     }
 
     /// Finds a program: a path as it is, a name in the directories of PATH.
@@ -344,11 +405,20 @@ impl Host {
             };
         }
         let path = self.var("PATH").unwrap_or_default();
-        let places: Vec<PathBuf> = std::env::split_paths(path).filter(|p| p.is_absolute()).collect();
+        let places: Vec<PathBuf> = std::env::split_paths(path)
+            .filter(|p| p.is_absolute())
+            .collect();
         let name = file_name(program, cfg!(windows));
-        let candidates: Vec<PathBuf> = places.iter().map(|dir| dir.join(&name)).filter(|file| file.is_file()).collect();
+        let candidates: Vec<PathBuf> = places
+            .iter()
+            .map(|dir| dir.join(&name))
+            .filter(|file| file.is_file())
+            .collect();
         // As a shell does: a file that cannot be run does not hide one that can, further on.
-        let best = candidates.iter().find(|file| executable(file)).or_else(|| candidates.first());
+        let best = candidates
+            .iter()
+            .find(|file| executable(file))
+            .or_else(|| candidates.first());
         best.map_or(Found::Nowhere(places), |file| Found::At(file.clone()))
     }
 }
@@ -356,14 +426,21 @@ impl Host {
 /// The name of a program's file. On Windows that is an `.exe`: a `.cmd` shim would have its arguments read a second time, by a
 /// shell (P30).
 fn file_name(program: &Path, windows: bool) -> PathBuf {
-    if windows && program.extension().is_none() { program.with_extension("exe") } else { program.to_owned() }
+    if windows && program.extension().is_none() {
+        program.with_extension("exe")
+    } else {
+        program.to_owned()
+    }
 }
 
 /// Whether a file is a script of the Windows shell, which reads its arguments by rules of its own.
 #[cfg(any(not(unix), test))]
 pub(crate) fn is_shell_script(file: &Path, windows: bool) -> bool {
     let extension = file.extension().and_then(OsStr::to_str).unwrap_or_default();
-    windows && ["cmd", "bat"].iter().any(|shim| extension.eq_ignore_ascii_case(shim))
+    windows
+        && ["cmd", "bat"]
+            .iter()
+            .any(|shim| extension.eq_ignore_ascii_case(shim))
 }
 
 /// Where a program is, or where it was looked for.
@@ -397,7 +474,10 @@ mod tests {
     use super::*;
 
     fn host(vars: &[(&str, &str)]) -> Host {
-        Host::new(vars.iter().map(|(k, v)| (OsString::from(k), OsString::from(v))))
+        Host::new(
+            vars.iter()
+                .map(|(k, v)| (OsString::from(k), OsString::from(v))),
+        )
     }
 
     // P31, S3-16
@@ -426,25 +506,39 @@ mod tests {
         assert_eq!(names(&host), ["ANTHROPIC_API_KEY", "LC_ALL", "PATH"]);
         // The keys of a cloud only for those who have it serve the model.
         let mut bedrock = host;
-        bedrock.env.insert("CLAUDE_CODE_USE_BEDROCK".into(), "1".into());
+        bedrock
+            .env
+            .insert("CLAUDE_CODE_USE_BEDROCK".into(), "1".into());
         assert!(names(&bedrock).contains(&"AWS_SECRET_ACCESS_KEY".to_owned()));
-        bedrock.env.insert("CLAUDE_CODE_USE_BEDROCK".into(), "0".into());
+        bedrock
+            .env
+            .insert("CLAUDE_CODE_USE_BEDROCK".into(), "0".into());
         assert!(!names(&bedrock).contains(&"AWS_SECRET_ACCESS_KEY".to_owned()));
         let added = BTreeMap::from([("CLAUDE_CODE_USE_BEDROCK".to_owned(), "1".to_owned())]);
-        assert!(bedrock.environment(&inherits, &added).contains_key(OsStr::new("AWS_SECRET_ACCESS_KEY")));
+        assert!(
+            bedrock
+                .environment(&inherits, &added)
+                .contains_key(OsStr::new("AWS_SECRET_ACCESS_KEY"))
+        );
     }
 
     #[test]
     fn a_host_shows_names_and_no_values() {
         let shown = format!("{:?}", host(&[("ANTHROPIC_API_KEY", "sk-secret")]));
-        assert!(shown.contains("ANTHROPIC_API_KEY") && !shown.contains("sk-secret"), "{shown}");
+        assert!(
+            shown.contains("ANTHROPIC_API_KEY") && !shown.contains("sk-secret"),
+            "{shown}"
+        );
     }
 
     // P30: what Windows would hand to its shell is not taken for a program. The rule is tested here; the rest of that
     // system's code is not.
     #[test]
     fn shims_of_the_windows_shell_are_not_programs() {
-        assert_eq!(file_name(Path::new("claude"), true), Path::new("claude.exe"));
+        assert_eq!(
+            file_name(Path::new("claude"), true),
+            Path::new("claude.exe")
+        );
         assert_eq!(file_name(Path::new("claude"), false), Path::new("claude"));
         for shim in ["claude.cmd", "C:\\npm\\claude.CMD", "run.bat"] {
             assert!(is_shell_script(Path::new(shim), true), "{shim}");
@@ -457,21 +551,30 @@ mod tests {
     fn a_script_that_only_starts_a_program_is_passed_over() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
-        for (file, mode) in [("pkg/bin/tool.js", 0o755), ("native/tool", 0o755), ("dull/tool", 0o644)] {
+        for (file, mode) in [
+            ("pkg/bin/tool.js", 0o755),
+            ("native/tool", 0o755),
+            ("dull/tool", 0o644),
+        ] {
             std::fs::create_dir_all(at(file).parent().unwrap()).unwrap();
             std::fs::write(at(file), "#!/bin/sh\n").unwrap();
-            std::fs::set_permissions(at(file), std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+            std::fs::set_permissions(at(file), std::os::unix::fs::PermissionsExt::from_mode(mode))
+                .unwrap();
         }
         std::fs::create_dir(at("path")).unwrap();
         std::os::unix::fs::symlink("../pkg/bin/tool.js", at("path/tool")).unwrap();
         let host = host(&[("PATH", at("path").to_str().unwrap())]);
         let find = |natives: &[&str]| match host.find_native(Path::new("tool"), natives) {
-            Found::At(path) => {
-                path.strip_prefix(dir.path().canonicalize().unwrap()).map(Path::to_owned).unwrap_or(path)
-            }
+            Found::At(path) => path
+                .strip_prefix(dir.path().canonicalize().unwrap())
+                .map(Path::to_owned)
+                .unwrap_or(path),
             Found::Nowhere(_) => panic!("found nowhere"),
         };
-        assert_eq!(find(&["../../nothing/tool", "../../dull/tool", "../../native/tool"]), Path::new("native/tool"));
+        assert_eq!(
+            find(&["../../nothing/tool", "../../dull/tool", "../../native/tool"]),
+            Path::new("native/tool")
+        );
         assert_eq!(find(&["../../dull/tool"]), Path::new("path/tool"));
         assert_eq!(find(&[]), Path::new("path/tool"));
     }
@@ -481,6 +584,9 @@ mod tests {
     fn a_missing_program_says_where_it_was_looked_for() {
         let host = host(&[("PATH", "/nowhere/a:/nowhere/b:relative")]);
         let found = host.find(Path::new("claude"));
-        assert_eq!(found, Found::Nowhere(vec!["/nowhere/a".into(), "/nowhere/b".into()]));
+        assert_eq!(
+            found,
+            Found::Nowhere(vec!["/nowhere/a".into(), "/nowhere/b".into()])
+        );
     }
 }

@@ -25,7 +25,12 @@ where
         stderr: None,
         pid: None,
         remark: None,
-        control: Box::new(Inner { task, killed: None, over: None, busy }),
+        control: Box::new(Inner {
+            task,
+            killed: None,
+            over: None,
+            busy,
+        }),
     }
 }
 
@@ -56,8 +61,14 @@ impl Control for Inner {
             let status = match self.over {
                 Some(status) => status,
                 None => match ((&mut self.task).await, self.killed) {
-                    (Err(_), Some(signal)) => ExitStatus { signal: Some(signal), ..ExitStatus::default() },
-                    _ => ExitStatus { code: Some(0), ..ExitStatus::default() },
+                    (Err(_), Some(signal)) => ExitStatus {
+                        signal: Some(signal),
+                        ..ExitStatus::default()
+                    },
+                    _ => ExitStatus {
+                        code: Some(0),
+                        ..ExitStatus::default()
+                    },
                 },
             };
             self.over = Some(status);

@@ -36,7 +36,10 @@ pub(crate) enum Piece {
 /// Where answers come from.
 pub(crate) trait Model: Send + Sync {
     /// Asks for an answer. Dropping the future, or the answer, calls it off.
-    fn call<'a>(&'a self, request: &'a str) -> Pin<Box<dyn Future<Output = Result<Answer, Failed>> + Send + 'a>>;
+    fn call<'a>(
+        &'a self,
+        request: &'a str,
+    ) -> Pin<Box<dyn Future<Output = Result<Answer, Failed>> + Send + 'a>>;
 
     /// The name of the model that is asked.
     fn name<'a>(&'a self) -> Pin<Box<dyn Future<Output = Result<String, Failed>> + Send + 'a>>;

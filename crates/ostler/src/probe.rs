@@ -91,28 +91,67 @@ impl Probed {
 
 /// Asks the agent, as this spec would have it started.
 pub(crate) async fn probe(host: &Host, plan: &Probe, spec: &Spec) -> Probed {
-    let asked = Asked { host, plan, env: &spec.env };
+    let asked = Asked {
+        host,
+        plan,
+        env: &spec.env,
+    };
     let program = spec.program.as_deref().unwrap_or(Path::new(plan.program));
     // A program that the caller names is started as it is.
-    let natives = if spec.program.is_some() { &[] } else { plan.natives };
+    let natives = if spec.program.is_some() {
+        &[]
+    } else {
+        plan.natives
+    };
     let path = match host.find_native(program, natives) {
         Found::At(path) => path,
         Found::Nowhere(searched) => {
-            let hint = if spec.program.is_some() { NAMED_PROGRAM } else { plan.install_hint };
-            return Probed::Missing { hint: hint.into(), searched };
+            let hint = if spec.program.is_some() {
+                NAMED_PROGRAM
+            } else {
+                plan.install_hint
+            };
+            return Probed::Missing {
+                hint: hint.into(),
+                searched,
+            };
         }
     };
-    let broken = |why: String| Probed::Broken { path: path.clone(), why, hint: plan.install_hint.into() };
+    let broken = |why: String| Probed::Broken {
+        path: path.clone(),
+        why,
+        hint: plan.install_hint.into(),
+    };
     if let Some(runtime) = plan.runtime
         && let Some(why) = unfit(&asked, &runtime).await
     {
-        return Probed::Broken { path, why, hint: runtime.hint.into() };
+        return Probed::Broken {
+            path,
+            why,
+            hint: runtime.hint.into(),
+        };
     }
-    let version = match asked.run(&path, Query { args: plan.version_args, ..Query::default() }).await {
-        Ok(answer) if answer.timed_out => return broken(format!("it did not say its version within {LIMIT:?}")),
+    let version = match asked
+        .run(
+            &path,
+            Query {
+                args: plan.version_args,
+                ..Query::default()
+            },
+        )
+        .await
+    {
+        Ok(answer) if answer.timed_out => {
+            return broken(format!("it did not say its version within {LIMIT:?}"));
+        }
         Ok(answer) => match (plan.read_version)(&answer.stdout) {
             Some(version) => version,
-            None => return broken(format!("it did not say its version (exit code {:?})", answer.status.code)),
+            None => {
+                return broken(format!(
+                    "it did not say its version (exit code {:?})",
+                    answer.status.code
+                ));
+            }
         },
         Err(error) => return broken(error.to_string()),
     };
@@ -122,7 +161,11 @@ pub(crate) async fn probe(host: &Host, plan: &Probe, spec: &Spec) -> Probed {
     let login = match &plan.login {
         None => Login::Unknown,
         Some(login) => {
-            let query = Query { args: login.args, env: login.env, input: login.input };
+            let query = Query {
+                args: login.args,
+                env: login.env,
+                input: login.input,
+            };
             match asked.run(&path, query).await {
                 Ok(answer) => (login.read)(answer.status.code, &answer.stdout),
                 Err(_) => Login::Unknown,
@@ -131,9 +174,21 @@ pub(crate) async fn probe(host: &Host, plan: &Probe, spec: &Spec) -> Probed {
     };
     let version = version.to_string();
     match login {
-        Login::LoggedOut => Probed::NotLoggedIn { path, version, hint: plan.login_hint.into() },
-        Login::LoggedIn(how) => Probed::Ready { version: Some(version), path: Some(path), login: how },
-        Login::Unknown => Probed::LoginUnknown { path, version, hint: plan.login_hint.into() },
+        Login::LoggedOut => Probed::NotLoggedIn {
+            path,
+            version,
+            hint: plan.login_hint.into(),
+        },
+        Login::LoggedIn(how) => Probed::Ready {
+            version: Some(version),
+            path: Some(path),
+            login: how,
+        },
+        Login::Unknown => Probed::LoginUnknown {
+            path,
+            version,
+            hint: plan.login_hint.into(),
+        },
     }
 }
 
@@ -151,7 +206,16 @@ async fn unfit(asked: &Asked<'_>, runtime: &Runtime) -> Option<String> {
     let Found::At(path) = asked.host.find(Path::new(name)) else {
         return Some(format!("it runs on {name}, which is not in PATH"));
     };
-    let answer = asked.run(&path, Query { args: &["--version"], ..Query::default() }).await.ok()?;
+    let answer = asked
+        .run(
+            &path,
+            Query {
+                args: &["--version"],
+                ..Query::default()
+            },
+        )
+        .await
+        .ok()?;
     let version = Version::find(&answer.stdout)?;
     (!(runtime.serves)(version)).then(|| format!("it does not run on {name} {version}"))
 }
@@ -174,11 +238,26 @@ struct Asked<'a> {
 
 impl Asked<'_> {
     async fn run(&self, path: &Path, query: Query) -> Result<Finished, SpawnError> {
-        let mut prepared = PreparedCommand::query(self.host, path, query.args, &format!("probe-{}", uuid::Uuid::new_v4()))?;
-        let allowed: BTreeMap<OsString, OsString> = self.host.environment(&self.plan.inherits, self.env);
+        let mut prepared = PreparedCommand::query(
+            self.host,
+            path,
+            query.args,
+            &format!("probe-{}", uuid::Uuid::new_v4()),
+        )?;
+        let allowed: BTreeMap<OsString, OsString> =
+            self.host.environment(&self.plan.inherits, self.env);
         prepared.env.extend(allowed);
-        prepared.env.extend(query.env.iter().map(|(name, value)| (name.into(), value.into())));
-        prepared.env.extend(self.env.iter().map(|(name, value)| (name.into(), value.into())));
+        prepared.env.extend(
+            query
+                .env
+                .iter()
+                .map(|(name, value)| (name.into(), value.into())),
+        );
+        prepared.env.extend(
+            self.env
+                .iter()
+                .map(|(name, value)| (name.into(), value.into())),
+        );
         run_with_input(prepared, query.input, LIMIT).await
     }
 }

@@ -1,6 +1,9 @@
 //! The one place that starts child processes, and makes sure that they end.
 
-#![expect(clippy::disallowed_methods, reason = "this is the door to child processes")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this is the door to child processes"
+)]
 
 mod command;
 #[cfg(target_os = "linux")]
@@ -109,8 +112,7 @@ pub(crate) trait Control: Send {
 /// Processes that leave their group are found through `/proc`; where there is none, the caller must know.
 fn remark_on_system() -> Option<Notice> {
     let blind = cfg!(target_os = "linux") && !std::path::Path::new("/proc/self/stat").exists();
-    let message =
-        "/proc is not there: commands that the agent moves out of its process group cannot be found and ended.";
+    let message = "/proc is not there: commands that the agent moves out of its process group cannot be found and ended.";
     blind.then(|| Notice::new(ostler_core::event::Level::Warning, "no_proc", message))
 }
 
@@ -125,7 +127,10 @@ pub(crate) async fn spawn(mut prepared: PreparedCommand) -> Result<Child, SpawnE
     let snapshots = restoring::take(workspaces).await;
     let snapshots = snapshots.map_err(|source| SpawnError::Other { program, source })?;
     let child = spawn_plain(prepared).await?;
-    Ok(Child { control: Box::new(restoring::Restoring::new(child.control, snapshots)), ..child })
+    Ok(Child {
+        control: Box::new(restoring::Restoring::new(child.control, snapshots)),
+        ..child
+    })
 }
 
 async fn spawn_plain(prepared: PreparedCommand) -> Result<Child, SpawnError> {
@@ -138,7 +143,9 @@ async fn spawn_plain(prepared: PreparedCommand) -> Result<Child, SpawnError> {
 
 /// Which layers a child would really enter here: none on this system.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn probe_layers(_: &mut ostler_tools::confine::Confinement) -> ostler_tools::confine::Layers {
+pub(crate) fn probe_layers(
+    _: &mut ostler_tools::confine::Confinement,
+) -> ostler_tools::confine::Layers {
     ostler_tools::confine::Layers::default()
 }
 

@@ -35,23 +35,51 @@ pub enum CreateError {
 ///
 /// # Errors
 /// What is missing, as an outcome: cause `unavailable` (`EnvironmentError`) or `auth` (`AuthenticationError`), with a hint.
-pub async fn validate_environment(agent: &dyn Agent, host: &Host, spec: &Spec) -> Result<(), Box<Outcome>> {
-    let not = |cause, message: String, hint: String| Err(Box::new(Outcome::new(cause, message).hint(hint)));
+pub async fn validate_environment(
+    agent: &dyn Agent,
+    host: &Host,
+    spec: &Spec,
+) -> Result<(), Box<Outcome>> {
+    let not = |cause, message: String, hint: String| {
+        Err(Box::new(Outcome::new(cause, message).hint(hint)))
+    };
     let name = agent.name();
     match agent.probe_for(host, spec).await {
         Probed::Ready { .. } | Probed::LoginUnknown { .. } => Ok(()),
         Probed::Missing { hint, searched } => {
-            let places: Vec<String> = searched.iter().map(|place| place.display().to_string()).collect();
-            not(Cause::Unavailable, format!("{name} was not found in: {}.", places.join(", ")), hint)
+            let places: Vec<String> = searched
+                .iter()
+                .map(|place| place.display().to_string())
+                .collect();
+            not(
+                Cause::Unavailable,
+                format!("{name} was not found in: {}.", places.join(", ")),
+                hint,
+            )
         }
-        Probed::NotConfigured { hint } => not(Cause::Unavailable, format!("{name} is not configured."), hint),
-        Probed::Broken { path, why, hint } => {
-            not(Cause::Unavailable, format!("{} does not run: {why}.", path.display()), hint)
+        Probed::NotConfigured { hint } => not(
+            Cause::Unavailable,
+            format!("{name} is not configured."),
+            hint,
+        ),
+        Probed::Broken { path, why, hint } => not(
+            Cause::Unavailable,
+            format!("{} does not run: {why}.", path.display()),
+            hint,
+        ),
+        Probed::TooOld {
+            version,
+            need,
+            hint,
+            ..
+        } => not(
+            Cause::Unavailable,
+            format!("{name} is of version {version}; at least {need} is needed."),
+            hint,
+        ),
+        Probed::NotLoggedIn { hint, .. } => {
+            not(Cause::Auth, format!("Nobody is logged in to {name}."), hint)
         }
-        Probed::TooOld { version, need, hint, .. } => {
-            not(Cause::Unavailable, format!("{name} is of version {version}; at least {need} is needed."), hint)
-        }
-        Probed::NotLoggedIn { hint, .. } => not(Cause::Auth, format!("Nobody is logged in to {name}."), hint),
     }
 }
 
@@ -59,8 +87,14 @@ pub async fn validate_environment(agent: &dyn Agent, host: &Host, spec: &Spec) -
 ///
 /// # Errors
 /// When it is not, or the spec is wrong. Nothing is started then.
-pub async fn create_session(agent: &dyn Agent, host: &Host, spec: Spec) -> Result<Session, CreateError> {
-    validate_environment(agent, host, &spec).await.map_err(CreateError::Environment)?;
+pub async fn create_session(
+    agent: &dyn Agent,
+    host: &Host,
+    spec: Spec,
+) -> Result<Session, CreateError> {
+    validate_environment(agent, host, &spec)
+        .await
+        .map_err(CreateError::Environment)?;
     Ok(agent.start(host, spec)?)
 }
 
@@ -91,6 +125,9 @@ pub fn send_message(session: &Session, message: impl Into<String>) -> Result<(),
 ///
 /// # Errors
 /// When one of the calls has its result already, or the session is over.
-pub fn submit_tool_results(session: &Session, results: impl IntoIterator<Item = Submitted>) -> Result<(), RequestError> {
+pub fn submit_tool_results(
+    session: &Session,
+    results: impl IntoIterator<Item = Submitted>,
+) -> Result<(), RequestError> {
     session.submit_tool_results(results)
 }

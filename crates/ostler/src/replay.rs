@@ -30,14 +30,27 @@ impl Replay {
     #[must_use]
     pub fn new(dialect: &'static dyn Dialect, spec: &Spec) -> Self {
         // Nothing is stored.
-        let limits = Limits { wall: None, idle: None, startup: None, event_bytes: None, ..spec.limits.clone() };
+        let limits = Limits {
+            wall: None,
+            idle: None,
+            startup: None,
+            event_bytes: None,
+            ..spec.limits.clone()
+        };
         let id = format!("replay-{}", uuid::Uuid::new_v4()).into();
         let dialect = dialect.select_transport(spec).unwrap_or(dialect);
-        let mut engine = Engine::new(id, dialect.converse(spec), Machine::new(limits, AfterTurn::Wait));
+        let mut engine = Engine::new(
+            id,
+            dialect.converse(spec),
+            Machine::new(limits, AfterTurn::Wait),
+        );
         engine.handle(Input::Send(String::new()));
         engine.handle(Input::Start);
         engine.open(None);
-        Self { engine, lines: Lines::new() }
+        Self {
+            engine,
+            lines: Lines::new(),
+        }
     }
 
     /// Takes the next bytes, and gives the events they complete.
@@ -60,6 +73,11 @@ impl Replay {
 
     fn events(&mut self) -> Vec<Event> {
         let events = self.engine.out.take().into_iter();
-        events.map(|event| Event { at: At::UNKNOWN, ..event }).collect()
+        events
+            .map(|event| Event {
+                at: At::UNKNOWN,
+                ..event
+            })
+            .collect()
     }
 }

@@ -106,7 +106,12 @@ pub async fn check(host: &Host, attempter: &GuardProgram) -> Result<Checked, Too
     found.extend(scene.rules()?);
     let runner = scene.runner(&SandboxPolicy::default())?;
     let (report, refused) = (runner.report(), runner.refusal().map(|error| error.message));
-    Ok(Checked { refused, holds: found.iter().all(|finding| finding.result.is_good()), report, attempts: found })
+    Ok(Checked {
+        refused,
+        holds: found.iter().all(|finding| finding.result.is_good()),
+        report,
+        attempts: found,
+    })
 }
 
 /// The default policy, by which the attempter itself can be read and run; with the limits that an attempt is about.
@@ -120,7 +125,13 @@ fn policy(attempter: &GuardProgram, limits: &str) -> SandboxPolicy {
 
 impl Plan {
     fn finding(&self, result: Verdict, detail: String) -> Finding {
-        Finding { name: self.name, what: self.what, layer: self.layer, result, detail }
+        Finding {
+            name: self.name,
+            what: self.what,
+            layer: self.layer,
+            result,
+            detail,
+        }
     }
 }
 
@@ -133,16 +144,31 @@ async fn try_agent(scene: &Scene, attempter: &GuardProgram, plan: &Plan) -> Find
     match crate::process::run_once(prepared, PATIENCE).await {
         Err(error) => plan.finding(Verdict::Untried, error.to_string()),
         Ok(finished) => {
-            let detail = finished.stdout.lines().next().unwrap_or_default().to_owned();
+            let detail = finished
+                .stdout
+                .lines()
+                .next()
+                .unwrap_or_default()
+                .to_owned();
             plan.finding(judge(scene, plan, finished.status.code, false), detail)
         }
     }
 }
 
 async fn try_one(scene: &Scene, attempter: &GuardProgram, plan: &Plan) -> Finding {
-    let args = attempter.args.iter().map(|arg| arg.to_string_lossy().into_owned());
-    let args = args.chain([plan.attempt.to_owned(), plan.about.clone()]).collect();
-    let approved = Approved { name: "attempt".to_owned(), program: attempter.program.clone(), args, env: Vec::new() };
+    let args = attempter
+        .args
+        .iter()
+        .map(|arg| arg.to_string_lossy().into_owned());
+    let args = args
+        .chain([plan.attempt.to_owned(), plan.about.clone()])
+        .collect();
+    let approved = Approved {
+        name: "attempt".to_owned(),
+        program: attempter.program.clone(),
+        args,
+        env: Vec::new(),
+    };
     let output = match scene.runner(&policy(attempter, plan.limits)) {
         Ok(runner) => runner.run(approved, PATIENCE).await,
         Err(error) => Err(error),
@@ -150,8 +176,13 @@ async fn try_one(scene: &Scene, attempter: &GuardProgram, plan: &Plan) -> Findin
     match output {
         Err(error) => plan.finding(Verdict::Untried, error.message),
         Ok(output) => {
-            let was_stopped = output.killed_for.is_some_and(|limit| limit != KilledFor::Time);
-            plan.finding(judge(scene, plan, output.exit_code, was_stopped), detail(&output))
+            let was_stopped = output
+                .killed_for
+                .is_some_and(|limit| limit != KilledFor::Time);
+            plan.finding(
+                judge(scene, plan, output.exit_code, was_stopped),
+                detail(&output),
+            )
         }
     }
 }

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_core::dialect::{Dialect, Version};
-use ostler_core::event::{Ended, Event, Notice, TurnEnded, EventKind};
+use ostler_core::event::{Ended, Event, EventKind, Notice, TurnEnded};
 use ostler_core::outcome::Outcome;
 use ostler_core::spec::Spec;
 use tokio::sync::{mpsc, oneshot};
@@ -42,7 +42,9 @@ use status::Shared;
 use tool_results::Submissions;
 
 pub use reader::{Reader, Reading};
-pub use remote::{Interrupting, Interruption, RequestError, Remote, SessionEnded, Submitted, WhenBusy};
+pub use remote::{
+    Interrupting, Interruption, Remote, RequestError, SessionEnded, Submitted, WhenBusy,
+};
 pub use status::Status;
 
 /// What a session needs to begin.
@@ -63,7 +65,8 @@ pub(crate) struct SessionSetup {
 }
 
 /// Makes what a conversation in this language talks to.
-pub(crate) type Launch = Box<dyn FnMut(&'static dyn Dialect, &Spec) -> Result<LaunchedChild, Outcome> + Send>;
+pub(crate) type Launch =
+    Box<dyn FnMut(&'static dyn Dialect, &Spec) -> Result<LaunchedChild, Outcome> + Send>;
 
 /// What was made, and what the caller should know about it.
 pub(crate) struct LaunchedChild {
@@ -75,7 +78,11 @@ pub(crate) struct LaunchedChild {
 
 impl From<Child> for LaunchedChild {
     fn from(child: Child) -> Self {
-        Self { body: Body::Inner(child), notices: Vec::new(), written_by: None }
+        Self {
+            body: Body::Inner(child),
+            notices: Vec::new(),
+            written_by: None,
+        }
     }
 }
 
@@ -141,9 +148,25 @@ impl Session {
         let shared = Arc::new(Shared::new(setup.id.clone(), backlog.clone()));
         let (tell, inbox) = mpsc::unbounded_channel();
         let (held, leash) = oneshot::channel();
-        let remote = Remote { tell, shared: shared.clone(), submissions: submissions.clone() };
-        tokio::spawn(driver::run(setup, driver::Caller { inbox, leash, shared, submissions }));
-        Self { remote, reader: OwnReader::new(backlog), _leash: held }
+        let remote = Remote {
+            tell,
+            shared: shared.clone(),
+            submissions: submissions.clone(),
+        };
+        tokio::spawn(driver::run(
+            setup,
+            driver::Caller {
+                inbox,
+                leash,
+                shared,
+                submissions,
+            },
+        ));
+        Self {
+            remote,
+            reader: OwnReader::new(backlog),
+            _leash: held,
+        }
     }
 
     /// A handle to ask things of the session from elsewhere.
@@ -176,7 +199,12 @@ impl Session {
             session: self.remote.shared.id.clone(),
             native_session: None,
             turn: None,
-            ended: Ended { outcome: driver::lost(), exit_code: None, signal: None, usage: None },
+            ended: Ended {
+                outcome: driver::lost(),
+                exit_code: None,
+                signal: None,
+                usage: None,
+            },
         };
         while let Some(event) = self.next().await {
             match event.kind {

@@ -86,7 +86,8 @@ pub(crate) fn offer(tool: &dyn Tool) -> ToolOffer {
     ToolOffer {
         name: tool.name().to_owned(),
         description: tool.description().to_owned(),
-        parameters: RawJson::parse(&tool.schema()).unwrap_or_else(|_| RawJson::of(&serde_json::Map::new())),
+        parameters: RawJson::parse(&tool.schema())
+            .unwrap_or_else(|_| RawJson::of(&serde_json::Map::new())),
     }
 }
 
@@ -148,7 +149,9 @@ where
     fn call<'a>(&'a self, input: &'a str) -> ToolFuture<'a> {
         match serde_json::from_str::<A>(input) {
             Ok(arguments) => Box::pin((self.function)(arguments)),
-            Err(error) => Box::pin(async move { Err(ToolError::new(Code::BadArguments, error.to_string())) }),
+            Err(error) => {
+                Box::pin(async move { Err(ToolError::new(Code::BadArguments, error.to_string())) })
+            }
         }
     }
 }

@@ -16,7 +16,10 @@ impl Toolbox {
     /// The tools of a workspace: its files, and commands.
     pub(crate) fn workspace(workspace: &Arc<Workspace>, runner: CommandRunner) -> Self {
         let files = FILE_TOOLS.iter().map(|info| {
-            let tool: Arc<dyn Tool> = Arc::new(FileTool { info: info.clone(), workspace: workspace.clone() });
+            let tool: Arc<dyn Tool> = Arc::new(FileTool {
+                info: info.clone(),
+                workspace: workspace.clone(),
+            });
             tool
         });
         let mut tools: Vec<Arc<dyn Tool>> = files.collect();
@@ -48,7 +51,10 @@ impl Toolbox {
         let names: Vec<&str> = self.0.iter().map(|tool| tool.name()).collect();
         let message = match &names[..] {
             [] => format!("there is no tool {name:?}; there are no tools at all"),
-            names => format!("there is no tool {name:?}; the tools are: {}", names.join(", ")),
+            names => format!(
+                "there is no tool {name:?}; the tools are: {}",
+                names.join(", ")
+            ),
         };
         ToolError::new(Code::UnknownTool, message)
     }
@@ -85,10 +91,18 @@ impl Tool for FileTool {
         let (name, workspace, input) = (self.info.name, self.workspace.clone(), input.to_owned());
         let approved = approved.to_vec();
         // A search of a large tree takes a while, and a network drive hangs: never on the thread that reads the model.
-        let work = tokio::task::spawn_blocking(move || workspace.call_approved(name, &input, &approved));
+        let work =
+            tokio::task::spawn_blocking(move || workspace.call_approved(name, &input, &approved));
         Box::pin(async move {
-            let lost = |_| Err(ToolError::new(Code::Io, "the tool broke down; this is a fault in Ostler"));
-            work.await.unwrap_or_else(lost).map(|reply: Reply| reply.text)
+            let lost = |_| {
+                Err(ToolError::new(
+                    Code::Io,
+                    "the tool broke down; this is a fault in Ostler",
+                ))
+            };
+            work.await
+                .unwrap_or_else(lost)
+                .map(|reply: Reply| reply.text)
         })
     }
 }

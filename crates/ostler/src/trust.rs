@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use ostler_core::event::{Level, Notice};
 use ostler_tools::confine::Home;
 use ostler_tools::policy::{Granted, Narrowed};
-use ostler_tools::{Code, OffLimits, SandboxPolicy, Request, ToolError, Workspace, WorkspacePolicy};
+use ostler_tools::{
+    Code, OffLimits, Request, SandboxPolicy, ToolError, Workspace, WorkspacePolicy,
+};
 
 /// The code of notices about requests of a workspace that nobody trusts.
 pub const UNTRUSTED: &str = "workspace_untrusted";
@@ -20,7 +22,8 @@ pub const OPENED: &str = "sandbox_policy";
 pub const NEVER: &str = "never_granted";
 
 /// How a person changes the decision; part of every notice about it.
-pub const REMEDY: &str = "`ostler trust` shows the file and grants it; `--trust-project` does so for one run.";
+pub const REMEDY: &str =
+    "`ostler trust` shows the file and grants it; `--trust-project` does so for one run.";
 
 /// How many requests a notice names at most.
 const NAMED: usize = 12;
@@ -98,10 +101,19 @@ impl WorkspaceFile {
     /// # Errors
     /// It is not a regular file, is reached through a link, is too large, or is not UTF-8.
     pub fn read(root: &Path, kind: FileKind, name: &str) -> Result<Option<Self>, ToolError> {
-        let Some(text) = Workspace::own_file(root, name)? else { return Ok(None) };
+        let Some(text) = Workspace::own_file(root, name)? else {
+            return Ok(None);
+        };
         let sha256 = sha256(text.as_bytes());
         let (root, name) = (root.to_owned(), name.to_owned());
-        Ok(Some(Self { kind, root, name, text, sha256, standing: Standing::Untrusted }))
+        Ok(Some(Self {
+            kind,
+            root,
+            name,
+            text,
+            sha256,
+            standing: Standing::Untrusted,
+        }))
     }
 
     /// Whether this content is trusted.
@@ -117,7 +129,11 @@ impl WorkspaceFile {
             Standing::Changed => "has changed since you trusted it",
             Standing::Untrusted | Standing::Trusted => "came with the workspace and is not trusted",
         };
-        let message = format!("{} {why}. Not granted: {}. {REMEDY}", self.name, listed(requests));
+        let message = format!(
+            "{} {why}. Not granted: {}. {REMEDY}",
+            self.name,
+            listed(requests)
+        );
         Notice::new(Level::Warning, UNTRUSTED, message)
     }
 }
@@ -125,12 +141,20 @@ impl WorkspaceFile {
 /// The SHA-256 of some bytes, in hexadecimal.
 fn sha256(bytes: &[u8]) -> String {
     use sha2::{Digest, Sha256};
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(bytes)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 /// Some clauses in one sentence.
 fn listed(clauses: &[String]) -> String {
-    let named = clauses.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
+    let named = clauses
+        .iter()
+        .take(NAMED)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join("; ");
     match clauses.len().saturating_sub(NAMED) {
         0 => named,
         more => format!("{named}; and {more} more"),
@@ -181,16 +205,30 @@ impl WorkspaceTrust {
     /// # Errors
     /// As [`WorkspaceFile::read`], or the directory does not exist.
     pub fn trusting(dir: &Path) -> Result<Self, ToolError> {
-        let missing = |error: std::io::Error| ToolError::new(Code::FileNotFound, format!("{}: {error}", dir.display()));
+        let missing = |error: std::io::Error| {
+            ToolError::new(Code::FileNotFound, format!("{}: {error}", dir.display()))
+        };
         let root = dir.canonicalize().map_err(missing)?;
         let mut files = Vec::new();
-        for kind in [FileKind::Config, FileKind::Policy, FileKind::Sandbox, FileKind::Script] {
+        for kind in [
+            FileKind::Config,
+            FileKind::Policy,
+            FileKind::Sandbox,
+            FileKind::Script,
+        ] {
             for name in kind.names() {
                 let file = WorkspaceFile::read(&root, kind, name)?;
-                files.extend(file.map(|file| WorkspaceFile { standing: Standing::Trusted, ..file }));
+                files.extend(file.map(|file| WorkspaceFile {
+                    standing: Standing::Trusted,
+                    ..file
+                }));
             }
         }
-        Ok(Self { root: Some(root), files, ..Self::default() })
+        Ok(Self {
+            root: Some(root),
+            files,
+            ..Self::default()
+        })
     }
 
     /// The workspace's file of a kind: as it was read for the decision, or as it is, untrusted.
@@ -199,9 +237,16 @@ impl WorkspaceTrust {
     /// As [`WorkspaceFile::read`].
     pub fn file(&self, root: &Path, kind: FileKind) -> Result<Option<WorkspaceFile>, ToolError> {
         if self.root.as_deref() == Some(root) {
-            return Ok(self.files.iter().find(|file| file.kind == kind && file.root == root).cloned());
+            return Ok(self
+                .files
+                .iter()
+                .find(|file| file.kind == kind && file.root == root)
+                .cloned());
         }
-        let mut found = kind.names().iter().map(|name| WorkspaceFile::read(root, kind, name));
+        let mut found = kind
+            .names()
+            .iter()
+            .map(|name| WorkspaceFile::read(root, kind, name));
         found.find_map(Result::transpose).transpose()
     }
 
@@ -211,19 +256,39 @@ impl WorkspaceTrust {
     /// The workspace's file cannot be read or parsed: then nothing should run.
     pub fn decide(&self, root: &Path, machine: &Machine<'_>) -> Result<Decided, ToolError> {
         let Some(file) = self.file(root, FileKind::Sandbox)? else {
-            return Ok(Decided { policy: self.base.clone(), ..Decided::default() });
+            return Ok(Decided {
+                policy: self.base.clone(),
+                ..Decided::default()
+            });
         };
         let asked = WorkspacePolicy::parse(&file.text)?;
         if !file.is_trusted() {
             let Narrowed { policy, left_out } = self.base.narrowed_by(&asked);
             let named: Vec<String> = left_out.iter().map(Request::to_string).collect();
-            let notices = (!named.is_empty()).then(|| file.left_out(&named)).into_iter().collect();
-            return Ok(Decided { policy, left_out, notices, ..Decided::default() });
+            let notices = (!named.is_empty())
+                .then(|| file.left_out(&named))
+                .into_iter()
+                .collect();
+            return Ok(Decided {
+                policy,
+                left_out,
+                notices,
+                ..Decided::default()
+            });
         }
-        let private: Vec<PathBuf> = self.private.iter().chain(machine.private).cloned().collect();
+        let private: Vec<PathBuf> = self
+            .private
+            .iter()
+            .chain(machine.private)
+            .cloned()
+            .collect();
         let limits = OffLimits::here(&machine.home, &private);
         let judge = |request: &Request| limits.judge(request, &machine.home, machine.value);
-        let Granted { policy, opened, refused } = self.base.granting(&asked, &judge);
+        let Granted {
+            policy,
+            opened,
+            refused,
+        } = self.base.granting(&asked, &judge);
         let mut notices = Vec::new();
         if !opened.is_empty() {
             let named: Vec<String> = opened.iter().map(Request::to_string).collect();
@@ -231,11 +296,24 @@ impl WorkspaceTrust {
             notices.push(Notice::new(Level::Warning, OPENED, message));
         }
         if !refused.is_empty() {
-            let named: Vec<String> = refused.iter().map(|(request, why)| format!("{request} ({why})")).collect();
-            let message = format!("{} asks for what no workspace is granted: {}.", file.name, listed(&named));
+            let named: Vec<String> = refused
+                .iter()
+                .map(|(request, why)| format!("{request} ({why})"))
+                .collect();
+            let message = format!(
+                "{} asks for what no workspace is granted: {}.",
+                file.name,
+                listed(&named)
+            );
             notices.push(Notice::new(Level::Warning, NEVER, message));
         }
-        Ok(Decided { policy, opened, refused, notices, ..Decided::default() })
+        Ok(Decided {
+            policy,
+            opened,
+            refused,
+            notices,
+            ..Decided::default()
+        })
     }
 }
 
@@ -245,7 +323,10 @@ mod tests {
 
     #[test]
     fn the_digest_is_sha256() {
-        assert_eq!(sha256(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        assert_eq!(
+            sha256(b"abc"),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
     }
 
     // Issue 14, break 1: files of another directory than the one decided about are untrusted, whatever they hold.
@@ -255,20 +336,59 @@ mod tests {
         let roots = ["a", "b"].map(|name| dir.path().canonicalize().unwrap().join(name));
         for root in &roots {
             std::fs::create_dir_all(root.join(".ostler")).unwrap();
-            std::fs::write(root.join(".ostler/sandbox.toml"), "[sandbox]\nnetwork = \"all\"\n").unwrap();
+            std::fs::write(
+                root.join(".ostler/sandbox.toml"),
+                "[sandbox]\nnetwork = \"all\"\n",
+            )
+            .unwrap();
         }
-        let read = |root: &Path| WorkspaceFile::read(root, FileKind::Sandbox, ".ostler/sandbox.toml").unwrap().unwrap();
-        let file = WorkspaceFile { standing: Standing::Trusted, ..read(&roots[0]) };
-        let trust = WorkspaceTrust { root: Some(roots[0].clone()), files: vec![file], ..WorkspaceTrust::default() };
+        let read = |root: &Path| {
+            WorkspaceFile::read(root, FileKind::Sandbox, ".ostler/sandbox.toml")
+                .unwrap()
+                .unwrap()
+        };
+        let file = WorkspaceFile {
+            standing: Standing::Trusted,
+            ..read(&roots[0])
+        };
+        let trust = WorkspaceTrust {
+            root: Some(roots[0].clone()),
+            files: vec![file],
+            ..WorkspaceTrust::default()
+        };
         let decide = |root: &Path| {
             let path = std::ffi::OsStr::new("");
-            let home = Home { workspace: root, temp: root, home: None, path, tools: &[], secrets: &[], exempt: &[] };
-            trust.decide(root, &Machine { home, private: &[], value: &|_| None }).unwrap()
+            let home = Home {
+                workspace: root,
+                temp: root,
+                home: None,
+                path,
+                tools: &[],
+                secrets: &[],
+                exempt: &[],
+            };
+            trust
+                .decide(
+                    root,
+                    &Machine {
+                        home,
+                        private: &[],
+                        value: &|_| None,
+                    },
+                )
+                .unwrap()
         };
-        assert_eq!((decide(&roots[0]).opened, decide(&roots[1]).opened), (vec![Request::Network], vec![]));
+        assert_eq!(
+            (decide(&roots[0]).opened, decide(&roots[1]).opened),
+            (vec![Request::Network], vec![])
+        );
         assert_eq!(decide(&roots[1]).left_out, [Request::Network]);
         // What was read for the decision is what is used, whatever the file holds now.
-        std::fs::write(roots[0].join(".ostler/sandbox.toml"), "[[command]]\nname = \"bash\"\n").unwrap();
+        std::fs::write(
+            roots[0].join(".ostler/sandbox.toml"),
+            "[[command]]\nname = \"bash\"\n",
+        )
+        .unwrap();
         assert_eq!(decide(&roots[0]).opened, [Request::Network]);
     }
 }

@@ -85,16 +85,25 @@ struct Sources {
 
 /// Checks all dependencies of the workspace, with all features, on all systems.
 pub(super) fn check() -> Result<Outcome> {
-    let rules = fs::read_to_string(workspace::root().join(FILE)).with_context(|| format!("cannot read {FILE}"))?;
-    let rules: Rules = toml::from_str(&rules).with_context(|| format!("{FILE}: cannot be checked by this step"))?;
-    ensure!(rules.graph.all_features, "{FILE}: only `all-features = true` is supported");
+    let rules = fs::read_to_string(workspace::root().join(FILE))
+        .with_context(|| format!("cannot read {FILE}"))?;
+    let rules: Rules = toml::from_str(&rules)
+        .with_context(|| format!("{FILE}: cannot be checked by this step"))?;
+    ensure!(
+        rules.graph.all_features,
+        "{FILE}: only `all-features = true` is supported"
+    );
     let metadata = Metadata::read()?;
     let findings = findings(&rules, &metadata);
     for finding in &findings {
         println!("{finding}");
     }
     let twice = several_versions(&metadata);
-    println!("{} packages; in several versions: {}", metadata.packages.len(), twice.join(", "));
+    println!(
+        "{} packages; in several versions: {}",
+        metadata.packages.len(),
+        twice.join(", ")
+    );
     Ok(match findings.len() {
         0 => Outcome::Passed,
         count => Outcome::Failed(format!("{count} findings against {FILE}, listed above")),
@@ -113,7 +122,9 @@ fn findings(rules: &Rules, metadata: &Metadata) -> Vec<String> {
             Some(text) => match License::parse(text) {
                 None => findings.push(format!("{name}: cannot read its licence {text:?}")),
                 Some(license) if !license.is_allowed(&rules.licenses.allow) => {
-                    findings.push(format!("{name}: licence {text:?} is not in `licenses.allow`"));
+                    findings.push(format!(
+                        "{name}: licence {text:?} is not in `licenses.allow`"
+                    ));
                 }
                 Some(_) => {}
             },
@@ -124,7 +135,9 @@ fn findings(rules: &Rules, metadata: &Metadata) -> Vec<String> {
         if let Some(source) = &package.source {
             let registry = source.strip_prefix("registry+");
             if registry.is_none_or(|registry| !rules.sources.allow_registry.contains(registry)) {
-                findings.push(format!("{name}: comes from {source}, which is not in `sources.allow-registry`"));
+                findings.push(format!(
+                    "{name}: comes from {source}, which is not in `sources.allow-registry`"
+                ));
             }
         }
         let Deny::Deny = rules.bans.wildcards;
@@ -141,9 +154,16 @@ fn findings(rules: &Rules, metadata: &Metadata) -> Vec<String> {
 fn several_versions(metadata: &Metadata) -> Vec<&str> {
     let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for package in &metadata.packages {
-        versions.entry(&package.name).or_default().insert(&package.version);
+        versions
+            .entry(&package.name)
+            .or_default()
+            .insert(&package.version);
     }
-    versions.into_iter().filter(|(_, versions)| versions.len() > 1).map(|(name, _)| name).collect()
+    versions
+        .into_iter()
+        .filter(|(_, versions)| versions.len() > 1)
+        .map(|(name, _)| name)
+        .collect()
 }
 
 /// A licence expression of SPDX. The old form `MIT/Apache-2.0` means a choice.
@@ -156,13 +176,18 @@ enum License {
 
 impl License {
     fn parse(text: &str) -> Option<Self> {
-        let spaced = text.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
+        let spaced = text
+            .replace('(', " ( ")
+            .replace(')', " ) ")
+            .replace('/', " OR ");
         let mut words = spaced.split_whitespace().peekable();
         let license = Self::parse_or(&mut words)?;
         words.next().is_none().then_some(license)
     }
 
-    fn parse_or<'a>(words: &mut std::iter::Peekable<impl Iterator<Item = &'a str>>) -> Option<Self> {
+    fn parse_or<'a>(
+        words: &mut std::iter::Peekable<impl Iterator<Item = &'a str>>,
+    ) -> Option<Self> {
         let mut choices = vec![Self::parse_and(words)?];
         while words.next_if_eq(&"OR").is_some() {
             choices.push(Self::parse_and(words)?);
@@ -170,7 +195,9 @@ impl License {
         Some(Self::Or(choices))
     }
 
-    fn parse_and<'a>(words: &mut std::iter::Peekable<impl Iterator<Item = &'a str>>) -> Option<Self> {
+    fn parse_and<'a>(
+        words: &mut std::iter::Peekable<impl Iterator<Item = &'a str>>,
+    ) -> Option<Self> {
         let mut parts = vec![Self::parse_one(words)?];
         while words.next_if_eq(&"AND").is_some() {
             parts.push(Self::parse_one(words)?);
@@ -178,7 +205,9 @@ impl License {
         Some(Self::And(parts))
     }
 
-    fn parse_one<'a>(words: &mut std::iter::Peekable<impl Iterator<Item = &'a str>>) -> Option<Self> {
+    fn parse_one<'a>(
+        words: &mut std::iter::Peekable<impl Iterator<Item = &'a str>>,
+    ) -> Option<Self> {
         match words.next()? {
             "(" => {
                 let inner = Self::parse_or(words)?;
@@ -226,7 +255,8 @@ mod tests {
 
     #[test]
     fn licence_expressions_are_understood() {
-        let allowed = BTreeSet::from(["MIT", "Apache-2.0 WITH LLVM-exception", "Zlib"].map(str::to_owned));
+        let allowed =
+            BTreeSet::from(["MIT", "Apache-2.0 WITH LLVM-exception", "Zlib"].map(str::to_owned));
         for (text, expected) in [
             ("MIT", true),
             ("GPL-3.0", false),
@@ -239,7 +269,11 @@ mod tests {
             ("Apache-2.0", false),
             ("Apache-2.0 WITH LLVM-exception", true),
         ] {
-            assert_eq!(License::parse(text).unwrap().is_allowed(&allowed), expected, "{text}");
+            assert_eq!(
+                License::parse(text).unwrap().is_allowed(&allowed),
+                expected,
+                "{text}"
+            );
         }
         for text in ["", "MIT OR", "(MIT", "MIT Zlib", "WITH MIT"] {
             assert_eq!(License::parse(text), None, "{text}");
@@ -250,18 +284,43 @@ mod tests {
     fn each_rule_finds_what_breaks_it() {
         let good = r#""registry+https://good""#;
         assert_eq!(check_one(&package("fine", "\"MIT\"", good, "")), [""; 0]);
-        assert_eq!(check_one(&package("ours", "\"MIT\"", "null", r#"{"name":"core","req":"*","path":"x"}"#)), [""; 0]);
+        assert_eq!(
+            check_one(&package(
+                "ours",
+                "\"MIT\"",
+                "null",
+                r#"{"name":"core","req":"*","path":"x"}"#
+            )),
+            [""; 0]
+        );
         for (broken, finding) in [
             (package("a", "\"GPL-3.0\"", good, ""), "licenses.allow"),
             (package("a", "null", good, ""), "no licence"),
             (package("openssl", "\"MIT\"", good, ""), "banned: rustls"),
-            (package("a", "\"MIT\"", r#""registry+https://other""#, ""), "https://other"),
-            (package("a", "\"MIT\"", r#""git+https://good""#, ""), "git+https"),
-            (package("a", "\"MIT\"", good, r#"{"name":"b","req":"*","path":null}"#), "any version of b"),
+            (
+                package("a", "\"MIT\"", r#""registry+https://other""#, ""),
+                "https://other",
+            ),
+            (
+                package("a", "\"MIT\"", r#""git+https://good""#, ""),
+                "git+https",
+            ),
+            (
+                package(
+                    "a",
+                    "\"MIT\"",
+                    good,
+                    r#"{"name":"b","req":"*","path":null}"#,
+                ),
+                "any version of b",
+            ),
             (String::new(), "no package"),
         ] {
             let found = check_one(&broken);
-            assert!(found.len() == 1 && found[0].contains(finding), "{finding}: {found:?}");
+            assert!(
+                found.len() == 1 && found[0].contains(finding),
+                "{finding}: {found:?}"
+            );
         }
     }
 

@@ -16,15 +16,22 @@ pub(super) fn usual_or_again() -> Option<ExitCode> {
         return None;
     }
     let mut again = Command::new("env");
-    again.arg("--default-signal=HUP,INT,QUIT,TERM").args(std::env::args_os());
+    again
+        .arg("--default-signal=HUP,INT,QUIT,TERM")
+        .args(std::env::args_os());
     let ended = again.env(MARK, "1").status().ok()?;
-    Some(if ended.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Some(if ended.success() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 /// The mask of ignored signals in `/proc/<pid>/status`.
 fn ignored(status: &str) -> u64 {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -33,8 +40,15 @@ mod tests {
 
     #[test]
     fn the_mask_is_read() {
-        assert_eq!(ignored("Name:\tx\nSigIgn:\t0000000000000002\nSigCgt:\t0\n"), 2);
+        assert_eq!(
+            ignored("Name:\tx\nSigIgn:\t0000000000000002\nSigCgt:\t0\n"),
+            2
+        );
         assert_eq!(ignored("nothing"), 0);
-        assert_ne!(ignored("SigIgn:\t0000000000004000\n") & SENT_BY_TESTS, 0, "SIGTERM is number 15");
+        assert_ne!(
+            ignored("SigIgn:\t0000000000004000\n") & SENT_BY_TESTS,
+            0,
+            "SIGTERM is number 15"
+        );
     }
 }

@@ -41,17 +41,34 @@ pub(super) fn keep_results(junits: &[String]) -> Result<Outcome> {
     let (date, versions) = (today()?, agents::versions()?);
     for (agent, results) in results(junits) {
         let version = version(&versions, &agent);
-        all.insert(agent, Results { date: date.clone(), version, ..results });
+        all.insert(
+            agent,
+            Results {
+                date: date.clone(),
+                version,
+                ..results
+            },
+        );
     }
     let text = serde_json::to_string_pretty(&all).context("cannot write the results")?;
     fs::write(&path, text + "\n").with_context(|| format!("cannot write {FILE}"))?;
     let mut page = workspace::cargo();
-    page.env("UPDATE_GOLDEN", "1").args(["nextest", "run", "-p", "ostler", "-E", "test(/^conformance::matrix::/)"]);
+    page.env("UPDATE_GOLDEN", "1").args([
+        "nextest",
+        "run",
+        "-p",
+        "ostler",
+        "-E",
+        "test(/^conformance::matrix::/)",
+    ]);
     Ok(perform(&mut page))
 }
 
 fn today() -> Result<String> {
-    let output = Command::new("date").args(["-u", "+%F"]).output().context("cannot start date")?;
+    let output = Command::new("date")
+        .args(["-u", "+%F"])
+        .output()
+        .context("cannot start date")?;
     if !output.status.success() {
         bail!("date failed: {}", output.status);
     }
@@ -62,25 +79,42 @@ fn today() -> Result<String> {
 /// (`codex_exec`).
 fn version(versions: &BTreeMap<String, String>, agent: &str) -> String {
     let agent = agent.replace('_', "-");
-    let fits = versions.iter().filter(|(name, _)| agent.starts_with(name.as_str()));
-    fits.max_by_key(|(name, _)| name.len()).map(|(_, version)| version.clone()).unwrap_or_default()
+    let fits = versions
+        .iter()
+        .filter(|(name, _)| agent.starts_with(name.as_str()));
+    fits.max_by_key(|(name, _)| name.len())
+        .map(|(_, version)| version.clone())
+        .unwrap_or_default()
 }
 
 /// Returns the results of the suite's tests, `<group><agent>::<row>`, in JUnit files.
 fn results(junits: &[String]) -> BTreeMap<String, Results> {
     let mut agents: BTreeMap<String, Results> = BTreeMap::new();
-    for case in junits.iter().flat_map(|junit| junit.split("<testcase ").skip(1)) {
-        let name = case.split_once("name=\"").and_then(|(_, rest)| rest.split_once('"')).map_or("", |(name, _)| name);
-        let member = GROUPS.iter().find_map(|group| name.strip_prefix(group)).and_then(|rest| rest.split_once("::"));
+    for case in junits
+        .iter()
+        .flat_map(|junit| junit.split("<testcase ").skip(1))
+    {
+        let name = case
+            .split_once("name=\"")
+            .and_then(|(_, rest)| rest.split_once('"'))
+            .map_or("", |(name, _)| name);
+        let member = GROUPS
+            .iter()
+            .find_map(|group| name.strip_prefix(group))
+            .and_then(|rest| rest.split_once("::"));
         // Other crates have tests of these groups too; the suite is the library's.
-        let Some((agent, row)) =
-            member.filter(|(_, row)| !row.contains("::") && case.contains("classname=\"ostler::it\""))
+        let Some((agent, row)) = member
+            .filter(|(_, row)| !row.contains("::") && case.contains("classname=\"ostler::it\""))
         else {
             continue;
         };
         let results = agents.entry(agent.to_owned()).or_default();
         let failed = case.contains("<failure") || case.contains("<error");
-        let list = if failed { &mut results.failed } else { &mut results.passed };
+        let list = if failed {
+            &mut results.failed
+        } else {
+            &mut results.passed
+        };
         list.push(row.to_owned());
     }
     for results in agents.values_mut() {
@@ -108,19 +142,38 @@ mod tests {
             <testcase name="conformance::played::fish::fork" classname="ostler::it"/>"#;
         let of = |passed: &[&str], failed: &[&str]| {
             let all = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-            Results { passed: all(passed), failed: all(failed), ..Results::default() }
+            Results {
+                passed: all(passed),
+                failed: all(failed),
+                ..Results::default()
+            }
         };
-        let expected =
-            [("crab", of(&["cwd", "text"], &["fork"])), ("fish", of(&["text"], &[])), ("api", of(&["text"], &[]))];
+        let expected = [
+            ("crab", of(&["cwd", "text"], &["fork"])),
+            ("fish", of(&["text"], &[])),
+            ("api", of(&["text"], &[])),
+        ];
         let expected = expected.map(|(name, results)| (name.to_owned(), results));
-        assert_eq!(results(&[junit.to_owned(), more.to_owned()]), BTreeMap::from(expected));
+        assert_eq!(
+            results(&[junit.to_owned(), more.to_owned()]),
+            BTreeMap::from(expected)
+        );
     }
 
     #[test]
     fn the_longest_name_of_a_program_gives_the_version() {
-        let known = [("codex", "1"), ("codex-acp", "2")].map(|(name, version)| (name.to_owned(), version.to_owned()));
+        let known = [("codex", "1"), ("codex-acp", "2")]
+            .map(|(name, version)| (name.to_owned(), version.to_owned()));
         let known = BTreeMap::from(known);
         let of = |agent: &str| version(&known, agent);
-        assert_eq!([of("codex"), of("codex_exec"), of("codex_acp"), of("openai_api")], ["1", "1", "2", ""]);
+        assert_eq!(
+            [
+                of("codex"),
+                of("codex_exec"),
+                of("codex_acp"),
+                of("openai_api")
+            ],
+            ["1", "1", "2", ""]
+        );
     }
 }

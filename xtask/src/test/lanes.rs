@@ -28,8 +28,19 @@ pub(super) enum Lane {
 pub(super) fn run(steps: &[&'static Step]) -> Vec<Report> {
     // What is alone has the terminal.
     let has_front = steps.iter().any(|step| step.lane == Lane::Front);
-    let lane_of = |step: &Step| if step.lane == Lane::Back && !has_front { Lane::Front } else { step.lane };
-    let of = |lane: Lane| steps.iter().copied().filter(move |step| lane_of(step) == lane);
+    let lane_of = |step: &Step| {
+        if step.lane == Lane::Back && !has_front {
+            Lane::Front
+        } else {
+            step.lane
+        }
+    };
+    let of = |lane: Lane| {
+        steps
+            .iter()
+            .copied()
+            .filter(move |step| lane_of(step) == lane)
+    };
     let mut context = Context::default();
     let mut reports = Vec::new();
     of(Lane::First).for_each(|step| reports.push(on_terminal(step, &reports, &mut context)));
@@ -38,7 +49,11 @@ pub(super) fn run(steps: &[&'static Step]) -> Vec<Report> {
         let back = scope.spawn(move || in_background(of(Lane::Back), before, aside));
         let mut front = Vec::new();
         of(Lane::Front).for_each(|step| front.push(on_terminal(step, before, &mut context)));
-        (front, back.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        (
+            front,
+            back.join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+        )
     });
     let (back, aside) = back;
     context.junits.extend(aside.junits);
@@ -52,7 +67,12 @@ pub(super) fn run(steps: &[&'static Step]) -> Vec<Report> {
 fn on_terminal(step: &Step, before: &[Report], context: &mut Context) -> Report {
     println!("\n── {} ── {}", step.name, step.about);
     let report = run_step(step, before, context);
-    println!("── {} ── {} in {}", report.name, report.word(), report.seconds());
+    println!(
+        "── {} ── {} in {}",
+        report.name,
+        report.word(),
+        report.seconds()
+    );
     report
 }
 
@@ -73,7 +93,10 @@ fn in_background<'a>(
         let said = std::fs::read_to_string(log_path(step)).unwrap_or_default();
         // One write, so that the lines of the front do not come between.
         let (name, about, seconds) = (step.name, step.about, report.seconds());
-        let text = format!("\n── {name} ── {about}\n{said}── {name} ── {} in {seconds}\n\n", report.word());
+        let text = format!(
+            "\n── {name} ── {about}\n{said}── {name} ── {} in {seconds}\n\n",
+            report.word()
+        );
         let _ = std::io::stdout().lock().write_all(text.as_bytes()); // a closed terminal ends the command elsewhere
         reports.push(report);
     }
@@ -87,12 +110,24 @@ fn run_step(step: &Step, before: &[Report], context: &mut Context) -> Report {
         None => (step.run)(context).unwrap_or_else(|error| Outcome::Failed(format!("{error:#}"))),
     };
     let (counts, skipped) = (context.counts.take(), std::mem::take(&mut context.skipped));
-    Report { name: step.name, outcome, duration: began.elapsed(), counts, skipped }
+    Report {
+        name: step.name,
+        outcome,
+        duration: began.elapsed(),
+        counts,
+        skipped,
+    }
 }
 
 fn failed(step: &Step, error: &anyhow::Error) -> Report {
     let outcome = Outcome::Failed(format!("{error:#}"));
-    Report { name: step.name, outcome, duration: std::time::Duration::ZERO, counts: None, skipped: Vec::new() }
+    Report {
+        name: step.name,
+        outcome,
+        duration: std::time::Duration::ZERO,
+        counts: None,
+        skipped: Vec::new(),
+    }
 }
 
 fn log_path(step: &Step) -> std::path::PathBuf {
@@ -108,7 +143,8 @@ fn open_log(step: &Step) -> Result<File> {
 fn blocked(step: &Step, before: &[Report]) -> Option<String> {
     let needed = step.needs?;
     let report = before.iter().find(|report| report.name == needed)?;
-    matches!(report.outcome, Outcome::Failed(_) | Outcome::NotRun(_)).then(|| format!("{needed} failed"))
+    matches!(report.outcome, Outcome::Failed(_) | Outcome::NotRun(_))
+        .then(|| format!("{needed} failed"))
 }
 
 #[cfg(test)]
@@ -122,9 +158,18 @@ mod tests {
     #[test]
     fn a_failed_build_blocks_what_needs_it_and_nothing_else() {
         let outcome = Outcome::Failed("x".into());
-        let before = [Report { name: "build", outcome, duration: Duration::ZERO, counts: None, skipped: Vec::new() }];
+        let before = [Report {
+            name: "build",
+            outcome,
+            duration: Duration::ZERO,
+            counts: None,
+            skipped: Vec::new(),
+        }];
         let find = |name: &str| steps::STEPS.iter().find(|step| step.name == name).unwrap();
-        assert_eq!(blocked(find("tests"), &before).as_deref(), Some("build failed"));
+        assert_eq!(
+            blocked(find("tests"), &before).as_deref(),
+            Some("build failed")
+        );
         assert_eq!(blocked(find("docs"), &before), None);
         assert_eq!(blocked(find("tests"), &[]), None);
     }
@@ -143,11 +188,26 @@ mod tests {
     }
 
     fn need_the_build(context: &mut Context) -> Result<Outcome> {
-        Ok(if context.built { Outcome::Passed } else { Outcome::Failed("not built".into()) })
+        Ok(if context.built {
+            Outcome::Passed
+        } else {
+            Outcome::Failed("not built".into())
+        })
     }
 
-    const fn step(name: &'static str, lane: Lane, run: fn(&mut Context) -> Result<Outcome>) -> Step {
-        Step { name, about: "", quick: false, needs: None, lane, run }
+    const fn step(
+        name: &'static str,
+        lane: Lane,
+        run: fn(&mut Context) -> Result<Outcome>,
+    ) -> Step {
+        Step {
+            name,
+            about: "",
+            quick: false,
+            needs: None,
+            lane,
+            run,
+        }
     }
 
     static STEPS: [Step; 5] = [
@@ -162,9 +222,14 @@ mod tests {
     fn front_and_back_run_at_once_and_know_what_was_done_before() {
         let steps: Vec<&'static Step> = STEPS.iter().collect();
         let reports = run(&steps);
-        let told: Vec<_> = reports.iter().map(|report| (report.name, report.word())).collect();
+        let told: Vec<_> = reports
+            .iter()
+            .map(|report| (report.name, report.word()))
+            .collect();
         let ok: Vec<_> = STEPS.iter().map(|step| (step.name, "ok")).collect();
         assert_eq!(told, ok, "in the order of the steps");
-        STEPS.iter().for_each(|step| drop(std::fs::remove_file(log_path(step))));
+        STEPS
+            .iter()
+            .for_each(|step| drop(std::fs::remove_file(log_path(step))));
     }
 }

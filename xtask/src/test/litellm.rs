@@ -32,7 +32,12 @@ pub(super) fn install() -> Result<PathBuf> {
     succeed(Command::new(PYTHON.name).args(["-m", "venv"]).arg(&home))?;
     let wanted = format!("litellm[proxy]=={VERSION}");
     let pip = home.join("bin/pip");
-    succeed(Command::new(pip).args(["install", "--quiet", "--disable-pip-version-check", &wanted]))?;
+    succeed(Command::new(pip).args([
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        &wanted,
+    ]))?;
     // Written last: a killed install must not leave a half that looks whole.
     fs::write(whole, VERSION).context("cannot mark the install of LiteLLM as whole")?;
     Ok(program)
@@ -40,7 +45,9 @@ pub(super) fn install() -> Result<PathBuf> {
 
 fn succeed(command: &mut Command) -> Result<()> {
     let program = Path::new(command.get_program()).display().to_string();
-    let status = command.status().with_context(|| format!("cannot start {program}"))?;
+    let status = command
+        .status()
+        .with_context(|| format!("cannot start {program}"))?;
     if !status.success() {
         bail!("{program} failed ({status}); check the network, or leave out --with-litellm");
     }

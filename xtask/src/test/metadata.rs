@@ -38,10 +38,19 @@ impl Metadata {
     /// Reads the packages of all features, on all systems.
     pub(super) fn read() -> Result<Self> {
         let mut command = workspace::cargo();
-        command.args(["metadata", "--format-version", "1", "--all-features", "--locked"]);
+        command.args([
+            "metadata",
+            "--format-version",
+            "1",
+            "--all-features",
+            "--locked",
+        ]);
         let output = command.output().context("cannot start cargo metadata")?;
         if !output.status.success() {
-            bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+            bail!(
+                "cargo metadata failed: {}",
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
         }
         serde_json::from_slice(&output.stdout).context("cannot read the output of cargo metadata")
     }

@@ -33,7 +33,9 @@ impl Isolation {
         if programs::succeeds(attempt.args([flags, "--", IP.name, "link", "set", "lo", "up"])) {
             Self::On(flags)
         } else {
-            Self::Off(Some(format!("unshare {flags} with ip link set lo up is refused here")))
+            Self::Off(Some(format!(
+                "unshare {flags} with ip link set lo up is refused here"
+            )))
         }
     }
 
@@ -53,7 +55,14 @@ impl Isolation {
         let mut command = Command::new(UNSHARE.name);
         command.current_dir(workspace::root()).env(MARK, "1");
         workspace::keep_strict(&mut command);
-        command.args([flags, "--", "sh", "-c", r#"ip link set lo up && exec "$@""#, "sh"]);
+        command.args([
+            flags,
+            "--",
+            "sh",
+            "-c",
+            r#"ip link set lo up && exec "$@""#,
+            "sh",
+        ]);
         command.arg(workspace::cargo_program());
         command
     }

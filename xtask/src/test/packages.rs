@@ -35,13 +35,29 @@ pub(super) fn check_features(context: &Context) -> Result<Outcome> {
     let tree = tree()?;
     let clients = clients(&tree);
     if !clients.is_empty() {
-        let see = format!("cargo tree -p {LIBRARY} --no-default-features -i {}", clients[0]);
-        return Ok(Outcome::Failed(format!("without features, {LIBRARY} brings {}: {see}", clients.join(", "))));
+        let see = format!(
+            "cargo tree -p {LIBRARY} --no-default-features -i {}",
+            clients[0]
+        );
+        return Ok(Outcome::Failed(format!(
+            "without features, {LIBRARY} brings {}: {see}",
+            clients.join(", ")
+        )));
     }
     for feature in [None].into_iter().chain(features.iter().map(Some)) {
         let mut lint = workspace::cargo();
-        lint.args(["clippy", "--quiet", "--package", LIBRARY, "--no-default-features"]);
-        lint.args(feature.into_iter().flat_map(|name| ["--features", name.as_str()]));
+        lint.args([
+            "clippy",
+            "--quiet",
+            "--package",
+            LIBRARY,
+            "--no-default-features",
+        ]);
+        lint.args(
+            feature
+                .into_iter()
+                .flat_map(|name| ["--features", name.as_str()]),
+        );
         let outcome = context.perform(lint.args(["--", "-D", "warnings"]));
         if !matches!(outcome, Outcome::Passed) {
             return Ok(outcome);
@@ -58,9 +74,18 @@ pub(super) fn check_rust_version() -> Result<Outcome> {
     let newer = metadata.newer_than(ours);
     if !newer.is_empty() {
         let fix = "choose an older version, or raise rust-version";
-        return Ok(Outcome::Failed(format!("newer than Rust {}.{}: {} ({fix})", ours.0, ours.1, newer.join(", "))));
+        return Ok(Outcome::Failed(format!(
+            "newer than Rust {}.{}: {} ({fix})",
+            ours.0,
+            ours.1,
+            newer.join(", ")
+        )));
     }
-    let silent = metadata.packages.iter().filter(|package| package.rust_version.is_none()).count();
+    let silent = metadata
+        .packages
+        .iter()
+        .filter(|package| package.rust_version.is_none())
+        .count();
     let all = metadata.packages.len();
     Ok(Outcome::PassedWith(format!(
         "no package states that it needs a newer Rust than {}.{}; {silent} of {all} state nothing",
@@ -71,17 +96,32 @@ pub(super) fn check_rust_version() -> Result<Outcome> {
 /// The names of all packages that the library brings without its features.
 fn tree() -> Result<String> {
     let mut tree = workspace::cargo();
-    tree.args(["tree", "--package", LIBRARY, "--no-default-features", "--edges", "normal,build"]);
-    let output = tree.args(["--prefix", "none", "--format", "{p}"]).output().context("cannot start cargo tree")?;
+    tree.args([
+        "tree",
+        "--package",
+        LIBRARY,
+        "--no-default-features",
+        "--edges",
+        "normal,build",
+    ]);
+    let output = tree
+        .args(["--prefix", "none", "--format", "{p}"])
+        .output()
+        .context("cannot start cargo tree")?;
     if !output.status.success() {
-        bail!("cargo tree failed: {}", String::from_utf8_lossy(&output.stderr));
+        bail!(
+            "cargo tree failed: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
     String::from_utf8(output.stdout).context("cargo tree prints text")
 }
 
 /// The HTTP clients in a listing of one `name version` per line.
 fn clients(tree: &str) -> Vec<&str> {
-    let names = tree.lines().filter_map(|line| line.split_whitespace().next());
+    let names = tree
+        .lines()
+        .filter_map(|line| line.split_whitespace().next());
     let mut clients: Vec<&str> = names.filter(|name| HTTP_CLIENTS.contains(name)).collect();
     clients.sort_unstable();
     clients.dedup();
@@ -90,31 +130,50 @@ fn clients(tree: &str) -> Vec<&str> {
 
 impl Metadata {
     fn package(&self, name: &str) -> Result<&Package> {
-        self.packages.iter().find(|package| package.name == name).with_context(|| format!("no package {name}"))
+        self.packages
+            .iter()
+            .find(|package| package.name == name)
+            .with_context(|| format!("no package {name}"))
     }
 
     /// The features of a package that can be chosen: all but `default`.
     fn features_of(&self, name: &str) -> Result<Vec<String>> {
-        Ok(self.package(name)?.features.keys().filter(|feature| *feature != "default").cloned().collect())
+        Ok(self
+            .package(name)?
+            .features
+            .keys()
+            .filter(|feature| *feature != "default")
+            .cloned()
+            .collect())
     }
 
     fn rust_version_of(&self, name: &str) -> Result<(u32, u32)> {
         let stated = self.package(name)?.rust_version.as_deref();
-        stated.and_then(major_minor).with_context(|| format!("{name} states no rust-version"))
+        stated
+            .and_then(major_minor)
+            .with_context(|| format!("{name} states no rust-version"))
     }
 
     /// The packages that state a newer Rust.
     fn newer_than(&self, ours: (u32, u32)) -> Vec<String> {
         let stated = |package: &Package| package.rust_version.as_deref().and_then(major_minor);
-        let newer = self.packages.iter().filter(|package| stated(package).is_some_and(|needed| needed > ours));
-        newer.map(|package| format!("{} {}", package.name, package.version)).collect()
+        let newer = self
+            .packages
+            .iter()
+            .filter(|package| stated(package).is_some_and(|needed| needed > ours));
+        newer
+            .map(|package| format!("{} {}", package.name, package.version))
+            .collect()
     }
 }
 
 /// `1.93` or `1.93.0` as numbers that can be compared.
 fn major_minor(version: &str) -> Option<(u32, u32)> {
     let mut parts = version.split('.');
-    Some((parts.next()?.parse().ok()?, parts.next().unwrap_or("0").parse().ok()?))
+    Some((
+        parts.next()?.parse().ok()?,
+        parts.next().unwrap_or("0").parse().ok()?,
+    ))
 }
 
 #[cfg(test)]
@@ -128,9 +187,16 @@ mod tests {
     #[test]
     fn a_package_that_needs_a_newer_rust_is_named() {
         let of = |name: &str, version: &str| {
-            format!(r#"{{"name": "{name}", "version": "2.0.0", "rust_version": {version}, "features": {{}}}}"#)
+            format!(
+                r#"{{"name": "{name}", "version": "2.0.0", "rust_version": {version}, "features": {{}}}}"#
+            )
         };
-        let all = [of(LIBRARY, "\"1.93\""), of("old", "\"1.9.1\""), of("silent", "null"), of("new", "\"1.94.0\"")];
+        let all = [
+            of(LIBRARY, "\"1.93\""),
+            of("old", "\"1.9.1\""),
+            of("silent", "null"),
+            of("new", "\"1.94.0\""),
+        ];
         let metadata = metadata(&all.join(","));
         assert_eq!(metadata.rust_version_of(LIBRARY).unwrap(), (1, 93));
         assert_eq!(metadata.newer_than((1, 93)), ["new 2.0.0"]);
@@ -146,7 +212,10 @@ mod tests {
 
     #[test]
     fn an_http_client_is_found_by_its_name() {
-        assert_eq!(clients("ostler v0.1.0 (/x)\nhyper v1.0.0\ntokio v1.0.0\nhyper v1.0.0 (*)\n"), ["hyper"]);
+        assert_eq!(
+            clients("ostler v0.1.0 (/x)\nhyper v1.0.0\ntokio v1.0.0\nhyper v1.0.0 (*)\n"),
+            ["hyper"]
+        );
         assert_eq!(clients("httparse v1.0.0\nthiserror v2.0.0\n"), [""; 0]);
     }
 }

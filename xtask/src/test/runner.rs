@@ -50,11 +50,28 @@ impl Group {
     /// As arguments of the test binaries under `cargo test`, which only knows substrings.
     fn substrings(self) -> &'static [&'static str] {
         match self {
-            Self::Usual => &["--skip", "real::", "--skip", "litellm::", "--skip", "heavy::", "--skip", "slow::"],
+            Self::Usual => &[
+                "--skip",
+                "real::",
+                "--skip",
+                "litellm::",
+                "--skip",
+                "heavy::",
+                "--skip",
+                "slow::",
+            ],
             Self::Real => &["real::", "--test-threads", "2"],
             Self::Litellm => &["litellm::", "--test-threads", "2"],
             Self::Heavy => &["heavy::", "--test-threads", "2"],
-            Self::Slow => &["slow::", "--skip", "real::", "--skip", "heavy::", "--test-threads", "1"],
+            Self::Slow => &[
+                "slow::",
+                "--skip",
+                "real::",
+                "--skip",
+                "heavy::",
+                "--test-threads",
+                "1",
+            ],
         }
     }
 }
@@ -62,7 +79,14 @@ impl Group {
 /// The command that builds everything that tests are or start. Benchmarks are not among it: clippy checks them.
 pub(super) fn build() -> Command {
     let mut command = workspace::cargo();
-    command.args(["build", "--workspace", "--lib", "--bins", "--tests", "--examples"]);
+    command.args([
+        "build",
+        "--workspace",
+        "--lib",
+        "--bins",
+        "--tests",
+        "--examples",
+    ]);
     command
 }
 
@@ -86,7 +110,10 @@ pub(super) fn run(context: &mut Context, group: Group, isolation: &Isolation) ->
     command.envs(context.variables.iter().map(|(name, value)| (name, value)));
     if !has_nextest() {
         command.args(["test", "--workspace", "--all-targets", "--no-fail-fast"]);
-        command.args(isolation.cargo_flags()).arg("--").args(group.substrings());
+        command
+            .args(isolation.cargo_flags())
+            .arg("--")
+            .args(group.substrings());
         let outcome = context.perform(&mut command);
         context.skipped = read_skipped(&skipped);
         return Ok(outcome);
@@ -95,8 +122,20 @@ pub(super) fn run(context: &mut Context, group: Group, isolation: &Isolation) ->
     if junit.exists() {
         fs::remove_file(&junit).context("cannot remove the last junit.xml")?;
     }
-    command.args(["nextest", "run", "--workspace", "--no-fail-fast", "--no-tests", "fail"]);
-    command.args(isolation.cargo_flags()).args(["--profile", group.profile(), "-E", group.filter()]);
+    command.args([
+        "nextest",
+        "run",
+        "--workspace",
+        "--no-fail-fast",
+        "--no-tests",
+        "fail",
+    ]);
+    command.args(isolation.cargo_flags()).args([
+        "--profile",
+        group.profile(),
+        "-E",
+        group.filter(),
+    ]);
     match group {
         Group::Usual => {}
         Group::Real => drop(command.args(["--test-threads", &agents_at_once().to_string()])),
@@ -116,14 +155,21 @@ pub(super) fn run(context: &mut Context, group: Group, isolation: &Isolation) ->
 fn agents_at_once() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let kib =
-        memory.lines().find_map(|line| line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse().ok());
+    let kib = memory.lines().find_map(|line| {
+        line.strip_prefix("MemAvailable:")?
+            .trim()
+            .strip_suffix(" kB")?
+            .parse()
+            .ok()
+    });
     at_most(2 * cores, kib)
 }
 
 /// At most `wanted` agents, of which each may take a gibibyte of the memory that is available.
 fn at_most(wanted: usize, available_kib: Option<usize>) -> usize {
-    available_kib.map_or(wanted, |kib| wanted.min(kib >> 20)).max(1)
+    available_kib
+        .map_or(wanted, |kib| wanted.min(kib >> 20))
+        .max(1)
 }
 
 /// The variable by which tests know where to report that they were skipped (`ostler_testkit::machine`).
@@ -137,7 +183,9 @@ fn skipped_list(group: Group) -> PathBuf {
 /// The tests that reported to the list that they could not run, and why. None did if there is no list.
 fn read_skipped(list: &Path) -> Vec<String> {
     let text = fs::read_to_string(list).unwrap_or_default();
-    text.lines().map(|line| line.strip_prefix("skipped: ").unwrap_or(line).to_owned()).collect()
+    text.lines()
+        .map(|line| line.strip_prefix("skipped: ").unwrap_or(line).to_owned())
+        .collect()
 }
 
 /// What the last run of a group left, where nextest ran it. It keeps its store below the root, wherever cargo's target
@@ -154,7 +202,9 @@ pub(super) fn list(group: Group) -> Result<Vec<String>> {
     let mut command = workspace::cargo();
     command.args(["nextest", "list", "--workspace", "--message-format", "json"]);
     command.args(["-E", group.filter()]);
-    let output = command.output().context("cannot start cargo nextest list")?;
+    let output = command
+        .output()
+        .context("cannot start cargo nextest list")?;
     names(&output.stdout).context("cannot read the answer of cargo nextest list")
 }
 
@@ -164,10 +214,24 @@ fn has_nextest() -> bool {
 
 fn list_with_cargo_test(group: Group) -> Result<Vec<String>> {
     let mut command = workspace::cargo();
-    command.args(["test", "--quiet", "--workspace", "--all-targets", "--", "--list"]);
-    let output = command.args(group.substrings()).output().context("cannot start cargo test")?;
+    command.args([
+        "test",
+        "--quiet",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "--list",
+    ]);
+    let output = command
+        .args(group.substrings())
+        .output()
+        .context("cannot start cargo test")?;
     let text = String::from_utf8_lossy(&output.stdout);
-    Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
+    Ok(text
+        .lines()
+        .filter_map(|line| line.strip_suffix(": test"))
+        .map(str::to_owned)
+        .collect())
 }
 
 /// What `nextest list` answers, as far as we need it.
@@ -209,9 +273,19 @@ fn names(listing: &[u8]) -> Result<Vec<String>> {
 /// The totals in the first element of a JUnit file.
 fn counts(junit: &str) -> Option<Counts> {
     let element = junit.split_once("<testsuites ")?.1.split_once('>')?.0;
-    let number =
-        |name: &str| -> Option<u64> { element.split_once(&format!("{name}=\""))?.1.split_once('"')?.0.parse().ok() };
-    Some(Counts { run: number("tests")?, failed: number("failures")? + number("errors")? })
+    let number = |name: &str| -> Option<u64> {
+        element
+            .split_once(&format!("{name}=\""))?
+            .1
+            .split_once('"')?
+            .0
+            .parse()
+            .ok()
+    };
+    Some(Counts {
+        run: number("tests")?,
+        failed: number("failures")? + number("errors")?,
+    })
 }
 
 #[cfg(test)]
@@ -231,8 +305,15 @@ mod tests {
         fs::create_dir_all(&dir).unwrap();
         let list = dir.join("list");
         assert_eq!(read_skipped(&list), [""; 0]);
-        fs::write(&list, "skipped: a::b: there is no Landlock\nskipped: c: no perl\n").unwrap();
-        assert_eq!(read_skipped(&list), ["a::b: there is no Landlock", "c: no perl"]);
+        fs::write(
+            &list,
+            "skipped: a::b: there is no Landlock\nskipped: c: no perl\n",
+        )
+        .unwrap();
+        assert_eq!(
+            read_skipped(&list),
+            ["a::b: there is no Landlock", "c: no perl"]
+        );
         fs::remove_dir_all(dir).unwrap();
     }
 

@@ -96,7 +96,9 @@ impl Context {
         if let Some(log) = &self.log {
             match (log.try_clone(), log.try_clone()) {
                 (Ok(out), Ok(err)) => drop(command.stdout(out).stderr(err)),
-                (Err(error), _) | (_, Err(error)) => return Outcome::Failed(format!("cannot write the log: {error}")),
+                (Err(error), _) | (_, Err(error)) => {
+                    return Outcome::Failed(format!("cannot write the log: {error}"));
+                }
             }
         }
         perform(command)
@@ -106,8 +108,18 @@ impl Context {
 impl Clone for Context {
     /// What is known already, for steps that run beside others. Their log is their own.
     fn clone(&self) -> Self {
-        let Self { built, agents, variables, .. } = self;
-        Self { built: *built, agents: agents.clone(), variables: variables.clone(), ..Self::default() }
+        let Self {
+            built,
+            agents,
+            variables,
+            ..
+        } = self;
+        Self {
+            built: *built,
+            agents: agents.clone(),
+            variables: variables.clone(),
+            ..Self::default()
+        }
     }
 }
 
@@ -125,12 +137,22 @@ fn shown(command: &Command) -> String {
     let mut words = Vec::new();
     for (name, value) in command.get_envs() {
         // One that is cleared is not shown: whoever types the command has not set it.
-        words.extend(value.map(|value| format!("{}={}", name.to_string_lossy(), quoted(&value.to_string_lossy()))));
+        words.extend(value.map(|value| {
+            format!(
+                "{}={}",
+                name.to_string_lossy(),
+                quoted(&value.to_string_lossy())
+            )
+        }));
     }
     let program = std::path::Path::new(command.get_program());
     let name = program.file_name().unwrap_or(program.as_os_str());
     words.push(name.to_string_lossy().into_owned());
-    words.extend(command.get_args().map(|argument| quoted(&argument.to_string_lossy())));
+    words.extend(
+        command
+            .get_args()
+            .map(|argument| quoted(&argument.to_string_lossy())),
+    );
     words.join(" ")
 }
 
@@ -151,7 +173,12 @@ mod tests {
     fn a_failing_command_is_named_as_one_would_type_it() {
         let mut command = Command::new("/usr/bin/env");
         command.args(["false", "a b", ""]).env("X", "-D warnings");
-        let Outcome::Failed(text) = perform(&mut command) else { panic!("false did not fail") };
-        assert!(text.ends_with("X='-D warnings' env false 'a b' ''"), "{text}");
+        let Outcome::Failed(text) = perform(&mut command) else {
+            panic!("false did not fail")
+        };
+        assert!(
+            text.ends_with("X='-D warnings' env false 'a b' ''"),
+            "{text}"
+        );
     }
 }

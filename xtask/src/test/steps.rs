@@ -16,8 +16,22 @@ use crate::agents::{self, Installation};
 use crate::{tidy, workspace};
 
 pub(super) const STEPS: &[Step] = &[
-    Step { name: "fmt", about: "is the code formatted", quick: true, needs: None, lane: Lane::First, run: fmt },
-    Step { name: "tidy", about: "walls, modules, docs, words", quick: true, needs: None, lane: Lane::First, run: tidy },
+    Step {
+        name: "fmt",
+        about: "is the code formatted",
+        quick: true,
+        needs: None,
+        lane: Lane::First,
+        run: fmt,
+    },
+    Step {
+        name: "tidy",
+        about: "walls, modules, docs, words",
+        quick: true,
+        needs: None,
+        lane: Lane::First,
+        run: tidy,
+    },
     Step {
         name: "msrv",
         about: "the oldest Rust that is enough",
@@ -26,7 +40,14 @@ pub(super) const STEPS: &[Step] = &[
         lane: Lane::First,
         run: msrv,
     },
-    Step { name: "deny", about: "licences, bans, sources", quick: false, needs: None, lane: Lane::First, run: deny },
+    Step {
+        name: "deny",
+        about: "licences, bans, sources",
+        quick: false,
+        needs: None,
+        lane: Lane::First,
+        run: deny,
+    },
     Step {
         name: "build",
         about: "everything, so that tests find the programs",
@@ -126,7 +147,14 @@ fn fmt(context: &mut Context) -> Result<Outcome> {
 }
 
 fn clippy(context: &mut Context) -> Result<Outcome> {
-    let lint = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+    let lint = [
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ];
     Ok(context.perform(workspace::cargo().args(lint)))
 }
 
@@ -160,7 +188,10 @@ fn agents(context: &mut Context) -> Result<Outcome> {
     Ok(match installed {
         Installation::Ready => Outcome::Passed,
         // The tests that are skipped for it are named by the step that would have run them.
-        Installation::Impossible(fix) => Outcome::Skipped { tests: Vec::new(), fix: fix.clone() },
+        Installation::Impossible(fix) => Outcome::Skipped {
+            tests: Vec::new(),
+            fix: fix.clone(),
+        },
     })
 }
 
@@ -173,7 +204,10 @@ fn real(context: &mut Context) -> Result<Outcome> {
         agents(context)?;
     }
     if let Some(Installation::Impossible(fix)) = &context.agents {
-        return Ok(Outcome::Skipped { tests: runner::list(Group::Real)?, fix: fix.clone() });
+        return Ok(Outcome::Skipped {
+            tests: runner::list(Group::Real)?,
+            fix: fix.clone(),
+        });
     }
     let isolation = Isolation::loopback_only();
     if let Some(reason) = isolation.why_not() {
@@ -195,21 +229,31 @@ fn litellm(context: &mut Context) -> Result<Outcome> {
 
 fn heavy(context: &mut Context) -> Result<Outcome> {
     if let Installation::Impossible(fix) = agents::install(true)? {
-        return Ok(Outcome::Skipped { tests: runner::list(Group::Heavy)?, fix });
+        return Ok(Outcome::Skipped {
+            tests: runner::list(Group::Heavy)?,
+            fix,
+        });
     }
     let outcome = runner::run(context, Group::Heavy, &Isolation::loopback_only())?;
     let page = heavy::keep_results(&context.junits)?;
     Ok(match outcome {
-        Outcome::Passed if matches!(page, Outcome::Passed) => {
-            Outcome::PassedWith("docs/agents/matrix.md holds the results: read and commit it".to_owned())
-        }
+        Outcome::Passed if matches!(page, Outcome::Passed) => Outcome::PassedWith(
+            "docs/agents/matrix.md holds the results: read and commit it".to_owned(),
+        ),
         Outcome::Passed => page,
         outcome => outcome,
     })
 }
 
 fn doctests(context: &mut Context) -> Result<Outcome> {
-    Ok(context.perform(workspace::cargo().args(["test", "--doc", "--workspace", "--no-fail-fast"])))
+    Ok(
+        context.perform(workspace::cargo().args([
+            "test",
+            "--doc",
+            "--workspace",
+            "--no-fail-fast",
+        ])),
+    )
 }
 
 /// Libraries only: the program and the library are both called ostler, and their pages would overwrite each other.

@@ -14,16 +14,28 @@ impl Verdict {
     /// A failed step fails the run; where CI is set, a skipped step or test does.
     pub(super) fn of(reports: &[Report], is_ci: bool) -> Self {
         let named = |matching: fn(&Outcome) -> bool| -> Vec<&str> {
-            reports.iter().filter(|report| matching(&report.outcome)).map(|r| r.name).collect()
+            reports
+                .iter()
+                .filter(|report| matching(&report.outcome))
+                .map(|r| r.name)
+                .collect()
         };
         let failed = named(|outcome| matches!(outcome, Outcome::Failed(_)));
-        let is_skipped =
-            |report: &&Report| matches!(report.outcome, Outcome::Skipped { .. }) || !report.skipped.is_empty();
-        let skipped: Vec<&str> = reports.iter().filter(is_skipped).map(|report| report.name).collect();
+        let is_skipped = |report: &&Report| {
+            matches!(report.outcome, Outcome::Skipped { .. }) || !report.skipped.is_empty()
+        };
+        let skipped: Vec<&str> = reports
+            .iter()
+            .filter(is_skipped)
+            .map(|report| report.name)
+            .collect();
         if !failed.is_empty() {
             Self::Failed(failed.join(", "))
         } else if is_ci && !skipped.is_empty() {
-            Self::Failed(format!("tests skipped in {}, which CI does not accept", skipped.join(", ")))
+            Self::Failed(format!(
+                "tests skipped in {}, which CI does not accept",
+                skipped.join(", ")
+            ))
         } else {
             Self::Passed
         }
@@ -63,27 +75,52 @@ pub(super) fn render(reports: &[Report], whole: Duration, verdict: &Verdict) -> 
 }
 
 fn row(report: &Report, note: &str) -> String {
-    let row = format!("{:10}{:9}{:>9}  {note}", report.name, report.word(), report.seconds());
+    let row = format!(
+        "{:10}{:9}{:>9}  {note}",
+        report.name,
+        report.word(),
+        report.seconds()
+    );
     format!("{}\n", row.trim_end())
 }
 
 /// To the runner, a test that could not run here is one that passed.
 fn in_words(counts: Counts, skipped: usize) -> String {
-    let passed = counts.run.saturating_sub(counts.failed).saturating_sub(skipped as u64);
-    let skips = if skipped == 0 { String::new() } else { format!(", {skipped} skipped") };
-    format!("{} tests run, {passed} passed, {} failed{skips}", counts.run, counts.failed)
+    let passed = counts
+        .run
+        .saturating_sub(counts.failed)
+        .saturating_sub(skipped as u64);
+    let skips = if skipped == 0 {
+        String::new()
+    } else {
+        format!(", {skipped} skipped")
+    };
+    format!(
+        "{} tests run, {passed} passed, {} failed{skips}",
+        counts.run, counts.failed
+    )
 }
 
 /// What the reader should know about a step, beyond the table.
 fn remark(report: &Report) -> String {
     let name = report.name;
-    let mut text: String = report.skipped.iter().map(|test| format!("{name}: skipped: {test}\n")).collect();
+    let mut text: String = report
+        .skipped
+        .iter()
+        .map(|test| format!("{name}: skipped: {test}\n"))
+        .collect();
     match &report.outcome {
         Outcome::Passed => {}
-        Outcome::PassedWith(note) | Outcome::NotRun(note) => text.push_str(&format!("{name}: {note}\n")),
+        Outcome::PassedWith(note) | Outcome::NotRun(note) => {
+            text.push_str(&format!("{name}: {note}\n"))
+        }
         Outcome::Failed(reason) => text.push_str(&format!("{name}: FAILED: {reason}\n")),
         Outcome::Skipped { tests, fix } => {
-            text.extend(tests.iter().map(|test| format!("{name}: skipped: {test}\n")));
+            text.extend(
+                tests
+                    .iter()
+                    .map(|test| format!("{name}: skipped: {test}\n")),
+            );
             text.push_str(&format!("{name}: skipped; to fix it: {fix}\n"));
         }
     }
@@ -95,12 +132,24 @@ mod tests {
     use super::*;
 
     fn report(name: &'static str, outcome: Outcome) -> Report {
-        Report { name, outcome, duration: Duration::from_millis(1500), counts: None, skipped: Vec::new() }
+        Report {
+            name,
+            outcome,
+            duration: Duration::from_millis(1500),
+            counts: None,
+            skipped: Vec::new(),
+        }
     }
 
     fn skipped() -> Report {
         let tests = vec!["ostler::it real::says_hello".to_owned()];
-        report("real", Outcome::Skipped { tests, fix: "install nodejs npm".to_owned() })
+        report(
+            "real",
+            Outcome::Skipped {
+                tests,
+                fix: "install nodejs npm".to_owned(),
+            },
+        )
     }
 
     #[test]
@@ -119,9 +168,18 @@ mod tests {
         assert!(Verdict::of(&reports, false).passed());
         let verdict = Verdict::of(&reports, true);
         let text = render(&reports, Duration::from_secs(3), &verdict);
-        assert!(text.contains("5 tests run, 4 passed, 0 failed, 1 skipped\n"), "{text}");
-        assert!(text.contains("tests: skipped: a::b: there is no Landlock\n"), "{text}");
-        assert!(text.ends_with("FAILED in 3.0 s: tests skipped in tests, which CI does not accept\n"), "{text}");
+        assert!(
+            text.contains("5 tests run, 4 passed, 0 failed, 1 skipped\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("tests: skipped: a::b: there is no Landlock\n"),
+            "{text}"
+        );
+        assert!(
+            text.ends_with("FAILED in 3.0 s: tests skipped in tests, which CI does not accept\n"),
+            "{text}"
+        );
     }
 
     #[test]

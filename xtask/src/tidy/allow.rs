@@ -9,7 +9,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     for (path, text) in tree.rust() {
         let all = tokens(text);
         for (at, token) in all.iter().enumerate() {
-            let opens = token.word() == Some("allow") && all.get(at + 1).is_some_and(|next| next.is('('));
+            let opens =
+                token.word() == Some("allow") && all.get(at + 1).is_some_and(|next| next.is('('));
             if opens && in_attribute(&all[..at]) {
                 let what = "an allow attribute (say `#[expect(…, reason = \"…\")]`)";
                 findings.push(Finding::new(path, token.line, what));
@@ -27,7 +28,9 @@ fn in_attribute(before: &[Token]) -> bool {
             Kind::Sign(']') => closed += 1,
             Kind::Sign('[') if closed > 0 => closed -= 1,
             Kind::Sign('[') => {
-                let sign = |back: usize, sign: char| at.checked_sub(back).is_some_and(|i| before[i].is(sign));
+                let sign = |back: usize, sign: char| {
+                    at.checked_sub(back).is_some_and(|i| before[i].is(sign))
+                };
                 return sign(1, '#') || sign(1, '!') && sign(2, '#');
             }
             Kind::Sign('{' | '}' | ';') => return false,
@@ -59,6 +62,9 @@ mod tests {
 
     #[test]
     fn the_word_alone_is_no_attribute() {
-        assert_eq!(findings("fn f() { x[0].allow(1); [allow(2)] } // #[allow(x)]"), 0);
+        assert_eq!(
+            findings("fn f() { x[0].allow(1); [allow(2)] } // #[allow(x)]"),
+            0
+        );
     }
 }

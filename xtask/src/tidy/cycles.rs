@@ -14,7 +14,10 @@ pub(super) fn check(modules: &Modules) -> Vec<Finding> {
     for module in modules.all.iter().filter(|module| !module.is_test) {
         targets.entry(&module.root).or_default().push(module);
     }
-    targets.values().flat_map(|members| check_target(members)).collect()
+    targets
+        .values()
+        .flat_map(|members| check_target(members))
+        .collect()
 }
 
 fn check_target(members: &[&Module]) -> Vec<Finding> {
@@ -35,7 +38,11 @@ fn check_target(members: &[&Module]) -> Vec<Finding> {
 }
 
 fn edges<'a>(members: &[&'a Module]) -> Edges<'a> {
-    let tops: BTreeSet<&str> = members.iter().filter_map(|m| m.path.first()).map(String::as_str).collect();
+    let tops: BTreeSet<&str> = members
+        .iter()
+        .filter_map(|m| m.path.first())
+        .map(String::as_str)
+        .collect();
     let exports = exports(members, &tops);
     let mut edges = Edges::new();
     for module in members {
@@ -46,10 +53,18 @@ fn edges<'a>(members: &[&'a Module]) -> Edges<'a> {
             let Some(first) = path.below_root(&module.path) else {
                 continue;
             };
-            let target = if tops.contains(first) { Some(first) } else { exports.get(first).map(String::as_str) };
+            let target = if tops.contains(first) {
+                Some(first)
+            } else {
+                exports.get(first).map(String::as_str)
+            };
             if let Some(target) = target.filter(|target| target != own) {
                 let place = (module.file.as_str(), path.line);
-                edges.entry(own.as_str()).or_default().entry(target.to_owned()).or_insert(place);
+                edges
+                    .entry(own.as_str())
+                    .or_default()
+                    .entry(target.to_owned())
+                    .or_insert(place);
             }
         }
     }
@@ -102,9 +117,18 @@ fn describe(cycle: &[String], edges: &Edges<'_>) -> Finding {
             places.push((*file, *line, format!("{from} uses {to} ({file}:{line})")));
         }
     }
-    let (file, line) = places.first().map_or(("", 0), |(file, line, _)| (*file, *line));
+    let (file, line) = places
+        .first()
+        .map_or(("", 0), |(file, line, _)| (*file, *line));
     let chain: Vec<&str> = places.iter().map(|(_, _, text)| text.as_str()).collect();
-    Finding::new(file, line, format!("modules in a cycle: {} (move what both need below both)", chain.join(", ")))
+    Finding::new(
+        file,
+        line,
+        format!(
+            "modules in a cycle: {} (move what both need below both)",
+            chain.join(", ")
+        ),
+    )
 }
 
 #[cfg(test)]
@@ -121,8 +145,14 @@ mod tests {
     #[test]
     fn a_straight_order_is_fine_and_tests_may_look_back() {
         let files = [
-            ("crates/a/src/lib.rs", "mod low; mod high; pub use high::High;"),
-            ("crates/a/src/low.rs", "// crate::high\n#[cfg(test)] mod tests { use crate::high; }"),
+            (
+                "crates/a/src/lib.rs",
+                "mod low; mod high; pub use high::High;",
+            ),
+            (
+                "crates/a/src/low.rs",
+                "// crate::high\n#[cfg(test)] mod tests { use crate::high; }",
+            ),
             ("crates/a/src/high.rs", "use crate::low::Low;"),
         ];
         assert_eq!(findings(&files), []);
@@ -130,16 +160,31 @@ mod tests {
 
     #[test]
     fn a_cycle_is_found_through_groups_re_exports_and_super() {
-        for back in ["use crate::{high::High};", "use crate::High;", "use super::high;", "fn f() { crate::high::f() }"]
-        {
+        for back in [
+            "use crate::{high::High};",
+            "use crate::High;",
+            "use super::high;",
+            "fn f() { crate::high::f() }",
+        ] {
             let found = findings(&[
-                ("crates/a/src/lib.rs", "mod low; mod high; pub use high::High;"),
+                (
+                    "crates/a/src/lib.rs",
+                    "mod low; mod high; pub use high::High;",
+                ),
                 ("crates/a/src/low.rs", "mod deep;"),
-                ("crates/a/src/low/deep.rs", &back.replace("super::", "super::super::")),
+                (
+                    "crates/a/src/low/deep.rs",
+                    &back.replace("super::", "super::super::"),
+                ),
                 ("crates/a/src/high.rs", "use crate::low::Low;"),
             ]);
             assert_eq!(found.len(), 1, "{back}: {found:?}");
-            assert!(found[0].what.contains("low uses high (crates/a/src/low/deep.rs:1)"), "{found:?}");
+            assert!(
+                found[0]
+                    .what
+                    .contains("low uses high (crates/a/src/low/deep.rs:1)"),
+                "{found:?}"
+            );
         }
     }
 }

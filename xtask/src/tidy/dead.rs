@@ -8,7 +8,13 @@ pub(super) fn check(tree: &Tree, modules: &Modules) -> Vec<Finding> {
     let reached = modules.files();
     tree.rust()
         .filter(|(path, _)| !reached.contains(path))
-        .map(|(path, _)| Finding::new(path, 1, "no target reaches this file (declare it with `mod`, or delete it)"))
+        .map(|(path, _)| {
+            Finding::new(
+                path,
+                1,
+                "no target reaches this file (declare it with `mod`, or delete it)",
+            )
+        })
         .collect()
 }
 
@@ -19,7 +25,10 @@ mod tests {
     #[test]
     fn a_file_that_nobody_declares_is_found() {
         let tree = Tree::of(&[
-            ("crates/a/Cargo.toml", "[[bin]]\nname = \"x\"\npath = \"programs/x.rs\""),
+            (
+                "crates/a/Cargo.toml",
+                "[[bin]]\nname = \"x\"\npath = \"programs/x.rs\"",
+            ),
             ("crates/a/src/lib.rs", "mod b;"),
             ("crates/a/src/b.rs", "// mod lost;"),
             ("crates/a/src/lost.rs", ""),
@@ -30,6 +39,9 @@ mod tests {
             ("crates/a/tests/fixtures/data.rs", ""),
         ]);
         let found = check(&tree, &Modules::of(&tree));
-        assert_eq!(found.iter().map(|f| f.path.as_str()).collect::<Vec<_>>(), ["crates/a/src/lost.rs"]);
+        assert_eq!(
+            found.iter().map(|f| f.path.as_str()).collect::<Vec<_>>(),
+            ["crates/a/src/lost.rs"]
+        );
     }
 }

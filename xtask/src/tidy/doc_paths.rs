@@ -4,7 +4,15 @@ use super::Finding;
 use super::tree::Tree;
 
 /// What a path of the repository begins with.
-const TOPS: &[&str] = &["crates/", "docs/", "xtask/", "fixtures/", ".ci/", ".cargo/", ".config/"];
+const TOPS: &[&str] = &[
+    "crates/",
+    "docs/",
+    "xtask/",
+    "fixtures/",
+    ".ci/",
+    ".cargo/",
+    ".config/",
+];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -15,7 +23,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
                 in_code = !in_code;
             } else if !in_code {
                 for missing in missing(tree, page, line) {
-                    let what = format!("{missing} does not exist (mend the path, or say it without one)");
+                    let what =
+                        format!("{missing} does not exist (mend the path, or say it without one)");
                     findings.push(Finding::new(page, at + 1, what));
                 }
             }
@@ -33,13 +42,21 @@ fn is_page(path: &str) -> bool {
 
 fn missing(tree: &Tree, page: &str, line: &str) -> Vec<String> {
     let linked = links(line).filter(|link| !tree.has(&resolved(page, link)));
-    let named = line.split('`').skip(1).step_by(2).filter_map(named_path).filter(|path| !tree.has(path));
+    let named = line
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .filter_map(named_path)
+        .filter(|path| !tree.has(path));
     linked.chain(named).map(str::to_owned).collect()
 }
 
 /// The relative targets of `[text](target)`, without what follows `#`.
 fn links(line: &str) -> impl Iterator<Item = &str> {
-    let targets = line.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next());
+    let targets = line
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split([')', ' ']).next());
     targets
         .filter(|target| !target.contains(':') && !target.starts_with('#'))
         .map(|target| target.split('#').next().unwrap_or(target))
@@ -48,7 +65,8 @@ fn links(line: &str) -> impl Iterator<Item = &str> {
 
 /// A path of the repository in backticks, without `::test_name` or `:line`; one with a placeholder is none.
 fn named_path(code: &str) -> Option<&str> {
-    let looks_like_one = TOPS.iter().any(|top| code.starts_with(top)) && !code.contains(['<', '*', '{', '…', '$', ' ']);
+    let looks_like_one = TOPS.iter().any(|top| code.starts_with(top))
+        && !code.contains(['<', '*', '{', '…', '$', ' ']);
     looks_like_one.then(|| code.split(':').next().unwrap_or(code))
 }
 
@@ -77,10 +95,20 @@ mod tests {
     fn paths_that_do_not_exist_are_found() {
         let page = "[a](b.md#x) [c](../crates/a) [w](https://x.y) [h](#here)\n`crates/a/src/lib.rs:12` `docs/<agent>.md` `crates/a/src/lib.rs::tests::t`\n\
                     [gone](gone.md)\n`crates/gone/src`\n```\n`crates/sketch`\n```\n";
-        let tree = Tree::of(&[("docs/a.md", page), ("docs/b.md", ""), ("crates/a/src/lib.rs", "")]);
+        let tree = Tree::of(&[
+            ("docs/a.md", page),
+            ("docs/b.md", ""),
+            ("crates/a/src/lib.rs", ""),
+        ]);
         let found: Vec<_> = check(&tree).into_iter().map(|f| (f.line, f.what)).collect();
         assert_eq!(found.len(), 2, "{found:?}");
-        assert!(found[0].0 == 3 && found[0].1.starts_with("gone.md"), "{found:?}");
-        assert!(found[1].0 == 4 && found[1].1.starts_with("crates/gone/src"), "{found:?}");
+        assert!(
+            found[0].0 == 3 && found[0].1.starts_with("gone.md"),
+            "{found:?}"
+        );
+        assert!(
+            found[1].0 == 4 && found[1].1.starts_with("crates/gone/src"),
+            "{found:?}"
+        );
     }
 }

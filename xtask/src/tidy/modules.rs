@@ -30,7 +30,12 @@ impl Modules {
         for (folder, manifest) in tree.manifests() {
             for root in roots(tree, folder, manifest) {
                 let is_test = !root[folder.len()..].starts_with("/src/");
-                let module = Place { file: root.clone(), root, path: Vec::new(), is_test };
+                let module = Place {
+                    file: root.clone(),
+                    root,
+                    path: Vec::new(),
+                    is_test,
+                };
                 modules.follow(tree, module);
             }
         }
@@ -44,7 +49,9 @@ impl Modules {
     /// The modules by file, where a file counts as product code if any target uses it as such.
     pub(super) fn product(&self) -> BTreeMap<&str, &Module> {
         let product = self.all.iter().filter(|module| !module.is_test);
-        product.map(|module| (module.file.as_str(), module)).collect()
+        product
+            .map(|module| (module.file.as_str(), module))
+            .collect()
     }
 
     fn follow(&mut self, tree: &Tree, place: Place) {
@@ -56,16 +63,42 @@ impl Modules {
             return;
         }
         let (product, tests) = split_tests(&tokens(text));
-        let declared = declarations(&product).into_iter().map(|found| (found, place.is_test));
-        let declared: Vec<_> =
-            declared.chain(declarations(&tests.concat()).into_iter().map(|found| (found, true))).collect();
-        let Place { file, root, path, is_test } = place;
+        let declared = declarations(&product)
+            .into_iter()
+            .map(|found| (found, place.is_test));
+        let declared: Vec<_> = declared
+            .chain(
+                declarations(&tests.concat())
+                    .into_iter()
+                    .map(|found| (found, true)),
+            )
+            .collect();
+        let Place {
+            file,
+            root,
+            path,
+            is_test,
+        } = place;
         let folder = module_folder(&file, &root);
-        self.all.push(Module { file, root: root.clone(), path: path.clone(), is_test, tokens: product });
+        self.all.push(Module {
+            file,
+            root: root.clone(),
+            path: path.clone(),
+            is_test,
+            tokens: product,
+        });
         for (found, is_test) in declared {
             for file in found.candidates(&folder) {
                 let path = path.iter().chain(&found.names).cloned().collect();
-                self.follow(tree, Place { file, root: root.clone(), path, is_test });
+                self.follow(
+                    tree,
+                    Place {
+                        file,
+                        root: root.clone(),
+                        path,
+                        is_test,
+                    },
+                );
             }
         }
     }
@@ -103,12 +136,21 @@ fn roots(tree: &Tree, folder: &str, manifest: &str) -> Vec<String> {
     let named: BTreeSet<String> = manifest
         .lines()
         .filter_map(|line| {
-            line.trim().strip_prefix("path")?.trim().strip_prefix('=')?.trim().strip_prefix('"')?.strip_suffix('"')
+            line.trim()
+                .strip_prefix("path")?
+                .trim()
+                .strip_prefix('=')?
+                .trim()
+                .strip_prefix('"')?
+                .strip_suffix('"')
         })
         .map(|path| format!("{folder}/{path}"))
         .collect();
     let is_root = |path: &str| {
-        let Some(rest) = path.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/')) else {
+        let Some(rest) = path
+            .strip_prefix(folder)
+            .and_then(|rest| rest.strip_prefix('/'))
+        else {
             return false;
         };
         let parts: Vec<&str> = rest.split('/').collect();
@@ -122,13 +164,21 @@ fn roots(tree: &Tree, folder: &str, manifest: &str) -> Vec<String> {
                 | ["tests" | "examples" | "benches", _, "main.rs"]
         ) || named.contains(path)
     };
-    tree.rust().map(|(path, _)| path).filter(|path| is_root(path)).map(str::to_owned).collect()
+    tree.rust()
+        .map(|(path, _)| path)
+        .filter(|path| is_root(path))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The folder in which the modules of a file are looked for.
 fn module_folder(file: &str, root: &str) -> String {
     let (folder, name) = file.rsplit_once('/').unwrap_or(("", file));
-    if file == root || name == "mod.rs" { folder.to_owned() } else { file.trim_end_matches(".rs").to_owned() }
+    if file == root || name == "mod.rs" {
+        folder.to_owned()
+    } else {
+        file.trim_end_matches(".rs").to_owned()
+    }
 }
 
 /// Every `mod name;` in these tokens.
@@ -147,7 +197,14 @@ fn declarations(all: &[Token]) -> Vec<Declaration> {
             }
             Kind::Sign(';') => at_paths.clear(),
             Kind::Word(word) if word == "path" => {
-                if let [equals, Token { kind: Kind::Text(path), .. }, ..] = &all[at + 1..]
+                if let [
+                    equals,
+                    Token {
+                        kind: Kind::Text(path),
+                        ..
+                    },
+                    ..,
+                ] = &all[at + 1..]
                     && equals.is('=')
                 {
                     at_paths.push(path.clone());
@@ -161,8 +218,14 @@ fn declarations(all: &[Token]) -> Vec<Declaration> {
                 if after.is('{') {
                     inline.push((name.to_owned(), depth + 1));
                 } else if after.is(';') {
-                    let names = inline.iter().map(|(name, _)| name.clone()).chain([name.to_owned()]);
-                    found.push(Declaration { names: names.collect(), at: std::mem::take(&mut at_paths) });
+                    let names = inline
+                        .iter()
+                        .map(|(name, _)| name.clone())
+                        .chain([name.to_owned()]);
+                    found.push(Declaration {
+                        names: names.collect(),
+                        at: std::mem::take(&mut at_paths),
+                    });
                 }
             }
             _ => {}
@@ -191,9 +254,22 @@ mod tests {
             ("crates/a/src/lost.rs", ""),
         ]);
         let modules = Modules::of(&tree);
-        let seen: Vec<_> = modules.all.iter().map(|m| (m.path.join("::"), m.is_test)).collect();
-        let expected =
-            [("", false), ("b", false), ("b::c", false), ("inline::deep", false), ("os", false), ("tests", true)];
-        assert_eq!(seen, expected.map(|(path, is_test)| (path.to_owned(), is_test)));
+        let seen: Vec<_> = modules
+            .all
+            .iter()
+            .map(|m| (m.path.join("::"), m.is_test))
+            .collect();
+        let expected = [
+            ("", false),
+            ("b", false),
+            ("b::c", false),
+            ("inline::deep", false),
+            ("os", false),
+            ("tests", true),
+        ];
+        assert_eq!(
+            seen,
+            expected.map(|(path, is_test)| (path.to_owned(), is_test))
+        );
     }
 }

@@ -11,7 +11,13 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             let sentence = text.lines().map_while(|line| line.strip_prefix("//!"));
             sentence.flat_map(str::split_whitespace).count() < FEWEST_WORDS
         })
-        .map(|(path, _)| Finding::new(path, 1, "does not say what it is for (open it with a `//!` sentence)"))
+        .map(|(path, _)| {
+            Finding::new(
+                path,
+                1,
+                "does not say what it is for (open it with a `//!` sentence)",
+            )
+        })
         .collect()
 }
 
@@ -26,7 +32,10 @@ mod tests {
             ("crates/a/src/late.rs", "use x;\n//! Says what it is for.\n"),
             ("crates/a/src/short.rs", "//! Being written\n"),
         ]);
-        let paths: Vec<_> = check(&tree).into_iter().map(|finding| finding.path).collect();
+        let paths: Vec<_> = check(&tree)
+            .into_iter()
+            .map(|finding| finding.path)
+            .collect();
         assert_eq!(paths, ["crates/a/src/late.rs", "crates/a/src/short.rs"]);
     }
 }

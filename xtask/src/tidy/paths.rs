@@ -13,12 +13,18 @@ pub(super) struct Path {
 impl Path {
     /// The parts occur one after the other, anywhere.
     pub(super) fn contains(&self, parts: &[&str]) -> bool {
-        self.parts.windows(parts.len()).any(|window| window == parts)
+        self.parts
+            .windows(parts.len())
+            .any(|window| window == parts)
     }
 
     /// The first name below the crate's root that this path leads to, when it is written in the module `here`.
     pub(super) fn below_root(&self, here: &[String]) -> Option<&str> {
-        let supers = self.parts.iter().take_while(|part| *part == "super").count();
+        let supers = self
+            .parts
+            .iter()
+            .take_while(|part| *part == "super")
+            .count();
         let first = if self.parts.first().is_some_and(|part| part == "crate") {
             self.parts.get(1)
         } else if supers > 0 && supers == here.len() {
@@ -31,13 +37,19 @@ impl Path {
 
     /// The name under which it is known where it is imported.
     pub(super) fn name(&self) -> Option<&str> {
-        self.alias.as_deref().or(self.parts.last().map(String::as_str))
+        self.alias
+            .as_deref()
+            .or(self.parts.last().map(String::as_str))
     }
 }
 
 /// Every path, single names too.
 pub(super) fn paths(tokens: &[Token]) -> Vec<Path> {
-    let mut reader = Reader { tokens, at: 0, found: Vec::new() };
+    let mut reader = Reader {
+        tokens,
+        at: 0,
+        found: Vec::new(),
+    };
     while reader.at < tokens.len() {
         if tokens[reader.at].word().is_some() {
             reader.path(&[]);
@@ -93,7 +105,10 @@ impl Reader<'_> {
     }
 
     fn word(&self) -> Option<String> {
-        self.tokens.get(self.at).and_then(Token::word).map(str::to_owned)
+        self.tokens
+            .get(self.at)
+            .and_then(Token::word)
+            .map(str::to_owned)
     }
 
     fn sign(&self, sign: char) -> bool {
@@ -113,8 +128,18 @@ mod tests {
     #[test]
     fn groups_are_spelled_out() {
         let found = paths(&tokens("use a::{b, c::{d as e, f}};\nx::y::<z>()"));
-        let seen: Vec<_> = found.iter().map(|path| (path.parts.join("::"), path.line)).collect();
-        let expected = [("use", 1), ("a::b", 1), ("a::c::d", 1), ("a::c::f", 1), ("x::y", 2), ("z", 2)];
+        let seen: Vec<_> = found
+            .iter()
+            .map(|path| (path.parts.join("::"), path.line))
+            .collect();
+        let expected = [
+            ("use", 1),
+            ("a::b", 1),
+            ("a::c::d", 1),
+            ("a::c::f", 1),
+            ("x::y", 2),
+            ("z", 2),
+        ];
         assert_eq!(seen, expected.map(|(path, line)| (path.to_owned(), line)));
         assert_eq!(found[2].name(), Some("e"));
     }

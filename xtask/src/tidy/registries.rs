@@ -19,7 +19,11 @@ const USUAL_SOURCE: &str = "source = \"registry+https://github.com/rust-lang/cra
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     if tree.get(LOCK).is_none() {
-        findings.push(Finding::new(LOCK, 1, "is missing (keep it in the repository)"));
+        findings.push(Finding::new(
+            LOCK,
+            1,
+            "is missing (keep it in the repository)",
+        ));
     }
     for (path, text) in tree.iter() {
         for (at, line) in text.lines().enumerate() {
@@ -33,13 +37,19 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 
 fn fault(path: &str, line: &str) -> Option<String> {
     if let Some(host) = HOSTS.iter().find(|host| line.contains(**host)) {
-        return Some(format!("names the registry {host} (leave it to the machine's settings)"));
+        return Some(format!(
+            "names the registry {host} (leave it to the machine's settings)"
+        ));
     }
     if path == LOCK && line.starts_with("source = ") && line != USUAL_SOURCE {
-        return Some("a source that is not the usual index (lock it again without the machine's settings)".to_owned());
+        return Some(
+            "a source that is not the usual index (lock it again without the machine's settings)"
+                .to_owned(),
+        );
     }
-    (path.ends_with("package-lock.json") && line.starts_with("\"resolved\": \"http"))
-        .then(|| "names where a package was fetched (lock with `omit-lockfile-registry-resolved`)".to_owned())
+    (path.ends_with("package-lock.json") && line.starts_with("\"resolved\": \"http")).then(|| {
+        "names where a package was fetched (lock with `omit-lockfile-registry-resolved`)".to_owned()
+    })
 }
 
 #[cfg(test)]
@@ -53,12 +63,19 @@ mod tests {
         let tree = Tree::of(&[
             ("docs/a.md", &named),
             ("Cargo.lock", &lock),
-            ("a/package-lock.json", "  \"resolved\": \"https://mirror.example/a.tgz\","),
+            (
+                "a/package-lock.json",
+                "  \"resolved\": \"https://mirror.example/a.tgz\",",
+            ),
         ]);
         let found: Vec<_> = check(&tree).into_iter().map(|f| (f.path, f.line)).collect();
         assert_eq!(
             found,
-            [("Cargo.lock".to_owned(), 2), ("a/package-lock.json".to_owned(), 1), ("docs/a.md".to_owned(), 2)]
+            [
+                ("Cargo.lock".to_owned(), 2),
+                ("a/package-lock.json".to_owned(), 1),
+                ("docs/a.md".to_owned(), 2)
+            ]
         );
     }
 

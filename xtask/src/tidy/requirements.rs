@@ -15,17 +15,29 @@ use super::tree::Tree;
 const PAGE: &str = "docs/requirements.md";
 
 /// The families of numbers, and the last number of each.
-const FAMILIES: &[(&str, usize)] = &[("S0-", 26), ("S1-", 30), ("S2-", 37), ("S3-", 44), ("S4-", 48), ("P", 70)];
+const FAMILIES: &[(&str, usize)] = &[
+    ("S0-", 26),
+    ("S1-", 30),
+    ("S2-", 37),
+    ("S3-", 44),
+    ("S4-", 48),
+    ("P", 70),
+];
 
 /// The milestones that are still to come, and the numbers that wait for each. No other number may
 /// be `planned`.
 const PLANNED: &[(&str, &[&str])] = &[
-    ("the daemon", &["S2-32", "S2-33", "S2-34", "S2-35", "S2-36", "P11", "P27", "P58", "P59", "P60"]),
+    (
+        "the daemon",
+        &[
+            "S2-32", "S2-33", "S2-34", "S2-35", "S2-36", "P11", "P27", "P58", "P59", "P60",
+        ],
+    ),
     (
         "the evaluation",
         &[
-            "S4-19", "S4-20", "S4-21", "S4-22", "S4-23", "S4-24", "S4-25", "S4-26", "S4-27", "S4-28", "S4-30", "S4-31",
-            "S4-33", "S4-48",
+            "S4-19", "S4-20", "S4-21", "S4-22", "S4-23", "S4-24", "S4-25", "S4-26", "S4-27",
+            "S4-28", "S4-30", "S4-31", "S4-33", "S4-48",
         ],
     ),
     ("a coverage figure", &["S3-42", "S4-41"]),
@@ -46,13 +58,19 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         let Some((first, rest)) = line.strip_prefix('|').and_then(|row| row.split_once('|')) else {
             continue;
         };
-        let row: Vec<&str> = first.split(',').map(str::trim).filter(|name| is_number(name)).collect();
+        let row: Vec<&str> = first
+            .split(',')
+            .map(str::trim)
+            .filter(|name| is_number(name))
+            .collect();
         for number in &row {
             if !known.contains(*number) {
                 say(format!("{number} is not a requirement (fix the number)"));
             }
             if let Some(line) = seen.insert((*number).to_owned(), at + 1) {
-                say(format!("{number} already has a row, line {line} (leave one)"));
+                say(format!(
+                    "{number} already has a row, line {line} (leave one)"
+                ));
             }
         }
         if !row.is_empty() {
@@ -60,45 +78,81 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         }
     }
     for number in known.iter().filter(|number| !seen.contains_key(*number)) {
-        findings.push(Finding::new(PAGE, 1, format!("{number} has no row (name its test)")));
+        findings.push(Finding::new(
+            PAGE,
+            1,
+            format!("{number} has no row (name its test)"),
+        ));
     }
     findings
 }
 
 fn numbers() -> BTreeSet<String> {
-    FAMILIES.iter().flat_map(|(family, last)| (1..=*last).map(move |number| format!("{family}{number}"))).collect()
+    FAMILIES
+        .iter()
+        .flat_map(|(family, last)| (1..=*last).map(move |number| format!("{family}{number}")))
+        .collect()
 }
 
 fn is_number(name: &str) -> bool {
-    FAMILIES.iter().any(|(family, _)| name.strip_prefix(family).is_some_and(|rest| rest.parse::<usize>().is_ok()))
+    FAMILIES.iter().any(|(family, _)| {
+        name.strip_prefix(family)
+            .is_some_and(|rest| rest.parse::<usize>().is_ok())
+    })
 }
 
 fn row_faults(tests: &Tests<'_>, row: &[&str], rest: &str) -> Vec<String> {
-    let named: Vec<(&str, &str)> =
-        rest.split('`').skip(1).step_by(2).filter_map(|code| code.split_once(".rs::")).collect();
-    let mut faults: Vec<String> = row.iter().filter_map(|number| plan_fault(number, rest)).collect();
-    let declined = rest.split_once("declined:").is_some_and(|(_, why)| why.trim_start().starts_with(|c| c != '|'));
+    let named: Vec<(&str, &str)> = rest
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .filter_map(|code| code.split_once(".rs::"))
+        .collect();
+    let mut faults: Vec<String> = row
+        .iter()
+        .filter_map(|number| plan_fault(number, rest))
+        .collect();
+    let declined = rest
+        .split_once("declined:")
+        .is_some_and(|(_, why)| why.trim_start().starts_with(|c| c != '|'));
     if named.is_empty() && !declined && !rest.contains("planned:") {
-        faults.push("no test (name one as `crates/…/file.rs::test_name`, or say `declined: …`)".to_owned());
+        faults.push(
+            "no test (name one as `crates/…/file.rs::test_name`, or say `declined: …`)".to_owned(),
+        );
     }
-    if !named.is_empty() && !named.iter().any(|(file, _)| is_usual(&format!("/{file}.rs"))) {
-        faults.push("only tests that run on demand (name one that `cargo xtask test` runs)".to_owned());
+    if !named.is_empty()
+        && !named
+            .iter()
+            .any(|(file, _)| is_usual(&format!("/{file}.rs")))
+    {
+        faults.push(
+            "only tests that run on demand (name one that `cargo xtask test` runs)".to_owned(),
+        );
     }
-    faults.extend(named.into_iter().flat_map(|(file, test)| tests.faults(row, file, test)));
+    faults.extend(
+        named
+            .into_iter()
+            .flat_map(|(file, test)| tests.faults(row, file, test)),
+    );
     faults
 }
 
 /// Says what is wrong with the plan of a number: planned and not in the list, or the reverse.
 fn plan_fault(number: &str, rest: &str) -> Option<String> {
-    let milestone = PLANNED.iter().find(|(_, numbers)| numbers.contains(&number)).map(|(milestone, _)| *milestone);
+    let milestone = PLANNED
+        .iter()
+        .find(|(_, numbers)| numbers.contains(&number))
+        .map(|(milestone, _)| *milestone);
     match (milestone, rest.contains("planned")) {
-        (None, true) => Some(format!("{number} is not in the list of what is planned (write its test)")),
-        (Some(_), false) => {
-            Some(format!("{number} is done (remove it from PLANNED in xtask/src/tidy/requirements.rs)"))
-        }
-        (Some(milestone), true) if !rest.contains(milestone) => {
-            Some(format!("{number} is planned for another milestone (say {milestone:?})"))
-        }
+        (None, true) => Some(format!(
+            "{number} is not in the list of what is planned (write its test)"
+        )),
+        (Some(_), false) => Some(format!(
+            "{number} is done (remove it from PLANNED in xtask/src/tidy/requirements.rs)"
+        )),
+        (Some(milestone), true) if !rest.contains(milestone) => Some(format!(
+            "{number} is planned for another milestone (say {milestone:?})"
+        )),
         _ => None,
     }
 }
@@ -111,7 +165,13 @@ struct Tests<'a> {
 
 impl<'a> Tests<'a> {
     fn of(tree: &'a Tree) -> Self {
-        Self { files: tree.rust().map(|(path, text)| (path, functions(text))).collect(), listed: listed(tree) }
+        Self {
+            files: tree
+                .rust()
+                .map(|(path, text)| (path, functions(text)))
+                .collect(),
+            listed: listed(tree),
+        }
     }
 
     fn faults(&self, row: &[&str], file: &str, test: &str) -> Vec<String> {
@@ -126,12 +186,21 @@ impl<'a> Tests<'a> {
         let module = file.rsplit('/').next().unwrap_or(file);
         let mut faults = Vec::new();
         if !function.is_test() && !self.listed.contains(&(module.to_owned(), name.to_owned())) {
-            faults.push(format!("{shown} is not a test that runs (name one, or put the scenario into its list)"));
+            faults.push(format!(
+                "{shown} is not a test that runs (name one, or put the scenario into its list)"
+            ));
         }
         let said = mentioned(&function.comments);
-        let missing: Vec<&str> = row.iter().copied().filter(|number| !said.contains(*number)).collect();
+        let missing: Vec<&str> = row
+            .iter()
+            .copied()
+            .filter(|number| !said.contains(*number))
+            .collect();
         if !missing.is_empty() {
-            faults.push(format!("{shown} does not mention {} (write it into its comment)", missing.join(", ")));
+            faults.push(format!(
+                "{shown} does not mention {} (write it into its comment)",
+                missing.join(", ")
+            ));
         }
         faults
     }
@@ -143,7 +212,10 @@ fn mentioned(comment: &str) -> BTreeSet<String> {
     for word in comment.split(|c: char| !(c.is_alphanumeric() || c == '-' || c == '…')) {
         let (first, last) = word.split_once('…').unwrap_or((word, word));
         for (family, _) in FAMILIES {
-            let number = |text: &str| text.strip_prefix(family).and_then(|rest| rest.parse::<usize>().ok());
+            let number = |text: &str| {
+                text.strip_prefix(family)
+                    .and_then(|rest| rest.parse::<usize>().ok())
+            };
             if let (Some(first), Some(last)) = (number(first), number(last)) {
                 found.extend((first..=last).map(|number| format!("{family}{number}")));
             }
@@ -160,22 +232,42 @@ mod tests {
                          // P1\nfn helper() {}";
 
     fn findings(rows: &str) -> Vec<String> {
-        let used: Vec<&str> = rows.lines().filter_map(|row| row.split('|').nth(1)).map(str::trim).collect();
+        let used: Vec<&str> = rows
+            .lines()
+            .filter_map(|row| row.split('|').nth(1))
+            .map(str::trim)
+            .collect();
         let mut page = format!("{rows}\n");
-        for number in numbers().iter().filter(|number| !used.contains(&number.as_str())) {
-            let plan = PLANNED.iter().find(|(_, numbers)| numbers.contains(&number.as_str()));
-            let proof = plan.map_or("declined: elsewhere".to_owned(), |(milestone, _)| format!("planned: {milestone}"));
+        for number in numbers()
+            .iter()
+            .filter(|number| !used.contains(&number.as_str()))
+        {
+            let plan = PLANNED
+                .iter()
+                .find(|(_, numbers)| numbers.contains(&number.as_str()));
+            let proof = plan.map_or("declined: elsewhere".to_owned(), |(milestone, _)| {
+                format!("planned: {milestone}")
+            });
             page.push_str(&format!("| {number} | {proof} |\n"));
         }
         let list = "tests_of_scenarios! { D; words::text }";
         let tree = Tree::of(&[
             (PAGE, &page),
             ("crates/a/tests/it/stop.rs", TESTS),
-            ("crates/a/tests/it/heavy/slow.rs", "// P1\n#[test]\nfn on_demand() {}"),
+            (
+                "crates/a/tests/it/heavy/slow.rs",
+                "// P1\n#[test]\nfn on_demand() {}",
+            ),
             ("crates/a/tests/it/real.rs", list),
-            ("crates/kit/src/words.rs", "/// P1.\npub fn text() {}\n/// P1.\npub fn forgotten() {}"),
+            (
+                "crates/kit/src/words.rs",
+                "/// P1.\npub fn text() {}\n/// P1.\npub fn forgotten() {}",
+            ),
         ]);
-        check(&tree).into_iter().map(|finding| finding.what).collect()
+        check(&tree)
+            .into_iter()
+            .map(|finding| finding.what)
+            .collect()
     }
 
     #[test]
@@ -189,9 +281,18 @@ mod tests {
     #[test]
     fn each_fault_is_found() {
         for (row, fault) in [
-            ("| P1 | `crates/a/tests/it/stop.rs::walks` |", "no test crates/a/tests/it/stop.rs::walks"),
-            ("| P1 | `crates/a/tests/it/stop.rs::spoken` |", "no test crates/a"),
-            ("| P1 | `it/stop.rs::stops` |", "no file for it/stop.rs::stops"),
+            (
+                "| P1 | `crates/a/tests/it/stop.rs::walks` |",
+                "no test crates/a/tests/it/stop.rs::walks",
+            ),
+            (
+                "| P1 | `crates/a/tests/it/stop.rs::spoken` |",
+                "no test crates/a",
+            ),
+            (
+                "| P1 | `it/stop.rs::stops` |",
+                "no file for it/stop.rs::stops",
+            ),
             (
                 "| P1 | `crates/a/tests/it/stop.rs::skipped` |",
                 "crates/a/tests/it/stop.rs::skipped is not a test that runs",
@@ -204,18 +305,36 @@ mod tests {
                 "| P1 | `crates/kit/src/words.rs::forgotten` |",
                 "crates/kit/src/words.rs::forgotten is not a test that runs",
             ),
-            ("| P2 | `crates/a/tests/it/stop.rs::stops` |", "crates/a/tests/it/stop.rs::stops does not mention P2"),
-            ("| P1 | `crates/a/tests/it/heavy/slow.rs::on_demand` |", "only tests that run on demand"),
+            (
+                "| P2 | `crates/a/tests/it/stop.rs::stops` |",
+                "crates/a/tests/it/stop.rs::stops does not mention P2",
+            ),
+            (
+                "| P1 | `crates/a/tests/it/heavy/slow.rs::on_demand` |",
+                "only tests that run on demand",
+            ),
             ("| P1 | soon |", "no test (name one"),
             ("| P1 | declined: |", "no test (name one"),
-            ("| P1 | planned: the daemon |", "P1 is not in the list of what is planned"),
-            ("| P11 | planned: some day |", "P11 is planned for another milestone"),
+            (
+                "| P1 | planned: the daemon |",
+                "P1 is not in the list of what is planned",
+            ),
+            (
+                "| P11 | planned: some day |",
+                "P11 is planned for another milestone",
+            ),
             ("| P11 | declined: no |", "P11 is done"),
             ("| P71 | declined: no |", "P71 is not a requirement"),
-            ("| P1 | declined: no |\n| P1 | declined: no |", "P1 already has a row"),
+            (
+                "| P1 | declined: no |\n| P1 | declined: no |",
+                "P1 already has a row",
+            ),
         ] {
             let found = findings(row);
-            assert!(found.len() == 1 && found[0].starts_with(fault), "{row}: {found:?}");
+            assert!(
+                found.len() == 1 && found[0].starts_with(fault),
+                "{row}: {found:?}"
+            );
         }
     }
 

@@ -7,7 +7,11 @@ pub(super) fn split_tests(all: &[Token]) -> (Vec<Token>, Vec<Vec<Token>>) {
     let (mut product, mut tests) = (Vec::new(), Vec::new());
     let mut at = 0;
     while at < all.len() {
-        let end = if is_cfg_test(&all[at..]) { item_end(all, at) } else { at };
+        let end = if is_cfg_test(&all[at..]) {
+            item_end(all, at)
+        } else {
+            at
+        };
         if end > at {
             tests.push(all[at..end].to_vec());
             at = end;
@@ -20,11 +24,17 @@ pub(super) fn split_tests(all: &[Token]) -> (Vec<Token>, Vec<Vec<Token>>) {
 }
 
 fn is_cfg_test(tokens: &[Token]) -> bool {
-    let opens = tokens.len() > 5 && tokens[0].is('#') && tokens[1].is('[') && tokens[2].word() == Some("cfg");
+    let opens = tokens.len() > 5
+        && tokens[0].is('#')
+        && tokens[1].is('[')
+        && tokens[2].word() == Some("cfg");
     if !opens {
         return false;
     }
-    let inside: Vec<&Token> = tokens[3..].iter().take_while(|token| !token.is(']')).collect();
+    let inside: Vec<&Token> = tokens[3..]
+        .iter()
+        .take_while(|token| !token.is(']'))
+        .collect();
     let has = |name: &str| inside.iter().any(|token| token.word() == Some(name));
     has("test") && !has("not") && !has("any")
 }
@@ -32,7 +42,9 @@ fn is_cfg_test(tokens: &[Token]) -> bool {
 /// Where the item that begins with an attribute ends: after its braces, or after its semicolon; a field, a variant
 /// or an arm ends after its comma.
 fn item_end(all: &[Token], from: usize) -> usize {
-    const ITEMS: &[&str] = &["fn", "impl", "mod", "struct", "enum", "trait", "type", "use", "const", "static"];
+    const ITEMS: &[&str] = &[
+        "fn", "impl", "mod", "struct", "enum", "trait", "type", "use", "const", "static",
+    ];
     let mut depth = 0_usize;
     let mut is_item = false;
     for (at, token) in all.iter().enumerate().skip(from) {
@@ -63,11 +75,18 @@ mod tests {
         let (product, tests) = split_tests(&tokens(
             "fn a() {} #[cfg(test)] mod tests { fn t() { x[0]; } } #[cfg(test)] impl X<Y, Z> { } fn b() {}",
         ));
-        let words = |all: &[Token]| all.iter().filter_map(|t| t.word().map(str::to_owned)).collect::<Vec<_>>();
+        let words = |all: &[Token]| {
+            all.iter()
+                .filter_map(|t| t.word().map(str::to_owned))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(words(&product), ["fn", "a", "fn", "b"]);
         assert_eq!(
             words(&tests.concat()),
-            ["cfg", "test", "mod", "tests", "fn", "t", "x", "0", "cfg", "test", "impl", "X", "Y", "Z"]
+            [
+                "cfg", "test", "mod", "tests", "fn", "t", "x", "0", "cfg", "test", "impl", "X",
+                "Y", "Z"
+            ]
         );
     }
 }

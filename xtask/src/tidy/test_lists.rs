@@ -21,21 +21,30 @@ struct Use {
 ///
 /// A list counts only if a file of tests uses it: directly, or through macros that such a file uses.
 pub(super) fn listed(tree: &Tree) -> BTreeSet<(String, String)> {
-    let uses: Vec<Use> = tree.rust().flat_map(|(path, text)| uses(path, text)).collect();
+    let uses: Vec<Use> = tree
+        .rust()
+        .flat_map(|(path, text)| uses(path, text))
+        .collect();
     let mut run: BTreeSet<&str> = BTreeSet::new();
     let is_run = |it: &Use, run: &BTreeSet<&str>| match &it.within {
         Some(outer) => run.contains(outer.as_str()),
         None => it.in_tests,
     };
     loop {
-        let more: Vec<&str> = uses.iter().filter(|it| is_run(it, &run)).map(|it| it.name.as_str()).collect();
+        let more: Vec<&str> = uses
+            .iter()
+            .filter(|it| is_run(it, &run))
+            .map(|it| it.name.as_str())
+            .collect();
         let before = run.len();
         run.extend(more);
         if run.len() == before {
             break;
         }
     }
-    let lists = uses.iter().filter(|it| LISTS.contains(&it.name.as_str()) && is_run(it, &run));
+    let lists = uses
+        .iter()
+        .filter(|it| LISTS.contains(&it.name.as_str()) && is_run(it, &run));
     lists.flat_map(names).collect()
 }
 
@@ -51,7 +60,10 @@ fn uses(path: &str, text: &str) -> Vec<Use> {
     let mut found = Vec::new();
     for at in 0..all.len() {
         definitions.retain(|(end, _)| at < *end);
-        let Some(name) = all[at].word().filter(|_| all.get(at + 1).is_some_and(|token| token.is('!'))) else {
+        let Some(name) = all[at]
+            .word()
+            .filter(|_| all.get(at + 1).is_some_and(|token| token.is('!')))
+        else {
             continue;
         };
         if name == "macro_rules" {
@@ -62,7 +74,12 @@ fn uses(path: &str, text: &str) -> Vec<Use> {
         }
         let tokens = all[at + 2..group_end(&all, at + 2)].to_vec();
         let within = definitions.last().map(|(_, name)| name.clone());
-        found.push(Use { name: name.to_owned(), within, in_tests, tokens });
+        found.push(Use {
+            name: name.to_owned(),
+            within,
+            in_tests,
+            tokens,
+        });
     }
     found
 }
@@ -77,7 +94,11 @@ fn group_end(all: &[Token], from: usize) -> usize {
             _ => {}
         }
         if depth == 0 {
-            return if at == from { from.min(all.len()) } else { at + 1 };
+            return if at == from {
+                from.min(all.len())
+            } else {
+                at + 1
+            };
         }
     }
     all.len()
@@ -87,10 +108,15 @@ fn names(list: &Use) -> Vec<(String, String)> {
     let tokens = &list.tokens;
     if list.name == "scenes" {
         // Only names stand in it, each of a function of the module that the macro is named after.
-        return tokens.iter().filter_map(|token| Some((list.name.clone(), token.word()?.to_owned()))).collect();
+        return tokens
+            .iter()
+            .filter_map(|token| Some((list.name.clone(), token.word()?.to_owned())))
+            .collect();
     }
     let pairs = tokens.windows(4).filter_map(|four| match four {
-        [a, b, c, d] if b.is(':') && c.is(':') => Some((a.word()?.to_owned(), d.word()?.to_owned())),
+        [a, b, c, d] if b.is(':') && c.is(':') => {
+            Some((a.word()?.to_owned(), d.word()?.to_owned()))
+        }
         _ => None,
     });
     pairs.collect()
@@ -114,11 +140,17 @@ mod tests {
                 ("crates/a/tests/it/heavy/x.rs", heavy),
                 ("crates/a/tests/it/adapter.rs", scenes),
             ];
-            listed(&Tree::of(&files)).into_iter().map(|(group, name)| format!("{group}::{name}")).collect::<Vec<_>>()
+            listed(&Tree::of(&files))
+                .into_iter()
+                .map(|(group, name)| format!("{group}::{name}"))
+                .collect::<Vec<_>>()
         };
         let own = ["scenes::CLAUDE", "scenes::claude", "scenes::plain_text"];
         assert_eq!(of("// outer!(D);"), own);
         let used = of("ostler_testkit::outer!(D);");
-        assert_eq!(used, [&["api::keys", "keys::nowhere"], &own[..], &["words::text"]].concat());
+        assert_eq!(
+            used,
+            [&["api::keys", "keys::nowhere"], &own[..], &["words::text"]].concat()
+        );
     }
 }

@@ -31,7 +31,11 @@ impl Token {
 
 /// Cuts Rust text into tokens. Lifetimes and character literals yield none: no check asks for them.
 pub(super) fn tokens(text: &str) -> Vec<Token> {
-    let mut scanner = Scanner { rest: text, line: 1, tokens: Vec::new() };
+    let mut scanner = Scanner {
+        rest: text,
+        line: 1,
+        tokens: Vec::new(),
+    };
     while scanner.step() {}
     scanner.tokens
 }
@@ -78,7 +82,10 @@ impl Scanner<'_> {
     }
 
     fn push(&mut self, kind: Kind) {
-        self.tokens.push(Token { kind, line: self.line });
+        self.tokens.push(Token {
+            kind,
+            line: self.line,
+        });
     }
 
     fn text(&mut self, from: usize, to: usize, closing: usize) {
@@ -117,9 +124,13 @@ fn block_comment(text: &str) -> usize {
 
 /// The number of hashes and the length of the opening of a raw string, if the text begins with one.
 fn raw_string(text: &str) -> Option<(usize, usize)> {
-    let after = ["r", "br", "cr"].iter().find_map(|prefix| text.strip_prefix(prefix))?;
+    let after = ["r", "br", "cr"]
+        .iter()
+        .find_map(|prefix| text.strip_prefix(prefix))?;
     let quote = after.trim_start_matches('#');
-    quote.starts_with('"').then(|| (after.len() - quote.len(), text.len() - quote.len() + 1))
+    quote
+        .starts_with('"')
+        .then(|| (after.len() - quote.len(), text.len() - quote.len() + 1))
 }
 
 /// The offset of the closing quote of a string that begins here.
@@ -142,7 +153,9 @@ fn character_or_lifetime(text: &str) -> usize {
         // An escape: the closing quote is the first one after the escaped character.
         Some((at, '\\')) => {
             let from = (at + 2).min(text.len());
-            text.get(from..).and_then(|rest| rest.find('\'')).map_or(text.len(), |end| from + end + 1)
+            text.get(from..)
+                .and_then(|rest| rest.find('\''))
+                .map_or(text.len(), |end| from + end + 1)
         }
         Some((_, _)) => match inside.next() {
             Some((at, '\'')) => at + 1,
@@ -157,12 +170,18 @@ mod tests {
     use super::*;
 
     fn words(text: &str) -> Vec<String> {
-        tokens(text).iter().filter_map(|token| token.word().map(str::to_owned)).collect()
+        tokens(text)
+            .iter()
+            .filter_map(|token| token.word().map(str::to_owned))
+            .collect()
     }
 
     #[test]
     fn comments_and_strings_hide_their_words() {
-        assert_eq!(words("a // b\n/* c /* d */ e */ f \"g \\\" h\" r#\"i \" j\"# b\"k\" l"), ["a", "f", "l"]);
+        assert_eq!(
+            words("a // b\n/* c /* d */ e */ f \"g \\\" h\" r#\"i \" j\"# b\"k\" l"),
+            ["a", "f", "l"]
+        );
     }
 
     #[test]

@@ -15,7 +15,11 @@ impl Tree {
     /// Reads what is in the repository: all files, except what `.gitignore` at the root names.
     pub(super) fn read(root: &Path) -> Result<Self> {
         let ignored = fs::read_to_string(root.join(".gitignore")).unwrap_or_default();
-        let mut patterns: Vec<&str> = ignored.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
+        let mut patterns: Vec<&str> = ignored
+            .lines()
+            .map(str::trim)
+            .filter(|l| !l.is_empty())
+            .collect();
         patterns.push("/.git");
         let mut files = BTreeMap::new();
         collect(root, "", &patterns, &mut files)?;
@@ -25,7 +29,9 @@ impl Tree {
     #[cfg(test)]
     pub(super) fn of(files: &[(&str, &str)]) -> Self {
         let owned = |(path, text): &(&str, &str)| ((*path).to_owned(), (*text).to_owned());
-        Self { files: files.iter().map(owned).collect() }
+        Self {
+            files: files.iter().map(owned).collect(),
+        }
     }
 
     pub(super) fn get(&self, path: &str) -> Option<&str> {
@@ -33,20 +39,26 @@ impl Tree {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.files.iter().map(|(path, text)| (path.as_str(), text.as_str()))
+        self.files
+            .iter()
+            .map(|(path, text)| (path.as_str(), text.as_str()))
     }
 
     /// All Rust files of our crates; sources kept as test data, and projects for agents to work on, are not ours.
     pub(super) fn rust(&self) -> impl Iterator<Item = (&str, &str)> {
         let ours = |path: &str| !path.contains("fixtures/") && !path.starts_with("examples/");
-        self.iter().filter(move |(path, _)| path.ends_with(".rs") && ours(path))
+        self.iter()
+            .filter(move |(path, _)| path.ends_with(".rs") && ours(path))
     }
 
     /// The folders of our crates with the text of their manifests.
     pub(super) fn manifests(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.iter().filter_map(|(path, text)| Some((path.strip_suffix("/Cargo.toml")?, text))).filter(|(folder, _)| {
-            *folder == "xtask" || (folder.starts_with("crates/") && folder.matches('/').count() == 1)
-        })
+        self.iter()
+            .filter_map(|(path, text)| Some((path.strip_suffix("/Cargo.toml")?, text)))
+            .filter(|(folder, _)| {
+                *folder == "xtask"
+                    || (folder.starts_with("crates/") && folder.matches('/').count() == 1)
+            })
     }
 
     /// Whether a file or a folder is there.
@@ -55,12 +67,22 @@ impl Tree {
         let folder = format!("{path}/");
         path.is_empty()
             || self.files.contains_key(path)
-            || self.files.range(folder.clone()..).next().is_some_and(|(first, _)| first.starts_with(&folder))
+            || self
+                .files
+                .range(folder.clone()..)
+                .next()
+                .is_some_and(|(first, _)| first.starts_with(&folder))
     }
 }
 
-fn collect(folder: &Path, prefix: &str, patterns: &[&str], files: &mut BTreeMap<String, String>) -> Result<()> {
-    let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+fn collect(
+    folder: &Path,
+    prefix: &str,
+    patterns: &[&str],
+    files: &mut BTreeMap<String, String>,
+) -> Result<()> {
+    let entries =
+        fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     for entry in entries {
         let entry = entry?;
         let path = format!("{prefix}{}", entry.file_name().to_string_lossy());

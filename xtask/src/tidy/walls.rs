@@ -35,7 +35,11 @@ impl MayUse {
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let rooms = tree.get(PAGE).map(rooms).unwrap_or_default();
     if rooms.is_empty() {
-        return vec![Finding::new(PAGE, 1, "no table `| crate | is | may use (ours) | …` (write it)")];
+        return vec![Finding::new(
+            PAGE,
+            1,
+            "no table `| crate | is | may use (ours) | …` (write it)",
+        )];
     }
     let mut findings = Vec::new();
     let mut built = BTreeMap::new();
@@ -43,21 +47,40 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         let path = format!("{folder}/Cargo.toml");
         match manifest.parse::<Table>() {
             Ok(table) => {
-                built.insert(folder.rsplit('/').next().unwrap_or(folder), (path, manifest, table));
+                built.insert(
+                    folder.rsplit('/').next().unwrap_or(folder),
+                    (path, manifest, table),
+                );
             }
-            Err(error) => findings.push(Finding::new(&path, 1, format!("no TOML: {}", error.message()))),
+            Err(error) => findings.push(Finding::new(
+                &path,
+                1,
+                format!("no TOML: {}", error.message()),
+            )),
         }
     }
     for room in &rooms {
-        findings.extend(check_row(room, &rooms, built.contains_key(room.name.as_str())));
+        findings.extend(check_row(
+            room,
+            &rooms,
+            built.contains_key(room.name.as_str()),
+        ));
     }
     for (name, (path, text, table)) in &built {
         match rooms.iter().find(|room| room.name == *name) {
-            None => findings.push(Finding::new(path, 1, format!("{name} is not in the table of {PAGE} (add a row)"))),
+            None => findings.push(Finding::new(
+                path,
+                1,
+                format!("{name} is not in the table of {PAGE} (add a row)"),
+            )),
             Some(room) => {
-                let of = |wrong: String, dependency: &str| Finding::new(path, line_of(text, dependency), wrong);
+                let of = |wrong: String, dependency: &str| {
+                    Finding::new(path, line_of(text, dependency), wrong)
+                };
                 findings.extend(
-                    wrong_dependencies(room, table).into_iter().map(|(dependency, wrong)| of(wrong, &dependency)),
+                    wrong_dependencies(room, table)
+                        .into_iter()
+                        .map(|(dependency, wrong)| of(wrong, &dependency)),
                 );
             }
         }
@@ -72,11 +95,20 @@ fn check_row(room: &Room, rooms: &[Room], exists: bool) -> Vec<Finding> {
         say(format!("{} exists (drop \"(planned)\")", room.name));
     }
     if !exists && !room.planned {
-        say(format!("{} does not exist (mark it \"(planned)\", or drop the row)", room.name));
+        say(format!(
+            "{} does not exist (mark it \"(planned)\", or drop the row)",
+            room.name
+        ));
     }
     if let MayUse::These(names) = &room.may_use {
-        for name in names.iter().filter(|name| !rooms.iter().any(|room| room.name == **name)) {
-            say(format!("{} may use {name}, which is no row (mend the name)", room.name));
+        for name in names
+            .iter()
+            .filter(|name| !rooms.iter().any(|room| room.name == **name))
+        {
+            say(format!(
+                "{} may use {name}, which is no row (mend the name)",
+                room.name
+            ));
         }
     }
     findings
@@ -88,11 +120,16 @@ fn wrong_dependencies(room: &Room, manifest: &Table) -> Vec<(String, String)> {
     for (dependency, is_dev) in our_dependencies(manifest) {
         if dependency == TESTKIT {
             if !is_dev {
-                wrong.push((dependency, format!("{TESTKIT} is a normal dependency (make it a dev-dependency)")));
+                wrong.push((
+                    dependency,
+                    format!("{TESTKIT} is a normal dependency (make it a dev-dependency)"),
+                ));
             }
         } else if !room.may_use.allows(&dependency) {
-            let what =
-                format!("{} uses {dependency}, a wall of {PAGE} (drop it, or change the design first)", room.name);
+            let what = format!(
+                "{} uses {dependency}, a wall of {PAGE} (drop it, or change the design first)",
+                room.name
+            );
             wrong.push((dependency, what));
         }
     }
@@ -109,7 +146,11 @@ fn our_dependencies(manifest: &Table) -> Vec<(String, bool)> {
         .filter_map(Value::as_table);
     let mut found = Vec::new();
     for table in targets.chain([manifest]) {
-        for (kind, is_dev) in [("dependencies", false), ("build-dependencies", false), ("dev-dependencies", true)] {
+        for (kind, is_dev) in [
+            ("dependencies", false),
+            ("build-dependencies", false),
+            ("dev-dependencies", true),
+        ] {
             let Some(dependencies) = table.get(kind).and_then(Value::as_table) else {
                 continue;
             };
@@ -128,7 +169,12 @@ fn rooms(page: &str) -> Vec<Room> {
     let mut rooms = Vec::new();
     let mut inside = false;
     for (at, line) in page.lines().enumerate() {
-        let cells: Vec<&str> = line.trim().trim_matches('|').split('|').map(str::trim).collect();
+        let cells: Vec<&str> = line
+            .trim()
+            .trim_matches('|')
+            .split('|')
+            .map(str::trim)
+            .collect();
         if !line.starts_with('|') {
             inside = false;
         } else if cells.first() == Some(&"crate") {
@@ -137,7 +183,12 @@ fn rooms(page: &str) -> Vec<Room> {
             && !name.starts_with("--")
         {
             rooms.push(Room {
-                name: name.split_whitespace().next().unwrap_or_default().trim_matches('`').to_owned(),
+                name: name
+                    .split_whitespace()
+                    .next()
+                    .unwrap_or_default()
+                    .trim_matches('`')
+                    .to_owned(),
                 planned: name.contains("(planned)"),
                 may_use: may_use_of(may_use),
                 line: at + 1,
@@ -152,17 +203,26 @@ fn may_use_of(cell: &str) -> MayUse {
     if cell == "all" {
         return MayUse::All;
     }
-    let names =
-        cell.split(',').map(|name| name.trim().trim_matches('`')).filter(|name| !matches!(*name, "" | "–" | "-" | "—"));
+    let names = cell
+        .split(',')
+        .map(|name| name.trim().trim_matches('`'))
+        .filter(|name| !matches!(*name, "" | "–" | "-" | "—"));
     let long = |name: &str| {
-        if name.starts_with("ostler") { name.to_owned() } else { format!("ostler-{name}") }
+        if name.starts_with("ostler") {
+            name.to_owned()
+        } else {
+            format!("ostler-{name}")
+        }
     };
     MayUse::These(names.map(long).collect())
 }
 
 fn line_of(manifest: &str, dependency: &str) -> usize {
-    let names =
-        |line: &str| line.trim_start().strip_prefix(dependency).is_some_and(|rest| rest.starts_with(['.', ' ', '=']));
+    let names = |line: &str| {
+        line.trim_start()
+            .strip_prefix(dependency)
+            .is_some_and(|rest| rest.starts_with(['.', ' ', '=']))
+    };
     manifest.lines().position(names).map_or(1, |at| at + 1)
 }
 
@@ -181,14 +241,19 @@ mod tests {
         ];
         files.retain(|(path, _)| !manifests.iter().any(|(given, _)| given == path));
         files.extend_from_slice(manifests);
-        check(&Tree::of(&files)).into_iter().map(|f| format!("{}:{}: {}", f.path, f.line, f.what)).collect()
+        check(&Tree::of(&files))
+            .into_iter()
+            .map(|f| format!("{}:{}: {}", f.path, f.line, f.what))
+            .collect()
     }
 
     #[test]
     fn what_the_table_allows_is_fine() {
-        let allowed =
-            "[dependencies]\nostler-core.workspace = true\n[dev-dependencies]\nostler-testkit.workspace = true";
-        assert_eq!(findings(&[("crates/ostler/Cargo.toml", allowed)]), Vec::<String>::new());
+        let allowed = "[dependencies]\nostler-core.workspace = true\n[dev-dependencies]\nostler-testkit.workspace = true";
+        assert_eq!(
+            findings(&[("crates/ostler/Cargo.toml", allowed)]),
+            Vec::<String>::new()
+        );
     }
 
     #[test]
@@ -196,7 +261,10 @@ mod tests {
         let wrong = "[target.'cfg(unix)'.dependencies]\nostler = { path = \"../ostler\" }";
         let found = findings(&[("crates/ostler-core/Cargo.toml", wrong)]);
         assert_eq!(found.len(), 1);
-        assert!(found[0].starts_with("crates/ostler-core/Cargo.toml:2: ostler-core uses ostler,"), "{found:?}");
+        assert!(
+            found[0].starts_with("crates/ostler-core/Cargo.toml:2: ostler-core uses ostler,"),
+            "{found:?}"
+        );
     }
 
     #[test]
@@ -208,11 +276,32 @@ mod tests {
 
     #[test]
     fn crates_and_rows_must_match() {
-        let found = findings(&[("crates/ostler-extra/Cargo.toml", ""), ("crates/ostler-tools/Cargo.toml", "")]);
-        assert!(found.iter().any(|f| f.contains("ostler-extra is not in the table")), "{found:?}");
-        assert!(found.iter().any(|f| f.contains("ostler-tools exists (drop")), "{found:?}");
+        let found = findings(&[
+            ("crates/ostler-extra/Cargo.toml", ""),
+            ("crates/ostler-tools/Cargo.toml", ""),
+        ]);
+        assert!(
+            found
+                .iter()
+                .any(|f| f.contains("ostler-extra is not in the table")),
+            "{found:?}"
+        );
+        assert!(
+            found
+                .iter()
+                .any(|f| f.contains("ostler-tools exists (drop")),
+            "{found:?}"
+        );
         let lone = Tree::of(&[("ARCHITECTURE.md", TABLE)]);
-        assert!(check(&lone).iter().any(|f| f.what.contains("ostler-core does not exist")));
-        assert!(check(&Tree::of(&[])).iter().any(|f| f.what.contains("no table")));
+        assert!(
+            check(&lone)
+                .iter()
+                .any(|f| f.what.contains("ostler-core does not exist"))
+        );
+        assert!(
+            check(&Tree::of(&[]))
+                .iter()
+                .any(|f| f.what.contains("no table"))
+        );
     }
 }

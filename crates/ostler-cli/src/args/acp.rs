@@ -41,6 +41,9 @@ impl AcpArgs {
             ("--session-id", settings.session_id.is_some()),
             ("--fork", settings.fork),
         ];
-        given.into_iter().find(|(_, is_given)| *is_given).map(|(flag, _)| flag)
+        given
+            .into_iter()
+            .find(|(_, is_given)| *is_given)
+            .map(|(flag, _)| flag)
     }
 }

@@ -4,7 +4,9 @@ use clap::{Args, ValueEnum};
 
 /// Commands of the tool `run_command`.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Commands (agents with Ostler's own tools: openai-api, scripted, loops)")]
+#[command(
+    next_help_heading = "Commands (agents with Ostler's own tools: openai-api, scripted, loops)"
+)]
 pub(crate) struct CommandArgs {
     /// Commands the model may run [default: as .ostler/sandbox.toml says, else build, or strict where the sandbox has a gap]
     #[arg(long, value_enum, value_name = "PRESET")]

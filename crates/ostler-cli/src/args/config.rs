@@ -111,6 +111,9 @@ pub(crate) struct ConfigPathArgs {
 impl ConfigPathArgs {
     /// The same as what is asked of a policy.
     pub(crate) fn policy(&self) -> PolicyArgs {
-        PolicyArgs { trust_project: self.trust_project, ..PolicyArgs::default() }
+        PolicyArgs {
+            trust_project: self.trust_project,
+            ..PolicyArgs::default()
+        }
     }
 }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::{
-    AgentSettings, CommandArgs, ConfigArgs, LimitArgs, PolicyArgs, SESSION, SizeLimits, StartArgs, TaskArgs, Time, time,
+    AgentSettings, CommandArgs, ConfigArgs, LimitArgs, PolicyArgs, SESSION, SizeLimits, StartArgs,
+    TaskArgs, Time, time,
 };
 
 const LOOP_HELP: &str = "\
@@ -53,7 +54,12 @@ pub(crate) struct LoopArgs {
     #[arg(long)]
     pub(crate) ask: bool,
     /// What the model is told before the task, in place of what it is told else; @FILE for a file
-    #[arg(long, value_name = "TEXT|@FILE", visible_alias = "system-prompt", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "TEXT|@FILE",
+        visible_alias = "system-prompt",
+        allow_hyphen_values = true
+    )]
     pub(crate) instructions: Option<String>,
     /// What it is told besides
     #[arg(long, value_name = "TEXT|@FILE", allow_hyphen_values = true)]

@@ -157,9 +157,15 @@ pub(crate) struct SessionsPruneArgs {
 /// A number and its unit.
 fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let (_, scale) = units.iter().find(|(unit, _)| *unit == &text[digits.len()..])?;
+    let (_, scale) = units
+        .iter()
+        .find(|(unit, _)| *unit == &text[digits.len()..])?;
     // A sign, an infinity or a number that is none is no size of anything.
-    digits.parse::<f64>().ok().filter(|n| n.is_finite() && !digits.starts_with(['-', '+'])).map(|n| n * scale)
+    digits
+        .parse::<f64>()
+        .ok()
+        .filter(|n| n.is_finite() && !digits.starts_with(['-', '+']))
+        .map(|n| n * scale)
 }
 
 /// The greatest age: what is older is a mistake.
@@ -167,9 +173,17 @@ const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// An age. Unlike a limit on a run it may be zero, and is said in days.
 pub(super) fn age(text: &str) -> Result<Duration, String> {
-    let units = [("s", 1.0), ("m", 60.0), ("min", 60.0), ("h", 3600.0), ("d", 86_400.0), ("w", 604_800.0)];
+    let units = [
+        ("s", 1.0),
+        ("m", 60.0),
+        ("min", 60.0),
+        ("h", 3600.0),
+        ("d", 86_400.0),
+        ("w", 604_800.0),
+    ];
     let time = scaled(text, &units).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    time.filter(|time| *time <= LONGEST).ok_or_else(|| "expected an age such as 12h, 30d, 8w".into())
+    time.filter(|time| *time <= LONGEST)
+        .ok_or_else(|| "expected an age such as 12h, 30d, 8w".into())
 }
 
 /// A size in bytes.
@@ -184,10 +198,20 @@ mod tests {
     #[test]
     fn ages_and_sizes() {
         let day = Duration::from_secs(86_400);
-        for (text, want) in [("30d", day * 30), ("8w", day * 56), ("12h", day / 2), ("0s", Duration::ZERO)] {
+        for (text, want) in [
+            ("30d", day * 30),
+            ("8w", day * 56),
+            ("12h", day / 2),
+            ("0s", Duration::ZERO),
+        ] {
             assert_eq!(age(text), Ok(want), "{text}");
         }
-        for (text, want) in [("0", 0), ("1.5KB", 1_500), ("500MB", 500_000_000), ("2GiB", 2_147_483_648)] {
+        for (text, want) in [
+            ("0", 0),
+            ("1.5KB", 1_500),
+            ("500MB", 500_000_000),
+            ("2GiB", 2_147_483_648),
+        ] {
             assert_eq!(size(text), Ok(want), "{text}");
         }
         for bad in ["", "d", "30", "-1d", "1y", "1e30d", "NaNd", "infd"] {

@@ -34,7 +34,13 @@ pub(crate) fn line() -> (Teller, Line) {
 impl Person for Teller {
     fn answer<'a>(&'a self, question: &'a str) -> PersonFuture<'a> {
         let (to, answer) = oneshot::channel();
-        let is_put = self.0.send(Query { text: question.to_owned(), to }).is_ok();
+        let is_put = self
+            .0
+            .send(Query {
+                text: question.to_owned(),
+                to,
+            })
+            .is_ok();
         Box::pin(async move { if is_put { answer.await.ok() } else { None } })
     }
 }
@@ -52,17 +58,28 @@ impl Query {
     /// The question as it is shown.
     pub(super) fn shown(&self) -> Question {
         let warn = WARN.bold();
-        let mut lines = vec![format!("{warn}?{warn:#} The model asks {DIM}(Ctrl-D: answer later){DIM:#}")];
+        let mut lines = vec![format!(
+            "{warn}?{warn:#} The model asks {DIM}(Ctrl-D: answer later){DIM:#}"
+        )];
         let all = self.text.trim_end().split('\n');
         for line in all.clone().take(LINES) {
             let (line, left) = visible(line.trim_end_matches('\r'), WIDTH);
-            let left = if left == 0 { String::new() } else { format!(" {DIM}({left} more characters){DIM:#}") };
+            let left = if left == 0 {
+                String::new()
+            } else {
+                format!(" {DIM}({left} more characters){DIM:#}")
+            };
             lines.push(format!("  {line}{left}"));
         }
         match all.count().saturating_sub(LINES) {
             0 => {}
-            more => lines.push(format!("  {WARN}and {more} more lines that are not shown{WARN:#}")),
+            more => lines.push(format!(
+                "  {WARN}and {more} more lines that are not shown{WARN:#}"
+            )),
         }
-        Question { lines, prompt: PROMPT.to_owned() }
+        Question {
+            lines,
+            prompt: PROMPT.to_owned(),
+        }
     }
 }

@@ -20,7 +20,9 @@ mod unix {
 
     use rustix::event::{PollFd, PollFlags, Timespec};
     use rustix::io::Errno;
-    use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
+    use rustix::termios::{
+        LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
+    };
 
     use super::Typed;
 
@@ -39,7 +41,11 @@ mod unix {
                 return None;
             }
             let found = tcgetattr(io::stdin()).ok()?;
-            Some(Self { found, is_changed: Cell::new(false), is_quiet: Cell::new(false) })
+            Some(Self {
+                found,
+                is_changed: Cell::new(false),
+                is_quiet: Cell::new(false),
+            })
         }
 
         /// From now on what is typed is not shown, but for questions: it would stand in the midst of an answer.
@@ -53,7 +59,8 @@ mod unix {
             let mut mode = self.found.clone();
             if self.is_quiet.get() {
                 // Nothing is edited either: Ctrl-D and the arrows are for the prompt, which reads them later.
-                mode.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
+                mode.local_modes
+                    .remove(LocalModes::ECHO | LocalModes::ICANON);
                 // Ctrl-C leaves alone what was typed before it.
                 mode.local_modes.insert(LocalModes::NOFLSH);
             }
@@ -63,14 +70,16 @@ mod unix {
         /// What is typed is shown, and read line by line.
         pub(crate) fn loud(&self) {
             let mut mode = self.found.clone();
-            mode.local_modes.insert(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG);
+            mode.local_modes
+                .insert(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG);
             self.set(&mode);
         }
 
         /// Takes what was typed and not read, half lines included.
         pub(crate) fn drain(&self) -> String {
             let mut mode = self.found.clone();
-            mode.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
+            mode.local_modes
+                .remove(LocalModes::ECHO | LocalModes::ICANON);
             // A read gives what there is and does not wait.
             mode.special_codes[SpecialCodeIndex::VMIN] = 0;
             mode.special_codes[SpecialCodeIndex::VTIME] = 0;
@@ -88,7 +97,8 @@ mod unix {
 
         fn set(&self, mode: &Termios) {
             // A terminal that is gone needs no settings.
-            self.is_changed.set(tcsetattr(io::stdin(), OptionalActions::Now, mode).is_ok());
+            self.is_changed
+                .set(tcsetattr(io::stdin(), OptionalActions::Now, mode).is_ok());
         }
     }
 

@@ -21,26 +21,34 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use self::pipes::Line;
-use self::server::{CROWDED, Server};
 use self::request::EditorRequest;
+use self::server::{CROWDED, Server};
 use crate::args::AcpArgs;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
 use crate::signals::{Caught, Signals};
 use crate::spec::Chosen;
 use crate::store::{self, Keeping};
-use crate::{config, output, trust_review, spec};
+use crate::{config, output, spec, trust_review};
 
 /// Serves until the editor closes stdin or stdout, or a signal comes.
 pub(crate) async fn run(mut args: AcpArgs) -> Result<Code, Fault> {
     if let Some(flag) = args.misplaced() {
-        return Err(Fault::usage(format!("{flag} is for the editor to say, for each session"))
-            .hint("session/new and session/load of the protocol carry it (docs/acp-server.md)"));
+        return Err(
+            Fault::usage(format!("{flag} is for the editor to say, for each session"))
+                .hint("session/new and session/load of the protocol carry it (docs/acp-server.md)"),
+        );
     }
     let here = spec::directory(None)?;
-    let project = trust_review::open((args.start.config, &args.start.policy), &here, Attendance::Unattended)?;
+    let project = trust_review::open(
+        (args.start.config, &args.start.policy),
+        &here,
+        Attendance::Unattended,
+    )?;
     let config = config::load(args.start.config, &project)?;
-    config::remarks(&config, &project).iter().for_each(|remark| output::tell(&plain(remark)));
+    config::remarks(&config, &project)
+        .iter()
+        .for_each(|remark| output::tell(&plain(remark)));
     let Keeping { host, store } = store::keeping(&mut args.start, &here, &config)?;
     let chosen = spec::choose(&config, &args.start, (&host, false)).await?;
     let dialect = spec::likely_language(&args.start, &config, &chosen);
@@ -66,7 +74,11 @@ pub(crate) async fn run(mut args: AcpArgs) -> Result<Code, Fault> {
     let is_read = end(&mut server, &mut signals).await;
     drop(server);
     // What was handed over last is still to be written.
-    let patience = if is_read { pipes::PATIENCE } else { Duration::ZERO };
+    let patience = if is_read {
+        pipes::PATIENCE
+    } else {
+        Duration::ZERO
+    };
     match tokio::time::timeout(patience, done).await {
         Ok(Ok(Err(error))) => output::gone(&error),
         _ => Ok(code),
@@ -74,7 +86,11 @@ pub(crate) async fn run(mut args: AcpArgs) -> Result<Code, Fault> {
 }
 
 /// Serves until there is a reason to end.
-async fn serve(server: &mut Server, lines: &mut mpsc::Receiver<Line>, signals: &mut Signals) -> Code {
+async fn serve(
+    server: &mut Server,
+    lines: &mut mpsc::Receiver<Line>,
+    signals: &mut Signals,
+) -> Code {
     loop {
         tokio::select! {
             permit = server.out.clone().reserve_owned(), if !server.queue.is_empty() => match (permit, server.queue.pop_front()) {
@@ -101,7 +117,10 @@ async fn serve(server: &mut Server, lines: &mut mpsc::Receiver<Line>, signals: &
 /// read it all.
 async fn end(server: &mut Server, signals: &mut Signals) -> bool {
     let tell = |server: &Server, wish: fn() -> EditorRequest| {
-        server.seats.values().for_each(|seat| seat.ask(wish()).unwrap_or_default()); // one that is gone has ended
+        server
+            .seats
+            .values()
+            .for_each(|seat| seat.ask(wish()).unwrap_or_default()); // one that is gone has ended
     };
     tell(server, || EditorRequest::End);
     let mut is_read = true;

@@ -46,7 +46,9 @@ pub(crate) async fn run(args: ChatArgs) -> Result<Code, Fault> {
     let mut session = session;
     loop {
         chat.converse(&mut session, &mut signals, &mut done).await;
-        let Some(Leaving::Resume(next)) = chat.talk.leaving.take() else { break };
+        let Some(Leaving::Resume(next)) = chat.talk.leaving.take() else {
+            break;
+        };
         session = chat.renew(*next);
     }
     chat.close(&mut signals, &mut done).await;
@@ -78,7 +80,11 @@ struct Scene {
 async fn begin(mut args: ChatArgs) -> Result<(Scene, Session), Fault> {
     let dir = spec::directory(args.start.dir.as_deref())?;
     let is_attended = io::stdin().is_terminal();
-    let attendance = if is_attended { ask::who() } else { Attendance::Unattended };
+    let attendance = if is_attended {
+        ask::who()
+    } else {
+        Attendance::Unattended
+    };
     let project = trust_review::open((args.start.config, &args.start.policy), &dir, attendance)?;
     let config = config::load(args.start.config, &project)?;
     let Keeping { host, store } = store::keeping(&mut args.start, &dir, &config)?;
@@ -86,16 +92,42 @@ async fn begin(mut args: ChatArgs) -> Result<(Scene, Session), Fault> {
     let chosen = spec::choose(&config, &args.start, (&host, true)).await?;
     let prompt = args.prompt.unwrap_or_default();
     let (streaming, after_turn) = (true, AfterTurn::Wait);
-    let way = Way { prompt, dir: dir.clone(), project, streaming, after_turn, attendance, ..Way::default() };
-    let history = environment::state_dir().filter(|_| !args.start.no_store).map(|dir| dir.join("chat_history"));
+    let way = Way {
+        prompt,
+        dir: dir.clone(),
+        project,
+        streaming,
+        after_turn,
+        attendance,
+        ..Way::default()
+    };
+    let history = environment::state_dir()
+        .filter(|_| !args.start.no_store)
+        .map(|dir| dir.join("chat_history"));
     let mut wanted = spec::read(args.start, &config, way)?;
     if attendance == Attendance::Attended {
         wanted.spec.denials = Denials::Tolerate; // whoever said no need not be told that the turn failed
     }
     let spec = wanted.told(&config, &chosen)?;
-    let session = chosen.agent.start(&host, spec).map_err(|error| spec::wrong(&error, &*chosen.agent, "chat"))?;
+    let session = chosen
+        .agent
+        .start(&host, spec)
+        .map_err(|error| spec::wrong(&error, &*chosen.agent, "chat"))?;
     let view = args.view;
-    Ok((Scene { config, chosen, host, store, wanted, dir, view, history, is_attended }, session))
+    Ok((
+        Scene {
+            config,
+            chosen,
+            host,
+            store,
+            wanted,
+            dir,
+            view,
+            history,
+            is_attended,
+        },
+        session,
+    ))
 }
 
 /// A conversation on the screen.
@@ -126,16 +158,27 @@ impl Chat {
         let gate = Gate::default();
         let dialects = Dialects::of(scene.config.agents());
         let stored = Stored::of(scene.store.as_ref());
-        let view = View { args: scene.view, dir: Some(scene.dir.clone()), dialects, stored };
+        let view = View {
+            args: scene.view,
+            dir: Some(scene.dir.clone()),
+            dialects,
+            stored,
+        };
         let shown = output::open_chat(view, |place| gate.writer(place));
         let is_live = shown.is_live();
         let (mut screen, done) = Screen::open(shown).map_err(Fault::internal)?;
         let asking = Asking::new(session.remote(), scene.wanted.spec.attendance);
-        let keys = if scene.is_attended { Keys::editor(scene.history.clone(), gate)? } else { Keys::lines()? };
+        let keys = if scene.is_attended {
+            Keys::editor(scene.history.clone(), gate)?
+        } else {
+            Keys::lines()?
+        };
         if scene.is_attended {
             let dir = word(&scene.dir.to_string_lossy(), 200);
             let agent = name(&scene.chosen.name);
-            screen.line(format!("{DIM}{agent} in {dir} · /help lists the commands, Ctrl-D leaves{DIM:#}"));
+            screen.line(format!(
+                "{DIM}{agent} in {dir} · /help lists the commands, Ctrl-D leaves{DIM:#}"
+            ));
         }
         if let Some(terminal) = asking.terminal() {
             terminal.quiet();
@@ -143,12 +186,33 @@ impl Chat {
         let talk = Talk::new(session.remote(), !scene.wanted.spec.prompt.is_empty());
         let (errands, next, twice, prompting, since) = (JoinSet::new(), None, None, None, None);
         let draft = String::new();
-        Ok((Self { scene, screen, asking, keys, talk, errands, next, twice, draft, prompting, is_live, since }, done))
+        Ok((
+            Self {
+                scene,
+                screen,
+                asking,
+                keys,
+                talk,
+                errands,
+                next,
+                twice,
+                draft,
+                prompting,
+                is_live,
+                since,
+            },
+            done,
+        ))
     }
 
     /// The same with another session.
     fn renew(&mut self, next: Next) -> Session {
-        let Next { session, chosen, heard, .. } = next;
+        let Next {
+            session,
+            chosen,
+            heard,
+            ..
+        } = next;
         self.scene.chosen = chosen;
         self.asking.renew(session.remote());
         self.talk = Talk::new(session.remote(), false);
@@ -209,7 +273,8 @@ impl Chat {
         }
         let is_idle = !self.talk.is_busy() && self.talk.leaving.is_none();
         let is_idle = is_idle && self.next.is_none() && self.errands.is_empty();
-        if is_idle && self.screen.end().is_none() && !self.keys.is_up() && self.prompting.is_none() {
+        if is_idle && self.screen.end().is_none() && !self.keys.is_up() && self.prompting.is_none()
+        {
             self.prompting = Some(self.screen.shown());
         }
     }
@@ -269,11 +334,20 @@ impl Chat {
         if self.talk.leaving.is_some() {
             return self.talk.remote.kill();
         }
-        if self.twice.replace(Box::pin(tokio::time::sleep(TWICE))).is_some() && !has_typed {
+        if self
+            .twice
+            .replace(Box::pin(tokio::time::sleep(TWICE)))
+            .is_some()
+            && !has_typed
+        {
             if self.talk.is_busy() {
                 self.screen.remark("leaving; Ctrl-C again kills");
             }
-            let code = if self.talk.is_busy() { Code(130) } else { exit::OK };
+            let code = if self.talk.is_busy() {
+                Code(130)
+            } else {
+                exit::OK
+            };
             return self.leave(code);
         }
         self.asking.drop_question(&mut self.screen);
@@ -289,7 +363,8 @@ impl Chat {
             return self.screen.line(format!("{DIM}{how}{DIM:#}"));
         }
         self.screen.remark("interrupting; Ctrl-C again leaves");
-        self.errands.spawn(talk::interrupted(self.talk.remote.interrupt()));
+        self.errands
+            .spawn(talk::interrupted(self.talk.remote.interrupt()));
     }
 }
 

@@ -33,10 +33,17 @@ fn show(args: &ConfigShowArgs) -> Result<Code, Fault> {
         named(&config, name)?;
         config.give(Key::Agent, name, Origin::Flag("--agent"));
     }
-    if let Some(name) = config.default_agent().map(|entry| entry.value.text().to_owned()) {
+    if let Some(name) = config
+        .default_agent()
+        .map(|entry| entry.value.text().to_owned())
+    {
         named(&config, &name)?;
         if let Some(model) = model()? {
-            config.give(Key::Of(name, Field::Model), model, Origin::Variable(MODEL_VARIABLE));
+            config.give(
+                Key::Of(name, Field::Model),
+                model,
+                Origin::Variable(MODEL_VARIABLE),
+            );
         }
     }
     let rows = config.rows(args.agent.as_deref());
@@ -52,20 +59,37 @@ fn show(args: &ConfigShowArgs) -> Result<Code, Fault> {
             })
             .collect();
         let file = project.file(FileKind::Config);
-        let file = file.map(|file| json!({ "file": file.root.join(&file.name), "trust": file.standing.as_str() }));
+        let file = file.map(
+            |file| json!({ "file": file.root.join(&file.name), "trust": file.standing.as_str() }),
+        );
         let values: Vec<Value> = rows.iter().map(as_json).collect();
-        say(&format!("{:#}", json!({ "values": values, "ignored": ignored, "project": file })));
+        say(&format!(
+            "{:#}",
+            json!({ "values": values, "ignored": ignored, "project": file })
+        ));
         return Ok(exit::OK);
     }
-    let width = |cell: fn(&Row) -> &String| rows.iter().map(|row| cell(row).chars().count()).max().unwrap_or(0).min(50);
+    let width = |cell: fn(&Row) -> &String| {
+        rows.iter()
+            .map(|row| cell(row).chars().count())
+            .max()
+            .unwrap_or(0)
+            .min(50)
+    };
     let (keys, values, dim) = (width(|row| &row.key), width(|row| &row.value), style::DIM);
     for row in &rows {
         let (key, value) = (plain(&row.key), plain(&row.value).replace('\n', " "));
-        say(&format!("{key:keys$}  {value:values$}  {dim}{}{dim:#}", plain(&row.from.to_string())));
+        say(&format!(
+            "{key:keys$}  {value:values$}  {dim}{}{dim:#}",
+            plain(&row.from.to_string())
+        ));
     }
     let warn = style::WARN;
     for ignored in config.ignored() {
-        let line = format!("{}: {} is not taken: {}", ignored.entry.from, ignored.entry.key, ignored.why);
+        let line = format!(
+            "{}: {} is not taken: {}",
+            ignored.entry.from, ignored.entry.key, ignored.why
+        );
         tell(&format!("{warn}!{warn:#} {}", plain(&line)));
     }
     if let Some(file) = project.file(FileKind::Config) {
@@ -95,7 +119,11 @@ fn origin(from: &Origin) -> Value {
 fn path(args: &ConfigPathArgs) -> Result<Code, Fault> {
     let dir = directory(args.dir.as_deref())?;
     let project = Project::read(args.config, &args.policy(), &dir)?;
-    let places = if args.config.no_config { Vec::new() } else { places(&project) };
+    let places = if args.config.no_config {
+        Vec::new()
+    } else {
+        places(&project)
+    };
     if args.json {
         let files = places.iter().map(|place| {
             let file = place.file.to_string_lossy();
@@ -103,7 +131,10 @@ fn path(args: &ConfigPathArgs) -> Result<Code, Fault> {
             let trust = place.is_there.then_some(trust);
             json!({ "file": file, "whose": place.whose, "exists": place.is_there, "trusted": is_trusted, "trust": trust })
         });
-        say(&format!("{:#}", json!({ "files": files.collect::<Vec<_>>() })));
+        say(&format!(
+            "{:#}",
+            json!({ "files": files.collect::<Vec<_>>() })
+        ));
         return Ok(exit::OK);
     }
     let dim = style::DIM;
@@ -112,9 +143,15 @@ fn path(args: &ConfigPathArgs) -> Result<Code, Fault> {
             (false, _) => "not there",
             (true, Standing::Trusted) => "read",
             (true, Standing::Untrusted) => "read; only what can do no harm is taken",
-            (true, Standing::Changed) => "changed since it was trusted; only what can do no harm is taken",
+            (true, Standing::Changed) => {
+                "changed since it was trusted; only what can do no harm is taken"
+            }
         };
-        say(&format!("{}  {dim}{}, {state}{dim:#}", plain(&place.file.to_string_lossy()), place.whose));
+        say(&format!(
+            "{}  {dim}{}, {state}{dim:#}",
+            plain(&place.file.to_string_lossy()),
+            place.whose
+        ));
     }
     Ok(exit::OK)
 }

@@ -56,25 +56,32 @@ enum Reason {
 pub(crate) async fn run(args: DoctorArgs) -> Result<Code, Fault> {
     let project = Project::read(args.config, &PolicyArgs::default(), &directory(None)?)?;
     let config = config::load(args.config, &project)?;
-    config::remarks(&config, &project).iter().for_each(|remark| tell(&plain(remark)));
+    config::remarks(&config, &project)
+        .iter()
+        .for_each(|remark| tell(&plain(remark)));
     if let Some(agent) = &args.conformance {
         return conformance::run(&config, agent, args.json).await;
     }
     let host = Arc::new(environment::host());
     let subjects = match &args.agent {
         Some(name) => vec![named(&config, name)?],
-        None => config.agents().iter().map(|agent| Chosen::own(agent.clone())).collect(),
+        None => config
+            .agents()
+            .iter()
+            .map(|agent| Chosen::own(agent.clone()))
+            .collect(),
     };
     let findings = examine(&config, &host, subjects, args.workspace_tools.as_deref()).await;
     // An agent that plays scripts is always ready; it does not make a machine ready for work.
-    let ready = findings.iter().any(|f| f.state.is_usable() && !(f.built_in && args.agent.is_none()));
+    let ready = findings
+        .iter()
+        .any(|f| f.state.is_usable() && !(f.built_in && args.agent.is_none()));
     let choice = match &args.agent {
         Some(_) => None,
         None => Some(choose(&config, &host, &findings)?),
     };
     if args.json {
-        let mut report =
-            serde_json::json!({ "ready": ready, "ostler_version": env!("CARGO_PKG_VERSION"), "agents": findings });
+        let mut report = serde_json::json!({ "ready": ready, "ostler_version": env!("CARGO_PKG_VERSION"), "agents": findings });
         if let Some(choice) = choice {
             report["run"] = serde_json::to_value(choice).map_err(Fault::internal)?;
         }
@@ -82,7 +89,10 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<Code, Fault> {
     } else {
         let lines = match choice {
             Some(choice) => report::overview(&findings, &choice, output::width()),
-            None => findings.iter().flat_map(|finding| report::details(finding, output::width())).collect(),
+            None => findings
+                .iter()
+                .flat_map(|finding| report::details(finding, output::width()))
+                .collect(),
         };
         lines.iter().for_each(|line| say(line));
     }
@@ -90,7 +100,12 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<Code, Fault> {
 }
 
 /// Probes agents, several at a time, and reports progress.
-async fn examine(config: &Config, host: &Arc<Host>, subjects: Vec<Chosen>, helper: Option<&str>) -> Vec<Finding> {
+async fn examine(
+    config: &Config,
+    host: &Arc<Host>,
+    subjects: Vec<Chosen>,
+    helper: Option<&str>,
+) -> Vec<Finding> {
     let met = drift::met();
     let mut waiting = subjects.iter().enumerate();
     let mut probes = JoinSet::new();
@@ -104,8 +119,14 @@ async fn examine(config: &Config, host: &Arc<Host>, subjects: Vec<Chosen>, helpe
         {
             probes.spawn(probe(at, (config, subject), host.clone(), helper));
         }
-        let busy = subjects.iter().zip(&probed).filter(|(_, probed)| probed.is_none());
-        let busy: Vec<&str> = busy.map(|(subject, _)| subject.name.as_str()).take(AT_ONCE).collect();
+        let busy = subjects
+            .iter()
+            .zip(&probed)
+            .filter(|(_, probed)| probed.is_none());
+        let busy: Vec<&str> = busy
+            .map(|(subject, _)| subject.name.as_str())
+            .take(AT_ONCE)
+            .collect();
         status.doing(&format!("probing {}", busy.join(", ")));
         tokio::select! {
             done = probes.join_next() => match done {
@@ -118,7 +139,9 @@ async fn examine(config: &Config, host: &Arc<Host>, subjects: Vec<Chosen>, helpe
     }
     status.hide();
     let findings = subjects.iter().zip(probed);
-    findings.filter_map(|(subject, probed)| Some(Finding::new(subject, probed?, &met))).collect()
+    findings
+        .filter_map(|(subject, probed)| Some(Finding::new(subject, probed?, &met)))
+        .collect()
 }
 
 /// Probes one agent, as the files say that it is started.
@@ -129,7 +152,10 @@ fn probe(
     helper: Option<&str>,
 ) -> impl Future<Output = (usize, Probed)> + Send + 'static {
     let mut spec = Spec::default();
-    let filled = config.defaults(&subject.name).map(|defaults| defaults.fill(&mut spec, &lookup)).transpose();
+    let filled = config
+        .defaults(&subject.name)
+        .map(|defaults| defaults.fill(&mut spec, &lookup))
+        .transpose();
     if let Some(name) = helper {
         spec.settings.set(keys::WORKSPACE_TOOLS, name);
     }
@@ -147,11 +173,25 @@ fn probe(
 fn choose(config: &Config, host: &Host, findings: &[Finding]) -> Result<RunChoice, Fault> {
     if let Some(entry) = config.default_agent() {
         let (agent, configured_by) = (entry.value.text().to_owned(), Some(entry.from.to_string()));
-        let behind = config.agent(&agent).map_or_else(|| agent.clone(), |known| known.name().to_owned());
-        return Ok(RunChoice { agent, behind, reason: Reason::Configured, configured_by });
+        let behind = config
+            .agent(&agent)
+            .map_or_else(|| agent.clone(), |known| known.name().to_owned());
+        return Ok(RunChoice {
+            agent,
+            behind,
+            reason: Reason::Configured,
+            configured_by,
+        });
     }
-    let is_usable = |agent: &dyn Agent| findings.iter().any(|f| f.agent == agent.name() && f.state.is_usable());
-    let choice = config.agents().choose_probed(host, |agent| probing(config, agent.name()), is_usable);
+    let is_usable = |agent: &dyn Agent| {
+        findings
+            .iter()
+            .any(|f| f.agent == agent.name() && f.state.is_usable())
+    };
+    let choice =
+        config
+            .agents()
+            .choose_probed(host, |agent| probing(config, agent.name()), is_usable);
     let choice = choice.ok_or_else(|| Fault::internal("no agent is known"))?;
     let reason = match choice.reason {
         _ if choice.agent.plays() => Reason::NoneUsable,
@@ -159,5 +199,10 @@ fn choose(config: &Config, host: &Host, findings: &[Finding]) -> Result<RunChoic
         ChoiceReason::First => Reason::FirstUsable,
     };
     let agent = choice.agent.name().to_owned();
-    Ok(RunChoice { behind: agent.clone(), agent, reason, configured_by: None })
+    Ok(RunChoice {
+        behind: agent.clone(),
+        agent,
+        reason,
+        configured_by: None,
+    })
 }

@@ -25,9 +25,21 @@ use crate::{config, files, prompt, trust_review};
 /// Runs one task.
 pub(crate) async fn run(args: LoopArgs) -> Result<Code, Fault> {
     let format = args.task.format();
-    let Begun { session, signals, attendance, line, again, view } = output::reporting(format, begin(args).await)?;
+    let Begun {
+        session,
+        signals,
+        attendance,
+        line,
+        again,
+        view,
+    } = output::reporting(format, begin(args).await)?;
     let asking = Asking::new(session.remote(), attendance).also_for(line);
-    follow((session, asking), output::open_loop(format, again, view), signals).await
+    follow(
+        (session, asking),
+        output::open_loop(format, again, view),
+        signals,
+    )
+    .await
 }
 
 /// A loop that is under way.
@@ -55,11 +67,26 @@ async fn begin(mut args: LoopArgs) -> Result<Begun, Fault> {
     if let Some(until) = &args.until {
         host = host.allowing(split(until)?);
     }
-    let before = resume::look(start.agent_settings.resume.as_deref(), store.as_deref(), args.fork)?;
-    args.mode = args.mode.or(before.is_approving.then_some(LoopMode::Approve));
-    let sought = model::Sought { config: &config, host: &host, args: &args, before: before.model };
+    let before = resume::look(
+        start.agent_settings.resume.as_deref(),
+        store.as_deref(),
+        args.fork,
+    )?;
+    args.mode = args
+        .mode
+        .or(before.is_approving.then_some(LoopMode::Approve));
+    let sought = model::Sought {
+        config: &config,
+        host: &host,
+        args: &args,
+        before: before.model,
+    };
     let model = model::choose(&sought).await?;
-    let (agent, line) = around(Loop::around(model), &args, &(host.clone(), dir.clone(), attendance))?;
+    let (agent, line) = around(
+        Loop::around(model),
+        &args,
+        &(host.clone(), dir.clone(), attendance),
+    )?;
     let streaming = format.is_streaming();
     let view = View {
         args: args.task.view,
@@ -67,26 +94,57 @@ async fn begin(mut args: LoopArgs) -> Result<Begun, Fault> {
         dialects: Dialects::only(agent.dialect()),
         stored: Stored::Yes,
     };
-    let way = Way { prompt: task, dir, project, streaming, attendance, has_model: true, ..Way::default() };
+    let way = Way {
+        prompt: task,
+        dir,
+        project,
+        streaming,
+        attendance,
+        has_model: true,
+        ..Way::default()
+    };
     let mut wanted = spec::read(start, &config, way)?;
     wanted.spec.denials = Denials::Tolerate;
     set(&mut wanted.spec.settings, &args)?;
-    let chosen = Chosen { name: LOOP.to_owned(), agent: Arc::new(agent) };
+    let chosen = Chosen {
+        name: LOOP.to_owned(),
+        agent: Arc::new(agent),
+    };
     let spec = wanted.told(&config, &chosen)?;
     let signals = Signals::listen()?;
-    let session = chosen.agent.start(&host, spec).map_err(|error| spec::wrong(&error, &*chosen.agent, "loop"))?;
+    let session = chosen
+        .agent
+        .start(&host, spec)
+        .map_err(|error| spec::wrong(&error, &*chosen.agent, "loop"))?;
     // What is not kept cannot be gone on with.
     let again = store.map(|_| Again(again(&args)));
-    Ok(Begun { session, signals, attendance, line, again, view })
+    Ok(Begun {
+        session,
+        signals,
+        attendance,
+        line,
+        again,
+        view,
+    })
 }
 
 /// Puts around the loop what was asked for: its check, and whom the model may ask.
-fn around(agent: Loop, args: &LoopArgs, place: &(Host, std::path::PathBuf, Attendance)) -> Result<(Loop, Line), Fault> {
+fn around(
+    agent: Loop,
+    args: &LoopArgs,
+    place: &(Host, std::path::PathBuf, Attendance),
+) -> Result<(Loop, Line), Fault> {
     let (host, dir, attendance) = place;
-    let mut agent = if args.tools == ToolSet::None { agent.bare() } else { agent };
+    let mut agent = if args.tools == ToolSet::None {
+        agent.bare()
+    } else {
+        agent
+    };
     if let Some(until) = &args.until {
         let check = CommandCheck::new(host, split(until)?, dir.clone());
-        check.check_program().map_err(|why| Fault::usage(format!("--until {until}: {why}")))?;
+        check
+            .check_program()
+            .map_err(|why| Fault::usage(format!("--until {until}: {why}")))?;
         agent = agent.verify(match args.until_timeout {
             Some(Time(Some(limit))) => check.limit(limit),
             Some(Time(None)) => check.limit(model::FOR_EVER),
@@ -106,8 +164,14 @@ fn around(agent: Loop, args: &LoopArgs, place: &(Host, std::path::PathBuf, Atten
 
 /// What was typed and is a setting of the loop. What --set says stays.
 fn set(settings: &mut Settings, args: &LoopArgs) -> Result<(), Fault> {
-    let LoopLimits { max_tool_calls, max_input_tokens, max_output_tokens, max_errors, context_window, .. } =
-        args.limits.clone();
+    let LoopLimits {
+        max_tool_calls,
+        max_input_tokens,
+        max_output_tokens,
+        max_errors,
+        context_window,
+        ..
+    } = args.limits.clone();
     let mode = args.mode.map(|mode| match mode {
         LoopMode::Auto => "auto",
         LoopMode::Plan => "plan",
@@ -115,7 +179,10 @@ fn set(settings: &mut Settings, args: &LoopArgs) -> Result<(), Fault> {
     });
     let given = [
         (keys::SYSTEM_PROMPT, told(args.instructions.as_deref())?),
-        (keys::APPEND_SYSTEM_PROMPT, told(args.append_system_prompt.as_deref())?),
+        (
+            keys::APPEND_SYSTEM_PROMPT,
+            told(args.append_system_prompt.as_deref())?,
+        ),
         ("mode", mode.map(str::to_owned)),
         ("max_tool_calls", max_tool_calls),
         ("max_input_tokens", max_input_tokens),
@@ -134,7 +201,11 @@ fn set(settings: &mut Settings, args: &LoopArgs) -> Result<(), Fault> {
 /// A text as it was typed, or that of the file behind an @.
 fn told(given: Option<&str>) -> Result<Option<String>, Fault> {
     let Some(given) = given else { return Ok(None) };
-    let Some(file) = given.strip_prefix('@') else { return Ok(Some(given.to_owned())) };
+    let Some(file) = given.strip_prefix('@') else {
+        return Ok(Some(given.to_owned()));
+    };
     let text = files::text(file.as_ref())?;
-    text.map(Some).ok_or_else(|| Fault::usage(format!("{file} is not there")).hint("a text needs no @ before it"))
+    text.map(Some).ok_or_else(|| {
+        Fault::usage(format!("{file} is not there")).hint("a text needs no @ before it")
+    })
 }

@@ -14,7 +14,9 @@ pub(crate) fn run(args: &ManArgs) -> Result<Code, Fault> {
             .map_err(|e| Fault::usage(format!("{}: {e}", dir.display())))?,
         None => {
             let mut page = Vec::new();
-            clap_mangen::Man::new(Cli::command()).render(&mut page).map_err(Fault::internal)?;
+            clap_mangen::Man::new(Cli::command())
+                .render(&mut page)
+                .map_err(Fault::internal)?;
             say(String::from_utf8_lossy(&page).trim_end());
         }
     }

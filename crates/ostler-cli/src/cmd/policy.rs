@@ -27,7 +27,8 @@ pub(crate) fn run(args: &PolicyVerbArgs) -> Result<Code, Fault> {
 
 fn workspace(args: &PolicyShowArgs) -> Result<PathBuf, Fault> {
     let dir = directory(args.dir.as_deref())?;
-    dir.canonicalize().map_err(|e| Fault::usage(format!("{} cannot be used: {e}", dir.display())))
+    dir.canonicalize()
+        .map_err(|e| Fault::usage(format!("{} cannot be used: {e}", dir.display())))
 }
 
 /// The project without its configuration, and its policy; what was left out is the first of the remarks.
@@ -51,14 +52,21 @@ fn test(args: &PolicyTestArgs) -> Result<Code, Fault> {
     let policy = loaded.policy.unwrap_or_default();
     let ruling = policy.decide(&wants, &dir.to_string_lossy());
     if args.here.json {
-        let message = if let Ruled::Deny(message) = &ruling.ruled { Some(message) } else { None };
+        let message = if let Ruled::Deny(message) = &ruling.ruled {
+            Some(message)
+        } else {
+            None
+        };
         let report = json!({
             "ruled": ruling.ruled.as_str(), "rule": ruling.rule, "message": message,
             "tool": wants.tool, "kind": wants.kind, "remarks": loaded.remarks,
         });
         say(&format!("{report:#}"));
     } else {
-        loaded.remarks.iter().for_each(|remark| tell(&plain(remark)));
+        loaded
+            .remarks
+            .iter()
+            .for_each(|remark| tell(&plain(remark)));
         say(&sentence(&ruling, &wants, policy.is_empty()));
     }
     Ok(match ruling.ruled {
@@ -73,11 +81,18 @@ fn sentence(ruling: &Ruling, wants: &ToolUse, is_empty: bool) -> String {
     let why = match (&ruling.ruled, &ruling.rule) {
         (Ruled::Deny(message), Some(rule)) => format!("{rule}: {message}"),
         (_, Some(rule)) => rule.clone(),
-        (_, None) if is_empty => "there is no policy: give --permissions or --policy, or write your own".to_owned(),
+        (_, None) if is_empty => {
+            "there is no policy: give --permissions or --policy, or write your own".to_owned()
+        }
         (_, None) => "no rule matches: the agent's own ways decide".to_owned(),
     };
     let kind = format!("{} ({})", wants.tool, wants.kind.as_str());
-    format!("{paint}{}{paint:#}  {}  {}", ruling.ruled.as_str(), plain(&kind), plain(&why))
+    format!(
+        "{paint}{}{paint:#}  {}  {}",
+        ruling.ruled.as_str(),
+        plain(&kind),
+        plain(&why)
+    )
 }
 
 fn paint(word: &str) -> anstyle::Style {
@@ -95,21 +110,39 @@ fn show(args: &PolicyShowArgs) -> Result<Code, Fault> {
     let policy = loaded.policy.unwrap_or_default();
     if args.json {
         let rules: Vec<_> = policy.rules().collect();
-        let file = file.map(|file| json!({ "file": file.root.join(&file.name), "trust": file.standing.as_str() }));
-        say(&format!("{:#}", json!({ "rules": rules, "remarks": loaded.remarks, "project": file })));
+        let file = file.map(
+            |file| json!({ "file": file.root.join(&file.name), "trust": file.standing.as_str() }),
+        );
+        say(&format!(
+            "{:#}",
+            json!({ "rules": rules, "remarks": loaded.remarks, "project": file })
+        ));
         return Ok(exit::OK);
     }
     for rule in policy.rules() {
         let paint = paint(rule.as_str());
-        let message = rule.message().map(|message| format!(": {}", plain(message))).unwrap_or_default();
-        say(&format!("{paint}{:<5}{paint:#} {rule}{message}", rule.as_str()));
+        let message = rule
+            .message()
+            .map(|message| format!(": {}", plain(message)))
+            .unwrap_or_default();
+        say(&format!(
+            "{paint}{:<5}{paint:#} {rule}{message}",
+            rule.as_str()
+        ));
     }
     if policy.is_empty() {
         say("There are no rules: the agent's own ways decide.");
     }
-    loaded.remarks.iter().for_each(|remark| tell(&plain(remark)));
+    loaded
+        .remarks
+        .iter()
+        .for_each(|remark| tell(&plain(remark)));
     if let Some(file) = file {
-        tell(&format!("{} is {}.", plain(&file.root.join(&file.name).to_string_lossy()), file.standing.as_str()));
+        tell(&format!(
+            "{} is {}.",
+            plain(&file.root.join(&file.name).to_string_lossy()),
+            file.standing.as_str()
+        ));
     }
     Ok(exit::OK)
 }

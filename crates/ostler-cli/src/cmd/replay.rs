@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 
-use ostler::{Dialect, Event, Replay, Spec, EventKind};
+use ostler::{Dialect, Event, EventKind, Replay, Spec};
 
 use crate::args::ReplayArgs;
 use crate::config::load_for;
@@ -13,7 +13,11 @@ use crate::spec::{Chosen, named, set_each};
 
 /// Reads a recording and shows it.
 pub(crate) fn run(args: &ReplayArgs) -> Result<Code, Fault> {
-    let named = args.agent.as_deref().map(|name| named(&load_for(name)?, name)).transpose()?;
+    let named = args
+        .agent
+        .as_deref()
+        .map(|name| named(&load_for(name)?, name))
+        .transpose()?;
     let mut source: Box<dyn Read> = if args.file.as_os_str() == "-" {
         Box::new(std::io::stdin())
     } else {
@@ -21,13 +25,22 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Code, Fault> {
     };
     let mut opening = Vec::new();
     let limit = u64::try_from(Replay::OPENING).unwrap_or(u64::MAX);
-    source.by_ref().take(limit).read_to_end(&mut opening).map_err(|error| unreadable(args, &error))?;
+    source
+        .by_ref()
+        .take(limit)
+        .read_to_end(&mut opening)
+        .map_err(|error| unreadable(args, &error))?;
     let recording = recognize(args, named.as_ref(), &opening)?;
-    let mut shown = Shown { output: output::open(args.format(), Liveness::Recorded), code: None };
+    let mut shown = Shown {
+        output: output::open(args.format(), Liveness::Recorded),
+        code: None,
+    };
     let bytes = opening.chain(source);
     let written = match recording {
         Recording::Events => show_events(args, BufReader::new(bytes), &mut shown)?,
-        Recording::RawJson(dialect, spec) => show_raw(args, bytes, Replay::new(dialect, &spec), &mut shown)?,
+        Recording::RawJson(dialect, spec) => {
+            show_raw(args, bytes, Replay::new(dialect, &spec), &mut shown)?
+        }
     };
     let Shown { output, code } = shown;
     drop(output); // its last line ends here
@@ -35,7 +48,9 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Code, Fault> {
         (Ok(()), Some(code)) => Ok(code),
         (Ok(()), None) => {
             let warn = style::WARN;
-            tell(&format!("{warn}!{warn:#} the recording has no end: the session was cut off, or still ran"));
+            tell(&format!(
+                "{warn}!{warn:#} the recording has no end: the session was cut off, or still ran"
+            ));
             Ok(exit::FAILED)
         }
         (Err(error), _) => output::gone(&error),
@@ -52,7 +67,11 @@ enum Recording {
 
 /// The file for people.
 fn display_name(args: &ReplayArgs) -> String {
-    if args.file.as_os_str() == "-" { "stdin".to_owned() } else { args.file.display().to_string() }
+    if args.file.as_os_str() == "-" {
+        "stdin".to_owned()
+    } else {
+        args.file.display().to_string()
+    }
 }
 
 fn unreadable(args: &ReplayArgs, error: &std::io::Error) -> Fault {
@@ -60,13 +79,23 @@ fn unreadable(args: &ReplayArgs, error: &std::io::Error) -> Fault {
 }
 
 /// Tells what a file is from its beginning, and from what was typed.
-fn recognize(args: &ReplayArgs, named: Option<&Chosen>, opening: &[u8]) -> Result<Recording, Fault> {
+fn recognize(
+    args: &ReplayArgs,
+    named: Option<&Chosen>,
+    opening: &[u8],
+) -> Result<Recording, Fault> {
     let file = display_name(args);
     if opening.is_empty() {
-        return Err(Fault::usage(format!("{file} is empty: nothing was recorded")));
+        return Err(Fault::usage(format!(
+            "{file} is empty: nothing was recorded"
+        )));
     }
     let text = String::from_utf8_lossy(opening);
-    if text.lines().find(|line| !line.trim().is_empty()).is_some_and(|line| Event::from_json(line).is_ok()) {
+    if text
+        .lines()
+        .find(|line| !line.trim().is_empty())
+        .is_some_and(|line| Event::from_json(line).is_ok())
+    {
         return Ok(Recording::Events);
     }
     let mut spec = Box::new(Spec::default());
@@ -74,10 +103,16 @@ fn recognize(args: &ReplayArgs, named: Option<&Chosen>, opening: &[u8]) -> Resul
     let recognized = Replay::recognize(opening);
     let kind = "a recording is what --raw-log wrote, or lines of --output events";
     let Some(Chosen { name, agent }) = named else {
-        return recognized.map(|dialect| Recording::RawJson(dialect, spec)).ok_or_else(|| {
-            Fault::usage(format!("{file} is not a recording of an agent that Ostler knows"))
-                .hint(format!("{kind}; --agent NAME reads it as the output of that agent"))
-        });
+        return recognized
+            .map(|dialect| Recording::RawJson(dialect, spec))
+            .ok_or_else(|| {
+                Fault::usage(format!(
+                    "{file} is not a recording of an agent that Ostler knows"
+                ))
+                .hint(format!(
+                    "{kind}; --agent NAME reads it as the output of that agent"
+                ))
+            });
     };
     let dialect = agent.dialect();
     match recognized.filter(|known| known.name() == dialect.name()) {
@@ -87,7 +122,10 @@ fn recognize(args: &ReplayArgs, named: Option<&Chosen>, opening: &[u8]) -> Resul
         None if says_something(dialect, &spec, opening) => Ok(Recording::RawJson(dialect, spec)),
         None => {
             let hint = match recognized {
-                Some(known) => format!("it looks like a recording of {}: leave out --agent", known.name()),
+                Some(known) => format!(
+                    "it looks like a recording of {}: leave out --agent",
+                    known.name()
+                ),
                 None => kind.to_owned(),
             };
             Err(Fault::usage(format!("{file} is not a recording of {name}")).hint(hint))
@@ -103,7 +141,11 @@ fn says_something(dialect: &'static dyn Dialect, spec: &Spec, opening: &[u8]) ->
     events.iter().any(|event| {
         matches!(
             event.kind,
-            EventKind::Started(_) | EventKind::Text(_) | EventKind::ToolCall(_) | EventKind::ToolResult(_) | EventKind::Usage(_)
+            EventKind::Started(_)
+                | EventKind::Text(_)
+                | EventKind::ToolCall(_)
+                | EventKind::ToolResult(_)
+                | EventKind::Usage(_)
         )
     })
 }
@@ -129,10 +171,17 @@ impl Shown {
 /// Whether the output could be written.
 type Written = std::io::Result<()>;
 
-fn show_raw(args: &ReplayArgs, mut source: impl Read, mut replay: Replay, shown: &mut Shown) -> Result<Written, Fault> {
+fn show_raw(
+    args: &ReplayArgs,
+    mut source: impl Read,
+    mut replay: Replay,
+    shown: &mut Shown,
+) -> Result<Written, Fault> {
     let mut chunk = vec![0; 64 * 1024];
     loop {
-        let n = source.read(&mut chunk).map_err(|error| unreadable(args, &error))?;
+        let n = source
+            .read(&mut chunk)
+            .map_err(|error| unreadable(args, &error))?;
         if n == 0 {
             return Ok(shown.show(replay.finish()));
         }
@@ -142,14 +191,23 @@ fn show_raw(args: &ReplayArgs, mut source: impl Read, mut replay: Replay, shown:
     }
 }
 
-fn show_events(args: &ReplayArgs, source: impl BufRead, shown: &mut Shown) -> Result<Written, Fault> {
+fn show_events(
+    args: &ReplayArgs,
+    source: impl BufRead,
+    shown: &mut Shown,
+) -> Result<Written, Fault> {
     for (at, line) in source.lines().enumerate() {
         let line = line.map_err(|error| unreadable(args, &error))?;
         if line.trim().is_empty() {
             continue;
         }
-        let event = Event::from_json(&line)
-            .map_err(|error| Fault::usage(format!("{}:{}: not an event: {error}", display_name(args), at + 1)))?;
+        let event = Event::from_json(&line).map_err(|error| {
+            Fault::usage(format!(
+                "{}:{}: not an event: {error}",
+                display_name(args),
+                at + 1
+            ))
+        })?;
         if let Err(error) = shown.show(vec![event]) {
             return Ok(Err(error));
         }

@@ -16,7 +16,12 @@ use crate::{ask, config, prompt, trust_review};
 /// Runs one task.
 pub(crate) async fn run(args: RunArgs) -> Result<Code, Fault> {
     let format = args.task.format();
-    let Begun { session, signals, attendance, view } = output::reporting(format, begin(args).await)?;
+    let Begun {
+        session,
+        signals,
+        attendance,
+        view,
+    } = output::reporting(format, begin(args).await)?;
     let asking = Asking::new(session.remote(), attendance);
     follow((session, asking), output::open_run(format, view), signals).await
 }
@@ -47,10 +52,24 @@ async fn begin(mut args: RunArgs) -> Result<Begun, Fault> {
         dialects: Dialects::of(config.agents()),
         stored: Stored::of(store.as_ref()),
     };
-    let way = Way { prompt: task, dir, project, streaming, attendance, ..Way::default() };
+    let way = Way {
+        prompt: task,
+        dir,
+        project,
+        streaming,
+        attendance,
+        ..Way::default()
+    };
     let spec = spec::read(args.start, &config, way)?.told(&config, &chosen)?;
     let agent = chosen.agent;
     let signals = Signals::listen()?;
-    let session = agent.start(&host, spec).map_err(|e| spec::wrong(&e, &*agent, "run"))?;
-    Ok(Begun { session, signals, attendance, view })
+    let session = agent
+        .start(&host, spec)
+        .map_err(|e| spec::wrong(&e, &*agent, "run"))?;
+    Ok(Begun {
+        session,
+        signals,
+        attendance,
+        view,
+    })
 }

@@ -16,7 +16,9 @@ pub(crate) use linux::{attempt, check};
 
 #[cfg(not(target_os = "linux"))]
 async fn check(_args: SandboxCheckArgs) -> Result<Code, Fault> {
-    Err(Fault::usage("there is a sandbox for commands on Linux only"))
+    Err(Fault::usage(
+        "there is a sandbox for commands on Linux only",
+    ))
 }
 
 #[cfg(target_os = "linux")]
@@ -68,7 +70,11 @@ mod linux {
             policy.iter().for_each(WorkspacePolicy::show);
             conclude(&checked);
         }
-        Ok(if checked.holds { exit::OK } else { exit::FAILED })
+        Ok(if checked.holds {
+            exit::OK
+        } else {
+            exit::FAILED
+        })
     }
 
     /// Resolves when somebody wants the program to end.
@@ -88,18 +94,33 @@ mod linux {
     impl WorkspacePolicy {
         fn of(dir: &Path) -> Result<Self, Fault> {
             let dir = directory(Some(dir))?;
-            let project = Project::read(ConfigArgs { no_config: true }, &PolicyArgs::default(), &dir)?;
+            let project =
+                Project::read(ConfigArgs { no_config: true }, &PolicyArgs::default(), &dir)?;
             let standing = project.file(FileKind::Sandbox).map(|file| file.standing);
             let host = environment::host().with_workspace(project.trust());
             let decided = ostler::sandbox_policy(&host, &project.root);
-            Ok(Self { decided: decided.map_err(|error| Fault::usage(error.message))?, standing })
+            Ok(Self {
+                decided: decided.map_err(|error| Fault::usage(error.message))?,
+                standing,
+            })
         }
 
         /// What was granted, left out, and never granted.
         fn clauses(&self) -> (Vec<String>, Vec<String>, Vec<String>) {
-            let all = |requests: &[ostler::tools::Request]| requests.iter().map(ToString::to_string).collect();
-            let never = self.decided.refused.iter().map(|(request, why)| format!("{request} ({why})")).collect();
-            (all(&self.decided.opened), all(&self.decided.left_out), never)
+            let all = |requests: &[ostler::tools::Request]| {
+                requests.iter().map(ToString::to_string).collect()
+            };
+            let never = self
+                .decided
+                .refused
+                .iter()
+                .map(|(request, why)| format!("{request} ({why})"))
+                .collect();
+            (
+                all(&self.decided.opened),
+                all(&self.decided.left_out),
+                never,
+            )
         }
 
         fn as_json(&self) -> serde_json::Value {
@@ -113,10 +134,19 @@ mod linux {
                 return say("\nThe workspace has no .ostler/sandbox.toml.");
             };
             let (opened, left_out, never) = self.clauses();
-            say(&format!("\nThe workspace's .ostler/sandbox.toml is {}:", standing.as_str()));
-            let lists = [("granted", opened), ("not granted", left_out), ("never granted", never)];
+            say(&format!(
+                "\nThe workspace's .ostler/sandbox.toml is {}:",
+                standing.as_str()
+            ));
+            let lists = [
+                ("granted", opened),
+                ("not granted", left_out),
+                ("never granted", never),
+            ];
             for (word, clauses) in &lists {
-                clauses.iter().for_each(|clause| say(&format!("  {word}: {}", plain(clause))));
+                clauses
+                    .iter()
+                    .for_each(|clause| say(&format!("  {word}: {}", plain(clause))));
             }
             if lists.iter().all(|(_, clauses)| clauses.is_empty()) {
                 say("  it asks for nothing beyond the policy below it");
@@ -131,13 +161,29 @@ mod linux {
         let (good, bad, dim) = (style::GOOD, style::BAD, style::DIM);
         say("What keeps a model's commands in on this machine:\n");
         for layer in &checked.report.layers {
-            let (mark, paint) = if layer.enforced { ("✓", good) } else { ("✗", bad) };
-            say(&format!("{paint}{mark}{paint:#} {:<14} {}", layer.name, layer.by));
+            let (mark, paint) = if layer.enforced {
+                ("✓", good)
+            } else {
+                ("✗", bad)
+            };
+            say(&format!(
+                "{paint}{mark}{paint:#} {:<14} {}",
+                layer.name, layer.by
+            ));
         }
         say("\nWhat was tried from inside:\n");
-        let width = checked.attempts.iter().map(|attempt| attempt.what.len()).max().unwrap_or(0);
+        let width = checked
+            .attempts
+            .iter()
+            .map(|attempt| attempt.what.len())
+            .max()
+            .unwrap_or(0);
         for attempt in &checked.attempts {
-            let (mark, paint) = if attempt.result.is_good() { ("✓", good) } else { ("✗", bad) };
+            let (mark, paint) = if attempt.result.is_good() {
+                ("✓", good)
+            } else {
+                ("✗", bad)
+            };
             let result = match attempt.result {
                 Verdict::Held => "held",
                 Verdict::Works => "works",
@@ -146,7 +192,10 @@ mod linux {
                 Verdict::Untried => "not tried",
             };
             let detail: String = plain(&attempt.detail).chars().take(60).collect();
-            let row = format!("{:<width$}  {result:<9} {dim}{:<15} {detail}{dim:#}", attempt.what, attempt.layer);
+            let row = format!(
+                "{:<width$}  {result:<9} {dim}{:<15} {detail}{dim:#}",
+                attempt.what, attempt.layer
+            );
             say(&format!("{paint}{mark}{paint:#} {row}"));
         }
         if let Some(refused) = &checked.refused {
@@ -157,10 +206,16 @@ mod linux {
 
     fn conclude(checked: &Checked) {
         let (good, bad) = (style::GOOD, style::BAD);
-        let wrong = checked.attempts.iter().filter(|attempt| !attempt.result.is_good()).count();
+        let wrong = checked
+            .attempts
+            .iter()
+            .filter(|attempt| !attempt.result.is_good())
+            .count();
         match wrong {
             0 => say(&format!("\n{good}The default policy holds.{good:#}")),
-            _ => say(&format!("\n{bad}The default policy does not hold{bad:#}: {wrong} of these should be otherwise.")),
+            _ => say(&format!(
+                "\n{bad}The default policy does not hold{bad:#}: {wrong} of these should be otherwise."
+            )),
         }
     }
 }

@@ -13,7 +13,8 @@ use ostler_store::{Filter, Keep, Log, SessionRow, Standing, Store};
 use serde_json::{Value, json};
 
 use crate::args::{
-    SessionsArgs, SessionsFilterArgs, SessionsListArgs, SessionsPruneArgs, SessionsShowArgs, SessionsVerb,
+    SessionsArgs, SessionsFilterArgs, SessionsListArgs, SessionsPruneArgs, SessionsShowArgs,
+    SessionsVerb,
 };
 use crate::config::load_for;
 use crate::environment;
@@ -40,14 +41,27 @@ pub(crate) fn run(args: SessionsArgs) -> Result<Code, Fault> {
 }
 
 fn list(store: &Store, args: SessionsListArgs) -> Result<Code, Fault> {
-    let filter = Filter { live: args.live, without_failed_starts: !args.all, ..chosen(args.filter)? };
+    let filter = Filter {
+        live: args.live,
+        without_failed_starts: !args.all,
+        ..chosen(args.filter)?
+    };
     let rows = store.sessions(&filter).map_err(|error| fault(&error))?;
     if args.json {
-        say(&format!("{:#}", json!({ "sessions": rows.iter().map(as_json).collect::<Vec<_>>() })));
+        say(&format!(
+            "{:#}",
+            json!({ "sessions": rows.iter().map(as_json).collect::<Vec<_>>() })
+        ));
     } else if rows.is_empty() {
         tell("No session was found.");
         if filter.without_failed_starts
-            && !store.sessions(&Filter { limit: Some(1), ..Filter::default() }).unwrap_or_default().is_empty()
+            && !store
+                .sessions(&Filter {
+                    limit: Some(1),
+                    ..Filter::default()
+                })
+                .unwrap_or_default()
+                .is_empty()
         {
             tell("  hint: --all also lists failed starts");
         }
@@ -69,7 +83,9 @@ fn chosen(args: SessionsFilterArgs) -> Result<Filter, Fault> {
 
 /// The agent's own name, under which its sessions are stored.
 fn own_name(name: String) -> Result<String, Fault> {
-    let behind = load_for(&name)?.agent(&name).map(|agent| agent.name().to_owned());
+    let behind = load_for(&name)?
+        .agent(&name)
+        .map(|agent| agent.name().to_owned());
     Ok(behind.unwrap_or(name))
 }
 
@@ -113,8 +129,20 @@ fn as_json(row: &SessionRow) -> Value {
 
 fn table(rows: &[SessionRow]) {
     let (now, home) = (environment::now(), environment::home());
-    let cells: Vec<[String; 8]> = rows.iter().map(|row| cells(row, now, home.as_deref())).collect();
-    let heads = ["session", "agent", "when", "turns", "cost", "outcome", "directory", "task"];
+    let cells: Vec<[String; 8]> = rows
+        .iter()
+        .map(|row| cells(row, now, home.as_deref()))
+        .collect();
+    let heads = [
+        "session",
+        "agent",
+        "when",
+        "turns",
+        "cost",
+        "outcome",
+        "directory",
+        "task",
+    ];
     output::table(heads.map(|head| (head, Align::Left)), &cells);
 }
 
@@ -124,7 +152,8 @@ fn cells(row: &SessionRow, now: At, home: Option<&Path>) -> [String; 8] {
         name(&row.agent),
         ago(now, row.began_at),
         row.turns.to_string(),
-        row.cost_usd.map_or_else(|| "–".to_owned(), |cost| brief::cost(cost, row.cost_source)),
+        row.cost_usd
+            .map_or_else(|| "–".to_owned(), |cost| brief::cost(cost, row.cost_source)),
         row.standing.as_str().to_owned(),
         word(&below_home(&row.dir, home), 40),
         word(row.prompt.as_deref().unwrap_or("").trim_start(), 50),
@@ -133,7 +162,9 @@ fn cells(row: &SessionRow, now: At, home: Option<&Path>) -> [String; 8] {
 
 /// The moment that long before now.
 pub(crate) fn before(age: std::time::Duration) -> At {
-    At(environment::now().0.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX)))
+    At(environment::now()
+        .0
+        .saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX)))
 }
 
 /// How long ago that was, in few words; a date when it was long ago.
@@ -170,8 +201,13 @@ fn show(store: &Store, args: &SessionsShowArgs) -> Result<Code, Fault> {
     let mut shown = output::open_again(args.output);
     let mut ended = false;
     let written = each_page(store, &row.session, |events| {
-        ended = events.last().is_some_and(|last| matches!(last.kind, EventKind::Ended(_)));
-        events.iter().try_for_each(|event| shown.event(event)).and_then(|()| shown.flush())
+        ended = events
+            .last()
+            .is_some_and(|last| matches!(last.kind, EventKind::Ended(_)));
+        events
+            .iter()
+            .try_for_each(|event| shown.event(event))
+            .and_then(|()| shown.flush())
     })?;
     if let Err(error) = written {
         return output::gone(&error);
@@ -179,7 +215,10 @@ fn show(store: &Store, args: &SessionsShowArgs) -> Result<Code, Fault> {
     drop(shown);
     if !ended {
         let warn = style::WARN;
-        tell(&format!("{warn}!{warn:#} the session has no end: it is {}", row.standing.as_str()));
+        tell(&format!(
+            "{warn}!{warn:#} the session has no end: it is {}",
+            row.standing.as_str()
+        ));
     }
     Ok(exit::OK)
 }
@@ -193,7 +232,9 @@ fn each_page(
     let mut next = 1;
     loop {
         let events = store.read(session, next, PAGE).map_err(Fault::internal)?;
-        let Some(last) = events.last() else { return Ok(Ok(())) };
+        let Some(last) = events.last() else {
+            return Ok(Ok(()));
+        };
         next = last.seq + 1;
         if let Err(error) = take(&events) {
             return Ok(Err(error));
@@ -203,16 +244,36 @@ fn each_page(
 
 /// What is known of a session, before what happened in it.
 fn head(row: &SessionRow) {
-    let version = row.agent_version.as_deref().map(|version| format!(" {}", name(version))).unwrap_or_default();
+    let version = row
+        .agent_version
+        .as_deref()
+        .map(|version| format!(" {}", name(version)))
+        .unwrap_or_default();
     let of_agent = |id: &String| (*id != row.session).then(|| name(id));
     let rows = [
         ("session", Some(name(&row.session))),
         ("agent", Some(format!("{}{version}", name(&row.agent)))),
         ("its id", row.native_session.as_ref().and_then(of_agent)),
         ("model", row.model.as_deref().map(name)),
-        ("directory", Some(word(&below_home(&row.dir, environment::home().as_deref()), 200))),
-        ("began", Some(format!("{} ({})", row.began_at, ago(environment::now(), row.began_at)))),
-        ("continues", row.continues.as_deref().map(|id| name(brief::short_id(id)))),
+        (
+            "directory",
+            Some(word(
+                &below_home(&row.dir, environment::home().as_deref()),
+                200,
+            )),
+        ),
+        (
+            "began",
+            Some(format!(
+                "{} ({})",
+                row.began_at,
+                ago(environment::now(), row.began_at)
+            )),
+        ),
+        (
+            "continues",
+            row.continues.as_deref().map(|id| name(brief::short_id(id))),
+        ),
     ];
     let dim = style::DIM;
     for (key, value) in rows {
@@ -224,10 +285,16 @@ fn head(row: &SessionRow) {
 }
 
 fn prune(store: &Store, args: &SessionsPruneArgs) -> Result<Code, Fault> {
-    let keep = Keep { older_than: args.older_than.map(before), larger_than_bytes: args.larger_than };
-    let pruned = store.prune(&keep, args.dry_run).map_err(|error| fault(&error))?;
+    let keep = Keep {
+        older_than: args.older_than.map(before),
+        larger_than_bytes: args.larger_than,
+    };
+    let pruned = store
+        .prune(&keep, args.dry_run)
+        .map_err(|error| fault(&error))?;
     if args.json {
-        let report = json!({ "dry_run": args.dry_run, "sessions": pruned.sessions, "bytes": pruned.bytes });
+        let report =
+            json!({ "dry_run": args.dry_run, "sessions": pruned.sessions, "bytes": pruned.bytes });
         say(&format!("{report:#}"));
         return Ok(exit::OK);
     }
@@ -248,7 +315,11 @@ fn size(bytes: u64) -> String {
     let mut size = bytes as f64;
     for unit in ["bytes", "KB", "MB"] {
         if size < 1000.0 {
-            return if unit == "bytes" { format!("{bytes} bytes") } else { format!("{size:.1} {unit}") };
+            return if unit == "bytes" {
+                format!("{bytes} bytes")
+            } else {
+                format!("{size:.1} {unit}")
+            };
         }
         size /= 1000.0;
     }
@@ -276,10 +347,20 @@ mod tests {
             assert_eq!(ago(At(seconds * second), At(0)), want, "{seconds}");
         }
         let home = Some(Path::new("/home/u"));
-        for (dir, want) in [("/home/u", "~"), ("/home/u/a", "~/a"), ("/home/user", "/home/user"), ("/", "/")] {
+        for (dir, want) in [
+            ("/home/u", "~"),
+            ("/home/u/a", "~/a"),
+            ("/home/user", "/home/user"),
+            ("/", "/"),
+        ] {
             assert_eq!(below_home(Path::new(dir), home), want);
         }
-        for (bytes, want) in [(0, "0 bytes"), (999, "999 bytes"), (1_500, "1.5 KB"), (2_000_000_000, "2.0 GB")] {
+        for (bytes, want) in [
+            (0, "0 bytes"),
+            (999, "999 bytes"),
+            (1_500, "1.5 KB"),
+            (2_000_000_000, "2.0 GB"),
+        ] {
             assert_eq!(size(bytes), want);
         }
     }

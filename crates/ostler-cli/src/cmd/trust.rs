@@ -12,8 +12,8 @@ use crate::exit::{self, Code};
 use crate::fault::Fault;
 use crate::output::{say, style, tell};
 use crate::spec::directory;
-use crate::trust_review::{Asked, asked, confirm, describe, shown};
 use crate::trust::{Memory, Project, Remembered, within_repository};
+use crate::trust_review::{Asked, asked, confirm, describe, shown};
 
 /// Runs the verb.
 pub(crate) fn run(args: &TrustArgs) -> Result<Code, Fault> {
@@ -25,19 +25,34 @@ pub(crate) fn run(args: &TrustArgs) -> Result<Code, Fault> {
         return revoke(&dir, args.json);
     }
     if !dir.is_dir() {
-        return Err(Fault::usage(format!("{} is not a directory", dir.display())));
+        return Err(Fault::usage(format!(
+            "{} is not a directory",
+            dir.display()
+        )));
     }
     let project = Project::read(ConfigArgs::default(), &PolicyArgs::default(), &dir)?;
-    let all: Vec<(&WorkspaceFile, Asked)> =
-        project.files.iter().map(|file| Ok((file, asked(&project, file)?))).collect::<Result<_, Fault>>()?;
+    let all: Vec<(&WorkspaceFile, Asked)> = project
+        .files
+        .iter()
+        .map(|file| Ok((file, asked(&project, file)?)))
+        .collect::<Result<_, Fault>>()?;
     if !args.json {
         show(&project, &all);
     }
     let is_trusted = project.files.iter().all(WorkspaceFile::is_trusted);
-    let code = if is_trusted { exit::OK } else { grant(args, &project)? };
+    let code = if is_trusted {
+        exit::OK
+    } else {
+        grant(args, &project)?
+    };
     if args.json {
-        let files = all.iter().map(|(file, asked)| as_json(file, asked, code == exit::OK));
-        say(&format!("{:#}", json!({ "dir": project.root, "files": files.collect::<Vec<_>>() })));
+        let files = all
+            .iter()
+            .map(|(file, asked)| as_json(file, asked, code == exit::OK));
+        say(&format!(
+            "{:#}",
+            json!({ "dir": project.root, "files": files.collect::<Vec<_>>() })
+        ));
     }
     Ok(code)
 }
@@ -49,7 +64,8 @@ fn grant(args: &TrustArgs, project: &Project) -> Result<Code, Fault> {
             return Ok(exit::FAILED); // it only shows
         }
         if ask::who() == Attendance::Unattended {
-            return Err(Fault::usage("nobody can be asked here").hint("--yes trusts the files as they are shown"));
+            return Err(Fault::usage("nobody can be asked here")
+                .hint("--yes trusts the files as they are shown"));
         }
         if !confirm("Trust exactly these contents? [y/N] ") {
             say("Not trusted.");
@@ -68,11 +84,17 @@ fn show(project: &Project, all: &[(&WorkspaceFile, Asked)]) {
     if all.is_empty() {
         say("  has no files that need trust");
     }
-    all.iter().flat_map(|(file, asked)| describe(file, asked)).for_each(|line| say(&line));
+    all.iter()
+        .flat_map(|(file, asked)| describe(file, asked))
+        .for_each(|line| say(&line));
 }
 
 fn as_json(file: &WorkspaceFile, asked: &Asked, is_trusted: bool) -> Value {
-    let standing = if is_trusted { Standing::Trusted } else { file.standing };
+    let standing = if is_trusted {
+        Standing::Trusted
+    } else {
+        file.standing
+    };
     json!({
         "file": file.root.join(&file.name), "sha256": file.sha256, "trust": standing.as_str(),
         "asks": asked.grantable, "never": asked.never,
@@ -85,18 +107,30 @@ fn list(as_json: bool) -> Result<Code, Fault> {
     if let Some(fault) = memory.fault() {
         tell(&format!("warning: {}", shown(fault)));
     }
-    let rows: Vec<(&String, Vec<(&String, Standing)>)> =
-        memory.projects().iter().map(|(dir, files)| (dir, standings(&memory, Path::new(dir), files))).collect();
+    let rows: Vec<(&String, Vec<(&String, Standing)>)> = memory
+        .projects()
+        .iter()
+        .map(|(dir, files)| (dir, standings(&memory, Path::new(dir), files)))
+        .collect();
     if as_json {
         let file = |(name, standing): &(&String, Standing)| json!({ "file": name, "trust": standing.as_str() });
         let project = |(dir, files): &(&String, Vec<(&String, Standing)>)| json!({ "dir": dir, "files": files.iter().map(file).collect::<Vec<_>>() });
-        say(&format!("{:#}", json!({ "projects": rows.iter().map(project).collect::<Vec<_>>() })));
+        say(&format!(
+            "{:#}",
+            json!({ "projects": rows.iter().map(project).collect::<Vec<_>>() })
+        ));
         return Ok(exit::OK);
     }
     let dim = style::DIM;
     for (dir, files) in &rows {
         say(&shown(dir));
-        files.iter().for_each(|(name, standing)| say(&format!("  {} {dim}{}{dim:#}", shown(name), standing.as_str())));
+        files.iter().for_each(|(name, standing)| {
+            say(&format!(
+                "  {} {dim}{}{dim:#}",
+                shown(name),
+                standing.as_str()
+            ))
+        });
     }
     if rows.is_empty() {
         say("No project is trusted.");
@@ -105,7 +139,11 @@ fn list(as_json: bool) -> Result<Code, Fault> {
 }
 
 /// The files that are remembered, and whether they still are as they were. One that is gone has changed.
-fn standings<'a>(memory: &Memory, root: &Path, files: &'a Remembered) -> Vec<(&'a String, Standing)> {
+fn standings<'a>(
+    memory: &Memory,
+    root: &Path,
+    files: &'a Remembered,
+) -> Vec<(&'a String, Standing)> {
     let kinds = [
         ostler::trust::FileKind::Config,
         ostler::trust::FileKind::Policy,
@@ -113,11 +151,16 @@ fn standings<'a>(memory: &Memory, root: &Path, files: &'a Remembered) -> Vec<(&'
         ostler::trust::FileKind::Script,
     ];
     let now = |name: &String| {
-        let kind = kinds.into_iter().find(|kind| kind.names().contains(&name.as_str()))?;
+        let kind = kinds
+            .into_iter()
+            .find(|kind| kind.names().contains(&name.as_str()))?;
         let file = WorkspaceFile::read(root, kind, name).ok().flatten()?;
         Some(memory.standing(&file))
     };
-    files.keys().map(|name| (name, now(name).unwrap_or(Standing::Changed))).collect()
+    files
+        .keys()
+        .map(|name| (name, now(name).unwrap_or(Standing::Changed)))
+        .collect()
 }
 
 /// `ostler trust --revoke`: the directory, which may be gone, and those above it whose files hold in it.
@@ -130,11 +173,26 @@ fn revoke(dir: &Path, as_json: bool) -> Result<Code, Fault> {
         }
     }
     if as_json {
-        say(&format!("{:#}", json!({ "dir": real, "revoked": !revoked.is_empty(), "dirs": revoked })));
+        say(&format!(
+            "{:#}",
+            json!({ "dir": real, "revoked": !revoked.is_empty(), "dirs": revoked })
+        ));
     } else if revoked.is_empty() {
-        say(&format!("{} was not trusted.", shown(&real.to_string_lossy())));
+        say(&format!(
+            "{} was not trusted.",
+            shown(&real.to_string_lossy())
+        ));
     } else {
-        revoked.iter().for_each(|dir| say(&format!("{} is no longer trusted.", shown(&dir.to_string_lossy()))));
+        revoked.iter().for_each(|dir| {
+            say(&format!(
+                "{} is no longer trusted.",
+                shown(&dir.to_string_lossy())
+            ))
+        });
     }
-    Ok(if revoked.is_empty() { exit::FAILED } else { exit::OK })
+    Ok(if revoked.is_empty() {
+        exit::FAILED
+    } else {
+        exit::OK
+    })
 }

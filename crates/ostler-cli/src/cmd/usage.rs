@@ -7,11 +7,11 @@ use ostler_store::{UsageGroup, UsageKey, UsageQuery};
 use serde_json::{Value, json};
 
 use crate::args::{UsageArgs, UsageBy};
+use crate::cmd::sessions::{before, below_home};
 use crate::environment;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
 use crate::output::{Align, say, table, tell, thousands, word};
-use crate::cmd::sessions::{before, below_home};
 use crate::store::{fault, open_store_to_look};
 
 /// Sums up and prints.
@@ -23,17 +23,32 @@ pub(crate) fn run(args: &UsageArgs) -> Result<Code, Fault> {
         UsageBy::Day => UsageKey::Day,
         UsageBy::Dir => UsageKey::Dir,
     };
-    let report = open_store_to_look()?.usage(&UsageQuery { since, by }).map_err(|error| fault(&error))?;
+    let report = open_store_to_look()?
+        .usage(&UsageQuery { since, by })
+        .map_err(|error| fault(&error))?;
     if args.json {
-        let groups: Vec<Value> = report.groups.iter().map(|group| as_json(group, Some(args.by))).collect();
+        let groups: Vec<Value> = report
+            .groups
+            .iter()
+            .map(|group| as_json(group, Some(args.by)))
+            .collect();
         let total = as_json(&report.total, None);
-        say(&format!("{:#}", json!({ "by": args.by.as_str(), "since": since, "groups": groups, "total": total })));
+        say(&format!(
+            "{:#}",
+            json!({ "by": args.by.as_str(), "since": since, "groups": groups, "total": total })
+        ));
     } else if report.total.turns == 0 {
-        tell(if since.is_some() { "No turn began within that time." } else { "No turn is stored." });
+        tell(if since.is_some() {
+            "No turn began within that time."
+        } else {
+            "No turn is stored."
+        });
     } else {
         let name = |group: &UsageGroup| shown(args.by, group.key.as_deref());
         let groups = report.groups.iter().map(|group| cells(name(group), group));
-        let rows: Vec<_> = groups.chain([cells("total".to_owned(), &report.total)]).collect();
+        let rows: Vec<_> = groups
+            .chain([cells("total".to_owned(), &report.total)])
+            .collect();
         let right = |head| (head, Align::Right);
         let heads = [
             (args.by.as_str(), Align::Left),
@@ -73,7 +88,10 @@ fn as_json(group: &UsageGroup, by: Option<UsageBy>) -> Value {
 fn shown(by: UsageBy, key: Option<&str>) -> String {
     match (by, key) {
         (_, None) => "unknown".to_owned(),
-        (UsageBy::Dir, Some(dir)) => word(&below_home(Path::new(dir), environment::home().as_deref()), 60),
+        (UsageBy::Dir, Some(dir)) => word(
+            &below_home(Path::new(dir), environment::home().as_deref()),
+            60,
+        ),
         (_, Some(key)) => word(key, 60),
     }
 }
@@ -81,7 +99,10 @@ fn shown(by: UsageBy, key: Option<&str>) -> String {
 fn cells(name: String, group: &UsageGroup) -> [String; 8] {
     let usage = &group.usage;
     let count = |number: Option<u64>| number.map_or_else(|| "–".to_owned(), thousands);
-    let cached = [usage.cache_read, usage.cache_write].into_iter().flatten().reduce(u64::saturating_add);
+    let cached = [usage.cache_read, usage.cache_write]
+        .into_iter()
+        .flatten()
+        .reduce(u64::saturating_add);
     [
         name,
         thousands(group.sessions),
@@ -90,6 +111,9 @@ fn cells(name: String, group: &UsageGroup) -> [String; 8] {
         count(cached),
         count(usage.output),
         count(usage.total()),
-        usage.cost_usd.map_or_else(|| "–".to_owned(), |cost| brief::cost(cost, usage.cost_source)),
+        usage.cost_usd.map_or_else(
+            || "–".to_owned(),
+            |cost| brief::cost(cost, usage.cost_source),
+        ),
     ]
 }

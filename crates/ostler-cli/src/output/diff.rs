@@ -42,11 +42,17 @@ pub(super) struct Texts<'a> {
 impl Diff {
     /// Returns the diff of a change.
     pub(super) fn of(change: &FileChange, Texts { before, after }: Texts<'_>) -> Self {
-        let unknown = Self { is_unknown: true, ..Self::default() };
+        let unknown = Self {
+            is_unknown: true,
+            ..Self::default()
+        };
         match &change.kind {
             ChangeKind::Replace { old, new } => Self::between(old, new),
             // A file that holds the new text already was read too late.
-            ChangeKind::Write(new) => Self::between(before.filter(|before| before != new).unwrap_or_default(), new),
+            ChangeKind::Write(new) => Self::between(
+                before.filter(|before| before != new).unwrap_or_default(),
+                new,
+            ),
             ChangeKind::Patch(hunks) => Self::of_hunks(hunks),
             ChangeKind::Delete => before.map_or(unknown, |before| Self::between(before, "")),
             ChangeKind::Create => after.map_or(unknown, |after| Self::between("", after)),
@@ -131,7 +137,11 @@ impl Changed {
             1 => "1 file".to_owned(),
             n => format!("{n} files"),
         };
-        Some(if self.is_unknown { files } else { format!("{files} +{} −{}", self.added, self.removed) })
+        Some(if self.is_unknown {
+            files
+        } else {
+            format!("{files} +{} −{}", self.added, self.removed)
+        })
     }
 }
 
@@ -146,20 +156,36 @@ mod tests {
             Line::Added(text) => format!("+{text}\n"),
             Line::Gap => "…\n".to_owned(),
         };
-        format!("+{} −{}\n{}", diff.added, diff.removed, diff.lines.iter().map(line).collect::<String>())
+        format!(
+            "+{} −{}\n{}",
+            diff.added,
+            diff.removed,
+            diff.lines.iter().map(line).collect::<String>()
+        )
     }
 
     fn change(kind: ChangeKind) -> FileChange {
-        FileChange { path: "a".into(), moved_to: None, kind }
+        FileChange {
+            path: "a".into(),
+            moved_to: None,
+            kind,
+        }
     }
 
     #[test]
     fn changes_become_lines() {
         let long: String = (1..=20).map(|n| format!("{n}\n")).collect();
         let longer = long.replace("3\n", "three\n").replace("17\n", "");
-        let replace = |old: &str, new: &str| ChangeKind::Replace { old: old.into(), new: new.into() };
+        let replace = |old: &str, new: &str| ChangeKind::Replace {
+            old: old.into(),
+            new: new.into(),
+        };
         let table = [
-            (replace("one\ntwo\n", "one\n2\n"), None, "+1 −1\n one\n-two\n+2\n"),
+            (
+                replace("one\ntwo\n", "one\n2\n"),
+                None,
+                "+1 −1\n one\n-two\n+2\n",
+            ),
             (replace("", "one\r\ntwo"), None, "+2 −0\n+one\n+two\n"),
             (replace("same", "same"), None, "+0 −0\n"),
             (
@@ -167,29 +193,51 @@ mod tests {
                 None,
                 "+2 −3\n 1\n 2\n-3\n+three\n 4\n 5\n…\n 11\n 12\n-13\n+1three\n 14\n 15\n 16\n-17\n 18\n 19\n",
             ),
-            (ChangeKind::Write("a\nb\n".into()), Some("a\n"), "+1 −0\n a\n+b\n"),
-            (ChangeKind::Write("a\nb\n".into()), Some("a\nb\n"), "+2 −0\n+a\n+b\n"),
+            (
+                ChangeKind::Write("a\nb\n".into()),
+                Some("a\n"),
+                "+1 −0\n a\n+b\n",
+            ),
+            (
+                ChangeKind::Write("a\nb\n".into()),
+                Some("a\nb\n"),
+                "+2 −0\n+a\n+b\n",
+            ),
             (ChangeKind::Write("a\n".into()), None, "+1 −0\n+a\n"),
             (ChangeKind::Delete, Some("a\nb"), "+0 −2\n-a\n-b\n"),
             (ChangeKind::Create, None, "+1 −0\n+after\n"),
             (ChangeKind::Edit, Some("a\n"), "+1 −1\n-a\n+after\n"),
             (
                 ChangeKind::Patch(
-                    "--- a\n+++ b\n@@ -1,2 +1,2 @@\n x\n-y\n+z\n\n@@ -9 +9 @@\n-é\n\\ No newline\n".into(),
+                    "--- a\n+++ b\n@@ -1,2 +1,2 @@\n x\n-y\n+z\n\n@@ -9 +9 @@\n-é\n\\ No newline\n"
+                        .into(),
                 ),
                 None,
                 "+1 −2\n x\n-y\n+z\n \n…\n-é\n",
             ),
         ];
         for (kind, before, want) in table {
-            let texts = Texts { before, after: Some("after\n") };
-            assert_eq!(shown(&Diff::of(&change(kind.clone()), texts)), want, "{kind:?}");
+            let texts = Texts {
+                before,
+                after: Some("after\n"),
+            };
+            assert_eq!(
+                shown(&Diff::of(&change(kind.clone()), texts)),
+                want,
+                "{kind:?}"
+            );
         }
         for kind in [ChangeKind::Delete, ChangeKind::Create, ChangeKind::Edit] {
             assert!(Diff::of(&change(kind), Texts::default()).is_unknown);
         }
-        let same = Texts { before: Some("a"), after: Some("a") };
-        assert!(Diff::of(&change(ChangeKind::Edit), same).is_unknown, "it was read too late");
+        let same = Texts {
+            before: Some("a"),
+            after: Some("a"),
+        };
+        assert!(
+            Diff::of(&change(ChangeKind::Edit), same).is_unknown,
+            "it was read too late"
+        );
     }
 
     #[test]
@@ -201,7 +249,13 @@ mod tests {
         changed.add("a", &Diff::between("", "2\n"));
         changed.add("b", &Diff::between("1\n", ""));
         assert_eq!(changed.brief().unwrap(), "2 files +3 −2");
-        changed.add("c", &Diff { is_unknown: true, ..Diff::default() });
+        changed.add(
+            "c",
+            &Diff {
+                is_unknown: true,
+                ..Diff::default()
+            },
+        );
         assert_eq!(changed.brief().unwrap(), "3 files");
     }
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use ostler::event::{At, Level, Started, TurnEnded};
-use ostler::{Event, Outcome, RawJson, Usage, EventKind};
+use ostler::{Event, EventKind, Outcome, RawJson, Usage};
 use serde::Serialize;
 
 use super::{Output, warning};
@@ -49,7 +49,17 @@ pub(super) struct Json<W> {
 impl<W: Write> Json<W> {
     pub(super) fn new(out: W, err: Box<dyn Write + Send>) -> Self {
         let (errors, warnings) = (Vec::new(), Vec::new());
-        Self { out, err, first: None, started: None, turn: None, tool_calls: 0, denied: 0, errors, warnings }
+        Self {
+            out,
+            err,
+            first: None,
+            started: None,
+            turn: None,
+            tool_calls: 0,
+            denied: 0,
+            errors,
+            warnings,
+        }
     }
 }
 
@@ -67,7 +77,10 @@ impl<W: Write + Send> Output for Json<W> {
                 // A turn that the agent adds by itself does not take the structured answer away.
                 let before = self.turn.take().and_then(|t| t.structured);
                 let structured = turn.structured.clone().or(before);
-                self.turn = Some(TurnEnded { structured, ..turn.clone() });
+                self.turn = Some(TurnEnded {
+                    structured,
+                    ..turn.clone()
+                });
             }
             EventKind::ToolCall(_) => self.tool_calls += 1,
             EventKind::ToolResult(result) => self.denied += usize::from(result.denied),
@@ -75,7 +88,9 @@ impl<W: Write + Send> Output for Json<W> {
                 writeln!(self.err, "{}", warning(notice))?;
                 self.warnings.push(notice.message.clone());
             }
-            EventKind::Notice(notice) if notice.level == Level::Error => self.errors.push(notice.message.clone()),
+            EventKind::Notice(notice) if notice.level == Level::Error => {
+                self.errors.push(notice.message.clone())
+            }
             EventKind::Ended(ended) => {
                 if !ended.outcome.is_success() {
                     self.errors.push(ended.outcome.message.clone());

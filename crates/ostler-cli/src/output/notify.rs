@@ -30,6 +30,9 @@ impl Notify {
             Notification::Desktop => format!("\x1b]9;{message}\x07"),
         };
         // A terminal that is gone needs no sign.
-        let _ = self.terminal.write_all(sign.as_bytes()).and_then(|()| self.terminal.flush());
+        let _ = self
+            .terminal
+            .write_all(sign.as_bytes())
+            .and_then(|()| self.terminal.flush());
     }
 }

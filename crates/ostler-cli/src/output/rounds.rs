@@ -38,7 +38,10 @@ impl Rounds {
                 Shown::Doing(format!("thinking, iteration {}", self.count))
             }
             "verifying" => Shown::Doing("checking the result".to_owned()),
-            "verified" => Shown::Lines(vec![format!("{GOOD}✓{GOOD:#} {}", word(&notice.message, 200))]),
+            "verified" => Shown::Lines(vec![format!(
+                "{GOOD}✓{GOOD:#} {}",
+                word(&notice.message, 200)
+            )]),
             "not_verified" => Shown::Lines(unverified(notice)),
             _ => return None,
         })
@@ -58,7 +61,10 @@ impl Rounds {
         let session = brief::short_id(session);
         let again = self.again.as_ref().filter(|_| is_safe_to_type(session))?;
         let approval = outcome.cause == Cause::NeedsInput
-            && outcome.detail.as_ref().is_some_and(|detail| detail.native.as_deref() == Some("approval"));
+            && outcome
+                .detail
+                .as_ref()
+                .is_some_and(|detail| detail.native.as_deref() == Some("approval"));
         Some(again.line(session, if approval { "approve" } else { "…" }))
     }
 }
@@ -66,13 +72,24 @@ impl Rounds {
 /// Why the result is not right, with the end of what the check said.
 fn unverified(notice: &Notice) -> Vec<String> {
     let mut lines = vec![format!("{BAD}✗{BAD:#} {}", word(&notice.message, 300))];
-    let told: String =
-        notice.raw.as_ref().map(RawJson::get).and_then(|raw| serde_json::from_str(raw).ok()).unwrap_or_default();
+    let told: String = notice
+        .raw
+        .as_ref()
+        .map(RawJson::get)
+        .and_then(|raw| serde_json::from_str(raw).ok())
+        .unwrap_or_default();
     // The first line of the reason is in the message; the last paragraph only tells the model to go on.
     let reason = told.rsplit_once("\n\n").map_or("", |(reason, _)| reason);
-    let all: Vec<&str> =
-        reason.lines().skip(3).filter(|line| !line.trim().is_empty() && *line != "It printed:").collect();
+    let all: Vec<&str> = reason
+        .lines()
+        .skip(3)
+        .filter(|line| !line.trim().is_empty() && *line != "It printed:")
+        .collect();
     let from = all.len().saturating_sub(LINES);
-    lines.extend(all[from..].iter().map(|line| format!("  {DIM}│ {}{DIM:#}", word(line, 110))));
+    lines.extend(
+        all[from..]
+            .iter()
+            .map(|line| format!("  {DIM}│ {}{DIM:#}", word(line, 110))),
+    );
     lines
 }

@@ -28,7 +28,13 @@ pub(crate) struct Status {
 
 impl Status {
     pub(crate) fn new(terminal: Option<Box<dyn Write + Send>>) -> Self {
-        Self { terminal, is_shown: false, turn: 0, doing: "starting".into(), spent: String::new() }
+        Self {
+            terminal,
+            is_shown: false,
+            turn: 0,
+            doing: "starting".into(),
+            spent: String::new(),
+        }
     }
 
     pub(crate) fn is_live(&self) -> bool {
@@ -45,13 +51,25 @@ impl Status {
 
     /// Shows the line, or moves it on.
     pub(crate) fn show(&mut self, elapsed: Duration) {
-        let Some(terminal) = &mut self.terminal else { return };
+        let Some(terminal) = &mut self.terminal else {
+            return;
+        };
         let spinner = SPINNER[self.turn % SPINNER.len()];
-        let spent = if self.spent.is_empty() { String::new() } else { format!(" · {}", self.spent) };
+        let spent = if self.spent.is_empty() {
+            String::new()
+        } else {
+            format!(" · {}", self.spent)
+        };
         // Without wrapping (7l) a line that is too long ends at the edge; K takes away the rest of the one before.
-        let line = format!("\r\x1b[?7l{spinner} {}s · {}{spent}\x1b[K\x1b[?7h", elapsed.as_secs(), self.doing);
+        let line = format!(
+            "\r\x1b[?7l{spinner} {}s · {}{spent}\x1b[K\x1b[?7h",
+            elapsed.as_secs(),
+            self.doing
+        );
         // A terminal that is gone needs no status line.
-        let _ = terminal.write_all(line.as_bytes()).and_then(|()| terminal.flush());
+        let _ = terminal
+            .write_all(line.as_bytes())
+            .and_then(|()| terminal.flush());
         self.turn += 1;
         self.is_shown = true;
     }
@@ -61,7 +79,9 @@ impl Status {
         if let Some(terminal) = &mut self.terminal
             && std::mem::take(&mut self.is_shown)
         {
-            let _ = terminal.write_all(b"\r\x1b[2K").and_then(|()| terminal.flush());
+            let _ = terminal
+                .write_all(b"\r\x1b[2K")
+                .and_then(|()| terminal.flush());
         }
     }
 }

@@ -15,7 +15,10 @@ pub(crate) enum Align {
 pub(crate) fn table<const N: usize>(heads: [(&str, Align); N], rows: &[[String; N]]) {
     let dim = style::DIM;
     let mut lines = lines(heads, rows).into_iter();
-    lines.next().into_iter().for_each(|line| say(&format!("{dim}{line}{dim:#}")));
+    lines
+        .next()
+        .into_iter()
+        .for_each(|line| say(&format!("{dim}{line}{dim:#}")));
     lines.for_each(|line| say(&line));
 }
 
@@ -25,13 +28,17 @@ fn lines<const N: usize>(heads: [(&str, Align); N], rows: &[[String; N]]) -> Vec
     let width = |column: usize| all().map(|row| row[column].width()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..N).map(width).collect();
     let line = |row: &[String; N]| {
-        let padded = row.iter().zip(&widths).zip(heads).map(|((cell, width), (_, align))| {
-            let space = " ".repeat(width - cell.width());
-            match align {
-                Align::Left => format!("{cell}{space}"),
-                Align::Right => format!("{space}{cell}"),
-            }
-        });
+        let padded = row
+            .iter()
+            .zip(&widths)
+            .zip(heads)
+            .map(|((cell, width), (_, align))| {
+                let space = " ".repeat(width - cell.width());
+                match align {
+                    Align::Left => format!("{cell}{space}"),
+                    Align::Right => format!("{space}{cell}"),
+                }
+            });
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
     all().map(line).collect()
@@ -48,6 +55,10 @@ mod tests {
         assert_eq!(got, ["name         n", "a            1", "längest  1,000"]);
         let rows = [["日本", "1"], ["abcd", "2"]].map(|row| row.map(str::to_owned));
         let got = lines([("name", Align::Left), ("n", Align::Right)], &rows);
-        assert_eq!(got, ["name  n", "日本  1", "abcd  2"], "wide characters take two columns");
+        assert_eq!(
+            got,
+            ["name  n", "日本  1", "abcd  2"],
+            "wide characters take two columns"
+        );
     }
 }

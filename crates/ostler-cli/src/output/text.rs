@@ -19,13 +19,25 @@ pub(super) struct Text {
 }
 
 impl Text {
-    pub(super) fn new(out: Box<dyn Write + Send>, err: Box<dyn Write + Send>, on_screen: bool) -> Self {
-        Self { out, err, on_screen, rounds: None }
+    pub(super) fn new(
+        out: Box<dyn Write + Send>,
+        err: Box<dyn Write + Send>,
+        on_screen: bool,
+    ) -> Self {
+        Self {
+            out,
+            err,
+            on_screen,
+            rounds: None,
+        }
     }
 
     /// The same for a loop: one that waits for an answer says how to give it.
     pub(super) fn for_loop(self, rounds: Rounds) -> Self {
-        Self { rounds: Some(rounds), ..self }
+        Self {
+            rounds: Some(rounds),
+            ..self
+        }
     }
 }
 
@@ -40,15 +52,25 @@ impl Output for Text {
                     writeln!(self.out, "{text}")?;
                 }
             }
-            EventKind::Notice(notice) if notice.level == Level::Warning => writeln!(self.err, "{}", warning(notice))?,
+            EventKind::Notice(notice) if notice.level == Level::Warning => {
+                writeln!(self.err, "{}", warning(notice))?
+            }
             EventKind::Ended(ended) if !ended.outcome.is_success() => {
-                writeln!(self.err, "{}: {}", ended.outcome.cause, plain(&ended.outcome.message))?;
+                writeln!(
+                    self.err,
+                    "{}: {}",
+                    ended.outcome.cause,
+                    plain(&ended.outcome.message)
+                )?;
                 if let Some(hint) = &ended.outcome.hint {
                     writeln!(self.err, "  hint: {}", plain(hint))?;
                 }
                 let waits = ended.outcome.cause == Cause::NeedsInput;
-                let again =
-                    self.rounds.as_ref().filter(|_| waits).and_then(|it| it.again(&event.session, &ended.outcome));
+                let again = self
+                    .rounds
+                    .as_ref()
+                    .filter(|_| waits)
+                    .and_then(|it| it.again(&event.session, &ended.outcome));
                 if let Some(again) = again {
                     writeln!(self.err, "  resume with: {again}")?;
                 }

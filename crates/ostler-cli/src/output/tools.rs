@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use ostler::agent_loop::WAITS;
 use ostler::change::{self, ChangeKind};
 use ostler::event::{At, ToolCall, ToolResult};
-use ostler::agent_loop::WAITS;
 use ostler::permission::{ToolKind, ToolUse};
 use ostler::{Agents, Dialect};
 
@@ -40,7 +40,12 @@ pub(crate) struct Dialects(BTreeMap<String, &'static dyn Dialect>);
 
 impl Dialects {
     pub(crate) fn of(agents: &Agents) -> Self {
-        Self(agents.iter().map(|agent| (agent.name().to_owned(), agent.dialect())).collect())
+        Self(
+            agents
+                .iter()
+                .map(|agent| (agent.name().to_owned(), agent.dialect()))
+                .collect(),
+        )
     }
 
     /// One dialect, whatever the agent is called.
@@ -87,13 +92,30 @@ struct Running {
 impl Tools {
     pub(super) fn new(detail: Detail, dialects: Dialects, is_live: bool) -> Self {
         let (agent, dirs, running) = (String::new(), Vec::new(), Vec::new());
-        Self { detail, dialects, agent, dirs, is_live, running, turn: Changed::default(), session: Changed::default() }
+        Self {
+            detail,
+            dialects,
+            agent,
+            dirs,
+            is_live,
+            running,
+            turn: Changed::default(),
+            session: Changed::default(),
+        }
     }
 
     /// Adds a name of the workspace.
     pub(super) fn work_in(&mut self, dir: &Path) {
-        let real = dir.canonicalize().ok().filter(|real| self.is_live && real != dir);
-        self.dirs.extend([dir.to_owned()].into_iter().chain(real).filter(|dir| dir.is_absolute()));
+        let real = dir
+            .canonicalize()
+            .ok()
+            .filter(|real| self.is_live && real != dir);
+        self.dirs.extend(
+            [dir.to_owned()]
+                .into_iter()
+                .chain(real)
+                .filter(|dir| dir.is_absolute()),
+        );
     }
 
     /// Starts a session of this agent.
@@ -127,17 +149,31 @@ impl Tools {
         let wants = self.dialects.tool_use(&self.agent, call);
         let looks = self.is_live && wants.kind == ToolKind::Edit;
         let files = wants.paths.iter().filter(|_| looks);
-        let before = files.filter_map(|path| Some((path.clone(), self.text(path)?))).collect();
+        let before = files
+            .filter_map(|path| Some((path.clone(), self.text(path)?)))
+            .collect();
         let doing = format!("{} {}", name(&call.name), self.subject(&call.input, &wants));
-        self.running.push(Running { call: call.clone(), wants, since: at, before });
+        self.running.push(Running {
+            call: call.clone(),
+            wants,
+            since: at,
+            before,
+        });
         doing
     }
 
     /// Records a result and returns the lines to show.
     pub(super) fn ended(&mut self, result: &ToolResult, now: At) -> Vec<String> {
-        let at = self.running.iter().position(|running| running.call.id == result.id);
+        let at = self
+            .running
+            .iter()
+            .position(|running| running.call.id == result.id);
         let running = at.map(|at| self.running.remove(at));
-        let diffs = running.as_ref().filter(|_| result.ok).map(|it| self.diffs(it, result)).unwrap_or_default();
+        let diffs = running
+            .as_ref()
+            .filter(|_| result.ok)
+            .map(|it| self.diffs(it, result))
+            .unwrap_or_default();
         for (path, diff) in &diffs {
             self.turn.add(path, diff);
             self.session.add(path, diff);
@@ -153,28 +189,45 @@ impl Tools {
     }
 
     /// Formats the line of a call: result, subject and duration.
-    fn head(&self, running: Option<&Running>, (result, now): (&ToolResult, At), diffs: &[(String, Diff)]) -> String {
+    fn head(
+        &self,
+        running: Option<&Running>,
+        (result, now): (&ToolResult, At),
+        diffs: &[(String, Diff)],
+    ) -> String {
         let tool = name(result.name.as_deref().unwrap_or("tool"));
         let subject = match (diffs, running) {
             ([(path, _)], _) => word(path, WIDTH),
             (_, Some(running)) => self.subject(&running.call.input, &running.wants),
             _ => String::new(),
         };
-        let subject = if subject.is_empty() { subject } else { format!(" {subject}") };
+        let subject = if subject.is_empty() {
+            subject
+        } else {
+            format!(" {subject}")
+        };
         let counts = counts(&diffs.iter().map(|(_, diff)| diff).collect::<Vec<_>>());
         let took = running.map_or(Some(0), |running| now.since(running.since));
-        let took = took.map(|took| format!(" {DIM}{}{DIM:#}", span_of(took))).unwrap_or_default();
+        let took = took
+            .map(|took| format!(" {DIM}{}{DIM:#}", span_of(took)))
+            .unwrap_or_default();
         let (mark, paint, how) = match (result.ok, result.denied) {
             (false, _) if result.output == WAITS => ("?", WARN, " waits for approval"),
             (true, _) => ("✓", GOOD, ""),
             (false, true) => ("✗", WARN, " denied"),
             (false, false) => ("✗", BAD, " failed"),
         };
-        format!("{paint}{mark}{paint:#} {TOOL}{tool}{TOOL:#}{subject}{counts}{took}{paint}{how}{paint:#}")
+        format!(
+            "{paint}{mark}{paint:#} {TOOL}{tool}{TOOL:#}{subject}{counts}{took}{paint}{how}{paint:#}"
+        )
     }
 
     fn diff_lines(&self, diffs: &[(String, Diff)]) -> Vec<String> {
-        let width = if self.detail == Detail::Everything { WHOLE } else { WIDTH };
+        let width = if self.detail == Detail::Everything {
+            WHOLE
+        } else {
+            WIDTH
+        };
         let mut lines = Vec::new();
         for (path, diff) in diffs {
             if diffs.len() > 1 {
@@ -190,7 +243,11 @@ impl Tools {
         let more = lines.len().saturating_sub(SHOWN);
         if more > 0 && self.detail != Detail::Everything {
             lines.truncate(SHOWN);
-            lines.push(format!("  {DIM}and {} more lines{}{DIM:#}", thousands(more as u64), self.how_to_see()));
+            lines.push(format!(
+                "  {DIM}and {} more lines{}{DIM:#}",
+                thousands(more as u64),
+                self.how_to_see()
+            ));
         }
         lines
     }
@@ -216,28 +273,57 @@ impl Tools {
         }
         if !is_command || result.denied {
             let first = lines.iter().find(|line| !line.trim().is_empty());
-            return first.map(|line| format!("  {DIM}{}{DIM:#}", word(line, WIDTH))).into_iter().collect();
+            return first
+                .map(|line| format!("  {DIM}{}{DIM:#}", word(line, WIDTH)))
+                .into_iter()
+                .collect();
         }
         let before = lines.len().saturating_sub(LAST);
-        let cut = (before > 0)
-            .then(|| format!("  {DIM}⋯ {} more lines before{}{DIM:#}", thousands(before as u64), self.how_to_see()));
-        cut.into_iter().chain(lines[before..].iter().map(|line| shown(line, WIDTH))).collect()
+        let cut = (before > 0).then(|| {
+            format!(
+                "  {DIM}⋯ {} more lines before{}{DIM:#}",
+                thousands(before as u64),
+                self.how_to_see()
+            )
+        });
+        cut.into_iter()
+            .chain(lines[before..].iter().map(|line| shown(line, WIDTH)))
+            .collect()
     }
 
     /// Returns the diffs of the files that a call changed.
     fn diffs(&self, running: &Running, result: &ToolResult) -> Vec<(String, Diff)> {
         let changes = change::of_call(&running.wants, &running.call, result);
         if changes.is_empty() && running.wants.kind == ToolKind::Edit && self.is_live {
-            return running.wants.paths.iter().filter_map(|path| self.on_disk(running, path)).collect();
+            return running
+                .wants
+                .paths
+                .iter()
+                .filter_map(|path| self.on_disk(running, path))
+                .collect();
         }
         let mut diffs: Vec<(String, Diff)> = Vec::new();
         for change in &changes {
-            let moved = change.moved_to.as_ref().map(|to| format!(" → {}", self.relative(to))).unwrap_or_default();
+            let moved = change
+                .moved_to
+                .as_ref()
+                .map(|to| format!(" → {}", self.relative(to)))
+                .unwrap_or_default();
             let path = format!("{}{moved}", self.relative(&change.path));
             let before = running.before.get(&change.path).map(String::as_str);
             let is_silent = matches!(change.kind, ChangeKind::Create | ChangeKind::Edit);
-            let after = if is_silent && self.is_live { self.text(&change.path) } else { None };
-            let diff = Diff::of(change, Texts { before, after: after.as_deref() });
+            let after = if is_silent && self.is_live {
+                self.text(&change.path)
+            } else {
+                None
+            };
+            let diff = Diff::of(
+                change,
+                Texts {
+                    before,
+                    after: after.as_deref(),
+                },
+            );
             match diffs.last_mut().filter(|(last, _)| *last == path) {
                 Some((_, last)) => last.append(diff),
                 None => diffs.push((path, diff)),
@@ -248,7 +334,11 @@ impl Tools {
 
     /// Compares a file on disk with its text before the call; `None` if nothing changed.
     fn on_disk(&self, running: &Running, path: &str) -> Option<(String, Diff)> {
-        let before = running.before.get(path).map(String::as_str).unwrap_or_default();
+        let before = running
+            .before
+            .get(path)
+            .map(String::as_str)
+            .unwrap_or_default();
         let diff = Diff::between(before, &self.text(path).unwrap_or_default());
         (!diff.lines.is_empty()).then(|| (self.relative(path), diff))
     }
@@ -256,12 +346,19 @@ impl Tools {
     /// Reads a small text file inside the workspace.
     fn text(&self, path: &str) -> Option<String> {
         let real = self.dirs.first()?.join(path).canonicalize().ok()?;
-        if self.dirs.iter().any(|dir| real.starts_with(dir)) { files::text(&real).ok().flatten() } else { None }
+        if self.dirs.iter().any(|dir| real.starts_with(dir)) {
+            files::text(&real).ok().flatten()
+        } else {
+            None
+        }
     }
 
     /// Returns a path relative to the workspace.
     fn relative(&self, path: &str) -> String {
-        let rest = self.dirs.iter().find_map(|dir| Path::new(path).strip_prefix(dir).ok());
+        let rest = self
+            .dirs
+            .iter()
+            .find_map(|dir| Path::new(path).strip_prefix(dir).ok());
         match rest {
             Some(rest) if rest.as_os_str().is_empty() => ".".to_owned(),
             Some(rest) => rest.display().to_string(),
@@ -273,7 +370,11 @@ impl Tools {
     fn subject(&self, input: &ostler::RawJson, wants: &ToolUse) -> String {
         match (wants.kind, &wants.paths[..]) {
             (ToolKind::Edit, [first, rest @ ..]) => {
-                let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+                let more = if rest.is_empty() {
+                    String::new()
+                } else {
+                    format!(" and {} more", rest.len())
+                };
                 word(&format!("{}{more}", self.relative(first)), WIDTH)
             }
             _ => brief(input.get(), |path| self.relative(path)),
@@ -283,9 +384,15 @@ impl Tools {
 
 /// Formats the number of added and removed lines; empty if unknown or zero.
 fn counts(diffs: &[&Diff]) -> String {
-    let (added, removed) = diffs.iter().fold((0, 0), |(a, r), diff| (a + diff.added, r + diff.removed));
+    let (added, removed) = diffs
+        .iter()
+        .fold((0, 0), |(a, r), diff| (a + diff.added, r + diff.removed));
     let is_known = added + removed > 0 && diffs.iter().all(|diff| !diff.is_unknown);
-    if is_known { format!(" {DIM}+{added} −{removed}{DIM:#}") } else { String::new() }
+    if is_known {
+        format!(" {DIM}+{added} −{removed}{DIM:#}")
+    } else {
+        String::new()
+    }
 }
 
 /// A line of code or output that cannot do any harm. Tabs keep their place.
@@ -303,12 +410,32 @@ fn brief(input: &str, relative: impl Fn(&str) -> String) -> String {
         return String::new();
     }
     let text = |key: &str| map.get(key).and_then(|value| value.as_str());
-    let path = ["path", "file_path", "filePath"].iter().find_map(|key| text(key)).map(relative);
-    let named = path.or_else(|| ["command", "cmd", "pattern"].iter().find_map(|key| text(key)).map(str::to_owned));
-    let first = named.or_else(|| map.values().find_map(|value| value.as_str()).map(str::to_owned));
-    let Some(first) = first else { return word(input, 80) };
-    let args = map.get("args").and_then(|args| args.as_array()).map(Vec::as_slice).unwrap_or_default();
-    let words: Vec<&str> = std::iter::once(&*first).chain(args.iter().filter_map(|arg| arg.as_str())).collect();
+    let path = ["path", "file_path", "filePath"]
+        .iter()
+        .find_map(|key| text(key))
+        .map(relative);
+    let named = path.or_else(|| {
+        ["command", "cmd", "pattern"]
+            .iter()
+            .find_map(|key| text(key))
+            .map(str::to_owned)
+    });
+    let first = named.or_else(|| {
+        map.values()
+            .find_map(|value| value.as_str())
+            .map(str::to_owned)
+    });
+    let Some(first) = first else {
+        return word(input, 80);
+    };
+    let args = map
+        .get("args")
+        .and_then(|args| args.as_array())
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let words: Vec<&str> = std::iter::once(&*first)
+        .chain(args.iter().filter_map(|arg| arg.as_str()))
+        .collect();
     word(&words.join(" "), 80)
 }
 
@@ -326,12 +453,24 @@ mod tests {
     }
 
     fn call(tool: &str, input: &Value) -> ToolCall {
-        ToolCall { id: "1".into(), name: tool.into(), input: RawJson::of(input), parent: None }
+        ToolCall {
+            id: "1".into(),
+            name: tool.into(),
+            input: RawJson::of(input),
+            parent: None,
+        }
     }
 
     fn result(tool: &str, ok: bool, output: &str) -> ToolResult {
         let (id, name, output) = ("1".into(), Some(tool.into()), output.into());
-        ToolResult { id, name, ok, output, denied: false, content: None }
+        ToolResult {
+            id,
+            name,
+            ok,
+            output,
+            denied: false,
+            content: None,
+        }
     }
 
     /// Renders one call of an agent; `meanwhile` runs between call and result.
@@ -345,7 +484,8 @@ mod tests {
         tools.begin(agent);
         tools.called(&call(tool, input), At(1));
         meanwhile();
-        anstream::adapter::strip_str(&tools.ended(&result(tool, ok, output), At(6)).join("\n")).to_string()
+        anstream::adapter::strip_str(&tools.ended(&result(tool, ok, output), At(6)).join("\n"))
+            .to_string()
     }
 
     #[test]
@@ -362,7 +502,12 @@ mod tests {
         let write = |path: &str, text: &str| json!({path: at("a.rs"), text: "one\n2\n"});
         let create = |path: &str, text: &str| json!({path: at("b.rs"), text: "new\n"});
         let table = [
-            ("claude", "Edit", replace("file_path", "old_string", "new_string"), edited),
+            (
+                "claude",
+                "Edit",
+                replace("file_path", "old_string", "new_string"),
+                edited,
+            ),
             ("claude", "Write", write("file_path", "content"), edited),
             ("claude", "Write", create("file_path", "content"), new),
             (
@@ -384,17 +529,47 @@ mod tests {
                 json!({"changes": [{"path": at("b.rs"), "kind": {"type": "add"}, "diff": "new\n"}]}),
                 new,
             ),
-            ("copilot", "edit", replace("path", "old_str", "new_str"), edited),
+            (
+                "copilot",
+                "edit",
+                replace("path", "old_str", "new_str"),
+                edited,
+            ),
             ("copilot", "create", create("path", "file_text"), new),
             ("copilot", "apply_patch", json!({"input": patch}), new),
-            ("gemini", "replace", replace("file_path", "old_string", "new_string"), edited),
-            ("gemini", "write_file", write("file_path", "content"), edited),
-            ("qwen", "edit", replace("file_path", "old_string", "new_string"), edited),
-            ("opencode", "edit", replace("filePath", "oldString", "newString"), edited),
+            (
+                "gemini",
+                "replace",
+                replace("file_path", "old_string", "new_string"),
+                edited,
+            ),
+            (
+                "gemini",
+                "write_file",
+                write("file_path", "content"),
+                edited,
+            ),
+            (
+                "qwen",
+                "edit",
+                replace("file_path", "old_string", "new_string"),
+                edited,
+            ),
+            (
+                "opencode",
+                "edit",
+                replace("filePath", "oldString", "newString"),
+                edited,
+            ),
             ("opencode", "write", create("filePath", "content"), new),
             ("opencode", "apply_patch", json!({"patchText": patch}), new),
             ("goose", "edit", replace("path", "before", "after"), edited),
-            ("scripted", "edit_file", replace("path", "find", "replace"), edited),
+            (
+                "scripted",
+                "edit_file",
+                replace("path", "find", "replace"),
+                edited,
+            ),
             ("scripted", "create_file", create("path", "content"), new),
         ];
         for (agent, tool, input, want) in table {
@@ -410,13 +585,23 @@ mod tests {
         let file = dir.path().join("a.txt");
         std::fs::write(&file, "one\n").unwrap();
         let input = json!({"path": "a.txt", "strange": true});
-        let found = seen(("scripted", dir.path()), ("edit_file", &input), (true, ""), || {
-            std::fs::write(&file, "one\ntwo\n").unwrap();
-        });
+        let found = seen(
+            ("scripted", dir.path()),
+            ("edit_file", &input),
+            (true, ""),
+            || {
+                std::fs::write(&file, "one\ntwo\n").unwrap();
+            },
+        );
         assert_eq!(found, "✓ edit_file a.txt +1 −0 5ms\n   one\n  +two");
         // What is outside of the workspace is not read.
         let outside = json!({"file_path": "/etc/hostname", "content": "x\n"});
-        let found = seen(("claude", dir.path()), ("Write", &outside), (true, ""), || {});
+        let found = seen(
+            ("claude", dir.path()),
+            ("Write", &outside),
+            (true, ""),
+            || {},
+        );
         assert_eq!(found, "✓ Write /etc/hostname +1 −0 5ms\n  +x");
         std::os::unix::fs::symlink("/etc/hostname", dir.path().join("link")).unwrap();
         for path in ["../../etc/hostname", "link"] {
@@ -437,7 +622,12 @@ mod tests {
             {"path": dir.path().join("a"), "kind": {"type": "add"}, "diff": "1\n"},
             {"path": dir.path().join("b"), "kind": {"type": "update", "move_path": dir.path().join("c")}, "diff": "@@ -1 +0,0 @@\n-2\n"},
         ]});
-        let found = seen(("codex", dir.path()), ("apply_patch", &input), (true, ""), || {});
+        let found = seen(
+            ("codex", dir.path()),
+            ("apply_patch", &input),
+            (true, ""),
+            || {},
+        );
         let want = "✓ apply_patch a and 2 more +1 −1 5ms\n  a +1 −0\n  +1\n  b → c +0 −1\n  -2";
         assert_eq!(found, want);
     }
@@ -449,11 +639,22 @@ mod tests {
         let bash = ("Bash", &json!({"command": "make"}));
         let found = seen(("claude", dir.path()), bash, (false, &output), || {});
         let last: String = (3..=12).map(|n| format!("\n  │ {n}    .")).collect();
-        assert_eq!(found, format!("✗ Bash make 5ms failed\n  ⋯ 2 more lines before (-v shows all){last}"));
-        assert_eq!(seen(("claude", dir.path()), bash, (true, &output), || {}), "✓ Bash make 5ms");
+        assert_eq!(
+            found,
+            format!("✗ Bash make 5ms failed\n  ⋯ 2 more lines before (-v shows all){last}")
+        );
+        assert_eq!(
+            seen(("claude", dir.path()), bash, (true, &output), || {}),
+            "✓ Bash make 5ms"
+        );
         // For any other tool the first line says most.
         let read = ("Read", &json!({"file_path": "x"}));
-        let found = seen(("claude", dir.path()), read, (false, "\nnot found\nmore"), || {});
+        let found = seen(
+            ("claude", dir.path()),
+            read,
+            (false, "\nnot found\nmore"),
+            || {},
+        );
         assert_eq!(found, "✗ Read x 5ms failed\n  not found");
     }
 
@@ -462,15 +663,27 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let long: String = (1..=60).map(|n| format!("{n}\n")).collect();
         let write = call("Write", &json!({"file_path": "a", "content": long}));
-        for (detail, lines) in [(Detail::Nothing, 0), (Detail::Usual, 1 + SHOWN + 1), (Detail::Everything, 1 + 60 + 2)]
-        {
+        for (detail, lines) in [
+            (Detail::Nothing, 0),
+            (Detail::Usual, 1 + SHOWN + 1),
+            (Detail::Everything, 1 + 60 + 2),
+        ] {
             let mut tools = tools(detail, dir.path());
             tools.begin("claude");
             tools.called(&write, At(1));
-            assert_eq!(tools.ended(&result("Write", true, "Done.\nYes."), At(1)).len(), lines, "{detail:?}");
+            assert_eq!(
+                tools
+                    .ended(&result("Write", true, "Done.\nYes."), At(1))
+                    .len(),
+                lines,
+                "{detail:?}"
+            );
             assert_eq!(tools.changed_in_turn().unwrap(), "1 file +60 −0");
             tools.begin_turn();
-            assert_eq!((tools.changed_in_turn(), tools.changed().unwrap()), (None, "1 file +60 −0".to_owned()));
+            assert_eq!(
+                (tools.changed_in_turn(), tools.changed().unwrap()),
+                (None, "1 file +60 −0".to_owned())
+            );
         }
     }
 
@@ -478,11 +691,17 @@ mod tests {
     #[test]
     fn cutting_keeps_characters_whole() {
         let brief = |input: &str| brief(input, |path| path.trim_start_matches("/w/").to_owned());
-        assert_eq!(brief(&format!("{{\"text\":\"{}\"}}", "é😀".repeat(60))), format!("{}…", "é😀".repeat(40)));
+        assert_eq!(
+            brief(&format!("{{\"text\":\"{}\"}}", "é😀".repeat(60))),
+            format!("{}…", "é😀".repeat(40))
+        );
         assert_eq!(brief(r#"{"command":"ls\n-la","n":1}"#), "ls -la");
         assert_eq!(brief("[1,2]"), "[1,2]");
         assert_eq!(brief("{}"), "");
         assert_eq!(brief(r#"{"content":"long","path":"/w/a.txt"}"#), "a.txt");
-        assert_eq!(brief(r#"{"args":["test","--quiet"],"command":"cargo"}"#), "cargo test --quiet");
+        assert_eq!(
+            brief(r#"{"args":["test","--quiet"],"command":"cargo"}"#),
+            "cargo test --quiet"
+        );
     }
 }

@@ -39,7 +39,10 @@ enum Item {
 impl Batch {
     /// A batch that only moves the status line.
     pub(crate) fn tick(elapsed: Duration) -> Self {
-        Self { elapsed: Some(elapsed), ..Self::default() }
+        Self {
+            elapsed: Some(elapsed),
+            ..Self::default()
+        }
     }
 
     pub(crate) fn push(&mut self, event: Event) {
@@ -125,7 +128,9 @@ impl Writer {
             let _ = tell.send(result); // nobody waits for it any more: the program is about to end
         };
         // It is never joined: a write that nobody reads must not keep the program from ending.
-        std::thread::Builder::new().name("output".into()).spawn(work)?;
+        std::thread::Builder::new()
+            .name("output".into())
+            .spawn(work)?;
         Ok(Self { to, done })
     }
 }

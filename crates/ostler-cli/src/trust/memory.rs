@@ -42,12 +42,25 @@ struct Stored {
 impl Memory {
     /// Loads what is remembered. A file that cannot be relied on is as good as none.
     pub(crate) fn load() -> Self {
-        let Some(dir) = environment::state_dir() else { return Self::default() };
+        let Some(dir) = environment::state_dir() else {
+            return Self::default();
+        };
         let dir = Some(dir.canonicalize().unwrap_or(dir));
         match dir.as_deref().map(read) {
-            None | Some(Ok(None)) => Self { dir, ..Self::default() },
-            Some(Ok(Some(stored))) => Self { dir, projects: stored.projects, fault: None },
-            Some(Err(why)) => Self { dir, fault: Some(why), ..Self::default() },
+            None | Some(Ok(None)) => Self {
+                dir,
+                ..Self::default()
+            },
+            Some(Ok(Some(stored))) => Self {
+                dir,
+                projects: stored.projects,
+                fault: None,
+            },
+            Some(Err(why)) => Self {
+                dir,
+                fault: Some(why),
+                ..Self::default()
+            },
         }
     }
 
@@ -59,10 +72,17 @@ impl Memory {
     /// The decision about a file.
     pub(crate) fn standing(&self, file: &WorkspaceFile) -> Standing {
         // Whatever works in a directory could write a memory that lies in it.
-        if self.dir.as_ref().is_none_or(|dir| dir.starts_with(&file.root)) {
+        if self
+            .dir
+            .as_ref()
+            .is_none_or(|dir| dir.starts_with(&file.root))
+        {
             return Standing::Untrusted;
         }
-        let known = file.root.to_str().and_then(|root| self.projects.get(root)?.get(&file.name));
+        let known = file
+            .root
+            .to_str()
+            .and_then(|root| self.projects.get(root)?.get(&file.name));
         match known {
             Some(known) if *known == file.sha256 => Standing::Trusted,
             Some(_) => Standing::Changed,
@@ -73,18 +93,23 @@ impl Memory {
     /// Remembers that these contents are trusted.
     pub(crate) fn remember(files: &[&WorkspaceFile]) -> Result<(), Fault> {
         for file in files {
-            let inside =
-                environment::state_dir().is_some_and(|dir| dir.canonicalize().unwrap_or(dir).starts_with(&file.root));
+            let inside = environment::state_dir()
+                .is_some_and(|dir| dir.canonicalize().unwrap_or(dir).starts_with(&file.root));
             if inside {
-                let message =
-                    format!("the state directory lies inside {}, where a model could change it", file.root.display());
+                let message = format!(
+                    "the state directory lies inside {}, where a model could change it",
+                    file.root.display()
+                );
                 return Err(Fault::usage(message).hint("OSTLER_STATE_DIR names another directory"));
             }
         }
         change(|projects| {
             for file in files {
                 let Some(root) = file.root.to_str() else {
-                    return Err(Fault::usage(format!("{} is not UTF-8 and cannot be remembered", file.root.display())));
+                    return Err(Fault::usage(format!(
+                        "{} is not UTF-8 and cannot be remembered",
+                        file.root.display()
+                    )));
                 };
                 let known = projects.entry(root.to_owned()).or_default();
                 known.insert(file.name.clone(), file.sha256.clone());
@@ -97,7 +122,9 @@ impl Memory {
     pub(crate) fn forget(dir: &Path) -> Result<bool, Fault> {
         let mut found = false;
         change(|projects| {
-            found = dir.to_str().is_some_and(|dir| projects.remove(dir).is_some());
+            found = dir
+                .to_str()
+                .is_some_and(|dir| projects.remove(dir).is_some());
             Ok(())
         })?;
         Ok(found)
@@ -105,20 +132,34 @@ impl Memory {
 }
 
 /// Changes what is remembered, one process at a time, and never halfway.
-fn change(work: impl FnOnce(&mut BTreeMap<String, Remembered>) -> Result<(), Fault>) -> Result<(), Fault> {
+fn change(
+    work: impl FnOnce(&mut BTreeMap<String, Remembered>) -> Result<(), Fault>,
+) -> Result<(), Fault> {
     let dir = environment::state_dir().ok_or_else(|| {
-        Fault::usage("there is no place to remember it: HOME is not set").hint("OSTLER_STATE_DIR names a directory")
+        Fault::usage("there is no place to remember it: HOME is not set")
+            .hint("OSTLER_STATE_DIR names a directory")
     })?;
-    let failed = |error: io::Error| Fault::internal(format!("{}: {error}", dir.join(FILE).display()));
+    let failed =
+        |error: io::Error| Fault::internal(format!("{}: {error}", dir.join(FILE).display()));
     make_private(&dir).map_err(failed)?;
     let _lock = lock(&dir).map_err(failed)?;
     // What cannot be relied on is replaced as a whole.
     let mut projects = Memory::load().projects;
     work(&mut projects)?;
-    let text = serde_json::to_string_pretty(&Stored { version: VERSION, projects }).map_err(Fault::internal)?;
-    let mut file = tempfile::Builder::new().prefix(".trusted-").tempfile_in(&dir).map_err(failed)?;
-    file.write_all(text.as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(failed)?;
-    file.persist(dir.join(FILE)).map_err(|error| failed(error.error))?;
+    let text = serde_json::to_string_pretty(&Stored {
+        version: VERSION,
+        projects,
+    })
+    .map_err(Fault::internal)?;
+    let mut file = tempfile::Builder::new()
+        .prefix(".trusted-")
+        .tempfile_in(&dir)
+        .map_err(failed)?;
+    file.write_all(text.as_bytes())
+        .and_then(|()| file.as_file().sync_all())
+        .map_err(failed)?;
+    file.persist(dir.join(FILE))
+        .map_err(|error| failed(error.error))?;
     Ok(())
 }
 
@@ -134,11 +175,15 @@ fn read(dir: &Path) -> Result<Option<Stored>, String> {
         return Err(wrong(&"it is not a regular file"));
     }
     if !is_private(&about) {
-        return Err(wrong(&"others can write it, or it is another user's; run `chmod 600` on it"));
+        return Err(wrong(
+            &"others can write it, or it is another user's; run `chmod 600` on it",
+        ));
     }
     let mut text = String::new();
     let file = std::fs::File::open(&path).map_err(|error| wrong(&error))?;
-    file.take(LONGEST).read_to_string(&mut text).map_err(|error| wrong(&error))?;
+    file.take(LONGEST)
+        .read_to_string(&mut text)
+        .map_err(|error| wrong(&error))?;
     let stored: Stored = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
     if stored.version != VERSION {
         return Err(wrong(&format!("its version is {}", stored.version)));
@@ -160,7 +205,10 @@ fn is_private(_about: &std::fs::Metadata) -> bool {
 #[cfg(unix)]
 fn make_private(dir: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
 }
 
 #[cfg(not(unix))]
@@ -170,7 +218,11 @@ fn make_private(dir: &Path) -> io::Result<()> {
 
 /// Held until it is dropped.
 fn lock(dir: &Path) -> io::Result<std::fs::File> {
-    let file = std::fs::File::options().create(true).truncate(false).write(true).open(dir.join("trusted.lock"))?;
+    let file = std::fs::File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(dir.join("trusted.lock"))?;
     file.lock()?;
     Ok(file)
 }

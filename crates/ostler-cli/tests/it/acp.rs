@@ -56,30 +56,70 @@ fn a_prompt_is_answered_piece_by_piece() {
     std::fs::write(dir.join("a.txt"), "forty-two\n").unwrap();
     let ((), code) = edit(scripted(&rig, &[]), Says::Nothing, async |editor| {
         let info = serde_json::to_value(&editor.greeting).unwrap();
-        assert_eq!((&info["protocolVersion"], &info["agentInfo"]["name"]), (&json!(1), &json!("ostler-scripted")));
+        assert_eq!(
+            (&info["protocolVersion"], &info["agentInfo"]["name"]),
+            (&json!(1), &json!("ostler-scripted"))
+        );
         assert_eq!(info["agentCapabilities"]["loadSession"], true);
-        assert_eq!(info["agentCapabilities"]["promptCapabilities"]["embeddedContext"], true);
+        assert_eq!(
+            info["agentCapabilities"]["promptCapabilities"]["embeddedContext"],
+            true
+        );
         let session = editor.open(&dir).await;
         let answer = serde_json::to_value(editor.prompt(&session, "go").await.unwrap()).unwrap();
         assert_eq!(answer["stopReason"], "end_turn");
-        assert_eq!((&answer["usage"]["totalTokens"], &answer["usage"]["cachedReadTokens"]), (&json!(36), &json!(6)));
-        let story =
-            ["agent_thought_chunk", "agent_message_chunk", "tool_call", "tool_call_update", "agent_message_chunk"];
+        assert_eq!(
+            (
+                &answer["usage"]["totalTokens"],
+                &answer["usage"]["cachedReadTokens"]
+            ),
+            (&json!(36), &json!(6))
+        );
+        let story = [
+            "agent_thought_chunk",
+            "agent_message_chunk",
+            "tool_call",
+            "tool_call_update",
+            "agent_message_chunk",
+        ];
         assert_eq!(editor.story(&session), story);
         assert_eq!(editor.words(&session, "agent_thought_chunk"), "Hm.");
-        assert_eq!(editor.words(&session, "agent_message_chunk"), "Let me see. It is all there.");
+        assert_eq!(
+            editor.words(&session, "agent_message_chunk"),
+            "Let me see. It is all there."
+        );
         let told = editor.told(&session);
-        let of = |kind: &str| told.iter().find(|update| update["sessionUpdate"] == kind).unwrap();
+        let of = |kind: &str| {
+            told.iter()
+                .find(|update| update["sessionUpdate"] == kind)
+                .unwrap()
+        };
         let call = of("tool_call");
-        assert_eq!((&call["kind"], &call["title"]), (&json!("read"), &json!("read_file a.txt")));
+        assert_eq!(
+            (&call["kind"], &call["title"]),
+            (&json!("read"), &json!("read_file a.txt"))
+        );
         assert_eq!(call["locations"], json!([{"path": dir.join("a.txt")}]));
         assert_eq!(call["rawInput"], json!({"path": "a.txt"}));
         let done = of("tool_call_update");
-        assert_eq!((&done["status"], &done["toolCallId"]), (&json!("completed"), &call["toolCallId"]));
-        assert!(done["content"][0]["content"]["text"].as_str().unwrap().contains("forty-two"), "{done}");
+        assert_eq!(
+            (&done["status"], &done["toolCallId"]),
+            (&json!("completed"), &call["toolCallId"])
+        );
+        assert!(
+            done["content"][0]["content"]["text"]
+                .as_str()
+                .unwrap()
+                .contains("forty-two"),
+            "{done}"
+        );
         // The session goes on.
         editor.prompt(&session, "more").await.unwrap();
-        assert!(editor.words(&session, "agent_message_chunk").ends_with("Again."));
+        assert!(
+            editor
+                .words(&session, "agent_message_chunk")
+                .ends_with("Again.")
+        );
     });
     assert_eq!(code, Some(0));
 }
@@ -89,12 +129,19 @@ fn a_prompt_is_answered_piece_by_piece() {
 fn the_script_of_an_untrusted_directory_is_not_played() {
     let rig = Rig::new();
     let dir = workspace(&rig, "w", READS);
-    let ((), code) = edit(rig.ostler(&["acp", "--agent", "scripted"]), Says::Nothing, async |editor| {
-        let session = editor.open(&dir).await;
-        editor.prompt(&session, "go").await.unwrap();
-        let words = editor.words(&session, "agent_message_chunk");
-        assert!(!words.is_empty() && !words.contains("Let me see. "), "{words}");
-    });
+    let ((), code) = edit(
+        rig.ostler(&["acp", "--agent", "scripted"]),
+        Says::Nothing,
+        async |editor| {
+            let session = editor.open(&dir).await;
+            editor.prompt(&session, "go").await.unwrap();
+            let words = editor.words(&session, "agent_message_chunk");
+            assert!(
+                !words.is_empty() && !words.contains("Let me see. "),
+                "{words}"
+            );
+        },
+    );
     assert_eq!(code, Some(0));
 }
 
@@ -112,16 +159,25 @@ text = "So be it."
 fn asked(says: Says) -> (Value, Value, bool) {
     let rig = Rig::new();
     let dir = workspace(&rig, "w", WRITES);
-    let (seen, code) = edit(scripted(&rig, &["--permissions", "ask"]), says, async |editor| {
-        let session = editor.open(&dir).await;
-        let answer = editor.prompt(&session, "write").await.unwrap();
-        assert_eq!(answer.stop_reason, acp::StopReason::EndTurn);
-        let [question] = &editor.asked()[..] else { panic!("one question was expected") };
-        assert_eq!(question.session_id, session);
-        let told = editor.told(&session);
-        let done = told.iter().rfind(|update| update["sessionUpdate"] == "tool_call_update").unwrap();
-        (serde_json::to_value(question).unwrap(), done.clone())
-    });
+    let (seen, code) = edit(
+        scripted(&rig, &["--permissions", "ask"]),
+        says,
+        async |editor| {
+            let session = editor.open(&dir).await;
+            let answer = editor.prompt(&session, "write").await.unwrap();
+            assert_eq!(answer.stop_reason, acp::StopReason::EndTurn);
+            let [question] = &editor.asked()[..] else {
+                panic!("one question was expected")
+            };
+            assert_eq!(question.session_id, session);
+            let told = editor.told(&session);
+            let done = told
+                .iter()
+                .rfind(|update| update["sessionUpdate"] == "tool_call_update")
+                .unwrap();
+            (serde_json::to_value(question).unwrap(), done.clone())
+        },
+    );
     assert_eq!(code, Some(0));
     (seen.0, seen.1, dir.join("made.txt").exists())
 }
@@ -129,12 +185,23 @@ fn asked(says: Says) -> (Value, Value, bool) {
 #[test]
 fn what_is_allowed_is_done() {
     let (question, done, is_made) = asked(Says::Allow);
-    let kinds: Vec<_> = question["options"].as_array().unwrap().iter().map(|option| &option["kind"]).collect();
+    let kinds: Vec<_> = question["options"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|option| &option["kind"])
+        .collect();
     assert_eq!(kinds, ["allow_once", "allow_always", "reject_once"]);
     let call = &question["toolCall"];
-    assert_eq!((&call["kind"], &call["content"][0]["type"]), (&json!("edit"), &json!("diff")));
+    assert_eq!(
+        (&call["kind"], &call["content"][0]["type"]),
+        (&json!("edit"), &json!("diff"))
+    );
     assert_eq!(call["content"][0]["newText"], "made\n");
-    assert_eq!((&done["status"], &done["toolCallId"]), (&json!("completed"), &call["toolCallId"]));
+    assert_eq!(
+        (&done["status"], &done["toolCallId"]),
+        (&json!("completed"), &call["toolCallId"])
+    );
     assert!(is_made);
     assert!(asked(Says::Always).2);
 }
@@ -164,7 +231,11 @@ fn a_turn_is_cancelled_and_the_session_goes_on() {
     edit(scripted(&rig, &[]), Says::Nothing, async |editor| {
         let session = editor.open(&dir).await;
         let cancel = async {
-            editor.until(&session, |update| update["sessionUpdate"] == "agent_message_chunk").await;
+            editor
+                .until(&session, |update| {
+                    update["sessionUpdate"] == "agent_message_chunk"
+                })
+                .await;
             let second = editor.prompt(&session, "too early").await.unwrap_err();
             assert_eq!(i32::from(second.code), -32600, "{second}");
             editor.cancel(&session);
@@ -175,8 +246,15 @@ fn a_turn_is_cancelled_and_the_session_goes_on() {
         let hasty = editor.prompt(&session, "more");
         editor.cancel(&session);
         let _ = hasty.await;
-        assert_eq!(editor.prompt(&session, "more").await.unwrap().stop_reason, acp::StopReason::EndTurn);
-        assert!(editor.words(&session, "agent_message_chunk").ends_with("Here I am."));
+        assert_eq!(
+            editor.prompt(&session, "more").await.unwrap().stop_reason,
+            acp::StopReason::EndTurn
+        );
+        assert!(
+            editor
+                .words(&session, "agent_message_chunk")
+                .ends_with("Here I am.")
+        );
     });
 }
 
@@ -185,18 +263,24 @@ fn a_turn_is_cancelled_and_the_session_goes_on() {
 fn an_open_question_does_not_keep_a_turn() {
     let rig = Rig::new();
     let dir = workspace(&rig, "w", WRITES);
-    edit(scripted(&rig, &["--permissions", "ask"]), Says::Nothing, async |editor| {
-        let session = editor.open(&dir).await;
-        let cancel = async {
-            editor.until(&session, |update| update["sessionUpdate"] == "tool_call").await;
-            while editor.asked().is_empty() {
-                tokio::task::yield_now().await;
-            }
-            editor.cancel(&session);
-        };
-        let (answer, ()) = tokio::join!(editor.prompt(&session, "write"), cancel);
-        assert_eq!(answer.unwrap().stop_reason, acp::StopReason::Cancelled);
-    });
+    edit(
+        scripted(&rig, &["--permissions", "ask"]),
+        Says::Nothing,
+        async |editor| {
+            let session = editor.open(&dir).await;
+            let cancel = async {
+                editor
+                    .until(&session, |update| update["sessionUpdate"] == "tool_call")
+                    .await;
+                while editor.asked().is_empty() {
+                    tokio::task::yield_now().await;
+                }
+                editor.cancel(&session);
+            };
+            let (answer, ()) = tokio::join!(editor.prompt(&session, "write"), cancel);
+            assert_eq!(answer.unwrap().stop_reason, acp::StopReason::Cancelled);
+        },
+    );
     assert!(!dir.join("made.txt").exists());
 }
 
@@ -209,15 +293,32 @@ fn sessions_run_side_by_side_each_in_its_directory() {
         let (first, second) = (editor.open(&one).await, editor.open(&two).await);
         assert_ne!(first, second);
         let meanwhile = async {
-            editor.until(&first, |update| update["sessionUpdate"] == "agent_message_chunk").await;
-            assert_eq!(editor.prompt(&second, "go").await.unwrap().stop_reason, acp::StopReason::EndTurn);
+            editor
+                .until(&first, |update| {
+                    update["sessionUpdate"] == "agent_message_chunk"
+                })
+                .await;
+            assert_eq!(
+                editor.prompt(&second, "go").await.unwrap().stop_reason,
+                acp::StopReason::EndTurn
+            );
             editor.cancel(&first);
         };
         let (answer, ()) = tokio::join!(editor.prompt(&first, "hang"), meanwhile);
         assert_eq!(answer.unwrap().stop_reason, acp::StopReason::Cancelled);
-        assert_eq!(editor.words(&first, "agent_message_chunk"), "Working on it.");
-        assert_eq!(editor.words(&second, "agent_message_chunk"), "Let me see. It is all there.");
-        let closed = editor.to.send_request(acp::CloseSessionRequest::new(first.clone())).block_task().await;
+        assert_eq!(
+            editor.words(&first, "agent_message_chunk"),
+            "Working on it."
+        );
+        assert_eq!(
+            editor.words(&second, "agent_message_chunk"),
+            "Let me see. It is all there."
+        );
+        let closed = editor
+            .to
+            .send_request(acp::CloseSessionRequest::new(first.clone()))
+            .block_task()
+            .await;
         closed.unwrap();
         let gone = editor.prompt(&first, "more").await.unwrap_err();
         assert_eq!(i32::from(gone.code), -32002, "{gone}");
@@ -237,26 +338,56 @@ fn an_earlier_session_is_told_again_and_goes_on() {
     // Twice: what was said after the first time is told the second time.
     for (round, past) in ["go", "goround 0"].into_iter().enumerate() {
         edit(scripted(&rig, &[]), Says::Nothing, async |editor| {
-            let listed =
-                editor.to.send_request(acp::ListSessionsRequest::new().cwd(dir.clone())).block_task().await.unwrap();
-            assert_eq!(listed.sessions.iter().map(|it| &it.session_id).collect::<Vec<_>>(), [&id]);
-            editor.to.send_request(acp::LoadSessionRequest::new(id.clone(), dir.clone())).block_task().await.unwrap();
+            let listed = editor
+                .to
+                .send_request(acp::ListSessionsRequest::new().cwd(dir.clone()))
+                .block_task()
+                .await
+                .unwrap();
+            assert_eq!(
+                listed
+                    .sessions
+                    .iter()
+                    .map(|it| &it.session_id)
+                    .collect::<Vec<_>>(),
+                [&id]
+            );
+            editor
+                .to
+                .send_request(acp::LoadSessionRequest::new(id.clone(), dir.clone()))
+                .block_task()
+                .await
+                .unwrap();
             assert_eq!(editor.words(&id, "user_message_chunk"), past);
             let said = editor.words(&id, "agent_message_chunk");
             assert!(said.starts_with("Let me see. It is all there."), "{said}");
-            let again =
-                editor.to.send_request(acp::LoadSessionRequest::new(id.clone(), dir.clone())).block_task().await;
+            let again = editor
+                .to
+                .send_request(acp::LoadSessionRequest::new(id.clone(), dir.clone()))
+                .block_task()
+                .await;
             assert_eq!(i32::from(again.unwrap_err().code), -32600);
             editor.prompt(&id, &format!("round {round}")).await.unwrap();
             assert!(editor.words(&id, "agent_message_chunk").len() > said.len());
         });
     }
     edit(scripted(&rig, &[]), Says::Nothing, async |editor| {
-        let unknown = acp::LoadSessionRequest::new("00000000-0000-4000-8000-000000000000", dir.clone());
-        let error = editor.to.send_request(unknown).block_task().await.unwrap_err();
+        let unknown =
+            acp::LoadSessionRequest::new("00000000-0000-4000-8000-000000000000", dir.clone());
+        let error = editor
+            .to
+            .send_request(unknown)
+            .block_task()
+            .await
+            .unwrap_err();
         assert_eq!(i32::from(error.code), -32002, "{error}");
         // Without the past.
-        editor.to.send_request(acp::ResumeSessionRequest::new(id.clone(), dir.clone())).block_task().await.unwrap();
+        editor
+            .to
+            .send_request(acp::ResumeSessionRequest::new(id.clone(), dir.clone()))
+            .block_task()
+            .await
+            .unwrap();
         assert_eq!(editor.story(&id), [""; 0]);
     });
 }
@@ -266,7 +397,9 @@ fn an_earlier_session_is_told_again_and_goes_on() {
 fn a_session_without_a_word_is_loaded_as_an_empty_one() {
     let rig = Rig::new();
     let dir = workspace(&rig, "w", READS);
-    let (id, _) = edit(scripted(&rig, &[]), Says::Nothing, async |editor| editor.open(&dir).await);
+    let (id, _) = edit(scripted(&rig, &[]), Says::Nothing, async |editor| {
+        editor.open(&dir).await
+    });
     let load = || acp::LoadSessionRequest::new(id.clone(), dir.clone());
     // Twice without a word, so that what is loaded the second time is empty too.
     edit(scripted(&rig, &[]), Says::Nothing, async |editor| {
@@ -282,16 +415,35 @@ fn a_session_without_a_word_is_loaded_as_an_empty_one() {
     // What was said after that belongs to the session of that id.
     edit(scripted(&rig, &[]), Says::Nothing, async |editor| {
         let list = acp::ListSessionsRequest::new().cwd(dir.clone());
-        let listed = editor.to.send_request(list).block_task().await.unwrap().sessions;
-        let listed: Vec<_> = listed.iter().map(|it| (&it.session_id, it.title.as_deref())).collect();
+        let listed = editor
+            .to
+            .send_request(list)
+            .block_task()
+            .await
+            .unwrap()
+            .sessions;
+        let listed: Vec<_> = listed
+            .iter()
+            .map(|it| (&it.session_id, it.title.as_deref()))
+            .collect();
         assert_eq!(listed, [(&id, Some("hello"))]);
         editor.to.send_request(load()).block_task().await.unwrap();
         assert_eq!(editor.words(&id, "user_message_chunk"), "hello");
         editor.prompt(&id, "more").await.unwrap();
     });
     edit(scripted(&rig, &[]), Says::Nothing, async |editor| {
-        editor.to.send_request(acp::ResumeSessionRequest::new(id.clone(), dir.clone())).block_task().await.unwrap();
-        editor.to.send_request(acp::CloseSessionRequest::new(id.clone())).block_task().await.unwrap();
+        editor
+            .to
+            .send_request(acp::ResumeSessionRequest::new(id.clone(), dir.clone()))
+            .block_task()
+            .await
+            .unwrap();
+        editor
+            .to
+            .send_request(acp::CloseSessionRequest::new(id.clone()))
+            .block_task()
+            .await
+            .unwrap();
         editor.to.send_request(load()).block_task().await.unwrap();
         assert_eq!(editor.words(&id, "user_message_chunk"), "hellomore");
     });
@@ -319,19 +471,51 @@ finish = "content_filter"
     edit(scripted(&rig, &[]), Says::Nothing, async |editor| {
         let session = editor.open(&dir).await;
         let auth = serde_json::to_value(editor.prompt(&session, "key").await.unwrap_err()).unwrap();
-        assert_eq!((&auth["code"], &auth["message"]), (&json!(-32000), &json!("Authentication required")));
-        assert!(auth["data"]["cause"] == "auth" && auth["data"]["hint"].is_string(), "{auth}");
-        let limit = serde_json::to_value(editor.prompt(&session, "slow").await.unwrap_err()).unwrap();
-        assert_eq!((&limit["code"], &limit["data"]["cause"]), (&json!(-32603), &json!("rate_limit")));
-        assert_eq!(editor.prompt(&session, "long").await.unwrap().stop_reason, acp::StopReason::MaxTokens);
-        assert_eq!(editor.prompt(&session, "bad").await.unwrap().stop_reason, acp::StopReason::Refusal);
+        assert_eq!(
+            (&auth["code"], &auth["message"]),
+            (&json!(-32000), &json!("Authentication required"))
+        );
+        assert!(
+            auth["data"]["cause"] == "auth" && auth["data"]["hint"].is_string(),
+            "{auth}"
+        );
+        let limit =
+            serde_json::to_value(editor.prompt(&session, "slow").await.unwrap_err()).unwrap();
+        assert_eq!(
+            (&limit["code"], &limit["data"]["cause"]),
+            (&json!(-32603), &json!("rate_limit"))
+        );
+        assert_eq!(
+            editor.prompt(&session, "long").await.unwrap().stop_reason,
+            acp::StopReason::MaxTokens
+        );
+        assert_eq!(
+            editor.prompt(&session, "bad").await.unwrap().stop_reason,
+            acp::StopReason::Refusal
+        );
         let image = acp::ContentBlock::Image(acp::ImageContent::new("AA==", "image/png"));
         let image = acp::PromptRequest::new(session.clone(), vec![image]);
-        let error = editor.to.send_request(image).block_task().await.unwrap_err();
-        assert!(i32::from(error.code) == -32602 && error.message.contains("image"), "{error}");
+        let error = editor
+            .to
+            .send_request(image)
+            .block_task()
+            .await
+            .unwrap_err();
+        assert!(
+            i32::from(error.code) == -32602 && error.message.contains("image"),
+            "{error}"
+        );
         let nowhere = acp::NewSessionRequest::new(dir.join("nowhere"));
-        let error = editor.to.send_request(nowhere).block_task().await.unwrap_err();
-        assert!(i32::from(error.code) == -32602 && error.message.contains("directory"), "{error}");
+        let error = editor
+            .to
+            .send_request(nowhere)
+            .block_task()
+            .await
+            .unwrap_err();
+        assert!(
+            i32::from(error.code) == -32602 && error.message.contains("directory"),
+            "{error}"
+        );
     });
 }
 
@@ -343,7 +527,11 @@ struct Raw {
 
 impl Raw {
     fn start(mut command: Command) -> Self {
-        let mut child = command.stdin(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, lines }
     }
@@ -358,13 +546,22 @@ impl Raw {
 
     fn open(&mut self, dir: &Path) -> String {
         let params = json!({"cwd": dir, "mcpServers": []});
-        self.say(&json!({"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": params}).to_string());
-        self.hear()["result"]["sessionId"].as_str().unwrap().to_owned()
+        self.say(
+            &json!({"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": params})
+                .to_string(),
+        );
+        self.hear()["result"]["sessionId"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 
     fn prompt(&mut self, session: &str) {
         let params = json!({"sessionId": session, "prompt": [{"type": "text", "text": "hello"}]});
-        self.say(&json!({"jsonrpc": "2.0", "id": 2, "method": "session/prompt", "params": params}).to_string());
+        self.say(
+            &json!({"jsonrpc": "2.0", "id": 2, "method": "session/prompt", "params": params})
+                .to_string(),
+        );
     }
 }
 
@@ -376,22 +573,41 @@ fn nonsense_is_answered_and_does_no_harm() {
         ("hello", Some((json!(null), -32700))),
         ("[]", Some((json!(null), -32600))),
         ("", None),
-        (r#"{"jsonrpc":"2.0","method":"_x/unknown","params":{}}"#, None),
-        (r#"{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"none"}}"#, None),
+        (
+            r#"{"jsonrpc":"2.0","method":"_x/unknown","params":{}}"#,
+            None,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"none"}}"#,
+            None,
+        ),
         (r#"{"jsonrpc":"2.0","id":"never/1","result":{}}"#, None),
-        (r#"{"jsonrpc":"2.0","id":7,"method":"session/fly"}"#, Some((json!(7), -32601))),
+        (
+            r#"{"jsonrpc":"2.0","id":7,"method":"session/fly"}"#,
+            Some((json!(7), -32601)),
+        ),
         (
             r#"{"jsonrpc":"2.0","id":"p","method":"session/prompt","params":{"sessionId":"none","prompt":[{"type":"text","text":"x"}]}}"#,
             Some((json!("p"), -32002)),
         ),
-        (r#"{"jsonrpc":"2.0","id":8,"method":"session/prompt","params":{"sessionId":1}}"#, Some((json!(8), -32602))),
-        (r#"{"jsonrpc":"2.0","id":9,"method":"session/new","params":{"cwd":"here"}}"#, Some((json!(9), -32602))),
+        (
+            r#"{"jsonrpc":"2.0","id":8,"method":"session/prompt","params":{"sessionId":1}}"#,
+            Some((json!(8), -32602)),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":9,"method":"session/new","params":{"cwd":"here"}}"#,
+            Some((json!(9), -32602)),
+        ),
     ];
     for (line, want) in table {
         raw.say(line);
         if let Some((id, code)) = want {
             let heard = raw.hear();
-            assert_eq!((&heard["id"], &heard["error"]["code"]), (&id, &json!(code)), "{line}: {heard}");
+            assert_eq!(
+                (&heard["id"], &heard["error"]["code"]),
+                (&id, &json!(code)),
+                "{line}: {heard}"
+            );
         }
     }
     raw.say(r#"{"jsonrpc":"2.0","id":10,"method":"authenticate","params":{"methodId":"agent"}}"#);
@@ -404,7 +620,11 @@ fn nonsense_is_answered_and_does_no_harm() {
 /// `ostler acp` with the fake agent playing `script` in Claude's place.
 fn fake_claude(rig: &Rig, script: &str) -> Command {
     let mut command = rig.ostler(&["acp", "--agent", "claude", "--grace", "500ms", "--env"]);
-    command.arg(format!("{}={}", fake::SCRIPT, fake::script(rig.dir(), script).display()));
+    command.arg(format!(
+        "{}={}",
+        fake::SCRIPT,
+        fake::script(rig.dir(), script).display()
+    ));
     command.arg("--program").arg(fake::program());
     command
 }
@@ -413,10 +633,16 @@ fn fake_claude(rig: &Rig, script: &str) -> Command {
 #[test]
 fn the_end_in_the_middle_of_a_turn_leaves_nothing() {
     use rustix::process::Signal;
-    for (how, code) in [(None, Some(0)), (Some(Signal::TERM), Some(143)), (Some(Signal::INT), Some(130))] {
+    for (how, code) in [
+        (None, Some(0)),
+        (Some(Signal::TERM), Some(143)),
+        (Some(Signal::INT), Some(130)),
+    ] {
         let rig = Rig::new();
-        let mut raw =
-            Raw::start(fake_claude(&rig, "pid-file agent\nread-user\ninit\nspawn-child child\ndelta Hm\nhang"));
+        let mut raw = Raw::start(fake_claude(
+            &rig,
+            "pid-file agent\nread-user\ninit\nspawn-child child\ndelta Hm\nhang",
+        ));
         let session = raw.open(rig.dir());
         raw.prompt(&session);
         let (agent, child) = (rig.number("agent"), rig.number("child"));
@@ -431,17 +657,29 @@ fn the_end_in_the_middle_of_a_turn_leaves_nothing() {
             }
         }
         assert_eq!(raw.child.wait().unwrap().code(), code, "{how:?}");
-        assert!(wait_until(PATIENCE, || !alive(agent) && !alive(child)), "{how:?}: something is left");
+        assert!(
+            wait_until(PATIENCE, || !alive(agent) && !alive(child)),
+            "{how:?}: something is left"
+        );
     }
 }
 
 #[test]
 fn what_the_editor_says_is_not_taken_from_the_command_line() {
     let rig = Rig::new();
-    for flag in [&["--dir", "/"][..], &["--resume", "x"], &["--continue"], &["--session-id", "x"]] {
+    for flag in [
+        &["--dir", "/"][..],
+        &["--resume", "x"],
+        &["--continue"],
+        &["--session-id", "x"],
+    ] {
         let done = crate::rig::finish(&mut scripted(&rig, flag));
         assert_eq!((done.code, &*done.stdout), (Some(2), ""), "{flag:?}");
-        assert!(done.stderr.contains(flag[0]) && done.stderr.contains("hint:"), "{}", done.stderr);
+        assert!(
+            done.stderr.contains(flag[0]) && done.stderr.contains("hint:"),
+            "{}",
+            done.stderr
+        );
     }
 }
 
@@ -456,7 +694,11 @@ fn mcp_servers_that_cannot_be_had_are_named() {
     writeln!(child.stdin.take().unwrap(), "{line}").unwrap();
     let done = crate::rig::collect(child);
     assert!(done.stdout.contains("sessionId"), "{}", done.stdout);
-    assert!(done.stderr.contains("it goes without files"), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("it goes without files"),
+        "{}",
+        done.stderr
+    );
 }
 
 mod slow {
@@ -470,8 +712,9 @@ mod slow {
         const PIECES: usize = 20_000;
         let rig = Rig::new();
         let piece = "x".repeat(4_000);
-        let script =
-            format!("read-user\ninit\nloop {PIECES}\ndelta {piece}\nend\nresult done\npid-file done\nread-until-eof");
+        let script = format!(
+            "read-user\ninit\nloop {PIECES}\ndelta {piece}\nend\nresult done\npid-file done\nread-until-eof"
+        );
         let mut raw = Raw::start(fake_claude(&rig, &script));
         let session = raw.open(rig.dir());
         raw.prompt(&session);
@@ -489,7 +732,10 @@ mod slow {
                 pieces += 1;
             }
         };
-        assert_eq!((pieces, &answer["result"]["stopReason"]), (PIECES, &json!("end_turn")));
+        assert_eq!(
+            (pieces, &answer["result"]["stopReason"]),
+            (PIECES, &json!("end_turn"))
+        );
         assert!(peak < 64 * 1024, "{peak} KiB for 80 MB that nobody read");
         drop(raw.child.stdin.take());
         assert_eq!(raw.child.wait().unwrap().code(), Some(0));

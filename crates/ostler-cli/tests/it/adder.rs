@@ -27,56 +27,126 @@ fn the_failing_test_is_fixed_and_a_second_run_finds_nothing_to_do() {
     copy(&example(), &rig.path("adder"));
     // Where Rust is installed on this machine; the run sees no other part of the environment.
     let here: Vec<_> = std::env::vars_os()
-        .filter(|(name, _)| ["PATH", "HOME", "CARGO_HOME", "RUSTUP_HOME"].iter().any(|wanted| name == wanted))
+        .filter(|(name, _)| {
+            ["PATH", "HOME", "CARGO_HOME", "RUSTUP_HOME"]
+                .iter()
+                .any(|wanted| name == wanted)
+        })
         .collect();
     let run = || {
-        let args = ["run", "Fix the failing test", "--agent", "scripted", "--dir", "adder", "--trust-project"];
-        finish(rig.ostler(&args).args(["--output", "events"]).envs(here.clone()))
+        let args = [
+            "run",
+            "Fix the failing test",
+            "--agent",
+            "scripted",
+            "--dir",
+            "adder",
+            "--trust-project",
+        ];
+        finish(
+            rig.ostler(&args)
+                .args(["--output", "events"])
+                .envs(here.clone()),
+        )
     };
     let first = run();
     assert_eq!(first.code, Some(0), "{}", first.stdout);
     let mended = std::fs::read_to_string(rig.path("adder/src/lib.rs")).unwrap();
     let broken = std::fs::read_to_string(example().join("src/lib.rs")).unwrap();
-    assert_eq!(mended, broken.replace("    a - b\n", "    a + b\n"), "one line is changed");
-    let results: Vec<_> = first.events().into_iter().filter(|event| event["type"] == "tool_result").collect();
-    let told: Vec<_> = results.iter().map(|r| (r["name"].as_str().unwrap(), r["ok"].as_bool().unwrap())).collect();
+    assert_eq!(
+        mended,
+        broken.replace("    a - b\n", "    a + b\n"),
+        "one line is changed"
+    );
+    let results: Vec<_> = first
+        .events()
+        .into_iter()
+        .filter(|event| event["type"] == "tool_result")
+        .collect();
+    let told: Vec<_> = results
+        .iter()
+        .map(|r| (r["name"].as_str().unwrap(), r["ok"].as_bool().unwrap()))
+        .collect();
     assert_eq!(
         told,
-        [("list_files", true), ("run_command", false), ("read_file", true), ("edit_file", true), ("run_command", true)]
+        [
+            ("list_files", true),
+            ("run_command", false),
+            ("read_file", true),
+            ("edit_file", true),
+            ("run_command", true)
+        ]
     );
     let output = results[4]["output"].as_str().unwrap();
-    assert!(output.contains("2 passed"), "the tests really ran: {output}");
+    assert!(
+        output.contains("2 passed"),
+        "the tests really ran: {output}"
+    );
     let second = run();
     assert_eq!(second.code, Some(0), "{}", second.stdout);
-    assert_eq!(std::fs::read_to_string(rig.path("adder/src/lib.rs")).unwrap(), mended);
+    assert_eq!(
+        std::fs::read_to_string(rig.path("adder/src/lib.rs")).unwrap(),
+        mended
+    );
     let answer = |run: &Finished| {
         let events = run.events();
-        let turn = events.iter().find(|event| event["type"] == "turn_ended").unwrap();
+        let turn = events
+            .iter()
+            .find(|event| event["type"] == "turn_ended")
+            .unwrap();
         turn["text"].as_str().unwrap().to_owned()
     };
-    assert!(answer(&first).contains("now adds with a plus"), "{}", answer(&first));
-    assert!(answer(&second).contains("nothing to fix"), "{}", answer(&second));
+    assert!(
+        answer(&first).contains("now adds with a plus"),
+        "{}",
+        answer(&first)
+    );
+    assert!(
+        answer(&second).contains("nothing to fix"),
+        "{}",
+        answer(&second)
+    );
     assert!(!answer(&second).contains("now adds"), "{}", answer(&second));
 }
 
 // Issue 15, point 8: the demo never reports success for work that it did not finish.
 #[test]
 fn the_demo_fails_and_says_why_where_cargo_is_unusable() {
-    const BROKEN: &str = "#!/bin/sh\necho 'error: rustup could not choose a version of cargo to run' >&2\nexit 1\n";
+    const BROKEN: &str =
+        "#!/bin/sh\necho 'error: rustup could not choose a version of cargo to run' >&2\nexit 1\n";
     let rig = Rig::new();
     copy(&example(), &rig.path("adder"));
     let bin = rig.path("bin");
     std::fs::create_dir(&bin).unwrap();
     let run = || {
-        let args = ["run", "Fix the failing test", "--agent", "scripted", "--dir", "adder", "--trust-project"];
+        let args = [
+            "run",
+            "Fix the failing test",
+            "--agent",
+            "scripted",
+            "--dir",
+            "adder",
+            "--trust-project",
+        ];
         finish(rig.ostler(&args).env("PATH", &bin))
     };
     let check = |run: &Finished, why: &str| {
         assert_eq!(run.code, Some(3), "{}\n{}", run.stdout, run.stderr);
         assert!(!run.stderr.contains("completed"), "{}", run.stderr);
-        assert!(run.stderr.contains("✗ unavailable") && run.stderr.contains("hint: "), "{}", run.stderr);
-        let message = run.stderr.lines().find(|line| line.contains("The demo did not finish"));
-        assert!(message.is_some_and(|message| message.contains(why)), "{}", run.stderr);
+        assert!(
+            run.stderr.contains("✗ unavailable") && run.stderr.contains("hint: "),
+            "{}",
+            run.stderr
+        );
+        let message = run
+            .stderr
+            .lines()
+            .find(|line| line.contains("The demo did not finish"));
+        assert!(
+            message.is_some_and(|message| message.contains(why)),
+            "{}",
+            run.stderr
+        );
     };
     check(&run(), "cargo is allowed but not installed");
     let cargo = rig.file("bin/cargo", BROKEN);
@@ -87,7 +157,9 @@ fn the_demo_fails_and_says_why_where_cargo_is_unusable() {
 /// Where Rust is installed on this machine; the run sees no other part of the environment.
 fn rust() -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
     let wanted = ["PATH", "HOME", "CARGO_HOME", "RUSTUP_HOME"];
-    std::env::vars_os().filter(|(name, _)| wanted.iter().any(|wanted| name == wanted)).collect()
+    std::env::vars_os()
+        .filter(|(name, _)| wanted.iter().any(|wanted| name == wanted))
+        .collect()
 }
 
 // Issue 14, "Commands a model may run": the README's loop in a fresh project, without any file of Ostler's in it.
@@ -113,14 +185,27 @@ fn a_loop_until_the_tests_pass_needs_no_policy_file() {
     ];
     let done = finish(rig.ostler(&args).envs(rust()));
     assert_eq!(done.code, Some(0), "{}", done.stdout);
-    let results: Vec<_> = done.events().into_iter().filter(|event| event["name"] == "run_command").collect();
-    let last = results.iter().rev().find(|event| event["type"] == "tool_result").unwrap();
-    assert!(last["ok"] == true && last["output"].as_str().unwrap().contains("2 passed"), "{last}");
+    let results: Vec<_> = done
+        .events()
+        .into_iter()
+        .filter(|event| event["name"] == "run_command")
+        .collect();
+    let last = results
+        .iter()
+        .rev()
+        .find(|event| event["type"] == "tool_result")
+        .unwrap();
+    assert!(
+        last["ok"] == true && last["output"].as_str().unwrap().contains("2 passed"),
+        "{last}"
+    );
 }
 
 /// Returns the tool result of one command that the model runs with these flags.
 fn told(rig: &Rig, command: &str, args: &str, flags: &[&str]) -> String {
-    let call = format!("calls = [{{ tool = \"run_command\", input = {{ command = \"{command}\", args = {args} }} }}]");
+    let call = format!(
+        "calls = [{{ tool = \"run_command\", input = {{ command = \"{command}\", args = {args} }} }}]"
+    );
     let script = rig.file(
         "one.toml",
         &format!(
@@ -128,10 +213,18 @@ fn told(rig: &Rig, command: &str, args: &str, flags: &[&str]) -> String {
         ),
     );
     let setting = format!("script={}", script.display());
-    let fixed = ["run", "x", "--agent", "scripted", "--dir", "adder", "--output", "events", "--set", &setting];
+    let fixed = [
+        "run", "x", "--agent", "scripted", "--dir", "adder", "--output", "events", "--set",
+        &setting,
+    ];
     let done = finish(rig.ostler(&[&fixed, flags].concat()).envs(rust()));
-    let result = done.events().into_iter().find(|event| event["type"] == "tool_result");
-    result.map_or(done.stdout, |result| result["output"].as_str().unwrap().to_owned())
+    let result = done
+        .events()
+        .into_iter()
+        .find(|event| event["type"] == "tool_result");
+    result.map_or(done.stdout, |result| {
+        result["output"].as_str().unwrap().to_owned()
+    })
 }
 
 // Issue 14, "Commands a model may run".
@@ -142,13 +235,32 @@ fn flags_say_which_commands_a_model_may_run() {
     std::fs::remove_dir_all(rig.path("adder/.ostler")).unwrap();
     let version = "[\"--version\"]";
     let refused = told(&rig, "cargo", version, &["--commands", "strict"]);
-    assert!(refused.starts_with("denied_by_policy") && refused.contains("--allow-command"), "{refused}");
-    let allowed = told(&rig, "cargo", version, &["--commands", "strict", "--allow-command", "cargo --version"]);
+    assert!(
+        refused.starts_with("denied_by_policy") && refused.contains("--allow-command"),
+        "{refused}"
+    );
+    let allowed = told(
+        &rig,
+        "cargo",
+        version,
+        &["--commands", "strict", "--allow-command", "cargo --version"],
+    );
     assert!(allowed.contains("exit code 0\ncargo 1."), "{allowed}");
-    let other = told(&rig, "cargo", "[\"build\"]", &["--commands", "strict", "--allow-command", "cargo --version"]);
-    assert!(other.starts_with("denied_by_policy") && other.contains("\"cargo --version\""), "{other}");
+    let other = told(
+        &rig,
+        "cargo",
+        "[\"build\"]",
+        &["--commands", "strict", "--allow-command", "cargo --version"],
+    );
+    assert!(
+        other.starts_with("denied_by_policy") && other.contains("\"cargo --version\""),
+        "{other}"
+    );
     let shell = told(&rig, "sh", "[\"-c\", \"echo one | wc -l\"]", &[]);
-    assert!(shell.starts_with("denied_by_policy"), "no preset but any has a shell: {shell}");
+    assert!(
+        shell.starts_with("denied_by_policy"),
+        "no preset but any has a shell: {shell}"
+    );
 }
 
 #[cfg(target_os = "linux")]
@@ -157,10 +269,22 @@ fn any_command_runs_only_in_the_whole_sandbox() {
     let rig = Rig::new();
     copy(&example(), &rig.path("adder"));
     std::fs::remove_dir_all(rig.path("adder/.ostler")).unwrap();
-    let said = told(&rig, "sh", "[\"-c\", \"echo one | wc -l\"]", &["--commands", "any"]);
-    let checked = finish(rig.ostler(&["sandbox", "check", "--dir", "adder", "--json"]).envs(rust()));
+    let said = told(
+        &rig,
+        "sh",
+        "[\"-c\", \"echo one | wc -l\"]",
+        &["--commands", "any"],
+    );
+    let checked = finish(
+        rig.ostler(&["sandbox", "check", "--dir", "adder", "--json"])
+            .envs(rust()),
+    );
     let report: serde_json::Value = serde_json::from_str(&checked.stdout).unwrap();
-    let is_whole = report["layers"].as_array().unwrap().iter().all(|layer| layer["enforced"] == true);
+    let is_whole = report["layers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .all(|layer| layer["enforced"] == true);
     match is_whole {
         true => assert!(said.contains("exit code 0\n1"), "{said}"),
         false => assert!(said.contains("needs the whole sandbox"), "{said}"),

@@ -9,11 +9,17 @@ use ostler_testkit::processes;
 use crate::rig::{PATIENCE, Rig};
 
 fn start(rig: &Rig, socket: &str) -> Child {
-    rig.ostler(&["__bridge", socket]).stdin(Stdio::piped()).spawn().unwrap()
+    rig.ostler(&["__bridge", socket])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap()
 }
 
 fn code(mut child: Child) -> Option<i32> {
-    assert!(processes::wait_until(PATIENCE, || child.try_wait().unwrap().is_some()), "it does not end");
+    assert!(
+        processes::wait_until(PATIENCE, || child.try_wait().unwrap().is_some()),
+        "it does not end"
+    );
     child.wait().unwrap().code()
 }
 
@@ -30,9 +36,13 @@ fn lines_go_both_ways_until_either_side_ends() {
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         for round in 0..3 {
             let mut line = String::new();
-            stdin.write_all(format!("ask {round}\n").as_bytes()).unwrap();
+            stdin
+                .write_all(format!("ask {round}\n").as_bytes())
+                .unwrap();
             said.read_line(&mut line).unwrap();
-            session.write_all(format!("answer to {line}").as_bytes()).unwrap();
+            session
+                .write_all(format!("answer to {line}").as_bytes())
+                .unwrap();
             line.clear();
             stdout.read_line(&mut line).unwrap();
             assert_eq!(line, format!("answer to ask {round}\n"));
@@ -40,12 +50,23 @@ fn lines_go_both_ways_until_either_side_ends() {
         let mut rest = String::new();
         if the_agent_ends_it {
             drop(stdin);
-            assert_eq!(said.read_line(&mut rest).unwrap(), 0, "the session hears of it");
+            assert_eq!(
+                said.read_line(&mut rest).unwrap(),
+                0,
+                "the session hears of it"
+            );
             session.write_all(b"the last answer\n").unwrap();
         }
         drop((session, said));
         std::io::Read::read_to_string(&mut stdout, &mut rest).unwrap();
-        assert_eq!(rest, if the_agent_ends_it { "the last answer\n" } else { "" });
+        assert_eq!(
+            rest,
+            if the_agent_ends_it {
+                "the last answer\n"
+            } else {
+                ""
+            }
+        );
         assert_eq!(code(child), Some(0));
     }
 }
@@ -65,9 +86,15 @@ fn a_session_that_does_not_answer_does_not_hold_a_bridge() {
 #[test]
 fn a_bridge_to_nowhere_says_so_on_stderr() {
     let rig = Rig::new();
-    for (args, expected) in [(&["__bridge", "/nowhere/s"][..], "No such file"), (&["__bridge"], "started by agents")] {
+    for (args, expected) in [
+        (&["__bridge", "/nowhere/s"][..], "No such file"),
+        (&["__bridge"], "started by agents"),
+    ] {
         let done = rig.ostler(args).output().unwrap();
         let stderr = String::from_utf8(done.stderr).unwrap();
-        assert!(!done.status.success() && done.stdout.is_empty() && stderr.contains(expected), "{stderr}");
+        assert!(
+            !done.status.success() && done.stdout.is_empty() && stderr.contains(expected),
+            "{stderr}"
+        );
     }
 }

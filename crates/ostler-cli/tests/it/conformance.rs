@@ -30,19 +30,35 @@ fn an_agent_that_says_nothing_fails_every_check() {
     let script = "#!/bin/sh\nif [ \"$1\" = --version ]; then echo 2.1.999; fi\n";
     let (code, said) = doctor(Some(script), "claude");
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.starts_with("claude 2.1.999 (tested with this release: 2.1.325)"), "{said}");
-    assert_eq!((said.matches('✗').count(), said.matches('✓').count()), (9, 0), "{said}");
-    assert!(said.contains("9 of these are not as Ostler expects"), "{said}");
+    assert!(
+        said.starts_with("claude 2.1.999 (tested with this release: 2.1.325)"),
+        "{said}"
+    );
+    assert_eq!(
+        (said.matches('✗').count(), said.matches('✓').count()),
+        (9, 0),
+        "{said}"
+    );
+    assert!(
+        said.contains("9 of these are not as Ostler expects"),
+        "{said}"
+    );
 }
 
 #[test]
 fn an_agent_that_is_not_there_or_cannot_be_tried_is_named() {
     let (code, said) = doctor(None, "claude");
     assert_eq!(code, Some(3), "{said}");
-    assert!(said.contains("claude is not installed") && said.contains("hint: claude CLI not found"), "{said}");
+    assert!(
+        said.contains("claude is not installed") && said.contains("hint: claude CLI not found"),
+        "{said}"
+    );
     let (code, said) = doctor(None, "mock");
     assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("mock cannot be tried") && said.contains("claude, codex"), "{said}");
+    assert!(
+        said.contains("mock cannot be tried") && said.contains("claude, codex"),
+        "{said}"
+    );
     let (code, said) = doctor(None, "nobody");
     assert_eq!(code, Some(2), "{said}");
 }
@@ -75,11 +91,22 @@ fn a_configured_command_is_what_is_tried() {
     for (name, args) in [("claude", "--debug-to-stderr"), ("work", "--verbose-work")] {
         let done = finish(&mut rig.ostler(&["doctor", "--conformance", name]));
         assert_eq!(done.code, Some(1), "{}", done.stderr);
-        assert!(done.stdout.starts_with(&format!("{name} 2.1.999 ")), "{}", done.stdout);
-        assert!(done.stdout.contains("\nnot used here: env, args\n"), "{}", done.stdout);
+        assert!(
+            done.stdout.starts_with(&format!("{name} 2.1.999 ")),
+            "{}",
+            done.stdout
+        );
+        assert!(
+            done.stdout.contains("\nnot used here: env, args\n"),
+            "{}",
+            done.stdout
+        );
         let noted = std::fs::read_to_string(rig.path("noted")).unwrap();
         let told: Vec<&str> = noted.lines().last().unwrap().split('|').collect();
-        assert!(!told[0].contains(args) && !told[0].contains("opus"), "{noted}");
+        assert!(
+            !told[0].contains(args) && !told[0].contains("opus"),
+            "{noted}"
+        );
         assert_eq!((told[1], told[2]), ("", ""), "{noted}");
         assert!(told[3].starts_with("http://127.0.0.1:"), "{noted}");
     }
@@ -90,7 +117,9 @@ fn a_configured_command_is_what_is_tried() {
 fn an_agent_that_somebody_else_answers_is_tried_once() {
     let rig = configured("[agents.mine]\nacp = [\"PROGRAM\"]\n", "opencode");
     let play = |row: &str| {
-        let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/conformance/opencode").join(row);
+        let recording = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../fixtures/conformance/opencode")
+            .join(row);
         let (fake, noted) = (fake::program(), rig.path("noted"));
         let text = format!(
             "#!/bin/sh\nif [ \"$1\" = --version ]; then echo 1.18.33; exit; fi\necho >> {}\nexec {} play {}\n",
@@ -98,27 +127,58 @@ fn an_agent_that_somebody_else_answers_is_tried_once() {
             fake.display(),
             recording.canonicalize().unwrap().display()
         );
-        std::fs::set_permissions(rig.file("opencode", &text), PermissionsExt::from_mode(0o755)).unwrap();
+        std::fs::set_permissions(
+            rig.file("opencode", &text),
+            PermissionsExt::from_mode(0o755),
+        )
+        .unwrap();
     };
     play("text.jsonl");
     let done = finish(&mut rig.ostler(&["doctor", "--conformance", "mine"]));
     assert_eq!(done.code, Some(1), "{}", done.stderr);
-    assert!(done.stdout.contains("✗ text        the agent did not talk to the scripted model: "), "{}", done.stdout);
-    assert_eq!((done.stdout.matches('✗').count(), done.stdout.matches('✓').count()), (1, 0), "{}", done.stdout);
-    assert_eq!(std::fs::read_to_string(rig.path("noted")).unwrap().lines().count(), 1);
+    assert!(
+        done.stdout
+            .contains("✗ text        the agent did not talk to the scripted model: "),
+        "{}",
+        done.stdout
+    );
+    assert_eq!(
+        (
+            done.stdout.matches('✗').count(),
+            done.stdout.matches('✓').count()
+        ),
+        (1, 0),
+        "{}",
+        done.stdout
+    );
+    assert_eq!(
+        std::fs::read_to_string(rig.path("noted"))
+            .unwrap()
+            .lines()
+            .count(),
+        1
+    );
 }
 
 /// A gateway asks a model of the user's.
 #[test]
 fn an_agent_behind_a_gateway_is_not_tried() {
     for (name, toml) in [
-        ("openclaw", "[agents.openclaw]\ncommand = \"PROGRAM\"\nset = { transport = \"acp\" }\n"),
+        (
+            "openclaw",
+            "[agents.openclaw]\ncommand = \"PROGRAM\"\nset = { transport = \"acp\" }\n",
+        ),
         ("mine", "[agents.mine]\nacp = [\"PROGRAM\", \"acp\"]\n"),
     ] {
         let rig = configured(toml, "openclaw");
         let done = finish(&mut rig.ostler(&["doctor", "--conformance", name]));
         assert_eq!(done.code, Some(2), "{} {}", done.stdout, done.stderr);
-        assert!(done.stderr.contains("model that a gateway asks cannot be scripted"), "{}", done.stderr);
+        assert!(
+            done.stderr
+                .contains("model that a gateway asks cannot be scripted"),
+            "{}",
+            done.stderr
+        );
         assert!(!rig.path("noted").exists());
     }
 }
@@ -131,12 +191,22 @@ fn a_configured_agent_is_tried_when_its_program_is_known() {
     assert_eq!(done.code, Some(1), "{}", done.stderr);
     assert!(done.stdout.starts_with("mine 2.1.999\n"), "{}", done.stdout);
     let noted = std::fs::read_to_string(rig.path("noted")).unwrap();
-    assert_eq!(noted.lines().last(), Some(format!("--acp||||{}", ostler_testkit::model::KEY).as_str()));
+    assert_eq!(
+        noted.lines().last(),
+        Some(format!("--acp||||{}", ostler_testkit::model::KEY).as_str())
+    );
 
-    let rig = configured("[agents.mine]\nacp = [\"PROGRAM\", \"--acp\"]\n", "my-agent");
+    let rig = configured(
+        "[agents.mine]\nacp = [\"PROGRAM\", \"--acp\"]\n",
+        "my-agent",
+    );
     let done = finish(&mut rig.ostler(&["doctor", "--conformance", "mine"]));
     assert_eq!(done.code, Some(2), "{}", done.stdout);
-    assert!(done.stderr.contains("mine cannot be tried") && done.stderr.contains("my-agent"), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("mine cannot be tried") && done.stderr.contains("my-agent"),
+        "{}",
+        done.stderr
+    );
 }
 
 /// The report about a real agent that is on PATH, in a home that knows nothing of it.
@@ -151,9 +221,13 @@ fn report(agent: &Pinned) -> Value {
         path = format!("{}:{path}", real::openclaw_node().display());
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_ostler"));
-    command.env_clear().env("HOME", home.path()).env("PATH", path);
+    command
+        .env_clear()
+        .env("HOME", home.path())
+        .env("PATH", path);
     let ran = output(command.args(["doctor", "--json", "--conformance", agent.name]));
-    let report: Value = serde_json::from_slice(&ran.stdout).unwrap_or_else(|_| panic!("{}", utf8(&ran.stderr)));
+    let report: Value =
+        serde_json::from_slice(&ran.stdout).unwrap_or_else(|_| panic!("{}", utf8(&ran.stderr)));
     assert_eq!(ran.status.code(), Some(0), "{report:#}");
     report
 }
@@ -161,9 +235,24 @@ fn report(agent: &Pinned) -> Value {
 /// Fails unless a real agent is as Ostler expects it in so many ways, and is the version that the probe says was tested.
 pub(crate) fn conforms(agent: &Pinned, ways: usize) {
     let report = report(agent);
-    assert_eq!((&report["conforms"], report["version"].as_str()), (&Value::Bool(true), Some(agent.calls_itself)));
-    assert_eq!(report["tested_version"], agent.calls_itself, "the probe names the version that these tests drive");
-    assert_eq!(report["drift"], serde_json::json!({}), "messages of the tested version that nobody knows");
-    let passed = report["checks"].as_array().unwrap().iter().filter(|check| check["result"] == "passed").count();
+    assert_eq!(
+        (&report["conforms"], report["version"].as_str()),
+        (&Value::Bool(true), Some(agent.calls_itself))
+    );
+    assert_eq!(
+        report["tested_version"], agent.calls_itself,
+        "the probe names the version that these tests drive"
+    );
+    assert_eq!(
+        report["drift"],
+        serde_json::json!({}),
+        "messages of the tested version that nobody knows"
+    );
+    let passed = report["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|check| check["result"] == "passed")
+        .count();
     assert!(passed >= ways, "{report:#}");
 }

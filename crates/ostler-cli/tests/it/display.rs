@@ -32,7 +32,10 @@ fn work(rig: &Rig) -> String {
 fn on_terminal(rig: &Rig, verb: &str, args: &[&str]) -> Command {
     let script = fake::script(rig.dir(), &work(rig));
     let mut command = rig.ostler(&[verb, "--agent", "claude", "--env"]);
-    command.arg(format!("{}={}", fake::SCRIPT, script.display())).arg("--program").arg(fake::program());
+    command
+        .arg(format!("{}={}", fake::SCRIPT, script.display()))
+        .arg("--program")
+        .arg(fake::program());
     command.args(args).arg("hi");
     command
 }
@@ -99,7 +102,11 @@ fn a_run_shows_what_changed() {
     let written = String::from_utf8(pty.written()).unwrap();
     let seen = steady(&pty.seen());
     assert!(seen.starts_with(SEEN), "{seen}");
-    for coloured in ["\u{1b}[31m-two\u{1b}[0m", "\u{1b}[32m+2\u{1b}[0m", "\u{1b}[1mResult\u{1b}[0m"] {
+    for coloured in [
+        "\u{1b}[31m-two\u{1b}[0m",
+        "\u{1b}[32m+2\u{1b}[0m",
+        "\u{1b}[1mResult\u{1b}[0m",
+    ] {
         assert!(written.contains(coloured), "{coloured:?} in {written:?}");
     }
 }
@@ -127,7 +134,11 @@ fn detail_is_for_the_person_to_choose() {
     pty.written();
     let seen = pty.seen();
     for line in ["  │ Updated.", "  │ line 1", "  │ line 14", "  +2"] {
-        assert_eq!(seen.lines().filter(|seen| *seen == line).count(), 1, "{line} in\n{seen}");
+        assert_eq!(
+            seen.lines().filter(|seen| *seen == line).count(),
+            1,
+            "{line} in\n{seen}"
+        );
     }
     for verb in ["run", "chat"] {
         let mut pty = Pty::start(&on_terminal(&rig, verb, &["-q"]));
@@ -139,7 +150,11 @@ fn detail_is_for_the_person_to_choose() {
             assert!(!seen.contains(hidden), "{hidden} in\n{seen}");
         }
     }
-    assert_eq!(finish(&mut on_terminal(&rig, "run", &["-q", "-v"])).code, Some(2), "one or the other");
+    assert_eq!(
+        finish(&mut on_terminal(&rig, "run", &["-q", "-v"])).code,
+        Some(2),
+        "one or the other"
+    );
 }
 
 // A pipe gets the answer as the model wrote it.
@@ -148,11 +163,16 @@ fn a_pipe_gets_markdown_as_it_is() {
     let rig = Rig::new();
     let done = finish(&mut on_terminal(&rig, "run", &[]));
     assert!(
-        done.stdout.starts_with("# Result\n\nI changed **three files**:\n- `a.rs`\n\nwords that wrap"),
+        done.stdout
+            .starts_with("# Result\n\nI changed **three files**:\n- `a.rs`\n\nwords that wrap"),
         "{}",
         done.stdout
     );
-    assert!(done.stdout.lines().last().unwrap().len() > 110, "{}", done.stdout);
+    assert!(
+        done.stdout.lines().last().unwrap().len() > 110,
+        "{}",
+        done.stdout
+    );
     assert!(done.stderr.contains("  -two\n  +2\n"), "{}", done.stderr);
 }
 
@@ -161,7 +181,10 @@ fn a_pipe_gets_markdown_as_it_is() {
 fn a_recording_shows_diffs() {
     let rig = Rig::new();
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
-    let done = finish(rig.ostler(&["replay", "--agent", "codex"]).arg(fixtures.join("codex/patch/stdout.jsonl")));
+    let done = finish(
+        rig.ostler(&["replay", "--agent", "codex"])
+            .arg(fixtures.join("codex/patch/stdout.jsonl")),
+    );
     let want = "✓ apply_patch a.txt +1 −0\n  +hello\n"; // no times are recorded
     assert!(steady(&done.stderr).contains(want), "{}", done.stderr);
 }

@@ -33,7 +33,10 @@ const GOOSE: &str = "#!/bin/sh\necho 1.34.0\n";
 
 /// Claude Code, as the fake agent plays it with these variables.
 fn claude(vars: &str) -> String {
-    format!("#!/bin/sh\n{vars} exec {} \"$@\"\n", fake::program().display())
+    format!(
+        "#!/bin/sh\n{vars} exec {} \"$@\"\n",
+        fake::program().display()
+    )
 }
 
 fn install(rig: &Rig, programs: &[(&str, &str)]) {
@@ -59,13 +62,24 @@ fn report(rig: &Rig, args: &[&str]) -> Value {
 
 fn status(report: &Value, agent: &str) -> String {
     let agents = report["agents"].as_array().unwrap();
-    agents.iter().find(|it| it["agent"] == agent).unwrap()["status"].as_str().unwrap().to_owned()
+    agents.iter().find(|it| it["agent"] == agent).unwrap()["status"]
+        .as_str()
+        .unwrap()
+        .to_owned()
 }
 
 #[test]
 fn the_report_fits_a_screen() {
     let rig = Rig::new();
-    install(&rig, &[("claude", &claude("")), ("copilot", COPILOT), ("opencode", OPENCODE), ("goose", GOOSE)]);
+    install(
+        &rig,
+        &[
+            ("claude", &claude("")),
+            ("copilot", COPILOT),
+            ("opencode", OPENCODE),
+            ("goose", GOOSE),
+        ],
+    );
     let done = finish(&mut doctor(&rig, &[]));
     assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""));
     assert_snapshot!(done.stdout, @r"
@@ -89,7 +103,8 @@ fn the_report_fits_a_screen() {
 fn the_longest_report_fits_a_screen_too() {
     let rig = Rig::new();
     let out = claude("FAKE_AGENT_LOGGED_IN=0");
-    let codex = "#!/bin/sh\ncase \"$1\" in --version) echo codex-cli 0.166.0 ;; *) exit 1 ;; esac\n";
+    let codex =
+        "#!/bin/sh\ncase \"$1\" in --version) echo codex-cli 0.166.0 ;; *) exit 1 ;; esac\n";
     let version = |number: &str| format!("#!/bin/sh\necho {number}\n");
     let (node, gemini, openclaw) = (version("v99.0.0"), version("0.61.0"), version("2026.9.6"));
     let (qwen, adapters) = (version("0.24.4"), version("99.0.0"));
@@ -109,11 +124,22 @@ fn the_longest_report_fits_a_screen_too() {
     install(&rig, &programs);
     let done = finish(&mut doctor(&rig, &[]));
     let lines: Vec<&str> = done.stdout.lines().collect();
-    assert!(lines.len() <= 24 && lines.iter().all(|line| line.chars().count() <= 80), "{}", done.stdout);
+    assert!(
+        lines.len() <= 24 && lines.iter().all(|line| line.chars().count() <= 80),
+        "{}",
+        done.stdout
+    );
     for agent in ["claude", "codex", "copilot"] {
-        assert_eq!(status(&report(&rig, &[]), agent), "not_logged_in", "{agent}");
+        assert_eq!(
+            status(&report(&rig, &[]), agent),
+            "not_logged_in",
+            "{agent}"
+        );
     }
-    assert!(done.stdout.contains("`ostler run` uses gemini: the first that can be used, if it is logged in."));
+    assert!(
+        done.stdout
+            .contains("`ostler run` uses gemini: the first that can be used, if it is logged in.")
+    );
 }
 
 #[test]
@@ -125,14 +151,27 @@ fn a_login_that_is_missing_or_unknown_is_not_ready() {
         (status(&found, "copilot"), status(&found, "opencode")),
         ("not_logged_in".into(), "unknown_login".into())
     );
-    assert_eq!((&found["ready"], &found["run"]["agent"]), (&true.into(), &"opencode".into()), "it may be logged in");
-    install(&rig, &[("opencode", &OPENCODE.replace("0 credentials", "2 credentials"))]);
+    assert_eq!(
+        (&found["ready"], &found["run"]["agent"]),
+        (&true.into(), &"opencode".into()),
+        "it may be logged in"
+    );
+    install(
+        &rig,
+        &[(
+            "opencode",
+            &OPENCODE.replace("0 credentials", "2 credentials"),
+        )],
+    );
     assert_eq!(status(&report(&rig, &[]), "opencode"), "ready");
     install(
         &rig,
         &[(
             "copilot",
-            &COPILOT.replace(r#""error":{"code":-32000,"message":"Authentication required"}"#, r#""result":{}"#),
+            &COPILOT.replace(
+                r#""error":{"code":-32000,"message":"Authentication required"}"#,
+                r#""result":{}"#,
+            ),
         )],
     );
     assert_eq!(status(&report(&rig, &[]), "copilot"), "ready");
@@ -142,26 +181,55 @@ fn a_login_that_is_missing_or_unknown_is_not_ready() {
 fn the_agent_that_a_run_uses_comes_with_the_reason() {
     let rig = Rig::new();
     let last = |command: &mut Command| {
-        let text = finish(command).stdout.replace(&rig.dir().display().to_string(), "DIR");
-        text.split("\n\n").last().unwrap().split("\n`ostler doctor").next().unwrap().replace('\n', " ")
+        let text = finish(command)
+            .stdout
+            .replace(&rig.dir().display().to_string(), "DIR");
+        text.split("\n\n")
+            .last()
+            .unwrap()
+            .split("\n`ostler doctor")
+            .next()
+            .unwrap()
+            .replace('\n', " ")
     };
     let chosen = |command: &mut Command| {
         let report: Value = serde_json::from_str(&finish(command.arg("--json")).stdout).unwrap();
-        (report["run"]["agent"].as_str().unwrap().to_owned(), report["run"]["reason"].as_str().unwrap().to_owned())
+        (
+            report["run"]["agent"].as_str().unwrap().to_owned(),
+            report["run"]["reason"].as_str().unwrap().to_owned(),
+        )
     };
     let pair = |agent: &str, reason: &str| (agent.to_owned(), reason.to_owned());
-    assert_eq!(chosen(&mut doctor(&rig, &[])), pair("scripted", "none_usable"));
+    assert_eq!(
+        chosen(&mut doctor(&rig, &[])),
+        pair("scripted", "none_usable")
+    );
     assert!(last(&mut doctor(&rig, &[])).starts_with("No agent is ready for work."));
     install(&rig, &[("copilot", COPILOT)]);
-    assert_eq!(chosen(&mut doctor(&rig, &[])), pair("copilot", "only_installed"));
-    assert_eq!(last(&mut doctor(&rig, &[])), "`ostler run` uses copilot: no other is installed; it is not logged in.");
+    assert_eq!(
+        chosen(&mut doctor(&rig, &[])),
+        pair("copilot", "only_installed")
+    );
+    assert_eq!(
+        last(&mut doctor(&rig, &[])),
+        "`ostler run` uses copilot: no other is installed; it is not logged in."
+    );
     install(&rig, &[("goose", GOOSE)]);
-    assert_eq!(chosen(&mut doctor(&rig, &[])), pair("goose", "first_usable"));
+    assert_eq!(
+        chosen(&mut doctor(&rig, &[])),
+        pair("goose", "first_usable")
+    );
     let named = |command: &mut Command| last(command.env("OSTLER_AGENT", "claude"));
-    assert_eq!(named(&mut doctor(&rig, &[])), "`ostler run` uses claude: $OSTLER_AGENT names it; it is not installed.");
+    assert_eq!(
+        named(&mut doctor(&rig, &[])),
+        "`ostler run` uses claude: $OSTLER_AGENT names it; it is not installed."
+    );
     std::fs::create_dir_all(rig.path(".config/ostler")).unwrap();
     rig.file(".config/ostler/ostler.toml", "agent = \"goose\"\n");
-    assert_eq!(last(&mut doctor(&rig, &[])), "`ostler run` uses goose: DIR/.config/ostler/ostler.toml:1 names it.");
+    assert_eq!(
+        last(&mut doctor(&rig, &[])),
+        "`ostler run` uses goose: DIR/.config/ostler/ostler.toml:1 names it."
+    );
     assert_eq!(chosen(&mut doctor(&rig, &[])), pair("goose", "configured"));
 }
 
@@ -171,7 +239,10 @@ fn one_agent_is_shown_in_full() {
     install(&rig, &[("copilot", COPILOT), ("goose", GOOSE)]);
     let shown = |agent: &str| {
         let done = finish(&mut doctor(&rig, &[agent]));
-        (done.code, done.stdout.replace(&rig.dir().display().to_string(), "DIR"))
+        (
+            done.code,
+            done.stdout.replace(&rig.dir().display().to_string(), "DIR"),
+        )
     };
     let (code, text) = shown("copilot");
     assert_eq!(code, Some(3));
@@ -187,13 +258,26 @@ fn one_agent_is_shown_in_full() {
     ");
     let (code, text) = shown("goose");
     assert_eq!(code, Some(0));
-    assert!(text.contains("goose: unknown login") && text.contains("goose configure"), "{text}");
+    assert!(
+        text.contains("goose: unknown login") && text.contains("goose configure"),
+        "{text}"
+    );
     let (code, text) = shown("codex");
-    assert!(code == Some(3) && text.contains("codex: not installed") && text.contains("npm install"), "{text}");
+    assert!(
+        code == Some(3) && text.contains("codex: not installed") && text.contains("npm install"),
+        "{text}"
+    );
     let only = report(&rig, &["goose"]);
-    assert_eq!((only["agents"].as_array().unwrap().len(), &only["run"]), (1, &Value::Null));
+    assert_eq!(
+        (only["agents"].as_array().unwrap().len(), &only["run"]),
+        (1, &Value::Null)
+    );
     let wrong = finish(&mut doctor(&rig, &["claud"]));
-    assert!(wrong.code == Some(2) && wrong.stderr.contains("did you mean claude"), "{}", wrong.stderr);
+    assert!(
+        wrong.code == Some(2) && wrong.stderr.contains("did you mean claude"),
+        "{}",
+        wrong.stderr
+    );
 }
 
 /// On a terminal, the agents that are being probed are named until all have answered.
@@ -201,9 +285,21 @@ fn one_agent_is_shown_in_full() {
 fn progress_is_shown_while_agents_are_probed() {
     let rig = Rig::new();
     let gate = rig.path("gate");
-    rustix::fs::mknodat(rustix::fs::CWD, &gate, rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600), 0)
-        .unwrap();
-    install(&rig, &[("goose", &format!("#!/bin/sh\nread -r _ < {}\necho 1.34.0\n", gate.display()))]);
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &gate,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .unwrap();
+    install(
+        &rig,
+        &[(
+            "goose",
+            &format!("#!/bin/sh\nread -r _ < {}\necho 1.34.0\n", gate.display()),
+        )],
+    );
     let mut pty = Pty::start(&doctor(&rig, &[]));
     pty.until_seen("probing goose", 1);
     std::fs::write(&gate, "go\n").unwrap();

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 
-use ostler_testkit::scenario::{Driver, Place, Progress, Running, Seen, Signal, Subject, Task, signal};
+use ostler_testkit::scenario::{
+    Driver, Place, Progress, Running, Seen, Signal, Subject, Task, signal,
+};
 use serde_json::Value;
 
 /// The program, with an agent.
@@ -40,19 +42,32 @@ impl Driver for Program {
             scope.spawn(|| meanwhile(&handle));
             let lines = BufReader::new(child.stdout.take().unwrap()).lines();
             let events = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
-            events.inspect(|event| progress.told(event["type"].as_str().unwrap())).collect()
+            events
+                .inspect(|event| progress.told(event["type"].as_str().unwrap()))
+                .collect()
         });
         let exit = child.wait().unwrap().code();
         valid(&events);
         assert!(exit.is_some(), "the program was killed");
-        Seen { subject: self.0, events, exit, served: place.server.served() }
+        Seen {
+            subject: self.0,
+            events,
+            exit,
+            served: place.server.served(),
+        }
     }
 }
 
 pub(crate) fn ostler(place: &Place) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ostler"));
-    command.env_clear().envs(place.host().iter().map(|(name, value)| (name, value))).current_dir(place.work());
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    command
+        .env_clear()
+        .envs(place.host().iter().map(|(name, value)| (name, value)))
+        .current_dir(place.work());
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit());
     command
 }
 
@@ -91,7 +106,9 @@ pub(crate) fn human_command(place: &Place, task: &Task, dir: &Path) -> Command {
 
 fn command_as(place: &Place, task: &Task, (dir, form): (&Path, &str)) -> Command {
     let mut command = ostler(place);
-    command.current_dir("/").args(["run", "--agent", place.subject.name, "--output", form]);
+    command
+        .current_dir("/")
+        .args(["run", "--agent", place.subject.name, "--output", form]);
     if let Some(program) = place.program() {
         command.arg("--program").arg(program);
     }
@@ -131,11 +148,17 @@ pub(crate) fn start(command: &mut Command, task: &Task) -> Child {
 
 /// Checks events against the schema that the program prints.
 pub(crate) fn valid(events: &[Value]) {
-    let printed = Command::new(env!("CARGO_BIN_EXE_ostler")).args(["schema", "events"]).output().unwrap();
+    let printed = Command::new(env!("CARGO_BIN_EXE_ostler"))
+        .args(["schema", "events"])
+        .output()
+        .unwrap();
     let schema: Value = serde_json::from_slice(&printed.stdout).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
     for event in events {
-        let faults: Vec<String> = validator.iter_errors(event).map(|fault| fault.to_string()).collect();
+        let faults: Vec<String> = validator
+            .iter_errors(event)
+            .map(|fault| fault.to_string())
+            .collect();
         assert_eq!(faults, [""; 0], "{event:#}");
     }
 }

@@ -20,7 +20,9 @@ const HOSTILE: &str = r#"
 
 fn run(rig: &Rig, script: &str, output: &str) -> Command {
     let script = format!("script={}", rig.file("script.jsonl", script).display());
-    let mut command = rig.ostler(&["run", "--agent", "mock", "--set", &script, "--output", output, "hi"]);
+    let mut command = rig.ostler(&[
+        "run", "--agent", "mock", "--set", &script, "--output", output, "hi",
+    ]);
     command.env("CLICOLOR_FORCE", "1");
     command
 }
@@ -30,7 +32,9 @@ fn without_colours(text: &str) -> String {
     let mut pieces = text.split("\u{1b}[");
     let mut left = pieces.next().unwrap().to_owned();
     for piece in pieces {
-        let end = piece.find(|c: char| !(c.is_ascii_digit() || c == ';')).unwrap_or(piece.len());
+        let end = piece
+            .find(|c: char| !(c.is_ascii_digit() || c == ';'))
+            .unwrap_or(piece.len());
         match piece[end..].strip_prefix('m') {
             Some(rest) => left.push_str(rest),
             None => left.push_str(&format!("\u{1b}[{piece}")),
@@ -41,7 +45,9 @@ fn without_colours(text: &str) -> String {
 
 fn harmless(kind: &str, text: &str) {
     let left = without_colours(text);
-    let bad = left.chars().find(|c| c.is_control() && !matches!(c, '\n' | '\t'));
+    let bad = left
+        .chars()
+        .find(|c| c.is_control() && !matches!(c, '\n' | '\t'));
     assert!(bad.is_none(), "{kind}: {bad:?} in {left:?}");
 }
 
@@ -52,13 +58,28 @@ fn human_shows_no_escape_but_our_own() {
     assert!(stderr.contains("\u{1b}["), "colours are on");
     harmless("stdout", &stdout);
     harmless("stderr", &stderr);
-    assert!(stderr.contains("Bash") && stderr.contains("ls\\u{202e}") && stdout.contains("Done."), "{stderr}");
-    assert!(!stderr.lines().any(|l| l.starts_with("fake line")), "a name makes no line: {stderr}");
-    let offered = without_colours(&stderr).split_once("--resume ").map(|(_, rest)| rest[..8].to_owned()).unwrap();
-    assert!(offered.chars().all(|c| c.is_ascii_hexdigit()), "Ostler's id, and not the agent's: {offered:?}");
+    assert!(
+        stderr.contains("Bash") && stderr.contains("ls\\u{202e}") && stdout.contains("Done."),
+        "{stderr}"
+    );
+    assert!(
+        !stderr.lines().any(|l| l.starts_with("fake line")),
+        "a name makes no line: {stderr}"
+    );
+    let offered = without_colours(&stderr)
+        .split_once("--resume ")
+        .map(|(_, rest)| rest[..8].to_owned())
+        .unwrap();
+    assert!(
+        offered.chars().all(|c| c.is_ascii_hexdigit()),
+        "Ostler's id, and not the agent's: {offered:?}"
+    );
     let Finished { stderr, .. } = finish(run(&rig, HOSTILE, "human").arg("--no-store"));
     harmless("stderr", &stderr);
-    assert!(!stderr.contains("--resume"), "such an id is not offered to a shell: {stderr}");
+    assert!(
+        !stderr.contains("--resume"),
+        "such an id is not offered to a shell: {stderr}"
+    );
 }
 
 #[test]
@@ -67,7 +88,10 @@ fn text_shows_no_escape_on_stderr() {
     let done = finish(&mut run(&rig, HOSTILE, "text"));
     harmless("stderr", &done.stderr);
     assert!(done.stderr.contains("\nrefused: no"), "{}", done.stderr);
-    assert_eq!(done.stdout, "Do\u{1b}[2Jne.\n", "a file gets the answer as it is");
+    assert_eq!(
+        done.stdout, "Do\u{1b}[2Jne.\n",
+        "a file gets the answer as it is"
+    );
 }
 
 #[test]
@@ -77,7 +101,11 @@ fn a_session_that_is_not_kept_is_told_in_every_output() {
 "#;
     for output in ["text", "json"] {
         let done = finish(&mut run(&Rig::new(), script, output));
-        assert_eq!((done.code, done.stderr.as_str()), (Some(0), "warning: Not kept: the disk is full.\n"), "{output}");
+        assert_eq!(
+            (done.code, done.stderr.as_str()),
+            (Some(0), "warning: Not kept: the disk is full.\n"),
+            "{output}"
+        );
     }
 }
 
@@ -92,9 +120,21 @@ fn a_terminal_gets_no_escape_in_any_output() {
             .map(|a| format!("'{}'", a.to_str().unwrap()))
             .collect();
         let mut script = Command::new("/usr/bin/script");
-        script.args(["-qec", &quoted.join(" "), "/dev/null"]).current_dir(rig.dir());
-        script.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", rig.dir()).env("CI", "1").env("TERM", "xterm");
-        let done = finish(script.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()));
+        script
+            .args(["-qec", &quoted.join(" "), "/dev/null"])
+            .current_dir(rig.dir());
+        script
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("HOME", rig.dir())
+            .env("CI", "1")
+            .env("TERM", "xterm");
+        let done = finish(
+            script
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped()),
+        );
         let shown = done.stdout.replace("\r\n", "\n");
         assert!(shown.contains("Done."), "{shown}");
         harmless(output, &shown);
@@ -112,5 +152,9 @@ fn long_names_are_cut() {
          {{\"type\":\"turn_ended\",\"outcome\":{{\"status\":\"success\",\"cause\":\"completed\",\"message\":\"ok\"}},\"text\":\"x\"}}\n"
     );
     let done = finish(&mut run(&rig, &script, "human"));
-    assert!(done.stderr.contains("NNN") && done.stderr.lines().all(|l| l.len() < 400), "{} bytes", done.stderr.len());
+    assert!(
+        done.stderr.contains("NNN") && done.stderr.lines().all(|l| l.len() < 400),
+        "{} bytes",
+        done.stderr.len()
+    );
 }

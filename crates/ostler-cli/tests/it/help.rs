@@ -37,7 +37,11 @@ const VERBS: &[&[&str]] = &[
 
 fn help(verb: &[&str], columns: usize) -> String {
     let rig = Rig::new();
-    let done = finish(rig.ostler(verb).arg("--help").env("COLUMNS", columns.to_string()));
+    let done = finish(
+        rig.ostler(verb)
+            .arg("--help")
+            .env("COLUMNS", columns.to_string()),
+    );
     assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""), "{verb:?}");
     done.stdout
 }
@@ -49,7 +53,9 @@ fn help_fits_the_terminal() {
             let text = help(verb, columns);
             // Clap does not wrap the line of the usage.
             let lines = text.lines().filter(|line| !line.starts_with("Usage:"));
-            let long: Vec<&str> = lines.filter(|line| line.trim_end().chars().count() > columns).collect();
+            let long: Vec<&str> = lines
+                .filter(|line| line.trim_end().chars().count() > columns)
+                .collect();
             assert!(long.is_empty(), "{verb:?} at {columns}: {long:#?}");
         }
     }
@@ -64,9 +70,13 @@ fn help_is_wrapped_once() {
             let lines: Vec<&str> = text.lines().collect();
             for pair in lines.windows(2) {
                 let [line, next] = pair else { continue };
-                let is_prose = |line: &str| !line.starts_with(' ') && !line.is_empty() && !line.ends_with(':');
-                let Some(word) = next.split_whitespace().next() else { continue };
-                let has_room = line.trim_end().chars().count() + 1 + word.chars().count() <= columns;
+                let is_prose =
+                    |line: &str| !line.starts_with(' ') && !line.is_empty() && !line.ends_with(':');
+                let Some(word) = next.split_whitespace().next() else {
+                    continue;
+                };
+                let has_room =
+                    line.trim_end().chars().count() + 1 + word.chars().count() <= columns;
                 assert!(
                     !(is_prose(line) && is_prose(next) && has_room),
                     "{verb:?} at {columns}: {line:?} and {next:?}"
@@ -88,12 +98,17 @@ fn headings(verb: &[&str]) -> String {
             && flag.starts_with(['-', '[', '<'])
             && let Some((_, flags)) = found.last_mut()
         {
-            let long = flag.split_whitespace().find(|word| word.starts_with("--")).unwrap_or(flag);
+            let long = flag
+                .split_whitespace()
+                .find(|word| word.starts_with("--"))
+                .unwrap_or(flag);
             flags.push(long.trim_end_matches(',').to_owned());
         }
     }
     let lines = found.iter().filter(|(_, flags)| !flags.is_empty());
-    lines.map(|(heading, flags)| format!("{heading}: {}\n", flags.join(" "))).collect()
+    lines
+        .map(|(heading, flags)| format!("{heading}: {}\n", flags.join(" ")))
+        .collect()
 }
 
 #[test]
@@ -118,10 +133,16 @@ fn each_flag_is_under_its_heading() {
     let run = headings(&["run"]);
     let chat = headings(&["chat"]);
     let by_heading = |text: &str| -> BTreeMap<String, String> {
-        text.lines().filter_map(|line| line.split_once(": ")).map(|(a, b)| (a.to_owned(), b.to_owned())).collect()
+        text.lines()
+            .filter_map(|line| line.split_once(": "))
+            .map(|(a, b)| (a.to_owned(), b.to_owned()))
+            .collect()
     };
     let (run, chat) = (by_heading(&run), by_heading(&chat));
-    for heading in run.keys().filter(|heading| !["Arguments", "Options"].contains(&heading.as_str())) {
+    for heading in run
+        .keys()
+        .filter(|heading| !["Arguments", "Options"].contains(&heading.as_str()))
+    {
         assert_eq!(run[heading], chat[heading], "{heading}");
     }
 }

@@ -13,11 +13,21 @@ use crate::rig::{Finished, Rig, collect, finish};
 /// The command on a machine without these layers.
 fn without(layers: &str, command: &Command) -> Command {
     let mut deprived = Command::new(fake::deprived());
-    deprived.args([layers, "--"]).arg(command.get_program()).args(command.get_args()).env_clear();
-    deprived.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    deprived
+        .args([layers, "--"])
+        .arg(command.get_program())
+        .args(command.get_args())
+        .env_clear();
+    deprived.envs(
+        command
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
     deprived.current_dir(command.get_current_dir().unwrap());
     deprived.stdin(std::process::Stdio::null());
-    deprived.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    deprived
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped());
     deprived
 }
 
@@ -28,50 +38,102 @@ fn run(rig: &Rig, args: &[&str]) -> Command {
                   calls = [{ tool = \"run_command\", input = { command = \"git\", args = [\"--version\"] } }]\n\
                   [[reply]]\nrepeat = true\ntext = \"done\"\n";
     let script = format!("script={}", rig.file("script.toml", script).display());
-    let mut command = rig.ostler(&["run", "--agent", "scripted", "--set", &script, "--dir", "work"]);
+    let mut command = rig.ostler(&[
+        "run", "--agent", "scripted", "--set", &script, "--dir", "work",
+    ]);
     command.args(args).arg("go");
     command
 }
 
 fn result(done: &Finished) -> Value {
-    done.events().into_iter().find(|event| event["type"] == "tool_result").unwrap()
+    done.events()
+        .into_iter()
+        .find(|event| event["type"] == "tool_result")
+        .unwrap()
 }
 
 fn gaps(done: &Finished) -> Vec<String> {
-    let notices = done.events().into_iter().filter(|event| event["code"] == "sandbox_gap");
-    notices.map(|event| event["message"].as_str().unwrap().to_owned()).collect()
+    let notices = done
+        .events()
+        .into_iter()
+        .filter(|event| event["code"] == "sandbox_gap");
+    notices
+        .map(|event| event["message"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 #[test]
 fn no_command_runs_where_files_cannot_be_confined() {
     let rig = Rig::new();
-    let done = finish(&mut without("landlock", &run(&rig, &["--output", "events"])));
+    let done = finish(&mut without(
+        "landlock",
+        &run(&rig, &["--output", "events"]),
+    ));
     let result = result(&done);
     assert_eq!(result["ok"], false, "{result}");
     let output = result["output"].as_str().unwrap();
     assert!(
-        output.contains("Landlock") && output.contains("--sandbox off") && !output.contains("git version"),
+        output.contains("Landlock")
+            && output.contains("--sandbox off")
+            && !output.contains("git version"),
         "{output}"
     );
-    assert!(gaps(&done).iter().any(|gap| gap.contains("No command is run")), "{:?}", gaps(&done));
+    assert!(
+        gaps(&done)
+            .iter()
+            .any(|gap| gap.contains("No command is run")),
+        "{:?}",
+        gaps(&done)
+    );
 }
 
 #[test]
 fn whoever_switches_the_sandbox_off_is_told_what_is_missing() {
     let rig = Rig::new();
     let off = ["--sandbox", "off"];
-    let done = finish(&mut without("landlock", &run(&rig, &[&off[..], &["--output", "events"]].concat())));
-    assert!(result(&done)["output"].as_str().unwrap().contains("git version"), "{}", done.stdout);
-    assert!(gaps(&done).iter().any(|gap| gap.contains("\"files\"")), "{:?}", gaps(&done));
+    let done = finish(&mut without(
+        "landlock",
+        &run(&rig, &[&off[..], &["--output", "events"]].concat()),
+    ));
+    assert!(
+        result(&done)["output"]
+            .as_str()
+            .unwrap()
+            .contains("git version"),
+        "{}",
+        done.stdout
+    );
+    assert!(
+        gaps(&done).iter().any(|gap| gap.contains("\"files\"")),
+        "{:?}",
+        gaps(&done)
+    );
     // In every form: on stderr, and as data in the report.
     for form in ["text", "json", "human"] {
-        let done = finish(&mut without("landlock", &run(&rig, &[&off[..], &["--output", form]].concat())));
-        let told = if form == "human" { done.stdout.clone() + &done.stderr } else { done.stderr.clone() };
-        assert!(told.contains("without the sandbox's layer \"files\""), "{form}: {}{}", done.stdout, done.stderr);
+        let done = finish(&mut without(
+            "landlock",
+            &run(&rig, &[&off[..], &["--output", form]].concat()),
+        ));
+        let told = if form == "human" {
+            done.stdout.clone() + &done.stderr
+        } else {
+            done.stderr.clone()
+        };
+        assert!(
+            told.contains("without the sandbox's layer \"files\""),
+            "{form}: {}{}",
+            done.stdout,
+            done.stderr
+        );
         if form == "json" {
             let report: Value = serde_json::from_str(&done.stdout).unwrap();
             let warnings = report["warnings"].as_array().unwrap();
-            assert!(warnings.iter().any(|warning| warning.as_str().unwrap().contains("\"files\"")), "{report}");
+            assert!(
+                warnings
+                    .iter()
+                    .any(|warning| warning.as_str().unwrap().contains("\"files\"")),
+                "{report}"
+            );
         }
     }
 }
@@ -82,13 +144,23 @@ fn a_policy_that_requires_every_layer_is_kept() {
         let rig = Rig::new();
         let command = run(&rig, &["--output", "events"]);
         let done = finish(&mut without(layers, &command));
-        assert!(result(&done)["output"].as_str().unwrap().contains("git version"), "{layers}: {}", done.stdout);
+        assert!(
+            result(&done)["output"]
+                .as_str()
+                .unwrap()
+                .contains("git version"),
+            "{layers}: {}",
+            done.stdout
+        );
         assert!(!gaps(&done).is_empty(), "{layers}: nothing is said");
         std::fs::create_dir(rig.path("work/.ostler")).unwrap();
         rig.file("work/.ostler/sandbox.toml", "[sandbox]\nrequired = true\n");
         let done = finish(&mut without(layers, &command));
         let result = result(&done);
-        assert!(result["ok"] == false && result["output"].as_str().unwrap().contains("required"), "{layers}: {result}");
+        assert!(
+            result["ok"] == false && result["output"].as_str().unwrap().contains("required"),
+            "{layers}: {result}"
+        );
     }
 }
 
@@ -98,18 +170,41 @@ fn fewer_commands_are_allowed_where_a_layer_is_missing() {
     let rig = Rig::new();
     let any = run(&rig, &["--output", "events", "--commands", "any"]);
     let done = finish(&mut without("unshare", &any));
-    assert!(done.code == Some(2) && done.stderr.contains("needs the whole sandbox"), "{}{}", done.stdout, done.stderr);
+    assert!(
+        done.code == Some(2) && done.stderr.contains("needs the whole sandbox"),
+        "{}{}",
+        done.stdout,
+        done.stderr
+    );
     let done = finish(&mut without("unshare", &run(&rig, &["--output", "events"])));
-    let notice = done.events().into_iter().find(|event| event["code"] == "sandbox_commands").unwrap();
-    assert!(notice["message"].as_str().unwrap().contains("\"strict\""), "{notice}");
+    let notice = done
+        .events()
+        .into_iter()
+        .find(|event| event["code"] == "sandbox_commands")
+        .unwrap();
+    assert!(
+        notice["message"].as_str().unwrap().contains("\"strict\""),
+        "{notice}"
+    );
 }
 
 #[test]
 fn an_agent_is_not_started_where_its_files_cannot_be_confined() {
     let rig = Rig::new();
     std::fs::create_dir(rig.path("work")).unwrap();
-    let script = format!("pid-file {}\nread\ninit\nresult done\nread-until-eof", rig.path("outside").display());
-    let args = ["--dir", "work", "--sandbox", "read-only", "--output", "events", "hi"];
+    let script = format!(
+        "pid-file {}\nread\ninit\nresult done\nread-until-eof",
+        rig.path("outside").display()
+    );
+    let args = [
+        "--dir",
+        "work",
+        "--sandbox",
+        "read-only",
+        "--output",
+        "events",
+        "hi",
+    ];
     let done = finish(&mut without("landlock", &rig.fake_run(&script, &args)));
     assert_eq!(done.cause(), "unavailable", "{}", done.stdout);
     assert_eq!(done.outcome()["detail"]["spawn"], "unconfined");
@@ -134,16 +229,37 @@ fn an_agent_in_a_sandbox_changes_nothing_that_runs_later() {
                 std::fs::create_dir_all(rig.path("work/.git/objects")).unwrap();
                 std::fs::create_dir_all(rig.path("work/.git/refs")).unwrap();
             }
-            let args = ["--dir", "work", "--sandbox", "workspace-write", "--output", "events", "hi"];
-            let script = format!("pid-file {planted}\npid-file made\nread\ninit\nresult done\nread-until-eof");
+            let args = [
+                "--dir",
+                "work",
+                "--sandbox",
+                "workspace-write",
+                "--output",
+                "events",
+                "hi",
+            ];
+            let script = format!(
+                "pid-file {planted}\npid-file made\nread\ninit\nresult done\nread-until-eof"
+            );
             let command = rig.fake_run(&script, &args);
-            let done = finish(&mut if layers.is_empty() { command } else { without(layers, &command) });
+            let done = finish(&mut if layers.is_empty() {
+                command
+            } else {
+                without(layers, &command)
+            });
             let about = format!("{layers:?} {planted} in {made}: {}", done.stdout);
             assert!(!rig.path("work").join(planted).exists(), "{about}");
             // Either it could not be written, or it was put back and told.
             let was_written = rig.path("work/made").exists();
-            assert_eq!(was_written, done.stdout.contains("\"protected_files\""), "{about}");
-            assert!(layers.is_empty() || was_written || made == ".git", "{about}");
+            assert_eq!(
+                was_written,
+                done.stdout.contains("\"protected_files\""),
+                "{about}"
+            );
+            assert!(
+                layers.is_empty() || was_written || made == ".git",
+                "{about}"
+            );
         }
     }
 }
@@ -165,14 +281,35 @@ fn check_finds_what_leaks_where_layers_are_missing() {
         let mut command = rig.ostler(&["sandbox", "check", "--json"]);
         let done = finish(&mut without(layers, command.env("TMPDIR", &temp)));
         let report: Value = serde_json::from_str(&done.stdout).unwrap();
-        let layer = report["layers"].as_array().unwrap().iter().find(|layer| layer["name"] == gap).unwrap();
+        let layer = report["layers"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|layer| layer["name"] == gap)
+            .unwrap();
         assert_eq!(layer["enforced"], false, "{layers}: {layer}");
-        let attempt = report["attempts"].as_array().unwrap().iter().find(|attempt| attempt["name"] == leak).unwrap();
+        let attempt = report["attempts"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|attempt| attempt["name"] == leak)
+            .unwrap();
         // Root's files can be changed by nobody else, so some attempts hold for users even here.
         let is_root = rustix::process::geteuid().is_root();
-        assert!(attempt["result"] == "leaked" || !is_root, "{layers}: {attempt}");
-        assert_eq!((done.code, report["holds"].as_bool()), (Some(1), Some(false)), "{layers}");
-        assert_eq!(std::fs::read_dir(&temp).unwrap().count(), 0, "{layers}: something is left");
+        assert!(
+            attempt["result"] == "leaked" || !is_root,
+            "{layers}: {attempt}"
+        );
+        assert_eq!(
+            (done.code, report["holds"].as_bool()),
+            (Some(1), Some(false)),
+            "{layers}"
+        );
+        assert_eq!(
+            std::fs::read_dir(&temp).unwrap().count(),
+            0,
+            "{layers}: something is left"
+        );
     }
 }
 
@@ -192,18 +329,36 @@ fn a_stopped_guard_still_ends_its_command() {
             [[reply]]\nrepeat = true\ntext = \"done\"\n";
         let script = format!("script={}", rig.file("script.toml", script).display());
         let allowed = ["--allow-command", "make"];
-        let mut command =
-            rig.ostler(&["run", "--agent", "scripted", "--set", &script, "--dir", "work", "--output", "events"]);
+        let mut command = rig.ostler(&[
+            "run", "--agent", "scripted", "--set", &script, "--dir", "work", "--output", "events",
+        ]);
         command.args(allowed).arg("go");
-        let mut command = if layers.is_empty() { command } else { without(layers, &command) };
+        let mut command = if layers.is_empty() {
+            command
+        } else {
+            without(layers, &command)
+        };
         let child = command.spawn().unwrap();
         while !rig.path("work/begun").exists() {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         rustix::process::kill_process(pid(guard_of(&child)), Signal::STOP).unwrap();
         let done = collect(child);
-        assert!(result(&done)["output"].as_str().unwrap().starts_with("timed_out"), "{}", done.stdout);
-        assert!(with_argument(&nap).is_empty(), "{layers:?}: something is left");
-        assert!(!rig.path("work/.git/hooks").exists(), "{layers:?}: the hook is left");
+        assert!(
+            result(&done)["output"]
+                .as_str()
+                .unwrap()
+                .starts_with("timed_out"),
+            "{}",
+            done.stdout
+        );
+        assert!(
+            with_argument(&nap).is_empty(),
+            "{layers:?}: something is left"
+        );
+        assert!(
+            !rig.path("work/.git/hooks").exists(),
+            "{layers:?}: the hook is left"
+        );
     }
 }

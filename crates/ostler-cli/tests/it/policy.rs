@@ -24,19 +24,43 @@ fn rig(own: Option<&str>, project: Option<&str>) -> Rig {
 
 #[test]
 fn test_says_which_rule_decides() {
-    let own = "[[rule]]\ntool = \"Bash\"\ndo = \"deny\"\nmessage = \"no shell\"\nexamples = [\"Bash\"]\n";
+    let own =
+        "[[rule]]\ntool = \"Bash\"\ndo = \"deny\"\nmessage = \"no shell\"\nexamples = [\"Bash\"]\n";
     let rig = rig(Some(own), None);
     let done = policy(&rig, &["test", "Bash", RM]);
     assert_eq!(done.code, Some(7), "{}", done.stderr);
-    assert!(done.stdout.starts_with("deny  Bash (") && done.stdout.contains("rule 1 of "), "{}", done.stdout);
-    assert!(done.stdout.contains(".config/ostler/policy.toml (Bash): no shell"), "{}", done.stdout);
+    assert!(
+        done.stdout.starts_with("deny  Bash (") && done.stdout.contains("rule 1 of "),
+        "{}",
+        done.stdout
+    );
+    assert!(
+        done.stdout
+            .contains(".config/ostler/policy.toml (Bash): no shell"),
+        "{}",
+        done.stdout
+    );
     let done = policy(&rig, &["test", "Other", "--permissions", "ask", "--json"]);
     let report: Value = serde_json::from_str(&done.stdout).unwrap();
-    assert_eq!((done.code, &report["ruled"]), (Some(1), &Value::from("ask")), "{report}");
-    assert!(report["rule"].as_str().unwrap().contains("the preset ask"), "{report}");
-    assert_eq!(policy(&rig, &["test", "Other", "--permissions", "all"]).code, Some(0));
+    assert_eq!(
+        (done.code, &report["ruled"]),
+        (Some(1), &Value::from("ask")),
+        "{report}"
+    );
+    assert!(
+        report["rule"].as_str().unwrap().contains("the preset ask"),
+        "{report}"
+    );
+    assert_eq!(
+        policy(&rig, &["test", "Other", "--permissions", "all"]).code,
+        Some(0)
+    );
     let done = policy(&rig, &["test", "Other"]);
-    assert!(done.code == Some(1) && done.stdout.starts_with("undecided"), "{}", done.stdout);
+    assert!(
+        done.code == Some(1) && done.stdout.starts_with("undecided"),
+        "{}",
+        done.stdout
+    );
 }
 
 // A dangerous command is not let through by any preset but the one that lets everything through.
@@ -45,10 +69,20 @@ fn presets_and_a_dangerous_command() {
     let rig = Rig::new();
     for (preset, code) in [("read-only", 7), ("workspace", 1), ("ask", 1), ("all", 0)] {
         let done = policy(&rig, &["test", "Bash", RM, "--permissions", preset]);
-        assert_eq!(done.code, Some(code), "{preset}: {}{}", done.stdout, done.stderr);
+        assert_eq!(
+            done.code,
+            Some(code),
+            "{preset}: {}{}",
+            done.stdout,
+            done.stderr
+        );
     }
     let done = policy(&rig, &["test", "Bash", RM]);
-    assert!(done.code == Some(1) && done.stdout.contains("there is no policy"), "{}", done.stdout);
+    assert!(
+        done.code == Some(1) && done.stdout.contains("there is no policy"),
+        "{}",
+        done.stdout
+    );
 }
 
 #[test]
@@ -56,97 +90,217 @@ fn layers_come_in_their_order() {
     let rule = |tool: &str| format!("[[rule]]\ntool = \"{tool}\"\ndo = \"deny\"\n");
     let rig = rig(Some(&rule("B")), Some(&rule("C")));
     let file = rig.file("mine.toml", &rule("A"));
-    let mut command = rig.ostler(&["policy", "show", "--json", "--permissions", "read-only", "--policy"]);
+    let mut command = rig.ostler(&[
+        "policy",
+        "show",
+        "--json",
+        "--permissions",
+        "read-only",
+        "--policy",
+    ]);
     let report: Value = serde_json::from_str(&finish(command.arg(&file)).stdout).unwrap();
-    let rules: Vec<_> = report["rules"].as_array().unwrap().iter().map(|rule| rule["tool"][0].clone()).collect();
+    let rules: Vec<_> = report["rules"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|rule| rule["tool"][0].clone())
+        .collect();
     assert_eq!(rules[..3], ["A", "B", "C"]);
     assert_eq!(rules.last().unwrap(), "*");
     // A directory for settings that is named takes the place of the usual ones.
     std::fs::create_dir(rig.path("settings")).unwrap();
     rig.file("settings/policy.toml", &rule("D"));
-    for (name, dir) in [("OSTLER_CONFIG_DIR", "settings"), ("XDG_CONFIG_HOME", ".config")] {
+    for (name, dir) in [
+        ("OSTLER_CONFIG_DIR", "settings"),
+        ("XDG_CONFIG_HOME", ".config"),
+    ] {
         let done = finish(rig.ostler(&["policy", "show"]).env(name, rig.path(dir)));
         let wanted = if dir == "settings" { "(D)" } else { "(B)" };
-        assert!(done.stdout.contains(wanted) && done.stdout.contains("(C)"), "{name}: {}", done.stdout);
+        assert!(
+            done.stdout.contains(wanted) && done.stdout.contains("(C)"),
+            "{name}: {}",
+            done.stdout
+        );
     }
     let done = policy(&Rig::new(), &["show"]);
-    assert!(done.stdout.contains("no rules") && done.code == Some(0), "{}", done.stdout);
+    assert!(
+        done.stdout.contains("no rules") && done.code == Some(0),
+        "{}",
+        done.stdout
+    );
 }
 
 #[test]
 fn a_project_that_tries_to_widen() {
-    let project = "[[rule]]\ntool = \"*\"\ndo = \"allow\"\n[[rule]]\ntool = \"Web\"\ndo = \"ask\"\n";
+    let project =
+        "[[rule]]\ntool = \"*\"\ndo = \"allow\"\n[[rule]]\ntool = \"Web\"\ndo = \"ask\"\n";
     let args = ["test", "Web", "--permissions", "read-only"];
     let done = policy(&rig(None, Some(project)), &args);
     assert_eq!(done.code, Some(7), "{}", done.stdout);
     assert!(done.stderr.contains("(1) are not taken"), "{}", done.stderr);
-    let done = policy(&rig(None, Some(project)), &[&args[..], &["--trust-project"]].concat());
+    let done = policy(
+        &rig(None, Some(project)),
+        &[&args[..], &["--trust-project"]].concat(),
+    );
     assert_eq!(done.code, Some(0), "{}", done.stdout);
     // The user's own file names the projects that are trusted, by where they really are.
     let rig = rig(Some(""), Some(project));
     let real = rig.dir().canonicalize().unwrap();
-    for (trusted, code) in [(format!("{}", real.display()), 0), (format!("{}x", real.display()), 7)] {
-        rig.file(".config/ostler/policy.toml", &format!("trusted_projects = [{trusted:?}]\n"));
+    for (trusted, code) in [
+        (format!("{}", real.display()), 0),
+        (format!("{}x", real.display()), 7),
+    ] {
+        rig.file(
+            ".config/ostler/policy.toml",
+            &format!("trusted_projects = [{trusted:?}]\n"),
+        );
         assert_eq!(policy(&rig, &args).code, Some(code), "{trusted}");
     }
-    rig.file(".ostler/policy.toml", &format!("trusted_projects = [\"/**\"]\n{project}"));
+    rig.file(
+        ".ostler/policy.toml",
+        &format!("trusted_projects = [\"/**\"]\n{project}"),
+    );
     let done = policy(&rig, &args);
-    assert!(done.code == Some(2) && done.stderr.contains("cannot trust itself"), "{}", done.stderr);
+    assert!(
+        done.code == Some(2) && done.stderr.contains("cannot trust itself"),
+        "{}",
+        done.stderr
+    );
 }
 
 #[test]
 fn what_is_wrong_is_named_with_what_to_do() {
-    let bad = rig(Some("[[rule]]\ntool = \"*\"\nwhen = \"now\"\ndo = \"ask\"\n"), None);
-    let example = rig(None, Some("\n[[rule]]\ncommand = \"git log\"\ndo = \"allow\"\nexamples = [\"git push\"]\n"));
+    let bad = rig(
+        Some("[[rule]]\ntool = \"*\"\nwhen = \"now\"\ndo = \"ask\"\n"),
+        None,
+    );
+    let example = rig(
+        None,
+        Some("\n[[rule]]\ncommand = \"git log\"\ndo = \"allow\"\nexamples = [\"git push\"]\n"),
+    );
     let good = Rig::new();
     std::fs::create_dir_all(good.path("strange/.ostler/policy.toml")).unwrap();
     for (rig, args, wanted) in [
-        (&bad, &["show"][..], &["policy.toml:3: unknown field `when`", "hint: docs/permissions.md"][..]),
-        (&example, &["show"], &["policy.toml:2: rule 1: its example \"git push\" is decided by no rule"]),
-        (&good, &["show", "--permissions", "yolo"], &["read-only, workspace, ask, all"]),
-        (&good, &["show", "--policy", "nowhere.toml"], &["there is no file nowhere.toml"]),
-        (&good, &["show", "--dir", "nowhere"], &["nowhere cannot be used"]),
-        (&good, &["show", "--dir", "strange"], &["must be a plain file"]),
-        (&good, &["test", "Bash", "rm -rf /"], &["are not JSON", "hint: such as: ostler policy test Bash"]),
-        (&good, &["test", "Bash", "--agent", "nobody"], &["there is no agent \"nobody\""]),
+        (
+            &bad,
+            &["show"][..],
+            &[
+                "policy.toml:3: unknown field `when`",
+                "hint: docs/permissions.md",
+            ][..],
+        ),
+        (
+            &example,
+            &["show"],
+            &["policy.toml:2: rule 1: its example \"git push\" is decided by no rule"],
+        ),
+        (
+            &good,
+            &["show", "--permissions", "yolo"],
+            &["read-only, workspace, ask, all"],
+        ),
+        (
+            &good,
+            &["show", "--policy", "nowhere.toml"],
+            &["there is no file nowhere.toml"],
+        ),
+        (
+            &good,
+            &["show", "--dir", "nowhere"],
+            &["nowhere cannot be used"],
+        ),
+        (
+            &good,
+            &["show", "--dir", "strange"],
+            &["must be a plain file"],
+        ),
+        (
+            &good,
+            &["test", "Bash", "rm -rf /"],
+            &["are not JSON", "hint: such as: ostler policy test Bash"],
+        ),
+        (
+            &good,
+            &["test", "Bash", "--agent", "nobody"],
+            &["there is no agent \"nobody\""],
+        ),
     ] {
         let done = policy(rig, args);
         assert_eq!(done.code, Some(2), "{args:?}: {}", done.stdout);
-        assert!(wanted.iter().all(|words| done.stderr.contains(words)), "{args:?}: {}", done.stderr);
+        assert!(
+            wanted.iter().all(|words| done.stderr.contains(words)),
+            "{args:?}: {}",
+            done.stderr
+        );
     }
 }
 
 // P45: a question that is never put, since an earlier rule allows, is told.
 #[test]
 fn a_rule_that_never_decides_is_told() {
-    let own = "[[rule]]\ntool = \"*\"\ndo = \"allow\"\n[[rule]]\ncommand = \"git push\"\ndo = \"ask\"\n";
+    let own =
+        "[[rule]]\ntool = \"*\"\ndo = \"allow\"\n[[rule]]\ncommand = \"git push\"\ndo = \"ask\"\n";
     let done = policy(&rig(Some(own), None), &["show"]);
     assert_eq!(done.stdout.lines().count(), 2, "{}", done.stdout);
-    assert!(done.stderr.contains("(\"git push\") never decides: rule 1 of"), "{}", done.stderr);
+    assert!(
+        done.stderr
+            .contains("(\"git push\") never decides: rule 1 of"),
+        "{}",
+        done.stderr
+    );
 }
 
 #[test]
 fn the_page_is_true() {
     let page = include_str!("../../../../docs/permissions.md");
-    let block = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let block = page
+        .split("```toml\n")
+        .nth(1)
+        .unwrap()
+        .split("```")
+        .next()
+        .unwrap();
     let done = policy(&rig(Some(block), None), &["show"]);
-    assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""), "{}", done.stdout);
-    assert_eq!(done.stdout.lines().count(), block.matches("[[rule]]").count());
+    assert_eq!(
+        (done.code, done.stderr.as_str()),
+        (Some(0), ""),
+        "{}",
+        done.stdout
+    );
+    assert_eq!(
+        done.stdout.lines().count(),
+        block.matches("[[rule]]").count()
+    );
     for word in ["read-only", "workspace", "ask", "all"] {
         assert!(page.contains(&format!("| `{word}` |")), "{word}");
     }
     let help = policy(&Rig::new(), &["test", "--help"]);
-    assert!(help.stdout.contains("0 allow, 7 deny, 1 ask") && page.contains("0 allow, 7 deny, 1 ask"));
+    assert!(
+        help.stdout.contains("0 allow, 7 deny, 1 ask") && page.contains("0 allow, 7 deny, 1 ask")
+    );
 }
 
 // Under a policy a workspace's own settings of the agent are left out, unless it is trusted: they start programs that no rule sees.
 #[test]
 fn the_settings_of_an_untrusted_workspace_are_left_out() {
-    let script = |rig: &Rig| format!("read\ninit\ndump-args {}\nresult hi\nread-until-eof", rig.path("args").display());
+    let script = |rig: &Rig| {
+        format!(
+            "read\ninit\ndump-args {}\nresult hi\nread-until-eof",
+            rig.path("args").display()
+        )
+    };
     let table: [(&[&str], bool); 4] = [
         (&["--permissions", "ask"], true),
         (&["--permissions", "ask", "--trust-project"], false),
-        (&["--permissions", "ask", "--set", "setting_sources=user,project"], false),
+        (
+            &[
+                "--permissions",
+                "ask",
+                "--set",
+                "setting_sources=user,project",
+            ],
+            false,
+        ),
         (&[], false),
     ];
     for (args, left_out) in table {
@@ -155,7 +309,16 @@ fn the_settings_of_an_untrusted_workspace_are_left_out() {
         let done = finish(&mut rig.fake_run(&script(&rig), &[args, &["hello"]].concat()));
         assert_eq!(done.code, Some(0), "{args:?}: {}", done.stderr);
         let passed = std::fs::read_to_string(rig.path("args")).unwrap();
-        assert_eq!(passed.contains("\"--setting-sources=user\""), left_out, "{args:?}: {passed}");
-        assert_eq!(done.stderr.contains(".mcp.json) are left out"), left_out, "{args:?}: {}", done.stderr);
+        assert_eq!(
+            passed.contains("\"--setting-sources=user\""),
+            left_out,
+            "{args:?}: {passed}"
+        );
+        assert_eq!(
+            done.stderr.contains(".mcp.json) are left out"),
+            left_out,
+            "{args:?}: {}",
+            done.stderr
+        );
     }
 }

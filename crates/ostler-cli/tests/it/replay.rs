@@ -7,7 +7,9 @@ use serde_json::Value;
 use crate::rig::{Finished, Rig, finish, finish_with};
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fixtures")
+        .join(name)
 }
 
 fn replay(rig: &Rig, file: &Path, args: &[&str]) -> Finished {
@@ -25,12 +27,21 @@ fn the_agent_is_recognized() {
         ("openclaw/hello/stdout.json", "openclaw"),
     ] {
         let done = replay(&rig, &fixture(file), &["--json"]);
-        let report: Value = serde_json::from_str(&done.stdout).unwrap_or_else(|_| panic!("{file}: {}", done.stderr));
-        assert_eq!((done.code, report["agent"].as_str()), (Some(0), Some(agent)), "{file}");
+        let report: Value = serde_json::from_str(&done.stdout)
+            .unwrap_or_else(|_| panic!("{file}: {}", done.stderr));
+        assert_eq!(
+            (done.code, report["agent"].as_str()),
+            (Some(0), Some(agent)),
+            "{file}"
+        );
         // From a pipe too.
         let bytes = std::fs::read(fixture(file)).unwrap();
         let piped = finish_with(&mut rig.ostler(&["replay", "-", "--json"]), &bytes);
-        assert_eq!(serde_json::from_str::<Value>(&piped.stdout).unwrap()["agent"], agent, "{file}");
+        assert_eq!(
+            serde_json::from_str::<Value>(&piped.stdout).unwrap()["agent"],
+            agent,
+            "{file}"
+        );
     }
 }
 
@@ -44,24 +55,40 @@ fn a_recording_without_times_shows_none() {
             let number = word.trim_end_matches(|c: char| c.is_ascii_alphabetic());
             number.len() < word.len() && number.parse::<f64>().is_ok() && word.ends_with('s')
         };
-        text.split(|c: char| c.is_whitespace() || c == '·').any(is_time)
+        text.split(|c: char| c.is_whitespace() || c == '·')
+            .any(is_time)
     };
-    assert!(human.stderr.contains("✓ Bash") && human.stderr.contains("✓ completed"), "{}", human.stderr);
-    assert!(!timed(&human.stderr) && timed("completed · 12ms"), "{}", human.stderr);
+    assert!(
+        human.stderr.contains("✓ Bash") && human.stderr.contains("✓ completed"),
+        "{}",
+        human.stderr
+    );
+    assert!(
+        !timed(&human.stderr) && timed("completed · 12ms"),
+        "{}",
+        human.stderr
+    );
     let report: Value = serde_json::from_str(&replay(&rig, &file, &["--json"]).stdout).unwrap();
     for key in ["started_at", "ended_at", "duration_ms"] {
         assert_eq!(report[key], Value::Null, "{key}");
     }
     let events = replay(&rig, &file, &["--output", "events"]).events();
-    assert!(events.iter().all(|event| event["at"] == "1970-01-01T00:00:00.000Z"), "{}", events[0]);
+    assert!(
+        events
+            .iter()
+            .all(|event| event["at"] == "1970-01-01T00:00:00.000Z"),
+        "{}",
+        events[0]
+    );
 }
 
 #[test]
 fn events_are_replayed_with_their_times() {
     let rig = Rig::new();
-    let run = finish(
-        &mut rig.fake_run("read\ninit\ntext hello\nresult hello\nread-until-eof", &["--output", "events", "hi"]),
-    );
+    let run = finish(&mut rig.fake_run(
+        "read\ninit\ntext hello\nresult hello\nread-until-eof",
+        &["--output", "events", "hi"],
+    ));
     let mut is_over = false;
     let lines: Vec<String> = run
         .stdout
@@ -69,7 +96,12 @@ fn events_are_replayed_with_their_times() {
         .map(|line| {
             let mut event: Value = serde_json::from_str(line).unwrap();
             is_over |= event["type"] == "turn_ended";
-            event["at"] = if is_over { "2026-11-17T08:00:12.300Z" } else { "2026-11-17T08:00:00.000Z" }.into();
+            event["at"] = if is_over {
+                "2026-11-17T08:00:12.300Z"
+            } else {
+                "2026-11-17T08:00:00.000Z"
+            }
+            .into();
             event.to_string()
         })
         .collect();
@@ -78,36 +110,76 @@ fn events_are_replayed_with_their_times() {
     assert_eq!((human.code, human.stdout.as_str()), (Some(0), "hello\n"));
     assert!(human.stderr.contains("12.3s"), "{}", human.stderr);
     let report: Value = serde_json::from_str(&replay(&rig, &file, &["--json"]).stdout).unwrap();
-    assert_eq!((&report["duration_ms"], &report["started_at"]), (&12_300.into(), &"2026-11-17T08:00:00.000Z".into()));
+    assert_eq!(
+        (&report["duration_ms"], &report["started_at"]),
+        (&12_300.into(), &"2026-11-17T08:00:00.000Z".into())
+    );
     // A recording that was cut off.
     let file = rig.file("cut.jsonl", &(lines[..4].join("\n") + "\n"));
     let cut = replay(&rig, &file, &[]);
-    assert!(cut.code == Some(1) && cut.stderr.contains("the recording has no end"), "{:?}: {}", cut.code, cut.stderr);
+    assert!(
+        cut.code == Some(1) && cut.stderr.contains("the recording has no end"),
+        "{:?}: {}",
+        cut.code,
+        cut.stderr
+    );
     // A line that is none is named with its number.
     let file = rig.file("broken.jsonl", &(lines[0].clone() + "\nhello\n"));
     let broken = replay(&rig, &file, &["--output", "text"]);
-    assert!(broken.code == Some(2) && broken.stderr.contains("broken.jsonl:2: not an event"), "{}", broken.stderr);
+    assert!(
+        broken.code == Some(2) && broken.stderr.contains("broken.jsonl:2: not an event"),
+        "{}",
+        broken.stderr
+    );
 }
 
 #[test]
 fn a_file_that_is_not_a_recording_is_refused() {
     let rig = Rig::new();
     let text = rig.file("notes.txt", "root:x:0:0\nhello\n");
-    let json = rig.file("package.json", "{\n  \"name\": \"x\",\n  \"type\": \"module\"\n}\n");
+    let json = rig.file(
+        "package.json",
+        "{\n  \"name\": \"x\",\n  \"type\": \"module\"\n}\n",
+    );
     let binary = rig.path("binary");
     std::fs::write(&binary, [0u8, 159, 146, 150, 10, 0, 255]).unwrap();
     for file in [&text, &json, &binary] {
         let done = replay(&rig, file, &[]);
         assert_eq!((done.code, done.stdout.as_str()), (Some(2), ""));
-        assert!(done.stderr.contains("is not a recording of an agent that Ostler knows"), "{}", done.stderr);
-        assert!(done.stderr.contains("--raw-log") && done.stderr.contains("--agent NAME"), "{}", done.stderr);
+        assert!(
+            done.stderr
+                .contains("is not a recording of an agent that Ostler knows"),
+            "{}",
+            done.stderr
+        );
+        assert!(
+            done.stderr.contains("--raw-log") && done.stderr.contains("--agent NAME"),
+            "{}",
+            done.stderr
+        );
         let named = replay(&rig, file, &["--agent", "claude"]);
-        assert!(named.code == Some(2) && named.stderr.contains("is not a recording of claude"), "{}", named.stderr);
+        assert!(
+            named.code == Some(2) && named.stderr.contains("is not a recording of claude"),
+            "{}",
+            named.stderr
+        );
     }
-    let other = replay(&rig, &fixture("codex/hello/stdout.jsonl"), &["--agent", "claude"]);
-    assert!(other.code == Some(2) && other.stderr.contains("looks like a recording of codex"), "{}", other.stderr);
+    let other = replay(
+        &rig,
+        &fixture("codex/hello/stdout.jsonl"),
+        &["--agent", "claude"],
+    );
+    assert!(
+        other.code == Some(2) && other.stderr.contains("looks like a recording of codex"),
+        "{}",
+        other.stderr
+    );
     let empty = replay(&rig, &rig.file("empty", ""), &[]);
-    assert!(empty.code == Some(2) && empty.stderr.contains("is empty: nothing was recorded"), "{}", empty.stderr);
+    assert!(
+        empty.code == Some(2) && empty.stderr.contains("is empty: nothing was recorded"),
+        "{}",
+        empty.stderr
+    );
 }
 
 /// A recording that begins in the middle of a session is read when its agent is named.
@@ -119,5 +191,9 @@ fn the_rest_of_a_recording_is_read() {
     let file = rig.file("rest", &rest.join("\n"));
     assert_eq!(replay(&rig, &file, &[]).code, Some(2));
     let named = replay(&rig, &file, &["--agent", "codex", "--output", "events"]);
-    assert!(named.events().iter().any(|event| event["type"] == "text"), "{}", named.stderr);
+    assert!(
+        named.events().iter().any(|event| event["type"] == "text"),
+        "{}",
+        named.stderr
+    );
 }

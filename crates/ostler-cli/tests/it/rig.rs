@@ -27,7 +27,9 @@ pub(crate) struct Finished {
 
 impl Rig {
     pub(crate) fn new() -> Self {
-        Self { dir: tempfile::tempdir().unwrap() }
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+        }
     }
 
     pub(crate) fn dir(&self) -> &Path {
@@ -47,8 +49,16 @@ impl Rig {
     /// The program with nothing in its environment but a PATH without agents.
     pub(crate) fn ostler(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ostler"));
-        command.args(args).env_clear().env("PATH", "/usr/bin:/bin").env("HOME", self.dir()).current_dir(self.dir());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .args(args)
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("HOME", self.dir())
+            .current_dir(self.dir());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         command
     }
 
@@ -64,8 +74,15 @@ impl Rig {
     /// Waits for a file that the fake agent writes, and reads a number from it.
     pub(crate) fn number(&self, name: &str) -> u32 {
         let path = self.path(name);
-        let read = || std::fs::read_to_string(&path).ok().and_then(|t| t.trim().parse().ok());
-        assert!(processes::wait_until(PATIENCE, || read().is_some()), "{name} was not written");
+        let read = || {
+            std::fs::read_to_string(&path)
+                .ok()
+                .and_then(|t| t.trim().parse().ok())
+        };
+        assert!(
+            processes::wait_until(PATIENCE, || read().is_some()),
+            "{name} was not written"
+        );
         read().unwrap()
     }
 }
@@ -76,15 +93,28 @@ pub(crate) fn finish(command: &mut Command) -> Finished {
 }
 
 pub(crate) fn collect(child: Child) -> Finished {
-    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = child.wait_with_output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    Finished { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
+    Finished {
+        code: status.code(),
+        stdout: text(stdout),
+        stderr: text(stderr),
+    }
 }
 
 /// Runs a command with something on its stdin.
 pub(crate) fn finish_with(command: &mut Command, stdin: impl AsRef<[u8]>) -> Finished {
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(stdin.as_ref()).unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(stdin.as_ref())
+        .unwrap();
     collect(child)
 }
 
@@ -96,7 +126,11 @@ pub(crate) fn signal(child: &Child, signal: rustix::process::Signal) {
 impl Finished {
     /// The events on stdout, checked against the promises of docs/events.md.
     pub(crate) fn events(&self) -> Vec<Value> {
-        let events: Vec<Value> = self.stdout.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+        let events: Vec<Value> = self
+            .stdout
+            .lines()
+            .map(|l| serde_json::from_str(l).unwrap())
+            .collect();
         check(&events);
         events
     }
@@ -122,9 +156,15 @@ pub(crate) fn check(events: &[Value]) {
             panic!("{error}: {event}");
         }
         match event["type"].as_str().unwrap() {
-            "turn_started" => assert!(!std::mem::replace(&mut open, true), "a turn within a turn: {event}"),
+            "turn_started" => assert!(
+                !std::mem::replace(&mut open, true),
+                "a turn within a turn: {event}"
+            ),
             "turn_ended" => {
-                assert!(std::mem::replace(&mut open, false), "an end without a turn: {event}");
+                assert!(
+                    std::mem::replace(&mut open, false),
+                    "an end without a turn: {event}"
+                );
                 assert!(calls.is_empty(), "calls without a result: {calls:?}");
             }
             "tool_call" => calls.push(event["id"].as_str().unwrap()),
@@ -133,13 +173,20 @@ pub(crate) fn check(events: &[Value]) {
         }
     }
     let ends: Vec<_> = events.iter().filter(|e| e["type"] == "ended").collect();
-    assert!(ends.len() == 1 && events.last().unwrap()["type"] == "ended", "{} ends", ends.len());
+    assert!(
+        ends.len() == 1 && events.last().unwrap()["type"] == "ended",
+        "{} ends",
+        ends.len()
+    );
     assert!(!open, "a turn did not end");
 }
 
 /// The schema as the program prints it.
 pub(crate) fn schema() -> Value {
-    let out = Command::new(env!("CARGO_BIN_EXE_ostler")).args(["schema", "events"].map(OsStr::new)).output().unwrap();
+    let out = Command::new(env!("CARGO_BIN_EXE_ostler"))
+        .args(["schema", "events"].map(OsStr::new))
+        .output()
+        .unwrap();
     serde_json::from_slice(&out.stdout).unwrap()
 }
 
@@ -154,5 +201,9 @@ pub(crate) fn tokens_shown([input, cache_write, cache_read, output]: [u64; 4]) -
         0..1_000 => count.to_string(),
         _ => format!("{},{:03}", count / 1_000, count % 1_000),
     };
-    format!("{} tokens in, {} out", grouped(input + cache_write + cache_read), grouped(output))
+    format!(
+        "{} tokens in, {} out",
+        grouped(input + cache_write + cache_read),
+        grouped(output)
+    )
 }

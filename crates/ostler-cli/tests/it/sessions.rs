@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use ostler_core::event::{At, Ended, Event, Origin, Started, Text, TextKind, TurnEnded, TurnStarted, EventKind};
+use ostler_core::event::{
+    At, Ended, Event, EventKind, Origin, Started, Text, TextKind, TurnEnded, TurnStarted,
+};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::usage::{Scope, Usage};
 use ostler_store::{Entry, Log, Opening, Store};
@@ -15,7 +17,11 @@ use crate::rig::{Finished, Rig, finish};
 const HOSTILE: &str = "say\u{1b}[2J hel\u{202e}lo\nfake line";
 
 fn run(rig: &Rig, args: &[&str]) -> Finished {
-    finish(rig.ostler(&["sessions"]).args(args).env("OSTLER_STATE_DIR", rig.path("state")))
+    finish(
+        rig.ostler(&["sessions"])
+            .args(args)
+            .env("OSTLER_STATE_DIR", rig.path("state")),
+    )
 }
 
 /// `ostler run` with an agent that only ends its turn.
@@ -26,7 +32,9 @@ fn mock(rig: &Rig) -> std::process::Command {
 }
 
 fn now() -> i64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let since = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
     i64::try_from(since.as_millis()).unwrap()
 }
 
@@ -42,13 +50,39 @@ fn story(prompt: &str, ends: bool) -> Vec<EventKind> {
         cwd: None,
         tools: Vec::new(),
     };
-    let text = Text { kind: TextKind::Reply, text: "An answer.".into(), delta: false, message: None, parent: None };
-    let mut all: Vec<EventKind> =
-        vec![started.into(), TurnStarted { origin: Origin::Caller, prompt: Some(prompt.into()) }.into(), text.into()];
+    let text = Text {
+        kind: TextKind::Reply,
+        text: "An answer.".into(),
+        delta: false,
+        message: None,
+        parent: None,
+    };
+    let mut all: Vec<EventKind> = vec![
+        started.into(),
+        TurnStarted {
+            origin: Origin::Caller,
+            prompt: Some(prompt.into()),
+        }
+        .into(),
+        text.into(),
+    ];
     if ends {
-        let turn =
-            TurnEnded { outcome: outcome.clone(), text: "An answer.".into(), structured: None, usage: usage.clone() };
-        all.extend([turn.into(), Ended { outcome, exit_code: None, signal: None, usage }.into()]);
+        let turn = TurnEnded {
+            outcome: outcome.clone(),
+            text: "An answer.".into(),
+            structured: None,
+            usage: usage.clone(),
+        };
+        all.extend([
+            turn.into(),
+            Ended {
+                outcome,
+                exit_code: None,
+                signal: None,
+                usage,
+            }
+            .into(),
+        ]);
     }
     all
 }
@@ -56,7 +90,11 @@ fn story(prompt: &str, ends: bool) -> Vec<EventKind> {
 /// Keeps a session that began so many minutes ago.
 fn keep(store: &Store, session: &str, minutes: i64, story: Vec<EventKind>) {
     let at = At(now() - minutes * 60_000);
-    let agent = if session.starts_with('b') { "scripted" } else { "mock" };
+    let agent = if session.starts_with('b') {
+        "scripted"
+    } else {
+        "mock"
+    };
     let opening = Opening {
         session: session.into(),
         agent: agent.into(),
@@ -66,8 +104,21 @@ fn keep(store: &Store, session: &str, minutes: i64, story: Vec<EventKind>) {
         pid: u32::MAX,
     };
     store.open(&opening).unwrap();
-    let event = |(seq, kind)| Event { seq, at, session: session.into(), turn: 1, kind };
-    let entries = (1..).zip(story).map(event).map(|event| Entry { event, raw_offset: 0 }).collect();
+    let event = |(seq, kind)| Event {
+        seq,
+        at,
+        session: session.into(),
+        turn: 1,
+        kind,
+    };
+    let entries = (1..)
+        .zip(story)
+        .map(event)
+        .map(|event| Entry {
+            event,
+            raw_offset: 0,
+        })
+        .collect();
     // Dropping the store waits for it.
     drop(store.append(Arc::new(entries)));
 }
@@ -75,7 +126,12 @@ fn keep(store: &Store, session: &str, minutes: i64, story: Vec<EventKind>) {
 fn filled() -> Rig {
     let rig = Rig::new();
     let store = Store::open(&rig.path("state")).unwrap();
-    keep(&store, "aaaa1111-old", 60 * 24 * 40, story("an old task", true));
+    keep(
+        &store,
+        "aaaa1111-old",
+        60 * 24 * 40,
+        story("an old task", true),
+    );
     keep(&store, "aaaa2222-new", 3, story(HOSTILE, true));
     keep(&store, "bbbb3333-cut", 120, story("cut off", false));
     rig
@@ -85,13 +141,20 @@ fn filled() -> Rig {
 fn an_empty_store_and_an_unknown_id() {
     let rig = Rig::new();
     let done = run(&rig, &[]);
-    assert_eq!((done.code, done.stdout.as_str(), done.stderr.trim()), (Some(0), "", "No session was found."));
+    assert_eq!(
+        (done.code, done.stdout.as_str(), done.stderr.trim()),
+        (Some(0), "", "No session was found.")
+    );
     let done = run(&rig, &["--json"]);
-    assert_eq!(serde_json::from_str::<Value>(&done.stdout).unwrap(), serde_json::json!({ "sessions": [] }));
+    assert_eq!(
+        serde_json::from_str::<Value>(&done.stdout).unwrap(),
+        serde_json::json!({ "sessions": [] })
+    );
     let done = run(&rig, &["show", "abcd\u{1b}[2J"]);
     assert_eq!((done.code, done.stdout.as_str()), (Some(2), ""));
     assert!(
-        done.stderr.contains("no session abcd") && done.stderr.contains("`ostler sessions --all` lists them"),
+        done.stderr.contains("no session abcd")
+            && done.stderr.contains("`ostler sessions --all` lists them"),
         "{}",
         done.stderr
     );
@@ -103,20 +166,37 @@ fn the_state_directory_is_where_the_environment_says() {
     for (variables, want) in [
         (&[][..], ".local/state/ostler"),
         (&[("XDG_STATE_HOME", "xdg")], "xdg/ostler"),
-        (&[("XDG_STATE_HOME", "xdg"), ("OSTLER_STATE_DIR", "own")], "own"),
+        (
+            &[("XDG_STATE_HOME", "xdg"), ("OSTLER_STATE_DIR", "own")],
+            "own",
+        ),
     ] {
         let rig = Rig::new();
         let variables = variables.iter().map(|(name, dir)| (name, rig.path(dir)));
-        assert_eq!(finish(rig.ostler(&["sessions"]).envs(variables)).code, Some(0));
+        assert_eq!(
+            finish(rig.ostler(&["sessions"]).envs(variables)).code,
+            Some(0)
+        );
         assert!(rig.path(want).join("sessions.db").exists(), "{want}");
     }
     let rig = Rig::new();
-    let done = finish(rig.ostler(&["sessions"]).env("XDG_STATE_HOME", "relative").env_remove("HOME"));
+    let done = finish(
+        rig.ostler(&["sessions"])
+            .env("XDG_STATE_HOME", "relative")
+            .env_remove("HOME"),
+    );
     assert_eq!(done.code, Some(2));
     assert!(done.stderr.contains("OSTLER_STATE_DIR"), "{}", done.stderr);
-    let done = finish(rig.ostler(&["sessions"]).env("OSTLER_STATE_DIR", rig.file("file", "")));
+    let done = finish(
+        rig.ostler(&["sessions"])
+            .env("OSTLER_STATE_DIR", rig.file("file", "")),
+    );
     assert_eq!(done.code, Some(70));
-    assert!(done.stderr.contains("sessions cannot be kept in") && done.stderr.contains("hint:"), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("sessions cannot be kept in") && done.stderr.contains("hint:"),
+        "{}",
+        done.stderr
+    );
 }
 
 #[test]
@@ -125,14 +205,22 @@ fn a_relative_home_is_no_home() {
     std::fs::create_dir_all(rig.path(".config/ostler")).unwrap();
     rig.file(".config/ostler/policy.toml", "no policy");
     let run = |home: &std::path::Path| finish(mock(&rig).env("HOME", home));
-    assert_eq!((run(rig.dir()).code, run(".".as_ref()).code), (Some(2), Some(0)));
+    assert_eq!(
+        (run(rig.dir()).code, run(".".as_ref()).code),
+        (Some(2), Some(0))
+    );
 }
 
 #[test]
 fn nothing_is_made_for_a_session_that_is_not_to_be_kept() {
     let rig = Rig::new();
     let done = finish(mock(&rig).arg("--no-store"));
-    assert_eq!((done.code, rig.path(".local").exists()), (Some(0), false), "{}", done.stderr);
+    assert_eq!(
+        (done.code, rig.path(".local").exists()),
+        (Some(0), false),
+        "{}",
+        done.stderr
+    );
 }
 
 // A lock that cannot be taken stands for a state directory that cannot be written.
@@ -143,9 +231,21 @@ fn what_cannot_be_written_can_be_read() {
     std::fs::remove_file(rig.path("state/setup.lock")).unwrap();
     std::fs::create_dir(rig.path("state/setup.lock")).unwrap();
     let done = run(&rig, &[]);
-    assert_eq!((done.code, &done.stdout), (Some(0), &want.stdout), "{}", done.stderr);
-    assert!(done.stderr.starts_with("The sessions can only be read: "), "{}", done.stderr);
-    assert_eq!(run(&rig, &["show", "aaaa1111"]).stdout, "› an old task\nAn answer.\n");
+    assert_eq!(
+        (done.code, &done.stdout),
+        (Some(0), &want.stdout),
+        "{}",
+        done.stderr
+    );
+    assert!(
+        done.stderr.starts_with("The sessions can only be read: "),
+        "{}",
+        done.stderr
+    );
+    assert_eq!(
+        run(&rig, &["show", "aaaa1111"]).stdout,
+        "› an old task\nAn answer.\n"
+    );
     let raw = rig.path("state/raw/aaaa1111-old.log");
     assert!(raw.exists());
     assert_ne!(run(&rig, &["prune", "--older-than", "1d"]).code, Some(0));
@@ -156,8 +256,16 @@ fn what_cannot_be_written_can_be_read() {
 fn the_list_is_newest_first_and_harmless() {
     let rig = filled();
     let done = run(&rig, &[]);
-    let lines: Vec<Vec<&str>> =
-        done.stdout.lines().map(|line| line.split("  ").map(str::trim).filter(|c| !c.is_empty()).collect()).collect();
+    let lines: Vec<Vec<&str>> = done
+        .stdout
+        .lines()
+        .map(|line| {
+            line.split("  ")
+                .map(str::trim)
+                .filter(|c| !c.is_empty())
+                .collect()
+        })
+        .collect();
     let new = [
         "aaaa2222",
         "mock",
@@ -168,18 +276,37 @@ fn the_list_is_newest_first_and_harmless() {
         "/nowhere/aaaa2222-new",
         "say hel\\u{202e}lo fake line",
     ];
-    let cut = ["bbbb3333", "scripted", "2 h ago", "1", "–", "abandoned", "/nowhere/bbbb3333-cut", "cut off"];
-    assert_eq!((&lines[1][..], &lines[2][..]), (&new[..], &cut[..]), "{}", done.stdout);
+    let cut = [
+        "bbbb3333",
+        "scripted",
+        "2 h ago",
+        "1",
+        "–",
+        "abandoned",
+        "/nowhere/bbbb3333-cut",
+        "cut off",
+    ];
+    assert_eq!(
+        (&lines[1][..], &lines[2][..]),
+        (&new[..], &cut[..]),
+        "{}",
+        done.stdout
+    );
     assert_eq!((lines.len(), lines[3][0]), (4, "aaaa1111"));
     assert!(!done.stdout.contains('\u{1b}'), "{:?}", done.stdout);
     let ids = |args: &[&str]| -> Vec<String> {
         let report: Value = serde_json::from_str(&run(&rig, args).stdout).unwrap();
         let rows = report["sessions"].as_array().unwrap();
-        rows.iter().map(|row| row["session"].as_str().unwrap()[..4].to_owned()).collect()
+        rows.iter()
+            .map(|row| row["session"].as_str().unwrap()[..4].to_owned())
+            .collect()
     };
     assert_eq!(ids(&["--json", "--limit", "1"]), ["aaaa"]);
     assert_eq!(ids(&["--json", "--agent", "scripted"]), ["bbbb"]);
-    assert_eq!(ids(&["--json", "--dir", "/nowhere/bbbb3333-cut\u{1b}[2J"]), ["bbbb"]);
+    assert_eq!(
+        ids(&["--json", "--dir", "/nowhere/bbbb3333-cut\u{1b}[2J"]),
+        ["bbbb"]
+    );
     assert_eq!(ids(&["--json", "--live"]), Vec::<String>::new());
 }
 
@@ -187,30 +314,55 @@ fn the_list_is_newest_first_and_harmless() {
 fn a_session_is_shown_again() {
     let rig = filled();
     let done = run(&rig, &["show", "aaaa2222"]);
-    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "› say hel\\u{202e}lo\n› fake line\nAn answer.\n"));
-    for words in ["aaaa2222-new", "native-1", "mock 1.0", "✓ completed", "3 min ago"] {
+    assert_eq!(
+        (done.code, done.stdout.as_str()),
+        (Some(0), "› say hel\\u{202e}lo\n› fake line\nAn answer.\n")
+    );
+    for words in [
+        "aaaa2222-new",
+        "native-1",
+        "mock 1.0",
+        "✓ completed",
+        "3 min ago",
+    ] {
         assert!(done.stderr.contains(words), "{words}: {}", done.stderr);
     }
     assert!(!done.stderr.contains('\u{1b}'), "{:?}", done.stderr);
     let done = run(&rig, &["show", "aaaa2222", "--output", "events"]);
-    assert_eq!(crate::rig::kinds(&done.events()), ["started", "turn_started", "text", "turn_ended", "ended"]);
-    assert_eq!(run(&rig, &["show", "aaaa2222", "--output", "text"]).stdout, "An answer.\n");
-    let report: Value = serde_json::from_str(&run(&rig, &["show", "native-1", "--output", "json"]).stdout).unwrap();
+    assert_eq!(
+        crate::rig::kinds(&done.events()),
+        ["started", "turn_started", "text", "turn_ended", "ended"]
+    );
+    assert_eq!(
+        run(&rig, &["show", "aaaa2222", "--output", "text"]).stdout,
+        "An answer.\n"
+    );
+    let report: Value =
+        serde_json::from_str(&run(&rig, &["show", "native-1", "--output", "json"]).stdout).unwrap();
     // S2-37
-    let row: Value = serde_json::from_str(&run(&rig, &["show", "native-1", "--json"]).stdout).unwrap();
+    let row: Value =
+        serde_json::from_str(&run(&rig, &["show", "native-1", "--json"]).stdout).unwrap();
     assert_eq!(row["name"], "mock-aaaa2222");
-    assert_eq!((&report["session"], &report["text"]), (&"aaaa2222-new".into(), &"An answer.".into()));
+    assert_eq!(
+        (&report["session"], &report["text"]),
+        (&"aaaa2222-new".into(), &"An answer.".into())
+    );
     let row: Value = serde_json::from_str(&run(&rig, &["show", "bbbb", "--json"]).stdout).unwrap();
     assert_eq!(
         (&row["outcome"], &row["prompt"], &row["held_by"]),
         (&"abandoned".into(), &"cut off".into(), &Value::Null)
     );
     let done = run(&rig, &["show", "bbbb"]);
-    assert!(done.stderr.contains("no end: it is abandoned"), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("no end: it is abandoned"),
+        "{}",
+        done.stderr
+    );
     let done = run(&rig, &["show", "aaaa"]);
     assert_eq!(done.code, Some(2));
     assert!(
-        done.stderr.contains("aaaa2222-new, aaaa1111-old") && done.stderr.contains("more of the id"),
+        done.stderr.contains("aaaa2222-new, aaaa1111-old")
+            && done.stderr.contains("more of the id"),
         "{}",
         done.stderr
     );
@@ -227,7 +379,16 @@ fn what_the_user_said_is_shown_in_every_turn() {
         all.extend(next);
         if last == 3 {
             let outcome = Outcome::new(Cause::Completed, "done");
-            all.insert(3, TurnEnded { outcome, text: "An answer.".into(), structured: None, usage: None }.into());
+            all.insert(
+                3,
+                TurnEnded {
+                    outcome,
+                    text: "An answer.".into(),
+                    structured: None,
+                    usage: None,
+                }
+                .into(),
+            );
         }
     }
     let (mut turn, at) = (0, At(now()));
@@ -235,11 +396,21 @@ fn what_the_user_said_is_shown_in_every_turn() {
     keep(&store, "eeee6666", 0, Vec::new());
     let entries = (1..).zip(all).map(|(seq, kind)| {
         turn += u32::from(matches!(kind, EventKind::TurnStarted(_)));
-        Entry { event: Event { seq, at, session: "eeee6666".into(), turn, kind }, raw_offset: 0 }
+        Entry {
+            event: Event {
+                seq,
+                at,
+                session: "eeee6666".into(),
+                turn,
+                kind,
+            },
+            raw_offset: 0,
+        }
     });
     drop(store.append(Arc::new(entries.collect())));
     drop(store);
-    let want = "› first\nAn answer.\n\n› second\n› with another line\nAn answer.\n\n› third\nAn answer.\n";
+    let want =
+        "› first\nAn answer.\n\n› second\n› with another line\nAn answer.\n\n› third\nAn answer.\n";
     assert_eq!(run(&rig, &["show", "eeee"]).stdout, want);
 }
 
@@ -248,15 +419,27 @@ fn old_sessions_go_when_they_are_told_to() {
     let rig = filled();
     assert_eq!(run(&rig, &["prune"]).code, Some(2), "a limit is needed");
     let done = run(&rig, &["prune", "--older-than", "30d", "--dry-run"]);
-    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "aaaa1111-old\n"));
-    assert!(done.stderr.starts_with("1 session would go, "), "{}", done.stderr);
-    let report = |args: &[&str]| -> Value { serde_json::from_str(&run(&rig, args).stdout).unwrap() };
+    assert_eq!(
+        (done.code, done.stdout.as_str()),
+        (Some(0), "aaaa1111-old\n")
+    );
+    assert!(
+        done.stderr.starts_with("1 session would go, "),
+        "{}",
+        done.stderr
+    );
+    let report =
+        |args: &[&str]| -> Value { serde_json::from_str(&run(&rig, args).stdout).unwrap() };
     let gone = report(&["prune", "--older-than", "30d", "--json"]);
     assert_eq!(gone["sessions"], serde_json::json!(["aaaa1111-old"]));
     assert!(gone["bytes"].as_u64().unwrap() > 500, "{gone}");
     assert_eq!(report(&["--json"])["sessions"].as_array().unwrap().len(), 2);
     let done = run(&rig, &["prune", "--larger-than", "0"]);
-    assert!(done.stderr.starts_with("2 sessions gone, "), "{}", done.stderr);
+    assert!(
+        done.stderr.starts_with("2 sessions gone, "),
+        "{}",
+        done.stderr
+    );
     assert_eq!(report(&["--json"])["sessions"], serde_json::json!([]));
 }
 
@@ -266,19 +449,38 @@ fn continue_takes_the_latest_that_can_be_gone_on_with() {
     let rig = Rig::new();
     let run = |args: &[&str]| finish(&mut rig.ostler(&[&["run"], args].concat()));
     let none = run(&["--continue", "hello"]);
-    assert!(none.code == Some(2) && none.stderr.contains("no earlier session"), "{}", none.stderr);
+    assert!(
+        none.code == Some(2) && none.stderr.contains("no earlier session"),
+        "{}",
+        none.stderr
+    );
     assert_eq!(run(&["--agent", "scripted", "first"]).code, Some(0));
-    assert_eq!(run(&["--agent", "claude", "--program", "/nowhere/claude", "second"]).code, Some(3));
+    assert_eq!(
+        run(&[
+            "--agent",
+            "claude",
+            "--program",
+            "/nowhere/claude",
+            "second"
+        ])
+        .code,
+        Some(3)
+    );
     let done = run(&["--continue", "third"]);
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     let list = |args: &[&str]| -> Value {
-        serde_json::from_str(&finish(rig.ostler(&["sessions", "--json"]).args(args)).stdout).unwrap()
+        serde_json::from_str(&finish(rig.ostler(&["sessions", "--json"]).args(args)).stdout)
+            .unwrap()
     };
     // What never had a turn is not listed by default.
     assert_eq!(list(&[])["sessions"].as_array().unwrap().len(), 2);
     let list = list(&["--all"]);
     let rows = list["sessions"].as_array().unwrap();
-    assert_eq!((rows.len(), &rows[0]["agent"]), (3, &Value::from("scripted")), "{list}");
+    assert_eq!(
+        (rows.len(), &rows[0]["agent"]),
+        (3, &Value::from("scripted")),
+        "{list}"
+    );
     assert_eq!(rows[0]["continues"], rows[2]["session"], "{list}");
 }
 
@@ -289,7 +491,8 @@ fn a_resumed_session_has_the_permissions_of_its_caller() {
     let rig = Rig::new();
     let script = "dump-args args\nread\ninit\nresult ok\nread-until-eof";
     let run = |args: &[&str]| {
-        let done = finish(&mut rig.fake_run(script, &[args, &["--output", "events", "go"]].concat()));
+        let done =
+            finish(&mut rig.fake_run(script, &[args, &["--output", "events", "go"]].concat()));
         assert_eq!(done.code, Some(0), "{}", done.stderr);
         (done, std::fs::read_to_string(rig.path("args")).unwrap())
     };
@@ -297,12 +500,21 @@ fn a_resumed_session_has_the_permissions_of_its_caller() {
     assert!(args.contains("bypassPermissions"), "{args}");
     // What the agent itself would have stored.
     std::fs::create_dir_all(rig.path(".claude/projects/here")).unwrap();
-    rig.file(".claude/projects/here/00000000-0000-4000-8000-00000000fa4e.jsonl", "{}\n");
+    rig.file(
+        ".claude/projects/here/00000000-0000-4000-8000-00000000fa4e.jsonl",
+        "{}\n",
+    );
     let id = first.events()[0]["session"].as_str().unwrap().to_owned();
     let (_, args) = run(&["--resume", &id]);
-    assert!(args.contains("--resume=") && !args.contains("bypass"), "{args}");
+    assert!(
+        args.contains("--resume=") && !args.contains("bypass"),
+        "{args}"
+    );
     let (_, args) = run(&["--resume", &id, "--permission-mode", "plan"]);
-    assert!(args.contains("--permission-mode=plan") && !args.contains("bypass"), "{args}");
+    assert!(
+        args.contains("--permission-mode=plan") && !args.contains("bypass"),
+        "{args}"
+    );
 }
 
 // A model that streams fills the bound of its session, and not the disk.
@@ -311,12 +523,31 @@ fn a_flood_is_stored_up_to_the_limit_and_can_be_shown() {
     let rig = Rig::new();
     let mut command = rig.fake_run(
         "read\ninit\nloop forever\nflood 100000 1000\nend",
-        &["--output", "events", "--max-log-size", "200KB", "--max-raw-size", "100KB", "--grace", "200ms", "go"],
+        &[
+            "--output",
+            "events",
+            "--max-log-size",
+            "200KB",
+            "--max-raw-size",
+            "100KB",
+            "--grace",
+            "200ms",
+            "go",
+        ],
     );
     let done = finish(command.env("OSTLER_STATE_DIR", rig.path("state")));
-    assert_eq!((done.code, done.cause().as_str()), (Some(6), "output_limit"), "{}", done.stderr);
+    assert_eq!(
+        (done.code, done.cause().as_str()),
+        (Some(6), "output_limit"),
+        "{}",
+        done.stderr
+    );
     let size = |path: std::path::PathBuf| std::fs::metadata(path).map_or(0, |meta| meta.len());
-    let files = |dir| std::fs::read_dir(rig.path(dir)).unwrap().map(|entry| entry.unwrap().path());
+    let files = |dir| {
+        std::fs::read_dir(rig.path(dir))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+    };
     let raw: u64 = files("state/raw").map(size).sum();
     let rest: u64 = files("state").filter(|path| path.is_file()).map(size).sum();
     assert!(raw <= 100_000, "{raw}");
@@ -326,7 +557,13 @@ fn a_flood_is_stored_up_to_the_limit_and_can_be_shown() {
     let shown = run(&rig, &["show", &id, "--output", "events"]);
     assert_eq!(shown.stdout, done.stdout, "the whole session, with its end");
     let human = run(&rig, &["show", &id]);
-    assert!([&human.stdout, &human.stderr].iter().any(|text| text.contains("limit of 200 KB")), "{}", human.stderr);
+    assert!(
+        [&human.stdout, &human.stderr]
+            .iter()
+            .any(|text| text.contains("limit of 200 KB")),
+        "{}",
+        human.stderr
+    );
     assert!(run(&rig, &[]).stdout.contains("output_limit"));
 }
 
@@ -335,25 +572,54 @@ fn a_size_that_is_none_is_refused_with_an_example() {
     let rig = Rig::new();
     for flag in ["--max-log-size", "--max-raw-size"] {
         let done = finish(&mut rig.ostler(&["run", flag, "many", "hi"]));
-        assert!(done.code == Some(2) && done.stderr.contains("500MB"), "{}", done.stderr);
+        assert!(
+            done.code == Some(2) && done.stderr.contains("500MB"),
+            "{}",
+            done.stderr
+        );
     }
 }
 
 #[test]
 fn a_failed_start_is_listed_on_request() {
     let rig = Rig::new();
-    let start = finish(&mut rig.ostler(&["run", "--agent", "claude", "--program", "/nowhere/claude", "task"]));
+    let start = finish(&mut rig.ostler(&[
+        "run",
+        "--agent",
+        "claude",
+        "--program",
+        "/nowhere/claude",
+        "task",
+    ]));
     assert_eq!(start.code, Some(3));
     let list = |args: &[&str]| finish(rig.ostler(&["sessions"]).args(args));
     let done = list(&[]);
-    assert!(done.stdout.is_empty() && done.stderr.contains("hint: --all"), "{}", done.stderr);
-    assert!(list(&["--all"]).stdout.contains("unavailable"), "{}", list(&["--all"]).stdout);
+    assert!(
+        done.stdout.is_empty() && done.stderr.contains("hint: --all"),
+        "{}",
+        done.stderr
+    );
+    assert!(
+        list(&["--all"]).stdout.contains("unavailable"),
+        "{}",
+        list(&["--all"]).stdout
+    );
 }
 
 /// The id behind `session ` in the last line.
 fn printed(done: &Finished) -> String {
-    let line = done.stderr.lines().find(|line| line.contains("session ")).unwrap();
-    line.split_once("session ").unwrap().1.split(' ').next().unwrap().to_owned()
+    let line = done
+        .stderr
+        .lines()
+        .find(|line| line.contains("session "))
+        .unwrap();
+    line.split_once("session ")
+        .unwrap()
+        .1
+        .split(' ')
+        .next()
+        .unwrap()
+        .to_owned()
 }
 
 // Listed, printed by run and chat, taken by show and --resume: one id.
@@ -365,44 +631,92 @@ fn one_id_is_printed_listed_and_taken() {
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     let id = printed(&done);
     assert_eq!(id.len(), 8, "{}", done.stderr);
-    assert!(done.stderr.contains(&format!("ostler run --resume {id} \"…\"")), "{}", done.stderr);
+    assert!(
+        done.stderr
+            .contains(&format!("ostler run --resume {id} \"…\"")),
+        "{}",
+        done.stderr
+    );
     let list = finish(&mut rig.ostler(&["sessions"]));
     assert!(
-        list.stdout.lines().nth(1).is_some_and(|line| line.starts_with(&format!("{id}  claude"))),
+        list.stdout
+            .lines()
+            .nth(1)
+            .is_some_and(|line| line.starts_with(&format!("{id}  claude"))),
         "{}",
         list.stdout
     );
     for given in [&id, &id[..5], NATIVE, &NATIVE[..9]] {
         let shown = finish(&mut rig.ostler(&["sessions", "show", given]));
-        assert_eq!((shown.code, shown.stdout.as_str()), (Some(0), "› the first\nHi.\n"), "{given}: {}", shown.stderr);
+        assert_eq!(
+            (shown.code, shown.stdout.as_str()),
+            (Some(0), "› the first\nHi.\n"),
+            "{given}: {}",
+            shown.stderr
+        );
     }
     // What the agent itself would have stored.
     std::fs::create_dir_all(rig.path(".claude/projects/here")).unwrap();
     rig.file(&format!(".claude/projects/here/{NATIVE}.jsonl"), "{}\n");
-    let script = ostler_testkit::fake::script(rig.dir(), "dump-args args\nread\ninit\ntext Again.\nresult Again.");
+    let script = ostler_testkit::fake::script(
+        rig.dir(),
+        "dump-args args\nread\ninit\ntext Again.\nresult Again.",
+    );
     for given in [&id[..], &id[..5], NATIVE, &NATIVE[..9]] {
         // The agent is that of the session, although another one is configured.
         let mut again = rig.ostler(&["run", "--resume", given, "--env"]);
-        again.arg(format!("{}={}", ostler_testkit::fake::SCRIPT, script.display()));
-        again.arg("--program").arg(ostler_testkit::fake::program()).arg("more").env("OSTLER_AGENT", "scripted");
+        again.arg(format!(
+            "{}={}",
+            ostler_testkit::fake::SCRIPT,
+            script.display()
+        ));
+        again
+            .arg("--program")
+            .arg(ostler_testkit::fake::program())
+            .arg("more")
+            .env("OSTLER_AGENT", "scripted");
         let done = finish(&mut again);
-        assert_eq!((done.code, done.stdout.as_str()), (Some(0), "Again.\n"), "{given}: {}", done.stderr);
-        assert!(std::fs::read_to_string(rig.path("args")).unwrap().contains(NATIVE), "{given}");
+        assert_eq!(
+            (done.code, done.stdout.as_str()),
+            (Some(0), "Again.\n"),
+            "{given}: {}",
+            done.stderr
+        );
+        assert!(
+            std::fs::read_to_string(rig.path("args"))
+                .unwrap()
+                .contains(NATIVE),
+            "{given}"
+        );
         std::fs::remove_file(rig.path("args")).unwrap();
     }
     // What is not stored is known to the agent alone.
-    let done = finish(&mut rig.fake_run("read\ninit\ntext Hi.\nresult Hi.", &["--no-store", "hello"]));
+    let done =
+        finish(&mut rig.fake_run("read\ninit\ntext Hi.\nresult Hi.", &["--no-store", "hello"]));
     assert_eq!(printed(&done), NATIVE);
-    assert!(done.stderr.contains(&format!("ostler run --agent claude --resume {NATIVE}")), "{}", done.stderr);
+    assert!(
+        done.stderr
+            .contains(&format!("ostler run --agent claude --resume {NATIVE}")),
+        "{}",
+        done.stderr
+    );
 }
 
 #[test]
 fn an_ambiguous_id_lists_what_it_can_mean() {
     let rig = filled();
-    for args in [&["sessions", "show", "a"][..], &["run", "--resume", "aaaa", "more"], &["sessions", "rm", "-y", "a"]] {
+    for args in [
+        &["sessions", "show", "a"][..],
+        &["run", "--resume", "aaaa", "more"],
+        &["sessions", "rm", "-y", "a"],
+    ] {
         let done = finish(rig.ostler(args).env("OSTLER_STATE_DIR", rig.path("state")));
         assert_eq!(done.code, Some(2), "{args:?}");
-        assert!(done.stderr.contains("aaaa2222-new, aaaa1111-old"), "{args:?}: {}", done.stderr);
+        assert!(
+            done.stderr.contains("aaaa2222-new, aaaa1111-old"),
+            "{args:?}: {}",
+            done.stderr
+        );
     }
 }
 
@@ -412,11 +726,23 @@ fn sessions_are_found_by_what_was_said() {
     let done = run(&rig, &["search", "AN OLD"]);
     assert_eq!(done.code, Some(0));
     let line = done.stdout.lines().nth(1).unwrap();
-    assert!(line.starts_with("aaaa1111  mock") && line.ends_with("you  an old task"), "{}", done.stdout);
-    let report: Value = serde_json::from_str(&run(&rig, &["search", "answer", "--json", "-n", "1"]).stdout).unwrap();
+    assert!(
+        line.starts_with("aaaa1111  mock") && line.ends_with("you  an old task"),
+        "{}",
+        done.stdout
+    );
+    let report: Value =
+        serde_json::from_str(&run(&rig, &["search", "answer", "--json", "-n", "1"]).stdout)
+            .unwrap();
     let hits = report["hits"].as_array().unwrap();
-    assert_eq!((hits.len(), &hits[0]["session"]), (1, &"aaaa2222-new".into()));
-    assert_eq!((&hits[0]["match"]["speaker"], &hits[0]["match"]["turn"]), (&"agent".into(), &1.into()));
+    assert_eq!(
+        (hits.len(), &hits[0]["session"]),
+        (1, &"aaaa2222-new".into())
+    );
+    assert_eq!(
+        (&hits[0]["match"]["speaker"], &hits[0]["match"]["turn"]),
+        (&"agent".into(), &1.into())
+    );
     let hostile = run(&rig, &["search", "fake"]);
     assert!(
         !hostile.stdout.contains(['\u{1b}', '\u{202e}']) && hostile.stdout.lines().count() == 2,
@@ -425,7 +751,11 @@ fn sessions_are_found_by_what_was_said() {
     );
     let none = run(&rig, &["search", "no such thing"]);
     assert_eq!((none.code, none.stdout.as_str()), (Some(0), ""));
-    assert!(none.stderr.contains("No session holds \"no such thing\"."), "{}", none.stderr);
+    assert!(
+        none.stderr.contains("No session holds \"no such thing\"."),
+        "{}",
+        none.stderr
+    );
     assert_eq!(run(&rig, &["search", " "]).code, Some(2));
 }
 
@@ -434,23 +764,44 @@ fn a_session_is_exported() {
     let rig = filled();
     let done = run(&rig, &["export", "aaaa2222"]);
     assert_eq!(done.code, Some(0), "{}", done.stderr);
-    for words in ["# mock session aaaa2222\n", "## Turn 1\n", "> fake line\n", "\nAn answer.\n", "completed · $0.2500"]
-    {
+    for words in [
+        "# mock session aaaa2222\n",
+        "## Turn 1\n",
+        "> fake line\n",
+        "\nAn answer.\n",
+        "completed · $0.2500",
+    ] {
         assert!(done.stdout.contains(words), "{words}: {}", done.stdout);
     }
     let page = run(&rig, &["export", "aaaa2222", "--format", "html"]).stdout;
     assert!(
-        page.starts_with("<!doctype html>") && page.ends_with("</html>\n") && page.contains("An answer."),
+        page.starts_with("<!doctype html>")
+            && page.ends_with("</html>\n")
+            && page.contains("An answer."),
         "{page}"
     );
     assert!(!page.contains('\u{1b}'));
     let file = rig.path("out.jsonl");
-    let done = run(&rig, &["export", "aaaa2222", "--format", "jsonl", "--to", file.to_str().unwrap()]);
+    let done = run(
+        &rig,
+        &[
+            "export",
+            "aaaa2222",
+            "--format",
+            "jsonl",
+            "--to",
+            file.to_str().unwrap(),
+        ],
+    );
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), ""));
     let events = run(&rig, &["show", "aaaa2222", "--output", "events"]).stdout;
     assert_eq!(std::fs::read_to_string(file).unwrap(), events);
     let done = run(&rig, &["export", "aaaa2222", "--to", "/nowhere/x"]);
-    assert!(done.code == Some(2) && done.stderr.contains("/nowhere/x cannot be written"), "{}", done.stderr);
+    assert!(
+        done.code == Some(2) && done.stderr.contains("/nowhere/x cannot be written"),
+        "{}",
+        done.stderr
+    );
 }
 
 #[test]
@@ -477,26 +828,48 @@ fn a_session_is_removed_when_that_is_confirmed_and_it_is_not_running() {
             .collect()
     };
     let done = run(&rig, &["rm", "bbbb"]);
-    assert!(done.code == Some(2) && done.stderr.contains("hint: --yes"), "{}", done.stderr);
+    assert!(
+        done.code == Some(2) && done.stderr.contains("hint: --yes"),
+        "{}",
+        done.stderr
+    );
     // All or none: the second of them is running.
     let done = run(&rig, &["rm", "--yes", "bbbb", "cccc"]);
     assert_eq!(done.code, Some(2));
     let process = format!("process {} drives it", std::process::id());
-    assert!(done.stderr.contains("cccc4444-live is running") && done.stderr.contains(&process), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("cccc4444-live is running") && done.stderr.contains(&process),
+        "{}",
+        done.stderr
+    );
     assert_eq!(left(), ["cccc", "aaaa", "bbbb", "aaaa"]);
     let done = run(&rig, &["rm", "--yes", "bbbb", "bbbb3333"]);
-    assert!(done.code == Some(0) && done.stderr.starts_with("Removed bbbb3333, "), "{}", done.stderr);
-    let gone: Value = serde_json::from_str(&run(&rig, &["rm", "--yes", "--json", "aaaa1111"]).stdout).unwrap();
+    assert!(
+        done.code == Some(0) && done.stderr.starts_with("Removed bbbb3333, "),
+        "{}",
+        done.stderr
+    );
+    let gone: Value =
+        serde_json::from_str(&run(&rig, &["rm", "--yes", "--json", "aaaa1111"]).stdout).unwrap();
     assert_eq!(gone["sessions"], serde_json::json!(["aaaa1111-old"]));
-    assert_eq!(run(&rig, &["rm", "--yes", "aaaa1111"]).code, Some(2), "it is gone");
+    assert_eq!(
+        run(&rig, &["rm", "--yes", "aaaa1111"]).code,
+        Some(2),
+        "it is gone"
+    );
     let ask = |answer: &str| {
-        let mut pty =
-            Pty::start(rig.ostler(&["sessions", "rm", "aaaa2222"]).env("OSTLER_STATE_DIR", rig.path("state")));
+        let mut pty = Pty::start(
+            rig.ostler(&["sessions", "rm", "aaaa2222"])
+                .env("OSTLER_STATE_DIR", rig.path("state")),
+        );
         pty.until_seen("Remove this session? This cannot be undone. [y/N]", 1);
         pty.keys(answer);
         pty.end()
     };
-    assert_eq!((ask("\r"), left()), (Some(1), vec!["cccc".to_owned(), "aaaa".to_owned()]));
+    assert_eq!(
+        (ask("\r"), left()),
+        (Some(1), vec!["cccc".to_owned(), "aaaa".to_owned()])
+    );
     assert_eq!((ask("y\r"), left()), (Some(0), vec!["cccc".to_owned()]));
 }
 
@@ -507,33 +880,100 @@ fn a_cost_of_which_a_part_is_unknown_is_a_lower_bound() {
     let usage = Some(Usage::unknown(Scope::Session).partial(0.012));
     let mut all = story("a task", false);
     all.push(
-        TurnEnded { outcome: outcome.clone(), text: String::new(), structured: None, usage: usage.clone() }.into(),
+        TurnEnded {
+            outcome: outcome.clone(),
+            text: String::new(),
+            structured: None,
+            usage: usage.clone(),
+        }
+        .into(),
     );
-    all.push(Ended { outcome, exit_code: None, signal: None, usage }.into());
-    keep(&Store::open(&rig.path("state")).unwrap(), "dddd5555", 1, all);
-    assert!(run(&rig, &[]).stdout.contains("  ≥ $0.0120  "), "{}", run(&rig, &[]).stdout);
+    all.push(
+        Ended {
+            outcome,
+            exit_code: None,
+            signal: None,
+            usage,
+        }
+        .into(),
+    );
+    keep(
+        &Store::open(&rig.path("state")).unwrap(),
+        "dddd5555",
+        1,
+        all,
+    );
+    assert!(
+        run(&rig, &[]).stdout.contains("  ≥ $0.0120  "),
+        "{}",
+        run(&rig, &[]).stdout
+    );
     let shown = run(&rig, &["show", "dddd"]);
-    assert!(shown.stderr.contains("✓ completed · ≥ $0.0120 · "), "{}", shown.stderr);
+    assert!(
+        shown.stderr.contains("✓ completed · ≥ $0.0120 · "),
+        "{}",
+        shown.stderr
+    );
     let row: Value = serde_json::from_str(&run(&rig, &["show", "dddd", "--json"]).stdout).unwrap();
-    assert_eq!((&row["cost_usd"], &row["cost_source"]), (&0.012.into(), &"partial".into()));
+    assert_eq!(
+        (&row["cost_usd"], &row["cost_source"]),
+        (&0.012.into(), &"partial".into())
+    );
 }
 
 #[test]
 fn usage_is_summed_up() {
     let rig = filled();
-    let usage = |args: &[&str]| finish(rig.ostler(&["usage"]).args(args).env("OSTLER_STATE_DIR", rig.path("state")));
+    let usage = |args: &[&str]| {
+        finish(
+            rig.ostler(&["usage"])
+                .args(args)
+                .env("OSTLER_STATE_DIR", rig.path("state")),
+        )
+    };
     let done = usage(&[]);
     assert_eq!(done.code, Some(0), "{}", done.stderr);
-    let words: Vec<Vec<&str>> = done.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(words[0], ["agent", "sessions", "turns", "input", "cached", "output", "tokens", "cost"]);
-    assert_eq!(words[1], ["mock", "2", "2", "–", "–", "–", "–", "$0.5000"], "{}", done.stdout);
-    assert_eq!(words[2], ["total", "2", "2", "–", "–", "–", "–", "$0.5000"], "{}", done.stdout);
-    let report: Value = serde_json::from_str(&usage(&["--since", "7d", "--by", "dir", "--json"]).stdout).unwrap();
-    assert_eq!((&report["by"], report["groups"].as_array().unwrap().len()), (&"dir".into(), 1), "{report:#}");
+    let words: Vec<Vec<&str>> = done
+        .stdout
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(
+        words[0],
+        [
+            "agent", "sessions", "turns", "input", "cached", "output", "tokens", "cost"
+        ]
+    );
+    assert_eq!(
+        words[1],
+        ["mock", "2", "2", "–", "–", "–", "–", "$0.5000"],
+        "{}",
+        done.stdout
+    );
+    assert_eq!(
+        words[2],
+        ["total", "2", "2", "–", "–", "–", "–", "$0.5000"],
+        "{}",
+        done.stdout
+    );
+    let report: Value =
+        serde_json::from_str(&usage(&["--since", "7d", "--by", "dir", "--json"]).stdout).unwrap();
+    assert_eq!(
+        (&report["by"], report["groups"].as_array().unwrap().len()),
+        (&"dir".into(), 1),
+        "{report:#}"
+    );
     assert_eq!(report["groups"][0]["dir"], "/nowhere/aaaa2222-new\u{1b}[2J");
-    assert_eq!((&report["total"]["turns"], &report["total"]["cost_usd"]), (&1.into(), &0.25.into()));
+    assert_eq!(
+        (&report["total"]["turns"], &report["total"]["cost_usd"]),
+        (&1.into(), &0.25.into())
+    );
     assert!(!usage(&["--by", "dir"]).stdout.contains('\u{1b}'));
     assert_eq!(usage(&["--by", "day"]).stdout.lines().count(), 4);
-    assert!(usage(&["--since", "1s", "--by", "model"]).stderr.contains("No turn began"));
+    assert!(
+        usage(&["--since", "1s", "--by", "model"])
+            .stderr
+            .contains("No turn began")
+    );
     assert_eq!(usage(&["--since", "soon"]).code, Some(2));
 }

@@ -34,13 +34,22 @@ fn run(args: &[&str]) -> crate::rig::Finished {
 /// Times and ids differ from run to run.
 fn steady(text: &str) -> String {
     let mut out = String::new();
-    let id = text.split("--resume ").nth(1).and_then(|rest| rest.get(..8)).unwrap_or("no id").to_owned();
+    let id = text
+        .split("--resume ")
+        .nth(1)
+        .and_then(|rest| rest.get(..8))
+        .unwrap_or("no id")
+        .to_owned();
     assert!(id.chars().all(|c| c.is_ascii_hexdigit()), "{text}");
     let text = &text.replace(&id, "SHORT-ID");
     for piece in text.split_inclusive("ms") {
-        let digits = piece.strip_suffix("ms").map(|p| p.trim_end_matches(|c: char| c.is_ascii_digit()));
+        let digits = piece
+            .strip_suffix("ms")
+            .map(|p| p.trim_end_matches(|c: char| c.is_ascii_digit()));
         match digits {
-            Some(before) if before.len() + 2 < piece.len() => out.push_str(&format!("{before}TIME")),
+            Some(before) if before.len() + 2 < piece.len() => {
+                out.push_str(&format!("{before}TIME"))
+            }
             _ => out.push_str(piece),
         }
     }
@@ -55,8 +64,17 @@ fn human() {
     Two words.
     Done.
     ");
-    let short = done.stderr.split("session ").nth(1).and_then(|rest| rest.lines().next()).unwrap();
-    assert!(short.len() == 8 && short.chars().all(|c| c.is_ascii_hexdigit()), "{}", done.stderr);
+    let short = done
+        .stderr
+        .split("session ")
+        .nth(1)
+        .and_then(|rest| rest.lines().next())
+        .unwrap();
+    assert!(
+        short.len() == 8 && short.chars().all(|c| c.is_ascii_hexdigit()),
+        "{}",
+        done.stderr
+    );
     assert_snapshot!(steady(&done.stderr), @r#"
     Hm.
     ✓ Bash ls -la TIME
@@ -66,7 +84,10 @@ fn human() {
     ✓ completed · 1,230 tokens in, 4 out · $0.0123 · TIME · session SHORT-ID
       resume with: ostler run --resume SHORT-ID "…"
     "#);
-    assert!(!done.stdout.contains('\u{1b}') && !done.stderr.contains('\u{1b}'), "no escape codes when piped");
+    assert!(
+        !done.stdout.contains('\u{1b}') && !done.stderr.contains('\u{1b}'),
+        "no escape codes when piped"
+    );
 }
 
 // Issue 15, point 8: Codex needs seconds to exit after its last turn; the end line does not wait for it.
@@ -74,8 +95,13 @@ fn human() {
 fn the_end_line_comes_with_the_end_of_the_turn() {
     let rig = Rig::new();
     let script = "pid-file agent\nread-user\ninit\ntext Hi.\nresult Hi.\nread-until-eof\nhang";
-    let mut child = rig.fake_run(script, &["hi", "--grace", "120s"]).spawn().unwrap();
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut child = rig
+        .fake_run(script, &["hi", "--grace", "120s"])
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap())
+        .lines()
+        .map(Result::unwrap);
     let end = lines.find(|line| line.contains("completed")).unwrap();
     let agent = rig.number("agent");
     assert!(alive(agent), "the agent is still there: {end}");
@@ -83,7 +109,10 @@ fn the_end_line_comes_with_the_end_of_the_turn() {
     let pid = rustix::process::Pid::from_raw(i32::try_from(agent).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     let rest: Vec<String> = lines.collect();
-    assert!(!rest.iter().any(|line| line.contains("completed")), "once: {rest:?}");
+    assert!(
+        !rest.iter().any(|line| line.contains("completed")),
+        "once: {rest:?}"
+    );
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
@@ -94,7 +123,10 @@ fn colours_only_when_asked_for() {
     let args = ["run", "--agent", "mock", "--set", &script, "hi"];
     let forced = finish(rig.ostler(&args).env("CLICOLOR_FORCE", "1"));
     assert!(forced.stderr.contains("\u{1b}[3"), "colours when forced");
-    assert!(!forced.stderr.contains("\u{1b}[31mred"), "but never the agent's own");
+    assert!(
+        !forced.stderr.contains("\u{1b}[31mred"),
+        "but never the agent's own"
+    );
     let never = finish(rig.ostler(&args).env("NO_COLOR", "1"));
     assert!(!never.stderr.contains('\u{1b}'));
 }
@@ -102,21 +134,43 @@ fn colours_only_when_asked_for() {
 #[test]
 fn text() {
     let done = run(&["--output", "text"]);
-    assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("Done.\n", "warning: careful red\n"));
+    assert_eq!(
+        (done.stdout.as_str(), done.stderr.as_str()),
+        ("Done.\n", "warning: careful red\n")
+    );
 }
 
 // S4-6
 #[test]
 fn json() {
-    let [report, short] =
-        [&["--output", "json"][..], &["--json"]].map(|form| serde_json::from_str::<Value>(&run(form).stdout).unwrap());
-    assert_eq!((&short["outcome"], &short["usage"]), (&report["outcome"], &report["usage"]));
-    assert_eq!(run(&["--json", "--output", "text"]).code, Some(2), "it is one or the other");
+    let [report, short] = [&["--output", "json"][..], &["--json"]]
+        .map(|form| serde_json::from_str::<Value>(&run(form).stdout).unwrap());
+    assert_eq!(
+        (&short["outcome"], &short["usage"]),
+        (&report["outcome"], &report["usage"])
+    );
+    assert_eq!(
+        run(&["--json", "--output", "text"]).code,
+        Some(2),
+        "it is one or the other"
+    );
     assert_eq!(report["outcome"]["status"], "success");
-    assert_eq!((&report["text"], &report["structured"]["a"]), (&"Done.".into(), &1.into()));
-    assert_eq!((&report["native_session"], &report["model"]), (&"abc".into(), &"m1".into()));
-    assert_eq!((&report["tool_calls"], &report["denied"]), (&2.into(), &1.into()));
-    assert_eq!((&report["usage"]["input"], &report["usage"]["cost_usd"]), (&1000.into(), &0.0123.into()));
+    assert_eq!(
+        (&report["text"], &report["structured"]["a"]),
+        (&"Done.".into(), &1.into())
+    );
+    assert_eq!(
+        (&report["native_session"], &report["model"]),
+        (&"abc".into(), &"m1".into())
+    );
+    assert_eq!(
+        (&report["tool_calls"], &report["denied"]),
+        (&2.into(), &1.into())
+    );
+    assert_eq!(
+        (&report["usage"]["input"], &report["usage"]["cost_usd"]),
+        (&1000.into(), &0.0123.into())
+    );
     let begin = report["started_at"].as_str().unwrap();
     assert!(begin.len() == 24 && begin.ends_with('Z'), "{begin}");
     assert_eq!(report["errors"], Value::Array(vec![]));
@@ -127,11 +181,19 @@ fn json() {
 #[test]
 fn json_of_a_failure() {
     let rig = Rig::new();
-    let done = finish(&mut rig.fake_run("read\ninit\nstderr boom\nexit 5", &["--output", "json", "hi"]));
+    let done = finish(&mut rig.fake_run(
+        "read\ninit\nstderr boom\nexit 5",
+        &["--output", "json", "hi"],
+    ));
     let report: Value = serde_json::from_str(&done.stdout).unwrap();
     assert_eq!((done.code, &report["exit_code"]), (Some(1), &5.into()));
     assert_eq!(report["outcome"]["cause"], "agent_died");
-    assert!(report["outcome"]["detail"]["stderr"].as_str().unwrap().contains("boom"));
+    assert!(
+        report["outcome"]["detail"]["stderr"]
+            .as_str()
+            .unwrap()
+            .contains("boom")
+    );
     assert!(!report["errors"].as_array().unwrap().is_empty());
 }
 
@@ -150,12 +212,23 @@ fn events() {
 fn a_broken_pipe_is_not_an_error() {
     let rig = Rig::new();
     let script = "read\ninit\nloop 100000\ntext hello\nend\nresult x\nread-until-eof";
-    let mut child = rig.fake_run(script, &["--output", "events", "--grace", "200ms", "hi"]).spawn().unwrap();
+    let mut child = rig
+        .fake_run(script, &["--output", "events", "--grace", "200ms", "hi"])
+        .spawn()
+        .unwrap();
     let mut first = [0; 10];
     child.stdout.take().unwrap().read_exact(&mut first).unwrap(); // and closes it
     let mut errors = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
-    assert_eq!((child.wait().unwrap().code(), errors.as_str()), (Some(0), ""));
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut errors)
+        .unwrap();
+    assert_eq!(
+        (child.wait().unwrap().code(), errors.as_str()),
+        (Some(0), "")
+    );
 }
 
 // Every recording is a bug report that can be replayed.
@@ -163,9 +236,20 @@ fn a_broken_pipe_is_not_an_error() {
 fn a_raw_log_replays_to_the_same_events() {
     let rig = Rig::new();
     let script = "read\ninit\ndelta Hel\ndelta lo\ntext Hello\ntool-use t1 Bash {\"command\":\"ls\"}\ntool-result t1 ok\nresult Hello\nread-until-eof";
-    let live = finish(&mut rig.fake_run(script, &["--output", "events", "--raw-log", "raw.jsonl", "hi"])).events();
-    let replayed =
-        finish(&mut rig.ostler(&["replay", "raw.jsonl", "--agent", "claude", "--output", "events"])).events();
+    let live = finish(&mut rig.fake_run(
+        script,
+        &["--output", "events", "--raw-log", "raw.jsonl", "hi"],
+    ))
+    .events();
+    let replayed = finish(&mut rig.ostler(&[
+        "replay",
+        "raw.jsonl",
+        "--agent",
+        "claude",
+        "--output",
+        "events",
+    ]))
+    .events();
     assert_eq!(kinds(&live), kinds(&replayed));
     let bare = |events: &[Value]| -> Vec<Value> {
         let strip = |e: &Value| {
@@ -188,8 +272,14 @@ fn every_fixture_replays_in_every_output() {
         let file = scenario.unwrap().path().join("stdout.jsonl");
         for output in ["human", "text", "json", "events"] {
             let rig = Rig::new();
-            let done = finish(&mut rig.ostler(&["replay", file.to_str().unwrap(), "--output", output]));
-            assert!(done.code.is_some_and(|c| c != 70), "{file:?} {output}: {:?} {}", done.code, done.stderr);
+            let done =
+                finish(&mut rig.ostler(&["replay", file.to_str().unwrap(), "--output", output]));
+            assert!(
+                done.code.is_some_and(|c| c != 70),
+                "{file:?} {output}: {:?} {}",
+                done.code,
+                done.stderr
+            );
             if output == "events" {
                 check(&done.events());
             }
@@ -202,13 +292,18 @@ fn every_fixture_replays_in_every_output() {
 #[test]
 fn replay_reads_stdin_and_names_a_file_that_is_not_there() {
     let rig = Rig::new();
-    let recording = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/claude/hello/stdout.jsonl");
+    let recording = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fixtures/claude/hello/stdout.jsonl");
     let mut command = rig.ostler(&["replay", "-", "--output", "text"]);
     command.stdin(Stdio::from(std::fs::File::open(recording).unwrap()));
     assert_eq!(finish(&mut command).stdout, "Hello from the mock model.\n");
     let missing = finish(&mut rig.ostler(&["replay", "nothing.jsonl"]));
     assert_eq!(missing.code, Some(2));
-    assert!(missing.stderr.contains("nothing.jsonl cannot be read"), "{}", missing.stderr);
+    assert!(
+        missing.stderr.contains("nothing.jsonl cannot be read"),
+        "{}",
+        missing.stderr
+    );
 }
 
 // On a machine without agents the first command still shows what Ostler does.
@@ -217,12 +312,31 @@ fn without_an_agent_the_built_in_one_plays() {
     let rig = Rig::new();
     let done = finish(&mut rig.ostler(&["run", "hello"]));
     assert_eq!(done.code, Some(0));
-    assert!(done.stderr.contains("No coding agent was found"), "{}", done.stderr);
-    assert!(done.stdout.contains("\"hello\"") && done.stderr.contains("list_files"), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("No coding agent was found"),
+        "{}",
+        done.stderr
+    );
+    assert!(
+        done.stdout.contains("\"hello\"") && done.stderr.contains("list_files"),
+        "{}",
+        done.stderr
+    );
     let done = finish(&mut rig.ostler(&["run", "--output", "events", "hello"]));
-    assert!(done.stderr.contains("No coding agent was found"), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("No coding agent was found"),
+        "{}",
+        done.stderr
+    );
     let events = done.events();
-    for kind in ["started", "text", "tool_call", "tool_result", "turn_ended", "ended"] {
+    for kind in [
+        "started",
+        "text",
+        "tool_call",
+        "tool_result",
+        "turn_ended",
+        "ended",
+    ] {
         assert!(kinds(&events).contains(&kind), "{kind}");
     }
 }
@@ -240,11 +354,28 @@ fn without_an_agent_a_script_gets_no_played_answer() {
     );
     let json = finish(&mut rig.ostler(&["run", "--output", "json", "hello"]));
     let report: Value = serde_json::from_str(&json.stdout).unwrap();
-    assert_eq!((json.code, &report["outcome"]["cause"]), (Some(3), &"unavailable".into()));
-    for flags in [["--allowed-tools", "Read"], ["--model", "x"], ["--max-turns", "3"], ["--set", "effort=high"]] {
+    assert_eq!(
+        (json.code, &report["outcome"]["cause"]),
+        (Some(3), &"unavailable".into())
+    );
+    for flags in [
+        ["--allowed-tools", "Read"],
+        ["--model", "x"],
+        ["--max-turns", "3"],
+        ["--set", "effort=high"],
+    ] {
         let done = finish(rig.ostler(&["run", "hello"]).args(flags));
-        assert_eq!((done.code, done.stdout.as_str()), (Some(3), ""), "{flags:?}: {}", done.stderr);
-        assert!(done.stderr.contains("https://claude.ai/code"), "{}", done.stderr);
+        assert_eq!(
+            (done.code, done.stdout.as_str()),
+            (Some(3), ""),
+            "{flags:?}: {}",
+            done.stderr
+        );
+        assert!(
+            done.stderr.contains("https://claude.ai/code"),
+            "{}",
+            done.stderr
+        );
     }
 }
 
@@ -254,12 +385,19 @@ fn json_of_a_run_that_could_not_begin() {
     let rig = Rig::new();
     let done = finish(&mut rig.ostler(&["run", "--agent", "nobody", "--output", "json", "hi"]));
     let report: Value = serde_json::from_str(&done.stdout).unwrap();
-    assert_eq!((done.code, &report["outcome"]["cause"]), (Some(2), &"bad_request".into()));
+    assert_eq!(
+        (done.code, &report["outcome"]["cause"]),
+        (Some(2), &"bad_request".into())
+    );
     assert_eq!(report["outcome"]["status"], "failed");
     assert_eq!(
         report["outcome"]["hint"],
         "agents: claude, codex, copilot, gemini, opencode, openclaw, qwen, goose, claude-agent-acp, codex-acp, openai-api, scripted, mock"
     );
     assert_eq!(report["errors"][0], "there is no agent \"nobody\"");
-    assert!(done.stderr.starts_with("error: there is no agent"), "{}", done.stderr);
+    assert!(
+        done.stderr.starts_with("error: there is no agent"),
+        "{}",
+        done.stderr
+    );
 }

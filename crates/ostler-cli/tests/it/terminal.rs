@@ -5,8 +5,8 @@ use std::process::Command;
 use std::sync::Arc;
 
 use ostler_core::event::{
-    At, DecidedBy, Decision, Ended, Event, Level, Notice, Origin, Permission, Refused, Started, Text, TextKind,
-    ToolCall, ToolResult, TurnEnded, TurnStarted, Unreadable, EventKind,
+    At, DecidedBy, Decision, Ended, Event, EventKind, Level, Notice, Origin, Permission, Refused,
+    Started, Text, TextKind, ToolCall, ToolResult, TurnEnded, TurnStarted, Unreadable,
 };
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::raw_json::RawJson;
@@ -38,8 +38,12 @@ fn without_colours(text: &str) -> String {
     let mut pieces = text.split("\u{1b}[");
     let mut left = pieces.next().unwrap().to_owned();
     for piece in pieces {
-        let end = piece.find(|c: char| !(c.is_ascii_digit() || c == ';')).unwrap_or(piece.len());
-        let hides = piece[..end].split(';').any(|code| matches!(code, "7" | "8" | "30" | "40"));
+        let end = piece
+            .find(|c: char| !(c.is_ascii_digit() || c == ';'))
+            .unwrap_or(piece.len());
+        let hides = piece[..end]
+            .split(';')
+            .any(|code| matches!(code, "7" | "8" | "30" | "40"));
         match piece[end..].strip_prefix('m').filter(|_| !hides) {
             Some(rest) => left.push_str(rest),
             None => left.push_str(&format!("\u{1b}[{piece}")),
@@ -64,7 +68,13 @@ fn harmless(command: &mut Command) -> String {
 fn story() -> Vec<EventKind> {
     let h = || HOSTILE.to_owned();
     let outcome = Outcome::new(Cause::Refused, h()).hint(h());
-    let text = |kind| Text { kind, text: h(), delta: false, message: None, parent: None };
+    let text = |kind| Text {
+        kind,
+        text: h(),
+        delta: false,
+        message: None,
+        parent: None,
+    };
     let permission = |decision| Permission {
         id: h(),
         tool: h(),
@@ -84,7 +94,11 @@ fn story() -> Vec<EventKind> {
             tools: vec![h()],
         }
         .into(),
-        TurnStarted { origin: Origin::Caller, prompt: Some(h()) }.into(),
+        TurnStarted {
+            origin: Origin::Caller,
+            prompt: Some(h()),
+        }
+        .into(),
         text(TextKind::Thinking).into(),
         text(TextKind::Reply).into(),
         ToolCall {
@@ -103,17 +117,54 @@ fn story() -> Vec<EventKind> {
             content: None,
         }
         .into(),
-        ToolCall { id: "2".into(), name: h(), input: RawJson::string(HOSTILE), parent: None }.into(),
-        ToolResult { id: "2".into(), name: None, ok: false, output: h(), denied: false, content: None }.into(),
+        ToolCall {
+            id: "2".into(),
+            name: h(),
+            input: RawJson::string(HOSTILE),
+            parent: None,
+        }
+        .into(),
+        ToolResult {
+            id: "2".into(),
+            name: None,
+            ok: false,
+            output: h(),
+            denied: false,
+            content: None,
+        }
+        .into(),
         permission(Decision::Asked).into(),
         permission(Decision::Denied).into(),
         Notice::new(Level::Warning, HOSTILE, HOSTILE).into(),
         Notice::new(Level::Info, "x", HOSTILE).into(),
         Notice::new(Level::Warning, "store_failed", HOSTILE).into(),
-        Unreadable { raw: h(), why: h(), length: 9, lossy: true }.into(),
-        Refused { request: h(), why: h(), code: h() }.into(),
-        TurnEnded { outcome: outcome.clone(), text: h(), structured: Some(RawJson::string(HOSTILE)), usage: None }.into(),
-        Ended { outcome, exit_code: None, signal: None, usage: None }.into(),
+        Unreadable {
+            raw: h(),
+            why: h(),
+            length: 9,
+            lossy: true,
+        }
+        .into(),
+        Refused {
+            request: h(),
+            why: h(),
+            code: h(),
+        }
+        .into(),
+        TurnEnded {
+            outcome: outcome.clone(),
+            text: h(),
+            structured: Some(RawJson::string(HOSTILE)),
+            usage: None,
+        }
+        .into(),
+        Ended {
+            outcome,
+            exit_code: None,
+            signal: None,
+            usage: None,
+        }
+        .into(),
     ]
 }
 
@@ -133,8 +184,21 @@ fn filled() -> Rig {
         store.open(&opening).unwrap();
         let mut story = story();
         story.truncate(if ends { 17 } else { 15 });
-        let event = |(seq, kind)| Event { seq, at: At(1), session: session.into(), turn: 1, kind };
-        let entries = (1..).zip(story).map(event).map(|event| Entry { event, raw_offset: 0 }).collect();
+        let event = |(seq, kind)| Event {
+            seq,
+            at: At(1),
+            session: session.into(),
+            turn: 1,
+            kind,
+        };
+        let entries = (1..)
+            .zip(story)
+            .map(event)
+            .map(|event| Entry {
+                event,
+                raw_offset: 0,
+            })
+            .collect();
         drop(store.append(Arc::new(entries)));
     }
     rig
@@ -152,7 +216,8 @@ fn stored_sessions() {
     let list: serde_json::Value = serde_json::from_str(&run(&["sessions", "--json"])).unwrap();
     assert_eq!(list["sessions"][0]["agent"], HOSTILE);
     for id in ["aaaa1111", "bbbb2222"] {
-        let row: serde_json::Value = serde_json::from_str(&run(&["sessions", "show", id, "--json"])).unwrap();
+        let row: serde_json::Value =
+            serde_json::from_str(&run(&["sessions", "show", id, "--json"])).unwrap();
         assert_eq!(row["native_session"], HOSTILE);
         for form in FORMS {
             let shown = run(&["sessions", "show", id, "--output", form]);
@@ -160,18 +225,27 @@ fn stored_sessions() {
         }
     }
     let events = run(&["sessions", "show", "aaaa1111", "--output", "events"]);
-    let text = events.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
-    assert_eq!(text.filter(|event| event["text"] == HOSTILE).count(), 3, "{events}");
+    let text = events
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    assert_eq!(
+        text.filter(|event| event["text"] == HOSTILE).count(),
+        3,
+        "{events}"
+    );
     run(&["sessions", "prune", "--older-than", "1h", "--dry-run"]);
 }
 
 #[test]
 fn runs_and_replays() {
     let rig = Rig::new();
-    let script: String = story().iter().take(16).map(|kind| serde_json::to_string(kind).unwrap() + "\n").collect();
+    let script: String = story()
+        .iter()
+        .take(16)
+        .map(|kind| serde_json::to_string(kind).unwrap() + "\n")
+        .collect();
     let mock = format!("script={}", rig.file("script.jsonl", &script).display());
-    let edit =
-        serde_json::json!({ "file_path": HOSTILE, "old_string": HOSTILE, "new_string": format!("{HOSTILE}\n+x") });
+    let edit = serde_json::json!({ "file_path": HOSTILE, "old_string": HOSTILE, "new_string": format!("{HOSTILE}\n+x") });
     let claude = format!(
         "read\ninit\ntool-use t1 Edit {edit}\ntool-result t1 {HOSTILE}\ntext {HOSTILE} **{HOSTILE}** `{HOSTILE}`\n\
          print {HOSTILE}\nstderr {HOSTILE}\nresult-error x {HOSTILE}"
@@ -193,20 +267,41 @@ fn runs_and_replays() {
         assert!(shown.contains("evil"), "{form}: {shown}");
         harmless(&mut rig.fake_run(&claude, &["--no-store", "--output", form, "hi"]));
         harmless(&mut rig.fake_run(&claude, &["--no-store", "--output", form, "-v", "hi"]));
-        assert!(harmless(&mut rig.ostler(&["replay", "recording", "--output", form])).contains("evil"), "{form}");
+        assert!(
+            harmless(&mut rig.ostler(&["replay", "recording", "--output", form])).contains("evil"),
+            "{form}"
+        );
     }
 }
 
 #[test]
 fn loops_and_their_commands() {
     let rig = Rig::new();
-    let text = serde_json::to_string(HOSTILE).unwrap().replace('\u{7f}', "\\u007f");
-    let call = |tool: &str, key: &str| format!("{{ tool = \"{tool}\", input = {{ {key} = {text} }} }}");
-    let calls = [call("read_file", "path"), call("run_command", "command"), call("list_files", "path")].join(", ");
-    let toml = format!("[[reply]]\ntext = {text}\ncalls = [{calls}]\n[[reply]]\nrepeat = true\ntext = {text}\n");
+    let text = serde_json::to_string(HOSTILE)
+        .unwrap()
+        .replace('\u{7f}', "\\u007f");
+    let call =
+        |tool: &str, key: &str| format!("{{ tool = \"{tool}\", input = {{ {key} = {text} }} }}");
+    let calls = [
+        call("read_file", "path"),
+        call("run_command", "command"),
+        call("list_files", "path"),
+    ]
+    .join(", ");
+    let toml = format!(
+        "[[reply]]\ntext = {text}\ncalls = [{calls}]\n[[reply]]\nrepeat = true\ntext = {text}\n"
+    );
     let model = format!("scripted:{}", rig.file("script.toml", &toml).display());
     for form in FORMS {
-        let shown = harmless(&mut rig.ostler(&["loop", "--no-store", "--model", &model, "--output", form, "hi"]));
+        let shown = harmless(&mut rig.ostler(&[
+            "loop",
+            "--no-store",
+            "--model",
+            &model,
+            "--output",
+            form,
+            "hi",
+        ]));
         assert!(shown.contains("evil"), "{form}: {shown}");
     }
 }
@@ -216,7 +311,9 @@ fn loops_and_their_commands() {
 fn errors_and_files_of_a_repository() {
     let rig = Rig::new();
     let name = file_name();
-    let text = serde_json::to_string(HOSTILE).unwrap().replace('\u{7f}', "\\u007f");
+    let text = serde_json::to_string(HOSTILE)
+        .unwrap()
+        .replace('\u{7f}', "\\u007f");
     rig.file(
         "ostler.toml",
         &format!(
@@ -224,7 +321,10 @@ fn errors_and_files_of_a_repository() {
         ),
     );
     std::fs::create_dir(rig.path(".ostler")).unwrap();
-    rig.file(".ostler/policy.toml", &format!("[[deny]]\ntool = {text}\nmessage = {text}\n"));
+    rig.file(
+        ".ostler/policy.toml",
+        &format!("[[deny]]\ntool = {text}\nmessage = {text}\n"),
+    );
     rig.file("sandbox.toml", &format!("[[command]]\nname = {text}\n"));
     rig.file(&name, &format!("{HOSTILE} = [\n"));
     let runs: &[&[&str]] = &[
@@ -237,7 +337,15 @@ fn errors_and_files_of_a_repository() {
         &["run", "--dir", HOSTILE, "hi"],
         &["run", HOSTILE, HOSTILE],
         &[HOSTILE],
-        &["run", "--no-store", "--agent", "mock", "--set", &format!("script={name}"), "hi"],
+        &[
+            "run",
+            "--no-store",
+            "--agent",
+            "mock",
+            "--set",
+            &format!("script={name}"),
+            "hi",
+        ],
         &["replay", &name],
         &["replay", HOSTILE, "--agent", HOSTILE],
         &["config", "show"],
@@ -257,7 +365,11 @@ fn errors_and_files_of_a_repository() {
     }
     let below = rig.path(&name.replace("evil", "dir"));
     std::fs::create_dir(&below).unwrap();
-    for args in [&["config", "path"][..], &["config", "show"], &["run", "--no-store", "--agent", "mock", "hi"]] {
+    for args in [
+        &["config", "path"][..],
+        &["config", "show"],
+        &["run", "--no-store", "--agent", "mock", "hi"],
+    ] {
         harmless(rig.ostler(args).current_dir(&below));
     }
 }
@@ -267,7 +379,10 @@ fn errors_and_files_of_a_repository() {
 fn a_doctor_shows_no_version_as_it_is() {
     let rig = Rig::new();
     std::fs::create_dir(rig.path("bin")).unwrap();
-    let program = rig.file("bin/claude", &format!("#!/bin/sh\nprintf '%s\\n' '{HOSTILE} 9.9.9 (Claude Code)'\n"));
+    let program = rig.file(
+        "bin/claude",
+        &format!("#!/bin/sh\nprintf '%s\\n' '{HOSTILE} 9.9.9 (Claude Code)'\n"),
+    );
     std::fs::set_permissions(program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let path = format!("{}:/usr/bin:/bin", rig.path("bin").display());
     for args in [&["doctor"][..], &["doctor", "--json"]] {
@@ -289,31 +404,71 @@ fn an_approval_shows_what_would_run() {
         ),
     );
     let mut command = rig.ostler(&["run", "--no-store", "--agent", "claude", "--env"]);
-    command.arg(format!("{}={}", fake::SCRIPT, script.display())).arg("--program").arg(fake::program()).arg("hi");
+    command
+        .arg(format!("{}={}", fake::SCRIPT, script.display()))
+        .arg("--program")
+        .arg(fake::program())
+        .arg("hi");
     let mut pty = Pty::start(command.env("CI", "1"));
     pty.until_seen("[a]lways", 1);
     let seen = pty.seen();
-    for spelled in ["\\u{202e}", "\\u{9b}", "\\x1b]52", "\\u{200b}", "\\u{e0041}"] {
-        assert!(seen.replace('\n', "").contains(spelled), "{spelled} in\n{seen}");
+    for spelled in [
+        "\\u{202e}",
+        "\\u{9b}",
+        "\\x1b]52",
+        "\\u{200b}",
+        "\\u{e0041}",
+    ] {
+        assert!(
+            seen.replace('\n', "").contains(spelled),
+            "{spelled} in\n{seen}"
+        );
     }
-    assert_eq!(seen.lines().filter(|line| line.trim_start().starts_with("[y]es")).count(), 1, "{seen}");
-    assert_eq!(seen.lines().filter(|line| line.starts_with("? ")).count(), 1, "{seen}");
+    assert_eq!(
+        seen.lines()
+            .filter(|line| line.trim_start().starts_with("[y]es"))
+            .count(),
+        1,
+        "{seen}"
+    );
+    assert_eq!(
+        seen.lines().filter(|line| line.starts_with("? ")).count(),
+        1,
+        "{seen}"
+    );
     pty.keys("n\n");
     let written = pty.written();
-    assert!(!without_colours(&String::from_utf8(written).unwrap().replace("\r\n", "\n")).chars().any(is_bad));
+    assert!(
+        !without_colours(&String::from_utf8(written).unwrap().replace("\r\n", "\n"))
+            .chars()
+            .any(is_bad)
+    );
 }
 
 // A conversation, whose line editor moves the cursor itself: nothing of the agent's does.
 #[test]
 fn a_chat_shows_nothing_as_it_is() {
     let rig = Rig::new();
-    let script = fake::script(rig.dir(), &format!("read-user\ninit\ntext {HOSTILE}\nresult {HOSTILE}\nread-until-eof"));
+    let script = fake::script(
+        rig.dir(),
+        &format!("read-user\ninit\ntext {HOSTILE}\nresult {HOSTILE}\nread-until-eof"),
+    );
     let mut command = rig.ostler(&["chat", "--no-store", "--agent", "claude", "--env"]);
-    command.arg(format!("{}={}", fake::SCRIPT, script.display())).arg("--program").arg(fake::program()).arg("hi");
+    command
+        .arg(format!("{}={}", fake::SCRIPT, script.display()))
+        .arg("--program")
+        .arg(fake::program())
+        .arg("hi");
     let mut pty = Pty::start(&command);
     pty.until_seen("evil", 1);
     pty.keys("\u{4}");
     let written = String::from_utf8(pty.written()).unwrap();
-    let bad: Vec<char> = written.chars().filter(|c| !matches!(c, '\u{1b}' | '\r') && is_bad(*c)).collect();
-    assert!(bad.is_empty() && !written.contains("\u{1b}]") && !written.contains("\u{1b}[8m"), "{bad:?} in {written:?}");
+    let bad: Vec<char> = written
+        .chars()
+        .filter(|c| !matches!(c, '\u{1b}' | '\r') && is_bad(*c))
+        .collect();
+    assert!(
+        bad.is_empty() && !written.contains("\u{1b}]") && !written.contains("\u{1b}[8m"),
+        "{bad:?} in {written:?}"
+    );
 }

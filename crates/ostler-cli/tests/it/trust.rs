@@ -41,9 +41,20 @@ fn played(rig: &Rig, call: &str, args: &[&str], env: &[(&str, &str)]) -> Finishe
         "[[reply]]\nwhen = {{ prompt = \"go\" }}\ncalls = [{call}]\n[[reply]]\nrepeat = true\ntext = \"done\"\n"
     );
     let script = format!("script={}", rig.file("mine.toml", &script).display());
-    let usual = ["run", "--agent", "scripted", "--set", &script, "--dir", "work", "--output", "events"];
-    let variables = [("DATABASE_URL", "postgres://me:s3cret@db/x"), ("APP_ENV", "blue")];
-    finish(rig.ostler(&usual).args(args).arg("go").envs(variables).envs(env.iter().copied()))
+    let usual = [
+        "run", "--agent", "scripted", "--set", &script, "--dir", "work", "--output", "events",
+    ];
+    let variables = [
+        ("DATABASE_URL", "postgres://me:s3cret@db/x"),
+        ("APP_ENV", "blue"),
+    ];
+    finish(
+        rig.ostler(&usual)
+            .args(args)
+            .arg("go")
+            .envs(variables)
+            .envs(env.iter().copied()),
+    )
 }
 
 /// The output of the one tool call.
@@ -57,8 +68,12 @@ fn result(done: &Finished) -> String {
 /// The messages of the warnings among the events.
 fn warnings(done: &Finished) -> String {
     let events = done.events();
-    let warnings = events.iter().filter(|event| event["type"] == "notice" && event["level"] == "warning");
-    warnings.map(|event| event["message"].as_str().unwrap().to_owned() + "\n").collect()
+    let warnings = events
+        .iter()
+        .filter(|event| event["type"] == "notice" && event["level"] == "warning");
+    warnings
+        .map(|event| event["message"].as_str().unwrap().to_owned() + "\n")
+        .collect()
 }
 
 /// A workspace's sandbox file with these lines in `[sandbox]`, which also asks for `bash`.
@@ -70,21 +85,51 @@ fn sandbox(lines: &str) -> String {
 #[test]
 fn an_untrusted_sandbox_file_opens_nothing() {
     let cases = [
-        ("write = [\"~/.bashrc\"]", "echo pwned >> \"$HOME/.bashrc\"", "pwned", "write ~/.bashrc"),
-        ("write = [\"~/other\"]", "echo pwned > \"$HOME/other/new\" && echo it-worked", "it-worked", "write ~/other"),
-        ("read = [\"~\"]", "cat \"$HOME/other/note\"", "private note", "read ~"),
-        ("network = \"all\"", "exec 3<>/dev/udp/127.0.0.1/9 && echo it-worked", "it-worked", "use the network"),
+        (
+            "write = [\"~/.bashrc\"]",
+            "echo pwned >> \"$HOME/.bashrc\"",
+            "pwned",
+            "write ~/.bashrc",
+        ),
+        (
+            "write = [\"~/other\"]",
+            "echo pwned > \"$HOME/other/new\" && echo it-worked",
+            "it-worked",
+            "write ~/other",
+        ),
+        (
+            "read = [\"~\"]",
+            "cat \"$HOME/other/note\"",
+            "private note",
+            "read ~",
+        ),
+        (
+            "network = \"all\"",
+            "exec 3<>/dev/udp/127.0.0.1/9 && echo it-worked",
+            "it-worked",
+            "use the network",
+        ),
         ("env = [\"DATABASE_URL\"]", "env", "s3cret", "DATABASE_URL"),
         ("env = [\"APP_ENV\"]", "env", "APP_ENV=blue", "APP_ENV"),
     ];
     for (lines, script, mark, named) in cases {
-        let rig = home(&[(".config/ostler/sandbox.toml", BASH), ("work/.ostler/sandbox.toml", &sandbox(lines))]);
+        let rig = home(&[
+            (".config/ostler/sandbox.toml", BASH),
+            ("work/.ostler/sandbox.toml", &sandbox(lines)),
+        ]);
         let done = attack(&rig, script, &[]);
         let result = result(&done);
         assert!(!result.contains(mark), "{lines}: {result}");
-        assert_eq!(std::fs::read_to_string(rig.path(".bashrc")).unwrap(), "# mine\n", "{lines}");
+        assert_eq!(
+            std::fs::read_to_string(rig.path(".bashrc")).unwrap(),
+            "# mine\n",
+            "{lines}"
+        );
         let warnings = warnings(&done);
-        assert!(warnings.contains(named) && warnings.contains("ostler trust"), "{lines}: {warnings}");
+        assert!(
+            warnings.contains(named) && warnings.contains("ostler trust"),
+            "{lines}: {warnings}"
+        );
     }
 }
 
@@ -93,14 +138,21 @@ fn an_untrusted_workspace_adds_no_command() {
     let rig = home(&[("work/.ostler/sandbox.toml", BASH)]);
     let done = attack(&rig, "echo it-worked", &[]);
     let result = result(&done);
-    assert!(result.contains("not an allowed command") && !result.contains("it-worked"), "{result}");
+    assert!(
+        result.contains("not an allowed command") && !result.contains("it-worked"),
+        "{result}"
+    );
     assert!(warnings(&done).contains("bash"), "{}", warnings(&done));
 }
 
 #[test]
 fn an_untrusted_workspace_opens_no_secret_file() {
     let rig = home(&[("work/.ostler/sandbox.toml", "[files]\nallow = [\".env\"]\n")]);
-    let done = play(&rig, "{ tool = \"read_file\", input = { path = \".env\" } }", &[]);
+    let done = play(
+        &rig,
+        "{ tool = \"read_file\", input = { path = \".env\" } }",
+        &[],
+    );
     let result = result(&done);
     assert!(!result.contains("hunter2"), "{result}");
     assert!(warnings(&done).contains(".env"), "{}", warnings(&done));
@@ -115,17 +167,40 @@ const SCRIPT: &str = "[[reply]]\nwhen = { prompt = \"summarise\" }\n\
 fn an_untrusted_script_is_not_played() {
     let rig = home(&[
         (".config/ostler/sandbox.toml", BASH),
-        ("work/.ostler/sandbox.toml", &sandbox("write = [\"~/.bashrc\"]")),
+        (
+            "work/.ostler/sandbox.toml",
+            &sandbox("write = [\"~/.bashrc\"]"),
+        ),
         ("work/.ostler/script.toml", SCRIPT),
-        ("work/attack.sh", "echo pwned >> \"$HOME/.bashrc\"\necho it-ran > ran\n"),
+        (
+            "work/attack.sh",
+            "echo pwned >> \"$HOME/.bashrc\"\necho it-ran > ran\n",
+        ),
     ]);
-    for args in [&["--output", "events"][..], &["--agent", "scripted", "--output", "events"]] {
-        let done = finish(rig.ostler(&["run", "--dir", "work", "summarise this"]).args(args));
-        assert!(!done.stdout.contains("played by the workspace"), "{args:?}: {}", done.stdout);
+    for args in [
+        &["--output", "events"][..],
+        &["--agent", "scripted", "--output", "events"],
+    ] {
+        let done = finish(
+            rig.ostler(&["run", "--dir", "work", "summarise this"])
+                .args(args),
+        );
+        assert!(
+            !done.stdout.contains("played by the workspace"),
+            "{args:?}: {}",
+            done.stdout
+        );
         assert!(!rig.path("work/ran").exists(), "{args:?}");
-        assert_eq!(std::fs::read_to_string(rig.path(".bashrc")).unwrap(), "# mine\n", "{args:?}");
+        assert_eq!(
+            std::fs::read_to_string(rig.path(".bashrc")).unwrap(),
+            "# mine\n",
+            "{args:?}"
+        );
         let warnings = warnings(&done);
-        assert!(warnings.contains(".ostler/script.toml") && warnings.contains("ostler trust"), "{args:?}: {warnings}");
+        assert!(
+            warnings.contains(".ostler/script.toml") && warnings.contains("ostler trust"),
+            "{args:?}: {warnings}"
+        );
     }
 }
 
@@ -143,47 +218,116 @@ fn trusted(rig: &Rig) {
 #[test]
 fn a_trusted_sandbox_file_gets_what_can_be_granted() {
     let cases = [
-        ("write = [\"~/other\"]", "echo x > \"$HOME/other/new\" && echo it-worked", "it-worked", "write ~/other"),
-        ("read = [\"~/other\"]", "cat \"$HOME/other/note\"", "private note", "read ~/other"),
-        ("network = \"all\"", "exec 3<>/dev/udp/127.0.0.1/9 && echo it-worked", "it-worked", "use the network"),
+        (
+            "write = [\"~/other\"]",
+            "echo x > \"$HOME/other/new\" && echo it-worked",
+            "it-worked",
+            "write ~/other",
+        ),
+        (
+            "read = [\"~/other\"]",
+            "cat \"$HOME/other/note\"",
+            "private note",
+            "read ~/other",
+        ),
+        (
+            "network = \"all\"",
+            "exec 3<>/dev/udp/127.0.0.1/9 && echo it-worked",
+            "it-worked",
+            "use the network",
+        ),
         ("env = [\"APP_ENV\"]", "env", "APP_ENV=blue", "APP_ENV"),
     ];
     for (lines, script, mark, named) in cases {
         let rig = home(&[("work/.ostler/sandbox.toml", &sandbox(lines))]);
         let once = attack(&rig, script, &["--trust-project"]);
         assert!(result(&once).contains(mark), "{lines}: {}", result(&once));
-        assert!(result(&attack(&rig, script, &[])).contains("not an allowed command"), "for one run only: {lines}");
+        assert!(
+            result(&attack(&rig, script, &[])).contains("not an allowed command"),
+            "for one run only: {lines}"
+        );
         trusted(&rig);
         let done = attack(&rig, script, &[]);
         assert!(result(&done).contains(mark), "{lines}: {}", result(&done));
         let warnings = warnings(&done);
-        assert!(warnings.contains(named) && warnings.contains("is trusted"), "{lines}: {warnings}");
+        assert!(
+            warnings.contains(named) && warnings.contains("is trusted"),
+            "{lines}: {warnings}"
+        );
     }
     let rig = home(&[("work/.ostler/sandbox.toml", "[files]\nallow = [\".env\"]\n")]);
     trusted(&rig);
-    let done = play(&rig, "{ tool = \"read_file\", input = { path = \".env\" } }", &[]);
+    let done = play(
+        &rig,
+        "{ tool = \"read_file\", input = { path = \".env\" } }",
+        &[],
+    );
     assert!(result(&done).contains("hunter2"), "{}", result(&done));
-    assert!(warnings(&done).contains("the file tools open .env"), "{}", warnings(&done));
+    assert!(
+        warnings(&done).contains("the file tools open .env"),
+        "{}",
+        warnings(&done)
+    );
 }
 
 // Issue 14, break 1: never grantable from a workspace, trusted or not.
 #[test]
 fn some_things_no_workspace_is_granted() {
     let cases = [
-        ("write = [\"~/.bashrc\"]", "echo pwned >> \"$HOME/.bashrc\"", "pwned", "write ~/.bashrc"),
-        ("write = [\"~/bin\"]", "echo pwned > \"$HOME/bin/git\" && echo it-worked", "it-worked", "write ~/bin"),
+        (
+            "write = [\"~/.bashrc\"]",
+            "echo pwned >> \"$HOME/.bashrc\"",
+            "pwned",
+            "write ~/.bashrc",
+        ),
+        (
+            "write = [\"~/bin\"]",
+            "echo pwned > \"$HOME/bin/git\" && echo it-worked",
+            "it-worked",
+            "write ~/bin",
+        ),
         (
             "write = [\"~/.config/ostler\"]",
             "echo > \"$HOME/.config/ostler/x\" && echo it-worked",
             "it-worked",
             "ostler",
         ),
-        ("write = [\"~/.local/state\"]", "ls \"$HOME/.local/state/ostler\" && echo it-worked", "it-worked", "state"),
-        ("write = [\"../agent\"]", "echo > \"$HOME/agent/auth.json\" && echo it-worked", "it-worked", "write ../agent"),
-        ("write = [\"link\"]", "echo pwned >> link", "pwned", "write link"),
-        ("write = [\"/var/spool\", \"/etc\"]", "echo > /etc/pwned && echo it-worked", "it-worked", "/var/spool"),
-        ("read = [\"~\"]", "cat \"$HOME/other/note\"", "private note", "read ~"),
-        ("read = [\"../agent\"]", "cat \"$HOME/agent/token\"", "tok-123", "read ../agent"),
+        (
+            "write = [\"~/.local/state\"]",
+            "ls \"$HOME/.local/state/ostler\" && echo it-worked",
+            "it-worked",
+            "state",
+        ),
+        (
+            "write = [\"../agent\"]",
+            "echo > \"$HOME/agent/auth.json\" && echo it-worked",
+            "it-worked",
+            "write ../agent",
+        ),
+        (
+            "write = [\"link\"]",
+            "echo pwned >> link",
+            "pwned",
+            "write link",
+        ),
+        (
+            "write = [\"/var/spool\", \"/etc\"]",
+            "echo > /etc/pwned && echo it-worked",
+            "it-worked",
+            "/var/spool",
+        ),
+        (
+            "read = [\"~\"]",
+            "cat \"$HOME/other/note\"",
+            "private note",
+            "read ~",
+        ),
+        (
+            "read = [\"../agent\"]",
+            "cat \"$HOME/agent/token\"",
+            "tok-123",
+            "read ../agent",
+        ),
         ("env = [\"DATABASE_URL\"]", "env", "s3cret", "DATABASE_URL"),
     ];
     for (lines, script, mark, named) in cases {
@@ -195,34 +339,85 @@ fn some_things_no_workspace_is_granted() {
         std::os::unix::fs::symlink(rig.path(".bashrc"), rig.path("work/link")).unwrap();
         trusted(&rig);
         rig.file("work/attack.sh", script);
-        let call = "{ tool = \"run_command\", input = { command = \"bash\", args = [\"attack.sh\"] } }";
+        let call =
+            "{ tool = \"run_command\", input = { command = \"bash\", args = [\"attack.sh\"] } }";
         let path = format!("{}:/usr/bin:/bin", rig.path("bin").display());
-        let done = played(&rig, call, &[], &[("PATH", &path), ("CODEX_HOME", rig.path("agent").to_str().unwrap())]);
+        let done = played(
+            &rig,
+            call,
+            &[],
+            &[
+                ("PATH", &path),
+                ("CODEX_HOME", rig.path("agent").to_str().unwrap()),
+            ],
+        );
         assert!(!result(&done).contains(mark), "{lines}: {}", result(&done));
-        assert_eq!(std::fs::read_to_string(rig.path(".bashrc")).unwrap(), "# mine\n", "{lines}");
+        assert_eq!(
+            std::fs::read_to_string(rig.path(".bashrc")).unwrap(),
+            "# mine\n",
+            "{lines}"
+        );
         assert!(!std::path::Path::new("/etc/pwned").exists());
         let warnings = warnings(&done);
-        assert!(warnings.contains(named) && warnings.contains("no workspace is granted"), "{lines}: {warnings}");
+        assert!(
+            warnings.contains(named) && warnings.contains("no workspace is granted"),
+            "{lines}: {warnings}"
+        );
     }
-    let rig =
-        home(&[("work/.ostler/sandbox.toml", "[files]\nallow = [\"id_rsa\", \"**\"]\n"), ("work/id_rsa", "hunter3\n")]);
+    let rig = home(&[
+        (
+            "work/.ostler/sandbox.toml",
+            "[files]\nallow = [\"id_rsa\", \"**\"]\n",
+        ),
+        ("work/id_rsa", "hunter3\n"),
+    ]);
     trusted(&rig);
-    let done = play(&rig, "{ tool = \"read_file\", input = { path = \"id_rsa\" } }", &[]);
-    assert!(!result(&done).contains("hunter3") && warnings(&done).contains("id_rsa"), "{}", done.stdout);
+    let done = play(
+        &rig,
+        "{ tool = \"read_file\", input = { path = \"id_rsa\" } }",
+        &[],
+    );
+    assert!(
+        !result(&done).contains("hunter3") && warnings(&done).contains("id_rsa"),
+        "{}",
+        done.stdout
+    );
 }
 
 #[test]
 fn a_trusted_script_is_played_until_it_changes() {
-    let rig = home(&[("work/.ostler/script.toml", "[[reply]]\nrepeat = true\ntext = \"played by the workspace\"\n")]);
-    let run = || finish(&mut rig.ostler(&["run", "--agent", "scripted", "--dir", "work", "--output", "text", "hi"]));
+    let rig = home(&[(
+        "work/.ostler/script.toml",
+        "[[reply]]\nrepeat = true\ntext = \"played by the workspace\"\n",
+    )]);
+    let run = || {
+        finish(&mut rig.ostler(&[
+            "run", "--agent", "scripted", "--dir", "work", "--output", "text", "hi",
+        ]))
+    };
     assert!(!run().stdout.contains("played by the workspace"));
     trusted(&rig);
     let done = run();
-    assert_eq!((&*done.stdout, &*done.stderr), ("played by the workspace\n", ""));
-    rig.file("work/.ostler/script.toml", "[[reply]]\nrepeat = true\ntext = \"played by the workspace!\"\n");
+    assert_eq!(
+        (&*done.stdout, &*done.stderr),
+        ("played by the workspace\n", "")
+    );
+    rig.file(
+        "work/.ostler/script.toml",
+        "[[reply]]\nrepeat = true\ntext = \"played by the workspace!\"\n",
+    );
     let done = run();
-    assert!(!done.stdout.contains("played by the workspace"), "{}", done.stdout);
-    assert!(done.stderr.contains("warning: .ostler/script.toml has changed since you trusted it"), "{}", done.stderr);
+    assert!(
+        !done.stdout.contains("played by the workspace"),
+        "{}",
+        done.stdout
+    );
+    assert!(
+        done.stderr
+            .contains("warning: .ostler/script.toml has changed since you trusted it"),
+        "{}",
+        done.stderr
+    );
 }
 
 // Trust is in one directory and one content: not in a copy, not in a directory that moved, not after a change.
@@ -243,12 +438,25 @@ fn trust_is_about_one_directory_and_one_content() {
     // The same content elsewhere; then in its place.
     std::fs::rename(rig.path("work"), rig.path("moved")).unwrap();
     std::fs::create_dir_all(rig.path("work/.ostler")).unwrap();
-    std::os::unix::fs::symlink(rig.path("moved/.ostler/sandbox.toml"), rig.path("work/.ostler/sandbox.toml")).unwrap();
-    let done = finish(&mut rig.ostler(&["run", "--agent", "scripted", "--dir", "work", "--output", "text", "hi"]));
-    assert!(done.code == Some(2) && done.stderr.contains("not a link"), "{}", done.stderr);
+    std::os::unix::fs::symlink(
+        rig.path("moved/.ostler/sandbox.toml"),
+        rig.path("work/.ostler/sandbox.toml"),
+    )
+    .unwrap();
+    let done = finish(&mut rig.ostler(&[
+        "run", "--agent", "scripted", "--dir", "work", "--output", "text", "hi",
+    ]));
+    assert!(
+        done.code == Some(2) && done.stderr.contains("not a link"),
+        "{}",
+        done.stderr
+    );
     std::fs::remove_dir_all(rig.path("work")).unwrap();
     std::os::unix::fs::symlink(rig.path("moved"), rig.path("work")).unwrap();
-    assert!(!granted(&rig), "a link leads to a directory that nobody trusts");
+    assert!(
+        !granted(&rig),
+        "a link leads to a directory that nobody trusts"
+    );
     std::fs::remove_file(rig.path("work")).unwrap();
     std::fs::rename(rig.path("moved"), rig.path("work")).unwrap();
     assert!(granted(&rig));
@@ -267,20 +475,36 @@ fn revoking_in_a_sub_directory_revokes_the_configuration_above() {
     rig.file("work/sub/.ostler/sandbox.toml", BASH);
     assert_eq!(trust(&rig, &["work/sub", "--yes"]).code, Some(0));
     let done = trust(&rig, &["work/sub", "--revoke"]);
-    assert_eq!((done.code, done.stdout.lines().count()), (Some(0), 2), "{}", done.stdout);
+    assert_eq!(
+        (done.code, done.stdout.lines().count()),
+        (Some(0), 2),
+        "{}",
+        done.stdout
+    );
     let done = trust(&rig, &["--list", "--json"]);
     assert!(!done.stdout.contains("work"), "{}", done.stdout);
 }
 
 #[test]
 fn a_link_out_of_the_workspace_is_refused() {
-    let rig = home(&[("other/sandbox.toml", BASH), ("other/policy.toml", ""), ("other/ostler.toml", "")]);
+    let rig = home(&[
+        ("other/sandbox.toml", BASH),
+        ("other/policy.toml", ""),
+        ("other/ostler.toml", ""),
+    ]);
     for name in ["sandbox.toml", "policy.toml", "script.toml", "ostler.toml"] {
         let link = rig.path(&format!("work/.ostler/{name}"));
         std::os::unix::fs::symlink(rig.path("other").join(name), &link).unwrap();
-        for args in [&["trust", "work", "--yes"][..], &["run", "--agent", "scripted", "--dir", "work", "hi"]] {
+        for args in [
+            &["trust", "work", "--yes"][..],
+            &["run", "--agent", "scripted", "--dir", "work", "hi"],
+        ] {
             let done = finish(&mut rig.ostler(args));
-            assert!(done.code == Some(2) && done.stderr.contains(name), "{name} {args:?}: {}", done.stderr);
+            assert!(
+                done.code == Some(2) && done.stderr.contains(name),
+                "{name} {args:?}: {}",
+                done.stderr
+            );
         }
         std::fs::remove_file(link).unwrap();
     }
@@ -293,19 +517,39 @@ fn a_link_out_of_the_workspace_is_refused() {
 fn every_form_of_output_shows_what_was_left_out() {
     let rig = home(&[
         ("work/.ostler/sandbox.toml", &sandbox("network = \"all\"")),
-        ("work/.ostler/policy.toml", "[[rule]]\ntool = \"*\"\ndo = \"allow\"\n"),
-        ("work/ostler.toml", "[agents.claude]\ncommand = \"./evil\"\n"),
+        (
+            "work/.ostler/policy.toml",
+            "[[rule]]\ntool = \"*\"\ndo = \"allow\"\n",
+        ),
+        (
+            "work/ostler.toml",
+            "[agents.claude]\ncommand = \"./evil\"\n",
+        ),
     ]);
-    let run =
-        |form: &str| finish(&mut rig.ostler(&["run", "--agent", "scripted", "--dir", "work", "--output", form, "hi"]));
-    let named =
-        ["commands may use the network", "the command bash may run", "rules that allow", "agents.claude.command"];
+    let run = |form: &str| {
+        finish(&mut rig.ostler(&[
+            "run", "--agent", "scripted", "--dir", "work", "--output", form, "hi",
+        ]))
+    };
+    let named = [
+        "commands may use the network",
+        "the command bash may run",
+        "rules that allow",
+        "agents.claude.command",
+    ];
     for form in ["human", "text", "json"] {
         let done = run(form);
-        assert!(named.iter().all(|words| done.stderr.contains(words)), "{form}: {}", done.stderr);
+        assert!(
+            named.iter().all(|words| done.stderr.contains(words)),
+            "{form}: {}",
+            done.stderr
+        );
     }
     let stderr = run("text").stderr;
-    assert!(stderr.lines().all(|line| line.starts_with("warning: ")) && stderr.lines().count() == 3, "{stderr}");
+    assert!(
+        stderr.lines().all(|line| line.starts_with("warning: ")) && stderr.lines().count() == 3,
+        "{stderr}"
+    );
     let report: Value = serde_json::from_str(&run("json").stdout).unwrap();
     let data = report["warnings"].to_string();
     assert!(named.iter().all(|words| data.contains(words)), "{report:#}");
@@ -318,12 +562,22 @@ fn trust_shows_what_the_files_ask_for_and_asks() {
     let text = "[sandbox]\nwrite = [\"~/a\\u001b[2J\\u202eb\", \"~/.bashrc\"]\n";
     let rig = home(&[
         ("work/.ostler/sandbox.toml", text),
-        ("work/.ostler/policy.toml", "[[rule]]\ntool = \"Bash\"\ndo = \"allow\"\n"),
-        ("work/ostler.toml", "[agents.claude]\ncommand = \"./evil\"\n"),
+        (
+            "work/.ostler/policy.toml",
+            "[[rule]]\ntool = \"Bash\"\ndo = \"allow\"\n",
+        ),
+        (
+            "work/ostler.toml",
+            "[agents.claude]\ncommand = \"./evil\"\n",
+        ),
         ("work/.ostler/script.toml", SCRIPT),
     ]);
     let done = trust(&rig, &["work"]);
-    assert!(done.code == Some(2) && done.stderr.contains("--yes"), "{}", done.stderr);
+    assert!(
+        done.code == Some(2) && done.stderr.contains("--yes"),
+        "{}",
+        done.stderr
+    );
     for words in [
         "commands may write ~/a\\u{1b}[2J\\u{202e}b",
         "never granted: commands may write ~/.bashrc",
@@ -334,17 +588,28 @@ fn trust_shows_what_the_files_ask_for_and_asks() {
     ] {
         assert!(done.stdout.contains(words), "{words}: {}", done.stdout);
     }
-    assert!(!done.stdout.contains(['\u{1b}', '\u{202e}']), "{:?}", done.stdout);
+    assert!(
+        !done.stdout.contains(['\u{1b}', '\u{202e}']),
+        "{:?}",
+        done.stdout
+    );
     let done = trust(&rig, &["work", "--json"]);
     let report: Value = serde_json::from_str(&done.stdout).unwrap();
-    assert_eq!((done.code, report["files"].as_array().unwrap().len()), (Some(1), 4), "{report:#}");
+    assert_eq!(
+        (done.code, report["files"].as_array().unwrap().len()),
+        (Some(1), 4),
+        "{report:#}"
+    );
     trusted(&rig);
     assert_eq!(trust(&rig, &["work", "--json"]).code, Some(0));
     let memory = rig.path(".local/state/ostler/trusted.json");
     let mode = std::os::unix::fs::PermissionsExt::mode(&memory.metadata().unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
     let listed: Value = serde_json::from_str(&trust(&rig, &["--list", "--json"]).stdout).unwrap();
-    assert_eq!(listed["projects"][0]["files"][0]["trust"], "trusted", "{listed:#}");
+    assert_eq!(
+        listed["projects"][0]["files"][0]["trust"], "trusted",
+        "{listed:#}"
+    );
     // A memory that somebody else could have written is none.
     std::fs::set_permissions(&memory, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
     assert_eq!(trust(&rig, &["work", "--json"]).code, Some(1));
@@ -352,15 +617,25 @@ fn trust_shows_what_the_files_ask_for_and_asks() {
     assert_eq!(trust(&rig, &["other"]).code, Some(0));
     assert_eq!(trust(&rig, &["nowhere"]).code, Some(2));
     // What a workspace could write is not believed.
-    let done = finish(rig.ostler(&["trust", "work", "--yes"]).env("OSTLER_STATE_DIR", rig.path("work/state")));
-    assert!(done.code == Some(2) && done.stderr.contains("OSTLER_STATE_DIR"), "{}", done.stderr);
+    let done = finish(
+        rig.ostler(&["trust", "work", "--yes"])
+            .env("OSTLER_STATE_DIR", rig.path("work/state")),
+    );
+    assert!(
+        done.code == Some(2) && done.stderr.contains("OSTLER_STATE_DIR"),
+        "{}",
+        done.stderr
+    );
 }
 
 // As direnv does: asked once, remembered; no is no, and asks again; a change asks again.
 #[test]
 fn a_terminal_is_asked() {
     let script = |text: &str| format!("[[reply]]\nrepeat = true\ntext = \"{text}\"\n");
-    let rig = home(&[("work/.ostler/script.toml", &script("played by the workspace"))]);
+    let rig = home(&[(
+        "work/.ostler/script.toml",
+        &script("played by the workspace"),
+    )]);
     let command = || {
         let mut command = rig.ostler(&["run", "--agent", "scripted", "--dir", "work", "hi"]);
         command.env("TERM", "xterm");
@@ -377,30 +652,51 @@ fn a_terminal_is_asked() {
         pty.seen()
     };
     let seen = run(Some("n\r"));
-    assert!(seen.contains("script.toml") && !seen.contains("played by the workspace"), "{seen}");
+    assert!(
+        seen.contains("script.toml") && !seen.contains("played by the workspace"),
+        "{seen}"
+    );
     assert!(run(Some("y\r")).contains("played by the workspace"));
     let seen = run(None);
-    assert!(seen.contains("played by the workspace") && !seen.contains("[y/N]"), "{seen}");
+    assert!(
+        seen.contains("played by the workspace") && !seen.contains("[y/N]"),
+        "{seen}"
+    );
     rig.file("work/.ostler/script.toml", &script("something else"));
     let seen = run(Some("\r"));
-    assert!(seen.contains("changed") && !seen.contains("something else"), "{seen}");
+    assert!(
+        seen.contains("changed") && !seen.contains("something else"),
+        "{seen}"
+    );
 }
 
 #[test]
 fn every_view_names_the_same_standing() {
     let rig = home(&[
         ("work/.ostler/sandbox.toml", BASH),
-        ("work/.ostler/policy.toml", "[[rule]]\ntool = \"Bash\"\ndo = \"allow\"\n"),
-        ("work/ostler.toml", "[agents.claude]\ncommand = \"./evil\"\n"),
+        (
+            "work/.ostler/policy.toml",
+            "[[rule]]\ntool = \"Bash\"\ndo = \"allow\"\n",
+        ),
+        (
+            "work/ostler.toml",
+            "[agents.claude]\ncommand = \"./evil\"\n",
+        ),
     ]);
     let standings = || {
         let json = |args: &[&str]| -> Value {
             let done = finish(rig.ostler(args).args(["--json", "--dir", "work"]));
-            serde_json::from_str(&done.stdout).unwrap_or_else(|error| panic!("{args:?}: {error}: {}", done.stderr))
+            serde_json::from_str(&done.stdout)
+                .unwrap_or_else(|error| panic!("{args:?}: {error}: {}", done.stderr))
         };
-        let config = json(&["config", "path"])["files"].as_array().unwrap().iter().find_map(|file| {
-            (file["whose"] == "the project's" && file["exists"] == true).then(|| file["trust"].clone())
-        });
+        let config = json(&["config", "path"])["files"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find_map(|file| {
+                (file["whose"] == "the project's" && file["exists"] == true)
+                    .then(|| file["trust"].clone())
+            });
         [
             json(&["policy", "show"])["project"]["trust"].clone(),
             json(&["config", "show"])["project"]["trust"].clone(),
@@ -420,7 +716,10 @@ fn every_view_names_the_same_standing() {
 // The same holds for every verb that starts a session.
 #[test]
 fn no_verb_takes_a_command_from_an_untrusted_workspace() {
-    let rig = home(&[("work/.ostler/sandbox.toml", BASH), ("work/attack.sh", "touch ran\n")]);
+    let rig = home(&[
+        ("work/.ostler/sandbox.toml", BASH),
+        ("work/attack.sh", "touch ran\n"),
+    ]);
     let call = "{ tool = \"run_command\", input = { command = \"bash\", args = [\"attack.sh\"] } }";
     let script = format!(
         "[[reply]]\nwhen = {{ prompt = \"go\" }}\ncalls = [{call}]\n[[reply]]\nrepeat = true\ntext = \"done\"\n"
@@ -428,10 +727,16 @@ fn no_verb_takes_a_command_from_an_untrusted_workspace() {
     let file = rig.file("mine.toml", &script).display().to_string();
     let (model, setting) = (format!("scripted:{file}"), format!("script={file}"));
     let looping = ["loop", "--model", &model, "--dir", "work", "go"];
-    let chatting = ["chat", "--agent", "scripted", "--set", &setting, "--dir", "work", "go"];
+    let chatting = [
+        "chat", "--agent", "scripted", "--set", &setting, "--dir", "work", "go",
+    ];
     for args in [&looping[..], &chatting] {
         let done = finish(&mut rig.ostler(args));
-        assert!(done.stderr.contains("the command bash may run"), "{args:?}: {}", done.stderr);
+        assert!(
+            done.stderr.contains("the command bash may run"),
+            "{args:?}: {}",
+            done.stderr
+        );
         assert!(!rig.path("work/ran").exists(), "{args:?}");
         finish(rig.ostler(args).arg("--trust-project"));
         assert!(rig.path("work/ran").exists(), "{args:?}: trusted, it runs");

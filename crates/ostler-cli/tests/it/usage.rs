@@ -49,21 +49,37 @@ fn a_bad_value_names_key_value_and_what_is_allowed() {
 #[test]
 fn an_unknown_setting_suggests_the_nearest() {
     let text = refused(&["run", "--agent", "claude", "--set", "efort=high", "hi"]);
-    assert!(text.starts_with("exit 2") && text.contains("effort"), "{text}");
+    assert!(
+        text.starts_with("exit 2") && text.contains("effort"),
+        "{text}"
+    );
 }
 
 // P29: an id that looks like a flag is an id, or an error; never a flag.
 #[test]
 fn a_session_id_that_looks_like_a_flag() {
-    let text = refused(&["run", "--agent", "claude", "--session-id", "--version", "hi"]);
-    assert!(text.contains("session_id = \"--version\"") && text.contains("UUID"), "{text}");
+    let text = refused(&[
+        "run",
+        "--agent",
+        "claude",
+        "--session-id",
+        "--version",
+        "hi",
+    ]);
+    assert!(
+        text.contains("session_id = \"--version\"") && text.contains("UUID"),
+        "{text}"
+    );
 }
 
 // S4-39
 #[test]
 fn a_prompt_file_outside_the_directory() {
     let text = refused(&["run", "--prompt-file", "../../../etc/passwd"]);
-    assert!(text.starts_with("exit 2") && text.contains("outside the working directory"), "{text}");
+    assert!(
+        text.starts_with("exit 2") && text.contains("outside the working directory"),
+        "{text}"
+    );
     let text = refused(&["run", "--prompt-file", "/etc/passwd"]);
     assert!(text.contains("outside the working directory"), "{text}");
 }
@@ -75,7 +91,14 @@ fn a_bad_time_and_a_bad_variable() {
     let text = refused(&["run", "--env", "NOT_SET_ANYWHERE", "hi"]);
     assert!(text.contains("this variable is not set"), "{text}");
     // S2-29
-    let text = refused(&["run", "--agent", "claude", "--env", "OSTLER_SESSION=x", "hi"]);
+    let text = refused(&[
+        "run",
+        "--agent",
+        "claude",
+        "--env",
+        "OSTLER_SESSION=x",
+        "hi",
+    ]);
     assert!(text.contains("Ostler's own"), "{text}");
 }
 
@@ -84,17 +107,28 @@ fn a_bad_time_and_a_bad_variable() {
 fn a_time_beyond_all_times() {
     for time in ["1e19", "1e300h", "99999999h"] {
         let text = refused(&["run", "--agent", "claude", "--timeout", time, "hi"]);
-        assert!(text.starts_with("exit 2") && text.contains("expected"), "{text}");
+        assert!(
+            text.starts_with("exit 2") && text.contains("expected"),
+            "{text}"
+        );
     }
 }
 
 #[test]
 fn an_unknown_flag_says_what_to_type_instead() {
     let text = refused(&["run", "--agent", "claude", "--fix the bug"]);
-    assert!(text.starts_with("exit 2") && text.contains("--prompt TEXT") && text.contains("--set KEY=VALUE"), "{text}");
+    assert!(
+        text.starts_with("exit 2")
+            && text.contains("--prompt TEXT")
+            && text.contains("--set KEY=VALUE"),
+        "{text}"
+    );
     assert!(!text.contains("'-- "), "{text}");
     let text = refused(&["run", "--effort", "high", "hi"]);
-    assert!(text.contains("effort is a setting of claude: --set effort=VALUE"), "{text}");
+    assert!(
+        text.contains("effort is a setting of claude: --set effort=VALUE"),
+        "{text}"
+    );
     let text = refused(&["run", "two", "words"]);
     assert!(text.contains("in quotes"), "{text}");
     let text = refused(&["run", "--resum", "x", "hi"]);
@@ -105,20 +139,33 @@ fn an_unknown_flag_says_what_to_type_instead() {
 #[test]
 fn a_missing_agent() {
     let rig = Rig::new();
-    let done = finish(rig.ostler(&["run", "--agent", "claude", "--output", "events", "hi"]).env("PATH", "/nowhere"));
+    let done = finish(
+        rig.ostler(&["run", "--agent", "claude", "--output", "events", "hi"])
+            .env("PATH", "/nowhere"),
+    );
     assert_eq!((done.code, done.cause().as_str()), (Some(3), "unavailable"));
     let outcome = done.outcome();
     assert_eq!(outcome["detail"]["spawn"], "missing");
     let hint = outcome["hint"].as_str().unwrap();
-    assert!(hint.contains("https://claude.ai/code") && hint.contains("/nowhere"), "{hint}");
+    assert!(
+        hint.contains("https://claude.ai/code") && hint.contains("/nowhere"),
+        "{hint}"
+    );
 }
 
 #[test]
 fn a_directory_that_is_not_there() {
     let rig = Rig::new();
-    let done = finish(&mut rig.fake_run("init\nresult x", &["--output", "json", "--dir", "missing", "hi"]));
+    let done = finish(&mut rig.fake_run(
+        "init\nresult x",
+        &["--output", "json", "--dir", "missing", "hi"],
+    ));
     assert_eq!(done.code, Some(2));
-    assert!(done.stdout.contains("bad_directory") && done.stdout.contains("--dir"), "{}", done.stdout);
+    assert!(
+        done.stdout.contains("bad_directory") && done.stdout.contains("--dir"),
+        "{}",
+        done.stdout
+    );
 }
 
 #[test]
@@ -126,10 +173,20 @@ fn help_teaches_and_version_is_told() {
     let rig = Rig::new();
     let help = finish(&mut rig.ostler(&["run", "--help"]));
     assert_eq!((help.code, help.stderr.as_str()), (Some(0), ""));
-    for word in ["Examples:", "Exit codes:", "--resume", "--json-schema", "--set", "--idle-timeout"] {
+    for word in [
+        "Examples:",
+        "Exit codes:",
+        "--resume",
+        "--json-schema",
+        "--set",
+        "--idle-timeout",
+    ] {
         assert!(help.stdout.contains(word), "{word}");
     }
-    assert_eq!(finish(&mut rig.ostler(&["--version"])).stdout, format!("ostler {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(
+        finish(&mut rig.ostler(&["--version"])).stdout,
+        format!("ostler {}\n", env!("CARGO_PKG_VERSION"))
+    );
     assert_eq!(finish(&mut rig.ostler(&[])).code, Some(2));
 }
 
@@ -137,8 +194,14 @@ fn help_teaches_and_version_is_told() {
 fn manual_pages() {
     let rig = Rig::new();
     let man = finish(&mut rig.ostler(&["man"])).stdout;
-    assert!(man.contains(".TH ostler") && man.contains("doctor"), "{man}");
-    assert_eq!(finish(&mut rig.ostler(&["man", "--dir", "."])).code, Some(0));
+    assert!(
+        man.contains(".TH ostler") && man.contains("doctor"),
+        "{man}"
+    );
+    assert_eq!(
+        finish(&mut rig.ostler(&["man", "--dir", "."])).code,
+        Some(0)
+    );
     assert!(rig.path("ostler-run.1").exists());
 }
 
@@ -153,7 +216,10 @@ fn the_task_comes_from_the_line_from_stdin_from_both_or_from_a_file() {
         std::fs::read_to_string(rig.path("seen")).unwrap()
     };
     assert!(sent(&["from the line"], "").contains("\"from the line\""));
-    assert!(sent(&["--prompt", "--help"], "").contains("\"--help\""), "a task may look like a flag");
+    assert!(
+        sent(&["--prompt", "--help"], "").contains("\"--help\""),
+        "a task may look like a flag"
+    );
     assert!(sent(&["-p", "- one\n- two"], "").contains("\"- one\\n- two\""));
     assert!(sent(&[], "from stdin").contains("\"from stdin\""));
     assert!(sent(&["-"], "from stdin").contains("\"from stdin\""));
@@ -165,7 +231,10 @@ fn the_task_comes_from_the_line_from_stdin_from_both_or_from_a_file() {
 #[test]
 fn an_open_stdin_is_not_waited_for() {
     let rig = Rig::new();
-    let mut command = rig.fake_run("read\ninit\nresult done\nread-until-eof", &["--output", "text", "hi"]);
+    let mut command = rig.fake_run(
+        "read\ninit\nresult done\nread-until-eof",
+        &["--output", "text", "hi"],
+    );
     let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
     let held = child.stdin.take();
     let done = crate::rig::collect(child);
@@ -180,7 +249,11 @@ fn doctor_says_what_is_there_and_what_to_do() {
     let rig = Rig::new();
     let none = finish(&mut rig.ostler(&["doctor"]));
     assert_eq!(none.code, Some(3));
-    assert!(none.stdout.contains("https://claude.ai/code"), "{}", none.stdout);
+    assert!(
+        none.stdout.contains("https://claude.ai/code"),
+        "{}",
+        none.stdout
+    );
 
     let bin = rig.path("bin");
     std::fs::create_dir(&bin).unwrap();
@@ -189,22 +262,38 @@ fn doctor_says_what_is_there_and_what_to_do() {
         // The probe gets Claude's own variables only; the fake's are passed as such for this test.
         let wrapper = format!(
             "#!/bin/sh\n{}exec {} \"$@\"\n",
-            vars.iter().map(|(k, v)| format!("{k}='{v}' ")).collect::<String>(),
+            vars.iter()
+                .map(|(k, v)| format!("{k}='{v}' "))
+                .collect::<String>(),
             fake::program().display()
         );
         std::fs::remove_file(bin.join("claude")).unwrap();
         std::fs::write(bin.join("claude"), wrapper).unwrap();
-        std::fs::set_permissions(bin.join("claude"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        let done = finish(rig.ostler(&["doctor", "--json"]).env("PATH", format!("{}:/usr/bin:/bin", bin.display())));
+        std::fs::set_permissions(
+            bin.join("claude"),
+            std::os::unix::fs::PermissionsExt::from_mode(0o755),
+        )
+        .unwrap();
+        let done = finish(
+            rig.ostler(&["doctor", "--json"])
+                .env("PATH", format!("{}:/usr/bin:/bin", bin.display())),
+        );
         let report: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
-        (done.code, report["agents"][0]["status"].as_str().unwrap().to_owned(), report["agents"][0].clone())
+        (
+            done.code,
+            report["agents"][0]["status"].as_str().unwrap().to_owned(),
+            report["agents"][0].clone(),
+        )
     };
     let ready = doctor(&[]);
     assert_eq!((ready.0, ready.1.as_str()), (Some(0), "ready"));
     assert!(ready.2["minimum_version"].is_string(), "{}", ready.2);
     let out = doctor(&[(fake::LOGGED_IN, "0")]);
     assert_eq!((out.0, out.1.as_str()), (Some(3), "not_logged_in"));
-    assert!(out.2["problem"].as_str().unwrap().contains("API key"), "S4-3");
+    assert!(
+        out.2["problem"].as_str().unwrap().contains("API key"),
+        "S4-3"
+    );
     let old = doctor(&[(fake::VERSION, "0.9.1 (Claude Code)")]);
     assert_eq!((old.0, old.1.as_str()), (Some(3), "too_old"));
     let broken = doctor(&[(fake::VERSION, "what?")]);
@@ -222,33 +311,61 @@ fn doctor_tells_how_far_an_agent_has_moved_on() {
     assert_eq!(run.code, Some(0), "{}", run.stderr);
     let doctor = |args: &[&str]| {
         let bin = rig.path("bin");
-        let wrapper =
-            format!("#!/bin/sh\n{}='99.0.0 (Claude Code)' exec {} \"$@\"\n", fake::VERSION, fake::program().display());
+        let wrapper = format!(
+            "#!/bin/sh\n{}='99.0.0 (Claude Code)' exec {} \"$@\"\n",
+            fake::VERSION,
+            fake::program().display()
+        );
         std::fs::create_dir_all(&bin).unwrap();
         std::fs::write(bin.join("claude"), wrapper).unwrap();
-        std::fs::set_permissions(bin.join("claude"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        finish(rig.ostler(args).env("PATH", format!("{}:/usr/bin:/bin", bin.display()))).stdout
+        std::fs::set_permissions(
+            bin.join("claude"),
+            std::os::unix::fs::PermissionsExt::from_mode(0o755),
+        )
+        .unwrap();
+        finish(
+            rig.ostler(args)
+                .env("PATH", format!("{}:/usr/bin:/bin", bin.display())),
+        )
+        .stdout
     };
     let report: serde_json::Value = serde_json::from_str(&doctor(&["doctor", "--json"])).unwrap();
     let claude = &report["agents"][0];
-    assert_eq!((&claude["newer_than_tested"], claude["status"].as_str()), (&true.into(), Some("ready")), "{claude}");
-    let [unknown] = &claude["unknown_messages"].as_array().unwrap()[..] else { panic!("{claude}") };
+    assert_eq!(
+        (&claude["newer_than_tested"], claude["status"].as_str()),
+        (&true.into(), Some("ready")),
+        "{claude}"
+    );
+    let [unknown] = &claude["unknown_messages"].as_array().unwrap()[..] else {
+        panic!("{claude}")
+    };
     assert_eq!(
         (&unknown["kind"], &unknown["count"], &unknown["sessions"]),
         (&"type \"brand_new\"".into(), &2.into(), &1.into())
     );
-    assert!(unknown["agent_version"].is_string() && claude["unknown_hint"].is_string(), "{claude}");
-    assert!(doctor(&["doctor"]).contains("newer than tested · sends unknown messages"), "{}", doctor(&["doctor"]));
+    assert!(
+        unknown["agent_version"].is_string() && claude["unknown_hint"].is_string(),
+        "{claude}"
+    );
+    assert!(
+        doctor(&["doctor"]).contains("newer than tested · sends unknown messages"),
+        "{}",
+        doctor(&["doctor"])
+    );
     let human = doctor(&["doctor", "claude"]);
     let human = human.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        human.contains("newer than tested") && human.contains("type \"brand_new\": 2 times in 1 session, by "),
+        human.contains("newer than tested")
+            && human.contains("type \"brand_new\": 2 times in 1 session, by "),
         "{human}"
     );
     // Without a store nothing is known, nothing is made, and nothing is wrong.
     std::fs::remove_dir_all(rig.path(".local")).unwrap();
     let report: serde_json::Value = serde_json::from_str(&doctor(&["doctor", "--json"])).unwrap();
-    assert_eq!(report["agents"][0]["unknown_messages"], serde_json::json!([]));
+    assert_eq!(
+        report["agents"][0]["unknown_messages"],
+        serde_json::json!([])
+    );
     assert!(!rig.path(".local").exists());
     // Nor with one that is none.
     std::fs::create_dir_all(rig.path(".local/state/ostler")).unwrap();

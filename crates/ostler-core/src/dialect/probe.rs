@@ -80,10 +80,11 @@ impl Version {
     /// Finds the first `a.b.c` in a text.
     #[must_use]
     pub fn find(text: &str) -> Option<Self> {
-        text.split(|c: char| !(c.is_ascii_digit() || c == '.')).find_map(|word| {
-            let mut parts = word.split('.').map(|p| p.parse::<u32>().ok());
-            Some(Self(parts.next()??, parts.next()??, parts.next()??))
-        })
+        text.split(|c: char| !(c.is_ascii_digit() || c == '.'))
+            .find_map(|word| {
+                let mut parts = word.split('.').map(|p| p.parse::<u32>().ok());
+                Some(Self(parts.next()??, parts.next()??, parts.next()??))
+            })
     }
 }
 
@@ -99,7 +100,10 @@ mod tests {
 
     #[test]
     fn versions_are_found_and_compared() {
-        assert_eq!(Version::find("2.1.325 (Claude Code)"), Some(Version(2, 1, 325)));
+        assert_eq!(
+            Version::find("2.1.325 (Claude Code)"),
+            Some(Version(2, 1, 325))
+        );
         assert_eq!(Version::find("codex-cli 0.166.0"), Some(Version(0, 166, 0)));
         assert_eq!(Version::find("no version, 1.2"), None);
         assert!(Version(2, 1, 9) < Version(2, 1, 325) && Version(2, 10, 0) > Version(2, 9, 9));

@@ -19,7 +19,11 @@ impl Event {
                 EventKind::Unreadable(it) => it.raw.len(),
                 EventKind::TurnStarted(it) => text(&it.prompt),
                 EventKind::TurnEnded(it) => it.text.len() + raw(&it.structured),
-                EventKind::Started(_) | EventKind::State(_) | EventKind::Usage(_) | EventKind::Refused(_) | EventKind::Ended(_) => 0,
+                EventKind::Started(_)
+                | EventKind::State(_)
+                | EventKind::Usage(_)
+                | EventKind::Refused(_)
+                | EventKind::Ended(_) => 0,
             }
     }
 }
@@ -37,7 +41,14 @@ mod tests {
         let large = "x".repeat(LARGE);
         let raw = RawJson::parse(&format!("{large:?}")).unwrap();
         let kinds: [EventKind; 4] = [
-            Text { kind: TextKind::Reply, text: large.clone(), delta: false, message: None, parent: None }.into(),
+            Text {
+                kind: TextKind::Reply,
+                text: large.clone(),
+                delta: false,
+                message: None,
+                parent: None,
+            }
+            .into(),
             ToolResult {
                 id: "1".into(),
                 name: None,
@@ -47,12 +58,33 @@ mod tests {
                 content: Some(raw.clone()),
             }
             .into(),
-            Notice { raw: Some(raw), ..Notice::new(Level::Info, "x", "") }.into(),
-            Unreadable { raw: large, why: String::new(), length: 0, lossy: false }.into(),
+            Notice {
+                raw: Some(raw),
+                ..Notice::new(Level::Info, "x", "")
+            }
+            .into(),
+            Unreadable {
+                raw: large,
+                why: String::new(),
+                length: 0,
+                lossy: false,
+            }
+            .into(),
         ];
         for kind in kinds {
-            let event = Event { seq: 1, at: At(0), session: Arc::from("s"), turn: 1, kind };
-            assert!((LARGE..LARGE + 1000).contains(&event.weight()), "{}: {}", event.kind.as_str(), event.weight());
+            let event = Event {
+                seq: 1,
+                at: At(0),
+                session: Arc::from("s"),
+                turn: 1,
+                kind,
+            };
+            assert!(
+                (LARGE..LARGE + 1000).contains(&event.weight()),
+                "{}: {}",
+                event.kind.as_str(),
+                event.weight()
+            );
         }
     }
 }

@@ -3,7 +3,8 @@
 use super::{Block, Input, Verdict};
 
 /// No source is allowed for anything but the styles below.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+const POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 const STYLE: &str = "\
 :root { color-scheme: light dark; --line: #8884; --quiet: #777; --prompt: #4a90d922; }
@@ -21,7 +22,10 @@ pub(super) fn block(block: &Block<'_>) -> String {
     match block {
         Block::Head(head) => {
             let title = escaped(&head.title);
-            let facts = head.facts.iter().map(|(name, value)| format!("<dt>{name}</dt><dd>{}</dd>\n", escaped(value)));
+            let facts = head
+                .facts
+                .iter()
+                .map(|(name, value)| format!("<dt>{name}</dt><dd>{}</dd>\n", escaped(value)));
             format!(
                 "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
                  <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
@@ -32,14 +36,24 @@ pub(super) fn block(block: &Block<'_>) -> String {
             )
         }
         Block::Turn { number, at, prompt } => {
-            let said = prompt.as_deref().map(|it| text("prompt", it)).unwrap_or_default();
+            let said = prompt
+                .as_deref()
+                .map(|it| text("prompt", it))
+                .unwrap_or_default();
             format!("<h2>Turn {number} <time>{at}</time></h2>\n{said}")
         }
         Block::Reply(words) => text("reply", words),
         Block::Thinking(words) => {
-            format!("<details><summary>Thinking</summary>{}</details>\n", text("thinking", words))
+            format!(
+                "<details><summary>Thinking</summary>{}</details>\n",
+                text("thinking", words)
+            )
         }
-        Block::Tool { name, input, result } => tool(name, input, result.as_ref()),
+        Block::Tool {
+            name,
+            input,
+            result,
+        } => tool(name, input, result.as_ref()),
         Block::Warning(words) => text("warning", words),
         Block::TurnEnded(end) => text("end", end),
         Block::Ended(end) => format!("<footer>Ended: {}</footer>\n", escaped(end)),
@@ -48,16 +62,25 @@ pub(super) fn block(block: &Block<'_>) -> String {
 }
 
 fn text(class: &str, words: &str) -> String {
-    format!("<div class=\"text {class}\" dir=\"auto\">{}</div>\n", escaped(words.trim()))
+    format!(
+        "<div class=\"text {class}\" dir=\"auto\">{}</div>\n",
+        escaped(words.trim())
+    )
 }
 
 fn tool(name: &str, input: &Input, result: Option<&(Verdict, String)>) -> String {
-    let (verdict, output) = result.map_or(("no result", ""), |(verdict, output)| (verdict.as_str(), output));
+    let (verdict, output) = result.map_or(("no result", ""), |(verdict, output)| {
+        (verdict.as_str(), output)
+    });
     let class = if result.is_some() { verdict } else { "failed" };
     let pre = |text: &str| {
         let text = escaped(text.trim_end());
         // A first line break would be dropped.
-        if text.is_empty() { String::new() } else { format!("<pre>\n{text}</pre>") }
+        if text.is_empty() {
+            String::new()
+        } else {
+            format!("<pre>\n{text}</pre>")
+        }
     };
     format!(
         "<details><summary><span class=\"{class}\">{verdict}</span> <b>{}</b> <code>{}</code></summary>{}{}</details>\n",

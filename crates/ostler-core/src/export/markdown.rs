@@ -5,7 +5,11 @@ use super::Block;
 pub(super) fn block(block: &Block<'_>) -> String {
     match block {
         Block::Head(head) => {
-            let facts: String = head.facts.iter().map(|(name, value)| format!("- {name}: {}\n", code(value))).collect();
+            let facts: String = head
+                .facts
+                .iter()
+                .map(|(name, value)| format!("- {name}: {}\n", code(value)))
+                .collect();
             format!("# {}\n\n{facts}", words(&head.title))
         }
         Block::Turn { number, at, prompt } => {
@@ -17,10 +21,21 @@ pub(super) fn block(block: &Block<'_>) -> String {
             let quoted: String = text.trim().lines().map(quote).collect();
             format!("\n**Thinking**\n\n{quoted}")
         }
-        Block::Tool { name, input, result } => {
-            let verdict = result.as_ref().map_or("no result", |(verdict, _)| verdict.as_str());
+        Block::Tool {
+            name,
+            input,
+            result,
+        } => {
+            let verdict = result
+                .as_ref()
+                .map_or("no result", |(verdict, _)| verdict.as_str());
             let output = result.as_ref().map_or("", |(_, output)| output);
-            format!("\n**Tool** {} ({verdict})\n{}{}", code(name), fenced(&input.text), fenced(output))
+            format!(
+                "\n**Tool** {} ({verdict})\n{}{}",
+                code(name),
+                fenced(&input.text),
+                fenced(output)
+            )
         }
         Block::Warning(text) => format!("\n**Warning:** {}\n", words(text)),
         Block::TurnEnded(end) => format!("\n_{}_\n", words(end)),
@@ -39,7 +54,12 @@ fn words(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (at, c) in text.char_indices() {
         let is_list = at == 0 && matches!(c, '-' | '+' | '=' | '~');
-        if is_list || matches!(c, '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '&' | '#' | '|' | '!') {
+        if is_list
+            || matches!(
+                c,
+                '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '&' | '#' | '|' | '!'
+            )
+        {
             out.push('\\');
         }
         out.push(c);
@@ -51,7 +71,11 @@ fn words(text: &str) -> String {
 fn code(text: &str) -> String {
     let ticks = "`".repeat(longest_run(text, '`') + 1);
     // A space keeps a backtick at either end apart.
-    if text.contains('`') { format!("{ticks} {text} {ticks}") } else { format!("{ticks}{text}{ticks}") }
+    if text.contains('`') {
+        format!("{ticks} {text} {ticks}")
+    } else {
+        format!("{ticks}{text}{ticks}")
+    }
 }
 
 fn fenced(text: &str) -> String {
@@ -77,13 +101,18 @@ pub(super) fn closed(text: &str) -> String {
     let mut open: Option<String> = None;
     for line in text.lines() {
         let (indent, line) = (line.len() - line.trim_start().len(), line.trim_start());
-        let Some(mark) = line.chars().next().filter(|c| matches!(c, '`' | '~')) else { continue };
+        let Some(mark) = line.chars().next().filter(|c| matches!(c, '`' | '~')) else {
+            continue;
+        };
         let run: String = line.chars().take_while(|c| *c == mark).collect();
         match &open {
             Some(fence) if run.starts_with(fence.as_str()) && line.trim_end() == run => open = None,
             Some(_) => {}
             // A run with a backtick behind it is code in a line, and what is indented further is code without a fence.
-            None if run.len() >= 3 && indent <= 3 && !(mark == '`' && line[run.len()..].contains('`')) => {
+            None if run.len() >= 3
+                && indent <= 3
+                && !(mark == '`' && line[run.len()..].contains('`')) =>
+            {
                 open = Some(run);
             }
             None => {}

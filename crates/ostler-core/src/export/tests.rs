@@ -20,13 +20,30 @@ fn known() -> SessionRecord {
 }
 
 fn text(kind: TextKind, text: &str, delta: bool) -> EventKind {
-    Text { kind, text: text.into(), delta, message: Some("m".into()), parent: None }.into()
+    Text {
+        kind,
+        text: text.into(),
+        delta,
+        message: Some("m".into()),
+        parent: None,
+    }
+    .into()
 }
 
 fn story() -> Vec<EventKind> {
     let input = serde_json::from_value(serde_json::json!({ "command": HOSTILE })).unwrap();
     let open = serde_json::from_value(serde_json::json!({ "path": "a" })).unwrap();
-    let usage = Some(Usage::of(None, Tokens { input: 3, output: 4, ..Tokens::default() }).partial(0.012));
+    let usage = Some(
+        Usage::of(
+            None,
+            Tokens {
+                input: 3,
+                output: 4,
+                ..Tokens::default()
+            },
+        )
+        .partial(0.012),
+    );
     let outcome = Outcome::new(Cause::AgentDied, "It <died>.");
     let turn = |text: &str| TurnEnded {
         outcome: outcome.clone(),
@@ -35,19 +52,52 @@ fn story() -> Vec<EventKind> {
         usage: Some(Usage::unknown(Scope::Turn)),
     };
     vec![
-        TurnStarted { origin: Origin::Caller, prompt: Some(HOSTILE.into()) }.into(),
+        TurnStarted {
+            origin: Origin::Caller,
+            prompt: Some(HOSTILE.into()),
+        }
+        .into(),
         text(TextKind::Thinking, "hm <i>", false),
         text(TextKind::Reply, "One ", true),
         text(TextKind::Reply, "answer.\n```rust\nlet x = 1;", true),
-        ToolCall { id: "1".into(), name: "Bash<x>".into(), input, parent: None }.into(),
-        ToolResult { id: "1".into(), name: None, ok: false, output: HOSTILE.into(), denied: true, content: None }
-            .into(),
-        ToolCall { id: "2".into(), name: "Read".into(), input: open, parent: None }.into(),
+        ToolCall {
+            id: "1".into(),
+            name: "Bash<x>".into(),
+            input,
+            parent: None,
+        }
+        .into(),
+        ToolResult {
+            id: "1".into(),
+            name: None,
+            ok: false,
+            output: HOSTILE.into(),
+            denied: true,
+            content: None,
+        }
+        .into(),
+        ToolCall {
+            id: "2".into(),
+            name: "Read".into(),
+            input: open,
+            parent: None,
+        }
+        .into(),
         Notice::new(Level::Warning, "x", "careful <b>").into(),
         turn("not shown again").into(),
-        TurnStarted { origin: Origin::Caller, prompt: Some("second".into()) }.into(),
+        TurnStarted {
+            origin: Origin::Caller,
+            prompt: Some("second".into()),
+        }
+        .into(),
         turn("only at the end").into(),
-        Ended { outcome, exit_code: None, signal: None, usage }.into(),
+        Ended {
+            outcome,
+            exit_code: None,
+            signal: None,
+            usage,
+        }
+        .into(),
     ]
 }
 
@@ -57,7 +107,13 @@ fn exported(format: ExportFormat) -> String {
     let mut turn = 0;
     for (seq, kind) in (1..).zip(story()) {
         turn += u32::from(matches!(kind, EventKind::TurnStarted(_)));
-        out += &export.event(&Event { seq, at: At(1_000), session: "s".into(), turn, kind });
+        out += &export.event(&Event {
+            seq,
+            at: At(1_000),
+            session: "s".into(),
+            turn,
+            kind,
+        });
     }
     out + &export.foot()
 }
@@ -65,21 +121,36 @@ fn exported(format: ExportFormat) -> String {
 #[test]
 fn html_escapes_everything_and_loads_nothing() {
     let page = exported(ExportFormat::Html);
-    let mut tags: Vec<&str> = page.split('<').skip(1).filter_map(|rest| rest.split([' ', '>', '\n']).next()).collect();
+    let mut tags: Vec<&str> = page
+        .split('<')
+        .skip(1)
+        .filter_map(|rest| rest.split([' ', '>', '\n']).next())
+        .collect();
     tags.sort_unstable();
     tags.dedup();
     let ours = [
-        "!doctype", "/b", "/body", "/code", "/dd", "/details", "/div", "/dl", "/dt", "/footer", "/h1", "/h2", "/head",
-        "/html", "/pre", "/span", "/style", "/summary", "/time", "/title", "b", "body", "code", "dd", "details", "div",
-        "dl", "dt", "footer", "h1", "h2", "head", "html", "meta", "pre", "span", "style", "summary", "time", "title",
+        "!doctype", "/b", "/body", "/code", "/dd", "/details", "/div", "/dl", "/dt", "/footer",
+        "/h1", "/h2", "/head", "/html", "/pre", "/span", "/style", "/summary", "/time", "/title",
+        "b", "body", "code", "dd", "details", "div", "dl", "dt", "footer", "h1", "h2", "head",
+        "html", "meta", "pre", "span", "style", "summary", "time", "title",
     ];
     assert_eq!(tags, ours);
     for tag in ["div", "details", "pre", "body", "dl"] {
         let count = |mark: String| page.matches(&mark).count();
-        assert_eq!(count(format!("<{tag}")), count(format!("</{tag}>")), "{tag}");
+        assert_eq!(
+            count(format!("<{tag}")),
+            count(format!("</{tag}>")),
+            "{tag}"
+        );
     }
-    assert!(!page.contains('\u{1b}') && !page.contains("src=") && !page.contains("href="), "{page}");
-    assert!(page.contains("default-src 'none'") && page.contains("<title>mock session 0f8fad5b</title>"));
+    assert!(
+        !page.contains('\u{1b}') && !page.contains("src=") && !page.contains("href="),
+        "{page}"
+    );
+    assert!(
+        page.contains("default-src 'none'")
+            && page.contains("<title>mock session 0f8fad5b</title>")
+    );
     for words in [
         "&lt;/div&gt;&lt;/pre&gt;&lt;script&gt;alert(1)&lt;/script&gt;\n```\n# fake &quot;&#39;&amp;amp;`",
         "One answer.\n```rust",
@@ -99,7 +170,13 @@ fn html_escapes_everything_and_loads_nothing() {
 #[test]
 fn only_open_fences_are_closed() {
     let closed = super::markdown::closed;
-    for text in ["```ls``` lists files.", "a\n\n    ```\n", "```rust\nx\n```", "~~~\n```\n~~~", "plain"] {
+    for text in [
+        "```ls``` lists files.",
+        "a\n\n    ```\n",
+        "```rust\nx\n```",
+        "~~~\n```\n~~~",
+        "plain",
+    ] {
         assert_eq!(closed(text), text.trim(), "{text:?}");
     }
     assert_eq!(closed("```rust\nx"), "```rust\nx\n```");
@@ -122,7 +199,14 @@ fn markdown_keeps_its_structure() {
             None => assert!(!line.replace("\\<", "").contains("<script"), "{line}"),
         }
     }
-    assert_eq!((fence, headings), (None, vec!["# mock session 0f8fad5b", "## Turn 1", "## Turn 2"]), "{page}");
+    assert_eq!(
+        (fence, headings),
+        (
+            None,
+            vec!["# mock session 0f8fad5b", "## Turn 1", "## Turn 2"]
+        ),
+        "{page}"
+    );
     for words in [
         "- Agent's session id: `` `native` # x ``\n",
         "> \\</div\\>",
@@ -142,6 +226,15 @@ fn markdown_keeps_its_structure() {
 #[test]
 fn json_lines_are_the_events() {
     let lines = exported(ExportFormat::Jsonl);
-    let kinds: Vec<String> = lines.lines().map(|line| Event::from_json(line).unwrap().kind.as_str().to_owned()).collect();
-    assert_eq!(kinds, story().iter().map(|kind| kind.as_str().to_owned()).collect::<Vec<_>>());
+    let kinds: Vec<String> = lines
+        .lines()
+        .map(|line| Event::from_json(line).unwrap().kind.as_str().to_owned())
+        .collect();
+    assert_eq!(
+        kinds,
+        story()
+            .iter()
+            .map(|kind| kind.as_str().to_owned())
+            .collect::<Vec<_>>()
+    );
 }

@@ -27,7 +27,10 @@ impl PerModel {
 
     /// The cost that was heard so far; none when nobody said any.
     pub(super) fn cost(&self) -> Option<f64> {
-        self.0.values().filter_map(|part| part.cost_usd).reduce(|a, b| a + b)
+        self.0
+            .values()
+            .filter_map(|part| part.cost_usd)
+            .reduce(|a, b| a + b)
     }
 }
 
@@ -35,7 +38,9 @@ impl FromIterator<Usage> for PerModel {
     fn from_iter<T: IntoIterator<Item = Usage>>(parts: T) -> Self {
         let mut all = BTreeMap::<_, Usage>::new();
         for part in parts {
-            all.entry(part.model.clone()).and_modify(|sum| sum.add(&part)).or_insert(part);
+            all.entry(part.model.clone())
+                .and_modify(|sum| sum.add(&part))
+                .or_insert(part);
         }
         Self(all)
     }
@@ -53,7 +58,11 @@ pub(super) struct Account {
 
 impl Account {
     pub(super) fn new() -> Self {
-        Self { settled: Usage::unknown(Scope::Session), unsettled: None, incomplete: false }
+        Self {
+            settled: Usage::unknown(Scope::Session),
+            unsettled: None,
+            incomplete: false,
+        }
     }
 
     /// A turn is closed. `whole` when the numbers are the agent's account of all of it.
@@ -76,7 +85,9 @@ impl Account {
 
     /// Something was heard about a turn that is over; true when it changed the sum.
     pub(super) fn late(&mut self, usage: &Usage) -> bool {
-        let Some(turn) = &mut self.unsettled else { return false };
+        let Some(turn) = &mut self.unsettled else {
+            return false;
+        };
         turn.note(usage);
         usage.scope == Scope::Turn
     }
@@ -107,7 +118,13 @@ mod tests {
     }
 
     fn tokens(input: u64) -> Usage {
-        Usage::of(Some("m".into()), Tokens { input, ..Tokens::default() })
+        Usage::of(
+            Some("m".into()),
+            Tokens {
+                input,
+                ..Tokens::default()
+            },
+        )
     }
 
     fn cost(account: &Account) -> (Option<f64>, CostSource) {

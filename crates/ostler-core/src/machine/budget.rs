@@ -42,8 +42,14 @@ impl Machine {
         let (money, tokens) = match usage.scope {
             Scope::Turn => {
                 let tokens = turn.used.sum().and_then(|sum| sum.total());
-                let money = turn.used.cost().map(|cost| before.cost_usd.unwrap_or(0.0) + cost);
-                (money, tokens.map(|n| before.total().unwrap_or(0).saturating_add(n)))
+                let money = turn
+                    .used
+                    .cost()
+                    .map(|cost| before.cost_usd.unwrap_or(0.0) + cost);
+                (
+                    money,
+                    tokens.map(|n| before.total().unwrap_or(0).saturating_add(n)),
+                )
             }
             Scope::Session => (usage.cost_usd, usage.total()),
         };
@@ -69,7 +75,8 @@ impl Machine {
     pub(super) fn is_spent(&mut self, now: Duration, fx: &mut Vec<Effect>) -> bool {
         let total = self.account.total();
         let spent = self.overspent(total.cost_usd, total.total());
-        let idle = self.after_turn == AfterTurn::Wait && self.open.is_none() && self.ladder.is_none();
+        let idle =
+            self.after_turn == AfterTurn::Wait && self.open.is_none() && self.ladder.is_none();
         let Some(outcome) = spent.filter(|_| idle && self.state != SessionState::Ended) else {
             return false;
         };
@@ -83,24 +90,38 @@ impl Machine {
         if let Some(turn) = &mut self.open
             && turn.pending.is_none()
         {
-            turn.pending = Some(Pending::Limit((Box::new(outcome), now.saturating_add(self.limits.grace))));
+            turn.pending = Some(Pending::Limit((
+                Box::new(outcome),
+                now.saturating_add(self.limits.grace),
+            )));
             fx.push(Effect::Say(ToAgent::Interrupt));
         }
     }
 
     /// Once four fifths of the money or the tokens are spent, a warning, once each.
-    pub(super) fn warn_of_spending(&mut self, money: Option<f64>, tokens: Option<u64>, fx: &mut Vec<Effect>) {
+    pub(super) fn warn_of_spending(
+        &mut self,
+        money: Option<f64>,
+        tokens: Option<u64>,
+        fx: &mut Vec<Effect>,
+    ) {
         if let (Some(spent), Some(limit)) = (money, self.limits.budget_usd)
             && spent >= 0.8 * limit
             && !std::mem::replace(&mut self.warned.money, true)
         {
-            self.budget_near(&format!("${spent:.4} of the budget of ${limit} is spent."), fx);
+            self.budget_near(
+                &format!("${spent:.4} of the budget of ${limit} is spent."),
+                fx,
+            );
         }
         if let (Some(tokens), Some(limit)) = (tokens, self.limits.budget_tokens)
             && tokens >= fifths(limit)
             && !std::mem::replace(&mut self.warned.tokens, true)
         {
-            self.budget_near(&format!("{tokens} of the budget of {limit} tokens are used."), fx);
+            self.budget_near(
+                &format!("{tokens} of the budget of {limit} tokens are used."),
+                fx,
+            );
         }
     }
 
@@ -110,18 +131,30 @@ impl Machine {
 
     /// Whether another message is more than the session may take; if so, it is refused and the session ends.
     pub(super) fn is_out_of_turns(&mut self, now: Duration, fx: &mut Vec<Effect>) -> bool {
-        let Some(limit) = self.limits.budget_turns else { return false };
-        let taken = self.turns.saturating_add(u32::try_from(self.queue.len()).unwrap_or(u32::MAX));
+        let Some(limit) = self.limits.budget_turns else {
+            return false;
+        };
+        let taken = self
+            .turns
+            .saturating_add(u32::try_from(self.queue.len()).unwrap_or(u32::MAX));
         if taken < limit {
-            if u64::from(taken) + 1 >= fifths(limit.into()) && !std::mem::replace(&mut self.warned.turns, true) {
+            if u64::from(taken) + 1 >= fifths(limit.into())
+                && !std::mem::replace(&mut self.warned.turns, true)
+            {
                 self.budget_near(&format!("This is message {} of {limit}.", taken + 1), fx);
             }
             return false;
         }
-        self.refuse(("send", "budget"), &format!("the session may take {limit} messages, and has"), fx);
+        self.refuse(
+            ("send", "budget"),
+            &format!("the session may take {limit} messages, and has"),
+            fx,
+        );
         if self.open.is_none() && self.queue.is_empty() {
-            self.last =
-                Some(outcome(format!("The session has taken {limit} messages, as many as it may."), MORE_TURNS));
+            self.last = Some(outcome(
+                format!("The session has taken {limit} messages, as many as it may."),
+                MORE_TURNS,
+            ));
             self.close_input(now, fx);
         }
         true
@@ -130,9 +163,18 @@ impl Machine {
     /// The next moment at which the session's time is four fifths gone, or gone.
     pub(super) fn budget_deadline(&self) -> Option<Duration> {
         let (since, limit) = (self.since?, self.limits.budget_wall?);
-        let part = if self.warned.time { limit } else { limit.mul_f64(0.8) };
-        let is_ending = self.open.as_ref().is_some_and(|turn| turn.pending.is_some());
-        since.checked_add(part).filter(|_| self.ladder.is_none() && !is_ending)
+        let part = if self.warned.time {
+            limit
+        } else {
+            limit.mul_f64(0.8)
+        };
+        let is_ending = self
+            .open
+            .as_ref()
+            .is_some_and(|turn| turn.pending.is_some());
+        since
+            .checked_add(part)
+            .filter(|_| self.ladder.is_none() && !is_ending)
     }
 
     pub(super) fn budget_due(&mut self, now: Duration, fx: &mut Vec<Effect>) {
@@ -141,12 +183,18 @@ impl Machine {
         }
         let limit = self.limits.budget_wall.unwrap_or_default();
         if !std::mem::replace(&mut self.warned.time, true) {
-            self.budget_near(&format!("Four fifths of the session's time ({limit:?}) are gone."), fx);
+            self.budget_near(
+                &format!("Four fifths of the session's time ({limit:?}) are gone."),
+                fx,
+            );
         }
         if self.budget_deadline().is_none_or(|due| due > now) {
             return;
         }
-        let outcome = outcome(format!("The session's time of {limit:?} is over."), MORE_TIME);
+        let outcome = outcome(
+            format!("The session's time of {limit:?} is over."),
+            MORE_TIME,
+        );
         if self.open.is_some() {
             self.interrupt_for(now, outcome, fx);
         } else {

@@ -21,7 +21,9 @@ impl Changes {
     }
 
     pub(super) fn shift(&mut self, by: Duration) {
-        self.open.iter_mut().for_each(|(_, _, until)| *until = until.saturating_add(by));
+        self.open
+            .iter_mut()
+            .for_each(|(_, _, until)| *until = until.saturating_add(by));
     }
 }
 
@@ -32,10 +34,18 @@ impl Machine {
             Change::PermissionMode(_) => self.able.set_permission_mode,
         };
         if !able {
-            return self.refuse((change.request(), "unsupported"), "this agent cannot do that in a session", fx);
+            return self.refuse(
+                (change.request(), "unsupported"),
+                "this agent cannot do that in a session",
+                fx,
+            );
         }
         if self.is_ending() {
-            return self.refuse((change.request(), "ending"), "the session is being ended", fx);
+            return self.refuse(
+                (change.request(), "ending"),
+                "the session is being ended",
+                fx,
+            );
         }
         if self.starting || self.frozen.is_some() {
             return self.changes.held.push(change); // its arguments are made already, and it hears nothing yet
@@ -45,7 +55,9 @@ impl Machine {
         }
         self.changes.asked += 1;
         let id = self.changes.asked;
-        self.changes.open.push((id, change.clone(), now.saturating_add(self.limits.control)));
+        self.changes
+            .open
+            .push((id, change.clone(), now.saturating_add(self.limits.control)));
         fx.push(Effect::Say(ToAgent::Change { id, change }));
     }
 
@@ -57,7 +69,14 @@ impl Machine {
     }
 
     pub(super) fn changed(&mut self, id: u64, error: Option<String>, fx: &mut Vec<Effect>) {
-        let Some(at) = self.changes.open.iter().position(|(known, ..)| *known == id) else { return };
+        let Some(at) = self
+            .changes
+            .open
+            .iter()
+            .position(|(known, ..)| *known == id)
+        else {
+            return;
+        };
         let (_, change, _) = self.changes.open.remove(at);
         match error {
             Some(why) => self.refuse((change.request(), "rejected"), &why, fx),
@@ -76,7 +95,12 @@ impl Machine {
     }
 
     pub(super) fn changes_due(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        while let Some(at) = self.changes.open.iter().position(|(_, _, until)| *until <= now) {
+        while let Some(at) = self
+            .changes
+            .open
+            .iter()
+            .position(|(_, _, until)| *until <= now)
+        {
             let (_, change, _) = self.changes.open.remove(at);
             let why = format!("the agent did not answer within {:?}", self.limits.control);
             self.refuse((change.request(), "timeout"), &why, fx);
@@ -86,9 +110,15 @@ impl Machine {
     /// Whoever was asked is gone.
     pub(super) fn changes_failed(&mut self, fx: &mut Vec<Effect>) {
         let held = std::mem::take(&mut self.changes.held);
-        let open = std::mem::take(&mut self.changes.open).into_iter().map(|(_, change, _)| change);
+        let open = std::mem::take(&mut self.changes.open)
+            .into_iter()
+            .map(|(_, change, _)| change);
         for change in open.chain(held) {
-            self.refuse((change.request(), "ending"), "the agent's process ended before it answered", fx);
+            self.refuse(
+                (change.request(), "ending"),
+                "the agent's process ended before it answered",
+                fx,
+            );
         }
     }
 }

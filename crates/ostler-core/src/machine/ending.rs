@@ -82,7 +82,10 @@ impl Machine {
                 0 => "The session was stopped before the agent was started.",
                 _ => "The session was stopped.",
             };
-            let outcome = self.last.take().unwrap_or_else(|| Outcome::new(Cause::Stopped, message));
+            let outcome = self
+                .last
+                .take()
+                .unwrap_or_else(|| Outcome::new(Cause::Stopped, message));
             if self.turns > 0 {
                 self.go(SessionState::Stopping, fx); // a process only sleeps: the same way out as with one
             }
@@ -109,7 +112,11 @@ impl Machine {
     /// Messages that will not be delivered are named, never lost in silence.
     pub(super) fn drop_queue(&mut self, fx: &mut Vec<Effect>) {
         for _ in 0..self.queue.len() {
-            self.refuse(("send", "ending"), "the session was stopped before the message was delivered", fx);
+            self.refuse(
+                ("send", "ending"),
+                "the session was stopped before the message was delivered",
+                fx,
+            );
         }
         self.queue.clear();
     }
@@ -117,8 +124,15 @@ impl Machine {
     pub(super) fn startup_deadline(&self) -> Option<Duration> {
         let silent = self.state == SessionState::Starting && self.ladder.is_none();
         // An agent that was asked nothing need not say anything.
-        let asked = self.open.as_ref().filter(|turn| !turn.awake).map(Turn::last_heard)?;
-        self.spawned?.max(asked).checked_add(self.limits.startup?).filter(|_| silent)
+        let asked = self
+            .open
+            .as_ref()
+            .filter(|turn| !turn.awake)
+            .map(Turn::last_heard)?;
+        self.spawned?
+            .max(asked)
+            .checked_add(self.limits.startup?)
+            .filter(|_| silent)
     }
 
     /// Whether only the agent's background tasks keep the session open.
@@ -128,7 +142,9 @@ impl Machine {
 
     /// Background tasks are a part of the task, and its time is theirs.
     pub(super) fn linger_deadline(&self) -> Option<Duration> {
-        self.since?.checked_add(self.limits.wall?).filter(|_| self.waits_for_background())
+        self.since?
+            .checked_add(self.limits.wall?)
+            .filter(|_| self.waits_for_background())
     }
 
     pub(super) fn tick(&mut self, now: Duration, fx: &mut Vec<Effect>) {
@@ -159,7 +175,10 @@ impl Machine {
         if let Some(turn) = &mut self.open {
             match turn.due(now, &self.limits, may_be_silent) {
                 Some(turn::Due::Limit(outcome)) => {
-                    turn.pending = Some(Pending::Limit((Box::new(outcome), now.saturating_add(self.limits.grace))));
+                    turn.pending = Some(Pending::Limit((
+                        Box::new(outcome),
+                        now.saturating_add(self.limits.grace),
+                    )));
                     fx.push(Effect::Say(ToAgent::Interrupt));
                 }
                 Some(turn::Due::NoAnswer(outcome)) => self.give_up_on_turn(now, outcome, fx),
@@ -169,7 +188,10 @@ impl Machine {
     }
 
     fn cut_background(&self, why: &str, fx: &mut Vec<Effect>) {
-        let message = format!("{} background tasks of the agent {why} and are cut off.", self.background);
+        let message = format!(
+            "{} background tasks of the agent {why} and are cut off.",
+            self.background
+        );
         self.emit(Notice::new(Level::Warning, "background_cut", message), fx);
     }
 
@@ -181,7 +203,11 @@ impl Machine {
         } else {
             self.last = Some(outcome);
         }
-        let then = if self.outlives(pending.as_ref()) { Then::Sleep } else { Then::End };
+        let then = if self.outlives(pending.as_ref()) {
+            Then::Sleep
+        } else {
+            Then::End
+        };
         if then == Then::End {
             self.drop_queue(fx);
         }
@@ -211,7 +237,10 @@ impl Machine {
 
     pub(super) fn close_input(&mut self, now: Duration, fx: &mut Vec<Effect>) {
         if self.spawned.is_none() && self.ladder.is_none() {
-            let outcome = self.last.take().unwrap_or_else(|| Outcome::new(Cause::Stopped, "The session was stopped."));
+            let outcome = self
+                .last
+                .take()
+                .unwrap_or_else(|| Outcome::new(Cause::Stopped, "The session was stopped."));
             return self.end(outcome, &Exit::default(), fx); // there is no process whose input could be closed
         }
         if self.ladder.is_none_or(|ladder| ladder.then == Then::Sleep) {
@@ -229,7 +258,11 @@ impl Machine {
             Step::Terminated => Effect::Terminate,
             Step::Killed => Effect::Kill,
         });
-        self.ladder = Some(Ladder { step, until: now.saturating_add(self.limits.grace), then });
+        self.ladder = Some(Ladder {
+            step,
+            until: now.saturating_add(self.limits.grace),
+            then,
+        });
     }
 
     /// Even SIGKILL did not end it (a process stuck in the kernel): say so, and do not wait for ever.
@@ -239,7 +272,12 @@ impl Machine {
         self.exited(now, (&Exit::default(), None), fx);
     }
 
-    pub(super) fn exited(&mut self, now: Duration, (exit, blame): (&Exit, Option<TurnOver>), fx: &mut Vec<Effect>) {
+    pub(super) fn exited(
+        &mut self,
+        now: Duration,
+        (exit, blame): (&Exit, Option<TurnOver>),
+        fx: &mut Vec<Effect>,
+    ) {
         if self.spawned.is_none() && self.ladder.is_none() {
             return;
         }
@@ -250,7 +288,10 @@ impl Machine {
             if matches!(pending, Some(Pending::Limit(_))) {
                 self.go(SessionState::Stopping, fx); // it went when it was told to end the turn: no other way out
             }
-            if !ending && self.can_sleep() && !matches!(pending, Some(Pending::Stop(_) | Pending::Limit(_))) {
+            if !ending
+                && self.can_sleep()
+                && !matches!(pending, Some(Pending::Stop(_) | Pending::Limit(_)))
+            {
                 return self.asleep(now, fx);
             }
         } else if !ending && self.can_sleep() {
@@ -264,7 +305,10 @@ impl Machine {
             self.last = Some(turn::died(exit)); // it went while nobody asked it to
         }
         self.drop_queue(fx);
-        let outcome = self.last.take().unwrap_or_else(|| Outcome::new(Cause::Stopped, "The session was stopped."));
+        let outcome = self
+            .last
+            .take()
+            .unwrap_or_else(|| Outcome::new(Cause::Stopped, "The session was stopped."));
         self.end(outcome, exit, fx);
     }
 
@@ -277,7 +321,10 @@ impl Machine {
         }
         self.permissions.forget_due();
         let closed = turn.close(over, |kind| {
-            fx.push(Effect::Emit { turn: self.turns, kind });
+            fx.push(Effect::Emit {
+                turn: self.turns,
+                kind,
+            });
         });
         if closed.ended.usage.is_some() {
             self.account.close(closed.used, closed.accounted);
@@ -296,7 +343,10 @@ impl Machine {
 
     fn close_tools(&mut self, fx: &mut Vec<Effect>) {
         for result in self.tools.close() {
-            fx.push(Effect::Emit { turn: self.turns, kind: result.into() });
+            fx.push(Effect::Emit {
+                turn: self.turns,
+                kind: result.into(),
+            });
         }
     }
 
@@ -315,6 +365,14 @@ impl Machine {
         self.changes_failed(fx);
         self.go(SessionState::Ended, fx);
         let usage = Some(self.account.total()).filter(|usage| usage.total().is_some());
-        self.emit(Ended { outcome, exit_code: exit.code, signal: exit.signal, usage }, fx);
+        self.emit(
+            Ended {
+                outcome,
+                exit_code: exit.code,
+                signal: exit.signal,
+                usage,
+            },
+            fx,
+        );
     }
 }

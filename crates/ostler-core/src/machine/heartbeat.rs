@@ -18,7 +18,10 @@ pub(super) struct Heartbeat {
 impl Heartbeat {
     /// A turn begins.
     pub(super) fn begin(now: Duration) -> Self {
-        Self { since: now, told: now }
+        Self {
+            since: now,
+            told: now,
+        }
     }
 }
 
@@ -30,15 +33,23 @@ impl Machine {
 
     /// When it is time to say that the agent is still at work.
     pub(super) fn silence_deadline(&self) -> Option<Duration> {
-        let works = self.open.as_ref().is_some_and(|turn| turn.pending.is_none());
-        self.heartbeat.told.checked_add(EVERY).filter(|_| self.able.silent && works)
+        let works = self
+            .open
+            .as_ref()
+            .is_some_and(|turn| turn.pending.is_none());
+        self.heartbeat
+            .told
+            .checked_add(EVERY)
+            .filter(|_| self.able.silent && works)
     }
 
     pub(super) fn silence_due(&mut self, now: Duration, fx: &mut Vec<Effect>) {
         if self.silence_deadline().is_some_and(|at| at <= now) {
             self.heartbeat.told = now;
             let seconds = now.saturating_sub(self.heartbeat.since).as_secs();
-            let message = format!("The agent has been at work for {seconds} s. It says nothing until it is done.");
+            let message = format!(
+                "The agent has been at work for {seconds} s. It says nothing until it is done."
+            );
             self.emit(Notice::new(Level::Info, "still_working", message), fx);
         }
     }

@@ -43,7 +43,9 @@ impl Machine {
 
     /// The agent goes on. The time in which it stood still is nobody's.
     pub(super) fn thaw(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        let Some(since) = self.frozen.take() else { return };
+        let Some(since) = self.frozen.take() else {
+            return;
+        };
         let lost = now.saturating_sub(since);
         for moment in [&mut self.spawned, &mut self.since].into_iter().flatten() {
             *moment = moment.saturating_add(lost);

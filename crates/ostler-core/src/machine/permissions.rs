@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use super::{Answer, Effect, Machine};
 use crate::dialect::ToAgent;
-use crate::event::{DecidedBy, Decision, Level, Notice, Permission, EventKind};
-use crate::permission::{PermissionRequest, NOBODY, Otherwise, Policy, Ruled, Ruling, ToolUse, Verdict};
+use crate::event::{DecidedBy, Decision, EventKind, Level, Notice, Permission};
+use crate::permission::{
+    NOBODY, Otherwise, PermissionRequest, Policy, Ruled, Ruling, ToolUse, Verdict,
+};
 use crate::spec::Attendance;
 
 /// How many questions are remembered after they were answered, to tell a late answer from a wrong one.
@@ -29,13 +31,21 @@ pub(super) struct Permissions {
 
 impl Permissions {
     pub(super) fn new(policy: Option<Policy>, workspace: String, attendance: Attendance) -> Self {
-        Self { policy, workspace, attended: attendance == Attendance::Attended, ..Self::default() }
+        Self {
+            policy,
+            workspace,
+            attended: attendance == Attendance::Attended,
+            ..Self::default()
+        }
     }
 
     fn rule(&self, wants: &ToolUse) -> Ruling {
         match &self.policy {
             Some(policy) => policy.decide(wants, &self.workspace),
-            None => Ruling { ruled: Ruled::Undecided, rule: None },
+            None => Ruling {
+                ruled: Ruled::Undecided,
+                rule: None,
+            },
         }
     }
 
@@ -47,14 +57,19 @@ impl Permissions {
             (Ruled::Ask | Ruled::Undecided, _) | (Ruled::Allow, Otherwise::PersonAlways)
         );
         if open && self.granted.iter().any(|granted| covers(granted, ask)) {
-            return Ruling { ruled: Ruled::Allow, rule: None };
+            return Ruling {
+                ruled: Ruled::Allow,
+                rule: None,
+            };
         }
         ruling
     }
 
     /// The agent called a tool. If a rule stands in its way, a decision must come before its result.
     pub(super) fn called(&mut self, call: String, wants: &ToolUse) {
-        if matches!(self.rule(wants).ruled, Ruled::Deny(_) | Ruled::Ask) && !self.decided.contains(&call) {
+        if matches!(self.rule(wants).ruled, Ruled::Deny(_) | Ruled::Ask)
+            && !self.decided.contains(&call)
+        {
             self.due.insert(call);
         }
     }
@@ -115,26 +130,53 @@ impl Machine {
         // A grant has no rule: a person gave it, and it answers every question.
         let is_rule = rule.is_some();
         let is_ask = match (&ruled, ask.otherwise) {
-            (Ruled::Ask, _) | (Ruled::Undecided, Otherwise::Person | Otherwise::PersonAlways) => true,
+            (Ruled::Ask, _) | (Ruled::Undecided, Otherwise::Person | Otherwise::PersonAlways) => {
+                true
+            }
             (Ruled::Allow, Otherwise::PersonAlways) => is_rule,
             _ => false,
         };
         let (verdict, message, by) = match ruled {
-            Ruled::Allow if !is_ask => {
-                (Verdict::Allow, rule.clone(), rule.map_or(DecidedBy::Person, |_| DecidedBy::Rule))
-            }
+            Ruled::Allow if !is_ask => (
+                Verdict::Allow,
+                rule.clone(),
+                rule.map_or(DecidedBy::Person, |_| DecidedBy::Rule),
+            ),
             Ruled::Deny(why) => {
                 let told = rule.map_or_else(|| why.clone(), |rule| format!("{why} ({rule})"));
                 (Verdict::Deny(why), Some(told), DecidedBy::Rule)
             }
             _ if is_ask && self.permissions.attended => {
-                self.tell_permission(now, permission(&id, &ask, Decision::Asked, (rule, DecidedBy::Default)), fx);
+                self.tell_permission(
+                    now,
+                    permission(&id, &ask, Decision::Asked, (rule, DecidedBy::Default)),
+                    fx,
+                );
                 return self.permissions.open.push((id, ask));
             }
-            _ if is_ask => (Verdict::Deny(NOBODY.to_owned()), Some(NOBODY.to_owned()), DecidedBy::Default),
-            _ => return fx.push(Effect::Say(ToAgent::Verdict { id: ask.id, verdict: Verdict::Undecided })),
+            _ if is_ask => (
+                Verdict::Deny(NOBODY.to_owned()),
+                Some(NOBODY.to_owned()),
+                DecidedBy::Default,
+            ),
+            _ => {
+                return fx.push(Effect::Say(ToAgent::Verdict {
+                    id: ask.id,
+                    verdict: Verdict::Undecided,
+                }));
+            }
         };
-        self.decide(now, Decided { id, ask, verdict, message, by }, fx);
+        self.decide(
+            now,
+            Decided {
+                id,
+                ask,
+                verdict,
+                message,
+                by,
+            },
+            fx,
+        );
     }
 
     /// The tool call it is about, unless another question is open about the same.
@@ -144,11 +186,24 @@ impl Machine {
     }
 
     fn decide(&mut self, now: Duration, decided: Decided, fx: &mut Vec<Effect>) {
-        let Decided { id, ask, verdict, message, by } = decided;
-        let decision = if verdict == Verdict::Allow { Decision::Allowed } else { Decision::Denied };
+        let Decided {
+            id,
+            ask,
+            verdict,
+            message,
+            by,
+        } = decided;
+        let decision = if verdict == Verdict::Allow {
+            Decision::Allowed
+        } else {
+            Decision::Denied
+        };
         self.permissions.settle(&id);
         self.tell_permission(now, permission(&id, &ask, decision, (message, by)), fx);
-        fx.push(Effect::Say(ToAgent::Verdict { id: ask.id, verdict }));
+        fx.push(Effect::Say(ToAgent::Verdict {
+            id: ask.id,
+            verdict,
+        }));
     }
 
     fn tell_permission(&mut self, now: Duration, permission: Permission, fx: &mut Vec<Effect>) {
@@ -159,11 +214,24 @@ impl Machine {
         self.emit(kind, fx);
     }
 
-    pub(super) fn answered(&mut self, now: Duration, (id, answer): (&str, Answer), fx: &mut Vec<Effect>) {
-        let Some(at) = self.permissions.open.iter().position(|(open, _)| open == id) else {
+    pub(super) fn answered(
+        &mut self,
+        now: Duration,
+        (id, answer): (&str, Answer),
+        fx: &mut Vec<Effect>,
+    ) {
+        let Some(at) = self
+            .permissions
+            .open
+            .iter()
+            .position(|(open, _)| open == id)
+        else {
             let late = self.permissions.decided.iter().any(|decided| decided == id);
-            let (code, why) =
-                if late { ("decided", "it was decided already") } else { ("unknown", "nobody asked that") };
+            let (code, why) = if late {
+                ("decided", "it was decided already")
+            } else {
+                ("unknown", "nobody asked that")
+            };
             return self.refuse(("answer", code), why, fx);
         };
         let (id, ask) = self.permissions.open.remove(at);
@@ -171,19 +239,43 @@ impl Machine {
             Answer::Allow => (Verdict::Allow, None),
             Answer::AllowAlways => {
                 self.permissions.granted.push(ask.clone());
-                (Verdict::Allow, Some("for the rest of the session".to_owned()))
+                (
+                    Verdict::Allow,
+                    Some("for the rest of the session".to_owned()),
+                )
             }
             Answer::Deny(why) => (Verdict::Deny(why.clone()), Some(why)),
         };
-        self.decide(now, Decided { id, ask, verdict, message, by: DecidedBy::Person }, fx);
+        self.decide(
+            now,
+            Decided {
+                id,
+                ask,
+                verdict,
+                message,
+                by: DecidedBy::Person,
+            },
+            fx,
+        );
     }
 
     pub(super) fn withdrawn(&mut self, now: Duration, ask_id: &str, fx: &mut Vec<Effect>) {
-        let Some(at) = self.permissions.open.iter().position(|(_, ask)| ask.id == ask_id) else { return };
+        let Some(at) = self
+            .permissions
+            .open
+            .iter()
+            .position(|(_, ask)| ask.id == ask_id)
+        else {
+            return;
+        };
         let (id, ask) = self.permissions.open.remove(at);
         self.permissions.settle(&id);
         let why = Some("the agent withdrew the question".to_owned());
-        self.tell_permission(now, permission(&id, &ask, Decision::Denied, (why, DecidedBy::Agent)), fx);
+        self.tell_permission(
+            now,
+            permission(&id, &ask, Decision::Denied, (why, DecidedBy::Agent)),
+            fx,
+        );
     }
 
     /// Nobody waits for the answers any more. A late one is told so.
@@ -191,16 +283,40 @@ impl Machine {
         for (id, ask) in std::mem::take(&mut self.permissions.open) {
             self.permissions.settle(&id);
             let why = "no answer: the turn ended".to_owned();
-            self.emit(permission(&id, &ask, Decision::Denied, (Some(why.clone()), DecidedBy::Default)), fx);
+            self.emit(
+                permission(
+                    &id,
+                    &ask,
+                    Decision::Denied,
+                    (Some(why.clone()), DecidedBy::Default),
+                ),
+                fx,
+            );
             if self.spawned.is_some() {
                 // What asked may still wait: a sub-agent in the background, for example.
-                fx.push(Effect::Say(ToAgent::Verdict { id: ask.id, verdict: Verdict::Deny(why) }));
+                fx.push(Effect::Say(ToAgent::Verdict {
+                    id: ask.id,
+                    verdict: Verdict::Deny(why),
+                }));
             }
         }
     }
 }
 
-fn permission(id: &str, ask: &PermissionRequest, decision: Decision, (message, by): (Option<String>, DecidedBy)) -> Permission {
+fn permission(
+    id: &str,
+    ask: &PermissionRequest,
+    decision: Decision,
+    (message, by): (Option<String>, DecidedBy),
+) -> Permission {
     let (tool, kind) = (ask.wants.tool.clone(), Some(ask.wants.kind));
-    Permission { id: id.to_owned(), tool, kind, input: ask.input.clone(), decision, by, message }
+    Permission {
+        id: id.to_owned(),
+        tool,
+        kind,
+        input: ask.input.clone(),
+        decision,
+        by,
+        message,
+    }
 }

@@ -106,7 +106,10 @@ impl Machine {
             (Some(code), None) => format!("Its exit code is {code}."),
             (None, None) => String::new(),
         };
-        self.emit(Notice::new(Level::Warning, "agent_gone", format!("{message} {how}")), fx);
+        self.emit(
+            Notice::new(Level::Warning, "agent_gone", format!("{message} {how}")),
+            fx,
+        );
     }
 
     /// The state of a session that is neither starting nor ending.
@@ -126,7 +129,9 @@ impl Machine {
 
     /// Whether nothing can be sent any more.
     pub(super) fn is_ending(&self) -> bool {
-        let stops = |turn: &Turn| matches!(turn.pending, Some(Pending::Stop(_) | Pending::Limit(_)));
-        self.ladder.is_some_and(|ladder| ladder.then == Then::End) || self.open.as_ref().is_some_and(stops)
+        let stops =
+            |turn: &Turn| matches!(turn.pending, Some(Pending::Stop(_) | Pending::Limit(_)));
+        self.ladder.is_some_and(|ladder| ladder.then == Then::End)
+            || self.open.as_ref().is_some_and(stops)
     }
 }

@@ -20,13 +20,19 @@ impl Machine {
 
     pub(super) fn steer(&mut self, now: Duration, prompt: String, fx: &mut Vec<Effect>) {
         match &self.open {
-            Some(turn) if self.able.steer && turn.pending.is_none() && !self.paused && self.spawned.is_some() => {
+            Some(turn)
+                if self.able.steer
+                    && turn.pending.is_none()
+                    && !self.paused
+                    && self.spawned.is_some() =>
+            {
                 // The notice is the message: whoever goes on from the log has to know it.
                 self.emit(Notice::new(Level::Info, "steered", prompt.clone()), fx);
                 fx.push(Effect::Say(ToAgent::Steer(prompt)));
             }
             Some(_) if !self.able.steer => {
-                let why = "the agent takes no message while a turn is under way; send it to wait instead";
+                let why =
+                    "the agent takes no message while a turn is under way; send it to wait instead";
                 self.refuse(("send", "unsupported"), why, fx);
             }
             _ => self.send(now, prompt, fx),
@@ -35,7 +41,11 @@ impl Machine {
 
     pub(super) fn send_now(&mut self, now: Duration, prompt: String, fx: &mut Vec<Effect>) {
         if self.open.is_some() || !self.queue.is_empty() || self.paused {
-            let why = if self.paused { "the session is paused" } else { "a turn is under way" };
+            let why = if self.paused {
+                "the session is paused"
+            } else {
+                "a turn is under way"
+            };
             return self.refuse(("send", "busy"), why, fx);
         }
         self.send(now, prompt, fx);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use crate::event::{Level, Notice, ToolResult, EventKind};
+use crate::event::{EventKind, Level, Notice, ToolResult};
 
 /// How much of a late result's output is told.
 const LATE_CAP: usize = 1000;
@@ -37,7 +37,8 @@ impl Tools {
                 }
                 self.calls += 1;
                 self.known.insert(call.id.clone(), Some(self.calls));
-                self.open.insert(self.calls, (call.id.clone(), call.name.clone()));
+                self.open
+                    .insert(self.calls, (call.id.clone(), call.name.clone()));
             }
             EventKind::ToolResult(result) => match self.settle(&result.id) {
                 Some(Some(place)) => {
@@ -77,14 +78,28 @@ impl Tools {
         }
         open.into_values().map(|(id, name)| {
             let output = "no result: the turn ended".to_owned();
-            ToolResult { id, name: Some(name), ok: false, output, denied: false, content: None }
+            ToolResult {
+                id,
+                name: Some(name),
+                ok: false,
+                output,
+                denied: false,
+                content: None,
+            }
         })
     }
 }
 
 fn late(result: &ToolResult) -> Notice {
     let short = &result.output[..result.output.floor_char_boundary(LATE_CAP)];
-    let more = if short.len() < result.output.len() { "…" } else { "" };
-    let message = format!("A result came for the tool call {}, which had one already: {short}{more}", result.id);
+    let more = if short.len() < result.output.len() {
+        "…"
+    } else {
+        ""
+    };
+    let message = format!(
+        "A result came for the tool call {}, which had one already: {short}{more}",
+        result.id
+    );
     Notice::new(Level::Debug, "late_tool_result", message)
 }

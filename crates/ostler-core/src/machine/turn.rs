@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::clip::Capped;
 use crate::dialect::{Exit, TurnOver};
-use crate::event::{Decision, Level, Notice, Origin, TextKind, TurnEnded, EventKind};
+use crate::event::{Decision, EventKind, Level, Notice, Origin, TextKind, TurnEnded};
 use crate::outcome::{Cause, Outcome};
 use crate::spec::Limits;
 
@@ -92,7 +92,9 @@ impl Turn {
     pub(super) fn shift(&mut self, by: Duration) {
         self.since = self.since.saturating_add(by);
         self.activity = self.activity.saturating_add(by);
-        if let Some(Pending::Interrupt(until) | Pending::Stop(until) | Pending::Limit((_, until))) = &mut self.pending {
+        if let Some(Pending::Interrupt(until) | Pending::Stop(until) | Pending::Limit((_, until))) =
+            &mut self.pending
+        {
             *until = until.saturating_add(by);
         }
     }
@@ -100,7 +102,10 @@ impl Turn {
     /// Takes note of what the agent said.
     pub(super) fn note(&mut self, now: Duration, kind: &EventKind) {
         self.activity = now;
-        if matches!(kind, EventKind::Text(_) | EventKind::ToolCall(_) | EventKind::ToolResult(_)) {
+        if matches!(
+            kind,
+            EventKind::Text(_) | EventKind::ToolCall(_) | EventKind::ToolResult(_)
+        ) {
             self.unreadable = None; // a stray line among others: the agent speaks its protocol
         }
         match kind {
@@ -113,11 +118,15 @@ impl Turn {
             }
             EventKind::Permission(permission) => match permission.decision {
                 Decision::Asked => self.asked.push(permission.id.clone()),
-                Decision::Allowed | Decision::Denied => self.asked.retain(|id| *id != permission.id),
+                Decision::Allowed | Decision::Denied => {
+                    self.asked.retain(|id| *id != permission.id)
+                }
             },
             EventKind::Usage(usage) => self.used.note(usage),
             EventKind::Unreadable(line) => {
-                let (count, _) = self.unreadable.get_or_insert_with(|| (0, line.raw.chars().take(PREVIEW).collect()));
+                let (count, _) = self
+                    .unreadable
+                    .get_or_insert_with(|| (0, line.raw.chars().take(PREVIEW).collect()));
                 *count = count.saturating_add(1);
             }
             _ => {}
@@ -136,8 +145,13 @@ impl Turn {
     /// The next moment at which something is due.
     pub(super) fn deadline(&self, limits: &Limits, may_be_silent: bool) -> Option<Duration> {
         match &self.pending {
-            Some(Pending::Interrupt(until) | Pending::Stop(until) | Pending::Limit((_, until))) => Some(*until),
-            None => [self.wall(limits), self.idle(limits, may_be_silent)].into_iter().flatten().min(),
+            Some(Pending::Interrupt(until) | Pending::Stop(until) | Pending::Limit((_, until))) => {
+                Some(*until)
+            }
+            None => [self.wall(limits), self.idle(limits, may_be_silent)]
+                .into_iter()
+                .flatten()
+                .min(),
         }
     }
 
@@ -149,18 +163,25 @@ impl Turn {
     /// that says nothing until it is done.
     fn idle(&self, limits: &Limits, may_be_silent: bool) -> Option<Duration> {
         let models_turn = self.awake && !may_be_silent && self.asked.is_empty();
-        self.activity.checked_add(limits.idle?).filter(|_| models_turn)
+        self.activity
+            .checked_add(limits.idle?)
+            .filter(|_| models_turn)
     }
 
     /// What is due now.
     pub(super) fn due(&self, now: Duration, limits: &Limits, may_be_silent: bool) -> Option<Due> {
         match &self.pending {
             Some(pending) => {
-                let (Pending::Interrupt(until) | Pending::Stop(until) | Pending::Limit((_, until))) = pending;
+                let (Pending::Interrupt(until) | Pending::Stop(until) | Pending::Limit((_, until))) =
+                    pending;
                 (*until <= now).then(|| Due::NoAnswer(interrupted(false)))
             }
-            None if self.wall(limits).is_some_and(|d| d <= now) => Some(Due::Limit(wall_limit(limits))),
-            None if self.idle(limits, may_be_silent).is_some_and(|d| d <= now) => Some(Due::Limit(idle_limit(limits))),
+            None if self.wall(limits).is_some_and(|d| d <= now) => {
+                Some(Due::Limit(wall_limit(limits)))
+            }
+            None if self.idle(limits, may_be_silent).is_some_and(|d| d <= now) => {
+                Some(Due::Limit(idle_limit(limits)))
+            }
             None => None,
         }
     }
@@ -174,16 +195,21 @@ impl Turn {
             Some(Pending::Interrupt(_)) => {
                 interrupted(over.outcome.cause == Cause::Interrupted && acknowledged(&over.outcome))
             }
-            Some(Pending::Stop(_)) => {
-                Outcome::new(Cause::Stopped, "The turn was cut short because the session was stopped.")
-            }
+            Some(Pending::Stop(_)) => Outcome::new(
+                Cause::Stopped,
+                "The turn was cut short because the session was stopped.",
+            ),
             None => over.outcome,
         };
         for part in &over.usage {
             emit(part.clone().into());
         }
         let accounted = !over.usage.is_empty();
-        let used = if accounted { over.usage.into_iter().collect() } else { self.used };
+        let used = if accounted {
+            over.usage.into_iter().collect()
+        } else {
+            self.used
+        };
         let cap = self.text.cap();
         let text = match over.text {
             Some(whole) => {
@@ -197,13 +223,28 @@ impl Turn {
             let message = format!("The answer is longer than {cap} bytes; the rest was left out.");
             emit(Notice::new(Level::Warning, "output_truncated", message).into());
         }
-        let ended = TurnEnded { outcome, text: text.into_text(), structured: over.structured, usage: used.sum() };
-        Closed { ended, used, accounted, pending: self.pending, origin: self.origin }
+        let ended = TurnEnded {
+            outcome,
+            text: text.into_text(),
+            structured: over.structured,
+            usage: used.sum(),
+        };
+        Closed {
+            ended,
+            used,
+            accounted,
+            pending: self.pending,
+            origin: self.origin,
+        }
     }
 }
 
 fn acknowledged(outcome: &Outcome) -> bool {
-    outcome.detail.as_ref().and_then(|d| d.acknowledged).unwrap_or(true)
+    outcome
+        .detail
+        .as_ref()
+        .and_then(|d| d.acknowledged)
+        .unwrap_or(true)
 }
 
 fn interrupted(acknowledged: bool) -> Outcome {
@@ -217,18 +258,25 @@ fn interrupted(acknowledged: bool) -> Outcome {
 
 /// The turn was over, and only background tasks were left to interrupt.
 pub(super) fn background_interrupted() -> Outcome {
-    Outcome::new(Cause::Interrupted, "The agent's background tasks were interrupted.")
+    Outcome::new(
+        Cause::Interrupted,
+        "The agent's background tasks were interrupted.",
+    )
 }
 
 /// The turn was over, and only background tasks were left to stop.
 pub(super) fn background_stopped() -> Outcome {
-    Outcome::new(Cause::Stopped, "The session was stopped while the agent's background tasks were running.")
+    Outcome::new(
+        Cause::Stopped,
+        "The session was stopped while the agent's background tasks were running.",
+    )
 }
 
 fn limit(cause: Cause, limit: Option<Duration>, message: &str) -> Outcome {
     let limit = limit.unwrap_or_default();
     let millis = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
-    Outcome::new(cause, message.replace("{}", &format!("{limit:?}"))).with(|d| d.limit_ms = Some(millis))
+    Outcome::new(cause, message.replace("{}", &format!("{limit:?}")))
+        .with(|d| d.limit_ms = Some(millis))
 }
 
 fn wall_limit(limits: &Limits) -> Outcome {
@@ -237,13 +285,21 @@ fn wall_limit(limits: &Limits) -> Outcome {
 }
 
 fn idle_limit(limits: &Limits) -> Outcome {
-    limit(Cause::IdleLimit, limits.idle, "The agent said nothing for {} while no tool was running.")
-        .hint("The model's service may hang; try again, or allow more silence (--idle-timeout).")
+    limit(
+        Cause::IdleLimit,
+        limits.idle,
+        "The agent said nothing for {} while no tool was running.",
+    )
+    .hint("The model's service may hang; try again, or allow more silence (--idle-timeout).")
 }
 
 pub(super) fn startup_limit(limits: &Limits) -> Outcome {
-    limit(Cause::StartupLimit, limits.startup, "The agent said nothing within {} after it was started.")
-        .hint("Start the agent by hand once, to see what it waits for.")
+    limit(
+        Cause::StartupLimit,
+        limits.startup,
+        "The agent said nothing within {} after it was started.",
+    )
+    .hint("Start the agent by hand once, to see what it waits for.")
 }
 
 /// The process is gone and nothing explains it.
@@ -253,7 +309,11 @@ pub(super) fn died(exit: &Exit) -> Outcome {
         (Some(code), None) => format!("ended with exit code {code}"),
         (None, None) => "is gone".to_owned(),
     };
-    Outcome::new(Cause::AgentDied, format!("The agent's process {how} before the turn was over.")).with(|d| {
+    Outcome::new(
+        Cause::AgentDied,
+        format!("The agent's process {how} before the turn was over."),
+    )
+    .with(|d| {
         d.exit_code = exit.code;
         d.signal = exit.signal;
         d.stderr = (!exit.stderr.is_empty()).then(|| exit.stderr.clone());
@@ -262,9 +322,14 @@ pub(super) fn died(exit: &Exit) -> Outcome {
 
 /// The process exited as if all were well, but what it printed is not in its protocol.
 fn invalid_response(count: u32, first: &str, exit: &Exit) -> Outcome {
-    let lines = if count == 1 { "1 line of its output is" } else { &format!("{count} lines of its output are") };
-    let message =
-        format!("The agent exited without a result, and {lines} not in its protocol, beginning with {first:?}.");
+    let lines = if count == 1 {
+        "1 line of its output is"
+    } else {
+        &format!("{count} lines of its output are")
+    };
+    let message = format!(
+        "The agent exited without a result, and {lines} not in its protocol, beginning with {first:?}."
+    );
     Outcome::new(Cause::Protocol, message)
         .hint("Check that the program is this agent (--program), and that nothing else prints to its standard output.")
         .with(|d| {

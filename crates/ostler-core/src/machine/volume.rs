@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::turn::Pending;
 use super::{Effect, Input, Machine};
 use crate::dialect::{ToAgent, TurnOver};
-use crate::event::{Level, Notice, EventKind};
+use crate::event::{EventKind, Level, Notice};
 use crate::outcome::{Cause, Outcome};
 use crate::size;
 
@@ -37,7 +37,9 @@ impl Machine {
 
     /// Handles an input within the bound.
     pub(super) fn handle_bounded(&mut self, now: Duration, input: Input, fx: &mut Vec<Effect>) {
-        let Some(limit) = self.limits.event_bytes else { return self.take(now, input, fx) };
+        let Some(limit) = self.limits.event_bytes else {
+            return self.take(now, input, fx);
+        };
         if self.volume.is_full {
             return self.take_muted(now, input, fx);
         }
@@ -45,7 +47,12 @@ impl Machine {
         let (size, is_counted) = match &input {
             Input::Heard(kind) => (size_of(kind), true),
             Input::Remark(notice) => (size_of(notice), true),
-            Input::Asked(ask) => (ask.input.as_ref().map_or(0, |input| input.get().len() as u64), false),
+            Input::Asked(ask) => (
+                ask.input
+                    .as_ref()
+                    .map_or(0, |input| input.get().len() as u64),
+                false,
+            ),
             _ => (0, false),
         };
         if self.volume.used.saturating_add(size) > limit {
@@ -71,10 +78,15 @@ impl Machine {
             return; // the last event came to the end of the log
         }
         let size = size::display(limit);
-        let message = format!("The events of this session reached the limit of {size}; nothing more is stored.");
+        let message = format!(
+            "The events of this session reached the limit of {size}; nothing more is stored."
+        );
         self.emit(Notice::new(Level::Error, "log_full", message), fx);
-        let outcome = Outcome::new(Cause::OutputLimit, format!("The session's events reached the limit of {size}."))
-            .hint("Allow more (--max-log-size), or continue in another session (--resume).");
+        let outcome = Outcome::new(
+            Cause::OutputLimit,
+            format!("The session's events reached the limit of {size}."),
+        )
+        .hint("Allow more (--max-log-size), or continue in another session (--resume).");
         self.thaw(now, fx); // a process that stands still hears nothing
         let (until, is_ending) = (now.saturating_add(self.limits.grace), self.is_ending());
         match &mut self.open {
@@ -84,7 +96,9 @@ impl Machine {
                     fx.push(Effect::Say(ToAgent::Interrupt));
                 }
                 // It was interrupted already, and does not get more time.
-                Some(Pending::Interrupt(until)) => turn.pending = Some(Pending::Limit((Box::new(outcome), until))),
+                Some(Pending::Interrupt(until)) => {
+                    turn.pending = Some(Pending::Limit((Box::new(outcome), until)))
+                }
                 Some(Pending::Stop(_) | Pending::Limit(_)) => {}
             },
             None if is_ending => {}
@@ -126,13 +140,24 @@ impl Machine {
 
 /// The end of a turn without the agent's words: what it said until the log was full is the answer.
 fn trimmed(over: TurnOver) -> TurnOver {
-    let TurnOver { outcome, mut usage, .. } = over;
+    let TurnOver {
+        outcome, mut usage, ..
+    } = over;
     usage.truncate(MODELS);
-    TurnOver { outcome, text: None, structured: None, usage }
+    TurnOver {
+        outcome,
+        text: None,
+        structured: None,
+        usage,
+    }
 }
 
 fn emitted(effect: &Effect) -> Option<&EventKind> {
-    if let Effect::Emit { kind, .. } = effect { Some(kind) } else { None }
+    if let Effect::Emit { kind, .. } = effect {
+        Some(kind)
+    } else {
+        None
+    }
 }
 
 /// The size of an event as it is stored.

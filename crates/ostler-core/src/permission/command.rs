@@ -43,7 +43,11 @@ struct Word {
 
 impl Word {
     fn literal(text: &str) -> Self {
-        Self { text: text.to_owned(), name: base(text), is_open: false }
+        Self {
+            text: text.to_owned(),
+            name: base(text),
+            is_open: false,
+        }
     }
 
     fn is_one_of(&self, programs: &str) -> bool {
@@ -88,13 +92,17 @@ pub(super) fn plain(line: &str) -> Option<Vec<String>> {
             }
             (None, ' ' | '\t') => words.extend(word.take()),
             (None, c) if is_harmless(c) => word.get_or_insert_default().push(c),
-            (Some(_), c) if is_harmless(c) || " ?*#[]{}^!'\"".contains(c) => word.get_or_insert_default().push(c),
+            (Some(_), c) if is_harmless(c) || " ?*#[]{}^!'\"".contains(c) => {
+                word.get_or_insert_default().push(c)
+            }
             _ => return None,
         }
     }
     words.extend(word);
     // `NAME=value program` is a program in a changed environment, and that can be another program.
-    let is_command = words.first().is_some_and(|first| !first.is_empty() && !first.contains('='));
+    let is_command = words
+        .first()
+        .is_some_and(|first| !first.is_empty() && !first.contains('='));
     (quote.is_none() && is_command && !is_long(&words)).then_some(words)
 }
 
@@ -111,11 +119,14 @@ pub(super) fn begins(words: &[String], prefix: &[String]) -> bool {
     };
     let fits = |(pattern, word): (&String, &String)| {
         let is_as_deep = pattern.matches('/').count() == word.matches('/').count();
-        pattern == "*" || pattern == word || (is_as_deep && pattern.split('/').zip(word.split('/')).all(is_part))
+        pattern == "*"
+            || pattern == word
+            || (is_as_deep && pattern.split('/').zip(word.split('/')).all(is_part))
     };
     let begins = words.len() >= prefix.len() && prefix.iter().zip(words).all(fits);
     // A command that a program runs on request is not what the rule allows, unless the rule names it too.
-    begins && (prefix.first().is_some_and(|first| first == "*") || !is_told(words) || is_told(prefix))
+    begins
+        && (prefix.first().is_some_and(|first| first == "*") || !is_told(words) || is_told(prefix))
 }
 
 /// Everything that a line could run.
@@ -130,16 +141,30 @@ pub(super) fn segments(line: &str) -> Vec<Segment> {
 
 /// A command of which nothing is known: it could be any.
 fn anything() -> Vec<Segment> {
-    let word = Word { is_open: true, ..Word::default() };
-    vec![Segment { words: vec![word], starts: 0..1, ..Segment::default() }]
+    let word = Word {
+        is_open: true,
+        ..Word::default()
+    };
+    vec![Segment {
+        words: vec![word],
+        starts: 0..1,
+        ..Segment::default()
+    }]
 }
 
 /// Finishes the segments, unless there are too many of them.
 fn finished(mut found: Vec<Segment>) -> Vec<Segment> {
-    if found.iter().map(|segment| segment.words.len()).sum::<usize>() > MOST_WORDS {
+    if found
+        .iter()
+        .map(|segment| segment.words.len())
+        .sum::<usize>()
+        > MOST_WORDS
+    {
         return anything();
     }
-    found.iter_mut().for_each(|segment| segment.starts = segment.find_starts());
+    found
+        .iter_mut()
+        .for_each(|segment| segment.starts = segment.find_starts());
     found
 }
 
@@ -155,7 +180,14 @@ pub(super) fn segments_of(words: &[String]) -> Vec<Segment> {
     }
     let mut found = Vec::new();
     let words = words.iter().map(|word| Word::literal(word)).collect();
-    with_inner(vec![Segment { words, ..Segment::default() }], 0, &mut found);
+    with_inner(
+        vec![Segment {
+            words,
+            ..Segment::default()
+        }],
+        0,
+        &mut found,
+    );
     finished(found)
 }
 
@@ -183,32 +215,64 @@ fn collect(line: &str, depth: usize, found: &mut Vec<Segment>) {
 /// Adds the segments, what they run with data as arguments, and the lines within them if something there reads lines.
 fn with_inner(mut segments: Vec<Segment>, depth: usize, found: &mut Vec<Segment>) {
     // Whatever comes after a pipe may read from it: it may stand in a group.
-    let piped = segments.iter().position(|segment| segment.is_piped).map_or(segments.len(), |at| at + 1);
-    segments.iter_mut().skip(piped).for_each(|segment| segment.is_fed = true);
+    let piped = segments
+        .iter()
+        .position(|segment| segment.is_piped)
+        .map_or(segments.len(), |at| at + 1);
+    segments
+        .iter_mut()
+        .skip(piped)
+        .for_each(|segment| segment.is_fed = true);
     unfold(&mut segments);
-    if found.iter().chain(&segments).map(|segment| segment.words.len()).sum::<usize>() > MOST_WORDS {
+    if found
+        .iter()
+        .chain(&segments)
+        .map(|segment| segment.words.len())
+        .sum::<usize>()
+        > MOST_WORDS
+    {
         return found.extend(anything());
     }
     for segment in &segments {
-        let values = segment.words.iter().filter_map(|word| command_of_variable(&word.text));
+        let values = segment
+            .words
+            .iter()
+            .filter_map(|word| command_of_variable(&word.text));
         values.for_each(|line| collect(line, depth + 1, found));
     }
     if segments.iter().any(|segment| segment.holds(SHELLS)) {
-        let is_line = |text: &str| text.contains(|c: char| c.is_whitespace() || ";|&$()<>`'\"\\{".contains(c));
+        let is_line = |text: &str| {
+            text.contains(|c: char| c.is_whitespace() || ";|&$()<>`'\"\\{".contains(c))
+        };
         for segment in &segments {
-            for word in segment.words.iter().chain(&segment.aside).filter(|word| is_line(&word.text)) {
+            for word in segment
+                .words
+                .iter()
+                .chain(&segment.aside)
+                .filter(|word| is_line(&word.text))
+            {
                 collect(&word.text, depth + 1, found);
             }
             // Some of them put their arguments together first.
-            if segment.holds(SHELLS) && segment.words.len() > 2 && segment.words.iter().any(|word| is_line(&word.text))
+            if segment.holds(SHELLS)
+                && segment.words.len() > 2
+                && segment.words.iter().any(|word| is_line(&word.text))
             {
-                let texts: Vec<&str> = segment.words.iter().skip(1).map(|word| word.text.as_str()).collect();
+                let texts: Vec<&str> = segment
+                    .words
+                    .iter()
+                    .skip(1)
+                    .map(|word| word.text.as_str())
+                    .collect();
                 collect(&texts.join(" "), depth + 1, found);
             }
         }
         // `echo rm x | sh`: it reads words that stand alone, too. Of a group it reads what all of it says.
         let is_fed = |at: usize| at > 0 && segments[at - 1].is_piped && segments[at].holds(SHELLS);
-        let before = (0..segments.len()).rev().find(|&at| is_fed(at)).unwrap_or(0);
+        let before = (0..segments.len())
+            .rev()
+            .find(|&at| is_fed(at))
+            .unwrap_or(0);
         let opened = |segment: &Segment| segment.is_opened && segment.holds(SHELLS);
         let after = segments.iter().position(opened).unwrap_or(segments.len());
         for (at, segment) in segments.iter_mut().enumerate() {
@@ -234,7 +298,11 @@ fn unfold(segments: &mut Vec<Segment>) {
                 Takes::Nothing => continue,
                 Takes::Anything => derived.extend(anything()),
                 Takes::Commands(commands) => {
-                    let of = |words| Segment { words, is_fed: segment.is_fed, ..Segment::default() };
+                    let of = |words| Segment {
+                        words,
+                        is_fed: segment.is_fed,
+                        ..Segment::default()
+                    };
                     derived.extend(commands.into_iter().map(of));
                     last.get_or_insert(start + 1);
                     break;
@@ -256,17 +324,27 @@ fn unfold(segments: &mut Vec<Segment>) {
 
 /// Returns true if a program's arguments make it run another command.
 fn is_told(words: &[String]) -> bool {
-    let segment = Segment { words: words.iter().map(|word| Word::literal(word)).collect(), ..Segment::default() };
-    let Some(first) = segment.words.first() else { return false };
+    let segment = Segment {
+        words: words.iter().map(|word| Word::literal(word)).collect(),
+        ..Segment::default()
+    };
+    let Some(first) = segment.words.first() else {
+        return false;
+    };
     let has_text = first.is_one_of(SCRIPTED)
-        && words.iter().any(|word| word.starts_with('-') && !word.starts_with("--") && word.contains('c'));
+        && words
+            .iter()
+            .any(|word| word.starts_with('-') && !word.starts_with("--") && word.contains('c'));
     has_text || takes(&segment.words, false) != Takes::Nothing
 }
 
 /// The command that an assignment gives to programs, if its name says that they run it.
 fn command_of_variable(word: &str) -> Option<&str> {
     let (name, value) = word.split_once('=')?;
-    COMMAND_VARIABLES.split(' ').any(|known| known == name).then_some(value)
+    COMMAND_VARIABLES
+        .split(' ')
+        .any(|known| known == name)
+        .then_some(value)
 }
 
 impl Segment {
@@ -282,7 +360,8 @@ impl Segment {
         let mut after = vec![Fits::default(); prefix.ordered.len()];
         let mut options = vec![false; prefix.options.len()];
         for (at, word) in self.words.iter().enumerate().skip(self.starts.start).rev() {
-            let rest = after.first().is_none_or(|rest| rest.fresh) && options.iter().all(|seen| *seen);
+            let rest =
+                after.first().is_none_or(|rest| rest.fresh) && options.iter().all(|seen| *seen);
             if (word.is_open || rest) && self.starts.contains(&at) && is_program(word) {
                 return true;
             }
@@ -299,20 +378,43 @@ impl Segment {
 
     /// Whether one of the programs that it may start is on a list.
     fn holds(&self, names: &str) -> bool {
-        self.words[self.find_starts()].iter().any(|word| word.is_one_of(names))
+        self.words[self.find_starts()]
+            .iter()
+            .any(|word| word.is_one_of(names))
     }
 
     /// Where the program may stand.
     fn find_starts(&self) -> Range<usize> {
         let is_before = |word: &Word| is_assignment(&word.text) || word.is_one_of(KEYWORDS);
-        let first = self.words.iter().position(|word| !is_before(word)).unwrap_or(self.words.len());
-        let among = |names: &str| self.words.iter().any(|word| names.split(' ').any(|name| name == word.text));
-        let contains = |word: &Word| CONTAINERS.iter().any(|(names, runs)| word.is_one_of(names) && among(runs));
-        let runs = |word: &Word| word.is_one_of(WRAPPERS) || word.is_one_of(SHELLS) || contains(word);
+        let first = self
+            .words
+            .iter()
+            .position(|word| !is_before(word))
+            .unwrap_or(self.words.len());
+        let among = |names: &str| {
+            self.words
+                .iter()
+                .any(|word| names.split(' ').any(|name| name == word.text))
+        };
+        let contains = |word: &Word| {
+            CONTAINERS
+                .iter()
+                .any(|(names, runs)| word.is_one_of(names) && among(runs))
+        };
+        let runs =
+            |word: &Word| word.is_one_of(WRAPPERS) || word.is_one_of(SHELLS) || contains(word);
         let many = self.anywhere || self.words.get(first).is_some_and(runs);
-        let end = if many { self.words.len() } else { self.words.len().min(first + 1) };
+        let end = if many {
+            self.words.len()
+        } else {
+            self.words.len().min(first + 1)
+        };
         let last = self.last.unwrap_or(end);
-        first..if self.anywhere { end } else { end.min(last.max(first)) }
+        first..if self.anywhere {
+            end
+        } else {
+            end.min(last.max(first))
+        }
     }
 }
 
@@ -322,9 +424,14 @@ fn base(program: &str) -> String {
 }
 
 fn is_assignment(word: &str) -> bool {
-    let Some((name, _)) = word.split_once('=') else { return false };
+    let Some((name, _)) = word.split_once('=') else {
+        return false;
+    };
     let name = name.strip_suffix('+').unwrap_or(name);
-    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_[]".contains(c))
+    !name.is_empty()
+        && name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "_[]".contains(c))
 }
 
 /// The words of a rule that denies or asks.
@@ -338,9 +445,17 @@ pub(super) struct Prefix {
 
 impl Prefix {
     pub(super) fn of(words: &[String]) -> Self {
-        let (program, more) = words.split_first().map_or((String::new(), &[][..]), |(first, more)| (base(first), more));
+        let (program, more) = words
+            .split_first()
+            .map_or((String::new(), &[][..]), |(first, more)| {
+                (base(first), more)
+            });
         let (ordered, options) = separate(&program, more);
-        Self { program, ordered, options }
+        Self {
+            program,
+            ordered,
+            options,
+        }
     }
 }
 
@@ -357,14 +472,27 @@ impl Fits {
     /// The same with one more word in front. `rest`: whether what comes after the wanted word fits what comes after this one.
     fn before(self, word: &Word, wanted: &str, rest: bool) -> Self {
         if word.is_open {
-            return Self { fresh: true, after_option: true };
+            return Self {
+                fresh: true,
+                after_option: true,
+            };
         }
         if is_like(wanted, &word.text) {
-            return Self { fresh: rest, after_option: rest };
+            return Self {
+                fresh: rest,
+                after_option: rest,
+            };
         }
         // Options do not hide what comes after them, and each may have a value.
         let is_option = word.text.starts_with('-');
-        let skipped = if is_option { self.after_option } else { self.fresh };
-        Self { fresh: skipped && is_option, after_option: skipped }
+        let skipped = if is_option {
+            self.after_option
+        } else {
+            self.fresh
+        };
+        Self {
+            fresh: skipped && is_option,
+            after_option: skipped,
+        }
     }
 }

@@ -94,8 +94,15 @@ impl Policy {
     /// # Errors
     /// Names the line, the rule, and what to write instead.
     pub fn parse(text: &str, source: &str, trust: Trust) -> Result<Self, PolicyError> {
-        let line_at = |at: usize| text.get(..at).map(|before| before.matches('\n').count() + 1);
-        let fail = |line, message| PolicyError { source_name: source.to_owned(), line, message };
+        let line_at = |at: usize| {
+            text.get(..at)
+                .map(|before| before.matches('\n').count() + 1)
+        };
+        let fail = |line, message| PolicyError {
+            source_name: source.to_owned(),
+            line,
+            message,
+        };
         let file: File = toml::from_str(text).map_err(|error| {
             let line = error.span().and_then(|span| line_at(span.start));
             fail(line, error.message().replace('\n', " "))
@@ -106,7 +113,10 @@ impl Policy {
         }
         check_size(&file).map_err(|why| fail(None, why))?;
         let trusted = file.trusted_projects.unwrap_or_default();
-        let trusted = trusted.iter().map(|pattern| project(pattern)).collect::<Result<Vec<_>, _>>();
+        let trusted = trusted
+            .iter()
+            .map(|pattern| project(pattern))
+            .collect::<Result<Vec<_>, _>>();
         let trusted = trusted.map_err(|why| fail(None, format!("trusted_projects: {why}")))?;
         let source: Arc<str> = source.into();
         let mut rules = Vec::new();
@@ -114,13 +124,23 @@ impl Policy {
         for (at, written) in file.rule.into_iter().enumerate() {
             let line = line_at(written.span().start);
             let mut written = written.into_inner();
-            examples.push((line, std::mem::take(&mut written.examples).0, std::mem::take(&mut written.not).0));
-            let rule = compile(written, trust).map_err(|why| fail(line, format!("rule {}: {why}", at + 1)))?;
-            rules.push(Rule { source: source.clone(), number: at + 1, ..rule });
+            examples.push((
+                line,
+                std::mem::take(&mut written.examples).0,
+                std::mem::take(&mut written.not).0,
+            ));
+            let rule = compile(written, trust)
+                .map_err(|why| fail(line, format!("rule {}: {why}", at + 1)))?;
+            rules.push(Rule {
+                source: source.clone(),
+                number: at + 1,
+                ..rule
+            });
         }
         let policy = Self::new(rules, trusted.concat());
         for (rule, (line, yes, no)) in policy.rules().zip(examples) {
-            try_examples(&policy, rule, (&yes, &no)).map_err(|why| fail(line, format!("{}: {why}", rule.short())))?;
+            try_examples(&policy, rule, (&yes, &no))
+                .map_err(|why| fail(line, format!("{}: {why}", rule.short())))?;
         }
         Ok(policy.narrowing())
     }
@@ -136,26 +156,42 @@ impl Rule {
 fn check_size(file: &File) -> Result<(), String> {
     let rules = file.rule.len();
     if rules > MOST_RULES {
-        return Err(format!("it has {rules} rules, and {MOST_RULES} is the most: put several patterns into one rule"));
+        return Err(format!(
+            "it has {rules} rules, and {MOST_RULES} is the most: put several patterns into one rule"
+        ));
     }
-    let paths = |list: &[String]| list.iter().map(|path| 1 + path.matches('/').count()).sum::<usize>();
+    let paths = |list: &[String]| {
+        list.iter()
+            .map(|path| 1 + path.matches('/').count())
+            .sum::<usize>()
+    };
     let weight = |rule: &Spanned<Written>| {
         let rule = rule.get_ref();
-        let words = rule.command.0.iter().map(|command| command.split(' ').count()).sum::<usize>();
+        let words = rule
+            .command
+            .0
+            .iter()
+            .map(|command| command.split(' ').count())
+            .sum::<usize>();
         let examples = rule.examples.0.len() + rule.not.0.len();
         rule.kind.0.len() + rule.tool.0.len() + words + paths(&rule.path.0) + examples
     };
-    let patterns = file.rule.iter().map(weight).sum::<usize>() + paths(file.trusted_projects.as_deref().unwrap_or(&[]));
+    let patterns = file.rule.iter().map(weight).sum::<usize>()
+        + paths(file.trusted_projects.as_deref().unwrap_or(&[]));
     if patterns > MOST_PATTERNS {
         let why = "words of commands, parts of paths, tools, kinds and examples together, and the most is";
-        return Err(format!("its rules hold {patterns} {why} {MOST_PATTERNS}: use wider patterns"));
+        return Err(format!(
+            "its rules hold {patterns} {why} {MOST_PATTERNS}: use wider patterns"
+        ));
     }
     Ok(())
 }
 
 fn project(pattern: &str) -> Result<Vec<Glob>, String> {
     if !pattern.starts_with('/') {
-        return Err(format!("{pattern:?} must be an absolute path, such as \"/home/me/work/**\""));
+        return Err(format!(
+            "{pattern:?} must be an absolute path, such as \"/home/me/work/**\""
+        ));
     }
     Glob::compile(pattern, false)
 }
@@ -165,13 +201,27 @@ fn compile(written: Written, trust: Trust) -> Result<Rule, String> {
         "allow" => Action::Allow,
         "deny" => Action::Deny,
         "ask" => Action::Ask,
-        other => return Err(format!("do = {other:?}: expected \"allow\", \"deny\" or \"ask\"")),
+        other => {
+            return Err(format!(
+                "do = {other:?}: expected \"allow\", \"deny\" or \"ask\""
+            ));
+        }
     };
     if written.message.is_some() && action != Action::Deny {
         return Err("message is what the model is told when it is denied: remove it, or write do = \"deny\"".into());
     }
-    let kind = written.kind.0.iter().map(|word| kind(word)).collect::<Result<Vec<_>, _>>()?;
-    let when = Conditions { kind, tool: written.tool.0, command: written.command.0, path: written.path.0 };
+    let kind = written
+        .kind
+        .0
+        .iter()
+        .map(|word| kind(word))
+        .collect::<Result<Vec<_>, _>>()?;
+    let when = Conditions {
+        kind,
+        tool: written.tool.0,
+        command: written.command.0,
+        path: written.path.0,
+    };
     if when == Conditions::default() {
         return Err(
             "it says nothing of what it is about: give kind, tool, command or path; tool = \"*\" for all".into()
@@ -180,33 +230,68 @@ fn compile(written: Written, trust: Trust) -> Result<Rule, String> {
     if when.tool.iter().any(String::is_empty) {
         return Err("tool = \"\" is no tool: write \"*\" for all".into());
     }
-    let prefixes = when.command.iter().map(|text| prefix(text)).collect::<Result<Vec<_>, _>>()?;
+    let prefixes = when
+        .command
+        .iter()
+        .map(|text| prefix(text))
+        .collect::<Result<Vec<_>, _>>()?;
     let wide = prefixes.iter().map(|words| Prefix::of(words)).collect();
-    let globs = when.path.iter().map(|pattern| Glob::compile(pattern, action != Action::Allow));
+    let globs = when
+        .path
+        .iter()
+        .map(|pattern| Glob::compile(pattern, action != Action::Allow));
     let globs = globs.collect::<Result<Vec<_>, _>>()?.concat();
-    Ok(Rule { source: "".into(), number: 0, action, when, message: written.message, trust, prefixes, wide, globs })
+    Ok(Rule {
+        source: "".into(),
+        number: 0,
+        action,
+        when,
+        message: written.message,
+        trust,
+        prefixes,
+        wide,
+        globs,
+    })
 }
 
 fn kind(word: &str) -> Result<ToolKind, String> {
     ToolKind::parse(word).ok_or_else(|| {
         let known: Vec<&str> = ToolKind::ALL.iter().map(|kind| kind.as_str()).collect();
-        format!("there is no kind {word:?}: expected one of {}", known.join(", "))
+        format!(
+            "there is no kind {word:?}: expected one of {}",
+            known.join(", ")
+        )
     })
 }
 
 /// The words that a command begins with.
 fn prefix(text: &str) -> Result<Vec<String>, String> {
     if let Some(odd) = text.chars().find(|c| ";|&$()<>`'\"\\\n".contains(*c)) {
-        return Err(format!("command = {text:?} must be the first words of one command, without {odd:?}"));
+        return Err(format!(
+            "command = {text:?} must be the first words of one command, without {odd:?}"
+        ));
     }
     let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-    if words.is_empty() { Err("command = \"\" has no words: write \"*\" for any command".into()) } else { Ok(words) }
+    if words.is_empty() {
+        Err("command = \"\" has no words: write \"*\" for any command".into())
+    } else {
+        Ok(words)
+    }
 }
 
 /// Whether the examples come out as they say.
-fn try_examples(policy: &Policy, rule: &Rule, (yes, no): (&[Example], &[Example])) -> Result<(), String> {
-    for (example, expected) in yes.iter().map(|one| (one, true)).chain(no.iter().map(|one| (one, false))) {
-        let wants = tool_use(rule, example).map_err(|why| format!("the example {example}: {why}"))?;
+fn try_examples(
+    policy: &Policy,
+    rule: &Rule,
+    (yes, no): (&[Example], &[Example]),
+) -> Result<(), String> {
+    for (example, expected) in yes
+        .iter()
+        .map(|one| (one, true))
+        .chain(no.iter().map(|one| (one, false)))
+    {
+        let wants =
+            tool_use(rule, example).map_err(|why| format!("the example {example}: {why}"))?;
         let decider = policy.decider(&wants, EXAMPLE_WORKSPACE);
         let is_this = decider.is_some_and(|decider| decider.number == rule.number);
         if is_this == expected {
@@ -214,8 +299,12 @@ fn try_examples(policy: &Policy, rule: &Rule, (yes, no): (&[Example], &[Example]
         }
         let decided = decider.map_or("no rule".to_owned(), Rule::to_string);
         return Err(match expected {
-            true => format!("its example {example} is decided by {decided}: change the rule, the order or the example"),
-            false => format!("it decides {example}, which is under `not`: change the rule or the example"),
+            true => format!(
+                "its example {example} is decided by {decided}: change the rule, the order or the example"
+            ),
+            false => format!(
+                "it decides {example}, which is under `not`: change the rule or the example"
+            ),
         });
     }
     Ok(())
@@ -229,10 +318,21 @@ fn tool_use(rule: &Rule, example: &Example) -> Result<ToolUse, String> {
         Example::Short(text) => {
             let text = text.clone();
             match (when.command.is_empty(), when.path.is_empty()) {
-                (false, false) => return Err("write it as { command = \"…\", path = \"…\" }".into()),
-                (false, true) => LongExample { command: Some(text), ..LongExample::default() },
-                (true, false) => LongExample { path: Many(vec![text]), ..LongExample::default() },
-                (true, true) => LongExample { tool: Some(text), ..LongExample::default() },
+                (false, false) => {
+                    return Err("write it as { command = \"…\", path = \"…\" }".into());
+                }
+                (false, true) => LongExample {
+                    command: Some(text),
+                    ..LongExample::default()
+                },
+                (true, false) => LongExample {
+                    path: Many(vec![text]),
+                    ..LongExample::default()
+                },
+                (true, true) => LongExample {
+                    tool: Some(text),
+                    ..LongExample::default()
+                },
             }
         }
     };
@@ -241,13 +341,24 @@ fn tool_use(rule: &Rule, example: &Example) -> Result<ToolUse, String> {
         (Some(line), None) => Some(Command::Shell(line)),
         (None, words) => words.map(Command::Words),
     };
-    let usual = if command.is_some() { ToolKind::Execute } else { ToolKind::Other };
+    let usual = if command.is_some() {
+        ToolKind::Execute
+    } else {
+        ToolKind::Other
+    };
     let kind = match &long.kind {
         Some(word) => kind(word)?,
         None => when.kind.first().copied().unwrap_or(usual),
     };
-    let tool = long.tool.or_else(|| when.tool.first().map(|tool| tool.replace('*', "x")));
-    Ok(ToolUse { tool: tool.unwrap_or_else(|| "x".to_owned()), kind, command, paths: long.path.0 })
+    let tool = long
+        .tool
+        .or_else(|| when.tool.first().map(|tool| tool.replace('*', "x")));
+    Ok(ToolUse {
+        tool: tool.unwrap_or_else(|| "x".to_owned()),
+        kind,
+        command,
+        paths: long.path.0,
+    })
 }
 
 impl fmt::Display for Example {
@@ -256,11 +367,26 @@ impl fmt::Display for Example {
             Self::Short(text) => return write!(f, "{text:?}"),
             Self::Long(long) => long,
         };
-        let one = |key: &str, text: &Option<String>| text.as_ref().map(|text| format!("{key} = {text:?}"));
-        let words = long.words.as_ref().map(|words| format!("words = {words:?}"));
+        let one = |key: &str, text: &Option<String>| {
+            text.as_ref().map(|text| format!("{key} = {text:?}"))
+        };
+        let words = long
+            .words
+            .as_ref()
+            .map(|words| format!("words = {words:?}"));
         let path = (!long.path.0.is_empty()).then(|| format!("path = {:?}", long.path.0));
-        let parts = [one("kind", &long.kind), one("tool", &long.tool), one("command", &long.command), words, path];
-        write!(f, "{{ {} }}", parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
+        let parts = [
+            one("kind", &long.kind),
+            one("tool", &long.tool),
+            one("command", &long.command),
+            words,
+            path,
+        ];
+        write!(
+            f,
+            "{{ {} }}",
+            parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+        )
     }
 }
 
@@ -310,7 +436,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Many<T> {
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<Many<T>, E> {
-                T::deserialize(serde::de::value::StrDeserializer::new(text)).map(|one| Many(vec![one]))
+                T::deserialize(serde::de::value::StrDeserializer::new(text))
+                    .map(|one| Many(vec![one]))
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Many<T>, A::Error> {

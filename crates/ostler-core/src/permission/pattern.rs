@@ -2,12 +2,18 @@
 
 /// Whether `text` looks like `pattern`, in which `*` stands for anything.
 pub(super) fn is_like(pattern: &str, text: &str) -> bool {
-    let Some((head, rest)) = pattern.split_once('*') else { return pattern == text };
-    let Some(mut text) = text.strip_prefix(head) else { return false };
+    let Some((head, rest)) = pattern.split_once('*') else {
+        return pattern == text;
+    };
+    let Some(mut text) = text.strip_prefix(head) else {
+        return false;
+    };
     let (middle, tail) = rest.rsplit_once('*').unwrap_or(("", rest));
     // The first place at which a piece fits is as good as any other.
     for piece in middle.split('*') {
-        let Some(at) = text.find(piece) else { return false };
+        let Some(at) = text.find(piece) else {
+            return false;
+        };
         text = &text[at + piece.len()..];
     }
     text.ends_with(tail)

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::command::{self, Prefix, Segment};
-use super::pattern::is_like;
 use super::path::{Glob, Place};
+use super::pattern::is_like;
 use super::{Command, ToolKind, ToolUse};
 use crate::clip::plain;
 
@@ -116,7 +116,11 @@ pub struct Rule {
 
 impl Policy {
     pub(super) fn new(rules: Vec<Rule>, trusted: Vec<Glob>) -> Self {
-        Self { rules: rules.into_iter().map(Arc::new).collect(), trusted: trusted.into(), dropped: 0 }
+        Self {
+            rules: rules.into_iter().map(Arc::new).collect(),
+            trusted: trusted.into(),
+            dropped: 0,
+        }
     }
 
     /// These tools may run, and nothing else. `message` is what the model is told about everything else.
@@ -134,10 +138,19 @@ impl Policy {
             globs: Vec::new(),
         };
         let tools: Vec<String> = tools.into_iter().map(str::to_owned).collect();
-        let deny = rule(2, Action::Deny, Conditions::default(), Some(message.to_owned()));
+        let deny = rule(
+            2,
+            Action::Deny,
+            Conditions::default(),
+            Some(message.to_owned()),
+        );
         // A rule without tools would be about all of them. A tool of the agent's own may have the same name, but what it does
         // is known; of the caller's tools it is not.
-        let theirs = |tool| Conditions { kind: vec![ToolKind::Other], tool, ..Conditions::default() };
+        let theirs = |tool| Conditions {
+            kind: vec![ToolKind::Other],
+            tool,
+            ..Conditions::default()
+        };
         let allow = (!tools.is_empty()).then(|| rule(1, Action::Allow, theirs(tools), None));
         Self::new(allow.into_iter().chain([deny]).collect(), Vec::new())
     }
@@ -146,13 +159,21 @@ impl Policy {
     pub(super) fn narrowing(self) -> Self {
         let kept = |rule: &&Arc<Rule>| rule.trust == Trust::Full || rule.action != Action::Allow;
         let rules: Arc<[_]> = self.rules.iter().filter(kept).cloned().collect();
-        Self { dropped: self.rules.len() - rules.len(), rules, trusted: self.trusted }
+        Self {
+            dropped: self.rules.len() - rules.len(),
+            rules,
+            trusted: self.trusted,
+        }
     }
 
     /// These rules first, then `more`.
     #[must_use]
     pub fn then(self, more: Self) -> Self {
-        let Self { rules, trusted, dropped } = more;
+        let Self {
+            rules,
+            trusted,
+            dropped,
+        } = more;
         Self {
             rules: self.rules.iter().chain(&*rules).cloned().collect(),
             trusted: self.trusted.iter().chain(&*trusted).cloned().collect(),
@@ -190,8 +211,14 @@ impl Policy {
     #[must_use]
     pub fn decide(&self, wants: &ToolUse, workspace: &str) -> Ruling {
         match self.decider(wants, workspace) {
-            Some(rule) => Ruling { ruled: rule.ruled(), rule: Some(rule.to_string()) },
-            None => Ruling { ruled: Ruled::Undecided, rule: None },
+            Some(rule) => Ruling {
+                ruled: rule.ruled(),
+                rule: Some(rule.to_string()),
+            },
+            None => Ruling {
+                ruled: Ruled::Undecided,
+                rule: None,
+            },
         }
     }
 
@@ -216,8 +243,13 @@ impl Policy {
     #[must_use]
     pub fn lint(&self) -> Vec<String> {
         let idle = self.rules().enumerate().filter_map(|(at, late)| {
-            let early = self.rules().take(at.min(MOST_RULES)).find(|early| early.covers(late))?;
-            Some(format!("{late} never decides: {early} comes before it and takes all that it matches"))
+            let early = self
+                .rules()
+                .take(at.min(MOST_RULES))
+                .find(|early| early.covers(late))?;
+            Some(format!(
+                "{late} never decides: {early} comes before it and takes all that it matches"
+            ))
         });
         idle.collect()
     }
@@ -237,14 +269,25 @@ impl<'a> Seen<'a> {
     fn of(wants: &'a ToolUse, workspace: &str) -> Self {
         let (plain, segments) = match &wants.command {
             Some(Command::Shell(line)) => (command::plain(line), command::segments(line)),
-            Some(Command::Words(words)) => {
-                (Some(words.clone()).filter(|words| !command::is_long(words)), command::segments_of(words))
-            }
+            Some(Command::Words(words)) => (
+                Some(words.clone()).filter(|words| !command::is_long(words)),
+                command::segments_of(words),
+            ),
             None => (None, Vec::new()),
         };
         let few = Some(&wants.paths).filter(|paths| paths.len() <= MOST_PATHS);
-        let places = few.map(|paths| paths.iter().map(|path| Place::of(path, workspace)).collect());
-        Self { wants, plain, segments, places }
+        let places = few.map(|paths| {
+            paths
+                .iter()
+                .map(|path| Place::of(path, workspace))
+                .collect()
+        });
+        Self {
+            wants,
+            plain,
+            segments,
+            places,
+        }
     }
 }
 
@@ -254,7 +297,11 @@ impl Rule {
         match self.action {
             Action::Allow => Ruled::Allow,
             Action::Ask => Ruled::Ask,
-            Action::Deny => Ruled::Deny(self.message.clone().unwrap_or_else(|| format!("Not allowed by {self}."))),
+            Action::Deny => Ruled::Deny(
+                self.message
+                    .clone()
+                    .unwrap_or_else(|| format!("Not allowed by {self}.")),
+            ),
         }
     }
 
@@ -273,12 +320,17 @@ impl Rule {
     fn matches(&self, seen: &Seen<'_>) -> bool {
         let when = &self.when;
         let kind = when.kind.is_empty() || when.kind.contains(&seen.wants.kind);
-        let tool = when.tool.is_empty() || when.tool.iter().any(|tool| is_like(tool, &seen.wants.tool));
+        let tool =
+            when.tool.is_empty() || when.tool.iter().any(|tool| is_like(tool, &seen.wants.tool));
         kind && tool && self.matches_command(seen) && self.matches_paths(seen)
     }
 
     fn matches_command(&self, seen: &Seen<'_>) -> bool {
-        let begins = |words: &Vec<String>| self.prefixes.iter().any(|prefix| command::begins(words, prefix));
+        let begins = |words: &Vec<String>| {
+            self.prefixes
+                .iter()
+                .any(|prefix| command::begins(words, prefix))
+        };
         let could = |segment: &Segment| self.wide.iter().any(|prefix| segment.could_begin(prefix));
         self.prefixes.is_empty()
             || match self.action {
@@ -291,7 +343,9 @@ impl Rule {
         if self.globs.is_empty() {
             return true;
         }
-        let Some(places) = &seen.places else { return self.action != Action::Allow };
+        let Some(places) = &seen.places else {
+            return self.action != Action::Allow;
+        };
         // An edit can move or delete a directory, and all that is below it.
         let is_edit = seen.wants.kind == ToolKind::Edit;
         match self.action {
@@ -300,7 +354,9 @@ impl Rule {
                 !places.is_empty() && places.iter().all(is_covered)
             }
             Action::Deny | Action::Ask => places.iter().any(|place| {
-                self.globs.iter().any(|glob| glob.may_mean(place) || (is_edit && glob.may_be_below(place)))
+                self.globs
+                    .iter()
+                    .any(|glob| glob.may_mean(place) || (is_edit && glob.may_be_below(place)))
             }),
         }
     }
@@ -313,15 +369,18 @@ impl Rule {
         if sees_less && !(mine.command.is_empty() && mine.path.is_empty()) {
             return false;
         }
-        if self.trust == Trust::Project && self.action == Action::Ask && later.trust == Trust::Full {
+        if self.trust == Trust::Project && self.action == Action::Ask && later.trust == Trust::Full
+        {
             return false;
         }
         let any_tool = mine.tool.is_empty() || mine.tool.iter().any(|tool| tool == "*");
-        let longer = |prefix: &Vec<String>| self.prefixes.iter().any(|mine| prefix.starts_with(mine));
+        let longer =
+            |prefix: &Vec<String>| self.prefixes.iter().any(|mine| prefix.starts_with(mine));
         is_within(&its.kind, &mine.kind)
             && (any_tool || is_within(&its.tool, &mine.tool))
             && is_within(&its.path, &mine.path)
-            && (self.prefixes.is_empty() || (!later.prefixes.is_empty() && later.prefixes.iter().all(longer)))
+            && (self.prefixes.is_empty()
+                || (!later.prefixes.is_empty() && later.prefixes.iter().all(longer)))
     }
 }
 
@@ -333,11 +392,35 @@ fn is_within<T: PartialEq>(narrow: &[T], wide: &[T]) -> bool {
 /// `rule 3 of ~/.config/ostler/policy.toml (execute "git push")`.
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let quoted = |texts: &[String]| texts.iter().map(|text| format!("{text:?}")).collect::<Vec<_>>();
-        let kinds: Vec<String> = self.when.kind.iter().map(|kind| kind.as_str().to_owned()).collect();
-        let lists = [kinds, self.when.tool.clone(), quoted(&self.when.command), quoted(&self.when.path)];
-        let words: Vec<String> = lists.iter().filter(|list| !list.is_empty()).map(|list| brief(list)).collect();
-        let all = format!("rule {} of {} ({})", self.number, self.source, words.join(" "));
+        let quoted = |texts: &[String]| {
+            texts
+                .iter()
+                .map(|text| format!("{text:?}"))
+                .collect::<Vec<_>>()
+        };
+        let kinds: Vec<String> = self
+            .when
+            .kind
+            .iter()
+            .map(|kind| kind.as_str().to_owned())
+            .collect();
+        let lists = [
+            kinds,
+            self.when.tool.clone(),
+            quoted(&self.when.command),
+            quoted(&self.when.path),
+        ];
+        let words: Vec<String> = lists
+            .iter()
+            .filter(|list| !list.is_empty())
+            .map(|list| brief(list))
+            .collect();
+        let all = format!(
+            "rule {} of {} ({})",
+            self.number,
+            self.source,
+            words.join(" ")
+        );
         f.write_str(&plain(&all).replace('\n', " "))
     }
 }

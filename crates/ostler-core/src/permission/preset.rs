@@ -92,10 +92,11 @@ impl Preset {
             Self::Ask => secrets(ask) + &rest(ask),
             Self::Workspace => secrets(ask) + EDITS + &rest(ask),
             Self::ReadOnly => {
-                secrets("do = \"deny\"\nmessage = \"This file looks like a secret, and this session is read-only.\"")
-                    + &rest(
-                        "do = \"deny\"\nmessage = \"This session is read-only: look at files, and say what you would do.\"",
-                    )
+                secrets(
+                    "do = \"deny\"\nmessage = \"This file looks like a secret, and this session is read-only.\"",
+                ) + &rest(
+                    "do = \"deny\"\nmessage = \"This session is read-only: look at files, and say what you would do.\"",
+                )
             }
         }
     }
@@ -108,7 +109,9 @@ impl Policy {
         let source = format!("the preset {}", preset.as_str());
         let read = |text: &str| Self::parse(text, &source, Trust::Full);
         // The texts are tested. If one were wrong all the same, nothing would be allowed.
-        read(&preset.text()).or_else(|_| read("[[rule]]\ntool = \"*\"\ndo = \"deny\"\n")).unwrap_or_default()
+        read(&preset.text())
+            .or_else(|_| read("[[rule]]\ntool = \"*\"\ndo = \"deny\"\n"))
+            .unwrap_or_default()
     }
 }
 
@@ -120,7 +123,10 @@ mod tests {
     fn the_presets_hold_their_own_examples() {
         for preset in Preset::ALL {
             let read = Policy::parse(&preset.text(), "preset", Trust::Full);
-            assert!(read.as_ref().is_ok_and(|policy| policy.lint().is_empty()), "{preset:?}: {read:?}");
+            assert!(
+                read.as_ref().is_ok_and(|policy| policy.lint().is_empty()),
+                "{preset:?}: {read:?}"
+            );
             assert_eq!(Preset::parse(preset.as_str()), Some(preset));
         }
         assert_eq!(Preset::parse("yolo"), None);

@@ -13,16 +13,25 @@ fn policy(text: &str) -> Policy {
 }
 
 fn shell(line: &str) -> ToolUse {
-    ToolUse { command: Some(Command::Shell(line.to_owned())), ..ToolUse::of("Shell", ToolKind::Execute) }
+    ToolUse {
+        command: Some(Command::Shell(line.to_owned())),
+        ..ToolUse::of("Shell", ToolKind::Execute)
+    }
 }
 
 fn words(words: &[&str]) -> ToolUse {
     let words = words.iter().map(|&word| word.to_owned()).collect();
-    ToolUse { command: Some(Command::Words(words)), ..ToolUse::of("Shell", ToolKind::Execute) }
+    ToolUse {
+        command: Some(Command::Words(words)),
+        ..ToolUse::of("Shell", ToolKind::Execute)
+    }
 }
 
 fn edit(paths: &[&str]) -> ToolUse {
-    ToolUse { paths: paths.iter().map(|&path| path.to_owned()).collect(), ..ToolUse::of("Edit", ToolKind::Edit) }
+    ToolUse {
+        paths: paths.iter().map(|&path| path.to_owned()).collect(),
+        ..ToolUse::of("Edit", ToolKind::Edit)
+    }
 }
 
 fn said(policy: &Policy, wants: &ToolUse) -> &'static str {
@@ -31,7 +40,8 @@ fn said(policy: &Policy, wants: &ToolUse) -> &'static str {
 
 #[test]
 fn an_allowed_command_is_one_plain_command() {
-    let allow = policy("[[rule]]\ncommand = [\"git status\", \"cargo *\", \"./bin/*\"]\ndo = \"allow\"");
+    let allow =
+        policy("[[rule]]\ncommand = [\"git status\", \"cargo *\", \"./bin/*\"]\ndo = \"allow\"");
     let fine = [
         "git status",
         "  git   status -sb",
@@ -112,7 +122,8 @@ fn an_allowed_command_is_one_plain_command() {
 
 #[test]
 fn a_star_in_a_path_is_a_name() {
-    let allow = policy("[[rule]]\ncommand = [\"tools/*/run\", \"./a*/b\", \"x *\"]\ndo = \"allow\"");
+    let allow =
+        policy("[[rule]]\ncommand = [\"tools/*/run\", \"./a*/b\", \"x *\"]\ndo = \"allow\"");
     for (line, allows) in [
         ("tools/a/run", true),
         ("tools/a.b/run y", true),
@@ -130,7 +141,11 @@ fn a_star_in_a_path_is_a_name() {
 // A hostile command must not keep the program busy: with the square of these lengths none of this would come to an end.
 #[test]
 fn a_long_command_is_any_command() {
-    let rule = |action: &str| policy(&format!("[[rule]]\ncommand = [\"rm -rf\", \"x -y -z\"]\ndo = \"{action}\""));
+    let rule = |action: &str| {
+        policy(&format!(
+            "[[rule]]\ncommand = [\"rm -rf\", \"x -y -z\"]\ndo = \"{action}\""
+        ))
+    };
     let (allow, deny) = (rule("allow"), rule("deny"));
     let megabyte = |piece: &str| piece.repeat(1_000_000 / piece.len());
     for line in [
@@ -148,11 +163,21 @@ fn a_long_command_is_any_command() {
         assert_eq!(said(&deny, &shell(&line)), "deny", "{start}");
     }
     let short = format!("rm -rf {}", "a ".repeat(10_000));
-    assert_eq!((said(&allow, &shell(&short)), said(&deny, &shell(&short))), ("undecided", "deny"), "many words");
-    let many = ["rm", "-rf"].into_iter().chain(std::iter::repeat_n("rm", 500_000)).collect::<Vec<_>>();
+    assert_eq!(
+        (said(&allow, &shell(&short)), said(&deny, &shell(&short))),
+        ("undecided", "deny"),
+        "many words"
+    );
+    let many = ["rm", "-rf"]
+        .into_iter()
+        .chain(std::iter::repeat_n("rm", 500_000))
+        .collect::<Vec<_>>();
     let long = megabyte("a");
     for list in [&many[..], &["rm", "-rf", &long]] {
-        assert_eq!((said(&allow, &words(list)), said(&deny, &words(list))), ("undecided", "deny"));
+        assert_eq!(
+            (said(&allow, &words(list)), said(&deny, &words(list))),
+            ("undecided", "deny")
+        );
     }
     // What is just short enough is looked at as ever.
     for (line, denies) in [
@@ -162,19 +187,38 @@ fn a_long_command_is_any_command() {
         (format!("echo {}; rm -rf x", "a".repeat(40_000)), true),
         (format!("echo {}", "a".repeat(40_000)), false),
     ] {
-        assert_eq!(said(&deny, &shell(&line)) == "deny", denies, "{} {}", &line[..9], line.len());
+        assert_eq!(
+            said(&deny, &shell(&line)) == "deny",
+            denies,
+            "{} {}",
+            &line[..9],
+            line.len()
+        );
     }
 }
 
 #[test]
 fn words_are_compared_as_they_are() {
     let allow = policy("[[rule]]\ncommand = \"git status\"\ndo = \"allow\"");
-    assert_eq!(said(&allow, &words(&["git", "status", "a;b", "$x"])), "allow");
-    for other in [&[][..], &["git"], &["git status"], &["sh", "-c", "git status"], &["/tmp/git", "status"]] {
+    assert_eq!(
+        said(&allow, &words(&["git", "status", "a;b", "$x"])),
+        "allow"
+    );
+    for other in [
+        &[][..],
+        &["git"],
+        &["git status"],
+        &["sh", "-c", "git status"],
+        &["/tmp/git", "status"],
+    ] {
         assert_eq!(said(&allow, &words(other)), "undecided", "{other:?}");
     }
     let deny = policy("[[rule]]\ncommand = \"git push\"\ndo = \"deny\"");
-    for bad in [&["git", "push"][..], &["/usr/bin/git", "-C", "x", "push"], &["bash", "-lc", "cd x && git push"]] {
+    for bad in [
+        &["git", "push"][..],
+        &["/usr/bin/git", "-C", "x", "push"],
+        &["bash", "-lc", "cd x && git push"],
+    ] {
         assert_eq!(said(&deny, &words(bad)), "deny", "{bad:?}");
     }
     assert_eq!(said(&deny, &words(&["echo", "git push"])), "undecided");
@@ -183,7 +227,9 @@ fn words_are_compared_as_they_are() {
 #[test]
 fn a_denied_command_is_found_wherever_it_could_be() {
     for action in ["deny", "ask"] {
-        let rule = policy(&format!("[[rule]]\ncommand = [\"rm -rf\", \"git push\"]\ndo = \"{action}\""));
+        let rule = policy(&format!(
+            "[[rule]]\ncommand = [\"rm -rf\", \"git push\"]\ndo = \"{action}\""
+        ));
         for line in HIDDEN {
             assert_eq!(said(&rule, &shell(line)), action, "{line:?}");
         }
@@ -326,7 +372,11 @@ const INNOCENT: &[&str] = &[
 
 #[test]
 fn paths_are_where_they_lead_by_their_letters() {
-    let rule = |action: &str| policy(&format!("[[rule]]\npath = [\"src/**\", \"/data/*.csv\"]\ndo = \"{action}\""));
+    let rule = |action: &str| {
+        policy(&format!(
+            "[[rule]]\npath = [\"src/**\", \"/data/*.csv\"]\ndo = \"{action}\""
+        ))
+    };
     let (allow, deny) = (rule("allow"), rule("deny"));
     for (paths, allows, denies) in [
         (&["src/a.rs"][..], true, true),
@@ -402,7 +452,10 @@ fn who_moves_a_directory_moves_what_is_in_it() {
     let deny = policy(
         "[[rule]]\npath = [\"conf/secrets/**\", \"/etc/ssh/key\", \"**/vault/*/x\", \"*/gen/**\", \"d/**/e\"]\ndo = \"deny\"",
     );
-    let read = |path: &str| ToolUse { kind: ToolKind::Read, ..edit(&[path]) };
+    let read = |path: &str| ToolUse {
+        kind: ToolKind::Read,
+        ..edit(&[path])
+    };
     for (path, edits, reads) in [
         ("conf/secrets/a", true, true),
         ("conf/secrets", true, true),
@@ -446,7 +499,12 @@ fn stars_in_front_reach_out_only_to_deny() {
     }
     // What lies above the workspace does not count for what is in it.
     let hidden = policy("[[rule]]\npath = \"**/.*/**\"\ndo = \"ask\"");
-    assert_eq!(hidden.decide(&edit(&["/home/.trees/a/src/b"]), "/home/.trees/a").ruled, Ruled::Undecided);
+    assert_eq!(
+        hidden
+            .decide(&edit(&["/home/.trees/a/src/b"]), "/home/.trees/a")
+            .ruled,
+        Ruled::Undecided
+    );
 }
 
 #[test]
@@ -456,21 +514,56 @@ fn all_conditions_hold_and_the_first_rule_decides() {
          [[rule]]\nkind = [\"edit\", \"read\"]\ndo = \"allow\"\n\
          [[rule]]\ntool = \"*\"\ndo = \"ask\"\n",
     );
-    let write = ToolUse { tool: "WriteFile".into(), ..edit(&["a/b"]) };
+    let write = ToolUse {
+        tool: "WriteFile".into(),
+        ..edit(&["a/b"])
+    };
     let ruling = rules.decide(&write, WORKSPACE);
     assert_eq!(ruling.ruled, Ruled::Deny("not there".into()));
-    assert_eq!(ruling.rule.as_deref(), Some("rule 1 of policy.toml (edit Write* \"a/**\")"));
-    for other in [edit(&["a/b"]), ToolUse { paths: vec!["b".into()], ..write.clone() }] {
+    assert_eq!(
+        ruling.rule.as_deref(),
+        Some("rule 1 of policy.toml (edit Write* \"a/**\")")
+    );
+    for other in [
+        edit(&["a/b"]),
+        ToolUse {
+            paths: vec!["b".into()],
+            ..write.clone()
+        },
+    ] {
         assert_eq!(said(&rules, &other), "allow", "{other:?}");
     }
-    assert_eq!(said(&rules, &ToolUse { kind: ToolKind::Mcp, ..write }), "ask");
+    assert_eq!(
+        said(
+            &rules,
+            &ToolUse {
+                kind: ToolKind::Mcp,
+                ..write
+            }
+        ),
+        "ask"
+    );
     let silent = policy("[[rule]]\ncommand = \"git push\"\nkind = \"execute\"\ndo = \"deny\"");
-    let Ruled::Deny(message) = silent.decide(&shell("git push"), WORKSPACE).ruled else { panic!() };
-    assert_eq!(message, "Not allowed by rule 1 of policy.toml (execute \"git push\").");
+    let Ruled::Deny(message) = silent.decide(&shell("git push"), WORKSPACE).ruled else {
+        panic!()
+    };
+    assert_eq!(
+        message,
+        "Not allowed by rule 1 of policy.toml (execute \"git push\")."
+    );
     // What is shown to people is one line.
     let odd = policy("[[rule]]\ntool = \"a\\nb\\u001b[2K\"\ndo = \"ask\"");
-    assert_eq!(odd.rules().next().unwrap().to_string(), "rule 1 of policy.toml (a b)");
-    assert_eq!(Policy::default().decide(&shell("x"), WORKSPACE), Ruling { ruled: Ruled::Undecided, rule: None });
+    assert_eq!(
+        odd.rules().next().unwrap().to_string(),
+        "rule 1 of policy.toml (a b)"
+    );
+    assert_eq!(
+        Policy::default().decide(&shell("x"), WORKSPACE),
+        Ruling {
+            ruled: Ruled::Undecided,
+            rule: None
+        }
+    );
 }
 
 #[test]
@@ -480,7 +573,10 @@ fn a_workspace_narrows_and_never_widens() {
          [[rule]]\ncommand = \"git\"\ndo = \"deny\"\n\
          [[rule]]\ntool = \"*\"\ndo = \"ask\"\n";
     let read = |trust| Policy::parse(project, "project", trust).unwrap();
-    assert_eq!((read(Trust::Full).dropped(), read(Trust::Project).dropped()), (0, 1));
+    assert_eq!(
+        (read(Trust::Full).dropped(), read(Trust::Project).dropped()),
+        (0, 1)
+    );
     assert_eq!(said(&read(Trust::Full), &shell("git push")), "allow");
     for (preset, line, expected) in [
         // An ask of the workspace does not make a question of what is denied after it …
@@ -496,14 +592,24 @@ fn a_workspace_narrows_and_never_widens() {
         assert_eq!(said(&all, &shell(line)), expected, "{preset:?} {line}");
     }
     let mine = policy("[[rule]]\ncommand = \"git\"\ndo = \"allow\"").then(read(Trust::Project));
-    assert_eq!((said(&mine, &shell("git push")), mine.dropped()), ("allow", 1));
+    assert_eq!(
+        (said(&mine, &shell("git push")), mine.dropped()),
+        ("allow", 1)
+    );
     let asked = read(Trust::Project).decide(&shell("git push"), WORKSPACE);
-    assert_eq!(asked.rule.as_deref(), Some("rule 2 of project (\"git push\")"), "numbers are those of the file");
+    assert_eq!(
+        asked.rule.as_deref(),
+        Some("rule 2 of project (\"git push\")"),
+        "numbers are those of the file"
+    );
 }
 
 #[test]
 fn presets() {
-    let read = |path: &str| ToolUse { paths: vec![path.into()], ..ToolUse::of("Read", ToolKind::Read) };
+    let read = |path: &str| ToolUse {
+        paths: vec![path.into()],
+        ..ToolUse::of("Read", ToolKind::Read)
+    };
     let of = |kind| ToolUse::of("x", kind);
     let table = [
         (read("src/a.rs"), ["allow", "allow", "allow", "allow"]),
@@ -511,12 +617,24 @@ fn presets() {
         (read("/etc/hosts"), ["allow", "allow", "allow", "allow"]),
         (read(".env.example"), ["allow", "allow", "allow", "allow"]),
         (read("a/.env"), ["deny", "ask", "ask", "allow"]),
-        (read("/home/x/.ssh/id_ed25519"), ["deny", "ask", "ask", "allow"]),
+        (
+            read("/home/x/.ssh/id_ed25519"),
+            ["deny", "ask", "ask", "allow"],
+        ),
         (edit(&["src/a.rs"]), ["deny", "ask", "allow", "allow"]),
         (edit(&["src/a.rs", "../b"]), ["deny", "ask", "ask", "allow"]),
-        (edit(&[".git/hooks/post-commit"]), ["deny", "ask", "ask", "allow"]),
-        (edit(&["sub/.ostler/policy.toml"]), ["deny", "ask", "ask", "allow"]),
-        (edit(&["src/a.rs", ".mcp.json"]), ["deny", "ask", "ask", "allow"]),
+        (
+            edit(&[".git/hooks/post-commit"]),
+            ["deny", "ask", "ask", "allow"],
+        ),
+        (
+            edit(&["sub/.ostler/policy.toml"]),
+            ["deny", "ask", "ask", "allow"],
+        ),
+        (
+            edit(&["src/a.rs", ".mcp.json"]),
+            ["deny", "ask", "ask", "allow"],
+        ),
         (edit(&[]), ["deny", "ask", "ask", "allow"]),
         (shell("ls"), ["deny", "ask", "ask", "allow"]),
         (of(ToolKind::Network), ["deny", "ask", "ask", "allow"]),
@@ -533,23 +651,59 @@ fn presets() {
 #[test]
 fn a_wrong_file_is_named_with_what_to_do() {
     for (text, wanted) in [
-        ("[[rule]]\ncomand = \"x\"\ndo = \"ask\"", "p:2: unknown field `comand`, expected one of `kind`"),
+        (
+            "[[rule]]\ncomand = \"x\"\ndo = \"ask\"",
+            "p:2: unknown field `comand`, expected one of `kind`",
+        ),
         ("[[rules]]\n", "p:1: unknown field `rules`"),
-        ("\n[[rule]]\ntool = 3\ndo = \"ask\"", "p:3: invalid type: integer `3`, expected a text or a list"),
+        (
+            "\n[[rule]]\ntool = 3\ndo = \"ask\"",
+            "p:3: invalid type: integer `3`, expected a text or a list",
+        ),
         ("[[rule]]\ntool = \"*\"\n", "p:1: missing field `do`"),
         ("[[rule]\n", "p:1: "),
-        ("\n\n[[rule]]\ntool = \"*\"\ndo = \"yes\"", "p:3: rule 1: do = \"yes\": expected \"allow\""),
-        ("[[rule]]\ndo = \"allow\"", "rule 1: it says nothing of what it is about"),
-        ("[[rule]]\nkind = \"reed\"\ndo = \"allow\"", "no kind \"reed\": expected one of read, edit, execute"),
+        (
+            "\n\n[[rule]]\ntool = \"*\"\ndo = \"yes\"",
+            "p:3: rule 1: do = \"yes\": expected \"allow\"",
+        ),
+        (
+            "[[rule]]\ndo = \"allow\"",
+            "rule 1: it says nothing of what it is about",
+        ),
+        (
+            "[[rule]]\nkind = \"reed\"\ndo = \"allow\"",
+            "no kind \"reed\": expected one of read, edit, execute",
+        ),
         ("[[rule]]\ntool = \"\"\ndo = \"allow\"", "write \"*\""),
         ("[[rule]]\ncommand = \" \"\ndo = \"allow\"", "no words"),
-        ("[[rule]]\ncommand = \"git; rm\"\ndo = \"deny\"", "first words of one command, without ';'"),
-        ("[[rule]]\npath = \"~/x\"\ndo = \"allow\"", "~ is not expanded"),
-        ("[[rule]]\npath = \"../x\"\ndo = \"allow\"", "must not hold \"..\""),
-        ("[[rule]]\npath = \"src/\"\ndo = \"allow\"", "write \"src/**\""),
-        ("[[rule]]\npath = \"a[\"\ndo = \"allow\"", "the path \"a[\": unclosed"),
-        ("[[rule]]\ntool = \"*\"\nmessage = \"x\"\ndo = \"ask\"", "message is what the model is told"),
-        ("trusted_projects = [\"~/x\"]", "trusted_projects: \"~/x\" must be an absolute path"),
+        (
+            "[[rule]]\ncommand = \"git; rm\"\ndo = \"deny\"",
+            "first words of one command, without ';'",
+        ),
+        (
+            "[[rule]]\npath = \"~/x\"\ndo = \"allow\"",
+            "~ is not expanded",
+        ),
+        (
+            "[[rule]]\npath = \"../x\"\ndo = \"allow\"",
+            "must not hold \"..\"",
+        ),
+        (
+            "[[rule]]\npath = \"src/\"\ndo = \"allow\"",
+            "write \"src/**\"",
+        ),
+        (
+            "[[rule]]\npath = \"a[\"\ndo = \"allow\"",
+            "the path \"a[\": unclosed",
+        ),
+        (
+            "[[rule]]\ntool = \"*\"\nmessage = \"x\"\ndo = \"ask\"",
+            "message is what the model is told",
+        ),
+        (
+            "trusted_projects = [\"~/x\"]",
+            "trusted_projects: \"~/x\" must be an absolute path",
+        ),
         (
             "[[rule]]\ncommand = \"git\"\ndo = \"deny\"\n[[rule]]\ncommand = \"git log\"\ndo = \"allow\"\nexamples = [\"git log\"]",
             "p:4: rule 2: its example \"git log\" is decided by rule 1 of p (\"git\")",
@@ -562,10 +716,18 @@ fn a_wrong_file_is_named_with_what_to_do() {
             "[[rule]]\ncommand = \"git\"\ndo = \"deny\"\nnot = [{ words = [\"git\", \"x\"] }]",
             "it decides { words = [\"git\", \"x\"] }, which is under `not`",
         ),
-        ("[[rule]]\ntool = \"*\"\ndo = \"ask\"\nexamples = [{ pat = 1 }]", "p:4: unknown field `pat`"),
-        ("[[rule]]\npath = \"a\"\ncommand = \"a\"\ndo = \"ask\"\nexamples = [\"a\"]", "write it as { command"),
+        (
+            "[[rule]]\ntool = \"*\"\ndo = \"ask\"\nexamples = [{ pat = 1 }]",
+            "p:4: unknown field `pat`",
+        ),
+        (
+            "[[rule]]\npath = \"a\"\ncommand = \"a\"\ndo = \"ask\"\nexamples = [\"a\"]",
+            "write it as { command",
+        ),
     ] {
-        let error = Policy::parse(text, "p", Trust::Full).unwrap_err().to_string();
+        let error = Policy::parse(text, "p", Trust::Full)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(wanted), "{text}\n  {error}\n  {wanted}");
     }
     let error = Policy::parse("trusted_projects = []", "p", Trust::Project).unwrap_err();
@@ -594,45 +756,108 @@ fn trusted_projects_are_named_by_absolute_paths() {
 fn a_rule_that_never_decides_is_found() {
     let rule = |action: &str, when: &str| format!("[[rule]]\n{when}\ndo = \"{action}\"\n");
     for (first, second, is_idle) in [
-        (rule("allow", "tool = \"*\""), rule("ask", "command = \"git push\""), true),
-        (rule("allow", "kind = \"execute\""), rule("ask", "kind = \"execute\"\ncommand = \"git\""), true),
-        (rule("allow", "kind = \"execute\""), rule("ask", "command = \"git\""), false),
-        (rule("deny", "command = \"git\""), rule("allow", "command = \"git status\""), true),
-        (rule("deny", "command = \"git status\""), rule("allow", "command = \"git\""), false),
+        (
+            rule("allow", "tool = \"*\""),
+            rule("ask", "command = \"git push\""),
+            true,
+        ),
+        (
+            rule("allow", "kind = \"execute\""),
+            rule("ask", "kind = \"execute\"\ncommand = \"git\""),
+            true,
+        ),
+        (
+            rule("allow", "kind = \"execute\""),
+            rule("ask", "command = \"git\""),
+            false,
+        ),
+        (
+            rule("deny", "command = \"git\""),
+            rule("allow", "command = \"git status\""),
+            true,
+        ),
+        (
+            rule("deny", "command = \"git status\""),
+            rule("allow", "command = \"git\""),
+            false,
+        ),
         // `git status; x` is still denied by the second.
-        (rule("allow", "command = \"git\""), rule("deny", "command = \"git\""), false),
-        (rule("allow", "path = \"a\""), rule("deny", "path = \"a\""), false),
-        (rule("ask", "path = [\"a\", \"b\"]"), rule("deny", "path = \"a\""), true),
-        (rule("ask", "tool = \"A\""), rule("deny", "tool = [\"A\", \"B\"]"), false),
-        (rule("ask", "tool = [\"A\", \"B\"]"), rule("deny", "kind = \"read\"\ntool = \"A\""), true),
+        (
+            rule("allow", "command = \"git\""),
+            rule("deny", "command = \"git\""),
+            false,
+        ),
+        (
+            rule("allow", "path = \"a\""),
+            rule("deny", "path = \"a\""),
+            false,
+        ),
+        (
+            rule("ask", "path = [\"a\", \"b\"]"),
+            rule("deny", "path = \"a\""),
+            true,
+        ),
+        (
+            rule("ask", "tool = \"A\""),
+            rule("deny", "tool = [\"A\", \"B\"]"),
+            false,
+        ),
+        (
+            rule("ask", "tool = [\"A\", \"B\"]"),
+            rule("deny", "kind = \"read\"\ntool = \"A\""),
+            true,
+        ),
     ] {
         let found = policy(&(first.clone() + &second)).lint();
         assert_eq!(!found.is_empty(), is_idle, "{first}{second}{found:?}");
         let wanted = "rule 2 of policy.toml (";
-        assert!(found.iter().all(|words| words.starts_with(wanted) && words.contains("never decides: rule 1")));
+        assert!(
+            found
+                .iter()
+                .all(|words| words.starts_with(wanted) && words.contains("never decides: rule 1"))
+        );
     }
     // Where a workspace asks, what comes after may still deny.
     let project = Policy::parse(&rule("ask", "tool = \"*\""), "project", Trust::Project).unwrap();
-    assert!(project.then(policy(&rule("deny", "tool = \"*\""))).lint().is_empty());
+    assert!(
+        project
+            .then(policy(&rule("deny", "tool = \"*\"")))
+            .lint()
+            .is_empty()
+    );
 }
 
 #[test]
 fn a_file_has_a_most_of_rules() {
     let rules = |count: usize| "[[rule]]\ntool = \"*\"\ndo = \"ask\"\n".repeat(count);
     let list = |key: &str, one: &str, count: usize| {
-        format!("[[rule]]\n{key} = [{}]\ndo = \"ask\"\n", format!("\"{one}\",").repeat(count))
+        format!(
+            "[[rule]]\n{key} = [{}]\ndo = \"ask\"\n",
+            format!("\"{one}\",").repeat(count)
+        )
     };
     let full = policy(&rules(1_000));
     assert_eq!(full.lint().len(), 999);
     assert_eq!(full.clone().then(full).lint().len(), 1_999);
     for (text, wanted) in [
         (rules(1_001), "p: it has 1001 rules, and 1000 is the most"),
-        (list("command", "a b", 2_501), "p: its rules hold 5002 words of commands"),
+        (
+            list("command", "a b", 2_501),
+            "p: its rules hold 5002 words of commands",
+        ),
         (list("path", "a/b/c/d", 1_251), "the most is 5000"),
         (list("tool", "a", 5_001), "the most is 5000"),
-        (format!("[[rule]]\ntool = \"*\"\nnot = [{}]\ndo = \"ask\"", "\"x\",".repeat(5_000)), "the most is 5000"),
+        (
+            format!(
+                "[[rule]]\ntool = \"*\"\nnot = [{}]\ndo = \"ask\"",
+                "\"x\",".repeat(5_000)
+            ),
+            "the most is 5000",
+        ),
     ] {
-        let error = Policy::parse(&text, "p", Trust::Full).unwrap_err().to_string();
+        let error = Policy::parse(&text, "p", Trust::Full)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(wanted), "{error}\n  {wanted}");
     }
 }
@@ -645,8 +870,18 @@ fn any_use() -> impl Strategy<Value = ToolUse> {
         proptest::collection::vec("\\PC{0,9}", 0..4).prop_map(|words| Some(Command::Words(words))),
     ];
     let paths = proptest::collection::vec("[a-z./~\\\\:é-]{0,12}", 0..3);
-    (proptest::sample::select(&ToolKind::ALL[..]), "\\PC{0,6}", command, paths)
-        .prop_map(|(kind, tool, command, paths)| ToolUse { tool, kind, command, paths })
+    (
+        proptest::sample::select(&ToolKind::ALL[..]),
+        "\\PC{0,6}",
+        command,
+        paths,
+    )
+        .prop_map(|(kind, tool, command, paths)| ToolUse {
+            tool,
+            kind,
+            command,
+            paths,
+        })
 }
 
 proptest! {
@@ -697,13 +932,29 @@ fn only_the_named_tools_may_run() {
     let only = Policy::only(["calculator", "weather"], "Say it instead.");
     let named = ToolUse::of("calculator", ToolKind::Other);
     assert_eq!(said(&only, &named), "allow");
-    for wants in [shell("ls"), words(&["ls"]), edit(&["/w/project/a"]), ToolUse::of("calculator2", ToolKind::Other)] {
+    for wants in [
+        shell("ls"),
+        words(&["ls"]),
+        edit(&["/w/project/a"]),
+        ToolUse::of("calculator2", ToolKind::Other),
+    ] {
         let ruling = only.decide(&wants, WORKSPACE);
-        assert_eq!(ruling.ruled, Ruled::Deny("Say it instead.".into()), "{wants:?}");
-        assert!(ruling.rule.is_some_and(|rule| rule.contains("a plain model")));
+        assert_eq!(
+            ruling.ruled,
+            Ruled::Deny("Say it instead.".into()),
+            "{wants:?}"
+        );
+        assert!(
+            ruling
+                .rule
+                .is_some_and(|rule| rule.contains("a plain model"))
+        );
     }
     // A tool of the agent's own that has the name of a caller's: what it does is known.
-    assert_eq!(said(&only, &ToolUse::of("calculator", ToolKind::Edit)), "deny");
+    assert_eq!(
+        said(&only, &ToolUse::of("calculator", ToolKind::Edit)),
+        "deny"
+    );
     let none = Policy::only([], "Say it instead.");
     for wants in [named, shell("ls"), ToolUse::of("", ToolKind::Read)] {
         assert_eq!(said(&none, &wants), "deny", "{wants:?}");

@@ -19,15 +19,27 @@ use ostler_core::usage::{Scope, Tokens, Usage as Spent};
 fn examples() -> Vec<EventKind> {
     let usage = Spent::of(
         Some("claude-opus-5-5".into()),
-        Tokens { input: 100, cache_read: 11, cache_write: 7, output: 25, reasoning: Some(5) },
+        Tokens {
+            input: 100,
+            cache_read: 11,
+            cache_write: 7,
+            output: 25,
+            reasoning: Some(5),
+        },
     )
     .reported(0.25);
-    let rate_limit = Outcome::new(Cause::RateLimit, "The account's rate limit is reached.").hint("Wait.").with(|d| {
-        d.http_status = Some(429);
-        d.resets_at = Some("2026-11-15T20:00:00Z".into());
-        d.native = Some("api_error".into());
-    });
-    let died = Outcome::new(Cause::AgentDied, "The agent's process was killed by signal 9.").with(|d| {
+    let rate_limit = Outcome::new(Cause::RateLimit, "The account's rate limit is reached.")
+        .hint("Wait.")
+        .with(|d| {
+            d.http_status = Some(429);
+            d.resets_at = Some("2026-11-15T20:00:00Z".into());
+            d.native = Some("api_error".into());
+        });
+    let died = Outcome::new(
+        Cause::AgentDied,
+        "The agent's process was killed by signal 9.",
+    )
+    .with(|d| {
         d.signal = Some(9);
         d.stderr = Some("boom".into());
     });
@@ -41,8 +53,16 @@ fn examples() -> Vec<EventKind> {
             tools: vec!["Bash".into(), "Read".into()],
         }
         .into(),
-        State { from: SessionState::Starting, to: SessionState::Working }.into(),
-        TurnStarted { origin: Origin::Caller, prompt: Some("Fix the failing test".into()) }.into(),
+        State {
+            from: SessionState::Starting,
+            to: SessionState::Working,
+        }
+        .into(),
+        TurnStarted {
+            origin: Origin::Caller,
+            prompt: Some("Fix the failing test".into()),
+        }
+        .into(),
         Text {
             kind: TextKind::Reply,
             text: "Hello 😀\n".into(),
@@ -78,9 +98,25 @@ fn examples() -> Vec<EventKind> {
         }
         .into(),
         usage.clone().into(),
-        Notice::new(Level::Warning, "api_retry", "The request failed and is tried again.").into(),
-        Unreadable { raw: "not json".into(), why: "not JSON".into(), length: 8, lossy: false }.into(),
-        Refused { request: "interrupt".into(), why: "no turn is under way".into(), code: "no_turn".into() }.into(),
+        Notice::new(
+            Level::Warning,
+            "api_retry",
+            "The request failed and is tried again.",
+        )
+        .into(),
+        Unreadable {
+            raw: "not json".into(),
+            why: "not JSON".into(),
+            length: 8,
+            lossy: false,
+        }
+        .into(),
+        Refused {
+            request: "interrupt".into(),
+            why: "no turn is under way".into(),
+            code: "no_turn".into(),
+        }
+        .into(),
         TurnEnded {
             outcome: rate_limit,
             text: "partial".into(),
@@ -92,14 +128,23 @@ fn examples() -> Vec<EventKind> {
             outcome: died,
             exit_code: None,
             signal: Some(9),
-            usage: Some(Spent { scope: Scope::Session, ..usage }),
+            usage: Some(Spent {
+                scope: Scope::Session,
+                ..usage
+            }),
         }
         .into(),
     ]
 }
 
 fn event(kind: EventKind) -> Event {
-    Event { seq: 7, at: At(1_794_775_123_456), session: "0191c0de-0000-4000-8000-000000000001".into(), turn: 1, kind }
+    Event {
+        seq: 7,
+        at: At(1_794_775_123_456),
+        session: "0191c0de-0000-4000-8000-000000000001".into(),
+        turn: 1,
+        kind,
+    }
 }
 
 #[test]
@@ -119,7 +164,12 @@ fn the_wire_form_is_the_golden_one() {
             std::fs::write(&file, &json).unwrap();
         }
         let golden = std::fs::read_to_string(&file).unwrap_or_default();
-        assert_eq!(json, golden, "{} (UPDATE_GOLDEN=1 rewrites it)", file.display());
+        assert_eq!(
+            json,
+            golden,
+            "{} (UPDATE_GOLDEN=1 rewrites it)",
+            file.display()
+        );
     }
 }
 
@@ -133,17 +183,35 @@ fn every_kind_is_read_back() {
 
 #[test]
 fn unknown_fields_are_passed_over_and_unknown_kinds_are_named() {
-    let json = event(State { from: SessionState::Idle, to: SessionState::Working }.into()).to_json();
+    let json = event(
+        State {
+            from: SessionState::Idle,
+            to: SessionState::Working,
+        }
+        .into(),
+    )
+    .to_json();
     let more = json.replacen('{', r#"{"new_field":{"x":1},"#, 1);
     assert!(Event::from_json(&more).is_ok());
-    let error = Event::from_json(&json.replace("\"state\"", "\"mood\"")).unwrap_err().to_string();
-    assert!(error.contains("mood") && error.contains("turn_ended"), "{error}");
+    let error = Event::from_json(&json.replace("\"state\"", "\"mood\""))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("mood") && error.contains("turn_ended"),
+        "{error}"
+    );
     assert!(Event::from_json("[]").is_err() && Event::from_json("").is_err());
 }
 
 #[test]
 fn times_are_rfc_3339_in_utc_with_milliseconds() {
     assert_eq!(At(0).to_string(), "1970-01-01T00:00:00.000Z");
-    assert_eq!(At(1_794_775_123_456).to_string(), "2026-11-15T20:38:43.456Z");
-    assert_eq!("2026-11-15T20:38:43.456Z".parse(), Ok(At(1_794_775_123_456)));
+    assert_eq!(
+        At(1_794_775_123_456).to_string(),
+        "2026-11-15T20:38:43.456Z"
+    );
+    assert_eq!(
+        "2026-11-15T20:38:43.456Z".parse(),
+        Ok(At(1_794_775_123_456))
+    );
 }

@@ -1,12 +1,12 @@
 //! Calls of the caller's tools: they come over the bridge, are put before the rules, and belong to calls of the events.
 
 use ostler_core::dialect::{FromConversation, Outbox, ToolOrder};
-use ostler_core::permission::{PermissionRequest, Otherwise, ToolKind, ToolUse, Verdict};
+use ostler_core::permission::{Otherwise, PermissionRequest, ToolKind, ToolUse, Verdict};
 use ostler_core::raw_json::RawJson;
 use serde::Serialize;
 
-use super::permissions::Question;
 use super::conversation::AcpConversation;
+use super::permissions::Question;
 use crate::mcp::Heard;
 
 /// What the agent is told about a tool that nobody waits for.
@@ -24,7 +24,9 @@ pub(super) fn hear(talk: &mut AcpConversation, from: u32, line: &str, out: &mut 
     for item in wanted.drain() {
         match item {
             FromConversation::Tool(order) => ordered(talk, order, out),
-            FromConversation::ToolOff(id) if talk.permissions.remove(&id).is_some() => out.push(FromConversation::Withdraw(id)),
+            FromConversation::ToolOff(id) if talk.permissions.remove(&id).is_some() => {
+                out.push(FromConversation::Withdraw(id))
+            }
             other => out.push(other),
         }
     }
@@ -35,7 +37,10 @@ fn ordered(talk: &mut AcpConversation, mut order: ToolOrder, out: &mut Outbox) {
     if talk.is_working() {
         talk.turn.used_tools = true;
         talk.turn.told.breaks(out);
-        order.call = Some(talk.calls.ordered((&order.id, &order.name), &order.input, out));
+        order.call = Some(
+            talk.calls
+                .ordered((&order.id, &order.name), &order.input, out),
+        );
     }
     if !talk.policy {
         return out.push(FromConversation::Tool(order));
@@ -47,11 +52,17 @@ fn ordered(talk: &mut AcpConversation, mut order: ToolOrder, out: &mut Outbox) {
         wants: ToolUse::of(&order.name, ToolKind::Other),
         otherwise: Otherwise::Agent,
     }));
-    talk.permissions.insert(order.id.clone(), Question::Order(order));
+    talk.permissions
+        .insert(order.id.clone(), Question::Order(order));
 }
 
 /// The rules have spoken.
-pub(super) fn decided(talk: &mut AcpConversation, order: ToolOrder, verdict: &Verdict, out: &mut Outbox) {
+pub(super) fn decided(
+    talk: &mut AcpConversation,
+    order: ToolOrder,
+    verdict: &Verdict,
+    out: &mut Outbox,
+) {
     let why = match verdict {
         Verdict::Allow | Verdict::Undecided => return out.push(FromConversation::Tool(order)),
         Verdict::Deny(why) if why.is_empty() => "Denied.",
@@ -65,7 +76,12 @@ pub(super) fn decided(talk: &mut AcpConversation, order: ToolOrder, verdict: &Ve
 }
 
 /// What came of a tool. Of one that nobody waits for, nothing is said.
-pub(super) fn done(talk: &mut AcpConversation, id: &str, (ok, output): (bool, &str), out: &mut Outbox) {
+pub(super) fn done(
+    talk: &mut AcpConversation,
+    id: &str,
+    (ok, output): (bool, &str),
+    out: &mut Outbox,
+) {
     talk.calls.ran(id, ok, output);
     answer(talk, id, (ok, output), out);
 }
@@ -90,7 +106,11 @@ pub(super) fn gone(talk: &mut AcpConversation, from: u32, out: &mut Outbox) {
     let orders: Vec<String> = talk.server.open_for(from).cloned().collect();
     for id in orders {
         talk.server.call_off(&id);
-        out.push(if talk.permissions.remove(&id).is_some() { FromConversation::Withdraw(id) } else { FromConversation::ToolOff(id) });
+        out.push(if talk.permissions.remove(&id).is_some() {
+            FromConversation::Withdraw(id)
+        } else {
+            FromConversation::ToolOff(id)
+        });
     }
 }
 
@@ -106,5 +126,8 @@ fn answer(talk: &mut AcpConversation, id: &str, (ok, output): (bool, &str), out:
 }
 
 fn aside(to: u32, message: &impl Serialize, out: &mut Outbox) {
-    out.push(FromConversation::WriteBridge { to, line: format!("{}\n", RawJson::of(message).get()).into_bytes() });
+    out.push(FromConversation::WriteBridge {
+        to,
+        line: format!("{}\n", RawJson::of(message).get()).into_bytes(),
+    });
 }

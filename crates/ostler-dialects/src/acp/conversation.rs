@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use ostler_core::dialect::{Change, Conversation, Exit, FromConversation, Outbox, ToAgent, TurnOver};
+use ostler_core::dialect::{
+    Change, Conversation, Exit, FromConversation, Outbox, ToAgent, TurnOver,
+};
 use ostler_core::event::{Level, Notice};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::raw_json::RawJson;
@@ -17,11 +19,13 @@ use super::handshake::{Start, Step};
 use super::options::Options;
 use super::quirks::Quirks;
 use super::rpc::{self, Rpc, Wanted};
-use super::usage::Spend;
 use super::updates::Told;
+use super::usage::Spend;
 use super::version::Version;
 use super::wire::{Fault, Message, Params};
-use super::{permissions, blame, ending, files, handshake, options, bridge_calls, settings, updates};
+use super::{
+    blame, bridge_calls, ending, files, handshake, options, permissions, settings, updates,
+};
 use crate::lenient::Node;
 use crate::mcp::{Custom, Server};
 use crate::surrogates;
@@ -160,7 +164,11 @@ impl AcpConversation {
 
     fn prompt(&mut self, prompt: String, out: &mut Outbox) {
         self.turns += 1;
-        self.turn = Turn { open: true, told: Told::new(self.turns), ..Turn::default() };
+        self.turn = Turn {
+            open: true,
+            told: Told::new(self.turns),
+            ..Turn::default()
+        };
         match &self.phase {
             Phase::Opening => self.waiting = Some(prompt),
             Phase::Ready => self.send(&prompt, out),
@@ -173,8 +181,15 @@ impl AcpConversation {
 
     fn send(&mut self, prompt: &str, out: &mut Outbox) {
         self.spend.begin();
-        let prompt = Prompt { session: &self.session, prompt: [Block { r#type: "text", text: prompt }] };
-        self.rpc.request(Wanted::Prompt, ("session/prompt", prompt), out);
+        let prompt = Prompt {
+            session: &self.session,
+            prompt: [Block {
+                r#type: "text",
+                text: prompt,
+            }],
+        };
+        self.rpc
+            .request(Wanted::Prompt, ("session/prompt", prompt), out);
         out.push(FromConversation::TurnBegan);
     }
 
@@ -194,7 +209,10 @@ impl AcpConversation {
     pub(super) fn broken(&mut self, why: Outcome, out: &mut Outbox) {
         self.waiting = None;
         for (id, _) in std::mem::take(&mut self.changes) {
-            out.push(FromConversation::Changed { id, error: Some(why.message.clone()) });
+            out.push(FromConversation::Changed {
+                id,
+                error: Some(why.message.clone()),
+            });
         }
         if self.turn.open {
             self.end(TurnOver::bare(why.clone()), out);
@@ -208,7 +226,10 @@ impl AcpConversation {
     fn lament(&self, why: &Outcome, out: &mut Outbox) {
         let (cause, message) = (why.cause.as_str(), &why.message);
         let hint = why.hint.as_deref().unwrap_or_default();
-        let message = format!("{} opened no session ({cause}): {message} {hint}", self.entry.name);
+        let message = format!(
+            "{} opened no session ({cause}): {message} {hint}",
+            self.entry.name
+        );
         out.notice(Level::Error, "handshake_failed", message.trim_end());
     }
 
@@ -219,7 +240,9 @@ impl AcpConversation {
         bridge_calls::call_off(self, out);
         self.calls.close(self.turn.interrupted, out);
         if self.is_working() && std::mem::take(&mut self.unreached) {
-            let Entry { name, unreached, .. } = self.entry;
+            let Entry {
+                name, unreached, ..
+            } = self.entry;
             let message = format!(
                 "{name} has not started the program that leads to the caller's tools: it has none of them.{unreached}"
             );
@@ -235,14 +258,26 @@ impl AcpConversation {
         }
         if self.is_working() {
             self.turn.interrupted = true;
-            rpc::notify("session/cancel", OfSession { session: &self.session }, out);
+            rpc::notify(
+                "session/cancel",
+                OfSession {
+                    session: &self.session,
+                },
+                out,
+            );
             permissions::forget(self, out);
             bridge_calls::call_off(self, out);
         } else {
             // The agent has not heard of the message, and never will.
             self.waiting = None;
-            let outcome = Outcome::new(Cause::Interrupted, "The turn was interrupted before the agent began it.");
-            self.end(TurnOver::bare(outcome.with(|d| d.acknowledged = Some(true))), out);
+            let outcome = Outcome::new(
+                Cause::Interrupted,
+                "The turn was interrupted before the agent began it.",
+            );
+            self.end(
+                TurnOver::bare(outcome.with(|d| d.acknowledged = Some(true))),
+                out,
+            );
         }
     }
 
@@ -256,7 +291,9 @@ impl AcpConversation {
             (Some(method), None) if method.starts_with('_') => {}
             (Some(method), None) if self.quirks.declined.contains(&method) => {}
             (Some(method), None) => self.unknown(raw, &format!("the notification {method:?}"), out),
-            (Some(method), Some(id)) => self.asked((method, &RawJson::keep(id)), (params, raw), out),
+            (Some(method), Some(id)) => {
+                self.asked((method, &RawJson::keep(id)), (params, raw), out)
+            }
             (None, Some(id)) => match self.rpc.answered(id.get()) {
                 Some(wanted) => self.answered(&wanted, message, out),
                 None => self.unknown(raw, "an answer to nothing that was asked", out),
@@ -266,7 +303,12 @@ impl AcpConversation {
     }
 
     /// The agent asks for something.
-    fn asked(&mut self, (method, id): (&str, &RawJson), (params, raw): (&Params<'_>, &str), out: &mut Outbox) {
+    fn asked(
+        &mut self,
+        (method, id): (&str, &RawJson),
+        (params, raw): (&Params<'_>, &str),
+        out: &mut Outbox,
+    ) {
         match method {
             "session/request_permission" => permissions::hear(self, id, params, out),
             "fs/read_text_file" | "fs/write_text_file" if self.files.served => {
@@ -282,7 +324,9 @@ impl AcpConversation {
     }
 
     fn answered(&mut self, wanted: &Wanted, message: &Message<'_>, out: &mut Outbox) {
-        let result = message.result.map_or("null", serde_json::value::RawValue::get);
+        let result = message
+            .result
+            .map_or("null", serde_json::value::RawValue::get);
         let empty = Fault::default();
         let fault = match &message.error {
             Node::Map(fault) => Some(fault),
@@ -298,7 +342,11 @@ impl AcpConversation {
 
     /// Keeps a message that is not known here.
     pub(super) fn unknown(&self, raw: &str, kind: &str, out: &mut Outbox) {
-        out.event(Notice::unknown_message(self.entry.name, kind, RawJson::parse(raw).ok()));
+        out.event(Notice::unknown_message(
+            self.entry.name,
+            kind,
+            RawJson::parse(raw).ok(),
+        ));
     }
 }
 
@@ -312,14 +360,21 @@ impl Conversation for AcpConversation {
             ToAgent::Prompt(prompt) => self.prompt(prompt, out),
             ToAgent::Interrupt => self.interrupt(out),
             ToAgent::Verdict { id, verdict } => permissions::decided(self, &id, &verdict, out),
-            ToAgent::ToolDone { id, ok, output } => bridge_calls::done(self, &id, (ok, &output), out),
+            ToAgent::ToolDone { id, ok, output } => {
+                bridge_calls::done(self, &id, (ok, &output), out)
+            }
             ToAgent::FileDone { id, result } => self.files.done(&id, result, out),
             ToAgent::Change { id, change } => match &self.phase {
                 Phase::Opening => self.changes.push((id, change)),
                 Phase::Ready => options::change(self, id, &change, out),
-                Phase::Broken(why) => out.push(FromConversation::Changed { id, error: Some(why.message.clone()) }),
+                Phase::Broken(why) => out.push(FromConversation::Changed {
+                    id,
+                    error: Some(why.message.clone()),
+                }),
             },
-            ToAgent::ToolProgress { id, message } => bridge_calls::progress(self, &id, &message, out),
+            ToAgent::ToolProgress { id, message } => {
+                bridge_calls::progress(self, &id, &message, out)
+            }
             ToAgent::Steer(_) => {}
         }
     }
@@ -328,7 +383,13 @@ impl Conversation for AcpConversation {
         // Asked first, because serde would read a list as the fields of a struct in their order.
         if !raw.trim_start().starts_with('{') {
             let json = serde_json::from_str::<IgnoredAny>(raw);
-            out.unreadable(raw, &json.map_or_else(|e| format!("not JSON: {e}"), |_| "JSON, but not an object".into()));
+            out.unreadable(
+                raw,
+                &json.map_or_else(
+                    |e| format!("not JSON: {e}"),
+                    |_| "JSON, but not an object".into(),
+                ),
+            );
             return;
         }
         match serde_json::from_str(raw) {

@@ -13,13 +13,21 @@ use super::wire::{Fault, Prompted};
 use crate::lenient::Node;
 
 /// Reads the answer to a prompt.
-pub(super) fn prompted(talk: &mut AcpConversation, result: &str, fault: Option<&Fault<'_>>, out: &mut Outbox) {
+pub(super) fn prompted(
+    talk: &mut AcpConversation,
+    result: &str,
+    fault: Option<&Fault<'_>>,
+    out: &mut Outbox,
+) {
     if !talk.turn.open || !talk.version.answer_ends_turn() {
         return;
     }
     // An agent that has dropped its session can do nothing more in this process: the next one
     // resumes the session.
-    if let Some(lost) = fault.filter(|_| !talk.turn.interrupted).and_then(|fault| blame::of_lost_session(talk, fault)) {
+    if let Some(lost) = fault
+        .filter(|_| !talk.turn.interrupted)
+        .and_then(|fault| blame::of_lost_session(talk, fault))
+    {
         talk.turn.lost = Some(lost);
         return out.push(FromConversation::EndProcess);
     }
@@ -27,13 +35,21 @@ pub(super) fn prompted(talk: &mut AcpConversation, result: &str, fault: Option<&
     let empty = Prompted::default();
     let end = end.map().unwrap_or(&empty);
     let one_call = !talk.turn.used_tools;
-    let mut usage = talk.spend.of_turn(&talk.quirks, end, (one_call, talk.options.model()));
+    let mut usage = talk
+        .spend
+        .of_turn(&talk.quirks, end, (one_call, talk.options.model()));
     // Counters that did not move: no model has answered.
-    let answered = usage.iter().any(|part| part.output.is_some_and(|output| output > 0));
+    let answered = usage
+        .iter()
+        .any(|part| part.output.is_some_and(|output| output > 0));
     let outcome = match fault {
         Some(_) if talk.turn.interrupted => interrupted(),
         Some(fault) => {
-            let said = if talk.quirks.own_ids { talk.turn.told.was_error() } else { None };
+            let said = if talk.quirks.own_ids {
+                talk.turn.told.was_error()
+            } else {
+                None
+            };
             blame::of_turn(talk, fault, said)
         }
         None => stopped(talk, end.stop_reason.or_empty(), answered, out),
@@ -56,8 +72,18 @@ pub(super) fn prompted(talk: &mut AcpConversation, result: &str, fault: Option<&
             };
         }
     }
-    let text = outcome.is_success().then(|| std::mem::take(&mut talk.turn.told.reply));
-    talk.end(TurnOver { outcome, text, structured: None, usage }, out);
+    let text = outcome
+        .is_success()
+        .then(|| std::mem::take(&mut talk.turn.told.reply));
+    talk.end(
+        TurnOver {
+            outcome,
+            text,
+            structured: None,
+            usage,
+        },
+        out,
+    );
 }
 
 fn interrupted() -> Outcome {
@@ -83,26 +109,41 @@ fn stopped(talk: &mut AcpConversation, reason: &str, answered: bool, out: &mut O
         "end_turn" if was_cancelled => interrupted(),
         // With some agents a denied tool call is the end of the turn.
         "cancelled" | "end_turn" if !talk.turn.denied.is_empty() => denied(talk),
-        "cancelled" => native(Outcome::new(Cause::Interrupted, "The agent ended the turn before it was done.")),
+        "cancelled" => native(Outcome::new(
+            Cause::Interrupted,
+            "The agent ended the turn before it was done.",
+        )),
         "refusal" => native(
             Outcome::new(Cause::Refused, "The model refused to answer.")
                 .hint("Rephrase the request in a new session, or choose another model."),
         ),
         "max_tokens" if !answered && talk.turn.told.reply.is_empty() => native(
-            Outcome::new(Cause::BadRequest, "The prompt is too long for the model, as the agent counts it.")
-                .hint("Give a shorter prompt, or choose a model with a larger window."),
+            Outcome::new(
+                Cause::BadRequest,
+                "The prompt is too long for the model, as the agent counts it.",
+            )
+            .hint("Give a shorter prompt, or choose a model with a larger window."),
         ),
         "max_tokens" => native(
-            Outcome::new(Cause::OutputLimit, "The answer reached the model's limit on output.")
-                .hint("Ask for less at a time."),
+            Outcome::new(
+                Cause::OutputLimit,
+                "The answer reached the model's limit on output.",
+            )
+            .hint("Ask for less at a time."),
         ),
         "max_turn_requests" => native(
-            Outcome::new(Cause::TurnLimit, "The agent reached its limit on the steps of a turn.")
-                .hint("Raise the limit in the agent's own settings, or give a smaller task."),
+            Outcome::new(
+                Cause::TurnLimit,
+                "The agent reached its limit on the steps of a turn.",
+            )
+            .hint("Raise the limit in the agent's own settings, or give a smaller task."),
         ),
         "end_turn" => Outcome::completed(),
         other => {
-            let message = format!("{} ended the turn with {other:?}, which Ostler does not know.", talk.entry.name);
+            let message = format!(
+                "{} ended the turn with {other:?}, which Ostler does not know.",
+                talk.entry.name
+            );
             out.notice(Level::Warning, "unknown_stop_reason", message);
             native(Outcome::completed())
         }
@@ -117,9 +158,13 @@ fn failed(talk: &AcpConversation, answered: bool) -> Option<Outcome> {
     }
     match talk.quirks.failures {
         Failures::Errors => None,
-        Failures::Text(wrote) if told.chunks == 1 => blame::of_text(talk.entry, (&wrote, &told.reply), answered),
+        Failures::Text(wrote) if told.chunks == 1 => {
+            blame::of_text(talk.entry, (&wrote, &told.reply), answered)
+        }
         Failures::Text(_) => None,
-        Failures::Silence => (told.reply.is_empty() && !talk.turn.used_tools).then(|| blame::of_silence(talk.entry)),
+        Failures::Silence => {
+            (told.reply.is_empty() && !talk.turn.used_tools).then(|| blame::of_silence(talk.entry))
+        }
     }
 }
 

@@ -118,7 +118,11 @@ pub(super) const ANY: Entry = Entry {
     program: "",
     args: &[],
     natives: &[],
-    inherits: Inherits { always: &[], when: &[], never: &[] },
+    inherits: Inherits {
+        always: &[],
+        when: &[],
+        never: &[],
+    },
     env: &[],
     ask_env: &[],
     ask_never: &[],

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use ostler_core::dialect::{FileAccess, FileFault, FileOrder, FromConversation, Outbox};
-use ostler_core::permission::{PermissionRequest, Otherwise, ToolKind, ToolUse, Verdict};
+use ostler_core::permission::{Otherwise, PermissionRequest, ToolKind, ToolUse, Verdict};
 use ostler_core::raw_json::RawJson;
 use serde::Serialize;
 
-use super::permissions::Question;
 use super::conversation::AcpConversation;
+use super::permissions::Question;
 use super::rpc;
 use super::wire::Params;
 
@@ -37,18 +37,33 @@ impl Wish {
 }
 
 /// Reads a request.
-pub(super) fn hear(talk: &mut AcpConversation, (method, rpc): (&str, &RawJson), params: &Params<'_>, out: &mut Outbox) {
+pub(super) fn hear(
+    talk: &mut AcpConversation,
+    (method, rpc): (&str, &RawJson),
+    params: &Params<'_>,
+    out: &mut Outbox,
+) {
     let Some(path) = params.path.owned() else {
         return rpc::refuse(rpc, rpc::BAD_PARAMS, "a path is missing", out);
     };
     let reads = method == "fs/read_text_file";
     let access = match (reads, params.content.owned()) {
-        (true, _) => FileAccess::Read { line: params.line.count(), limit: params.limit.count() },
+        (true, _) => FileAccess::Read {
+            line: params.line.count(),
+            limit: params.limit.count(),
+        },
         (false, Some(text)) => FileAccess::Write(text),
         (false, None) => return rpc::refuse(rpc, rpc::BAD_PARAMS, "the content is missing", out),
     };
     let id = format!("file-{}", rpc.get());
-    let wish = Wish { rpc: rpc.clone(), order: FileOrder { id: id.clone(), path: path.clone(), access } };
+    let wish = Wish {
+        rpc: rpc.clone(),
+        order: FileOrder {
+            id: id.clone(),
+            path: path.clone(),
+            access,
+        },
+    };
     if !talk.policy {
         return talk.files.order(wish, out);
     }
@@ -56,10 +71,23 @@ pub(super) fn hear(talk: &mut AcpConversation, (method, rpc): (&str, &RawJson), 
     struct Input<'a> {
         path: &'a str,
     }
-    let kind = if reads { ToolKind::Read } else { ToolKind::Edit };
-    let wants = ToolUse { paths: vec![path.clone()], ..ToolUse::of(method, kind) };
+    let kind = if reads {
+        ToolKind::Read
+    } else {
+        ToolKind::Edit
+    };
+    let wants = ToolUse {
+        paths: vec![path.clone()],
+        ..ToolUse::of(method, kind)
+    };
     let input = Some(RawJson::of(&Input { path: &path }));
-    out.push(FromConversation::Ask(PermissionRequest { id: id.clone(), call: None, input, wants, otherwise: Otherwise::Agent }));
+    out.push(FromConversation::Ask(PermissionRequest {
+        id: id.clone(),
+        call: None,
+        input,
+        wants,
+        otherwise: Otherwise::Agent,
+    }));
     talk.permissions.insert(id, Question::File(wish));
 }
 
@@ -70,7 +98,11 @@ struct Read {
 
 impl Files {
     pub(super) fn new(served: bool, missing_reads_empty: bool) -> Self {
-        Self { served, missing_reads_empty, open: BTreeMap::new() }
+        Self {
+            served,
+            missing_reads_empty,
+            open: BTreeMap::new(),
+        }
     }
 
     fn order(&mut self, wish: Wish, out: &mut Outbox) {
@@ -89,18 +121,34 @@ impl Files {
 
     /// What came of an order.
     pub(super) fn done(&mut self, id: &str, result: Result<String, FileFault>, out: &mut Outbox) {
-        let Some((rpc, reads)) = self.open.remove(id) else { return };
+        let Some((rpc, reads)) = self.open.remove(id) else {
+            return;
+        };
         match result {
             Ok(content) if reads => rpc::reply(&rpc, Read { content }, out),
             Ok(_) => rpc::reply(&rpc, BTreeMap::<&str, &str>::new(), out),
             Err(FileFault { missing: true, .. }) if reads && self.missing_reads_empty => {
-                rpc::reply(&rpc, Read { content: String::new() }, out);
+                rpc::reply(
+                    &rpc,
+                    Read {
+                        content: String::new(),
+                    },
+                    out,
+                );
             }
             // Some agents know by these words that the file is only not there yet.
             Err(FileFault { missing: true, why }) => {
-                rpc::refuse(&rpc, rpc::NOT_FOUND, &format!("Resource not found: {why}"), out);
+                rpc::refuse(
+                    &rpc,
+                    rpc::NOT_FOUND,
+                    &format!("Resource not found: {why}"),
+                    out,
+                );
             }
-            Err(FileFault { missing: false, why }) => rpc::refuse(&rpc, rpc::INTERNAL, &why, out),
+            Err(FileFault {
+                missing: false,
+                why,
+            }) => rpc::refuse(&rpc, rpc::INTERNAL, &why, out),
         }
     }
 }

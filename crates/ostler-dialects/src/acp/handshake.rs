@@ -67,10 +67,17 @@ impl Start {
         let last = |key: &str| spec.settings.last(key).map(str::to_owned);
         let servers = servers::all(&spec.settings, spec.bridge.as_ref());
         Self {
-            cwd: spec.dir.as_ref().map_or_else(|| "/".to_owned(), |dir| dir.display().to_string()),
+            cwd: spec
+                .dir
+                .as_ref()
+                .map_or_else(|| "/".to_owned(), |dir| dir.display().to_string()),
             resume: last(keys::RESUME),
             fork: spec.settings.is_on(keys::FORK),
-            servers: if entry.server_flag.is_some() { servers::parted(servers).1 } else { servers },
+            servers: if entry.server_flag.is_some() {
+                servers::parted(servers).1
+            } else {
+                servers
+            },
             // Chosen by an argument already.
             model: last(keys::MODEL).filter(|_| entry.model_flag.is_none()),
             argued: last(keys::MODEL).filter(|_| entry.model_flag.is_some()),
@@ -109,13 +116,23 @@ pub(super) fn begin(talk: &mut AcpConversation, out: &mut Outbox) {
         name: &'static str,
         version: &'static str,
     }
-    let fs = Fs { read_text_file: talk.start.fs, write_text_file: talk.start.fs };
+    let fs = Fs {
+        read_text_file: talk.start.fs,
+        write_text_file: talk.start.fs,
+    };
     let hello = Hello {
         protocol_version: Version::WANTED,
-        client_capabilities: Able { fs, terminal: false },
-        client_info: Info { name: "ostler", version: env!("CARGO_PKG_VERSION") },
+        client_capabilities: Able {
+            fs,
+            terminal: false,
+        },
+        client_info: Info {
+            name: "ostler",
+            version: env!("CARGO_PKG_VERSION"),
+        },
     };
-    talk.rpc.request(Wanted::Initialize, ("initialize", hello), out);
+    talk.rpc
+        .request(Wanted::Initialize, ("initialize", hello), out);
 }
 
 /// Reads the answer to one of the requests that lead to a session.
@@ -173,24 +190,35 @@ fn initialized(talk: &mut AcpConversation, result: &str, out: &mut Outbox) {
 fn plan(talk: &AcpConversation, hello: &Initialized<'_>) -> Result<Way, Outcome> {
     let able = hello.agent_capabilities.map();
     let sessions = able.and_then(|able| able.session_capabilities.map());
-    let yes = |raw: Option<&serde_json::value::RawValue>| raw.is_some_and(|raw| !matches!(raw.get(), "null" | "false"));
+    let yes = |raw: Option<&serde_json::value::RawValue>| {
+        raw.is_some_and(|raw| !matches!(raw.get(), "null" | "false"))
+    };
     let mcp = able.and_then(|able| able.mcp_capabilities.map());
     for server in &talk.start.servers {
-        let Server::Remote { r#type, name, .. } = server else { continue };
+        let Server::Remote { r#type, name, .. } = server else {
+            continue;
+        };
         let takes = mcp.is_some_and(|mcp| match r#type {
             servers::Reach::Http => mcp.http.is_true(),
             servers::Reach::Sse => mcp.sse.is_true(),
         });
         if !takes {
             let reach = r#type.as_str();
-            let message = format!("{} takes no MCP servers over {reach}, such as {name:?}.", talk.entry.name);
+            let message = format!(
+                "{} takes no MCP servers over {reach}, such as {name:?}.",
+                talk.entry.name
+            );
             return Err(Outcome::new(Cause::BadRequest, message)
                 .hint("Leave it out of mcp_config, or use one that is started as a program."));
         }
     }
     let cannot = |kind: &str| {
-        let message = format!("{} cannot {kind}: it does not announce it.", talk.entry.name);
-        Err(Outcome::new(Cause::BadRequest, message).hint("Begin a new session, or use another agent."))
+        let message = format!(
+            "{} cannot {kind}: it does not announce it.",
+            talk.entry.name
+        );
+        Err(Outcome::new(Cause::BadRequest, message)
+            .hint("Begin a new session, or use another agent."))
     };
     let loads = able.is_some_and(|able| able.load_session.is_true());
     match (&talk.start.resume, talk.start.fork) {
@@ -210,11 +238,23 @@ fn log_in(talk: &mut AcpConversation, method: &str, hello: &Initialized<'_>, out
     struct LogIn<'a> {
         method_id: &'a str,
     }
-    let known: Vec<&str> = hello.auth_methods.0.iter().filter_map(|it| it.map()?.id.text()).collect();
+    let known: Vec<&str> = hello
+        .auth_methods
+        .0
+        .iter()
+        .filter_map(|it| it.map()?.id.text())
+        .collect();
     if known.contains(&method) {
-        return talk.rpc.request(Wanted::Authenticate, ("authenticate", LogIn { method_id: method }), out);
+        return talk.rpc.request(
+            Wanted::Authenticate,
+            ("authenticate", LogIn { method_id: method }),
+            out,
+        );
     }
-    let message = format!("{} has no way to log in of the name {method:?}.", talk.entry.name);
+    let message = format!(
+        "{} has no way to log in of the name {method:?}.",
+        talk.entry.name
+    );
     let hint = format!("Set auth_method to one of: {}.", known.join(", "));
     talk.broken(Outcome::new(Cause::BadRequest, message).hint(hint), out);
 }
@@ -236,18 +276,35 @@ fn open(talk: &mut AcpConversation, out: &mut Outbox) {
         Way::Resume => "session/resume",
         Way::Fork => "session/fork",
     };
-    let open = Open { session: start.resume.as_deref(), cwd: &start.cwd, servers: &start.servers };
+    let open = Open {
+        session: start.resume.as_deref(),
+        cwd: &start.cwd,
+        servers: &start.servers,
+    };
     talk.replaying = start.way != Way::New;
-    talk.rpc.request(Wanted::Session(start.way != Way::New), (method, open), out);
+    talk.rpc
+        .request(Wanted::Session(start.way != Way::New), (method, open), out);
 }
 
 fn opened(talk: &mut AcpConversation, result: &str, out: &mut Outbox) {
     let opened: Node<'_, Opened<'_>> = serde_json::from_str(result).unwrap_or_default();
     let empty = Opened::default();
     let opened = opened.map().unwrap_or(&empty);
-    let kept = talk.start.resume.clone().filter(|_| talk.start.way != Way::Fork);
-    let Some(session) = opened.session_id.owned().or(kept).filter(|id| !id.is_empty()) else {
-        let message = format!("{} opened a session and did not say its name.", talk.entry.name);
+    let kept = talk
+        .start
+        .resume
+        .clone()
+        .filter(|_| talk.start.way != Way::Fork);
+    let Some(session) = opened
+        .session_id
+        .owned()
+        .or(kept)
+        .filter(|id| !id.is_empty())
+    else {
+        let message = format!(
+            "{} opened a session and did not say its name.",
+            talk.entry.name
+        );
         return talk.broken(Outcome::new(Cause::Protocol, message), out);
     };
     talk.session = session;
@@ -277,12 +334,18 @@ fn next(talk: &mut AcpConversation, out: &mut Outbox) {
             agent_version: talk.start.agent_version.clone(),
             native_session: Some(talk.session.clone()),
             model: talk.options.model().or_else(|| talk.start.argued.clone()),
-            cwd: talk.quirks.works_in.is_none().then(|| talk.start.cwd.clone()),
+            cwd: talk
+                .quirks
+                .works_in
+                .is_none()
+                .then(|| talk.start.cwd.clone()),
             tools: Vec::new(),
         });
         if let Some(place) = talk.quirks.works_in {
             let (name, cwd) = (talk.entry.name, &talk.start.cwd);
-            let message = format!("{name} runs commands in {place}, not in {cwd}, which it only reads about.");
+            let message = format!(
+                "{name} runs commands in {place}, not in {cwd}, which it only reads about."
+            );
             out.notice(Level::Warning, "works_elsewhere", message);
         }
         return talk.ready(out);
@@ -300,7 +363,10 @@ fn next(talk: &mut AcpConversation, out: &mut Outbox) {
     };
     match wish {
         Ok((method, params)) => talk.rpc.request(Wanted::Setup(key), (method, params), out),
-        Err(why) => talk.broken(Outcome::new(Cause::BadRequest, why.message).hint(why.hint), out),
+        Err(why) => talk.broken(
+            Outcome::new(Cause::BadRequest, why.message).hint(why.hint),
+            out,
+        ),
     }
 }
 
@@ -331,7 +397,11 @@ pub(super) fn is_recorded(entry: &Entry, opening: &str) -> bool {
     }
     let is_signed = |response: Response<'_>| match response.result.agent_info {
         Some(info) => info.name == entry.signature,
-        None => response.result.auth_methods.iter().any(|method| method.id == entry.signature),
+        None => response
+            .result
+            .auth_methods
+            .iter()
+            .any(|method| method.id == entry.signature),
     };
     !entry.signature.is_empty() && crate::recording::lines(opening).any(is_signed)
 }

@@ -27,12 +27,19 @@ const NODE_22: Runtime = Runtime {
 /// Node 24.16 or newer, 26.1 or newer.
 const NEW_NODE: Runtime = Runtime {
     program: "node",
-    serves: |version| (version >= Version(24, 16, 0) && version < Version(25, 0, 0)) || version >= Version(26, 1, 0),
+    serves: |version| {
+        (version >= Version(24, 16, 0) && version < Version(25, 0, 0))
+            || version >= Version(26, 1, 0)
+    },
     hint: "OpenClaw needs Node.js 24.16 or newer, or 26.1 or newer (https://nodejs.org); with an older one npm installs an empty package.",
 };
 
 const fn only(always: &'static [&'static str]) -> Inherits {
-    Inherits { always, when: &[], never: &[] }
+    Inherits {
+        always,
+        when: &[],
+        never: &[],
+    }
 }
 
 /// Gemini CLI. Measured: 0.61.0.
@@ -57,7 +64,13 @@ pub static GEMINI: Acp = Acp(&Entry {
     by_minute: Some(ByMinute {
         roots: &["$GEMINI_CLI_HOME", "~/"],
         folder: ".gemini/tmp",
-        file: |id, minute| Some(format!("chats/session-{}-{}.jsonl", minute.replace(':', "-"), id.get(..8)?)),
+        file: |id, minute| {
+            Some(format!(
+                "chats/session-{}-{}.jsonl",
+                minute.replace(':', "-"),
+                id.get(..8)?
+            ))
+        },
     }),
     state: &["~/.gemini/"],
     models: &["auto", "gemini-2.5-pro", "gemini-2.5-flash"],
@@ -109,19 +122,33 @@ pub static GEMINI: Acp = Acp(&Entry {
 /// none stored does not prove that a login is missing.
 const OPENCODE_LOGIN: LoginQuery = LoginQuery {
     args: &["auth", "list"],
-    env: &[("OPENCODE_DISABLE_AUTOUPDATE", "true"), ("OPENCODE_DISABLE_MODELS_FETCH", "true"), ("NO_COLOR", "1")],
+    env: &[
+        ("OPENCODE_DISABLE_AUTOUPDATE", "true"),
+        ("OPENCODE_DISABLE_MODELS_FETCH", "true"),
+        ("NO_COLOR", "1"),
+    ],
     input: "",
     read: |_, stdout| {
         // It counts: "0 credentials", "1 environment variable".
         let counted = |line: &str, kind: &str| {
-            let (count, rest) = line.trim_start_matches(|c: char| !c.is_ascii_digit()).split_once(' ')?;
+            let (count, rest) = line
+                .trim_start_matches(|c: char| !c.is_ascii_digit())
+                .split_once(' ')?;
             (count.parse::<u32>().is_ok_and(|count| count > 0) && rest.starts_with(kind))
                 .then(|| format!("{count} {rest}"))
         };
-        let found =
-            stdout.lines().flat_map(|line| [counted(line, "credential"), counted(line, "environment variable")]);
+        let found = stdout.lines().flat_map(|line| {
+            [
+                counted(line, "credential"),
+                counted(line, "environment variable"),
+            ]
+        });
         let found: Vec<String> = found.flatten().collect();
-        if found.is_empty() { Login::Unknown } else { Login::LoggedIn(Some(found.join(", "))) }
+        if found.is_empty() {
+            Login::Unknown
+        } else {
+            Login::LoggedIn(Some(found.join(", ")))
+        }
     },
 };
 
@@ -162,14 +189,36 @@ pub static OPENCODE: Acp = Acp(&Entry {
     },
     env: &[("OPENCODE_DISABLE_AUTOUPDATE", "true")],
     // Without it everything is allowed, and nobody is asked.
-    ask_never: &["OPENCODE_CLIENT", "OPENCODE_PID", "OPENCODE_TERMINAL", "OPENCODE_PERMISSION"],
+    ask_never: &[
+        "OPENCODE_CLIENT",
+        "OPENCODE_PID",
+        "OPENCODE_TERMINAL",
+        "OPENCODE_PERMISSION",
+    ],
     ask_env: &[("OPENCODE_PERMISSION", ASK)],
     modes: &[
-        Mode { word: "default", args: &[], env: &[] },
-        Mode { word: "ask", args: &[], env: &[("OPENCODE_PERMISSION", ASK)] },
-        Mode { word: "allow-all", args: &[], env: &[("OPENCODE_PERMISSION", "{\"*\":\"allow\"}")] },
+        Mode {
+            word: "default",
+            args: &[],
+            env: &[],
+        },
+        Mode {
+            word: "ask",
+            args: &[],
+            env: &[("OPENCODE_PERMISSION", ASK)],
+        },
+        Mode {
+            word: "allow-all",
+            args: &[],
+            env: &[("OPENCODE_PERMISSION", "{\"*\":\"allow\"}")],
+        },
     ],
-    state: &["~/.local/share/opencode/", "~/.local/state/opencode/", "~/.cache/opencode/", "~/.config/opencode/"],
+    state: &[
+        "~/.local/share/opencode/",
+        "~/.local/state/opencode/",
+        "~/.cache/opencode/",
+        "~/.config/opencode/",
+    ],
     tools: &[
         ("bash", ToolKind::Execute),
         ("read", ToolKind::Read),
@@ -192,7 +241,13 @@ pub static OPENCODE: Acp = Acp(&Entry {
     login: Some(OPENCODE_LOGIN),
     install_hint: "opencode not found in PATH. Install it with `npm install -g opencode-ai`.",
     login_hint: "Run `opencode auth login`, or set the key of your provider (ANTHROPIC_API_KEY, OPENAI_API_KEY, …).",
-    quirks: Quirks { counts: Counts::LastRequest, inside: false, names: Names::Title, input_follows: true, ..PLAIN },
+    quirks: Quirks {
+        counts: Counts::LastRequest,
+        inside: false,
+        names: Names::Title,
+        input_follows: true,
+        ..PLAIN
+    },
     ..ANY
 });
 
@@ -266,11 +321,21 @@ pub static GOOSE: Acp = Acp(&Entry {
     program: "goose",
     args: &["acp"],
     inherits: Inherits {
-        always: &["GOOSE_*", "ANTHROPIC_*", "OPENAI_*", "GOOGLE_API_KEY", "OPENROUTER_API_KEY"],
+        always: &[
+            "GOOSE_*",
+            "ANTHROPIC_*",
+            "OPENAI_*",
+            "GOOGLE_API_KEY",
+            "OPENROUTER_API_KEY",
+        ],
         when: &[],
         never: &["GOOSE_TERMINAL"],
     },
-    state: &["~/.config/goose/", "~/.local/share/goose/", "~/.local/state/goose/"],
+    state: &[
+        "~/.config/goose/",
+        "~/.local/share/goose/",
+        "~/.local/state/goose/",
+    ],
     tools: &[
         ("shell", ToolKind::Execute),
         ("write", ToolKind::Edit),
@@ -419,9 +484,21 @@ pub static COPILOT: Acp = Acp(&Entry {
     env: &[("COPILOT_AUTO_UPDATE", "false")],
     // The same words as in its other language.
     modes: &[
-        Mode { word: "default", args: &[], env: &[] },
-        Mode { word: "allow-tools", args: &["--allow-all-tools"], env: &[] },
-        Mode { word: "allow-all", args: &["--allow-all"], env: &[] },
+        Mode {
+            word: "default",
+            args: &[],
+            env: &[],
+        },
+        Mode {
+            word: "allow-tools",
+            args: &["--allow-all-tools"],
+            env: &[],
+        },
+        Mode {
+            word: "allow-all",
+            args: &["--allow-all"],
+            env: &[],
+        },
     ],
     state: &["$COPILOT_HOME/", "~/.copilot/"],
     model_flag: Some("--model="),
@@ -452,7 +529,13 @@ pub static OPENCLAW: Acp = Acp(&Entry {
     name: "openclaw",
     program: "openclaw",
     args: &["acp"],
-    inherits: only(&["OPENCLAW_*", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENROUTER_API_KEY", "GEMINI_API_KEY"]),
+    inherits: only(&[
+        "OPENCLAW_*",
+        "ANTHROPIC_API_KEY",
+        "OPENAI_API_KEY",
+        "OPENROUTER_API_KEY",
+        "GEMINI_API_KEY",
+    ]),
     // It has never been seen to ask.
     ask: false,
     bridge: Some((
@@ -470,7 +553,9 @@ pub static OPENCLAW: Acp = Acp(&Entry {
     quirks: Quirks {
         failures: Failures::Silence,
         resumes_own: true,
-        works_in: Some("the workspace of its gateway (agents.defaults.workspace in OpenClaw's configuration)"),
+        works_in: Some(
+            "the workspace of its gateway (agents.defaults.workspace in OpenClaw's configuration)",
+        ),
         ..PLAIN
     },
     ..ANY
@@ -488,8 +573,14 @@ mod tests {
         let variable = "┌  Environment\n│\n●  OpenAI \u{1b}[90mOPENAI_API_KEY\n│\n└  1 environment variable\n\n";
         let read = |stdout: &str| (OPENCODE_LOGIN.read)(Some(0), stdout);
         assert_eq!(read(&none), Login::Unknown);
-        assert_eq!(read(&format!("{none}{variable}")), Login::LoggedIn(Some("1 environment variable".into())));
-        assert_eq!(read(&format!("{stored}└  2 credentials\n\n")), Login::LoggedIn(Some("2 credentials".into())));
+        assert_eq!(
+            read(&format!("{none}{variable}")),
+            Login::LoggedIn(Some("1 environment variable".into()))
+        );
+        assert_eq!(
+            read(&format!("{stored}└  2 credentials\n\n")),
+            Login::LoggedIn(Some("2 credentials".into()))
+        );
         for other in ["", "error: unknown command", "└  x credentials"] {
             assert_eq!(read(other), Login::Unknown, "{other}");
         }

@@ -17,7 +17,12 @@ pub(super) fn launch(entry: &'static Entry, spec: &Spec) -> Result<Launch, SpecE
     if let (Some(flag), Some(model)) = (entry.model_flag, spec.settings.last(keys::MODEL)) {
         args.push(format!("{flag}{model}"));
     }
-    args.extend(mode(entry, spec).iter().flat_map(|mode| mode.args).map(|arg| (*arg).to_owned()));
+    args.extend(
+        mode(entry, spec)
+            .iter()
+            .flat_map(|mode| mode.args)
+            .map(|arg| (*arg).to_owned()),
+    );
     args.extend(spec.extra_args.iter().cloned());
     let mut args: Vec<Arg> = args.into_iter().map(Arg::Plain).collect();
     if let Some(prefix) = entry.server_flag {
@@ -42,13 +47,23 @@ pub(super) fn attended(spec: &Spec) -> bool {
 
 /// What it sees of the caller's environment: nothing that would decide in the place of those who do.
 fn inherits(entry: &Entry, spec: &Spec) -> Inherits {
-    let never = if attended(spec) && !entry.ask_never.is_empty() { entry.ask_never } else { entry.inherits.never };
-    Inherits { never, ..entry.inherits }
+    let never = if attended(spec) && !entry.ask_never.is_empty() {
+        entry.ask_never
+    } else {
+        entry.inherits.never
+    };
+    Inherits {
+        never,
+        ..entry.inherits
+    }
 }
 
 /// The permission mode that is chosen at the start. Where there are rules, they decide, and the agent has to ask.
 fn mode(entry: &Entry, spec: &Spec) -> Option<&'static Mode> {
-    let word = spec.settings.last(keys::PERMISSION_MODE).filter(|_| spec.policy.is_none());
+    let word = spec
+        .settings
+        .last(keys::PERMISSION_MODE)
+        .filter(|_| spec.policy.is_none());
     word.and_then(|word| entry.mode(word))
 }
 
@@ -59,20 +74,34 @@ fn variables(entry: &Entry, spec: &Spec) -> Vec<(&'static str, String)> {
         None if attended(spec) => entry.ask_env,
         None => &[],
     };
-    let usual = entry.env.iter().filter(|(name, _)| !asks.iter().any(|(asked, _)| asked == name));
-    let all = usual.chain(asks).filter(|(name, _)| !spec.env.contains_key(*name));
-    all.map(|(name, value)| (*name, (*value).to_owned())).collect()
+    let usual = entry
+        .env
+        .iter()
+        .filter(|(name, _)| !asks.iter().any(|(asked, _)| asked == name));
+    let all = usual
+        .chain(asks)
+        .filter(|(name, _)| !spec.env.contains_key(*name));
+    all.map(|(name, value)| (*name, (*value).to_owned()))
+        .collect()
 }
 
 /// Where there are rules, nothing may make the agent do things without asking.
 fn check_asks(entry: &Entry, spec: &Spec) -> Result<(), SpecError> {
     let skips = &entry.skips;
-    let mut names = entry.ask_env.iter().map(|(name, _)| *name).chain(skips.env.iter().copied());
+    let mut names = entry
+        .ask_env
+        .iter()
+        .map(|(name, _)| *name)
+        .chain(skips.env.iter().copied());
     if let Some(name) = names.find(|name| spec.env.contains_key(*name)) {
         let why = "with a policy, its rules decide; leave out this variable or the policy";
         return Err(SpecError::new("env", name, why));
     }
-    if let Some(mode) = spec.settings.last(keys::PERMISSION_MODE).filter(|mode| skips.mode(mode)) {
+    if let Some(mode) = spec
+        .settings
+        .last(keys::PERMISSION_MODE)
+        .filter(|mode| skips.mode(mode))
+    {
         let why = "with a policy, its rules decide, and in this mode the agent does not ask; leave out the mode or the policy";
         return Err(SpecError::new(keys::PERMISSION_MODE, mode, why));
     }
@@ -88,5 +117,11 @@ fn check_asks(entry: &Entry, spec: &Spec) -> Result<(), SpecError> {
 
 fn check_extra(spec: &Spec) -> Result<(), SpecError> {
     let nul = spec.extra_args.iter().find(|arg| arg.contains('\0'));
-    nul.map_or(Ok(()), |arg| Err(SpecError::new("extra args", arg, "a NUL character cannot be passed to a program")))
+    nul.map_or(Ok(()), |arg| {
+        Err(SpecError::new(
+            "extra args",
+            arg,
+            "a NUL character cannot be passed to a program",
+        ))
+    })
 }

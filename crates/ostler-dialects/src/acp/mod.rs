@@ -120,8 +120,15 @@ pub fn custom(name: &str, command: Vec<String>) -> Result<&'static dyn Dialect, 
     }
     let mut words = command.into_iter().map(|word| &*word.leak());
     let Some(program) = words.next().filter(|program| !program.is_empty()) else {
-        return Err(format!("the agent {name:?} has no command: expected a program and its arguments"));
+        return Err(format!(
+            "the agent {name:?} has no command: expected a program and its arguments"
+        ));
     };
-    let entry = Entry { name: name.to_owned().leak(), program, args: words.collect::<Vec<_>>().leak(), ..entry::ANY };
+    let entry = Entry {
+        name: name.to_owned().leak(),
+        program,
+        args: words.collect::<Vec<_>>().leak(),
+        ..entry::ANY
+    };
     Ok(Box::leak(Box::new(Acp(Box::leak(Box::new(entry))))))
 }

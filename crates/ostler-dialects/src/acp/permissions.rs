@@ -4,13 +4,13 @@
 
 use ostler_core::dialect::{FromConversation, Outbox, ToolOrder};
 use ostler_core::event::{DecidedBy, Decision, Permission};
-use ostler_core::permission::{PermissionRequest, NOBODY, Otherwise, Verdict};
+use ostler_core::permission::{NOBODY, Otherwise, PermissionRequest, Verdict};
 use ostler_core::raw_json::RawJson;
 use serde::Serialize;
 
 use super::conversation::AcpConversation;
 use super::wire::{Choice, Params};
-use super::{files, bridge_calls, rpc, tool_use};
+use super::{bridge_calls, files, rpc, tool_use};
 use crate::lenient::Node;
 
 /// What the caller is told about a question that does not say what it is about.
@@ -50,15 +50,34 @@ struct Outcome<'a> {
 }
 
 fn answer(rpc: &RawJson, option: Option<&str>, out: &mut Outbox) {
-    let outcome = if option.is_some() { "selected" } else { "cancelled" };
-    rpc::reply(rpc, Answer { outcome: Outcome { outcome, option_id: option } }, out);
+    let outcome = if option.is_some() {
+        "selected"
+    } else {
+        "cancelled"
+    };
+    rpc::reply(
+        rpc,
+        Answer {
+            outcome: Outcome {
+                outcome,
+                option_id: option,
+            },
+        },
+        out,
+    );
 }
 
 /// Reads a question.
-pub(super) fn hear(talk: &mut AcpConversation, rpc: &RawJson, params: &Params<'_>, out: &mut Outbox) {
+pub(super) fn hear(
+    talk: &mut AcpConversation,
+    rpc: &RawJson,
+    params: &Params<'_>,
+    out: &mut Outbox,
+) {
     let id = format!("ask-{}", rpc.get());
     let choices: Vec<&Choice<'_>> = params.options.0.iter().filter_map(Node::map).collect();
-    let reject = pick(&choices, "reject_once", &[]).or_else(|| pick(&choices, "reject_always", &[]));
+    let reject =
+        pick(&choices, "reject_once", &[]).or_else(|| pick(&choices, "reject_always", &[]));
     if talk.turn.interrupted || talk.permissions.contains_key(&id) {
         return answer(rpc, None, out);
     }
@@ -75,11 +94,14 @@ pub(super) fn hear(talk: &mut AcpConversation, rpc: &RawJson, params: &Params<'_
             message: Some(UNCLEAR.to_owned()),
         });
     };
-    talk.calls.asked((talk.entry, &talk.quirks, &talk.bound), &call, update);
+    talk.calls
+        .asked((talk.entry, &talk.quirks, &talk.bound), &call, update);
     talk.calls.settle_denied(out);
     talk.turn.used_tools = true;
     talk.turn.told.breaks(out);
-    let Some(known) = talk.calls.get(&call) else { return };
+    let Some(known) = talk.calls.get(&call) else {
+        return;
+    };
     // What would allow more than this one call is no answer to the question about it.
     let allow = pick(&choices, "allow_once", talk.quirks.allow_ids);
     if known.bound.is_some() {
@@ -87,18 +109,37 @@ pub(super) fn hear(talk: &mut AcpConversation, rpc: &RawJson, params: &Params<'_
         // It is told then, too: its arguments may not be known yet.
         return answer(rpc, allow.as_deref(), out);
     }
-    let asked = Asked { rpc: rpc.clone(), call: call.clone(), allow, reject };
+    let asked = Asked {
+        rpc: rpc.clone(),
+        call: call.clone(),
+        allow,
+        reject,
+    };
     let (input, wants) = (Some(known.input()), tool_use::of(talk.entry, known));
     let shown = known.shown_id(&call);
     talk.calls.tell(&call, out);
-    out.push(FromConversation::Ask(PermissionRequest { id: id.clone(), call: Some(shown), input, wants, otherwise: Otherwise::Person }));
+    out.push(FromConversation::Ask(PermissionRequest {
+        id: id.clone(),
+        call: Some(shown),
+        input,
+        wants,
+        otherwise: Otherwise::Person,
+    }));
     talk.permissions.insert(id, Question::Tool(asked));
 }
 
 /// The id of the answer of a kind: the one that is meant, if there are several, else the first.
 fn pick(choices: &[&Choice<'_>], kind: &str, meant: &[&str]) -> Option<String> {
-    let of_kind = || choices.iter().filter(|it| it.kind.text() == Some(kind)).filter_map(|it| it.option_id.text());
-    of_kind().find(|id| meant.contains(id)).or_else(|| of_kind().next()).map(str::to_owned)
+    let of_kind = || {
+        choices
+            .iter()
+            .filter(|it| it.kind.text() == Some(kind))
+            .filter_map(|it| it.option_id.text())
+    };
+    of_kind()
+        .find(|id| meant.contains(id))
+        .or_else(|| of_kind().next())
+        .map(str::to_owned)
 }
 
 /// Passes a verdict on. Of a question that nobody asked, or that was withdrawn, nothing is said.

@@ -44,26 +44,52 @@ struct Call<'a, P> {
 impl Rpc {
     /// Whether a change that the caller wants is under way.
     pub(super) fn is_changing(&self) -> bool {
-        self.open.values().any(|wanted| matches!(wanted, Wanted::Change(_)))
+        self.open
+            .values()
+            .any(|wanted| matches!(wanted, Wanted::Change(_)))
     }
 
     /// Asks for something.
-    pub(super) fn request<P: Serialize>(&mut self, wanted: Wanted, (method, params): (&str, P), out: &mut Outbox) {
+    pub(super) fn request<P: Serialize>(
+        &mut self,
+        wanted: Wanted,
+        (method, params): (&str, P),
+        out: &mut Outbox,
+    ) {
         self.sent += 1;
         self.open.insert(self.sent, wanted);
-        write(&Call { jsonrpc: "2.0", id: Some(self.sent), method, params }, out);
+        write(
+            &Call {
+                jsonrpc: "2.0",
+                id: Some(self.sent),
+                method,
+                params,
+            },
+            out,
+        );
     }
 
     /// What the request of this id was for; none when there is no such request. Some make a text of our number.
     pub(super) fn answered(&mut self, id: &str) -> Option<Wanted> {
-        let number = id.strip_prefix('"').and_then(|id| id.strip_suffix('"')).unwrap_or(id);
+        let number = id
+            .strip_prefix('"')
+            .and_then(|id| id.strip_suffix('"'))
+            .unwrap_or(id);
         self.open.remove(&number.parse().ok()?)
     }
 }
 
 /// Tells something.
 pub(super) fn notify<P: Serialize>(method: &str, params: P, out: &mut Outbox) {
-    write(&Call { jsonrpc: "2.0", id: None, method, params }, out);
+    write(
+        &Call {
+            jsonrpc: "2.0",
+            id: None,
+            method,
+            params,
+        },
+        out,
+    );
 }
 
 #[derive(Serialize)]
@@ -75,7 +101,14 @@ struct Reply<'a, R> {
 
 /// Answers a request of the agent's.
 pub(super) fn reply<R: Serialize>(id: &RawJson, result: R, out: &mut Outbox) {
-    write(&Reply { jsonrpc: "2.0", id, result }, out);
+    write(
+        &Reply {
+            jsonrpc: "2.0",
+            id,
+            result,
+        },
+        out,
+    );
 }
 
 /// There is no such method.
@@ -102,9 +135,18 @@ struct Why<'a> {
 
 /// Refuses a request of the agent's.
 pub(super) fn refuse(id: &RawJson, code: i32, message: &str, out: &mut Outbox) {
-    write(&Failure { jsonrpc: "2.0", id, error: Why { code, message } }, out);
+    write(
+        &Failure {
+            jsonrpc: "2.0",
+            id,
+            error: Why { code, message },
+        },
+        out,
+    );
 }
 
 fn write<T: Serialize>(message: &T, out: &mut Outbox) {
-    out.push(FromConversation::Write(format!("{}\n", RawJson::of(message).get()).into_bytes()));
+    out.push(FromConversation::Write(
+        format!("{}\n", RawJson::of(message).get()).into_bytes(),
+    ));
 }

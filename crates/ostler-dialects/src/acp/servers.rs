@@ -11,9 +11,19 @@ use crate::mcp::SERVER;
 #[serde(untagged)]
 pub(super) enum Server {
     /// The agent starts it.
-    Stdio { name: String, command: String, args: Vec<String>, env: Vec<Pair> },
+    Stdio {
+        name: String,
+        command: String,
+        args: Vec<String>,
+        env: Vec<Pair>,
+    },
     /// The agent reaches it over the network.
-    Remote { r#type: Reach, name: String, url: String, headers: Vec<Pair> },
+    Remote {
+        r#type: Reach,
+        name: String,
+        url: String,
+        headers: Vec<Pair>,
+    },
 }
 
 /// How a server is reached over the network.
@@ -48,7 +58,11 @@ pub(super) fn check(value: &str) -> Result<(), String> {
 /// Every server of a session.
 pub(super) fn all(settings: &Settings, bridge: Option<&Bridge>) -> Vec<Server> {
     let configured = settings.get(keys::MCP_CONFIG).unwrap_or_default();
-    let mut servers: Vec<Server> = configured.iter().filter_map(|value| read(value).ok()).flatten().collect();
+    let mut servers: Vec<Server> = configured
+        .iter()
+        .filter_map(|value| read(value).ok())
+        .flatten()
+        .collect();
     servers.extend(bridge.map(|bridge| Server::Stdio {
         name: SERVER.to_owned(),
         command: bridge.program.clone(),
@@ -60,16 +74,32 @@ pub(super) fn all(settings: &Settings, bridge: Option<&Bridge>) -> Vec<Server> {
 
 /// Parts servers: a file of those that the agent starts, for one that takes them by an argument, and the rest.
 pub(super) fn parted(servers: Vec<Server>) -> (Option<String>, Vec<Server>) {
-    let (started, rest): (Vec<_>, Vec<_>) = servers.into_iter().partition(|it| matches!(it, Server::Stdio { .. }));
-    let object = |pairs: Vec<Pair>| pairs.into_iter().map(|it| (it.name, it.value.into())).collect::<Map<_, _>>();
+    let (started, rest): (Vec<_>, Vec<_>) = servers
+        .into_iter()
+        .partition(|it| matches!(it, Server::Stdio { .. }));
+    let object = |pairs: Vec<Pair>| {
+        pairs
+            .into_iter()
+            .map(|it| (it.name, it.value.into()))
+            .collect::<Map<_, _>>()
+    };
     let one = |server| match server {
-        Server::Stdio { name, command, args, env } => {
-            Some((name, json!({"type": "local", "command": command, "args": args, "env": object(env), "tools": ["*"]})))
-        }
+        Server::Stdio {
+            name,
+            command,
+            args,
+            env,
+        } => Some((
+            name,
+            json!({"type": "local", "command": command, "args": args, "env": object(env), "tools": ["*"]}),
+        )),
         Server::Remote { .. } => None,
     };
     let started: Map<String, Value> = started.into_iter().filter_map(one).collect();
-    ((!started.is_empty()).then(|| json!({"mcpServers": started}).to_string()), rest)
+    (
+        (!started.is_empty()).then(|| json!({"mcpServers": started}).to_string()),
+        rest,
+    )
 }
 
 fn read(value: &str) -> Result<Vec<Server>, String> {
@@ -79,35 +109,66 @@ fn read(value: &str) -> Result<Vec<Server>, String> {
     let Some(servers) = whole.get("mcpServers").and_then(Value::as_object) else {
         return Err("expected an object with \"mcpServers\"".to_owned());
     };
-    servers.iter().map(|(name, server)| one(name, server)).collect()
+    servers
+        .iter()
+        .map(|(name, server)| one(name, server))
+        .collect()
 }
 
 fn one(name: &str, server: &Value) -> Result<Server, String> {
     if name == SERVER {
-        return Err(format!("the name {name:?} is taken: it stands for the tools of the caller"));
+        return Err(format!(
+            "the name {name:?} is taken: it stands for the tools of the caller"
+        ));
     }
     let text = |key: &str| server.get(key).and_then(Value::as_str).map(str::to_owned);
     let pairs = |key: &str| pairs(server.get(key).and_then(Value::as_object));
     let name = name.to_owned();
     if let Some(command) = text("command") {
-        let args = server.get("args").and_then(Value::as_array).into_iter().flatten();
+        let args = server
+            .get("args")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
         let args = args.filter_map(Value::as_str).map(str::to_owned).collect();
-        return Ok(Server::Stdio { name, command, args, env: pairs("env") });
+        return Ok(Server::Stdio {
+            name,
+            command,
+            args,
+            env: pairs("env"),
+        });
     }
-    let Some(url) = text("url") else { return Err(format!("the server {name:?} has neither a command nor a url")) };
+    let Some(url) = text("url") else {
+        return Err(format!(
+            "the server {name:?} has neither a command nor a url"
+        ));
+    };
     let r#type = match text("type").as_deref() {
         None | Some("http" | "streamable-http") => Reach::Http,
         Some("sse") => Reach::Sse,
         Some(other) => {
-            return Err(format!("the server {name:?} is of the type {other:?}; there are stdio, http and sse"));
+            return Err(format!(
+                "the server {name:?} is of the type {other:?}; there are stdio, http and sse"
+            ));
         }
     };
-    Ok(Server::Remote { r#type, name, url, headers: pairs("headers") })
+    Ok(Server::Remote {
+        r#type,
+        name,
+        url,
+        headers: pairs("headers"),
+    })
 }
 
 fn pairs(object: Option<&Map<String, Value>>) -> Vec<Pair> {
     let all = object.into_iter().flatten();
-    all.filter_map(|(name, value)| Some(Pair { name: name.clone(), value: value.as_str()?.to_owned() })).collect()
+    all.filter_map(|(name, value)| {
+        Some(Pair {
+            name: name.clone(),
+            value: value.as_str()?.to_owned(),
+        })
+    })
+    .collect()
 }
 
 #[cfg(test)]
@@ -122,7 +183,10 @@ mod tests {
             keys::MCP_CONFIG,
             r#"{"mcpServers":{"a":{"command":"run","args":["-x"],"env":{"K":"v"}},"b":{"type":"sse","url":"http://h","headers":{"A":"b"}},"c":{"url":"http://i"}}}"#,
         );
-        let bridge = Bridge { program: "/bin/ostler".into(), args: vec!["bridge".into()] };
+        let bridge = Bridge {
+            program: "/bin/ostler".into(),
+            args: vec!["bridge".into()],
+        };
         assert_eq!(
             RawJson::of(&all(&settings, Some(&bridge))).get(),
             concat!(
@@ -138,7 +202,10 @@ mod tests {
             file["mcpServers"]["a"],
             json!({"type": "local", "command": "run", "args": ["-x"], "env": {"K": "v"}, "tools": ["*"]})
         );
-        assert_eq!((file["mcpServers"].as_object().unwrap().len(), rest.len()), (2, 2));
+        assert_eq!(
+            (file["mcpServers"].as_object().unwrap().len(), rest.len()),
+            (2, 2)
+        );
         assert_eq!(parted(Vec::new()), (None, Vec::new()));
         for wrong in [
             "servers.json",

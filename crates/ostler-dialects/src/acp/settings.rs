@@ -50,19 +50,35 @@ const ELSEWHERE: &[(&str, &str)] = &[
         keys::APPEND_SYSTEM_PROMPT,
         "ACP has no system prompts; use the agent's own file of instructions, or put it into the prompt",
     ),
-    (keys::ALLOWED_TOOLS, "ACP has no lists of tools; use a policy (--permissions, policy.toml)"),
-    (keys::DISALLOWED_TOOLS, "ACP has no lists of tools; use a policy (--permissions, policy.toml)"),
-    (keys::SESSION_ID, "an agent that speaks ACP names its sessions itself; `started` says the name"),
+    (
+        keys::ALLOWED_TOOLS,
+        "ACP has no lists of tools; use a policy (--permissions, policy.toml)",
+    ),
+    (
+        keys::DISALLOWED_TOOLS,
+        "ACP has no lists of tools; use a policy (--permissions, policy.toml)",
+    ),
+    (
+        keys::SESSION_ID,
+        "an agent that speaks ACP names its sessions itself; `started` says the name",
+    ),
 ];
 
 /// Checks the settings.
 pub(super) fn check(spec: &Spec) -> Result<(), SpecError> {
-    if let Some((key, why)) = ELSEWHERE.iter().find(|(key, _)| spec.settings.get(key).is_some()) {
+    if let Some((key, why)) = ELSEWHERE
+        .iter()
+        .find(|(key, _)| spec.settings.get(key).is_some())
+    {
         return Err(SpecError::secret(key, *why));
     }
     settings::check(TABLE, &spec.settings)?;
     if spec.settings.is_on(keys::FORK) && spec.settings.get(keys::RESUME).is_none() {
-        return Err(SpecError::new(keys::FORK, "true", "needs resume: a copy of which session?"));
+        return Err(SpecError::new(
+            keys::FORK,
+            "true",
+            "needs resume: a copy of which session?",
+        ));
     }
     Ok(())
 }
@@ -80,5 +96,9 @@ pub(super) fn quirks(entry: &Entry, settings: &Settings) -> Quirks {
         Some(chunks) => chunks == "whole",
         None => entry.quirks.cumulative_text,
     };
-    Quirks { counts, cumulative_text, ..entry.quirks }
+    Quirks {
+        counts,
+        cumulative_text,
+        ..entry.quirks
+    }
 }

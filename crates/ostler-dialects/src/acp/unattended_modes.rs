@@ -25,13 +25,28 @@ pub(super) const COMMON: Skips = Skips {
         "dangerfullaccess",
         "smartapprove",
     ],
-    flags: &["yolo", "dangerouslyskippermissions", "permissionmode", "approvalmode", "allowedtools"],
+    flags: &[
+        "yolo",
+        "dangerouslyskippermissions",
+        "permissionmode",
+        "approvalmode",
+        "allowedtools",
+    ],
     env: &[],
 };
 
 /// Gemini CLI, and what was made from it.
-pub(super) const GEMINI: Skips =
-    Skips { flags: &["yolo", "y", "approvalmode", "allowedtools", "policy", "adminpolicy"], ..COMMON };
+pub(super) const GEMINI: Skips = Skips {
+    flags: &[
+        "yolo",
+        "y",
+        "approvalmode",
+        "allowedtools",
+        "policy",
+        "adminpolicy",
+    ],
+    ..COMMON
+};
 
 /// GitHub Copilot CLI.
 pub(super) const COPILOT: Skips = Skips {
@@ -62,19 +77,32 @@ pub(super) const CODEX: Skips = Skips {
         "workspaceaccess",
         "permissionprofile:*",
     ],
-    flags: &["c", "config", "yolo", "fullauto", "dangerouslybypassapprovalsandsandbox"],
+    flags: &[
+        "c",
+        "config",
+        "yolo",
+        "fullauto",
+        "dangerouslybypassapprovalsandsandbox",
+    ],
     env: &["CODEX_CONFIG"],
 };
 
 fn plain(word: &str) -> String {
-    word.chars().filter(|c| !matches!(c, '-' | '_' | ' ')).flat_map(char::to_lowercase).collect()
+    word.chars()
+        .filter(|c| !matches!(c, '-' | '_' | ' '))
+        .flat_map(char::to_lowercase)
+        .collect()
 }
 
 impl Skips {
     /// Whether a mode goes by such a name; one that ends in a star stands for all that begin so.
     pub(super) fn mode(&self, word: &str) -> bool {
         let last = plain(word.rsplit_once('#').map_or(word, |(_, last)| last));
-        let is = |known: &&str| known.strip_suffix('*').map_or(*known == last, |begin| last.starts_with(begin));
+        let is = |known: &&str| {
+            known
+                .strip_suffix('*')
+                .map_or(*known == last, |begin| last.starts_with(begin))
+        };
         self.modes.iter().any(is)
     }
 
@@ -84,7 +112,11 @@ impl Skips {
             return false;
         }
         let name = arg.split('=').next().unwrap_or_default();
-        let letters = if arg.starts_with("--") { "" } else { name.trim_start_matches('-') };
+        let letters = if arg.starts_with("--") {
+            ""
+        } else {
+            name.trim_start_matches('-')
+        };
         let among = |flag: &&str| flag.len() == 1 && letters.contains(*flag);
         self.flags.contains(&plain(name).as_str()) || self.flags.iter().any(among)
     }
@@ -96,23 +128,51 @@ mod tests {
 
     #[test]
     fn however_it_is_written_it_is_known() {
-        for mode in ["yolo", "YOLO", "auto_edit", "autoEdit", "Auto Edit", "https://x/session-modes#autopilot"] {
+        for mode in [
+            "yolo",
+            "YOLO",
+            "auto_edit",
+            "autoEdit",
+            "Auto Edit",
+            "https://x/session-modes#autopilot",
+        ] {
             assert!(COMMON.mode(mode), "{mode}");
         }
-        for mode in ["default", "plan", "agent", "https://x/session-modes#agent", "ask"] {
+        for mode in [
+            "default",
+            "plan",
+            "agent",
+            "https://x/session-modes#agent",
+            "ask",
+        ] {
             assert!(!COMMON.mode(mode), "{mode}");
         }
-        for flag in ["-y", "-dy", "--yolo", "--yolo=true", "--approval-mode=yolo", "--approvalMode", "--allowed-tools"]
-        {
+        for flag in [
+            "-y",
+            "-dy",
+            "--yolo",
+            "--yolo=true",
+            "--approval-mode=yolo",
+            "--approvalMode",
+            "--allowed-tools",
+        ] {
             assert!(GEMINI.flag(flag), "{flag}");
         }
         for flag in ["--debug", "yolo", "-d", "--model=yolo", "--allow-all-tools"] {
             assert!(!GEMINI.flag(flag), "{flag}");
         }
         assert!(
-            COPILOT.flag("--allow-all-tools") && COPILOT.flag("--allow-tool=shell") && !COPILOT.flag("--deny-tool")
+            COPILOT.flag("--allow-all-tools")
+                && COPILOT.flag("--allow-tool=shell")
+                && !COPILOT.flag("--deny-tool")
         );
-        for mode in ["agent", "Auto review", "workspace-write", "agent-full-access", "permission-profile:mine"] {
+        for mode in [
+            "agent",
+            "Auto review",
+            "workspace-write",
+            "agent-full-access",
+            "permission-profile:mine",
+        ] {
             assert!(CODEX.mode(mode), "{mode}");
         }
         assert!(!CODEX.mode("read-only") && !CODEX.mode("Read-only"));

@@ -22,7 +22,12 @@ pub(super) struct Spend {
 impl Spend {
     /// What an earlier process spent on a session is not known.
     pub(super) fn new(resumed: bool) -> Self {
-        Self { before: Tokens::default(), cost_before: None, cost: (!resumed).then_some(0.0), calls: None }
+        Self {
+            before: Tokens::default(),
+            cost_before: None,
+            cost: (!resumed).then_some(0.0),
+            calls: None,
+        }
     }
 
     /// A turn begins.
@@ -42,10 +47,17 @@ impl Spend {
 
     /// Takes what the session has cost so far.
     pub(super) fn money(&mut self, cost: &Node<'_, Cost<'_>>, trusted: bool) {
-        let Some(cost) = cost.map().filter(|cost| trusted && cost.currency.text().is_none_or(|it| it == "USD")) else {
+        let Some(cost) = cost
+            .map()
+            .filter(|cost| trusted && cost.currency.text().is_none_or(|it| it == "USD"))
+        else {
             return;
         };
-        self.cost = cost.amount.amount().filter(|amount| amount.is_finite()).or(self.cost);
+        self.cost = cost
+            .amount
+            .amount()
+            .filter(|amount| amount.is_finite())
+            .or(self.cost);
     }
 
     /// What the turn used, as far as the agent says it.
@@ -61,7 +73,17 @@ impl Spend {
         let used = |it: Option<Tokens>| -> Vec<Usage> {
             let known = it.filter(|it| [it.input, it.cache_read, it.output] != [0; 3]);
             let usage = known.map(|it| Usage::of(model.clone(), it));
-            let told = |it: Usage| if quirks.caches { it } else { Usage { cache_read: None, cache_write: None, ..it } };
+            let told = |it: Usage| {
+                if quirks.caches {
+                    it
+                } else {
+                    Usage {
+                        cache_read: None,
+                        cache_write: None,
+                        ..it
+                    }
+                }
+            };
             usage.map(told).into_iter().collect()
         };
         let mut usage = match quirks.counts {
@@ -80,9 +102,16 @@ impl Spend {
             Counts::LastRequest => used(counted.filter(|_| one_call)),
         };
         // An agent that knows no price says zero; that is not known either.
-        let cost = self.cost.zip(self.cost_before).map(|(now, before)| now - before).filter(|cost| *cost > 0.0);
+        let cost = self
+            .cost
+            .zip(self.cost_before)
+            .map(|(now, before)| now - before)
+            .filter(|cost| *cost > 0.0);
         if let (Some(cost), true) = (cost, usage.len() <= 1) {
-            let known = usage.pop().unwrap_or_else(|| Usage { model, ..Usage::unknown(Scope::Turn) });
+            let known = usage.pop().unwrap_or_else(|| Usage {
+                model,
+                ..Usage::unknown(Scope::Turn)
+            });
             usage.push(known.reported(cost));
         }
         usage
@@ -98,11 +127,21 @@ impl Spend {
 /// Brings counters into ours, which are disjoint. Whether caches and thoughts are inside, the sum says, if it is there.
 fn tokens(counted: &Counted<'_>, inside: bool) -> Option<Tokens> {
     let or_none = |count: &Scalar<'_>| count.count().unwrap_or(0);
-    let (input, output) = (counted.input_tokens.count()?, counted.output_tokens.count()?);
-    let (read, write) = (or_none(&counted.cached_read_tokens), or_none(&counted.cached_write_tokens));
+    let (input, output) = (
+        counted.input_tokens.count()?,
+        counted.output_tokens.count()?,
+    );
+    let (read, write) = (
+        or_none(&counted.cached_read_tokens),
+        or_none(&counted.cached_write_tokens),
+    );
     let thoughts = counted.thought_tokens.count();
     let (caches, thinking) = (read.saturating_add(write), thoughts.unwrap_or(0));
-    let sum = |parts: &[u64]| parts.iter().fold(0_u64, |sum, part| sum.saturating_add(*part));
+    let sum = |parts: &[u64]| {
+        parts
+            .iter()
+            .fold(0_u64, |sum, part| sum.saturating_add(*part))
+    };
     let (caches_inside, thoughts_inside) = match counted.total_tokens.count() {
         Some(total) if total == sum(&[input, output]) => (true, true),
         Some(total) if total == sum(&[input, output, caches, thinking]) => (false, false),
@@ -111,10 +150,18 @@ fn tokens(counted: &Counted<'_>, inside: bool) -> Option<Tokens> {
         _ => (inside, inside),
     };
     Some(Tokens {
-        input: if caches_inside { input.saturating_sub(caches) } else { input },
+        input: if caches_inside {
+            input.saturating_sub(caches)
+        } else {
+            input
+        },
         cache_read: read,
         cache_write: write,
-        output: if thoughts_inside { output } else { output.saturating_add(thinking) },
+        output: if thoughts_inside {
+            output
+        } else {
+            output.saturating_add(thinking)
+        },
         reasoning: thoughts,
     })
 }
@@ -130,13 +177,27 @@ fn only_model(end: &Prompted<'_>) -> Option<String> {
 fn quota(quota: Option<&Quota<'_>>) -> Vec<Usage> {
     let usage = |model: Option<String>, counts: &QuotaCounts<'_>| {
         let (input, output) = (counts.input_tokens.count()?, counts.output_tokens.count()?);
-        Some(Usage { model, input: Some(input), output: Some(output), ..Usage::unknown(Scope::Turn) })
+        Some(Usage {
+            model,
+            input: Some(input),
+            output: Some(output),
+            ..Usage::unknown(Scope::Turn)
+        })
     };
-    let Some(quota) = quota else { return Vec::new() };
+    let Some(quota) = quota else {
+        return Vec::new();
+    };
     let rows = quota.model_usage.0.iter().filter_map(Node::map);
-    let models: Vec<Usage> = rows.filter_map(|row| usage(row.model.owned(), row.token_count.map()?)).collect();
+    let models: Vec<Usage> = rows
+        .filter_map(|row| usage(row.model.owned(), row.token_count.map()?))
+        .collect();
     if models.is_empty() {
-        quota.token_count.map().and_then(|it| usage(None, it)).into_iter().collect()
+        quota
+            .token_count
+            .map()
+            .and_then(|it| usage(None, it))
+            .into_iter()
+            .collect()
     } else {
         models
     }
@@ -149,10 +210,22 @@ mod tests {
 
     fn spent(counts: Counts, turns: &[(&str, bool)]) -> Vec<Vec<[Option<u64>; 5]>> {
         let (mut spend, quirks) = (Spend::new(false), Quirks { counts, ..PLAIN });
-        let numbers = |it: Usage| [it.input, it.cache_read, it.cache_write, it.output, it.reasoning];
+        let numbers = |it: Usage| {
+            [
+                it.input,
+                it.cache_read,
+                it.cache_write,
+                it.output,
+                it.reasoning,
+            ]
+        };
         let turn = |(json, one): &(&str, bool)| {
             let end: Prompted<'_> = serde_json::from_str(json).unwrap();
-            spend.of_turn(&quirks, &end, (*one, None)).into_iter().map(numbers).collect()
+            spend
+                .of_turn(&quirks, &end, (*one, None))
+                .into_iter()
+                .map(numbers)
+                .collect()
         };
         turns.iter().map(turn).collect()
     }
@@ -166,23 +239,39 @@ mod tests {
         const QUOTA: &str = r#"{"_meta":{"quota":{"token_count":{"input_tokens":9,"output_tokens":9},"model_usage":[{"model":"m","token_count":{"input_tokens":100,"output_tokens":25}}]}}}"#;
         const ZERO: &str = r#"{"usage":{"inputTokens":0,"outputTokens":0,"totalTokens":0}}"#;
         let one = vec![[Some(89), Some(11), Some(0), Some(25), Some(5)]];
-        assert_eq!(spent(Counts::Turn, &[(INSIDE, true), (OUTSIDE, false)]), [one.clone(), one.clone()]);
-        assert_eq!(spent(Counts::Session, &[(INSIDE, true), (TWICE, true)]), [one.clone(), one.clone()]);
         assert_eq!(
-            spent(Counts::LastRequest, &[(OUTSIDE, true), (OUTSIDE, false), (ZERO, true)]),
+            spent(Counts::Turn, &[(INSIDE, true), (OUTSIDE, false)]),
+            [one.clone(), one.clone()]
+        );
+        assert_eq!(
+            spent(Counts::Session, &[(INSIDE, true), (TWICE, true)]),
+            [one.clone(), one.clone()]
+        );
+        assert_eq!(
+            spent(
+                Counts::LastRequest,
+                &[(OUTSIDE, true), (OUTSIDE, false), (ZERO, true)]
+            ),
             [one, vec![], vec![]]
         );
         assert_eq!(
             spent(Counts::Quota, &[(QUOTA, false), ("{}", true)]),
             [vec![[Some(100), None, None, Some(25), None]], vec![]]
         );
-        assert!(spent(Counts::Unknown, &[(INSIDE, true)]).concat().is_empty());
+        assert!(
+            spent(Counts::Unknown, &[(INSIDE, true)])
+                .concat()
+                .is_empty()
+        );
     }
 
     // The calls of one turn; what the next one uses is its own.
     #[test]
     fn calls_that_are_told_one_by_one_are_added_up() {
-        let quirks = Quirks { counts: Counts::Chunks, ..PLAIN };
+        let quirks = Quirks {
+            counts: Counts::Chunks,
+            ..PLAIN
+        };
         let call: Counted<'_> = serde_json::from_str(
             r#"{"inputTokens":118,"outputTokens":25,"totalTokens":143,"thoughtTokens":4,"cachedReadTokens":11}"#,
         )
@@ -192,13 +281,20 @@ mod tests {
             spend.begin();
             (0..calls).for_each(|_| spend.called(&call, &quirks));
             let usage = spend.of_turn(&quirks, &Prompted::default(), (calls == 1, None));
-            let told = usage.first().map(|it| [it.input, it.cache_read, it.output, it.reasoning]);
+            let told = usage
+                .first()
+                .map(|it| [it.input, it.cache_read, it.output, it.reasoning]);
             let expected = (calls > 0).then_some([107, 11, 25, 4].map(|count| Some(count * calls)));
             assert_eq!(told, expected, "{calls}");
         }
         // Where caches are not told, nothing is said about them.
-        let quirks = Quirks { counts: Counts::Turn, caches: false, ..PLAIN };
-        let end: Prompted<'_> = serde_json::from_str(r#"{"usage":{"inputTokens":118,"outputTokens":25}}"#).unwrap();
+        let quirks = Quirks {
+            counts: Counts::Turn,
+            caches: false,
+            ..PLAIN
+        };
+        let end: Prompted<'_> =
+            serde_json::from_str(r#"{"usage":{"inputTokens":118,"outputTokens":25}}"#).unwrap();
         let usage = spend.of_turn(&quirks, &end, (true, None));
         assert_eq!((usage[0].input, usage[0].cache_read), (Some(118), None));
     }
@@ -210,13 +306,28 @@ mod tests {
             let turn = |amount: &&str| {
                 spend.begin();
                 spend.money(&serde_json::from_str(amount).unwrap(), true);
-                spend.of_turn(&PLAIN, &Prompted::default(), (true, None)).first().and_then(|it| it.cost_usd)
+                spend
+                    .of_turn(&PLAIN, &Prompted::default(), (true, None))
+                    .first()
+                    .and_then(|it| it.cost_usd)
             };
             amounts.iter().map(turn).collect::<Vec<_>>()
         };
-        let (half, one) = (r#"{"amount":0.5,"currency":"USD"}"#, r#"{"amount":1.0,"currency":"USD"}"#);
-        assert_eq!(spent(false, &[half, one, one]), [Some(0.5), Some(0.5), None]);
+        let (half, one) = (
+            r#"{"amount":0.5,"currency":"USD"}"#,
+            r#"{"amount":1.0,"currency":"USD"}"#,
+        );
+        assert_eq!(
+            spent(false, &[half, one, one]),
+            [Some(0.5), Some(0.5), None]
+        );
         assert_eq!(spent(true, &[half, one]), [None, Some(0.5)]);
-        assert_eq!(spent(false, &[r#"{"amount":0}"#, r#"{"amount":2,"currency":"EUR"}"#]), [None, None]);
+        assert_eq!(
+            spent(
+                false,
+                &[r#"{"amount":0}"#, r#"{"amount":2,"currency":"EUR"}"#]
+            ),
+            [None, None]
+        );
     }
 }

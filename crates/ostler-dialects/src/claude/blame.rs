@@ -49,7 +49,10 @@ pub(super) fn of_result(end: &Ending<'_>) -> Outcome {
     let told = service::status_after(&end.text, &["API Error: "]);
     let cause = by_ending(end)
         .or_else(|| by_service(end))
-        .or_else(|| told.filter(|status| *status >= 500).and_then(service::cause))
+        .or_else(|| {
+            told.filter(|status| *status >= 500)
+                .and_then(service::cause)
+        })
         .or_else(|| by_text(&end.text).map(|(cause, _)| cause))
         .or((end.terminal == "api_error").then_some(Cause::Network))
         .unwrap_or(Cause::Protocol);
@@ -58,7 +61,9 @@ pub(super) fn of_result(end: &Ending<'_>) -> Outcome {
     } else {
         end.text.clone()
     };
-    let special = by_text(&end.text).filter(|(by, _)| *by == cause).map(|(_, hint)| hint);
+    let special = by_text(&end.text)
+        .filter(|(by, _)| *by == cause)
+        .map(|(_, hint)| hint);
     with_hint(Outcome::new(cause, message), special).with(|d| {
         d.http_status = end.status.or(told);
         d.native = native(end);
@@ -70,7 +75,10 @@ pub(super) fn of_result(end: &Ending<'_>) -> Outcome {
 fn finished(end: &Ending<'_>) -> Outcome {
     let outcome = match end.stop {
         "refusal" => Outcome::new(Cause::Refused, "The model refused to answer."),
-        "max_tokens" => Outcome::new(Cause::OutputLimit, "The answer reached the model's limit on output."),
+        "max_tokens" => Outcome::new(
+            Cause::OutputLimit,
+            "The answer reached the model's limit on output.",
+        ),
         _ if !end.denied.is_empty() && end.denials == Denials::Fail => {
             let message = format!("Tool calls were denied: {}.", end.denied.join(", "));
             Outcome::new(Cause::Denied, message).with(|d| d.denied_tools.clone_from(&end.denied))
@@ -83,7 +91,10 @@ fn finished(end: &Ending<'_>) -> Outcome {
 }
 
 fn native(end: &Ending<'_>) -> Option<String> {
-    [end.api_error, end.terminal, end.subtype].into_iter().find(|word| !word.is_empty()).map(str::to_owned)
+    [end.api_error, end.terminal, end.subtype]
+        .into_iter()
+        .find(|word| !word.is_empty())
+        .map(str::to_owned)
 }
 
 fn by_ending(end: &Ending<'_>) -> Option<Cause> {
@@ -92,10 +103,18 @@ fn by_ending(end: &Ending<'_>) -> Option<Cause> {
         ("error_max_turns", ..) | (_, "max_turns", _) => Cause::TurnLimit,
         ("error_max_budget_usd", ..) | (_, "budget_exhausted", _) => Cause::Budget,
         ("error_max_structured_output_retries", ..)
-        | (_, "structured_output_retry_exhausted" | "malformed_tool_use_exhausted", _) => Cause::Protocol,
-        (_, "prompt_too_long" | "image_error" | "blocking_limit" | "rapid_refill_breaker" | "turn_setup_failed", _) => {
-            Cause::BadRequest
+        | (_, "structured_output_retry_exhausted" | "malformed_tool_use_exhausted", _) => {
+            Cause::Protocol
         }
+        (
+            _,
+            "prompt_too_long"
+            | "image_error"
+            | "blocking_limit"
+            | "rapid_refill_breaker"
+            | "turn_setup_failed",
+            _,
+        ) => Cause::BadRequest,
         _ => return None,
     })
 }
@@ -108,7 +127,9 @@ fn by_service(end: &Ending<'_>) -> Option<Cause> {
         ("rate_limit" | "billing_error", _) | (_, Some(402 | 429)) => Cause::RateLimit,
         ("overloaded", _) | (_, Some(503 | 529)) => Cause::Overloaded,
         ("max_output_tokens", _) => Cause::OutputLimit,
-        ("invalid_request" | "model_not_found", _) | (_, Some(400 | 404 | 413 | 422)) => Cause::BadRequest,
+        ("invalid_request" | "model_not_found", _) | (_, Some(400 | 404 | 413 | 422)) => {
+            Cause::BadRequest
+        }
         (CONNECTION_FAILED, _) | (_, Some(408)) => Cause::Network,
         ("server_error", _) | (_, Some(500..=599)) => Cause::ServerError,
         _ => return None,
@@ -133,7 +154,11 @@ const SENTENCES: &[(&str, Cause, &str)] = &[
         Cause::BadRequest,
         "Choose another session_id, or go on with that session (resume).",
     ),
-    ("Invalid session ID", Cause::BadRequest, "session_id must be a UUID."),
+    (
+        "Invalid session ID",
+        Cause::BadRequest,
+        "session_id must be a UUID.",
+    ),
     (
         "unknown option",
         Cause::BadRequest,
@@ -154,20 +179,36 @@ const SENTENCES: &[(&str, Cause, &str)] = &[
         Cause::BadRequest,
         "Check mcp_config: the file must exist and hold {\"mcpServers\": …}.",
     ),
-    ("Settings file not found", Cause::BadRequest, "Check settings: the file must exist."),
-    ("--json-schema is not valid", Cause::BadRequest, "Check json_schema."),
+    (
+        "Settings file not found",
+        Cause::BadRequest,
+        "Check settings: the file must exist.",
+    ),
+    (
+        "--json-schema is not valid",
+        Cause::BadRequest,
+        "Check json_schema.",
+    ),
     (
         "issue with the selected model",
         Cause::BadRequest,
         "Check the model's name, and whether your account has access to it.",
     ),
-    ("Prompt is too long", Cause::BadRequest, "Shorten the prompt, or begin a new session."),
+    (
+        "Prompt is too long",
+        Cause::BadRequest,
+        "Shorten the prompt, or begin a new session.",
+    ),
     ("Not logged in", Cause::Auth, ""),
     ("Invalid API key", Cause::Auth, ""),
     ("Failed to authenticate", Cause::Auth, ""),
     ("OAuth token", Cause::Auth, ""),
     ("Please run /login", Cause::Auth, ""),
-    ("Credit balance is too low", Cause::RateLimit, "Add credit to the account, or use another."),
+    (
+        "Credit balance is too low",
+        Cause::RateLimit,
+        "Add credit to the account, or use another.",
+    ),
     ("usage limit reached", Cause::RateLimit, ""),
     ("hit your limit", Cause::RateLimit, ""),
     ("rate limit", Cause::RateLimit, ""),
@@ -182,14 +223,18 @@ const SENTENCES: &[(&str, Cause, &str)] = &[
 ];
 
 fn by_text(text: &str) -> Option<(Cause, &'static str)> {
-    SENTENCES.iter().find(|(sentence, ..)| says(text, sentence)).map(|(_, cause, hint)| (*cause, *hint))
+    SENTENCES
+        .iter()
+        .find(|(sentence, ..)| says(text, sentence))
+        .map(|(_, cause, hint)| (*cause, *hint))
 }
 
 fn says(text: &str, sentence: &str) -> bool {
     match sentence.split_once('…') {
-        Some((begin, end)) => {
-            text.lines().any(|line| line.split_once(begin.trim_end()).is_some_and(|(_, rest)| rest.contains(end)))
-        }
+        Some((begin, end)) => text.lines().any(|line| {
+            line.split_once(begin.trim_end())
+                .is_some_and(|(_, rest)| rest.contains(end))
+        }),
         None => text.contains(sentence),
     }
 }
@@ -201,7 +246,11 @@ pub(super) fn of_exit(exit: &Exit) -> Option<Outcome> {
         return None;
     }
     let (cause, hint) = by_text(&exit.stderr)?;
-    let why = exit.stderr.lines().find(|line| by_text(line).is_some()).unwrap_or(&exit.stderr);
+    let why = exit
+        .stderr
+        .lines()
+        .find(|line| by_text(line).is_some())
+        .unwrap_or(&exit.stderr);
     let outcome = Outcome::new(cause, format!("claude did not start: {}", why.trim()));
     Some(with_hint(outcome, Some(hint)).with(|d| {
         d.exit_code = exit.code;
@@ -216,11 +265,15 @@ fn with_hint(outcome: Outcome, special: Option<&'static str>) -> Outcome {
     let usual = match outcome.cause {
         Cause::Auth => "Run `claude auth login`, or set ANTHROPIC_API_KEY to a valid API key.",
         Cause::RateLimit => "Wait until the limit resets, or use another account or model.",
-        Cause::Overloaded => "The model's service is overloaded; try again in a moment, or set fallback_model.",
+        Cause::Overloaded => {
+            "The model's service is overloaded; try again in a moment, or set fallback_model."
+        }
         Cause::ServerError => service::SERVER_ERROR_HINT,
         Cause::Network => "Check the network, the proxy and ANTHROPIC_BASE_URL, then try again.",
         Cause::Budget => "Raise max_budget_usd, or give a smaller task.",
-        Cause::TurnLimit => "Raise max_turns, or give a smaller task; resume goes on where it stopped.",
+        Cause::TurnLimit => {
+            "Raise max_turns, or give a smaller task; resume goes on where it stopped."
+        }
         Cause::OutputLimit => "Ask for less at a time, or raise CLAUDE_CODE_MAX_OUTPUT_TOKENS.",
         Cause::Refused => "Rephrase the request in a new session, or choose another model.",
         Cause::Denied => {

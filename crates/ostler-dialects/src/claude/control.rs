@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::conversation::ClaudeConversation;
 use super::wire::Line;
-use super::{permissions, mcp};
+use super::{mcp, permissions};
 
 /// The interrupt of the turn under way.
 #[derive(Debug, Default)]
@@ -33,7 +33,15 @@ impl Interrupt {
         if std::mem::take(&mut self.held) {
             self.sent += 1;
             let id = format!("ostler-interrupt-{}", self.sent);
-            request(&id, &Asked { subtype: "interrupt", cancel_queued: queued, ..Asked::default() }, out);
+            request(
+                &id,
+                &Asked {
+                    subtype: "interrupt",
+                    cancel_queued: queued,
+                    ..Asked::default()
+                },
+                out,
+            );
         }
     }
 
@@ -87,17 +95,39 @@ struct Hook {
 
 /// Announces the hook, when there are rules to ask, and the server of the caller's tools, when there are any.
 pub(super) fn initialize(policy: bool, tools: bool, out: &mut Outbox) {
-    let hooks = policy.then_some(Hooks { before_tools: [Hook { ids: [HOOK], timeout: PATIENCE }] });
+    let hooks = policy.then_some(Hooks {
+        before_tools: [Hook {
+            ids: [HOOK],
+            timeout: PATIENCE,
+        }],
+    });
     let servers = tools.then_some([mcp::SERVER]);
-    request(INITIALIZE, &Asked { subtype: "initialize", hooks, servers, ..Asked::default() }, out);
+    request(
+        INITIALIZE,
+        &Asked {
+            subtype: "initialize",
+            hooks,
+            servers,
+            ..Asked::default()
+        },
+        out,
+    );
 }
 
 /// Asks for something to be different.
 pub(super) fn change(id: u64, change: &Change, out: &mut Outbox) {
     let subtype = change.request();
     let asked = match change {
-        Change::Model(model) => Asked { subtype, model: Some(model), ..Asked::default() },
-        Change::PermissionMode(mode) => Asked { subtype, mode: Some(mode), ..Asked::default() },
+        Change::Model(model) => Asked {
+            subtype,
+            model: Some(model),
+            ..Asked::default()
+        },
+        Change::PermissionMode(mode) => Asked {
+            subtype,
+            mode: Some(mode),
+            ..Asked::default()
+        },
     };
     request(&format!("{CHANGE}{id}"), &asked, out);
 }
@@ -109,12 +139,27 @@ fn request(request_id: &str, request: &Asked<'_>, out: &mut Outbox) {
         request_id: &'a str,
         request: &'a Asked<'a>,
     }
-    write(&Request { r#type: "control_request", request_id, request }, out);
+    write(
+        &Request {
+            r#type: "control_request",
+            request_id,
+            request,
+        },
+        out,
+    );
 }
 
 /// Answers a request of Claude Code's.
 pub(super) fn reply<T: Serialize>(request_id: &str, response: &T, out: &mut Outbox) {
-    respond(&Answer { subtype: "success", request_id, response: Some(response), error: None }, out);
+    respond(
+        &Answer {
+            subtype: "success",
+            request_id,
+            response: Some(response),
+            error: None,
+        },
+        out,
+    );
 }
 
 #[derive(Serialize)]
@@ -133,36 +178,67 @@ fn respond<T: Serialize>(response: &Answer<'_, T>, out: &mut Outbox) {
         r#type: &'static str,
         response: &'a T,
     }
-    write(&Reply { r#type: "control_response", response }, out);
+    write(
+        &Reply {
+            r#type: "control_response",
+            response,
+        },
+        out,
+    );
 }
 
 fn write<T: Serialize>(line: &T, out: &mut Outbox) {
-    out.push(FromConversation::Write(format!("{}\n", RawJson::of(line).get()).into_bytes()));
+    out.push(FromConversation::Write(
+        format!("{}\n", RawJson::of(line).get()).into_bytes(),
+    ));
 }
 
 /// Reads a `control_request`.
 pub(super) fn hear(talk: &mut ClaudeConversation, line: &Line<'_>, raw: &str, out: &mut Outbox) {
     let request = line.request.map();
-    let subtype = request.map(|request| request.subtype.or_empty()).unwrap_or_default();
+    let subtype = request
+        .map(|request| request.subtype.or_empty())
+        .unwrap_or_default();
     let odd = |code: &str, message: String, out: &mut Outbox| {
-        out.event(Notice { raw: RawJson::parse(raw).ok(), ..Notice::new(Level::Warning, code, message) });
+        out.event(Notice {
+            raw: RawJson::parse(raw).ok(),
+            ..Notice::new(Level::Warning, code, message)
+        });
     };
     let Some(id) = line.request_id.text().filter(|id| !id.is_empty()) else {
-        let message = format!("Claude Code asked something ({subtype:?}) without a request id; it cannot be answered.");
+        let message = format!(
+            "Claude Code asked something ({subtype:?}) without a request id; it cannot be answered."
+        );
         return odd("control_malformed", message, out);
     };
     if talk.permissions.is_open(id) || talk.server.is_open(id) {
-        let message = format!("Claude Code asked something ({subtype:?}) under the id of another open question.");
+        let message = format!(
+            "Claude Code asked something ({subtype:?}) under the id of another open question."
+        );
         return odd("control_malformed", message, out);
     }
     match (subtype, request) {
         ("can_use_tool", Some(request)) => permissions::can_use_tool(talk, id, request, out),
-        ("hook_callback", Some(request)) if talk.initializes() => permissions::hook(talk, id, request, out),
-        ("mcp_message", Some(request)) if talk.server.serves(request) => mcp::hear(&mut talk.server, id, request, out),
+        ("hook_callback", Some(request)) if talk.initializes() => {
+            permissions::hook(talk, id, request, out)
+        }
+        ("mcp_message", Some(request)) if talk.server.serves(request) => {
+            mcp::hear(&mut talk.server, id, request, out)
+        }
         _ => {
             let error = Some("not supported by this host");
-            respond(&Answer::<()> { subtype: "error", request_id: id, response: None, error }, out);
-            let message = format!("Claude Code asked for {subtype:?}, which Ostler does not answer; it was told so.");
+            respond(
+                &Answer::<()> {
+                    subtype: "error",
+                    request_id: id,
+                    response: None,
+                    error,
+                },
+                out,
+            );
+            let message = format!(
+                "Claude Code asked for {subtype:?}, which Ostler does not answer; it was told so."
+            );
             odd("control_unsupported", message, out);
         }
     }
@@ -170,7 +246,9 @@ pub(super) fn hear(talk: &mut ClaudeConversation, line: &Line<'_>, raw: &str, ou
 
 /// Reads a `control_cancel_request`: nobody waits for that answer any more.
 pub(super) fn cancelled(talk: &mut ClaudeConversation, line: &Line<'_>, out: &mut Outbox) {
-    let Some(id) = line.request_id.text() else { return };
+    let Some(id) = line.request_id.text() else {
+        return;
+    };
     if talk.permissions.withdraw(id) {
         out.push(FromConversation::Withdraw(id.to_owned()));
     } else if talk.server.call_off(id) {
@@ -180,18 +258,33 @@ pub(super) fn cancelled(talk: &mut ClaudeConversation, line: &Line<'_>, out: &mu
 
 /// Reads a `control_response`: the answer to a request of ours.
 pub(super) fn answered(talk: &mut ClaudeConversation, line: &Line<'_>, out: &mut Outbox) {
-    let Some(response) = line.response.map() else { return };
+    let Some(response) = line.response.map() else {
+        return;
+    };
     let refused = response.subtype.text() == Some("error");
-    let error = refused.then(|| response.error.text().unwrap_or("no reason given").to_owned());
+    let error = refused.then(|| {
+        response
+            .error
+            .text()
+            .unwrap_or("no reason given")
+            .to_owned()
+    });
     let id = response.request_id.or_empty();
-    if let Some(id) = id.strip_prefix(CHANGE).and_then(|number| number.parse().ok()) {
+    if let Some(id) = id
+        .strip_prefix(CHANGE)
+        .and_then(|number| number.parse().ok())
+    {
         return out.push(FromConversation::Changed { id, error });
     }
     // What else succeeds is not worth telling.
     let Some(error) = error else { return };
     let vital = id == INITIALIZE;
     let level = if vital { Level::Error } else { Level::Warning };
-    out.notice(level, "control_error", format!("Claude Code refused a request: {error}"));
+    out.notice(
+        level,
+        "control_error",
+        format!("Claude Code refused a request: {error}"),
+    );
     if vital {
         // Without the hook the rules would not be asked, without the server the tools would be missing.
         talk.interrupt(out);

@@ -11,14 +11,14 @@ use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Denials, Spec, keys};
 use serde::de::IgnoredAny;
 
-use super::permissions::{self, OpenPermissions, Decided};
 use super::control::{self, Interrupt};
 use super::mcp::Server;
-use super::usage::Spend;
+use super::permissions::{self, Decided, OpenPermissions};
 use super::steer::{self, Steers};
 use super::stream::Streamed;
 use super::system::Identity;
 use super::tasks::Tasks;
+use super::usage::Spend;
 use super::wire::Line;
 use super::{assistant, blame, result, stream, system, user};
 use crate::surrogates;
@@ -110,7 +110,8 @@ impl ClaudeConversation {
             other => unknown(raw, &format!("type {other:?}"), out),
         }
         // Echoes come between turns too: of what was said, of a change of the model.
-        let speaks = matches!(line.kind.or_empty(), "assistant" | "user") && !line.is_replay.is_true();
+        let speaks =
+            matches!(line.kind.or_empty(), "assistant" | "user") && !line.is_replay.is_true();
         if speaks || line.subtype.text() == Some("init") {
             self.in_turn(out);
         }
@@ -118,7 +119,9 @@ impl ClaudeConversation {
 
     /// Reads a `stream_event`; false when it cannot be read.
     fn take_piece(&mut self, raw: &str, out: &mut Outbox) -> bool {
-        let Ok(piece) = serde_json::from_str(raw) else { return false };
+        let Ok(piece) = serde_json::from_str(raw) else {
+            return false;
+        };
         stream::hear(self, &piece, raw, out);
         self.in_turn(out);
         true
@@ -141,7 +144,10 @@ impl ClaudeConversation {
 
     /// Begins the turn that was asked for.
     pub(super) fn prompt(&mut self, prompt: String, out: &mut Outbox) {
-        self.turn = Turn { open: true, ..Turn::default() };
+        self.turn = Turn {
+            open: true,
+            ..Turn::default()
+        };
         self.interrupt.forget();
         if self.tasks.owed {
             self.waiting = Some(prompt);
@@ -201,7 +207,13 @@ impl Conversation for ClaudeConversation {
         // Asked first, because serde would read a list as the fields of a struct in their order.
         if !raw.trim_start().starts_with('{') {
             let json = serde_json::from_str::<IgnoredAny>(raw);
-            out.unreadable(raw, &json.map_or_else(|e| format!("not JSON: {e}"), |_| "JSON, but not an object".into()));
+            out.unreadable(
+                raw,
+                &json.map_or_else(
+                    |e| format!("not JSON: {e}"),
+                    |_| "JSON, but not an object".into(),
+                ),
+            );
             return;
         }
         match serde_json::from_str(raw) {
@@ -229,7 +241,10 @@ impl Conversation for ClaudeConversation {
         let usage = self.spend.unfinished();
         let silent = !turn.heard && self.identity.is_none();
         match blame::of_exit(exit).filter(|_| silent) {
-            Some(outcome) => out.push(FromConversation::TurnOver(TurnOver { usage, ..TurnOver::bare(outcome) })),
+            Some(outcome) => out.push(FromConversation::TurnOver(TurnOver {
+                usage,
+                ..TurnOver::bare(outcome)
+            })),
             // How the turn ended is for others to say; what it used is known only here.
             None => usage.into_iter().for_each(|part| out.event(part)),
         }
@@ -238,12 +253,17 @@ impl Conversation for ClaudeConversation {
 
 /// Whether the agent goes on with an earlier session.
 fn resumes(spec: &Spec) -> bool {
-    let flag =
-        |arg: &String| ["--resume", "-r", "--continue", "-c"].contains(&arg.split('=').next().unwrap_or_default());
+    let flag = |arg: &String| {
+        ["--resume", "-r", "--continue", "-c"].contains(&arg.split('=').next().unwrap_or_default())
+    };
     spec.settings.get(keys::RESUME).is_some() || spec.extra_args.iter().any(flag)
 }
 
 /// Keeps a line that is not known here.
 pub(super) fn unknown(raw: &str, kind: &str, out: &mut Outbox) {
-    out.event(Notice::unknown_message("Claude Code", kind, RawJson::parse(raw).ok()));
+    out.event(Notice::unknown_message(
+        "Claude Code",
+        kind,
+        RawJson::parse(raw).ok(),
+    ));
 }

@@ -9,12 +9,17 @@ use ostler_core::dialect::{ARG_CAP, Arg, Launch};
 use ostler_core::spec::{Settings, Spec, SpecError, keys};
 
 use super::settings::{Pass, TABLE, is_json};
-use super::{permissions, mcp, preset, tool_use};
+use super::{mcp, permissions, preset, tool_use};
 use crate::extra::{self, Values};
 use crate::{inherits, settings};
 
 /// Always there. Without `--verbose` the program refuses stream-json.
-const ALWAYS: [&str; 4] = ["-p", "--output-format=stream-json", "--input-format=stream-json", "--verbose"];
+const ALWAYS: [&str; 4] = [
+    "-p",
+    "--output-format=stream-json",
+    "--input-format=stream-json",
+    "--verbose",
+];
 
 /// Where Claude Code keeps sessions, settings and its login. A file of its settings that is not there yet is not made in a sandbox;
 /// it works without.
@@ -46,14 +51,21 @@ pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
     extra::check(&spec.extra_args, RESERVED, Values::Many)?;
     let preset = preset::apply(spec)?;
     let chosen = preset.as_ref().unwrap_or(&spec.settings);
-    let mut args: Vec<Arg> = ALWAYS.iter().map(|arg| Arg::Plain((*arg).to_owned())).collect();
+    let mut args: Vec<Arg> = ALWAYS
+        .iter()
+        .map(|arg| Arg::Plain((*arg).to_owned()))
+        .collect();
     for row in TABLE {
         let values = chosen.get(row.key).unwrap_or_default();
         pass(&row.pass, row.key, values, &mut args)?;
     }
     args.extend(host(spec)?.into_iter().map(Arg::Plain));
     args.extend(spec.extra_args.iter().cloned().map(Arg::Plain));
-    let needs: &[&str] = if preset.is_some() { &[preset::PROGRAM] } else { &[] };
+    let needs: &[&str] = if preset.is_some() {
+        &[preset::PROGRAM]
+    } else {
+        &[]
+    };
     Ok(Launch {
         program: "claude",
         natives: &[],
@@ -67,20 +79,23 @@ pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
 
 /// Whether a flag is among the extra arguments.
 fn has_flag(spec: &Spec, flags: &[&str]) -> bool {
-    spec.extra_args.iter().any(|arg| flags.contains(&arg.split('=').next().unwrap_or_default()))
+    spec.extra_args
+        .iter()
+        .any(|arg| flags.contains(&arg.split('=').next().unwrap_or_default()))
 }
 
 /// What makes Ostler the one who is asked, and the one whose tools are there. The caller's own settings stay as they are.
 fn host(spec: &Spec) -> Result<Vec<String>, SpecError> {
     let bare = spec.settings.is_on(BARE) || has_flag(spec, &["--bare"]);
-    if spec.policy.is_some() && (bare || spec.env.get(SIMPLE).is_some_and(|value| !value.is_empty())) {
-        let why =
-            "Claude Code calls no hooks in this mode, so that it would not ask the policy; leave out one of the two";
+    if spec.policy.is_some()
+        && (bare || spec.env.get(SIMPLE).is_some_and(|value| !value.is_empty()))
+    {
+        let why = "Claude Code calls no hooks in this mode, so that it would not ask the policy; leave out one of the two";
         return Err(SpecError::new(BARE, "true", why));
     }
     let mut args = Vec::new();
-    let prompts =
-        spec.settings.get(PROMPTS).is_some() || has_flag(spec, &["--permission-prompt-tool", "--permission-prompts"]);
+    let prompts = spec.settings.get(PROMPTS).is_some()
+        || has_flag(spec, &["--permission-prompt-tool", "--permission-prompts"]);
     if permissions::attended(spec) && !prompts {
         args.push("--permission-prompt-tool=stdio".to_owned());
     }
@@ -101,10 +116,14 @@ fn check_tools(spec: &Spec) -> Result<(), SpecError> {
             return fault("expected a name of 1 to 115 characters");
         }
         if tool_use::is_taken(&tool.name) {
-            return fault("Claude Code has a tool of this name, or an MCP server could: choose another");
+            return fault(
+                "Claude Code has a tool of this name, or an MCP server could: choose another",
+            );
         }
         if !names.insert(native) {
-            return fault("another tool has this name, or one that Claude Code cannot tell from it");
+            return fault(
+                "another tool has this name, or one that Claude Code cannot tell from it",
+            );
         }
     }
     Ok(())
@@ -120,7 +139,9 @@ fn variables(spec: &Spec) -> Vec<(&'static str, String)> {
         all.push((SIMPLE, ""));
     }
     all.retain(|(name, _)| !spec.env.contains_key(*name));
-    all.into_iter().map(|(name, value)| (name, value.to_owned())).collect()
+    all.into_iter()
+        .map(|(name, value)| (name, value.to_owned()))
+        .collect()
 }
 
 const TOO_LONG: &str = "longer than the 100 KiB that fit on a command line";
@@ -139,11 +160,17 @@ fn pass(pass: &Pass, key: &str, values: &[String], args: &mut Vec<Arg>) -> Resul
         Pass::Switch(flag) if on == Some(true) => args.push(Arg::Plain(flag.to_owned())),
         Pass::SwitchOff(flag) if on != Some(false) => args.push(Arg::Plain(flag.to_owned())),
         Pass::Switch(_) | Pass::SwitchOff(_) | Pass::Preset => {}
-        Pass::File(prefix) => args.extend(values.iter().map(|value| Arg::InFile { prefix, text: value.clone() })),
+        Pass::File(prefix) => args.extend(values.iter().map(|value| Arg::InFile {
+            prefix,
+            text: value.clone(),
+        })),
         Pass::Json(prefix) => {
             for value in values {
                 args.push(match is_json(value) {
-                    true => Arg::InFile { prefix, text: value.clone() },
+                    true => Arg::InFile {
+                        prefix,
+                        text: value.clone(),
+                    },
                     false if value.len() > ARG_CAP => return Err(SpecError::secret(key, TOO_LONG)),
                     false => Arg::Plain(format!("{prefix}{value}")),
                 });
@@ -163,7 +190,11 @@ fn pass(pass: &Pass, key: &str, values: &[String], args: &mut Vec<Arg>) -> Resul
 fn check_together(settings: &Settings) -> Result<(), SpecError> {
     let (resume, fork) = (settings.last(keys::RESUME), settings.is_on(keys::FORK));
     if fork && resume.is_none() {
-        return Err(SpecError::new(keys::FORK, "true", "needs resume: a copy of which session?"));
+        return Err(SpecError::new(
+            keys::FORK,
+            "true",
+            "needs resume: a copy of which session?",
+        ));
     }
     if let (Some(id), Some(_), false) = (settings.last(keys::SESSION_ID), resume, fork) {
         return Err(SpecError::new(

@@ -38,7 +38,13 @@ pub(super) struct Server {
 
 /// Claude Code's name for a tool of the caller's.
 pub(super) fn native(name: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '-' {
+            c
+        } else {
+            '_'
+        }
+    };
     format!("{PREFIX}{}", name.chars().map(plain).collect::<String>())
 }
 
@@ -53,10 +59,23 @@ struct Meta {
 
 impl Server {
     pub(super) fn new(offers: &[ToolOffer]) -> Self {
-        let meta = Some(RawJson::of(&Meta { always_load: true, result_chars: RESULT_CHARS }));
+        let meta = Some(RawJson::of(&Meta {
+            always_load: true,
+            result_chars: RESULT_CHARS,
+        }));
         Self {
-            server: mcp::Server::new(offers, &Custom { meta, call_key: Some(CALL_KEY), reads_json: false }),
-            names: offers.iter().map(|offer| (native(&offer.name), offer.name.clone())).collect(),
+            server: mcp::Server::new(
+                offers,
+                &Custom {
+                    meta,
+                    call_key: Some(CALL_KEY),
+                    reads_json: false,
+                },
+            ),
+            names: offers
+                .iter()
+                .map(|offer| (native(&offer.name), offer.name.clone()))
+                .collect(),
         }
     }
 
@@ -83,7 +102,10 @@ impl Server {
     /// The caller's name for one of its tools. One that is also a name of Claude Code's is not used: rules about that tool
     /// would decide on the caller's.
     fn own(&self, tool: &str) -> Option<&str> {
-        self.names.get(tool).map(String::as_str).filter(|name| !tool_use::is_taken(name))
+        self.names
+            .get(tool)
+            .map(String::as_str)
+            .filter(|name| !tool_use::is_taken(name))
     }
 
     /// The name that events show: the caller's for its own tools, Claude Code's for all others.
@@ -112,7 +134,13 @@ fn respond(request: &str, answer: &Answer, out: &mut Outbox) {
     struct Response<'a> {
         mcp_response: &'a Answer,
     }
-    reply(request, &Response { mcp_response: answer }, out);
+    reply(
+        request,
+        &Response {
+            mcp_response: answer,
+        },
+        out,
+    );
 }
 
 /// Reads a message to the server. A notification gets its answer too: the control request that brought it waits for one.

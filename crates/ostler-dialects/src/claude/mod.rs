@@ -24,7 +24,9 @@ mod probe;
 mod transcript;
 
 use ostler_core::dialect::transcript::Transcripts;
-use ostler_core::dialect::{Capabilities, Conversation, Dialect, Launch, PlainModel, Probe, Setting};
+use ostler_core::dialect::{
+    Capabilities, Conversation, Dialect, Launch, PlainModel, Probe, Setting,
+};
 use ostler_core::permission::ToolUse;
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Spec, SpecError, keys};
@@ -88,7 +90,11 @@ impl Dialect for Claude {
 
     fn as_model(&self) -> PlainModel {
         PlainModel {
-            settings: &[(keys::TOOLS, ""), (keys::STRICT_MCP, "true"), ("no_session_persistence", "true")],
+            settings: &[
+                (keys::TOOLS, ""),
+                (keys::STRICT_MCP, "true"),
+                ("no_session_persistence", "true"),
+            ],
             toolless: true,
         }
     }

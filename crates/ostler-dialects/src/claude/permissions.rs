@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use ostler_core::dialect::{FromConversation, Outbox};
 use ostler_core::event::{DecidedBy, Decision, Permission};
-use ostler_core::permission::{PermissionRequest, NOBODY, Otherwise, Verdict};
+use ostler_core::permission::{NOBODY, Otherwise, PermissionRequest, Verdict};
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{self, Spec};
 use serde::Serialize;
@@ -62,7 +62,11 @@ pub(super) fn attended(spec: &Spec) -> bool {
 
 impl OpenPermissions {
     pub(super) fn new(spec: &Spec) -> Self {
-        Self { policy: spec.policy.is_some(), attended: attended(spec), open: BTreeMap::new() }
+        Self {
+            policy: spec.policy.is_some(),
+            attended: attended(spec),
+            open: BTreeMap::new(),
+        }
     }
 
     /// Whether a question of this id waits for its answer.
@@ -77,24 +81,46 @@ impl OpenPermissions {
 }
 
 /// Reads a question of Claude Code's own layer.
-pub(super) fn can_use_tool(talk: &mut ClaudeConversation, id: &str, request: &Request<'_>, out: &mut Outbox) {
+pub(super) fn can_use_tool(
+    talk: &mut ClaudeConversation,
+    id: &str,
+    request: &Request<'_>,
+    out: &mut Outbox,
+) {
     let tool = request.tool_name.or_empty();
     let call = call(Way::Layer, request.tool_use_id.owned(), tool, request.input);
     if !talk.permissions.attended {
         return refuse(talk, (id, &call), NOBODY, out);
     }
-    let Some(call) = call.well_formed() else { return refuse(talk, (id, &call), UNCLEAR, out) };
+    let Some(call) = call.well_formed() else {
+        return refuse(talk, (id, &call), UNCLEAR, out);
+    };
     // It can ask although the hook has said yes: a rule of its own says so. The answer is the same, unless the input is not.
     let same = |it: &&Decided| it.call.tool == call.tool && it.call.input == call.input;
-    match call.id.as_ref().and_then(|id| talk.turn.decided.get(id)).filter(same) {
+    match call
+        .id
+        .as_ref()
+        .and_then(|id| talk.turn.decided.get(id))
+        .filter(same)
+    {
         Some(decided) => answer(id, call, &decided.verdict, out),
         None => ask(talk, id, call.clone(), out),
     }
 }
 
 /// Reads a call of a hook. Of hooks that are not ours nothing is known, and they decide nothing.
-pub(super) fn hook(talk: &mut ClaudeConversation, id: &str, request: &Request<'_>, out: &mut Outbox) {
-    if !talk.permissions.policy || request.callback_id.text().is_some_and(|callback| callback != HOOK) {
+pub(super) fn hook(
+    talk: &mut ClaudeConversation,
+    id: &str,
+    request: &Request<'_>,
+    out: &mut Outbox,
+) {
+    if !talk.permissions.policy
+        || request
+            .callback_id
+            .text()
+            .is_some_and(|callback| callback != HOOK)
+    {
         return control::reply(id, &HookAnswer { output: None }, out);
     }
     let text = request.input.map_or("null", RawValue::get);
@@ -102,8 +128,16 @@ pub(super) fn hook(talk: &mut ClaudeConversation, id: &str, request: &Request<'_
     let input: Node<'_, HookInput<'_>> = surrogates::read(text, &mut room);
     let empty = HookInput::default();
     let input = input.map().unwrap_or(&empty);
-    let call_id = input.tool_use_id.owned().or_else(|| request.tool_use_id.owned());
-    let call = call(Way::Hook, call_id, input.tool_name.or_empty(), input.tool_input);
+    let call_id = input
+        .tool_use_id
+        .owned()
+        .or_else(|| request.tool_use_id.owned());
+    let call = call(
+        Way::Hook,
+        call_id,
+        input.tool_name.or_empty(),
+        input.tool_input,
+    );
     match call.well_formed() {
         // An error would be as good as an empty answer, and the tool might run.
         None => refuse(talk, (id, &call), UNCLEAR, out),
@@ -112,7 +146,12 @@ pub(super) fn hook(talk: &mut ClaudeConversation, id: &str, request: &Request<'_
 }
 
 fn call(way: Way, id: Option<String>, tool: &str, input: Option<&RawValue>) -> Call {
-    Call { way, id, tool: tool.to_owned(), input: input.map_or_else(RawJson::null, RawJson::keep) }
+    Call {
+        way,
+        id,
+        tool: tool.to_owned(),
+        input: input.map_or_else(RawJson::null, RawJson::keep),
+    }
 }
 
 impl Call {
@@ -137,9 +176,13 @@ fn ask(talk: &mut ClaudeConversation, id: &str, call: Call, out: &mut Outbox) {
 
 /// Passes a verdict on. Of a question that nobody asked, or that was withdrawn, nothing is said.
 pub(super) fn decided(talk: &mut ClaudeConversation, id: &str, verdict: Verdict, out: &mut Outbox) {
-    let Some(call) = talk.permissions.open.remove(id) else { return };
+    let Some(call) = talk.permissions.open.remove(id) else {
+        return;
+    };
     answer(id, &call, &verdict, out);
-    let Some(call_id) = call.id.clone() else { return };
+    let Some(call_id) = call.id.clone() else {
+        return;
+    };
     if matches!(verdict, Verdict::Deny(_)) {
         talk.turn.denied.insert(call_id.clone());
     }
@@ -191,13 +234,23 @@ fn answer(id: &str, call: &Call, verdict: &Verdict, out: &mut Outbox) {
         (Verdict::Allow, _) => ("allow", None),
         (Verdict::Deny(why), _) if why.is_empty() => ("deny", Some("Denied.")),
         (Verdict::Deny(why), _) => ("deny", Some(why.as_str())),
-        (Verdict::Undecided, Way::Hook) => return control::reply(id, &HookAnswer { output: None }, out),
+        (Verdict::Undecided, Way::Hook) => {
+            return control::reply(id, &HookAnswer { output: None }, out);
+        }
         (Verdict::Undecided, Way::Layer) => ("deny", Some(NOBODY)),
     };
     match call.way {
         Way::Layer => {
             let input = Some(&call.input).filter(|_| why.is_none());
-            control::reply(id, &LayerAnswer { behavior: decision, input, message: why }, out);
+            control::reply(
+                id,
+                &LayerAnswer {
+                    behavior: decision,
+                    input,
+                    message: why,
+                },
+                out,
+            );
         }
         Way::Hook => {
             let output = HookOutput {
@@ -205,7 +258,13 @@ fn answer(id: &str, call: &Call, verdict: &Verdict, out: &mut Outbox) {
                 permission_decision: decision,
                 permission_decision_reason: why,
             };
-            control::reply(id, &HookAnswer { output: Some(output) }, out);
+            control::reply(
+                id,
+                &HookAnswer {
+                    output: Some(output),
+                },
+                out,
+            );
         }
     }
 }

@@ -24,7 +24,9 @@ workspace, always as it is here. One command per call, without pipes, redirectio
 
 /// The workspace as the commands name it. Its whole path, so that a model can neither name another nor go to one by `cd`.
 fn workspace(spec: &Spec) -> Result<&str, SpecError> {
-    let Some(dir) = spec.dir.as_deref().filter(|dir| dir.is_absolute()) else { return Ok(".") };
+    let Some(dir) = spec.dir.as_deref().filter(|dir| dir.is_absolute()) else {
+        return Ok(".");
+    };
     let is_plain = |char: char| char.is_alphanumeric() || "/._-+@".contains(char);
     let plain = dir.to_str().filter(|dir| dir.chars().all(is_plain));
     plain.ok_or_else(|| {
@@ -35,21 +37,41 @@ fn workspace(spec: &Spec) -> Result<&str, SpecError> {
 
 /// The settings that the preset stands for, with the caller's own; none without the preset.
 pub(super) fn apply(spec: &Spec) -> Result<Option<Settings>, SpecError> {
-    let Some(name) = spec.settings.last(keys::WORKSPACE_TOOLS) else { return Ok(None) };
+    let Some(name) = spec.settings.last(keys::WORKSPACE_TOOLS) else {
+        return Ok(None);
+    };
     let mut settings = spec.settings.clone();
     let wrong = |key: &str, why: &str| {
         let value = spec.settings.last(key).unwrap_or_default();
-        Err(SpecError::new(key, value, format!("{why} with workspace_tools={name}")))
+        Err(SpecError::new(
+            key,
+            value,
+            format!("{why} with workspace_tools={name}"),
+        ))
     };
-    if spec.settings.last(keys::PERMISSION_MODE).is_some_and(|mode| !MODES.contains(&mode)) {
-        return wrong(keys::PERMISSION_MODE, "this would allow more than the one program, which makes no sense");
+    if spec
+        .settings
+        .last(keys::PERMISSION_MODE)
+        .is_some_and(|mode| !MODES.contains(&mode))
+    {
+        return wrong(
+            keys::PERMISSION_MODE,
+            "this would allow more than the one program, which makes no sense",
+        );
     }
-    if spec.settings.get(keys::TOOLS).is_some_and(|tools| tools != ["Bash"]) {
+    if spec
+        .settings
+        .get(keys::TOOLS)
+        .is_some_and(|tools| tools != ["Bash"])
+    {
         return wrong(keys::TOOLS, "the only tool is Bash");
     }
     let workspace = workspace(spec)?;
     settings.set(keys::TOOLS, "Bash");
-    settings.push(keys::ALLOWED_TOOLS, format!("Bash({PROGRAM} {workspace} *)"));
+    settings.push(
+        keys::ALLOWED_TOOLS,
+        format!("Bash({PROGRAM} {workspace} *)"),
+    );
     if let Some(dir) = spec.dir.as_deref().and_then(std::path::Path::to_str) {
         settings.push(keys::ADD_DIR, dir);
     }

@@ -13,7 +13,12 @@ pub(super) const PROBE: Probe = Probe {
     runtime: None,
     version_args: &["--version"],
     read_version: Version::find,
-    login: Some(LoginQuery { args: &["auth", "status"], env: &[], input: "", read: read_login }),
+    login: Some(LoginQuery {
+        args: &["auth", "status"],
+        env: &[],
+        input: "",
+        read: read_login,
+    }),
     // A cautious floor, not a measured one: only 2.1.325 was run. An older release that lacks a flag says so on stderr, and
     // `blame.rs` turns that into a hint to update.
     minimum: Version(2, 1, 0),
@@ -49,14 +54,28 @@ mod tests {
     fn the_login_is_read_from_the_status() {
         let read = |stdout| read_login(Some(1), stdout);
         assert_eq!(
-            read("{\n  \"loggedIn\": true,\n  \"authMethod\": \"api_key\",\n  \"apiProvider\": \"firstParty\"\n}\n"),
+            read(
+                "{\n  \"loggedIn\": true,\n  \"authMethod\": \"api_key\",\n  \"apiProvider\": \"firstParty\"\n}\n"
+            ),
             Login::LoggedIn(Some("api_key".into()))
         );
-        assert_eq!(read("{\"loggedIn\": false, \"authMethod\": \"none\"}"), Login::LoggedOut);
+        assert_eq!(
+            read("{\"loggedIn\": false, \"authMethod\": \"none\"}"),
+            Login::LoggedOut
+        );
         assert_eq!(read("error: unknown command 'auth'"), Login::Unknown);
         assert_eq!(read(""), Login::Unknown);
-        assert!(PROBE.login_hint.contains("authentication") && PROBE.login_hint.contains("API key"));
-        assert!(PROBE.install_hint.starts_with("claude CLI not found in PATH. Install from https://claude.ai/code"));
-        assert_eq!((PROBE.read_version)("2.1.325 (Claude Code)\n"), Some(Version(2, 1, 325)));
+        assert!(
+            PROBE.login_hint.contains("authentication") && PROBE.login_hint.contains("API key")
+        );
+        assert!(
+            PROBE
+                .install_hint
+                .starts_with("claude CLI not found in PATH. Install from https://claude.ai/code")
+        );
+        assert_eq!(
+            (PROBE.read_version)("2.1.325 (Claude Code)\n"),
+            Some(Version(2, 1, 325))
+        );
     }
 }

@@ -19,14 +19,28 @@ pub(super) fn hear(talk: &mut ClaudeConversation, line: &Line<'_>, out: &mut Out
     let usage = talk.spend.of_result(line);
     // When the turn failed, `result` holds the error; what was said before it is the better text.
     let failed = line.is_error.is_true();
-    let text = line.result.owned().filter(|text| !failed && !text.is_empty());
-    let structured = line.structured_output.filter(|raw| raw.get() != "null").map(RawJson::keep);
+    let text = line
+        .result
+        .owned()
+        .filter(|text| !failed && !text.is_empty());
+    let structured = line
+        .structured_output
+        .filter(|raw| raw.get() != "null")
+        .map(RawJson::keep);
     if talk.schema && structured.is_none() && outcome.is_success() {
         // Claude Code reminds the model once, then calls the turn a success without it.
-        out.notice(Level::Warning, "no_structured_answer", "A structured answer was asked for, and none was given.");
+        out.notice(
+            Level::Warning,
+            "no_structured_answer",
+            "A structured answer was asked for, and none was given.",
+        );
     }
     talk.tasks.report(out);
-    match talk.waiting.take().filter(|_| outcome.cause != Cause::Interrupted) {
+    match talk
+        .waiting
+        .take()
+        .filter(|_| outcome.cause != Cause::Interrupted)
+    {
         // This was the turn of a message that came too late for its own; the one that was asked for begins now.
         Some(prompt) => {
             usage.into_iter().for_each(|part| out.event(part));
@@ -35,7 +49,12 @@ pub(super) fn hear(talk: &mut ClaudeConversation, line: &Line<'_>, out: &mut Out
             }
             talk.prompt(prompt, out);
         }
-        None => out.push(FromConversation::TurnOver(TurnOver { outcome, text, structured, usage })),
+        None => out.push(FromConversation::TurnOver(TurnOver {
+            outcome,
+            text,
+            structured,
+            usage,
+        })),
     }
 }
 
@@ -56,9 +75,16 @@ fn ending<'a>(talk: &'a ClaudeConversation, line: &'a Line<'_>, turn: &'a Turn) 
         is_error: line.is_error.is_true(),
         terminal: line.terminal_reason.or_empty(),
         stop: line.stop_reason.or_empty(),
-        status: line.api_error_status.count().and_then(|status| u16::try_from(status).ok()),
+        status: line
+            .api_error_status
+            .count()
+            .and_then(|status| u16::try_from(status).ok()),
         api_error: turn.api_error.as_deref().unwrap_or_default(),
-        text: if errors.is_empty() { line.result.or_empty().to_owned() } else { errors.join("; ") },
+        text: if errors.is_empty() {
+            line.result.or_empty().to_owned()
+        } else {
+            errors.join("; ")
+        },
         interrupted: turn.interrupted,
         denied,
         denials: talk.denials,

@@ -35,7 +35,15 @@ impl Pass {
 /// served too: it goes through a file.
 const PROMPT: usize = 2_000_000;
 
-const MODES: &[&str] = &["acceptEdits", "auto", "bypassPermissions", "manual", "dontAsk", "plan", "default"];
+const MODES: &[&str] = &[
+    "acceptEdits",
+    "auto",
+    "bypassPermissions",
+    "manual",
+    "dontAsk",
+    "plan",
+    "default",
+];
 const EFFORTS: &[&str] = &["low", "medium", "high", "xhigh", "max"];
 
 macro_rules! rows {
@@ -85,7 +93,9 @@ fn one_tool(value: &str) -> Result<(), String> {
         match c {
             '(' => (inside, opened) = (true, opened + 1),
             ')' => inside = false,
-            ',' if !inside => return Err("a comma separates tools; give each tool as a value of its own".into()),
+            ',' if !inside => {
+                return Err("a comma separates tools; give each tool as a value of its own".into());
+            }
             c if !inside && (c.is_whitespace() || c.is_control()) => {
                 return Err("a space separates tools; give each tool as a value of its own".into());
             }
@@ -94,14 +104,24 @@ fn one_tool(value: &str) -> Result<(), String> {
     }
     match (inside, opened > 0 && !value.ends_with(')')) {
         (true, _) => Err("a parenthesis is not closed".into()),
-        (_, true) => Err("expected a tool, or a tool with a pattern in parentheses, such as Bash(git log *)".into()),
+        (_, true) => Err(
+            "expected a tool, or a tool with a pattern in parentheses, such as Bash(git log *)"
+                .into(),
+        ),
         _ => Ok(()),
     }
 }
 
 fn agent_name(value: &str) -> Result<(), String> {
-    let ok = value.len() <= 100 && value.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
-    if ok { Ok(()) } else { Err("expected at most 100 letters, digits, dashes and underscores".into()) }
+    let ok = value.len() <= 100
+        && value
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    if ok {
+        Ok(())
+    } else {
+        Err("expected at most 100 letters, digits, dashes and underscores".into())
+    }
 }
 
 fn plain_word(value: &str) -> Result<(), String> {
@@ -124,7 +144,10 @@ fn json_or_path(value: &str) -> Result<(), String> {
 }
 
 fn sources(value: &str) -> Result<(), String> {
-    if value.split(',').all(|source| matches!(source.trim(), "user" | "project" | "local")) {
+    if value
+        .split(',')
+        .all(|source| matches!(source.trim(), "user" | "project" | "local"))
+    {
         return Ok(());
     }
     Err("expected user, project, local, or several of them separated by commas".into())

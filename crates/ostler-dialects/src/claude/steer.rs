@@ -31,8 +31,15 @@ pub(super) struct Steers {
 impl Steers {
     /// A turn begins: the agent says who it is.
     pub(super) fn turn_began(&mut self, line: &Line<'_>) {
-        self.seed = line.uuid.owned().filter(|uuid| ostler_core::spec::is_uuid(uuid));
-        self.tells = line.capabilities.0.iter().any(|it| it.text() == Some(LIFECYCLE));
+        self.seed = line
+            .uuid
+            .owned()
+            .filter(|uuid| ostler_core::spec::is_uuid(uuid));
+        self.tells = line
+            .capabilities
+            .0
+            .iter()
+            .any(|it| it.text() == Some(LIFECYCLE));
     }
 
     /// The caller has a message for the turn.
@@ -94,7 +101,9 @@ impl Steers {
 /// A message of the user's, with an id when one is to be told about.
 pub(super) fn user(text: &str, id: Option<&str>) -> Vec<u8> {
     let content = RawJson::string(text);
-    let id = id.map(|id| format!(",\"uuid\":\"{id}\"")).unwrap_or_default();
+    let id = id
+        .map(|id| format!(",\"uuid\":\"{id}\""))
+        .unwrap_or_default();
     let message = format!("{{\"role\":\"user\",\"content\":{}}}", content.get());
     format!("{{\"type\":\"user\",\"message\":{message}{id}}}\n").into_bytes()
 }

@@ -28,9 +28,15 @@ pub(super) fn hear(talk: &mut ClaudeConversation, line: &Line<'_>, raw: &str, ou
             let (trigger, tokens) = line
                 .compact_metadata
                 .map()
-                .map(|it| (it.trigger.text().unwrap_or("unknown"), it.pre_tokens.count().unwrap_or(0)))
+                .map(|it| {
+                    (
+                        it.trigger.text().unwrap_or("unknown"),
+                        it.pre_tokens.count().unwrap_or(0),
+                    )
+                })
                 .unwrap_or_default();
-            let message = format!("The conversation was compacted ({trigger}; it had {tokens} tokens).");
+            let message =
+                format!("The conversation was compacted ({trigger}; it had {tokens} tokens).");
             out.notice(Level::Info, "compacted", message);
         }
         "informational" | "notification" if !line.content.or_empty().is_empty() => {
@@ -45,7 +51,11 @@ pub(super) fn hear(talk: &mut ClaudeConversation, line: &Line<'_>, raw: &str, ou
             out.notice(Level::Warning, "model_fallback", line.content.or_empty());
         }
         "model_refusal_no_fallback" => {
-            out.notice(Level::Warning, "refusal", "The model's safeguards stopped the answer.");
+            out.notice(
+                Level::Warning,
+                "refusal",
+                "The model's safeguards stopped the answer.",
+            );
         }
         // Only signs of life and progress that other lines tell better.
         "status"
@@ -64,7 +74,11 @@ pub(super) fn hear(talk: &mut ClaudeConversation, line: &Line<'_>, raw: &str, ou
 
 /// Every turn of a process begins with one; only what is new is told.
 fn init(talk: &mut ClaudeConversation, line: &Line<'_>, out: &mut Outbox) {
-    let identity = Identity { session: line.session_id.owned(), model: line.model.owned(), cwd: line.cwd.owned() };
+    let identity = Identity {
+        session: line.session_id.owned(),
+        model: line.model.owned(),
+        cwd: line.cwd.owned(),
+    };
     if talk.identity.as_ref() != Some(&identity) {
         out.event(Started {
             agent: "claude".to_owned(),
@@ -72,7 +86,13 @@ fn init(talk: &mut ClaudeConversation, line: &Line<'_>, out: &mut Outbox) {
             native_session: identity.session.clone(),
             model: identity.model.clone(),
             cwd: identity.cwd.clone(),
-            tools: line.tools.0.iter().filter_map(Scalar::text).map(|tool| talk.server.shown(tool)).collect(),
+            tools: line
+                .tools
+                .0
+                .iter()
+                .filter_map(Scalar::text)
+                .map(|tool| talk.server.shown(tool))
+                .collect(),
         });
         talk.spend.usual_model(identity.model.as_deref());
         talk.identity = Some(identity);
@@ -102,7 +122,11 @@ fn permission_denied(talk: &mut ClaudeConversation, line: &Line<'_>, raw: &str, 
 
 fn api_retry(line: &Line<'_>, out: &mut Outbox) {
     let count = |it: &Scalar<'_>| it.count().map_or_else(|| "?".to_owned(), |n| n.to_string());
-    let status = line.error_status.count().map(|status| format!(" with status {status}")).unwrap_or_default();
+    let status = line
+        .error_status
+        .count()
+        .map(|status| format!(" with status {status}"))
+        .unwrap_or_default();
     let message = format!(
         "The model's service failed{status} ({}); retry {} of {} in {} ms.",
         line.error.text().unwrap_or("unknown"),
@@ -115,11 +139,19 @@ fn api_retry(line: &Line<'_>, out: &mut Outbox) {
 
 /// Reads a `rate_limit_event`: remembered for the outcome, told when it matters.
 pub(super) fn rate_limit(talk: &mut ClaudeConversation, line: &Line<'_>, out: &mut Outbox) {
-    let Some(info) = line.rate_limit_info.map() else { return };
+    let Some(info) = line.rate_limit_info.map() else {
+        return;
+    };
     let status = info.status.text().unwrap_or("unknown");
     // Seconds since the epoch.
-    #[expect(clippy::cast_possible_truncation, reason = "a cast from a float saturates")]
-    let resets = info.resets_at.amount().map(|seconds| At((seconds * 1000.0) as i64).to_string());
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a cast from a float saturates"
+    )]
+    let resets = info
+        .resets_at
+        .amount()
+        .map(|seconds| At((seconds * 1000.0) as i64).to_string());
     if status == "rejected" {
         talk.resets_at = resets.clone();
     }
@@ -127,7 +159,17 @@ pub(super) fn rate_limit(talk: &mut ClaudeConversation, line: &Line<'_>, out: &m
         "allowed" => Level::Debug,
         _ => Level::Warning,
     };
-    let which = info.rate_limit_type.text().map(|it| format!(" ({it})")).unwrap_or_default();
-    let until = resets.map(|at| format!("; it resets at {at}")).unwrap_or_default();
-    out.notice(level, "rate_limit", format!("Rate limit{which}: {status}{until}."));
+    let which = info
+        .rate_limit_type
+        .text()
+        .map(|it| format!(" ({it})"))
+        .unwrap_or_default();
+    let until = resets
+        .map(|at| format!("; it resets at {at}"))
+        .unwrap_or_default();
+    out.notice(
+        level,
+        "rate_limit",
+        format!("Rate limit{which}: {status}{until}."),
+    );
 }

@@ -32,7 +32,12 @@ impl Tasks {
             "task_updated" => self.updated(line),
             // The list is the truth; the other lines serve versions that do not send it.
             _ => {
-                let ids = line.tasks.0.iter().filter_map(Node::map).filter_map(|task| task.task_id.owned());
+                let ids = line
+                    .tasks
+                    .0
+                    .iter()
+                    .filter_map(Node::map)
+                    .filter_map(|task| task.task_id.owned());
                 self.running = ids.collect();
             }
         }
@@ -41,23 +46,38 @@ impl Tasks {
 
     fn started(&mut self, line: &Line<'_>, out: &mut Outbox) {
         // A task in the foreground holds its turn open by itself.
-        if let Some(id) = line.task_id.owned().filter(|_| !line.is_backgrounded.is_false()) {
+        if let Some(id) = line
+            .task_id
+            .owned()
+            .filter(|_| !line.is_backgrounded.is_false())
+        {
             self.running.insert(id);
-            let message = format!("A background task began: {}.", line.description.text().unwrap_or("no description"));
+            let message = format!(
+                "A background task began: {}.",
+                line.description.text().unwrap_or("no description")
+            );
             out.notice(Level::Info, "task_started", message);
         }
     }
 
     fn ended(&mut self, line: &Line<'_>, out: &mut Outbox) {
         let status = line.status.text().unwrap_or("ended");
-        let known = line.task_id.text().is_some_and(|id| self.running.remove(id));
+        let known = line
+            .task_id
+            .text()
+            .is_some_and(|id| self.running.remove(id));
         self.untold |= known && matches!(status, "completed" | "failed");
-        let message = format!("A background task {status}: {}", line.summary.text().unwrap_or("no summary"));
+        let message = format!(
+            "A background task {status}: {}",
+            line.summary.text().unwrap_or("no summary")
+        );
         out.notice(Level::Info, "task_ended", message);
     }
 
     fn updated(&mut self, line: &Line<'_>) {
-        let (Some(id), Some(patch)) = (line.task_id.text(), line.patch.map()) else { return };
+        let (Some(id), Some(patch)) = (line.task_id.text(), line.patch.map()) else {
+            return;
+        };
         if patch.is_backgrounded.is_true() {
             self.running.insert(id.to_owned());
         }

@@ -8,16 +8,66 @@ use crate::surrogates;
 
 /// The tools by their names, those of earlier versions too. Whatever is not here may do anything.
 const TOOLS: &[(ToolKind, &[&str])] = &[
-    (ToolKind::Execute, &["Bash", "PowerShell", "Monitor", "BashOutput", "KillShell", "KillBash"]),
+    (
+        ToolKind::Execute,
+        &[
+            "Bash",
+            "PowerShell",
+            "Monitor",
+            "BashOutput",
+            "KillShell",
+            "KillBash",
+        ],
+    ),
     (ToolKind::Execute, SKILLS),
-    (ToolKind::Read, &["Read", "Glob", "Grep", "LS", "LSP", "NotebookRead"]),
-    (ToolKind::Edit, &["Edit", "MultiEdit", "Write", "NotebookEdit"]),
+    (
+        ToolKind::Read,
+        &["Read", "Glob", "Grep", "LS", "LSP", "NotebookRead"],
+    ),
+    (
+        ToolKind::Edit,
+        &["Edit", "MultiEdit", "Write", "NotebookEdit"],
+    ),
     (ToolKind::Network, &["WebFetch", "WebSearch"]),
-    (ToolKind::Mcp, &["ListMcpResourcesTool", "ReadMcpResourceTool"]),
+    (
+        ToolKind::Mcp,
+        &["ListMcpResourcesTool", "ReadMcpResourceTool"],
+    ),
     // These change nothing outside of the agent and run nothing. What a sub-agent does is asked call by call.
-    (ToolKind::Read, &["Task", "Agent", "ListAgents", "TaskOutput", "AgentOutputTool", "TaskStop", "ToolSearch"]),
-    (ToolKind::Read, &["TodoWrite", "TodoRead", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate", "CronList"]),
-    (ToolKind::Read, &["EnterPlanMode", "ExitPlanMode", "AskUserQuestion", "StructuredOutput", "ReportFindings"]),
+    (
+        ToolKind::Read,
+        &[
+            "Task",
+            "Agent",
+            "ListAgents",
+            "TaskOutput",
+            "AgentOutputTool",
+            "TaskStop",
+            "ToolSearch",
+        ],
+    ),
+    (
+        ToolKind::Read,
+        &[
+            "TodoWrite",
+            "TodoRead",
+            "TaskCreate",
+            "TaskGet",
+            "TaskList",
+            "TaskUpdate",
+            "CronList",
+        ],
+    ),
+    (
+        ToolKind::Read,
+        &[
+            "EnterPlanMode",
+            "ExitPlanMode",
+            "AskUserQuestion",
+            "StructuredOutput",
+            "ReportFindings",
+        ],
+    ),
 ];
 
 /// Their texts can hold commands, which run while a text is loaded. No hook is called for those, and nobody here knows them.
@@ -27,7 +77,14 @@ const SKILLS: &[&str] = &["Skill", "SlashCommand"];
 const LOOK_AROUND: &[&str] = &["Glob", "Grep", "LS"];
 
 /// The arguments that are paths.
-const PATHS: &[&str] = &["file_path", "filePath", "notebook_path", "path", "directory", "cwd"];
+const PATHS: &[&str] = &[
+    "file_path",
+    "filePath",
+    "notebook_path",
+    "path",
+    "directory",
+    "cwd",
+];
 
 /// Tools that start sub-agents, and the argument with which they make a worktree, or a machine, for one.
 const SUB_AGENTS: &[&str] = &["Task", "Agent"];
@@ -42,8 +99,15 @@ pub(super) fn is_taken(name: &str) -> bool {
 /// What a call of a tool would do. Which tools of the server `ostler` are the caller's is not known here: another server may
 /// have the same name, so their names stay whole.
 pub(super) fn tool_use(tool: &str, input: &RawJson) -> ToolUse {
-    let known = TOOLS.iter().find(|(_, names)| names.contains(&tool)).map(|(kind, _)| *kind);
-    let kind = known.unwrap_or(if tool.starts_with("mcp__") { ToolKind::Mcp } else { ToolKind::Other });
+    let known = TOOLS
+        .iter()
+        .find(|(_, names)| names.contains(&tool))
+        .map(|(kind, _)| *kind);
+    let kind = known.unwrap_or(if tool.starts_with("mcp__") {
+        ToolKind::Mcp
+    } else {
+        ToolKind::Other
+    });
     let mut wants = ToolUse::of(tool, kind);
     let mut room = String::new();
     let given: Table<'_, Scalar<'_>> = surrogates::read(input.get(), &mut room);
@@ -78,7 +142,10 @@ fn searched(directories: &[String], patterns: &[String]) -> Vec<String> {
     let led = patterns.iter().filter_map(|pattern| leads_to(pattern));
     let places = led.flat_map(|to| match to.starts_with(['/', '~']) {
         true => vec![to],
-        false => bases.iter().map(|base| format!("{}/{to}", base.trim_end_matches('/'))).collect(),
+        false => bases
+            .iter()
+            .map(|base| format!("{}/{to}", base.trim_end_matches('/')))
+            .collect(),
     });
     places.collect()
 }
@@ -102,39 +169,147 @@ mod tests {
     #[test]
     fn every_path_and_every_command_is_there() {
         use ToolKind::{Edit, Execute, Mcp, Network, Other, Read};
-        type Row = (&'static str, &'static str, ToolKind, &'static [&'static str], Option<&'static str>);
+        type Row = (
+            &'static str,
+            &'static str,
+            ToolKind,
+            &'static [&'static str],
+            Option<&'static str>,
+        );
         let table: &[Row] = &[
-            ("Bash", r#"{"command":"ls; rm x","description":"d"}"#, Execute, &[], Some("ls; rm x")),
-            ("Bash", r#"{"command":"a","command":"b"}"#, Execute, &[], Some("a\nb")),
-            ("Bash", r#"{"command":"echo \ud83d"}"#, Execute, &[], Some("echo \u{fffd}")),
-            ("Monitor", r#"{"command":"tail -f x"}"#, Execute, &[], Some("tail -f x")),
+            (
+                "Bash",
+                r#"{"command":"ls; rm x","description":"d"}"#,
+                Execute,
+                &[],
+                Some("ls; rm x"),
+            ),
+            (
+                "Bash",
+                r#"{"command":"a","command":"b"}"#,
+                Execute,
+                &[],
+                Some("a\nb"),
+            ),
+            (
+                "Bash",
+                r#"{"command":"echo \ud83d"}"#,
+                Execute,
+                &[],
+                Some("echo \u{fffd}"),
+            ),
+            (
+                "Monitor",
+                r#"{"command":"tail -f x"}"#,
+                Execute,
+                &[],
+                Some("tail -f x"),
+            ),
             ("KillShell", r#"{"shell_id":"1"}"#, Execute, &[], None),
             ("Bash", "[]", Execute, &[], None),
-            ("Read", r#"{"file_path":"/etc/passwd","limit":3}"#, Read, &["/etc/passwd"], None),
-            ("Grep", r#"{"pattern":"/x/..","path":"src"}"#, Read, &["src"], None),
+            (
+                "Read",
+                r#"{"file_path":"/etc/passwd","limit":3}"#,
+                Read,
+                &["/etc/passwd"],
+                None,
+            ),
+            (
+                "Grep",
+                r#"{"pattern":"/x/..","path":"src"}"#,
+                Read,
+                &["src"],
+                None,
+            ),
             ("Grep", r#"{"pattern":"x"}"#, Read, &["."], None),
             ("Glob", r#"{"pattern":"**/*.rs"}"#, Read, &["."], None),
-            ("Glob", r#"{"pattern":"/etc/*.conf"}"#, Read, &[".", "/etc/"], None),
-            ("Glob", r#"{"pattern":"../../x*","path":"src"}"#, Read, &["src", "src/../../"], None),
-            ("Glob", r#"{"pattern":"keys/*","path":"/w/conf/"}"#, Read, &["/w/conf/", "/w/conf/keys/"], None),
-            ("Glob", r#"{"pattern":"k/*","path":"a","path":"b"}"#, Read, &["a", "b", "a/k/", "b/k/"], None),
-            ("Glob", r#"{"pattern":"..","path":"a"}"#, Read, &["a", "a/.."], None),
+            (
+                "Glob",
+                r#"{"pattern":"/etc/*.conf"}"#,
+                Read,
+                &[".", "/etc/"],
+                None,
+            ),
+            (
+                "Glob",
+                r#"{"pattern":"../../x*","path":"src"}"#,
+                Read,
+                &["src", "src/../../"],
+                None,
+            ),
+            (
+                "Glob",
+                r#"{"pattern":"keys/*","path":"/w/conf/"}"#,
+                Read,
+                &["/w/conf/", "/w/conf/keys/"],
+                None,
+            ),
+            (
+                "Glob",
+                r#"{"pattern":"k/*","path":"a","path":"b"}"#,
+                Read,
+                &["a", "b", "a/k/", "b/k/"],
+                None,
+            ),
+            (
+                "Glob",
+                r#"{"pattern":"..","path":"a"}"#,
+                Read,
+                &["a", "a/.."],
+                None,
+            ),
             ("Glob", r#"{"pattern":"~x*"}"#, Read, &[".", "~x"], None),
-            ("LSP", r#"{"operation":"hover","filePath":"a.rs","line":1}"#, Read, &["a.rs"], None),
-            ("Glob", r#"{"pattern":"*/../../../etc/*"}"#, Read, &[".", "/"], None),
-            ("Write", r#"{"file_path":"a","file_path":"b","content":"c"}"#, Edit, &["a", "b"], None),
-            ("NotebookEdit", r#"{"notebook_path":"n.ipynb","new_source":""}"#, Edit, &["n.ipynb"], None),
+            (
+                "LSP",
+                r#"{"operation":"hover","filePath":"a.rs","line":1}"#,
+                Read,
+                &["a.rs"],
+                None,
+            ),
+            (
+                "Glob",
+                r#"{"pattern":"*/../../../etc/*"}"#,
+                Read,
+                &[".", "/"],
+                None,
+            ),
+            (
+                "Write",
+                r#"{"file_path":"a","file_path":"b","content":"c"}"#,
+                Edit,
+                &["a", "b"],
+                None,
+            ),
+            (
+                "NotebookEdit",
+                r#"{"notebook_path":"n.ipynb","new_source":""}"#,
+                Edit,
+                &["n.ipynb"],
+                None,
+            ),
             ("WebFetch", r#"{"url":"http://x"}"#, Network, &[], None),
             ("mcp__files__write", r#"{"path":"/x"}"#, Mcp, &[], None),
             ("mcp__ostler__add", r#"{"path":"/x"}"#, Mcp, &[], None),
             ("add", r#"{"path":"/x"}"#, Other, &[], None),
             ("Task", r#"{"prompt":"p"}"#, Read, &[], None),
-            ("Task", r#"{"prompt":"p","isolation":"worktree"}"#, Other, &[], None),
+            (
+                "Task",
+                r#"{"prompt":"p","isolation":"worktree"}"#,
+                Other,
+                &[],
+                None,
+            ),
             ("Skill", r#"{"skill":"s","args":"x"}"#, Execute, &[], None),
             ("SlashCommand", r#"{"command":"/s x"}"#, Execute, &[], None),
             ("Workflow", r#"{"script":"x"}"#, Other, &[], None),
             ("RemoteTrigger", r#"{"action":"run"}"#, Other, &[], None),
-            ("CronCreate", r#"{"cron":"* * * * *","prompt":"x"}"#, Other, &[], None),
+            (
+                "CronCreate",
+                r#"{"cron":"* * * * *","prompt":"x"}"#,
+                Other,
+                &[],
+                None,
+            ),
             ("EnterWorktree", r#"{"path":"x"}"#, Other, &[], None),
             ("BrandNew", r#"{"command":"x"}"#, Other, &[], None),
         ];
@@ -142,9 +317,19 @@ mod tests {
             let found = tool_use(tool, &RawJson::parse(input).unwrap());
             assert_eq!((found.tool.as_str(), found.kind), (*tool, *kind), "{input}");
             assert_eq!(found.paths, *paths, "{tool} {input}");
-            assert_eq!(found.command, command.map(|line| Command::Shell(line.to_owned())), "{tool} {input}");
+            assert_eq!(
+                found.command,
+                command.map(|line| Command::Shell(line.to_owned())),
+                "{tool} {input}"
+            );
         }
-        for (name, taken) in [("Bash", true), ("Read", true), ("mcp__x__y", true), ("bash", false), ("add", false)] {
+        for (name, taken) in [
+            ("Bash", true),
+            ("Read", true),
+            ("mcp__x__y", true),
+            ("bash", false),
+            ("add", false),
+        ] {
             assert_eq!(is_taken(name), taken, "{name}");
         }
     }

@@ -25,7 +25,11 @@ pub(super) const TRANSCRIPTS: Transcripts = Transcripts {
     file: |id| format!("{id}.jsonl"),
     is_id,
     read_head,
-    open: Some(OpenNotes { folder: "sessions", suffix: ".json", read: read_note }),
+    open: Some(OpenNotes {
+        folder: "sessions",
+        suffix: ".json",
+        read: read_note,
+    }),
     goes_anywhere: true,
 };
 
@@ -33,7 +37,12 @@ pub(super) const TRANSCRIPTS: Transcripts = Transcripts {
 const LONGEST: usize = 200;
 
 fn slug(dir: &str) -> String {
-    let plain = |unit: u16| u8::try_from(unit).ok().filter(u8::is_ascii_alphanumeric).map_or('-', char::from);
+    let plain = |unit: u16| {
+        u8::try_from(unit)
+            .ok()
+            .filter(u8::is_ascii_alphanumeric)
+            .map_or('-', char::from)
+    };
     let whole: String = dir.encode_utf16().map(plain).collect();
     match whole.get(..LONGEST) {
         Some(head) if whole.len() > LONGEST => format!("{head}-{}", hash(dir)),
@@ -43,7 +52,9 @@ fn slug(dir: &str) -> String {
 
 /// The hash of Java's strings, its sign dropped, in base 36.
 fn hash(text: &str) -> String {
-    let sum = text.encode_utf16().fold(0_i32, |sum, unit| sum.wrapping_mul(31).wrapping_add(i32::from(unit)));
+    let sum = text.encode_utf16().fold(0_i32, |sum, unit| {
+        sum.wrapping_mul(31).wrapping_add(i32::from(unit))
+    });
     let mut rest = sum.unsigned_abs();
     let mut digits = Vec::new();
     while rest > 0 || digits.is_empty() {
@@ -56,7 +67,9 @@ fn hash(text: &str) -> String {
 /// A UUID. Claude Code takes any other text for a title, or for the path of a transcript.
 fn is_id(text: &str) -> bool {
     let parts: Vec<&str> = text.split('-').collect();
-    let hex = parts.iter().all(|part| part.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    let hex = parts
+        .iter()
+        .all(|part| part.bytes().all(|byte| byte.is_ascii_hexdigit()));
     hex && parts.iter().map(|part| part.len()).eq([8, 4, 4, 4, 12])
 }
 
@@ -67,7 +80,10 @@ fn read_head(line: &str) -> Option<Head> {
         version: Option<String>,
     }
     let message: Message = serde_json::from_str(line).ok()?;
-    Some(Head { cwd: message.cwd, version: message.version.as_deref().and_then(Version::find) })
+    Some(Head {
+        cwd: message.cwd,
+        version: message.version.as_deref().and_then(Version::find),
+    })
 }
 
 fn read_note(text: &str) -> Option<Holder> {
@@ -79,7 +95,11 @@ fn read_note(text: &str) -> Option<Holder> {
         session_id: String,
     }
     let note: Note = serde_json::from_str(text).ok()?;
-    Some(Holder { pid: note.pid, start: note.proc_start, id: note.session_id })
+    Some(Holder {
+        pid: note.pid,
+        start: note.proc_start,
+        id: note.session_id,
+    })
 }
 
 #[cfg(test)]
@@ -90,23 +110,55 @@ mod tests {
     #[test]
     fn a_directory_has_the_name_that_the_program_gives_it() {
         let (l, n, o) = ("L".repeat(250), "N".repeat(200), "O".repeat(100));
-        let long = |dir: &str, hash: &str| (dir.to_owned(), format!("{}-{hash}", &dir.replace('/', "-")[..200]));
+        let long = |dir: &str, hash: &str| {
+            (
+                dir.to_owned(),
+                format!("{}-{hash}", &dir.replace('/', "-")[..200]),
+            )
+        };
         let grin = "\u{1f600}".repeat(50);
         let y = "y".repeat(120);
         let cases = [
             ("/tmp/measure/w/plain".into(), "-tmp-measure-w-plain".into()),
-            ("/tmp/measure/w/with space".into(), "-tmp-measure-w-with-space".into()),
-            ("/tmp/measure/w/.hidden".into(), "-tmp-measure-w--hidden".into()),
-            ("/tmp/measure/w/under_score".into(), "-tmp-measure-w-under-score".into()),
-            ("/tmp/measure/w/\u{dc}ml-\u{e4}ut".into(), "-tmp-measure-w--ml--ut".into()),
-            ("/tmp/measure/w/emoji\u{1f600}x".into(), "-tmp-measure-w-emoji--x".into()),
-            ("/tmp/measure/w/e\u{301}comb".into(), "-tmp-measure-w-e-comb".into()),
-            ("/tmp/measure/w/new\nline".into(), "-tmp-measure-w-new-line".into()),
-            (format!("/tmp/measure/w/{}", &l[..185]), format!("-tmp-measure-w-{}", &l[..185])),
+            (
+                "/tmp/measure/w/with space".into(),
+                "-tmp-measure-w-with-space".into(),
+            ),
+            (
+                "/tmp/measure/w/.hidden".into(),
+                "-tmp-measure-w--hidden".into(),
+            ),
+            (
+                "/tmp/measure/w/under_score".into(),
+                "-tmp-measure-w-under-score".into(),
+            ),
+            (
+                "/tmp/measure/w/\u{dc}ml-\u{e4}ut".into(),
+                "-tmp-measure-w--ml--ut".into(),
+            ),
+            (
+                "/tmp/measure/w/emoji\u{1f600}x".into(),
+                "-tmp-measure-w-emoji--x".into(),
+            ),
+            (
+                "/tmp/measure/w/e\u{301}comb".into(),
+                "-tmp-measure-w-e-comb".into(),
+            ),
+            (
+                "/tmp/measure/w/new\nline".into(),
+                "-tmp-measure-w-new-line".into(),
+            ),
+            (
+                format!("/tmp/measure/w/{}", &l[..185]),
+                format!("-tmp-measure-w-{}", &l[..185]),
+            ),
             long(&format!("/tmp/measure/w/{}", &l[..186]), "wj5l80"),
             long(&format!("/tmp/measure/w/{}", &l[..187]), "e28i6c"),
             long(&format!("/tmp/measure/w/{n}/{o}"), "apgrz3"),
-            (format!("/tmp/measure/w/{grin}/{y}"), format!("-tmp-measure-w-{}-{}-4bxerb", "-".repeat(100), &y[..84])),
+            (
+                format!("/tmp/measure/w/{grin}/{y}"),
+                format!("-tmp-measure-w-{}-{}-4bxerb", "-".repeat(100), &y[..84]),
+            ),
         ];
         for (dir, name) in cases {
             assert_eq!(slug(&dir), name, "{dir}");
@@ -115,10 +167,18 @@ mod tests {
 
     #[test]
     fn only_a_uuid_is_an_id() {
-        assert!(is_id("123e4567-e89b-42d3-a456-426614174000") && is_id("123E4567-E89B-42D3-A456-426614174000"));
-        for text in
-            ["", "my title", "123e4567", "123e4567-e89b-42d3-a456-42661417400g", "/x/123e4567.jsonl", "a-b-c-d-e"]
-        {
+        assert!(
+            is_id("123e4567-e89b-42d3-a456-426614174000")
+                && is_id("123E4567-E89B-42D3-A456-426614174000")
+        );
+        for text in [
+            "",
+            "my title",
+            "123e4567",
+            "123e4567-e89b-42d3-a456-42661417400g",
+            "/x/123e4567.jsonl",
+            "a-b-c-d-e",
+        ] {
             assert!(!is_id(text), "{text}");
         }
     }
@@ -128,17 +188,40 @@ mod tests {
         let message = r#"{"type":"user","message":{"cwd":"no"},"cwd":"/w","sessionId":"s","version":"2.1.325"}"#;
         let version = Some(Version(2, 1, 325));
         let cases = [
-            (message, Some(Head { cwd: "/w".into(), version })),
-            (r#"{"cwd":"/w"}"#, Some(Head { cwd: "/w".into(), version: None })),
-            (r#"{"type":"queue-operation","content":"\"cwd\":\"/x\""}"#, None),
+            (
+                message,
+                Some(Head {
+                    cwd: "/w".into(),
+                    version,
+                }),
+            ),
+            (
+                r#"{"cwd":"/w"}"#,
+                Some(Head {
+                    cwd: "/w".into(),
+                    version: None,
+                }),
+            ),
+            (
+                r#"{"type":"queue-operation","content":"\"cwd\":\"/x\""}"#,
+                None,
+            ),
             (r#"{"cwd":7}"#, None),
             ("not json", None),
         ];
         for (line, head) in cases {
             assert_eq!(read_head(line), head, "{line}");
         }
-        let note = r#"{"pid":28904,"sessionId":"s","cwd":"/w","procStart":"2271533","version":"2.1.325"}"#;
-        assert_eq!(read_note(note), Some(Holder { pid: 28904, start: "2271533".into(), id: "s".into() }));
+        let note =
+            r#"{"pid":28904,"sessionId":"s","cwd":"/w","procStart":"2271533","version":"2.1.325"}"#;
+        assert_eq!(
+            read_note(note),
+            Some(Holder {
+                pid: 28904,
+                start: "2271533".into(),
+                id: "s".into()
+            })
+        );
         assert_eq!(read_note("{"), None);
     }
 }

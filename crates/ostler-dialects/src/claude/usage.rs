@@ -31,7 +31,10 @@ pub(super) struct Spend {
 impl Spend {
     /// Nothing yet. `resumed` when the session is an earlier one.
     pub(super) fn new(resumed: bool) -> Self {
-        Self { inherited: resumed, ..Self::default() }
+        Self {
+            inherited: resumed,
+            ..Self::default()
+        }
     }
 
     /// The agent said which model it uses.
@@ -44,8 +47,14 @@ impl Spend {
         let begun = self.begun.entry(id.to_owned()).or_default();
         let tokens = Tokens {
             input: counted.input_tokens.count().unwrap_or(begun.input),
-            cache_read: counted.cache_read_input_tokens.count().unwrap_or(begun.cache_read),
-            cache_write: counted.cache_creation_input_tokens.count().unwrap_or(begun.cache_write),
+            cache_read: counted
+                .cache_read_input_tokens
+                .count()
+                .unwrap_or(begun.cache_read),
+            cache_write: counted
+                .cache_creation_input_tokens
+                .count()
+                .unwrap_or(begun.cache_write),
             output: counted.output_tokens.count().unwrap_or(begun.output),
             reasoning: reasoning(counted).or(begun.reasoning),
         };
@@ -58,7 +67,8 @@ impl Spend {
     /// A message ended: its counters are final.
     pub(super) fn ended(&mut self, id: &str, model: Option<&str>, counted: &wire::Tokens<'_>) {
         self.note(id, model, counted);
-        self.open.remove(&(id.to_owned(), model.unwrap_or_default().to_owned()));
+        self.open
+            .remove(&(id.to_owned(), model.unwrap_or_default().to_owned()));
     }
 
     /// Tells what the turn has used so far on a model.
@@ -79,7 +89,10 @@ impl Spend {
             .map(|(model, tokens)| {
                 let cut_short = open.iter().any(|(_, of)| *of == model);
                 let usage = Usage::of(Some(model).filter(|it| !it.is_empty()), tokens);
-                Usage { output: usage.output.filter(|_| !cut_short), ..usage }
+                Usage {
+                    output: usage.output.filter(|_| !cut_short),
+                    ..usage
+                }
             })
             .collect()
     }
@@ -91,8 +104,15 @@ impl Spend {
         let own = per_model(&line.model_usage_since_last_result);
         let session = per_model(&line.model_usage);
         let comparable = !std::mem::take(&mut self.inherited);
-        let grown = session.clone().filter(|_| comparable).map(|now| self.grown(&now));
-        let cost = line.total_cost_usd.amount().filter(|_| comparable).map(|now| (now - self.cost_before).max(0.0));
+        let grown = session
+            .clone()
+            .filter(|_| comparable)
+            .map(|now| self.grown(&now));
+        let cost = line
+            .total_cost_usd
+            .amount()
+            .filter(|_| comparable)
+            .map(|now| (now - self.cost_before).max(0.0));
         if let Some(session) = session {
             self.before = session.into_iter().collect();
         }
@@ -104,9 +124,15 @@ impl Spend {
                 .map(|(model, (tokens, cost))| Usage::of(Some(model), tokens).reported(cost))
                 .collect();
         }
-        let main = line.usage.map().map(main_loop).filter(|tokens| !tokens.is_zero());
+        let main = line
+            .usage
+            .map()
+            .map(main_loop)
+            .filter(|tokens| !tokens.is_zero());
         match main.map(|tokens| Usage::of(self.usual.clone(), tokens)) {
-            Some(usage) => vec![cost.map_or_else(|| usage.clone(), |cost| usage.clone().reported(cost))],
+            Some(usage) => {
+                vec![cost.map_or_else(|| usage.clone(), |cost| usage.clone().reported(cost))]
+            }
             None => heard,
         }
     }
@@ -115,7 +141,10 @@ impl Spend {
         now.iter()
             .map(|(model, (tokens, cost))| {
                 let (before, paid) = self.before.get(model).copied().unwrap_or_default();
-                (model.clone(), (tokens.since(&before), (cost - paid).max(0.0)))
+                (
+                    model.clone(),
+                    (tokens.since(&before), (cost - paid).max(0.0)),
+                )
             })
             .filter(|(_, (tokens, cost))| !tokens.is_zero() || *cost > 0.0)
             .collect()
@@ -126,7 +155,11 @@ type PerModel = Vec<(String, (Tokens, f64))>;
 
 /// A table of counters per model, without the models that did nothing; none when the line has no such table.
 fn per_model(table: &Table<'_, Node<'_, wire::ModelUsage<'_>>>) -> Option<PerModel> {
-    let rows = table.0.as_ref()?.iter().filter_map(|(model, row)| Some((model.to_string(), row.map()?)));
+    let rows = table
+        .0
+        .as_ref()?
+        .iter()
+        .filter_map(|(model, row)| Some((model.to_string(), row.map()?)));
     let counted = rows.map(|(model, row)| {
         let tokens = Tokens {
             input: count(&row.input_tokens),
@@ -137,7 +170,11 @@ fn per_model(table: &Table<'_, Node<'_, wire::ModelUsage<'_>>>) -> Option<PerMod
         };
         (model, (tokens, row.cost_usd.amount().unwrap_or(0.0)))
     });
-    Some(counted.filter(|(_, (tokens, cost))| !tokens.is_zero() || *cost > 0.0).collect())
+    Some(
+        counted
+            .filter(|(_, (tokens, cost))| !tokens.is_zero() || *cost > 0.0)
+            .collect(),
+    )
 }
 
 fn main_loop(usage: &wire::Tokens<'_>) -> Tokens {
@@ -151,7 +188,10 @@ fn main_loop(usage: &wire::Tokens<'_>) -> Tokens {
 }
 
 fn reasoning(usage: &wire::Tokens<'_>) -> Option<u64> {
-    usage.output_tokens_details.map().and_then(|details| details.thinking_tokens.count())
+    usage
+        .output_tokens_details
+        .map()
+        .and_then(|details| details.thinking_tokens.count())
 }
 
 fn count(it: &Scalar<'_>) -> u64 {

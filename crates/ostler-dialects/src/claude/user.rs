@@ -15,7 +15,9 @@ const INTERRUPTED: &str = "[Request interrupted by user";
 
 /// Reads a `user` line. Echoes of what was sent say nothing new.
 pub(super) fn hear(talk: &mut ClaudeConversation, line: &Line<'_>, out: &mut Outbox) {
-    let Some(message) = line.message.map() else { return };
+    let Some(message) = line.message.map() else {
+        return;
+    };
     if line.is_replay.is_true() {
         return;
     }
@@ -43,21 +45,39 @@ fn note(talk: &mut ClaudeConversation, line: &Line<'_>, text: &str, out: &mut Ou
 }
 
 /// Reads a result; false when it does not say of which call.
-pub(super) fn tool_result(talk: &mut ClaudeConversation, line: &Line<'_>, block: &Block<'_>, out: &mut Outbox) -> bool {
-    let Some(id) = block.tool_use_id.owned() else { return false };
+pub(super) fn tool_result(
+    talk: &mut ClaudeConversation,
+    line: &Line<'_>,
+    block: &Block<'_>,
+    out: &mut Outbox,
+) -> bool {
+    let Some(id) = block.tool_use_id.owned() else {
+        return false;
+    };
     let rejected = |meta: &&Node<'_, super::wire::ResultMeta<'_>>| {
         meta.map().is_some_and(|meta| {
-            let decision = meta.permission_decision.map().and_then(|it| it.decision.text());
+            let decision = meta
+                .permission_decision
+                .map()
+                .and_then(|it| it.decision.text());
             meta.id.text() == Some(&id) && decision == Some("reject")
         })
     };
-    let denied = talk.turn.denied.contains(&id) || line.tool_result_meta.0.iter().find(rejected).is_some();
+    let denied =
+        talk.turn.denied.contains(&id) || line.tool_result_meta.0.iter().find(rejected).is_some();
     let (output, content) = block.content.map(read_output).unwrap_or_default();
     if line.parent_tool_use_id.text().is_none() {
         talk.tasks.told();
     }
     let name = talk.turn.tools.get(&id).cloned();
-    out.event(ToolResult { id, name, ok: !denied && !block.is_error.is_true(), output, denied, content });
+    out.event(ToolResult {
+        id,
+        name,
+        ok: !denied && !block.is_error.is_true(),
+        output,
+        denied,
+        content,
+    });
     true
 }
 
@@ -72,10 +92,19 @@ fn read_output(content: &RawValue) -> (String, Option<RawJson>) {
         Content::Blocks(blocks) => {
             let texts: Vec<&str> = blocks
                 .iter()
-                .filter_map(|block| block.map().filter(|b| b.kind.text() == Some("text"))?.text.text())
+                .filter_map(|block| {
+                    block
+                        .map()
+                        .filter(|b| b.kind.text() == Some("text"))?
+                        .text
+                        .text()
+                })
                 .collect();
             let only_text = texts.len() == blocks.len();
-            (texts.join("\n"), (!only_text).then(|| RawJson::keep(content)))
+            (
+                texts.join("\n"),
+                (!only_text).then(|| RawJson::keep(content)),
+            )
         }
     }
 }

@@ -233,7 +233,9 @@ pub(super) fn is_recorded(opening: &str) -> bool {
         request: Option<serde::de::IgnoredAny>,
     }
     crate::recording::lines::<Head<'_>>(opening).any(|head| match head.kind {
-        "system" | "assistant" | "user" | "result" | "stream_event" | "rate_limit_event" => head.session_id.is_some(),
+        "system" | "assistant" | "user" | "result" | "stream_event" | "rate_limit_event" => {
+            head.session_id.is_some()
+        }
         "control_response" => head.response.is_some(),
         "control_request" => head.request.is_some(),
         _ => false,

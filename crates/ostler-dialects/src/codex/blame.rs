@@ -43,7 +43,11 @@ const SENTENCES: &[(&str, Cause, &str)] = &[
         Cause::BadRequest,
         "There is no such session on this machine; leave out resume to begin a new one.",
     ),
-    ("invalid thread id", Cause::BadRequest, "Give resume the id of a session; leave it out to begin a new one."),
+    (
+        "invalid thread id",
+        Cause::BadRequest,
+        "Give resume the id of a session; leave it out to begin a new one.",
+    ),
     (
         "already has an active writer",
         Cause::BadRequest,
@@ -93,7 +97,11 @@ const SENTENCES: &[(&str, Cause, &str)] = &[
     ("Not logged in", Cause::Auth, ""),
     ("429 Too Many Requests", Cause::RateLimit, ""),
     ("usage limit", Cause::RateLimit, ""),
-    ("Quota exceeded", Cause::RateLimit, "Add credit to the account, or use another."),
+    (
+        "Quota exceeded",
+        Cause::RateLimit,
+        "Add credit to the account, or use another.",
+    ),
     ("at capacity", Cause::Overloaded, ""),
     ("503 Service Unavailable", Cause::Overloaded, ""),
     ("high demand", Cause::Overloaded, ""),
@@ -113,12 +121,25 @@ pub(super) fn of_error(error: &TurnError<'_>) -> Outcome {
     let message = error.message.or_empty();
     let status = status.or_else(|| service::status_after(message, STATUS_MARKS));
     let (said, special) = by_text(message).unzip();
-    let known = WORDS.iter().find(|(name, _)| *name == word).map(|(_, cause)| *cause);
+    let known = WORDS
+        .iter()
+        .find(|(name, _)| *name == word)
+        .map(|(_, cause)| *cause);
     let connected = CONNECTION.contains(&word.as_str());
     let by_status = status.and_then(service::cause);
-    let cause = known.or(by_status).or(said).or(connected.then_some(Cause::Network)).unwrap_or(Cause::Protocol);
-    let text = if message.is_empty() { "Codex ended the turn with an error." } else { message };
-    let special = special.filter(|_| said == Some(cause)).or((word == "contextWindowExceeded").then_some(CONTEXT));
+    let cause = known
+        .or(by_status)
+        .or(said)
+        .or(connected.then_some(Cause::Network))
+        .unwrap_or(Cause::Protocol);
+    let text = if message.is_empty() {
+        "Codex ended the turn with an error."
+    } else {
+        message
+    };
+    let special = special
+        .filter(|_| said == Some(cause))
+        .or((word == "contextWindowExceeded").then_some(CONTEXT));
     with_hint(Outcome::new(cause, text), special).with(|d| {
         d.http_status = status;
         d.native = Some(word).filter(|word| !word.is_empty());
@@ -127,7 +148,10 @@ pub(super) fn of_error(error: &TurnError<'_>) -> Outcome {
 
 /// The outcome of a turn of which there is only a sentence.
 pub(super) fn of_text(message: &str) -> Outcome {
-    of_error(&TurnError { message: Scalar::Text(message.into()), ..TurnError::default() })
+    of_error(&TurnError {
+        message: Scalar::Text(message.into()),
+        ..TurnError::default()
+    })
 }
 
 /// The word for an error, and the status that the model's service answered with.
@@ -137,9 +161,14 @@ pub(super) fn named(error: &TurnError<'_>) -> (String, Option<u16>) {
         return (word.into_owned(), None);
     }
     let table: ErrorTable<'_> = serde_json::from_str(text).unwrap_or_default();
-    let Some((word, facts)) = table.0.unwrap_or_default().into_iter().next() else { return (String::new(), None) };
+    let Some((word, facts)) = table.0.unwrap_or_default().into_iter().next() else {
+        return (String::new(), None);
+    };
     let status = facts.map().and_then(|facts| facts.http_status_code.count());
-    (word.into_owned(), status.and_then(|status| u16::try_from(status).ok()))
+    (
+        word.into_owned(),
+        status.and_then(|status| u16::try_from(status).ok()),
+    )
 }
 
 /// Words before the status in a sentence of Codex: `codex exec` has nothing else.
@@ -150,9 +179,17 @@ const OVERLOADED: i64 = -32_001;
 
 /// The outcome of a request that was refused.
 pub(super) fn of_fault(kind: &str, fault: Option<&Fault<'_>>) -> Outcome {
-    #[expect(clippy::cast_possible_truncation, reason = "codes are small whole numbers")]
-    let code = fault.and_then(|fault| fault.code.amount()).map(|code| code as i64);
-    let message = fault.map(|fault| fault.message.or_empty()).filter(|it| !it.is_empty()).unwrap_or("no reason given");
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "codes are small whole numbers"
+    )]
+    let code = fault
+        .and_then(|fault| fault.code.amount())
+        .map(|code| code as i64);
+    let message = fault
+        .map(|fault| fault.message.or_empty())
+        .filter(|it| !it.is_empty())
+        .unwrap_or("no reason given");
     let (said, special) = by_text(message).unzip();
     let cause = match code {
         Some(OVERLOADED) => Cause::Overloaded,
@@ -170,7 +207,11 @@ pub(super) fn of_exit(exit: &Exit) -> Option<Outcome> {
         return None;
     }
     let (cause, hint) = by_text(&exit.stderr)?;
-    let why = exit.stderr.lines().find(|line| by_text(line).is_some()).unwrap_or(&exit.stderr);
+    let why = exit
+        .stderr
+        .lines()
+        .find(|line| by_text(line).is_some())
+        .unwrap_or(&exit.stderr);
     let outcome = Outcome::new(cause, format!("codex did not start: {}", why.trim()));
     Some(with_hint(outcome, Some(hint)).with(|d| {
         d.exit_code = exit.code;
@@ -190,24 +231,36 @@ pub(super) fn knows_no_app_server(exit: &Exit) -> bool {
 }
 
 fn by_text(text: &str) -> Option<(Cause, &'static str)> {
-    SENTENCES.iter().find(|(sentence, ..)| text.contains(sentence)).map(|(_, cause, hint)| (*cause, *hint))
+    SENTENCES
+        .iter()
+        .find(|(sentence, ..)| text.contains(sentence))
+        .map(|(_, cause, hint)| (*cause, *hint))
 }
 
 /// The turn is over; some of its calls were not allowed.
 pub(super) fn denied(mut tools: Vec<String>) -> Outcome {
     tools.sort();
     tools.dedup();
-    let outcome = Outcome::new(Cause::Denied, format!("Tool calls were denied: {}.", tools.join(", ")));
+    let outcome = Outcome::new(
+        Cause::Denied,
+        format!("Tool calls were denied: {}.", tools.join(", ")),
+    );
     with_hint(outcome, None).with(|d| d.denied_tools = tools)
 }
 
 fn with_hint(outcome: Outcome, special: Option<&'static str>) -> Outcome {
     let usual = match outcome.cause {
-        Cause::Auth => "Run `codex login`, or set the API key of the provider that config.toml names.",
+        Cause::Auth => {
+            "Run `codex login`, or set the API key of the provider that config.toml names."
+        }
         Cause::RateLimit => "Wait until the limit resets, or use another account or model.",
-        Cause::Overloaded => "The model's service is overloaded; try again in a moment, or choose another model.",
+        Cause::Overloaded => {
+            "The model's service is overloaded; try again in a moment, or choose another model."
+        }
         Cause::ServerError => service::SERVER_ERROR_HINT,
-        Cause::Network => "Check the network, the proxy and the provider's base_url in config.toml, then try again.",
+        Cause::Network => {
+            "Check the network, the proxy and the provider's base_url in config.toml, then try again."
+        }
         Cause::Budget => "Raise the budget, or give a smaller task.",
         Cause::OutputLimit => "Ask for less at a time.",
         Cause::Refused => "Rephrase the request in a new session, or choose another model.",
@@ -224,14 +277,21 @@ fn with_hint(outcome: Outcome, special: Option<&'static str>) -> Outcome {
 
 /// The code for what Codex says about its surroundings: what its sandbox lacks here is about the machine, not about the task.
 pub(super) fn code_of_warning(text: &str) -> &'static str {
-    if text.contains("bubblewrap") { "sandbox_warning" } else { "agent_warning" }
+    if text.contains("bubblewrap") {
+        "sandbox_warning"
+    } else {
+        "agent_warning"
+    }
 }
 
 /// The error of a retry, in one sentence.
 pub(super) fn retry(error: &TurnError<'_>) -> String {
     let details = Some(error.additional_details.or_empty()).filter(|it| !it.is_empty());
     let details = details.map(|it| format!(" ({it})")).unwrap_or_default();
-    format!("The model's service failed: {}{details}.", error.message.or_empty())
+    format!(
+        "The model's service failed: {}{details}.",
+        error.message.or_empty()
+    )
 }
 
 #[cfg(test)]
@@ -254,11 +314,26 @@ mod tests {
                 r#"{"message":"exceeded retry limit, last status: 429 Too Many Requests","codexErrorInfo":{"responseTooManyFailedAttempts":{"httpStatusCode":429}}}"#,
                 Cause::RateLimit,
             ),
-            (r#"{"message":"Quota exceeded.","codexErrorInfo":"usageLimitExceeded"}"#, Cause::RateLimit),
-            (r#"{"message":"x","codexErrorInfo":"serverOverloaded"}"#, Cause::Overloaded),
-            (r#"{"message":"x","codexErrorInfo":{"httpConnectionFailed":{"httpStatusCode":503}}}"#, Cause::Overloaded),
-            (r#"{"message":"x","codexErrorInfo":"internalServerError"}"#, Cause::ServerError),
-            (r#"{"message":"x","codexErrorInfo":{"httpConnectionFailed":{"httpStatusCode":502}}}"#, Cause::ServerError),
+            (
+                r#"{"message":"Quota exceeded.","codexErrorInfo":"usageLimitExceeded"}"#,
+                Cause::RateLimit,
+            ),
+            (
+                r#"{"message":"x","codexErrorInfo":"serverOverloaded"}"#,
+                Cause::Overloaded,
+            ),
+            (
+                r#"{"message":"x","codexErrorInfo":{"httpConnectionFailed":{"httpStatusCode":503}}}"#,
+                Cause::Overloaded,
+            ),
+            (
+                r#"{"message":"x","codexErrorInfo":"internalServerError"}"#,
+                Cause::ServerError,
+            ),
+            (
+                r#"{"message":"x","codexErrorInfo":{"httpConnectionFailed":{"httpStatusCode":502}}}"#,
+                Cause::ServerError,
+            ),
             (
                 r#"{"message":"unexpected status 500 Internal Server Error: error sending request","codexErrorInfo":"other"}"#,
                 Cause::ServerError,
@@ -271,7 +346,10 @@ mod tests {
                 r#"{"message":"stream disconnected before completion: Transport error","codexErrorInfo":"other"}"#,
                 Cause::Network,
             ),
-            (r#"{"message":"no such model","codexErrorInfo":"modelNotFound"}"#, Cause::BadRequest),
+            (
+                r#"{"message":"no such model","codexErrorInfo":"modelNotFound"}"#,
+                Cause::BadRequest,
+            ),
             (
                 r#"{"message":"{\"error\":{\"code\":\"context_length_exceeded\"}}","codexErrorInfo":"other"}"#,
                 Cause::BadRequest,
@@ -284,20 +362,32 @@ mod tests {
                 r#"{"message":"stream disconnected before completion: Incomplete response returned, reason: content_filter","codexErrorInfo":"other"}"#,
                 Cause::Refused,
             ),
-            (r#"{"message":"brand new","codexErrorInfo":"brandNew"}"#, Cause::Protocol),
+            (
+                r#"{"message":"brand new","codexErrorInfo":"brandNew"}"#,
+                Cause::Protocol,
+            ),
             ("{}", Cause::Protocol),
         ] {
             let outcome = blamed(error);
             assert_eq!(outcome.cause, cause, "{error}");
-            assert!(outcome.hint.is_some() && !outcome.message.is_empty(), "{error}");
+            assert!(
+                outcome.hint.is_some() && !outcome.message.is_empty(),
+                "{error}"
+            );
         }
     }
 
     #[test]
     fn a_sentence_has_a_status_where_codex_says_nothing_else() {
         let status = |text: &str| of_text(text).detail.and_then(|detail| detail.http_status);
-        assert_eq!(status("unexpected status 401 Unauthorized: the provider's words, url: x"), Some(401));
-        assert_eq!(status("exceeded retry limit, last status: 429 Too Many Requests"), Some(429));
+        assert_eq!(
+            status("unexpected status 401 Unauthorized: the provider's words, url: x"),
+            Some(401)
+        );
+        assert_eq!(
+            status("exceeded retry limit, last status: 429 Too Many Requests"),
+            Some(429)
+        );
         for text in [
             "",
             "unexpected status ",
@@ -317,18 +407,46 @@ mod tests {
         let busy = of(r#"{"code":-32600,"message":"thread x already has an active writer"}"#);
         assert_eq!(busy.cause, Cause::BadRequest);
         assert!(busy.hint.unwrap().contains("fork"));
-        assert_eq!(of(r#"{"code":-32001,"message":"Server overloaded; retry later."}"#).cause, Cause::Overloaded);
-        assert_eq!(of(r#"{"code":-32600,"message":"no rollout found for thread id x"}"#).cause, Cause::BadRequest);
-        assert_eq!(of(r#"{"code":-32603,"message":"boom"}"#).cause, Cause::Protocol);
+        assert_eq!(
+            of(r#"{"code":-32001,"message":"Server overloaded; retry later."}"#).cause,
+            Cause::Overloaded
+        );
+        assert_eq!(
+            of(r#"{"code":-32600,"message":"no rollout found for thread id x"}"#).cause,
+            Cause::BadRequest
+        );
+        assert_eq!(
+            of(r#"{"code":-32603,"message":"boom"}"#).cause,
+            Cause::Protocol
+        );
     }
 
     #[test]
     fn only_a_program_without_the_subcommand_is_driven_by_exec() {
-        let exit = |code, stderr: &str| Exit { code: Some(code), signal: None, stderr: stderr.to_owned() };
-        assert!(knows_no_app_server(&exit(2, "error: unrecognized subcommand 'app-server'\n\nUsage: codex")));
-        assert!(knows_no_app_server(&exit(1, "Error: stdin is not a terminal\n")));
-        assert!(!knows_no_app_server(&exit(2, "error: unexpected argument '--foo' found")));
-        assert!(!knows_no_app_server(&exit(1, "Error loading config.toml: x")));
-        assert!(!knows_no_app_server(&Exit { signal: Some(9), ..Exit::default() }));
+        let exit = |code, stderr: &str| Exit {
+            code: Some(code),
+            signal: None,
+            stderr: stderr.to_owned(),
+        };
+        assert!(knows_no_app_server(&exit(
+            2,
+            "error: unrecognized subcommand 'app-server'\n\nUsage: codex"
+        )));
+        assert!(knows_no_app_server(&exit(
+            1,
+            "Error: stdin is not a terminal\n"
+        )));
+        assert!(!knows_no_app_server(&exit(
+            2,
+            "error: unexpected argument '--foo' found"
+        )));
+        assert!(!knows_no_app_server(&exit(
+            1,
+            "Error loading config.toml: x"
+        )));
+        assert!(!knows_no_app_server(&Exit {
+            signal: Some(9),
+            ..Exit::default()
+        }));
     }
 }

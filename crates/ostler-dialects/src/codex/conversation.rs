@@ -3,19 +3,21 @@
 //! Notes that only show that it is alive yield nothing: that a line came is activity enough. Notes that are not known here
 //! are kept whole in a notice.
 
-use ostler_core::dialect::{Change, Conversation, Exit, FromConversation, Outbox, ToAgent, TurnOver, Version};
+use ostler_core::dialect::{
+    Change, Conversation, Exit, FromConversation, Outbox, ToAgent, TurnOver, Version,
+};
 use ostler_core::event::{Level, Started, TextKind};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Denials, Spec};
 
-use super::permissions::{AskContext, Requester, OpenPermissions};
 use super::items::{Items, unknown};
-use super::subagents::Others;
-use super::plan::Plan;
 use super::notifications::{self, read};
+use super::permissions::{AskContext, OpenPermissions, Requester};
+use super::plan::Plan;
 use super::requests::{self, Sandbox, Text, TurnStart};
 use super::settings::MODES;
+use super::subagents::Others;
 use super::usage::Spend;
 use super::wire::{Answer, Fault, Message, Params, TurnError};
 use super::{NAME, blame, plan, rpc};
@@ -108,7 +110,12 @@ impl AppServerConversation {
     }
 
     fn around(&mut self) -> AskContext<'_> {
-        AskContext { plan: &self.plan, items: &mut self.items, permissions: &mut self.permissions, requester: Requester::Own }
+        AskContext {
+            plan: &self.plan,
+            items: &mut self.items,
+            permissions: &mut self.permissions,
+            requester: Requester::Own,
+        }
     }
 
     /// An id that was not used before; what it is about stays to be seen.
@@ -118,7 +125,10 @@ impl AppServerConversation {
     }
 
     fn prompt(&mut self, prompt: String, out: &mut Outbox) {
-        self.turn = Turn { open: true, ..Turn::default() };
+        self.turn = Turn {
+            open: true,
+            ..Turn::default()
+        };
         self.items.renew();
         match &self.stage {
             Stage::Greeting => self.waiting = Some(prompt),
@@ -147,9 +157,19 @@ impl AppServerConversation {
         let id = message.id.map(|id| id.get()).filter(|id| *id != "null");
         match (message.method.text(), id) {
             (Some(method), Some(id)) => {
-                let requester = if self.is_own(params) { Requester::Own } else { Requester::Other(self.others.of(params)) };
+                let requester = if self.is_own(params) {
+                    Requester::Own
+                } else {
+                    Requester::Other(self.others.of(params))
+                };
                 let (items, permissions) = (&mut self.items, &mut self.permissions);
-                AskContext { plan: &self.plan, items, permissions, requester }.hear((id, method), (params, raw), out);
+                AskContext {
+                    plan: &self.plan,
+                    items,
+                    permissions,
+                    requester,
+                }
+                .hear((id, method), (params, raw), out);
             }
             (Some(method), None) => self.note(method, (params, raw), out),
             (None, Some(id)) => {
@@ -158,7 +178,9 @@ impl AppServerConversation {
                 match (message.result.map(), message.error.map()) {
                     (_, Some(fault)) => self.failed(about, Some(fault), out),
                     (Some(answer), _) => self.answered(about, answer, out),
-                    (None, None) if matches!(about, INITIALIZE | THREAD) => self.failed(about, None, out),
+                    (None, None) if matches!(about, INITIALIZE | THREAD) => {
+                        self.failed(about, None, out)
+                    }
                     (None, None) => {}
                 }
             }
@@ -170,7 +192,11 @@ impl AppServerConversation {
     fn answered(&mut self, about: &str, answer: &Answer<'_>, out: &mut Outbox) {
         match about {
             INITIALIZE => {
-                self.version = answer.user_agent.text().and_then(Version::find).map(|version| version.to_string());
+                self.version = answer
+                    .user_agent
+                    .text()
+                    .and_then(Version::find)
+                    .map(|version| version.to_string());
                 rpc::note("initialized", out);
                 let (method, params) = self.plan.thread();
                 rpc::request((THREAD, method), &params, out);
@@ -194,7 +220,9 @@ impl AppServerConversation {
 
     /// There is a thread: the prompt can be said, unless it is not wanted any more.
     fn say_what_waited(&mut self, out: &mut Outbox) {
-        let Some(prompt) = self.waiting.take() else { return };
+        let Some(prompt) = self.waiting.take() else {
+            return;
+        };
         if self.turn.interrupt == Interrupt::Wanted {
             return self.over(TurnOver::bare(interrupted()), out);
         }
@@ -207,7 +235,11 @@ impl AppServerConversation {
     fn failed(&mut self, about: &str, fault: Option<&Fault<'_>>, out: &mut Outbox) {
         match about {
             INITIALIZE | THREAD => {
-                let kind = if about == THREAD { self.plan.thread().0 } else { about };
+                let kind = if about == THREAD {
+                    self.plan.thread().0
+                } else {
+                    about
+                };
                 let outcome = blame::of_fault(kind, fault);
                 self.stage = Stage::Failed(outcome.clone());
                 if self.turn.open {
@@ -219,7 +251,9 @@ impl AppServerConversation {
             }
             STEER => {
                 self.turn.steered = self.turn.steered.saturating_sub(1);
-                let why = fault.map(|fault| fault.message.or_empty()).unwrap_or_default();
+                let why = fault
+                    .map(|fault| fault.message.or_empty())
+                    .unwrap_or_default();
                 let message = format!("A message for the turn did not reach the model ({why}).");
                 out.notice(Level::Warning, "steer_dropped", message);
             }
@@ -230,7 +264,9 @@ impl AppServerConversation {
     }
 
     fn introduce(&self, out: &mut Outbox) {
-        let Stage::Ready(thread) = &self.stage else { return };
+        let Stage::Ready(thread) = &self.stage else {
+            return;
+        };
         out.event(Started {
             agent: NAME.to_owned(),
             agent_version: self.version.clone(),
@@ -253,7 +289,9 @@ impl AppServerConversation {
         match method {
             "thread/tokenUsage/updated" => return self.spent(params, out),
             "serverRequest/resolved" => {
-                return self.permissions.withdraw(params.request_id.map_or("", |id| id.get()), out);
+                return self
+                    .permissions
+                    .withdraw(params.request_id.map_or("", |id| id.get()), out);
             }
             _ => {}
         }
@@ -282,7 +320,12 @@ impl AppServerConversation {
     }
 
     /// Reads what the agent says and does; false when the note is about something else.
-    fn spoke(&mut self, method: &str, (params, raw): (&Params<'_>, &str), out: &mut Outbox) -> bool {
+    fn spoke(
+        &mut self,
+        method: &str,
+        (params, raw): (&Params<'_>, &str),
+        out: &mut Outbox,
+    ) -> bool {
         if !self.turn.open && method.starts_with("item/") {
             // The end of a command that was left running: its call has had its result.
             return true;
@@ -308,7 +351,10 @@ impl AppServerConversation {
     fn began(&mut self, params: &Params<'_>, out: &mut Outbox) {
         if !self.turn.open {
             // Codex went on by itself.
-            self.turn = Turn { open: true, ..Turn::default() };
+            self.turn = Turn {
+                open: true,
+                ..Turn::default()
+            };
             self.items.renew();
         }
         self.turn.id = params.turn.map().and_then(|turn| turn.id.owned());
@@ -317,7 +363,11 @@ impl AppServerConversation {
         if self.turn.sandbox.is_some() && self.turn.sandbox == self.next_sandbox {
             self.next_sandbox = None;
         }
-        if let Some(model) = self.next_model.take().filter(|model| self.model.as_ref() != Some(model)) {
+        if let Some(model) = self
+            .next_model
+            .take()
+            .filter(|model| self.model.as_ref() != Some(model))
+        {
             self.model = Some(model);
             self.introduce(out);
         }
@@ -330,11 +380,16 @@ impl AppServerConversation {
     }
 
     fn spent(&mut self, params: &Params<'_>, out: &mut Outbox) {
-        let Some(usage) = params.token_usage.map() else { return };
+        let Some(usage) = params.token_usage.map() else {
+            return;
+        };
         let in_turn = self.turn.open && self.turn.id.is_some();
         self.spend.hear(params.thread_id.or_empty(), usage, in_turn);
         if in_turn {
-            self.spend.turn(self.model.as_ref()).into_iter().for_each(|usage| out.event(usage));
+            self.spend
+                .turn(self.model.as_ref())
+                .into_iter()
+                .for_each(|usage| out.event(usage));
         }
     }
 
@@ -352,9 +407,14 @@ impl AppServerConversation {
             return;
         }
         let turn = params.turn.map();
-        let error = turn.and_then(|turn| turn.error.map()).map(blame::of_error).or(self.turn.error.take());
+        let error = turn
+            .and_then(|turn| turn.error.map())
+            .map(blame::of_error)
+            .or(self.turn.error.take());
         let outcome = match turn.map(|turn| turn.status.or_empty()).unwrap_or_default() {
-            "completed" if self.items.denied.is_empty() || self.plan.denials == Denials::Tolerate => {
+            "completed"
+                if self.items.denied.is_empty() || self.plan.denials == Denials::Tolerate =>
+            {
                 Outcome::completed()
             }
             "completed" => blame::denied(std::mem::take(&mut self.items.denied)),
@@ -376,14 +436,26 @@ impl AppServerConversation {
             );
         }
         let usage = self.spend.turn(self.model.as_ref()).into_iter().collect();
-        self.over(TurnOver { outcome, text, structured, usage }, out);
+        self.over(
+            TurnOver {
+                outcome,
+                text,
+                structured,
+                usage,
+            },
+            out,
+        );
     }
 
     /// Ends the commands of the turn: Codex leaves them running when it is interrupted.
     fn clean(&mut self, out: &mut Outbox) {
         if let Stage::Ready(thread_id) = &self.stage {
             let params = requests::clean(thread_id);
-            rpc::request((&self.fresh(CLEAN), "thread/backgroundTerminals/clean"), &params, out);
+            rpc::request(
+                (&self.fresh(CLEAN), "thread/backgroundTerminals/clean"),
+                &params,
+                out,
+            );
         }
     }
 
@@ -440,7 +512,8 @@ impl AppServerConversation {
 }
 
 pub(super) fn interrupted() -> Outcome {
-    Outcome::new(Cause::Interrupted, "The turn was interrupted.").with(|d| d.acknowledged = Some(true))
+    Outcome::new(Cause::Interrupted, "The turn was interrupted.")
+        .with(|d| d.acknowledged = Some(true))
 }
 
 impl Conversation for AppServerConversation {
@@ -464,13 +537,14 @@ impl Conversation for AppServerConversation {
     }
 
     fn on_line(&mut self, raw: &str, out: &mut Outbox) {
-        let mut heard = |text: &str, out: &mut Outbox| match serde_json::from_str::<Message<'_>>(text) {
-            Ok(message) => {
-                self.take(&message, text, out);
-                None
-            }
-            Err(error) => Some(error),
-        };
+        let mut heard =
+            |text: &str, out: &mut Outbox| match serde_json::from_str::<Message<'_>>(text) {
+                Ok(message) => {
+                    self.take(&message, text, out);
+                    None
+                }
+                Err(error) => Some(error),
+            };
         read(raw, &mut heard, out);
     }
 
@@ -480,10 +554,18 @@ impl Conversation for AppServerConversation {
         if !turn.open {
             return;
         }
-        let usage: Vec<_> = self.spend.turn(self.model.as_ref()).into_iter().filter(|_| turn.id.is_some()).collect();
+        let usage: Vec<_> = self
+            .spend
+            .turn(self.model.as_ref())
+            .into_iter()
+            .filter(|_| turn.id.is_some())
+            .collect();
         let silent = matches!(self.stage, Stage::Greeting);
         match blame::of_exit(exit).filter(|_| silent) {
-            Some(outcome) => out.push(FromConversation::TurnOver(TurnOver { usage, ..TurnOver::bare(outcome) })),
+            Some(outcome) => out.push(FromConversation::TurnOver(TurnOver {
+                usage,
+                ..TurnOver::bare(outcome)
+            })),
             // How the turn ended is for others to say; what it used is known only here.
             None => usage.into_iter().for_each(|part| out.event(part)),
         }

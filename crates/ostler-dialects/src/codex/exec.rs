@@ -66,13 +66,25 @@ impl ExecConversation {
             ("item.updated", _) => {}
             ("turn.completed", _) => self.completed(line, out),
             ("turn.failed", _) => {
-                let message = line.error.map().and_then(|error| error.message.owned()).or(self.error.take());
-                self.over(blame::of_text(&message.unwrap_or_default()), Vec::new(), out);
+                let message = line
+                    .error
+                    .map()
+                    .and_then(|error| error.message.owned())
+                    .or(self.error.take());
+                self.over(
+                    blame::of_text(&message.unwrap_or_default()),
+                    Vec::new(),
+                    out,
+                );
             }
             ("error", _) => {
                 let message = line.message.or_empty();
                 if message.starts_with("Reconnecting") {
-                    out.notice(Level::Warning, "api_retry", format!("The model's service failed: {message}."));
+                    out.notice(
+                        Level::Warning,
+                        "api_retry",
+                        format!("The model's service failed: {message}."),
+                    );
                 } else {
                     self.error = Some(message.to_owned());
                 }
@@ -82,10 +94,16 @@ impl ExecConversation {
     }
 
     fn completed(&mut self, line: &Line<'_>, out: &mut Outbox) {
-        let usage = line.usage.map().map(|counts| Usage::of(self.model.clone(), tokens(counts)));
+        let usage = line
+            .usage
+            .map()
+            .map(|counts| Usage::of(self.model.clone(), tokens(counts)));
         let usage = match (usage, self.resumes) {
             (Some(usage), true) => {
-                out.event(Usage { scope: Scope::Session, ..usage });
+                out.event(Usage {
+                    scope: Scope::Session,
+                    ..usage
+                });
                 None
             }
             (usage, _) => usage,
@@ -104,7 +122,10 @@ impl ExecConversation {
             return;
         }
         let text = self.items.answer.take().filter(|_| outcome.is_success());
-        let structured = text.as_deref().filter(|_| self.schema).and_then(|text| RawJson::parse(text).ok());
+        let structured = text
+            .as_deref()
+            .filter(|_| self.schema)
+            .and_then(|text| RawJson::parse(text).ok());
         if self.schema && structured.is_none() && outcome.is_success() {
             out.notice(
                 Level::Warning,
@@ -112,7 +133,12 @@ impl ExecConversation {
                 "A structured answer was asked for, and none was given.",
             );
         }
-        out.push(FromConversation::TurnOver(TurnOver { outcome, text, structured, usage }));
+        out.push(FromConversation::TurnOver(TurnOver {
+            outcome,
+            text,
+            structured,
+            usage,
+        }));
     }
 }
 
@@ -137,7 +163,8 @@ impl Conversation for ExecConversation {
     }
 
     fn on_line(&mut self, raw: &str, out: &mut Outbox) {
-        let mut heard = |text: &str, out: &mut Outbox| match serde_json::from_str::<Line<'_>>(text) {
+        let mut heard = |text: &str, out: &mut Outbox| match serde_json::from_str::<Line<'_>>(text)
+        {
             Ok(line) => {
                 self.take(&line, text, out);
                 None

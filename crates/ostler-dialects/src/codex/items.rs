@@ -67,8 +67,8 @@ fn kind(item: &Item<'_>) -> Kind {
         | "imageView" => Kind::Call,
         "error" => Kind::Warning,
         "contextCompaction" => Kind::Compaction,
-        "userMessage" | "hookPrompt" | "plan" | "todo_list" | "subAgentActivity" | "sleep" | "functionCallOutput"
-        | "enteredReviewMode" | "exitedReviewMode" => Kind::Silent,
+        "userMessage" | "hookPrompt" | "plan" | "todo_list" | "subAgentActivity" | "sleep"
+        | "functionCallOutput" | "enteredReviewMode" | "exitedReviewMode" => Kind::Silent,
         _ => Kind::Unknown,
     }
 }
@@ -76,7 +76,10 @@ fn kind(item: &Item<'_>) -> Kind {
 impl Items {
     /// None yet, in a session that is at home there.
     pub(super) fn new(home: Option<String>) -> Self {
-        Self { home, ..Self::default() }
+        Self {
+            home,
+            ..Self::default()
+        }
     }
 
     /// The same, with text as it is written if that is wanted.
@@ -86,7 +89,11 @@ impl Items {
 
     /// Another turn begins.
     pub(super) fn renew(&mut self) {
-        *self = Self { partial: self.partial, home: self.home.take(), ..Self::default() };
+        *self = Self {
+            partial: self.partial,
+            home: self.home.take(),
+            ..Self::default()
+        };
     }
 
     /// An item was begun.
@@ -104,7 +111,13 @@ impl Items {
         if !self.streamed.contains(id) {
             self.streamed.insert(id.to_owned());
         }
-        out.event(Text { kind, text: text.to_owned(), delta: true, message: Some(id.to_owned()), parent: None });
+        out.event(Text {
+            kind,
+            text: text.to_owned(),
+            delta: true,
+            message: Some(id.to_owned()),
+            parent: None,
+        });
     }
 
     /// An item is complete.
@@ -112,22 +125,38 @@ impl Items {
         match kind(item) {
             Kind::Message => {
                 let text = item.text.or_empty();
-                self.answer = Some(text.to_owned()).filter(|text| !text.is_empty()).or(self.answer.take());
+                self.answer = Some(text.to_owned())
+                    .filter(|text| !text.is_empty())
+                    .or(self.answer.take());
                 self.whole(item, (TextKind::Reply, text.to_owned()), out);
             }
             Kind::Thought => self.whole(item, (TextKind::Thinking, thought(item)), out),
             Kind::Call => self.result(item, out),
             Kind::Warning => out.notice(Level::Warning, "agent_warning", item.message.or_empty()),
-            Kind::Compaction => out.notice(Level::Info, "compacted", "The conversation was made shorter."),
+            Kind::Compaction => out.notice(
+                Level::Info,
+                "compacted",
+                "The conversation was made shorter.",
+            ),
             Kind::Silent => {}
-            Kind::Unknown => unknown(raw, &format!("an item of type {:?}", item.kind.or_empty()), out),
+            Kind::Unknown => unknown(
+                raw,
+                &format!("an item of type {:?}", item.kind.or_empty()),
+                out,
+            ),
         }
     }
 
     /// A message that did not come in pieces.
     fn whole(&mut self, item: &Item<'_>, (kind, text): (TextKind, String), out: &mut Outbox) {
         if !text.is_empty() && !self.streamed.contains(item.id.or_empty()) {
-            out.event(Text { kind, text, delta: false, message: item.id.owned(), parent: None });
+            out.event(Text {
+                kind,
+                text,
+                delta: false,
+                message: item.id.owned(),
+                parent: None,
+            });
         }
     }
 
@@ -137,9 +166,16 @@ impl Items {
             return;
         }
         let (name, input) = (tool(item), self.input(item));
-        self.calls.insert(id.to_owned(), (name.clone(), input.clone()));
-        self.servers.extend(item.server.owned().map(|server| (id.to_owned(), server)));
-        out.event(ToolCall { id: id.to_owned(), name, input, parent: None });
+        self.calls
+            .insert(id.to_owned(), (name.clone(), input.clone()));
+        self.servers
+            .extend(item.server.owned().map(|server| (id.to_owned(), server)));
+        out.event(ToolCall {
+            id: id.to_owned(),
+            name,
+            input,
+            parent: None,
+        });
     }
 
     /// A call is over, and its result is nobody's business.
@@ -158,7 +194,9 @@ impl Items {
     /// The open calls of tools of this MCP server with these arguments: Codex asks about one without saying which.
     pub(super) fn open_calls(&self, server: &str, input: &RawJson) -> Vec<(&String, &String)> {
         let of_server = |id: &String| self.servers.get(id).is_some_and(|of| of == server);
-        let fits = |id: &String, given: &RawJson| !self.over.contains(id) && of_server(id) && given == input;
+        let fits = |id: &String, given: &RawJson| {
+            !self.over.contains(id) && of_server(id) && given == input
+        };
         let all = self.calls.iter().filter(|(id, (_, given))| fits(id, given));
         all.map(|(id, (name, _))| (id, name)).collect()
     }
@@ -181,13 +219,19 @@ impl Items {
             prompt: Option<&'a str>,
         }
         match item.kind.or_empty() {
-            "commandExecution" | "command_execution" => {
-                tool_use::command_input(item.command.or_empty(), (item.cwd.text(), self.home.as_deref()), None)
-            }
+            "commandExecution" | "command_execution" => tool_use::command_input(
+                item.command.or_empty(),
+                (item.cwd.text(), self.home.as_deref()),
+                None,
+            ),
             "fileChange" | "file_change" => tool_use::changes_input(item.changes),
             _ => match item.arguments {
                 Some(arguments) => RawJson::keep(arguments),
-                None => RawJson::of(&Said { query: item.query.text(), path: item.path.text(), prompt: item.prompt.text() }),
+                None => RawJson::of(&Said {
+                    query: item.query.text(),
+                    path: item.path.text(),
+                    prompt: item.prompt.text(),
+                }),
             },
         }
     }
@@ -207,8 +251,19 @@ impl Items {
             || item.status.text() == Some("failed")
             || item.success.is_false()
             || matches!(item.exit_code, Scalar::Count(1..) | Scalar::Amount(_));
-        let output = if denied { reason.unwrap_or_else(|| "Denied.".to_owned()) } else { output(item) };
-        out.event(ToolResult { id: id.to_owned(), name, ok: !failed, output, denied, content: None });
+        let output = if denied {
+            reason.unwrap_or_else(|| "Denied.".to_owned())
+        } else {
+            output(item)
+        };
+        out.event(ToolResult {
+            id: id.to_owned(),
+            name,
+            ok: !failed,
+            output,
+            denied,
+            content: None,
+        });
     }
 }
 
@@ -217,7 +272,9 @@ fn tool(item: &Item<'_>) -> String {
     match item.kind.or_empty() {
         "commandExecution" | "command_execution" => tool_use::COMMAND.to_owned(),
         "fileChange" | "file_change" => tool_use::PATCH.to_owned(),
-        "mcpToolCall" | "mcp_tool_call" => tool_use::mcp(item.server.or_empty(), item.tool.or_empty()),
+        "mcpToolCall" | "mcp_tool_call" => {
+            tool_use::mcp(item.server.or_empty(), item.tool.or_empty())
+        }
         "webSearch" | "web_search" => tool_use::SEARCH.to_owned(),
         "imageView" => tool_use::IMAGE.to_owned(),
         _ => item.tool.text().unwrap_or("unknown").to_owned(),
@@ -229,9 +286,15 @@ fn output(item: &Item<'_>) -> String {
     if let Some(text) = item.aggregated_output.text() {
         return text.to_owned();
     }
-    let error =
-        item.error.map().and_then(|error| error.message.owned()).or_else(|| item.error.text().map(str::to_owned));
-    let pieces = item.result.map().map_or(&item.content_items, |result| &result.content);
+    let error = item
+        .error
+        .map()
+        .and_then(|error| error.message.owned())
+        .or_else(|| item.error.text().map(str::to_owned));
+    let pieces = item
+        .result
+        .map()
+        .map_or(&item.content_items, |result| &result.content);
     let text = |piece: &Node<'_, Piece<'_>>| piece.map().and_then(|piece| piece.text.owned());
     let texts: Vec<String> = pieces.0.iter().filter_map(text).collect();
     match (error, item.changes) {
@@ -247,7 +310,12 @@ fn changed(changes: &RawValue) -> String {
 }
 
 fn thought(item: &Item<'_>) -> String {
-    let texts = |list: &[Scalar<'_>]| list.iter().filter_map(Scalar::text).collect::<Vec<_>>().join("\n\n");
+    let texts = |list: &[Scalar<'_>]| {
+        list.iter()
+            .filter_map(Scalar::text)
+            .collect::<Vec<_>>()
+            .join("\n\n")
+    };
     let summary = texts(&item.summary.0);
     match (summary.is_empty(), item.text.text()) {
         (false, _) => summary,
@@ -258,5 +326,9 @@ fn thought(item: &Item<'_>) -> String {
 
 /// Keeps a message that is not known here.
 pub(super) fn unknown(raw: &str, kind: &str, out: &mut Outbox) {
-    out.event(Notice::unknown_message("Codex", kind, RawJson::parse(raw).ok()));
+    out.event(Notice::unknown_message(
+        "Codex",
+        kind,
+        RawJson::parse(raw).ok(),
+    ));
 }

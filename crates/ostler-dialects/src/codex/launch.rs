@@ -37,7 +37,9 @@ pub(super) fn app_server(spec: &Spec) -> Result<Launch, SpecError> {
     check(&spec.settings)?;
     extra::check(&spec.extra_args, RESERVED, Values::One)?;
     check_tools(spec)?;
-    if let (true, Some(approval @ ("on-request" | "never"))) = (spec.policy.is_some(), spec.settings.last(APPROVAL)) {
+    if let (true, Some(approval @ ("on-request" | "never"))) =
+        (spec.policy.is_some(), spec.settings.last(APPROVAL))
+    {
         let why = "with rules Codex has to ask before every command; leave out one of the two";
         return Err(SpecError::new(APPROVAL, approval, why));
     }
@@ -53,21 +55,45 @@ pub(super) fn exec(spec: &Spec) -> Result<Launch, SpecError> {
     extra::check(&spec.extra_args, RESERVED, Values::One)?;
     check_exec(spec)?;
     let settings = &spec.settings;
-    let mut args: Vec<Arg> = ["exec", "--json", "--skip-git-repo-check"].iter().map(|arg| plain(arg)).collect();
-    args.extend(settings.last(keys::MODEL).map(|model| plain(&format!("--model={model}"))));
-    args.extend(settings.last(EFFORT).map(|effort| set("model_reasoning_effort", effort)));
-    args.extend(settings.last(keys::PERMISSION_MODE).map(|mode| set("sandbox_mode", mode)));
+    let mut args: Vec<Arg> = ["exec", "--json", "--skip-git-repo-check"]
+        .iter()
+        .map(|arg| plain(arg))
+        .collect();
+    args.extend(
+        settings
+            .last(keys::MODEL)
+            .map(|model| plain(&format!("--model={model}"))),
+    );
+    args.extend(
+        settings
+            .last(EFFORT)
+            .map(|effort| set("model_reasoning_effort", effort)),
+    );
+    args.extend(
+        settings
+            .last(keys::PERMISSION_MODE)
+            .map(|mode| set("sandbox_mode", mode)),
+    );
     let dir = spec.dir.as_ref().map(|dir| dir.display().to_string());
     let roots = plan::roots(spec, dir.as_deref());
     if !roots.is_empty() {
         // A JSON list of strings is a list in TOML too.
-        args.push(set("sandbox_workspace_write.writable_roots", RawJson::of(&roots).get()));
+        args.push(set(
+            "sandbox_workspace_write.writable_roots",
+            RawJson::of(&roots).get(),
+        ));
     }
     if let Some(prompt) = settings.last(keys::SYSTEM_PROMPT) {
-        args.push(Arg::InFile { prefix: "--config=model_instructions_file=", text: prompt.to_owned() });
+        args.push(Arg::InFile {
+            prefix: "--config=model_instructions_file=",
+            text: prompt.to_owned(),
+        });
     }
     if let Some(schema) = settings.last(keys::JSON_SCHEMA) {
-        args.push(Arg::InFile { prefix: "--output-schema=", text: schema.to_owned() });
+        args.push(Arg::InFile {
+            prefix: "--output-schema=",
+            text: schema.to_owned(),
+        });
     }
     if settings.is_on(EPHEMERAL) {
         args.push(plain("--ephemeral"));
@@ -75,7 +101,14 @@ pub(super) fn exec(spec: &Spec) -> Result<Launch, SpecError> {
     args.extend(overrides(spec)?);
     args.extend(spec.extra_args.iter().map(|arg| plain(arg)));
     if let Some(id) = settings.last(keys::RESUME) {
-        args.extend([plain(if settings.is_on(keys::FORK) { "fork" } else { "resume" }), plain(id)]);
+        args.extend([
+            plain(if settings.is_on(keys::FORK) {
+                "fork"
+            } else {
+                "resume"
+            }),
+            plain(id),
+        ]);
     }
     args.push(plain("-"));
     Ok(launch(args))
@@ -104,7 +137,11 @@ fn set(key: &str, value: &str) -> Arg {
 fn overrides(spec: &Spec) -> Result<Vec<Arg>, SpecError> {
     let values = spec.settings.get(CONFIG).unwrap_or_default();
     let arg = |value: &String| match value.len() > ARG_CAP {
-        true => Err(SpecError::new(CONFIG, value, "longer than the 100 KiB that fit on a command line")),
+        true => Err(SpecError::new(
+            CONFIG,
+            value,
+            "longer than the 100 KiB that fit on a command line",
+        )),
         false => Ok(Arg::Plain(format!("--config={value}"))),
     };
     values.iter().map(arg).collect()
@@ -117,16 +154,25 @@ fn check_exec(spec: &Spec) -> Result<(), SpecError> {
         Err(SpecError::secret(key, why))
     };
     if spec.policy.is_some() {
-        return fault("policy", "codex exec does not ask before it runs a command, so no rule could decide on it");
+        return fault(
+            "policy",
+            "codex exec does not ask before it runs a command, so no rule could decide on it",
+        );
     }
     if !spec.tools.is_empty() {
         return fault("bound tools", "codex exec takes no tools of the caller's");
     }
     if spec.settings.get(keys::APPEND_SYSTEM_PROMPT).is_some() {
-        return fault(keys::APPEND_SYSTEM_PROMPT, "codex exec takes it only as an argument, which every user can read");
+        return fault(
+            keys::APPEND_SYSTEM_PROMPT,
+            "codex exec takes it only as an argument, which every user can read",
+        );
     }
     if spec.settings.get(keys::MCP_CONFIG).is_some() {
-        return fault(keys::MCP_CONFIG, "codex exec takes it only as an argument, which every user can read");
+        return fault(
+            keys::MCP_CONFIG,
+            "codex exec takes it only as an argument, which every user can read",
+        );
     }
     match spec.settings.last(APPROVAL) {
         None | Some("never") => Ok(()),

@@ -19,7 +19,9 @@ mod permissions;
 mod conversation;
 mod exec;
 
-use ostler_core::dialect::{Capabilities, Conversation, Dialect, Exit, Launch, PlainModel, Probe, Setting};
+use ostler_core::dialect::{
+    Capabilities, Conversation, Dialect, Exit, Launch, PlainModel, Probe, Setting,
+};
 use ostler_core::permission::ToolUse;
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Spec, SpecError, keys};
@@ -47,13 +49,19 @@ const PLAIN: &[(&str, &str)] = &[
     (settings::CONFIG, "features.apps=false"),
     (settings::CONFIG, "features.plugins=false"),
     (settings::CONFIG, "tools.update_plan.enabled=false"),
-    (settings::CONFIG, "tools.experimental_request_user_input.enabled=false"),
+    (
+        settings::CONFIG,
+        "tools.experimental_request_user_input.enabled=false",
+    ),
     (settings::CONFIG, "web_search=\"disabled\""),
     (settings::CONFIG, "skills.include_instructions=false"),
     (settings::CONFIG, "include_permissions_instructions=false"),
     (settings::CONFIG, "include_environment_context=false"),
     (settings::CONFIG, "include_apps_instructions=false"),
-    (settings::CONFIG, "include_collaboration_mode_instructions=false"),
+    (
+        settings::CONFIG,
+        "include_collaboration_mode_instructions=false",
+    ),
     (settings::CONFIG, "project_doc_max_bytes=0"),
 ];
 
@@ -130,7 +138,10 @@ impl Dialect for Codex {
     }
 
     fn as_model(&self) -> PlainModel {
-        PlainModel { settings: PLAIN, toolless: false }
+        PlainModel {
+            settings: PLAIN,
+            toolless: false,
+        }
     }
 
     fn recognizes(&self, opening: &str) -> bool {
@@ -184,7 +195,10 @@ impl Dialect for CodexExec {
     }
 
     fn as_model(&self) -> PlainModel {
-        PlainModel { settings: PLAIN, toolless: false }
+        PlainModel {
+            settings: PLAIN,
+            toolless: false,
+        }
     }
 
     fn recognizes(&self, opening: &str) -> bool {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ostler_core::dialect::{FromConversation, Outbox, ToolOrder};
 use ostler_core::event::{DecidedBy, Decision, Level, Permission};
-use ostler_core::permission::{PermissionRequest, NOBODY, Otherwise, ToolKind, ToolUse, Verdict};
+use ostler_core::permission::{NOBODY, Otherwise, PermissionRequest, ToolKind, ToolUse, Verdict};
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::Spec;
 use serde::Serialize;
@@ -21,8 +21,7 @@ use super::{rpc, tool_use};
 const UNCLEAR: &str = "Denied: the permission request does not say what it is about.";
 
 /// The same, when it is a sub-agent's.
-const UNCLEAR_OF_ANOTHER: &str =
-    "Denied: a sub-agent's permission request does not say what it is about, and its call was not told.";
+const UNCLEAR_OF_ANOTHER: &str = "Denied: a sub-agent's permission request does not say what it is about, and its call was not told.";
 
 /// What Codex wants to know.
 #[derive(Debug, Clone)]
@@ -59,7 +58,11 @@ pub(super) struct OpenPermissions {
 impl OpenPermissions {
     pub(super) fn new(spec: &Spec) -> Self {
         let names = spec.tools.iter().map(|tool| tool.name.clone()).collect();
-        Self { names, open: BTreeMap::new(), at_work: BTreeSet::new() }
+        Self {
+            names,
+            open: BTreeMap::new(),
+            at_work: BTreeSet::new(),
+        }
     }
 
     /// The caller's tools.
@@ -113,7 +116,13 @@ struct Piece<'a> {
 
 impl<'a> ToolAnswer<'a> {
     fn new(success: bool, text: &'a str) -> Self {
-        Self { content_items: [Piece { r#type: "inputText", text }], success }
+        Self {
+            content_items: [Piece {
+                r#type: "inputText",
+                text,
+            }],
+            success,
+        }
     }
 }
 
@@ -136,7 +145,12 @@ pub(super) struct AskContext<'a> {
 
 impl AskContext<'_> {
     /// Reads a request of Codex's. `id` is the JSON of its id.
-    pub(super) fn hear(&mut self, (id, method): (&str, &str), (params, raw): (&Params<'_>, &str), out: &mut Outbox) {
+    pub(super) fn hear(
+        &mut self,
+        (id, method): (&str, &str),
+        (params, raw): (&Params<'_>, &str),
+        out: &mut Outbox,
+    ) {
         match method {
             "item/commandExecution/requestApproval" => {
                 let question = self.command(params);
@@ -149,17 +163,27 @@ impl AskContext<'_> {
             "item/permissions/requestApproval" => self.ask(id, permissions(params), out),
             "mcpServer/elicitation/request" => match self.mcp(params) {
                 Some((question, true)) => self.ask(id, Some(question), out),
-                Some((question, false)) => self.refuse((id, &self.foreign(question)), self.unclear(), out),
+                Some((question, false)) => {
+                    self.refuse((id, &self.foreign(question)), self.unclear(), out)
+                }
                 None => {
                     rpc::reply(id, &Elicited { action: "decline" }, out);
-                    let message =
-                        format!("A question of the MCP server {} was declined.", params.server_name.or_empty());
+                    let message = format!(
+                        "A question of the MCP server {} was declined.",
+                        params.server_name.or_empty()
+                    );
                     out.notice(Level::Warning, "question_declined", message);
                 }
             },
             "item/tool/call" => self.tool(id, params, out),
             "item/tool/requestUserInput" => {
-                rpc::reply(id, &Input { answers: BTreeMap::new() }, out);
+                rpc::reply(
+                    id,
+                    &Input {
+                        answers: BTreeMap::new(),
+                    },
+                    out,
+                );
                 out.notice(
                     Level::Warning,
                     "question_declined",
@@ -167,7 +191,9 @@ impl AskContext<'_> {
                 );
             }
             // Of earlier versions.
-            "applyPatchApproval" | "execCommandApproval" => rpc::reply(id, &Decided { decision: "denied" }, out),
+            "applyPatchApproval" | "execCommandApproval" => {
+                rpc::reply(id, &Decided { decision: "denied" }, out)
+            }
             other => {
                 rpc::refuse(id, "this client does not know the method", out);
                 unknown(raw, &format!("a request {other:?}"), out);
@@ -176,7 +202,11 @@ impl AskContext<'_> {
     }
 
     fn unclear(&self) -> &'static str {
-        if matches!(self.requester, Requester::Own) { UNCLEAR } else { UNCLEAR_OF_ANOTHER }
+        if matches!(self.requester, Requester::Own) {
+            UNCLEAR
+        } else {
+            UNCLEAR_OF_ANOTHER
+        }
     }
 
     /// The calls of whoever asks.
@@ -194,12 +224,24 @@ impl AskContext<'_> {
         }
         let call = params.item_id.owned();
         if let Some(network) = params.network_approval_context.map() {
-            let input = RawJson::of(&Host { host: network.host.or_empty() });
-            return Some(Question { way: Way::Decision, call, tool: tool_use::NETWORK.to_owned(), input });
+            let input = RawJson::of(&Host {
+                host: network.host.or_empty(),
+            });
+            return Some(Question {
+                way: Way::Decision,
+                call,
+                tool: tool_use::NETWORK.to_owned(),
+                input,
+            });
         }
         let place = (params.cwd.text(), self.items.home.as_deref());
         let input = tool_use::command_input(params.command.text()?, place, params.reason.text());
-        Some(Question { way: Way::Decision, call, tool: tool_use::COMMAND.to_owned(), input })
+        Some(Question {
+            way: Way::Decision,
+            call,
+            tool: tool_use::COMMAND.to_owned(),
+            input,
+        })
     }
 
     /// Which files are to be changed stands in the item that was begun.
@@ -210,34 +252,64 @@ impl AskContext<'_> {
             Some(root) => with_root(&input, root)?,
             None => input,
         };
-        Some(Question { way: Way::Decision, call, tool, input })
+        Some(Question {
+            way: Way::Decision,
+            call,
+            tool,
+            input,
+        })
     }
 
     /// Whether a tool of an MCP server may run comes in the form of a question of that server's. It does not say which tool:
     /// false when that is not clear from the calls that are open either.
     fn mcp(&self, params: &Params<'_>) -> Option<(Question, bool)> {
-        let meta = params.meta.map().filter(|meta| meta.codex_approval_kind.text() == Some("mcp_tool_call"))?;
+        let meta = params
+            .meta
+            .map()
+            .filter(|meta| meta.codex_approval_kind.text() == Some("mcp_tool_call"))?;
         let input = meta.tool_params.map_or_else(RawJson::null, RawJson::keep);
         let server = params.server_name.or_empty();
-        let all = self.calls().map(|items| items.open_calls(server, &input)).unwrap_or_default();
+        let all = self
+            .calls()
+            .map(|items| items.open_calls(server, &input))
+            .unwrap_or_default();
         let is_known = matches!(self.requester, Requester::Own) || !all.is_empty();
-        let is_clear = is_known && all.iter().all(|(_, name)| Some(*name) == all.first().map(|(_, first)| *first));
+        let is_clear = is_known
+            && all
+                .iter()
+                .all(|(_, name)| Some(*name) == all.first().map(|(_, first)| *first));
         let found = all.first().filter(|_| is_clear);
         let call = found.map(|(id, _)| (*id).clone());
         let tool = found.map_or_else(|| tool_use::mcp(server, "?"), |(_, name)| (*name).clone());
-        Some((Question { way: Way::Mcp, call, tool, input }, is_clear))
+        Some((
+            Question {
+                way: Way::Mcp,
+                call,
+                tool,
+                input,
+            },
+            is_clear,
+        ))
     }
 
     /// A sub-agent's calls are not shown, and one of ours may have the same id: what is decided must not fall on that one.
     fn foreign(&self, question: Question) -> Question {
         match self.requester {
             Requester::Own => question,
-            Requester::Other(_) => Question { call: None, ..question },
+            Requester::Other(_) => Question {
+                call: None,
+                ..question
+            },
         }
     }
 
     fn ask(&mut self, id: &str, question: Option<Question>, out: &mut Outbox) {
-        let empty = Question { way: Way::Decision, call: None, tool: "unknown".into(), input: RawJson::null() };
+        let empty = Question {
+            way: Way::Decision,
+            call: None,
+            tool: "unknown".into(),
+            input: RawJson::null(),
+        };
         let refused = match (&question, self.plan.attended) {
             (None, _) => Some(self.unclear()),
             (_, false) => Some(NOBODY),
@@ -247,7 +319,11 @@ impl AskContext<'_> {
         if let Some(why) = refused {
             return self.refuse((id, &question), why, out);
         }
-        let otherwise = if matches!(question.way, Way::Tool(_)) { Otherwise::Agent } else { Otherwise::Person };
+        let otherwise = if matches!(question.way, Way::Tool(_)) {
+            Otherwise::Agent
+        } else {
+            Otherwise::Person
+        };
         out.push(FromConversation::Ask(PermissionRequest {
             id: id.to_owned(),
             call: question.call.clone(),
@@ -276,12 +352,26 @@ impl AskContext<'_> {
     fn tool(&mut self, id: &str, params: &Params<'_>, out: &mut Outbox) {
         let name = params.tool.or_empty().to_owned();
         if !self.permissions.names.contains(&name) {
-            return rpc::reply(id, &ToolAnswer::new(false, "There is no such tool in this session."), out);
+            return rpc::reply(
+                id,
+                &ToolAnswer::new(false, "There is no such tool in this session."),
+                out,
+            );
         }
         let input = params.arguments.map_or_else(RawJson::null, RawJson::keep);
         let call = params.call_id.owned();
-        let order = ToolOrder { id: id.to_owned(), call: call.clone(), name: name.clone(), input: input.clone() };
-        let question = Question { way: Way::Tool(order), call, tool: name, input };
+        let order = ToolOrder {
+            id: id.to_owned(),
+            call: call.clone(),
+            name: name.clone(),
+            input: input.clone(),
+        };
+        let question = Question {
+            way: Way::Tool(order),
+            call,
+            tool: name,
+            input,
+        };
         if self.plan.policy {
             self.ask(id, Some(question), out);
         } else {
@@ -307,7 +397,11 @@ impl AskContext<'_> {
             Verdict::Deny(_) => "Denied.",
             _ => NOBODY,
         };
-        match question.call.as_ref().filter(|call| self.items.calls.contains_key(*call)) {
+        match question
+            .call
+            .as_ref()
+            .filter(|call| self.items.calls.contains_key(*call))
+        {
             _ if allowed => {}
             Some(call) => {
                 self.items.denials.insert(call.clone(), why.to_owned());
@@ -316,11 +410,30 @@ impl AskContext<'_> {
             None => self.items.denied.push(question.tool.clone()),
         }
         match &question.way {
-            Way::Decision => rpc::reply(id, &Decided { decision: if allowed { "accept" } else { "decline" } }, out),
-            Way::Mcp => rpc::reply(id, &Elicited { action: if allowed { "accept" } else { "decline" } }, out),
+            Way::Decision => rpc::reply(
+                id,
+                &Decided {
+                    decision: if allowed { "accept" } else { "decline" },
+                },
+                out,
+            ),
+            Way::Mcp => rpc::reply(
+                id,
+                &Elicited {
+                    action: if allowed { "accept" } else { "decline" },
+                },
+                out,
+            ),
             Way::Permissions(wanted) => {
                 let none = RawJson::of(&BTreeMap::<&str, &str>::new());
-                rpc::reply(id, &Granted { permissions: if allowed { wanted } else { &none }, scope: "turn" }, out);
+                rpc::reply(
+                    id,
+                    &Granted {
+                        permissions: if allowed { wanted } else { &none },
+                        scope: "turn",
+                    },
+                    out,
+                );
             }
             Way::Tool(order) if allowed => {
                 self.permissions.at_work.insert(id.to_owned());
@@ -353,9 +466,18 @@ struct Input {
 }
 
 fn permissions(params: &Params<'_>) -> Option<Question> {
-    let wanted = RawJson::keep(params.permissions.filter(|raw| raw.get().starts_with('{'))?);
+    let wanted = RawJson::keep(
+        params
+            .permissions
+            .filter(|raw| raw.get().starts_with('{'))?,
+    );
     let tool = tool_use::PERMISSIONS.to_owned();
-    Some(Question { way: Way::Permissions(wanted.clone()), call: params.item_id.owned(), tool, input: wanted })
+    Some(Question {
+        way: Way::Permissions(wanted.clone()),
+        call: params.item_id.owned(),
+        tool,
+        input: wanted,
+    })
 }
 
 /// The changes, with the directory that is to be open for changes from now on.
@@ -368,5 +490,8 @@ fn with_root(input: &RawJson, root: &str) -> Option<RawJson> {
         root: Option<&'a str>,
     }
     let changes: Changes<'_> = serde_json::from_str(input.get()).ok()?;
-    Some(RawJson::of(&Changes { root: Some(root), ..changes }))
+    Some(RawJson::of(&Changes {
+        root: Some(root),
+        ..changes
+    }))
 }

@@ -68,7 +68,12 @@ struct Tool {
 impl Tool {
     fn new(offer: &ToolOffer) -> Self {
         let (name, description) = (offer.name.clone(), offer.description.clone());
-        Self { r#type: "function", name, description, input_schema: crate::mcp::adapt(&offer.parameters) }
+        Self {
+            r#type: "function",
+            name,
+            description,
+            input_schema: crate::mcp::adapt(&offer.parameters),
+        }
     }
 }
 
@@ -83,14 +88,20 @@ impl Plan {
             policy,
             attended: policy || spec.attendance == Attendance::Attended,
             partial: settings.last(keys::INCLUDE_PARTIAL) != Some("false"),
-            schema: settings.last(keys::JSON_SCHEMA).and_then(|schema| RawJson::parse(schema).ok()),
+            schema: settings
+                .last(keys::JSON_SCHEMA)
+                .and_then(|schema| RawJson::parse(schema).ok()),
             resume: said(keys::RESUME),
             fork: settings.is_on(keys::FORK),
             overrides: Overrides {
                 cwd: dir.clone(),
                 model: said(keys::MODEL),
                 sandbox: said(keys::PERMISSION_MODE),
-                approval_policy: if policy { Some("untrusted".to_owned()) } else { said(APPROVAL) },
+                approval_policy: if policy {
+                    Some("untrusted".to_owned())
+                } else {
+                    said(APPROVAL)
+                },
                 approvals_reviewer: "user",
                 base_instructions: said(keys::SYSTEM_PROMPT),
                 developer_instructions: said(keys::APPEND_SYSTEM_PROMPT),
@@ -122,10 +133,27 @@ impl Plan {
             fresh: &'a Fresh,
         }
         match &self.resume {
-            None => ("thread/start", RawJson::of(&Start { overrides: &self.overrides, fresh: &self.fresh })),
+            None => (
+                "thread/start",
+                RawJson::of(&Start {
+                    overrides: &self.overrides,
+                    fresh: &self.fresh,
+                }),
+            ),
             Some(thread_id) => {
-                let earlier = Earlier { thread_id, exclude_turns: true, overrides: &self.overrides };
-                (if self.fork { "thread/fork" } else { "thread/resume" }, RawJson::of(&earlier))
+                let earlier = Earlier {
+                    thread_id,
+                    exclude_turns: true,
+                    overrides: &self.overrides,
+                };
+                (
+                    if self.fork {
+                        "thread/fork"
+                    } else {
+                        "thread/resume"
+                    },
+                    RawJson::of(&earlier),
+                )
             }
         }
     }
@@ -139,7 +167,10 @@ fn config(spec: &Spec, dir: Option<&str>) -> Map<String, Value> {
     }
     let roots = roots(spec, dir);
     if !roots.is_empty() {
-        config.insert("sandbox_workspace_write".into(), json!({ "writable_roots": roots }));
+        config.insert(
+            "sandbox_workspace_write".into(),
+            json!({ "writable_roots": roots }),
+        );
     }
     let mut all = Map::new();
     for value in spec.settings.get(keys::MCP_CONFIG).unwrap_or_default() {
@@ -148,7 +179,9 @@ fn config(spec: &Spec, dir: Option<&str>) -> Map<String, Value> {
     if spec.policy.is_some() {
         // Else Codex believes a tool that says of itself that it only reads, and does not ask.
         let fields = all.values_mut().filter_map(Value::as_object_mut);
-        fields.for_each(|server| drop(server.insert("default_tools_approval_mode".into(), json!("prompt"))));
+        fields.for_each(|server| {
+            drop(server.insert("default_tools_approval_mode".into(), json!("prompt")))
+        });
     }
     if !all.is_empty() {
         config.insert("mcp_servers".into(), Value::Object(all));
@@ -162,7 +195,12 @@ pub(super) fn roots(spec: &Spec, dir: Option<&str>) -> Vec<String> {
         Some(dir) if !path.starts_with('/') => format!("{}/{path}", dir.trim_end_matches('/')),
         _ => path.clone(),
     };
-    spec.settings.get(keys::ADD_DIR).unwrap_or_default().iter().map(whole).collect()
+    spec.settings
+        .get(keys::ADD_DIR)
+        .unwrap_or_default()
+        .iter()
+        .map(whole)
+        .collect()
 }
 
 /// The fields of an MCP server, as others write them and as Codex does.
@@ -180,12 +218,17 @@ const FIELDS: &[(&str, &str)] = &[
 /// # Errors
 /// What is wrong with the text.
 pub(super) fn servers(value: &str) -> Result<Map<String, Value>, String> {
-    const EXPECTED: &str = "expected JSON such as {\"mcpServers\": {\"files\": {\"command\": \"…\", \"args\": []}}}";
+    const EXPECTED: &str =
+        "expected JSON such as {\"mcpServers\": {\"files\": {\"command\": \"…\", \"args\": []}}}";
     let read: Value = serde_json::from_str(value).map_err(|_| EXPECTED.to_owned())?;
-    let Some(Value::Object(servers)) = read.get("mcpServers") else { return Err(EXPECTED.into()) };
+    let Some(Value::Object(servers)) = read.get("mcpServers") else {
+        return Err(EXPECTED.into());
+    };
     let server = |(name, server): (&String, &Value)| {
         let fields = server.as_object().ok_or(EXPECTED)?;
-        let known = FIELDS.iter().filter_map(|(theirs, ours)| Some(((*ours).to_owned(), fields.get(*theirs)?.clone())));
+        let known = FIELDS
+            .iter()
+            .filter_map(|(theirs, ours)| Some(((*ours).to_owned(), fields.get(*theirs)?.clone())));
         Ok((name.clone(), Value::Object(known.collect())))
     };
     servers.iter().map(server).collect()
@@ -196,8 +239,13 @@ mod tests {
     use super::*;
 
     fn spec(settings: &[(&str, &str)]) -> Spec {
-        let mut spec = Spec { dir: Some("/work".into()), ..Spec::default() };
-        settings.iter().for_each(|(key, value)| spec.settings.push(key, *value));
+        let mut spec = Spec {
+            dir: Some("/work".into()),
+            ..Spec::default()
+        };
+        settings
+            .iter()
+            .for_each(|(key, value)| spec.settings.push(key, *value));
         spec
     }
 
@@ -217,7 +265,10 @@ mod tests {
             ("effort", "low"),
             ("add_dir", "other"),
             ("add_dir", "/abs"),
-            ("mcp_config", r#"{"mcpServers":{"x":{"type":"stdio","command":"p","headers":{"a":"b"}}}}"#),
+            (
+                "mcp_config",
+                r#"{"mcpServers":{"x":{"type":"stdio","command":"p","headers":{"a":"b"}}}}"#,
+            ),
             ("ephemeral", "true"),
         ]);
         assert_eq!(method, "thread/start");
@@ -229,25 +280,40 @@ mod tests {
                 "sandbox_workspace_write": {"writable_roots": ["/work/other", "/abs"]},
                 "mcp_servers": {"x": {"command": "p", "http_headers": {"a": "b"}}}}})
         );
-        assert_eq!(told(&[]).1, json!({"cwd": "/work", "approvalsReviewer": "user"}));
+        assert_eq!(
+            told(&[]).1,
+            json!({"cwd": "/work", "approvalsReviewer": "user"})
+        );
     }
 
     #[test]
     fn an_earlier_thread_goes_on_or_is_copied() {
         let resumed = json!({"threadId": "t", "excludeTurns": true, "cwd": "/work", "approvalsReviewer": "user"});
         assert_eq!(told(&[("resume", "t")]), ("thread/resume", resumed.clone()));
-        assert_eq!(told(&[("resume", "t"), ("fork", "true")]), ("thread/fork", resumed));
+        assert_eq!(
+            told(&[("resume", "t"), ("fork", "true")]),
+            ("thread/fork", resumed)
+        );
     }
 
     #[test]
     fn with_rules_every_call_is_asked_about() {
-        let mut spec = spec(&[("mcp_config", r#"{"mcpServers":{"x":{"command":"p"},"y":{"url":"u"}}}"#)]);
+        let mut spec = spec(&[(
+            "mcp_config",
+            r#"{"mcpServers":{"x":{"command":"p"},"y":{"url":"u"}}}"#,
+        )]);
         spec.policy = Some(ostler_core::permission::Policy::default());
         let (_, params) = Plan::of(&spec).thread();
-        assert!(params.get().contains(r#""approvalPolicy":"untrusted""#), "{params:?}");
+        assert!(
+            params.get().contains(r#""approvalPolicy":"untrusted""#),
+            "{params:?}"
+        );
         let params: Value = serde_json::from_str(params.get()).unwrap();
         for server in ["x", "y"] {
-            assert_eq!(params["config"]["mcp_servers"][server]["default_tools_approval_mode"], "prompt");
+            assert_eq!(
+                params["config"]["mcp_servers"][server]["default_tools_approval_mode"],
+                "prompt"
+            );
         }
     }
 }

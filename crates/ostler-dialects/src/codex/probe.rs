@@ -12,7 +12,12 @@ pub(super) const PROBE: Probe = Probe {
     runtime: None,
     version_args: &["--version"],
     read_version: Version::find,
-    login: Some(LoginQuery { args: &["login", "status"], env: &[], input: "", read: read_login }),
+    login: Some(LoginQuery {
+        args: &["login", "status"],
+        env: &[],
+        input: "",
+        read: read_login,
+    }),
     // A cautious floor, not a measured one: only 0.166.0 was run. The app-server's threads and turns are younger than the
     // program; one that lacks them altogether is driven by `codex exec`.
     minimum: Version(0, 100, 0),
@@ -27,7 +32,13 @@ pub(super) const PROBE: Probe = Probe {
 /// provider of the user's own needs none, which is why nobody is refused because of this.
 fn read_login(code: Option<i32>, stdout: &str) -> Login {
     match code {
-        Some(0) => Login::LoggedIn(stdout.lines().next().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty())),
+        Some(0) => Login::LoggedIn(
+            stdout
+                .lines()
+                .next()
+                .map(|line| line.trim().to_owned())
+                .filter(|line| !line.is_empty()),
+        ),
         Some(1) => Login::LoggedOut,
         _ => Login::Unknown,
     }
@@ -41,9 +52,18 @@ mod tests {
     #[test]
     fn the_login_is_read_from_the_exit_code() {
         assert_eq!(read_login(Some(1), ""), Login::LoggedOut);
-        assert_eq!(read_login(Some(0), "Logged in using ChatGPT\n"), Login::LoggedIn(Some("Logged in using ChatGPT".into())));
+        assert_eq!(
+            read_login(Some(0), "Logged in using ChatGPT\n"),
+            Login::LoggedIn(Some("Logged in using ChatGPT".into()))
+        );
         assert_eq!(read_login(Some(0), ""), Login::LoggedIn(None));
-        assert_eq!(read_login(Some(2), "error: unrecognized subcommand 'status'"), Login::Unknown);
-        assert_eq!((PROBE.read_version)("codex-cli 0.166.0\n"), Some(Version(0, 166, 0)));
+        assert_eq!(
+            read_login(Some(2), "error: unrecognized subcommand 'status'"),
+            Login::Unknown
+        );
+        assert_eq!(
+            (PROBE.read_version)("codex-cli 0.166.0\n"),
+            Some(Version(0, 166, 0))
+        );
     }
 }

@@ -23,8 +23,17 @@ pub(super) fn hello() -> RawJson {
         /// Tools of the caller's are a part of it.
         experimental_api: bool,
     }
-    let client_info = Client { name: "ostler", title: "Ostler", version: env!("CARGO_PKG_VERSION") };
-    RawJson::of(&Hello { client_info, capabilities: Able { experimental_api: true } })
+    let client_info = Client {
+        name: "ostler",
+        title: "Ostler",
+        version: env!("CARGO_PKG_VERSION"),
+    };
+    RawJson::of(&Hello {
+        client_info,
+        capabilities: Able {
+            experimental_api: true,
+        },
+    })
 }
 
 /// A turn that is to begin.
@@ -50,7 +59,10 @@ pub(super) struct Text<'a> {
 
 impl<'a> Text<'a> {
     pub(super) fn new(text: &'a str) -> Self {
-        Self { r#type: "text", text }
+        Self {
+            r#type: "text",
+            text,
+        }
     }
 }
 
@@ -63,7 +75,11 @@ pub(super) fn steer(thread_id: &str, expected_turn_id: &str, message: &str) -> R
         expected_turn_id: &'a str,
         input: [Text<'a>; 1],
     }
-    RawJson::of(&Params { thread_id, expected_turn_id, input: [Text::new(message)] })
+    RawJson::of(&Params {
+        thread_id,
+        expected_turn_id,
+        input: [Text::new(message)],
+    })
 }
 
 /// The end of the turn under way.
@@ -104,6 +120,9 @@ impl Sandbox {
             "danger-full-access" => ("dangerFullAccess", Vec::new()),
             _ => return None,
         };
-        Some(Self { r#type, writable_roots })
+        Some(Self {
+            r#type,
+            writable_roots,
+        })
     }
 }

@@ -5,7 +5,11 @@ use ostler_core::raw_json::RawJson;
 use serde::Serialize;
 
 /// Asks for something. The id says what, so that the answer needs no memory.
-pub(super) fn request<T: Serialize + ?Sized>((id, method): (&str, &str), params: &T, out: &mut Outbox) {
+pub(super) fn request<T: Serialize + ?Sized>(
+    (id, method): (&str, &str),
+    params: &T,
+    out: &mut Outbox,
+) {
     #[derive(Serialize)]
     struct Request<'a, T: ?Sized> {
         id: &'a str,
@@ -31,7 +35,13 @@ pub(super) fn reply<T: Serialize + ?Sized>(id: &str, result: &T, out: &mut Outbo
         id: RawJson,
         result: &'a T,
     }
-    write(&Reply { id: raw(id), result }, out);
+    write(
+        &Reply {
+            id: raw(id),
+            result,
+        },
+        out,
+    );
 }
 
 /// Answers a request that is not understood here.
@@ -46,7 +56,16 @@ pub(super) fn refuse(id: &str, message: &str, out: &mut Outbox) {
         code: i32,
         message: &'a str,
     }
-    write(&Refusal { id: raw(id), error: Fault { code: -32601, message } }, out);
+    write(
+        &Refusal {
+            id: raw(id),
+            error: Fault {
+                code: -32601,
+                message,
+            },
+        },
+        out,
+    );
 }
 
 fn raw(id: &str) -> RawJson {
@@ -54,7 +73,9 @@ fn raw(id: &str) -> RawJson {
 }
 
 fn write<T: Serialize>(message: &T, out: &mut Outbox) {
-    out.push(FromConversation::Write(format!("{}\n", RawJson::of(message).get()).into_bytes()));
+    out.push(FromConversation::Write(
+        format!("{}\n", RawJson::of(message).get()).into_bytes(),
+    ));
 }
 
 /// Returns true if a recording that begins with this text is of Codex's app server.
@@ -71,5 +92,7 @@ pub(super) fn is_recorded(opening: &str) -> bool {
         #[serde(rename = "codexHome")]
         _codex_home: serde::de::IgnoredAny,
     }
-    crate::recording::lines::<Introduced>(opening).next().is_some()
+    crate::recording::lines::<Introduced>(opening)
+        .next()
+        .is_some()
 }

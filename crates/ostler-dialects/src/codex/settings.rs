@@ -46,28 +46,66 @@ pub(super) const TABLE: &[Row<()>] = rows! {
 
 /// Settings of others, and what serves their purpose here.
 const INSTEAD: &[(&str, &str)] = &[
-    (keys::TOOLS, "Codex has no list of tools; decide on them by rules (policy.toml, --permissions)"),
-    (keys::ALLOWED_TOOLS, "Codex has no list of tools; allow them by rules (policy.toml, --permissions)"),
-    (keys::DISALLOWED_TOOLS, "Codex has no list of tools; forbid them by rules (policy.toml, --permissions)"),
-    (keys::MAX_TURNS, "Codex does not count its steps; limit time (--max-time) or tokens (--budget-tokens) instead"),
-    (keys::MAX_BUDGET_USD, "Codex does not say what it costs; limit tokens (--budget-tokens) instead"),
-    (keys::SESSION_ID, "Codex names its sessions itself; `started` says how (native_session)"),
-    (keys::STRICT_MCP, "Codex adds the servers of its config.toml; point CODEX_HOME to a directory without them"),
-    (keys::WORKSPACE_TOOLS, "Codex keeps to the workspace by its own sandbox: permission_mode=workspace-write"),
-    ("profile", "use config=key=value, or a CODEX_HOME of its own: the app-server knows no profiles"),
-    ("sandbox", "the setting is called permission_mode: read-only, workspace-write or danger-full-access"),
+    (
+        keys::TOOLS,
+        "Codex has no list of tools; decide on them by rules (policy.toml, --permissions)",
+    ),
+    (
+        keys::ALLOWED_TOOLS,
+        "Codex has no list of tools; allow them by rules (policy.toml, --permissions)",
+    ),
+    (
+        keys::DISALLOWED_TOOLS,
+        "Codex has no list of tools; forbid them by rules (policy.toml, --permissions)",
+    ),
+    (
+        keys::MAX_TURNS,
+        "Codex does not count its steps; limit time (--max-time) or tokens (--budget-tokens) instead",
+    ),
+    (
+        keys::MAX_BUDGET_USD,
+        "Codex does not say what it costs; limit tokens (--budget-tokens) instead",
+    ),
+    (
+        keys::SESSION_ID,
+        "Codex names its sessions itself; `started` says how (native_session)",
+    ),
+    (
+        keys::STRICT_MCP,
+        "Codex adds the servers of its config.toml; point CODEX_HOME to a directory without them",
+    ),
+    (
+        keys::WORKSPACE_TOOLS,
+        "Codex keeps to the workspace by its own sandbox: permission_mode=workspace-write",
+    ),
+    (
+        "profile",
+        "use config=key=value, or a CODEX_HOME of its own: the app-server knows no profiles",
+    ),
+    (
+        "sandbox",
+        "the setting is called permission_mode: read-only, workspace-write or danger-full-access",
+    ),
 ];
 
 /// Checks every setting.
 pub(super) fn check(settings: &Settings) -> Result<(), SpecError> {
     for (key, why) in INSTEAD {
         if settings.get(key).is_some() {
-            return Err(SpecError::new(key, &settings.get(key).unwrap_or_default().join(", "), *why));
+            return Err(SpecError::new(
+                key,
+                &settings.get(key).unwrap_or_default().join(", "),
+                *why,
+            ));
         }
     }
     settings::check(TABLE, settings)?;
     if settings.is_on(keys::FORK) && settings.last(keys::RESUME).is_none() {
-        return Err(SpecError::new(keys::FORK, "true", "needs resume: a copy of which session?"));
+        return Err(SpecError::new(
+            keys::FORK,
+            "true",
+            "needs resume: a copy of which session?",
+        ));
     }
     Ok(())
 }

@@ -55,17 +55,32 @@ wire! {
 
 /// What a call would do.
 pub(super) fn tool_use(tool: &str, input: &RawJson) -> ToolUse {
-    let known = TOOLS.iter().find(|(name, _)| *name == tool).map(|(_, kind)| *kind);
-    let kind = known.unwrap_or(if tool.starts_with(MCP) { ToolKind::Mcp } else { ToolKind::Other });
+    let known = TOOLS
+        .iter()
+        .find(|(name, _)| *name == tool)
+        .map(|(_, kind)| *kind);
+    let kind = known.unwrap_or(if tool.starts_with(MCP) {
+        ToolKind::Mcp
+    } else {
+        ToolKind::Other
+    });
     let mut wants = ToolUse::of(tool, kind);
     let mut room = String::new();
     let read: Node<'_, Input<'_>> = surrogates::read(input.get(), &mut room);
     let empty = Input::default();
     let read = read.map().unwrap_or(&empty);
     match kind {
-        ToolKind::Execute => wants.command = read.cmd.text().map(|line| located(line, read.workdir.text())),
+        ToolKind::Execute => {
+            wants.command = read
+                .cmd
+                .text()
+                .map(|line| located(line, read.workdir.text()))
+        }
         ToolKind::Edit => {
-            wants.paths = read.changes.map(|changes| paths(changes.get())).unwrap_or_default();
+            wants.paths = read
+                .changes
+                .map(|changes| paths(changes.get()))
+                .unwrap_or_default();
             wants.paths.extend(read.root.owned());
         }
         ToolKind::Read => wants.paths.extend(read.path.owned()),
@@ -87,9 +102,19 @@ pub(super) fn paths(changes: &str) -> Vec<String> {
     let changes: List<Node<'_, FileChange<'_>>> = serde_json::from_str(changes).unwrap_or_default();
     let of = |change: &FileChange<'_>| {
         let moved = change.kind.map().and_then(|kind| kind.move_path.owned());
-        change.path.owned().into_iter().chain(moved).collect::<Vec<_>>()
+        change
+            .path
+            .owned()
+            .into_iter()
+            .chain(moved)
+            .collect::<Vec<_>>()
     };
-    changes.0.iter().filter_map(Node::map).flat_map(of).collect()
+    changes
+        .0
+        .iter()
+        .filter_map(Node::map)
+        .flat_map(of)
+        .collect()
 }
 
 /// The arguments of a command, as the model writes them: the line, and where it runs when that is not where the session is.
@@ -103,9 +128,17 @@ struct Run<'a> {
 }
 
 /// What is known of a command: the line as Codex wraps it, where it runs, and why it is asked about.
-pub(super) fn command_input(command: &str, (cwd, home): (Option<&str>, Option<&str>), reason: Option<&str>) -> RawJson {
+pub(super) fn command_input(
+    command: &str,
+    (cwd, home): (Option<&str>, Option<&str>),
+    reason: Option<&str>,
+) -> RawJson {
     let cwd = cwd.filter(|cwd| home.is_none_or(|home| home != *cwd));
-    RawJson::of(&Run { cmd: &unwrapped(command), workdir: cwd, reason })
+    RawJson::of(&Run {
+        cmd: &unwrapped(command),
+        workdir: cwd,
+        reason,
+    })
 }
 
 /// The arguments of a change of files.
@@ -125,7 +158,9 @@ const FLAGS: &[&str] = &["-c", "-lc"];
 pub(super) fn unwrapped(command: &str) -> String {
     let words = words(command);
     match words.as_deref() {
-        Some([shell, flag, line]) if is_shell(shell) && FLAGS.contains(&flag.as_str()) => line.clone(),
+        Some([shell, flag, line]) if is_shell(shell) && FLAGS.contains(&flag.as_str()) => {
+            line.clone()
+        }
         _ => command.to_owned(),
     }
 }
@@ -199,11 +234,35 @@ mod tests {
     #[test]
     fn every_path_and_every_command_is_there() {
         use ToolKind::{Edit, Execute, Mcp, Network, Other, Read};
-        type Row = (&'static str, &'static str, ToolKind, &'static [&'static str], Option<&'static str>);
+        type Row = (
+            &'static str,
+            &'static str,
+            ToolKind,
+            &'static [&'static str],
+            Option<&'static str>,
+        );
         let table: &[Row] = &[
-            ("exec_command", r#"{"cmd":"ls; rm x"}"#, Execute, &[], Some("ls; rm x")),
-            ("exec_command", r#"{"cmd":"rm x","workdir":"/it's"}"#, Execute, &[], Some(r"cd '/it'\''s' && rm x")),
-            ("exec_command", r#"{"cmd":"echo \ud83d"}"#, Execute, &[], Some("echo \u{fffd}")),
+            (
+                "exec_command",
+                r#"{"cmd":"ls; rm x"}"#,
+                Execute,
+                &[],
+                Some("ls; rm x"),
+            ),
+            (
+                "exec_command",
+                r#"{"cmd":"rm x","workdir":"/it's"}"#,
+                Execute,
+                &[],
+                Some(r"cd '/it'\''s' && rm x"),
+            ),
+            (
+                "exec_command",
+                r#"{"cmd":"echo \ud83d"}"#,
+                Execute,
+                &[],
+                Some("echo \u{fffd}"),
+            ),
             ("exec_command", "[]", Execute, &[], None),
             (
                 "apply_patch",
@@ -212,8 +271,20 @@ mod tests {
                 &["/a", "/b", "/c"],
                 None,
             ),
-            ("apply_patch", r#"{"changes":[{"path":"a","kind":"add"}],"root":"/r"}"#, Edit, &["a", "/r"], None),
-            ("view_image", r#"{"path":"/x.png"}"#, Read, &["/x.png"], None),
+            (
+                "apply_patch",
+                r#"{"changes":[{"path":"a","kind":"add"}],"root":"/r"}"#,
+                Edit,
+                &["a", "/r"],
+                None,
+            ),
+            (
+                "view_image",
+                r#"{"path":"/x.png"}"#,
+                Read,
+                &["/x.png"],
+                None,
+            ),
             ("web_search", r#"{"query":"x"}"#, Network, &[], None),
             ("network", r#"{"host":"x"}"#, Network, &[], None),
             ("mcp__files__write", r#"{"path":"/x"}"#, Mcp, &[], None),
@@ -224,9 +295,17 @@ mod tests {
             let found = tool_use(tool, &RawJson::parse(input).unwrap());
             assert_eq!((found.tool.as_str(), found.kind), (*tool, *kind), "{input}");
             assert_eq!(found.paths, *paths, "{tool} {input}");
-            assert_eq!(found.command, command.map(|line| Command::Shell(line.to_owned())), "{tool} {input}");
+            assert_eq!(
+                found.command,
+                command.map(|line| Command::Shell(line.to_owned())),
+                "{tool} {input}"
+            );
         }
-        for (name, taken) in [("exec_command", true), ("mcp__x__y", true), ("adder", false)] {
+        for (name, taken) in [
+            ("exec_command", true),
+            ("mcp__x__y", true),
+            ("adder", false),
+        ] {
             assert_eq!(is_taken(name), taken, "{name}");
         }
     }

@@ -22,17 +22,26 @@ struct Thread {
 impl Spend {
     /// A turn begins: what was used before is not its own.
     pub(super) fn turn_began(&mut self) {
-        self.threads.values_mut().for_each(|thread| thread.before = Some(thread.total));
+        self.threads
+            .values_mut()
+            .for_each(|thread| thread.before = Some(thread.total));
     }
 
     /// Reads the counters of a thread. `in_turn` is false for what is repeated when a thread goes on.
     pub(super) fn hear(&mut self, thread: &str, usage: &TokenUsage<'_>, in_turn: bool) {
-        let Some(total) = usage.total.map().map(tokens) else { return };
+        let Some(total) = usage.total.map().map(tokens) else {
+            return;
+        };
         let last = usage.last.map().map(tokens).unwrap_or_default();
         let known = self.threads.entry(thread.to_owned()).or_default();
         known.total = total;
         // A thread that is heard for the first time in a turn had used before what is not of this call.
-        known.before = Some(known.before.unwrap_or(if in_turn { total.since(&last) } else { total }));
+        known.before =
+            Some(
+                known
+                    .before
+                    .unwrap_or(if in_turn { total.since(&last) } else { total }),
+            );
     }
 
     /// What the turn has used so far; none when nothing was heard.
@@ -46,9 +55,14 @@ impl Spend {
 /// Codex's counters as disjoint ones: its input contains what came from the cache and what went there.
 pub(super) fn tokens(counts: &Counts<'_>) -> Tokens {
     let of = |it: &crate::lenient::Scalar<'_>| it.count().unwrap_or(0);
-    let (cache_read, cache_write) = (of(&counts.cached_input_tokens), of(&counts.cache_write_input_tokens));
+    let (cache_read, cache_write) = (
+        of(&counts.cached_input_tokens),
+        of(&counts.cache_write_input_tokens),
+    );
     Tokens {
-        input: of(&counts.input_tokens).saturating_sub(cache_read).saturating_sub(cache_write),
+        input: of(&counts.input_tokens)
+            .saturating_sub(cache_read)
+            .saturating_sub(cache_write),
         cache_read,
         cache_write,
         output: of(&counts.output_tokens),
@@ -75,7 +89,11 @@ mod tests {
     fn a_turn_has_only_its_own_tokens() {
         let mut spend = Spend::default();
         heard(&mut spend, "a", (500, 100), false);
-        assert_eq!(input(&spend), None, "what a resumed thread repeats is no turn's");
+        assert_eq!(
+            input(&spend),
+            None,
+            "what a resumed thread repeats is no turn's"
+        );
         spend.turn_began();
         heard(&mut spend, "a", (600, 100), true);
         heard(&mut spend, "a", (750, 150), true);

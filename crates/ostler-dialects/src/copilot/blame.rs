@@ -20,7 +20,10 @@ impl Trouble {
         Self {
             kind: data.error_type.or_empty().to_owned(),
             message: data.message.or_empty().to_owned(),
-            status: data.status_code.count().and_then(|status| u16::try_from(status).ok()),
+            status: data
+                .status_code
+                .count()
+                .and_then(|status| u16::try_from(status).ok()),
         }
     }
 
@@ -53,20 +56,29 @@ pub(super) struct Ending<'a> {
 /// The outcome of a turn.
 pub(super) fn of_turn(end: Ending<'_>) -> Outcome {
     if end.interrupted {
-        return Outcome::new(Cause::Interrupted, "The turn was interrupted.").with(|d| d.acknowledged = Some(true));
+        return Outcome::new(Cause::Interrupted, "The turn was interrupted.")
+            .with(|d| d.acknowledged = Some(true));
     }
     if let Some(trouble) = end.trouble {
         let cause = trouble.cause();
-        let special = by_text(&trouble.message).filter(|(by, _)| *by == cause).map(|(_, hint)| hint);
+        let special = by_text(&trouble.message)
+            .filter(|(by, _)| *by == cause)
+            .map(|(_, hint)| hint);
         return with_hint(Outcome::new(cause, trouble.message), special).with(|d| {
             d.http_status = trouble.status;
             d.native = Some(trouble.kind);
         });
     }
     let outcome = match end.finish {
-        _ if end.failed => Outcome::new(Cause::Protocol, "Copilot calls the turn a failure and does not say why."),
+        _ if end.failed => Outcome::new(
+            Cause::Protocol,
+            "Copilot calls the turn a failure and does not say why.",
+        ),
         "content_filter" => Outcome::new(Cause::Refused, "The model refused to answer."),
-        "length" => Outcome::new(Cause::OutputLimit, "The answer reached the model's limit on output."),
+        "length" => Outcome::new(
+            Cause::OutputLimit,
+            "The answer reached the model's limit on output.",
+        ),
         _ if !end.denied.is_empty() && end.denials == Denials::Fail => {
             let message = format!("Tool calls were denied: {}.", end.denied.join(", "));
             Outcome::new(Cause::Denied, message).with(|d| d.denied_tools = end.denied)
@@ -99,16 +111,27 @@ const SENTENCES: &[(&str, Cause, &str)] = &[
         Cause::BadRequest,
         "This version of copilot does not know the value; update it (`copilot update`), or choose another.",
     ),
-    ("Custom agent", Cause::BadRequest, "Check agent: `copilot` lists those that there are (/agent)."),
+    (
+        "Custom agent",
+        Cause::BadRequest,
+        "Check agent: `copilot` lists those that there are (/agent).",
+    ),
     ("Could not connect to provider", Cause::Network, ""),
-    ("Failed to get response from the AI model", Cause::Network, ""),
+    (
+        "Failed to get response from the AI model",
+        Cause::Network,
+        "",
+    ),
     ("error sending request", Cause::Network, ""),
     ("fetch failed", Cause::Network, ""),
     ("ECONNREFUSED", Cause::Network, ""),
 ];
 
 fn by_text(text: &str) -> Option<(Cause, &'static str)> {
-    SENTENCES.iter().find(|(sentence, ..)| text.contains(sentence)).map(|(_, cause, hint)| (*cause, *hint))
+    SENTENCES
+        .iter()
+        .find(|(sentence, ..)| text.contains(sentence))
+        .map(|(_, cause, hint)| (*cause, *hint))
 }
 
 /// The blame for a process that went before it said anything; none when its last words do not explain it.
@@ -117,7 +140,11 @@ pub(super) fn of_exit(exit: &Exit) -> Option<Outcome> {
         return None;
     }
     let (cause, hint) = by_text(&exit.stderr)?;
-    let why = exit.stderr.lines().find(|line| by_text(line).is_some()).unwrap_or(&exit.stderr);
+    let why = exit
+        .stderr
+        .lines()
+        .find(|line| by_text(line).is_some())
+        .unwrap_or(&exit.stderr);
     let outcome = Outcome::new(cause, format!("copilot did not start: {}", why.trim()));
     Some(with_hint(outcome, Some(hint)).with(|d| {
         d.exit_code = exit.code;
@@ -131,9 +158,13 @@ fn with_hint(outcome: Outcome, special: Option<&'static str>) -> Outcome {
             "Log in (`copilot login`), set COPILOT_GITHUB_TOKEN, or, for a model of your own, check COPILOT_PROVIDER_API_KEY."
         }
         Cause::RateLimit => "Wait until the limit resets, or use another account or model.",
-        Cause::Overloaded => "The model's service is overloaded; try again in a moment, or choose another model.",
+        Cause::Overloaded => {
+            "The model's service is overloaded; try again in a moment, or choose another model."
+        }
         Cause::ServerError => service::SERVER_ERROR_HINT,
-        Cause::Network => "Check the network, the proxy and COPILOT_PROVIDER_BASE_URL, then try again.",
+        Cause::Network => {
+            "Check the network, the proxy and COPILOT_PROVIDER_BASE_URL, then try again."
+        }
         Cause::OutputLimit => "Ask for less at a time.",
         Cause::Refused => "Rephrase the request in a new session, or choose another model.",
         Cause::Denied => {
@@ -151,17 +182,35 @@ mod tests {
     use super::*;
 
     fn trouble(kind: &str, status: Option<u16>, message: &str) -> Cause {
-        Trouble { kind: kind.to_owned(), message: message.to_owned(), status }.cause()
+        Trouble {
+            kind: kind.to_owned(),
+            message: message.to_owned(),
+            status,
+        }
+        .cause()
     }
 
     // The sentences are those of 1.0.102.
     #[test]
     fn every_error_has_its_cause() {
-        assert_eq!(trouble("authentication", Some(401), "Authentication failed with provider"), Cause::Auth);
-        assert_eq!(trouble("rate_limit", Some(429), "retried 5 times"), Cause::RateLimit);
+        assert_eq!(
+            trouble(
+                "authentication",
+                Some(401),
+                "Authentication failed with provider"
+            ),
+            Cause::Auth
+        );
+        assert_eq!(
+            trouble("rate_limit", Some(429), "retried 5 times"),
+            Cause::RateLimit
+        );
         assert_eq!(trouble("query", Some(503), ""), Cause::Overloaded);
         assert_eq!(trouble("query", Some(500), "500 boo"), Cause::ServerError);
-        assert_eq!(trouble("query", Some(404), "Model 'x' not found on provider"), Cause::BadRequest);
+        assert_eq!(
+            trouble("query", Some(404), "Model 'x' not found on provider"),
+            Cause::BadRequest
+        );
         let budget = "Request exceeds the model's prompt budget after reserving output (1261319 tokens; limit 128000).";
         assert_eq!(trouble("query", None, budget), Cause::BadRequest);
         let cut = "Failed to get response from the AI model; retried 5 times (total retry wait time: 5.00 seconds)";
@@ -171,12 +220,31 @@ mod tests {
 
     #[test]
     fn last_words_explain_a_process_that_said_nothing() {
-        let exit = |code, stderr: &str| Exit { code: Some(code), signal: None, stderr: stderr.to_owned() };
-        let unknown = of_exit(&exit(1, "Error: No session, task, or name matched 'x'.\n\nTo resume …")).unwrap();
+        let exit = |code, stderr: &str| Exit {
+            code: Some(code),
+            signal: None,
+            stderr: stderr.to_owned(),
+        };
+        let unknown = of_exit(&exit(
+            1,
+            "Error: No session, task, or name matched 'x'.\n\nTo resume …",
+        ))
+        .unwrap();
         assert_eq!(unknown.cause, Cause::BadRequest);
-        assert!(unknown.message.ends_with("matched 'x'.") && unknown.hint.unwrap().contains("leave out resume"));
-        assert_eq!(of_exit(&exit(1, "Error: No authentication information found.")).unwrap().cause, Cause::Auth);
+        assert!(
+            unknown.message.ends_with("matched 'x'.")
+                && unknown.hint.unwrap().contains("leave out resume")
+        );
+        assert_eq!(
+            of_exit(&exit(1, "Error: No authentication information found."))
+                .unwrap()
+                .cause,
+            Cause::Auth
+        );
         assert_eq!(of_exit(&exit(1, "panicked")), None);
-        assert_eq!(of_exit(&exit(0, "No authentication information found")), None);
+        assert_eq!(
+            of_exit(&exit(0, "No authentication information found")),
+            None
+        );
     }
 }

@@ -12,8 +12,8 @@ use ostler_core::spec::{Denials, Spec, keys};
 use serde::de::IgnoredAny;
 
 use super::blame::{self, Trouble};
-use super::usage::Spend;
 use super::tools;
+use super::usage::Spend;
 use super::wire::{Data, Line};
 use crate::surrogates;
 
@@ -144,21 +144,34 @@ impl CopilotConversation {
             "tool.execution_start" => tools::began(self, data, out),
             "tool.execution_complete" => tools::ended(self, data, out),
             "span" => {
-                if line.attributes.map().is_some_and(|call| self.spend.hear(call, out)) {
+                if line
+                    .attributes
+                    .map()
+                    .is_some_and(|call| self.spend.hear(call, out))
+                {
                     self.calls.1 += 1;
                 }
                 if let Some(failed) = self.waits.filter(|_| self.all_told()) {
                     self.over(failed, out);
                 }
             }
-            "model.call_finished" => self.calls.0 += usize::from(data.outcome.text() == Some("success")),
+            "model.call_finished" => {
+                self.calls.0 += usize::from(data.outcome.text() == Some("success"))
+            }
             "session.error" => self.trouble = Some(Trouble::read(data)),
             "model.call_failure" => {
-                let status =
-                    data.status_code.count().map(|status| format!(" (HTTP status {status})")).unwrap_or_default();
+                let status = data
+                    .status_code
+                    .count()
+                    .map(|status| format!(" (HTTP status {status})"))
+                    .unwrap_or_default();
                 let why = data.error_message.or_empty();
                 let message = format!("A call of the model failed{status}: {why}");
-                out.notice(Level::Warning, "model_call_failed", message.trim_end_matches([':', ' ']));
+                out.notice(
+                    Level::Warning,
+                    "model_call_failed",
+                    message.trim_end_matches([':', ' ']),
+                );
             }
             "session.info" | "session.warning" => note(data, out),
             "system.notification" => notified(data, out),
@@ -204,19 +217,36 @@ impl CopilotConversation {
         let message = id_of(kind, data);
         if let Some(text) = data.delta_content.owned().filter(|text| !text.is_empty()) {
             self.streamed.extend(message.clone());
-            out.event(Text { kind, text, delta: true, message, parent: data.parent_tool_call_id.owned() });
+            out.event(Text {
+                kind,
+                text,
+                delta: true,
+                message,
+                parent: data.parent_tool_call_id.owned(),
+            });
         }
     }
 
     /// A message as a whole. One that came in pieces is not repeated.
     fn whole(&mut self, kind: TextKind, data: &Data<'_>, out: &mut Outbox) {
-        let Some(text) = data.content.owned().filter(|text| !text.is_empty()) else { return };
+        let Some(text) = data.content.owned().filter(|text| !text.is_empty()) else {
+            return;
+        };
         let (message, parent) = (id_of(kind, data), data.parent_tool_call_id.owned());
         if kind == TextKind::Reply && parent.is_none() {
             self.answer = Some(text.clone());
         }
-        if !message.as_ref().is_some_and(|id| self.streamed.contains(id)) {
-            out.event(Text { kind, text, delta: false, message, parent });
+        if !message
+            .as_ref()
+            .is_some_and(|id| self.streamed.contains(id))
+        {
+            out.event(Text {
+                kind,
+                text,
+                delta: false,
+                message,
+                parent,
+            });
         }
     }
 
@@ -254,7 +284,12 @@ impl CopilotConversation {
         };
         let outcome = blame::of_turn(ending);
         let text = self.answer.take();
-        out.push(FromConversation::TurnOver(TurnOver { outcome, text, structured: None, usage: self.spend.total() }));
+        out.push(FromConversation::TurnOver(TurnOver {
+            outcome,
+            text,
+            structured: None,
+            usage: self.spend.total(),
+        }));
     }
 
     /// Reads a line; gives it back when it cannot be read.
@@ -262,13 +297,17 @@ impl CopilotConversation {
         // Asked first, because serde would read a list as the fields of a struct in their order.
         if !raw.trim_start().starts_with('{') {
             let json = serde_json::from_str::<IgnoredAny>(raw);
-            return Err(json.map_or_else(|e| format!("not JSON: {e}"), |_| "JSON, but not an object".into()));
+            return Err(json.map_or_else(
+                |e| format!("not JSON: {e}"),
+                |_| "JSON, but not an object".into(),
+            ));
         }
         match serde_json::from_str(raw) {
             Ok(line) => self.take(&line, raw, out),
             Err(error) => {
                 let mended = surrogates::mend(raw);
-                let line = serde_json::from_str(&mended).map_err(|_| format!("not JSON: {error}"))?;
+                let line =
+                    serde_json::from_str(&mended).map_err(|_| format!("not JSON: {error}"))?;
                 self.take(&line, &mended, out);
             }
         }
@@ -277,8 +316,14 @@ impl CopilotConversation {
 
     /// Takes a line of telemetry out of the middle of another; false when there is none.
     fn untangle(&mut self, raw: &str, out: &mut Outbox) -> bool {
-        let found = TELEMETRY.iter().filter_map(|mark| raw.find(mark)).filter(|at| *at > 0).min();
-        let Some((head, telemetry)) = found.map(|at| raw.split_at(at)) else { return false };
+        let found = TELEMETRY
+            .iter()
+            .filter_map(|mark| raw.find(mark))
+            .filter(|at| *at > 0)
+            .min();
+        let Some((head, telemetry)) = found.map(|at| raw.split_at(at)) else {
+            return false;
+        };
         if self.read(telemetry, out).is_err() {
             return false;
         }
@@ -355,13 +400,25 @@ fn note(data: &Data<'_>, out: &mut Outbox) {
 
 /// What the program tells its model, that a command which was left alone has ended, say. Its own word for it is the code.
 fn notified(data: &Data<'_>, out: &mut Outbox) {
-    let code = data.kind.map().and_then(|kind| kind.word.text()).unwrap_or("informational");
+    let code = data
+        .kind
+        .map()
+        .and_then(|kind| kind.word.text())
+        .unwrap_or("informational");
     let tags = ["<system_notification>", "</system_notification>"];
-    let said = tags.iter().fold(data.content.or_empty().to_owned(), |said, tag| said.replace(tag, ""));
+    let said = tags
+        .iter()
+        .fold(data.content.or_empty().to_owned(), |said, tag| {
+            said.replace(tag, "")
+        });
     out.notice(Level::Info, code, said.trim());
 }
 
 /// Keeps a line that is not known here.
 fn unknown(raw: &str, kind: &str, out: &mut Outbox) {
-    out.event(Notice::unknown_message("Copilot", &format!("type {kind:?}"), RawJson::parse(raw).ok()));
+    out.event(Notice::unknown_message(
+        "Copilot",
+        &format!("type {kind:?}"),
+        RawJson::parse(raw).ok(),
+    ));
 }

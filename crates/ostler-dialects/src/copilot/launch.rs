@@ -10,18 +10,38 @@ use crate::extra::{self, Values};
 use crate::settings;
 
 /// Always there.
-const ALWAYS: [&str; 5] = ["--output-format=json", "--stream=on", "--no-auto-update", "--no-ask-user", "--no-color"];
+const ALWAYS: [&str; 5] = [
+    "--output-format=json",
+    "--stream=on",
+    "--no-auto-update",
+    "--no-ask-user",
+    "--no-color",
+];
 
 /// Makes the program write its telemetry to its own stdout, and nowhere else: the one place where it tells the tokens of each
 /// call. The file that `--usage-output-file` writes holds those of the whole session, however many turns ago it began.
-const TELEMETRY: [(&str, &str); 2] =
-    [("COPILOT_OTEL_FILE_EXPORTER_PATH", "/dev/fd/1"), ("COPILOT_OTEL_EXPORTER_TYPE", "file")];
+const TELEMETRY: [(&str, &str); 2] = [
+    ("COPILOT_OTEL_FILE_EXPORTER_PATH", "/dev/fd/1"),
+    ("COPILOT_OTEL_EXPORTER_TYPE", "file"),
+];
 
 /// What the child sees of the caller's environment. Where telemetry goes is Ostler's to say.
 pub(super) const INHERITS: Inherits = Inherits {
-    always: &["COPILOT_*", "GH_TOKEN", "GITHUB_TOKEN", "GH_HOST", "USE_BUILTIN_RIPGREP", "USE_TGREP"],
+    always: &[
+        "COPILOT_*",
+        "GH_TOKEN",
+        "GITHUB_TOKEN",
+        "GH_HOST",
+        "USE_BUILTIN_RIPGREP",
+        "USE_TGREP",
+    ],
     when: &[("COPILOT_PROVIDER_TYPE", &["AZURE_*"])],
-    never: &["COPILOT_OTEL_*", "COPILOT_ALLOW_ALL", "COPILOT_AGENT_SESSION_ID", "COPILOT_CLI"],
+    never: &[
+        "COPILOT_OTEL_*",
+        "COPILOT_ALLOW_ALL",
+        "COPILOT_AGENT_SESSION_ID",
+        "COPILOT_CLI",
+    ],
 };
 
 /// Where it keeps sessions, settings and its login, and the package that it unpacks itself to.
@@ -35,33 +55,62 @@ pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
     settings::check(TABLE, &spec.settings)?;
     check_together(&spec.settings)?;
     extra::check(&spec.extra_args, RESERVED, Values::Many)?;
-    let mut args: Vec<Arg> = ALWAYS.iter().map(|arg| Arg::Plain((*arg).to_owned())).collect();
+    let mut args: Vec<Arg> = ALWAYS
+        .iter()
+        .map(|arg| Arg::Plain((*arg).to_owned()))
+        .collect();
     for row in TABLE {
-        pass(&row.pass, row.key, spec.settings.get(row.key).unwrap_or_default(), &mut args)?;
+        pass(
+            &row.pass,
+            row.key,
+            spec.settings.get(row.key).unwrap_or_default(),
+            &mut args,
+        )?;
     }
     args.extend(spec.extra_args.iter().cloned().map(Arg::Plain));
-    let mut env: Vec<(&'static str, String)> = TELEMETRY.map(|(name, value)| (name, value.to_owned())).to_vec();
+    let mut env: Vec<(&'static str, String)> = TELEMETRY
+        .map(|(name, value)| (name, value.to_owned()))
+        .to_vec();
     env.retain(|(name, _)| !spec.env.contains_key(*name));
-    Ok(Launch { program: "copilot", natives: NATIVES, args, env, inherits: INHERITS, needs: &[], state: STATE })
+    Ok(Launch {
+        program: "copilot",
+        natives: NATIVES,
+        args,
+        env,
+        inherits: INHERITS,
+        needs: &[],
+        state: STATE,
+    })
 }
 
 const TOO_LONG: &str = "longer than the 100 KiB that fit on a command line";
 
 fn pass(pass: &Pass, key: &str, values: &[String], args: &mut Vec<Arg>) -> Result<(), SpecError> {
-    if let Some(long) = values.iter().find(|value| value.len() > ARG_CAP && !matches!(pass, Pass::Json(_))) {
+    if let Some(long) = values
+        .iter()
+        .find(|value| value.len() > ARG_CAP && !matches!(pass, Pass::Json(_)))
+    {
         return Err(SpecError::new(key, long, TOO_LONG));
     }
     for value in values {
         match *pass {
-            Pass::Value(flag) | Pass::Each(flag) => args.push(Arg::Plain(format!("{flag}={value}"))),
+            Pass::Value(flag) | Pass::Each(flag) => {
+                args.push(Arg::Plain(format!("{flag}={value}")))
+            }
             Pass::Switch(flag) if value == "true" => args.push(Arg::Plain(flag.to_owned())),
             Pass::Switch(_) | Pass::Ours => {}
             Pass::Json(_) if value.trim_start().starts_with('{') => {
-                args.push(Arg::InFile { prefix: "--additional-mcp-config=@", text: value.clone() });
+                args.push(Arg::InFile {
+                    prefix: "--additional-mcp-config=@",
+                    text: value.clone(),
+                });
             }
             Pass::Json(flag) => args.push(Arg::Plain(format!("{flag}@{value}"))),
             Pass::Mode => {
-                let flag = MODES.iter().find(|(mode, _)| mode == value).and_then(|(_, flag)| *flag);
+                let flag = MODES
+                    .iter()
+                    .find(|(mode, _)| mode == value)
+                    .and_then(|(_, flag)| *flag);
                 args.extend(flag.map(|flag| Arg::Plain(flag.to_owned())));
             }
             Pass::Deny => {
@@ -80,7 +129,11 @@ fn pass(pass: &Pass, key: &str, values: &[String], args: &mut Vec<Arg>) -> Resul
 /// What only holds between settings.
 fn check_together(settings: &Settings) -> Result<(), SpecError> {
     match (settings.last(keys::SESSION_ID), settings.last(keys::RESUME)) {
-        (Some(id), Some(_)) => Err(SpecError::new(keys::SESSION_ID, id, "a resumed session keeps its id")),
+        (Some(id), Some(_)) => Err(SpecError::new(
+            keys::SESSION_ID,
+            id,
+            "a resumed session keeps its id",
+        )),
         _ => Ok(()),
     }
 }
@@ -111,12 +164,18 @@ mod tests {
 
     fn args(settings: &[(&str, &str)]) -> Result<Vec<String>, String> {
         let mut spec = Spec::default();
-        settings.iter().for_each(|(key, value)| spec.settings.push(key, *value));
+        settings
+            .iter()
+            .for_each(|(key, value)| spec.settings.push(key, *value));
         let launch = launch(&spec).map_err(|error| error.to_string())?;
-        let shown = launch.args.into_iter().skip(ALWAYS.len()).map(|arg| match arg {
-            Arg::Plain(arg) => arg,
-            Arg::InFile { prefix, text } => format!("{prefix}<{text}>"),
-        });
+        let shown = launch
+            .args
+            .into_iter()
+            .skip(ALWAYS.len())
+            .map(|arg| match arg {
+                Arg::Plain(arg) => arg,
+                Arg::InFile { prefix, text } => format!("{prefix}<{text}>"),
+            });
         Ok(shown.collect())
     }
 
@@ -125,19 +184,52 @@ mod tests {
         let id = "4f4c56cd-7646-45bd-a1d5-b29f6dc87635";
         type Row<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str]);
         let table: &[Row<'_>] = &[
-            (&[("model", "gpt-5"), ("effort", "low")], &["--model=gpt-5", "--reasoning-effort=low"]),
-            (&[("tools", "view"), ("tools", "bash")], &["--available-tools=view", "--available-tools=bash"]),
-            (&[("allowed_tools", "shell(git:*)")], &["--allow-tool=shell(git:*)"]),
-            (&[("disallowed_tools", "bash")], &["--deny-tool=bash", "--excluded-tools=bash"]),
-            (&[("disallowed_tools", "shell(git push)")], &["--deny-tool=shell(git push)"]),
+            (
+                &[("model", "gpt-5"), ("effort", "low")],
+                &["--model=gpt-5", "--reasoning-effort=low"],
+            ),
+            (
+                &[("tools", "view"), ("tools", "bash")],
+                &["--available-tools=view", "--available-tools=bash"],
+            ),
+            (
+                &[("allowed_tools", "shell(git:*)")],
+                &["--allow-tool=shell(git:*)"],
+            ),
+            (
+                &[("disallowed_tools", "bash")],
+                &["--deny-tool=bash", "--excluded-tools=bash"],
+            ),
+            (
+                &[("disallowed_tools", "shell(git push)")],
+                &["--deny-tool=shell(git push)"],
+            ),
             (&[("permission_mode", "default")], &[]),
-            (&[("permission_mode", "allow-tools")], &["--allow-all-tools"]),
+            (
+                &[("permission_mode", "allow-tools")],
+                &["--allow-all-tools"],
+            ),
             (&[("permission_mode", "allow-all")], &["--allow-all"]),
             (&[("mcp_config", "{}")], &["--additional-mcp-config=@<{}>"]),
-            (&[("mcp_config", "a.json")], &["--additional-mcp-config=@a.json"]),
-            (&[("session_id", id)], &["--session-id=4f4c56cd-7646-45bd-a1d5-b29f6dc87635"]),
-            (&[("resume", "my feature"), ("transport", "jsonl")], &["--resume=my feature"]),
-            (&[("no_custom_instructions", "true"), ("no_builtin_mcps", "false")], &["--no-custom-instructions"]),
+            (
+                &[("mcp_config", "a.json")],
+                &["--additional-mcp-config=@a.json"],
+            ),
+            (
+                &[("session_id", id)],
+                &["--session-id=4f4c56cd-7646-45bd-a1d5-b29f6dc87635"],
+            ),
+            (
+                &[("resume", "my feature"), ("transport", "jsonl")],
+                &["--resume=my feature"],
+            ),
+            (
+                &[
+                    ("no_custom_instructions", "true"),
+                    ("no_builtin_mcps", "false"),
+                ],
+                &["--no-custom-instructions"],
+            ),
         ];
         for (settings, wanted) in table {
             assert_eq!(
@@ -150,15 +242,26 @@ mod tests {
     #[test]
     fn wrong_values_start_nothing() {
         let id = "4f4c56cd-7646-45bd-a1d5-b29f6dc87635";
-        assert!(args(&[("session_id", id), ("resume", "x")]).unwrap_err().contains("keeps its id"));
+        assert!(
+            args(&[("session_id", id), ("resume", "x")])
+                .unwrap_err()
+                .contains("keeps its id")
+        );
         assert!(args(&[("permission_mode", "yolo")]).is_err());
         assert!(args(&[("tools", "a,b")]).is_err());
         for extra in ["-p", "--acp", "login", "--output-format=text", "--"] {
-            let spec = Spec { extra_args: vec![extra.to_owned()], ..Spec::default() };
+            let spec = Spec {
+                extra_args: vec![extra.to_owned()],
+                ..Spec::default()
+            };
             assert!(launch(&spec).is_err(), "{extra}");
         }
-        let fine =
-            Spec { extra_args: ["--log-dir", "/x", "--mode=plan"].map(str::to_owned).to_vec(), ..Spec::default() };
+        let fine = Spec {
+            extra_args: ["--log-dir", "/x", "--mode=plan"]
+                .map(str::to_owned)
+                .to_vec(),
+            ..Spec::default()
+        };
         assert!(launch(&fine).is_ok());
     }
 }

@@ -12,7 +12,9 @@ mod blame;
 mod probe;
 mod tool_use;
 
-use ostler_core::dialect::{Capabilities, Conversation, Dialect, Launch, PlainModel, Probe, Setting};
+use ostler_core::dialect::{
+    Capabilities, Conversation, Dialect, Launch, PlainModel, Probe, Setting,
+};
 use ostler_core::permission::ToolUse;
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{AfterTurn, Spec, SpecError};
@@ -25,7 +27,9 @@ pub struct Copilot;
 fn wants_acp(spec: &Spec) -> bool {
     match spec.settings.last(settings::TRANSPORT) {
         Some(transport) => transport == settings::ACP,
-        None => spec.after_turn == AfterTurn::Wait || spec.policy.is_some() || !spec.tools.is_empty(),
+        None => {
+            spec.after_turn == AfterTurn::Wait || spec.policy.is_some() || !spec.tools.is_empty()
+        }
     }
 }
 
@@ -84,7 +88,10 @@ impl Dialect for Copilot {
     }
 
     fn as_model(&self) -> PlainModel {
-        PlainModel { settings: &[(settings::TRANSPORT, settings::ACP)], toolless: false } // over ACP it asks
+        PlainModel {
+            settings: &[(settings::TRANSPORT, settings::ACP)],
+            toolless: false,
+        } // over ACP it asks
     }
 
     fn recognizes(&self, opening: &str) -> bool {
@@ -105,8 +112,14 @@ mod tests {
 
     #[test]
     fn what_lines_cannot_do_goes_over_acp_unless_the_caller_says_otherwise() {
-        let waits = Spec { after_turn: AfterTurn::Wait, ..Spec::default() };
-        let ruled = Spec { policy: Some(Policy::default()), ..Spec::default() };
+        let waits = Spec {
+            after_turn: AfterTurn::Wait,
+            ..Spec::default()
+        };
+        let ruled = Spec {
+            policy: Some(Policy::default()),
+            ..Spec::default()
+        };
         assert!(wants_acp(&waits) && wants_acp(&ruled) && !wants_acp(&Spec::default()));
         let (mut lines, mut acp) = (waits, Spec::default());
         lines.settings.set(settings::TRANSPORT, "jsonl");

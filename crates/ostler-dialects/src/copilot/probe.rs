@@ -51,10 +51,21 @@ fn read_login(_: Option<i32>, stdout: &str) -> Login {
     struct Failure {
         code: i64,
     }
-    let responses = stdout.lines().filter_map(|line| serde_json::from_str::<Response<'_>>(line).ok());
+    let responses = stdout
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Response<'_>>(line).ok());
     match responses.into_iter().find(|response| response.id == 1) {
-        Some(Response { result: Some(_), error: None, .. }) => Login::LoggedIn(None),
-        Some(Response { error: Some(Failure { code: AUTH_REQUIRED }), .. }) => Login::LoggedOut,
+        Some(Response {
+            result: Some(_),
+            error: None,
+            ..
+        }) => Login::LoggedIn(None),
+        Some(Response {
+            error: Some(Failure {
+                code: AUTH_REQUIRED,
+            }),
+            ..
+        }) => Login::LoggedOut,
         _ => Login::Unknown,
     }
 }
@@ -73,8 +84,12 @@ mod tests {
         let read = |line: &str| read_login(Some(0), &format!("{INITIALIZED}\n{line}\n"));
         let required = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"Authentication required"}}"#;
         assert_eq!(read(required), Login::LoggedOut);
-        assert_eq!(read(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#), Login::LoggedIn(None));
-        let unknown = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found"}}"#;
+        assert_eq!(
+            read(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#),
+            Login::LoggedIn(None)
+        );
+        let unknown =
+            r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found"}}"#;
         for line in [unknown, "", "BYOK providers require an explicit model."] {
             assert_eq!(read(line), Login::Unknown, "{line}");
         }
@@ -83,8 +98,17 @@ mod tests {
 
     #[test]
     fn the_question_is_two_lines_of_json() {
-        let lines: Vec<serde_json::Value> =
-            LOGIN.input.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        assert_eq!(lines.iter().map(|line| line["id"].as_i64().unwrap()).collect::<Vec<_>>(), [0, 1]);
+        let lines: Vec<serde_json::Value> = LOGIN
+            .input
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(
+            lines
+                .iter()
+                .map(|line| line["id"].as_i64().unwrap())
+                .collect::<Vec<_>>(),
+            [0, 1]
+        );
     }
 }

@@ -35,8 +35,11 @@ impl Pass {
 }
 
 /// What the agent may do without asking, and the flag for it. Copilot itself has no word for its default.
-pub(super) const MODES: &[(&str, Option<&str>)] =
-    &[("default", None), ("allow-tools", Some("--allow-all-tools")), ("allow-all", Some("--allow-all"))];
+pub(super) const MODES: &[(&str, Option<&str>)] = &[
+    ("default", None),
+    ("allow-tools", Some("--allow-all-tools")),
+    ("allow-all", Some("--allow-all")),
+];
 
 const MODE_NAMES: &[&str] = &["default", "allow-tools", "allow-all"];
 const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", "max"];
@@ -79,7 +82,11 @@ fn one_rule(value: &str) -> Result<(), String> {
             _ => {}
         }
     }
-    if inside { Err("a parenthesis is not closed".into()) } else { Ok(()) }
+    if inside {
+        Err("a parenthesis is not closed".into())
+    } else {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -88,7 +95,12 @@ mod tests {
 
     #[test]
     fn a_value_is_one_rule() {
-        for good in ["write", "shell(git:*)", "shell(git push, please)", "MyMCP(tool)"] {
+        for good in [
+            "write",
+            "shell(git:*)",
+            "shell(git push, please)",
+            "MyMCP(tool)",
+        ] {
             assert_eq!(one_rule(good), Ok(()), "{good}");
         }
         for bad in ["write,shell", "write shell", "shell(git"] {
@@ -98,6 +110,9 @@ mod tests {
 
     #[test]
     fn every_mode_is_offered() {
-        assert_eq!(MODES.iter().map(|(name, _)| *name).collect::<Vec<_>>(), MODE_NAMES);
+        assert_eq!(
+            MODES.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
+            MODE_NAMES
+        );
     }
 }

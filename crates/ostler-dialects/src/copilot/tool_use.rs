@@ -8,19 +8,42 @@ use crate::surrogates;
 
 /// The tools by their names. Whatever is not here may do anything.
 const TOOLS: &[(ToolKind, &[&str])] = &[
-    (ToolKind::Execute, &["bash", "write_bash", "powershell", "write_powershell"]),
+    (
+        ToolKind::Execute,
+        &["bash", "write_bash", "powershell", "write_powershell"],
+    ),
     (
         ToolKind::Read,
-        &["view", "glob", "rg", "grep", "read_bash", "list_bash", "stop_bash", "list_agents", "read_agent"],
+        &[
+            "view",
+            "glob",
+            "rg",
+            "grep",
+            "read_bash",
+            "list_bash",
+            "stop_bash",
+            "list_agents",
+            "read_agent",
+        ],
     ),
-    (ToolKind::Read, &["report_intent", "update_todo", "fetch_copilot_cli_documentation"]),
+    (
+        ToolKind::Read,
+        &[
+            "report_intent",
+            "update_todo",
+            "fetch_copilot_cli_documentation",
+        ],
+    ),
     (ToolKind::Edit, &["create", "edit", "str_replace_editor"]),
     (ToolKind::Network, &["web_fetch", "web_search"]),
 ];
 
 /// What a call of a tool would do.
 pub(super) fn tool_use(tool: &str, input: &RawJson) -> ToolUse {
-    let known = TOOLS.iter().find(|(_, names)| names.contains(&tool)).map(|(kind, _)| *kind);
+    let known = TOOLS
+        .iter()
+        .find(|(_, names)| names.contains(&tool))
+        .map(|(kind, _)| *kind);
     let kind = known.unwrap_or(ToolKind::Other);
     let mut wants = ToolUse::of(tool, kind);
     let mut room = String::new();
@@ -44,12 +67,24 @@ mod tests {
     fn paths_and_commands_are_there() {
         let wants = |tool, input| tool_use(tool, &RawJson::parse(input).unwrap());
         let bash = wants("bash", r#"{"command":"rm x","description":"d"}"#);
-        assert_eq!((bash.kind, bash.command), (ToolKind::Execute, Some(Command::Shell("rm x".to_owned()))));
-        assert_eq!(wants("view", r#"{"path":"/etc/passwd"}"#).paths, ["/etc/passwd"]);
-        assert_eq!(wants("create", r#"{"path":"a","path":"b"}"#).paths, ["a", "b"]);
+        assert_eq!(
+            (bash.kind, bash.command),
+            (ToolKind::Execute, Some(Command::Shell("rm x".to_owned())))
+        );
+        assert_eq!(
+            wants("view", r#"{"path":"/etc/passwd"}"#).paths,
+            ["/etc/passwd"]
+        );
+        assert_eq!(
+            wants("create", r#"{"path":"a","path":"b"}"#).paths,
+            ["a", "b"]
+        );
         // Half a character is no way round a rule.
         let torn = wants("bash", r#"{"command":"rm x \ud83d"}"#);
-        assert_eq!(torn.command, Some(Command::Shell("rm x \u{fffd}".to_owned())));
+        assert_eq!(
+            torn.command,
+            Some(Command::Shell("rm x \u{fffd}".to_owned()))
+        );
         assert_eq!(wants("apply_patch", "{}").kind, ToolKind::Other);
     }
 }

@@ -28,21 +28,39 @@ pub(super) fn began(talk: &mut CopilotConversation, data: &Data<'_>, out: &mut O
     }
 }
 
-fn call(talk: &mut CopilotConversation, it: (String, String, Option<&RawValue>), data: &Data<'_>, out: &mut Outbox) {
+fn call(
+    talk: &mut CopilotConversation,
+    it: (String, String, Option<&RawValue>),
+    data: &Data<'_>,
+    out: &mut Outbox,
+) {
     let (id, name, arguments) = it;
     if talk.tools.insert(id.clone(), name.clone()).is_none() {
         let input = arguments.map_or_else(RawJson::null, RawJson::keep);
-        out.event(ToolCall { id, name, input, parent: data.parent_tool_call_id.owned() });
+        out.event(ToolCall {
+            id,
+            name,
+            input,
+            parent: data.parent_tool_call_id.owned(),
+        });
     }
 }
 
 /// A tool came to its end.
 pub(super) fn ended(talk: &mut CopilotConversation, data: &Data<'_>, out: &mut Outbox) {
-    let Some(id) = data.tool_call_id.owned() else { return };
-    let name = talk.tools.get(&id).cloned().or_else(|| data.tool_name.owned());
+    let Some(id) = data.tool_call_id.owned() else {
+        return;
+    };
+    let name = talk
+        .tools
+        .get(&id)
+        .cloned()
+        .or_else(|| data.tool_name.owned());
     let error = data.error.map();
     let denied = error.is_some_and(|error| error.code.text() == Some(DENIED));
-    let said = error.map(|error| error.message.or_empty()).or_else(|| data.error.text());
+    let said = error
+        .map(|error| error.message.or_empty())
+        .or_else(|| data.error.text());
     let output = match data.result.map() {
         Some(result) if data.success.is_true() => result.content.or_empty(),
         _ => said.or_else(|| data.result.text()).unwrap_or_default(),
@@ -61,7 +79,17 @@ pub(super) fn ended(talk: &mut CopilotConversation, data: &Data<'_>, out: &mut O
         });
     }
     // A command that failed is a success to Copilot, because it ran.
-    let code = data.shell_execution.map().and_then(|shell| shell.exit_code.count());
+    let code = data
+        .shell_execution
+        .map()
+        .and_then(|shell| shell.exit_code.count());
     let ok = data.success.is_true() && !denied && code.is_none_or(|code| code == 0);
-    out.event(ToolResult { id, name, ok, output: output.to_owned(), denied, content: None });
+    out.event(ToolResult {
+        id,
+        name,
+        ok,
+        output: output.to_owned(),
+        denied,
+        content: None,
+    });
 }

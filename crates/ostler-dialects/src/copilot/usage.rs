@@ -25,8 +25,13 @@ impl Spend {
         if let Some(reason) = call.finish_reasons.0.first().and_then(Scalar::owned) {
             self.finish = Some(reason);
         }
-        let (Some(input), Some(output)) = (call.input.count(), call.output.count()) else { return false };
-        let (read, write) = (call.cache_read.count().unwrap_or(0), call.cache_write.count().unwrap_or(0));
+        let (Some(input), Some(output)) = (call.input.count(), call.output.count()) else {
+            return false;
+        };
+        let (read, write) = (
+            call.cache_read.count().unwrap_or(0),
+            call.cache_write.count().unwrap_or(0),
+        );
         let model = call.answered.owned().or_else(|| call.asked.owned());
         let sum = self.models.entry(model.clone()).or_default();
         // Its input contains what came from a cache and what went there.
@@ -34,13 +39,18 @@ impl Spend {
         sum.cache_read += read;
         sum.cache_write += write;
         sum.output += output;
-        sum.reasoning = call.reasoning.count().map_or(sum.reasoning, |more| Some(sum.reasoning.unwrap_or(0) + more));
+        sum.reasoning = call.reasoning.count().map_or(sum.reasoning, |more| {
+            Some(sum.reasoning.unwrap_or(0) + more)
+        });
         out.event(Usage::of(model, *sum));
         true
     }
 
     /// The sum of the turn, per model.
     pub(super) fn total(&self) -> Vec<Usage> {
-        self.models.iter().map(|(model, tokens)| Usage::of(model.clone(), *tokens)).collect()
+        self.models
+            .iter()
+            .map(|(model, tokens)| Usage::of(model.clone(), *tokens))
+            .collect()
     }
 }

@@ -114,5 +114,6 @@ pub(super) fn is_recorded(opening: &str) -> bool {
         _timestamp: serde::de::IgnoredAny,
     }
     let kinds = ["session.", "assistant.", "user.", "tool."];
-    crate::recording::lines::<Head<'_>>(opening).any(|head| kinds.iter().any(|kind| head.kind.starts_with(kind)))
+    crate::recording::lines::<Head<'_>>(opening)
+        .any(|head| kinds.iter().any(|kind| head.kind.starts_with(kind)))
 }

@@ -15,8 +15,12 @@ const DEPTH: usize = 16;
 
 /// Brings a schema into a form that is taken: alternatives on top become one object with the properties of all.
 pub(crate) fn adapt(parameters: &RawJson) -> RawJson {
-    let Ok(Value::Object(root)) = serde_json::from_str(parameters.get()) else { return RawJson::of(&plain()) };
-    let Some(mut schema) = flat(&root, &root, DEPTH) else { return RawJson::of(&plain()) };
+    let Ok(Value::Object(root)) = serde_json::from_str(parameters.get()) else {
+        return RawJson::of(&plain());
+    };
+    let Some(mut schema) = flat(&root, &root, DEPTH) else {
+        return RawJson::of(&plain());
+    };
     schema.remove("$schema");
     schema.insert("type".to_owned(), "object".into());
     RawJson::of(&schema)
@@ -30,7 +34,11 @@ fn plain() -> Value {
 fn flat(schema: &Object, root: &Object, depth: usize) -> Option<Object> {
     let depth = depth.checked_sub(1)?;
     let mut schema = schema.clone();
-    if let Some(target) = schema.remove("$ref").as_ref().and_then(|it| follow(it, root)) {
+    if let Some(target) = schema
+        .remove("$ref")
+        .as_ref()
+        .and_then(|it| follow(it, root))
+    {
         let target = flat(target, root, depth)?;
         merge(&mut schema, std::slice::from_ref(&target), true);
         for (key, value) in target {
@@ -47,13 +55,20 @@ fn flat(schema: &Object, root: &Object, depth: usize) -> Option<Object> {
     }
     schema.retain(|key, value| match key.as_str() {
         "properties" => value.is_object(),
-        "required" => value.as_array().is_some_and(|names| names.iter().all(Value::is_string)),
+        "required" => value
+            .as_array()
+            .is_some_and(|names| names.iter().all(Value::is_string)),
         _ => true,
     });
     for (key, every) in [("allOf", true), ("anyOf", false), ("oneOf", false)] {
-        let Some(Value::Array(parts)) = schema.remove(key) else { continue };
-        let parts: Vec<Object> =
-            parts.iter().filter_map(Value::as_object).filter_map(|part| flat(part, root, depth)).collect();
+        let Some(Value::Array(parts)) = schema.remove(key) else {
+            continue;
+        };
+        let parts: Vec<Object> = parts
+            .iter()
+            .filter_map(Value::as_object)
+            .filter_map(|part| flat(part, root, depth))
+            .collect();
         merge(&mut schema, &parts, every);
     }
     Some(schema)
@@ -61,17 +76,29 @@ fn flat(schema: &Object, root: &Object, depth: usize) -> Option<Object> {
 
 /// What a reference within the same document points at.
 fn follow<'a>(reference: &Value, root: &'a Object) -> Option<&'a Object> {
-    let mut path =
-        reference.as_str()?.strip_prefix("#/")?.split('/').map(|key| key.replace("~1", "/").replace("~0", "~"));
+    let mut path = reference
+        .as_str()?
+        .strip_prefix("#/")?
+        .split('/')
+        .map(|key| key.replace("~1", "/").replace("~0", "~"));
     let first = root.get(&path.next()?)?;
     path.try_fold(first, |at, key| at.get(&key))?.as_object()
 }
 
 /// Puts parts into a whole: all of them hold, or one of them does.
 fn merge(whole: &mut Object, parts: &[Object], every: bool) {
-    let mut properties = whole.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
+    let mut properties = whole
+        .get("properties")
+        .and_then(Value::as_object)
+        .cloned()
+        .unwrap_or_default();
     for part in parts {
-        for (name, schema) in part.get("properties").and_then(Value::as_object).into_iter().flatten() {
+        for (name, schema) in part
+            .get("properties")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+        {
             match properties.get_mut(name) {
                 None => drop(properties.insert(name.clone(), schema.clone())),
                 Some(known) => combine(known, schema, if every { "allOf" } else { "anyOf" }),
@@ -86,9 +113,19 @@ fn merge(whole: &mut Object, parts: &[Object], every: bool) {
         }
     }
     if !every && parts.len() > 1 {
-        let forms: Vec<String> = parts.iter().map(|part| format!("{{{}}}", names(part).join(", "))).collect();
-        let own = whole.get("description").and_then(Value::as_str).map(|own| format!("{own}\n")).unwrap_or_default();
-        let told = format!("{own}The arguments must at least have one of these forms: {}.", forms.join(" or "));
+        let forms: Vec<String> = parts
+            .iter()
+            .map(|part| format!("{{{}}}", names(part).join(", ")))
+            .collect();
+        let own = whole
+            .get("description")
+            .and_then(Value::as_str)
+            .map(|own| format!("{own}\n"))
+            .unwrap_or_default();
+        let told = format!(
+            "{own}The arguments must at least have one of these forms: {}.",
+            forms.join(" or ")
+        );
         whole.insert("description".to_owned(), told.into());
     }
     if !properties.is_empty() {
@@ -100,7 +137,11 @@ fn merge(whole: &mut Object, parts: &[Object], every: bool) {
 }
 
 fn names(schema: &Object) -> Vec<String> {
-    let names = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+    let names = schema
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
     names.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
@@ -109,7 +150,11 @@ fn combine(known: &mut Value, other: &Value, how: &str) {
     if known == other {
         return;
     }
-    match known.as_object_mut().filter(|it| it.len() == 1).and_then(|it| it.get_mut(how)) {
+    match known
+        .as_object_mut()
+        .filter(|it| it.len() == 1)
+        .and_then(|it| it.get_mut(how))
+    {
         Some(Value::Array(all)) if all.contains(other) => {}
         Some(Value::Array(all)) => all.push(other.clone()),
         _ => *known = json!({ how: [known.take(), other] }),

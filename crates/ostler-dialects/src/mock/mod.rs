@@ -5,9 +5,10 @@
 //! `{"interrupt":true}`. The body that plays a script file is not here.
 
 use ostler_core::dialect::{
-    Capabilities, Conversation, Dialect, Exit, Inherits, Launch, FromConversation, Outbox, Probe, ToAgent, Setting, TurnOver,
+    Capabilities, Conversation, Dialect, Exit, FromConversation, Inherits, Launch, Outbox, Probe,
+    Setting, ToAgent, TurnOver,
 };
-use ostler_core::event::{TurnEnded, EventKind};
+use ostler_core::event::{EventKind, TurnEnded};
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Kind, Spec, SpecError, keys};
 
@@ -26,7 +27,14 @@ const TABLE: &[Row<()>] = &[
         secret: false,
         pass: (),
     },
-    Row { key: keys::MODEL, kind: Kind::Word, help: "The model's name to show.", rule: None, secret: false, pass: () },
+    Row {
+        key: keys::MODEL,
+        kind: Kind::Word,
+        help: "The model's name to show.",
+        rule: None,
+        secret: false,
+        pass: (),
+    },
 ];
 
 impl Dialect for Mock {
@@ -73,7 +81,11 @@ impl Dialect for Mock {
     fn launch(&self, spec: &Spec) -> Result<Launch, SpecError> {
         check(TABLE, &spec.settings)?;
         if let Some(arg) = spec.extra_args.first() {
-            return Err(SpecError::new("extra args", arg, "the mock agent takes none"));
+            return Err(SpecError::new(
+                "extra args",
+                arg,
+                "the mock agent takes none",
+            ));
         }
         Ok(Launch {
             program: "mock",
@@ -99,7 +111,9 @@ impl Conversation for MockConversation {
 
     fn send(&mut self, message: ToAgent, out: &mut Outbox) {
         let line = match message {
-            ToAgent::Prompt(prompt) => format!("{{\"prompt\":{}}}\n", RawJson::string(&prompt).get()),
+            ToAgent::Prompt(prompt) => {
+                format!("{{\"prompt\":{}}}\n", RawJson::string(&prompt).get())
+            }
             ToAgent::Interrupt => "{\"interrupt\":true}\n".to_owned(),
             // A script asks nothing, has no tools and no model.
             _ => return,
@@ -111,7 +125,13 @@ impl Conversation for MockConversation {
         match EventKind::from_json(line) {
             Ok(EventKind::TurnEnded(ended)) => out.push(FromConversation::TurnOver(over(ended))),
             Ok(kind @ (EventKind::State(_) | EventKind::TurnStarted(_) | EventKind::Ended(_))) => {
-                out.unreadable(line, &format!("{:?} is for the session to say, not for a script", kind.as_str()));
+                out.unreadable(
+                    line,
+                    &format!(
+                        "{:?} is for the session to say, not for a script",
+                        kind.as_str()
+                    ),
+                );
             }
             Ok(kind) => out.event(kind),
             Err(error) => out.unreadable(line, &format!("not an event: {error}")),
@@ -123,7 +143,12 @@ impl Conversation for MockConversation {
 
 /// An empty text stands for what was said in the turn.
 fn over(ended: TurnEnded) -> TurnOver {
-    let TurnEnded { outcome, text, structured, usage } = ended;
+    let TurnEnded {
+        outcome,
+        text,
+        structured,
+        usage,
+    } = ended;
     TurnOver {
         outcome,
         text: Some(text).filter(|text| !text.is_empty()),

@@ -18,8 +18,13 @@ pub(super) fn of_failure(failed: &Failed) -> Outcome {
     let problem = problem(&failed.body);
     let cause = cause_of(failed, &problem);
     let message = match (&problem.message, failed.status) {
-        (said, Some(status)) if !said.is_empty() => format!("The server answered with status {status}: {said}"),
-        (_, Some(status)) => format!("The server answered with status {status}: {}", failed.message),
+        (said, Some(status)) if !said.is_empty() => {
+            format!("The server answered with status {status}: {said}")
+        }
+        (_, Some(status)) => format!(
+            "The server answered with status {status}: {}",
+            failed.message
+        ),
         (_, None) => failed.message.clone(),
     };
     let outcome = Outcome::new(cause, message);
@@ -31,17 +36,28 @@ pub(super) fn of_failure(failed: &Failed) -> Outcome {
     outcome.with(|detail| {
         detail.http_status = failed.status;
         detail.native = native(&problem);
-        detail.resets_at = failed.resets_at.clone().filter(|_| matches!(cause, Cause::RateLimit | Cause::Overloaded));
+        detail.resets_at = failed
+            .resets_at
+            .clone()
+            .filter(|_| matches!(cause, Cause::RateLimit | Cause::Overloaded));
     })
 }
 
 /// What an error inside an answer comes to.
 pub(super) fn of_problem(problem: &Problem) -> Outcome {
-    let cause =
-        by_words(problem).or_else(|| problem.code.parse().ok().and_then(by_status)).unwrap_or(Cause::ServerError);
-    let said = if problem.message.is_empty() { "no reason was given" } else { &problem.message };
-    hinted(Outcome::new(cause, format!("The server broke off its answer: {said}")), FailedKind::Status)
-        .with(|detail| detail.native = native(problem))
+    let cause = by_words(problem)
+        .or_else(|| problem.code.parse().ok().and_then(by_status))
+        .unwrap_or(Cause::ServerError);
+    let said = if problem.message.is_empty() {
+        "no reason was given"
+    } else {
+        &problem.message
+    };
+    hinted(
+        Outcome::new(cause, format!("The server broke off its answer: {said}")),
+        FailedKind::Status,
+    )
+    .with(|detail| detail.native = native(problem))
 }
 
 /// Why an answer that came to its end is none.
@@ -57,10 +73,18 @@ pub(super) fn unfinished(reply: &Reply) -> Option<Outcome> {
             0 => "The server's answer holds nothing of an answer.".to_owned(),
             n => format!("The server's answer could not be understood ({n} lines)."),
         };
-        Failed { kind: FailedKind::Invalid, message, ..Failed::default() }
+        Failed {
+            kind: FailedKind::Invalid,
+            message,
+            ..Failed::default()
+        }
     } else {
         let message = "The answer broke off in the middle.".to_owned();
-        Failed { kind: FailedKind::Cut, message, ..Failed::default() }
+        Failed {
+            kind: FailedKind::Cut,
+            message,
+            ..Failed::default()
+        }
     }))
 }
 
@@ -72,7 +96,8 @@ pub(super) fn unpriced() -> Outcome {
 
 /// An ending in the model's own word.
 pub(super) fn ending(cause: Cause, message: &str, word: &str) -> Outcome {
-    Outcome::new(cause, message).with(|detail| detail.native = Some(word.to_owned()).filter(|word| !word.is_empty()))
+    Outcome::new(cause, message)
+        .with(|detail| detail.native = Some(word.to_owned()).filter(|word| !word.is_empty()))
 }
 
 /// Whether another attempt can help.
@@ -83,14 +108,19 @@ pub fn is_worth_retrying(failed: &Failed) -> bool {
     }
     let problem = problem(&failed.body);
     // A spent quota comes as 429 too; waiting does not fill it.
-    let quota = [&problem.code, &problem.kind].iter().any(|word| *word == "insufficient_quota");
+    let quota = [&problem.code, &problem.kind]
+        .iter()
+        .any(|word| *word == "insufficient_quota");
     let cause = cause_of(failed, &problem);
     !quota && is_passing(cause) && failed.kind != FailedKind::Tls
 }
 
 /// Returns true if the same call can succeed a moment later.
 fn is_passing(cause: Cause) -> bool {
-    matches!(cause, Cause::RateLimit | Cause::Overloaded | Cause::ServerError | Cause::Network)
+    matches!(
+        cause,
+        Cause::RateLimit | Cause::Overloaded | Cause::ServerError | Cause::Network
+    )
 }
 
 /// Whether the conversation is too long for the model.
@@ -98,7 +128,11 @@ pub(super) fn is_too_long(failed: &Failed) -> bool {
     let problem = match &failed.ended {
         Some(outcome) => Problem {
             message: outcome.message.clone(),
-            code: outcome.detail.as_ref().and_then(|detail| detail.native.clone()).unwrap_or_default(),
+            code: outcome
+                .detail
+                .as_ref()
+                .and_then(|detail| detail.native.clone())
+                .unwrap_or_default(),
             ..Problem::default()
         },
         None => problem(&failed.body),
@@ -147,46 +181,60 @@ fn by_status(status: u16) -> Option<Cause> {
 
 /// Codes and types that servers use beside the status.
 fn by_words(problem: &Problem) -> Option<Cause> {
-    [problem.code.as_str(), problem.kind.as_str()].into_iter().find_map(|word| {
-        Some(match word {
-            "invalid_api_key" | "authentication_error" | "permission_error" | "AuthenticationError" => Cause::Auth,
-            "rate_limit_exceeded"
-            | "rate_limit_error"
-            | "insufficient_quota"
-            | "requests"
-            | "tokens"
-            | "RateLimitError"
-            | "throttling_error" => Cause::RateLimit,
-            "overloaded_error"
-            | "server_overloaded"
-            | "engine_overloaded"
-            | "service_unavailable"
-            | "ServiceUnavailableError"
-            | "overloaded" => Cause::Overloaded,
-            "content_filter" | "content_policy_violation" => Cause::Refused,
-            "model_not_found"
-            | "context_length_exceeded"
-            | "invalid_request_error"
-            | "NotFoundError"
-            | "BadRequestError" => Cause::BadRequest,
-            _ => return None,
+    [problem.code.as_str(), problem.kind.as_str()]
+        .into_iter()
+        .find_map(|word| {
+            Some(match word {
+                "invalid_api_key"
+                | "authentication_error"
+                | "permission_error"
+                | "AuthenticationError" => Cause::Auth,
+                "rate_limit_exceeded"
+                | "rate_limit_error"
+                | "insufficient_quota"
+                | "requests"
+                | "tokens"
+                | "RateLimitError"
+                | "throttling_error" => Cause::RateLimit,
+                "overloaded_error"
+                | "server_overloaded"
+                | "engine_overloaded"
+                | "service_unavailable"
+                | "ServiceUnavailableError"
+                | "overloaded" => Cause::Overloaded,
+                "content_filter" | "content_policy_violation" => Cause::Refused,
+                "model_not_found"
+                | "context_length_exceeded"
+                | "invalid_request_error"
+                | "NotFoundError"
+                | "BadRequestError" => Cause::BadRequest,
+                _ => return None,
+            })
         })
-    })
 }
 
 fn native(problem: &Problem) -> Option<String> {
-    [&problem.code, &problem.kind].into_iter().find(|word| !word.is_empty()).cloned()
+    [&problem.code, &problem.kind]
+        .into_iter()
+        .find(|word| !word.is_empty())
+        .cloned()
 }
 
 /// What the server wrote about the error.
 fn problem(body: &str) -> Problem {
     let body = body.trim();
     // Some wrap it into a list of one.
-    let body = body.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')).unwrap_or(body);
+    let body = body
+        .strip_prefix('[')
+        .and_then(|inner| inner.strip_suffix(']'))
+        .unwrap_or(body);
     let chunk = serde_json::from_str::<Chunk<'_>>(body).ok();
     chunk.and_then(|chunk| chunk.fault()).unwrap_or_else(|| {
         let plain = if body.starts_with('<') { "" } else { body };
-        Problem { message: plain.chars().take(500).collect(), ..Problem::default() }
+        Problem {
+            message: plain.chars().take(500).collect(),
+            ..Problem::default()
+        }
     })
 }
 
@@ -207,7 +255,9 @@ fn hinted(outcome: Outcome, kind: FailedKind) -> Outcome {
         (Cause::BadRequest, _) => {
             "Check the model's name (--model) and the base URL; `ostler doctor` asks the server which models it has."
         }
-        (Cause::Protocol, _) => "Is this an OpenAI-compatible server? The base URL usually ends with /v1.",
+        (Cause::Protocol, _) => {
+            "Is this an OpenAI-compatible server? The base URL usually ends with /v1."
+        }
         _ => return outcome,
     };
     outcome.hint(hint)
@@ -218,13 +268,23 @@ mod tests {
     use super::*;
 
     fn failed(status: u16, body: &str) -> Failed {
-        Failed { kind: FailedKind::Status, status: Some(status), body: body.into(), ..Failed::default() }
+        Failed {
+            kind: FailedKind::Status,
+            status: Some(status),
+            body: body.into(),
+            ..Failed::default()
+        }
     }
 
     #[test]
     fn every_failure_has_its_cause() {
         let table: &[(u16, &str, Cause, bool)] = &[
-            (401, r#"{"error":{"message":"Incorrect API key","code":"invalid_api_key"}}"#, Cause::Auth, false),
+            (
+                401,
+                r#"{"error":{"message":"Incorrect API key","code":"invalid_api_key"}}"#,
+                Cause::Auth,
+                false,
+            ),
             (403, "", Cause::Auth, false),
             (
                 404,
@@ -232,21 +292,36 @@ mod tests {
                 Cause::BadRequest,
                 false,
             ),
-            (404, r#"{"error":"model 'x' not found, try pulling it first"}"#, Cause::BadRequest, false),
+            (
+                404,
+                r#"{"error":"model 'x' not found, try pulling it first"}"#,
+                Cause::BadRequest,
+                false,
+            ),
             (
                 429,
                 r#"{"error":{"message":"slow down","type":"requests","code":"rate_limit_exceeded"}}"#,
                 Cause::RateLimit,
                 true,
             ),
-            (429, r#"{"error":{"message":"no money","code":"insufficient_quota"}}"#, Cause::RateLimit, false),
+            (
+                429,
+                r#"{"error":{"message":"no money","code":"insufficient_quota"}}"#,
+                Cause::RateLimit,
+                false,
+            ),
             (
                 400,
                 r#"{"error":{"message":"bad","type":"invalid_request_error","code":null}}"#,
                 Cause::BadRequest,
                 false,
             ),
-            (400, r#"{"object":"error","message":"no such thing","code":40303}"#, Cause::BadRequest, false),
+            (
+                400,
+                r#"{"object":"error","message":"no such thing","code":40303}"#,
+                Cause::BadRequest,
+                false,
+            ),
             (500, "<html>oops</html>", Cause::ServerError, true),
             (
                 500,
@@ -255,8 +330,18 @@ mod tests {
                 false,
             ),
             (502, "", Cause::ServerError, true),
-            (504, r#"{"error":{"message":"x","type":"server_error"}}"#, Cause::ServerError, true),
-            (503, r#"{"error":{"message":"loading","type":"unavailable_error","code":503}}"#, Cause::Overloaded, true),
+            (
+                504,
+                r#"{"error":{"message":"x","type":"server_error"}}"#,
+                Cause::ServerError,
+                true,
+            ),
+            (
+                503,
+                r#"{"error":{"message":"loading","type":"unavailable_error","code":503}}"#,
+                Cause::Overloaded,
+                true,
+            ),
             (529, "", Cause::Overloaded, true),
             (418, "teapot", Cause::BadRequest, false),
         ];
@@ -266,15 +351,24 @@ mod tests {
             assert_eq!(outcome.cause, *cause, "{status} {body}");
             assert_eq!(is_worth_retrying(&failed), *again, "{status} {body}");
             assert_eq!(outcome.detail.and_then(|d| d.http_status), Some(*status));
-            assert!(outcome.hint.is_some(), "{status}: a failure says what to do");
+            assert!(
+                outcome.hint.is_some(),
+                "{status}: a failure says what to do"
+            );
         }
     }
 
     #[test]
     fn an_error_inside_an_answer_has_its_cause() {
         for (line, cause) in [
-            (r#"{"error":{"message":"slow","code":"rate_limit_exceeded"}}"#, Cause::RateLimit),
-            (r#"{"error":{"message":"busy","type":"overloaded_error"}}"#, Cause::Overloaded),
+            (
+                r#"{"error":{"message":"slow","code":"rate_limit_exceeded"}}"#,
+                Cause::RateLimit,
+            ),
+            (
+                r#"{"error":{"message":"busy","type":"overloaded_error"}}"#,
+                Cause::Overloaded,
+            ),
             (r#"{"error":{"message":"key","code":401}}"#, Cause::Auth),
             (r#"{"error":"something broke"}"#, Cause::ServerError),
             (
@@ -289,11 +383,17 @@ mod tests {
 
     #[test]
     fn a_conversation_that_is_too_long_is_told_apart() {
-        assert!(is_too_long(&failed(400, r#"{"error":{"message":"x","code":"context_length_exceeded"}}"#)));
+        assert!(is_too_long(&failed(
+            400,
+            r#"{"error":{"message":"x","code":"context_length_exceeded"}}"#
+        )));
         assert!(is_too_long(&failed(
             400,
             r#"{"object":"error","message":"This model's maximum context length is 8 tokens"}"#
         )));
-        assert!(!is_too_long(&failed(400, r#"{"error":{"message":"bad temperature"}}"#)));
+        assert!(!is_too_long(&failed(
+            400,
+            r#"{"error":{"message":"bad temperature"}}"#
+        )));
     }
 }

@@ -44,7 +44,11 @@ impl Calls {
 
     /// Takes a piece in the form from before tools: one call, without id and index.
     pub(super) fn take_function(&mut self, name: &str, arguments: String) {
-        self.piece(&Call { name: name.to_owned(), arguments, ..Call::default() });
+        self.piece(&Call {
+            name: name.to_owned(),
+            arguments,
+            ..Call::default()
+        });
     }
 
     fn piece(&mut self, new: &Call) {
@@ -61,8 +65,10 @@ impl Calls {
     /// The call that a piece belongs to; none when it begins another.
     fn place(&self, new: &Call) -> Option<usize> {
         // The same id is the same call, unless it has another index or begins anew.
-        let same =
-            |call: &Call| call.id == new.id && (call.index == new.index || call.index.is_none() || new.index.is_none());
+        let same = |call: &Call| {
+            call.id == new.id
+                && (call.index == new.index || call.index.is_none() || new.index.is_none())
+        };
         if !new.id.is_empty()
             && let Some(same) = self.all.iter().rposition(same)
             && (new.name.is_empty() || !self.all[same].is_whole())
@@ -71,7 +77,10 @@ impl Calls {
         }
         // The latest with that index: when two calls share one, the first is over once the second has begun.
         let candidate = match new.index {
-            Some(index) => self.all.iter().rposition(|call| call.index == Some(index))?,
+            Some(index) => self
+                .all
+                .iter()
+                .rposition(|call| call.index == Some(index))?,
             None => self.all.len().checked_sub(1)?,
         };
         (!self.all[candidate].ended_by(new)).then_some(candidate)
@@ -84,16 +93,36 @@ impl Calls {
 
     /// The calls. One without a name gets one that no tool has, so that the model is told.
     pub(super) fn finish(self) -> Vec<Call> {
-        let is_something = |call: &Call| !(call.name.is_empty() && call.id.is_empty() && call.arguments.is_empty());
-        let named = |call: Call| if call.name.is_empty() { Call { name: "unnamed".into(), ..call } } else { call };
-        self.all.into_iter().filter(is_something).map(named).collect()
+        let is_something = |call: &Call| {
+            !(call.name.is_empty() && call.id.is_empty() && call.arguments.is_empty())
+        };
+        let named = |call: Call| {
+            if call.name.is_empty() {
+                Call {
+                    name: "unnamed".into(),
+                    ..call
+                }
+            } else {
+                call
+            }
+        };
+        self.all
+            .into_iter()
+            .filter(is_something)
+            .map(named)
+            .collect()
     }
 }
 
 impl Call {
     /// A call that is all there.
     pub(super) fn of(id: &str, name: &str, arguments: &str) -> Self {
-        Self { id: id.to_owned(), name: name.to_owned(), arguments: arguments.to_owned(), index: None }
+        Self {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            arguments: arguments.to_owned(),
+            index: None,
+        }
     }
 
     /// Whether a piece that could belong to this call begins another one.
@@ -143,7 +172,11 @@ impl Call {
 mod tests {
     use super::*;
 
-    type Shape = (&'static str, &'static [&'static str], &'static [(&'static str, &'static str, &'static str)]);
+    type Shape = (
+        &'static str,
+        &'static [&'static str],
+        &'static [(&'static str, &'static str, &'static str)],
+    );
 
     const A: &str = r#"{"path":"a"}"#;
     const B: &str = r#"{"path":"b"}"#;
@@ -243,7 +276,10 @@ mod tests {
                 calls.take(&serde_json::from_str(piece).unwrap());
             }
             let calls = calls.finish();
-            let found: Vec<_> = calls.iter().map(|c| (&*c.id, &*c.name, &*c.arguments)).collect();
+            let found: Vec<_> = calls
+                .iter()
+                .map(|c| (&*c.id, &*c.name, &*c.arguments))
+                .collect();
             assert_eq!(found, *wanted, "{shape}");
         }
     }

@@ -109,19 +109,33 @@ impl Chunk<'_> {
     /// The error it carries instead of an answer.
     pub(super) fn fault(&self) -> Option<Problem> {
         let choice = self.choices.0.first().and_then(Node::map);
-        for node in [Some(&self.error), choice.map(|choice| &choice.error)].into_iter().flatten() {
+        for node in [Some(&self.error), choice.map(|choice| &choice.error)]
+            .into_iter()
+            .flatten()
+        {
             match node {
                 // Beside an answer, an error that says nothing is none.
-                Node::Map(fault) if Problem::of(fault) == Problem::default() && choice.is_some() => {}
+                Node::Map(fault)
+                    if Problem::of(fault) == Problem::default() && choice.is_some() => {}
                 Node::Text(text) if text.is_empty() => {}
                 Node::Map(fault) => return Some(Problem::of(fault)),
-                Node::Text(text) => return Some(Problem { message: text.to_string(), ..Problem::default() }),
+                Node::Text(text) => {
+                    return Some(Problem {
+                        message: text.to_string(),
+                        ..Problem::default()
+                    });
+                }
                 Node::None => {}
             }
         }
-        let bare = self.object.text() == Some("error") || (self.choices.0.is_empty() && self.usage.map().is_none());
+        let bare = self.object.text() == Some("error")
+            || (self.choices.0.is_empty() && self.usage.map().is_none());
         let message = self.message.text().filter(|_| bare)?;
-        Some(Problem { message: message.to_owned(), code: word(&self.code), ..Problem::default() })
+        Some(Problem {
+            message: message.to_owned(),
+            code: word(&self.code),
+            ..Problem::default()
+        })
     }
 }
 
@@ -138,14 +152,23 @@ pub(super) struct Problem {
 
 impl Problem {
     fn of(fault: &Fault<'_>) -> Self {
-        let code = [word(&fault.code), word(&fault.status)].into_iter().find(|w| !w.is_empty()).unwrap_or_default();
-        Self { message: fault.message.or_empty().chars().take(MESSAGE).collect(), kind: word(&fault.kind), code }
+        let code = [word(&fault.code), word(&fault.status)]
+            .into_iter()
+            .find(|w| !w.is_empty())
+            .unwrap_or_default();
+        Self {
+            message: fault.message.or_empty().chars().take(MESSAGE).collect(),
+            kind: word(&fault.kind),
+            code,
+        }
     }
 }
 
 /// A word, or a number written as one: codes come as both.
 fn word(scalar: &Scalar<'_>) -> String {
-    scalar.count().map_or_else(|| scalar.or_empty().to_owned(), |number| number.to_string())
+    scalar
+        .count()
+        .map_or_else(|| scalar.or_empty().to_owned(), |number| number.to_string())
 }
 
 /// The text of a tool call's arguments: they come as a string that holds JSON, or as the object itself.

@@ -30,7 +30,10 @@ pub(super) struct Meter {
 impl Meter {
     /// The server counted `tokens` for the conversation as it is now.
     pub(super) fn note(&mut self, tokens: u64, history: &History) {
-        *self = Self { counted: tokens, at: size(history) };
+        *self = Self {
+            counted: tokens,
+            at: size(history),
+        };
     }
 
     /// The conversation became another: nothing is counted.
@@ -51,7 +54,11 @@ impl Meter {
 
     /// Whether the conversation, with `overhead` characters before it, is too long for the window.
     pub(super) fn is_full(&self, history: &History, overhead: usize, window: u64) -> bool {
-        let overhead = if self.counted == 0 { overhead as u64 / CHARACTERS } else { 0 };
+        let overhead = if self.counted == 0 {
+            overhead as u64 / CHARACTERS
+        } else {
+            0
+        };
         self.tokens(history) + overhead > window / 100 * FULL
     }
 }
@@ -73,9 +80,16 @@ pub(super) fn shorten(history: &mut History) -> Option<(usize, usize)> {
         if text.len() <= 3 * HALF {
             continue;
         }
-        let (head, tail) = (text.floor_char_boundary(HALF), text.ceil_char_boundary(text.len() - HALF));
+        let (head, tail) = (
+            text.floor_char_boundary(HALF),
+            text.ceil_char_boundary(text.len() - HALF),
+        );
         let left_out = tail - head;
-        let short = format!("{}\n[… {left_out} bytes left out to save room …]\n{}", &text[..head], &text[tail..]);
+        let short = format!(
+            "{}\n[… {left_out} bytes left out to save room …]\n{}",
+            &text[..head],
+            &text[tail..]
+        );
         (count, gone) = (count + 1, gone + text.len() - short.len());
         *text = short;
     }
@@ -108,8 +122,16 @@ pub(super) fn question(history: &History, cut: usize, window: u64) -> String {
     }
     let room = usize::try_from(window / 100 * (FULL - KEEP) * CHARACTERS).unwrap_or(usize::MAX);
     if text.len() > room {
-        let (head, tail) = (text.floor_char_boundary(room / 2), text.ceil_char_boundary(text.len() - room / 2));
-        text = format!("{}\n[… {} bytes left out …]\n{}", &text[..head], tail - head, &text[tail..]);
+        let (head, tail) = (
+            text.floor_char_boundary(room / 2),
+            text.ceil_char_boundary(text.len() - room / 2),
+        );
+        text = format!(
+            "{}\n[… {} bytes left out …]\n{}",
+            &text[..head],
+            tail - head,
+            &text[tail..]
+        );
     }
     format!(
         "Below is the first part of a conversation between a user and a coding agent. Summarise it for the agent, who will \
@@ -126,12 +148,17 @@ const TASK: usize = 16 * 1024;
 
 /// Puts the summary in place of what it stands for. What the user wanted last stays in the user's own words.
 pub(super) fn replace(history: &mut History, cut: usize, summary: &str) {
-    let task = history.0[..cut].iter().rev().find_map(|message| match message {
-        Message::User(text) if !text.starts_with(SUMMARY) => Some(text),
-        _ => None,
-    });
+    let task = history.0[..cut]
+        .iter()
+        .rev()
+        .find_map(|message| match message {
+            Message::User(text) if !text.starts_with(SUMMARY) => Some(text),
+            _ => None,
+        });
     let earlier = history.0[..cut].iter().find_map(|message| match message {
-        Message::User(text) if text.starts_with(SUMMARY) => text.split_once(LATEST).map(|(_, task)| task),
+        Message::User(text) if text.starts_with(SUMMARY) => {
+            text.split_once(LATEST).map(|(_, task)| task)
+        }
         _ => None,
     });
     let task = task.map(String::as_str).or(earlier).unwrap_or_default();
@@ -149,9 +176,22 @@ mod tests {
     use super::*;
 
     fn step(id: &str, size: usize) -> [Message; 2] {
-        let call = Called { id: id.into(), name: "read_file".into(), arguments: "{}".into() };
-        let result = Message::Tool { id: id.into(), text: "x".repeat(size) };
-        [Message::Assistant { text: String::new(), calls: vec![call] }, result]
+        let call = Called {
+            id: id.into(),
+            name: "read_file".into(),
+            arguments: "{}".into(),
+        };
+        let result = Message::Tool {
+            id: id.into(),
+            text: "x".repeat(size),
+        };
+        [
+            Message::Assistant {
+                text: String::new(),
+                calls: vec![call],
+            },
+            result,
+        ]
     }
 
     fn history(steps: usize, size: usize) -> History {
@@ -169,10 +209,17 @@ mod tests {
         let lengths: Vec<usize> = history
             .0
             .iter()
-            .filter_map(|m| if let Message::Tool { text, .. } = m { Some(text.len()) } else { None })
+            .filter_map(|m| {
+                if let Message::Tool { text, .. } = m {
+                    Some(text.len())
+                } else {
+                    None
+                }
+            })
             .collect();
         assert!(
-            lengths[..3].iter().all(|len| *len < 500) && lengths[3..].iter().all(|len| *len == 1000),
+            lengths[..3].iter().all(|len| *len < 500)
+                && lengths[3..].iter().all(|len| *len == 1000),
             "{lengths:?}"
         );
         assert_eq!(shorten(&mut history), None, "once is enough");
@@ -189,7 +236,11 @@ mod tests {
                 assert!(short.0.len() < history.0.len());
             }
         }
-        assert_eq!(cut(&history(0, 0), 100), None, "a single message is not summarised");
+        assert_eq!(
+            cut(&history(0, 0), 100),
+            None,
+            "a single message is not summarised"
+        );
     }
 
     #[test]
@@ -197,7 +248,10 @@ mod tests {
         let mut meter = Meter::default();
         let mut history = history(2, 400);
         assert!(!meter.is_full(&history, 0, 1000));
-        assert!(meter.is_full(&history, 4000, 1000), "what comes before it counts too");
+        assert!(
+            meter.is_full(&history, 4000, 1000),
+            "what comes before it counts too"
+        );
         meter.note(790, &history);
         assert_eq!(meter.tokens(&history), 790);
         history.push(Message::User("y".repeat(80)));

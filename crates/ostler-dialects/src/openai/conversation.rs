@@ -11,11 +11,10 @@ mod tools;
 use std::collections::{HashMap, HashSet};
 
 use ostler_core::dialect::{Conversation, Exit, FromConversation, Outbox, ToAgent};
-use ostler_core::event::{Event, Level, Notice, Started, EventKind};
+use ostler_core::event::{Event, EventKind, Level, Notice, Started};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::raw_json::RawJson;
 
-use super::usage::Bill;
 use super::calls::Call;
 use super::chunk::Chunk;
 use super::context::Meter;
@@ -26,6 +25,7 @@ use super::prices::Price;
 use super::rebuild::codes;
 use super::reply::{Audience, Reply};
 use super::request::Request;
+use super::usage::Bill;
 use super::{blame, rebuild, structured, system};
 use looping::{ASKED, Next};
 use tools::{Approval, Asking};
@@ -129,7 +129,13 @@ impl ModelConversation {
     pub(super) fn new(plan: Plan, past: &[Event]) -> Self {
         let history = History::rebuild(past.iter().map(|event| &event.kind));
         // Ids and names go on too, so that none of them comes twice.
-        let call = |event: &Event| if let EventKind::ToolCall(call) = &event.kind { Some(call.id.clone()) } else { None };
+        let call = |event: &Event| {
+            if let EventKind::ToolCall(call) = &event.kind {
+                Some(call.id.clone())
+            } else {
+                None
+            }
+        };
         let begins = |event: &&Event| matches!(event.kind, EventKind::TurnStarted(_));
         Self {
             model: plan.model.clone(),
@@ -176,22 +182,49 @@ impl ModelConversation {
         // Once, also when it is tried again with less.
         if self.looping().is_some() && self.turn.told < self.turn.steps {
             self.turn.told = self.turn.steps;
-            out.notice(Level::Debug, "iteration", format!("Iteration {}.", self.turn.steps));
+            out.notice(
+                Level::Debug,
+                "iteration",
+                format!("Iteration {}.", self.turn.steps),
+            );
         }
         self.phase = Phase::Answering(Box::new(self.reply(Audience::Caller)));
         self.order_call(&self.history.0, true, out);
     }
 
     fn reply(&self, audience: Audience) -> Reply {
-        Reply::new(audience, format!("{}.{}", self.turns, self.turn.steps), self.model().to_owned())
+        Reply::new(
+            audience,
+            format!("{}.{}", self.turns, self.turn.steps),
+            self.model().to_owned(),
+        )
     }
 
     fn order_call(&self, messages: &[Message], with_tools: bool, out: &mut Outbox) {
         let Some(ready) = &self.ready else { return };
-        let (system, tools) = if with_tools { (&*self.system, &*ready.tools) } else { ("", &[][..]) };
+        let (system, tools) = if with_tools {
+            (&*self.system, &*ready.tools)
+        } else {
+            ("", &[][..])
+        };
         // A summary is no answer: the schema is not for it.
-        let plan = if with_tools { self.plan.clone() } else { Plan { json_schema: None, ..self.plan.clone() } };
-        let body = Request { plan: &plan, ready, model: self.model(), system, messages, tools }.to_json();
+        let plan = if with_tools {
+            self.plan.clone()
+        } else {
+            Plan {
+                json_schema: None,
+                ..self.plan.clone()
+            }
+        };
+        let body = Request {
+            plan: &plan,
+            ready,
+            model: self.model(),
+            system,
+            messages,
+            tools,
+        }
+        .to_json();
         order(&Order::Call(body), out);
     }
 
@@ -206,7 +239,11 @@ impl ModelConversation {
         }
         let mended = crate::surrogates::mend(line);
         let chunk = serde_json::from_str::<Chunk<'_>>(&mended);
-        if matches!(self.phase, Phase::Idle) && chunk.as_ref().is_ok_and(|chunk| !chunk.choices.0.is_empty()) {
+        if matches!(self.phase, Phase::Idle)
+            && chunk
+                .as_ref()
+                .is_ok_and(|chunk| !chunk.choices.0.is_empty())
+        {
             // Only a recording goes on without being asked.
             self.begin();
             out.push(FromConversation::TurnBegan);
@@ -214,7 +251,9 @@ impl ModelConversation {
             self.phase = Phase::Answering(Box::new(self.reply(Audience::Caller)));
         }
         match (&mut self.phase, chunk) {
-            (Phase::Answering(reply) | Phase::Summarising(reply, _), Ok(chunk)) => reply.take(&chunk, out),
+            (Phase::Answering(reply) | Phase::Summarising(reply, _), Ok(chunk)) => {
+                reply.take(&chunk, out)
+            }
             (Phase::Answering(reply) | Phase::Summarising(reply, _), Err(error)) => {
                 reply.unreadable += 1;
                 out.unreadable(line, &format!("not a piece of an answer: {error}"));
@@ -256,23 +295,41 @@ impl ModelConversation {
             return;
         }
         let Some(ready) = &self.ready else { return };
-        let asked = if reply.asked.is_empty() { &ready.model } else { &reply.asked };
+        let asked = if reply.asked.is_empty() {
+            &ready.model
+        } else {
+            &reply.asked
+        };
         let model = reply.model.as_deref().unwrap_or(asked);
-        let listed = || if ready.official { Price::listed(model) } else { None };
-        let price = self.plan.price.filter(|_| self.is_first(asked)).or_else(listed);
+        let listed = || {
+            if ready.official {
+                Price::listed(model)
+            } else {
+                None
+            }
+        };
+        let price = self
+            .plan
+            .price
+            .filter(|_| self.is_first(asked))
+            .or_else(listed);
         self.turn.bill.add(model, reply.spent, price);
     }
 
     /// The same, and takes note of how full the window is.
     fn count(&mut self, reply: &Reply, out: &mut Outbox) {
-        let missed = self.ready.as_ref().is_some_and(|ready| !ready.uncounted) && !self.turn.bill.incomplete;
+        let missed =
+            self.ready.as_ref().is_some_and(|ready| !ready.uncounted) && !self.turn.bill.incomplete;
         let covers_more = self.turn.bill.open || reply.later;
         self.charge(reply);
         if covers_more {
             // What several answers used together says nothing about the window.
         } else if let Some(spent) = reply.spent.filter(|_| !reply.is_private()) {
             let tokens = spent.tokens;
-            self.meter.note(tokens.input + tokens.cache_read + tokens.output, &self.history);
+            self.meter.note(
+                tokens.input + tokens.cache_read + tokens.output,
+                &self.history,
+            );
         } else if reply.spent.is_none() && missed && reply.pieces > 0 {
             let message = "The server did not say how many tokens an answer took; the turn's usage is incomplete.";
             out.notice(Level::Warning, "usage_missing", message);
@@ -282,16 +339,27 @@ impl ModelConversation {
     /// An answer that is all there: tools to run, or the end of the turn.
     fn answered(&mut self, reply: Reply, out: &mut Outbox) {
         self.turn.squeezed = Squeezed::Not;
-        let (finish, refused, flood) = (reply.finish.clone().unwrap_or_default(), reply.refused, reply.is_flood());
+        let (finish, refused, flood) = (
+            reply.finish.clone().unwrap_or_default(),
+            reply.refused,
+            reply.is_flood(),
+        );
         let (text, mut calls) = reply.into_parts();
         // Arguments that have not begun are cut too.
         let whole = |call: &Call| !call.arguments.trim().is_empty() && call.input().is_ok();
         let cut_short = finish == "length" && !calls.last().is_some_and(whole);
         let ending = if refused || finish == "content_filter" {
-            Some(blame::ending(Cause::Refused, "The model refused to answer.", &finish))
+            Some(blame::ending(
+                Cause::Refused,
+                "The model refused to answer.",
+                &finish,
+            ))
         } else if cut_short || flood {
             let message = "The answer reached the model's limit on output.";
-            Some(blame::ending(Cause::OutputLimit, message, &finish).hint("Allow more (--set max_tokens=…)."))
+            Some(
+                blame::ending(Cause::OutputLimit, message, &finish)
+                    .hint("Allow more (--set max_tokens=…)."),
+            )
         } else if !calls.is_empty() && self.plan.budget && !self.turn.bill.is_priced() {
             Some(blame::unpriced())
         } else {
@@ -304,7 +372,11 @@ impl ModelConversation {
         self.name(&mut calls);
         self.keep(&text, &calls);
         // Whatever `finish_reason` says: servers get it wrong.
-        if calls.is_empty() { self.final_answer(text, out) } else { self.work(calls, out) }
+        if calls.is_empty() {
+            self.final_answer(text, out)
+        } else {
+            self.work(calls, out)
+        }
     }
 
     fn name(&mut self, calls: &mut [Call]) {
@@ -324,10 +396,19 @@ impl ModelConversation {
         }
         let calls = calls.iter().map(|call| {
             // Servers refuse a conversation in which arguments are not JSON, even those that wrote them.
-            let arguments = call.input().map_or_else(|_| "{}".to_owned(), |raw| raw.get().to_owned());
-            Called { id: call.id.clone(), name: call.name.clone(), arguments }
+            let arguments = call
+                .input()
+                .map_or_else(|_| "{}".to_owned(), |raw| raw.get().to_owned());
+            Called {
+                id: call.id.clone(),
+                name: call.name.clone(),
+                arguments,
+            }
         });
-        self.history.push(Message::Assistant { text: text.to_owned(), calls: calls.collect() });
+        self.history.push(Message::Assistant {
+            text: text.to_owned(),
+            calls: calls.collect(),
+        });
     }
 
     fn final_answer(&mut self, text: String, out: &mut Outbox) {
@@ -351,14 +432,18 @@ impl ModelConversation {
                     "Your answer does not keep to the schema: {why}. Answer again, with nothing but JSON of this schema: {schema}"
                 );
                 let raw = Some(RawJson::string(&question));
-                out.event(Notice { raw, ..Notice::new(Level::Warning, codes::SCHEMA_NOT_KEPT, message) });
+                out.event(Notice {
+                    raw,
+                    ..Notice::new(Level::Warning, codes::SCHEMA_NOT_KEPT, message)
+                });
                 self.history.push(Message::Told(question));
                 self.tell_usage(out);
                 self.ask(out);
             }
             Err(why) => {
                 let message = format!("The model's answer does not keep to the schema: {why}.");
-                let outcome = Outcome::new(Cause::Protocol, message).hint("Try a simpler schema, or another model.");
+                let outcome = Outcome::new(Cause::Protocol, message)
+                    .hint("Try a simpler schema, or another model.");
                 self.end(outcome, Some(text), out);
             }
         }
@@ -382,9 +467,19 @@ impl ModelConversation {
             Word::Result(outcome) => self.result(outcome, out),
             Word::Unanswered { id, question } => {
                 self.turn.questions.push(question);
-                self.result(super::orders::Outcome { id, ok: true, denied: false, output: ASKED.to_owned() }, out);
+                self.result(
+                    super::orders::Outcome {
+                        id,
+                        ok: true,
+                        denied: false,
+                        output: ASKED.to_owned(),
+                    },
+                    out,
+                );
             }
-            Word::NeedsApproval { id, paths, output } => self.approval(Approval { id, paths, output }, out),
+            Word::NeedsApproval { id, paths, output } => {
+                self.approval(Approval { id, paths, output }, out)
+            }
             Word::Flow(flow) => self.flow(flow, out),
             Word::Verified(fault) => self.verified(fault, out),
             Word::Cancelled if matches!(self.phase, Phase::Idle | Phase::Waiting) => {}
@@ -404,11 +499,15 @@ impl ModelConversation {
             agent: self.plan.agent.to_owned(),
             agent_version: None,
             native_session: None,
-            model: Some(self.model.as_ref().unwrap_or(&ready.model).clone()).filter(|model| !model.is_empty()),
+            model: Some(self.model.as_ref().unwrap_or(&ready.model).clone())
+                .filter(|model| !model.is_empty()),
             cwd: Some(ready.cwd.clone()).filter(|cwd| !cwd.is_empty()),
             tools: ready.tools.iter().map(|tool| tool.name.clone()).collect(),
         });
-        ready.notices.iter().for_each(|notice| out.event(notice.clone()));
+        ready
+            .notices
+            .iter()
+            .for_each(|notice| out.event(notice.clone()));
         self.ready = Some(ready);
         if matches!(self.phase, Phase::Waiting) {
             self.take_up(out);
@@ -417,7 +516,11 @@ impl ModelConversation {
 
     /// Goes on with a message: it may be the answer to a question whether calls may be made.
     fn take_up(&mut self, out: &mut Outbox) {
-        let answer = if self.ready.is_some() { self.answer.take() } else { None };
+        let answer = if self.ready.is_some() {
+            self.answer.take()
+        } else {
+            None
+        };
         if !answer.is_some_and(|answer| self.approved(&answer, out)) {
             self.ask(out);
         }
@@ -458,11 +561,18 @@ impl Conversation for ModelConversation {
 }
 
 fn order(order: &Order, out: &mut Outbox) {
-    out.push(FromConversation::Write(format!("{}\n", RawJson::of(order).get()).into_bytes()));
+    out.push(FromConversation::Write(
+        format!("{}\n", RawJson::of(order).get()).into_bytes(),
+    ));
 }
 
 fn sentence(retrying: &Retrying) -> String {
-    let Retrying { attempt, of, after_ms, why } = retrying;
+    let Retrying {
+        attempt,
+        of,
+        after_ms,
+        why,
+    } = retrying;
     let seconds = *after_ms as f64 / 1000.0;
     let why = blame::of_failure(why).message;
     format!("Attempt {attempt} of {of} failed, the next one is in {seconds:.1} s. {why}")

@@ -61,14 +61,37 @@ impl History {
 
     /// Gives every tool call its result: servers refuse a conversation in which one is missing.
     pub(super) fn settle(&mut self, why: &str) {
-        let Some(at) = self.0.iter().rposition(|m| matches!(m, Message::Assistant { .. })) else { return };
-        let Message::Assistant { calls, .. } = &self.0[at] else { return };
-        let answered =
-            |id: &str| self.0[at..].iter().any(|m| matches!(m, Message::Tool { id: known, .. } if known == id));
-        let open: Vec<String> = calls.iter().map(|call| call.id.clone()).filter(|id| !answered(id)).collect();
+        let Some(at) = self
+            .0
+            .iter()
+            .rposition(|m| matches!(m, Message::Assistant { .. }))
+        else {
+            return;
+        };
+        let Message::Assistant { calls, .. } = &self.0[at] else {
+            return;
+        };
+        let answered = |id: &str| {
+            self.0[at..]
+                .iter()
+                .any(|m| matches!(m, Message::Tool { id: known, .. } if known == id))
+        };
+        let open: Vec<String> = calls
+            .iter()
+            .map(|call| call.id.clone())
+            .filter(|id| !answered(id))
+            .collect();
         // Behind the results that are there, and before anything else.
-        let place = at + 1 + self.0[at + 1..].iter().take_while(|m| matches!(m, Message::Tool { .. })).count();
-        let missing = open.into_iter().map(|id| Message::Tool { id, text: why.to_owned() });
+        let place = at
+            + 1
+            + self.0[at + 1..]
+                .iter()
+                .take_while(|m| matches!(m, Message::Tool { .. }))
+                .count();
+        let missing = open.into_iter().map(|id| Message::Tool {
+            id,
+            text: why.to_owned(),
+        });
         self.0.splice(place..place, missing);
     }
 }
@@ -81,14 +104,16 @@ impl From<&Message> for plain::Message {
         let call = |call: &Called| plain::ToolRequest {
             id: call.id.clone(),
             name: call.name.clone(),
-            args: RawJson::parse(&call.arguments).unwrap_or_else(|_| RawJson::of(&serde_json::Map::new())),
+            args: RawJson::parse(&call.arguments)
+                .unwrap_or_else(|_| RawJson::of(&serde_json::Map::new())),
         };
         match message {
             Message::User(text) | Message::Told(text) => Self::user(text.as_str()),
             Message::Tool { id, text } => Self::tool(id.as_str(), text.as_str()),
-            Message::Assistant { text, calls } => {
-                Self::Assistant { content: text.as_str().into(), tool_calls: calls.iter().map(call).collect() }
-            }
+            Message::Assistant { text, calls } => Self::Assistant {
+                content: text.as_str().into(),
+                tool_calls: calls.iter().map(call).collect(),
+            },
         }
     }
 }
@@ -100,7 +125,11 @@ impl Message {
             Self::User(text) | Self::Told(text) => text.len(),
             Self::Tool { id, text } => id.len() + text.len(),
             Self::Assistant { text, calls } => {
-                text.len() + calls.iter().map(|c| c.id.len() + c.name.len() + c.arguments.len()).sum::<usize>()
+                text.len()
+                    + calls
+                        .iter()
+                        .map(|c| c.id.len() + c.name.len() + c.arguments.len())
+                        .sum::<usize>()
             }
         }
     }
@@ -111,8 +140,10 @@ impl Message {
             Self::User(text) | Self::Told(text) => writeln!(to, "USER: {text}"),
             Self::Tool { text, .. } => writeln!(to, "TOOL RESULT: {text}"),
             Self::Assistant { text, calls } => {
-                let calls =
-                    calls.iter().map(|c| format!("\nTOOL CALL: {} {}", c.name, c.arguments)).collect::<String>();
+                let calls = calls
+                    .iter()
+                    .map(|c| format!("\nTOOL CALL: {} {}", c.name, c.arguments))
+                    .collect::<String>();
                 writeln!(to, "ASSISTANT: {text}{calls}")
             }
         };
@@ -135,7 +166,10 @@ impl Serialize for Message {
             }
             Self::Assistant { text, calls } => {
                 map.serialize_field("role", "assistant")?;
-                map.serialize_field("content", &Some(text).filter(|text| !text.is_empty() || calls.is_empty()))?;
+                map.serialize_field(
+                    "content",
+                    &Some(text).filter(|text| !text.is_empty() || calls.is_empty()),
+                )?;
                 if !calls.is_empty() {
                     let calls: Vec<_> = calls.iter().map(Wrapped::of).collect();
                     map.serialize_field("tool_calls", &calls)?;
@@ -162,6 +196,13 @@ struct Function<'a> {
 
 impl<'a> Wrapped<'a> {
     fn of(call: &'a Called) -> Self {
-        Self { id: &call.id, r#type: "function", function: Function { name: &call.name, arguments: &call.arguments } }
+        Self {
+            id: &call.id,
+            r#type: "function",
+            function: Function {
+                name: &call.name,
+                arguments: &call.arguments,
+            },
+        }
     }
 }

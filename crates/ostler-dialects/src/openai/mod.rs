@@ -111,14 +111,22 @@ pub(crate) fn table(own: impl IntoIterator<Item = Row<()>>) -> Vec<Row<()>> {
 }
 
 /// Checks a spec for an agent that has this conversation.
-pub(crate) fn launch(spec: &Spec, table: &[Row<()>], program: &'static str) -> Result<Launch, SpecError> {
+pub(crate) fn launch(
+    spec: &Spec,
+    table: &[Row<()>],
+    program: &'static str,
+) -> Result<Launch, SpecError> {
     check(table, &spec.settings)?;
     if let Some(arg) = spec.extra_args.first() {
         let why = format!("{program} is no program: there is nothing to pass them to");
         return Err(SpecError::new("extra args", arg, why));
     }
     if spec.settings.is_on(keys::FORK) && spec.settings.last(keys::RESUME).is_none() {
-        return Err(SpecError::new(keys::FORK, "true", "needs resume: a copy of which session?"));
+        return Err(SpecError::new(
+            keys::FORK,
+            "true",
+            "needs resume: a copy of which session?",
+        ));
     }
     Ok(Launch {
         program,
@@ -133,12 +141,18 @@ pub(crate) fn launch(spec: &Spec, table: &[Row<()>], program: &'static str) -> R
 
 /// Opens a conversation for an agent that has this one.
 pub(crate) fn converse(spec: &Spec, dialect: &dyn Dialect) -> Box<dyn Conversation> {
-    Box::new(conversation::ModelConversation::new(plan::Plan::of(spec, dialect, 1), &spec.past))
+    Box::new(conversation::ModelConversation::new(
+        plan::Plan::of(spec, dialect, 1),
+        &spec.past,
+    ))
 }
 
 /// The same for a loop, in which a failure is not the end.
 pub(crate) fn converse_on(spec: &Spec, dialect: &dyn Dialect) -> Box<dyn Conversation> {
-    Box::new(conversation::ModelConversation::new(plan::Plan::of(spec, dialect, 3), &spec.past))
+    Box::new(conversation::ModelConversation::new(
+        plan::Plan::of(spec, dialect, 3),
+        &spec.past,
+    ))
 }
 
 const NAME: &str = "openai-api";
@@ -146,7 +160,14 @@ const NAME: &str = "openai-api";
 fn own() -> impl IntoIterator<Item = Row<()>> {
     let help = "A further header for the server, as Name: value; repeatable.";
     // Its value may be a key.
-    let header = Row { key: "header", kind: Kind::List, rule: Some(header), help, secret: true, pass: () };
+    let header = Row {
+        key: "header",
+        kind: Kind::List,
+        rule: Some(header),
+        help,
+        secret: true,
+        pass: (),
+    };
     SERVER.into_iter().chain([header])
 }
 
@@ -206,8 +227,9 @@ impl Dialect for OpenAi {
 /// What is wrong with it.
 pub fn url(value: &str) -> Result<(), String> {
     let known = value.starts_with("http://") || value.starts_with("https://");
-    let credentials =
-        value.split_once("://").is_some_and(|(_, rest)| rest.split('/').next().is_some_and(|h| h.contains('@')));
+    let credentials = value
+        .split_once("://")
+        .is_some_and(|(_, rest)| rest.split('/').next().is_some_and(|h| h.contains('@')));
     if !known {
         Err("expected a URL that begins with http:// or https://".into())
     } else if credentials {
@@ -222,11 +244,18 @@ pub fn url(value: &str) -> Result<(), String> {
 
 fn variable(value: &str) -> Result<(), String> {
     let good = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    if value.chars().all(good) { Ok(()) } else { Err("expected the name of a variable, not a key".into()) }
+    if value.chars().all(good) {
+        Ok(())
+    } else {
+        Err("expected the name of a variable, not a key".into())
+    }
 }
 
 fn header(value: &str) -> Result<(), String> {
-    let name = value.split_once(':').map(|(name, _)| name.trim()).filter(|name| !name.is_empty());
+    let name = value
+        .split_once(':')
+        .map(|(name, _)| name.trim())
+        .filter(|name| !name.is_empty());
     let good = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
     if name.is_some_and(|name| name.chars().all(good)) && !value.contains(['\r', '\n', '\0']) {
         Ok(())

@@ -88,10 +88,19 @@ impl Plan {
             max_tool_calls: count("max_tool_calls"),
             max_input_tokens: count("max_input_tokens"),
             max_output_tokens: count("max_output_tokens"),
-            max_errors: spec.settings.last("max_errors").and_then(|n| n.parse().ok()).unwrap_or(errors),
+            max_errors: spec
+                .settings
+                .last("max_errors")
+                .and_then(|n| n.parse().ok())
+                .unwrap_or(errors),
             mode: Mode::of(spec.settings.last("mode").unwrap_or_default()),
-            max_cost: spec.settings.last(keys::MAX_BUDGET_USD).and_then(|n| n.parse().ok()).or(spec.limits.budget_usd),
-            budget: spec.settings.last(keys::MAX_BUDGET_USD).is_some() || spec.limits.budget_usd.is_some(),
+            max_cost: spec
+                .settings
+                .last(keys::MAX_BUDGET_USD)
+                .and_then(|n| n.parse().ok())
+                .or(spec.limits.budget_usd),
+            budget: spec.settings.last(keys::MAX_BUDGET_USD).is_some()
+                || spec.limits.budget_usd.is_some(),
             denials: spec.denials,
             asks: spec.policy.is_some() || spec.attendance == Attendance::Attended,
             somebody: spec.attendance == Attendance::Attended,

@@ -44,7 +44,12 @@ const WINDOWS: &[(&str, u64)] = &[
 impl Price {
     /// Reads `input/output` or `input/cached/output`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let number = |part: &str| part.trim().parse::<f64>().ok().filter(|n| n.is_finite() && *n >= 0.0);
+        let number = |part: &str| {
+            part.trim()
+                .parse::<f64>()
+                .ok()
+                .filter(|n| n.is_finite() && *n >= 0.0)
+        };
         let parts: Option<Vec<f64>> = text.split('/').map(number).collect();
         match parts.as_deref() {
             Some([input, output]) => Ok(Self { input: *input, cached: *input, output: *output }),
@@ -56,14 +61,23 @@ impl Price {
     /// The list price of a model of OpenAI's.
     pub(super) fn listed(model: &str) -> Option<Self> {
         let [input, cached, output] = find(LIST, model)?;
-        Some(Self { input, cached, output })
+        Some(Self {
+            input,
+            cached,
+            output,
+        })
     }
 
     /// What so many tokens cost.
-    #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^53")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "token counts are far below 2^53"
+    )]
     pub(super) fn of(&self, tokens: &Tokens) -> f64 {
         let part = |count: u64, price: f64| count as f64 * price / 1e6;
-        part(tokens.input, self.input) + part(tokens.cache_read, self.cached) + part(tokens.output, self.output)
+        part(tokens.input, self.input)
+            + part(tokens.cache_read, self.cached)
+            + part(tokens.output, self.output)
     }
 }
 
@@ -75,11 +89,14 @@ pub(super) fn window(model: &str) -> Option<u64> {
 fn find<T: Copy>(list: &[(&str, T)], model: &str) -> Option<T> {
     let same = |name: &str| {
         let rest = model.strip_prefix(name)?;
-        let date =
-            rest.strip_prefix('-').is_some_and(|d| d.len() >= 8 && d.bytes().all(|b| b.is_ascii_digit() || b == b'-'));
+        let date = rest
+            .strip_prefix('-')
+            .is_some_and(|d| d.len() >= 8 && d.bytes().all(|b| b.is_ascii_digit() || b == b'-'));
         (rest.is_empty() || date).then_some(())
     };
-    list.iter().find(|(name, _)| same(name).is_some()).map(|(_, value)| *value)
+    list.iter()
+        .find(|(name, _)| same(name).is_some())
+        .map(|(_, value)| *value)
 }
 
 #[cfg(test)]
@@ -90,7 +107,14 @@ mod tests {
     fn a_price_is_known_or_absent() {
         assert!(Price::listed("gpt-4o").is_some());
         assert_eq!(Price::listed("gpt-4o-2024-08-06"), Price::listed("gpt-4o"));
-        for unknown in ["gpt-4o-audio-preview", "gpt-4", "o3-pro", "llama3", "gpt-4o-mini-tts", ""] {
+        for unknown in [
+            "gpt-4o-audio-preview",
+            "gpt-4",
+            "o3-pro",
+            "llama3",
+            "gpt-4o-mini-tts",
+            "",
+        ] {
             assert_eq!(Price::listed(unknown), None, "{unknown}");
         }
         assert_eq!(window("gpt-4.1-2025-04-14"), Some(1_047_576));
@@ -99,7 +123,12 @@ mod tests {
     #[test]
     fn cached_tokens_have_a_price_of_their_own() {
         let price = Price::parse("2/0.5/8").unwrap();
-        let tokens = Tokens { input: 1_000_000, cache_read: 2_000_000, output: 500_000, ..Tokens::default() };
+        let tokens = Tokens {
+            input: 1_000_000,
+            cache_read: 2_000_000,
+            output: 500_000,
+            ..Tokens::default()
+        };
         assert!((price.of(&tokens) - 7.0).abs() < 1e-9);
         assert_eq!(Price::parse("2/8"), Price::parse("2/2/8"));
         for bad in ["", "2", "a/b", "1/2/3/4", "-1/2", "NaN/1"] {

@@ -2,7 +2,7 @@
 //!
 //! Whatever changes the conversation says so in an event, and is done here a second time in the same order.
 
-use ostler_core::event::{Event, Notice, TextKind, EventKind};
+use ostler_core::event::{Event, EventKind, Notice, TextKind};
 use ostler_core::outcome::Cause;
 use ostler_core::raw_json::RawJson;
 use serde::{Deserialize, Serialize};
@@ -54,7 +54,10 @@ impl History {
 
 /// The calls that wait for a person's approval at the end of a session.
 pub(super) fn pending(past: &[Event]) -> Vec<Call> {
-    let begins = past.iter().rposition(|event| matches!(event.kind, EventKind::TurnStarted(_))).unwrap_or(0);
+    let begins = past
+        .iter()
+        .rposition(|event| matches!(event.kind, EventKind::TurnStarted(_)))
+        .unwrap_or(0);
     let last = &past[begins..];
     let needs = |event: &Event| matches!(&event.kind, EventKind::TurnEnded(turn) if turn.outcome.cause == Cause::NeedsInput);
     let waits = |id: &str| {
@@ -62,10 +65,16 @@ pub(super) fn pending(past: &[Event]) -> Vec<Call> {
             .any(|event| matches!(&event.kind, EventKind::ToolResult(result) if result.id == id && result.output == WAITS))
     };
     let call = |event: &Event| match &event.kind {
-        EventKind::ToolCall(call) if waits(&call.id) => Some(Call::of(&call.id, &call.name, call.input.get())),
+        EventKind::ToolCall(call) if waits(&call.id) => {
+            Some(Call::of(&call.id, &call.name, call.input.get()))
+        }
         _ => None,
     };
-    if last.iter().any(needs) { last.iter().filter_map(call).collect() } else { Vec::new() }
+    if last.iter().any(needs) {
+        last.iter().filter_map(call).collect()
+    } else {
+        Vec::new()
+    }
 }
 
 /// What the model is told of a call that waits for a person's approval: the output of its result.
@@ -101,7 +110,11 @@ impl Builder {
             EventKind::ToolCall(call) if call.parent.is_none() => {
                 let input = call.input.get();
                 let arguments = if input.starts_with('{') { input } else { "{}" };
-                let called = Called { id: call.id.clone(), name: call.name.clone(), arguments: arguments.to_owned() };
+                let called = Called {
+                    id: call.id.clone(),
+                    name: call.name.clone(),
+                    arguments: arguments.to_owned(),
+                };
                 self.assistant().1.push(called);
             }
             EventKind::ToolResult(result) => self.result(&result.id, &result.output),
@@ -120,9 +133,14 @@ impl Builder {
             }
             codes::SUMMARISED => {
                 let summary = raw.and_then(|raw| serde_json::from_str::<Summary>(raw).ok());
-                summary.into_iter().for_each(|summary| self.summarised(&summary));
+                summary
+                    .into_iter()
+                    .for_each(|summary| self.summarised(&summary));
             }
-            codes::SCHEMA_NOT_KEPT | codes::NOT_VERIFIED | codes::ANSWER_FAILED | codes::HOOK_SAID => {
+            codes::SCHEMA_NOT_KEPT
+            | codes::NOT_VERIFIED
+            | codes::ANSWER_FAILED
+            | codes::HOOK_SAID => {
                 let question = raw.and_then(|raw| serde_json::from_str(raw).ok());
                 self.open = false;
                 self.history.0.extend(question.map(Message::Told));
@@ -139,18 +157,31 @@ impl Builder {
 
     fn take_steered(&mut self) {
         self.open = false;
-        self.history.0.extend(self.steered.drain(..).map(Message::User));
+        self.history
+            .0
+            .extend(self.steered.drain(..).map(Message::User));
     }
 
     /// A result stands behind its call: servers refuse any other order, and a result that nobody asked for.
     fn result(&mut self, id: &str, output: &str) {
         self.open = false;
         let calls_it = |message: &Message| matches!(message, Message::Assistant { calls, .. } if calls.iter().any(|call| call.id == id));
-        let Some(at) = self.history.0.iter().rposition(calls_it) else { return };
+        let Some(at) = self.history.0.iter().rposition(calls_it) else {
+            return;
+        };
         let behind = &self.history.0[at + 1..];
-        let results = behind.iter().take_while(|m| matches!(m, Message::Tool { .. })).count();
-        if !behind[..results].iter().any(|m| matches!(m, Message::Tool { id: known, .. } if known == id)) {
-            let message = Message::Tool { id: id.to_owned(), text: output.to_owned() };
+        let results = behind
+            .iter()
+            .take_while(|m| matches!(m, Message::Tool { .. }))
+            .count();
+        if !behind[..results]
+            .iter()
+            .any(|m| matches!(m, Message::Tool { id: known, .. } if known == id))
+        {
+            let message = Message::Tool {
+                id: id.to_owned(),
+                text: output.to_owned(),
+            };
             self.history.0.insert(at + 1 + results, message);
         }
     }
@@ -167,7 +198,10 @@ impl Builder {
     /// The assistant message that is being said.
     fn assistant(&mut self) -> (&mut String, &mut Vec<Called>) {
         if !(self.open && matches!(self.history.0.last(), Some(Message::Assistant { .. }))) {
-            self.history.push(Message::Assistant { text: String::new(), calls: Vec::new() });
+            self.history.push(Message::Assistant {
+                text: String::new(),
+                calls: Vec::new(),
+            });
             self.open = true;
         }
         match self.history.0.last_mut() {

@@ -93,7 +93,10 @@ impl Reply {
         if let Some(model) = chunk.model.text().filter(|model| !model.is_empty()) {
             self.model.get_or_insert_with(|| model.to_owned());
         }
-        self.later |= chunk.usage.map().is_some_and(|usage| usage.later.text() == Some("true"));
+        self.later |= chunk
+            .usage
+            .map()
+            .is_some_and(|usage| usage.later.text() == Some("true"));
         let extra = chunk.x_groq.map().and_then(|extra| extra.usage.map());
         if let Some(tokens) = chunk.usage.map().or(extra).and_then(spent) {
             self.spent = Some(tokens); // cumulative where it is said with every piece
@@ -113,11 +116,16 @@ impl Reply {
     }
 
     fn delta(&mut self, delta: &Delta<'_>, out: &mut Outbox) {
-        let thought = [&delta.reasoning_content, &delta.reasoning].into_iter().find_map(|s| s.text());
+        let thought = [&delta.reasoning_content, &delta.reasoning]
+            .into_iter()
+            .find_map(|s| s.text());
         self.say(TextKind::Thinking, thought.unwrap_or_default(), out);
         match &delta.content {
             Content::Text(text) => self.say(TextKind::Reply, text, out),
-            Content::Blocks(parts) => parts.iter().filter_map(Node::map).for_each(|part| self.part(part, out)),
+            Content::Blocks(parts) => parts
+                .iter()
+                .filter_map(Node::map)
+                .for_each(|part| self.part(part, out)),
             Content::None => {}
         }
         if let Some(refusal) = delta.refusal.text().filter(|text| !text.is_empty()) {
@@ -128,7 +136,10 @@ impl Reply {
             self.calls.take(piece);
         }
         if let Some(function) = delta.function_call.map() {
-            self.calls.take_function(function.name.or_empty(), chunk::arguments(function.arguments));
+            self.calls.take_function(
+                function.name.or_empty(),
+                chunk::arguments(function.arguments),
+            );
         }
     }
 
@@ -136,7 +147,10 @@ impl Reply {
         match &part.thinking {
             Content::Text(text) => self.say(TextKind::Thinking, text, out),
             Content::Blocks(parts) => {
-                parts.iter().filter_map(Node::map).for_each(|p| self.say(TextKind::Thinking, p.text.or_empty(), out));
+                parts
+                    .iter()
+                    .filter_map(Node::map)
+                    .for_each(|p| self.say(TextKind::Thinking, p.text.or_empty(), out));
             }
             Content::None if part.kind.text() == Some("thinking") => {
                 self.say(TextKind::Thinking, part.text.or_empty(), out);
@@ -155,7 +169,13 @@ impl Reply {
         }
         if self.audience == Audience::Caller {
             let message = Some(self.message.clone());
-            out.event(Text { kind, text: text.to_owned(), delta: true, message, parent: None });
+            out.event(Text {
+                kind,
+                text: text.to_owned(),
+                delta: true,
+                message,
+                parent: None,
+            });
         }
     }
 
@@ -187,19 +207,37 @@ impl Reply {
 
 /// Disjoint counters out of the server's, which contain each other.
 fn spent(tokens: &chunk::Tokens<'_>) -> Option<Spent> {
-    let (prompt, output) = (tokens.prompt_tokens.count(), tokens.completion_tokens.count());
+    let (prompt, output) = (
+        tokens.prompt_tokens.count(),
+        tokens.completion_tokens.count(),
+    );
     let counted = prompt.is_some() || output.is_some();
     if !counted && tokens.cost.amount().is_none() {
         return None;
     }
-    let cached = tokens.prompt_tokens_details.map().and_then(|d| d.cached_tokens.count());
-    let cached = cached.or(tokens.prompt_cache_hit_tokens.count()).unwrap_or(0);
+    let cached = tokens
+        .prompt_tokens_details
+        .map()
+        .and_then(|d| d.cached_tokens.count());
+    let cached = cached
+        .or(tokens.prompt_cache_hit_tokens.count())
+        .unwrap_or(0);
     let cached = cached.min(prompt.unwrap_or(cached)); // it is a part of the prompt, whatever a server says
-    let written = tokens.prompt_tokens_details.map().and_then(|d| d.cache_write_tokens.count()).unwrap_or(0);
+    let written = tokens
+        .prompt_tokens_details
+        .map()
+        .and_then(|d| d.cache_write_tokens.count())
+        .unwrap_or(0);
     let written = written.min(prompt.map_or(written, |prompt| prompt - cached));
-    let reasoning = tokens.completion_tokens_details.map().and_then(|d| d.reasoning_tokens.count());
+    let reasoning = tokens
+        .completion_tokens_details
+        .map()
+        .and_then(|d| d.reasoning_tokens.count());
     let counters = Tokens {
-        input: prompt.unwrap_or(0).saturating_sub(cached).saturating_sub(written),
+        input: prompt
+            .unwrap_or(0)
+            .saturating_sub(cached)
+            .saturating_sub(written),
         cache_read: cached,
         cache_write: written,
         output: output.unwrap_or(0).max(reasoning.unwrap_or(0)),

@@ -61,7 +61,10 @@ impl Serialize for Messages<'_> {
         use serde::ser::SerializeSeq;
         let mut seq = serializer.serialize_seq(None)?;
         if !self.system.is_empty() {
-            seq.serialize_element(&System { role: "system", content: self.system })?;
+            seq.serialize_element(&System {
+                role: "system",
+                content: self.system,
+            })?;
         }
         for message in self.rest {
             seq.serialize_element(message)?;
@@ -91,30 +94,64 @@ struct Schema {
 impl Request<'_> {
     /// The request as JSON.
     pub(super) fn to_json(&self) -> RawJson {
-        let Self { plan, ready, model, system, messages, tools } = self;
-        let schema = plan.json_schema.as_deref().and_then(|text| RawJson::parse(text).ok());
+        let Self {
+            plan,
+            ready,
+            model,
+            system,
+            messages,
+            tools,
+        } = self;
+        let schema = plan
+            .json_schema
+            .as_deref()
+            .and_then(|text| RawJson::parse(text).ok());
         let body = Body {
             model,
-            messages: Messages { system, rest: messages },
+            messages: Messages {
+                system,
+                rest: messages,
+            },
             stream: true,
-            stream_options: plan.stream_usage.then_some(StreamOptions { include_usage: true }),
-            tools: tools.iter().map(|tool| Offer { r#type: "function", function: tool }).collect(),
-            response_format: schema
-                .map(|schema| Format { r#type: "json_schema", json_schema: Schema { name: "answer", schema } }),
+            stream_options: plan.stream_usage.then_some(StreamOptions {
+                include_usage: true,
+            }),
+            tools: tools
+                .iter()
+                .map(|tool| Offer {
+                    r#type: "function",
+                    function: tool,
+                })
+                .collect(),
+            response_format: schema.map(|schema| Format {
+                r#type: "json_schema",
+                json_schema: Schema {
+                    name: "answer",
+                    schema,
+                },
+            }),
             max_tokens: plan.max_tokens.filter(|_| !ready.official),
             max_completion_tokens: plan.max_tokens.filter(|_| ready.official),
-            temperature: plan.temperature.as_deref().and_then(|t| serde_json::from_str(t).ok()),
+            temperature: plan
+                .temperature
+                .as_deref()
+                .and_then(|t| serde_json::from_str(t).ok()),
             reasoning_effort: plan.reasoning_effort.as_deref(),
         };
         let raw = RawJson::of(&body);
-        plan.extra_body.as_deref().map_or(raw.clone(), |extra| merged(&raw, extra))
+        plan.extra_body
+            .as_deref()
+            .map_or(raw.clone(), |extra| merged(&raw, extra))
     }
 }
 
 /// The caller's own fields win: that is what they are for.
 fn merged(body: &RawJson, extra: &str) -> RawJson {
     type Fields = serde_json::Map<String, serde_json::Value>;
-    match (serde_json::from_str::<Fields>(body.get()), serde_json::from_str::<Fields>(extra)) {
+    match (
+        serde_json::from_str::<Fields>(body.get()),
+        serde_json::from_str::<Fields>(extra),
+    ) {
         (Ok(mut body), Ok(extra)) => {
             body.extend(extra);
             RawJson::of(&body)

@@ -2,7 +2,7 @@
 //! answer a reply. And the other way round, for a model that is asked in some other way and is to look like a server.
 
 use ostler_core::dialect::{FromConversation, Outbox};
-use ostler_core::event::{Text, EventKind};
+use ostler_core::event::{EventKind, Text};
 use ostler_core::outcome::Outcome;
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::ToolOffer;
@@ -46,8 +46,16 @@ impl Question<'_> {
         struct Options {
             include_usage: bool,
         }
-        let stream_options = Options { include_usage: true };
-        RawJson::of(&Streamed { question: self, stream: true, stream_options }).get().to_owned()
+        let stream_options = Options {
+            include_usage: true,
+        };
+        RawJson::of(&Streamed {
+            question: self,
+            stream: true,
+            stream_options,
+        })
+        .get()
+        .to_owned()
     }
 }
 
@@ -61,7 +69,10 @@ fn offers<S: Serializer>(tools: &[ToolOffer], serializer: S) -> Result<S::Ok, S:
         r#type: &'static str,
         function: &'a ToolOffer,
     }
-    serializer.collect_seq(tools.iter().map(|function| Offer { r#type: "function", function }))
+    serializer.collect_seq(tools.iter().map(|function| Offer {
+        r#type: "function",
+        function,
+    }))
 }
 
 /// A message as the interface has it.
@@ -88,13 +99,18 @@ impl Serialize for Written<'_> {
         }
         match self.0.content() {
             // Parts are a list; what is structured in any other way is no content that a server takes.
-            Content::Structured(raw) if raw.get().starts_with('[') => map.serialize_entry("content", raw)?,
+            Content::Structured(raw) if raw.get().starts_with('[') => {
+                map.serialize_entry("content", raw)?
+            }
             other => map.serialize_entry("content", &other.as_text())?,
         }
         if let Message::Assistant { tool_calls, .. } = self.0
             && !tool_calls.is_empty()
         {
-            map.serialize_entry("tool_calls", &tool_calls.iter().map(wrapped).collect::<Vec<_>>())?;
+            map.serialize_entry(
+                "tool_calls",
+                &tool_calls.iter().map(wrapped).collect::<Vec<_>>(),
+            )?;
         }
         map.end()
     }
@@ -118,7 +134,11 @@ impl Answering {
     #[must_use]
     pub fn new(model: &str, official: bool) -> Self {
         let reply = Reply::new(Audience::Caller, String::new(), model.to_owned());
-        Self { reply, out: Outbox::default(), official }
+        Self {
+            reply,
+            out: Outbox::default(),
+            official,
+        }
     }
 
     /// Takes a payload of the server's, and says what it adds to the answer.
@@ -128,7 +148,13 @@ impl Answering {
             Ok(chunk) => self.reply.take(&chunk, &mut self.out),
             Err(_) => self.reply.unreadable += 1,
         }
-        let text = |out| if let FromConversation::Event(EventKind::Text(text)) = out { Some(text) } else { None };
+        let text = |out| {
+            if let FromConversation::Event(EventKind::Text(text)) = out {
+                Some(text)
+            } else {
+                None
+            }
+        };
         self.out.drain().filter_map(text).collect()
     }
 
@@ -137,11 +163,17 @@ impl Answering {
     /// # Errors
     /// Why it is none, and what it used all the same.
     pub fn finish(self) -> Result<plain::Reply, (Outcome, Vec<Usage>)> {
-        let Self { reply, official, .. } = self;
+        let Self {
+            reply, official, ..
+        } = self;
         let model = reply.model.clone().unwrap_or_else(|| reply.asked.clone());
         let usage = reply.spent.map(|spent| {
             let usage = Usage::of(Some(model.clone()), spent.tokens);
-            let listed = || Price::listed(&model).filter(|_| official).map(|price| price.of(&spent.tokens));
+            let listed = || {
+                Price::listed(&model)
+                    .filter(|_| official)
+                    .map(|price| price.of(&spent.tokens))
+            };
             match (spent.cost, spent.partial, spent.estimate.or_else(listed)) {
                 (Some(cost), ..) => usage.reported(cost),
                 (None, Some(partial), _) => usage.partial(partial),
@@ -157,10 +189,20 @@ impl Answering {
         let refused = reply.refused || finish == "content_filter";
         let (content, calls) = reply.into_parts();
         let request = |(n, call): (usize, &super::calls::Call)| {
-            let id = if call.id.is_empty() { format!("call_{}", n + 1) } else { call.id.clone() };
+            let id = if call.id.is_empty() {
+                format!("call_{}", n + 1)
+            } else {
+                call.id.clone()
+            };
             // What is no object is passed on as it came: the tool says what is wrong with it.
-            let args = call.input().unwrap_or_else(|_| RawJson::string(&call.arguments));
-            ToolRequest { id, name: call.name.clone(), args }
+            let args = call
+                .input()
+                .unwrap_or_else(|_| RawJson::string(&call.arguments));
+            ToolRequest {
+                id,
+                name: call.name.clone(),
+                args,
+            }
         };
         let tool_calls: Vec<_> = calls.iter().enumerate().map(request).collect();
         let stop = match &*finish {
@@ -169,7 +211,12 @@ impl Answering {
             _ if !tool_calls.is_empty() => Stop::ToolCalls,
             _ => Stop::End,
         };
-        Ok(plain::Reply { content, tool_calls, usage, stop })
+        Ok(plain::Reply {
+            content,
+            tool_calls,
+            usage,
+            stop,
+        })
     }
 }
 
@@ -227,8 +274,12 @@ impl Asked {
             function: ToolOffer,
         }
         let request: Request = serde_json::from_str(request)?;
-        let call = |Wrapped { id, function: Function { name, arguments } }| {
-            let args = RawJson::parse(&arguments).unwrap_or_else(|_| RawJson::of(&serde_json::Map::new()));
+        let call = |Wrapped {
+                        id,
+                        function: Function { name, arguments },
+                    }| {
+            let args =
+                RawJson::parse(&arguments).unwrap_or_else(|_| RawJson::of(&serde_json::Map::new()));
             ToolRequest { id, name, args }
         };
         let message = |line: Line| {
@@ -239,16 +290,27 @@ impl Asked {
                     Some(name) => Message::Other { name, content },
                     None => Message::User { content },
                 },
-                "assistant" => {
-                    Message::Assistant { content, tool_calls: line.tool_calls.into_iter().map(call).collect() }
-                }
-                "tool" => Message::Tool { tool_call_id: line.tool_call_id, content },
-                _ => Message::Other { name: line.role, content },
+                "assistant" => Message::Assistant {
+                    content,
+                    tool_calls: line.tool_calls.into_iter().map(call).collect(),
+                },
+                "tool" => Message::Tool {
+                    tool_call_id: line.tool_call_id,
+                    content,
+                },
+                _ => Message::Other {
+                    name: line.role,
+                    content,
+                },
             }
         };
         Ok(Self {
             messages: request.messages.into_iter().map(message).collect(),
-            tools: request.tools.into_iter().map(|offer| offer.function).collect(),
+            tools: request
+                .tools
+                .into_iter()
+                .map(|offer| offer.function)
+                .collect(),
         })
     }
 }
@@ -286,7 +348,10 @@ pub fn pieces_behind(reply: &plain::Reply) -> Vec<String> {
 pub fn spent(usage: &[Usage]) -> Option<String> {
     let mut sum = usage.first()?.clone();
     usage[1..].iter().for_each(|other| sum.add(other));
-    let input = [sum.input, sum.cache_read, sum.cache_write].into_iter().flatten().reduce(u64::saturating_add);
+    let input = [sum.input, sum.cache_read, sum.cache_write]
+        .into_iter()
+        .flatten()
+        .reduce(u64::saturating_add);
     let mut tokens = serde_json::Map::new();
     // What is not known is left out, and not said to be nothing.
     if let Some(input) = input {
@@ -299,7 +364,10 @@ pub fn spent(usage: &[Usage]) -> Option<String> {
         tokens.insert("completion_tokens".into(), json!(output));
     }
     if let Some(reasoning) = sum.reasoning {
-        tokens.insert("completion_tokens_details".into(), json!({"reasoning_tokens": reasoning}));
+        tokens.insert(
+            "completion_tokens_details".into(),
+            json!({"reasoning_tokens": reasoning}),
+        );
     }
     let word = match sum.cost_source {
         CostSource::Reported => "cost",
@@ -325,7 +393,11 @@ pub fn spent_later() -> String {
 /// The failure that has this outcome.
 #[must_use]
 pub fn failed_with(outcome: Outcome) -> Failed {
-    Failed { message: outcome.message.clone(), ended: Some(Box::new(outcome)), ..Failed::default() }
+    Failed {
+        message: outcome.message.clone(),
+        ended: Some(Box::new(outcome)),
+        ..Failed::default()
+    }
 }
 
 #[cfg(test)]

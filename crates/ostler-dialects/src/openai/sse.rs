@@ -118,11 +118,17 @@ mod tests {
 
     #[test]
     fn what_is_no_event_is_not_lost() {
-        assert_eq!(seen(b"<html>\n<p>: no\n", 7), ["Stray(\"<html>\")", "Stray(\"<p>: no\")"]);
+        assert_eq!(
+            seen(b"<html>\n<p>: no\n", 7),
+            ["Stray(\"<html>\")", "Stray(\"<p>: no\")"]
+        );
         assert_eq!(
             seen(b"data: {\"a\":1}\ndata: {\"b\":2}\n", 5),
             ["Data(\"{\\\"a\\\":1}\")", "Data(\"{\\\"b\\\":2}\")"]
         );
-        assert_eq!(seen(b"data: {\"half\":1}", 4), ["Data(\"{\\\"half\\\":1}\")"]);
+        assert_eq!(
+            seen(b"data: {\"half\":1}", 4),
+            ["Data(\"{\\\"half\\\":1}\")"]
+        );
     }
 }

@@ -9,15 +9,22 @@ use serde_json::Value;
 /// What is wrong, in words that the model can act on.
 pub(super) fn check(schema: &str, answer: &str) -> Result<RawJson, String> {
     let text = unfenced(answer);
-    let value: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON ({error})"))?;
-    let schema: Value = serde_json::from_str(schema).map_err(|error| format!("the schema is not JSON ({error})"))?;
-    let validator = jsonschema::validator_for(&schema).map_err(|error| format!("the schema is wrong: {error}"))?;
+    let value: Value =
+        serde_json::from_str(text).map_err(|error| format!("it is not JSON ({error})"))?;
+    let schema: Value = serde_json::from_str(schema)
+        .map_err(|error| format!("the schema is not JSON ({error})"))?;
+    let validator = jsonschema::validator_for(&schema)
+        .map_err(|error| format!("the schema is wrong: {error}"))?;
     let wrong: Vec<String> = validator
         .iter_errors(&value)
         .take(5)
         .map(|error| format!("{} (at {:?})", error, error.instance_path().to_string()))
         .collect();
-    if wrong.is_empty() { RawJson::parse(text).map_err(|error| error.to_string()) } else { Err(wrong.join("; ")) }
+    if wrong.is_empty() {
+        RawJson::parse(text).map_err(|error| error.to_string())
+    } else {
+        Err(wrong.join("; "))
+    }
 }
 
 /// Whether a schema is one.
@@ -26,28 +33,43 @@ pub(super) fn check(schema: &str, answer: &str) -> Result<RawJson, String> {
 /// What is wrong with it.
 pub(super) fn check_schema(schema: &str) -> Result<(), String> {
     let schema: Value = serde_json::from_str(schema).map_err(|error| error.to_string())?;
-    jsonschema::validator_for(&schema).map(|_| ()).map_err(|error| error.to_string())
+    jsonschema::validator_for(&schema)
+        .map(|_| ())
+        .map_err(|error| error.to_string())
 }
 
 /// The answer without the fence that some models put around JSON.
 fn unfenced(answer: &str) -> &str {
     let text = answer.trim();
-    let inner = text.strip_prefix("```json").or_else(|| text.strip_prefix("```"));
-    inner.and_then(|inner| inner.strip_suffix("```")).unwrap_or(text).trim()
+    let inner = text
+        .strip_prefix("```json")
+        .or_else(|| text.strip_prefix("```"));
+    inner
+        .and_then(|inner| inner.strip_suffix("```"))
+        .unwrap_or(text)
+        .trim()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const SCHEMA: &str = r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#;
+    const SCHEMA: &str =
+        r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#;
 
     // P64
     #[test]
     fn an_answer_is_checked_whatever_the_server_promised() {
         assert_eq!(check(SCHEMA, "{\"n\": 1}").unwrap().get(), "{\"n\": 1}");
-        assert_eq!(check(SCHEMA, "```json\n{\"n\":1}\n```").unwrap().get(), "{\"n\":1}");
-        for (answer, why) in [("n is 1", "not JSON"), ("{}", "required"), ("{\"n\":\"1\"}", "integer")] {
+        assert_eq!(
+            check(SCHEMA, "```json\n{\"n\":1}\n```").unwrap().get(),
+            "{\"n\":1}"
+        );
+        for (answer, why) in [
+            ("n is 1", "not JSON"),
+            ("{}", "required"),
+            ("{\"n\":\"1\"}", "integer"),
+        ] {
             let error = check(SCHEMA, answer).unwrap_err();
             assert!(error.contains(why), "{error}");
         }

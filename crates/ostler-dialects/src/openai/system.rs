@@ -5,17 +5,33 @@ use super::plan::Plan;
 
 /// The system prompt.
 pub(super) fn prompt(plan: &Plan, ready: &Ready) -> String {
-    let own = plan.system_prompt.clone().unwrap_or_else(|| standard(plan, ready));
+    let own = plan
+        .system_prompt
+        .clone()
+        .unwrap_or_else(|| standard(plan, ready));
     // A server is told the schema in its own way; a model that is asked in another way is not.
-    let schema = plan.json_schema.as_ref().filter(|_| ready.looping.is_some());
-    let schema = schema.map(|schema| format!("Your last answer is nothing but JSON of this schema: {schema}"));
-    let parts = [Some(own), plan.append_system_prompt.clone(), schema].into_iter().flatten();
-    parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
+    let schema = plan
+        .json_schema
+        .as_ref()
+        .filter(|_| ready.looping.is_some());
+    let schema = schema
+        .map(|schema| format!("Your last answer is nothing but JSON of this schema: {schema}"));
+    let parts = [Some(own), plan.append_system_prompt.clone(), schema]
+        .into_iter()
+        .flatten();
+    parts
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join("\n\n")
 }
 
 fn standard(plan: &Plan, ready: &Ready) -> String {
     let asks = ready.looping.as_ref().is_some_and(|looping| looping.asks);
-    let alone = if asks { "." } else { ": nobody answers questions while you work." };
+    let alone = if asks {
+        "."
+    } else {
+        ": nobody answers questions while you work."
+    };
     let mut text = format!(
         "You are a coding agent. You work in the directory {} (the workspace) and finish the task that the user gives \
          you, on your own{alone}\n",
@@ -39,7 +55,10 @@ fn standard(plan: &Plan, ready: &Ready) -> String {
             text.push_str(&ready.sandbox);
             text.push('\n');
         }
-        text.push_str(&format!("\nLimits: at most {} steps for this task.\n", plan.max_turns));
+        text.push_str(&format!(
+            "\nLimits: at most {} steps for this task.\n",
+            plan.max_turns
+        ));
     }
     text.push_str("\nWhen you are done, say in a few sentences what you did and what you found.");
     text

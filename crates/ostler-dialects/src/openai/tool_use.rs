@@ -27,10 +27,14 @@ const PATHS: &[&str] = &["path", "from", "to"];
 
 /// What a call of a tool would do.
 pub(crate) fn tool_use(tool: &str, input: &RawJson) -> ToolUse {
-    let kind = TOOLS.iter().find(|(name, _)| *name == tool).map_or(ToolKind::Other, |(_, kind)| *kind);
+    let kind = TOOLS
+        .iter()
+        .find(|(name, _)| *name == tool)
+        .map_or(ToolKind::Other, |(_, kind)| *kind);
     let mut wants = ToolUse::of(tool, kind);
     // Every value of a key that is there twice: the tool refuses that, but no rule should overlook it.
-    let table: Table<'_, Content<'_, Scalar<'_>>> = serde_json::from_str(input.get()).unwrap_or_default();
+    let table: Table<'_, Content<'_, Scalar<'_>>> =
+        serde_json::from_str(input.get()).unwrap_or_default();
     let fields = table.0.unwrap_or_default();
     match kind {
         ToolKind::Read | ToolKind::Edit => {
@@ -52,11 +56,14 @@ pub(crate) fn tool_use(tool: &str, input: &RawJson) -> ToolUse {
 /// The command and its arguments.
 fn words<K: AsRef<str>>(fields: &[(K, Content<'_, Scalar<'_>>)]) -> Vec<String> {
     let of = |wanted: &'static str| {
-        fields.iter().filter(move |(key, _)| key.as_ref() == wanted).flat_map(|(_, value)| match value {
-            Content::Text(word) => vec![word.clone().into_owned()],
-            Content::Blocks(words) => words.iter().filter_map(Scalar::owned).collect(),
-            Content::None => Vec::new(),
-        })
+        fields
+            .iter()
+            .filter(move |(key, _)| key.as_ref() == wanted)
+            .flat_map(|(_, value)| match value {
+                Content::Text(word) => vec![word.clone().into_owned()],
+                Content::Blocks(words) => words.iter().filter_map(Scalar::owned).collect(),
+                Content::None => Vec::new(),
+            })
     };
     of("command").chain(of("args")).collect()
 }
@@ -72,13 +79,49 @@ mod tests {
         let table: &[Case<'_>] = &[
             ("read_file", r#"{"path":"a","offset":1}"#, Read, &["a"], &[]),
             ("list_files", r#"{"path":null}"#, Read, &["."], &[]),
-            ("search_files", r#"{"pattern":"path","path":"src"}"#, Read, &["src"], &[]),
-            ("edit_file", r#"{"path":"a\n","edits":[{"find":"x","replace":"path"}]}"#, Edit, &["a\n"], &[]),
-            ("move_file", r#"{"from":"a","to":"../b","overwrite":true}"#, Edit, &["a", "../b"], &[]),
-            ("write_file", r#"{"path":"a","path":"b"}"#, Edit, &["a", "b"], &[]),
+            (
+                "search_files",
+                r#"{"pattern":"path","path":"src"}"#,
+                Read,
+                &["src"],
+                &[],
+            ),
+            (
+                "edit_file",
+                r#"{"path":"a\n","edits":[{"find":"x","replace":"path"}]}"#,
+                Edit,
+                &["a\n"],
+                &[],
+            ),
+            (
+                "move_file",
+                r#"{"from":"a","to":"../b","overwrite":true}"#,
+                Edit,
+                &["a", "../b"],
+                &[],
+            ),
+            (
+                "write_file",
+                r#"{"path":"a","path":"b"}"#,
+                Edit,
+                &["a", "b"],
+                &[],
+            ),
             ("delete_file", "{}", Edit, &[], &[]),
-            ("run_command", r#"{"command":"git","args":["push","-f"]}"#, Execute, &[], &["git", "push", "-f"]),
-            ("run_command", r#"{"args":["x",1],"command":"git"}"#, Execute, &[], &["git", "x"]),
+            (
+                "run_command",
+                r#"{"command":"git","args":["push","-f"]}"#,
+                Execute,
+                &[],
+                &["git", "push", "-f"],
+            ),
+            (
+                "run_command",
+                r#"{"args":["x",1],"command":"git"}"#,
+                Execute,
+                &[],
+                &["git", "x"],
+            ),
             ("run_command", "\"no object\"", Execute, &[], &[]),
             ("weather", r#"{"path":"a","command":"rm"}"#, Other, &[], &[]),
         ];
@@ -86,7 +129,8 @@ mod tests {
             let found = tool_use(tool, &RawJson::parse(input).unwrap());
             assert_eq!((found.tool.as_str(), found.kind), (*tool, *kind), "{input}");
             assert_eq!(found.paths, *paths, "{tool} {input}");
-            let command = (*kind == Execute).then(|| Command::Words(words.iter().map(ToString::to_string).collect()));
+            let command = (*kind == Execute)
+                .then(|| Command::Words(words.iter().map(ToString::to_string).collect()));
             assert_eq!(found.command, command, "{tool} {input}");
         }
     }

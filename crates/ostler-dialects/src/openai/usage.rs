@@ -39,7 +39,9 @@ impl Cost {
         match (self, other) {
             (Self::Unknown, Self::Unknown) => Self::Unknown,
             (Self::Reported(a), Self::Reported(b)) => Self::Reported(a + b),
-            (Self::Reported(a) | Self::Estimated(a), Self::Reported(b) | Self::Estimated(b)) => Self::Estimated(a + b),
+            (Self::Reported(a) | Self::Estimated(a), Self::Reported(b) | Self::Estimated(b)) => {
+                Self::Estimated(a + b)
+            }
             (a, b) => Self::Partial(a.known().unwrap_or(0.0) + b.known().unwrap_or(0.0)),
         }
     }
@@ -61,13 +63,24 @@ impl Cost {
 impl Bill {
     /// Adds one answer.
     pub(super) fn add(&mut self, model: &str, spent: Option<Spent>, price: Option<Price>) {
-        let Some(Spent { tokens, cost, estimate, partial, counted }) = spent else {
+        let Some(Spent {
+            tokens,
+            cost,
+            estimate,
+            partial,
+            counted,
+        }) = spent
+        else {
             self.incomplete = true;
             return;
         };
         self.open = false;
         self.uncounted |= !counted;
-        let cost = match (cost, partial, estimate.or(price.map(|price| price.of(&tokens)))) {
+        let cost = match (
+            cost,
+            partial,
+            estimate.or(price.map(|price| price.of(&tokens))),
+        ) {
             (Some(said), ..) => Cost::Reported(said),
             (None, Some(partial), _) => Cost::Partial(partial),
             (None, None, Some(estimate)) => Cost::Estimated(estimate),
@@ -78,7 +91,11 @@ impl Bill {
                 part.tokens = part.tokens.plus(&tokens);
                 part.cost = part.cost.plus(cost);
             }
-            None => self.models.push(Part { model: model.to_owned(), tokens, cost }),
+            None => self.models.push(Part {
+                model: model.to_owned(),
+                tokens,
+                cost,
+            }),
         }
     }
 
@@ -94,13 +111,24 @@ impl Bill {
 
     /// What it has cost, if that is known.
     pub(super) fn cost(&self) -> Option<f64> {
-        self.is_priced().then(|| self.models.iter().filter_map(|part| part.cost.known()).sum())
+        self.is_priced().then(|| {
+            self.models
+                .iter()
+                .filter_map(|part| part.cost.known())
+                .sum()
+        })
     }
 
     /// The tokens that went in and came out.
     pub(super) fn tokens(&self) -> (u64, u64) {
         self.models.iter().fold((0, 0), |(input, output), part| {
-            let Tokens { input: new, cache_read, cache_write, output: said, .. } = part.tokens;
+            let Tokens {
+                input: new,
+                cache_read,
+                cache_write,
+                output: said,
+                ..
+            } = part.tokens;
             (input + new + cache_read + cache_write, output + said)
         })
     }

@@ -51,12 +51,27 @@ impl OpenClawConversation {
         let message = document.session_id.owned();
         let text = answer(&document);
         if let Some(text) = text.clone() {
-            out.event(Text { kind: TextKind::Reply, text, delta: false, message, parent: None });
+            out.event(Text {
+                kind: TextKind::Reply,
+                text,
+                delta: false,
+                message,
+                parent: None,
+            });
         }
         tools(&document, out);
-        let outcome = if self.interrupted { blame::interrupted() } else { blame::of_document(&document, exit) };
+        let outcome = if self.interrupted {
+            blame::interrupted()
+        } else {
+            blame::of_document(&document, exit)
+        };
         let usage = spent(&document).into_iter().collect();
-        out.push(FromConversation::TurnOver(TurnOver { outcome, text, structured: None, usage }));
+        out.push(FromConversation::TurnOver(TurnOver {
+            outcome,
+            text,
+            structured: None,
+            usage,
+        }));
         true
     }
 
@@ -110,7 +125,9 @@ impl Conversation for OpenClawConversation {
             }
             Progress::TooMuch => {
                 self.open = false;
-                out.push(FromConversation::TurnOver(TurnOver::bare(blame::too_much())));
+                out.push(FromConversation::TurnOver(
+                    TurnOver::bare(blame::too_much()),
+                ));
                 out.push(FromConversation::Terminate);
             }
         }
@@ -124,47 +141,86 @@ impl Conversation for OpenClawConversation {
         // No document: what it printed is what it said, line by line.
         let text = Some(self.gathered.text()).filter(|text| !text.is_empty());
         if let Some(text) = text.clone() {
-            out.event(Text { kind: TextKind::Reply, text, delta: false, message: None, parent: None });
+            out.event(Text {
+                kind: TextKind::Reply,
+                text,
+                delta: false,
+                message: None,
+                parent: None,
+            });
         }
         let outcome = match blame::of_exit(exit) {
             _ if self.interrupted => blame::interrupted(),
             Some(outcome) => outcome,
             None if exit.code == Some(0) && text.is_some() => {
-                out.notice(Level::Warning, "not_json", "OpenClaw printed no JSON document; its lines are the answer.");
+                out.notice(
+                    Level::Warning,
+                    "not_json",
+                    "OpenClaw printed no JSON document; its lines are the answer.",
+                );
                 Outcome::completed()
             }
-            None if exit.code == Some(0) => Outcome::new(Cause::Protocol, "OpenClaw ended well and said nothing.")
-                .hint("Try again; run it by hand to see more."),
+            None if exit.code == Some(0) => {
+                Outcome::new(Cause::Protocol, "OpenClaw ended well and said nothing.")
+                    .hint("Try again; run it by hand to see more.")
+            }
             None => return,
         };
-        out.push(FromConversation::TurnOver(TurnOver { text, ..TurnOver::bare(outcome) }));
+        out.push(FromConversation::TurnOver(TurnOver {
+            text,
+            ..TurnOver::bare(outcome)
+        }));
     }
 }
 
 fn answer(document: &Document<'_>) -> Option<String> {
     // An error comes dressed up as a part of the answer; it is none.
-    let parts = || document.payloads.0.iter().filter_map(Node::map).filter(|part| !part.is_error.is_true());
+    let parts = || {
+        document
+            .payloads
+            .0
+            .iter()
+            .filter_map(Node::map)
+            .filter(|part| !part.is_error.is_true())
+    };
     let texts: Vec<&str> = parts().filter_map(|part| part.text.text()).collect();
     let media = parts().filter_map(|part| part.media_url.text());
-    let said = document.answer.owned().filter(|text| !text.is_empty()).unwrap_or_else(|| texts.join("\n\n"));
-    let whole =
-        std::iter::once(said.as_str()).chain(media).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n");
+    let said = document
+        .answer
+        .owned()
+        .filter(|text| !text.is_empty())
+        .unwrap_or_else(|| texts.join("\n\n"));
+    let whole = std::iter::once(said.as_str())
+        .chain(media)
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join("\n\n");
     (!whole.is_empty()).then_some(whole)
 }
 
 /// Its tools are only counted.
 fn tools(document: &Document<'_>, out: &mut Outbox) {
-    let Some(summary) = document.tool_summary.map() else { return };
-    let Some(calls) = summary.calls.count().filter(|calls| *calls > 0) else { return };
+    let Some(summary) = document.tool_summary.map() else {
+        return;
+    };
+    let Some(calls) = summary.calls.count().filter(|calls| *calls > 0) else {
+        return;
+    };
     let names: Vec<&str> = summary.tools.0.iter().filter_map(Scalar::text).collect();
     let failures = summary.failures.count().unwrap_or(0);
-    let message = format!("{calls} tool calls ({}), {failures} of them failed.", names.join(", "));
+    let message = format!(
+        "{calls} tool calls ({}), {failures} of them failed.",
+        names.join(", ")
+    );
     out.notice(Level::Info, "tools_used", message);
 }
 
 fn full_model(document: &Document<'_>) -> Option<String> {
     let model = document.model.text()?;
-    Some(document.provider.text().map_or_else(|| model.to_owned(), |provider| format!("{provider}/{model}")))
+    Some(document.provider.text().map_or_else(
+        || model.to_owned(),
+        |provider| format!("{provider}/{model}"),
+    ))
 }
 
 fn spent(document: &Document<'_>) -> Option<Usage> {
@@ -177,7 +233,10 @@ fn spent(document: &Document<'_>) -> Option<Usage> {
         output: count(&tokens.output),
         reasoning: None,
     };
-    let cost = document.cost_usd.amount().or_else(|| tokens.cost.map()?.total.amount());
+    let cost = document
+        .cost_usd
+        .amount()
+        .or_else(|| tokens.cost.map()?.total.amount());
     let usage = Usage::of(full_model(document), sum);
     Some(match cost {
         Some(cost) => usage.reported(cost),

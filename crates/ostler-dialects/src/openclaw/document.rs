@@ -91,7 +91,11 @@ impl Gathered {
             self.set_aside();
         }
         let begins = self.json.is_empty() && line.starts_with('{');
-        let into = if begins || !self.json.is_empty() { &mut self.json } else { &mut self.before };
+        let into = if begins || !self.json.is_empty() {
+            &mut self.json
+        } else {
+            &mut self.before
+        };
         into.push_str(line);
         into.push('\n');
         if self.before.len() + self.json.len() > CAP {
@@ -99,7 +103,8 @@ impl Gathered {
             return Progress::TooMuch;
         }
         // It is printed with indentation: only its last line begins with its closing brace.
-        let ends = !self.json.is_empty() && (line.starts_with('}') || begins && line.trim_end().ends_with('}'));
+        let ends = !self.json.is_empty()
+            && (line.starts_with('}') || begins && line.trim_end().ends_with('}'));
         self.one_line = begins && ends;
         if self.one_line && self.read().is_none() {
             self.set_aside();
@@ -121,7 +126,8 @@ impl Gathered {
     /// The document, when it is one. Braces alone can be anything.
     pub(super) fn read(&self) -> Option<Document<'_>> {
         let document: Document<'_> = serde_json::from_str(&self.json).ok()?;
-        let known = document.ok.is_true() || document.ok.is_false() || document.status.text().is_some();
+        let known =
+            document.ok.is_true() || document.ok.is_false() || document.status.text().is_some();
         let known = known || document.answer.text().is_some() || document.error.map().is_some();
         known.then_some(document)
     }
@@ -135,8 +141,15 @@ impl Gathered {
 /// Returns true if a recording that begins with this text is of OpenClaw. Its document is one object over many lines.
 pub(super) fn is_recorded(opening: &str) -> bool {
     const KEYS: [&str; 4] = ["\"ok\":", "\"status\":", "\"final\":", "\"payloads\":"];
-    let keys = opening.lines().skip(1).map(str::trim_start).filter(|line| !line.is_empty());
-    opening.starts_with('{') && KEYS.iter().all(|key| keys.clone().take(8).any(|line| line.starts_with(key)))
+    let keys = opening
+        .lines()
+        .skip(1)
+        .map(str::trim_start)
+        .filter(|line| !line.is_empty());
+    opening.starts_with('{')
+        && KEYS
+            .iter()
+            .all(|key| keys.clone().take(8).any(|line| line.starts_with(key)))
 }
 
 #[cfg(test)]
@@ -152,7 +165,13 @@ mod tests {
     #[test]
     fn a_document_is_complete_with_its_last_brace() {
         let (gathered, progress) = gather("a warning\n{\n  \"ok\": true,\n  \"usage\": {\n  }\n}");
-        assert_eq!(progress.iter().filter(|it| **it == Progress::Complete).count(), 1);
+        assert_eq!(
+            progress
+                .iter()
+                .filter(|it| **it == Progress::Complete)
+                .count(),
+            1
+        );
         assert_eq!(progress.last(), Some(&Progress::Complete));
         assert!(gathered.read().is_some());
         assert_eq!(gathered.before, "a warning\n");
@@ -188,6 +207,12 @@ mod tests {
         assert_eq!(last, Some(Progress::TooMuch));
         assert_eq!(gathered.text(), "", "nothing is kept");
         let (_, progress) = gather(&format!("{{\n{}", "}\n".repeat(1000)));
-        assert_eq!(progress.iter().filter(|it| **it == Progress::Complete).count(), 8);
+        assert_eq!(
+            progress
+                .iter()
+                .filter(|it| **it == Progress::Complete)
+                .count(),
+            8
+        );
     }
 }

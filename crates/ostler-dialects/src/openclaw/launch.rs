@@ -28,16 +28,33 @@ pub(super) const INHERITS: Inherits = Inherits {
 const STATE: &[&str] = &["~/.openclaw", "$OPENCLAW_STATE_DIR", "$OPENCLAW_HOME"];
 
 /// Arguments that would take the ground from under the conversation.
-const RESERVED: &[&str] =
-    &["--json", "--cwd", "--message-file", "--message", "-m", "-h", "--help", "-V", "--version", "--"];
+const RESERVED: &[&str] = &[
+    "--json",
+    "--cwd",
+    "--message-file",
+    "--message",
+    "-m",
+    "-h",
+    "--help",
+    "-V",
+    "--version",
+    "--",
+];
 
 /// Checks the spec and says what to start.
 pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
     settings::check(TABLE, &spec.settings)?;
     if let (Some(config), true) = (spec.settings.last(CONFIG), spec.settings.is_on(ISOLATED)) {
-        return Err(SpecError::new(CONFIG, config, "not with isolated, which means: without a configuration"));
+        return Err(SpecError::new(
+            CONFIG,
+            config,
+            "not with isolated, which means: without a configuration",
+        ));
     }
-    if let (Some(fallback), None) = (spec.settings.last(FALLBACK), spec.settings.last(keys::MODEL)) {
+    if let (Some(fallback), None) = (
+        spec.settings.last(FALLBACK),
+        spec.settings.last(keys::MODEL),
+    ) {
         return Err(SpecError::new(
             FALLBACK,
             fallback,
@@ -47,14 +64,20 @@ pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
     let plain = |arg: &str| Arg::Plain(arg.to_owned());
     let mut args: Vec<Arg> = ["agent", "exec", "--json"].into_iter().map(plain).collect();
     if let Some(dir) = &spec.dir {
-        let dir = dir.to_str().ok_or_else(|| SpecError::new("dir", &dir.to_string_lossy(), "expected valid UTF-8"))?;
+        let dir = dir
+            .to_str()
+            .ok_or_else(|| SpecError::new("dir", &dir.to_string_lossy(), "expected valid UTF-8"))?;
         args.push(Arg::Plain(format!("--cwd={dir}")));
     }
     for row in TABLE {
         for value in spec.settings.get(row.key).unwrap_or_default() {
             match row.pass {
                 Pass::Each(_) if value.len() > ARG_CAP => {
-                    return Err(SpecError::new(row.key, value, "longer than the 100 KiB that fit on a command line"));
+                    return Err(SpecError::new(
+                        row.key,
+                        value,
+                        "longer than the 100 KiB that fit on a command line",
+                    ));
                 }
                 Pass::Each(flag) => args.push(Arg::Plain(format!("{flag}={value}"))),
                 Pass::Switch(flag) if value == "true" => args.push(plain(flag)),
@@ -66,7 +89,15 @@ pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
     args.extend(spec.extra_args.iter().map(|arg| plain(arg)));
     args.push(plain("--message-file=-"));
     let (needs, env): (&[&str], _) = (&[], Vec::new());
-    Ok(Launch { program: "openclaw", natives: &[], args, env, inherits: INHERITS, needs, state: STATE })
+    Ok(Launch {
+        program: "openclaw",
+        natives: &[],
+        args,
+        env,
+        inherits: INHERITS,
+        needs,
+        state: STATE,
+    })
 }
 
 #[cfg(test)]
@@ -74,24 +105,57 @@ mod tests {
     use super::*;
 
     fn args(settings: &[(&str, &str)]) -> Result<Vec<String>, String> {
-        let mut spec = Spec { dir: Some("/work".into()), ..Spec::default() };
-        settings.iter().for_each(|(key, value)| spec.settings.push(key, *value));
+        let mut spec = Spec {
+            dir: Some("/work".into()),
+            ..Spec::default()
+        };
+        settings
+            .iter()
+            .for_each(|(key, value)| spec.settings.push(key, *value));
         let launch = launch(&spec).map_err(|error| error.to_string())?;
-        Ok(launch.args.into_iter().map(|arg| if let Arg::Plain(arg) = arg { arg } else { String::new() }).collect())
+        Ok(launch
+            .args
+            .into_iter()
+            .map(|arg| {
+                if let Arg::Plain(arg) = arg {
+                    arg
+                } else {
+                    String::new()
+                }
+            })
+            .collect())
     }
 
     // S2-14: `openclaw run --dir --output` does not exist; this is what does the same.
     #[test]
     fn settings_become_arguments_and_the_prompt_none() {
-        let given =
-            args(&[("model", "mock/gpt"), ("timeout", "60"), ("fallback", "a/b"), ("isolated", "true")]).unwrap();
+        let given = args(&[
+            ("model", "mock/gpt"),
+            ("timeout", "60"),
+            ("fallback", "a/b"),
+            ("isolated", "true"),
+        ])
+        .unwrap();
         assert_eq!(given[..4], ["agent", "exec", "--json", "--cwd=/work"]);
         assert_eq!(
             given[4..],
-            ["--model=mock/gpt", "--fallback=a/b", "--timeout=60", "--isolated", "--message-file=-"]
+            [
+                "--model=mock/gpt",
+                "--fallback=a/b",
+                "--timeout=60",
+                "--isolated",
+                "--message-file=-"
+            ]
         );
-        assert!(args(&[("config", "x.json"), ("isolated", "true")]).unwrap_err().contains("isolated"));
-        let spec = Spec { extra_args: vec!["--message=x".to_owned()], ..Spec::default() };
+        assert!(
+            args(&[("config", "x.json"), ("isolated", "true")])
+                .unwrap_err()
+                .contains("isolated")
+        );
+        let spec = Spec {
+            extra_args: vec!["--message=x".to_owned()],
+            ..Spec::default()
+        };
         assert!(launch(&spec).is_err());
     }
 }

@@ -28,7 +28,13 @@ impl Dialect for OpenClaw {
 
     fn capabilities(&self) -> Capabilities {
         // A prompt has at most 4 MiB.
-        Capabilities { cost: true, freeze: true, silent: true, tells_usage: true, ..Capabilities::default() }
+        Capabilities {
+            cost: true,
+            freeze: true,
+            silent: true,
+            tells_usage: true,
+            ..Capabilities::default()
+        }
     }
 
     fn models(&self) -> &'static [&'static str] {

@@ -8,7 +8,11 @@ use super::launch::INHERITS;
 pub(super) const PROBE: Probe = Probe {
     program: "openclaw",
     natives: &[],
-    runtime: Some(Runtime { program: "node", serves, hint: NODE }),
+    runtime: Some(Runtime {
+        program: "node",
+        serves,
+        hint: NODE,
+    }),
     version_args: &["--version"],
     read_version: Version::find,
     // It has no command that says whether a key is there without calling the model.
@@ -37,10 +41,17 @@ mod tests {
     // P69
     #[test]
     fn a_node_that_is_too_old_is_told_from_one_that_will_do() {
-        for (node, fits) in [((22, 9, 0), false), ((24, 15, 9), false), ((24, 16, 0), true), ((25, 9, 0), false)] {
+        for (node, fits) in [
+            ((22, 9, 0), false),
+            ((24, 15, 9), false),
+            ((24, 16, 0), true),
+            ((25, 9, 0), false),
+        ] {
             assert_eq!(serves(Version(node.0, node.1, node.2)), fits, "{node:?}");
         }
-        assert!(!serves(Version(26, 0, 9)) && serves(Version(26, 1, 0)) && serves(Version(27, 0, 0)));
+        assert!(
+            !serves(Version(26, 0, 9)) && serves(Version(26, 1, 0)) && serves(Version(27, 0, 0))
+        );
         assert!(Version(0, 0, 1) < PROBE.minimum && PROBE.install_hint.contains("0.0.1"));
     }
 }

@@ -19,7 +19,8 @@ impl Gate {
         }
         self.held.push_str(piece);
         if self.told.is_empty() {
-            self.held.drain(..self.held.len() - self.held.trim_start().len());
+            self.held
+                .drain(..self.held.len() - self.held.trim_start().len());
         }
         // What may be the beginning of a fence is held back; behind one, or behind a brace that begins a line, everything is.
         let begins = first_place(&self.held, self.told.is_empty());

@@ -35,7 +35,9 @@ impl<'de> Deserialize<'de> for Content {
         if !raw.get().starts_with('"') {
             return Ok(Self::Structured(raw));
         }
-        serde_json::from_str(raw.get()).map(Self::Text).map_err(D::Error::custom)
+        serde_json::from_str(raw.get())
+            .map(Self::Text)
+            .map_err(D::Error::custom)
     }
 }
 
@@ -105,25 +107,35 @@ impl Message {
     /// A message of the system's.
     #[must_use]
     pub fn system(content: impl Into<Content>) -> Self {
-        Self::System { content: content.into() }
+        Self::System {
+            content: content.into(),
+        }
     }
 
     /// A message of the user's.
     #[must_use]
     pub fn user(content: impl Into<Content>) -> Self {
-        Self::User { content: content.into() }
+        Self::User {
+            content: content.into(),
+        }
     }
 
     /// A message of the model's, without tool calls.
     #[must_use]
     pub fn assistant(content: impl Into<Content>) -> Self {
-        Self::Assistant { content: content.into(), tool_calls: Vec::new() }
+        Self::Assistant {
+            content: content.into(),
+            tool_calls: Vec::new(),
+        }
     }
 
     /// What a tool gave.
     #[must_use]
     pub fn tool(call: impl Into<String>, content: impl Into<Content>) -> Self {
-        Self::Tool { tool_call_id: call.into(), content: content.into() }
+        Self::Tool {
+            tool_call_id: call.into(),
+            content: content.into(),
+        }
     }
 
     /// What it says.
@@ -157,14 +169,28 @@ impl TryFrom<Line> for Message {
     type Error = String;
 
     fn try_from(line: Line) -> Result<Self, String> {
-        let Line { role, content, tool_calls, tool_call_id, name } = line;
+        let Line {
+            role,
+            content,
+            tool_calls,
+            tool_call_id,
+            name,
+        } = line;
         match &*role {
             "system" => Ok(Self::System { content }),
             "user" => Ok(Self::User { content }),
-            "assistant" => Ok(Self::Assistant { content, tool_calls }),
-            "tool" => Ok(Self::Tool { tool_call_id, content }),
+            "assistant" => Ok(Self::Assistant {
+                content,
+                tool_calls,
+            }),
+            "tool" => Ok(Self::Tool {
+                tool_call_id,
+                content,
+            }),
             "other" => Ok(Self::Other { name, content }),
-            _ => Err(format!("no message has the role {role:?}; there are: system, user, assistant, tool, other")),
+            _ => Err(format!(
+                "no message has the role {role:?}; there are: system, user, assistant, tool, other"
+            )),
         }
     }
 }
@@ -197,7 +223,10 @@ impl Reply {
     /// The reply as a message for the next request.
     #[must_use]
     pub fn to_message(&self) -> Message {
-        Message::Assistant { content: Content::Text(self.content.clone()), tool_calls: self.tool_calls.clone() }
+        Message::Assistant {
+            content: Content::Text(self.content.clone()),
+            tool_calls: self.tool_calls.clone(),
+        }
     }
 }
 

@@ -40,7 +40,10 @@ pub fn write_messages(messages: &[Message]) -> String {
         };
         text.push('\n');
         match message {
-            Message::Assistant { content, tool_calls } => text.push_str(&write_reply(&content.as_text(), tool_calls)),
+            Message::Assistant {
+                content,
+                tool_calls,
+            } => text.push_str(&write_reply(&content.as_text(), tool_calls)),
             other => text.push_str(&other.content().as_text()),
         }
     }

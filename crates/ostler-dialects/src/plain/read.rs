@@ -61,13 +61,16 @@ fn blocks(text: &str) -> Vec<Block> {
     let mut found = Vec::new();
     let mut at = 0;
     for _ in 0..PLACES {
-        let Some((place, kind)) = first_place(&text[at..], at == 0) else { break };
+        let Some((place, kind)) = first_place(&text[at..], at == 0) else {
+            break;
+        };
         let place = at + place;
         let block = match kind {
             Place::Fence(length) => block_at(text, place, length),
-            Place::Brace => {
-                calls_at(&text[place..]).map(|(length, calls)| Block { place: place..place + length, calls })
-            }
+            Place::Brace => calls_at(&text[place..]).map(|(length, calls)| Block {
+                place: place..place + length,
+                calls,
+            }),
         };
         match (block, kind) {
             (Some(block), _) => {
@@ -98,7 +101,10 @@ pub(super) fn first_place(text: &str, mut blank: bool) -> Option<(usize, Place)>
     while at < bytes.len() {
         match bytes[at] {
             fence @ (b'`' | b'~') => {
-                let length = bytes[at..].iter().take_while(|byte| **byte == fence).count();
+                let length = bytes[at..]
+                    .iter()
+                    .take_while(|byte| **byte == fence)
+                    .count();
                 if length >= 3 {
                     return Some((at, Place::Fence(length)));
                 }
@@ -118,17 +124,29 @@ pub(super) fn first_place(text: &str, mut blank: bool) -> Option<(usize, Place)>
 /// behind it up to the closing fence is a part of the block.
 fn block_at(text: &str, at: usize, length: usize) -> Option<Block> {
     let (fence, label) = text[at..].split_at(length);
-    let word = label.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(label.len());
-    let known = ["", "json", "jsonc", "json5"].iter().any(|known| label[..word].eq_ignore_ascii_case(known));
-    let begin = label[word..].find('{').filter(|n| label[word..word + n].trim().is_empty())? + word;
+    let word = label
+        .find(|c: char| !c.is_ascii_alphanumeric())
+        .unwrap_or(label.len());
+    let known = ["", "json", "jsonc", "json5"]
+        .iter()
+        .any(|known| label[..word].eq_ignore_ascii_case(known));
+    let begin = label[word..]
+        .find('{')
+        .filter(|n| label[word..word + n].trim().is_empty())?
+        + word;
     let (object, calls) = known.then(|| calls_at(&label[begin..])).flatten()?;
     let rest = &label[begin + object..];
     let end = match rest.find(fence) {
-        Some(closing) => closing + rest[closing..].len() - rest[closing..].trim_start_matches(&fence[..1]).len(),
+        Some(closing) => {
+            closing + rest[closing..].len() - rest[closing..].trim_start_matches(&fence[..1]).len()
+        }
         // The model forgot to close it; what it says behind is no part of it.
         None => 0,
     };
-    Some(Block { place: at..at + length + begin + object + end, calls })
+    Some(Block {
+        place: at..at + length + begin + object + end,
+        calls,
+    })
 }
 
 /// The length of the object that `text` begins with, and its list of calls, if it has one.
@@ -140,7 +158,13 @@ fn calls_at(text: &str) -> Option<(usize, Vec<ToolRequest>)> {
     }
     let (length, object) = tolerant::object(text)?;
     let Calls { tool_calls } = serde_json::from_str(&object).ok()?;
-    Some((length, tool_calls.into_iter().map(|call| request(call.get())).collect()))
+    Some((
+        length,
+        tool_calls
+            .into_iter()
+            .map(|call| request(call.get()))
+            .collect(),
+    ))
 }
 
 /// Gives every call an id of its own.
@@ -176,21 +200,30 @@ struct Written<'a> {
 
 impl<'a> Written<'a> {
     fn args(&self) -> Option<&'a RawValue> {
-        self.args.or(self.arguments).or(self.input).or(self.parameters)
+        self.args
+            .or(self.arguments)
+            .or(self.input)
+            .or(self.parameters)
     }
 }
 
 /// The call that was written. One without a name gets one that no tool has, so that the model is told.
 fn request(call: &str) -> ToolRequest {
     let outer: Written<'_> = serde_json::from_str(call).unwrap_or_default();
-    let inner: Written<'_> =
-        outer.function.and_then(|inner| serde_json::from_str(inner.get()).ok()).unwrap_or_default();
+    let inner: Written<'_> = outer
+        .function
+        .and_then(|inner| serde_json::from_str(inner.get()).ok())
+        .unwrap_or_default();
     let word = |value: &Value| match value {
         Value::String(word) => word.trim().to_owned(),
         Value::Number(number) => number.to_string(),
         _ => String::new(),
     };
-    let first = |a: &Value, b: &Value| Some(word(a)).filter(|word| !word.is_empty()).unwrap_or_else(|| word(b));
+    let first = |a: &Value, b: &Value| {
+        Some(word(a))
+            .filter(|word| !word.is_empty())
+            .unwrap_or_else(|| word(b))
+    };
     let name = Some(first(&outer.name, &inner.name)).filter(|name| !name.is_empty());
     ToolRequest {
         id: first(&outer.id, &inner.id),
@@ -207,7 +240,9 @@ fn arguments(written: &RawValue) -> RawJson {
         Err(_) => Cow::Borrowed(written.get()),
     };
     let object = tolerant::object(text.trim()).filter(|(length, _)| *length == text.trim().len());
-    object.and_then(|(_, object)| RawJson::parse(&object).ok()).unwrap_or_else(|| RawJson::keep(written))
+    object
+        .and_then(|(_, object)| RawJson::parse(&object).ok())
+        .unwrap_or_else(|| RawJson::keep(written))
 }
 
 fn empty() -> RawJson {

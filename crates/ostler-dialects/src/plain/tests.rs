@@ -15,7 +15,11 @@ fn read(text: &str) -> Said {
 }
 
 fn request(id: &str, name: &str, args: &str) -> ToolRequest {
-    ToolRequest { id: id.into(), name: name.into(), args: RawJson::parse(args).unwrap() }
+    ToolRequest {
+        id: id.into(),
+        name: name.into(),
+        args: RawJson::parse(args).unwrap(),
+    }
 }
 
 // S0-14, S0-15
@@ -25,10 +29,16 @@ fn each_message_has_its_label() {
     let messages = [
         Message::system("Be brief."),
         Message::user(parts),
-        Message::Assistant { content: "I add.".into(), tool_calls: vec![request("c1", "add", r#"{"a":1}"#)] },
+        Message::Assistant {
+            content: "I add.".into(),
+            tool_calls: vec![request("c1", "add", r#"{"a":1}"#)],
+        },
         Message::tool("c1", "3"),
         Message::assistant("3."),
-        Message::Other { name: "developer".into(), content: "psst".into() },
+        Message::Other {
+            name: "developer".into(),
+            content: "psst".into(),
+        },
     ];
     let wanted = "[System]\nBe brief.\n\n[User]\n[{\"type\":\"text\",\"text\":\"hi\"}]\n\n[Assistant]\nI add.\n\n```json\n\
                   {\"tool_calls\":[{\"id\":\"c1\",\"name\":\"add\",\"args\":{\"a\":1}}]}\n```\n\n[Tool Result (c1)]\n3\n\n\
@@ -43,30 +53,59 @@ fn messages_are_written_and_read_as_json() {
     let messages = vec![
         Message::system("Be brief."),
         Message::user(RawJson::parse(r#"[{"type":"text","text":"hi"}]"#).unwrap()),
-        Message::Assistant { content: "I \"add\".".into(), tool_calls: vec![request("c1", "add", r#"{"a":1.50}"#)] },
+        Message::Assistant {
+            content: "I \"add\".".into(),
+            tool_calls: vec![request("c1", "add", r#"{"a":1.50}"#)],
+        },
         Message::tool("c1", RawJson::parse(r#"{"sum":3}"#).unwrap()),
-        Message::Other { name: "developer".into(), content: "psst".into() },
+        Message::Other {
+            name: "developer".into(),
+            content: "psst".into(),
+        },
     ];
     let json = serde_json::to_string(&messages).unwrap();
-    assert_eq!(serde_json::from_str::<Vec<Message>>(&json).unwrap(), messages, "{json}");
-    let wrong = serde_json::from_str::<Message>(r#"{"role":"oracle","content":"x"}"#).unwrap_err().to_string();
-    assert!(wrong.contains("oracle") && wrong.contains("assistant"), "{wrong}");
+    assert_eq!(
+        serde_json::from_str::<Vec<Message>>(&json).unwrap(),
+        messages,
+        "{json}"
+    );
+    let wrong = serde_json::from_str::<Message>(r#"{"role":"oracle","content":"x"}"#)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        wrong.contains("oracle") && wrong.contains("assistant"),
+        "{wrong}"
+    );
 }
 
 // S0-16, S0-17
 #[test]
 fn tools_are_listed_with_the_way_to_call_them() {
     let parameters = RawJson::parse(r#"{"type":"object"}"#).unwrap();
-    let offer = ToolOffer { name: "add".into(), description: "Adds.".into(), parameters };
+    let offer = ToolOffer {
+        name: "add".into(),
+        description: "Adds.".into(),
+        parameters,
+    };
     let text = tool_preamble(&[offer]);
     assert!(text.starts_with("Available tools:\n[\n"), "{text}");
-    for part in [r#""name": "add""#, r#""description": "Adds.""#, r#""parameters": {"#, "```json\n{\"tool_calls\": ["] {
+    for part in [
+        r#""name": "add""#,
+        r#""description": "Adds.""#,
+        r#""parameters": {"#,
+        "```json\n{\"tool_calls\": [",
+    ] {
         assert!(text.contains(part), "{part}: {text}");
     }
 }
 
 /// A reply, the words in it, the calls in it.
-type Case = (&'static str, &'static str, &'static str, &'static [(&'static str, &'static str, &'static str)]);
+type Case = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static [(&'static str, &'static str, &'static str)],
+);
 
 const ADD: &[(&str, &str, &str)] = &[("1", "add", r#"{"a":1}"#)];
 
@@ -116,7 +155,11 @@ const CASES: &[Case] = &[
 fn replies_are_read() {
     for (kind, text, content, calls) in CASES {
         let said = read(text);
-        let found: Vec<_> = said.calls.iter().map(|c| (&*c.id, &*c.name, c.args.get())).collect();
+        let found: Vec<_> = said
+            .calls
+            .iter()
+            .map(|c| (&*c.id, &*c.name, c.args.get()))
+            .collect();
         assert_eq!((&*said.content, &found[..]), (*content, *calls), "{kind}");
         assert_eq!(said.ignored, 0, "{kind}");
     }
@@ -128,15 +171,23 @@ fn the_first_block_counts_and_none_stays() {
     let block = |name: &str| format!("```json\n{{\"tool_calls\":[{{\"name\":\"{name}\"}}]}}\n```");
     let said = read(&format!("one {} two {} three", block("add"), block("sub")));
     assert_eq!(
-        (&*said.content, said.calls.len(), &*said.calls[0].name, said.ignored),
+        (
+            &*said.content,
+            said.calls.len(),
+            &*said.calls[0].name,
+            said.ignored
+        ),
         ("one  two  three", 1, "add", 1)
     );
 }
 
 #[test]
 fn a_hostile_reply_does_no_harm() {
-    for text in ["```json\n{".repeat(20_000), format!("```json\n{}", "{\"a\":[".repeat(50_000)), "```".repeat(100_000)]
-    {
+    for text in [
+        "```json\n{".repeat(20_000),
+        format!("```json\n{}", "{\"a\":[".repeat(50_000)),
+        "```".repeat(100_000),
+    ] {
         assert_eq!(read(&text).calls, []);
     }
 }
@@ -154,7 +205,10 @@ fn words() -> impl Strategy<Value = String> {
 }
 
 fn call() -> impl Strategy<Value = (String, String)> {
-    ("[a-z_]{1,12}", prop::collection::btree_map("[a-z\"}{`]{0,6}", words(), 0..4))
+    (
+        "[a-z_]{1,12}",
+        prop::collection::btree_map("[a-z\"}{`]{0,6}", words(), 0..4),
+    )
         .prop_map(|(name, args)| (name, serde_json::to_string(&args).unwrap()))
 }
 
@@ -177,11 +231,24 @@ fn told(text: &str, cuts: &[usize]) -> (String, String) {
 #[test]
 fn text_is_told_while_it_comes_and_blocks_are_not() {
     let mut gate = Gate::default();
-    let pieces = ["  Hello", " there ", "you.\n\n", "``", "`json\n{\"tool_calls\":", "[]}\n```"];
-    let told: Vec<_> = pieces.iter().map(|piece| gate.pass(piece).unwrap_or_default()).collect();
+    let pieces = [
+        "  Hello",
+        " there ",
+        "you.\n\n",
+        "``",
+        "`json\n{\"tool_calls\":",
+        "[]}\n```",
+    ];
+    let told: Vec<_> = pieces
+        .iter()
+        .map(|piece| gate.pass(piece).unwrap_or_default())
+        .collect();
     assert_eq!(told, ["Hello", " there", " you.", "", "", ""]);
     let mut gate = Gate::default();
-    assert_eq!((gate.pass("{\"tool"), gate.pass("_calls\":[]}")), (None, None));
+    assert_eq!(
+        (gate.pass("{\"tool"), gate.pass("_calls\":[]}")),
+        (None, None)
+    );
 }
 
 proptest! {

@@ -17,7 +17,8 @@ pub(super) fn object(text: &str) -> Option<(usize, Cow<'_, str>)> {
         return Some((length, Cow::Borrowed(&text[..length])));
     }
     let length = extent(text)?;
-    let object: Map<String, Value> = parse_to_serde_value(&text[..length], &ParseOptions::default()).ok()?;
+    let object: Map<String, Value> =
+        parse_to_serde_value(&text[..length], &ParseOptions::default()).ok()?;
     Some((length, Cow::Owned(serde_json::to_string(&object).ok()?)))
 }
 
@@ -40,7 +41,9 @@ fn extent(text: &str) -> Option<usize> {
                 }
             }
             quote @ (b'"' | b'\'') => at = string_end(bytes, at, quote)?,
-            b'/' if bytes.get(at + 1) == Some(&b'/') => at += bytes[at..].iter().position(|b| *b == b'\n')?,
+            b'/' if bytes.get(at + 1) == Some(&b'/') => {
+                at += bytes[at..].iter().position(|b| *b == b'\n')?
+            }
             b'/' if bytes.get(at + 1) == Some(&b'*') => at += text[at + 2..].find("*/")? + 3,
             _ => {}
         }

@@ -36,7 +36,10 @@ impl Dialect for Scripted {
 
     fn capabilities(&self) -> Capabilities {
         // The script says what is answered, whatever the model is called.
-        Capabilities { set_model: false, ..openai::CAPABILITIES }
+        Capabilities {
+            set_model: false,
+            ..openai::CAPABILITIES
+        }
     }
 
     fn models(&self) -> &'static [&'static str] {

@@ -49,7 +49,10 @@ const OWN: [Row<()>; 6] = rows! {
 };
 
 fn table() -> Vec<Row<()>> {
-    openai::table(OWN).into_iter().filter(|row| SHARED.contains(&row.key) || is_own(row.key)).collect()
+    openai::table(OWN)
+        .into_iter()
+        .filter(|row| SHARED.contains(&row.key) || is_own(row.key))
+        .collect()
 }
 
 fn is_own(key: &str) -> bool {
@@ -67,7 +70,10 @@ impl Dialect for Outer {
 
     fn capabilities(&self) -> Capabilities {
         // The model is the loop's, and says what it costs if it can.
-        Capabilities { set_model: false, ..openai::CAPABILITIES }
+        Capabilities {
+            set_model: false,
+            ..openai::CAPABILITIES
+        }
     }
 
     fn models(&self) -> &'static [&'static str] {

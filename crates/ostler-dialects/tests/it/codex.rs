@@ -1,6 +1,6 @@
 //! Codex: whatever it says, no panic, no line lost, and each turn ends once.
 
-use ostler_core::dialect::{Arg, Conversation, Dialect, Launch, FromConversation, Outbox, ToAgent};
+use ostler_core::dialect::{Arg, Conversation, Dialect, FromConversation, Launch, Outbox, ToAgent};
 use ostler_core::event::EventKind;
 use ostler_core::permission::{Policy, Verdict};
 use ostler_core::spec::{Attendance, Spec};
@@ -14,14 +14,23 @@ fn codex() -> &'static dyn Dialect {
 }
 
 fn spec(settings: &[(&str, &str)]) -> Spec {
-    let mut spec = Spec { dir: Some("/work".into()), ..Spec::default() };
-    settings.iter().for_each(|(key, value)| spec.settings.push(key, *value));
+    let mut spec = Spec {
+        dir: Some("/work".into()),
+        ..Spec::default()
+    };
+    settings
+        .iter()
+        .for_each(|(key, value)| spec.settings.push(key, *value));
     spec
 }
 
 /// The dialect that the settings choose, and what it would start.
 fn launched(spec: &Spec) -> Result<Launch, String> {
-    codex().select_transport(spec).unwrap_or(codex()).launch(spec).map_err(|error| error.to_string())
+    codex()
+        .select_transport(spec)
+        .unwrap_or(codex())
+        .launch(spec)
+        .map_err(|error| error.to_string())
 }
 
 fn args(settings: &[(&str, &str)]) -> Vec<String> {
@@ -29,19 +38,31 @@ fn args(settings: &[(&str, &str)]) -> Vec<String> {
         Arg::Plain(arg) => arg.clone(),
         Arg::InFile { prefix, text } => format!("{prefix}<{text}>"),
     };
-    launched(&spec(settings)).unwrap().args.iter().map(shown).collect()
+    launched(&spec(settings))
+        .unwrap()
+        .args
+        .iter()
+        .map(shown)
+        .collect()
 }
 
 // S2-15
 #[test]
 fn settings_become_arguments() {
     assert_eq!(args(&[]), ["app-server"]);
-    assert_eq!(args(&[("model", "m"), ("system_prompt", "secret")]), ["app-server"], "they go over stdin");
+    assert_eq!(
+        args(&[("model", "m"), ("system_prompt", "secret")]),
+        ["app-server"],
+        "they go over stdin"
+    );
     assert_eq!(
         args(&[("config", "a.b=1"), ("config", "c=\"d\"")]),
         ["app-server", "--config=a.b=1", "--config=c=\"d\""]
     );
-    assert_eq!(args(&[("transport", "exec")]), ["exec", "--json", "--skip-git-repo-check", "-"]);
+    assert_eq!(
+        args(&[("transport", "exec")]),
+        ["exec", "--json", "--skip-git-repo-check", "-"]
+    );
     let all = args(&[
         ("transport", "exec"),
         ("model", "m"),
@@ -81,23 +102,53 @@ fn what_codex_cannot_do_is_an_error_that_says_what_to_do() {
         (&[("fork", "true")], "resume"),
         (&[("config", "novalue")], "key=value"),
         (&[("mcp_config", "file.json")], "mcpServers"),
-        (&[("transport", "exec"), ("append_system_prompt", "x")], "leave out transport=exec"),
-        (&[("transport", "exec"), ("mcp_config", "{\"mcpServers\":{}}")], "leave out transport=exec"),
-        (&[("transport", "exec"), ("approval_policy", "untrusted")], "never asks"),
+        (
+            &[("transport", "exec"), ("append_system_prompt", "x")],
+            "leave out transport=exec",
+        ),
+        (
+            &[("transport", "exec"), ("mcp_config", "{\"mcpServers\":{}}")],
+            "leave out transport=exec",
+        ),
+        (
+            &[("transport", "exec"), ("approval_policy", "untrusted")],
+            "never asks",
+        ),
         (&[("moddel", "x")], "did you mean model?"),
     ] {
         let error = launched(&spec(settings)).unwrap_err();
         assert!(error.contains(part), "{error}");
     }
-    let with_rules = |settings: &[(&str, &str)]| Spec { policy: Some(Policy::default()), ..spec(settings) };
-    assert!(launched(&with_rules(&[("approval_policy", "never")])).unwrap_err().contains("every command"));
-    assert!(launched(&with_rules(&[("transport", "exec")])).unwrap_err().contains("transport=exec"));
-    for (name, part) in [("exec_command", "choose another"), ("a b", "letters"), ("", "letters")] {
-        let spec = Spec { tools: vec![offer(name, "{}")], ..spec(&[]) };
+    let with_rules = |settings: &[(&str, &str)]| Spec {
+        policy: Some(Policy::default()),
+        ..spec(settings)
+    };
+    assert!(
+        launched(&with_rules(&[("approval_policy", "never")]))
+            .unwrap_err()
+            .contains("every command")
+    );
+    assert!(
+        launched(&with_rules(&[("transport", "exec")]))
+            .unwrap_err()
+            .contains("transport=exec")
+    );
+    for (name, part) in [
+        ("exec_command", "choose another"),
+        ("a b", "letters"),
+        ("", "letters"),
+    ] {
+        let spec = Spec {
+            tools: vec![offer(name, "{}")],
+            ..spec(&[])
+        };
         assert!(launched(&spec).unwrap_err().contains(part));
     }
     for extra in ["--json", "prompt", "--listen=x", "-"] {
-        let spec = Spec { extra_args: vec![extra.to_owned()], ..spec(&[]) };
+        let spec = Spec {
+            extra_args: vec![extra.to_owned()],
+            ..spec(&[])
+        };
         assert!(launched(&spec).is_err(), "{extra}");
     }
 }
@@ -108,7 +159,11 @@ fn every_split_of_a_recording_gives_the_same_events() {
     for (name, stdout) in recordings("codex") {
         let whole = replay_as(codex(), &[&stdout]);
         for at in (0..stdout.len()).step_by(stdout.len() / 40 + 1) {
-            assert_eq!(replay_as(codex(), &[&stdout[..at], &stdout[at..]]), whole, "{name} at {at}");
+            assert_eq!(
+                replay_as(codex(), &[&stdout[..at], &stdout[at..]]),
+                whole,
+                "{name} at {at}"
+            );
         }
     }
 }
@@ -152,10 +207,18 @@ fn strangers_change_nothing() {
 
 /// Every line that was ever recorded, and what breaks them: the ground from which random conversations are made.
 fn ground() -> Vec<String> {
-    let lines = recordings("codex").into_iter().map(|(_, stdout)| String::from_utf8(stdout).unwrap());
-    let mut all: Vec<String> = lines.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect();
+    let lines = recordings("codex")
+        .into_iter()
+        .map(|(_, stdout)| String::from_utf8(stdout).unwrap());
+    let mut all: Vec<String> = lines
+        .flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>())
+        .collect();
     let odd = |line: &String| line.replace(":\"", ":[\"").replace("\",", "\"],");
-    let strange: Vec<String> = all.iter().map(odd).chain(STRANGERS.map(str::to_owned)).collect();
+    let strange: Vec<String> = all
+        .iter()
+        .map(odd)
+        .chain(STRANGERS.map(str::to_owned))
+        .collect();
     all.extend(strange);
     all
 }
@@ -167,11 +230,27 @@ fn saying(which: u8) -> ToAgent {
         0 => ToAgent::Prompt("hello".into()),
         1 => ToAgent::Steer("more".into()),
         2 => ToAgent::Interrupt,
-        3 => ToAgent::Verdict { id, verdict: Verdict::Allow },
-        4 => ToAgent::Verdict { id, verdict: Verdict::Deny("no".into()) },
-        5 => ToAgent::Verdict { id, verdict: Verdict::Undecided },
-        6 => ToAgent::ToolDone { id, ok: true, output: "5".into() },
-        _ => ToAgent::Change { id: 1, change: ostler_core::dialect::Change::Model("m".into()) },
+        3 => ToAgent::Verdict {
+            id,
+            verdict: Verdict::Allow,
+        },
+        4 => ToAgent::Verdict {
+            id,
+            verdict: Verdict::Deny("no".into()),
+        },
+        5 => ToAgent::Verdict {
+            id,
+            verdict: Verdict::Undecided,
+        },
+        6 => ToAgent::ToolDone {
+            id,
+            ok: true,
+            output: "5".into(),
+        },
+        _ => ToAgent::Change {
+            id: 1,
+            change: ostler_core::dialect::Change::Model("m".into()),
+        },
     }
 }
 
@@ -186,11 +265,20 @@ impl Follower {
         for item in out.drain() {
             match item {
                 FromConversation::TurnBegan => self.open = true,
-                FromConversation::TurnOver(_) => assert!(std::mem::take(&mut self.open), "a turn ended that was not open"),
+                FromConversation::TurnOver(_) => assert!(
+                    std::mem::take(&mut self.open),
+                    "a turn ended that was not open"
+                ),
                 FromConversation::Write(bytes) => {
                     let text = String::from_utf8(bytes).unwrap();
-                    assert!(text.ends_with('\n') && text.matches('\n').count() == 1, "{text}");
-                    assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{text}");
+                    assert!(
+                        text.ends_with('\n') && text.matches('\n').count() == 1,
+                        "{text}"
+                    );
+                    assert!(
+                        serde_json::from_str::<serde_json::Value>(&text).is_ok(),
+                        "{text}"
+                    );
                 }
                 _ => {}
             }
@@ -198,7 +286,8 @@ impl Follower {
     }
 }
 
-const LAST: &str = r#"{"method":"turn/completed","params":{"turn":{"id":"x","status":"completed"}}}"#;
+const LAST: &str =
+    r#"{"method":"turn/completed","params":{"turn":{"id":"x","status":"completed"}}}"#;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
@@ -241,14 +330,27 @@ proptest! {
 /// A turn that was begun is over when Codex says so: the property above cannot see that on its own.
 #[test]
 fn the_last_word_ends_the_turn() {
-    let hello = recordings("codex").into_iter().find(|(name, _)| name == "hello").unwrap().1;
+    let hello = recordings("codex")
+        .into_iter()
+        .find(|(name, _)| name == "hello")
+        .unwrap()
+        .1;
     let text = String::from_utf8(hello).unwrap();
-    let before: Vec<&str> = text.lines().take_while(|line| !line.contains("turn/completed")).collect();
+    let before: Vec<&str> = text
+        .lines()
+        .take_while(|line| !line.contains("turn/completed"))
+        .collect();
     let with = format!("{}\n{LAST}\n", before.join("\n"));
     let over = |text: &str| {
-        replay_as(codex(), &[text.as_bytes()]).into_iter().filter(|out| matches!(out, FromConversation::TurnOver(_))).count()
+        replay_as(codex(), &[text.as_bytes()])
+            .into_iter()
+            .filter(|out| matches!(out, FromConversation::TurnOver(_)))
+            .count()
     };
-    assert_eq!((over(&before.join("\n")), over(&with), over(&text)), (0, 1, 1));
+    assert_eq!(
+        (over(&before.join("\n")), over(&with), over(&text)),
+        (0, 1, 1)
+    );
 }
 
 #[test]
@@ -257,33 +359,85 @@ fn a_model_that_is_changed_goes_with_the_next_turn() {
     let mut out = Outbox::default();
     let said = |talk: &mut dyn Conversation, out: &mut Outbox, say: ToAgent| -> String {
         talk.send(say, out);
-        let wrote = |item: FromConversation| if let FromConversation::Write(bytes) = item { String::from_utf8(bytes).ok() } else { None };
+        let wrote = |item: FromConversation| {
+            if let FromConversation::Write(bytes) = item {
+                String::from_utf8(bytes).ok()
+            } else {
+                None
+            }
+        };
         out.drain().filter_map(wrote).collect()
     };
-    talk.on_line(r#"{"id":"thread","result":{"thread":{"id":"t"},"model":"old"}}"#, &mut out);
+    talk.on_line(
+        r#"{"id":"thread","result":{"thread":{"id":"t"},"model":"old"}}"#,
+        &mut out,
+    );
     out.drain().count();
     let change = |change| ToAgent::Change { id: 7, change };
-    assert_eq!(said(&mut *talk, &mut out, change(ostler_core::dialect::Change::Model("new".into()))), "");
-    said(&mut *talk, &mut out, change(ostler_core::dialect::Change::PermissionMode("read-only".into())));
+    assert_eq!(
+        said(
+            &mut *talk,
+            &mut out,
+            change(ostler_core::dialect::Change::Model("new".into()))
+        ),
+        ""
+    );
+    said(
+        &mut *talk,
+        &mut out,
+        change(ostler_core::dialect::Change::PermissionMode(
+            "read-only".into(),
+        )),
+    );
     let wrote = said(&mut *talk, &mut out, ToAgent::Prompt("hi".into()));
-    assert!(wrote.contains(r#""model":"new","sandboxPolicy":{"type":"readOnly"}"#), "{wrote}");
-    talk.on_line(r#"{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}"#, &mut out);
-    let started = |item: FromConversation| if let FromConversation::Event(EventKind::Started(it)) = item { it.model } else { None };
+    assert!(
+        wrote.contains(r#""model":"new","sandboxPolicy":{"type":"readOnly"}"#),
+        "{wrote}"
+    );
+    talk.on_line(
+        r#"{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}"#,
+        &mut out,
+    );
+    let started = |item: FromConversation| {
+        if let FromConversation::Event(EventKind::Started(it)) = item {
+            it.model
+        } else {
+            None
+        }
+    };
     assert_eq!(out.drain().find_map(started).as_deref(), Some("new"));
-    talk.send(change(ostler_core::dialect::Change::PermissionMode("plan".into())), &mut out);
-    assert!(matches!(out.drain().next(), Some(FromConversation::Changed { id: 7, error: Some(_) })));
+    talk.send(
+        change(ostler_core::dialect::Change::PermissionMode("plan".into())),
+        &mut out,
+    );
+    assert!(matches!(
+        out.drain().next(),
+        Some(FromConversation::Changed {
+            id: 7,
+            error: Some(_)
+        })
+    ));
 }
 
 /// A conversation with a thread, `t`, with these rules; and what it wrote.
 fn ready(spec: &Spec) -> (Box<dyn Conversation>, Outbox) {
     let (mut talk, mut out) = (codex().converse(spec), Outbox::default());
-    talk.on_line(r#"{"id":"thread","result":{"thread":{"id":"t"},"model":"old"}}"#, &mut out);
+    talk.on_line(
+        r#"{"id":"thread","result":{"thread":{"id":"t"},"model":"old"}}"#,
+        &mut out,
+    );
     out.drain().count();
     (talk, out)
 }
 
 fn written(out: &mut Outbox) -> String {
-    let wrote = |item: FromConversation| if let FromConversation::Write(bytes) = item { String::from_utf8(bytes).ok() } else { None };
+    let wrote = |item: FromConversation| {
+        if let FromConversation::Write(bytes) = item {
+            String::from_utf8(bytes).ok()
+        } else {
+            None
+        }
+    };
     out.drain().filter_map(wrote).collect()
 }
 
@@ -295,10 +449,16 @@ fn a_sandbox_that_is_changed_outlives_a_turn_that_never_began() {
     let sandbox = r#""sandboxPolicy":{"type":"readOnly"}"#;
     talk.send(ToAgent::Prompt("hi".into()), &mut out);
     assert!(written(&mut out).contains(sandbox));
-    talk.on_line(r#"{"id":"turn-1","error":{"code":-32600,"message":"no"}}"#, &mut out);
+    talk.on_line(
+        r#"{"id":"turn-1","error":{"code":-32600,"message":"no"}}"#,
+        &mut out,
+    );
     talk.send(ToAgent::Prompt("hi".into()), &mut out);
     assert!(written(&mut out).contains(sandbox), "it was not heard");
-    talk.on_line(r#"{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}"#, &mut out);
+    talk.on_line(
+        r#"{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}"#,
+        &mut out,
+    );
     talk.on_line(LAST, &mut out);
     talk.send(ToAgent::Prompt("hi".into()), &mut out);
     assert!(!written(&mut out).contains(sandbox), "once is enough");
@@ -320,22 +480,58 @@ fn an_mcp_tool_that_cannot_be_told_from_another_is_denied() {
     };
     for (items, thread, asked) in [
         (vec![item("1", "x", "look")], "t", Some("mcp__x__look")),
-        (vec![item("1", "x", "look"), item("2", "x", "look")], "t", Some("mcp__x__look")),
-        (vec![item("1", "x__y", "look"), item("2", "x", "rm")], "t", Some("mcp__x__rm")),
-        (vec![item("1", "x", "look"), item("2", "x", "rm")], "t", None),
+        (
+            vec![item("1", "x", "look"), item("2", "x", "look")],
+            "t",
+            Some("mcp__x__look"),
+        ),
+        (
+            vec![item("1", "x__y", "look"), item("2", "x", "rm")],
+            "t",
+            Some("mcp__x__rm"),
+        ),
+        (
+            vec![item("1", "x", "look"), item("2", "x", "rm")],
+            "t",
+            None,
+        ),
         (vec![item("1", "x", "look")], "other", None),
-        (vec![of("other", "1", "x", "look"), item("2", "x", "rm")], "other", Some("mcp__x__look")),
-        (vec![of("other", "1", "x", "look"), of("third", "2", "x", "rm")], "other", Some("mcp__x__look")),
-        (vec![of("other", "1", "x", "look"), of("other", "2", "x", "rm")], "other", None),
+        (
+            vec![of("other", "1", "x", "look"), item("2", "x", "rm")],
+            "other",
+            Some("mcp__x__look"),
+        ),
+        (
+            vec![of("other", "1", "x", "look"), of("third", "2", "x", "rm")],
+            "other",
+            Some("mcp__x__look"),
+        ),
+        (
+            vec![of("other", "1", "x", "look"), of("other", "2", "x", "rm")],
+            "other",
+            None,
+        ),
     ] {
-        let (mut talk, mut out) = ready(&Spec { policy: Some(Policy::default()), ..spec(&[]) });
+        let (mut talk, mut out) = ready(&Spec {
+            policy: Some(Policy::default()),
+            ..spec(&[])
+        });
         talk.send(ToAgent::Prompt("hi".into()), &mut out);
-        talk.on_line(r#"{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}"#, &mut out);
+        talk.on_line(
+            r#"{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}"#,
+            &mut out,
+        );
         items.iter().for_each(|item| talk.on_line(item, &mut out));
         out.drain().count();
         talk.on_line(&question(thread), &mut out);
         let all: Vec<FromConversation> = out.drain().collect();
-        let ask = all.iter().find_map(|out| if let FromConversation::Ask(ask) = out { Some(ask.wants.tool.as_str()) } else { None });
+        let ask = all.iter().find_map(|out| {
+            if let FromConversation::Ask(ask) = out {
+                Some(ask.wants.tool.as_str())
+            } else {
+                None
+            }
+        });
         assert_eq!(ask, asked, "{items:?} {all:?}");
         let decline = |out: &FromConversation| matches!(out, FromConversation::Write(bytes) if String::from_utf8_lossy(bytes).contains(r#""action":"decline""#));
         assert_eq!(all.iter().any(decline), asked.is_none(), "{all:?}");
@@ -345,18 +541,31 @@ fn an_mcp_tool_that_cannot_be_told_from_another_is_denied() {
 // Which files a sub-agent wants to change stands in an item of its own thread: it is judged like any other, and not shown.
 #[test]
 fn a_sub_agents_change_of_files_is_judged_by_its_own_item() {
-    const QUESTION: &str =
-        r#"{"id":9,"method":"item/fileChange/requestApproval","params":{"threadId":"other","itemId":"c"}}"#;
+    const QUESTION: &str = r#"{"id":9,"method":"item/fileChange/requestApproval","params":{"threadId":"other","itemId":"c"}}"#;
     let note = |method: &str, thread: &str, rest: &str| {
         format!(r#"{{"method":"{method}","params":{{"threadId":"{thread}",{rest}}}}}"#)
     };
-    let changes = |path: &str| format!(r#""changes":[{{"path":"{path}","kind":{{"type":"update"}},"diff":""}}]"#);
-    let item =
-        |path: &str| format!(r#""item":{{"type":"fileChange","id":"c","status":"inProgress",{}}}"#, changes(path));
+    let changes = |path: &str| {
+        format!(r#""changes":[{{"path":"{path}","kind":{{"type":"update"}},"diff":""}}]"#)
+    };
+    let item = |path: &str| {
+        format!(
+            r#""item":{{"type":"fileChange","id":"c","status":"inProgress",{}}}"#,
+            changes(path)
+        )
+    };
     let begun = note("item/started", "other", &item("/work/a"));
-    let patched = note("item/fileChange/patchUpdated", "other", &format!(r#""itemId":"c",{}"#, changes("/work/b")));
+    let patched = note(
+        "item/fileChange/patchUpdated",
+        "other",
+        &format!(r#""itemId":"c",{}"#, changes("/work/b")),
+    );
     let done = note("item/completed", "other", &item("/work/a"));
-    let over = note("turn/completed", "other", r#""turn":{"id":"v","status":"completed"}"#);
+    let over = note(
+        "turn/completed",
+        "other",
+        r#""turn":{"id":"v","status":"completed"}"#,
+    );
     let elsewhere = note("item/started", "third", &item("/work/a"));
     for (notes, asked) in [
         (vec![&begun], Some("/work/a")),
@@ -366,28 +575,66 @@ fn a_sub_agents_change_of_files_is_judged_by_its_own_item() {
         (vec![&elsewhere], None),
         (vec![], None),
     ] {
-        let (mut talk, mut out) = ready(&Spec { policy: Some(Policy::default()), ..spec(&[]) });
+        let (mut talk, mut out) = ready(&Spec {
+            policy: Some(Policy::default()),
+            ..spec(&[])
+        });
         talk.send(ToAgent::Prompt("hi".into()), &mut out);
-        talk.on_line(r#"{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}"#, &mut out);
+        talk.on_line(
+            r#"{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}"#,
+            &mut out,
+        );
         out.drain().count();
         notes.iter().for_each(|note| talk.on_line(note, &mut out));
         assert_eq!(out.drain().count(), 0, "nothing of it is shown: {notes:?}");
         talk.on_line(QUESTION, &mut out);
         let all: Vec<FromConversation> = out.drain().collect();
-        let ask = all.iter().find_map(|out| if let FromConversation::Ask(ask) = out { Some(ask) } else { None });
-        let path = |ask: &ostler_core::permission::PermissionRequest| ask.wants.paths.first().cloned();
+        let ask = all.iter().find_map(|out| {
+            if let FromConversation::Ask(ask) = out {
+                Some(ask)
+            } else {
+                None
+            }
+        });
+        let path =
+            |ask: &ostler_core::permission::PermissionRequest| ask.wants.paths.first().cloned();
         assert_eq!(ask.and_then(path).as_deref(), asked, "{notes:?} {all:?}");
         let told = all.iter().find_map(|out| match out {
             FromConversation::Event(EventKind::Permission(it)) => it.message.as_deref(),
             _ => None,
         });
-        assert_eq!(told.is_some_and(|why| why.contains("sub-agent")), asked.is_none(), "{all:?}");
-        talk.send(ToAgent::Verdict { id: "9".into(), verdict: Verdict::Deny("no".into()) }, &mut out);
+        assert_eq!(
+            told.is_some_and(|why| why.contains("sub-agent")),
+            asked.is_none(),
+            "{all:?}"
+        );
+        talk.send(
+            ToAgent::Verdict {
+                id: "9".into(),
+                verdict: Verdict::Deny("no".into()),
+            },
+            &mut out,
+        );
         let decline = |out: &FromConversation| matches!(out, FromConversation::Write(bytes) if String::from_utf8_lossy(bytes).contains(r#""decision":"decline""#));
-        assert!(all.iter().chain(&out.drain().collect::<Vec<_>>()).any(decline), "{all:?}");
+        assert!(
+            all.iter()
+                .chain(&out.drain().collect::<Vec<_>>())
+                .any(decline),
+            "{all:?}"
+        );
         talk.on_line(LAST, &mut out);
-        let cause = |out: FromConversation| if let FromConversation::TurnOver(over) = out { Some(over.outcome.cause) } else { None };
-        assert_eq!(out.drain().find_map(cause), Some(ostler_core::outcome::Cause::Denied), "it counts");
+        let cause = |out: FromConversation| {
+            if let FromConversation::TurnOver(over) = out {
+                Some(over.outcome.cause)
+            } else {
+                None
+            }
+        };
+        assert_eq!(
+            out.drain().find_map(cause),
+            Some(ostler_core::outcome::Cause::Denied),
+            "it counts"
+        );
     }
 }
 
@@ -402,9 +649,17 @@ fn a_sub_agents_denial_does_not_fall_on_a_call_of_ours() {
     let ours = r#"{"type":"commandExecution","id":"c","command":"ls","cwd":"/work","status":"inProgress"}"#;
     let done = r#"{"method":"item/completed","params":{"threadId":"t","item":{"type":"commandExecution","id":"c","command":"ls","cwd":"/work","status":"completed","exitCode":0,"aggregatedOutput":"a"}}}"#;
     for (theirs, method, rest) in [
-        (look, "item/commandExecution/requestApproval", r#""itemId":"c","command":"rm a","cwd":"/work""#),
+        (
+            look,
+            "item/commandExecution/requestApproval",
+            r#""itemId":"c","command":"rm a","cwd":"/work""#,
+        ),
         (change, "item/fileChange/requestApproval", r#""itemId":"c""#),
-        (look, "item/permissions/requestApproval", r#""itemId":"c","permissions":{"network":{"enabled":true}}"#),
+        (
+            look,
+            "item/permissions/requestApproval",
+            r#""itemId":"c","permissions":{"network":{"enabled":true}}"#,
+        ),
         (
             look,
             "mcpServer/elicitation/request",
@@ -413,18 +668,41 @@ fn a_sub_agents_denial_does_not_fall_on_a_call_of_ours() {
     ] {
         for attended in [true, false] {
             let policy = attended.then(Policy::default);
-            let (mut talk, mut out) = ready(&Spec { policy, ..spec(&[]) });
+            let (mut talk, mut out) = ready(&Spec {
+                policy,
+                ..spec(&[])
+            });
             talk.send(ToAgent::Prompt("hi".into()), &mut out);
-            talk.on_line(r#"{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}"#, &mut out);
+            talk.on_line(
+                r#"{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}"#,
+                &mut out,
+            );
             talk.on_line(&of("t", ours), &mut out);
             talk.on_line(&of("other", theirs), &mut out);
             out.drain().count();
-            talk.on_line(&format!(r#"{{"id":9,"method":"{method}","params":{{"threadId":"other",{rest}}}}}"#), &mut out);
+            talk.on_line(
+                &format!(
+                    r#"{{"id":9,"method":"{method}","params":{{"threadId":"other",{rest}}}}}"#
+                ),
+                &mut out,
+            );
             let all: Vec<FromConversation> = out.drain().collect();
-            let is_asked = all.iter().any(|out| matches!(out, FromConversation::Ask(ask) if ask.call.is_none()));
+            let is_asked = all
+                .iter()
+                .any(|out| matches!(out, FromConversation::Ask(ask) if ask.call.is_none()));
             let is_told = all.iter().any(|out| matches!(out, FromConversation::Event(EventKind::Permission(it)) if it.id != "c"));
-            assert_eq!((is_asked, is_told), (attended, !attended), "{method}: {all:?}");
-            talk.send(ToAgent::Verdict { id: "9".into(), verdict: Verdict::Deny("no".into()) }, &mut out);
+            assert_eq!(
+                (is_asked, is_told),
+                (attended, !attended),
+                "{method}: {all:?}"
+            );
+            talk.send(
+                ToAgent::Verdict {
+                    id: "9".into(),
+                    verdict: Verdict::Deny("no".into()),
+                },
+                &mut out,
+            );
             talk.on_line(done, &mut out);
             let denied = out.drain().find_map(|out| match out {
                 FromConversation::Event(EventKind::ToolResult(result)) => Some(result.denied),
@@ -432,8 +710,18 @@ fn a_sub_agents_denial_does_not_fall_on_a_call_of_ours() {
             });
             assert_eq!(denied, Some(false), "{method}");
             talk.on_line(LAST, &mut out);
-            let cause = |out: FromConversation| if let FromConversation::TurnOver(over) = out { Some(over.outcome.cause) } else { None };
-            assert_eq!(out.drain().find_map(cause), Some(ostler_core::outcome::Cause::Denied), "it counts");
+            let cause = |out: FromConversation| {
+                if let FromConversation::TurnOver(over) = out {
+                    Some(over.outcome.cause)
+                } else {
+                    None
+                }
+            };
+            assert_eq!(
+                out.drain().find_map(cause),
+                Some(ostler_core::outcome::Cause::Denied),
+                "it counts"
+            );
         }
     }
 }
@@ -441,11 +729,29 @@ fn a_sub_agents_denial_does_not_fall_on_a_call_of_ours() {
 #[test]
 fn exec_is_interrupted_by_its_end() {
     let spec = spec(&[("transport", "exec")]);
-    let (mut talk, mut out) = (codex().select_transport(&spec).unwrap().converse(&spec), Outbox::default());
+    let (mut talk, mut out) = (
+        codex().select_transport(&spec).unwrap().converse(&spec),
+        Outbox::default(),
+    );
     talk.send(ToAgent::Prompt("hi".into()), &mut out);
     talk.send(ToAgent::Interrupt, &mut out);
     assert!(out.drain().any(|out| out == FromConversation::Terminate));
-    talk.on_exit(&ostler_core::dialect::Exit { signal: Some(15), ..Default::default() }, &mut out);
-    let cause = |out: FromConversation| if let FromConversation::TurnOver(over) = out { Some(over.outcome.cause) } else { None };
-    assert_eq!(out.drain().find_map(cause), Some(ostler_core::outcome::Cause::Interrupted));
+    talk.on_exit(
+        &ostler_core::dialect::Exit {
+            signal: Some(15),
+            ..Default::default()
+        },
+        &mut out,
+    );
+    let cause = |out: FromConversation| {
+        if let FromConversation::TurnOver(over) = out {
+            Some(over.outcome.cause)
+        } else {
+            None
+        }
+    };
+    assert_eq!(
+        out.drain().find_map(cause),
+        Some(ostler_core::outcome::Cause::Interrupted)
+    );
 }

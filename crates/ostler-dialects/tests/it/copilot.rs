@@ -17,14 +17,27 @@ fn heard(lines: &[&str], exit: bool) -> Vec<FromConversation> {
     talk.send(ToAgent::Prompt("hello".into()), &mut Outbox::default());
     lines.iter().for_each(|line| talk.on_line(line, &mut out));
     if exit {
-        talk.on_exit(&Exit { code: Some(0), ..Exit::default() }, &mut out);
+        talk.on_exit(
+            &Exit {
+                code: Some(0),
+                ..Exit::default()
+            },
+            &mut out,
+        );
     }
     out.drain().collect()
 }
 
 fn tokens(all: &[FromConversation]) -> Vec<u64> {
-    let over = all.iter().filter_map(|out| if let FromConversation::TurnOver(over) = out { Some(over) } else { None });
-    over.map(|over| over.usage.iter().filter_map(|usage| usage.output).sum()).collect()
+    let over = all.iter().filter_map(|out| {
+        if let FromConversation::TurnOver(over) = out {
+            Some(over)
+        } else {
+            None
+        }
+    });
+    over.map(|over| over.usage.iter().filter_map(|usage| usage.output).sum())
+        .collect()
 }
 
 #[test]
@@ -32,27 +45,49 @@ fn telemetry_in_the_middle_of_a_line_is_taken_out() {
     let (head, tail) = SAID.split_at(40);
     for torn in [
         vec![format!("{head}{SPAN}"), tail.to_owned()],
-        vec![format!("{head}{SPAN}"), format!("{}{SPAN}", &tail[..9]), tail[9..].to_owned()],
+        vec![
+            format!("{head}{SPAN}"),
+            format!("{}{SPAN}", &tail[..9]),
+            tail[9..].to_owned(),
+        ],
     ] {
         let mut lines: Vec<&str> = vec![CALLED];
         lines.extend(torn.iter().map(String::as_str));
         lines.push(RESULT);
         let all = heard(&lines, false);
-        assert!(!all.iter().any(|out| matches!(out, FromConversation::Event(EventKind::Unreadable(_)))), "{all:#?}");
-        let Some(FromConversation::TurnOver(over)) = all.last() else { panic!("{all:#?}") };
+        assert!(
+            !all.iter()
+                .any(|out| matches!(out, FromConversation::Event(EventKind::Unreadable(_)))),
+            "{all:#?}"
+        );
+        let Some(FromConversation::TurnOver(over)) = all.last() else {
+            panic!("{all:#?}")
+        };
         assert_eq!(over.text.as_deref(), Some("Hello you"));
         assert_eq!(tokens(&all), [25 * (torn.len() as u64 - 1)]);
     }
     let broken = heard(&[&format!("{head}{SPAN}")], true);
-    assert!(broken.iter().any(|out| matches!(out, FromConversation::Event(EventKind::Unreadable(_)))));
+    assert!(
+        broken
+            .iter()
+            .any(|out| matches!(out, FromConversation::Event(EventKind::Unreadable(_))))
+    );
 }
 
 #[test]
 fn tokens_that_come_after_the_last_line_still_belong_to_the_turn() {
     assert_eq!(tokens(&heard(&[CALLED, SAID, SPAN, RESULT], false)), [25]);
-    assert_eq!(tokens(&heard(&[CALLED, SAID, RESULT], false)), [0; 0], "the tokens are awaited");
+    assert_eq!(
+        tokens(&heard(&[CALLED, SAID, RESULT], false)),
+        [0; 0],
+        "the tokens are awaited"
+    );
     assert_eq!(tokens(&heard(&[CALLED, SAID, RESULT, SPAN], false)), [25]);
-    assert_eq!(tokens(&heard(&[CALLED, SAID, RESULT], true)), [0], "and not for ever");
+    assert_eq!(
+        tokens(&heard(&[CALLED, SAID, RESULT], true)),
+        [0],
+        "and not for ever"
+    );
 }
 
 #[test]
@@ -62,9 +97,25 @@ fn an_interrupt_ends_the_process() {
     talk.send(ToAgent::Prompt("hello".into()), &mut out);
     talk.send(ToAgent::Interrupt, &mut out);
     let all: Vec<FromConversation> = out.drain().collect();
-    assert_eq!(all, [FromConversation::Write(b"hello".to_vec()), FromConversation::EndInput, FromConversation::Terminate]);
-    talk.on_exit(&Exit { code: None, signal: Some(15), stderr: String::new() }, &mut out);
-    let Some(FromConversation::TurnOver(over)) = out.drain().next() else { panic!("no ending") };
+    assert_eq!(
+        all,
+        [
+            FromConversation::Write(b"hello".to_vec()),
+            FromConversation::EndInput,
+            FromConversation::Terminate
+        ]
+    );
+    talk.on_exit(
+        &Exit {
+            code: None,
+            signal: Some(15),
+            stderr: String::new(),
+        },
+        &mut out,
+    );
+    let Some(FromConversation::TurnOver(over)) = out.drain().next() else {
+        panic!("no ending")
+    };
     assert_eq!(over.outcome.cause, Cause::Interrupted);
 }
 
@@ -73,10 +124,22 @@ fn an_interrupt_ends_the_process() {
 fn what_the_program_tells_its_model_is_a_notice() {
     let line = r#"{"type":"system.notification","data":{"content":"<system_notification>\nIt has completed.\n</system_notification>","kind":{"type":"shell_completed","exitCode":0}}}"#;
     let notices = |line: &str| -> Vec<(String, String)> {
-        let notice = |out: FromConversation| if let FromConversation::Event(EventKind::Notice(it)) = out { Some((it.code, it.message)) } else { None };
-        heard(&[CALLED, line], false).into_iter().filter_map(notice).collect()
+        let notice = |out: FromConversation| {
+            if let FromConversation::Event(EventKind::Notice(it)) = out {
+                Some((it.code, it.message))
+            } else {
+                None
+            }
+        };
+        heard(&[CALLED, line], false)
+            .into_iter()
+            .filter_map(notice)
+            .collect()
     };
-    assert_eq!(notices(line), [("shell_completed".to_owned(), "It has completed.".to_owned())]);
+    assert_eq!(
+        notices(line),
+        [("shell_completed".to_owned(), "It has completed.".to_owned())]
+    );
     let bare = r#"{"type":"system.notification","data":{"kind":"odd"}}"#;
     assert_eq!(notices(bare), [("informational".to_owned(), String::new())]);
 }

@@ -50,7 +50,11 @@ fn value<T: serde::Serialize>(it: &T) -> serde_json::Value {
 
 /// Every recording of every agent.
 fn all() -> impl Iterator<Item = (&'static str, String, Vec<u8>)> {
-    let of = |agent| recordings(agent).into_iter().map(move |(name, stdout)| (agent, name, stdout));
+    let of = |agent| {
+        recordings(agent)
+            .into_iter()
+            .map(move |(name, stdout)| (agent, name, stdout))
+    };
     AGENTS.iter().flat_map(move |(agent, _)| of(*agent))
 }
 
@@ -61,7 +65,10 @@ fn every_scenario_yields_its_events() {
     let mut wrong = Vec::new();
     for (agent, name, stdout) in all() {
         let dialect = find(agent).unwrap();
-        let found: String = replay_scene(dialect, &name, &stdout).iter().map(|out| written(out) + "\n").collect();
+        let found: String = replay_scene(dialect, &name, &stdout)
+            .iter()
+            .map(|out| written(out) + "\n")
+            .collect();
         let path = fixtures(agent).join(&name).join("events.jsonl");
         if update {
             std::fs::write(&path, &found).unwrap();
@@ -72,7 +79,10 @@ fn every_scenario_yields_its_events() {
             wrong.push(format!("{agent}/{name}: line {:?}", line.map(|n| n + 1)));
         }
     }
-    assert!(wrong.is_empty(), "differs from events.jsonl (UPDATE_GOLDEN=1 rewrites): {wrong:#?}");
+    assert!(
+        wrong.is_empty(),
+        "differs from events.jsonl (UPDATE_GOLDEN=1 rewrites): {wrong:#?}"
+    );
 }
 
 /// How each scenario ends, told apart from the golden files so that rewriting them cannot hide a change of cause.
@@ -85,7 +95,15 @@ const CLAUDE: Endings = &[
     ("batch", &[Cause::Completed]),
     ("budget", &[Cause::Budget]),
     ("compact", &[Cause::Completed, Cause::Completed]),
-    ("control_channel", &[Cause::Completed, Cause::Completed, Cause::Completed, Cause::Interrupted]),
+    (
+        "control_channel",
+        &[
+            Cause::Completed,
+            Cause::Completed,
+            Cause::Completed,
+            Cause::Interrupted,
+        ],
+    ),
     ("control_malformed", &[]),
     ("forbidden", &[Cause::Auth]),
     ("hello", &[Cause::Completed]),
@@ -120,7 +138,10 @@ const CLAUDE: Endings = &[
     ("server_error", &[Cause::ServerError]),
     ("subagent", &[Cause::Completed]),
     ("think", &[Cause::Completed]),
-    ("three_turns", &[Cause::Completed, Cause::Completed, Cause::Completed]),
+    (
+        "three_turns",
+        &[Cause::Completed, Cause::Completed, Cause::Completed],
+    ),
     ("tool", &[Cause::Completed]),
     ("tool_denied", &[Cause::Denied]),
     ("tool_image", &[Cause::Completed]),
@@ -197,8 +218,12 @@ const COPILOT: Endings = &[
 ];
 
 /// The agents that have recordings, and how each of them ends.
-const AGENTS: &[(&str, Endings)] =
-    &[("claude", CLAUDE), ("codex", CODEX), ("copilot", COPILOT), ("openai-api", OPENAI)];
+const AGENTS: &[(&str, Endings)] = &[
+    ("claude", CLAUDE),
+    ("codex", CODEX),
+    ("copilot", COPILOT),
+    ("openai-api", OPENAI),
+];
 
 // S1-23…S1-27, P43
 #[test]
@@ -206,11 +231,20 @@ fn every_scenario_ends_as_it_should() {
     for (agent, endings) in AGENTS {
         let recorded = recordings(agent);
         let names: Vec<_> = recorded.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, endings.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+        assert_eq!(
+            names,
+            endings.iter().map(|(name, _)| *name).collect::<Vec<_>>()
+        );
         for ((name, stdout), (_, causes)) in recorded.iter().zip(*endings) {
             let found: Vec<_> = replay_scene(find(agent).unwrap(), name, stdout)
                 .into_iter()
-                .filter_map(|out| if let FromConversation::TurnOver(over) = out { Some(over.outcome.cause) } else { None })
+                .filter_map(|out| {
+                    if let FromConversation::TurnOver(over) = out {
+                        Some(over.outcome.cause)
+                    } else {
+                        None
+                    }
+                })
                 .collect();
             assert_eq!(found, *causes, "{agent}: {name}");
         }

@@ -26,9 +26,25 @@ fn args(settings: &[(&str, &str)]) -> String {
         Arg::InFile { prefix, text } => format!("{prefix}<file of {} bytes>", text.len()),
     };
     let all: Vec<String> = launch(settings).unwrap().args.iter().map(plain).collect();
-    assert_eq!(all[..4], ["-p", "--output-format=stream-json", "--input-format=stream-json", "--verbose"]);
-    assert!(all[4..].iter().all(|arg| arg.starts_with("--")), "nothing can be taken for a prompt: {all:?}");
-    all[4..].iter().filter(|arg| *arg != "--include-partial-messages").cloned().collect::<Vec<_>>().join("\n")
+    assert_eq!(
+        all[..4],
+        [
+            "-p",
+            "--output-format=stream-json",
+            "--input-format=stream-json",
+            "--verbose"
+        ]
+    );
+    assert!(
+        all[4..].iter().all(|arg| arg.starts_with("--")),
+        "nothing can be taken for a prompt: {all:?}"
+    );
+    all[4..]
+        .iter()
+        .filter(|arg| *arg != "--include-partial-messages")
+        .cloned()
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 // S3-1…S3-14, S1-9…S1-13, S0-6, S1-7, S1-8, S1-29, S2-5, S3-36, S4-12
@@ -68,7 +84,10 @@ fn every_key_becomes_its_argument() {
         ("forward_subagent_text", "true"),
         ("include_partial", "true"),
     ];
-    let seen: Vec<String> = table.iter().map(|(key, value)| format!("{key}: {}", args(&[(key, value)]))).collect();
+    let seen: Vec<String> = table
+        .iter()
+        .map(|(key, value)| format!("{key}: {}", args(&[(key, value)])))
+        .collect();
     insta::assert_snapshot!(seen.join("\n"));
     for setting in claude().settings() {
         let tested = table.iter().any(|(key, _)| *key == setting.key) || setting.key == "fork";
@@ -100,7 +119,11 @@ fn lists_repeat_their_flag_and_combinations_keep_the_order_of_the_table() {
     --resume=a title
     --fork-session
     ");
-    assert_eq!(args(&[("tools", "")]), "--tools=", "a single empty value: no tools at all");
+    assert_eq!(
+        args(&[("tools", "")]),
+        "--tools=",
+        "a single empty value: no tools at all"
+    );
 }
 
 // S1-11
@@ -109,10 +132,17 @@ fn the_preset_holds_for_one_workspace_and_in_modes_that_keep_to_it() {
     let preset = |dir: &str, mode: Option<&str>| {
         let mut spec = spec(&[("workspace_tools", "file-tools")]);
         spec.dir = Some(dir.into());
-        mode.into_iter().for_each(|mode| spec.settings.push("permission_mode", mode));
+        mode.into_iter()
+            .for_each(|mode| spec.settings.push("permission_mode", mode));
         claude().launch(&spec)
     };
-    for mode in [None, Some("default"), Some("manual"), Some("dontAsk"), Some("plan")] {
+    for mode in [
+        None,
+        Some("default"),
+        Some("manual"),
+        Some("dontAsk"),
+        Some("plan"),
+    ] {
         let args = preset("/home/u/my-work", mode).unwrap().args;
         let pattern = Arg::Plain("--allowed-tools=Bash(file-tools /home/u/my-work *)".into());
         assert!(args.contains(&pattern), "{mode:?} {args:?}");
@@ -129,7 +159,10 @@ fn the_preset_holds_for_one_workspace_and_in_modes_that_keep_to_it() {
 #[test]
 fn text_is_streamed_unless_the_caller_says_no() {
     let partial = |settings: &[(&str, &str)]| {
-        launch(settings).unwrap().args.contains(&Arg::Plain("--include-partial-messages".into()))
+        launch(settings)
+            .unwrap()
+            .args
+            .contains(&Arg::Plain("--include-partial-messages".into()))
     };
     assert!(partial(&[]) && partial(&[("include_partial", "true")]));
     assert!(!partial(&[("include_partial", "false")]));
@@ -139,10 +172,28 @@ fn text_is_streamed_unless_the_caller_says_no() {
 #[test]
 fn secrets_are_not_on_the_command_line() {
     let json = r#" {"mcpServers":{"a":{"env":{"KEY":"hunter2"}}}}"#;
-    for key in ["mcp_config", "settings", "agents", "system_prompt", "append_system_prompt"] {
+    for key in [
+        "mcp_config",
+        "settings",
+        "agents",
+        "system_prompt",
+        "append_system_prompt",
+    ] {
         let launch = launch(&[(key, json)]).unwrap();
-        assert!(launch.args.iter().any(|arg| matches!(arg, Arg::InFile { text, .. } if text == json)), "{key}");
-        assert!(!launch.args.iter().any(|arg| matches!(arg, Arg::Plain(text) if text.contains("hunter2"))), "{key}");
+        assert!(
+            launch
+                .args
+                .iter()
+                .any(|arg| matches!(arg, Arg::InFile { text, .. } if text == json)),
+            "{key}"
+        );
+        assert!(
+            !launch
+                .args
+                .iter()
+                .any(|arg| matches!(arg, Arg::Plain(text) if text.contains("hunter2"))),
+            "{key}"
+        );
     }
     assert_eq!(
         args(&[("mcp_config", "/a/b.json"), ("settings", "c.json")]),
@@ -157,13 +208,24 @@ fn secrets_are_not_in_errors() {
         &[("settings", "{hunter2")],
         &[("agents", "hunter2")],
         &[("system_prompt", "hunter2\0")],
-        &[("append_system_prompt", "hunter2"), ("append_system_prompt", "b")],
+        &[
+            ("append_system_prompt", "hunter2"),
+            ("append_system_prompt", "b"),
+        ],
         &[("mcp_confg", "{\"a\":\"hunter2\"}")],
     ];
     for settings in table {
         let error = launch(settings).unwrap_err();
-        assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
-        assert!(error.to_string().starts_with(&format!("{}: ", settings[0].0)), "{error}");
+        assert!(
+            !format!("{error} {error:?}").contains("hunter2"),
+            "{error:?}"
+        );
+        assert!(
+            error
+                .to_string()
+                .starts_with(&format!("{}: ", settings[0].0)),
+            "{error}"
+        );
     }
     let path = "x".repeat(ARG_CAP + 1);
     assert_eq!(launch(&[("settings", &path)]).unwrap_err().value, "");
@@ -173,13 +235,28 @@ fn secrets_are_not_in_errors() {
 #[test]
 fn long_values_go_into_files() {
     let long = "x".repeat(1024 * 1024);
-    assert_eq!(args(&[("system_prompt", &long)]), "--system-prompt-file=<file of 1048576 bytes>");
-    assert_eq!(args(&[("append_system_prompt", &long)]), "--append-system-prompt-file=<file of 1048576 bytes>");
+    assert_eq!(
+        args(&[("system_prompt", &long)]),
+        "--system-prompt-file=<file of 1048576 bytes>"
+    );
+    assert_eq!(
+        args(&[("append_system_prompt", &long)]),
+        "--append-system-prompt-file=<file of 1048576 bytes>"
+    );
     let json = format!("{{\"a\":\"{}\"}}", "x".repeat(ARG_CAP));
-    for (key, prefix) in [("settings", "--settings="), ("agents", "--agents="), ("mcp_config", "--mcp-config=")] {
+    for (key, prefix) in [
+        ("settings", "--settings="),
+        ("agents", "--agents="),
+        ("mcp_config", "--mcp-config="),
+    ] {
         assert!(args(&[(key, &json)]).starts_with(&format!("{prefix}<file of ")));
     }
-    assert!(launch(&[("json_schema", &json)]).unwrap_err().why.contains("command line"));
+    assert!(
+        launch(&[("json_schema", &json)])
+            .unwrap_err()
+            .why
+            .contains("command line")
+    );
 }
 
 // P29, S3-17: every refusal names the key, the value and what is allowed.
@@ -215,7 +292,10 @@ fn wrong_values_start_nothing() {
         &[("fork", "true")],
         &[("model", "a"), ("model", "b")],
     ];
-    let seen: Vec<String> = table.iter().map(|settings| launch(settings).unwrap_err().to_string()).collect();
+    let seen: Vec<String> = table
+        .iter()
+        .map(|settings| launch(settings).unwrap_err().to_string())
+        .collect();
     insta::assert_snapshot!(seen.join("\n"));
 }
 
@@ -223,7 +303,10 @@ fn wrong_values_start_nothing() {
 fn extra_arguments_pass_unless_they_break_the_contract() {
     let extra = |args: &[&str]| {
         let extra_args = args.iter().map(|arg| (*arg).to_owned()).collect();
-        claude().launch(&Spec { extra_args, ..Spec::default() })
+        claude().launch(&Spec {
+            extra_args,
+            ..Spec::default()
+        })
     };
     let ok = extra(&["--debug-file", "log.txt", "--plugin-dir=x", "--chrome"]).unwrap();
     assert_eq!(
@@ -252,7 +335,10 @@ fn extra_arguments_pass_unless_they_break_the_contract() {
 fn the_environment_is_the_agents_own() {
     let launch = launch(&[]).unwrap();
     assert_eq!(launch.program, "claude");
-    assert_eq!(launch.env, [("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".to_owned())]);
+    assert_eq!(
+        launch.env,
+        [("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".to_owned())]
+    );
     for mark in [
         "CLAUDECODE",
         "CLAUDE_CODE_ENTRYPOINT",
@@ -263,21 +349,37 @@ fn the_environment_is_the_agents_own() {
     ] {
         assert!(launch.inherits.never.contains(&mark), "{mark}");
     }
-    assert!(launch.inherits.always.contains(&"ANTHROPIC_*") && !launch.inherits.always.contains(&"*"));
+    assert!(
+        launch.inherits.always.contains(&"ANTHROPIC_*") && !launch.inherits.always.contains(&"*")
+    );
     let mut spec = Spec::default();
-    spec.env.insert("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC".into(), "0".into());
-    assert!(claude().launch(&spec).unwrap().env.is_empty(), "the caller's word counts");
+    spec.env.insert(
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC".into(),
+        "0".into(),
+    );
+    assert!(
+        claude().launch(&spec).unwrap().env.is_empty(),
+        "the caller's word counts"
+    );
 }
 
 #[test]
 fn the_page_of_the_agent_lists_every_setting() {
     let page = include_str!("../../../../docs/agents/claude.md");
     for setting in ostler_dialects::find("claude").unwrap().settings() {
-        assert!(page.contains(&format!("| `{}` | `--", setting.key)), "docs/agents/claude.md lacks {}", setting.key);
+        assert!(
+            page.contains(&format!("| `{}` | `--", setting.key)),
+            "docs/agents/claude.md lacks {}",
+            setting.key
+        );
     }
     let page = include_str!("../../../../docs/agents/openai-api.md");
     let (_, table) = page.split_once("## Settings").unwrap();
     for setting in ostler_dialects::find("openai-api").unwrap().settings() {
-        assert!(table.contains(&format!("`{}`", setting.key)), "docs/agents/openai-api.md lacks {}", setting.key);
+        assert!(
+            table.contains(&format!("`{}`", setting.key)),
+            "docs/agents/openai-api.md lacks {}",
+            setting.key
+        );
     }
 }

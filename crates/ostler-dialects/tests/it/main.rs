@@ -21,7 +21,10 @@ mod session;
 mod stage;
 
 /// Returns true if golden files are to be rewritten: `UPDATE_GOLDEN=1`, and no other value.
-#[expect(clippy::disallowed_methods, reason = "a person asks for it, by the environment")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a person asks for it, by the environment"
+)]
 fn updates_golden_files() -> bool {
     std::env::var_os("UPDATE_GOLDEN").is_some_and(|wanted| wanted == "1")
 }

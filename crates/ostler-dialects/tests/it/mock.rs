@@ -24,8 +24,13 @@ fn lines_are_events_and_turn_ended_ends_the_turn() {
         "\n",
     ));
     assert!(matches!(&out[0], FromConversation::Event(EventKind::Text(text)) if text.text == "Hi"));
-    let FromConversation::TurnOver(over) = &out[1] else { panic!("{out:?}") };
-    assert_eq!((over.outcome.cause, over.text.as_deref(), over.usage.len()), (Cause::Completed, None, 0));
+    let FromConversation::TurnOver(over) = &out[1] else {
+        panic!("{out:?}")
+    };
+    assert_eq!(
+        (over.outcome.cause, over.text.as_deref(), over.usage.len()),
+        (Cause::Completed, None, 0)
+    );
 }
 
 #[test]
@@ -40,7 +45,11 @@ fn what_only_a_session_says_is_unreadable() {
         "not json\n{\"type\":\"brand_new\"}\n{\"type\":\"text\"}\n",
     ));
     assert_eq!(out.len(), 6);
-    assert!(out.iter().all(|out| matches!(out, FromConversation::Event(EventKind::Unreadable(_)))), "{out:?}");
+    assert!(
+        out.iter()
+            .all(|out| matches!(out, FromConversation::Event(EventKind::Unreadable(_)))),
+        "{out:?}"
+    );
 }
 
 #[test]
@@ -50,8 +59,14 @@ fn it_is_told_in_json() {
     talk.send(ToAgent::Prompt("say \"hi\"\n".into()), &mut out);
     talk.send(ToAgent::Interrupt, &mut out);
     let written: Vec<_> = out.drain().collect();
-    assert_eq!(written[0], FromConversation::Write(b"{\"prompt\":\"say \\\"hi\\\"\\n\"}\n".to_vec()));
-    assert_eq!(written[1], FromConversation::Write(b"{\"interrupt\":true}\n".to_vec()));
+    assert_eq!(
+        written[0],
+        FromConversation::Write(b"{\"prompt\":\"say \\\"hi\\\"\\n\"}\n".to_vec())
+    );
+    assert_eq!(
+        written[1],
+        FromConversation::Write(b"{\"interrupt\":true}\n".to_vec())
+    );
 }
 
 #[test]
@@ -61,6 +76,12 @@ fn its_settings_are_checked() {
     spec.settings.set("script", "demo.jsonl");
     assert_eq!(dialect.launch(&spec).unwrap().program, "mock");
     spec.settings.set("scripts", "x");
-    assert!(dialect.launch(&spec).unwrap_err().why.contains("did you mean script?"));
+    assert!(
+        dialect
+            .launch(&spec)
+            .unwrap_err()
+            .why
+            .contains("did you mean script?")
+    );
     assert!(dialect.probe().is_none());
 }

@@ -1,7 +1,7 @@
 //! OpenClaw's one document, and what comes in its place.
 
 use ostler_core::dialect::{Conversation, Exit, FromConversation, Outbox, ToAgent};
-use ostler_core::event::{TextKind, EventKind};
+use ostler_core::event::{EventKind, TextKind};
 use ostler_core::outcome::Cause;
 use ostler_core::spec::Spec;
 use ostler_dialects::find;
@@ -18,14 +18,31 @@ fn asked() -> (Box<dyn Conversation>, Outbox) {
 /// Everything that comes of these lines and this exit.
 fn heard(text: &str, code: i32, stderr: &str) -> Vec<FromConversation> {
     let (mut talk, mut out) = asked();
-    text.lines().filter(|line| !line.is_empty()).for_each(|line| talk.on_line(line, &mut out));
-    talk.on_exit(&Exit { code: Some(code), signal: None, stderr: stderr.to_owned() }, &mut out);
+    text.lines()
+        .filter(|line| !line.is_empty())
+        .for_each(|line| talk.on_line(line, &mut out));
+    talk.on_exit(
+        &Exit {
+            code: Some(code),
+            signal: None,
+            stderr: stderr.to_owned(),
+        },
+        &mut out,
+    );
     out.drain().collect()
 }
 
 fn ending(all: &[FromConversation]) -> (Cause, Option<&str>) {
-    let overs: Vec<_> =
-        all.iter().filter_map(|out| if let FromConversation::TurnOver(over) = out { Some(over) } else { None }).collect();
+    let overs: Vec<_> = all
+        .iter()
+        .filter_map(|out| {
+            if let FromConversation::TurnOver(over) = out {
+                Some(over)
+            } else {
+                None
+            }
+        })
+        .collect();
     assert_eq!(overs.len(), 1, "one ending: {all:#?}");
     (overs[0].outcome.cause, overs[0].text.as_deref())
 }
@@ -38,26 +55,58 @@ fn notices(all: &[FromConversation], code: &str) -> usize {
 fn the_prompt_goes_to_stdin_and_the_silence_is_announced() {
     let (_, mut out) = asked();
     let all: Vec<FromConversation> = out.drain().collect();
-    assert_eq!(all[..2], [FromConversation::Write(b"hello".to_vec()), FromConversation::EndInput]);
+    assert_eq!(
+        all[..2],
+        [
+            FromConversation::Write(b"hello".to_vec()),
+            FromConversation::EndInput
+        ]
+    );
     assert_eq!(notices(&all, "silent_until_done"), 1);
 }
 
 #[test]
 fn a_document_is_a_turn() {
     let text = std::fs::read_to_string(fixtures("openclaw").join("hello/stdout.json")).unwrap();
-    let all = heard(&format!("a warning\n{text}"), 0, "noise\n".repeat(1000).as_str());
-    assert_eq!(ending(&all), (Cause::Completed, Some("Hello from the mock model.")));
+    let all = heard(
+        &format!("a warning\n{text}"),
+        0,
+        "noise\n".repeat(1000).as_str(),
+    );
+    assert_eq!(
+        ending(&all),
+        (Cause::Completed, Some("Hello from the mock model."))
+    );
     assert_eq!(notices(&all, "stdout_noise"), 1);
     // What is known goes first; what only the document tells comes with it.
-    let started: Vec<_> =
-        all.iter().filter_map(|out| if let FromConversation::Event(EventKind::Started(it)) = out { Some(it) } else { None }).collect();
-    assert_eq!((started.len(), started[0].native_session.as_deref()), (2, None));
+    let started: Vec<_> = all
+        .iter()
+        .filter_map(|out| {
+            if let FromConversation::Event(EventKind::Started(it)) = out {
+                Some(it)
+            } else {
+                None
+            }
+        })
+        .collect();
+    assert_eq!(
+        (started.len(), started[0].native_session.as_deref()),
+        (2, None)
+    );
     let started = started.last();
     assert_eq!(started.unwrap().model.as_deref(), Some("mock/gpt-mock"));
-    assert_eq!(started.unwrap().native_session.as_deref(), Some("7bc0ba01-532d-4189-b07a-57974b0cb6e2"));
-    let Some(FromConversation::TurnOver(over)) = all.last() else { panic!("{all:#?}") };
+    assert_eq!(
+        started.unwrap().native_session.as_deref(),
+        Some("7bc0ba01-532d-4189-b07a-57974b0cb6e2")
+    );
+    let Some(FromConversation::TurnOver(over)) = all.last() else {
+        panic!("{all:#?}")
+    };
     let usage = &over.usage[0];
-    assert_eq!((usage.input, usage.cache_read, usage.output), (Some(89), Some(11), Some(25)));
+    assert_eq!(
+        (usage.input, usage.cache_read, usage.output),
+        (Some(89), Some(11), Some(25))
+    );
     assert_eq!(usage.cost_usd, Some(0.000_139));
 }
 
@@ -65,7 +114,10 @@ fn a_document_is_a_turn() {
 #[test]
 fn what_is_no_json_is_the_answer_line_by_line() {
     let all = heard("Hello,\nthis is it.", 0, "");
-    assert_eq!(ending(&all), (Cause::Completed, Some("Hello,\nthis is it.")));
+    assert_eq!(
+        ending(&all),
+        (Cause::Completed, Some("Hello,\nthis is it."))
+    );
     assert_eq!(notices(&all, "not_json"), 1);
     let is_reply = |out: &&FromConversation| matches!(out, FromConversation::Event(EventKind::Text(text)) if text.kind == TextKind::Reply);
     assert_eq!(all.iter().filter(is_reply).count(), 1);
@@ -74,41 +126,85 @@ fn what_is_no_json_is_the_answer_line_by_line() {
 #[test]
 fn failures_have_their_causes() {
     // Its own documents.
-    for (name, code, cause) in
-        [("unauthorized", 1, Cause::Auth), ("bad_request", 1, Cause::BadRequest), ("timeout", 2, Cause::WallLimit)]
-    {
-        let text = std::fs::read_to_string(fixtures("openclaw").join(name).join("stdout.json")).unwrap();
-        assert_eq!(ending(&heard(&text, code, "")), (cause, None), "{name}: an error is no answer");
+    for (name, code, cause) in [
+        ("unauthorized", 1, Cause::Auth),
+        ("bad_request", 1, Cause::BadRequest),
+        ("timeout", 2, Cause::WallLimit),
+    ] {
+        let text =
+            std::fs::read_to_string(fixtures("openclaw").join(name).join("stdout.json")).unwrap();
+        assert_eq!(
+            ending(&heard(&text, code, "")),
+            (cause, None),
+            "{name}: an error is no answer"
+        );
     }
     assert_eq!(
-        ending(&heard("{\n  \"status\": \"timeout\",\n  \"final\": \"half\"\n}", 2, "")),
+        ending(&heard(
+            "{\n  \"status\": \"timeout\",\n  \"final\": \"half\"\n}",
+            2,
+            ""
+        )),
         (Cause::WallLimit, Some("half"))
     );
     assert_eq!(ending(&heard("", 2, "")).0, Cause::WallLimit);
     assert_eq!(ending(&heard("", 0, "")).0, Cause::Protocol);
-    assert_eq!(ending(&heard("", 1, "(node:1) warning\nError: Unknown model: a/b")).0, Cause::BadRequest);
+    assert_eq!(
+        ending(&heard("", 1, "(node:1) warning\nError: Unknown model: a/b")).0,
+        Cause::BadRequest
+    );
     // A document without a verdict of its own waits for the exit code.
-    assert_eq!(ending(&heard(r#"{"final": "x"}"#, 2, "")).0, Cause::WallLimit);
+    assert_eq!(
+        ending(&heard(r#"{"final": "x"}"#, 2, "")).0,
+        Cause::WallLimit
+    );
 }
 
 #[test]
 fn killed_in_the_middle_it_is_for_others_to_say() {
     let (mut talk, mut out) = asked();
     talk.on_line("{", &mut out);
-    talk.on_exit(&Exit { code: None, signal: Some(9), stderr: String::new() }, &mut out);
-    assert!(!out.drain().any(|out| matches!(out, FromConversation::TurnOver(_))));
+    talk.on_exit(
+        &Exit {
+            code: None,
+            signal: Some(9),
+            stderr: String::new(),
+        },
+        &mut out,
+    );
+    assert!(
+        !out.drain()
+            .any(|out| matches!(out, FromConversation::TurnOver(_)))
+    );
     let (mut talk, mut out) = asked();
     talk.send(ToAgent::Interrupt, &mut out);
     assert!(out.drain().any(|out| out == FromConversation::Terminate));
-    talk.on_exit(&Exit { code: None, signal: Some(15), stderr: String::new() }, &mut out);
-    assert_eq!(ending(&out.drain().collect::<Vec<_>>()).0, Cause::Interrupted);
+    talk.on_exit(
+        &Exit {
+            code: None,
+            signal: Some(15),
+            stderr: String::new(),
+        },
+        &mut out,
+    );
+    assert_eq!(
+        ending(&out.drain().collect::<Vec<_>>()).0,
+        Cause::Interrupted
+    );
 }
 
 #[test]
 fn a_log_before_the_document_changes_nothing() {
     let text = std::fs::read_to_string(fixtures("openclaw").join("hello/stdout.json")).unwrap();
-    let all = heard(&format!("{{\"level\":\"warn\",\"msg\":\"x\"}}\n{text}"), 0, "");
-    assert_eq!(ending(&all), (Cause::Completed, Some("Hello from the mock model.")));
+    let all = heard(
+        &format!("{{\"level\":\"warn\",\"msg\":\"x\"}}\n{text}"),
+        0,
+        "",
+    );
+    assert_eq!(
+        ending(&all),
+        (Cause::Completed, Some("Hello from the mock model."))
+    );
     assert_eq!(notices(&all, "stdout_noise"), 1);
 }
 
@@ -117,9 +213,19 @@ fn a_log_before_the_document_changes_nothing() {
 fn a_fallback_needs_a_model() {
     let launch = |settings: &[(&str, &str)]| {
         let mut spec = Spec::default();
-        settings.iter().for_each(|(key, value)| spec.settings.push(key, *value));
-        find("openclaw").unwrap().launch(&spec).map(|_| ()).map_err(|error| error.to_string())
+        settings
+            .iter()
+            .for_each(|(key, value)| spec.settings.push(key, *value));
+        find("openclaw")
+            .unwrap()
+            .launch(&spec)
+            .map(|_| ())
+            .map_err(|error| error.to_string())
     };
-    assert!(launch(&[("fallback", "a/b")]).unwrap_err().contains("needs model"));
+    assert!(
+        launch(&[("fallback", "a/b")])
+            .unwrap_err()
+            .contains("needs model")
+    );
     assert_eq!(launch(&[("fallback", "a/b"), ("model", "a/c")]), Ok(()));
 }

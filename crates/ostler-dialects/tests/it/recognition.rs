@@ -16,7 +16,9 @@ fn recognized(opening: &str) -> Option<(&'static str, bool)> {
 /// What an agent printed in a conversation that was recorded with both sides.
 fn printed(file: &Path) -> String {
     let text = std::fs::read_to_string(file).unwrap();
-    let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let lines = text
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
     let printed = lines.filter_map(|line| match (&line["out"], &line["out_text"]) {
         (serde_json::Value::Null, serde_json::Value::String(text)) => Some(text.clone()),
         (serde_json::Value::Null, _) => None,
@@ -31,10 +33,18 @@ fn every_recording_is_recognized() {
         let mut files = 0;
         for scenario in std::fs::read_dir(fixtures().join(name)).unwrap() {
             let dir = scenario.unwrap().path();
-            let file = ["stdout.jsonl", "stdout.json"].map(|file| dir.join(file)).into_iter().find(|f| f.exists());
+            let file = ["stdout.jsonl", "stdout.json"]
+                .map(|file| dir.join(file))
+                .into_iter()
+                .find(|f| f.exists());
             let Some(file) = file else { continue };
             let text = std::fs::read_to_string(&file).unwrap();
-            assert_eq!(recognized(&text).map(|found| found.0), Some(name), "{}", file.display());
+            assert_eq!(
+                recognized(&text).map(|found| found.0),
+                Some(name),
+                "{}",
+                file.display()
+            );
             files += 1;
         }
         assert!(files >= 5, "{name}: {files}");
@@ -59,18 +69,30 @@ fn every_transport_is_recognized() {
     ];
     for (dir, name, many_turns) in cases {
         let file = fixtures().join("conformance").join(dir).join("text.jsonl");
-        assert_eq!(recognized(&printed(&file)), Some((name, many_turns)), "{dir}");
+        assert_eq!(
+            recognized(&printed(&file)),
+            Some((name, many_turns)),
+            "{dir}"
+        );
     }
 }
 
 #[test]
 fn anything_else_is_not_recognized() {
-    for text in ["", "hello", "{}", "{\"type\":\"module\"}", "[1]", "{\"ostler\":1}", "{\"jsonrpc\":\"2.0\",\"id\":1}"]
-    {
+    for text in [
+        "",
+        "hello",
+        "{}",
+        "{\"type\":\"module\"}",
+        "[1]",
+        "{\"ostler\":1}",
+        "{\"jsonrpc\":\"2.0\",\"id\":1}",
+    ] {
         assert!(recognize(text).is_none(), "{text}");
     }
     for file in ["../../Cargo.toml", "Cargo.toml", "src/lib.rs"] {
-        let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
+        let text =
+            std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
         assert!(recognize(&text).is_none(), "{file}");
     }
 }

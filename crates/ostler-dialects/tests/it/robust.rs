@@ -12,16 +12,28 @@ use crate::stage::{asked, recordings, replay, replay_as, scenario, scenarios};
 fn every_split_of_a_recording_gives_the_same_events() {
     for (name, stdout) in scenarios() {
         let whole = replay(&[&stdout]);
-        let step = if stdout.len() < 2_500 { 1 } else { stdout.len() / 40 };
+        let step = if stdout.len() < 2_500 {
+            1
+        } else {
+            stdout.len() / 40
+        };
         for at in (0..stdout.len()).step_by(step) {
-            assert_eq!(replay(&[&stdout[..at], &stdout[at..]]), whole, "{name} at {at}");
+            assert_eq!(
+                replay(&[&stdout[..at], &stdout[at..]]),
+                whole,
+                "{name} at {at}"
+            );
         }
     }
     let openai = find("openai-api").unwrap();
     for (name, stdout) in recordings("openai-api") {
         let whole = replay_as(openai, &[&stdout]);
         for at in (0..stdout.len()).step_by(stdout.len() / 40) {
-            assert_eq!(replay_as(openai, &[&stdout[..at], &stdout[at..]]), whole, "{name} at {at}");
+            assert_eq!(
+                replay_as(openai, &[&stdout[..at], &stdout[at..]]),
+                whole,
+                "{name} at {at}"
+            );
         }
     }
     let stdout = scenario("unknown_lines");
@@ -47,7 +59,14 @@ fn strangers_change_nothing() {
         };
         outs.into_iter().filter(|out| !stranger(out)).collect()
     };
-    for name in ["think", "tool_denied", "control_channel", "background_agent", "three_turns", "rate_limited"] {
+    for name in [
+        "think",
+        "tool_denied",
+        "control_channel",
+        "background_agent",
+        "three_turns",
+        "rate_limited",
+    ] {
         let text = scenario(name);
         let lines: Vec<&str> = text.lines().collect();
         let whole = known(replay(&[text.as_bytes()]));
@@ -55,7 +74,11 @@ fn strangers_change_nothing() {
             for stranger in STRANGERS {
                 let mut with = lines.clone();
                 with.insert(at, stranger);
-                assert_eq!(known(replay(&[with.join("\n").as_bytes()])), whole, "{name} at {at}: {stranger}");
+                assert_eq!(
+                    known(replay(&[with.join("\n").as_bytes()])),
+                    whole,
+                    "{name} at {at}: {stranger}"
+                );
             }
         }
     }
@@ -65,10 +88,19 @@ fn strangers_change_nothing() {
 fn strangers_change_nothing_in_a_model_s_answer() {
     let openai = find("openai-api").unwrap();
     let known = |outs: Vec<FromConversation>| -> Vec<FromConversation> {
-        outs.into_iter().filter(|out| !matches!(out, FromConversation::Event(EventKind::Unreadable(_)))).collect()
+        outs.into_iter()
+            .filter(|out| !matches!(out, FromConversation::Event(EventKind::Unreadable(_))))
+            .collect()
     };
     for name in ["text", "thinking", "two_tools", "denied", "retried"] {
-        let text = String::from_utf8(recordings("openai-api").into_iter().find(|(n, _)| n == name).unwrap().1).unwrap();
+        let text = String::from_utf8(
+            recordings("openai-api")
+                .into_iter()
+                .find(|(n, _)| n == name)
+                .unwrap()
+                .1,
+        )
+        .unwrap();
         let lines: Vec<&str> = text.lines().collect();
         let whole = known(replay_as(openai, &[text.as_bytes()]));
         for at in 0..=lines.len() {
@@ -94,7 +126,9 @@ fn a_damaged_line_is_kept_and_the_next_one_heard() {
         outs.iter()
             .any(|out| matches!(out, FromConversation::Event(EventKind::Unreadable(it)) if it.lossy && it.raw.contains('\u{fffd}')))
     );
-    assert!(matches!(outs.last(), Some(FromConversation::TurnOver(over)) if over.text.as_deref() == Some("ok")));
+    assert!(
+        matches!(outs.last(), Some(FromConversation::TurnOver(over)) if over.text.as_deref() == Some("ok"))
+    );
 }
 
 // A program that counts in UTF-16 can cut a character in two; the line is heard all the same.
@@ -104,7 +138,10 @@ fn half_characters_are_mended_wherever_they_are() {
     let late = r#"{"event":{"type":"content_block_delta","delta":{"type":"text_delta","text":"a\ud83d"}},"type":"stream_event"}"#;
     for line in [delta, late] {
         let outs = replay(&[line.as_bytes()]);
-        assert!(matches!(&outs[..], [FromConversation::Event(EventKind::Text(text))] if text.text == "a\u{fffd}"), "{outs:?}");
+        assert!(
+            matches!(&outs[..], [FromConversation::Event(EventKind::Text(text))] if text.text == "a\u{fffd}"),
+            "{outs:?}"
+        );
     }
 }
 
@@ -167,7 +204,9 @@ fn any_json() -> impl Strategy<Value = serde_json::Value> {
         any::<bool>().prop_map(Into::into),
         any::<i64>().prop_map(Into::into),
         any::<u64>().prop_map(Into::into),
-        any::<f64>().prop_map(|f| serde_json::Number::from_f64(f).map_or(serde_json::Value::Null, Into::into)),
+        any::<f64>().prop_map(
+            |f| serde_json::Number::from_f64(f).map_or(serde_json::Value::Null, Into::into)
+        ),
         word().prop_map(Into::into),
     ];
     leaf.prop_recursive(4, 24, 5, |inner| {
@@ -179,7 +218,8 @@ fn any_json() -> impl Strategy<Value = serde_json::Value> {
     })
 }
 
-const LAST: &str = r#"{"type":"result","subtype":"success","is_error":false,"result":"the last word"}"#;
+const LAST: &str =
+    r#"{"type":"result","subtype":"success","is_error":false,"result":"the last word"}"#;
 
 /// Hears the lines, then a result that must come through.
 fn hears_the_last_word(lines: &[String]) -> bool {

@@ -32,46 +32,71 @@ fn offers() -> Vec<ToolOffer> {
         ),
         ("anything", json!({})),
     ];
-    schemas.iter().map(|(name, schema)| offer(name, &schema.to_string())).collect()
+    schemas
+        .iter()
+        .map(|(name, schema)| offer(name, &schema.to_string()))
+        .collect()
 }
 
 /// Returns the tools that a conversation offers, wherever it writes them: in a request, over the
 /// bridge, on the control channel.
 fn offered(dialect: &dyn Dialect) -> Option<Value> {
-    let bridge = Some(Bridge { program: "/bin/ostler".into(), args: Vec::new() });
-    let spec = Spec { tools: offers(), bridge, ..Spec::default() };
+    let bridge = Some(Bridge {
+        program: "/bin/ostler".into(),
+        args: Vec::new(),
+    });
+    let spec = Spec {
+        tools: offers(),
+        bridge,
+        ..Spec::default()
+    };
     let (mut talk, mut out) = (dialect.converse(&spec), Outbox::default());
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
     let control = json!({"type": "control_request", "request_id": "c", "request": {"subtype": "mcp_message", "server_name": "ostler", "message": list}});
     // A model's tools are those that its body has.
     let ready = json!({"ostler": {"ready": {"model": "m", "cwd": "/work", "tools": spec.tools}}});
     talk.on_start(&mut out);
-    for line in
-        [control, ready, json!({"id": "initialize", "result": {}}), json!({"jsonrpc": "2.0", "id": 1, "result": {}})]
-    {
+    for line in [
+        control,
+        ready,
+        json!({"id": "initialize", "result": {}}),
+        json!({"jsonrpc": "2.0", "id": 1, "result": {}}),
+    ] {
         talk.on_line(&line.to_string(), &mut out);
     }
     talk.on_bridge_line(1, &list.to_string(), &mut out);
     talk.send(ToAgent::Prompt("hello".into()), &mut out);
     let lines = out.drain().filter_map(|out| match out {
-        FromConversation::Write(line) | FromConversation::WriteBridge { line, .. } => serde_json::from_slice::<Value>(&line).ok(),
+        FromConversation::Write(line) | FromConversation::WriteBridge { line, .. } => {
+            serde_json::from_slice::<Value>(&line).ok()
+        }
         _ => None,
     });
-    let places =
-        ["/result/tools", "/response/response/mcp_response/result/tools", "/params/dynamicTools", "/call/tools"];
-    lines.into_iter().find_map(|line| places.iter().find_map(|place| line.pointer(place).cloned()))
+    let places = [
+        "/result/tools",
+        "/response/response/mcp_response/result/tools",
+        "/params/dynamicTools",
+        "/call/tools",
+    ];
+    lines
+        .into_iter()
+        .find_map(|line| places.iter().find_map(|place| line.pointer(place).cloned()))
 }
 
 // P62
 #[test]
 fn every_agent_is_offered_its_schemas() {
-    #[expect(clippy::disallowed_methods, reason = "the switch that rewrites the golden files")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the switch that rewrites the golden files"
+    )]
     let update = std::env::var_os("UPDATE_GOLDEN").is_some_and(|value| value == "1");
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/schemas");
     let mut agents = 0;
     for dialect in all().iter().filter(|dialect| dialect.capabilities().tools) {
         agents += 1;
-        let tools = offered(*dialect).unwrap_or_else(|| panic!("{} offers no tools", dialect.name()));
+        let tools =
+            offered(*dialect).unwrap_or_else(|| panic!("{} offers no tools", dialect.name()));
         let found = serde_json::to_string_pretty(&tools).unwrap() + "\n";
         let path = folder.join(format!("{}.json", dialect.name()));
         if update {
@@ -85,7 +110,15 @@ fn every_agent_is_offered_its_schemas() {
             dialect.name(),
             path.display()
         );
-        assert_eq!(tools.as_array().unwrap().len(), offers().len(), "no tool is dropped");
+        assert_eq!(
+            tools.as_array().unwrap().len(),
+            offers().len(),
+            "no tool is dropped"
+        );
     }
-    assert_eq!(agents, std::fs::read_dir(&folder).unwrap().count(), "one golden file per agent");
+    assert_eq!(
+        agents,
+        std::fs::read_dir(&folder).unwrap().count(),
+        "one golden file per agent"
+    );
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ostler_core::dialect::{Exit, FromConversation};
-use ostler_core::event::{TextKind, TurnEnded, EventKind};
+use ostler_core::event::{EventKind, TextKind, TurnEnded};
 use ostler_core::machine::{Effect, Input, Machine};
 use ostler_core::outcome::Cause;
 use ostler_core::spec::{AfterTurn, Limits};
@@ -28,12 +28,39 @@ fn session(stdout: &[u8], after: AfterTurn) -> Vec<EventKind> {
         };
         machine.handle(now, input, &mut fx);
     }
-    machine.handle(now, Input::Exited(Exit { code: Some(0), ..Exit::default() }, None), &mut fx);
-    fx.into_iter().filter_map(|fx| if let Effect::Emit { kind, .. } = fx { Some(kind) } else { None }).collect()
+    machine.handle(
+        now,
+        Input::Exited(
+            Exit {
+                code: Some(0),
+                ..Exit::default()
+            },
+            None,
+        ),
+        &mut fx,
+    );
+    fx.into_iter()
+        .filter_map(|fx| {
+            if let Effect::Emit { kind, .. } = fx {
+                Some(kind)
+            } else {
+                None
+            }
+        })
+        .collect()
 }
 
 fn turns(events: &[EventKind]) -> Vec<&TurnEnded> {
-    events.iter().filter_map(|kind| if let EventKind::TurnEnded(ended) = kind { Some(ended) } else { None }).collect()
+    events
+        .iter()
+        .filter_map(|kind| {
+            if let EventKind::TurnEnded(ended) = kind {
+                Some(ended)
+            } else {
+                None
+            }
+        })
+        .collect()
 }
 
 #[test]
@@ -42,10 +69,24 @@ fn every_turn_ends_once_and_every_tool_call_is_paired() {
         let events = session(&stdout, AfterTurn::Wait);
         let count = |word: &str| events.iter().filter(|kind| kind.as_str() == word).count();
         assert_eq!(count("turn_started"), count("turn_ended"), "{name}");
-        assert_eq!((count("ended"), events.last().unwrap().as_str()), (1, "ended"), "{name}");
-        for call in events.iter().filter_map(|kind| if let EventKind::ToolCall(call) = kind { Some(call) } else { None }) {
-            let results =
-                events.iter().filter(|kind| matches!(kind, EventKind::ToolResult(result) if result.id == call.id)).count();
+        assert_eq!(
+            (count("ended"), events.last().unwrap().as_str()),
+            (1, "ended"),
+            "{name}"
+        );
+        for call in events.iter().filter_map(|kind| {
+            if let EventKind::ToolCall(call) = kind {
+                Some(call)
+            } else {
+                None
+            }
+        }) {
+            let results = events
+                .iter()
+                .filter(
+                    |kind| matches!(kind, EventKind::ToolResult(result) if result.id == call.id),
+                )
+                .count();
             assert_eq!(results, 1, "{name} {}", call.id);
         }
     }
@@ -62,12 +103,28 @@ fn totals_are_those_of_the_result() {
         let events = session(scenario(name).as_bytes(), AfterTurn::End);
         let ended = turns(&events);
         let usage = ended[0].usage.as_ref().unwrap();
-        let found =
-            (usage.input.unwrap(), usage.cache_read.unwrap(), usage.cache_write.unwrap(), usage.output.unwrap());
-        assert_eq!((found, usage.cost_usd, usage.cost_source), (tokens, Some(cost), CostSource::Reported), "{name}");
+        let found = (
+            usage.input.unwrap(),
+            usage.cache_read.unwrap(),
+            usage.cache_write.unwrap(),
+            usage.output.unwrap(),
+        );
+        assert_eq!(
+            (found, usage.cost_usd, usage.cost_source),
+            (tokens, Some(cost), CostSource::Reported),
+            "{name}"
+        );
         // What is told while the turn runs comes to the same, but for the cost.
-        let live =
-            events.iter().find_map(|kind| if let EventKind::Usage(usage) = kind { Some(usage) } else { None }).unwrap();
+        let live = events
+            .iter()
+            .find_map(|kind| {
+                if let EventKind::Usage(usage) = kind {
+                    Some(usage)
+                } else {
+                    None
+                }
+            })
+            .unwrap();
         assert_eq!(live.output, Some(tokens.3), "{name}");
     }
 }
@@ -76,17 +133,41 @@ fn totals_are_those_of_the_result() {
 fn a_turns_usage_is_its_own_in_every_version() {
     for name in ["control_channel", "three_turns"] {
         let events = session(scenario(name).as_bytes(), AfterTurn::Wait);
-        let costs: Vec<f64> = turns(&events).iter().filter_map(|t| t.usage.as_ref()?.cost_usd).collect();
-        let expected: &[f64] =
-            if name == "three_turns" { &[0.5, 0.5, 0.5] } else { &[0.000_937_2, 0.001_874_4, 0.001_874_4] };
-        assert_eq!(costs.len(), expected.len(), "{name}: the interrupted turn used nothing");
-        assert!(costs.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9), "{name} {costs:?}");
+        let costs: Vec<f64> = turns(&events)
+            .iter()
+            .filter_map(|t| t.usage.as_ref()?.cost_usd)
+            .collect();
+        let expected: &[f64] = if name == "three_turns" {
+            &[0.5, 0.5, 0.5]
+        } else {
+            &[0.000_937_2, 0.001_874_4, 0.001_874_4]
+        };
+        assert_eq!(
+            costs.len(),
+            expected.len(),
+            "{name}: the interrupted turn used nothing"
+        );
+        assert!(
+            costs
+                .iter()
+                .zip(expected)
+                .all(|(a, b)| (a - b).abs() < 1e-9),
+            "{name} {costs:?}"
+        );
     }
     let main_only = session(scenario("only_main_usage").as_bytes(), AfterTurn::End);
     let usage = turns(&main_only)[0].usage.clone().unwrap();
-    assert_eq!((usage.input, usage.cost_usd, usage.model.as_deref()), (Some(40), Some(0.25), Some("claude-opus-5-5")));
+    assert_eq!(
+        (usage.input, usage.cost_usd, usage.model.as_deref()),
+        (Some(40), Some(0.25), Some("claude-opus-5-5"))
+    );
     assert!(
-        turns(&session(scenario("unknown_resume").as_bytes(), AfterTurn::End))[0].usage.is_none(),
+        turns(&session(
+            scenario("unknown_resume").as_bytes(),
+            AfterTurn::End
+        ))[0]
+            .usage
+            .is_none(),
         "unknown stays unknown"
     );
 }
@@ -99,14 +180,30 @@ fn streamed_text_is_not_repeated() {
         let said = |kind| -> String {
             events
                 .iter()
-                .filter_map(
-                    |event| if let EventKind::Text(text) = event { (text.kind == kind).then_some(&*text.text) } else { None },
-                )
+                .filter_map(|event| {
+                    if let EventKind::Text(text) = event {
+                        (text.kind == kind).then_some(&*text.text)
+                    } else {
+                        None
+                    }
+                })
                 .collect()
         };
-        assert_eq!(said(TextKind::Reply), "Hello from the mock model.", "{name}");
-        assert_eq!(said(TextKind::Thinking), if name == "think" { "Let me think." } else { "" }, "{name}");
-        assert_eq!(turns(&events)[0].text, "Hello from the mock model.", "{name}");
+        assert_eq!(
+            said(TextKind::Reply),
+            "Hello from the mock model.",
+            "{name}"
+        );
+        assert_eq!(
+            said(TextKind::Thinking),
+            if name == "think" { "Let me think." } else { "" },
+            "{name}"
+        );
+        assert_eq!(
+            turns(&events)[0].text,
+            "Hello from the mock model.",
+            "{name}"
+        );
     }
 }
 
@@ -117,7 +214,9 @@ fn background_tasks_keep_the_session_open() {
         let events = session(scenario(name).as_bytes(), AfterTurn::End);
         assert_eq!(turns(&events).len(), 2, "{name}");
         assert!(
-            !events.iter().any(|kind| matches!(kind, EventKind::Notice(notice) if notice.code == "late_result")),
+            !events.iter().any(
+                |kind| matches!(kind, EventKind::Notice(notice) if notice.code == "late_result")
+            ),
             "{name}"
         );
     }
@@ -129,11 +228,24 @@ fn a_denied_turn_names_its_tools_and_keeps_its_text() {
     let events = session(scenario("tool_denied").as_bytes(), AfterTurn::End);
     let ended = turns(&events)[0];
     assert_eq!(
-        (ended.outcome.cause, ended.outcome.detail.as_ref().unwrap().denied_tools.as_slice()),
+        (
+            ended.outcome.cause,
+            ended
+                .outcome
+                .detail
+                .as_ref()
+                .unwrap()
+                .denied_tools
+                .as_slice()
+        ),
         (Cause::Denied, &["Bash".to_owned()][..])
     );
     assert!(ended.text.starts_with("Done: rm in"));
-    assert!(events.iter().any(|kind| matches!(kind, EventKind::ToolResult(result) if result.denied && !result.ok)));
+    assert!(
+        events.iter().any(
+            |kind| matches!(kind, EventKind::ToolResult(result) if result.denied && !result.ok)
+        )
+    );
 }
 
 // S1-20: the service's error is not an answer.
@@ -142,7 +254,10 @@ fn an_error_text_is_not_the_answer() {
     for name in ["not_logged_in", "overloaded", "unknown_model"] {
         let events = session(scenario(name).as_bytes(), AfterTurn::End);
         assert_eq!(turns(&events)[0].text, "", "{name}");
-        assert!(!events.iter().any(|kind| matches!(kind, EventKind::Text(_))), "{name}");
+        assert!(
+            !events.iter().any(|kind| matches!(kind, EventKind::Text(_))),
+            "{name}"
+        );
     }
 }
 
@@ -152,15 +267,23 @@ fn an_error_text_is_not_the_answer() {
 fn the_output_of_a_tool_is_the_content_of_its_block() {
     let line = r#"{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t1","content":"out\nerr","is_error":false}]},"tool_use_result":{"stdout":"out\nerr","stderr":"","interrupted":false}}"#;
     let outs = replay(&[line.as_bytes(), b"\n"]);
-    let [FromConversation::Event(EventKind::ToolResult(result))] = &outs[..] else { panic!("{outs:?}") };
-    assert_eq!((result.id.as_str(), result.ok, result.output.as_str()), ("t1", true, "out\nerr"));
+    let [FromConversation::Event(EventKind::ToolResult(result))] = &outs[..] else {
+        panic!("{outs:?}")
+    };
+    assert_eq!(
+        (result.id.as_str(), result.ok, result.output.as_str()),
+        ("t1", true, "out\nerr")
+    );
     let mut commands = 0;
     for (name, stdout) in scenarios() {
         for line in String::from_utf8_lossy(&stdout).lines() {
             let line: serde_json::Value = serde_json::from_str(line).unwrap_or_default();
             if let Some(stderr) = line["tool_use_result"].get("stderr") {
                 commands += 1;
-                assert_eq!(stderr, "", "{name}: it is apart now, and should be told apart");
+                assert_eq!(
+                    stderr, "",
+                    "{name}: it is apart now, and should be told apart"
+                );
             }
         }
     }

@@ -2,16 +2,20 @@
 
 use std::path::{Path, PathBuf};
 
-use ostler_core::dialect::{Change, Conversation, Dialect, FromConversation, Outbox, ToAgent, deliver_line};
+use ostler_core::dialect::{
+    Change, Conversation, Dialect, FromConversation, Outbox, ToAgent, deliver_line,
+};
 use ostler_core::lines::Lines;
-use ostler_core::permission::{PermissionRequest, Otherwise, Policy, Verdict};
+use ostler_core::permission::{Otherwise, PermissionRequest, Policy, Verdict};
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Attendance, Settings, Spec, ToolOffer};
 use ostler_dialects::find;
 
 /// Where what an agent printed is kept.
 pub(crate) fn fixtures(agent: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(agent)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fixtures")
+        .join(agent)
 }
 
 /// Every scenario of an agent, with what it printed.
@@ -20,7 +24,10 @@ pub(crate) fn recordings(agent: &str) -> Vec<(String, Vec<u8>)> {
         .unwrap()
         .map(|entry| entry.unwrap())
         .map(|entry| {
-            (entry.file_name().into_string().unwrap(), std::fs::read(entry.path().join("stdout.jsonl")).unwrap())
+            (
+                entry.file_name().into_string().unwrap(),
+                std::fs::read(entry.path().join("stdout.jsonl")).unwrap(),
+            )
         })
         .collect();
     all.sort();
@@ -72,7 +79,11 @@ pub(crate) fn replay_as(dialect: &dyn Dialect, chunks: &[&[u8]]) -> Vec<FromConv
 /// A tool of the caller's.
 pub(crate) fn offer(name: &str, parameters: &str) -> ToolOffer {
     let parameters = RawJson::parse(parameters).unwrap();
-    ToolOffer { name: name.to_owned(), description: "Adds.".to_owned(), parameters }
+    ToolOffer {
+        name: name.to_owned(),
+        description: "Adds.".to_owned(),
+        parameters,
+    }
 }
 
 /// What the scenario of a name was recorded with. `host_…`: somebody answers, or has tools, or has more to say; `exec_…`:
@@ -86,8 +97,16 @@ fn scene(name: &str) -> Spec {
     Spec {
         settings,
         policy: hook.then(Policy::default),
-        attendance: if name.starts_with("host_asked") || hook { Attendance::Attended } else { Attendance::Unattended },
-        tools: if tool { vec![offer("add", "{}")] } else { Vec::new() },
+        attendance: if name.starts_with("host_asked") || hook {
+            Attendance::Attended
+        } else {
+            Attendance::Unattended
+        },
+        tools: if tool {
+            vec![offer("add", "{}")]
+        } else {
+            Vec::new()
+        },
         ..Spec::default()
     }
 }
@@ -105,15 +124,32 @@ fn verdict(ask: &PermissionRequest) -> Verdict {
 /// What is said next in a scenario, after what the conversation wanted.
 fn reaction(name: &str, out: &FromConversation, turns: usize) -> Vec<ToAgent> {
     match out {
-        FromConversation::Ask(_) | FromConversation::Tool(_) if name.ends_with("cancelled") => Vec::new(),
-        FromConversation::Ask(ask) => vec![ToAgent::Verdict { id: ask.id.clone(), verdict: verdict(ask) }],
-        FromConversation::Tool(order) => vec![ToAgent::ToolDone { id: order.id.clone(), ok: true, output: "5".to_owned() }],
-        FromConversation::TurnBegan if name == "host_steer_interrupted" => vec![ToAgent::Steer("STEERED".to_owned()), ToAgent::Interrupt],
-        FromConversation::TurnBegan if name.starts_with("host_steer") && turns == 0 => vec![ToAgent::Steer("STEERED".to_owned())],
+        FromConversation::Ask(_) | FromConversation::Tool(_) if name.ends_with("cancelled") => {
+            Vec::new()
+        }
+        FromConversation::Ask(ask) => vec![ToAgent::Verdict {
+            id: ask.id.clone(),
+            verdict: verdict(ask),
+        }],
+        FromConversation::Tool(order) => vec![ToAgent::ToolDone {
+            id: order.id.clone(),
+            ok: true,
+            output: "5".to_owned(),
+        }],
+        FromConversation::TurnBegan if name == "host_steer_interrupted" => {
+            vec![ToAgent::Steer("STEERED".to_owned()), ToAgent::Interrupt]
+        }
+        FromConversation::TurnBegan if name.starts_with("host_steer") && turns == 0 => {
+            vec![ToAgent::Steer("STEERED".to_owned())]
+        }
         FromConversation::TurnOver(_) if name == "host_changes" && turns == 0 => {
             let changes = ["haiku", "no-such-model"].map(|model| Change::Model(model.to_owned()));
-            let modes = ["acceptEdits", "bypassPermissions"].map(|mode| Change::PermissionMode(mode.to_owned()));
-            (1..).zip(changes.into_iter().chain(modes)).map(|(id, change)| ToAgent::Change { id, change }).collect()
+            let modes = ["acceptEdits", "bypassPermissions"]
+                .map(|mode| Change::PermissionMode(mode.to_owned()));
+            (1..)
+                .zip(changes.into_iter().chain(modes))
+                .map(|(id, change)| ToAgent::Change { id, change })
+                .collect()
         }
         FromConversation::Changed { id: 4, .. } => vec![ToAgent::Prompt("again".to_owned())],
         _ => Vec::new(),
@@ -121,10 +157,17 @@ fn reaction(name: &str, out: &FromConversation, turns: usize) -> Vec<ToAgent> {
 }
 
 /// Everything that comes of a recording when it is answered as it was then; what is said first included, where anything is.
-pub(crate) fn replay_scene(dialect: &dyn Dialect, name: &str, stdout: &[u8]) -> Vec<FromConversation> {
+pub(crate) fn replay_scene(
+    dialect: &dyn Dialect,
+    name: &str,
+    stdout: &[u8],
+) -> Vec<FromConversation> {
     let (mut all, mut out, mut lines, mut turns) = (Vec::new(), Outbox::default(), Lines::new(), 0);
     let spec = scene(name);
-    let mut talk = dialect.select_transport(&spec).unwrap_or(dialect).converse(&spec);
+    let mut talk = dialect
+        .select_transport(&spec)
+        .unwrap_or(dialect)
+        .converse(&spec);
     talk.on_start(&mut out);
     if !name.starts_with("host_") {
         out.drain().count();
@@ -133,7 +176,9 @@ pub(crate) fn replay_scene(dialect: &dyn Dialect, name: &str, stdout: &[u8]) -> 
     let mut attend = |talk: &mut dyn Conversation, out: &mut Outbox| {
         while !out.is_empty() {
             for item in out.drain().collect::<Vec<_>>() {
-                reaction(name, &item, turns).into_iter().for_each(|say| talk.send(say, out));
+                reaction(name, &item, turns)
+                    .into_iter()
+                    .for_each(|say| talk.send(say, out));
                 turns += usize::from(matches!(item, FromConversation::TurnOver(_)));
                 all.push(item);
             }

@@ -1,6 +1,6 @@
 //! What is appended is kept, in order and whole, and found again; what cannot be kept is told.
 
-use ostler_core::event::{At, DecidedBy, Decision, Permission, SessionState, State, EventKind};
+use ostler_core::event::{At, DecidedBy, Decision, EventKind, Permission, SessionState, State};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::usage::CostSource;
 use ostler_store::{Filter, Log, Standing, Store, StoreError};
@@ -22,8 +22,17 @@ fn what_is_appended_is_read_again() {
         drop(store.append(std::sync::Arc::new(entries[2..].to_vec())));
     }
     let store = Store::open(dir.path()).unwrap();
-    for (from, most, want) in [(0, 99, &events[..]), (1, 99, &events[..]), (3, 2, &events[2..4]), (6, 9, &[])] {
-        assert_eq!(store.read("aaaa-1", from, most).unwrap(), want, "{most} from {from}");
+    for (from, most, want) in [
+        (0, 99, &events[..]),
+        (1, 99, &events[..]),
+        (3, 2, &events[2..4]),
+        (6, 9, &[]),
+    ] {
+        assert_eq!(
+            store.read("aaaa-1", from, most).unwrap(),
+            want,
+            "{most} from {from}"
+        );
     }
     assert_eq!(store.read("unknown", 1, 9).unwrap(), []);
 }
@@ -38,20 +47,40 @@ fn a_session_is_described_by_its_events() {
     let entries = whole("aaaa-1", &"é".repeat(300), "an answer");
     append(&store, entries[..3].to_vec()).unwrap();
     let row = store.session("aaaa-1").unwrap().unwrap();
-    assert_eq!((row.standing, row.turns, row.ended_at), (Standing::Live(std::process::id()), 1, None));
-    assert_eq!((row.tokens, row.cost_usd, row.cost_source), (None, None, CostSource::Unknown));
+    assert_eq!(
+        (row.standing, row.turns, row.ended_at),
+        (Standing::Live(std::process::id()), 1, None)
+    );
+    assert_eq!(
+        (row.tokens, row.cost_usd, row.cost_source),
+        (None, None, CostSource::Unknown)
+    );
     append(&store, entries[3..].to_vec()).unwrap();
     let row = store.session("aaaa-1").unwrap().unwrap();
     assert_eq!(
         (row.standing, row.began_at, row.ended_at),
-        (Standing::Ended(Cause::Completed), At(7), Some(At(1_000_005)))
+        (
+            Standing::Ended(Cause::Completed),
+            At(7),
+            Some(At(1_000_005))
+        )
     );
-    assert_eq!((row.tokens, row.cost_usd, row.cost_source), (Some(7), Some(0.5), CostSource::Reported));
     assert_eq!(
-        (row.agent.as_str(), row.agent_version.as_deref(), row.model.as_deref()),
+        (row.tokens, row.cost_usd, row.cost_source),
+        (Some(7), Some(0.5), CostSource::Reported)
+    );
+    assert_eq!(
+        (
+            row.agent.as_str(),
+            row.agent_version.as_deref(),
+            row.model.as_deref()
+        ),
         ("one", Some("1.2"), Some("m"))
     );
-    assert_eq!((row.continues.as_deref(), row.prompt), (Some("earlier"), Some("é".repeat(200))));
+    assert_eq!(
+        (row.continues.as_deref(), row.prompt),
+        (Some("earlier"), Some("é".repeat(200)))
+    );
 }
 
 /// One number that the database holds.
@@ -73,21 +102,45 @@ fn permissions_states_and_turns_are_rows_of_their_own() {
         asked
     };
     let mut entries = whole("aaaa-1", "a task", "words")[..2].to_vec();
-    entries.push(entry("aaaa-1", 3, asked(Decision::Asked, DecidedBy::Default)));
-    entries.push(entry("aaaa-1", 4, asked(Decision::Denied, DecidedBy::Person)));
-    entries.push(entry("aaaa-1", 5, State { from: SessionState::Working, to: SessionState::Paused }));
+    entries.push(entry(
+        "aaaa-1",
+        3,
+        asked(Decision::Asked, DecidedBy::Default),
+    ));
+    entries.push(entry(
+        "aaaa-1",
+        4,
+        asked(Decision::Denied, DecidedBy::Person),
+    ));
+    entries.push(entry(
+        "aaaa-1",
+        5,
+        State {
+            from: SessionState::Working,
+            to: SessionState::Paused,
+        },
+    ));
     let turn_ended = whole("aaaa-1", "a task", "words")[3].event.kind.clone();
     entries.push(entry("aaaa-1", 6, turn_ended));
     append(&store, entries).unwrap();
     for (sql, want) in [
-        ("SELECT asked_at FROM permissions WHERE decision = 'denied' AND decided_by = 'person'", 1_000_003),
+        (
+            "SELECT asked_at FROM permissions WHERE decision = 'denied' AND decided_by = 'person'",
+            1_000_003,
+        ),
         ("SELECT answered_at FROM permissions", 1_000_004),
-        ("SELECT count(*) FROM sessions WHERE state = 'paused' AND tokens = 7 AND cost_usd = 0.5", 1),
+        (
+            "SELECT count(*) FROM sessions WHERE state = 'paused' AND tokens = 7 AND cost_usd = 0.5",
+            1,
+        ),
         (
             "SELECT ended_at FROM turns WHERE turn = 1 AND origin = 'caller' AND cause = 'completed' AND input = 3",
             1_000_006,
         ),
-        ("SELECT raw_offset FROM events WHERE seq = 4 AND type = 'permission' AND turn = 1", 40),
+        (
+            "SELECT raw_offset FROM events WHERE seq = 4 AND type = 'permission' AND turn = 1",
+            40,
+        ),
     ] {
         assert_eq!(number(dir.path(), sql), Some(want), "{sql}");
     }
@@ -123,7 +176,9 @@ fn a_session_is_found_by_its_ids_and_by_a_prefix_of_either() {
     // One whose agent's id begins like another's own.
     Log::open(&store, &opening("dddd-1", 10)).unwrap();
     let mut like = whole("dddd-1", "more", "words").remove(0);
-    let EventKind::Started(started) = &mut like.event.kind else { panic!("not the start") };
+    let EventKind::Started(started) = &mut like.event.kind else {
+        panic!("not the start")
+    };
     started.native_session = Some("cccc-2".into());
     append(&store, vec![like]).unwrap();
     for (id, several) in [
@@ -133,17 +188,39 @@ fn a_session_is_found_by_its_ids_and_by_a_prefix_of_either() {
         ("cccc", &["dddd-1", "cccc-1"]),
     ] {
         let candidates = several.iter().map(|id| (*id).to_owned()).collect();
-        let error = StoreError::Ambiguous { id: id.into(), candidates, more: false };
-        assert!(several.iter().all(|id| error.to_string().contains(id)), "{error}");
+        let error = StoreError::Ambiguous {
+            id: id.into(),
+            candidates,
+            more: false,
+        };
+        assert!(
+            several.iter().all(|id| error.to_string().contains(id)),
+            "{error}"
+        );
         assert_eq!(store.look_up(id), Err(error));
     }
     for n in 0..12 {
         keep_whole(&store, &format!("eeee-{n}"), 20 + n);
     }
-    let Err(StoreError::Ambiguous { candidates, more, .. }) = store.look_up("e") else { panic!("not ambiguous") };
-    assert_eq!((candidates.len(), candidates[0].as_str(), more), (10, "eeee-11", true));
-    assert_eq!(store.find("cccc-1").unwrap().unwrap().held_by, Some(std::process::id()));
-    assert_eq!(store.find("aaaa-1").unwrap().unwrap().held_by, None, "it ended");
+    let Err(StoreError::Ambiguous {
+        candidates, more, ..
+    }) = store.look_up("e")
+    else {
+        panic!("not ambiguous")
+    };
+    assert_eq!(
+        (candidates.len(), candidates[0].as_str(), more),
+        (10, "eeee-11", true)
+    );
+    assert_eq!(
+        store.find("cccc-1").unwrap().unwrap().held_by,
+        Some(std::process::id())
+    );
+    assert_eq!(
+        store.find("aaaa-1").unwrap().unwrap().held_by,
+        None,
+        "it ended"
+    );
 }
 
 #[test]
@@ -161,38 +238,100 @@ fn lists_are_newest_first_and_of_what_was_asked_for() {
     Log::open(&store, &gone).unwrap();
     store.flush();
     let list = |filter: Filter| -> Vec<String> {
-        store.sessions(&filter).unwrap().into_iter().map(|row| row.session).collect()
+        store
+            .sessions(&filter)
+            .unwrap()
+            .into_iter()
+            .map(|row| row.session)
+            .collect()
     };
     let all = Filter::default;
     assert_eq!(list(all()), ["s-3", "s-2", "s-1", "s-0"]);
-    assert_eq!(list(Filter { limit: Some(2), ..all() }), ["s-3", "s-2"]);
-    assert_eq!(list(Filter { agent: Some("two".into()), ..all() }), ["s-2"]);
-    assert_eq!(list(Filter { dir: Some(other.dir.clone()), ..all() }), ["s-2"]);
-    assert_eq!(list(Filter { live: true, limit: Some(9), ..all() }), ["s-2"]);
+    assert_eq!(
+        list(Filter {
+            limit: Some(2),
+            ..all()
+        }),
+        ["s-3", "s-2"]
+    );
+    assert_eq!(
+        list(Filter {
+            agent: Some("two".into()),
+            ..all()
+        }),
+        ["s-2"]
+    );
+    assert_eq!(
+        list(Filter {
+            dir: Some(other.dir.clone()),
+            ..all()
+        }),
+        ["s-2"]
+    );
+    assert_eq!(
+        list(Filter {
+            live: true,
+            limit: Some(9),
+            ..all()
+        }),
+        ["s-2"]
+    );
     // One that is running may still have its first turn; one that is over never had one.
-    let worked = || Filter { without_failed_starts: true, ..all() };
+    let worked = || Filter {
+        without_failed_starts: true,
+        ..all()
+    };
     assert_eq!(list(worked()), ["s-3", "s-2", "s-1"]);
-    assert_eq!(list(Filter { limit: Some(2), ..worked() }), ["s-3", "s-2"]);
+    assert_eq!(
+        list(Filter {
+            limit: Some(2),
+            ..worked()
+        }),
+        ["s-3", "s-2"]
+    );
     // A turn of an agent that never came up is none, unless the caller cut it short.
-    for (n, cause) in [(4, Cause::Unavailable), (5, Cause::Interrupted), (6, Cause::StartupLimit), (7, Cause::Auth)] {
+    for (n, cause) in [
+        (4, Cause::Unavailable),
+        (5, Cause::Interrupted),
+        (6, Cause::StartupLimit),
+        (7, Cause::Auth),
+    ] {
         let session = format!("s-{n}");
         Log::open(&store, &opening(&session, n)).unwrap();
         let mut entries = whole(&session, "a task", "words");
         let started = entries.remove(0);
-        let Some(EventKind::Ended(ended)) = entries.last_mut().map(|last| &mut last.event.kind) else { panic!("no end") };
+        let Some(EventKind::Ended(ended)) = entries.last_mut().map(|last| &mut last.event.kind)
+        else {
+            panic!("no end")
+        };
         ended.outcome = Outcome::new(cause, "over");
         if cause == Cause::Auth {
             entries.insert(0, started);
         }
-        (1..).zip(&mut entries).for_each(|(seq, entry)| entry.event.seq = seq);
+        (1..)
+            .zip(&mut entries)
+            .for_each(|(seq, entry)| entry.event.seq = seq);
         append(&store, entries).unwrap();
     }
     assert_eq!(list(worked()), ["s-7", "s-5", "s-3", "s-2", "s-1"]);
-    assert_eq!(store.latest(std::path::Path::new("/work")).unwrap().unwrap().session, "s-7");
-    assert_eq!(store.latest(std::path::Path::new("/nowhere")).unwrap(), None);
+    assert_eq!(
+        store
+            .latest(std::path::Path::new("/work"))
+            .unwrap()
+            .unwrap()
+            .session,
+        "s-7"
+    );
+    assert_eq!(
+        store.latest(std::path::Path::new("/nowhere")).unwrap(),
+        None
+    );
     assert_eq!(store.session("s-2").unwrap().unwrap().dir, other.dir);
     // P12: nobody drives it any more.
-    assert_eq!(store.session("s-0").unwrap().unwrap().standing, Standing::Abandoned);
+    assert_eq!(
+        store.session("s-0").unwrap().unwrap().standing,
+        Standing::Abandoned
+    );
 }
 
 #[test]
@@ -204,9 +343,21 @@ fn a_gap_is_refused_and_harms_nobody_else() {
     }
     append(&store, texts("bad", 1, 2)).unwrap();
     // All in the channel at once, so that they share a transaction.
-    let jobs = [texts("good", 1, 3), texts("bad", 4, 1), texts("bad", 3, 1), texts("good", 4, 3), texts("never", 1, 1)];
-    let waiting: Vec<_> = jobs.into_iter().map(|job| store.append(std::sync::Arc::new(job))).collect();
-    let results: Vec<_> = waiting.into_iter().map(|it| wait(it).map_err(|error| error.0)).collect();
+    let jobs = [
+        texts("good", 1, 3),
+        texts("bad", 4, 1),
+        texts("bad", 3, 1),
+        texts("good", 4, 3),
+        texts("never", 1, 1),
+    ];
+    let waiting: Vec<_> = jobs
+        .into_iter()
+        .map(|job| store.append(std::sync::Arc::new(job)))
+        .collect();
+    let results: Vec<_> = waiting
+        .into_iter()
+        .map(|it| wait(it).map_err(|error| error.0))
+        .collect();
     let gap = Err("session bad: event 4 of bad cannot follow event 2".to_owned());
     let never = Err("session never: it was never opened, or was pruned".to_owned());
     // Once an event is lost, the session gets no more: not even the one that would fit.
@@ -214,7 +365,13 @@ fn a_gap_is_refused_and_harms_nobody_else() {
     let count = |session: &str| store.read(session, 1, 99).unwrap().len();
     assert_eq!((count("good"), count("bad")), (6, 2));
     Log::open(&store, &opening("good", 1)).unwrap();
-    assert!(append(&store, texts("good", 7, 1)).unwrap_err().0.contains("session good: "), "opened twice");
+    assert!(
+        append(&store, texts("good", 7, 1))
+            .unwrap_err()
+            .0
+            .contains("session good: "),
+        "opened twice"
+    );
     let foreign = vec![entry("good", 7, text("x")), entry("bad", 8, text("x"))];
     assert!(append(&store, foreign).is_err());
 }
@@ -226,9 +383,16 @@ fn an_event_of_a_later_kind_is_read_as_one_that_cannot_be() {
     let store = Store::open(dir.path()).unwrap();
     keep_whole(&store, "s-1", 1);
     let db = rusqlite::Connection::open(dir.path().join("sessions.db")).unwrap();
-    db.execute("UPDATE events SET json = '{\"type\":\"later\"}' WHERE seq = 3", []).unwrap();
+    db.execute(
+        "UPDATE events SET json = '{\"type\":\"later\"}' WHERE seq = 3",
+        [],
+    )
+    .unwrap();
     let events = store.read("s-1", 1, 99).unwrap();
-    assert_eq!((events.len(), events[2].seq, events[2].kind.as_str()), (5, 3, "unreadable"));
+    assert_eq!(
+        (events.len(), events[2].seq, events[2].kind.as_str()),
+        (5, 3, "unreadable")
+    );
     assert!(events[2].to_json().contains("later"));
 }
 
@@ -240,10 +404,19 @@ fn files_are_the_owners_alone() {
     keep_whole(&store, "s-1", 1);
     let raw = store.raw("s-1").unwrap();
     assert_eq!(raw, state.join("raw/s-1.log"));
-    for (path, want) in [(state.clone(), 0o700), (state.join("raw"), 0o700), (raw, 0o600)] {
+    for (path, want) in [
+        (state.clone(), 0o700),
+        (state.join("raw"), 0o700),
+        (raw, 0o600),
+    ] {
         assert_eq!(mode(&path), want, "{}", path.display());
     }
-    for name in ["sessions.db", "sessions.db-wal", "sessions.db-shm", "setup.lock"] {
+    for name in [
+        "sessions.db",
+        "sessions.db-wal",
+        "sessions.db-shm",
+        "setup.lock",
+    ] {
         assert_eq!(mode(&state.join(name)), 0o600, "{name}");
     }
     for bad in ["../x", "a/b", ""] {
@@ -258,7 +431,10 @@ fn a_place_that_cannot_be_used_is_named() {
     let open = |path: &std::path::Path| Store::open(path).unwrap_err().to_string();
     std::fs::write(dir.path().join("file"), "").unwrap();
     let error = open(&dir.path().join("file/state"));
-    assert!(error.contains("file/state") && error.contains("Not a directory"), "{error}");
+    assert!(
+        error.contains("file/state") && error.contains("Not a directory"),
+        "{error}"
+    );
     let public = dir.path().join("public");
     std::fs::create_dir(&public).unwrap();
     std::fs::set_permissions(&public, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
@@ -267,19 +443,27 @@ fn a_place_that_cannot_be_used_is_named() {
     std::fs::create_dir(&garbage).unwrap();
     std::fs::write(garbage.join("sessions.db"), "no database".repeat(500)).unwrap();
     let error = open(&garbage);
-    assert!(error.contains("garbage/sessions.db: ") && error.contains("not a database"), "{error}");
+    assert!(
+        error.contains("garbage/sessions.db: ") && error.contains("not a database"),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_directory_of_another_user_is_refused() {
-    let need = Need::of(rustix::process::geteuid().is_root(), || "only root can give a directory away".to_owned());
+    let need = Need::of(rustix::process::geteuid().is_root(), || {
+        "only root can give a directory away".to_owned()
+    });
     if !machine::can_run("a_directory_of_another_user_is_refused", &need) {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
     std::os::unix::fs::chown(dir.path(), Some(12345), None).unwrap();
     let error = Store::open(dir.path()).unwrap_err().to_string();
-    assert!(error.contains("belongs to another user (uid 12345"), "{error}");
+    assert!(
+        error.contains("belongs to another user (uid 12345"),
+        "{error}"
+    );
 }
 
 // What agents say that Ostler does not know is counted by kind and version.
@@ -299,30 +483,78 @@ fn messages_that_are_not_known_are_counted() {
     let odd = |kind: &str| Notice::unknown_message("One", kind, None);
     for (session, at, own, kinds) in [
         ("old", 10, "1.0.0", &["type \"a\""][..]),
-        ("new", 20, "2.0.0", &["type \"a\"", "type \"b\"", "type \"a\""]),
+        (
+            "new",
+            20,
+            "2.0.0",
+            &["type \"a\"", "type \"b\"", "type \"a\""],
+        ),
         ("newer", 30, "2.0.0", &["type \"a\""]),
     ] {
         store.open(&opening(session, at)).unwrap();
         let mut entries = vec![entry(session, 1, version(own))];
-        entries.extend((2..).zip(kinds).map(|(seq, kind)| entry(session, seq, odd(kind))));
+        entries.extend(
+            (2..)
+                .zip(kinds)
+                .map(|(seq, kind)| entry(session, seq, odd(kind))),
+        );
         append(&store, entries).unwrap();
     }
     let counted = |since: i64| -> Vec<(String, String, u64, u64)> {
         let rows = store.unknown_messages(At(since)).unwrap().into_iter();
-        rows.map(|row| (row.agent_version.unwrap(), row.kind, row.count, row.sessions)).collect()
+        rows.map(|row| {
+            (
+                row.agent_version.unwrap(),
+                row.kind,
+                row.count,
+                row.sessions,
+            )
+        })
+        .collect()
     };
-    let row =
-        |version: &str, kind: &str, count, sessions| (version.to_owned(), format!("type {kind:?}"), count, sessions);
-    assert_eq!(counted(0), [row("2.0.0", "a", 3, 2), row("1.0.0", "a", 1, 1), row("2.0.0", "b", 1, 1)]);
+    let row = |version: &str, kind: &str, count, sessions| {
+        (
+            version.to_owned(),
+            format!("type {kind:?}"),
+            count,
+            sessions,
+        )
+    };
+    assert_eq!(
+        counted(0),
+        [
+            row("2.0.0", "a", 3, 2),
+            row("1.0.0", "a", 1, 1),
+            row("2.0.0", "b", 1, 1)
+        ]
+    );
     assert_eq!(counted(30), [row("2.0.0", "a", 1, 1)]);
     assert_eq!(store.unknown_messages(At(0)).unwrap()[0].agent, "one");
     // An agent that makes up kinds does not fill the table, and one that floods is counted to its end.
     store.open(&opening("flood", 40)).unwrap();
-    let made_up =
-        (1..=300).map(|seq| entry("flood", seq, odd(&format!("type {}", "x".repeat(usize::try_from(seq).unwrap())))));
+    let made_up = (1..=300).map(|seq| {
+        entry(
+            "flood",
+            seq,
+            odd(&format!(
+                "type {}",
+                "x".repeat(usize::try_from(seq).unwrap())
+            )),
+        )
+    });
     append(&store, made_up.collect()).unwrap();
     let rows = store.unknown_messages(At(40)).unwrap();
-    assert!(rows.len() == 100 && rows.iter().all(|row| row.kind.len() <= 200), "{}", rows.len());
-    append(&store, (301..=1300).map(|seq| entry("flood", seq, odd("type x"))).collect()).unwrap();
+    assert!(
+        rows.len() == 100 && rows.iter().all(|row| row.kind.len() <= 200),
+        "{}",
+        rows.len()
+    );
+    append(
+        &store,
+        (301..=1300)
+            .map(|seq| entry("flood", seq, odd("type x")))
+            .collect(),
+    )
+    .unwrap();
     assert_eq!(store.unknown_messages(At(40)).unwrap()[0].count, 1001);
 }

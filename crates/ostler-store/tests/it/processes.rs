@@ -16,22 +16,36 @@ const PART: &str = "OSTLER_STORE_TEST_PART";
 fn play(part: &str, dir: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "processes::another_process", "--nocapture"]);
-    command.env(PART, format!("{part}:{}", dir.display())).stdin(Stdio::null()).stderr(Stdio::null());
+    command
+        .env(PART, format!("{part}:{}", dir.display()))
+        .stdin(Stdio::null())
+        .stderr(Stdio::null());
     command
 }
 
 /// The same after a shell has changed something of the process.
 fn in_shell(change: &str, other: &Command) -> Command {
     let mut shell = Command::new("/bin/sh");
-    shell.arg("-c").arg(format!("{change}; exec \"$@\"")).arg("sh").arg(other.get_program()).args(other.get_args());
-    shell.envs(other.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    shell
+        .arg("-c")
+        .arg(format!("{change}; exec \"$@\""))
+        .arg("sh")
+        .arg(other.get_program())
+        .args(other.get_args());
+    shell.envs(
+        other
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
     shell
 }
 
 /// No test by itself: what the other processes do.
 #[test]
 fn another_process() {
-    let Ok(part) = std::env::var(PART) else { return };
+    let Ok(part) = std::env::var(PART) else {
+        return;
+    };
     let (part, dir) = part.split_once(':').unwrap();
     let store = Store::open(Path::new(dir)).unwrap();
     match part {
@@ -81,7 +95,11 @@ fn write_until_full(store: &Store) {
         }
     };
     assert_eq!(append(store, texts("full", next, 1)).unwrap_err(), error);
-    assert_eq!(store.read("full", 1, usize::MAX).unwrap().len() as u64, next - 1, "what was kept can be read");
+    assert_eq!(
+        store.read("full", 1, usize::MAX).unwrap().len() as u64,
+        next - 1,
+        "what was kept can be read"
+    );
     println!("after {next}: {error}");
 }
 
@@ -102,7 +120,14 @@ fn counts(store: &Store) -> HashMap<String, u64> {
 fn several_processes_lose_nothing() {
     let dir = tempfile::tempdir().unwrap();
     // They even make the database at the same time.
-    let mut others: Vec<_> = (0..4).map(|_| play("some", dir.path()).stdout(Stdio::null()).spawn().unwrap()).collect();
+    let mut others: Vec<_> = (0..4)
+        .map(|_| {
+            play("some", dir.path())
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
     let store = Store::open(dir.path()).unwrap();
     store.open(&opening("own", 1)).unwrap();
     for next in 1..=200 {
@@ -121,7 +146,10 @@ fn several_processes_lose_nothing() {
 fn a_killed_process_leaves_whole_appends_and_keeps_its_promises() {
     let dir = tempfile::tempdir().unwrap();
     for round in 0..12 {
-        let mut other = play("endless", dir.path()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut other = play("endless", dir.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let lines = BufReader::new(other.stdout.take().unwrap()).lines();
         let mut told: HashMap<String, u64> = HashMap::new();
         for (at, line) in lines.map_while(Result::ok).enumerate() {
@@ -131,13 +159,18 @@ fn a_killed_process_leaves_whole_appends_and_keeps_its_promises() {
             }
             // Somewhere in the middle, another place each round.
             if at == 40 + round * 97 {
-                std::thread::sleep(Duration::from_micros(u64::from(std::process::id() % 7 * 150)));
+                std::thread::sleep(Duration::from_micros(u64::from(
+                    std::process::id() % 7 * 150,
+                )));
                 other.kill().unwrap();
             }
         }
         other.wait().unwrap();
         let kept = counts(&Store::open(dir.path()).unwrap());
-        assert!(told.len() == 3 && told.iter().all(|(session, seq)| kept[session] >= *seq), "{told:?} {kept:?}");
+        assert!(
+            told.len() == 3 && told.iter().all(|(session, seq)| kept[session] >= *seq),
+            "{told:?} {kept:?}"
+        );
         // Appends of n % 9 + 1 events are there whole.
         for (session, count) in &kept {
             let mut whole = 0;
@@ -153,11 +186,20 @@ fn a_killed_process_leaves_whole_appends_and_keeps_its_promises() {
 fn a_full_disk_is_told_and_nothing_hangs() {
     let dir = tempfile::tempdir().unwrap();
     // No file may grow beyond this; the signal that goes with it is ignored, so that the write fails.
-    let done = in_shell("trap '' XFSZ; ulimit -f 600", &play("full", dir.path())).output().unwrap();
+    let done = in_shell("trap '' XFSZ; ulimit -f 600", &play("full", dir.path()))
+        .output()
+        .unwrap();
     let out = String::from_utf8_lossy(&done.stdout);
-    assert!(done.status.success(), "{out}{}", String::from_utf8_lossy(&done.stderr));
+    assert!(
+        done.status.success(),
+        "{out}{}",
+        String::from_utf8_lossy(&done.stderr)
+    );
     let said = out.lines().find(|line| line.contains("after ")).unwrap();
-    assert!(said.contains("sessions.db: ") && (said.contains("is full") || said.contains("I/O error")), "{said}");
+    assert!(
+        said.contains("sessions.db: ") && (said.contains("is full") || said.contains("I/O error")),
+        "{said}"
+    );
     let store = Store::open(dir.path()).unwrap();
     assert!(counts(&store)["full"] > 0, "{said}");
 }
@@ -167,13 +209,26 @@ fn no_umask_opens_or_closes_the_files() {
     for umask in ["000", "277"] {
         let dir = tempfile::tempdir().unwrap();
         let state = dir.path().join("state");
-        let done = in_shell(&format!("umask {umask}"), &play("some", &state)).output().unwrap();
-        assert!(done.status.success(), "{umask}: {}", String::from_utf8_lossy(&done.stdout));
-        let raw: Vec<_> = std::fs::read_dir(state.join("raw")).unwrap().map(|file| file.unwrap().path()).collect();
+        let done = in_shell(&format!("umask {umask}"), &play("some", &state))
+            .output()
+            .unwrap();
+        assert!(
+            done.status.success(),
+            "{umask}: {}",
+            String::from_utf8_lossy(&done.stdout)
+        );
+        let raw: Vec<_> = std::fs::read_dir(state.join("raw"))
+            .unwrap()
+            .map(|file| file.unwrap().path())
+            .collect();
         assert_eq!(raw.len(), 2);
         for path in raw.into_iter().chain([state.join("sessions.db")]) {
             assert_eq!(mode(&path), 0o600, "{umask}: {}", path.display());
         }
-        assert_eq!((mode(&state), mode(&state.join("raw"))), (0o700, 0o700), "{umask}");
+        assert_eq!(
+            (mode(&state), mode(&state.join("raw"))),
+            (0o700, 0o700),
+            "{umask}"
+        );
     }
 }

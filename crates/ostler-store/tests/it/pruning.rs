@@ -7,7 +7,13 @@ use ostler_store::{Filter, Keep, Log, Pruned, Store, StoreError};
 use crate::rig::{append, keep_whole, opening, texts};
 
 fn ids(store: &Store) -> Vec<String> {
-    store.sessions(&Filter::default()).unwrap().into_iter().map(|row| row.session).rev().collect()
+    store
+        .sessions(&Filter::default())
+        .unwrap()
+        .into_iter()
+        .map(|row| row.session)
+        .rev()
+        .collect()
 }
 
 /// Three that ended (the second with raw output), one abandoned, one live; each begun a hundred after the one before.
@@ -29,8 +35,14 @@ fn filled(dir: &std::path::Path) -> Store {
 
 #[test]
 fn by_age_and_by_size_the_oldest_first() {
-    let old = |at| Keep { older_than: Some(At(at)), ..Keep::default() };
-    let large = |bytes| Keep { larger_than_bytes: Some(bytes), ..Keep::default() };
+    let old = |at| Keep {
+        older_than: Some(At(at)),
+        ..Keep::default()
+    };
+    let large = |bytes| Keep {
+        larger_than_bytes: Some(bytes),
+        ..Keep::default()
+    };
     for (keep, want) in [
         (Keep::default(), &[][..]),
         (old(100), &["gone"]),
@@ -40,7 +52,13 @@ fn by_age_and_by_size_the_oldest_first() {
         (large(u64::MAX), &[]),
         (large(1_000_000), &["gone", "old", "raw"]),
         (large(0), &["gone", "old", "raw", "new"]),
-        (Keep { larger_than_bytes: Some(0), ..old(1) }, &["gone", "old", "raw", "new"]),
+        (
+            Keep {
+                larger_than_bytes: Some(0),
+                ..old(1)
+            },
+            &["gone", "old", "raw", "new"],
+        ),
     ] {
         let dir = tempfile::tempdir().unwrap();
         let store = filled(dir.path());
@@ -48,16 +66,33 @@ fn by_age_and_by_size_the_oldest_first() {
         let planned = store.prune(&keep, true).unwrap();
         assert_eq!(
             (planned.sessions.as_slice(), ids(&store)),
-            (&want.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>()[..], before.clone()),
+            (
+                &want.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>()[..],
+                before.clone()
+            ),
             "{keep:?}"
         );
         assert_eq!(store.prune(&keep, false).unwrap(), planned);
-        let left: Vec<String> = before.into_iter().filter(|id| !want.contains(&id.as_str())).collect();
+        let left: Vec<String> = before
+            .into_iter()
+            .filter(|id| !want.contains(&id.as_str()))
+            .collect();
         assert_eq!(ids(&store), left, "{keep:?}");
-        assert_eq!(planned.bytes > 1_000_000, want.contains(&"raw"), "{planned:?}");
+        assert_eq!(
+            planned.bytes > 1_000_000,
+            want.contains(&"raw"),
+            "{planned:?}"
+        );
         let raw = store.raw("raw").unwrap();
-        assert_eq!((raw.exists(), older_raw(&raw).exists()), (!want.contains(&"raw"), !want.contains(&"raw")));
-        assert_eq!(store.prune(&keep, false).unwrap(), Pruned::default(), "nothing is left to do");
+        assert_eq!(
+            (raw.exists(), older_raw(&raw).exists()),
+            (!want.contains(&"raw"), !want.contains(&"raw"))
+        );
+        assert_eq!(
+            store.prune(&keep, false).unwrap(),
+            Pruned::default(),
+            "nothing is left to do"
+        );
     }
 }
 
@@ -69,11 +104,20 @@ fn room_is_given_back_and_what_is_live_goes_on() {
     Log::open(&store, &opening("large", 20)).unwrap();
     append(&store, texts("large", 1, 20_000)).unwrap();
     let db = rusqlite::Connection::open(dir.path().join("sessions.db")).unwrap();
-    db.execute("UPDATE sessions SET driver_pid = 4294967295 WHERE session = 'large'", []).unwrap();
+    db.execute(
+        "UPDATE sessions SET driver_pid = 4294967295 WHERE session = 'large'",
+        [],
+    )
+    .unwrap();
     drop(db);
     let size = || {
         ["", "-wal"]
-            .map(|end| dir.path().join(format!("sessions.db{end}")).metadata().map_or(0, |m| m.len()))
+            .map(|end| {
+                dir.path()
+                    .join(format!("sessions.db{end}"))
+                    .metadata()
+                    .map_or(0, |m| m.len())
+            })
             .iter()
             .sum::<u64>()
     };
@@ -82,10 +126,30 @@ fn room_is_given_back_and_what_is_live_goes_on() {
     let orphan = dir.path().join("raw/orphan.log");
     std::fs::write(&orphan, "x").unwrap();
     std::fs::write(older_raw(&orphan), "x").unwrap();
-    let pruned = store.prune(&Keep { older_than: Some(At(2_000_000)), ..Keep::default() }, false).unwrap();
-    assert!(pruned.sessions.contains(&"large".to_owned()) && size() < before * 2 / 3, "{before} {}", size());
+    let pruned = store
+        .prune(
+            &Keep {
+                older_than: Some(At(2_000_000)),
+                ..Keep::default()
+            },
+            false,
+        )
+        .unwrap();
+    assert!(
+        pruned.sessions.contains(&"large".to_owned()) && size() < before * 2 / 3,
+        "{before} {}",
+        size()
+    );
     assert!(orphan.exists(), "it is new");
-    store.prune(&Keep { older_than: Some(At(i64::MAX / 2_000_000)), ..Keep::default() }, false).unwrap();
+    store
+        .prune(
+            &Keep {
+                older_than: Some(At(i64::MAX / 2_000_000)),
+                ..Keep::default()
+            },
+            false,
+        )
+        .unwrap();
     assert!(!older_raw(&orphan).exists());
     assert!(!orphan.exists() && dir.path().join("raw/live.log").exists());
     append(&store, texts("live", 20_001, 1)).unwrap();
@@ -102,10 +166,19 @@ fn one_session_is_removed_with_its_raw_output_unless_it_is_running() {
     assert!(!raw.exists() && !older_raw(&raw).exists());
     assert_eq!(store.read("raw", 1, 9).unwrap(), []);
     let error = store.remove("live").unwrap_err();
-    assert_eq!(error, StoreError::Running { session: "live".into(), pid: std::process::id() });
+    assert_eq!(
+        error,
+        StoreError::Running {
+            session: "live".into(),
+            pid: std::process::id()
+        }
+    );
     assert!(store.raw("live").unwrap().exists());
     for unknown in ["raw", "ol", ""] {
-        assert!(matches!(store.remove(unknown), Err(StoreError::Session { .. })), "{unknown}");
+        assert!(
+            matches!(store.remove(unknown), Err(StoreError::Session { .. })),
+            "{unknown}"
+        );
     }
     store.remove("gone").unwrap();
     assert_eq!(ids(&store), ["live", "old", "new"]);

@@ -6,7 +6,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use ostler_core::event::{At, Ended, Event, Origin, Started, Text, TextKind, TurnEnded, TurnStarted, EventKind};
+use ostler_core::event::{
+    At, Ended, Event, EventKind, Origin, Started, Text, TextKind, TurnEnded, TurnStarted,
+};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::usage::{Tokens, Usage};
 use ostler_store::{Entry, Log, LogError, Opening, Store};
@@ -44,15 +46,32 @@ pub(crate) fn opening(session: &str, at: i64) -> Opening {
 
 pub(crate) fn entry(session: &str, seq: u64, kind: impl Into<EventKind>) -> Entry {
     let at = At(1_000_000 + i64::try_from(seq).unwrap());
-    Entry { event: Event { seq, at, session: session.into(), turn: 1, kind: kind.into() }, raw_offset: seq * 10 }
+    Entry {
+        event: Event {
+            seq,
+            at,
+            session: session.into(),
+            turn: 1,
+            kind: kind.into(),
+        },
+        raw_offset: seq * 10,
+    }
 }
 
 pub(crate) fn text(words: &str) -> Text {
-    Text { kind: TextKind::Reply, text: words.into(), delta: true, message: None, parent: None }
+    Text {
+        kind: TextKind::Reply,
+        text: words.into(),
+        delta: true,
+        message: None,
+        parent: None,
+    }
 }
 
 pub(crate) fn texts(session: &str, from: u64, count: u64) -> Vec<Entry> {
-    (from..from + count).map(|seq| entry(session, seq, text("some words of a reply"))).collect()
+    (from..from + count)
+        .map(|seq| entry(session, seq, text("some words of a reply")))
+        .collect()
 }
 
 pub(crate) fn append(store: &Store, entries: Vec<Entry>) -> Result<(), LogError> {
@@ -70,17 +89,46 @@ pub(crate) fn whole(session: &str, prompt: &str, words: &str) -> Vec<Entry> {
         tools: Vec::new(),
     };
     let outcome = Outcome::new(Cause::Completed, "done");
-    let usage = Usage::of(Some("m".into()), Tokens { input: 3, output: 4, ..Tokens::default() }).reported(0.5);
+    let usage = Usage::of(
+        Some("m".into()),
+        Tokens {
+            input: 3,
+            output: 4,
+            ..Tokens::default()
+        },
+    )
+    .reported(0.5);
     vec![
         entry(session, 1, started),
-        entry(session, 2, TurnStarted { origin: Origin::Caller, prompt: Some(prompt.into()) }),
+        entry(
+            session,
+            2,
+            TurnStarted {
+                origin: Origin::Caller,
+                prompt: Some(prompt.into()),
+            },
+        ),
         entry(session, 3, text(words)),
         entry(
             session,
             4,
-            TurnEnded { outcome: outcome.clone(), text: words.into(), structured: None, usage: Some(usage.clone()) },
+            TurnEnded {
+                outcome: outcome.clone(),
+                text: words.into(),
+                structured: None,
+                usage: Some(usage.clone()),
+            },
         ),
-        entry(session, 5, Ended { outcome, exit_code: Some(0), signal: None, usage: Some(usage) }),
+        entry(
+            session,
+            5,
+            Ended {
+                outcome,
+                exit_code: Some(0),
+                signal: None,
+                usage: Some(usage),
+            },
+        ),
     ]
 }
 
@@ -88,7 +136,9 @@ pub(crate) fn whole(session: &str, prompt: &str, words: &str) -> Vec<Entry> {
 pub(crate) fn keep_whole(store: &Store, session: &str, at: i64) {
     store.open(&opening(session, at)).unwrap();
     let mut entries = whole(session, "a task", "words");
-    entries.iter_mut().for_each(|entry| entry.event.at = At(at + 1));
+    entries
+        .iter_mut()
+        .for_each(|entry| entry.event.at = At(at + 1));
     append(store, entries).unwrap();
 }
 

@@ -9,7 +9,12 @@ use crate::rig::{append, entry, opening, whole};
 fn filled(dir: &std::path::Path) -> Store {
     let store = Store::open(dir).unwrap();
     for (at, session, prompt, answer) in [
-        (1, "s-1", "Fix the Parser\nand \"quote\" it", "Done: the lexer was wrong."),
+        (
+            1,
+            "s-1",
+            "Fix the Parser\nand \"quote\" it",
+            "Done: the lexer was wrong.",
+        ),
         (2, "s-2", "write tests for the lexer", "Straße"),
         (3, "s-3", "100% of _that_", "nothing"),
     ] {
@@ -21,7 +26,12 @@ fn filled(dir: &std::path::Path) -> Store {
     other.pid = u32::MAX;
     store.open(&other).unwrap();
     let input: RawJson = serde_json::from_str(r#"{"command":"cargo test -p lexer"}"#).unwrap();
-    let call = ToolCall { id: "c".into(), name: "Bash".into(), input, parent: None };
+    let call = ToolCall {
+        id: "c".into(),
+        name: "Bash".into(),
+        input,
+        parent: None,
+    };
     append(&store, vec![entry("s-4", 1, call)]).unwrap();
     store
 }
@@ -32,7 +42,9 @@ fn prompts_answers_and_commands_are_searched_newest_session_first() {
     let store = filled(dir.path());
     let found = |text: &str, filter: &Filter| -> Vec<(String, Speaker, String)> {
         let hits = store.search(text, filter).unwrap();
-        hits.into_iter().map(|hit| (hit.session.session, hit.speaker, hit.excerpt)).collect()
+        hits.into_iter()
+            .map(|hit| (hit.session.session, hit.speaker, hit.excerpt))
+            .collect()
     };
     let hit = |id: &str, speaker, excerpt: &str| (id.to_owned(), speaker, excerpt.to_owned());
     let all = Filter::default();
@@ -40,14 +52,46 @@ fn prompts_answers_and_commands_are_searched_newest_session_first() {
     let user = hit("s-2", Speaker::User, "write tests for the lexer");
     let agent = hit("s-1", Speaker::Agent, "Done: the lexer was wrong.");
     assert_eq!(found("LEXER", &all), [tool.clone(), user.clone(), agent]);
-    assert_eq!(found("lexer", &Filter { limit: Some(2), ..all.clone() }), [tool.clone(), user]);
-    assert_eq!(found("lexer", &Filter { agent: Some("two".into()), ..all.clone() }), [tool]);
+    assert_eq!(
+        found(
+            "lexer",
+            &Filter {
+                limit: Some(2),
+                ..all.clone()
+            }
+        ),
+        [tool.clone(), user]
+    );
+    assert_eq!(
+        found(
+            "lexer",
+            &Filter {
+                agent: Some("two".into()),
+                ..all.clone()
+            }
+        ),
+        [tool]
+    );
     let quoted = hit("s-1", Speaker::User, "Fix the Parser\nand \"quote\" it");
-    assert_eq!(found("parser\nand \"Quote\"", &all), [quoted], "as it was said, not as JSON writes it");
+    assert_eq!(
+        found("parser\nand \"Quote\"", &all),
+        [quoted],
+        "as it was said, not as JSON writes it"
+    );
     assert_eq!(found("STRASSE", &all), [], "letters, not spellings");
     assert_eq!(found("straße", &all).len(), 1);
     // What SQL takes for a pattern is text.
-    assert_eq!((found("0% of _", &all).len(), found("1%%", &all).len(), found("", &all).len()), (1, 0, 0));
+    assert_eq!(
+        (
+            found("0% of _", &all).len(),
+            found("1%%", &all).len(),
+            found("", &all).len()
+        ),
+        (1, 0, 0)
+    );
     let first = &store.search("quote", &all).unwrap()[0];
-    assert_eq!((first.turn, first.at, first.speaker.as_str()), (1, At(1_000_002), "user"));
+    assert_eq!(
+        (first.turn, first.at, first.speaker.as_str()),
+        (1, At(1_000_002), "user")
+    );
 }

@@ -1,6 +1,6 @@
 //! Tokens and costs: of a session whose parts are not all known, and of many, summed up.
 
-use ostler_core::event::{At, Ended, Origin, Started, TurnEnded, TurnStarted, EventKind};
+use ostler_core::event::{At, Ended, EventKind, Origin, Started, TurnEnded, TurnStarted};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::usage::{CostSource, Scope, Tokens, Usage};
 use ostler_store::{Entry, Log, Store, UsageKey, UsageQuery};
@@ -10,7 +10,14 @@ use crate::rig::{append, entry, opening};
 const DAY: i64 = 86_400_000;
 
 fn tokens(model: &str, input: u64, output: u64) -> Usage {
-    Usage::of(Some(model.into()), Tokens { input, output, ..Tokens::default() })
+    Usage::of(
+        Some(model.into()),
+        Tokens {
+            input,
+            output,
+            ..Tokens::default()
+        },
+    )
 }
 
 /// Events of one session, with numbers and times.
@@ -34,10 +41,24 @@ impl Story {
     /// A turn, what was heard of its usage meanwhile, and its sum.
     fn turn(&mut self, at: i64, heard: &[Usage], usage: Option<Usage>) {
         self.2 += 1;
-        self.push(at, TurnStarted { origin: Origin::Caller, prompt: Some("go".into()) });
+        self.push(
+            at,
+            TurnStarted {
+                origin: Origin::Caller,
+                prompt: Some("go".into()),
+            },
+        );
         heard.iter().for_each(|part| self.push(at, part.clone()));
         let outcome = Outcome::new(Cause::Completed, "done");
-        self.push(at, TurnEnded { outcome, text: String::new(), structured: None, usage });
+        self.push(
+            at,
+            TurnEnded {
+                outcome,
+                text: String::new(),
+                structured: None,
+                usage,
+            },
+        );
     }
 }
 
@@ -60,13 +81,36 @@ fn a_turn_without_a_cost_does_not_erase_the_cost_of_a_session() {
         entry
     };
     let outcome = Outcome::new(Cause::Interrupted, "stopped");
-    let turn =
-        TurnEnded { outcome: outcome.clone(), text: String::new(), structured: None, usage: Some(tokens("m", 5, 6)) };
-    let began = TurnStarted { origin: Origin::Caller, prompt: None };
+    let turn = TurnEnded {
+        outcome: outcome.clone(),
+        text: String::new(),
+        structured: None,
+        usage: Some(tokens("m", 5, 6)),
+    };
+    let began = TurnStarted {
+        origin: Origin::Caller,
+        prompt: None,
+    };
     append(&store, vec![next(3, began.into()), next(4, turn.into())]).unwrap();
     assert_eq!(cost(), (Some(0.012), CostSource::Partial));
-    let usage = Some(Usage { scope: Scope::Session, ..tokens("m", 8, 10).partial(0.012) });
-    append(&store, vec![next(5, Ended { outcome, exit_code: None, signal: None, usage }.into())]).unwrap();
+    let usage = Some(Usage {
+        scope: Scope::Session,
+        ..tokens("m", 8, 10).partial(0.012)
+    });
+    append(
+        &store,
+        vec![next(
+            5,
+            Ended {
+                outcome,
+                exit_code: None,
+                signal: None,
+                usage,
+            }
+            .into(),
+        )],
+    )
+    .unwrap();
     assert_eq!(cost(), (Some(0.012), CostSource::Partial));
     assert_eq!(store.session("s-1").unwrap().unwrap().tokens, Some(18));
 }
@@ -74,10 +118,17 @@ fn a_turn_without_a_cost_does_not_erase_the_cost_of_a_session() {
 fn filled(dir: &std::path::Path) -> Store {
     let store = Store::open(dir).unwrap();
     let mut one = Story::open(&store, "s-1", "one", 1);
-    one.turn(2 * DAY, &[tokens("m", 1, 0)], Some(tokens("m", 10, 1).reported(0.5)));
+    one.turn(
+        2 * DAY,
+        &[tokens("m", 1, 0)],
+        Some(tokens("m", 10, 1).reported(0.5)),
+    );
     // Heard under a name that the account at the end does not know.
-    let parts =
-        [tokens("m-preview", 7, 0), tokens("m", 100, 2).reported(0.25), tokens("helper", 1_000, 3).reported(0.125)];
+    let parts = [
+        tokens("m-preview", 7, 0),
+        tokens("m", 100, 2).reported(0.25),
+        tokens("helper", 1_000, 3).reported(0.125),
+    ];
     let mut sum = parts[1].clone();
     sum.add(&parts[2]);
     one.turn(3 * DAY, &parts, Some(sum));
@@ -95,14 +146,25 @@ fn filled(dir: &std::path::Path) -> Store {
         tools: Vec::new(),
     };
     two.push(1, started);
-    two.turn(3 * DAY + 1, &[], Some(tokens("m", 20_000, 4).estimated(1.0)));
+    two.turn(
+        3 * DAY + 1,
+        &[],
+        Some(tokens("m", 20_000, 4).estimated(1.0)),
+    );
     two.turn(3 * DAY + 2, &[], None);
     append(&store, two.1).unwrap();
     store
 }
 
 /// Key, sessions, turns, input tokens and cost of a group.
-type Row = (Option<String>, u64, u64, Option<u64>, Option<f64>, CostSource);
+type Row = (
+    Option<String>,
+    u64,
+    u64,
+    Option<u64>,
+    Option<f64>,
+    CostSource,
+);
 
 #[test]
 fn usage_is_summed_by_agent_model_day_and_directory() {
@@ -112,7 +174,16 @@ fn usage_is_summed_by_agent_model_day_and_directory() {
     let groups = |by, since| -> Vec<Row> {
         let groups = report(by, since).groups.into_iter();
         groups
-            .map(|it| (it.key, it.sessions, it.turns, it.usage.input, it.usage.cost_usd, it.usage.cost_source))
+            .map(|it| {
+                (
+                    it.key,
+                    it.sessions,
+                    it.turns,
+                    it.usage.input,
+                    it.usage.cost_usd,
+                    it.usage.cost_source,
+                )
+            })
             .collect()
     };
     let key = |name: &str| Some(name.to_owned());
@@ -121,16 +192,29 @@ fn usage_is_summed_by_agent_model_day_and_directory() {
     let one = (Some(1_110), Some(0.875), Reported);
     assert_eq!(
         groups(UsageKey::Agent, None),
-        [(key("two"), 1, 2, two.0, two.1, two.2), (key("one"), 1, 2, one.0, one.1, one.2)]
+        [
+            (key("two"), 1, 2, two.0, two.1, two.2),
+            (key("one"), 1, 2, one.0, one.1, one.2)
+        ]
     );
     assert_eq!(
         groups(UsageKey::Dir, None),
-        [(key("/work/two"), 1, 2, two.0, two.1, two.2), (key("/work/one"), 1, 2, one.0, one.1, one.2)]
+        [
+            (key("/work/two"), 1, 2, two.0, two.1, two.2),
+            (key("/work/one"), 1, 2, one.0, one.1, one.2)
+        ]
     );
     assert_eq!(
         groups(UsageKey::Model, None),
         [
-            (key("m"), 2, 3, Some(20_110), Some(1.75), CostSource::Estimated),
+            (
+                key("m"),
+                2,
+                3,
+                Some(20_110),
+                Some(1.75),
+                CostSource::Estimated
+            ),
             (key("helper"), 1, 1, Some(1_000), Some(0.125), Reported),
             (None, 1, 1, None, None, CostSource::Unknown), // nothing was said of that turn
         ]
@@ -142,16 +226,39 @@ fn usage_is_summed_by_agent_model_day_and_directory() {
             (key("1970-01-04"), 2, 3, Some(21_100), Some(1.375), Partial),
         ]
     );
-    for by in [UsageKey::Agent, UsageKey::Model, UsageKey::Day, UsageKey::Dir] {
+    for by in [
+        UsageKey::Agent,
+        UsageKey::Model,
+        UsageKey::Day,
+        UsageKey::Dir,
+    ] {
         let total = report(by, None).total;
-        assert_eq!((total.key, total.sessions, total.turns), (None, 2, 4), "{by:?}");
-        assert_eq!((total.usage.total(), total.usage.cost_usd), (Some(21_120), Some(1.875)), "{by:?}");
+        assert_eq!(
+            (total.key, total.sessions, total.turns),
+            (None, 2, 4),
+            "{by:?}"
+        );
+        assert_eq!(
+            (total.usage.total(), total.usage.cost_usd),
+            (Some(21_120), Some(1.875)),
+            "{by:?}"
+        );
         assert_eq!(total.usage.cost_source, Partial);
     }
     let late = report(UsageKey::Agent, Some(At(3 * DAY + 1)));
-    assert_eq!((late.groups.len(), late.total.turns, late.total.usage.input), (1, 2, Some(20_000)));
+    assert_eq!(
+        (late.groups.len(), late.total.turns, late.total.usage.input),
+        (1, 2, Some(20_000))
+    );
     let none = report(UsageKey::Agent, Some(At(9 * DAY)));
-    assert_eq!((none.groups.len(), none.total.turns, none.total.usage.total()), (0, 0, None));
+    assert_eq!(
+        (
+            none.groups.len(),
+            none.total.turns,
+            none.total.usage.total()
+        ),
+        (0, 0, None)
+    );
 }
 
 // Turns of an earlier format have their sum, and the model of their session.
@@ -159,10 +266,22 @@ fn usage_is_summed_by_agent_model_day_and_directory() {
 fn turns_of_an_old_database_count_too() {
     let dir = tempfile::tempdir().unwrap();
     let db = rusqlite::Connection::open(dir.path().join("sessions.db")).unwrap();
-    db.execute_batch(include_str!("../../../../fixtures/store/v1.sql")).unwrap();
+    db.execute_batch(include_str!("../../../../fixtures/store/v1.sql"))
+        .unwrap();
     drop(db);
     let store = Store::open(dir.path()).unwrap();
-    let report = store.usage(&UsageQuery { by: UsageKey::Model, since: None }).unwrap();
-    assert_eq!((report.groups.len(), report.groups[0].key.as_deref()), (1, Some("m")));
-    assert_eq!((report.total.usage.total(), report.total.usage.cost_usd), (Some(7), Some(0.25)));
+    let report = store
+        .usage(&UsageQuery {
+            by: UsageKey::Model,
+            since: None,
+        })
+        .unwrap();
+    assert_eq!(
+        (report.groups.len(), report.groups[0].key.as_deref()),
+        (1, Some("m"))
+    );
+    assert_eq!(
+        (report.total.usage.total(), report.total.usage.cost_usd),
+        (Some(7), Some(0.25))
+    );
 }

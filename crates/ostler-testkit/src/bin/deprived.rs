@@ -28,8 +28,8 @@ mod linux {
     use std::os::unix::process::CommandExt;
 
     use seccompiler::{
-        BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-        TargetArch,
+        BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+        SeccompRule, TargetArch,
     };
 
     type Rules = BTreeMap<i64, Vec<SeccompRule>>;
@@ -38,7 +38,11 @@ mod linux {
     fn calls(layer: &str) -> Option<(Vec<libc::c_long>, libc::c_int)> {
         Some(match layer {
             "landlock" => (
-                vec![libc::SYS_landlock_create_ruleset, libc::SYS_landlock_add_rule, libc::SYS_landlock_restrict_self],
+                vec![
+                    libc::SYS_landlock_create_ruleset,
+                    libc::SYS_landlock_add_rule,
+                    libc::SYS_landlock_restrict_self,
+                ],
                 libc::EOPNOTSUPP,
             ),
             "unshare" => (vec![libc::SYS_unshare], libc::EPERM),
@@ -50,7 +54,11 @@ mod linux {
 
     pub(super) fn run() -> io::Result<Infallible> {
         let mut args = std::env::args_os().skip(1);
-        let layers = args.next().unwrap_or_default().into_string().unwrap_or_default();
+        let layers = args
+            .next()
+            .unwrap_or_default()
+            .into_string()
+            .unwrap_or_default();
         let usage = || io::Error::other("usage: deprived LAYERS -- PROGRAM [ARGS]");
         if args.next().is_none_or(|dashes| dashes != "--") {
             return Err(usage());
@@ -60,7 +68,8 @@ mod linux {
         let mut layers: Vec<&str> = layers.split(',').collect();
         layers.sort_by_key(|layer| *layer == "seccomp");
         for layer in layers {
-            let (calls, errno) = calls(layer).ok_or_else(|| io::Error::other(format!("no layer {layer:?}")))?;
+            let (calls, errno) =
+                calls(layer).ok_or_else(|| io::Error::other(format!("no layer {layer:?}")))?;
             let mut rules: Rules = calls.into_iter().map(|call| (call, Vec::new())).collect();
             if layer == "seccomp" {
                 rules.insert(libc::SYS_prctl, vec![older_way_in()?]);
@@ -72,16 +81,20 @@ mod linux {
 
     /// The older call that installs a filter; other uses of it stay.
     fn older_way_in() -> io::Result<SeccompRule> {
-        let is_filter = [(0, 22), (1, 2)]
-            .map(|(argument, value)| SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value));
+        let is_filter = [(0, 22), (1, 2)].map(|(argument, value)| {
+            SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)
+        });
         let conditions: Result<Vec<_>, _> = is_filter.into_iter().collect();
-        conditions.and_then(SeccompRule::new).map_err(io::Error::other)
+        conditions
+            .and_then(SeccompRule::new)
+            .map_err(io::Error::other)
     }
 
     fn deny(rules: Rules, errno: libc::c_int) -> io::Result<()> {
         let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(io::Error::other)?;
         let answer = SeccompAction::Errno(errno.unsigned_abs());
-        let filter = SeccompFilter::new(rules, SeccompAction::Allow, answer, arch).map_err(io::Error::other)?;
+        let filter = SeccompFilter::new(rules, SeccompAction::Allow, answer, arch)
+            .map_err(io::Error::other)?;
         let program: BpfProgram = filter.try_into().map_err(io::Error::other)?;
         seccompiler::apply_filter(&program).map_err(io::Error::other)
     }

@@ -1,7 +1,11 @@
 //! Installs the real agents that the tests drive: `install-agents [--all] [target directory]`, or only names
 //! them: `install-agents --versions`. `cargo xtask agents` calls it.
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program to use by hand and from xtask")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program to use by hand and from xtask"
+)]
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,18 +13,25 @@ use std::process::ExitCode;
 use ostler_testkit::real;
 
 fn main() -> ExitCode {
-    if std::env::args_os().nth(1).is_some_and(|arg| arg == "--versions") {
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|arg| arg == "--versions")
+    {
         for agent in real::ALL {
             println!("{} {}", agent.name, agent.version);
         }
         return ExitCode::SUCCESS;
     }
-    let (flags, named): (Vec<_>, Vec<_>) = std::env::args_os().skip(1).partition(|arg| arg == "--all");
+    let (flags, named): (Vec<_>, Vec<_>) =
+        std::env::args_os().skip(1).partition(|arg| arg == "--all");
     let Some(target) = named.first().map(PathBuf::from).or_else(real::target_dir) else {
         eprintln!("no target directory found; name it: install-agents <target directory>");
         return ExitCode::FAILURE;
     };
-    for agent in real::ALL.iter().filter(|agent| !agent.heavy || !flags.is_empty()) {
+    for agent in real::ALL
+        .iter()
+        .filter(|agent| !agent.heavy || !flags.is_empty())
+    {
         match agent.install(&target) {
             Ok(program) => println!("{} {} {}", agent.name, agent.version, program.display()),
             Err(error) => {

@@ -3,7 +3,10 @@
 //! When a session leader exits, the kernel hangs the terminal up and drops output that nobody has read yet. This leader therefore
 //! reports the program's process id and its end in the terminal's own output, after everything else, and waits to be killed.
 
-#![expect(clippy::disallowed_methods, reason = "a test tool that starts a program")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a test tool that starts a program"
+)]
 
 use std::io::{self, Write};
 use std::process::{Command, ExitCode};
@@ -27,10 +30,15 @@ fn run() -> io::Result<()> {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
     }
     let mut args = std::env::args_os().skip(1);
-    let program = args.next().ok_or_else(|| io::Error::other("usage: terminal-leader PROGRAM [ARGS]"))?;
+    let program = args
+        .next()
+        .ok_or_else(|| io::Error::other("usage: terminal-leader PROGRAM [ARGS]"))?;
     let mut child = Command::new(program).args(args).spawn()?;
     report(STARTED, &child.id().to_string())?;
-    let code = child.wait()?.code().map_or_else(String::new, |code| code.to_string());
+    let code = child
+        .wait()?
+        .code()
+        .map_or_else(String::new, |code| code.to_string());
     report(ENDED, &code)?;
     loop {
         std::thread::park();

@@ -88,10 +88,13 @@ mod tests {
         for agent in ALL {
             let lock: serde_json::Value = serde_json::from_str(agent.lock).unwrap();
             let package: serde_json::Value = serde_json::from_str(agent.package).unwrap();
-            let listed = ["dependencies", "optionalDependencies"].map(|kind| package[kind].as_object());
+            let listed =
+                ["dependencies", "optionalDependencies"].map(|kind| package[kind].as_object());
             let wanted: Vec<_> = listed.into_iter().flatten().flatten().collect();
             assert!(
-                wanted.iter().any(|(_, version)| version.as_str().unwrap().contains(agent.version)),
+                wanted
+                    .iter()
+                    .any(|(_, version)| version.as_str().unwrap().contains(agent.version)),
                 "{}",
                 agent.name
             );
@@ -99,15 +102,30 @@ mod tests {
                 let locked = &lock["packages"][format!("node_modules/{name}")];
                 // npm leaves out what this machine cannot use.
                 if locked.is_object() {
-                    assert!(version.as_str().unwrap().ends_with(locked["version"].as_str().unwrap()), "{name}");
+                    assert!(
+                        version
+                            .as_str()
+                            .unwrap()
+                            .ends_with(locked["version"].as_str().unwrap()),
+                        "{name}"
+                    );
                 }
             }
             let packages = lock["packages"].as_object().unwrap();
             assert!(packages.len() > 1);
             // What comes inside another package is covered by its checksum.
             let own = |locked: &serde_json::Value| locked["inBundle"] != true;
-            for (name, locked) in packages.iter().filter(|(name, locked)| !name.is_empty() && own(locked)) {
-                assert!(locked["integrity"].as_str().unwrap_or_default().starts_with("sha512-"), "{name}");
+            for (name, locked) in packages
+                .iter()
+                .filter(|(name, locked)| !name.is_empty() && own(locked))
+            {
+                assert!(
+                    locked["integrity"]
+                        .as_str()
+                        .unwrap_or_default()
+                        .starts_with("sha512-"),
+                    "{name}"
+                );
             }
             assert!(!agent.lock.contains("resolved"));
         }

@@ -51,7 +51,14 @@ pub enum Applies {
 /// The story of a session with one turn: what is between its beginning and its end, and how it ends.
 macro_rules! told {
     ($middle:literal, $end:literal) => {
-        concat!("starting, turn, started, working, ", $middle, "over ", $end, ", idle, stopping, ended, end ", $end)
+        concat!(
+            "starting, turn, started, working, ",
+            $middle,
+            "over ",
+            $end,
+            ", idle, stopping, ended, end ",
+            $end
+        )
     };
 }
 
@@ -134,7 +141,9 @@ rows! {
 /// When there is none.
 #[must_use]
 pub fn row(name: &str) -> &'static Row {
-    ROWS.iter().find(|row| row.name == name).unwrap_or_else(|| panic!("the suite has no row {name:?}"))
+    ROWS.iter()
+        .find(|row| row.name == name)
+        .unwrap_or_else(|| panic!("the suite has no row {name:?}"))
 }
 
 /// When an agent is tried.
@@ -167,23 +176,34 @@ impl Member {
     /// Why a row does not apply; none: it does.
     #[must_use]
     pub fn lack(&self, row: &str) -> Option<&'static str> {
-        self.lacks.iter().find(|(name, _)| *name == row).map(|(_, why)| *why)
+        self.lacks
+            .iter()
+            .find(|(name, _)| *name == row)
+            .map(|(_, why)| *why)
     }
 
     /// What is wrong with what this member lacks, held against its capabilities (as JSON): a row that applies and does not
     /// run, one that runs and cannot, a row that nobody knows.
     #[must_use]
     pub fn faults(&self, capabilities: &Value) -> Vec<String> {
-        let unknown = self.lacks.iter().filter(|(name, _)| !ROWS.iter().any(|row| row.name == *name));
+        let unknown = self
+            .lacks
+            .iter()
+            .filter(|(name, _)| !ROWS.iter().any(|row| row.name == *name));
         let unknown = unknown.map(|(name, _)| format!("{}: there is no row {name}", self.id));
-        unknown.chain(ROWS.iter().filter_map(|row| self.fault(row, capabilities))).collect()
+        unknown
+            .chain(ROWS.iter().filter_map(|row| self.fault(row, capabilities)))
+            .collect()
     }
 
     fn fault(&self, row: &Row, capabilities: &Value) -> Option<String> {
         let lacks = self.lack(row.name);
         let (applies, because) = match row.applies {
             Always => (true, "it applies to every agent".to_owned()),
-            ToProcesses => (self.subject.program.is_some(), "it is about processes".to_owned()),
+            ToProcesses => (
+                self.subject.program.is_some(),
+                "it is about processes".to_owned(),
+            ),
             When(name) => match capabilities[name].as_bool() {
                 Some(can) => (can, format!("the capability {name} is {can}")),
                 None => return Some(format!("{}: no capability is called {name}", row.name)),
@@ -208,12 +228,27 @@ mod tests {
     use serde_json::json;
 
     fn member(subject: &'static Subject, lacks: &'static [(&'static str, &'static str)]) -> Member {
-        Member { id: "it", subject, transport: "", group: Group::Own, lacks }
+        Member {
+            id: "it",
+            subject,
+            transport: "",
+            group: Group::Own,
+            lacks,
+        }
     }
 
     fn able() -> Value {
-        let names = ROWS.iter().filter_map(|row| if let When(name) = row.applies { Some(name) } else { None });
-        names.map(|name| (name.to_owned(), json!(true))).collect::<serde_json::Map<_, _>>().into()
+        let names = ROWS.iter().filter_map(|row| {
+            if let When(name) = row.applies {
+                Some(name)
+            } else {
+                None
+            }
+        });
+        names
+            .map(|name| (name.to_owned(), json!(true)))
+            .collect::<serde_json::Map<_, _>>()
+            .into()
     }
 
     #[test]
@@ -225,14 +260,29 @@ mod tests {
             faults(&CLAUDE, &[("fork", "why not")], &able),
             "it: fork is left out, but the capability fork is true"
         );
-        assert_eq!(faults(&CLAUDE, &[("text", "mute")], &able), "it: text is left out, but it applies to every agent");
+        assert_eq!(
+            faults(&CLAUDE, &[("text", "mute")], &able),
+            "it: text is left out, but it applies to every agent"
+        );
         assert_eq!(faults(&CLAUDE, &[("fork", "")], &able), "it: why no fork?");
-        assert_eq!(faults(&CLAUDE, &[("flying", "no wings")], &able), "it: there is no row flying");
-        assert_eq!(faults(&OPENAI_API, &[], &able), "it: died runs, but it is about processes");
+        assert_eq!(
+            faults(&CLAUDE, &[("flying", "no wings")], &able),
+            "it: there is no row flying"
+        );
+        assert_eq!(
+            faults(&OPENAI_API, &[], &able),
+            "it: died runs, but it is about processes"
+        );
         able["fork"] = json!(false);
-        assert_eq!(faults(&CLAUDE, &[], &able), "it: fork runs, but the capability fork is false");
+        assert_eq!(
+            faults(&CLAUDE, &[], &able),
+            "it: fork runs, but the capability fork is false"
+        );
         assert_eq!(faults(&CLAUDE, &[("fork", "it cannot")], &able), "");
         able["fork"] = Value::Null;
-        assert_eq!(faults(&CLAUDE, &[], &able), "fork: no capability is called fork");
+        assert_eq!(
+            faults(&CLAUDE, &[], &able),
+            "fork: no capability is called fork"
+        );
     }
 }

@@ -53,7 +53,11 @@ pub const COPILOT: Subject = Subject {
         soon: Duration::from_secs(15),
         persists: super::PATIENCE.saturating_mul(2),
     },
-    words: Words { auth: "COPILOT_PROVIDER_API_KEY", network: "COPILOT_PROVIDER_BASE_URL", retry: "model_call_failed" },
+    words: Words {
+        auth: "COPILOT_PROVIDER_API_KEY",
+        network: "COPILOT_PROVIDER_BASE_URL",
+        retry: "model_call_failed",
+    },
     manner: Manner::PLAIN,
 };
 
@@ -67,7 +71,10 @@ fn host(home: &Path, base_url: &str) -> Vec<(String, String)> {
         ("COPILOT_PROVIDER_BASE_URL", format!("{base_url}/v1")),
         ("COPILOT_PROVIDER_TYPE", "openai".to_owned()),
         // A long one: the program blots out what looks like its key, in the middle of its own JSON too.
-        ("COPILOT_PROVIDER_API_KEY", "a-key-of-the-testkit".to_owned()),
+        (
+            "COPILOT_PROVIDER_API_KEY",
+            "a-key-of-the-testkit".to_owned(),
+        ),
         ("COPILOT_PROVIDER_MAX_OUTPUT_TOKENS", "1000".to_owned()),
         ("COPILOT_MODEL", "scripted-large".to_owned()),
     ];

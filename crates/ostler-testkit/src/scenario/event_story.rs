@@ -20,12 +20,16 @@ impl Seen {
             }
             let Some(word) = word(event) else { continue };
             let again = matches!(word.as_str(), "starting" | "started") && words.contains(&word);
-            let goes_on = matches!(word.as_str(), "reply" | "thinking") && words.last() == Some(&word);
+            let goes_on =
+                matches!(word.as_str(), "reply" | "thinking") && words.last() == Some(&word);
             if !again && !goes_on {
                 words.push(word);
             }
         }
-        if let Some(at) = words.windows(2).position(|pair| pair == ["working", "started"]) {
+        if let Some(at) = words
+            .windows(2)
+            .position(|pair| pair == ["working", "started"])
+        {
             words.swap(at, at + 1);
         }
         for tools in words.chunk_by_mut(|a, b| of_a_tool(a) && of_a_tool(b)) {
@@ -41,14 +45,26 @@ impl Seen {
     /// # Panics
     /// When it tells another.
     pub fn tells(&self, name: &str) {
-        let half = if self.subject.settings.streams { "reply, " } else { "" };
+        let half = if self.subject.settings.streams {
+            "reply, "
+        } else {
+            ""
+        };
         let mut story = row(name).story.replace("half a reply, ", half);
         if self.subject.manner.ends_when_denied {
             story = story.replace("result denied, reply,", "result denied,");
         }
         let tale = self.tale(story.contains("usage"));
-        let tale = if story.contains('…') { its_own_way(&tale) } else { tale };
-        let story = if self.subject.silent { without_tools(&story) } else { story };
+        let tale = if story.contains('…') {
+            its_own_way(&tale)
+        } else {
+            tale
+        };
+        let story = if self.subject.silent {
+            without_tools(&story)
+        } else {
+            story
+        };
         assert_eq!(tale, story, "{name}: {:#?}", self.story());
     }
 }
@@ -56,23 +72,37 @@ impl Seen {
 /// Words and tools on the way to the end of a turn, as one `…`.
 fn its_own_way(tale: &str) -> String {
     let own = |word: &str| of_a_tool(word) || matches!(word, "reply" | "thinking");
-    let mut words: Vec<&str> = tale.split(", ").map(|word| if own(word) { "…" } else { word }).collect();
+    let mut words: Vec<&str> = tale
+        .split(", ")
+        .map(|word| if own(word) { "…" } else { word })
+        .collect();
     words.dedup_by(|b, a| a == b && *a == "…");
     words.join(", ")
 }
 
 /// The story of an agent that only counts its tools.
 fn without_tools(story: &str) -> String {
-    story.split(", ").filter(|word| !of_a_tool(word)).collect::<Vec<_>>().join(", ")
+    story
+        .split(", ")
+        .filter(|word| !of_a_tool(word))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn of_a_tool(word: &str) -> bool {
-    ["call", "permission", "result"].iter().any(|kind| word.starts_with(kind))
+    ["call", "permission", "result"]
+        .iter()
+        .any(|kind| word.starts_with(kind))
 }
 
 /// One event; none for what an agent may say or not.
 fn word(event: &Value) -> Option<String> {
-    let part = |place: &str| event.pointer(place).and_then(Value::as_str).unwrap_or_default();
+    let part = |place: &str| {
+        event
+            .pointer(place)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
     Some(match part("/type") {
         "notice" => return None,
         "state" => part("/to").to_owned(),
@@ -102,8 +132,16 @@ mod tests {
     use serde_json::json;
 
     fn tale(events: Value) -> String {
-        let Value::Array(events) = events else { panic!("a list") };
-        Seen { subject: &CLAUDE, events, exit: None, served: Vec::new() }.tale(false)
+        let Value::Array(events) = events else {
+            panic!("a list")
+        };
+        Seen {
+            subject: &CLAUDE,
+            events,
+            exit: None,
+            served: Vec::new(),
+        }
+        .tale(false)
     }
 
     #[test]
@@ -112,7 +150,10 @@ mod tests {
         let started = json!({"type": "started"});
         let notice = json!({"type": "notice", "code": "x"});
         let turn = json!({"type": "turn_started", "origin": "caller"});
-        assert_eq!(tale(json!([started, turn, piece, notice, piece, started, turn])), "started, turn, reply, turn");
+        assert_eq!(
+            tale(json!([started, turn, piece, notice, piece, started, turn])),
+            "started, turn, reply, turn"
+        );
     }
 
     #[test]
@@ -120,8 +161,14 @@ mod tests {
         let call = json!({"type": "tool_call"});
         let result = |ok: bool| json!({"type": "tool_result", "ok": ok});
         let story = "call, call, result failed, result ok";
-        assert_eq!(tale(json!([call, call, result(true), result(false)])), story);
-        assert_eq!(tale(json!([call, result(false), call, result(true)])), story);
+        assert_eq!(
+            tale(json!([call, call, result(true), result(false)])),
+            story
+        );
+        assert_eq!(
+            tale(json!([call, result(false), call, result(true)])),
+            story
+        );
         assert_eq!(tale(json!([result(true), call])), "result ok, call");
         let own = "started, call, result ok, reply, over completed";
         assert_eq!(its_own_way(own), "started, …, over completed");

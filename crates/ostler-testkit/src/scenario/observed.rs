@@ -33,7 +33,10 @@ impl Seen {
     /// The events of a kind.
     #[must_use]
     pub fn all(&self, kind: &str) -> Vec<&Value> {
-        self.events.iter().filter(|event| event["type"] == kind).collect()
+        self.events
+            .iter()
+            .filter(|event| event["type"] == kind)
+            .collect()
     }
 
     /// The only event of a kind.
@@ -43,7 +46,12 @@ impl Seen {
     #[must_use]
     pub fn one(&self, kind: &str) -> &Value {
         let found = self.all(kind);
-        assert_eq!(found.len(), 1, "one {kind} was expected: {:#?}", self.story());
+        assert_eq!(
+            found.len(),
+            1,
+            "one {kind} was expected: {:#?}",
+            self.story()
+        );
         found[0]
     }
 
@@ -60,7 +68,9 @@ impl Seen {
     /// The answer of the last turn.
     #[must_use]
     pub fn answer(&self) -> &str {
-        self.all("turn_ended").last().map_or("", |turn| text(turn, "/text"))
+        self.all("turn_ended")
+            .last()
+            .map_or("", |turn| text(turn, "/text"))
     }
 
     /// Who the agent says it is; one that knows more at its end says so again.
@@ -70,7 +80,9 @@ impl Seen {
     #[must_use]
     pub fn started(&self) -> &Value {
         let found = self.all("started");
-        let more = found.windows(2).all(|pair| pair[0]["native_session"] != pair[1]["native_session"]);
+        let more = found
+            .windows(2)
+            .all(|pair| pair[0]["native_session"] != pair[1]["native_session"]);
         assert!(!found.is_empty() && more, "{:#?}", self.story());
         found[found.len() - 1]
     }
@@ -93,12 +105,21 @@ impl Seen {
     /// When it ended otherwise.
     pub fn ended_with(&self, cause: &str, exit: i32) {
         assert_eq!(self.outcome()["cause"], cause, "{:#}", self.outcome());
-        assert_eq!(self.all("turn_ended").last().map(|turn| &turn["outcome"]["cause"]), Some(&json!(cause)));
+        assert_eq!(
+            self.all("turn_ended")
+                .last()
+                .map(|turn| &turn["outcome"]["cause"]),
+            Some(&json!(cause))
+        );
         if let Some(code) = self.exit {
             assert_eq!(code, exit, "the exit code for {cause}");
         }
         if cause != "completed" {
-            assert_ne!(text(self.outcome(), "/message"), "", "a failure says what happened");
+            assert_ne!(
+                text(self.outcome(), "/message"),
+                "",
+                "a failure says what happened"
+            );
         }
     }
 
@@ -118,10 +139,15 @@ impl Seen {
     pub fn used_by_turn(&self, turns: &[RangeInclusive<u64>]) {
         self.counted_by_turn(turns);
         let ended = self.one("ended");
-        assert_eq!(ended["usage"]["cost_source"], self.subject.numbers.cost_source, "{ended}");
+        assert_eq!(
+            ended["usage"]["cost_source"], self.subject.numbers.cost_source,
+            "{ended}"
+        );
         for event in self.all("turn_ended").into_iter().chain([ended]) {
-            let (told, wanted) =
-                (event["usage"]["cost_usd"].as_f64(), self.subject.numbers.cost(tokens(&event["usage"])));
+            let (told, wanted) = (
+                event["usage"]["cost_usd"].as_f64(),
+                self.subject.numbers.cost(tokens(&event["usage"])),
+            );
             let is_exact = match (told, wanted) {
                 (Some(told), Some(wanted)) => (told - wanted).abs() < 1e-9,
                 (told, wanted) => told.is_none() && wanted.is_none(),
@@ -140,23 +166,53 @@ impl Seen {
     }
 
     fn counted_by_turn(&self, turns: &[RangeInclusive<u64>]) {
-        let served: Vec<Usage> = turns.iter().flat_map(|answers| self.answers(answers.clone())).collect();
+        let served: Vec<Usage> = turns
+            .iter()
+            .flat_map(|answers| self.answers(answers.clone()))
+            .collect();
         let last = turns.last().map_or(0, |answers| *answers.end());
-        assert!(self.served.is_empty() || self.served.len() as u64 == last, "answers were served: {:?}", self.served);
-        let wanted: Vec<[u64; 4]> =
-            turns.iter().map(|answers| self.subject.numbers.sum(&self.answers(answers.clone()))).collect();
-        let told: Vec<[u64; 4]> = self.all("turn_ended").iter().map(|turn| tokens(&turn["usage"])).collect();
+        assert!(
+            self.served.is_empty() || self.served.len() as u64 == last,
+            "answers were served: {:?}",
+            self.served
+        );
+        let wanted: Vec<[u64; 4]> = turns
+            .iter()
+            .map(|answers| self.subject.numbers.sum(&self.answers(answers.clone())))
+            .collect();
+        let told: Vec<[u64; 4]> = self
+            .all("turn_ended")
+            .iter()
+            .map(|turn| tokens(&turn["usage"]))
+            .collect();
         assert_eq!(told, wanted, "tokens of each turn");
         let wanted = self.subject.numbers.sum(&served);
-        assert_eq!(tokens(&self.one("ended")["usage"]), wanted, "tokens of the session");
-        let session = self.all("usage").into_iter().rfind(|usage| usage["scope"] == "session");
-        assert_eq!(session.map(tokens), Some(wanted), "the last usage event of the session");
+        assert_eq!(
+            tokens(&self.one("ended")["usage"]),
+            wanted,
+            "tokens of the session"
+        );
+        let session = self
+            .all("usage")
+            .into_iter()
+            .rfind(|usage| usage["scope"] == "session");
+        assert_eq!(
+            session.map(tokens),
+            Some(wanted),
+            "the last usage event of the session"
+        );
     }
 
     /// The counts of these answers, numbered from 1: as they were served, or as they were when the run was recorded.
     pub(super) fn answers(&self, numbers: RangeInclusive<u64>) -> Vec<Usage> {
-        let counts = |nth: u64| self.served.get(usize::try_from(nth - 1).unwrap_or(usize::MAX)).copied();
-        numbers.map(|nth| counts(nth).unwrap_or_else(|| Usage::of_nth(nth))).collect()
+        let counts = |nth: u64| {
+            self.served
+                .get(usize::try_from(nth - 1).unwrap_or(usize::MAX))
+                .copied()
+        };
+        numbers
+            .map(|nth| counts(nth).unwrap_or_else(|| Usage::of_nth(nth)))
+            .collect()
     }
 
     /// The events in a few words each; pieces of a text count as one. Tokens counted while a turn is under way are left out:
@@ -176,10 +232,12 @@ impl Seen {
 
     /// Whether the usage event at this place is the last of its scope before its turn ends.
     pub(super) fn is_the_last_count(&self, at: usize) -> bool {
-        let mut after = self.events[at + 1..]
-            .iter()
-            .skip_while(|event| event["type"] == "usage" && event["scope"] != self.events[at]["scope"]);
-        after.next().is_some_and(|next| next["type"] == "turn_ended")
+        let mut after = self.events[at + 1..].iter().skip_while(|event| {
+            event["type"] == "usage" && event["scope"] != self.events[at]["scope"]
+        });
+        after
+            .next()
+            .is_some_and(|next| next["type"] == "turn_ended")
     }
 
     /// Checks what must hold for every run.
@@ -193,13 +251,24 @@ impl Seen {
         }
         let story = self.story();
         let count = |kind: &str| self.all(kind).len();
-        assert!(self.events.last().is_some_and(|last| last["type"] == "ended") && count("ended") == 1, "{story:#?}");
+        assert!(
+            self.events
+                .last()
+                .is_some_and(|last| last["type"] == "ended")
+                && count("ended") == 1,
+            "{story:#?}"
+        );
         assert_eq!(count("turn_started"), count("turn_ended"), "{story:#?}");
         let mut open = false;
         for event in &self.events {
             match text(event, "/type") {
-                "turn_started" => assert!(!std::mem::replace(&mut open, true), "a turn within a turn: {story:#?}"),
-                "turn_ended" => assert!(std::mem::take(&mut open), "a turn ended twice: {story:#?}"),
+                "turn_started" => assert!(
+                    !std::mem::replace(&mut open, true),
+                    "a turn within a turn: {story:#?}"
+                ),
+                "turn_ended" => {
+                    assert!(std::mem::take(&mut open), "a turn ended twice: {story:#?}")
+                }
                 _ => {}
             }
         }
@@ -212,7 +281,8 @@ impl Seen {
     /// When it was not.
     pub fn check_understood(&self) {
         // The version is pinned: a line that is not understood is a line that was forgotten.
-        let strange = |event: &&Value| event["type"] == "unreadable" || event["code"] == "unknown_message";
+        let strange =
+            |event: &&Value| event["type"] == "unreadable" || event["code"] == "unknown_message";
         assert_eq!(self.events.iter().find(strange), None);
     }
 
@@ -261,5 +331,8 @@ fn words(event: &Value) -> String {
 }
 
 fn text<'a>(value: &'a Value, place: &str) -> &'a str {
-    value.pointer(place).and_then(Value::as_str).unwrap_or_default()
+    value
+        .pointer(place)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }

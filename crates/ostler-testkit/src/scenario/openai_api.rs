@@ -46,7 +46,12 @@ pub const OPENAI_API: Subject = Subject {
         system: Some("append_system_prompt"),
         variables: ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
         structured: |value| Answer::text(value.to_string()),
-        schema: |request| request.body.pointer("/response_format/json_schema/schema").cloned(),
+        schema: |request| {
+            request
+                .body
+                .pointer("/response_format/json_schema/schema")
+                .cloned()
+        },
     },
     numbers: Numbers {
         tokens: Numbers::READ_APART,
@@ -58,7 +63,11 @@ pub const OPENAI_API: Subject = Subject {
         soon: Duration::from_secs(2),
         persists: super::PATIENCE.saturating_mul(2),
     },
-    words: Words { auth: "OPENAI_API_KEY", network: "OPENAI_BASE_URL", retry: "retrying" },
+    words: Words {
+        auth: "OPENAI_API_KEY",
+        network: "OPENAI_BASE_URL",
+        retry: "retrying",
+    },
     manner: Manner::PLAIN,
 };
 

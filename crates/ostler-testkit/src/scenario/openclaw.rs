@@ -55,16 +55,32 @@ pub const OPENCLAW: Subject = Subject {
         // Ten attempts, with pauses that grow to half a minute.
         persists: Duration::from_secs(540),
     },
-    words: Words { auth: "openclaw configure", network: "address", retry: "" },
+    words: Words {
+        auth: "openclaw configure",
+        network: "address",
+        retry: "",
+    },
     // Of a limit only the provider's words are left.
-    manner: Manner { model: |name| Some(format!("stand-in/{name}")), tells_status: false, ..Manner::PLAIN },
+    manner: Manner {
+        model: |name| Some(format!("stand-in/{name}")),
+        tells_status: false,
+        ..Manner::PLAIN
+    },
 };
 
 /// The same over the ACP of its gateway, which has to run.
 pub const OPENCLAW_ACP: Subject = Subject {
     silent: false,
-    settings: Known { always: &[("transport", "acp")], streams: true, ..OPENCLAW.settings },
-    manner: Manner { model: |_| None, tool: |_| "execute", ..OPENCLAW.manner },
+    settings: Known {
+        always: &[("transport", "acp")],
+        streams: true,
+        ..OPENCLAW.settings
+    },
+    manner: Manner {
+        model: |_| None,
+        tool: |_| "execute",
+        ..OPENCLAW.manner
+    },
     ..OPENCLAW
 };
 

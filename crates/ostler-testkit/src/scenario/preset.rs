@@ -9,7 +9,12 @@ use crate::real;
 /// A command of file-tools runs, and any other is denied: the pattern holds, since permissions are
 /// not bypassed. S1-11, S1-12.
 pub fn file_tools_and_nothing_else(driver: &dyn Driver) {
-    let bash = |line: &str| Answer::tool("Bash", json!({"command": line, "description": "for the test"}));
+    let bash = |line: &str| {
+        Answer::tool(
+            "Bash",
+            json!({"command": line, "description": "for the test"}),
+        )
+    };
     // The commands name the workspace by its path, which is only known once there is a place.
     let place = driver.place(Script::new());
     let work = place.work().display().to_string();
@@ -22,13 +27,31 @@ pub fn file_tools_and_nothing_else(driver: &dyn Driver) {
         format!("file-tools {work}/.git write hooks/x --content y"),
         "file-tools / read etc/passwd".to_owned(),
     ];
-    let calls = lines.iter().zip(1..).map(|(line, nth)| Rule::on_call(nth).answer(bash(line)));
-    let place = with_script(place, calls.fold(Script::new(), Script::rule).rule(Rule::any().text("done")));
-    let path = place.host().iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone()).unwrap_or_default();
+    let calls = lines
+        .iter()
+        .zip(1..)
+        .map(|(line, nth)| Rule::on_call(nth).answer(bash(line)));
+    let place = with_script(
+        place,
+        calls
+            .fold(Script::new(), Script::rule)
+            .rule(Rule::any().text("done")),
+    );
+    let path = place
+        .host()
+        .iter()
+        .find(|(name, _)| name == "PATH")
+        .map(|(_, path)| path.clone())
+        .unwrap_or_default();
     let tools = real::built("file-tools");
-    let dir = tools.parent().expect("a program is in a directory").display().to_string();
+    let dir = tools
+        .parent()
+        .expect("a program is in a directory")
+        .display()
+        .to_string();
     let place = place.with_host("PATH", &format!("{path}:{dir}"));
-    std::fs::write(place.work().join("note.txt"), "the note of the workspace\n").expect("write a file");
+    std::fs::write(place.work().join("note.txt"), "the note of the workspace\n")
+        .expect("write a file");
     std::fs::create_dir_all(place.work().join(".git/hooks")).expect("make a directory");
     let mut task = Task::new("PROMPT").set("workspace_tools", "file-tools");
     task.tolerate_denials = true;
@@ -37,18 +60,36 @@ pub fn file_tools_and_nothing_else(driver: &dyn Driver) {
     let results = seen.all("tool_result");
     assert_eq!(results.len(), lines.len());
     assert!(
-        results[0]["ok"] == true && results[0]["output"].to_string().contains("the note of the workspace"),
+        results[0]["ok"] == true
+            && results[0]["output"]
+                .to_string()
+                .contains("the note of the workspace"),
         "{results:#?}"
     );
     for denied in &results[1..] {
-        assert!(denied["ok"] == false && denied["denied"] == true, "{denied:#}");
+        assert!(
+            denied["ok"] == false && denied["denied"] == true,
+            "{denied:#}"
+        );
     }
     assert!(!place.work().join("made").exists(), "nothing else ran");
-    assert!(!place.work().join(".git/hooks/x").exists(), "no hook was written");
+    assert!(
+        !place.work().join(".git/hooks/x").exists(),
+        "no hook was written"
+    );
     let calls = place.server.requests();
     let offered = calls[0].tool_names();
-    assert!(offered.contains(&"Bash") && !["Read", "Edit", "Write"].iter().any(|t| offered.contains(t)), "{offered:?}");
-    assert!(calls[0].system_text().contains("file-tools"), "the model is told how");
+    assert!(
+        offered.contains(&"Bash")
+            && !["Read", "Edit", "Write"]
+                .iter()
+                .any(|t| offered.contains(t)),
+        "{offered:?}"
+    );
+    assert!(
+        calls[0].system_text().contains("file-tools"),
+        "the model is told how"
+    );
 }
 
 /// The same place with a model that follows another script.

@@ -15,7 +15,10 @@ pub struct Progress {
 impl Progress {
     /// An event of this kind was told.
     pub fn told(&self, kind: &str) {
-        self.kinds.lock().unwrap_or_else(PoisonError::into_inner).insert(kind.to_owned());
+        self.kinds
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(kind.to_owned());
         self.changed.notify_all();
     }
 
@@ -25,7 +28,9 @@ impl Progress {
     /// When none comes.
     pub fn wait_for(&self, kind: &str) {
         let kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.changed.wait_timeout_while(kinds, PATIENCE, |kinds| !kinds.contains(kind));
+        let waited = self
+            .changed
+            .wait_timeout_while(kinds, PATIENCE, |kinds| !kinds.contains(kind));
         let (kinds, _) = waited.unwrap_or_else(PoisonError::into_inner);
         assert!(kinds.contains(kind), "no {kind} was told, only {kinds:?}");
     }

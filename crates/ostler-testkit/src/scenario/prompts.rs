@@ -6,18 +6,28 @@ use crate::model::Script;
 fn arrives(driver: &dyn Driver, prompt: &str) -> Seen {
     let (settings, variable) = driver.subject().settings.roomy;
     let place = driver.place(Script::always("Read."));
-    let place = variable.iter().fold(place, |place, (name, value)| place.with_host(name, value));
+    let place = variable
+        .iter()
+        .fold(place, |place, (name, value)| place.with_host(name, value));
     let seen = run(driver, &place, &Task::new(prompt).with(settings));
     seen.ended_with("completed", 0);
     let arrived = place.only_call().last_user_text();
-    assert!(driver.subject().heard(&arrived, prompt), "{} bytes were sent, {} arrived", prompt.len(), arrived.len());
+    assert!(
+        driver.subject().heard(&arrived, prompt),
+        "{} bytes were sent, {} arrived",
+        prompt.len(),
+        arrived.len()
+    );
     seen
 }
 
 fn long() -> String {
     let mut prompt = String::with_capacity(5_100_000);
     while prompt.len() < 5_000_000 {
-        prompt.push_str(&format!("line {} of a long prompt, with an ümlaut and a 🐎\n", prompt.len()));
+        prompt.push_str(&format!(
+            "line {} of a long prompt, with an ümlaut and a 🐎\n",
+            prompt.len()
+        ));
     }
     prompt + "the end"
 }
@@ -54,9 +64,30 @@ pub fn a_leading_dash(driver: &dyn Driver) {
 pub fn system_prompts(driver: &dyn Driver) {
     let place = driver.place(Script::always("Aye."));
     let words = "--speak like a \"sailor\" $HOME\n- always";
-    run(driver, &place, &Task::new("PROMPT").set("append_system_prompt", words)).ended_with("completed", 0);
-    run(driver, &place, &Task::new("PROMPT").set("system_prompt", words)).ended_with("completed", 0);
-    let systems: Vec<String> = place.server.requests().iter().map(|call| call.system_text()).collect();
-    assert!(systems[0].contains(words) && systems[1].contains(words), "{systems:#?}");
-    assert!(systems[0].len() > systems[1].len(), "one is added, the other replaces");
+    run(
+        driver,
+        &place,
+        &Task::new("PROMPT").set("append_system_prompt", words),
+    )
+    .ended_with("completed", 0);
+    run(
+        driver,
+        &place,
+        &Task::new("PROMPT").set("system_prompt", words),
+    )
+    .ended_with("completed", 0);
+    let systems: Vec<String> = place
+        .server
+        .requests()
+        .iter()
+        .map(|call| call.system_text())
+        .collect();
+    assert!(
+        systems[0].contains(words) && systems[1].contains(words),
+        "{systems:#?}"
+    );
+    assert!(
+        systems[0].len() > systems[1].len(),
+        "one is added, the other replaces"
+    );
 }

@@ -9,9 +9,9 @@ pub use rustix::process::Signal;
 use rustix::process::{Pid, kill_process};
 
 use super::{PATIENCE, Subject};
+use crate::harness::{self, StandIn};
 use crate::model::{ModelServer, Request, Script};
 use crate::processes::{alive, wait_until};
-use crate::harness::{self, StandIn};
 
 /// A home, a working directory and a scripted model; all gone when dropped.
 #[derive(Debug)]
@@ -32,17 +32,31 @@ impl Place {
     #[must_use]
     pub fn new(subject: &'static Subject, script: Script) -> Self {
         let dir = tempfile::tempdir().expect("make a directory for the test");
-        let root = dir.path().canonicalize().expect("resolve the test's directory");
+        let root = dir
+            .path()
+            .canonicalize()
+            .expect("resolve the test's directory");
         for name in ["home", "work"] {
             fs::create_dir(root.join(name)).expect("make a directory");
         }
         (subject.furnish)(&root.join("work"));
-        let script = subject.manner.asides.iter().fold(script, |script, part| script.aside(*part));
+        let script = subject
+            .manner
+            .asides
+            .iter()
+            .fold(script, |script, part| script.aside(*part));
         let server = ModelServer::start(script);
         let host = (subject.host)(&root.join("home"), &server.base_url());
         let address = server.base_url().trim_start_matches("http://").to_owned();
         let stand_in = harness::stand_in(subject.program, &root, &address);
-        Self { server, subject, root, host, stand_in, _dir: dir }
+        Self {
+            server,
+            subject,
+            root,
+            host,
+            stand_in,
+            _dir: dir,
+        }
     }
 
     /// The agent's program; none for an agent that is a part of Ostler.
@@ -64,7 +78,9 @@ impl Place {
     #[must_use]
     pub fn proves_events_only(&self) -> bool {
         let played = self.stand_in.as_ref().and_then(|it| it.played.as_ref());
-        played.inspect(|left_out| left_out.store(true, Ordering::Relaxed)).is_some()
+        played
+            .inspect(|left_out| left_out.store(true, Ordering::Relaxed))
+            .is_some()
     }
 
     /// Sets a variable of the environment in which Ostler runs.
@@ -92,7 +108,11 @@ impl Place {
     #[must_use]
     pub fn with_script(self, script: Script) -> Self {
         let asides = self.subject.manner.asides;
-        self.server.follow(asides.iter().fold(script, |script, part| script.aside(*part)));
+        self.server.follow(
+            asides
+                .iter()
+                .fold(script, |script, part| script.aside(*part)),
+        );
         self
     }
 
@@ -127,7 +147,10 @@ impl Place {
         if self.proves_events_only() {
             return;
         }
-        assert!(self.server.wait_for_requests(count, PATIENCE), "the agent never made call {count}");
+        assert!(
+            self.server.wait_for_requests(count, PATIENCE),
+            "the agent never made call {count}"
+        );
     }
 
     /// Waits until a tool of the agent has made a file, and returns what is in it.
@@ -155,7 +178,11 @@ impl Place {
     /// When none comes.
     #[must_use]
     pub fn agent(&self) -> u32 {
-        let played = self.stand_in.as_ref().filter(|it| it.played.is_some()).map(|it| it.program.clone());
+        let played = self
+            .stand_in
+            .as_ref()
+            .filter(|it| it.played.is_some())
+            .map(|it| it.program.clone());
         let program = played.or_else(|| self.subject.program.map(|program| program()));
         let program = program.expect("an agent with a process of its own");
         let program = program.canonicalize().expect("resolve the agent's program");
@@ -164,7 +191,9 @@ impl Place {
             let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
             let mut args = line.split(|byte| *byte == 0).skip(1);
             let script = args.find(|arg| !arg.starts_with(b"-"))?;
-            Path::new(std::str::from_utf8(script).ok()?).canonicalize().ok()
+            Path::new(std::str::from_utf8(script).ok()?)
+                .canonicalize()
+                .ok()
         };
         let runs_it = |pid: &u32| {
             fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program)
@@ -172,7 +201,12 @@ impl Place {
         };
         let mut found = None;
         let there = wait_until(PATIENCE, || {
-            found = self.left().into_iter().map(|(pid, _)| pid).filter(runs_it).min();
+            found = self
+                .left()
+                .into_iter()
+                .map(|(pid, _)| pid)
+                .filter(runs_it)
+                .min();
             found.is_some()
         });
         assert!(there, "the agent was never started");
@@ -185,7 +219,9 @@ impl Place {
         let own = std::process::id();
         let entries = fs::read_dir("/proc").expect("read /proc").flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        pids.filter(|pid| *pid != own && self.names(*pid) && alive(*pid)).map(|pid| (pid, command(pid))).collect()
+        pids.filter(|pid| *pid != own && self.names(*pid) && alive(*pid))
+            .map(|pid| (pid, command(pid)))
+            .collect()
     }
 
     /// Waits until nothing is left that came from here.
@@ -193,7 +229,11 @@ impl Place {
     /// # Panics
     /// When something stays.
     pub fn wait_until_empty(&self, limit: Duration) {
-        assert!(wait_until(limit, || self.left().is_empty()), "left after {limit:?}: {:?}", self.left());
+        assert!(
+            wait_until(limit, || self.left().is_empty()),
+            "left after {limit:?}: {:?}",
+            self.left()
+        );
     }
 
     fn names(&self, pid: u32) -> bool {
@@ -201,7 +241,9 @@ impl Place {
         let holds = |bytes: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
         let at = |name: &str| Path::new("/proc").join(pid.to_string()).join(name);
         fs::read_link(at("cwd")).is_ok_and(|cwd| cwd.starts_with(&self.root))
-            || ["environ", "cmdline"].iter().any(|name| fs::read(at(name)).is_ok_and(|bytes| holds(&bytes)))
+            || ["environ", "cmdline"]
+                .iter()
+                .any(|name| fs::read(at(name)).is_ok_and(|bytes| holds(&bytes)))
     }
 }
 
@@ -210,7 +252,10 @@ impl Place {
 /// # Panics
 /// When the process is gone.
 pub fn signal(pid: u32, signal: Signal) {
-    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process number");
+    let pid = i32::try_from(pid)
+        .ok()
+        .and_then(Pid::from_raw)
+        .expect("a process number");
     kill_process(pid, signal).expect("signal a process");
 }
 

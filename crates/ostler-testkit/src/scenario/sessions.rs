@@ -22,7 +22,10 @@ fn memory(driver: &dyn Driver) -> Place {
 pub fn resume_remembers(driver: &dyn Driver) {
     let place = memory(driver);
     let first = run(driver, &place, &Task::new("Remember the word pelican."));
-    let task = Task::new("Which word? Use the shell.").trusting().set("resume", first.native()).set("tools", "Read");
+    let task = Task::new("Which word? Use the shell.")
+        .trusting()
+        .set("resume", first.native())
+        .set("tools", "Read");
     first.used(1..=1);
     let second = run(driver, &place, &task);
     second.ended_with("completed", 0);
@@ -32,8 +35,15 @@ pub fn resume_remembers(driver: &dyn Driver) {
     assert_ne!(second.session(), first.session());
     let call = &place.server.requests()[1];
     let messages = call.body["messages"].to_string();
-    let at = |part: &str| messages.find(part).unwrap_or_else(|| panic!("no {part:?} in {messages}"));
-    assert!(at("Remember the word pelican.") < at("I will remember.") && at("I will remember.") < at("Which word?"));
+    let at = |part: &str| {
+        messages
+            .find(part)
+            .unwrap_or_else(|| panic!("no {part:?} in {messages}"))
+    };
+    assert!(
+        at("Remember the word pelican.") < at("I will remember.")
+            && at("I will remember.") < at("Which word?")
+    );
     assert_eq!(second.one("started")["tools"], json!(["Read"]));
     assert_eq!(second.one("tool_result")["ok"], false);
     assert!(!place.work().join("made").exists());
@@ -42,12 +52,27 @@ pub fn resume_remembers(driver: &dyn Driver) {
 /// A copy of a session knows as much, under an id of its own; the first one stays as it was.
 pub fn fork_is_another_session(driver: &dyn Driver) {
     let place = memory(driver);
-    let first = run(driver, &place, &Task::new("Remember the word pelican.").set("session_id", ID));
+    let first = run(
+        driver,
+        &place,
+        &Task::new("Remember the word pelican.").set("session_id", ID),
+    );
     assert_eq!(first.native(), ID);
-    let copy = run(driver, &place, &Task::new("Which word?").set("resume", ID).set("fork", "true"));
+    let copy = run(
+        driver,
+        &place,
+        &Task::new("Which word?")
+            .set("resume", ID)
+            .set("fork", "true"),
+    );
     copy.ended_with("completed", 0);
     assert_ne!(copy.native(), ID);
-    run(driver, &place, &Task::new("Which one, again?").set("resume", ID)).ended_with("completed", 0);
+    run(
+        driver,
+        &place,
+        &Task::new("Which one, again?").set("resume", ID),
+    )
+    .ended_with("completed", 0);
     let calls = place.server.requests();
     let knows = |call: usize, part: &str| calls[call].body["messages"].to_string().contains(part);
     assert!(knows(1, "pelican") && knows(2, "pelican") && !knows(2, "Which word?"));
@@ -59,19 +84,43 @@ pub fn unknown_resume_id(driver: &dyn Driver) {
     let seen = run(driver, &place, &Task::new("Which word?").set("resume", ID));
     seen.ended_with("bad_request", 2);
     let (message, hint) = (&seen.outcome()["message"], &seen.outcome()["hint"]);
-    assert!(message.as_str().is_some_and(|message| message.contains(ID)), "{message}");
-    assert!(hint.as_str().is_some_and(|hint| hint.contains("no such session")), "{hint}");
+    assert!(
+        message.as_str().is_some_and(|message| message.contains(ID)),
+        "{message}"
+    );
+    assert!(
+        hint.as_str()
+            .is_some_and(|hint| hint.contains("no such session")),
+        "{hint}"
+    );
     assert!(place.server.requests().is_empty());
 }
 
 /// An id can be chosen once; the second time it is a wrong request, with a hint. S1-9.
 pub fn session_id_in_use(driver: &dyn Driver) {
     let place = memory(driver);
-    run(driver, &place, &Task::new("Remember the word pelican.").set("session_id", ID)).ended_with("completed", 0);
-    let seen = run(driver, &place, &Task::new("Which word?").set("session_id", ID));
+    run(
+        driver,
+        &place,
+        &Task::new("Remember the word pelican.").set("session_id", ID),
+    )
+    .ended_with("completed", 0);
+    let seen = run(
+        driver,
+        &place,
+        &Task::new("Which word?").set("session_id", ID),
+    );
     seen.ended_with("bad_request", 2);
     let (message, hint) = (&seen.outcome()["message"], &seen.outcome()["hint"]);
-    assert!(message.as_str().is_some_and(|message| message.contains("already in use")), "{message}");
-    assert!(hint.as_str().is_some_and(|hint| hint.contains("resume")), "{hint}");
+    assert!(
+        message
+            .as_str()
+            .is_some_and(|message| message.contains("already in use")),
+        "{message}"
+    );
+    assert!(
+        hint.as_str().is_some_and(|hint| hint.contains("resume")),
+        "{hint}"
+    );
     assert_eq!(place.server.requests().len(), 1);
 }

@@ -22,43 +22,85 @@ pub fn directory(driver: &dyn Driver) {
     if place.proves_events_only() {
         return;
     }
-    assert!(driver.subject().is_printed(seen.answer(), &work.display().to_string()), "{:?}", seen.answer());
+    assert!(
+        driver
+            .subject()
+            .is_printed(seen.answer(), &work.display().to_string()),
+        "{:?}",
+        seen.answer()
+    );
 }
 
 /// What is added to the environment reaches the agent's tools, and what nobody added and it does not need is not there.
 /// S3-16, S4-16, P31.
 pub fn variables(driver: &dyn Driver) {
-    let place = tell(driver, "echo \"$FLAVOUR, $OSTLER_SESSION, ${DEPLOY_PASSWORD:-nothing}\"")
-        .with_host("DEPLOY_PASSWORD", "a-secret")
-        .with_host("OSTLER_SESSION", "of-an-outer-ostler");
-    let seen = run(driver, &place, &Task::new("PROMPT").trusting().env("FLAVOUR", "süß & $HOME"));
+    let place = tell(
+        driver,
+        "echo \"$FLAVOUR, $OSTLER_SESSION, ${DEPLOY_PASSWORD:-nothing}\"",
+    )
+    .with_host("DEPLOY_PASSWORD", "a-secret")
+    .with_host("OSTLER_SESSION", "of-an-outer-ostler");
+    let seen = run(
+        driver,
+        &place,
+        &Task::new("PROMPT").trusting().env("FLAVOUR", "süß & $HOME"),
+    );
     seen.tells("env");
     seen.ended_with("completed", 0);
     let wanted = format!("süß & $HOME, {}, nothing", seen.session());
-    assert!(driver.subject().is_printed(seen.answer(), &wanted), "{:?}, not {wanted:?}", seen.answer());
+    assert!(
+        driver.subject().is_printed(seen.answer(), &wanted),
+        "{:?}, not {wanted:?}",
+        seen.answer()
+    );
 }
 
 /// The agent gets its own variables and those that are added, not the host's secrets, nor the marks of an agent around it.
 /// S3-16, S4-16, P31.
 pub fn environment(driver: &dyn Driver) {
     // The agent is the parent of its shell.
-    let place = tell(driver, "tr '\\0' '\\n' < /proc/$PPID/environ; echo \"the tool sees $FLAVOUR\"")
-        .with_host("GITHUB_TOKEN", "a-secret")
-        .with_host("CLAUDECODE", "1")
-        .with_host("CLAUDE_CODE_ENTRYPOINT", "cli")
-        .with_host("CLAUDE_CODE_MAX_OUTPUT_TOKENS", "4321")
-        .with_host("OSTLER_SESSION", "of-an-outer-ostler");
-    let seen = run(driver, &place, &Task::new("PROMPT").trusting().env("FLAVOUR", "süß & $HOME"));
+    let place = tell(
+        driver,
+        "tr '\\0' '\\n' < /proc/$PPID/environ; echo \"the tool sees $FLAVOUR\"",
+    )
+    .with_host("GITHUB_TOKEN", "a-secret")
+    .with_host("CLAUDECODE", "1")
+    .with_host("CLAUDE_CODE_ENTRYPOINT", "cli")
+    .with_host("CLAUDE_CODE_MAX_OUTPUT_TOKENS", "4321")
+    .with_host("OSTLER_SESSION", "of-an-outer-ostler");
+    let seen = run(
+        driver,
+        &place,
+        &Task::new("PROMPT").trusting().env("FLAVOUR", "süß & $HOME"),
+    );
     seen.ended_with("completed", 0);
     let environment: Vec<&str> = seen.answer().lines().collect();
     let own = format!("OSTLER_SESSION={}", seen.session());
-    for present in
-        [own.as_str(), "FLAVOUR=süß & $HOME", "CLAUDE_CODE_MAX_OUTPUT_TOKENS=4321", "the tool sees süß & $HOME"]
-    {
-        assert!(environment.contains(&present), "{present} is missing: {environment:#?}");
+    for present in [
+        own.as_str(),
+        "FLAVOUR=süß & $HOME",
+        "CLAUDE_CODE_MAX_OUTPUT_TOKENS=4321",
+        "the tool sees süß & $HOME",
+    ] {
+        assert!(
+            environment.contains(&present),
+            "{present} is missing: {environment:#?}"
+        );
     }
-    for absent in ["GITHUB_TOKEN=", "CLAUDECODE=", "CLAUDE_CODE_ENTRYPOINT=cli", "OSTLER_SESSION=of-an-outer"] {
-        assert!(!environment.iter().any(|line| line.starts_with(absent)), "{absent} came through: {environment:#?}");
+    for absent in [
+        "GITHUB_TOKEN=",
+        "CLAUDECODE=",
+        "CLAUDE_CODE_ENTRYPOINT=cli",
+        "OSTLER_SESSION=of-an-outer",
+    ] {
+        assert!(
+            !environment.iter().any(|line| line.starts_with(absent)),
+            "{absent} came through: {environment:#?}"
+        );
     }
-    assert_eq!(place.server.requests()[0].body["max_tokens"], 4321, "the agent heeds its own variables");
+    assert_eq!(
+        place.server.requests()[0].body["max_tokens"],
+        4321,
+        "the agent heeds its own variables"
+    );
 }

@@ -24,11 +24,17 @@ fn is_told(call: &Value, given: &Value, line: &str) {
     if call["input"] == *given {
         return;
     }
-    let (told, given) = (call["input"].as_object().expect("arguments"), given.as_object().expect("arguments"));
-    let wrong = given.iter().find(|(key, value)| told.get(*key).is_some_and(|told| told != *value));
+    let (told, given) = (
+        call["input"].as_object().expect("arguments"),
+        given.as_object().expect("arguments"),
+    );
+    let wrong = given
+        .iter()
+        .find(|(key, value)| told.get(*key).is_some_and(|told| told != *value));
     assert_eq!(wrong, None, "{call}");
     let holds = |value: &Value| value.as_str().is_some_and(|text| text.starts_with(line));
-    let anywhere = |value: &Value| holds(value) || value.as_array().is_some_and(|list| list.iter().any(holds));
+    let anywhere =
+        |value: &Value| holds(value) || value.as_array().is_some_and(|list| list.iter().any(holds));
     assert!(told.values().any(anywhere), "{call}");
 }
 
@@ -43,13 +49,29 @@ pub fn tool_allowed(driver: &dyn Driver) {
     seen.ended_with("completed", 0);
     is_told(seen.one("tool_call"), &(tools.shell)(line), line);
     let is_printed = |text: &str| driver.subject().is_printed(text, "42");
-    let output = seen.one("tool_result")["output"].as_str().unwrap_or_default();
-    assert!(is_printed(output) || (output.is_empty() && !driver.subject().manner.tells_outputs), "{output:?}");
-    assert!(seen.answer().strip_prefix("It gave: ").is_some_and(is_printed), "{:?}", seen.answer());
+    let output = seen.one("tool_result")["output"]
+        .as_str()
+        .unwrap_or_default();
+    assert!(
+        is_printed(output) || (output.is_empty() && !driver.subject().manner.tells_outputs),
+        "{output:?}"
+    );
+    assert!(
+        seen.answer()
+            .strip_prefix("It gave: ")
+            .is_some_and(is_printed),
+        "{:?}",
+        seen.answer()
+    );
     if place.proves_events_only() {
         return;
     }
-    assert_eq!(fs::read_to_string(place.work().join("made")).ok().as_deref(), Some("42\n"));
+    assert_eq!(
+        fs::read_to_string(place.work().join("made"))
+            .ok()
+            .as_deref(),
+        Some("42\n")
+    );
     let told = &place.server.requests()[1].last_tool_results()[0].text;
     assert!(is_printed(told), "{told:?}");
 }
@@ -62,7 +84,10 @@ pub fn tool_denied(driver: &dyn Driver) {
     seen.ended_with("denied", 7);
     let (tool, _) = (driver.subject().tools.forbidden)();
     let manner = &driver.subject().manner;
-    assert_eq!(seen.outcome()["detail"]["denied_tools"], json!([(manner.tool)(tool)]));
+    assert_eq!(
+        seen.outcome()["detail"]["denied_tools"],
+        json!([(manner.tool)(tool)])
+    );
     assert_eq!(seen.one("permission")["id"], seen.one("tool_call")["id"]);
     nothing_was_done(&place, &seen);
     if place.proves_events_only() || manner.ends_when_denied {
@@ -71,7 +96,10 @@ pub fn tool_denied(driver: &dyn Driver) {
     let told = &place.server.requests()[1].last_tool_results()[0];
     // Some providers have no mark for a failure: there, words say it.
     assert!(
-        told.is_error || ["rejected", "declined"].iter().any(|word| told.text.contains(word)),
+        told.is_error
+            || ["rejected", "declined"]
+                .iter()
+                .any(|word| told.text.contains(word)),
         "the model is told: {told:?}"
     );
 }
@@ -79,29 +107,62 @@ pub fn tool_denied(driver: &dyn Driver) {
 /// A caller that can live with a denial gets the answer as a success; the denial is still an event.
 pub fn tool_denied_and_tolerated(driver: &dyn Driver) {
     let place = once(driver, driver.subject().forbidden());
-    let task = Task { tolerate_denials: true, ..Task::new("PROMPT") };
+    let task = Task {
+        tolerate_denials: true,
+        ..Task::new("PROMPT")
+    };
     let seen = run(driver, &place, &task);
     seen.ended_with("completed", 0);
-    assert_eq!((&seen.one("tool_result")["denied"], &seen.one("tool_result")["ok"]), (&json!(true), &json!(false)));
+    assert_eq!(
+        (
+            &seen.one("tool_result")["denied"],
+            &seen.one("tool_result")["ok"]
+        ),
+        (&json!(true), &json!(false))
+    );
     nothing_was_done(&place, &seen);
 }
 
 /// What is forbidden was neither done nor shown.
 fn nothing_was_done(place: &Place, seen: &Seen) {
     assert!(!place.work().join("made").exists());
-    assert!(!seen.events.iter().any(|event| event.to_string().contains(SECRET)), "{:#?}", seen.events);
-    assert!(!place.server.requests().iter().any(|call| call.body.to_string().contains(SECRET)));
+    assert!(
+        !seen
+            .events
+            .iter()
+            .any(|event| event.to_string().contains(SECRET)),
+        "{:#?}",
+        seen.events
+    );
+    assert!(
+        !place
+            .server
+            .requests()
+            .iter()
+            .any(|call| call.body.to_string().contains(SECRET))
+    );
 }
 
 /// `tools` says what exists: the model is offered nothing else, and calling something else fails. S1-11, S3-44.
 pub fn tools_limit_what_exists(driver: &dyn Driver) {
     let place = shell(driver, "touch made");
     let [first, second] = driver.subject().tools.others;
-    let seen = run(driver, &place, &Task::new("PROMPT").trusting().set("tools", second).set("tools", first));
+    let seen = run(
+        driver,
+        &place,
+        &Task::new("PROMPT")
+            .trusting()
+            .set("tools", second)
+            .set("tools", first),
+    );
     seen.ended_with("completed", 0);
     assert_eq!(offered(&place.server.requests()[0]), [first, second]);
-    let mut told: Vec<&str> =
-        seen.one("started")["tools"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let mut told: Vec<&str> = seen.one("started")["tools"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
     told.sort_unstable();
     assert_eq!(told, [first, second]);
     assert_eq!(seen.one("tool_result")["ok"], false);
@@ -127,10 +188,18 @@ pub fn allowed_tools_allow_nothing_else(driver: &dyn Driver) {
             .rule(Rule::on_call(3).answer(subject.shell("touch good-one; touch bad-two")))
             .rule(Rule::any().text("Tried.")),
     );
-    let seen = run(driver, &place, &Task::new("PROMPT").set("allowed_tools", "Bash(touch good-*)"));
+    let seen = run(
+        driver,
+        &place,
+        &Task::new("PROMPT").set("allowed_tools", "Bash(touch good-*)"),
+    );
     seen.ended_with("denied", 7);
     seen.used(1..=4);
-    let ok: Vec<&Value> = seen.all("tool_result").iter().map(|result| &result["ok"]).collect();
+    let ok: Vec<&Value> = seen
+        .all("tool_result")
+        .iter()
+        .map(|result| &result["ok"])
+        .collect();
     assert_eq!(ok, [true, false, false]);
     let mut made: Vec<String> = fs::read_dir(place.work())
         .expect("read the working directory")
@@ -145,7 +214,13 @@ pub fn allowed_tools_allow_nothing_else(driver: &dyn Driver) {
 pub fn disallowed_tools_are_gone(driver: &dyn Driver) {
     let place = shell(driver, "touch made");
     let command = driver.subject().tools.command;
-    let seen = run(driver, &place, &Task::new("PROMPT").trusting().set("disallowed_tools", command));
+    let seen = run(
+        driver,
+        &place,
+        &Task::new("PROMPT")
+            .trusting()
+            .set("disallowed_tools", command),
+    );
     assert!(!offered(&place.server.requests()[0]).contains(&command));
     assert!(!place.work().join("made").exists(), "{:#?}", seen.story());
     assert_eq!(seen.one("tool_result")["ok"], false);
@@ -156,8 +231,11 @@ pub fn two_tools_at_once(driver: &dyn Driver) {
     let tools = &driver.subject().tools;
     let (tool, input, part) = (driver.subject().manner.fails)(tools);
     let both = driver.subject().shell("echo one").and_tool(tool, input);
-    let place = driver
-        .place(Script::new().rule(Rule::on_text("PROMPT").answer(both)).rule(Rule::on_tool_result().text("Both ran.")));
+    let place = driver.place(
+        Script::new()
+            .rule(Rule::on_text("PROMPT").answer(both))
+            .rule(Rule::on_tool_result().text("Both ran.")),
+    );
     let seen = run(driver, &place, &Task::new("PROMPT").trusting());
     seen.tells("two_tools");
     seen.ended_with("completed", 0);
@@ -165,22 +243,45 @@ pub fn two_tools_at_once(driver: &dyn Driver) {
     // They may be told of in any order.
     for (ok, part) in [(true, "one"), (false, part)] {
         let is_good = |call: &&&Value| call["input"].to_string().contains("echo one");
-        let call = calls.iter().find(|call| is_good(call) == ok).expect("each call is told");
-        let result = results.iter().find(|result| result["id"] == call["id"]).expect("a result for each call");
-        assert_eq!((&result["ok"], &result["denied"]), (&json!(ok), &json!(false)), "{result}");
+        let call = calls
+            .iter()
+            .find(|call| is_good(call) == ok)
+            .expect("each call is told");
+        let result = results
+            .iter()
+            .find(|result| result["id"] == call["id"])
+            .expect("a result for each call");
+        assert_eq!(
+            (&result["ok"], &result["denied"]),
+            (&json!(ok), &json!(false)),
+            "{result}"
+        );
         let told = !ok || driver.subject().manner.tells_outputs;
-        assert!(result["output"].as_str().is_some_and(|output| output.contains(part) || !told), "{result}");
+        assert!(
+            result["output"]
+                .as_str()
+                .is_some_and(|output| output.contains(part) || !told),
+            "{result}"
+        );
     }
 }
 
 /// Asked over the control channel whether a tool may run, with nobody there to ask: no. P46, P50.
 pub fn asked_with_nobody_there(driver: &dyn Driver) {
     let place = shell(driver, "touch made");
-    let seen = run(driver, &place, &Task::new("PROMPT").set("permission_prompt", "stdio"));
+    let seen = run(
+        driver,
+        &place,
+        &Task::new("PROMPT").set("permission_prompt", "stdio"),
+    );
     seen.ended_with("denied", 7);
     let permission = seen.one("permission");
     assert_eq!(
-        (&permission["decision"], &permission["by"], &permission["tool"]),
+        (
+            &permission["decision"],
+            &permission["by"],
+            &permission["tool"]
+        ),
         (&json!("denied"), &json!("default"), &json!("Bash"))
     );
     assert_eq!(
@@ -206,7 +307,10 @@ pub fn a_sub_agent_counts(driver: &dyn Driver) {
     seen.ended_with("completed", 0);
     seen.used(1..=4);
     let calls = seen.all("tool_call");
-    assert_eq!((&calls[0]["parent"], &calls[1]["parent"]), (&Value::Null, &calls[0]["id"]));
+    assert_eq!(
+        (&calls[0]["parent"], &calls[1]["parent"]),
+        (&Value::Null, &calls[0]["id"])
+    );
     assert_eq!(seen.answer(), "It is done.");
 }
 
@@ -226,23 +330,34 @@ done"#;
 pub fn an_mcp_server_and_no_other(driver: &dyn Driver) {
     let place = driver.place(
         Script::new()
-            .rule(Rule::on_text("PROMPT").answer(Answer::tool("mcp__adder__add", json!({"a": 40, "b": 2}))))
+            .rule(
+                Rule::on_text("PROMPT")
+                    .answer(Answer::tool("mcp__adder__add", json!({"a": 40, "b": 2}))),
+            )
             .rule(Rule::on_tool_result().text("{tool_result}")),
     );
-    let server = |name: &str| json!({"mcpServers": {name: {"command": "sh", "args": ["-c", ADDER]}}}).to_string();
-    fs::write(place.work().join(".mcp.json"), server("stranger")).expect("write a project's own servers");
-    let task = Task::new("PROMPT").trusting().set("mcp_config", server("adder")).set("strict_mcp", "true");
+    let server = |name: &str| {
+        json!({"mcpServers": {name: {"command": "sh", "args": ["-c", ADDER]}}}).to_string()
+    };
+    fs::write(place.work().join(".mcp.json"), server("stranger"))
+        .expect("write a project's own servers");
+    let task = Task::new("PROMPT")
+        .trusting()
+        .set("mcp_config", server("adder"))
+        .set("strict_mcp", "true");
     let seen = run(driver, &place, &task);
     seen.ended_with("completed", 0);
     assert_eq!(seen.answer(), "the sum is 42");
     let call = place.server.requests()[0].body.to_string();
-    assert!(call.contains("mcp__adder__add") && !call.contains("stranger"), "{call}");
+    assert!(
+        call.contains("mcp__adder__add") && !call.contains("stranger"),
+        "{call}"
+    );
 }
 
 /// A task in the background outlives its turn: its end begins a turn of the agent's own, and only then it is over. P35.
 pub fn a_background_task_is_waited_for(driver: &dyn Driver) {
-    let input =
-        json!({"command": "sleep 2; echo made > made", "description": "for the test", "run_in_background": true});
+    let input = json!({"command": "sleep 2; echo made > made", "description": "for the test", "run_in_background": true});
     let place = driver.place(
         Script::new()
             .rule(Rule::on_call(1).answer(Answer::tool("Bash", input)))
@@ -253,26 +368,51 @@ pub fn a_background_task_is_waited_for(driver: &dyn Driver) {
     seen.ended_with("completed", 0);
     seen.used_by_turn(&[1..=2, 3..=3]);
     assert!(place.work().join("made").exists(), "the task was cut off");
-    let origins: Vec<&Value> = seen.all("turn_started").iter().map(|turn| &turn["origin"]).collect();
-    let answers: Vec<&Value> = seen.all("turn_ended").iter().map(|turn| &turn["text"]).collect();
+    let origins: Vec<&Value> = seen
+        .all("turn_started")
+        .iter()
+        .map(|turn| &turn["origin"])
+        .collect();
+    let answers: Vec<&Value> = seen
+        .all("turn_ended")
+        .iter()
+        .map(|turn| &turn["text"])
+        .collect();
     assert_eq!(
         (origins, answers),
-        (vec![&json!("caller"), &json!("agent")], vec![&json!("It is under way."), &json!("It is done.")])
+        (
+            vec![&json!("caller"), &json!("agent")],
+            vec![&json!("It is under way."), &json!("It is done.")]
+        )
     );
-    assert!(place.server.requests()[2].news().contains("task-notification"), "the model is told");
+    assert!(
+        place.server.requests()[2]
+            .news()
+            .contains("task-notification"),
+        "the model is told"
+    );
 }
 
 /// A task in the background that never ends gets as long as a turn, and is then cut off with a word. P35.
 pub fn an_endless_background_task_is_cut_off(driver: &dyn Driver) {
-    let input = json!({"command": "sleep 300", "description": "for the test", "run_in_background": true});
+    let input =
+        json!({"command": "sleep 300", "description": "for the test", "run_in_background": true});
     let place = driver.place(
         Script::new()
             .rule(Rule::on_text("PROMPT").answer(Answer::tool("Bash", input)))
             .rule(Rule::on_tool_result().text("It is under way.")),
     );
-    let seen = run(driver, &place, &Task::new("PROMPT").trusting().wall(Duration::from_secs(5)));
+    let seen = run(
+        driver,
+        &place,
+        &Task::new("PROMPT").trusting().wall(Duration::from_secs(5)),
+    );
     seen.ended_with("completed", 0);
-    assert!(seen.story().contains(&"notice background_cut".to_owned()), "{:#?}", seen.story());
+    assert!(
+        seen.story().contains(&"notice background_cut".to_owned()),
+        "{:#?}",
+        seen.story()
+    );
 }
 
 /// The tools that the model is offered. Claude Code adds one without a meaning, in place of those that it can look up.

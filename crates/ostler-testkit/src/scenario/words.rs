@@ -11,7 +11,11 @@ fn only(driver: &dyn Driver, answer: Answer) -> Place {
 
 /// A task whose answer comes in pieces, or whole where the agent can be told to.
 fn task(subject: &Subject, partial: &str) -> Task {
-    subject.settings.partial.iter().fold(Task::new("PROMPT"), |task, key| task.set(key, partial))
+    subject
+        .settings
+        .partial
+        .iter()
+        .fold(Task::new("PROMPT"), |task, key| task.set(key, partial))
 }
 
 /// An answer, whole; who the agent is, what it cost, and every event in its place. S1-6,
@@ -24,7 +28,10 @@ pub fn text(driver: &dyn Driver) {
     seen.ended_with("completed", 0);
     let said = seen.one("text");
     let in_pieces = subject.settings.partial.is_none() && subject.settings.streams;
-    assert_eq!((&said["text"], &said["delta"]), (&json!("Hello, world."), &json!(in_pieces)));
+    assert_eq!(
+        (&said["text"], &said["delta"]),
+        (&json!("Hello, world."), &json!(in_pieces))
+    );
     assert_eq!(seen.answer(), "Hello, world.");
     if place.proves_events_only() {
         return;
@@ -38,15 +45,25 @@ pub fn text(driver: &dyn Driver) {
     assert_eq!(started["model"].as_str(), model.as_deref(), "{started}");
     // An agent that does not tell its tools tells none.
     let told = started["tools"].as_array().expect("a list of tools");
-    assert!(told.is_empty() || told.contains(&json!(subject.tools.command)), "{started}");
+    assert!(
+        told.is_empty() || told.contains(&json!(subject.tools.command)),
+        "{started}"
+    );
     let ended = seen.one("ended");
     let lingered = subject.manner.lingers && ended["signal"] == 15;
     let code = &json!(subject.numbers.exit_codes[0]);
-    assert!(lingered || (&ended["exit_code"], &ended["signal"]) == (code, &Value::Null), "{ended}");
+    assert!(
+        lingered || (&ended["exit_code"], &ended["signal"]) == (code, &Value::Null),
+        "{ended}"
+    );
     if subject.program.is_some() {
         assert_ne!(seen.native(), "", "the id to resume it by");
     }
-    assert!(subject.heard(&place.only_call().last_user_text(), "PROMPT"), "{}", place.only_call().last_user_text());
+    assert!(
+        subject.heard(&place.only_call().last_user_text(), "PROMPT"),
+        "{}",
+        place.only_call().last_user_text()
+    );
 }
 
 /// An answer in pieces: each once, never repeated whole, together the answer. S3-25…S3-27, P21.
@@ -56,21 +73,40 @@ pub fn partial_messages(driver: &dyn Driver) {
     seen.tells("deltas");
     seen.ended_with("completed", 0);
     let said = seen.all("text");
-    let pieces: Vec<&str> = said.iter().filter_map(|text| text["text"].as_str()).collect();
-    assert_eq!((pieces.len(), pieces.concat().as_str()), (4, "One two three four."));
-    assert!(said.iter().all(|text| text["delta"] == true && text["message"] == said[0]["message"]), "{said:?}");
+    let pieces: Vec<&str> = said
+        .iter()
+        .filter_map(|text| text["text"].as_str())
+        .collect();
+    assert_eq!(
+        (pieces.len(), pieces.concat().as_str()),
+        (4, "One two three four.")
+    );
+    assert!(
+        said.iter()
+            .all(|text| text["delta"] == true && text["message"] == said[0]["message"]),
+        "{said:?}"
+    );
     assert_eq!(seen.answer(), "One two three four.");
 }
 
 /// Thoughts are told as thoughts and never become part of the answer, in pieces and whole.
 pub fn thinking(driver: &dyn Driver) {
     for partial in ["true", "false"] {
-        let place = only(driver, Answer::thinking("Hm, let me see.").deltas(2).and_text("Forty-two.").deltas(2));
+        let place = only(
+            driver,
+            Answer::thinking("Hm, let me see.")
+                .deltas(2)
+                .and_text("Forty-two.")
+                .deltas(2),
+        );
         let seen = run(driver, &place, &task(driver.subject(), partial));
         seen.tells("thinking");
         seen.ended_with("completed", 0);
         let of_kind = |kind: &str| -> String {
-            let texts = seen.all("text").into_iter().filter(|text| text["kind"] == kind);
+            let texts = seen
+                .all("text")
+                .into_iter()
+                .filter(|text| text["kind"] == kind);
             texts.filter_map(|text| text["text"].as_str()).collect()
         };
         let thoughts = |text: &str| match driver.subject().manner.trims_thoughts {
@@ -88,7 +124,11 @@ pub fn structured_output(driver: &dyn Driver) {
     let known = &driver.subject().settings;
     let place = only(driver, (known.structured)(&json!({"answer": 42})));
     let schema = r#"{"type":"object","properties":{"answer":{"type":"integer"}},"required":["answer"],"additionalProperties":false}"#;
-    let seen = run(driver, &place, &Task::new("PROMPT").set("json_schema", schema));
+    let seen = run(
+        driver,
+        &place,
+        &Task::new("PROMPT").set("json_schema", schema),
+    );
     seen.tells("structured_output");
     seen.ended_with("completed", 0);
     assert_eq!(seen.one("turn_ended")["structured"], json!({"answer": 42}));
@@ -121,7 +161,10 @@ pub fn model(driver: &dyn Driver) {
     let call = place.only_call();
     assert!(call.model().contains(wanted), "{}", call.model());
     assert_eq!(
-        (&seen.one("started")["model"], &seen.one("ended")["usage"]["model"]),
+        (
+            &seen.one("started")["model"],
+            &seen.one("ended")["usage"]["model"]
+        ),
         (&json!(call.model()), &json!(call.model()))
     );
 }

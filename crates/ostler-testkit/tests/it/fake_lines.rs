@@ -20,12 +20,28 @@ fn a_turn_from_the_builder_reads_like_a_recording() {
     command.args(["-p", "--session-id=11111111-2222-4333-8444-555555555555"]);
     let output = finish(command.spawn().unwrap(), "{}\n");
     let lines = json_lines(&output);
-    let expected = ["system/init", "assistant/text", "assistant/tool_use", "user/tool_result", "result/success"];
+    let expected = [
+        "system/init",
+        "assistant/text",
+        "assistant/tool_use",
+        "user/tool_result",
+        "result/success",
+    ];
     assert_eq!(kinds(&lines), expected);
-    assert!(lines.iter().all(|l| l["session_id"] == "11111111-2222-4333-8444-555555555555"));
-    assert_eq!(lines[1]["message"]["content"][0]["text"], "two\nlines \\ here");
+    assert!(
+        lines
+            .iter()
+            .all(|l| l["session_id"] == "11111111-2222-4333-8444-555555555555")
+    );
+    assert_eq!(
+        lines[1]["message"]["content"][0]["text"],
+        "two\nlines \\ here"
+    );
     assert_eq!(lines[1]["message"]["id"], lines[2]["message"]["id"]);
-    assert_eq!(lines[2]["message"]["content"][0]["input"]["command"], "ls -l");
+    assert_eq!(
+        lines[2]["message"]["content"][0]["input"]["command"],
+        "ls -l"
+    );
     assert_eq!(lines[3]["message"]["content"][0]["content"], "a\tb");
     assert_eq!(lines[4]["result"], "done");
     assert_eq!(lines[4]["usage"]["output_tokens"], 25);
@@ -38,7 +54,10 @@ fn a_resumed_session_keeps_its_name_and_without_one_there_is_a_default() {
     let mut command = agent(dir.path(), "init");
     command.args(["--resume", "22222222-2222-4333-8444-555555555555"]);
     let lines = json_lines(&finish(command.spawn().unwrap(), ""));
-    assert_eq!(lines[0]["session_id"], "22222222-2222-4333-8444-555555555555");
+    assert_eq!(
+        lines[0]["session_id"],
+        "22222222-2222-4333-8444-555555555555"
+    );
     let lines = json_lines(&play("init", ""));
     assert_eq!(lines[0]["session_id"].as_str().unwrap().len(), 36);
 }
@@ -58,8 +77,14 @@ fn deltas_open_a_partial_message_and_the_text_closes_it() {
         "assistant/text",
     ];
     assert_eq!(kinds(&lines), expected);
-    assert_eq!(lines[0]["event"]["message"]["id"], lines[4]["message"]["id"]);
-    assert_ne!(lines[0]["event"]["message"]["id"], lines[8]["message"]["id"]);
+    assert_eq!(
+        lines[0]["event"]["message"]["id"],
+        lines[4]["message"]["id"]
+    );
+    assert_ne!(
+        lines[0]["event"]["message"]["id"],
+        lines[8]["message"]["id"]
+    );
 }
 
 #[test]
@@ -67,7 +92,10 @@ fn the_ways_a_turn_can_fail() {
     let script = "result-error success Invalid API key\nresult-error error_max_turns too many";
     let lines = json_lines(&play(script, ""));
     assert_eq!(lines[0]["is_error"], true);
-    assert_eq!((&lines[0]["subtype"], &lines[0]["result"]), (&"success".into(), &"Invalid API key".into()));
+    assert_eq!(
+        (&lines[0]["subtype"], &lines[0]["result"]),
+        (&"success".into(), &"Invalid API key".into())
+    );
     assert_eq!(lines[1]["errors"][0], "too many");
     assert_eq!(lines[1]["terminal_reason"], "max_turns");
 }
@@ -96,7 +124,9 @@ fn permission_and_tasks() {
 #[test]
 fn control_requests_are_answered() {
     let control = |id: &str, subtype: &str| {
-        format!(r#"{{"type":"control_request","request_id":"{id}","request":{{"subtype":"{subtype}"}}}}"#)
+        format!(
+            r#"{{"type":"control_request","request_id":"{id}","request":{{"subtype":"{subtype}"}}}}"#
+        )
     };
     let input = format!(
         "{}\n{{\"type\":\"user\"}}\n{}\n{}\n{}\n",
@@ -105,11 +135,20 @@ fn control_requests_are_answered() {
         control("r3", "set_model"),
         control("r4", "interrupt")
     );
-    let output = play("read-user\nanswer-control\ntext x\nanswer-interrupt", &input);
+    let output = play(
+        "read-user\nanswer-control\ntext x\nanswer-interrupt",
+        &input,
+    );
     let lines = json_lines(&output);
-    let ids: Vec<_> = lines.iter().filter_map(|l| l["response"]["request_id"].as_str()).collect();
+    let ids: Vec<_> = lines
+        .iter()
+        .filter_map(|l| l["response"]["request_id"].as_str())
+        .collect();
     assert_eq!(ids, ["r1", "r2", "r4"]);
-    assert_eq!(lines[4]["message"]["content"][0]["text"], "[Request interrupted by user]");
+    assert_eq!(
+        lines[4]["message"]["content"][0]["text"],
+        "[Request interrupted by user]"
+    );
     assert_eq!(lines[5]["subtype"], "error_during_execution");
     assert_eq!(lines[5]["is_error"], true);
 }
@@ -117,15 +156,34 @@ fn control_requests_are_answered() {
 #[test]
 fn version_and_login_need_no_script() {
     let run = |args: &[&str], env: &[(&str, &str)]| {
-        let output = Command::new(FAKE_AGENT).args(args).envs(env.iter().copied()).output().unwrap();
-        (String::from_utf8(output.stdout).unwrap(), output.status.code())
+        let output = Command::new(FAKE_AGENT)
+            .args(args)
+            .envs(env.iter().copied())
+            .output()
+            .unwrap();
+        (
+            String::from_utf8(output.stdout).unwrap(),
+            output.status.code(),
+        )
     };
-    assert_eq!(run(&["--version"], &[]), ("2.1.325 (Claude Code)\n".to_owned(), Some(0)));
-    assert_eq!(run(&["--version"], &[("FAKE_AGENT_VERSION", "9.9")]).0, "9.9\n");
+    assert_eq!(
+        run(&["--version"], &[]),
+        ("2.1.325 (Claude Code)\n".to_owned(), Some(0))
+    );
+    assert_eq!(
+        run(&["--version"], &[("FAKE_AGENT_VERSION", "9.9")]).0,
+        "9.9\n"
+    );
     let (text, code) = run(&["auth", "status"], &[]);
-    assert!(text.contains(r#""loggedIn":true"#) && code == Some(0), "{text}");
+    assert!(
+        text.contains(r#""loggedIn":true"#) && code == Some(0),
+        "{text}"
+    );
     let (text, code) = run(&["auth", "status"], &[("FAKE_AGENT_LOGGED_IN", "0")]);
-    assert!(text.contains(r#""loggedIn":false"#) && code == Some(1), "{text}");
+    assert!(
+        text.contains(r#""loggedIn":false"#) && code == Some(1),
+        "{text}"
+    );
 }
 
 #[test]

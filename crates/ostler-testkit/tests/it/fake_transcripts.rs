@@ -19,7 +19,10 @@ const INPUT: &str = "{\"type\":\"user\",\"text\":\"one\"}\n{\"type\":\"user\",\"
 fn recorded(dir: &Path, script: &str, input: &str) -> (PathBuf, Output) {
     let file = dir.join("said.jsonl");
     let mut command = Command::new(FAKE_AGENT);
-    command.arg("record").arg(&file).args(["--", "sh", "-c", script]);
+    command
+        .arg("record")
+        .arg(&file)
+        .args(["--", "sh", "-c", script]);
     (file, finish(piped(command).spawn().unwrap(), input))
 }
 
@@ -30,7 +33,10 @@ fn played(file: &Path, input: &str) -> Output {
 }
 
 fn piped(mut command: Command) -> Command {
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     command
 }
 
@@ -43,17 +49,34 @@ fn what_was_recorded_is_played() {
     let dir = tempfile::tempdir().unwrap();
     let (file, output) = recorded(dir.path(), ANSWERS, INPUT);
     let said = "{\"type\":\"answer\",\"n\":1.50}\nplain words\n";
-    assert_eq!((utf8(&output.stdout), utf8(&output.stderr)), (said, "complaint\n"));
+    assert_eq!(
+        (utf8(&output.stdout), utf8(&output.stderr)),
+        (said, "complaint\n")
+    );
     assert_eq!(output.status.code(), Some(3));
     let text = std::fs::read_to_string(&file).unwrap();
     let entries = transcript::parse(&text).unwrap().concat();
-    assert_eq!(entries.iter().filter(|entry| matches!(entry, Entry::In(_))).count(), 2, "{text}");
-    for entry in [Entry::InEnd, Entry::Stderr("complaint\n".into()), Entry::Exit(3)] {
+    assert_eq!(
+        entries
+            .iter()
+            .filter(|entry| matches!(entry, Entry::In(_)))
+            .count(),
+        2,
+        "{text}"
+    );
+    for entry in [
+        Entry::InEnd,
+        Entry::Stderr("complaint\n".into()),
+        Entry::Exit(3),
+    ] {
         assert!(entries.contains(&entry), "no {entry:?} in {text}");
     }
     // Another text of the same kind will do.
     let again = played(&file, &INPUT.replace("one", "something else"));
-    assert_eq!((utf8(&again.stdout), utf8(&again.stderr)), (said, "complaint\n"));
+    assert_eq!(
+        (utf8(&again.stdout), utf8(&again.stderr)),
+        (said, "complaint\n")
+    );
     assert_eq!(again.status.code(), Some(3));
 }
 
@@ -62,14 +85,27 @@ fn another_kind_of_input_is_said_loudly() {
     let dir = tempfile::tempdir().unwrap();
     let (file, _) = recorded(dir.path(), ANSWERS, INPUT);
     let cases = [
-        ("{\"method\":\"session/new\",\"id\":1}\n", "has user here, not session/new"),
-        ("{\"type\":\"user\"}\n", "the input ended; the recording goes on with user"),
-        (&format!("{INPUT}{{\"type\":\"control_request\"}}\n"), "nothing more here, not control_request"),
+        (
+            "{\"method\":\"session/new\",\"id\":1}\n",
+            "has user here, not session/new",
+        ),
+        (
+            "{\"type\":\"user\"}\n",
+            "the input ended; the recording goes on with user",
+        ),
+        (
+            &format!("{INPUT}{{\"type\":\"control_request\"}}\n"),
+            "nothing more here, not control_request",
+        ),
     ];
     for (input, why) in cases {
         let output = played(&file, input);
         assert_eq!(output.status.code(), Some(65), "{why}");
-        assert!(utf8(&output.stderr).contains(why), "{why}: {}", utf8(&output.stderr));
+        assert!(
+            utf8(&output.stderr).contains(why),
+            "{why}: {}",
+            utf8(&output.stderr)
+        );
     }
 }
 
@@ -80,16 +116,27 @@ const READY: &str = "{\"out_text\":\"ready\"}";
 fn a_signal_reaches_the_agent_and_its_end_is_ours() {
     for (end, number) in [("kill -9 $$", 9), ("trap - TERM; kill -TERM $$", 15)] {
         let dir = tempfile::tempdir().unwrap();
-        let script = format!("trap 'echo told; {end}' TERM; echo ready; while :; do sleep 0.05; done");
+        let script =
+            format!("trap 'echo told; {end}' TERM; echo ready; while :; do sleep 0.05; done");
         let file = dir.path().join("said.jsonl");
         let mut command = Command::new(FAKE_AGENT);
-        command.arg("record").arg(&file).args(["--", "sh", "-c", &script]);
+        command
+            .arg("record")
+            .arg(&file)
+            .args(["--", "sh", "-c", &script]);
         let child = piped(command).spawn().unwrap();
         let recorded = || std::fs::read_to_string(&file).unwrap_or_default();
         assert!(wait_until(Duration::from_secs(60), || recorded().contains(READY)));
         signal(child.id(), Signal::TERM);
         let output = child.wait_with_output().unwrap();
-        assert_eq!((output.status.signal(), utf8(&output.stdout)), (Some(number), "ready\ntold\n"));
-        assert!(recorded().contains(&format!("{{\"signal\":{number}}}")), "{}", recorded());
+        assert_eq!(
+            (output.status.signal(), utf8(&output.stdout)),
+            (Some(number), "ready\ntold\n")
+        );
+        assert!(
+            recorded().contains(&format!("{{\"signal\":{number}}}")),
+            "{}",
+            recorded()
+        );
     }
 }

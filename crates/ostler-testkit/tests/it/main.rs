@@ -29,7 +29,10 @@ const FAKE_AGENT: &str = env!("CARGO_BIN_EXE_fake-agent");
 fn agent(dir: &Path, verbs: &str) -> Command {
     let script = fake::script(dir, &verbs.replace("$DIR", &dir.display().to_string()));
     let mut command = Command::new(FAKE_AGENT);
-    command.env(fake::SCRIPT, script).stdin(Stdio::piped()).stdout(Stdio::piped());
+    command
+        .env(fake::SCRIPT, script)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
     command.stderr(Stdio::piped());
     command
 }
@@ -60,16 +63,27 @@ fn next_line(child: &mut Child) -> String {
 
 fn json_lines(output: &Output) -> Vec<Value> {
     let text = std::str::from_utf8(&output.stdout).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 /// `type` and `subtype` (or the content block's or stream event's type) of each line.
 fn kinds(lines: &[Value]) -> Vec<String> {
     let kind = |line: &Value| {
-        let detail = ["/subtype", "/event/type", "/message/content/0/type", "/request/subtype"]
-            .into_iter()
-            .find_map(|place| line.pointer(place)?.as_str());
-        format!("{}/{}", line["type"].as_str().unwrap(), detail.unwrap_or_default())
+        let detail = [
+            "/subtype",
+            "/event/type",
+            "/message/content/0/type",
+            "/request/subtype",
+        ]
+        .into_iter()
+        .find_map(|place| line.pointer(place)?.as_str());
+        format!(
+            "{}/{}",
+            line["type"].as_str().unwrap(),
+            detail.unwrap_or_default()
+        )
     };
     lines.iter().map(kind).collect()
 }

@@ -26,10 +26,18 @@ pub(super) enum Reach {
 }
 
 /// Checks every argument that may be a path, or hold one.
-pub(super) fn check(rule: &CommandRule, args: &[String], place: &Place<'_>, reach: Reach) -> Result<(), ToolError> {
+pub(super) fn check(
+    rule: &CommandRule,
+    args: &[String],
+    place: &Place<'_>,
+    reach: Reach,
+) -> Result<(), ToolError> {
     let mut is_text = false;
     let real = place.root.canonicalize().ok();
-    let root = Root { given: place.root, real: real.as_deref() };
+    let root = Root {
+        given: place.root,
+        real: real.as_deref(),
+    };
     for arg in args {
         if std::mem::take(&mut is_text) {
             continue;
@@ -45,12 +53,14 @@ pub(super) fn check(rule: &CommandRule, args: &[String], place: &Place<'_>, reac
         }
         if candidates.len() > MOST_CANDIDATES {
             let start = ostler_core::clip::plain(&arg.chars().take(40).collect::<String>());
-            let message = format!("the argument that begins with {start:?} could be read as too many paths");
+            let message =
+                format!("the argument that begins with {start:?} could be read as too many paths");
             return Err(ToolError::new(Code::DeniedByPolicy, message));
         }
         for path in candidates {
             match check_path((path, arg), &root, place) {
-                Err(error) if error.code == Code::PathOutsideWorkspace && reach == Reach::Sandbox => {}
+                Err(error)
+                    if error.code == Code::PathOutsideWorkspace && reach == Reach::Sandbox => {}
                 checked => checked?,
             }
         }
@@ -78,11 +88,19 @@ fn text_option(rule: &CommandRule, args: &[String], arg: &str) -> Text {
         if is_short && arg.starts_with(option.as_str()) {
             return if given { Text::Here } else { Text::Next };
         }
-        if is_short && option.strip_prefix('-').is_some_and(|letter| cluster(arg).ends_with(letter)) {
+        if is_short
+            && option
+                .strip_prefix('-')
+                .is_some_and(|letter| cluster(arg).ends_with(letter))
+        {
             return Text::Next;
         }
         if !is_short && matches(option, arg) {
-            return if arg.contains('=') { Text::Here } else { Text::Next };
+            return if arg.contains('=') {
+                Text::Here
+            } else {
+                Text::Next
+            };
         }
     }
     Text::No
@@ -120,15 +138,23 @@ struct Root<'a> {
     real: Option<&'a Path>,
 }
 
-fn check_path((path, arg): (&str, &str), root: &Root<'_>, place: &Place<'_>) -> Result<(), ToolError> {
+fn check_path(
+    (path, arg): (&str, &str),
+    root: &Root<'_>,
+    place: &Place<'_>,
+) -> Result<(), ToolError> {
     let outside = || {
-        let message = format!("the argument {arg:?} leads out of the workspace; use a path relative to its root");
+        let message = format!(
+            "the argument {arg:?} leads out of the workspace; use a path relative to its root"
+        );
         Err(ToolError::new(Code::PathOutsideWorkspace, message))
     };
     if path == "/dev/null" {
         return Ok(());
     }
-    let Some(relative) = relative(path, root.given) else { return outside() };
+    let Some(relative) = relative(path, root.given) else {
+        return outside();
+    };
     // Its letters were looked at all the same: a program may shorten them before it opens anything.
     if relative.as_os_str().is_empty() || relative.as_os_str().len() > LONGEST_PATH {
         return Ok(());
@@ -137,7 +163,10 @@ fn check_path((path, arg): (&str, &str), root: &Root<'_>, place: &Place<'_>) -> 
         return outside();
     }
     if (place.is_denied)(&relative) {
-        let message = format!("the rules about files keep {} closed (argument {arg:?})", relative.display());
+        let message = format!(
+            "the rules about files keep {} closed (argument {arg:?})",
+            relative.display()
+        );
         return Err(ToolError::new(Code::DeniedByPolicy, message));
     }
     Ok(())
@@ -149,8 +178,11 @@ fn relative(path: &str, root: &Path) -> Option<PathBuf> {
         return None;
     }
     let path = Path::new(path);
-    let below =
-        if path.is_absolute() { plain(path)?.strip_prefix(plain(root)?).ok()?.to_owned() } else { path.to_owned() };
+    let below = if path.is_absolute() {
+        plain(path)?.strip_prefix(plain(root)?).ok()?.to_owned()
+    } else {
+        path.to_owned()
+    };
     plain(&below)
 }
 
@@ -170,6 +202,8 @@ fn plain(path: &Path) -> Option<PathBuf> {
 
 /// Whether a link on the way leads out of the workspace. What does not exist is looked at as far as it does.
 fn leads_out(relative: &Path, root: &Path) -> bool {
-    let real = relative.ancestors().find_map(|part| root.join(part).canonicalize().ok());
+    let real = relative
+        .ancestors()
+        .find_map(|part| root.join(part).canonicalize().ok());
     real.is_some_and(|real| !real.starts_with(root))
 }

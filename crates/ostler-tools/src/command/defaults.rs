@@ -17,12 +17,16 @@ struct Rules {
 
 /// The default rules. That their examples hold is proved by a test, not looked at each time.
 pub(super) fn rules() -> Result<Vec<CommandRule>, String> {
-    toml::from_str::<Rules>(TEXT).map(|rules| rules.command).map_err(|error| error.to_string())
+    toml::from_str::<Rules>(TEXT)
+        .map(|rules| rules.command)
+        .map_err(|error| error.to_string())
 }
 
 /// Rules for tools that only read, of those that need any.
 pub(super) fn tool_rules() -> Result<Vec<CommandRule>, String> {
-    toml::from_str::<Rules>(TOOLS).map(|rules| rules.command).map_err(|error| error.to_string())
+    toml::from_str::<Rules>(TOOLS)
+        .map(|rules| rules.command)
+        .map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -35,11 +39,19 @@ mod tests {
         let rules = rules().unwrap();
         for rule in &rules {
             rule.check().unwrap();
-            assert!(!rule.examples.allow.is_empty(), "{} has no examples", rule.name);
+            assert!(
+                !rule.examples.allow.is_empty(),
+                "{} has no examples",
+                rule.name
+            );
         }
         for rule in tool_rules().unwrap() {
             rule.check().unwrap();
-            assert!(!rule.examples.deny.is_empty(), "{} has no examples", rule.name);
+            assert!(
+                !rule.examples.deny.is_empty(),
+                "{} has no examples",
+                rule.name
+            );
         }
         let names: Vec<_> = rules.iter().map(|rule| rule.name.as_str()).collect();
         assert_eq!(names, ["git", "just", "fest", "camp"]);

@@ -11,7 +11,10 @@ pub(super) fn find_named(command: &str, place: &Place<'_>) -> Result<PathBuf, To
     if file.is_absolute() {
         return match is_program(file) {
             true => Ok(file.to_owned()),
-            false => Err(ToolError::new(Code::FileNotFound, format!("{command} is not an executable file"))),
+            false => Err(ToolError::new(
+                Code::FileNotFound,
+                format!("{command} is not an executable file"),
+            )),
         };
     }
     match command.contains('/') && !command.starts_with("./") {
@@ -22,7 +25,10 @@ pub(super) fn find_named(command: &str, place: &Place<'_>) -> Result<PathBuf, To
 
 /// The program of a command: on PATH outside the workspace, or the workspace's own script for `./name`.
 pub(super) fn find(command: &str, place: &Place<'_>) -> Result<PathBuf, ToolError> {
-    let root = place.root.canonicalize().unwrap_or_else(|_| place.root.to_owned());
+    let root = place
+        .root
+        .canonicalize()
+        .unwrap_or_else(|_| place.root.to_owned());
     let missing = |why: String| Err(ToolError::new(Code::FileNotFound, why));
     if let Some(script) = command.strip_prefix("./") {
         let file = root.join(script);
@@ -53,16 +59,22 @@ pub(super) fn find(command: &str, place: &Place<'_>) -> Result<PathBuf, ToolErro
     match planted {
         Some(file) => Err(ToolError::new(
             Code::DeniedByPolicy,
-            format!("{command} was found only at {}, inside the workspace; such a program is not run", file.display()),
+            format!(
+                "{command} was found only at {}, inside the workspace; such a program is not run",
+                file.display()
+            ),
         )),
-        None => missing(format!("{command} is allowed but not installed: it is not on PATH")),
+        None => missing(format!(
+            "{command} is allowed but not installed: it is not on PATH"
+        )),
     }
 }
 
 #[cfg(unix)]
 fn is_program(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
-    file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    file.metadata()
+        .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(not(unix))]

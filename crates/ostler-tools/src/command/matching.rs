@@ -9,7 +9,10 @@ use super::words::is_like;
 pub(super) fn judge(rule: &CommandRule, args: &[String]) -> Result<(), String> {
     decide(rule, args).map_err(|why| {
         let (_, sub_command) = sub_command(args);
-        let hint = rule.instead.iter().find(|(known, _)| Some(known.as_str()) == sub_command);
+        let hint = rule
+            .instead
+            .iter()
+            .find(|(known, _)| Some(known.as_str()) == sub_command);
         hint.map_or_else(|| why.clone(), |(_, instead)| format!("{why}. {instead}"))
     })
 }
@@ -19,10 +22,15 @@ fn decide(rule: &CommandRule, args: &[String]) -> Result<(), String> {
     if let Some(allow) = &rule.allow {
         let (before, sub_command) = sub_command(args);
         if let Some(option) = before.iter().find(|option| !rule.before.contains(option)) {
-            return Err(format!("{name}: the option {option} is not allowed before the sub-command"));
+            return Err(format!(
+                "{name}: the option {option} is not allowed before the sub-command"
+            ));
         }
         if let Some(word) = sub_command.filter(|word| !allow.iter().any(|known| known == word)) {
-            return Err(format!("{name} {word} is not allowed. Allowed are: {}", allow.join(", ")));
+            return Err(format!(
+                "{name} {word} is not allowed. Allowed are: {}",
+                allow.join(", ")
+            ));
         }
     }
     blocked(rule, args)
@@ -31,17 +39,36 @@ fn decide(rule: &CommandRule, args: &[String]) -> Result<(), String> {
 /// Whether the rule blocks the arguments, whatever it allows; if so, why.
 pub(super) fn blocked(rule: &CommandRule, args: &[String]) -> Result<(), String> {
     let name = &rule.name;
-    if let Some(words) = rule.block.iter().find(|words| is_blocked(rule, words, args)) {
-        return Err(format!("{name} {} is blocked by the rule for {name}", words.join(" ")));
+    if let Some(words) = rule
+        .block
+        .iter()
+        .find(|words| is_blocked(rule, words, args))
+    {
+        return Err(format!(
+            "{name} {} is blocked by the rule for {name}",
+            words.join(" ")
+        ));
     }
     if let Some(options) = rule.needs.iter().find_map(|words| unmet(words, args)) {
         let word = sub_command(args).1.unwrap_or_default();
-        return Err(format!("{name} {word} is only allowed with one of: {}", options.join(", ")));
+        return Err(format!(
+            "{name} {word} is only allowed with one of: {}",
+            options.join(", ")
+        ));
     }
-    match rule.block_args.iter().find(|pattern| holds(rule, pattern, args)) {
+    match rule
+        .block_args
+        .iter()
+        .find(|pattern| holds(rule, pattern, args))
+    {
         Some(pattern) => {
-            let arg = args.iter().find(|arg| is(rule, &split(pattern)[0], arg)).unwrap_or(pattern);
-            Err(format!("{name}: the argument {arg:?} is blocked by the rule for {name}"))
+            let arg = args
+                .iter()
+                .find(|arg| is(rule, &split(pattern)[0], arg))
+                .unwrap_or(pattern);
+            Err(format!(
+                "{name}: the argument {arg:?} is blocked by the rule for {name}"
+            ))
         }
         None => Ok(()),
     }
@@ -49,7 +76,10 @@ pub(super) fn blocked(rule: &CommandRule, args: &[String]) -> Result<(), String>
 
 /// The options in front of the first word that is none, and that word.
 fn sub_command(args: &[String]) -> (&[String], Option<&str>) {
-    let at = args.iter().position(|arg| !arg.starts_with('-')).unwrap_or(args.len());
+    let at = args
+        .iter()
+        .position(|arg| !arg.starts_with('-'))
+        .unwrap_or(args.len());
     (&args[..at], args.get(at).map(String::as_str))
 }
 
@@ -58,26 +88,35 @@ fn sub_command(args: &[String]) -> (&[String], Option<&str>) {
 fn unmet<'w>(words: &'w [String], args: &[String]) -> Option<&'w [String]> {
     let (needing, options) = words.split_first()?;
     let (before, sub_command) = sub_command(args);
-    let mut given = args.get(before.len() + 1..).unwrap_or_default().iter().take_while(|arg| *arg != "--");
+    let mut given = args
+        .get(before.len() + 1..)
+        .unwrap_or_default()
+        .iter()
+        .take_while(|arg| *arg != "--");
     (sub_command == Some(needing) && !given.any(|arg| options.contains(arg))).then_some(options)
 }
 
 /// Whether all of `words` are there. Where the rule lists sub-commands, the first word is one; elsewhere it may be any argument,
 /// since nobody knows which of the options before it take a value.
 fn is_blocked(rule: &CommandRule, words: &[String], args: &[String]) -> bool {
-    let Some((first, rest)) = words.split_first() else { return false };
+    let Some((first, rest)) = words.split_first() else {
+        return false;
+    };
     let is_sub_command = rule.allow.is_some() && !first.starts_with('-');
     if !is_sub_command {
         return words.iter().all(|word| holds(rule, word, args));
     }
     let (before, sub_command) = sub_command(args);
     let after = args.get(before.len() + 1..).unwrap_or_default();
-    sub_command.is_some_and(|word| is_like(first, word)) && rest.iter().all(|word| holds(rule, word, after))
+    sub_command.is_some_and(|word| is_like(first, word))
+        && rest.iter().all(|word| holds(rule, word, after))
 }
 
 /// Returns true if the arguments hold what a word of a rule means. The letters of `-rf` may be spread over several arguments.
 fn holds(rule: &CommandRule, word: &str, args: &[String]) -> bool {
-    split(word).iter().all(|word| args.iter().any(|arg| is(rule, word, arg)))
+    split(word)
+        .iter()
+        .all(|word| args.iter().any(|arg| is(rule, word, arg)))
 }
 
 /// Returns true if an argument is what a word means, in any spelling that is known for the program.
@@ -91,7 +130,8 @@ fn is(rule: &CommandRule, word: &str, arg: &str) -> bool {
 fn split(word: &str) -> Vec<String> {
     let letters = word.strip_prefix('-').unwrap_or_default();
     let is_repeated = |(at, letter): (usize, char)| letters[..at].contains(letter);
-    let is_cluster = letters.chars().all(|c| c.is_ascii_alphanumeric()) && !letters.char_indices().any(is_repeated);
+    let is_cluster = letters.chars().all(|c| c.is_ascii_alphanumeric())
+        && !letters.char_indices().any(is_repeated);
     match letters.len() > 1 && is_cluster {
         true => letters.chars().map(|letter| format!("-{letter}")).collect(),
         false => vec![word.to_owned()],
@@ -134,7 +174,9 @@ fn single(letters: &str) -> Option<char> {
 pub(super) fn cluster(arg: &str) -> &str {
     match arg.strip_prefix('-') {
         Some(letters) if !letters.starts_with('-') => {
-            let end = letters.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(letters.len());
+            let end = letters
+                .find(|c: char| !c.is_ascii_alphanumeric())
+                .unwrap_or(letters.len());
             &letters[..end]
         }
         _ => "",
@@ -146,7 +188,12 @@ mod tests {
     use super::*;
 
     fn judged(name: &str, block: &[&[&str]], block_args: &[&str], args: &[&str]) -> bool {
-        let own = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+        let own = |words: &[&str]| {
+            words
+                .iter()
+                .map(|&word| word.to_owned())
+                .collect::<Vec<_>>()
+        };
         let rule = CommandRule {
             name: name.to_owned(),
             block: block.iter().map(|words| own(words)).collect(),
@@ -179,6 +226,9 @@ mod tests {
         assert!(!judged("find", &[], &["-exec"], &[".", "-exec", "x"]));
         assert!(judged("find", &[], &["-exec"], &[".", "-newerxy", "-cmin"]));
         assert!(!judged("frob", &[&["go", "-xy"]], &[], &["-y", "go", "-x"]));
-        assert!(judged("frob", &[&["go", "-x"]], &[], &["go", "--extract"]), "nobody knows this program");
+        assert!(
+            judged("frob", &[&["go", "-x"]], &[], &["go", "--extract"]),
+            "nobody knows this program"
+        );
     }
 }

@@ -43,7 +43,9 @@ impl FromStr for CommandPreset {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let known = Self::ALL.into_iter().find(|preset| preset.as_str() == text);
-        known.ok_or_else(|| format!("{text:?} is not a preset of commands; expected strict, build or any"))
+        known.ok_or_else(|| {
+            format!("{text:?} is not a preset of commands; expected strict, build or any")
+        })
     }
 }
 
@@ -62,10 +64,18 @@ mod tests {
 
     #[test]
     fn presets_have_an_order_and_a_name() {
-        assert!(CommandPreset::Strict < CommandPreset::Build && CommandPreset::Build < CommandPreset::Any);
+        assert!(
+            CommandPreset::Strict < CommandPreset::Build
+                && CommandPreset::Build < CommandPreset::Any
+        );
         for preset in CommandPreset::ALL {
             assert_eq!(preset.as_str().parse(), Ok(preset));
         }
-        assert!("all".parse::<CommandPreset>().unwrap_err().contains("strict, build or any"));
+        assert!(
+            "all"
+                .parse::<CommandPreset>()
+                .unwrap_err()
+                .contains("strict, build or any")
+        );
     }
 }

@@ -7,9 +7,15 @@ use super::words::is_like;
 
 /// File names that tell what a project is made of, and the tools that build and test it.
 const MARKERS: &[(&str, &str)] = &[
-    ("Cargo.toml", "cargo rustc rustfmt rustdoc clippy-driver cargo-clippy cargo-fmt cargo-nextest rustup"),
+    (
+        "Cargo.toml",
+        "cargo rustc rustfmt rustdoc clippy-driver cargo-clippy cargo-fmt cargo-nextest rustup",
+    ),
     ("rust-toolchain*", "cargo rustc rustfmt"),
-    ("package.json", "npm npx pnpm yarn node tsc eslint prettier jest vitest mocha tsx vite webpack turbo nx"),
+    (
+        "package.json",
+        "npm npx pnpm yarn node tsc eslint prettier jest vitest mocha tsx vite webpack turbo nx",
+    ),
     ("tsconfig.json", "node tsc npx"),
     ("*.js *.mjs *.cjs *.ts", "node"),
     ("bun.lock bun.lockb bunfig.toml", "bun bunx node"),
@@ -19,11 +25,17 @@ const MARKERS: &[(&str, &str)] = &[
         "python python3 pytest py.test uv pip pip3 poetry pipenv pdm hatch tox nox ruff mypy pyright black isort flake8 pylint coverage",
     ),
     ("manage.py", "python python3"),
-    ("go.mod go.work *.go", "go gofmt goimports golangci-lint staticcheck gotestsum"),
+    (
+        "go.mod go.work *.go",
+        "go gofmt goimports golangci-lint staticcheck gotestsum",
+    ),
     ("Makefile makefile GNUmakefile *.mk", "make gmake"),
     ("justfile Justfile .justfile", "just"),
     ("Taskfile.yml Taskfile.yaml", "task go-task"),
-    ("build.gradle build.gradle.kts settings.gradle settings.gradle.kts", "gradle java javac kotlinc"),
+    (
+        "build.gradle build.gradle.kts settings.gradle settings.gradle.kts",
+        "gradle java javac kotlinc",
+    ),
     ("gradlew", "./gradlew java"),
     ("pom.xml", "mvn java javac"),
     ("mvnw", "./mvnw java"),
@@ -38,18 +50,36 @@ const MARKERS: &[(&str, &str)] = &[
     ),
     ("meson.build", "meson ninja cc gcc clang"),
     ("build.ninja", "ninja"),
-    ("configure configure.ac", "make ./configure autoconf automake autoreconf cc gcc"),
-    ("*.c *.h *.cc *.cpp *.cxx *.hpp", "cc c++ gcc g++ clang clang++ make clang-format clang-tidy"),
-    ("WORKSPACE WORKSPACE.bazel MODULE.bazel BUILD.bazel", "bazel bazelisk"),
+    (
+        "configure configure.ac",
+        "make ./configure autoconf automake autoreconf cc gcc",
+    ),
+    (
+        "*.c *.h *.cc *.cpp *.cxx *.hpp",
+        "cc c++ gcc g++ clang clang++ make clang-format clang-tidy",
+    ),
+    (
+        "WORKSPACE WORKSPACE.bazel MODULE.bazel BUILD.bazel",
+        "bazel bazelisk",
+    ),
     ("BUCK .buckconfig", "buck buck2"),
     ("SConstruct", "scons"),
-    ("Gemfile Rakefile *.gemspec *.rb", "bundle rake ruby rspec rubocop rails gem"),
+    (
+        "Gemfile Rakefile *.gemspec *.rb",
+        "bundle rake ruby rspec rubocop rails gem",
+    ),
     ("composer.json *.php", "php composer phpunit phpstan"),
     ("mix.exs", "mix elixir erl"),
     ("rebar.config", "rebar3 erl erlc"),
-    ("*.csproj *.fsproj *.vbproj *.sln *.slnx global.json", "dotnet msbuild"),
+    (
+        "*.csproj *.fsproj *.vbproj *.sln *.slnx global.json",
+        "dotnet msbuild",
+    ),
     ("Package.swift", "swift swiftc xcodebuild"),
-    ("*.cabal stack.yaml cabal.project package.yaml", "cabal stack ghc runghc hlint"),
+    (
+        "*.cabal stack.yaml cabal.project package.yaml",
+        "cabal stack ghc runghc hlint",
+    ),
     ("dune dune-project *.opam", "dune opam ocaml ocamlfind"),
     ("build.zig", "zig"),
     ("pubspec.yaml", "dart flutter"),
@@ -100,9 +130,15 @@ pub(super) fn readers() -> impl Iterator<Item = &'static str> {
 #[must_use]
 pub fn names(root: &Path) -> Vec<String> {
     let (mut names, directories) = entries(root);
-    let is_foreign =
-        |name: &str| name.starts_with('.') || ["node_modules", "target", "vendor", "dist", "build"].contains(&name);
-    for directory in directories.iter().filter(|name| !is_foreign(name)).take(MOST_DIRECTORIES) {
+    let is_foreign = |name: &str| {
+        name.starts_with('.')
+            || ["node_modules", "target", "vendor", "dist", "build"].contains(&name)
+    };
+    for directory in directories
+        .iter()
+        .filter(|name| !is_foreign(name))
+        .take(MOST_DIRECTORIES)
+    {
         names.extend(entries(&root.join(directory)).0);
     }
     names
@@ -111,8 +147,15 @@ pub fn names(root: &Path) -> Vec<String> {
 /// The names of files in a directory, and of directories. Links are followed by neither.
 fn entries(directory: &Path) -> (Vec<String>, Vec<String>) {
     let (mut files, mut directories) = (Vec::new(), Vec::new());
-    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten().take(MOST_ENTRIES) {
-        let (Ok(kind), Ok(name)) = (entry.file_type(), entry.file_name().into_string()) else { continue };
+    for entry in std::fs::read_dir(directory)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .take(MOST_ENTRIES)
+    {
+        let (Ok(kind), Ok(name)) = (entry.file_type(), entry.file_name().into_string()) else {
+            continue;
+        };
         match () {
             () if kind.is_dir() => directories.push(name),
             () if kind.is_file() => files.push(name),
@@ -129,9 +172,17 @@ mod tests {
     #[test]
     fn a_project_is_known_by_its_files() {
         for (files, wanted, unwanted) in [
-            ("Cargo.toml README.md", "cargo rustc rustfmt", "npm python3 bash sh"),
+            (
+                "Cargo.toml README.md",
+                "cargo rustc rustfmt",
+                "npm python3 bash sh",
+            ),
             ("package.json", "npm pnpm yarn node npx tsc", "cargo"),
-            ("pyproject.toml", "python python3 pytest uv tox ruff mypy", "cargo node"),
+            (
+                "pyproject.toml",
+                "python python3 pytest uv tox ruff mypy",
+                "cargo node",
+            ),
             ("setup.py", "python3 pytest", ""),
             ("requirements-dev.txt", "python3 pytest", ""),
             ("main.py", "python3", ""),
@@ -164,11 +215,16 @@ mod tests {
     // Whatever a project is made of, a shell, or a program that starts any other, is not among its tools.
     #[test]
     fn no_marker_brings_a_shell() {
-        let shells =
-            "sh bash zsh dash fish env xargs sudo ssh curl wget docker nc eval tee dd rm mv cp chmod sed awk perl";
-        let all: BTreeSet<&str> = MARKERS.iter().flat_map(|(_, tools)| tools.split(' ')).collect();
+        let shells = "sh bash zsh dash fish env xargs sudo ssh curl wget docker nc eval tee dd rm mv cp chmod sed awk perl";
+        let all: BTreeSet<&str> = MARKERS
+            .iter()
+            .flat_map(|(_, tools)| tools.split(' '))
+            .collect();
         for shell in shells.split(' ').filter(|shell| *shell != "perl") {
-            assert!(!all.contains(shell) && !readers().any(|reader| reader == shell), "{shell}");
+            assert!(
+                !all.contains(shell) && !readers().any(|reader| reader == shell),
+                "{shell}"
+            );
         }
         assert!(!readers().any(|reader| reader == "perl"));
     }
@@ -179,7 +235,13 @@ mod tests {
         for place in ["web", "a/b", "node_modules", ".hidden"] {
             std::fs::create_dir_all(dir.path().join(place)).unwrap();
         }
-        for file in ["Cargo.toml", "web/package.json", "a/b/go.mod", "node_modules/pom.xml", ".hidden/mix.exs"] {
+        for file in [
+            "Cargo.toml",
+            "web/package.json",
+            "a/b/go.mod",
+            "node_modules/pom.xml",
+            ".hidden/mix.exs",
+        ] {
             std::fs::write(dir.path().join(file), "").unwrap();
         }
         let mut found = names(dir.path());

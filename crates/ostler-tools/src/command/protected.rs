@@ -93,8 +93,14 @@ impl Snapshot {
     ///
     /// # Errors
     /// As [`Snapshot::take`].
-    pub fn take_with(root: &Path, command: &str, user_git: &UserGitConfig) -> Result<Self, ToolError> {
-        let io = |error: io::Error| ToolError::new(Code::Io, format!("the workspace cannot be read: {error}"));
+    pub fn take_with(
+        root: &Path,
+        command: &str,
+        user_git: &UserGitConfig,
+    ) -> Result<Self, ToolError> {
+        let io = |error: io::Error| {
+            ToolError::new(Code::Io, format!("the workspace cannot be read: {error}"))
+        };
         let at = root.canonicalize().map_err(io)?;
         let root = Dir::open_ambient_dir(root, cap_std::ambient_authority()).map_err(io)?;
         let is_git = command == "git";
@@ -103,11 +109,23 @@ impl Snapshot {
             return Err(too_large("the workspace"));
         }
         let index = gitlinks::Before::of(&root).ok_or_else(|| too_large(".git/index"))?;
-        let mut snapshot = Self { at, root, is_git, protected: Vec::new(), seen, index };
+        let mut snapshot = Self {
+            at,
+            root,
+            is_git,
+            protected: Vec::new(),
+            seen,
+            index,
+        };
         snapshot.protect_own()?;
         snapshot.protect_nested()?;
         snapshot.protect_steered(user_git)?;
-        let bytes: usize = snapshot.protected.iter().flat_map(|known| known.before.values()).map(Entry::size).sum();
+        let bytes: usize = snapshot
+            .protected
+            .iter()
+            .flat_map(|known| known.before.values())
+            .map(Entry::size)
+            .sum();
         if bytes > MOST_BYTES {
             return Err(too_large("the repositories of the workspace"));
         }
@@ -116,7 +134,11 @@ impl Snapshot {
 
     fn protect_own(&mut self) -> Result<(), ToolError> {
         for path in ALWAYS {
-            let extent = if path == GIT { Extent::Itself } else { Extent::Tree };
+            let extent = if path == GIT {
+                Extent::Itself
+            } else {
+                Extent::Tree
+            };
             self.protect(Path::new(path), extent, None)?;
         }
         self.protect_parts(Path::new(GIT), None)
@@ -124,13 +146,20 @@ impl Snapshot {
 
     /// The parts of a git directory through which it makes git run programs.
     fn protect_parts(&mut self, git: &Path, of: Option<&Path>) -> Result<(), ToolError> {
-        let parts = OF_GIT.iter().chain(if self.is_git { &[] } else { &NOT_BY_GIT[..] });
-        parts.into_iter().try_for_each(|part| self.protect(&git.join(part), Extent::Tree, of))
+        let parts = OF_GIT
+            .iter()
+            .chain(if self.is_git { &[] } else { &NOT_BY_GIT[..] });
+        parts
+            .into_iter()
+            .try_for_each(|part| self.protect(&git.join(part), Extent::Tree, of))
     }
 
     /// Repositories other than that of the workspace: inside of it, and the modules and worktrees of all.
     fn protect_nested(&mut self) -> Result<(), ToolError> {
-        let (directories, files) = (self.seen.git_directories.clone(), self.seen.git_files.clone());
+        let (directories, files) = (
+            self.seen.git_directories.clone(),
+            self.seen.git_files.clone(),
+        );
         for git in directories.iter().filter(|git| **git != Path::new(GIT)) {
             self.protect(git, Extent::Itself, Some(git))?;
             self.protect_parts(git, Some(git))?;
@@ -149,22 +178,30 @@ impl Snapshot {
         let mut look = Look::new(&at, user_git);
         at.ancestors().for_each(|top| look.working_tree(top));
         for git in &self.seen.git_directories {
-            let top = if git.file_name().is_some_and(|name| name == GIT) { git.parent() } else { None };
+            let top = if git.file_name().is_some_and(|name| name == GIT) {
+                git.parent()
+            } else {
+                None
+            };
             look.git_directory(&at.join(git), &at.join(top.unwrap_or(git)));
         }
         for file in &self.seen.git_files {
             look.working_tree(&at.join(file.parent().unwrap_or(Path::new(""))));
         }
         for (path, reason) in look.found() {
-            let is_known =
-                self.protected.iter().any(|known| known.extent == Extent::Tree && path.starts_with(&known.path));
+            let is_known = self
+                .protected
+                .iter()
+                .any(|known| known.extent == Extent::Tree && path.starts_with(&known.path));
             // What lies behind a link is protected where it is, and the link as a link.
             if is_known || self.leads_through_a_link(&path) {
                 continue;
             }
             match self.protect(&path, Extent::Tree, None) {
                 Err(error) if error.code == Code::TooLarge && reason == Reason::Hooks => {
-                    HOOK_NAMES.iter().try_for_each(|name| self.protect(&path.join(name), Extent::Tree, None))?;
+                    HOOK_NAMES
+                        .iter()
+                        .try_for_each(|name| self.protect(&path.join(name), Extent::Tree, None))?;
                 }
                 done => done?,
             }
@@ -173,15 +210,27 @@ impl Snapshot {
     }
 
     fn leads_through_a_link(&self, path: &Path) -> bool {
-        path.ancestors().skip(1).any(|above| self.root.symlink_metadata(above).is_ok_and(|meta| meta.is_symlink()))
+        path.ancestors().skip(1).any(|above| {
+            self.root
+                .symlink_metadata(above)
+                .is_ok_and(|meta| meta.is_symlink())
+        })
     }
 
     fn protect(&mut self, path: &Path, extent: Extent, of: Option<&Path>) -> Result<(), ToolError> {
         let before = collect(&self.root, path, extent).map_err(|trouble| match trouble {
-            Trouble::Io(error) => ToolError::new(Code::Io, format!("{} cannot be read: {error}", path.display())),
+            Trouble::Io(error) => ToolError::new(
+                Code::Io,
+                format!("{} cannot be read: {error}", path.display()),
+            ),
             Trouble::TooMuch => too_large(&path.display().to_string()),
         })?;
-        self.protected.push(Protected { path: path.to_owned(), extent, of: of.map(Path::to_owned), before });
+        self.protected.push(Protected {
+            path: path.to_owned(),
+            extent,
+            of: of.map(Path::to_owned),
+            before,
+        });
         Ok(())
     }
 
@@ -201,18 +250,30 @@ impl Snapshot {
     }
 
     fn restore_one(&self, known: &Protected, restored: &mut Restored) {
-        let Protected { path, extent, of, before } = known;
+        let Protected {
+            path,
+            extent,
+            of,
+            before,
+        } = known;
         if of.as_ref().is_some_and(|of| !self.is_there(of)) {
             return;
         }
-        let in_the_way = if of.is_none() { self.clear_the_way(path, !before.is_empty()) } else { Ok(None) };
+        let in_the_way = if of.is_none() {
+            self.clear_the_way(path, !before.is_empty())
+        } else {
+            Ok(None)
+        };
         match in_the_way {
             Ok(Some(moved)) => restored.put_back.push(quoted(&moved.to_string_lossy())),
             Ok(None) => {}
             Err(error) => return restored.failed.push(format!("{}: {error}", path.display())),
         }
         let after = self.now(path, *extent);
-        if after.as_ref().is_some_and(|after| after == before || self.is_fine(path, before, after)) {
+        if after
+            .as_ref()
+            .is_some_and(|after| after == before || self.is_fine(path, before, after))
+        {
             return;
         }
         match &after {
@@ -221,24 +282,40 @@ impl Snapshot {
         }
         match self.put_back(known) {
             Ok(()) if self.now(path, *extent).as_ref() == Some(before) => {}
-            Ok(()) => restored.failed.push(format!("{}: it is not as before", path.display())),
+            Ok(()) => restored
+                .failed
+                .push(format!("{}: it is not as before", path.display())),
             Err(error) => restored.failed.push(format!("{}: {error}", path.display())),
         }
     }
 
     /// Whether there is still something at a path, reached without links.
     fn is_there(&self, path: &Path) -> bool {
-        let is_directory = |above: &Path| self.root.symlink_metadata(above).is_ok_and(|meta| meta.is_dir());
-        path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()).all(is_directory)
+        let is_directory = |above: &Path| {
+            self.root
+                .symlink_metadata(above)
+                .is_ok_and(|meta| meta.is_dir())
+        };
+        path.ancestors()
+            .skip(1)
+            .filter(|above| !above.as_os_str().is_empty())
+            .all(is_directory)
             && self.root.symlink_metadata(path).is_ok()
     }
 
     /// Makes the directories above a path real ones again, where something has to be put into them. Names what was in the way.
     fn clear_the_way(&self, path: &Path, is_wanted: bool) -> io::Result<Option<PathBuf>> {
-        let mut above: Vec<&Path> = path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()).collect();
+        let mut above: Vec<&Path> = path
+            .ancestors()
+            .skip(1)
+            .filter(|above| !above.as_os_str().is_empty())
+            .collect();
         above.reverse();
         let mut moved = None;
-        for directory in above.into_iter().filter(|directory| *directory != Path::new(GIT)) {
+        for directory in above
+            .into_iter()
+            .filter(|directory| *directory != Path::new(GIT))
+        {
             match self.root.symlink_metadata(directory) {
                 Ok(meta) if meta.is_dir() => continue,
                 Ok(_) => {
@@ -263,8 +340,12 @@ impl Snapshot {
         let mut seen = Seen::after(&self.seen, &self.at);
         match crate::tree::walk(&self.root, scan::MOST_ENTRIES, &mut seen) {
             Ok(walked) if walked.is_whole => {}
-            Ok(_) => seen.failed.push("the workspace became too large to be checked for new repositories".to_owned()),
-            Err(error) => seen.failed.push(format!("the workspace could not be checked for new repositories: {error}")),
+            Ok(_) => seen.failed.push(
+                "the workspace became too large to be checked for new repositories".to_owned(),
+            ),
+            Err(error) => seen.failed.push(format!(
+                "the workspace could not be checked for new repositories: {error}"
+            )),
         }
         seen.check_git_files(&self.root);
         restored.put_back.append(&mut seen.put_back);
@@ -279,10 +360,17 @@ impl Snapshot {
         }
         let index = PathBuf::from(".git/index");
         let entries = before.entries();
-        let known = Protected { path: index.clone(), extent: Extent::Tree, of: None, before: entries };
+        let known = Protected {
+            path: index.clone(),
+            extent: Extent::Tree,
+            of: None,
+            before: entries,
+        };
         restored.put_back.push(index.display().to_string());
         if let Err(error) = self.put_back(&known) {
-            restored.failed.push(format!("{}: {error}", index.display()));
+            restored
+                .failed
+                .push(format!("{}: {error}", index.display()));
         }
     }
 
@@ -299,18 +387,30 @@ impl Snapshot {
             (None, Some(Entry::File { bytes, .. })) => {
                 path == Path::new(CONFIG) && self.is_git && config::is_new(bytes)
             }
-            (Some(Entry::File { bytes: old, mode }), Some(Entry::File { bytes: new, mode: now })) => {
-                is_config && self.is_git && mode == now && config::is_fine(old, new)
-            }
+            (
+                Some(Entry::File { bytes: old, mode }),
+                Some(Entry::File {
+                    bytes: new,
+                    mode: now,
+                }),
+            ) => is_config && self.is_git && mode == now && config::is_fine(old, new),
             _ => false,
         }
     }
 
     /// First away with what is there, by its name alone, so that nothing in it can stand in the way; then the old is written.
     fn put_back(&self, known: &Protected) -> io::Result<()> {
-        let Protected { path, extent, before, .. } = known;
+        let Protected {
+            path,
+            extent,
+            before,
+            ..
+        } = known;
         let was_directory = matches!(before.get(path), Some(Entry::Directory { .. }));
-        let is_directory = self.root.symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
+        let is_directory = self
+            .root
+            .symlink_metadata(path)
+            .is_ok_and(|meta| meta.is_dir());
         let discarded = match *extent == Extent::Itself && was_directory && is_directory {
             true => None,
             false => discard::move_away(&self.root, path)?,
@@ -342,7 +442,9 @@ impl Snapshot {
     }
 
     fn write(&self, at: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-        let mut file = self.root.open_with(at, OpenOptions::new().write(true).create_new(true))?;
+        let mut file = self
+            .root
+            .open_with(at, OpenOptions::new().write(true).create_new(true))?;
         file.write_all(bytes)?;
         #[cfg(unix)]
         file.set_permissions(cap_std::fs::PermissionsExt::from_mode(mode))?;
@@ -353,9 +455,15 @@ impl Snapshot {
 }
 
 fn differences(before: &Entries, after: &Entries) -> Vec<String> {
-    let gone_or_other = before.iter().filter(|(at, entry)| after.get(*at) != Some(*entry)).map(|(at, _)| at);
+    let gone_or_other = before
+        .iter()
+        .filter(|(at, entry)| after.get(*at) != Some(*entry))
+        .map(|(at, _)| at);
     let new = after.keys().filter(|at| !before.contains_key(*at));
-    gone_or_other.chain(new).map(|at| quoted(&at.to_string_lossy())).collect()
+    gone_or_other
+        .chain(new)
+        .map(|at| quoted(&at.to_string_lossy()))
+        .collect()
 }
 
 /// Existing paths of a workspace that a confined agent or command must not change: hooks and what git's settings lead to, Ostler's
@@ -368,12 +476,21 @@ pub fn protected_paths(root: &Path) -> Vec<PathBuf> {
 /// The same, where the user's own git settings count, too.
 #[must_use]
 pub fn protected_paths_with(root: &Path, user_git: &UserGitConfig) -> Vec<PathBuf> {
-    let Ok(at) = root.canonicalize() else { return Vec::new() };
+    let Ok(at) = root.canonicalize() else {
+        return Vec::new();
+    };
     let mut look = Look::new(&at, user_git);
     at.ancestors().for_each(|top| look.working_tree(top));
-    let mut paths: Vec<PathBuf> = [".ostler", "ostler.toml"].iter().map(|path| at.join(path)).collect();
-    let git = crate::repository::steering::git_directory_of(&at).and_then(|git| git.canonicalize().ok());
-    paths.extend(git.filter(|git| git.starts_with(&at)).map(|git| git.join("hooks")));
+    let mut paths: Vec<PathBuf> = [".ostler", "ostler.toml"]
+        .iter()
+        .map(|path| at.join(path))
+        .collect();
+    let git =
+        crate::repository::steering::git_directory_of(&at).and_then(|git| git.canonicalize().ok());
+    paths.extend(
+        git.filter(|git| git.starts_with(&at))
+            .map(|git| git.join("hooks")),
+    );
     paths.extend(look.found().into_keys().map(|path| at.join(path)));
     paths.retain(|path| path.symlink_metadata().is_ok());
     paths.sort();
@@ -382,7 +499,9 @@ pub fn protected_paths_with(root: &Path, user_git: &UserGitConfig) -> Vec<PathBu
 }
 
 fn too_large(what: &str) -> ToolError {
-    let message = format!("{what} holds more than can be protected; commands are not run in such a workspace");
+    let message = format!(
+        "{what} holds more than can be protected; commands are not run in such a workspace"
+    );
     ToolError::new(Code::TooLarge, message)
 }
 

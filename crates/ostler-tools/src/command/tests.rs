@@ -12,10 +12,20 @@ fn examples_are_checked_and_named() {
     let ok = "name = \"cargo\"\nallow = [\"test\"]\nexamples = { allow = [\"cargo test -q\"], deny = [\"cargo run\"] }";
     rule(ok).check().unwrap();
     let wrong =
-        rule("name = \"cargo\"\nallow = [\"test\"]\nexamples = { allow = [\"cargo run\"] }").check().unwrap_err();
-    assert!(wrong.contains("cargo run") && wrong.contains("denies"), "{wrong}");
-    let wrong = rule("name = \"cargo\"\nexamples = { deny = [\"cargo run\"] }").check().unwrap_err();
-    assert!(wrong.contains("cargo run") && wrong.contains("allows"), "{wrong}");
+        rule("name = \"cargo\"\nallow = [\"test\"]\nexamples = { allow = [\"cargo run\"] }")
+            .check()
+            .unwrap_err();
+    assert!(
+        wrong.contains("cargo run") && wrong.contains("denies"),
+        "{wrong}"
+    );
+    let wrong = rule("name = \"cargo\"\nexamples = { deny = [\"cargo run\"] }")
+        .check()
+        .unwrap_err();
+    assert!(
+        wrong.contains("cargo run") && wrong.contains("allows"),
+        "{wrong}"
+    );
     for (text, word) in [
         ("name = \"\"", "no name"),
         ("name = \"a/b\"", "slash"),
@@ -32,18 +42,37 @@ fn examples_are_checked_and_named() {
 
 #[test]
 fn a_rule_of_the_same_name_replaces_the_default() {
-    let commands = Commands::new(&[rule("name = \"git\"\nallow = [\"status\"]"), rule("name = \"cargo\"")]).unwrap();
-    assert_eq!(commands.names().collect::<Vec<_>>(), ["camp", "cargo", "fest", "git", "just"]);
+    let commands = Commands::new(&[
+        rule("name = \"git\"\nallow = [\"status\"]"),
+        rule("name = \"cargo\""),
+    ])
+    .unwrap();
+    assert_eq!(
+        commands.names().collect::<Vec<_>>(),
+        ["camp", "cargo", "fest", "git", "just"]
+    );
     assert_eq!(commands.added(), ["git", "cargo"]);
-    let place = Place { root: Path::new("/"), path: OsStr::new("/usr/bin:/bin"), is_denied: &|_| false };
-    assert_eq!(commands.check("git", &["log".into()], &place).unwrap_err().code, Code::DeniedByPolicy);
+    let place = Place {
+        root: Path::new("/"),
+        path: OsStr::new("/usr/bin:/bin"),
+        is_denied: &|_| false,
+    };
+    assert_eq!(
+        commands
+            .check("git", &["log".into()], &place)
+            .unwrap_err()
+            .code,
+        Code::DeniedByPolicy
+    );
 }
 
 #[test]
 fn the_description_names_what_is_allowed() {
     let text = describe(&Commands::new(&[]).unwrap(), &|_| true);
     assert!(
-        text.contains("- git: status, diff") && text.contains("not: push --force") && text.contains("- just"),
+        text.contains("- git: status, diff")
+            && text.contains("not: push --force")
+            && text.contains("- just"),
         "{text}"
     );
     assert!((RUN_COMMAND.schema)().contains("\"command\""));
@@ -59,7 +88,11 @@ fn words(line: &str) -> (String, Vec<String>) {
 fn allows(commands: &Commands, line: &str) -> bool {
     let root = tempfile::tempdir().unwrap();
     let is_denied = |path: &Path| path.starts_with(".env");
-    let place = Place { root: root.path(), path: OsStr::new("/usr/bin:/bin"), is_denied: &is_denied };
+    let place = Place {
+        root: root.path(),
+        path: OsStr::new("/usr/bin:/bin"),
+        is_denied: &is_denied,
+    };
     let (command, args) = words(line);
     match commands.check(&command, &args, &place) {
         Ok(_) => true,
@@ -68,7 +101,10 @@ fn allows(commands: &Commands, line: &str) -> bool {
 }
 
 fn preset(preset: CommandPreset, files: &[&str]) -> Commands {
-    Commands::new(&[]).unwrap().with_preset(preset, files.iter().copied()).unwrap()
+    Commands::new(&[])
+        .unwrap()
+        .with_preset(preset, files.iter().copied())
+        .unwrap()
 }
 
 // Issue 14, "Commands a model may run".
@@ -117,7 +153,14 @@ fn the_build_preset_has_the_projects_tools_and_readers() {
         assert!(!allows(&strict, line), "{line}");
     }
     let any = preset(CommandPreset::Any, &[]);
-    for line in ["sh -c 'ls | wc'", "bash x.sh", "python3 -c 'print(1)'", "cargo test", "find . -exec ls {} ;", "./x"] {
+    for line in [
+        "sh -c 'ls | wc'",
+        "bash x.sh",
+        "python3 -c 'print(1)'",
+        "cargo test",
+        "find . -exec ls {} ;",
+        "./x",
+    ] {
         assert!(allows(&any, line), "{line}");
     }
     for line in ["git push --force", "../x", "/bin/ls", "cat .env", "-x", ""] {
@@ -128,9 +171,15 @@ fn the_build_preset_has_the_projects_tools_and_readers() {
 // A rule of the policy counts for more than a preset.
 #[test]
 fn a_policys_rule_narrows_a_preset() {
-    let rules = [rule("name = \"cargo\"\nallow = [\"test\"]"), rule("name = \"cat\"\nblock_args = [\"-A\"]")];
+    let rules = [
+        rule("name = \"cargo\"\nallow = [\"test\"]"),
+        rule("name = \"cat\"\nblock_args = [\"-A\"]"),
+    ];
     for preset in [CommandPreset::Build, CommandPreset::Any] {
-        let commands = Commands::new(&rules).unwrap().with_preset(preset, ["Cargo.toml"]).unwrap();
+        let commands = Commands::new(&rules)
+            .unwrap()
+            .with_preset(preset, ["Cargo.toml"])
+            .unwrap();
         assert!(allows(&commands, "cargo test") && !allows(&commands, "cargo run"));
         assert!(allows(&commands, "cat x") && !allows(&commands, "cat -A x"));
     }
@@ -138,8 +187,17 @@ fn a_policys_rule_narrows_a_preset() {
 
 #[test]
 fn a_command_is_allowed_as_it_stands() {
-    let rules = [rule("name = \"make\"\nblock_args = [\"-B\"]\nallow = [\"all\"]")];
-    let list = ["cargo test", "make check", "sh -c 'a && b'", "git push --force", "scripts/x -q"].map(|line| {
+    let rules = [rule(
+        "name = \"make\"\nblock_args = [\"-B\"]\nallow = [\"all\"]",
+    )];
+    let list = [
+        "cargo test",
+        "make check",
+        "sh -c 'a && b'",
+        "git push --force",
+        "scripts/x -q",
+    ]
+    .map(|line| {
         let (first, more) = words(line);
         [first].into_iter().chain(more).collect::<Vec<_>>()
     });
@@ -176,13 +234,31 @@ fn a_command_is_allowed_as_it_stands() {
 
 #[test]
 fn a_refusal_says_what_is_allowed_and_who_can_allow_more() {
-    let commands = preset(CommandPreset::Build, &["Cargo.toml"]).allowing([vec!["make".to_owned(), "all".to_owned()]]);
-    let place = Place { root: Path::new("/"), path: OsStr::new("/usr/bin:/bin"), is_denied: &|_| false };
+    let commands = preset(CommandPreset::Build, &["Cargo.toml"])
+        .allowing([vec!["make".to_owned(), "all".to_owned()]]);
+    let place = Place {
+        root: Path::new("/"),
+        path: OsStr::new("/usr/bin:/bin"),
+        is_denied: &|_| false,
+    };
     let error = commands.check("npm test", &[], &place).unwrap_err().message;
-    for part in ["cargo", "git", "grep", "\"make all\"", "--allow-command", "one word"] {
+    for part in [
+        "cargo",
+        "git",
+        "grep",
+        "\"make all\"",
+        "--allow-command",
+        "one word",
+    ] {
         assert!(error.contains(part), "{part}: {error}");
     }
     let text = describe(&commands, &|name| name != "rustfmt");
-    assert!(text.contains("build and test tools: cargo,") && !text.contains("rustfmt"), "{text}");
-    assert!(text.contains("tools that only read: ") && text.contains("\"make all\""), "{text}");
+    assert!(
+        text.contains("build and test tools: cargo,") && !text.contains("rustfmt"),
+        "{text}"
+    );
+    assert!(
+        text.contains("tools that only read: ") && text.contains("\"make all\""),
+        "{text}"
+    );
 }

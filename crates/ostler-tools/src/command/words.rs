@@ -25,8 +25,12 @@ pub(super) fn split(line: &str) -> Result<Vec<String>, String> {
 
 /// Whether `text` looks like `pattern`, in which `*` stands for anything.
 pub(super) fn is_like(pattern: &str, text: &str) -> bool {
-    let Some((head, rest)) = pattern.split_once('*') else { return pattern == text };
-    let Some(text) = text.strip_prefix(head) else { return false };
+    let Some((head, rest)) = pattern.split_once('*') else {
+        return pattern == text;
+    };
+    let Some(text) = text.strip_prefix(head) else {
+        return false;
+    };
     // The first place at which the next piece fits is as good as any other.
     let cuts = text.char_indices().map(|(at, _)| at).chain([text.len()]);
     cuts.into_iter().any(|at| is_like(rest, &text[at..]))
@@ -38,7 +42,10 @@ mod tests {
 
     #[test]
     fn words_and_quotes() {
-        assert_eq!(split("git  commit -m 'a b' \"\" x\"y z\"").unwrap(), ["git", "commit", "-m", "a b", "", "xy z"]);
+        assert_eq!(
+            split("git  commit -m 'a b' \"\" x\"y z\"").unwrap(),
+            ["git", "commit", "-m", "a b", "", "xy z"]
+        );
         assert!(split("git 'x").is_err());
         assert_eq!(split(" ").unwrap(), [""; 0]);
     }

@@ -96,8 +96,11 @@ impl Required {
 mod tests {
     use super::*;
 
-    const ALL: Layers =
-        Layers::LANDLOCK.with(Layers::MOUNTS).with(Layers::NETWORK).with(Layers::PIDS).with(Layers::SECCOMP);
+    const ALL: Layers = Layers::LANDLOCK
+        .with(Layers::MOUNTS)
+        .with(Layers::NETWORK)
+        .with(Layers::PIDS)
+        .with(Layers::SECCOMP);
 
     #[test]
     fn a_process_runs_only_with_the_layers_that_are_required() {
@@ -115,10 +118,19 @@ mod tests {
             (Everything, ALL, 1, true),
         ];
         for (required, layers, landlock, met) in table {
-            assert_eq!(required.is_met(layers, landlock, Network::None), met, "{required:?} {layers:?} {landlock}");
+            assert_eq!(
+                required.is_met(layers, landlock, Network::None),
+                met,
+                "{required:?} {layers:?} {landlock}"
+            );
         }
-        let open = Layers::LANDLOCK.with(Layers::MOUNTS).with(Layers::PIDS).with(Layers::SECCOMP);
-        assert!(!Everything.is_met(open, 7, Network::None) && Everything.is_met(open, 7, Network::All));
+        let open = Layers::LANDLOCK
+            .with(Layers::MOUNTS)
+            .with(Layers::PIDS)
+            .with(Layers::SECCOMP);
+        assert!(
+            !Everything.is_met(open, 7, Network::None) && Everything.is_met(open, 7, Network::All)
+        );
     }
 
     #[test]

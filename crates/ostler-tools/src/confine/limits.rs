@@ -56,7 +56,13 @@ impl Default for CommandLimits {
 }
 
 fn required<'de, D: Deserializer<'de>>(from: D) -> Result<Required, D::Error> {
-    bool::deserialize(from).map(|all| if all { Required::Everything } else { Required::Nothing })
+    bool::deserialize(from).map(|all| {
+        if all {
+            Required::Everything
+        } else {
+            Required::Nothing
+        }
+    })
 }
 
 /// The most memory that commands get without a word about it.
@@ -81,15 +87,22 @@ pub(crate) fn default_memory_mb() -> u64 {
 }
 
 /// What no policy makes writable.
-const SYSTEM: [&str; 11] =
-    ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/boot", "/proc", "/sys", "/dev", "/run"];
+const SYSTEM: [&str; 11] = [
+    "/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/boot", "/proc", "/sys", "/dev", "/run",
+];
 
 impl CommandLimits {
     /// Whether the section makes sense.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.check_counts()?;
-        if let Some(path) = self.write.iter().find(|path| path.parent().is_none() || path.as_os_str() == "~") {
-            return Err(format!("sandbox: write = {path:?}: the whole file system or home cannot be made writable"));
+        if let Some(path) = self
+            .write
+            .iter()
+            .find(|path| path.parent().is_none() || path.as_os_str() == "~")
+        {
+            return Err(format!(
+                "sandbox: write = {path:?}: the whole file system or home cannot be made writable"
+            ));
         }
         match self.env.iter().find_map(|name| Some((name, fault(name)?))) {
             Some((name, why)) => Err(format!("sandbox: env: {name:?}: {why}")),
@@ -108,7 +121,9 @@ impl CommandLimits {
             ("memory_mb", self.memory_mb.unwrap_or(1)),
         ];
         match counts.iter().find(|(_, count)| *count == 0) {
-            Some((name, _)) => Err(format!("sandbox: {name} = 0: expected a whole number of at least 1")),
+            Some((name, _)) => Err(format!(
+                "sandbox: {name} = 0: expected a whole number of at least 1"
+            )),
             None => Ok(()),
         }
     }
@@ -122,14 +137,21 @@ impl CommandLimits {
         let real_home = home.home.and_then(|home| home.canonicalize().ok());
         let is_precious = |path: &Path| {
             SYSTEM.iter().any(|dir| path.starts_with(dir))
-                || [home.home, real_home.as_deref()].iter().flatten().any(|home| home.starts_with(path))
-                || secrets.iter().any(|secret| secret.starts_with(path) || path.starts_with(secret))
+                || [home.home, real_home.as_deref()]
+                    .iter()
+                    .flatten()
+                    .any(|home| home.starts_with(path))
+                || secrets
+                    .iter()
+                    .any(|secret| secret.starts_with(path) || path.starts_with(secret))
         };
         for asked in &self.write {
             let real = expand(asked, home).and_then(|path| path.canonicalize().ok());
             if real.is_some_and(|real| real.parent().is_none() || is_precious(&real)) {
                 let why = "it is the system's, or holds a home or keys";
-                return Err(format!("sandbox: write = {asked:?} cannot be made writable: {why}"));
+                return Err(format!(
+                    "sandbox: write = {asked:?} cannot be made writable: {why}"
+                ));
             }
         }
         Ok(())
@@ -139,7 +161,13 @@ impl CommandLimits {
     #[must_use]
     pub fn beyond_defaults(&self) -> Vec<String> {
         let usual = Self::default();
-        let list = |paths: &[PathBuf]| paths.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ");
+        let list = |paths: &[PathBuf]| {
+            paths
+                .iter()
+                .map(|p| p.display().to_string())
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
         let mut all = Vec::new();
         if !self.write.is_empty() {
             all.push(format!("commands may also write {}", list(&self.write)));
@@ -151,17 +179,27 @@ impl CommandLimits {
             all.push("commands may use the network".to_owned());
         }
         if !self.env.is_empty() {
-            all.push(format!("commands also get the variables {}", self.env.join(", ")));
+            all.push(format!(
+                "commands also get the variables {}",
+                self.env.join(", ")
+            ));
         }
         let raised = [
-            ("timeout_seconds", self.timeout_seconds, usual.timeout_seconds),
+            (
+                "timeout_seconds",
+                self.timeout_seconds,
+                usual.timeout_seconds,
+            ),
             ("cpu_seconds", self.cpu_seconds, usual.cpu_seconds),
             ("file_size_mb", self.file_size_mb, usual.file_size_mb),
             ("processes", self.processes, usual.processes),
             ("open_files", self.open_files, usual.open_files),
         ];
         let raised = raised.iter().filter(|(_, now, usual)| now > usual);
-        all.extend(raised.map(|(name, now, usual)| format!("{name} is {now}, more than the usual {usual}")));
+        all.extend(
+            raised
+                .map(|(name, now, usual)| format!("{name} is {now}, more than the usual {usual}")),
+        );
         all
     }
 }
@@ -216,7 +254,13 @@ mod tests {
             secrets: &[],
             exempt: &[],
         };
-        let ask = |path: &str| CommandLimits { write: vec![path.into()], ..CommandLimits::default() }.check_here(&home);
+        let ask = |path: &str| {
+            CommandLimits {
+                write: vec![path.into()],
+                ..CommandLimits::default()
+            }
+            .check_here(&home)
+        };
         for bad in [
             "/etc",
             "/usr/local",
@@ -240,7 +284,10 @@ mod tests {
     #[test]
     fn what_goes_beyond_the_defaults_is_told() {
         assert_eq!(read("").unwrap().beyond_defaults(), [""; 0]);
-        assert_eq!(read("timeout_seconds = 5").unwrap().beyond_defaults(), [""; 0]);
+        assert_eq!(
+            read("timeout_seconds = 5").unwrap().beyond_defaults(),
+            [""; 0]
+        );
         let told =
             read("network = \"all\"\nwrite = [\"/x\"]\nread = [\"/y\"]\nenv = [\"Z_HOME\"]\nprocesses = 1000").unwrap();
         let told = told.beyond_defaults().join("; ");

@@ -129,7 +129,9 @@ impl ProcessTree {
     /// None where the kernel has no descriptors for processes (before Linux 5.3), or it is gone already.
     fn of(first: i32) -> Option<Self> {
         let first = rustix::process::Pid::from_raw(first)?;
-        rustix::process::pidfd_open(first, rustix::process::PidfdFlags::empty()).ok().map(Self)
+        rustix::process::pidfd_open(first, rustix::process::PidfdFlags::empty())
+            .ok()
+            .map(Self)
     }
 
     /// Kills all of it.
@@ -142,7 +144,10 @@ impl ProcessTree {
     pub fn is_gone(&self) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let mut end = [PollFd::new(&self.0, PollFlags::IN)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
         poll(&mut end, Some(&now)).is_ok() && end[0].revents().contains(PollFlags::IN)
     }
 }
@@ -166,18 +171,31 @@ pub fn prepare(confinement: &Confinement) -> io::Result<(Ready, Held)> {
         network: confinement.network,
         landlock: files::abi(),
     };
-    Ok((ready, Held { report: read, cgroup: kept }))
+    Ok((
+        ready,
+        Held {
+            report: read,
+            cgroup: kept,
+        },
+    ))
 }
 
 /// What decides about confinements on this machine besides the layers that a process enters.
 #[must_use]
 pub fn machine() -> Machine {
-    Machine { landlock: files::abi(), root: capabilities::is_root(), cgroup: cgroup::is_available() }
+    Machine {
+        landlock: files::abi(),
+        root: capabilities::is_root(),
+        cgroup: cgroup::is_available(),
+    }
 }
 
 /// Gives way to whoever guards this process: a machine that is busy with it must still be able to end it.
 fn yield_priority() {
-    #[expect(unsafe_code, reason = "there is no safe wrapper that may be called between fork and exec")]
+    #[expect(
+        unsafe_code,
+        reason = "there is no safe wrapper that may be called between fork and exec"
+    )]
     // SAFETY: the call takes a number only.
     unsafe {
         libc::nice(LESS);
@@ -187,7 +205,11 @@ fn yield_priority() {
 /// Has the kernel kill this process before others when memory runs out.
 fn be_killed_first() {
     use rustix::fs::{Mode, OFlags, open};
-    if let Ok(file) = open(c"/proc/self/oom_score_adj", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
+    if let Ok(file) = open(
+        c"/proc/self/oom_score_adj",
+        OFlags::WRONLY | OFlags::CLOEXEC,
+        Mode::empty(),
+    ) {
         let _ = rustix::io::write(&file, b"500");
     }
 }
@@ -201,11 +223,20 @@ fn close_on_exec() {
     #[expect(unsafe_code, reason = "there is no safe wrapper; it touches no memory")]
     // SAFETY: the call only marks descriptors, and takes numbers.
     unsafe {
-        libc::syscall(libc::SYS_close_range, 3 as libc::c_uint, libc::c_uint::MAX, CLOEXEC);
+        libc::syscall(
+            libc::SYS_close_range,
+            3 as libc::c_uint,
+            libc::c_uint::MAX,
+            CLOEXEC,
+        );
     }
 }
 
 /// The result of a system call as a result.
 fn checked(result: libc::c_long) -> io::Result<libc::c_long> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
 }

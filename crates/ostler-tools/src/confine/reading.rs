@@ -84,11 +84,19 @@ const TOOLS: [&str; 35] = [
 /// Everything that a command may read without being told: what is there of it.
 pub(super) fn tools(home: &Home<'_>) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
-    all.extend(home.home.iter().flat_map(|home| TOOLS.iter().map(|tool| home.join(tool))));
+    all.extend(
+        home.home
+            .iter()
+            .flat_map(|home| TOOLS.iter().map(|tool| home.join(tool))),
+    );
     all.extend(named(home));
     // A whole home, or more than one, is no directory of tools, whatever a variable or a link says.
-    let homes: Vec<PathBuf> =
-        home.home.into_iter().flat_map(|at| [Some(at.to_owned()), at.canonicalize().ok()]).flatten().collect();
+    let homes: Vec<PathBuf> = home
+        .home
+        .into_iter()
+        .flat_map(|at| [Some(at.to_owned()), at.canonicalize().ok()])
+        .flatten()
+        .collect();
     let mut all = real(all);
     all.retain(|dir| dir.parent().is_some() && !homes.iter().any(|home| home.starts_with(dir)));
     all.sort();
@@ -114,22 +122,36 @@ const SETTINGS_ABOVE: [&str; 12] = [
 /// Settings of build tools in the directories above the workspace, up to the root of the repository that it is a part of.
 pub(super) fn settings_above(workspace: &Path) -> Vec<PathBuf> {
     let above: Vec<&Path> = workspace.ancestors().skip(1).collect();
-    let Some(top) = above.iter().position(|dir| dir.join(".git").exists()) else { return Vec::new() };
+    let Some(top) = above.iter().position(|dir| dir.join(".git").exists()) else {
+        return Vec::new();
+    };
     let above = &above[..=top];
-    let named = above.iter().flat_map(|dir| SETTINGS_ABOVE.iter().map(|name| dir.join(name)));
+    let named = above
+        .iter()
+        .flat_map(|dir| SETTINGS_ABOVE.iter().map(|name| dir.join(name)));
     // A link could lead anywhere.
-    real(named).into_iter().filter(|file| file.is_file() && file.starts_with(above[top])).collect()
+    real(named)
+        .into_iter()
+        .filter(|file| file.is_file() && file.starts_with(above[top]))
+        .collect()
 }
 
 /// The directories of tools that variables name.
 pub(super) fn named(home: &Home<'_>) -> impl Iterator<Item = PathBuf> {
-    home.tools.iter().cloned().chain(std::env::split_paths(home.path)).filter(|dir| dir.is_absolute())
+    home.tools
+        .iter()
+        .cloned()
+        .chain(std::env::split_paths(home.path))
+        .filter(|dir| dir.is_absolute())
 }
 
 /// Where paths really are, each once and in the same order: what is there of them.
 pub(super) fn real(paths: impl IntoIterator<Item = PathBuf>) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = Vec::new();
-    for path in paths.into_iter().filter_map(|path| path.canonicalize().ok()) {
+    for path in paths
+        .into_iter()
+        .filter_map(|path| path.canonicalize().ok())
+    {
         if !all.contains(&path) {
             all.push(path);
         }
@@ -159,7 +181,14 @@ mod tests {
     fn places_are_the_real_ones_and_none_lies_where_a_command_can_change_it() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().canonicalize().unwrap().join(name);
-        for name in ["work/sub", "work/tools", "home/.cache/x/y", "tools", "other", "temp"] {
+        for name in [
+            "work/sub",
+            "work/tools",
+            "home/.cache/x/y",
+            "tools",
+            "other",
+            "temp",
+        ] {
             fs::create_dir_all(at(name)).unwrap();
         }
         fs::write(at("tools/credentials.toml"), "").unwrap();
@@ -168,14 +197,30 @@ mod tests {
         let (work, user, temp) = (at("work"), at("home"), at("temp"));
         let tools = [at("work/tools"), at("tools"), at("all"), at("none")];
         let path = std::ffi::OsStr::new("");
-        let home =
-            Home { workspace: &work, temp: &temp, home: Some(&user), path, tools: &tools, secrets: &[], exempt: &[] };
-        let write = ["sub", "~/.cache/x", "~/.cache/x/y", "later"].map(PathBuf::from).to_vec();
-        let limits = CommandLimits { write, read: vec!["link".into(), "sub".into()], ..CommandLimits::default() };
+        let home = Home {
+            workspace: &work,
+            temp: &temp,
+            home: Some(&user),
+            path,
+            tools: &tools,
+            secrets: &[],
+            exempt: &[],
+        };
+        let write = ["sub", "~/.cache/x", "~/.cache/x/y", "later"]
+            .map(PathBuf::from)
+            .to_vec();
+        let limits = CommandLimits {
+            write,
+            read: vec!["link".into(), "sub".into()],
+            ..CommandLimits::default()
+        };
         let made = Confinement::command(&limits, &home);
         assert_eq!(made.write, [at("work"), at("temp"), at("home/.cache/x")]);
-        let read: Vec<_> =
-            made.read.iter().filter(|path| path.starts_with(dir.path().canonicalize().unwrap())).collect();
+        let read: Vec<_> = made
+            .read
+            .iter()
+            .filter(|path| path.starts_with(dir.path().canonicalize().unwrap()))
+            .collect();
         assert_eq!(read, [&at("tools"), &at("other")]);
         assert!(made.hidden.contains(&at("tools/credentials.toml")));
     }

@@ -43,7 +43,10 @@ impl Report {
     /// The gaps in one line: each with its reason.
     #[must_use]
     pub fn gaps_line(&self) -> String {
-        self.gaps().map(|gap| format!("{} ({})", gap.name, gap.by)).collect::<Vec<_>>().join("; ")
+        self.gaps()
+            .map(|gap| format!("{} ({})", gap.name, gap.by))
+            .collect::<Vec<_>>()
+            .join("; ")
     }
 
     /// Describes what a process is kept from that has entered `layers`.
@@ -69,19 +72,27 @@ impl Report {
 }
 
 fn layer(name: &'static str, enforced: bool, by: impl Into<String>) -> Layer {
-    Layer { name, by: by.into(), enforced }
+    Layer {
+        name,
+        by: by.into(),
+        enforced,
+    }
 }
 
 fn files(layers: Layers, Machine { landlock, .. }: Machine) -> Layer {
     let entered = layers.has(Layers::LANDLOCK);
     match (entered, layers.confine_files(landlock)) {
         (_, true) => layer("files", true, format!("Landlock {landlock}")),
-        (true, false) => {
-            layer("files", false, format!("Landlock {landlock}: files outside can be truncated (until Linux 6.2)"))
-        }
-        (false, _) if landlock == 0 => {
-            layer("files", false, missing("no Landlock: it needs Linux 5.13, and must not be disabled or filtered"))
-        }
+        (true, false) => layer(
+            "files",
+            false,
+            format!("Landlock {landlock}: files outside can be truncated (until Linux 6.2)"),
+        ),
+        (false, _) if landlock == 0 => layer(
+            "files",
+            false,
+            missing("no Landlock: it needs Linux 5.13, and must not be disabled or filtered"),
+        ),
         (false, _) => layer("files", false, "Landlock refused the rules"),
     }
 }
@@ -100,51 +111,90 @@ fn attributes(layers: Layers) -> Layer {
 fn network(network: Network, layers: Layers, Machine { landlock, .. }: Machine) -> Layer {
     let filters = layers.has(Layers::SECCOMP);
     if network == Network::All {
-        let by = if filters { "open; local sockets closed by seccomp" } else { "open, local sockets too: no seccomp" };
+        let by = if filters {
+            "open; local sockets closed by seccomp"
+        } else {
+            "open, local sockets too: no seccomp"
+        };
         return layer("network", filters, by);
     }
     let parts = [
         (filters, "seccomp".to_owned()),
-        (layers.has(Layers::NETWORK), "empty network namespace".to_owned()),
-        (layers.has(Layers::LANDLOCK) && landlock >= 4, format!("Landlock {landlock} (TCP)")),
+        (
+            layers.has(Layers::NETWORK),
+            "empty network namespace".to_owned(),
+        ),
+        (
+            layers.has(Layers::LANDLOCK) && landlock >= 4,
+            format!("Landlock {landlock} (TCP)"),
+        ),
     ];
-    let by: Vec<String> = parts.into_iter().filter(|(there, _)| *there).map(|(_, by)| by).collect();
+    let by: Vec<String> = parts
+        .into_iter()
+        .filter(|(there, _)| *there)
+        .map(|(_, by)| by)
+        .collect();
     match (filters, by.is_empty()) {
         (true, _) => layer("network", true, by.join(", ")),
         (false, true) => layer("network", false, "nothing"),
         // A server's local socket is a file, which neither of these guards.
-        (false, false) => layer("network", false, format!("{}; local sockets open: no seccomp", by.join(", "))),
+        (false, false) => layer(
+            "network",
+            false,
+            format!("{}; local sockets open: no seccomp", by.join(", ")),
+        ),
     }
 }
 
 fn signals(layers: Layers, Machine { landlock, .. }: Machine) -> Layer {
-    match (layers.has(Layers::PIDS), layers.has(Layers::LANDLOCK) && landlock >= 6) {
+    match (
+        layers.has(Layers::PIDS),
+        layers.has(Layers::LANDLOCK) && landlock >= 6,
+    ) {
         (true, _) => layer("signals", true, "pid namespace"),
         (false, true) => layer("signals", true, format!("Landlock {landlock}")),
-        (false, false) => layer("signals", false, "neither a pid namespace nor Landlock for it (since Linux 6.12)"),
+        (false, false) => layer(
+            "signals",
+            false,
+            "neither a pid namespace nor Landlock for it (since Linux 6.12)",
+        ),
     }
 }
 
 fn process_tree(layers: Layers) -> Layer {
     match (layers.has(Layers::PIDS), layers.has(Layers::PROC)) {
         (true, true) => layer("process_tree", true, "pid namespace with its own /proc"),
-        (true, false) => layer("process_tree", true, "pid namespace; other processes can be seen in /proc"),
-        (false, _) => layer("process_tree", false, "no pid namespace: left-over processes are searched for and killed"),
+        (true, false) => layer(
+            "process_tree",
+            true,
+            "pid namespace; other processes can be seen in /proc",
+        ),
+        (false, _) => layer(
+            "process_tree",
+            false,
+            "no pid namespace: left-over processes are searched for and killed",
+        ),
     }
 }
 
 fn system_calls(layers: Layers) -> Layer {
     match layers.has(Layers::SECCOMP) {
         true => layer("system_calls", true, "seccomp"),
-        false => {
-            layer("system_calls", false, missing("the kernel or this machine's architecture has no seccomp filter"))
-        }
+        false => layer(
+            "system_calls",
+            false,
+            missing("the kernel or this machine's architecture has no seccomp filter"),
+        ),
     }
 }
 
 /// Returns the reason why a layer is missing: the machine, or this build.
 fn missing(on_this_machine: &'static str) -> &'static str {
-    if cfg!(feature = "sandbox") { on_this_machine } else { "this build has none: enable the feature `sandbox`" }
+    if cfg!(feature = "sandbox") {
+        on_this_machine
+    } else {
+        "this build has none: enable the feature `sandbox`"
+    }
 }
 
 /// What holds the number of processes.
@@ -163,19 +213,41 @@ mod tests {
 
     fn report(layers: Layers, landlock: u8) -> Vec<&'static str> {
         let confinement = Confinement::default();
-        let report = Report::new(&confinement, layers, Machine { landlock, root: true, cgroup: false });
+        let report = Report::new(
+            &confinement,
+            layers,
+            Machine {
+                landlock,
+                root: true,
+                cgroup: false,
+            },
+        );
         report.gaps().map(|gap| gap.name).collect()
     }
 
     // A layer that a process did not enter is a gap, whatever the machine's settings promise.
     #[test]
     fn gaps_follow_what_was_entered() {
-        let all = Layers::LANDLOCK.with(Layers::MOUNTS).with(Layers::NETWORK).with(Layers::PIDS).with(Layers::SECCOMP);
+        let all = Layers::LANDLOCK
+            .with(Layers::MOUNTS)
+            .with(Layers::NETWORK)
+            .with(Layers::PIDS)
+            .with(Layers::SECCOMP);
         assert_eq!(report(all, 7), [""; 0]);
         let docker = Layers::LANDLOCK.with(Layers::SECCOMP);
         assert_eq!(report(docker, 7), ["attributes", "process_tree"]);
-        assert_eq!(report(docker, 2), ["files", "attributes", "signals", "process_tree"]);
-        let nothing = ["files", "attributes", "network", "signals", "process_tree", "system_calls"];
+        assert_eq!(
+            report(docker, 2),
+            ["files", "attributes", "signals", "process_tree"]
+        );
+        let nothing = [
+            "files",
+            "attributes",
+            "network",
+            "signals",
+            "process_tree",
+            "system_calls",
+        ];
         assert_eq!(report(Layers::default(), 7), nothing);
     }
 }

@@ -56,17 +56,30 @@ const DEEPEST: usize = 12;
 
 /// The places of secrets below a home.
 pub fn secret_places() -> impl Iterator<Item = &'static str> {
-    IN_HOME.lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
+    IN_HOME
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
 /// The places of secrets that variables name. Relative paths are left out: nobody knows what they are relative to.
 #[must_use]
 pub fn named_secrets(var: &dyn Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
-    let dir = |name: &str| var(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let mut all: Vec<PathBuf> =
-        VARIABLES.lines().filter_map(var).flat_map(|value| std::env::split_paths(&value).collect::<Vec<_>>()).collect();
+    let dir = |name: &str| {
+        var(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let mut all: Vec<PathBuf> = VARIABLES
+        .lines()
+        .filter_map(var)
+        .flat_map(|value| std::env::split_paths(&value).collect::<Vec<_>>())
+        .collect();
     for (name, files) in MOVED {
-        all.extend(dir(name).into_iter().flat_map(|dir| files.iter().map(move |file| dir.join(file))));
+        all.extend(
+            dir(name)
+                .into_iter()
+                .flat_map(|dir| files.iter().map(move |file| dir.join(file))),
+        );
     }
     for (name, usual) in XDG {
         let Some(dir) = dir(name) else { continue };
@@ -83,18 +96,44 @@ pub fn named_secrets(var: &dyn Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
 pub fn secrets(home: &Home<'_>) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = OF_SYSTEM.split(' ').map(PathBuf::from).collect();
     // Root could read those of others.
-    let others = std::fs::read_dir("/home").into_iter().flatten().flatten().map(|entry| entry.path());
-    let homes = home.home.map(Path::to_owned).into_iter().chain([PathBuf::from("/root")]).chain(others);
+    let others = std::fs::read_dir("/home")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path());
+    let homes = home
+        .home
+        .map(Path::to_owned)
+        .into_iter()
+        .chain([PathBuf::from("/root")])
+        .chain(others);
     all.extend(homes.flat_map(|home| secret_places().map(move |secret| home.join(secret))));
-    all.extend(named(home).flat_map(|dir| BESIDE_TOOLS.split(' ').map(move |secret| dir.join(secret))));
+    all.extend(
+        named(home).flat_map(|dir| BESIDE_TOOLS.split(' ').map(move |secret| dir.join(secret))),
+    );
     // A home, or what holds one, is no secret as a whole, whatever a variable says.
     let holds_home = |path: &Path| home.home.is_some_and(|home| home.starts_with(path));
-    all.extend(home.secrets.iter().filter(|path| !holds_home(path)).cloned());
+    all.extend(
+        home.secrets
+            .iter()
+            .filter(|path| !holds_home(path))
+            .cloned(),
+    );
     all.retain(|path| path.exists());
-    all.extend(SETTINGS.iter().flat_map(|dir| private_files(Path::new(dir))));
-    let exempt: Vec<PathBuf> = home.exempt.iter().filter_map(|path| path.canonicalize().ok()).collect();
-    let is_exempt =
-        |path: &PathBuf| path.canonicalize().is_ok_and(|real| exempt.iter().any(|own| real.starts_with(own)));
+    all.extend(
+        SETTINGS
+            .iter()
+            .flat_map(|dir| private_files(Path::new(dir))),
+    );
+    let exempt: Vec<PathBuf> = home
+        .exempt
+        .iter()
+        .filter_map(|path| path.canonicalize().ok())
+        .collect();
+    let is_exempt = |path: &PathBuf| {
+        path.canonicalize()
+            .is_ok_and(|real| exempt.iter().any(|own| real.starts_with(own)))
+    };
     all.retain(|path| !is_exempt(path));
     all.sort();
     all.dedup();
@@ -120,7 +159,12 @@ fn private_files(dir: &Path) -> Vec<PathBuf> {
             found.push(dir);
             continue;
         }
-        for path in std::fs::read_dir(&dir).into_iter().flatten().flatten().map(|entry| entry.path()) {
+        for path in std::fs::read_dir(&dir)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+        {
             entries += 1;
             let Ok(meta) = path.metadata() else { continue };
             if !meta.is_dir() && !meta.is_file() {
@@ -150,7 +194,8 @@ mod tests {
     // Issue 14, break 9.
     #[test]
     fn the_list_has_what_agents_keep() {
-        let listed = |place: &str| secret_places().any(|secret| Path::new(place).starts_with(secret));
+        let listed =
+            |place: &str| secret_places().any(|secret| Path::new(place).starts_with(secret));
         for place in [
             ".claude/.credentials.json",
             ".claude.json",
@@ -171,7 +216,9 @@ mod tests {
         sorted.sort_unstable();
         sorted.dedup();
         assert_eq!(sorted.len(), secret_places().count(), "each place once");
-        assert!(secret_places().all(|place| Path::new(place).is_relative() && !place.ends_with('/')));
+        assert!(
+            secret_places().all(|place| Path::new(place).is_relative() && !place.ends_with('/'))
+        );
     }
 
     #[test]
@@ -200,7 +247,12 @@ mod tests {
         for name in ["etc/open", "etc/closed", "elsewhere"] {
             fs::create_dir_all(at(name)).unwrap();
         }
-        for (name, mode) in [("etc/a", 0o644), ("etc/open/b", 0o640), ("etc/closed/c", 0o644), ("elsewhere/d", 0o600)] {
+        for (name, mode) in [
+            ("etc/a", 0o644),
+            ("etc/open/b", 0o640),
+            ("etc/closed/c", 0o644),
+            ("elsewhere/d", 0o600),
+        ] {
             fs::write(at(name), "").unwrap();
             fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).unwrap();
         }
@@ -210,7 +262,10 @@ mod tests {
         let mut found = private_files(&at("etc"));
         found.sort();
         found.dedup();
-        assert_eq!(found, [at("elsewhere/d"), at("etc/closed"), at("etc/open/b")]);
+        assert_eq!(
+            found,
+            [at("elsewhere/d"), at("etc/closed"), at("etc/open/b")]
+        );
     }
 
     #[test]
@@ -223,12 +278,27 @@ mod tests {
             ("NETRC", "relative"),
             ("GNUPGHOME", "/"),
         ];
-        let var = |name: &str| vars.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value));
+        let var = |name: &str| {
+            vars.iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| OsString::from(value))
+        };
         let found = named_secrets(&var);
-        for place in ["/x/conf/gh", "/x/conf/ostler", "/x/codex", "/x/k1", "/x/k2", "/x/cargo/credentials.toml"] {
+        for place in [
+            "/x/conf/gh",
+            "/x/conf/ostler",
+            "/x/codex",
+            "/x/k1",
+            "/x/k2",
+            "/x/cargo/credentials.toml",
+        ] {
             assert!(found.contains(&PathBuf::from(place)), "{place}");
         }
-        assert!(!found.iter().any(|path| path.parent().is_none() || path.is_relative()));
+        assert!(
+            !found
+                .iter()
+                .any(|path| path.parent().is_none() || path.is_relative())
+        );
     }
 
     // An agent needs its own login, and nobody else's.
@@ -252,6 +322,12 @@ mod tests {
         };
         let found = secrets(&place);
         assert!(found.contains(&at(".codex")) && !found.contains(&at(".claude/.credentials.json")));
-        assert!(secrets(&Home { exempt: &[], ..place }).contains(&at(".claude/.credentials.json")));
+        assert!(
+            secrets(&Home {
+                exempt: &[],
+                ..place
+            })
+            .contains(&at(".claude/.credentials.json"))
+        );
     }
 }

@@ -35,9 +35,11 @@ pub(crate) fn fault(name: &str) -> Option<String> {
     }
     let upper = name.to_ascii_uppercase();
     let any = |list: &str, test: &dyn Fn(&str) -> bool| list.split(' ').any(test);
-    let is_reserved = name == "PATH" || name == "HOME" || any(RESERVED, &|start| name.starts_with(start));
+    let is_reserved =
+        name == "PATH" || name == "HOME" || any(RESERVED, &|start| name.starts_with(start));
     let is_known = any(NAMES, &|known| known == name) || any(ENDS, &|end| name.ends_with(end));
-    let is_secret = any(SECRET, &|part| upper.contains(part)) && !any(NAMES, &|known| known == name);
+    let is_secret =
+        any(SECRET, &|part| upper.contains(part)) && !any(NAMES, &|known| known == name);
     let why = match () {
         () if is_reserved => "this variable is not for a policy to pass",
         () if is_secret => "a variable that may hold a secret is not for a policy to pass",
@@ -46,7 +48,9 @@ pub(crate) fn fault(name: &str) -> Option<String> {
         }
         () => return None,
     };
-    Some(format!("{why}; whoever starts Ostler can, with --env {name}"))
+    Some(format!(
+        "{why}; whoever starts Ostler can, with --env {name}"
+    ))
 }
 
 /// Returns true if a value looks like a credential, whatever its variable is called.
@@ -55,14 +59,24 @@ pub fn looks_secret(value: &str) -> bool {
     const TOKENS: &str = "\
         sk- sk_ pk_live_ rk_live_ ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ glpat- xoxb- xoxp- xoxa- xapp- AKIA ASIA AIza ya29. eyJ npm_ pypi- \
         hf_ dop_v1_ shpat_ SG. dckr_pat_ gsk_ xai- nvapi- tvly- lin_api_ figd_ atlasv1. hvs.";
-    let is_token = |word: &str| TOKENS.split(' ').any(|start| word.starts_with(start) && word.len() >= start.len() + 8);
+    let is_token = |word: &str| {
+        TOKENS
+            .split(' ')
+            .any(|start| word.starts_with(start) && word.len() >= start.len() + 8)
+    };
     let has_login = |word: &str| {
-        let Some((_, rest)) = word.split_once("://") else { return false };
+        let Some((_, rest)) = word.split_once("://") else {
+            return false;
+        };
         let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
-        authority.rsplit_once('@').is_some_and(|(login, _)| !login.is_empty())
+        authority
+            .rsplit_once('@')
+            .is_some_and(|(login, _)| !login.is_empty())
     };
     value.contains("-----BEGIN")
-        || value.split([' ', ',', ';', '=', '"', '\'']).any(|word| is_token(word) || has_login(word))
+        || value
+            .split([' ', ',', ';', '=', '"', '\''])
+            .any(|word| is_token(word) || has_login(word))
 }
 
 #[cfg(test)]
@@ -146,7 +160,11 @@ mod tests {
         ] {
             assert!(fault(name).is_some(), "{name}");
         }
-        assert!(fault("DATABASE_URL").unwrap().contains("--env DATABASE_URL"));
+        assert!(
+            fault("DATABASE_URL")
+                .unwrap()
+                .contains("--env DATABASE_URL")
+        );
     }
 
     #[test]
@@ -163,9 +181,16 @@ mod tests {
         ] {
             assert!(looks_secret(value), "{value}");
         }
-        for value in
-            ["", "/opt/java", "-O2 -g", "https://example.org/a@b", "debug,hyper=info", "production", "sk-", "a@b"]
-        {
+        for value in [
+            "",
+            "/opt/java",
+            "-O2 -g",
+            "https://example.org/a@b",
+            "debug,hyper=info",
+            "production",
+            "sk-",
+            "a@b",
+        ] {
             assert!(!looks_secret(value), "{value}");
         }
     }

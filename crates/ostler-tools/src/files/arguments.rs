@@ -13,16 +13,25 @@ pub(crate) fn schema_of<T: JsonSchema>() -> String {
 }
 
 /// Reads a tool's arguments. Nothing at all counts as no arguments.
-pub(crate) fn parse<T: DeserializeOwned + JsonSchema>(tool: &str, input: &str) -> Result<T, ToolError> {
+pub(crate) fn parse<T: DeserializeOwned + JsonSchema>(
+    tool: &str,
+    input: &str,
+) -> Result<T, ToolError> {
     let input = if input.trim().is_empty() { "{}" } else { input };
     serde_json::from_str(input).map_err(|error| {
         let bad = |message: String| ToolError::new(Code::BadArguments, message);
         match serde_json::from_str(input) {
             Ok(Value::Object(given)) => {
                 let fault = fault("", &given, &plain_schema::<T>());
-                bad(format!("{tool}: {}", fault.unwrap_or_else(|| error.to_string())))
+                bad(format!(
+                    "{tool}: {}",
+                    fault.unwrap_or_else(|| error.to_string())
+                ))
             }
-            Ok(other) => bad(format!("{tool}: the arguments must be a JSON object, not {}", name_of(&other))),
+            Ok(other) => bad(format!(
+                "{tool}: the arguments must be a JSON object, not {}",
+                name_of(&other)
+            )),
             Err(error) => bad(format!("{tool}: the arguments are not JSON: {error}")),
         }
     })
@@ -33,14 +42,19 @@ fn plain_schema<T: JsonSchema>() -> Value {
         settings.inline_subschemas = true;
         settings.meta_schema = None;
     });
-    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    let mut schema = settings
+        .into_generator()
+        .into_root_schema_for::<T>()
+        .to_value();
     plain(&mut schema);
     schema
 }
 
 /// Takes out what says nothing to a model: titles, number formats, and `null` for what can be left out.
 fn plain(schema: &mut Value) {
-    let Value::Object(object) = schema else { return };
+    let Value::Object(object) = schema else {
+        return;
+    };
     for noise in ["title", "format", "$schema", "default"] {
         object.remove(noise);
     }
@@ -63,14 +77,32 @@ fn plain(schema: &mut Value) {
 /// What is wrong with an object, by its schema; `None` if nothing is found.
 fn fault(prefix: &str, given: &Map<String, Value>, schema: &Value) -> Option<String> {
     let properties = schema.get("properties")?.as_object()?;
-    let names = || properties.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let names = || {
+        properties
+            .keys()
+            .map(|name| format!("`{name}`"))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     if let Some(unknown) = given.keys().find(|name| !properties.contains_key(*name)) {
-        return Some(format!("there is no argument `{prefix}{unknown}`; there are {}", names()));
+        return Some(format!(
+            "there is no argument `{prefix}{unknown}`; there are {}",
+            names()
+        ));
     }
-    let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let required = schema
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str);
     for name in required.clone() {
         if !given.contains_key(name) {
-            let about = properties.get(name)?.get("description").and_then(Value::as_str).unwrap_or_default();
+            let about = properties
+                .get(name)?
+                .get("description")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
             return Some(format!("the argument `{prefix}{name}` is missing: {about}"));
         }
     }
@@ -106,7 +138,10 @@ fn value_fault(name: &str, value: &Value, schema: &Value) -> Option<String> {
     match value {
         Value::Array(items) => {
             let schema = schema.get("items")?;
-            items.iter().enumerate().find_map(|(at, item)| value_fault(&format!("{name}[{at}]"), item, schema))
+            items
+                .iter()
+                .enumerate()
+                .find_map(|(at, item)| value_fault(&format!("{name}[{at}]"), item, schema))
         }
         Value::Object(object) => fault(&format!("{name}."), object, schema),
         _ => None,

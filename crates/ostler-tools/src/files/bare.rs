@@ -15,11 +15,14 @@ pub(super) fn check(dir: &Dir, name: &OsStr, shown: &str) -> Result<(), ToolErro
     // What cannot be looked at counts as there.
     let is_there = |other: &str| !matches!(dir.symlink_metadata(other), Err(error) if error.kind() == std::io::ErrorKind::NotFound);
     let completes = |group: &&[&str]| {
-        group.iter().any(|other| is_name(other)) && group.iter().all(|other| is_name(other) || is_there(other))
+        group.iter().any(|other| is_name(other))
+            && group.iter().all(|other| is_name(other) || is_there(other))
     };
     if !GROUPS.iter().any(completes) {
         return Ok(());
     }
-    let message = format!("{shown} would make its directory a git repository, or change one: take another name");
+    let message = format!(
+        "{shown} would make its directory a git repository, or change one: take another name"
+    );
     Err(ToolError::new(Code::DeniedByPolicy, message))
 }

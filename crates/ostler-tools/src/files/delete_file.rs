@@ -38,7 +38,10 @@ impl Answer for Deleted {
 pub(crate) fn run(root: &Root, args: &DeleteFile) -> Result<Deleted, ToolError> {
     let given = root.given(&args.path, Access::Write)?;
     if given.is_root() {
-        return Err(ToolError::new(Code::BadArguments, "the workspace itself cannot be deleted"));
+        return Err(ToolError::new(
+            Code::BadArguments,
+            "the workspace itself cannot be deleted",
+        ));
     }
     let place = root.place(&given, Links::Keep)?;
     place.check(root, Access::Write)?;
@@ -50,10 +53,14 @@ pub(crate) fn run(root: &Root, args: &DeleteFile) -> Result<Deleted, ToolError> 
         Some(Kind::Link) => (place.dir.remove_file(&place.name), "link"),
     };
     removed.map_err(|error| match error.kind() {
-        ErrorKind::DirectoryNotEmpty => {
-            place.error(Code::IsDirectory, "is a directory that is not empty: delete what is in it first")
-        }
+        ErrorKind::DirectoryNotEmpty => place.error(
+            Code::IsDirectory,
+            "is a directory that is not empty: delete what is in it first",
+        ),
         _ => place.told(&error),
     })?;
-    Ok(Deleted { path: place.real.to_string_lossy().into_owned(), deleted })
+    Ok(Deleted {
+        path: place.real.to_string_lossy().into_owned(),
+        deleted,
+    })
 }

@@ -21,7 +21,10 @@ const LONGEST: Duration = Duration::from_millis(200);
 /// The difference between two texts of a file.
 pub(super) fn diff(path: &str, old: &str, new: &str) -> Diff {
     if old.len().max(new.len()) > DIFF_INPUT_BYTES {
-        return Diff { text: String::new(), note: Some("no diff: the file is too large for one") };
+        return Diff {
+            text: String::new(),
+            note: Some("no diff: the file is too large for one"),
+        };
     }
     let diff = TextDiff::configure().timeout(LONGEST).diff_lines(old, new);
     let mut text = String::new();
@@ -34,7 +37,10 @@ pub(super) fn diff(path: &str, old: &str, new: &str) -> Diff {
         for line in hunk.to_string().split_inclusive('\n') {
             lines += 1;
             if lines > DIFF_LINES || text.len() + line.len().min(DIFF_BYTES / 4) > DIFF_BYTES {
-                return Diff { text, note: Some("the diff goes on: it is cut here") };
+                return Diff {
+                    text,
+                    note: Some("the diff goes on: it is cut here"),
+                };
             }
             text.push_str(&cut(line.trim_end_matches('\n')));
             text.push('\n');
@@ -51,9 +57,18 @@ mod tests {
     fn a_diff_says_what_changed() {
         let found = diff("a.txt", "one\ntwo\nthree\n", "one\n2\nthree\n");
         let text = "--- a/a.txt\n+++ b/a.txt\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n";
-        assert_eq!(found, Diff { text: text.to_owned(), note: None });
+        assert_eq!(
+            found,
+            Diff {
+                text: text.to_owned(),
+                note: None
+            }
+        );
         assert_eq!(diff("a", "same", "same").text, "");
-        assert_eq!(diff("a", "", "x").text, "--- a/a\n+++ b/a\n@@ -0,0 +1 @@\n+x\n\\ No newline at end of file\n");
+        assert_eq!(
+            diff("a", "", "x").text,
+            "--- a/a\n+++ b/a\n@@ -0,0 +1 @@\n+x\n\\ No newline at end of file\n"
+        );
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::hard_links::Twins;
 use super::limits::WRITE_BYTES;
 use super::nearest;
 use super::open::{open_at, read_text};
@@ -10,7 +11,6 @@ use super::resolve::{Links, Place};
 use super::root::Root;
 use super::rules::Access;
 use super::store::{Stored, check_size, check_writable, write_over};
-use super::hard_links::Twins;
 use crate::{Code, ToolError};
 
 /// What to edit: either `find` and `replace`, or several of them as `edits`.
@@ -53,8 +53,13 @@ pub(crate) fn run(root: &Root, args: &EditFile) -> Result<Stored, ToolError> {
     let old = read_text(&mut file, WRITE_BYTES, &place)?;
     let mut new = old.clone();
     for (at, edit) in edits.iter().enumerate() {
-        let label = if edits.len() == 1 { String::new() } else { format!("edit {} of {}: ", at + 1, edits.len()) };
-        let labelled = |error: ToolError| ToolError::new(error.code, format!("{label}{}", error.message));
+        let label = if edits.len() == 1 {
+            String::new()
+        } else {
+            format!("edit {} of {}: ", at + 1, edits.len())
+        };
+        let labelled =
+            |error: ToolError| ToolError::new(error.code, format!("{label}{}", error.message));
         new = apply(&new, edit, &place).map_err(labelled)?;
     }
     write_over(&place, &old, &new)
@@ -64,13 +69,19 @@ pub(crate) fn run(root: &Root, args: &EditFile) -> Result<Stored, ToolError> {
 fn edits_of(args: &EditFile) -> Result<Vec<Edit<'_>>, ToolError> {
     let bad = |message: &str| Err(ToolError::new(Code::BadArguments, message));
     match (&args.find, &args.replace, &args.edits) {
-        (Some(find), Some(replace), None) => Ok(vec![Edit { find, replace, is_of_all: args.all == Some(true) }]),
+        (Some(find), Some(replace), None) => Ok(vec![Edit {
+            find,
+            replace,
+            is_of_all: args.all == Some(true),
+        }]),
         (None, None, Some(edits)) if edits.is_empty() => bad("`edits` is empty: give at least one"),
         (None, None, Some(_)) if args.all.is_some() => {
             bad("`all` belongs into each of the `edits` that it is meant for")
         }
         (None, None, Some(edits)) => Ok(edits.iter().map(Edit::from).collect()),
-        (Some(_), None, None) => bad("`replace` is missing: give the text to put in place of `find`"),
+        (Some(_), None, None) => {
+            bad("`replace` is missing: give the text to put in place of `find`")
+        }
         (None, Some(_), None) => bad("`find` is missing: give the exact text to replace"),
         (None, None, None) => bad("give `find` and `replace`, or `edits`"),
         (_, _, Some(_)) => bad("give either `find` and `replace`, or `edits`, not both"),
@@ -86,17 +97,31 @@ struct Edit<'a> {
 
 impl<'a> From<&'a OneOfEdits> for Edit<'a> {
     fn from(edit: &'a OneOfEdits) -> Self {
-        Self { find: &edit.find, replace: &edit.replace, is_of_all: edit.all == Some(true) }
+        Self {
+            find: &edit.find,
+            replace: &edit.replace,
+            is_of_all: edit.all == Some(true),
+        }
     }
 }
 
 fn apply(text: &str, edit: &Edit<'_>, place: &Place) -> Result<String, ToolError> {
-    let Edit { find, replace, is_of_all } = *edit;
+    let Edit {
+        find,
+        replace,
+        is_of_all,
+    } = *edit;
     if find.is_empty() {
-        return Err(ToolError::new(Code::BadArguments, "`find` is empty: give the exact text to replace"));
+        return Err(ToolError::new(
+            Code::BadArguments,
+            "`find` is empty: give the exact text to replace",
+        ));
     }
     if find == replace {
-        return Err(ToolError::new(Code::BadArguments, "`find` and `replace` are the same: nothing would change"));
+        return Err(ToolError::new(
+            Code::BadArguments,
+            "`find` and `replace` are the same: nothing would change",
+        ));
     }
     let count = text.matches(find).count();
     if count == 0 {
@@ -113,21 +138,34 @@ fn apply(text: &str, edit: &Edit<'_>, place: &Place) -> Result<String, ToolError
 
 /// Whether a text is there more than once, also if the places overlap.
 fn occurs_twice(text: &str, find: &str) -> bool {
-    let Some(first) = text.find(find) else { return false };
-    let next = text[first..].chars().next().map_or(first, |char| first + char.len_utf8());
+    let Some(first) = text.find(find) else {
+        return false;
+    };
+    let next = text[first..]
+        .chars()
+        .next()
+        .map_or(first, |char| first + char.len_utf8());
     text[next..].contains(find)
 }
 
 fn not_found(text: &str, find: &str, place: &Place) -> ToolError {
-    let hint = if find.contains('\n') && !find.contains('\r') && text.contains(&find.replace('\n', "\r\n")) {
+    let hint = if find.contains('\n')
+        && !find.contains('\r')
+        && text.contains(&find.replace('\n', "\r\n"))
+    {
         "; it is there with line ends \\r\\n: write them so in `find` and `replace`".to_owned()
     } else if let Some((number, line)) = nearest::line(text, find) {
         let line: String = line.chars().take(200).collect();
-        format!("; the closest is line {number}: `{line}` (white space counts; read the file again if it changed)")
+        format!(
+            "; the closest is line {number}: `{line}` (white space counts; read the file again if it changed)"
+        )
     } else {
         "; nothing in the file is close to it: read the file again".to_owned()
     };
-    place.error(Code::FindNotFound, &format!("does not hold the text of `find`{hint}"))
+    place.error(
+        Code::FindNotFound,
+        &format!("does not hold the text of `find`{hint}"),
+    )
 }
 
 fn not_unique(text: &str, find: &str, place: &Place) -> ToolError {

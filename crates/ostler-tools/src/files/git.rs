@@ -22,10 +22,12 @@ pub(super) fn written(dir: &Dir) -> io::Result<Option<PathBuf>> {
     if about.is_symlink() {
         let target = dir.read_link_contents(".git")?;
         // A link may lead to a file that names the directory.
-        return Ok(Some(match dir.open(&target).and_then(|file| file.metadata()) {
-            Ok(about) if about.is_file() => named(&mut dir.open(&target)?)?.unwrap_or(target),
-            _ => target,
-        }));
+        return Ok(Some(
+            match dir.open(&target).and_then(|file| file.metadata()) {
+                Ok(about) if about.is_file() => named(&mut dir.open(&target)?)?.unwrap_or(target),
+                _ => target,
+            },
+        ));
     }
     match open_regular(dir, ".git".as_ref())? {
         Some((mut file, _)) => named(&mut file),
@@ -38,7 +40,9 @@ fn named(file: &mut dyn Read) -> io::Result<Option<PathBuf>> {
     let mut bytes = Vec::new();
     file.take(2 * PATH_BYTES as u64).read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes);
-    Ok(text.strip_prefix("gitdir:").map(|path| PathBuf::from(path.trim_start().trim_end_matches(['\n', '\r']))))
+    Ok(text
+        .strip_prefix("gitdir:")
+        .map(|path| PathBuf::from(path.trim_start().trim_end_matches(['\n', '\r']))))
 }
 
 /// A path as the workspace's handle takes it: relative. None if it is outside.

@@ -20,11 +20,15 @@ impl Given {
     /// Reads a path. An absolute one counts if its text begins with one of the roots.
     pub(super) fn new(text: &str, roots: [&Path; 2]) -> Result<Self, ToolError> {
         if text.len() > PATH_BYTES {
-            return Err(bad(&format!("the path has more than {PATH_BYTES} bytes: give a shorter one")));
+            return Err(bad(&format!(
+                "the path has more than {PATH_BYTES} bytes: give a shorter one"
+            )));
         }
         let shown = shown(text);
         if text.is_empty() {
-            return Err(bad("the path is empty: name a file, or `.` for the workspace itself"));
+            return Err(bad(
+                "the path is empty: name a file, or `.` for the workspace itself",
+            ));
         }
         if text.contains('\0') {
             return Err(bad(&format!("{shown}: a path holds no NUL")));
@@ -35,7 +39,10 @@ impl Given {
         }
         let path = Path::new(text);
         let relative = if path.has_root() {
-            let below = roots.iter().filter(|root| root.is_absolute()).find_map(|root| path.strip_prefix(root).ok());
+            let below = roots
+                .iter()
+                .filter(|root| root.is_absolute())
+                .find_map(|root| path.strip_prefix(root).ok());
             below.ok_or_else(|| outside(&shown))?
         } else {
             path
@@ -46,7 +53,9 @@ impl Given {
                 Component::CurDir => {}
                 Component::Normal(name) => path.push(name),
                 Component::ParentDir if path.pop() => {}
-                Component::ParentDir | Component::RootDir | Component::Prefix(_) => return Err(outside(&shown)),
+                Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
+                    return Err(outside(&shown));
+                }
             }
         }
         Ok(Self { path, shown })
@@ -67,7 +76,10 @@ impl Given {
             )));
         }
         if cfg!(not(windows)) && text.contains('\\') {
-            return Err(bad(&format!("{}: a new name holds no backslash; write directories with /", self.shown)));
+            return Err(bad(&format!(
+                "{}: a new name holds no backslash; write directories with /",
+                self.shown
+            )));
         }
         Ok(())
     }
@@ -97,7 +109,9 @@ mod tests {
 
     fn given(text: &str) -> Result<String, &'static str> {
         let given = Given::new(text, [Path::new("/ws"), Path::new("/link")]);
-        given.map(|given| given.path.to_str().unwrap().to_owned()).map_err(|error| error.code.as_str())
+        given
+            .map(|given| given.path.to_str().unwrap().to_owned())
+            .map_err(|error| error.code.as_str())
     }
 
     #[test]

@@ -22,7 +22,9 @@ struct List {
 
 /// The list.
 pub(super) fn groups() -> Result<Vec<Group>, String> {
-    toml::from_str::<List>(TEXT).map(|list| list.group).map_err(|error| error.to_string())
+    toml::from_str::<List>(TEXT)
+        .map(|list| list.group)
+        .map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -41,6 +43,10 @@ mod tests {
     #[test]
     fn the_documented_list_is_the_list() {
         let page = include_str!("../../../../docs/file-tools.md");
-        assert!(page.contains(&table()), "docs/file-tools.md should hold:\n{}", table());
+        assert!(
+            page.contains(&table()),
+            "docs/file-tools.md should hold:\n{}",
+            table()
+        );
     }
 }

@@ -21,13 +21,20 @@ pub(super) struct Twins {
 
 impl Twins {
     /// Refuses a file that is kept from a model under another name.
-    pub(super) fn check(&self, root: &Root, about: &Metadata, shown: &str) -> Result<(), ToolError> {
+    pub(super) fn check(
+        &self,
+        root: &Root,
+        about: &Metadata,
+        shown: &str,
+    ) -> Result<(), ToolError> {
         if about.nlink() <= 1 {
             return Ok(());
         }
         let message = match self.secret.get_or_init(|| find(root)) {
             Some(secret) if !secret.contains(&(about.dev(), about.ino())) => return Ok(()),
-            Some(_) => format!("{shown} is another name of a file that is kept from you: work without it"),
+            Some(_) => {
+                format!("{shown} is another name of a file that is kept from you: work without it")
+            }
             None => format!(
                 "{shown} has several names, and the workspace is too large to make sure that none of them is kept from you"
             ),
@@ -38,7 +45,12 @@ impl Twins {
 
 /// All of them; `None` if there is too much to look at.
 fn find(root: &Root) -> Option<HashSet<(u64, u64)>> {
-    let mut finder = Finder { rules: &root.rules, trees: Vec::new(), found: HashSet::new(), matched_bytes: 0 };
+    let mut finder = Finder {
+        rules: &root.rules,
+        trees: Vec::new(),
+        found: HashSet::new(),
+        matched_bytes: 0,
+    };
     let walked = walk(&root.dir, WALK_ENTRIES, &mut finder).ok()?;
     walked.is_whole.then_some(finder.found)
 }
@@ -58,7 +70,8 @@ impl Finder<'_> {
     fn enter(&mut self, path: &Path, depth: usize) -> bool {
         self.trees.truncate(depth);
         let is_in = self.trees.last().copied().unwrap_or_default();
-        let is_kept = is_in || (depth > 0 && self.is_too_deep(path)) || self.rules.is_secret_tree(path);
+        let is_kept =
+            is_in || (depth > 0 && self.is_too_deep(path)) || self.rules.is_secret_tree(path);
         self.trees.push(is_kept);
         is_kept
     }
@@ -75,8 +88,14 @@ impl Finder<'_> {
 impl Visitor for Finder<'_> {
     fn visit(&mut self, listed: &mut Listed<'_>) {
         let is_kept = self.enter(listed.path, listed.depth);
-        for entry in listed.entries.iter().filter(|entry| entry.kind == EntryKind::File) {
-            let Ok(about) = listed.dir.symlink_metadata(&entry.name) else { continue };
+        for entry in listed
+            .entries
+            .iter()
+            .filter(|entry| entry.kind == EntryKind::File)
+        {
+            let Ok(about) = listed.dir.symlink_metadata(&entry.name) else {
+                continue;
+            };
             if !about.is_file() || about.nlink() <= 1 {
                 continue;
             }
@@ -110,7 +129,12 @@ mod tests {
             dir = dir.open_dir("a-name-of-20-letters").unwrap();
             dir.write("file", "").unwrap();
         }
-        let mut finder = Finder { rules: &root.rules, trees: Vec::new(), found: HashSet::new(), matched_bytes: 0 };
+        let mut finder = Finder {
+            rules: &root.rules,
+            trees: Vec::new(),
+            found: HashSet::new(),
+            matched_bytes: 0,
+        };
         let walked = walk(&root.dir, WALK_ENTRIES, &mut finder).unwrap();
         assert!(walked.is_whole);
         (walked.opened, finder.matched_bytes, finder.found.len())
@@ -123,7 +147,10 @@ mod tests {
         assert_eq!((opened, found), (2 * 1_500 + 1, 1));
         let (twice, more, _) = cost(3_000);
         assert_eq!(twice, 2 * 3_000 + 1);
-        assert_eq!(more, bytes, "what is deeper than any path is not compared with rules");
+        assert_eq!(
+            more, bytes,
+            "what is deeper than any path is not compared with rules"
+        );
     }
 
     #[test]

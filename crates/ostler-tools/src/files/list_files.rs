@@ -51,7 +51,10 @@ struct Shown {
 impl Answer for Listed {
     fn text(&self) -> String {
         let mut text = String::new();
-        for Shown { path, kind, denied, .. } in &self.entries {
+        for Shown {
+            path, kind, denied, ..
+        } in &self.entries
+        {
             text.push_str(&quoted(path));
             text.push_str(match *kind {
                 "directory" => "/",
@@ -74,15 +77,27 @@ impl Answer for Listed {
 /// Lists.
 pub(crate) fn run(root: &Root, args: &ListFiles) -> Result<Listed, ToolError> {
     let given = root.given(args.path.as_deref().unwrap_or("."), Access::Read)?;
-    let pattern = args.pattern.as_deref().map(|text| Pattern::new(text, "pattern")).transpose()?;
+    let pattern = args
+        .pattern
+        .as_deref()
+        .map(|text| Pattern::new(text, "pattern"))
+        .transpose()?;
     let start = root.directory(&given)?;
     let real = start.real.clone();
-    let walked = if args.hidden == Some(true) { Walked::Sources } else { Walked::Visible };
+    let walked = if args.hidden == Some(true) {
+        Walked::Sources
+    } else {
+        Walked::Visible
+    };
     let mut walk = Walk::new(root, start, walked);
     let mut entries = Vec::new();
     let mut is_full = false;
     for met in &mut walk {
-        let meant = |entry: &&Entry| pattern.as_ref().is_none_or(|pattern| pattern.matches(below(&entry.path, &real)));
+        let meant = |entry: &&Entry| {
+            pattern
+                .as_ref()
+                .is_none_or(|pattern| pattern.matches(below(&entry.path, &real)))
+        };
         for entry in met.entries.iter().filter(meant) {
             if entries.len() == LIST_ENTRIES {
                 is_full = true;
@@ -96,19 +111,30 @@ pub(crate) fn run(root: &Root, args: &ListFiles) -> Result<Listed, ToolError> {
     }
     entries.sort_by(|one: &Shown, other| Path::new(&one.path).cmp(Path::new(&other.path)));
     let notes = notes(&walk, is_full);
-    Ok(Listed { path: path_or_dot(&real), entries, notes })
+    Ok(Listed {
+        path: path_or_dot(&real),
+        entries,
+        notes,
+    })
 }
 
 fn notes(walk: &Walk<'_>, is_full: bool) -> Vec<String> {
     let mut notes = Vec::new();
     if is_full {
-        notes.push(format!("only the first {LIST_ENTRIES}: give a narrower `path` or `pattern`"));
+        notes.push(format!(
+            "only the first {LIST_ENTRIES}: give a narrower `path` or `pattern`"
+        ));
     }
     if walk.is_cut_short() {
-        notes.push(format!("not everything was looked at, only {WALK_ENTRIES} entries: give a narrower `path`"));
+        notes.push(format!(
+            "not everything was looked at, only {WALK_ENTRIES} entries: give a narrower `path`"
+        ));
     }
     if walk.hidden > 0 {
-        notes.push(format!("{} left out whose names begin with a dot: set `hidden` to see them", walk.hidden));
+        notes.push(format!(
+            "{} left out whose names begin with a dot: set `hidden` to see them",
+            walk.hidden
+        ));
     }
     if walk.ignored > 0 {
         notes.push(format!(
@@ -131,8 +157,15 @@ fn shown(root: &Root, met: &Met, entry: &Entry) -> Shown {
     };
     let denied = root.rules.is_secret(&entry.path, entry.kind.sort());
     let has_size = entry.kind == Kind::File && !denied;
-    let about = has_size.then(|| met.dir.symlink_metadata(&entry.name).ok()).flatten();
-    Shown { path: entry.path.to_string_lossy().into_owned(), kind, size: about.map(|about| about.len()), denied }
+    let about = has_size
+        .then(|| met.dir.symlink_metadata(&entry.name).ok())
+        .flatten();
+    Shown {
+        path: entry.path.to_string_lossy().into_owned(),
+        kind,
+        size: about.map(|about| about.len()),
+        denied,
+    }
 }
 
 fn below<'e>(path: &'e Path, start: &PathBuf) -> &'e Path {
@@ -140,5 +173,9 @@ fn below<'e>(path: &'e Path, start: &PathBuf) -> &'e Path {
 }
 
 fn path_or_dot(path: &Path) -> String {
-    if path.as_os_str().is_empty() { ".".to_owned() } else { path.to_string_lossy().into_owned() }
+    if path.as_os_str().is_empty() {
+        ".".to_owned()
+    } else {
+        path.to_string_lossy().into_owned()
+    }
 }

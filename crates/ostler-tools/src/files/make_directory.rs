@@ -41,18 +41,24 @@ pub(crate) fn run(root: &Root, args: &MakeDirectory) -> Result<Made, ToolError> 
         Ok(_) => 0,
         Err(_) => {
             given.check_new()?;
-            root.make_directories(&given.path, &given.shown).map_err(in_the_way)?.keep()
+            root.make_directories(&given.path, &given.shown)
+                .map_err(in_the_way)?
+                .keep()
         }
     };
-    Ok(Made { path: root.would_be(&given)?.to_string_lossy().into_owned(), created: made })
+    Ok(Made {
+        path: root.would_be(&given)?.to_string_lossy().into_owned(),
+        created: made,
+    })
 }
 
 /// What keeps a directory from being made is something else of its name.
 fn in_the_way(error: ToolError) -> ToolError {
     match error.code {
-        Code::NotADirectory => {
-            ToolError::new(Code::Exists, format!("{}: take another name, or move it away", error.message))
-        }
+        Code::NotADirectory => ToolError::new(
+            Code::Exists,
+            format!("{}: take another name, or move it away", error.message),
+        ),
         _ => error,
     }
 }

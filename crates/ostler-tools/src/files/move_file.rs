@@ -42,8 +42,16 @@ pub(crate) struct Moved {
 
 impl Answer for Moved {
     fn text(&self) -> String {
-        let replaced = if self.replaced { ", replacing what was there" } else { "" };
-        format!("moved {} to {}{replaced}", quoted(&self.from), quoted(&self.to))
+        let replaced = if self.replaced {
+            ", replacing what was there"
+        } else {
+            ""
+        };
+        format!(
+            "moved {} to {}{replaced}",
+            quoted(&self.from),
+            quoted(&self.to)
+        )
     }
 }
 
@@ -52,12 +60,19 @@ pub(crate) fn run(root: &Root, args: &MoveFile) -> Result<Moved, ToolError> {
     let from = root.given(&args.from, Access::Write)?;
     let to = root.given(&args.to, Access::Write)?;
     if from.is_root() || to.is_root() {
-        return Err(ToolError::new(Code::BadArguments, "the workspace itself is neither moved nor replaced"));
+        return Err(ToolError::new(
+            Code::BadArguments,
+            "the workspace itself is neither moved nor replaced",
+        ));
     }
     to.check_new()?;
     let source = root.place(&from, Links::Keep)?;
     let kind = source.kind();
-    root.rules.check(&source.real, Access::Write, kind.map_or(Sort::File, Kind::sort))?;
+    root.rules.check(
+        &source.real,
+        Access::Write,
+        kind.map_or(Sort::File, Kind::sort),
+    )?;
     root.check_git(&source.real)?;
     let (kind, sort) = match kind {
         None => return Err(source.missing()),
@@ -82,33 +97,53 @@ pub(crate) fn run(root: &Root, args: &MoveFile) -> Result<Moved, ToolError> {
         rename_new(&source.dir, &source.name, &target.dir, &target.name)
     };
     renamed.map_err(|error| match error.kind() {
-        ErrorKind::InvalidInput => {
-            source.error(Code::BadArguments, "cannot be moved into itself: give a path outside of it")
+        ErrorKind::InvalidInput => source.error(
+            Code::BadArguments,
+            "cannot be moved into itself: give a path outside of it",
+        ),
+        ErrorKind::CrossesDevices => {
+            source.error(Code::Io, "and the new path are on different file systems")
         }
-        ErrorKind::CrossesDevices => source.error(Code::Io, "and the new path are on different file systems"),
         _ => target.told(&error),
     })?;
     if let Some(made) = made {
         made.keep();
     }
     let name = |place: &Place| place.real.to_string_lossy().into_owned();
-    Ok(Moved { from: name(&source), to: name(&target), replaced })
+    Ok(Moved {
+        from: name(&source),
+        to: name(&target),
+        replaced,
+    })
 }
 
 /// A directory is only moved if nothing in it is kept from a model or from being changed: under a new name, a rule that
 /// names its path would no longer find it. Nor may anything in it be that at the new path. Returns what a person has to approve.
-fn check_tree(root: &Root, (from, new): (&Given, &Path), source: &Place) -> Result<Vec<PathBuf>, ToolError> {
+fn check_tree(
+    root: &Root,
+    (from, new): (&Given, &Path),
+    source: &Place,
+) -> Result<Vec<PathBuf>, ToolError> {
     let directory = root.directory(from)?;
     if directory.real != source.real {
         return Err(source.error(Code::Io, "changed while it was looked at: try again"));
     }
     let as_a_whole = |error: ToolError| {
-        ToolError::new(error.code, format!("{} cannot be moved as a whole: {}", source.shown, error.message))
+        ToolError::new(
+            error.code,
+            format!(
+                "{} cannot be moved as a whole: {}",
+                source.shown, error.message
+            ),
+        )
     };
     let mut guarded: Vec<PathBuf> = Vec::new();
     let mut walk = Walk::new(root, directory, Walked::Everything);
     for met in &mut walk {
-        let has_head = met.entries.iter().any(|entry| entry.name.eq_ignore_ascii_case("HEAD"));
+        let has_head = met
+            .entries
+            .iter()
+            .any(|entry| entry.name.eq_ignore_ascii_case("HEAD"));
         if has_head && is_git_directory(&met.dir, Path::new("")) {
             return Err(as_a_whole(in_git_directory(&source.real)));
         }
@@ -116,20 +151,27 @@ fn check_tree(root: &Root, (from, new): (&Given, &Path), source: &Place) -> Resu
             let below = entry.path.strip_prefix(&source.real).unwrap_or(&entry.path);
             let paths = [entry.path.clone(), new.join(below)];
             for path in &paths {
-                root.rules.check(path, Access::Write, entry.kind.sort()).map_err(as_a_whole)?;
+                root.rules
+                    .check(path, Access::Write, entry.kind.sort())
+                    .map_err(as_a_whole)?;
                 root.check_steered(path).map_err(as_a_whole)?;
             }
             if entry.kind == Kind::Link {
                 root.check_link(&paths[1]).map_err(as_a_whole)?;
             }
             let is_known = |path: &PathBuf| guarded.iter().any(|known| path.starts_with(known));
-            let more: Vec<PathBuf> =
-                paths.into_iter().filter(|path| root.rules.guarded(path).is_some() && !is_known(path)).collect();
+            let more: Vec<PathBuf> = paths
+                .into_iter()
+                .filter(|path| root.rules.guarded(path).is_some() && !is_known(path))
+                .collect();
             guarded.extend(more);
         }
     }
     if walk.is_cut_short() || walk.unopened > 0 {
-        return Err(source.error(Code::DeniedByPolicy, "holds more than can be checked against the rules: move parts"));
+        return Err(source.error(
+            Code::DeniedByPolicy,
+            "holds more than can be checked against the rules: move parts",
+        ));
     }
     Ok(guarded)
 }
@@ -139,7 +181,9 @@ fn target(root: &Root, to: &Given, sort: Sort) -> Result<(Place, Option<Made>), 
     let (place, made) = match root.place(to, Links::Keep) {
         Err(error) if error.code == Code::FileNotFound => {
             root.check(&root.would_be_named(to)?, Access::Write, sort)?;
-            let Some(parent) = to.path.parent() else { return Err(error) };
+            let Some(parent) = to.path.parent() else {
+                return Err(error);
+            };
             let made = root.make_directories(parent, &to.shown)?;
             (root.place(to, Links::Keep)?, Some(made))
         }
@@ -154,16 +198,18 @@ fn target(root: &Root, to: &Given, sort: Sort) -> Result<(Place, Option<Made>), 
 fn check_target(target: &Place, sort: Sort, may_replace: bool) -> Result<bool, ToolError> {
     match target.kind() {
         None => Ok(false),
-        Some(Kind::Directory) => {
-            Err(target.error(Code::Exists, "is a directory that exists: give the whole new path, with the name"))
-        }
+        Some(Kind::Directory) => Err(target.error(
+            Code::Exists,
+            "is a directory that exists: give the whole new path, with the name",
+        )),
         Some(Kind::Other) => Err(not_a_file(target)),
         Some(Kind::File | Kind::Link) if sort == Sort::Directory => {
             Err(target.error(Code::Exists, "is a file: a directory cannot take its place"))
         }
         Some(Kind::File | Kind::Link) if may_replace => Ok(true),
-        Some(Kind::File | Kind::Link) => {
-            Err(target.error(Code::Exists, "exists already: set `overwrite` to replace it, or take another name"))
-        }
+        Some(Kind::File | Kind::Link) => Err(target.error(
+            Code::Exists,
+            "exists already: set `overwrite` to replace it, or take another name",
+        )),
     }
 }

@@ -14,9 +14,14 @@ const CHARS: usize = 120;
 
 /// Up to three names in a directory that are close to one, as the end of a sentence; empty if there are none.
 pub(super) fn names(dir: &Dir, name: &OsStr) -> String {
-    let Ok(entries) = dir.entries() else { return String::new() };
-    let mut all: Vec<String> =
-        entries.flatten().take(MOST).map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let Ok(entries) = dir.entries() else {
+        return String::new();
+    };
+    let mut all: Vec<String> = entries
+        .flatten()
+        .take(MOST)
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
     all.sort();
     let wanted = name.to_string_lossy().to_lowercase();
     if wanted.len() > 255 {
@@ -31,27 +36,44 @@ pub(super) fn names(dir: &Dir, name: &OsStr) -> String {
         .filter_map(|at| all.get(at))
         .map(|name| shown(name))
         .collect();
-    if close.is_empty() { String::new() } else { format!("; close to it: {}", close.join(", ")) }
+    if close.is_empty() {
+        String::new()
+    } else {
+        format!("; close to it: {}", close.join(", "))
+    }
 }
 
 /// The line of a text that is closest to the first line of what was looked for, with its number.
 pub(super) fn line<'t>(text: &'t str, find: &str) -> Option<(usize, &'t str)> {
     let wanted = find.lines().map(str::trim).find(|line| !line.is_empty())?;
-    let exact = text.lines().enumerate().find(|(_, line)| line.trim() == wanted);
+    let exact = text
+        .lines()
+        .enumerate()
+        .find(|(_, line)| line.trim() == wanted);
     if let Some((at, line)) = exact {
         return Some((at + 1, line));
     }
     let wanted = start(wanted);
     let rate = |line: &str| TextDiff::from_chars(wanted, start(line.trim())).ratio();
-    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).take(MOST);
-    let (rate, at, line) = lines
-        .map(|(at, line)| (rate(line), at, line))
-        .fold((0.0, 0, ""), |best, next| if next.0 > best.0 { next } else { best });
+    let lines = text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty())
+        .take(MOST);
+    let (rate, at, line) =
+        lines
+            .map(|(at, line)| (rate(line), at, line))
+            .fold(
+                (0.0, 0, ""),
+                |best, next| if next.0 > best.0 { next } else { best },
+            );
     (rate >= 0.6).then_some((at + 1, line))
 }
 
 fn start(line: &str) -> &str {
-    line.char_indices().nth(CHARS).map_or(line, |(at, _)| &line[..at])
+    line.char_indices()
+        .nth(CHARS)
+        .map_or(line, |(at, _)| &line[..at])
 }
 
 #[cfg(test)]
@@ -61,8 +83,14 @@ mod tests {
     #[test]
     fn the_closest_line_is_found() {
         let text = "fn main() {\n    let count = 1;\n}\n";
-        assert_eq!(line(text, "let count = 2;"), Some((2, "    let count = 1;")));
-        assert_eq!(line(text, "\nlet count = 1;\nmore"), Some((2, "    let count = 1;")));
+        assert_eq!(
+            line(text, "let count = 2;"),
+            Some((2, "    let count = 1;"))
+        );
+        assert_eq!(
+            line(text, "\nlet count = 1;\nmore"),
+            Some((2, "    let count = 1;"))
+        );
         assert_eq!(line(text, "zzzzzzzzzzzzzzz"), None);
         assert_eq!(line(text, "\n"), None);
     }

@@ -21,26 +21,39 @@ impl Pattern {
     /// Reads a glob; `field` is what the argument is called.
     pub(super) fn new(text: &str, field: &str) -> Result<Self, ToolError> {
         check_length(text, field)?;
-        let body = text.strip_prefix("./").or_else(|| text.strip_prefix('/')).unwrap_or(text);
+        let body = text
+            .strip_prefix("./")
+            .or_else(|| text.strip_prefix('/'))
+            .unwrap_or(text);
         if body.is_empty() {
-            let message = format!("`{field}` is empty: give a glob such as `*.rs` or `src/**`, or leave it out");
+            let message = format!(
+                "`{field}` is empty: give a glob such as `*.rs` or `src/**`, or leave it out"
+            );
             return Err(ToolError::new(Code::BadArguments, message));
         }
         // As a set, since that is an error when it cannot be compiled; a single glob panics.
-        let glob = GlobBuilder::new(body).literal_separator(true).build().and_then(|glob| GlobSet::new([glob]));
+        let glob = GlobBuilder::new(body)
+            .literal_separator(true)
+            .build()
+            .and_then(|glob| GlobSet::new([glob]));
         let glob = glob.map_err(|error| {
             let mut why = error.kind().to_string();
             why.truncate(why.floor_char_boundary(WHY_BYTES));
-            let message = format!("`{field}` is not a glob: {why} (such as `*.rs`, `src/**/*.{{js,ts}}`)");
+            let message =
+                format!("`{field}` is not a glob: {why} (such as `*.rs`, `src/**/*.{{js,ts}}`)");
             ToolError::new(Code::BadArguments, message)
         })?;
-        Ok(Self { glob, is_of_names: !text.contains('/') })
+        Ok(Self {
+            glob,
+            is_of_names: !text.contains('/'),
+        })
     }
 
     /// Whether a path, relative to where the tool starts, is meant.
     pub(super) fn matches(&self, path: &Path) -> bool {
         if self.is_of_names {
-            path.file_name().is_some_and(|name| self.glob.is_match(name))
+            path.file_name()
+                .is_some_and(|name| self.glob.is_match(name))
         } else {
             self.glob.is_match(path)
         }
@@ -81,7 +94,10 @@ mod tests {
         for depth in [150, 1_000] {
             let glob = format!("{}{}", "{a,".repeat(depth), "}".repeat(depth));
             let error = Pattern::new(&glob, "pattern").unwrap_err();
-            assert!(error.code == Code::BadArguments && error.message.len() < 500, "{error}");
+            assert!(
+                error.code == Code::BadArguments && error.message.len() < 500,
+                "{error}"
+            );
         }
     }
 }

@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use super::Answer;
 use super::cut::marked;
+use super::hard_links::Twins;
 use super::limits::{HEAD_BYTES, LINE_CHARS, READ_BYTES, READ_LINES, SCAN_BYTES};
 use super::open::{binary, open_at};
 use super::resolve::{Links, Place};
 use super::root::Root;
 use super::rules::Access;
-use super::hard_links::Twins;
 use crate::{Code, ToolError};
 
 /// What to read.
@@ -52,7 +52,11 @@ impl Answer for Read {
             None if self.content.is_empty() => "(the file is empty)".to_owned(),
             None => self.content.clone(),
             Some(note) => {
-                let end = if self.content.is_empty() || self.content.ends_with('\n') { "" } else { "\n" };
+                let end = if self.content.is_empty() || self.content.ends_with('\n') {
+                    ""
+                } else {
+                    "\n"
+                };
                 format!("{}{end}[{note}]", self.content)
             }
         }
@@ -63,7 +67,10 @@ impl Answer for Read {
 pub(crate) fn run(root: &Root, args: &ReadFile) -> Result<Read, ToolError> {
     for (name, number) in [("offset", args.offset), ("limit", args.limit)] {
         if number == Some(0) {
-            return Err(ToolError::new(Code::BadArguments, format!("`{name}` must be 1 or more: lines count from 1")));
+            return Err(ToolError::new(
+                Code::BadArguments,
+                format!("`{name}` must be 1 or more: lines count from 1"),
+            ));
         }
     }
     let given = root.given(&args.path, Access::Read)?;
@@ -94,15 +101,25 @@ pub(crate) fn run(root: &Root, args: &ReadFile) -> Result<Read, ToolError> {
 }
 
 fn past_the_end(place: &Place, lines: u64) -> ToolError {
-    place.error(Code::BadArguments, &format!("has only {lines} lines: give a smaller `offset`"))
+    place.error(
+        Code::BadArguments,
+        &format!("has only {lines} lines: give a smaller `offset`"),
+    )
 }
 
 /// A file that is no text is told from the beginning of it.
 pub(super) fn check_head(file: &mut File, place: &Place) -> Result<(), ToolError> {
     let mut head = Vec::new();
-    let read = (&*file).take(HEAD_BYTES).read_to_end(&mut head).and_then(|_| file.rewind());
+    let read = (&*file)
+        .take(HEAD_BYTES)
+        .read_to_end(&mut head)
+        .and_then(|_| file.rewind());
     read.map_err(|error| place.told(&error))?;
-    if head.contains(&0) { Err(binary(place)) } else { Ok(()) }
+    if head.contains(&0) {
+        Err(binary(place))
+    } else {
+        Ok(())
+    }
 }
 
 fn collect(lines: &mut Lines<'_>, args: &ReadFile, first_line: u64) -> Result<Read, ToolError> {
@@ -126,7 +143,8 @@ fn collect(lines: &mut Lines<'_>, args: &ReadFile, first_line: u64) -> Result<Re
             return Ok(read);
         }
         if args.line_numbers == Some(true) {
-            read.content.push_str(&format!("{:>6}\t", first_line + read.lines));
+            read.content
+                .push_str(&format!("{:>6}\t", first_line + read.lines));
         }
         read.content.push_str(&line);
         read.lines += 1;
@@ -141,7 +159,11 @@ fn collect(lines: &mut Lines<'_>, args: &ReadFile, first_line: u64) -> Result<Re
 
 fn goes_on(read: &Read) -> String {
     let next = read.first_line + read.lines;
-    format!("lines {} to {}; the file goes on: read on with offset {next}", read.first_line, next - 1)
+    format!(
+        "lines {} to {}; the file goes on: read on with offset {next}",
+        read.first_line,
+        next - 1
+    )
 }
 
 /// The lines of a file, one after the other; no more of one is held than is shown.
@@ -153,14 +175,20 @@ pub(super) struct Lines<'p> {
 
 impl<'p> Lines<'p> {
     pub(super) fn new(from: BufReader<File>, place: &'p Place) -> Self {
-        Self { from, place, seen: 0 }
+        Self {
+            from,
+            place,
+            seen: 0,
+        }
     }
 
     /// The next line with its end, cut if it is long.
     fn next(&mut self) -> Result<Option<String>, ToolError> {
         // Enough for the characters that are shown, whatever their size, and for one that is cut through.
         let mut kept = Vec::new();
-        let Some(bytes) = self.pass(LINE_CHARS * 4 + 4, &mut kept)? else { return Ok(None) };
+        let Some(bytes) = self.pass(LINE_CHARS * 4 + 4, &mut kept)? else {
+            return Ok(None);
+        };
         let is_whole = bytes == kept.len();
         let text = match std::str::from_utf8(&kept) {
             Ok(text) => text,
@@ -184,19 +212,32 @@ impl<'p> Lines<'p> {
     }
 
     fn is_at_end(&mut self) -> Result<bool, ToolError> {
-        let rest = self.from.fill_buf().map_err(|error| self.place.told(&error))?;
+        let rest = self
+            .from
+            .fill_buf()
+            .map_err(|error| self.place.told(&error))?;
         Ok(rest.is_empty())
     }
 
     /// Goes past a line, keeps its beginning while no more than `most` is kept, and says how long it was.
-    pub(super) fn pass(&mut self, most: usize, kept: &mut Vec<u8>) -> Result<Option<usize>, ToolError> {
+    pub(super) fn pass(
+        &mut self,
+        most: usize,
+        kept: &mut Vec<u8>,
+    ) -> Result<Option<usize>, ToolError> {
         let mut bytes = 0;
         loop {
-            let buffer = self.from.fill_buf().map_err(|error| self.place.told(&error))?;
+            let buffer = self
+                .from
+                .fill_buf()
+                .map_err(|error| self.place.told(&error))?;
             if buffer.is_empty() {
                 return Ok((bytes > 0).then_some(bytes));
             }
-            let end = buffer.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
+            let end = buffer
+                .iter()
+                .position(|byte| *byte == b'\n')
+                .map(|at| at + 1);
             let taken = end.unwrap_or(buffer.len());
             let room = most.saturating_sub(kept.len()).min(taken);
             kept.extend_from_slice(&buffer[..room]);
@@ -204,7 +245,9 @@ impl<'p> Lines<'p> {
             bytes += taken;
             self.seen += taken as u64;
             if self.seen > SCAN_BYTES {
-                let says = format!("is too large to be read as far as that: no more than {SCAN_BYTES} bytes are");
+                let says = format!(
+                    "is too large to be read as far as that: no more than {SCAN_BYTES} bytes are"
+                );
                 return Err(self.place.error(Code::TooLarge, &says));
             }
             if end.is_some() {

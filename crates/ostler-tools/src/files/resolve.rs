@@ -64,7 +64,11 @@ impl Kind {
     }
 
     pub(super) fn sort(self) -> Sort {
-        if self == Self::Directory { Sort::Directory } else { Sort::File }
+        if self == Self::Directory {
+            Sort::Directory
+        } else {
+            Sort::File
+        }
     }
 }
 
@@ -76,7 +80,11 @@ impl Place {
 
     /// Refuses what the rules forbid.
     pub(super) fn check(&self, root: &Root, access: Access) -> Result<(), ToolError> {
-        root.check(&self.real, access, self.kind().map_or(Sort::File, Kind::sort))
+        root.check(
+            &self.real,
+            access,
+            self.kind().map_or(Sort::File, Kind::sort),
+        )
     }
 
     /// An error of the system, about this place.
@@ -103,12 +111,15 @@ impl Root {
         for _ in 0..LINKS {
             // Only a link gets here with `..` at its end, and the workspace itself without any name.
             let Some(name) = path.file_name().map(OsStr::to_owned) else {
-                self.open_dir(&path).map_err(|error| told(&error, &given.shown))?;
+                self.open_dir(&path)
+                    .map_err(|error| told(&error, &given.shown))?;
                 let message = format!("{} is a directory: name a file in it", given.shown);
                 return Err(ToolError::new(Code::IsDirectory, message));
             };
             let parent = path.parent().unwrap_or(Path::new(""));
-            let directory = self.open_dir(parent).map_err(|error| self.no_directory(&error, parent, &given.shown))?;
+            let directory = self
+                .open_dir(parent)
+                .map_err(|error| self.no_directory(&error, parent, &given.shown))?;
             let about = match directory.dir.symlink_metadata(&name) {
                 Ok(about) => Some(about),
                 Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -117,14 +128,26 @@ impl Root {
             let is_link = about.as_ref().is_some_and(Metadata::is_symlink);
             if !is_link || links == Links::Keep {
                 let real = directory.real.join(&name);
-                return Ok(Place { dir: directory.dir, name, real, about, shown: given.shown.clone() });
+                return Ok(Place {
+                    dir: directory.dir,
+                    name,
+                    real,
+                    about,
+                    shown: given.shown.clone(),
+                });
             }
-            let target = directory.dir.read_link_contents(&name).map_err(|error| told(&error, &given.shown))?;
+            let target = directory
+                .dir
+                .read_link_contents(&name)
+                .map_err(|error| told(&error, &given.shown))?;
             if target.has_root() {
                 return Err(outside(&given.shown));
             }
             if target.as_os_str().len() > PATH_BYTES {
-                let message = format!("{}: a link on it is longer than {PATH_BYTES} bytes", given.shown);
+                let message = format!(
+                    "{}: a link on it is longer than {PATH_BYTES} bytes",
+                    given.shown
+                );
                 return Err(ToolError::new(Code::BadArguments, message));
             }
             path = directory.real.join(target);
@@ -136,8 +159,10 @@ impl Root {
     /// Opens a directory that a tool was given.
     pub(super) fn directory(&self, given: &Given) -> Result<Directory, ToolError> {
         let opened = self.open_dir(&given.path);
-        let directory = opened.map_err(|error| self.no_directory(&error, &given.path, &given.shown))?;
-        self.rules.check(&directory.real, Access::Read, Sort::Directory)?;
+        let directory =
+            opened.map_err(|error| self.no_directory(&error, &given.path, &given.shown))?;
+        self.rules
+            .check(&directory.real, Access::Read, Sort::Directory)?;
         Ok(directory)
     }
 
@@ -145,8 +170,15 @@ impl Root {
     pub(super) fn make_directories(&self, path: &Path, shown: &str) -> Result<Made, ToolError> {
         let told = |error: &io::Error| told(error, shown);
         let (mut directory, missing) = self.deepest(path).map_err(|error| told(&error))?;
-        let mut made = Made { directories: Vec::new(), is_kept: false };
-        self.check(&joined(&directory.real, &missing), Access::Write, Sort::Directory)?;
+        let mut made = Made {
+            directories: Vec::new(),
+            is_kept: false,
+        };
+        self.check(
+            &joined(&directory.real, &missing),
+            Access::Write,
+            Sort::Directory,
+        )?;
         for name in missing.components() {
             bare::check(&directory.dir, name.as_os_str(), shown)?;
             match directory.dir.create_dir(name.as_os_str()) {
@@ -158,21 +190,28 @@ impl Root {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(told(&error)),
             }
-            directory.dir = directory.dir.open_dir_nofollow(name.as_os_str()).map_err(|error| told(&error))?;
+            directory.dir = directory
+                .dir
+                .open_dir_nofollow(name.as_os_str())
+                .map_err(|error| told(&error))?;
         }
         Ok(made)
     }
 
     /// Where a path would really be, whether or not it exists.
     pub(super) fn would_be(&self, given: &Given) -> Result<PathBuf, ToolError> {
-        let (directory, missing) = self.deepest(&given.path).map_err(|error| told(&error, &given.shown))?;
+        let (directory, missing) = self
+            .deepest(&given.path)
+            .map_err(|error| told(&error, &given.shown))?;
         Ok(joined(&directory.real, &missing))
     }
 
     /// Where a name would really be: links in its directory count, one at its end is itself meant.
     pub(super) fn would_be_named(&self, given: &Given) -> Result<PathBuf, ToolError> {
         let parent = given.path.parent().unwrap_or(Path::new(""));
-        let (directory, missing) = self.deepest(parent).map_err(|error| told(&error, &given.shown))?;
+        let (directory, missing) = self
+            .deepest(parent)
+            .map_err(|error| told(&error, &given.shown))?;
         Ok(joined(&directory.real, &missing).join(given.path.file_name().unwrap_or_default()))
     }
 
@@ -181,9 +220,13 @@ impl Root {
         for there in path.ancestors() {
             match self.open_dir(there) {
                 Ok(directory) => {
-                    return Ok((directory, path.strip_prefix(there).unwrap_or(Path::new("")).to_owned()));
+                    return Ok((
+                        directory,
+                        path.strip_prefix(there).unwrap_or(Path::new("")).to_owned(),
+                    ));
                 }
-                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -197,8 +240,13 @@ impl Root {
         if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) {
             return told;
         }
-        let Ok((directory, missing)) = self.deepest(path) else { return told };
-        if let Err(denied) = self.rules.check(&directory.real, Access::Read, Sort::Directory) {
+        let Ok((directory, missing)) = self.deepest(path) else {
+            return told;
+        };
+        if let Err(denied) = self
+            .rules
+            .check(&directory.real, Access::Read, Sort::Directory)
+        {
             return denied;
         }
         match missing.components().next() {

@@ -45,7 +45,8 @@ impl Root {
     pub(crate) fn open(path: &Path, rules: &FileRules) -> Result<Self, ToolError> {
         let (dir, real) = open_root(path)?;
         let git = git_directory(&dir, &real)?;
-        let rules = Rules::new(rules, git.as_deref()).map_err(|why| ToolError::new(Code::BadArguments, why))?;
+        let rules = Rules::new(rules, git.as_deref())
+            .map_err(|why| ToolError::new(Code::BadArguments, why))?;
         let named = path.to_owned();
         Ok(Self {
             dir,
@@ -62,7 +63,10 @@ impl Root {
     /// anew.
     pub(crate) fn for_call(&self, approved: &[String]) -> Result<Self, ToolError> {
         Ok(Self {
-            dir: self.dir.try_clone().map_err(|error| told(&error, "the workspace"))?,
+            dir: self
+                .dir
+                .try_clone()
+                .map_err(|error| told(&error, "the workspace"))?,
             rules: self.rules.clone(),
             real: self.real.clone(),
             named: self.named.clone(),
@@ -87,7 +91,9 @@ impl Root {
 
     pub(super) fn is_approved(&self, path: &Path) -> bool {
         // Directories are made for a file, and moved with what is in them.
-        self.approved.iter().any(|approved| path.starts_with(approved) || approved.starts_with(path))
+        self.approved
+            .iter()
+            .any(|approved| path.starts_with(approved) || approved.starts_with(path))
     }
 
     /// Its real path.
@@ -113,14 +119,20 @@ impl Root {
         let roots = [&*self.real, &*self.named];
         let given = Given::new(text, roots)?;
         match unquoted(text) {
-            Some(name) if self.dir.symlink_metadata(&given.path).is_err() => Given::new(&name, roots),
+            Some(name) if self.dir.symlink_metadata(&given.path).is_err() => {
+                Given::new(&name, roots)
+            }
             _ => Ok(given),
         }
     }
 
     /// Opens a directory and finds out where it really is. Only the system follows links here, and never out.
     pub(super) fn open_dir(&self, path: &Path) -> io::Result<Directory> {
-        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let path = if path.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            path
+        };
         let dir = self.dir.open_dir(path)?;
         let real = self.real_path(&dir, path)?;
         Ok(Directory { dir, real })
@@ -137,23 +149,44 @@ const LONGEST: usize = 64 * 1024;
 
 fn real_below(root: &Dir, dir: &Dir, path: &Path) -> io::Result<PathBuf> {
     if let (Some(root), Some(real)) = (path_of(root), path_of(dir)) {
-        let escaped = || io::Error::new(io::ErrorKind::PermissionDenied, "the directory left the workspace");
-        return real.strip_prefix(root).map(Path::to_owned).map_err(|_| escaped());
+        let escaped = || {
+            io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "the directory left the workspace",
+            )
+        };
+        return real
+            .strip_prefix(root)
+            .map(Path::to_owned)
+            .map_err(|_| escaped());
     }
     let real = root.canonicalize(path)?;
-    Ok(if real == Path::new(".") { PathBuf::new() } else { real })
+    Ok(if real == Path::new(".") {
+        PathBuf::new()
+    } else {
+        real
+    })
 }
 
 /// The directory inside the workspace that git uses, if it is not `.git` itself.
 fn git_directory(dir: &Dir, real: &Path) -> Result<Option<PathBuf>, ToolError> {
     let written = git::written(dir).map_err(|error| told(&error, "`.git`"))?;
-    let Some(path) = written.and_then(|path| git::below(real, &path)) else { return Ok(None) };
-    let path = if path.as_os_str().is_empty() { Path::new(".") } else { &path };
+    let Some(path) = written.and_then(|path| git::below(real, &path)) else {
+        return Ok(None);
+    };
+    let path = if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        &path
+    };
     // One that cannot be opened below the workspace is outside, or not there.
-    let Ok(opened) = dir.open_dir(path) else { return Ok(None) };
+    let Ok(opened) = dir.open_dir(path) else {
+        return Ok(None);
+    };
     let found = real_below(dir, &opened, path).map_err(|error| told(&error, "`.git`"))?;
     if found.as_os_str().is_empty() {
-        let message = "the workspace is itself the directory that `.git` leads to: take another one";
+        let message =
+            "the workspace is itself the directory that `.git` leads to: take another one";
         return Err(ToolError::new(Code::DeniedByPolicy, message));
     }
     Ok(Some(found))
@@ -161,13 +194,19 @@ fn git_directory(dir: &Dir, real: &Path) -> Result<Option<PathBuf>, ToolError> {
 
 /// Reads a file of the workspace that is no link and is in a directory that is none: what decides about a model must
 /// not be where the model can write.
-pub(crate) fn read_own_file(root: &Path, file: &Path, most: u64) -> Result<Option<String>, ToolError> {
-    let mut dir = Dir::open_ambient_dir(root, ambient_authority()).map_err(|error| not_opened(root, &error))?;
+pub(crate) fn read_own_file(
+    root: &Path,
+    file: &Path,
+    most: u64,
+) -> Result<Option<String>, ToolError> {
+    let mut dir = Dir::open_ambient_dir(root, ambient_authority())
+        .map_err(|error| not_opened(root, &error))?;
     let shown = shown(&file.to_string_lossy());
     let none_or = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => Ok(None),
         _ => {
-            let message = format!("{shown} must be a plain file in a plain directory, not a link: {error}");
+            let message =
+                format!("{shown} must be a plain file in a plain directory, not a link: {error}");
             Err(ToolError::new(Code::NotAFile, message))
         }
     };
@@ -195,13 +234,18 @@ pub(crate) fn read_own_file(root: &Path, file: &Path, most: u64) -> Result<Optio
 
 fn not_opened(path: &Path, error: &io::Error) -> ToolError {
     let told = told(error, &shown(&path.to_string_lossy()));
-    ToolError::new(told.code, format!("the workspace cannot be opened: {}", told.message))
+    ToolError::new(
+        told.code,
+        format!("the workspace cannot be opened: {}", told.message),
+    )
 }
 
 fn open_root(path: &Path) -> Result<(Dir, PathBuf), ToolError> {
     let trouble = |error: io::Error| not_opened(path, &error);
     let dir = Dir::open_ambient_dir(path, ambient_authority()).map_err(trouble)?;
-    let real = path_of(&dir).map_or_else(|| path.canonicalize(), Ok).map_err(trouble)?;
+    let real = path_of(&dir)
+        .map_or_else(|| path.canonicalize(), Ok)
+        .map_err(trouble)?;
     check_root(&real).map_err(|rule| {
         let message =
             format!("the workspace cannot be in `{rule}`, which is kept from you: take the one you were given");

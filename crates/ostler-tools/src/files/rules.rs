@@ -12,8 +12,15 @@ use super::system::shown;
 use crate::{Code, ToolError};
 
 /// Settings that often hold secrets, by their file names. A trusted workspace may open them.
-const SECRET_SETTINGS: &[&str] =
-    &[".env", ".env.*", ".envrc", "secrets.yml", "secrets.yaml", "secrets.json", "secrets.toml"];
+const SECRET_SETTINGS: &[&str] = &[
+    ".env",
+    ".env.*",
+    ".envrc",
+    "secrets.yml",
+    "secrets.yaml",
+    "secrets.json",
+    "secrets.toml",
+];
 
 /// Private keys and credentials, by their file names. A directory of such a name is an ordinary one.
 const CREDENTIAL_FILES: &[&str] = &[
@@ -51,8 +58,15 @@ const CREDENTIAL_FILES: &[&str] = &[
 const SECRET_TREES: &[&str] = &[".ssh", ".aws", ".azure", ".gnupg", "**/.config/gcloud"];
 
 /// What only looks like a secret.
-const HARMLESS: &[&str] =
-    &[".env.example", ".env.sample", ".env.template", "id_rsa*.pub", "id_dsa*.pub", "id_ecdsa*.pub", "id_ed25519*.pub"];
+const HARMLESS: &[&str] = &[
+    ".env.example",
+    ".env.sample",
+    ".env.template",
+    "id_rsa*.pub",
+    "id_dsa*.pub",
+    "id_ecdsa*.pub",
+    "id_ed25519*.pub",
+];
 
 /// What no workspace opens besides [`CREDENTIAL_FILES`], trusted or not: tokens of agents, and everything in [`SECRET_TREES`].
 const NEVER_OPENED: &[&str] = &[
@@ -73,7 +87,13 @@ fn sealed() -> Result<Globs, String> {
 
 /// What no rule of a workspace makes writable: git's hooks and configuration, and Ostler's own policy and settings. Some file
 /// systems also know them by a short name.
-const KEPT_TREES: &[&str] = &[".git", "git~[0-9]", ".ostler", "ostler.toml", "ostler~[0-9]*"];
+const KEPT_TREES: &[&str] = &[
+    ".git",
+    "git~[0-9]",
+    ".ostler",
+    "ostler.toml",
+    "ostler~[0-9]*",
+];
 
 /// Directories that a workspace is never in.
 const KEPT_ABOVE: &[&str] = &[".git", ".ostler"];
@@ -116,18 +136,32 @@ pub(super) struct Rules {
 impl Rules {
     /// The defaults and the rules of a workspace, and the directory that git uses in it if that is not `.git`.
     pub(super) fn new(own: &FileRules, git: Option<&Path>) -> Result<Self, String> {
-        let own_globs = |list: &[String]| -> Result<(), String> { list.iter().try_for_each(|glob| check_glob(glob)) };
+        let own_globs = |list: &[String]| -> Result<(), String> {
+            list.iter().try_for_each(|glob| check_glob(glob))
+        };
         own_globs(&own.deny)?;
         own_globs(&own.allow)?;
         own_globs(&own.read_only)?;
         own_globs(&own.workspace_allow)?;
         let git = git.map(|path| format!("/{}", globset::escape(&path.to_string_lossy())));
-        let configs = git.iter().flat_map(|git| [format!("{git}/config*"), format!("{git}/modules/**/config*")]);
+        let configs = git.iter().flat_map(|git| {
+            [
+                format!("{git}/config*"),
+                format!("{git}/modules/**/config*"),
+            ]
+        });
         let groups = guarded::groups()?;
-        let guarded: Vec<String> = groups.iter().flat_map(|group| &group.globs).cloned().collect();
+        let guarded: Vec<String> = groups
+            .iter()
+            .flat_map(|group| &group.globs)
+            .cloned()
+            .collect();
         let kept: Vec<String> = own.read_only.iter().chain(&git).cloned().collect();
         Ok(Self {
-            secret_files: Globs::new(&[SECRET_SETTINGS, CREDENTIAL_FILES].concat(), &configs.collect::<Vec<_>>())?,
+            secret_files: Globs::new(
+                &[SECRET_SETTINGS, CREDENTIAL_FILES].concat(),
+                &configs.collect::<Vec<_>>(),
+            )?,
             secret_trees: Globs::new(SECRET_TREES, &own.deny)?,
             harmless: Globs::new(HARMLESS, &own.allow)?,
             kept_trees: Globs::new(KEPT_TREES, &kept)?,
@@ -154,7 +188,10 @@ impl Rules {
                 shown(&path.to_string_lossy())
             )
         } else if let (Access::Write, Some(glob)) = (access, self.kept(&names)) {
-            format!("{} can be read but not changed (rule `{glob}`): leave it as it is", shown(&path.to_string_lossy()))
+            format!(
+                "{} can be read but not changed (rule `{glob}`): leave it as it is",
+                shown(&path.to_string_lossy())
+            )
         } else {
             return Ok(());
         };
@@ -169,17 +206,23 @@ impl Rules {
     /// Whether everything in a directory is kept because of its own path; those above it are not looked at.
     pub(super) fn is_secret_tree(&self, path: &Path) -> bool {
         let names = Names::new(path);
-        let (Some(plain), Some(bare)) = (names.plain.whole(), names.bare.whole()) else { return false };
-        let is_hit = self.secret_trees.hit(plain).is_some() || self.secret_trees.hit(bare).is_some();
+        let (Some(plain), Some(bare)) = (names.plain.whole(), names.bare.whole()) else {
+            return false;
+        };
+        let is_hit =
+            self.secret_trees.hit(plain).is_some() || self.secret_trees.hit(bare).is_some();
         is_hit && !self.is_exempt(plain, bare)
     }
 
     /// Whether a file is kept from a model, where it is known whether the directory it is in is.
     pub(super) fn is_secret_file(&self, path: &Path, is_in_secret_tree: bool) -> bool {
         let names = Names::new(path);
-        let (Some(plain), Some(bare)) = (names.plain.whole(), names.bare.whole()) else { return false };
+        let (Some(plain), Some(bare)) = (names.plain.whole(), names.bare.whole()) else {
+            return false;
+        };
         let hits = |globs: &Globs| globs.hit(plain).is_some() || globs.hit(bare).is_some();
-        !self.is_exempt(plain, bare) && (is_in_secret_tree || hits(&self.secret_files) || hits(&self.secret_trees))
+        !self.is_exempt(plain, bare)
+            && (is_in_secret_tree || hits(&self.secret_files) || hits(&self.secret_trees))
     }
 
     fn secret(&self, names: &Names, sort: Sort) -> Option<&str> {
@@ -195,7 +238,10 @@ impl Rules {
             return self.secret_files.words.get(at).map(String::as_str);
         }
         let tree = names.pairs().find_map(|(plain, bare)| {
-            let at = self.secret_trees.hit(plain).or_else(|| self.secret_trees.hit(bare))?;
+            let at = self
+                .secret_trees
+                .hit(plain)
+                .or_else(|| self.secret_trees.hit(bare))?;
             (!self.is_exempt(plain, bare)).then_some(at)
         })?;
         self.secret_trees.words.get(tree).map(String::as_str)
@@ -213,26 +259,39 @@ impl Rules {
         if self.allowed.hit(names.plain.whole()?).is_some() {
             return None;
         }
-        let group = self.groups.iter().find(|group| group.globs.contains(glob))?;
+        let group = self
+            .groups
+            .iter()
+            .find(|group| group.globs.contains(glob))?;
         Some(&group.reason)
     }
 }
 
 /// Whether a glob names private keys or credentials, which no workspace opens.
 pub(crate) fn is_sealed(glob: &str) -> bool {
-    let names = Names::new(Path::new(glob.trim_start_matches(['/', '.']).trim_start_matches("**/")));
+    let names = Names::new(Path::new(
+        glob.trim_start_matches(['/', '.'])
+            .trim_start_matches("**/"),
+    ));
     let whole = Names::new(Path::new(glob));
     sealed().is_ok_and(|sealed| {
-        [names.plain.whole(), names.bare.whole(), whole.plain.whole(), whole.bare.whole()]
-            .into_iter()
-            .flatten()
-            .any(|name| sealed.hit(name).is_some())
+        [
+            names.plain.whole(),
+            names.bare.whole(),
+            whole.plain.whole(),
+            whole.bare.whole(),
+        ]
+        .into_iter()
+        .flatten()
+        .any(|name| sealed.hit(name).is_some())
     })
 }
 
 /// Refuses a workspace that is itself in a directory kept from a model, or from being changed.
 pub(super) fn check_root(real: &Path) -> Result<(), String> {
-    let inside = real.components().filter(|part| matches!(part, std::path::Component::Normal(_)));
+    let inside = real
+        .components()
+        .filter(|part| matches!(part, std::path::Component::Normal(_)));
     let names = Names::new(&inside.collect::<std::path::PathBuf>());
     let own: Vec<String> = SECRET_TREES.iter().map(|tree| (*tree).to_owned()).collect();
     let globs = Globs::new(KEPT_ABOVE, &own)?;
@@ -253,7 +312,10 @@ pub(super) struct Names {
 
 impl Names {
     pub(super) fn new(path: &Path) -> Self {
-        let mut names = Self { plain: Prefixes::default(), bare: Prefixes::default() };
+        let mut names = Self {
+            plain: Prefixes::default(),
+            bare: Prefixes::default(),
+        };
         for part in path.components() {
             names.bare.push(&bare_name(part.as_os_str()));
             names.plain.push(&fold(&part.as_os_str().to_string_lossy()));
@@ -296,7 +358,11 @@ impl Prefixes {
 pub(super) fn bare_name(name: &OsStr) -> String {
     let name = fold(&name.to_string_lossy());
     let seen: String = name.chars().filter(|char| !is_unseen(*char)).collect();
-    seen.split(':').next().unwrap_or_default().trim_end_matches(['.', ' ']).to_owned()
+    seen.split(':')
+        .next()
+        .unwrap_or_default()
+        .trim_end_matches(['.', ' '])
+        .to_owned()
 }
 
 /// One case for all: up and down again, so that letters with two lower forms (ſ, K) become one.
@@ -320,20 +386,35 @@ impl Globs {
     fn new(defaults: &[&str], own: &[String]) -> Result<Self, String> {
         let mut set = GlobSetBuilder::new();
         let mut words = Vec::new();
-        for word in defaults.iter().copied().chain(own.iter().map(String::as_str)) {
+        for word in defaults
+            .iter()
+            .copied()
+            .chain(own.iter().map(String::as_str))
+        {
             for form in forms(word) {
-                let glob = GlobBuilder::new(&form).literal_separator(true).backslash_escape(true).build();
-                set.add(glob.map_err(|error| format!("the glob `{word}` is not one: {}", error.kind()))?);
+                let glob = GlobBuilder::new(&form)
+                    .literal_separator(true)
+                    .backslash_escape(true)
+                    .build();
+                set.add(
+                    glob.map_err(|error| {
+                        format!("the glob `{word}` is not one: {}", error.kind())
+                    })?,
+                );
                 words.push(word.to_owned());
             }
         }
-        let set = set.build().map_err(|error| format!("the globs are too much together: {error}"))?;
+        let set = set
+            .build()
+            .map_err(|error| format!("the globs are too much together: {error}"))?;
         Ok(Self { set, words })
     }
 
     /// The first glob that matches the path, or a directory that it is in.
     fn first_of(&self, names: &Names) -> Option<usize> {
-        names.pairs().find_map(|(plain, bare)| self.hit(plain).or_else(|| self.hit(bare)))
+        names
+            .pairs()
+            .find_map(|(plain, bare)| self.hit(plain).or_else(|| self.hit(bare)))
     }
 
     fn hit(&self, path: &str) -> Option<usize> {
@@ -344,12 +425,20 @@ impl Globs {
 /// How a rule is matched: at any depth if it names no directory, and for what it names itself if it ends in `/**`.
 fn forms(word: &str) -> Vec<String> {
     let folded = fold(word);
-    let anchored = folded.strip_prefix("./").or_else(|| folded.strip_prefix('/'));
+    let anchored = folded
+        .strip_prefix("./")
+        .or_else(|| folded.strip_prefix('/'));
     let body = anchored.unwrap_or(&folded).trim_end_matches('/');
     let at_any_depth = |body: &str| {
-        if anchored.is_none() && !body.contains('/') { format!("**/{body}") } else { body.to_owned() }
+        if anchored.is_none() && !body.contains('/') {
+            format!("**/{body}")
+        } else {
+            body.to_owned()
+        }
     };
-    let base = body.strip_suffix("/**").filter(|base| !base.is_empty() && *base != "**");
+    let base = body
+        .strip_suffix("/**")
+        .filter(|base| !base.is_empty() && *base != "**");
     match base {
         // `.ssh/**` means the same as `.ssh`: at any depth.
         Some(base) => vec![at_any_depth(base), format!("{}/**", at_any_depth(base))],
@@ -366,7 +455,9 @@ fn check_glob(glob: &str) -> Result<(), String> {
         return Err(format!("a glob of more than {PATTERN_BYTES} bytes"));
     }
     if body.split('/').any(|part| part == "..") {
-        return Err(format!("the glob `{glob}` holds `..`: globs are relative to the workspace"));
+        return Err(format!(
+            "the glob `{glob}` holds `..`: globs are relative to the workspace"
+        ));
     }
     Ok(())
 }

@@ -7,16 +7,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Answer;
+use super::hard_links::Twins;
 use super::limits::{
-    REGEX_BYTES, SEARCH_BYTES, SEARCH_CONTEXT, SEARCH_FILE_BYTES, SEARCH_MATCHES, SEARCH_MATCHES_DEFAULT, WALK_ENTRIES,
+    REGEX_BYTES, SEARCH_BYTES, SEARCH_CONTEXT, SEARCH_FILE_BYTES, SEARCH_MATCHES,
+    SEARCH_MATCHES_DEFAULT, WALK_ENTRIES,
 };
 use super::open::open_at;
 use super::pattern::{Pattern, check_length};
-use super::resolve::{Kind, Links};
 use super::regular::open_regular;
+use super::resolve::{Kind, Links};
 use super::root::Root;
 use super::rules::{Access, Sort};
-use super::hard_links::Twins;
 use super::walk::{Entry, Met, Walk, Walked};
 use crate::{Code, ToolError};
 
@@ -71,9 +72,17 @@ impl Answer for Searched {
 pub(crate) fn run(root: &Root, args: &SearchFiles) -> Result<Searched, ToolError> {
     let given = root.given(args.path.as_deref().unwrap_or("."), Access::Read)?;
     let matcher = matcher(args)?;
-    let glob = args.glob.as_deref().map(|text| Pattern::new(text, "glob")).transpose()?;
-    let most = args.max.unwrap_or(SEARCH_MATCHES_DEFAULT).clamp(1, SEARCH_MATCHES);
-    let context = usize::try_from(args.context.unwrap_or(0).min(SEARCH_CONTEXT)).unwrap_or_default();
+    let glob = args
+        .glob
+        .as_deref()
+        .map(|text| Pattern::new(text, "glob"))
+        .transpose()?;
+    let most = args
+        .max
+        .unwrap_or(SEARCH_MATCHES_DEFAULT)
+        .clamp(1, SEARCH_MATCHES);
+    let context =
+        usize::try_from(args.context.unwrap_or(0).min(SEARCH_CONTEXT)).unwrap_or_default();
     let mut search = Search {
         root,
         found: Found::new(matcher, most, context),
@@ -110,16 +119,26 @@ fn matcher(args: &SearchFiles) -> Result<RegexMatcher, ToolError> {
         return bad("`pattern` is empty: give what to look for".to_owned());
     }
     let mut builder = RegexMatcherBuilder::new();
-    builder.multi_line(true).crlf(true).line_terminator(Some(b'\n'));
-    builder.size_limit(REGEX_BYTES).dfa_size_limit(REGEX_BYTES).nest_limit(100);
-    builder.case_insensitive(args.ignore_case == Some(true)).fixed_strings(args.literal == Some(true));
+    builder
+        .multi_line(true)
+        .crlf(true)
+        .line_terminator(Some(b'\n'));
+    builder
+        .size_limit(REGEX_BYTES)
+        .dfa_size_limit(REGEX_BYTES)
+        .nest_limit(100);
+    builder
+        .case_insensitive(args.ignore_case == Some(true))
+        .fixed_strings(args.literal == Some(true));
     builder.build(&args.pattern).or_else(|error| {
         let hint = if args.pattern.contains('\n') || args.pattern.contains("\\n") {
             "files are searched line by line: leave out the line end"
         } else {
             "for plain text set `literal`"
         };
-        bad(format!("`pattern` is not a regular expression that can be used: {error} ({hint})"))
+        bad(format!(
+            "`pattern` is not a regular expression that can be used: {error} ({hint})"
+        ))
     })
 }
 
@@ -142,7 +161,13 @@ struct Search<'r> {
 
 impl Search<'_> {
     fn directory(&mut self, met: &Met, start: &PathBuf, glob: Option<&Pattern>) {
-        let below = |entry: &Entry| entry.path.strip_prefix(start).unwrap_or(&entry.path).to_owned();
+        let below = |entry: &Entry| {
+            entry
+                .path
+                .strip_prefix(start)
+                .unwrap_or(&entry.path)
+                .to_owned()
+        };
         for entry in met.entries.iter().filter(|entry| entry.kind == Kind::File) {
             if glob.is_some_and(|glob| !glob.matches(&below(entry))) {
                 continue;
@@ -187,10 +212,19 @@ impl Search<'_> {
     }
 
     fn done(self) -> Searched {
-        let Skipped { denied, large, unopened, is_cut_short, bytes } = self.skipped;
+        let Skipped {
+            denied,
+            large,
+            unopened,
+            is_cut_short,
+            bytes,
+        } = self.skipped;
         let mut notes = Vec::new();
         if self.found.is_full() {
-            notes.push(format!("only the first {} matches: narrow `pattern`, `path` or `glob`", self.found.count));
+            notes.push(format!(
+                "only the first {} matches: narrow `pattern`, `path` or `glob`",
+                self.found.count
+            ));
         }
         if is_cut_short || bytes > SEARCH_BYTES {
             notes.push(format!("not everything was searched (at most {WALK_ENTRIES} entries): give a narrower `path`"));
@@ -204,6 +238,11 @@ impl Search<'_> {
                 notes.push(format!("left out {count} {why}"));
             }
         }
-        Searched { match_count: self.found.count, files_searched: self.found.files, matches: self.found.lines, notes }
+        Searched {
+            match_count: self.found.count,
+            files_searched: self.found.files,
+            matches: self.found.lines,
+            notes,
+        }
     }
 }

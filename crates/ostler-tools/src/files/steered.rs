@@ -22,21 +22,40 @@ pub(super) struct Steered(BTreeMap<String, Reason>);
 
 impl Steered {
     fn new(steering: &Steering) -> Self {
-        let folded = |path: &Path| Names::new(path).pairs().last().map(|(plain, _)| plain.to_owned());
-        Self(steering.iter().filter_map(|(path, reason)| Some((folded(path)?, *reason))).collect())
+        let folded = |path: &Path| {
+            Names::new(path)
+                .pairs()
+                .last()
+                .map(|(plain, _)| plain.to_owned())
+        };
+        Self(
+            steering
+                .iter()
+                .filter_map(|(path, reason)| Some((folded(path)?, *reason)))
+                .collect(),
+        )
     }
 
     /// Why a path is followed by git: itself, or because of a directory that it is in.
     fn reason(&self, names: &Names) -> Option<Reason> {
         let known = |path: &str| self.0.get(path).copied();
-        names.pairs().find_map(|(plain, bare)| known(plain).or_else(|| known(bare)))
+        names
+            .pairs()
+            .find_map(|(plain, bare)| known(plain).or_else(|| known(bare)))
     }
 
     /// Whether something that git follows is, or would be, below a path.
     fn is_below(&self, names: &Names) -> bool {
-        let Some((plain, bare)) = names.pairs().last() else { return false };
-        let is_in = |path: &String, above: &str| path.strip_prefix(above).is_some_and(|rest| rest.starts_with('/'));
-        self.0.keys().any(|path| is_in(path, plain) || is_in(path, bare))
+        let Some((plain, bare)) = names.pairs().last() else {
+            return false;
+        };
+        let is_in = |path: &String, above: &str| {
+            path.strip_prefix(above)
+                .is_some_and(|rest| rest.starts_with('/'))
+        };
+        self.0
+            .keys()
+            .any(|path| is_in(path, plain) || is_in(path, bare))
     }
 }
 
@@ -68,7 +87,9 @@ impl Root {
             return Ok(());
         }
         let mut look = Look::new(self.path(), self.user_git());
-        inner.iter().for_each(|top| look.working_tree(&self.path().join(top)));
+        inner
+            .iter()
+            .for_each(|top| look.working_tree(&self.path().join(top)));
         refuse(path, Steered::new(&look.found()).reason(&Names::new(path)))
     }
 
@@ -80,8 +101,10 @@ impl Root {
     /// Refuses to put a link where git would follow it to something else.
     pub(super) fn check_link(&self, path: &Path) -> Result<(), ToolError> {
         if self.steered().is_below(&Names::new(path)) {
-            let message =
-                format!("{} would lead git to other files: take another name", shown(&path.to_string_lossy()));
+            let message = format!(
+                "{} would lead git to other files: take another name",
+                shown(&path.to_string_lossy())
+            );
             return Err(ToolError::new(Code::DeniedByPolicy, message));
         }
         Ok(())
@@ -91,7 +114,9 @@ impl Root {
     fn steered(&self) -> &Steered {
         self.steered_cell().get_or_init(|| {
             let mut look = Look::new(self.path(), self.user_git());
-            self.path().ancestors().for_each(|top| look.working_tree(top));
+            self.path()
+                .ancestors()
+                .for_each(|top| look.working_tree(top));
             Steered::new(&look.found())
         })
     }
@@ -101,14 +126,30 @@ impl Root {
         let links = OnceCell::new();
         let by_link = |path: &Path| {
             let links = links.get_or_init(|| self.guarded_links(paths));
-            let link = links.iter().find(|(_, target)| path.starts_with(target)).map(|(link, _)| link);
+            let link = links
+                .iter()
+                .find(|(_, target)| path.starts_with(target))
+                .map(|(link, _)| link);
             link.and_then(|link| self.rules.guarded(link))
         };
-        let reason =
-            |path: &Path| self.rules.guarded(path).or_else(|| by_link(path)).filter(|_| !self.is_approved(path));
-        let guarded: Vec<(&Path, &str)> = paths.iter().filter_map(|path| Some((*path, reason(path)?))).collect();
-        let Some((first, reason)) = guarded.first() else { return Ok(()) };
-        let more = if guarded.len() > 1 { format!(" (and {} more)", guarded.len() - 1) } else { String::new() };
+        let reason = |path: &Path| {
+            self.rules
+                .guarded(path)
+                .or_else(|| by_link(path))
+                .filter(|_| !self.is_approved(path))
+        };
+        let guarded: Vec<(&Path, &str)> = paths
+            .iter()
+            .filter_map(|path| Some((*path, reason(path)?)))
+            .collect();
+        let Some((first, reason)) = guarded.first() else {
+            return Ok(());
+        };
+        let more = if guarded.len() > 1 {
+            format!(" (and {} more)", guarded.len() - 1)
+        } else {
+            String::new()
+        };
         let text = first.to_string_lossy();
         let message = format!(
             "{}{more} holds {reason}: a person has to approve the change. The user can allow it beforehand, in a trusted \
@@ -118,8 +159,13 @@ impl Root {
         );
         let mut error = ToolError::new(Code::DeniedByPolicy, message);
         // Names that are no text cannot be approved by their text.
-        let names: Option<Vec<String>> = guarded.iter().map(|(path, _)| path.to_str().map(str::to_owned)).collect();
-        error.needs_approval = names.filter(|names| names.len() <= MOST_NAMED).unwrap_or_default();
+        let names: Option<Vec<String>> = guarded
+            .iter()
+            .map(|(path, _)| path.to_str().map(str::to_owned))
+            .collect();
+        error.needs_approval = names
+            .filter(|names| names.len() <= MOST_NAMED)
+            .unwrap_or_default();
         Err(error)
     }
 }
@@ -128,17 +174,27 @@ impl Root {
     /// Links with a guarded name, and where in the workspace they lead: whoever writes there writes the guarded file. Looked for
     /// beside the paths, in the directories above them, and one level below hidden directories of the root.
     fn guarded_links(&self, paths: &[&Path]) -> Vec<(PathBuf, PathBuf)> {
-        let mut directories: BTreeSet<PathBuf> =
-            paths.iter().flat_map(|path| path.ancestors().skip(1)).map(Path::to_owned).collect();
+        let mut directories: BTreeSet<PathBuf> = paths
+            .iter()
+            .flat_map(|path| path.ancestors().skip(1))
+            .map(Path::to_owned)
+            .collect();
         directories.insert(PathBuf::new());
         let mut found = Vec::new();
-        for hidden in self.names_in(Path::new("")).filter(|name| name.as_encoded_bytes().starts_with(b".")) {
+        for hidden in self
+            .names_in(Path::new(""))
+            .filter(|name| name.as_encoded_bytes().starts_with(b"."))
+        {
             directories.insert(PathBuf::from(hidden));
         }
         for directory in &directories {
             for name in self.names_in(directory) {
                 let link = directory.join(name);
-                let is_link = || self.dir.symlink_metadata(&link).is_ok_and(|about| about.is_symlink());
+                let is_link = || {
+                    self.dir
+                        .symlink_metadata(&link)
+                        .is_ok_and(|about| about.is_symlink())
+                };
                 if self.rules.guarded(&link).is_none() || !is_link() {
                     continue;
                 }
@@ -152,15 +208,27 @@ impl Root {
     fn target(&self, link: &Path) -> Option<PathBuf> {
         let real = self.path().join(link).canonicalize().or_else(|error| {
             let named = self.dir.read_link_contents(link)?;
-            let named = self.path().join(link.parent().unwrap_or(Path::new(""))).join(named);
-            let (Some(parent), Some(name)) = (named.parent(), named.file_name()) else { return Err(error) };
+            let named = self
+                .path()
+                .join(link.parent().unwrap_or(Path::new("")))
+                .join(named);
+            let (Some(parent), Some(name)) = (named.parent(), named.file_name()) else {
+                return Err(error);
+            };
             Ok(parent.canonicalize()?.join(name))
         });
-        real.ok()?.strip_prefix(self.path()).ok().map(Path::to_owned)
+        real.ok()?
+            .strip_prefix(self.path())
+            .ok()
+            .map(Path::to_owned)
     }
 
     fn names_in(&self, directory: &Path) -> impl Iterator<Item = OsString> {
-        let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+        let directory = if directory.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            directory
+        };
         let entries = self.dir.read_dir(directory).into_iter().flatten().flatten();
         entries.map(|entry| entry.file_name()).take(WALK_ENTRIES)
     }
@@ -169,7 +237,10 @@ impl Root {
 fn refuse(path: &Path, reason: Option<Reason>) -> Result<(), ToolError> {
     let Some(reason) = reason else { return Ok(()) };
     let path = shown(&path.to_string_lossy());
-    let message = format!("{path} can be read but not changed, since {}: leave it as it is", reason.sentence());
+    let message = format!(
+        "{path} can be read but not changed, since {}: leave it as it is",
+        reason.sentence()
+    );
     Err(ToolError::new(Code::DeniedByPolicy, message))
 }
 

@@ -11,12 +11,12 @@ use super::Answer;
 use super::bare;
 use super::diff::{Diff, diff};
 use super::given::Given;
+use super::hard_links::Twins;
 use super::limits::WRITE_BYTES;
 use super::open::{not_a_file, open_at, read_text};
 use super::resolve::{Kind, Links, Made, Place};
 use super::root::Root;
 use super::rules::{Access, Sort};
-use super::hard_links::Twins;
 use crate::names::quoted;
 use crate::{Code, ToolError};
 
@@ -34,7 +34,13 @@ pub(crate) struct Stored {
 
 impl Answer for Stored {
     fn text(&self) -> String {
-        let Self { path, result, bytes, diff, note } = self;
+        let Self {
+            path,
+            result,
+            bytes,
+            diff,
+            note,
+        } = self;
         let mut text = format!("{result} {} ({bytes} bytes)", quoted(path));
         // The model wrote a new file itself just now: no need to tell it what is in it.
         if *result != CREATED {
@@ -65,10 +71,19 @@ pub(crate) enum Present {
 }
 
 /// Writes a text to where a path leads, with the directories that are missing.
-pub(crate) fn write(root: &Root, path: &str, content: &str, present: Present) -> Result<Stored, ToolError> {
+pub(crate) fn write(
+    root: &Root,
+    path: &str,
+    content: &str,
+    present: Present,
+) -> Result<Stored, ToolError> {
     let given = root.given(path, Access::Write)?;
     check_size(content.len(), &given.shown)?;
-    let links = if present == Present::Refuse { Links::Keep } else { Links::Follow };
+    let links = if present == Present::Refuse {
+        Links::Keep
+    } else {
+        Links::Follow
+    };
     let (place, made) = place_for(root, &given, links)?;
     place.check(root, Access::Write)?;
     let old = match place.kind() {
@@ -77,10 +92,13 @@ pub(crate) fn write(root: &Root, path: &str, content: &str, present: Present) ->
             Old::Nothing
         }
         Some(_) if present == Present::Refuse => {
-            let says = "exists already: edit it, write over it with write_file, or take another name";
+            let says =
+                "exists already: edit it, write over it with write_file, or take another name";
             return Err(place.error(Code::Exists, says));
         }
-        Some(Kind::Directory) => return Err(place.error(Code::IsDirectory, "is a directory: name a file in it")),
+        Some(Kind::Directory) => {
+            return Err(place.error(Code::IsDirectory, "is a directory: name a file in it"));
+        }
         Some(Kind::Other | Kind::Link) => return Err(not_a_file(&place)),
         Some(Kind::File) => old_text(root, &place)?,
     };
@@ -101,7 +119,9 @@ pub(super) fn write_over(place: &Place, old: &str, content: &str) -> Result<Stor
 /// Refuses what is too large to be written.
 pub(super) fn check_size(bytes: usize, shown: &str) -> Result<(), ToolError> {
     if bytes as u64 > WRITE_BYTES {
-        let message = format!("{shown} would have {bytes} bytes, more than the {WRITE_BYTES} that are written at once");
+        let message = format!(
+            "{shown} would have {bytes} bytes, more than the {WRITE_BYTES} that are written at once"
+        );
         return Err(ToolError::new(Code::TooLarge, message));
     }
     Ok(())
@@ -113,7 +133,9 @@ fn place_for(root: &Root, given: &Given, links: Links) -> Result<(Place, Option<
         Err(error) if error.code == Code::FileNotFound => {
             given.check_new()?;
             root.check(&root.would_be(given)?, Access::Write, Sort::File)?;
-            let Some(parent) = given.path.parent() else { return Err(error) };
+            let Some(parent) = given.path.parent() else {
+                return Err(error);
+            };
             let made = root.make_directories(parent, &given.shown)?;
             Ok((root.place(given, links)?, Some(made)))
         }
@@ -151,17 +173,30 @@ fn stored(place: &Place, old: &Old, content: &str) -> Stored {
         Old::Text(old) => (REPLACED, diff(&path, old, content)),
         Old::Unknown => {
             let note = Some("no diff: what was there is no text, or too much");
-            (REPLACED, Diff { text: String::new(), note })
+            (
+                REPLACED,
+                Diff {
+                    text: String::new(),
+                    note,
+                },
+            )
         }
     };
-    Stored { path, result, bytes: content.len(), diff: text, note }
+    Stored {
+        path,
+        result,
+        bytes: content.len(),
+        diff: text,
+        note,
+    }
 }
 
 fn replace(place: &Place, content: &str, present: Present) -> Result<(), ToolError> {
     bare::check(&place.dir, &place.name, &place.shown)?;
     let told = |error: io::Error| place.told(&error);
     let mut new = NewFile::beside(place).map_err(told)?;
-    new.fill(content.as_bytes(), place.about.as_ref()).map_err(told)?;
+    new.fill(content.as_bytes(), place.about.as_ref())
+        .map_err(told)?;
     new.rename(&place.name, present).map_err(told)
 }
 
@@ -184,7 +219,14 @@ impl<'p> NewFile<'p> {
             let count = COUNT.fetch_add(1, Ordering::Relaxed);
             let name = OsString::from(format!(".ostler-new-{}-{count}", std::process::id()));
             match place.dir.open_with(&name, &options) {
-                Ok(file) => return Ok(Self { dir: &place.dir, name, file, is_done: false }),
+                Ok(file) => {
+                    return Ok(Self {
+                        dir: &place.dir,
+                        name,
+                        file,
+                        is_done: false,
+                    });
+                }
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
@@ -232,7 +274,10 @@ fn take_over(file: &File, old: &Metadata) -> io::Result<()> {
 
     let new = file.metadata()?;
     if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
-        let (uid, gid) = (rustix::fs::Uid::from_raw(old.uid()), rustix::fs::Gid::from_raw(old.gid()));
+        let (uid, gid) = (
+            rustix::fs::Uid::from_raw(old.uid()),
+            rustix::fs::Gid::from_raw(old.gid()),
+        );
         // Only root can give files away; to everyone else the file is theirs, as a file that they save always is.
         rustix::fs::fchown(file, Some(uid), Some(gid)).ok();
     }

@@ -11,16 +11,26 @@ pub(super) fn told(error: &Error, shown: &str) -> ToolError {
         return outside(shown);
     }
     if is_loop(error) {
-        let message = format!("{shown}: its symbolic links go in a circle, or changed while they were followed");
+        let message = format!(
+            "{shown}: its symbolic links go in a circle, or changed while they were followed"
+        );
         return ToolError::new(Code::FileNotFound, message);
     }
     let (code, message) = match error.kind() {
         ErrorKind::NotFound => (Code::FileNotFound, format!("{shown} does not exist")),
-        ErrorKind::NotADirectory => (Code::NotADirectory, format!("a part of {shown} is a file, not a directory")),
+        ErrorKind::NotADirectory => (
+            Code::NotADirectory,
+            format!("a part of {shown} is a file, not a directory"),
+        ),
         ErrorKind::IsADirectory => (Code::IsDirectory, format!("{shown} is a directory")),
         ErrorKind::AlreadyExists => (Code::Exists, format!("{shown} exists already")),
-        ErrorKind::InvalidFilename => (Code::BadArguments, format!("{shown}: the name is too long")),
-        ErrorKind::InvalidInput => (Code::BadArguments, format!("{shown}: the system does not take this name")),
+        ErrorKind::InvalidFilename => {
+            (Code::BadArguments, format!("{shown}: the name is too long"))
+        }
+        ErrorKind::InvalidInput => (
+            Code::BadArguments,
+            format!("{shown}: the system does not take this name"),
+        ),
         _ => (Code::Io, format!("{shown}: {error}")),
     };
     ToolError::new(code, message)
@@ -28,7 +38,8 @@ pub(super) fn told(error: &Error, shown: &str) -> ToolError {
 
 /// The refusal of a path that leaves the workspace. It says nothing about what is there.
 pub(super) fn outside(shown: &str) -> ToolError {
-    let message = format!("{shown} leads out of the workspace: give a path inside it, relative to its root");
+    let message =
+        format!("{shown} leads out of the workspace: give a path inside it, relative to its root");
     ToolError::new(Code::PathOutsideWorkspace, message)
 }
 
@@ -41,7 +52,11 @@ pub(super) fn shown(path: &str) -> String {
             text.push('…');
             break;
         }
-        if is_deceiving(char) { text.extend(char.escape_debug()) } else { text.push(char) }
+        if is_deceiving(char) {
+            text.extend(char.escape_debug())
+        } else {
+            text.push(char)
+        }
     }
     text.push('`');
     text

@@ -10,8 +10,8 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use super::limits::{GITIGNORE_BYTES, WALK_ENTRIES};
-use super::resolve::Kind;
 use super::regular::open_regular;
+use super::resolve::Kind;
 use super::root::{Directory, Root};
 use super::rules::Sort;
 
@@ -70,10 +70,23 @@ struct Level {
 impl<'r> Walk<'r> {
     /// A walk from a directory down.
     pub(super) fn new(root: &'r Root, start: Directory, walked: Walked) -> Self {
-        let above = if walked == Walked::Everything { None } else { levels_above(root, &start) };
+        let above = if walked == Walked::Everything {
+            None
+        } else {
+            levels_above(root, &start)
+        };
         let ahead = vec![(start.real.clone(), above)];
         let start = Some(start);
-        Self { root, walked, start, ahead, left: WALK_ENTRIES, hidden: 0, ignored: 0, unopened: 0 }
+        Self {
+            root,
+            walked,
+            start,
+            ahead,
+            left: WALK_ENTRIES,
+            hidden: 0,
+            ignored: 0,
+            unopened: 0,
+        }
     }
 
     /// Whether there was more than a walk looks at.
@@ -86,14 +99,19 @@ impl<'r> Walk<'r> {
         if let Some(start) = self.start.take() {
             return Some(start);
         }
-        let opened = self.root.open_dir(path).ok().filter(|directory| directory.real == *path);
+        let opened = self
+            .root
+            .open_dir(path)
+            .ok()
+            .filter(|directory| directory.real == *path);
         self.unopened += usize::from(opened.is_none());
         opened
     }
 
     /// Neither git's own directory nor one that is kept from a model is looked into for it.
     fn goes_into(&self, entry: &Entry) -> bool {
-        let is_free = || entry.name != ".git" && !self.root.rules.is_secret(&entry.path, Sort::Directory);
+        let is_free =
+            || entry.name != ".git" && !self.root.rules.is_secret(&entry.path, Sort::Directory);
         entry.kind == Kind::Directory && (self.walked == Walked::Everything || is_free())
     }
 
@@ -109,8 +127,14 @@ impl<'r> Walk<'r> {
             }
             self.left -= 1;
             let name = entry.file_name();
-            let Ok(sort) = entry.file_type() else { continue };
-            entries.push(Entry { path: directory.real.join(&name), name, kind: Kind::of(sort) });
+            let Ok(sort) = entry.file_type() else {
+                continue;
+            };
+            entries.push(Entry {
+                path: directory.real.join(&name),
+                name,
+                kind: Kind::of(sort),
+            });
         }
         entries.sort_by(|one, other| one.name.cmp(&other.name));
         entries
@@ -122,7 +146,8 @@ impl<'r> Walk<'r> {
         }
         let (mut hidden, mut ignored) = (0, 0);
         entries.retain(|entry| {
-            let is_hidden = self.walked == Walked::Visible && entry.name.as_encoded_bytes().first() == Some(&b'.');
+            let is_hidden = self.walked == Walked::Visible
+                && entry.name.as_encoded_bytes().first() == Some(&b'.');
             let is_ignored = !is_hidden && is_ignored(level, entry);
             hidden += usize::from(is_hidden);
             ignored += usize::from(is_ignored);
@@ -141,14 +166,25 @@ impl Iterator for Walk<'_> {
             if self.left == 0 {
                 return None;
             }
-            let Some(directory) = self.open(&path) else { continue };
+            let Some(directory) = self.open(&path) else {
+                continue;
+            };
             let mut entries = self.entries(&directory);
-            let level = if self.walked == Walked::Everything { None } else { level(&directory, above) };
+            let level = if self.walked == Walked::Everything {
+                None
+            } else {
+                level(&directory, above)
+            };
             self.leave_out(&mut entries, level.as_ref());
             let below = entries.iter().rev().filter(|entry| self.goes_into(entry));
-            let below: Vec<_> = below.map(|entry| (entry.path.clone(), level.clone())).collect();
+            let below: Vec<_> = below
+                .map(|entry| (entry.path.clone(), level.clone()))
+                .collect();
             self.ahead.extend(below);
-            return Some(Met { dir: directory.dir, entries });
+            return Some(Met {
+                dir: directory.dir,
+                entries,
+            });
         }
         None
     }
@@ -169,7 +205,9 @@ fn levels_above(root: &Root, directory: &Directory) -> Option<Rc<Level>> {
 
 /// The level of a directory: its own if it has a `.gitignore`, else the one above.
 fn level(directory: &Directory, above: Option<Rc<Level>>) -> Option<Rc<Level>> {
-    let Some(text) = gitignore(&directory.dir) else { return above };
+    let Some(text) = gitignore(&directory.dir) else {
+        return above;
+    };
     // The root is `.`, since the paths are made relative before they are asked about.
     let mut builder = GitignoreBuilder::new(".");
     for line in text.lines() {
@@ -179,7 +217,11 @@ fn level(directory: &Directory, above: Option<Rc<Level>>) -> Option<Rc<Level>> {
         }
     }
     match builder.build() {
-        Ok(ignored) => Some(Rc::new(Level { at: directory.real.clone(), ignored, above })),
+        Ok(ignored) => Some(Rc::new(Level {
+            at: directory.real.clone(),
+            ignored,
+            above,
+        })),
         Err(_) => above,
     }
 }

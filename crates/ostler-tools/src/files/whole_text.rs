@@ -2,13 +2,13 @@
 
 use std::io::BufReader;
 
+use super::hard_links::Twins;
 use super::limits::WRITE_BYTES;
 use super::open::{binary, open_at, read_text};
-use super::resolve::{Links, Place};
 use super::read_file::{Lines, check_head};
+use super::resolve::{Links, Place};
 use super::root::Root;
 use super::rules::Access;
-use super::hard_links::Twins;
 use crate::{Code, ToolError};
 
 /// Which lines are wanted.
@@ -49,5 +49,8 @@ pub(crate) fn read(root: &Root, path: &str, span: Span) -> Result<String, ToolEr
 }
 
 fn too_much(place: &Place) -> ToolError {
-    place.error(Code::TooLarge, &format!("has more than {WRITE_BYTES} bytes in those lines: ask for fewer"))
+    place.error(
+        Code::TooLarge,
+        &format!("has more than {WRITE_BYTES} bytes in those lines: ask for fewer"),
+    )
 }

@@ -102,20 +102,42 @@ impl OffLimits {
     /// credentials of agents.
     #[must_use]
     pub fn here(home: &Home<'_>, private: &[PathBuf]) -> Self {
-        let both = |path: &Path| [Some(path.to_owned()), path.canonicalize().ok()].into_iter().flatten();
-        let system = SYSTEM.iter().flat_map(|dir| both(Path::new(dir))).map(|dir| (dir, "it belongs to the system"));
-        let on_path = programs(home).into_iter().map(|place| (place, "it is on PATH, or holds a program that is"));
+        let both = |path: &Path| {
+            [Some(path.to_owned()), path.canonicalize().ok()]
+                .into_iter()
+                .flatten()
+        };
+        let system = SYSTEM
+            .iter()
+            .flat_map(|dir| both(Path::new(dir)))
+            .map(|dir| (dir, "it belongs to the system"));
+        let on_path = programs(home)
+            .into_iter()
+            .map(|place| (place, "it is on PATH, or holds a program that is"));
         let private: Vec<PathBuf> = private.iter().flat_map(|place| both(place)).collect();
-        let own = private.iter().cloned().map(|place| (place, "it holds settings, sessions or credentials"));
+        let own = private
+            .iter()
+            .cloned()
+            .map(|place| (place, "it holds settings, sessions or credentials"));
         let secrets: Vec<PathBuf> = secrets(home).iter().flat_map(|place| both(place)).collect();
-        let keys = secrets.iter().cloned().map(|place| (place, "it holds keys or passwords"));
-        let user = home.home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_owned()));
+        let keys = secrets
+            .iter()
+            .cloned()
+            .map(|place| (place, "it holds keys or passwords"));
+        let user = home
+            .home
+            .map(|home| home.canonicalize().unwrap_or_else(|_| home.to_owned()));
         // Root's own home has the rules of any home.
         let root = Path::new("/root");
         let is_root = user.as_ref().is_some_and(|user| user.starts_with(root));
         let system = system.filter(|(place, _)| !is_root || place != root);
         let protected = system.chain(on_path).chain(own).chain(keys).collect();
-        Self { home: user, protected, private, secrets }
+        Self {
+            home: user,
+            protected,
+            private,
+            secrets,
+        }
     }
 
     /// Judges a request of a trusted workspace: returns it with the path resolved, or why it is never granted.
@@ -146,7 +168,9 @@ impl OffLimits {
                 Some(why) => Err(why),
                 None => Ok(request.clone()),
             },
-            Request::Files(glob) if is_sealed(glob) => Err("it holds a private key or credentials".to_owned()),
+            Request::Files(glob) if is_sealed(glob) => {
+                Err("it holds a private key or credentials".to_owned())
+            }
             Request::Unconfined => Err("only you can do without the sandbox".to_owned()),
             Request::Network
             | Request::Limit { .. }
@@ -170,16 +194,27 @@ impl OffLimits {
         }
         let overlaps = |place: &Path| real.starts_with(place) || place.starts_with(real);
         let protected = self.protected.iter().find(|(place, _)| overlaps(place));
-        protected.map(|(_, why)| *why).or_else(|| self.refuse_shared(real)).or_else(|| self.refuse_in_home(real))
+        protected
+            .map(|(_, why)| *why)
+            .or_else(|| self.refuse_shared(real))
+            .or_else(|| self.refuse_in_home(real))
     }
 
     /// Returns why this path is never made readable for a workspace. The path is absolute and resolved.
     #[must_use]
     pub fn refuse_read(&self, real: &Path) -> Option<&'static str> {
-        if real.parent().is_none() || self.home.as_ref().is_some_and(|home| home.starts_with(real)) {
+        if real.parent().is_none()
+            || self
+                .home
+                .as_ref()
+                .is_some_and(|home| home.starts_with(real))
+        {
             return Some("it holds your home as a whole");
         }
-        let private = self.private.iter().any(|place| real.starts_with(place) || place.starts_with(real));
+        let private = self
+            .private
+            .iter()
+            .any(|place| real.starts_with(place) || place.starts_with(real));
         if private || self.secrets.iter().any(|place| real.starts_with(place)) {
             return Some("it holds settings, sessions or credentials");
         }
@@ -187,11 +222,17 @@ impl OffLimits {
     }
 
     fn refuse_shared(&self, real: &Path) -> Option<&'static str> {
-        let is_own = self.home.as_ref().is_some_and(|home| real.starts_with(home));
+        let is_own = self
+            .home
+            .as_ref()
+            .is_some_and(|home| real.starts_with(home));
         if HOMES.iter().any(|homes| real.starts_with(homes)) && !is_own {
             return Some("it belongs to another user");
         }
-        SHARED.iter().any(|shared| Path::new(shared).starts_with(real)).then_some("it is shared by all programs")
+        SHARED
+            .iter()
+            .any(|shared| Path::new(shared).starts_with(real))
+            .then_some("it is shared by all programs")
     }
 
     fn refuse_in_home(&self, real: &Path) -> Option<&'static str> {
@@ -203,20 +244,30 @@ impl OffLimits {
         let mut names = below.components().map(Component::as_os_str);
         let first = names.next()?;
         if first == CACHE {
-            return names.next().is_none().then_some("it is the cache of all programs: name a directory in it");
+            return names
+                .next()
+                .is_none()
+                .then_some("it is the cache of all programs: name a directory in it");
         }
         let is_hidden = first.as_encoded_bytes().starts_with(b".");
         let is_of_home = OF_HOME.iter().any(|name| first == *name);
-        (is_hidden || is_of_home).then_some("hidden files of your home are obeyed by other programs")
+        (is_hidden || is_of_home)
+            .then_some("hidden files of your home are obeyed by other programs")
     }
 }
 
 /// Returns why this variable is never passed on for a workspace.
 fn refuse_env(name: &str, value: Option<&str>) -> Option<String> {
     let upper = name.to_ascii_uppercase();
-    let named = CREDENTIALS.iter().any(|part| upper.contains(part)) || upper == "PAT" || upper.ends_with("_PAT");
+    let named = CREDENTIALS.iter().any(|part| upper.contains(part))
+        || upper == "PAT"
+        || upper.ends_with("_PAT");
     // A connection string has the password in it: scheme://user:password@host.
-    let holds = value.is_some_and(|value| value.split_once("://").is_some_and(|(_, rest)| rest.contains('@')));
+    let holds = value.is_some_and(|value| {
+        value
+            .split_once("://")
+            .is_some_and(|(_, rest)| rest.contains('@'))
+    });
     if named || holds {
         return Some("it may hold credentials".to_owned());
     }
@@ -231,11 +282,20 @@ fn resolve(asked: &Path, home: &Home<'_>) -> Result<PathBuf, String> {
         .ancestors()
         .find_map(|part| Some((part, part.canonicalize().ok()?)))
         .ok_or("no part of the path exists")?;
-    let rest = path.strip_prefix(existing).map_err(|error| error.to_string())?;
-    if rest.components().any(|part| !matches!(part, Component::Normal(_))) {
+    let rest = path
+        .strip_prefix(existing)
+        .map_err(|error| error.to_string())?;
+    if rest
+        .components()
+        .any(|part| !matches!(part, Component::Normal(_)))
+    {
         return Err("it leads through a directory that does not exist".to_owned());
     }
-    Ok(if rest.as_os_str().is_empty() { real } else { real.join(rest) })
+    Ok(if rest.as_os_str().is_empty() {
+        real
+    } else {
+        real.join(rest)
+    })
 }
 
 /// The directories of PATH and of tools, and the directories that their programs really are in.
@@ -248,7 +308,12 @@ fn programs(home: &Home<'_>) -> BTreeSet<PathBuf> {
         places.extend(links.filter_map(|entry| entry.path().canonicalize().ok()));
         places.insert(dir);
     }
-    places.extend(home.tools.iter().filter(|dir| dir.is_absolute()).filter_map(|dir| dir.canonicalize().ok()));
+    places.extend(
+        home.tools
+            .iter()
+            .filter(|dir| dir.is_absolute())
+            .filter_map(|dir| dir.canonicalize().ok()),
+    );
     // What lies in the workspace can be written anyway.
     places.retain(|place| !place.starts_with(home.workspace));
     places

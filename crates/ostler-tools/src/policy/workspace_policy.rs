@@ -79,10 +79,17 @@ impl WorkspacePolicy {
         let policy: SandboxPolicy = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
         policy.files.check().map_err(bad)?;
         policy.sandbox.check_counts().map_err(bad)?;
-        policy.commands.iter().try_for_each(CommandRule::check).map_err(bad)?;
+        policy
+            .commands
+            .iter()
+            .try_for_each(CommandRule::check)
+            .map_err(bad)?;
         let table: toml::Table = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
         let sandbox = table.get("sandbox").and_then(toml::Value::as_table);
-        let given = sandbox.into_iter().flat_map(|section| section.keys().cloned()).collect();
+        let given = sandbox
+            .into_iter()
+            .flat_map(|section| section.keys().cloned())
+            .collect();
         Ok(Self { policy, given })
     }
 
@@ -99,12 +106,28 @@ impl SandboxPolicy {
         let mut left_out = narrow_limits(&mut policy.sandbox, workspace);
         let asked = &workspace.policy;
         policy.files.deny.extend(asked.files.deny.iter().cloned());
-        policy.files.read_only.extend(asked.files.read_only.iter().cloned());
+        policy
+            .files
+            .read_only
+            .extend(asked.files.read_only.iter().cloned());
         let allowed = |glob: &&String| !self.files.allow.contains(*glob);
-        left_out.extend(asked.files.allow.iter().filter(allowed).cloned().map(Request::Files));
+        left_out.extend(
+            asked
+                .files
+                .allow
+                .iter()
+                .filter(allowed)
+                .cloned()
+                .map(Request::Files),
+        );
         if !asked.commands.is_empty() {
             let below = Commands::new(&self.commands).ok();
-            left_out.extend(asked.commands.iter().filter_map(|rule| request_of(rule, below.as_ref())));
+            left_out.extend(
+                asked
+                    .commands
+                    .iter()
+                    .filter_map(|rule| request_of(rule, below.as_ref())),
+            );
         }
         policy.narrowing.extend(asked.commands.iter().cloned());
         // Without a preset in the policy below, the widest that is chosen by itself is `build`.
@@ -125,7 +148,10 @@ impl SandboxPolicy {
         workspace: &WorkspacePolicy,
         judge: &dyn Fn(&Request) -> Result<Request, String>,
     ) -> Granted {
-        let Narrowed { mut policy, left_out } = self.narrowed_by(workspace);
+        let Narrowed {
+            mut policy,
+            left_out,
+        } = self.narrowed_by(workspace);
         let (mut opened, mut refused) = (Vec::new(), Vec::new());
         for request in left_out {
             match judge(&request) {
@@ -136,7 +162,11 @@ impl SandboxPolicy {
                 Err(why) => refused.push((request, why)),
             }
         }
-        Granted { policy, opened, refused }
+        Granted {
+            policy,
+            opened,
+            refused,
+        }
     }
 
     fn grant(&mut self, request: Request, workspace: &WorkspacePolicy) {
@@ -146,16 +176,27 @@ impl SandboxPolicy {
             Request::Read(path) => limits.read.push(path),
             Request::Network => limits.network = Network::All,
             Request::Env(name) => limits.env.push(name),
-            Request::Limit { name, asked, .. } => counts(limits).into_iter().for_each(|(known, count)| match count {
-                Count::Always(count) if known == name => *count = asked,
-                Count::Optional(count) if known == name => *count = Some(asked),
-                Count::Always(_) | Count::Optional(_) => {}
-            }),
+            Request::Limit { name, asked, .. } => {
+                counts(limits)
+                    .into_iter()
+                    .for_each(|(known, count)| match count {
+                        Count::Always(count) if known == name => *count = asked,
+                        Count::Optional(count) if known == name => *count = Some(asked),
+                        Count::Always(_) | Count::Optional(_) => {}
+                    })
+            }
             Request::Unconfined => limits.required = Required::Nothing,
             Request::Files(glob) => self.files.workspace_allow.push(glob),
             Request::Preset(preset) => self.preset = Some(preset),
             Request::Command(name) | Request::Rule(name) => {
-                self.commands.extend(workspace.policy.commands.iter().filter(|rule| rule.name == name).cloned());
+                self.commands.extend(
+                    workspace
+                        .policy
+                        .commands
+                        .iter()
+                        .filter(|rule| rule.name == name)
+                        .cloned(),
+                );
             }
         }
     }
@@ -204,9 +245,30 @@ fn counts(limits: &mut CommandLimits) -> [(&'static str, Count<'_>); 6] {
 fn narrow_limits(held: &mut CommandLimits, workspace: &WorkspacePolicy) -> Vec<Request> {
     let mut asked = workspace.policy.sandbox.clone();
     let mut left_out = Vec::new();
-    left_out.extend(asked.write.iter().filter(|path| !held.write.contains(path)).cloned().map(Request::Write));
-    left_out.extend(asked.read.iter().filter(|path| !held.read.contains(path)).cloned().map(Request::Read));
-    left_out.extend(asked.env.iter().filter(|name| !held.env.contains(name)).cloned().map(Request::Env));
+    left_out.extend(
+        asked
+            .write
+            .iter()
+            .filter(|path| !held.write.contains(path))
+            .cloned()
+            .map(Request::Write),
+    );
+    left_out.extend(
+        asked
+            .read
+            .iter()
+            .filter(|path| !held.read.contains(path))
+            .cloned()
+            .map(Request::Read),
+    );
+    left_out.extend(
+        asked
+            .env
+            .iter()
+            .filter(|name| !held.env.contains(name))
+            .cloned()
+            .map(Request::Env),
+    );
     if workspace.gives("network") {
         match (asked.network, held.network) {
             (Network::None, _) => held.network = Network::None,
@@ -216,7 +278,9 @@ fn narrow_limits(held: &mut CommandLimits, workspace: &WorkspacePolicy) -> Vec<R
     }
     if workspace.gives("required") {
         match asked.required {
-            Required::Nothing if held.required > Required::Nothing => left_out.push(Request::Unconfined),
+            Required::Nothing if held.required > Required::Nothing => {
+                left_out.push(Request::Unconfined)
+            }
             required => held.required = held.required.max(required),
         }
     }
@@ -225,13 +289,25 @@ fn narrow_limits(held: &mut CommandLimits, workspace: &WorkspacePolicy) -> Vec<R
             Count::Always(count) => Some(*count),
             Count::Optional(count) => *count,
         };
-        let Some(asked) = asked.filter(|_| workspace.gives(name)) else { continue };
+        let Some(asked) = asked.filter(|_| workspace.gives(name)) else {
+            continue;
+        };
         match held {
             Count::Always(held) if asked <= *held => *held = asked,
-            Count::Optional(held) if asked <= held.unwrap_or_else(default_memory_mb) => *held = Some(asked),
-            Count::Always(held) => left_out.push(Request::Limit { name, asked, held: Some(*held) }),
+            Count::Optional(held) if asked <= held.unwrap_or_else(default_memory_mb) => {
+                *held = Some(asked)
+            }
+            Count::Always(held) => left_out.push(Request::Limit {
+                name,
+                asked,
+                held: Some(*held),
+            }),
             Count::Optional(held) => {
-                left_out.push(Request::Limit { name, asked, held: Some(held.unwrap_or_else(default_memory_mb)) });
+                left_out.push(Request::Limit {
+                    name,
+                    asked,
+                    held: Some(held.unwrap_or_else(default_memory_mb)),
+                });
             }
         }
     }
@@ -244,7 +320,9 @@ fn allows_more(held: &CommandRule, asked: &CommandRule) -> bool {
     let sub_commands = match (&held.allow, &asked.allow) {
         (None, _) => false,
         (Some(_), None) => true,
-        (Some(held_list), Some(list)) => !within(list, held_list) || !within(&asked.before, &held.before),
+        (Some(held_list), Some(list)) => {
+            !within(list, held_list) || !within(&asked.before, &held.before)
+        }
     };
     // A rule with a list of sub-commands takes the first word of a block for one of them; without a list, for any argument.
     let read_differently = held.allow.is_some() != asked.allow.is_some() && !held.block.is_empty();
@@ -263,12 +341,24 @@ impl fmt::Display for Request {
             Self::Read(asked) => write!(f, "commands may read {}", path(asked)),
             Self::Network => f.write_str("commands may use the network"),
             Self::Env(name) => write!(f, "commands get the variable {}", name.escape_debug()),
-            Self::Limit { name, asked, held: Some(held) } => write!(f, "{name} is raised from {held} to {asked}"),
-            Self::Limit { name, asked, held: None } => write!(f, "{name} is {asked}"),
+            Self::Limit {
+                name,
+                asked,
+                held: Some(held),
+            } => write!(f, "{name} is raised from {held} to {asked}"),
+            Self::Limit {
+                name,
+                asked,
+                held: None,
+            } => write!(f, "{name} is {asked}"),
             Self::Unconfined => f.write_str("commands run where layers of the sandbox are missing"),
             Self::Files(glob) => write!(f, "the file tools open {}", glob.escape_debug()),
             Self::Command(name) => write!(f, "the command {} may run", name.escape_debug()),
-            Self::Rule(name) => write!(f, "its own rule for {} replaces a stricter one", name.escape_debug()),
+            Self::Rule(name) => write!(
+                f,
+                "its own rule for {} replaces a stricter one",
+                name.escape_debug()
+            ),
             Self::Preset(preset) => write!(f, "the commands of the preset {preset} may run"),
         }
     }

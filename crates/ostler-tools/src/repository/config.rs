@@ -27,8 +27,14 @@ impl Setting {
 
 /// Parses a configuration file. A line that is not one is passed over: where git gives up, this reads on, and so finds no less.
 pub(crate) fn parse(text: &str) -> Vec<Setting> {
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
-    let mut reader = Reader { rest: text.chars().collect(), at: 0 };
+    let text = text
+        .strip_prefix('\u{feff}')
+        .unwrap_or(text)
+        .replace("\r\n", "\n");
+    let mut reader = Reader {
+        rest: text.chars().collect(),
+        at: 0,
+    };
     let mut section: Option<(String, Option<String>)> = None;
     let mut settings = Vec::new();
     while let Some(char) = reader.peek() {
@@ -50,7 +56,12 @@ pub(crate) fn parse(text: &str) -> Vec<Setting> {
                 match (&section, reader.value()) {
                     (Some((section, subsection)), Some(value)) => {
                         let (section, subsection) = (section.clone(), subsection.clone());
-                        settings.push(Setting { section, subsection, key, value });
+                        settings.push(Setting {
+                            section,
+                            subsection,
+                            key,
+                            value,
+                        });
                     }
                     (_, None) => reader.skip_line(),
                     (None, _) => {}
@@ -92,7 +103,10 @@ impl Reader {
     fn header(&mut self) -> Option<(String, Option<String>)> {
         self.at += 1;
         let mut name = String::new();
-        while let Some(char) = self.peek().filter(|char| char.is_ascii_alphanumeric() || matches!(char, '-' | '.')) {
+        while let Some(char) = self
+            .peek()
+            .filter(|char| char.is_ascii_alphanumeric() || matches!(char, '-' | '.'))
+        {
             name.push(char.to_ascii_lowercase());
             self.at += 1;
         }
@@ -121,7 +135,10 @@ impl Reader {
 
     fn key(&mut self) -> String {
         let mut key = String::new();
-        while let Some(char) = self.peek().filter(|char| char.is_ascii_alphanumeric() || *char == '-') {
+        while let Some(char) = self
+            .peek()
+            .filter(|char| char.is_ascii_alphanumeric() || *char == '-')
+        {
             key.push(char.to_ascii_lowercase());
             self.at += 1;
         }
@@ -129,7 +146,10 @@ impl Reader {
     }
 
     /// What comes after a key; the outer `None` if it is not a value.
-    #[expect(clippy::option_option, reason = "a setting without a value is not a line without a setting")]
+    #[expect(
+        clippy::option_option,
+        reason = "a setting without a value is not a line without a setting"
+    )]
     fn value(&mut self) -> Option<Option<String>> {
         self.skip_blanks();
         match self.peek() {
@@ -182,8 +202,14 @@ mod tests {
 
     fn shown(text: &str) -> Vec<String> {
         let one = |setting: Setting| {
-            let sub = setting.subsection.map(|sub| format!(".{sub}")).unwrap_or_default();
-            let value = setting.value.map(|value| format!("={value}")).unwrap_or_default();
+            let sub = setting
+                .subsection
+                .map(|sub| format!(".{sub}"))
+                .unwrap_or_default();
+            let value = setting
+                .value
+                .map(|value| format!("={value}"))
+                .unwrap_or_default();
             format!("{}{sub}.{}{value}", setting.section, setting.key)
         };
         parse(text).into_iter().map(one).collect()
@@ -192,14 +218,26 @@ mod tests {
     #[test]
     fn settings_are_read_as_git_reads_them() {
         for (text, expected) in [
-            ("[core]\n\thooksPath = .githooks\n", &["core.hookspath=.githooks"][..]),
+            (
+                "[core]\n\thooksPath = .githooks\n",
+                &["core.hookspath=.githooks"][..],
+            ),
             ("[CORE] HOOKSPATH=a b ; x\n", &["core.hookspath=a b"]),
             ("[include]path = ../x # y\n", &["include.path=../x"]),
-            ("[includeIf \"gitdir:~/w/\"]\n path = \"a # b\"\n", &["includeif.gitdir:~/w/.path=a # b"]),
+            (
+                "[includeIf \"gitdir:~/w/\"]\n path = \"a # b\"\n",
+                &["includeif.gitdir:~/w/.path=a # b"],
+            ),
             ("[a.B]\nc\n[d \"E\\\"f\"]\ng", &["a.b.c", "d.E\"f.g"]),
-            ("[a]\nb = x \\\n  y\nc = \"q\\\"r\\\\s\\tt\"\n", &["a.b=x   y", "a.c=q\"r\\s\tt"]),
+            (
+                "[a]\nb = x \\\n  y\nc = \"q\\\"r\\\\s\\tt\"\n",
+                &["a.b=x   y", "a.c=q\"r\\s\tt"],
+            ),
             ("\u{feff}[a]\r\nb = c\r\n", &["a.b=c"]),
-            ("[a]\n; x\n# y\n=\n!\nb = 1\n[broken\nc = 2\n", &["a.b=1", "a.c=2"]),
+            (
+                "[a]\n; x\n# y\n=\n!\nb = 1\n[broken\nc = 2\n",
+                &["a.b=1", "a.c=2"],
+            ),
             ("key = before any section\n", &[]),
             ("[a]\nb = \"open\nc = 1\n", &["a.b=open", "a.c=1"]),
             ("[a]\nb=  lead\"  in  \"trail  \n", &["a.b=lead  in  trail"]),
@@ -218,7 +256,11 @@ mod tests {
         let file = temp.path().join("config");
         std::fs::write(&file, text).unwrap();
         let mut git = std::process::Command::new("git");
-        let output = git.args(["config", "--no-includes", "--list", "-f"]).arg(&file).output().unwrap();
+        let output = git
+            .args(["config", "--no-includes", "--list", "-f"])
+            .arg(&file)
+            .output()
+            .unwrap();
         let said = String::from_utf8(output.stdout).unwrap();
         assert_eq!(shown(text), said.lines().collect::<Vec<_>>());
     }

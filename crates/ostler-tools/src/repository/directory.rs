@@ -13,7 +13,9 @@ const LONGEST: u64 = 8 * 1024;
 
 /// Returns true if git would take the directory for a git directory. What cannot be looked at counts as present.
 pub(crate) fn is_git_directory(dir: &Dir, path: &Path) -> bool {
-    GROUPS.iter().any(|group| group.iter().all(|name| exists(dir, &path.join(name))))
+    GROUPS
+        .iter()
+        .any(|group| group.iter().all(|name| exists(dir, &path.join(name))))
 }
 
 /// Returns true unless there is certainly nothing of that name.
@@ -25,7 +27,11 @@ pub(crate) fn exists(dir: &Dir, path: &Path) -> bool {
 /// The path that a `.git` file names: `gitdir: PATH`.
 pub(crate) fn named_by(file: &mut dyn Read) -> Option<PathBuf> {
     let text = short(file)?;
-    Some(PathBuf::from(text.strip_prefix("gitdir:")?.trim_start().trim_end_matches(['\n', '\r'])))
+    Some(PathBuf::from(
+        text.strip_prefix("gitdir:")?
+            .trim_start()
+            .trim_end_matches(['\n', '\r']),
+    ))
 }
 
 /// The path that a `commondir` or `gitdir` file holds.

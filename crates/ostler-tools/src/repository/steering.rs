@@ -63,7 +63,12 @@ pub(crate) struct Look<'u> {
 impl<'u> Look<'u> {
     /// A look at what leads below `root`, an absolute path without links.
     pub(crate) fn new(root: &'u Path, user: &'u UserGitConfig) -> Self {
-        Self { root, user, files: 0, found: Steering::new() }
+        Self {
+            root,
+            user,
+            files: 0,
+            found: Steering::new(),
+        }
     }
 
     /// What was found.
@@ -73,7 +78,9 @@ impl<'u> Look<'u> {
 
     /// Looks at the repository whose working tree begins at a directory, if one does, and at its modules and worktrees.
     pub(crate) fn working_tree(&mut self, top: &Path) {
-        let Some(git) = git_directory_of(top) else { return };
+        let Some(git) = git_directory_of(top) else {
+            return;
+        };
         self.git_directory(&git, top);
     }
 
@@ -109,23 +116,32 @@ impl<'u> Look<'u> {
             let value = setting.text();
             if setting.key == "path" && matches!(&*setting.section, "include" | "includeif") {
                 let base = file.parent().unwrap_or(Path::new("/"));
-                let Some(path) = self.expand(value, base) else { continue };
+                let Some(path) = self.expand(value, base) else {
+                    continue;
+                };
                 self.note(&path, Reason::Included);
                 // A file that includes itself ends at the limit of files.
                 self.config(&path, top);
             } else if setting.is("core", "hookspath") || setting.is("init", "templatedir") {
-                let Some(path) = self.expand(value, top) else { continue };
+                let Some(path) = self.expand(value, top) else {
+                    continue;
+                };
                 self.note_hooks(&path);
                 // Husky's hooks only source the scripts that lie beside their directory.
-                if let Some(above) =
-                    path.parent().filter(|above| above.file_name().is_some_and(|name| name == ".husky"))
+                if let Some(above) = path
+                    .parent()
+                    .filter(|above| above.file_name().is_some_and(|name| name == ".husky"))
                 {
                     self.note(above, Reason::Hooks);
                 }
             } else if names_program(&setting) {
                 for word in words(value) {
-                    let Some(path) = self.expand(&word, top) else { continue };
-                    if path.starts_with(self.root) && fs::metadata(&path).is_ok_and(|about| about.is_file()) {
+                    let Some(path) = self.expand(&word, top) else {
+                        continue;
+                    };
+                    if path.starts_with(self.root)
+                        && fs::metadata(&path).is_ok_and(|about| about.is_file())
+                    {
                         self.note(&path, Reason::Program);
                     }
                 }
@@ -148,7 +164,9 @@ impl<'u> Look<'u> {
     fn note_hooks(&mut self, path: &Path) {
         self.note(path, Reason::Hooks);
         if steps(path).iter().any(|step| step == self.root) {
-            HOOK_NAMES.iter().for_each(|name| self.note(&path.join(name), Reason::Hooks));
+            HOOK_NAMES
+                .iter()
+                .for_each(|name| self.note(&path.join(name), Reason::Hooks));
         }
     }
 
@@ -178,8 +196,13 @@ pub(crate) fn git_directory_of(top: &Path) -> Option<PathBuf> {
 /// Where the working tree of a module begins: its settings say so, relative to its git directory.
 fn module_top(module: &Path, otherwise: &Path) -> PathBuf {
     let text = text_of(&module.join("config")).unwrap_or_default();
-    let worktree = config::parse(&text).into_iter().find(|setting| setting.is("core", "worktree"));
-    worktree.map_or_else(|| otherwise.to_owned(), |setting| module.join(setting.text()))
+    let worktree = config::parse(&text)
+        .into_iter()
+        .find(|setting| setting.is("core", "worktree"));
+    worktree.map_or_else(
+        || otherwise.to_owned(),
+        |setting| module.join(setting.text()),
+    )
 }
 
 /// The hooks that git runs, by their names.
@@ -216,7 +239,18 @@ pub(crate) const HOOK_NAMES: &[&str] = &[
 
 /// Settings whose value is a command.
 const PROGRAMS: &[(&str, &[&str])] = &[
-    ("core", &["fsmonitor", "pager", "editor", "sshcommand", "askpass", "gitproxy", "alternaterefscommand"]),
+    (
+        "core",
+        &[
+            "fsmonitor",
+            "pager",
+            "editor",
+            "sshcommand",
+            "askpass",
+            "gitproxy",
+            "alternaterefscommand",
+        ],
+    ),
     ("sequence", &["editor"]),
     ("diff", &["external", "command", "textconv"]),
     ("filter", &["clean", "smudge", "process"]),
@@ -232,18 +266,32 @@ const PROGRAMS: &[(&str, &[&str])] = &[
 ];
 
 /// Sections in which every value is a command, or may be one.
-const PROGRAM_SECTIONS: &[&str] = &["alias", "pager", "mergetool", "difftool", "browser", "man", "sendemail"];
+const PROGRAM_SECTIONS: &[&str] = &[
+    "alias",
+    "pager",
+    "mergetool",
+    "difftool",
+    "browser",
+    "man",
+    "sendemail",
+];
 
 /// Returns true if the value of a setting is a command that git runs.
 pub(crate) fn names_program(setting: &Setting) -> bool {
     PROGRAM_SECTIONS.contains(&&*setting.section)
-        || PROGRAMS.iter().any(|(section, keys)| *section == setting.section && keys.contains(&&*setting.key))
+        || PROGRAMS
+            .iter()
+            .any(|(section, keys)| *section == setting.section && keys.contains(&&*setting.key))
 }
 
 /// The words of a command that could be paths.
 fn words(command: &str) -> Vec<String> {
     let is_end = |char: char| char.is_whitespace() || "'\"`;|&()<>=!$".contains(char);
-    command.split(is_end).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+    command
+        .split(is_end)
+        .filter(|word| !word.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Every path on the way to a file: as it is written, and after each link in it was followed, with the links themselves.
@@ -252,9 +300,12 @@ fn steps(path: &Path) -> Vec<PathBuf> {
     let mut path = plain(path);
     for _ in 0..MOST_LINKS {
         found.push(path.clone());
-        let link = prefixes(&path).find(|prefix| fs::symlink_metadata(prefix).is_ok_and(|about| about.is_symlink()));
+        let link = prefixes(&path)
+            .find(|prefix| fs::symlink_metadata(prefix).is_ok_and(|about| about.is_symlink()));
         let Some(link) = link else { break };
-        let Ok(target) = fs::read_link(&link) else { break };
+        let Ok(target) = fs::read_link(&link) else {
+            break;
+        };
         let rest = path.strip_prefix(&link).unwrap_or(Path::new("")).to_owned();
         let base = link.parent().unwrap_or(Path::new("/")).to_owned();
         found.push(link);
@@ -306,13 +357,23 @@ fn directories(modules: &Path) -> Vec<PathBuf> {
 
 /// The directories in a directory, without links.
 fn children(dir: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten().take(MOST_BELOW);
-    entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()).collect()
+    let entries = fs::read_dir(dir)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .take(MOST_BELOW);
+    entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| entry.path())
+        .collect()
 }
 
 fn text_of(file: &Path) -> Option<String> {
     let mut bytes = Vec::new();
-    open(file)?.take(LONGEST_CONFIG).read_to_end(&mut bytes).ok()?;
+    open(file)?
+        .take(LONGEST_CONFIG)
+        .read_to_end(&mut bytes)
+        .ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -330,7 +391,11 @@ fn open_at_once(path: &Path) -> io::Result<File> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    Ok(File::from(open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?))
+    Ok(File::from(open(
+        path,
+        OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?))
 }
 
 #[cfg(not(unix))]

@@ -29,7 +29,10 @@ impl Scene {
         for name in ["bin/git", "bin/just", "bin/cat"] {
             program(&dir.path().join(name));
         }
-        Self { dir, policy: SandboxPolicy::parse(policy).unwrap() }
+        Self {
+            dir,
+            policy: SandboxPolicy::parse(policy).unwrap(),
+        }
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -41,8 +44,14 @@ impl Scene {
         let workspace = Workspace::open(&self.at("work"), &self.policy.files).unwrap();
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
         let is_denied = |path: &Path| workspace.is_denied(path);
-        let place = Place { root: workspace.root(), path, is_denied: &is_denied };
-        Commands::new(&self.policy.commands).unwrap().check(command, &args, &place)
+        let place = Place {
+            root: workspace.root(),
+            path,
+            is_denied: &is_denied,
+        };
+        Commands::new(&self.policy.commands)
+            .unwrap()
+            .check(command, &args, &place)
     }
 
     fn check(&self, command: &str, args: &[&str]) -> Result<Approved, ToolError> {
@@ -52,7 +61,11 @@ impl Scene {
     /// The code of a refusal.
     fn refused(&self, command: &str, args: &[&str]) -> &'static str {
         let said = self.check(command, args);
-        assert!(said.is_err(), "{command} {:?} was let through", args.get(..9).unwrap_or(args));
+        assert!(
+            said.is_err(),
+            "{command} {:?} was let through",
+            args.get(..9).unwrap_or(args)
+        );
         said.unwrap_err().code.as_str()
     }
 }

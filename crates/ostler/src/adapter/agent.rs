@@ -106,14 +106,25 @@ impl AgentModel {
             None => format!("{}-cli", agent.name()),
         };
         let host = host.bare();
-        Self { name: name.into(), agent, host, options, tools: Vec::new(), held: Arc::default() }
+        Self {
+            name: name.into(),
+            agent,
+            host,
+            options,
+            tools: Vec::new(),
+            held: Arc::default(),
+        }
     }
 
     /// Whether tools are called by the agent's own means.
     fn is_native(&self) -> bool {
         let can = || {
             let spec = self.spec(String::new());
-            let dialect = self.agent.dialect().select_transport(&spec).unwrap_or(self.agent.dialect());
+            let dialect = self
+                .agent
+                .dialect()
+                .select_transport(&spec)
+                .unwrap_or(self.agent.dialect());
             dialect.capabilities().tools && (!dialect.bridges() || self.host.bridge().is_some())
         };
         match self.options.calling {
@@ -128,8 +139,15 @@ impl AgentModel {
         let options = &self.options;
         let mut settings = Settings::default();
         let plain = self.agent.dialect().as_model().settings;
-        plain.iter().for_each(|(key, value)| settings.push(key, *value));
-        if self.agent.settings().iter().any(|setting| setting.key == keys::SYSTEM_PROMPT) {
+        plain
+            .iter()
+            .for_each(|(key, value)| settings.push(key, *value));
+        if self
+            .agent
+            .settings()
+            .iter()
+            .any(|setting| setting.key == keys::SYSTEM_PROMPT)
+        {
             settings.set(keys::SYSTEM_PROMPT, SYSTEM);
         }
         for (key, values) in options.settings.iter() {
@@ -150,7 +168,13 @@ impl AgentModel {
             env: options.env.clone(),
             program: options.program.clone(),
             // The time of each reply is watched here: a session that waits for tools takes as long as they do.
-            limits: Limits { wall: None, idle: None, startup: None, output: options.max_output, ..Limits::default() },
+            limits: Limits {
+                wall: None,
+                idle: None,
+                startup: None,
+                output: options.max_output,
+                ..Limits::default()
+            },
             denials: Denials::Tolerate,
             attendance: Attendance::Unattended,
             ..Spec::default()
@@ -171,8 +195,11 @@ impl AgentModel {
         let place = match &spec.dir {
             Some(_) => None,
             None => {
-                let place = tempfile::Builder::new().prefix("ostler-model-").tempdir_in(self.host.temp_dir());
-                let place = place.map_err(|error| wrong(format!("No directory for the agent: {error}.")))?;
+                let place = tempfile::Builder::new()
+                    .prefix("ostler-model-")
+                    .tempdir_in(self.host.temp_dir());
+                let place = place
+                    .map_err(|error| wrong(format!("No directory for the agent: {error}.")))?;
                 spec.dir = Some(place.path().to_owned());
                 Some(place)
             }
@@ -180,16 +207,30 @@ impl AgentModel {
         if native {
             spec.tools = self.tools.clone();
         }
-        let dialect = self.agent.dialect().select_transport(&spec).unwrap_or(self.agent.dialect());
+        let dialect = self
+            .agent
+            .dialect()
+            .select_transport(&spec)
+            .unwrap_or(self.agent.dialect());
         if !dialect.as_model().toolless && dialect.capabilities().ask {
             let names = spec.tools.iter().map(|tool| tool.name.as_str());
-            spec.policy = Some(Policy::only(names, "This model has no tools of its own: say what you would do."));
+            spec.policy = Some(Policy::only(
+                names,
+                "This model has no tools of its own: say what you would do.",
+            ));
         }
-        let session: Session = self.agent.start(&self.host, spec).map_err(|error| wrong(error.to_string()))?;
+        let session: Session = self
+            .agent
+            .start(&self.host, spec)
+            .map_err(|error| wrong(error.to_string()))?;
         Ok(Hearing::new(session, place))
     }
 
-    async fn reply(&self, messages: &[Message], updates: &Updates) -> Result<super::Reply, ModelError> {
+    async fn reply(
+        &self,
+        messages: &[Message],
+        updates: &Updates,
+    ) -> Result<super::Reply, ModelError> {
         let native = self.is_native();
         let waiting = self.held.lock().await.take();
         let goes_on = match waiting {
@@ -225,7 +266,9 @@ impl AgentModel {
             Ok(Some(mut reply)) => {
                 hearing.end_well().await;
                 if let Some(gate) = audience.gate {
-                    let said = plain::read_reply(&reply.content, || format!("call_{}", uuid::Uuid::new_v4().simple()));
+                    let said = plain::read_reply(&reply.content, || {
+                        format!("call_{}", uuid::Uuid::new_v4().simple())
+                    });
                     let rest = gate.rest(&said.content);
                     if !rest.is_empty() {
                         updates.tell(&super::Update::Text(rest.to_owned()));
@@ -256,12 +299,20 @@ impl ModelAdapter for AgentModel {
         &self.name
     }
 
-    fn invoke_with_updates<'a>(&'a self, messages: &'a [Message], updates: Updates) -> ReplyFuture<'a> {
+    fn invoke_with_updates<'a>(
+        &'a self,
+        messages: &'a [Message],
+        updates: Updates,
+    ) -> ReplyFuture<'a> {
         Box::pin(async move { self.reply(messages, &updates).await })
     }
 
     fn bind_tools(&self, tools: Vec<ToolOffer>) -> Arc<dyn ModelAdapter> {
-        Arc::new(Self { tools, held: Arc::default(), ..self.clone() })
+        Arc::new(Self {
+            tools,
+            held: Arc::default(),
+            ..self.clone()
+        })
     }
 
     fn counts_at_the_end(&self) -> bool {
@@ -269,7 +320,14 @@ impl ModelAdapter for AgentModel {
     }
 
     fn counting_each_reply(&self) -> Option<Arc<dyn ModelAdapter>> {
-        let options = ModelOptions { calling: Calling::Prompt, ..self.options.clone() };
-        Some(Arc::new(Self { options, held: Arc::default(), ..self.clone() }))
+        let options = ModelOptions {
+            calling: Calling::Prompt,
+            ..self.options.clone()
+        };
+        Some(Arc::new(Self {
+            options,
+            held: Arc::default(),
+            ..self.clone()
+        }))
     }
 }

@@ -39,7 +39,12 @@ impl ApiModel {
     }
 
     fn of(name: &str, model: Arc<dyn Model>) -> Self {
-        Self { name: name.into(), model, tools: Vec::new(), limit: Duration::from_secs(120) }
+        Self {
+            name: name.into(),
+            model,
+            tools: Vec::new(),
+            limit: Duration::from_secs(120),
+        }
     }
 
     /// The longest that a reply may take; else two minutes.
@@ -52,20 +57,34 @@ impl ApiModel {
     async fn reply(&self, messages: &[Message], updates: &Updates) -> Result<Reply, ModelError> {
         let failed = |failed| ModelError::new(outcome_of(&failed));
         if messages.is_empty() {
-            let nothing = Outcome::new(ostler_core::outcome::Cause::BadRequest, "There are no messages to answer.");
+            let nothing = Outcome::new(
+                ostler_core::outcome::Cause::BadRequest,
+                "There are no messages to answer.",
+            );
             return Err(ModelError::new(nothing));
         }
         let model = self.model.name().await.map_err(failed)?;
-        let request = Question { model: &model, messages, tools: &self.tools }.request();
+        let request = Question {
+            model: &model,
+            messages,
+            tools: &self.tools,
+        }
+        .request();
         let mut answer = self.model.call(&request).await.map_err(failed)?;
         let mut answering = Answering::new(&model, self.model.is_official());
         while let Some(piece) = answer.next().await {
             match piece.map_err(failed)? {
-                Piece::Payload(payload) => answering.hear(&payload).into_iter().for_each(|text| updates.text(text)),
+                Piece::Payload(payload) => answering
+                    .hear(&payload)
+                    .into_iter()
+                    .for_each(|text| updates.text(text)),
                 Piece::Alive => updates.tell(&Update::Alive),
             }
         }
-        answering.finish().map_err(|(outcome, usage)| ModelError { outcome: Box::new(outcome), usage })
+        answering.finish().map_err(|(outcome, usage)| ModelError {
+            outcome: Box::new(outcome),
+            usage,
+        })
     }
 }
 
@@ -74,7 +93,11 @@ impl ModelAdapter for ApiModel {
         &self.name
     }
 
-    fn invoke_with_updates<'a>(&'a self, messages: &'a [Message], updates: Updates) -> ReplyFuture<'a> {
+    fn invoke_with_updates<'a>(
+        &'a self,
+        messages: &'a [Message],
+        updates: Updates,
+    ) -> ReplyFuture<'a> {
         Box::pin(async move {
             let reply = tokio::time::timeout(self.limit, self.reply(messages, &updates)).await;
             reply.unwrap_or_else(|_| Err(ModelError::new(too_late(self.limit))))
@@ -82,7 +105,10 @@ impl ModelAdapter for ApiModel {
     }
 
     fn bind_tools(&self, tools: Vec<ToolOffer>) -> Arc<dyn ModelAdapter> {
-        Arc::new(Self { tools, ..self.clone() })
+        Arc::new(Self {
+            tools,
+            ..self.clone()
+        })
     }
 
     fn counts(&self) -> bool {

@@ -79,12 +79,21 @@ impl Models {
     /// The models of these agents, and those of servers that the host knows the keys of.
     #[must_use]
     pub fn new(host: Host, agents: Agents) -> Self {
-        Self { host, agents, options: Box::new(|_| ModelOptions::default()), patience: None, known: Mutex::default() }
+        Self {
+            host,
+            agents,
+            options: Box::new(|_| ModelOptions::default()),
+            patience: None,
+            known: Mutex::default(),
+        }
     }
 
     /// Says how agents are asked: another program, a longer time, … The function gets the agent's name.
     #[must_use]
-    pub fn with_options(mut self, options: impl Fn(&str) -> ModelOptions + Send + Sync + 'static) -> Self {
+    pub fn with_options(
+        mut self,
+        options: impl Fn(&str) -> ModelOptions + Send + Sync + 'static,
+    ) -> Self {
         self.options = Box::new(options);
         self
     }
@@ -100,7 +109,10 @@ impl Models {
     ///
     /// # Errors
     /// Says which names there are.
-    pub fn resolve(&self, choice: impl Into<ModelChoice>) -> Result<Arc<dyn ModelAdapter>, UnknownModel> {
+    pub fn resolve(
+        &self,
+        choice: impl Into<ModelChoice>,
+    ) -> Result<Arc<dyn ModelAdapter>, UnknownModel> {
         match choice.into() {
             ModelChoice::Adapter(adapter) => Ok(adapter),
             ModelChoice::Name(name) => self.get(&name),
@@ -116,7 +128,10 @@ impl Models {
         if let Some(adapter) = known().get(name) {
             return Ok(adapter.clone());
         }
-        let adapter = self.make(name).map_err(|why| UnknownModel { name: shown(name), why })?;
+        let adapter = self.make(name).map_err(|why| UnknownModel {
+            name: shown(name),
+            why,
+        })?;
         Ok(known().entry(name.to_owned()).or_insert(adapter).clone())
     }
 
@@ -124,8 +139,17 @@ impl Models {
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         let programs = self.agents.iter().filter(|agent| agent.is_program());
-        let mut names: Vec<String> = programs.map(|agent| format!("{}-cli", agent.name())).collect();
-        names.extend(["openai:MODEL", "openai-compatible:URL#MODEL", "scripted[:FILE]"].map(str::to_owned));
+        let mut names: Vec<String> = programs
+            .map(|agent| format!("{}-cli", agent.name()))
+            .collect();
+        names.extend(
+            [
+                "openai:MODEL",
+                "openai-compatible:URL#MODEL",
+                "scripted[:FILE]",
+            ]
+            .map(str::to_owned),
+        );
         names
     }
 
@@ -137,13 +161,17 @@ impl Models {
         match kind {
             "openai" | "openai-api" => self.server(name, None, rest),
             "openai-compatible" => {
-                let rest = rest.ok_or("expected a server, as in openai-compatible:http://localhost:8000/v1#MODEL")?;
-                let (url, model) = rest.split_once('#').map_or((rest, None), |(url, model)| (url, Some(model)));
+                let rest = rest.ok_or(
+                    "expected a server, as in openai-compatible:http://localhost:8000/v1#MODEL",
+                )?;
+                let (url, model) = rest
+                    .split_once('#')
+                    .map_or((rest, None), |(url, model)| (url, Some(model)));
                 self.server(name, Some(url), model)
             }
-            "scripted" => {
-                script(rest).map(|script| -> Arc<dyn ModelAdapter> { Arc::new(ApiModel::scripted(name, script)) })
-            }
+            "scripted" => script(rest).map(|script| -> Arc<dyn ModelAdapter> {
+                Arc::new(ApiModel::scripted(name, script))
+            }),
             _ => {
                 let program = kind.strip_suffix("-cli").unwrap_or(kind);
                 let agent = self.agents.get(program).filter(|agent| agent.is_program());
@@ -157,7 +185,12 @@ impl Models {
         }
     }
 
-    fn server(&self, name: &str, url: Option<&str>, model: Option<&str>) -> Result<Arc<dyn ModelAdapter>, String> {
+    fn server(
+        &self,
+        name: &str,
+        url: Option<&str>,
+        model: Option<&str>,
+    ) -> Result<Arc<dyn ModelAdapter>, String> {
         let mut spec = Spec::default();
         if let Some(url) = url {
             ostler_dialects::openai::url(url)?;
@@ -166,7 +199,8 @@ impl Models {
         if let Some(model) = model {
             spec.settings.set(keys::MODEL, model);
         }
-        let server = ApiModel::server(name, &self.host, &spec).map_err(|error| error.to_string())?;
+        let server =
+            ApiModel::server(name, &self.host, &spec).map_err(|error| error.to_string())?;
         Ok(Arc::new(match self.patience {
             Some(limit) => server.timeout(limit),
             None => server,
@@ -175,9 +209,15 @@ impl Models {
 
     fn unknown(&self, kind: &str) -> String {
         let names = self.names();
-        let near = names.iter().map(|name| (strsim::jaro_winkler(kind, name), name));
-        let near = near.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(score, _)| *score > 0.8);
-        let hint = near.map(|(_, name)| format!("did you mean {name}? ")).unwrap_or_default();
+        let near = names
+            .iter()
+            .map(|name| (strsim::jaro_winkler(kind, name), name));
+        let near = near
+            .max_by(|a, b| a.0.total_cmp(&b.0))
+            .filter(|(score, _)| *score > 0.8);
+        let hint = near
+            .map(|(_, name)| format!("did you mean {name}? "))
+            .unwrap_or_default();
         format!("unknown; {hint}there are: {}", names.join(", "))
     }
 }
@@ -191,7 +231,10 @@ fn shown(name: &str) -> String {
 }
 
 fn script(file: Option<&str>) -> Result<Script, String> {
-    let Some(file) = file else { return Ok(Script::demo()) };
-    let text = std::fs::read_to_string(Path::new(file)).map_err(|error| format!("{file}: {error}"))?;
+    let Some(file) = file else {
+        return Ok(Script::demo());
+    };
+    let text =
+        std::fs::read_to_string(Path::new(file)).map_err(|error| format!("{file}: {error}"))?;
     Script::parse(&text).map_err(|error| format!("{file}: {error}"))
 }

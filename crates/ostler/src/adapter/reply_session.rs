@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ostler_core::event::{Event, Text, TextKind, ToolCall, TurnEnded, EventKind};
+use ostler_core::event::{Event, EventKind, Text, TextKind, ToolCall, TurnEnded};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::spec::ToolOffer;
 use ostler_core::usage::{Scope, Usage};
@@ -65,7 +65,11 @@ impl Audience<'_> {
         if let (TextKind::Reply, Some(gate)) = (text.kind, &mut self.gate) {
             text.text = gate.pass(&text.text).unwrap_or_default();
         }
-        if text.text.is_empty() { self.updates.tell(&Update::Alive) } else { self.updates.text(text) }
+        if text.text.is_empty() {
+            self.updates.tell(&Update::Alive)
+        } else {
+            self.updates.text(text)
+        }
     }
 }
 
@@ -97,20 +101,29 @@ impl Hearing {
         let heard = heard.unwrap_or_else(|_| Err(ModelError::new(too_late(terms.time))));
         heard.map_err(|mut error| {
             if error.usage.is_empty() {
-                error.usage.extend(std::mem::take(&mut self.usage).into_values());
+                error
+                    .usage
+                    .extend(std::mem::take(&mut self.usage).into_values());
                 error.usage.append(&mut self.owed);
             }
             error
         })
     }
 
-    async fn listen(&mut self, terms: &Terms<'_>, audience: &mut Audience<'_>) -> Result<Option<Reply>, ModelError> {
+    async fn listen(
+        &mut self,
+        terms: &Terms<'_>,
+        audience: &mut Audience<'_>,
+    ) -> Result<Option<Reply>, ModelError> {
         loop {
             let event = match self.next().await {
                 Next::Event(event) => event,
                 Next::Waits => return Ok(None),
                 Next::Over => {
-                    return Err(ModelError::new(Outcome::new(Cause::Protocol, "The session ended without a word.")));
+                    return Err(ModelError::new(Outcome::new(
+                        Cause::Protocol,
+                        "The session ended without a word.",
+                    )));
                 }
             };
             match event.kind {
@@ -124,21 +137,38 @@ impl Hearing {
                     }
                     audience.text(text);
                 }
-                EventKind::Unreadable(line) if usize::try_from(line.length).is_ok_and(|length| length > terms.most) => {
+                EventKind::Unreadable(line)
+                    if usize::try_from(line.length).is_ok_and(|length| length > terms.most) =>
+                {
                     return Err(too_long(terms.most));
                 }
-                EventKind::ToolCall(call) if terms.bound.iter().any(|tool| tool.name == call.name) => {
-                    let ToolCall { id, name, input, .. } = call;
-                    self.waiting.push(ToolRequest { id, name, args: input });
+                EventKind::ToolCall(call)
+                    if terms.bound.iter().any(|tool| tool.name == call.name) =>
+                {
+                    let ToolCall {
+                        id, name, input, ..
+                    } = call;
+                    self.waiting.push(ToolRequest {
+                        id,
+                        name,
+                        args: input,
+                    });
                 }
-                EventKind::ToolCall(call) => return Err(ModelError::new(own_tool(terms.agent, &call.name))),
+                EventKind::ToolCall(call) => {
+                    return Err(ModelError::new(own_tool(terms.agent, &call.name)));
+                }
                 // It has a result, and not from the caller: a tool of the agent's own, with the name of one of the caller's.
-                EventKind::ToolResult(result) if self.waiting.iter().any(|call| call.id == result.id) => {
+                EventKind::ToolResult(result)
+                    if self.waiting.iter().any(|call| call.id == result.id) =>
+                {
                     let name = result.name.unwrap_or_default();
                     return Err(ModelError::new(own_tool(terms.agent, &name)));
                 }
                 EventKind::Notice(notice) if notice.code == "no_bridge" => {
-                    return Err(ModelError::new(Outcome::new(Cause::Unavailable, notice.message)));
+                    return Err(ModelError::new(Outcome::new(
+                        Cause::Unavailable,
+                        notice.message,
+                    )));
                 }
                 EventKind::Usage(usage) if usage.scope == Scope::Turn => {
                     self.usage.insert(usage.model.clone(), usage);
@@ -152,15 +182,27 @@ impl Hearing {
 
     /// The next event; or that the agent waits for its calls, and has said all that belongs to them.
     async fn next(&mut self) -> Next {
-        let Some(session) = &mut self.session else { return Next::Over };
+        let Some(session) = &mut self.session else {
+            return Next::Over;
+        };
         if self.waiting.is_empty() {
-            return session.next().await.map_or(Next::Over, |event| Next::Event(Box::new(event)));
+            return session
+                .next()
+                .await
+                .map_or(Next::Over, |event| Next::Event(Box::new(event)));
         }
         loop {
             match tokio::time::timeout(TOGETHER, session.next()).await {
                 Ok(event) => return event.map_or(Next::Over, |event| Next::Event(Box::new(event))),
                 // A call is told before the agent asks for it, and some agents ask for one at a time.
-                Err(_) if self.waiting.iter().any(|call| session.awaits_result(&call.id)) => return Next::Waits,
+                Err(_)
+                    if self
+                        .waiting
+                        .iter()
+                        .any(|call| session.awaits_result(&call.id)) =>
+                {
+                    return Next::Waits;
+                }
                 Err(_) => {}
             }
         }
@@ -168,7 +210,10 @@ impl Hearing {
 
     fn over(&mut self, turn: TurnEnded) -> Result<Reply, ModelError> {
         if let (Some(call), Cause::Completed) = (self.waiting.first(), turn.outcome.cause) {
-            let message = format!("The agent gave up on its call of {} before it had a result.", call.name);
+            let message = format!(
+                "The agent gave up on its call of {} before it had a result.",
+                call.name
+            );
             return Err(ModelError::new(Outcome::new(Cause::Protocol, message)));
         }
         let mut usage: Vec<Usage> = std::mem::take(&mut self.usage).into_values().collect();
@@ -178,27 +223,55 @@ impl Hearing {
         usage.append(&mut self.owed);
         match turn.outcome.cause {
             Cause::Completed | Cause::Refused => {
-                let stop = if turn.outcome.cause == Cause::Refused { Stop::Refused } else { Stop::End };
+                let stop = if turn.outcome.cause == Cause::Refused {
+                    Stop::Refused
+                } else {
+                    Stop::End
+                };
                 // In a turn with tools, what was said before them was told with them.
                 let said = std::mem::take(&mut self.said);
-                let content = if self.length == said.len() { turn.text } else { said };
-                Ok(Reply { content: content.trim().to_owned(), tool_calls: Vec::new(), usage, stop })
+                let content = if self.length == said.len() {
+                    turn.text
+                } else {
+                    said
+                };
+                Ok(Reply {
+                    content: content.trim().to_owned(),
+                    tool_calls: Vec::new(),
+                    usage,
+                    stop,
+                })
             }
-            _ => Err(ModelError { outcome: Box::new(turn.outcome), usage }),
+            _ => Err(ModelError {
+                outcome: Box::new(turn.outcome),
+                usage,
+            }),
         }
     }
 
     /// The reply that asks for tools, and the session, which waits for them.
     pub(super) fn hold(mut self, messages: &[Message]) -> (Held, Reply) {
         let content = std::mem::take(&mut self.said).trim().to_owned();
-        let reply = Reply { content, tool_calls: self.waiting.clone(), usage: Vec::new(), stop: Stop::ToolCalls };
-        (Held { hearing: self, messages: messages.to_vec() }, reply)
+        let reply = Reply {
+            content,
+            tool_calls: self.waiting.clone(),
+            usage: Vec::new(),
+            stop: Stop::ToolCalls,
+        };
+        (
+            Held {
+                hearing: self,
+                messages: messages.to_vec(),
+            },
+            reply,
+        )
     }
 
     /// The reply is there: the agent ends by itself, and is ended when that takes long.
     pub(super) async fn end_well(&mut self) {
         if let Some(session) = &mut self.session {
-            let _ = tokio::time::timeout(GRACE, async { while session.next().await.is_some() {} }).await;
+            let _ = tokio::time::timeout(GRACE, async { while session.next().await.is_some() {} })
+                .await;
         }
         self.end().await;
     }
@@ -240,7 +313,10 @@ impl Held {
     /// Goes on with the session if these messages are those that it has answered, and then the results that it waits for. If
     /// they are not, or the agent is gone, the session is ended, and what it used is given back.
     pub(super) async fn go_on(self, messages: &[Message]) -> Result<Hearing, Vec<Usage>> {
-        let Self { mut hearing, messages: answered } = self;
+        let Self {
+            mut hearing,
+            messages: answered,
+        } = self;
         let results = results(&answered, messages, &hearing.waiting);
         if let (Some(results), Some(session)) = (results, &hearing.session)
             && session.submit_tool_results(results).is_ok()
@@ -259,16 +335,33 @@ impl Held {
 }
 
 /// The results of the calls that are waited for, if the messages go on where the answered ones ended.
-fn results(answered: &[Message], messages: &[Message], waiting: &[ToolRequest]) -> Option<Vec<Submitted>> {
-    let [Message::Assistant { tool_calls, .. }, rest @ ..] = messages.strip_prefix(answered)? else { return None };
-    if !tool_calls.iter().map(|call| &call.id).eq(waiting.iter().map(|call| &call.id)) || rest.len() != waiting.len() {
+fn results(
+    answered: &[Message],
+    messages: &[Message],
+    waiting: &[ToolRequest],
+) -> Option<Vec<Submitted>> {
+    let [Message::Assistant { tool_calls, .. }, rest @ ..] = messages.strip_prefix(answered)?
+    else {
+        return None;
+    };
+    if !tool_calls
+        .iter()
+        .map(|call| &call.id)
+        .eq(waiting.iter().map(|call| &call.id))
+        || rest.len() != waiting.len()
+    {
         return None;
     }
     let result = |call: &ToolRequest| {
         rest.iter().find_map(|message| match message {
-            Message::Tool { tool_call_id, content } if *tool_call_id == call.id => {
-                Some(Submitted { id: call.id.clone(), ok: true, output: content.as_text().into_owned() })
-            }
+            Message::Tool {
+                tool_call_id,
+                content,
+            } if *tool_call_id == call.id => Some(Submitted {
+                id: call.id.clone(),
+                ok: true,
+                output: content.as_text().into_owned(),
+            }),
             _ => None,
         })
     };
@@ -277,13 +370,16 @@ fn results(answered: &[Message], messages: &[Message], waiting: &[ToolRequest]) 
 
 fn too_long(most: usize) -> ModelError {
     let message = format!("The reply is longer than {most} bytes.");
-    ModelError::new(Outcome::new(Cause::OutputLimit, message).hint("Allow more (ModelOptions::max_output)."))
+    ModelError::new(
+        Outcome::new(Cause::OutputLimit, message).hint("Allow more (ModelOptions::max_output)."),
+    )
 }
 
 /// The agent did what it was not to do.
 fn own_tool(agent: &str, tool: &str) -> Outcome {
-    let message =
-        format!("{agent} used its own tool {tool}, although it serves as a plain model: a breach of contract.");
+    let message = format!(
+        "{agent} used its own tool {tool}, although it serves as a plain model: a breach of contract."
+    );
     Outcome::new(Cause::Protocol, message)
         .hint("Forbid the tool in the agent's own settings, or use another agent as the model.")
         .with(|detail| detail.native = Some("own_tool".to_owned()))
@@ -296,24 +392,44 @@ mod tests {
     use super::*;
 
     fn call(id: &str) -> ToolRequest {
-        ToolRequest { id: id.into(), name: "add".into(), args: RawJson::of(&[0; 0]) }
+        ToolRequest {
+            id: id.into(),
+            name: "add".into(),
+            args: RawJson::of(&[0; 0]),
+        }
     }
 
     fn assistant(calls: &[&str]) -> Message {
-        Message::Assistant { content: "I add.".into(), tool_calls: calls.iter().map(|id| call(id)).collect() }
+        Message::Assistant {
+            content: "I add.".into(),
+            tool_calls: calls.iter().map(|id| call(id)).collect(),
+        }
     }
 
     /// The results that are found when two calls are waited for, behind one message.
     fn found(messages: &[Message]) -> Option<Vec<(String, String)>> {
         let submitted = results(&[Message::user("Add.")], messages, &[call("a"), call("b")])?;
-        Some(submitted.into_iter().map(|result| (result.id, result.output)).collect())
+        Some(
+            submitted
+                .into_iter()
+                .map(|result| (result.id, result.output))
+                .collect(),
+        )
     }
 
     #[test]
     fn results_are_found_in_the_order_of_the_calls() {
         let asked = Message::user("Add.");
-        let both = [asked, assistant(&["a", "b"]), Message::tool("b", "2"), Message::tool("a", "1")];
-        let wanted = vec![("a".to_owned(), "1".to_owned()), ("b".to_owned(), "2".to_owned())];
+        let both = [
+            asked,
+            assistant(&["a", "b"]),
+            Message::tool("b", "2"),
+            Message::tool("a", "1"),
+        ];
+        let wanted = vec![
+            ("a".to_owned(), "1".to_owned()),
+            ("b".to_owned(), "2".to_owned()),
+        ];
         assert_eq!(found(&both), Some(wanted));
     }
 
@@ -327,10 +443,31 @@ mod tests {
             &[asked.clone(), reply.clone()],
             &[asked.clone(), reply.clone(), first.clone()],
             &[asked.clone(), reply.clone(), first.clone(), first.clone()],
-            &[asked.clone(), reply.clone(), first.clone(), Message::tool("c", "3")],
-            &[asked.clone(), reply.clone(), first.clone(), second.clone(), Message::user("And?")],
-            &[asked.clone(), assistant(&["a"]), first.clone(), second.clone()],
-            &[asked.clone(), Message::user("Add."), first.clone(), second.clone()],
+            &[
+                asked.clone(),
+                reply.clone(),
+                first.clone(),
+                Message::tool("c", "3"),
+            ],
+            &[
+                asked.clone(),
+                reply.clone(),
+                first.clone(),
+                second.clone(),
+                Message::user("And?"),
+            ],
+            &[
+                asked.clone(),
+                assistant(&["a"]),
+                first.clone(),
+                second.clone(),
+            ],
+            &[
+                asked.clone(),
+                Message::user("Add."),
+                first.clone(),
+                second.clone(),
+            ],
             &[Message::user("Subtract."), reply, first, second],
         ];
         for messages in others {

@@ -9,7 +9,9 @@ use futures_util::{FutureExt, StreamExt};
 use ostler_core::event::{Text, TextKind};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_dialects::openai::orders::{Failed, FailedKind};
-use ostler_dialects::openai::single::{Asked, failed_with, piece, pieces_behind, spent, spent_later};
+use ostler_dialects::openai::single::{
+    Asked, failed_with, piece, pieces_behind, spent, spent_later,
+};
 use tokio::sync::mpsc;
 
 use super::{ModelAdapter, ModelError, Update, Updates};
@@ -26,18 +28,32 @@ struct Bound {
 
 impl Served {
     pub(crate) fn new(adapter: Arc<dyn ModelAdapter>) -> Self {
-        Self(tokio::sync::Mutex::new(Bound { tools: Vec::new(), adapter: adapter.clone() }), adapter)
+        Self(
+            tokio::sync::Mutex::new(Bound {
+                tools: Vec::new(),
+                adapter: adapter.clone(),
+            }),
+            adapter,
+        )
     }
 
     async fn answer(&self, request: &str) -> Result<Answer, Failed> {
         let Asked { messages, tools } = Asked::of(request).map_err(|error| {
-            let message = format!("A request could not be read: {error}; this is a fault in Ostler.");
-            Failed { kind: FailedKind::Invalid, message, ..Failed::default() }
+            let message =
+                format!("A request could not be read: {error}; this is a fault in Ostler.");
+            Failed {
+                kind: FailedKind::Invalid,
+                message,
+                ..Failed::default()
+            }
         })?;
         let adapter = {
             let mut bound = self.0.lock().await;
             if bound.tools != tools {
-                *bound = Bound { adapter: self.1.bind_tools(tools.clone()), tools };
+                *bound = Bound {
+                    adapter: self.1.bind_tools(tools.clone()),
+                    tools,
+                };
             }
             bound.adapter.clone()
         };
@@ -50,16 +66,28 @@ impl Served {
         };
         let asking = async move {
             // An adapter of somebody's own may panic; that is a failed answer and not the end of the session.
-            let asked = AssertUnwindSafe(async { adapter.invoke_with_updates(&messages, updates).await });
-            let broke = || ModelError::new(Outcome::new(Cause::Protocol, "The model's adapter broke down."));
+            let asked =
+                AssertUnwindSafe(async { adapter.invoke_with_updates(&messages, updates).await });
+            let broke = || {
+                ModelError::new(Outcome::new(
+                    Cause::Protocol,
+                    "The model's adapter broke down.",
+                ))
+            };
             let result = asked.catch_unwind().await.unwrap_or_else(|_| Err(broke()));
             drop(tell);
             match result {
                 Ok(reply) => {
-                    let waits = reply.usage.is_empty() && !reply.tool_calls.is_empty() && adapter.counts_at_the_end();
+                    let waits = reply.usage.is_empty()
+                        && !reply.tool_calls.is_empty()
+                        && adapter.counts_at_the_end();
                     let mut behind = pieces_behind(&reply);
                     behind.extend(waits.then(spent_later));
-                    Said { content: reply.content, behind, failed: None }
+                    Said {
+                        content: reply.content,
+                        behind,
+                        failed: None,
+                    }
                 }
                 // What it has used all the same counts.
                 Err(error) => Said {
@@ -82,20 +110,35 @@ struct Said {
 }
 
 /// The pieces as they are told, then what follows them. Text that nobody told while it was said comes behind them.
-fn whole(told: mpsc::UnboundedReceiver<Update>, asking: impl Future<Output = Said> + Send + 'static) -> Answer {
-    let telling = Stage::Telling { told, asking: Box::pin(asking), said: String::new() };
+fn whole(
+    told: mpsc::UnboundedReceiver<Update>,
+    asking: impl Future<Output = Said> + Send + 'static,
+) -> Answer {
+    let telling = Stage::Telling {
+        told,
+        asking: Box::pin(asking),
+        said: String::new(),
+    };
     futures_util::stream::unfold(telling, next).boxed()
 }
 
 /// How far an answer is.
 enum Stage {
-    Telling { told: mpsc::UnboundedReceiver<Update>, asking: Pin<Box<dyn Future<Output = Said> + Send>>, said: String },
+    Telling {
+        told: mpsc::UnboundedReceiver<Update>,
+        asking: Pin<Box<dyn Future<Output = Said> + Send>>,
+        said: String,
+    },
     Behind(std::vec::IntoIter<Result<Piece, Failed>>),
 }
 
 async fn next(stage: Stage) -> Option<(Result<Piece, Failed>, Stage)> {
     match stage {
-        Stage::Telling { mut told, mut asking, mut said } => tokio::select! {
+        Stage::Telling {
+            mut told,
+            mut asking,
+            mut said,
+        } => tokio::select! {
             biased;
             Some(update) = told.recv() => {
                 let piece = told_piece(update, &mut said);
@@ -131,11 +174,20 @@ fn told_piece(update: Update, said: &mut String) -> Piece {
 }
 
 fn delta(kind: TextKind, text: String) -> Text {
-    Text { kind, text, delta: true, message: None, parent: None }
+    Text {
+        kind,
+        text,
+        delta: true,
+        message: None,
+        parent: None,
+    }
 }
 
 impl Model for Served {
-    fn call<'a>(&'a self, request: &'a str) -> Pin<Box<dyn Future<Output = Result<Answer, Failed>> + Send + 'a>> {
+    fn call<'a>(
+        &'a self,
+        request: &'a str,
+    ) -> Pin<Box<dyn Future<Output = Result<Answer, Failed>> + Send + 'a>> {
         Box::pin(self.answer(request))
     }
 

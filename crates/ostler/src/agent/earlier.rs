@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ostler_core::event::Event;
-use ostler_core::log::{SessionRecord, Log, LogError};
+use ostler_core::log::{Log, LogError, SessionRecord};
 use ostler_core::spec::{Spec, SpecError, keys};
 
 use crate::host::Host;
@@ -16,12 +16,23 @@ const PAGE: usize = 1000;
 const LONGEST_CHAIN: usize = 100;
 
 /// What the log knows of the session that the spec wants to go on with; none when it knows nothing.
-pub(super) fn find(host: &Host, spec: &Spec, agent: &str) -> Result<Option<SessionRecord>, SpecError> {
-    let (Some(id), Some(log)) = (spec.settings.last(keys::RESUME), host.log()) else { return Ok(None) };
-    let known = log.find(id).map_err(|error| SpecError::new(keys::RESUME, id, error.to_string()))?;
+pub(super) fn find(
+    host: &Host,
+    spec: &Spec,
+    agent: &str,
+) -> Result<Option<SessionRecord>, SpecError> {
+    let (Some(id), Some(log)) = (spec.settings.last(keys::RESUME), host.log()) else {
+        return Ok(None);
+    };
+    let known = log
+        .find(id)
+        .map_err(|error| SpecError::new(keys::RESUME, id, error.to_string()))?;
     match known {
         Some(known) if known.agent != agent => {
-            let why = format!("that is a session of the agent {0}; go on with it by --agent {0}", known.agent);
+            let why = format!(
+                "that is a session of the agent {0}; go on with it by --agent {0}",
+                known.agent
+            );
             Err(SpecError::new(keys::RESUME, id, why))
         }
         known => Ok(known),
@@ -30,7 +41,9 @@ pub(super) fn find(host: &Host, spec: &Spec, agent: &str) -> Result<Option<Sessi
 
 /// Names the session as the agent does, where the caller gave Ostler's name of it.
 pub(super) fn translate(spec: &mut Spec, known: &SessionRecord) -> Result<(), SpecError> {
-    let Some(id) = spec.settings.last(keys::RESUME) else { return Ok(()) };
+    let Some(id) = spec.settings.last(keys::RESUME) else {
+        return Ok(());
+    };
     if known.native_session.as_deref() == Some(id) {
         return Ok(());
     }
@@ -43,27 +56,47 @@ pub(super) fn translate(spec: &mut Spec, known: &SessionRecord) -> Result<(), Sp
 }
 
 /// What was said in the session, and in those that it went on with, for an agent whose memory is our log.
-pub(super) fn past(host: &Host, spec: &Spec, known: Option<&SessionRecord>) -> Result<Arc<[Event]>, SpecError> {
-    let Some(id) = spec.settings.last(keys::RESUME) else { return Ok(spec.past.clone()) };
+pub(super) fn past(
+    host: &Host,
+    spec: &Spec,
+    known: Option<&SessionRecord>,
+) -> Result<Arc<[Event]>, SpecError> {
+    let Some(id) = spec.settings.last(keys::RESUME) else {
+        return Ok(spec.past.clone());
+    };
     if !spec.past.is_empty() {
         return Ok(spec.past.clone());
     }
     let wrong = |why: String| SpecError::new(keys::RESUME, id, why);
     let (Some(known), Some(log)) = (known, host.log()) else {
-        return Err(wrong("there is no such session in the log of sessions (ostler sessions lists it)".into()));
+        return Err(wrong(
+            "there is no such session in the log of sessions (ostler sessions lists it)".into(),
+        ));
     };
     if let Some(pid) = known.held_by.filter(|_| !spec.settings.is_on(keys::FORK)) {
-        let problem = ResumeProblem::InUse { id: id.to_owned(), pid, session: Some(known.session.clone()) };
+        let problem = ResumeProblem::InUse {
+            id: id.to_owned(),
+            pid,
+            session: Some(known.session.clone()),
+        };
         let outcome = problem.outcome();
-        return Err(wrong(format!("{} {}", outcome.message, outcome.hint.unwrap_or_default())));
+        return Err(wrong(format!(
+            "{} {}",
+            outcome.message,
+            outcome.hint.unwrap_or_default()
+        )));
     }
-    chain(&**log, known).map(Into::into).map_err(|error| wrong(error.to_string()))
+    chain(&**log, known)
+        .map(Into::into)
+        .map_err(|error| wrong(error.to_string()))
 }
 
 fn chain(log: &dyn Log, known: &SessionRecord) -> Result<Vec<Event>, LogError> {
     let mut sessions = vec![known.session.clone()];
     let mut before = known.continues.clone();
-    while let Some(id) = before.filter(|id| !sessions.contains(id) && sessions.len() < LONGEST_CHAIN) {
+    while let Some(id) =
+        before.filter(|id| !sessions.contains(id) && sessions.len() < LONGEST_CHAIN)
+    {
         before = log.find(&id)?.and_then(|known| known.continues);
         sessions.push(id);
     }

@@ -12,7 +12,7 @@ use super::{Agent, check_without_process, directory, prepare, session_id};
 use crate::host::Host;
 use crate::mock::{self, Events};
 use crate::probe::Probed;
-use crate::session::{SessionSetup, Fuse, Session};
+use crate::session::{Fuse, Session, SessionSetup};
 
 /// Plays given events, to test what is built on Ostler: how it looks when an agent says this or that.
 #[derive(Default)]
@@ -59,7 +59,13 @@ impl Agent for MockAgent {
     }
 
     fn probe<'a>(&'a self, _: &'a Host) -> Pin<Box<dyn Future<Output = Probed> + Send + 'a>> {
-        Box::pin(async { Probed::Ready { version: None, path: None, login: None } })
+        Box::pin(async {
+            Probed::Ready {
+                version: None,
+                path: None,
+                login: None,
+            }
+        })
     }
 
     fn start(&self, host: &Host, mut spec: Spec) -> Result<Session, SpecError> {
@@ -70,7 +76,11 @@ impl Agent for MockAgent {
             (Some(events), _) => events.clone(),
             (None, Some(path)) => read(path)?,
             (None, None) => {
-                return Err(SpecError::new("script", "", "expected a file of events (docs/agents/mock.md)"));
+                return Err(SpecError::new(
+                    "script",
+                    "",
+                    "expected a file of events (docs/agents/mock.md)",
+                ));
             }
         };
         Ok(Session::begin(SessionSetup {
@@ -93,6 +103,7 @@ impl Agent for MockAgent {
 }
 
 fn read(path: &str) -> Result<Events, SpecError> {
-    let text = std::fs::read_to_string(path).map_err(|error| SpecError::new("script", path, error.to_string()))?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| SpecError::new("script", path, error.to_string()))?;
     Events::parse(&text).map_err(|error| SpecError::new("script", path, error))
 }

@@ -16,15 +16,15 @@ use ostler_tools::{SandboxPolicy, ToolError, Workspace};
 
 use super::{Agent, check_without_process, directory, earlier, prepare, session_id};
 use crate::api;
-use crate::hooks::Hooks;
 use crate::command::{self, CommandRunner, user_git};
+use crate::hooks::Hooks;
 use crate::host::Host;
 use crate::in_process::Busy;
 use crate::model::{Http, Model, Script, Scripted, account};
 use crate::probe::Probed;
 use crate::process::SpawnError;
 use crate::session::tool_results::Submissions;
-use crate::session::{SessionSetup, Fuse, Launch, Session};
+use crate::session::{Fuse, Launch, Session, SessionSetup};
 use crate::tool::Tool;
 use crate::toolbox::Toolbox;
 use crate::trust::{Decided, FileKind};
@@ -33,7 +33,11 @@ use crate::trust::{Decided, FileKind};
 const RETRIES: usize = 3;
 
 /// The variables that say which account is used.
-const KEYS: Inherits = Inherits { always: &["OPENAI_API_KEY", "OPENAI_BASE_URL"], when: &[], never: &[] };
+const KEYS: Inherits = Inherits {
+    always: &["OPENAI_API_KEY", "OPENAI_BASE_URL"],
+    when: &[],
+    never: &[],
+};
 
 /// An agent that is a model with Ostler's own tool loop: any OpenAI-compatible server, or a script.
 ///
@@ -84,8 +88,15 @@ impl ApiAgent {
     }
 
     /// A loop around this model.
-    pub(crate) fn around(dialect: &'static dyn Dialect, model: Arc<dyn Model>, around: Hooks) -> Self {
-        Self { around: Some(around), ..Self::of(dialect, Source::Model(model)) }
+    pub(crate) fn around(
+        dialect: &'static dyn Dialect,
+        model: Arc<dyn Model>,
+        around: Hooks,
+    ) -> Self {
+        Self {
+            around: Some(around),
+            ..Self::of(dialect, Source::Model(model))
+        }
     }
 
     /// Without the tools of the workspace, or with them.
@@ -100,13 +111,23 @@ impl ApiAgent {
     }
 
     fn of(dialect: &'static dyn Dialect, source: Source) -> Self {
-        Self { dialect, source, tools: Vec::new(), policy: None, bare: false, around: None }
+        Self {
+            dialect,
+            source,
+            tools: Vec::new(),
+            policy: None,
+            bare: false,
+            around: None,
+        }
     }
 
     /// The agent `scripted` with a script of its own.
     #[must_use]
     pub fn playing(script: Script) -> Self {
-        Self { source: Source::Script(Some(script)), ..Self::scripted() }
+        Self {
+            source: Source::Script(Some(script)),
+            ..Self::scripted()
+        }
     }
 
     /// Adds a tool, or replaces the one of the same name.
@@ -124,7 +145,11 @@ impl ApiAgent {
     }
 
     /// The model, and a notice about the workspace's script if that is not played.
-    fn model(&self, host: &Host, spec: &Spec) -> Result<(Arc<dyn Model>, Option<Notice>), SpecError> {
+    fn model(
+        &self,
+        host: &Host,
+        spec: &Spec,
+    ) -> Result<(Arc<dyn Model>, Option<Notice>), SpecError> {
         Ok(match &self.source {
             Source::Server => (Arc::new(Http::new(host, spec)?), None),
             Source::Script(Some(script)) => (Arc::new(Scripted::new(script.clone())), None),
@@ -139,9 +164,17 @@ impl ApiAgent {
     /// The workspace with its tools, and what there is to say about them.
     fn tools(&self, host: &Host, spec: &Spec, session: &str) -> Result<Ground, SpecError> {
         let root = directory(spec);
-        let wrong = |error: ToolError| SpecError::new("dir", &root.display().to_string(), error.message);
-        let Decided { mut policy, mut notices, .. } = match &self.policy {
-            Some(policy) => Decided { policy: policy.clone(), ..Decided::default() },
+        let wrong =
+            |error: ToolError| SpecError::new("dir", &root.display().to_string(), error.message);
+        let Decided {
+            mut policy,
+            mut notices,
+            ..
+        } = match &self.policy {
+            Some(policy) => Decided {
+                policy: policy.clone(),
+                ..Decided::default()
+            },
             None => command::sandbox_policy(host, &real(&root)).map_err(wrong)?,
         };
         if spec.sandbox == Sandbox::Off {
@@ -149,17 +182,31 @@ impl ApiAgent {
         }
         let workspace = Workspace::open(&root, &policy.files).map_err(wrong)?;
         let workspace = Arc::new(workspace.with_user_git_config(user_git(host)));
-        let runner = CommandRunner::new(host, &policy, workspace.clone(), session).map_err(wrong)?;
+        let runner =
+            CommandRunner::new(host, &policy, workspace.clone(), session).map_err(wrong)?;
         let runner = runner.with_env(account::env_of_commands(host, spec));
         notices.extend(runner.notices());
         let busy = runner.busy();
-        let mut tools = if self.bare { Toolbox::default() } else { Toolbox::workspace(&workspace, runner) };
+        let mut tools = if self.bare {
+            Toolbox::default()
+        } else {
+            Toolbox::workspace(&workspace, runner)
+        };
         for tool in self.tools.iter().chain(host.tools()) {
             tools.add(tool.clone());
         }
         choose(&mut tools, spec)?;
-        let sandbox = if tools.get(RUN_COMMAND.name).is_some() { boundaries(&policy) } else { String::new() };
-        Ok(Ground { tools, notices, sandbox, busy })
+        let sandbox = if tools.get(RUN_COMMAND.name).is_some() {
+            boundaries(&policy)
+        } else {
+            String::new()
+        };
+        Ok(Ground {
+            tools,
+            notices,
+            sandbox,
+            busy,
+        })
     }
 }
 
@@ -186,14 +233,20 @@ fn boundaries(policy: &SandboxPolicy) -> String {
 fn choose(tools: &mut Toolbox, spec: &Spec) -> Result<(), SpecError> {
     for key in [keys::TOOLS, keys::DISALLOWED_TOOLS] {
         let named = spec.settings.get(key).unwrap_or_default();
-        if let Some(unknown) = named.iter().find(|name| !name.is_empty() && tools.get(name).is_none()) {
+        if let Some(unknown) = named
+            .iter()
+            .find(|name| !name.is_empty() && tools.get(name).is_none())
+        {
             return Err(SpecError::new(key, unknown, tools.unknown(unknown).message));
         }
     }
     if let Some(wanted) = spec.settings.get(keys::TOOLS) {
         tools.retain(|name| wanted.iter().any(|w| w == name));
     }
-    let unwanted = spec.settings.get(keys::DISALLOWED_TOOLS).unwrap_or_default();
+    let unwanted = spec
+        .settings
+        .get(keys::DISALLOWED_TOOLS)
+        .unwrap_or_default();
     tools.retain(|name| !unwanted.iter().any(|u| u == name));
     Ok(())
 }
@@ -213,20 +266,30 @@ fn find_script(host: &Host, spec: &Spec) -> Result<(Script, Option<Notice>), Spe
         return Ok((Script::demo(), None));
     }
     let wrong = |why: String| SpecError::new("script", &root.display().to_string(), why);
-    let file = host.workspace().file(&root, FileKind::Script).map_err(|error| wrong(error.message))?;
+    let file = host
+        .workspace()
+        .file(&root, FileKind::Script)
+        .map_err(|error| wrong(error.message))?;
     match file {
         None => Ok((Script::demo(), None)),
         Some(file) if file.is_trusted() => {
             let script = Script::parse(&file.text);
-            Ok((script.map_err(|error| SpecError::new("script", &file.name, error))?, None))
+            Ok((
+                script.map_err(|error| SpecError::new("script", &file.name, error))?,
+                None,
+            ))
         }
-        Some(file) => Ok((Script::demo(), Some(file.left_out(&["its replies are played".to_owned()])))),
+        Some(file) => Ok((
+            Script::demo(),
+            Some(file.left_out(&["its replies are played".to_owned()])),
+        )),
     }
 }
 
 fn read_script(path: &Path) -> Result<Script, SpecError> {
     let shown = path.display().to_string();
-    let text = std::fs::read_to_string(path).map_err(|error| SpecError::new("script", &shown, error.to_string()))?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| SpecError::new("script", &shown, error.to_string()))?;
     Script::parse(&text).map_err(|error| SpecError::new("script", &shown, error))
 }
 
@@ -262,9 +325,11 @@ impl Agent for ApiAgent {
         Box::pin(async move {
             match &self.source {
                 Source::Server => probe_server(host).await,
-                Source::Script(_) | Source::Model(_) => {
-                    Probed::Ready { version: Some(env!("CARGO_PKG_VERSION").into()), path: None, login: None }
-                }
+                Source::Script(_) | Source::Model(_) => Probed::Ready {
+                    version: Some(env!("CARGO_PKG_VERSION").into()),
+                    path: None,
+                    login: None,
+                },
             }
         })
     }
@@ -280,19 +345,48 @@ impl Agent for ApiAgent {
         let root = directory(&spec);
         let submissions = Arc::<Submissions>::default();
         let launch: Launch = if let Err(why) = is_directory(&root) {
-            let outcome = SpawnError::BadDirectory { path: root.clone(), why }.outcome(None);
+            let outcome = SpawnError::BadDirectory {
+                path: root.clone(),
+                why,
+            }
+            .outcome(None);
             Box::new(move |_, _| Err(outcome.clone()))
         } else {
-            let Ground { tools, mut notices, sandbox, busy } = self.tools(host, &spec, &id)?;
+            let Ground {
+                tools,
+                mut notices,
+                sandbox,
+                busy,
+            } = self.tools(host, &spec, &id)?;
             notices.extend(remark);
             // A script says what it wants to happen: an error in it is an ending.
             let usual = if self.plays() { 0 } else { RETRIES };
-            let retries = spec.settings.last("retries").and_then(|n| n.parse().ok()).unwrap_or(usual);
+            let retries = spec
+                .settings
+                .last("retries")
+                .and_then(|n| n.parse().ok())
+                .unwrap_or(usual);
             let cwd = root.display().to_string();
-            let offered: Vec<_> = spec.tools.iter().filter(|offer| tools.get(&offer.name).is_none()).cloned().collect();
+            let offered: Vec<_> = spec
+                .tools
+                .iter()
+                .filter(|offer| tools.get(&offer.name).is_none())
+                .cloned()
+                .collect();
             let submissions = submissions.clone();
             let around = self.around.clone();
-            let body = api::Body { model, tools, offered, submissions, cwd, sandbox, notices, retries, busy, around };
+            let body = api::Body {
+                model,
+                tools,
+                offered,
+                submissions,
+                cwd,
+                sandbox,
+                notices,
+                retries,
+                busy,
+                around,
+            };
             Box::new(move |_, _| Ok(api::start(body.clone()).into()))
         };
         Ok(Session::begin(SessionSetup {
@@ -301,7 +395,9 @@ impl Agent for ApiAgent {
             install_hint: None,
             id,
             dir: root,
-            continues: known.map(|known| known.session).or_else(|| spec.follows.clone()),
+            continues: known
+                .map(|known| known.session)
+                .or_else(|| spec.follows.clone()),
             // A model that is an agent has its own.
             breaker: if self.plays() || matches!(self.source, Source::Model(_)) {
                 Fuse::off()
@@ -331,7 +427,9 @@ fn is_directory(path: &Path) -> Result<(), String> {
 /// Asks the server for its models: that takes a connection and, where keys are wanted, a good one.
 async fn probe_server(host: &Host) -> Probed {
     if !Http::is_configured(host) {
-        return Probed::NotConfigured { hint: Http::SETUP.to_owned() };
+        return Probed::NotConfigured {
+            hint: Http::SETUP.to_owned(),
+        };
     }
     let spec = Spec::default();
     let server = match Http::new(host, &spec) {
@@ -341,13 +439,22 @@ async fn probe_server(host: &Host) -> Probed {
     match server.models().await {
         Ok(models) => {
             let login = Some(format!("{} models", models.len()));
-            Probed::Ready { version: None, path: None, login }
+            Probed::Ready {
+                version: None,
+                path: None,
+                login,
+            }
         }
-        Err(failed) if failed.status == Some(404) => Probed::Ready { version: None, path: None, login: None },
+        Err(failed) if failed.status == Some(404) => Probed::Ready {
+            version: None,
+            path: None,
+            login: None,
+        },
         Err(failed) if matches!(failed.status, Some(401 | 403)) => Probed::NotLoggedIn {
             path: PathBuf::from(server.base()),
             version: String::new(),
-            hint: "The server does not take this key: check OPENAI_API_KEY and OPENAI_BASE_URL.".to_owned(),
+            hint: "The server does not take this key: check OPENAI_API_KEY and OPENAI_BASE_URL."
+                .to_owned(),
         },
         Err(failed) => unusable_at(server.base(), failed.message),
     }
@@ -359,5 +466,9 @@ fn unusable(why: String) -> Probed {
 
 fn unusable_at(base: &str, why: String) -> Probed {
     let hint = "Check OPENAI_BASE_URL, and that the server runs.".to_owned();
-    Probed::Broken { path: PathBuf::from(base), why, hint }
+    Probed::Broken {
+        path: PathBuf::from(base),
+        why,
+        hint,
+    }
 }

@@ -21,7 +21,12 @@ impl CommandCheck {
     /// A command of these words, in this directory.
     #[must_use]
     pub fn new(host: &Host, words: Vec<String>, dir: PathBuf) -> Self {
-        Self { host: host.clone(), words, dir, limit: Duration::from_secs(30 * 60) }
+        Self {
+            host: host.clone(),
+            words,
+            dir,
+            limit: Duration::from_secs(30 * 60),
+        }
     }
 
     /// The longest that it may take; else 30 minutes.
@@ -39,29 +44,43 @@ impl CommandCheck {
     pub fn check_program(&self) -> Result<(), String> {
         match self.words.first() {
             Some(program) if program.contains('/') => Ok(()),
-            _ => PreparedCommand::own(&self.host, &self.words, &self.dir).map(|_| ()).map_err(|error| error.to_string()),
+            _ => PreparedCommand::own(&self.host, &self.words, &self.dir)
+                .map(|_| ())
+                .map_err(|error| error.to_string()),
         }
     }
 
     async fn check(&self) -> Result<(), String> {
         let shown = self.words.join(" ");
         let prepared = PreparedCommand::own(&self.host, &self.words, &self.dir);
-        let prepared = prepared.map_err(|error| format!("`{shown}` could not be started: {error}"))?;
+        let prepared =
+            prepared.map_err(|error| format!("`{shown}` could not be started: {error}"))?;
         let ran = process::run_once(prepared, self.limit).await;
         let ran = ran.map_err(|error| format!("`{shown}` could not be started: {error}"))?;
-        let printed: Vec<&str> =
-            [&ran.stdout, &ran.stderr].into_iter().map(|text| text.trim()).filter(|text| !text.is_empty()).collect();
+        let printed: Vec<&str> = [&ran.stdout, &ran.stderr]
+            .into_iter()
+            .map(|text| text.trim())
+            .filter(|text| !text.is_empty())
+            .collect();
         let printed = match &printed[..] {
             [] => "It printed nothing.".to_owned(),
             some => format!("It printed:\n\n{}", some.join("\n\n")),
         };
         if ran.timed_out {
-            return Err(format!("`{shown}` took longer than {} seconds.\n{printed}", self.limit.as_secs()));
+            return Err(format!(
+                "`{shown}` took longer than {} seconds.\n{printed}",
+                self.limit.as_secs()
+            ));
         }
         match (ran.status.code, ran.status.signal) {
             (Some(0), _) => Ok(()),
-            (Some(code), _) => Err(format!("`{shown}` failed with exit code {code}.\n{printed}")),
-            (None, signal) => Err(format!("`{shown}` was ended by signal {}.\n{printed}", signal.unwrap_or_default())),
+            (Some(code), _) => Err(format!(
+                "`{shown}` failed with exit code {code}.\n{printed}"
+            )),
+            (None, signal) => Err(format!(
+                "`{shown}` was ended by signal {}.\n{printed}",
+                signal.unwrap_or_default()
+            )),
         }
     }
 }

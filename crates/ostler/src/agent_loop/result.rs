@@ -1,6 +1,6 @@
 //! What a loop came to.
 
-use ostler_core::event::{Event, TurnEnded, EventKind};
+use ostler_core::event::{Event, EventKind, TurnEnded};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::usage::Usage;
 use ostler_dialects::openai::History;
@@ -130,16 +130,27 @@ pub(super) async fn of_turn(mut session: Session, mut events: Vec<Event>) -> Loo
         None => (String::new(), None),
     };
     let usage = usage_of(&events);
-    let thread =
-        History::rebuild(events.iter().map(|event| &event.kind)).messages().iter().map(Message::from).collect();
-    let iterations = events.iter().filter(|event| is_iteration(&event.kind)).count() as u64;
+    let thread = History::rebuild(events.iter().map(|event| &event.kind))
+        .messages()
+        .iter()
+        .map(Message::from)
+        .collect();
+    let iterations = events
+        .iter()
+        .filter(|event| is_iteration(&event.kind))
+        .count() as u64;
     let ending = match condition(&outcome) {
         _ if outcome.cause == Cause::Completed => Ending::Completed,
         _ if outcome.cause == Cause::NeedsInput => {
             let approval = native(&outcome) == "approval";
             let question = outcome.message.clone();
             return LoopResult {
-                ending: Ending::NeedsInput(Waiting { question, approval, session, events }),
+                ending: Ending::NeedsInput(Waiting {
+                    question,
+                    approval,
+                    session,
+                    events,
+                }),
                 text,
                 structured,
                 thread,
@@ -153,7 +164,15 @@ pub(super) async fn of_turn(mut session: Session, mut events: Vec<Event>) -> Loo
     };
     session.stop();
     while session.next().await.is_some() {}
-    LoopResult { ending, text, structured, thread, usage, iterations, outcome }
+    LoopResult {
+        ending,
+        text,
+        structured,
+        thread,
+        usage,
+        iterations,
+        outcome,
+    }
 }
 
 fn is_iteration(kind: &EventKind) -> bool {
@@ -161,13 +180,22 @@ fn is_iteration(kind: &EventKind) -> bool {
 }
 
 fn native(outcome: &Outcome) -> &str {
-    outcome.detail.as_ref().and_then(|detail| detail.native.as_deref()).unwrap_or_default()
+    outcome
+        .detail
+        .as_ref()
+        .and_then(|detail| detail.native.as_deref())
+        .unwrap_or_default()
 }
 
 /// What all turns have used together.
 fn usage_of(events: &[Event]) -> Option<Usage> {
-    let turns =
-        events.iter().filter_map(|event| if let EventKind::TurnEnded(turn) = &event.kind { Some(turn) } else { None });
+    let turns = events.iter().filter_map(|event| {
+        if let EventKind::TurnEnded(turn) = &event.kind {
+            Some(turn)
+        } else {
+            None
+        }
+    });
     let mut usages = turns.filter_map(|turn| turn.usage.clone());
     let mut sum = usages.next()?;
     usages.for_each(|usage| sum.add(&usage));

@@ -14,7 +14,16 @@ use crate::host::{Host, SESSION_VARIABLE};
 pub(super) const COMMAND_VARIABLE: &str = "OSTLER_COMMAND";
 
 /// Of what agents get, what commands get too.
-const USUAL: &[&str] = &["HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR"];
+const USUAL: &[&str] = &[
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "LANG",
+    "LANGUAGE",
+    "TZ",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+];
 
 /// Where tools are kept, when not in their usual places.
 const TOOL_HOMES: &[&str] = &[
@@ -50,7 +59,11 @@ const OFFLINE: &[(&str, &str)] = &[
 
 /// Directories of tools that variables name.
 pub(super) fn tool_homes(host: &Host) -> Vec<PathBuf> {
-    TOOL_HOMES.iter().filter_map(|name| host.var(name)).map(PathBuf::from).collect()
+    TOOL_HOMES
+        .iter()
+        .filter_map(|name| host.var(name))
+        .map(PathBuf::from)
+        .collect()
 }
 
 /// The PATH of a command: without what lies in the workspace, where a model could put a program, and without what depends on
@@ -75,15 +88,26 @@ pub(super) struct Added<'a> {
 }
 
 /// The variables of a command.
-pub(super) fn variables(host: &Host, marks: [&str; 2], added: &Added<'_>) -> BTreeMap<OsString, OsString> {
-    let inherits = Inherits { always: TOOL_HOMES, ..Inherits::default() };
+pub(super) fn variables(
+    host: &Host,
+    marks: [&str; 2],
+    added: &Added<'_>,
+) -> BTreeMap<OsString, OsString> {
+    let inherits = Inherits {
+        always: TOOL_HOMES,
+        ..Inherits::default()
+    };
     let mut env = host.environment(&inherits, &BTreeMap::new());
     let is_usual = |name: &OsStr| {
-        let Some(name) = name.to_str() else { return false };
+        let Some(name) = name.to_str() else {
+            return false;
+        };
         USUAL.contains(&name) || TOOL_HOMES.contains(&name) || name.starts_with("LC_")
     };
     env.retain(|name, _| is_usual(name));
-    let set = |env: &mut BTreeMap<OsString, OsString>, name: &str, value: &str| env.insert(name.into(), value.into());
+    let set = |env: &mut BTreeMap<OsString, OsString>, name: &str, value: &str| {
+        env.insert(name.into(), value.into())
+    };
     let named = added.named.iter().filter(|name| !is_kept_back(host, name));
     env.extend(named.filter_map(|name| Some((name.into(), host.var(name)?.to_owned()))));
     for (name, value) in [("TERM", "dumb"), ("NO_COLOR", "1")] {
@@ -104,7 +128,8 @@ pub(super) fn variables(host: &Host, marks: [&str; 2], added: &Added<'_>) -> BTr
 
 /// Returns true if a variable that a policy names is not passed, since its value looks like a credential.
 pub(super) fn is_kept_back(host: &Host, name: &str) -> bool {
-    host.var(name).is_some_and(|value| value.to_str().is_none_or(looks_secret))
+    host.var(name)
+        .is_some_and(|value| value.to_str().is_none_or(looks_secret))
 }
 
 /// Points every way to ask for temporary files to `temp`.
@@ -113,16 +138,28 @@ pub(super) fn set_temp(env: &mut BTreeMap<OsString, OsString>, temp: &Path) {
         env.insert(name.into(), temp.into());
     }
     env.insert("XDG_CACHE_HOME".into(), temp.join(".cache").into());
-    env.entry("npm_config_cache".into()).or_insert_with(|| temp.join(".npm").into());
+    env.entry("npm_config_cache".into())
+        .or_insert_with(|| temp.join(".npm").into());
 }
 
 /// Where the user's own git settings are, by the variables that git goes by.
 pub(crate) fn user_git(host: &Host) -> UserGitConfig {
-    let set = |name: &str| host.var(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let set = |name: &str| {
+        host.var(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
     let home = set("HOME");
     let xdg = set("XDG_CONFIG_HOME").or_else(|| home.as_ref().map(|home| home.join(".config")));
-    let usual = [xdg.map(|xdg| xdg.join("git/config")), home.as_ref().map(|home| home.join(".gitconfig"))];
-    let global = set("GIT_CONFIG_GLOBAL").map_or_else(|| usual.into_iter().flatten().collect(), |file| vec![file]);
+    let usual = [
+        xdg.map(|xdg| xdg.join("git/config")),
+        home.as_ref().map(|home| home.join(".gitconfig")),
+    ];
+    let global = set("GIT_CONFIG_GLOBAL")
+        .map_or_else(|| usual.into_iter().flatten().collect(), |file| vec![file]);
     let system = set("GIT_CONFIG_SYSTEM").unwrap_or_else(|| PathBuf::from("/etc/gitconfig"));
-    UserGitConfig { files: [vec![system], global].concat(), home }
+    UserGitConfig {
+        files: [vec![system], global].concat(),
+        home,
+    }
 }

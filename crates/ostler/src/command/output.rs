@@ -65,7 +65,8 @@ impl CommandOutput {
             (None, Some(0)) => {}
             _ => return Err(ToolError::new(Code::CommandFailed, text)),
         }
-        let json = serde_json::to_string(self).map_err(|error| ToolError::new(Code::Io, error.to_string()))?;
+        let json = serde_json::to_string(self)
+            .map_err(|error| ToolError::new(Code::Io, error.to_string()))?;
         Ok(Reply { text, json })
     }
 
@@ -77,7 +78,10 @@ impl CommandOutput {
             (true, true) => parts.push("(no output)".to_owned()),
             (false, true) => parts.push(self.stdout.clone()),
             (true, false) => parts.push(format!("stderr:\n{}", self.stderr)),
-            (false, false) => parts.push(format!("stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr)),
+            (false, false) => parts.push(format!(
+                "stdout:\n{}\nstderr:\n{}",
+                self.stdout, self.stderr
+            )),
         }
         if !self.put_back.is_empty() {
             parts.push(format!(
@@ -90,10 +94,14 @@ impl CommandOutput {
 
     fn ending(&self) -> String {
         let killed = match self.killed_for {
-            Some(KilledFor::Time) => Some(format!("it was ended after {} seconds", self.limit_seconds)),
+            Some(KilledFor::Time) => {
+                Some(format!("it was ended after {} seconds", self.limit_seconds))
+            }
             Some(KilledFor::CpuTime) => Some("it was ended: it computed for too long".to_owned()),
             Some(KilledFor::FileSize) => Some("it was ended: it wrote too long a file".to_owned()),
-            Some(KilledFor::Processes) => Some("it was ended: it started too many processes".to_owned()),
+            Some(KilledFor::Processes) => {
+                Some("it was ended: it started too many processes".to_owned())
+            }
             Some(KilledFor::Memory) => Some("it was killed: it used too much memory".to_owned()),
             None => None,
         };

@@ -53,8 +53,16 @@ const VARIABLES: &[&str] = &[
 
 /// The places on this machine.
 pub(super) fn places(host: &Host) -> Vec<PathBuf> {
-    let named = VARIABLES.iter().filter_map(|name| host.var(name)).map(PathBuf::from);
+    let named = VARIABLES
+        .iter()
+        .filter_map(|name| host.var(name))
+        .map(PathBuf::from);
     let home = host.var("HOME").map(Path::new);
-    let below = home.into_iter().flat_map(|home| AGENTS.iter().map(move |name| home.join(name)));
-    named.chain(below).filter(|place| place.is_absolute()).collect()
+    let below = home
+        .into_iter()
+        .flat_map(|home| AGENTS.iter().map(move |name| home.join(name)));
+    named
+        .chain(below)
+        .filter(|place| place.is_absolute())
+        .collect()
 }

@@ -27,8 +27,7 @@ pub(super) async fn run(
     timeout: Duration,
 ) -> Result<CommandOutput, ToolError> {
     if runner.broken.load(Ordering::SeqCst) {
-        let message =
-            "protected files could not be put back after an earlier command; no further command is run in this session";
+        let message = "protected files could not be put back after an earlier command; no further command is run in this session";
         return Err(ToolError::new(Code::Io, message));
     }
     let lock = WorkspaceLock::acquire(runner.workspace.root(), timeout).await.ok_or_else(|| {
@@ -38,35 +37,62 @@ pub(super) async fn run(
     let (workspace, name) = (runner.workspace.clone(), approved.name.clone());
     // It looks at every directory of the workspace: not on a thread that others wait for.
     let take = move || Snapshot::take_with(workspace.root(), &name, workspace.user_git_config());
-    let broke = |_| ToolError::new(Code::Io, "the snapshot's task broke down; this is a fault in Ostler");
+    let broke = |_| {
+        ToolError::new(
+            Code::Io,
+            "the snapshot's task broke down; this is a fault in Ostler",
+        )
+    };
     let snapshot = tokio::task::spawn_blocking(take).await.map_err(broke)??;
     let prepared = prepare(runner, approved)?;
     // A task of its own: whoever drops this future still has the command ended and the files put back.
     let (caller_is_there, call_off) = oneshot::channel::<()>();
-    let work = Work { snapshot: Arc::new(snapshot), timeout, broken: runner.broken.clone(), lock };
+    let work = Work {
+        snapshot: Arc::new(snapshot),
+        timeout,
+        broken: runner.broken.clone(),
+        lock,
+    };
     let busy = runner.busy.clone().read_owned().await;
     let task = tokio::spawn(async move {
         let output = work.run(prepared, call_off).await;
         drop(busy);
         output
     });
-    let output =
-        task.await.map_err(|_| ToolError::new(Code::Io, "the command's task broke down; this is a fault in Ostler"))?;
+    let output = task.await.map_err(|_| {
+        ToolError::new(
+            Code::Io,
+            "the command's task broke down; this is a fault in Ostler",
+        )
+    })?;
     drop(caller_is_there);
     output
 }
 
 fn prepare(runner: &CommandRunner, approved: Approved) -> Result<PreparedCommand, ToolError> {
-    let io = |error: std::io::Error| ToolError::new(Code::Io, format!("no room for temporary files: {error}"));
+    let io = |error: std::io::Error| {
+        ToolError::new(Code::Io, format!("no room for temporary files: {error}"))
+    };
     let parent = runner.host.temp_dir();
     let temp = process::PrivateDirectory::new(&parent).map_err(io)?;
     let number = uuid::Uuid::new_v4().to_string();
-    let added =
-        Added { named: &runner.limits.env, offline: runner.limits.network == Network::None, given: &runner.env };
+    let added = Added {
+        named: &runner.limits.env,
+        offline: runner.limits.network == Network::None,
+        given: &runner.env,
+    };
     let mut env = environment::variables(&runner.host, [&runner.session, &number], &added);
-    env.insert("PATH".into(), environment::path(&runner.host, runner.workspace.root()));
+    env.insert(
+        "PATH".into(),
+        environment::path(&runner.host, runner.workspace.root()),
+    );
     environment::set_temp(&mut env, temp.path());
-    env.extend(approved.env.into_iter().map(|(name, value)| (name.into(), value.into())));
+    env.extend(
+        approved
+            .env
+            .into_iter()
+            .map(|(name, value)| (name.into(), value.into())),
+    );
     Ok(PreparedCommand {
         program: approved.program,
         args: approved.args.into_iter().map(Into::into).collect(),
@@ -93,11 +119,30 @@ struct Work {
 }
 
 impl Work {
-    async fn run(self, prepared: PreparedCommand, call_off: oneshot::Receiver<()>) -> Result<CommandOutput, ToolError> {
-        let mut undo = Undo { snapshot: self.snapshot, control: None, broken: self.broken, _lock: self.lock };
+    async fn run(
+        self,
+        prepared: PreparedCommand,
+        call_off: oneshot::Receiver<()>,
+    ) -> Result<CommandOutput, ToolError> {
+        let mut undo = Undo {
+            snapshot: self.snapshot,
+            control: None,
+            broken: self.broken,
+            _lock: self.lock,
+        };
         let child = process::spawn(prepared).await;
-        let Child { stdin, stdout, stderr, control, .. } =
-            child.map_err(|error| ToolError::new(Code::Io, format!("the command could not be started: {error}")))?;
+        let Child {
+            stdin,
+            stdout,
+            stderr,
+            control,
+            ..
+        } = child.map_err(|error| {
+            ToolError::new(
+                Code::Io,
+                format!("the command could not be started: {error}"),
+            )
+        })?;
         drop(stdin); // it has nothing to read
         let control = undo.control.insert(control);
         let (mut out, mut err) = (Stream::new(Some(stdout)), Stream::new(stderr));
@@ -120,7 +165,10 @@ impl Work {
                 let rest = async { tokio::join!(control.wait(), out.read(), err.read()).0 };
                 tokio::time::timeout(LAST, rest)
                     .await
-                    .unwrap_or(ExitStatus { left_over: true, ..ExitStatus::default() })
+                    .unwrap_or(ExitStatus {
+                        left_over: true,
+                        ..ExitStatus::default()
+                    })
             }
         };
         let killed_for = killed_for(&ending, status, control.overran());
@@ -153,7 +201,10 @@ fn not_confirmed() -> ToolError {
 }
 
 /// Puts protected files back, off the threads that others wait for.
-async fn restore(snapshot: Arc<Snapshot>, broken: &Arc<AtomicBool>) -> Result<Vec<String>, ToolError> {
+async fn restore(
+    snapshot: Arc<Snapshot>,
+    broken: &Arc<AtomicBool>,
+) -> Result<Vec<String>, ToolError> {
     let flag = broken.clone();
     let work = tokio::task::spawn_blocking(move || {
         let restored = snapshot.restore();
@@ -164,7 +215,10 @@ async fn restore(snapshot: Arc<Snapshot>, broken: &Arc<AtomicBool>) -> Result<Ve
     });
     let restored = work.await.map_err(|_| {
         broken.store(true, Ordering::SeqCst);
-        ToolError::new(Code::Io, "protected files were not looked after; no further command is run in this session")
+        ToolError::new(
+            Code::Io,
+            "protected files were not looked after; no further command is run in this session",
+        )
     })?;
     if restored.failed.is_empty() {
         return Ok(restored.put_back);
@@ -226,7 +280,11 @@ struct Stream {
 
 impl Stream {
     fn new(from: Option<Box<dyn AsyncRead + Send + Unpin>>) -> Self {
-        Self { from, kept: HeadTail::new(HALF), length: 0 }
+        Self {
+            from,
+            kept: HeadTail::new(HALF),
+            length: 0,
+        }
     }
 
     /// Reads to the end. Can be dropped and called again.

@@ -9,14 +9,20 @@ use super::{Config, Problem};
 use crate::agent::{Agent, Agents};
 
 /// What belongs to one run, and to its flags.
-const OF_ONE_RUN: [(&str, &str); 3] =
-    [(keys::RESUME, "--resume"), (keys::SESSION_ID, "--session-id"), (keys::FORK, "--fork")];
+const OF_ONE_RUN: [(&str, &str); 3] = [
+    (keys::RESUME, "--resume"),
+    (keys::SESSION_ID, "--session-id"),
+    (keys::FORK, "--fork"),
+];
 
 impl Config {
     /// What is wrong with the names and the settings.
     pub(super) fn faults(&self, known: &Agents) -> Vec<Problem> {
-        let mut problems: Vec<Problem> =
-            self.entries.values().filter_map(|entry| self.misnamed(entry, known)).collect();
+        let mut problems: Vec<Problem> = self
+            .entries
+            .values()
+            .filter_map(|entry| self.misnamed(entry, known))
+            .collect();
         for name in self.configured() {
             if let Some(agent) = self.agent(name) {
                 problems.extend(self.settings_of(name, &*agent));
@@ -27,16 +33,23 @@ impl Config {
 
     /// What is wrong with the names in a value.
     fn misnamed(&self, entry: &Entry, known: &Agents) -> Option<Problem> {
-        let has = |name: &str, field: Field| self.entries.contains_key(&Key::Of(name.to_owned(), field));
+        let has =
+            |name: &str, field: Field| self.entries.contains_key(&Key::Of(name.to_owned(), field));
         match &entry.key {
             Key::Agent => {
                 let name = entry.value.text();
-                (self.agent(name).is_none() && !has(name, Field::Acp))
-                    .then(|| entry.problem(&format!("there is no agent {name:?}; {}", instead(name, &self.names()))))
+                (self.agent(name).is_none() && !has(name, Field::Acp)).then(|| {
+                    entry.problem(&format!(
+                        "there is no agent {name:?}; {}",
+                        instead(name, &self.names())
+                    ))
+                })
             }
             Key::Limit(_) => None,
             Key::Of(name, Field::Like | Field::Acp) if known.get(name).is_some() => {
-                Some(entry.problem(&format!("{name} is an agent of Ostler's own: choose another name")))
+                Some(entry.problem(&format!(
+                    "{name} is an agent of Ostler's own: choose another name"
+                )))
             }
             Key::Of(name, Field::Like) if has(name, Field::Acp) => {
                 Some(entry.problem("it is either like or acp, not both"))
@@ -44,11 +57,17 @@ impl Config {
             Key::Of(_, Field::Like) => {
                 let base = entry.value.text();
                 if has(base, Field::Like) {
-                    return Some(entry.problem(&format!("{base} is itself like another agent: name that one")));
+                    return Some(entry.problem(&format!(
+                        "{base} is itself like another agent: name that one"
+                    )));
                 }
                 let own: Vec<&str> = self.agents.iter().map(|agent| agent.name()).collect();
-                (self.agents.get(base).is_none() && !has(base, Field::Acp))
-                    .then(|| entry.problem(&format!("there is no agent {base:?}; {}", instead(base, &own))))
+                (self.agents.get(base).is_none() && !has(base, Field::Acp)).then(|| {
+                    entry.problem(&format!(
+                        "there is no agent {base:?}; {}",
+                        instead(base, &own)
+                    ))
+                })
             }
             Key::Of(_, Field::Acp) => None,
             Key::Of(name, _) => {
@@ -56,13 +75,15 @@ impl Config {
                     .ignored
                     .iter()
                     .any(|ignored| matches!(&ignored.entry.key, Key::Of(own, Field::Acp | Field::Like) if own == name));
-                (self.agent(name).is_none() && !has(name, Field::Acp) && !has(name, Field::Like) && !is_new).then(
-                    || {
+                (self.agent(name).is_none()
+                    && !has(name, Field::Acp)
+                    && !has(name, Field::Like)
+                    && !is_new)
+                    .then(|| {
                         let near = instead(name, &self.names());
                         let new = "for a new one, say acp = [command] or like = \"agent\"";
                         entry.problem(&format!("there is no agent {name:?}; {near} ({new})"))
-                    },
-                )
+                    })
             }
         }
     }
@@ -70,7 +91,11 @@ impl Config {
     /// What the agent says of its settings, of its models, and of arguments.
     fn settings_of(&self, name: &str, agent: &dyn Agent) -> Vec<Problem> {
         let mut problems = Vec::new();
-        let mut spec = Spec { prompt: "x".into(), dir: Some("/".into()), ..Spec::default() };
+        let mut spec = Spec {
+            prompt: "x".into(),
+            dir: Some("/".into()),
+            ..Spec::default()
+        };
         let mut asked: Vec<(String, &Entry)> = Vec::new();
         for (field, entry) in self.entries.values().filter_map(|entry| match &entry.key {
             Key::Of(own, field) if own == name => Some((field, entry)),
@@ -80,7 +105,11 @@ impl Config {
                 Field::Set(key) => match misplaced(key) {
                     Some(why) => problems.push(entry.problem(&why)),
                     None => {
-                        entry.value.list().iter().for_each(|value| spec.settings.push(key, value));
+                        entry
+                            .value
+                            .list()
+                            .iter()
+                            .for_each(|value| spec.settings.push(key, value));
                         asked.push((key.clone(), entry));
                     }
                 },
@@ -89,7 +118,11 @@ impl Config {
                     asked.push((keys::MODEL.to_owned(), entry));
                 }
                 Field::Alias(_) => {
-                    let mut alone = Spec { prompt: spec.prompt.clone(), dir: spec.dir.clone(), ..Spec::default() };
+                    let mut alone = Spec {
+                        prompt: spec.prompt.clone(),
+                        dir: spec.dir.clone(),
+                        ..Spec::default()
+                    };
                     alone.settings.set(keys::MODEL, entry.value.text());
                     problems.extend(refused(agent, &alone).map(|error| entry.problem(&error.why)));
                 }
@@ -97,7 +130,9 @@ impl Config {
                     spec.extra_args = entry.value.list().to_vec();
                     asked.push(("extra args".to_owned(), entry));
                 }
-                Field::Command if agent.dialect().probe().is_none() && !self.is_custom(agent.name()) => {
+                Field::Command
+                    if agent.dialect().probe().is_none() && !self.is_custom(agent.name()) =>
+                {
                     problems.push(entry.problem(&format!("{} is no program", agent.name())));
                 }
                 Field::Command | Field::Like | Field::Acp | Field::Env(_) => {}
@@ -105,7 +140,9 @@ impl Config {
         }
         // The first error is told; without what it is about, the next one shows.
         while let Some(error) = refused(agent, &spec) {
-            let Some(at) = asked.iter().position(|(key, _)| *key == error.key) else { break };
+            let Some(at) = asked.iter().position(|(key, _)| *key == error.key) else {
+                break;
+            };
             problems.push(asked.remove(at).1.problem(&error.why));
             spec.settings.remove(&error.key);
             if error.key == "extra args" {
@@ -116,13 +153,18 @@ impl Config {
     }
 
     fn is_custom(&self, name: &str) -> bool {
-        self.entries.contains_key(&Key::Of(name.to_owned(), Field::Acp))
+        self.entries
+            .contains_key(&Key::Of(name.to_owned(), Field::Acp))
     }
 }
 
 fn refused(agent: &dyn Agent, spec: &Spec) -> Option<SpecError> {
     let dialect = agent.dialect();
-    dialect.select_transport(spec).unwrap_or(dialect).launch(spec).err()
+    dialect
+        .select_transport(spec)
+        .unwrap_or(dialect)
+        .launch(spec)
+        .err()
 }
 
 /// Where a setting belongs that does not belong here.

@@ -12,7 +12,10 @@ use crate::agent::ProcessAgent;
 /// Says what is wrong with the name or the command.
 #[cfg(feature = "acp")]
 pub(super) fn acp(name: &str, command: &[String]) -> Result<Arc<dyn Agent>, String> {
-    Ok(Arc::new(ProcessAgent::new(ostler_dialects::acp::custom(name, command.to_vec())?)))
+    Ok(Arc::new(ProcessAgent::new(ostler_dialects::acp::custom(
+        name,
+        command.to_vec(),
+    )?)))
 }
 
 /// Refuses every command.

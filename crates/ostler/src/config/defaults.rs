@@ -21,7 +21,11 @@ pub struct Defaults<'a> {
 
 impl<'a> Defaults<'a> {
     pub(super) fn new(config: &'a Config, names: Vec<&'a str>, agent: Arc<dyn Agent>) -> Self {
-        Self { config, names, agent }
+        Self {
+            config,
+            names,
+            agent,
+        }
     }
 
     /// The agent itself.
@@ -35,10 +39,15 @@ impl<'a> Defaults<'a> {
     pub fn entries(&self) -> BTreeMap<&'a Field, &'a Entry> {
         let mut all = BTreeMap::new();
         for name in self.names.iter().rev() {
-            all.extend(self.config.entries.values().filter_map(|entry| match &entry.key {
-                Key::Of(own, field) if own == name => Some((field, entry)),
-                _ => None,
-            }));
+            all.extend(
+                self.config
+                    .entries
+                    .values()
+                    .filter_map(|entry| match &entry.key {
+                        Key::Of(own, field) if own == name => Some((field, entry)),
+                        _ => None,
+                    }),
+            );
         }
         all
     }
@@ -50,13 +59,21 @@ impl<'a> Defaults<'a> {
         'a: 'm,
     {
         let alias = Field::Alias(name.to_owned());
-        self.entries().get(&alias).map_or(name, |entry| entry.value.text())
+        self.entries()
+            .get(&alias)
+            .map_or(name, |entry| entry.value.text())
     }
 
     /// Other names of models.
     #[must_use]
     pub fn aliases(&self) -> Vec<&'a str> {
-        let alias = |field: &'a Field| if let Field::Alias(name) = field { Some(name.as_str()) } else { None };
+        let alias = |field: &'a Field| {
+            if let Field::Alias(name) = field {
+                Some(name.as_str())
+            } else {
+                None
+            }
+        };
         self.entries().into_keys().filter_map(alias).collect()
     }
 
@@ -64,34 +81,58 @@ impl<'a> Defaults<'a> {
     ///
     /// # Errors
     /// When a value refers to a variable that is not set.
-    pub fn fill(&self, spec: &mut Spec, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Vec<String>, ConfigError> {
+    pub fn fill(
+        &self,
+        spec: &mut Spec,
+        lookup: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Vec<String>, ConfigError> {
         let entries = self.entries();
-        let given: Vec<String> = spec.settings.iter().map(|(key, _)| key.to_owned()).collect();
+        let given: Vec<String> = spec
+            .settings
+            .iter()
+            .map(|(key, _)| key.to_owned())
+            .collect();
         let extra_args = std::mem::take(&mut spec.extra_args);
         let mut problems = Vec::new();
         for (field, entry) in &entries {
             let value = &entry.value;
             match field {
                 Field::Set(key) if !given.contains(key) => {
-                    value.list().iter().for_each(|value| spec.settings.push(key, value));
+                    value
+                        .list()
+                        .iter()
+                        .for_each(|value| spec.settings.push(key, value));
                 }
                 Field::Model if spec.settings.last(keys::MODEL).is_none() => {
                     spec.settings.set(keys::MODEL, value.text());
                 }
-                Field::Command => drop(spec.program.get_or_insert_with(|| PathBuf::from(value.text()))),
+                Field::Command => drop(
+                    spec.program
+                        .get_or_insert_with(|| PathBuf::from(value.text())),
+                ),
                 Field::Args => spec.extra_args = value.list().to_vec(),
-                Field::Env(name) if !spec.env.contains_key(name) => match reference::resolve(value.text(), lookup) {
-                    Ok(value) => drop(spec.env.insert(name.clone(), value)),
-                    Err(why) => problems.push(entry.problem(&why)),
-                },
+                Field::Env(name) if !spec.env.contains_key(name) => {
+                    match reference::resolve(value.text(), lookup) {
+                        Ok(value) => drop(spec.env.insert(name.clone(), value)),
+                        Err(why) => problems.push(entry.problem(&why)),
+                    }
+                }
                 _ => {}
             }
         }
         spec.extra_args.extend(extra_args);
-        if let Some(model) = spec.settings.last(keys::MODEL).map(|name| self.model(name).to_owned()) {
+        if let Some(model) = spec
+            .settings
+            .last(keys::MODEL)
+            .map(|name| self.model(name).to_owned())
+        {
             spec.settings.set(keys::MODEL, model);
         }
-        if problems.is_empty() { Ok(self.config.limit(&*self.agent, spec)) } else { Err(ConfigError(problems)) }
+        if problems.is_empty() {
+            Ok(self.config.limit(&*self.agent, spec))
+        } else {
+            Err(ConfigError(problems))
+        }
     }
 }
 
@@ -100,8 +141,13 @@ impl Config {
     /// to remark about those that it does not have.
     pub fn limit(&self, agent: &dyn Agent, spec: &mut Spec) -> Vec<String> {
         let mut remarks = Vec::new();
-        for (limit, key) in [(Limit::MaxTurns, keys::MAX_TURNS), (Limit::MaxBudgetUsd, keys::MAX_BUDGET_USD)] {
-            let Some(entry) = self.entries.get(&Key::Limit(limit)) else { continue };
+        for (limit, key) in [
+            (Limit::MaxTurns, keys::MAX_TURNS),
+            (Limit::MaxBudgetUsd, keys::MAX_BUDGET_USD),
+        ] {
+            let Some(entry) = self.entries.get(&Key::Limit(limit)) else {
+                continue;
+            };
             if spec.settings.get(key).is_some() {
                 continue;
             }
@@ -110,7 +156,12 @@ impl Config {
             } else if limit == Limit::MaxBudgetUsd {
                 spec.limits.budget_usd = spec.limits.budget_usd.or(entry.value.text().parse().ok());
             } else {
-                remarks.push(format!("{} ({}): {} has no such limit.", entry.key, entry.from, agent.name()));
+                remarks.push(format!(
+                    "{} ({}): {} has no such limit.",
+                    entry.key,
+                    entry.from,
+                    agent.name()
+                ));
             }
         }
         remarks
@@ -121,8 +172,12 @@ impl Config {
     pub fn limits(&self) -> Limits {
         let mut limits = Limits::default();
         for limit in Limit::ALL {
-            let Some(entry) = self.entries.get(&Key::Limit(limit)) else { continue };
-            let Ok(measure) = limit.measure(entry.value.text()) else { continue };
+            let Some(entry) = self.entries.get(&Key::Limit(limit)) else {
+                continue;
+            };
+            let Ok(measure) = limit.measure(entry.value.text()) else {
+                continue;
+            };
             match (limit, measure) {
                 (Limit::Timeout, Measure::Time(time)) => limits.wall = time,
                 (Limit::IdleTimeout, Measure::Time(time)) => limits.idle = time,
@@ -132,7 +187,9 @@ impl Config {
                 (Limit::MaxRawSize, Measure::Size(size)) => limits.raw_bytes = size,
                 (Limit::Grace, Measure::Time(Some(time))) => limits.grace = time,
                 (Limit::MaxTokens, Measure::Count(count)) => limits.budget_tokens = Some(count),
-                (Limit::MaxMessages, Measure::Count(count)) => limits.budget_turns = u32::try_from(count).ok(),
+                (Limit::MaxMessages, Measure::Count(count)) => {
+                    limits.budget_turns = u32::try_from(count).ok()
+                }
                 _ => {}
             }
         }

@@ -138,9 +138,11 @@ impl Limit {
         };
         match self {
             Self::Grace if text == "none" => Err("expected a time such as 5s".into()),
-            Self::Timeout | Self::IdleTimeout | Self::StartupTimeout | Self::Grace | Self::MaxTime => {
-                time(text).map(Measure::Time)
-            }
+            Self::Timeout
+            | Self::IdleTimeout
+            | Self::StartupTimeout
+            | Self::Grace
+            | Self::MaxTime => time(text).map(Measure::Time),
             Self::MaxLogSize | Self::MaxRawSize => size::parse_limit(text).map(Measure::Size),
             Self::MaxTokens => whole(u64::MAX),
             Self::MaxTurns | Self::MaxMessages => whole(u32::MAX.into()),
@@ -202,7 +204,15 @@ pub(super) struct Part<'a>(pub(super) &'a str);
 
 impl fmt::Display for Part<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bare = !self.0.is_empty() && self.0.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
-        if bare { f.write_str(self.0) } else { write!(f, "{:?}", self.0) }
+        let bare = !self.0.is_empty()
+            && self
+                .0
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+        if bare {
+            f.write_str(self.0)
+        } else {
+            write!(f, "{:?}", self.0)
+        }
     }
 }

@@ -24,7 +24,10 @@ pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Vec<&'a str> {
     let mut near: Vec<(f64, &str)> = known.iter().map(|known| (score(known), *known)).collect();
     near.retain(|(score, _)| *score >= ALIKE);
     near.sort_by(|a, b| b.0.total_cmp(&a.0));
-    near.into_iter().take(OFFERED).map(|(_, word)| word).collect()
+    near.into_iter()
+        .take(OFFERED)
+        .map(|(_, word)| word)
+        .collect()
 }
 
 /// `did you mean …?` with the nearest words, or all of them when none is near.
@@ -41,10 +44,22 @@ mod tests {
 
     #[test]
     fn a_slip_is_near_and_another_word_is_not() {
-        let verbs = ["run", "chat", "loop", "doctor", "replay", "sessions", "policy"];
-        let cases = [("rnu", "run"), ("rn", ""), ("docto", "doctor"), ("polcy", "policy"), ("sesions", "sessions")];
+        let verbs = [
+            "run", "chat", "loop", "doctor", "replay", "sessions", "policy",
+        ];
+        let cases = [
+            ("rnu", "run"),
+            ("rn", ""),
+            ("docto", "doctor"),
+            ("polcy", "policy"),
+            ("sesions", "sessions"),
+        ];
         for (typed, meant) in cases {
-            assert_eq!(nearest(typed, &verbs).first().copied().unwrap_or(""), meant, "{typed}");
+            assert_eq!(
+                nearest(typed, &verbs).first().copied().unwrap_or(""),
+                meant,
+                "{typed}"
+            );
         }
         for typed in ["", "version", "list", "login", "x"] {
             assert_eq!(nearest(typed, &verbs), [""; 0], "{typed}");

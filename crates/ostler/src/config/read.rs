@@ -29,10 +29,25 @@ type Item<'a> = (&'a Spanned<DeString<'a>>, &'a Spanned<DeValue<'a>>);
 /// Reads a file.
 pub(super) fn read(source: &Source) -> (Vec<Entry>, Vec<Problem>) {
     let name: Arc<str> = source.name.as_str().into();
-    let line_ends = source.text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
-    let mut reader = Reader { source, name, line_ends, entries: Vec::new(), problems: Vec::new() };
+    let line_ends = source
+        .text
+        .bytes()
+        .enumerate()
+        .filter(|(_, byte)| *byte == b'\n')
+        .map(|(at, _)| at)
+        .collect();
+    let mut reader = Reader {
+        source,
+        name,
+        line_ends,
+        entries: Vec::new(),
+        problems: Vec::new(),
+    };
     if source.text.len() > LONGEST_FILE {
-        reader.wrong(0, format!("the file is longer than such a file may be ({LONGEST_FILE} bytes)"));
+        reader.wrong(
+            0,
+            format!("the file is longer than such a file may be ({LONGEST_FILE} bytes)"),
+        );
         return (reader.entries, reader.problems);
     }
     let (document, faults) = DeTable::parse_recoverable(&source.text);
@@ -40,7 +55,10 @@ pub(super) fn read(source: &Source) -> (Vec<Entry>, Vec<Problem>) {
         document.get_ref().iter().for_each(|item| reader.top(item));
     }
     for fault in faults {
-        reader.wrong(fault.span().map_or(0, |span| span.start), fault.message().to_owned());
+        reader.wrong(
+            fault.span().map_or(0, |span| span.start),
+            fault.message().to_owned(),
+        );
     }
     (reader.entries, reader.problems)
 }
@@ -60,7 +78,10 @@ impl<'a> Reader<'a> {
             "agent" => self.put(Key::Agent, (key, value), text),
             "agents" => match value.get_ref() {
                 DeValue::Table(items) if items.len() > MOST_AGENTS => {
-                    let why = format!("agents: {} of them are too many, {MOST_AGENTS} may be", items.len());
+                    let why = format!(
+                        "agents: {} of them are too many, {MOST_AGENTS} may be",
+                        items.len()
+                    );
                     self.wrong(key.span().start, why);
                 }
                 _ => self.each("agents", value, Self::agent),
@@ -77,7 +98,9 @@ impl<'a> Reader<'a> {
             let why = "a name is at most 100 letters, digits, dashes and underscores";
             return self.wrong(key.span().start, format!("agents.{}: {why}", Part(name)));
         }
-        self.each(&format!("agents.{name}"), value, |reader, item| reader.field(name, item));
+        self.each(&format!("agents.{name}"), value, |reader, item| {
+            reader.field(name, item)
+        });
     }
 
     fn field(&mut self, agent: &str, (key, value): Item<'a>) {
@@ -89,7 +112,9 @@ impl<'a> Reader<'a> {
             "model" => self.put(of(Field::Model), item, text),
             "command" => {
                 let source = self.source;
-                self.put(of(Field::Command), item, |value| Ok(Value::Text(program(text(value)?.text(), source))));
+                self.put(of(Field::Command), item, |value| {
+                    Ok(Value::Text(program(text(value)?.text(), source)))
+                });
             }
             "args" => self.put(of(Field::Args), item, list),
             "acp" => {
@@ -97,8 +122,11 @@ impl<'a> Reader<'a> {
                 self.put(of(Field::Acp), item, |value| command(&list(value)?, source));
             }
             "env" => self.each(&table, value, |reader, item| {
-                reader
-                    .put(of(Field::Env(item.0.get_ref().to_string())), item, |value| variable(item.0.get_ref(), value));
+                reader.put(
+                    of(Field::Env(item.0.get_ref().to_string())),
+                    item,
+                    |value| variable(item.0.get_ref(), value),
+                );
             }),
             "models" => self.each(&table, value, |reader, item| {
                 reader.put(of(Field::Alias(item.0.get_ref().to_string())), item, text);
@@ -107,7 +135,9 @@ impl<'a> Reader<'a> {
                 reader.put(of(Field::Set(item.0.get_ref().to_string())), item, setting);
             }),
             other => {
-                let known = ["command", "args", "env", "model", "models", "set", "like", "acp"];
+                let known = [
+                    "command", "args", "env", "model", "models", "set", "like", "acp",
+                ];
                 self.unknown(&format!("agents.{agent}.{}", Part(other)), key, &known);
             }
         }
@@ -116,25 +146,43 @@ impl<'a> Reader<'a> {
     fn limit(&mut self, (key, value): Item<'a>) {
         let word = key.get_ref().as_ref();
         let Some(limit) = Limit::ALL.into_iter().find(|limit| limit.as_str() == word) else {
-            return self.unknown(&format!("limits.{}", Part(word)), key, &Limit::ALL.map(Limit::as_str));
+            return self.unknown(
+                &format!("limits.{}", Part(word)),
+                key,
+                &Limit::ALL.map(Limit::as_str),
+            );
         };
         self.put(Key::Limit(limit), (key, value), |value| {
-            let text = number(value).map_or_else(|| text(value), |number| Ok(Value::Text(number)))?;
+            let text =
+                number(value).map_or_else(|| text(value), |number| Ok(Value::Text(number)))?;
             limit.measure(text.text()).map(|_| text)
         });
     }
 
     /// Everything in a table.
-    fn each(&mut self, table: &str, value: &'a Spanned<DeValue<'a>>, mut read: impl FnMut(&mut Self, Item<'a>)) {
+    fn each(
+        &mut self,
+        table: &str,
+        value: &'a Spanned<DeValue<'a>>,
+        mut read: impl FnMut(&mut Self, Item<'a>),
+    ) {
         match value.get_ref() {
             DeValue::Table(items) => items.iter().for_each(|item| read(self, item)),
             other => {
-                self.wrong(value.span().start, format!("{table}: expected a table, and this is {}", kind(other)));
+                self.wrong(
+                    value.span().start,
+                    format!("{table}: expected a table, and this is {}", kind(other)),
+                );
             }
         }
     }
 
-    fn put(&mut self, key: Key, (at, value): Item<'a>, read: impl FnOnce(&DeValue<'a>) -> Result<Value, String>) {
+    fn put(
+        &mut self,
+        key: Key,
+        (at, value): Item<'a>,
+        read: impl FnOnce(&DeValue<'a>) -> Result<Value, String>,
+    ) {
         if at.get_ref().len() > LONGEST_NAME {
             let why = format!("a name is at most {LONGEST_NAME} bytes long");
             return self.wrong(at.span().start, format!("{key}: {why}"));
@@ -145,7 +193,10 @@ impl<'a> Reader<'a> {
                 self.wrong(at.span().start, why);
             }
             Ok(value) => {
-                let from = Origin::File { name: self.name.clone(), line: self.line(at.span().start) };
+                let from = Origin::File {
+                    name: self.name.clone(),
+                    line: self.line(at.span().start),
+                };
                 self.entries.push(Entry { key, value, from });
             }
             Err(why) => self.wrong(at.span().start, format!("{key}: {why}")),
@@ -158,7 +209,8 @@ impl<'a> Reader<'a> {
     }
 
     fn wrong(&mut self, at: usize, message: String) {
-        self.problems.push(Problem::new(&self.name, Some(self.line(at)), message));
+        self.problems
+            .push(Problem::new(&self.name, Some(self.line(at)), message));
     }
 
     fn line(&self, at: usize) -> usize {
@@ -179,8 +231,12 @@ fn kind(value: &DeValue<'_>) -> &'static str {
 
 fn text(value: &DeValue<'_>) -> Result<Value, String> {
     match value {
-        DeValue::String(text) if text.trim().is_empty() => Err("expected a text that is not empty".into()),
-        DeValue::String(text) if text.contains('\0') => Err("a NUL character cannot be passed to a program".into()),
+        DeValue::String(text) if text.trim().is_empty() => {
+            Err("expected a text that is not empty".into())
+        }
+        DeValue::String(text) if text.contains('\0') => {
+            Err("a NUL character cannot be passed to a program".into())
+        }
         DeValue::String(text) => Ok(Value::Text(text.to_string())),
         other => Err(format!("expected a text, and this is {}", kind(other))),
     }
@@ -188,12 +244,18 @@ fn text(value: &DeValue<'_>) -> Result<Value, String> {
 
 fn list(value: &DeValue<'_>) -> Result<Value, String> {
     let DeValue::Array(items) = value else {
-        return Err(format!("expected a list of texts, such as [\"--flag\"], and this is {}", kind(value)));
+        return Err(format!(
+            "expected a list of texts, such as [\"--flag\"], and this is {}",
+            kind(value)
+        ));
     };
     let texts = items.iter().map(|item| match item.get_ref() {
         DeValue::String(text) if !text.contains('\0') => Ok(text.to_string()),
         DeValue::String(_) => Err("a NUL character cannot be passed to a program".to_owned()),
-        other => Err(format!("expected a list of texts, and one of it is {}", kind(other))),
+        other => Err(format!(
+            "expected a list of texts, and one of it is {}",
+            kind(other)
+        )),
     });
     texts.collect::<Result<_, _>>().map(Value::List)
 }
@@ -201,7 +263,9 @@ fn list(value: &DeValue<'_>) -> Result<Value, String> {
 /// A number as settings and limits have it: a text.
 fn number(value: &DeValue<'_>) -> Option<String> {
     match value {
-        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix()).ok().map(|n| n.to_string()),
+        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
+            .ok()
+            .map(|n| n.to_string()),
         DeValue::Float(number) => Some(number.as_str().to_owned()),
         _ => None,
     }
@@ -213,7 +277,10 @@ fn setting(value: &DeValue<'_>) -> Result<Value, String> {
         DeValue::Boolean(on) => Ok(Value::Text(on.to_string())),
         DeValue::Array(_) => list(value),
         other => number(other).map(Value::Text).ok_or_else(|| {
-            format!("expected a text, a number, true, false or a list of texts; this is {}", kind(other))
+            format!(
+                "expected a text, a number, true, false or a list of texts; this is {}",
+                kind(other)
+            )
         }),
     }
 }
@@ -223,7 +290,9 @@ fn variable(name: &str, value: &DeValue<'_>) -> Result<Value, String> {
         return Err("expected the name of a variable".into());
     }
     if name.starts_with(RESERVED_PREFIX) {
-        return Err(format!("names that start with {RESERVED_PREFIX} are Ostler's own"));
+        return Err(format!(
+            "names that start with {RESERVED_PREFIX} are Ostler's own"
+        ));
     }
     let DeValue::String(text) = value else {
         return Err(format!("expected a text, and this is {}", kind(value)));
@@ -236,9 +305,12 @@ fn variable(name: &str, value: &DeValue<'_>) -> Result<Value, String> {
 
 fn command(value: &Value, source: &Source) -> Result<Value, String> {
     match value.list() {
-        [first, rest @ ..] if !first.trim().is_empty() => {
-            Ok(Value::List([program(first, source)].into_iter().chain(rest.iter().cloned()).collect()))
-        }
+        [first, rest @ ..] if !first.trim().is_empty() => Ok(Value::List(
+            [program(first, source)]
+                .into_iter()
+                .chain(rest.iter().cloned())
+                .collect(),
+        )),
         _ => Err("expected a program and its arguments, such as [\"my-agent\", \"--acp\"]".into()),
     }
 }
@@ -247,9 +319,14 @@ fn command(value: &Value, source: &Source) -> Result<Value, String> {
 fn program(text: &str, source: &Source) -> String {
     let path = match (text.strip_prefix("~/"), &source.home) {
         (Some(rest), Some(home)) => home.join(rest),
-        _ if Path::new(text).components().count() > 1 || text.starts_with('.') => source.dir.join(text),
+        _ if Path::new(text).components().count() > 1 || text.starts_with('.') => {
+            source.dir.join(text)
+        }
         _ => return text.to_owned(),
     };
     // Without the dots in between, as people would write it.
-    path.components().collect::<std::path::PathBuf>().to_string_lossy().into_owned()
+    path.components()
+        .collect::<std::path::PathBuf>()
+        .to_string_lossy()
+        .into_owned()
 }

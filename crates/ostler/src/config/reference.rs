@@ -20,8 +20,13 @@ fn pieces(value: &str) -> Result<Vec<Piece<'_>>, String> {
         let name = &rest[at + 2..];
         let end = name.find('}').ok_or("${ has no }; $${ is ${ as it is")?;
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        if end == 0 || !name[..end].chars().all(is_name) || name.starts_with(|c: char| c.is_ascii_digit()) {
-            return Err("expected the name of a variable between ${ and }; $${ is ${ as it is".into());
+        if end == 0
+            || !name[..end].chars().all(is_name)
+            || name.starts_with(|c: char| c.is_ascii_digit())
+        {
+            return Err(
+                "expected the name of a variable between ${ and }; $${ is ${ as it is".into(),
+            );
         }
         pieces.extend([Piece::Text(&rest[..at]), Piece::Variable(&name[..end])]);
         rest = &name[end + 1..];
@@ -40,12 +45,14 @@ pub(super) fn check(value: &str) -> Result<(), String> {
 ///
 /// # Errors
 /// Names the variable that is not set.
-pub(super) fn resolve(value: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
+pub(super) fn resolve(
+    value: &str,
+    lookup: &dyn Fn(&str) -> Option<String>,
+) -> Result<String, String> {
     let known = |piece| match piece {
         Piece::Text(text) => Ok(text.to_owned()),
-        Piece::Variable(name) => {
-            lookup(name).ok_or_else(|| format!("the variable {name} is not set in your environment"))
-        }
+        Piece::Variable(name) => lookup(name)
+            .ok_or_else(|| format!("the variable {name} is not set in your environment")),
     };
     pieces(value)?.into_iter().map(known).collect()
 }
@@ -77,12 +84,28 @@ mod tests {
             ("Bearer ${KEY}!", Ok("Bearer ${secret}!"), "…${KEY}…"),
             ("$${KEY} $5", Ok("${KEY} $5"), "…"),
             ("é${KEY}${KEY}", Ok("é${secret}${secret}"), "…${KEY}${KEY}"),
-            ("${NONE}", Err("the variable NONE is not set in your environment"), "${NONE}"),
+            (
+                "${NONE}",
+                Err("the variable NONE is not set in your environment"),
+                "${NONE}",
+            ),
             ("${KEY", Err("${ has no }; $${ is ${ as it is"), ""),
-            ("${}", Err("expected the name of a variable between ${ and }; $${ is ${ as it is"), ""),
-            ("${1A}", Err("expected the name of a variable between ${ and }; $${ is ${ as it is"), ""),
+            (
+                "${}",
+                Err("expected the name of a variable between ${ and }; $${ is ${ as it is"),
+                "",
+            ),
+            (
+                "${1A}",
+                Err("expected the name of a variable between ${ and }; $${ is ${ as it is"),
+                "",
+            ),
         ] {
-            assert_eq!(resolve(value, &lookup).as_deref().map_err(String::as_str), want, "{value}");
+            assert_eq!(
+                resolve(value, &lookup).as_deref().map_err(String::as_str),
+                want,
+                "{value}"
+            );
             assert_eq!(masked(value), shown, "{value}");
         }
     }

@@ -26,14 +26,23 @@ impl Config {
             Some(entry) => row(entry),
             None => usual(&Key::Agent, "the first that is ready"),
         }];
-        let names = agent.map_or_else(|| self.configured().into_iter().collect(), |name| vec![name]);
+        let names = agent.map_or_else(
+            || self.configured().into_iter().collect(),
+            |name| vec![name],
+        );
         for name in names {
-            let Some(defaults) = self.defaults(name) else { continue };
+            let Some(defaults) = self.defaults(name) else {
+                continue;
+            };
             rows.extend(of_agent(name, &defaults));
         }
         for limit in Limit::ALL {
             let key = Key::Limit(limit);
-            rows.push(self.entries.get(&key).map_or_else(|| usual(&key, limit.usual()), row));
+            rows.push(
+                self.entries
+                    .get(&key)
+                    .map_or_else(|| usual(&key, limit.usual()), row),
+            );
         }
         rows
     }
@@ -45,15 +54,26 @@ fn of_agent(name: &str, defaults: &Defaults<'_>) -> Vec<Row> {
     let mut rows: Vec<(Key, Row)> = Vec::new();
     let agent = defaults.agent();
     for (field, entry) in &entries {
-        let is_secret = |key: &String| agent.settings().iter().any(|setting| setting.key == key && setting.secret);
-        let mut shown = Row { key: key(field).to_string(), ..row(entry) };
+        let is_secret = |key: &String| {
+            agent
+                .settings()
+                .iter()
+                .any(|setting| setting.key == key && setting.secret)
+        };
+        let mut shown = Row {
+            key: key(field).to_string(),
+            ..row(entry)
+        };
         if matches!(field, Field::Set(own) if is_secret(own)) {
             shown.value = HIDDEN.to_owned();
         }
         rows.push((key(field), shown));
     }
     let program = agent.dialect().probe().map(|probe| probe.program);
-    let usually = [(Field::Command, program), (Field::Model, Some("the agent's own"))];
+    let usually = [
+        (Field::Command, program),
+        (Field::Model, Some("the agent's own")),
+    ];
     for (field, value) in usually {
         if let Some(value) = value.filter(|_| !entries.contains_key(&field)) {
             rows.push((key(&field), usual(&key(&field), value)));
@@ -64,9 +84,17 @@ fn of_agent(name: &str, defaults: &Defaults<'_>) -> Vec<Row> {
 }
 
 fn row(entry: &Entry) -> Row {
-    Row { key: entry.key.to_string(), value: entry.shown(), from: entry.from.clone() }
+    Row {
+        key: entry.key.to_string(),
+        value: entry.shown(),
+        from: entry.from.clone(),
+    }
 }
 
 fn usual(key: &Key, value: &str) -> Row {
-    Row { key: key.to_string(), value: value.to_owned(), from: Origin::Default }
+    Row {
+        key: key.to_string(),
+        value: value.to_owned(),
+        from: Origin::Default,
+    }
 }

@@ -9,7 +9,13 @@ use super::*;
 
 fn source(name: &str, text: &str, author: Author) -> Source {
     let (dir, home) = (PathBuf::from("/project"), Some(PathBuf::from("/home/me")));
-    Source { name: name.into(), text: text.into(), dir, home, author }
+    Source {
+        name: name.into(),
+        text: text.into(),
+        dir,
+        home,
+        author,
+    }
 }
 
 fn own(text: &str) -> Source {
@@ -21,11 +27,15 @@ fn project(text: &str) -> Source {
 }
 
 fn load(sources: &[Source]) -> Config {
-    Config::load(sources, &Agents::builtin()).map_err(|error| error.to_string()).unwrap()
+    Config::load(sources, &Agents::builtin())
+        .map_err(|error| error.to_string())
+        .unwrap()
 }
 
 fn errors(text: &str) -> Vec<String> {
-    let error = Config::load(&[own(text)], &Agents::builtin()).map(|_| ()).unwrap_err();
+    let error = Config::load(&[own(text)], &Agents::builtin())
+        .map(|_| ())
+        .unwrap_err();
     error.0.iter().map(Problem::to_string).collect()
 }
 
@@ -33,12 +43,18 @@ fn errors(text: &str) -> Vec<String> {
 fn filled(config: &Config, name: &str, mut spec: Spec) -> Result<Spec, String> {
     let lookup = |name: &str| (name == "KEY").then(|| "s3cret".to_owned());
     let defaults = config.defaults(name).unwrap();
-    defaults.fill(&mut spec, &lookup).map_err(|error| error.to_string())?;
+    defaults
+        .fill(&mut spec, &lookup)
+        .map_err(|error| error.to_string())?;
     Ok(spec)
 }
 
 fn held(config: &Config, agent: Option<&str>, key: &str) -> (String, String) {
-    let row = config.rows(agent).into_iter().find(|row| row.key == key).unwrap();
+    let row = config
+        .rows(agent)
+        .into_iter()
+        .find(|row| row.key == key)
+        .unwrap();
     (row.value, row.from.to_string())
 }
 
@@ -68,48 +84,99 @@ max_tokens = 1000
 fn a_spec_gets_what_it_leaves_open() {
     let config = load(&[own(ALL)]);
     let spec = filled(&config, "claude", Spec::default()).unwrap();
-    assert_eq!(spec.program.as_deref(), Some(Path::new("/home/me/bin/claude")));
+    assert_eq!(
+        spec.program.as_deref(),
+        Some(Path::new("/home/me/bin/claude"))
+    );
     assert_eq!(spec.extra_args, ["--one"]);
-    assert_eq!((spec.env["TOKEN"].as_str(), spec.env["PLAIN"].as_str()), ("Bearer s3cret", "x"));
+    assert_eq!(
+        (spec.env["TOKEN"].as_str(), spec.env["PLAIN"].as_str()),
+        ("Bearer s3cret", "x")
+    );
     let settings = |key: &str| spec.settings.get(key).unwrap().join("|");
-    let got = [keys::MODEL, "effort", keys::ALLOWED_TOOLS, "bare", keys::MAX_TURNS].map(settings);
+    let got = [
+        keys::MODEL,
+        "effort",
+        keys::ALLOWED_TOOLS,
+        "bare",
+        keys::MAX_TURNS,
+    ]
+    .map(settings);
     assert_eq!(got, ["opus", "high", "Read|Bash(git *)", "true", "7"]);
     let limits = config.limits();
-    assert_eq!((limits.wall, limits.idle), (Some(Duration::from_secs(1200)), Some(Duration::from_secs(90))));
-    assert_eq!((limits.budget_tokens, limits.startup), (Some(1000), Limits::default().startup));
-    assert_eq!((limits.event_bytes, limits.raw_bytes), (Some(10_000_000), None));
+    assert_eq!(
+        (limits.wall, limits.idle),
+        (
+            Some(Duration::from_secs(1200)),
+            Some(Duration::from_secs(90))
+        )
+    );
+    assert_eq!(
+        (limits.budget_tokens, limits.startup),
+        (Some(1000), Limits::default().startup)
+    );
+    assert_eq!(
+        (limits.event_bytes, limits.raw_bytes),
+        (Some(10_000_000), None)
+    );
     // An agent that nothing is said of gets nothing but the limits.
     let spec = filled(&config, "openai-api", Spec::default()).unwrap();
-    assert!(spec.program.is_none() && spec.env.is_empty() && spec.settings.get(keys::MODEL).is_none());
+    assert!(
+        spec.program.is_none() && spec.env.is_empty() && spec.settings.get(keys::MODEL).is_none()
+    );
 }
 
 #[test]
 fn what_a_spec_says_stays() {
-    let mut spec = Spec { extra_args: vec!["--two".into()], program: Some("mine".into()), ..Spec::default() };
+    let mut spec = Spec {
+        extra_args: vec!["--two".into()],
+        program: Some("mine".into()),
+        ..Spec::default()
+    };
     spec.settings.set(keys::MODEL, "fast");
     spec.settings.set(keys::ALLOWED_TOOLS, "Edit");
     spec.settings.set(keys::MAX_TURNS, "2");
     spec.env.insert("TOKEN".into(), "other".into());
     let spec = filled(&load(&[own(ALL)]), "claude", spec).unwrap();
-    assert_eq!((spec.program.as_deref(), spec.env["TOKEN"].as_str()), (Some(Path::new("mine")), "other"));
-    assert_eq!(spec.extra_args, ["--one", "--two"], "those of the caller come last, and so win");
+    assert_eq!(
+        (spec.program.as_deref(), spec.env["TOKEN"].as_str()),
+        (Some(Path::new("mine")), "other")
+    );
+    assert_eq!(
+        spec.extra_args,
+        ["--one", "--two"],
+        "those of the caller come last, and so win"
+    );
     let last = |key: &str| spec.settings.get(key).unwrap().to_vec();
     // The other name of a model is translated, wherever it was given.
-    assert_eq!((last(keys::MODEL), last(keys::ALLOWED_TOOLS)), (vec!["haiku".into()], vec!["Edit".into()]));
+    assert_eq!(
+        (last(keys::MODEL), last(keys::ALLOWED_TOOLS)),
+        (vec!["haiku".into()], vec!["Edit".into()])
+    );
     assert_eq!(last(keys::MAX_TURNS), ["2"]);
 }
 
 #[test]
 fn a_variable_that_is_not_set_is_named_and_only_when_it_is_needed() {
-    let config = load(&[own("[agents.claude.env]\nA = \"${NOBODY}\"\nB = \"${NOBODY2}\"\n")]);
-    let error = filled(&config, "claude", Spec::default()).map(drop).unwrap_err();
+    let config = load(&[own(
+        "[agents.claude.env]\nA = \"${NOBODY}\"\nB = \"${NOBODY2}\"\n",
+    )]);
+    let error = filled(&config, "claude", Spec::default())
+        .map(drop)
+        .unwrap_err();
     let want = "own:2: agents.claude.env.A: the variable NOBODY is not set in your environment\n\
                 own:3: agents.claude.env.B: the variable NOBODY2 is not set in your environment";
     assert_eq!(error, want);
     assert!(filled(&config, "openai-api", Spec::default()).is_ok());
     let mut spec = Spec::default();
-    spec.env.extend([("A".to_owned(), String::new()), ("B".to_owned(), String::new())]);
-    assert!(filled(&config, "claude", spec).is_ok(), "the caller gave both");
+    spec.env.extend([
+        ("A".to_owned(), String::new()),
+        ("B".to_owned(), String::new()),
+    ]);
+    assert!(
+        filled(&config, "claude", spec).is_ok(),
+        "the caller gave both"
+    );
 }
 
 #[test]
@@ -126,36 +193,71 @@ fn later_layers_win_value_by_value() {
         ("limits.timeout", "1m", "own:8"),
         ("limits.idle_timeout", "10m", "default"),
     ] {
-        assert_eq!(held(&config, Some("claude"), key), (value.into(), from.into()), "{key}");
+        assert_eq!(
+            held(&config, Some("claude"), key),
+            (value.into(), from.into()),
+            "{key}"
+        );
     }
     config.give(Key::Agent, "mock", Origin::Flag("--agent"));
-    config.give(Key::Of("claude".into(), Field::Model), "haiku", Origin::Variable("OSTLER_MODEL"));
-    assert_eq!(held(&config, None, "agent"), ("mock".into(), "--agent".into()));
-    assert_eq!(held(&config, None, "agents.claude.model"), ("haiku".into(), "$OSTLER_MODEL".into()));
+    config.give(
+        Key::Of("claude".into(), Field::Model),
+        "haiku",
+        Origin::Variable("OSTLER_MODEL"),
+    );
+    assert_eq!(
+        held(&config, None, "agent"),
+        ("mock".into(), "--agent".into())
+    );
+    assert_eq!(
+        held(&config, None, "agents.claude.model"),
+        ("haiku".into(), "$OSTLER_MODEL".into())
+    );
 }
 
 // S4-46: an agent is another by its name alone; a name can stand for an agent with defaults of its own.
 #[test]
 fn another_name_for_an_agent_has_defaults_of_its_own() {
-    let text =
-        format!("{ALL}[agents.review]\nlike = \"claude\"\nmodel = \"fast\"\n[agents.review.env]\nPLAIN = \"y\"\n");
+    let text = format!(
+        "{ALL}[agents.review]\nlike = \"claude\"\nmodel = \"fast\"\n[agents.review.env]\nPLAIN = \"y\"\n"
+    );
     let config = load(&[own(&text)]);
     assert_eq!(config.agent("review").unwrap().name(), "claude");
     let spec = filled(&config, "review", Spec::default()).unwrap();
     assert_eq!(spec.settings.last(keys::MODEL), Some("haiku"));
-    assert_eq!((spec.env["PLAIN"].as_str(), spec.env["TOKEN"].as_str()), ("y", "Bearer s3cret"));
-    assert_eq!(spec.program.as_deref(), Some(Path::new("/home/me/bin/claude")));
-    assert_eq!(filled(&config, "claude", Spec::default()).unwrap().env["PLAIN"], "x");
+    assert_eq!(
+        (spec.env["PLAIN"].as_str(), spec.env["TOKEN"].as_str()),
+        ("y", "Bearer s3cret")
+    );
+    assert_eq!(
+        spec.program.as_deref(),
+        Some(Path::new("/home/me/bin/claude"))
+    );
+    assert_eq!(
+        filled(&config, "claude", Spec::default()).unwrap().env["PLAIN"],
+        "x"
+    );
     assert!(config.names().contains(&"review") && config.agents().get("review").is_none());
-    assert_eq!(held(&config, Some("review"), "agents.review.args").0, "[\"--one\"]");
+    assert_eq!(
+        held(&config, Some("review"), "agents.review.args").0,
+        "[\"--one\"]"
+    );
 }
 
 #[test]
 fn what_is_secret_is_not_shown() {
-    let text = format!("{ALL}system_prompt = \"h1dden\"\n[agents.openai-api.set]\nheader = [\"X: h1dden\"]\n")
-        .replace("bare = true\n", "bare = true\nmcp_config = ['{\"h1dden\":1}']\n")
-        .replace("PLAIN = \"x\"", "PLAIN = \"h1dden\"")
-        .replace("max_tokens = 1000\nsystem_prompt = \"h1dden\"", "max_tokens = 1000");
+    let text = format!(
+        "{ALL}system_prompt = \"h1dden\"\n[agents.openai-api.set]\nheader = [\"X: h1dden\"]\n"
+    )
+    .replace(
+        "bare = true\n",
+        "bare = true\nmcp_config = ['{\"h1dden\":1}']\n",
+    )
+    .replace("PLAIN = \"x\"", "PLAIN = \"h1dden\"")
+    .replace(
+        "max_tokens = 1000\nsystem_prompt = \"h1dden\"",
+        "max_tokens = 1000",
+    );
     let config = load(&[own(&text)]);
     for agent in [None, Some("claude"), Some("openai-api")] {
         let shown = format!("{:?}{:?}", config.rows(agent), config.entries);
@@ -167,18 +269,37 @@ fn what_is_secret_is_not_shown() {
 
 #[test]
 fn an_unknown_project_chooses_what_is_harmless_and_nothing_else() {
-    let mine = "agent = \"openai-api\"\n[agents.claude]\nmodel = \"opus\"\n[limits]\ntimeout = \"30m\"\n";
+    let mine =
+        "agent = \"openai-api\"\n[agents.claude]\nmodel = \"opus\"\n[limits]\ntimeout = \"30m\"\n";
     let table = [
-        ("agent = \"claude\"", Some("which agent works here is for you to say")),
+        (
+            "agent = \"claude\"",
+            Some("which agent works here is for you to say"),
+        ),
         ("agents.claude.model = \"x\"", None),
-        ("agents.claude.models.fast = \"x\"", Some("it changes what the name of a model stands for")),
+        (
+            "agents.claude.models.fast = \"x\"",
+            Some("it changes what the name of a model stands for"),
+        ),
         ("agents.claude.set.effort = \"high\"", None),
         ("agents.claude.set.fallback_model = \"x\"", None),
         ("agents.new.like = \"claude\"", None),
-        ("agents.claude.command = \"./evil\"", Some("it says which program is run, and how")),
-        ("agents.claude.args = [\"--x\"]", Some("it says which program is run, and how")),
-        ("agents.new.acp = [\"evil\"]", Some("it says which program is run, and how")),
-        ("agents.claude.env.ANTHROPIC_BASE_URL = \"x\"", Some("it changes what the agent finds in its environment")),
+        (
+            "agents.claude.command = \"./evil\"",
+            Some("it says which program is run, and how"),
+        ),
+        (
+            "agents.claude.args = [\"--x\"]",
+            Some("it says which program is run, and how"),
+        ),
+        (
+            "agents.new.acp = [\"evil\"]",
+            Some("it says which program is run, and how"),
+        ),
+        (
+            "agents.claude.env.ANTHROPIC_BASE_URL = \"x\"",
+            Some("it changes what the agent finds in its environment"),
+        ),
         (
             "agents.openai-api.set.base_url = \"http://x\"",
             Some("this setting could widen what the agent may do or reach"),
@@ -187,23 +308,44 @@ fn an_unknown_project_chooses_what_is_harmless_and_nothing_else() {
             "agents.claude.set.permission_mode = \"bypassPermissions\"",
             Some("this setting could widen what the agent may do or reach"),
         ),
-        ("agents.claude.set.disallowed_tools = []", Some("this setting could widen what the agent may do or reach")),
+        (
+            "agents.claude.set.disallowed_tools = []",
+            Some("this setting could widen what the agent may do or reach"),
+        ),
         ("limits.timeout = \"10m\"", None),
-        ("limits.timeout = \"31m\"", Some("it would widen the limit, which is 30m")),
-        ("limits.timeout = \"none\"", Some("it would widen the limit, which is 30m")),
-        ("limits.idle_timeout = \"11m\"", Some("it would widen the limit, which is 10m")),
+        (
+            "limits.timeout = \"31m\"",
+            Some("it would widen the limit, which is 30m"),
+        ),
+        (
+            "limits.timeout = \"none\"",
+            Some("it would widen the limit, which is 30m"),
+        ),
+        (
+            "limits.idle_timeout = \"11m\"",
+            Some("it would widen the limit, which is 10m"),
+        ),
         ("limits.max_tokens = 5", None),
         ("limits.max_log_size = \"1MB\"", None),
         ("limits.max_raw_size = 4096", None),
-        ("limits.max_log_size = \"257MB\"", Some("it would widen the limit, which is 256MB")),
-        ("limits.max_raw_size = \"none\"", Some("it would widen the limit, which is 512MB")),
+        (
+            "limits.max_log_size = \"257MB\"",
+            Some("it would widen the limit, which is 256MB"),
+        ),
+        (
+            "limits.max_raw_size = \"none\"",
+            Some("it would widen the limit, which is 512MB"),
+        ),
     ];
     for (line, want) in table {
         let key = line.split(" = ").next().unwrap();
         let config = load(&[own(mine), project(line)]);
         let why = config.ignored().first().map(|ignored| ignored.why.as_str());
         assert_eq!(why, want, "{line}");
-        let taken = config.entries.values().any(|entry| entry.from.to_string() == "project:1");
+        let taken = config
+            .entries
+            .values()
+            .any(|entry| entry.from.to_string() == "project:1");
         assert_eq!(taken, want.is_none(), "{line}");
         if want.is_some() {
             assert_eq!(config.ignored()[0].entry.key.to_string(), key);
@@ -212,7 +354,14 @@ fn an_unknown_project_chooses_what_is_harmless_and_nothing_else() {
         if !line.contains("acp") {
             let config = load(&[own(mine), source("project", line, Author::Trusted)]);
             assert!(config.ignored().is_empty(), "{line}");
-            assert_eq!(config.entries.values().filter(|entry| entry.from.to_string() == "project:1").count(), 1);
+            assert_eq!(
+                config
+                    .entries
+                    .values()
+                    .filter(|entry| entry.from.to_string() == "project:1")
+                    .count(),
+                1
+            );
         }
     }
 }
@@ -221,24 +370,43 @@ fn an_unknown_project_chooses_what_is_harmless_and_nothing_else() {
 fn an_unknown_project_gets_nothing_by_a_detour() {
     // Every setting of every agent that is not on the list is refused.
     for agent in Agents::builtin().iter() {
-        for setting in agent.settings().iter().filter(|setting| !HARMLESS_SETTINGS.contains(&setting.key)) {
+        for setting in agent
+            .settings()
+            .iter()
+            .filter(|setting| !HARMLESS_SETTINGS.contains(&setting.key))
+        {
             let entry = Entry {
                 key: Key::Of(agent.name().into(), Field::Set(setting.key.into())),
                 value: Value::Text("x".into()),
                 from: Origin::Default,
             };
-            assert!(trust::refusal(&entry, &BTreeMap::new()).is_some(), "{}", setting.key);
+            assert!(
+                trust::refusal(&entry, &BTreeMap::new()).is_some(),
+                "{}",
+                setting.key
+            );
         }
     }
     // What the caller means for one agent does not go to another behind the same name.
     let mine = "[agents.review]\nlike = \"claude\"\n[agents.review.env]\nK = \"v\"\n";
     let config = load(&[own(mine), project("agents.review.like = \"openai-api\"")]);
-    assert_eq!((config.ignored().len(), config.agent("review").unwrap().name()), (1, "claude"));
+    assert_eq!(
+        (
+            config.ignored().len(),
+            config.agent("review").unwrap().name()
+        ),
+        (1, "claude")
+    );
     // A script behind another name is a script, and a caller's own choice of one is the caller's.
-    let config = load(&[own("agent = \"mock\""), project("agent = \"x\"\nagents.x.like = \"scripted\"")]);
+    let config = load(&[
+        own("agent = \"mock\""),
+        project("agent = \"x\"\nagents.x.like = \"scripted\""),
+    ]);
     assert_eq!(config.default_agent().unwrap().value.text(), "mock");
     // An agent that is not taken is not chosen either.
-    let config = load(&[project("agent = \"mine\"\n[agents.mine]\nacp = [\"x\"]\nmodel = \"m\"\n")]);
+    let config = load(&[project(
+        "agent = \"mine\"\n[agents.mine]\nacp = [\"x\"]\nmodel = \"m\"\n",
+    )]);
     assert!(config.default_agent().is_none() && config.ignored().len() == 2);
 }
 
@@ -264,15 +432,27 @@ fn errors_name_the_file_the_line_and_the_key_and_come_together() {
     for (got, want) in got.iter().zip(&want) {
         assert_eq!(got, want);
     }
-    assert!(got.len() == 12 && got[11].starts_with("own:15: limits.wall: unknown key; "), "{got:#?}");
+    assert!(
+        got.len() == 12 && got[11].starts_with("own:15: limits.wall: unknown key; "),
+        "{got:#?}"
+    );
 }
 
 #[test]
 fn errors_one_by_one() {
     for (text, want) in [
-        ("agent = \"claud\"", "own:1: agent: there is no agent \"claud\"; did you mean claude or claude-agent-acp?"),
-        ("agents = 3", "own:1: agents: expected a table, and this is a number"),
-        ("agents.\"a b\" = {}", "own:1: agents.\"a b\": a name is at most 100 letters, digits, dashes and underscores"),
+        (
+            "agent = \"claud\"",
+            "own:1: agent: there is no agent \"claud\"; did you mean claude or claude-agent-acp?",
+        ),
+        (
+            "agents = 3",
+            "own:1: agents: expected a table, and this is a number",
+        ),
+        (
+            "agents.\"a b\" = {}",
+            "own:1: agents.\"a b\": a name is at most 100 letters, digits, dashes and underscores",
+        ),
         (
             "agents.claude.models.fast = \"two words\"",
             "own:1: agents.claude.models.fast: expected one word that does not start with a dash",
@@ -297,16 +477,34 @@ fn errors_one_by_one() {
             "agents.claude.env.OSTLER_X = \"1\"",
             "own:1: agents.claude.env.OSTLER_X: names that start with OSTLER_ are Ostler's own",
         ),
-        ("agents.claude.env.A = 1", "own:1: agents.claude.env.A: expected a text, and this is a number"),
-        ("agents.claude.env.A = \"${\"", "own:1: agents.claude.env.A: ${ has no }; $${ is ${ as it is"),
+        (
+            "agents.claude.env.A = 1",
+            "own:1: agents.claude.env.A: expected a text, and this is a number",
+        ),
+        (
+            "agents.claude.env.A = \"${\"",
+            "own:1: agents.claude.env.A: ${ has no }; $${ is ${ as it is",
+        ),
         (
             "agents.openai-api.args = [\"x\"]",
             "own:1: agents.openai-api.args: openai-api is no program: there is nothing to pass them to",
         ),
-        ("agents.openai-api.command = \"x\"", "own:1: agents.openai-api.command: openai-api is no program"),
-        ("limits.max_turns = 0", "own:1: limits.max_turns: expected a whole number of at least 1"),
-        ("limits.max_budget_usd = -1", "own:1: limits.max_budget_usd: expected a number greater than 0"),
-        ("limits.grace = \"none\"", "own:1: limits.grace: expected a time such as 5s"),
+        (
+            "agents.openai-api.command = \"x\"",
+            "own:1: agents.openai-api.command: openai-api is no program",
+        ),
+        (
+            "limits.max_turns = 0",
+            "own:1: limits.max_turns: expected a whole number of at least 1",
+        ),
+        (
+            "limits.max_budget_usd = -1",
+            "own:1: limits.max_budget_usd: expected a number greater than 0",
+        ),
+        (
+            "limits.grace = \"none\"",
+            "own:1: limits.grace: expected a time such as 5s",
+        ),
         (
             "agents.claude.set.header = {}",
             "own:1: agents.claude.set.header: expected a text, a number, true, false or a list of texts; this is a table",
@@ -315,9 +513,15 @@ fn errors_one_by_one() {
         assert_eq!(errors(text), [want], "{text}");
     }
     let got = errors("agents.codx.model = \"x\"");
-    assert!(got[0].contains("there is no agent \"codx\"; ") && got[0].ends_with("or like = \"agent\")"), "{got:?}");
+    assert!(
+        got[0].contains("there is no agent \"codx\"; ") && got[0].ends_with("or like = \"agent\")"),
+        "{got:?}"
+    );
     let got = errors("agents.a.like = \"b\"\nagents.b.like = \"mock\"");
-    assert_eq!(got, ["own:1: agents.a.like: b is itself like another agent: name that one"]);
+    assert_eq!(
+        got,
+        ["own:1: agents.a.like: b is itself like another agent: name that one"]
+    );
     let got = errors("agent = \n[x\n");
     assert!(got[0].starts_with("own:1: "), "{got:?}");
     // A value that is wrong is not repeated: it may be a secret.
@@ -349,23 +553,61 @@ fn absurd_files_get_an_answer_that_is_short_and_comes_soon() {
         (format!("{long} = 1"), "1: xxx"),
         (format!("[agents.{long}]"), "1: agents.xxx"),
         (format!("[limits]\n{long} = 1"), "2: limits.xxx"),
-        (format!("[agents.claude.set]\n{long} = \"1\""), "2: agents.claude.set.xxx"),
-        (format!("[agents.claude.set]\neffort = \"{long}\""), "2: agents.claude.set.effort"),
-        (format!("[agents.claude.env]\n{long} = \"1\""), "2: agents.claude.env.xxx"),
-        (format!("[agents.claude]\nlike = \"{long}\""), "2: agents.claude.like"),
+        (
+            format!("[agents.claude.set]\n{long} = \"1\""),
+            "2: agents.claude.set.xxx",
+        ),
+        (
+            format!("[agents.claude.set]\neffort = \"{long}\""),
+            "2: agents.claude.set.effort",
+        ),
+        (
+            format!("[agents.claude.env]\n{long} = \"1\""),
+            "2: agents.claude.env.xxx",
+        ),
+        (
+            format!("[agents.claude]\nlike = \"{long}\""),
+            "2: agents.claude.like",
+        ),
         (format!("{long} {long}"), "1: "),
         (many(&|n| format!("k{n} = 1\n")), "1: k0: unknown key"),
-        (many(&|n| format!("[agents.a{n}]\n")), "1: agents: 30000 of them are too many, 100 may be"),
-        (format!("[agents.claude.set]\n{}", many(&|n| format!("k{n} = \"1\"\n"))), "2: agents.claude.set.k0"),
+        (
+            many(&|n| format!("[agents.a{n}]\n")),
+            "1: agents: 30000 of them are too many, 100 may be",
+        ),
+        (
+            format!(
+                "[agents.claude.set]\n{}",
+                many(&|n| format!("k{n} = \"1\"\n"))
+            ),
+            "2: agents.claude.set.k0",
+        ),
         (" ".repeat(1024 * 1024 + 1), "1: the file is longer"),
     ] {
-        let error = Config::load(&[own(&text)], &Agents::builtin()).map(|_| ()).unwrap_err();
+        let error = Config::load(&[own(&text)], &Agents::builtin())
+            .map(|_| ())
+            .unwrap_err();
         let (told, start) = (error.to_string(), &text[..text.len().min(40)]);
-        assert!(told.starts_with(&format!("own:{want}")), "{start}: {}", &told[..told.len().min(300)]);
+        assert!(
+            told.starts_with(&format!("own:{want}")),
+            "{start}: {}",
+            &told[..told.len().min(300)]
+        );
         assert!(told.len() < 20_000, "{start}: {}", told.len());
-        assert!(told.lines().count() <= TOLD + 1 && error.0.iter().all(|problem| !problem.message.contains('\n')));
+        assert!(
+            told.lines().count() <= TOLD + 1
+                && error
+                    .0
+                    .iter()
+                    .all(|problem| !problem.message.contains('\n'))
+        );
     }
-    let error = Config::load(&[own(&many(&|n| format!("k{n} = 1\n")))], &Agents::builtin()).map(|_| ()).unwrap_err();
+    let error = Config::load(
+        &[own(&many(&|n| format!("k{n} = 1\n")))],
+        &Agents::builtin(),
+    )
+    .map(|_| ())
+    .unwrap_err();
     assert!(error.to_string().ends_with("\nand 29980 more"));
     assert_eq!(error.0[29_999].line, Some(30_000));
 }
@@ -373,6 +615,8 @@ fn absurd_files_get_an_answer_that_is_short_and_comes_soon() {
 /// A long file is well below its limits.
 #[test]
 fn a_hundred_agents_are_not_too_many() {
-    let config = load(&[own(&(0..100).map(|n| format!("[agents.a{n}]\nlike = \"claude\"\n")).collect::<String>())]);
+    let config = load(&[own(&(0..100)
+        .map(|n| format!("[agents.a{n}]\nlike = \"claude\"\n"))
+        .collect::<String>())]);
     assert_eq!(config.configured().len(), 100);
 }

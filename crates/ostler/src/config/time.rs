@@ -42,7 +42,9 @@ mod tests {
         assert_eq!(ok("2h"), Some(Duration::from_secs(7200)));
         assert_eq!(ok("87600h"), Some(LONGEST));
         assert_eq!(ok("none"), None);
-        for bad in ["", "0", "-1s", "5 s", "s", "1d", "NaN", "1e400", "1e19", "87601h"] {
+        for bad in [
+            "", "0", "-1s", "5 s", "s", "1d", "NaN", "1e400", "1e19", "87601h",
+        ] {
             assert!(time(bad).is_err(), "{bad}");
         }
     }

@@ -9,7 +9,10 @@ const SECRET: usize = 8;
 
 /// One header, with the setting that it comes from.
 pub(super) struct Header {
-    #[cfg_attr(not(feature = "api"), expect(dead_code, reason = "named in the errors of the HTTP client"))]
+    #[cfg_attr(
+        not(feature = "api"),
+        expect(dead_code, reason = "named in the errors of the HTTP client")
+    )]
     pub(super) setting: &'static str,
     /// In lower case.
     pub(super) name: String,
@@ -18,13 +21,23 @@ pub(super) struct Header {
 
 /// Returns a variable of the caller's. One given for this run wins.
 pub(super) fn variable(host: &Host, spec: &Spec, name: &str) -> Option<String> {
-    let inherited = || host.var(name).and_then(|value| value.to_str()).map(str::to_owned);
-    spec.env.get(name).cloned().or_else(inherited).filter(|value| !value.is_empty())
+    let inherited = || {
+        host.var(name)
+            .and_then(|value| value.to_str())
+            .map(str::to_owned)
+    };
+    spec.env
+        .get(name)
+        .cloned()
+        .or_else(inherited)
+        .filter(|value| !value.is_empty())
 }
 
 /// Returns the name of the variable that holds the key.
 pub(super) fn key_variable(spec: &Spec) -> &str {
-    spec.settings.last("api_key_env").unwrap_or("OPENAI_API_KEY")
+    spec.settings
+        .last("api_key_env")
+        .unwrap_or("OPENAI_API_KEY")
 }
 
 /// Returns the headers of every request: the key, the account, and those that the caller adds. A later one replaces an
@@ -35,18 +48,27 @@ pub(super) fn key_variable(spec: &Spec) -> &str {
 pub(super) fn headers(host: &Host, spec: &Spec) -> Result<Vec<Header>, SpecError> {
     let mut headers = Vec::new();
     let mut put = |setting, name: &str, value: String| {
-        headers.push(Header { setting, name: name.to_ascii_lowercase(), value });
+        headers.push(Header {
+            setting,
+            name: name.to_ascii_lowercase(),
+            value,
+        });
     };
     match variable(host, spec, key_variable(spec)) {
         Some(key) => put("api_key_env", "authorization", format!("Bearer {key}")),
         None if spec.settings.last("api_key_env").is_some() => {
-            return Err(SpecError::new("api_key_env", key_variable(spec), "this variable is not set"));
+            return Err(SpecError::new(
+                "api_key_env",
+                key_variable(spec),
+                "this variable is not set",
+            ));
         }
         None => {}
     }
-    for (setting, name, fallback) in
-        [("organization", "openai-organization", "OPENAI_ORG_ID"), ("project", "openai-project", "OPENAI_PROJECT_ID")]
-    {
+    for (setting, name, fallback) in [
+        ("organization", "openai-organization", "OPENAI_ORG_ID"),
+        ("project", "openai-project", "OPENAI_PROJECT_ID"),
+    ] {
         let value = spec.settings.last(setting).map(str::to_owned);
         if let Some(value) = value.or_else(|| variable(host, spec, fallback)) {
             put(setting, name, value);
@@ -68,7 +90,9 @@ pub(super) fn secrets(headers: &[Header]) -> Vec<String> {
 
 /// Returns true if a header of this name holds a secret.
 fn is_secret(name: &str) -> bool {
-    ["auth", "key", "token", "secret", "cookie", "password"].iter().any(|part| name.contains(part))
+    ["auth", "key", "token", "secret", "cookie", "password"]
+        .iter()
+        .any(|part| name.contains(part))
 }
 
 /// Returns the variables that the spec adds to the environment of commands that a model runs: without the key and the address
@@ -76,12 +100,17 @@ fn is_secret(name: &str) -> bool {
 pub(crate) fn env_of_commands(host: &Host, spec: &Spec) -> impl Iterator<Item = (String, String)> {
     let key = spec.settings.last("api_key_env");
     // If the headers are wrong, no server is asked, and nothing is run.
-    let secrets = headers(host, spec).map(|headers| secrets(&headers)).unwrap_or_default();
+    let secrets = headers(host, spec)
+        .map(|headers| secrets(&headers))
+        .unwrap_or_default();
     let is_own = move |name: &str, value: &str| {
         let is_named = name.starts_with("OPENAI_") || Some(name) == key;
         is_named || secrets.iter().any(|secret| value.contains(secret))
     };
-    let others = spec.env.iter().filter(move |(name, value)| !is_own(name, value));
+    let others = spec
+        .env
+        .iter()
+        .filter(move |(name, value)| !is_own(name, value));
     others.map(|(name, value)| (name.clone(), value.clone()))
 }
 
@@ -103,11 +132,15 @@ mod tests {
         ] {
             spec.env.insert(name.into(), value.into());
         }
-        let names =
-            |host: &Host, spec: &Spec| -> Vec<String> { env_of_commands(host, spec).map(|(name, _)| name).collect() };
+        let names = |host: &Host, spec: &Spec| -> Vec<String> {
+            env_of_commands(host, spec).map(|(name, _)| name).collect()
+        };
         assert_eq!(names(&host("sk-of-the-host"), &spec), ["EDITOR"]);
         // What is too short for a key is no secret: it may stand in any value.
         spec.settings.remove("header");
-        assert_eq!(names(&host("v"), &spec), ["AUTHORIZATION", "EDITOR", "MY_TOKEN", "OTHER"]);
+        assert_eq!(
+            names(&host("v"), &spec),
+            ["AUTHORIZATION", "EDITOR", "MY_TOKEN", "OTHER"]
+        );
     }
 }

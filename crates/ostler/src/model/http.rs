@@ -54,7 +54,9 @@ impl Http {
     pub(crate) fn new(host: &Host, spec: &Spec) -> Result<Self, SpecError> {
         let set = |key: &str| spec.settings.last(key).map(str::to_owned);
         let var = |name: &str| account::variable(host, spec, name);
-        let base = set("base_url").or_else(|| var("OPENAI_BASE_URL")).unwrap_or_else(|| OFFICIAL.to_owned());
+        let base = set("base_url")
+            .or_else(|| var("OPENAI_BASE_URL"))
+            .unwrap_or_else(|| OFFICIAL.to_owned());
         // The variable is held to the same rule as the setting, and is not repeated: it may hold a password.
         openai::url(&base).map_err(|why| SpecError::secret("base_url (OPENAI_BASE_URL)", why))?;
         let base = base.trim_end_matches('/').to_owned();
@@ -63,15 +65,25 @@ impl Http {
         let account = account::headers(host, spec)?;
         let headers = header_map(&account)?;
         let model = set(keys::MODEL).or_else(|| var("OPENAI_MODEL"));
-        let is_missing = key.is_none() && base == OFFICIAL && !headers.contains_key("authorization");
+        let is_missing =
+            key.is_none() && base == OFFICIAL && !headers.contains_key("authorization");
         let missing_key = is_missing.then(|| key_variable.to_owned());
         let secrets = account::secrets(&account);
-        Ok(Self { client: client(host, &base)?, base, model, headers, secrets, missing_key })
+        Ok(Self {
+            client: client(host, &base)?,
+            base,
+            model,
+            headers,
+            secrets,
+            missing_key,
+        })
     }
 
     /// Whether a key or another server was named: then the agent can be used.
     pub(crate) fn is_configured(host: &Host) -> bool {
-        ["OPENAI_API_KEY", "OPENAI_BASE_URL"].iter().any(|name| host.var(name).is_some_and(|value| !value.is_empty()))
+        ["OPENAI_API_KEY", "OPENAI_BASE_URL"]
+            .iter()
+            .any(|name| host.var(name).is_some_and(|value| !value.is_empty()))
     }
 
     /// Where the server is.
@@ -91,21 +103,45 @@ impl Http {
             id: String,
         }
         self.check_key()?;
-        let request = self.client.get(format!("{}/models", self.base)).headers(self.headers.clone()).timeout(LIST);
-        let response = checked(request.send().await.map_err(|error| unsent(&self.base, &error))?).await?;
+        let request = self
+            .client
+            .get(format!("{}/models", self.base))
+            .headers(self.headers.clone())
+            .timeout(LIST);
+        let response = checked(
+            request
+                .send()
+                .await
+                .map_err(|error| unsent(&self.base, &error))?,
+        )
+        .await?;
         let text = whole(response).await?;
         let listed: Listed = serde_json::from_str(&text).map_err(|error| Failed {
             kind: FailedKind::Invalid,
-            message: format!("{}/models did not answer with a list of models: {error}", self.base),
+            message: format!(
+                "{}/models did not answer with a list of models: {error}",
+                self.base
+            ),
             ..Failed::default()
         })?;
-        Ok(listed.data.unwrap_or_default().into_iter().map(|entry| entry.id).collect())
+        Ok(listed
+            .data
+            .unwrap_or_default()
+            .into_iter()
+            .map(|entry| entry.id)
+            .collect())
     }
 
     fn check_key(&self) -> Result<(), Failed> {
-        let Some(name) = &self.missing_key else { return Ok(()) };
+        let Some(name) = &self.missing_key else {
+            return Ok(());
+        };
         let message = format!("There is no key for {}: {name} is not set.", self.base);
-        Err(Failed { kind: FailedKind::NoKey, message, ..Failed::default() })
+        Err(Failed {
+            kind: FailedKind::NoKey,
+            message,
+            ..Failed::default()
+        })
     }
 
     async fn ask(&self, request: &str) -> Result<Answer, Failed> {
@@ -117,12 +153,24 @@ impl Http {
             .header("content-type", "application/json")
             .header("accept", "text/event-stream")
             .body(request.to_owned());
-        let response = checked(request.send().await.map_err(|error| unsent(&self.base, &error))?).await?;
-        let kind = response.headers().get("content-type").and_then(|v| v.to_str().ok()).unwrap_or_default();
+        let response = checked(
+            request
+                .send()
+                .await
+                .map_err(|error| unsent(&self.base, &error))?,
+        )
+        .await?;
+        let kind = response
+            .headers()
+            .get("content-type")
+            .and_then(|v| v.to_str().ok())
+            .unwrap_or_default();
         if kind.starts_with("application/json") {
             // A server that does not stream.
             let text = whole(response).await?;
-            return Ok(Box::pin(futures_util::stream::iter(pieces_of(&text).into_iter().map(Ok))));
+            return Ok(Box::pin(futures_util::stream::iter(
+                pieces_of(&text).into_iter().map(Ok),
+            )));
         }
         Ok(streamed(response))
     }
@@ -146,9 +194,15 @@ fn pieces_of(text: &str) -> Vec<Piece> {
 }
 
 impl Model for Http {
-    fn call<'a>(&'a self, request: &'a str) -> Pin<Box<dyn Future<Output = Result<Answer, Failed>> + Send + 'a>> {
+    fn call<'a>(
+        &'a self,
+        request: &'a str,
+    ) -> Pin<Box<dyn Future<Output = Result<Answer, Failed>> + Send + 'a>> {
         Box::pin(async move {
-            let answer = self.ask(request).await.map_err(|failed| hidden(&self.secrets, failed))?;
+            let answer = self
+                .ask(request)
+                .await
+                .map_err(|failed| hidden(&self.secrets, failed))?;
             let secrets = self.secrets.clone();
             let answer: Answer = Box::pin(answer.map(move |piece| match piece {
                 // The model does not know the key and cannot repeat it: its words stay as they are. The server does.
@@ -168,17 +222,34 @@ impl Model for Http {
             if let Some(model) = &self.model {
                 return Ok(model.clone());
             }
-            let failed = |message| Failed { kind: FailedKind::Status, status: Some(400), message, ..Failed::default() };
-            let mut models = self.models().await.map_err(|failed| hidden(&self.secrets, failed))?;
+            let failed = |message| Failed {
+                kind: FailedKind::Status,
+                status: Some(400),
+                message,
+                ..Failed::default()
+            };
+            let mut models = self
+                .models()
+                .await
+                .map_err(|failed| hidden(&self.secrets, failed))?;
             match (models.len(), models.pop()) {
                 (1, Some(model)) => Ok(model),
-                (0, _) => Err(failed("no model was named, and the server lists none: name one (--model)".into())),
+                (0, _) => Err(failed(
+                    "no model was named, and the server lists none: name one (--model)".into(),
+                )),
                 (count, last) => {
                     models.extend(last);
                     models.sort();
-                    let some = models.iter().take(20).map(String::as_str).collect::<Vec<_>>().join(", ");
+                    let some = models
+                        .iter()
+                        .take(20)
+                        .map(String::as_str)
+                        .collect::<Vec<_>>()
+                        .join(", ");
                     let more = if count > 20 { ", …" } else { "" };
-                    Err(failed(format!("no model was named (--model), and the server has {count}: {some}{more}")))
+                    Err(failed(format!(
+                        "no model was named (--model), and the server has {count}: {some}{more}"
+                    )))
                 }
             }
         })
@@ -191,18 +262,34 @@ impl Model for Http {
 
 /// A text without the keys: servers quote the one they do not like.
 fn blanked(secrets: &[String], text: String) -> String {
-    secrets.iter().fold(text, |text, secret| if text.contains(secret) { text.replace(secret, "…") } else { text })
+    secrets.iter().fold(text, |text, secret| {
+        if text.contains(secret) {
+            text.replace(secret, "…")
+        } else {
+            text
+        }
+    })
 }
 
 fn hidden(secrets: &[String], failed: Failed) -> Failed {
-    Failed { message: blanked(secrets, failed.message), body: blanked(secrets, failed.body), ..failed }
+    Failed {
+        message: blanked(secrets, failed.message),
+        body: blanked(secrets, failed.body),
+        ..failed
+    }
 }
 
 /// The headers as the client sends them, marked as sensitive.
 fn header_map(account: &[Header]) -> Result<HeaderMap, SpecError> {
     let mut headers = HeaderMap::new();
-    for Header { setting, name, value } in account {
-        let wrong = |kind: &str| SpecError::secret(setting, format!("{kind} cannot be sent to a server"));
+    for Header {
+        setting,
+        name,
+        value,
+    } in account
+    {
+        let wrong =
+            |kind: &str| SpecError::secret(setting, format!("{kind} cannot be sent to a server"));
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong("this name"))?;
         let mut value = HeaderValue::from_str(value.trim()).map_err(|_| wrong("this value"))?;
         value.set_sensitive(true);
@@ -221,7 +308,9 @@ fn client(host: &Host, base: &str) -> Result<Client, SpecError> {
         .user_agent(concat!("ostler/", env!("CARGO_PKG_VERSION")))
         .no_proxy(); // else the library would look into the environment by itself
     let var = |names: [&str; 2]| {
-        let value = names.iter().find_map(|name| host.var(name).and_then(|value| value.to_str()));
+        let value = names
+            .iter()
+            .find_map(|name| host.var(name).and_then(|value| value.to_str()));
         value.filter(|value| !value.is_empty())
     };
     let except = var(["NO_PROXY", "no_proxy"]).and_then(NoProxy::from_string);
@@ -229,7 +318,9 @@ fn client(host: &Host, base: &str) -> Result<Client, SpecError> {
     let secure = var(["HTTPS_PROXY", "https_proxy"]).map(Proxy::https);
     let rest = var(["ALL_PROXY", "all_proxy"]).map(Proxy::all);
     for proxy in [plain, secure, rest].into_iter().flatten() {
-        let proxy = proxy.map_err(|_| SpecError::secret("proxy", "HTTP_PROXY, HTTPS_PROXY or ALL_PROXY is no URL"))?;
+        let proxy = proxy.map_err(|_| {
+            SpecError::secret("proxy", "HTTP_PROXY, HTTPS_PROXY or ALL_PROXY is no URL")
+        })?;
         builder = builder.proxy(proxy.no_proxy(except.clone()));
     }
     builder.build().map_err(wrong)
@@ -243,7 +334,10 @@ async fn checked(response: Response) -> Result<Response, Failed> {
     }
     let resets_at = resets_at(response.headers(), status);
     let body = capped(response, ERROR_CAP).await.unwrap_or_default();
-    let message = status.canonical_reason().unwrap_or("no reason given").to_owned();
+    let message = status
+        .canonical_reason()
+        .unwrap_or("no reason given")
+        .to_owned();
     Err(Failed {
         kind: FailedKind::Status,
         status: Some(status.as_u16()),
@@ -256,23 +350,39 @@ async fn checked(response: Response) -> Result<Response, Failed> {
 
 /// When the server says that it can be asked again.
 fn resets_at(headers: &HeaderMap, status: StatusCode) -> Option<String> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let text = |name: &str| {
+        headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .map(str::trim)
+    };
     let in_millis = |ms: f64| (ms.is_finite() && ms >= 0.0).then(|| ms.min(1e12));
     // These come with every answer; they matter when it is them that ran out.
     let spent = |kind: &str| {
-        let remaining = text(&format!("x-ratelimit-remaining-{kind}")).is_none_or(|left| left == "0");
+        let remaining =
+            text(&format!("x-ratelimit-remaining-{kind}")).is_none_or(|left| left == "0");
         let reset = text(&format!("x-ratelimit-reset-{kind}"));
-        reset.filter(|_| status == StatusCode::TOO_MANY_REQUESTS && remaining).and_then(duration)
+        reset
+            .filter(|_| status == StatusCode::TOO_MANY_REQUESTS && remaining)
+            .and_then(duration)
     };
     let wait = text("retry-after-ms")
         .and_then(|ms| ms.parse().ok())
-        .or_else(|| text("retry-after").and_then(|s| s.parse::<f64>().ok()).map(|s| s * 1000.0))
+        .or_else(|| {
+            text("retry-after")
+                .and_then(|s| s.parse::<f64>().ok())
+                .map(|s| s * 1000.0)
+        })
         .or_else(|| spent("requests"))
         .or_else(|| spent("tokens"))
         .and_then(in_millis);
     #[expect(clippy::cast_possible_truncation, reason = "it is at most 10^12")]
     let at = wait.map(|ms| At(clock::wall().0 + ms as i64).to_string());
-    at.or_else(|| text("retry-after").and_then(At::from_http_date).map(|at| at.to_string()))
+    at.or_else(|| {
+        text("retry-after")
+            .and_then(At::from_http_date)
+            .map(|at| at.to_string())
+    })
 }
 
 /// Milliseconds out of `6m0s`, `1.5s`, `20ms`.
@@ -283,8 +393,9 @@ fn duration(text: &str) -> Option<f64> {
         let digits = rest.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
         let number: f64 = rest[..digits].parse().ok()?;
         rest = &rest[digits..];
-        let (unit, scale) =
-            [("ms", 1.0), ("s", 1e3), ("m", 6e4), ("h", 3.6e6)].into_iter().find(|(unit, _)| rest.starts_with(unit))?;
+        let (unit, scale) = [("ms", 1.0), ("s", 1e3), ("m", 6e4), ("h", 3.6e6)]
+            .into_iter()
+            .find(|(unit, _)| rest.starts_with(unit))?;
         total += number * scale;
         rest = &rest[unit.len()..];
     }
@@ -292,7 +403,9 @@ fn duration(text: &str) -> Option<f64> {
 }
 
 async fn whole(response: Response) -> Result<String, Failed> {
-    capped(response, WHOLE_CAP).await.map_err(|error| cut(&error))
+    capped(response, WHOLE_CAP)
+        .await
+        .map_err(|error| cut(&error))
 }
 
 async fn capped(mut response: Response, cap: usize) -> reqwest::Result<String> {
@@ -315,44 +428,60 @@ fn streamed(response: Response) -> Answer {
         strays: String,
         over: bool,
     }
-    let reading =
-        Reading { response, events: Events::new(), waiting: VecDeque::new(), strays: String::new(), over: false };
-    Box::pin(futures_util::stream::unfold(reading, |mut reading| async move {
-        loop {
-            let Reading { response, events, waiting, strays, over } = &mut reading;
-            if let Some(piece) = waiting.pop_front() {
-                *over |= piece == done(); // some servers leave the connection open behind it
-                return Some((Ok(piece), reading));
-            }
-            if *over {
-                return None;
-            }
-            let mut see = |seen: Seen<'_>| match seen {
-                Seen::Data(payload) => waiting.push_back(Piece::Payload(payload.replace(['\n', '\r'], " "))),
-                Seen::Comment => waiting.push_back(Piece::Alive),
-                // An error page, or JSON without its frame: shown as it is, once it is known that nothing else comes.
-                Seen::Stray(line) if strays.len() + line.len() < ERROR_CAP => {
-                    strays.push_str(line);
-                    strays.push(' ');
+    let reading = Reading {
+        response,
+        events: Events::new(),
+        waiting: VecDeque::new(),
+        strays: String::new(),
+        over: false,
+    };
+    Box::pin(futures_util::stream::unfold(
+        reading,
+        |mut reading| async move {
+            loop {
+                let Reading {
+                    response,
+                    events,
+                    waiting,
+                    strays,
+                    over,
+                } = &mut reading;
+                if let Some(piece) = waiting.pop_front() {
+                    *over |= piece == done(); // some servers leave the connection open behind it
+                    return Some((Ok(piece), reading));
                 }
-                Seen::Stray(_) => {}
-            };
-            match response.chunk().await {
-                Ok(Some(bytes)) => events.push(&bytes, &mut see),
-                Err(error) => {
-                    *over = true;
-                    return Some((Err(cut(&error)), reading));
+                if *over {
+                    return None;
                 }
-                Ok(None) => {
-                    events.finish(&mut see);
-                    *over = true;
-                    if !strays.trim().is_empty() {
-                        waiting.push_back(Piece::Payload(std::mem::take(strays)));
+                let mut see = |seen: Seen<'_>| match seen {
+                    Seen::Data(payload) => {
+                        waiting.push_back(Piece::Payload(payload.replace(['\n', '\r'], " ")))
+                    }
+                    Seen::Comment => waiting.push_back(Piece::Alive),
+                    // An error page, or JSON without its frame: shown as it is, once it is known that nothing else comes.
+                    Seen::Stray(line) if strays.len() + line.len() < ERROR_CAP => {
+                        strays.push_str(line);
+                        strays.push(' ');
+                    }
+                    Seen::Stray(_) => {}
+                };
+                match response.chunk().await {
+                    Ok(Some(bytes)) => events.push(&bytes, &mut see),
+                    Err(error) => {
+                        *over = true;
+                        return Some((Err(cut(&error)), reading));
+                    }
+                    Ok(None) => {
+                        events.finish(&mut see);
+                        *over = true;
+                        if !strays.trim().is_empty() {
+                            waiting.push_back(Piece::Payload(std::mem::take(strays)));
+                        }
                     }
                 }
             }
-        }
-    }))
+        },
+    ))
 }
 
 fn done() -> Piece {
@@ -370,19 +499,29 @@ fn unsent(base: &str, error: &reqwest::Error) -> Failed {
         (false, false) if error.is_connect() => (FailedKind::Connect, "No connection to"),
         (false, false) => (FailedKind::Cut, "No answer from"),
     };
-    Failed { kind, message: format!("{problem} {base}: {why}."), ..Failed::default() }
+    Failed {
+        kind,
+        message: format!("{problem} {base}: {why}."),
+        ..Failed::default()
+    }
 }
 
 /// Whether the TLS library said it. Its errors come wrapped into those of input and output, whose `source` passes over what
 /// they hold.
 fn is_tls(error: &(dyn std::error::Error + 'static)) -> bool {
-    let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    let inner = error
+        .downcast_ref::<std::io::Error>()
+        .and_then(std::io::Error::get_ref);
     error.is::<rustls::Error>() || inner.is_some_and(|inner| is_tls(inner))
 }
 
 fn cut(error: &reqwest::Error) -> Failed {
     let message = format!("The answer broke off: {}.", root_of(error));
-    Failed { kind: FailedKind::Cut, message, ..Failed::default() }
+    Failed {
+        kind: FailedKind::Cut,
+        message,
+        ..Failed::default()
+    }
 }
 
 /// The first cause, in the words of whoever knew it. An error of the client library names the URL, which a person knows.
@@ -411,7 +550,11 @@ mod tests {
 
     #[test]
     fn a_key_does_not_show() {
-        let header = Header { setting: "header", name: "x-key".into(), value: "sk-secret".into() };
+        let header = Header {
+            setting: "header",
+            name: "x-key".into(),
+            value: "sk-secret".into(),
+        };
         let headers = header_map(&[header]).unwrap();
         assert!(!format!("{headers:?}").contains("sk-secret"));
     }

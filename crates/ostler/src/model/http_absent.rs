@@ -15,7 +15,8 @@ pub(crate) struct Http(Infallible);
 
 impl Http {
     /// How the agent becomes usable.
-    pub(crate) const SETUP: &str = "This build has no HTTP client: enable the feature `api` of the crate `ostler`.";
+    pub(crate) const SETUP: &str =
+        "This build has no HTTP client: enable the feature `api` of the crate `ostler`.";
 
     /// Refuses every server.
     pub(crate) fn new(_: &Host, _: &Spec) -> Result<Self, SpecError> {
@@ -37,7 +38,10 @@ impl Http {
 }
 
 impl Model for Http {
-    fn call<'a>(&'a self, _: &'a str) -> Pin<Box<dyn Future<Output = Result<Answer, Failed>> + Send + 'a>> {
+    fn call<'a>(
+        &'a self,
+        _: &'a str,
+    ) -> Pin<Box<dyn Future<Output = Result<Answer, Failed>> + Send + 'a>> {
         match self.0 {}
     }
 
@@ -54,7 +58,10 @@ mod tests {
     fn a_server_is_refused_with_the_feature_that_it_needs() {
         let host = Host::new([("OPENAI_API_KEY".into(), "sk-of-the-host".into())]);
         assert!(!Http::is_configured(&host));
-        let refused = Http::new(&host, &Spec::default()).map(|_| ()).unwrap_err().to_string();
+        let refused = Http::new(&host, &Spec::default())
+            .map(|_| ())
+            .unwrap_err()
+            .to_string();
         assert!(refused.contains("feature `api`"), "{refused}");
     }
 }

@@ -122,9 +122,18 @@ impl Script {
         if script.replies.is_empty() {
             return Err("there is no [[reply]] in it".into());
         }
-        let endings = script.replies.iter().filter_map(|reply| reply.ending.as_ref());
-        if endings.into_iter().any(|ending| ending.cause == Cause::Completed) {
-            return Err("`ending` with cause \"completed\": a reply without `ending` completes the turn".into());
+        let endings = script
+            .replies
+            .iter()
+            .filter_map(|reply| reply.ending.as_ref());
+        if endings
+            .into_iter()
+            .any(|ending| ending.cause == Cause::Completed)
+        {
+            return Err(
+                "`ending` with cause \"completed\": a reply without `ending` completes the turn"
+                    .into(),
+            );
         }
         Ok(script)
     }
@@ -151,8 +160,12 @@ impl Scripted {
 
     /// The first reply that fits and was not given yet.
     fn choose(&self, seen: &Seen) -> Option<&Reply> {
-        let mut used = self.used.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let fits = |(n, reply): &(usize, &Reply)| (reply.repeat || !used[*n]) && reply.when.fits(seen);
+        let mut used = self
+            .used
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let fits =
+            |(n, reply): &(usize, &Reply)| (reply.repeat || !used[*n]) && reply.when.fits(seen);
         let (n, reply) = self.script.replies.iter().enumerate().find(fits)?;
         used[n] = true;
         Some(reply)
@@ -164,12 +177,18 @@ impl Scripted {
             kind: FailedKind::Status,
             status: Some(400),
             message: "no reply of the script fits".to_owned(),
-            body: json!({"error": {"message": seen.describe(), "code": openai::SCRIPT}}).to_string(),
+            body: json!({"error": {"message": seen.describe(), "code": openai::SCRIPT}})
+                .to_string(),
             ..Failed::default()
         })?;
         if let Some(ScriptedError { status, message }) = &reply.error {
             let body = json!({"error": {"message": message}}).to_string();
-            return Err(Failed { kind: FailedKind::Status, status: Some(*status), body, ..Failed::default() });
+            return Err(Failed {
+                kind: FailedKind::Status,
+                status: Some(*status),
+                body,
+                ..Failed::default()
+            });
         }
         let pause = Duration::from_millis(self.script.pace_ms);
         let model = self.script.model.as_deref().unwrap_or(NAME);
@@ -178,7 +197,11 @@ impl Scripted {
         let end = match (&reply.ending, reply.cut, reply.hang) {
             (Some(ending), _, _) => {
                 let outcome = ending.outcome(&seen);
-                fails(Failed { message: outcome.message.clone(), ended: Some(outcome.into()), ..Failed::default() })
+                fails(Failed {
+                    message: outcome.message.clone(),
+                    ended: Some(outcome.into()),
+                    ..Failed::default()
+                })
             }
             (None, _, true) => futures_util::stream::pending().boxed(),
             (None, true, false) => fails(Failed {
@@ -186,7 +209,9 @@ impl Scripted {
                 message: "The answer broke off: the script says so.".to_owned(),
                 ..Failed::default()
             }),
-            (None, false, false) => futures_util::stream::iter([Ok(Piece::Payload("[DONE]".to_owned()))]).boxed(),
+            (None, false, false) => {
+                futures_util::stream::iter([Ok(Piece::Payload("[DONE]".to_owned()))]).boxed()
+            }
         };
         let paced = futures_util::stream::iter(pieces).then(move |piece| async move {
             if !pause.is_zero() {
@@ -205,7 +230,10 @@ const RESULT: usize = 300;
 const NAME: &str = "scripted";
 
 impl Model for Scripted {
-    fn call<'a>(&'a self, request: &'a str) -> Pin<Box<dyn Future<Output = Result<Answer, Failed>> + Send + 'a>> {
+    fn call<'a>(
+        &'a self,
+        request: &'a str,
+    ) -> Pin<Box<dyn Future<Output = Result<Answer, Failed>> + Send + 'a>> {
         Box::pin(async move { self.answer(request) })
     }
 
@@ -229,23 +257,46 @@ struct Seen {
 impl Seen {
     fn of(request: &str) -> Self {
         let body: Value = serde_json::from_str(request).unwrap_or_default();
-        let messages = body["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let messages = body["messages"]
+            .as_array()
+            .map(Vec::as_slice)
+            .unwrap_or_default();
         let text = |message: &Value| message["content"].as_str().unwrap_or_default().to_owned();
-        let prompt = messages.iter().rev().find(|m| m["role"] == "user").map(text).unwrap_or_default();
-        let calls = messages.iter().rev().find(|m| m["role"] == "assistant").map(|m| &m["tool_calls"]);
+        let prompt = messages
+            .iter()
+            .rev()
+            .find(|m| m["role"] == "user")
+            .map(text)
+            .unwrap_or_default();
+        let calls = messages
+            .iter()
+            .rev()
+            .find(|m| m["role"] == "assistant")
+            .map(|m| &m["tool_calls"]);
         let tool = |id: &Value| {
-            let calls = calls.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+            let calls = calls
+                .and_then(Value::as_array)
+                .map(Vec::as_slice)
+                .unwrap_or_default();
             let call = calls.iter().find(|call| call["id"] == *id);
-            call.and_then(|call| call["function"]["name"].as_str()).unwrap_or_default().to_owned()
+            call.and_then(|call| call["function"]["name"].as_str())
+                .unwrap_or_default()
+                .to_owned()
         };
         let latest = messages.iter().rev().take_while(|m| m["role"] == "tool");
-        let results = latest.map(|m| (tool(&m["tool_call_id"]), text(m))).collect();
+        let results = latest
+            .map(|m| (tool(&m["tool_call_id"]), text(m)))
+            .collect();
         Self { prompt, results }
     }
 
     fn describe(&self) -> String {
         let tools: Vec<&str> = self.results.iter().map(|(tool, _)| tool.as_str()).collect();
-        let after = if tools.is_empty() { String::new() } else { format!(", after results of {}", tools.join(", ")) };
+        let after = if tools.is_empty() {
+            String::new()
+        } else {
+            format!(", after results of {}", tools.join(", "))
+        };
         let prompt: String = self.prompt.chars().take(80).collect();
         format!("no reply of the script is left that fits: the user said {prompt:?}{after}")
     }
@@ -253,7 +304,10 @@ impl Seen {
 
 impl ScriptedEnding {
     fn outcome(&self, seen: &Seen) -> Outcome {
-        let latest = seen.results.first().map(|(_, text)| text.split_whitespace().collect::<Vec<_>>().join(" "));
+        let latest = seen
+            .results
+            .first()
+            .map(|(_, text)| text.split_whitespace().collect::<Vec<_>>().join(" "));
         let latest = latest.unwrap_or_else(|| "no tool was called".to_owned());
         let latest: String = latest.chars().take(RESULT).collect();
         let filled = |text: &String| text.replace("{result}", &latest);
@@ -268,10 +322,18 @@ impl ScriptedEnding {
 impl When {
     fn fits(&self, seen: &Seen) -> bool {
         let any = |part: &str| seen.results.iter().any(|(_, text)| text.contains(part));
-        self.prompt.as_ref().is_none_or(|part| seen.prompt.to_lowercase().contains(&part.to_lowercase()))
-            && self.result_of.as_ref().is_none_or(|tool| seen.results.iter().any(|(known, _)| known == tool))
+        self.prompt
+            .as_ref()
+            .is_none_or(|part| seen.prompt.to_lowercase().contains(&part.to_lowercase()))
+            && self
+                .result_of
+                .as_ref()
+                .is_none_or(|tool| seen.results.iter().any(|(known, _)| known == tool))
             && self.result.as_ref().is_none_or(|part| any(part))
-            && self.result_without.as_ref().is_none_or(|part| !seen.results.is_empty() && !any(part))
+            && self
+                .result_without
+                .as_ref()
+                .is_none_or(|part| !seen.results.is_empty() && !any(part))
     }
 }
 
@@ -287,18 +349,34 @@ impl Reply {
         let short: String = first.chars().take(60).collect();
         let filled = |text: &String| text.replace("{prompt}", &short);
         let mut all = Vec::new();
-        for (field, text) in [("reasoning_content", &self.thinking), ("content", &self.text)] {
+        for (field, text) in [
+            ("reasoning_content", &self.thinking),
+            ("content", &self.text),
+        ] {
             let text = text.as_ref().map(filled).unwrap_or_default();
-            all.extend(text.split_inclusive(' ').map(|word| chunk(json!({field: word}), None)));
+            all.extend(
+                text.split_inclusive(' ')
+                    .map(|word| chunk(json!({field: word}), None)),
+            );
         }
         for (index, call) in self.calls.iter().enumerate() {
             let arguments = serde_json::to_string(&call.input).unwrap_or_default();
             let function = json!({"name": call.tool, "arguments": arguments});
-            all.push(chunk(json!({"tool_calls": [{"index": index, "function": function}]}), None));
+            all.push(chunk(
+                json!({"tool_calls": [{"index": index, "function": function}]}),
+                None,
+            ));
         }
         if !self.cut && !self.hang && self.ending.is_none() {
-            let usual = if self.calls.is_empty() { "stop" } else { "tool_calls" };
-            all.push(chunk(json!({}), Some(self.finish.as_deref().unwrap_or(usual))));
+            let usual = if self.calls.is_empty() {
+                "stop"
+            } else {
+                "tool_calls"
+            };
+            all.push(chunk(
+                json!({}),
+                Some(self.finish.as_deref().unwrap_or(usual)),
+            ));
         }
         if let Some(usage) = &self.usage {
             all.push(
@@ -319,14 +397,21 @@ mod tests {
 
     #[test]
     fn the_demonstration_is_a_script() {
-        assert!(!Script::parse(include_str!("demo.toml")).unwrap().replies.is_empty());
+        assert!(
+            !Script::parse(include_str!("demo.toml"))
+                .unwrap()
+                .replies
+                .is_empty()
+        );
     }
 
     #[test]
     fn a_wrong_script_is_named() {
-        for (text, why) in
-            [("", "no [[reply]]"), ("[[reply]]\nsay = 1", "say"), ("[[reply]]\nwhen = { step = 1 }", "step")]
-        {
+        for (text, why) in [
+            ("", "no [[reply]]"),
+            ("[[reply]]\nsay = 1", "say"),
+            ("[[reply]]\nwhen = { step = 1 }", "step"),
+        ] {
             let error = Script::parse(text).unwrap_err();
             assert!(error.contains(why), "{error}");
         }
@@ -347,13 +432,19 @@ mod tests {
         let model = Scripted::new(Script::parse(text).unwrap());
         let said = |request: &Value| {
             let seen = Seen::of(&request.to_string());
-            model.choose(&seen).and_then(|reply| reply.text.clone()).unwrap_or_default()
+            model
+                .choose(&seen)
+                .and_then(|reply| reply.text.clone())
+                .unwrap_or_default()
         };
         let hello = json!({"messages": [{"role": "user", "content": "say hello"}]});
         let result = json!({"messages": [
             {"role": "user", "content": "x"},
             {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "read_file"}}]},
             {"role": "tool", "tool_call_id": "1", "content": "a bug"}]});
-        assert_eq!([&hello, &hello, &result, &result].map(said), ["hi", "else", "found", "else"]);
+        assert_eq!(
+            [&hello, &hello, &result, &result].map(said),
+            ["hi", "else", "found", "else"]
+        );
     }
 }

@@ -39,10 +39,22 @@ pub(crate) struct PreparedCommand {
 
 impl PreparedCommand {
     /// Prepares the start of an agent.
-    pub(crate) fn agent(host: &Host, spec: &Spec, launch: &Launch, session: &str) -> Result<Self, SpawnError> {
-        let wanted = spec.program.clone().unwrap_or_else(|| PathBuf::from(launch.program));
+    pub(crate) fn agent(
+        host: &Host,
+        spec: &Spec,
+        launch: &Launch,
+        session: &str,
+    ) -> Result<Self, SpawnError> {
+        let wanted = spec
+            .program
+            .clone()
+            .unwrap_or_else(|| PathBuf::from(launch.program));
         // A program that the caller names is started as it is.
-        let natives = if spec.program.is_some() { &[] } else { launch.natives };
+        let natives = if spec.program.is_some() {
+            &[]
+        } else {
+            launch.natives
+        };
         let program = find(host, &wanted, natives)?;
         // It is found from here and started from there.
         let program = std::path::absolute(&program).unwrap_or(program);
@@ -60,32 +72,75 @@ impl PreparedCommand {
         env.insert(SESSION_VARIABLE.into(), session.into());
         let mut files = Vec::new();
         let temp = host.temp_dir();
-        let args = launch.args.iter().map(|arg| argument(arg, &temp, &mut files)).collect::<Result<_, _>>();
-        let args = args.map_err(|source| SpawnError::Other { program: program.clone(), source })?;
+        let args = launch
+            .args
+            .iter()
+            .map(|arg| argument(arg, &temp, &mut files))
+            .collect::<Result<_, _>>();
+        let args = args.map_err(|source| SpawnError::Other {
+            program: program.clone(),
+            source,
+        })?;
         let mark = format!("{SESSION_VARIABLE}={session}");
         let guard = host.guard().cloned();
         let dir = spec.dir.clone();
         let socket = spec.bridge.as_ref().and_then(|bridge| bridge.args.last());
-        let beside = socket.and_then(|path| Path::new(path).parent()).map(Path::to_owned);
+        let beside = socket
+            .and_then(|path| Path::new(path).parent())
+            .map(Path::to_owned);
         let (temp, confinement, remark) = (None, None, None);
         let restore = Vec::new();
-        let mut prepared =
-            Self { program, args, env, dir, mark, guard, files, temp, beside, restore, confinement, remark };
+        let mut prepared = Self {
+            program,
+            args,
+            env,
+            dir,
+            mark,
+            guard,
+            files,
+            temp,
+            beside,
+            restore,
+            confinement,
+            remark,
+        };
         if spec.sandbox.confines_agent() {
-            super::sandboxed::confine(&mut prepared, host, &super::sandboxed::Wanted::new(spec, launch))?;
+            super::sandboxed::confine(
+                &mut prepared,
+                host,
+                &super::sandboxed::Wanted::new(spec, launch),
+            )?;
         }
         Ok(prepared)
     }
 
     /// Prepares a short command of an agent, such as the one that prints its version.
-    pub(crate) fn query(host: &Host, program: &Path, args: &[&str], session: &str) -> Result<Self, SpawnError> {
+    pub(crate) fn query(
+        host: &Host,
+        program: &Path,
+        args: &[&str],
+        session: &str,
+    ) -> Result<Self, SpawnError> {
         let program = find(host, program, &[])?;
         let mark = format!("{SESSION_VARIABLE}={session}");
         let env = BTreeMap::from([(SESSION_VARIABLE.into(), session.into())]);
         let args = args.iter().map(OsString::from).collect();
         let guard = host.guard().cloned();
         let (files, restore, dir, temp, beside) = (Vec::new(), Vec::new(), None, None, None);
-        Ok(Self { program, args, env, dir, mark, guard, files, temp, beside, restore, confinement: None, remark: None })
+        Ok(Self {
+            program,
+            args,
+            env,
+            dir,
+            mark,
+            guard,
+            files,
+            temp,
+            beside,
+            restore,
+            confinement: None,
+            remark: None,
+        })
     }
 
     /// Prepares a command of the caller's, which has the caller's whole environment.
@@ -95,7 +150,11 @@ impl PreparedCommand {
             [] => ("", &[][..]),
         };
         // A path is looked up in the directory in which it is going to run.
-        let wanted = if program.contains('/') { dir.join(program) } else { PathBuf::from(program) };
+        let wanted = if program.contains('/') {
+            dir.join(program)
+        } else {
+            PathBuf::from(program)
+        };
         let program = find(host, &wanted, &[])?;
         // It is found from here and started from there.
         let program = std::path::absolute(&program).unwrap_or(program);
@@ -104,22 +163,51 @@ impl PreparedCommand {
         let mut env = host.whole_environment();
         env.insert(SESSION_VARIABLE.into(), session.clone().into());
         let args = args.iter().map(OsString::from).collect();
-        let (files, restore, dir, temp, beside) = (Vec::new(), Vec::new(), Some(dir.to_owned()), None, None);
-        let (mark, guard) = (format!("{SESSION_VARIABLE}={session}"), host.guard().cloned());
-        Ok(Self { program, args, env, dir, mark, guard, files, temp, beside, restore, confinement: None, remark: None })
+        let (files, restore, dir, temp, beside) =
+            (Vec::new(), Vec::new(), Some(dir.to_owned()), None, None);
+        let (mark, guard) = (
+            format!("{SESSION_VARIABLE}={session}"),
+            host.guard().cloned(),
+        );
+        Ok(Self {
+            program,
+            args,
+            env,
+            dir,
+            mark,
+            guard,
+            files,
+            temp,
+            beside,
+            restore,
+            confinement: None,
+            remark: None,
+        })
     }
 }
 
 /// Makes sure that an agent can call a helper program by its name.
-fn reach(host: &Host, helper: &str, env: &mut BTreeMap<OsString, OsString>) -> Result<(), SpawnError> {
+fn reach(
+    host: &Host,
+    helper: &str,
+    env: &mut BTreeMap<OsString, OsString>,
+) -> Result<(), SpawnError> {
     let found = match host.find_helper(helper) {
         Found::At(path) if executable(&path) => path,
         Found::At(path) => return Err(SpawnError::NotExecutable(path)),
-        Found::Nowhere(searched) => return Err(SpawnError::Missing { program: helper.to_owned(), searched }),
+        Found::Nowhere(searched) => {
+            return Err(SpawnError::Missing {
+                program: helper.to_owned(),
+                searched,
+            });
+        }
     };
     let path = env.entry("PATH".into()).or_default();
     let mut places: Vec<PathBuf> = std::env::split_paths(path).collect();
-    if let Some(dir) = found.parent().filter(|dir| !places.iter().any(|place| place == dir)) {
+    if let Some(dir) = found
+        .parent()
+        .filter(|dir| !places.iter().any(|place| place == dir))
+    {
         places.push(dir.to_owned());
         *path = std::env::join_paths(places).unwrap_or_else(|_| path.clone());
     }
@@ -131,8 +219,13 @@ fn find(host: &Host, program: &Path, natives: &[&str]) -> Result<PathBuf, SpawnE
         Found::At(path) if !executable(&path) => Err(SpawnError::NotExecutable(path)),
         Found::At(path) if !is_program(&path) => Err(SpawnError::BadFormat(path)),
         Found::At(path) => Ok(path),
-        Found::Nowhere(_) if program.components().count() > 1 => Err(SpawnError::NoSuchFile(program.to_owned())),
-        Found::Nowhere(searched) => Err(SpawnError::Missing { program: program.display().to_string(), searched }),
+        Found::Nowhere(_) if program.components().count() > 1 => {
+            Err(SpawnError::NoSuchFile(program.to_owned()))
+        }
+        Found::Nowhere(searched) => Err(SpawnError::Missing {
+            program: program.display().to_string(),
+            searched,
+        }),
     }
 }
 
@@ -142,7 +235,13 @@ fn find(host: &Host, program: &Path, natives: &[&str]) -> Result<PathBuf, SpawnE
 fn is_program(path: &Path) -> bool {
     use std::io::Read;
     /// A script with its interpreter; ELF; Mach-O for 64 and 32 bits and for several machines.
-    const BEGINNINGS: [&[u8]; 5] = [b"#!", b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe"];
+    const BEGINNINGS: [&[u8]; 5] = [
+        b"#!",
+        b"\x7fELF",
+        b"\xcf\xfa\xed\xfe",
+        b"\xce\xfa\xed\xfe",
+        b"\xca\xfe\xba\xbe",
+    ];
     let mut head = Vec::new();
     match std::fs::File::open(path).and_then(|file| file.take(4).read_to_end(&mut head)) {
         Ok(_) => BEGINNINGS.iter().any(|setup| head.starts_with(setup)),
@@ -156,7 +255,12 @@ fn is_program(path: &Path) -> bool {
 }
 
 fn check_dir(dir: &Path) -> Result<(), SpawnError> {
-    let bad = |why: String| Err(SpawnError::BadDirectory { path: dir.to_owned(), why });
+    let bad = |why: String| {
+        Err(SpawnError::BadDirectory {
+            path: dir.to_owned(),
+            why,
+        })
+    };
     match dir.metadata() {
         Ok(meta) if meta.is_dir() && executable(dir) => Ok(()),
         Ok(meta) if meta.is_dir() => bad("permission denied".into()),
@@ -165,12 +269,19 @@ fn check_dir(dir: &Path) -> Result<(), SpawnError> {
     }
 }
 
-fn argument(arg: &Arg, temp: &Path, files: &mut Vec<tempfile::NamedTempFile>) -> std::io::Result<OsString> {
+fn argument(
+    arg: &Arg,
+    temp: &Path,
+    files: &mut Vec<tempfile::NamedTempFile>,
+) -> std::io::Result<OsString> {
     match arg {
         Arg::Plain(text) => Ok(text.into()),
         Arg::InFile { prefix, text } => {
             // tempfile makes it readable for this user alone.
-            let mut file = tempfile::Builder::new().prefix("ostler-").suffix(".txt").tempfile_in(temp)?;
+            let mut file = tempfile::Builder::new()
+                .prefix("ostler-")
+                .suffix(".txt")
+                .tempfile_in(temp)?;
             file.write_all(text.as_bytes())?;
             let mut argument = OsString::from(prefix);
             argument.push(file.path());

@@ -15,7 +15,10 @@ pub(super) fn confine(command: &mut Command, confinement: &Confinement) -> io::R
 
 /// The last thing that happens before exec: with a pid namespace, whatever came later would happen in another process.
 pub(super) fn enter_before_exec(command: &mut Command, ready: Ready) {
-    #[expect(unsafe_code, reason = "there is no safe way to run code between fork and exec")]
+    #[expect(
+        unsafe_code,
+        reason = "there is no safe way to run code between fork and exec"
+    )]
     // SAFETY: `enter` was made for this place: it only makes system calls and allocates nothing.
     unsafe {
         command.pre_exec(move || ready.enter());
@@ -33,12 +36,26 @@ pub(crate) fn probe(confinement: &mut Confinement) -> Layers {
 }
 
 fn try_layers(confinement: &Confinement) -> io::Result<Layers> {
-    let confinement = Confinement { required: Required::Nothing, ..confinement.clone() };
+    let confinement = Confinement {
+        required: Required::Nothing,
+        ..confinement.clone()
+    };
     let (ready, held) = prepare(&confinement)?;
     let mut command = Command::new("/");
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).env_clear();
-    let enter = move || ready.enter().and_then(|()| Err(io::ErrorKind::Unsupported.into()));
-    #[expect(unsafe_code, reason = "there is no safe way to run code between fork and exec")]
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .env_clear();
+    let enter = move || {
+        ready
+            .enter()
+            .and_then(|()| Err(io::ErrorKind::Unsupported.into()))
+    };
+    #[expect(
+        unsafe_code,
+        reason = "there is no safe way to run code between fork and exec"
+    )]
     // SAFETY: `enter` was made for this place: it only makes system calls and allocates nothing.
     unsafe {
         command.pre_exec(enter);
@@ -47,7 +64,9 @@ fn try_layers(confinement: &Confinement) -> io::Result<Layers> {
         Ok(mut child) => child.wait().map(|_| ())?, // cannot be: the closure never lets it come to exec
         Err(error) => drop(error),
     }
-    held.read_report().layers.ok_or_else(|| io::Error::other("the layers could not be entered"))
+    held.read_report()
+        .layers
+        .ok_or_else(|| io::Error::other("the layers could not be entered"))
 }
 
 /// A limit on the number of processes that the kernel does not hold by itself.
@@ -60,12 +79,20 @@ pub(super) struct Crowd {
 
 impl Crowd {
     /// A watch, if the confinement has a limit and neither a cgroup nor a user namespace counts.
-    pub(super) fn of(confinement: Option<&Confinement>, held: Option<&Held>, layers: Layers) -> Option<Self> {
+    pub(super) fn of(
+        confinement: Option<&Confinement>,
+        held: Option<&Held>,
+        layers: Layers,
+    ) -> Option<Self> {
         let most = confinement?.limits.processes?;
         if held.is_some_and(Held::counts_processes) || layers.has(Layers::USERS) {
             return None;
         }
-        Some(Self { most, tasks_before: tasks(), looks: 0 })
+        Some(Self {
+            most,
+            tasks_before: tasks(),
+            looks: 0,
+        })
     }
 
     /// Whether there are more than allowed. Counting looks at every process of the machine, so it is mostly done when the machine
@@ -80,7 +107,10 @@ impl Crowd {
 /// How many threads the machine runs: the second half of the fourth word.
 fn tasks() -> u64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let tasks = text.split_whitespace().nth(3).and_then(|word| word.split_once('/')?.1.parse().ok());
+    let tasks = text
+        .split_whitespace()
+        .nth(3)
+        .and_then(|word| word.split_once('/')?.1.parse().ok());
     tasks.unwrap_or(u64::MAX / 2)
 }
 

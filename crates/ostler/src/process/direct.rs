@@ -15,9 +15,26 @@ use super::{Child, Control, Ended, ExitStatus, LAST_LOOKS, PreparedCommand, Spaw
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
 
 pub(super) fn spawn(prepared: PreparedCommand) -> Result<Child, SpawnError> {
-    let PreparedCommand { program, args, env, dir, mark, files, temp, confinement, remark, .. } = prepared;
+    let PreparedCommand {
+        program,
+        args,
+        env,
+        dir,
+        mark,
+        files,
+        temp,
+        confinement,
+        remark,
+        ..
+    } = prepared;
     let mut command = Command::new(&program);
-    command.args(&args).env_clear().envs(&env).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .args(&args)
+        .env_clear()
+        .envs(&env)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     if let Some(dir) = &dir {
         command.current_dir(dir);
     }
@@ -35,7 +52,10 @@ pub(super) fn spawn(prepared: PreparedCommand) -> Result<Child, SpawnError> {
     let held = match &confinement {
         Some(confinement) => {
             let prepared = ostler_tools::confine::prepare(confinement);
-            let (ready, held) = prepared.map_err(|source| SpawnError::Other { program: program.clone(), source })?;
+            let (ready, held) = prepared.map_err(|source| SpawnError::Other {
+                program: program.clone(),
+                source,
+            })?;
             wrap.wrap(super::confined::Confine(Some(ready)));
             Some(held)
         }
@@ -43,7 +63,10 @@ pub(super) fn spawn(prepared: PreparedCommand) -> Result<Child, SpawnError> {
     };
     let spawned = spawner::spawn(wrap);
     #[cfg(target_os = "linux")]
-    let reported = held.as_ref().map(ostler_tools::confine::Held::read_report).unwrap_or_default();
+    let reported = held
+        .as_ref()
+        .map(ostler_tools::confine::Held::read_report)
+        .unwrap_or_default();
     #[cfg(target_os = "linux")]
     if let (Err(_), Some(confinement), Some(layers)) = (&spawned, &confinement, reported.layers)
         && let Some(error) = SpawnError::unconfined(confinement, layers)
@@ -54,7 +77,10 @@ pub(super) fn spawn(prepared: PreparedCommand) -> Result<Child, SpawnError> {
     let pid = child.id();
     Ok(Child {
         stdin: child.stdin().take().map(|s| Box::new(s) as _),
-        stdout: child.stdout().take().map_or_else(|| Box::new(tokio::io::empty()) as _, |s| Box::new(s) as _),
+        stdout: child
+            .stdout()
+            .take()
+            .map_or_else(|| Box::new(tokio::io::empty()) as _, |s| Box::new(s) as _),
         stderr: child.stderr().take().map(|s| Box::new(s) as _),
         pid,
         remark: remark.or_else(super::remark_on_system),
@@ -65,7 +91,11 @@ pub(super) fn spawn(prepared: PreparedCommand) -> Result<Child, SpawnError> {
             ended: None,
             was_killed: false,
             #[cfg(target_os = "linux")]
-            crowd: super::confined::Crowd::of(confinement.as_ref(), held.as_ref(), reported.layers.unwrap_or_default()),
+            crowd: super::confined::Crowd::of(
+                confinement.as_ref(),
+                held.as_ref(),
+                reported.layers.unwrap_or_default(),
+            ),
             overran: false,
             #[cfg(target_os = "linux")]
             tree: reported.tree,
@@ -85,9 +115,16 @@ pub(super) fn die_with_us(command: &mut std::process::Command) {
     let set = move || {
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
         // If the parent went before the line above, nobody will send that signal any more.
-        if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(std::io::ErrorKind::NotFound.into()) }
+        if rustix::process::getppid() == Some(parent) {
+            Ok(())
+        } else {
+            Err(std::io::ErrorKind::NotFound.into())
+        }
     };
-    #[expect(unsafe_code, reason = "there is no safe way to run code between fork and exec; it makes two system calls")]
+    #[expect(
+        unsafe_code,
+        reason = "there is no safe way to run code between fork and exec; it makes two system calls"
+    )]
     // SAFETY: the closure only makes async-signal-safe system calls and allocates nothing.
     unsafe {
         command.pre_exec(set);
@@ -111,7 +148,10 @@ mod spawner {
     pub(super) fn spawn(command: CommandWrap) -> io::Result<Box<dyn ChildWrapper>> {
         let gone = || io::Error::other("the thread that starts processes is gone");
         let (reply, answer) = mpsc::channel();
-        THREAD.get_or_init(start).send((command, Handle::current(), reply)).map_err(|_| gone())?;
+        THREAD
+            .get_or_init(start)
+            .send((command, Handle::current(), reply))
+            .map_err(|_| gone())?;
         answer.recv().map_err(|_| gone())?
     }
 
@@ -124,7 +164,9 @@ mod spawner {
             }
         };
         // If no thread can be had, the channel is closed and every start fails with an error that says so.
-        let _ = std::thread::Builder::new().name("ostler-spawner".into()).spawn(work);
+        let _ = std::thread::Builder::new()
+            .name("ostler-spawner".into())
+            .spawn(work);
         orders
     }
 }
@@ -155,7 +197,11 @@ struct Direct {
 impl Direct {
     #[cfg(unix)]
     fn signal_group(&self, signal: rustix::process::Signal) {
-        if let Some(pid) = self.group.and_then(|g| i32::try_from(g).ok()).and_then(rustix::process::Pid::from_raw) {
+        if let Some(pid) = self
+            .group
+            .and_then(|g| i32::try_from(g).ok())
+            .and_then(rustix::process::Pid::from_raw)
+        {
             let _ = rustix::process::kill_process_group(pid, signal);
         }
     }
@@ -203,17 +249,27 @@ impl Direct {
         self.signal_group(rustix::process::Signal::KILL);
         #[cfg(target_os = "linux")]
         {
-            self.held.iter().for_each(ostler_tools::confine::Held::clear);
+            self.held
+                .iter()
+                .for_each(ostler_tools::confine::Held::clear);
             // A process that is just becoming another program has no environment for a moment: what was killed in the middle of
             // its work is gone when nothing of it was seen twice.
-            let (mut quiet, enough) = (0, if self.held.is_some() || self.was_killed { 2 } else { 1 });
+            let (mut quiet, enough) = (
+                0,
+                if self.held.is_some() || self.was_killed {
+                    2
+                } else {
+                    1
+                },
+            );
             let mut rounds = 0;
             for _ in 0..300 {
                 let left = super::sweep::marked(&self.mark);
                 // One that is dying has no environment any more, but is there until its memory is given back. It is waited for,
                 // but not for long: it may be somebody who only hides.
                 rounds += u32::from(left.is_empty());
-                let gone = left.is_empty() && (rounds > 100 || !super::sweep::is_peopled(self.group));
+                let gone =
+                    left.is_empty() && (rounds > 100 || !super::sweep::is_peopled(self.group));
                 quiet = if gone { quiet + 1 } else { 0 };
                 if quiet == enough {
                     return true;
@@ -253,7 +309,10 @@ impl Control for Direct {
         }
         let _ = self.child.start_kill();
         #[cfg(target_os = "linux")]
-        super::sweep::signal(&super::sweep::marked(&self.mark), rustix::process::Signal::KILL);
+        super::sweep::signal(
+            &super::sweep::marked(&self.mark),
+            rustix::process::Signal::KILL,
+        );
     }
 
     #[cfg(unix)]
@@ -269,7 +328,9 @@ impl Control for Direct {
     #[cfg(target_os = "linux")]
     fn end(&mut self) -> Ended {
         self.kill();
-        self.held.iter().for_each(ostler_tools::confine::Held::clear);
+        self.held
+            .iter()
+            .for_each(ostler_tools::confine::Held::clear);
         let mut quiet = 0;
         for _ in 0..LAST_LOOKS {
             let left = match &self.tree {
@@ -277,7 +338,11 @@ impl Control for Direct {
                 Some(_) => Vec::new(),
                 None => super::sweep::marked(&self.mark),
             };
-            quiet = if left.is_empty() && self.tree.is_none() { quiet + 1 } else { 0 };
+            quiet = if left.is_empty() && self.tree.is_none() {
+                quiet + 1
+            } else {
+                0
+            };
             if quiet == 2 {
                 return Ended::Confirmed;
             }
@@ -296,11 +361,17 @@ impl Control for Direct {
             if let Some(status) = self.ended {
                 return status;
             }
-            let mut status = self.watch().await.map_or_else(|_| ExitStatus::default(), exit_status);
+            let mut status = self
+                .watch()
+                .await
+                .map_or_else(|_| ExitStatus::default(), exit_status);
             status.left_over = !self.sweep().await;
             #[cfg(target_os = "linux")]
             {
-                status.out_of_memory = self.held.as_ref().is_some_and(ostler_tools::confine::Held::ran_out_of_memory);
+                status.out_of_memory = self
+                    .held
+                    .as_ref()
+                    .is_some_and(ostler_tools::confine::Held::ran_out_of_memory);
             }
             self.ended = Some(status);
             status
@@ -320,5 +391,9 @@ fn exit_status(status: std::process::ExitStatus) -> ExitStatus {
     let signal = std::os::unix::process::ExitStatusExt::signal(&status);
     #[cfg(not(unix))]
     let signal = None;
-    ExitStatus { code: status.code(), signal, ..ExitStatus::default() }
+    ExitStatus {
+        code: status.code(),
+        signal,
+        ..ExitStatus::default()
+    }
 }

@@ -45,13 +45,22 @@ const SWEEP_GRACE: Duration = Duration::from_millis(300);
 const STEP: Duration = Duration::from_millis(10);
 
 /// How often orphans that ended are taken note of.
-const REAP_EVERY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+const REAP_EVERY: Timespec = Timespec {
+    tv_sec: 1,
+    tv_nsec: 0,
+};
 
 /// How often an agent is looked at where the kernel does not tell of its end.
-const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+const LOOK_EVERY: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 50_000_000,
+};
 
 /// How often the processes of a confined agent are counted.
-const COUNT_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+const COUNT_EVERY: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 20_000_000,
+};
 
 /// The word for a limit of processes that was passed.
 pub(super) const OVERRAN: &str = "overran";
@@ -71,7 +80,15 @@ pub(super) const LAYERS: &str = "layers";
 pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
     let _ = rustix::thread::set_name(c"agent-guard"); // `killall -9 ostler` is not meant for this process
     let Ok(mut socket) = socket() else { return 70 };
-    let Some(Orders { files, confinement, program, args }) = orders(args) else { return 70 };
+    let Some(Orders {
+        files,
+        confinement,
+        program,
+        args,
+    }) = orders(args)
+    else {
+        return 70;
+    };
     stay();
     if rustix::process::set_child_subreaper(Some(rustix::process::getpid())).is_err() {
         let _ = socket.write_all(b"fail 0\n");
@@ -80,7 +97,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
     let mut command = std::process::Command::new(program);
     command.args(args).process_group(0);
     super::direct::die_with_us(&mut command);
-    let confined = confinement.as_ref().map(|confinement| confine(&mut command, confinement)).transpose();
+    let confined = confinement
+        .as_ref()
+        .map(|confinement| confine(&mut command, confinement))
+        .transpose();
     let (agent, held) = match confined {
         Ok(held) => (command.spawn(), held),
         Err(error) => (Err(error), None),
@@ -97,11 +117,20 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
         }
     };
     drop(command); // with it goes what only a child needs
-    let Some(agent) = i32::try_from(agent).ok().and_then(Pid::from_raw) else { return 70 };
+    let Some(agent) = i32::try_from(agent).ok().and_then(Pid::from_raw) else {
+        return 70;
+    };
     let_go_of_streams();
     let _ = writeln!(socket, "pid {}", agent.as_raw_nonzero());
-    let crowd = Crowd::of(confinement.as_ref(), held.as_ref(), reported.layers.unwrap_or_default());
-    let tree = Tree { agent, namespace: reported.tree };
+    let crowd = Crowd::of(
+        confinement.as_ref(),
+        held.as_ref(),
+        reported.layers.unwrap_or_default(),
+    );
+    let tree = Tree {
+        agent,
+        namespace: reported.tree,
+    };
     let status = tree.watch(&mut socket, crowd);
     if !tree.end(SWEEP_GRACE) {
         let _ = writeln!(socket, "{LEFT} 0");
@@ -112,7 +141,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
     drop(held);
     for file in files {
         // Ostler does it too, unless it was killed.
-        let _ = std::fs::remove_file(&file).or_else(|_| ostler_tools::command::remove_tree(file.as_ref()));
+        let _ = std::fs::remove_file(&file)
+            .or_else(|_| ostler_tools::command::remove_tree(file.as_ref()));
     }
     let (word, number) = match status.and_then(|s| s.terminating_signal()) {
         Some(signal) => ("signal", signal),
@@ -134,9 +164,17 @@ struct Orders {
 /// The arguments for [`run`]: how many files, the files, the confinement or nothing, the program, its arguments.
 pub(super) fn arguments(prepared: &PreparedCommand) -> std::io::Result<Vec<OsString>> {
     let files = prepared.files.iter().map(tempfile::NamedTempFile::path);
-    let directories = prepared.temp.iter().map(super::PrivateDirectory::path).chain(prepared.beside.as_deref());
+    let directories = prepared
+        .temp
+        .iter()
+        .map(super::PrivateDirectory::path)
+        .chain(prepared.beside.as_deref());
     let files: Vec<_> = files.chain(directories).collect();
-    let confinement = prepared.confinement.as_ref().map(serde_json::to_string).transpose()?;
+    let confinement = prepared
+        .confinement
+        .as_ref()
+        .map(serde_json::to_string)
+        .transpose()?;
     let mut all = vec![OsString::from(files.len().to_string())];
     all.extend(files.into_iter().map(OsString::from));
     all.push(confinement.unwrap_or_default().into());
@@ -153,7 +191,12 @@ fn orders(args: impl IntoIterator<Item = OsString>) -> Option<Orders> {
         "" => None,
         text => Some(serde_json::from_str(text).ok()?),
     };
-    Some(Orders { files, confinement, program: args.next()?, args: args.collect() })
+    Some(Orders {
+        files,
+        confinement,
+        program: args.next()?,
+        args: args.collect(),
+    })
 }
 
 /// A guard that can be told to go is none: whoever ends everything at once (a service manager, a closing terminal) must not
@@ -167,7 +210,10 @@ fn stay() {
 }
 
 fn socket() -> std::io::Result<UnixStream> {
-    #[expect(unsafe_code, reason = "a descriptor handed over by the parent can only be named by its number")]
+    #[expect(
+        unsafe_code,
+        reason = "a descriptor handed over by the parent can only be named by its number"
+    )]
     // SAFETY: Ostler started this process with its socket as this descriptor, and nothing else has taken it.
     let fd = unsafe { OwnedFd::from_raw_fd(SOCKET) };
     rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC)?; // the agent does not get it
@@ -176,7 +222,11 @@ fn socket() -> std::io::Result<UnixStream> {
 
 /// The guard must not keep the agent's pipes open: Ostler waits for their end.
 fn let_go_of_streams() {
-    if let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") {
+    if let Ok(null) = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/null")
+    {
         let _ = rustix::stdio::dup2_stdin(&null);
         let _ = rustix::stdio::dup2_stdout(&null);
         let _ = rustix::stdio::dup2_stderr(&null);
@@ -215,7 +265,10 @@ impl Tree {
                 Reaped::Running => {}
                 Reaped::Gone(status) => return status,
             }
-            if crowd.as_mut().is_some_and(|crowd| crowd.is_too_large(|| sweep::descendants(own()).len())) {
+            if crowd
+                .as_mut()
+                .is_some_and(|crowd| crowd.is_too_large(|| sweep::descendants(own()).len()))
+            {
                 let _ = writeln!(socket, "{OVERRAN} 0");
                 self.kill();
                 crowd = None;
@@ -296,7 +349,9 @@ fn reap(agent: Pid) -> Reaped {
             Ok(Some((pid, status))) if pid == agent => found = Reaped::Gone(Some(status)),
             Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
             // No child at all: somebody else took the status.
-            Err(rustix::io::Errno::CHILD) if matches!(found, Reaped::Running) => return Reaped::Gone(None),
+            Err(rustix::io::Errno::CHILD) if matches!(found, Reaped::Running) => {
+                return Reaped::Gone(None);
+            }
             Ok(None) | Err(_) => return found,
         }
     }
@@ -344,10 +399,19 @@ mod tests {
     #[test]
     fn the_guard_knows_what_goes_with_the_agent() {
         let place = tempfile::tempdir().unwrap();
-        let mut prepared = PreparedCommand::query(&Host::default(), std::path::Path::new("/bin/sh"), &["-c"], "s").unwrap();
+        let mut prepared = PreparedCommand::query(
+            &Host::default(),
+            std::path::Path::new("/bin/sh"),
+            &["-c"],
+            "s",
+        )
+        .unwrap();
         prepared.beside = Some(place.path().to_owned());
         let orders = orders(arguments(&prepared).unwrap()).unwrap();
         assert_eq!(orders.files, [place.path().as_os_str()]);
-        assert_eq!((orders.program.to_str(), orders.args), (Some("/bin/sh"), vec![OsString::from("-c")]));
+        assert_eq!(
+            (orders.program.to_str(), orders.args),
+            (Some("/bin/sh"), vec![OsString::from("-c")])
+        );
     }
 }

@@ -19,7 +19,10 @@ use super::guard::SOCKET;
 use super::{Child, Control, Ended, ExitStatus, LAST_LOOKS, PreparedCommand, SpawnError, sweep};
 use crate::host::GuardProgram;
 
-pub(super) async fn spawn(prepared: PreparedCommand, guard: &GuardProgram) -> Result<Child, SpawnError> {
+pub(super) async fn spawn(
+    prepared: PreparedCommand,
+    guard: &GuardProgram,
+) -> Result<Child, SpawnError> {
     let program = prepared.program.clone();
     let failed = |error: io::Error| SpawnError::of(&guard.program, error);
     let (ours, theirs) = StdStream::pair().map_err(failed)?;
@@ -41,10 +44,15 @@ pub(super) async fn spawn(prepared: PreparedCommand, guard: &GuardProgram) -> Re
         _files: prepared.files,
         _temp: prepared.temp,
     };
-    let pid = control.agent_pid(&program, prepared.confinement.as_ref()).await?;
+    let pid = control
+        .agent_pid(&program, prepared.confinement.as_ref())
+        .await?;
     Ok(Child {
         stdin: control.stdin.take().map(|s| Box::new(s) as _),
-        stdout: control.stdout.take().map_or_else(|| Box::new(tokio::io::empty()) as _, |s| Box::new(s) as _),
+        stdout: control
+            .stdout
+            .take()
+            .map_or_else(|| Box::new(tokio::io::empty()) as _, |s| Box::new(s) as _),
         stderr: control.stderr.take().map(|s| Box::new(s) as _),
         pid: Some(pid),
         remark: remark.or_else(super::remark_on_system),
@@ -52,15 +60,29 @@ pub(super) async fn spawn(prepared: PreparedCommand, guard: &GuardProgram) -> Re
     })
 }
 
-fn start(prepared: &PreparedCommand, guard: &GuardProgram, socket: StdStream) -> io::Result<Box<dyn ChildWrapper>> {
+fn start(
+    prepared: &PreparedCommand,
+    guard: &GuardProgram,
+    socket: StdStream,
+) -> io::Result<Box<dyn ChildWrapper>> {
     let mut command = Command::new(&guard.program);
-    command.args(&guard.args).args(super::guard::arguments(prepared)?);
-    command.env_clear().envs(&prepared.env).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .args(&guard.args)
+        .args(super::guard::arguments(prepared)?);
+    command
+        .env_clear()
+        .envs(&prepared.env)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     if let Some(dir) = &prepared.dir {
         command.current_dir(dir);
     }
     command
-        .fd_mappings(vec![FdMapping { parent_fd: socket.into(), child_fd: SOCKET }])
+        .fd_mappings(vec![FdMapping {
+            parent_fd: socket.into(),
+            child_fd: SOCKET,
+        }])
         .map_err(|_| io::Error::other("the guard's socket could not be handed over"))?;
     let mut wrap = CommandWrap::from(command);
     // A session of its own: no terminal that a tool could ask for a password, no Ctrl-C that is meant for Ostler.
@@ -110,11 +132,17 @@ impl Guarded {
         match word {
             Some((word, pid)) if word == "pid" => Ok(u32::try_from(pid).unwrap_or(0)),
             Some((_, errno)) => {
-                let unconfined =
-                    confinement.zip(entered).and_then(|(wanted, layers)| SpawnError::unconfined(wanted, layers));
-                Err(unconfined.unwrap_or_else(|| SpawnError::of(program, io::Error::from_raw_os_error(errno))))
+                let unconfined = confinement
+                    .zip(entered)
+                    .and_then(|(wanted, layers)| SpawnError::unconfined(wanted, layers));
+                Err(unconfined.unwrap_or_else(|| {
+                    SpawnError::of(program, io::Error::from_raw_os_error(errno))
+                }))
             }
-            None => Err(SpawnError::of(program, io::Error::other("its guard ended before it was started"))),
+            None => Err(SpawnError::of(
+                program,
+                io::Error::other("its guard ended before it was started"),
+            )),
         }
     }
 
@@ -126,7 +154,9 @@ impl Guarded {
     /// Stops what it watches over, or lets it go on. The guard itself stays awake: it must hear when this process goes.
     fn halt(&self, signal: Signal) {
         let guard = self.guard.id();
-        let watched = sweep::marked(&self.mark).into_iter().filter(|process| !process.is(guard));
+        let watched = sweep::marked(&self.mark)
+            .into_iter()
+            .filter(|process| !process.is(guard));
         sweep::signal(&watched.collect::<Vec<_>>(), signal);
     }
 
@@ -153,8 +183,18 @@ impl Guarded {
                 super::guard::OVERRAN => self.overran = true,
                 super::guard::MEMORY => status.out_of_memory = true,
                 super::guard::LEFT => status.left_over = true,
-                "exit" => return Some(ExitStatus { code: Some(number), ..status }),
-                _ => return Some(ExitStatus { signal: Some(number), ..status }),
+                "exit" => {
+                    return Some(ExitStatus {
+                        code: Some(number),
+                        ..status
+                    });
+                }
+                _ => {
+                    return Some(ExitStatus {
+                        signal: Some(number),
+                        ..status
+                    });
+                }
             }
         }
     }
@@ -168,7 +208,11 @@ impl Control for Guarded {
     fn kill(&mut self) {
         self.order(b'K');
         // A guard that somebody has stopped does what it is told again.
-        let guard = self.guard.id().and_then(|pid| i32::try_from(pid).ok()).and_then(rustix::process::Pid::from_raw);
+        let guard = self
+            .guard
+            .id()
+            .and_then(|pid| i32::try_from(pid).ok())
+            .and_then(rustix::process::Pid::from_raw);
         if let Some(guard) = guard {
             let _ = rustix::process::kill_process(guard, Signal::CONT);
         }
@@ -186,7 +230,9 @@ impl Control for Guarded {
         // The guard stays: it alone knows all of what it watches over.
         self.kill();
         let guard = self.guard.id();
-        let watched = sweep::marked(&self.mark).into_iter().filter(|process| !process.is(guard));
+        let watched = sweep::marked(&self.mark)
+            .into_iter()
+            .filter(|process| !process.is(guard));
         sweep::signal(&watched.collect::<Vec<_>>(), Signal::KILL);
     }
 
@@ -215,14 +261,17 @@ impl Control for Guarded {
             if self.ended.is_none() {
                 self.ended = Some(match self.last_words().await {
                     Some(status) => status,
-                    None => {
-                        ExitStatus { signal: Some(Signal::KILL.as_raw()), left_over: true, ..ExitStatus::default() }
-                    }
+                    None => ExitStatus {
+                        signal: Some(Signal::KILL.as_raw()),
+                        left_over: true,
+                        ..ExitStatus::default()
+                    },
                 });
             }
             let _ = self.guard.wait().await;
             // A guard that has seen a pid namespace end leaves nothing to look for.
-            let is_seen = self.layers.has(Layers::PIDS) && self.ended.is_some_and(|status| !status.left_over);
+            let is_seen =
+                self.layers.has(Layers::PIDS) && self.ended.is_some_and(|status| !status.left_over);
             let is_gone = is_seen || self.sweep_alone().await;
             if let Some(status) = &mut self.ended {
                 status.left_over = !is_gone;

@@ -19,13 +19,26 @@ pub(crate) struct Finished {
 }
 
 /// Starts a command with nothing on its stdin and waits for its end, or for `limit`.
-pub(crate) async fn run_once(prepared: PreparedCommand, limit: Duration) -> Result<Finished, SpawnError> {
+pub(crate) async fn run_once(
+    prepared: PreparedCommand,
+    limit: Duration,
+) -> Result<Finished, SpawnError> {
     run_with_input(prepared, "", limit).await
 }
 
 /// Starts a command, writes `input` to its stdin, closes that, and waits for its end, or for `limit`.
-pub(crate) async fn run_with_input(prepared: PreparedCommand, input: &str, limit: Duration) -> Result<Finished, SpawnError> {
-    let Child { stdin, mut stdout, stderr, mut control, .. } = super::spawn(prepared).await?;
+pub(crate) async fn run_with_input(
+    prepared: PreparedCommand,
+    input: &str,
+    limit: Duration,
+) -> Result<Finished, SpawnError> {
+    let Child {
+        stdin,
+        mut stdout,
+        stderr,
+        mut control,
+        ..
+    } = super::spawn(prepared).await?;
     let (mut out, mut err) = (HeadTail::new(KEPT), HeadTail::new(KEPT));
     let work = async {
         let stdin = async {
@@ -41,15 +54,26 @@ pub(crate) async fn run_with_input(prepared: PreparedCommand, input: &str, limit
             }
         };
         // Waiting for the end also ends what holds the pipes open.
-        let ((), (), (), status) = tokio::join!(stdin, drain(&mut stdout, &mut out), stderr, control.wait());
+        let ((), (), (), status) =
+            tokio::join!(stdin, drain(&mut stdout, &mut out), stderr, control.wait());
         status
     };
     match tokio::time::timeout(limit, work).await {
-        Ok(status) => Ok(Finished { status, stdout: out.text(), stderr: err.text(), timed_out: false }),
+        Ok(status) => Ok(Finished {
+            status,
+            stdout: out.text(),
+            stderr: err.text(),
+            timed_out: false,
+        }),
         Err(_) => {
             control.kill();
             let _ = tokio::time::timeout(Duration::from_secs(2), control.wait()).await;
-            Ok(Finished { status: ExitStatus::default(), stdout: out.text(), stderr: err.text(), timed_out: true })
+            Ok(Finished {
+                status: ExitStatus::default(),
+                stdout: out.text(),
+                stderr: err.text(),
+                timed_out: true,
+            })
         }
     }
 }

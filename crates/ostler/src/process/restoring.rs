@@ -28,8 +28,15 @@ pub(super) async fn take(workspaces: Vec<PathBuf>) -> io::Result<Vec<Snapshot>> 
     for root in &workspaces {
         locks.push(WorkspaceLock::acquire(root, PATIENCE).await);
     }
-    let work = move || workspaces.iter().map(|root| Snapshot::take(root, AS_GIT)).collect::<Result<Vec<_>, _>>();
-    let taken = tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?;
+    let work = move || {
+        workspaces
+            .iter()
+            .map(|root| Snapshot::take(root, AS_GIT))
+            .collect::<Result<Vec<_>, _>>()
+    };
+    let taken = tokio::task::spawn_blocking(work)
+        .await
+        .map_err(io::Error::other)?;
     drop(locks);
     taken.map_err(|error| io::Error::other(error.message))
 }
@@ -49,7 +56,11 @@ enum Stage {
 
 impl Restoring {
     pub(super) fn new(inner: Box<dyn Control>, snapshots: Vec<Snapshot>) -> Self {
-        Self { inner: Some(inner), stage: Stage::Running(snapshots), remarks: Vec::new() }
+        Self {
+            inner: Some(inner),
+            stage: Stage::Running(snapshots),
+            remarks: Vec::new(),
+        }
     }
 
     fn with(&mut self, act: impl FnOnce(&mut dyn Control)) {
@@ -89,7 +100,9 @@ impl Control for Restoring {
     }
 
     fn end(&mut self) -> Ended {
-        self.inner.as_mut().map_or(Ended::Confirmed, |inner| inner.end())
+        self.inner
+            .as_mut()
+            .map_or(Ended::Confirmed, |inner| inner.end())
     }
 
     fn wait(&mut self) -> Pin<Box<dyn Future<Output = ExitStatus> + Send + '_>> {
@@ -102,8 +115,10 @@ impl Control for Restoring {
                             None => ExitStatus::default(),
                         };
                         let snapshots = std::mem::take(snapshots);
-                        self.stage =
-                            Stage::PuttingBack(status, tokio::task::spawn_blocking(move || put_back(&snapshots)));
+                        self.stage = Stage::PuttingBack(
+                            status,
+                            tokio::task::spawn_blocking(move || put_back(&snapshots)),
+                        );
                     }
                     Stage::PuttingBack(status, work) => {
                         let status = *status;
@@ -124,7 +139,9 @@ impl Control for Restoring {
 impl Drop for Restoring {
     /// Whoever drops the child without waiting for its end still has the files put back, as soon as it has ended.
     fn drop(&mut self) {
-        let Stage::Running(snapshots) = &mut self.stage else { return };
+        let Stage::Running(snapshots) = &mut self.stage else {
+            return;
+        };
         let (snapshots, inner) = (std::mem::take(snapshots), self.inner.take());
         let work = move || {
             if let Some(mut inner) = inner {
@@ -132,7 +149,9 @@ impl Drop for Restoring {
             }
             put_back(&snapshots);
         };
-        let _ = std::thread::Builder::new().name("ostler-restore".into()).spawn(work);
+        let _ = std::thread::Builder::new()
+            .name("ostler-restore".into())
+            .spawn(work);
     }
 }
 
@@ -162,5 +181,9 @@ fn notice(restored: &Restored, status: ExitStatus) -> Option<Notice> {
     if status.left_over {
         message.push_str(" Something that the agent started may still run and change them again.");
     }
-    Some(Notice::new(Level::Warning, CODE, message.trim_start().to_owned()))
+    Some(Notice::new(
+        Level::Warning,
+        CODE,
+        message.trim_start().to_owned(),
+    ))
 }

@@ -31,42 +31,86 @@ impl<'a> Wanted<'a> {
     pub(super) fn new(spec: &'a Spec, launch: &'a Launch) -> Self {
         let dir = spec.dir.as_deref().unwrap_or(Path::new("."));
         let added = spec.settings.get(keys::ADD_DIR).unwrap_or_default();
-        Self { sandbox: spec.sandbox, dir, added, state: launch.state, required: Required::Files }
+        Self {
+            sandbox: spec.sandbox,
+            dir,
+            added,
+            state: launch.state,
+            required: Required::Files,
+        }
     }
 }
 
 /// Has the agent confined when it is started.
-pub(crate) fn confine(prepared: &mut PreparedCommand, host: &Host, wanted: &Wanted<'_>) -> Result<(), SpawnError> {
-    let failed = |source| SpawnError::Other { program: prepared.program.clone(), source };
+pub(crate) fn confine(
+    prepared: &mut PreparedCommand,
+    host: &Host,
+    wanted: &Wanted<'_>,
+) -> Result<(), SpawnError> {
+    let failed = |source| SpawnError::Other {
+        program: prepared.program.clone(),
+        source,
+    };
     let temp = super::PrivateDirectory::new(&host.temp_dir()).map_err(failed)?;
-    let workspace = std::path::absolute(wanted.dir).and_then(|dir| dir.canonicalize()).map_err(failed)?;
-    let home = prepared.env.get(std::ffi::OsStr::new("HOME")).map(PathBuf::from).filter(|home| home.is_absolute());
+    let workspace = std::path::absolute(wanted.dir)
+        .and_then(|dir| dir.canonicalize())
+        .map_err(failed)?;
+    let home = prepared
+        .env
+        .get(std::ffi::OsStr::new("HOME"))
+        .map(PathBuf::from)
+        .filter(|home| home.is_absolute());
     let mut write = vec![temp.path().to_owned()];
-    let own: Vec<PathBuf> = wanted.state.iter().filter_map(|place| state(place, prepared, home.as_deref())).collect();
+    let own: Vec<PathBuf> = wanted
+        .state
+        .iter()
+        .filter_map(|place| state(place, prepared, home.as_deref()))
+        .collect();
     write.extend(own.iter().cloned());
     let mut workspaces = Vec::new();
     if wanted.sandbox == Sandbox::WorkspaceWrite {
         let added = wanted.added.iter().map(|dir| workspace.join(dir));
-        workspaces.extend([workspace.clone()].into_iter().chain(added).filter(|dir| dir.is_dir()));
+        workspaces.extend(
+            [workspace.clone()]
+                .into_iter()
+                .chain(added)
+                .filter(|dir| dir.is_dir()),
+        );
         write.extend(workspaces.iter().cloned());
     }
     let around = Home {
         workspace: &workspace,
         temp: temp.path(),
         home: home.as_deref(),
-        path: prepared.env.get(std::ffi::OsStr::new("PATH")).map_or_else(Default::default, |path| path.as_os_str()),
+        path: prepared
+            .env
+            .get(std::ffi::OsStr::new("PATH"))
+            .map_or_else(Default::default, |path| path.as_os_str()),
         tools: &[],
         secrets: &host.named_secrets(),
         exempt: &own,
     };
-    let mut confinement = Confinement { required: wanted.required, ..Confinement::agent(write, &around) };
+    let mut confinement = Confinement {
+        required: wanted.required,
+        ..Confinement::agent(write, &around)
+    };
     // What goes to the agent in files is private, and lies beside its temporary files.
-    confinement.read.extend(prepared.files.iter().map(|file| file.path().to_owned()));
-    confinement.protected = workspaces.iter().flat_map(|root| protected_paths(root)).collect();
+    confinement
+        .read
+        .extend(prepared.files.iter().map(|file| file.path().to_owned()));
+    confinement.protected = workspaces
+        .iter()
+        .flat_map(|root| protected_paths(root))
+        .collect();
     let layers = super::probe_layers(&mut confinement);
     let report = Report::new(&confinement, layers, confine::machine());
-    if !confinement.required.is_met(layers, confine::machine().landlock, confinement.network) {
-        return Err(SpawnError::Unconfined { gaps: report.gaps_line() });
+    if !confinement
+        .required
+        .is_met(layers, confine::machine().landlock, confinement.network)
+    {
+        return Err(SpawnError::Unconfined {
+            gaps: report.gaps_line(),
+        });
     }
     prepared.remark = Some(notice(wanted.sandbox, &confinement, &report));
     for name in ["TMPDIR", "TEMP", "TMP"] {
@@ -84,7 +128,10 @@ fn state(place: &str, prepared: &PreparedCommand, home: Option<&Path>) -> Option
     let path = match place.strip_prefix('$') {
         Some(rest) => {
             let (name, below) = rest.split_once('/').unwrap_or((rest, ""));
-            let value = prepared.env.get(std::ffi::OsStr::new(name)).filter(|value| !value.is_empty())?;
+            let value = prepared
+                .env
+                .get(std::ffi::OsStr::new(name))
+                .filter(|value| !value.is_empty())?;
             Path::new(value).join(below)
         }
         None => home?.join(place.strip_prefix("~/")?),
@@ -96,12 +143,26 @@ fn state(place: &str, prepared: &PreparedCommand, home: Option<&Path>) -> Option
 }
 
 fn notice(sandbox: Sandbox, confinement: &Confinement, report: &confine::Report) -> Notice {
-    let places: Vec<String> = confinement.write.iter().map(|path| path.display().to_string()).collect();
-    let mut message = format!("The agent runs in the sandbox {}. It may write: {}.", sandbox.as_str(), places.join(", "));
-    let gaps: Vec<String> = report.gaps().map(|gap| format!("{} ({})", gap.name, gap.by)).collect();
+    let places: Vec<String> = confinement
+        .write
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    let mut message = format!(
+        "The agent runs in the sandbox {}. It may write: {}.",
+        sandbox.as_str(),
+        places.join(", ")
+    );
+    let gaps: Vec<String> = report
+        .gaps()
+        .map(|gap| format!("{} ({})", gap.name, gap.by))
+        .collect();
     if gaps.is_empty() {
         return Notice::new(Level::Info, CODE, message);
     }
-    message.push_str(&format!(" Not enforced on this machine: {}.", gaps.join("; ")));
+    message.push_str(&format!(
+        " Not enforced on this machine: {}.",
+        gaps.join("; ")
+    ));
     Notice::new(Level::Warning, CODE, message)
 }

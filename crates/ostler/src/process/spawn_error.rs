@@ -14,7 +14,10 @@ pub(crate) struct Interrupted(pub(crate) bool);
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SpawnError {
     #[error("{program} was not found in PATH")]
-    Missing { program: String, searched: Vec<PathBuf> },
+    Missing {
+        program: String,
+        searched: Vec<PathBuf>,
+    },
     #[error("there is no file {}", .0.display())]
     NoSuchFile(PathBuf),
     #[error("{} cannot be executed: permission denied", .0.display())]
@@ -42,12 +45,19 @@ impl SpawnError {
         #[cfg(unix)]
         match rustix::io::Errno::from_io_error(&error) {
             // The file was there a moment ago: what is missing is its interpreter or its loader.
-            Some(rustix::io::Errno::NOENT | rustix::io::Errno::NOEXEC) => return Self::BadFormat(program),
-            Some(rustix::io::Errno::ACCESS | rustix::io::Errno::PERM) => return Self::NotExecutable(program),
+            Some(rustix::io::Errno::NOENT | rustix::io::Errno::NOEXEC) => {
+                return Self::BadFormat(program);
+            }
+            Some(rustix::io::Errno::ACCESS | rustix::io::Errno::PERM) => {
+                return Self::NotExecutable(program);
+            }
             Some(rustix::io::Errno::TOOBIG) => return Self::TooLong,
             _ => {}
         }
-        Self::Other { program, source: error }
+        Self::Other {
+            program,
+            source: error,
+        }
     }
 
     /// The error of a child that was not executed since a required layer is missing; none if that was not the reason.
@@ -57,11 +67,16 @@ impl SpawnError {
         layers: ostler_tools::confine::Layers,
     ) -> Option<Self> {
         let machine = ostler_tools::confine::machine();
-        if confinement.required.is_met(layers, machine.landlock, confinement.network) {
+        if confinement
+            .required
+            .is_met(layers, machine.landlock, confinement.network)
+        {
             return None;
         }
         let report = ostler_tools::confine::Report::new(confinement, layers, machine);
-        Some(Self::Unconfined { gaps: report.gaps_line() })
+        Some(Self::Unconfined {
+            gaps: report.gaps_line(),
+        })
     }
 
     fn code(&self) -> &'static str {
@@ -87,7 +102,8 @@ impl SpawnError {
             Self::CalledOff(Interrupted(false)) => Cause::Stopped,
             _ => Cause::Unavailable,
         };
-        let outcome = Outcome::new(cause, format!("{self}.")).with(|d| d.spawn = Some(self.code().to_owned()));
+        let outcome = Outcome::new(cause, format!("{self}."))
+            .with(|d| d.spawn = Some(self.code().to_owned()));
         match (self.hint(), install_hint) {
             (Some(hint), Some(install)) if matches!(self, Self::Missing { .. }) => {
                 outcome.hint(format!("{install} {hint}"))

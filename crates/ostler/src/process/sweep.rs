@@ -41,7 +41,10 @@ pub(super) fn descendants(root: i32) -> Vec<Identity> {
             if seen.insert(pid) {
                 queue.push(pid);
                 if let Some(stat) = all.get(&pid).filter(|s| !s.zombie) {
-                    found.push(Identity { pid, start: stat.start });
+                    found.push(Identity {
+                        pid,
+                        start: stat.start,
+                    });
                 }
             }
         }
@@ -56,14 +59,27 @@ pub(super) fn marked(mark: &str) -> Vec<Identity> {
         std::fs::read(format!("/proc/{pid}/environ"))
             .is_ok_and(|env| env.split(|b| *b == 0).any(|entry| entry == mark.as_bytes()))
     };
-    let alive = |pid: i32| stat(pid).filter(|s| !s.zombie).map(|s| Identity { pid, start: s.start });
-    pids().filter(|pid| *pid != own).filter(holds).filter_map(alive).collect()
+    let alive = |pid: i32| {
+        stat(pid).filter(|s| !s.zombie).map(|s| Identity {
+            pid,
+            start: s.start,
+        })
+    };
+    pids()
+        .filter(|pid| *pid != own)
+        .filter(holds)
+        .filter_map(alive)
+        .collect()
 }
 
 /// Whether anything lives in a session of processes, or is still dying there. Only to wait for: the number may be another's.
 pub(super) fn is_peopled(session: Option<u32>) -> bool {
     let session = session.and_then(|session| i32::try_from(session).ok());
-    session.is_some_and(|session| pids().filter_map(stat).any(|stat| stat.session == session && !stat.zombie))
+    session.is_some_and(|session| {
+        pids()
+            .filter_map(stat)
+            .any(|stat| stat.session == session && !stat.zombie)
+    })
 }
 
 /// Sends a signal to those that are still the same processes.
@@ -87,14 +103,21 @@ fn stat(pid: i32) -> Option<Stat> {
     let bytes = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     // The second field is the command in parentheses and may itself hold spaces and parentheses.
     let end = bytes.iter().rposition(|byte| *byte == b')')?;
-    let mut fields = std::str::from_utf8(bytes.get(end + 1..)?).ok()?.split_ascii_whitespace();
+    let mut fields = std::str::from_utf8(bytes.get(end + 1..)?)
+        .ok()?
+        .split_ascii_whitespace();
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
     let session = fields.nth(1)?.parse().ok()?;
     let threads: u32 = fields.nth(13)?.parse().ok()?;
     let start = fields.nth(1)?.parse().ok()?;
     // A process whose first thread has ended shows as a zombie while its others go on.
-    Some(Stat { parent, session, zombie: matches!(state, "Z" | "X") && threads <= 1, start })
+    Some(Stat {
+        parent,
+        session,
+        zombie: matches!(state, "Z" | "X") && threads <= 1,
+        start,
+    })
 }
 
 #[cfg(test)]
@@ -111,7 +134,10 @@ mod tests {
     // P8: what is waited for is there as long as it lives, and no longer.
     #[test]
     fn a_session_is_peopled_while_one_of_it_lives() {
-        let mut child = std::process::Command::new("setsid").args(["sleep", "30"]).spawn().unwrap();
+        let mut child = std::process::Command::new("setsid")
+            .args(["sleep", "30"])
+            .spawn()
+            .unwrap();
         let session = Some(child.id());
         while !is_peopled(session) {
             std::thread::sleep(std::time::Duration::from_millis(5));
@@ -130,13 +156,23 @@ mod tests {
     fn a_process_whose_name_is_no_text_is_found() {
         let script = r"printf 'x\377) y' > /proc/self/comm; printf 'x\377) y' > /proc/$$/comm; echo; read -r line";
         let (stdin, stdout) = (std::process::Stdio::piped(), std::process::Stdio::piped());
-        let mut child =
-            std::process::Command::new("sh").args(["-c", script]).stdin(stdin).stdout(stdout).spawn().unwrap();
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", script])
+            .stdin(stdin)
+            .stdout(stdout)
+            .spawn()
+            .unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut [0]).unwrap();
-        assert!(std::fs::read_to_string(format!("/proc/{pid}/stat")).is_err(), "the name is text");
+        assert!(
+            std::fs::read_to_string(format!("/proc/{pid}/stat")).is_err(),
+            "the name is text"
+        );
         let own = rustix::process::getpid().as_raw_nonzero().get();
-        let found = descendants(own).into_iter().find(|process| process.pid == pid).unwrap();
+        let found = descendants(own)
+            .into_iter()
+            .find(|process| process.pid == pid)
+            .unwrap();
         signal(&[found], Signal::KILL);
         assert!(!child.wait().unwrap().success());
     }
@@ -144,12 +180,24 @@ mod tests {
     // P12: a process with our number and another start time is never signalled.
     #[test]
     fn a_reused_number_is_not_signalled() {
-        let mut child = std::process::Command::new("sleep").arg("30").spawn().unwrap();
+        let mut child = std::process::Command::new("sleep")
+            .arg("30")
+            .spawn()
+            .unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         let real = stat(pid).unwrap().start;
-        signal(&[Identity { pid, start: real + 1 }], Signal::KILL);
+        signal(
+            &[Identity {
+                pid,
+                start: real + 1,
+            }],
+            Signal::KILL,
+        );
         std::thread::sleep(std::time::Duration::from_millis(50));
-        assert!(child.try_wait().unwrap().is_none(), "a foreign process was killed");
+        assert!(
+            child.try_wait().unwrap().is_none(),
+            "a foreign process was killed"
+        );
         signal(&[Identity { pid, start: real }], Signal::KILL);
         assert!(!child.wait().unwrap().success());
     }

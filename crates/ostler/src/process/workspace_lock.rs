@@ -18,7 +18,9 @@ impl WorkspaceLock {
     /// Waits for the lock; none if another session holds it for longer than `patience`. A file system without locks gives one that
     /// holds nobody off.
     pub(crate) async fn acquire(root: &Path, patience: Duration) -> Option<Self> {
-        let Ok(directory) = File::open(root) else { return Some(Self { _directory: None }) };
+        let Ok(directory) = File::open(root) else {
+            return Some(Self { _directory: None });
+        };
         let waiting = async {
             loop {
                 match try_lock(&directory) {
@@ -29,7 +31,9 @@ impl WorkspaceLock {
             }
         };
         match tokio::time::timeout(patience, waiting).await {
-            Ok(locked) => Some(Self { _directory: locked.map(|()| directory) }),
+            Ok(locked) => Some(Self {
+                _directory: locked.map(|()| directory),
+            }),
             Err(_) => None,
         }
     }
@@ -56,10 +60,24 @@ mod tests {
     #[tokio::test]
     async fn a_workspace_is_locked_by_one_at_a_time() {
         let dir = tempfile::tempdir().unwrap();
-        let first = WorkspaceLock::acquire(dir.path(), Duration::ZERO).await.unwrap();
-        assert!(WorkspaceLock::acquire(dir.path(), Duration::from_millis(50)).await.is_none());
+        let first = WorkspaceLock::acquire(dir.path(), Duration::ZERO)
+            .await
+            .unwrap();
+        assert!(
+            WorkspaceLock::acquire(dir.path(), Duration::from_millis(50))
+                .await
+                .is_none()
+        );
         drop(first);
-        assert!(WorkspaceLock::acquire(dir.path(), Duration::from_secs(60)).await.is_some());
-        assert!(WorkspaceLock::acquire(&dir.path().join("none"), Duration::ZERO).await.is_some());
+        assert!(
+            WorkspaceLock::acquire(dir.path(), Duration::from_secs(60))
+                .await
+                .is_some()
+        );
+        assert!(
+            WorkspaceLock::acquire(&dir.path().join("none"), Duration::ZERO)
+                .await
+                .is_some()
+        );
     }
 }

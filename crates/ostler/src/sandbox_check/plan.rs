@@ -28,47 +28,178 @@ pub(super) enum Expected {
 
 use Expected::{Refused, Undone, Works};
 
-type Row = (&'static str, &'static str, &'static str, (&'static str, String), Expected, &'static str);
+type Row = (
+    &'static str,
+    &'static str,
+    &'static str,
+    (&'static str, String),
+    Expected,
+    &'static str,
+);
 
 /// Attempts of an agent that is confined to its workspace.
 pub(super) fn agent_plans(scene: &Scene) -> Vec<Plan> {
     let rows: Vec<Row> = vec![
-        ("agent_write_inside", "write a file in the workspace", "agent", ("write", "made".to_owned()), Works, ""),
-        ("agent_write_outside", "write beside the workspace", "agent", ("write", scene.at("outside/new")), Refused, ""),
-        ("agent_hook", "leave a hook for git", "agent", ("write", ".git/hooks/pre-commit".to_owned()), Undone, ""),
-        ("agent_policy", "widen its policy", "agent", ("overwrite", ".ostler/sandbox.toml".to_owned()), Undone, ""),
-        ("agent_config", "configure Ostler", "agent", ("write", "ostler.toml".to_owned()), Undone, ""),
-        ("agent_key", "read a key in ~/.ssh", "agent", ("read", scene.at("home/.ssh/id_ed25519")), Refused, ""),
+        (
+            "agent_write_inside",
+            "write a file in the workspace",
+            "agent",
+            ("write", "made".to_owned()),
+            Works,
+            "",
+        ),
+        (
+            "agent_write_outside",
+            "write beside the workspace",
+            "agent",
+            ("write", scene.at("outside/new")),
+            Refused,
+            "",
+        ),
+        (
+            "agent_hook",
+            "leave a hook for git",
+            "agent",
+            ("write", ".git/hooks/pre-commit".to_owned()),
+            Undone,
+            "",
+        ),
+        (
+            "agent_policy",
+            "widen its policy",
+            "agent",
+            ("overwrite", ".ostler/sandbox.toml".to_owned()),
+            Undone,
+            "",
+        ),
+        (
+            "agent_config",
+            "configure Ostler",
+            "agent",
+            ("write", "ostler.toml".to_owned()),
+            Undone,
+            "",
+        ),
+        (
+            "agent_key",
+            "read a key in ~/.ssh",
+            "agent",
+            ("read", scene.at("home/.ssh/id_ed25519")),
+            Refused,
+            "",
+        ),
     ];
-    let tokens = TOKENS
-        .iter()
-        .map(|(name, what, file)| (*name, *what, "agent", ("read", scene.at(&format!("home/{file}"))), Refused, ""));
+    let tokens = TOKENS.iter().map(|(name, what, file)| {
+        (
+            *name,
+            *what,
+            "agent",
+            ("read", scene.at(&format!("home/{file}"))),
+            Refused,
+            "",
+        )
+    });
     rows.into_iter().chain(tokens).map(plan).collect()
 }
 
 /// Every attempt of a command, in the order in which they are told.
 pub(super) fn plans(scene: &Scene) -> Vec<Plan> {
-    let rows = files(scene).into_iter().chain(later()).chain(others(scene)).chain(machine());
+    let rows = files(scene)
+        .into_iter()
+        .chain(later())
+        .chain(others(scene))
+        .chain(machine());
     rows.map(plan).collect()
 }
 
 fn plan((name, what, layer, (attempt, about), expected, limits): Row) -> Plan {
-    Plan { name, what, layer, attempt, about, expected, limits }
+    Plan {
+        name,
+        what,
+        layer,
+        attempt,
+        about,
+        expected,
+        limits,
+    }
 }
 
 fn files(scene: &Scene) -> Vec<Row> {
     let at = |name: &str| scene.at(name);
     let temp = || scene.at("tmp-of-others");
     vec![
-        ("write_inside", "write a file in the workspace", "files", ("write", "new".to_owned()), Works, ""),
-        ("run_system", "read the system's own files", "files", ("read", "/etc/passwd".to_owned()), Works, ""),
-        ("read_key", "read a key in ~/.ssh", "files", ("read", at("home/.ssh/id_ed25519")), Refused, ""),
-        ("read_home", "read another file at home", "files", ("read", at("home/notes")), Refused, ""),
-        ("read_outside", "read a file beside the workspace", "files", ("read", at("outside/file")), Refused, ""),
-        ("read_shadow", "read the system's passwords", "files", ("read", "/etc/shadow".to_owned()), Refused, ""),
-        ("climb", "read it by ..", "files", ("read", "../outside/file".to_owned()), Refused, ""),
-        ("follow_link", "read it through a link", "files", ("read_through_link", at("outside/file")), Refused, ""),
-        ("hard_link", "link it into the workspace", "files", ("hard_link", at("outside/file")), Refused, ""),
+        (
+            "write_inside",
+            "write a file in the workspace",
+            "files",
+            ("write", "new".to_owned()),
+            Works,
+            "",
+        ),
+        (
+            "run_system",
+            "read the system's own files",
+            "files",
+            ("read", "/etc/passwd".to_owned()),
+            Works,
+            "",
+        ),
+        (
+            "read_key",
+            "read a key in ~/.ssh",
+            "files",
+            ("read", at("home/.ssh/id_ed25519")),
+            Refused,
+            "",
+        ),
+        (
+            "read_home",
+            "read another file at home",
+            "files",
+            ("read", at("home/notes")),
+            Refused,
+            "",
+        ),
+        (
+            "read_outside",
+            "read a file beside the workspace",
+            "files",
+            ("read", at("outside/file")),
+            Refused,
+            "",
+        ),
+        (
+            "read_shadow",
+            "read the system's passwords",
+            "files",
+            ("read", "/etc/shadow".to_owned()),
+            Refused,
+            "",
+        ),
+        (
+            "climb",
+            "read it by ..",
+            "files",
+            ("read", "../outside/file".to_owned()),
+            Refused,
+            "",
+        ),
+        (
+            "follow_link",
+            "read it through a link",
+            "files",
+            ("read_through_link", at("outside/file")),
+            Refused,
+            "",
+        ),
+        (
+            "hard_link",
+            "link it into the workspace",
+            "files",
+            ("hard_link", at("outside/file")),
+            Refused,
+            "",
+        ),
         (
             "proc_root",
             "read it through /proc/self/root",
@@ -77,10 +208,38 @@ fn files(scene: &Scene) -> Vec<Row> {
             Refused,
             "",
         ),
-        ("write_outside", "make a file beside the workspace", "files", ("write", at("outside/new")), Refused, ""),
-        ("overwrite", "change a file beside the workspace", "files", ("overwrite", at("outside/file")), Refused, ""),
-        ("remove", "remove a file beside the workspace", "files", ("remove", at("outside/file")), Refused, ""),
-        ("write_temp", "write where others keep temporary files", "files", ("write", temp()), Refused, ""),
+        (
+            "write_outside",
+            "make a file beside the workspace",
+            "files",
+            ("write", at("outside/new")),
+            Refused,
+            "",
+        ),
+        (
+            "overwrite",
+            "change a file beside the workspace",
+            "files",
+            ("overwrite", at("outside/file")),
+            Refused,
+            "",
+        ),
+        (
+            "remove",
+            "remove a file beside the workspace",
+            "files",
+            ("remove", at("outside/file")),
+            Refused,
+            "",
+        ),
+        (
+            "write_temp",
+            "write where others keep temporary files",
+            "files",
+            ("write", temp()),
+            Refused,
+            "",
+        ),
         (
             "write_kernel",
             "change a setting of the kernel",
@@ -158,12 +317,54 @@ fn others(scene: &Scene) -> Vec<Row> {
             Refused,
             "",
         ),
-        ("other_memory", "open the memory of another process", "files", ("read_memory_of", own()), Refused, ""),
-        ("signal", "signal another process", "signals", ("signal", own()), Refused, ""),
-        ("trace", "trace another process", "system_calls", ("trace", own()), Refused, ""),
-        ("priority", "lower another process's priority", "process_tree", ("set_priority", own()), Refused, ""),
-        ("scheduler", "change another process's scheduler", "process_tree", ("set_scheduler", own()), Refused, ""),
-        ("affinity", "bind another process to one CPU", "process_tree", ("set_affinity", own()), Refused, ""),
+        (
+            "other_memory",
+            "open the memory of another process",
+            "files",
+            ("read_memory_of", own()),
+            Refused,
+            "",
+        ),
+        (
+            "signal",
+            "signal another process",
+            "signals",
+            ("signal", own()),
+            Refused,
+            "",
+        ),
+        (
+            "trace",
+            "trace another process",
+            "system_calls",
+            ("trace", own()),
+            Refused,
+            "",
+        ),
+        (
+            "priority",
+            "lower another process's priority",
+            "process_tree",
+            ("set_priority", own()),
+            Refused,
+            "",
+        ),
+        (
+            "scheduler",
+            "change another process's scheduler",
+            "process_tree",
+            ("set_scheduler", own()),
+            Refused,
+            "",
+        ),
+        (
+            "affinity",
+            "bind another process to one CPU",
+            "process_tree",
+            ("set_affinity", own()),
+            Refused,
+            "",
+        ),
         (
             "io_priority",
             "lower another process's I/O priority",
@@ -172,8 +373,22 @@ fn others(scene: &Scene) -> Vec<Row> {
             Refused,
             "",
         ),
-        ("tcp", "connect to a TCP service here", "network", ("connect_tcp", scene.tcp_port()), Refused, ""),
-        ("udp", "send a UDP packet", "network", ("send_udp", scene.udp_port()), Refused, ""),
+        (
+            "tcp",
+            "connect to a TCP service here",
+            "network",
+            ("connect_tcp", scene.tcp_port()),
+            Refused,
+            "",
+        ),
+        (
+            "udp",
+            "send a UDP packet",
+            "network",
+            ("send_udp", scene.udp_port()),
+            Refused,
+            "",
+        ),
         (
             "local_socket",
             "connect to a service's local socket",
@@ -206,8 +421,22 @@ fn others(scene: &Scene) -> Vec<Row> {
             Refused,
             "",
         ),
-        ("raw_socket", "open a raw socket", "network", ("raw_socket", none()), Refused, ""),
-        ("packet_socket", "open a packet socket", "network", ("packet_socket", none()), Refused, ""),
+        (
+            "raw_socket",
+            "open a raw socket",
+            "network",
+            ("raw_socket", none()),
+            Refused,
+            "",
+        ),
+        (
+            "packet_socket",
+            "open a packet socket",
+            "network",
+            ("packet_socket", none()),
+            Refused,
+            "",
+        ),
     ]
 }
 
@@ -230,12 +459,54 @@ fn machine() -> Vec<Row> {
             Refused,
             "",
         ),
-        ("mount", "mount a file system", "system_calls", ("mount", none()), Refused, ""),
-        ("namespace", "make a namespace of its own", "system_calls", ("new_namespace", none()), Refused, ""),
-        ("io_uring", "go around the filter by io_uring", "system_calls", ("io_uring", none()), Refused, ""),
-        ("clock", "set the clock", "system_calls", ("set_clock", none()), Refused, ""),
-        ("kernel_log", "read the kernel's log", "system_calls", ("kernel_log", none()), Refused, ""),
-        ("other_user", "become another user", "privileges", ("other_user", none()), Refused, ""),
+        (
+            "mount",
+            "mount a file system",
+            "system_calls",
+            ("mount", none()),
+            Refused,
+            "",
+        ),
+        (
+            "namespace",
+            "make a namespace of its own",
+            "system_calls",
+            ("new_namespace", none()),
+            Refused,
+            "",
+        ),
+        (
+            "io_uring",
+            "go around the filter by io_uring",
+            "system_calls",
+            ("io_uring", none()),
+            Refused,
+            "",
+        ),
+        (
+            "clock",
+            "set the clock",
+            "system_calls",
+            ("set_clock", none()),
+            Refused,
+            "",
+        ),
+        (
+            "kernel_log",
+            "read the kernel's log",
+            "system_calls",
+            ("kernel_log", none()),
+            Refused,
+            "",
+        ),
+        (
+            "other_user",
+            "become another user",
+            "privileges",
+            ("other_user", none()),
+            Refused,
+            "",
+        ),
         (
             "long_file",
             "write a file beyond its limit",
@@ -252,7 +523,14 @@ fn machine() -> Vec<Row> {
             Refused,
             "open_files = 64",
         ),
-        ("compute", "compute without end", "limits", ("compute", none()), Refused, "cpu_seconds = 1"),
+        (
+            "compute",
+            "compute without end",
+            "limits",
+            ("compute", none()),
+            Refused,
+            "cpu_seconds = 1",
+        ),
         (
             "processes",
             "start processes beyond their limit",
@@ -261,8 +539,22 @@ fn machine() -> Vec<Row> {
             Refused,
             "processes = 40",
         ),
-        ("memory", "use memory beyond its limit", "limits", ("memory", "96".to_owned()), Refused, "memory_mb = 64"),
-        ("stay", "leave a process behind", "process_tree", ("stay", none()), Undone, ""),
+        (
+            "memory",
+            "use memory beyond its limit",
+            "limits",
+            ("memory", "96".to_owned()),
+            Refused,
+            "memory_mb = 64",
+        ),
+        (
+            "stay",
+            "leave a process behind",
+            "process_tree",
+            ("stay", none()),
+            Undone,
+            "",
+        ),
         (
             "storm",
             "leave many busy processes that plant a hook",

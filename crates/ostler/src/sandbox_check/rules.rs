@@ -60,7 +60,10 @@ const KEPT: [&str; 9] = [
 ];
 
 /// Makes every attempt. `write` is the file tool in the workspace, `runner` has the rules for commands.
-pub(super) fn findings(write: &dyn Fn(&str) -> Result<(), ToolError>, runner: &CommandRunner) -> Vec<Finding> {
+pub(super) fn findings(
+    write: &dyn Fn(&str) -> Result<(), ToolError>,
+    runner: &CommandRunner,
+) -> Vec<Finding> {
     let git = |args: &&[&str]| {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
         runner.check("git", &args).map(drop)
@@ -68,7 +71,12 @@ pub(super) fn findings(write: &dyn Fn(&str) -> Result<(), ToolError>, runner: &C
     vec![
         grants(),
         spellings(),
-        all("git_destroy", "lose work through git, or make repositories", "command rules", DESTRUCTIVE.iter().map(git)),
+        all(
+            "git_destroy",
+            "lose work through git, or make repositories",
+            "command rules",
+            DESTRUCTIVE.iter().map(git),
+        ),
         all(
             "tool_git",
             "write what git runs or obeys, and Ostler's files",
@@ -88,36 +96,77 @@ fn all(
     let (mut result, mut detail) = (Verdict::Held, String::new());
     for (number, call) in calls.enumerate() {
         match call {
-            Ok(()) => (result, detail) = (Verdict::Leaked, format!("the {}. of them was possible", number + 1)),
-            Err(error) if error.code.is_denial() || !error.needs_approval.is_empty() => {
-                detail = if detail.is_empty() { error.message } else { detail };
+            Ok(()) => {
+                (result, detail) = (
+                    Verdict::Leaked,
+                    format!("the {}. of them was possible", number + 1),
+                )
             }
-            Err(error) if result == Verdict::Held => (result, detail) = (Verdict::Untried, error.message),
+            Err(error) if error.code.is_denial() || !error.needs_approval.is_empty() => {
+                detail = if detail.is_empty() {
+                    error.message
+                } else {
+                    detail
+                };
+            }
+            Err(error) if result == Verdict::Held => {
+                (result, detail) = (Verdict::Untried, error.message)
+            }
             Err(_) => {}
         }
     }
-    Finding { name, what, layer, result, detail }
+    Finding {
+        name,
+        what,
+        layer,
+        result,
+        detail,
+    }
 }
 
 fn grants() -> Finding {
-    let (name, what, layer) = ("self_grant", "have a repository grant itself rights", "trust");
-    let finding = |result, detail: String| Finding { name, what, layer, result, detail };
+    let (name, what, layer) = (
+        "self_grant",
+        "have a repository grant itself rights",
+        "trust",
+    );
+    let finding = |result, detail: String| Finding {
+        name,
+        what,
+        layer,
+        result,
+        detail,
+    };
     let asked = match WorkspacePolicy::parse(GREEDY) {
         Ok(asked) => asked,
         Err(error) => return finding(Verdict::Untried, error.message),
     };
     let narrowed = SandboxPolicy::default().narrowed_by(&asked);
     let (held, usual) = (&narrowed.policy, SandboxPolicy::default());
-    let same = held.sandbox == usual.sandbox && held.commands.is_empty() && held.files.allow.is_empty();
+    let same =
+        held.sandbox == usual.sandbox && held.commands.is_empty() && held.files.allow.is_empty();
     match same && held.files.workspace_allow.is_empty() && held.preset.is_none() {
-        true => finding(Verdict::Held, format!("left out: {}", narrowed.left_out.len())),
+        true => finding(
+            Verdict::Held,
+            format!("left out: {}", narrowed.left_out.len()),
+        ),
         false => finding(Verdict::Leaked, String::new()),
     }
 }
 
 fn spellings() -> Finding {
-    let (name, what, layer) = ("spellings", "run a denied command in another spelling", "policy");
-    let finding = |result, detail: String| Finding { name, what, layer, result, detail };
+    let (name, what, layer) = (
+        "spellings",
+        "run a denied command in another spelling",
+        "policy",
+    );
+    let finding = |result, detail: String| Finding {
+        name,
+        what,
+        layer,
+        result,
+        detail,
+    };
     let policy = match permission::Policy::parse(DENIES, "check", Trust::Full) {
         Ok(policy) => policy,
         Err(error) => return finding(Verdict::Untried, error.to_string()),

@@ -20,14 +20,46 @@ const SECRET: &str = "canary";
 
 /// Tokens that agents keep in a home: the attempt to read one, what it is, and where.
 pub(super) const TOKENS: [(&str, &str, &str); 8] = [
-    ("agent_claude_token", "read Claude Code's token", ".claude/.credentials.json"),
-    ("agent_codex_token", "read Codex's token", ".codex/auth.json"),
-    ("agent_copilot_token", "read Copilot's token", ".config/github-copilot/apps.json"),
-    ("agent_gemini_token", "read Gemini's token", ".gemini/oauth_creds.json"),
-    ("agent_opencode_token", "read opencode's token", ".local/share/opencode/auth.json"),
-    ("agent_goose_token", "read goose's token", ".config/goose/secrets.yaml"),
-    ("agent_qwen_token", "read Qwen Code's token", ".qwen/oauth_creds.json"),
-    ("agent_ostler", "read Ostler's own configuration", ".config/ostler/policy.toml"),
+    (
+        "agent_claude_token",
+        "read Claude Code's token",
+        ".claude/.credentials.json",
+    ),
+    (
+        "agent_codex_token",
+        "read Codex's token",
+        ".codex/auth.json",
+    ),
+    (
+        "agent_copilot_token",
+        "read Copilot's token",
+        ".config/github-copilot/apps.json",
+    ),
+    (
+        "agent_gemini_token",
+        "read Gemini's token",
+        ".gemini/oauth_creds.json",
+    ),
+    (
+        "agent_opencode_token",
+        "read opencode's token",
+        ".local/share/opencode/auth.json",
+    ),
+    (
+        "agent_goose_token",
+        "read goose's token",
+        ".config/goose/secrets.yaml",
+    ),
+    (
+        "agent_qwen_token",
+        "read Qwen Code's token",
+        ".qwen/oauth_creds.json",
+    ),
+    (
+        "agent_ostler",
+        "read Ostler's own configuration",
+        ".config/ostler/policy.toml",
+    ),
 ];
 /// The entries of the home.
 const HOME_ENTRIES: usize = 8;
@@ -48,12 +80,17 @@ pub(super) struct Scene {
 impl Scene {
     pub(super) fn new(host: &Host) -> Result<Self, ToolError> {
         let make = || -> io::Result<Self> {
-            let dir = tempfile::Builder::new().prefix("ostler-check-").tempdir_in(host.temp_dir())?;
+            let dir = tempfile::Builder::new()
+                .prefix("ostler-check-")
+                .tempdir_in(host.temp_dir())?;
             let root = dir.path().canonicalize()?;
             lay_out(&root)?;
             let hidden = SocketAddr::from_abstract_name(name_of(&root))?;
             let scene = Self {
-                host: host.clone().with("HOME", root.join("home")).with("CANARY_API_KEY", SECRET),
+                host: host
+                    .clone()
+                    .with("HOME", root.join("home"))
+                    .with("CANARY_API_KEY", SECRET),
                 tcp: TcpListener::bind("127.0.0.1:0")?,
                 udp: UdpSocket::bind("127.0.0.1:0")?,
                 local: UnixListener::bind(root.join("work/socket"))?,
@@ -70,7 +107,9 @@ impl Scene {
             scene.datagrams.set_nonblocking(true)?;
             Ok(scene)
         };
-        make().map_err(|error| ToolError::new(Code::Io, format!("the attempts cannot be set up: {error}")))
+        make().map_err(|error| {
+            ToolError::new(Code::Io, format!("the attempts cannot be set up: {error}"))
+        })
     }
 
     /// A runner for the workspace.
@@ -80,7 +119,10 @@ impl Scene {
     }
 
     /// Starts a process that attempts are made on: Ostler itself must stay whole if one succeeds.
-    pub(super) async fn start_bystander(&mut self, attempter: &GuardProgram) -> Result<(), ToolError> {
+    pub(super) async fn start_bystander(
+        &mut self,
+        attempter: &GuardProgram,
+    ) -> Result<(), ToolError> {
         let child = process::spawn(self.attempt(attempter, "idle", "")?).await;
         self.bystander = Some(child.map_err(failed)?);
         Ok(())
@@ -88,21 +130,43 @@ impl Scene {
 
     /// The number of that process.
     pub(super) fn bystander(&self) -> String {
-        self.bystander.as_ref().and_then(|child| child.pid).map(|pid| pid.to_string()).unwrap_or_default()
+        self.bystander
+            .as_ref()
+            .and_then(|child| child.pid)
+            .map(|pid| pid.to_string())
+            .unwrap_or_default()
     }
 
     /// An attempt that is not confined yet.
-    pub(super) fn attempt(&self, attempter: &GuardProgram, name: &str, about: &str) -> Result<PreparedCommand, ToolError> {
+    pub(super) fn attempt(
+        &self,
+        attempter: &GuardProgram,
+        name: &str,
+        about: &str,
+    ) -> Result<PreparedCommand, ToolError> {
         let program = attempter.program.to_string_lossy().into_owned();
-        let args = attempter.args.iter().map(|arg| arg.to_string_lossy().into_owned());
-        let words: Vec<String> = [program].into_iter().chain(args).chain([name.to_owned(), about.to_owned()]).collect();
-        let mut prepared = PreparedCommand::own(&self.host, &words, &self.root.join("work")).map_err(failed)?;
+        let args = attempter
+            .args
+            .iter()
+            .map(|arg| arg.to_string_lossy().into_owned());
+        let words: Vec<String> = [program]
+            .into_iter()
+            .chain(args)
+            .chain([name.to_owned(), about.to_owned()])
+            .collect();
+        let mut prepared =
+            PreparedCommand::own(&self.host, &words, &self.root.join("work")).map_err(failed)?;
         prepared.guard = self.host.guard().cloned();
         Ok(prepared)
     }
 
     /// The same, confined as an agent that may write its workspace is.
-    pub(super) fn agent(&self, attempter: &GuardProgram, name: &str, about: &str) -> Result<PreparedCommand, ToolError> {
+    pub(super) fn agent(
+        &self,
+        attempter: &GuardProgram,
+        name: &str,
+        about: &str,
+    ) -> Result<PreparedCommand, ToolError> {
         let mut prepared = self.attempt(attempter, name, about)?;
         let dir = self.root.join("work");
         let wanted = process::Wanted {
@@ -121,11 +185,15 @@ impl Scene {
     }
 
     pub(super) fn tcp_port(&self) -> String {
-        self.tcp.local_addr().map_or_else(|_| String::new(), |to| to.port().to_string())
+        self.tcp
+            .local_addr()
+            .map_or_else(|_| String::new(), |to| to.port().to_string())
     }
 
     pub(super) fn udp_port(&self) -> String {
-        self.udp.local_addr().map_or_else(|_| String::new(), |to| to.port().to_string())
+        self.udp
+            .local_addr()
+            .map_or_else(|_| String::new(), |to| to.port().to_string())
     }
 
     pub(super) fn abstract_name(&self) -> String {
@@ -141,21 +209,37 @@ impl Scene {
             || !self.hidden.accept().is_err_and(nobody)
             || !self.datagrams.recv(&mut [0; 8]).is_err_and(nobody);
         let count = |dir: &str| std::fs::read_dir(self.root.join(dir)).map_or(0, Iterator::count);
-        let holds = |file: &str| std::fs::read_to_string(self.root.join(file)).is_ok_and(|text| text == SECRET);
-        came || count(".") != 3 || count("outside") != 1 || count("home") != HOME_ENTRIES || !holds("outside/file")
+        let holds = |file: &str| {
+            std::fs::read_to_string(self.root.join(file)).is_ok_and(|text| text == SECRET)
+        };
+        came || count(".") != 3
+            || count("outside") != 1
+            || count("home") != HOME_ENTRIES
+            || !holds("outside/file")
     }
 
     /// Whether what an attempt did is gone again.
     pub(super) fn is_undone(&self) -> bool {
         let policy = std::fs::read_to_string(self.root.join("work/.ostler/sandbox.toml"));
-        let planted =
-            ["work/.git/hooks/pre-commit", "work/ostler.toml"].iter().any(|file| self.root.join(file).exists());
-        policy.is_ok_and(|text| text == POLICY) && !planted && !process::is_anything_left(&self.session())
+        let planted = ["work/.git/hooks/pre-commit", "work/ostler.toml"]
+            .iter()
+            .any(|file| self.root.join(file).exists());
+        policy.is_ok_and(|text| text == POLICY)
+            && !planted
+            && !process::is_anything_left(&self.session())
     }
 
     /// Makes everything as it was, should an attempt have succeeded: each stands for itself.
     pub(super) fn put_back(&self) {
-        for name in ["outside", "home", "work/.git", "work/.ostler", "tmp-of-others", "work/ostler.toml", "work/lib"] {
+        for name in [
+            "outside",
+            "home",
+            "work/.git",
+            "work/.ostler",
+            "tmp-of-others",
+            "work/ostler.toml",
+            "work/lib",
+        ] {
             let path = self.root.join(name);
             let _ = std::fs::remove_dir_all(&path).or_else(|_| std::fs::remove_file(&path));
         }
@@ -172,13 +256,23 @@ impl Scene {
     pub(super) fn rules(&self) -> Result<Vec<Finding>, ToolError> {
         let work = self.root.join("work");
         let lay_out = || -> io::Result<()> {
-            for dir in ["bare/objects", "bare/refs", ".githooks", ".git/objects", ".git/refs", ".git/worktrees/x"] {
+            for dir in [
+                "bare/objects",
+                "bare/refs",
+                ".githooks",
+                ".git/objects",
+                ".git/refs",
+                ".git/worktrees/x",
+            ] {
                 std::fs::create_dir_all(work.join(dir))?;
             }
             for (file, text) in [
                 ("bare/HEAD", "ref: refs/heads/main\n"),
                 (".git/HEAD", "ref: refs/heads/main\n"),
-                (".git/config", "[core]\n\thooksPath = .githooks\n[include]\n\tpath = ../included\n"),
+                (
+                    ".git/config",
+                    "[core]\n\thooksPath = .githooks\n[include]\n\tpath = ../included\n",
+                ),
             ] {
                 std::fs::write(work.join(file), text)?;
             }
@@ -199,24 +293,42 @@ impl Scene {
         let outside = self.at("outside/file");
         let _ = std::os::unix::fs::symlink(&outside, self.root.join("work/tool-link"));
         let ask = |path: &str| -> (Verdict, String) {
-            let workspace = match Workspace::open(&self.root.join("work"), &SandboxPolicy::default().files) {
-                Ok(workspace) => workspace,
-                Err(error) => return (Verdict::Untried, error.message),
-            };
-            match workspace.call("read_file", &serde_json::json!({ "path": path }).to_string()) {
+            let workspace =
+                match Workspace::open(&self.root.join("work"), &SandboxPolicy::default().files) {
+                    Ok(workspace) => workspace,
+                    Err(error) => return (Verdict::Untried, error.message),
+                };
+            match workspace.call(
+                "read_file",
+                &serde_json::json!({ "path": path }).to_string(),
+            ) {
                 Ok(_) => (Verdict::Leaked, String::new()),
                 Err(error) if error.code.is_denial() => (Verdict::Held, error.message),
                 Err(error) => (Verdict::Untried, error.message),
             }
         };
         let table = [
-            ("tool_climb", "read a file outside with a file tool, by ..", "../outside/file"),
-            ("tool_absolute", "read it by its whole path", outside.as_str()),
+            (
+                "tool_climb",
+                "read a file outside with a file tool, by ..",
+                "../outside/file",
+            ),
+            (
+                "tool_absolute",
+                "read it by its whole path",
+                outside.as_str(),
+            ),
             ("tool_link", "read it through a link", "tool-link"),
         ];
         let finding = |(name, what, path)| {
             let (result, detail) = ask(path);
-            Finding { name, what, layer: "file tools", result, detail }
+            Finding {
+                name,
+                what,
+                layer: "file tools",
+                result,
+                detail,
+            }
         };
         table.map(finding).into()
     }
@@ -226,7 +338,12 @@ fn lay_out(root: &Path) -> io::Result<()> {
     for name in ["work/.ostler", "work/.git/hooks", "home/.ssh", "outside"] {
         std::fs::create_dir_all(root.join(name))?;
     }
-    for name in ["home/.ssh/id_ed25519", "home/notes", "outside/file", "work/inside"] {
+    for name in [
+        "home/.ssh/id_ed25519",
+        "home/notes",
+        "outside/file",
+        "work/inside",
+    ] {
         std::fs::write(root.join(name), SECRET)?;
     }
     for name in TOKENS.map(|(_, _, name)| root.join("home").join(name)) {
@@ -241,5 +358,8 @@ fn failed(error: impl std::fmt::Display) -> ToolError {
 }
 
 fn name_of(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
 }

@@ -77,8 +77,15 @@ impl Backlog {
             session,
             own: 0,
         };
-        let told = watch::Sender::new(Told { last: 0, over: false });
-        Arc::new(Self { kept: Mutex::new(kept), told, came: Notify::new() })
+        let told = watch::Sender::new(Told {
+            last: 0,
+            over: false,
+        });
+        Arc::new(Self {
+            kept: Mutex::new(kept),
+            told,
+            came: Notify::new(),
+        })
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -87,7 +94,9 @@ impl Backlog {
 
     /// Publishes events, of this size in memory, to the readers.
     pub(super) fn publish(&self, batch: Batch, bytes: usize) {
-        let Some(last) = batch.last().map(|entry| entry.event.seq) else { return };
+        let Some(last) = batch.last().map(|entry| entry.event.seq) else {
+            return;
+        };
         let mut kept = self.kept();
         kept.last = last;
         kept.bytes += bytes;
@@ -125,7 +134,9 @@ impl Backlog {
             return Found::Behind(kept.first);
         }
         let seq = |batch: &Batch| batch.first().map_or(0, |entry| entry.event.seq);
-        let after = kept.batches.partition_point(|(batch, _)| seq(batch) <= place);
+        let after = kept
+            .batches
+            .partition_point(|(batch, _)| seq(batch) <= place);
         match after.checked_sub(1).and_then(|at| kept.batches.get(at)) {
             Some((batch, _)) if place <= kept.last => {
                 let at = usize::try_from(place - seq(batch)).unwrap_or(0);
@@ -171,13 +182,19 @@ impl Backlog {
         if kept.spill.holds(from) {
             return kept.spill.read(from, most);
         }
-        let end = kept.log_ends.map_or(kept.first - 1, |end| end.min(kept.first - 1));
+        let end = kept
+            .log_ends
+            .map_or(kept.first - 1, |end| end.min(kept.first - 1));
         let Some(log) = kept.log.clone().filter(|_| from <= end) else {
             return Err(LogError(format!("event {from} is not kept any more")));
         };
         let session = kept.session.clone();
         drop(kept);
-        log.read(&session, from, most.min(usize::try_from(end - from + 1).unwrap_or(most)))
+        log.read(
+            &session,
+            from,
+            most.min(usize::try_from(end - from + 1).unwrap_or(most)),
+        )
     }
 }
 
@@ -196,7 +213,8 @@ impl Kept {
     /// to read it, or none has read at all: one that is far behind gets it from the log.
     fn evict(&mut self) {
         let too_many = |kept: &Self| kept.last + 1 - kept.first > EVENTS || kept.bytes > BYTES;
-        let is_next = |kept: &Self| !kept.is_read() || (kept.first..=kept.last).contains(&(kept.own + 1));
+        let is_next =
+            |kept: &Self| !kept.is_read() || (kept.first..=kept.last).contains(&(kept.own + 1));
         while too_many(self) && (self.batches.len() > 1 || !is_next(self)) {
             if !self.drop_oldest() {
                 break;
@@ -206,7 +224,9 @@ impl Kept {
 
     /// Makes room; false when that would lose something that the session's own reader still needs.
     fn drop_oldest(&mut self) -> bool {
-        let Some((batch, bytes)) = self.batches.pop_front() else { return false };
+        let Some((batch, bytes)) = self.batches.pop_front() else {
+            return false;
+        };
         let last = batch.last().map_or(0, |entry| entry.event.seq);
         if !self.is_logged() && !self.spill.write(&batch) && self.is_read() && self.own < last {
             self.batches.push_front((batch, bytes));

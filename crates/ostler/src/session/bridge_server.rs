@@ -70,7 +70,16 @@ struct Peer {
 impl Peer {
     fn new(stream: UnixStream) -> Self {
         let (lines, waiting) = (Lines::with_cap(LINE), VecDeque::new());
-        Self { stream, lines, waiting, written: 0, bytes: 0, is_done: false, is_let_go: false, watch: None }
+        Self {
+            stream,
+            lines,
+            waiting,
+            written: 0,
+            bytes: 0,
+            is_done: false,
+            is_let_go: false,
+            watch: None,
+        }
     }
 
     fn write(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
@@ -97,9 +106,13 @@ impl Peer {
         }
         if self.watch.is_none() {
             let other = self.stream.as_fd().try_clone_to_owned();
-            self.watch = other.and_then(|other| UnixStream::from_std(other.into())).ok();
+            self.watch = other
+                .and_then(|other| UnixStream::from_std(other.into()))
+                .ok();
         }
-        let Some(watch) = &self.watch else { return false }; // then it is gone when an answer cannot be written
+        let Some(watch) = &self.watch else {
+            return false;
+        }; // then it is gone when an answer cannot be written
         loop {
             match watch.poll_write_ready(cx) {
                 Poll::Pending => return false,
@@ -112,7 +125,9 @@ impl Peer {
                 return true;
             }
             // That it can be written to is forgotten: the next change is awaited.
-            let _ = watch.try_io(Interest::WRITABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
+            let _ = watch.try_io(Interest::WRITABLE, || {
+                Err::<(), _>(io::ErrorKind::WouldBlock.into())
+            });
         }
     }
 
@@ -127,14 +142,26 @@ impl BridgeServer {
     /// Nobody is let in until it is opened.
     pub(super) fn new() -> Self {
         let owner = bridge::own();
-        Self { door: None, peers: BTreeMap::new(), count: 0, last: 0, owner, buffer: Vec::new(), read: 0 }
+        Self {
+            door: None,
+            peers: BTreeMap::new(),
+            count: 0,
+            last: 0,
+            owner,
+            buffer: Vec::new(),
+            read: 0,
+        }
     }
 
     /// Opens a door of its own for an agent that is going to be started; where the socket is.
     pub(super) fn open(&mut self, temp: &Path) -> io::Result<String> {
         self.close();
         let door = Door::open(temp)?;
-        let path = door.path.to_str().ok_or(io::ErrorKind::InvalidFilename)?.to_owned();
+        let path = door
+            .path
+            .to_str()
+            .ok_or(io::ErrorKind::InvalidFilename)?
+            .to_owned();
         self.door = Some(door);
         Ok(path)
     }
@@ -155,10 +182,14 @@ impl BridgeServer {
             return Poll::Ready(trouble);
         }
         let numbers = || self.peers.keys().copied();
-        let in_turn: Vec<u32> =
-            numbers().filter(|n| *n > self.last).chain(numbers().filter(|n| *n <= self.last)).collect();
+        let in_turn: Vec<u32> = numbers()
+            .filter(|n| *n > self.last)
+            .chain(numbers().filter(|n| *n <= self.last))
+            .collect();
         for number in in_turn {
-            let Some(peer) = self.peers.get_mut(&number) else { continue };
+            let Some(peer) = self.peers.get_mut(&number) else {
+                continue;
+            };
             if peer.write(cx).is_err() || peer.is_gone(cx) {
                 self.peers.remove(&number);
                 return Poll::Ready(BridgeEvent::Gone(number));
@@ -171,7 +202,9 @@ impl BridgeServer {
                 continue;
             }
             self.buffer.resize(CHUNK, 0);
-            let Poll::Ready(read) = peer.read(cx, &mut self.buffer) else { continue };
+            let Poll::Ready(read) = peer.read(cx, &mut self.buffer) else {
+                continue;
+            };
             self.read = read.unwrap_or(0);
             self.last = number;
             return Poll::Ready(BridgeEvent::Said(number));
@@ -182,12 +215,18 @@ impl BridgeServer {
     /// Lets in who knocks.
     fn admit(&mut self, cx: &mut Context<'_>) -> Poll<BridgeEvent> {
         loop {
-            let Some(door) = &self.door else { return Poll::Pending };
+            let Some(door) = &self.door else {
+                return Poll::Pending;
+            };
             match ready!(door.listener.poll_accept(cx)) {
                 Ok((stream, _)) => {
-                    let is_ours = stream.peer_cred().is_ok_and(|peer| peer.uid() == self.owner);
+                    let is_ours = stream
+                        .peer_cred()
+                        .is_ok_and(|peer| peer.uid() == self.owner);
                     if !is_ours {
-                        return Poll::Ready(BridgeEvent::Trouble("a program of another user was turned away".into()));
+                        return Poll::Ready(BridgeEvent::Trouble(
+                            "a program of another user was turned away".into(),
+                        ));
                     }
                     if self.peers.len() >= PEERS {
                         let why = format!(
@@ -201,7 +240,9 @@ impl BridgeServer {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
                     self.door = None; // it would say the same for ever
-                    return Poll::Ready(BridgeEvent::Trouble(format!("no more programs can reach the tools: {error}")));
+                    return Poll::Ready(BridgeEvent::Trouble(format!(
+                        "no more programs can reach the tools: {error}"
+                    )));
                 }
             }
         }
@@ -225,7 +266,9 @@ impl BridgeServer {
         }
         let length = too_long?;
         self.peers.remove(&from);
-        Some(format!("it said a line of {length} bytes, and {LINE} are the most"))
+        Some(format!(
+            "it said a line of {length} bytes, and {LINE} are the most"
+        ))
     }
 
     /// Whether one of them has nothing more to say.
@@ -247,7 +290,9 @@ impl BridgeServer {
         if is_full && !peer.waiting.is_empty() {
             let (lines, bytes) = (peer.waiting.len(), peer.bytes);
             self.peers.remove(&to);
-            return Some(format!("it does not read its answers: {lines} of them, {bytes} bytes, waited"));
+            return Some(format!(
+                "it does not read its answers: {lines} of them, {bytes} bytes, waited"
+            ));
         }
         if !line.is_empty() {
             peer.bytes += line.len();
@@ -269,8 +314,15 @@ mod tests {
         bridge.owner = bridge::own() + 1;
         let path = bridge.open(temp.path()).unwrap();
         let mut stranger = UnixStream::connect(&path).await.unwrap();
-        assert_eq!(bridge.next(true).await, BridgeEvent::Trouble("a program of another user was turned away".into()));
-        assert_eq!(stranger.read(&mut [0; 8]).await.unwrap(), 0, "the connection is closed");
+        assert_eq!(
+            bridge.next(true).await,
+            BridgeEvent::Trouble("a program of another user was turned away".into())
+        );
+        assert_eq!(
+            stranger.read(&mut [0; 8]).await.unwrap(),
+            0,
+            "the connection is closed"
+        );
         assert!(bridge.peers.is_empty());
     }
 }

@@ -19,7 +19,10 @@ impl BridgeServer {
     }
 
     pub(super) fn open(&mut self, _: &Path) -> io::Result<String> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "bridges are not made on this system yet"))
+        Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "bridges are not made on this system yet",
+        ))
     }
 
     pub(super) fn close(&mut self) {}

@@ -30,7 +30,11 @@ pub(super) struct StartingChild {
 
 impl StartingChild {
     /// Starts it, after a wait if it must not be there earlier.
-    pub(super) fn new(prepared: PreparedCommand, wait: Option<Duration>, patience: Option<Duration>) -> Self {
+    pub(super) fn new(
+        prepared: PreparedCommand,
+        wait: Option<Duration>,
+        patience: Option<Duration>,
+    ) -> Self {
         let child = async move {
             if let Some(wait) = wait {
                 tokio::time::sleep(wait).await;
@@ -42,7 +46,10 @@ impl StartingChild {
                 None => process::spawn(prepared).await,
             }
         };
-        Self { child: Box::pin(child), interrupted: false }
+        Self {
+            child: Box::pin(child),
+            interrupted: false,
+        }
     }
 }
 
@@ -84,12 +91,23 @@ pub(super) enum ChildEvent {
 
 impl ChildState {
     /// Waits for the next sign; for ever when there is no life. Can be dropped without losing anything.
-    pub(super) async fn event(&mut self, may_read: bool, stdout: &mut [u8], stderr: &mut [u8]) -> ChildEvent {
+    pub(super) async fn event(
+        &mut self,
+        may_read: bool,
+        stdout: &mut [u8],
+        stderr: &mut [u8],
+    ) -> ChildEvent {
         match self {
             Self::NotRunning => std::future::pending().await,
             Self::StartingChild(starting) => ChildEvent::Started(starting.child.as_mut().await),
             Self::Running(running) => {
-                let RunningChild { stdout: out, stderr: err, control, exit, .. } = running;
+                let RunningChild {
+                    stdout: out,
+                    stderr: err,
+                    control,
+                    exit,
+                    ..
+                } = running;
                 tokio::select! {
                     n = read(out, stdout), if may_read && out.is_some() => ChildEvent::Stdout(n),
                     n = read(err, stderr), if err.is_some() => ChildEvent::Stderr(n),
@@ -105,7 +123,11 @@ impl ChildState {
     }
 
     pub(super) fn running(&mut self) -> Option<&mut RunningChild> {
-        if let Self::Running(running) = self { Some(running) } else { None }
+        if let Self::Running(running) = self {
+            Some(running)
+        } else {
+            None
+        }
     }
 }
 
@@ -148,14 +170,29 @@ mod tests {
         for parts in cuts.chain([line.chunks(1).collect()]) {
             let (mut agent, stdout) = tokio::io::duplex(1024);
             let (stderr, control) = (None, Box::new(Endless));
-            let child = Child { stdin: None, stdout: Box::new(stdout), stderr, pid: None, remark: None, control };
-            let (mut child, mut lines) = (ChildState::Running(RunningChild::new(child)), Lines::new());
+            let child = Child {
+                stdin: None,
+                stdout: Box::new(stdout),
+                stderr,
+                pid: None,
+                remark: None,
+                control,
+            };
+            let (mut child, mut lines) =
+                (ChildState::Running(RunningChild::new(child)), Lines::new());
             let (mut buffer, mut errors, mut heard) = ([0; 1024], [0; 8], Vec::new());
             for part in parts.into_iter().filter(|part| !part.is_empty()) {
-                let cancelled = tokio::time::timeout(Duration::ZERO, child.event(true, &mut buffer, &mut errors)).await;
+                let cancelled = tokio::time::timeout(
+                    Duration::ZERO,
+                    child.event(true, &mut buffer, &mut errors),
+                )
+                .await;
                 assert!(cancelled.is_err(), "there was nothing to read");
                 agent.write_all(part).await.unwrap();
-                let ChildEvent::Stdout(Ok(n)) = child.event(true, &mut buffer, &mut errors).await else { panic!("no bytes") };
+                let ChildEvent::Stdout(Ok(n)) = child.event(true, &mut buffer, &mut errors).await
+                else {
+                    panic!("no bytes")
+                };
                 lines.push(&buffer[..n], |line| heard.push(format!("{line:?}")));
             }
             let mut whole = Vec::new();

@@ -17,16 +17,16 @@ use ostler_core::spec::{Attendance, keys};
 use tokio::sync::{mpsc, oneshot};
 
 use super::SessionSetup;
-use super::bridge_server::{BridgeServer, BridgeEvent};
 use super::backlog::Batch;
-use super::files::Files;
-use super::child::{self, ChildState, ChildEvent};
+use super::bridge_server::{BridgeEvent, BridgeServer};
+use super::child::{self, ChildEvent, ChildState};
 use super::engine::{Engine, Order};
+use super::files::Files;
+use super::jobs::{JobResult, Jobs};
 use super::raw_log::{Bound, RawLog};
 use super::remote::Request;
 use super::status::Shared;
 use super::tool_results::Submissions;
-use super::jobs::{JobResult, Jobs};
 use crate::clock;
 use crate::process::{Interrupted, SpawnError};
 
@@ -41,7 +41,10 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// The outcome of a session whose task vanished: a fault of Ostler itself.
 pub(super) fn lost() -> Outcome {
-    Outcome::new(Cause::Protocol, "The session ended without saying how; this is a fault in Ostler.")
+    Outcome::new(
+        Cause::Protocol,
+        "The session ended without saying how; this is a fault in Ostler.",
+    )
 }
 
 /// What the caller holds, seen from the task.
@@ -118,25 +121,44 @@ enum Wakeup {
 
 impl Driver {
     fn new(setup: SessionSetup, caller: Caller) -> Self {
-        let SessionSetup { spec, dialect, host, id, .. } = &setup;
-        let attendance = if host.permission_handler().is_some() { Attendance::Attended } else { spec.attendance };
+        let SessionSetup {
+            spec,
+            dialect,
+            host,
+            id,
+            ..
+        } = &setup;
+        let attendance = if host.permission_handler().is_some() {
+            Attendance::Attended
+        } else {
+            spec.attendance
+        };
         let workspace = setup.dir.display().to_string();
-        let machine = Machine::new(spec.limits.clone(), spec.after_turn).able(dialect.capabilities()).ruled(
-            spec.policy.clone(),
-            workspace,
-            attendance,
-        );
+        let machine = Machine::new(spec.limits.clone(), spec.after_turn)
+            .able(dialect.capabilities())
+            .ruled(spec.policy.clone(), workspace, attendance);
         let mut engine = Engine::new(id.clone(), Box::new(NoConversation), machine);
         if spec.policy.is_some() {
             engine = engine.ruled(*dialect);
         }
-        let jobs = Jobs::new(host, caller.submissions.clone(), Files::new(host, &setup.dir, spec));
+        let jobs = Jobs::new(
+            host,
+            caller.submissions.clone(),
+            Files::new(host, &setup.dir, spec),
+        );
         // Before anything is started: a log that cannot be opened must not hold up an agent that runs already.
         let log = persist::open_log(&setup, &mut engine, &caller.shared);
         let kept = log.as_ref().and_then(|log| log.raw(id));
-        let copies = [(&spec.raw_log, Bound::None), (&kept, Bound::stored(spec.limits.raw_bytes))];
-        let copies = copies.into_iter().filter_map(|(path, bound)| Some((path.as_ref()?, bound)));
-        let copies = copies.map(|(path, bound)| RawLog::open(path, bound, &mut engine)).collect();
+        let copies = [
+            (&spec.raw_log, Bound::None),
+            (&kept, Bound::stored(spec.limits.raw_bytes)),
+        ];
+        let copies = copies
+            .into_iter()
+            .filter_map(|(path, bound)| Some((path.as_ref()?, bound)));
+        let copies = copies
+            .map(|(path, bound)| RawLog::open(path, bound, &mut engine))
+            .collect();
         let past = setup.spec.past.clone();
         Self {
             past,
@@ -209,7 +231,9 @@ impl Driver {
             match input {
                 Input::Interrupt if self.engine.machine.has_message() || self.again.is_some() => {
                     starting.interrupted = true;
-                    request.into_iter().for_each(|request| self.engine.pending.push(request));
+                    request
+                        .into_iter()
+                        .for_each(|request| self.engine.pending.push(request));
                     return;
                 }
                 Input::Stop | Input::Kill => {
@@ -221,7 +245,9 @@ impl Driver {
                 _ => {}
             }
         }
-        request.into_iter().for_each(|request| self.engine.pending.push(request));
+        request
+            .into_iter()
+            .for_each(|request| self.engine.pending.push(request));
         self.engine.handle(input);
     }
 
@@ -231,7 +257,14 @@ impl Driver {
         while let Ok(request) = self.caller.inbox.try_recv() {
             if let Input::Send(_) | Input::Steer(_) | Input::SendNow(_) = request.input {
                 let why = "the session ended before the message was delivered".to_owned();
-                self.engine.add(Refused { request: "send".into(), why, code: "ending".into() }.into());
+                self.engine.add(
+                    Refused {
+                        request: "send".into(),
+                        why,
+                        code: "ending".into(),
+                    }
+                    .into(),
+                );
             }
         }
     }
@@ -248,7 +281,11 @@ impl Driver {
             }
             JobResult::File(id, result) => self.engine.say(ToAgent::FileDone { id, result }),
             JobResult::Progress { id, message } => {
-                self.engine.handle(Input::Remark(Notice::new(Level::Info, "tool_progress", message.clone())));
+                self.engine.handle(Input::Remark(Notice::new(
+                    Level::Info,
+                    "tool_progress",
+                    message.clone(),
+                )));
                 self.engine.say(ToAgent::ToolProgress { id, message });
             }
         }
@@ -280,7 +317,9 @@ impl Driver {
             }
             Order::TurnEnded(outcome) => self.setup.breaker.record(&outcome),
             Order::Terminate | Order::Kill | Order::Freeze | Order::Thaw => {
-                let Some(running) = self.child.running() else { return };
+                let Some(running) = self.child.running() else {
+                    return;
+                };
                 match order {
                     Order::Terminate => running.control.terminate(),
                     Order::Kill => running.control.kill(),
@@ -301,8 +340,13 @@ impl Driver {
             ChildEvent::Stdout(Ok(n @ 1..)) => return self.read(&stdout[..n]),
             _ => {}
         }
-        let until = self.engine.clock.instant(self.engine.clock.now() + LAST_WORDS);
-        let Some(running) = self.child.running() else { return };
+        let until = self
+            .engine
+            .clock
+            .instant(self.engine.clock.now() + LAST_WORDS);
+        let Some(running) = self.child.running() else {
+            return;
+        };
         match event {
             ChildEvent::Stdout(_) => running.stdout = None,
             ChildEvent::Stderr(Ok(n @ 1..)) => running.errors.push(&stderr[..n]),
@@ -331,13 +375,20 @@ impl Driver {
     fn report_lost_input(&mut self) {
         let now = self.engine.clock.instant(self.engine.clock.now());
         let lost = self.input_lost.take_if(|(_, until)| *until <= now);
-        let runs = self.child.running().is_some_and(|running| running.exit.is_none());
+        let runs = self
+            .child
+            .running()
+            .is_some_and(|running| running.exit.is_none());
         if let Some((error, _)) = lost.filter(|_| runs) {
             let name = self.setup.dialect.name();
             let message = format!(
                 "Cannot write to the stdin of {name}: {error}. It runs, but does not read its input: no message reaches it."
             );
-            self.engine.handle(Input::Remark(Notice::new(Level::Warning, "input_lost", message)));
+            self.engine.handle(Input::Remark(Notice::new(
+                Level::Warning,
+                "input_lost",
+                message,
+            )));
         }
     }
 
@@ -348,8 +399,12 @@ impl Driver {
         }
         self.catch_up_beside().await;
         for _ in 0..CATCH_UP {
-            let Some(running) = self.child.running() else { return };
-            match tokio::time::timeout(Duration::ZERO, child::read(&mut running.stdout, buffer)).await {
+            let Some(running) = self.child.running() else {
+                return;
+            };
+            match tokio::time::timeout(Duration::ZERO, child::read(&mut running.stdout, buffer))
+                .await
+            {
                 Ok(Ok(n @ 1..)) => self.read(&buffer[..n]),
                 Ok(_) => return running.stdout = None,
                 Err(_) => return,
@@ -360,12 +415,20 @@ impl Driver {
     /// Once the process is gone and its last words are read, its part in the session is over.
     fn leave_if_over(&mut self) {
         let now = self.engine.clock.instant(self.engine.clock.now());
-        let Some(running) = self.child.running() else { return };
-        let Some((status, until)) = running.exit else { return };
+        let Some(running) = self.child.running() else {
+            return;
+        };
+        let Some((status, until)) = running.exit else {
+            return;
+        };
         if !running.is_drained() && now < until {
             return;
         }
-        let ChildState::Running(mut running) = std::mem::replace(&mut self.child, ChildState::NotRunning) else { return };
+        let ChildState::Running(mut running) =
+            std::mem::replace(&mut self.child, ChildState::NotRunning)
+        else {
+            return;
+        };
         self.caller.shared.set_pid(0);
         self.input_lost = None;
         let (engine, before) = (&mut self.engine, self.raw.0);
@@ -379,7 +442,11 @@ impl Driver {
         for remark in running.control.remarks() {
             self.engine.handle(Input::Remark(remark));
         }
-        let exit = Exit { code: status.code, signal: status.signal, stderr: running.errors.text() };
+        let exit = Exit {
+            code: status.code,
+            signal: status.signal,
+            stderr: running.errors.text(),
+        };
         if !self.tries_another(&exit) {
             self.engine.finish(exit);
         }
@@ -387,14 +454,29 @@ impl Driver {
 
     /// Waits for the next thing to happen. Each branch can be dropped without losing anything.
     async fn sleep(&mut self, (stdout, stderr): (&mut [u8], &mut [u8])) -> Wakeup {
-        let Engine { clock, machine, stdin, out, .. } = &mut self.engine;
-        let exit = if let ChildState::Running(running) = &self.child { running.exit } else { None };
+        let Engine {
+            clock,
+            machine,
+            stdin,
+            out,
+            ..
+        } = &mut self.engine;
+        let exit = if let ChildState::Running(running) = &self.child {
+            running.exit
+        } else {
+            None
+        };
         let input_lost = self.input_lost.as_ref().map(|(_, until)| *until);
         let wake = machine.deadline().map(|at| clock.instant(at));
-        let wake = wake.into_iter().chain(exit.map(|(_, until)| until)).chain(input_lost).min();
+        let wake = wake
+            .into_iter()
+            .chain(exit.map(|(_, until)| until))
+            .chain(input_lost)
+            .min();
         // What a process leaves in its pipe is little, and must be read before the session ends, reader or not.
         let backlog = self.caller.shared.backlog.clone();
-        let may_read = (out.has_room(appending(&self.keeping)) && backlog.has_room()) || exit.is_some();
+        let may_read =
+            (out.has_room(appending(&self.keeping)) && backlog.has_room()) || exit.is_some();
         tokio::select! {
             result = kept(&mut self.keeping), if self.keeping.is_some() => Wakeup::Kept(result),
             Some(request) = self.caller.inbox.recv() => Wakeup::Asked(Box::new(request)),

@@ -2,16 +2,19 @@
 
 use std::sync::Arc;
 
-use ostler_core::dialect::{self, Change, Conversation, Dialect, Exit, FileOrder, FromConversation, Outbox, ToolOrder, Version};
-use ostler_core::event::{Decision, Permission, SessionState, EventKind};
+use ostler_core::dialect::{
+    self, Change, Conversation, Dialect, Exit, FileOrder, FromConversation, Outbox, ToolOrder,
+    Version,
+};
+use ostler_core::event::{Decision, EventKind, Permission, SessionState};
 use ostler_core::lines::Line;
 use ostler_core::machine::{Effect, Input, Machine};
 use ostler_core::outcome::Outcome;
 use tokio::io::AsyncWrite;
 
-use super::stdin::StdinQueue;
 use super::event_queue::EventQueue;
 use super::pending_requests::PendingRequests;
+use super::stdin::StdinQueue;
 use crate::clock::SessionClock;
 use crate::resume;
 
@@ -64,7 +67,11 @@ pub(super) enum Order {
 }
 
 impl Engine {
-    pub(crate) fn new(session: Arc<str>, conversation: Box<dyn Conversation>, machine: Machine) -> Self {
+    pub(crate) fn new(
+        session: Arc<str>,
+        conversation: Box<dyn Conversation>,
+        machine: Machine,
+    ) -> Self {
         Self {
             clock: SessionClock::start(),
             machine,
@@ -91,7 +98,8 @@ impl Engine {
 
     /// Feeds the machine, then everything that follows from it.
     pub(crate) fn handle(&mut self, input: Input) {
-        self.machine.handle(self.clock.now(), input, &mut self.effects);
+        self.machine
+            .handle(self.clock.now(), input, &mut self.effects);
         while !self.effects.is_empty() {
             for effect in std::mem::take(&mut self.effects) {
                 match effect {
@@ -124,15 +132,22 @@ impl Engine {
             EventKind::Permission(permission) if permission.decision == Decision::Asked => {
                 self.orders.push(Order::Ask(permission.clone()));
             }
-            EventKind::Permission(permission) => self.orders.push(Order::Asked(permission.id.clone())),
-            EventKind::TurnEnded(ended) => self.orders.push(Order::TurnEnded(ended.outcome.clone())),
+            EventKind::Permission(permission) => {
+                self.orders.push(Order::Asked(permission.id.clone()))
+            }
+            EventKind::TurnEnded(ended) => {
+                self.orders.push(Order::TurnEnded(ended.outcome.clone()))
+            }
             EventKind::Started(started) => {
                 self.native.clone_from(&started.native_session);
                 let versions = self.written_by.take().zip(started.agent_version.as_deref());
                 let id = started.native_session.as_deref().unwrap_or_default();
-                let notice = versions.and_then(|(written_by, own)| resume::newer(id, written_by, own));
+                let notice =
+                    versions.and_then(|(written_by, own)| resume::newer(id, written_by, own));
                 self.out.push(turn, kind);
-                return notice.into_iter().for_each(|notice| self.out.push(turn, notice.into()));
+                return notice
+                    .into_iter()
+                    .for_each(|notice| self.out.push(turn, notice.into()));
             }
             EventKind::Ended(_) => return self.last = Some((turn, kind)),
             _ => {}
@@ -187,8 +202,12 @@ impl Engine {
                 }
                 FromConversation::Event(EventKind::ToolCall(call)) => {
                     if let Some(dialect) = self.ruled {
-                        let called = Input::Called(call.id.clone(), dialect.tool_use(&call.name, &call.input));
-                        self.machine.handle(self.clock.now(), called, &mut self.effects);
+                        let called = Input::Called(
+                            call.id.clone(),
+                            dialect.tool_use(&call.name, &call.input),
+                        );
+                        self.machine
+                            .handle(self.clock.now(), called, &mut self.effects);
                     }
                     Input::Heard(call.into())
                 }
@@ -201,7 +220,8 @@ impl Engine {
                 FromConversation::Changed { id, error } => Input::Changed(id, error),
                 FromConversation::EndProcess => Input::EndProcess,
             };
-            self.machine.handle(self.clock.now(), input, &mut self.effects);
+            self.machine
+                .handle(self.clock.now(), input, &mut self.effects);
         }
         if self.outbox.is_empty() {
             self.outbox = outbox; // its memory serves the next line
@@ -245,7 +265,8 @@ impl Engine {
 
     /// A program that the agent started said a line.
     pub(super) fn on_bridge_line(&mut self, from: u32, line: &str) {
-        self.conversation.on_bridge_line(from, line, &mut self.outbox);
+        self.conversation
+            .on_bridge_line(from, line, &mut self.outbox);
         self.pump();
         self.handle(Input::Activity);
     }

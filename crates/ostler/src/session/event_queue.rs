@@ -21,14 +21,24 @@ struct Stamps {
 
 impl Stamps {
     fn new(session: Arc<str>) -> Self {
-        Self { session, seq: 0, last: At(0) }
+        Self {
+            session,
+            seq: 0,
+            last: At(0),
+        }
     }
 
     fn stamp(&mut self, turn: u32, kind: EventKind) -> Event {
         self.seq += 1;
         // A clock that was set back does not make a later event look earlier.
         self.last = self.last.max(clock::wall());
-        Event { seq: self.seq, at: self.last, session: self.session.clone(), turn, kind }
+        Event {
+            seq: self.seq,
+            at: self.last,
+            session: self.session.clone(),
+            turn,
+            kind,
+        }
     }
 }
 
@@ -43,13 +53,21 @@ pub(crate) struct EventQueue {
 
 impl EventQueue {
     pub(super) fn new(session: Arc<str>) -> Self {
-        Self { stamps: Stamps::new(session), waiting: Vec::new(), bytes: 0, raw_offset: 0 }
+        Self {
+            stamps: Stamps::new(session),
+            waiting: Vec::new(),
+            bytes: 0,
+            raw_offset: 0,
+        }
     }
 
     pub(super) fn push(&mut self, turn: u32, kind: EventKind) {
         let event = self.stamps.stamp(turn, kind);
         self.bytes += event.weight();
-        self.waiting.push(Entry { event, raw_offset: self.raw_offset });
+        self.waiting.push(Entry {
+            event,
+            raw_offset: self.raw_offset,
+        });
     }
 
     /// Returns true if more may come while `appending` bytes of earlier events are on their way into the log.
@@ -68,10 +86,17 @@ impl EventQueue {
 
     /// What waits, and its size in bytes.
     pub(super) fn take_entries(&mut self) -> (Vec<Entry>, usize) {
-        (std::mem::take(&mut self.waiting), std::mem::take(&mut self.bytes))
+        (
+            std::mem::take(&mut self.waiting),
+            std::mem::take(&mut self.bytes),
+        )
     }
 
     pub(crate) fn take(&mut self) -> Vec<Event> {
-        self.take_entries().0.into_iter().map(|entry| entry.event).collect()
+        self.take_entries()
+            .0
+            .into_iter()
+            .map(|entry| entry.event)
+            .collect()
     }
 }

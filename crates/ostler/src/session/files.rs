@@ -30,7 +30,13 @@ struct Ground {
 
 impl Files {
     pub(super) fn new(host: &Host, dir: &Path, spec: &Spec) -> Self {
-        let added = spec.settings.get(keys::ADD_DIR).unwrap_or_default().iter().map(|added| dir.join(added)).collect();
+        let added = spec
+            .settings
+            .get(keys::ADD_DIR)
+            .unwrap_or_default()
+            .iter()
+            .map(|added| dir.join(added))
+            .collect();
         let (sandbox, policy) = (spec.sandbox, spec.policy.clone());
         Self(Arc::new(Ground {
             host: host.clone(),
@@ -47,10 +53,20 @@ impl Files {
     pub(super) async fn carry_out(self, order: FileOrder) -> Result<String, FileFault> {
         let _turn = self.0.turn.lock().await;
         let ground = self.0.clone();
-        let jobs = Begun(tokio::task::spawn_blocking(move || ground.carry_out(&order)));
-        let lost = |_| Err(ToolError::new(Code::Io, "the file tools broke down; this is a fault in Ostler"));
+        let jobs = Begun(tokio::task::spawn_blocking(move || {
+            ground.carry_out(&order)
+        }));
+        let lost = |_| {
+            Err(ToolError::new(
+                Code::Io,
+                "the file tools broke down; this is a fault in Ostler",
+            ))
+        };
         let result = jobs.finish().await.unwrap_or_else(lost);
-        result.map_err(|error| FileFault { missing: error.code == Code::FileNotFound, why: error.message })
+        result.map_err(|error| FileFault {
+            missing: error.code == Code::FileNotFound,
+            why: error.message,
+        })
     }
 }
 
@@ -72,12 +88,24 @@ impl Drop for Begun {
 impl Ground {
     fn carry_out(&self, order: &FileOrder) -> Result<String, ToolError> {
         self.check(order)?;
-        let roots = self.opened.get_or_init(|| self.open()).as_ref().map_err(Clone::clone)?;
-        let (first, others) = roots.split_first().ok_or_else(|| ToolError::new(Code::Io, "there is no workspace"))?;
+        let roots = self
+            .opened
+            .get_or_init(|| self.open())
+            .as_ref()
+            .map_err(Clone::clone)?;
+        let (first, others) = roots
+            .split_first()
+            .ok_or_else(|| ToolError::new(Code::Io, "there is no workspace"))?;
         let mut result = access(first, order);
         // What lies outside of the workspace may lie in a directory that was added to it; only a whole path says so.
-        for other in others.iter().filter(|_| Path::new(&order.path).is_absolute()) {
-            if !result.as_ref().is_err_and(|error| error.code == Code::PathOutsideWorkspace) {
+        for other in others
+            .iter()
+            .filter(|_| Path::new(&order.path).is_absolute())
+        {
+            if !result
+                .as_ref()
+                .is_err_and(|error| error.code == Code::PathOutsideWorkspace)
+            {
                 break;
             }
             result = access(other, order).or_else(|error| match error.code {
@@ -95,11 +123,19 @@ impl Ground {
             FileAccess::Write(_) => ("write_file", ToolKind::Edit),
         };
         if kind == ToolKind::Edit && self.sandbox == Sandbox::ReadOnly {
-            let message = format!("the sandbox is {}: nothing is written", self.sandbox.as_str());
+            let message = format!(
+                "the sandbox is {}: nothing is written",
+                self.sandbox.as_str()
+            );
             return Err(ToolError::new(Code::DeniedByPolicy, message));
         }
-        let Some(policy) = &self.policy else { return Ok(()) };
-        let wants = ToolUse { paths: vec![order.path.clone()], ..ToolUse::of(tool, kind) };
+        let Some(policy) = &self.policy else {
+            return Ok(());
+        };
+        let wants = ToolUse {
+            paths: vec![order.path.clone()],
+            ..ToolUse::of(tool, kind)
+        };
         // A rule that asks was the agent's to ask about, before it came here.
         match policy.decide(&wants, &self.dir.display().to_string()).ruled {
             Ruled::Deny(why) => Err(ToolError::new(Code::DeniedByPolicy, why)),
@@ -112,9 +148,12 @@ impl Ground {
         for dir in &self.added {
             // One that cannot be opened is as good as not added. Where two lie in each other, the rules of the one would stand
             // over the other's: the first counts.
-            let Ok(root) = self.open_one(dir) else { continue };
-            let overlaps =
-                |known: &Workspace| known.root().starts_with(root.root()) || root.root().starts_with(known.root());
+            let Ok(root) = self.open_one(dir) else {
+                continue;
+            };
+            let overlaps = |known: &Workspace| {
+                known.root().starts_with(root.root()) || root.root().starts_with(known.root())
+            };
             if !roots.iter().any(overlaps) {
                 roots.push(root);
             }
@@ -131,7 +170,13 @@ impl Ground {
 
 fn access(root: &Workspace, order: &FileOrder) -> Result<String, ToolError> {
     match &order.access {
-        FileAccess::Read { line, limit } => root.read_text(&order.path, Span { line: *line, limit: *limit }),
+        FileAccess::Read { line, limit } => root.read_text(
+            &order.path,
+            Span {
+                line: *line,
+                limit: *limit,
+            },
+        ),
         FileAccess::Write(text) => root.write_text(&order.path, text).map(|()| String::new()),
     }
 }

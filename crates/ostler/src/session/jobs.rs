@@ -17,8 +17,8 @@ use tokio::sync::mpsc;
 
 use super::files::Files;
 use super::tool_results::Submissions;
-use crate::permission_handler::PermissionHandler;
 use crate::host::Host;
+use crate::permission_handler::PermissionHandler;
 use crate::tool::{Progress, Tool};
 
 /// Each half of a tool's output that goes to an agent.
@@ -63,7 +63,16 @@ impl Jobs {
     pub(super) fn new(host: &Host, submissions: Arc<Submissions>, files: Files) -> Self {
         let (say, said) = mpsc::channel(PROGRESS);
         let (tools, handler) = (host.tools().to_vec(), host.permission_handler().cloned());
-        Self { running: FuturesUnordered::new(), off: HashMap::new(), tools, handler, submissions, files, say, said }
+        Self {
+            running: FuturesUnordered::new(),
+            off: HashMap::new(),
+            tools,
+            handler,
+            submissions,
+            files,
+            say,
+            said,
+        }
     }
 
     /// The next thing that comes to its end.
@@ -95,24 +104,42 @@ impl Jobs {
 
     /// Asks the caller, where there is a function for that; else whoever reads the events answers.
     pub(super) fn ask(&mut self, question: Permission) {
-        let Some(handler) = self.handler.clone() else { return };
+        let Some(handler) = self.handler.clone() else {
+            return;
+        };
         self.start(question.id.clone(), async move {
             // A function that panics has not said yes.
-            let answer = AssertUnwindSafe(async { handler.ask(&question).await }).catch_unwind().await;
-            let answer = answer.unwrap_or_else(|_| Answer::Deny("the function that was asked broke down".into()));
+            let answer = AssertUnwindSafe(async { handler.ask(&question).await })
+                .catch_unwind()
+                .await;
+            let answer = answer
+                .unwrap_or_else(|_| Answer::Deny("the function that was asked broke down".into()));
             JobResult::Answered(question.id, answer)
         });
     }
 
     /// Runs one of the caller's tools, or waits until the caller has run it.
     pub(super) fn run(&mut self, order: ToolOrder) {
-        let ToolOrder { id, call, name, input } = order;
+        let ToolOrder {
+            id,
+            call,
+            name,
+            input,
+        } = order;
         let Some(tool) = self.tools.iter().find(|tool| tool.name() == name).cloned() else {
             let submissions = self.submissions.clone();
             return self.start(id.clone(), async move {
                 match submissions.result_of(call.as_deref().unwrap_or(&id)).await {
-                    Some(result) => JobResult::Tool { id, ok: result.ok, output: head_and_tail(result.output, OUTPUT_HALF) },
-                    None => JobResult::Tool { id, ok: false, output: "nobody ran the tool".into() },
+                    Some(result) => JobResult::Tool {
+                        id,
+                        ok: result.ok,
+                        output: head_and_tail(result.output, OUTPUT_HALF),
+                    },
+                    None => JobResult::Tool {
+                        id,
+                        ok: false,
+                        output: "nobody ran the tool".into(),
+                    },
                 }
             });
         };
@@ -122,11 +149,25 @@ impl Jobs {
         });
         self.start(id.clone(), async move {
             let result =
-                AssertUnwindSafe(async { tool.call_reporting(input.get(), &progress).await }).catch_unwind().await;
+                AssertUnwindSafe(async { tool.call_reporting(input.get(), &progress).await })
+                    .catch_unwind()
+                    .await;
             match result {
-                Ok(Ok(output)) => JobResult::Tool { id, ok: true, output: head_and_tail(output, OUTPUT_HALF) },
-                Ok(Err(error)) => JobResult::Tool { id, ok: false, output: head_and_tail(error.to_string(), OUTPUT_HALF) },
-                Err(_) => JobResult::Tool { id, ok: false, output: format!("the tool {name} broke down") },
+                Ok(Ok(output)) => JobResult::Tool {
+                    id,
+                    ok: true,
+                    output: head_and_tail(output, OUTPUT_HALF),
+                },
+                Ok(Err(error)) => JobResult::Tool {
+                    id,
+                    ok: false,
+                    output: head_and_tail(error.to_string(), OUTPUT_HALF),
+                },
+                Err(_) => JobResult::Tool {
+                    id,
+                    ok: false,
+                    output: format!("the tool {name} broke down"),
+                },
             }
         });
     }
@@ -134,7 +175,9 @@ impl Jobs {
     /// Reads or writes a file of the workspace. Only the end of the agent calls that off.
     pub(super) fn file(&mut self, order: FileOrder) {
         let (files, id) = (self.files.clone(), order.id.clone());
-        self.running.push(Box::pin(async move { Some(JobResult::File(id, files.carry_out(order).await)) }));
+        self.running.push(Box::pin(async move {
+            Some(JobResult::File(id, files.carry_out(order).await))
+        }));
     }
 
     /// It came to its end and need not be called off.

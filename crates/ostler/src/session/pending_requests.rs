@@ -1,9 +1,9 @@
 //! Who waits for what came of a request: the events tell, and each ticket is settled once.
 
-use ostler_core::event::{DecidedBy, Decision, Refused, EventKind};
+use ostler_core::event::{DecidedBy, Decision, EventKind, Refused};
 use ostler_core::outcome::{Cause, Outcome};
 
-use super::remote::{Interruption, Completion, PendingRequest};
+use super::remote::{Completion, Interruption, PendingRequest};
 
 /// Requests that nothing has come of yet, in their order.
 #[derive(Default)]
@@ -23,10 +23,14 @@ impl PendingRequests {
             EventKind::Refused(refused) => self.refused(refused),
             EventKind::Notice(notice) => match notice.code.as_str() {
                 "model_changed" => self.first("set_model", Completion::JobResult),
-                "permission_mode_changed" => self.first("set_permission_mode", Completion::JobResult),
+                "permission_mode_changed" => {
+                    self.first("set_permission_mode", Completion::JobResult)
+                }
                 _ => {}
             },
-            EventKind::Permission(it) if it.by == DecidedBy::Person && it.decision != Decision::Asked => {
+            EventKind::Permission(it)
+                if it.by == DecidedBy::Person && it.decision != Decision::Asked =>
+            {
                 let answers = |request: &PendingRequest| request.about.as_deref() == Some(&it.id);
                 if let Some(at) = self.0.iter().position(answers) {
                     let _ = self.0.remove(at).done.send(Completion::JobResult);
@@ -59,7 +63,10 @@ impl PendingRequests {
 }
 
 fn interruption(outcome: &Outcome) -> Interruption {
-    let acknowledged = outcome.detail.as_ref().and_then(|detail| detail.acknowledged);
+    let acknowledged = outcome
+        .detail
+        .as_ref()
+        .and_then(|detail| detail.acknowledged);
     match (outcome.cause, acknowledged) {
         (Cause::Interrupted, Some(true)) => Interruption::Acknowledged,
         (Cause::Interrupted, _) => Interruption::NotAcknowledged,

@@ -39,30 +39,47 @@ impl RawLog {
         let file = match create(path) {
             Ok(file) => Some(file),
             Err(error) => {
-                complain(&format!("The raw log {} cannot be opened: {error}.", path.display()), engine);
+                complain(
+                    &format!("The raw log {} cannot be opened: {error}.", path.display()),
+                    engine,
+                );
                 None
             }
         };
-        Self { path: path.to_owned(), file, bound }
+        Self {
+            path: path.to_owned(),
+            file,
+            bound,
+        }
     }
 
     pub(super) fn write(&mut self, bytes: &[u8], engine: &mut Engine) {
-        if self.file.is_none() || (matches!(self.bound, Bound::Stored(..)) && engine.machine.is_log_full()) {
+        if self.file.is_none()
+            || (matches!(self.bound, Bound::Stored(..)) && engine.machine.is_log_full())
+        {
             return;
         }
         let had_dropped = self.has_dropped();
         if let Err(error) = self.try_write(bytes) {
             self.file = None;
-            return complain(&format!("The raw log cannot be written any more: {error}."), engine);
+            return complain(
+                &format!("The raw log cannot be written any more: {error}."),
+                engine,
+            );
         }
         if let Bound::Stored(Some(limit), _) = self.bound
             && self.has_dropped()
             && !had_dropped
         {
             let size = size::display(limit);
-            let message =
-                format!("The agent's raw output exceeds {size} (--max-raw-size); its oldest part is dropped.");
-            engine.handle(Input::Remark(Notice::new(Level::Info, "raw_dropped", message)));
+            let message = format!(
+                "The agent's raw output exceeds {size} (--max-raw-size); its oldest part is dropped."
+            );
+            engine.handle(Input::Remark(Notice::new(
+                Level::Info,
+                "raw_dropped",
+                message,
+            )));
         }
     }
 
@@ -71,8 +88,12 @@ impl RawLog {
     }
 
     fn try_write(&mut self, mut bytes: &[u8]) -> std::io::Result<()> {
-        let Some(file) = &mut self.file else { return Ok(()) };
-        let Bound::Stored(_, Some(rotation)) = &mut self.bound else { return file.write_all(bytes) };
+        let Some(file) = &mut self.file else {
+            return Ok(());
+        };
+        let Bound::Stored(_, Some(rotation)) = &mut self.bound else {
+            return file.write_all(bytes);
+        };
         while !bytes.is_empty() {
             let (step, left) = rotation.step(bytes);
             match step {
@@ -102,7 +123,9 @@ fn create(path: &Path) -> std::io::Result<File> {
         use std::os::unix::fs::OpenOptionsExt;
         // A pipe without a reader is an error now, not a wait for ever.
         let flags = rustix::fs::OFlags::NONBLOCK.bits();
-        options.mode(0o600).custom_flags(i32::try_from(flags).unwrap_or(0));
+        options
+            .mode(0o600)
+            .custom_flags(i32::try_from(flags).unwrap_or(0));
     }
     options.open(path).and_then(keep_private)
 }

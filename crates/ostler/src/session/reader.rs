@@ -45,13 +45,21 @@ pub struct Reader {
 
 impl std::fmt::Debug for Reader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reader").field("next", &self.next).finish_non_exhaustive()
+        f.debug_struct("Reader")
+            .field("next", &self.next)
+            .finish_non_exhaustive()
     }
 }
 
 impl Reader {
     pub(super) fn new(backlog: Arc<Backlog>, from: u64) -> Self {
-        Self { told: backlog.subscribe(), backlog, next: from.max(1), batch: None, is_own: false }
+        Self {
+            told: backlog.subscribe(),
+            backlog,
+            next: from.max(1),
+            batch: None,
+            is_own: false,
+        }
     }
 
     /// The next event, or the gap before it; none after the last.
@@ -83,7 +91,10 @@ impl Reader {
                 }
                 Found::Behind(first) => {
                     let from = std::mem::replace(&mut self.next, first);
-                    return Some(Reading::Gap { from, to: first - 1 });
+                    return Some(Reading::Gap {
+                        from,
+                        to: first - 1,
+                    });
                 }
                 Found::Nothing => return None,
             },
@@ -97,7 +108,9 @@ impl Reader {
         // A batch that was read to its end is not held, and not copied if nobody else holds it: its events may be large.
         match Arc::try_unwrap(batch) {
             Ok(mut entries) => entries.pop().map(|entry| Reading::Event(entry.event)),
-            Err(batch) => batch.last().map(|entry| Reading::Event(entry.event.clone())),
+            Err(batch) => batch
+                .last()
+                .map(|entry| Reading::Event(entry.event.clone())),
         }
     }
 
@@ -128,8 +141,15 @@ pub(super) struct OwnReader {
 
 impl OwnReader {
     pub(super) fn new(backlog: Arc<Backlog>) -> Self {
-        let events = Reader { is_own: true, ..Reader::new(backlog, 1) };
-        Self { events, fetched: VecDeque::new(), missing: None }
+        let events = Reader {
+            is_own: true,
+            ..Reader::new(backlog, 1)
+        };
+        Self {
+            events,
+            fetched: VecDeque::new(),
+            missing: None,
+        }
     }
 
     pub(super) async fn next(&mut self) -> Option<Event> {

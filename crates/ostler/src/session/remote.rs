@@ -98,7 +98,9 @@ pub struct Remote {
 
 impl std::fmt::Debug for Remote {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Remote").field("session", &self.shared.id).finish_non_exhaustive()
+        f.debug_struct("Remote")
+            .field("session", &self.shared.id)
+            .finish_non_exhaustive()
     }
 }
 
@@ -121,7 +123,11 @@ impl Remote {
     ///
     /// # Errors
     /// When the session is over.
-    pub fn send_when(&self, message: impl Into<String>, busy: WhenBusy) -> Result<(), SessionEnded> {
+    pub fn send_when(
+        &self,
+        message: impl Into<String>,
+        busy: WhenBusy,
+    ) -> Result<(), SessionEnded> {
         self.tell(match busy {
             WhenBusy::Queue => Input::Send(message.into()),
             WhenBusy::Steer => Input::Steer(message.into()),
@@ -139,20 +145,34 @@ impl Remote {
     /// # Errors
     /// When nobody asked, it was decided already, or the session is over.
     pub async fn answer(&self, id: &str, answer: Answer) -> Result<(), RequestError> {
-        done(self.ask(Input::Answered(id.to_owned(), answer), "answer", Some(id.to_owned()))).await
+        done(self.ask(
+            Input::Answered(id.to_owned(), answer),
+            "answer",
+            Some(id.to_owned()),
+        ))
+        .await
     }
 
     /// Hands over what came of tools that the caller runs itself: those of `Spec::tools` for which the host has no function.
     ///
     /// # Errors
     /// When one of the calls has its result already, or the session is over.
-    pub fn submit_tool_results(&self, results: impl IntoIterator<Item = Submitted>) -> Result<(), RequestError> {
+    pub fn submit_tool_results(
+        &self,
+        results: impl IntoIterator<Item = Submitted>,
+    ) -> Result<(), RequestError> {
         if self.tell.is_closed() {
             return Err(RequestError::Over);
         }
         // All of them are handed over; the first refusal is told.
-        let refusals = results.into_iter().filter_map(|result| self.submissions.submit(result).err());
-        refusals.collect::<Vec<_>>().into_iter().next().map_or(Ok(()), |refused| Err(RequestError::Refused(refused)))
+        let refusals = results
+            .into_iter()
+            .filter_map(|result| self.submissions.submit(result).err());
+        refusals
+            .collect::<Vec<_>>()
+            .into_iter()
+            .next()
+            .map_or(Ok(()), |refused| Err(RequestError::Refused(refused)))
     }
 
     /// Whether the agent waits for the caller to hand over the result of this call.
@@ -228,12 +248,29 @@ impl Remote {
     }
 
     fn tell(&self, input: Input) -> Result<(), SessionEnded> {
-        self.tell.send(Request { input, request: None }).map_err(|_| SessionEnded)
+        self.tell
+            .send(Request {
+                input,
+                request: None,
+            })
+            .map_err(|_| SessionEnded)
     }
 
-    fn ask(&self, input: Input, request: &'static str, about: Option<String>) -> oneshot::Receiver<Completion> {
+    fn ask(
+        &self,
+        input: Input,
+        request: &'static str,
+        about: Option<String>,
+    ) -> oneshot::Receiver<Completion> {
         let (done, settled) = oneshot::channel();
-        let _ = self.tell.send(Request { input, request: Some(PendingRequest { request, about, done }) });
+        let _ = self.tell.send(Request {
+            input,
+            request: Some(PendingRequest {
+                request,
+                about,
+                done,
+            }),
+        });
         settled // if the session is over, the other end is gone with the wish
     }
 }

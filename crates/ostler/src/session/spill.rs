@@ -22,7 +22,14 @@ pub(super) struct Spill {
 
 impl Spill {
     pub(super) fn new(dir: PathBuf) -> Self {
-        Self { dir, file: None, first: 0, places: Vec::new(), end: 0, failed: false }
+        Self {
+            dir,
+            file: None,
+            first: 0,
+            places: Vec::new(),
+            end: 0,
+            failed: false,
+        }
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -30,7 +37,8 @@ impl Spill {
     }
 
     pub(super) fn holds(&self, seq: u64) -> bool {
-        seq.checked_sub(self.first).is_some_and(|at| at < self.places.len() as u64)
+        seq.checked_sub(self.first)
+            .is_some_and(|at| at < self.places.len() as u64)
     }
 
     /// Keeps events that follow those it has; false when it cannot.
@@ -38,7 +46,9 @@ impl Spill {
         if !self.is_full() && self.try_write(batch).is_err() {
             self.failed = true;
         }
-        batch.last().is_some_and(|entry| self.holds(entry.event.seq))
+        batch
+            .last()
+            .is_some_and(|entry| self.holds(entry.event.seq))
     }
 
     /// The first event from `from` on that it has.
@@ -56,8 +66,13 @@ impl Spill {
         };
         file.seek(SeekFrom::Start(self.end))?;
         // Written piece by piece: an event may be large, and need not be in memory once more.
-        let (mut out, mut places) =
-            (Counted { out: BufWriter::new(file), count: self.end }, Vec::with_capacity(batch.len()));
+        let (mut out, mut places) = (
+            Counted {
+                out: BufWriter::new(file),
+                count: self.end,
+            },
+            Vec::with_capacity(batch.len()),
+        );
         for entry in batch {
             places.push(out.count);
             serde_json::to_writer(&mut out, &entry.event)?;
@@ -70,21 +85,33 @@ impl Spill {
     }
 
     pub(super) fn read(&mut self, from: u64, most: usize) -> Result<Vec<Event>, LogError> {
-        let failed = |error: &dyn std::fmt::Display| LogError(format!("old events cannot be read: {error}"));
-        let at = from.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
+        let failed =
+            |error: &dyn std::fmt::Display| LogError(format!("old events cannot be read: {error}"));
+        let at = from
+            .checked_sub(self.first)
+            .and_then(|at| usize::try_from(at).ok());
         let places = at.and_then(|at| self.places.get(at..)).unwrap_or_default();
-        let Some(begin) = places.first() else { return Err(failed(&"they are not there")) };
+        let Some(begin) = places.first() else {
+            return Err(failed(&"they are not there"));
+        };
         // Each event ends where the next begins: the size of a page is known before anything is read.
-        let ends =
-            places.iter().skip(1).chain([&self.end]).map(|end| usize::try_from(end - begin).unwrap_or(usize::MAX));
+        let ends = places
+            .iter()
+            .skip(1)
+            .chain([&self.end])
+            .map(|end| usize::try_from(end - begin).unwrap_or(usize::MAX));
         let ends: Vec<usize> = ends
             .enumerate()
             .take(most)
             .take_while(|(n, end)| *n == 0 || *end <= PAGE_BYTES)
             .map(|(_, end)| end)
             .collect();
-        let file = self.file.as_mut().ok_or_else(|| failed(&"they are not there"))?;
-        file.seek(SeekFrom::Start(*begin)).map_err(|error| failed(&error))?;
+        let file = self
+            .file
+            .as_mut()
+            .ok_or_else(|| failed(&"they are not there"))?;
+        file.seek(SeekFrom::Start(*begin))
+            .map_err(|error| failed(&error))?;
         let mut page = vec![0; ends.last().copied().unwrap_or(0)];
         file.read_exact(&mut page).map_err(|error| failed(&error))?;
         let (mut events, mut start) = (Vec::with_capacity(ends.len()), 0);

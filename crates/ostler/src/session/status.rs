@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ostler_core::event::{At, Decision, Permission, SessionState, EventKind};
+use ostler_core::event::{At, Decision, EventKind, Permission, SessionState};
 use ostler_core::log::Entry;
 use ostler_core::usage::{Scope, Usage};
 
@@ -41,7 +41,9 @@ pub(super) struct Shared {
 
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("Shared")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }
 
@@ -57,7 +59,13 @@ impl Shared {
             last_activity: None,
             pending: Vec::new(),
         };
-        Self { id, backlog, pid: AtomicU32::new(0), heard: AtomicI64::new(0), told: Mutex::new(told) }
+        Self {
+            id,
+            backlog,
+            pid: AtomicU32::new(0),
+            heard: AtomicI64::new(0),
+            told: Mutex::new(told),
+        }
     }
 
     /// The agent's process; 0 for none.
@@ -74,7 +82,11 @@ impl Shared {
     }
 
     pub(super) fn status(&self) -> Status {
-        let mut status = self.told.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut status = self
+            .told
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         status.pid = self.pid();
         status.last_activity = Some(At(self.heard.load(Ordering::Relaxed))).filter(|at| at.0 != 0);
         status
@@ -91,7 +103,9 @@ impl Shared {
                     status.native_session.clone_from(&started.native_session);
                     status.model.clone_from(&started.model);
                 }
-                EventKind::Usage(usage) if usage.scope == Scope::Session => status.usage = Some(usage.clone()),
+                EventKind::Usage(usage) if usage.scope == Scope::Session => {
+                    status.usage = Some(usage.clone())
+                }
                 EventKind::Permission(permission) => {
                     status.pending.retain(|pending| pending.id != permission.id);
                     if permission.decision == Decision::Asked {

@@ -14,7 +14,12 @@ pub(super) struct StdinQueue {
 
 impl StdinQueue {
     pub(super) fn new(stream: Option<Box<dyn AsyncWrite + Send + Unpin>>) -> Self {
-        Self { stream, waiting: VecDeque::new(), written: 0, closing: false }
+        Self {
+            stream,
+            waiting: VecDeque::new(),
+            written: 0,
+            closing: false,
+        }
     }
 
     pub(super) fn push(&mut self, bytes: Vec<u8>) {
@@ -35,7 +40,9 @@ impl StdinQueue {
 
     /// Writes a piece. Nothing is lost or written twice when this is dropped halfway: a write either happened or did not.
     pub(super) async fn write(&mut self) -> std::io::Result<()> {
-        let (Some(stream), Some(bytes)) = (&mut self.stream, self.waiting.front()) else { return Ok(()) };
+        let (Some(stream), Some(bytes)) = (&mut self.stream, self.waiting.front()) else {
+            return Ok(());
+        };
         match stream.write(&bytes[self.written..]).await {
             Ok(n) if n > 0 => self.written += n,
             other => {

@@ -53,8 +53,11 @@ impl Submissions {
     }
 
     pub(super) fn submit(&self, result: Submitted) -> Result<(), Refused> {
-        let refuse =
-            |code: &str, why: String| Refused { request: "submit_tool_results".into(), why, code: code.into() };
+        let refuse = |code: &str, why: String| Refused {
+            request: "submit_tool_results".into(),
+            why,
+            code: code.into(),
+        };
         let mut places = self.places();
         if places.len() > REMEMBERED {
             places.retain(|_, place| !matches!(place, Place::JobResult));
@@ -63,13 +66,20 @@ impl Submissions {
         match places.remove(&id) {
             Some(Place::Awaited(waiting)) => {
                 places.insert(id.clone(), Place::JobResult);
-                waiting.send(result).map_err(|_| refuse("decided", format!("nobody waits for {id} any more")))
+                waiting
+                    .send(result)
+                    .map_err(|_| refuse("decided", format!("nobody waits for {id} any more")))
             }
             Some(done) => {
                 places.insert(id.clone(), done);
                 Err(refuse("decided", format!("{id} has its result")))
             }
-            None if places.values().filter(|place| matches!(place, Place::Early(_))).count() >= EARLY => {
+            None if places
+                .values()
+                .filter(|place| matches!(place, Place::Early(_)))
+                .count()
+                >= EARLY =>
+            {
                 Err(refuse("unknown", format!("nobody asked for {id}")))
             }
             None => {

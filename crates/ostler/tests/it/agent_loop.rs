@@ -5,12 +5,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ostler::adapter::{Message, ModelAdapter, ModelError, Reply, ReplyFuture, Stop, ToolRequest, Update, Updates};
-use ostler::hooks::{Flow, FlowFuture, Middleware};
-use ostler::event::Notice;
+use ostler::adapter::{
+    Message, ModelAdapter, ModelError, Reply, ReplyFuture, Stop, ToolRequest, Update, Updates,
+};
 use ostler::agent_loop::{CommandCheck, Condition, Ending, Loop, LoopResult, Mode, Waiting};
+use ostler::event::Notice;
+use ostler::hooks::{Flow, FlowFuture, Middleware};
 use ostler::permission::{self, Trust};
-use ostler::{Agent, Answer, Cause, Host, Outcome, RawJson, Spec, ToolOffer, Usage, EventKind, tool};
+use ostler::{
+    Agent, Answer, Cause, EventKind, Host, Outcome, RawJson, Spec, ToolOffer, Usage, tool,
+};
 use ostler_core::usage::Tokens;
 use serde::Deserialize;
 
@@ -25,7 +29,10 @@ struct Model {
 
 impl Model {
     fn new(replies: impl IntoIterator<Item = Result<Reply, ModelError>>) -> Self {
-        Self { replies: Arc::new(Mutex::new(replies.into_iter().collect())), ..Self::default() }
+        Self {
+            replies: Arc::new(Mutex::new(replies.into_iter().collect())),
+            ..Self::default()
+        }
     }
 
     fn asked(&self) -> Vec<Vec<Message>> {
@@ -34,7 +41,12 @@ impl Model {
 
     /// The texts of the last question.
     fn last(&self) -> Vec<String> {
-        self.asked().last().unwrap().iter().map(|message| message.content().as_text().into_owned()).collect()
+        self.asked()
+            .last()
+            .unwrap()
+            .iter()
+            .map(|message| message.content().as_text().into_owned())
+            .collect()
     }
 }
 
@@ -46,7 +58,9 @@ impl ModelAdapter for Model {
     fn invoke_with_updates<'a>(&'a self, messages: &'a [Message], _: Updates) -> ReplyFuture<'a> {
         self.asked.lock().unwrap().push(messages.to_vec());
         let next = self.replies.lock().unwrap().pop_front();
-        Box::pin(async move { next.unwrap_or_else(|| panic!("nothing was to be asked: {messages:?}")) })
+        Box::pin(
+            async move { next.unwrap_or_else(|| panic!("nothing was to be asked: {messages:?}")) },
+        )
     }
 
     fn bind_tools(&self, _: Vec<ToolOffer>) -> Arc<dyn ModelAdapter> {
@@ -55,7 +69,12 @@ impl ModelAdapter for Model {
 }
 
 fn said(text: &str) -> Result<Reply, ModelError> {
-    Ok(Reply { content: text.into(), tool_calls: Vec::new(), usage: Vec::new(), stop: Stop::End })
+    Ok(Reply {
+        content: text.into(),
+        tool_calls: Vec::new(),
+        usage: Vec::new(),
+        stop: Stop::End,
+    })
 }
 
 fn calling(calls: &[(&str, &str)]) -> Result<Reply, ModelError> {
@@ -65,13 +84,33 @@ fn calling(calls: &[(&str, &str)]) -> Result<Reply, ModelError> {
         args: RawJson::parse(args).unwrap(),
     };
     let tool_calls = calls.iter().enumerate().map(call).collect();
-    Ok(Reply { content: String::new(), tool_calls, usage: Vec::new(), stop: Stop::ToolCalls })
+    Ok(Reply {
+        content: String::new(),
+        tool_calls,
+        usage: Vec::new(),
+        stop: Stop::ToolCalls,
+    })
 }
 
 /// The same reply, with what it used.
-fn using(reply: Result<Reply, ModelError>, input: u64, output: u64, cost: Option<f64>) -> Result<Reply, ModelError> {
-    let usage = Usage::of(Some("m".into()), Tokens { input, output, ..Tokens::default() });
-    Ok(Reply { usage: vec![cost.map_or(usage.clone(), |cost| usage.reported(cost))], ..reply.unwrap() })
+fn using(
+    reply: Result<Reply, ModelError>,
+    input: u64,
+    output: u64,
+    cost: Option<f64>,
+) -> Result<Reply, ModelError> {
+    let usage = Usage::of(
+        Some("m".into()),
+        Tokens {
+            input,
+            output,
+            ..Tokens::default()
+        },
+    );
+    Ok(Reply {
+        usage: vec![cost.map_or(usage.clone(), |cost| usage.reported(cost))],
+        ..reply.unwrap()
+    })
 }
 
 fn broken(cause: Cause) -> Result<Reply, ModelError> {
@@ -98,7 +137,9 @@ fn looping(model: &Model) -> (Loop, Arc<AtomicU32>) {
 }
 
 fn run(agent: &Loop) -> LoopResult {
-    runtime().block_on(agent.run(&Host::default(), "the task")).unwrap()
+    runtime()
+        .block_on(agent.run(&Host::default(), "the task"))
+        .unwrap()
 }
 
 /// Sets a loop up.
@@ -126,29 +167,55 @@ fn tools_are_run_until_the_task_is_done() {
     let model = Model::new([calling(&[ADD]), said("It is 3.")]);
     let (agent, used) = looping(&model);
     let result = run(&agent.instructions("Count."));
-    assert!(matches!(result.ending, Ending::Completed), "{:?}", result.outcome);
-    assert_eq!((&*result.text, result.iterations, used.load(Ordering::SeqCst)), ("It is 3.", 2, 1));
+    assert!(
+        matches!(result.ending, Ending::Completed),
+        "{:?}",
+        result.outcome
+    );
+    assert_eq!(
+        (
+            &*result.text,
+            result.iterations,
+            used.load(Ordering::SeqCst)
+        ),
+        ("It is 3.", 2, 1)
+    );
     let wanted = [
         Message::system("Count."),
         Message::user("the task"),
         Message::Assistant {
             content: "".into(),
-            tool_calls: vec![ToolRequest { id: "c0".into(), name: "add".into(), args: RawJson::parse(ADD.1).unwrap() }],
+            tool_calls: vec![ToolRequest {
+                id: "c0".into(),
+                name: "add".into(),
+                args: RawJson::parse(ADD.1).unwrap(),
+            }],
         },
         Message::tool("c0", "3"),
     ];
     assert_eq!(model.asked()[1], wanted);
-    assert_eq!(result.thread[..], [&wanted[1..], &[Message::assistant("It is 3.")]].concat()[..]);
+    assert_eq!(
+        result.thread[..],
+        [&wanted[1..], &[Message::assistant("It is 3.")]].concat()[..]
+    );
 }
 
 #[test]
 fn each_condition_stops_the_loop() {
     let forever = || (0..9).map(|_| using(calling(&[ADD]), 100, 10, Some(0.25)));
     let agents: [(Condition, Cause, usize, Set); 6] = [
-        (Condition::Iterations, Cause::TurnLimit, 3, |a| a.max_iterations(3)),
-        (Condition::ToolCalls, Cause::TurnLimit, 3, |a| a.max_tool_calls(2)),
-        (Condition::InputTokens, Cause::Budget, 2, |a| a.max_input_tokens(200)),
-        (Condition::OutputTokens, Cause::Budget, 4, |a| a.max_output_tokens(35)),
+        (Condition::Iterations, Cause::TurnLimit, 3, |a| {
+            a.max_iterations(3)
+        }),
+        (Condition::ToolCalls, Cause::TurnLimit, 3, |a| {
+            a.max_tool_calls(2)
+        }),
+        (Condition::InputTokens, Cause::Budget, 2, |a| {
+            a.max_input_tokens(200)
+        }),
+        (Condition::OutputTokens, Cause::Budget, 4, |a| {
+            a.max_output_tokens(35)
+        }),
         (Condition::Budget, Cause::Budget, 2, |a| a.max_cost_usd(0.4)),
         (Condition::Time, Cause::WallLimit, 1, |a| {
             let slow = tool("add", "Sleeps.", |_: Add| async {
@@ -161,7 +228,12 @@ fn each_condition_stops_the_loop() {
     for (condition, cause, asked, set) in agents {
         let model = Model::new(forever());
         let result = run(&set(looping(&model).0));
-        assert_eq!((stopped(&result), result.outcome.cause), (condition, cause), "{:?}", result.outcome);
+        assert_eq!(
+            (stopped(&result), result.outcome.cause),
+            (condition, cause),
+            "{:?}",
+            result.outcome
+        );
         assert_eq!(model.asked().len(), asked, "{condition:?}");
     }
 }
@@ -170,48 +242,93 @@ fn each_condition_stops_the_loop() {
 #[test]
 fn what_is_not_known_is_not_pretended() {
     let table: [(Condition, Set, Asked); 3] = [
-        (Condition::Budget, |a| a.max_cost_usd(5.0), || using(calling(&[ADD]), 1, 1, None)),
-        (Condition::Budget, |a| a.max_cost_usd(5.0), || calling(&[ADD])),
-        (Condition::InputTokens, |a| a.max_input_tokens(5000), || calling(&[ADD])),
+        (
+            Condition::Budget,
+            |a| a.max_cost_usd(5.0),
+            || using(calling(&[ADD]), 1, 1, None),
+        ),
+        (
+            Condition::Budget,
+            |a| a.max_cost_usd(5.0),
+            || calling(&[ADD]),
+        ),
+        (
+            Condition::InputTokens,
+            |a| a.max_input_tokens(5000),
+            || calling(&[ADD]),
+        ),
     ];
     for (condition, set, reply) in table {
         let model = Model::new([reply()]);
         let result = run(&set(looping(&model).0));
         assert_eq!(stopped(&result), condition);
-        assert!(result.outcome.message.contains("cannot be kept"), "{:?}", result.outcome);
+        assert!(
+            result.outcome.message.contains("cannot be kept"),
+            "{:?}",
+            result.outcome
+        );
         assert_eq!(result.usage.and_then(|usage| usage.cost_usd), None);
     }
 }
 
 #[test]
 fn costs_are_added_up() {
-    let model = Model::new([using(calling(&[ADD]), 100, 10, Some(0.25)), using(said("3"), 50, 5, Some(0.5))]);
+    let model = Model::new([
+        using(calling(&[ADD]), 100, 10, Some(0.25)),
+        using(said("3"), 50, 5, Some(0.5)),
+    ]);
     let usage = run(&looping(&model).0.max_cost_usd(5.0)).usage.unwrap();
-    assert_eq!((usage.input, usage.output, usage.cost_usd), (Some(150), Some(15), Some(0.75)));
+    assert_eq!(
+        (usage.input, usage.output, usage.cost_usd),
+        (Some(150), Some(15), Some(0.75))
+    );
 }
 
 #[test]
 fn the_result_is_checked_and_the_reason_goes_back() {
     let model = Model::new([said("two"), said("three"), said("four")]);
     let agent = looping(&model).0.verify(|answer: String| async move {
-        if answer == "four" { Ok(()) } else { Err(format!("{answer} is too little")) }
+        if answer == "four" {
+            Ok(())
+        } else {
+            Err(format!("{answer} is too little"))
+        }
     });
     let result = run(&agent);
-    assert!(matches!(result.ending, Ending::Completed), "{:?}", result.outcome);
+    assert!(
+        matches!(result.ending, Ending::Completed),
+        "{:?}",
+        result.outcome
+    );
     assert_eq!((&*result.text, result.iterations), ("four", 3));
     let told = model.last();
-    assert!(told[2].contains("two is too little") || told[3].contains("two is too little"), "{told:?}");
-    assert!(told.last().unwrap().contains("three is too little"), "{told:?}");
+    assert!(
+        told[2].contains("two is too little") || told[3].contains("two is too little"),
+        "{told:?}"
+    );
+    assert!(
+        told.last().unwrap().contains("three is too little"),
+        "{told:?}"
+    );
     // What the model was told is in the thread, which comes from the events alone.
     assert_eq!(result.thread.len(), 6, "{:?}", result.thread);
     // A check that never passes ends with the limit, and what had been said.
     let model = Model::new((0..3).map(|_| said("two")));
-    let agent = looping(&model).0.max_iterations(3).verify(|_: String| async { Err("no".into()) });
+    let agent = looping(&model)
+        .0
+        .max_iterations(3)
+        .verify(|_: String| async { Err("no".into()) });
     let result = run(&agent);
-    assert_eq!((stopped(&result), &*result.text), (Condition::Iterations, "two"));
+    assert_eq!(
+        (stopped(&result), &*result.text),
+        (Condition::Iterations, "two")
+    );
     // One that breaks down is no approval.
     let model = Model::new((0..2).map(|_| said("two")));
-    let agent = looping(&model).0.max_iterations(2).verify(|_: String| async { panic!("on purpose") });
+    let agent = looping(&model)
+        .0
+        .max_iterations(2)
+        .verify(|_: String| async { panic!("on purpose") });
     assert_eq!(stopped(&run(&agent)), Condition::Iterations);
 }
 
@@ -219,13 +336,31 @@ fn the_result_is_checked_and_the_reason_goes_back() {
 fn three_errors_in_a_row_are_too_many() {
     // Two in a row are not, and a success in between begins anew.
     let died = || broken(Cause::AgentDied);
-    let model = Model::new([died(), died(), calling(&[ADD]), died(), died(), said("done")]);
+    let model = Model::new([
+        died(),
+        died(),
+        calling(&[ADD]),
+        died(),
+        died(),
+        said("done"),
+    ]);
     let result = run(&looping(&model).0);
-    assert!(matches!(result.ending, Ending::Completed), "{:?}", result.outcome);
+    assert!(
+        matches!(result.ending, Ending::Completed),
+        "{:?}",
+        result.outcome
+    );
     let model = Model::new([died(), died(), broken(Cause::Protocol)]);
     let result = run(&looping(&model).0);
-    assert!(matches!(result.ending, Ending::Failed), "{:?}", result.outcome);
-    assert_eq!((result.outcome.cause, result.outcome.message.as_str()), (Cause::Protocol, "it broke"));
+    assert!(
+        matches!(result.ending, Ending::Failed),
+        "{:?}",
+        result.outcome
+    );
+    assert_eq!(
+        (result.outcome.cause, result.outcome.message.as_str()),
+        (Cause::Protocol, "it broke")
+    );
     // What another attempt cannot mend is not tried again.
     let model = Model::new([broken(Cause::Auth)]);
     assert_eq!(run(&looping(&model).0).outcome.cause, Cause::Auth);
@@ -258,12 +393,27 @@ fn tools_that_only_read_run_at_once_and_none_runs_for_ever() {
             })
         }
     }
-    let model = Model::new([calling(&[("meet", "{}"), ("meet", "{}")]), calling(&[("meet", "{}")]), said("done")]);
+    let model = Model::new([
+        calling(&[("meet", "{}"), ("meet", "{}")]),
+        calling(&[("meet", "{}")]),
+        said("done"),
+    ]);
     let meet = Meet(Arc::new(tokio::sync::Barrier::new(2)));
-    let result = run(&looping(&model).0.tool(meet).tool_timeout(Duration::from_millis(500)));
-    assert!(matches!(result.ending, Ending::Completed), "{:?}", result.outcome);
+    let result = run(&looping(&model)
+        .0
+        .tool(meet)
+        .tool_timeout(Duration::from_millis(500)));
+    assert!(
+        matches!(result.ending, Ending::Completed),
+        "{:?}",
+        result.outcome
+    );
     let told = model.last();
-    assert_eq!(told.iter().filter(|text| *text == "met").count(), 2, "{told:?}");
+    assert_eq!(
+        told.iter().filter(|text| *text == "met").count(),
+        2,
+        "{told:?}"
+    );
     assert!(told.last().unwrap().starts_with("timeout:"), "{told:?}");
 }
 
@@ -293,8 +443,14 @@ fn hooks_have_their_say_around_each_round() {
     let heard = Arc::default();
     let model = Model::new([calling(&[ADD]), calling(&[ADD])]);
     let result = run(&looping(&model).0.middleware(Hook(Arc::clone(&heard))));
-    assert_eq!((stopped(&result), result.outcome.message.as_str()), (Condition::Hook, "that was enough"));
-    assert_eq!(*heard.lock().unwrap(), ["before 1", "after 1", "before 2", "after 2", "before 3"]);
+    assert_eq!(
+        (stopped(&result), result.outcome.message.as_str()),
+        (Condition::Hook, "that was enough")
+    );
+    assert_eq!(
+        *heard.lock().unwrap(),
+        ["before 1", "after 1", "before 2", "after 2", "before 3"]
+    );
     assert_eq!(model.last().last().unwrap(), "hurry");
 }
 
@@ -302,9 +458,15 @@ fn hooks_have_their_say_around_each_round() {
 fn a_person_is_asked_like_a_tool() {
     let question = ("ask_person", r#"{"question":"Which one?"}"#);
     let model = Model::new([calling(&[question]), said("So be it.")]);
-    let agent = looping(&model).0.person(|question: String| async move { Some(format!("{question} The red one.")) });
+    let agent = looping(&model)
+        .0
+        .person(|question: String| async move { Some(format!("{question} The red one.")) });
     let result = run(&agent);
-    assert!(matches!(result.ending, Ending::Completed), "{:?}", result.outcome);
+    assert!(
+        matches!(result.ending, Ending::Completed),
+        "{:?}",
+        result.outcome
+    );
     assert_eq!(model.last().last().unwrap(), "Which one? The red one.");
     // With nobody there, the loop waits for the answer.
     let model = Model::new([calling(&[question]), said("So be it.")]);
@@ -313,10 +475,20 @@ fn a_person_is_asked_like_a_tool() {
         let result = agent.run(&Host::default(), "the task").await.unwrap();
         assert_eq!(result.outcome.cause, Cause::NeedsInput);
         let waiting = waiting(result);
-        assert_eq!((waiting.question.as_str(), waiting.approval), ("Which one?", false));
+        assert_eq!(
+            (waiting.question.as_str(), waiting.approval),
+            ("Which one?", false)
+        );
         let result = waiting.answer("The blue one.").await.unwrap();
-        assert!(matches!(result.ending, Ending::Completed), "{:?}", result.outcome);
-        assert_eq!((result.iterations, model.last().last().unwrap().as_str()), (2, "The blue one."));
+        assert!(
+            matches!(result.ending, Ending::Completed),
+            "{:?}",
+            result.outcome
+        );
+        assert_eq!(
+            (result.iterations, model.last().last().unwrap().as_str()),
+            (2, "The blue one.")
+        );
     });
 }
 
@@ -330,17 +502,28 @@ fn an_approved_call_really_runs_once() {
             let result = agent.run(&Host::default(), "the task").await.unwrap();
             assert_eq!(used.load(Ordering::SeqCst), 0);
             let waiting = waiting(result);
-            assert!(waiting.approval && waiting.question.contains("add"), "{waiting:?}");
+            assert!(
+                waiting.approval && waiting.question.contains("add"),
+                "{waiting:?}"
+            );
             let result = match approve {
                 true => waiting.approve().await.unwrap(),
                 false => waiting.refuse("Use your head.").await.unwrap(),
             };
-            assert!(matches!(result.ending, Ending::Completed), "{:?}", result.outcome);
+            assert!(
+                matches!(result.ending, Ending::Completed),
+                "{:?}",
+                result.outcome
+            );
         });
         assert_eq!(used.load(Ordering::SeqCst), u32::from(approve));
         let told = model.last();
         assert_eq!(told.iter().any(|text| text == "3"), approve, "{told:?}");
-        assert_eq!(told.iter().any(|text| text.contains("Use your head.")), !approve, "{told:?}");
+        assert_eq!(
+            told.iter().any(|text| text.contains("Use your head.")),
+            !approve,
+            "{told:?}"
+        );
     }
 }
 
@@ -353,20 +536,41 @@ fn somebody_who_is_there_is_asked_for_approval() {
             let answer = answer.clone();
             async move { answer }
         });
-        let result = runtime().block_on(agent.mode(Mode::Approve).run(&host, "the task")).unwrap();
-        assert!(matches!(result.ending, Ending::Completed), "{:?}", result.outcome);
+        let result = runtime()
+            .block_on(agent.mode(Mode::Approve).run(&host, "the task"))
+            .unwrap();
+        assert!(
+            matches!(result.ending, Ending::Completed),
+            "{:?}",
+            result.outcome
+        );
         assert_eq!(used.load(Ordering::SeqCst), uses);
     }
 }
 
 #[test]
 fn a_rule_decides_before_anybody_is_asked() {
-    let policy = permission::Policy::parse("[[rule]]\ntool = \"add\"\ndo = \"allow\"\n", "test", Trust::Full).unwrap();
+    let policy = permission::Policy::parse(
+        "[[rule]]\ntool = \"add\"\ndo = \"allow\"\n",
+        "test",
+        Trust::Full,
+    )
+    .unwrap();
     let model = Model::new([calling(&[ADD]), said("done")]);
     let (agent, used) = looping(&model);
-    let spec = Spec { prompt: "the task".into(), policy: Some(policy), ..Spec::default() };
-    let result = runtime().block_on(agent.mode(Mode::Approve).run_with(&Host::default(), spec)).unwrap();
-    assert!(matches!(result.ending, Ending::Completed), "{:?}", result.outcome);
+    let spec = Spec {
+        prompt: "the task".into(),
+        policy: Some(policy),
+        ..Spec::default()
+    };
+    let result = runtime()
+        .block_on(agent.mode(Mode::Approve).run_with(&Host::default(), spec))
+        .unwrap();
+    assert!(
+        matches!(result.ending, Ending::Completed),
+        "{:?}",
+        result.outcome
+    );
     assert_eq!(used.load(Ordering::SeqCst), 1);
 }
 
@@ -375,9 +579,17 @@ fn a_plan_changes_nothing() {
     let model = Model::new([calling(&[ADD]), said("I would add.")]);
     let (agent, used) = looping(&model);
     let result = run(&agent.mode(Mode::Plan));
-    assert!(matches!(result.ending, Ending::Completed), "{:?}", result.outcome);
+    assert!(
+        matches!(result.ending, Ending::Completed),
+        "{:?}",
+        result.outcome
+    );
     assert_eq!(used.load(Ordering::SeqCst), 0);
-    assert!(model.last().last().unwrap().contains("plan mode"), "{:?}", model.last());
+    assert!(
+        model.last().last().unwrap().contains("plan mode"),
+        "{:?}",
+        model.last()
+    );
 }
 
 #[test]
@@ -385,27 +597,56 @@ fn what_is_old_is_summarised_when_it_is_too_much() {
     // What the model says cannot be shortened; only a summary helps.
     let long = "word ".repeat(4000);
     let step = |n: u64| {
-        let reply = Reply { content: format!("{n} {long}"), ..calling(&[ADD]).unwrap() };
+        let reply = Reply {
+            content: format!("{n} {long}"),
+            ..calling(&[ADD]).unwrap()
+        };
         using(Ok(reply), 5000 * n, 5000, None)
     };
-    let replies = [step(1), step(2), using(said("SUMMARY"), 100, 10, None), using(said("done"), 100, 10, None)];
+    let replies = [
+        step(1),
+        step(2),
+        using(said("SUMMARY"), 100, 10, None),
+        using(said("done"), 100, 10, None),
+    ];
     let model = Model::new(replies);
     let result = run(&looping(&model).0.context_window(20_000));
-    assert!(matches!(result.ending, Ending::Completed), "{:?} {:?}", result.outcome, model.asked().len());
-    assert_eq!((&*result.text, model.asked().len(), result.iterations), ("done", 4, 3));
+    assert!(
+        matches!(result.ending, Ending::Completed),
+        "{:?} {:?}",
+        result.outcome,
+        model.asked().len()
+    );
+    assert_eq!(
+        (&*result.text, model.asked().len(), result.iterations),
+        ("done", 4, 3)
+    );
     let last = model.last();
     assert!(last.iter().any(|text| text.contains("SUMMARY")), "{last:?}");
-    assert!(!last.iter().any(|text| text.starts_with("1 word")), "what is old is gone");
+    assert!(
+        !last.iter().any(|text| text.starts_with("1 word")),
+        "what is old is gone"
+    );
 }
 
 // Every step is an event of the usual kinds.
 #[test]
 fn a_loop_is_a_session_like_any_other() {
-    let model = Model::new([calling(&[ADD]), said("3"), said("4")].map(|reply| using(reply, 1, 1, None)));
-    let agent =
-        looping(&model).0.verify(|answer: String| async move { (answer == "4").then_some(()).ok_or("no".into()) });
+    let model =
+        Model::new([calling(&[ADD]), said("3"), said("4")].map(|reply| using(reply, 1, 1, None)));
+    let agent = looping(&model)
+        .0
+        .verify(|answer: String| async move { (answer == "4").then_some(()).ok_or("no".into()) });
     let events = runtime().block_on(async {
-        let mut session = agent.start(&Host::default(), Spec { prompt: "go".into(), ..Spec::default() }).unwrap();
+        let mut session = agent
+            .start(
+                &Host::default(),
+                Spec {
+                    prompt: "go".into(),
+                    ..Spec::default()
+                },
+            )
+            .unwrap();
         let mut events = Vec::new();
         while let Some(event) = session.next().await {
             events.push(event.kind);
@@ -416,7 +657,11 @@ fn a_loop_is_a_session_like_any_other() {
         EventKind::Notice(Notice { code, .. }) => code.clone(),
         other => other.as_str().to_owned(),
     };
-    let story: Vec<String> = events.iter().map(word).filter(|word| word != "state").collect();
+    let story: Vec<String> = events
+        .iter()
+        .map(word)
+        .filter(|word| word != "state")
+        .collect();
     let wanted = [
         "turn_started",
         "started",
@@ -439,7 +684,9 @@ fn a_loop_is_a_session_like_any_other() {
         "ended",
     ];
     assert_eq!(story, wanted);
-    assert!(matches!(&events[..], [.., EventKind::Ended(ended)] if ended.outcome.cause == Cause::Completed));
+    assert!(
+        matches!(&events[..], [.., EventKind::Ended(ended)] if ended.outcome.cause == Cause::Completed)
+    );
 }
 
 #[test]
@@ -450,7 +697,15 @@ fn an_interrupt_ends_a_check() {
         Ok(())
     });
     let cause = runtime().block_on(async {
-        let mut session = agent.start(&Host::default(), Spec { prompt: "go".into(), ..Spec::default() }).unwrap();
+        let mut session = agent
+            .start(
+                &Host::default(),
+                Spec {
+                    prompt: "go".into(),
+                    ..Spec::default()
+                },
+            )
+            .unwrap();
         loop {
             match session.next().await.expect("an ending").kind {
                 EventKind::Text(_) => drop(session.interrupt()),
@@ -470,7 +725,11 @@ fn a_third_party_model_that_tells_nothing_is_heard_all_the_same() {
         fn name(&self) -> &str {
             "telling"
         }
-        fn invoke_with_updates<'a>(&'a self, messages: &'a [Message], updates: Updates) -> ReplyFuture<'a> {
+        fn invoke_with_updates<'a>(
+            &'a self,
+            messages: &'a [Message],
+            updates: Updates,
+        ) -> ReplyFuture<'a> {
             updates.tell(&Update::Thinking("hm".into()));
             updates.tell(&Update::Text("Hel".into()));
             self.0.invoke_with_updates(messages, updates)
@@ -487,33 +746,69 @@ fn a_third_party_model_that_tells_nothing_is_heard_all_the_same() {
 fn a_command_checks_the_result() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("done");
-    let write = tool("write", "Writes the file.", move |_: serde_json::Map<String, serde_json::Value>| {
-        std::fs::write(&file, "x").unwrap();
-        async { Ok("written".into()) }
-    });
+    let write = tool(
+        "write",
+        "Writes the file.",
+        move |_: serde_json::Map<String, serde_json::Value>| {
+            std::fs::write(&file, "x").unwrap();
+            async { Ok("written".into()) }
+        },
+    );
     let host = |more: &[(&str, &str)]| {
         let path = std::env::var_os("PATH").unwrap();
-        Host::new(more.iter().map(|(k, v)| (k.into(), v.into())).chain([("PATH".into(), path)]))
+        Host::new(
+            more.iter()
+                .map(|(k, v)| (k.into(), v.into()))
+                .chain([("PATH".into(), path)]),
+        )
     };
-    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let words = |words: &[&str]| {
+        words
+            .iter()
+            .map(|word| (*word).to_owned())
+            .collect::<Vec<_>>()
+    };
     // The key stays here, the rest of the environment does not, and what is printed goes back to the model.
     let script = r#"echo "found $OTHER$THE_API_KEY" >&2; test -f done"#;
     let host = host(&[("THE_API_KEY", "secret"), ("OTHER", "something")]);
     let check = CommandCheck::new(&host, words(&["sh", "-c", script]), dir.path().to_owned());
     check.check_program().unwrap();
-    let model = Model::new([said("done"), calling(&[("write", "{}")]), said("really done")]);
+    let model = Model::new([
+        said("done"),
+        calling(&[("write", "{}")]),
+        said("really done"),
+    ]);
     let agent = Loop::new(model.clone()).bare().tool(write).verify(check);
     let result = runtime().block_on(agent.run(&host, "the task")).unwrap();
-    assert!(matches!(result.ending, Ending::Completed), "{:?}", result.outcome);
+    assert!(
+        matches!(result.ending, Ending::Completed),
+        "{:?}",
+        result.outcome
+    );
     assert_eq!((&*result.text, result.iterations), ("really done", 3));
-    let told = model.asked()[1].last().unwrap().content().as_text().into_owned();
-    assert!(told.contains("exit code 1") && told.contains("found something\n"), "{told}");
+    let told = model.asked()[1]
+        .last()
+        .unwrap()
+        .content()
+        .as_text()
+        .into_owned();
+    assert!(
+        told.contains("exit code 1") && told.contains("found something\n"),
+        "{told}"
+    );
     // A program that is not there is known beforehand, and one that takes too long is ended.
     let missing = CommandCheck::new(&host, words(&["no-such-program"]), dir.path().to_owned());
-    assert!(missing.check_program().unwrap_err().contains("no-such-program"));
-    let slow =
-        CommandCheck::new(&host, words(&["sleep", "60"]), dir.path().to_owned()).limit(Duration::from_millis(200));
-    let why = runtime().block_on(async { ostler::hooks::Verify::verify(&slow, "").await }).unwrap_err();
+    assert!(
+        missing
+            .check_program()
+            .unwrap_err()
+            .contains("no-such-program")
+    );
+    let slow = CommandCheck::new(&host, words(&["sleep", "60"]), dir.path().to_owned())
+        .limit(Duration::from_millis(200));
+    let why = runtime()
+        .block_on(async { ostler::hooks::Verify::verify(&slow, "").await })
+        .unwrap_err();
     assert!(why.contains("took longer"), "{why}");
 }
 
@@ -526,7 +821,12 @@ fn a_message_during_the_check_is_answered() {
     let agent = looping(&model).0.verify(move |_: String| {
         begun.send(()).unwrap();
         let mut wait = wait.clone();
-        async move { wait.wait_for(|go| *go).await.map(|_| ()).map_err(|error| error.to_string()) }
+        async move {
+            wait.wait_for(|go| *go)
+                .await
+                .map(|_| ())
+                .map_err(|error| error.to_string())
+        }
     });
     let text = runtime().block_on(async {
         let mut session = agent.start(&Host::default(), Spec { prompt: "go".into(), ..Spec::default() }).unwrap();
@@ -543,8 +843,16 @@ fn a_message_during_the_check_is_answered() {
 /// In one step, what only looks runs and what a rule allows runs; the rest waits, all of it.
 #[test]
 fn only_what_needs_approval_waits() {
-    let policy = permission::Policy::parse("[[rule]]\ntool = \"add\"\ndo = \"allow\"\n", "test", Trust::Full).unwrap();
-    let model = Model::new([calling(&[ADD, ("sub", ADD.1), ("sub", ADD.1)]), said("done")]);
+    let policy = permission::Policy::parse(
+        "[[rule]]\ntool = \"add\"\ndo = \"allow\"\n",
+        "test",
+        Trust::Full,
+    )
+    .unwrap();
+    let model = Model::new([
+        calling(&[ADD, ("sub", ADD.1), ("sub", ADD.1)]),
+        said("done"),
+    ]);
     let (agent, added) = looping(&model);
     let subtracted = Arc::new(AtomicU32::new(0));
     let counter = subtracted.clone();
@@ -553,20 +861,37 @@ fn only_what_needs_approval_waits() {
         async move { Ok((a - b).to_string()) }
     });
     let agent = agent.tool(sub).mode(Mode::Approve);
-    let spec = Spec { prompt: "the task".into(), policy: Some(policy), ..Spec::default() };
-    let uses = || (added.load(Ordering::SeqCst), subtracted.load(Ordering::SeqCst));
+    let spec = Spec {
+        prompt: "the task".into(),
+        policy: Some(policy),
+        ..Spec::default()
+    };
+    let uses = || {
+        (
+            added.load(Ordering::SeqCst),
+            subtracted.load(Ordering::SeqCst),
+        )
+    };
     runtime().block_on(async {
         let result = agent.run_with(&Host::default(), spec).await.unwrap();
         assert_eq!(uses(), (1, 0));
         let result = waiting(result).answer("Yes!").await.unwrap();
-        assert!(matches!(result.ending, Ending::Completed), "{:?}", result.outcome);
+        assert!(
+            matches!(result.ending, Ending::Completed),
+            "{:?}",
+            result.outcome
+        );
         assert_eq!(uses(), (1, 2));
     });
     // Anything but a plain yes is a message to the model, and no approval.
     let model = Model::new([calling(&[ADD]), said("fine")]);
     let (agent, added) = looping(&model);
     runtime().block_on(async {
-        let result = agent.mode(Mode::Approve).run(&Host::default(), "the task").await.unwrap();
+        let result = agent
+            .mode(Mode::Approve)
+            .run(&Host::default(), "the task")
+            .await
+            .unwrap();
         waiting(result).answer("yes, but with three").await.unwrap();
     });
     assert_eq!(added.load(Ordering::SeqCst), 0);
@@ -575,25 +900,56 @@ fn only_what_needs_approval_waits() {
 /// What a failed answer used counts, and what nobody knows is not said to be nothing.
 #[test]
 fn every_answer_is_paid_for() {
-    let failed = |usage: Vec<Usage>| Err(ModelError { usage, ..broken(Cause::AgentDied).unwrap_err() });
+    let failed = |usage: Vec<Usage>| {
+        Err(ModelError {
+            usage,
+            ..broken(Cause::AgentDied).unwrap_err()
+        })
+    };
     let usage = using(said(""), 10, 1, Some(0.5)).unwrap().usage;
     let model = Model::new([failed(usage), using(said("done"), 20, 2, Some(0.25))]);
     let sum = run(&looping(&model).0).usage.unwrap();
-    assert_eq!((sum.input, sum.output, sum.cost_usd), (Some(30), Some(3), Some(0.75)));
+    assert_eq!(
+        (sum.input, sum.output, sum.cost_usd),
+        (Some(30), Some(3), Some(0.75))
+    );
     let model = Model::new([failed(Vec::new()), using(said("done"), 20, 2, Some(0.25))]);
     let sum = run(&looping(&model).0).usage.unwrap();
-    assert_eq!((sum.cost_usd, sum.cost_source), (Some(0.25), ostler::CostSource::Partial));
+    assert_eq!(
+        (sum.cost_usd, sum.cost_source),
+        (Some(0.25), ostler::CostSource::Partial)
+    );
     let model = Model::new([failed(Vec::new())]);
-    assert_eq!(stopped_by(&run(&looping(&model).0.max_cost_usd(1.0))), Cause::AgentDied);
+    assert_eq!(
+        stopped_by(&run(&looping(&model).0.max_cost_usd(1.0))),
+        Cause::AgentDied
+    );
     // An estimate stays one.
     let estimated = |reply: Result<Reply, ModelError>| {
-        let usage = Usage::of(Some("m".into()), Tokens { input: 1, output: 1, ..Tokens::default() }).estimated(0.3);
-        Ok(Reply { usage: vec![usage], ..reply.unwrap() })
+        let usage = Usage::of(
+            Some("m".into()),
+            Tokens {
+                input: 1,
+                output: 1,
+                ..Tokens::default()
+            },
+        )
+        .estimated(0.3);
+        Ok(Reply {
+            usage: vec![usage],
+            ..reply.unwrap()
+        })
     };
     let model = Model::new([estimated(calling(&[ADD])), estimated(calling(&[ADD]))]);
     let result = run(&looping(&model).0.max_cost_usd(0.5));
-    assert_eq!((stopped(&result), model.asked().len()), (Condition::Budget, 2));
-    assert_eq!(result.usage.unwrap().cost_source, ostler::CostSource::Estimated);
+    assert_eq!(
+        (stopped(&result), model.asked().len()),
+        (Condition::Budget, 2)
+    );
+    assert_eq!(
+        result.usage.unwrap().cost_source,
+        ostler::CostSource::Estimated
+    );
 }
 
 fn stopped_by(result: &LoopResult) -> Cause {
@@ -609,7 +965,11 @@ fn what_is_told_at_the_end_is_unknown_until_then() {
         fn name(&self) -> &str {
             "at-the-end"
         }
-        fn invoke_with_updates<'a>(&'a self, messages: &'a [Message], updates: Updates) -> ReplyFuture<'a> {
+        fn invoke_with_updates<'a>(
+            &'a self,
+            messages: &'a [Message],
+            updates: Updates,
+        ) -> ReplyFuture<'a> {
             self.0.invoke_with_updates(messages, updates)
         }
         fn bind_tools(&self, _: Vec<ToolOffer>) -> Arc<dyn ModelAdapter> {
@@ -621,7 +981,9 @@ fn what_is_told_at_the_end_is_unknown_until_then() {
     }
     let agent = |replies: Vec<_>| {
         let model = Model::new(replies);
-        let add = tool("add", "Adds.", |Add { a, b }| async move { Ok((a + b).to_string()) });
+        let add = tool("add", "Adds.", |Add { a, b }| async move {
+            Ok((a + b).to_string())
+        });
         Loop::new(AtTheEnd(model)).bare().tool(add)
     };
     let done = || using(said("done"), 20, 2, Some(0.25));
@@ -634,9 +996,14 @@ fn what_is_told_at_the_end_is_unknown_until_then() {
 /// A breach of contract is not tried again.
 #[test]
 fn a_model_that_acts_on_its_own_is_asked_no_more() {
-    let outcome = Outcome::new(Cause::Protocol, "it used Bash").with(|detail| detail.native = Some("own_tool".into()));
+    let outcome = Outcome::new(Cause::Protocol, "it used Bash")
+        .with(|detail| detail.native = Some("own_tool".into()));
     let model = Model::new([Err(ModelError::new(outcome))]);
     let result = run(&looping(&model).0);
-    assert!(matches!(result.ending, Ending::Failed), "{:?}", result.outcome);
+    assert!(
+        matches!(result.ending, Ending::Failed),
+        "{:?}",
+        result.outcome
+    );
     assert_eq!(model.asked().len(), 1);
 }

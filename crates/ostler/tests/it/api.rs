@@ -5,7 +5,7 @@ mod live;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler::{AfterTurn, Cause, Spec, EventKind};
+use ostler::{AfterTurn, Cause, EventKind, Spec};
 use ostler_core::permission::ToolKind;
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::scenario::{OPENAI_API, PATIENCE, Place, Task};
@@ -24,7 +24,10 @@ fn three_turns_are_one_conversation() {
 
 /// How each turn of a session ended, and what it said, when these messages are sent one after the other.
 fn turns_of(place: &Place, messages: &[&str]) -> Vec<(Cause, String)> {
-    let spec = Spec { after_turn: AfterTurn::Wait, ..spec(place, &Task::new(messages[0]).set("retries", "0")) };
+    let spec = Spec {
+        after_turn: AfterTurn::Wait,
+        ..spec(place, &Task::new(messages[0]).set("retries", "0"))
+    };
     let mut turns = Vec::new();
     runtime().block_on(async {
         let mut session = agent(&OPENAI_API).start(&host(place), spec).unwrap();
@@ -69,7 +72,10 @@ fn calls_that_were_cut_off_have_results_in_the_next_turn() {
         .rule(Rule::on_text("first").answer(OPENAI_API.shell("echo running > running; sleep 300")))
         .rule(Rule::on_text("second").text("Two."));
     let place = Arc::new(Place::new(&OPENAI_API, script));
-    let spec = Spec { after_turn: AfterTurn::Wait, ..spec(&place, &Task::new("the first")) };
+    let spec = Spec {
+        after_turn: AfterTurn::Wait,
+        ..spec(&place, &Task::new("the first"))
+    };
     let mut causes = Vec::new();
     runtime().block_on(async {
         let mut session = agent(&OPENAI_API).start(&host(&place), spec).unwrap();
@@ -96,7 +102,10 @@ fn calls_that_were_cut_off_have_results_in_the_next_turn() {
     });
     assert_eq!(causes, [Cause::Interrupted, Cause::Completed]);
     let call = &place.server.requests()[1];
-    assert_eq!((call.tool_results().len(), call.last_user_text().as_str()), (1, "the second"));
+    assert_eq!(
+        (call.tool_results().len(), call.last_user_text().as_str()),
+        (1, "the second")
+    );
     assert_eq!(place.left(), []);
 }
 
@@ -107,7 +116,9 @@ fn a_dropped_session_leaves_nothing() {
     let place = Place::new(&OPENAI_API, Script::new().rule(Rule::any().answer(command)));
     let runtime = runtime();
     runtime.block_on(async {
-        let mut session = agent(&OPENAI_API).start(&host(&place), spec(&place, &Task::new("PROMPT"))).unwrap();
+        let mut session = agent(&OPENAI_API)
+            .start(&host(&place), spec(&place, &Task::new("PROMPT")))
+            .unwrap();
         while let Some(event) = session.next().await {
             if matches!(event.kind, EventKind::ToolCall(_)) {
                 break;
@@ -136,7 +147,11 @@ fn many_at_once() {
         let mut sessions = Vec::new();
         for number in 0..16 {
             let task = Task::new(format!("number {number}"));
-            sessions.push(agent(&OPENAI_API).start(&host(&place), spec(&place, &task)).unwrap());
+            sessions.push(
+                agent(&OPENAI_API)
+                    .start(&host(&place), spec(&place, &task))
+                    .unwrap(),
+            );
         }
         let mut answers = Vec::new();
         for mut session in sessions {
@@ -156,12 +171,22 @@ fn many_at_once() {
 #[test]
 fn every_tool_of_the_catalog_is_known_to_the_rules() {
     let nothing = ostler_core::raw_json::RawJson::of(&serde_json::Map::new());
-    let tools = ostler_tools::catalog::FILE_TOOLS.iter().chain([&ostler_tools::command::RUN_COMMAND]);
+    let tools = ostler_tools::catalog::FILE_TOOLS
+        .iter()
+        .chain([&ostler_tools::command::RUN_COMMAND]);
     for tool in tools {
         for name in ["openai-api", "scripted"] {
-            let kind = ostler_dialects::find(name).unwrap().tool_use(tool.name, &nothing).kind;
+            let kind = ostler_dialects::find(name)
+                .unwrap()
+                .tool_use(tool.name, &nothing)
+                .kind;
             assert_ne!(kind, ToolKind::Other, "{name}: {}", tool.name);
-            assert_eq!(kind == ToolKind::Read, tool.only_reads, "{name}: {}", tool.name);
+            assert_eq!(
+                kind == ToolKind::Read,
+                tool.only_reads,
+                "{name}: {}",
+                tool.name
+            );
         }
     }
 }
@@ -171,6 +196,13 @@ fn a_session_that_nobody_kept_cannot_be_resumed() {
     let place = Place::new(&OPENAI_API, Script::new());
     let task = Task::new("go on").set("resume", "no-such-session");
     let _runtime = runtime().enter();
-    let error = agent(&OPENAI_API).start(&host(&place), spec(&place, &task)).err().unwrap();
-    assert_eq!((error.key.as_str(), error.value.as_str()), ("resume", "no-such-session"), "{error}");
+    let error = agent(&OPENAI_API)
+        .start(&host(&place), spec(&place, &task))
+        .err()
+        .unwrap();
+    assert_eq!(
+        (error.key.as_str(), error.value.as_str()),
+        ("resume", "no-such-session"),
+        "{error}"
+    );
 }

@@ -5,9 +5,14 @@ mod files;
 
 use std::collections::BTreeSet;
 
-use ostler::dialect::{Conversation, Exit, FileAccess, FileOrder, Launch, FromConversation, Outbox, Probe, ToAgent, ToolOrder};
+use ostler::dialect::{
+    Conversation, Exit, FileAccess, FileOrder, FromConversation, Launch, Outbox, Probe, ToAgent,
+    ToolOrder,
+};
 use ostler::event::{Level, Notice};
-use ostler::{Agent, Agents, Capabilities, Dialect, ProcessAgent, RawJson, Session, Setting, Spec, SpecError};
+use ostler::{
+    Agent, Agents, Capabilities, Dialect, ProcessAgent, RawJson, Session, Setting, Spec, SpecError,
+};
 use serde_json::Value;
 
 use crate::rig::Rig;
@@ -23,7 +28,10 @@ fn claude() -> &'static dyn Dialect {
 
 /// The same spec without the tools: they are reached by the bridge alone.
 fn bare(spec: &Spec) -> Spec {
-    Spec { tools: Vec::new(), ..spec.clone() }
+    Spec {
+        tools: Vec::new(),
+        ..spec.clone()
+    }
 }
 
 impl Dialect for Beside {
@@ -52,8 +60,16 @@ impl Dialect for Beside {
     }
 
     fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
-        let bridge = spec.bridge.as_ref().map(|bridge| format!("{} {}", bridge.program, bridge.args.join(" ")));
-        Box::new(Words { claude: claude().converse(&bare(spec)), bridge, orders: 0, open: BTreeSet::new() })
+        let bridge = spec
+            .bridge
+            .as_ref()
+            .map(|bridge| format!("{} {}", bridge.program, bridge.args.join(" ")));
+        Box::new(Words {
+            claude: claude().converse(&bare(spec)),
+            bridge,
+            orders: 0,
+            open: BTreeSet::new(),
+        })
     }
 
     fn bridges(&self) -> bool {
@@ -75,10 +91,17 @@ impl Words {
         let number = |key: &str| want[key].as_u64();
         let access = match want["text"].as_str() {
             Some(text) => FileAccess::Write(text.to_owned()),
-            None => FileAccess::Read { line: number("line"), limit: number("limit") },
+            None => FileAccess::Read {
+                line: number("line"),
+                limit: number("limit"),
+            },
         };
         let path = want["path"].as_str().unwrap().to_owned();
-        out.push(FromConversation::File(FileOrder { id: self.orders.to_string(), path, access }));
+        out.push(FromConversation::File(FileOrder {
+            id: self.orders.to_string(),
+            path,
+            access,
+        }));
     }
 }
 
@@ -99,14 +122,19 @@ impl Conversation for Words {
             ToAgent::FileDone { id, result } => {
                 let told = match result {
                     Ok(text) => format!("{id} ok {text}"),
-                    Err(fault) => format!("{id} {} {}", if fault.missing { "missing" } else { "refused" }, fault.why),
+                    Err(fault) => format!(
+                        "{id} {} {}",
+                        if fault.missing { "missing" } else { "refused" },
+                        fault.why
+                    ),
                 };
                 tell(out, "file_done", told);
             }
             ToAgent::ToolDone { id, ok, output } => {
                 let to = id.split(':').next().unwrap().parse().unwrap();
                 self.open.remove(&(to, id.clone()));
-                let line = format!("{id} {} {output}\n", if ok { "ok" } else { "failed" }).into_bytes();
+                let line =
+                    format!("{id} {} {output}\n", if ok { "ok" } else { "failed" }).into_bytes();
                 out.push(FromConversation::WriteBridge { to, line });
             }
             say => self.claude.send(say, out),
@@ -125,16 +153,30 @@ impl Conversation for Words {
         match (words.next(), words.next(), words.next()) {
             (Some("call"), Some(name), Some(input)) => {
                 self.orders += 1;
-                let (id, input) = (format!("{from}:{}", self.orders), RawJson::parse(input).unwrap());
+                let (id, input) = (
+                    format!("{from}:{}", self.orders),
+                    RawJson::parse(input).unwrap(),
+                );
                 self.open.insert((from, id.clone()));
-                out.push(FromConversation::Tool(ToolOrder { id, call: None, name: name.to_owned(), input }));
+                out.push(FromConversation::Tool(ToolOrder {
+                    id,
+                    call: None,
+                    name: name.to_owned(),
+                    input,
+                }));
             }
             (Some("flood"), ..) => {
                 for _ in 0..64 {
-                    out.push(FromConversation::WriteBridge { to: from, line: vec![b'x'; 1024 * 1024] });
+                    out.push(FromConversation::WriteBridge {
+                        to: from,
+                        line: vec![b'x'; 1024 * 1024],
+                    });
                 }
             }
-            _ => out.push(FromConversation::WriteBridge { to: from, line: format!("{from} {line}\n").into_bytes() }),
+            _ => out.push(FromConversation::WriteBridge {
+                to: from,
+                line: format!("{from} {line}\n").into_bytes(),
+            }),
         }
     }
 
@@ -144,10 +186,13 @@ impl Conversation for Words {
 
     fn on_bridge_closed(&mut self, from: u32, out: &mut Outbox) {
         tell(out, "bridge_gone", from.to_string());
-        let (gone, open) = std::mem::take(&mut self.open).into_iter().partition(|(by, _)| *by == from);
+        let (gone, open) = std::mem::take(&mut self.open)
+            .into_iter()
+            .partition(|(by, _)| *by == from);
         self.open = open;
         let gone: BTreeSet<(u32, String)> = gone;
-        gone.into_iter().for_each(|(_, id)| out.push(FromConversation::ToolOff(id)));
+        gone.into_iter()
+            .for_each(|(_, id)| out.push(FromConversation::ToolOff(id)));
     }
 
     fn on_exit(&mut self, exit: &Exit, out: &mut Outbox) {
@@ -156,5 +201,7 @@ impl Conversation for Words {
 }
 
 pub(crate) fn start(rig: &Rig) -> Session {
-    ProcessAgent::new(&Beside).start(&rig.host, rig.spec.clone()).unwrap()
+    ProcessAgent::new(&Beside)
+        .start(&rig.host, rig.spec.clone())
+        .unwrap()
 }

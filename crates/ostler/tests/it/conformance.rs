@@ -9,9 +9,9 @@ mod members;
 use std::path::PathBuf;
 
 use ostler::Spec;
+use ostler_testkit::harness::{self, Proof, Stage};
 use ostler_testkit::scenario::conformance::{self, Member, ROWS, Recorded};
 use ostler_testkit::scenario::{self, Subject, Task};
-use ostler_testkit::harness::{self, Proof, Stage};
 use serde_json::Value;
 
 use crate::rig::Seen;
@@ -125,11 +125,16 @@ pub(crate) fn play(id: &str, row: &str, scenario: impl FnOnce()) {
         Recorded::Events(_) => Proof::EventsOnly,
         Recorded::Never => panic!("no recording of {row} proves anything"),
     };
-    assert_eq!(proof, claimed, "what ROWS in the testkit claims of recordings of {row}");
+    assert_eq!(
+        proof, claimed,
+        "what ROWS in the testkit claims of recordings of {row}"
+    );
 }
 
 fn is_a_program(id: &str) -> bool {
-    MEMBERS.iter().any(|member| member.id == id && member.subject.program.is_some())
+    MEMBERS
+        .iter()
+        .any(|member| member.id == id && member.subject.program.is_some())
 }
 
 fn fixtures() -> PathBuf {
@@ -142,8 +147,18 @@ fn recording(id: &str, row: &str) -> PathBuf {
 
 /// Fails unless a live session told the story of a row.
 pub(crate) fn tells(subject: &'static Subject, row: &str, seen: &Seen) {
-    let events = seen.0.iter().map(|event| serde_json::from_str(&event.to_json()).unwrap()).collect();
-    scenario::Seen { subject, events, exit: None, served: Vec::new() }.tells(row);
+    let events = seen
+        .0
+        .iter()
+        .map(|event| serde_json::from_str(&event.to_json()).unwrap())
+        .collect();
+    scenario::Seen {
+        subject,
+        events,
+        exit: None,
+        served: Vec::new(),
+    }
+    .tells(row);
 }
 
 /// What an agent can do, in the language that its settings choose.
@@ -153,18 +168,36 @@ fn capabilities(subject: &Subject) -> Value {
         spec.settings.push(key, &value);
     }
     let dialect = ostler_dialects::find(subject.name).unwrap();
-    serde_json::to_value(dialect.select_transport(&spec).unwrap_or(dialect).capabilities()).unwrap()
+    serde_json::to_value(
+        dialect
+            .select_transport(&spec)
+            .unwrap_or(dialect)
+            .capabilities(),
+    )
+    .unwrap()
 }
 
 /// A row that applies has a test, one that has none says why, and no reason stands against what the
 /// capabilities say. S2-20, S2-3, S2-4, S2-15
 #[test]
 fn every_row_of_every_agent_runs_or_says_why_not() {
-    let names: Vec<(&str, bool)> = ROWS.iter().map(|row| (row.name, row.recorded == Recorded::Never)).collect();
+    let names: Vec<(&str, bool)> = ROWS
+        .iter()
+        .map(|row| (row.name, row.recorded == Recorded::Never))
+        .collect();
     let tests: &[(&str, &str)] = row_tests!(names);
-    let tests: Vec<(&str, bool)> = tests.iter().map(|(name, kind)| (*name, *kind == "unrecorded")).collect();
-    assert_eq!(tests, names, "each row of the testkit is a scenario here, in the same order, and is played or not");
-    let faults: Vec<String> = MEMBERS.iter().flat_map(|member| member.faults(&capabilities(member.subject))).collect();
+    let tests: Vec<(&str, bool)> = tests
+        .iter()
+        .map(|(name, kind)| (*name, *kind == "unrecorded"))
+        .collect();
+    assert_eq!(
+        tests, names,
+        "each row of the testkit is a scenario here, in the same order, and is played or not"
+    );
+    let faults: Vec<String> = MEMBERS
+        .iter()
+        .flat_map(|member| member.faults(&capabilities(member.subject)))
+        .collect();
     assert_eq!(faults, [""; 0]);
 }
 
@@ -173,13 +206,20 @@ fn every_row_of_every_agent_runs_or_says_why_not() {
 fn every_recording_is_played() {
     let mut count = 0;
     for member in MEMBERS {
-        let Ok(entries) = std::fs::read_dir(fixtures().join(member.id)) else { continue };
+        let Ok(entries) = std::fs::read_dir(fixtures().join(member.id)) else {
+            continue;
+        };
         for entry in entries.flatten() {
             let name = entry.file_name().into_string().unwrap();
             let row = name.strip_suffix(".jsonl").unwrap_or(&name);
-            let played = |known: &&conformance::Row| known.name == row && known.recorded != Recorded::Never;
+            let played =
+                |known: &&conformance::Row| known.name == row && known.recorded != Recorded::Never;
             let known = ROWS.iter().any(|known| played(&known)) && member.lack(row).is_none();
-            assert!(known, "{} has a recording {name} that nobody plays", member.id);
+            assert!(
+                known,
+                "{} has a recording {name} that nobody plays",
+                member.id
+            );
             count += 1;
         }
     }

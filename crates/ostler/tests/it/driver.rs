@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::thread;
 
 use ostler::trust::WorkspaceTrust;
-use ostler::{Agent, Agents, BridgeProgram, Denials, Dialect, Event, Host, Limits, SandboxPolicy, Remote, Session, Spec};
+use ostler::{
+    Agent, Agents, BridgeProgram, Denials, Dialect, Event, Host, Limits, Remote, SandboxPolicy,
+    Session, Spec,
+};
 use ostler_testkit::fake;
 use ostler_testkit::scenario::{Driver, Place, Progress, Running, Seen, Subject, Task};
 
@@ -39,7 +42,9 @@ impl Driver for Library {
         let runtime = runtime();
         let mut session = {
             let _inside = runtime.enter();
-            agent(self.0).start(&host(place), spec(place, task)).unwrap()
+            agent(self.0)
+                .start(&host(place), spec(place, task))
+                .unwrap()
         };
         let progress = Progress::default();
         let handle = Handle(session.remote(), &progress);
@@ -48,15 +53,30 @@ impl Driver for Library {
             runtime.block_on(to_the_end(&mut session, &progress))
         });
         for event in &events {
-            assert_eq!(Event::from_json(&event.to_json()).unwrap(), *event, "what is written can be read again");
+            assert_eq!(
+                Event::from_json(&event.to_json()).unwrap(),
+                *event,
+                "what is written can be read again"
+            );
         }
-        let events = events.iter().map(|event| serde_json::from_str(&event.to_json()).unwrap()).collect();
-        Seen { subject: self.0, events, exit: None, served: place.server.served() }
+        let events = events
+            .iter()
+            .map(|event| serde_json::from_str(&event.to_json()).unwrap())
+            .collect();
+        Seen {
+            subject: self.0,
+            events,
+            exit: None,
+            served: place.server.served(),
+        }
     }
 }
 
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
 }
 
 pub(crate) fn agent(subject: &Subject) -> Arc<dyn Agent> {
@@ -70,11 +90,22 @@ pub(crate) fn dialect(scene: &Scene) -> &'static dyn Dialect {
 }
 
 pub(crate) fn host(place: &Place) -> Host {
-    let host = Host::new(place.host().iter().map(|(name, value)| (OsString::from(name), OsString::from(value))));
-    let host = host.with_bridge(BridgeProgram { program: fake::program(), args: vec!["bridge".into()] });
+    let host = Host::new(
+        place
+            .host()
+            .iter()
+            .map(|(name, value)| (OsString::from(name), OsString::from(value))),
+    );
+    let host = host.with_bridge(BridgeProgram {
+        program: fake::program(),
+        args: vec!["bridge".into()],
+    });
     // The user's own sandbox policy, as the program finds it.
     match std::fs::read_to_string(place.aside("home/.config/ostler/sandbox.toml")) {
-        Ok(text) => host.with_workspace(WorkspaceTrust { base: SandboxPolicy::parse(&text).unwrap(), ..Default::default() }),
+        Ok(text) => host.with_workspace(WorkspaceTrust {
+            base: SandboxPolicy::parse(&text).unwrap(),
+            ..Default::default()
+        }),
         Err(_) => host,
     }
 }
@@ -84,9 +115,21 @@ pub(crate) fn spec(place: &Place, task: &Task) -> Spec {
         prompt: task.prompt.clone(),
         dir: Some(place.work()),
         program: place.program(),
-        env: task.env.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
-        limits: Limits { wall: Some(task.wall), idle: Some(task.idle), ..Limits::default() },
-        denials: if task.tolerate_denials { Denials::Tolerate } else { Denials::Fail },
+        env: task
+            .env
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), value.clone()))
+            .collect(),
+        limits: Limits {
+            wall: Some(task.wall),
+            idle: Some(task.idle),
+            ..Limits::default()
+        },
+        denials: if task.tolerate_denials {
+            Denials::Tolerate
+        } else {
+            Denials::Fail
+        },
         ..Spec::default()
     };
     for (key, value) in &task.settings_for(place.subject) {

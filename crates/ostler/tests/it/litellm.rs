@@ -25,8 +25,12 @@ struct Proxy {
 
 impl Proxy {
     fn start(place: &Place) -> Self {
-        let program = std::env::var_os("OSTLER_TEST_LITELLM").expect("run this with cargo xtask test --with-litellm");
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+        let program = std::env::var_os("OSTLER_TEST_LITELLM")
+            .expect("run this with cargo xtask test --with-litellm");
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .unwrap()
+            .local_addr()
+            .unwrap();
         let home = place.aside("proxy");
         fs::create_dir(&home).unwrap();
         let model = json!({"model": "openai/scripted-large", "api_base": format!("{}/v1", place.server.base_url()),
@@ -41,7 +45,14 @@ impl Proxy {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let log = fs::File::create(home.join("log")).unwrap();
         let child = Command::new(program)
-            .args(["--config", "config.yaml", "--host", "127.0.0.1", "--port", &free.port().to_string()])
+            .args([
+                "--config",
+                "config.yaml",
+                "--host",
+                "127.0.0.1",
+                "--port",
+                &free.port().to_string(),
+            ])
             .current_dir(&home)
             .env_clear()
             .env("PATH", path)
@@ -52,18 +63,32 @@ impl Proxy {
             .stderr(log)
             .spawn()
             .unwrap();
-        let mut proxy = Self { child, address: free };
-        let _ = wait_until(STARTUP, || proxy.is_up() || proxy.child.try_wait().unwrap().is_some());
-        assert!(proxy.is_up(), "{}", fs::read_to_string(home.join("log")).unwrap_or_default());
+        let mut proxy = Self {
+            child,
+            address: free,
+        };
+        let _ = wait_until(STARTUP, || {
+            proxy.is_up() || proxy.child.try_wait().unwrap().is_some()
+        });
+        assert!(
+            proxy.is_up(),
+            "{}",
+            fs::read_to_string(home.join("log")).unwrap_or_default()
+        );
         proxy
     }
 
     fn is_up(&self) -> bool {
-        let Ok(mut socket) = TcpStream::connect(self.address) else { return false };
+        let Ok(mut socket) = TcpStream::connect(self.address) else {
+            return false;
+        };
         let mut answer = String::new();
         let _ = socket.write_all(b"GET /health/liveliness HTTP/1.0\r\nhost: x\r\n\r\n");
         let _ = socket.read_to_string(&mut answer);
-        answer.lines().next().is_some_and(|status| status.contains(" 200 "))
+        answer
+            .lines()
+            .next()
+            .is_some_and(|status| status.contains(" 200 "))
     }
 }
 
@@ -89,20 +114,43 @@ fn through(script: Script, task: &Task) -> (Place, Seen) {
 
 #[test]
 fn text_and_thinking() {
-    let answer = Answer::thinking("Hm, let me see.").deltas(2).and_text("Grüße 🐎, one two.").deltas(4);
-    let (place, seen) = through(Script::new().rule(Rule::any().answer(answer)), &Task::new("PROMPT"));
+    let answer = Answer::thinking("Hm, let me see.")
+        .deltas(2)
+        .and_text("Grüße 🐎, one two.")
+        .deltas(4);
+    let (place, seen) = through(
+        Script::new().rule(Rule::any().answer(answer)),
+        &Task::new("PROMPT"),
+    );
     seen.ended_with("completed", 0);
     seen.counted(1..=1);
     assert_eq!(seen.answer(), "Grüße 🐎, one two.");
-    let thoughts = seen.all("text").into_iter().filter(|text| text["kind"] == "thinking");
-    assert_eq!(thoughts.filter_map(|text| text["text"].as_str()).collect::<String>(), "Hm, let me see.");
-    assert_eq!(place.only_call().header("authorization"), Some("Bearer sk-upstream"));
+    let thoughts = seen
+        .all("text")
+        .into_iter()
+        .filter(|text| text["kind"] == "thinking");
+    assert_eq!(
+        thoughts
+            .filter_map(|text| text["text"].as_str())
+            .collect::<String>(),
+        "Hm, let me see."
+    );
+    assert_eq!(
+        place.only_call().header("authorization"),
+        Some("Bearer sk-upstream")
+    );
 }
 
 #[test]
 fn a_loop_of_tools() {
-    let both = Answer::tool("write_file", json!({"path": "one.txt", "content": "eins\n"}))
-        .and_tool("write_file", json!({"path": "two.txt", "content": "zwei\n"}));
+    let both = Answer::tool(
+        "write_file",
+        json!({"path": "one.txt", "content": "eins\n"}),
+    )
+    .and_tool(
+        "write_file",
+        json!({"path": "two.txt", "content": "zwei\n"}),
+    );
     let script = Script::new()
         .rule(Rule::on_call(1).answer(both))
         .rule(Rule::on_call(2).answer(Answer::tool("read_file", json!({"path": "one.txt"}))))
@@ -111,13 +159,17 @@ fn a_loop_of_tools() {
     seen.ended_with("completed", 0);
     seen.counted(1..=3);
     assert!(seen.answer().contains("eins"), "{}", seen.answer());
-    assert_eq!(fs::read_to_string(place.work().join("two.txt")).unwrap(), "zwei\n");
+    assert_eq!(
+        fs::read_to_string(place.work().join("two.txt")).unwrap(),
+        "zwei\n"
+    );
 }
 
 #[test]
 fn errors_keep_their_cause() {
     let error = |status: u16, kind: &str, code: &str| {
-        Rule::on_text(format!("status {status}")).answer(Answer::error(status, kind, "the model's words").code(code))
+        Rule::on_text(format!("status {status}"))
+            .answer(Answer::error(status, kind, "the model's words").code(code))
     };
     let script = Script::new()
         .rule(error(401, "invalid_request_error", "invalid_api_key"))
@@ -127,10 +179,20 @@ fn errors_keep_their_cause() {
     let place = Place::new(&OPENAI_API, script);
     let proxy = Proxy::start(&place);
     let place = place.with_host("OPENAI_BASE_URL", &format!("http://{}/v1", proxy.address));
-    for (status, cause) in [(401, "auth"), (404, "bad_request"), (429, "rate_limit"), (503, "overloaded")] {
+    for (status, cause) in [
+        (401, "auth"),
+        (404, "bad_request"),
+        (429, "rate_limit"),
+        (503, "overloaded"),
+    ] {
         let task = Task::new(format!("status {status}")).set("retries", "0");
         let seen = Library(&OPENAI_API).run(&place, &task, &|_| ());
-        assert_eq!(seen.outcome()["cause"], cause, "{status}: {:#}", seen.outcome());
+        assert_eq!(
+            seen.outcome()["cause"],
+            cause,
+            "{status}: {:#}",
+            seen.outcome()
+        );
     }
 }
 

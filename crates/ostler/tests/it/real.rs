@@ -35,7 +35,9 @@ fn a_dropped_session_leaves_nothing() {
     let place = Place::new(&CLAUDE, Script::new().rule(Rule::any().answer(command)));
     let runtime = runtime();
     let pid = runtime.block_on(async {
-        let mut session = agent(&CLAUDE).start(&host(&place), spec(&place, &Task::new("PROMPT").trusting())).unwrap();
+        let mut session = agent(&CLAUDE)
+            .start(&host(&place), spec(&place, &Task::new("PROMPT").trusting()))
+            .unwrap();
         while let Some(event) = session.next().await {
             if matches!(event.kind, EventKind::ToolCall(_)) {
                 break;
@@ -54,7 +56,11 @@ fn a_dropped_session_leaves_nothing() {
 fn a_megabyte_of_system_prompt() {
     let place = Place::new(&CLAUDE, Script::always("Aye."));
     let long = "Speak like a sailor, always. ".repeat(36_000);
-    let seen = scenario::run(&Library(&CLAUDE), &place, &Task::new("PROMPT").set("append_system_prompt", &long));
+    let seen = scenario::run(
+        &Library(&CLAUDE),
+        &place,
+        &Task::new("PROMPT").set("append_system_prompt", &long),
+    );
     seen.ended_with("completed", 0);
     assert!(place.only_call().system_text().contains(long.trim_end()));
 }

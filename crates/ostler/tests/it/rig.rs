@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ostler::event::{Ended, Notice, SessionState, TextKind, TurnEnded, Unreadable};
-use ostler::{Agent, Agents, Event, Host, Outcome, Session, Spec, EventKind};
+use ostler::{Agent, Agents, Event, EventKind, Host, Outcome, Session, Spec};
 use ostler_testkit::{fake, processes};
 use tempfile::TempDir;
 
@@ -29,7 +29,10 @@ impl Rig {
     /// An agent that plays `verbs`; `$DIR` in them is the directory.
     pub(crate) fn new(verbs: impl AsRef<str>) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let script = fake::script(dir.path(), &verbs.as_ref().replace("$DIR", dir.path().to_str().unwrap()));
+        let script = fake::script(
+            dir.path(),
+            &verbs.as_ref().replace("$DIR", dir.path().to_str().unwrap()),
+        );
         let env = BTreeMap::from([(fake::SCRIPT.to_owned(), script.to_str().unwrap().to_owned())]);
         let spec = Spec {
             prompt: "Do it.".into(),
@@ -38,7 +41,11 @@ impl Rig {
             env,
             ..Spec::default()
         };
-        Self { dir, spec, host: host(&[("PATH", PATH)]) }
+        Self {
+            dir,
+            spec,
+            host: host(&[("PATH", PATH)]),
+        }
     }
 
     /// Every step of the ladder takes this long.
@@ -50,7 +57,10 @@ impl Rig {
     /// Puts an executable file in front of the agent: `$FAKE` in it is the fake agent's program.
     pub(crate) fn behind(mut self, script: &str) -> Self {
         let program = self.path("wrapper");
-        install(&program, &script.replace("$FAKE", fake::program().to_str().unwrap()));
+        install(
+            &program,
+            &script.replace("$FAKE", fake::program().to_str().unwrap()),
+        );
         self.spec.program = Some(program);
         self
     }
@@ -87,14 +97,22 @@ pub(crate) fn claude() -> Arc<dyn Agent> {
 }
 
 pub(crate) fn host(env: &[(&str, &str)]) -> Host {
-    Host::new(env.iter().map(|(name, value)| (OsString::from(name), OsString::from(value))))
+    Host::new(
+        env.iter()
+            .map(|(name, value)| (OsString::from(name), OsString::from(value))),
+    )
 }
 
 /// Writes an executable file. Another process does it: a file that this one has open for writing, even for a moment in
 /// which another thread forks, could not be executed.
 pub(crate) fn install(path: &Path, text: &str) {
     let write = r#"printf %s "$1" > "$0" && chmod 755 "$0""#;
-    let status = Command::new("/bin/sh").args(["-c", write]).arg(path).arg(text).status().unwrap();
+    let status = Command::new("/bin/sh")
+        .args(["-c", write])
+        .arg(path)
+        .arg(text)
+        .status()
+        .unwrap();
     assert!(status.success());
 }
 
@@ -108,10 +126,15 @@ pub(crate) async fn until(kind: &str, mut condition: impl FnMut() -> bool) {
 }
 
 /// Reads events until one fits; all that were read.
-pub(crate) async fn read_until(session: &mut Session, fits: impl Fn(&EventKind) -> bool) -> Vec<Event> {
+pub(crate) async fn read_until(
+    session: &mut Session,
+    fits: impl Fn(&EventKind) -> bool,
+) -> Vec<Event> {
     let mut events = Vec::new();
     loop {
-        let next = tokio::time::timeout(LONG, session.next()).await.expect("no event for a long time");
+        let next = tokio::time::timeout(LONG, session.next())
+            .await
+            .expect("no event for a long time");
         let event = next.expect("the session ended before the event came");
         events.push(event);
         if events.last().is_some_and(|event| fits(&event.kind)) {
@@ -127,7 +150,10 @@ pub(crate) async fn finish(session: Session) -> Seen {
 
 /// Reads a session to its end, after the events that were read already.
 pub(crate) async fn finish_after(mut events: Vec<Event>, mut session: Session) -> Seen {
-    while let Some(event) = tokio::time::timeout(LONG, session.next()).await.expect("no event for a long time") {
+    while let Some(event) = tokio::time::timeout(LONG, session.next())
+        .await
+        .expect("no event for a long time")
+    {
         events.push(event);
     }
     let seen = Seen(events);
@@ -157,7 +183,9 @@ impl Seen {
     }
 
     pub(crate) fn ended(&self) -> &Ended {
-        let Some(EventKind::Ended(ended)) = self.whats().last() else { panic!("the last event is not ended") };
+        let Some(EventKind::Ended(ended)) = self.whats().last() else {
+            panic!("the last event is not ended")
+        };
         ended
     }
 
@@ -166,22 +194,46 @@ impl Seen {
     }
 
     pub(crate) fn turns(&self) -> Vec<&TurnEnded> {
-        self.whats().filter_map(|kind| if let EventKind::TurnEnded(turn) = kind { Some(turn) } else { None }).collect()
+        self.whats()
+            .filter_map(|kind| {
+                if let EventKind::TurnEnded(turn) = kind {
+                    Some(turn)
+                } else {
+                    None
+                }
+            })
+            .collect()
     }
 
     /// The only turn.
     pub(crate) fn turn(&self) -> &TurnEnded {
-        let [turn] = self.turns()[..] else { panic!("not one turn: {:#?}", self.turns()) };
+        let [turn] = self.turns()[..] else {
+            panic!("not one turn: {:#?}", self.turns())
+        };
         turn
     }
 
     pub(crate) fn notices(&self, code: &str) -> Vec<&Notice> {
-        let notices = self.whats().filter_map(|kind| if let EventKind::Notice(it) = kind { Some(it) } else { None });
+        let notices = self.whats().filter_map(|kind| {
+            if let EventKind::Notice(it) = kind {
+                Some(it)
+            } else {
+                None
+            }
+        });
         notices.filter(|notice| notice.code == code).collect()
     }
 
     pub(crate) fn unreadable(&self) -> Vec<&Unreadable> {
-        self.whats().filter_map(|kind| if let EventKind::Unreadable(it) = kind { Some(it) } else { None }).collect()
+        self.whats()
+            .filter_map(|kind| {
+                if let EventKind::Unreadable(it) = kind {
+                    Some(it)
+                } else {
+                    None
+                }
+            })
+            .collect()
     }
 
     /// Each piece of the answer.
@@ -195,7 +247,10 @@ impl Seen {
 
     /// What happened, without when and in which session: what two runs of one script have in common.
     pub(crate) fn story(&self) -> Vec<(u64, u32, &EventKind)> {
-        self.0.iter().map(|event| (event.seq, event.turn, &event.kind)).collect()
+        self.0
+            .iter()
+            .map(|event| (event.seq, event.turn, &event.kind))
+            .collect()
     }
 }
 
@@ -223,7 +278,10 @@ pub(crate) fn check_stream(events: &[Event]) {
                 assert!(tools.is_empty(), "calls without a result: {tools:?}");
                 turn_open = false;
             }
-            EventKind::ToolCall(call) => assert!(tools.insert(call.id.clone()), "the same call twice: {event:?}"),
+            EventKind::ToolCall(call) => assert!(
+                tools.insert(call.id.clone()),
+                "the same call twice: {event:?}"
+            ),
             EventKind::ToolResult(result) if result.name.is_some() => {
                 assert!(tools.remove(&result.id), "a second result: {event:?}");
             }
@@ -233,9 +291,16 @@ pub(crate) fn check_stream(events: &[Event]) {
         assert_eq!(event.turn, turns, "the wrong turn: {event:?}");
         let json = event.to_json();
         // Reading a megabyte back proves nothing that a line does not.
-        assert!(json.len() > 100_000 || Event::from_json(&json).is_ok_and(|back| back == *event), "{json}");
+        assert!(
+            json.len() > 100_000 || Event::from_json(&json).is_ok_and(|back| back == *event),
+            "{json}"
+        );
     }
     assert!(!turn_open, "a turn did not end");
-    assert!(matches!(events.last().map(|e| &e.kind), Some(EventKind::Ended(_))), "no end: {:?}", events.last());
+    assert!(
+        matches!(events.last().map(|e| &e.kind), Some(EventKind::Ended(_))),
+        "no end: {:?}",
+        events.last()
+    );
     assert_eq!(state, SessionState::Ended);
 }

@@ -15,11 +15,24 @@ async fn every_layer_is_enforced_on_ci() {
     use ostler_testkit::machine::{self, Need};
     let report = rig::Scene::new().runner().report();
     let names: Vec<&str> = report.layers.iter().map(|layer| layer.name).collect();
-    for name in ["files", "network", "process_tree", "signals", "system_calls", "attributes"] {
-        assert!(names.contains(&name), "the report does not mention {name}: {names:?}");
+    for name in [
+        "files",
+        "network",
+        "process_tree",
+        "signals",
+        "system_calls",
+        "attributes",
+    ] {
+        assert!(
+            names.contains(&name),
+            "the report does not mention {name}: {names:?}"
+        );
     }
     let gaps = report.gaps_line();
-    if machine::can_run("every_layer_is_enforced_on_ci", &Need::of(gaps.is_empty(), || gaps.clone())) {
+    if machine::can_run(
+        "every_layer_is_enforced_on_ci",
+        &Need::of(gaps.is_empty(), || gaps.clone()),
+    ) {
         assert!(report.layers.iter().all(|layer| layer.enforced));
     }
 }

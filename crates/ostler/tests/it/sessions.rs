@@ -15,7 +15,7 @@ pub(crate) mod tools;
 use std::ops::Deref;
 
 use ostler::event::{Started, TurnEnded};
-use ostler::{AfterTurn, Event, Host, Session, Spec, EventKind};
+use ostler::{AfterTurn, Event, EventKind, Host, Session, Spec};
 use ostler_testkit::model::{Request, Script};
 use ostler_testkit::scenario::{Place, Subject, Task};
 
@@ -80,13 +80,25 @@ impl Scene {
     /// A session that waits for messages after the task's own.
     pub(crate) fn new(subject: &'static Subject, script: Script, task: &Task) -> Self {
         let place = Place::new(subject, script);
-        let spec = Spec { after_turn: AfterTurn::Wait, ..spec(&place, task) };
-        Self { host: host(&place), spec, place }
+        let spec = Spec {
+            after_turn: AfterTurn::Wait,
+            ..spec(&place, task)
+        };
+        Self {
+            host: host(&place),
+            spec,
+            place,
+        }
     }
 
     pub(crate) fn start(&self) -> Live {
-        let session = agent(self.place.subject).start(&self.host, self.spec.clone()).unwrap();
-        Live { session, read: Vec::new() }
+        let session = agent(self.place.subject)
+            .start(&self.host, self.spec.clone())
+            .unwrap();
+        Live {
+            session,
+            read: Vec::new(),
+        }
     }
 
     /// Call number `at` of the model, counted from 0.
@@ -97,7 +109,9 @@ impl Scene {
     /// What was said so far, as call number `at` of the model has it, whichever API that is.
     pub(crate) fn messages(&self, at: usize) -> String {
         let call = self.call(at);
-        let said = ["messages", "input", "contents"].iter().find_map(|name| call.body.get(name));
+        let said = ["messages", "input", "contents"]
+            .iter()
+            .find_map(|name| call.body.get(name));
         said.map_or_else(String::new, ToString::to_string)
     }
 
@@ -106,7 +120,9 @@ impl Scene {
         let messages = self.messages(at);
         let mut rest = messages.as_str();
         for part in parts {
-            let found = rest.find(part).unwrap_or_else(|| panic!("call {at} lacks {part:?}: {messages}"));
+            let found = rest
+                .find(part)
+                .unwrap_or_else(|| panic!("call {at} lacks {part:?}: {messages}"));
             rest = &rest[found + part.len()..];
         }
     }
@@ -114,12 +130,20 @@ impl Scene {
     /// Waits until a tool has written a line into this file.
     pub(crate) async fn file(&self, name: &str) {
         let path = self.place.work().join(name);
-        until(name, || std::fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n'))).await;
+        until(name, || {
+            std::fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n'))
+        })
+        .await;
     }
 
     /// The processes from here whose command line has this in it.
     pub(crate) fn running(&self, part: &str) -> Vec<u32> {
-        self.place.left().into_iter().filter(|(_, line)| line.contains(part)).map(|(pid, _)| pid).collect()
+        self.place
+            .left()
+            .into_iter()
+            .filter(|(_, line)| line.contains(part))
+            .map(|(pid, _)| pid)
+            .collect()
     }
 }
 
@@ -140,8 +164,12 @@ impl Deref for Live {
 impl Live {
     /// Reads until an event gives something.
     pub(crate) async fn find<T>(&mut self, look: impl Fn(&EventKind) -> Option<T>) -> T {
-        self.read.extend(read_until(&mut self.session, |kind| look(kind).is_some()).await);
-        self.read.last().and_then(|event| look(&event.kind)).unwrap()
+        self.read
+            .extend(read_until(&mut self.session, |kind| look(kind).is_some()).await);
+        self.read
+            .last()
+            .and_then(|event| look(&event.kind))
+            .unwrap()
     }
 
     /// Reads until an event fits.
@@ -151,7 +179,14 @@ impl Live {
 
     /// Reads to the end of a turn.
     pub(crate) async fn turn(&mut self) -> TurnEnded {
-        self.find(|kind| if let EventKind::TurnEnded(turn) = kind { Some(turn.clone()) } else { None }).await
+        self.find(|kind| {
+            if let EventKind::TurnEnded(turn) = kind {
+                Some(turn.clone())
+            } else {
+                None
+            }
+        })
+        .await
     }
 
     /// Sends a message, and reads to the end of its turn.
@@ -169,14 +204,24 @@ impl Live {
     /// The same for a session that ends by itself.
     pub(crate) async fn ended(self, scene: &Scene) -> Seen {
         let seen = finish_after(self.read, self.session).await;
-        assert_eq!(scene.place.left(), [], "processes that came from the session are left");
+        assert_eq!(
+            scene.place.left(),
+            [],
+            "processes that came from the session are left"
+        );
         let strange = seen.whats().find(|kind| match kind {
             EventKind::Unreadable(_) => true,
             EventKind::Notice(notice) => notice.code == "unknown_message",
             _ => false,
         });
         assert_eq!(strange, None, "the agent was not understood");
-        let unmatched: Vec<String> = scene.place.server.unmatched().iter().map(|call| call.body.to_string()).collect();
+        let unmatched: Vec<String> = scene
+            .place
+            .server
+            .unmatched()
+            .iter()
+            .map(|call| call.body.to_string())
+            .collect();
         assert_eq!(unmatched, [""; 0], "calls that the script did not foresee");
         seen
     }
@@ -184,7 +229,15 @@ impl Live {
 
 /// What each start of the agent said.
 pub(crate) fn started(seen: &Seen) -> Vec<&Started> {
-    seen.whats().filter_map(|kind| if let EventKind::Started(it) = kind { Some(it) } else { None }).collect()
+    seen.whats()
+        .filter_map(|kind| {
+            if let EventKind::Started(it) = kind {
+                Some(it)
+            } else {
+                None
+            }
+        })
+        .collect()
 }
 
 pub(crate) fn is_text(kind: &EventKind) -> bool {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ostler::{AfterTurn, Cause, Spec, EventKind};
+use ostler::{AfterTurn, Cause, EventKind, Spec};
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::scenario::{Place, Subject, Task};
 
@@ -17,14 +17,21 @@ pub(crate) fn three_turns_are_one_conversation(subject: &'static Subject) {
         .rule(Rule::on_text("third").text("Three."))
         .rule(Rule::on_text("second").answer(Answer::hang()));
     let place = Arc::new(Place::new(subject, script));
-    let spec = Spec { after_turn: AfterTurn::Wait, ..spec(&place, &Task::new("the first")) };
+    let spec = Spec {
+        after_turn: AfterTurn::Wait,
+        ..spec(&place, &Task::new("the first"))
+    };
     let (mut turns, mut pids) = (Vec::new(), Vec::new());
     runtime().block_on(async {
         let mut session = agent(subject).start(&host(&place), spec).unwrap();
         while let Some(event) = session.next().await {
             match event.kind {
                 EventKind::TurnEnded(turn) => {
-                    turns.push((turn.outcome.cause, turn.text, turn.usage.and_then(|usage| usage.input)));
+                    turns.push((
+                        turn.outcome.cause,
+                        turn.text,
+                        turn.usage.and_then(|usage| usage.input),
+                    ));
                     pids.push(session.pid());
                     match turns.len() {
                         1 => {
@@ -56,6 +63,9 @@ pub(crate) fn three_turns_are_one_conversation(subject: &'static Subject) {
     assert_eq!(pids[0].is_some(), subject.program.is_some());
     assert!(pids.iter().all(|pid| *pid == pids[0]), "{pids:?}");
     let messages = place.server.requests()[2].body["messages"].to_string();
-    assert!(messages.contains("the first") && messages.contains("One."), "{messages}");
+    assert!(
+        messages.contains("the first") && messages.contains("One."),
+        "{messages}"
+    );
     assert_eq!(place.left(), []);
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use ostler::event::{Decision, Origin, Permission};
-use ostler::{Answer, Event, Interrupting, RequestError, Outcome, Session, EventKind};
+use ostler::{Answer, Event, EventKind, Interrupting, Outcome, RequestError, Session};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
@@ -14,9 +14,9 @@ use super::ending::{self, Stopped};
 use super::history::History;
 use super::opening::{Choice, Modes};
 use super::pipes;
+use super::request::{Asked, EditorRequest};
 use super::update::{Call, Telling, Update, When};
 use super::wire::{self, Data, Failure, Id};
-use super::request::{Asked, EditorRequest};
 use crate::output;
 
 /// How many lines may wait before no more requests are taken.
@@ -125,8 +125,11 @@ struct Choose {
     kind: &'static str,
 }
 
-const CHOICES: [(&str, &str); 3] =
-    [("allow_once", "Allow"), ("allow_always", "Allow this for the rest of the session"), ("reject_once", "Reject")];
+const CHOICES: [(&str, &str); 3] = [
+    ("allow_once", "Allow"),
+    ("allow_always", "Allow this for the rest of the session"),
+    ("reject_once", "Reject"),
+];
 
 /// What a session is like when it begins.
 #[derive(Serialize)]
@@ -157,12 +160,19 @@ impl EditorSession {
     /// What the editor is told of it first.
     pub(super) fn opened(&self) -> Opened<'_> {
         let config_options = self.model.as_ref().map(|model| vec![model]);
-        Opened { session_id: Some(&self.id), modes: self.modes.as_ref(), config_options }
+        Opened {
+            session_id: Some(&self.id),
+            modes: self.modes.as_ref(),
+            config_options,
+        }
     }
 
     /// The same for a session whose name the editor gave.
     pub(super) fn reopened(&self) -> Opened<'_> {
-        Opened { session_id: None, ..self.opened() }
+        Opened {
+            session_id: None,
+            ..self.opened()
+        }
     }
 
     /// Puts a line before everything that the session says.
@@ -199,7 +209,13 @@ impl EditorSession {
     }
 
     fn is_done(&self) -> bool {
-        let Editor { leaving, over, queue, changes, .. } = &self.desk;
+        let Editor {
+            leaving,
+            over,
+            queue,
+            changes,
+            ..
+        } = &self.desk;
         leaving.is_some() && over.is_some() && queue.is_empty() && changes.is_empty()
     }
 
@@ -224,21 +240,35 @@ impl EditorSession {
         self.inbox.close(); // from now on it is the server that says that there is no such session
         let mut rest = std::mem::take(&mut self.desk.waiting);
         rest.extend(std::iter::from_fn(|| self.inbox.try_recv().ok()));
-        let mut lines: Vec<String> = self.desk.closing.iter().map(|id| wire::response(id, &Done {})).collect();
+        let mut lines: Vec<String> = self
+            .desk
+            .closing
+            .iter()
+            .map(|id| wire::response(id, &Done {}))
+            .collect();
         lines.extend(rest.into_iter().filter_map(|asked| match asked.wish {
             EditorRequest::Close(id) => Some(wire::response(&id, &Done {})),
-            EditorRequest::Prompt(id, _) | EditorRequest::SetMode(id, _) | EditorRequest::SetOption(id, ..) => Some(late(&id)),
-            EditorRequest::Cancel | EditorRequest::Reply(..) | EditorRequest::End | EditorRequest::Kill => None,
+            EditorRequest::Prompt(id, _)
+            | EditorRequest::SetMode(id, _)
+            | EditorRequest::SetOption(id, ..) => Some(late(&id)),
+            EditorRequest::Cancel
+            | EditorRequest::Reply(..)
+            | EditorRequest::End
+            | EditorRequest::Kill => None,
         }));
         Left { id: self.id, lines }
     }
 
     /// Takes a wish: a request waits while the editor does not read, everything else is done at once.
     fn take(&mut self, asked: Option<Asked>) {
-        let Some(asked) = asked else { return self.on_request(EditorRequest::End) };
+        let Some(asked) = asked else {
+            return self.on_request(EditorRequest::End);
+        };
         let Editor { queue, waiting, .. } = &mut self.desk;
         match &asked.wish {
-            wish if wish.is_request() && (queue.len() >= CROWDED || !waiting.is_empty()) => waiting.push_back(asked),
+            wish if wish.is_request() && (queue.len() >= CROWDED || !waiting.is_empty()) => {
+                waiting.push_back(asked)
+            }
             // It is for the prompt under way, and for one that waits.
             EditorRequest::Cancel if waiting.back().is_some_and(|last| last.wish.is_request()) => {
                 waiting.push_back(asked);
@@ -264,7 +294,11 @@ impl EditorSession {
                     self.leave(Leaving::Closed);
                 }
             }
-            EditorRequest::Prompt(id, _) | EditorRequest::SetMode(id, _) | EditorRequest::SetOption(id, ..) if self.desk.leaving.is_some() => {
+            EditorRequest::Prompt(id, _)
+            | EditorRequest::SetMode(id, _)
+            | EditorRequest::SetOption(id, ..)
+                if self.desk.leaving.is_some() =>
+            {
                 self.say(late(&id));
             }
             EditorRequest::Prompt(id, text) => self.prompt(id, text),
@@ -290,18 +324,30 @@ impl EditorSession {
 
     fn prompt(&mut self, id: Id, text: String) {
         if self.desk.prompt.is_some() {
-            let why = Failure::request("a prompt is under way in this session; wait for its end, or cancel it");
+            let why = Failure::request(
+                "a prompt is under way in this session; wait for its end, or cancel it",
+            );
             return self.say(wire::failure(Some(&id), &why));
         }
         let sent = self.session.send(text);
         match (sent, &self.desk.over) {
-            (Ok(()), None) => self.desk.prompt = Some(Prompt { id, is_cancelled: false }),
+            (Ok(()), None) => {
+                self.desk.prompt = Some(Prompt {
+                    id,
+                    is_cancelled: false,
+                })
+            }
             (_, Some(outcome)) => {
                 let failure = ending::failed(outcome, "");
                 self.say(wire::failure(Some(&id), &failure));
             }
             // Its end is on the way, and says why.
-            (Err(_), None) => self.desk.prompt = Some(Prompt { id, is_cancelled: false }),
+            (Err(_), None) => {
+                self.desk.prompt = Some(Prompt {
+                    id,
+                    is_cancelled: false,
+                })
+            }
         }
     }
 
@@ -320,7 +366,11 @@ impl EditorSession {
         let remote = self.session.remote();
         self.desk.changes.spawn(async move {
             let result = remote.set_permission_mode(&*mode).await;
-            Changed { id, kind: Change::Mode(mode), result }
+            Changed {
+                id,
+                kind: Change::Mode(mode),
+                result,
+            }
         });
     }
 
@@ -332,7 +382,11 @@ impl EditorSession {
         let remote = self.session.remote();
         self.desk.changes.spawn(async move {
             let result = remote.set_model(&*value).await;
-            Changed { id, kind: Change::Model(value), result }
+            Changed {
+                id,
+                kind: Change::Model(value),
+                result,
+            }
         });
     }
 
@@ -348,7 +402,12 @@ impl EditorSession {
             }
             (Change::Model(name), _, Some(model)) => {
                 model.take(&name);
-                wire::response(&id, &Options { config_options: vec![model] })
+                wire::response(
+                    &id,
+                    &Options {
+                        config_options: vec![model],
+                    },
+                )
             }
             _ => wire::response(&id, &Done {}),
         };
@@ -357,16 +416,22 @@ impl EditorSession {
 
     /// Tells the next of what was said earlier; after the last, the session is loaded.
     fn recall(&mut self) {
-        let Some((_, history)) = &mut self.history else { return };
+        let Some((_, history)) = &mut self.history else {
+            return;
+        };
         match history.page() {
-            Ok(Some(events)) => events.iter().for_each(|event| self.tell(event, When::Earlier)),
+            Ok(Some(events)) => events
+                .iter()
+                .for_each(|event| self.tell(event, When::Earlier)),
             Ok(None) => self.recalled(None),
             Err(error) => self.recalled(Some(error.to_string())),
         }
     }
 
     fn recalled(&mut self, error: Option<String>) {
-        let Some((id, _)) = self.history.take() else { return };
+        let Some((id, _)) = self.history.take() else {
+            return;
+        };
         let line = match error {
             Some(error) => wire::failure(Some(&id), &Failure::internal(error, Data::default())),
             None => wire::response(&id, &self.reopened()),
@@ -376,7 +441,13 @@ impl EditorSession {
 
     fn tell(&mut self, event: &Event, when: When) {
         for update in self.telling.tell(event, when) {
-            let line = wire::notification("session/update", &Told { session_id: &self.id, update: &update });
+            let line = wire::notification(
+                "session/update",
+                &Told {
+                    session_id: &self.id,
+                    update: &update,
+                },
+            );
             self.say(line);
         }
     }
@@ -384,7 +455,8 @@ impl EditorSession {
     /// Notes what an event means for whoever waits, after it was told.
     fn hear(&mut self, event: Option<&Event>) {
         let Some(event) = event else {
-            let lost = || Outcome::new(ostler::Cause::Protocol, "The session ended without a word.");
+            let lost =
+                || Outcome::new(ostler::Cause::Protocol, "The session ended without a word.");
             return self.end(self.desk.over.clone().unwrap_or_else(lost));
         };
         if self.desk.leaving != Some(Leaving::Ended) {
@@ -394,12 +466,22 @@ impl EditorSession {
             EventKind::TurnStarted(turn) => {
                 self.desk.is_ours = turn.origin == Origin::Caller;
                 // It was cancelled before it had begun.
-                if self.desk.is_ours && self.desk.prompt.as_ref().is_some_and(|prompt| prompt.is_cancelled) {
+                if self.desk.is_ours
+                    && self
+                        .desk
+                        .prompt
+                        .as_ref()
+                        .is_some_and(|prompt| prompt.is_cancelled)
+                {
                     interrupt(self.session.interrupt());
                 }
             }
             EventKind::TurnEnded(turn) if std::mem::take(&mut self.desk.is_ours) => {
-                let is_cancelled = self.desk.prompt.as_ref().is_some_and(|prompt| prompt.is_cancelled);
+                let is_cancelled = self
+                    .desk
+                    .prompt
+                    .as_ref()
+                    .is_some_and(|prompt| prompt.is_cancelled);
                 self.answer(&match is_cancelled {
                     true => Ok(ending::cancelled(turn.usage.clone())),
                     false => ending::ending(&turn.outcome, &turn.text, turn.usage.clone()),
@@ -410,7 +492,11 @@ impl EditorSession {
             }
             EventKind::Permission(permission) => self.ask(permission),
             EventKind::Notice(notice) if notice.level >= ostler::event::Level::Warning => {
-                output::tell(&format!("{}: {}", self.id, ostler::clip::plain(&notice.message)));
+                output::tell(&format!(
+                    "{}: {}",
+                    self.id,
+                    ostler::clip::plain(&notice.message)
+                ));
             }
             EventKind::Ended(ended) => self.end(ended.outcome.clone()),
             _ => {}
@@ -424,8 +510,16 @@ impl EditorSession {
     }
 
     fn end(&mut self, outcome: Outcome) {
-        let is_cancelled = self.desk.prompt.as_ref().is_some_and(|prompt| prompt.is_cancelled);
-        self.answer(&if is_cancelled { Ok(ending::cancelled(None)) } else { Err(ending::failed(&outcome, "")) });
+        let is_cancelled = self
+            .desk
+            .prompt
+            .as_ref()
+            .is_some_and(|prompt| prompt.is_cancelled);
+        self.answer(&if is_cancelled {
+            Ok(ending::cancelled(None))
+        } else {
+            Err(ending::failed(&outcome, ""))
+        });
         self.desk.over = Some(outcome);
     }
 
@@ -433,14 +527,29 @@ impl EditorSession {
     fn ask(&mut self, permission: &Permission) {
         if permission.decision == Decision::Asked {
             self.desk.questions += 1;
-            self.desk.asked.insert(self.desk.questions, permission.id.clone());
-            let options = CHOICES.map(|(id, name)| Choose { option_id: id, name, kind: id });
+            self.desk
+                .asked
+                .insert(self.desk.questions, permission.id.clone());
+            let options = CHOICES.map(|(id, name)| Choose {
+                option_id: id,
+                name,
+                kind: id,
+            });
             let tool_call = self.telling.question(permission);
-            let question = Question { session_id: &self.id, tool_call, options };
+            let question = Question {
+                session_id: &self.id,
+                tool_call,
+                options,
+            };
             let id = self.question_id(self.desk.questions);
             return self.say(wire::request(&id, "session/request_permission", &question));
         }
-        let open = self.desk.asked.iter().find(|(_, about)| **about == permission.id).map(|(question, _)| *question);
+        let open = self
+            .desk
+            .asked
+            .iter()
+            .find(|(_, about)| **about == permission.id)
+            .map(|(question, _)| *question);
         if let Some(question) = open {
             #[derive(Serialize)]
             #[serde(rename_all = "camelCase")]
@@ -448,7 +557,9 @@ impl EditorSession {
                 request_id: String,
             }
             self.desk.asked.remove(&question);
-            let spared = Spared { request_id: self.question_id(question) };
+            let spared = Spared {
+                request_id: self.question_id(question),
+            };
             self.say(wire::notification("$/cancel_request", &spared));
         }
     }
@@ -459,7 +570,9 @@ impl EditorSession {
     }
 
     fn replied(&mut self, question: u64, reply: Option<&RawValue>) {
-        let Some(about) = self.desk.asked.remove(&question) else { return };
+        let Some(about) = self.desk.asked.remove(&question) else {
+            return;
+        };
         let (remote, answer) = (self.session.remote(), read(reply));
         // Whether it came in time is an event like any other.
         tokio::spawn(async move { drop(remote.answer(&about, answer).await) });
@@ -469,7 +582,10 @@ impl EditorSession {
 /// The answer to a request that came too late, or was not done in time.
 fn late(id: &Id) -> String {
     let why = Failure::request("the session is being closed");
-    wire::failure(Some(id), &why.hint("session/new begins another one, session/load goes on with this one."))
+    wire::failure(
+        Some(id),
+        &why.hint("session/new begins another one, session/load goes on with this one."),
+    )
 }
 
 /// An interrupt happens by itself; what comes of it is the end of the turn.
@@ -490,7 +606,9 @@ fn read(reply: Option<&RawValue>) -> Answer {
         outcome: String,
         option_id: String,
     }
-    let reply: Reply = reply.and_then(|reply| serde_json::from_str(reply.get()).ok()).unwrap_or_default();
+    let reply: Reply = reply
+        .and_then(|reply| serde_json::from_str(reply.get()).ok())
+        .unwrap_or_default();
     match (&*reply.outcome.outcome, &*reply.outcome.option_id) {
         ("selected", "allow_once") => Answer::Allow,
         ("selected", "allow_always") => Answer::AllowAlways,
@@ -505,8 +623,14 @@ mod tests {
     #[test]
     fn only_a_yes_is_a_yes() {
         let of = |text: &str| read(Some(serde_json::from_str(text).unwrap()));
-        assert_eq!(of(r#"{"outcome":{"outcome":"selected","optionId":"allow_once"}}"#), Answer::Allow);
-        assert_eq!(of(r#"{"outcome":{"outcome":"selected","optionId":"allow_always"}}"#), Answer::AllowAlways);
+        assert_eq!(
+            of(r#"{"outcome":{"outcome":"selected","optionId":"allow_once"}}"#),
+            Answer::Allow
+        );
+        assert_eq!(
+            of(r#"{"outcome":{"outcome":"selected","optionId":"allow_always"}}"#),
+            Answer::AllowAlways
+        );
         let no = Answer::Deny(NO.into());
         for other in [
             r#"{"outcome":{"outcome":"selected","optionId":"reject_once"}}"#,

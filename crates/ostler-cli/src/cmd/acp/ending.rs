@@ -51,7 +51,9 @@ fn stopped(stop_reason: &'static str, usage: Option<Usage>) -> Stopped {
     Stopped {
         stop_reason,
         usage: usage.as_ref().and_then(tokens),
-        meta: usage.map(|usage| Meta { ostler: Own { usage } }),
+        meta: usage.map(|usage| Meta {
+            ostler: Own { usage },
+        }),
     }
 }
 
@@ -92,7 +94,11 @@ fn reason(cause: Cause) -> Option<&'static str> {
 }
 
 /// The answer to a prompt whose turn ended like this, with so much of an answer.
-pub(super) fn ending(outcome: &Outcome, text: &str, usage: Option<Usage>) -> Result<Stopped, Failure> {
+pub(super) fn ending(
+    outcome: &Outcome,
+    text: &str,
+    usage: Option<Usage>,
+) -> Result<Stopped, Failure> {
     match reason(outcome.cause) {
         Some(reason) => Ok(stopped(reason, usage)),
         None => Err(failed(outcome, text)),
@@ -127,7 +133,10 @@ mod tests {
             Ok(stopped) => stopped.stop_reason.to_owned(),
             Err(failure) => failure.code.to_string(),
         };
-        let words: Vec<String> = Cause::ALL.iter().map(|cause| format!("{cause}={}", of(*cause))).collect();
+        let words: Vec<String> = Cause::ALL
+            .iter()
+            .map(|cause| format!("{cause}={}", of(*cause)))
+            .collect();
         assert_eq!(
             words.join(" "),
             "completed=end_turn auth=-32000 rate_limit=-32603 overloaded=-32603 server_error=-32603 network=-32603 \
@@ -141,10 +150,17 @@ mod tests {
     fn a_failure_says_why_and_what_to_do() {
         let outcome = Outcome::new(Cause::Auth, "Not logged in.").hint("Log in.");
         let failure = serde_json::to_value(ending(&outcome, "Hel", None).unwrap_err()).unwrap();
-        let data = json!({"cause": "auth", "message": "Not logged in.", "hint": "Log in.", "text": "Hel"});
-        assert_eq!(failure, json!({"code": -32000, "message": "Authentication required", "data": data}));
+        let data =
+            json!({"cause": "auth", "message": "Not logged in.", "hint": "Log in.", "text": "Hel"});
+        assert_eq!(
+            failure,
+            json!({"code": -32000, "message": "Authentication required", "data": data})
+        );
         let outcome = Outcome::new(Cause::Network, "No line.").hint("Try again.");
-        assert_eq!(ending(&outcome, "", None).unwrap_err().message, "No line. Try again.");
+        assert_eq!(
+            ending(&outcome, "", None).unwrap_err().message,
+            "No line. Try again."
+        );
     }
 
     #[test]
@@ -153,7 +169,11 @@ mod tests {
         assert_eq!(cancelled(Some(usage.clone())).usage, None);
         (usage.input, usage.output, usage.cache_read) = (Some(1), Some(2), Some(4));
         let told = serde_json::to_value(cancelled(Some(usage))).unwrap();
-        let tokens = json!({"totalTokens": 7, "inputTokens": 1, "outputTokens": 2, "cachedReadTokens": 4});
-        assert_eq!((&told["stopReason"], &told["usage"]), (&json!("cancelled"), &tokens));
+        let tokens =
+            json!({"totalTokens": 7, "inputTokens": 1, "outputTokens": 2, "cachedReadTokens": 4});
+        assert_eq!(
+            (&told["stopReason"], &told["usage"]),
+            (&json!("cancelled"), &tokens)
+        );
     }
 }

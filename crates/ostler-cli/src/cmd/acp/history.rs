@@ -41,7 +41,12 @@ pub(super) enum Continuation {
 
 /// Looks up a session of this agent.
 pub(super) fn find(store: &Arc<Store>, id: &str, agent: &str) -> Result<Earlier, Failure> {
-    let broken = |error| Failure::internal(fault(&error).outcome().message, super::wire::Data::default());
+    let broken = |error| {
+        Failure::internal(
+            fault(&error).outcome().message,
+            super::wire::Data::default(),
+        )
+    };
     let row = store.session(id).map_err(broken)?;
     let row = row.ok_or_else(|| {
         Failure::unknown(format!("There is no session {id} here."))
@@ -49,14 +54,24 @@ pub(super) fn find(store: &Arc<Store>, id: &str, agent: &str) -> Result<Earlier,
     })?;
     if row.agent != agent {
         let other = row.agent;
-        return Err(Failure::params(format!("{id} is a session of the agent {other}"))
-            .hint(format!("`ostler acp --agent {other}` serves it.")));
+        return Err(
+            Failure::params(format!("{id} is a session of the agent {other}"))
+                .hint(format!("`ostler acp --agent {other}` serves it.")),
+        );
     }
-    let filter = Filter { agent: Some(agent.to_owned()), limit: Some(RECENT), ..Filter::default() };
+    let filter = Filter {
+        agent: Some(agent.to_owned()),
+        limit: Some(RECENT),
+        ..Filter::default()
+    };
     let recent = store.sessions(&filter).map_err(broken)?;
     let mut chain = VecDeque::from([row]);
     // Forward to what went on with it, the newest first; and back to what it went on with itself.
-    while let Some(next) = chain.back().and_then(|last| after(last, &recent)).filter(|_| chain.len() < RECENT) {
+    while let Some(next) = chain
+        .back()
+        .and_then(|last| after(last, &recent))
+        .filter(|_| chain.len() < RECENT)
+    {
         chain.push_back(next.clone());
     }
     while let Some(before) = chain.front().and_then(|first| first.continues.clone()) {
@@ -71,11 +86,20 @@ pub(super) fn find(store: &Arc<Store>, id: &str, agent: &str) -> Result<Earlier,
         Some(last) => Continuation::Resumed(last.session),
         None => Continuation::Empty(id.to_owned()),
     };
-    Ok(Earlier { continuation, history: History { store: store.clone(), sessions, next: 1 } })
+    Ok(Earlier {
+        continuation,
+        history: History {
+            store: store.clone(),
+            sessions,
+            next: 1,
+        },
+    })
 }
 
 fn after<'r>(row: &SessionRow, recent: &'r [SessionRow]) -> Option<&'r SessionRow> {
-    recent.iter().find(|next| next.continues.as_deref() == Some(&*row.session) && next.turns > 0)
+    recent
+        .iter()
+        .find(|next| next.continues.as_deref() == Some(&*row.session) && next.turns > 0)
 }
 
 impl History {

@@ -39,7 +39,11 @@ struct Pair {
 }
 
 fn table(pairs: Option<&Vec<Pair>>) -> BTreeMap<&str, &str> {
-    pairs.into_iter().flatten().map(|pair| (&*pair.name, &*pair.value)).collect()
+    pairs
+        .into_iter()
+        .flatten()
+        .map(|pair| (&*pair.name, &*pair.value))
+        .collect()
 }
 
 /// The same as agents take it.
@@ -52,8 +56,17 @@ struct Config<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Configured<'a> {
-    Started { r#type: &'a str, command: &'a str, args: &'a [String], env: BTreeMap<&'a str, &'a str> },
-    Reached { r#type: &'a str, url: &'a str, headers: BTreeMap<&'a str, &'a str> },
+    Started {
+        r#type: &'a str,
+        command: &'a str,
+        args: &'a [String],
+        env: BTreeMap<&'a str, &'a str>,
+    },
+    Reached {
+        r#type: &'a str,
+        url: &'a str,
+        headers: BTreeMap<&'a str, &'a str>,
+    },
 }
 
 impl Opening {
@@ -61,34 +74,61 @@ impl Opening {
     pub(super) fn check(&self) -> Result<(), Failure> {
         let dir = self.cwd.display();
         if !self.cwd.is_absolute() {
-            return Err(Failure::params(format!("cwd {dir:?} is not an absolute path")));
+            return Err(Failure::params(format!(
+                "cwd {dir:?} is not an absolute path"
+            )));
         }
         if !self.cwd.is_dir() {
-            return Err(Failure::params(format!("cwd {dir} is not a directory that is there")));
+            return Err(Failure::params(format!(
+                "cwd {dir} is not a directory that is there"
+            )));
         }
         Ok(())
     }
 
     /// Adds what the agent takes of it to its settings, and says what it does not take.
-    pub(super) fn add_to(&self, settings: &mut Settings, agent: &dyn Dialect) -> Result<Option<String>, Failure> {
+    pub(super) fn add_to(
+        &self,
+        settings: &mut Settings,
+        agent: &dyn Dialect,
+    ) -> Result<Option<String>, Failure> {
         let known = agent.settings();
         let takes = |key: &str| known.iter().any(|setting| setting.key == key);
         let further = self.additional_directories.iter().flatten();
         if takes(keys::ADD_DIR) {
             further.for_each(|dir| settings.push(keys::ADD_DIR, dir));
         }
-        let Some(config) = self.mcp_config()? else { return Ok(None) };
+        let Some(config) = self.mcp_config()? else {
+            return Ok(None);
+        };
         if takes(keys::MCP_CONFIG) {
             settings.push(keys::MCP_CONFIG, config);
             return Ok(None);
         }
-        let names: Vec<&str> = self.mcp_servers.iter().flatten().map(|server| &*server.name).collect();
-        Ok(Some(format!("The agent {} takes no MCP servers: it goes without {}.", agent.name(), names.join(", "))))
+        let names: Vec<&str> = self
+            .mcp_servers
+            .iter()
+            .flatten()
+            .map(|server| &*server.name)
+            .collect();
+        Ok(Some(format!(
+            "The agent {} takes no MCP servers: it goes without {}.",
+            agent.name(),
+            names.join(", ")
+        )))
     }
 
     fn mcp_config(&self) -> Result<Option<String>, Failure> {
-        let Some(servers) = self.mcp_servers.as_ref().filter(|servers| !servers.is_empty()) else { return Ok(None) };
-        let all = servers.iter().map(|server| Ok((&*server.name, server.configured()?)));
+        let Some(servers) = self
+            .mcp_servers
+            .as_ref()
+            .filter(|servers| !servers.is_empty())
+        else {
+            return Ok(None);
+        };
+        let all = servers
+            .iter()
+            .map(|server| Ok((&*server.name, server.configured()?)));
         let servers = all.collect::<Result<_, Failure>>()?;
         Ok(serde_json::to_string(&Config { servers }).ok())
     }
@@ -103,9 +143,11 @@ impl Server {
                 args: self.args.as_deref().unwrap_or_default(),
                 env: table(self.env.as_ref()),
             }),
-            (Some(kind @ ("http" | "sse")), _, Some(url)) => {
-                Ok(Configured::Reached { r#type: kind, url, headers: table(self.headers.as_ref()) })
-            }
+            (Some(kind @ ("http" | "sse")), _, Some(url)) => Ok(Configured::Reached {
+                r#type: kind,
+                url,
+                headers: table(self.headers.as_ref()),
+            }),
             _ => Err(Failure::params(format!(
                 "the MCP server {:?} is neither a command nor the address of one over http or sse",
                 self.name
@@ -131,12 +173,28 @@ struct Mode {
 impl Modes {
     /// The modes between which this agent can go back and forth; none when it cannot.
     pub(super) fn of(agent: &dyn Dialect, settings: &Settings) -> Option<Self> {
-        let known = agent.settings().into_iter().find(|setting| setting.key == keys::PERMISSION_MODE)?;
-        let words = Some(known.words).filter(|words| agent.capabilities().set_permission_mode && !words.is_empty())?;
-        let usual = words.iter().find(|word| **word == "default").or_else(|| words.first())?;
+        let known = agent
+            .settings()
+            .into_iter()
+            .find(|setting| setting.key == keys::PERMISSION_MODE)?;
+        let words = Some(known.words)
+            .filter(|words| agent.capabilities().set_permission_mode && !words.is_empty())?;
+        let usual = words
+            .iter()
+            .find(|word| **word == "default")
+            .or_else(|| words.first())?;
         Some(Self {
-            current_mode_id: settings.last(keys::PERMISSION_MODE).unwrap_or(usual).to_owned(),
-            available_modes: words.iter().map(|word| Mode { id: word, name: word }).collect(),
+            current_mode_id: settings
+                .last(keys::PERMISSION_MODE)
+                .unwrap_or(usual)
+                .to_owned(),
+            available_modes: words
+                .iter()
+                .map(|word| Mode {
+                    id: word,
+                    name: word,
+                })
+                .collect(),
         })
     }
 
@@ -167,14 +225,22 @@ impl Choice {
     /// The models between which this agent can change; none when it cannot.
     pub(super) fn of(agent: &dyn Dialect, settings: &Settings) -> Option<Self> {
         let known = Some(agent.models()).filter(|_| agent.capabilities().set_model)?;
-        let current = settings.last(keys::MODEL).or_else(|| known.first().copied())?;
+        let current = settings
+            .last(keys::MODEL)
+            .or_else(|| known.first().copied())?;
         let mut choice = Self {
             id: "model",
             name: "Model",
             category: "model",
             r#type: "select",
             current_value: String::new(),
-            options: known.iter().map(|name| Model { value: (*name).to_owned(), name: (*name).to_owned() }).collect(),
+            options: known
+                .iter()
+                .map(|name| Model {
+                    value: (*name).to_owned(),
+                    name: (*name).to_owned(),
+                })
+                .collect(),
         };
         choice.take(current);
         Some(choice)
@@ -184,7 +250,10 @@ impl Choice {
     pub(super) fn take(&mut self, model: &str) {
         self.current_value = model.to_owned();
         if !self.options.iter().any(|known| known.value == model) {
-            self.options.push(Model { value: model.to_owned(), name: model.to_owned() });
+            self.options.push(Model {
+                value: model.to_owned(),
+                name: model.to_owned(),
+            });
         }
     }
 }
@@ -207,7 +276,8 @@ mod tests {
             {"type": "http", "name": "b", "url": "http://b", "headers": [{"name": "H", "value": "h"}]},
             {"type": "sse", "name": "c", "url": "http://c", "headers": []},
         ]);
-        let opening = opening(&json!({"cwd": "/", "mcpServers": servers, "additionalDirectories": ["/d"]}));
+        let opening =
+            opening(&json!({"cwd": "/", "mcpServers": servers, "additionalDirectories": ["/d"]}));
         let claude = Agents::builtin().get("claude").unwrap().dialect();
         let mut settings = Settings::default();
         assert_eq!(opening.add_to(&mut settings, claude), Ok(None));
@@ -224,7 +294,10 @@ mod tests {
         let mock = Agents::builtin().get("mock").unwrap().dialect();
         let mut settings = Settings::default();
         let remark = opening.add_to(&mut settings, mock).unwrap().unwrap();
-        assert_eq!(remark, "The agent mock takes no MCP servers: it goes without a, b, c.");
+        assert_eq!(
+            remark,
+            "The agent mock takes no MCP servers: it goes without a, b, c."
+        );
         assert_eq!(settings.iter().count(), 0);
     }
 
@@ -232,9 +305,24 @@ mod tests {
     fn what_is_wrong_is_said() {
         let claude = Agents::builtin().get("claude").unwrap().dialect();
         let odd = opening(&json!({"cwd": "/", "mcpServers": [{"name": "x", "type": "http"}]}));
-        assert!(odd.add_to(&mut Settings::default(), claude).unwrap_err().message.contains("\"x\""));
-        for (cwd, part) in [("", "absolute"), ("a/b", "absolute"), ("/nowhere/at/all", "not a directory")] {
-            assert!(opening(&json!({"cwd": cwd, "mcpServers": null})).check().unwrap_err().message.contains(part));
+        assert!(
+            odd.add_to(&mut Settings::default(), claude)
+                .unwrap_err()
+                .message
+                .contains("\"x\"")
+        );
+        for (cwd, part) in [
+            ("", "absolute"),
+            ("a/b", "absolute"),
+            ("/nowhere/at/all", "not a directory"),
+        ] {
+            assert!(
+                opening(&json!({"cwd": cwd, "mcpServers": null}))
+                    .check()
+                    .unwrap_err()
+                    .message
+                    .contains(part)
+            );
         }
         assert_eq!(opening(&json!({"cwd": "/"})).check(), Ok(()));
     }
@@ -243,14 +331,30 @@ mod tests {
     fn modes_and_models_are_those_of_the_agent() {
         let claude = Agents::builtin().get("claude").unwrap().dialect();
         let mut settings = Settings::default();
-        assert_eq!(Modes::of(claude, &settings).unwrap().current_mode_id, "default");
-        assert_eq!(Choice::of(claude, &settings).unwrap().current_value, "default");
+        assert_eq!(
+            Modes::of(claude, &settings).unwrap().current_mode_id,
+            "default"
+        );
+        assert_eq!(
+            Choice::of(claude, &settings).unwrap().current_value,
+            "default"
+        );
         settings.set(keys::PERMISSION_MODE, "plan");
         settings.set(keys::MODEL, "claude-x");
-        let (modes, model) = (Modes::of(claude, &settings).unwrap(), Choice::of(claude, &settings).unwrap());
-        assert!(modes.current_mode_id == "plan" && modes.has("acceptEdits") && !modes.has("anything"));
-        assert!(model.current_value == "claude-x" && model.options.last().unwrap().value == "claude-x");
+        let (modes, model) = (
+            Modes::of(claude, &settings).unwrap(),
+            Choice::of(claude, &settings).unwrap(),
+        );
+        assert!(
+            modes.current_mode_id == "plan" && modes.has("acceptEdits") && !modes.has("anything")
+        );
+        assert!(
+            model.current_value == "claude-x" && model.options.last().unwrap().value == "claude-x"
+        );
         let mock = Agents::builtin().get("mock").unwrap().dialect();
-        assert_eq!((Modes::of(mock, &settings), Choice::of(mock, &settings)), (None, None));
+        assert_eq!(
+            (Modes::of(mock, &settings), Choice::of(mock, &settings)),
+            (None, None)
+        );
     }
 }

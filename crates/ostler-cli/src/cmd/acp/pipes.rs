@@ -33,7 +33,10 @@ pub(super) fn lines() -> Result<mpsc::Receiver<Line>, Fault> {
         }
     };
     // It is never joined: nothing keeps this program when it has ended its sessions.
-    std::thread::Builder::new().name("stdin".into()).spawn(read).map_err(Fault::internal)?;
+    std::thread::Builder::new()
+        .name("stdin".into())
+        .spawn(read)
+        .map_err(Fault::internal)?;
     Ok(lines)
 }
 
@@ -86,18 +89,27 @@ pub(super) fn writer() -> Result<(mpsc::Sender<String>, oneshot::Receiver<io::Re
         };
         let _ = tell.send(write()); // nobody waits for it any more: the program is about to end
     };
-    std::thread::Builder::new().name("stdout".into()).spawn(write).map_err(Fault::internal)?;
+    std::thread::Builder::new()
+        .name("stdout".into())
+        .spawn(write)
+        .map_err(Fault::internal)?;
     Ok((to, done))
 }
 
 /// When the time that an editor has for a line is over, if it begins now.
-#[expect(clippy::disallowed_methods, reason = "how long an editor is waited for is a time of this program's own")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how long an editor is waited for is a time of this program's own"
+)]
 pub(super) fn patience() -> Instant {
     Instant::now() + PATIENCE
 }
 
 /// Room for a line; none when nobody reads any more, or not until then.
-pub(super) async fn room(out: mpsc::Sender<String>, until: Option<Instant>) -> Option<mpsc::OwnedPermit<String>> {
+pub(super) async fn room(
+    out: mpsc::Sender<String>,
+    until: Option<Instant>,
+) -> Option<mpsc::OwnedPermit<String>> {
     let room = out.reserve_owned();
     match until {
         Some(until) => tokio::time::timeout_at(until, room).await.ok()?.ok(),

@@ -28,21 +28,55 @@ pub(super) fn text(pieces: &[Piece]) -> Result<String, Failure> {
     let (mut text, mut behind) = (String::new(), String::new());
     for piece in pieces {
         match (&*piece.r#type, piece) {
-            ("text", Piece { text: Some(words), .. }) => text.push_str(words),
-            ("resource_link", Piece { uri: Some(uri), name, .. }) => {
+            (
+                "text",
+                Piece {
+                    text: Some(words), ..
+                },
+            ) => text.push_str(words),
+            (
+                "resource_link",
+                Piece {
+                    uri: Some(uri),
+                    name,
+                    ..
+                },
+            ) => {
                 text.push_str(&link(name.as_deref().unwrap_or(uri), uri));
             }
-            ("resource", Piece { resource: Some(Resource { uri, text: Some(words) }), .. }) => {
+            (
+                "resource",
+                Piece {
+                    resource:
+                        Some(Resource {
+                            uri,
+                            text: Some(words),
+                        }),
+                    ..
+                },
+            ) => {
                 text.push_str(&link(uri.rsplit('/').next().unwrap_or(uri), uri));
                 behind.push_str(&format!("\n\n<context uri=\"{uri}\">\n{words}\n</context>"));
             }
-            ("resource", Piece { resource: Some(Resource { uri, .. }), .. }) => {
+            (
+                "resource",
+                Piece {
+                    resource: Some(Resource { uri, .. }),
+                    ..
+                },
+            ) => {
                 return Err(Failure::params(format!("{uri} is not text")).hint(ONLY_TEXT));
             }
             (kind @ ("image" | "audio"), _) => {
-                return Err(Failure::params(format!("an agent gets no {kind} from Ostler")).hint(ONLY_TEXT));
+                return Err(
+                    Failure::params(format!("an agent gets no {kind} from Ostler")).hint(ONLY_TEXT),
+                );
             }
-            (kind, _) => return Err(Failure::params(format!("a piece of type {kind:?} is unknown, or not whole"))),
+            (kind, _) => {
+                return Err(Failure::params(format!(
+                    "a piece of type {kind:?} is unknown, or not whole"
+                )));
+            }
         }
     }
     text.push_str(&behind);
@@ -56,7 +90,10 @@ const ONLY_TEXT: &str = "Send text, or a link to the file: the agent can read it
 
 /// A link as agents know it. A file is named by its path.
 fn link(name: &str, uri: &str) -> String {
-    let place = uri.strip_prefix("file://").filter(|path| path.starts_with('/')).unwrap_or(uri);
+    let place = uri
+        .strip_prefix("file://")
+        .filter(|path| path.starts_with('/'))
+        .unwrap_or(uri);
     format!("[{name}]({place})")
 }
 
@@ -75,23 +112,37 @@ mod tests {
     fn pieces_become_one_text() {
         let word = |text: &str| json!({"type": "text", "text": text});
         let file = json!({"type": "resource_link", "uri": "file:///w/a.rs", "name": "a.rs", "mimeType": "text/x-rust"});
-        let context = json!({"type": "resource", "resource": {"uri": "file:///w/b.rs", "text": "fn b() {}"}});
+        let context =
+            json!({"type": "resource", "resource": {"uri": "file:///w/b.rs", "text": "fn b() {}"}});
         assert_eq!(of(&json!([word("hello")])).unwrap(), "hello");
-        assert_eq!(of(&json!([word("see "), file, word(" now")])).unwrap(), "see [a.rs](/w/a.rs) now");
+        assert_eq!(
+            of(&json!([word("see "), file, word(" now")])).unwrap(),
+            "see [a.rs](/w/a.rs) now"
+        );
         assert_eq!(
             of(&json!([context, word(" is wrong")])).unwrap(),
             "[b.rs](/w/b.rs) is wrong\n\n<context uri=\"file:///w/b.rs\">\nfn b() {}\n</context>"
         );
         let web = json!({"type": "resource_link", "uri": "https://x.org/a"});
-        assert_eq!(of(&json!([web])).unwrap(), "[https://x.org/a](https://x.org/a)");
+        assert_eq!(
+            of(&json!([web])).unwrap(),
+            "[https://x.org/a](https://x.org/a)"
+        );
     }
 
     #[test]
     fn what_cannot_be_passed_on_is_refused() {
-        let blob = json!({"type": "resource", "resource": {"uri": "file:///w/b.png", "blob": "AA=="}});
+        let blob =
+            json!({"type": "resource", "resource": {"uri": "file:///w/b.png", "blob": "AA=="}});
         for (piece, part) in [
-            (json!({"type": "image", "data": "AA==", "mimeType": "image/png"}), "no image"),
-            (json!({"type": "audio", "data": "AA==", "mimeType": "audio/wav"}), "no audio"),
+            (
+                json!({"type": "image", "data": "AA==", "mimeType": "image/png"}),
+                "no image",
+            ),
+            (
+                json!({"type": "audio", "data": "AA==", "mimeType": "audio/wav"}),
+                "no audio",
+            ),
             (blob, "is not text"),
             (json!({"type": "text"}), "not whole"),
             (json!({"type": "film"}), "\"film\" is unknown"),

@@ -27,7 +27,10 @@ pub(super) enum EditorRequest {
 impl EditorRequest {
     /// Whether it wants an answer.
     pub(super) fn is_request(&self) -> bool {
-        matches!(self, Self::Prompt(..) | Self::SetMode(..) | Self::SetOption(..) | Self::Close(_))
+        matches!(
+            self,
+            Self::Prompt(..) | Self::SetMode(..) | Self::SetOption(..) | Self::Close(_)
+        )
     }
 }
 
@@ -56,17 +59,33 @@ pub(super) struct Asking {
 /// there is time for them: so nothing gathers on the way.
 pub(super) fn way() -> (Asking, mpsc::UnboundedReceiver<Asked>) {
     let (to, inbox) = mpsc::unbounded_channel();
-    (Asking { to, room: Arc::new(Semaphore::new(WAITING)) }, inbox)
+    (
+        Asking {
+            to,
+            room: Arc::new(Semaphore::new(WAITING)),
+        },
+        inbox,
+    )
 }
 
 impl Asking {
     /// Asks for something. Only a request can be one too many: it gets an answer either way.
     pub(super) fn ask(&self, wish: EditorRequest) -> Result<(), NotAsked> {
         let place = match wish.is_request() {
-            true => Some(self.room.clone().try_acquire_owned().map_err(|_| NotAsked::Crowded)?),
+            true => Some(
+                self.room
+                    .clone()
+                    .try_acquire_owned()
+                    .map_err(|_| NotAsked::Crowded)?,
+            ),
             false => None,
         };
-        self.to.send(Asked { wish, _place: place }).map_err(|_| NotAsked::Gone)
+        self.to
+            .send(Asked {
+                wish,
+                _place: place,
+            })
+            .map_err(|_| NotAsked::Gone)
     }
 }
 
@@ -76,7 +95,9 @@ mod tests {
     use crate::cmd::acp::wire::{Heard, read};
 
     fn prompt() -> EditorRequest {
-        let Heard::Request { id, .. } = read(r#"{"id":1,"method":"m"}"#) else { panic!() };
+        let Heard::Request { id, .. } = read(r#"{"id":1,"method":"m"}"#) else {
+            panic!()
+        };
         EditorRequest::Prompt(id, "hello".into())
     }
 
@@ -87,12 +108,20 @@ mod tests {
             assert_eq!(asking.ask(prompt()), Ok(()));
         }
         assert_eq!(asking.ask(prompt()), Err(NotAsked::Crowded));
-        for control in [|| EditorRequest::Cancel, || EditorRequest::Reply(1, None), || EditorRequest::End, || EditorRequest::Kill] {
+        for control in [
+            || EditorRequest::Cancel,
+            || EditorRequest::Reply(1, None),
+            || EditorRequest::End,
+            || EditorRequest::Kill,
+        ] {
             assert_eq!(asking.ask(control()), Ok(()));
         }
         // They come in their order, and what was taken makes room.
         assert!((0..WAITING).all(|_| inbox.try_recv().is_ok_and(|asked| asked.wish.is_request())));
-        assert!(matches!(inbox.try_recv().map(|asked| asked.wish), Ok(EditorRequest::Cancel)));
+        assert!(matches!(
+            inbox.try_recv().map(|asked| asked.wish),
+            Ok(EditorRequest::Cancel)
+        ));
         assert_eq!(asking.ask(prompt()), Ok(()));
         inbox.close();
         assert_eq!(asking.ask(EditorRequest::Cancel), Err(NotAsked::Gone));

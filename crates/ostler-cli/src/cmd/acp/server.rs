@@ -10,18 +10,18 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::editor_session::{Done, Editor, EditorSession, Left};
 use super::history::{self, Continuation, History};
 use super::opening::{Choice, Modes, Opening};
 use super::pipes::Line;
 use super::prompt::{self, Piece};
-use super::editor_session::{Editor, Done, Left, EditorSession};
+use super::request::{self, Asking, EditorRequest, NotAsked};
 use super::update::Telling;
 use super::wire::{self, Data, Failure, Heard, Id};
-use super::request::{self, Asking, NotAsked, EditorRequest};
 use crate::args::StartArgs;
 use crate::fault::Fault;
 use crate::spec::{self, Chosen, Way};
-use crate::{config, output, trust_review, store};
+use crate::{config, output, store, trust_review};
 
 /// How many sessions are listed.
 const LISTED: usize = 100;
@@ -82,14 +82,16 @@ impl Server {
             }
             Heard::Notice { method, params } if method == "session/cancel" => {
                 if let Ok(Named { session_id, .. }) = wire::params(&params) {
-                    self.wish(&session_id, EditorRequest::Cancel).unwrap_or_default(); // nobody waits for an answer
+                    self.wish(&session_id, EditorRequest::Cancel)
+                        .unwrap_or_default(); // nobody waits for an answer
                 }
             }
             Heard::Notice { .. } => {}
             Heard::Reply { id, result } => {
                 let (session, question) = id.rsplit_once('/').unwrap_or_default();
                 if let Ok(question) = question.parse() {
-                    self.wish(session, EditorRequest::Reply(question, result)).unwrap_or_default();
+                    self.wish(session, EditorRequest::Reply(question, result))
+                        .unwrap_or_default();
                 }
             }
             Heard::Wrong(id, failure) => self.queue.push_back(wire::failure(id.as_ref(), &failure)),
@@ -110,12 +112,20 @@ impl Server {
             "session/load" if self.can_load() => self.load(id, params),
             "session/resume" if self.can_load() => self.load_quietly(id, params),
             "session/list" if self.store.is_some() => self.list(id, params),
-            "session/prompt" | "session/set_mode" | "session/set_config_option" | "session/close" => {
-                self.of_session(id, method, params)
-            }
+            "session/prompt"
+            | "session/set_mode"
+            | "session/set_config_option"
+            | "session/close" => self.of_session(id, method, params),
             "session/load" | "session/resume" | "session/list" => {
-                let why = if self.store.is_some() { "this agent cannot go on" } else { "no sessions are kept" };
-                Err(Failure { message: format!("Method not found: {method}: {why}"), ..Failure::method(method) })
+                let why = if self.store.is_some() {
+                    "this agent cannot go on"
+                } else {
+                    "no sessions are kept"
+                };
+                Err(Failure {
+                    message: format!("Method not found: {method}: {why}"),
+                    ..Failure::method(method)
+                })
             }
             _ => Err(Failure::method(method)),
         }
@@ -128,7 +138,9 @@ impl Server {
             "session/prompt" => EditorRequest::Prompt(id, prompt::text(&named.prompt)?),
             "session/set_mode" => EditorRequest::SetMode(id, named.mode_id),
             "session/set_config_option" => {
-                let value = named.value.and_then(|value| serde_json::from_str(value.get()).ok());
+                let value = named
+                    .value
+                    .and_then(|value| serde_json::from_str(value.get()).ok());
                 let value = value.ok_or_else(|| Failure::params("`value` is not a string"))?;
                 EditorRequest::SetOption(id, named.config_id, value)
             }
@@ -142,7 +154,8 @@ impl Server {
     fn wish(&self, session: &str, wish: EditorRequest) -> Result<(), Failure> {
         let unknown = || {
             let why = format!("There is no session {session:?} here.");
-            Failure::unknown(why).hint("session/new begins one, session/load goes on with an earlier one.")
+            Failure::unknown(why)
+                .hint("session/new begins one, session/load goes on with an earlier one.")
         };
         let seat = self.seats.get(session).ok_or_else(unknown)?;
         seat.ask(wish).map_err(|error| match error {
@@ -173,7 +186,10 @@ impl Server {
         }
         // An editor with capabilities of another shape has none that are used here.
         let asked: Asked = wire::params(params).unwrap_or_default();
-        self.notices = asked.client_capabilities.session.is_some_and(|session| session.notices.is_some());
+        self.notices = asked
+            .client_capabilities
+            .session
+            .is_some_and(|session| session.notices.is_some());
         let known = self.dialect.settings();
         let takes = |key: &str| known.iter().any(|setting| setting.key == key);
         let (name, servers) = (self.agent.name(), takes(keys::MCP_CONFIG));
@@ -184,7 +200,11 @@ impl Server {
             ("resume", self.can_load()),
             ("additionalDirectories", takes(keys::ADD_DIR)),
         ];
-        sessions.extend(more.into_iter().filter(|(_, can)| *can).map(|(kind, _)| (kind.to_owned(), empty())));
+        sessions.extend(
+            more.into_iter()
+                .filter(|(_, can)| *can)
+                .map(|(kind, _)| (kind.to_owned(), empty())),
+        );
         let answer = serde_json::json!({
             "protocolVersion": 1,
             "agentCapabilities": {
@@ -212,16 +232,29 @@ impl Server {
         let (agent, host) = (self.agent.clone(), self.host.clone());
         self.errands.spawn(async move {
             let (message, hint) = match agent.probe(&host).await {
-                Probed::Ready { .. } | Probed::LoginUnknown { .. } => return wire::response(&id, &Done {}),
+                Probed::Ready { .. } | Probed::LoginUnknown { .. } => {
+                    return wire::response(&id, &Done {});
+                }
                 Probed::Missing { hint, .. } => ("The agent is not installed.".to_owned(), hint),
                 Probed::NotConfigured { hint } => ("The agent is not configured.".to_owned(), hint),
                 Probed::Broken { why, hint, .. } => (why, hint),
-                Probed::TooOld { version, need, hint, .. } => {
-                    (format!("The agent is too old: {version}, {need} is needed."), hint)
-                }
+                Probed::TooOld {
+                    version,
+                    need,
+                    hint,
+                    ..
+                } => (
+                    format!("The agent is too old: {version}, {need} is needed."),
+                    hint,
+                ),
                 Probed::NotLoggedIn { hint, .. } => ("Nobody is logged in.".to_owned(), hint),
             };
-            let data = Data { cause: Some("auth"), message: Some(message), hint: Some(hint), text: None };
+            let data = Data {
+                cause: Some("auth"),
+                message: Some(message),
+                hint: Some(hint),
+                text: None,
+            };
             wire::failure(Some(&id), &Failure::auth(data))
         });
         Ok(None)
@@ -252,9 +285,14 @@ impl Server {
         let opening: Opening = wire::params(params)?;
         let id = opening.session_id.clone().unwrap_or_default();
         if self.seats.contains_key(&id) {
-            return Err(Failure::request(format!("the session {id} is open here already")));
+            return Err(Failure::request(format!(
+                "the session {id} is open here already"
+            )));
         }
-        let store = self.store.as_ref().ok_or_else(|| Failure::method("session/load"))?;
+        let store = self
+            .store
+            .as_ref()
+            .ok_or_else(|| Failure::method("session/load"))?;
         let earlier = history::find(store, &id, self.agent.name())?;
         let mut seat = self.begin(&opening, Some(earlier.continuation))?;
         seat.id = id;
@@ -262,7 +300,11 @@ impl Server {
     }
 
     /// Starts the agent for a session.
-    fn begin(&mut self, opening: &Opening, from: Option<Continuation>) -> Result<EditorSession, Failure> {
+    fn begin(
+        &mut self,
+        opening: &Opening,
+        from: Option<Continuation>,
+    ) -> Result<EditorSession, Failure> {
         opening.check()?;
         let dir = opening.cwd.clone();
         let mut args = self.args.clone();
@@ -284,12 +326,22 @@ impl Server {
         };
         // A project says things about the agent too, and each session may be in another.
         let told = || {
-            let project = trust_review::open((args.config, &args.policy), &way.dir, Attendance::Unattended)?;
+            let project = trust_review::open(
+                (args.config, &args.policy),
+                &way.dir,
+                Attendance::Unattended,
+            )?;
             let config = config::load(args.config, &project)?;
-            let chosen = Chosen { name: self.name.clone(), agent: self.agent.clone() };
+            let chosen = Chosen {
+                name: self.name.clone(),
+                agent: self.agent.clone(),
+            };
             let host = trust_review::attach(self.host.clone(), &project, &config)?;
             let way = Way { project, ..way };
-            Ok((spec::read(args, &config, way)?.told(&config, &chosen)?, host))
+            Ok((
+                spec::read(args, &config, way)?.told(&config, &chosen)?,
+                host,
+            ))
         };
         let (mut spec, host) = told().map_err(|fault: Fault| refused(&fault))?;
         spec.follows = follows;
@@ -298,13 +350,27 @@ impl Server {
         if let Some(remark) = opening.add_to(&mut spec.settings, dialect)? {
             output::tell(&remark);
         }
-        let (modes, model) = (Modes::of(dialect, &spec.settings), Choice::of(dialect, &spec.settings));
+        let (modes, model) = (
+            Modes::of(dialect, &spec.settings),
+            Choice::of(dialect, &spec.settings),
+        );
         let telling = Telling::new(dialect, dir, self.notices);
         let started = self.agent.start(&host, spec);
-        let session: Session = started.map_err(|error| refused(&spec::wrong(&error, &*self.agent, "acp")))?;
+        let session: Session =
+            started.map_err(|error| refused(&spec::wrong(&error, &*self.agent, "acp")))?;
         let (_, inbox) = request::way(); // it gets its own when it takes its seat
         let (id, out) = (session.id().to_owned(), self.out.clone());
-        Ok(EditorSession { id, session, out, inbox, telling, modes, model, history: None, desk: Editor::default() })
+        Ok(EditorSession {
+            id,
+            session,
+            out,
+            inbox,
+            telling,
+            modes,
+            model,
+            history: None,
+            desk: Editor::default(),
+        })
     }
 
     fn take_seat(&mut self, mut seat: EditorSession) -> Answered {
@@ -336,13 +402,26 @@ impl Server {
         }
         let Asked { cwd } = wire::params(params).unwrap_or_default();
         let dir = cwd.map(|dir| dir.canonicalize().unwrap_or(dir));
-        let filter =
-            Filter { agent: Some(self.agent.name().to_owned()), dir, limit: Some(LISTED), ..Filter::default() };
-        let rows = self.store.as_ref().map(|store| store.sessions(&filter)).transpose();
-        let rows = rows.map_err(|error| refused(&store::fault(&error)))?.unwrap_or_default();
+        let filter = Filter {
+            agent: Some(self.agent.name().to_owned()),
+            dir,
+            limit: Some(LISTED),
+            ..Filter::default()
+        };
+        let rows = self
+            .store
+            .as_ref()
+            .map(|store| store.sessions(&filter))
+            .transpose();
+        let rows = rows
+            .map_err(|error| refused(&store::fault(&error)))?
+            .unwrap_or_default();
         // The session in which its first words were said: itself, or the one that follows it.
         let begun = |row: &SessionRow| match row.turns {
-            0 => rows.iter().find(|next| next.turns > 0 && next.continues.as_deref() == Some(&*row.session)).cloned(),
+            0 => rows
+                .iter()
+                .find(|next| next.turns > 0 && next.continues.as_deref() == Some(&*row.session))
+                .cloned(),
             _ => Some(row.clone()),
         };
         let listed = |row: &SessionRow| {
@@ -356,7 +435,12 @@ impl Server {
         };
         // A continuation is found by the id of the session that it continues.
         let first = rows.iter().filter(|row| row.continues.is_none());
-        Ok(Some(wire::response(id, &List { sessions: first.filter_map(listed).collect() })))
+        Ok(Some(wire::response(
+            id,
+            &List {
+                sessions: first.filter_map(listed).collect(),
+            },
+        )))
     }
 }
 

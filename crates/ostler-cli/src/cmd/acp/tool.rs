@@ -12,10 +12,23 @@ const TITLE: usize = 200;
 
 /// Tools whose names say more than their kind.
 const KINDS: &[(&str, &[&str])] = &[
-    ("search", &["Grep", "Glob", "LS", "WebSearch", "search_files", "list_files"]),
+    (
+        "search",
+        &[
+            "Grep",
+            "Glob",
+            "LS",
+            "WebSearch",
+            "search_files",
+            "list_files",
+        ],
+    ),
     ("delete", &["delete_file"]),
     ("move", &["move_file"]),
-    ("think", &["Task", "Agent", "TodoWrite", "TaskCreate", "TaskUpdate"]),
+    (
+        "think",
+        &["Task", "Agent", "TodoWrite", "TaskCreate", "TaskUpdate"],
+    ),
     ("switch_mode", &["ExitPlanMode", "EnterPlanMode"]),
 ];
 
@@ -37,10 +50,20 @@ pub(super) struct Location {
 
 /// What a tool call shows of itself.
 #[derive(Debug, PartialEq, Serialize)]
-#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+#[serde(
+    tag = "type",
+    rename_all = "snake_case",
+    rename_all_fields = "camelCase"
+)]
 pub(super) enum Content {
-    Content { content: Block },
-    Diff { path: PathBuf, old_text: Option<String>, new_text: String },
+    Content {
+        content: Block,
+    },
+    Diff {
+        path: PathBuf,
+        old_text: Option<String>,
+        new_text: String,
+    },
 }
 
 /// A piece of content.
@@ -52,7 +75,9 @@ pub(super) enum Block {
 
 impl Content {
     pub(super) fn text(text: impl Into<String>) -> Self {
-        Self::Content { content: Block::Text { text: text.into() } }
+        Self::Content {
+            content: Block::Text { text: text.into() },
+        }
     }
 }
 
@@ -66,12 +91,25 @@ pub(super) struct Entry {
 
 /// How a call of `tool` looks that wants to do this in that directory.
 pub(super) fn look(tool: &str, input: Option<&RawJson>, (wants, dir): (&ToolUse, &Path)) -> Look {
-    let said = input.and_then(|input| serde_json::from_str::<Said>(input.get()).ok()).unwrap_or_default();
+    let said = input
+        .and_then(|input| serde_json::from_str::<Said>(input.get()).ok())
+        .unwrap_or_default();
     let paths: Vec<PathBuf> = wants.paths.iter().map(|path| dir.join(path)).collect();
-    let changes = input.map(|input| change::of_input(wants, input)).unwrap_or_default();
-    let diffs = changes.into_iter().filter_map(|change| diff(change, dir)).collect();
+    let changes = input
+        .map(|input| change::of_input(wants, input))
+        .unwrap_or_default();
+    let diffs = changes
+        .into_iter()
+        .filter_map(|change| diff(change, dir))
+        .collect();
     let locations = paths.into_iter().map(|path| Location { path }).collect();
-    Look { title: title(tool, wants), kind: kind(tool, wants.kind), locations, diffs, plan: said.plan() }
+    Look {
+        title: title(tool, wants),
+        kind: kind(tool, wants.kind),
+        locations,
+        diffs,
+        plan: said.plan(),
+    }
 }
 
 fn title(tool: &str, wants: &ToolUse) -> String {
@@ -80,18 +118,33 @@ fn title(tool: &str, wants: &ToolUse) -> String {
         (Some(Command::Words(words)), _) => words.join(" "),
         (None, []) => tool.to_owned(),
         (None, [path, rest @ ..]) => {
-            let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+            let more = if rest.is_empty() {
+                String::new()
+            } else {
+                format!(" and {} more", rest.len())
+            };
             format!("{tool} {path}{more}")
         }
     };
     let words = words.trim();
-    let first = words.lines().next().filter(|line| !line.is_empty()).unwrap_or(tool);
+    let first = words
+        .lines()
+        .next()
+        .filter(|line| !line.is_empty())
+        .unwrap_or(tool);
     let short: String = first.chars().take(TITLE).collect();
-    if short.len() < words.len() { format!("{short}…") } else { short }
+    if short.len() < words.len() {
+        format!("{short}…")
+    } else {
+        short
+    }
 }
 
 fn kind(tool: &str, kind: ToolKind) -> &'static str {
-    let named = KINDS.iter().find(|(_, tools)| tools.contains(&tool)).map(|(kind, _)| *kind);
+    let named = KINDS
+        .iter()
+        .find(|(_, tools)| tools.contains(&tool))
+        .map(|(kind, _)| *kind);
     named.unwrap_or(match kind {
         ToolKind::Read => "read",
         ToolKind::Edit => "edit",
@@ -106,9 +159,15 @@ fn diff(change: FileChange, dir: &Path) -> Option<Content> {
     let (old_text, new_text) = match change.kind {
         ChangeKind::Replace { old, new } => (Some(old), new),
         ChangeKind::Write(new) => (None, new),
-        ChangeKind::Patch(_) | ChangeKind::Delete | ChangeKind::Create | ChangeKind::Edit => return None,
+        ChangeKind::Patch(_) | ChangeKind::Delete | ChangeKind::Create | ChangeKind::Edit => {
+            return None;
+        }
     };
-    Some(Content::Diff { path: dir.join(change.path), old_text, new_text })
+    Some(Content::Diff {
+        path: dir.join(change.path),
+        old_text,
+        new_text,
+    })
 }
 
 /// The plan in a tool's arguments.
@@ -132,8 +191,11 @@ impl Said {
             "in_progress" => "in_progress",
             _ => "pending",
         };
-        let entry =
-            |todo: &Todo| Entry { content: todo.content.clone(), priority: "medium", status: status(&todo.status) };
+        let entry = |todo: &Todo| Entry {
+            content: todo.content.clone(),
+            priority: "medium",
+            status: status(&todo.status),
+        };
         self.todos.iter().map(entry).collect()
     }
 }
@@ -157,14 +219,51 @@ mod tests {
     fn titles_and_kinds() {
         let long = "x".repeat(300);
         let table = [
-            (of("Bash", ToolKind::Execute, &[], &json!({"command": "ls -l\npwd"})), "ls -l…", "execute"),
-            (of("Bash", ToolKind::Execute, &[], &json!({"command": " "})), "Bash", "execute"),
-            (of("Read", ToolKind::Read, &["a.rs"], &json!({})), "Read a.rs", "read"),
-            (of("Grep", ToolKind::Read, &["a", "b", "c"], &json!({})), "Grep a and 2 more", "search"),
-            (of("WebFetch", ToolKind::Network, &[], &json!({"url": "u"})), "WebFetch", "fetch"),
-            (of("mcp__x__y", ToolKind::Mcp, &[], &json!([1])), "mcp__x__y", "other"),
-            (of("delete_file", ToolKind::Edit, &["a"], &json!({})), "delete_file a", "delete"),
-            (of("move_file", ToolKind::Edit, &["a", "b"], &json!({})), "move_file a and 1 more", "move"),
+            (
+                of(
+                    "Bash",
+                    ToolKind::Execute,
+                    &[],
+                    &json!({"command": "ls -l\npwd"}),
+                ),
+                "ls -l…",
+                "execute",
+            ),
+            (
+                of("Bash", ToolKind::Execute, &[], &json!({"command": " "})),
+                "Bash",
+                "execute",
+            ),
+            (
+                of("Read", ToolKind::Read, &["a.rs"], &json!({})),
+                "Read a.rs",
+                "read",
+            ),
+            (
+                of("Grep", ToolKind::Read, &["a", "b", "c"], &json!({})),
+                "Grep a and 2 more",
+                "search",
+            ),
+            (
+                of("WebFetch", ToolKind::Network, &[], &json!({"url": "u"})),
+                "WebFetch",
+                "fetch",
+            ),
+            (
+                of("mcp__x__y", ToolKind::Mcp, &[], &json!([1])),
+                "mcp__x__y",
+                "other",
+            ),
+            (
+                of("delete_file", ToolKind::Edit, &["a"], &json!({})),
+                "delete_file a",
+                "delete",
+            ),
+            (
+                of("move_file", ToolKind::Edit, &["a", "b"], &json!({})),
+                "move_file a and 1 more",
+                "move",
+            ),
         ];
         for (look, title, kind) in table {
             assert_eq!((&*look.title, look.kind), (title, kind));
@@ -181,18 +280,38 @@ mod tests {
             new_text: new.into(),
         };
         let edited = |input: Value| of("Edit", ToolKind::Edit, &["a.rs"], &input).diffs;
-        assert_eq!(edited(json!({"old_string": "1", "new_string": "2"})), [diff(Some("1"), "2")]);
-        assert_eq!(edited(json!({"find": "1", "replace": "2", "all": true})), [diff(Some("1"), "2")]);
+        assert_eq!(
+            edited(json!({"old_string": "1", "new_string": "2"})),
+            [diff(Some("1"), "2")]
+        );
+        assert_eq!(
+            edited(json!({"find": "1", "replace": "2", "all": true})),
+            [diff(Some("1"), "2")]
+        );
         assert_eq!(edited(json!({"content": "all"})), [diff(None, "all")]);
         let two = json!({"edits": [{"find": "1", "replace": "2"}, {"old_string": "3", "new_string": "4"}, {}]});
         assert_eq!(edited(two), [diff(Some("1"), "2"), diff(Some("3"), "4")]);
         assert_eq!(edited(json!({"old_string": 7, "edits": "no"})), []);
         // Nothing is shown as a change that is none, or of which the file is not clear.
-        assert_eq!(of("Read", ToolKind::Read, &["a.rs"], &json!({"content": "x"})).diffs, []);
-        assert_eq!(of("Edit", ToolKind::Edit, &["a", "b"], &json!({"content": "x"})).diffs, []);
+        assert_eq!(
+            of("Read", ToolKind::Read, &["a.rs"], &json!({"content": "x"})).diffs,
+            []
+        );
+        assert_eq!(
+            of(
+                "Edit",
+                ToolKind::Edit,
+                &["a", "b"],
+                &json!({"content": "x"})
+            )
+            .diffs,
+            []
+        );
         assert_eq!(
             of("Edit", ToolKind::Edit, &["/x/../a"], &json!({})).locations,
-            [Location { path: "/x/../a".into() }]
+            [Location {
+                path: "/x/../a".into()
+            }]
         );
     }
 
@@ -201,7 +320,13 @@ mod tests {
         let todos = json!({"todos": [{"content": "a", "status": "completed", "activeForm": "b"},
             {"content": "c", "status": "in_progress"}, {"content": "d", "status": "?"}]});
         let plan = of("TodoWrite", ToolKind::Other, &[], &todos).plan;
-        let states: Vec<_> = plan.iter().map(|entry| (&*entry.content, entry.status)).collect();
-        assert_eq!(states, [("a", "completed"), ("c", "in_progress"), ("d", "pending")]);
+        let states: Vec<_> = plan
+            .iter()
+            .map(|entry| (&*entry.content, entry.status))
+            .collect();
+        assert_eq!(
+            states,
+            [("a", "completed"), ("c", "in_progress"), ("d", "pending")]
+        );
     }
 }

@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use ostler::dialect::Dialect;
-use ostler::event::{Decision, Level, Notice, Permission, Text, TextKind, ToolCall, ToolResult, TurnStarted};
-use ostler::{Event, RawJson, EventKind};
+use ostler::event::{
+    Decision, Level, Notice, Permission, Text, TextKind, ToolCall, ToolResult, TurnStarted,
+};
+use ostler::{Event, EventKind, RawJson};
 use serde::Serialize;
 
 use super::tool::{self, Block, Content, Entry, Location, Look};
@@ -13,7 +15,11 @@ use crate::output;
 
 /// What an editor is told about a session.
 #[derive(Debug, Serialize)]
-#[serde(tag = "sessionUpdate", rename_all = "snake_case", rename_all_fields = "camelCase")]
+#[serde(
+    tag = "sessionUpdate",
+    rename_all = "snake_case",
+    rename_all_fields = "camelCase"
+)]
 pub(super) enum Update {
     UserMessageChunk(Chunk),
     AgentMessageChunk(Chunk),
@@ -80,7 +86,11 @@ pub(super) struct Own {
 }
 
 fn belongs_to(parent: Option<&String>) -> Option<Meta> {
-    parent.map(|parent| Meta { ostler: Own { parent: parent.clone() } })
+    parent.map(|parent| Meta {
+        ostler: Own {
+            parent: parent.clone(),
+        },
+    })
 }
 
 /// Whether events happen now, or happened in an earlier session.
@@ -103,13 +113,21 @@ pub(super) struct Telling {
 
 impl Telling {
     pub(super) fn new(dialect: &'static dyn Dialect, dir: PathBuf, notices: bool) -> Self {
-        Self { dialect, dir, notices, open: HashMap::new() }
+        Self {
+            dialect,
+            dir,
+            notices,
+            open: HashMap::new(),
+        }
     }
 
     /// What an event is to an editor. What only matters between Ostler and the agent is nothing.
     pub(super) fn tell(&mut self, event: &Event, when: When) -> Vec<Update> {
         match &event.kind {
-            EventKind::TurnStarted(TurnStarted { prompt: Some(prompt), .. }) if when == When::Earlier => {
+            EventKind::TurnStarted(TurnStarted {
+                prompt: Some(prompt),
+                ..
+            }) if when == When::Earlier => {
                 vec![Update::UserMessageChunk(chunk(prompt, None, None))]
             }
             EventKind::Text(text) => said(text),
@@ -128,7 +146,13 @@ impl Telling {
     }
 
     fn called(&mut self, call: &ToolCall) -> Vec<Update> {
-        let Look { title, kind, locations, diffs, plan } = self.look(&call.name, Some(&call.input));
+        let Look {
+            title,
+            kind,
+            locations,
+            diffs,
+            plan,
+        } = self.look(&call.name, Some(&call.input));
         self.open.insert(call.id.clone(), !diffs.is_empty());
         let told = Update::ToolCall(Call {
             tool_call_id: call.id.clone(),
@@ -172,14 +196,23 @@ impl Telling {
             tool_call_id: result.id.clone(),
             status: Some(if result.ok { "completed" } else { "failed" }),
             content: (!keeps && !result.output.is_empty()).then(text),
-            raw_output: result.content.clone().or_else(|| keeps.then(|| RawJson::string(&result.output))),
+            raw_output: result
+                .content
+                .clone()
+                .or_else(|| keeps.then(|| RawJson::string(&result.output))),
             ..Call::default()
         }
     }
 
     /// A question as the editor is asked it.
     pub(super) fn question(&self, permission: &Permission) -> Call {
-        let Look { title, kind, locations, diffs, .. } = self.look(&permission.tool, permission.input.as_ref());
+        let Look {
+            title,
+            kind,
+            locations,
+            diffs,
+            ..
+        } = self.look(&permission.tool, permission.input.as_ref());
         let why = permission.message.iter().map(|why| Content::text(&**why));
         let content: Vec<Content> = diffs.into_iter().chain(why).collect();
         Call {
@@ -206,7 +239,10 @@ impl Telling {
             output::tell(&output::warning(notice));
             return Vec::new();
         }
-        vec![Update::Notice { severity, title: notice.message.clone() }]
+        vec![Update::Notice {
+            severity,
+            title: notice.message.clone(),
+        }]
     }
 }
 
@@ -223,7 +259,13 @@ fn said(text: &Text) -> Vec<Update> {
 }
 
 fn chunk(text: &str, message: Option<&String>, parent: Option<&String>) -> Chunk {
-    Chunk { content: Block::Text { text: text.to_owned() }, message_id: message.cloned(), meta: belongs_to(parent) }
+    Chunk {
+        content: Block::Text {
+            text: text.to_owned(),
+        },
+        message_id: message.cloned(),
+        meta: belongs_to(parent),
+    }
 }
 
 #[cfg(test)]
@@ -235,13 +277,27 @@ mod tests {
     use super::*;
 
     fn telling(notices: bool) -> Telling {
-        Telling::new(Agents::builtin().get("claude").unwrap().dialect(), "/w".into(), notices)
+        Telling::new(
+            Agents::builtin().get("claude").unwrap().dialect(),
+            "/w".into(),
+            notices,
+        )
     }
 
     fn told(telling: &mut Telling, when: When, kind: &Value) -> Vec<Value> {
         let kind = EventKind::from_json(&kind.to_string()).unwrap();
-        let event = Event { seq: 1, at: At(0), session: "s".into(), turn: 1, kind };
-        telling.tell(&event, when).iter().map(|update| serde_json::to_value(update).unwrap()).collect()
+        let event = Event {
+            seq: 1,
+            at: At(0),
+            session: "s".into(),
+            turn: 1,
+            kind,
+        };
+        telling
+            .tell(&event, when)
+            .iter()
+            .map(|update| serde_json::to_value(update).unwrap())
+            .collect()
     }
 
     fn one(kind: &Value) -> Vec<Value> {
@@ -251,8 +307,7 @@ mod tests {
     #[test]
     fn words_are_chunks() {
         let text = |kind: &str, parent: Option<&str>| json!({"type": "text", "kind": kind, "text": "a", "delta": true, "message": "m", "parent": parent});
-        let chunk =
-            |word: &str| json!({"sessionUpdate": word, "content": {"type": "text", "text": "a"}, "messageId": "m"});
+        let chunk = |word: &str| json!({"sessionUpdate": word, "content": {"type": "text", "text": "a"}, "messageId": "m"});
         assert_eq!(one(&text("reply", None)), [chunk("agent_message_chunk")]);
         assert_eq!(one(&text("thinking", None)), [chunk("agent_thought_chunk")]);
         let mut sub = chunk("agent_thought_chunk");
@@ -265,7 +320,12 @@ mod tests {
         let turn = json!({"type": "turn_started", "origin": "caller", "prompt": "hi"});
         assert!(one(&turn).is_empty());
         let told = told(&mut telling(false), When::Earlier, &turn);
-        assert_eq!(told, [json!({"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": "hi"}})]);
+        assert_eq!(
+            told,
+            [
+                json!({"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": "hi"}})
+            ]
+        );
     }
 
     #[test]
@@ -273,7 +333,9 @@ mod tests {
         let mut telling = telling(false);
         let mut tell = |kind: &Value| told(&mut telling, When::Now, kind);
         let input = json!({"file_path": "a.rs", "old_string": "1", "new_string": "2"});
-        let call = tell(&json!({"type": "tool_call", "id": "c", "name": "Edit", "input": input, "parent": null}));
+        let call = tell(
+            &json!({"type": "tool_call", "id": "c", "name": "Edit", "input": input, "parent": null}),
+        );
         let diff = json!({"type": "diff", "path": "/w/a.rs", "oldText": "1", "newText": "2"});
         assert_eq!(
             call,
@@ -287,8 +349,7 @@ mod tests {
         assert_eq!(tell(&permission("asked")), [update("pending")]);
         assert_eq!(tell(&permission("allowed")), [update("in_progress")]);
         assert!(tell(&permission("denied")).is_empty());
-        let result =
-            json!({"type": "tool_result", "id": "c", "name": "Edit", "ok": true, "output": "ok", "denied": false});
+        let result = json!({"type": "tool_result", "id": "c", "name": "Edit", "ok": true, "output": "ok", "denied": false});
         let mut ended = update("completed");
         ended["rawOutput"] = json!("ok");
         assert_eq!(tell(&result), [ended], "the change stays to be seen");
@@ -296,21 +357,23 @@ mod tests {
 
     #[test]
     fn a_failed_call_says_why() {
-        let result =
-            json!({"type": "tool_result", "id": "c", "name": "Bash", "ok": false, "output": "no", "denied": true});
+        let result = json!({"type": "tool_result", "id": "c", "name": "Bash", "ok": false, "output": "no", "denied": true});
         let content = json!([{"type": "content", "content": {"type": "text", "text": "no"}}]);
-        let want =
-            json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "failed", "content": content});
+        let want = json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "failed", "content": content});
         assert_eq!(one(&result), [want]);
     }
 
     #[test]
     fn notices_only_for_those_who_want_them() {
-        let notice = |level: &str| json!({"type": "notice", "level": level, "code": "c", "message": "m"});
+        let notice =
+            |level: &str| json!({"type": "notice", "level": level, "code": "c", "message": "m"});
         let mut wants = telling(true);
         assert!(one(&notice("error")).is_empty());
         assert!(told(&mut wants, When::Now, &notice("info")).is_empty());
         let told = told(&mut wants, When::Now, &notice("warning"));
-        assert_eq!(told, [json!({"sessionUpdate": "notice", "severity": "warning", "title": "m"})]);
+        assert_eq!(
+            told,
+            [json!({"sessionUpdate": "notice", "severity": "warning", "title": "m"})]
+        );
     }
 }

@@ -12,11 +12,21 @@ pub(super) struct Id(Box<RawValue>);
 #[derive(Debug)]
 pub(super) enum Heard {
     /// It wants an answer.
-    Request { id: Id, method: String, params: Box<RawValue> },
+    Request {
+        id: Id,
+        method: String,
+        params: Box<RawValue>,
+    },
     /// It wants none.
-    Notice { method: String, params: Box<RawValue> },
+    Notice {
+        method: String,
+        params: Box<RawValue>,
+    },
     /// It answers a request of ours: with a result, or none if it could not.
-    Reply { id: String, result: Option<Box<RawValue>> },
+    Reply {
+        id: String,
+        result: Option<Box<RawValue>>,
+    },
     /// It makes no sense: why, and which request it was, as far as that could be read.
     Wrong(Option<Id>, Failure),
 }
@@ -48,7 +58,11 @@ pub(super) struct Data {
 
 impl Failure {
     fn new(code: i32, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), data: None }
+        Self {
+            code,
+            message: message.into(),
+            data: None,
+        }
     }
 
     /// The line is not JSON.
@@ -78,12 +92,18 @@ impl Failure {
 
     /// Nobody is logged in.
     pub(super) fn auth(data: Data) -> Self {
-        Self { data: Some(data), ..Self::new(-32000, "Authentication required") }
+        Self {
+            data: Some(data),
+            ..Self::new(-32000, "Authentication required")
+        }
     }
 
     /// It was tried and did not work.
     pub(super) fn internal(message: impl Into<String>, data: Data) -> Self {
-        Self { data: Some(data), ..Self::new(-32603, message) }
+        Self {
+            data: Some(data),
+            ..Self::new(-32603, message)
+        }
     }
 
     /// Adds what to do.
@@ -94,7 +114,9 @@ impl Failure {
 }
 
 /// A field that is there, whatever it holds. A result of null answers a request too.
-fn even_null<'de: 'a, 'a, D: serde::Deserializer<'de>>(from: D) -> Result<Option<&'a RawValue>, D::Error> {
+fn even_null<'de: 'a, 'a, D: serde::Deserializer<'de>>(
+    from: D,
+) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(from).map(Some)
 }
 
@@ -120,20 +142,43 @@ pub(super) fn read(line: &str) -> Heard {
         Err(error) if !error.is_data() => return Heard::Wrong(None, Failure::unreadable(error)),
         _ => return Heard::Wrong(None, Failure::request("expected an object of JSON-RPC 2.0")),
     };
-    let is_id = |id: &RawValue| id.get().starts_with(['"', '-']) || id.get().starts_with(char::is_numeric);
-    let known = || message.id.filter(|id| is_id(id)).map(|id| Id(id.to_owned()));
+    let is_id =
+        |id: &RawValue| id.get().starts_with(['"', '-']) || id.get().starts_with(char::is_numeric);
+    let known = || {
+        message
+            .id
+            .filter(|id| is_id(id))
+            .map(|id| Id(id.to_owned()))
+    };
     let params = || message.params.unwrap_or(RawValue::NULL).to_owned();
     let is_well = message.error.is_none_or(|error| error.get() == "null");
-    let method = message.method.map(|method| serde_json::from_str::<String>(method.get()));
+    let method = message
+        .method
+        .map(|method| serde_json::from_str::<String>(method.get()));
     match (method, message.id) {
         (Some(Err(_)), _) => Heard::Wrong(known(), Failure::request("`method` is not a string")),
-        (Some(Ok(method)), None) => Heard::Notice { method, params: params() },
-        (Some(Ok(method)), Some(id)) if is_id(id) => Heard::Request { id: Id(id.to_owned()), method, params: params() },
-        (Some(Ok(_)), Some(_)) => Heard::Wrong(None, Failure::request("`id` is neither a number nor a string")),
+        (Some(Ok(method)), None) => Heard::Notice {
+            method,
+            params: params(),
+        },
+        (Some(Ok(method)), Some(id)) if is_id(id) => Heard::Request {
+            id: Id(id.to_owned()),
+            method,
+            params: params(),
+        },
+        (Some(Ok(_)), Some(_)) => Heard::Wrong(
+            None,
+            Failure::request("`id` is neither a number nor a string"),
+        ),
         (None, id) if message.result.is_some() || message.error.is_some() => {
             // Ours are strings; whatever else is answered was never asked. An answer is not answered, not even a wrong one.
-            let id = id.and_then(|id| serde_json::from_str(id.get()).ok()).unwrap_or_default();
-            Heard::Reply { id, result: message.result.filter(|_| is_well).map(ToOwned::to_owned) }
+            let id = id
+                .and_then(|id| serde_json::from_str(id.get()).ok())
+                .unwrap_or_default();
+            Heard::Reply {
+                id,
+                result: message.result.filter(|_| is_well).map(ToOwned::to_owned),
+            }
         }
         // Its id may be one of ours: repeated, it would look like the answer to something that was never asked.
         (None, _) => Heard::Wrong(None, Failure::request("there is no `method`")),
@@ -162,7 +207,14 @@ struct Line<'a, P: Serialize> {
 
 impl<P: Serialize> Default for Line<'_, P> {
     fn default() -> Self {
-        Self { jsonrpc: "2.0", id: None, own_id: None, method: None, params: None, result: None }
+        Self {
+            jsonrpc: "2.0",
+            id: None,
+            own_id: None,
+            method: None,
+            params: None,
+            result: None,
+        }
     }
 }
 
@@ -175,17 +227,33 @@ impl<P: Serialize> Line<'_, P> {
 
 /// The answer to a request.
 pub(super) fn response<R: Serialize>(id: &Id, result: &R) -> String {
-    Line { id: Some(id), result: Some(result), ..Line::default() }.text()
+    Line {
+        id: Some(id),
+        result: Some(result),
+        ..Line::default()
+    }
+    .text()
 }
 
 /// Something that wants no answer.
 pub(super) fn notification<P: Serialize>(method: &'static str, params: &P) -> String {
-    Line { method: Some(method), params: Some(params), ..Line::default() }.text()
+    Line {
+        method: Some(method),
+        params: Some(params),
+        ..Line::default()
+    }
+    .text()
 }
 
 /// Something that wants an answer.
 pub(super) fn request<P: Serialize>(id: &str, method: &'static str, params: &P) -> String {
-    Line { own_id: Some(id), method: Some(method), params: Some(params), ..Line::default() }.text()
+    Line {
+        own_id: Some(id),
+        method: Some(method),
+        params: Some(params),
+        ..Line::default()
+    }
+    .text()
 }
 
 /// The answer to a request that failed; to one whose id could not be read, there is none to repeat.
@@ -196,7 +264,12 @@ pub(super) fn failure(id: Option<&Id>, error: &Failure) -> String {
         id: Option<&'a Id>,
         error: &'a Failure,
     }
-    serde_json::to_string(&Failed { jsonrpc: "2.0", id, error }).unwrap_or_default()
+    serde_json::to_string(&Failed {
+        jsonrpc: "2.0",
+        id,
+        error,
+    })
+    .unwrap_or_default()
 }
 
 /// The answer, whichever it is.
@@ -214,19 +287,37 @@ mod tests {
     #[test]
     fn every_line_is_something() {
         let table = [
-            (r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"x":1}}"#, r#"request 1 a {"x":1}"#),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"x":1}}"#,
+                r#"request 1 a {"x":1}"#,
+            ),
             (r#"{"id":"one","method":"a"}"#, r#"request "one" a null"#),
-            (r#"{"id":-1,"method":"a","params":null}"#, "request -1 a null"),
+            (
+                r#"{"id":-1,"method":"a","params":null}"#,
+                "request -1 a null",
+            ),
             (r#"{"id":null,"method":"a"}"#, "notice a null"),
             (r#"{"method":"a","params":[],"more":{}}"#, "notice a []"),
             (r#"{"id":"s/1","result":{"y":2}}"#, r#"reply s/1 {"y":2}"#),
-            (r#"{"id":"s/1","error":{"code":1,"message":"no"}}"#, "reply s/1 -"),
+            (
+                r#"{"id":"s/1","error":{"code":1,"message":"no"}}"#,
+                "reply s/1 -",
+            ),
             (r#"{"id":7,"result":{}}"#, "reply  {}"),
             (r#"{"id":"s/1","result":null}"#, "reply s/1 null"),
             (r#"{"id":"s/1","error":null}"#, "reply s/1 -"),
-            (r#"{"id":"s/1","result":{"y":2},"error":null}"#, r#"reply s/1 {"y":2}"#),
-            (r#"{"id":"s/1","result":null,"error":{"code":1,"message":"no"}}"#, "reply s/1 -"),
-            (r#"{"id":null,"error":{"code":-32700,"message":"no"}}"#, "reply  -"),
+            (
+                r#"{"id":"s/1","result":{"y":2},"error":null}"#,
+                r#"reply s/1 {"y":2}"#,
+            ),
+            (
+                r#"{"id":"s/1","result":null,"error":{"code":1,"message":"no"}}"#,
+                "reply s/1 -",
+            ),
+            (
+                r#"{"id":null,"error":{"code":-32700,"message":"no"}}"#,
+                "reply  -",
+            ),
             (r#"{"result":{}}"#, "reply  {}"),
             (r#"{"id":"s/1"}"#, "wrong - -32600"),
             (r#"{"id":{},"method":"a"}"#, "wrong - -32600"),
@@ -244,11 +335,19 @@ mod tests {
         ];
         for (line, want) in table {
             let got = match read(line) {
-                Heard::Request { id, method, params } => format!("request {} {method} {}", id.0.get(), params.get()),
+                Heard::Request { id, method, params } => {
+                    format!("request {} {method} {}", id.0.get(), params.get())
+                }
                 Heard::Notice { method, params } => format!("notice {method} {}", params.get()),
-                Heard::Reply { id, result } => format!("reply {id} {}", result.as_ref().map_or("-", |r| r.get())),
+                Heard::Reply { id, result } => {
+                    format!("reply {id} {}", result.as_ref().map_or("-", |r| r.get()))
+                }
                 Heard::Wrong(id, failure) => {
-                    format!("wrong {} {}", id.as_ref().map_or("-", |id| id.0.get()), failure.code)
+                    format!(
+                        "wrong {} {}",
+                        id.as_ref().map_or("-", |id| id.0.get()),
+                        failure.code
+                    )
                 }
             };
             assert_eq!(got, want, "{line}");
@@ -257,10 +356,21 @@ mod tests {
 
     #[test]
     fn what_is_written_is_one_line_of_json_rpc() {
-        let Heard::Request { id, .. } = read(r#"{"id":"x","method":"m"}"#) else { panic!() };
-        assert_eq!(response(&id, &[1]), r#"{"jsonrpc":"2.0","id":"x","result":[1]}"#);
-        assert_eq!(notification("m", &"a\nb"), r#"{"jsonrpc":"2.0","method":"m","params":"a\nb"}"#);
-        assert_eq!(request("s/1", "m", &0), r#"{"jsonrpc":"2.0","id":"s/1","method":"m","params":0}"#);
+        let Heard::Request { id, .. } = read(r#"{"id":"x","method":"m"}"#) else {
+            panic!()
+        };
+        assert_eq!(
+            response(&id, &[1]),
+            r#"{"jsonrpc":"2.0","id":"x","result":[1]}"#
+        );
+        assert_eq!(
+            notification("m", &"a\nb"),
+            r#"{"jsonrpc":"2.0","method":"m","params":"a\nb"}"#
+        );
+        assert_eq!(
+            request("s/1", "m", &0),
+            r#"{"jsonrpc":"2.0","id":"s/1","method":"m","params":0}"#
+        );
         let error = Failure::method("m");
         assert_eq!(
             failure(None, &error),

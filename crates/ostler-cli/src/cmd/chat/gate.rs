@@ -29,7 +29,11 @@ impl Gate {
 
     /// A writer to that place, or above the prompt while it is up.
     pub(super) fn writer(&self, place: Box<dyn Write + Send>) -> Box<dyn Write + Send> {
-        Box::new(Gated { gate: self.clone(), place, begun: Vec::new() })
+        Box::new(Gated {
+            gate: self.clone(),
+            place,
+            begun: Vec::new(),
+        })
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -47,7 +51,11 @@ struct Gated {
 impl Write for Gated {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut state = self.gate.state();
-        if let State { above: Some(above), is_up: true } = &mut *state {
+        if let State {
+            above: Some(above),
+            is_up: true,
+        } = &mut *state
+        {
             self.begun.extend_from_slice(bytes);
             // Only whole lines go above the prompt.
             if let Some(end) = self.begun.iter().rposition(|byte| *byte == b'\n') {

@@ -13,8 +13,8 @@ use rustyline::hint::Hinter;
 use rustyline::history::FileHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{
-    Cmd, ConditionalEventHandler, Config, Context, Editor, Event, EventContext, EventHandler, ExternalPrinter, Helper,
-    KeyCode, KeyEvent, Modifiers, RepeatCount,
+    Cmd, ConditionalEventHandler, Config, Context, Editor, Event, EventContext, EventHandler,
+    ExternalPrinter, Helper, KeyCode, KeyEvent, Modifiers, RepeatCount,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -63,12 +63,17 @@ impl Keys {
             .map_err(Fault::internal)?
             .history_ignore_space(true)
             .build();
-        let mut editor = Editor::<Words, FileHistory>::with_config(config).map_err(Fault::internal)?;
+        let mut editor =
+            Editor::<Words, FileHistory>::with_config(config).map_err(Fault::internal)?;
         editor.set_helper(Some(Words));
         editor.bind_sequence(KeyEvent(KeyCode::Enter, Modifiers::ALT), Cmd::Newline);
         let draft = Draft::default();
-        editor.bind_sequence(KeyEvent::ctrl('C'), EventHandler::Conditional(Box::new(draft.clone())));
-        let history = history.filter(|file| prepare(file).is_ok() && editor.load_history(file).is_ok());
+        editor.bind_sequence(
+            KeyEvent::ctrl('C'),
+            EventHandler::Conditional(Box::new(draft.clone())),
+        );
+        let history =
+            history.filter(|file| prepare(file).is_ok() && editor.load_history(file).is_ok());
         if let Ok(mut printer) = editor.create_external_printer() {
             gate.with(Box::new(move |lines| drop(printer.print(lines))));
         }
@@ -78,7 +83,9 @@ impl Keys {
             let read = editor.readline_with_initial(&(PROMPT, styled), (&initial, ""));
             gate.set(false);
             let draft = draft.take();
-            let Ok(line) = &read else { return typed(read, draft) };
+            let Ok(line) = &read else {
+                return typed(read, draft);
+            };
             let _ = editor.add_history_entry(line); // what cannot be remembered can be sent all the same
             if let Some(file) = &history {
                 let _ = editor.append_history(file);
@@ -114,8 +121,15 @@ impl Keys {
             }
         };
         // It is never joined: a read that nobody answers must not keep the program from ending.
-        std::thread::Builder::new().name("keyboard".into()).spawn(work).map_err(Fault::internal)?;
-        Ok(Self { ask, typed, is_up: false })
+        std::thread::Builder::new()
+            .name("keyboard".into())
+            .spawn(work)
+            .map_err(Fault::internal)?;
+        Ok(Self {
+            ask,
+            typed,
+            is_up: false,
+        })
     }
 
     /// Whether a line is being typed.
@@ -198,8 +212,16 @@ impl Draft {
 }
 
 impl ConditionalEventHandler for Draft {
-    fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext<'_>) -> Option<Cmd> {
-        context.line().clone_into(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    fn handle(
+        &self,
+        _: &Event,
+        _: RepeatCount,
+        _: bool,
+        context: &EventContext<'_>,
+    ) -> Option<Cmd> {
+        context
+            .line()
+            .clone_into(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
         Some(Cmd::Interrupt)
     }
 }
@@ -214,7 +236,11 @@ impl Hinter for Words {
 }
 
 impl Highlighter for Words {
-    fn highlight_prompt<'b, 's: 'b, 'p: 'b>(&'s self, prompt: &'p str, _default: bool) -> Cow<'b, str> {
+    fn highlight_prompt<'b, 's: 'b, 'p: 'b>(
+        &'s self,
+        prompt: &'p str,
+        _default: bool,
+    ) -> Cow<'b, str> {
         Cow::Borrowed(prompt)
     }
 }
@@ -222,17 +248,29 @@ impl Highlighter for Words {
 impl Validator for Words {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
         let goes_on = context.input().ends_with('\\');
-        Ok(if goes_on { ValidationResult::Incomplete } else { ValidationResult::Valid(None) })
+        Ok(if goes_on {
+            ValidationResult::Incomplete
+        } else {
+            ValidationResult::Valid(None)
+        })
     }
 }
 
 impl Completer for Words {
     type Candidate = String;
 
-    fn complete(&self, line: &str, pos: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<String>)> {
+    fn complete(
+        &self,
+        line: &str,
+        pos: usize,
+        _: &Context<'_>,
+    ) -> rustyline::Result<(usize, Vec<String>)> {
         let begun = line.get(..pos).unwrap_or_default();
         let fits = |name: &&str| begun.starts_with('/') && name.starts_with(begun);
-        Ok((0, command::names().filter(fits).map(str::to_owned).collect()))
+        Ok((
+            0,
+            command::names().filter(fits).map(str::to_owned).collect(),
+        ))
     }
 }
 

@@ -49,12 +49,19 @@ pub(crate) async fn run(config: &Config, name: &str, json: bool) -> Result<Code,
     let subject = Subject::named(config, name)?;
     let agent = &subject.agent;
     let version = installed(&subject).await?;
-    let tested = agent.dialect().probe().and_then(|plan| plan.tested).map(|tested| tested.to_string());
+    let tested = agent
+        .dialect()
+        .probe()
+        .and_then(|plan| plan.tested)
+        .map(|tested| tested.to_string());
     if !json {
         announce(name, version.as_deref(), tested.as_deref());
         if !subject.left_out.is_empty() {
             let dim = style::DIM;
-            say(&format!("{dim}not used here: {}{dim:#}\n", subject.left_out.join(", ")));
+            say(&format!(
+                "{dim}not used here: {}{dim:#}\n",
+                subject.left_out.join(", ")
+            ));
         }
     }
     let mut report = Report {
@@ -82,7 +89,11 @@ pub(crate) async fn run(config: &Config, name: &str, json: bool) -> Result<Code,
     } else {
         conclude(&report);
     }
-    Ok(if report.conforms { exit::OK } else { exit::FAILED })
+    Ok(if report.conforms {
+        exit::OK
+    } else {
+        exit::FAILED
+    })
 }
 
 /// The version of what is installed. Nobody has to be logged in: no account is used.
@@ -90,7 +101,9 @@ async fn installed(subject: &Subject) -> Result<Option<String>, Fault> {
     let agent = &subject.agent;
     match agent.probe_for(&environment::host(), &subject.given).await {
         Probed::Ready { version, .. } => Ok(version),
-        Probed::NotLoggedIn { version, .. } | Probed::LoginUnknown { version, .. } => Ok(Some(version)),
+        Probed::NotLoggedIn { version, .. } | Probed::LoginUnknown { version, .. } => {
+            Ok(Some(version))
+        }
         Probed::NotConfigured { .. } => Ok(None),
         Probed::Missing { hint, .. } => {
             Err(Fault::unavailable(format!("{} is not installed", agent.name())).hint(hint))
@@ -98,7 +111,12 @@ async fn installed(subject: &Subject) -> Result<Option<String>, Fault> {
         Probed::Broken { why, hint, .. } => {
             Err(Fault::unavailable(format!("{} does not run: {why}", agent.name())).hint(hint))
         }
-        Probed::TooOld { version, need, hint, .. } => {
+        Probed::TooOld {
+            version,
+            need,
+            hint,
+            ..
+        } => {
             let why = format!("{} {version} is too old, {need} is needed", agent.name());
             Err(Fault::unavailable(why).hint(hint))
         }
@@ -112,10 +130,21 @@ enum Next {
     Stop,
 }
 
-async fn try_one(subject: &Subject, check: &Check, drift: &mut BTreeMap<String, u32>) -> (Finding, Next) {
+async fn try_one(
+    subject: &Subject,
+    check: &Check,
+    drift: &mut BTreeMap<String, u32>,
+) -> (Finding, Next) {
     let mut next = Next::GoOn;
     if !(check.applies)(&subject.capabilities(&subject.given)) {
-        return (Finding { check: check.name, result: "not_applicable", problem: None }, next);
+        return (
+            Finding {
+                check: check.name,
+                result: "not_applicable",
+                problem: None,
+            },
+            next,
+        );
     }
     let tried = async {
         let trial = Trial::new(subject, (check.script)(subject.offline))?;
@@ -127,20 +156,39 @@ async fn try_one(subject: &Subject, check: &Check, drift: &mut BTreeMap<String, 
         for notice in ran.iter().flat_map(Ran::unknown) {
             *drift.entry(notice.message.clone()).or_default() += 1;
         }
-        let left: Vec<u32> = ran.iter().flat_map(|ran| environment::left_of(&ran.session)).collect();
-        if left.is_empty() { Ok(()) } else { Err(format!("processes are left behind: {left:?}")) }
+        let left: Vec<u32> = ran
+            .iter()
+            .flat_map(|ran| environment::left_of(&ran.session))
+            .collect();
+        if left.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("processes are left behind: {left:?}"))
+        }
     };
     let (result, problem) = match tried.await {
         Ok(()) => ("passed", None),
         Err(problem) => ("failed", Some(problem)),
     };
-    (Finding { check: check.name, result, problem }, next)
+    (
+        Finding {
+            check: check.name,
+            result,
+            problem,
+        },
+        next,
+    )
 }
 
 fn announce(agent: &str, version: Option<&str>, tested: Option<&str>) {
     let dim = style::DIM;
-    let tested = tested.map(|tested| format!(" {dim}(tested with this release: {tested}){dim:#}")).unwrap_or_default();
-    say(&format!("{agent} {}{tested}\n", plain(version.unwrap_or_default())));
+    let tested = tested
+        .map(|tested| format!(" {dim}(tested with this release: {tested}){dim:#}"))
+        .unwrap_or_default();
+    say(&format!(
+        "{agent} {}{tested}\n",
+        plain(version.unwrap_or_default())
+    ));
 }
 
 fn show(finding: &Finding) {
@@ -165,9 +213,17 @@ fn conclude(report: &Report) {
         }
     }
     let (good, bad) = (style::GOOD, style::BAD);
-    let failed = report.checks.iter().filter(|finding| finding.result == "failed").count();
+    let failed = report
+        .checks
+        .iter()
+        .filter(|finding| finding.result == "failed")
+        .count();
     match failed {
-        0 => say(&format!("\n{good}It does what Ostler expects of it.{good:#}")),
-        _ => say(&format!("\n{bad}{failed} of these are not as Ostler expects.{bad:#}")),
+        0 => say(&format!(
+            "\n{good}It does what Ostler expects of it.{good:#}"
+        )),
+        _ => say(&format!(
+            "\n{bad}{failed} of these are not as Ostler expects.{bad:#}"
+        )),
     }
 }

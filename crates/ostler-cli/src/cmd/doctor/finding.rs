@@ -83,7 +83,8 @@ impl Finding {
         finding.minimum_version = plan.map(|plan| plan.minimum.to_string());
         let tested = plan.and_then(|plan| plan.tested);
         finding.tested_version = tested.map(|tested| tested.to_string());
-        finding.newer_than_tested = tested.is_some_and(|tested| drift::is_newer(finding.version.as_deref(), tested));
+        finding.newer_than_tested =
+            tested.is_some_and(|tested| drift::is_newer(finding.version.as_deref(), tested));
         finding.unknown_messages = drift::of(agent.name(), met);
         finding.unknown_hint = (!finding.unknown_messages.is_empty()).then_some(drift::HINT);
         finding
@@ -109,13 +110,22 @@ impl Finding {
             docs: String::new(),
         };
         match probed {
-            Probed::Ready { version, path, login } => {
+            Probed::Ready {
+                version,
+                path,
+                login,
+            } => {
                 (f.version, f.login) = (version, login);
                 f.path = path.map(|p| p.display().to_string());
             }
-            Probed::LoginUnknown { path, version, hint } => {
+            Probed::LoginUnknown {
+                path,
+                version,
+                hint,
+            } => {
                 f.state = State::UnknownLogin;
-                (f.path, f.version, f.hint) = (Some(path.display().to_string()), Some(version), Some(hint));
+                (f.path, f.version, f.hint) =
+                    (Some(path.display().to_string()), Some(version), Some(hint));
             }
             Probed::Missing { hint, searched } => {
                 let places: Vec<_> = searched.iter().map(|p| p.display().to_string()).collect();
@@ -127,19 +137,33 @@ impl Finding {
                 });
                 f.hint = Some(hint);
             }
-            Probed::NotConfigured { hint } => (f.state, f.hint) = (State::NotConfigured, Some(hint)),
+            Probed::NotConfigured { hint } => {
+                (f.state, f.hint) = (State::NotConfigured, Some(hint))
+            }
             Probed::Broken { path, why, hint } => {
                 f.state = State::Broken;
-                (f.path, f.problem, f.hint) = (Some(path.display().to_string()), Some(why), Some(hint));
+                (f.path, f.problem, f.hint) =
+                    (Some(path.display().to_string()), Some(why), Some(hint));
             }
-            Probed::TooOld { path, version, need, hint } => {
+            Probed::TooOld {
+                path,
+                version,
+                need,
+                hint,
+            } => {
                 f.state = State::TooOld;
                 f.problem = Some(format!("version {version} is too old, {need} is needed"));
-                (f.path, f.version, f.hint) = (Some(path.display().to_string()), Some(version), Some(hint));
+                (f.path, f.version, f.hint) =
+                    (Some(path.display().to_string()), Some(version), Some(hint));
             }
-            Probed::NotLoggedIn { path, version, hint } => {
+            Probed::NotLoggedIn {
+                path,
+                version,
+                hint,
+            } => {
                 f.state = State::NotLoggedIn;
-                f.problem = Some("nobody is logged in: authentication or an API key is needed".into());
+                f.problem =
+                    Some("nobody is logged in: authentication or an API key is needed".into());
                 f.version = Some(version).filter(|version| !version.is_empty());
                 (f.path, f.hint) = (Some(path.display().to_string()), Some(hint));
             }

@@ -8,8 +8,14 @@ use super::{Reason, RunChoice};
 use crate::output::{style, wrap_lines};
 
 /// States with a line per agent, in the order in which they are shown.
-const SHOWN: [State; 6] =
-    [State::Ready, State::NotLoggedIn, State::UnknownLogin, State::TooOld, State::Broken, State::NotConfigured];
+const SHOWN: [State; 6] = [
+    State::Ready,
+    State::NotLoggedIn,
+    State::UnknownLogin,
+    State::TooOld,
+    State::Broken,
+    State::NotConfigured,
+];
 
 /// Returns true if an agent has nothing to report but that it could be installed or configured.
 fn is_absent(f: &Finding) -> bool {
@@ -25,28 +31,50 @@ pub(super) fn overview(findings: &[Finding], choice: &RunChoice, width: usize) -
     let real = || findings.iter().filter(|f| !f.built_in);
     let in_state = |state: State| real().filter(move |f| f.state == state && !is_absent(f));
     let shown: Vec<&Finding> = SHOWN.iter().flat_map(|state| in_state(*state)).collect();
-    let names = shown.iter().map(|f| f.agent.chars().count()).max().unwrap_or(0);
+    let names = shown
+        .iter()
+        .map(|f| f.agent.chars().count())
+        .max()
+        .unwrap_or(0);
     for finding in &shown {
         lines.push(row(finding, names));
         // An agent whose login is not known may well be ready: how to log in is among its details.
-        if let Some(hint) = finding.hint.as_deref().filter(|_| finding.state != State::UnknownLogin) {
+        if let Some(hint) = finding
+            .hint
+            .as_deref()
+            .filter(|_| finding.state != State::UnknownLogin)
+        {
             lines.extend(indented(hint, INDENT, width));
         }
     }
     for state in [State::Missing, State::NotConfigured] {
-        let names: Vec<&str> = real().filter(|f| f.state == state && is_absent(f)).map(|f| f.agent.as_str()).collect();
+        let names: Vec<&str> = real()
+            .filter(|f| f.state == state && is_absent(f))
+            .map(|f| f.agent.as_str())
+            .collect();
         if !names.is_empty() {
-            lines.extend(wrap_lines(&format!("{}: {}", state.label(), names.join(", ")), width, INDENT));
+            lines.extend(wrap_lines(
+                &format!("{}: {}", state.label(), names.join(", ")),
+                width,
+                INDENT,
+            ));
         }
     }
     lines.push(String::new());
     lines.extend(wrap_lines(&conclusion(findings, choice), width, 0));
     if choice.reason == Reason::NoneUsable
-        && let Some(hint) = shown.is_empty().then(|| real().find_map(|f| f.hint.as_deref())).flatten()
+        && let Some(hint) = shown
+            .is_empty()
+            .then(|| real().find_map(|f| f.hint.as_deref()))
+            .flatten()
     {
         lines.extend(wrap_lines(&plain(hint), width, 0));
     }
-    lines.extend(wrap_lines("`ostler doctor AGENT` shows details, and how to install or log in.", width, 0));
+    lines.extend(wrap_lines(
+        "`ostler doctor AGENT` shows details, and how to install or log in.",
+        width,
+        0,
+    ));
     lines
 }
 
@@ -61,7 +89,11 @@ fn row(f: &Finding, names: usize) -> String {
     match f.state {
         State::Ready => notes.extend(f.login.as_deref().map(plain)),
         State::Broken => notes.extend(f.problem.as_deref().map(plain)),
-        State::TooOld => notes.extend(f.minimum_version.as_ref().map(|need| format!("{need} is needed"))),
+        State::TooOld => notes.extend(
+            f.minimum_version
+                .as_ref()
+                .map(|need| format!("{need} is needed")),
+        ),
         _ => {}
     }
     if f.newer_than_tested {
@@ -71,30 +103,48 @@ fn row(f: &Finding, names: usize) -> String {
         notes.push("sends unknown messages".to_owned());
     }
     let (state, version) = (f.state.label(), plain(f.version.as_deref().unwrap_or("")));
-    let line = format!("{paint}{mark}{paint:#} {:names$}  {state:<13}  {version:<9}  {}", f.agent, notes.join(" · "));
+    let line = format!(
+        "{paint}{mark}{paint:#} {:names$}  {state:<13}  {version:<9}  {}",
+        f.agent,
+        notes.join(" · ")
+    );
     line.trim_end().to_owned()
 }
 
 /// Which agent a run uses, and why.
 fn conclusion(findings: &[Finding], choice: &RunChoice) -> String {
     let agent = &choice.agent;
-    let state = findings.iter().find(|f| f.agent == choice.behind).map(|f| f.state);
+    let state = findings
+        .iter()
+        .find(|f| f.agent == choice.behind)
+        .map(|f| f.state);
     let but = match state {
         Some(state) if !state.is_usable() => format!("; it is {}", but(state)),
         _ => String::new(),
     };
     match choice.reason {
         Reason::Configured => {
-            let by = choice.configured_by.as_deref().map(plain).unwrap_or_default();
+            let by = choice
+                .configured_by
+                .as_deref()
+                .map(plain)
+                .unwrap_or_default();
             format!("`ostler run` uses {agent}: {by} names it{but}.")
         }
         Reason::OnlyInstalled => format!("`ostler run` uses {agent}: no other is installed{but}."),
         Reason::FirstUsable => {
-            let login = if state == Some(State::UnknownLogin) { ", if it is logged in" } else { "" };
-            format!("`ostler run` uses {agent}: the first that can be used{login}. `--agent NAME` chooses another.")
+            let login = if state == Some(State::UnknownLogin) {
+                ", if it is logged in"
+            } else {
+                ""
+            };
+            format!(
+                "`ostler run` uses {agent}: the first that can be used{login}. `--agent NAME` chooses another."
+            )
         }
         Reason::NoneUsable => {
-            "No agent is ready for work. `ostler run \"…\"` plays a built-in script, and says so.".into()
+            "No agent is ready for work. `ostler run \"…\"` plays a built-in script, and says so."
+                .into()
         }
     }
 }
@@ -113,13 +163,21 @@ pub(super) fn details(f: &Finding, width: usize) -> Vec<String> {
         State::UnknownLogin => style::WARN,
         _ => style::BAD,
     };
-    let state = if f.built_in { "built in, plays scripts" } else { f.state.label() };
+    let state = if f.built_in {
+        "built in, plays scripts"
+    } else {
+        f.state.label()
+    };
     let mut lines = vec![format!("{}: {paint}{state}{paint:#}", f.agent)];
     let known = |text: &Option<String>| text.clone();
     let versions = [
         known(&f.version),
-        f.minimum_version.as_ref().map(|minimum| format!("{minimum} or newer is needed")),
-        f.tested_version.as_ref().map(|tested| format!("tested with {tested}")),
+        f.minimum_version
+            .as_ref()
+            .map(|minimum| format!("{minimum} or newer is needed")),
+        f.tested_version
+            .as_ref()
+            .map(|tested| format!("tested with {tested}")),
     ];
     let versions: Vec<String> = versions.into_iter().flatten().collect();
     let login = match f.state {
@@ -127,15 +185,23 @@ pub(super) fn details(f: &Finding, width: usize) -> Vec<String> {
         _ => known(&f.login),
     };
     let rows = [
-        ("version", Some(versions.join("; ")).filter(|text| !text.is_empty())),
+        (
+            "version",
+            Some(versions.join("; ")).filter(|text| !text.is_empty()),
+        ),
         ("where", known(&f.path)),
         ("login", login),
         ("problem", known(&f.problem)),
         ("do", known(&f.hint)),
-        ("models", Some(f.models.join(", ")).filter(|text| !text.is_empty())),
+        (
+            "models",
+            Some(f.models.join(", ")).filter(|text| !text.is_empty()),
+        ),
         ("docs", Some(f.docs.clone())),
     ];
-    let rows = rows.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    let rows = rows
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)));
     let newer_than = f.tested_version.as_deref().filter(|_| f.newer_than_tested);
     for (name, value) in rows.chain(drift::lines(newer_than, &f.unknown_messages)) {
         let mut parts = indented(&plain(&value), 11, width).into_iter();
@@ -150,5 +216,8 @@ pub(super) fn details(f: &Finding, width: usize) -> Vec<String> {
 /// A text in lines that all begin so far to the right.
 fn indented(text: &str, indent: usize, width: usize) -> Vec<String> {
     let lines = wrap_lines(&plain(text), width.saturating_sub(indent), 0);
-    lines.into_iter().map(|line| format!("{:indent$}{line}", "")).collect()
+    lines
+        .into_iter()
+        .map(|line| format!("{:indent$}{line}", ""))
+        .collect()
 }

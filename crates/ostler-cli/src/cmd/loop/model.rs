@@ -62,11 +62,17 @@ async fn usual(sought: &Sought<'_>) -> Result<String, Fault> {
         None => spec::found(config, host).await?,
     };
     if chosen.agent.plays() && spec::configured(config).is_none() {
-        let fault = Fault::usage("no coding agent and no key of a server was found on this machine: there is no model");
+        let fault = Fault::usage(
+            "no coding agent and no key of a server was found on this machine: there is no model",
+        );
         return Err(fault.hint(format!("--model NAME, one of: {}", names(config, host))));
     }
     let is_program = is_program(&*chosen.agent);
-    let name = if is_program { format!("{}-cli", chosen.name) } else { chosen.name };
+    let name = if is_program {
+        format!("{}-cli", chosen.name)
+    } else {
+        chosen.name
+    };
     // A script has no models to choose from.
     let takes_model = is_program || is_server(&*chosen.agent);
     Ok(match config::model()?.filter(|_| takes_model) {
@@ -84,7 +90,9 @@ fn is_server(agent: &dyn Agent) -> bool {
 }
 
 fn names(config: &Config, host: &Host) -> String {
-    Models::new(host.clone(), config.agents().clone()).names().join(", ")
+    Models::new(host.clone(), config.agents().clone())
+        .names()
+        .join(", ")
 }
 
 /// An agent that is asked as a model.
@@ -103,21 +111,39 @@ fn asked<'a>(config: &Config, kind: &'a str, model: Option<&'a str>) -> Option<A
         return None;
     }
     let find = |name: &'a str, fits: fn(&dyn Agent) -> bool| {
-        config.agent(name).filter(|agent| fits(&**agent)).map(|agent| Asked { name, agent, model })
+        config
+            .agent(name)
+            .filter(|agent| fits(&**agent))
+            .map(|agent| Asked { name, agent, model })
     };
-    let program = kind.strip_suffix("-cli").and_then(|name| find(name, is_program));
-    let known = program.or_else(|| find(kind, |agent| is_program(agent) || is_server(agent) || agent.plays()));
-    known.or_else(|| (kind == SERVER.1).then(|| find(SERVER.0, is_server)).flatten())
+    let program = kind
+        .strip_suffix("-cli")
+        .and_then(|name| find(name, is_program));
+    let known = program.or_else(|| {
+        find(kind, |agent| {
+            is_program(agent) || is_server(agent) || agent.plays()
+        })
+    });
+    known.or_else(|| {
+        (kind == SERVER.1)
+            .then(|| find(SERVER.0, is_server))
+            .flatten()
+    })
 }
 
 /// The model of that name, asked as the files say.
 fn make(sought: &Sought<'_>, name: &str) -> Result<Arc<dyn ModelAdapter>, Fault> {
     let Sought { config, host, .. } = sought;
-    let (kind, model) = name.split_once(':').map_or((name, None), |(kind, model)| (kind, Some(model)));
+    let (kind, model) = name
+        .split_once(':')
+        .map_or((name, None), |(kind, model)| (kind, Some(model)));
     let asked = asked(config, kind, model.filter(|model| !model.is_empty()));
     let get = |name: &str| {
-        let models = Models::new((*host).clone(), config.agents().clone()).patience(patience(sought));
-        models.get(name).map_err(|error| Fault::usage(error.to_string()))
+        let models =
+            Models::new((*host).clone(), config.agents().clone()).patience(patience(sought));
+        models
+            .get(name)
+            .map_err(|error| Fault::usage(error.to_string()))
     };
     match asked {
         Some(asked) if is_program(&*asked.agent) => program(sought, &asked),
@@ -129,10 +155,20 @@ fn make(sought: &Sought<'_>, name: &str) -> Result<Arc<dyn ModelAdapter>, Fault>
 
 /// A program's model, with what the files say of it.
 fn program(sought: &Sought<'_>, asked: &Asked<'_>) -> Result<Arc<dyn ModelAdapter>, Fault> {
-    let mut given = Spec { env: spec::variables(&sought.args.env)?, ..Spec::default() };
+    let mut given = Spec {
+        env: spec::variables(&sought.args.env)?,
+        ..Spec::default()
+    };
     let model = fill(sought.config, asked, &mut given)?;
-    let real = given.settings.last(keys::MODEL).filter(|real| !real.is_empty()).map(str::to_owned);
-    leave_out(&mut given.settings, asked.agent.dialect().as_model().settings);
+    let real = given
+        .settings
+        .last(keys::MODEL)
+        .filter(|real| !real.is_empty())
+        .map(str::to_owned);
+    leave_out(
+        &mut given.settings,
+        asked.agent.dialect().as_model().settings,
+    );
     let options = ModelOptions {
         model: real,
         program: given.program,
@@ -144,16 +180,27 @@ fn program(sought: &Sought<'_>, asked: &Asked<'_>) -> Result<Arc<dyn ModelAdapte
     };
     let agent = AgentModel::new(asked.agent.clone(), sought.host.clone(), options);
     let name = with_model(&format!("{}-cli", asked.name), model.as_deref());
-    Ok(Arc::new(Named { name, model: Arc::new(agent) }))
+    Ok(Arc::new(Named {
+        name,
+        model: Arc::new(agent),
+    }))
 }
 
 /// A model behind a server, with what the files say of it.
-fn server(sought: &Sought<'_>, kind: &str, asked: &Asked<'_>) -> Result<Arc<dyn ModelAdapter>, Fault> {
-    let mut given = Spec { env: spec::variables(&sought.args.env)?, ..Spec::default() };
+fn server(
+    sought: &Sought<'_>,
+    kind: &str,
+    asked: &Asked<'_>,
+) -> Result<Arc<dyn ModelAdapter>, Fault> {
+    let mut given = Spec {
+        env: spec::variables(&sought.args.env)?,
+        ..Spec::default()
+    };
     let model = fill(sought.config, asked, &mut given)?;
     let name = with_model(kind, model.as_deref());
     let server = ApiModel::server(&name, sought.host, &given).map_err(|error| {
-        Fault::usage(format!("model {name:?}: {error}")).hint("docs/agents/openai-api.md says what a server needs.")
+        Fault::usage(format!("model {name:?}: {error}"))
+            .hint("docs/agents/openai-api.md says what a server needs.")
     })?;
     Ok(Arc::new(server.timeout(patience(sought))))
 }
@@ -162,7 +209,10 @@ fn server(sought: &Sought<'_>, kind: &str, asked: &Asked<'_>) -> Result<Arc<dyn 
 fn played(config: &Config, asked: &Asked<'_>) -> Result<String, Fault> {
     let mut given = Spec::default();
     fill(config, asked, &mut given)?;
-    Ok(with_model(asked.agent.name(), given.settings.last("script")))
+    Ok(with_model(
+        asked.agent.name(),
+        given.settings.last("script"),
+    ))
 }
 
 fn with_model(name: &str, model: Option<&str>) -> String {
@@ -176,10 +226,15 @@ fn fill(config: &Config, asked: &Asked<'_>, given: &mut Spec) -> Result<Option<S
         given.settings.set(keys::MODEL, model);
     }
     let named = asked.model.map(str::to_owned);
-    let Some(defaults) = config.defaults(asked.name) else { return Ok(named) };
+    let Some(defaults) = config.defaults(asked.name) else {
+        return Ok(named);
+    };
     let remarks = spec::filled(&defaults, given)?;
     remarks.iter().for_each(|remark| output::tell(remark));
-    let usual = defaults.entries().get(&Field::Model).map(|entry| entry.value.text().to_owned());
+    let usual = defaults
+        .entries()
+        .get(&Field::Model)
+        .map(|entry| entry.value.text().to_owned());
     Ok(named.or(usual).filter(|model| !model.is_empty()))
 }
 
@@ -187,13 +242,23 @@ fn fill(config: &Config, asked: &Asked<'_>, given: &mut Spec) -> Result<Option<S
 fn leave_out(settings: &mut Settings, plain: &[(&str, &str)]) {
     OF_AGENTS.iter().for_each(|key| settings.remove(key));
     let several = |key: &str| plain.iter().filter(|(known, _)| *known == key).count() > 1;
-    let about =
-        |value: &str| value.split_once('=').map_or_else(|| value.to_owned(), |(about, _)| about.trim().to_owned());
+    let about = |value: &str| {
+        value
+            .split_once('=')
+            .map_or_else(|| value.to_owned(), |(about, _)| about.trim().to_owned())
+    };
     for (key, _) in plain {
         // Of what has several values, each KEY=VALUE is a setting of its own.
-        let taken = |value: &str| plain.iter().any(|(known, own)| known == key && about(own) == about(value));
+        let taken = |value: &str| {
+            plain
+                .iter()
+                .any(|(known, own)| known == key && about(own) == about(value))
+        };
         let values = settings.get(key).unwrap_or_default().iter();
-        let kept: Vec<String> = values.filter(|value| several(key) && !taken(value)).cloned().collect();
+        let kept: Vec<String> = values
+            .filter(|value| several(key) && !taken(value))
+            .cloned()
+            .collect();
         settings.remove(key);
         kept.into_iter().for_each(|value| settings.push(key, value));
     }
@@ -202,8 +267,17 @@ fn leave_out(settings: &mut Settings, plain: &[(&str, &str)]) {
 /// How long one answer may take: as long as the whole, if nothing else is said. The time that tools take in the middle of it does
 /// not count.
 fn patience(sought: &Sought<'_>) -> Duration {
-    let whole = sought.args.limits.timeout.map_or_else(|| sought.config.limits().wall, |Time(time)| time);
-    sought.args.limits.reply_timeout.map_or(whole, |Time(time)| time).unwrap_or(FOR_EVER)
+    let whole = sought
+        .args
+        .limits
+        .timeout
+        .map_or_else(|| sought.config.limits().wall, |Time(time)| time);
+    sought
+        .args
+        .limits
+        .reply_timeout
+        .map_or(whole, |Time(time)| time)
+        .unwrap_or(FOR_EVER)
 }
 
 #[cfg(test)]
@@ -223,10 +297,20 @@ mod tests {
         ] {
             settings.push(key, value);
         }
-        let plain = [("ephemeral", "true"), ("config", "features.shell=false"), ("config", "features.web=false")];
+        let plain = [
+            ("ephemeral", "true"),
+            ("config", "features.shell=false"),
+            ("config", "features.web=false"),
+        ];
         leave_out(&mut settings, &plain);
-        let left: Vec<_> = settings.iter().flat_map(|(key, values)| values.iter().map(move |v| (key, &**v))).collect();
-        let config = [("config", "model_provider=\"mine\""), ("config", "features.shell_too=1")];
+        let left: Vec<_> = settings
+            .iter()
+            .flat_map(|(key, values)| values.iter().map(move |v| (key, &**v)))
+            .collect();
+        let config = [
+            ("config", "model_provider=\"mine\""),
+            ("config", "features.shell_too=1"),
+        ];
         assert_eq!(left, [&config[..], &[("effort", "high")]].concat());
     }
 }

@@ -13,7 +13,10 @@ pub(super) struct Named {
 
 impl Named {
     fn same(&self, model: Arc<dyn ModelAdapter>) -> Arc<dyn ModelAdapter> {
-        Arc::new(Self { name: self.name.clone(), model })
+        Arc::new(Self {
+            name: self.name.clone(),
+            model,
+        })
     }
 }
 
@@ -22,7 +25,11 @@ impl ModelAdapter for Named {
         &self.name
     }
 
-    fn invoke_with_updates<'a>(&'a self, messages: &'a [Message], updates: Updates) -> ReplyFuture<'a> {
+    fn invoke_with_updates<'a>(
+        &'a self,
+        messages: &'a [Message],
+        updates: Updates,
+    ) -> ReplyFuture<'a> {
         self.model.invoke_with_updates(messages, updates)
     }
 
@@ -39,6 +46,8 @@ impl ModelAdapter for Named {
     }
 
     fn counting_each_reply(&self) -> Option<Arc<dyn ModelAdapter>> {
-        self.model.counting_each_reply().map(|model| self.same(model))
+        self.model
+            .counting_each_reply()
+            .map(|model| self.same(model))
     }
 }

@@ -15,15 +15,34 @@ pub(super) fn split(command: &str) -> Result<Vec<String>, Fault> {
 
 /// What to type to go on with this loop, but for the session and the answer: what was typed, and above all what keeps it safe.
 pub(super) fn again(args: &LoopArgs) -> String {
-    let LoopArgs { model, until, dir, mode, limits, policy, .. } = args;
-    let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_str().unwrap_or(UNSAID).to_owned());
+    let LoopArgs {
+        model,
+        until,
+        dir,
+        mode,
+        limits,
+        policy,
+        ..
+    } = args;
+    let path = |path: &Option<PathBuf>| {
+        path.as_ref()
+            .map(|path| path.to_str().unwrap_or(UNSAID).to_owned())
+    };
     let flags = [
         ("--model", model.clone()),
         ("--until", until.clone()),
         ("--until-timeout", span(args.until_timeout)),
         ("--dir", path(dir)),
-        ("--tools", Some(args.tools).filter(|tools| *tools != ToolSet::default()).and_then(word)),
-        ("--mode", mode.filter(|mode| *mode != LoopMode::Auto).and_then(word)),
+        (
+            "--tools",
+            Some(args.tools)
+                .filter(|tools| *tools != ToolSet::default())
+                .and_then(word),
+        ),
+        (
+            "--mode",
+            mode.filter(|mode| *mode != LoopMode::Auto).and_then(word),
+        ),
         ("--instructions", args.instructions.clone()),
         ("--append-system-prompt", args.append_system_prompt.clone()),
         ("--json-schema", args.json_schema.clone()),
@@ -44,14 +63,33 @@ pub(super) fn again(args: &LoopArgs) -> String {
         ("--max-raw-size", size(limits.sizes.max_raw_size)),
     ];
     let several = args.set.iter().map(|set| ("--set", set.clone()));
-    let several = several.chain(args.commands.allow_command.iter().map(|command| ("--allow-command", command.clone())));
+    let several = several.chain(
+        args.commands
+            .allow_command
+            .iter()
+            .map(|command| ("--allow-command", command.clone())),
+    );
     let several = several.chain(args.env.iter().map(|env| ("--env", unsaid(env))));
-    let flags = flags.into_iter().filter_map(|(flag, value)| Some((flag, value?))).chain(several);
-    let switches =
-        [("--trust-project", policy.trust_project), ("--no-config", args.config.no_config), ("--ask", args.ask)];
-    let switches = switches.into_iter().filter(|(_, on)| *on).map(|(flag, _)| flag.to_owned());
-    let words = flags.map(|(flag, value)| flagged(flag, &value)).chain(switches);
-    std::iter::once("ostler loop".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+    let flags = flags
+        .into_iter()
+        .filter_map(|(flag, value)| Some((flag, value?)))
+        .chain(several);
+    let switches = [
+        ("--trust-project", policy.trust_project),
+        ("--no-config", args.config.no_config),
+        ("--ask", args.ask),
+    ];
+    let switches = switches
+        .into_iter()
+        .filter(|(_, on)| *on)
+        .map(|(flag, _)| flag.to_owned());
+    let words = flags
+        .map(|(flag, value)| flagged(flag, &value))
+        .chain(switches);
+    std::iter::once("ostler loop".to_owned())
+        .chain(words)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// So much of what was typed is shown again.
@@ -62,17 +100,26 @@ fn flagged(flag: &str, value: &str) -> String {
     let is_shown = value.chars().count() <= SHOWN && !value.chars().any(char::is_control);
     // What begins with a dash would be taken for a flag.
     let between = if value.starts_with('-') { "=" } else { " " };
-    if is_shown { format!("{flag}{between}{}", quoted(value)) } else { format!("{flag} {UNSAID}") }
+    if is_shown {
+        format!("{flag}{between}{}", quoted(value))
+    } else {
+        format!("{flag} {UNSAID}")
+    }
 }
 
 /// A variable without its value, which may be a key.
 fn unsaid(variable: &str) -> String {
-    variable.split_once('=').map_or_else(|| variable.to_owned(), |(name, _)| format!("{name}={UNSAID}"))
+    variable.split_once('=').map_or_else(
+        || variable.to_owned(),
+        |(name, _)| format!("{name}={UNSAID}"),
+    )
 }
 
 /// A time as it can be typed.
 fn span(time: Option<Time>) -> Option<String> {
-    let Time(Some(time)) = time? else { return Some("none".to_owned()) };
+    let Time(Some(time)) = time? else {
+        return Some("none".to_owned());
+    };
     Some(if time.subsec_nanos() == 0 {
         format!("{}s", time.as_secs())
     } else {
@@ -87,7 +134,9 @@ fn size(size: Option<Size>) -> Option<String> {
 
 /// A choice as it is typed.
 fn word(choice: impl ValueEnum + Copy) -> Option<String> {
-    choice.to_possible_value().map(|value| value.get_name().to_owned())
+    choice
+        .to_possible_value()
+        .map(|value| value.get_name().to_owned())
 }
 
 #[cfg(test)]
@@ -98,7 +147,10 @@ mod tests {
     use crate::args::{Cli, Verb};
 
     fn shown(words: &[&str]) -> String {
-        let Verb::Loop(args) = Cli::try_parse_from(["ostler", "loop"].iter().chain(words)).unwrap().verb else {
+        let Verb::Loop(args) = Cli::try_parse_from(["ostler", "loop"].iter().chain(words))
+            .unwrap()
+            .verb
+        else {
             panic!("it is a loop")
         };
         again(&args)
@@ -141,22 +193,46 @@ mod tests {
         ];
         let command = <Cli as clap::CommandFactory>::command();
         let looping = command.find_subcommand("loop").unwrap();
-        for flag in looping.get_arguments().filter(|flag| !once.contains(&flag.get_id().as_str())) {
+        for flag in looping
+            .get_arguments()
+            .filter(|flag| !once.contains(&flag.get_id().as_str()))
+        {
             let name = format!("--{}", flag.get_long().unwrap());
-            let value =
-                flag.get_possible_values().last().map_or_else(|| "7".to_owned(), |value| value.get_name().to_owned());
-            let typed = if flag.get_action().takes_values() { vec![&*name, &*value] } else { vec![&*name] };
-            let needed: &[&str] = if name == "--until-timeout" { &["--until", "true"] } else { &[] };
+            let value = flag
+                .get_possible_values()
+                .last()
+                .map_or_else(|| "7".to_owned(), |value| value.get_name().to_owned());
+            let typed = if flag.get_action().takes_values() {
+                vec![&*name, &*value]
+            } else {
+                vec![&*name]
+            };
+            let needed: &[&str] = if name == "--until-timeout" {
+                &["--until", "true"]
+            } else {
+                &[]
+            };
             assert!(shown(&[needed, &typed].concat()).contains(&name), "{name}");
         }
     }
 
     #[test]
     fn what_may_be_a_key_or_is_long_is_not_shown() {
-        assert_eq!(shown(&["--env", "KEY=secret", "--env", "OTHER"]), "ostler loop --env 'KEY=…' --env OTHER");
+        assert_eq!(
+            shown(&["--env", "KEY=secret", "--env", "OTHER"]),
+            "ostler loop --env 'KEY=…' --env OTHER"
+        );
         let long = "x".repeat(300);
-        assert_eq!(shown(&["--instructions", &long, "--append-system-prompt", "a\nb"]).matches('x').count(), 0);
-        assert_eq!(shown(&["--instructions=--be kind"]), "ostler loop --instructions='--be kind'");
+        assert_eq!(
+            shown(&["--instructions", &long, "--append-system-prompt", "a\nb"])
+                .matches('x')
+                .count(),
+            0
+        );
+        assert_eq!(
+            shown(&["--instructions=--be kind"]),
+            "ostler loop --instructions='--be kind'"
+        );
     }
 
     #[test]

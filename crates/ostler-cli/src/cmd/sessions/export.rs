@@ -26,16 +26,23 @@ pub(super) fn run(store: &Store, args: &SessionsExportArgs) -> Result<Code, Faul
         Fault::usage(format!("{} cannot be written: {error}", file.display()))
     };
     let mut out: Box<dyn Write> = match &args.to {
-        Some(file) => Box::new(BufWriter::new(File::create(file).map_err(|error| cannot(&error))?)),
+        Some(file) => Box::new(BufWriter::new(
+            File::create(file).map_err(|error| cannot(&error))?,
+        )),
         None => Box::new(BufWriter::new(Door::stdout())),
     };
     let (session, began_at) = (row.session.clone(), row.began_at);
     let mut export = Export::new(format);
     let head = out.write_all(export.head(&SessionRecord::from(row), began_at).as_bytes());
     let pages = each_page(store, &session, |events| {
-        events.iter().try_for_each(|event| out.write_all(export.event(event).as_bytes()))
+        events
+            .iter()
+            .try_for_each(|event| out.write_all(export.event(event).as_bytes()))
     })?;
-    let written = head.and(pages).and_then(|()| out.write_all(export.foot().as_bytes())).and_then(|()| out.flush());
+    let written = head
+        .and(pages)
+        .and_then(|()| out.write_all(export.foot().as_bytes()))
+        .and_then(|()| out.flush());
     match written {
         Ok(()) => Ok(exit::OK),
         Err(error) if args.to.is_some() => Err(cannot(&error)),

@@ -19,7 +19,10 @@ pub(super) fn run(store: &Store, args: &SessionsRmArgs) -> Result<Code, Fault> {
     for id in &args.ids {
         let row = resolve(store, id)?;
         if let Standing::Live(pid) = row.standing {
-            return Err(fault(&StoreError::Running { session: row.session, pid }));
+            return Err(fault(&StoreError::Running {
+                session: row.session,
+                pid,
+            }));
         }
         if rows.iter().all(|other| other.session != row.session) {
             rows.push(row);
@@ -35,9 +38,15 @@ pub(super) fn run(store: &Store, args: &SessionsRmArgs) -> Result<Code, Fault> {
     }
     if args.json {
         let sessions: Vec<&str> = rows.iter().map(|row| &*row.session).collect();
-        say(&format!("{:#}", json!({ "sessions": sessions, "bytes": bytes })));
+        say(&format!(
+            "{:#}",
+            json!({ "sessions": sessions, "bytes": bytes })
+        ));
     } else {
-        let sessions: Vec<String> = rows.iter().map(|row| name(short_id(&row.session))).collect();
+        let sessions: Vec<String> = rows
+            .iter()
+            .map(|row| name(short_id(&row.session)))
+            .collect();
         tell(&format!("Removed {}, {}", sessions.join(", "), size(bytes)));
     }
     Ok(exit::OK)
@@ -45,13 +54,25 @@ pub(super) fn run(store: &Store, args: &SessionsRmArgs) -> Result<Code, Fault> {
 
 fn agreed(rows: &[SessionRow]) -> Result<bool, Fault> {
     if ask::who() == Attendance::Unattended {
-        return Err(Fault::usage("stdin and stderr are not a terminal, so nobody can confirm the removal")
-            .hint("--yes removes without asking"));
+        return Err(Fault::usage(
+            "stdin and stderr are not a terminal, so nobody can confirm the removal",
+        )
+        .hint("--yes removes without asking"));
     }
     for row in rows {
         let task = word(row.prompt.as_deref().unwrap_or_default(), 60);
-        tell(&format!("  {}  {}  {task}", name(short_id(&row.session)), name(&row.agent)));
+        tell(&format!(
+            "  {}  {}  {task}",
+            name(short_id(&row.session)),
+            name(&row.agent)
+        ));
     }
-    let kind = if rows.len() == 1 { "this session".to_owned() } else { format!("these {} sessions", rows.len()) };
-    Ok(trust_review::confirm(&format!("Remove {kind}? This cannot be undone. [y/N] ")))
+    let kind = if rows.len() == 1 {
+        "this session".to_owned()
+    } else {
+        format!("these {} sessions", rows.len())
+    };
+    Ok(trust_review::confirm(&format!(
+        "Remove {kind}? This cannot be undone. [y/N] "
+    )))
 }

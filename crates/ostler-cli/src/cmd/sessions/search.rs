@@ -15,15 +15,25 @@ use crate::store::fault;
 /// Searches, and prints the first match of each session.
 pub(super) fn run(store: &Store, args: SessionsSearchArgs) -> Result<Code, Fault> {
     if args.text.trim().is_empty() {
-        return Err(Fault::usage("there is nothing to search for").hint("ostler sessions search \"flaky test\""));
+        return Err(Fault::usage("there is nothing to search for")
+            .hint("ostler sessions search \"flaky test\""));
     }
-    let hits = store.search(&args.text, &chosen(args.filter)?).map_err(|error| fault(&error))?;
+    let hits = store
+        .search(&args.text, &chosen(args.filter)?)
+        .map_err(|error| fault(&error))?;
     if args.json {
-        say(&format!("{:#}", json!({ "hits": hits.iter().map(hit).collect::<Vec<_>>() })));
+        say(&format!(
+            "{:#}",
+            json!({ "hits": hits.iter().map(hit).collect::<Vec<_>>() })
+        ));
     } else if hits.is_empty() {
-        tell(&format!("No session holds {}.", word(&format!("{:?}", args.text), 100)));
+        tell(&format!(
+            "No session holds {}.",
+            word(&format!("{:?}", args.text), 100)
+        ));
     } else {
-        let heads = ["session", "agent", "when", "turn", "who", "text"].map(|head| (head, Align::Left));
+        let heads =
+            ["session", "agent", "when", "turn", "who", "text"].map(|head| (head, Align::Left));
         table(heads, &hits.iter().map(cells).collect::<Vec<_>>());
     }
     Ok(exit::OK)
@@ -31,8 +41,7 @@ pub(super) fn run(store: &Store, args: SessionsSearchArgs) -> Result<Code, Fault
 
 fn hit(hit: &SearchHit) -> Value {
     let mut report = as_json(&hit.session);
-    report["match"] =
-        json!({ "turn": hit.turn, "at": hit.at, "speaker": hit.speaker.as_str(), "excerpt": hit.excerpt });
+    report["match"] = json!({ "turn": hit.turn, "at": hit.at, "speaker": hit.speaker.as_str(), "excerpt": hit.excerpt });
     report
 }
 

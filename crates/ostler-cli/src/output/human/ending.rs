@@ -15,17 +15,31 @@ impl Human {
     pub(super) fn ended(&mut self, ended: &Ended, id: &str) -> io::Result<()> {
         self.end_line()?;
         if let Some(rounds) = self.rounds.take() {
-            let parts: Vec<String> = rounds.counted().into_iter().chain(self.session(id)).collect();
+            let parts: Vec<String> = rounds
+                .counted()
+                .into_iter()
+                .chain(self.session(id))
+                .collect();
             let parts = parts.join(&format!("{DIM} · {DIM:#}"));
-            self.summary(&ended.outcome, ended.usage.as_ref(), (self.first, Some(parts)))?;
+            self.summary(
+                &ended.outcome,
+                ended.usage.as_ref(),
+                (self.first, Some(parts)),
+            )?;
             self.ring(&ended.outcome, self.first);
             let again = rounds.again(id, &ended.outcome);
-            return again.map_or(Ok(()), |again| self.aside(&format!("  {DIM}resume with: {again}{DIM:#}")));
+            return again.map_or(Ok(()), |again| {
+                self.aside(&format!("  {DIM}resume with: {again}{DIM:#}"))
+            });
         }
         if let Some(turns) = self.turns.as_mut().map(std::mem::take) {
             self.left(ended, id, &turns)?;
             // Without a turn there is nothing to resume.
-            return if turns.count == 0 { Ok(()) } else { self.how_to_resume("chat", id) };
+            return if turns.count == 0 {
+                Ok(())
+            } else {
+                self.how_to_resume("chat", id)
+            };
         }
         if self.shown == Some(ended.outcome.cause) {
             return Ok(());
@@ -35,7 +49,11 @@ impl Human {
 
     /// Writes the end line of a run as soon as its last turn is over: an agent may take seconds to exit after that.
     pub(super) fn stopping(&mut self, id: &str) -> io::Result<()> {
-        let Some(outcome) = self.outcome.take().filter(|_| self.turns.is_none() && self.rounds.is_none()) else {
+        let Some(outcome) = self
+            .outcome
+            .take()
+            .filter(|_| self.turns.is_none() && self.rounds.is_none())
+        else {
             return Ok(());
         };
         self.end_line()?;
@@ -52,13 +70,18 @@ impl Human {
 
     /// A session as the end line names it.
     fn session(&self, id: &str) -> Option<String> {
-        self.resumable(id).map(|id| format!("session {}", name(&id)))
+        self.resumable(id)
+            .map(|id| format!("session {}", name(&id)))
     }
 
     /// The id to show and to resume by: the short one that `ostler sessions` lists, or the agent's own if nothing is stored.
     fn resumable(&self, id: &str) -> Option<String> {
         let started = self.started.as_ref()?;
-        if self.is_stored { Some(brief::short_id(id).to_owned()) } else { started.native_session.clone() }
+        if self.is_stored {
+            Some(brief::short_id(id).to_owned())
+        } else {
+            started.native_session.clone()
+        }
     }
 
     fn how_to_resume(&mut self, verb: &str, id: &str) -> io::Result<()> {
@@ -69,8 +92,14 @@ impl Human {
                     && (self.is_stored || is_safe_to_type(&started.agent)) =>
             {
                 let message = if verb == "run" { " \"…\"" } else { "" };
-                let agent = if self.is_stored { String::new() } else { format!(" --agent {}", started.agent) };
-                self.aside(&format!("  {DIM}resume with: ostler {verb}{agent} --resume {id}{message}{DIM:#}"))
+                let agent = if self.is_stored {
+                    String::new()
+                } else {
+                    format!(" --agent {}", started.agent)
+                };
+                self.aside(&format!(
+                    "  {DIM}resume with: ostler {verb}{agent} --resume {id}{message}{DIM:#}"
+                ))
             }
             _ => Ok(()),
         }
@@ -78,7 +107,10 @@ impl Human {
 
     /// The end of a conversation. What its last turn said is not said again.
     fn left(&mut self, ended: &Ended, id: &str, turns: &Turns) -> io::Result<()> {
-        let is_news = turns.last.as_ref().is_none_or(|last| last.cause != ended.outcome.cause);
+        let is_news = turns
+            .last
+            .as_ref()
+            .is_none_or(|last| last.cause != ended.outcome.cause);
         if is_news && !ended.outcome.is_success() && ended.outcome.cause != Cause::Stopped {
             self.tools.begin_turn();
             self.summary(&ended.outcome, None, (None, None))?;
@@ -86,10 +118,24 @@ impl Human {
         if turns.count == 0 {
             return Ok(());
         }
-        let count = format!("{} turn{}", turns.count, if turns.count == 1 { "" } else { "s" });
-        let usage = ended.usage.as_ref().map(spent).filter(|spent| !spent.is_empty());
+        let count = format!(
+            "{} turn{}",
+            turns.count,
+            if turns.count == 1 { "" } else { "s" }
+        );
+        let usage = ended
+            .usage
+            .as_ref()
+            .map(spent)
+            .filter(|spent| !spent.is_empty());
         let changed = self.tools.changed();
-        let parts: Vec<String> = self.session(id).into_iter().chain([count]).chain(changed).chain(usage).collect();
+        let parts: Vec<String> = self
+            .session(id)
+            .into_iter()
+            .chain([count])
+            .chain(changed)
+            .chain(usage)
+            .collect();
         self.aside(&format!("{DIM}{}{DIM:#}", parts.join(" · ")))
     }
 
@@ -105,17 +151,26 @@ impl Human {
         turns.last = Some(turn.outcome.clone());
         let since = turns.since.take();
         self.end_line()?;
-        self.summary(&turn.outcome, turn.usage.as_ref(), (since, self.session(id)))?;
+        self.summary(
+            &turn.outcome,
+            turn.usage.as_ref(),
+            (since, self.session(id)),
+        )?;
         self.ring(&turn.outcome, since);
         self.aside("") // so that the next message stands apart
     }
 
     /// Notifies whoever looked away.
     fn ring(&mut self, outcome: &Outcome, since: Option<At>) {
-        let took = since.and_then(|since| self.now.since(since)).and_then(|took| u64::try_from(took).ok());
+        let took = since
+            .and_then(|since| self.now.since(since))
+            .and_then(|took| u64::try_from(took).ok());
         let took = Duration::from_millis(took.unwrap_or(0));
         if let Some(notify) = &mut self.notify {
-            notify.ended(&format!("ostler: {} after {}", outcome.cause, span(took)), took);
+            notify.ended(
+                &format!("ostler: {} after {}", outcome.cause, span(took)),
+                took,
+            );
         }
     }
 
@@ -132,7 +187,11 @@ impl Human {
             Ending::Failed | Ending::Timeout => ("✗", BAD),
         };
         let mut parts = vec![format!("{paint}{mark} {}{paint:#}", outcome.cause)];
-        parts.extend(if self.turns.is_some() { self.tools.changed_in_turn() } else { self.tools.changed() });
+        parts.extend(if self.turns.is_some() {
+            self.tools.changed_in_turn()
+        } else {
+            self.tools.changed()
+        });
         parts.extend(usage.map(spent).filter(|spent| !spent.is_empty()));
         parts.extend(since.and_then(|since| self.now.since(since)).map(span_of));
         parts.extend(more);
@@ -145,7 +204,15 @@ impl Human {
             self.message(("  ", ""), &format!("hint: {hint}"))?;
         }
         let stderr = outcome.detail.as_ref().and_then(|d| d.stderr.as_deref());
-        for line in stderr.into_iter().flat_map(str::lines).rev().take(10).collect::<Vec<_>>().into_iter().rev() {
+        for line in stderr
+            .into_iter()
+            .flat_map(str::lines)
+            .rev()
+            .take(10)
+            .collect::<Vec<_>>()
+            .into_iter()
+            .rev()
+        {
             self.aside(&format!("  {DIM}│ {}{DIM:#}", plain(line)))?;
         }
         Ok(())

@@ -44,7 +44,10 @@ pub(crate) fn edit<R>(
     says: Says,
     talk: impl AsyncFnOnce(&Editor) -> R,
 ) -> (R, Option<i32>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let mut child = start(command);
         let talked = tokio::time::timeout(2 * PATIENCE, connect(&mut child, says, talk)).await;
@@ -56,13 +59,20 @@ pub(crate) fn edit<R>(
 }
 
 fn start(mut command: std::process::Command) -> Child {
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit());
     let mut command = tokio::process::Command::from(command);
     command.kill_on_drop(true).spawn().unwrap()
 }
 
 async fn connect<R>(child: &mut Child, says: Says, talk: impl AsyncFnOnce(&Editor) -> R) -> R {
-    let (heard, asked, checker) = (Heard::default(), Arc::new(Mutex::new(Vec::new())), Checker::default());
+    let (heard, asked, checker) = (
+        Heard::default(),
+        Arc::new(Mutex::new(Vec::new())),
+        Checker::default(),
+    );
     let stdout = BufReader::new(child.stdout.take().unwrap()).lines();
     let check = checker.clone();
     let incoming = futures_util::stream::unfold((stdout, check), async |(mut lines, check)| {
@@ -71,13 +81,15 @@ async fn connect<R>(child: &mut Child, says: Says, talk: impl AsyncFnOnce(&Edito
         Some((Ok(line), (lines, check)))
     });
     let stdin = (child.stdin.take().unwrap(), checker);
-    let outgoing =
-        futures_util::sink::unfold(stdin, async |(mut stdin, check): (ChildStdin, Checker), line: String| {
+    let outgoing = futures_util::sink::unfold(
+        stdin,
+        async |(mut stdin, check): (ChildStdin, Checker), line: String| {
             check.asks(&line);
             stdin.write_all(format!("{line}\n").as_bytes()).await?;
             stdin.flush().await?;
             Ok::<_, std::io::Error>((stdin, check))
-        });
+        },
+    );
     let (hears, asks) = (heard.clone(), asked.clone());
     Client
         .v1()
@@ -97,12 +109,17 @@ async fn connect<R>(child: &mut Child, says: Says, talk: impl AsyncFnOnce(&Edito
                     Says::Reject => Some(acp::PermissionOptionKind::RejectOnce),
                     Says::Nothing => None,
                 };
-                let option =
-                    request.options.iter().find(|option| Some(option.kind) == kind).map(|o| o.option_id.clone());
+                let option = request
+                    .options
+                    .iter()
+                    .find(|option| Some(option.kind) == kind)
+                    .map(|o| o.option_id.clone());
                 asks.lock().unwrap().push(request);
                 match option {
                     Some(option) => responder.respond(acp::RequestPermissionResponse::new(
-                        acp::RequestPermissionOutcome::Selected(acp::SelectedPermissionOutcome::new(option)),
+                        acp::RequestPermissionOutcome::Selected(
+                            acp::SelectedPermissionOutcome::new(option),
+                        ),
                     )),
                     None => {
                         std::mem::forget(responder); // it would answer when it is dropped
@@ -112,10 +129,22 @@ async fn connect<R>(child: &mut Child, says: Says, talk: impl AsyncFnOnce(&Edito
             },
             agent_client_protocol::on_receive_request!(),
         )
-        .connect_with(Lines::new(Box::pin(outgoing), Box::pin(incoming)), async |to: ConnectionTo<Agent>| {
-            let greeting = to.send_request(acp::InitializeRequest::new(ProtocolVersion::V1)).block_task().await?;
-            Ok(talk(&Editor { to, greeting, heard, asked }).await)
-        })
+        .connect_with(
+            Lines::new(Box::pin(outgoing), Box::pin(incoming)),
+            async |to: ConnectionTo<Agent>| {
+                let greeting = to
+                    .send_request(acp::InitializeRequest::new(ProtocolVersion::V1))
+                    .block_task()
+                    .await?;
+                Ok(talk(&Editor {
+                    to,
+                    greeting,
+                    heard,
+                    asked,
+                })
+                .await)
+            },
+        )
         .await
         .unwrap()
 }
@@ -123,7 +152,12 @@ async fn connect<R>(child: &mut Child, says: Says, talk: impl AsyncFnOnce(&Edito
 impl Editor {
     /// Begins a session.
     pub(crate) async fn open(&self, dir: &std::path::Path) -> acp::SessionId {
-        self.to.send_request(acp::NewSessionRequest::new(dir)).block_task().await.unwrap().session_id
+        self.to
+            .send_request(acp::NewSessionRequest::new(dir))
+            .block_task()
+            .await
+            .unwrap()
+            .session_id
     }
 
     /// Sends a message and waits for the end of its turn.
@@ -133,26 +167,34 @@ impl Editor {
         text: &str,
     ) -> Result<acp::PromptResponse, agent_client_protocol::Error> {
         let text = acp::ContentBlock::Text(acp::TextContent::new(text));
-        self.to.send_request(acp::PromptRequest::new(session.clone(), vec![text])).block_task().await
+        self.to
+            .send_request(acp::PromptRequest::new(session.clone(), vec![text]))
+            .block_task()
+            .await
     }
 
     /// Ends the turn that is under way.
     pub(crate) fn cancel(&self, session: &acp::SessionId) {
-        self.to.send_notification(acp::CancelNotification::new(session.clone())).unwrap();
+        self.to
+            .send_notification(acp::CancelNotification::new(session.clone()))
+            .unwrap();
     }
 
     /// What was told of a session, as JSON.
     pub(crate) fn told(&self, session: &acp::SessionId) -> Vec<Value> {
         let heard = self.heard.0.lock().unwrap();
         let own = heard.iter().filter(|told| told.session_id == *session);
-        own.map(|told| serde_json::to_value(&told.update).unwrap()).collect()
+        own.map(|told| serde_json::to_value(&told.update).unwrap())
+            .collect()
     }
 
     /// The kinds of what was told, one for many of the same kind.
     pub(crate) fn story(&self, session: &acp::SessionId) -> Vec<String> {
         let told = self.told(session);
-        let mut kinds: Vec<String> =
-            told.iter().map(|update| update["sessionUpdate"].as_str().unwrap().into()).collect();
+        let mut kinds: Vec<String> = told
+            .iter()
+            .map(|update| update["sessionUpdate"].as_str().unwrap().into())
+            .collect();
         kinds.dedup();
         kinds
     }
@@ -161,7 +203,8 @@ impl Editor {
     pub(crate) fn words(&self, session: &acp::SessionId, kind: &str) -> String {
         let told = self.told(session);
         let own = told.iter().filter(|update| update["sessionUpdate"] == kind);
-        own.map(|update| update["content"]["text"].as_str().unwrap()).collect()
+        own.map(|update| update["content"]["text"].as_str().unwrap())
+            .collect()
     }
 
     /// Waits until something was told.
@@ -171,7 +214,9 @@ impl Editor {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("it was never told"));
+        tokio::time::timeout(PATIENCE, wait)
+            .await
+            .unwrap_or_else(|_| panic!("it was never told"));
     }
 
     /// The questions that were asked.

@@ -15,15 +15,21 @@ pub(crate) struct Checker(Arc<Mutex<HashMap<String, String>>>);
 impl Checker {
     /// The editor says something.
     pub(crate) fn asks(&self, line: &str) {
-        let Ok(message) = serde_json::from_str::<Value>(line) else { return };
+        let Ok(message) = serde_json::from_str::<Value>(line) else {
+            return;
+        };
         if let (Some(id), Some(method)) = (message.get("id"), message["method"].as_str()) {
-            self.0.lock().unwrap().insert(id.to_string(), method.to_owned());
+            self.0
+                .lock()
+                .unwrap()
+                .insert(id.to_string(), method.to_owned());
         }
     }
 
     /// The program says something.
     pub(crate) fn check(&self, line: &str) {
-        let message: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let message: Value =
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
         assert_eq!(message["jsonrpc"], "2.0", "{line}");
         let params = &message["params"];
         match message["method"].as_str() {
@@ -57,7 +63,8 @@ impl Checker {
 
 /// The official types pass over what they do not know: what is written again must hold all that was read.
 fn same<T: DeserializeOwned + Serialize>(ours: &Value) {
-    let read: T = serde_json::from_value(ours.clone()).unwrap_or_else(|error| panic!("{error}: {ours}"));
+    let read: T =
+        serde_json::from_value(ours.clone()).unwrap_or_else(|error| panic!("{error}: {ours}"));
     let theirs = serde_json::to_value(&read).unwrap();
     held(ours, &theirs, ours);
 }
@@ -70,8 +77,13 @@ fn held(ours: &Value, theirs: &Value, whole: &Value) {
                     Some(theirs) => held(value, theirs, whole),
                     // What is usual is left out.
                     None => assert!(
-                        [Value::Null, Value::from("other"), Value::from("pending"), Value::Array(Vec::new())]
-                            .contains(value),
+                        [
+                            Value::Null,
+                            Value::from("other"),
+                            Value::from("pending"),
+                            Value::Array(Vec::new())
+                        ]
+                        .contains(value),
                         "{key} is lost in {whole}"
                     ),
                 }
@@ -79,7 +91,9 @@ fn held(ours: &Value, theirs: &Value, whole: &Value) {
         }
         (Value::Array(ours), Value::Array(theirs)) => {
             assert_eq!(ours.len(), theirs.len(), "something is lost in {whole}");
-            ours.iter().zip(theirs).for_each(|(ours, theirs)| held(ours, theirs, whole));
+            ours.iter()
+                .zip(theirs)
+                .for_each(|(ours, theirs)| held(ours, theirs, whole));
         }
         _ => assert_eq!(ours, theirs, "{whole}"),
     }

@@ -15,7 +15,11 @@ fn place() -> Place {
         &CLAUDE,
         Script::new()
             .rule(
-                Rule::on_text("PROMPT").answer(Answer::thinking("Hm.").and_text("Let me see.").and_tool("Bash", call)),
+                Rule::on_text("PROMPT").answer(
+                    Answer::thinking("Hm.")
+                        .and_text("Let me see.")
+                        .and_tool("Bash", call),
+                ),
             )
             .rule(Rule::on_tool_result().answer(Answer::text("It is done, all of it.").deltas(3))),
     )
@@ -27,9 +31,23 @@ fn claude_asks_the_editor() {
     for (says, status) in [(Says::Allow, "completed"), (Says::Reject, "failed")] {
         let place = place();
         let mut command = ostler(&place);
-        command.args(["acp", "--agent", "claude", "--permissions", "ask", "--program"]).arg(real::claude());
+        command
+            .args([
+                "acp",
+                "--agent",
+                "claude",
+                "--permissions",
+                "ask",
+                "--program",
+            ])
+            .arg(real::claude());
         let ((), code) = edit(command, says, async |editor| {
-            let opened = editor.to.send_request(acp::NewSessionRequest::new(place.work())).block_task().await.unwrap();
+            let opened = editor
+                .to
+                .send_request(acp::NewSessionRequest::new(place.work()))
+                .block_task()
+                .await
+                .unwrap();
             let session = opened.session_id;
             let modes = serde_json::to_value(opened.modes.unwrap()).unwrap();
             assert_eq!(modes["currentModeId"], "default");
@@ -38,17 +56,37 @@ fn claude_asks_the_editor() {
             let answer = editor.prompt(&session, "PROMPT").await.unwrap();
             assert_eq!(answer.stop_reason, acp::StopReason::EndTurn);
             assert!(answer.usage.is_some_and(|usage| usage.total_tokens > 0));
-            assert_eq!(editor.words(&session, "agent_message_chunk"), "Let me see.It is done, all of it.");
+            assert_eq!(
+                editor.words(&session, "agent_message_chunk"),
+                "Let me see.It is done, all of it."
+            );
             let told = editor.told(&session);
-            let call = told.iter().find(|update| update["sessionUpdate"] == "tool_call").unwrap();
-            assert_eq!((&call["title"], &call["kind"]), (&json!("touch made"), &json!("execute")));
-            let [question] = &editor.asked()[..] else { panic!("one question was expected") };
-            assert_eq!(serde_json::to_value(&question.tool_call.tool_call_id).unwrap(), call["toolCallId"]);
-            let done = told.iter().rfind(|update| update["sessionUpdate"] == "tool_call_update").unwrap();
+            let call = told
+                .iter()
+                .find(|update| update["sessionUpdate"] == "tool_call")
+                .unwrap();
+            assert_eq!(
+                (&call["title"], &call["kind"]),
+                (&json!("touch made"), &json!("execute"))
+            );
+            let [question] = &editor.asked()[..] else {
+                panic!("one question was expected")
+            };
+            assert_eq!(
+                serde_json::to_value(&question.tool_call.tool_call_id).unwrap(),
+                call["toolCallId"]
+            );
+            let done = told
+                .iter()
+                .rfind(|update| update["sessionUpdate"] == "tool_call_update")
+                .unwrap();
             assert_eq!(done["status"], status);
             let model = acp::SetSessionConfigOptionRequest::new(session.clone(), "model", "haiku");
             let options = editor.to.send_request(model).block_task().await.unwrap();
-            assert_eq!(serde_json::to_value(&options.config_options).unwrap()[0]["currentValue"], "haiku");
+            assert_eq!(
+                serde_json::to_value(&options.config_options).unwrap()[0]["currentValue"],
+                "haiku"
+            );
             let wrong = acp::SetSessionModeRequest::new(session.clone(), "anything");
             assert!(editor.to.send_request(wrong).block_task().await.is_err());
         });

@@ -11,12 +11,34 @@ use crate::driver::{ostler, output};
 /// What the agent's shell says to `line`, in that sandbox; and whether the sandbox is whole on this machine.
 fn shell(place: &Place, sandbox: &str) -> Option<String> {
     let mut command = ostler(place);
-    command.args(["run", "--agent", "claude", "--program"]).arg(real::claude()).arg("--dir").arg(place.work());
-    command.args(["--permission-mode", "bypassPermissions", "--output", "events", "--sandbox", sandbox, "PROMPT"]);
+    command
+        .args(["run", "--agent", "claude", "--program"])
+        .arg(real::claude())
+        .arg("--dir")
+        .arg(place.work());
+    command.args([
+        "--permission-mode",
+        "bypassPermissions",
+        "--output",
+        "events",
+        "--sandbox",
+        sandbox,
+        "PROMPT",
+    ]);
     let ran = output(&mut command);
     assert_eq!(place.left(), []);
-    let events: Vec<Value> = ran.stdout.split(|b| *b == b'\n').filter_map(|l| serde_json::from_slice(l).ok()).collect();
-    let of = |kind: &str| events.iter().find(|event| event["type"] == kind || event["code"] == kind).unwrap().clone();
+    let events: Vec<Value> = ran
+        .stdout
+        .split(|b| *b == b'\n')
+        .filter_map(|l| serde_json::from_slice(l).ok())
+        .collect();
+    let of = |kind: &str| {
+        events
+            .iter()
+            .find(|event| event["type"] == kind || event["code"] == kind)
+            .unwrap()
+            .clone()
+    };
     assert_eq!(of("ended")["outcome"]["cause"], "completed", "{events:#?}");
     if sandbox != "off" {
         let notice = of("sandbox")["message"].as_str().unwrap().to_owned();
@@ -49,9 +71,17 @@ fn place() -> Place {
 #[test]
 fn workspace_write() {
     let place = place();
-    let Some(said) = shell(&place, "workspace-write") else { return };
-    assert!(said.contains("INSIDE") && said.contains("TEMP") && said.contains("readable"), "{said}");
-    assert!(!said.contains("OUTSIDE") && !said.contains("KEY") && !said.contains("a-key"), "{said}");
+    let Some(said) = shell(&place, "workspace-write") else {
+        return;
+    };
+    assert!(
+        said.contains("INSIDE") && said.contains("TEMP") && said.contains("readable"),
+        "{said}"
+    );
+    assert!(
+        !said.contains("OUTSIDE") && !said.contains("KEY") && !said.contains("a-key"),
+        "{said}"
+    );
     assert!(place.work().join("made").exists() && !place.aside("aside").exists());
     // Its own state is kept: the session can be gone on with.
     assert!(place.aside("home/.claude/projects").exists());
@@ -60,9 +90,14 @@ fn workspace_write() {
 #[test]
 fn read_only() {
     let place = place();
-    let Some(said) = shell(&place, "read-only") else { return };
+    let Some(said) = shell(&place, "read-only") else {
+        return;
+    };
     assert!(said.contains("end") && said.contains("TEMP"), "{said}");
-    assert!(!said.contains("INSIDE") && !said.contains("OUTSIDE") && !said.contains("a-key"), "{said}");
+    assert!(
+        !said.contains("INSIDE") && !said.contains("OUTSIDE") && !said.contains("a-key"),
+        "{said}"
+    );
     assert!(!place.work().join("made").exists() && !place.aside("aside").exists());
 }
 
@@ -71,7 +106,10 @@ fn read_only() {
 fn off() {
     let place = place();
     let said = shell(&place, "off").unwrap();
-    assert!(said.contains("INSIDE") && said.contains("OUTSIDE") && said.contains("KEY"), "{said}");
+    assert!(
+        said.contains("INSIDE") && said.contains("OUTSIDE") && said.contains("KEY"),
+        "{said}"
+    );
 }
 
 /// Settings that are there already can be read and written, in the one file that lies at home.
@@ -79,8 +117,11 @@ fn off() {
 fn settings_that_are_there() {
     let place = place();
     std::fs::write(place.aside("home/.claude.json"), "{\"numStartups\": 3}").unwrap();
-    let Some(said) = shell(&place, "workspace-write") else { return };
+    let Some(said) = shell(&place, "workspace-write") else {
+        return;
+    };
     assert!(said.contains("INSIDE"), "{said}");
-    let settings: Value = serde_json::from_slice(&std::fs::read(place.aside("home/.claude.json")).unwrap()).unwrap();
+    let settings: Value =
+        serde_json::from_slice(&std::fs::read(place.aside("home/.claude.json")).unwrap()).unwrap();
     assert!(settings["numStartups"].as_u64().unwrap() >= 3, "{settings}");
 }

@@ -4,7 +4,8 @@ use super::*;
 
 fn lingering() -> Rig {
     let mut rig = Rig::working();
-    rig.give(Input::Background(1)).give(Input::TurnOver(over(Cause::Completed)));
+    rig.give(Input::Background(1))
+        .give(Input::TurnOver(over(Cause::Completed)));
     rig
 }
 
@@ -18,7 +19,9 @@ fn outcome_after(after: AfterTurn, causes: &[Cause]) -> Cause {
         }
         rig.give(Input::TurnOver(over(*cause)));
     }
-    rig.give(Input::Background(0)).give(Input::Stop).give(Input::Exited(exit(0), None));
+    rig.give(Input::Background(0))
+        .give(Input::Stop)
+        .give(Input::Exited(exit(0), None));
     rig.ended().outcome.cause
 }
 
@@ -26,15 +29,21 @@ fn outcome_after(after: AfterTurn, causes: &[Cause]) -> Cause {
 #[test]
 fn the_wall_limit_of_a_task_counts_from_its_beginning() {
     let mut rig = lingering();
-    rig.wait(40 * 60 * S).give(Input::TurnBegan).give(Input::Heard(call("1"))).wait(19 * 60 * S);
+    rig.wait(40 * 60 * S)
+        .give(Input::TurnBegan)
+        .give(Input::Heard(call("1")))
+        .wait(19 * 60 * S);
     assert!(!rig.did(&Effect::Say(ToAgent::Interrupt)));
     rig.wait(60 * S);
     assert!(rig.did(&Effect::Say(ToAgent::Interrupt)));
-    rig.give(Input::TurnOver(over(Cause::Interrupted))).give(Input::Exited(exit(0), None));
+    rig.give(Input::TurnOver(over(Cause::Interrupted)))
+        .give(Input::Exited(exit(0), None));
     assert_eq!(rig.ended().outcome.cause, Cause::WallLimit);
 
     let mut rig = lingering();
-    rig.wait(40 * 60 * S).give(Input::TurnBegan).give(Input::TurnOver(over(Cause::Completed)));
+    rig.wait(40 * 60 * S)
+        .give(Input::TurnBegan)
+        .give(Input::TurnOver(over(Cause::Completed)));
     assert_eq!(rig.machine.deadline(), Some(60 * 60 * S));
     rig.wait(20 * 60 * S);
     assert!(rig.did(&Effect::CloseInput));
@@ -44,8 +53,11 @@ fn the_wall_limit_of_a_task_counts_from_its_beginning() {
 fn the_wall_limit_of_a_session_that_waits_is_each_turns_own() {
     let mut rig = Rig::working();
     rig.machine.after_turn = AfterTurn::Wait;
-    rig.give(Input::TurnOver(over(Cause::Completed))).wait(40 * 60 * S);
-    rig.give(Input::Send("more".into())).give(Input::Heard(call("1"))).wait(59 * 60 * S);
+    rig.give(Input::TurnOver(over(Cause::Completed)))
+        .wait(40 * 60 * S);
+    rig.give(Input::Send("more".into()))
+        .give(Input::Heard(call("1")))
+        .wait(59 * 60 * S);
     assert!(!rig.did(&Effect::Say(ToAgent::Interrupt)));
     rig.wait(60 * S);
     assert!(rig.did(&Effect::Say(ToAgent::Interrupt)));
@@ -62,7 +74,11 @@ fn what_the_agent_does_by_itself_can_spoil_the_outcome_and_not_mend_it() {
         (&[Completed, Completed], Completed, Completed),
     ] {
         assert_eq!(outcome_after(AfterTurn::End, causes), task, "{causes:?}");
-        assert_eq!(outcome_after(AfterTurn::Wait, causes), waiting, "{causes:?}");
+        assert_eq!(
+            outcome_after(AfterTurn::Wait, causes),
+            waiting,
+            "{causes:?}"
+        );
     }
 }
 
@@ -76,13 +92,19 @@ fn stopping_while_background_tasks_run_is_a_stop() {
     }
     // Once the session ends by itself, a stop changes nothing.
     let mut rig = lingering();
-    rig.give(Input::Background(0)).give(Input::Stop).give(Input::Exited(exit(0), None));
+    rig.give(Input::Background(0))
+        .give(Input::Stop)
+        .give(Input::Exited(exit(0), None));
     assert_eq!(rig.ended().outcome.cause, Cause::Completed);
 }
 
 #[test]
 fn an_agent_that_goes_before_its_background_tasks_has_done_its_work() {
-    let cut = |rig: &Rig| rig.events().iter().any(|w| matches!(w, EventKind::Notice(n) if n.code == "background_cut"));
+    let cut = |rig: &Rig| {
+        rig.events()
+            .iter()
+            .any(|w| matches!(w, EventKind::Notice(n) if n.code == "background_cut"))
+    };
     let mut rig = lingering();
     rig.give(Input::Exited(exit(0), None));
     assert_eq!(rig.ended().outcome.cause, Cause::Completed);
@@ -95,20 +117,38 @@ fn an_agent_that_goes_before_its_background_tasks_has_done_its_work() {
 #[test]
 fn a_start_is_signalled_once() {
     let mut rig = Rig::new(Limits::default(), AfterTurn::End);
-    rig.give(Input::Start).give(Input::Start).give(Input::Spawned).give(Input::Start);
-    assert_eq!(rig.effects.iter().filter(|e| **e == Effect::Spawn).count(), 1);
+    rig.give(Input::Start)
+        .give(Input::Start)
+        .give(Input::Spawned)
+        .give(Input::Start);
+    assert_eq!(
+        rig.effects.iter().filter(|e| **e == Effect::Spawn).count(),
+        1
+    );
 }
 
 // A limit that nobody will live to see is no limit, and no overflow either.
 #[test]
 fn huge_limits_never_come() {
     let huge = Some(Duration::MAX);
-    let limits = Limits { wall: huge, idle: huge, startup: huge, grace: Duration::MAX, ..Limits::default() };
+    let limits = Limits {
+        wall: huge,
+        idle: huge,
+        startup: huge,
+        grace: Duration::MAX,
+        ..Limits::default()
+    };
     let mut rig = Rig::new(limits, AfterTurn::End);
     rig.now = S;
-    rig.give(Input::Send("hi".into())).give(Input::Start).give(Input::Spawned);
+    rig.give(Input::Send("hi".into()))
+        .give(Input::Start)
+        .give(Input::Spawned);
     assert_eq!(rig.machine.deadline(), None);
-    rig.give(Input::Heard(started())).give(Input::Interrupt).wait(S).give(Input::Stop).give(Input::Kill);
+    rig.give(Input::Heard(started()))
+        .give(Input::Interrupt)
+        .wait(S)
+        .give(Input::Stop)
+        .give(Input::Kill);
     assert_eq!(rig.machine.deadline(), None);
     rig.give(Input::Exited(exit(0), None));
     assert_eq!(rig.ended().outcome.cause, Cause::Stopped);

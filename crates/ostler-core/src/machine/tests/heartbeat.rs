@@ -4,10 +4,22 @@ use super::*;
 use crate::dialect::Capabilities;
 
 fn silent(silent: bool) -> Rig {
-    let limits = Limits { idle: Some(S * 10), wall: Some(S * 100), ..Limits::default() };
+    let limits = Limits {
+        idle: Some(S * 10),
+        wall: Some(S * 100),
+        ..Limits::default()
+    };
     let mut rig = Rig::new(limits, AfterTurn::End);
-    rig.machine = rig.machine.able(Capabilities { silent, ..Capabilities::default() });
-    for input in [Input::Send("hi".into()), Input::Start, Input::Spawned, Input::Heard(started())] {
+    rig.machine = rig.machine.able(Capabilities {
+        silent,
+        ..Capabilities::default()
+    });
+    for input in [
+        Input::Send("hi".into()),
+        Input::Start,
+        Input::Spawned,
+        Input::Heard(started()),
+    ] {
         rig.give(input);
     }
     rig
@@ -34,9 +46,16 @@ fn silence_is_told_and_not_punished() {
     assert_eq!((told(&rig), rig.machine.in_turn()), (3, true));
     assert!(!rig.effects.contains(&Effect::Say(ToAgent::Interrupt)));
     run(&mut rig, S * 100);
-    assert!(rig.effects.contains(&Effect::Say(ToAgent::Interrupt)), "the time is over");
+    assert!(
+        rig.effects.contains(&Effect::Say(ToAgent::Interrupt)),
+        "the time is over"
+    );
     run(&mut rig, S * 200);
-    assert_eq!(told(&rig), 3, "nothing more is told of a turn that is being ended");
+    assert_eq!(
+        told(&rig),
+        3,
+        "nothing more is told of a turn that is being ended"
+    );
 }
 
 #[test]

@@ -4,16 +4,25 @@ use super::*;
 use crate::event::Ended;
 
 fn results(rig: &Rig) -> Vec<(&str, bool)> {
-    let result = |w: &&EventKind| if let EventKind::ToolResult(r) = w { Some(r.clone()) } else { None };
+    let result = |w: &&EventKind| {
+        if let EventKind::ToolResult(r) = w {
+            Some(r.clone())
+        } else {
+            None
+        }
+    };
     let ids: Vec<_> = rig.events().iter().filter_map(result).collect();
-    ids.iter().map(|r| (if r.id == "1" { "1" } else { "other" }, r.ok)).collect()
+    ids.iter()
+        .map(|r| (if r.id == "1" { "1" } else { "other" }, r.ok))
+        .collect()
 }
 
 #[test]
 fn a_result_that_comes_too_late_is_only_noticed() {
     let mut rig = Rig::working();
     rig.machine.after_turn = AfterTurn::Wait;
-    rig.give(Input::Heard(call("1"))).give(Input::TurnOver(over(Cause::Completed)));
+    rig.give(Input::Heard(call("1")))
+        .give(Input::TurnOver(over(Cause::Completed)));
     let mut late = result("1");
     if let EventKind::ToolResult(it) = &mut late {
         it.output = "ü".repeat(5000);
@@ -21,20 +30,33 @@ fn a_result_that_comes_too_late_is_only_noticed() {
     rig.give(Input::Heard(late));
     assert_eq!(results(&rig), [("1", false)]);
     let events = rig.events();
-    let Some(EventKind::Notice(notice)) = events.last() else { panic!("{events:?}") };
-    assert_eq!((notice.code.as_str(), notice.level), ("late_tool_result", Level::Debug));
-    assert!(notice.message.len() < 1200 && notice.message.ends_with("ü…"), "{}", notice.message);
+    let Some(EventKind::Notice(notice)) = events.last() else {
+        panic!("{events:?}")
+    };
+    assert_eq!(
+        (notice.code.as_str(), notice.level),
+        ("late_tool_result", Level::Debug)
+    );
+    assert!(
+        notice.message.len() < 1200 && notice.message.ends_with("ü…"),
+        "{}",
+        notice.message
+    );
 }
 
 #[test]
 fn a_call_outside_of_a_turn_gets_its_result_too() {
     let mut rig = Rig::working();
     rig.machine.after_turn = AfterTurn::Wait;
-    rig.give(Input::TurnOver(over(Cause::Completed))).give(Input::Heard(call("1"))).give(Input::Heard(call("1")));
+    rig.give(Input::TurnOver(over(Cause::Completed)))
+        .give(Input::Heard(call("1")))
+        .give(Input::Heard(call("1")));
     assert_eq!(results(&rig), []);
-    rig.give(Input::TurnBegan).give(Input::TurnOver(over(Cause::Completed)));
+    rig.give(Input::TurnBegan)
+        .give(Input::TurnOver(over(Cause::Completed)));
     assert_eq!(results(&rig), [("1", false)]);
-    rig.give(Input::Heard(call("2"))).give(Input::Exited(exit(0), None));
+    rig.give(Input::Heard(call("2")))
+        .give(Input::Exited(exit(0), None));
     assert_eq!(results(&rig), [("1", false), ("other", false)]);
     assert_eq!(rig.words().last(), Some(&"ended"));
 }
@@ -44,7 +66,8 @@ fn a_call_outside_of_a_turn_gets_its_result_too() {
 fn an_id_can_be_used_again() {
     let mut rig = Rig::working();
     for _ in 0..2 {
-        rig.give(Input::Heard(call("1"))).give(Input::Heard(result("1")));
+        rig.give(Input::Heard(call("1")))
+            .give(Input::Heard(result("1")));
     }
     assert_eq!(results(&rig), [("1", true), ("1", true)]);
 }
@@ -52,7 +75,9 @@ fn an_id_can_be_used_again() {
 #[test]
 fn many_open_calls_are_paired_in_their_order() {
     let mut rig = Rig::working();
-    let ids: Vec<String> = (0..60_000).map(|n| format!("{:x}", n * 7919 % 60_000)).collect();
+    let ids: Vec<String> = (0..60_000)
+        .map(|n| format!("{:x}", n * 7919 % 60_000))
+        .collect();
     for id in &ids {
         rig.give(Input::Heard(call(id)));
     }
@@ -63,7 +88,13 @@ fn many_open_calls_are_paired_in_their_order() {
     let events = rig.events();
     let closed: Vec<&str> = events
         .iter()
-        .filter_map(|w| if let EventKind::ToolResult(r) = w { (!r.ok).then_some(r.id.as_str()) } else { None })
+        .filter_map(|w| {
+            if let EventKind::ToolResult(r) = w {
+                (!r.ok).then_some(r.id.as_str())
+            } else {
+                None
+            }
+        })
         .collect();
     assert_eq!(closed, ids[..30_000]);
 }
@@ -80,7 +111,9 @@ fn a_turn_that_is_cut_keeps_what_it_used() {
             rig.give(Input::Exited(exit(1), None));
         },
         |rig| {
-            rig.give(Input::Interrupt).wait(5 * S).give(Input::Exited(exit(1), None));
+            rig.give(Input::Interrupt)
+                .wait(5 * S)
+                .give(Input::Exited(exit(1), None));
         },
         |rig| {
             rig.give(Input::Exited(exit(1), Some(over(Cause::Auth))));
@@ -88,9 +121,14 @@ fn a_turn_that_is_cut_keeps_what_it_used() {
     ];
     for cut in ways {
         let mut rig = Rig::working();
-        rig.give(Input::Heard(used("a", 10))).give(Input::Heard(used("a", 30))).give(Input::Heard(used("b", 5)));
+        rig.give(Input::Heard(used("a", 10)))
+            .give(Input::Heard(used("a", 30)))
+            .give(Input::Heard(used("b", 5)));
         cut(&mut rig);
-        assert_eq!(numbers(rig.turn_ended().usage.as_ref()), Some((Some(35), None)));
+        assert_eq!(
+            numbers(rig.turn_ended().usage.as_ref()),
+            Some((Some(35), None))
+        );
         assert_eq!(numbers(rig.ended().usage.as_ref()), Some((Some(35), None)));
     }
 }
@@ -99,10 +137,16 @@ fn a_turn_that_is_cut_keeps_what_it_used() {
 #[test]
 fn a_late_account_counts_for_the_session() {
     let mut rig = Rig::working();
-    rig.give(Input::Heard(used("a", 10))).give(Input::Interrupt).wait(5 * S);
-    rig.give(Input::Heard(used("a", 30))).give(Input::Heard(used("b", 5)));
+    rig.give(Input::Heard(used("a", 10)))
+        .give(Input::Interrupt)
+        .wait(5 * S);
+    rig.give(Input::Heard(used("a", 30)))
+        .give(Input::Heard(used("b", 5)));
     rig.give(Input::Exited(exit(1), None));
-    assert_eq!(numbers(rig.turn_ended().usage.as_ref()), Some((Some(10), None)));
+    assert_eq!(
+        numbers(rig.turn_ended().usage.as_ref()),
+        Some((Some(10), None))
+    );
     let Ended { usage, .. } = rig.ended();
     assert_eq!(numbers(usage.as_ref()), Some((Some(35), None)));
 }
@@ -112,14 +156,34 @@ fn an_account_replaces_what_was_heard_and_nothing_is_counted_after_it() {
     let mut rig = Rig::working();
     rig.machine.after_turn = AfterTurn::Wait;
     let account = || {
-        let usage = Usage::of(Some("a".into()), Tokens { input: 50, ..Tokens::default() }).reported(0.5);
-        TurnOver { usage: vec![usage], ..over(Cause::Completed) }
+        let usage = Usage::of(
+            Some("a".into()),
+            Tokens {
+                input: 50,
+                ..Tokens::default()
+            },
+        )
+        .reported(0.5);
+        TurnOver {
+            usage: vec![usage],
+            ..over(Cause::Completed)
+        }
     };
-    rig.give(Input::Heard(used("a", 10))).give(Input::TurnOver(account())).give(Input::Heard(used("a", 10)));
-    rig.give(Input::TurnBegan).give(Input::TurnOver(account())).give(Input::TurnOver(account()));
+    rig.give(Input::Heard(used("a", 10)))
+        .give(Input::TurnOver(account()))
+        .give(Input::Heard(used("a", 10)));
+    rig.give(Input::TurnBegan)
+        .give(Input::TurnOver(account()))
+        .give(Input::TurnOver(account()));
     rig.give(Input::Stop).give(Input::Exited(exit(0), None));
-    assert_eq!(numbers(rig.turn_ended().usage.as_ref()), Some((Some(50), Some(0.5))));
-    assert_eq!(numbers(rig.ended().usage.as_ref()), Some((Some(100), Some(1.0))));
+    assert_eq!(
+        numbers(rig.turn_ended().usage.as_ref()),
+        Some((Some(50), Some(0.5)))
+    );
+    assert_eq!(
+        numbers(rig.ended().usage.as_ref()),
+        Some((Some(100), Some(1.0)))
+    );
 }
 
 // A session of many calls does not remember all of them.
@@ -127,7 +191,8 @@ fn an_account_replaces_what_was_heard_and_nothing_is_counted_after_it() {
 fn old_calls_are_forgotten() {
     let mut rig = Rig::working();
     for n in 0..25_000 {
-        rig.give(Input::Heard(call(&n.to_string()))).give(Input::Heard(result(&n.to_string())));
+        rig.give(Input::Heard(call(&n.to_string())))
+            .give(Input::Heard(result(&n.to_string())));
         rig.effects.clear();
     }
     let remembered = format!("{:?}", rig.machine.tools).len();

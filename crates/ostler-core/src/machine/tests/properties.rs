@@ -44,23 +44,35 @@ fn any_input() -> impl Strategy<Value = Input> {
 fn asked(id: &str) -> Input {
     let wants = crate::permission::ToolUse::of("t", crate::permission::ToolKind::Other);
     let otherwise = crate::permission::Otherwise::Person;
-    Input::Asked(crate::permission::PermissionRequest { id: id.into(), call: None, input: None, wants, otherwise })
+    Input::Asked(crate::permission::PermissionRequest {
+        id: id.into(),
+        call: None,
+        input: None,
+        wants,
+        otherwise,
+    })
 }
 
 fn any_limit() -> impl Strategy<Value = Option<Duration>> {
-    prop_oneof![Just(None), Just(Some(Duration::MAX)), (1u64..5000).prop_map(|s| Some(Duration::from_secs(s)))]
+    prop_oneof![
+        Just(None),
+        Just(Some(Duration::MAX)),
+        (1u64..5000).prop_map(|s| Some(Duration::from_secs(s)))
+    ]
 }
 
 fn any_limits() -> impl Strategy<Value = Limits> {
     let times = (any_limit(), any_limit(), any_limit(), any_limit());
-    (times, proptest::option::of(0u64..8000)).prop_map(|((wall, idle, startup, grace), event_bytes)| Limits {
-        wall,
-        idle,
-        startup,
-        grace: grace.unwrap_or_default(),
-        event_bytes,
-        ..Limits::default()
-    })
+    (times, proptest::option::of(0u64..8000)).prop_map(
+        |((wall, idle, startup, grace), event_bytes)| Limits {
+            wall,
+            idle,
+            startup,
+            grace: grace.unwrap_or_default(),
+            event_bytes,
+            ..Limits::default()
+        },
+    )
 }
 
 proptest! {

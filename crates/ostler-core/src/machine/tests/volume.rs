@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::event::Unreadable;
-use crate::permission::{PermissionRequest, Otherwise, ToolKind, ToolUse};
+use crate::permission::{Otherwise, PermissionRequest, ToolKind, ToolUse};
 use crate::spec::Attendance;
 
 const LIMIT: u64 = 20_000;
@@ -12,13 +12,33 @@ const LIMIT: u64 = 20_000;
 /// The JSON size of what was emitted, without the events that end turns and the session.
 fn stored(rig: &Rig) -> u64 {
     let ends = |kind: &&EventKind| !matches!(kind, EventKind::TurnEnded(_) | EventKind::Ended(_));
-    rig.events().iter().copied().filter(ends).map(|kind| serde_json::to_string(kind).unwrap().len() as u64).sum()
+    rig.events()
+        .iter()
+        .copied()
+        .filter(ends)
+        .map(|kind| serde_json::to_string(kind).unwrap().len() as u64)
+        .sum()
 }
 
 fn limited(after: AfterTurn) -> Rig {
-    let mut rig = Rig::new(Limits { event_bytes: Some(LIMIT), ..Limits::default() }, after);
-    rig.machine = Machine::new(rig.machine.limits.clone(), after).ruled(None, "/w".into(), Attendance::Attended);
-    for input in [Input::Send("hi".into()), Input::Start, Input::Spawned, Input::Heard(started())] {
+    let mut rig = Rig::new(
+        Limits {
+            event_bytes: Some(LIMIT),
+            ..Limits::default()
+        },
+        after,
+    );
+    rig.machine = Machine::new(rig.machine.limits.clone(), after).ruled(
+        None,
+        "/w".into(),
+        Attendance::Attended,
+    );
+    for input in [
+        Input::Send("hi".into()),
+        Input::Start,
+        Input::Spawned,
+        Input::Heard(started()),
+    ] {
         rig.give(input);
     }
     rig
@@ -40,18 +60,45 @@ fn floods() -> Vec<(&'static str, Flood)> {
         ("tool calls", |n| Input::Heard(call(&n.to_string()))),
         ("tool results", |n| {
             let (id, output) = (n.to_string(), "o".repeat(700));
-            Input::Heard(ToolResult { id, name: None, ok: true, output, denied: false, content: None }.into())
+            Input::Heard(
+                ToolResult {
+                    id,
+                    name: None,
+                    ok: true,
+                    output,
+                    denied: false,
+                    content: None,
+                }
+                .into(),
+            )
         }),
         ("unreadable lines", |_| {
-            Input::Heard(Unreadable { raw: "x".repeat(300), why: "no".into(), length: 300, lossy: false }.into())
+            Input::Heard(
+                Unreadable {
+                    raw: "x".repeat(300),
+                    why: "no".into(),
+                    length: 300,
+                    lossy: false,
+                }
+                .into(),
+            )
         }),
         ("the agent's notices", |_| Input::Heard(notice(300).into())),
         ("remarks", |_| Input::Remark(notice(300))),
         ("usage", |n| Input::Heard(used(&n.to_string(), 1))),
         ("who it is", |_| Input::Heard(started())),
         ("questions", |n| {
-            let (wants, input) = (ToolUse::of("t", ToolKind::Other), Some(RawJson::string(&"i".repeat(400))));
-            Input::Asked(PermissionRequest { id: n.to_string(), call: None, input, wants, otherwise: Otherwise::Person })
+            let (wants, input) = (
+                ToolUse::of("t", ToolKind::Other),
+                Some(RawJson::string(&"i".repeat(400))),
+            );
+            Input::Asked(PermissionRequest {
+                id: n.to_string(),
+                call: None,
+                input,
+                wants,
+                otherwise: Otherwise::Person,
+            })
         }),
     ]
 }
@@ -64,19 +111,37 @@ fn a_flood_of_any_kind_ends_the_turn_and_then_the_session() {
             rig.give(flood(n));
         }
         assert!(rig.machine.is_log_full(), "{name}");
-        assert!(rig.did(&Effect::Say(ToAgent::Interrupt)), "{name}: interrupted first");
+        assert!(
+            rig.did(&Effect::Say(ToAgent::Interrupt)),
+            "{name}: interrupted first"
+        );
         // Its results, answers and states: each is as small as what it belongs to.
         assert!(stored(&rig) <= 2 * LIMIT, "{name}: {}", stored(&rig));
         let before = stored(&rig);
         for n in 0..2000 {
             rig.give(flood(n));
         }
-        assert_eq!(stored(&rig), before, "{name}: nothing more of the agent's is stored");
-        rig.give(Input::TurnOver(over(Cause::Interrupted))).give(Input::Exited(exit(0), None));
+        assert_eq!(
+            stored(&rig),
+            before,
+            "{name}: nothing more of the agent's is stored"
+        );
+        rig.give(Input::TurnOver(over(Cause::Interrupted)))
+            .give(Input::Exited(exit(0), None));
         assert_eq!(rig.turn_ended().outcome.cause, Cause::OutputLimit, "{name}");
         assert_eq!(rig.ended().outcome.cause, Cause::OutputLimit, "{name}");
-        assert!(rig.ended().outcome.hint.as_ref().is_some_and(|hint| hint.contains("--max-log-size")), "{name}");
-        let notices = rig.events().into_iter().filter(|it| matches!(it, EventKind::Notice(it) if it.code == "log_full"));
+        assert!(
+            rig.ended()
+                .outcome
+                .hint
+                .as_ref()
+                .is_some_and(|hint| hint.contains("--max-log-size")),
+            "{name}"
+        );
+        let notices = rig
+            .events()
+            .into_iter()
+            .filter(|it| matches!(it, EventKind::Notice(it) if it.code == "log_full"));
         assert_eq!(notices.count(), 1, "{name}");
     }
 }
@@ -91,8 +156,17 @@ fn an_agent_that_does_not_stop_is_ended() {
     assert!(rig.did(&Effect::Terminate) && !rig.did(&Effect::Kill));
     rig.wait(5 * S);
     assert!(rig.did(&Effect::Kill));
-    rig.give(Input::Exited(Exit { signal: Some(9), ..Exit::default() }, None));
-    assert_eq!((rig.turn_ended().outcome.cause, rig.ended().outcome.cause), (Cause::OutputLimit, Cause::OutputLimit));
+    rig.give(Input::Exited(
+        Exit {
+            signal: Some(9),
+            ..Exit::default()
+        },
+        None,
+    ));
+    assert_eq!(
+        (rig.turn_ended().outcome.cause, rig.ended().outcome.cause),
+        (Cause::OutputLimit, Cause::OutputLimit)
+    );
 }
 
 #[test]
@@ -103,28 +177,45 @@ fn a_flood_between_turns_ends_the_session() {
         rig.give(Input::Heard(notice(500).into()));
     }
     assert!(rig.did(&Effect::CloseInput));
-    rig.give(Input::Send("more".into())).give(Input::Exited(exit(0), None));
+    rig.give(Input::Send("more".into()))
+        .give(Input::Exited(exit(0), None));
     assert_eq!(rig.ended().outcome.cause, Cause::OutputLimit);
-    assert_eq!(rig.turn_ended().outcome.cause, Cause::Completed, "the turn was over before");
+    assert_eq!(
+        rig.turn_ended().outcome.cause,
+        Cause::Completed,
+        "the turn was over before"
+    );
 }
 
 #[test]
 fn the_event_that_does_not_fit_is_left_out() {
     let mut rig = limited(AfterTurn::End);
     rig.give(Input::Heard(text(&"t".repeat(60_000))));
-    assert!(rig.machine.is_log_full() && stored(&rig) < LIMIT, "{}", stored(&rig));
+    assert!(
+        rig.machine.is_log_full() && stored(&rig) < LIMIT,
+        "{}",
+        stored(&rig)
+    );
 }
 
 #[test]
 fn turns_that_the_agent_adds_count_too() {
     let mut rig = limited(AfterTurn::Wait);
     for _ in 0..1000 {
-        let long = TurnOver { text: Some("a".repeat(300)), ..over(Cause::Completed) };
+        let long = TurnOver {
+            text: Some("a".repeat(300)),
+            ..over(Cause::Completed)
+        };
         rig.give(Input::TurnOver(long)).give(Input::TurnBegan);
     }
-    rig.give(Input::TurnOver(over(Cause::Interrupted))).give(Input::Exited(exit(0), None));
+    rig.give(Input::TurnOver(over(Cause::Interrupted)))
+        .give(Input::Exited(exit(0), None));
     assert_eq!(rig.ended().outcome.cause, Cause::OutputLimit);
-    let all: usize = rig.events().iter().map(|kind| serde_json::to_string(kind).unwrap().len()).sum();
+    let all: usize = rig
+        .events()
+        .iter()
+        .map(|kind| serde_json::to_string(kind).unwrap().len())
+        .sum();
     assert!(all as u64 <= 2 * LIMIT, "{all}");
 }
 
@@ -134,24 +225,52 @@ fn the_last_result_of_a_flood_is_trimmed() {
     for _ in 0..100 {
         rig.give(Input::Heard(text(&"t".repeat(500))));
     }
-    let usage: Vec<Usage> = (0..5000).map(|n| Usage::of(Some(n.to_string()), Tokens::default())).collect();
-    let (text, structured) = (Some("a".repeat(1_000_000)), Some(RawJson::string(&"b".repeat(1_000_000))));
-    rig.give(Input::TurnOver(TurnOver { text, structured, usage, ..over(Cause::Completed) }));
+    let usage: Vec<Usage> = (0..5000)
+        .map(|n| Usage::of(Some(n.to_string()), Tokens::default()))
+        .collect();
+    let (text, structured) = (
+        Some("a".repeat(1_000_000)),
+        Some(RawJson::string(&"b".repeat(1_000_000))),
+    );
+    rig.give(Input::TurnOver(TurnOver {
+        text,
+        structured,
+        usage,
+        ..over(Cause::Completed)
+    }));
     rig.give(Input::Exited(exit(0), None));
-    let all: usize = rig.events().iter().map(|kind| serde_json::to_string(kind).unwrap().len()).sum();
+    let all: usize = rig
+        .events()
+        .iter()
+        .map(|kind| serde_json::to_string(kind).unwrap().len())
+        .sum();
     assert!(all as u64 <= 3 * LIMIT, "{all}");
 }
 
 #[test]
 fn without_a_limit_nothing_is_left_out() {
-    let mut rig = Rig::new(Limits { event_bytes: None, ..Limits::default() }, AfterTurn::End);
-    for input in [Input::Send("hi".into()), Input::Start, Input::Spawned, Input::Heard(started())] {
+    let mut rig = Rig::new(
+        Limits {
+            event_bytes: None,
+            ..Limits::default()
+        },
+        AfterTurn::End,
+    );
+    for input in [
+        Input::Send("hi".into()),
+        Input::Start,
+        Input::Spawned,
+        Input::Heard(started()),
+    ] {
         rig.give(input);
     }
     for _ in 0..1000 {
         rig.give(Input::Heard(text(&"t".repeat(500))));
     }
-    assert_eq!(rig.words().iter().filter(|word| **word == "text").count(), 1000);
+    assert_eq!(
+        rig.words().iter().filter(|word| **word == "text").count(),
+        1000
+    );
 }
 
 proptest! {

@@ -17,7 +17,9 @@ pub(super) enum Takes {
 
 /// What the program `words[0]` makes of the rest. `is_fed`: it has something to read.
 pub(super) fn takes(words: &[Word], is_fed: bool) -> Takes {
-    let Some((program, args)) = words.split_first() else { return Takes::Nothing };
+    let Some((program, args)) = words.split_first() else {
+        return Takes::Nothing;
+    };
     match program.name.as_str() {
         "xargs" => xargs(args),
         "find" => find(args),
@@ -31,27 +33,44 @@ pub(super) fn takes(words: &[Word], is_fed: bool) -> Takes {
 
 fn is_anything(name: &str, args: &[Word], is_fed: bool) -> bool {
     match name {
-        "env" => options(args).any(|option| has_letter(option, 'S') || is_long(option, "split-string")),
+        "env" => {
+            options(args).any(|option| has_letter(option, 'S') || is_long(option, "split-string"))
+        }
         "git" => git(args),
         "awk" | "gawk" | "mawk" | "nawk" | "original-awk" => args.iter().any(|arg| awk(&arg.text)),
         "sed" | "gsed" => sed_scripts(args).iter().any(|script| !is_tame(script)),
         "make" | "gmake" if makefile_is_read(args) => true,
         "ssh" => ssh(args, is_fed),
-        "source" | "." => args.first().map_or(is_fed, |file| is_stdin(&file.text) || file.is_open),
-        "su" | "runuser" | "sg" => is_fed && !options(args).any(|arg| has_letter(arg, 'c') || is_long(arg, "command")),
+        "source" | "." => args
+            .first()
+            .map_or(is_fed, |file| is_stdin(&file.text) || file.is_open),
+        "su" | "runuser" | "sg" => {
+            is_fed && !options(args).any(|arg| has_letter(arg, 'c') || is_long(arg, "command"))
+        }
         "sudo" | "doas" => {
-            options(args).any(|arg| "si".contains(arg.trim_start_matches('-')) && arg.len() == 2) && is_fed
+            options(args).any(|arg| "si".contains(arg.trim_start_matches('-')) && arg.len() == 2)
+                && is_fed
         }
-        name if name.split('.').next().is_some_and(|name| is_one_of(SCRIPTED, name)) => shell(args, is_fed),
-        name => {
-            RUNNERS.iter().filter(|runner| is_one_like(runner.names, name)).any(|runner| runs(runner, args, is_fed))
+        name if name
+            .split('.')
+            .next()
+            .is_some_and(|name| is_one_of(SCRIPTED, name)) =>
+        {
+            shell(args, is_fed)
         }
+        name => RUNNERS
+            .iter()
+            .filter(|runner| is_one_like(runner.names, name))
+            .any(|runner| runs(runner, args, is_fed)),
     }
 }
 
 /// A word that could become any words, taken from data.
 pub(super) fn open_word() -> Word {
-    Word { is_open: true, ..Word::default() }
+    Word {
+        is_open: true,
+        ..Word::default()
+    }
 }
 
 fn is_one_of(names: &str, name: &str) -> bool {
@@ -63,12 +82,15 @@ fn is_one_like(names: &str, name: &str) -> bool {
 }
 
 fn options(args: &[Word]) -> impl Iterator<Item = &str> {
-    args.iter().map(|arg| arg.text.as_str()).filter(|text| text.starts_with('-'))
+    args.iter()
+        .map(|arg| arg.text.as_str())
+        .filter(|text| text.starts_with('-'))
 }
 
 /// Whether an argument is a group of short options with this one in it.
 fn has_letter(arg: &str, letter: char) -> bool {
-    arg.strip_prefix('-').is_some_and(|rest| !rest.starts_with('-') && rest.contains(letter))
+    arg.strip_prefix('-')
+        .is_some_and(|rest| !rest.starts_with('-') && rest.contains(letter))
 }
 
 /// Whether an argument is this long option, with one dash or two, possibly cut short.
@@ -80,23 +102,32 @@ fn is_long(arg: &str, name: &str) -> bool {
 
 /// Whether a path means what is given to read.
 fn is_stdin(path: &str) -> bool {
-    path == "-" || path.starts_with("/dev/stdin") || path.starts_with("/dev/fd/") || path.starts_with("/proc/")
+    path == "-"
+        || path.starts_with("/dev/stdin")
+        || path.starts_with("/dev/fd/")
+        || path.starts_with("/proc/")
 }
 
 /// `xargs [options] command [arguments] < data`.
 fn xargs(args: &[Word]) -> Takes {
     const VALUES: &str = "aIEdLnPsJRS";
-    const LONG_VALUES: &str = "arg-file delimiter max-lines max-args max-procs max-chars process-slot-var";
+    const LONG_VALUES: &str =
+        "arg-file delimiter max-lines max-args max-procs max-chars process-slot-var";
     let mut replaced: Option<String> = None;
     let mut at = 0;
-    while let Some(arg) = args.get(at).filter(|arg| !arg.is_open && arg.text.len() > 1 && arg.text.starts_with('-')) {
+    while let Some(arg) = args
+        .get(at)
+        .filter(|arg| !arg.is_open && arg.text.len() > 1 && arg.text.starts_with('-'))
+    {
         let text = arg.text.as_str();
         at += 1;
         if text == "--" {
             break;
         }
         if let Some(long) = text.strip_prefix("--") {
-            let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
+            let (name, value) = long
+                .split_once('=')
+                .map_or((long, None), |(name, value)| (name, Some(value)));
             if "replace".starts_with(name) {
                 replaced = Some(value.unwrap_or("{}").to_owned());
             } else if value.is_none() && is_one_of(LONG_VALUES, name) {
@@ -105,7 +136,11 @@ fn xargs(args: &[Word]) -> Takes {
             continue;
         }
         // The first letter that takes a value takes the rest of the word, or the next word.
-        let Some((place, letter)) = text.char_indices().skip(1).find(|(_, c)| VALUES.contains(*c) || *c == 'i') else {
+        let Some((place, letter)) = text
+            .char_indices()
+            .skip(1)
+            .find(|(_, c)| VALUES.contains(*c) || *c == 'i')
+        else {
             continue;
         };
         let glued = &text[place + letter.len_utf8()..];
@@ -129,7 +164,9 @@ fn with_data(command: &[Word], replaced: Option<&str>) -> Vec<Word> {
     let mut words = command.to_vec();
     match replaced.filter(|text| !text.is_empty()) {
         Some(text) => {
-            words.iter_mut().for_each(|word| word.is_open |= word.text.contains(text));
+            words
+                .iter_mut()
+                .for_each(|word| word.is_open |= word.text.contains(text));
         }
         None => words.push(open_word()),
     }
@@ -143,7 +180,10 @@ fn find(args: &[Word]) -> Takes {
         match arg.text.as_str() {
             "-exec" | "-execdir" | "-ok" | "-okdir" => {
                 let rest = &args[at + 1..];
-                let end = rest.iter().position(|word| word.text == ";" || word.text == "+").unwrap_or(rest.len());
+                let end = rest
+                    .iter()
+                    .position(|word| word.text == ";" || word.text == "+")
+                    .unwrap_or(rest.len());
                 commands.push(with_data(&rest[..end], Some("{}")));
             }
             "-delete" => commands.push(words(&["rm", "-r", "-f"])),
@@ -161,10 +201,18 @@ fn fd(args: &[Word]) -> Takes {
         let long = text.split('=').next().unwrap_or(text);
         ["--exec", "--exec-batch"].contains(&long) || has_letter(text, 'x') || has_letter(text, 'X')
     };
-    let Some(at) = args.iter().position(|arg| is_exec(&arg.text)) else { return Takes::Nothing };
-    let glued = args[at].text.split_once('=').map(|(_, command)| words(&[command]));
+    let Some(at) = args.iter().position(|arg| is_exec(&arg.text)) else {
+        return Takes::Nothing;
+    };
+    let glued = args[at]
+        .text
+        .split_once('=')
+        .map(|(_, command)| words(&[command]));
     let rest = &args[at + 1..];
-    let end = rest.iter().position(|word| word.text == ";").unwrap_or(rest.len());
+    let end = rest
+        .iter()
+        .position(|word| word.text == ";")
+        .unwrap_or(rest.len());
     let mut command = glued.unwrap_or_default();
     command.extend_from_slice(&rest[..end]);
     let is_placed = command.iter().any(|word| word.text.contains('{'));
@@ -172,12 +220,26 @@ fn fd(args: &[Word]) -> Takes {
 }
 
 fn commands_or_nothing(commands: Vec<Vec<Word>>) -> Takes {
-    let commands: Vec<_> = commands.into_iter().filter(|command| !command.is_empty()).collect();
-    if commands.is_empty() { Takes::Nothing } else { Takes::Commands(commands) }
+    let commands: Vec<_> = commands
+        .into_iter()
+        .filter(|command| !command.is_empty())
+        .collect();
+    if commands.is_empty() {
+        Takes::Nothing
+    } else {
+        Takes::Commands(commands)
+    }
 }
 
 fn words(texts: &[&str]) -> Vec<Word> {
-    texts.iter().map(|text| Word { text: (*text).to_owned(), name: super::base(text), is_open: false }).collect()
+    texts
+        .iter()
+        .map(|text| Word {
+            text: (*text).to_owned(),
+            name: super::base(text),
+            is_open: false,
+        })
+        .collect()
 }
 
 /// Whether a shell reads its script from what it is given. A script in a file is the file's, and text after `-c` is read as a
@@ -193,8 +255,9 @@ fn shell(args: &[Word], is_fed: bool) -> bool {
             return args.get(at + 1).is_none_or(|text| text.is_open);
         }
         if !text.starts_with(['-', '+']) {
-            let is_value =
-                at > 0 && ["-o", "+o", "-O", "+O", "--rcfile", "--init-file"].contains(&args[at - 1].text.as_str());
+            let is_value = at > 0
+                && ["-o", "+o", "-O", "+O", "--rcfile", "--init-file"]
+                    .contains(&args[at - 1].text.as_str());
             if !is_value {
                 return is_stdin(text);
             }
@@ -208,7 +271,9 @@ fn runs(runner: &Runner, args: &[Word], is_fed: bool) -> bool {
     let long = |text: &str| {
         let bare = text.trim_start_matches('-');
         let name = bare.split('=').next().unwrap_or(bare).to_lowercase();
-        !name.is_empty() && (text.starts_with('-') || text == "eval") && is_one_of(runner.long, &name)
+        !name.is_empty()
+            && (text.starts_with('-') || text == "eval")
+            && is_one_of(runner.long, &name)
     };
     if runner.long == "*" {
         return is_fed || !args.is_empty();
@@ -235,16 +300,27 @@ fn runs(runner: &Runner, args: &[Word], is_fed: bool) -> bool {
         if text == "-" || !text.starts_with('-') {
             return is_stdin(text);
         }
-        let cluster = if text.starts_with("--") { "" } else { &text[1..] };
+        let cluster = if text.starts_with("--") {
+            ""
+        } else {
+            &text[1..]
+        };
         // Python takes a module for its script.
-        let end = cluster.find('m').filter(|_| runner.names.starts_with("python")).unwrap_or(cluster.len());
+        let end = cluster
+            .find('m')
+            .filter(|_| runner.names.starts_with("python"))
+            .unwrap_or(cluster.len());
         if cluster[..end].contains(|c| runner.short.contains(c)) {
             return true;
         }
         if end < cluster.len() {
             return false;
         }
-        at += if cluster.ends_with(|c| values.contains(c)) { 2 } else { 1 };
+        at += if cluster.ends_with(|c| values.contains(c)) {
+            2
+        } else {
+            1
+        };
     }
     is_fed
 }
@@ -253,10 +329,16 @@ fn runs(runner: &Runner, args: &[Word], is_fed: bool) -> bool {
 fn makefile_is_read(args: &[Word]) -> bool {
     args.iter().enumerate().any(|(at, arg)| {
         let text = arg.text.as_str();
-        let next = || args.get(at + 1).is_some_and(|file| is_stdin(&file.text) || file.is_open);
+        let next = || {
+            args.get(at + 1)
+                .is_some_and(|file| is_stdin(&file.text) || file.is_open)
+        };
         match text {
             "-f" | "--file" | "--makefile" => next(),
-            _ => text.strip_prefix("-f").or_else(|| text.split_once('=').map(|(_, file)| file)).is_some_and(is_stdin),
+            _ => text
+                .strip_prefix("-f")
+                .or_else(|| text.split_once('=').map(|(_, file)| file))
+                .is_some_and(is_stdin),
         }
     })
 }
@@ -271,8 +353,13 @@ fn ssh(args: &[Word], is_fed: bool) -> bool {
         if text.to_lowercase().contains("command=") || text.to_lowercase().contains("command ") {
             return true;
         }
-        let takes_next = text.len() == 2 && text.starts_with('-') && text.ends_with(|c| VALUES.contains(c));
-        if takes_next && args.get(at + 1).is_some_and(|next| next.text.to_lowercase().contains("command")) {
+        let takes_next =
+            text.len() == 2 && text.starts_with('-') && text.ends_with(|c| VALUES.contains(c));
+        if takes_next
+            && args
+                .get(at + 1)
+                .is_some_and(|next| next.text.to_lowercase().contains("command"))
+        {
             return true;
         }
         operands += usize::from(!text.starts_with('-'));
@@ -291,29 +378,46 @@ fn git(args: &[Word]) -> bool {
     while let Some(arg) = args.get(at).filter(|arg| arg.text.starts_with('-')) {
         let text = arg.text.as_str();
         match text {
-            "-c" if args.get(at + 1).is_none_or(|setting| setting.is_open || !is_harmless(&setting.text)) => {
+            "-c" if args
+                .get(at + 1)
+                .is_none_or(|setting| setting.is_open || !is_harmless(&setting.text)) =>
+            {
                 return true;
             }
-            "-c" | "-C" | "--git-dir" | "--work-tree" | "--namespace" | "--super-prefix" | "--attr-source" => at += 2,
-            _ if text.starts_with("--config-env") || text.starts_with("--exec-path=") => return true,
+            "-c" | "-C" | "--git-dir" | "--work-tree" | "--namespace" | "--super-prefix"
+            | "--attr-source" => at += 2,
+            _ if text.starts_with("--config-env") || text.starts_with("--exec-path=") => {
+                return true;
+            }
             _ => at += 1,
         }
     }
-    let Some((sub_command, rest)) = args.get(at..).and_then(<[Word]>::split_first) else { return false };
+    let Some((sub_command, rest)) = args.get(at..).and_then(<[Word]>::split_first) else {
+        return false;
+    };
     if sub_command.text == "config" {
-        let set = rest.iter().filter(|arg| !arg.text.starts_with('-')).map(|arg| arg.text.as_str());
-        let keys: Vec<&str> = set.filter(|word| !["set", "get", "list", "unset"].contains(word)).collect();
+        let set = rest
+            .iter()
+            .filter(|arg| !arg.text.starts_with('-'))
+            .map(|arg| arg.text.as_str());
+        let keys: Vec<&str> = set
+            .filter(|word| !["set", "get", "list", "unset"].contains(word))
+            .collect();
         return keys.len() > 1 && !is_harmless(keys[0]);
     }
     if rest.iter().any(|arg| arg.text.starts_with("ext::")) {
         return true;
     }
-    let entries = GIT_RUNS.iter().filter(|(name, _, _)| *name == sub_command.text);
+    let entries = GIT_RUNS
+        .iter()
+        .filter(|(name, _, _)| *name == sub_command.text);
     entries.into_iter().any(|(_, short, long)| {
         *long == "*"
             || rest.iter().any(|arg| {
                 let text = arg.text.as_str();
-                let is_option = long.split(' ').any(|name| is_long(text, name) || text == name);
+                let is_option = long
+                    .split(' ')
+                    .any(|name| is_long(text, name) || text == name);
                 is_option || short.chars().any(|letter| has_letter(text, letter))
             })
     })
@@ -332,13 +436,22 @@ fn sed_scripts(args: &[Word]) -> Vec<&str> {
     let named: Vec<&str> = (0..texts.len())
         .filter_map(|at| match texts[at] {
             "-e" | "--expression" => after(at),
-            text if text.starts_with("--expression=") => text.split_once('=').map(|(_, script)| script),
-            text if text.starts_with('-') && !text.starts_with("--") && text.ends_with('e') => after(at),
+            text if text.starts_with("--expression=") => {
+                text.split_once('=').map(|(_, script)| script)
+            }
+            text if text.starts_with('-') && !text.starts_with("--") && text.ends_with('e') => {
+                after(at)
+            }
             text => text.strip_prefix("-e"),
         })
         .collect();
     match named.is_empty() {
-        true => texts.iter().copied().find(|text| !text.starts_with('-')).into_iter().collect(),
+        true => texts
+            .iter()
+            .copied()
+            .find(|text| !text.starts_with('-'))
+            .into_iter()
+            .collect(),
         false => named,
     }
 }
@@ -351,18 +464,24 @@ fn is_tame(script: &str) -> bool {
         rest = match c {
             // Addresses, blocks, and commands without arguments.
             '0'..='9' | '$' | ',' | '~' | '+' | '!' | '{' | '}' | ';' | ' ' | '\t' | '\n' => tail,
-            '=' | 'd' | 'D' | 'g' | 'G' | 'h' | 'H' | 'l' | 'n' | 'N' | 'p' | 'P' | 'q' | 'Q' | 'x' | 'z' | 'F' => tail,
+            '=' | 'd' | 'D' | 'g' | 'G' | 'h' | 'H' | 'l' | 'n' | 'N' | 'p' | 'P' | 'q' | 'Q'
+            | 'x' | 'z' | 'F' => tail,
             '/' => match past(tail, '/') {
                 Some(tail) => tail.trim_start_matches(['I', 'M']),
                 None => return false,
             },
             's' | 'y' => {
-                let Some(delimiter) = tail.chars().next() else { return false };
-                let parts = past(&tail[delimiter.len_utf8()..], delimiter).and_then(|tail| past(tail, delimiter));
+                let Some(delimiter) = tail.chars().next() else {
+                    return false;
+                };
+                let parts = past(&tail[delimiter.len_utf8()..], delimiter)
+                    .and_then(|tail| past(tail, delimiter));
                 let Some(tail) = parts else { return false };
                 tail.trim_start_matches(|c: char| "gpIiMm".contains(c) || c.is_ascii_digit())
             }
-            'a' | 'i' | 'c' | 'r' | 'R' | 'w' | 'W' | '#' => tail.split_once('\n').map_or("", |(_, tail)| tail),
+            'a' | 'i' | 'c' | 'r' | 'R' | 'w' | 'W' | '#' => {
+                tail.split_once('\n').map_or("", |(_, tail)| tail)
+            }
             'b' | 't' | 'T' | ':' => tail.split_once(['\n', ';']).map_or("", |(_, tail)| tail),
             _ => return false,
         };

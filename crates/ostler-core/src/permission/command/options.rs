@@ -6,12 +6,41 @@ use super::Word;
 /// Names of options that mean the same, by program. The first word of each entry lists programs, each further one is a group:
 /// single characters are short options, longer names are long ones.
 const SYNONYMS: &[(&str, &[&str])] = &[
-    ("rm", &["r R recursive", "f force", "d dir", "i I interactive", "v verbose"]),
-    ("cp", &["r R recursive", "f force remove-destination", "v verbose", "n no-clobber", "a archive"]),
-    ("mv", &["f force", "v verbose", "n no-clobber", "i interactive"]),
+    (
+        "rm",
+        &[
+            "r R recursive",
+            "f force",
+            "d dir",
+            "i I interactive",
+            "v verbose",
+        ],
+    ),
+    (
+        "cp",
+        &[
+            "r R recursive",
+            "f force remove-destination",
+            "v verbose",
+            "n no-clobber",
+            "a archive",
+        ],
+    ),
+    (
+        "mv",
+        &["f force", "v verbose", "n no-clobber", "i interactive"],
+    ),
     ("ln", &["f force", "s symbolic"]),
     ("mkdir", &["p parents", "m mode"]),
-    ("chmod chown chgrp setfacl chcon", &["R recursive", "f silent quiet", "h no-dereference", "v verbose"]),
+    (
+        "chmod chown chgrp setfacl chcon",
+        &[
+            "R recursive",
+            "f silent quiet",
+            "h no-dereference",
+            "v verbose",
+        ],
+    ),
     (
         "git",
         &[
@@ -33,19 +62,63 @@ const SYNONYMS: &[(&str, &[&str])] = &[
         ],
     ),
     ("kill pkill killall", &["9 KILL SIGKILL", "s signal"]),
-    ("curl", &["X request", "d data data-raw data-binary data-urlencode json", "T upload-file", "o output", "F form"]),
-    ("wget", &["O output-document", "method", "post-data post-file body-data body-file"]),
-    ("tar", &["x extract get", "c create", "f file", "C directory", "P absolute-names", "v verbose", "t list"]),
-    ("apt apt-get dnf yum", &["y yes assume-yes assumeyes", "q quiet"]),
-    ("sed", &["i in-place", "n quiet silent", "e expression", "E r regexp-extended"]),
+    (
+        "curl",
+        &[
+            "X request",
+            "d data data-raw data-binary data-urlencode json",
+            "T upload-file",
+            "o output",
+            "F form",
+        ],
+    ),
+    (
+        "wget",
+        &[
+            "O output-document",
+            "method",
+            "post-data post-file body-data body-file",
+        ],
+    ),
+    (
+        "tar",
+        &[
+            "x extract get",
+            "c create",
+            "f file",
+            "C directory",
+            "P absolute-names",
+            "v verbose",
+            "t list",
+        ],
+    ),
+    (
+        "apt apt-get dnf yum",
+        &["y yes assume-yes assumeyes", "q quiet"],
+    ),
+    (
+        "sed",
+        &[
+            "i in-place",
+            "n quiet silent",
+            "e expression",
+            "E r regexp-extended",
+        ],
+    ),
 ];
 
 /// Options that include others.
-const INCLUDES: &[(&str, &str, &str)] =
-    &[("git", "D", "d f"), ("git", "M", "m f"), ("git", "mirror", "f d"), ("cp", "a", "r"), ("cp", "archive", "r")];
+const INCLUDES: &[(&str, &str, &str)] = &[
+    ("git", "D", "d f"),
+    ("git", "M", "m f"),
+    ("git", "mirror", "f d"),
+    ("cp", "a", "r"),
+    ("cp", "archive", "r"),
+];
 
 /// Programs whose options have one dash and a whole name.
-const SINGLE_DASH: &str = "find java javac go terraform tofu openssl ffmpeg gcc clang rustc pwsh powershell xset";
+const SINGLE_DASH: &str =
+    "find java javac go terraform tofu openssl ffmpeg gcc clang rustc pwsh powershell xset";
 
 /// One option of a rule, or its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,8 +143,14 @@ pub(super) struct Options {
 
 /// Separates the words of a rule after its program into those that have an order, and options.
 pub(super) fn separate(program: &str, words: &[String]) -> (Vec<String>, Options) {
-    let known = SYNONYMS.iter().find(|(programs, _)| programs.split(' ').any(|known| known == program));
-    let mut options = Options { groups: known.map(|known| known.1), program: program.to_owned(), wanted: Vec::new() };
+    let known = SYNONYMS
+        .iter()
+        .find(|(programs, _)| programs.split(' ').any(|known| known == program));
+    let mut options = Options {
+        groups: known.map(|known| known.1),
+        program: program.to_owned(),
+        wanted: Vec::new(),
+    };
     let mut ordered = Vec::new();
     for word in words {
         match word.strip_prefix('-') {
@@ -95,18 +174,24 @@ impl Options {
         };
         match rest.strip_prefix('-') {
             Some(long) => {
-                let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
+                let (name, value) = long
+                    .split_once('=')
+                    .map_or((long, None), |(name, value)| (name, Some(value)));
                 self.wanted.push(Wanted::Long(name.to_owned()));
-                self.wanted.extend(value.map(|value| Wanted::Value(value.to_owned())));
+                self.wanted
+                    .extend(value.map(|value| Wanted::Value(value.to_owned())));
             }
-            None if rest.chars().count() > 1 && is_word(rest) => self.wanted.push(Wanted::Long(rest.to_owned())),
+            None if rest.chars().count() > 1 && is_word(rest) => {
+                self.wanted.push(Wanted::Long(rest.to_owned()))
+            }
             None => {
                 let parts = |letter: char| match (self.program.as_str(), letter) {
                     ("git", 'D') => vec!['d', 'f'],
                     ("git", 'M') => vec!['m', 'f'],
                     _ => vec![letter],
                 };
-                self.wanted.extend(rest.chars().flat_map(parts).map(Wanted::Short));
+                self.wanted
+                    .extend(rest.chars().flat_map(parts).map(Wanted::Short));
             }
         }
     }
@@ -128,7 +213,8 @@ impl Options {
         match &self.wanted[nth] {
             Wanted::Like(pattern) => is_like(pattern, text),
             Wanted::Value(value) => {
-                let glued = text.starts_with('-') && value.split('*').all(|piece| text.contains(piece));
+                let glued =
+                    text.starts_with('-') && value.split('*').all(|piece| text.contains(piece));
                 is_like(value, text) || glued
             }
             Wanted::Short(letter) => self.means(letter.encode_utf8(&mut [0; 4]), text),
@@ -139,13 +225,18 @@ impl Options {
     /// Whether an argument may be the option of a name.
     fn means(&self, name: &str, arg: &str) -> bool {
         let named = |given: &str| {
-            self.same(name).any(|same| same == given || (given.len() > 1 && same.len() > 1 && same.starts_with(given)))
+            self.same(name).any(|same| {
+                same == given || (given.len() > 1 && same.len() > 1 && same.starts_with(given))
+            })
         };
         let included = |given: &str| {
             INCLUDES
                 .iter()
                 .filter(|(program, option, _)| *program == self.program && *option == given)
-                .any(|(_, _, more)| more.split(' ').any(|option| self.same(name).any(|same| same == option)))
+                .any(|(_, _, more)| {
+                    more.split(' ')
+                        .any(|option| self.same(name).any(|same| same == option))
+                })
         };
         let is = |given: &str| named(given) || included(given);
         match arg.strip_prefix('-') {
@@ -159,12 +250,14 @@ impl Options {
                     let letters = || rest.chars().map(|c| c.to_string());
                     letters().any(|letter| is(&letter))
                         || is(rest.split('=').next().unwrap_or(rest))
-                        || (self.groups.is_none() && letters().any(|letter| is_first(&letter, name)))
+                        || (self.groups.is_none()
+                            && letters().any(|letter| is_first(&letter, name)))
                 }
             },
             // A refspec can say the same as an option.
             None if self.program == "git" => {
-                (arg.starts_with('+') && is("f")) || (arg.starts_with(':') && arg.len() > 1 && is("d"))
+                (arg.starts_with('+') && is("f"))
+                    || (arg.starts_with(':') && arg.len() > 1 && is("d"))
             }
             None => false,
         }
@@ -184,7 +277,9 @@ impl Options {
 pub fn is_same_option(program: &str, option: &str, arg: &str) -> bool {
     let (_, options) = separate(program, &[option.to_owned()]);
     let word = Word::literal(arg);
-    options.groups.is_some() && options.len() > 0 && (0..options.len()).all(|nth| options.could_be(nth, &word))
+    options.groups.is_some()
+        && options.len() > 0
+        && (0..options.len()).all(|nth| options.could_be(nth, &word))
 }
 
 /// Whether a long option may be a short one spelt out: nobody knows all programs, so a letter of its name is enough.

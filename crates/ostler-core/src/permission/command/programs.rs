@@ -14,9 +14,15 @@ pub(super) const WRAPPERS: &str = "\
 
 /// Programs that run their arguments if one of these words is among them.
 pub(super) const CONTAINERS: &[(&str, &str)] = &[
-    ("docker podman nerdctl kubectl oc docker-compose lxc incus", "run exec debug"),
+    (
+        "docker podman nerdctl kubectl oc docker-compose lxc incus",
+        "run exec debug",
+    ),
     ("npm pnpm yarn bun", "run exec dlx x create explore"),
-    ("uv poetry pipenv pdm hatch rye bundle conda mamba micromamba pixi rustup direnv dotenv", "run exec"),
+    (
+        "uv poetry pipenv pdm hatch rye bundle conda mamba micromamba pixi rustup direnv dotenv",
+        "run exec",
+    ),
     ("mise asdf", "exec x run watch"),
     ("nix", "run develop shell"),
     ("heroku fly gcloud vagrant adb", "run ssh shell console"),
@@ -52,12 +58,27 @@ pub(super) struct Runner {
     pub(super) script: Option<&'static str>,
 }
 
-const fn interpreter(names: &'static str, short: &'static str, long: &'static str, values: &'static str) -> Runner {
-    Runner { names, short, long, script: Some(values) }
+const fn interpreter(
+    names: &'static str,
+    short: &'static str,
+    long: &'static str,
+    values: &'static str,
+) -> Runner {
+    Runner {
+        names,
+        short,
+        long,
+        script: Some(values),
+    }
 }
 
 const fn other(names: &'static str, short: &'static str, long: &'static str) -> Runner {
-    Runner { names, short, long, script: None }
+    Runner {
+        names,
+        short,
+        long,
+        script: None,
+    }
 }
 
 /// Programs with such options.

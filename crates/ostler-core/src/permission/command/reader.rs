@@ -25,7 +25,10 @@ impl Reader {
 
     /// Reads a line; `is_strict` says that only spaces and tabs part words.
     pub(super) fn read_with(line: &str, heeds_quotes: bool, is_strict: bool) -> Self {
-        let mut reader = Self { is_strict, ..Self::default() };
+        let mut reader = Self {
+            is_strict,
+            ..Self::default()
+        };
         let mut chars = line.chars().peekable();
         let mut quote = None;
         while let Some(c) = chars.next() {
@@ -100,11 +103,18 @@ impl Reader {
 
     fn redirect(&mut self, c: char, chars: &mut Chars<'_>) {
         // `2>` and `{name}>` are about a descriptor, not an argument.
-        if self.word.as_ref().is_some_and(|word| is_descriptor(&word.text)) {
+        if self
+            .word
+            .as_ref()
+            .is_some_and(|word| is_descriptor(&word.text))
+        {
             self.word = None;
         }
         self.end_word();
-        if chars.next_if(|next| "<>".contains(*next)).is_some_and(|next| (c, next) == ('<', '<')) {
+        if chars
+            .next_if(|next| "<>".contains(*next))
+            .is_some_and(|next| (c, next) == ('<', '<'))
+        {
             self.is_odd = true;
         }
         chars.next_if(|next| "&|".contains(*next));
@@ -124,12 +134,18 @@ impl Reader {
     }
 
     fn end_word(&mut self) {
-        let Some(mut word) = self.word.take() else { return };
+        let Some(mut word) = self.word.take() else {
+            return;
+        };
         // A lone brace groups commands, and braces without a list stay as they are.
         let is_list = word.text.contains(',') || word.text.contains("..");
         word.is_open &= is_list || word.text.contains(['$', '`', '*', '?', '[']);
         word.name = base(&word.text);
-        let list = if std::mem::take(&mut self.is_target) { &mut self.segment.aside } else { &mut self.segment.words };
+        let list = if std::mem::take(&mut self.is_target) {
+            &mut self.segment.aside
+        } else {
+            &mut self.segment.words
+        };
         list.push(word);
     }
 
@@ -174,9 +190,14 @@ pub(super) fn without_comments(line: &str, heeds_quotes: bool) -> Option<String>
 
 /// Whether a word before a redirection says which descriptor is meant.
 fn is_descriptor(text: &str) -> bool {
-    let name = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
+    let name = text
+        .strip_prefix('{')
+        .and_then(|text| text.strip_suffix('}'));
     let is_name = |name: &str| {
-        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '[' || c == ']')
+        !name.is_empty()
+            && name
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '[' || c == ']')
     };
     text.chars().all(|c| c.is_ascii_digit()) || name.is_some_and(is_name)
 }

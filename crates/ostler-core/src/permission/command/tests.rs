@@ -10,7 +10,10 @@ fn policy(action: &str, commands: &[&str]) -> Policy {
 }
 
 fn decide(policy: &Policy, command: Command) -> &'static str {
-    let wants = ToolUse { command: Some(command), ..ToolUse::of("Shell", ToolKind::Execute) };
+    let wants = ToolUse {
+        command: Some(command),
+        ..ToolUse::of("Shell", ToolKind::Execute)
+    };
     policy.decide(&wants, "/w").ruled.as_str()
 }
 
@@ -19,7 +22,10 @@ fn shell(policy: &Policy, line: &str) -> &'static str {
 }
 
 fn words(policy: &Policy, words: &[&str]) -> &'static str {
-    decide(policy, Command::Words(words.iter().map(|&word| word.to_owned()).collect()))
+    decide(
+        policy,
+        Command::Words(words.iter().map(|&word| word.to_owned()).collect()),
+    )
 }
 
 // Issue 14, break 10.
@@ -43,7 +49,14 @@ fn options_of_a_denied_command_are_a_set() {
                 "sudo rm -r -f x",
                 "rm -r -- x -f",
             ][..],
-            &["rm -r x", "rm -f x", "rm x", "rm --force x", "rm -v --interactive x", "echo rm; ls -rf"][..],
+            &[
+                "rm -r x",
+                "rm -f x",
+                "rm x",
+                "rm --force x",
+                "rm -v --interactive x",
+                "echo rm; ls -rf",
+            ][..],
         ),
         (
             "git push --force",
@@ -58,30 +71,83 @@ fn options_of_a_denied_command_are_a_set() {
                 "git push --mirror",
                 "git -C x push -f",
             ],
-            &["git push", "git push -u origin main", "git fetch --force", "git push --tags origin"],
+            &[
+                "git push",
+                "git push -u origin main",
+                "git fetch --force",
+                "git push --tags origin",
+            ],
         ),
-        ("git push -f", &["git push --force", "git push -vf"], &["git push --follow-tags origin"]),
+        (
+            "git push -f",
+            &["git push --force", "git push -vf"],
+            &["git push --follow-tags origin"],
+        ),
         (
             "git branch -D",
-            &["git branch --delete --force x", "git branch -d -f x", "git branch -df x"],
+            &[
+                "git branch --delete --force x",
+                "git branch -d -f x",
+                "git branch -df x",
+            ],
             &["git branch -d x"],
         ),
-        ("chmod -R", &["chmod --recursive 777 .", "chmod 777 . -R", "chmod -vR 777 ."], &["chmod 777 x"]),
-        ("chown --recursive", &["chown -R me .", "chown me . --recursive"], &["chown me x"]),
-        ("cp -r", &["cp -R a b", "cp -a a b", "cp --archive a b", "cp --recursive a b"], &["cp a b", "cp -v a b"]),
+        (
+            "chmod -R",
+            &[
+                "chmod --recursive 777 .",
+                "chmod 777 . -R",
+                "chmod -vR 777 .",
+            ],
+            &["chmod 777 x"],
+        ),
+        (
+            "chown --recursive",
+            &["chown -R me .", "chown me . --recursive"],
+            &["chown me x"],
+        ),
+        (
+            "cp -r",
+            &[
+                "cp -R a b",
+                "cp -a a b",
+                "cp --archive a b",
+                "cp --recursive a b",
+            ],
+            &["cp a b", "cp -v a b"],
+        ),
         ("mv -f", &["mv --force a b", "mv a b -vf"], &["mv a b"]),
         (
             "curl -X DELETE",
-            &["curl --request DELETE x", "curl -s -X DELETE x", "curl x --request=DELETE"],
+            &[
+                "curl --request DELETE x",
+                "curl -s -X DELETE x",
+                "curl x --request=DELETE",
+            ],
             &["curl -X GET x"],
         ),
         // A program that no table knows: a long option may be the same as a short one that it holds.
-        ("frob -x", &["frob --extract", "frob -ax", "frob a -x"], &["frob", "frob -a", "frob --all"]),
-        ("frob --all now", &["frob now --all", "frob --all now", "frob -a now"], &["frob now", "frob --all later"]),
-        ("find -delete", &["find . -type f -delete", "find -delete"], &["find . -maxdepth 1 -type l -ls"]),
+        (
+            "frob -x",
+            &["frob --extract", "frob -ax", "frob a -x"],
+            &["frob", "frob -a", "frob --all"],
+        ),
+        (
+            "frob --all now",
+            &["frob now --all", "frob --all now", "frob -a now"],
+            &["frob now", "frob --all later"],
+        ),
+        (
+            "find -delete",
+            &["find . -type f -delete", "find -delete"],
+            &["find . -maxdepth 1 -type l -ls"],
+        ),
         (
             "terraform apply -auto-approve",
-            &["terraform apply x -auto-approve", "terraform apply --auto-approve"],
+            &[
+                "terraform apply x -auto-approve",
+                "terraform apply --auto-approve",
+            ],
             &["terraform apply"],
         ),
     ] {
@@ -297,7 +363,13 @@ fn text_that_bash_evaluates_hides_nothing() {
     ] {
         assert_eq!(shell(&rule, line), "deny", "{line}");
     }
-    for line in ["echo 'a[0] costs $5'", "x={a} echo y > z", "mapfile -t lines < x", "hash -r", "echo '$(date)' > x"] {
+    for line in [
+        "echo 'a[0] costs $5'",
+        "x={a} echo y > z",
+        "mapfile -t lines < x",
+        "hash -r",
+        "echo '$(date)' > x",
+    ] {
         assert_eq!(shell(&rule, line), "undecided", "{line}");
     }
 }
@@ -346,19 +418,42 @@ fn the_same_without_a_shell() {
 // `find -delete` removes whole trees.
 #[test]
 fn deleting_by_find_is_rm() {
-    for (rule, line) in
-        [("rm", "find . -delete"), ("rm -rf", "find x -type f -delete"), ("rm -r", "sudo find . -delete")]
-    {
+    for (rule, line) in [
+        ("rm", "find . -delete"),
+        ("rm -rf", "find x -type f -delete"),
+        ("rm -r", "sudo find . -delete"),
+    ] {
         assert_eq!(shell(&policy("deny", &[rule]), line), "deny", "{line}");
     }
-    assert_eq!(shell(&policy("deny", &["rm"]), "find . -name delete"), "undecided");
+    assert_eq!(
+        shell(&policy("deny", &["rm"]), "find . -name delete"),
+        "undecided"
+    );
 }
 
 // A rule that allows a program does not allow whatever that program can be made to run.
 #[test]
 fn what_comes_from_data_is_allowed_only_where_the_rule_says_so() {
-    let allow = policy("allow", &["git", "find", "python3", "xargs", "make", "bash", "cargo test"]);
-    for line in ["git log", "find . -name x", "python3 x.py", "make test", "bash x.sh", "cargo test -p x"] {
+    let allow = policy(
+        "allow",
+        &[
+            "git",
+            "find",
+            "python3",
+            "xargs",
+            "make",
+            "bash",
+            "cargo test",
+        ],
+    );
+    for line in [
+        "git log",
+        "find . -name x",
+        "python3 x.py",
+        "make test",
+        "bash x.sh",
+        "cargo test -p x",
+    ] {
         assert_eq!(shell(&allow, line), "allow", "{line}");
     }
     for line in [
@@ -436,7 +531,10 @@ proptest! {
 fn other_blanks_may_be_part_of_a_word() {
     let policy = policy("deny", &["git push"]);
     for blank in ["\u{2028}", "\u{a0}", "\u{3000}", "\u{b}", "\u{c}", "\r"] {
-        for line in [format!("git >>status{blank}git push"), format!("git >x{blank} push")] {
+        for line in [
+            format!("git >>status{blank}git push"),
+            format!("git >x{blank} push"),
+        ] {
             assert_eq!(shell(&policy, &line), "deny", "{line:?}");
             let inner = format!("echo \"$({line})\"");
             assert_eq!(shell(&policy, &inner), "deny", "{inner:?}");
@@ -448,7 +546,12 @@ fn other_blanks_may_be_part_of_a_word() {
 #[test]
 fn braces_in_text_for_a_shell_are_seen() {
     let policy = policy("deny", &["git push"]);
-    for line in ["eval '{git,push}'", "bash -c '{git,push}'", "bash -c {git,push}", "echo '{git,push}' | bash"] {
+    for line in [
+        "eval '{git,push}'",
+        "bash -c '{git,push}'",
+        "bash -c {git,push}",
+        "echo '{git,push}' | bash",
+    ] {
         assert_eq!(shell(&policy, line), "deny", "{line:?}");
     }
 }

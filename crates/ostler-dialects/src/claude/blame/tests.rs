@@ -22,19 +22,77 @@ fn end<'a>() -> Ending<'a> {
 // P43: each shape of a result has one cause; a success that says is_error is none. S1-23, S1-24.
 #[test]
 fn every_shape_of_a_result_has_its_cause() {
-    let ok = || Ending { is_error: false, terminal: "completed", stop: "end_turn", ..end() };
-    let cut = |subtype, terminal| Ending { subtype, terminal, stop: "tool_use", ..end() };
-    let api = |api_error, status| Ending { api_error, status, ..end() };
-    let text =
-        |text: &str| Ending { text: text.into(), subtype: "error_during_execution", terminal: "", stop: "", ..end() };
+    let ok = || Ending {
+        is_error: false,
+        terminal: "completed",
+        stop: "end_turn",
+        ..end()
+    };
+    let cut = |subtype, terminal| Ending {
+        subtype,
+        terminal,
+        stop: "tool_use",
+        ..end()
+    };
+    let api = |api_error, status| Ending {
+        api_error,
+        status,
+        ..end()
+    };
+    let text = |text: &str| Ending {
+        text: text.into(),
+        subtype: "error_during_execution",
+        terminal: "",
+        stop: "",
+        ..end()
+    };
     let table = [
         (ok(), Cause::Completed),
-        (Ending { terminal: "", stop: "", ..ok() }, Cause::Completed), // a local command such as /compact
-        (Ending { stop: "refusal", ..ok() }, Cause::Refused),
-        (Ending { stop: "max_tokens", ..ok() }, Cause::OutputLimit),
-        (Ending { stop: "refusal", api_error: "invalid_request", ..end() }, Cause::Refused),
-        (Ending { denied: vec!["Bash".into()], ..ok() }, Cause::Denied),
-        (Ending { denied: vec!["Bash".into()], denials: Denials::Tolerate, ..ok() }, Cause::Completed),
+        (
+            Ending {
+                terminal: "",
+                stop: "",
+                ..ok()
+            },
+            Cause::Completed,
+        ), // a local command such as /compact
+        (
+            Ending {
+                stop: "refusal",
+                ..ok()
+            },
+            Cause::Refused,
+        ),
+        (
+            Ending {
+                stop: "max_tokens",
+                ..ok()
+            },
+            Cause::OutputLimit,
+        ),
+        (
+            Ending {
+                stop: "refusal",
+                api_error: "invalid_request",
+                ..end()
+            },
+            Cause::Refused,
+        ),
+        (
+            Ending {
+                denied: vec!["Bash".into()],
+                ..ok()
+            },
+            Cause::Denied,
+        ),
+        (
+            Ending {
+                denied: vec!["Bash".into()],
+                denials: Denials::Tolerate,
+                ..ok()
+            },
+            Cause::Completed,
+        ),
         (api("authentication_failed", Some(401)), Cause::Auth),
         (api("authentication_failed", None), Cause::Auth),
         (api("", Some(401)), Cause::Auth),
@@ -51,16 +109,52 @@ fn every_shape_of_a_result_has_its_cause() {
         (api("model_not_found", Some(404)), Cause::BadRequest),
         (api("max_output_tokens", None), Cause::OutputLimit),
         (end(), Cause::Network),
-        (Ending { text: "API Error: 500 Connection error".into(), ..end() }, Cause::ServerError),
-        (Ending { text: "API Error: Connection error".into(), ..end() }, Cause::Network),
+        (
+            Ending {
+                text: "API Error: 500 Connection error".into(),
+                ..end()
+            },
+            Cause::ServerError,
+        ),
+        (
+            Ending {
+                text: "API Error: Connection error".into(),
+                ..end()
+            },
+            Cause::Network,
+        ),
         (cut("error_max_turns", "max_turns"), Cause::TurnLimit),
-        (cut("error_max_budget_usd", "budget_exhausted"), Cause::Budget),
-        (cut("error_max_structured_output_retries", "structured_output_retry_exhausted"), Cause::Protocol),
-        (cut("error_during_execution", "aborted_streaming"), Cause::Interrupted),
-        (cut("error_during_execution", "aborted_tools"), Cause::Interrupted),
-        (Ending { interrupted: true, ..cut("error_during_execution", "") }, Cause::Interrupted),
+        (
+            cut("error_max_budget_usd", "budget_exhausted"),
+            Cause::Budget,
+        ),
+        (
+            cut(
+                "error_max_structured_output_retries",
+                "structured_output_retry_exhausted",
+            ),
+            Cause::Protocol,
+        ),
+        (
+            cut("error_during_execution", "aborted_streaming"),
+            Cause::Interrupted,
+        ),
+        (
+            cut("error_during_execution", "aborted_tools"),
+            Cause::Interrupted,
+        ),
+        (
+            Ending {
+                interrupted: true,
+                ..cut("error_during_execution", "")
+            },
+            Cause::Interrupted,
+        ),
         (cut("error_during_execution", ""), Cause::Protocol),
-        (text("No conversation found with session ID: x"), Cause::BadRequest),
+        (
+            text("No conversation found with session ID: x"),
+            Cause::BadRequest,
+        ),
         (text("Not logged in · Please run /login"), Cause::Auth),
     ];
     for (ending, cause) in table {
@@ -74,18 +168,28 @@ fn every_shape_of_a_result_has_its_cause() {
 // S4-3
 #[test]
 fn an_auth_failure_says_what_to_do() {
-    let outcome =
-        of_result(&Ending { text: "Invalid API key · Fix external API key".into(), status: Some(401), ..end() });
+    let outcome = of_result(&Ending {
+        text: "Invalid API key · Fix external API key".into(),
+        status: Some(401),
+        ..end()
+    });
     assert_eq!(outcome.message, "Invalid API key · Fix external API key");
     let hint = outcome.hint.unwrap();
-    assert!(hint.contains("claude auth login") && hint.contains("API key"), "{hint}");
+    assert!(
+        hint.contains("claude auth login") && hint.contains("API key"),
+        "{hint}"
+    );
     assert_eq!(outcome.detail.unwrap().http_status, Some(401));
 }
 
 #[test]
 fn a_rate_limit_says_when_it_ends() {
     let resets_at = Some("2026-11-15T20:00:00.000Z".to_owned());
-    let outcome = of_result(&Ending { status: Some(429), resets_at: resets_at.clone(), ..end() });
+    let outcome = of_result(&Ending {
+        status: Some(429),
+        resets_at: resets_at.clone(),
+        ..end()
+    });
     assert_eq!(outcome.detail.unwrap().resets_at, resets_at);
 }
 
@@ -93,34 +197,79 @@ fn a_rate_limit_says_when_it_ends() {
 #[test]
 fn last_words_explain_an_exit() {
     for (stderr, cause) in [
-        ("error: unknown option '--nope'\n(Did you mean --name?)\n", Some(Cause::BadRequest)),
-        ("Error: Session ID 123e4567-e89b-42d3-a456-426614174000 is already in use.\n", Some(Cause::BadRequest)),
-        ("No conversation found with session ID: x\n", Some(Cause::BadRequest)),
+        (
+            "error: unknown option '--nope'\n(Did you mean --name?)\n",
+            Some(Cause::BadRequest),
+        ),
+        (
+            "Error: Session ID 123e4567-e89b-42d3-a456-426614174000 is already in use.\n",
+            Some(Cause::BadRequest),
+        ),
+        (
+            "No conversation found with session ID: x\n",
+            Some(Cause::BadRequest),
+        ),
         (
             "--dangerously-skip-permissions cannot be used with root/sudo privileges for security reasons\n",
             Some(Cause::BadRequest),
         ),
-        ("Error: Invalid MCP configuration:\nMCP config file not found: /nope.json\n", Some(Cause::BadRequest)),
-        ("Error: Settings file not found: /nope.json\n", Some(Cause::BadRequest)),
+        (
+            "Error: Invalid MCP configuration:\nMCP config file not found: /nope.json\n",
+            Some(Cause::BadRequest),
+        ),
+        (
+            "Error: Settings file not found: /nope.json\n",
+            Some(Cause::BadRequest),
+        ),
         ("Invalid API key · Please run /login\n", Some(Cause::Auth)),
-        ("Error: listen EADDRINUSE: address is already in use :::8080\n", None),
+        (
+            "Error: listen EADDRINUSE: address is already in use :::8080\n",
+            None,
+        ),
         ("Session ID: x\nthe port is already in use\n", None),
         ("Segmentation fault\n", None),
         ("", None),
     ] {
-        let exit = Exit { code: Some(1), signal: None, stderr: stderr.into() };
+        let exit = Exit {
+            code: Some(1),
+            signal: None,
+            stderr: stderr.into(),
+        };
         assert_eq!(of_exit(&exit).map(|o| o.cause), cause, "{stderr}");
-        assert_eq!(of_exit(&Exit { signal: Some(9), code: None, ..exit.clone() }), None);
+        assert_eq!(
+            of_exit(&Exit {
+                signal: Some(9),
+                code: None,
+                ..exit.clone()
+            }),
+            None
+        );
     }
 }
 
 #[test]
 fn a_denial_by_the_policy_names_the_flag_of_the_policy() {
-    let denied =
-        Ending { is_error: false, terminal: "completed", stop: "end_turn", denied: vec!["Bash".into()], ..end() };
+    let denied = Ending {
+        is_error: false,
+        terminal: "completed",
+        stop: "end_turn",
+        denied: vec!["Bash".into()],
+        ..end()
+    };
     let hint = |end: Ending<'_>| of_result(&end).hint.unwrap();
-    assert!(hint(Ending { is_ruled: true, ..denied }).starts_with("Allow the tools by a rule (--permissions"));
-    let denied =
-        Ending { is_error: false, terminal: "completed", stop: "end_turn", denied: vec!["Bash".into()], ..end() };
+    assert!(
+        hint(Ending {
+            is_ruled: true,
+            ..denied
+        })
+        .starts_with("Allow the tools by a rule (--permissions")
+    );
+    let denied = Ending {
+        is_error: false,
+        terminal: "completed",
+        stop: "end_turn",
+        denied: vec!["Bash".into()],
+        ..end()
+    };
     assert!(hint(denied).starts_with("Allow the tools (--allowed-tools)"));
 }

@@ -4,7 +4,7 @@ use ostler_core::dialect::{Change, FromConversation, Outbox};
 use ostler_core::event::Level;
 use ostler_core::spec::{Kind, keys};
 
-use super::{Phase, ModelConversation};
+use super::{ModelConversation, Phase};
 use crate::openai::history::Message;
 use crate::openai::rebuild::codes;
 
@@ -20,21 +20,28 @@ impl ModelConversation {
     /// Puts the messages that came in between into the next request.
     pub(super) fn take_steered(&mut self, out: &mut Outbox) {
         if self.move_steered() {
-            out.notice(Level::Info, codes::STEER_TAKEN, "The model is told what came in between.");
+            out.notice(
+                Level::Info,
+                codes::STEER_TAKEN,
+                "The model is told what came in between.",
+            );
         }
     }
 
     /// The turn is over and the messages were in no request: they stay for the next turn.
     pub(super) fn keep_steered(&mut self, out: &mut Outbox) {
         if self.move_steered() {
-            let message = "A message came too late for this turn: the model is told it with the next one.";
+            let message =
+                "A message came too late for this turn: the model is told it with the next one.";
             out.notice(Level::Warning, "steer_kept", message);
         }
     }
 
     fn move_steered(&mut self) -> bool {
         let any = !self.steered.is_empty();
-        self.history.0.extend(self.steered.drain(..).map(Message::User));
+        self.history
+            .0
+            .extend(self.steered.drain(..).map(Message::User));
         any
     }
 
@@ -50,13 +57,19 @@ impl ModelConversation {
     pub(super) fn change(&mut self, id: u64, change: Change, out: &mut Outbox) {
         let error = match change {
             Change::Model(model) if self.plan.set_model => {
-                let wrong = Kind::Word.check(keys::MODEL, std::slice::from_ref(&model)).err();
+                let wrong = Kind::Word
+                    .check(keys::MODEL, std::slice::from_ref(&model))
+                    .err();
                 if wrong.is_none() {
                     self.model = Some(model);
                 }
                 wrong.map(|error| error.to_string())
             }
-            other => Some(format!("{} cannot do that ({})", self.plan.agent, other.request())),
+            other => Some(format!(
+                "{} cannot do that ({})",
+                self.plan.agent,
+                other.request()
+            )),
         };
         out.push(FromConversation::Changed { id, error });
     }

@@ -6,7 +6,7 @@ use ostler_core::event::{DecidedBy, Decision, Level, Notice, Permission, ToolCal
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::raw_json::RawJson;
 
-use super::{Phase, ModelConversation, order};
+use super::{ModelConversation, Phase, order};
 use crate::openai::blame;
 use crate::openai::calls::Call;
 use crate::openai::history::Message;
@@ -26,10 +26,12 @@ pub(super) enum Next {
 }
 
 /// What the model is told of a question that nobody answered.
-pub(super) const ASKED: &str = "The question was put to the person. The answer is the next message.";
+pub(super) const ASKED: &str =
+    "The question was put to the person. The answer is the next message.";
 
 /// What the model is told of a call that changes something.
-const PLAN: &str = "denied: this is plan mode, nothing is to be changed. Say what you would do instead.";
+const PLAN: &str =
+    "denied: this is plan mode, nothing is to be changed. Say what you would do instead.";
 
 impl ModelConversation {
     /// What there is around the loop.
@@ -39,7 +41,8 @@ impl ModelConversation {
 
     /// Whether a tool changes something, as far as is known.
     fn is_mutating(&self, tool: &str) -> bool {
-        self.looping().is_some_and(|looping| looping.mutating.iter().any(|name| name == tool))
+        self.looping()
+            .is_some_and(|looping| looping.mutating.iter().any(|name| name == tool))
     }
 
     // --- conditions ---------------------------------------------------------------------------------------------
@@ -58,24 +61,41 @@ impl ModelConversation {
             && spent >= most
         {
             let message = format!("The loop has cost ${spent:.4}; its limit is ${most}.");
-            return Some(blame::ending(Cause::Budget, &message, "cost").hint("Raise the budget (--max-budget-usd)."));
+            return Some(
+                blame::ending(Cause::Budget, &message, "cost")
+                    .hint("Raise the budget (--max-budget-usd)."),
+            );
         }
         let (input, output) = self.turn.bill.tokens();
         let spent = [
-            (plan.max_input_tokens, input, "input_tokens", "--max-input-tokens"),
-            (plan.max_output_tokens, output, "output_tokens", "--max-output-tokens"),
+            (
+                plan.max_input_tokens,
+                input,
+                "input_tokens",
+                "--max-input-tokens",
+            ),
+            (
+                plan.max_output_tokens,
+                output,
+                "output_tokens",
+                "--max-output-tokens",
+            ),
         ];
         for (most, spent, word, flag) in spent {
             let Some(most) = most else { continue };
             let words = word.replace('_', " ");
             if self.turn.bill.is_uncounted() {
-                let message = format!("The limit on {words} cannot be kept: the model does not count them.");
+                let message =
+                    format!("The limit on {words} cannot be kept: the model does not count them.");
                 let hint = format!("Leave out the limit ({flag}), or use another model.");
                 return Some(blame::ending(Cause::Budget, &message, word).hint(hint));
             }
             if spent >= most {
                 let message = format!("The loop has used {spent} {words}; its limit is {most}.");
-                return Some(blame::ending(Cause::Budget, &message, word).hint(format!("Allow more tokens ({flag}).")));
+                return Some(
+                    blame::ending(Cause::Budget, &message, word)
+                        .hint(format!("Allow more tokens ({flag}).")),
+                );
             }
         }
         None
@@ -84,27 +104,51 @@ impl ModelConversation {
     /// Whether these calls are more than the loop may make.
     pub(super) fn too_many_calls(&mut self, calls: usize) -> Option<Outcome> {
         self.turn.calls = self.turn.calls.saturating_add(calls as u64);
-        let most = self.plan.max_tool_calls.filter(|most| self.turn.calls > *most)?;
+        let most = self
+            .plan
+            .max_tool_calls
+            .filter(|most| self.turn.calls > *most)?;
         let message = format!("The model wanted to make more than {most} tool calls.");
-        Some(blame::ending(Cause::TurnLimit, &message, "tool_calls").hint("Allow more tool calls (--max-tool-calls)."))
+        Some(
+            blame::ending(Cause::TurnLimit, &message, "tool_calls")
+                .hint("Allow more tool calls (--max-tool-calls)."),
+        )
     }
 
     /// An answer came to nothing. It is given back when the model is not asked again.
-    pub(super) fn again(&mut self, reply: Reply, outcome: &Outcome, out: &mut Outbox) -> Option<Reply> {
+    pub(super) fn again(
+        &mut self,
+        reply: Reply,
+        outcome: &Outcome,
+        out: &mut Outbox,
+    ) -> Option<Reply> {
         if self.looping().is_none() {
             return Some(reply);
         }
         // What it has cost nobody knows; a limit cannot be kept any more.
         self.turn.bill.incomplete |= reply.spent.is_none();
         self.turn.errors += 1;
-        if !is_worth_another(outcome) || self.turn.errors >= self.plan.max_errors || self.stop().is_some() {
+        if !is_worth_another(outcome)
+            || self.turn.errors >= self.plan.max_errors
+            || self.stop().is_some()
+        {
             return Some(reply);
         }
         let (text, _) = reply.into_parts();
         self.keep(&text, &[]);
-        let message = format!("The model's answer came to nothing ({}): {}", self.turn.errors, outcome.message);
-        let told = format!("Your last answer came to nothing: {} Go on.", outcome.message);
-        self.tell(Notice::new(Level::Warning, codes::ANSWER_FAILED, message), (!text.is_empty()).then_some(told), out);
+        let message = format!(
+            "The model's answer came to nothing ({}): {}",
+            self.turn.errors, outcome.message
+        );
+        let told = format!(
+            "Your last answer came to nothing: {} Go on.",
+            outcome.message
+        );
+        self.tell(
+            Notice::new(Level::Warning, codes::ANSWER_FAILED, message),
+            (!text.is_empty()).then_some(told),
+            out,
+        );
         self.tell_usage(out);
         self.ask(out);
         None
@@ -118,7 +162,10 @@ impl ModelConversation {
             && self.turn.errors < self.plan.max_errors
             && self.stop().is_none();
         if goes_on {
-            let message = format!("The context is nearly full, and there is no summary of it: {}", outcome.message);
+            let message = format!(
+                "The context is nearly full, and there is no summary of it: {}",
+                outcome.message
+            );
             out.notice(Level::Warning, "context_not_summarised", message);
             self.ask(out);
         }
@@ -155,7 +202,11 @@ impl ModelConversation {
         if !(is_round && self.looping().is_some_and(|looping| looping.hooks)) {
             return self.proceed(next, out);
         }
-        let iteration = if when == When::Before { self.turn.steps + 1 } else { self.turn.steps };
+        let iteration = if when == When::Before {
+            self.turn.steps + 1
+        } else {
+            self.turn.steps
+        };
         self.phase = Phase::Hooked(next);
         order(&Order::Hook { when, iteration }, out);
     }
@@ -179,11 +230,19 @@ impl ModelConversation {
                     out,
                 );
                 // Whoever is told something answers it.
-                let next = if let Next::Finish(..) = next { Next::Round } else { next };
+                let next = if let Next::Finish(..) = next {
+                    Next::Round
+                } else {
+                    next
+                };
                 self.proceed(next, out);
             }
             Flow::Stop(why) => {
-                let text = if let Next::Finish(text, _) = next { Some(text) } else { None };
+                let text = if let Next::Finish(text, _) = next {
+                    Some(text)
+                } else {
+                    None
+                };
                 self.end(blame::ending(Cause::Stopped, &why, "hook"), text, out);
             }
         }
@@ -199,7 +258,9 @@ impl ModelConversation {
                     self.ask(out);
                 }
             },
-            Next::Finish(text, structured) if self.looping().is_some_and(|looping| looping.verifies) => {
+            Next::Finish(text, structured)
+                if self.looping().is_some_and(|looping| looping.verifies) =>
+            {
                 out.notice(Level::Debug, "verifying", "The result is checked.");
                 order(&Order::Verify(text.clone()), out);
                 self.phase = Phase::Verifying(text, structured);
@@ -218,16 +279,30 @@ impl ModelConversation {
             other => return self.phase = other,
         };
         let Some(why) = fault else {
-            out.notice(Level::Info, "verified", "The result was checked, and it is right.");
+            out.notice(
+                Level::Info,
+                "verified",
+                "The result was checked, and it is right.",
+            );
             // What came in between is not done yet, and then it is checked again.
-            return if self.steered.is_empty() { self.complete(text, structured, out) } else { self.go_on(text, out) };
+            return if self.steered.is_empty() {
+                self.complete(text, structured, out)
+            } else {
+                self.go_on(text, out)
+            };
         };
-        let message =
-            format!("The result was checked, and it is not right: {}", why.lines().next().unwrap_or_default());
+        let message = format!(
+            "The result was checked, and it is not right: {}",
+            why.lines().next().unwrap_or_default()
+        );
         let told = format!(
             "Your work was checked, and it is not done yet. The check says:\n\n{why}\n\nGo on until it passes."
         );
-        self.tell(Notice::new(Level::Warning, codes::NOT_VERIFIED, message), Some(told), out);
+        self.tell(
+            Notice::new(Level::Warning, codes::NOT_VERIFIED, message),
+            Some(told),
+            out,
+        );
         match self.stop() {
             Some(outcome) => self.end(outcome, Some(text), out),
             None => {
@@ -261,7 +336,9 @@ impl ModelConversation {
 
     /// Whether a call must be approved by a person before it is made.
     pub(super) fn needs_approval(&self, call: &Call) -> bool {
-        self.plan.mode == Mode::Approve && self.is_mutating(&call.name) && !self.turn.approved.contains(&call.id)
+        self.plan.mode == Mode::Approve
+            && self.is_mutating(&call.name)
+            && !self.turn.approved.contains(&call.id)
     }
 
     /// What the turn cannot go on without, once its tools are through.
@@ -269,11 +346,15 @@ impl ModelConversation {
         let mut needs = std::mem::take(&mut self.turn.questions);
         if self.pending.is_empty() {
             let hint = "Send the answer as the next message.";
-            return (!needs.is_empty())
-                .then(|| blame::ending(Cause::NeedsInput, &needs.join("\n"), "question").hint(hint));
+            return (!needs.is_empty()).then(|| {
+                blame::ending(Cause::NeedsInput, &needs.join("\n"), "question").hint(hint)
+            });
         }
         let names: Vec<&str> = self.pending.iter().map(|call| call.name.as_str()).collect();
-        needs.push(format!("These calls wait for approval: {}.", names.join(", ")));
+        needs.push(format!(
+            "These calls wait for approval: {}.",
+            names.join(", ")
+        ));
         let hint = "Answer \"approve\" to have them made, or say what to do instead.";
         Some(blame::ending(Cause::NeedsInput, &needs.join("\n"), "approval").hint(hint))
     }
@@ -282,7 +363,8 @@ impl ModelConversation {
     pub(super) fn approved(&mut self, answer: &str, out: &mut Outbox) -> bool {
         let mut calls = std::mem::take(&mut self.pending);
         let word = answer.trim().trim_end_matches(['.', '!']).to_lowercase();
-        if calls.is_empty() || !["approve", "approved", "yes", "y", "ok", "allow"].contains(&&*word) {
+        if calls.is_empty() || !["approve", "approved", "yes", "y", "ok", "allow"].contains(&&*word)
+        {
             return false;
         }
         self.name(&mut calls);
@@ -291,7 +373,9 @@ impl ModelConversation {
             out.event(called(call));
             out.event(decided(call, Decision::Allowed, DecidedBy::Person, None));
         }
-        self.turn.approved.extend(calls.iter().map(|call| call.id.clone()));
+        self.turn
+            .approved
+            .extend(calls.iter().map(|call| call.id.clone()));
         self.permitted(calls, out);
         true
     }
@@ -299,8 +383,15 @@ impl ModelConversation {
 
 /// A call, as it is told.
 pub(super) fn called(call: &Call) -> ToolCall {
-    let input = call.input().unwrap_or_else(|_| RawJson::string(&call.arguments));
-    ToolCall { id: call.id.clone(), name: call.name.clone(), input, parent: None }
+    let input = call
+        .input()
+        .unwrap_or_else(|_| RawJson::string(&call.arguments));
+    ToolCall {
+        id: call.id.clone(),
+        name: call.name.clone(),
+        input,
+        parent: None,
+    }
 }
 
 /// What was decided on a call without the session.
@@ -318,7 +409,10 @@ fn decided(call: &Call, decision: Decision, by: DecidedBy, why: Option<&str>) ->
 
 /// Whether another attempt can help. An agent that acted on its own has broken its contract, and may do so again.
 fn is_worth_another(outcome: &Outcome) -> bool {
-    let native = outcome.detail.as_ref().and_then(|detail| detail.native.as_deref());
+    let native = outcome
+        .detail
+        .as_ref()
+        .and_then(|detail| detail.native.as_deref());
     native != Some("own_tool")
         && matches!(
             outcome.cause,

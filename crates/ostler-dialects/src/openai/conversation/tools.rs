@@ -3,10 +3,10 @@
 use ostler_core::dialect::{FromConversation, Outbox};
 use ostler_core::event::{DecidedBy, Decision, Permission, ToolResult};
 use ostler_core::outcome::{Cause, Outcome};
-use ostler_core::permission::{PermissionRequest, NOBODY, Otherwise, Verdict};
+use ostler_core::permission::{NOBODY, Otherwise, PermissionRequest, Verdict};
 
 use super::looping::{Next, called};
-use super::{Phase, ModelConversation, order};
+use super::{ModelConversation, Phase, order};
 use crate::openai::calls::Call;
 use crate::openai::history::Message;
 use crate::openai::orders::{self, Order, ToolOrder, When};
@@ -46,21 +46,48 @@ impl ModelConversation {
     pub(super) fn permitted(&mut self, calls: Vec<Call>, out: &mut Outbox) {
         self.only_planned(&calls, out);
         let asks = self.plan.asks || calls.iter().any(|call| self.needs_approval(call));
-        let open = if asks { self.inquire(&calls, out) } else { Vec::new() };
-        if open.is_empty() { self.run(calls, out) } else { self.phase = Phase::Asking(Asking { calls, open }) }
+        let open = if asks {
+            self.inquire(&calls, out)
+        } else {
+            Vec::new()
+        };
+        if open.is_empty() {
+            self.run(calls, out)
+        } else {
+            self.phase = Phase::Asking(Asking { calls, open })
+        }
     }
 
     /// Asks whether the tools may run, all at once. What cannot run anyway is not worth a question.
     fn inquire(&self, calls: &[Call], out: &mut Outbox) -> Vec<String> {
-        let exists = |call: &&Call| self.ready.iter().flat_map(|r| &r.tools).any(|tool| tool.name == call.name);
+        let exists = |call: &&Call| {
+            self.ready
+                .iter()
+                .flat_map(|r| &r.tools)
+                .any(|tool| tool.name == call.name)
+        };
         let mut open = Vec::new();
-        for call in calls.iter().filter(exists).filter(|call| !self.turn.refused.contains_key(&call.id)) {
+        for call in calls
+            .iter()
+            .filter(exists)
+            .filter(|call| !self.turn.refused.contains_key(&call.id))
+        {
             let Ok(input) = call.input() else { continue };
             let wants = tool_use(&call.name, &input);
             let person = self.plan.somebody && self.needs_approval(call);
-            let otherwise = if person { Otherwise::Person } else { Otherwise::Agent };
+            let otherwise = if person {
+                Otherwise::Person
+            } else {
+                Otherwise::Agent
+            };
             let (id, input) = (call.id.clone(), Some(input));
-            out.push(FromConversation::Ask(PermissionRequest { call: Some(id.clone()), id, input, wants, otherwise }));
+            out.push(FromConversation::Ask(PermissionRequest {
+                call: Some(id.clone()),
+                id,
+                input,
+                wants,
+                otherwise,
+            }));
             open.push(call.id.clone());
         }
         open
@@ -70,55 +97,91 @@ impl ModelConversation {
         if let Some(approval) = self.turn.approvals.remove(id) {
             return self.approval_decided(approval, &verdict, out);
         }
-        let Phase::Asking(Asking { calls, open }) = &mut self.phase else { return };
-        let Some(at) = open.iter().position(|open| open == id) else { return };
+        let Phase::Asking(Asking { calls, open }) = &mut self.phase else {
+            return;
+        };
+        let Some(at) = open.iter().position(|open| open == id) else {
+            return;
+        };
         open.remove(at);
         // No rule allows it, or one wants a person asked, and nobody is there.
-        let waits = verdict == Verdict::Undecided || matches!(&verdict, Verdict::Deny(why) if why == NOBODY);
+        let waits = verdict == Verdict::Undecided
+            || matches!(&verdict, Verdict::Deny(why) if why == NOBODY);
         let waiting = calls.iter().find(|call| waits && call.id == id).cloned();
         let all = open.is_empty().then(|| std::mem::take(calls));
         let waiting = waiting.filter(|call| self.needs_approval(call));
         if let (Verdict::Deny(why), None) = (verdict, &waiting) {
-            let told = if why.is_empty() { "denied".to_owned() } else { format!("denied: {why}") };
+            let told = if why.is_empty() {
+                "denied".to_owned()
+            } else {
+                format!("denied: {why}")
+            };
             self.turn.refused.insert(id.to_owned(), told);
         }
         self.pending.extend(waiting);
         if let Some(calls) = all {
             // In the model's order, whoever was decided first.
-            self.pending.sort_by_key(|pending| calls.iter().position(|call| call.id == pending.id));
+            self.pending
+                .sort_by_key(|pending| calls.iter().position(|call| call.id == pending.id));
             self.run(calls, out);
         }
     }
 
     /// A running tool would change files that other programs act on: a person is asked, whatever the rules allow.
     pub(super) fn approval(&mut self, approval: Approval, out: &mut Outbox) {
-        let Phase::Working(calls) = &self.phase else { return };
-        let Some(call) = calls.iter().find(|call| call.id == approval.id) else { return };
+        let Phase::Working(calls) = &self.phase else {
+            return;
+        };
+        let Some(call) = calls.iter().find(|call| call.id == approval.id) else {
+            return;
+        };
         let Ok(input) = call.input() else { return };
         let mut wants = tool_use(&call.name, &input);
         // The files that would really change, with links resolved.
         wants.paths.clone_from(&approval.paths);
         let ask = format!("{}:approval", call.id);
-        let (call, input, otherwise) = (Some(call.id.clone()), Some(input), Otherwise::PersonAlways);
-        out.push(FromConversation::Ask(PermissionRequest { call, id: ask.clone(), input, wants, otherwise }));
+        let (call, input, otherwise) =
+            (Some(call.id.clone()), Some(input), Otherwise::PersonAlways);
+        out.push(FromConversation::Ask(PermissionRequest {
+            call,
+            id: ask.clone(),
+            input,
+            wants,
+            otherwise,
+        }));
         self.turn.approvals.insert(ask, approval);
     }
 
     /// What a person said to it, or a rule that denies it. The call is made again, or is over.
     fn approval_decided(&mut self, approval: Approval, verdict: &Verdict, out: &mut Outbox) {
-        let Phase::Working(calls) = &self.phase else { return };
-        let Some(call) = calls.iter().find(|call| call.id == approval.id) else { return };
+        let Phase::Working(calls) = &self.phase else {
+            return;
+        };
+        let Some(call) = calls.iter().find(|call| call.id == approval.id) else {
+            return;
+        };
         let (id, name) = (call.id.clone(), call.name.clone());
         let Ok(input) = call.input() else { return };
         let (refused, approved) = match verdict {
             Verdict::Allow => (None, approval.paths),
-            Verdict::Deny(why) if why != NOBODY && !why.is_empty() => (Some(format!("denied: {why}")), Vec::new()),
+            Verdict::Deny(why) if why != NOBODY && !why.is_empty() => {
+                (Some(format!("denied: {why}")), Vec::new())
+            }
             _ => (Some(approval.output), Vec::new()),
         };
         if let Some(refused) = &refused {
             self.turn.refused.insert(id.clone(), refused.clone());
         }
-        order(&Order::Approved(ToolOrder { id, name, input, refused, approved }), out);
+        order(
+            &Order::Approved(ToolOrder {
+                id,
+                name,
+                input,
+                refused,
+                approved,
+            }),
+            out,
+        );
     }
 
     /// Has the tools run, as far as they may.
@@ -154,10 +217,19 @@ impl ModelConversation {
     }
 
     pub(super) fn result(&mut self, outcome: orders::Outcome, out: &mut Outbox) {
-        let (Phase::Working(calls) | Phase::Cancelling(calls)) = &mut self.phase else { return };
-        let Some(at) = calls.iter().position(|call| call.id == outcome.id) else { return };
+        let (Phase::Working(calls) | Phase::Cancelling(calls)) = &mut self.phase else {
+            return;
+        };
+        let Some(at) = calls.iter().position(|call| call.id == outcome.id) else {
+            return;
+        };
         let call = calls.remove(at);
-        let orders::Outcome { id, ok, denied, output } = outcome;
+        let orders::Outcome {
+            id,
+            ok,
+            denied,
+            output,
+        } = outcome;
         if denied && !self.turn.denied.contains(&call.name) {
             self.turn.denied.push(call.name.clone());
         }
@@ -174,8 +246,18 @@ impl ModelConversation {
             });
         }
         self.note_result(ok, denied || output == WAITS);
-        self.history.push(Message::Tool { id: id.clone(), text: output.clone() });
-        out.event(ToolResult { id, name: Some(call.name), ok, output, denied, content: None });
+        self.history.push(Message::Tool {
+            id: id.clone(),
+            text: output.clone(),
+        });
+        out.event(ToolResult {
+            id,
+            name: Some(call.name),
+            ok,
+            output,
+            denied,
+            content: None,
+        });
         if matches!(&self.phase, Phase::Working(calls) if calls.is_empty()) {
             let ending = self.tools_failed().or_else(|| self.needs_input());
             match ending {
@@ -187,12 +269,22 @@ impl ModelConversation {
 
     /// What the turn has used so far: between two answers, so that a limit on money can end it.
     pub(super) fn tell_usage(&self, out: &mut Outbox) {
-        self.turn.bill.usage().into_iter().for_each(|usage| out.event(usage));
+        self.turn
+            .bill
+            .usage()
+            .into_iter()
+            .for_each(|usage| out.event(usage));
     }
 
     pub(super) fn too_many_steps(&self) -> Outcome {
         let message = format!("The model wanted to go on after {} steps.", self.turn.steps);
-        let flag = if self.looping().is_some() { "--max-iterations" } else { "--max-turns" };
-        Outcome::new(Cause::TurnLimit, message).hint(format!("Allow more steps ({flag}), or give a smaller task."))
+        let flag = if self.looping().is_some() {
+            "--max-iterations"
+        } else {
+            "--max-turns"
+        };
+        Outcome::new(Cause::TurnLimit, message).hint(format!(
+            "Allow more steps ({flag}), or give a smaller task."
+        ))
     }
 }

@@ -18,7 +18,9 @@ fn ends(stage: &mut Stage) {
 /// A piece of the answer, with the id of its message.
 fn piece(stage: &mut Stage, id: &str, text: &str) {
     let content = json!({"type": "text", "text": text});
-    stage.update(&json!({"sessionUpdate": "agent_message_chunk", "content": content, "messageId": id}));
+    stage.update(
+        &json!({"sessionUpdate": "agent_message_chunk", "content": content, "messageId": id}),
+    );
 }
 
 // The call comes before its arguments, then with a description, and its output in a fence.
@@ -27,21 +29,38 @@ fn claude_s_calls_are_told_with_their_names_arguments_and_outputs() {
     let mut stage = Stage::asked(&CLAUDE_AGENT_ACP, &Spec::default());
     let about = |more: Value| {
         let mut all = json!({"sessionUpdate": "tool_call_update", "toolCallId": "c"});
-        all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        all.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         all
     };
-    stage.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "name": "Bash", "kind": "execute",
-        "status": "pending", "title": "Terminal", "rawInput": {}, "content": []}));
+    stage.update(
+        &json!({"sessionUpdate": "tool_call", "toolCallId": "c", "name": "Bash", "kind": "execute",
+        "status": "pending", "title": "Terminal", "rawInput": {}, "content": []}),
+    );
     let says = |text: &str| json!([{"type": "content", "content": {"type": "text", "text": text}}]);
-    stage.update(&about(json!({"rawInput": {"command": "echo 42"}, "title": "echo 42", "content": says("why")})));
+    stage.update(&about(
+        json!({"rawInput": {"command": "echo 42"}, "title": "echo 42", "content": says("why")}),
+    ));
     // The question has the kind, and no name.
     let call = json!({"toolCallId": "c", "kind": "execute", "status": "pending", "rawInput": {"command": "echo 42"}});
     stage.permission(&call, &usual());
-    assert_eq!((stage.asks()[0].wants.tool.as_str(), stage.asks()[0].wants.kind), ("Bash", ToolKind::Execute));
+    assert_eq!(
+        (
+            stage.asks()[0].wants.tool.as_str(),
+            stage.asks()[0].wants.kind
+        ),
+        ("Bash", ToolKind::Execute)
+    );
     stage.verdict(Verdict::Allow);
-    stage.update(&about(json!({"status": "completed", "rawOutput": "42", "content": says("```console\n42\n```")})));
+    stage.update(&about(
+        json!({"status": "completed", "rawOutput": "42", "content": says("```console\n42\n```")}),
+    ));
     ends(&mut stage);
-    assert_eq!(stage.story(), [r#"call c Bash {"command":"echo 42"}"#, "result c ok 42"]);
+    assert_eq!(
+        stage.story(),
+        [r#"call c Bash {"command":"echo 42"}"#, "result c ok 42"]
+    );
 }
 
 #[test]
@@ -62,7 +81,13 @@ fn claude_s_compactions_are_no_tools() {
 fn claude_s_words_about_a_failure_are_no_answer() {
     const OWN: &str = "32fcde85-7913-4966-bc84-7d8ddfd68591";
     let table = [
-        (-32000, "Authentication required", "Failed to authenticate. API Error: 401 no", Cause::Auth, 401),
+        (
+            -32000,
+            "Authentication required",
+            "Failed to authenticate. API Error: 401 no",
+            Cause::Auth,
+            401,
+        ),
         (
             -32603,
             "Internal error: API Error: 529 no (127.0.0.1:34291)",
@@ -103,20 +128,32 @@ fn claude_s_words_about_a_failure_are_no_answer() {
 fn codex_s_calls_have_one_name_whether_they_are_asked_about_or_not() {
     let mut stage = Stage::asked(&CODEX_ACP, &Spec::default());
     let terminal = json!([{"type": "terminal", "terminalId": "c"}]);
-    stage.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "kind": "execute", "title": "ls",
-        "status": "in_progress", "content": terminal, "rawInput": {"command": "ls", "cwd": "/w"}}));
+    stage.update(
+        &json!({"sessionUpdate": "tool_call", "toolCallId": "c", "kind": "execute", "title": "ls",
+        "status": "in_progress", "content": terminal, "rawInput": {"command": "ls", "cwd": "/w"}}),
+    );
     let call = json!({"toolCallId": "c", "title": "ls", "kind": "execute", "status": "pending", "rawInput": {"command": "ls", "cwd": "/w"}});
     stage.permission(&call, &usual());
-    assert_eq!((stage.asks()[0].wants.tool.as_str(), stage.asks()[0].wants.kind), ("exec_command", ToolKind::Execute));
+    assert_eq!(
+        (
+            stage.asks()[0].wants.tool.as_str(),
+            stage.asks()[0].wants.kind
+        ),
+        ("exec_command", ToolKind::Execute)
+    );
     stage.verdict(Verdict::Allow);
-    let printed =
-        json!({"terminal_output_delta": {"data": "a.txt\n", "terminal_id": "c"}, "terminal_exit": {"exit_code": 0}});
+    let printed = json!({"terminal_output_delta": {"data": "a.txt\n", "terminal_id": "c"}, "terminal_exit": {"exit_code": 0}});
     stage.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "name": "exec_command", "status": "completed", "_meta": printed}));
     stage.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "d", "name": "exec_command", "kind": "execute",
         "title": "pwd", "status": "in_progress", "content": terminal, "rawInput": {"command": "pwd"}}));
-    stage.permission(&json!({"toolCallId": "d", "kind": "execute", "rawInput": {"command": "pwd"}}), &usual());
+    stage.permission(
+        &json!({"toolCallId": "d", "kind": "execute", "rawInput": {"command": "pwd"}}),
+        &usual(),
+    );
     stage.verdict(Verdict::Deny("a rule".into()));
-    stage.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "d", "status": "failed"}));
+    stage.update(
+        &json!({"sessionUpdate": "tool_call_update", "toolCallId": "d", "status": "failed"}),
+    );
     stage.answer(PROMPT, &json!({"stopReason": "cancelled"}));
     assert_eq!(
         stage.story(),
@@ -138,13 +175,19 @@ fn codex_s_edits_are_told_with_their_files() {
     stage.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "kind": "edit", "title": "Editing files",
         "status": "in_progress", "content": diff}));
     let place = json!([{"path": "/w/new.txt"}]);
-    stage.permission(&json!({"toolCallId": "c", "title": "Edit files", "locations": place, "kind": "edit"}), &usual());
+    stage.permission(
+        &json!({"toolCallId": "c", "title": "Edit files", "locations": place, "kind": "edit"}),
+        &usual(),
+    );
     let wants = &stage.asks()[0].wants;
     assert_eq!(
         (wants.tool.as_str(), wants.kind, wants.paths[0].as_str()),
         ("apply_patch", ToolKind::Edit, "/w/new.txt")
     );
-    assert_eq!(stage.story(), [r#"call c apply_patch {"title":"Editing files","locations":["/w/new.txt"]}"#]);
+    assert_eq!(
+        stage.story(),
+        [r#"call c apply_patch {"title":"Editing files","locations":["/w/new.txt"]}"#]
+    );
 }
 
 // Codex calls everything that it runs an execution, and wraps what a server is given and gives.
@@ -155,29 +198,51 @@ fn codex_s_calls_of_servers_are_named_after_them() {
         description: "Adds.".into(),
         parameters: ostler_core::raw_json::RawJson::parse(r#"{"type":"object"}"#).unwrap(),
     };
-    for (server, story) in [("ostler", "call c add"), ("other", "call c mcp__other__add")] {
-        let mut stage = Stage::asked(&CODEX_ACP, &Spec { tools: vec![offer.clone()], ..Spec::default() });
+    for (server, story) in [
+        ("ostler", "call c add"),
+        ("other", "call c mcp__other__add"),
+    ] {
+        let mut stage = Stage::asked(
+            &CODEX_ACP,
+            &Spec {
+                tools: vec![offer.clone()],
+                ..Spec::default()
+            },
+        );
         stage.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "kind": "execute",
             "title": format!("mcp.{server}.add"), "status": "in_progress",
             "rawInput": {"server": server, "tool": "add", "arguments": {"a": 1}}, "_meta": {"is_mcp_tool_call": true}}));
-        stage.permission(&json!({"toolCallId": "c", "kind": "execute", "status": "pending"}), &usual());
+        stage.permission(
+            &json!({"toolCallId": "c", "kind": "execute", "status": "pending"}),
+            &usual(),
+        );
         if server == "other" {
             assert_eq!(stage.asks()[0].wants.kind, ToolKind::Mcp);
             stage.verdict(Verdict::Allow);
         }
-        assert_eq!(stage.writes().last().unwrap()["result"]["outcome"]["optionId"], "yes");
-        let result = json!({"content": [{"type": "text", "text": "42"}], "structuredContent": null});
-        stage.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed",
-            "rawOutput": {"result": result, "error": null}}));
+        assert_eq!(
+            stage.writes().last().unwrap()["result"]["outcome"]["optionId"],
+            "yes"
+        );
+        let result =
+            json!({"content": [{"type": "text", "text": "42"}], "structuredContent": null});
+        stage.update(
+            &json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed",
+            "rawOutput": {"result": result, "error": null}}),
+        );
         ends(&mut stage);
-        assert_eq!(stage.story(), [format!("{story} {{\"a\":1}}").as_str(), "result c ok 42"]);
+        assert_eq!(
+            stage.story(),
+            [format!("{story} {{\"a\":1}}").as_str(), "result c ok 42"]
+        );
     }
 }
 
 // A turn that failed ends well; how it is told comes before, and why comes as text without an id.
 #[test]
 fn codex_s_failures_are_failures() {
-    let info = |kind: Value| json!({"sessionUpdate": "session_info_update", "_meta": {"codex": kind}});
+    let info =
+        |kind: Value| json!({"sessionUpdate": "session_info_update", "_meta": {"codex": kind}});
     let mut stage = Stage::asked(&CODEX_ACP, &Spec::default());
     stage.text("Warning: Model metadata for `x` not found.\n\n");
     stage.update(&info(
@@ -189,13 +254,25 @@ fn codex_s_failures_are_failures() {
     stage.answer(PROMPT, &json!({"stopReason": "end_turn", "usage": null}));
     assert_eq!(stage.story(), ["notice agent_info", "notice api_retry"]);
     let outcome = &stage.over().unwrap().outcome;
-    assert_eq!((outcome.cause, outcome.detail.as_ref().unwrap().http_status), (Cause::RateLimit, Some(429)));
-    assert_eq!(outcome.message, "exceeded retry limit, last status: 429 Too Many Requests");
+    assert_eq!(
+        (outcome.cause, outcome.detail.as_ref().unwrap().http_status),
+        (Cause::RateLimit, Some(429))
+    );
+    assert_eq!(
+        outcome.message,
+        "exceeded retry limit, last status: 429 Too Many Requests"
+    );
     // Of the model it is an answer, whatever it begins with.
     let mut stage = Stage::asked(&CODEX_ACP, &Spec::default());
     piece(&mut stage, "msg_1", "Warning: wet paint.");
     ends(&mut stage);
-    assert_eq!((stage.story(), stage.cause()), (vec!["Reply Warning: wet paint.".to_owned()], Some(Cause::Completed)));
+    assert_eq!(
+        (stage.story(), stage.cause()),
+        (
+            vec!["Reply Warning: wet paint.".to_owned()],
+            Some(Cause::Completed)
+        )
+    );
 }
 
 #[test]
@@ -206,7 +283,10 @@ fn a_paragraph_before_the_first_thought_is_none() {
         stage.update(&json!({"sessionUpdate": "agent_thought_chunk", "messageId": "rs_1", "content": content}));
     }
     ends(&mut stage);
-    assert_eq!(stage.story(), ["Thinking Hm.", "Thinking \n\n", "Thinking Well."]);
+    assert_eq!(
+        stage.story(),
+        ["Thinking Hm.", "Thinking \n\n", "Thinking Well."]
+    );
 }
 
 // In its usual mode a model of Codex's own decides; with rules or a person, it has to ask about all that changes anything.
@@ -214,17 +294,32 @@ fn a_paragraph_before_the_first_thought_is_none() {
 fn codex_asks_those_who_decide_and_no_model() {
     let mode = |spec: &Spec| {
         let env = CODEX_ACP.launch(spec).unwrap().env;
-        let found: Vec<String> =
-            env.into_iter().filter(|(name, _)| *name == "INITIAL_AGENT_MODE").map(|(_, value)| value).collect();
+        let found: Vec<String> = env
+            .into_iter()
+            .filter(|(name, _)| *name == "INITIAL_AGENT_MODE")
+            .map(|(_, value)| value)
+            .collect();
         found
     };
-    let policy = || Spec { policy: Some(Policy::default()), ..Spec::default() };
+    let policy = || Spec {
+        policy: Some(Policy::default()),
+        ..Spec::default()
+    };
     assert_eq!(mode(&Spec::default()), ["workspace-write"]);
     assert_eq!(mode(&policy()), ["read-only"]);
-    assert_eq!(mode(&Spec { attendance: Attendance::Attended, ..Spec::default() }), ["read-only"]);
-    for (word, allowed) in
-        [("read-only", true), ("agent", false), ("workspace-write", false), ("agent-full-access", false)]
-    {
+    assert_eq!(
+        mode(&Spec {
+            attendance: Attendance::Attended,
+            ..Spec::default()
+        }),
+        ["read-only"]
+    );
+    for (word, allowed) in [
+        ("read-only", true),
+        ("agent", false),
+        ("workspace-write", false),
+        ("agent-full-access", false),
+    ] {
         let mut spec = policy();
         spec.settings.set(keys::PERMISSION_MODE, word);
         assert_eq!(CODEX_ACP.launch(&spec).is_ok(), allowed, "{word}");

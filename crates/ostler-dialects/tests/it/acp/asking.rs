@@ -15,11 +15,17 @@ const PERSON: (bool, Attendance) = (false, Attendance::Attended);
 const RULES: (bool, Attendance) = (true, Attendance::Unattended);
 
 fn spec((policy, attendance): (bool, Attendance)) -> Spec {
-    Spec { policy: policy.then(Policy::default), attendance, ..Spec::default() }
+    Spec {
+        policy: policy.then(Policy::default),
+        attendance,
+        ..Spec::default()
+    }
 }
 
 fn modes(now: &str) -> Value {
-    let all: Vec<Value> = ["auto", "approve", "default", "yolo", "plan"].map(|id| json!({"id": id, "name": id})).into();
+    let all: Vec<Value> = ["auto", "approve", "default", "yolo", "plan"]
+        .map(|id| json!({"id": id, "name": id}))
+        .into();
     json!({"sessionId": "s", "modes": {"availableModes": all, "currentModeId": now}})
 }
 
@@ -35,7 +41,10 @@ fn opened(dialect: &dyn Dialect, spec: &Spec, answer: &Value) -> (Stage, Vec<Str
 }
 
 fn short(message: &Value) -> String {
-    let (method, params) = (message["method"].as_str().unwrap_or_default(), &message["params"]);
+    let (method, params) = (
+        message["method"].as_str().unwrap_or_default(),
+        &message["params"],
+    );
     let chosen = params["modeId"].as_str().or(params["value"].as_str());
     chosen.map_or_else(|| method.to_owned(), |chosen| format!("{method} {chosen}"))
 }
@@ -62,32 +71,58 @@ fn the_mode_is_set_before_the_first_message() {
     ] {
         let (mut stage, first) = opened(dialect, &spec(who), &modes(now));
         assert_eq!(first, said, "{} {who:?} {now}", dialect.name());
-        assert_eq!(stage.notices("mode_changed").len(), usize::from(said != prompt()), "{now}");
+        assert_eq!(
+            stage.notices("mode_changed").len(),
+            usize::from(said != prompt()),
+            "{now}"
+        );
         if said != prompt() {
             stage.answer(3, &json!({}));
-            assert_eq!(stage.writes().last().map(short), Some("session/prompt".to_owned()));
+            assert_eq!(
+                stage.writes().last().map(short),
+                Some("session/prompt".to_owned())
+            );
         }
     }
     // An agent that has its modes among its options, and one that says nothing of modes.
     let options = json!({"sessionId": "s", "configOptions": [{"id": "m", "category": "mode", "currentValue": "x#autopilot",
         "options": [{"value": "x#agent", "name": "Agent"}, {"value": "x#autopilot", "name": "Autopilot"}]}]});
-    assert_eq!(opened(&COPILOT, &spec(RULES), &options).1, ["session/set_config_option x#agent"]);
-    assert_eq!(opened(&GOOSE, &spec(RULES), &json!({"sessionId": "s"})).1, ["session/set_mode approve"]);
-    assert_eq!(opened(mine(), &spec(RULES), &json!({"sessionId": "s"})).1, ["session/prompt"]);
+    assert_eq!(
+        opened(&COPILOT, &spec(RULES), &options).1,
+        ["session/set_config_option x#agent"]
+    );
+    assert_eq!(
+        opened(&GOOSE, &spec(RULES), &json!({"sessionId": "s"})).1,
+        ["session/set_mode approve"]
+    );
+    assert_eq!(
+        opened(mine(), &spec(RULES), &json!({"sessionId": "s"})).1,
+        ["session/prompt"]
+    );
 }
 
 #[test]
 fn a_session_that_is_gone_on_with_is_no_exception() {
     let mut spec = spec(RULES);
     spec.settings.set(keys::RESUME, "s");
-    assert_eq!(opened(&GOOSE, &spec, &modes("auto")).1, ["session/set_mode approve"]);
+    assert_eq!(
+        opened(&GOOSE, &spec, &modes("auto")).1,
+        ["session/set_mode approve"]
+    );
     // The round trip that waits for the history changes nothing back.
     let (mut stage, first) = opened(&GEMINI, &spec, &modes("yolo"));
     assert_eq!(first, ["session/set_mode default"]);
     stage.answer(3, &json!({}));
     stage.answer(4, &json!({}));
     let all: Vec<String> = stage.writes().iter().map(short).collect();
-    assert_eq!(all, ["session/set_mode default", "session/set_mode default", "session/prompt"]);
+    assert_eq!(
+        all,
+        [
+            "session/set_mode default",
+            "session/set_mode default",
+            "session/prompt"
+        ]
+    );
 }
 
 #[test]
@@ -110,11 +145,25 @@ fn the_caller_s_own_mode_is_the_caller_s() {
         spec.settings.set(keys::PERMISSION_MODE, mode);
         spec
     };
-    assert_eq!(opened(&GOOSE, &with(PERSON, "auto"), &modes("approve")).1, ["session/set_mode auto"]);
-    assert_eq!(opened(&GOOSE, &with(RULES, "plan"), &modes("auto")).1, ["session/set_mode plan"]);
+    assert_eq!(
+        opened(&GOOSE, &with(PERSON, "auto"), &modes("approve")).1,
+        ["session/set_mode auto"]
+    );
+    assert_eq!(
+        opened(&GOOSE, &with(RULES, "plan"), &modes("auto")).1,
+        ["session/set_mode plan"]
+    );
     // Words for what is chosen at the start say nothing about the mode of the session.
-    assert_eq!(opened(&COPILOT, &with(RULES, "default"), &modes("auto")).1.len(), 0);
-    assert_eq!(opened(&COPILOT, &with(PERSON, "allow-all"), &modes("auto")).1, ["session/prompt"]);
+    assert_eq!(
+        opened(&COPILOT, &with(RULES, "default"), &modes("auto"))
+            .1
+            .len(),
+        0
+    );
+    assert_eq!(
+        opened(&COPILOT, &with(PERSON, "allow-all"), &modes("auto")).1,
+        ["session/prompt"]
+    );
 }
 
 #[test]
@@ -123,12 +172,21 @@ fn of_an_agent_that_is_not_known_the_modes_are_listed() {
     let outcome = &stage.over().unwrap().outcome;
     assert_eq!((outcome.cause, said.len()), (Cause::BadRequest, 0));
     let hint = outcome.hint.as_deref().unwrap();
-    assert!(outcome.message.contains("\"yolo\"") && hint.contains("permission_mode"), "{outcome:?}");
+    assert!(
+        outcome.message.contains("\"yolo\"") && hint.contains("permission_mode"),
+        "{outcome:?}"
+    );
     assert!(hint.ends_with("approve, default, plan."), "{hint}");
     let (stage, said) = opened(mine(), &spec(PERSON), &modes("yolo"));
-    assert_eq!((stage.notices("does_not_ask").len(), said), (1, vec!["session/prompt".to_owned()]));
+    assert_eq!(
+        (stage.notices("does_not_ask").len(), said),
+        (1, vec!["session/prompt".to_owned()])
+    );
     let (stage, said) = opened(mine(), &spec(NOBODY), &modes("yolo"));
-    assert_eq!((stage.notices("does_not_ask").len(), said), (0, vec!["session/prompt".to_owned()]));
+    assert_eq!(
+        (stage.notices("does_not_ask").len(), said),
+        (0, vec!["session/prompt".to_owned()])
+    );
 }
 
 #[test]

@@ -22,9 +22,21 @@ fn custom() -> &'static dyn Dialect {
 #[test]
 fn difference_1_every_way_to_say_that_a_key_was_rejected() {
     let errors: &[(&dyn Dialect, i64, &str)] = &[
-        (&GEMINI, 401, "{\"error\":{\"code\":401,\"message\":\"API key not valid.\",\"status\":\"UNAUTHENTICATED\"}}"),
-        (&QWEN, -32603, "Internal error: 401 Incorrect API key provided"),
-        (&OPENCODE, -32603, "Internal error: mock authentication_error"),
+        (
+            &GEMINI,
+            401,
+            "{\"error\":{\"code\":401,\"message\":\"API key not valid.\",\"status\":\"UNAUTHENTICATED\"}}",
+        ),
+        (
+            &QWEN,
+            -32603,
+            "Internal error: 401 Incorrect API key provided",
+        ),
+        (
+            &OPENCODE,
+            -32603,
+            "Internal error: mock authentication_error",
+        ),
         (&acp::CLAUDE_AGENT_ACP, -32000, "Authentication required"),
         (&acp::CODEX_ACP, -32000, ""),
     ];
@@ -40,17 +52,24 @@ fn difference_1_every_way_to_say_that_a_key_was_rejected() {
     stage.answer(1, &hello(&json!({})));
     stage.fail(2, -32000, "Authentication required");
     assert_eq!(stage.cause(), Some(Cause::Auth));
-    const TEXT: &str =
-        "Error: Authentication failed with provider at http://127.0.0.1:9/v1 (HTTP 401).\n  Check your key.";
+    const TEXT: &str = "Error: Authentication failed with provider at http://127.0.0.1:9/v1 (HTTP 401).\n  Check your key.";
     const MODELS: &str = "Error: Authentication is hard. Let me explain.";
     for (dialect, texts, used, cause) in [
         (
             &COPILOT as &dyn Dialect,
-            &["Info: Request failed due to a transient API error. Retrying...", TEXT][..],
+            &[
+                "Info: Request failed due to a transient API error. Retrying...",
+                TEXT,
+            ][..],
             0,
             Cause::Auth,
         ),
-        (&COPILOT, &["Error: Too many requests (HTTP 429)"], 0, Cause::RateLimit),
+        (
+            &COPILOT,
+            &["Error: Too many requests (HTTP 429)"],
+            0,
+            Cause::RateLimit,
+        ),
         (
             &COPILOT,
             &[
@@ -59,7 +78,12 @@ fn difference_1_every_way_to_say_that_a_key_was_rejected() {
             0,
             Cause::ServerError,
         ),
-        (&COPILOT, &["Error: 400 scripted trouble"], 0, Cause::BadRequest),
+        (
+            &COPILOT,
+            &["Error: 400 scripted trouble"],
+            0,
+            Cause::BadRequest,
+        ),
         // A model may well write such a thing.
         (&COPILOT, &[MODELS], 25, Cause::Completed),
         (&COPILOT, &["Error: ", "x"], 0, Cause::Completed),
@@ -70,15 +94,26 @@ fn difference_1_every_way_to_say_that_a_key_was_rejected() {
     ] {
         let mut stage = Stage::asked(dialect, &Spec::default());
         texts.iter().for_each(|text| stage.text(text));
-        stage.answer(3, &json!({"stopReason": "end_turn", "usage": {"inputTokens": 1, "outputTokens": used}}));
+        stage.answer(
+            3,
+            &json!({"stopReason": "end_turn", "usage": {"inputTokens": 1, "outputTokens": used}}),
+        );
         assert_eq!(stage.cause(), Some(cause), "{}: {texts:?}", dialect.name());
     }
     let other: &[(i64, &str, Cause)] = &[
         (429, "x", Cause::RateLimit),
-        (-32603, "Internal error: rate limit reached", Cause::RateLimit),
+        (
+            -32603,
+            "Internal error: rate limit reached",
+            Cause::RateLimit,
+        ),
         (503, "x", Cause::Overloaded),
         (500, "x", Cause::ServerError),
-        (-32603, "connection to the provider: Server error (HTTP 500)", Cause::ServerError),
+        (
+            -32603,
+            "connection to the provider: Server error (HTTP 500)",
+            Cause::ServerError,
+        ),
         (-32603, "fetch failed: ECONNREFUSED", Cause::Network),
         (400, "x", Cause::BadRequest),
         (-32602, "Model not found: s", Cause::BadRequest),
@@ -96,18 +131,34 @@ fn difference_1_every_way_to_say_that_a_key_was_rejected() {
 #[test]
 fn a_dropped_session_ends_the_process_so_that_the_next_one_resumes_it() {
     for (code, message) in [
-        (-32603, "Request session.send failed with message: Session not found: s"),
+        (
+            -32603,
+            "Request session.send failed with message: Session not found: s",
+        ),
         (-32002, "Resource not found: Session s not found"),
         (-32602, "Session not found: s"),
     ] {
         let mut stage = Stage::asked(&COPILOT, &Spec::default());
         stage.fail(3, code, message);
-        assert_eq!(stage.outs, [FromConversation::EndProcess], "the turn is over when the process is gone: {message}");
-        stage.exit(&Exit { signal: Some(15), ..Exit::default() });
+        assert_eq!(
+            stage.outs,
+            [FromConversation::EndProcess],
+            "the turn is over when the process is gone: {message}"
+        );
+        stage.exit(&Exit {
+            signal: Some(15),
+            ..Exit::default()
+        });
         let outcome = &stage.over().unwrap().outcome;
         assert_eq!(outcome.cause, Cause::AgentDied);
-        assert!(outcome.message.contains(message) && outcome.hint.as_ref().unwrap().contains("again"), "{outcome:?}");
-        assert_eq!(outcome.detail.as_ref().unwrap().native.as_deref(), Some(&*code.to_string()));
+        assert!(
+            outcome.message.contains(message) && outcome.hint.as_ref().unwrap().contains("again"),
+            "{outcome:?}"
+        );
+        assert_eq!(
+            outcome.detail.as_ref().unwrap().native.as_deref(),
+            Some(&*code.to_string())
+        );
     }
 }
 
@@ -118,7 +169,10 @@ fn difference_3_calls_are_told_once_and_settled_once() {
     let mut stage = Stage::asked(&GEMINI, &Spec::default());
     let call = json!({"toolCallId": "run_shell_command__run_shell_command_1_0", "status": "pending", "title": "touch x", "locations": [], "kind": "execute"});
     stage.permission(&call, &usual());
-    assert_eq!(format!("{:?}", stage.asks()[0].wants.command), r#"Some(Shell("touch x"))"#);
+    assert_eq!(
+        format!("{:?}", stage.asks()[0].wants.command),
+        r#"Some(Shell("touch x"))"#
+    );
     stage.verdict(Verdict::Deny("a rule".into()));
     stage.text("Done.");
     end(&mut stage, "end_turn");
@@ -138,21 +192,40 @@ fn difference_3_calls_are_told_once_and_settled_once() {
     for status in ["in_progress", "in_progress", "completed", "completed"] {
         stage.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "touch x", "status": status, "rawInput": {"command": "touch x"}, "content": [{"type": "content", "content": {"type": "text", "text": "(no output)"}}]}));
     }
-    assert_eq!(stage.story(), [r#"call c bash {"command":"touch x"}"#, "result c ok (no output)"]);
+    assert_eq!(
+        stage.story(),
+        [
+            r#"call c bash {"command":"touch x"}"#,
+            "result c ok (no output)"
+        ]
+    );
     // Claude: words about a call without a status; the name in `_meta`.
     let mut stage = Stage::asked(&acp::CLAUDE_AGENT_ACP, &Spec::default());
     stage.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "`ls`", "kind": "execute", "status": "pending", "rawInput": {"command": "ls"}, "_meta": {"claudeCode": {"toolName": "Bash"}}}));
-    stage.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "rawOutput": "a.txt"}));
+    stage.update(
+        &json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "rawOutput": "a.txt"}),
+    );
     end(&mut stage, "end_turn");
-    assert_eq!(stage.story(), [r#"call c Bash {"command":"ls"}"#, "result c ok a.txt"]);
+    assert_eq!(
+        stage.story(),
+        [r#"call c Bash {"command":"ls"}"#, "result c ok a.txt"]
+    );
     // Codex: the output in `_meta`, piece by piece.
     let mut stage = Stage::asked(&acp::CODEX_ACP, &Spec::default());
     stage.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "ls", "kind": "execute", "status": "in_progress", "rawInput": {"command": ["ls"]}}));
     for piece in ["a", "b"] {
         stage.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "_meta": {"terminal_output": {"terminal_id": "c", "data": piece}}}));
     }
-    stage.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "failed"}));
-    assert_eq!(stage.story(), [r#"call c exec_command {"command":["ls"]}"#, "result c failed ab"]);
+    stage.update(
+        &json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "failed"}),
+    );
+    assert_eq!(
+        stage.story(),
+        [
+            r#"call c exec_command {"command":["ls"]}"#,
+            "result c failed ab"
+        ]
+    );
     // A call that nobody announced, and one that is not only text.
     let mut stage = Stage::asked(&GEMINI, &Spec::default());
     stage.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed", "kind": "edit", "content": [{"type": "diff", "path": "/w/a", "newText": "x"}]}));
@@ -172,7 +245,10 @@ fn difference_3_answers_are_chosen_by_their_kind() {
         let answer = stage.writes().pop().unwrap();
         assert_eq!(answer["id"], 7);
         let outcome = &answer["result"]["outcome"];
-        outcome["optionId"].as_str().unwrap_or(outcome["outcome"].as_str().unwrap()).to_owned()
+        outcome["optionId"]
+            .as_str()
+            .unwrap_or(outcome["outcome"].as_str().unwrap())
+            .to_owned()
     };
     let deny = || Verdict::Deny("no".into());
     assert_eq!(chosen(&OPENCODE, &usual(), Verdict::Allow), "yes");
@@ -181,7 +257,11 @@ fn difference_3_answers_are_chosen_by_their_kind() {
     assert_eq!(chosen(&QWEN, &two, Verdict::Allow), "proceed_once");
     assert_eq!(chosen(&OPENCODE, &two, Verdict::Allow), "modify");
     assert_eq!(chosen(&QWEN, &two, deny()), "never");
-    assert_eq!(chosen(&OPENCODE, &only_always, Verdict::Allow), "cancelled", "a yes to more than was asked");
+    assert_eq!(
+        chosen(&OPENCODE, &only_always, Verdict::Allow),
+        "cancelled",
+        "a yes to more than was asked"
+    );
     assert_eq!(chosen(&OPENCODE, &json!([]), deny()), "cancelled");
     // A question about nothing is a no, at once.
     let mut stage = Stage::asked(&OPENCODE, &Spec::default());
@@ -199,16 +279,33 @@ fn difference_4_a_no_ends_the_turn_or_not() {
         ("cancelled", Denials::Tolerate, Cause::Completed),
         ("end_turn", Denials::Tolerate, Cause::Completed),
     ] {
-        let mut stage = Stage::asked(&QWEN, &Spec { denials, ..Spec::default() });
-        stage.permission(&json!({"toolCallId": "c", "title": "x", "kind": "execute"}), &usual());
+        let mut stage = Stage::asked(
+            &QWEN,
+            &Spec {
+                denials,
+                ..Spec::default()
+            },
+        );
+        stage.permission(
+            &json!({"toolCallId": "c", "title": "x", "kind": "execute"}),
+            &usual(),
+        );
         stage.verdict(Verdict::Deny("no".into()));
         end(&mut stage, reason);
         assert_eq!(stage.cause(), Some(cause), "{reason} {denials:?}");
-        assert!(stage.story().contains(&"result c denied no".to_owned()), "{:?}", stage.story());
+        assert!(
+            stage.story().contains(&"result c denied no".to_owned()),
+            "{:?}",
+            stage.story()
+        );
     }
     let mut stage = Stage::asked(&QWEN, &Spec::default());
     end(&mut stage, "cancelled");
-    assert_eq!(stage.cause(), Some(Cause::Interrupted), "nobody was asked, nobody interrupted");
+    assert_eq!(
+        stage.cause(),
+        Some(Cause::Interrupted),
+        "nobody was asked, nobody interrupted"
+    );
 }
 
 fn resuming() -> Spec {
@@ -236,23 +333,47 @@ fn difference_5_history_is_not_told_again_and_a_session_is_loaded_once() {
     stage.answer(4, &json!({"stopReason": "end_turn"}));
     assert_eq!(stage.story(), ["started", "Reply new"]);
     let methods = |stage: &Stage| -> Vec<String> {
-        stage.writes().iter().filter_map(|it| it["method"].as_str().map(str::to_owned)).collect()
+        stage
+            .writes()
+            .iter()
+            .filter_map(|it| it["method"].as_str().map(str::to_owned))
+            .collect()
     };
-    assert_eq!(methods(&stage), ["initialize", "session/load", "session/set_mode", "session/prompt"]);
+    assert_eq!(
+        methods(&stage),
+        [
+            "initialize",
+            "session/load",
+            "session/set_mode",
+            "session/prompt"
+        ]
+    );
     // Twenty more turns: no second load.
     for turn in 0..20 {
         stage.say(ToAgent::Prompt("more".into()));
         stage.answer(5 + turn, &json!({"stopReason": "end_turn"}));
     }
-    assert_eq!(methods(&stage).iter().filter(|method| *method == "session/load").count(), 1);
+    assert_eq!(
+        methods(&stage)
+            .iter()
+            .filter(|method| *method == "session/load")
+            .count(),
+        1
+    );
     assert_eq!(stage.cause(), Some(Cause::Completed));
     // An agent that can go on without telling the history is asked for that.
     let mut stage = Stage::begun(&OPENCODE, &resuming());
-    stage.answer(1, &hello(&json!({"loadSession": true, "sessionCapabilities": {"resume": {}, "fork": {}}})));
+    stage.answer(
+        1,
+        &hello(&json!({"loadSession": true, "sessionCapabilities": {"resume": {}, "fork": {}}})),
+    );
     assert_eq!(stage.writes()[1]["method"], "session/resume");
     // Unless that is only for sessions of the same process, as with OpenClaw's bridge.
     let mut stage = Stage::begun(&OPENCLAW, &resuming());
-    stage.answer(1, &hello(&json!({"loadSession": true, "sessionCapabilities": {"resume": {}}})));
+    stage.answer(
+        1,
+        &hello(&json!({"loadSession": true, "sessionCapabilities": {"resume": {}}})),
+    );
     assert_eq!(stage.writes()[1]["method"], "session/load");
     let mut spec = resuming();
     spec.settings.set(keys::FORK, "true");
@@ -260,33 +381,58 @@ fn difference_5_history_is_not_told_again_and_a_session_is_loaded_once() {
     stage.answer(1, &hello(&json!({"sessionCapabilities": {"fork": {}}})));
     stage.answer(2, &json!({"sessionId": "copy"}));
     assert_eq!(stage.writes()[1]["method"], "session/fork");
-    assert!(matches!(&stage.outs[2], FromConversation::Event(EventKind::Started(it)) if it.native_session.as_deref() == Some("copy")));
+    assert!(
+        matches!(&stage.outs[2], FromConversation::Event(EventKind::Started(it)) if it.native_session.as_deref() == Some("copy"))
+    );
 }
 
 /// Measured with 2026.9.6: the gateway works in a directory of its own, and a prompt only names the session's.
 #[test]
 fn an_agent_that_works_elsewhere_is_found_out() {
     let opened = |dialect: &dyn Dialect| {
-        let mut stage = Stage::begun(dialect, &Spec { dir: Some("/work".into()), ..Spec::default() });
+        let mut stage = Stage::begun(
+            dialect,
+            &Spec {
+                dir: Some("/work".into()),
+                ..Spec::default()
+            },
+        );
         stage.answer(1, &hello(&json!({})));
         stage.answer(2, &json!({"sessionId": "s"}));
         stage
     };
     let cwd = |stage: &Stage| {
-        stage.outs.iter().find_map(|out| if let FromConversation::Event(EventKind::Started(it)) = out { it.cwd.clone() } else { None })
+        stage.outs.iter().find_map(|out| {
+            if let FromConversation::Event(EventKind::Started(it)) = out {
+                it.cwd.clone()
+            } else {
+                None
+            }
+        })
     };
     let (elsewhere, here) = (opened(&OPENCLAW), opened(&GEMINI));
     assert_eq!(elsewhere.story(), ["started", "notice works_elsewhere"]);
     assert_eq!(here.story(), ["started"]);
-    assert_eq!((cwd(&elsewhere), cwd(&here).as_deref()), (None, Some("/work")));
+    assert_eq!(
+        (cwd(&elsewhere), cwd(&here).as_deref()),
+        (None, Some("/work"))
+    );
 }
 
 // 5, P57: whatever the code, a session that cannot be gone on with is the caller's to mend, and the hint says how.
 #[test]
 fn difference_5_unknown_sessions_have_one_cause() {
     for (dialect, code, message) in [
-        (&COPILOT as &dyn Dialect, -32002, "Resource not found: Session x not found"),
-        (&OPENCODE, -32603, "Internal error: OpenCode service failure"),
+        (
+            &COPILOT as &dyn Dialect,
+            -32002,
+            "Resource not found: Session x not found",
+        ),
+        (
+            &OPENCODE,
+            -32603,
+            "Internal error: OpenCode service failure",
+        ),
         (&GEMINI, -32603, "Internal error"),
     ] {
         let mut stage = Stage::begun(dialect, &resuming());
@@ -296,16 +442,33 @@ fn difference_5_unknown_sessions_have_one_cause() {
         let outcome = &stage.over().unwrap().outcome;
         assert_eq!(outcome.cause, Cause::BadRequest, "{message}");
         let hint = outcome.hint.as_deref().unwrap();
-        assert!(hint.contains("leave out resume") || hint.contains("Leave out resume"), "{hint}");
-        assert_eq!(hint.contains("sessionRetention"), dialect.name() == "gemini");
+        assert!(
+            hint.contains("leave out resume") || hint.contains("Leave out resume"),
+            "{hint}"
+        );
+        assert_eq!(
+            hint.contains("sessionRetention"),
+            dialect.name() == "gemini"
+        );
         // It stays so.
         stage.say(ToAgent::Prompt("again".into()));
-        assert_eq!(stage.outs.iter().filter(|out| matches!(out, FromConversation::TurnOver(_))).count(), 2);
+        assert_eq!(
+            stage
+                .outs
+                .iter()
+                .filter(|out| matches!(out, FromConversation::TurnOver(_)))
+                .count(),
+            2
+        );
     }
     let mut stage = Stage::begun(&GEMINI, &resuming());
     stage.say(ToAgent::Prompt("hello".into()));
     stage.answer(1, &hello(&json!({})));
-    assert_eq!(stage.cause(), Some(Cause::BadRequest), "it does not announce that it can");
+    assert_eq!(
+        stage.cause(),
+        Some(Cause::BadRequest),
+        "it does not announce that it can"
+    );
 }
 
 // 7
@@ -350,8 +513,14 @@ fn difference_8_another_version_ends_the_turn_with_a_reason() {
         stage.answer(1, &json!({"protocolVersion": version}));
         assert_eq!(stage.cause(), Some(Cause::Protocol), "{version}");
         assert_eq!(stage.writes().len(), 1, "nothing more is asked");
-        stage.say(ToAgent::Change { id: 1, change: Change::Model("m".into()) });
-        assert!(matches!(stage.outs.last(), Some(FromConversation::Changed { error: Some(_), .. })));
+        stage.say(ToAgent::Change {
+            id: 1,
+            change: Change::Model("m".into()),
+        });
+        assert!(matches!(
+            stage.outs.last(),
+            Some(FromConversation::Changed { error: Some(_), .. })
+        ));
     }
 }
 
@@ -366,10 +535,19 @@ fn chunks_that_repeat_everything_are_told_as_differences() {
         whole.push(char::from_digit(n % 10, 10).unwrap());
         stage.text(&whole);
     }
-    let texts = stage.outs.iter().filter_map(|out| if let FromConversation::Event(EventKind::Text(it)) = out { Some(it) } else { None });
+    let texts = stage.outs.iter().filter_map(|out| {
+        if let FromConversation::Event(EventKind::Text(it)) = out {
+            Some(it)
+        } else {
+            None
+        }
+    });
     let texts: Vec<_> = texts.collect();
     assert!(texts.len() == 10_000 && texts.iter().all(|it| it.text.len() == 1 && it.delta));
-    assert_eq!(texts.iter().map(|it| it.text.as_str()).collect::<String>(), whole);
+    assert_eq!(
+        texts.iter().map(|it| it.text.as_str()).collect::<String>(),
+        whole
+    );
     // Another message begins anew.
     let mut stage = Stage::asked(custom(), &spec);
     for text in ["a", "ab", "ab"] {
@@ -380,7 +558,13 @@ fn chunks_that_repeat_everything_are_told_as_differences() {
     end(&mut stage, "end_turn");
     assert_eq!(
         stage.story(),
-        ["Reply a", "Reply b", "call c other {\"title\":\"x\",\"locations\":[]}", "result c ok ", "Reply ab"]
+        [
+            "Reply a",
+            "Reply b",
+            "call c other {\"title\":\"x\",\"locations\":[]}",
+            "result c ok ",
+            "Reply ab"
+        ]
     );
 }
 
@@ -404,10 +588,19 @@ fn modes_and_models_are_chosen_by_what_is_announced() {
         hint.unwrap_or_else(|| format!("{} {}", last["method"].as_str().unwrap(), last["params"]))
     };
     let (mode, model) = (keys::PERMISSION_MODE, keys::MODEL);
-    assert_eq!(asked(&opened, mode, "plan"), r#"session/set_mode {"sessionId":"s","modeId":"https://x/modes#plan"}"#);
-    assert_eq!(asked(&opened, mode, "yolo"), r#"session/set_mode {"sessionId":"s","modeId":"y"}"#);
+    assert_eq!(
+        asked(&opened, mode, "plan"),
+        r#"session/set_mode {"sessionId":"s","modeId":"https://x/modes#plan"}"#
+    );
+    assert_eq!(
+        asked(&opened, mode, "yolo"),
+        r#"session/set_mode {"sessionId":"s","modeId":"y"}"#
+    );
     assert_eq!(asked(&opened, mode, "bogus"), "Its modes are: plan, y.");
-    assert_eq!(asked(&opened, model, "m-1"), r#"session/set_model {"sessionId":"s","modelId":"m-1"}"#);
+    assert_eq!(
+        asked(&opened, model, "m-1"),
+        r#"session/set_model {"sessionId":"s","modelId":"m-1"}"#
+    );
     assert_eq!(
         asked(&configured, model, "a/b"),
         r#"session/set_config_option {"sessionId":"s","configId":"model","value":"a/b"}"#
@@ -416,5 +609,8 @@ fn modes_and_models_are_chosen_by_what_is_announced() {
         asked(&configured, mode, "build"),
         r#"session/set_config_option {"sessionId":"s","configId":"mode","value":"build"}"#
     );
-    assert_eq!(asked(&json!({"sessionId": "s"}), mode, "x"), "Leave out permission_mode.");
+    assert_eq!(
+        asked(&json!({"sessionId": "s"}), mode, "x"),
+        "Leave out permission_mode."
+    );
 }

@@ -27,7 +27,10 @@ fn saying(stage: &Stage, message: &Value, changes: &mut u64) -> Option<ToAgent> 
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let mut change = |change| {
         *changes += 1;
-        Some(ToAgent::Change { id: *changes, change })
+        Some(ToAgent::Change {
+            id: *changes,
+            change,
+        })
     };
     match message["method"].as_str() {
         Some("session/prompt") => Some(ToAgent::Prompt(text(&params["prompt"][0]["text"]))),
@@ -39,22 +42,45 @@ fn saying(stage: &Stage, message: &Value, changes: &mut u64) -> Option<ToAgent> 
         Some("session/set_config_option") => change(Change::Model(text(&params["value"]))),
         Some(_) => None,
         None if message["error"].is_object() => {
-            let file = stage.outs.iter().rev().find_map(|out| if let FromConversation::File(it) = out { Some(it) } else { None });
-            let fault = FileFault { missing: true, why: "/workspace/w-gemini.txt".into() };
-            Some(ToAgent::FileDone { id: file.unwrap().id.clone(), result: Err(fault) })
+            let file = stage.outs.iter().rev().find_map(|out| {
+                if let FromConversation::File(it) = out {
+                    Some(it)
+                } else {
+                    None
+                }
+            });
+            let fault = FileFault {
+                missing: true,
+                why: "/workspace/w-gemini.txt".into(),
+            };
+            Some(ToAgent::FileDone {
+                id: file.unwrap().id.clone(),
+                result: Err(fault),
+            })
         }
         None => {
             let option = message["result"]["outcome"]["optionId"].as_str().unwrap();
             let allowed = ["allow_once", "proceed_once"].contains(&option);
-            let verdict = if allowed { Verdict::Allow } else { Verdict::Deny("a rule says so".into()) };
-            Some(ToAgent::Verdict { id: stage.asks().last().unwrap().id.clone(), verdict })
+            let verdict = if allowed {
+                Verdict::Allow
+            } else {
+                Verdict::Deny("a rule says so".into())
+            };
+            Some(ToAgent::Verdict {
+                id: stage.asks().last().unwrap().id.clone(),
+                verdict,
+            })
         }
     }
 }
 
 fn replay(name: &str) -> Stage {
     let text = std::fs::read_to_string(fixtures("acp").join(name).join("wire.jsonl")).unwrap();
-    let mut spec = Spec { dir: Some(PathBuf::from("/workspace")), attendance: Attendance::Attended, ..Spec::default() };
+    let mut spec = Spec {
+        dir: Some(PathBuf::from("/workspace")),
+        attendance: Attendance::Attended,
+        ..Spec::default()
+    };
     spec.settings.set("fs", "true");
     if name.ends_with("_load") {
         spec.settings.set(keys::RESUME, "the-session");
@@ -75,11 +101,47 @@ fn replay(name: &str) -> Stage {
 const ENDINGS: &[(&str, &[Cause])] = {
     use Cause::{Auth, BadRequest, Completed, Denied, Interrupted};
     &[
-        ("copilot", &[Completed, Completed, Denied, Completed, Completed, Interrupted, Completed, Auth]),
+        (
+            "copilot",
+            &[
+                Completed,
+                Completed,
+                Denied,
+                Completed,
+                Completed,
+                Interrupted,
+                Completed,
+                Auth,
+            ],
+        ),
         ("copilot_load", &[Completed]),
-        ("gemini", &[Completed, Completed, Denied, Completed, Completed, Interrupted, Completed, Auth]),
+        (
+            "gemini",
+            &[
+                Completed,
+                Completed,
+                Denied,
+                Completed,
+                Completed,
+                Interrupted,
+                Completed,
+                Auth,
+            ],
+        ),
         ("gemini_load", &[BadRequest]),
-        ("opencode", &[Completed, Completed, Completed, Completed, Completed, Interrupted, Completed, Auth]),
+        (
+            "opencode",
+            &[
+                Completed,
+                Completed,
+                Completed,
+                Completed,
+                Completed,
+                Interrupted,
+                Completed,
+                Auth,
+            ],
+        ),
         ("opencode_load", &[Completed]),
     ]
 };
@@ -98,7 +160,11 @@ fn every_recording_yields_its_events() {
         if update {
             std::fs::write(&path, &found).unwrap();
         }
-        assert_eq!(found, std::fs::read_to_string(&path).unwrap_or_default(), "{name} (UPDATE_GOLDEN=1 rewrites)");
+        assert_eq!(
+            found,
+            std::fs::read_to_string(&path).unwrap_or_default(),
+            "{name} (UPDATE_GOLDEN=1 rewrites)"
+        );
         let endings = stage.outs.iter().filter_map(|out| match out {
             FromConversation::TurnOver(over) => Some(over.outcome.cause),
             _ => None,
@@ -112,8 +178,13 @@ fn every_recording_yields_its_events() {
 fn what_is_written_is_what_the_agents_were_told() {
     for name in ["copilot", "gemini"] {
         let text = std::fs::read_to_string(fixtures("acp").join(name).join("wire.jsonl")).unwrap();
-        let rows = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        let told: Vec<Value> = rows.filter(|row| row["dir"] == "→").map(|mut row| row["msg"].take()).collect();
+        let rows = text
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let told: Vec<Value> = rows
+            .filter(|row| row["dir"] == "→")
+            .map(|mut row| row["msg"].take())
+            .collect();
         let written = replay(name).writes();
         assert_eq!(written.len(), told.len(), "{name}");
         for (ours, theirs) in written.iter().zip(&told) {
@@ -121,7 +192,10 @@ fn what_is_written_is_what_the_agents_were_told() {
             // Who the client is, and how a missing file is told, was different.
             let differs = theirs["method"] == "initialize" || theirs["error"].is_object();
             let another = theirs["method"] == "session/set_config_option";
-            assert!(differs || another || ours == theirs, "{name}: {ours} instead of {theirs}");
+            assert!(
+                differs || another || ours == theirs,
+                "{name}: {ours} instead of {theirs}"
+            );
         }
     }
 }

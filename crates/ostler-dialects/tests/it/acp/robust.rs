@@ -52,7 +52,10 @@ fn word() -> impl Strategy<Value = String> {
         "usage_update",
         "c",
     ];
-    prop_oneof![proptest::sample::select(words).prop_map(str::to_owned), ".{0,6}"]
+    prop_oneof![
+        proptest::sample::select(words).prop_map(str::to_owned),
+        ".{0,6}"
+    ]
 }
 
 fn any_json() -> impl Strategy<Value = Value> {
@@ -82,13 +85,15 @@ fn update() -> impl Strategy<Value = Value> {
         "config_option_update",
         "x",
     ];
-    (proptest::sample::select(kinds), proptest::collection::vec((word(), any_json()), 0..6)).prop_map(
-        |(kind, fields)| {
+    (
+        proptest::sample::select(kinds),
+        proptest::collection::vec((word(), any_json()), 0..6),
+    )
+        .prop_map(|(kind, fields)| {
             let mut object: serde_json::Map<String, Value> = fields.into_iter().collect();
             object.insert("sessionUpdate".into(), kind.into());
             object.into()
-        },
-    )
+        })
 }
 
 /// Every tool call has at most one result, and none comes before its call.

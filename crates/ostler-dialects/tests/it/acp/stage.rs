@@ -1,6 +1,8 @@
 //! A conversation with an agent that speaks ACP, driven message by message.
 
-use ostler_core::dialect::{Conversation, Dialect, Exit, FromConversation, Outbox, ToAgent, TurnOver};
+use ostler_core::dialect::{
+    Conversation, Dialect, Exit, FromConversation, Outbox, ToAgent, TurnOver,
+};
 use ostler_core::event::EventKind;
 use ostler_core::outcome::Cause;
 use ostler_core::permission::{PermissionRequest, Verdict};
@@ -16,7 +18,10 @@ pub(super) struct Stage {
 impl Stage {
     /// Begun, with nothing heard.
     pub(super) fn begun(dialect: &dyn Dialect, spec: &Spec) -> Self {
-        let mut stage = Self { talk: dialect.converse(spec), outs: Vec::new() };
+        let mut stage = Self {
+            talk: dialect.converse(spec),
+            outs: Vec::new(),
+        };
         stage.act(|talk, out| talk.on_start(out));
         stage
     }
@@ -64,7 +69,9 @@ impl Stage {
     /// The notices of this code.
     pub(super) fn notices(&self, code: &str) -> Vec<&str> {
         let notices = self.outs.iter().filter_map(|out| match out {
-            FromConversation::Event(EventKind::Notice(notice)) if notice.code == code => Some(notice.message.as_str()),
+            FromConversation::Event(EventKind::Notice(notice)) if notice.code == code => {
+                Some(notice.message.as_str())
+            }
             _ => None,
         });
         notices.collect()
@@ -79,7 +86,9 @@ impl Stage {
     }
 
     pub(super) fn fail(&mut self, id: u64, code: i64, message: &str) {
-        self.hear(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}));
+        self.hear(
+            &json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}),
+        );
     }
 
     pub(super) fn update(&mut self, update: &Value) {
@@ -104,18 +113,41 @@ impl Stage {
     }
 
     pub(super) fn asks(&self) -> Vec<&PermissionRequest> {
-        self.outs.iter().filter_map(|out| if let FromConversation::Ask(ask) = out { Some(ask) } else { None }).collect()
+        self.outs
+            .iter()
+            .filter_map(|out| {
+                if let FromConversation::Ask(ask) = out {
+                    Some(ask)
+                } else {
+                    None
+                }
+            })
+            .collect()
     }
 
     /// What was written, as JSON.
     pub(super) fn writes(&self) -> Vec<Value> {
-        let written = self.outs.iter().filter_map(|out| if let FromConversation::Write(bytes) = out { Some(bytes) } else { None });
-        written.map(|bytes| serde_json::from_slice(bytes).unwrap()).collect()
+        let written = self.outs.iter().filter_map(|out| {
+            if let FromConversation::Write(bytes) = out {
+                Some(bytes)
+            } else {
+                None
+            }
+        });
+        written
+            .map(|bytes| serde_json::from_slice(bytes).unwrap())
+            .collect()
     }
 
     /// The events in short.
     pub(super) fn story(&self) -> Vec<String> {
-        let events = self.outs.iter().filter_map(|out| if let FromConversation::Event(kind) = out { Some(kind) } else { None });
+        let events = self.outs.iter().filter_map(|out| {
+            if let FromConversation::Event(kind) = out {
+                Some(kind)
+            } else {
+                None
+            }
+        });
         events
             .map(|kind| match kind {
                 EventKind::Text(it) => format!("{:?} {}", it.kind, it.text),
@@ -138,7 +170,13 @@ impl Stage {
     }
 
     pub(super) fn over(&self) -> Option<&TurnOver> {
-        self.outs.iter().rev().find_map(|out| if let FromConversation::TurnOver(over) = out { Some(over) } else { None })
+        self.outs.iter().rev().find_map(|out| {
+            if let FromConversation::TurnOver(over) = out {
+                Some(over)
+            } else {
+                None
+            }
+        })
     }
 
     pub(super) fn cause(&self) -> Option<Cause> {

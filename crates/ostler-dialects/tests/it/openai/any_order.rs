@@ -82,9 +82,24 @@ impl Play {
     }
 
     fn on(mut stage: Stage) -> Self {
-        let (decided, denied, allowed, ran) = (HashSet::new(), HashSet::new(), HashSet::new(), HashSet::new());
+        let (decided, denied, allowed, ran) = (
+            HashSet::new(),
+            HashSet::new(),
+            HashSet::new(),
+            HashSet::new(),
+        );
         stage.counts = true;
-        Self { stage, prompts: 0, steers: 0, calls: 0, decided, denied, allowed, nobody: false, ran }
+        Self {
+            stage,
+            prompts: 0,
+            steers: 0,
+            calls: 0,
+            decided,
+            denied,
+            allowed,
+            nobody: false,
+            ran,
+        }
     }
 
     fn in_turn(&self) -> bool {
@@ -93,20 +108,37 @@ impl Play {
 
     /// What the body was told last, while the turn runs.
     fn order(&self) -> Value {
-        if self.in_turn() { self.stage.orders().last().cloned().unwrap_or_default() } else { Value::Null }
+        if self.in_turn() {
+            self.stage.orders().last().cloned().unwrap_or_default()
+        } else {
+            Value::Null
+        }
     }
 
     fn open_asks(&self) -> Vec<String> {
-        let withdrawn = |id: &str| self.stage.outs.iter().any(|out| matches!(out, FromConversation::Withdraw(w) if w == id));
+        let withdrawn = |id: &str| {
+            self.stage
+                .outs
+                .iter()
+                .any(|out| matches!(out, FromConversation::Withdraw(w) if w == id))
+        };
         let ids = self.stage.asks().into_iter().map(|ask| ask.id.clone());
-        ids.filter(|id| !self.decided.contains(id) && !withdrawn(id)).collect()
+        ids.filter(|id| !self.decided.contains(id) && !withdrawn(id))
+            .collect()
     }
 
     /// Tools that the body was told to run and has not.
     fn running(&self) -> Vec<Value> {
         let order = self.order();
-        let tools = order.get("tools").and_then(Value::as_array).cloned().unwrap_or_default();
-        tools.into_iter().filter(|tool| !self.ran.contains(tool["id"].as_str().unwrap())).collect()
+        let tools = order
+            .get("tools")
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default();
+        tools
+            .into_iter()
+            .filter(|tool| !self.ran.contains(tool["id"].as_str().unwrap()))
+            .collect()
     }
 
     /// Whether the model is asked and nothing else has been decided since.
@@ -125,7 +157,10 @@ impl Play {
                 self.stage.steer(&format!("steer {}", self.steers));
             }
             Happens::Interrupt => self.stage.interrupt(),
-            Happens::Change => self.stage.tell(ToAgent::Change { id: 1, change: Change::Model("other".into()) }),
+            Happens::Change => self.stage.tell(ToAgent::Change {
+                id: 1,
+                change: Change::Model("other".into()),
+            }),
             Happens::Verdict(n, yes) => {
                 let open = self.open_asks();
                 let id = open.get(*n).cloned().unwrap_or_else(|| "stale".into());
@@ -145,10 +180,15 @@ impl Play {
             }
             Happens::Answer(calls) if self.is_asked() => self.answer(calls),
             Happens::Piece if self.is_asked() => {
-                self.stage.hear(&json!({"choices": [{"delta": {"content": "well, "}}]}));
+                self.stage
+                    .hear(&json!({"choices": [{"delta": {"content": "well, "}}]}));
             }
             Happens::Failed(too_long) if self.is_asked() => {
-                let body = if *too_long { "{\"error\":{\"code\":\"context_length_exceeded\"}}" } else { "" };
+                let body = if *too_long {
+                    "{\"error\":{\"code\":\"context_length_exceeded\"}}"
+                } else {
+                    ""
+                };
                 self.stage.hear(
                     &json!({"ostler": {"failed": {"kind": "status", "status": 400, "message": "no", "body": body}}}),
                 );
@@ -159,12 +199,17 @@ impl Play {
                 self.stage.say("approve");
             }
             Happens::Flow(n) if self.order().get("hook").is_some() => self.stage.hear(&flow(*n)),
-            Happens::Verified(yes) if self.order().get("verify").is_some() => self.stage.hear(&verified(*yes)),
+            Happens::Verified(yes) if self.order().get("verify").is_some() => {
+                self.stage.hear(&verified(*yes))
+            }
             // Written before the body heard that it should leave off.
             Happens::Stray(hook) if self.order() == "cancel" => {
-                self.stage.hear(&if *hook { flow(0) } else { verified(true) });
+                self.stage
+                    .hear(&if *hook { flow(0) } else { verified(true) });
             }
-            Happens::Cancelled if self.order() == "cancel" => self.stage.hear(&json!({"ostler": "cancelled"})),
+            Happens::Cancelled if self.order() == "cancel" => {
+                self.stage.hear(&json!({"ostler": "cancelled"}))
+            }
             _ => {}
         }
     }
@@ -183,16 +228,28 @@ impl Play {
             .collect();
         let names = ["read_file", "write_file", "weather", "made_up"];
         let list = calls.iter().zip(&ids);
-        let list: Vec<_> =
-            list.map(|((n, good), id)| (id.as_str(), names[*n], if *good { "{\"a\":1}" } else { "{" })).collect();
+        let list: Vec<_> = list
+            .map(|((n, good), id)| {
+                (
+                    id.as_str(),
+                    names[*n],
+                    if *good { "{\"a\":1}" } else { "{" },
+                )
+            })
+            .collect();
         self.stage.calls(&list);
     }
 
     fn ran(&mut self, n: usize) {
-        let Some(tool) = self.running().get(n).cloned() else { return };
+        let Some(tool) = self.running().get(n).cloned() else {
+            return;
+        };
         let id = tool["id"].as_str().unwrap().to_owned();
         let refused = tool["refused"].as_str();
-        assert!(refused.is_some() || !self.denied.contains(&id), "what is denied does not run: {tool}");
+        assert!(
+            refused.is_some() || !self.denied.contains(&id),
+            "what is denied does not run: {tool}"
+        );
         let output = refused.map_or_else(|| "x".repeat(700), str::to_owned);
         self.stage.hear(&json!({"ostler": {"result": {"id": id, "ok": refused.is_none(), "denied": refused.is_some(), "output": output}}}));
         self.ran.insert(id);
@@ -237,11 +294,17 @@ fn verified(yes: bool) -> Value {
 /// What holds whatever happened.
 fn check(play: &Play) -> Result<(), TestCaseError> {
     prop_assert_eq!(play.stage.ended().len(), play.prompts);
-    prop_assert!(play.open_asks().is_empty(), "every question is answered or withdrawn");
+    prop_assert!(
+        play.open_asks().is_empty(),
+        "every question is answered or withdrawn"
+    );
     let events = &play.stage.events;
     for kind in events {
         if let EventKind::ToolCall(call) = kind {
-            let results = count(events, |w| matches!(w, EventKind::ToolResult(result) if result.id == call.id));
+            let results = count(
+                events,
+                |w| matches!(w, EventKind::ToolResult(result) if result.id == call.id),
+            );
             prop_assert_eq!(results, 1, "{}", &call.id);
         }
     }
@@ -263,7 +326,12 @@ fn is_valid(messages: &[Value]) -> bool {
             return known.map(|at| open.remove(at)).is_some();
         }
         let settled = open.is_empty();
-        open = message["tool_calls"].as_array().into_iter().flatten().filter_map(|call| call["id"].as_str()).collect();
+        open = message["tool_calls"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|call| call["id"].as_str())
+            .collect();
         settled
     }) && open.is_empty()
 }

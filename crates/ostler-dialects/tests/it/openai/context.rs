@@ -20,7 +20,11 @@ fn a_full_window_is_made_room_in_and_said_so() {
             break;
         }
     }
-    assert!(stage.notices().contains(&"context_shortened"), "{:?}", stage.notices());
+    assert!(
+        stage.notices().contains(&"context_shortened"),
+        "{:?}",
+        stage.notices()
+    );
     // Shortening is not enough for ever.
     for n in 10..40 {
         if stage.asked().len() == 1 {
@@ -31,13 +35,26 @@ fn a_full_window_is_made_room_in_and_said_so() {
         stage.result(&id, &"y".repeat(2500));
     }
     let question = stage.asked()[0]["content"].as_str().unwrap().to_owned();
-    assert!(question.contains("Summarise") && question.contains("USER: go"), "{question}");
+    assert!(
+        question.contains("Summarise") && question.contains("USER: go"),
+        "{question}"
+    );
     let said_before = stage.events.len();
     stage.text("They read files.");
     assert!(stage.notices().contains(&"context_summarised"));
-    let words = stage.events[said_before..].iter().filter(|kind| matches!(kind, EventKind::Text(_))).count();
+    let words = stage.events[said_before..]
+        .iter()
+        .filter(|kind| matches!(kind, EventKind::Text(_)))
+        .count();
     assert_eq!(words, 0, "a summary is not an answer");
-    assert!(stage.asked()[1]["content"].as_str().unwrap().contains("They read files."), "{:?}", stage.asked());
+    assert!(
+        stage.asked()[1]["content"]
+            .as_str()
+            .unwrap()
+            .contains("They read files."),
+        "{:?}",
+        stage.asked()
+    );
     stage.text("done");
     assert_eq!(stage.cause(), Cause::Completed);
 }
@@ -59,7 +76,11 @@ fn a_server_that_finds_the_conversation_too_long_is_asked_again_with_less() {
     assert_eq!(stage.asked().len(), 1, "a summary is asked for");
     stage.text("short");
     stage.hear(&too_long);
-    assert_eq!(stage.cause(), Cause::BadRequest, "and then there is nothing left to do");
+    assert_eq!(
+        stage.cause(),
+        Cause::BadRequest,
+        "and then there is nothing left to do"
+    );
 }
 
 #[test]
@@ -78,7 +99,11 @@ fn a_summary_that_is_none_takes_nothing_away() {
     assert_eq!(stage.asked().len(), 1, "a summary is asked for");
     stage.hear(&json!({"choices": [{"delta": {"reasoning_content": "hm"}}]}));
     stage.finish("stop");
-    assert!(stage.notices().contains(&"context_not_summarised"), "{:?}", stage.notices());
+    assert!(
+        stage.notices().contains(&"context_not_summarised"),
+        "{:?}",
+        stage.notices()
+    );
     assert_eq!(stage.asked()[1]["content"], "IMPORTANT: do X");
 }
 
@@ -94,8 +119,18 @@ fn a_summary_keeps_the_task_in_the_user_s_words() {
         if stage.asked().len() == 1 {
             stage.text("They read files.");
             let first = stage.asked()[1]["content"].to_string();
-            assert!(first.contains("They read files.") && first.contains("IMPORTANT: do X"), "{first}");
+            assert!(
+                first.contains("They read files.") && first.contains("IMPORTANT: do X"),
+                "{first}"
+            );
         }
     }
-    assert!(stage.notices().iter().filter(|code| **code == "context_summarised").count() > 1);
+    assert!(
+        stage
+            .notices()
+            .iter()
+            .filter(|code| **code == "context_summarised")
+            .count()
+            > 1
+    );
 }

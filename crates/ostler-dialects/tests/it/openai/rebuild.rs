@@ -1,7 +1,7 @@
 //! A conversation that goes on from the events of an earlier session.
 
 use ostler_core::dialect::Dialect;
-use ostler_core::event::{Refused, ToolResult, EventKind};
+use ostler_core::event::{EventKind, Refused, ToolResult};
 use ostler_core::permission::Verdict;
 use ostler_dialects::openai::{History, OpenAi};
 use ostler_dialects::scripted::Scripted;
@@ -11,7 +11,11 @@ use super::stage::{Stage, spec};
 
 /// What the model would be told, without the system prompt.
 pub(super) fn rebuilt(stage: &Stage) -> Vec<Value> {
-    History::rebuild(&stage.events).messages().iter().map(|message| serde_json::to_value(message).unwrap()).collect()
+    History::rebuild(&stage.events)
+        .messages()
+        .iter()
+        .map(|message| serde_json::to_value(message).unwrap())
+        .collect()
 }
 
 fn same_after_all(mut stage: Stage) {
@@ -35,13 +39,25 @@ fn a_session_goes_on_with_all_that_was_said_before() {
             next.events.splice(..0, std::mem::take(&mut stage.events));
             next.say("and now?");
             let asked = next.asked();
-            assert_eq!((&asked[0]["role"], &asked[1]["content"]), (&json!("system"), &json!("my name is Ada")));
+            assert_eq!(
+                (&asked[0]["role"], &asked[1]["content"]),
+                (&json!("system"), &json!("my name is Ada"))
+            );
             assert_eq!(asked.last().unwrap()["content"], "and now?");
             assert_eq!(rebuilt(&next), asked[1..]);
             // A server that begins anew with its ids is told apart from its earlier self.
             next.calls(&[("call_0", "read_file", "{}")]);
-            let calls: std::collections::HashSet<_> =
-                next.events.iter().filter_map(|w| if let EventKind::ToolCall(c) = w { Some(&c.id) } else { None }).collect();
+            let calls: std::collections::HashSet<_> = next
+                .events
+                .iter()
+                .filter_map(|w| {
+                    if let EventKind::ToolCall(c) = w {
+                        Some(&c.id)
+                    } else {
+                        None
+                    }
+                })
+                .collect();
             assert_eq!(calls.len(), n, "{calls:?}");
             let open = next.open_calls();
             next.result(&open[0], "bb");
@@ -77,7 +93,14 @@ fn what_the_events_say_is_what_the_model_was_told() {
     stage.verdict("1", Verdict::Deny("no".into()));
     stage.hear(&json!({"ostler": {"result": {"id": "1", "ok": false, "denied": true, "output": "denied: no"}}}));
     stage.text("Too bad.");
-    stage.events.push(Refused { request: "send".into(), why: "busy".into(), code: "busy".into() }.into());
+    stage.events.push(
+        Refused {
+            request: "send".into(),
+            why: "busy".into(),
+            code: "busy".into(),
+        }
+        .into(),
+    );
     same_after_all(stage);
     // An answer that went back for its schema; calls that were cut off and never told.
     let mut stage = Stage::new(&[("json_schema", "{\"type\":\"object\"}")]);
@@ -97,22 +120,51 @@ fn a_log_that_breaks_off_is_still_a_conversation() {
     stage.say("go");
     stage.calls(&[("1", "read_file", "{}")]);
     stage.steer("kept");
-    let stranger =
-        ToolResult { id: "x".into(), name: None, ok: true, output: "?".into(), denied: false, content: None };
+    let stranger = ToolResult {
+        id: "x".into(),
+        name: None,
+        ok: true,
+        output: "?".into(),
+        denied: false,
+        content: None,
+    };
     stage.events.push(stranger.into());
     let mut next = stage.resumed(&OpenAi);
     next.say("go on");
     let roles: Vec<_> = next.asked()[1..]
         .iter()
-        .map(|m| format!("{} {}", m["role"].as_str().unwrap(), m["content"].as_str().unwrap_or("-")))
+        .map(|m| {
+            format!(
+                "{} {}",
+                m["role"].as_str().unwrap(),
+                m["content"].as_str().unwrap_or("-")
+            )
+        })
         .collect();
-    assert_eq!(roles, ["user go", "assistant -", "tool no result: the turn ended", "user kept", "user go on"]);
+    assert_eq!(
+        roles,
+        [
+            "user go",
+            "assistant -",
+            "tool no result: the turn ended",
+            "user kept",
+            "user go on"
+        ]
+    );
 }
 
 #[test]
 fn a_copy_needs_something_to_copy() {
     for dialect in [&OpenAi as &dyn Dialect, &Scripted] {
-        assert!(dialect.launch(&spec(&[("fork", "true")])).unwrap_err().why.contains("resume"));
-        dialect.launch(&spec(&[("fork", "true"), ("resume", "s")])).unwrap();
+        assert!(
+            dialect
+                .launch(&spec(&[("fork", "true")]))
+                .unwrap_err()
+                .why
+                .contains("resume")
+        );
+        dialect
+            .launch(&spec(&[("fork", "true"), ("resume", "s")]))
+            .unwrap();
     }
 }

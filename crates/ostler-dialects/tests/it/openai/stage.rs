@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use ostler_core::dialect::{Conversation, Dialect, FromConversation, Outbox, ToAgent, TurnOver};
-use ostler_core::event::{At, Event, Level, Notice, Origin, ToolResult, TurnEnded, TurnStarted, EventKind};
+use ostler_core::event::{
+    At, Event, EventKind, Level, Notice, Origin, ToolResult, TurnEnded, TurnStarted,
+};
 use ostler_core::outcome::Cause;
 use ostler_core::permission::{PermissionRequest, Verdict};
 use ostler_core::spec::{Attendance, Spec};
@@ -28,7 +30,13 @@ impl Stage {
 
     /// A conversation in which somebody is asked whether tools may run.
     pub(super) fn asking() -> Self {
-        Self::of(&OpenAi, &Spec { attendance: Attendance::Attended, ..Spec::default() })
+        Self::of(
+            &OpenAi,
+            &Spec {
+                attendance: Attendance::Attended,
+                ..Spec::default()
+            },
+        )
     }
 
     pub(super) fn of(dialect: &dyn Dialect, spec: &Spec) -> Self {
@@ -42,7 +50,12 @@ impl Stage {
 
     fn with(dialect: &dyn Dialect, spec: &Spec, looping: &Value) -> Self {
         dialect.launch(spec).unwrap();
-        let mut stage = Self { talk: dialect.converse(spec), outs: Vec::new(), events: Vec::new(), counts: false };
+        let mut stage = Self {
+            talk: dialect.converse(spec),
+            outs: Vec::new(),
+            events: Vec::new(),
+            counts: false,
+        };
         let tools = ["read_file", "write_file", "weather"];
         let tools = tools.map(|name| json!({"name": name, "description": "does it", "parameters": {"type": "object"}}));
         stage.hear(&json!({"ostler": {"ready": {"model": "m", "cwd": "/work", "tools": tools, "looping": looping}}}));
@@ -51,17 +64,35 @@ impl Stage {
 
     /// A conversation that goes on with what the log of this one says.
     pub(super) fn resumed(&self, dialect: &dyn Dialect) -> Self {
-        Self::of(dialect, &Spec { past: self.past(), ..spec(&[("resume", "s")]) })
+        Self::of(
+            dialect,
+            &Spec {
+                past: self.past(),
+                ..spec(&[("resume", "s")])
+            },
+        )
     }
 
     /// The same for a loop.
     pub(super) fn resumed_loop(&self, spec: &Spec, around: &Value) -> Self {
-        Self::looping(&Spec { past: self.past(), ..spec.clone() }, around)
+        Self::looping(
+            &Spec {
+                past: self.past(),
+                ..spec.clone()
+            },
+            around,
+        )
     }
 
     fn past(&self) -> Arc<[Event]> {
         let line = |(n, kind): (usize, &EventKind)| {
-            let event = Event { seq: n as u64 + 1, at: At(0), session: "s".into(), turn: 1, kind: kind.clone() };
+            let event = Event {
+                seq: n as u64 + 1,
+                at: At(0),
+                session: "s".into(),
+                turn: 1,
+                kind: kind.clone(),
+            };
             Event::from_json(&event.to_json()).unwrap()
         };
         self.events.iter().enumerate().map(line).collect()
@@ -75,16 +106,26 @@ impl Stage {
     }
 
     pub(super) fn steer(&mut self, text: &str) {
-        self.events.push(Notice::new(Level::Info, "steered", text).into());
+        self.events
+            .push(Notice::new(Level::Info, "steered", text).into());
         self.tell(ToAgent::Steer(text.into()));
     }
 
     pub(super) fn verdict(&mut self, id: &str, verdict: Verdict) {
-        self.tell(ToAgent::Verdict { id: id.into(), verdict });
+        self.tell(ToAgent::Verdict {
+            id: id.into(),
+            verdict,
+        });
     }
 
     pub(super) fn say(&mut self, prompt: &str) {
-        self.events.push(TurnStarted { origin: Origin::Caller, prompt: Some(prompt.into()) }.into());
+        self.events.push(
+            TurnStarted {
+                origin: Origin::Caller,
+                prompt: Some(prompt.into()),
+            }
+            .into(),
+        );
         self.tell(ToAgent::Prompt(prompt.into()));
     }
 
@@ -117,23 +158,61 @@ impl Stage {
     fn close(&mut self, over: &TurnOver) {
         for call in self.open_calls() {
             let (id, output) = (call, "no result: the turn ended".to_owned());
-            let result = ToolResult { id, name: None, ok: false, output, denied: false, content: None };
+            let result = ToolResult {
+                id,
+                name: None,
+                ok: false,
+                output,
+                denied: false,
+                content: None,
+            };
             self.events.push(result.into());
         }
         let (outcome, text) = (over.outcome.clone(), over.text.clone().unwrap_or_default());
-        self.events.push(TurnEnded { outcome, text, structured: None, usage: None }.into());
+        self.events.push(
+            TurnEnded {
+                outcome,
+                text,
+                structured: None,
+                usage: None,
+            }
+            .into(),
+        );
     }
 
     /// Tool calls without a result.
     pub(super) fn open_calls(&self) -> Vec<String> {
-        let done = |id: &str| self.events.iter().any(|kind| matches!(kind, EventKind::ToolResult(r) if r.id == id));
-        let call = |kind: &EventKind| if let EventKind::ToolCall(call) = kind { Some(call.id.clone()) } else { None };
-        self.events.iter().filter_map(call).filter(|id| !done(id)).collect()
+        let done = |id: &str| {
+            self.events
+                .iter()
+                .any(|kind| matches!(kind, EventKind::ToolResult(r) if r.id == id))
+        };
+        let call = |kind: &EventKind| {
+            if let EventKind::ToolCall(call) = kind {
+                Some(call.id.clone())
+            } else {
+                None
+            }
+        };
+        self.events
+            .iter()
+            .filter_map(call)
+            .filter(|id| !done(id))
+            .collect()
     }
 
     /// Questions, in the order in which they were asked.
     pub(super) fn asks(&self) -> Vec<&PermissionRequest> {
-        self.outs.iter().filter_map(|out| if let FromConversation::Ask(ask) = out { Some(ask) } else { None }).collect()
+        self.outs
+            .iter()
+            .filter_map(|out| {
+                if let FromConversation::Ask(ask) = out {
+                    Some(ask)
+                } else {
+                    None
+                }
+            })
+            .collect()
     }
 
     /// The model answers with text.
@@ -155,9 +234,15 @@ impl Stage {
 
     pub(super) fn finish(&mut self, reason: &str) {
         self.hear(&json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}));
-        let sent = if self.counts { Value::from(self.asked()).to_string().len() / 4 } else { 100 };
-        self.hear(&json!({"choices": [], "usage": {"prompt_tokens": sent, "completion_tokens": 10,
-            "prompt_tokens_details": {"cached_tokens": 40}}}));
+        let sent = if self.counts {
+            Value::from(self.asked()).to_string().len() / 4
+        } else {
+            100
+        };
+        self.hear(
+            &json!({"choices": [], "usage": {"prompt_tokens": sent, "completion_tokens": 10,
+            "prompt_tokens_details": {"cached_tokens": 40}}}),
+        );
         self.hear_text("[DONE]");
         self.over();
     }
@@ -171,19 +256,40 @@ impl Stage {
     }
 
     pub(super) fn orders(&self) -> Vec<Value> {
-        let written = self.outs.iter().filter_map(|out| if let FromConversation::Write(bytes) = out { Some(bytes) } else { None });
-        written.map(|bytes| serde_json::from_slice(bytes).unwrap()).collect()
+        let written = self.outs.iter().filter_map(|out| {
+            if let FromConversation::Write(bytes) = out {
+                Some(bytes)
+            } else {
+                None
+            }
+        });
+        written
+            .map(|bytes| serde_json::from_slice(bytes).unwrap())
+            .collect()
     }
 
     /// The messages of the last request.
     pub(super) fn asked(&self) -> Vec<Value> {
         let orders = self.orders();
-        let call = orders.iter().rev().find_map(|order| order.get("call")).unwrap();
+        let call = orders
+            .iter()
+            .rev()
+            .find_map(|order| order.get("call"))
+            .unwrap();
         call["messages"].as_array().unwrap().clone()
     }
 
     pub(super) fn ended(&self) -> Vec<&TurnOver> {
-        self.outs.iter().filter_map(|out| if let FromConversation::TurnOver(over) = out { Some(over) } else { None }).collect()
+        self.outs
+            .iter()
+            .filter_map(|out| {
+                if let FromConversation::TurnOver(over) = out {
+                    Some(over)
+                } else {
+                    None
+                }
+            })
+            .collect()
     }
 
     pub(super) fn cause(&self) -> Cause {
@@ -191,13 +297,25 @@ impl Stage {
     }
 
     pub(super) fn notices(&self) -> Vec<&str> {
-        let notice = |kind: &'_ EventKind| if let EventKind::Notice(notice) = kind { Some(notice.code.clone()) } else { None };
-        self.events.iter().filter_map(notice).map(|code| &*code.leak()).collect()
+        let notice = |kind: &'_ EventKind| {
+            if let EventKind::Notice(notice) = kind {
+                Some(notice.code.clone())
+            } else {
+                None
+            }
+        };
+        self.events
+            .iter()
+            .filter_map(notice)
+            .map(|code| &*code.leak())
+            .collect()
     }
 }
 
 pub(super) fn spec(settings: &[(&str, &str)]) -> Spec {
     let mut spec = Spec::default();
-    settings.iter().for_each(|(key, value)| spec.settings.push(key, *value));
+    settings
+        .iter()
+        .for_each(|(key, value)| spec.settings.push(key, *value));
     spec
 }

@@ -29,7 +29,11 @@ pub(crate) fn write(kind: Dump, path: &Path, facts: &Facts<'_>) -> std::io::Resu
 /// Writes beside the path and renames. Two fake agents may write the same file, and have the same number in their namespaces.
 pub(crate) fn write_whole(path: &Path, content: &[u8]) -> std::io::Result<()> {
     use std::hash::{BuildHasher, RandomState};
-    let beside = PathBuf::from(format!("{}.{:016x}.part", path.display(), RandomState::new().hash_one(path)));
+    let beside = PathBuf::from(format!(
+        "{}.{:016x}.part",
+        path.display(),
+        RandomState::new().hash_one(path)
+    ));
     fs::write(&beside, content)?;
     fs::rename(&beside, path)
 }

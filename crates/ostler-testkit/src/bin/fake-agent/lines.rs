@@ -21,7 +21,9 @@ impl Lines {
     /// For the session named by `--session-id` or `--resume`, with `=` or as the next argument.
     pub(crate) fn new(args: &[String]) -> Self {
         let value = |(index, arg): (usize, &String)| {
-            let flag = ["--session-id", "--resume"].into_iter().find(|flag| arg.starts_with(flag))?;
+            let flag = ["--session-id", "--resume"]
+                .into_iter()
+                .find(|flag| arg.starts_with(flag))?;
             match arg.strip_prefix(flag)?.strip_prefix('=') {
                 Some(value) => Some(value.to_owned()),
                 None if arg == flag => args.get(index + 1).cloned(),
@@ -82,7 +84,9 @@ impl Lines {
             lines += &self.stream_event(&start);
         }
         let delta = json!({"type": "text_delta", "text": text});
-        lines + &self.stream_event(&json!({"type": "content_block_delta", "index": 0, "delta": delta}))
+        lines
+            + &self
+                .stream_event(&json!({"type": "content_block_delta", "index": 0, "delta": delta}))
     }
 
     pub(crate) fn tool_use(&mut self, id: &str, name: &str, input: &Value) -> String {
@@ -93,7 +97,8 @@ impl Lines {
     pub(crate) fn tool_result(&mut self, id: &str, text: &str) -> String {
         // What follows a tool result is a new message of the model.
         self.messages += 1;
-        let block = json!({"tool_use_id": id, "type": "tool_result", "content": text, "is_error": false});
+        let block =
+            json!({"tool_use_id": id, "type": "tool_result", "content": text, "is_error": false});
         self.stamped(json!({
             "type": "user", "message": {"role": "user", "content": [block]}, "parent_tool_use_id": null,
             "tool_use_result": {"stdout": text, "stderr": "", "interrupted": false, "isImage": false},
@@ -115,7 +120,10 @@ impl Lines {
             let reason = subtype.strip_prefix("error_").unwrap_or(subtype);
             json!({"errors": [text], "terminal_reason": reason})
         };
-        self.end_of_turn(merged(json!({"subtype": subtype, "is_error": true, "stop_reason": null}), end))
+        self.end_of_turn(merged(
+            json!({"subtype": subtype, "is_error": true, "stop_reason": null}),
+            end,
+        ))
     }
 
     /// What Claude prints when an interrupt reached it.
@@ -151,7 +159,10 @@ impl Lines {
 
     /// Asks for permission; about the last tool call, if there was one.
     pub(crate) fn can_use_tool(&mut self, id: &str, tool: &str, input: &Value) -> String {
-        let tool_use_id = self.last_tool_use.clone().unwrap_or_else(|| format!("toolu_{id}"));
+        let tool_use_id = self
+            .last_tool_use
+            .clone()
+            .unwrap_or_else(|| format!("toolu_{id}"));
         let request = json!({
             "subtype": "can_use_tool", "tool_name": tool, "display_name": tool, "input": input,
             "permission_suggestions": [], "tool_use_id": tool_use_id,

@@ -27,7 +27,9 @@ use std::process::ExitCode;
 const BAD_SCRIPT: u8 = 64;
 
 fn main() -> ExitCode {
-    let args: Vec<String> = env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    let args: Vec<String> = env::args_os()
+        .map(|arg| arg.to_string_lossy().into_owned())
+        .collect();
     if let Some(mode) = args.first().and_then(|program| stand_in::mode(program)) {
         return stand_in::act(&mode, &args[1..]);
     }
@@ -35,7 +37,10 @@ fn main() -> ExitCode {
     match words.as_slice() {
         ["--version", ..] => {
             let version = env::var("FAKE_AGENT_VERSION");
-            println!("{}", version.unwrap_or_else(|_| "2.1.325 (Claude Code)".to_owned()));
+            println!(
+                "{}",
+                version.unwrap_or_else(|_| "2.1.325 (Claude Code)".to_owned())
+            );
             ExitCode::SUCCESS
         }
         ["auth", "status", ..] => auth_status(),
@@ -53,7 +58,11 @@ fn auth_status() -> ExitCode {
     let logged_in = env::var("FAKE_AGENT_LOGGED_IN").as_deref() != Ok("0");
     let method = if logged_in { "api_key" } else { "none" };
     println!(r#"{{"loggedIn":{logged_in},"authMethod":"{method}","apiProvider":"firstParty"}}"#);
-    if logged_in { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if logged_in {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 fn play_script(args: &[String]) -> ExitCode {
@@ -79,5 +88,8 @@ fn script_path(program: &str) -> PathBuf {
     // A program started by its path is in no directory of PATH, and stays as it is.
     let path = env::var_os("PATH").unwrap_or_default();
     let places = env::split_paths(&path).map(|dir| beside(&dir.join(program)));
-    places.into_iter().find(|script| script.exists()).unwrap_or_else(|| beside(Path::new(program)))
+    places
+        .into_iter()
+        .find(|script| script.exists())
+        .unwrap_or_else(|| beside(Path::new(program)))
 }

@@ -58,8 +58,12 @@ pub(crate) fn die_by(signal: i32) -> Result<()> {
 pub(crate) fn launch() -> ExitCode {
     let mut args = std::env::args_os();
     let name = args.next().unwrap_or_default();
-    let started = ignore_termination()
-        .and_then(|()| Command::new(std::env::current_exe()?).arg0(name).args(args.skip(1)).status());
+    let started = ignore_termination().and_then(|()| {
+        Command::new(std::env::current_exe()?)
+            .arg0(name)
+            .args(args.skip(1))
+            .status()
+    });
     started.map_or(ExitCode::FAILURE, |_| ExitCode::SUCCESS)
 }
 
@@ -69,10 +73,21 @@ pub(crate) fn leave_orphan(pid_file: &[&str]) -> ExitCode {
         Ok(program) => Command::new(program),
         Err(_) => return ExitCode::FAILURE,
     };
-    let started = command.arg(SLEEPER).args(pid_file).stdout(Stdio::piped()).spawn();
+    let started = command
+        .arg(SLEEPER)
+        .args(pid_file)
+        .stdout(Stdio::piped())
+        .spawn();
     // Its first byte says that it has left the session: from then on the script may rely on it.
-    let ready = started.ok().and_then(|child| child.stdout).map(|mut out| out.read_exact(&mut [0]));
-    if matches!(ready, Some(Ok(()))) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let ready = started
+        .ok()
+        .and_then(|child| child.stdout)
+        .map(|mut out| out.read_exact(&mut [0]));
+    if matches!(ready, Some(Ok(()))) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 /// The last process of a double fork: a session of its own, nobody's child.
@@ -92,7 +107,10 @@ pub(crate) fn sleep_apart(pid_file: &[&str]) -> ExitCode {
 
 fn sleep_beside(stdout: Stdio, pid_file: Option<&Path>) -> Result<()> {
     let mut command = Command::new("sleep");
-    command.arg(LONG.as_secs().to_string()).stdin(Stdio::null()).stdout(stdout);
+    command
+        .arg(LONG.as_secs().to_string())
+        .stdin(Stdio::null())
+        .stdout(stdout);
     let child = command.stderr(Stdio::null()).spawn()?;
     match pid_file {
         Some(path) => write_whole(path, child.id().to_string().as_bytes()),
@@ -101,7 +119,15 @@ fn sleep_beside(stdout: Stdio, pid_file: Option<&Path>) -> Result<()> {
 }
 
 fn sleep_away(mut command: Command, pid_file: Option<&Path>) -> Result<()> {
-    command.arg(ORPHAN).args(pid_file).stdin(Stdio::null()).stdout(Stdio::null());
+    command
+        .arg(ORPHAN)
+        .args(pid_file)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
     let status = command.stderr(Stdio::null()).status()?;
-    if status.success() { Ok(()) } else { Err(Error::other("the orphan did not start")) }
+    if status.success() {
+        Ok(())
+    } else {
+        Err(Error::other("the orphan did not start"))
+    }
 }

@@ -37,7 +37,11 @@ pub(crate) fn record(file: File, names: Names, kind: &Recorded<'_>) -> std::io::
     let scribe: Shared = Arc::new(Mutex::new(Scribe::new(file, names)));
     note(&scribe, Entry::Start(kind.args.to_vec()))?;
     let mut command = Command::new(kind.program);
-    command.args(kind.args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .args(kind.args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = command.spawn()?;
     pass_on_signals(&child, &scribe)?;
     let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -53,9 +57,16 @@ pub(crate) fn record(file: File, names: Names, kind: &Recorded<'_>) -> std::io::
         thread::sleep(Duration::from_millis(5));
     }
     if let Some(home) = kind.home {
-        scribe.lock().unwrap_or_else(PoisonError::into_inner).note_kept(home)?;
+        scribe
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .note_kept(home)?;
     }
-    let tail = if complaining.is_finished() { complaining.join().unwrap_or_default() } else { String::new() };
+    let tail = if complaining.is_finished() {
+        complaining.join().unwrap_or_default()
+    } else {
+        String::new()
+    };
     if !tail.is_empty() {
         note(&scribe, Entry::Stderr(tail))?;
     }
@@ -63,19 +74,28 @@ pub(crate) fn record(file: File, names: Names, kind: &Recorded<'_>) -> std::io::
 }
 
 fn note(scribe: &Shared, entry: Entry) -> std::io::Result<()> {
-    scribe.lock().unwrap_or_else(PoisonError::into_inner).note(entry)
+    scribe
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .note(entry)
 }
 
 fn end_like(status: ExitStatus, scribe: &Shared) -> std::io::Result<ExitCode> {
     if let Some(number) = status.signal() {
         note(scribe, Entry::Signal(number))?;
-        if PASSED_ON.iter().any(|passed_on| passed_on.as_raw() == number) {
+        if PASSED_ON
+            .iter()
+            .any(|passed_on| passed_on.as_raw() == number)
+        {
             // Ours by now: sent to ourselves, it would only be passed on.
             signal_hook::low_level::emulate_default_handler(number)?;
         }
         offspring::die_by(number)?;
     }
-    let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
+    let code = status
+        .code()
+        .and_then(|code| u8::try_from(code).ok())
+        .unwrap_or(1);
     note(scribe, Entry::Exit(code))?;
     Ok(ExitCode::from(code))
 }
@@ -112,7 +132,10 @@ fn complain(mut errors: impl Read) -> String {
     String::from_utf8_lossy(&tail).into_owned()
 }
 
-fn each_line(from: impl Read, mut kind: impl FnMut(&[u8]) -> std::io::Result<()>) -> std::io::Result<()> {
+fn each_line(
+    from: impl Read,
+    mut kind: impl FnMut(&[u8]) -> std::io::Result<()>,
+) -> std::io::Result<()> {
     let mut from = BufReader::new(from);
     let mut line = Vec::new();
     while from.read_until(b'\n', &mut line)? > 0 {

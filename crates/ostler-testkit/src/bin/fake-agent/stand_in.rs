@@ -36,7 +36,11 @@ pub(crate) fn record_by_hand(file: &str, command: &[&str]) -> ExitCode {
         return ended(Err("record FILE -- program arguments…".to_owned()));
     };
     let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-    let kind = Recorded { program: Path::new(program), args: &args, home: None };
+    let kind = Recorded {
+        program: Path::new(program),
+        args: &args,
+        home: None,
+    };
     let recorded = File::create(file).and_then(|out| record::record(out, Names::default(), &kind));
     ended(recorded.map_err(|error| error.to_string()))
 }
@@ -54,8 +58,10 @@ fn ended(done: Result<ExitCode, String>) -> ExitCode {
 }
 
 fn follow(mode: &Path, args: &[String]) -> Result<ExitCode, String> {
-    let text = std::fs::read_to_string(mode).map_err(|error| format!("{}: {error}", mode.display()))?;
-    let mode: Value = serde_json::from_str(&text).map_err(|error| format!("the mode is no JSON: {error}"))?;
+    let text =
+        std::fs::read_to_string(mode).map_err(|error| format!("{}: {error}", mode.display()))?;
+    let mode: Value =
+        serde_json::from_str(&text).map_err(|error| format!("the mode is no JSON: {error}"))?;
     let word = |name: &str| mode[name].as_str().map(str::to_owned);
     let (Some(root), Some(model)) = (word("root"), word("model")) else {
         return Err("the mode names no place".to_owned());
@@ -65,7 +71,11 @@ fn follow(mode: &Path, args: &[String]) -> Result<ExitCode, String> {
     if let (Some(dir), Some(program)) = (word("record"), word("program")) {
         let (file, _) = transcript::next(Path::new(&dir)).map_err(failed)?;
         let home = Path::new(&root).join("home");
-        let kind = Recorded { program: Path::new(&program), args, home: Some(&home) };
+        let kind = Recorded {
+            program: Path::new(&program),
+            args,
+            home: Some(&home),
+        };
         let names = names.and_program(kind.program).with_program(kind.program);
         return record::record(file, names, &kind).map_err(failed);
     }
@@ -80,10 +90,15 @@ fn follow(mode: &Path, args: &[String]) -> Result<ExitCode, String> {
 
 /// Plays process number `number` of a transcript, counted from 1.
 fn play(file: &Path, number: usize, names: &Names) -> Result<ExitCode, String> {
-    let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let text =
+        std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let mut processes = transcript::parse(&text)?;
     if number > processes.len() {
-        return Err(format!("started {number} times; {} was recorded with {}", file.display(), processes.len()));
+        return Err(format!(
+            "started {number} times; {} was recorded with {}",
+            file.display(),
+            processes.len()
+        ));
     }
     let process = processes.swap_remove(number - 1);
     // Somebody may look for the session while this process is still there.
@@ -93,7 +108,10 @@ fn play(file: &Path, number: usize, names: &Names) -> Result<ExitCode, String> {
         }
     }
     let mut input = BufReader::new(std::io::stdin());
-    let (mut plain, mut told) = (0, Told::awaited(&process).map_err(|error| error.to_string())?);
+    let (mut plain, mut told) = (
+        0,
+        Told::awaited(&process).map_err(|error| error.to_string())?,
+    );
     for entry in process {
         match entry {
             Entry::Start(_) | Entry::Kept(..) => {}
@@ -102,14 +120,18 @@ fn play(file: &Path, number: usize, names: &Names) -> Result<ExitCode, String> {
                 expect(&mut input, &recorded)?;
             }
             Entry::InEnd => drain(&mut input, plain >= transcript::PROMPT)?,
-            Entry::Out(line) => say(&mut std::io::stdout().lock(), &format!("{}\n", names.shown(&line)))?,
+            Entry::Out(line) => say(
+                &mut std::io::stdout().lock(),
+                &format!("{}\n", names.shown(&line)),
+            )?,
             Entry::Stderr(text) => say(&mut std::io::stderr().lock(), &names.shown(&text))?,
             Entry::Exit(code) => return Ok(ExitCode::from(code)),
             Entry::Told(_) => told.wait(),
             Entry::Signal(signal) => {
                 if told.is_awaited {
                     // It has come, and is ours by now.
-                    signal_hook::low_level::emulate_default_handler(signal).map_err(|error| error.to_string())?;
+                    signal_hook::low_level::emulate_default_handler(signal)
+                        .map_err(|error| error.to_string())?;
                 }
                 // Whoever sent it then sends it now.
                 thread::sleep(Duration::from_secs(60));
@@ -134,8 +156,13 @@ impl Told {
     fn awaited(process: &[Entry]) -> std::io::Result<Self> {
         let (comes, theirs) = UnixStream::pair()?;
         comes.set_read_timeout(Some(Duration::from_secs(60)))?;
-        let signals =
-            process.iter().filter_map(|entry| if let Entry::Told(signal) = entry { Some(*signal) } else { None });
+        let signals = process.iter().filter_map(|entry| {
+            if let Entry::Told(signal) = entry {
+                Some(*signal)
+            } else {
+                None
+            }
+        });
         let mut is_awaited = false;
         for signal in signals {
             signal_hook::low_level::pipe::register(signal, theirs.try_clone()?)?;
@@ -151,21 +178,33 @@ impl Told {
 }
 
 fn keep(path: &Path, text: &str) -> Result<(), String> {
-    let made = path.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| std::fs::write(path, text));
+    let made = path
+        .parent()
+        .map_or(Ok(()), std::fs::create_dir_all)
+        .and_then(|()| std::fs::write(path, text));
     made.map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Waits for a line of the same kind as the recorded one.
 fn expect(input: &mut impl BufRead, recorded: &str) -> Result<(), String> {
     let mut line = String::new();
-    let read = input.read_line(&mut line).map_err(|error| error.to_string())?;
-    let (wanted, found) = (transcript::kind(recorded), transcript::kind(line.trim_end_matches('\n')));
+    let read = input
+        .read_line(&mut line)
+        .map_err(|error| error.to_string())?;
+    let (wanted, found) = (
+        transcript::kind(recorded),
+        transcript::kind(line.trim_end_matches('\n')),
+    );
     if read == 0 {
-        return Err(format!("the input ended; the recording goes on with {wanted}"));
+        return Err(format!(
+            "the input ended; the recording goes on with {wanted}"
+        ));
     }
     if wanted != found {
         let head: String = line.chars().take(300).collect();
-        return Err(format!("the recording has {wanted} here, not {found}: {head}"));
+        return Err(format!(
+            "the recording has {wanted} here, not {found}: {head}"
+        ));
     }
     Ok(())
 }
@@ -173,13 +212,23 @@ fn expect(input: &mut impl BufRead, recorded: &str) -> Result<(), String> {
 /// Waits until the input is closed; nothing more may come but the rest of a prompt of which the beginning was kept.
 fn drain(input: &mut impl Read, is_cut: bool) -> Result<(), String> {
     let mut rest = String::new();
-    input.read_to_string(&mut rest).map_err(|error| error.to_string())?;
-    match rest.lines().find(|line| !(is_cut && transcript::kind(line) == "text")) {
-        Some(line) => Err(format!("the recording has nothing more here, not {}: {line}", transcript::kind(line))),
+    input
+        .read_to_string(&mut rest)
+        .map_err(|error| error.to_string())?;
+    match rest
+        .lines()
+        .find(|line| !(is_cut && transcript::kind(line) == "text"))
+    {
+        Some(line) => Err(format!(
+            "the recording has nothing more here, not {}: {line}",
+            transcript::kind(line)
+        )),
         None => Ok(()),
     }
 }
 
 fn say(out: &mut impl Write, text: &str) -> Result<(), String> {
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| error.to_string())
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|error| error.to_string())
 }

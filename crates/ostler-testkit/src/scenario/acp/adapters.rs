@@ -22,7 +22,10 @@ pub const CLAUDE_AGENT_ACP: Subject = Subject {
         trust: &[("permission_mode", "bypassPermissions")],
         model: "haiku",
         // It estimates tokens and refuses what it thinks is too much for the model, unless it is told otherwise.
-        roomy: (&[], Some(("CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE", "9000000"))),
+        roomy: (
+            &[],
+            Some(("CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE", "9000000")),
+        ),
         variables: ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
         ..KNOWN
     },
@@ -36,9 +39,15 @@ pub const CLAUDE_AGENT_ACP: Subject = Subject {
         soon: Duration::from_secs(15),
         ..NUMBERS
     },
-    words: Words { auth: "claude auth login", ..WORDS },
+    words: Words {
+        auth: "claude auth login",
+        ..WORDS
+    },
     // It tells the name of its choice, and not which model that is.
-    manner: Manner { model: |_| Some("default".to_owned()), ..Manner::PLAIN },
+    manner: Manner {
+        model: |_| Some("default".to_owned()),
+        ..Manner::PLAIN
+    },
 };
 
 /// The real Codex behind `codex-acp`.
@@ -66,8 +75,15 @@ pub const CODEX_ACP: Subject = Subject {
         variables: ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
         ..KNOWN
     },
-    numbers: Numbers { tokens: Numbers::APART, soon: Duration::from_secs(15), ..NUMBERS },
-    words: Words { auth: "codex login", ..WORDS },
+    numbers: Numbers {
+        tokens: Numbers::APART,
+        soon: Duration::from_secs(15),
+        ..NUMBERS
+    },
+    words: Words {
+        auth: "codex login",
+        ..WORDS
+    },
     manner: Manner {
         ends_when_denied: true,
         asked: |_, line| escalated(line),

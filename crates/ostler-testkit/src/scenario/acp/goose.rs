@@ -37,12 +37,22 @@ pub const GOOSE: Subject = Subject {
     },
     // It says nothing about caches.
     numbers: Numbers {
-        tokens: |of| [of.input + of.cache_creation + of.cache_read, 0, 0, of.output],
+        tokens: |of| {
+            [
+                of.input + of.cache_creation + of.cache_read,
+                0,
+                0,
+                of.output,
+            ]
+        },
         retried: &[],
         soon: Duration::from_secs(15),
         ..NUMBERS
     },
-    words: Words { auth: "goose configure", ..WORDS },
+    words: Words {
+        auth: "goose configure",
+        ..WORDS
+    },
     manner: Manner {
         wraps_prompts: true,
         // That of a rejected key is told.

@@ -30,7 +30,12 @@ pub const GEMINI: Subject = Subject {
         printed: |text| format!("{text}\n"),
         forbidden: || ("run_shell_command", command("cat .env; touch made")),
         read: |path| ("read_file", json!({"file_path": path})),
-        write: |path| ("write_file", json!({"file_path": path, "content": "written\n"})),
+        write: |path| {
+            (
+                "write_file",
+                json!({"file_path": path, "content": "written\n"}),
+            )
+        },
         bound: "mcp_ostler_",
         others: ["", ""],
     },
@@ -42,11 +47,21 @@ pub const GEMINI: Subject = Subject {
     },
     // It tries again without a word, says nothing about caches and leaves thoughts out.
     numbers: Numbers {
-        tokens: |of| [of.input + of.cache_creation + of.cache_read, 0, 0, of.output - of.reasoning],
+        tokens: |of| {
+            [
+                of.input + of.cache_creation + of.cache_read,
+                0,
+                0,
+                of.output - of.reasoning,
+            ]
+        },
         retried: &[],
         ..NUMBERS
     },
-    words: Words { auth: "GEMINI_API_KEY", ..WORDS },
+    words: Words {
+        auth: "GEMINI_API_KEY",
+        ..WORDS
+    },
     manner: Manner {
         trims_thoughts: true,
         // What looks like command substitution is blocked.
@@ -77,12 +92,29 @@ pub const OPENCODE: Subject = Subject {
         bound: "ostler_",
         others: ["", ""],
     },
-    settings: Known { trust: &[("permission_mode", "allow-all")], model: "stand-in/stand-in-small", ..KNOWN },
-    numbers: Numbers { retried: &[], soon: Duration::from_secs(25), ..NUMBERS },
-    words: Words { auth: "opencode auth login", ..WORDS },
+    settings: Known {
+        trust: &[("permission_mode", "allow-all")],
+        model: "stand-in/stand-in-small",
+        ..KNOWN
+    },
+    numbers: Numbers {
+        retried: &[],
+        soon: Duration::from_secs(25),
+        ..NUMBERS
+    },
+    words: Words {
+        auth: "opencode auth login",
+        ..WORDS
+    },
     manner: Manner {
         model: |name| Some(format!("stand-in/{name}")),
-        provider: |status| if status == 401 { "invalid api key" } else { "the rate limit is reached" },
+        provider: |status| {
+            if status == 401 {
+                "invalid api key"
+            } else {
+                "the rate limit is reached"
+            }
+        },
         tells_status: false,
         ..Manner::PLAIN
     },
@@ -115,8 +147,15 @@ pub const COPILOT_ACP: Subject = Subject {
         variables: ("COPILOT_PROVIDER_API_KEY", "COPILOT_PROVIDER_BASE_URL"),
         ..KNOWN
     },
-    numbers: Numbers { retried: &[401], soon: Duration::from_secs(15), ..NUMBERS },
-    words: Words { auth: "copilot login", ..WORDS },
+    numbers: Numbers {
+        retried: &[401],
+        soon: Duration::from_secs(15),
+        ..NUMBERS
+    },
+    words: Words {
+        auth: "copilot login",
+        ..WORDS
+    },
     manner: Manner {
         model: |_| None,
         tool: |_| "execute",
@@ -153,7 +192,11 @@ const NUMBERS: Numbers = Numbers {
     persists: super::PATIENCE.saturating_mul(2),
 };
 
-const WORDS: Words = Words { auth: "", network: "address of the model", retry: "api_retry" };
+const WORDS: Words = Words {
+    auth: "",
+    network: "address of the model",
+    retry: "api_retry",
+};
 
 fn command(line: &str) -> Value {
     json!({"command": line, "description": "for the test"})

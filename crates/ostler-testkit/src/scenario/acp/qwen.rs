@@ -22,7 +22,12 @@ pub const QWEN: Subject = Subject {
         printed: str::to_owned,
         forbidden: || ("run_shell_command", shell("cat .env; touch made")),
         read: |path| ("read_file", json!({"file_path": path})),
-        write: |path| ("write_file", json!({"file_path": path, "content": "written\n"})),
+        write: |path| {
+            (
+                "write_file",
+                json!({"file_path": path, "content": "written\n"}),
+            )
+        },
         bound: "mcp__ostler__",
         others: ["", ""],
     },
@@ -33,8 +38,16 @@ pub const QWEN: Subject = Subject {
         ..KNOWN
     },
     // It tries a limited model again six times, with pauses that grow; the ten times after that are switched off.
-    numbers: Numbers { soon: Duration::from_secs(15), retried: &[], persists: Duration::from_secs(300), ..NUMBERS },
-    words: Words { auth: "OPENAI_API_KEY", ..WORDS },
+    numbers: Numbers {
+        soon: Duration::from_secs(15),
+        retried: &[],
+        persists: Duration::from_secs(300),
+        ..NUMBERS
+    },
+    words: Words {
+        auth: "OPENAI_API_KEY",
+        ..WORDS
+    },
     manner: Manner {
         model: |name| Some(format!("$runtime|openai|{name}(openai)")),
         ends_when_denied: true,

@@ -21,7 +21,10 @@ fn both_are_written(driver: &dyn Driver, answer: Answer) -> Seen {
     let seen = completes(driver, &place, &Task::new("PROMPT"));
     seen.used(1..=2);
     let wrote = |name: &str| fs::read_to_string(place.work().join(name)).unwrap_or_default();
-    assert_eq!((wrote("one.txt"), wrote("two.txt")), ("eins \"zwei\"\n".to_owned(), "drei ü 🐎\n".to_owned()));
+    assert_eq!(
+        (wrote("one.txt"), wrote("two.txt")),
+        ("eins \"zwei\"\n".to_owned(), "drei ü 🐎\n".to_owned())
+    );
     let calls = seen.all("tool_call");
     let inputs: Vec<&Value> = calls.iter().map(|call| &call["input"]["path"]).collect();
     assert_eq!(inputs, ["one.txt", "two.txt"]);
@@ -29,25 +32,50 @@ fn both_are_written(driver: &dyn Driver, answer: Answer) -> Seen {
     let told = &place.server.requests()[1].body;
     let ids: Vec<&Value> = calls.iter().map(|call| &call["id"]).collect();
     let messages = told["messages"].as_array().cloned().unwrap_or_default();
-    let made = messages.iter().find(|message| message["role"] == "assistant").expect("the model's message");
-    let made: Vec<&Value> = made["tool_calls"].as_array().into_iter().flatten().map(|call| &call["id"]).collect();
-    let results: Vec<&Value> =
-        messages.iter().filter(|message| message["role"] == "tool").map(|message| &message["tool_call_id"]).collect();
+    let made = messages
+        .iter()
+        .find(|message| message["role"] == "assistant")
+        .expect("the model's message");
+    let made: Vec<&Value> = made["tool_calls"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|call| &call["id"])
+        .collect();
+    let results: Vec<&Value> = messages
+        .iter()
+        .filter(|message| message["role"] == "tool")
+        .map(|message| &message["tool_call_id"])
+        .collect();
     assert_eq!((&made, &results), (&ids, &ids), "the ids agree: {told:#}");
-    assert!(ids[0] != ids[1] && ids.iter().all(|id| id.as_str().is_some_and(|id| !id.is_empty())), "{ids:?}");
+    assert!(
+        ids[0] != ids[1]
+            && ids
+                .iter()
+                .all(|id| id.as_str().is_some_and(|id| !id.is_empty())),
+        "{ids:?}"
+    );
     seen
 }
 
 /// Two calls without arguments both run.
 fn both_list(driver: &dyn Driver, shape: Shape) {
-    let both = Answer::tool("list_files", json!({})).and_tool("list_files", json!({})).manner(shape);
+    let both = Answer::tool("list_files", json!({}))
+        .and_tool("list_files", json!({}))
+        .manner(shape);
     let place = answers(driver, [both, Answer::text("Done.")]);
     fs::write(place.work().join("here.txt"), "").expect("write a file");
     let seen = completes(driver, &place, &Task::new("PROMPT"));
     let results = seen.all("tool_result");
     assert_eq!(results.len(), 2);
     for result in results {
-        assert!(result["ok"] == true && result["output"].as_str().is_some_and(|o| o.contains("here.txt")), "{result}");
+        assert!(
+            result["ok"] == true
+                && result["output"]
+                    .as_str()
+                    .is_some_and(|o| o.contains("here.txt")),
+            "{result}"
+        );
     }
 }
 
@@ -101,19 +129,39 @@ pub fn no_arguments(driver: &dyn Driver) {
 /// The calls count, not the reason: `stop`, with and without a stream.
 pub fn calls_although_it_stopped(driver: &dyn Driver) {
     both_are_written(driver, two_files().stop_reason("stop"));
-    both_are_written(driver, two_files().stop_reason("stop").manner(Delivery::AlwaysWhole));
+    both_are_written(
+        driver,
+        two_files()
+            .stop_reason("stop")
+            .manner(Delivery::AlwaysWhole),
+    );
 }
 
 /// A reason that promises calls where there are none: the words are the answer.
 pub fn no_calls_although_it_says_so(driver: &dyn Driver) {
-    let place = answers(driver, [Answer::text("Just words.").stop_reason("tool_calls")]);
-    assert_eq!(completes(driver, &place, &Task::new("PROMPT")).answer(), "Just words.");
+    let place = answers(
+        driver,
+        [Answer::text("Just words.").stop_reason("tool_calls")],
+    );
+    assert_eq!(
+        completes(driver, &place, &Task::new("PROMPT")).answer(),
+        "Just words."
+    );
 }
 
 /// A reason that nobody knows is no reason to fail.
 pub fn unknown_reason(driver: &dyn Driver) {
-    let place = answers(driver, [two_files().stop_reason("eos_token"), Answer::text("Done.").stop_reason("eos_token")]);
-    assert_eq!(completes(driver, &place, &Task::new("PROMPT")).answer(), "Done.");
+    let place = answers(
+        driver,
+        [
+            two_files().stop_reason("eos_token"),
+            Answer::text("Done.").stop_reason("eos_token"),
+        ],
+    );
+    assert_eq!(
+        completes(driver, &place, &Task::new("PROMPT")).answer(),
+        "Done."
+    );
 }
 
 /// The first call is wrong; the model is told what is wrong and does better.
@@ -123,28 +171,63 @@ fn mended(driver: &dyn Driver, wrong: Answer, code: &str) {
     let seen = completes(driver, &place, &Task::new("PROMPT"));
     seen.used(1..=3);
     let results = seen.all("tool_result");
-    let how: Vec<(&Value, &Value)> = results.iter().map(|result| (&result["ok"], &result["denied"])).collect();
-    assert_eq!(how, [(&json!(false), &json!(false)), (&json!(true), &json!(false))]);
+    let how: Vec<(&Value, &Value)> = results
+        .iter()
+        .map(|result| (&result["ok"], &result["denied"]))
+        .collect();
+    assert_eq!(
+        how,
+        [
+            (&json!(false), &json!(false)),
+            (&json!(true), &json!(false))
+        ]
+    );
     let told = &place.server.requests()[1].last_tool_results()[0];
     assert!(told.is_error && told.text.starts_with(code), "{told:?}");
-    assert_eq!(fs::read_to_string(place.work().join("made")).unwrap_or_default(), "42\n");
+    assert_eq!(
+        fs::read_to_string(place.work().join("made")).unwrap_or_default(),
+        "42\n"
+    );
 }
 
 /// A tool that does not exist.
 pub fn unknown_tool_is_mended(driver: &dyn Driver) {
-    mended(driver, Answer::tool("make_coffee", json!({"sugar": 2})), "unknown_tool");
+    mended(
+        driver,
+        Answer::tool("make_coffee", json!({"sugar": 2})),
+        "unknown_tool",
+    );
 }
 
 /// Arguments that the tool does not take.
 pub fn bad_arguments_are_mended(driver: &dyn Driver) {
-    mended(driver, Answer::tool("write_file", json!({"file": "made"})), "bad_arguments");
-    mended(driver, Answer::tool("write_file", json!({"path": 42, "content": "x"})), "bad_arguments");
-    mended(driver, Answer::tool("write_file", json!(["made"])), "bad_arguments");
+    mended(
+        driver,
+        Answer::tool("write_file", json!({"file": "made"})),
+        "bad_arguments",
+    );
+    mended(
+        driver,
+        Answer::tool("write_file", json!({"path": 42, "content": "x"})),
+        "bad_arguments",
+    );
+    mended(
+        driver,
+        Answer::tool("write_file", json!(["made"])),
+        "bad_arguments",
+    );
 }
 
 /// Arguments that are no JSON, such as the beginning of some.
 pub fn torn_arguments_are_mended(driver: &dyn Driver) {
     let torn = Answer::tool("write_file", json!(r#"{"path": "made", "cont"#));
     mended(driver, torn.clone(), "bad_arguments");
-    mended(driver, torn.manner(Manner { delivery: Delivery::AlwaysWhole, ..Manner::default() }), "bad_arguments");
+    mended(
+        driver,
+        torn.manner(Manner {
+            delivery: Delivery::AlwaysWhole,
+            ..Manner::default()
+        }),
+        "bad_arguments",
+    );
 }

@@ -22,42 +22,93 @@ fn reader(driver: &dyn Driver, times: u32) -> Place {
     };
     let mut script = Script::new().rule(Rule::on_side_request().text("THE SUMMARY"));
     for time in 1..=times {
-        script = script.rule(Rule::any().with_tools().once().answer(read(u64::from(time))));
+        script = script.rule(
+            Rule::any()
+                .with_tools()
+                .once()
+                .answer(read(u64::from(time))),
+        );
     }
     let place = driver.place(script.rule(Rule::any().with_tools().text("Done.")));
-    fs::write(place.work().join("long.txt"), "some words to read, and again\n".repeat(140)).expect("write a file");
+    fs::write(
+        place.work().join("long.txt"),
+        "some words to read, and again\n".repeat(140),
+    )
+    .expect("write a file");
     place
 }
 
 fn notices(seen: &Seen) -> Vec<&str> {
-    seen.all("notice").iter().filter_map(|notice| notice["code"].as_str()).collect()
+    seen.all("notice")
+        .iter()
+        .filter_map(|notice| notice["code"].as_str())
+        .collect()
 }
 
 /// Old results are shortened before the window is full; the latest stay whole, and it is said.
 pub fn results_are_shortened(driver: &dyn Driver) {
     let place = reader(driver, 6);
-    let seen = completes(driver, &place, &Task::new("PROMPT").set("context_window", "8000"));
-    assert!(notices(&seen).contains(&"context_shortened"), "{:#?}", seen.story());
+    let seen = completes(
+        driver,
+        &place,
+        &Task::new("PROMPT").set("context_window", "8000"),
+    );
+    assert!(
+        notices(&seen).contains(&"context_shortened"),
+        "{:#?}",
+        seen.story()
+    );
     assert_eq!(seen.answer(), "Done.");
     let last = place.server.requests().pop().expect("a call");
-    let lengths: Vec<usize> = last.tool_results().iter().map(|result| result.text.len()).collect();
+    let lengths: Vec<usize> = last
+        .tool_results()
+        .iter()
+        .map(|result| result.text.len())
+        .collect();
     let (first, latest) = (lengths[0], lengths[lengths.len() - 1]);
     assert!(first < 1000 && latest > 4000, "{lengths:?}");
-    assert!(last.tool_results()[0].text.contains("left out"), "it is said where something is missing");
+    assert!(
+        last.tool_results()[0].text.contains("left out"),
+        "it is said where something is missing"
+    );
 }
 
 /// When that is not enough, old messages are summarised: by the model, with a word about it, and the task goes on.
 pub fn messages_are_summarised(driver: &dyn Driver) {
     let place = reader(driver, 6);
-    let seen = completes(driver, &place, &Task::new("PROMPT: the task").set("context_window", "5000"));
-    assert!(notices(&seen).contains(&"context_summarised"), "{:#?}", seen.story());
+    let seen = completes(
+        driver,
+        &place,
+        &Task::new("PROMPT: the task").set("context_window", "5000"),
+    );
+    assert!(
+        notices(&seen).contains(&"context_summarised"),
+        "{:#?}",
+        seen.story()
+    );
     assert_eq!(seen.answer(), "Done.");
-    assert!(!seen.events.iter().any(|event| event["type"] == "text" && event.to_string().contains("THE SUMMARY")));
+    assert!(
+        !seen
+            .events
+            .iter()
+            .any(|event| event["type"] == "text" && event.to_string().contains("THE SUMMARY"))
+    );
     let calls = place.server.requests();
-    let summary = calls.iter().find(|call| call.tool_names().is_empty()).expect("a question for a summary");
-    assert!(summary.last_user_text().contains("PROMPT: the task"), "{}", summary.last_user_text());
+    let summary = calls
+        .iter()
+        .find(|call| call.tool_names().is_empty())
+        .expect("a question for a summary");
+    assert!(
+        summary.last_user_text().contains("PROMPT: the task"),
+        "{}",
+        summary.last_user_text()
+    );
     let last = calls.last().expect("a call");
-    assert!(last.body["messages"].to_string().contains("THE SUMMARY"), "{:#}", last.body);
+    assert!(
+        last.body["messages"].to_string().contains("THE SUMMARY"),
+        "{:#}",
+        last.body
+    );
     // The tokens of the summary count too.
     assert_eq!(seen.served.len(), calls.len());
     seen.counted(1..=calls.len() as u64);
@@ -65,21 +116,50 @@ pub fn messages_are_summarised(driver: &dyn Driver) {
 
 /// The window is not known, and the server says that it is full: room is made, and the call made again.
 pub fn the_server_says_too_long(driver: &dyn Driver) {
-    let full = Answer::error(400, "invalid_request_error", "This model's maximum context length is 4096 tokens.");
+    let full = Answer::error(
+        400,
+        "invalid_request_error",
+        "This model's maximum context length is 4096 tokens.",
+    );
     let read = || Answer::tool("read_file", json!({"path": "long.txt"}));
-    let place =
-        answers(driver, [read(), read(), read(), read(), full.code("context_length_exceeded"), Answer::text("Done.")]);
-    fs::write(place.work().join("long.txt"), "some words to read, and again\n".repeat(140)).expect("write a file");
+    let place = answers(
+        driver,
+        [
+            read(),
+            read(),
+            read(),
+            read(),
+            full.code("context_length_exceeded"),
+            Answer::text("Done."),
+        ],
+    );
+    fs::write(
+        place.work().join("long.txt"),
+        "some words to read, and again\n".repeat(140),
+    )
+    .expect("write a file");
     let seen = completes(driver, &place, &Task::new("PROMPT"));
-    assert!(notices(&seen).contains(&"context_shortened"), "{:#?}", seen.story());
+    assert!(
+        notices(&seen).contains(&"context_shortened"),
+        "{:#?}",
+        seen.story()
+    );
     assert_eq!(seen.answer(), "Done.");
 }
 
 /// A prompt that no room can be made for is a wrong request.
 pub fn a_prompt_too_long_for_anything(driver: &dyn Driver) {
-    let full = Answer::error(400, "invalid_request_error", "This model's maximum context length is 4096 tokens.");
+    let full = Answer::error(
+        400,
+        "invalid_request_error",
+        "This model's maximum context length is 4096 tokens.",
+    );
     let place = answers(driver, [full.code("context_length_exceeded")]);
     let seen = run(driver, &place, &Task::new("PROMPT ".repeat(10_000)));
     seen.ended_with("bad_request", 2);
-    assert!(seen.outcome()["message"].as_str().is_some_and(|words| words.contains("context length")));
+    assert!(
+        seen.outcome()["message"]
+            .as_str()
+            .is_some_and(|words| words.contains("context length"))
+    );
 }

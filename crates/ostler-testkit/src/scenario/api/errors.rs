@@ -14,7 +14,13 @@ fn fails(driver: &dyn Driver, answer: Answer, (cause, exit): (&str, i32)) -> (Pl
     let place = only(driver, answer);
     let seen = run_oddly(driver, &place, &task(), &|_| ());
     seen.ended_with(cause, exit);
-    assert!(seen.outcome()["hint"].as_str().is_some_and(|hint| !hint.is_empty()), "{:#}", seen.outcome());
+    assert!(
+        seen.outcome()["hint"]
+            .as_str()
+            .is_some_and(|hint| !hint.is_empty()),
+        "{:#}",
+        seen.outcome()
+    );
     (place, seen)
 }
 
@@ -27,28 +33,60 @@ pub fn forbidden(driver: &dyn Driver) {
 
 /// A model that the server does not have.
 pub fn no_such_model(driver: &dyn Driver) {
-    let answer = Answer::error(404, "invalid_request_error", "The model `x` does not exist.").code("model_not_found");
+    let answer = Answer::error(
+        404,
+        "invalid_request_error",
+        "The model `x` does not exist.",
+    )
+    .code("model_not_found");
     let (_, seen) = fails(driver, answer, ("bad_request", 2));
     let detail = &seen.outcome()["detail"];
-    assert_eq!((&detail["http_status"], &detail["native"]), (&json!(404), &json!("model_not_found")));
-    assert!(seen.outcome()["message"].as_str().is_some_and(|words| words.contains("does not exist")));
+    assert_eq!(
+        (&detail["http_status"], &detail["native"]),
+        (&json!(404), &json!("model_not_found"))
+    );
+    assert!(
+        seen.outcome()["message"]
+            .as_str()
+            .is_some_and(|words| words.contains("does not exist"))
+    );
 }
 
 /// Something in front of the server fails, in HTML.
 pub fn a_page_of_a_proxy(driver: &dyn Driver) {
-    let page = Answer::error(502, "", "").body("<html><h1>Bad Gateway</h1></html>").header("content-type", "text/html");
+    let page = Answer::error(502, "", "")
+        .body("<html><h1>Bad Gateway</h1></html>")
+        .header("content-type", "text/html");
     let (_, seen) = fails(driver, page, ("server_error", 5));
     assert_eq!(seen.outcome()["detail"]["http_status"], 502);
-    assert!(seen.outcome()["hint"].as_str().is_some_and(|hint| hint.contains("temporary")), "{:#}", seen.outcome());
-    assert!(!seen.outcome().to_string().contains("<html>"), "{:#}", seen.outcome());
+    assert!(
+        seen.outcome()["hint"]
+            .as_str()
+            .is_some_and(|hint| hint.contains("temporary")),
+        "{:#}",
+        seen.outcome()
+    );
+    assert!(
+        !seen.outcome().to_string().contains("<html>"),
+        "{:#}",
+        seen.outcome()
+    );
 }
 
 /// The stream begins well and then says that it failed: what was said is kept, the cause is the server's.
 pub fn an_error_in_the_stream(driver: &dyn Driver) {
-    let answer = Answer::text("never to be finished").deltas(4).error_after(2, "overloaded_error", "too busy to go on");
+    let answer = Answer::text("never to be finished").deltas(4).error_after(
+        2,
+        "overloaded_error",
+        "too busy to go on",
+    );
     let (place, seen) = fails(driver, answer, ("overloaded", 5));
     assert!(seen.answer().starts_with("never to"), "{:?}", seen.answer());
-    assert!(seen.outcome()["message"].as_str().is_some_and(|words| words.contains("too busy to go on")));
+    assert!(
+        seen.outcome()["message"]
+            .as_str()
+            .is_some_and(|words| words.contains("too busy to go on"))
+    );
     assert_eq!(place.server.requests().len(), 1);
 }
 
@@ -61,21 +99,30 @@ pub fn an_error_before_the_first_word(driver: &dyn Driver) {
 
 /// A line that is no JSON: kept as it came, and the answer is none.
 pub fn garbage_in_the_stream(driver: &dyn Driver) {
-    let answer = Answer::text("never to be finished").deltas(4).garbage_after(2);
+    let answer = Answer::text("never to be finished")
+        .deltas(4)
+        .garbage_after(2);
     let (_, seen) = fails(driver, answer, ("protocol", 1));
-    assert_eq!(seen.one("unreadable")["raw"].as_str().map(str::trim_end), Some("{\"half\":"));
+    assert_eq!(
+        seen.one("unreadable")["raw"].as_str().map(str::trim_end),
+        Some("{\"half\":")
+    );
     assert!(seen.answer().starts_with("never to"), "{:?}", seen.answer());
 }
 
 /// A stream that ends without an end.
 pub fn no_answer_at_all(driver: &dyn Driver) {
-    let answer = Answer::error(200, "", "").body("").header("content-type", "text/event-stream");
+    let answer = Answer::error(200, "", "")
+        .body("")
+        .header("content-type", "text/event-stream");
     fails(driver, answer, ("protocol", 1));
 }
 
 /// A page of somebody else, with a good status: the address of a website, say.
 pub fn a_page_instead_of_an_answer(driver: &dyn Driver) {
-    let page = Answer::error(200, "", "").body("<html>Log in</html>").header("content-type", "text/html");
+    let page = Answer::error(200, "", "")
+        .body("<html>Log in</html>")
+        .header("content-type", "text/html");
     fails(driver, page, ("protocol", 1));
 }
 
@@ -85,7 +132,13 @@ pub fn no_tls(driver: &dyn Driver) {
     let url = format!("https://{}/v1", place.server.address());
     let seen = run(driver, &place, &task().set("base_url", url));
     seen.ended_with("network", 1);
-    assert!(seen.outcome()["hint"].as_str().is_some_and(|hint| hint.contains("TLS")), "{:#}", seen.outcome());
+    assert!(
+        seen.outcome()["hint"]
+            .as_str()
+            .is_some_and(|hint| hint.contains("TLS")),
+        "{:#}",
+        seen.outcome()
+    );
 }
 
 /// An answer that ends at the limit that was set is told apart from one that is whole.
@@ -100,5 +153,9 @@ pub fn a_message_about_the_limit(driver: &dyn Driver) {
 pub fn an_empty_answer(driver: &dyn Driver) {
     let seen = completes(driver, &only(driver, Answer::default()), &task());
     assert_eq!(seen.answer(), "");
-    assert!(seen.story().contains(&"notice empty_answer".to_owned()), "{:#?}", seen.story());
+    assert!(
+        seen.story().contains(&"notice empty_answer".to_owned()),
+        "{:#?}",
+        seen.story()
+    );
 }

@@ -19,7 +19,9 @@ fn only(driver: &dyn Driver, answer: Answer) -> Place {
 
 /// The answers, one per call of the model, in order.
 fn answers(driver: &dyn Driver, answers: impl IntoIterator<Item = Answer>) -> Place {
-    let rules = answers.into_iter().map(|answer| Rule::any().once().answer(answer));
+    let rules = answers
+        .into_iter()
+        .map(|answer| Rule::any().once().answer(answer));
     driver.place(rules.fold(Script::new(), Script::rule))
 }
 

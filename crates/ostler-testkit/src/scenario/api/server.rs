@@ -21,20 +21,41 @@ pub fn headers(driver: &dyn Driver) {
         .set("organization", "org-1")
         .set("project", "proj-2");
     let call = call_of(driver, &task);
-    assert_eq!(call.header("authorization"), Some(&*format!("Bearer {KEY}")));
+    assert_eq!(
+        call.header("authorization"),
+        Some(&*format!("Bearer {KEY}"))
+    );
     assert_eq!(call.header("x-title"), Some("Ostler's tests"));
     assert_eq!(call.header("x-other"), Some("a: b"));
-    assert_eq!((call.header("openai-organization"), call.header("openai-project")), (Some("org-1"), Some("proj-2")));
+    assert_eq!(
+        (
+            call.header("openai-organization"),
+            call.header("openai-project")
+        ),
+        (Some("org-1"), Some("proj-2"))
+    );
     assert_eq!(call.header("content-type"), Some("application/json"));
-    assert!(call.header("user-agent").is_some_and(|agent| agent.starts_with("ostler/")), "{:?}", call.headers);
+    assert!(
+        call.header("user-agent")
+            .is_some_and(|agent| agent.starts_with("ostler/")),
+        "{:?}",
+        call.headers
+    );
     assert!(call.wants_stream() && call.wants_usage());
 }
 
 /// The key can be in a variable of another name.
 pub fn a_key_of_another_name(driver: &dyn Driver) {
     let place = only(driver, Answer::text("Hello.")).with_host("ROUTER_KEY", "another-key");
-    completes(driver, &place, &Task::new("PROMPT").set("api_key_env", "ROUTER_KEY"));
-    assert_eq!(place.only_call().header("authorization"), Some("Bearer another-key"));
+    completes(
+        driver,
+        &place,
+        &Task::new("PROMPT").set("api_key_env", "ROUTER_KEY"),
+    );
+    assert_eq!(
+        place.only_call().header("authorization"),
+        Some("Bearer another-key")
+    );
 }
 
 /// A server of one's own needs no key.
@@ -46,7 +67,8 @@ pub fn no_key(driver: &dyn Driver) {
 
 /// The setting wins over the variable; a slash at its end makes no difference, and a prefix is kept.
 pub fn a_base_url(driver: &dyn Driver) {
-    let place = only(driver, Answer::text("Hello.")).with_host("OPENAI_BASE_URL", "http://127.86.75.30:9");
+    let place =
+        only(driver, Answer::text("Hello.")).with_host("OPENAI_BASE_URL", "http://127.86.75.30:9");
     for (end, path) in [("/v1", "/v1"), ("/openai/v1/", "/openai/v1"), ("", "")] {
         let url = format!("{}{end}", place.server.base_url());
         completes(driver, &place, &Task::new("PROMPT").set("base_url", url));
@@ -58,56 +80,110 @@ pub fn a_base_url(driver: &dyn Driver) {
 /// Without a model, the only one that the server has is asked; with several, the caller has to say which.
 pub fn the_only_model(driver: &dyn Driver) {
     let script = |models: &[&str]| {
-        models.iter().fold(Script::new(), |script, name| script.model(*name)).rule(Rule::any().text("Hello."))
+        models
+            .iter()
+            .fold(Script::new(), |script, name| script.model(*name))
+            .rule(Rule::any().text("Hello."))
     };
-    let place = driver.place(script(&["the-one"])).without_host("OPENAI_MODEL");
+    let place = driver
+        .place(script(&["the-one"]))
+        .without_host("OPENAI_MODEL");
     let seen = completes(driver, &place, &Task::new("PROMPT"));
-    assert_eq!((place.only_call().model(), &seen.one("started")["model"]), ("the-one", &json!("the-one")));
-    let asked = place.server.every_request().into_iter().find(|request| request.path.ends_with("/models"));
-    assert_eq!(asked.and_then(|r| r.header("authorization").map(str::to_owned)), Some(format!("Bearer {KEY}")));
-    let place = driver.place(script(&["one", "another"])).without_host("OPENAI_MODEL");
+    assert_eq!(
+        (place.only_call().model(), &seen.one("started")["model"]),
+        ("the-one", &json!("the-one"))
+    );
+    let asked = place
+        .server
+        .every_request()
+        .into_iter()
+        .find(|request| request.path.ends_with("/models"));
+    assert_eq!(
+        asked.and_then(|r| r.header("authorization").map(str::to_owned)),
+        Some(format!("Bearer {KEY}"))
+    );
+    let place = driver
+        .place(script(&["one", "another"]))
+        .without_host("OPENAI_MODEL");
     let seen = run(driver, &place, &Task::new("PROMPT"));
     seen.ended_with("bad_request", 2);
     let words = seen.outcome().to_string();
-    assert!(words.contains("--model") && words.contains("another"), "{words}");
+    assert!(
+        words.contains("--model") && words.contains("another"),
+        "{words}"
+    );
     assert!(place.server.requests().is_empty());
 }
 
 /// Settings that are fields of the request, and fields that have no setting.
 pub fn fields_of_a_request(driver: &dyn Driver) {
     let plain = call_of(driver, &Task::new("PROMPT")).body;
-    for absent in ["max_tokens", "temperature", "reasoning_effort", "response_format", "n"] {
-        assert!(plain.get(absent).is_none(), "{absent} was not asked for: {plain:#}");
+    for absent in [
+        "max_tokens",
+        "temperature",
+        "reasoning_effort",
+        "response_format",
+        "n",
+    ] {
+        assert!(
+            plain.get(absent).is_none(),
+            "{absent} was not asked for: {plain:#}"
+        );
     }
     let task = Task::new("PROMPT")
         .set("max_tokens", "321")
         .set("temperature", "0.5")
         .set("reasoning_effort", "low")
-        .set("extra_body", r#"{"top_p": 0.9, "provider": {"only": ["x"]}}"#);
+        .set(
+            "extra_body",
+            r#"{"top_p": 0.9, "provider": {"only": ["x"]}}"#,
+        );
     let body = call_of(driver, &task).body;
     assert_eq!(
-        (&body["max_tokens"], &body["temperature"], &body["reasoning_effort"]),
+        (
+            &body["max_tokens"],
+            &body["temperature"],
+            &body["reasoning_effort"]
+        ),
         (&json!(321), &json!(0.5), &json!("low"))
     );
-    assert_eq!((&body["top_p"], &body["provider"]), (&json!(0.9), &json!({"only": ["x"]})));
+    assert_eq!(
+        (&body["top_p"], &body["provider"]),
+        (&json!(0.9), &json!({"only": ["x"]}))
+    );
     let tool = &body["tools"][0];
-    assert_eq!((&tool["type"], &tool["function"]["parameters"]["type"]), (&json!("function"), &json!("object")));
+    assert_eq!(
+        (&tool["type"], &tool["function"]["parameters"]["type"]),
+        (&json!("function"), &json!("object"))
+    );
 }
 
 /// A server that cannot stream is understood.
 pub fn never_streams(driver: &dyn Driver) {
-    let answer = Answer::thinking("Hm.").and_text("Forty-two.").manner(Delivery::AlwaysWhole);
+    let answer = Answer::thinking("Hm.")
+        .and_text("Forty-two.")
+        .manner(Delivery::AlwaysWhole);
     let seen = completes(driver, &only(driver, answer), &Task::new("PROMPT"));
     seen.used(1..=1);
-    let texts: Vec<&str> = seen.all("text").iter().filter_map(|text| text["text"].as_str()).collect();
-    assert_eq!((texts, seen.answer()), (vec!["Hm.", "Forty-two."], "Forty-two."));
+    let texts: Vec<&str> = seen
+        .all("text")
+        .iter()
+        .filter_map(|text| text["text"].as_str())
+        .collect();
+    assert_eq!(
+        (texts, seen.answer()),
+        (vec!["Hm.", "Forty-two."], "Forty-two.")
+    );
 }
 
 /// Also when it calls tools.
 pub fn never_streams_with_tools(driver: &dyn Driver) {
     let place = answers(
         driver,
-        [two_files().manner(Delivery::AlwaysWhole), Answer::text("Done.").manner(Delivery::AlwaysWhole)],
+        [
+            two_files().manner(Delivery::AlwaysWhole),
+            Answer::text("Done.").manner(Delivery::AlwaysWhole),
+        ],
     );
     let seen = completes(driver, &place, &Task::new("PROMPT"));
     seen.used(1..=2);
@@ -116,11 +192,21 @@ pub fn never_streams_with_tools(driver: &dyn Driver) {
 
 fn framed(driver: &dyn Driver, framing: Framing) {
     let text = "Grüße an alle 🐎 und 👩‍🚀.";
-    let place = answers(driver, [two_files().manner(framing), Answer::text(text).deltas(5).manner(framing)]);
+    let place = answers(
+        driver,
+        [
+            two_files().manner(framing),
+            Answer::text(text).deltas(5).manner(framing),
+        ],
+    );
     let seen = completes(driver, &place, &Task::new("PROMPT"));
     seen.used(1..=2);
     assert_eq!(seen.answer(), text);
-    let texts: Vec<&str> = seen.all("text").iter().filter_map(|text| text["text"].as_str()).collect();
+    let texts: Vec<&str> = seen
+        .all("text")
+        .iter()
+        .filter_map(|text| text["text"].as_str())
+        .collect();
     assert_eq!((texts.len(), texts.concat().as_str()), (5, text));
 }
 
@@ -145,12 +231,21 @@ pub fn without_done(driver: &dyn Driver) {
 }
 
 fn thoughts(driver: &dyn Driver, reasoning: Reasoning) {
-    let answer = Answer::thinking("Hm, let me see.").deltas(3).and_text("Forty-two.").manner(reasoning);
+    let answer = Answer::thinking("Hm, let me see.")
+        .deltas(3)
+        .and_text("Forty-two.")
+        .manner(reasoning);
     let place = only(driver, answer);
     let seen = completes(driver, &place, &Task::new("PROMPT"));
-    let thoughts = seen.all("text").into_iter().filter(|text| text["kind"] == "thinking");
+    let thoughts = seen
+        .all("text")
+        .into_iter()
+        .filter(|text| text["kind"] == "thinking");
     let thoughts: String = thoughts.filter_map(|text| text["text"].as_str()).collect();
-    assert_eq!((thoughts.as_str(), seen.answer()), ("Hm, let me see.", "Forty-two."));
+    assert_eq!(
+        (thoughts.as_str(), seen.answer()),
+        ("Hm, let me see.", "Forty-two.")
+    );
 }
 
 /// Thinking in the field `reasoning`.
@@ -167,10 +262,16 @@ pub fn reasoning_twice(driver: &dyn Driver) {
 pub fn a_schema_that_is_not_kept(driver: &dyn Driver) {
     let schema = r#"{"type":"object","properties":{"answer":{"type":"integer"}},"required":["answer"],"additionalProperties":false}"#;
     let task = Task::new("PROMPT").set("json_schema", schema);
-    let place = answers(driver, [Answer::text("It is 42."), Answer::text(r#"{"answer": 42}"#)]);
+    let place = answers(
+        driver,
+        [Answer::text("It is 42."), Answer::text(r#"{"answer": 42}"#)],
+    );
     let seen = completes(driver, &place, &task);
     assert_eq!(seen.one("turn_ended")["structured"], json!({"answer": 42}));
-    assert!(place.server.requests()[1].last_user_text().contains("JSON"), "the model is told what is wrong");
+    assert!(
+        place.server.requests()[1].last_user_text().contains("JSON"),
+        "the model is told what is wrong"
+    );
     let place = only(driver, Answer::text("It is 42."));
     let seen = run(driver, &place, &task);
     seen.ended_with("protocol", 1);

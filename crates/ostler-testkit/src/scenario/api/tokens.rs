@@ -9,7 +9,13 @@ use crate::scenario::{Driver, Seen, Task};
 /// A call, then an answer, both counted in a way of the server's.
 fn counted(driver: &dyn Driver, tokens: Tokens) -> Seen {
     let call = Answer::tool("list_files", json!({})).manner(tokens);
-    let place = answers(driver, [call, Answer::text("One two three.").deltas(3).manner(tokens)]);
+    let place = answers(
+        driver,
+        [
+            call,
+            Answer::text("One two three.").deltas(3).manner(tokens),
+        ],
+    );
     completes(driver, &place, &Task::new("PROMPT"))
 }
 
@@ -17,7 +23,10 @@ fn exact(seen: &Seen, calls: u64) {
     seen.used(1..=calls);
     let usage = &seen.one("ended")["usage"];
     let reasoning: u64 = seen.served.iter().map(|of| of.reasoning).sum();
-    assert_eq!((&usage["reasoning"], &usage["model"]), (&json!(reasoning), &json!("scripted-large")));
+    assert_eq!(
+        (&usage["reasoning"], &usage["model"]),
+        (&json!(reasoning), &json!("scripted-large"))
+    );
 }
 
 /// In a chunk of their own, as OpenAI does it.
@@ -53,14 +62,24 @@ pub fn whole(driver: &dyn Driver) {
 /// A server that refuses the question is not asked it.
 pub fn not_asked_for(driver: &dyn Driver) {
     let place = only(driver, Answer::text("Hello."));
-    let seen = completes(driver, &place, &Task::new("PROMPT").set("stream_usage", "false"));
+    let seen = completes(
+        driver,
+        &place,
+        &Task::new("PROMPT").set("stream_usage", "false"),
+    );
     assert!(place.only_call().body.get("stream_options").is_none());
     assert_eq!(seen.one("ended")["usage"]["input"], Value::Null);
 }
 
 /// With a price the cost is computed, to the last digit, and said to be an estimate; without one it is unknown.
 pub fn a_price_makes_a_cost(driver: &dyn Driver) {
-    let usage = Usage { input: 1_000_000, cache_creation: 0, cache_read: 2_000_000, output: 300_000, reasoning: 0 };
+    let usage = Usage {
+        input: 1_000_000,
+        cache_creation: 0,
+        cache_read: 2_000_000,
+        output: 300_000,
+        reasoning: 0,
+    };
     let place = only(driver, Answer::text("Hello.").usage(usage));
     let cost = |task: Task| {
         let seen = completes(driver, &place, &task);
@@ -68,7 +87,10 @@ pub fn a_price_makes_a_cost(driver: &dyn Driver) {
         (usage["cost_usd"].as_f64(), usage["cost_source"].clone())
     };
     let (dollars, source) = cost(Task::new("PROMPT").set("price", "2.5/1.25/10"));
-    assert!(dollars.is_some_and(|dollars| (dollars - 8.0).abs() < 1e-9), "2.5 + 2.5 + 3: {dollars:?}");
+    assert!(
+        dollars.is_some_and(|dollars| (dollars - 8.0).abs() < 1e-9),
+        "2.5 + 2.5 + 3: {dollars:?}"
+    );
     assert_eq!(source, "estimated");
     assert_eq!(cost(Task::new("PROMPT")), (None, json!("unknown")));
 }

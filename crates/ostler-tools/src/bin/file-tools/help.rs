@@ -3,7 +3,8 @@
 use crate::verbs::{Takes, VERBS, Verb};
 
 /// How the program is called, on one line.
-pub(crate) const USAGE: &str = "file-tools WORKSPACE VERB [ARGUMENTS], or file-tools WORKSPACE JSON";
+pub(crate) const USAGE: &str =
+    "file-tools WORKSPACE VERB [ARGUMENTS], or file-tools WORKSPACE JSON";
 
 /// The version, as a line.
 pub(crate) fn version() -> String {
@@ -35,12 +36,20 @@ pub(crate) fn of_program() -> String {
 
 /// The help of a verb.
 pub(crate) fn of_verb(verb: &Verb) -> String {
-    let mut text = format!("{}\n\nUsage: file-tools WORKSPACE {}\n", verb.about, usage(verb));
+    let mut text = format!(
+        "{}\n\nUsage: file-tools WORKSPACE {}\n",
+        verb.about,
+        usage(verb)
+    );
     if !verb.flags.is_empty() {
         text.push_str("\nFlags:\n");
     }
     for flag in verb.flags {
-        text.push_str(&format!("  {:<20} {}\n", format!("{}{}", flag.name, value(flag.takes)), flag.about));
+        text.push_str(&format!(
+            "  {:<20} {}\n",
+            format!("{}{}", flag.name, value(flag.takes)),
+            flag.about
+        ));
     }
     text.push_str("\nExamples:\n");
     for example in verb.examples {
@@ -54,7 +63,11 @@ pub(crate) fn usage(verb: &Verb) -> String {
     let mut text = verb.name.to_owned();
     for operand in verb.operands {
         let name = operand.field.to_uppercase();
-        text.push_str(&if operand.is_needed { format!(" {name}") } else { format!(" [{name}]") });
+        text.push_str(&if operand.is_needed {
+            format!(" {name}")
+        } else {
+            format!(" [{name}]")
+        });
     }
     match verb.name {
         "write" | "create" => text.push_str(" (--content TEXT | -)"),

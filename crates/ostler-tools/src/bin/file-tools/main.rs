@@ -31,8 +31,13 @@ fn main() -> ExitCode {
 fn answer(args: &[OsString]) -> Result<String, ToolError> {
     match request::read(args, &mut io::stdin())? {
         Asked::Show(text) => Ok(text),
-        Asked::Run { workspace, tool, input } => {
-            let policy = Workspace::load_policy(Path::new(&workspace)).map_err(|error| hinted(error, &workspace))?;
+        Asked::Run {
+            workspace,
+            tool,
+            input,
+        } => {
+            let policy = Workspace::load_policy(Path::new(&workspace))
+                .map_err(|error| hinted(error, &workspace))?;
             let workspace = Workspace::open(Path::new(&workspace), &policy.files)?;
             workspace.call(&tool, &input).map(|reply| reply.json)
         }
@@ -42,14 +47,19 @@ fn answer(args: &[OsString]) -> Result<String, ToolError> {
 /// A verb in the first place is a workspace that was forgotten.
 fn hinted(error: ToolError, workspace: &OsString) -> ToolError {
     if error.code == Code::FileNotFound && workspace.to_str().and_then(verbs::find).is_some() {
-        let message = format!("{} (the first argument is the workspace: {})", error.message, help::USAGE);
+        let message = format!(
+            "{} (the first argument is the workspace: {})",
+            error.message,
+            help::USAGE
+        );
         return ToolError::new(error.code, message);
     }
     error
 }
 
 fn error_json(error: &ToolError) -> String {
-    serde_json::json!({ "error": { "code": error.code.as_str(), "message": error.message } }).to_string()
+    serde_json::json!({ "error": { "code": error.code.as_str(), "message": error.message } })
+        .to_string()
 }
 
 fn print(text: &str) -> io::Result<()> {

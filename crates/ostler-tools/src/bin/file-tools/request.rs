@@ -18,36 +18,67 @@ pub(crate) enum Asked {
     /// Show a text: help or version.
     Show(String),
     /// Run a tool.
-    Run { workspace: OsString, tool: String, input: String },
+    Run {
+        workspace: OsString,
+        tool: String,
+        input: String,
+    },
 }
 
 /// Reads the arguments of the program.
 pub(crate) fn read(args: &[OsString], stdin: &mut dyn Read) -> Result<Asked, ToolError> {
-    let texts: Vec<&str> = args.iter().map(|arg| arg.to_str().unwrap_or("\u{fffd}")).collect();
+    let texts: Vec<&str> = args
+        .iter()
+        .map(|arg| arg.to_str().unwrap_or("\u{fffd}"))
+        .collect();
     if let Some(text) = shown(&texts) {
         return Ok(Asked::Show(text));
     }
     let [workspace, rest @ ..] = args else {
-        return Err(bad(format!("usage: {}; see file-tools --help", help::USAGE)));
+        return Err(bad(format!(
+            "usage: {}; see file-tools --help",
+            help::USAGE
+        )));
     };
     let workspace = workspace.clone();
     let mut words = Vec::new();
     for word in rest {
-        words.push(word.to_str().ok_or_else(|| bad("an argument is not UTF-8".to_owned()))?);
+        words.push(
+            word.to_str()
+                .ok_or_else(|| bad("an argument is not UTF-8".to_owned()))?,
+        );
     }
     let [first, words @ ..] = words.as_slice() else {
-        return Err(bad(format!("a verb is missing: one of {}; see file-tools --help", names())));
+        return Err(bad(format!(
+            "a verb is missing: one of {}; see file-tools --help",
+            names()
+        )));
     };
     if words.is_empty() && (*first == "-" || first.trim_start().starts_with('{')) {
-        let json = if *first == "-" { from_stdin(stdin)? } else { (*first).to_owned() };
+        let json = if *first == "-" {
+            from_stdin(stdin)?
+        } else {
+            (*first).to_owned()
+        };
         let (tool, input) = of_json(&json)?;
-        return Ok(Asked::Run { workspace, tool, input });
+        return Ok(Asked::Run {
+            workspace,
+            tool,
+            input,
+        });
     }
     let verb = verbs::find(first).ok_or_else(|| {
-        ToolError::new(Code::UnknownTool, format!("there is no verb `{first}`; there are {}", names()))
+        ToolError::new(
+            Code::UnknownTool,
+            format!("there is no verb `{first}`; there are {}", names()),
+        )
     })?;
     let input = Value::Object(of_words(verb, words, stdin)?).to_string();
-    Ok(Asked::Run { workspace, tool: verb.tool.to_owned(), input })
+    Ok(Asked::Run {
+        workspace,
+        tool: verb.tool.to_owned(),
+        input,
+    })
 }
 
 /// Help and version, wherever one would ask for them.
@@ -57,29 +88,46 @@ fn shown(texts: &[&str]) -> Option<String> {
         ["--version" | "-V"] => Some(help::version()),
         [help] if is_help(help) => Some(help::of_program()),
         ["help", verb] => Some(verbs::find(verb).map_or_else(help::of_program, help::of_verb)),
-        [_, "--help" | "-h"] => Some(verbs::find(texts[0]).map_or_else(help::of_program, help::of_verb)),
-        [_, verb, "--help" | "-h"] => Some(verbs::find(verb).map_or_else(help::of_program, help::of_verb)),
+        [_, "--help" | "-h"] => {
+            Some(verbs::find(texts[0]).map_or_else(help::of_program, help::of_verb))
+        }
+        [_, verb, "--help" | "-h"] => {
+            Some(verbs::find(verb).map_or_else(help::of_program, help::of_verb))
+        }
         _ => None,
     }
 }
 
 /// A request as one JSON object: the tool beside its arguments.
 fn of_json(json: &str) -> Result<(String, String), ToolError> {
-    let value: Value = serde_json::from_str(json).map_err(|error| bad(format!("the request is not JSON: {error}")))?;
+    let value: Value = serde_json::from_str(json)
+        .map_err(|error| bad(format!("the request is not JSON: {error}")))?;
     let Value::Object(mut object) = value else {
-        return Err(bad("the request must be a JSON object such as {\"tool\":\"read\",\"path\":\"a.txt\"}".to_owned()));
+        return Err(bad(
+            "the request must be a JSON object such as {\"tool\":\"read\",\"path\":\"a.txt\"}"
+                .to_owned(),
+        ));
     };
     let tool = match (object.remove("tool"), object.remove("verb")) {
         (Some(Value::String(tool)), None) | (None, Some(Value::String(tool))) => tool,
         (None, None) => return Err(bad(format!("`tool` is missing: one of {}", names()))),
-        _ => return Err(bad(format!("`tool` must be one string: one of {}", names()))),
+        _ => {
+            return Err(bad(format!(
+                "`tool` must be one string: one of {}",
+                names()
+            )));
+        }
     };
     // An unknown name is the workspace's to refuse.
     let tool = verbs::find(&tool).map_or(tool, |verb| verb.tool.to_owned());
     Ok((tool, Value::Object(object).to_string()))
 }
 
-fn of_words(verb: &Verb, words: &[&str], stdin: &mut dyn Read) -> Result<Map<String, Value>, ToolError> {
+fn of_words(
+    verb: &Verb,
+    words: &[&str],
+    stdin: &mut dyn Read,
+) -> Result<Map<String, Value>, ToolError> {
     let mut given = Map::new();
     let mut operands = verb.operands.iter();
     let mut words = words.iter().copied();
@@ -92,22 +140,33 @@ fn of_words(verb: &Verb, words: &[&str], stdin: &mut dyn Read) -> Result<Map<Str
             }
             "-" if is_flag_time && verb.stdin.is_some() => {
                 let field = verb.stdin.unwrap_or_default();
-                let takes = if field == "edits" { Takes::JsonOrStdin } else { Takes::TextOrStdin };
+                let takes = if field == "edits" {
+                    Takes::JsonOrStdin
+                } else {
+                    Takes::TextOrStdin
+                };
                 (field, value(field, takes, "-", stdin)?)
             }
             word if is_flag_time && word.len() > 1 && word.starts_with('-') => {
                 let (flag, attached) = flag_of(verb, word)?;
                 let text = match (flag.takes, attached) {
                     (Takes::Nothing, None) => "",
-                    (Takes::Nothing, Some(_)) => return Err(bad(format!("{} takes no value", flag.name))),
+                    (Takes::Nothing, Some(_)) => {
+                        return Err(bad(format!("{} takes no value", flag.name)));
+                    }
                     (_, Some(text)) => text,
-                    (_, None) => words.next().ok_or_else(|| bad(format!("{} needs a value after it", flag.name)))?,
+                    (_, None) => words
+                        .next()
+                        .ok_or_else(|| bad(format!("{} needs a value after it", flag.name)))?,
                 };
                 (flag.field, value(flag.name, flag.takes, text, stdin)?)
             }
             word => {
                 let operand = operands.next().ok_or_else(|| {
-                    bad(format!("`{word}` is one argument too many (quote texts with spaces): {}", usage(verb)))
+                    bad(format!(
+                        "`{word}` is one argument too many (quote texts with spaces): {}",
+                        usage(verb)
+                    ))
                 })?;
                 (operand.field, Value::String(word.to_owned()))
             }
@@ -117,20 +176,32 @@ fn of_words(verb: &Verb, words: &[&str], stdin: &mut dyn Read) -> Result<Map<Str
         }
     }
     if let Some(missing) = operands.find(|operand| operand.is_needed) {
-        return Err(bad(format!("{} is missing: {}", missing.field.to_uppercase(), usage(verb))));
+        return Err(bad(format!(
+            "{} is missing: {}",
+            missing.field.to_uppercase(),
+            usage(verb)
+        )));
     }
     if verb.stdin == Some("content") && !given.contains_key("content") {
-        return Err(bad(format!("the content is missing, --content TEXT or - for stdin: {}", usage(verb))));
+        return Err(bad(format!(
+            "the content is missing, --content TEXT or - for stdin: {}",
+            usage(verb)
+        )));
     }
     Ok(given)
 }
 
 /// The flag of a word, and the value after its `=`.
 fn flag_of<'w>(verb: &Verb, word: &'w str) -> Result<(&'static Flag, Option<&'w str>), ToolError> {
-    let (name, attached) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
+    let (name, attached) = word
+        .split_once('=')
+        .map_or((word, None), |(name, value)| (name, Some(value)));
     let flag = verb.flags.iter().find(|flag| flag.name == name);
     flag.map(|flag| (flag, attached)).ok_or_else(|| {
-        bad(format!("there is no flag `{name}` (put -- before names that begin with a dash): {}", usage(verb)))
+        bad(format!(
+            "there is no flag `{name}` (put -- before names that begin with a dash): {}",
+            usage(verb)
+        ))
     })
 }
 
@@ -142,12 +213,20 @@ fn value(name: &str, takes: Takes, text: &str, stdin: &mut dyn Read) -> Result<V
         Takes::TextOrStdin => Ok(Value::String(text.to_owned())),
         Takes::Number => {
             let number: Result<u64, _> = text.parse();
-            number.map(Value::from).map_err(|_| bad(format!("{name} needs a whole number, not `{text}`")))
+            number
+                .map(Value::from)
+                .map_err(|_| bad(format!("{name} needs a whole number, not `{text}`")))
         }
         Takes::JsonOrStdin => {
-            let text = if text == "-" { from_stdin(stdin)? } else { text.to_owned() };
+            let text = if text == "-" {
+                from_stdin(stdin)?
+            } else {
+                text.to_owned()
+            };
             serde_json::from_str(&text).map_err(|error| {
-                bad(format!("{name} is not JSON: {error}; give [{{\"find\":\"…\",\"replace\":\"…\"}}]"))
+                bad(format!(
+                    "{name} is not JSON: {error}; give [{{\"find\":\"…\",\"replace\":\"…\"}}]"
+                ))
             })
         }
     }
@@ -158,7 +237,10 @@ fn from_stdin(stdin: &mut dyn Read) -> Result<String, ToolError> {
     let read = stdin.take(STDIN_BYTES + 1).read_to_end(&mut bytes);
     read.map_err(|error| ToolError::new(Code::Io, format!("stdin: {error}")))?;
     if bytes.len() as u64 > STDIN_BYTES {
-        return Err(ToolError::new(Code::TooLarge, format!("stdin gives more than {STDIN_BYTES} bytes")));
+        return Err(ToolError::new(
+            Code::TooLarge,
+            format!("stdin gives more than {STDIN_BYTES} bytes"),
+        ));
     }
     String::from_utf8(bytes).map_err(|_| bad("stdin is not UTF-8 text".to_owned()))
 }
@@ -168,7 +250,11 @@ fn usage(verb: &Verb) -> String {
 }
 
 fn names() -> String {
-    VERBS.iter().map(|verb| verb.name).collect::<Vec<_>>().join(", ")
+    VERBS
+        .iter()
+        .map(|verb| verb.name)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn bad(message: String) -> ToolError {
@@ -182,7 +268,11 @@ mod tests {
     fn run(words: &[&str], mut stdin: &[u8]) -> Result<(String, Value), &'static str> {
         let args: Vec<OsString> = ["ws"].iter().chain(words).map(OsString::from).collect();
         match read(&args, &mut stdin).map_err(|error| error.code.as_str())? {
-            Asked::Run { workspace, tool, input } => {
+            Asked::Run {
+                workspace,
+                tool,
+                input,
+            } => {
                 assert_eq!(workspace, "ws");
                 Ok((tool, serde_json::from_str(&input).unwrap()))
             }
@@ -194,16 +284,36 @@ mod tests {
     fn words_become_a_call() {
         const EDITS: &str = r#"[{"find":"a","replace":"b"}]"#;
         let cases: Vec<(&[&str], &str, Value)> = vec![
-            (&["read", "a"], "read_file", serde_json::json!({"path": "a"})),
+            (
+                &["read", "a"],
+                "read_file",
+                serde_json::json!({"path": "a"}),
+            ),
             (
                 &["read", "a", "--offset", "2", "--limit=3", "--line-numbers"],
                 "read_file",
                 serde_json::json!({"path": "a", "offset": 2, "limit": 3, "line_numbers": true}),
             ),
-            (&["write", "a", "-"], "write_file", serde_json::json!({"path": "a", "content": "in"})),
-            (&["write", "--content=-", "a"], "write_file", serde_json::json!({"path": "a", "content": "in"})),
-            (&["create", "a", "--content", "--x"], "create_file", serde_json::json!({"path": "a", "content": "--x"})),
-            (&["read", "--", "-n"], "read_file", serde_json::json!({"path": "-n"})),
+            (
+                &["write", "a", "-"],
+                "write_file",
+                serde_json::json!({"path": "a", "content": "in"}),
+            ),
+            (
+                &["write", "--content=-", "a"],
+                "write_file",
+                serde_json::json!({"path": "a", "content": "in"}),
+            ),
+            (
+                &["create", "a", "--content", "--x"],
+                "create_file",
+                serde_json::json!({"path": "a", "content": "--x"}),
+            ),
+            (
+                &["read", "--", "-n"],
+                "read_file",
+                serde_json::json!({"path": "-n"}),
+            ),
             (&["list"], "list_files", serde_json::json!({})),
             (
                 &["search", "x", "src", "--literal"],
@@ -220,15 +330,30 @@ mod tests {
                 "edit_file",
                 serde_json::json!({"path": "a", "edits": [{"find": "a", "replace": "b"}]}),
             ),
-            (&["mkdir", "a"], "make_directory", serde_json::json!({"path": "a"})),
-            (&[r#"{"tool":"read","path":"a"}"#], "read_file", serde_json::json!({"path": "a"})),
-            (&[r#" {"verb":"delete_file","path":"a"}"#], "delete_file", serde_json::json!({"path": "a"})),
+            (
+                &["mkdir", "a"],
+                "make_directory",
+                serde_json::json!({"path": "a"}),
+            ),
+            (
+                &[r#"{"tool":"read","path":"a"}"#],
+                "read_file",
+                serde_json::json!({"path": "a"}),
+            ),
+            (
+                &[r#" {"verb":"delete_file","path":"a"}"#],
+                "delete_file",
+                serde_json::json!({"path": "a"}),
+            ),
             (&[r#"{"tool":"nope"}"#], "nope", serde_json::json!({})),
         ];
         for (words, tool, input) in cases {
             assert_eq!(run(words, b"in"), Ok((tool.to_owned(), input)), "{words:?}");
         }
-        assert_eq!(run(&["-"], br#"{"tool":"list"}"#), Ok(("list_files".to_owned(), serde_json::json!({}))));
+        assert_eq!(
+            run(&["-"], br#"{"tool":"list"}"#),
+            Ok(("list_files".to_owned(), serde_json::json!({})))
+        );
     }
 
     #[test]
@@ -239,7 +364,10 @@ mod tests {
             (&["read", "a", "b"], "bad_arguments"),
             (&["read", "a", "--offset"], "bad_arguments"),
             (&["read", "a", "--offset", "x"], "bad_arguments"),
-            (&["read", "a", "--offset", "1", "--offset", "2"], "bad_arguments"),
+            (
+                &["read", "a", "--offset", "1", "--offset", "2"],
+                "bad_arguments",
+            ),
             (&["read", "a", "--nope"], "bad_arguments"),
             (&["read", "a", "--line-numbers=yes"], "bad_arguments"),
             (&["write", "a"], "bad_arguments"),
@@ -260,7 +388,13 @@ mod tests {
     #[test]
     fn every_verb_has_a_tool_and_help() {
         for verb in VERBS {
-            assert!(ostler_tools::catalog::FILE_TOOLS.iter().any(|tool| tool.name == verb.tool), "{}", verb.tool);
+            assert!(
+                ostler_tools::catalog::FILE_TOOLS
+                    .iter()
+                    .any(|tool| tool.name == verb.tool),
+                "{}",
+                verb.tool
+            );
             assert!(help::of_verb(verb).contains("Examples:"));
             assert!(help::of_program().contains(verb.name));
         }

@@ -46,22 +46,40 @@ pub(crate) enum Takes {
 
 /// The verb of a name; the name of a tool counts, too.
 pub(crate) fn find(name: &str) -> Option<&'static Verb> {
-    VERBS.iter().find(|verb| verb.name == name || verb.tool == name || (name == "edit" && verb.name == "patch"))
+    VERBS.iter().find(|verb| {
+        verb.name == name || verb.tool == name || (name == "edit" && verb.name == "patch")
+    })
 }
 
 const fn needed(field: &'static str) -> Operand {
-    Operand { field, is_needed: true }
+    Operand {
+        field,
+        is_needed: true,
+    }
 }
 
 const fn optional(field: &'static str) -> Operand {
-    Operand { field, is_needed: false }
+    Operand {
+        field,
+        is_needed: false,
+    }
 }
 
 const fn flag(name: &'static str, field: &'static str, takes: Takes, about: &'static str) -> Flag {
-    Flag { name, field, takes, about }
+    Flag {
+        name,
+        field,
+        takes,
+        about,
+    }
 }
 
-const CONTENT: &[Flag] = &[flag("--content", "content", Takes::TextOrStdin, "the content; `-` reads it from stdin")];
+const CONTENT: &[Flag] = &[flag(
+    "--content",
+    "content",
+    Takes::TextOrStdin,
+    "the content; `-` reads it from stdin",
+)];
 
 /// All verbs, in the order of the help.
 pub(crate) const VERBS: &[Verb] = &[
@@ -72,9 +90,19 @@ pub(crate) const VERBS: &[Verb] = &[
         operands: &[needed("path")],
         stdin: None,
         flags: &[
-            flag("--offset", "offset", Takes::Number, "the first line, counted from 1"),
+            flag(
+                "--offset",
+                "offset",
+                Takes::Number,
+                "the first line, counted from 1",
+            ),
             flag("--limit", "limit", Takes::Number, "how many lines"),
-            flag("--line-numbers", "line_numbers", Takes::Nothing, "put its number before each line"),
+            flag(
+                "--line-numbers",
+                "line_numbers",
+                Takes::Nothing,
+                "put its number before each line",
+            ),
         ],
         examples: &["read src/main.rs", "read big.log --offset 5000 --limit 100"],
     },
@@ -85,7 +113,10 @@ pub(crate) const VERBS: &[Verb] = &[
         operands: &[needed("path")],
         stdin: Some("content"),
         flags: CONTENT,
-        examples: &["write notes.txt --content 'one line'", "write src/a.py - <<'EOF'\nprint(1)\nEOF"],
+        examples: &[
+            "write notes.txt --content 'one line'",
+            "write src/a.py - <<'EOF'\nprint(1)\nEOF",
+        ],
     },
     Verb {
         name: "create",
@@ -94,7 +125,10 @@ pub(crate) const VERBS: &[Verb] = &[
         operands: &[needed("path")],
         stdin: Some("content"),
         flags: CONTENT,
-        examples: &["create new.txt --content 'one line'", "create new.txt - < other.txt"],
+        examples: &[
+            "create new.txt --content 'one line'",
+            "create new.txt - < other.txt",
+        ],
     },
     Verb {
         name: "patch",
@@ -104,9 +138,24 @@ pub(crate) const VERBS: &[Verb] = &[
         stdin: Some("edits"),
         flags: &[
             flag("--find", "find", Takes::Text, "the exact text to replace"),
-            flag("--replace", "replace", Takes::Text, "what to put in its place"),
-            flag("--all", "all", Takes::Nothing, "replace every place, not the only one"),
-            flag("--edits", "edits", Takes::JsonOrStdin, "several: [{\"find\":…,\"replace\":…},…]; `-` reads stdin"),
+            flag(
+                "--replace",
+                "replace",
+                Takes::Text,
+                "what to put in its place",
+            ),
+            flag(
+                "--all",
+                "all",
+                Takes::Nothing,
+                "replace every place, not the only one",
+            ),
+            flag(
+                "--edits",
+                "edits",
+                Takes::JsonOrStdin,
+                "several: [{\"find\":…,\"replace\":…},…]; `-` reads stdin",
+            ),
         ],
         examples: &[
             "patch src/a.py --find 'x = 1' --replace 'x = 2'",
@@ -129,8 +178,18 @@ pub(crate) const VERBS: &[Verb] = &[
         operands: &[optional("path")],
         stdin: None,
         flags: &[
-            flag("--pattern", "pattern", Takes::Text, "a glob such as '*.rs' or 'src/**/*.ts'"),
-            flag("--hidden", "hidden", Takes::Nothing, "also names that begin with a dot"),
+            flag(
+                "--pattern",
+                "pattern",
+                Takes::Text,
+                "a glob such as '*.rs' or 'src/**/*.ts'",
+            ),
+            flag(
+                "--hidden",
+                "hidden",
+                Takes::Nothing,
+                "also names that begin with a dot",
+            ),
         ],
         examples: &["list", "list src --pattern '*.rs'"],
     },
@@ -141,13 +200,41 @@ pub(crate) const VERBS: &[Verb] = &[
         operands: &[needed("pattern"), optional("path")],
         stdin: None,
         flags: &[
-            flag("--literal", "literal", Takes::Nothing, "the pattern is plain text"),
-            flag("--ignore-case", "ignore_case", Takes::Nothing, "upper and lower case are the same"),
-            flag("--glob", "glob", Takes::Text, "only files that match, such as '*.rs'"),
-            flag("--context", "context", Takes::Number, "lines before and after each match"),
-            flag("--max", "max", Takes::Number, "how many matches at most (100)"),
+            flag(
+                "--literal",
+                "literal",
+                Takes::Nothing,
+                "the pattern is plain text",
+            ),
+            flag(
+                "--ignore-case",
+                "ignore_case",
+                Takes::Nothing,
+                "upper and lower case are the same",
+            ),
+            flag(
+                "--glob",
+                "glob",
+                Takes::Text,
+                "only files that match, such as '*.rs'",
+            ),
+            flag(
+                "--context",
+                "context",
+                Takes::Number,
+                "lines before and after each match",
+            ),
+            flag(
+                "--max",
+                "max",
+                Takes::Number,
+                "how many matches at most (100)",
+            ),
         ],
-        examples: &["search 'fn main' src --glob '*.rs'", "search --literal 'a[0]' --context 2"],
+        examples: &[
+            "search 'fn main' src --glob '*.rs'",
+            "search --literal 'a[0]' --context 2",
+        ],
     },
     Verb {
         name: "move",
@@ -155,7 +242,12 @@ pub(crate) const VERBS: &[Verb] = &[
         about: "Move or rename a file or directory.",
         operands: &[needed("from"), needed("to")],
         stdin: None,
-        flags: &[flag("--overwrite", "overwrite", Takes::Nothing, "replace a file at the new path")],
+        flags: &[flag(
+            "--overwrite",
+            "overwrite",
+            Takes::Nothing,
+            "replace a file at the new path",
+        )],
         examples: &["move a.txt docs/b.txt"],
     },
     Verb {

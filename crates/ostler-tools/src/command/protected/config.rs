@@ -5,8 +5,14 @@
 use crate::repository::config::{Setting, parse};
 
 /// What a new repository has in its settings.
-const NEW: [&str; 6] =
-    ["repositoryformatversion", "filemode", "bare", "logallrefupdates", "ignorecase", "precomposeunicode"];
+const NEW: [&str; 6] = [
+    "repositoryformatversion",
+    "filemode",
+    "bare",
+    "logallrefupdates",
+    "ignorecase",
+    "precomposeunicode",
+];
 
 /// What git notes about a branch by itself.
 const NOTED: [&str; 3] = ["remote", "merge", "rebase"];
@@ -19,7 +25,9 @@ struct Settings<'a> {
 
 /// Whether these are the settings of a repository that was just made.
 pub(super) fn is_new(bytes: &[u8]) -> bool {
-    let Some(settings) = read(bytes) else { return false };
+    let Some(settings) = read(bytes) else {
+        return false;
+    };
     let is_usual = |line: &&str| {
         line.split_once('=').is_some_and(|(key, value)| {
             let (key, value) = (key.trim(), value.trim());
@@ -33,9 +41,15 @@ pub(super) fn is_new(bytes: &[u8]) -> bool {
 
 /// Whether `new` differs from `old` only in what git notes about branches.
 pub(super) fn is_fine(old: &[u8], new: &[u8]) -> bool {
-    let (Some(old), Some(new)) = (read(old), read(new)) else { return false };
+    let (Some(old), Some(new)) = (read(old), read(new)) else {
+        return false;
+    };
     let is_remote = |name: &str| {
-        name == "." || (!name.contains(['"', '\\']) && old.others.contains(&format!("[remote \"{name}\"]").as_str()))
+        name == "."
+            || (!name.contains(['"', '\\'])
+                && old
+                    .others
+                    .contains(&format!("[remote \"{name}\"]").as_str()))
     };
     let is_fine = |(key, value): &(&str, &str)| {
         let key_is = |known: &str| key.eq_ignore_ascii_case(known);
@@ -76,27 +90,54 @@ const HARMLESS: &[(&str, &[&str])] = &[
 /// The settings of a new repository without those that could have git run a program; `None` if there are none of those.
 pub(super) fn harmless(text: &str) -> Option<String> {
     let is_harmless = |setting: &Setting| {
-        let is_known =
-            HARMLESS.iter().any(|(section, keys)| *section == setting.section && keys.contains(&&*setting.key));
+        let is_known = HARMLESS
+            .iter()
+            .any(|(section, keys)| *section == setting.section && keys.contains(&&*setting.key));
         // A transport can be a program.
-        is_known && !(setting.key == "url" && (setting.text().contains("::") || setting.text().starts_with('-')))
+        is_known
+            && !(setting.key == "url"
+                && (setting.text().contains("::") || setting.text().starts_with('-')))
     };
     let settings = parse(text);
     if settings.iter().all(is_harmless) {
         return None;
     }
-    let quoted = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"));
+    let quoted = |text: &str| {
+        format!(
+            "\"{}\"",
+            text.replace('\\', "\\\\")
+                .replace('"', "\\\"")
+                .replace('\n', "\\n")
+        )
+    };
     let line = |setting: &Setting| {
-        let sub = setting.subsection.as_deref().map(|sub| format!(" {}", quoted(sub))).unwrap_or_default();
-        let value = setting.value.as_deref().map(|value| format!(" = {}", quoted(value))).unwrap_or_default();
+        let sub = setting
+            .subsection
+            .as_deref()
+            .map(|sub| format!(" {}", quoted(sub)))
+            .unwrap_or_default();
+        let value = setting
+            .value
+            .as_deref()
+            .map(|value| format!(" = {}", quoted(value)))
+            .unwrap_or_default();
         format!("[{}{sub}]\n\t{}{value}\n", setting.section, setting.key)
     };
-    Some(settings.iter().filter(|setting| is_harmless(setting)).map(line).collect())
+    Some(
+        settings
+            .iter()
+            .filter(|setting| is_harmless(setting))
+            .map(line)
+            .collect(),
+    )
 }
 
 fn read(bytes: &[u8]) -> Option<Settings<'_>> {
     let text = std::str::from_utf8(bytes).ok()?;
-    let mut settings = Settings { branches: Vec::new(), others: Vec::new() };
+    let mut settings = Settings {
+        branches: Vec::new(),
+        others: Vec::new(),
+    };
     let mut in_branch = false;
     for line in text.split('\n') {
         // A line that goes on in the next one could make that mean something else.
@@ -125,8 +166,15 @@ fn read(bytes: &[u8]) -> Option<Settings<'_>> {
 
 /// Whether a section is that of a branch; none when it is written in a way that git itself does not.
 fn is_branch(line: &str) -> Option<bool> {
-    let begins = line.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("[branch"));
-    if !begins || line.as_bytes().get(7).is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'-') {
+    let begins = line
+        .get(..7)
+        .is_some_and(|start| start.eq_ignore_ascii_case("[branch"));
+    if !begins
+        || line
+            .as_bytes()
+            .get(7)
+            .is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
+    {
         return Some(false);
     }
     if line == "[branch]" {
@@ -170,28 +218,35 @@ mod tests {
         ] {
             assert!(!with(bad), "{bad}");
         }
-        assert!(is_fine(OLD.as_bytes(), OLD.split("[branch").next().unwrap().as_bytes()), "a branch is gone");
+        assert!(
+            is_fine(
+                OLD.as_bytes(),
+                OLD.split("[branch").next().unwrap().as_bytes()
+            ),
+            "a branch is gone"
+        );
         assert!(!is_fine(OLD.as_bytes(), b"[core]\n"), "a remote is gone");
         assert!(!is_fine(OLD.as_bytes(), b"\xff"));
     }
 
     #[test]
     fn only_harmless_settings_are_left() {
-        assert_eq!(harmless(OLD.replace("\tdescription = d\n", "").as_str()), None);
+        assert_eq!(
+            harmless(OLD.replace("\tdescription = d\n", "").as_str()),
+            None
+        );
         let left = harmless(
             "[core]\n\tbare = true\n\tfsmonitor = ./x\n\tworktree = ..\n[remote \"a\\\"b\"]\n\turl = https://x\n\tvcs = x\n\
              [remote \"e\"]\n\turl = ext::sh\n[user]\n\tname = A \\\"B\\\"\n[include]\n\tpath = x\n[url \"ext::x\"]\n\tinsteadOf = y\n",
         );
-        let expected =
-            "[core]\n\tbare = \"true\"\n[remote \"a\\\"b\"]\n\turl = \"https://x\"\n[user]\n\tname = \"A \\\"B\\\"\"\n";
+        let expected = "[core]\n\tbare = \"true\"\n[remote \"a\\\"b\"]\n\turl = \"https://x\"\n[user]\n\tname = \"A \\\"B\\\"\"\n";
         assert_eq!(left.as_deref(), Some(expected));
         assert_eq!(harmless(expected), None);
     }
 
     #[test]
     fn a_new_repository_has_the_usual_settings_and_no_more() {
-        let usual =
-            "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tlogallrefupdates = true\n";
+        let usual = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tlogallrefupdates = true\n";
         assert!(is_new(usual.as_bytes()) && is_new(b""));
         for more in [
             "\tfsmonitor = x\n",

@@ -15,7 +15,10 @@ const OWNER: u32 = 0o700;
 
 /// Renames `path` within its directory. Only the name and its directory count for that, never what is in it.
 pub(super) fn move_away(root: &Dir, path: &Path) -> io::Result<Option<PathBuf>> {
-    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+    if let Some(parent) = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+    {
         open_up(root, parent);
     }
     let meta = match root.symlink_metadata(path) {
@@ -38,7 +41,9 @@ pub(super) fn move_away(root: &Dir, path: &Path) -> io::Result<Option<PathBuf>> 
 /// # Errors
 /// When something of it is left.
 pub fn remove_tree(path: &Path) -> io::Result<()> {
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Ok(());
+    };
     let parent = Dir::open_ambient_dir(parent, cap_std::ambient_authority())?;
     let name = Path::new(name);
     open_up(&parent, name);
@@ -65,7 +70,12 @@ pub(super) fn delete(root: &Dir, path: &Path) {
 fn empty(dir: &Dir) -> io::Result<()> {
     let mut steps = 0;
     loop {
-        let names: Vec<_> = dir.entries()?.flatten().map(|entry| entry.file_name()).take(MOST_STEPS).collect();
+        let names: Vec<_> = dir
+            .entries()?
+            .flatten()
+            .map(|entry| entry.file_name())
+            .take(MOST_STEPS)
+            .collect();
         if names.is_empty() {
             return Ok(());
         }
@@ -88,7 +98,11 @@ fn empty(dir: &Dir) -> io::Result<()> {
                     continue;
                 }
                 open_up(&below, Path::new(&child));
-                below.rename(&child, dir, format!("{:016x}-{steps}", RandomState::new().hash_one(steps)))?;
+                below.rename(
+                    &child,
+                    dir,
+                    format!("{:016x}-{steps}", RandomState::new().hash_one(steps)),
+                )?;
             }
             drop(below);
             dir.remove_dir(name)?;
@@ -99,10 +113,16 @@ fn empty(dir: &Dir) -> io::Result<()> {
 /// Lets the owner into the workspace's own directory again. Its place is outside of what a command can change.
 pub(super) fn open_up_root(at: &Path, root: &Dir) {
     #[cfg(unix)]
-    if root.dir_metadata().is_ok_and(|meta| super::mode(&meta) & OWNER != OWNER) {
+    if root
+        .dir_metadata()
+        .is_ok_and(|meta| super::mode(&meta) & OWNER != OWNER)
+    {
         use std::os::unix::fs::PermissionsExt;
         if let Ok(meta) = root.dir_metadata() {
-            let _ = std::fs::set_permissions(at, std::fs::Permissions::from_mode(super::mode(&meta) | OWNER));
+            let _ = std::fs::set_permissions(
+                at,
+                std::fs::Permissions::from_mode(super::mode(&meta) | OWNER),
+            );
         }
     }
     #[cfg(not(unix))]

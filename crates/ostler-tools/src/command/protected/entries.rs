@@ -32,7 +32,11 @@ pub(super) enum Entry {
 impl Entry {
     /// How much memory it takes, about.
     pub(super) fn size(&self) -> usize {
-        if let Self::File { bytes, .. } = self { bytes.len() + 64 } else { 64 }
+        if let Self::File { bytes, .. } = self {
+            bytes.len() + 64
+        } else {
+            64
+        }
     }
 }
 
@@ -75,8 +79,13 @@ pub(super) fn collect(root: &Dir, path: &Path, extent: Extent) -> Result<Entries
             Entry::Link(root.read_link_contents(&at)?)
         } else if meta.is_file() {
             let bytes = read(root, &at, room)?;
-            room = room.checked_sub(bytes.len() as u64).ok_or(Trouble::TooMuch)?;
-            Entry::File { bytes, mode: mode(&meta) }
+            room = room
+                .checked_sub(bytes.len() as u64)
+                .ok_or(Trouble::TooMuch)?;
+            Entry::File {
+                bytes,
+                mode: mode(&meta),
+            }
         } else {
             Entry::Other
         };
@@ -87,7 +96,10 @@ pub(super) fn collect(root: &Dir, path: &Path, extent: Extent) -> Result<Entries
 
 /// Not there; or below something that is no directory, such as a `.git` that is a file.
 pub(super) fn is_absent(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
 }
 
 /// A file's content; one byte more than there is room for shows that it is too much.

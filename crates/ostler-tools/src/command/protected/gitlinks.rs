@@ -34,18 +34,35 @@ impl Before {
     /// The index of the workspace's repository; `None` if it is too large.
     pub(super) fn of(root: &Dir) -> Option<Self> {
         let file = read(root);
-        if file.as_ref().is_some_and(|(bytes, _)| bytes.len() as u64 > LONGEST) {
+        if file
+            .as_ref()
+            .is_some_and(|(bytes, _)| bytes.len() as u64 > LONGEST)
+        {
             return None;
         }
-        let (links, is_split) = file.as_ref().map(|(bytes, _)| parse(bytes, oid_length(root))).unwrap_or_default();
-        Some(Self { file, links, is_split, modules: submodules(root) })
+        let (links, is_split) = file
+            .as_ref()
+            .map(|(bytes, _)| parse(bytes, oid_length(root)))
+            .unwrap_or_default();
+        Some(Self {
+            file,
+            links,
+            is_split,
+            modules: submodules(root),
+        })
     }
 
     /// Whether the index now names a repository that it did not name before, and that was no submodule of `.gitmodules`; or hides
     /// what it names.
     pub(super) fn has_new_links(&self, root: &Dir) -> bool {
-        let Some((bytes, _)) = read(root) else { return root.symlink_metadata(INDEX).is_ok() };
-        if self.file.as_ref().is_some_and(|(before, _)| *before == bytes) {
+        let Some((bytes, _)) = read(root) else {
+            return root.symlink_metadata(INDEX).is_ok();
+        };
+        if self
+            .file
+            .as_ref()
+            .is_some_and(|(before, _)| *before == bytes)
+        {
             return false;
         }
         let (links, is_split) = parse(&bytes, oid_length(root));
@@ -54,20 +71,35 @@ impl Before {
     }
 
     pub(super) fn entries(&self) -> Entries {
-        let entry = |(bytes, mode): &(Vec<u8>, u32)| Entry::File { bytes: bytes.clone(), mode: *mode };
-        self.file.iter().map(|file| (PathBuf::from(INDEX), entry(file))).collect()
+        let entry = |(bytes, mode): &(Vec<u8>, u32)| Entry::File {
+            bytes: bytes.clone(),
+            mode: *mode,
+        };
+        self.file
+            .iter()
+            .map(|file| (PathBuf::from(INDEX), entry(file)))
+            .collect()
     }
 }
 
 fn read(root: &Dir) -> Option<(Vec<u8>, u32)> {
-    let about = root.symlink_metadata(INDEX).ok().filter(cap_std::fs::Metadata::is_file)?;
+    let about = root
+        .symlink_metadata(INDEX)
+        .ok()
+        .filter(cap_std::fs::Metadata::is_file)?;
     let mut bytes = Vec::new();
-    root.open(INDEX).ok()?.take(LONGEST + 1).read_to_end(&mut bytes).ok()?;
+    root.open(INDEX)
+        .ok()?
+        .take(LONGEST + 1)
+        .read_to_end(&mut bytes)
+        .ok()?;
     Some((bytes, mode(&about)))
 }
 
 fn text(root: &Dir, path: &str) -> String {
-    let is_file = root.symlink_metadata(path).is_ok_and(|about| about.is_file());
+    let is_file = root
+        .symlink_metadata(path)
+        .is_ok_and(|about| about.is_file());
     let mut bytes = Vec::new();
     if let Some(file) = is_file.then(|| root.open(Path::new(path)).ok()).flatten() {
         let _ = file.take(1024 * 1024).read_to_end(&mut bytes);
@@ -79,15 +111,22 @@ fn text(root: &Dir, path: &str) -> String {
 fn oid_length(root: &Dir) -> usize {
     let is_long = config::parse(&text(root, super::CONFIG))
         .iter()
-        .any(|setting| setting.is("extensions", "objectformat") && setting.text().eq_ignore_ascii_case("sha256"));
+        .any(|setting| {
+            setting.is("extensions", "objectformat")
+                && setting.text().eq_ignore_ascii_case("sha256")
+        });
     if is_long { 32 } else { 20 }
 }
 
 /// The paths that `.gitmodules` lists.
 fn submodules(root: &Dir) -> BTreeSet<Vec<u8>> {
     let settings = config::parse(&text(root, ".gitmodules"));
-    let paths = settings.into_iter().filter(|setting| setting.is("submodule", "path"));
-    paths.map(|setting| setting.text().trim_end_matches('/').as_bytes().to_vec()).collect()
+    let paths = settings
+        .into_iter()
+        .filter(|setting| setting.is("submodule", "path"));
+    paths
+        .map(|setting| setting.text().trim_end_matches('/').as_bytes().to_vec())
+        .collect()
 }
 
 /// The paths of the entries that are commits of other repositories, and whether more entries are in another file. What is no
@@ -95,10 +134,14 @@ fn submodules(root: &Dir) -> BTreeSet<Vec<u8>> {
 fn parse(bytes: &[u8], oid_length: usize) -> (BTreeSet<Vec<u8>>, bool) {
     let mut found = BTreeSet::new();
     let mut reader = Reader { bytes, at: 0 };
-    let Some((version, count)) = reader.header() else { return (found, false) };
+    let Some((version, count)) = reader.header() else {
+        return (found, false);
+    };
     let mut path = Vec::new();
     for _ in 0..count {
-        let Some(mode) = reader.entry(version, oid_length, &mut path) else { return (found, false) };
+        let Some(mode) = reader.entry(version, oid_length, &mut path) else {
+            return (found, false);
+        };
         if mode == GITLINK {
             found.insert(path.clone());
         }
@@ -148,7 +191,9 @@ impl Reader<'_> {
             if found {
                 return true;
             }
-            let skipped = self.number().and_then(|length| self.take(usize::try_from(length).ok()?).map(drop));
+            let skipped = self
+                .number()
+                .and_then(|length| self.take(usize::try_from(length).ok()?).map(drop));
             if skipped.is_none() {
                 return false;
             }
@@ -178,7 +223,11 @@ impl Reader<'_> {
     }
 
     fn until_nul(&mut self) -> Option<&[u8]> {
-        let length = self.bytes.get(self.at..)?.iter().position(|byte| *byte == 0)?;
+        let length = self
+            .bytes
+            .get(self.at..)?
+            .iter()
+            .position(|byte| *byte == 0)?;
         let taken = self.bytes.get(self.at..self.at + length)?;
         self.at += length + 1;
         Some(taken)
@@ -192,9 +241,18 @@ mod tests {
     use super::*;
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "git writes the index that is read")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "git writes the index that is read"
+    )]
     fn links_are_found_in_every_version_of_the_index() {
-        for (version, format) in [("2", "sha1"), ("3", "sha1"), ("4", "sha1"), ("2", "sha256"), ("4", "sha256")] {
+        for (version, format) in [
+            ("2", "sha1"),
+            ("3", "sha1"),
+            ("4", "sha1"),
+            ("2", "sha256"),
+            ("4", "sha256"),
+        ] {
             let temp = tempfile::tempdir().unwrap();
             let zeros = "1".repeat(if format == "sha1" { 40 } else { 64 });
             let line = format!(
@@ -203,7 +261,11 @@ mod tests {
                  git update-index --index-version {version}"
             );
             let mut sh = std::process::Command::new("sh");
-            sh.arg("-c").arg(line).current_dir(temp.path()).env("GIT_CONFIG_NOSYSTEM", "1").env("HOME", "/nonexistent");
+            sh.arg("-c")
+                .arg(line)
+                .current_dir(temp.path())
+                .env("GIT_CONFIG_NOSYSTEM", "1")
+                .env("HOME", "/nonexistent");
             assert!(sh.status().unwrap().success());
             let root = Dir::open_ambient_dir(temp.path(), cap_std::ambient_authority()).unwrap();
             let before = Before::of(&root).unwrap();

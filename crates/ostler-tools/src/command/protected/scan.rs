@@ -64,8 +64,12 @@ impl Visitor for Before {
             enter_git(&mut listed.below);
             return;
         }
-        let named = listed.entries.iter().filter(|entry| is_dot_git(&entry.name) && entry.kind != EntryKind::Directory);
-        self.git_files.extend(named.map(|entry| listed.path.join(&entry.name)));
+        let named = listed
+            .entries
+            .iter()
+            .filter(|entry| is_dot_git(&entry.name) && entry.kind != EntryKind::Directory);
+        self.git_files
+            .extend(named.map(|entry| listed.path.join(&entry.name)));
     }
 
     fn unopened(&mut self, path: &Path) {
@@ -115,7 +119,14 @@ impl<'b> Seen<'b> {
         if is_taken_over || has_other_settings(dir, (self.at, path)) {
             return self.note(&path.join("HEAD"), remove(dir, "HEAD"));
         }
-        self.note(&path.join("hooks"), if has_hooks(dir) { remove(dir, "hooks") } else { Ok(false) });
+        self.note(
+            &path.join("hooks"),
+            if has_hooks(dir) {
+                remove(dir, "hooks")
+            } else {
+                Ok(false)
+            },
+        );
         for part in NOT_BY_GIT {
             self.note(&path.join(part), remove(dir, part));
         }
@@ -128,7 +139,11 @@ impl<'b> Seen<'b> {
     /// where nobody looks.
     pub(super) fn check_git_files(&mut self, root: &Dir) {
         for (path, name, kind) in std::mem::take(&mut self.git_files) {
-            let dir = match if path.as_os_str().is_empty() { root.try_clone() } else { root.open_dir(&path) } {
+            let dir = match if path.as_os_str().is_empty() {
+                root.try_clone()
+            } else {
+                root.open_dir(&path)
+            } {
                 Ok(dir) => dir,
                 Err(error) => {
                     self.note(&path.join(&name), Err(error));
@@ -139,7 +154,10 @@ impl<'b> Seen<'b> {
                 let named = named_by(&mut dir.open(&name).ok()?)?;
                 let real = self.at.join(&path).join(named).canonicalize().ok()?;
                 let inside = real.strip_prefix(self.at).ok()?;
-                self.git_directories.iter().any(|known| known == inside).then_some(())
+                self.git_directories
+                    .iter()
+                    .any(|known| known == inside)
+                    .then_some(())
             };
             if kind != EntryKind::File || leads_inside().is_none() {
                 self.note(&path.join(&name), remove(&dir, &name.to_string_lossy()));
@@ -152,7 +170,13 @@ impl Visitor for Seen<'_> {
     fn visit(&mut self, listed: &mut Listed<'_>) {
         let path = listed.path;
         if is_git(listed) {
-            if !self.before.git_directories.iter().any(|known| known == path) && path != Path::new(GIT) {
+            if !self
+                .before
+                .git_directories
+                .iter()
+                .any(|known| known == path)
+                && path != Path::new(GIT)
+            {
                 self.new_git_directory(listed.dir, path);
             }
             if is_git_directory(listed.dir, Path::new("")) {
@@ -165,11 +189,15 @@ impl Visitor for Seen<'_> {
             self.new_git_directory(listed.dir, path);
             keep_existing(listed);
         }
-        for entry in listed.entries.iter().filter(|entry| is_dot_git(&entry.name) && entry.kind != EntryKind::Directory)
+        for entry in listed
+            .entries
+            .iter()
+            .filter(|entry| is_dot_git(&entry.name) && entry.kind != EntryKind::Directory)
         {
             let at = path.join(&entry.name);
             if at != Path::new(GIT) && !self.before.git_files.contains(&at) {
-                self.git_files.push((path.to_owned(), entry.name.clone(), entry.kind));
+                self.git_files
+                    .push((path.to_owned(), entry.name.clone(), entry.kind));
             }
         }
     }
@@ -185,21 +213,28 @@ impl Visitor for Seen<'_> {
     fn unopened(&mut self, path: &Path) {
         if !self.before.unopened.contains(path) {
             let shown = quoted(&path.to_string_lossy());
-            self.failed.push(format!("{shown}: it could not be opened to look for repositories"));
+            self.failed.push(format!(
+                "{shown}: it could not be opened to look for repositories"
+            ));
         }
     }
 }
 
 /// Whether a directory is a git directory. Nearly always its names alone say that it is not.
 fn is_git(listed: &Listed<'_>) -> bool {
-    listed.entries.iter().any(|entry| entry.name.eq_ignore_ascii_case("HEAD"))
+    listed
+        .entries
+        .iter()
+        .any(|entry| entry.name.eq_ignore_ascii_case("HEAD"))
         && is_git_directory(listed.dir, Path::new(""))
 }
 
 /// Leaves out what was just removed.
 fn keep_existing(listed: &mut Listed<'_>) {
     let dir = listed.dir;
-    listed.below.retain(|name| dir.symlink_metadata(name).is_ok());
+    listed
+        .below
+        .retain(|name| dir.symlink_metadata(name).is_ok());
 }
 
 /// Objects and references are many, and are no git directories; everything else in one could be another.
@@ -216,22 +251,39 @@ fn has_other_settings(dir: &Dir, (at, path): (&Path, &Path)) -> bool {
     if !exists(dir, Path::new("commondir")) {
         return false;
     }
-    let is_worktree = path.parent().and_then(Path::file_name).is_some_and(|name| name == "worktrees");
-    let is_file = dir.symlink_metadata("commondir").is_ok_and(|about| about.is_file());
-    let held = is_file.then(|| dir.open("commondir").ok()).flatten().and_then(|mut file| held_by(&mut file));
+    let is_worktree = path
+        .parent()
+        .and_then(Path::file_name)
+        .is_some_and(|name| name == "worktrees");
+    let is_file = dir
+        .symlink_metadata("commondir")
+        .is_ok_and(|about| about.is_file());
+    let held = is_file
+        .then(|| dir.open("commondir").ok())
+        .flatten()
+        .and_then(|mut file| held_by(&mut file));
     // Git is content with less there than makes a git directory; such a one is not looked after.
-    let common = path.parent().and_then(Path::parent).map(|common| at.join(common));
-    let common = common.and_then(|common| Dir::open_ambient_dir(common, cap_std::ambient_authority()).ok());
+    let common = path
+        .parent()
+        .and_then(Path::parent)
+        .map(|common| at.join(common));
+    let common =
+        common.and_then(|common| Dir::open_ambient_dir(common, cap_std::ambient_authority()).ok());
     let is_common = common.is_some_and(|common| is_git_directory(&common, Path::new("")));
     !(is_worktree && is_common && held.is_some_and(|held| held == Path::new("../..")))
 }
 
 /// Whether there is a hook that git would run; git's own examples are none.
 fn has_hooks(dir: &Dir) -> bool {
-    match dir.open_dir_nofollow("hooks").and_then(|hooks| hooks.entries()) {
+    match dir
+        .open_dir_nofollow("hooks")
+        .and_then(|hooks| hooks.entries())
+    {
         Ok(entries) => {
             let is_example = |name: OsString| name.as_encoded_bytes().ends_with(b".sample");
-            entries.into_iter().any(|entry| entry.map_or(true, |entry| !is_example(entry.file_name())))
+            entries
+                .into_iter()
+                .any(|entry| entry.map_or(true, |entry| !is_example(entry.file_name())))
         }
         Err(_) => exists(dir, Path::new("hooks")),
     }
@@ -251,7 +303,9 @@ fn keep_harmless(dir: &Dir, name: &str) -> io::Result<bool> {
     if dir.open(name)?.read_to_string(&mut text).is_err() {
         return remove(dir, name);
     }
-    let Some(harmless) = config::harmless(&text) else { return Ok(false) };
+    let Some(harmless) = config::harmless(&text) else {
+        return Ok(false);
+    };
     remove(dir, name)?;
     let mut file = dir.open_with(name, OpenOptions::new().write(true).create_new(true))?;
     file.write_all(harmless.as_bytes())?;

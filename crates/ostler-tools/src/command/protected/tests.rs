@@ -13,7 +13,11 @@ fn workspace() -> tempfile::TempDir {
     fs::write(dir.path().join(".ostler/sandbox.toml"), "[sandbox]\n").unwrap();
     fs::write(dir.path().join(".git/config"), "[core]\n").unwrap();
     fs::write(dir.path().join(".git/hooks/pre-commit"), "#!/bin/sh\n").unwrap();
-    fs::set_permissions(dir.path().join(".git/hooks/pre-commit"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(
+        dir.path().join(".git/hooks/pre-commit"),
+        fs::Permissions::from_mode(0o755),
+    )
+    .unwrap();
     dir
 }
 
@@ -22,11 +26,19 @@ fn tree(root: &Path) -> Entries {
     let mut all = Entries::new();
     for name in root.entries().unwrap() {
         let name = PathBuf::from(name.unwrap().file_name());
-        let extent = if name == Path::new(GIT) { Extent::Itself } else { Extent::Tree };
+        let extent = if name == Path::new(GIT) {
+            Extent::Itself
+        } else {
+            Extent::Tree
+        };
         all.extend(collect(&root, &name, extent).ok().unwrap_or_default());
     }
     for path in [".git/config", ".git/hooks", ".git/commondir"] {
-        all.extend(collect(&root, Path::new(path), Extent::Tree).ok().unwrap_or_default());
+        all.extend(
+            collect(&root, Path::new(path), Extent::Tree)
+                .ok()
+                .unwrap_or_default(),
+        );
     }
     all
 }
@@ -39,13 +51,24 @@ fn after(command: &str, harm: impl Fn(&Path)) -> Vec<String> {
     let before = tree(dir.path());
     let snapshot = Snapshot::take(dir.path(), command).unwrap();
     harm(dir.path());
-    let Restored { put_back: told, failed } = snapshot.restore();
+    let Restored {
+        put_back: told,
+        failed,
+    } = snapshot.restore();
     assert_eq!(failed, [""; 0]);
     if command != "git" {
         assert_eq!(tree(dir.path()), before, "it is as before");
     }
-    assert_eq!(fs::read_to_string(outside.path().join("precious")).unwrap(), "x", "what is outside is untouched");
-    assert_eq!(snapshot.restore(), Restored::default(), "the second time there is nothing to do");
+    assert_eq!(
+        fs::read_to_string(outside.path().join("precious")).unwrap(),
+        "x",
+        "what is outside is untouched"
+    );
+    assert_eq!(
+        snapshot.restore(),
+        Restored::default(),
+        "the second time there is nothing to do"
+    );
     told
 }
 
@@ -54,11 +77,22 @@ fn after(command: &str, harm: impl Fn(&Path)) -> Vec<String> {
 fn what_a_command_did_to_protected_files_is_undone() {
     assert_eq!(after("just", |_| ()), [""; 0]);
     let write = |path: &'static str| move |root: &Path| fs::write(root.join(path), "evil").unwrap();
-    assert_eq!(after("just", write(".ostler/sandbox.toml")), [".ostler/sandbox.toml"]);
+    assert_eq!(
+        after("just", write(".ostler/sandbox.toml")),
+        [".ostler/sandbox.toml"]
+    );
     assert_eq!(after("just", write(".git/config")), [".git/config"]);
-    assert_eq!(after("just", write(".git/hooks/post-checkout")), [".git/hooks/post-checkout"]);
+    assert_eq!(
+        after("just", write(".git/hooks/post-checkout")),
+        [".git/hooks/post-checkout"]
+    );
     assert_eq!(after("just", write(".git/commondir")), [".git/commondir"]);
-    assert_eq!(after("just", |root| fs::remove_dir_all(root.join(".ostler")).unwrap()).len(), 2);
+    assert_eq!(
+        after("just", |root| fs::remove_dir_all(root.join(".ostler"))
+            .unwrap())
+        .len(),
+        2
+    );
     assert_eq!(
         after("just", |root| {
             let mode = fs::Permissions::from_mode(0o644);
@@ -68,17 +102,31 @@ fn what_a_command_did_to_protected_files_is_undone() {
     );
     assert_eq!(after("git", write(".git/config")), [".git/config"]);
     let noted = |root: &Path| {
-        fs::write(root.join(".git/config"), "[core]\n[branch \"x\"]\n\tremote = .\n\tmerge = refs/heads/y\n").unwrap();
+        fs::write(
+            root.join(".git/config"),
+            "[core]\n[branch \"x\"]\n\tremote = .\n\tmerge = refs/heads/y\n",
+        )
+        .unwrap();
     };
     assert_eq!(after("git", noted), [""; 0], "git notes what it must");
     assert_eq!(after("just", noted), [".git/config"]);
     let rebasing = |root: &Path| {
         fs::create_dir(root.join(".git/rebase-merge")).unwrap();
-        fs::write(root.join(".git/rebase-merge/git-rebase-todo"), "exec ./evil").unwrap();
+        fs::write(
+            root.join(".git/rebase-merge/git-rebase-todo"),
+            "exec ./evil",
+        )
+        .unwrap();
     };
-    assert_eq!(after("just", rebasing), [".git/rebase-merge", ".git/rebase-merge/git-rebase-todo"]);
+    assert_eq!(
+        after("just", rebasing),
+        [".git/rebase-merge", ".git/rebase-merge/git-rebase-todo"]
+    );
     assert_eq!(after("git", rebasing), [""; 0]);
-    assert_eq!(after("git", write(".git/hooks/pre-push")), [".git/hooks/pre-push"]);
+    assert_eq!(
+        after("git", write(".git/hooks/pre-push")),
+        [".git/hooks/pre-push"]
+    );
 }
 
 // The one who puts things back is not confined: links must not lead it anywhere.
@@ -91,10 +139,17 @@ fn links_do_not_lead_out_of_the_workspace() {
         fs::remove_dir_all(root.join(".ostler")).unwrap();
         symlink(&out, root.join(".ostler")).unwrap();
     });
-    assert!(told.contains(&".git/hooks".to_owned()) && told.contains(&".ostler".to_owned()), "{told:?}");
+    assert!(
+        told.contains(&".git/hooks".to_owned()) && told.contains(&".ostler".to_owned()),
+        "{told:?}"
+    );
     let told = after("just", |root| {
         fs::remove_dir_all(root.join(".git")).unwrap();
-        symlink(fs::read_link(root.join("link-out")).unwrap(), root.join(".git")).unwrap();
+        symlink(
+            fs::read_link(root.join("link-out")).unwrap(),
+            root.join(".git"),
+        )
+        .unwrap();
     });
     assert!(told.contains(&".git".to_owned()), "{told:?}");
 }
@@ -103,7 +158,10 @@ fn links_do_not_lead_out_of_the_workspace() {
 fn a_tree_that_is_too_large_is_refused_and_one_that_became_so_is_put_back() {
     let dir = workspace();
     fs::write(dir.path().join(".ostler/large"), vec![0; 5 * 1024 * 1024]).unwrap();
-    assert_eq!(Snapshot::take(dir.path(), "just").unwrap_err().code, Code::TooLarge);
+    assert_eq!(
+        Snapshot::take(dir.path(), "just").unwrap_err().code,
+        Code::TooLarge
+    );
     let told = after("just", |root| {
         for number in 0..3000 {
             fs::write(root.join(format!(".git/hooks/{number}")), "").unwrap();
@@ -115,8 +173,13 @@ fn a_tree_that_is_too_large_is_refused_and_one_that_became_so_is_put_back() {
 // What is in the way cannot stop it: no mode, no depth.
 #[test]
 fn contents_do_not_keep_things_from_being_put_back() {
-    let shut = |root: &Path, path: &str| fs::set_permissions(root.join(path), fs::Permissions::from_mode(0o0)).unwrap();
-    assert_eq!(after("just", |root| shut(root, ".git/hooks")), [".git/hooks"]);
+    let shut = |root: &Path, path: &str| {
+        fs::set_permissions(root.join(path), fs::Permissions::from_mode(0o0)).unwrap()
+    };
+    assert_eq!(
+        after("just", |root| shut(root, ".git/hooks")),
+        [".git/hooks"]
+    );
     assert!(after("just", |root| shut(root, ".git")).contains(&".git".to_owned()));
     let told = after("just", |root| {
         fs::write(root.join(".ostler/x"), "").unwrap();
@@ -127,7 +190,8 @@ fn contents_do_not_keep_things_from_being_put_back() {
     });
     assert!(told.contains(&".ostler".to_owned()), "{told:?}");
     let told = after("just", |root| {
-        let hooks = Dir::open_ambient_dir(root.join(".git/hooks"), cap_std::ambient_authority()).unwrap();
+        let hooks =
+            Dir::open_ambient_dir(root.join(".git/hooks"), cap_std::ambient_authority()).unwrap();
         let mut at = hooks;
         for _ in 0..3000 {
             at.create_dir("dddd").unwrap();

@@ -56,10 +56,19 @@ mod tests {
     // A build without the feature fails closed: no layer is entered, and what requires one does not run.
     #[test]
     fn nothing_that_requires_a_layer_can_run_without_the_feature() {
-        let entered = files::Fence::build(&Confinement::default()).unwrap().enter(Layers::default());
-        let entered = entered.with(syscalls::Filters::build(Network::None).unwrap().enter(Layers::default()));
+        let entered = files::Fence::build(&Confinement::default())
+            .unwrap()
+            .enter(Layers::default());
+        let entered = entered.with(
+            syscalls::Filters::build(Network::None)
+                .unwrap()
+                .enter(Layers::default()),
+        );
         for required in [Required::Files, Required::Everything] {
-            assert!(!required.is_met(entered, files::abi(), Network::None), "{required:?}");
+            assert!(
+                !required.is_met(entered, files::abi(), Network::None),
+                "{required:?}"
+            );
         }
     }
 }

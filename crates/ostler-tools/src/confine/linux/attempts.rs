@@ -44,14 +44,21 @@ type Attempt = fn(&str) -> io::Result<String>;
 
 /// Each takes one argument: a path, a number, a name; or nothing.
 const ALL: &[(&str, Attempt)] = &[
-    ("write", |path| done(File::create_new(path)?.write_all(b"x"))),
+    ("write", |path| {
+        done(File::create_new(path)?.write_all(b"x"))
+    }),
     ("overwrite", |path| done(fs::write(path, "x"))),
     ("read", |path| fs::read_to_string(path)),
     ("remove", |path| done(fs::remove_file(path))),
-    ("change_mode", |path| done(fs::set_permissions(path, fs::Permissions::from_mode(0o777)))),
+    ("change_mode", |path| {
+        done(fs::set_permissions(path, fs::Permissions::from_mode(0o777)))
+    }),
     ("set_user_id", |path| {
         fs::write(path, "x")?;
-        done(fs::set_permissions(path, fs::Permissions::from_mode(0o4755)))
+        done(fs::set_permissions(
+            path,
+            fs::Permissions::from_mode(0o4755),
+        ))
     }),
     ("read_through_link", |path| {
         let _ = fs::remove_file("link");
@@ -62,22 +69,39 @@ const ALL: &[(&str, Attempt)] = &[
         fs::hard_link(path, "hard")?;
         fs::read_to_string("hard")
     }),
-    ("read_through_proc", |path| fs::read_to_string(format!("/proc/self/root{path}"))),
-    ("read_environment_of", |pid| fs::read_to_string(format!("/proc/{pid}/environ"))),
-    ("read_memory_of", |pid| done(File::options().read(true).write(true).open(format!("/proc/{pid}/mem")))),
+    ("read_through_proc", |path| {
+        fs::read_to_string(format!("/proc/self/root{path}"))
+    }),
+    ("read_environment_of", |pid| {
+        fs::read_to_string(format!("/proc/{pid}/environ"))
+    }),
+    ("read_memory_of", |pid| {
+        done(
+            File::options()
+                .read(true)
+                .write(true)
+                .open(format!("/proc/{pid}/mem")),
+        )
+    }),
     ("signal", |pid| call(|| signal(pid))),
     ("trace", |pid| call(|| trace(pid))),
     ("connect_tcp", |port| {
         let to = (Ipv4Addr::LOCALHOST, number(port)?).into();
         done(TcpStream::connect_timeout(&to, Duration::from_secs(2)))
     }),
-    ("send_udp", |port| done(UdpSocket::bind("127.0.0.1:0")?.send_to(b"x", (Ipv4Addr::LOCALHOST, number(port)?)))),
+    ("send_udp", |port| {
+        done(UdpSocket::bind("127.0.0.1:0")?.send_to(b"x", (Ipv4Addr::LOCALHOST, number(port)?)))
+    }),
     ("connect_local", |path| done(UnixStream::connect(path))),
     ("connect_abstract", |name| {
         done(SocketAddr::from_abstract_name(name).and_then(|to| UnixStream::connect_addr(&to)))
     }),
-    ("raw_socket", |_| call(|| socket(libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_ICMP))),
-    ("packet_socket", |_| call(|| socket(libc::AF_PACKET, libc::SOCK_RAW, 0))),
+    ("raw_socket", |_| {
+        call(|| socket(libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_ICMP))
+    }),
+    ("packet_socket", |_| {
+        call(|| socket(libc::AF_PACKET, libc::SOCK_RAW, 0))
+    }),
     ("mount", |_| {
         use rustix::mount::{MountFlags, mount};
         done(mount("none", ".", "tmpfs", MountFlags::empty(), None).map_err(io::Error::from))
@@ -90,8 +114,12 @@ const ALL: &[(&str, Attempt)] = &[
     ("read_variable", |name| {
         let environment = fs::read("/proc/self/environ")?;
         let start = format!("{name}=");
-        let found = environment.split(|byte| *byte == 0).find(|entry| entry.starts_with(start.as_bytes()));
-        found.map(|_| String::new()).ok_or_else(|| io::Error::other("it is not set"))
+        let found = environment
+            .split(|byte| *byte == 0)
+            .find(|entry| entry.starts_with(start.as_bytes()));
+        found
+            .map(|_| String::new())
+            .ok_or_else(|| io::Error::other("it is not set"))
     }),
     ("long_file", |length| long_file(number(length)?)),
     ("open_files", |count| {
@@ -106,13 +134,21 @@ const ALL: &[(&str, Attempt)] = &[
     }),
     ("stay", |_| stay()),
     ("idle", |_| idle()),
-    ("unnamed_set_user_id", |path| call(|| unnamed_set_user_id(path))),
-    ("datagram_pair", |path| call(|| through_pair(libc::SOCK_DGRAM, path))),
-    ("raw_pair", |path| call(|| through_pair(libc::SOCK_RAW, path))),
+    ("unnamed_set_user_id", |path| {
+        call(|| unnamed_set_user_id(path))
+    }),
+    ("datagram_pair", |path| {
+        call(|| through_pair(libc::SOCK_DGRAM, path))
+    }),
+    ("raw_pair", |path| {
+        call(|| through_pair(libc::SOCK_RAW, path))
+    }),
     ("set_priority", |pid| call(|| set_priority(number(pid)?))),
     ("set_scheduler", |pid| call(|| set_scheduler(number(pid)?))),
     ("set_affinity", |pid| call(|| set_affinity(number(pid)?))),
-    ("set_io_priority", |pid| call(|| set_io_priority(number(pid)?))),
+    ("set_io_priority", |pid| {
+        call(|| set_io_priority(number(pid)?))
+    }),
     ("plant_repository", |dir| plant_repository(Path::new(dir))),
     ("storm", |hook| storm(hook)),
     ("memory", |mega| memory(number(mega)?)),
@@ -121,7 +157,9 @@ const ALL: &[(&str, Attempt)] = &[
 /// Makes one attempt: its name, and what it is about.
 #[must_use]
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Tried {
-    let mut args = args.into_iter().map(|arg| arg.to_string_lossy().into_owned());
+    let mut args = args
+        .into_iter()
+        .map(|arg| arg.to_string_lossy().into_owned());
     let name = args.next().unwrap_or_default();
     let about = args.next().unwrap_or_default();
     match ALL.iter().find(|(known, _)| *known == name) {
@@ -147,7 +185,9 @@ fn number<T: std::str::FromStr>(text: &str) -> io::Result<T> {
 
 fn signal(pid: &str) -> io::Result<libc::c_long> {
     let pid = rustix::process::Pid::from_raw(number(pid)?).ok_or(io::ErrorKind::InvalidInput)?;
-    rustix::process::test_kill_process(pid).map(|()| 0).map_err(io::Error::from)
+    rustix::process::test_kill_process(pid)
+        .map(|()| 0)
+        .map_err(io::Error::from)
 }
 
 fn long_file(length: u64) -> io::Result<String> {
@@ -165,32 +205,53 @@ fn trace(pid: &str) -> io::Result<libc::c_long> {
 }
 
 #[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
-fn socket(family: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<libc::c_long> {
+fn socket(
+    family: libc::c_int,
+    kind: libc::c_int,
+    protocol: libc::c_int,
+) -> io::Result<libc::c_long> {
     // SAFETY: the call takes numbers only.
-    checked(libc::c_long::from(unsafe { libc::socket(family, kind, protocol) }))
+    checked(libc::c_long::from(unsafe {
+        libc::socket(family, kind, protocol)
+    }))
 }
 
 #[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
 fn unshare() -> io::Result<libc::c_long> {
     // SAFETY: the call takes a number only.
-    checked(libc::c_long::from(unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) }))
+    checked(libc::c_long::from(unsafe {
+        libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS)
+    }))
 }
 
 /// Root tries to become somebody else, and everybody else to become root.
 #[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
 fn other_user() -> io::Result<libc::c_long> {
-    let wanted = if rustix::process::geteuid().is_root() { 65534 } else { 0 };
+    let wanted = if rustix::process::geteuid().is_root() {
+        65534
+    } else {
+        0
+    };
     // SAFETY: the call takes a number only, and this process has one thread.
     checked(unsafe { libc::syscall(libc::SYS_setuid, wanted) })
 }
 
 #[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
 fn set_clock() -> io::Result<libc::c_long> {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: both calls get a structure that lives until they return. What is set is what it was.
     unsafe {
-        checked(libc::c_long::from(libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut now)))?;
-        checked(libc::c_long::from(libc::clock_settime(libc::CLOCK_REALTIME, &raw const now)))
+        checked(libc::c_long::from(libc::clock_gettime(
+            libc::CLOCK_REALTIME,
+            &raw mut now,
+        )))?;
+        checked(libc::c_long::from(libc::clock_settime(
+            libc::CLOCK_REALTIME,
+            &raw const now,
+        )))
     }
 }
 
@@ -210,7 +271,9 @@ fn kernel_log() -> io::Result<libc::c_long> {
 
 /// Starts so many processes at once; they end soon, or with this one.
 fn crowd(count: u32) -> io::Result<String> {
-    let started = (0..count).map(|_| fork(Duration::from_secs(2))).collect::<io::Result<Vec<_>>>()?;
+    let started = (0..count)
+        .map(|_| fork(Duration::from_secs(2)))
+        .collect::<io::Result<Vec<_>>>()?;
     // Where the kernel sets no limit, whoever watches gets a moment to see it.
     std::thread::sleep(Duration::from_millis(600));
     Ok(started.len().to_string())
@@ -234,16 +297,26 @@ fn plant_repository(dir: &Path) -> io::Result<String> {
         fs::create_dir_all(git.join(part))?;
     }
     fs::write(git.join("HEAD"), "ref: refs/heads/main\n")?;
-    fs::write(git.join("config"), "[core]\n\tbare = false\n\tfsmonitor = ./program\n")?;
+    fs::write(
+        git.join("config"),
+        "[core]\n\tbare = false\n\tfsmonitor = ./program\n",
+    )?;
     done(fs::write(git.join("hooks/post-checkout"), "#!/bin/sh\n"))
 }
 
 /// Takes so much memory, and uses it.
 fn memory(mega: usize) -> io::Result<String> {
     let mut taken = Vec::new();
-    taken.try_reserve_exact(mega << 20).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+    taken
+        .try_reserve_exact(mega << 20)
+        .map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
     taken.resize(mega << 20, 1_u8);
-    Ok(taken.iter().step_by(4096).map(|byte| u64::from(*byte)).sum::<u64>().to_string())
+    Ok(taken
+        .iter()
+        .step_by(4096)
+        .map(|byte| u64::from(*byte))
+        .sum::<u64>()
+        .to_string())
 }
 
 /// A file of root that runs as root, which has its mode before it has a name.
@@ -252,10 +325,20 @@ fn unnamed_set_user_id(path: &str) -> io::Result<libc::c_long> {
     let named = std::ffi::CString::new(path)?;
     // SAFETY: the calls take numbers, and texts that live until they return.
     unsafe {
-        let file = checked(libc::c_long::from(libc::open(c".".as_ptr(), libc::O_TMPFILE | libc::O_WRONLY, 0o4755)))?;
+        let file = checked(libc::c_long::from(libc::open(
+            c".".as_ptr(),
+            libc::O_TMPFILE | libc::O_WRONLY,
+            0o4755,
+        )))?;
         let source = std::ffi::CString::new(format!("/proc/self/fd/{file}"))?;
         let (here, flag) = (libc::AT_FDCWD, libc::AT_SYMLINK_FOLLOW);
-        checked(libc::c_long::from(libc::linkat(here, source.as_ptr(), here, named.as_ptr(), flag)))
+        checked(libc::c_long::from(libc::linkat(
+            here,
+            source.as_ptr(),
+            here,
+            named.as_ptr(),
+            flag,
+        )))
     }
 }
 
@@ -263,15 +346,30 @@ fn unnamed_set_user_id(path: &str) -> io::Result<libc::c_long> {
 #[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
 fn through_pair(kind: libc::c_int, path: &str) -> io::Result<libc::c_long> {
     let mut pair = [0; 2];
-    let mut address = libc::sockaddr_un { sun_family: 1, sun_path: [0; 108] };
+    let mut address = libc::sockaddr_un {
+        sun_family: 1,
+        sun_path: [0; 108],
+    };
     for (to, from) in address.sun_path.iter_mut().zip(path.bytes()) {
         *to = from.cast_signed();
     }
     let length = libc::socklen_t::try_from(size_of::<libc::sockaddr_un>()).unwrap_or(0);
     // SAFETY: the kernel writes two numbers, and reads an address of the length that is given; all live until the calls return.
     unsafe {
-        checked(libc::c_long::from(libc::socketpair(libc::AF_UNIX, kind, 0, pair.as_mut_ptr())))?;
-        let sent = libc::sendto(pair[0], c"x".as_ptr().cast(), 1, 0, (&raw const address).cast(), length);
+        checked(libc::c_long::from(libc::socketpair(
+            libc::AF_UNIX,
+            kind,
+            0,
+            pair.as_mut_ptr(),
+        )))?;
+        let sent = libc::sendto(
+            pair[0],
+            c"x".as_ptr().cast(),
+            1,
+            0,
+            (&raw const address).cast(),
+            length,
+        );
         checked(libc::c_long::try_from(sent).unwrap_or(-1))
     }
 }
@@ -286,14 +384,28 @@ fn set_priority(pid: libc::id_t) -> io::Result<libc::c_long> {
 fn set_scheduler(pid: libc::pid_t) -> io::Result<libc::c_long> {
     let lowest = libc::sched_param { sched_priority: 0 };
     // SAFETY: the kernel reads one structure, which lives until the call returns.
-    checked(unsafe { libc::syscall(libc::SYS_sched_setscheduler, pid, libc::SCHED_IDLE, &raw const lowest) })
+    checked(unsafe {
+        libc::syscall(
+            libc::SYS_sched_setscheduler,
+            pid,
+            libc::SCHED_IDLE,
+            &raw const lowest,
+        )
+    })
 }
 
 #[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
 fn set_affinity(pid: libc::pid_t) -> io::Result<libc::c_long> {
     let first = 1_u64;
     // SAFETY: the kernel reads as many bytes as are given, which live until the call returns.
-    checked(unsafe { libc::syscall(libc::SYS_sched_setaffinity, pid, size_of::<u64>(), &raw const first) })
+    checked(unsafe {
+        libc::syscall(
+            libc::SYS_sched_setaffinity,
+            pid,
+            size_of::<u64>(),
+            &raw const first,
+        )
+    })
 }
 
 #[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]

@@ -34,9 +34,15 @@ pub(super) fn may_administrate() -> bool {
 }
 
 fn current() -> io::Result<[Words; 2]> {
-    let header = Header { version: VERSION, pid: 0 };
+    let header = Header {
+        version: VERSION,
+        pid: 0,
+    };
     let mut words = [Words::default(); 2];
-    #[expect(unsafe_code, reason = "there is no safe wrapper that may be called between fork and exec")]
+    #[expect(
+        unsafe_code,
+        reason = "there is no safe wrapper that may be called between fork and exec"
+    )]
     // SAFETY: both structures are laid out as the kernel's and live until the call returns.
     checked(unsafe { libc::syscall(libc::SYS_capget, &raw const header, &raw mut words) })?;
     Ok(words)
@@ -49,21 +55,39 @@ pub(super) fn drop_all() -> io::Result<()> {
         return Ok(());
     }
     for capability in 0..64_u32 {
-        #[expect(unsafe_code, reason = "there is no safe wrapper that may be called between fork and exec")]
+        #[expect(
+            unsafe_code,
+            reason = "there is no safe wrapper that may be called between fork and exec"
+        )]
         // SAFETY: the call takes numbers only.
-        let dropped = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(capability), 0, 0, 0) };
+        let dropped = unsafe {
+            libc::prctl(
+                libc::PR_CAPBSET_DROP,
+                libc::c_ulong::from(capability),
+                0,
+                0,
+                0,
+            )
+        };
         if dropped != 0 {
             let error = io::Error::last_os_error();
             match error.raw_os_error() {
                 Some(libc::EINVAL) => break, // the kernel has no more of them
-                Some(libc::EPERM) => break,  // no_new_privs keeps exec from giving what is dropped below
+                Some(libc::EPERM) => break, // no_new_privs keeps exec from giving what is dropped below
                 _ => return Err(error),
             }
         }
     }
-    let header = Header { version: VERSION, pid: 0 };
+    let header = Header {
+        version: VERSION,
+        pid: 0,
+    };
     let words = [Words::default(); 2];
-    #[expect(unsafe_code, reason = "there is no safe wrapper that may be called between fork and exec")]
+    #[expect(
+        unsafe_code,
+        reason = "there is no safe wrapper that may be called between fork and exec"
+    )]
     // SAFETY: both structures are laid out as the kernel's and live until the call returns.
-    checked(unsafe { libc::syscall(libc::SYS_capset, &raw const header, &raw const words) }).map(|_| ())
+    checked(unsafe { libc::syscall(libc::SYS_capset, &raw const header, &raw const words) })
+        .map(|_| ())
 }

@@ -20,7 +20,11 @@ pub(super) struct Entry(Vec<OwnedFd>);
 impl Entry {
     /// Async-signal-safe: one write each. `0` is whoever writes it.
     pub(super) fn enter(&self) -> io::Result<()> {
-        self.0.iter().try_for_each(|door| rustix::io::write(door.as_fd(), b"0").map(|_| ()).map_err(io::Error::from))
+        self.0.iter().try_for_each(|door| {
+            rustix::io::write(door.as_fd(), b"0")
+                .map(|_| ())
+                .map_err(io::Error::from)
+        })
     }
 }
 
@@ -49,11 +53,18 @@ impl Kept {
     }
 
     pub(super) fn ran_out_of_memory(&self) -> bool {
-        let files = self.dirs.iter().flat_map(|dir| ["memory.events", "memory.oom_control"].map(|file| dir.join(file)));
-        files.filter_map(|file| fs::read_to_string(file).ok()).any(|text| {
-            let killed = text.lines().filter_map(|line| line.strip_prefix("oom_kill "));
-            killed.into_iter().any(|count| count.trim() != "0")
-        })
+        let files = self
+            .dirs
+            .iter()
+            .flat_map(|dir| ["memory.events", "memory.oom_control"].map(|file| dir.join(file)));
+        files
+            .filter_map(|file| fs::read_to_string(file).ok())
+            .any(|text| {
+                let killed = text
+                    .lines()
+                    .filter_map(|line| line.strip_prefix("oom_kill "));
+                killed.into_iter().any(|count| count.trim() != "0")
+            })
     }
 }
 
@@ -61,7 +72,10 @@ fn clear(dir: &Path) {
     let _ = fs::write(dir.join("cgroup.kill"), "1"); // since Linux 5.14, in the newer hierarchy
     for _ in 0..100 {
         let listed = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
-        let mut left = listed.lines().filter_map(|line| rustix::process::Pid::from_raw(line.parse().ok()?)).peekable();
+        let mut left = listed
+            .lines()
+            .filter_map(|line| rustix::process::Pid::from_raw(line.parse().ok()?))
+            .peekable();
         if left.peek().is_none() {
             return;
         }
@@ -97,10 +111,25 @@ pub(super) fn make(limits: &Rlimits) -> (Entry, Kept) {
     if !is_root() {
         return (entry, kept);
     }
-    let name = format!("{PREFIX}{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-    let wanted = [("pids", limits.processes.map(|most| most.saturating_add(AROUND))), ("memory", limits.memory)];
-    for (controller, most) in wanted.into_iter().filter_map(|(controller, most)| Some((controller, most?))) {
-        let Some(parent) = parent(controller) else { continue };
+    let name = format!(
+        "{PREFIX}{}-{}",
+        std::process::id(),
+        COUNT.fetch_add(1, Ordering::Relaxed)
+    );
+    let wanted = [
+        (
+            "pids",
+            limits.processes.map(|most| most.saturating_add(AROUND)),
+        ),
+        ("memory", limits.memory),
+    ];
+    for (controller, most) in wanted
+        .into_iter()
+        .filter_map(|(controller, most)| Some((controller, most?)))
+    {
+        let Some(parent) = parent(controller) else {
+            continue;
+        };
         let dir = parent.join(&name);
         if !kept.dirs.contains(&dir) {
             remove_stale(&parent);
@@ -125,11 +154,18 @@ const AROUND: u64 = 2;
 
 fn limit(controller: &str, dir: &Path, most: u64) -> io::Result<()> {
     let newer = dir.join(format!("{controller}.max"));
-    let file = if newer.exists() { newer } else { dir.join("memory.limit_in_bytes") };
+    let file = if newer.exists() {
+        newer
+    } else {
+        dir.join("memory.limit_in_bytes")
+    };
     fs::write(file, most.to_string())?;
     if controller == "memory" {
         // Otherwise the excess is only moved to the disk.
-        for (file, most) in [("memory.swap.max", "0".to_owned()), ("memory.memsw.limit_in_bytes", most.to_string())] {
+        for (file, most) in [
+            ("memory.swap.max", "0".to_owned()),
+            ("memory.memsw.limit_in_bytes", most.to_string()),
+        ] {
             let _ = fs::write(dir.join(file), most);
         }
     }
@@ -140,7 +176,9 @@ fn limit(controller: &str, dir: &Path, most: u64) -> io::Result<()> {
 fn remove_stale(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let maker = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
+        let maker = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
         if maker.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
             let _ = fs::remove_dir(entry.path());
         }
@@ -161,12 +199,14 @@ fn parent(controller: &str) -> Option<PathBuf> {
         let (controllers, path) = rest.split_once(':')?;
         let root = Path::new("/sys/fs/cgroup");
         if controllers.split(',').any(|name| name == controller) {
-            return Some(below(&root.join(controller), path)).filter(|dir| dir.join("cgroup.procs").exists());
+            return Some(below(&root.join(controller), path))
+                .filter(|dir| dir.join("cgroup.procs").exists());
         }
         // The newer hierarchy, where its children have the controller.
         let dir = below(root, path);
         let control = fs::read_to_string(dir.join("cgroup.subtree_control")).ok()?;
-        let counted = controllers.is_empty() && control.split_whitespace().any(|name| name == controller);
+        let counted =
+            controllers.is_empty() && control.split_whitespace().any(|name| name == controller);
         counted.then_some(dir)
     })
 }

@@ -36,24 +36,43 @@ pub(super) fn plan(confinement: &Confinement) -> Option<Plan> {
     let write = real(&confinement.write)?;
     let protected = real(&confinement.protected)?;
     if capabilities::may_administrate() {
-        return Some(Plan { flags, maps: Vec::new(), write, protected });
+        return Some(Plan {
+            flags,
+            maps: Vec::new(),
+            write,
+            protected,
+        });
     }
     if !users_may() {
         return None;
     }
-    let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let (user, group) = (
+        rustix::process::geteuid().as_raw(),
+        rustix::process::getegid().as_raw(),
+    );
     let maps = [
         ("/proc/self/setgroups", "deny".to_owned()),
         ("/proc/self/uid_map", format!("{user} {user} 1")),
         ("/proc/self/gid_map", format!("{group} {group} 1")),
     ];
-    let maps = maps.into_iter().map(|(file, map)| Some((text(Path::new(file))?, map.into_bytes())));
-    Some(Plan { flags: flags | libc::CLONE_NEWUSER, maps: maps.collect::<Option<_>>()?, write, protected })
+    let maps = maps
+        .into_iter()
+        .map(|(file, map)| Some((text(Path::new(file))?, map.into_bytes())));
+    Some(Plan {
+        flags: flags | libc::CLONE_NEWUSER,
+        maps: maps.collect::<Option<_>>()?,
+        write,
+        protected,
+    })
 }
 
 /// Where paths really are; what does not exist is left out.
 fn real(paths: &[PathBuf]) -> Option<Vec<CString>> {
-    paths.iter().filter_map(|path| path.canonicalize().ok()).map(|path| text(&path)).collect()
+    paths
+        .iter()
+        .filter_map(|path| path.canonicalize().ok())
+        .map(|path| text(&path))
+        .collect()
 }
 
 fn text(path: &Path) -> Option<CString> {
@@ -62,8 +81,13 @@ fn text(path: &Path) -> Option<CString> {
 
 /// Whether any user may make namespaces, as far as the system's settings tell.
 fn users_may() -> bool {
-    let setting =
-        |file: &str| std::fs::read_to_string(Path::new("/proc/sys").join(file)).ok()?.trim().parse::<u64>().ok();
+    let setting = |file: &str| {
+        std::fs::read_to_string(Path::new("/proc/sys").join(file))
+            .ok()?
+            .trim()
+            .parse::<u64>()
+            .ok()
+    };
     Path::new("/proc/self/ns/user").exists()
         && setting("user/max_user_namespaces").is_none_or(|most| most > 0)
         && setting("kernel/unprivileged_userns_clone").is_none_or(|on| on == 1)
@@ -76,11 +100,19 @@ impl Plan {
     /// # Errors
     /// When the system gave namespaces and then refused what makes them usable; the child must not go on then.
     pub(super) fn enter(&self, report: &OwnedFd) -> io::Result<Layers> {
-        let Some(flags) = self.unshare() else { return Ok(Layers::default()) };
+        let Some(flags) = self.unshare() else {
+            return Ok(Layers::default());
+        };
         if !self.maps.iter().all(|(file, map)| write(file, map)) {
             return Err(io::Error::last_os_error());
         }
-        let entered = |flag: libc::c_int, layer| if flags & flag == flag { layer } else { Layers::default() };
+        let entered = |flag: libc::c_int, layer| {
+            if flags & flag == flag {
+                layer
+            } else {
+                Layers::default()
+            }
+        };
         let layers = entered(libc::CLONE_NEWUSER, Layers::USERS)
             .with(entered(libc::CLONE_NEWNET, Layers::NETWORK))
             .with(entered(libc::CLONE_NEWPID, Layers::PIDS));
@@ -95,13 +127,18 @@ impl Plan {
 
     /// Leaves what can be left: a pid namespace may be refused where the others are not.
     fn unshare(&self) -> Option<libc::c_int> {
-        [self.flags | libc::CLONE_NEWPID, self.flags].into_iter().find(|flags| {
-            #[expect(unsafe_code, reason = "there is no safe wrapper that may be called between fork and exec")]
-            // SAFETY: the call takes a number only.
-            unsafe {
-                libc::unshare(*flags) == 0
-            }
-        })
+        [self.flags | libc::CLONE_NEWPID, self.flags]
+            .into_iter()
+            .find(|flags| {
+                #[expect(
+                    unsafe_code,
+                    reason = "there is no safe wrapper that may be called between fork and exec"
+                )]
+                // SAFETY: the call takes a number only.
+                unsafe {
+                    libc::unshare(*flags) == 0
+                }
+            })
     }
 
     /// Makes everything read-only but what stays writable. Only the child sees it.
@@ -115,7 +152,9 @@ impl Plan {
         }
         // Room for a few; whoever names more in a policy gets what the file system gives them, read-only.
         let mut trees: [Option<OwnedFd>; MOST] = [const { None }; MOST];
-        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE
+            | OpenTreeFlags::OPEN_TREE_CLOEXEC
+            | OpenTreeFlags::AT_RECURSIVE;
         for (tree, path) in trees.iter_mut().zip(&self.write) {
             match open_tree(rustix::fs::CWD, path.as_c_str(), flags) {
                 Ok(opened) => *tree = Some(opened),
@@ -126,7 +165,13 @@ impl Plan {
             return Ok(mounted); // before Linux 5.12, or refused
         }
         let place = |tree: &OwnedFd, path: &CString| {
-            move_mount(tree.as_fd(), c"", rustix::fs::CWD, path.as_c_str(), MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+            move_mount(
+                tree.as_fd(),
+                c"",
+                rustix::fs::CWD,
+                path.as_c_str(),
+                MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
+            )
         };
         for (tree, path) in trees.iter().flatten().zip(&self.write) {
             place(tree, path)?;
@@ -148,14 +193,24 @@ impl Plan {
 
 fn make_private() -> io::Result<()> {
     use rustix::mount::{MountPropagationFlags, mount_change};
-    mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).map_err(io::Error::from)
+    mount_change(
+        c"/",
+        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
+    )
+    .map_err(io::Error::from)
 }
 
 /// Memory that the processes of a command share by name, such as the locks of Python's `multiprocessing`. Nobody else sees it.
 fn mount_shared_memory() -> Layers {
     use rustix::mount::{MountFlags, mount};
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    match mount(c"tmpfs", c"/dev/shm", c"tmpfs", flags, c"size=256m,mode=1777") {
+    match mount(
+        c"tmpfs",
+        c"/dev/shm",
+        c"tmpfs",
+        flags,
+        c"size=256m,mode=1777",
+    ) {
         Ok(()) => Layers::SHARED_MEMORY,
         Err(_) => Layers::default(),
     }
@@ -166,8 +221,13 @@ fn mount_proc() -> Layers {
     use rustix::mount::{MountFlags, mount};
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     // Not before the view is private: others must not get this mount.
-    let mounted = make_private().and_then(|()| mount(c"proc", c"/proc", c"proc", flags, None).map_err(io::Error::from));
-    if mounted.is_ok() { Layers::PROC } else { Layers::default() }
+    let mounted = make_private()
+        .and_then(|()| mount(c"proc", c"/proc", c"proc", flags, None).map_err(io::Error::from));
+    if mounted.is_ok() {
+        Layers::PROC
+    } else {
+        Layers::default()
+    }
 }
 
 /// How many writable places there can be.
@@ -199,7 +259,12 @@ fn make_read_only(dir: impl AsFd, path: &std::ffi::CStr) -> io::Result<()> {
         propagation: u64,
         user_namespace: u64,
     }
-    let attributes = Attributes { set: READ_ONLY, clear: 0, propagation: 0, user_namespace: 0 };
+    let attributes = Attributes {
+        set: READ_ONLY,
+        clear: 0,
+        propagation: 0,
+        user_namespace: 0,
+    };
     #[expect(unsafe_code, reason = "there is no safe wrapper")]
     // SAFETY: the structure is laid out as the kernel's, its size is given, and it lives until the call returns.
     let result = unsafe {
@@ -217,6 +282,10 @@ fn make_read_only(dir: impl AsFd, path: &std::ffi::CStr) -> io::Result<()> {
 
 fn write(file: &CString, text: &[u8]) -> bool {
     use rustix::fs::{Mode, OFlags};
-    let opened = rustix::fs::open(file.as_c_str(), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
+    let opened = rustix::fs::open(
+        file.as_c_str(),
+        OFlags::WRONLY | OFlags::CLOEXEC,
+        Mode::empty(),
+    );
     opened.is_ok_and(|fd| rustix::io::write(&fd, text).is_ok())
 }

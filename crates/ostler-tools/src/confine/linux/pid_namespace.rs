@@ -31,8 +31,18 @@ pub(super) fn fork_first(report: &OwnedFd) -> io::Result<OwnedFd> {
             rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
             // If the waiter went before the line above, its end of the pipe is closed.
             let mut end = [PollFd::new(&write, PollFlags::empty())];
-            poll(&mut end, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 }))?;
-            if end[0].revents().contains(PollFlags::ERR) { exit(1) } else { Ok(write) }
+            poll(
+                &mut end,
+                Some(&rustix::event::Timespec {
+                    tv_sec: 0,
+                    tv_nsec: 0,
+                }),
+            )?;
+            if end[0].revents().contains(PollFlags::ERR) {
+                exit(1)
+            } else {
+                Ok(write)
+            }
         }
         first => {
             let [a, b, c, d] = first.to_ne_bytes();
@@ -65,7 +75,10 @@ pub(super) fn fork_command(status: OwnedFd) -> io::Result<()> {
 /// Keeps `fd` as descriptor 0 and closes all others: the streams are the command's. No signal ends this process but SIGKILL, and
 /// nobody looks into its memory, which is a copy of its parent's.
 fn hold_only(fd: &OwnedFd) {
-    #[expect(unsafe_code, reason = "there is no safe wrapper that may be called between fork and exec")]
+    #[expect(
+        unsafe_code,
+        reason = "there is no safe wrapper that may be called between fork and exec"
+    )]
     // SAFETY: the calls take numbers, and a set of signals that lives until they return. Nothing in this process uses the
     // descriptors that are closed any more.
     unsafe {
@@ -75,7 +88,13 @@ fn hold_only(fd: &OwnedFd) {
         libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
         libc::dup2(fd.as_raw_fd(), 0);
-        if libc::syscall(libc::SYS_close_range, 1 as libc::c_uint, libc::c_uint::MAX, 0) != 0 {
+        if libc::syscall(
+            libc::SYS_close_range,
+            1 as libc::c_uint,
+            libc::c_uint::MAX,
+            0,
+        ) != 0
+        {
             for number in 1..1024 {
                 libc::close(number);
             }
@@ -132,7 +151,10 @@ enum Reaped {
 
 fn reap_one() -> Reaped {
     let mut status = 0;
-    #[expect(unsafe_code, reason = "there is no safe wrapper that waits for every kind of child")]
+    #[expect(
+        unsafe_code,
+        reason = "there is no safe wrapper that waits for every kind of child"
+    )]
     // SAFETY: the kernel writes one number, which lives until the call returns.
     let ended = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL | libc::WNOHANG) };
     match ended {
@@ -144,7 +166,10 @@ fn reap_one() -> Reaped {
 
 /// Waits for the next signal that matters: the end of a child, or SIGTERM. Both are blocked, so none is lost.
 fn next_signal() -> libc::c_int {
-    #[expect(unsafe_code, reason = "there is no safe wrapper that may be called between fork and exec")]
+    #[expect(
+        unsafe_code,
+        reason = "there is no safe wrapper that may be called between fork and exec"
+    )]
     // SAFETY: the set of signals lives until the calls return.
     unsafe {
         let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
@@ -156,7 +181,10 @@ fn next_signal() -> libc::c_int {
 }
 
 fn kill(receiver: libc::pid_t, signal: libc::c_int) {
-    #[expect(unsafe_code, reason = "there is no safe wrapper for a process or a group by one number")]
+    #[expect(
+        unsafe_code,
+        reason = "there is no safe wrapper for a process or a group by one number"
+    )]
     // SAFETY: the call takes numbers only.
     unsafe {
         libc::kill(receiver, signal);
@@ -185,10 +213,16 @@ fn fork() -> io::Result<libc::pid_t> {
 
 /// Ends this process by the signal that ended the command.
 fn die_of(signal: i32) -> ! {
-    #[expect(unsafe_code, reason = "there is no safe wrapper that may be called between fork and exec")]
+    #[expect(
+        unsafe_code,
+        reason = "there is no safe wrapper that may be called between fork and exec"
+    )]
     // SAFETY: the calls take numbers, and structures that live until they return.
     unsafe {
-        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        let none = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
         libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
         libc::signal(signal, libc::SIG_DFL);
         let mut only = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
@@ -201,7 +235,10 @@ fn die_of(signal: i32) -> ! {
 }
 
 fn exit(code: i32) -> ! {
-    #[expect(unsafe_code, reason = "the safe way to exit runs handlers of the process that was forked")]
+    #[expect(
+        unsafe_code,
+        reason = "the safe way to exit runs handlers of the process that was forked"
+    )]
     // SAFETY: the call does not return and touches no memory.
     unsafe {
         libc::_exit(code)

@@ -26,11 +26,18 @@ impl Plan {
             (Resource::Nofile, limits.open_files),
             (Resource::Data, limits.memory.filter(|_| !memory_is_limited)),
         ];
-        let wanted = wanted.into_iter().filter_map(|(resource, most)| Some((resource, most?))).collect();
+        let wanted = wanted
+            .into_iter()
+            .filter_map(|(resource, most)| Some((resource, most?)))
+            .collect();
         // Root is not bound by this limit, and counting takes a while.
         let counted = limits.processes.is_some() && !super::capabilities::is_root();
         let others = if counted { tasks_of_user() } else { 0 };
-        Self { limits: wanted, processes: limits.processes, others }
+        Self {
+            limits: wanted,
+            processes: limits.processes,
+            others,
+        }
     }
 
     /// Async-signal-safe. In its own user namespace the command's processes are counted from zero; elsewhere the user's others
@@ -40,7 +47,9 @@ impl Plan {
             lower(*resource, *most)?;
         }
         match self.processes {
-            Some(most) if entered.has(Layers::USERS) => lower(Resource::Nproc, most.saturating_add(AROUND)),
+            Some(most) if entered.has(Layers::USERS) => {
+                lower(Resource::Nproc, most.saturating_add(AROUND))
+            }
             Some(most) => lower(Resource::Nproc, most.saturating_add(self.others)),
             None => Ok(()),
         }
@@ -50,9 +59,20 @@ impl Plan {
 /// A limit never gets higher than it was. Whoever computes for too long is told by a signal of its own before it is killed.
 fn lower(resource: Resource, most: u64) -> io::Result<()> {
     let now = getrlimit(resource).maximum.unwrap_or(u64::MAX);
-    let last = if resource == Resource::Cpu { most.saturating_add(2) } else { most };
+    let last = if resource == Resource::Cpu {
+        most.saturating_add(2)
+    } else {
+        most
+    };
     let limit = |most: u64| Some(most.min(now)).filter(|most| *most != u64::MAX);
-    setrlimit(resource, Rlimit { current: limit(most), maximum: limit(last) }).map_err(io::Error::from)
+    setrlimit(
+        resource,
+        Rlimit {
+            current: limit(most),
+            maximum: limit(last),
+        },
+    )
+    .map_err(io::Error::from)
 }
 
 /// How many threads this user runs, everywhere: that is what the kernel counts.
@@ -61,10 +81,15 @@ fn tasks_of_user() -> u64 {
     let user = rustix::process::getuid().as_raw();
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let own = entries.filter(|entry| entry.metadata().is_ok_and(|meta| meta.uid() == user));
-    let is_process = |name: &std::ffi::OsStr| name.to_str().is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
-    let threads = own.filter(|entry| is_process(&entry.file_name())).map(|entry| {
-        let tasks = std::fs::read_dir(entry.path().join("task"));
-        tasks.map_or(0, |tasks| tasks.flatten().count() as u64)
-    });
+    let is_process = |name: &std::ffi::OsStr| {
+        name.to_str()
+            .is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()))
+    };
+    let threads = own
+        .filter(|entry| is_process(&entry.file_name()))
+        .map(|entry| {
+            let tasks = std::fs::read_dir(entry.path().join("task"));
+            tasks.map_or(0, |tasks| tasks.flatten().count() as u64)
+        });
     threads.sum()
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::io;
 
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-    TargetArch, sock_filter,
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch, sock_filter,
 };
 
 use super::super::{Layers, Network};
@@ -127,8 +127,10 @@ const SCHEDULING: [(libc::c_long, u8); 4] = [
 ];
 
 /// The same for calls whose first argument says what kind of number the second is: a process, a group, a user.
-const SCHEDULING_BY_KIND: [(libc::c_long, libc::c_int); 2] =
-    [(libc::SYS_setpriority, libc::PRIO_PROCESS as libc::c_int), (libc::SYS_ioprio_set, 1)];
+const SCHEDULING_BY_KIND: [(libc::c_long, libc::c_int); 2] = [
+    (libc::SYS_setpriority, libc::PRIO_PROCESS as libc::c_int),
+    (libc::SYS_ioprio_set, 1),
+];
 
 /// Kinds of pairs of local sockets that reach nobody else: a datagram socket can send to any path, and a raw one is a datagram
 /// socket under another name.
@@ -148,22 +150,43 @@ pub(super) struct Filters {
 impl Filters {
     pub(super) fn build(network: Network) -> io::Result<Self> {
         let Some(arch) = architecture().filter(|_| is_available()) else {
-            return Ok(Self { always: Vec::new(), without_pid_namespace: Vec::new() });
+            return Ok(Self {
+                always: Vec::new(),
+                without_pid_namespace: Vec::new(),
+            });
         };
         let build = || -> Result<Self, Error> {
             let refused = program(refused(network)?, libc::EPERM, arch)?;
-            let unknown = program(UNKNOWN.into_iter().map(|call| (call, Vec::new())).collect(), libc::ENOSYS, arch)?;
+            let unknown = program(
+                UNKNOWN.into_iter().map(|call| (call, Vec::new())).collect(),
+                libc::ENOSYS,
+                arch,
+            )?;
             let scheduling = program(scheduling()?, libc::EPERM, arch)?;
-            Ok(Self { always: vec![refused, unknown], without_pid_namespace: vec![scheduling] })
+            Ok(Self {
+                always: vec![refused, unknown],
+                without_pid_namespace: vec![scheduling],
+            })
         };
         build().map_err(io::Error::other)
     }
 
     /// Enters the filters, and returns whether that was possible. Async-signal-safe: two system calls for each program.
     pub(super) fn enter(&self, entered: Layers) -> Layers {
-        let more: &[BpfProgram] = if entered.has(Layers::PIDS) { &[] } else { &self.without_pid_namespace };
-        let applied = more.iter().chain(&self.always).all(|program| seccompiler::apply_filter(program).is_ok());
-        if applied && !self.always.is_empty() { Layers::SECCOMP } else { Layers::default() }
+        let more: &[BpfProgram] = if entered.has(Layers::PIDS) {
+            &[]
+        } else {
+            &self.without_pid_namespace
+        };
+        let applied = more
+            .iter()
+            .chain(&self.always)
+            .all(|program| seccompiler::apply_filter(program).is_ok());
+        if applied && !self.always.is_empty() {
+            Layers::SECCOMP
+        } else {
+            Layers::default()
+        }
     }
 }
 
@@ -172,7 +195,14 @@ pub(super) fn is_available() -> bool {
     let action: libc::c_uint = libc::SECCOMP_RET_ERRNO;
     #[expect(unsafe_code, reason = "there is no safe wrapper; it only asks")]
     // SAFETY: the kernel reads the number behind the pointer, which lives until the call returns.
-    let answer = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL, 0, &raw const action) };
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_GET_ACTION_AVAIL,
+            0,
+            &raw const action,
+        )
+    };
     answer == 0 && architecture().is_some()
 }
 
@@ -184,7 +214,10 @@ fn refused(network: Network) -> Result<Rules, Error> {
     use SeccompCmpArgLen::{Dword, Qword};
     use SeccompCmpOp::{Eq, MaskedEq, Ne};
     let rule = |conditions: Vec<Result<SeccompCondition, Error>>| {
-        conditions.into_iter().collect::<Result<Vec<_>, _>>().and_then(SeccompRule::new)
+        conditions
+            .into_iter()
+            .collect::<Result<Vec<_>, _>>()
+            .and_then(SeccompRule::new)
     };
     let number = |value: libc::c_int| u64::from(value.unsigned_abs());
     let mut rules: Rules = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
@@ -192,18 +225,43 @@ fn refused(network: Network) -> Result<Rules, Error> {
         let flag = number(flag);
         rule(vec![SeccompCondition::new(0, Qword, MaskedEq(flag), flag)])
     };
-    rules.insert(libc::SYS_clone, NAMESPACES.into_iter().map(clone).collect::<Result<_, _>>()?);
+    rules.insert(
+        libc::SYS_clone,
+        NAMESPACES
+            .into_iter()
+            .map(clone)
+            .collect::<Result<_, _>>()?,
+    );
     let ioctl = |request: u64| rule(vec![SeccompCondition::new(1, Dword, Eq, request)]);
-    rules.insert(libc::SYS_ioctl, TYPING.into_iter().map(ioctl).collect::<Result<_, _>>()?);
+    rules.insert(
+        libc::SYS_ioctl,
+        TYPING.into_iter().map(ioctl).collect::<Result<_, _>>()?,
+    );
     // Limits of other processes: ours, for example.
-    rules.insert(libc::SYS_prlimit64, vec![rule(vec![SeccompCondition::new(0, Dword, Ne, 0)])?]);
+    rules.insert(
+        libc::SYS_prlimit64,
+        vec![rule(vec![SeccompCondition::new(0, Dword, Ne, 0)])?],
+    );
     for (call, mode) in MODES {
-        let with =
-            |bit: libc::mode_t| rule(vec![SeccompCondition::new(*mode, Dword, MaskedEq(bit.into()), bit.into())]);
+        let with = |bit: libc::mode_t| {
+            rule(vec![SeccompCondition::new(
+                *mode,
+                Dword,
+                MaskedEq(bit.into()),
+                bit.into(),
+            )])
+        };
         rules.insert(*call, vec![with(libc::S_ISUID)?, with(libc::S_ISGID)?]);
     }
     let others = (0..=SOCKET_TYPE).filter(|kind| !PAIRS.iter().any(|pair| number(*pair) == *kind));
-    let pairs = others.map(|kind| rule(vec![SeccompCondition::new(1, Dword, MaskedEq(SOCKET_TYPE), kind)]));
+    let pairs = others.map(|kind| {
+        rule(vec![SeccompCondition::new(
+            1,
+            Dword,
+            MaskedEq(SOCKET_TYPE),
+            kind,
+        )])
+    });
     rules.insert(libc::SYS_socketpair, pairs.collect::<Result<_, _>>()?);
     let sockets = match network {
         Network::None => Vec::new(),
@@ -221,12 +279,23 @@ fn scheduling() -> Result<Rules, Error> {
     use SeccompCmpOp::Ne;
     let mut rules = Rules::new();
     for (call, whom) in SCHEDULING {
-        rules.insert(call, vec![SeccompRule::new(vec![SeccompCondition::new(whom, Dword, Ne, 0)?])?]);
+        rules.insert(
+            call,
+            vec![SeccompRule::new(vec![SeccompCondition::new(
+                whom, Dword, Ne, 0,
+            )?])?],
+        );
     }
     for (call, process) in SCHEDULING_BY_KIND {
         let another_kind = SeccompCondition::new(0, Dword, Ne, u64::from(process.unsigned_abs()))?;
         let another = SeccompCondition::new(1, Dword, Ne, 0)?;
-        rules.insert(call, vec![SeccompRule::new(vec![another_kind])?, SeccompRule::new(vec![another])?]);
+        rules.insert(
+            call,
+            vec![
+                SeccompRule::new(vec![another_kind])?,
+                SeccompRule::new(vec![another])?,
+            ],
+        );
     }
     Ok(rules)
 }
@@ -243,9 +312,24 @@ fn program(rules: Rules, errno: libc::c_int, arch: TargetArch) -> Result<BpfProg
 #[cfg(target_arch = "x86_64")]
 fn foreign_numbers() -> Vec<sock_filter> {
     const X32: u32 = 0x4000_0000;
-    let load = sock_filter { code: 0x20, jt: 0, jf: 0, k: 0 }; // the number of the call
-    let jump = sock_filter { code: 0x35, jt: 0, jf: 1, k: X32 }; // go on at the next unless it is below
-    let kill = sock_filter { code: 0x06, jt: 0, jf: 0, k: libc::SECCOMP_RET_KILL_PROCESS };
+    let load = sock_filter {
+        code: 0x20,
+        jt: 0,
+        jf: 0,
+        k: 0,
+    }; // the number of the call
+    let jump = sock_filter {
+        code: 0x35,
+        jt: 0,
+        jf: 1,
+        k: X32,
+    }; // go on at the next unless it is below
+    let kill = sock_filter {
+        code: 0x06,
+        jt: 0,
+        jf: 0,
+        k: libc::SECCOMP_RET_KILL_PROCESS,
+    };
     vec![load, jump, kill]
 }
 

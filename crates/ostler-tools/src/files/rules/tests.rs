@@ -4,16 +4,25 @@ use super::*;
 
 fn rules(deny: &[&str], allow: &[&str], read_only: &[&str]) -> Rules {
     let own = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect();
-    let own = FileRules { deny: own(deny), allow: own(allow), read_only: own(read_only), ..FileRules::default() };
+    let own = FileRules {
+        deny: own(deny),
+        allow: own(allow),
+        read_only: own(read_only),
+        ..FileRules::default()
+    };
     Rules::new(&own, None).unwrap()
 }
 
 fn reads(rules: &Rules, path: &str) -> bool {
-    rules.check(Path::new(path), Access::Read, Sort::File).is_ok()
+    rules
+        .check(Path::new(path), Access::Read, Sort::File)
+        .is_ok()
 }
 
 fn writes(rules: &Rules, path: &str) -> bool {
-    rules.check(Path::new(path), Access::Write, Sort::File).is_ok()
+    rules
+        .check(Path::new(path), Access::Write, Sort::File)
+        .is_ok()
 }
 
 fn is_guarded(rules: &Rules, path: &str) -> bool {
@@ -94,17 +103,44 @@ fn what_only_looks_like_a_secret_is_free() {
         assert!(reads(&rules, path), "{path:?} cannot be read");
         assert!(writes(&rules, path), "{path:?} cannot be written");
     }
-    assert!(rules.check(Path::new("src/credentials"), Access::Read, Sort::Directory).is_ok());
-    assert!(rules.check(Path::new(".ssh"), Access::Read, Sort::Directory).is_err());
+    assert!(
+        rules
+            .check(Path::new("src/credentials"), Access::Read, Sort::Directory)
+            .is_ok()
+    );
+    assert!(
+        rules
+            .check(Path::new(".ssh"), Access::Read, Sort::Directory)
+            .is_err()
+    );
 }
 
 #[test]
 fn the_own_rules_add_and_make_exceptions() {
-    let rules = rules(&["private", "docs/*.txt", "/top"], &[".env", "private/ok.md", "fixtures/**"], &["vendor/**"]);
-    for path in ["private", "a/private/b/c", "docs/a.txt", "docs/a.txt/b", "top", "PRIVATE/x"] {
+    let rules = rules(
+        &["private", "docs/*.txt", "/top"],
+        &[".env", "private/ok.md", "fixtures/**"],
+        &["vendor/**"],
+    );
+    for path in [
+        "private",
+        "a/private/b/c",
+        "docs/a.txt",
+        "docs/a.txt/b",
+        "top",
+        "PRIVATE/x",
+    ] {
         assert!(!reads(&rules, path), "{path:?} can be read");
     }
-    for path in [".env", "a/.env", "private/ok.md", "fixtures/a/.env", "docs/b/a.txt", "a/top", "fixtures/k.pem"] {
+    for path in [
+        ".env",
+        "a/.env",
+        "private/ok.md",
+        "fixtures/a/.env",
+        "docs/b/a.txt",
+        "a/top",
+        "fixtures/k.pem",
+    ] {
         assert!(reads(&rules, path), "{path:?} cannot be read");
     }
     assert!(reads(&rules, "vendor/a") && !writes(&rules, "vendor/a") && !writes(&rules, "vendor"));
@@ -113,17 +149,48 @@ fn the_own_rules_add_and_make_exceptions() {
 // Issue 14, break 1: a trusted workspace opens its `.env`, and never a key.
 #[test]
 fn what_a_workspace_opens_is_no_private_key() {
-    let own = ["**", ".env", "*.pem", "id_rsa", ".ssh/**", "conf/.SSH./x", "**/.git/config"];
+    let own = [
+        "**",
+        ".env",
+        "*.pem",
+        "id_rsa",
+        ".ssh/**",
+        "conf/.SSH./x",
+        "**/.git/config",
+    ];
     let workspace_allow = own.iter().map(|glob| (*glob).to_owned()).collect();
-    let rules = Rules::new(&FileRules { workspace_allow, ..FileRules::default() }, None).unwrap();
+    let rules = Rules::new(
+        &FileRules {
+            workspace_allow,
+            ..FileRules::default()
+        },
+        None,
+    )
+    .unwrap();
     for path in [".env", "a/.env.local", ".envrc", "secrets.yml"] {
         assert!(reads(&rules, path), "{path}");
     }
-    for path in ["a.pem", "id_rsa", "ID_RSA.", ".ssh/config", "conf/.SSH./x", ".git/config", "a/credentials.json"] {
+    for path in [
+        "a.pem",
+        "id_rsa",
+        "ID_RSA.",
+        ".ssh/config",
+        "conf/.SSH./x",
+        ".git/config",
+        "a/credentials.json",
+    ] {
         assert!(!reads(&rules, path), "{path}");
     }
-    for glob in ["id_rsa", "*.pem", "**/id_rsa", "/keys/server.key", ".ssh/**", ".ssh/id", "./.netrc", "a/.Git/config"]
-    {
+    for glob in [
+        "id_rsa",
+        "*.pem",
+        "**/id_rsa",
+        "/keys/server.key",
+        ".ssh/**",
+        ".ssh/id",
+        "./.netrc",
+        "a/.Git/config",
+    ] {
         assert!(is_sealed(glob), "{glob}");
     }
     for glob in [".env", "**", "docs/**", "src/*.rs"] {
@@ -134,8 +201,19 @@ fn what_a_workspace_opens_is_no_private_key() {
 // S2-25
 #[test]
 fn no_rule_makes_git_or_the_policy_writable() {
-    let rules = rules(&[], &["**", ".git/**", ".ostler/**", ".ostler/sandbox.toml"], &[]);
-    for path in [".git", ".git/hooks/pre-commit", "sub/.git", ".ostler/sandbox.toml", ".OSTLER/x", ".git./hooks/x"] {
+    let rules = rules(
+        &[],
+        &["**", ".git/**", ".ostler/**", ".ostler/sandbox.toml"],
+        &[],
+    );
+    for path in [
+        ".git",
+        ".git/hooks/pre-commit",
+        "sub/.git",
+        ".ostler/sandbox.toml",
+        ".OSTLER/x",
+        ".git./hooks/x",
+    ] {
         assert!(!writes(&rules, path), "{path:?} can be written");
         assert!(reads(&rules, path), "{path:?} cannot be read");
     }
@@ -171,23 +249,49 @@ fn what_other_programs_act_on_is_guarded_unless_allowed() {
         "Jenkinsfile",
         "CLAUDE.md.",
     ] {
-        assert!(reads(&guarded, path) && is_guarded(&guarded, path), "{path}");
+        assert!(
+            reads(&guarded, path) && is_guarded(&guarded, path),
+            "{path}"
+        );
     }
-    assert!(!is_guarded(&opened, ".agent/settings.json") && !is_guarded(&opened, ".vscode/settings.json"));
+    assert!(
+        !is_guarded(&opened, ".agent/settings.json")
+            && !is_guarded(&opened, ".vscode/settings.json")
+    );
     assert!(is_guarded(&opened, ".vscode/tasks.json") && is_guarded(&opened, ".mcp.json"));
-    for path in ["src/main.rs", "Makefile", ".github/CODEOWNERS", "package.json", "docs/agents.rs", ".gitignore"] {
+    for path in [
+        "src/main.rs",
+        "Makefile",
+        ".github/CODEOWNERS",
+        "package.json",
+        "docs/agents.rs",
+        ".gitignore",
+    ] {
         assert!(!is_guarded(&guarded, path), "{path}");
     }
 }
 
 #[test]
 fn a_git_directory_of_another_name_is_kept() {
-    let rules =
-        Rules::new(&FileRules { allow: vec!["**".to_owned()], ..FileRules::default() }, Some(Path::new("r [x]")));
+    let rules = Rules::new(
+        &FileRules {
+            allow: vec!["**".to_owned()],
+            ..FileRules::default()
+        },
+        Some(Path::new("r [x]")),
+    );
     let rules = rules.unwrap();
-    assert!(!writes(&rules, "r [x]/hooks/pre-commit") && !writes(&rules, "R [X]") && writes(&rules, "r x/hooks/a"));
+    assert!(
+        !writes(&rules, "r [x]/hooks/pre-commit")
+            && !writes(&rules, "R [X]")
+            && writes(&rules, "r x/hooks/a")
+    );
     let rules = Rules::new(&FileRules::default(), Some(Path::new("x"))).unwrap();
-    assert!(!reads(&rules, "x/config") && !reads(&rules, "x/modules/a/config") && reads(&rules, "x/HEAD"));
+    assert!(
+        !reads(&rules, "x/config")
+            && !reads(&rules, "x/modules/a/config")
+            && reads(&rules, "x/HEAD")
+    );
 }
 
 #[test]
@@ -199,7 +303,13 @@ fn a_path_of_very_many_parts_takes_little() {
 
 #[test]
 fn a_workspace_in_a_kept_directory_is_none() {
-    for path in ["/w/.git", "/w/.GIT/hooks", "/home/u/.ssh", "/w/.ostler/x", "/home/u/.config/gcloud/a"] {
+    for path in [
+        "/w/.git",
+        "/w/.GIT/hooks",
+        "/home/u/.ssh",
+        "/w/.ostler/x",
+        "/home/u/.config/gcloud/a",
+    ] {
         assert!(check_root(Path::new(path)).is_err(), "{path}");
     }
     for path in ["/", "/w/a.git", "/home/u/.config", "/w/.github"] {
@@ -209,8 +319,17 @@ fn a_workspace_in_a_kept_directory_is_none() {
 
 #[test]
 fn a_glob_that_is_none_is_named() {
-    let check = |glob: &str| FileRules { deny: vec![glob.to_owned()], ..FileRules::default() }.check();
-    assert_eq!(check("a{b").unwrap_err().split(':').next(), Some("the glob `a{b` is not one"));
+    let check = |glob: &str| {
+        FileRules {
+            deny: vec![glob.to_owned()],
+            ..FileRules::default()
+        }
+        .check()
+    };
+    assert_eq!(
+        check("a{b").unwrap_err().split(':').next(),
+        Some("the glob `a{b` is not one")
+    );
     assert!(check("../x").is_err());
     assert!(check("").is_err());
     assert!(check("/").is_err());

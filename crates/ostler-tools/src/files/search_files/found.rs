@@ -6,7 +6,9 @@ use std::path::Path;
 
 use grep_regex::RegexMatcher;
 use grep_searcher::sinks::Bytes;
-use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkFinish, SinkMatch};
+use grep_searcher::{
+    BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkFinish, SinkMatch,
+};
 use serde::Serialize;
 
 use crate::files::limits::{SEARCH_LINE_CHARS, SEARCH_OUTPUT_BYTES};
@@ -44,19 +46,48 @@ impl Found {
     /// Nothing yet; at most so many matches, each with so many lines around it.
     pub(super) fn new(matcher: RegexMatcher, most: u64, context: usize) -> Self {
         let mut builder = SearcherBuilder::new();
-        builder.line_number(true).before_context(context).after_context(context);
-        builder.binary_detection(BinaryDetection::quit(0)).heap_limit(Some(HEAP_BYTES));
-        Self { lines: Vec::new(), count: 0, files: 0, matcher, searcher: builder.build(), most, bytes: 0 }
+        builder
+            .line_number(true)
+            .before_context(context)
+            .after_context(context);
+        builder
+            .binary_detection(BinaryDetection::quit(0))
+            .heap_limit(Some(HEAP_BYTES));
+        Self {
+            lines: Vec::new(),
+            count: 0,
+            files: 0,
+            matcher,
+            searcher: builder.build(),
+            most,
+            bytes: 0,
+        }
     }
 
     /// Searches a file; false if it could not be read to its end.
     pub(super) fn search(&mut self, path: &Path, file: &File) -> bool {
-        let (most, bytes) = (self.most - self.count, SEARCH_OUTPUT_BYTES.saturating_sub(self.bytes));
+        let (most, bytes) = (
+            self.most - self.count,
+            SEARCH_OUTPUT_BYTES.saturating_sub(self.bytes),
+        );
         let path = path.to_string_lossy().into_owned();
-        let mut lines =
-            Lines { path, most, bytes, matcher: &self.matcher, found: Vec::new(), count: 0, is_binary: false };
+        let mut lines = Lines {
+            path,
+            most,
+            bytes,
+            matcher: &self.matcher,
+            found: Vec::new(),
+            count: 0,
+            is_binary: false,
+        };
         let searched = self.searcher.search_file(&self.matcher, file, &mut lines);
-        let Lines { found, count, is_binary, bytes: left, .. } = lines;
+        let Lines {
+            found,
+            count,
+            is_binary,
+            bytes: left,
+            ..
+        } = lines;
         if is_binary {
             return true;
         }
@@ -84,7 +115,12 @@ pub(super) fn text(lines: &[Line]) -> String {
             text.push_str("--\n");
         }
         let mark = if line.context { '-' } else { ':' };
-        text.push_str(&format!("{}{mark}{}{mark}{}\n", quoted(&line.path), line.line, line.text));
+        text.push_str(&format!(
+            "{}{mark}{}{mark}{}\n",
+            quoted(&line.path),
+            line.line,
+            line.text
+        ));
         last = Some(line);
     }
     text
@@ -105,9 +141,18 @@ impl Lines<'_> {
     fn push(&mut self, number: Option<u64>, bytes: &[u8], context: bool) {
         let text = String::from_utf8_lossy(bytes);
         let text = text.trim_end_matches(['\r', '\n']);
-        let text = if context { window(text, |_| true) } else { window(text, |part| self.matches(part)) };
+        let text = if context {
+            window(text, |_| true)
+        } else {
+            window(text, |part| self.matches(part))
+        };
         self.bytes = self.bytes.saturating_sub(text.len() + self.path.len());
-        self.found.push(Line { path: self.path.clone(), line: number.unwrap_or_default(), text, context });
+        self.found.push(Line {
+            path: self.path.clone(),
+            line: number.unwrap_or_default(),
+            text,
+            context,
+        });
     }
 
     /// Whether there is a match in a part of a line.
@@ -117,7 +162,10 @@ impl Lines<'_> {
             is_there = true;
             Ok(false)
         });
-        Searcher::new().search_slice(self.matcher, part.as_bytes(), sink).is_ok() && is_there
+        Searcher::new()
+            .search_slice(self.matcher, part.as_bytes(), sink)
+            .is_ok()
+            && is_there
     }
 }
 
@@ -150,19 +198,33 @@ fn window(line: &str, matches: impl Fn(&str) -> bool) -> String {
     // Parts overlap, so that a match of up to half of what is shown is whole in one of them.
     const STEP: usize = SEARCH_LINE_CHARS / 2;
     const PARTS: usize = 1_000;
-    let starts: Vec<usize> = line.char_indices().map(|(at, _)| at).step_by(STEP).take(PARTS).collect();
+    let starts: Vec<usize> = line
+        .char_indices()
+        .map(|(at, _)| at)
+        .step_by(STEP)
+        .take(PARTS)
+        .collect();
     let part_from = |start: usize| {
         let rest = &line[start..];
-        rest.char_indices().nth(SEARCH_LINE_CHARS).map_or(rest, |(end, _)| &rest[..end])
+        rest.char_indices()
+            .nth(SEARCH_LINE_CHARS)
+            .map_or(rest, |(end, _)| &rest[..end])
     };
     let first = part_from(0);
     if first.len() == line.len() {
         return line.to_owned();
     }
-    let start = starts.into_iter().find(|start| matches(part_from(*start))).unwrap_or(0);
+    let start = starts
+        .into_iter()
+        .find(|start| matches(part_from(*start)))
+        .unwrap_or(0);
     let shown = part_from(start);
     let lead = if start > 0 { "…" } else { "" };
-    let tail = if start + shown.len() < line.len() { "…" } else { "" };
+    let tail = if start + shown.len() < line.len() {
+        "…"
+    } else {
+        ""
+    };
     format!("{lead}{shown}{tail}")
 }
 
@@ -174,7 +236,10 @@ mod tests {
     fn a_long_line_is_cut_around_its_match() {
         let line = format!("{}needle{}", "ä".repeat(5_000), "b".repeat(5_000));
         let shown = window(&line, |part| part.contains("needle"));
-        assert!(shown.contains("needle") && shown.starts_with('…') && shown.ends_with('…'), "{shown}");
+        assert!(
+            shown.contains("needle") && shown.starts_with('…') && shown.ends_with('…'),
+            "{shown}"
+        );
         assert_eq!(shown.chars().count(), SEARCH_LINE_CHARS + 2);
         assert!(window(&line, |_| false).starts_with("ää"));
         assert_eq!(window("short", |_| false), "short");

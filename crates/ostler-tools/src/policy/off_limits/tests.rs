@@ -14,15 +14,32 @@ impl Scene {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let scene = Self { dir };
-        for name in ["work/sub", "home/.ssh", "home/.cache/tool", "home/.config/ostler", "home/data", "home/bin"] {
+        for name in [
+            "work/sub",
+            "home/.ssh",
+            "home/.cache/tool",
+            "home/.config/ostler",
+            "home/data",
+            "home/bin",
+        ] {
             fs::create_dir_all(scene.at(name)).unwrap();
         }
-        for name in ["home/go/bin", "elsewhere/pkg", "scratch", "agent", "tools/lib"] {
+        for name in [
+            "home/go/bin",
+            "elsewhere/pkg",
+            "scratch",
+            "agent",
+            "tools/lib",
+        ] {
             fs::create_dir_all(scene.at(name)).unwrap();
         }
         fs::write(scene.at("home/.bashrc"), "").unwrap();
         fs::write(scene.at("elsewhere/pkg/program"), "").unwrap();
-        symlink(scene.at("elsewhere/pkg/program"), scene.at("home/bin/program")).unwrap();
+        symlink(
+            scene.at("elsewhere/pkg/program"),
+            scene.at("home/bin/program"),
+        )
+        .unwrap();
         symlink(scene.at("home/.bashrc"), scene.at("work/link")).unwrap();
         symlink(scene.at("home"), scene.at("linked-home")).unwrap();
         scene
@@ -34,7 +51,8 @@ impl Scene {
 
     /// Judges a request in the workspace `work`, with a home that is named by a link.
     fn judge(&self, request: &Request) -> Result<Request, String> {
-        let path: OsString = std::env::join_paths([self.at("home/bin"), self.at("home/go/bin")]).unwrap();
+        let path: OsString =
+            std::env::join_paths([self.at("home/bin"), self.at("home/go/bin")]).unwrap();
         let (work, user, tools) = (self.at("work"), self.at("linked-home"), [self.at("tools")]);
         let home = Home {
             workspace: &work,
@@ -103,9 +121,18 @@ fn a_workspace_is_never_granted_these_to_write() {
         let judged = scene.judge(&Request::Write(path.into()));
         assert!(judged.is_err(), "{path}: {judged:?}");
     }
-    let whole = [scene.at("home/.config/ostler/x"), scene.at("agent"), scene.at("elsewhere/pkg"), scene.at("home")];
+    let whole = [
+        scene.at("home/.config/ostler/x"),
+        scene.at("agent"),
+        scene.at("elsewhere/pkg"),
+        scene.at("home"),
+    ];
     for path in whole {
-        assert!(scene.judge(&Request::Write(path.clone())).is_err(), "{}", path.display());
+        assert!(
+            scene.judge(&Request::Write(path.clone())).is_err(),
+            "{}",
+            path.display()
+        );
     }
 }
 
@@ -120,15 +147,28 @@ fn a_trusted_workspace_is_granted_places_of_no_consequence() {
         ("sub", "work/sub"),
         ("new", "work/new"),
     ] {
-        assert_eq!(scene.judge(&Request::Write(path.into())), Ok(Request::Write(scene.at(real))), "{path}");
+        assert_eq!(
+            scene.judge(&Request::Write(path.into())),
+            Ok(Request::Write(scene.at(real))),
+            "{path}"
+        );
     }
 }
 
 #[test]
 fn a_workspace_never_reads_homes_or_credentials() {
     let scene = Scene::new();
-    for path in ["~", "..", "/", "~/.ssh", "~/.ssh/id", "~/.config", "~/.config/ostler/ostler.toml", "/tmp", "../agent"]
-    {
+    for path in [
+        "~",
+        "..",
+        "/",
+        "~/.ssh",
+        "~/.ssh/id",
+        "~/.config",
+        "~/.config/ostler/ostler.toml",
+        "/tmp",
+        "../agent",
+    ] {
         assert!(scene.judge(&Request::Read(path.into())).is_err(), "{path}");
     }
     for path in ["~/data", "~/.m2/repository", "../scratch", "~/.cache/tool"] {
@@ -165,10 +205,18 @@ fn a_workspace_never_gets_variables_that_may_hold_credentials() {
 #[test]
 fn a_workspace_never_opens_keys_or_does_without_the_sandbox() {
     let scene = Scene::new();
-    for request in [Request::Files("id_rsa".into()), Request::Files("**/*.pem".into()), Request::Unconfined] {
+    for request in [
+        Request::Files("id_rsa".into()),
+        Request::Files("**/*.pem".into()),
+        Request::Unconfined,
+    ] {
         assert!(scene.judge(&request).is_err(), "{request}");
     }
-    for request in [Request::Files(".env".into()), Request::Network, Request::Command("bash".into())] {
+    for request in [
+        Request::Files(".env".into()),
+        Request::Network,
+        Request::Command("bash".into()),
+    ] {
         assert!(scene.judge(&request).is_ok(), "{request}");
     }
 }

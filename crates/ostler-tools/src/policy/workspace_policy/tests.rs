@@ -13,7 +13,9 @@ fn file(text: &str) -> WorkspacePolicy {
 }
 
 fn left_out(base: &str, workspace: &str) -> Vec<String> {
-    let narrowed = SandboxPolicy::parse(base).unwrap().narrowed_by(&file(workspace));
+    let narrowed = SandboxPolicy::parse(base)
+        .unwrap()
+        .narrowed_by(&file(workspace));
     narrowed.left_out.iter().map(ToString::to_string).collect()
 }
 
@@ -21,30 +23,77 @@ fn left_out(base: &str, workspace: &str) -> Vec<String> {
 #[test]
 fn requests_are_left_out_and_named() {
     for (base, workspace, expected) in [
-        ("", "[sandbox]\nwrite = [\"~/.bashrc\"]", &["commands may write ~/.bashrc"][..]),
+        (
+            "",
+            "[sandbox]\nwrite = [\"~/.bashrc\"]",
+            &["commands may write ~/.bashrc"][..],
+        ),
         ("", "[sandbox]\nread = [\"~\"]", &["commands may read ~"]),
-        ("", "[sandbox]\nnetwork = \"all\"", &["commands may use the network"]),
-        ("", "[sandbox]\nenv = [\"DATABASE_URL\"]", &["commands get the variable DATABASE_URL"]),
+        (
+            "",
+            "[sandbox]\nnetwork = \"all\"",
+            &["commands may use the network"],
+        ),
+        (
+            "",
+            "[sandbox]\nenv = [\"DATABASE_URL\"]",
+            &["commands get the variable DATABASE_URL"],
+        ),
         (
             "",
             "[sandbox]\nenv = [\"GITHUB_TOKEN\", \"A=B\"]",
-            &["commands get the variable GITHUB_TOKEN", "commands get the variable A=B"],
+            &[
+                "commands get the variable GITHUB_TOKEN",
+                "commands get the variable A=B",
+            ],
         ),
-        ("", "[sandbox]\ntimeout_seconds = 9999", &["timeout_seconds is raised from 120 to 9999"]),
-        ("", "[files]\nallow = [\".env\"]", &["the file tools open .env"]),
-        ("", "[[command]]\nname = \"bash\"", &["the command bash may run"]),
-        ("", "[[command]]\nname = \"git\"", &["its own rule for git replaces a stricter one"]),
-        ("", "[sandbox]\nwrite = [\"a\\u001b[2Jb\\u202e\"]", &["commands may write a\\u{1b}[2Jb\\u{202e}"]),
+        (
+            "",
+            "[sandbox]\ntimeout_seconds = 9999",
+            &["timeout_seconds is raised from 120 to 9999"],
+        ),
+        (
+            "",
+            "[files]\nallow = [\".env\"]",
+            &["the file tools open .env"],
+        ),
+        (
+            "",
+            "[[command]]\nname = \"bash\"",
+            &["the command bash may run"],
+        ),
+        (
+            "",
+            "[[command]]\nname = \"git\"",
+            &["its own rule for git replaces a stricter one"],
+        ),
+        (
+            "",
+            "[sandbox]\nwrite = [\"a\\u001b[2Jb\\u202e\"]",
+            &["commands may write a\\u{1b}[2Jb\\u{202e}"],
+        ),
         (
             "[sandbox]\nrequired = true",
             "[sandbox]\nrequired = false",
             &["commands run where layers of the sandbox are missing"],
         ),
         // What holds already is no request, and neither is what narrows.
-        ("[sandbox]\nwrite = [\"/x\"]\nnetwork = \"all\"", "[sandbox]\nwrite = [\"/x\"]\nnetwork = \"all\"", &[]),
-        ("", "[sandbox]\ntimeout_seconds = 5\nmemory_mb = 64\nrequired = true\nnetwork = \"none\"", &[]),
+        (
+            "[sandbox]\nwrite = [\"/x\"]\nnetwork = \"all\"",
+            "[sandbox]\nwrite = [\"/x\"]\nnetwork = \"all\"",
+            &[],
+        ),
+        (
+            "",
+            "[sandbox]\ntimeout_seconds = 5\nmemory_mb = 64\nrequired = true\nnetwork = \"none\"",
+            &[],
+        ),
         ("", "[files]\ndeny = [\"a\"]\nread_only = [\"b\"]", &[]),
-        ("[[command]]\nname = \"x\"", "[[command]]\nname = \"x\"\nallow = [\"y\"]\nblock_args = [\"z\"]", &[]),
+        (
+            "[[command]]\nname = \"x\"",
+            "[[command]]\nname = \"x\"\nallow = [\"y\"]\nblock_args = [\"z\"]",
+            &[],
+        ),
         ("", "", &[]),
     ] {
         assert_eq!(left_out(base, workspace), expected, "{workspace}");
@@ -53,25 +102,54 @@ fn requests_are_left_out_and_named() {
 
 #[test]
 fn narrowing_parts_are_taken() {
-    let base = SandboxPolicy::parse("[sandbox]\nnetwork = \"all\"\ntimeout_seconds = 600\nwrite = [\"/x\"]").unwrap();
+    let base = SandboxPolicy::parse(
+        "[sandbox]\nnetwork = \"all\"\ntimeout_seconds = 600\nwrite = [\"/x\"]",
+    )
+    .unwrap();
     let text = "[sandbox]\nnetwork = \"none\"\ntimeout_seconds = 5\nmemory_mb = 64\nrequired = true\n\
                 [files]\ndeny = [\"a\"]\nread_only = [\"b\"]";
-    let CommandLimits { network, timeout_seconds, memory_mb, required, write, .. } =
-        base.narrowed_by(&file(text)).policy.sandbox;
-    assert_eq!((network, timeout_seconds, memory_mb, required), (Network::None, 5, Some(64), Required::Everything));
+    let CommandLimits {
+        network,
+        timeout_seconds,
+        memory_mb,
+        required,
+        write,
+        ..
+    } = base.narrowed_by(&file(text)).policy.sandbox;
+    assert_eq!(
+        (network, timeout_seconds, memory_mb, required),
+        (Network::None, 5, Some(64), Required::Everything)
+    );
     assert_eq!(write, [Path::new("/x")], "what the user granted stays");
     let files = base.narrowed_by(&file(text)).policy.files;
-    assert_eq!((files.deny, files.read_only), (vec!["a".to_owned()], vec!["b".to_owned()]));
+    assert_eq!(
+        (files.deny, files.read_only),
+        (vec!["a".to_owned()], vec!["b".to_owned()])
+    );
     // A limit that the file does not name stays the user's.
-    assert_eq!(base.narrowed_by(&file("[sandbox]\nprocesses = 3")).policy.sandbox.timeout_seconds, 600);
+    assert_eq!(
+        base.narrowed_by(&file("[sandbox]\nprocesses = 3"))
+            .policy
+            .sandbox
+            .timeout_seconds,
+        600
+    );
 }
 
 fn passes(policy: &SandboxPolicy, command: &str, args: &[&str]) -> bool {
-    let commands = Commands::new(&policy.commands).unwrap().narrowed_by(&policy.narrowing);
+    let commands = Commands::new(&policy.commands)
+        .unwrap()
+        .narrowed_by(&policy.narrowing);
     let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-    let place = Place { root: Path::new("/workspace"), path: OsStr::new("/usr/bin:/bin"), is_denied: &|_| false };
+    let place = Place {
+        root: Path::new("/workspace"),
+        path: OsStr::new("/usr/bin:/bin"),
+        is_denied: &|_| false,
+    };
     // A program that is not installed has passed the rules.
-    commands.check(command, &args, &place).map_or_else(|error| error.code == Code::FileNotFound, |_| true)
+    commands
+        .check(command, &args, &place)
+        .map_or_else(|error| error.code == Code::FileNotFound, |_| true)
 }
 
 #[test]
@@ -80,14 +158,32 @@ fn a_workspaces_rule_only_refuses() {
     let narrowed = |text: &str| base.narrowed_by(&file(text)).policy;
     let git = narrowed("[[command]]\nname = \"git\"\nallow = [\"status\", \"push\", \"config\"]");
     assert!(passes(&git, "git", &["status"]));
-    assert!(!passes(&git, "git", &["log"]), "the workspace does not list it");
-    assert!(!passes(&git, "git", &["push", "--force"]), "the default blocks it");
-    assert!(!passes(&git, "git", &["config", "x"]), "the default does not list it");
-    assert!(!passes(&narrowed("[[command]]\nname = \"bash\""), "bash", &[]));
+    assert!(
+        !passes(&git, "git", &["log"]),
+        "the workspace does not list it"
+    );
+    assert!(
+        !passes(&git, "git", &["push", "--force"]),
+        "the default blocks it"
+    );
+    assert!(
+        !passes(&git, "git", &["config", "x"]),
+        "the default does not list it"
+    );
+    assert!(!passes(
+        &narrowed("[[command]]\nname = \"bash\""),
+        "bash",
+        &[]
+    ));
     // `just` lists no sub-commands: a list of the workspace's must not change what the default's blocks mean.
-    let just = narrowed("[[command]]\nname = \"just\"\nallow = [\"test\"]\nbefore = [\"-f\", \"--justfile\"]");
+    let just = narrowed(
+        "[[command]]\nname = \"just\"\nallow = [\"test\"]\nbefore = [\"-f\", \"--justfile\"]",
+    );
     assert!(passes(&just, "just", &["test"]) && !passes(&just, "just", &["build"]));
-    assert!(!passes(&just, "just", &["-f", "x", "test"]) && !passes(&just, "just", &["test", "--justfile", "x"]));
+    assert!(
+        !passes(&just, "just", &["-f", "x", "test"])
+            && !passes(&just, "just", &["test", "--justfile", "x"])
+    );
 }
 
 #[test]
@@ -100,9 +196,18 @@ fn a_trusted_file_gets_what_is_not_refused() {
         other => Ok(other.clone()),
     };
     let granted = SandboxPolicy::default().granting(&file(text), &judge);
-    assert_eq!(granted.refused, [(Request::Write("/b".into()), "never".to_owned())]);
+    assert_eq!(
+        granted.refused,
+        [(Request::Write("/b".into()), "never".to_owned())]
+    );
     assert_eq!(granted.opened.len(), 5);
-    let CommandLimits { write, network, processes, memory_mb, .. } = granted.policy.sandbox.clone();
+    let CommandLimits {
+        write,
+        network,
+        processes,
+        memory_mb,
+        ..
+    } = granted.policy.sandbox.clone();
     assert_eq!((write, network), (vec!["/real".into()], Network::All));
     assert_eq!((processes, memory_mb), (9999, Some(8)));
     assert_eq!(granted.policy.files.workspace_allow, [".env"]);
@@ -111,11 +216,19 @@ fn a_trusted_file_gets_what_is_not_refused() {
 
 #[test]
 fn a_file_that_is_wrong_is_an_error() {
-    for text in ["nonsense", "[sandbox]\nsurprise = 1", "[sandbox]\nprocesses = 0", "[files]\ndeny = [\"a{\"]"] {
+    for text in [
+        "nonsense",
+        "[sandbox]\nsurprise = 1",
+        "[sandbox]\nprocesses = 0",
+        "[files]\ndeny = [\"a{\"]",
+    ] {
         assert!(WorkspacePolicy::parse(text).is_err(), "{text}");
     }
     // Neither can be granted; neither is a mistake in the file.
-    for text in ["[sandbox]\nwrite = [\"/\", \"~\"]", "[sandbox]\nenv = [\"MY_TOKEN\"]"] {
+    for text in [
+        "[sandbox]\nwrite = [\"/\", \"~\"]",
+        "[sandbox]\nenv = [\"MY_TOKEN\"]",
+    ] {
         assert!(WorkspacePolicy::parse(text).is_ok(), "{text}");
     }
 }
@@ -125,7 +238,18 @@ fn words(of: &'static [&'static str]) -> impl Strategy<Value = Vec<&'static str>
 }
 
 const NAMES: &[&str] = &["git", "just", "bash", "cargo", "./x"];
-const ARGS: &[&str] = &["status", "push", "--force", "-f", "test", "a.txt", "--output=x", "commit", "-m", "-c"];
+const ARGS: &[&str] = &[
+    "status",
+    "push",
+    "--force",
+    "-f",
+    "test",
+    "a.txt",
+    "--output=x",
+    "commit",
+    "-m",
+    "-c",
+];
 
 prop_compose! {
     fn rule()(

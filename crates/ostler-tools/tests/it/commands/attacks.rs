@@ -7,7 +7,10 @@ fn all_denied(attacks: &[&[&str]]) {
     let scene = Scene::new("");
     for args in attacks {
         let code = scene.refused("git", args);
-        assert!(matches!(code, "denied_by_policy" | "path_outside_workspace"), "git {args:?}: {code}");
+        assert!(
+            matches!(code, "denied_by_policy" | "path_outside_workspace"),
+            "git {args:?}: {code}"
+        );
     }
 }
 
@@ -357,6 +360,9 @@ fn just_from_elsewhere() {
         &["--tempdir=/x"],
     ] {
         let code = scene.refused("just", args);
-        assert!(matches!(code, "denied_by_policy" | "path_outside_workspace"), "just {args:?}: {code}");
+        assert!(
+            matches!(code, "denied_by_policy" | "path_outside_workspace"),
+            "just {args:?}: {code}"
+        );
     }
 }

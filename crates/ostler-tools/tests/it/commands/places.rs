@@ -10,7 +10,11 @@ use super::{Scene, program};
 #[test]
 fn paths_that_lead_out() {
     let scene = Scene::new("[[command]]\nname = \"cat\"");
-    let outside = scene.at("outside/file").into_os_string().into_string().unwrap();
+    let outside = scene
+        .at("outside/file")
+        .into_os_string()
+        .into_string()
+        .unwrap();
     for arg in [
         "/etc/passwd",
         "..",
@@ -39,9 +43,17 @@ fn paths_that_lead_out() {
         "x:/etc/passwd",
         outside.as_str(),
     ] {
-        assert_eq!(scene.refused("cat", &[arg]), "path_outside_workspace", "{arg}");
+        assert_eq!(
+            scene.refused("cat", &[arg]),
+            "path_outside_workspace",
+            "{arg}"
+        );
     }
-    let inside = scene.at("work/src/x").into_os_string().into_string().unwrap();
+    let inside = scene
+        .at("work/src/x")
+        .into_os_string()
+        .into_string()
+        .unwrap();
     for arg in [
         "src/x",
         "./src",
@@ -68,10 +80,21 @@ fn links_that_lead_out() {
     symlink("../../outside/file", scene.at("work/src/deep")).unwrap();
     symlink("link", scene.at("work/twice")).unwrap();
     symlink("src", scene.at("work/inside")).unwrap();
-    for arg in
-        ["link", "link/file", "link/new", "src/deep", "twice/file", "--file=link/file", "-flink/file", "x:link/file"]
-    {
-        assert_eq!(scene.refused("cat", &[arg]), "path_outside_workspace", "{arg}");
+    for arg in [
+        "link",
+        "link/file",
+        "link/new",
+        "src/deep",
+        "twice/file",
+        "--file=link/file",
+        "-flink/file",
+        "x:link/file",
+    ] {
+        assert_eq!(
+            scene.refused("cat", &[arg]),
+            "path_outside_workspace",
+            "{arg}"
+        );
     }
     scene.check("cat", &["inside/x"]).unwrap();
 }
@@ -94,8 +117,14 @@ fn files_that_are_kept_from_the_model() {
         assert_eq!(scene.refused("cat", &[arg]), "denied_by_policy", "{arg}");
     }
     scene.check("cat", &[".env.example"]).unwrap();
-    assert_eq!(scene.refused("git", &["show", "HEAD:.env"]), "denied_by_policy");
-    assert_eq!(scene.refused("git", &["add", "-f", ".env"]), "denied_by_policy");
+    assert_eq!(
+        scene.refused("git", &["show", "HEAD:.env"]),
+        "denied_by_policy"
+    );
+    assert_eq!(
+        scene.refused("git", &["add", "-f", ".env"]),
+        "denied_by_policy"
+    );
 }
 
 #[test]
@@ -121,14 +150,32 @@ fn names_that_are_no_commands() {
         ".",
     ] {
         let error = scene.check(name, &[]).unwrap_err();
-        let expected = if name.is_empty() || name.contains('\0') { "bad_arguments" } else { "denied_by_policy" };
+        let expected = if name.is_empty() || name.contains('\0') {
+            "bad_arguments"
+        } else {
+            "denied_by_policy"
+        };
         assert_eq!(error.code.as_str(), expected, "{name:?}: {}", error.message);
         if expected == "denied_by_policy" {
-            assert!(error.message.contains("camp, fest, git, just"), "{}", error.message);
-            assert!(error.message.contains(".ostler/sandbox.toml"), "{}", error.message);
+            assert!(
+                error.message.contains("camp, fest, git, just"),
+                "{}",
+                error.message
+            );
+            assert!(
+                error.message.contains(".ostler/sandbox.toml"),
+                "{}",
+                error.message
+            );
         }
     }
-    assert!(scene.check("git status", &[]).unwrap_err().message.contains("args"));
+    assert!(
+        scene
+            .check("git status", &[])
+            .unwrap_err()
+            .message
+            .contains("args")
+    );
 }
 
 #[test]
@@ -136,25 +183,40 @@ fn arguments_that_no_program_takes() {
     let scene = Scene::new("");
     assert_eq!(scene.refused("git", &["status", "a\0b"]), "bad_arguments");
     assert_eq!(scene.refused("git", &vec!["x"; 100_000]), "too_large");
-    assert_eq!(scene.refused("git", &["add", &"x".repeat(600_000)]), "too_large");
+    assert_eq!(
+        scene.refused("git", &["add", &"x".repeat(600_000)]),
+        "too_large"
+    );
 }
 
 // What takes long to check is not worth it; and letters beyond what a system opens still say where a path leads.
 #[test]
 fn arguments_that_could_be_too_many_paths_or_too_long_ones() {
     let scene = Scene::new("");
-    assert_eq!(scene.refused("git", &["add", &"a:".repeat(100)]), "denied_by_policy");
+    assert_eq!(
+        scene.refused("git", &["add", &"a:".repeat(100)]),
+        "denied_by_policy"
+    );
     assert!(scene.check("git", &["add", &"a:".repeat(50)]).is_ok());
     assert!(scene.check("git", &["add", &"a/".repeat(5000)]).is_ok());
-    assert_eq!(scene.refused("git", &["add", &format!("{}../x", "./".repeat(5000))]), "path_outside_workspace");
+    assert_eq!(
+        scene.refused("git", &["add", &format!("{}../x", "./".repeat(5000))]),
+        "path_outside_workspace"
+    );
 }
 
 // A name that begins with a dash is an option to whoever is given it; the rules see it as one.
 #[test]
 fn names_that_look_like_options() {
     let scene = Scene::new("");
-    assert_eq!(scene.refused("git", &["add", "--", "-v/../../x"]), "path_outside_workspace");
-    assert_eq!(scene.refused("git", &["clean", "--", "-f"]), "denied_by_policy");
+    assert_eq!(
+        scene.refused("git", &["add", "--", "-v/../../x"]),
+        "path_outside_workspace"
+    );
+    assert_eq!(
+        scene.refused("git", &["clean", "--", "-f"]),
+        "denied_by_policy"
+    );
 }
 
 // PATH tricks: what lies in the workspace may be the model's own.
@@ -167,15 +229,36 @@ fn programs_in_the_workspace_are_not_found_by_name() {
     }
     symlink(scene.at("work/bin"), scene.at("linked-bin")).unwrap();
     symlink(scene.at("work/git"), scene.at("outside/git")).unwrap();
-    let path = |dirs: &[&str]| -> OsString { std::env::join_paths(dirs.iter().map(|dir| scene.at(dir))).unwrap() };
-    for dirs in [&["work"][..], &["work/bin"], &["linked-bin"], &["outside"], &["bin/../work"]] {
+    let path = |dirs: &[&str]| -> OsString {
+        std::env::join_paths(dirs.iter().map(|dir| scene.at(dir))).unwrap()
+    };
+    for dirs in [
+        &["work"][..],
+        &["work/bin"],
+        &["linked-bin"],
+        &["outside"],
+        &["bin/../work"],
+    ] {
         let error = scene.ask(&path(dirs), "git", &["status"]).unwrap_err();
-        assert_eq!(error.code.as_str(), "denied_by_policy", "{dirs:?}: {}", error.message);
+        assert_eq!(
+            error.code.as_str(),
+            "denied_by_policy",
+            "{dirs:?}: {}",
+            error.message
+        );
     }
     // It does not hide the real one either.
-    let found = scene.ask(&path(&["work/bin", "linked-bin", "bin"]), "git", &["status"]).unwrap();
+    let found = scene
+        .ask(
+            &path(&["work/bin", "linked-bin", "bin"]),
+            "git",
+            &["status"],
+        )
+        .unwrap();
     assert_eq!(found.program, scene.at("bin/git"));
-    let relative = scene.ask(&OsString::from(".:bin::"), "git", &["status"]).unwrap_err();
+    let relative = scene
+        .ask(&OsString::from(".:bin::"), "git", &["status"])
+        .unwrap_err();
     assert_eq!(relative.code.as_str(), "file_not_found");
 }
 
@@ -184,9 +267,16 @@ fn a_script_of_the_workspace_is_named_as_one() {
     let scene = Scene::new("[[command]]\nname = \"./check\"");
     assert_eq!(scene.refused("./check", &[]), "file_not_found");
     fs::write(scene.at("work/check"), "#!/bin/sh\n").unwrap();
-    assert_eq!(scene.refused("./check", &[]), "file_not_found", "it is not executable");
+    assert_eq!(
+        scene.refused("./check", &[]),
+        "file_not_found",
+        "it is not executable"
+    );
     program(&scene.at("work/check"));
-    assert_eq!(scene.check("./check", &[]).unwrap().program, scene.at("work/check"));
+    assert_eq!(
+        scene.check("./check", &[]).unwrap().program,
+        scene.at("work/check")
+    );
     assert_eq!(scene.refused("check", &[]), "denied_by_policy");
     fs::remove_file(scene.at("work/check")).unwrap();
     symlink(scene.at("bin/cat"), scene.at("work/check")).unwrap();
@@ -198,14 +288,22 @@ fn a_script_of_the_workspace_is_named_as_one() {
 fn git_gets_its_settings_by_every_rule() {
     for policy in ["", "[[command]]\nname = \"git\""] {
         let approved = Scene::new(policy).check("git", &["status"]).unwrap();
-        let pairs: Vec<(&str, &str)> =
-            approved.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        for pair in
-            [("GIT_CONFIG_KEY_0", "core.hooksPath"), ("GIT_CONFIG_VALUE_0", "/dev/null"), ("GIT_TERMINAL_PROMPT", "0")]
-        {
+        let pairs: Vec<(&str, &str)> = approved
+            .env
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        for pair in [
+            ("GIT_CONFIG_KEY_0", "core.hooksPath"),
+            ("GIT_CONFIG_VALUE_0", "/dev/null"),
+            ("GIT_TERMINAL_PROMPT", "0"),
+        ] {
             assert!(pairs.contains(&pair), "{pair:?}");
         }
-        assert!(pairs.contains(&("GIT_CONFIG_COUNT", "17")), "each setting is counted");
+        assert!(
+            pairs.contains(&("GIT_CONFIG_COUNT", "17")),
+            "each setting is counted"
+        );
     }
 }
 
@@ -213,7 +311,13 @@ fn git_gets_its_settings_by_every_rule() {
 #[test]
 fn the_policy_in_the_docs_is_one() {
     let page = include_str!("../../../../../docs/sandbox.md");
-    let policy = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let policy = page
+        .split("```toml\n")
+        .nth(1)
+        .unwrap()
+        .split("```")
+        .next()
+        .unwrap();
     let policy = ostler_tools::SandboxPolicy::parse(policy).unwrap();
     assert_eq!(policy.commands.len(), 2);
 }

@@ -20,9 +20,21 @@ impl Attack {
         let work = all.join("work");
         fs::create_dir_all(work.join("src")).unwrap();
         fs::write(work.join("src/main.rs"), "fn main() {}\n").unwrap();
-        fs::write(all.join("evil"), format!("#!/bin/sh\ntouch {}\n", all.join("it-ran").display())).unwrap();
-        fs::set_permissions(all.join("evil"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        let attack = Self { _temp: temp, all, work };
+        fs::write(
+            all.join("evil"),
+            format!("#!/bin/sh\ntouch {}\n", all.join("it-ran").display()),
+        )
+        .unwrap();
+        fs::set_permissions(
+            all.join("evil"),
+            std::os::unix::fs::PermissionsExt::from_mode(0o755),
+        )
+        .unwrap();
+        let attack = Self {
+            _temp: temp,
+            all,
+            work,
+        };
         attack.sh("git init -q -b main && git add . && git commit -q -m first");
         attack
     }
@@ -30,12 +42,23 @@ impl Attack {
     /// Runs a line of shell in the workspace, with the user's settings of git.
     fn sh(&self, line: &str) -> String {
         let mut command = Command::new("sh");
-        command.arg("-c").arg(line).current_dir(&self.work).env("HOME", &self.all).env("EVIL", self.all.join("evil"));
+        command
+            .arg("-c")
+            .arg(line)
+            .current_dir(&self.work)
+            .env("HOME", &self.all)
+            .env("EVIL", self.all.join("evil"));
         for (name, value) in [("NAME", "A"), ("EMAIL", "a@example.org")] {
-            command.env(format!("GIT_AUTHOR_{name}"), value).env(format!("GIT_COMMITTER_{name}"), value);
+            command
+                .env(format!("GIT_AUTHOR_{name}"), value)
+                .env(format!("GIT_COMMITTER_{name}"), value);
         }
         let output = command.env("GIT_CONFIG_NOSYSTEM", "1").output().unwrap();
-        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{line}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         String::from_utf8(output.stdout).unwrap()
     }
 
@@ -45,7 +68,11 @@ impl Attack {
         self.sh(line);
         let Restored { put_back, failed } = snapshot.restore();
         assert_eq!(failed, [""; 0], "{line}");
-        assert_eq!(snapshot.restore(), Restored::default(), "{line}: the second time there is nothing to do");
+        assert_eq!(
+            snapshot.restore(),
+            Restored::default(),
+            "{line}: the second time there is nothing to do"
+        );
         put_back
     }
 
@@ -58,7 +85,10 @@ impl Attack {
             if dir.is_dir() {
                 self.sh(&format!("cd {place} && ({used}) >/dev/null 2>&1; true"));
             }
-            assert!(!self.all.join("it-ran").exists(), "in {place} the program ran");
+            assert!(
+                !self.all.join("it-ran").exists(),
+                "in {place} the program ran"
+            );
         }
     }
 
@@ -77,7 +107,10 @@ fn an_existing_directory_does_not_become_a_repository() {
     assert_eq!(told, ["src/HEAD"]);
     attack.is_harmless(&["src"]);
     assert!(attack.has("src/main.rs"));
-    assert_eq!(attack.sh("git -C src rev-parse --show-toplevel").trim(), attack.work.to_str().unwrap());
+    assert_eq!(
+        attack.sh("git -C src rev-parse --show-toplevel").trim(),
+        attack.work.to_str().unwrap()
+    );
     // Nor by another name for the same thing.
     let attack = Attack::new();
     let told = attack
@@ -95,10 +128,20 @@ fn a_new_repository_keeps_nothing_that_runs() {
         );
         assert_eq!(told, ["sub/.git/config", "sub/.git/hooks"], "{name}");
         attack.is_harmless(&["sub"]);
-        assert_eq!(attack.sh("git -C sub config user.name"), "B\n", "what is harmless stays");
-        let told = attack.command(name, "git init -q --bare new.git && cp $EVIL new.git/hooks/pre-receive");
+        assert_eq!(
+            attack.sh("git -C sub config user.name"),
+            "B\n",
+            "what is harmless stays"
+        );
+        let told = attack.command(
+            name,
+            "git init -q --bare new.git && cp $EVIL new.git/hooks/pre-receive",
+        );
         assert_eq!(told, ["new.git/hooks"], "{name}");
-        assert!(attack.has("new.git/HEAD"), "an honest bare repository stays");
+        assert!(
+            attack.has("new.git/HEAD"),
+            "an honest bare repository stays"
+        );
     }
 }
 
@@ -111,8 +154,14 @@ fn an_honest_new_repository_stays_as_it_is() {
     );
     assert_eq!(told, [""; 0]);
     assert_eq!(attack.sh("git -C dep remote"), "origin\n");
-    let told = attack.command("git", "git -C dep commit -q --allow-empty -m y && git commit -q --allow-empty -m z");
-    assert_eq!(told, [""; 0], "git does its work in repositories that exist");
+    let told = attack.command(
+        "git",
+        "git -C dep commit -q --allow-empty -m y && git commit -q --allow-empty -m z",
+    );
+    assert_eq!(
+        told, [""; 0],
+        "git does its work in repositories that exist"
+    );
 }
 
 #[test]
@@ -121,13 +170,22 @@ fn settings_and_hooks_of_a_nested_repository_are_as_before() {
     attack.sh("git init -q a/b && git init -q --bare store.git && printf '#!/bin/sh\\n' > a/b/.git/hooks/pre-push");
     for (line, expected) in [
         ("git -C a/b config core.fsmonitor $EVIL", "a/b/.git/config"),
-        ("cp $EVIL a/b/.git/hooks/post-checkout", "a/b/.git/hooks/post-checkout"),
-        ("cp $EVIL a/b/.git/hooks/pre-push", "a/b/.git/hooks/pre-push"),
+        (
+            "cp $EVIL a/b/.git/hooks/post-checkout",
+            "a/b/.git/hooks/post-checkout",
+        ),
+        (
+            "cp $EVIL a/b/.git/hooks/pre-push",
+            "a/b/.git/hooks/pre-push",
+        ),
         (
             "mkdir -p store.git/hooks && cp $EVIL store.git/hooks/reference-transaction",
             "store.git/hooks/reference-transaction",
         ),
-        ("git -C store.git config core.fsmonitor $EVIL", "store.git/config"),
+        (
+            "git -C store.git config core.fsmonitor $EVIL",
+            "store.git/config",
+        ),
         (
             "mkdir e && cp -r a/b/.git e/git && git config -f e/git/config core.fsmonitor $EVIL && echo ../../../e/git > a/b/.git/commondir",
             "a/b/.git/commondir",
@@ -168,7 +226,10 @@ fn a_git_file_or_link_planted_below_is_removed() {
             "git config extensions.worktreeConfig true && git -C tree config --worktree core.fsmonitor $EVIL",
             ".git/worktrees/tree/config.worktree",
         ),
-        ("git init -q o && echo \"gitdir: $PWD/o/.git\" > tree/.git", "tree/.git"),
+        (
+            "git init -q o && echo \"gitdir: $PWD/o/.git\" > tree/.git",
+            "tree/.git",
+        ),
     ] {
         let told = attack.command("just", line);
         assert!(told.contains(&expected.to_owned()), "{line}: {told:?}");
@@ -183,8 +244,14 @@ fn a_patch_does_not_bring_hooks() {
     attack.sh("git init -q --bare store.git && mkdir .githooks && printf '#!/bin/sh\\n' > .githooks/pre-push && git config core.hooksPath .githooks");
     let patch = "printf '%s\\n' 'diff --git a/post-checkout b/post-checkout' 'new file mode 100755' '--- /dev/null' '+++ b/post-checkout' '@@ -0,0 +1,2 @@' '+#!/bin/sh' \"+$EVIL\" > p.patch";
     for (line, expected) in [
-        ("git apply --directory=store.git/hooks p.patch", "store.git/hooks/post-checkout"),
-        ("git apply --directory=.githooks p.patch", ".githooks/post-checkout"),
+        (
+            "git apply --directory=store.git/hooks p.patch",
+            "store.git/hooks/post-checkout",
+        ),
+        (
+            "git apply --directory=.githooks p.patch",
+            ".githooks/post-checkout",
+        ),
     ] {
         let told = attack.command("git", &format!("{patch} && {line}"));
         assert_eq!(told, [expected], "{line}");
@@ -203,9 +270,15 @@ fn what_settings_lead_to_is_as_before() {
     );
     for (line, expected) in [
         ("cp $EVIL .githooks/pre-commit", ".githooks/pre-commit"),
-        ("cp $EVIL .githooks/post-checkout", ".githooks/post-checkout"),
+        (
+            "cp $EVIL .githooks/post-checkout",
+            ".githooks/post-checkout",
+        ),
         ("git config -f shared.cfg core.pager $EVIL", "shared.cfg"),
-        ("git config -f absent.cfg core.fsmonitor $EVIL", "absent.cfg"),
+        (
+            "git config -f absent.cfg core.fsmonitor $EVIL",
+            "absent.cfg",
+        ),
         ("cp $EVIL monitor", "monitor"),
         ("printf 'x' > ostler.toml", "ostler.toml"),
         ("rm ostler.toml", "ostler.toml"),
@@ -248,7 +321,11 @@ fn a_repository_cannot_be_hidden_from_the_scan() {
          unset PWD; git init -q --bare . ; mkdir -p hooks objects refs; echo 'ref: refs/heads/x' > HEAD; cp $EVIL hooks/post-checkout; true",
     );
     assert!(told.contains(&"hidden/.git/config".to_owned()), "{told:?}");
-    assert!(told.iter().any(|path| path.starts_with("deep/") && path.ends_with("hooks")), "{told:?}");
+    assert!(
+        told.iter()
+            .any(|path| path.starts_with("deep/") && path.ends_with("hooks")),
+        "{told:?}"
+    );
     attack.is_harmless(&["hidden"]);
 }
 
@@ -264,7 +341,10 @@ fn hidden_git_directories_run_nothing() {
     for (place, line) in [
         (".git/foo", "hide .git/foo"),
         (".git/objects/ab/foo", "hide .git/objects/ab/foo"),
-        ("honest/inner", "hide honest; printf '[core]\\n\\tbare = true\\n' > honest/config; hide honest/inner"),
+        (
+            "honest/inner",
+            "hide honest; printf '[core]\\n\\tbare = true\\n' > honest/config; hide honest/inner",
+        ),
         (
             "evil/worktrees/w",
             "hide evil; mkdir -p evil/worktrees/w; mv evil/HEAD evil/worktrees/w/; echo ../.. > evil/worktrees/w/commondir",
@@ -290,7 +370,11 @@ fn hidden_git_directories_run_nothing() {
 fn a_gitlink_is_found_however_the_index_is_kept() {
     let add = "git init -q dep && git -C dep commit -q --allow-empty -m x && git config -f dep/.git/config core.fsmonitor $EVIL; \
                git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),dep";
-    for after in ["true", "mv .git/index .git/other && ln -s other .git/index", "git update-index --split-index"] {
+    for after in [
+        "true",
+        "mv .git/index .git/other && ln -s other .git/index",
+        "git update-index --split-index",
+    ] {
         let attack = Attack::new();
         attack.command("just", &format!("{add}; {after}"));
         let index = attack.sh("git ls-files -s");

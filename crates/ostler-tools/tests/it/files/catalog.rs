@@ -11,12 +11,27 @@ fn every_tool_has_a_plain_schema() {
     for tool in FILE_TOOLS {
         let text = (tool.schema)();
         let schema: Value = serde_json::from_str(&text).unwrap();
-        assert_eq!((&schema["type"], &schema["additionalProperties"]), (&json!("object"), &json!(false)), "{text}");
-        for noise in ["$schema", "$ref", "$defs", "\"title\"", "null", "\"format\""] {
+        assert_eq!(
+            (&schema["type"], &schema["additionalProperties"]),
+            (&json!("object"), &json!(false)),
+            "{text}"
+        );
+        for noise in [
+            "$schema",
+            "$ref",
+            "$defs",
+            "\"title\"",
+            "null",
+            "\"format\"",
+        ] {
             assert!(!text.contains(noise), "{}: {noise} in {text}", tool.name);
         }
         for (name, property) in schema["properties"].as_object().unwrap() {
-            assert!(property["description"].is_string() && property["type"].is_string(), "{}: {name}", tool.name);
+            assert!(
+                property["description"].is_string() && property["type"].is_string(),
+                "{}: {name}",
+                tool.name
+            );
         }
         assert!(tool.description.len() > 20);
     }
@@ -34,7 +49,11 @@ fn the_names_and_arguments_are_those_of_the_contract() {
     assert_eq!(required("write_file"), json!(["path", "content"]));
     assert_eq!(required("list_files"), json!([]));
     assert_eq!(required("search_files"), json!(["pattern"]));
-    let reading: Vec<_> = FILE_TOOLS.iter().filter(|tool| tool.only_reads).map(|tool| tool.name).collect();
+    let reading: Vec<_> = FILE_TOOLS
+        .iter()
+        .filter(|tool| tool.only_reads)
+        .map(|tool| tool.name)
+        .collect();
     assert_eq!(reading, ["read_file", "list_files", "search_files"]);
 }
 
@@ -43,8 +62,16 @@ fn an_unknown_tool_is_told_what_there_is() {
     let rig = Rig::new();
     let error = rig.call("fly", &json!({})).unwrap_err();
     assert_eq!(error.code.as_str(), "unknown_tool");
-    assert!(FILE_TOOLS.iter().all(|tool| error.message.contains(tool.name)), "{error}");
-    assert_eq!(unknown_tool("x\n", ["a", "b"]).message, "there is no tool `x`; there are a, b");
+    assert!(
+        FILE_TOOLS
+            .iter()
+            .all(|tool| error.message.contains(tool.name)),
+        "{error}"
+    );
+    assert_eq!(
+        unknown_tool("x\n", ["a", "b"]).message,
+        "there is no tool `x`; there are a, b"
+    );
 }
 
 #[test]
@@ -52,7 +79,12 @@ fn every_tool_can_be_called_by_its_name() {
     let rig = Rig::new();
     for tool in FILE_TOOLS {
         let result = rig.call(tool.name, &json!({"no_such_argument": 1}));
-        assert_eq!(result.unwrap_err().code.as_str(), "bad_arguments", "{}", tool.name);
+        assert_eq!(
+            result.unwrap_err().code.as_str(),
+            "bad_arguments",
+            "{}",
+            tool.name
+        );
     }
 }
 

@@ -43,7 +43,9 @@ fn secrets_are_out_of_reach_of_every_tool() {
         for (tool, args) in every_call(path) {
             let codes = match tool {
                 // Asked for as a directory it is a file, which the name tells anyway.
-                "list_files" | "make_directory" => &["denied_by_policy", "not_a_directory", "exists"][..],
+                "list_files" | "make_directory" => {
+                    &["denied_by_policy", "not_a_directory", "exists"][..]
+                }
                 _ => &["denied_by_policy"][..],
             };
             rig.refused(tool, &args, codes);
@@ -51,7 +53,10 @@ fn secrets_are_out_of_reach_of_every_tool() {
     }
     let found = rig.json("search_files", &json!({"pattern": "CANARY"}));
     assert_eq!(found["match_count"], 0);
-    assert!(found["notes"].to_string().contains("kept from you"), "{found}");
+    assert!(
+        found["notes"].to_string().contains("kept from you"),
+        "{found}"
+    );
 }
 
 /// Whether there is such a file is not told either.
@@ -59,21 +64,49 @@ fn secrets_are_out_of_reach_of_every_tool() {
 fn a_secret_that_is_not_there_is_denied_all_the_same() {
     let rig = Rig::new();
     for path in [".env", "src/server.pem", ".ssh/id_rsa", ".git/config"] {
-        rig.refused("read_file", &json!({"path": path}), &["denied_by_policy", "file_not_found"]);
-        rig.refused("write_file", &json!({"path": path, "content": "x"}), &["denied_by_policy"]);
-        rig.refused("create_file", &json!({"path": path, "content": "x"}), &["denied_by_policy"]);
-        rig.refused("move_file", &json!({"from": "a.txt", "to": path}), &["denied_by_policy"]);
+        rig.refused(
+            "read_file",
+            &json!({"path": path}),
+            &["denied_by_policy", "file_not_found"],
+        );
+        rig.refused(
+            "write_file",
+            &json!({"path": path, "content": "x"}),
+            &["denied_by_policy"],
+        );
+        rig.refused(
+            "create_file",
+            &json!({"path": path, "content": "x"}),
+            &["denied_by_policy"],
+        );
+        rig.refused(
+            "move_file",
+            &json!({"from": "a.txt", "to": path}),
+            &["denied_by_policy"],
+        );
     }
     rig.refused("read_file", &json!({"path": ".env"}), &["denied_by_policy"]);
-    rig.refused("write_file", &json!({"path": "new/dir/.env", "content": "x"}), &["denied_by_policy"]);
+    rig.refused(
+        "write_file",
+        &json!({"path": "new/dir/.env", "content": "x"}),
+        &["denied_by_policy"],
+    );
 }
 
 #[test]
 fn an_example_of_a_secret_is_free() {
     let rig = Rig::new();
-    for path in [".env.example", "x/.env.sample", ".env.template", "id_rsa.pub"] {
+    for path in [
+        ".env.example",
+        "x/.env.sample",
+        ".env.template",
+        "id_rsa.pub",
+    ] {
         rig.json("write_file", &json!({"path": path, "content": "KEY=\n"}));
-        assert_eq!(rig.json("read_file", &json!({"path": path}))["content"], "KEY=\n");
+        assert_eq!(
+            rig.json("read_file", &json!({"path": path}))["content"],
+            "KEY=\n"
+        );
     }
 }
 
@@ -82,12 +115,22 @@ fn a_listing_shows_the_name_of_a_secret_and_no_more() {
     let rig = Rig::new();
     rig.put(".env", format!("{CANARY}\n"));
     rig.put(".ssh/inner", "x");
-    for args in [json!({"hidden": true}), json!({"hidden": true, "pattern": "**"})] {
+    for args in [
+        json!({"hidden": true}),
+        json!({"hidden": true, "pattern": "**"}),
+    ] {
         let listed = rig.text("list_files", &args);
         assert!(listed.contains(".env (kept from you)\n"), "{listed}");
-        assert!(listed.contains(".ssh/ (kept from you)\n") && !listed.contains("inner"), "{listed}");
+        assert!(
+            listed.contains(".ssh/ (kept from you)\n") && !listed.contains("inner"),
+            "{listed}"
+        );
     }
-    rig.refused("list_files", &json!({"path": ".ssh"}), &["denied_by_policy"]);
+    rig.refused(
+        "list_files",
+        &json!({"path": ".ssh"}),
+        &["denied_by_policy"],
+    );
 }
 
 // S2-25
@@ -113,29 +156,67 @@ fn git_and_the_own_policy_are_only_read() {
         "src/.git/hooks/post-checkout",
         ".ostler",
     ] {
-        rig.refused("write_file", &json!({"path": path, "content": "x"}), &["denied_by_policy"]);
-        rig.refused("create_file", &json!({"path": path, "content": "x"}), &["denied_by_policy"]);
-        rig.refused("edit_file", &json!({"path": path, "find": "e", "replace": "x"}), &["denied_by_policy"]);
+        rig.refused(
+            "write_file",
+            &json!({"path": path, "content": "x"}),
+            &["denied_by_policy"],
+        );
+        rig.refused(
+            "create_file",
+            &json!({"path": path, "content": "x"}),
+            &["denied_by_policy"],
+        );
+        rig.refused(
+            "edit_file",
+            &json!({"path": path, "find": "e", "replace": "x"}),
+            &["denied_by_policy"],
+        );
         rig.refused("delete_file", &json!({"path": path}), &["denied_by_policy"]);
-        rig.refused("move_file", &json!({"from": path, "to": "free"}), &["denied_by_policy"]);
-        rig.refused("move_file", &json!({"from": "a.txt", "to": path, "overwrite": true}), &["denied_by_policy"]);
-        rig.refused("move_file", &json!({"from": "empty", "to": path}), &["denied_by_policy"]);
+        rig.refused(
+            "move_file",
+            &json!({"from": path, "to": "free"}),
+            &["denied_by_policy"],
+        );
+        rig.refused(
+            "move_file",
+            &json!({"from": "a.txt", "to": path, "overwrite": true}),
+            &["denied_by_policy"],
+        );
+        rig.refused(
+            "move_file",
+            &json!({"from": "empty", "to": path}),
+            &["denied_by_policy"],
+        );
     }
     for path in [".git/hooks/new", "src/.git", ".ostler/new"] {
-        rig.refused("make_directory", &json!({"path": path}), &["denied_by_policy"]);
+        rig.refused(
+            "make_directory",
+            &json!({"path": path}),
+            &["denied_by_policy"],
+        );
     }
-    assert_eq!(rig.json("read_file", &json!({"path": ".git/HEAD"}))["total_lines"], 1);
+    assert_eq!(
+        rig.json("read_file", &json!({"path": ".git/HEAD"}))["total_lines"],
+        1
+    );
 }
 
 #[test]
 fn a_directory_with_something_denied_in_it_stays_where_it_is() {
-    let rig = Rig::with(&FileRules { deny: vec!["conf/private.txt".to_owned()], ..FileRules::default() });
+    let rig = Rig::with(&FileRules {
+        deny: vec!["conf/private.txt".to_owned()],
+        ..FileRules::default()
+    });
     rig.put("app/deep/.env", format!("{CANARY}\n"));
     rig.put("conf/private.txt", format!("{CANARY}\n"));
     rig.put("sub/.git/HEAD", "x");
     rig.put("keys/.ssh/id", "x");
     for path in ["app", "app/deep", "conf", "sub", "keys"] {
-        rig.refused("move_file", &json!({"from": path, "to": "moved"}), &["denied_by_policy"]);
+        rig.refused(
+            "move_file",
+            &json!({"from": path, "to": "moved"}),
+            &["denied_by_policy"],
+        );
     }
     rig.put("fine/a/b.txt", "x");
     rig.json("move_file", &json!({"from": "fine", "to": "moved/here"}));
@@ -155,13 +236,36 @@ fn own_rules_hold_and_own_exceptions_too() {
     rig.put("private/a.txt", CANARY);
     rig.put(".env", "KEY=1\n");
     rig.put("vendor/a.txt", "x\n");
-    rig.refused("read_file", &json!({"path": "private/a.txt"}), &["denied_by_policy"]);
-    rig.refused("list_files", &json!({"path": "private"}), &["denied_by_policy"]);
-    rig.refused("write_file", &json!({"path": "vendor/a.txt", "content": ""}), &["denied_by_policy"]);
-    rig.refused("delete_file", &json!({"path": "vendor/a.txt"}), &["denied_by_policy"]);
-    rig.refused("write_file", &json!({"path": ".ostler/sandbox.toml", "content": ""}), &["denied_by_policy"]);
+    rig.refused(
+        "read_file",
+        &json!({"path": "private/a.txt"}),
+        &["denied_by_policy"],
+    );
+    rig.refused(
+        "list_files",
+        &json!({"path": "private"}),
+        &["denied_by_policy"],
+    );
+    rig.refused(
+        "write_file",
+        &json!({"path": "vendor/a.txt", "content": ""}),
+        &["denied_by_policy"],
+    );
+    rig.refused(
+        "delete_file",
+        &json!({"path": "vendor/a.txt"}),
+        &["denied_by_policy"],
+    );
+    rig.refused(
+        "write_file",
+        &json!({"path": ".ostler/sandbox.toml", "content": ""}),
+        &["denied_by_policy"],
+    );
     rig.json("read_file", &json!({"path": "vendor/a.txt"}));
-    rig.json("edit_file", &json!({"path": ".env", "find": "1", "replace": "2"}));
+    rig.json(
+        "edit_file",
+        &json!({"path": ".env", "find": "1", "replace": "2"}),
+    );
 }
 
 // S2-25
@@ -175,7 +279,11 @@ fn no_repository_is_made_by_hand() {
         for name in ["HEAD", "head", "HEAD."] {
             let path = format!("{dir}{name}");
             rig.refused("write_file", &json!({"path": path, "content": "x"}), denied);
-            rig.refused("create_file", &json!({"path": path, "content": "x"}), denied);
+            rig.refused(
+                "create_file",
+                &json!({"path": path, "content": "x"}),
+                denied,
+            );
             rig.refused("move_file", &json!({"from": "a.txt", "to": path}), denied);
         }
     }
@@ -183,10 +291,26 @@ fn no_repository_is_made_by_hand() {
     fs::create_dir_all(rig.ws.join("one/refs")).unwrap();
     fs::create_dir_all(rig.ws.join("empty")).unwrap();
     rig.refused("make_directory", &json!({"path": "one/objects"}), denied);
-    rig.refused("make_directory", &json!({"path": "one/objects/pack"}), denied);
-    rig.refused("write_file", &json!({"path": "one/objects/a", "content": "x"}), denied);
-    rig.refused("move_file", &json!({"from": "empty", "to": "one/objects"}), denied);
-    rig.refused("write_file", &json!({"path": "one/commondir", "content": "../x"}), denied);
+    rig.refused(
+        "make_directory",
+        &json!({"path": "one/objects/pack"}),
+        denied,
+    );
+    rig.refused(
+        "write_file",
+        &json!({"path": "one/objects/a", "content": "x"}),
+        denied,
+    );
+    rig.refused(
+        "move_file",
+        &json!({"from": "empty", "to": "one/objects"}),
+        denied,
+    );
+    rig.refused(
+        "write_file",
+        &json!({"path": "one/commondir", "content": "../x"}),
+        denied,
+    );
     rig.json("write_file", &json!({"path": "free/HEAD", "content": "x"}));
     rig.json("make_directory", &json!({"path": "free/objects"}));
     rig.refused("make_directory", &json!({"path": "free/refs"}), denied);
@@ -206,10 +330,22 @@ fn a_git_directory_of_another_name_is_only_read() {
         }
         rig.tools = ostler_tools::Workspace::open(&rig.ws, &FileRules::default()).unwrap();
         let denied = &["denied_by_policy"][..];
-        rig.refused("write_file", &json!({"path": "store/x/hooks/pre-commit", "content": "x"}), denied);
-        rig.refused("write_file", &json!({"path": "store/x/HEAD", "content": "x"}), denied);
+        rig.refused(
+            "write_file",
+            &json!({"path": "store/x/hooks/pre-commit", "content": "x"}),
+            denied,
+        );
+        rig.refused(
+            "write_file",
+            &json!({"path": "store/x/HEAD", "content": "x"}),
+            denied,
+        );
         rig.refused("read_file", &json!({"path": "store/x/config"}), denied);
-        rig.refused("move_file", &json!({"from": "store", "to": "other"}), denied);
+        rig.refused(
+            "move_file",
+            &json!({"from": "store", "to": "other"}),
+            denied,
+        );
         rig.json("read_file", &json!({"path": "store/x/HEAD"}));
         rig.json("write_file", &json!({"path": "store/y", "content": "x"}));
     }
@@ -250,13 +386,28 @@ fn what_other_programs_act_on_needs_approval_or_a_rule() {
         "sub/AGENTS.md",
     ] {
         let message = rig.refused("write_file", &json!({"path": path, "content": "x"}), denied);
-        assert!(message.contains("approve") && message.contains("sandbox.toml"), "{message}");
-        let error = rig.call("write_file", &json!({"path": path, "content": "x"})).unwrap_err();
+        assert!(
+            message.contains("approve") && message.contains("sandbox.toml"),
+            "{message}"
+        );
+        let error = rig
+            .call("write_file", &json!({"path": path, "content": "x"}))
+            .unwrap_err();
         assert_eq!(error.needs_approval, [path]);
     }
-    rig.refused("move_file", &json!({"from": "tools", "to": ".claude"}), denied);
-    let rig = Rig::with(&FileRules { allow: vec![".claude/**".to_owned()], ..FileRules::default() });
-    rig.json("write_file", &json!({"path": ".claude/settings.json", "content": "x"}));
+    rig.refused(
+        "move_file",
+        &json!({"from": "tools", "to": ".claude"}),
+        denied,
+    );
+    let rig = Rig::with(&FileRules {
+        allow: vec![".claude/**".to_owned()],
+        ..FileRules::default()
+    });
+    rig.json(
+        "write_file",
+        &json!({"path": ".claude/settings.json", "content": "x"}),
+    );
 }
 
 #[test]
@@ -267,18 +418,36 @@ fn an_approval_is_for_exactly_the_files_it_names() {
         rig.tools.call_approved(tool, &args.to_string(), &paths)
     };
     let write = |path: &str| json!({"path": path, "content": "x"});
-    approved("write_file", write(".github/workflows/ci.yml"), &[".github/workflows/ci.yml"]).unwrap();
-    for other in ["AGENTS.md", ".github/workflows/other.yml", ".vscode/tasks.json"] {
-        let error = approved("write_file", write(other), &[".github/workflows/ci.yml"]).unwrap_err();
+    approved(
+        "write_file",
+        write(".github/workflows/ci.yml"),
+        &[".github/workflows/ci.yml"],
+    )
+    .unwrap();
+    for other in [
+        "AGENTS.md",
+        ".github/workflows/other.yml",
+        ".vscode/tasks.json",
+    ] {
+        let error =
+            approved("write_file", write(other), &[".github/workflows/ci.yml"]).unwrap_err();
         assert_eq!(error.needs_approval, [other]);
     }
     // No approval reaches what is never written.
     for kept in [".git/hooks/pre-commit", "ostler.toml", ".env"] {
         let error = approved("write_file", write(kept), &[kept]).unwrap_err();
-        assert_eq!((error.code.as_str(), error.needs_approval.len()), ("denied_by_policy", 0), "{kept}");
+        assert_eq!(
+            (error.code.as_str(), error.needs_approval.len()),
+            ("denied_by_policy", 0),
+            "{kept}"
+        );
     }
     rig.call("write_file", &write("next")).unwrap();
-    rig.refused("delete_file", &json!({"path": ".github/workflows/ci.yml"}), &["denied_by_policy"]);
+    rig.refused(
+        "delete_file",
+        &json!({"path": ".github/workflows/ci.yml"}),
+        &["denied_by_policy"],
+    );
 }
 
 // The question is about the file that would really change.
@@ -291,20 +460,57 @@ fn links_and_moves_do_not_hide_what_needs_approval() {
     rig.link(".vscode", "link");
     rig.link(".vscode/tasks.json", "tasks");
     rig.link("CLAUDE.md", "dangling");
-    let needs = |tool: &str, args: serde_json::Value| rig.call(tool, &args).unwrap_err().needs_approval;
-    assert_eq!(needs("write_file", json!({"path": "link/tasks.json", "content": "x"})), [".vscode/tasks.json"]);
-    assert_eq!(needs("write_file", json!({"path": "tasks", "content": "x"})), [".vscode/tasks.json"]);
-    assert_eq!(needs("write_file", json!({"path": "dangling", "content": "x"})), ["CLAUDE.md"]);
-    assert_eq!(needs("edit_file", json!({"path": "tasks", "find": "{", "replace": "x"})), [".vscode/tasks.json"]);
-    assert_eq!(needs("delete_file", json!({"path": "link/tasks.json"})), [".vscode/tasks.json"]);
-    assert_eq!(needs("move_file", json!({"from": "plain.md", "to": "AGENTS.md"})), ["AGENTS.md"]);
-    assert_eq!(needs("move_file", json!({"from": "plain.md", "to": "agents.MD"})), ["agents.MD"]);
+    let needs =
+        |tool: &str, args: serde_json::Value| rig.call(tool, &args).unwrap_err().needs_approval;
     assert_eq!(
-        needs("move_file", json!({"from": ".vscode/tasks.json", "to": ".zed/tasks.json"})),
+        needs(
+            "write_file",
+            json!({"path": "link/tasks.json", "content": "x"})
+        ),
+        [".vscode/tasks.json"]
+    );
+    assert_eq!(
+        needs("write_file", json!({"path": "tasks", "content": "x"})),
+        [".vscode/tasks.json"]
+    );
+    assert_eq!(
+        needs("write_file", json!({"path": "dangling", "content": "x"})),
+        ["CLAUDE.md"]
+    );
+    assert_eq!(
+        needs(
+            "edit_file",
+            json!({"path": "tasks", "find": "{", "replace": "x"})
+        ),
+        [".vscode/tasks.json"]
+    );
+    assert_eq!(
+        needs("delete_file", json!({"path": "link/tasks.json"})),
+        [".vscode/tasks.json"]
+    );
+    assert_eq!(
+        needs("move_file", json!({"from": "plain.md", "to": "AGENTS.md"})),
+        ["AGENTS.md"]
+    );
+    assert_eq!(
+        needs("move_file", json!({"from": "plain.md", "to": "agents.MD"})),
+        ["agents.MD"]
+    );
+    assert_eq!(
+        needs(
+            "move_file",
+            json!({"from": ".vscode/tasks.json", "to": ".zed/tasks.json"})
+        ),
         [".vscode/tasks.json", ".zed/tasks.json"]
     );
-    assert_eq!(needs("move_file", json!({"from": "plain", "to": ".github"})), [".github/workflows"]);
-    assert_eq!(needs("make_directory", json!({"path": ".github/workflows"})), [".github/workflows"]);
+    assert_eq!(
+        needs("move_file", json!({"from": "plain", "to": ".github"})),
+        [".github/workflows"]
+    );
+    assert_eq!(
+        needs("make_directory", json!({"path": ".github/workflows"})),
+        [".github/workflows"]
+    );
     std::fs::hard_link(rig.ws.join(".vscode/tasks.json"), rig.ws.join("twin")).unwrap();
     rig.json("write_file", &json!({"path": "twin", "content": "x"}));
     assert_eq!(rig.get(".vscode/tasks.json"), "{}");
@@ -322,9 +528,21 @@ fn the_target_of_a_guarded_link_needs_approval() {
     rig.link("tools/vs", ".vscode");
     rig.link("../ci", ".github/workflows");
     rig.link("docs/later.md", "AGENTS.md");
-    for path in ["docs/ai.md", "tools/vs/tasks.json", "tools/vs/new.json", "ci/build.yml", "docs/later.md"] {
-        let error = rig.call("write_file", &json!({"path": path, "content": "evil"})).unwrap_err();
+    for path in [
+        "docs/ai.md",
+        "tools/vs/tasks.json",
+        "tools/vs/new.json",
+        "ci/build.yml",
+        "docs/later.md",
+    ] {
+        let error = rig
+            .call("write_file", &json!({"path": path, "content": "evil"}))
+            .unwrap_err();
         assert_eq!(error.needs_approval, [path], "{}", error.message);
     }
-    rig.call("write_file", &json!({"path": "docs/other.md", "content": "x"})).unwrap();
+    rig.call(
+        "write_file",
+        &json!({"path": "docs/other.md", "content": "x"}),
+    )
+    .unwrap();
 }

@@ -8,7 +8,14 @@ use super::rig::Rig;
 fn a_catastrophic_expression_comes_to_an_end() {
     let rig = Rig::new();
     rig.put("many.txt", format!("{}!\n", "a".repeat(50_000)));
-    for pattern in ["(a+)+$", "(a|a)*b", "(a*)*c", "(.*)*x", "^(a?){50}a{50}$", "(x+x+)+y"] {
+    for pattern in [
+        "(a+)+$",
+        "(a|a)*b",
+        "(a*)*c",
+        "(.*)*x",
+        "^(a?){50}a{50}$",
+        "(x+x+)+y",
+    ] {
         rig.json("search_files", &json!({"pattern": pattern}));
     }
 }
@@ -27,7 +34,11 @@ fn an_expression_that_is_too_large_is_refused() {
         "a\nb".to_owned(),
         String::new(),
     ] {
-        rig.refused("search_files", &json!({"pattern": pattern}), &["bad_arguments"]);
+        rig.refused(
+            "search_files",
+            &json!({"pattern": pattern}),
+            &["bad_arguments"],
+        );
     }
     let plain = json!({"pattern": "(unclosed", "literal": true});
     assert_eq!(rig.json("search_files", &plain)["match_count"], 0);
@@ -37,14 +48,33 @@ fn an_expression_that_is_too_large_is_refused() {
 fn a_hostile_glob_is_refused_or_comes_to_an_end() {
     let rig = Rig::new();
     rig.put(&"a".repeat(250), "x");
-    for pattern in ["*a*a*a*a*a*a*a*a*a*a*a*a*b", "**/**/**/**/**/**/x", "{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}", "?*?*?*?*?"]
-    {
+    for pattern in [
+        "*a*a*a*a*a*a*a*a*a*a*a*a*b",
+        "**/**/**/**/**/**/x",
+        "{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}",
+        "?*?*?*?*?",
+    ] {
         rig.json("list_files", &json!({"pattern": pattern}));
         rig.json("search_files", &json!({"pattern": "x", "glob": pattern}));
     }
-    for pattern in ["{{{{", "[", "a{b", &"{a,".repeat(1_000), &"*".repeat(5_000), ""] {
-        rig.refused("list_files", &json!({"pattern": pattern}), &["bad_arguments"]);
-        rig.refused("search_files", &json!({"pattern": "x", "glob": pattern}), &["bad_arguments"]);
+    for pattern in [
+        "{{{{",
+        "[",
+        "a{b",
+        &"{a,".repeat(1_000),
+        &"*".repeat(5_000),
+        "",
+    ] {
+        rig.refused(
+            "list_files",
+            &json!({"pattern": pattern}),
+            &["bad_arguments"],
+        );
+        rig.refused(
+            "search_files",
+            &json!({"pattern": "x", "glob": pattern}),
+            &["bad_arguments"],
+        );
     }
     // A glob picks among what is below; it does not lead anywhere.
     for pattern in ["../*", "../**", "/etc/*", "../outside/**"] {
@@ -56,7 +86,10 @@ fn a_hostile_glob_is_refused_or_comes_to_an_end() {
 #[test]
 fn hostile_gitignores_do_no_harm() {
     let rig = Rig::new();
-    rig.put(".gitignore", format!("[\n{{\n!\n\\\n{}\n/src/\n", "*".repeat(100_000)));
+    rig.put(
+        ".gitignore",
+        format!("[\n{{\n!\n\\\n{}\n/src/\n", "*".repeat(100_000)),
+    );
     rig.put("sub/.gitignore", b"\xff\xfe\0");
     rig.link("../outside/secret.txt", "src/.gitignore");
     rig.json("list_files", &json!({"pattern": "**"}));
@@ -74,37 +107,71 @@ fn arguments_that_are_none_are_refused() {
         ("", "`path` is missing"),
         (r#"{"path": 1}"#, "`path` must be string, not a number"),
         (r#"{"path": null}"#, "`path` must be string, not null"),
-        (r#"{"path": "a", "limit": -1}"#, "`limit` must be a whole number, 0 or more, not a number"),
-        (r#"{"path": "a", "limit": "10"}"#, "`limit` must be a whole number, 0 or more, not a string"),
-        (r#"{"path": "a", "file": "b"}"#, "no argument `file`; there are `path`, `offset`, `limit`, `line_numbers`"),
-        (r#"{"path": "a.txt", "offset": 0}"#, "`offset` must be 1 or more"),
-        (r#"{"path": "a.txt", "offset": 18446744073709551615}"#, "only 3 lines"),
+        (
+            r#"{"path": "a", "limit": -1}"#,
+            "`limit` must be a whole number, 0 or more, not a number",
+        ),
+        (
+            r#"{"path": "a", "limit": "10"}"#,
+            "`limit` must be a whole number, 0 or more, not a string",
+        ),
+        (
+            r#"{"path": "a", "file": "b"}"#,
+            "no argument `file`; there are `path`, `offset`, `limit`, `line_numbers`",
+        ),
+        (
+            r#"{"path": "a.txt", "offset": 0}"#,
+            "`offset` must be 1 or more",
+        ),
+        (
+            r#"{"path": "a.txt", "offset": 18446744073709551615}"#,
+            "only 3 lines",
+        ),
         (deep.as_str(), "not JSON"),
     ] {
         let error = rig.tools.call("read_file", input).unwrap_err();
         assert_eq!(error.code.as_str(), "bad_arguments", "{error}");
         assert!(error.message.contains(says), "{error}");
     }
-    let edits = json!({"path": "a.txt", "edits": [{"find": "one", "replace": "1"}, {"find": "two"}]});
+    let edits =
+        json!({"path": "a.txt", "edits": [{"find": "one", "replace": "1"}, {"find": "two"}]});
     let message = rig.refused("edit_file", &edits, &["bad_arguments"]);
-    assert!(message.contains("`edits[1].replace` is missing"), "{message}");
+    assert!(
+        message.contains("`edits[1].replace` is missing"),
+        "{message}"
+    );
 }
 
 #[test]
 fn a_path_that_is_too_long_is_refused_at_once() {
     let rig = Rig::new();
-    for path in ["a/".repeat(2_000_000), "./".repeat(3_000), "x".repeat(5_000)] {
+    for path in [
+        "a/".repeat(2_000_000),
+        "./".repeat(3_000),
+        "x".repeat(5_000),
+    ] {
         for tool in ["read_file", "list_files", "delete_file", "make_directory"] {
             rig.refused(tool, &json!({"path": path}), &["bad_arguments"]);
         }
     }
-    assert!(rig.tools.is_denied(std::path::Path::new(&"a/".repeat(2_000_000))));
+    assert!(
+        rig.tools
+            .is_denied(std::path::Path::new(&"a/".repeat(2_000_000)))
+    );
 }
 
 #[test]
 fn a_glob_that_is_too_deep_is_refused() {
     let rig = Rig::new();
     let pattern = format!("{}{}", "{a,".repeat(150), "}".repeat(150));
-    rig.refused("list_files", &json!({"pattern": pattern}), &["bad_arguments"]);
-    rig.refused("search_files", &json!({"pattern": "x", "glob": pattern}), &["bad_arguments"]);
+    rig.refused(
+        "list_files",
+        &json!({"pattern": pattern}),
+        &["bad_arguments"],
+    );
+    rig.refused(
+        "search_files",
+        &json!({"pattern": "x", "glob": pattern}),
+        &["bad_arguments"],
+    );
 }

@@ -10,7 +10,10 @@ use super::rig::{CANARY, Rig, assert_same, every_call, picture};
 /// The tools that would go through a link at the end of a path; delete and move mean the link itself.
 fn calls_through(path: &str) -> Vec<(&'static str, serde_json::Value)> {
     let itself = |tool: &str| matches!(tool, "delete_file" | "move_file" | "create_file");
-    every_call(path).into_iter().filter(|(tool, _)| !itself(tool)).collect()
+    every_call(path)
+        .into_iter()
+        .filter(|(tool, _)| !itself(tool))
+        .collect()
 }
 
 // S2-25
@@ -24,11 +27,23 @@ fn a_link_to_a_file_outside_is_not_followed() {
     rig.link("../outside/new.txt", "dangling");
     rig.link(rig.outside.join("new.txt"), "dangling-absolute");
     rig.link("../../ws/../outside/secret.txt", "src/winding");
-    for path in ["relative", "absolute", "chain1", "chain2", "dangling", "dangling-absolute", "src/winding"] {
+    for path in [
+        "relative",
+        "absolute",
+        "chain1",
+        "chain2",
+        "dangling",
+        "dangling-absolute",
+        "src/winding",
+    ] {
         for (tool, args) in calls_through(path) {
             rig.refused(tool, &args, &["path_outside_workspace"]);
         }
-        rig.refused("create_file", &json!({"path": path, "content": "x"}), &["exists"]);
+        rig.refused(
+            "create_file",
+            &json!({"path": path, "content": "x"}),
+            &["exists"],
+        );
     }
 }
 
@@ -100,8 +115,14 @@ fn links_in_a_circle_come_to_an_end() {
     }
     // A link to the workspace itself is a way in a circle that stays inside; a walk does not take it.
     rig.put("many.txt", "needle\n");
-    assert_eq!(rig.json("read_file", &json!({"path": "here/here/here/many.txt"}))["path"], "many.txt");
-    assert_eq!(rig.json("search_files", &json!({"pattern": "needle"}))["match_count"], 1);
+    assert_eq!(
+        rig.json("read_file", &json!({"path": "here/here/here/many.txt"}))["path"],
+        "many.txt"
+    );
+    assert_eq!(
+        rig.json("search_files", &json!({"pattern": "needle"}))["match_count"],
+        1
+    );
 }
 
 #[test]
@@ -114,9 +135,16 @@ fn a_link_that_leads_out_can_be_moved_and_deleted_itself() {
     rig.json("delete_file", &json!({"path": "src/link"}));
     rig.json("delete_file", &json!({"path": "dirlink"}));
     rig.link("../outside/secret.txt", "over");
-    rig.json("move_file", &json!({"from": "a.txt", "to": "over", "overwrite": true}));
+    rig.json(
+        "move_file",
+        &json!({"from": "a.txt", "to": "over", "overwrite": true}),
+    );
     assert_eq!(rig.get("over"), "one\ntwo\nthree\n");
-    assert_same(&before, &picture(&rig.outside), "links were moved and deleted");
+    assert_same(
+        &before,
+        &picture(&rig.outside),
+        "links were moved and deleted",
+    );
 }
 
 /// A link that was moved to where its target means something else is still held inside.
@@ -125,9 +153,20 @@ fn a_moved_link_does_not_open_a_way_out() {
     let rig = Rig::new();
     fs::create_dir_all(rig.ws.join("deep/er")).unwrap();
     rig.link("../../outside/secret.txt", "deep/er/link");
-    rig.refused("read_file", &json!({"path": "deep/er/link"}), &["file_not_found"]);
-    rig.json("move_file", &json!({"from": "deep/er/link", "to": "deep/link"}));
-    rig.refused("read_file", &json!({"path": "deep/link"}), &["path_outside_workspace"]);
+    rig.refused(
+        "read_file",
+        &json!({"path": "deep/er/link"}),
+        &["file_not_found"],
+    );
+    rig.json(
+        "move_file",
+        &json!({"from": "deep/er/link", "to": "deep/link"}),
+    );
+    rig.refused(
+        "read_file",
+        &json!({"path": "deep/link"}),
+        &["path_outside_workspace"],
+    );
 }
 
 #[test]
@@ -137,17 +176,41 @@ fn a_link_that_stays_inside_is_followed() {
     rig.link("src/link", "chain");
     rig.link("src", "dir");
     rig.link("new.txt", "dangling");
-    assert_eq!(rig.json("read_file", &json!({"path": "chain"}))["path"], "a.txt");
-    rig.json("edit_file", &json!({"path": "chain", "find": "two", "replace": "2"}));
+    assert_eq!(
+        rig.json("read_file", &json!({"path": "chain"}))["path"],
+        "a.txt"
+    );
+    rig.json(
+        "edit_file",
+        &json!({"path": "chain", "find": "two", "replace": "2"}),
+    );
     assert_eq!(rig.get("a.txt"), "one\n2\nthree\n");
     rig.json("write_file", &json!({"path": "chain", "content": "new\n"}));
-    assert!(fs::symlink_metadata(rig.ws.join("chain")).unwrap().is_symlink());
-    assert!(fs::symlink_metadata(rig.ws.join("src/link")).unwrap().is_symlink());
+    assert!(
+        fs::symlink_metadata(rig.ws.join("chain"))
+            .unwrap()
+            .is_symlink()
+    );
+    assert!(
+        fs::symlink_metadata(rig.ws.join("src/link"))
+            .unwrap()
+            .is_symlink()
+    );
     assert_eq!(rig.get("a.txt"), "new\n");
-    assert_eq!(rig.json("write_file", &json!({"path": "dir/x.txt", "content": "x"}))["path"], "src/x.txt");
-    rig.json("write_file", &json!({"path": "dangling", "content": "made"}));
+    assert_eq!(
+        rig.json("write_file", &json!({"path": "dir/x.txt", "content": "x"}))["path"],
+        "src/x.txt"
+    );
+    rig.json(
+        "write_file",
+        &json!({"path": "dangling", "content": "made"}),
+    );
     assert_eq!(rig.get("new.txt"), "made");
-    assert!(fs::symlink_metadata(rig.ws.join("dangling")).unwrap().is_symlink());
+    assert!(
+        fs::symlink_metadata(rig.ws.join("dangling"))
+            .unwrap()
+            .is_symlink()
+    );
 }
 
 // S2-25
@@ -162,27 +225,63 @@ fn a_link_to_what_is_denied_is_denied() {
     rig.link("notes.txt", "more.txt");
     rig.link(".ssh", "dir");
     for path in ["notes.txt", "more.txt", "dir/config", "dir/new"] {
-        let calls = if path.starts_with("dir/") { every_call(path) } else { calls_through(path) };
+        let calls = if path.starts_with("dir/") {
+            every_call(path)
+        } else {
+            calls_through(path)
+        };
         for (tool, args) in calls {
             // Where a directory is asked for, a file in its place is as good a reason.
-            rig.refused(tool, &args, &["denied_by_policy", "not_a_directory", "exists"]);
+            rig.refused(
+                tool,
+                &args,
+                &["denied_by_policy", "not_a_directory", "exists"],
+            );
         }
     }
-    for (tool, args) in calls_through("dir").into_iter().filter(|(tool, _)| *tool != "make_directory") {
+    for (tool, args) in calls_through("dir")
+        .into_iter()
+        .filter(|(tool, _)| *tool != "make_directory")
+    {
         rig.refused(tool, &args, &["denied_by_policy", "is_directory"]);
     }
     rig.link(".git", "git");
     rig.link(".ostler", "own");
     rig.link("git/hooks", "hooks");
     for path in ["git/hooks/x", "hooks/x"] {
-        rig.refused("edit_file", &json!({"path": path, "find": "x", "replace": "y"}), &["denied_by_policy"]);
+        rig.refused(
+            "edit_file",
+            &json!({"path": path, "find": "x", "replace": "y"}),
+            &["denied_by_policy"],
+        );
         rig.refused("delete_file", &json!({"path": path}), &["denied_by_policy"]);
-        rig.refused("move_file", &json!({"from": path, "to": "free"}), &["denied_by_policy"]);
+        rig.refused(
+            "move_file",
+            &json!({"from": path, "to": "free"}),
+            &["denied_by_policy"],
+        );
     }
-    for path in ["git/hooks/pre-commit", "hooks/pre-commit", "own/sandbox.toml", "git/new/dir/x"] {
-        rig.refused("write_file", &json!({"path": path, "content": "x"}), &["denied_by_policy"]);
-        rig.refused("move_file", &json!({"from": "a.txt", "to": path, "overwrite": true}), &["denied_by_policy"]);
-        rig.refused("make_directory", &json!({"path": format!("{path}/d")}), &["denied_by_policy", "exists"]);
+    for path in [
+        "git/hooks/pre-commit",
+        "hooks/pre-commit",
+        "own/sandbox.toml",
+        "git/new/dir/x",
+    ] {
+        rig.refused(
+            "write_file",
+            &json!({"path": path, "content": "x"}),
+            &["denied_by_policy"],
+        );
+        rig.refused(
+            "move_file",
+            &json!({"from": "a.txt", "to": path, "overwrite": true}),
+            &["denied_by_policy"],
+        );
+        rig.refused(
+            "make_directory",
+            &json!({"path": format!("{path}/d")}),
+            &["denied_by_policy", "exists"],
+        );
     }
 }
 
@@ -196,10 +295,22 @@ fn a_hard_link_of_what_is_denied_is_denied() {
     fs::hard_link(rig.ws.join("deep/.ssh/id"), rig.ws.join("src/notes.md")).unwrap();
     for path in ["notes.txt", "src/notes.md"] {
         rig.refused("read_file", &json!({"path": path}), &["denied_by_policy"]);
-        rig.refused("search_files", &json!({"path": path, "pattern": "CANARY"}), &["denied_by_policy"]);
-        rig.refused("edit_file", &json!({"path": path, "find": "CANARY", "replace": "x"}), &["denied_by_policy"]);
+        rig.refused(
+            "search_files",
+            &json!({"path": path, "pattern": "CANARY"}),
+            &["denied_by_policy"],
+        );
+        rig.refused(
+            "edit_file",
+            &json!({"path": path, "find": "CANARY", "replace": "x"}),
+            &["denied_by_policy"],
+        );
         // What was there would be in the diff.
-        rig.refused("write_file", &json!({"path": path, "content": "x"}), &["denied_by_policy"]);
+        rig.refused(
+            "write_file",
+            &json!({"path": path, "content": "x"}),
+            &["denied_by_policy"],
+        );
     }
     let found = rig.json("search_files", &json!({"pattern": "CANARY"}));
     assert_eq!(found["match_count"], 0);
@@ -211,8 +322,12 @@ fn a_write_does_not_reach_through_a_hard_link() {
     fs::hard_link(rig.outside.join("secret.txt"), rig.ws.join("shared.txt")).unwrap();
     fs::hard_link(rig.ws.join("a.txt"), rig.ws.join("b.txt")).unwrap();
     let before = picture(&rig.outside);
-    rig.call("write_file", &json!({"path": "shared.txt", "content": "x"})).unwrap();
-    rig.json("edit_file", &json!({"path": "a.txt", "find": "two", "replace": "2"}));
+    rig.call("write_file", &json!({"path": "shared.txt", "content": "x"}))
+        .unwrap();
+    rig.json(
+        "edit_file",
+        &json!({"path": "a.txt", "find": "two", "replace": "2"}),
+    );
     assert_same(&before, &picture(&rig.outside), "a hard link was written");
     assert_eq!(rig.get("b.txt"), "one\ntwo\nthree\n");
     assert_eq!(fs::metadata(rig.ws.join("b.txt")).unwrap().nlink(), 1);

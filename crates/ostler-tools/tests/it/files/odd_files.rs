@@ -17,13 +17,23 @@ fn refused_by_all(rig: &Rig, path: &str) {
     for (tool, args) in every_call(&format!("{path}/below")) {
         rig.refused(tool, &args, &["not_a_directory", "exists", "not_a_file"]);
     }
-    assert_eq!(rig.json("search_files", &json!({"pattern": "x"}))["match_count"], 0);
+    assert_eq!(
+        rig.json("search_files", &json!({"pattern": "x"}))["match_count"],
+        0
+    );
 }
 
 #[test]
 fn a_pipe_is_not_waited_for() {
     let rig = Rig::new();
-    mknodat(CWD, rig.ws.join("pipe"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    mknodat(
+        CWD,
+        rig.ws.join("pipe"),
+        FileType::Fifo,
+        Mode::RUSR | Mode::WUSR,
+        0,
+    )
+    .unwrap();
     refused_by_all(&rig, "pipe");
 }
 
@@ -31,7 +41,12 @@ fn a_pipe_is_not_waited_for() {
 fn a_socket_is_not_opened() {
     let rig = Rig::new();
     let _listener = std::os::unix::net::UnixListener::bind(rig.ws.join("socket")).unwrap();
-    assert!(fs::symlink_metadata(rig.ws.join("socket")).unwrap().file_type().is_socket());
+    assert!(
+        fs::symlink_metadata(rig.ws.join("socket"))
+            .unwrap()
+            .file_type()
+            .is_socket()
+    );
     refused_by_all(&rig, "socket");
 }
 
@@ -39,12 +54,25 @@ fn a_socket_is_not_opened() {
 fn a_device_is_not_opened() {
     let rig = Rig::new();
     let zero = makedev(1, 5);
-    if let Err(error) = mknodat(CWD, rig.ws.join("zero"), FileType::CharacterDevice, Mode::RUSR | Mode::WUSR, zero) {
+    if let Err(error) = mknodat(
+        CWD,
+        rig.ws.join("zero"),
+        FileType::CharacterDevice,
+        Mode::RUSR | Mode::WUSR,
+        zero,
+    ) {
         let need = Need::Missing(format!("a device needs root to be made ({error})"));
         assert!(!machine::can_run("a_device_is_not_opened", &need));
         return;
     }
-    mknodat(CWD, rig.ws.join("disk"), FileType::BlockDevice, Mode::RUSR, makedev(7, 0)).unwrap();
+    mknodat(
+        CWD,
+        rig.ws.join("disk"),
+        FileType::BlockDevice,
+        Mode::RUSR,
+        makedev(7, 0),
+    )
+    .unwrap();
     refused_by_all(&rig, "zero");
     refused_by_all(&rig, "disk");
 }
@@ -52,8 +80,21 @@ fn a_device_is_not_opened() {
 #[test]
 fn a_pipe_in_the_place_of_a_gitignore_is_not_waited_for() {
     let rig = Rig::new();
-    mknodat(CWD, rig.ws.join(".gitignore"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-    assert_eq!(rig.json("list_files", &json!({}))["entries"].as_array().unwrap().len(), 2);
+    mknodat(
+        CWD,
+        rig.ws.join(".gitignore"),
+        FileType::Fifo,
+        Mode::RUSR | Mode::WUSR,
+        0,
+    )
+    .unwrap();
+    assert_eq!(
+        rig.json("list_files", &json!({}))["entries"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
     rig.json("search_files", &json!({"pattern": "x"}));
 }
 
@@ -63,45 +104,104 @@ fn a_large_file_is_read_in_parts_only() {
     rig.put("large.txt", "0123456789abcde\n".repeat(20_000));
     let message = rig.refused("read_file", &json!({"path": "large.txt"}), &["too_large"]);
     assert!(message.contains("`offset` and `limit`"), "{message}");
-    let part = rig.json("read_file", &json!({"path": "large.txt", "offset": 19_999, "limit": 10}));
-    assert_eq!((&part["lines"], &part["total_lines"]), (&json!(2), &json!(20_000)));
+    let part = rig.json(
+        "read_file",
+        &json!({"path": "large.txt", "offset": 19_999, "limit": 10}),
+    );
+    assert_eq!(
+        (&part["lines"], &part["total_lines"]),
+        (&json!(2), &json!(20_000))
+    );
     // Even if all is asked for, there is an end to it.
-    let part = rig.json("read_file", &json!({"path": "large.txt", "offset": 1, "limit": 1_000_000}));
+    let part = rig.json(
+        "read_file",
+        &json!({"path": "large.txt", "offset": 1, "limit": 1_000_000}),
+    );
     assert!(part["content"].as_str().unwrap().len() <= 256 * 1024);
-    assert!(part["note"].as_str().unwrap().contains("read on with offset"));
+    assert!(
+        part["note"]
+            .as_str()
+            .unwrap()
+            .contains("read on with offset")
+    );
 }
 
 #[test]
 fn a_sparse_file_of_a_terabyte_costs_nothing() {
     let rig = Rig::new();
     rig.put("sparse", "");
-    fs::File::options().write(true).open(rig.ws.join("sparse")).unwrap().set_len(1 << 40).unwrap();
+    fs::File::options()
+        .write(true)
+        .open(rig.ws.join("sparse"))
+        .unwrap()
+        .set_len(1 << 40)
+        .unwrap();
     rig.refused("read_file", &json!({"path": "sparse"}), &["binary_file"]);
-    rig.refused("read_file", &json!({"path": "sparse", "offset": 5, "limit": 5}), &["binary_file"]);
-    rig.refused("edit_file", &json!({"path": "sparse", "find": "a", "replace": "b"}), &["too_large"]);
-    assert_eq!(rig.json("search_files", &json!({"pattern": "x", "path": "sparse"}))["match_count"], 0);
+    rig.refused(
+        "read_file",
+        &json!({"path": "sparse", "offset": 5, "limit": 5}),
+        &["binary_file"],
+    );
+    rig.refused(
+        "edit_file",
+        &json!({"path": "sparse", "find": "a", "replace": "b"}),
+        &["too_large"],
+    );
+    assert_eq!(
+        rig.json("search_files", &json!({"pattern": "x", "path": "sparse"}))["match_count"],
+        0
+    );
 
     // With text at its beginning it does not give itself away.
     rig.put("texty", "line of text\n".repeat(1_000));
-    fs::File::options().write(true).open(rig.ws.join("texty")).unwrap().set_len(1 << 40).unwrap();
+    fs::File::options()
+        .write(true)
+        .open(rig.ws.join("texty"))
+        .unwrap()
+        .set_len(1 << 40)
+        .unwrap();
     rig.refused("read_file", &json!({"path": "texty"}), &["too_large"]);
     rig.json("read_file", &json!({"path": "texty", "limit": 3}));
-    rig.refused("read_file", &json!({"path": "texty", "offset": 5_000}), &["too_large"]);
-    rig.refused("edit_file", &json!({"path": "texty", "find": "line", "replace": "b", "all": true}), &["too_large"]);
+    rig.refused(
+        "read_file",
+        &json!({"path": "texty", "offset": 5_000}),
+        &["too_large"],
+    );
+    rig.refused(
+        "edit_file",
+        &json!({"path": "texty", "find": "line", "replace": "b", "all": true}),
+        &["too_large"],
+    );
     let found = rig.json("search_files", &json!({"pattern": "line"}));
     assert!(found["notes"].to_string().contains("too large"), "{found}");
     let written = rig.json("write_file", &json!({"path": "texty", "content": "short"}));
-    assert_eq!((&written["result"], &written["diff"]), (&json!("replaced"), &json!("")));
+    assert_eq!(
+        (&written["result"], &written["diff"]),
+        (&json!("replaced"), &json!(""))
+    );
 }
 
 #[test]
 fn a_line_without_end_is_cut() {
     let rig = Rig::new();
     rig.put("wide.txt", format!("{}\nnext\n", "ä".repeat(100_000)));
-    let content = rig.json("read_file", &json!({"path": "wide.txt"}))["content"].as_str().unwrap().to_owned();
-    assert!(content.len() < 10_000 && content.contains("[cut: 196") && content.ends_with("\nnext\n"), "{content}");
+    let content = rig.json("read_file", &json!({"path": "wide.txt"}))["content"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(
+        content.len() < 10_000 && content.contains("[cut: 196") && content.ends_with("\nnext\n"),
+        "{content}"
+    );
     let found = rig.json("search_files", &json!({"pattern": "ä+"}));
-    assert!(found["matches"][0]["text"].as_str().unwrap().chars().count() < 500);
+    assert!(
+        found["matches"][0]["text"]
+            .as_str()
+            .unwrap()
+            .chars()
+            .count()
+            < 500
+    );
 }
 
 #[test]
@@ -112,11 +212,26 @@ fn what_is_no_text_is_not_read() {
     rig.put("late", [&b"text\n".repeat(4_000)[..], b"\xff\xfe"].concat());
     for path in ["nul", "latin1"] {
         rig.refused("read_file", &json!({"path": path}), &["binary_file"]);
-        rig.refused("edit_file", &json!({"path": path, "find": "t", "replace": "b"}), &["binary_file"]);
+        rig.refused(
+            "edit_file",
+            &json!({"path": path, "find": "t", "replace": "b"}),
+            &["binary_file"],
+        );
     }
-    rig.refused("edit_file", &json!({"path": "late", "find": "t", "replace": "b", "all": true}), &["binary_file"]);
-    rig.refused("read_file", &json!({"path": "late", "offset": 3_999}), &["binary_file"]);
-    assert_eq!(rig.json("search_files", &json!({"pattern": "text", "path": "nul"}))["match_count"], 0);
+    rig.refused(
+        "edit_file",
+        &json!({"path": "late", "find": "t", "replace": "b", "all": true}),
+        &["binary_file"],
+    );
+    rig.refused(
+        "read_file",
+        &json!({"path": "late", "offset": 3_999}),
+        &["binary_file"],
+    );
+    assert_eq!(
+        rig.json("search_files", &json!({"pattern": "text", "path": "nul"}))["match_count"],
+        0
+    );
 }
 
 #[test]
@@ -124,10 +239,15 @@ fn too_much_is_not_written() {
     let rig = Rig::new();
     let much = "x".repeat(10 * 1024 * 1024 + 1);
     for path in ["a.txt", "new.txt", "new/new.txt"] {
-        rig.refused("write_file", &json!({"path": path, "content": much}), &["too_large"]);
+        rig.refused(
+            "write_file",
+            &json!({"path": path, "content": much}),
+            &["too_large"],
+        );
     }
     rig.put("many.txt", "a".repeat(1_000_000));
-    let edit = json!({"path": "many.txt", "find": "a", "replace": "b".repeat(100_000), "all": true});
+    let edit =
+        json!({"path": "many.txt", "find": "a", "replace": "b".repeat(100_000), "all": true});
     rig.refused("edit_file", &edit, &["too_large"]);
 }
 
@@ -135,6 +255,14 @@ fn too_much_is_not_written() {
 fn a_write_protected_file_stays() {
     let rig = Rig::new();
     fs::set_permissions(rig.ws.join("a.txt"), fs::Permissions::from_mode(0o444)).unwrap();
-    rig.refused("write_file", &json!({"path": "a.txt", "content": "x"}), &["io"]);
-    rig.refused("edit_file", &json!({"path": "a.txt", "find": "two", "replace": "2"}), &["io"]);
+    rig.refused(
+        "write_file",
+        &json!({"path": "a.txt", "content": "x"}),
+        &["io"],
+    );
+    rig.refused(
+        "edit_file",
+        &json!({"path": "a.txt", "find": "two", "replace": "2"}),
+        &["io"],
+    );
 }

@@ -11,7 +11,13 @@ use super::rig::{Rig, every_call};
 #[test]
 fn a_name_with_nul_is_no_name() {
     let rig = Rig::new();
-    for path in ["a.txt\0", "a\0.txt", "\0", "src/\0/x", "../outside/secret.txt\0.png"] {
+    for path in [
+        "a.txt\0",
+        "a\0.txt",
+        "\0",
+        "src/\0/x",
+        "../outside/secret.txt\0.png",
+    ] {
         for (tool, args) in every_call(path) {
             rig.refused(tool, &args, &["bad_arguments"]);
         }
@@ -24,11 +30,32 @@ fn a_name_with_nul_is_no_name() {
 #[test]
 fn a_new_name_has_no_control_characters() {
     let rig = Rig::new();
-    for path in ["a\nb", "a\rb", "\x1b[2Jx", "tab\tbed", "dir\n/x", "a\u{7f}", "a\u{85}b", "back\\slash"] {
-        rig.refused("write_file", &json!({"path": path, "content": "x"}), &["bad_arguments"]);
-        rig.refused("create_file", &json!({"path": path, "content": "x"}), &["bad_arguments"]);
+    for path in [
+        "a\nb",
+        "a\rb",
+        "\x1b[2Jx",
+        "tab\tbed",
+        "dir\n/x",
+        "a\u{7f}",
+        "a\u{85}b",
+        "back\\slash",
+    ] {
+        rig.refused(
+            "write_file",
+            &json!({"path": path, "content": "x"}),
+            &["bad_arguments"],
+        );
+        rig.refused(
+            "create_file",
+            &json!({"path": path, "content": "x"}),
+            &["bad_arguments"],
+        );
         rig.refused("make_directory", &json!({"path": path}), &["bad_arguments"]);
-        let message = rig.refused("move_file", &json!({"from": "a.txt", "to": path}), &["bad_arguments"]);
+        let message = rig.refused(
+            "move_file",
+            &json!({"from": "a.txt", "to": path}),
+            &["bad_arguments"],
+        );
         assert!(!message.chars().any(char::is_control), "{message:?}");
         rig.refused("read_file", &json!({"path": path}), &["file_not_found"]);
     }
@@ -45,8 +72,14 @@ fn an_odd_name_that_exists_can_be_put_right() {
 }
 
 /// Names that look like further lines of an answer, or turn its text around.
-const DECEIVING: [&str; 6] =
-    ["x\nevil.rs:1:needle", "x\revil.rs", "x\u{2028}evil", "x\u{202e}sr.live", "x\u{85}evil", "\"x\""];
+const DECEIVING: [&str; 6] = [
+    "x\nevil.rs:1:needle",
+    "x\revil.rs",
+    "x\u{2028}evil",
+    "x\u{202e}sr.live",
+    "x\u{85}evil",
+    "\"x\"",
+];
 
 // A name is one line of one result, whatever it holds.
 #[test]
@@ -64,28 +97,46 @@ fn a_name_never_looks_like_another_result() {
     ];
     for (tool, args) in calls {
         let text = rig.text(tool, &args);
-        let lines = text.lines().filter(|line| !line.starts_with('[') && *line != "--").count();
+        let lines = text
+            .lines()
+            .filter(|line| !line.starts_with('[') && *line != "--")
+            .count();
         assert!(lines == DECEIVING.len(), "{tool} {args}: {text}");
-        assert!(!text.contains(['\r', '\u{2028}', '\u{202e}', '\u{85}']), "{tool} {args}: {text:?}");
+        assert!(
+            !text.contains(['\r', '\u{2028}', '\u{202e}', '\u{85}']),
+            "{tool} {args}: {text:?}"
+        );
     }
     for name in DECEIVING {
         let path = format!("odd/{name}");
         for (tool, args) in [
-            ("edit_file", json!({"path": path, "find": "needle", "replace": "other"})),
+            (
+                "edit_file",
+                json!({"path": path, "find": "needle", "replace": "other"}),
+            ),
             ("write_file", json!({"path": path, "content": "third\n"})),
             ("move_file", json!({"from": path, "to": "free"})),
         ] {
             let text = rig.text(tool, &args);
             let shown: String = text.lines().filter(|line| line.contains("odd")).collect();
-            assert!(!shown.contains(['\r', '\u{2028}', '\u{202e}', '\u{85}']), "{tool}: {text:?}");
-            assert!(!text.lines().any(|line| line.starts_with("evil")), "{tool}: {text}");
+            assert!(
+                !shown.contains(['\r', '\u{2028}', '\u{202e}', '\u{85}']),
+                "{tool}: {text:?}"
+            );
+            assert!(
+                !text.lines().any(|line| line.starts_with("evil")),
+                "{tool}: {text}"
+            );
         }
         rig.json("delete_file", &json!({"path": "free"}));
         rig.put(&path, "x");
         let text = rig.text("delete_file", &json!({"path": path}));
         assert_eq!(text.lines().count(), 1, "{text:?}");
         let message = rig.refused("read_file", &json!({"path": path}), &["file_not_found"]);
-        assert!(!message.contains(['\n', '\r', '\u{2028}', '\u{202e}']), "{message:?}");
+        assert!(
+            !message.contains(['\n', '\r', '\u{2028}', '\u{202e}']),
+            "{message:?}"
+        );
     }
 }
 
@@ -95,11 +146,27 @@ fn a_quoted_name_is_taken_for_the_name_it_stands_for() {
     let rig = Rig::new();
     rig.put("two\nlines", "real\n");
     rig.put("dir/turned\u{202e}around", "turned\n");
-    assert_eq!(rig.json("read_file", &json!({"path": "\"two\\nlines\""}))["content"], "real\n");
-    assert_eq!(rig.json("read_file", &json!({"path": "\"dir/turned\\u{202e}around\""}))["content"], "turned\n");
+    assert_eq!(
+        rig.json("read_file", &json!({"path": "\"two\\nlines\""}))["content"],
+        "real\n"
+    );
+    assert_eq!(
+        rig.json(
+            "read_file",
+            &json!({"path": "\"dir/turned\\u{202e}around\""})
+        )["content"],
+        "turned\n"
+    );
     rig.put("\"two\\nlines\"", "literal\n");
-    assert_eq!(rig.json("read_file", &json!({"path": "\"two\\nlines\""}))["content"], "literal\n");
-    for path in ["\"../outside/secret.txt\"", "\"..\\u{2f}outside/secret.txt\"", "\"a\\u{0}b\""] {
+    assert_eq!(
+        rig.json("read_file", &json!({"path": "\"two\\nlines\""}))["content"],
+        "literal\n"
+    );
+    for path in [
+        "\"../outside/secret.txt\"",
+        "\"..\\u{2f}outside/secret.txt\"",
+        "\"a\\u{0}b\"",
+    ] {
         rig.refused(
             "read_file",
             &json!({"path": path}),
@@ -112,17 +179,43 @@ fn a_quoted_name_is_taken_for_the_name_it_stands_for() {
 fn a_new_name_does_not_turn_text_around() {
     let rig = Rig::new();
     for path in ["a\u{202e}b", "a\u{2066}b", "a\u{2028}b", "a\u{200f}b"] {
-        rig.refused("write_file", &json!({"path": path, "content": "x"}), &["bad_arguments"]);
-        rig.refused("move_file", &json!({"from": "a.txt", "to": path}), &["bad_arguments"]);
+        rig.refused(
+            "write_file",
+            &json!({"path": path, "content": "x"}),
+            &["bad_arguments"],
+        );
+        rig.refused(
+            "move_file",
+            &json!({"from": "a.txt", "to": path}),
+            &["bad_arguments"],
+        );
     }
 }
 
 #[test]
 fn a_name_that_begins_with_a_dash_is_a_name() {
     let rig = Rig::new();
-    for path in ["-rf", "--help", "-", "--", "-n/--x", "$(touch x)", "`id`", ";ls", "*", "a b", "'", "\"", "|", "…"] {
+    for path in [
+        "-rf",
+        "--help",
+        "-",
+        "--",
+        "-n/--x",
+        "$(touch x)",
+        "`id`",
+        ";ls",
+        "*",
+        "a b",
+        "'",
+        "\"",
+        "|",
+        "…",
+    ] {
         rig.json("create_file", &json!({"path": path, "content": "x\n"}));
-        assert_eq!(rig.json("read_file", &json!({"path": path}))["content"], "x\n");
+        assert_eq!(
+            rig.json("read_file", &json!({"path": path}))["content"],
+            "x\n"
+        );
         rig.json("delete_file", &json!({"path": path}));
     }
 }
@@ -136,7 +229,11 @@ fn a_name_that_is_too_long_leaves_nothing_behind() {
         for (tool, args) in every_call(path) {
             rig.refused(tool, &args, &["bad_arguments", "file_not_found"]);
         }
-        rig.refused("write_file", &json!({"path": path, "content": "x"}), &["bad_arguments"]);
+        rig.refused(
+            "write_file",
+            &json!({"path": path, "content": "x"}),
+            &["bad_arguments"],
+        );
     }
 }
 
@@ -150,11 +247,22 @@ fn a_tree_deeper_than_any_path_does_no_harm() {
         dir.write("file.txt", "needle\n").unwrap();
     }
     let found = rig.json("search_files", &json!({"pattern": "needle", "max": 1000}));
-    assert!(found["match_count"].as_u64().unwrap() > 100, "{}", found["match_count"]);
+    assert!(
+        found["match_count"].as_u64().unwrap() > 100,
+        "{}",
+        found["match_count"]
+    );
     let listed = rig.json("list_files", &json!({"pattern": "**"}));
-    assert!(listed["notes"].to_string().contains("could not be opened"), "{}", listed["notes"]);
+    assert!(
+        listed["notes"].to_string().contains("could not be opened"),
+        "{}",
+        listed["notes"]
+    );
     // What cannot be looked at as a whole is not moved as a whole.
     let args = json!({"from": "a-name-of-20-letters", "to": "moved"});
-    assert_eq!(rig.call("move_file", &args).unwrap_err().code.as_str(), "denied_by_policy");
+    assert_eq!(
+        rig.call("move_file", &args).unwrap_err().code.as_str(),
+        "denied_by_policy"
+    );
     assert!(Path::new(&rig.ws.join("a-name-of-20-letters")).exists());
 }

@@ -22,7 +22,10 @@ fn without_a_file_the_default_holds() {
 #[test]
 fn a_policy_file_is_read() {
     let rig = Rig::new();
-    rig.put(".ostler/sandbox.toml", "[files]\ndeny = [\"private/**\"]\nallow = [\".env\"]\n");
+    rig.put(
+        ".ostler/sandbox.toml",
+        "[files]\ndeny = [\"private/**\"]\nallow = [\".env\"]\n",
+    );
     let policy = Workspace::load_policy(&rig.ws).unwrap();
     assert_eq!(policy.files.deny, ["private/**"]);
     // Issue 14, break 1: it narrows, and opens nothing.
@@ -63,7 +66,14 @@ fn a_policy_file_is_a_file_of_sense_and_size() {
         assert_eq!(code(&rig), expected);
     }
     fs::remove_file(rig.ws.join(".ostler/sandbox.toml")).unwrap();
-    mknodat(CWD, rig.ws.join(".ostler/sandbox.toml"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+    mknodat(
+        CWD,
+        rig.ws.join(".ostler/sandbox.toml"),
+        FileType::Fifo,
+        Mode::RUSR,
+        0,
+    )
+    .unwrap();
     assert_eq!(code(&rig), "not_a_file");
     fs::remove_file(rig.ws.join(".ostler/sandbox.toml")).unwrap();
     fs::create_dir(rig.ws.join(".ostler/sandbox.toml")).unwrap();
@@ -75,6 +85,9 @@ fn a_workspace_is_a_directory_that_exists() {
     let rig = Rig::new();
     for path in [rig.ws.join("a.txt"), rig.ws.join("nothing")] {
         let error = Workspace::open(&path, &ostler_tools::FileRules::default()).unwrap_err();
-        assert!(matches!(error.code.as_str(), "not_a_directory" | "file_not_found"), "{error}");
+        assert!(
+            matches!(error.code.as_str(), "not_a_directory" | "file_not_found"),
+            "{error}"
+        );
     }
 }

@@ -17,7 +17,8 @@ fn a_path() -> impl Strategy<Value = String> {
         1 => any::<String>(),
     ];
     let separator = prop::sample::select(vec!["/", "/", "/", "//", "/./", "/../", "\\"]);
-    (prop::collection::vec(part, 0..6), separator).prop_map(|(parts, separator)| parts.join(separator))
+    (prop::collection::vec(part, 0..6), separator)
+        .prop_map(|(parts, separator)| parts.join(separator))
 }
 
 proptest! {

@@ -14,9 +14,17 @@ const DENIED: &[&str] = &["denied_by_policy"];
 /// The user's git: no settings but the repository's.
 fn git(dir: &Path, args: &[&str]) -> bool {
     let mut command = Command::new("git");
-    command.args(args).current_dir(dir).env("HOME", "/nonexistent").env("GIT_CONFIG_NOSYSTEM", "1");
-    command.env("GIT_AUTHOR_NAME", "A").env("GIT_AUTHOR_EMAIL", "a@example.org");
-    command.env("GIT_COMMITTER_NAME", "A").env("GIT_COMMITTER_EMAIL", "a@example.org");
+    command
+        .args(args)
+        .current_dir(dir)
+        .env("HOME", "/nonexistent")
+        .env("GIT_CONFIG_NOSYSTEM", "1");
+    command
+        .env("GIT_AUTHOR_NAME", "A")
+        .env("GIT_AUTHOR_EMAIL", "a@example.org");
+    command
+        .env("GIT_COMMITTER_NAME", "A")
+        .env("GIT_COMMITTER_EMAIL", "a@example.org");
     command.output().unwrap().status.success()
 }
 
@@ -24,7 +32,11 @@ fn git(dir: &Path, args: &[&str]) -> bool {
 fn program(rig: &Rig) -> (PathBuf, PathBuf) {
     let (program, mark) = (rig.all.join("program"), rig.all.join("it-ran"));
     fs::write(&program, format!("#!/bin/sh\ntouch {}\n", mark.display())).unwrap();
-    fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    fs::set_permissions(
+        &program,
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
     (program, mark)
 }
 
@@ -33,12 +45,28 @@ fn program(rig: &Rig) -> (PathBuf, PathBuf) {
 fn unwritable(rig: &Rig, path: &str) {
     fs::create_dir_all(rig.ws.join("empty")).unwrap();
     rig.refused("write_file", &json!({"path": path, "content": "x"}), DENIED);
-    rig.refused("create_file", &json!({"path": path, "content": "x"}), DENIED);
+    rig.refused(
+        "create_file",
+        &json!({"path": path, "content": "x"}),
+        DENIED,
+    );
     let codes = &["denied_by_policy", "exists", "not_a_directory"];
-    rig.refused("make_directory", &json!({"path": format!("{path}/x")}), codes);
-    rig.refused("move_file", &json!({"from": "a.txt", "to": path, "overwrite": true}), DENIED);
+    rig.refused(
+        "make_directory",
+        &json!({"path": format!("{path}/x")}),
+        codes,
+    );
+    rig.refused(
+        "move_file",
+        &json!({"from": "a.txt", "to": path, "overwrite": true}),
+        DENIED,
+    );
     if rig.ws.join(path).is_file() {
-        rig.refused("edit_file", &json!({"path": path, "find": "e", "replace": "x"}), DENIED);
+        rig.refused(
+            "edit_file",
+            &json!({"path": path, "find": "e", "replace": "x"}),
+            DENIED,
+        );
         rig.refused("delete_file", &json!({"path": path}), DENIED);
         rig.refused("move_file", &json!({"from": path, "to": "free"}), DENIED);
     }
@@ -67,16 +95,34 @@ fn nothing_in_a_git_directory_is_writable_whatever_its_name() {
     ] {
         unwritable(&rig, path);
     }
-    let config = format!("[core]\n\tbare = true\n\tfsmonitor = {}\n", program.display());
-    rig.refused("write_file", &json!({"path": "src/config", "content": config}), DENIED);
+    let config = format!(
+        "[core]\n\tbare = true\n\tfsmonitor = {}\n",
+        program.display()
+    );
+    rig.refused(
+        "write_file",
+        &json!({"path": "src/config", "content": config}),
+        DENIED,
+    );
     git(&rig.ws.join("src"), &["status"]);
     assert!(!mark.exists());
     // Nor is it renamed to where it counts, or out of the way.
-    for (from, to) in [("src", "moved"), ("deep", "moved"), ("deep/er", "moved"), ("src/hooks", "moved")] {
+    for (from, to) in [
+        ("src", "moved"),
+        ("deep", "moved"),
+        ("deep/er", "moved"),
+        ("src/hooks", "moved"),
+    ] {
         rig.refused("move_file", &json!({"from": from, "to": to}), DENIED);
     }
-    rig.json("write_file", &json!({"path": "sub/main.rs", "content": "x"}));
-    rig.json("write_file", &json!({"path": "deep/er/notes", "content": "x"}));
+    rig.json(
+        "write_file",
+        &json!({"path": "sub/main.rs", "content": "x"}),
+    );
+    rig.json(
+        "write_file",
+        &json!({"path": "deep/er/notes", "content": "x"}),
+    );
 }
 
 #[test]
@@ -87,7 +133,11 @@ fn a_git_directory_reached_by_a_link_is_not_writable() {
     rig.link("store/hooks", "hooks");
     for path in ["link/config", "link/hooks/pre-commit", "hooks/pre-commit"] {
         rig.refused("write_file", &json!({"path": path, "content": "x"}), DENIED);
-        rig.refused("move_file", &json!({"from": "a.txt", "to": path, "overwrite": true}), DENIED);
+        rig.refused(
+            "move_file",
+            &json!({"from": "a.txt", "to": path, "overwrite": true}),
+            DENIED,
+        );
     }
 }
 
@@ -107,7 +157,11 @@ fn worktrees_and_modules_of_a_repository_are_not_writable() {
         "tree/.git",
     ] {
         rig.refused("write_file", &json!({"path": path, "content": "x"}), DENIED);
-        rig.refused("move_file", &json!({"from": "a.txt", "to": path, "overwrite": true}), DENIED);
+        rig.refused(
+            "move_file",
+            &json!({"from": "a.txt", "to": path, "overwrite": true}),
+            DENIED,
+        );
     }
 }
 
@@ -117,15 +171,27 @@ fn what_git_includes_is_not_writable() {
     let rig = Rig::new();
     assert!(git(&rig.ws, &["init", "-q"]));
     assert!(git(&rig.ws, &["config", "include.path", "../shared.cfg"]));
-    assert!(git(&rig.ws, &["config", "includeIf.onbranch:**.path", "../conf/absent.cfg"]));
+    assert!(git(
+        &rig.ws,
+        &["config", "includeIf.onbranch:**.path", "../conf/absent.cfg"]
+    ));
     rig.put("shared.cfg", "[include]\n\tpath = more/nested.cfg\n");
     rig.put("more/nested.cfg", "[user]\n\tname = A\n");
     rig.put("stuff/absent.cfg", "[core]\n");
     rig.link("stuff", "elsewhere");
     let (program, mark) = program(&rig);
-    for path in ["shared.cfg", "more/nested.cfg", "conf/absent.cfg", "SHARED.CFG"] {
+    for path in [
+        "shared.cfg",
+        "more/nested.cfg",
+        "conf/absent.cfg",
+        "SHARED.CFG",
+    ] {
         let config = format!("[core]\n\tfsmonitor = {}\n", program.display());
-        rig.refused("write_file", &json!({"path": path, "content": config}), DENIED);
+        rig.refused(
+            "write_file",
+            &json!({"path": path, "content": config}),
+            DENIED,
+        );
         unwritable(&rig, path);
     }
     for (from, to) in [("more", "other"), ("stuff", "conf"), ("elsewhere", "conf")] {
@@ -133,7 +199,10 @@ fn what_git_includes_is_not_writable() {
     }
     git(&rig.ws, &["status"]);
     assert!(!mark.exists());
-    rig.json("write_file", &json!({"path": "conf/other.cfg", "content": "x"}));
+    rig.json(
+        "write_file",
+        &json!({"path": "conf/other.cfg", "content": "x"}),
+    );
 }
 
 // Break 2: hooks that the repository keeps among its files.
@@ -146,29 +215,61 @@ fn hooks_and_programs_that_git_is_set_up_to_run_are_not_writable() {
     rig.link("tools/real", "hooks-link");
     rig.put("scripts/monitor", "#!/bin/sh\ntrue\n");
     assert!(git(&rig.ws, &["config", "core.hooksPath", ".githooks"]));
-    for path in [".githooks/pre-commit", ".githooks/pre-push", ".GitHooks/pre-push", ".githooks/lib/x"] {
+    for path in [
+        ".githooks/pre-commit",
+        ".githooks/pre-push",
+        ".GitHooks/pre-push",
+        ".githooks/lib/x",
+    ] {
         unwritable(&rig, path);
     }
-    rig.refused("move_file", &json!({"from": ".githooks", "to": "other"}), DENIED);
+    rig.refused(
+        "move_file",
+        &json!({"from": ".githooks", "to": "other"}),
+        DENIED,
+    );
     // The settings count as they are now, not as they were when the session began.
     assert!(git(&rig.ws, &["config", "core.hooksPath", "hooks-link"]));
-    assert!(git(&rig.ws, &["config", "core.fsmonitor", "./scripts/monitor"]));
-    for path in ["tools/real/post-checkout", "hooks-link/pre-push", "scripts/monitor"] {
+    assert!(git(
+        &rig.ws,
+        &["config", "core.fsmonitor", "./scripts/monitor"]
+    ));
+    for path in [
+        "tools/real/post-checkout",
+        "hooks-link/pre-push",
+        "scripts/monitor",
+    ] {
         rig.refused("write_file", &json!({"path": path, "content": "x"}), DENIED);
     }
     rig.refused("delete_file", &json!({"path": "hooks-link"}), DENIED);
-    rig.refused("move_file", &json!({"from": "tools", "to": "other"}), DENIED);
-    rig.json("write_file", &json!({"path": ".githooks-not/x", "content": "x"}));
-    rig.json("write_file", &json!({"path": "scripts/other", "content": "x"}));
+    rig.refused(
+        "move_file",
+        &json!({"from": "tools", "to": "other"}),
+        DENIED,
+    );
+    rig.json(
+        "write_file",
+        &json!({"path": ".githooks-not/x", "content": "x"}),
+    );
+    rig.json(
+        "write_file",
+        &json!({"path": "scripts/other", "content": "x"}),
+    );
 }
 
 #[test]
 fn settings_of_a_repository_inside_and_above_count() {
     let rig = Rig::new();
     assert!(git(&rig.all, &["init", "-q"]));
-    assert!(git(&rig.all, &["config", "core.hooksPath", "ws/hooks-of-above"]));
+    assert!(git(
+        &rig.all,
+        &["config", "core.hooksPath", "ws/hooks-of-above"]
+    ));
     assert!(git(&rig.ws, &["init", "-q", "sub"]));
-    assert!(git(&rig.ws.join("sub"), &["config", "core.hooksPath", "hooks"]));
+    assert!(git(
+        &rig.ws.join("sub"),
+        &["config", "core.hooksPath", "hooks"]
+    ));
     for path in ["hooks-of-above/pre-commit", "sub/hooks/pre-commit"] {
         unwritable(&rig, path);
     }
@@ -181,8 +282,13 @@ fn the_users_own_hooks_path_counts() {
     assert!(git(&rig.ws, &["init", "-q"]));
     let file = rig.all.join("gitconfig");
     fs::write(&file, "[core]\n\thooksPath = .hooks\n").unwrap();
-    let user = UserGitConfig { files: vec![file], home: None };
-    rig.tools = Workspace::open(&rig.ws, &FileRules::default()).unwrap().with_user_git_config(user);
+    let user = UserGitConfig {
+        files: vec![file],
+        home: None,
+    };
+    rig.tools = Workspace::open(&rig.ws, &FileRules::default())
+        .unwrap()
+        .with_user_git_config(user);
     unwritable(&rig, ".hooks/pre-commit");
 }
 
@@ -190,21 +296,44 @@ fn the_users_own_hooks_path_counts() {
 fn a_git_file_planted_in_a_subdirectory_is_refused() {
     let rig = Rig::new();
     rig.put("store/config", "[core]\n");
-    for path in ["src/.git", "src/.GIT", "src/.git.", "src/.git ", "src/.g\u{200c}it", "src/.git::$DATA", "src/git~1"] {
-        rig.refused("write_file", &json!({"path": path, "content": "gitdir: ../store\n"}), DENIED);
+    for path in [
+        "src/.git",
+        "src/.GIT",
+        "src/.git.",
+        "src/.git ",
+        "src/.g\u{200c}it",
+        "src/.git::$DATA",
+        "src/git~1",
+    ] {
+        rig.refused(
+            "write_file",
+            &json!({"path": path, "content": "gitdir: ../store\n"}),
+            DENIED,
+        );
         rig.refused("move_file", &json!({"from": "a.txt", "to": path}), DENIED);
     }
     rig.json("make_directory", &json!({"path": "store/objects"}));
     rig.json("make_directory", &json!({"path": "store/refs"}));
-    rig.refused("write_file", &json!({"path": "store/HEAD", "content": "ref: refs/heads/main\n"}), DENIED);
-    rig.refused("write_file", &json!({"path": "store/HEAD/x", "content": "x"}), DENIED);
+    rig.refused(
+        "write_file",
+        &json!({"path": "store/HEAD", "content": "ref: refs/heads/main\n"}),
+        DENIED,
+    );
+    rig.refused(
+        "write_file",
+        &json!({"path": "store/HEAD/x", "content": "x"}),
+        DENIED,
+    );
 }
 
 // Break 4: what decides about Ostler itself.
 #[test]
 fn ostlers_own_files_are_never_writable() {
     let own = |list: &[&str]| list.iter().map(|glob| (*glob).to_owned()).collect();
-    let rig = Rig::with(&FileRules { allow: own(&["**", "ostler.toml", ".ostler/**"]), ..FileRules::default() });
+    let rig = Rig::with(&FileRules {
+        allow: own(&["**", "ostler.toml", ".ostler/**"]),
+        ..FileRules::default()
+    });
     rig.put("ostler.toml", "# e\n");
     rig.put("sub/ostler.toml", "# e\n");
     rig.put(".ostler/policy.toml", "# e\n");
@@ -230,8 +359,16 @@ fn ostlers_own_files_are_never_writable() {
     ] {
         unwritable(&rig, path);
     }
-    rig.refused("write_file", &json!({"path": "link", "content": "x"}), DENIED);
-    for (from, to) in [("sub", "sub2"), ("other", ".ostler"), ("other2/ostler.txt", "other2/ostler.toml")] {
+    rig.refused(
+        "write_file",
+        &json!({"path": "link", "content": "x"}),
+        DENIED,
+    );
+    for (from, to) in [
+        ("sub", "sub2"),
+        ("other", ".ostler"),
+        ("other2/ostler.txt", "other2/ostler.toml"),
+    ] {
         rig.refused("move_file", &json!({"from": from, "to": to}), DENIED);
     }
     // Another name of the file is a file of its own once it is written.

@@ -43,7 +43,13 @@ impl Rig {
             fs::write(path, content).unwrap();
         }
         let tools = Workspace::open(&ws, rules).unwrap();
-        Self { _temp: temp, all, ws, outside, tools }
+        Self {
+            _temp: temp,
+            all,
+            ws,
+            outside,
+            tools,
+        }
     }
 
     /// Puts a file into the workspace.
@@ -69,7 +75,9 @@ impl Rig {
     /// A call that succeeds, as JSON.
     #[track_caller]
     pub(crate) fn json(&self, tool: &str, args: &Value) -> Value {
-        let reply = self.call(tool, args).unwrap_or_else(|error| panic!("{tool} {args}: {error}"));
+        let reply = self
+            .call(tool, args)
+            .unwrap_or_else(|error| panic!("{tool} {args}: {error}"));
         assert_unseen(&reply);
         serde_json::from_str(&reply.json).unwrap()
     }
@@ -77,7 +85,9 @@ impl Rig {
     /// A call that succeeds, as text.
     #[track_caller]
     pub(crate) fn text(&self, tool: &str, args: &Value) -> String {
-        let reply = self.call(tool, args).unwrap_or_else(|error| panic!("{tool} {args}: {error}"));
+        let reply = self
+            .call(tool, args)
+            .unwrap_or_else(|error| panic!("{tool} {args}: {error}"));
         assert_unseen(&reply);
         reply.text
     }
@@ -90,8 +100,14 @@ impl Rig {
             Ok(reply) => panic!("{tool} {args} was done: {}", reply.json),
             Err(error) => error,
         };
-        assert!(codes.contains(&refusal.code.as_str()), "{tool} {args}: {refusal}, not {codes:?}");
-        assert!(!refusal.message.contains(CANARY), "{tool} {args}: {refusal}");
+        assert!(
+            codes.contains(&refusal.code.as_str()),
+            "{tool} {args}: {refusal}, not {codes:?}"
+        );
+        assert!(
+            !refusal.message.contains(CANARY),
+            "{tool} {args}: {refusal}"
+        );
         assert_same(&before, &picture(&self.all), &format!("{tool} {args}"));
         refusal.message
     }
@@ -106,15 +122,27 @@ pub(crate) fn every_call(path: &str) -> Vec<(&'static str, Value)> {
         ("read_file", json!({"path": path, "offset": 1, "limit": 1})),
         ("write_file", json!({"path": path, "content": "x"})),
         ("create_file", json!({"path": path, "content": "x"})),
-        ("edit_file", json!({"path": path, "find": "CANARY", "replace": "x"})),
-        ("edit_file", json!({"path": path, "edits": [{"find": "CANARY", "replace": "x"}]})),
+        (
+            "edit_file",
+            json!({"path": path, "find": "CANARY", "replace": "x"}),
+        ),
+        (
+            "edit_file",
+            json!({"path": path, "edits": [{"find": "CANARY", "replace": "x"}]}),
+        ),
         ("delete_file", json!({"path": path})),
         ("list_files", json!({"path": path, "hidden": true})),
-        ("list_files", json!({"path": path, "pattern": "**", "hidden": true})),
+        (
+            "list_files",
+            json!({"path": path, "pattern": "**", "hidden": true}),
+        ),
         ("search_files", json!({"path": path, "pattern": "CANARY"})),
         ("move_file", json!({"from": path, "to": "taken.txt"})),
         ("move_file", json!({"from": "a.txt", "to": path})),
-        ("move_file", json!({"from": "a.txt", "to": path, "overwrite": true})),
+        (
+            "move_file",
+            json!({"from": "a.txt", "to": path, "overwrite": true}),
+        ),
         ("make_directory", json!({"path": path})),
     ]
 }
@@ -122,14 +150,27 @@ pub(crate) fn every_call(path: &str) -> Vec<(&'static str, Value)> {
 /// Nothing of what is outside is in a reply.
 #[track_caller]
 pub(crate) fn assert_unseen(reply: &Reply) {
-    assert!(!reply.text.contains(CANARY) && !reply.json.contains(CANARY), "seen: {}", reply.json);
+    assert!(
+        !reply.text.contains(CANARY) && !reply.json.contains(CANARY),
+        "seen: {}",
+        reply.json
+    );
 }
 
 #[track_caller]
 pub(crate) fn assert_same(before: &Picture, after: &Picture, what: &str) {
-    let gone: Vec<_> = before.keys().filter(|path| !after.contains_key(*path)).collect();
-    let new: Vec<_> = after.keys().filter(|path| !before.contains_key(*path)).collect();
-    let other: Vec<_> = before.iter().filter(|(path, was)| after.get(*path).is_some_and(|is| is != *was)).collect();
+    let gone: Vec<_> = before
+        .keys()
+        .filter(|path| !after.contains_key(*path))
+        .collect();
+    let new: Vec<_> = after
+        .keys()
+        .filter(|path| !before.contains_key(*path))
+        .collect();
+    let other: Vec<_> = before
+        .iter()
+        .filter(|(path, was)| after.get(*path).is_some_and(|is| is != *was))
+        .collect();
     let other: Vec<_> = other.into_iter().map(|(path, _)| path).collect();
     assert!(
         gone.is_empty() && new.is_empty() && other.is_empty(),
@@ -147,10 +188,20 @@ pub(crate) fn picture(path: &Path) -> Picture {
         let about = fs::symlink_metadata(&path).unwrap();
         let sort = about.file_type();
         let (kind, content) = if sort.is_dir() {
-            ahead.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            ahead.extend(
+                fs::read_dir(&path)
+                    .unwrap()
+                    .map(|entry| entry.unwrap().path()),
+            );
             ('d', Vec::new())
         } else if sort.is_symlink() {
-            ('l', fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes())
+            (
+                'l',
+                fs::read_link(&path)
+                    .unwrap()
+                    .into_os_string()
+                    .into_encoded_bytes(),
+            )
         } else if sort.is_file() && about.len() <= 1 << 20 {
             ('f', fs::read(&path).unwrap())
         } else {

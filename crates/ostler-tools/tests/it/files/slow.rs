@@ -58,7 +58,13 @@ fn swapped_directory(calls: &[(&str, Value)]) -> (usize, usize) {
                     Ok(reply) => {
                         assert_unseen(&reply);
                         // Names that are only outside are as little seen.
-                        assert!(!reply.json.contains("victim.txt\",\"kind\":\"file\",\"size\":11"), "{}", reply.json);
+                        assert!(
+                            !reply
+                                .json
+                                .contains("victim.txt\",\"kind\":\"file\",\"size\":11"),
+                            "{}",
+                            reply.json
+                        );
                         done += 1;
                     }
                     Err(error) => {
@@ -85,33 +91,63 @@ fn a_directory_that_is_swapped_is_not_read_through() {
         ("search_files", json!({"pattern": "CANARY"})),
         ("search_files", json!({"path": "d", "pattern": "."})),
     ]);
-    assert!(done > 0 && refused > 0, "the swap was not felt: {done} done, {refused} refused");
+    assert!(
+        done > 0 && refused > 0,
+        "the swap was not felt: {done} done, {refused} refused"
+    );
 }
 
 #[test]
 fn a_directory_that_is_swapped_is_not_written_through() {
     let (done, refused) = swapped_directory(&[
-        ("write_file", json!({"path": "d/secret.txt", "content": "inside again\n"})),
-        ("create_file", json!({"path": "d/new/new.txt", "content": "inside\n"})),
-        ("edit_file", json!({"path": "d/secret.txt", "find": "inside", "replace": "in"})),
-        ("edit_file", json!({"path": "d/secret.txt", "find": "in", "replace": "inside"})),
+        (
+            "write_file",
+            json!({"path": "d/secret.txt", "content": "inside again\n"}),
+        ),
+        (
+            "create_file",
+            json!({"path": "d/new/new.txt", "content": "inside\n"}),
+        ),
+        (
+            "edit_file",
+            json!({"path": "d/secret.txt", "find": "inside", "replace": "in"}),
+        ),
+        (
+            "edit_file",
+            json!({"path": "d/secret.txt", "find": "in", "replace": "inside"}),
+        ),
         ("make_directory", json!({"path": "d/made/here"})),
     ]);
-    assert!(done > 0 && refused > 0, "the swap was not felt: {done} done, {refused} refused");
+    assert!(
+        done > 0 && refused > 0,
+        "the swap was not felt: {done} done, {refused} refused"
+    );
 }
 
 #[test]
 fn a_directory_that_is_swapped_is_not_moved_or_deleted_through() {
     let (done, refused) = swapped_directory(&[
-        ("write_file", json!({"path": "d/victim.txt", "content": "inside\n"})),
-        ("move_file", json!({"from": "d/victim.txt", "to": "taken.txt", "overwrite": true})),
-        ("move_file", json!({"from": "taken.txt", "to": "d/victim.txt", "overwrite": true})),
+        (
+            "write_file",
+            json!({"path": "d/victim.txt", "content": "inside\n"}),
+        ),
+        (
+            "move_file",
+            json!({"from": "d/victim.txt", "to": "taken.txt", "overwrite": true}),
+        ),
+        (
+            "move_file",
+            json!({"from": "taken.txt", "to": "d/victim.txt", "overwrite": true}),
+        ),
         ("delete_file", json!({"path": "d/victim.txt"})),
         ("delete_file", json!({"path": "d/dir/secret.txt"})),
         ("move_file", json!({"from": "d/dir", "to": "dir"})),
         ("move_file", json!({"from": "dir", "to": "d/dir"})),
     ]);
-    assert!(done > 0 && refused > 0, "the swap was not felt: {done} done, {refused} refused");
+    assert!(
+        done > 0 && refused > 0,
+        "the swap was not felt: {done} done, {refused} refused"
+    );
 }
 
 #[test]
@@ -149,7 +185,10 @@ fn swapped_file(target: &str) {
         ("search_files", json!({"pattern": "CANARY"})),
     ];
     let writing = [
-        ("edit_file", json!({"path": "f", "find": "inside", "replace": "in"})),
+        (
+            "edit_file",
+            json!({"path": "f", "find": "inside", "replace": "in"}),
+        ),
         ("write_file", json!({"path": "f", "content": "inside\n"})),
     ];
     let (mut done, mut refused) = (0, 0);
@@ -174,7 +213,10 @@ fn swapped_file(target: &str) {
         for _ in 0..ROUNDS {
             try_all(&writing);
             // A write that met the link put a file in its place: then there is nothing left to swap.
-            if ["f", "link"].iter().all(|name| fs::read_link(rig.ws.join(name)).is_err()) {
+            if ["f", "link"]
+                .iter()
+                .all(|name| fs::read_link(rig.ws.join(name)).is_err())
+            {
                 rig.link(target, "again");
                 fs::rename(rig.ws.join("again"), rig.ws.join("link")).unwrap();
             }
@@ -182,7 +224,10 @@ fn swapped_file(target: &str) {
     });
     assert_same(&before.0, &picture(&rig.outside), "a file was swapped");
     assert_eq!(rig.get(".env"), before.1);
-    assert!(done > 0 && refused > 0, "the swap was not felt: {done} done, {refused} refused");
+    assert!(
+        done > 0 && refused > 0,
+        "the swap was not felt: {done} done, {refused} refused"
+    );
 }
 
 #[test]
@@ -216,7 +261,10 @@ fn a_file_that_comes_in_between_is_not_replaced() {
         });
         let _over = Over(&is_over);
         for _ in 0..ROUNDS * 20 {
-            match rig.call("create_file", &json!({"path": "new.txt", "content": "of the tool\n"})) {
+            match rig.call(
+                "create_file",
+                &json!({"path": "new.txt", "content": "of the tool\n"}),
+            ) {
                 Ok(_) => done += 1,
                 Err(error) => {
                     assert_eq!(error.code.as_str(), "exists", "{error}");
@@ -225,6 +273,9 @@ fn a_file_that_comes_in_between_is_not_replaced() {
             }
         }
     });
-    assert!(done > 0 && refused > 0, "the other was not felt: {done} done, {refused} refused");
+    assert!(
+        done > 0 && refused > 0,
+        "the other was not felt: {done} done, {refused} refused"
+    );
     assert_nothing_left(&rig);
 }

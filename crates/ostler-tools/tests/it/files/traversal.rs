@@ -52,7 +52,13 @@ fn absolute_paths_lead_nowhere() {
 #[test]
 fn backslashes_and_the_home_directory_lead_nowhere() {
     let rig = Rig::new();
-    for path in ["..\\outside\\secret.txt", "src\\..\\..\\outside", "src/..\\../outside", "~", "~/.profile"] {
+    for path in [
+        "..\\outside\\secret.txt",
+        "src\\..\\..\\outside",
+        "src/..\\../outside",
+        "~",
+        "~/.profile",
+    ] {
         refused_everywhere(&rig, path);
     }
 }
@@ -86,6 +92,12 @@ fn encoded_dots_are_ordinary_names() {
 fn an_absolute_path_inside_is_taken() {
     let rig = Rig::new();
     let path = rig.ws.join("a.txt");
-    assert_eq!(rig.json("read_file", &json!({"path": path}))["path"], "a.txt");
-    assert_eq!(rig.json("list_files", &json!({"path": rig.ws}))["path"], ".");
+    assert_eq!(
+        rig.json("read_file", &json!({"path": path}))["path"],
+        "a.txt"
+    );
+    assert_eq!(
+        rig.json("list_files", &json!({"path": rig.ws}))["path"],
+        "."
+    );
 }

@@ -31,7 +31,11 @@ struct Plan {
 
 impl Plan {
     fn of_environment() -> Self {
-        let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+        let number = |name: &str| {
+            std::env::var(name)
+                .ok()
+                .map(|text| text.parse::<u64>().unwrap())
+        };
         Self {
             time: number("OSTLER_FUZZ_SECONDS").map_or(USUAL, Duration::from_secs),
             seed: number("OSTLER_FUZZ_SEED").unwrap_or(1),
@@ -59,7 +63,10 @@ pub(super) fn campaign<I: Debug>(
         let result = std::panic::catch_unwind(AssertUnwindSafe(|| check(&input)));
         inputs += 1;
         if let Err(why) = result.unwrap_or_else(|panic| Err(said_by(&*panic))) {
-            let mut find = format!("target {target}, seed {}, case {case}: {why}\n  input: {input:?}", plan.seed);
+            let mut find = format!(
+                "target {target}, seed {}, case {case}: {why}\n  input: {input:?}",
+                plan.seed
+            );
             find.truncate(find.floor_char_boundary(LONGEST));
             say(&format!("find: {find}"));
             finds.push(find);
@@ -70,18 +77,39 @@ pub(super) fn campaign<I: Debug>(
         if plan.report.is_some() && said.elapsed() >= PROGRESS {
             said = Instant::now();
             let (seconds, all) = (began.elapsed().as_secs(), plan.time.as_secs());
-            say(&format!("{target}: {inputs} inputs, {} finds, {seconds} of {all} s", finds.len()));
+            say(&format!(
+                "{target}: {inputs} inputs, {} finds, {seconds} of {all} s",
+                finds.len()
+            ));
         }
     }
     if let Some(report) = &plan.report {
-        let mut file = File::options().append(true).create(true).open(report).unwrap();
-        writeln!(file, "{target}\t{inputs}\t{}\t{}", began.elapsed().as_secs(), finds.len()).unwrap();
+        let mut file = File::options()
+            .append(true)
+            .create(true)
+            .open(report)
+            .unwrap();
+        writeln!(
+            file,
+            "{target}\t{inputs}\t{}\t{}",
+            began.elapsed().as_secs(),
+            finds.len()
+        )
+        .unwrap();
     }
-    assert!(finds.is_empty(), "{} finds in {inputs} inputs:\n{}", finds.len(), finds.join("\n"));
+    assert!(
+        finds.is_empty(),
+        "{} finds in {inputs} inputs:\n{}",
+        finds.len(),
+        finds.join("\n")
+    );
 }
 
 fn said_by(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied());
     format!("panicked: {}", text.unwrap_or("without a word"))
 }
 
@@ -94,17 +122,24 @@ pub(super) fn seeds(name: &str) -> Vec<String> {
     let text = std::fs::read_to_string(fixtures().join(name)).unwrap();
     assert!(!text.is_empty(), "{name}: there is no seed");
     text.lines()
-        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{name}: {line}: {error}")))
+        .map(|line| {
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("{name}: {line}: {error}"))
+        })
         .collect()
 }
 
 /// The seeds of a target whose inputs are files: every file in `fixtures/fuzz/NAME`.
 pub(super) fn files(name: &str) -> Vec<String> {
-    let mut paths: Vec<PathBuf> =
-        std::fs::read_dir(fixtures().join(name)).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(fixtures().join(name))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     assert!(!paths.is_empty(), "{name}: there is no seed");
     paths.sort();
-    paths.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect()
+    paths
+        .iter()
+        .map(|path| std::fs::read_to_string(path).unwrap())
+        .collect()
 }
 
 fn fixtures() -> PathBuf {

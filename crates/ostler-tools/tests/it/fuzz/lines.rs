@@ -21,14 +21,17 @@ fn stream(random: &mut Random) -> Stream {
             1 => bytes.extend_from_slice(b"\r\n"),
             2 => bytes.extend(std::iter::repeat_n(b'x', random.below(9000))),
             3 => bytes.extend_from_slice("é😀\u{2028}\u{feff}".as_bytes()),
-            4 => bytes.extend((0..random.below(9)).map(|_| u8::try_from(random.next() % 256).unwrap())),
+            4 => bytes
+                .extend((0..random.below(9)).map(|_| u8::try_from(random.next() % 256).unwrap())),
             5 => bytes.extend_from_slice(b"{\"type\":\"text\"}\n"),
             6 => bytes.extend_from_slice(&"😀".as_bytes()[..random.below(4)]),
             _ => bytes.extend_from_slice(b"\r"),
         }
     }
     let cap = *random.pick(&[&0, &1, &7, &80, &4095, &4096, &4097, &5000, &100_000]);
-    let cuts = (0..random.below(12)).map(|_| random.below(bytes.len() + 1)).collect();
+    let cuts = (0..random.below(12))
+        .map(|_| random.below(bytes.len() + 1))
+        .collect();
     Stream { bytes, cap, cuts }
 }
 
@@ -62,7 +65,11 @@ fn check(stream: &Stream) -> Result<(), String> {
     let mut expected: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
     expected.pop_if(|last| last.is_empty());
     if expected.len() != whole.len() {
-        return Err(format!("{} lines instead of {}", whole.len(), expected.len()));
+        return Err(format!(
+            "{} lines instead of {}",
+            whole.len(),
+            expected.len()
+        ));
     }
     let mut at = 0;
     for (line, (text, _, length, began)) in expected.iter().zip(&whole) {
@@ -72,11 +79,15 @@ fn check(stream: &Stream) -> Result<(), String> {
             // A byte that is no UTF-8 becomes a character of three.
             true => *length == line.len() as u64 && text.len() <= 3 * HEAD,
             false => {
-                *length == 0 && String::from_utf8_lossy(line).trim_end_matches('\r') == text.trim_end_matches('\r')
+                *length == 0
+                    && String::from_utf8_lossy(line).trim_end_matches('\r')
+                        == text.trim_end_matches('\r')
             }
         };
         if !is_right || *began != at {
-            return Err(format!("the line at {at} is {text:?}, length {length}, at {began}"));
+            return Err(format!(
+                "the line at {at} is {text:?}, length {length}, at {began}"
+            ));
         }
         at += line.len() as u64 + 1;
     }

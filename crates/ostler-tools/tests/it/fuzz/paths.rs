@@ -70,7 +70,13 @@ fn path(random: &mut Random, seeds: &[String]) -> String {
 fn case(random: &mut Random, seeds: &[String]) -> Case {
     let links = (0..random.below(4)).map(|n| {
         let name = random.pick(&["LINK", "src/LINK", "new", "dir", "a.txt.lnk"]);
-        (format!("{name}{}", if n == 0 { String::new() } else { n.to_string() }), path(random, seeds))
+        (
+            format!(
+                "{name}{}",
+                if n == 0 { String::new() } else { n.to_string() }
+            ),
+            path(random, seeds),
+        )
     });
     let links = links.collect();
     let mut path = path(random, seeds);
@@ -89,13 +95,18 @@ fn check(case: &Case) -> Result<(), String> {
     rig.link("loop/loop", "loop");
     rig.link("..", "src/in");
     let place = |text: &str| {
-        text.replace("@WS", &rig.ws.to_string_lossy()).replace("@OUT", &rig.outside.to_string_lossy()).replace('\0', "")
+        text.replace("@WS", &rig.ws.to_string_lossy())
+            .replace("@OUT", &rig.outside.to_string_lossy())
+            .replace('\0', "")
     };
     for (name, target) in &case.links {
         // A target may be none that a link can have, and a name may be taken.
         let _ = std::os::unix::fs::symlink(place(target), rig.ws.join(name));
     }
-    let path = case.path.replace("@WS", &rig.ws.to_string_lossy()).replace("@OUT", &rig.outside.to_string_lossy());
+    let path = case
+        .path
+        .replace("@WS", &rig.ws.to_string_lossy())
+        .replace("@OUT", &rig.outside.to_string_lossy());
     let outside = |all: &Path| {
         let mut picture = picture(all);
         picture.retain(|path, _| !path.starts_with(&rig.ws) && path != all);

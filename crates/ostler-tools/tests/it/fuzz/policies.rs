@@ -99,7 +99,11 @@ fn input(random: &mut Random, permissions: &[String], sandbox: &[String]) -> Inp
     if random.once_in(2) {
         text = random.mutate(&text, &TOKENS);
     }
-    if is_permissions { Input::Permissions(text) } else { Input::Sandbox(text) }
+    if is_permissions {
+        Input::Permissions(text)
+    } else {
+        Input::Sandbox(text)
+    }
 }
 
 /// An error can be read: it says something, on few lines, and nothing in it that a terminal would obey.
@@ -108,18 +112,35 @@ fn readable(message: &str) -> Result<(), String> {
     match () {
         () if message.trim().len() < 10 => Err(format!("an error that says nothing: {message:?}")),
         () if message.len() > 20_000 => Err(format!("an error of {} bytes", message.len())),
-        () if message.contains(is_bad) => Err(format!("an error with control characters: {message:?}")),
+        () if message.contains(is_bad) => {
+            Err(format!("an error with control characters: {message:?}"))
+        }
         () => Ok(()),
     }
 }
 
 fn uses() -> Vec<ToolUse> {
-    let shell =
-        |line: &str| ToolUse { command: Some(Command::Shell(line.into())), ..ToolUse::of("Bash", ToolKind::Execute) };
-    let file = |kind, path: &str| ToolUse { paths: vec![path.into()], ..ToolUse::of("File", kind) };
-    let mut uses: Vec<ToolUse> =
-        ["git status", "git push", "cargo test; rm -rf x", "sudo npm publish", "", "$x"].map(shell).into();
-    uses.extend(["src/a.rs", "../x", "/etc/hosts", ".env", ""].map(|path| file(ToolKind::Edit, path)));
+    let shell = |line: &str| ToolUse {
+        command: Some(Command::Shell(line.into())),
+        ..ToolUse::of("Bash", ToolKind::Execute)
+    };
+    let file = |kind, path: &str| ToolUse {
+        paths: vec![path.into()],
+        ..ToolUse::of("File", kind)
+    };
+    let mut uses: Vec<ToolUse> = [
+        "git status",
+        "git push",
+        "cargo test; rm -rf x",
+        "sudo npm publish",
+        "",
+        "$x",
+    ]
+    .map(shell)
+    .into();
+    uses.extend(
+        ["src/a.rs", "../x", "/etc/hosts", ".env", ""].map(|path| file(ToolKind::Edit, path)),
+    );
     uses.extend(["secrets/a", "~/.ssh/id"].map(|path| file(ToolKind::Read, path)));
     uses.extend(ToolKind::ALL.map(|kind| ToolUse::of("mcp__github__x", kind)));
     uses
@@ -154,21 +175,46 @@ fn permissions(text: &str) -> Result<(), String> {
 /// Examples of rules about commands come out as their rule says.
 fn examples(text: &str, policy: &Policy) -> Result<(), String> {
     let file: toml::Table = toml::from_str(text).map_err(|error| error.to_string())?;
-    let rules = file.get("rule").and_then(toml::Value::as_array).cloned().unwrap_or_default();
+    let rules = file
+        .get("rule")
+        .and_then(toml::Value::as_array)
+        .cloned()
+        .unwrap_or_default();
     for rule in rules.iter().filter_map(toml::Value::as_table) {
         // Examples are uses of the rule's own kind; only commands that are executed are made below.
-        let other_kind = rule.get("kind").is_some_and(|kind| !kind.to_string().contains("execute"));
-        if other_kind || rule.contains_key("tool") || rule.contains_key("path") || !rule.contains_key("command") {
+        let other_kind = rule
+            .get("kind")
+            .is_some_and(|kind| !kind.to_string().contains("execute"));
+        if other_kind
+            || rule.contains_key("tool")
+            || rule.contains_key("path")
+            || !rule.contains_key("command")
+        {
             continue;
         }
-        let action = rule.get("do").and_then(toml::Value::as_str).unwrap_or_default();
-        for example in rule.get("examples").and_then(toml::Value::as_array).into_iter().flatten() {
-            let Some(line) = example.as_str() else { continue };
+        let action = rule
+            .get("do")
+            .and_then(toml::Value::as_str)
+            .unwrap_or_default();
+        for example in rule
+            .get("examples")
+            .and_then(toml::Value::as_array)
+            .into_iter()
+            .flatten()
+        {
+            let Some(line) = example.as_str() else {
+                continue;
+            };
             let command = Some(Command::Shell(line.into()));
-            let wants = ToolUse { command, ..ToolUse::of("example", ToolKind::Execute) };
+            let wants = ToolUse {
+                command,
+                ..ToolUse::of("example", ToolKind::Execute)
+            };
             let ruled = policy.decide(&wants, "/workspace").ruled;
             if ruled.as_str() != action && !(action == "deny" && matches!(ruled, Ruled::Deny(_))) {
-                return Err(format!("the example {line:?} of a rule that says {action:?} comes out as {ruled:?}"));
+                return Err(format!(
+                    "the example {line:?} of a rule that says {action:?} comes out as {ruled:?}"
+                ));
             }
         }
     }
@@ -176,7 +222,10 @@ fn examples(text: &str, policy: &Policy) -> Result<(), String> {
 }
 
 fn sandbox(text: &str) -> Result<(), String> {
-    match (ostler_tools::SandboxPolicy::parse(text), ostler_tools::SandboxPolicy::parse(text)) {
+    match (
+        ostler_tools::SandboxPolicy::parse(text),
+        ostler_tools::SandboxPolicy::parse(text),
+    ) {
         (Err(error), Err(_)) => readable(&error.message),
         (Ok(one), Ok(two)) if format!("{one:?}") == format!("{two:?}") => Ok(()),
         _ => Err("two answers to one text".into()),

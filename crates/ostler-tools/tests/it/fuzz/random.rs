@@ -48,7 +48,11 @@ impl Random {
                     let to = self.below(chars.len() + 1);
                     chars.splice(to..to, piece);
                 }
-                _ => drop(chars.splice(at..at, self.pick(tokens).chars()).collect::<Vec<_>>()),
+                _ => drop(
+                    chars
+                        .splice(at..at, self.pick(tokens).chars())
+                        .collect::<Vec<_>>(),
+                ),
             }
         }
         chars.into_iter().collect()

@@ -106,7 +106,10 @@ struct Input {
 
 /// A command in one of the many ways to write it.
 fn spelled(random: &mut Random, words: &[&str]) -> String {
-    let spelled: Vec<String> = words.iter().map(|word| spelled_word(random, word)).collect();
+    let spelled: Vec<String> = words
+        .iter()
+        .map(|word| spelled_word(random, word))
+        .collect();
     spelled.join(random.pick(&[" ", " ", "  ", "\t", " \\\n", " "]))
 }
 
@@ -158,11 +161,17 @@ fn wrapped(random: &mut Random, line: &str) -> String {
 }
 
 fn input(random: &mut Random, seeds: &[String]) -> Input {
-    let words = ["git", random.pick(&["push", "status"]), random.pick(&["x", "", "a b", "-f", "'", "$x", "é"])];
+    let words = [
+        "git",
+        random.pick(&["push", "status"]),
+        random.pick(&["x", "", "a b", "-f", "'", "$x", "é"]),
+    ];
     let mut line = match random.below(4) {
         0 => seeds[random.below(seeds.len())].clone(),
         1 => {
-            let tokens: Vec<&str> = (0..=random.below(9)).map(|_| random.pick(&TOKENS)).collect();
+            let tokens: Vec<&str> = (0..=random.below(9))
+                .map(|_| random.pick(&TOKENS))
+                .collect();
             tokens.concat()
         }
         _ => {
@@ -176,7 +185,11 @@ fn input(random: &mut Random, seeds: &[String]) -> Input {
     if random.once_in(2) {
         line = random.mutate(&line, &TOKENS);
     }
-    Input { line, shell: random.pick(&["sh", "bash"]), words: words.map(str::to_owned).to_vec() }
+    Input {
+        line,
+        shell: random.pick(&["sh", "bash"]),
+        words: words.map(str::to_owned).to_vec(),
+    }
 }
 
 /// A directory in which lines are run: the only programs are one that notes how it was called, and shells.
@@ -194,7 +207,11 @@ impl Stage {
         let text = format!("#!/bin/sh\nprintf '%s\\0' \"$@\" {END} >> \"$OSTLER_CALLS\"\n");
         fs::write(bin.join("git"), text).unwrap();
         fs::set_permissions(bin.join("git"), fs::Permissions::from_mode(0o755)).unwrap();
-        for (name, program) in [("sh", "/bin/sh"), ("bash", "/bin/bash"), ("env", "/usr/bin/env")] {
+        for (name, program) in [
+            ("sh", "/bin/sh"),
+            ("bash", "/bin/bash"),
+            ("env", "/usr/bin/env"),
+        ] {
             std::os::unix::fs::symlink(program, bin.join(name)).unwrap();
         }
         Self { dir }
@@ -212,13 +229,22 @@ impl Stage {
         fs::create_dir(self.work()).unwrap();
         let mut process = Process::new(Path::new("/bin").join(shell));
         // Nothing that a line could do takes long, or much.
-        process.args(["-c", "ulimit -t 2; ulimit -f 64; ulimit -v 1000000; exec \"$0\" -c \"$1\"", shell, line]);
+        process.args([
+            "-c",
+            "ulimit -t 2; ulimit -f 64; ulimit -v 1000000; exec \"$0\" -c \"$1\"",
+            shell,
+            line,
+        ]);
         process
             .env_clear()
             .env("PATH", self.dir.path().join("bin"))
             .env("OSTLER_CALLS", &calls)
             .current_dir(self.work());
-        process.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        process
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0);
         let mut child = process.spawn().unwrap();
         let group = rustix::process::Pid::from_child(&child);
         let began = Instant::now();
@@ -227,17 +253,24 @@ impl Stage {
         }
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         let _ = child.wait();
-        let text = fs::read(&calls).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+        let text = fs::read(&calls)
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .unwrap_or_default();
         let mut calls: Vec<&str> = text.split(&format!("{END}\0")).collect();
         calls.pop(); // what comes after the last is no call
-        let calls = calls.iter().map(|call| call.split_terminator('\0').map(str::to_owned).collect()).collect();
+        let calls = calls
+            .iter()
+            .map(|call| call.split_terminator('\0').map(str::to_owned).collect())
+            .collect();
         (calls, fs::read_dir(self.work()).unwrap().next().is_some())
     }
 }
 
 /// Whether a line may be tried: no path leads out of the stage, and nothing starts itself again and again.
 fn is_tried(line: &str) -> bool {
-    let leads = ["/", "~", "()", "( )", "function", "alias", "..", "kill", "exec <", "coproc"];
+    let leads = [
+        "/", "~", "()", "( )", "function", "alias", "..", "kill", "exec <", "coproc",
+    ];
     line.len() < 400 && !leads.iter().any(|word| line.contains(word)) && !line.contains('\0')
 }
 
@@ -252,7 +285,10 @@ impl Rules {
             let text = format!("[[rule]]\ncommand = \"{command}\"\ndo = \"{action}\"\n");
             Policy::parse(&text, "fuzz", Trust::Full).unwrap()
         };
-        Self { denies: parse("deny", "git push"), allows: parse("allow", "git status") }
+        Self {
+            denies: parse("deny", "git push"),
+            allows: parse("allow", "git status"),
+        }
     }
 
     fn denies(&self, command: Command) -> bool {
@@ -265,14 +301,23 @@ impl Rules {
 }
 
 fn decide(policy: &Policy, command: Command) -> Ruled {
-    let wants = ToolUse { command: Some(command), ..ToolUse::of("Bash", ToolKind::Execute) };
+    let wants = ToolUse {
+        command: Some(command),
+        ..ToolUse::of("Bash", ToolKind::Execute)
+    };
     policy.decide(&wants, "/workspace").ruled
 }
 
 fn check(input: &Input, rules: &Rules, stage: &Stage) -> Result<(), String> {
     let Input { line, shell, words } = input;
-    let (denied, allowed) = (rules.denies(Command::Shell(line.clone())), rules.allows(Command::Shell(line.clone())));
-    let quoted: Vec<String> = words.iter().map(|word| format!("'{}'", word.replace('\'', "'\\''"))).collect();
+    let (denied, allowed) = (
+        rules.denies(Command::Shell(line.clone())),
+        rules.allows(Command::Shell(line.clone())),
+    );
+    let quoted: Vec<String> = words
+        .iter()
+        .map(|word| format!("'{}'", word.replace('\'', "'\\''")))
+        .collect();
     let as_words = Command::Words(words.clone());
     let as_line = Command::Shell(quoted.join(" "));
     if rules.denies(as_words.clone()) && !rules.denies(as_line.clone()) {
@@ -293,7 +338,9 @@ fn check(input: &Input, rules: &Rules, stage: &Stage) -> Result<(), String> {
     }
     let is_status = |call: &Vec<String>| call.first().is_some_and(|first| first == "status");
     if allowed && (calls.len() != 1 || !calls.iter().all(is_status) || made) {
-        return Err(format!("allowed as git status; {shell} runs {calls:?}, files were made: {made}"));
+        return Err(format!(
+            "allowed as git status; {shell} runs {calls:?}, files were made: {made}"
+        ));
     }
     Ok(())
 }
@@ -301,7 +348,11 @@ fn check(input: &Input, rules: &Rules, stage: &Stage) -> Result<(), String> {
 #[test]
 fn what_a_shell_runs_is_what_the_rules_saw() {
     let (rules, stage, seeds) = (Rules::new(), Stage::new(), seeds("shell.jsonl"));
-    campaign("shell", |random| input(random, &seeds), |input| check(input, &rules, &stage));
+    campaign(
+        "shell",
+        |random| input(random, &seeds),
+        |input| check(input, &rules, &stage),
+    );
 }
 
 /// The stage works: without this, nothing that a shell runs would be seen.
@@ -309,9 +360,20 @@ fn what_a_shell_runs_is_what_the_rules_saw() {
 fn the_stage_sees_what_a_shell_runs() {
     let stage = Stage::new();
     for shell in ["sh", "bash"] {
-        assert_eq!(stage.run(shell, "git 'push\n'").0, [["push\n".to_owned()]], "{shell}");
+        assert_eq!(
+            stage.run(shell, "git 'push\n'").0,
+            [["push\n".to_owned()]],
+            "{shell}"
+        );
         let (calls, made) = stage.run(shell, "x=pu; git ${x}sh 'a b' && (git status > out)");
-        assert_eq!(calls, [vec!["push".to_owned(), "a b".to_owned()], vec!["status".to_owned()]], "{shell}");
+        assert_eq!(
+            calls,
+            [
+                vec!["push".to_owned(), "a b".to_owned()],
+                vec!["status".to_owned()]
+            ],
+            "{shell}"
+        );
         assert!(made);
         assert_eq!(stage.run(shell, "echo git push"), (Vec::new(), false));
     }

@@ -26,9 +26,22 @@ impl Driver {
             Ok(bridge) => self.setup.spec.bridge = Some(bridge),
             Err(why) if !self.told_no_bridge => {
                 self.told_no_bridge = true; // once is enough, however often the agent is started
-                let tools: Vec<&str> = self.setup.spec.tools.iter().map(|tool| tool.name.as_str()).collect();
-                let message = format!("The agent cannot reach the caller's tools ({}): {why}.", tools.join(", "));
-                self.engine.handle(Input::Remark(Notice::new(Level::Warning, NO_BRIDGE, message)));
+                let tools: Vec<&str> = self
+                    .setup
+                    .spec
+                    .tools
+                    .iter()
+                    .map(|tool| tool.name.as_str())
+                    .collect();
+                let message = format!(
+                    "The agent cannot reach the caller's tools ({}): {why}.",
+                    tools.join(", ")
+                );
+                self.engine.handle(Input::Remark(Notice::new(
+                    Level::Warning,
+                    NO_BRIDGE,
+                    message,
+                )));
             }
             Err(_) => {}
         }
@@ -37,7 +50,10 @@ impl Driver {
     fn bridge(&mut self) -> Result<Bridge, String> {
         if self.setup.spec.sandbox.confines_agent() {
             // There it would also reach whatever else listens on this machine.
-            return Err("an agent in a sandbox has no local sockets; without --sandbox it reaches them".into());
+            return Err(
+                "an agent in a sandbox has no local sockets; without --sandbox it reaches them"
+                    .into(),
+            );
         }
         let host = &self.setup.host;
         let Some(bridge) = host.bridge() else {
@@ -51,7 +67,11 @@ impl Driver {
         let Some((program, mut args)) = program.zip(args) else {
             return Err("the name of the bridge's program is not UTF-8".into());
         };
-        args.push(self.bridge.open(&host.temp_dir()).map_err(|error| format!("no socket can be made ({error})"))?);
+        args.push(
+            self.bridge
+                .open(&host.temp_dir())
+                .map_err(|error| format!("no socket can be made ({error})"))?,
+        );
         Ok(Bridge { program, args })
     }
 
@@ -60,12 +80,16 @@ impl Driver {
             BridgeEvent::Said(from) => {
                 self.caller.shared.heard(clock::wall());
                 let engine = &mut self.engine;
-                let sent_away = self.bridge.hear(from, |line| engine.on_bridge_line(from, line));
+                let sent_away = self
+                    .bridge
+                    .hear(from, |line| engine.on_bridge_line(from, line));
                 self.sent_away(from, sent_away);
                 self.let_go(from);
             }
             BridgeEvent::Gone(from) => self.engine.on_bridge_closed(from),
-            BridgeEvent::Trouble(why) => self.trouble("bridge_refused", &format!("Beside the agent: {why}.")),
+            BridgeEvent::Trouble(why) => {
+                self.trouble("bridge_refused", &format!("Beside the agent: {why}."))
+            }
         }
     }
 
@@ -86,7 +110,10 @@ impl Driver {
     pub(super) async fn catch_up_beside(&mut self) {
         for _ in 0..CATCH_UP {
             let next = self.bridge.next(true);
-            let Ok(on_bridge_event) = tokio::time::timeout(std::time::Duration::ZERO, next).await else { return };
+            let Ok(on_bridge_event) = tokio::time::timeout(std::time::Duration::ZERO, next).await
+            else {
+                return;
+            };
             self.on_bridge_event(on_bridge_event);
         }
     }
@@ -94,7 +121,9 @@ impl Driver {
     fn sent_away(&mut self, number: u32, why: Option<String>) {
         if let Some(why) = why {
             self.engine.on_bridge_closed(number);
-            let message = format!("A program through which the agent reaches the caller's tools was sent away: {why}.");
+            let message = format!(
+                "A program through which the agent reaches the caller's tools was sent away: {why}."
+            );
             self.trouble("bridge_dropped", &message);
         }
     }
@@ -109,15 +138,22 @@ impl Driver {
             TOLD => format!("{message} If this happens again, it is only counted."),
             _ => return,
         };
-        self.engine.handle(Input::Remark(Notice::new(Level::Warning, code, message)));
+        self.engine
+            .handle(Input::Remark(Notice::new(Level::Warning, code, message)));
     }
 
     /// The agent is gone, and who came beside it: how often there was trouble that was not told.
     pub(super) fn close_aside(&mut self) {
         self.bridge.close();
-        for (code, count) in std::mem::take(&mut self.troubles).into_iter().filter(|(_, count)| *count > TOLD) {
-            let message = format!("Beside the agent, this happened {count} times in all; {TOLD} of them were told.");
-            self.engine.handle(Input::Remark(Notice::new(Level::Warning, code, message)));
+        for (code, count) in std::mem::take(&mut self.troubles)
+            .into_iter()
+            .filter(|(_, count)| *count > TOLD)
+        {
+            let message = format!(
+                "Beside the agent, this happened {count} times in all; {TOLD} of them were told."
+            );
+            self.engine
+                .handle(Input::Remark(Notice::new(Level::Warning, code, message)));
         }
     }
 }

@@ -32,7 +32,9 @@ impl Driver {
     }
 
     pub(super) fn kept(&mut self, result: Result<(), LogError>) {
-        let Some((_, batch, bytes)) = self.keeping.take() else { return };
+        let Some((_, batch, bytes)) = self.keeping.take() else {
+            return;
+        };
         if let Err(error) = result {
             self.log = None;
             self.caller.shared.backlog.forget_log();
@@ -59,15 +61,23 @@ impl Driver {
     async fn flush(&mut self) {
         loop {
             self.publish();
-            let Some((appending, ..)) = &mut self.keeping else { break };
+            let Some((appending, ..)) = &mut self.keeping else {
+                break;
+            };
             let late = || Err(LogError("the log does not answer".into()));
-            let result = tokio::time::timeout(LAST_KEEPING, appending.as_mut()).await.unwrap_or_else(|_| late());
+            let result = tokio::time::timeout(LAST_KEEPING, appending.as_mut())
+                .await
+                .unwrap_or_else(|_| late());
             self.kept(result);
         }
     }
 }
 
-pub(super) fn open_log(setup: &SessionSetup, engine: &mut Engine, shared: &Shared) -> Option<Arc<dyn Log>> {
+pub(super) fn open_log(
+    setup: &SessionSetup,
+    engine: &mut Engine,
+    shared: &Shared,
+) -> Option<Arc<dyn Log>> {
     let log = setup.host.log()?.clone();
     let opening = Opening {
         session: setup.id.to_string(),
@@ -93,5 +103,9 @@ fn complain(engine: &mut Engine, error: &LogError) {
 }
 
 fn not_kept(error: &LogError) -> Notice {
-    Notice::new(Level::Warning, "store_failed", format!("The session is not kept: {error}"))
+    Notice::new(
+        Level::Warning,
+        "store_failed",
+        format!("The session is not kept: {error}"),
+    )
 }

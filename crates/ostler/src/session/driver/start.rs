@@ -10,7 +10,7 @@ use super::Driver;
 use crate::process::Child;
 use crate::resume;
 use crate::session::child::{ChildState, RunningChild, StartingChild};
-use crate::session::{SessionSetup, Body, LaunchedChild};
+use crate::session::{Body, LaunchedChild, SessionSetup};
 
 /// How many events are read at once.
 const PAGE: usize = 1000;
@@ -24,13 +24,24 @@ impl Driver {
         self.starts += 1;
         if self.starts == 1 {
             let notices = self.setup.host.notices().to_vec();
-            notices.into_iter().for_each(|notice| self.engine.handle(Input::Remark(notice)));
+            notices
+                .into_iter()
+                .for_each(|notice| self.engine.handle(Input::Remark(notice)));
         }
         self.open_aside();
-        let SessionSetup { spec, breaker, launch, dialect, .. } = &mut self.setup;
-        let is_named = [keys::RESUME, keys::SESSION_ID].iter().any(|key| spec.settings.get(key).is_some());
+        let SessionSetup {
+            spec,
+            breaker,
+            launch,
+            dialect,
+            ..
+        } = &mut self.setup;
+        let is_named = [keys::RESUME, keys::SESSION_ID]
+            .iter()
+            .any(|key| spec.settings.get(key).is_some());
         if dialect.names_sessions() && !is_named {
-            spec.settings.set(keys::SESSION_ID, uuid::Uuid::new_v4().to_string());
+            spec.settings
+                .set(keys::SESSION_ID, uuid::Uuid::new_v4().to_string());
         }
         let mut launched = breaker.admit(spec).and_then(|()| launch(*dialect, spec));
         if self.starts > 1 && launched.as_ref().is_err_and(is_unknown_session) {
@@ -40,13 +51,21 @@ impl Driver {
             self.begins_anew("it had not written down what was said");
         }
         match launched {
-            Ok(LaunchedChild { body, notices, written_by }) => {
+            Ok(LaunchedChild {
+                body,
+                notices,
+                written_by,
+            }) => {
                 self.engine.written_by = written_by;
-                notices.into_iter().for_each(|notice| self.engine.handle(Input::Remark(notice)));
+                notices
+                    .into_iter()
+                    .for_each(|notice| self.engine.handle(Input::Remark(notice)));
                 match body {
                     Body::Process(prepared, wait) => {
                         let patience = self.setup.spec.limits.startup;
-                        self.child = ChildState::StartingChild(StartingChild::new(*prepared, wait, patience));
+                        self.child = ChildState::StartingChild(StartingChild::new(
+                            *prepared, wait, patience,
+                        ));
                     }
                     Body::Inner(child) => self.awake(child),
                 }
@@ -56,8 +75,13 @@ impl Driver {
     }
 
     pub(super) fn begins_anew(&mut self, why: &str) {
-        let message = format!("The agent begins anew and knows nothing of what was said before: {why}.");
-        self.engine.handle(Input::Remark(Notice::new(Level::Warning, "fresh_start", message)));
+        let message =
+            format!("The agent begins anew and knows nothing of what was said before: {why}.");
+        self.engine.handle(Input::Remark(Notice::new(
+            Level::Warning,
+            "fresh_start",
+            message,
+        )));
     }
 
     /// The settings with which the agent goes on with what it was doing.
@@ -110,7 +134,10 @@ impl Driver {
         self.bridge.close();
         // A second language is tried in the place of the first while the machine takes the agent for started.
         match self.again.take() {
-            Some(_) => self.engine.handle(Input::Exited(Exit::default(), Some(TurnOver::bare(outcome)))),
+            Some(_) => self.engine.handle(Input::Exited(
+                Exit::default(),
+                Some(TurnOver::bare(outcome)),
+            )),
             None => self.engine.handle(Input::SpawnFailed(outcome)),
         }
     }
@@ -118,16 +145,26 @@ impl Driver {
     /// The agent went before its first word. Whether another language is tried with it instead.
     pub(super) fn tries_another(&mut self, exit: &Exit) -> bool {
         let first_word = self.starts > 1 || self.raw != (0, 0) || self.again.is_some();
-        let other = if first_word { None } else { self.setup.dialect.fallback_transport(exit) };
-        let Some(other) = other
-            .filter(|_| self.engine.machine.goes_on() && (self.engine.in_turn() || !self.engine.machine.ends_with_process()))
-        else {
+        let other = if first_word {
+            None
+        } else {
+            self.setup.dialect.fallback_transport(exit)
+        };
+        let Some(other) = other.filter(|_| {
+            self.engine.machine.goes_on()
+                && (self.engine.in_turn() || !self.engine.machine.ends_with_process())
+        }) else {
             return false;
         };
         self.setup.dialect = other;
         self.engine.speaks(other);
-        let message = "The agent does not know the language that it was started for; another one is tried.";
-        self.engine.handle(Input::Remark(Notice::new(Level::Info, "other_transport", message)));
+        let message =
+            "The agent does not know the language that it was started for; another one is tried.";
+        self.engine.handle(Input::Remark(Notice::new(
+            Level::Info,
+            "other_transport",
+            message,
+        )));
         self.again = Some(self.engine.first.take());
         self.starts = 0;
         self.start();
@@ -140,11 +177,19 @@ impl Driver {
             self.engine.handle(Input::Remark(remark));
         }
         let stdin = child.stdin.take();
-        let was = std::mem::replace(&mut self.child, ChildState::Running(RunningChild::new(child)));
-        self.engine.converse(self.setup.dialect.converse(&self.setup.spec));
+        let was = std::mem::replace(
+            &mut self.child,
+            ChildState::Running(RunningChild::new(child)),
+        );
+        self.engine
+            .converse(self.setup.dialect.converse(&self.setup.spec));
         self.engine.open(stdin);
         // What was said in the first language, or while the second was being started.
-        if let Some(prompt) = self.again.take().and_then(|said| said.or_else(|| self.engine.first.take())) {
+        if let Some(prompt) = self
+            .again
+            .take()
+            .and_then(|said| said.or_else(|| self.engine.first.take()))
+        {
             self.engine.say(ToAgent::Prompt(prompt));
         }
         if matches!(was, ChildState::StartingChild(starting) if starting.interrupted) {
@@ -154,5 +199,9 @@ impl Driver {
 }
 
 fn is_unknown_session(outcome: &Outcome) -> bool {
-    outcome.detail.as_ref().and_then(|detail| detail.native.as_deref()) == Some(resume::UNKNOWN_SESSION)
+    outcome
+        .detail
+        .as_ref()
+        .and_then(|detail| detail.native.as_deref())
+        == Some(resume::UNKNOWN_SESSION)
 }

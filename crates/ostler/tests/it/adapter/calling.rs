@@ -9,7 +9,9 @@ use super::{Part, Stage, ask, ask_listening, block, calculator, hello};
 async fn the_agent_is_told_of_the_tools() {
     for part in Part::BOTH {
         let stage = Stage::answering(part, "42");
-        ask(&*stage.model().bind_tools(vec![calculator()]), &hello()).await.unwrap();
+        ask(&*stage.model().bind_tools(vec![calculator()]), &hello())
+            .await
+            .unwrap();
         let prompt = stage.prompt();
         let parts = [
             "Available tools:\n",
@@ -21,10 +23,15 @@ async fn the_agent_is_told_of_the_tools() {
         ];
         let mut rest = prompt.as_str();
         for part in parts {
-            let at = rest.find(part).unwrap_or_else(|| panic!("{part:?} is missing: {prompt}"));
+            let at = rest
+                .find(part)
+                .unwrap_or_else(|| panic!("{part:?} is missing: {prompt}"));
             rest = &rest[at + part.len()..];
         }
-        assert!(prompt.starts_with("Available tools:") && rest.is_empty(), "{prompt}");
+        assert!(
+            prompt.starts_with("Available tools:") && rest.is_empty(),
+            "{prompt}"
+        );
     }
 }
 
@@ -38,21 +45,52 @@ async fn calls_are_found_in_what_it_says() {
         ("one", one.clone(), "", &["c1"]),
         ("several", two, "", &["c1", "c2"]),
         ("none", "It is 42.".into(), "It is 42.", &[]),
-        ("words around", format!("I count.\n\n{one}\n\nWait."), "I count.\n\n\n\nWait.", &["c1"]),
+        (
+            "words around",
+            format!("I count.\n\n{one}\n\nWait."),
+            "I count.\n\n\n\nWait.",
+            &["c1"],
+        ),
         ("invalid JSON", broken.into(), broken, &[]),
-        ("other JSON", "```json\n{\"answer\": 42}\n```".into(), "```json\n{\"answer\": 42}\n```", &[]),
+        (
+            "other JSON",
+            "```json\n{\"answer\": 42}\n```".into(),
+            "```json\n{\"answer\": 42}\n```",
+            &[],
+        ),
         ("a trailing comma", one.replace("}]}", "},]}"), "", &["c1"]),
     ];
     for part in Part::BOTH {
         for (kind, said, content, ids) in &cases {
             let stage = Stage::answering(part, said);
-            let reply = ask(&*stage.model().bind_tools(vec![calculator()]), &hello()).await.unwrap();
-            let found: Vec<&str> = reply.tool_calls.iter().map(|call| call.id.as_str()).collect();
-            assert_eq!((reply.content.as_str(), &found[..]), (*content, *ids), "{part:?}, {kind}");
+            let reply = ask(&*stage.model().bind_tools(vec![calculator()]), &hello())
+                .await
+                .unwrap();
+            let found: Vec<&str> = reply
+                .tool_calls
+                .iter()
+                .map(|call| call.id.as_str())
+                .collect();
+            assert_eq!(
+                (reply.content.as_str(), &found[..]),
+                (*content, *ids),
+                "{part:?}, {kind}"
+            );
             for call in &reply.tool_calls {
-                assert_eq!((call.name.as_str(), call.args.get()), ("calculator", r#"{"expression":"17 + 25"}"#));
+                assert_eq!(
+                    (call.name.as_str(), call.args.get()),
+                    ("calculator", r#"{"expression":"17 + 25"}"#)
+                );
             }
-            assert_eq!(reply.stop, if ids.is_empty() { Stop::End } else { Stop::ToolCalls }, "{kind}");
+            assert_eq!(
+                reply.stop,
+                if ids.is_empty() {
+                    Stop::End
+                } else {
+                    Stop::ToolCalls
+                },
+                "{kind}"
+            );
         }
     }
 }
@@ -60,10 +98,15 @@ async fn calls_are_found_in_what_it_says() {
 // S0-19: a call without an id gets one that no other has; one without arguments has none.
 #[tokio::test]
 async fn missing_ids_are_made_up() {
-    let said = "```json\n{\"tool_calls\":[{\"name\":\"calculator\"},{\"name\":\"calculator\"}]}\n```";
+    let said =
+        "```json\n{\"tool_calls\":[{\"name\":\"calculator\"},{\"name\":\"calculator\"}]}\n```";
     let stage = Stage::answering(Part::Claude, said);
-    let reply = ask(&*stage.model().bind_tools(vec![calculator()]), &hello()).await.unwrap();
-    let [first, second] = &reply.tool_calls[..] else { panic!("not two calls: {reply:?}") };
+    let reply = ask(&*stage.model().bind_tools(vec![calculator()]), &hello())
+        .await
+        .unwrap();
+    let [first, second] = &reply.tool_calls[..] else {
+        panic!("not two calls: {reply:?}")
+    };
     assert!(!first.id.is_empty() && first.id != second.id, "{reply:?}");
     assert_eq!((first.args.get(), second.args.get()), ("{}", "{}"));
 }
@@ -77,10 +120,24 @@ async fn an_unbound_model_reads_no_calls() {
         let model = stage.model();
         let bound = model.bind_tools(vec![calculator()]);
         let reply = ask(&model, &hello()).await.unwrap();
-        assert_eq!((reply.content.as_str(), reply.tool_calls.len(), reply.stop), (said.as_str(), 0, Stop::End));
-        assert!(!stage.prompt().contains("Available tools:"), "{}", stage.prompt());
+        assert_eq!(
+            (reply.content.as_str(), reply.tool_calls.len(), reply.stop),
+            (said.as_str(), 0, Stop::End)
+        );
+        assert!(
+            !stage.prompt().contains("Available tools:"),
+            "{}",
+            stage.prompt()
+        );
         assert_eq!(ask(&*bound, &hello()).await.unwrap().tool_calls.len(), 1);
-        assert_eq!(ask(&*bound.bind_tools(Vec::new()), &hello()).await.unwrap().tool_calls.len(), 0);
+        assert_eq!(
+            ask(&*bound.bind_tools(Vec::new()), &hello())
+                .await
+                .unwrap()
+                .tool_calls
+                .len(),
+            0
+        );
     }
 }
 
@@ -104,15 +161,30 @@ async fn a_block_is_never_told() {
     let pieces = |pieces: &[&str]| {
         let said = pieces.concat();
         let escaped = |text: &str| text.replace('\n', "\\n");
-        let deltas: String = pieces.iter().map(|piece| format!("delta {}\n", escaped(piece))).collect();
-        format!("{deltas}text {}\nresult {}\n", escaped(&said), escaped(&said))
+        let deltas: String = pieces
+            .iter()
+            .map(|piece| format!("delta {}\n", escaped(piece)))
+            .collect();
+        format!(
+            "{deltas}text {}\nresult {}\n",
+            escaped(&said),
+            escaped(&said)
+        )
     };
     let calls = block(&["c1"]);
     let (head, tail) = calls.split_at(2);
     let stage = Stage::new(Part::Claude, &pieces(&["I ", "count.\n\n", head, tail]));
-    let (reply, told) = ask_listening(&*stage.model().bind_tools(vec![calculator()]), &hello()).await;
-    assert_eq!((reply.tool_calls.len(), told.concat().as_str()), (1, "I count."));
-    let stage = Stage::new(Part::Claude, &pieces(&["See: ", "```json\n{\"answer\":", " 42}\n```"]));
-    let (reply, told) = ask_listening(&*stage.model().bind_tools(vec![calculator()]), &hello()).await;
+    let (reply, told) =
+        ask_listening(&*stage.model().bind_tools(vec![calculator()]), &hello()).await;
+    assert_eq!(
+        (reply.tool_calls.len(), told.concat().as_str()),
+        (1, "I count.")
+    );
+    let stage = Stage::new(
+        Part::Claude,
+        &pieces(&["See: ", "```json\n{\"answer\":", " 42}\n```"]),
+    );
+    let (reply, told) =
+        ask_listening(&*stage.model().bind_tools(vec![calculator()]), &hello()).await;
     assert_eq!((told.concat(), reply.tool_calls.len()), (reply.content, 0));
 }

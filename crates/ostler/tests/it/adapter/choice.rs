@@ -11,31 +11,55 @@ use super::{ask, hello};
 use crate::rig::{PATH, host};
 
 fn models() -> Models {
-    Models::new(host(&[("PATH", PATH), ("OPENAI_API_KEY", "sk-test")]), Agents::builtin())
+    Models::new(
+        host(&[("PATH", PATH), ("OPENAI_API_KEY", "sk-test")]),
+        Agents::builtin(),
+    )
 }
 
 fn why(name: &str) -> String {
-    models().get(name).err().unwrap_or_else(|| panic!("{name} is known")).to_string()
+    models()
+        .get(name)
+        .err()
+        .unwrap_or_else(|| panic!("{name} is known"))
+        .to_string()
 }
 
 // S0-3
 #[test]
 fn a_name_is_looked_up_once() {
     let models = models();
-    for name in ["claude-cli:sonnet", "codex-cli", "gemini-cli", "openai:gpt-5-mini", "scripted"] {
+    for name in [
+        "claude-cli:sonnet",
+        "codex-cli",
+        "gemini-cli",
+        "openai:gpt-5-mini",
+        "scripted",
+    ] {
         let first = models.get(name).unwrap();
-        assert!(Arc::ptr_eq(&first, &models.resolve(name).unwrap()), "{name}");
+        assert!(
+            Arc::ptr_eq(&first, &models.resolve(name).unwrap()),
+            "{name}"
+        );
         assert_eq!(first.name(), name);
     }
-    assert!(!Arc::ptr_eq(&models.get("claude-cli").unwrap(), &models.get("claude-cli:sonnet").unwrap()));
+    assert!(!Arc::ptr_eq(
+        &models.get("claude-cli").unwrap(),
+        &models.get("claude-cli:sonnet").unwrap()
+    ));
 }
 
 // S0-2, S0-3: a model that is there is taken as it is; whether it is one, the compiler knows.
 #[test]
 fn a_model_that_is_there_is_used_as_it_is() {
-    let mine: Arc<dyn ModelAdapter> =
-        Arc::new(ApiModel::scripted("mine", Script::parse("[[reply]]\ntext = \"hi\"").unwrap()));
-    let choices = [ModelChoice::from(mine.clone()), ModelChoice::Adapter(mine.clone())];
+    let mine: Arc<dyn ModelAdapter> = Arc::new(ApiModel::scripted(
+        "mine",
+        Script::parse("[[reply]]\ntext = \"hi\"").unwrap(),
+    ));
+    let choices = [
+        ModelChoice::from(mine.clone()),
+        ModelChoice::Adapter(mine.clone()),
+    ];
     for choice in choices {
         assert!(Arc::ptr_eq(&mine, &models().resolve(choice).unwrap()));
     }
@@ -45,12 +69,22 @@ fn a_model_that_is_there_is_used_as_it_is() {
 #[test]
 fn an_unknown_name_says_which_there_are() {
     let why = why("claud-cli:opus");
-    for part in ["claud-cli:opus", "did you mean claude-cli?", "codex-cli", "gemini-cli", "openai", "scripted"] {
+    for part in [
+        "claud-cli:opus",
+        "did you mean claude-cli?",
+        "codex-cli",
+        "gemini-cli",
+        "openai",
+        "scripted",
+    ] {
         assert!(why.contains(part), "{part}: {why}");
     }
     for name in ["", "nonsense", "mock-cli", "openai-api-cli", ":sonnet"] {
         let why = self::why(name);
-        assert!(why.contains("claude-cli") && !why.contains("mock-cli,"), "{why}");
+        assert!(
+            why.contains("claude-cli") && !why.contains("mock-cli,"),
+            "{why}"
+        );
     }
 }
 
@@ -69,7 +103,10 @@ fn a_name_with_something_missing_or_wrong_says_what() {
     let file = dir.path().join("answers.toml");
     std::fs::write(&file, "[[reply]]\nnonsense = 1").unwrap();
     let wrong = why(&format!("scripted:{}", file.display()));
-    assert!(wrong.contains("answers.toml") && wrong.contains("nonsense"), "{wrong}");
+    assert!(
+        wrong.contains("answers.toml") && wrong.contains("nonsense"),
+        "{wrong}"
+    );
 }
 
 // S0-3, S0-1, S0-4, S0-9: from the name to the answer, with a program and with a script.
@@ -78,15 +115,33 @@ async fn names_become_models_that_answer() {
     let dir = tempfile::tempdir().unwrap();
     let verbs = "dump-args $DIR/args\nread-user\ninit\ntext hi\nresult hi\nread-until-eof\nexit 0";
     let path = dir.path().to_str().unwrap().to_owned();
-    let program: PathBuf = fake::install_as(dir.path(), "other-name", &verbs.replace("$DIR", &path));
+    let program: PathBuf =
+        fake::install_as(dir.path(), "other-name", &verbs.replace("$DIR", &path));
     let models = models().with_options(move |agent| {
         assert_eq!(agent, "claude");
-        ModelOptions { program: Some(program.clone()), ..ModelOptions::default() }
+        ModelOptions {
+            program: Some(program.clone()),
+            ..ModelOptions::default()
+        }
     });
     let model = models.get("claude-cli:sonnet").unwrap();
     assert_eq!(ask(&*model, &hello()).await.unwrap().content, "hi");
-    assert!(std::fs::read_to_string(dir.path().join("args")).unwrap().contains("--model=sonnet"));
-    std::fs::write(dir.path().join("s.toml"), "[[reply]]\ntext = \"from the script\"").unwrap();
+    assert!(
+        std::fs::read_to_string(dir.path().join("args"))
+            .unwrap()
+            .contains("--model=sonnet")
+    );
+    std::fs::write(
+        dir.path().join("s.toml"),
+        "[[reply]]\ntext = \"from the script\"",
+    )
+    .unwrap();
     let scripted = models.get(&format!("scripted:{path}/s.toml")).unwrap();
-    assert_eq!(ask(&*scripted, &[Message::user("hi")]).await.unwrap().content, "from the script");
+    assert_eq!(
+        ask(&*scripted, &[Message::user("hi")])
+            .await
+            .unwrap()
+            .content,
+        "from the script"
+    );
 }

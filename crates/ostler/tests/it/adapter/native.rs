@@ -12,7 +12,11 @@ use crate::rig::{PATH, host, until};
 /// A fake agent that calls the calculator and then says what it has got.
 fn counting(part: Part) -> Stage {
     let call = part.tells_call("c1") + &part.calls("c1", 7) + &part.has_result("c1");
-    let body = format!("{}{call}dump-stdin $DIR/results\n{}", part.text("I count."), part.answers("It is 42."));
+    let body = format!(
+        "{}{call}dump-stdin $DIR/results\n{}",
+        part.text("I count."),
+        part.answers("It is 42.")
+    );
     let mut stage = Stage::new(part, &body);
     stage.options.calling = Calling::Auto;
     stage
@@ -26,21 +30,41 @@ async fn the_session_waits_for_the_results() {
         let model = stage.model().bind_tools(vec![calculator()]);
         let mut messages = hello().to_vec();
         let (reply, told) = ask_listening(&*model, &messages).await;
-        assert_eq!((reply.content.as_str(), reply.stop), ("I count.", Stop::ToolCalls), "{part:?}");
+        assert_eq!(
+            (reply.content.as_str(), reply.stop),
+            ("I count.", Stop::ToolCalls),
+            "{part:?}"
+        );
         assert_eq!(told.concat(), "I count.");
-        let [call] = &reply.tool_calls[..] else { panic!("not one call: {reply:?}") };
-        assert_eq!((&*call.id, &*call.name, call.args.get()), ("c1", "calculator", r#"{"expression":"17 + 25"}"#));
+        let [call] = &reply.tool_calls[..] else {
+            panic!("not one call: {reply:?}")
+        };
+        assert_eq!(
+            (&*call.id, &*call.name, call.args.get()),
+            ("c1", "calculator", r#"{"expression":"17 + 25"}"#)
+        );
         assert!(model.counts_at_the_end() && reply.usage.is_empty());
-        assert_eq!(stage.prompt(), "[User]\nWhat is 17 + 25?", "the tools are not in the prompt");
+        assert_eq!(
+            stage.prompt(),
+            "[User]\nWhat is 17 + 25?",
+            "the tools are not in the prompt"
+        );
         let pid = stage.rig.pid("pid");
         assert!(alive(pid));
         messages.extend([reply.to_message(), Message::tool("c1", "it is 42")]);
         let (reply, told) = ask_listening(&*model, &messages).await;
-        assert_eq!((reply.content.as_str(), reply.stop, reply.tool_calls.len()), ("It is 42.", Stop::End, 0));
+        assert_eq!(
+            (reply.content.as_str(), reply.stop, reply.tool_calls.len()),
+            ("It is 42.", Stop::End, 0)
+        );
         assert_eq!(told.concat(), "It is 42.");
         assert_eq!(reply.usage.len(), 1, "{reply:?}");
         assert_eq!(stage.rig.pid("pid"), pid);
-        assert!(stage.rig.text("results").contains("it is 42"), "{}", stage.rig.text("results"));
+        assert!(
+            stage.rig.text("results").contains("it is 42"),
+            "{}",
+            stage.rig.text("results")
+        );
         stage.assert_nothing_left();
     }
 }
@@ -53,13 +77,23 @@ async fn another_conversation_ends_the_one_that_waits() {
         let model = stage.model().bind_tools(vec![calculator()]);
         ask(&*model, &hello()).await.unwrap();
         let pid = stage.rig.pid("pid");
-        let reply = ask(&*model, &[Message::user("Something else.")]).await.unwrap();
+        let reply = ask(&*model, &[Message::user("Something else.")])
+            .await
+            .unwrap();
         assert_eq!(reply.stop, Stop::ToolCalls);
         assert!(!alive(pid) && stage.rig.pid("pid") != pid);
         assert_eq!(stage.prompt(), "[User]\nSomething else.");
-        let messages = [Message::user("Something else."), reply.to_message(), Message::user("Never mind.")];
+        let messages = [
+            Message::user("Something else."),
+            reply.to_message(),
+            Message::user("Never mind."),
+        ];
         ask(&*model, &messages).await.unwrap();
-        assert!(stage.prompt().ends_with("[User]\nNever mind."), "{}", stage.prompt());
+        assert!(
+            stage.prompt().ends_with("[User]\nNever mind."),
+            "{}",
+            stage.prompt()
+        );
     }
 }
 
@@ -87,37 +121,70 @@ async fn an_agent_that_died_while_it_waited() {
     until("the agent is gone", || !alive(pid)).await;
     messages.extend([reply.to_message(), Message::tool("c1", "42")]);
     let reply = ask(&*model, &messages).await.unwrap();
-    assert_eq!(reply.stop, Stop::ToolCalls, "the fake agent begins from the start");
+    assert_eq!(
+        reply.stop,
+        Stop::ToolCalls,
+        "the fake agent begins from the start"
+    );
     assert_ne!(stage.rig.pid("pid"), pid);
-    assert!(stage.prompt().ends_with("[Tool Result (c1)]\n42"), "{}", stage.prompt());
+    assert!(
+        stage.prompt().ends_with("[Tool Result (c1)]\n42"),
+        "{}",
+        stage.prompt()
+    );
 }
 
 // Two calls in one message are one reply, and their results may come in any order.
 #[tokio::test]
 async fn two_calls_at_once() {
     for part in Part::BOTH {
-        let both = part.tells_call("c1") + &part.tells_call("c2") + &part.calls("c1", 7) + &part.calls("c2", 8);
+        let both = part.tells_call("c1")
+            + &part.tells_call("c2")
+            + &part.calls("c1", 7)
+            + &part.calls("c2", 8);
         let results = part.has_result("c1") + &part.has_result("c2");
-        let mut stage = Stage::new(part, &format!("{both}{results}dump-stdin $DIR/results\n{}", part.answers("Both.")));
+        let mut stage = Stage::new(
+            part,
+            &format!(
+                "{both}{results}dump-stdin $DIR/results\n{}",
+                part.answers("Both.")
+            ),
+        );
         stage.options.calling = Calling::Native;
         let model = stage.model().bind_tools(vec![calculator()]);
         let mut messages = hello().to_vec();
         let reply = ask(&*model, &messages).await.unwrap();
-        let ids: Vec<&str> = reply.tool_calls.iter().map(|call| call.id.as_str()).collect();
+        let ids: Vec<&str> = reply
+            .tool_calls
+            .iter()
+            .map(|call| call.id.as_str())
+            .collect();
         assert_eq!(ids, ["c1", "c2"], "{part:?}");
-        messages.extend([reply.to_message(), Message::tool("c2", "the second"), Message::tool("c1", "the first")]);
+        messages.extend([
+            reply.to_message(),
+            Message::tool("c2", "the second"),
+            Message::tool("c1", "the first"),
+        ]);
         assert_eq!(ask(&*model, &messages).await.unwrap().content, "Both.");
         let results = stage.rig.text("results");
-        assert!(results.contains("the first") && results.contains("the second"), "{results}");
+        assert!(
+            results.contains("the first") && results.contains("the second"),
+            "{results}"
+        );
     }
 }
 
 // Nothing is bound, so there is nothing to wait for.
 #[tokio::test]
 async fn a_tool_that_is_not_bound_is_a_breach_here_too() {
-    let mut stage = Stage::new(Part::Claude, &format!("{}sleep 100\n", Part::Claude.own_tool()));
+    let mut stage = Stage::new(
+        Part::Claude,
+        &format!("{}sleep 100\n", Part::Claude.own_tool()),
+    );
     stage.options.calling = Calling::Native;
-    let error = ask(&*stage.model().bind_tools(vec![calculator()]), &hello()).await.unwrap_err();
+    let error = ask(&*stage.model().bind_tools(vec![calculator()]), &hello())
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("Bash"), "{error}");
     stage.assert_nothing_left();
 }
@@ -131,7 +198,11 @@ async fn counting_each_reply() {
     let counting = bound.counting_each_reply().unwrap();
     assert!(bound.counts_at_the_end() && !counting.counts_at_the_end());
     ask(&*counting, &hello()).await.unwrap();
-    assert!(stage.prompt().starts_with("Available tools:"), "{}", stage.prompt());
+    assert!(
+        stage.prompt().starts_with("Available tools:"),
+        "{}",
+        stage.prompt()
+    );
 }
 
 // An agent that reaches tools only over a bridge calls them by the prompt where there is none, and says so where it must not.
@@ -139,14 +210,24 @@ async fn counting_each_reply() {
 async fn without_a_bridge_it_is_the_prompt() {
     let bound = |host: Host, calling| {
         let program = Some("/nowhere/gemini".into());
-        let options = ModelOptions { calling, program, ..ModelOptions::default() };
-        AgentModel::new(Agents::builtin().get("gemini").unwrap(), host, options).bind_tools(vec![calculator()])
+        let options = ModelOptions {
+            calling,
+            program,
+            ..ModelOptions::default()
+        };
+        AgentModel::new(Agents::builtin().get("gemini").unwrap(), host, options)
+            .bind_tools(vec![calculator()])
     };
     let bare = || host(&[("PATH", PATH)]);
-    let bridge = BridgeProgram { program: ostler_testkit::fake::program(), args: vec!["bridge".into()] };
+    let bridge = BridgeProgram {
+        program: ostler_testkit::fake::program(),
+        args: vec!["bridge".into()],
+    };
     assert!(!bound(bare(), Calling::Auto).counts_at_the_end());
     assert!(bound(bare().with_bridge(bridge), Calling::Auto).counts_at_the_end());
-    let error = ask(&*bound(bare(), Calling::Native), &hello()).await.unwrap_err();
+    let error = ask(&*bound(bare(), Calling::Native), &hello())
+        .await
+        .unwrap_err();
     assert_eq!(error.cause(), Cause::Unavailable, "{error:?}");
     assert!(error.to_string().contains("bridge"), "{error}");
 }
@@ -161,10 +242,22 @@ async fn an_own_tool_with_a_bound_name_is_a_breach() {
         {"hang": true}
     "#;
     let agent = MockAgent::playing(Events::parse(events).unwrap());
-    let options = ModelOptions { calling: Calling::Native, ..ModelOptions::default() };
-    let model = AgentModel::new(Arc::new(agent), Host::default(), options).bind_tools(vec![calculator()]);
+    let options = ModelOptions {
+        calling: Calling::Native,
+        ..ModelOptions::default()
+    };
+    let model =
+        AgentModel::new(Arc::new(agent), Host::default(), options).bind_tools(vec![calculator()]);
     let error = ask(&*model, &hello()).await.unwrap_err();
-    let native = error.outcome.detail.as_ref().and_then(|detail| detail.native.as_deref());
-    assert_eq!((error.cause(), native), (Cause::Protocol, Some("own_tool")), "{error:?}");
+    let native = error
+        .outcome
+        .detail
+        .as_ref()
+        .and_then(|detail| detail.native.as_deref());
+    assert_eq!(
+        (error.cause(), native),
+        (Cause::Protocol, Some("own_tool")),
+        "{error:?}"
+    );
     assert!(error.to_string().contains("calculator"), "{error}");
 }

@@ -18,18 +18,34 @@ fn model(place: &Place, calling: Calling) -> AgentModel {
 
 fn options(place: &Place, calling: Calling) -> ModelOptions {
     let mut settings = Settings::default();
-    place.subject.settings.always.iter().for_each(|(key, value)| settings.set(key, *value));
-    ModelOptions { program: place.program(), calling, settings, ..ModelOptions::default() }
+    place
+        .subject
+        .settings
+        .always
+        .iter()
+        .for_each(|(key, value)| settings.set(key, *value));
+    ModelOptions {
+        program: place.program(),
+        calling,
+        settings,
+        ..ModelOptions::default()
+    }
 }
 
 fn agent_model(place: &Place, options: ModelOptions) -> AgentModel {
-    AgentModel::new(Agents::builtin().get(place.subject.name).unwrap(), host(place), options)
+    AgentModel::new(
+        Agents::builtin().get(place.subject.name).unwrap(),
+        host(place),
+        options,
+    )
 }
 
 fn asked_with(place: &Place, calling: Calling, settings: &Settings) -> AgentModel {
     let mut options = options(place, calling);
     for (key, values) in settings.iter() {
-        values.iter().for_each(|value| options.settings.push(key, value));
+        values
+            .iter()
+            .for_each(|value| options.settings.push(key, value));
     }
     agent_model(place, options)
 }
@@ -38,7 +54,10 @@ fn asked_with(place: &Place, calling: Calling, settings: &Settings) -> AgentMode
 fn calculate(args: &str) -> String {
     let args: Value = serde_json::from_str(args).unwrap();
     let terms = args["expression"].as_str().unwrap().split('+');
-    terms.map(|term| term.trim().parse::<i64>().unwrap()).sum::<i64>().to_string()
+    terms
+        .map(|term| term.trim().parse::<i64>().unwrap())
+        .sum::<i64>()
+        .to_string()
 }
 
 /// The tokens of all answers of the model, as the agent reports them.
@@ -60,11 +79,25 @@ fn run(messages: &mut Vec<Message>, reply: &Reply) {
 pub(crate) async fn plain_text(subject: &'static Subject) {
     let place = Place::new(subject, Script::always("  It is 42.\n"));
     let (reply, told) = ask_listening(&model(&place, Calling::Auto), &hello()).await;
-    assert_eq!((reply.content.as_str(), reply.stop, reply.tool_calls.len()), ("It is 42.", Stop::End, 0));
+    assert_eq!(
+        (reply.content.as_str(), reply.stop, reply.tool_calls.len()),
+        ("It is 42.", Stop::End, 0)
+    );
     assert_eq!(told.concat().trim(), "It is 42.");
-    assert_eq!(reply.usage.iter().filter_map(|usage| usage.output).sum::<u64>(), output(&place));
+    assert_eq!(
+        reply
+            .usage
+            .iter()
+            .filter_map(|usage| usage.output)
+            .sum::<u64>(),
+        output(&place)
+    );
     let call = place.only_call();
-    assert!(call.last_user_text().contains("[User]\nWhat is 17 + 25?"), "{}", call.last_user_text());
+    assert!(
+        call.last_user_text().contains("[User]\nWhat is 17 + 25?"),
+        "{}",
+        call.last_user_text()
+    );
     match subject.name {
         "claude" => assert_eq!(call.tool_names(), [""; 0]),
         // It cannot be without this one; `an_own_patch` tries it.
@@ -83,11 +116,17 @@ pub(crate) async fn a_tool_block(subject: &'static Subject) {
     let model = model(&place, Calling::Prompt).bind_tools(vec![calculator()]);
     let mut messages = hello().to_vec();
     let (reply, told) = ask_listening(&*model, &messages).await;
-    assert_eq!((reply.content.as_str(), reply.stop, told.concat().as_str()), ("I count.", Stop::ToolCalls, "I count."));
+    assert_eq!(
+        (reply.content.as_str(), reply.stop, told.concat().as_str()),
+        ("I count.", Stop::ToolCalls, "I count.")
+    );
     assert!(!reply.usage.is_empty());
     run(&mut messages, &reply);
     let reply = ask(&*model, &messages).await.unwrap();
-    assert_eq!((reply.content.as_str(), reply.stop), ("It is 42.", Stop::End));
+    assert_eq!(
+        (reply.content.as_str(), reply.stop),
+        ("It is 42.", Stop::End)
+    );
     assert_eq!(place.server.requests().len(), 2);
     assert_eq!(place.left(), []);
 }
@@ -101,47 +140,85 @@ pub(crate) async fn several_calls(subject: &'static Subject) {
     let model = model(&place, Calling::Prompt).bind_tools(vec![calculator()]);
     let mut messages = hello().to_vec();
     let reply = ask(&*model, &messages).await.unwrap();
-    let ids: Vec<&str> = reply.tool_calls.iter().map(|call| call.id.as_str()).collect();
+    let ids: Vec<&str> = reply
+        .tool_calls
+        .iter()
+        .map(|call| call.id.as_str())
+        .collect();
     assert_eq!((ids, reply.content.as_str()), (vec!["a", "b"], ""));
     run(&mut messages, &reply);
-    assert_eq!(ask(&*model, &messages).await.unwrap().content, "Both are 42.");
+    assert_eq!(
+        ask(&*model, &messages).await.unwrap().content,
+        "Both are 42."
+    );
 }
 
 /// A block that is no JSON is text, and no error. S0-21.
 pub(crate) async fn invalid_json(subject: &'static Subject) {
     let broken = "```json\n{\"tool_calls\": [{\"name\": oops]\n```";
     let place = Place::new(subject, Script::always(broken));
-    let reply = ask(&*model(&place, Calling::Prompt).bind_tools(vec![calculator()]), &hello()).await.unwrap();
-    assert_eq!((reply.content.as_str(), reply.tool_calls.len(), reply.stop), (broken, 0, Stop::End));
+    let reply = ask(
+        &*model(&place, Calling::Prompt).bind_tools(vec![calculator()]),
+        &hello(),
+    )
+    .await
+    .unwrap();
+    assert_eq!(
+        (reply.content.as_str(), reply.tool_calls.len(), reply.stop),
+        (broken, 0, Stop::End)
+    );
 }
 
 /// The agent's own way to call: one session, which waits for our calculator.
 pub(crate) async fn native_calls(subject: &'static Subject) {
-    let call = Answer::text("I count.")
-        .and_tool(format!("{}calculator", subject.tools.bound), json!({"expression": "17 + 25"}));
-    let script = Script::new().rule(Rule::on_tool_result().text("It is 42.")).rule(Rule::any().answer(call));
+    let call = Answer::text("I count.").and_tool(
+        format!("{}calculator", subject.tools.bound),
+        json!({"expression": "17 + 25"}),
+    );
+    let script = Script::new()
+        .rule(Rule::on_tool_result().text("It is 42."))
+        .rule(Rule::any().answer(call));
     let place = Place::new(subject, script);
     let model = model(&place, Calling::Auto).bind_tools(vec![calculator()]);
     let mut messages = hello().to_vec();
     let reply = ask(&*model, &messages).await.unwrap();
-    assert_eq!((reply.content.as_str(), reply.stop), ("I count.", Stop::ToolCalls));
+    assert_eq!(
+        (reply.content.as_str(), reply.stop),
+        ("I count.", Stop::ToolCalls)
+    );
     let pid = place.agent();
     run(&mut messages, &reply);
     let last = model.invoke(&messages);
     assert_eq!(place.agent(), pid);
     let reply = last.await.unwrap();
-    assert_eq!((reply.content.as_str(), reply.stop), ("It is 42.", Stop::End));
+    assert_eq!(
+        (reply.content.as_str(), reply.stop),
+        ("It is 42.", Stop::End)
+    );
     let calls = place.server.requests();
     assert_eq!(calls.len(), 2, "one session: two calls of the model");
     let result = &calls[1].last_tool_results()[0].text;
-    assert!(result == "42" || (subject.manner.wraps_outputs && result.contains("\n42\n")), "{result}");
+    assert!(
+        result == "42" || (subject.manner.wraps_outputs && result.contains("\n42\n")),
+        "{result}"
+    );
     if subject.name == "claude" {
         // It adds a placeholder of its own where there are tools of others; nothing can be done with it.
-        let names: Vec<&str> =
-            calls[0].tool_names().into_iter().filter(|name| *name != "DeferredToolPlaceholder").collect();
+        let names: Vec<&str> = calls[0]
+            .tool_names()
+            .into_iter()
+            .filter(|name| *name != "DeferredToolPlaceholder")
+            .collect();
         assert_eq!(names, ["mcp__ostler__calculator"]);
     }
-    assert_eq!(reply.usage.iter().filter_map(|usage| usage.output).sum::<u64>(), output(&place));
+    assert_eq!(
+        reply
+            .usage
+            .iter()
+            .filter_map(|usage| usage.output)
+            .sum::<u64>(),
+        output(&place)
+    );
     assert_eq!(place.left(), []);
 }
 
@@ -149,9 +226,11 @@ pub(crate) async fn native_calls(subject: &'static Subject) {
 /// both are run. S0-23.
 pub(crate) async fn two_native_calls(subject: &'static Subject) {
     let name = format!("{}calculator", subject.tools.bound);
-    let both =
-        Answer::tool(name.clone(), json!({"expression": "17 + 25"})).and_tool(name, json!({"expression": "1 + 2"}));
-    let script = Script::new().rule(Rule::on_tool_result().text("Both.")).rule(Rule::any().answer(both));
+    let both = Answer::tool(name.clone(), json!({"expression": "17 + 25"}))
+        .and_tool(name, json!({"expression": "1 + 2"}));
+    let script = Script::new()
+        .rule(Rule::on_tool_result().text("Both."))
+        .rule(Rule::any().answer(both));
     let place = Place::new(subject, script);
     let model = model(&place, Calling::Native).bind_tools(vec![calculator()]);
     let mut messages = hello().to_vec();
@@ -165,25 +244,43 @@ pub(crate) async fn two_native_calls(subject: &'static Subject) {
         run(&mut messages, &reply);
     };
     assert_eq!((calls, last.content.as_str()), (2, "Both."));
-    let results: Vec<String> =
-        place.server.requests()[1].tool_results().into_iter().map(|result| result.text).collect();
-    assert_eq!((results, place.server.requests().len()), (vec!["42".to_owned(), "3".to_owned()], 2));
+    let results: Vec<String> = place.server.requests()[1]
+        .tool_results()
+        .into_iter()
+        .map(|result| result.text)
+        .collect();
+    assert_eq!(
+        (results, place.server.requests().len()),
+        (vec!["42".to_owned(), "3".to_owned()], 2)
+    );
     assert_eq!(place.left(), []);
 }
 
 /// The model uses a tool of the agent's all the same: nothing is done, and the breach has a name.
-async fn breaks(subject: &'static Subject, settings: &[(&str, &str)], (tool, input): (&str, fn(&str) -> Value)) {
+async fn breaks(
+    subject: &'static Subject,
+    settings: &[(&str, &str)],
+    (tool, input): (&str, fn(&str) -> Value),
+) {
     let made = tempfile::tempdir().unwrap();
     let file = made.path().join("made");
     let order = Answer::tool(tool, input(file.to_str().unwrap()));
-    let script = Script::new().rule(Rule::on_tool_result().text("Done.")).rule(Rule::any().answer(order));
+    let script = Script::new()
+        .rule(Rule::on_tool_result().text("Done."))
+        .rule(Rule::any().answer(order));
     let place = Place::new(subject, script);
     let mut given = Settings::default();
-    settings.iter().for_each(|(key, value)| given.push(key, *value));
+    settings
+        .iter()
+        .for_each(|(key, value)| given.push(key, *value));
     let asked = ask(&asked_with(&place, Calling::Auto, &given), &hello()).await;
     let error = asked.expect_err("the agent has broken its contract");
     assert_eq!(error.cause(), Cause::Protocol, "{error:?}");
-    let native = error.outcome.detail.as_ref().and_then(|detail| detail.native.as_deref());
+    let native = error
+        .outcome
+        .detail
+        .as_ref()
+        .and_then(|detail| detail.native.as_deref());
     assert_eq!(native, Some("own_tool"), "{error:?}");
     assert!(error.to_string().contains(tool), "{error}");
     assert_eq!(place.left(), []);
@@ -193,20 +290,38 @@ async fn breaks(subject: &'static Subject, settings: &[(&str, &str)], (tool, inp
 /// A command of Claude Code's, which has no tool for it, also where the caller's own settings would
 /// let everything run. S0-5.
 pub(crate) async fn an_own_tool(subject: &'static Subject) {
-    let command = (subject.tools.command, |file: &str| json!({"command": format!("touch {file}"), "description": "x"}));
+    let command = (
+        subject.tools.command,
+        |file: &str| json!({"command": format!("touch {file}"), "description": "x"}),
+    );
     breaks(subject, &[], (command.0, command.1)).await;
     breaks(subject, subject.settings.trust, (command.0, command.1)).await;
 }
 
 /// A command of Codex's, to whom the caller gave back the tool and every right: it still asks, and the answer is no.
 pub(crate) async fn an_own_command(subject: &'static Subject) {
-    let settings = [("config", "features.shell_tool=true"), subject.settings.trust[0]];
-    breaks(subject, &settings, (subject.tools.command, |file| json!({"cmd": format!("touch {file}")}))).await;
+    let settings = [
+        ("config", "features.shell_tool=true"),
+        subject.settings.trust[0],
+    ];
+    breaks(
+        subject,
+        &settings,
+        (
+            subject.tools.command,
+            |file| json!({"cmd": format!("touch {file}")}),
+        ),
+    )
+    .await;
 }
 
 /// A patch, which is the one tool that Codex cannot be without. S0-5.
 pub(crate) async fn an_own_patch(subject: &'static Subject) {
-    let patch = |file: &str| json!(format!("*** Begin Patch\n*** Add File: {file}\n+made\n*** End Patch"));
+    let patch = |file: &str| {
+        json!(format!(
+            "*** Begin Patch\n*** Add File: {file}\n+made\n*** End Patch"
+        ))
+    };
     breaks(subject, &[], ("apply_patch", patch)).await;
     breaks(subject, subject.settings.trust, ("apply_patch", patch)).await;
 }
@@ -216,18 +331,31 @@ pub(crate) async fn no_command(subject: &'static Subject) {
     let made = tempfile::tempdir().unwrap();
     let file = made.path().join("made");
     let order = subject.shell(&format!("touch {}", file.display()));
-    let script = Script::new().rule(Rule::on_tool_result().text("I cannot.")).rule(Rule::any().answer(order));
+    let script = Script::new()
+        .rule(Rule::on_tool_result().text("I cannot."))
+        .rule(Rule::any().answer(order));
     let place = Place::new(subject, script);
-    assert_eq!(ask(&model(&place, Calling::Auto), &hello()).await.unwrap().content, "I cannot.");
+    assert_eq!(
+        ask(&model(&place, Calling::Auto), &hello())
+            .await
+            .unwrap()
+            .content,
+        "I cannot."
+    );
     assert!(!file.exists(), "the command was run");
 }
 
 /// A model that never answers: the time is kept, and nothing is left. S0-25.
 pub(crate) async fn too_late(subject: &'static Subject) {
-    let place = Place::new(subject, Script::new().rule(Rule::any().answer(Answer::hang())));
+    let place = Place::new(
+        subject,
+        Script::new().rule(Rule::any().answer(Answer::hang())),
+    );
     let mut model = options(&place, Calling::Prompt);
     model.timeout = Duration::from_secs(4);
-    let error = ask(&agent_model(&place, model), &hello()).await.unwrap_err();
+    let error = ask(&agent_model(&place, model), &hello())
+        .await
+        .unwrap_err();
     assert_eq!(error.cause(), Cause::WallLimit, "{error:?}");
     assert_eq!(place.left(), []);
 }
@@ -236,7 +364,9 @@ pub(crate) async fn too_late(subject: &'static Subject) {
 pub(crate) async fn too_long(subject: &'static Subject) {
     let long = Answer::text("x".repeat(12 * 1024 * 1024)).deltas(12);
     let place = Place::new(subject, Script::new().rule(Rule::any().answer(long)));
-    let error = ask(&model(&place, Calling::Prompt), &hello()).await.unwrap_err();
+    let error = ask(&model(&place, Calling::Prompt), &hello())
+        .await
+        .unwrap_err();
     assert_eq!(error.cause(), Cause::OutputLimit, "{error:?}");
     assert_eq!(place.left(), []);
 }
@@ -246,7 +376,9 @@ pub(crate) async fn missing(subject: &'static Subject) {
     let place = Place::new(subject, Script::always("unheard"));
     let mut model = options(&place, Calling::Prompt);
     model.program = Some("no-such-agent".into());
-    let error = ask(&agent_model(&place, model), &hello()).await.unwrap_err();
+    let error = ask(&agent_model(&place, model), &hello())
+        .await
+        .unwrap_err();
     assert_eq!(error.cause(), Cause::Unavailable, "{error:?}");
     assert!(error.to_string().contains("no-such-agent"), "{error}");
 }
@@ -254,15 +386,33 @@ pub(crate) async fn missing(subject: &'static Subject) {
 /// The outer loop around the agent: its tool is run by us, in one session of the agent's where it
 /// takes tools. S0-25.
 pub(crate) async fn in_a_loop(subject: &'static Subject) {
-    let call = Answer::text("I count.")
-        .and_tool(format!("{}calculator", subject.tools.bound), json!({"expression": "17 + 25"}));
-    let script = Script::new().rule(Rule::on_tool_result().text("It is 42.")).rule(Rule::any().answer(call));
+    let call = Answer::text("I count.").and_tool(
+        format!("{}calculator", subject.tools.bound),
+        json!({"expression": "17 + 25"}),
+    );
+    let script = Script::new()
+        .rule(Rule::on_tool_result().text("It is 42."))
+        .rule(Rule::any().answer(call));
     let place = Place::new(subject, script);
-    let result = looping(model(&place, Calling::Auto)).run(&host(&place), "What is 17 + 25?").await.unwrap();
-    assert!(matches!(result.ending, Ending::Completed), "{:?}", result.outcome);
+    let result = looping(model(&place, Calling::Auto))
+        .run(&host(&place), "What is 17 + 25?")
+        .await
+        .unwrap();
+    assert!(
+        matches!(result.ending, Ending::Completed),
+        "{:?}",
+        result.outcome
+    );
     assert_eq!((result.text.as_str(), result.iterations), ("It is 42.", 2));
-    assert_eq!(place.server.requests().len(), 2, "one session: two calls of the model");
-    assert_eq!(result.usage.and_then(|usage| usage.output), Some(output(&place)));
+    assert_eq!(
+        place.server.requests().len(),
+        2,
+        "one session: two calls of the model"
+    );
+    assert_eq!(
+        result.usage.and_then(|usage| usage.output),
+        Some(output(&place))
+    );
     assert_eq!(place.left(), []);
 }
 
@@ -275,15 +425,36 @@ pub(crate) async fn in_a_loop_with_a_budget(subject: &'static Subject) {
     let agent = looping(model(&place, Calling::Auto)).max_cost_usd(1000.0);
     let result = agent.run(&host(&place), "What is 17 + 25?").await.unwrap();
     if subject.name == "claude" {
-        assert!(matches!(result.ending, Ending::Completed), "{:?}", result.outcome);
-        assert!(result.usage.and_then(|usage| usage.cost_usd).is_some_and(|cost| cost > 0.0));
+        assert!(
+            matches!(result.ending, Ending::Completed),
+            "{:?}",
+            result.outcome
+        );
+        assert!(
+            result
+                .usage
+                .and_then(|usage| usage.cost_usd)
+                .is_some_and(|cost| cost > 0.0)
+        );
         // And one that is too small stops it before it goes on.
         let agent = looping(model(&place, Calling::Auto)).max_cost_usd(0.000_001);
         let result = agent.run(&host(&place), "What is 17 + 25?").await.unwrap();
-        assert!(matches!(result.ending, Ending::Stopped(Condition::Budget)), "{:?}", result.outcome);
+        assert!(
+            matches!(result.ending, Ending::Stopped(Condition::Budget)),
+            "{:?}",
+            result.outcome
+        );
     } else {
-        assert!(matches!(result.ending, Ending::Stopped(Condition::Budget)), "{:?}", result.outcome);
-        assert!(result.outcome.message.contains("cannot be kept"), "{:?}", result.outcome);
+        assert!(
+            matches!(result.ending, Ending::Stopped(Condition::Budget)),
+            "{:?}",
+            result.outcome
+        );
+        assert!(
+            result.outcome.message.contains("cannot be kept"),
+            "{:?}",
+            result.outcome
+        );
     }
     assert_eq!(place.left(), []);
 }
@@ -295,9 +466,12 @@ fn looping(model: AgentModel) -> Loop {
         /// The sum, such as 1 + 2.
         expression: String,
     }
-    let calculator =
-        ostler::tool("calculator", "Evaluates an arithmetic expression.", |Sum { expression }| async move {
+    let calculator = ostler::tool(
+        "calculator",
+        "Evaluates an arithmetic expression.",
+        |Sum { expression }| async move {
             Ok(calculate(&json!({ "expression": expression }).to_string()))
-        });
+        },
+    );
     Loop::new(model).bare().tool(calculator)
 }

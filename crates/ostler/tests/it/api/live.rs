@@ -8,11 +8,22 @@ crate::sessions::shared_live_scenarios!(ostler_testkit::scenario::OPENAI_API);
 #[tokio::test]
 async fn a_model_that_cannot_be_changed() {
     let dir = tempfile::tempdir().unwrap();
-    let mut spec = Spec { prompt: "hello".into(), after_turn: AfterTurn::Wait, ..Spec::default() };
+    let mut spec = Spec {
+        prompt: "hello".into(),
+        after_turn: AfterTurn::Wait,
+        ..Spec::default()
+    };
     spec.dir = Some(dir.path().to_owned());
-    let mut session = Agents::builtin().get("scripted").unwrap().start(&Host::default(), spec).unwrap();
+    let mut session = Agents::builtin()
+        .get("scripted")
+        .unwrap()
+        .start(&Host::default(), spec)
+        .unwrap();
     let refused = session.set_model("another").await;
-    assert!(matches!(&refused, Err(RequestError::Refused(it)) if it.code == "unsupported"), "{refused:?}");
+    assert!(
+        matches!(&refused, Err(RequestError::Refused(it)) if it.code == "unsupported"),
+        "{refused:?}"
+    );
     session.stop();
     while session.next().await.is_some() {}
 }

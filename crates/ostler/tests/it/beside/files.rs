@@ -13,7 +13,11 @@ use crate::rig::{Rig, finish_after, read_until};
 const SECRET: &str = "canary-51c2";
 
 /// What became of each order, in the order of the orders; `$DIR` in them is the workspace.
-async fn order(prepare: impl FnOnce(&Rig), change: impl FnOnce(&mut Rig), wants: &[Value]) -> Vec<String> {
+async fn order(
+    prepare: impl FnOnce(&Rig),
+    change: impl FnOnce(&mut Rig),
+    wants: &[Value],
+) -> Vec<String> {
     let lines: String = wants.iter().map(|want| format!("print {want}\n")).collect();
     let mut rig = Rig::new(format!("read-user\ninit\n{lines}read-until-eof\nexit 0")).grace_ms(200);
     prepare(&rig);
@@ -21,10 +25,22 @@ async fn order(prepare: impl FnOnce(&Rig), change: impl FnOnce(&mut Rig), wants:
     let mut session = start(&rig);
     let (mut read, mut done) = (Vec::new(), Vec::new());
     while done.len() < wants.len() {
-        read.extend(read_until(&mut session, |kind| matches!(kind, EventKind::Notice(it) if it.code == "file_done")).await);
-        let EventKind::Notice(notice) = &read.last().unwrap().kind else { unreachable!() };
+        read.extend(
+            read_until(
+                &mut session,
+                |kind| matches!(kind, EventKind::Notice(it) if it.code == "file_done"),
+            )
+            .await,
+        );
+        let EventKind::Notice(notice) = &read.last().unwrap().kind else {
+            unreachable!()
+        };
         let (number, rest) = notice.message.split_once(' ').unwrap();
-        assert_eq!(number.parse(), Ok(done.len() + 1), "they are done in their order");
+        assert_eq!(
+            number.parse(),
+            Ok(done.len() + 1),
+            "they are done in their order"
+        );
         done.push(rest.to_owned());
     }
     session.stop();
@@ -36,7 +52,10 @@ fn check(wants: &[(Value, &str)], done: &[String]) {
     for ((want, expected), got) in wants.iter().zip(done) {
         let (expected, part) = expected.split_once(' ').unwrap_or((expected, ""));
         let fits = got.split(' ').next() == Some(expected) && got.contains(part);
-        assert!(fits && !got.contains(SECRET), "{want}: {expected:?} {part:?} expected, got {got:.300}");
+        assert!(
+            fits && !got.contains(SECRET),
+            "{want}: {expected:?} {part:?} expected, got {got:.300}"
+        );
     }
 }
 
@@ -72,7 +91,10 @@ async fn no_order_leaves_the_workspace_or_reaches_what_is_kept_from_agents() {
         (read("huge"), "refused more than"),
         (read("binary"), "refused UTF-8"),
         (read("latin"), "refused UTF-8"),
-        (json!({"want": "read", "path": "latin", "line": 1, "limit": 1}), "refused UTF-8"),
+        (
+            json!({"want": "read", "path": "latin", "line": 1, "limit": 1}),
+            "refused UTF-8",
+        ),
         (read("nothing"), "missing nothing"),
         (read("no/such/place"), "missing"),
         (read(""), "refused empty"),
@@ -90,7 +112,12 @@ async fn no_order_leaves_the_workspace_or_reaches_what_is_kept_from_agents() {
         for dir in ["sub", ".git/hooks"] {
             fs::create_dir_all(rig.path(dir)).unwrap();
         }
-        for (file, text) in [(".env", SECRET), ("sub/.env", SECRET), (".git/config", SECRET), ("latin", "caf\u{e9}")] {
+        for (file, text) in [
+            (".env", SECRET),
+            ("sub/.env", SECRET),
+            (".git/config", SECRET),
+            ("latin", "caf\u{e9}"),
+        ] {
             fs::write(rig.path(file), text).unwrap();
         }
         fs::write(rig.path("latin"), b"caf\xe9\n").unwrap();
@@ -101,7 +128,14 @@ async fn no_order_leaves_the_workspace_or_reaches_what_is_kept_from_agents() {
         symlink("../../../../../../etc/passwd", rig.path("climb")).unwrap();
         symlink(".env", rig.path("innocent")).unwrap();
         let mode = rustix::fs::Mode::RWXU;
-        rustix::fs::mknodat(rustix::fs::CWD, rig.path("pipe"), rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            rig.path("pipe"),
+            rustix::fs::FileType::Fifo,
+            mode,
+            0,
+        )
+        .unwrap();
     };
     let orders: Vec<Value> = wants.iter().map(|(want, _)| want.clone()).collect();
     check(&wants, &order(prepare, |_| {}, &orders).await);
@@ -134,18 +168,42 @@ async fn a_text_is_given_as_it_is_and_lines_of_it_when_asked() {
     };
     let done = order(prepare, |_| {}, &wants).await;
     let whole = format!("ok {text}");
-    assert!(done[0] == whole && done[1] == whole, "{} and {} of {}", done[0].len(), done[1].len(), whole.len());
-    let rest =
-        ["ok line\nline\nline\n", "ok line\n", "ok ", "ok line\nline\n", "ok ", "ok one", "ok ", "ok ", "ok x\nx\n"];
+    assert!(
+        done[0] == whole && done[1] == whole,
+        "{} and {} of {}",
+        done[0].len(),
+        done[1].len(),
+        whole.len()
+    );
+    let rest = [
+        "ok line\nline\nline\n",
+        "ok line\n",
+        "ok ",
+        "ok line\nline\n",
+        "ok ",
+        "ok one",
+        "ok ",
+        "ok ",
+        "ok x\nx\n",
+    ];
     assert_eq!(done[2..11], rest);
-    assert!(done[11].starts_with("refused") && done[11].contains("ask for fewer"), "{}", done[11]);
+    assert!(
+        done[11].starts_with("refused") && done[11].contains("ask for fewer"),
+        "{}",
+        done[11]
+    );
 }
 
 #[tokio::test]
 async fn directories_that_were_added_count_and_their_neighbours_do_not() {
     let (added, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let at = |dir: &tempfile::TempDir, name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-    for (file, text) in [(at(&added, "notes"), "here"), (at(&added, ".env"), SECRET), (at(&other, "notes"), SECRET)] {
+    let at =
+        |dir: &tempfile::TempDir, name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    for (file, text) in [
+        (at(&added, "notes"), "here"),
+        (at(&added, ".env"), SECRET),
+        (at(&other, "notes"), SECRET),
+    ] {
         fs::write(file, text).unwrap();
     }
     symlink(other.path().join("notes"), added.path().join("link")).unwrap();
@@ -158,24 +216,38 @@ async fn directories_that_were_added_count_and_their_neighbours_do_not() {
         (read(&at(&added, "nothing")), "missing"),
         (read(&at(&other, "notes")), "refused leads out"),
     ];
-    let change = |rig: &mut Rig| rig.spec.settings.push(keys::ADD_DIR, added.path().to_str().unwrap());
+    let change = |rig: &mut Rig| {
+        rig.spec
+            .settings
+            .push(keys::ADD_DIR, added.path().to_str().unwrap())
+    };
     let orders: Vec<Value> = wants.iter().map(|(want, _)| want.clone()).collect();
     check(&wants, &order(|_| {}, change, &orders).await);
-    assert_eq!(fs::read_to_string(added.path().join("fresh")).unwrap(), "new");
+    assert_eq!(
+        fs::read_to_string(added.path().join("fresh")).unwrap(),
+        "new"
+    );
 }
 
 // A rule of the caller's that denies holds for what the session would do for the agent, too.
 #[tokio::test]
 async fn a_rule_that_denies_holds_for_files() {
     let policy = "[[rule]]\ndo = \"deny\"\npath = \"secret/**\"\nmessage = \"not yours\"\n";
-    let policy = ostler::permission::Policy::parse(policy, "test", ostler::permission::Trust::Full).unwrap();
-    let wants =
-        [(read("secret/a"), "refused not yours"), (write("secret/a"), "refused not yours"), (read("b"), "ok b")];
+    let policy =
+        ostler::permission::Policy::parse(policy, "test", ostler::permission::Trust::Full).unwrap();
+    let wants = [
+        (read("secret/a"), "refused not yours"),
+        (write("secret/a"), "refused not yours"),
+        (read("b"), "ok b"),
+    ];
     let prepare = |rig: &Rig| {
         fs::create_dir(rig.path("secret")).unwrap();
         fs::write(rig.path("secret/a"), SECRET).unwrap();
         fs::write(rig.path("b"), "b").unwrap();
     };
     let orders: Vec<Value> = wants.iter().map(|(want, _)| want.clone()).collect();
-    check(&wants, &order(prepare, |rig| rig.spec.policy = Some(policy), &orders).await);
+    check(
+        &wants,
+        &order(prepare, |rig| rig.spec.policy = Some(policy), &orders).await,
+    );
 }

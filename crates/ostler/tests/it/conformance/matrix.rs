@@ -52,10 +52,24 @@ fn page(members: &[Member], last: &LastRun) -> String {
     }
     let mut reasons: Vec<&str> = Vec::new();
     let names: Vec<&str> = members.iter().map(|member| member.id).collect();
-    let _ = write!(page, "\n## Rows\n\n| | {} |\n|---|{}\n", names.join(" | "), "---|".repeat(names.len()));
+    let _ = write!(
+        page,
+        "\n## Rows\n\n| | {} |\n|---|{}\n",
+        names.join(" | "),
+        "---|".repeat(names.len())
+    );
     for row in ROWS {
-        let cells: Vec<String> = members.iter().map(|member| cell(row, member, last, &mut reasons)).collect();
-        let _ = writeln!(page, "| {}: {} | {} |", row.name.replace('_', " "), row.about, cells.join(" | "));
+        let cells: Vec<String> = members
+            .iter()
+            .map(|member| cell(row, member, last, &mut reasons))
+            .collect();
+        let _ = writeln!(
+            page,
+            "| {}: {} | {} |",
+            row.name.replace('_', " "),
+            row.about,
+            cells.join(" | ")
+        );
     }
     for (reason, number) in reasons.iter().zip(1..) {
         let _ = write!(page, "\n{number}. {reason}");
@@ -63,20 +77,37 @@ fn page(members: &[Member], last: &LastRun) -> String {
     page += "\n\n## Stories\n\nWhat every agent tells. Names of tools, notices, and whether a text comes in pieces are left out; tools of one message\nare done in any order. An agent that only counts its tools leaves them out. Half a reply is told by those who do not wait until it is complete.\n\n| row | applies | story | a recording does not show |\n|---|---|---|---|\n";
     for row in ROWS {
         let name = row.name.replace('_', " ");
-        let _ = writeln!(page, "| {name} | {} | {} | {} |", applies(row), row.story, not_shown(row));
+        let _ = writeln!(
+            page,
+            "| {name} | {} | {} | {} |",
+            applies(row),
+            row.story,
+            not_shown(row)
+        );
     }
     page
 }
 
 fn version(member: &Member) -> &'static str {
-    let pinned = real::ALL.iter().find(|pinned| pinned.name == member.subject.name);
-    pinned.map(|pinned| pinned.version).or(member.subject.version).unwrap_or("a part of Ostler")
+    let pinned = real::ALL
+        .iter()
+        .find(|pinned| pinned.name == member.subject.name);
+    pinned
+        .map(|pinned| pinned.version)
+        .or(member.subject.version)
+        .unwrap_or("a part of Ostler")
 }
 
 fn tried(member: &Member, last: &LastRun) -> String {
-    let when = if member.group == Group::Heavy { "with `--all-agents`" } else { "always" };
+    let when = if member.group == Group::Heavy {
+        "with `--all-agents`"
+    } else {
+        "always"
+    };
     match last.get(member.id) {
-        Some(Results { date, version, .. }) if version.is_empty() => format!("{when}; results of {date}"),
+        Some(Results { date, version, .. }) if version.is_empty() => {
+            format!("{when}; results of {date}")
+        }
         Some(Results { date, version, .. }) => format!("{when}; results of {date} with {version}"),
         None => format!("{when}; no results yet"),
     }
@@ -100,7 +131,9 @@ fn cell<'a>(row: &Row, member: &'a Member, last: &LastRun, reasons: &mut Vec<&'a
         return format!("– ({})", number + 1);
     }
     let results = last.get(member.id);
-    let has = |names: fn(&Results) -> &Vec<String>| results.is_some_and(|it| names(it).iter().any(|it| it == row.name));
+    let has = |names: fn(&Results) -> &Vec<String>| {
+        results.is_some_and(|it| names(it).iter().any(|it| it == row.name))
+    };
     if has(|it| &it.passed) {
         "✓".to_owned()
     } else if has(|it| &it.failed) {
@@ -151,7 +184,10 @@ fn every_agent_shows_its_last_results() {
         failed: vec!["tool".into()],
     };
     let last = [("it".to_owned(), results)].into();
-    let page = page(&[member("it", Group::Heavy), member("other", Group::Real)], &last);
+    let page = page(
+        &[member("it", Group::Heavy), member("other", Group::Real)],
+        &last,
+    );
     for part in [
         "pigeons | with `--all-agents`; results of 2026-11-16 with 1.2 |",
         "pigeons | always; no results yet |",

@@ -19,18 +19,33 @@ fn asking(commands: &[&str]) -> Rig {
 }
 
 fn decisions(seen: &Seen) -> Vec<(String, Decision, DecidedBy)> {
-    let permissions = seen.whats().filter_map(|kind| if let EventKind::Permission(it) = kind { Some(it) } else { None });
-    permissions.map(|it| (it.id.clone(), it.decision, it.by)).collect()
+    let permissions = seen.whats().filter_map(|kind| {
+        if let EventKind::Permission(it) = kind {
+            Some(it)
+        } else {
+            None
+        }
+    });
+    permissions
+        .map(|it| (it.id.clone(), it.decision, it.by))
+        .collect()
 }
 
 /// What the agent was answered, by question.
 fn answers(rig: &Rig) -> Vec<(String, bool)> {
     let text = rig.text("stdin");
-    let lines = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let answers = lines.filter(|line| line["type"] == "control_response").map(|line| {
-        let response = &line["response"];
-        (response["request_id"].as_str().unwrap().to_owned(), response["response"]["behavior"] == "allow")
-    });
+    let lines = text
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let answers = lines
+        .filter(|line| line["type"] == "control_response")
+        .map(|line| {
+            let response = &line["response"];
+            (
+                response["request_id"].as_str().unwrap().to_owned(),
+                response["response"]["behavior"] == "allow",
+            )
+        });
     let mut answers: Vec<_> = answers.collect();
     answers.sort();
     answers
@@ -44,7 +59,12 @@ async fn each_question_is_answered_once_by_whoever_comes() {
     let mut session = rig.start();
     let mut read = Vec::new();
     for _ in 0..5 {
-        read.extend(read_until(&mut session, |kind| matches!(kind, EventKind::Permission(_))).await);
+        read.extend(
+            read_until(&mut session, |kind| {
+                matches!(kind, EventKind::Permission(_))
+            })
+            .await,
+        );
     }
     assert_eq!(session.status().pending.len(), 5);
     let dropped = session.remote();
@@ -58,15 +78,30 @@ async fn each_question_is_answered_once_by_whoever_comes() {
     ] {
         assert_eq!(other.answer(id, answer).await, Ok(()));
     }
-    let late = other.answer("toolu_q3", Answer::Deny("changed my mind".into())).await;
+    let late = other
+        .answer("toolu_q3", Answer::Deny("changed my mind".into()))
+        .await;
     assert!(matches!(late, Err(RequestError::Refused(refused)) if refused.code == "decided"));
     assert_eq!(other.answer("toolu_q2", Answer::Allow).await, Ok(()));
     read.extend(read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await);
     let seen = finish_after(read, session).await;
-    let decided = decisions(&seen).into_iter().filter(|(_, decision, _)| *decision != Decision::Asked);
-    assert!(decided.clone().count() == 5 && decided.clone().all(|(_, _, by)| by == DecidedBy::Person));
-    let expected = [("q0", false), ("q1", true), ("q2", true), ("q3", true), ("q4", true)];
-    assert_eq!(answers(&rig), expected.map(|(id, allowed)| (id.to_owned(), allowed)));
+    let decided = decisions(&seen)
+        .into_iter()
+        .filter(|(_, decision, _)| *decision != Decision::Asked);
+    assert!(
+        decided.clone().count() == 5 && decided.clone().all(|(_, _, by)| by == DecidedBy::Person)
+    );
+    let expected = [
+        ("q0", false),
+        ("q1", true),
+        ("q2", true),
+        ("q3", true),
+        ("q4", true),
+    ];
+    assert_eq!(
+        answers(&rig),
+        expected.map(|(id, allowed)| (id.to_owned(), allowed))
+    );
 }
 
 // P50: nobody is there. It is denied, the event says so and names the settings, and the turn goes on.
@@ -75,10 +110,24 @@ async fn with_nobody_there_it_is_denied_and_said() {
     let mut rig = asking(&["a"]);
     rig.spec.denials = ostler::Denials::Tolerate;
     let seen = rig.run().await;
-    assert_eq!(decisions(&seen), [("toolu_q0".to_owned(), Decision::Denied, DecidedBy::Default)]);
-    let told =
-        seen.whats().find_map(|kind| if let EventKind::Permission(it) = kind { it.message.clone() } else { None }).unwrap();
-    assert!(told.contains("--permissions") && told.contains("permission_mode"), "{told}");
+    assert_eq!(
+        decisions(&seen),
+        [("toolu_q0".to_owned(), Decision::Denied, DecidedBy::Default)]
+    );
+    let told = seen
+        .whats()
+        .find_map(|kind| {
+            if let EventKind::Permission(it) = kind {
+                it.message.clone()
+            } else {
+                None
+            }
+        })
+        .unwrap();
+    assert!(
+        told.contains("--permissions") && told.contains("permission_mode"),
+        "{told}"
+    );
 }
 
 // Rules decide in their order, before anybody is asked; a function is asked about the rest, all at once, and may panic.
@@ -95,14 +144,22 @@ async fn rules_first_and_then_the_function() {
     "#;
     let mut rig = asking(&["git status", "rm -rf x", "ask yes", "ask no", "ask panic"]);
     rig.spec.policy = Some(Policy::parse(rules, "test", Trust::Full).unwrap());
-    rig.host = rig.host.with_permission_handler(|question: ostler::event::Permission| async move {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        let input = question.input.unwrap().get().to_owned();
-        assert!(!input.contains("panic"), "as it should");
-        if input.contains("yes") { Answer::Allow } else { Answer::Deny("the function says no".into()) }
-    });
+    rig.host = rig
+        .host
+        .with_permission_handler(|question: ostler::event::Permission| async move {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            let input = question.input.unwrap().get().to_owned();
+            assert!(!input.contains("panic"), "as it should");
+            if input.contains("yes") {
+                Answer::Allow
+            } else {
+                Answer::Deny("the function says no".into())
+            }
+        });
     let seen = rig.run().await;
-    let decided = decisions(&seen).into_iter().filter(|(_, decision, _)| *decision != Decision::Asked);
+    let decided = decisions(&seen)
+        .into_iter()
+        .filter(|(_, decision, _)| *decision != Decision::Asked);
     let mut decided: Vec<_> = decided.collect();
     decided.sort_by(|a, b| a.0.cmp(&b.0));
     use DecidedBy::{Person, Rule};
@@ -114,8 +171,14 @@ async fn rules_first_and_then_the_function() {
         ("toolu_q3", Denied, Person),
         ("toolu_q4", Denied, Person),
     ];
-    assert_eq!(decided, expected.map(|(id, decision, by)| (id.to_owned(), decision, by)));
-    assert_eq!(answers(&rig).iter().filter(|(_, allowed)| *allowed).count(), 2);
+    assert_eq!(
+        decided,
+        expected.map(|(id, decision, by)| (id.to_owned(), decision, by))
+    );
+    assert_eq!(
+        answers(&rig).iter().filter(|(_, allowed)| *allowed).count(),
+        2
+    );
 }
 
 // P48: a tool that ran although a rule forbids it, without a question, is shouted about.
@@ -127,22 +190,34 @@ async fn a_tool_that_ran_past_the_rules_is_a_bypass() {
             "read\ninit\ntool-use t1 Bash {{\"command\":\"{command}\"}}\ntool-result t1 done\ntext hi\nresult hi\nread-until-eof"
         ));
         rig.spec.policy = Some(Policy::parse(rules, "test", Trust::Full).unwrap());
-        assert_eq!(rig.run().await.notices("policy_bypass").len(), bypasses, "{command}");
+        assert_eq!(
+            rig.run().await.notices("policy_bypass").len(),
+            bypasses,
+            "{command}"
+        );
     }
 }
 
 // The turn ends while somebody thinks: the question is withdrawn, with an event, and a late answer is told so.
 #[tokio::test]
 async fn a_question_does_not_outlive_its_turn() {
-    let mut rig = Rig::new("read\ninit\ncontrol-request q1 Bash {\"command\":\"x\"}\nanswer-interrupt\nread-until-eof");
+    let mut rig = Rig::new(
+        "read\ninit\ncontrol-request q1 Bash {\"command\":\"x\"}\nanswer-interrupt\nread-until-eof",
+    );
     (rig.spec.attendance, rig.spec.after_turn) = (Attendance::Attended, ostler::AfterTurn::Wait);
     let mut session = rig.start();
-    let mut read = read_until(&mut session, |kind| matches!(kind, EventKind::Permission(_))).await;
+    let mut read = read_until(&mut session, |kind| {
+        matches!(kind, EventKind::Permission(_))
+    })
+    .await;
     session.interrupt().await;
     let late = session.answer("toolu_q1", Answer::Allow).await;
     assert!(matches!(late, Err(RequestError::Refused(refused)) if refused.code == "decided"));
     read.extend(read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await);
     session.stop();
     let seen = finish_after(read, session).await;
-    assert_eq!(decisions(&seen).last().map(|(_, decision, _)| *decision), Some(Decision::Denied));
+    assert_eq!(
+        decisions(&seen).last().map(|(_, decision, _)| *decision),
+        Some(Decision::Denied)
+    );
 }

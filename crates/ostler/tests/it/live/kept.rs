@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ostler::{AfterTurn, Event, SessionRecord, Log, LogError, Opening};
+use ostler::{AfterTurn, Event, Log, LogError, Opening, SessionRecord};
 use ostler_core::log::{Appending, Entry};
 
 use crate::rig::{Rig, check_stream, finish};
@@ -27,7 +27,10 @@ struct Inner {
 impl MemoryLog {
     /// A log whose raw output goes to this file.
     pub(super) fn with_raw(raw: PathBuf) -> Self {
-        Self(Arc::new(Inner { raw: Some(raw), ..Inner::default() }))
+        Self(Arc::new(Inner {
+            raw: Some(raw),
+            ..Inner::default()
+        }))
     }
 
     /// The sessions that began.
@@ -53,7 +56,10 @@ impl Log for MemoryLog {
         let log = self.0.clone();
         Box::pin(async move {
             tokio::time::sleep(log.slow).await;
-            if log.breaks_after.is_some_and(|n| log.appends.fetch_add(1, Ordering::Relaxed) >= n) {
+            if log
+                .breaks_after
+                .is_some_and(|n| log.appends.fetch_add(1, Ordering::Relaxed) >= n)
+            {
                 return Err(LogError("the disk is full".into()));
             }
             log.entries.lock().unwrap().extend(entries.iter().cloned());
@@ -64,7 +70,11 @@ impl Log for MemoryLog {
     fn read(&self, session: &str, from: u64, most: usize) -> Result<Vec<Event>, LogError> {
         let entries = self.0.entries.lock().unwrap();
         let events = entries.iter().map(|entry| &entry.event);
-        Ok(events.filter(|event| &*event.session == session && event.seq >= from).take(most).cloned().collect())
+        Ok(events
+            .filter(|event| &*event.session == session && event.seq >= from)
+            .take(most)
+            .cloned()
+            .collect())
     }
 
     fn raw(&self, _: &str) -> Option<PathBuf> {
@@ -89,14 +99,20 @@ impl Log for MemoryLog {
 // Append first, then publish: at no moment a reader knows more than the log, however slow that is.
 #[tokio::test]
 async fn what_is_told_was_kept() {
-    let log = MemoryLog(Arc::new(Inner { slow: Duration::from_millis(20), ..Inner::default() }));
-    let mut rig = Rig::new("read\ninit\nloop 20\ntext hi\nsleep 10\nend\nresult hi\nread-until-eof");
+    let log = MemoryLog(Arc::new(Inner {
+        slow: Duration::from_millis(20),
+        ..Inner::default()
+    }));
+    let mut rig =
+        Rig::new("read\ninit\nloop 20\ntext hi\nsleep 10\nend\nresult hi\nread-until-eof");
     rig.host = rig.host.with_log(Arc::new(log.clone()));
     let mut session = rig.start();
     let mut events = Vec::new();
     while let Some(event) = session.next().await {
         assert!(
-            log.events(session.id()).iter().any(|kept| kept.seq == event.seq),
+            log.events(session.id())
+                .iter()
+                .any(|kept| kept.seq == event.seq),
             "told before it was kept: {event:?}"
         );
         events.push(event);
@@ -104,20 +120,30 @@ async fn what_is_told_was_kept() {
     check_stream(&events);
     assert_eq!(log.events(session.id()), events);
     let opened = log.0.opened.lock().unwrap();
-    assert_eq!((opened.len(), &*opened[0].session, &*opened[0].agent), (1, session.id(), "claude"));
+    assert_eq!(
+        (opened.len(), &*opened[0].session, &*opened[0].agent),
+        (1, session.id(), "claude")
+    );
 }
 
 // A log that cannot be opened, or fails on the way, gives one notice, and the run is the same.
 #[tokio::test]
 async fn a_log_that_fails_breaks_nothing() {
     for breaks_after in [0, 1, 3] {
-        let log = MemoryLog(Arc::new(Inner { breaks_after: Some(breaks_after), ..Inner::default() }));
-        let mut rig = Rig::new("read\ninit\nloop 20\ntext hi\nsleep 5\nend\nresult hi\nread-until-eof");
+        let log = MemoryLog(Arc::new(Inner {
+            breaks_after: Some(breaks_after),
+            ..Inner::default()
+        }));
+        let mut rig =
+            Rig::new("read\ninit\nloop 20\ntext hi\nsleep 5\nend\nresult hi\nread-until-eof");
         rig.host = rig.host.with_log(Arc::new(log));
         let seen = rig.run().await;
         assert!(seen.outcome().is_success(), "{:?}", seen.outcome());
         let notices = seen.notices("store_failed");
-        assert!(notices.len() == 1 && notices[0].message.contains("the disk is full"), "{notices:?}");
+        assert!(
+            notices.len() == 1 && notices[0].message.contains("the disk is full"),
+            "{notices:?}"
+        );
     }
 }
 
@@ -126,16 +152,25 @@ async fn a_log_that_fails_breaks_nothing() {
 async fn events_know_their_place_in_the_raw_output() {
     let dir = tempfile::tempdir().unwrap();
     let raw = dir.path().join("raw");
-    let log = MemoryLog(Arc::new(Inner { raw: Some(raw.clone()), ..Inner::default() }));
+    let log = MemoryLog(Arc::new(Inner {
+        raw: Some(raw.clone()),
+        ..Inner::default()
+    }));
     let mut rig = Rig::new("read-user\ninit\ntext hi\nresult hi\nexit 0");
     rig.spec.after_turn = AfterTurn::Wait;
     rig.host = rig.host.with_log(Arc::new(log.clone()));
     let mut session = rig.start();
     for _ in 0..2 {
-        crate::rig::read_until(&mut session, |kind| matches!(kind, ostler::EventKind::TurnEnded(_))).await;
+        crate::rig::read_until(&mut session, |kind| {
+            matches!(kind, ostler::EventKind::TurnEnded(_))
+        })
+        .await;
         session.send("again").unwrap();
     }
-    crate::rig::read_until(&mut session, |kind| matches!(kind, ostler::EventKind::TurnEnded(_))).await;
+    crate::rig::read_until(&mut session, |kind| {
+        matches!(kind, ostler::EventKind::TurnEnded(_))
+    })
+    .await;
     session.stop();
     while session.next().await.is_some() {}
     let text = std::fs::read_to_string(raw).unwrap();
@@ -143,10 +178,20 @@ async fn events_know_their_place_in_the_raw_output() {
     let texts: Vec<&str> = entries
         .iter()
         .filter(|entry| matches!(entry.event.kind, ostler::EventKind::Text(_)))
-        .map(|entry| text[usize::try_from(entry.raw_offset).unwrap()..].lines().next().unwrap())
+        .map(|entry| {
+            text[usize::try_from(entry.raw_offset).unwrap()..]
+                .lines()
+                .next()
+                .unwrap()
+        })
         .collect();
     assert_eq!(texts.len(), 3);
-    assert!(texts.iter().all(|line| line.contains("\"assistant\"") && line.contains("hi")), "{texts:?}");
+    assert!(
+        texts
+            .iter()
+            .all(|line| line.contains("\"assistant\"") && line.contains("hi")),
+        "{texts:?}"
+    );
 }
 
 // A message that comes when the session is just ending is refused with an event or by its sender's call; never lost.
@@ -169,7 +214,9 @@ async fn a_message_at_the_end_is_not_lost() {
         });
         let seen = finish(session).await;
         let sent: usize = sender.await.unwrap();
-        let refused = seen.whats().filter(|kind| matches!(kind, ostler::EventKind::Refused(it) if it.request == "send"));
+        let refused = seen
+            .whats()
+            .filter(|kind| matches!(kind, ostler::EventKind::Refused(it) if it.request == "send"));
         let turns = seen.turns().len() - 1;
         assert_eq!(refused.count() + turns, sent, "messages were lost");
     }

@@ -2,7 +2,10 @@
 
 use ostler::dialect::{Arg, Conversation, Exit, Launch, Probe};
 use ostler::event::Notice;
-use ostler::{AfterTurn, Agent, Capabilities, Dialect, ProcessAgent, Session, Setting, Spec, SpecError, EventKind};
+use ostler::{
+    AfterTurn, Agent, Capabilities, Dialect, EventKind, ProcessAgent, Session, Setting, Spec,
+    SpecError,
+};
 
 use super::per_turn::{OncePerTurn, claude};
 use crate::rig::{Rig, finish, finish_after, read_until, until};
@@ -85,7 +88,11 @@ impl Dialect for Refusing {
     same_as_claude!();
 
     fn launch(&self, _: &Spec) -> Result<Launch, SpecError> {
-        Err(SpecError::new("policy", "x", "the second language cannot do that"))
+        Err(SpecError::new(
+            "policy",
+            "x",
+            "the second language cannot do that",
+        ))
     }
 }
 
@@ -98,7 +105,9 @@ exec $FAKE "$@"
 "#;
 
 fn start(dialect: &'static dyn Dialect, rig: &Rig) -> Session {
-    ProcessAgent::new(dialect).start(&rig.host, rig.spec.clone()).unwrap()
+    ProcessAgent::new(dialect)
+        .start(&rig.host, rig.spec.clone())
+        .unwrap()
 }
 
 fn tried_another(kind: &EventKind) -> bool {
@@ -108,18 +117,29 @@ fn tried_another(kind: &EventKind) -> bool {
 // S2-15: the caller sees one session; the prompt is the second process's, and so is what the agent can do from then on.
 #[tokio::test]
 async fn the_second_language_gets_the_prompt_and_brings_its_own_capabilities() {
-    let verbs =
-        "dump-args $DIR/args\npid-file $DIR/pid\nread-user\ndump-stdin $DIR/stdin\ninit\ntext hi\nresult hi\nexit 0";
+    let verbs = "dump-args $DIR/args\npid-file $DIR/pid\nread-user\ndump-stdin $DIR/stdin\ninit\ntext hi\nresult hi\nexit 0";
     let mut rig = Rig::new(verbs).behind(OLD).grace_ms(200);
     rig.spec.after_turn = AfterTurn::Wait;
     let mut session = start(&Modern, &rig);
     let mut read = read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await;
-    assert!(rig.text("stdin").contains("Do it."), "{}", rig.text("stdin"));
+    assert!(
+        rig.text("stdin").contains("Do it."),
+        "{}",
+        rig.text("stdin")
+    );
     let first = rig.pid("pid");
     session.send("go on").unwrap();
     read.extend(read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await);
-    assert!(rig.text("stdin").contains("go on") && rig.text("args").contains("--resume="), "{}", rig.text("args"));
-    assert_ne!(rig.pid("pid"), first, "a process for each turn, as the second language has it");
+    assert!(
+        rig.text("stdin").contains("go on") && rig.text("args").contains("--resume="),
+        "{}",
+        rig.text("args")
+    );
+    assert_ne!(
+        rig.pid("pid"),
+        first,
+        "a process for each turn, as the second language has it"
+    );
     session.stop();
     let seen = finish_after(read, session).await;
     assert_eq!(seen.notices("other_transport").len(), 1);
@@ -130,19 +150,30 @@ async fn the_second_language_gets_the_prompt_and_brings_its_own_capabilities() {
 async fn a_program_that_knows_the_first_language_is_left_alone() {
     let rig = Rig::new("dump-args $DIR/args\nread-user\ninit\nresult hi\nread-until-eof\nexit 0");
     let seen = finish(start(&Modern, &rig)).await;
-    assert!(seen.outcome().is_success() && seen.notices("other_transport").is_empty(), "{:?}", seen.outcome());
+    assert!(
+        seen.outcome().is_success() && seen.notices("other_transport").is_empty(),
+        "{:?}",
+        seen.outcome()
+    );
     assert!(rig.text("args").contains(MODERN));
 }
 
 #[tokio::test]
 async fn stopped_while_the_second_is_silent() {
-    let rig = Rig::new("pid-file $DIR/pid\nhang").behind(OLD).grace_ms(200);
+    let rig = Rig::new("pid-file $DIR/pid\nhang")
+        .behind(OLD)
+        .grace_ms(200);
     let mut session = start(&Modern, &rig);
     let read = read_until(&mut session, tried_another).await;
     until("the second process is there", || rig.path("pid").exists()).await;
     session.stop();
     let seen = finish_after(read, session).await;
-    assert_eq!(seen.outcome().cause, ostler::Cause::Stopped, "{:?}", seen.outcome());
+    assert_eq!(
+        seen.outcome().cause,
+        ostler::Cause::Stopped,
+        "{:?}",
+        seen.outcome()
+    );
 }
 
 #[tokio::test]
@@ -151,15 +182,28 @@ async fn a_second_that_cannot_be_started_says_why() {
     let seen = finish(start(&ModernOrNothing, &rig)).await;
     assert_eq!(seen.turns().len(), 1);
     let outcome = seen.outcome();
-    assert!(outcome.message.contains("the second language cannot do that"), "{outcome:?}");
+    assert!(
+        outcome
+            .message
+            .contains("the second language cannot do that"),
+        "{outcome:?}"
+    );
 }
 
 #[tokio::test]
 async fn no_third_is_tried_and_no_word_is_overheard() {
     let nothing = "#!/bin/sh\necho 'error: unrecognized subcommand' >&2\nexit 2\n";
     let seen = finish(start(&Modern, &Rig::new("exit 0").behind(nothing))).await;
-    assert_eq!((seen.notices("other_transport").len(), seen.turns().len()), (1, 1));
-    assert_eq!(seen.outcome().cause, ostler::Cause::AgentDied, "{:?}", seen.outcome());
+    assert_eq!(
+        (seen.notices("other_transport").len(), seen.turns().len()),
+        (1, 1)
+    );
+    assert_eq!(
+        seen.outcome().cause,
+        ostler::Cause::AgentDied,
+        "{:?}",
+        seen.outcome()
+    );
     // Who has spoken knows the language.
     let speaks = "#!/bin/sh\necho hello\necho 'error: unrecognized subcommand' >&2\nexit 2\n";
     let seen = finish(start(&Modern, &Rig::new("exit 0").behind(speaks))).await;

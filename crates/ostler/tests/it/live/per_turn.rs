@@ -1,7 +1,10 @@
 //! An agent that has a process of its own for each turn: the session is the same to its caller.
 
-use ostler::dialect::{Conversation, Exit, Launch, FromConversation, Outbox, Probe, ToAgent};
-use ostler::{AfterTurn, Agent, Agents, Capabilities, Dialect, ProcessAgent, Setting, Spec, SpecError, EventKind};
+use ostler::dialect::{Conversation, Exit, FromConversation, Launch, Outbox, Probe, ToAgent};
+use ostler::{
+    AfterTurn, Agent, Agents, Capabilities, Dialect, EventKind, ProcessAgent, Setting, Spec,
+    SpecError,
+};
 
 use crate::rig::{Rig, finish_after, read_until};
 
@@ -18,7 +21,10 @@ impl Dialect for OncePerTurn {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { many_turns: false, ..claude().capabilities() }
+        Capabilities {
+            many_turns: false,
+            ..claude().capabilities()
+        }
     }
 
     fn models(&self) -> &'static [&'static str] {
@@ -108,15 +114,26 @@ impl Conversation for Once {
 #[tokio::test]
 async fn each_turn_has_a_process_and_the_session_goes_on() {
     for after in ["exit 0", "hang"] {
-        let verbs = format!("dump-args $DIR/args\npid-file $DIR/pid\nread-user\ninit\ntext hi\nresult hi\n{after}");
+        let verbs = format!(
+            "dump-args $DIR/args\npid-file $DIR/pid\nread-user\ninit\ntext hi\nresult hi\n{after}"
+        );
         let mut rig = Rig::new(verbs).grace_ms(200);
         rig.spec.after_turn = AfterTurn::Wait;
-        let mut session = ProcessAgent::new(&OncePerTurn).start(&rig.host, rig.spec.clone()).unwrap();
+        let mut session = ProcessAgent::new(&OncePerTurn)
+            .start(&rig.host, rig.spec.clone())
+            .unwrap();
         let (mut read, mut pids) = (Vec::new(), Vec::new());
         for turn in 0..3 {
-            read.extend(read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await);
+            read.extend(
+                read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await,
+            );
             pids.push(rig.pid("pid"));
-            assert_eq!(rig.text("args").contains("--resume="), turn > 0, "turn {turn}: {}", rig.text("args"));
+            assert_eq!(
+                rig.text("args").contains("--resume="),
+                turn > 0,
+                "turn {turn}: {}",
+                rig.text("args")
+            );
             if turn < 2 {
                 session.send("go on").unwrap();
             }
@@ -124,11 +141,21 @@ async fn each_turn_has_a_process_and_the_session_goes_on() {
         session.stop();
         let seen = finish_after(read, session).await;
         assert!(
-            seen.turns().len() == 3 && seen.turns().iter().all(|turn| turn.outcome.is_success() && turn.text == "hi")
+            seen.turns().len() == 3
+                && seen
+                    .turns()
+                    .iter()
+                    .all(|turn| turn.outcome.is_success() && turn.text == "hi")
         );
         pids.dedup();
         assert_eq!(pids.len(), 3, "a process of its own for each");
-        assert_eq!((seen.notices("agent_gone").len(), seen.notices("fresh_start").len()), (0, 0));
+        assert_eq!(
+            (
+                seen.notices("agent_gone").len(),
+                seen.notices("fresh_start").len()
+            ),
+            (0, 0)
+        );
         assert!(seen.outcome().is_success(), "{:?}", seen.outcome());
     }
 }
@@ -138,12 +165,16 @@ async fn each_turn_has_a_process_and_the_session_goes_on() {
 async fn a_session_that_was_named_goes_on_by_its_name() {
     let mut rig = Rig::new("dump-args $DIR/args\nread-user\nexit 3");
     rig.spec.after_turn = AfterTurn::Wait;
-    let mut session = ProcessAgent::new(&Named).start(&rig.host, rig.spec.clone()).unwrap();
+    let mut session = ProcessAgent::new(&Named)
+        .start(&rig.host, rig.spec.clone())
+        .unwrap();
     let (mut read, mut ids) = (Vec::new(), Vec::new());
     for turn in 0..2 {
         read.extend(read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await);
         let args = rig.text("args");
-        let (_, id) = args.split_once("--session-id").unwrap_or_else(|| panic!("turn {turn}: {args}"));
+        let (_, id) = args
+            .split_once("--session-id")
+            .unwrap_or_else(|| panic!("turn {turn}: {args}"));
         ids.push(id.split_whitespace().next().unwrap().to_owned());
         assert!(!args.contains("--resume"), "{args}");
         if turn == 0 {

@@ -11,7 +11,10 @@ use crate::rig::{LONG, Rig, check_stream, read_until, until};
 /// Everything a reader gets, and the gaps it was told of, filled.
 async fn all(mut reader: Reader) -> (Vec<Event>, usize) {
     let (mut events, mut gaps) = (Vec::new(), 0);
-    while let Some(reading) = tokio::time::timeout(LONG, reader.next()).await.expect("no event for a long time") {
+    while let Some(reading) = tokio::time::timeout(LONG, reader.next())
+        .await
+        .expect("no event for a long time")
+    {
         match reading {
             Reading::Event(event) => events.push(event),
             Reading::Gap { from, to } => {
@@ -49,9 +52,17 @@ async fn every_reader_sees_every_event_once() {
         }
         check_stream(&own);
         let (late, gaps) = all(session.events(1)).await;
-        assert!(late == own && gaps == 1, "a late reader: {} events, {gaps} gaps", late.len());
+        assert!(
+            late == own && gaps == 1,
+            "a late reader: {} events, {gaps} gaps",
+            late.len()
+        );
         let (stalled, gaps) = all(stalled).await;
-        assert!(stalled == own && gaps == 1, "a stalled reader: {} events, {gaps} gaps", stalled.len());
+        assert!(
+            stalled == own && gaps == 1,
+            "a stalled reader: {} events, {gaps} gaps",
+            stalled.len()
+        );
         assert!(early.await.unwrap().0 == own);
         assert!(middle.await.unwrap().0 == own[499..]);
         assert!(log.is_none_or(|log| log.events(session.id()) == own));
@@ -69,7 +80,10 @@ async fn readers_that_subscribe_in_mid_flow_on_other_threads_miss_nothing() {
         .map(|thread| {
             let remote = session.remote();
             std::thread::spawn(move || {
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_time()
+                    .build()
+                    .unwrap();
                 runtime.block_on(resubscribing(&remote, 20 + 37 * thread))
             })
         })
@@ -80,9 +94,16 @@ async fn readers_that_subscribe_in_mid_flow_on_other_threads_miss_nothing() {
     }
     assert!(own.len() > 4000 && own.iter().copied().eq(1..=own.len() as u64));
     for reader in readers {
-        let (seen, subscriptions) = tokio::task::spawn_blocking(|| reader.join().unwrap()).await.unwrap();
+        let (seen, subscriptions) = tokio::task::spawn_blocking(|| reader.join().unwrap())
+            .await
+            .unwrap();
         assert!(subscriptions > 10, "{subscriptions}");
-        assert!(seen == own, "{} of {} events, in {subscriptions} subscriptions", seen.len(), own.len());
+        assert!(
+            seen == own,
+            "{} of {} events, in {subscriptions} subscriptions",
+            seen.len(),
+            own.len()
+        );
     }
 }
 
@@ -94,10 +115,15 @@ async fn resubscribing(remote: &ostler::Remote, readings: usize) -> (Vec<u64>, u
         subscriptions += 1;
         let mut reader = remote.events(seen.last().map_or(1, |last| last + 1));
         for _ in 0..readings {
-            match tokio::time::timeout(LONG, reader.next()).await.expect("no event for a long time") {
+            match tokio::time::timeout(LONG, reader.next())
+                .await
+                .expect("no event for a long time")
+            {
                 Some(Reading::Event(event)) => seen.push(event.seq),
                 Some(Reading::Gap { from, to }) => {
-                    let page = reader.fetch(from, usize::try_from(to - from + 1).unwrap().min(readings)).unwrap();
+                    let page = reader
+                        .fetch(from, usize::try_from(to - from + 1).unwrap().min(readings))
+                        .unwrap();
                     seen.extend(page.iter().map(|event| event.seq));
                     // The rest of the gap is for the next subscription.
                     break;
@@ -111,16 +137,27 @@ async fn resubscribing(remote: &ostler::Remote, readings: usize) -> (Vec<u64>, u
 // P25: nobody reads, and the agent finishes all the same; what it said is there for whoever comes.
 #[tokio::test]
 async fn the_agent_is_not_blocked_by_a_reader() {
-    let rig = Rig::new("read\ninit\nflood 40000000 1000\npid-file $DIR/flooded\nresult done\nread-until-eof");
+    let rig = Rig::new(
+        "read\ninit\nflood 40000000 1000\npid-file $DIR/flooded\nresult done\nread-until-eof",
+    );
     let mut session = rig.start();
     let idle = session.events(1);
-    until("the agent has said all of it", || rig.path("flooded").exists()).await;
+    until("the agent has said all of it", || {
+        rig.path("flooded").exists()
+    })
+    .await;
     let mut events = Vec::new();
     while let Some(event) = session.next().await {
         events.push(event);
     }
     check_stream(&events);
-    assert_eq!(events.iter().filter(|event| matches!(event.kind, EventKind::Text(_))).count(), 40_000);
+    assert_eq!(
+        events
+            .iter()
+            .filter(|event| matches!(event.kind, EventKind::Text(_)))
+            .count(),
+        40_000
+    );
     drop(idle);
 }
 
@@ -131,12 +168,24 @@ async fn the_status_says_what_goes_on() {
     rig.spec.after_turn = AfterTurn::Wait;
     let mut session = rig.start();
     read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await;
-    until("the session is idle", || session.status().state == ostler::event::SessionState::Idle).await;
+    until("the session is idle", || {
+        session.status().state == ostler::event::SessionState::Idle
+    })
+    .await;
     let status = session.status();
-    assert!(status.native_session.is_some() && status.pid.is_some() && status.last_activity.is_some(), "{status:?}");
+    assert!(
+        status.native_session.is_some() && status.pid.is_some() && status.last_activity.is_some(),
+        "{status:?}"
+    );
     assert!(status.turn == 1 && status.usage.is_some_and(|usage| usage.output == Some(25)));
     session.stop();
     while session.next().await.is_some() {}
-    assert_eq!((session.status().state, session.pid()), (ostler::event::SessionState::Ended, None));
-    assert!(session.send("too late").is_err(), "a session that is over takes a message");
+    assert_eq!(
+        (session.status().state, session.pid()),
+        (ostler::event::SessionState::Ended, None)
+    );
+    assert!(
+        session.send("too late").is_err(),
+        "a session that is over takes a message"
+    );
 }

@@ -12,9 +12,16 @@ async fn environment(rig: &Rig) -> BTreeMap<String, String> {
     let seen = rig.run().await;
     assert_eq!(seen.outcome().cause, Cause::Completed);
     let text = rig.text("env");
-    let pairs = text.split_terminator('\0').map(|entry| entry.split_once('=').unwrap());
-    let mut env: BTreeMap<_, _> = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-    assert_eq!(env.remove(SESSION_VARIABLE).as_deref(), Some(&*seen.0[0].session));
+    let pairs = text
+        .split_terminator('\0')
+        .map(|entry| entry.split_once('=').unwrap());
+    let mut env: BTreeMap<_, _> = pairs
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    assert_eq!(
+        env.remove(SESSION_VARIABLE).as_deref(),
+        Some(&*seen.0[0].session)
+    );
     assert!(env.remove(fake::SCRIPT).is_some());
     env
 }
@@ -47,7 +54,18 @@ async fn marks_of_an_enclosing_agent_and_secrets_do_not_reach_the_agent() {
     let env = environment(&rig).await;
     let names: Vec<&str> = env.keys().map(String::as_str).collect();
     let quiet = "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC";
-    assert_eq!(names, ["ANTHROPIC_API_KEY", quiet, "CLAUDE_CONFIG_DIR", "HOME", "HTTPS_PROXY", "LC_ALL", "PATH"]);
+    assert_eq!(
+        names,
+        [
+            "ANTHROPIC_API_KEY",
+            quiet,
+            "CLAUDE_CONFIG_DIR",
+            "HOME",
+            "HTTPS_PROXY",
+            "LC_ALL",
+            "PATH"
+        ]
+    );
     assert_eq!(env["ANTHROPIC_API_KEY"], "the-key");
 }
 
@@ -57,7 +75,10 @@ async fn an_empty_host_gives_an_empty_environment() {
     let mut rig = dumping();
     rig.host = host(&[]);
     let env = environment(&rig).await;
-    assert_eq!(env.keys().collect::<Vec<_>>(), ["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"]);
+    assert_eq!(
+        env.keys().collect::<Vec<_>>(),
+        ["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"]
+    );
 }
 
 // S4-16: what the spec adds comes through, and wins.
@@ -72,10 +93,20 @@ async fn what_the_spec_adds_wins() {
         ("WITH_EVERYTHING", "a=b\nü \"q\" $HOME"),
         ("EMPTY", ""),
     ];
-    rig.spec.env.extend(added.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    rig.spec.env.extend(
+        added
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
+    );
     let mut env = environment(&rig).await;
     env.remove("PATH");
-    assert_eq!(env, added.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect());
+    assert_eq!(
+        env,
+        added
+            .iter()
+            .map(|(n, v)| ((*n).to_owned(), (*v).to_owned()))
+            .collect()
+    );
 }
 
 // S3-17, S2-29: refused before anything is started, and without showing a value that may be a

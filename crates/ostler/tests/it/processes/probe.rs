@@ -9,7 +9,10 @@ use crate::rig::{PATH, claude, finish, host, install};
 
 /// A `claude` on PATH: the fake agent with the variables that make it answer as the test needs.
 fn with_claude(dir: &Path, script: &str) -> Host {
-    install(&dir.join("claude"), &script.replace("$FAKE", fake::program().to_str().unwrap()));
+    install(
+        &dir.join("claude"),
+        &script.replace("$FAKE", fake::program().to_str().unwrap()),
+    );
     host(&[("PATH", &format!("{}:{PATH}", dir.display()))])
 }
 
@@ -26,10 +29,23 @@ async fn a_claude_that_is_logged_in_is_ready() {
     let host = host(&[("PATH", dir.path().to_str().unwrap())]);
     assert!(claude().is_found(&host));
     let found = claude().probe(&host).await;
-    let Probed::Ready { version, path, login } = found else { panic!("{found:?}") };
-    assert_eq!((version.as_deref(), login.as_deref()), (Some("2.1.325"), Some("api_key")));
+    let Probed::Ready {
+        version,
+        path,
+        login,
+    } = found
+    else {
+        panic!("{found:?}")
+    };
+    assert_eq!(
+        (version.as_deref(), login.as_deref()),
+        (Some("2.1.325"), Some("api_key"))
+    );
     assert_eq!(path, Some(dir.path().join("claude")));
-    assert_eq!(Agents::builtin().choose(&host).await.unwrap().name(), "claude");
+    assert_eq!(
+        Agents::builtin().choose(&host).await.unwrap().name(),
+        "claude"
+    );
 }
 
 // S4-2, P33, S1-5
@@ -38,34 +54,55 @@ async fn a_missing_claude_is_missing_and_something_else_is_chosen() {
     let host = host(&[("PATH", "/nowhere/a:/nowhere/b")]);
     assert!(!claude().is_found(&host));
     let found = claude().probe(&host).await;
-    let Probed::Missing { hint, searched } = found else { panic!("{found:?}") };
+    let Probed::Missing { hint, searched } = found else {
+        panic!("{found:?}")
+    };
     assert!(hint.contains("npm install"), "{hint}");
     assert_eq!(searched, [Path::new("/nowhere/a"), Path::new("/nowhere/b")]);
-    assert_eq!(Agents::builtin().choose(&host).await.unwrap().name(), "scripted");
+    assert_eq!(
+        Agents::builtin().choose(&host).await.unwrap().name(),
+        "scripted"
+    );
 }
 
 // S4-3
 #[tokio::test]
 async fn a_claude_without_a_login_says_how_to_log_in() {
     let found = probe("#!/bin/sh\nFAKE_AGENT_LOGGED_IN=0 exec $FAKE \"$@\"\n").await;
-    let Probed::NotLoggedIn { hint, .. } = found else { panic!("{found:?}") };
-    assert!(hint.contains("claude auth login") && hint.contains("API key"), "{hint}");
+    let Probed::NotLoggedIn { hint, .. } = found else {
+        panic!("{found:?}")
+    };
+    assert!(
+        hint.contains("claude auth login") && hint.contains("API key"),
+        "{hint}"
+    );
 }
 
 // P69
 #[tokio::test]
 async fn an_old_claude_is_too_old() {
-    let found = probe("#!/bin/sh\nFAKE_AGENT_VERSION='1.0.9 (Claude Code)' exec $FAKE \"$@\"\n").await;
-    let Probed::TooOld { version, need, .. } = found else { panic!("{found:?}") };
+    let found =
+        probe("#!/bin/sh\nFAKE_AGENT_VERSION='1.0.9 (Claude Code)' exec $FAKE \"$@\"\n").await;
+    let Probed::TooOld { version, need, .. } = found else {
+        panic!("{found:?}")
+    };
     assert_eq!((version.as_str(), need.as_str()), ("1.0.9", "2.1.0"));
 }
 
 // P14: it is there and does not run; a shell is not asked either.
 #[tokio::test]
 async fn a_broken_claude_is_broken() {
-    for script in ["#!/bin/sh\necho no number here\n", "#!/bin/sh\nexit 3\n", "#!/nowhere/node\n", "echo 9.9.9\n"] {
+    for script in [
+        "#!/bin/sh\necho no number here\n",
+        "#!/bin/sh\nexit 3\n",
+        "#!/nowhere/node\n",
+        "echo 9.9.9\n",
+    ] {
         let found = probe(script).await;
-        assert!(matches!(&found, Probed::Broken { why, hint, .. } if !why.is_empty() && !hint.is_empty()), "{found:?}");
+        assert!(
+            matches!(&found, Probed::Broken { why, hint, .. } if !why.is_empty() && !hint.is_empty()),
+            "{found:?}"
+        );
     }
 }
 
@@ -75,25 +112,44 @@ async fn a_missing_helper_is_named_and_one_beside_ostler_is_found() {
     let dir = tempfile::tempdir().unwrap();
     let _ = fake::install_as(dir.path(), "claude", "");
     let host = host(&[("PATH", dir.path().to_str().unwrap())]);
-    let mut spec = Spec { prompt: "hello".into(), dir: Some(dir.path().into()), ..Spec::default() };
+    let mut spec = Spec {
+        prompt: "hello".into(),
+        dir: Some(dir.path().into()),
+        ..Spec::default()
+    };
     spec.settings.set("workspace_tools", "file-tools");
     let found = claude().probe_for(&host, &spec).await;
-    let Probed::Missing { hint, searched } = found else { panic!("{found:?}") };
-    assert!(hint.contains("file-tools") && searched == [dir.path()], "{hint} {searched:?}");
+    let Probed::Missing { hint, searched } = found else {
+        panic!("{found:?}")
+    };
+    assert!(
+        hint.contains("file-tools") && searched == [dir.path()],
+        "{hint} {searched:?}"
+    );
     let seen = finish(claude().start(&host, spec.clone()).unwrap()).await;
     assert_eq!(seen.outcome().cause.seed_name(), Some("EnvironmentError"));
-    assert!(seen.outcome().message.contains("file-tools"), "{}", seen.outcome().message);
+    assert!(
+        seen.outcome().message.contains("file-tools"),
+        "{}",
+        seen.outcome().message
+    );
     let helpers = tempfile::tempdir().unwrap();
     install(&helpers.path().join("file-tools"), "#!/bin/sh\n");
     let host = host.with_helpers(helpers.path().into());
-    assert!(matches!(claude().probe_for(&host, &spec).await, Probed::Ready { .. }));
+    assert!(matches!(
+        claude().probe_for(&host, &spec).await,
+        Probed::Ready { .. }
+    ));
 }
 
 // The preset would be void with every permission given.
 #[tokio::test]
 async fn the_preset_refuses_what_would_void_it() {
     for (key, value) in [("permission_mode", "bypassPermissions"), ("tools", "Edit")] {
-        let mut spec = Spec { prompt: "hello".into(), ..Spec::default() };
+        let mut spec = Spec {
+            prompt: "hello".into(),
+            ..Spec::default()
+        };
         spec.settings.set("workspace_tools", "file-tools");
         spec.settings.set(key, value);
         assert_eq!(claude().start(&host(&[]), spec).unwrap_err().key, key);
@@ -103,20 +159,34 @@ async fn the_preset_refuses_what_would_void_it() {
 // A program that the caller names is looked for where the caller said, and nowhere else.
 #[tokio::test]
 async fn a_named_program_that_is_missing_is_not_to_be_installed() {
-    let spec = Spec { program: Some("/nowhere/claude".into()), ..Spec::default() };
+    let spec = Spec {
+        program: Some("/nowhere/claude".into()),
+        ..Spec::default()
+    };
     let found = claude().probe_for(&host(&[("PATH", PATH)]), &spec).await;
-    let Probed::Missing { hint, searched } = found else { panic!("{found:?}") };
-    assert!(searched == [Path::new("/nowhere/claude")] && hint.contains("--program"), "{hint} {searched:?}");
+    let Probed::Missing { hint, searched } = found else {
+        panic!("{found:?}")
+    };
+    assert!(
+        searched == [Path::new("/nowhere/claude")] && hint.contains("--program"),
+        "{hint} {searched:?}"
+    );
 }
 
 // An agent that needs a login is passed over; one whose login is not known is not.
 #[tokio::test]
 async fn an_agent_that_needs_a_login_is_passed_over() {
     let dir = tempfile::tempdir().unwrap();
-    let host = with_claude(dir.path(), "#!/bin/sh\nFAKE_AGENT_LOGGED_IN=0 exec $FAKE \"$@\"\n");
+    let host = with_claude(
+        dir.path(),
+        "#!/bin/sh\nFAKE_AGENT_LOGGED_IN=0 exec $FAKE \"$@\"\n",
+    );
     install(&dir.path().join("goose"), "#!/bin/sh\necho 1.34.0\n");
     let chosen = Agents::builtin().choose(&host).await.unwrap();
     assert_eq!(chosen.name(), "goose");
     let goose = Agents::builtin().get("goose").unwrap().probe(&host).await;
-    assert!(goose.is_usable() && matches!(goose, Probed::LoginUnknown { .. }), "{goose:?}");
+    assert!(
+        goose.is_usable() && matches!(goose, Probed::LoginUnknown { .. }),
+        "{goose:?}"
+    );
 }

@@ -11,7 +11,9 @@ use crate::rig::{Rig, claude, finish_after, read_until};
 
 /// Answers after it has written down what it sees.
 fn dumping(verbs: &str) -> Rig {
-    Rig::new(format!("read\n{verbs}\ninit\ntext hi\nresult hi\nread-until-eof"))
+    Rig::new(format!(
+        "read\n{verbs}\ninit\ntext hi\nresult hi\nread-until-eof"
+    ))
 }
 
 /// What the agent was asked, as it came in on stdin.
@@ -31,7 +33,10 @@ async fn a_prompt_of_five_megabytes_arrives_whole_and_unseen() {
     rig.spec.prompt = format!("{}ü😀\n", "secret words ").repeat(5_000_000 / 19);
     assert!(rig.spec.prompt.len() >= 4_999_000);
     assert_eq!(rig.run().await.outcome().cause, Cause::Completed);
-    assert!(prompt_on_stdin(&rig) == rig.spec.prompt, "the prompt was changed on its way");
+    assert!(
+        prompt_on_stdin(&rig) == rig.spec.prompt,
+        "the prompt was changed on its way"
+    );
     assert!(!rig.text("args").contains("secret") && !rig.text("env").contains("secret"));
 }
 
@@ -50,14 +55,25 @@ async fn a_prompt_with_every_nasty_character_arrives_unchanged() {
 async fn a_system_prompt_of_a_megabyte_goes_through_a_private_file() {
     let mut rig = dumping("dump-args $DIR/args");
     let long = "be kind ".repeat(1_000_000 / 8);
-    rig.spec.settings.set(keys::APPEND_SYSTEM_PROMPT, long.clone());
+    rig.spec
+        .settings
+        .set(keys::APPEND_SYSTEM_PROMPT, long.clone());
     rig.spec.after_turn = AfterTurn::Wait;
     let mut session = rig.start();
     let read = read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await;
     let args = arguments(&rig);
-    let path = args.iter().find_map(|arg| arg.strip_prefix("--append-system-prompt-file=")).unwrap();
-    assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
-    assert!(std::fs::read_to_string(path).unwrap() == long, "the system prompt was changed on its way");
+    let path = args
+        .iter()
+        .find_map(|arg| arg.strip_prefix("--append-system-prompt-file="))
+        .unwrap();
+    assert_eq!(
+        std::fs::metadata(path).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+    assert!(
+        std::fs::read_to_string(path).unwrap() == long,
+        "the system prompt was changed on its way"
+    );
     session.remote().stop();
     finish_after(read, session).await;
     assert!(!std::fs::exists(path).unwrap(), "the file is left behind");
@@ -68,15 +84,31 @@ async fn a_system_prompt_of_a_megabyte_goes_through_a_private_file() {
 async fn a_value_that_looks_like_a_flag_stays_a_value() {
     let mut rig = dumping("dump-args $DIR/args");
     rig.spec.settings.set(keys::RESUME, "--version");
-    rig.spec.settings.set(keys::APPEND_SYSTEM_PROMPT, "--dangerously-skip-permissions");
-    rig.spec.settings.push(keys::ALLOWED_TOOLS, "Bash(git log *)");
+    rig.spec
+        .settings
+        .set(keys::APPEND_SYSTEM_PROMPT, "--dangerously-skip-permissions");
+    rig.spec
+        .settings
+        .push(keys::ALLOWED_TOOLS, "Bash(git log *)");
     rig.spec.settings.push(keys::ALLOWED_TOOLS, "Read");
     rig.run().await;
     let args = arguments(&rig);
-    for whole in ["--resume=--version", "--allowed-tools=Bash(git log *)", "--allowed-tools=Read"] {
-        assert!(args.iter().any(|arg| arg == whole), "{whole} is not in {args:?}");
+    for whole in [
+        "--resume=--version",
+        "--allowed-tools=Bash(git log *)",
+        "--allowed-tools=Read",
+    ] {
+        assert!(
+            args.iter().any(|arg| arg == whole),
+            "{whole} is not in {args:?}"
+        );
     }
-    assert!(!args.iter().any(|arg| arg == "--version" || arg == "--dangerously-skip-permissions"), "{args:?}");
+    assert!(
+        !args
+            .iter()
+            .any(|arg| arg == "--version" || arg == "--dangerously-skip-permissions"),
+        "{args:?}"
+    );
 }
 
 // P29: one name cannot bring a second permission along; nothing is started.
@@ -85,20 +117,33 @@ async fn a_tool_name_with_a_comma_is_refused() {
     let mut rig = dumping("pid-file $DIR/started");
     rig.spec.settings.push(keys::ALLOWED_TOOLS, "Read,Bash(*)");
     let error = claude().start(&rig.host, rig.spec.clone()).unwrap_err();
-    assert_eq!((error.key.as_str(), error.value.as_str()), (keys::ALLOWED_TOOLS, "Read,Bash(*)"));
+    assert_eq!(
+        (error.key.as_str(), error.value.as_str()),
+        (keys::ALLOWED_TOOLS, "Read,Bash(*)")
+    );
     assert!(!rig.path("started").exists());
 }
 
 // P32: its own pipe, closed when there is nothing more to say; never ours.
 #[tokio::test]
 async fn stdin_is_a_pipe_of_its_own_and_is_closed() {
-    let rig = Rig::new("read\ninit\nreport-fds $DIR/fds\ntext hi\nresult hi\nread-until-eof\npid-file $DIR/eof");
+    let rig = Rig::new(
+        "read\ninit\nreport-fds $DIR/fds\ntext hi\nresult hi\nread-until-eof\npid-file $DIR/eof",
+    );
     rig.run().await;
-    let own: Vec<_> = (0..3).filter_map(|fd| std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()).collect();
+    let own: Vec<_> = (0..3)
+        .filter_map(|fd| std::fs::read_link(format!("/proc/self/fd/{fd}")).ok())
+        .collect();
     for fd in 0..3 {
         let fds = rig.text("fds");
-        let target = fds.lines().find_map(|line| line.strip_prefix(&format!("{fd} "))).unwrap();
-        assert!(target.starts_with("pipe:") && !own.iter().any(|own| own.as_os_str() == target), "{fd} {target}");
+        let target = fds
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("{fd} ")))
+            .unwrap();
+        assert!(
+            target.starts_with("pipe:") && !own.iter().any(|own| own.as_os_str() == target),
+            "{fd} {target}"
+        );
     }
     assert!(rig.path("eof").exists(), "stdin was not closed");
 }
@@ -115,9 +160,15 @@ async fn an_agent_inherits_no_descriptor() {
     let rig = dumping("report-fds $DIR/fds");
     rig.run().await;
     let text = rig.text("fds");
-    let fds: BTreeSet<u32> = text.lines().map(|line| line.split_once(' ').unwrap().0.parse().unwrap()).collect();
+    let fds: BTreeSet<u32> = text
+        .lines()
+        .map(|line| line.split_once(' ').unwrap().0.parse().unwrap())
+        .collect();
     let extra: Vec<_> = fds.difference(&inherited).collect();
-    assert!(extra.is_empty(), "beyond 0, 1, 2 and what the test runner leaks: {extra:?} of {text}");
+    assert!(
+        extra.is_empty(),
+        "beyond 0, 1, 2 and what the test runner leaks: {extra:?} of {text}"
+    );
     session.remote().kill();
     finish_after(read, session).await;
 }
@@ -128,7 +179,10 @@ fn inheritable() -> BTreeSet<u32> {
     let fds = fds.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let stays = |fd: &u32| {
         let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).unwrap_or_default();
-        let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap_or("02000000");
+        let flags = info
+            .lines()
+            .find_map(|line| line.strip_prefix("flags:"))
+            .unwrap_or("02000000");
         u32::from_str_radix(flags.trim(), 8).unwrap() & 0o2_000_000 == 0
     };
     fds.filter(stays).chain(0..3).collect()
@@ -141,12 +195,20 @@ async fn an_agent_runs_in_its_own_session_and_directory() {
     let mut session = rig.start();
     let read = read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
     let pid = session.pid().unwrap();
-    assert_eq!((processes::session(pid), processes::group(pid)), (Some(pid), Some(pid)));
+    assert_eq!(
+        (processes::session(pid), processes::group(pid)),
+        (Some(pid), Some(pid))
+    );
     session.remote().stop();
     let seen = finish_after(read, session).await;
     let dir = std::fs::canonicalize(rig.spec.dir.as_ref().unwrap()).unwrap();
     assert_eq!(rig.text("cwd"), dir.to_str().unwrap());
-    let Some(EventKind::Started(started)) = seen.whats().find(|kind| matches!(kind, EventKind::Started(_))) else { panic!() };
+    let Some(EventKind::Started(started)) = seen
+        .whats()
+        .find(|kind| matches!(kind, EventKind::Started(_)))
+    else {
+        panic!()
+    };
     assert_eq!(started.cwd.as_deref(), dir.to_str());
 }
 
@@ -156,12 +218,25 @@ async fn an_agent_that_takes_no_tools_is_not_started_with_them() {
     #[derive(serde::Deserialize, schemars::JsonSchema)]
     struct Nothing {}
     let agent = ostler::Agents::builtin().get("openclaw").unwrap();
-    assert!(!agent.capabilities().tools, "this is about one that takes none");
-    let spec =
-        || ostler::Spec { prompt: "hello".into(), program: Some("/nowhere/agent".into()), ..ostler::Spec::default() };
+    assert!(
+        !agent.capabilities().tools,
+        "this is about one that takes none"
+    );
+    let spec = || ostler::Spec {
+        prompt: "hello".into(),
+        program: Some("/nowhere/agent".into()),
+        ..ostler::Spec::default()
+    };
     let host = ostler::Host::default();
-    let bound = host.clone().with_tool(ostler::tool("add", "Adds.", |_: Nothing| async { Ok(String::new()) }));
+    let bound = host
+        .clone()
+        .with_tool(ostler::tool("add", "Adds.", |_: Nothing| async {
+            Ok(String::new())
+        }));
     let error = agent.start(&bound, spec()).unwrap_err().to_string();
-    assert!(error.contains("add") && error.contains("takes no tools") && error.contains("another"), "{error}");
+    assert!(
+        error.contains("add") && error.contains("takes no tools") && error.contains("another"),
+        "{error}"
+    );
     assert!(agent.start(&host, spec()).is_ok());
 }

@@ -12,13 +12,24 @@ fn probed(agent: &str, pinned: &Pinned, vars: &[(&str, &str)]) -> Probed {
     let home = tempfile::tempdir().unwrap();
     let path = std::env::var("PATH").unwrap();
     let home_dir = home.path().to_str().unwrap();
-    let all: Vec<(&str, &str)> =
-        [("HOME", home_dir), ("PATH", path.as_str())].into_iter().chain(vars.iter().copied()).collect();
-    let spec = Spec { program: Some(pinned.program()), ..Spec::default() };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let all: Vec<(&str, &str)> = [("HOME", home_dir), ("PATH", path.as_str())]
+        .into_iter()
+        .chain(vars.iter().copied())
+        .collect();
+    let spec = Spec {
+        program: Some(pinned.program()),
+        ..Spec::default()
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let agent = Agents::builtin().get(agent).unwrap();
     let probed = runtime.block_on(agent.probe_for(&host(&all), &spec));
-    assert!(!has_sessions(home.path()), "a probe leaves no session behind");
+    assert!(
+        !has_sessions(home.path()),
+        "a probe leaves no session behind"
+    );
     probed
 }
 
@@ -31,18 +42,36 @@ fn has_sessions(home: &Path) -> bool {
 #[test]
 fn copilot_without_a_login_needs_one() {
     let found = probed("copilot", &real::COPILOT, &[]);
-    assert!(matches!(&found, Probed::NotLoggedIn { version, .. } if version == real::COPILOT.version), "{found:?}");
-    let own = [("COPILOT_PROVIDER_BASE_URL", "http://127.0.0.1:9/v1"), ("COPILOT_MODEL", "gpt-5")];
+    assert!(
+        matches!(&found, Probed::NotLoggedIn { version, .. } if version == real::COPILOT.version),
+        "{found:?}"
+    );
+    let own = [
+        ("COPILOT_PROVIDER_BASE_URL", "http://127.0.0.1:9/v1"),
+        ("COPILOT_MODEL", "gpt-5"),
+    ];
     let found = probed("copilot", &real::COPILOT, &own);
-    assert!(matches!(found, Probed::Ready { .. }), "a provider of the user's own needs no login: {found:?}");
+    assert!(
+        matches!(found, Probed::Ready { .. }),
+        "a provider of the user's own needs no login: {found:?}"
+    );
 }
 
 // S4-3
 #[test]
 fn opencode_without_credentials_is_not_ready() {
     let found = probed("opencode", &real::OPENCODE, &[]);
-    assert!(matches!(&found, Probed::LoginUnknown { hint, .. } if hint.contains("opencode auth login")), "{found:?}");
-    let found = probed("opencode", &real::OPENCODE, &[("OPENAI_API_KEY", "sk-of-the-test")]);
-    let Probed::Ready { login, .. } = &found else { panic!("{found:?}") };
+    assert!(
+        matches!(&found, Probed::LoginUnknown { hint, .. } if hint.contains("opencode auth login")),
+        "{found:?}"
+    );
+    let found = probed(
+        "opencode",
+        &real::OPENCODE,
+        &[("OPENAI_API_KEY", "sk-of-the-test")],
+    );
+    let Probed::Ready { login, .. } = &found else {
+        panic!("{found:?}")
+    };
     assert_eq!(login.as_deref(), Some("1 environment variable"));
 }

@@ -103,7 +103,10 @@ const TRIED: &[(&str, &[(&str, &str)])] = &[
             ("auth_method", "auth_method"),
             // These two say how Ostler reads an agent that it does not know; no agent gets them.
             ("counts", "what_a_configured_agent_counts_can_be_said"),
-            ("chunks", "chunks_that_repeat_everything_are_told_as_differences"),
+            (
+                "chunks",
+                "chunks_that_repeat_everything_are_told_as_differences",
+            ),
         ],
     ),
     (
@@ -124,12 +127,20 @@ const TRIED: &[(&str, &[(&str, &str)])] = &[
 /// The text of all tests and scenarios.
 fn sources() -> String {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let mut dirs = ["ostler/tests", "ostler-cli/tests", "ostler-dialects/tests", "ostler-testkit/src"]
-        .map(|dir| crates.join(dir))
-        .to_vec();
+    let mut dirs = [
+        "ostler/tests",
+        "ostler-cli/tests",
+        "ostler-dialects/tests",
+        "ostler-testkit/src",
+    ]
+    .map(|dir| crates.join(dir))
+    .to_vec();
     let mut all = String::new();
     while let Some(dir) = dirs.pop() {
-        for path in fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {
+        for path in fs::read_dir(dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+        {
             if path.is_dir() {
                 dirs.push(path);
             } else if path.extension().is_some_and(|end| end == "rs") {
@@ -145,12 +156,20 @@ fn sources() -> String {
 fn every_setting_is_given_to_the_real_program() {
     let sources = sources();
     for (agent, tried) in TRIED {
-        let keys: Vec<&str> =
-            ostler::Agents::builtin().get(agent).unwrap().settings().iter().map(|setting| setting.key).collect();
+        let keys: Vec<&str> = ostler::Agents::builtin()
+            .get(agent)
+            .unwrap()
+            .settings()
+            .iter()
+            .map(|setting| setting.key)
+            .collect();
         let listed: Vec<&str> = tried.iter().map(|(key, _)| *key).collect();
         assert_eq!(listed, keys, "the settings of {agent}, in their order");
         for (key, test) in *tried {
-            assert!(sources.contains(&format!("fn {test}(")), "{agent}, {key}: there is no test {test}");
+            assert!(
+                sources.contains(&format!("fn {test}(")),
+                "{agent}, {key}: there is no test {test}"
+            );
         }
     }
 }
@@ -193,10 +212,16 @@ fn adder() -> String {
 
 /// Whether anything below a directory is a file whose name ends like this.
 fn has_file(dir: &Path, end: &str) -> bool {
-    let Ok(entries) = fs::read_dir(dir) else { return false };
+    let Ok(entries) = fs::read_dir(dir) else {
+        return false;
+    };
     entries.flatten().any(|entry| {
         let path = entry.path();
-        if path.is_dir() { has_file(&path, end) } else { path.to_string_lossy().ends_with(end) }
+        if path.is_dir() {
+            has_file(&path, end)
+        } else {
+            path.to_string_lossy().ends_with(end)
+        }
     })
 }
 

@@ -14,7 +14,11 @@ fn scene() -> Scene {
     }
     // Where no variable names them, they are in the real home.
     let home = std::env::var("HOME").unwrap_or_default();
-    for (name, place) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup"), ("PYENV_ROOT", ".pyenv")] {
+    for (name, place) in [
+        ("CARGO_HOME", ".cargo"),
+        ("RUSTUP_HOME", ".rustup"),
+        ("PYENV_ROOT", ".pyenv"),
+    ] {
         if std::env::var(name).is_err() {
             scene = scene.var(name, &format!("{home}/{place}"));
         }
@@ -24,7 +28,11 @@ fn scene() -> Scene {
 
 async fn passes(scene: &Scene, command: &str, args: &[&str], wanted: &str) {
     let done = scene.call(command, args).await.unwrap();
-    assert!(done.code() == Some(0) && done.text.contains(wanted), "{command} {args:?}: {}", done.text);
+    assert!(
+        done.code() == Some(0) && done.text.contains(wanted),
+        "{command} {args:?}: {}",
+        done.text
+    );
 }
 
 fn write(scene: &Scene, files: &[(&str, &str)]) {
@@ -56,7 +64,10 @@ async fn cargo_tests_a_crate_with_a_dependency() {
                 "Cargo.toml",
                 "[package]\nname = \"a\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[dependencies]\nitoa = \"1\"\n[workspace]\n",
             ),
-            ("src/lib.rs", "#[test]\nfn t() { assert_eq!(itoa::Buffer::new().format(42), \"42\"); }\n"),
+            (
+                "src/lib.rs",
+                "#[test]\nfn t() { assert_eq!(itoa::Buffer::new().format(42), \"42\"); }\n",
+            ),
         ],
     );
     passes(&scene, "cargo", &["test", "--lib"], "1 passed").await;
@@ -66,19 +77,32 @@ async fn cargo_tests_a_crate_with_a_dependency() {
 #[tokio::test]
 async fn settings_above_the_project_are_read_and_nothing_else_is() {
     let scene = scene();
-    if !is_whole(&scene, "settings_above_the_project_are_read_and_nothing_else_is") {
+    if !is_whole(
+        &scene,
+        "settings_above_the_project_are_read_and_nothing_else_is",
+    ) {
         return;
     }
     fs::create_dir_all(scene.at(".cargo")).unwrap();
-    fs::write(scene.at(".cargo/config.toml"), "[alias]\nproved = \"test --lib\"\n").unwrap();
+    fs::write(
+        scene.at(".cargo/config.toml"),
+        "[alias]\nproved = \"test --lib\"\n",
+    )
+    .unwrap();
     fs::write(scene.at("package.json"), super::rig::SECRET).unwrap();
     std::os::unix::fs::symlink("/etc/shadow", scene.at("clippy.toml")).unwrap();
     write(
         &scene,
         &[
-            ("Cargo.toml", "[package]\nname = \"a\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n"),
+            (
+                "Cargo.toml",
+                "[package]\nname = \"a\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n",
+            ),
             ("src/lib.rs", "#[test]\nfn t() {}\n"),
-            ("Makefile", "look:\n\t-cat ../package.json ../outside/file ../clippy.toml\n\t@echo looked\n"),
+            (
+                "Makefile",
+                "look:\n\t-cat ../package.json ../outside/file ../clippy.toml\n\t@echo looked\n",
+            ),
         ],
     );
     // Outside of a repository nothing above the workspace is read.
@@ -89,7 +113,11 @@ async fn settings_above_the_project_are_read_and_nothing_else_is() {
     passes(&scene, "cargo", &["proved"], "1 passed").await;
     let done = scene.call("make", &["look"]).await.unwrap();
     let found = done.stdout().matches(super::rig::SECRET).count();
-    assert!(found == 1 && !done.text.contains("root:"), "only the settings: {}", done.text);
+    assert!(
+        found == 1 && !done.text.contains("root:"),
+        "only the settings: {}",
+        done.text
+    );
 }
 
 #[tokio::test]
@@ -101,8 +129,14 @@ async fn scripts_of_other_languages_run() {
     write(
         &scene,
         &[
-            ("package.json", "{\"name\":\"x\",\"version\":\"1.0.0\",\"scripts\":{\"test\":\"node test.js\"}}"),
-            ("test.js", "require('fs').writeFileSync('made.txt', 'x'); console.log('node works')"),
+            (
+                "package.json",
+                "{\"name\":\"x\",\"version\":\"1.0.0\",\"scripts\":{\"test\":\"node test.js\"}}",
+            ),
+            (
+                "test.js",
+                "require('fs').writeFileSync('made.txt', 'x'); console.log('node works')",
+            ),
             (
                 "test_x.py",
                 "import tempfile, unittest\nclass T(unittest.TestCase):\n    def test(self):\n        tempfile.TemporaryFile()\n",

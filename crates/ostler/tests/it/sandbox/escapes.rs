@@ -17,13 +17,30 @@ struct Bystander(Child);
 impl Bystander {
     fn new() -> Self {
         // Without capabilities, as an ordinary user's are: a process of root that has some is protected by that alone.
-        let bare = ["--bounding-set", "-all", "--inh-caps", "-all", "sleep", "60"];
+        let bare = [
+            "--bounding-set",
+            "-all",
+            "--inh-caps",
+            "-all",
+            "sleep",
+            "60",
+        ];
         let mut command = match rustix::process::geteuid().is_root() {
             true => Command::new("setpriv"),
             false => Command::new("env"),
         };
-        let args = if rustix::process::geteuid().is_root() { &bare[..] } else { &bare[4..] };
-        Self(command.args(args).env("BYSTANDER", super::rig::SECRET).spawn().unwrap())
+        let args = if rustix::process::geteuid().is_root() {
+            &bare[..]
+        } else {
+            &bare[4..]
+        };
+        Self(
+            command
+                .args(args)
+                .env("BYSTANDER", super::rig::SECRET)
+                .spawn()
+                .unwrap(),
+        )
     }
 }
 
@@ -49,7 +66,11 @@ fn assert_no_special_mode(scene: &Scene, least: usize) {
 #[tokio::test]
 async fn other_processes_cannot_be_looked_into() {
     let (scene, other) = (Scene::new(), Bystander::new());
-    if !has(&scene.runner().report(), "files", "other_processes_cannot_be_looked_into") {
+    if !has(
+        &scene.runner().report(),
+        "files",
+        "other_processes_cannot_be_looked_into",
+    ) {
         return;
     }
     let (own, other) = (std::process::id(), other.0.id());
@@ -62,13 +83,21 @@ async fn other_processes_cannot_be_looked_into() {
     ));
     let done = scene.run().await;
     done.assert_no_secret();
-    assert!(done.stdout().ends_with("end") && !done.text.contains("LEAK"), "{}", done.text);
+    assert!(
+        done.stdout().ends_with("end") && !done.text.contains("LEAK"),
+        "{}",
+        done.text
+    );
 }
 
 #[tokio::test]
 async fn other_processes_cannot_be_signalled() {
     let (scene, mut other) = (Scene::new(), Bystander::new());
-    if !has(&scene.runner().report(), "signals", "other_processes_cannot_be_signalled") {
+    if !has(
+        &scene.runner().report(),
+        "signals",
+        "other_processes_cannot_be_signalled",
+    ) {
         return;
     }
     let pids = format!("{} {}", std::process::id(), other.0.id());
@@ -76,8 +105,15 @@ async fn other_processes_cannot_be_signalled() {
         "#!/bin/sh\nfor pid in {pids} $PPID; do for s in KILL TERM STOP; do kill -$s $pid && echo LEAK; done; done; kill -0 $$ && echo end\n"
     ));
     let done = scene.run().await;
-    assert!(done.stdout().ends_with("end") && !done.text.contains("LEAK"), "{}", done.text);
-    assert!(other.0.try_wait().unwrap().is_none(), "somebody else's process was ended");
+    assert!(
+        done.stdout().ends_with("end") && !done.text.contains("LEAK"),
+        "{}",
+        done.text
+    );
+    assert!(
+        other.0.try_wait().unwrap().is_none(),
+        "somebody else's process was ended"
+    );
 }
 
 // Network out, in all its forms.
@@ -85,30 +121,56 @@ async fn other_processes_cannot_be_signalled() {
 async fn nobody_can_be_reached_over_tcp_or_udp() {
     let scene = Scene::new();
     if !installed("bash", "nobody_can_be_reached_over_tcp_or_udp")
-        || !has(&scene.runner().report(), "network", "nobody_can_be_reached_over_tcp_or_udp")
+        || !has(
+            &scene.runner().report(),
+            "network",
+            "nobody_can_be_reached_over_tcp_or_udp",
+        )
     {
         return;
     }
-    let (tcp, udp) = (TcpListener::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    let (tcp, udp) = (
+        TcpListener::bind("127.0.0.1:0").unwrap(),
+        UdpSocket::bind("127.0.0.1:0").unwrap(),
+    );
     tcp.set_nonblocking(true).unwrap();
     udp.set_nonblocking(true).unwrap();
-    let (tcp_port, udp_port) = (tcp.local_addr().unwrap().port(), udp.local_addr().unwrap().port());
+    let (tcp_port, udp_port) = (
+        tcp.local_addr().unwrap().port(),
+        udp.local_addr().unwrap().port(),
+    );
     scene.attack(&format!(
         "#!/bin/bash\n(echo x > /dev/tcp/127.0.0.1/{tcp_port}) && echo LEAK\n(echo x > /dev/udp/127.0.0.1/{udp_port}) && echo LEAK\n\
          command -v curl > /dev/null && curl -s --max-time 2 http://127.0.0.1:{tcp_port}/ && echo LEAK\n\
          git ls-remote git://127.0.0.1:{tcp_port}/x && echo LEAK\necho end\n"
     ));
     let done = scene.run().await;
-    assert!(done.stdout().ends_with("end") && !done.text.contains("LEAK"), "{}", done.text);
-    assert_eq!(tcp.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "somebody came");
-    assert_eq!(udp.recv(&mut [0; 8]).unwrap_err().kind(), ErrorKind::WouldBlock, "something came");
+    assert!(
+        done.stdout().ends_with("end") && !done.text.contains("LEAK"),
+        "{}",
+        done.text
+    );
+    assert_eq!(
+        tcp.accept().unwrap_err().kind(),
+        ErrorKind::WouldBlock,
+        "somebody came"
+    );
+    assert_eq!(
+        udp.recv(&mut [0; 8]).unwrap_err().kind(),
+        ErrorKind::WouldBlock,
+        "something came"
+    );
 }
 
 #[tokio::test]
 async fn no_kind_of_socket_can_be_made() {
     let scene = Scene::new();
     if !installed("perl", "no_kind_of_socket_can_be_made")
-        || !has(&scene.runner().report(), "system_calls", "no_kind_of_socket_can_be_made")
+        || !has(
+            &scene.runner().report(),
+            "system_calls",
+            "no_kind_of_socket_can_be_made",
+        )
     {
         return;
     }
@@ -132,7 +194,11 @@ async fn no_kind_of_socket_can_be_made() {
 async fn an_open_network_opens_no_local_sockets() {
     let scene = Scene::new().sandbox("network = \"all\"");
     if !installed("perl", "an_open_network_opens_no_local_sockets")
-        || !has(&scene.runner().report(), "network", "an_open_network_opens_no_local_sockets")
+        || !has(
+            &scene.runner().report(),
+            "network",
+            "an_open_network_opens_no_local_sockets",
+        )
     {
         return;
     }
@@ -149,7 +215,11 @@ async fn an_open_network_opens_no_local_sockets() {
 #[tokio::test]
 async fn the_view_of_the_system_cannot_be_changed() {
     let scene = Scene::new();
-    if !has(&scene.runner().report(), "system_calls", "the_view_of_the_system_cannot_be_changed") {
+    if !has(
+        &scene.runner().report(),
+        "system_calls",
+        "the_view_of_the_system_cannot_be_changed",
+    ) {
         return;
     }
     scene.attack(
@@ -160,7 +230,11 @@ async fn the_view_of_the_system_cannot_be_changed() {
          date -s 2001-01-01 && echo LEAK\necho end\n",
     );
     let done = scene.run().await;
-    assert!(done.stdout().ends_with("end") && !done.stdout().contains("LEAK"), "{}", done.text);
+    assert!(
+        done.stdout().ends_with("end") && !done.stdout().contains("LEAK"),
+        "{}",
+        done.text
+    );
 }
 
 #[tokio::test]
@@ -169,12 +243,30 @@ async fn privileges_are_gone_and_do_not_come_back() {
     scene.attack("#!/bin/sh\ngrep -E 'NoNewPrivs|Cap|Seccomp:' /proc/self/status\n");
     let done = scene.run().await;
     let field = |name: &str| {
-        let line = done.stdout().lines().find(|line| line.starts_with(name)).unwrap_or_default();
+        let line = done
+            .stdout()
+            .lines()
+            .find(|line| line.starts_with(name))
+            .unwrap_or_default();
         u64::from_str_radix(line.rsplit('\t').next().unwrap(), 16).unwrap()
     };
     assert_eq!(field("NoNewPrivs"), 1);
-    assert_eq!((field("CapEff"), field("CapPrm"), field("CapInh"), field("CapBnd")), (0, 0, 0, 0), "{}", done.text);
-    if has(&scene.runner().report(), "system_calls", "privileges_are_gone_and_do_not_come_back") {
+    assert_eq!(
+        (
+            field("CapEff"),
+            field("CapPrm"),
+            field("CapInh"),
+            field("CapBnd")
+        ),
+        (0, 0, 0, 0),
+        "{}",
+        done.text
+    );
+    if has(
+        &scene.runner().report(),
+        "system_calls",
+        "privileges_are_gone_and_do_not_come_back",
+    ) {
         assert_eq!(field("Seccomp:"), 2);
     }
 }
@@ -183,7 +275,11 @@ async fn privileges_are_gone_and_do_not_come_back() {
 #[tokio::test]
 async fn no_program_is_left_that_runs_as_its_owner() {
     let scene = Scene::new();
-    if !has(&scene.runner().report(), "system_calls", "no_program_is_left_that_runs_as_its_owner") {
+    if !has(
+        &scene.runner().report(),
+        "system_calls",
+        "no_program_is_left_that_runs_as_its_owner",
+    ) {
         return;
     }
     let made = "sysopen(F, 'd', 0101, 04755); chmod(04755, 'b'); use POSIX; mkfifo('e', 04755);";
@@ -192,7 +288,12 @@ async fn no_program_is_left_that_runs_as_its_owner() {
          chmod 755 f && mkdir h && echo end; chmod 2755 f; chmod g+s h\n"
     ));
     let done = scene.run().await;
-    assert_eq!(done.stdout(), "end", "an ordinary mode can be set: {}", done.text);
+    assert_eq!(
+        done.stdout(),
+        "end",
+        "an ordinary mode can be set: {}",
+        done.text
+    );
     assert_no_special_mode(&scene, 6);
 }
 
@@ -217,8 +318,19 @@ async fn secrets_of_the_host_are_not_in_the_environment() {
     scene.attack("#!/bin/sh\nenv\n");
     let done = scene.run().await;
     assert!(!done.text.contains("canary-"), "{}", done.text);
-    for wanted in ["FLAVOUR_LOG=sweet", "LC_ALL=C", "TERM=dumb", "OSTLER_SESSION=session-", "TMPDIR=", "HOME="] {
-        assert!(done.stdout().lines().any(|line| line.starts_with(wanted)), "{wanted}: {}", done.text);
+    for wanted in [
+        "FLAVOUR_LOG=sweet",
+        "LC_ALL=C",
+        "TERM=dumb",
+        "OSTLER_SESSION=session-",
+        "TMPDIR=",
+        "HOME=",
+    ] {
+        assert!(
+            done.stdout().lines().any(|line| line.starts_with(wanted)),
+            "{wanted}: {}",
+            done.text
+        );
     }
 }
 
@@ -242,12 +354,23 @@ async fn what_leaves_the_session_ends_with_the_command() {
 async fn what_has_no_environment_ends_with_the_command() {
     let scene = Scene::new();
     let report = scene.runner().report();
-    let counts = report.layers.iter().any(|layer| layer.name == "processes" && layer.by.contains("cgroup"));
-    if !counts && !has(&report, "process_tree", "what_has_no_environment_ends_with_the_command") {
+    let counts = report
+        .layers
+        .iter()
+        .any(|layer| layer.name == "processes" && layer.by.contains("cgroup"));
+    if !counts
+        && !has(
+            &report,
+            "process_tree",
+            "what_has_no_environment_ends_with_the_command",
+        )
+    {
         return;
     }
     let nap = scene.nap();
-    scene.attack(&format!("#!/bin/sh\nenv -i setsid sleep {nap} > /dev/null 2>&1 &\nsleep 0.3\n"));
+    scene.attack(&format!(
+        "#!/bin/sh\nenv -i setsid sleep {nap} > /dev/null 2>&1 &\nsleep 0.3\n"
+    ));
     assert_eq!(scene.run().await.code(), Some(0));
     assert!(with_argument(&nap).is_empty(), "something is left");
 }
@@ -282,7 +405,11 @@ async fn a_call_that_is_dropped_ends_the_command() {
 async fn a_file_without_a_name_gets_no_set_id_bit() {
     let scene = Scene::new();
     if !installed("perl", "a_file_without_a_name_gets_no_set_id_bit")
-        || !has(&scene.runner().report(), "system_calls", "a_file_without_a_name_gets_no_set_id_bit")
+        || !has(
+            &scene.runner().report(),
+            "system_calls",
+            "a_file_without_a_name_gets_no_set_id_bit",
+        )
     {
         return;
     }
@@ -303,7 +430,11 @@ async fn a_pair_of_sockets_reaches_no_server() {
     for network in ["none", "all"] {
         let scene = Scene::new().sandbox(&format!("network = \"{network}\""));
         if !installed("perl", "a_pair_of_sockets_reaches_no_server")
-            || !has(&scene.runner().report(), "system_calls", "a_pair_of_sockets_reaches_no_server")
+            || !has(
+                &scene.runner().report(),
+                "system_calls",
+                "a_pair_of_sockets_reaches_no_server",
+            )
         {
             return;
         }
@@ -341,7 +472,11 @@ async fn a_command_stops_nobody_but_itself() {
     let done = scene.run().await;
     assert_eq!(done.code(), Some(7), "{}", done.text);
     let words: Vec<&str> = done.stdout().split(' ').collect();
-    assert_eq!(words[1], words[3], "the command does not have a group of its own: {}", done.text);
+    assert_eq!(
+        words[1], words[3],
+        "the command does not have a group of its own: {}",
+        done.text
+    );
 }
 
 // What Python's `multiprocessing` needs works, and nobody else sees it.
@@ -349,7 +484,11 @@ async fn a_command_stops_nobody_but_itself() {
 async fn shared_memory_is_private_and_works() {
     let scene = Scene::new();
     if !installed("python3", "shared_memory_is_private_and_works")
-        || !has(&scene.runner().report(), "attributes", "shared_memory_is_private_and_works")
+        || !has(
+            &scene.runner().report(),
+            "attributes",
+            "shared_memory_is_private_and_works",
+        )
     {
         return;
     }
@@ -360,7 +499,10 @@ async fn shared_memory_is_private_and_works() {
     ));
     let done = scene.run().await;
     assert!(done.stdout().ends_with("end"), "{}", done.text);
-    assert!(!std::path::Path::new("/dev/shm").join(&name).exists() && !std::path::Path::new("/dev/shm/left").exists());
+    assert!(
+        !std::path::Path::new("/dev/shm").join(&name).exists()
+            && !std::path::Path::new("/dev/shm/left").exists()
+    );
 }
 
 // How somebody else's process is scheduled is nothing that a command can change.
@@ -370,12 +512,29 @@ async fn the_scheduling_of_other_processes_cannot_be_changed() {
     let pid = other.0.id();
     let scheduling = || {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-        let fields: Vec<String> = stat.rsplit_once(')').unwrap().1.split_whitespace().map(str::to_owned).collect();
+        let fields: Vec<String> = stat
+            .rsplit_once(')')
+            .unwrap()
+            .1
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect();
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-        let cpus = status.lines().find(|line| line.starts_with("Cpus_allowed:")).unwrap_or_default().to_owned();
-        let io = Command::new("ionice").args(["-p", &pid.to_string()]).output().map(|output| output.stdout);
+        let cpus = status
+            .lines()
+            .find(|line| line.starts_with("Cpus_allowed:"))
+            .unwrap_or_default()
+            .to_owned();
+        let io = Command::new("ionice")
+            .args(["-p", &pid.to_string()])
+            .output()
+            .map(|output| output.stdout);
         // Priority, nice value, real-time priority, policy.
-        ([15, 16, 37, 38].map(|at| fields[at].clone()), cpus, io.unwrap_or_default())
+        (
+            [15, 16, 37, 38].map(|at| fields[at].clone()),
+            cpus,
+            io.unwrap_or_default(),
+        )
     };
     let before = scheduling();
     scene.attack(&format!(
@@ -383,7 +542,11 @@ async fn the_scheduling_of_other_processes_cannot_be_changed() {
          taskset -p 1 {pid} && echo LEAK\nionice -c 3 -p {pid} && echo LEAK\nionice -c 3 -u $(id -u)\nnice -n 1 true && echo end\n"
     ));
     let done = scene.run().await;
-    assert!(done.stdout().ends_with("end") && !done.stdout().contains("LEAK"), "{}", done.text);
+    assert!(
+        done.stdout().ends_with("end") && !done.stdout().contains("LEAK"),
+        "{}",
+        done.text
+    );
     assert_eq!(scheduling(), before);
 }
 
@@ -396,11 +559,20 @@ async fn a_planted_program_is_not_run() {
     program(&bin.join("git"), "#!/bin/sh\ntouch planted\n");
     program(&bin.join("just"), "#!/bin/sh\ntouch planted\n");
     program(&scene.work().join("git"), "#!/bin/sh\ntouch planted\n");
-    let path = format!("{}:.::{}/../bin:/usr/local/bin:/usr/bin:/bin", bin.display(), bin.display());
+    let path = format!(
+        "{}:.::{}/../bin:/usr/local/bin:/usr/bin:/bin",
+        bin.display(),
+        bin.display()
+    );
     let scene = scene.var("PATH", &path);
     let done = scene.call("git", &["--version"]).await.unwrap();
     assert!(done.stdout().starts_with("git version"), "{}", done.text);
     let refused = scene.call("just", &["x"]).await;
-    assert!(refused.is_err_and(|error| matches!(error.code.as_str(), "denied_by_policy" | "file_not_found")));
+    assert!(
+        refused.is_err_and(|error| matches!(
+            error.code.as_str(),
+            "denied_by_policy" | "file_not_found"
+        ))
+    );
     assert!(!scene.work().join("planted").exists());
 }

@@ -12,15 +12,26 @@ async fn a_command_works_in_the_workspace() {
     let done = scene.run().await;
     assert_eq!(done.code(), Some(0), "{}", done.text);
     assert_eq!(done.stdout(), format!("{}\nhello", scene.work().display()));
-    assert!(done.text.starts_with("exit code 0\nstdout:\n") && done.text.ends_with("stderr:\nnote"), "{}", done.text);
-    assert_eq!(fs::read_to_string(scene.work().join("sub/made")).unwrap(), "hello\n");
+    assert!(
+        done.text.starts_with("exit code 0\nstdout:\n") && done.text.ends_with("stderr:\nnote"),
+        "{}",
+        done.text
+    );
+    assert_eq!(
+        fs::read_to_string(scene.work().join("sub/made")).unwrap(),
+        "hello\n"
+    );
 }
 
 // S2-25
 #[tokio::test]
 async fn what_is_outside_cannot_be_read_or_written() {
     let scene = Scene::new();
-    if !has(&scene.runner().report(), "files", "what_is_outside_cannot_be_read_or_written") {
+    if !has(
+        &scene.runner().report(),
+        "files",
+        "what_is_outside_cannot_be_read_or_written",
+    ) {
         return;
     }
     let (home, outside) = (scene.at("home"), scene.at("outside"));
@@ -42,7 +53,11 @@ async fn what_is_outside_cannot_be_read_or_written() {
 async fn attributes_of_files_outside_cannot_be_changed() {
     use std::os::unix::fs::MetadataExt;
     let scene = Scene::new();
-    if !has(&scene.runner().report(), "attributes", "attributes_of_files_outside_cannot_be_changed") {
+    if !has(
+        &scene.runner().report(),
+        "attributes",
+        "attributes_of_files_outside_cannot_be_changed",
+    ) {
         return;
     }
     let outside = scene.at("outside");
@@ -63,7 +78,11 @@ async fn attributes_of_files_outside_cannot_be_changed() {
 fn repository(scene: &Scene) {
     let git = |args: &[&str]| {
         let mut command = std::process::Command::new("git");
-        command.args(args).current_dir(scene.work()).env("HOME", scene.at("home")).env("GIT_CONFIG_NOSYSTEM", "1");
+        command
+            .args(args)
+            .current_dir(scene.work())
+            .env("HOME", scene.at("home"))
+            .env("GIT_CONFIG_NOSYSTEM", "1");
         assert!(command.status().unwrap().success(), "{args:?}");
     };
     git(&["init", "-q", "-b", "main"]);
@@ -94,7 +113,11 @@ async fn git_works_in_the_workspace() {
         (&["clean", "-n"], ""),
     ] {
         let done = scene.call("git", args).await.unwrap();
-        assert!(done.code() == Some(0) && done.stdout().contains(word), "{args:?}: {}", done.text);
+        assert!(
+            done.code() == Some(0) && done.stdout().contains(word),
+            "{args:?}: {}",
+            done.text
+        );
         assert_eq!(done.json["put_back"], serde_json::json!([]), "{args:?}");
     }
     scene.assert_outside_unchanged();
@@ -107,7 +130,13 @@ async fn a_repository_does_not_have_programs_run() {
     repository(&scene);
     let hooks = scene.work().join(".git/hooks");
     fs::create_dir_all(&hooks).unwrap();
-    for hook in ["pre-commit", "post-checkout", "post-commit", "reference-transaction", "pre-push"] {
+    for hook in [
+        "pre-commit",
+        "post-checkout",
+        "post-commit",
+        "reference-transaction",
+        "pre-push",
+    ] {
         super::rig::program(&hooks.join(hook), "#!/bin/sh\ntouch pwned\n");
     }
     let evil = "#!/bin/sh\ntouch pwned\n";
@@ -119,7 +148,11 @@ async fn a_repository_does_not_have_programs_run() {
         path.display()
     );
     let file = scene.work().join(".git/config");
-    fs::write(&file, format!("{}{config}", fs::read_to_string(&file).unwrap())).unwrap();
+    fs::write(
+        &file,
+        format!("{}{config}", fs::read_to_string(&file).unwrap()),
+    )
+    .unwrap();
     fs::write(scene.work().join("file"), "two\n").unwrap();
     for args in [
         &["status"][..],
@@ -135,7 +168,10 @@ async fn a_repository_does_not_have_programs_run() {
         &["pull", "ext", "main"],
     ] {
         let _ = scene.call("git", args).await;
-        assert!(!scene.work().join("pwned").exists(), "{args:?} ran a program");
+        assert!(
+            !scene.work().join("pwned").exists(),
+            "{args:?} ran a program"
+        );
     }
     assert!(scene.call("git", &["pwn"]).await.is_err());
     scene.assert_outside_unchanged();
@@ -156,10 +192,23 @@ async fn protected_files_are_as_before() {
     );
     let done = scene.run().await;
     assert_eq!(done.stdout(), "done");
-    assert!(done.text.contains("protected") && done.text.contains(".ostler/sandbox.toml"), "{}", done.text);
-    assert_eq!(fs::read_to_string(scene.work().join(".ostler/sandbox.toml")).unwrap(), "# mine\n");
-    assert_eq!(fs::read_to_string(scene.work().join(".git/config")).unwrap(), config);
-    assert!(!scene.work().join(".git/hooks/pre-commit").exists() && !scene.work().join(".git/commondir").exists());
+    assert!(
+        done.text.contains("protected") && done.text.contains(".ostler/sandbox.toml"),
+        "{}",
+        done.text
+    );
+    assert_eq!(
+        fs::read_to_string(scene.work().join(".ostler/sandbox.toml")).unwrap(),
+        "# mine\n"
+    );
+    assert_eq!(
+        fs::read_to_string(scene.work().join(".git/config")).unwrap(),
+        config
+    );
+    assert!(
+        !scene.work().join(".git/hooks/pre-commit").exists()
+            && !scene.work().join(".git/commondir").exists()
+    );
 }
 
 // Git, asked nicely, must not write where programs are kept either.
@@ -174,7 +223,13 @@ async fn git_cannot_write_hooks_or_the_policy() {
         &["config", "core.hooksPath", "."],
         &["init", "--template=."],
     ] {
-        assert!(scene.call("git", args).await.is_err_and(|error| error.code.is_denial()), "{args:?}");
+        assert!(
+            scene
+                .call("git", args)
+                .await
+                .is_err_and(|error| error.code.is_denial()),
+            "{args:?}"
+        );
     }
     assert!(!scene.work().join(".ostler").exists());
 }
@@ -184,22 +239,42 @@ async fn git_cannot_write_hooks_or_the_policy() {
 async fn git_keeps_its_own_notes_and_nobody_else_makes_a_repository() {
     let scene = Scene::new();
     let done = scene.call("git", &["init", "-q"]).await.unwrap();
-    assert_eq!((done.code(), &done.json["put_back"]), (Some(0), &serde_json::json!([])), "{}", done.text);
+    assert_eq!(
+        (done.code(), &done.json["put_back"]),
+        (Some(0), &serde_json::json!([])),
+        "{}",
+        done.text
+    );
     assert!(scene.work().join(".git/config").exists());
     fs::remove_dir_all(scene.work().join(".git")).unwrap();
     repository(&scene);
-    for args in
-        [&["branch", "topic"][..], &["branch", "--set-upstream-to=main", "topic"], &["branch", "-m", "topic", "other"]]
-    {
+    for args in [
+        &["branch", "topic"][..],
+        &["branch", "--set-upstream-to=main", "topic"],
+        &["branch", "-m", "topic", "other"],
+    ] {
         let done = scene.call("git", args).await.unwrap();
-        assert_eq!((done.code(), &done.json["put_back"]), (Some(0), &serde_json::json!([])), "{args:?}: {}", done.text);
+        assert_eq!(
+            (done.code(), &done.json["put_back"]),
+            (Some(0), &serde_json::json!([])),
+            "{args:?}: {}",
+            done.text
+        );
     }
     let config = fs::read_to_string(scene.work().join(".git/config")).unwrap();
-    assert!(config.contains("[branch \"other\"]") && config.contains("refs/heads/main"), "{config}");
+    assert!(
+        config.contains("[branch \"other\"]") && config.contains("refs/heads/main"),
+        "{config}"
+    );
     fs::remove_dir_all(scene.work().join(".git")).unwrap();
     scene.attack("#!/bin/sh\ngit init -q . && test -d .git && chmod 0 .git && echo made\n");
     let done = scene.run().await;
-    assert_eq!((done.stdout(), &done.json["put_back"]), ("made", &serde_json::json!([".git"])), "{}", done.text);
+    assert_eq!(
+        (done.stdout(), &done.json["put_back"]),
+        ("made", &serde_json::json!([".git"])),
+        "{}",
+        done.text
+    );
     assert!(!scene.work().join(".git").exists());
 }
 
@@ -209,7 +284,11 @@ async fn a_link_does_not_widen_what_the_next_command_may_do() {
     let scene = Scene::new().sandbox("write = [\"sub\", \"later\"]\nread = [\"sub\"]");
     fs::create_dir(scene.work().join("sub")).unwrap();
     let runner = scene.runner();
-    if !has(&runner.report(), "files", "a_link_does_not_widen_what_the_next_command_may_do") {
+    if !has(
+        &runner.report(),
+        "files",
+        "a_link_does_not_widen_what_the_next_command_may_do",
+    ) {
         return;
     }
     let outside = scene.at("outside");
@@ -219,7 +298,11 @@ async fn a_link_does_not_widen_what_the_next_command_may_do() {
     ));
     for _ in 0..2 {
         let output = runner.execute(r#"{"command":"./attack"}"#).await.unwrap();
-        assert!(!output.text().contains(super::rig::SECRET) && output.stdout.ends_with("end"), "{}", output.text());
+        assert!(
+            !output.text().contains(super::rig::SECRET) && output.stdout.ends_with("end"),
+            "{}",
+            output.text()
+        );
         scene.assert_outside_unchanged();
     }
 }
@@ -239,8 +322,16 @@ async fn two_sessions_do_not_put_back_each_others_changes() {
     };
     let (first, second) = tokio::join!(scene.run(), second);
     assert_eq!((first.code(), second.code()), (Some(0), Some(0)));
-    assert_eq!(fs::read_to_string(scene.work().join(".git/config")).unwrap(), before);
-    assert_eq!(second.json["put_back"], serde_json::json!([]), "{}", second.text);
+    assert_eq!(
+        fs::read_to_string(scene.work().join(".git/config")).unwrap(),
+        before
+    );
+    assert_eq!(
+        second.json["put_back"],
+        serde_json::json!([]),
+        "{}",
+        second.text
+    );
 }
 
 // Whatever a command does to its temporary files, they go with it.

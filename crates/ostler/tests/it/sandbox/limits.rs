@@ -11,7 +11,11 @@ async fn a_command_that_takes_too_long_is_ended() {
     scene.attack("#!/bin/sh\necho begun\nsleep 300 &\nsetsid sleep 301 &\nsleep 302\n");
     let error = scene.call("./attack", &[]).await.unwrap_err();
     assert_eq!(error.code.as_str(), "timed_out");
-    assert!(error.message.contains("after 1 seconds") && error.message.contains("begun"), "{}", error.message);
+    assert!(
+        error.message.contains("after 1 seconds") && error.message.contains("begun"),
+        "{}",
+        error.message
+    );
     assert_eq!(scene.left(), [0; 0]);
 }
 
@@ -19,7 +23,11 @@ async fn a_command_that_takes_too_long_is_ended() {
 async fn a_model_can_ask_for_less_time_but_not_for_more() {
     let scene = Scene::new().sandbox("timeout_seconds = 2");
     scene.attack("#!/bin/sh\nsleep 300\n");
-    for (asked, told) in [(1, "after 1 seconds"), (100_000, "after 2 seconds"), (0, "after 1 seconds")] {
+    for (asked, told) in [
+        (1, "after 1 seconds"),
+        (100_000, "after 2 seconds"),
+        (0, "after 1 seconds"),
+    ] {
         let input = format!(r#"{{"command":"./attack","timeout_seconds":{asked}}}"#);
         let error = scene.runner().call(&input).await.unwrap_err();
         assert!(error.message.contains(told), "{asked}: {}", error.message);
@@ -52,13 +60,26 @@ async fn a_file_does_not_get_longer_than_allowed() {
 #[tokio::test]
 async fn open_files_are_counted_and_the_limit_cannot_be_raised() {
     let scene = Scene::new().sandbox("open_files = 40");
-    if !installed("bash", "open_files_are_counted_and_the_limit_cannot_be_raised") {
+    if !installed(
+        "bash",
+        "open_files_are_counted_and_the_limit_cannot_be_raised",
+    ) {
         return;
     }
     scene.attack("#!/bin/bash\nulimit -n 4096 && echo RAISED\nfor i in $(seq 100); do exec {fd}</dev/null || exit 1; echo $i; done 2>/dev/null | tail -1\n");
     let done = scene.run().await;
-    let opened: u32 = done.stdout().lines().last().unwrap_or_default().parse().unwrap_or(0);
-    assert!(opened < 40 && !done.stdout().contains("RAISED"), "{}", done.text);
+    let opened: u32 = done
+        .stdout()
+        .lines()
+        .last()
+        .unwrap_or_default()
+        .parse()
+        .unwrap_or(0);
+    assert!(
+        opened < 40 && !done.stdout().contains("RAISED"),
+        "{}",
+        done.text
+    );
 }
 
 // Fork bomb, of a bounded size should it get through: many processes are wanted, and never more than the limit are there.
@@ -73,10 +94,15 @@ async fn a_fork_bomb_stays_small() {
         let done = scene.run().await;
         let count = |word: &str| done.stdout().lines().filter(|line| *line == word).count();
         let killed = done.json["killed_for"] == "processes";
-        assert!(killed || (count("yes") <= 30 && count("no") > 0), "{}", done.text);
+        assert!(
+            killed || (count("yes") <= 30 && count("no") > 0),
+            "{}",
+            done.text
+        );
     }
     // And the short one that everybody knows.
-    scene.attack("#!/bin/sh\nf() { [ $1 -gt 0 ] && { f $(($1-1)) | f $(($1-1)) & }; wait; }\nf 9\n");
+    scene
+        .attack("#!/bin/sh\nf() { [ $1 -gt 0 ] && { f $(($1-1)) | f $(($1-1)) & }; wait; }\nf 9\n");
     let _ = scene.call("./attack", &[]).await;
     assert_eq!(scene.left(), [0; 0]);
     scene.assert_outside_unchanged();
@@ -86,19 +112,32 @@ async fn a_fork_bomb_stays_small() {
 #[tokio::test]
 async fn a_flood_of_output_is_cut_in_the_middle() {
     let scene = Scene::new();
-    scene.attack("#!/bin/sh\necho FIRST\nyes | head -c 300000000\nyes 1>&2 | head -c 1000 &\necho LAST\n");
+    scene.attack(
+        "#!/bin/sh\necho FIRST\nyes | head -c 300000000\nyes 1>&2 | head -c 1000 &\necho LAST\n",
+    );
     let before = peak();
     let done = scene.run().await;
-    assert!(done.stdout().starts_with("FIRST\n") && done.stdout().ends_with("LAST"), "{}", done.text.len());
+    assert!(
+        done.stdout().starts_with("FIRST\n") && done.stdout().ends_with("LAST"),
+        "{}",
+        done.text.len()
+    );
     assert!(done.stdout().contains("bytes left out") && done.json["truncated"] == true);
     assert!(done.text.len() < 64 * 1024, "{}", done.text.len());
-    assert!(peak() < before + 32 * 1024, "memory grew from {before} to {} KiB", peak());
+    assert!(
+        peak() < before + 32 * 1024,
+        "memory grew from {before} to {} KiB",
+        peak()
+    );
 }
 
 /// The most memory this process ever had, in KiB.
 fn peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmHWM:"))
+        .unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 

@@ -40,8 +40,15 @@ impl Scene {
         fs::write(at("home/notes"), SECRET).unwrap();
         fs::write(at("outside/file"), SECRET).unwrap();
         let home = at("home").into_os_string().into_string().unwrap();
-        let vars = vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned()), ("HOME".to_owned(), home)];
-        Self { dir, vars, policy: "[[command]]\nname = \"./attack\"\n".to_owned() }
+        let vars = vec![
+            ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned()),
+            ("HOME".to_owned(), home),
+        ];
+        Self {
+            dir,
+            vars,
+            policy: "[[command]]\nname = \"./attack\"\n".to_owned(),
+        }
     }
 
     /// Adds to the policy: settings of the section `[sandbox]`.
@@ -69,7 +76,10 @@ impl Scene {
     /// A time for `sleep` that no other process has: by it those are found that a command left behind.
     pub(super) fn nap(&self) -> String {
         use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-        format!("300.{}", BuildHasherDefault::<DefaultHasher>::default().hash_one(self.session()))
+        format!(
+            "300.{}",
+            BuildHasherDefault::<DefaultHasher>::default().hash_one(self.session())
+        )
     }
 
     pub(super) fn at(&self, name: &str) -> PathBuf {
@@ -89,7 +99,10 @@ impl Scene {
     pub(super) fn runner(&self) -> CommandRunner {
         let policy = SandboxPolicy::parse(&self.policy).unwrap();
         let workspace = Arc::new(Workspace::open(&self.work(), &policy.files).unwrap());
-        let vars = self.vars.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        let vars = self
+            .vars
+            .iter()
+            .map(|(name, value)| (OsString::from(name), OsString::from(value)));
         CommandRunner::new(&Host::new(vars), &policy, workspace, &self.session()).unwrap()
     }
 
@@ -99,7 +112,10 @@ impl Scene {
         if output.killed_for == Some(KilledFor::Time) {
             return Err(ToolError::new(Code::TimedOut, output.text()));
         }
-        Ok(Done { text: output.text(), json: serde_json::to_value(&output).unwrap() })
+        Ok(Done {
+            text: output.text(),
+            json: serde_json::to_value(&output).unwrap(),
+        })
     }
 
     /// Runs the attack, and checks that what is outside is as before.
@@ -111,8 +127,10 @@ impl Scene {
 
     pub(super) fn assert_outside_unchanged(&self) {
         let names = |dir: &str| {
-            let mut all: Vec<String> =
-                fs::read_dir(self.at(dir)).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+            let mut all: Vec<String> = fs::read_dir(self.at(dir))
+                .unwrap()
+                .map(|e| e.unwrap().file_name().into_string().unwrap())
+                .collect();
             all.sort();
             all
         };
@@ -148,8 +166,16 @@ pub(super) fn program(path: &Path, text: &str) {
 
 /// Returns true if the machine enforces a layer that a test needs. Where CI is set, a missing layer fails the test.
 pub(super) fn has(report: &Report, layer: &str, test: &str) -> bool {
-    let is_there = report.layers.iter().any(|known| known.name == layer && known.enforced);
-    machine::can_run(test, &Need::of(is_there, || format!("this machine does not enforce {layer}")))
+    let is_there = report
+        .layers
+        .iter()
+        .any(|known| known.name == layer && known.enforced);
+    machine::can_run(
+        test,
+        &Need::of(is_there, || {
+            format!("this machine does not enforce {layer}")
+        }),
+    )
 }
 
 /// Returns true if a program that a test needs is installed. Where CI is set, a missing one fails the test.

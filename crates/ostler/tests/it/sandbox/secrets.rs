@@ -73,7 +73,11 @@ fn plant(path: &Path) {
 #[tokio::test]
 async fn tokens_of_agents_and_tools_cannot_be_read() {
     let scene = Scene::new().sandbox("read = [\"~\"]");
-    if !has(&scene.runner().report(), "files", "tokens_of_agents_and_tools_cannot_be_read") {
+    if !has(
+        &scene.runner().report(),
+        "files",
+        "tokens_of_agents_and_tools_cannot_be_read",
+    ) {
         return;
     }
     let home = scene.at("home");
@@ -82,7 +86,11 @@ async fn tokens_of_agents_and_tools_cannot_be_read() {
     for place in NAMED.iter().copied().chain(listed) {
         let file = home.join(place);
         // A place of the list may be a directory, or lie in one that was made a file.
-        let file = if file.is_dir() { file.join("inside") } else { file };
+        let file = if file.is_dir() {
+            file.join("inside")
+        } else {
+            file
+        };
         if file.ancestors().skip(1).any(Path::is_file) {
             continue;
         }
@@ -94,7 +102,11 @@ async fn tokens_of_agents_and_tools_cannot_be_read() {
     let done = scene.attack(&script).call("./attack", &[]).await.unwrap();
     done.assert_no_secret();
     assert!(!done.text.contains("READ"), "{}", done.text);
-    assert!(done.stdout().starts_with("the rest is open") && done.stdout().ends_with("end"), "{}", done.text);
+    assert!(
+        done.stdout().starts_with("the rest is open") && done.stdout().ends_with("end"),
+        "{}",
+        done.text
+    );
 }
 
 // Issue 14, break 9: a variable can move a secret to another place.
@@ -120,28 +132,47 @@ async fn secrets_are_followed_to_where_variables_say() {
         ("PGPASSFILE", "pgpass", false),
     ];
     let mut scene = Scene::new().sandbox("read = [\"~\"]");
-    if !has(&scene.runner().report(), "files", "secrets_are_followed_to_where_variables_say") {
+    if !has(
+        &scene.runner().report(),
+        "files",
+        "secrets_are_followed_to_where_variables_say",
+    ) {
         return;
     }
     let mut script = String::from("#!/bin/sh\n");
     for (name, file, is_directory) in moved {
         let place = scene.at("home").join("moved").join(name.to_lowercase());
         plant(&place.join(file));
-        let value = if is_directory { place.clone() } else { place.join(file) };
+        let value = if is_directory {
+            place.clone()
+        } else {
+            place.join(file)
+        };
         scene = scene.var(name, value.to_str().unwrap());
-        script.push_str(&format!("cat '{0}' && echo 'READ {0}'\n", place.join(file).display()));
+        script.push_str(&format!(
+            "cat '{0}' && echo 'READ {0}'\n",
+            place.join(file).display()
+        ));
     }
     script.push_str("echo end\n");
     let done = scene.attack(&script).call("./attack", &[]).await.unwrap();
     done.assert_no_secret();
-    assert!(!done.text.contains("READ") && done.stdout().ends_with("end"), "{}", done.text);
+    assert!(
+        !done.text.contains("READ") && done.stdout().ends_with("end"),
+        "{}",
+        done.text
+    );
 }
 
 // Issue 14, break 9: as root, a file in /etc that is not for everybody is not for commands either.
 #[tokio::test]
 async fn private_files_of_the_system_cannot_be_read() {
     let scene = Scene::new();
-    if !has(&scene.runner().report(), "files", "private_files_of_the_system_cannot_be_read") {
+    if !has(
+        &scene.runner().report(),
+        "files",
+        "private_files_of_the_system_cannot_be_read",
+    ) {
         return;
     }
     // Whatever private files this system has: none of them may be opened. What everybody may read stays readable.

@@ -19,9 +19,15 @@ fn storm() -> Scene {
 }
 
 fn assert_all_is_gone(scene: &Scene) {
-    assert!(ostler_testkit::processes::with_argument(&scene.nap()).is_empty(), "something is left");
+    assert!(
+        ostler_testkit::processes::with_argument(&scene.nap()).is_empty(),
+        "something is left"
+    );
     assert_eq!(scene.left(), [0; 0]);
-    assert!(!scene.work().join(".git/hooks").exists(), "the hook is left");
+    assert!(
+        !scene.work().join(".git/hooks").exists(),
+        "the hook is left"
+    );
 }
 
 // The command itself ends at once; what it started does not.

@@ -16,7 +16,10 @@ pub(crate) async fn another_model(subject: &'static Subject) {
     assert_eq!(live.set_model(subject.settings.model).await, Ok(()));
     live.ask("the second").await;
     let models = [0, 1].map(|at| scene.call(at).model().to_owned());
-    assert!(!models[0].contains(subject.settings.model) && models[1].contains(subject.settings.model), "{models:?}");
+    assert!(
+        !models[0].contains(subject.settings.model) && models[1].contains(subject.settings.model),
+        "{models:?}"
+    );
     let seen = live.end(&scene).await;
     assert_eq!(seen.notices("model_changed").len(), 1);
 }
@@ -46,5 +49,9 @@ pub(crate) async fn another_permission_mode(subject: &'static Subject) {
     assert_eq!(live.ask("the second").await.outcome.cause, Cause::Completed);
     let seen = live.end(&scene).await;
     assert_eq!(seen.whats().filter(|kind| asked(kind).is_some()).count(), 1);
-    assert!(["one.txt", "two.txt"].iter().all(|name| scene.place.work().join(name).exists()));
+    assert!(
+        ["one.txt", "two.txt"]
+            .iter()
+            .all(|name| scene.place.work().join(name).exists())
+    );
 }

@@ -23,24 +23,39 @@ pub(crate) async fn killed_and_started_again(subject: &'static Subject) {
     live.turn().await;
     let pid = live.pid().unwrap();
     live.send("the second").unwrap();
-    live.until(|kind| matches!(kind, EventKind::ToolCall(_))).await;
+    live.until(|kind| matches!(kind, EventKind::ToolCall(_)))
+        .await;
     scene.file("running").await;
     signal(pid, Signal::KILL);
     assert_eq!(live.turn().await.outcome.cause, Cause::AgentDied);
-    until("what it had started is gone", || scene.running("sleep 60").is_empty()).await;
+    until("what it had started is gone", || {
+        scene.running("sleep 60").is_empty()
+    })
+    .await;
     let next = live.ask("the third").await;
-    assert_eq!((next.outcome.cause, next.text.as_str()), (Cause::Completed, "Three."));
+    assert_eq!(
+        (next.outcome.cause, next.text.as_str()),
+        (Cause::Completed, "Three.")
+    );
     assert_ne!(live.pid(), Some(pid));
     scene.knows(2, &["the first", "One.", "the third"]);
     let seen = live.end(&scene).await;
-    let natives: Vec<_> = started(&seen).iter().map(|it| it.native_session.clone()).collect();
-    assert!(natives.len() == 2 && natives[0].is_some() && natives[0] == natives[1], "{natives:?}");
+    let natives: Vec<_> = started(&seen)
+        .iter()
+        .map(|it| it.native_session.clone())
+        .collect();
+    assert!(
+        natives.len() == 2 && natives[0].is_some() && natives[0] == natives[1],
+        "{natives:?}"
+    );
 }
 
 /// What was wanted of the agent holds for its next process too: the rules, the tools, the model that it was changed to.
 pub(crate) async fn what_holds_after_a_restart(subject: &'static Subject) {
     let bound = format!("{}lucky", subject.tools.bound);
-    let both = subject.shell("touch made").and_tool(bound, serde_json::json!({}));
+    let both = subject
+        .shell("touch made")
+        .and_tool(bound, serde_json::json!({}));
     let script = Script::new()
         .rule(Rule::on_tool_result().text("Done."))
         .rule(Rule::on_text("second").answer(both))
@@ -49,23 +64,44 @@ pub(crate) async fn what_holds_after_a_restart(subject: &'static Subject) {
     let rules = "[[rule]]\nkind = \"execute\"\ndo = \"deny\"\nmessage = \"nothing is run here\"\n";
     scene.spec.policy = Some(Policy::parse(rules, "test", Trust::Full).unwrap());
     scene.spec.denials = Denials::Tolerate;
-    scene.host = scene.host.with_tool(ostler::tool("lucky", "A number.", |_: Nothing| async { Ok("seven".into()) }));
+    scene.host = scene
+        .host
+        .with_tool(ostler::tool("lucky", "A number.", |_: Nothing| async {
+            Ok("seven".into())
+        }));
     let mut live = scene.start();
     live.turn().await;
     assert_eq!(live.set_model(subject.settings.model).await, Ok(()));
     signal(live.pid().unwrap(), Signal::KILL);
     until("the session knows", || live.pid().is_none()).await;
     assert_eq!(live.ask("the second").await.outcome.cause, Cause::Completed);
-    assert!(scene.call(1).model().contains(subject.settings.model), "{}", scene.call(1).model());
-    scene.knows(1, &["the first", "One.", "the second"]);
-    let told: Vec<String> = scene.call(2).last_tool_results().into_iter().map(|result| result.text).collect();
     assert!(
-        ["nothing is run here", "seven"].iter().all(|part| told.iter().any(|text| text.contains(part))),
+        scene.call(1).model().contains(subject.settings.model),
+        "{}",
+        scene.call(1).model()
+    );
+    scene.knows(1, &["the first", "One.", "the second"]);
+    let told: Vec<String> = scene
+        .call(2)
+        .last_tool_results()
+        .into_iter()
+        .map(|result| result.text)
+        .collect();
+    assert!(
+        ["nothing is run here", "seven"]
+            .iter()
+            .all(|part| told.iter().any(|text| text.contains(part))),
         "{told:?}"
     );
     assert!(!scene.place.work().join("made").exists());
     let seen = live.end(&scene).await;
-    assert_eq!((seen.notices("agent_gone").len(), seen.notices("fresh_start").len()), (1, 0));
+    assert_eq!(
+        (
+            seen.notices("agent_gone").len(),
+            seen.notices("fresh_start").len()
+        ),
+        (1, 0)
+    );
 }
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -87,12 +123,22 @@ pub(crate) async fn fifty_turns(subject: &'static Subject) {
     }
     let last = rss_kib(std::process::id()).unwrap();
     // Where tests share a process, its memory says nothing about one of them.
-    let alone = std::env::var_os("NEXTEST_EXECUTION_MODE").is_some_and(|mode| mode == "process-per-test");
-    let need = Need::of(alone, || "memory is measured only where each test has a process (cargo nextest)".to_owned());
+    let alone =
+        std::env::var_os("NEXTEST_EXECUTION_MODE").is_some_and(|mode| mode == "process-per-test");
+    let need = Need::of(alone, || {
+        "memory is measured only where each test has a process (cargo nextest)".to_owned()
+    });
     if machine::can_run("fifty turns in flat memory", &need) {
-        assert!(last < tenth + 8 * 1024, "{tenth} KiB after ten turns, {last} KiB after fifty");
+        assert!(
+            last < tenth + 8 * 1024,
+            "{tenth} KiB after ten turns, {last} KiB after fifty"
+        );
     }
     let processes = scene.place.left();
-    assert_eq!((live.pid(), processes.len()), (pid, usize::from(pid.is_some())), "{processes:?}");
+    assert_eq!(
+        (live.pid(), processes.len()),
+        (pid, usize::from(pid.is_some())),
+        "{processes:?}"
+    );
     live.end(&scene).await;
 }

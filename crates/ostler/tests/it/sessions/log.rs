@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use ostler::{Entry, Event, SessionRecord, Log, LogError, Opening, EventKind};
+use ostler::{Entry, Event, EventKind, Log, LogError, Opening, SessionRecord};
 use ostler_core::log::Appending;
 
 /// A log in memory.
@@ -17,13 +17,20 @@ impl Log for Kept {
     }
 
     fn append(&self, entries: Arc<Vec<Entry>>) -> Appending {
-        self.0.lock().unwrap().1.extend(entries.iter().map(|entry| entry.event.clone()));
+        self.0
+            .lock()
+            .unwrap()
+            .1
+            .extend(entries.iter().map(|entry| entry.event.clone()));
         Box::pin(async { Ok(()) })
     }
 
     fn read(&self, session: &str, from: u64, most: usize) -> Result<Vec<Event>, LogError> {
         let kept = self.0.lock().unwrap();
-        let events = kept.1.iter().filter(|event| &*event.session == session && event.seq >= from);
+        let events = kept
+            .1
+            .iter()
+            .filter(|event| &*event.session == session && event.seq >= from);
         Ok(events.take(most).cloned().collect())
     }
 
@@ -34,12 +41,27 @@ impl Log for Kept {
     fn find(&self, id: &str) -> Result<Option<SessionRecord>, LogError> {
         let kept = self.0.lock().unwrap();
         let native = |opening: &Opening| {
-            let mut events = kept.1.iter().filter(|event| *event.session == *opening.session);
-            events.find_map(|event| if let EventKind::Started(it) = &event.kind { it.native_session.clone() } else { None })
+            let mut events = kept
+                .1
+                .iter()
+                .filter(|event| *event.session == *opening.session);
+            events.find_map(|event| {
+                if let EventKind::Started(it) = &event.kind {
+                    it.native_session.clone()
+                } else {
+                    None
+                }
+            })
         };
-        let known = kept.0.iter().rev().find(|opening| opening.session == id || native(opening).as_deref() == Some(id));
+        let known = kept
+            .0
+            .iter()
+            .rev()
+            .find(|opening| opening.session == id || native(opening).as_deref() == Some(id));
         Ok(known.map(|opening| {
-            let over = |event: &Event| *event.session == *opening.session && matches!(event.kind, EventKind::Ended(_));
+            let over = |event: &Event| {
+                *event.session == *opening.session && matches!(event.kind, EventKind::Ended(_))
+            };
             SessionRecord {
                 session: opening.session.clone(),
                 agent: opening.agent.clone(),

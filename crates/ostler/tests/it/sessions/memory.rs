@@ -21,7 +21,11 @@ fn scene(subject: &'static Subject) -> Scene {
         .rule(Rule::on_text("Which").text("Pelican."))
         .rule(Rule::on_text("Remember").text("I will remember."));
     let task = Task::new("Remember the word pelican.");
-    let task = subject.settings.system.iter().fold(task, |task, key| task.set(key, "Speak like a sailor."));
+    let task = subject
+        .settings
+        .system
+        .iter()
+        .fold(task, |task, key| task.set(key, "Speak like a sailor."));
     let mut scene = Scene::new(subject, script, &task);
     scene.host = scene.host.with_log(Arc::new(Kept::default()));
     scene
@@ -30,13 +34,19 @@ fn scene(subject: &'static Subject) -> Scene {
 impl Scene {
     /// What goes on with a session, under either of its names.
     fn going_on(&self, id: &str, message: &str) -> Spec {
-        let mut spec = Spec { prompt: message.into(), ..self.spec.clone() };
+        let mut spec = Spec {
+            prompt: message.into(),
+            ..self.spec.clone()
+        };
         spec.settings.set(keys::RESUME, id);
         spec
     }
 
     fn start_as(&self, spec: Spec) -> Live {
-        Live { session: agent(self.place.subject).start(&self.host, spec).unwrap(), read: Vec::new() }
+        Live {
+            session: agent(self.place.subject).start(&self.host, spec).unwrap(),
+            read: Vec::new(),
+        }
     }
 
     /// A session of one turn.
@@ -56,24 +66,52 @@ fn id(seen: &Seen) -> &str {
 pub(crate) async fn resumed(subject: &'static Subject) {
     let scene = scene(subject);
     let first = scene.one_turn(scene.spec.clone()).await;
-    let second = scene.one_turn(scene.going_on(id(&first), "Which word?")).await;
+    let second = scene
+        .one_turn(scene.going_on(id(&first), "Which word?"))
+        .await;
     // And that one in a third: a chain is followed back to its beginning.
-    let third = scene.one_turn(scene.going_on(id(&second), "Which word, again?")).await;
-    assert_eq!((second.turn().text.as_str(), third.turn().text.as_str()), ("Pelican.", "Pelican."));
+    let third = scene
+        .one_turn(scene.going_on(id(&second), "Which word, again?"))
+        .await;
+    assert_eq!(
+        (second.turn().text.as_str(), third.turn().text.as_str()),
+        ("Pelican.", "Pelican.")
+    );
     for seen in [&first, &second, &third] {
         tells(subject, "resume", seen);
     }
     if scene.place.proves_events_only() {
         return;
     }
-    scene.knows(1, &["Remember the word pelican.", "I will remember.", "Which word?"]);
-    scene
-        .knows(2, &["Remember the word pelican.", "I will remember.", "Which word?", "Pelican.", "Which word, again?"]);
-    let spoken = |at: &usize| scene.call(*at).system_text().contains("Speak like a sailor.");
+    scene.knows(
+        1,
+        &[
+            "Remember the word pelican.",
+            "I will remember.",
+            "Which word?",
+        ],
+    );
+    scene.knows(
+        2,
+        &[
+            "Remember the word pelican.",
+            "I will remember.",
+            "Which word?",
+            "Pelican.",
+            "Which word, again?",
+        ],
+    );
+    let spoken = |at: &usize| {
+        scene
+            .call(*at)
+            .system_text()
+            .contains("Speak like a sailor.")
+    };
     assert!(subject.settings.system.is_none() || [0, 1, 2].iter().all(spoken));
     let natives = [&first, &second, &third].map(|seen| started(seen)[0].native_session.clone());
     assert!(
-        subject.program.is_none() || (natives[0].is_some() && natives.iter().all(|it| *it == natives[0])),
+        subject.program.is_none()
+            || (natives[0].is_some() && natives.iter().all(|it| *it == natives[0])),
         "{natives:?}"
     );
 }
@@ -88,7 +126,10 @@ pub(crate) async fn copied(subject: &'static Subject) {
     let mut copy = scene.start_as(spec);
     assert_eq!(copy.turn().await.text, "Pelican.");
     let natives = [&copy, &live].map(|session| session.status().native_session);
-    assert!(natives[0] != natives[1] || natives[0].is_none(), "{natives:?}");
+    assert!(
+        natives[0] != natives[1] || natives[0].is_none(),
+        "{natives:?}"
+    );
     copy.stop();
     copy.until(|kind| matches!(kind, EventKind::Ended(_))).await;
     tells(subject, "fork", &Seen(copy.read));
@@ -113,14 +154,32 @@ pub(crate) async fn in_use_by_another(subject: &'static Subject) {
     let us = std::process::id().to_string();
     let why = match agent(subject).start(&scene.host, spec) {
         Err(error) => error.to_string(),
-        Ok(session) => refused_as(Live { session, read: Vec::new() }, "session_in_use").await,
+        Ok(session) => {
+            refused_as(
+                Live {
+                    session,
+                    read: Vec::new(),
+                },
+                "session_in_use",
+            )
+            .await
+        }
     };
     assert!(why.contains(&us) && why.contains(live.id()), "{why}");
     // Without a log, the agent's own notes do.
     if let Some(pid) = live.pid() {
         let spec = scene.going_on(&live.status().native_session.unwrap(), "Which word?");
-        let session = agent(subject).start(&crate::driver::host(&scene.place), spec).unwrap();
-        let why = refused_as(Live { session, read: Vec::new() }, "session_in_use").await;
+        let session = agent(subject)
+            .start(&crate::driver::host(&scene.place), spec)
+            .unwrap();
+        let why = refused_as(
+            Live {
+                session,
+                read: Vec::new(),
+            },
+            "session_in_use",
+        )
+        .await;
         assert!(why.contains(&pid.to_string()), "{why}");
     }
     assert_eq!(live.ask("Which word?").await.text, "Pelican.");
@@ -130,9 +189,24 @@ pub(crate) async fn in_use_by_another(subject: &'static Subject) {
 
 /// The session ends at once, with this word; what it says.
 async fn refused_as(mut live: Live, word: &str) -> String {
-    let outcome = live.find(|kind| if let EventKind::Ended(it) = kind { Some(it.outcome.clone()) } else { None }).await;
-    let native = outcome.detail.as_ref().and_then(|detail| detail.native.clone());
-    assert_eq!((outcome.cause, native.as_deref()), (Cause::BadRequest, Some(word)), "{outcome:?}");
+    let outcome = live
+        .find(|kind| {
+            if let EventKind::Ended(it) = kind {
+                Some(it.outcome.clone())
+            } else {
+                None
+            }
+        })
+        .await;
+    let native = outcome
+        .detail
+        .as_ref()
+        .and_then(|detail| detail.native.clone());
+    assert_eq!(
+        (outcome.cause, native.as_deref()),
+        (Cause::BadRequest, Some(word)),
+        "{outcome:?}"
+    );
     assert!(outcome.hint.is_some(), "{outcome:?}");
     outcome.message
 }
@@ -160,9 +234,14 @@ pub(crate) async fn from_another_directory(subject: &'static Subject) {
             std::fs::remove_dir_all(&there).unwrap();
         }
         scene.spec.dir = Some(here.clone());
-        let second = scene.one_turn(scene.going_on(id(&first), "Which word?")).await;
+        let second = scene
+            .one_turn(scene.going_on(id(&first), "Which word?"))
+            .await;
         let notices = second.notices("resumed_elsewhere");
-        assert!(notices.len() == 1 && notices[0].message.contains("there"), "{notices:?}");
+        assert!(
+            notices.len() == 1 && notices[0].message.contains("there"),
+            "{notices:?}"
+        );
         scene.knows(2 * at + 1, &["Remember the word pelican.", "Which word?"]);
     }
 }

@@ -1,6 +1,6 @@
 //! Whether a tool may run: asked of a person, decided by rules, and denied where nobody is.
 
-use ostler::event::{DecidedBy, Decision, Permission, EventKind};
+use ostler::event::{DecidedBy, Decision, EventKind, Permission};
 use ostler::permission::{Policy, Trust};
 use ostler::{Answer as Reply, Attendance, Cause, Denials};
 use ostler_testkit::model::{Answer, Rule, Script};
@@ -11,7 +11,9 @@ use crate::conformance::tells;
 use crate::rig::{Seen, until};
 
 fn scene(subject: &'static Subject, rules: &str, answer: Answer) -> Scene {
-    let script = Script::new().rule(Rule::on_tool_result().text("Done.")).rule(Rule::any().answer(answer));
+    let script = Script::new()
+        .rule(Rule::on_tool_result().text("Done."))
+        .rule(Rule::any().answer(answer));
     let mut scene = Scene::new(subject, script, &Task::new("PROMPT"));
     scene.spec.policy = Some(Policy::parse(rules, "test", Trust::Full).unwrap());
     scene.spec.denials = Denials::Tolerate;
@@ -20,7 +22,11 @@ fn scene(subject: &'static Subject, rules: &str, answer: Answer) -> Scene {
 
 /// The model calls all of these in one message.
 fn all<const N: usize>(calls: [(&'static str, serde_json::Value); N]) -> Answer {
-    calls.into_iter().fold(Answer::default(), |answer, (tool, input)| answer.and_tool(tool, input))
+    calls
+        .into_iter()
+        .fold(Answer::default(), |answer, (tool, input)| {
+            answer.and_tool(tool, input)
+        })
 }
 
 fn write(scene: &Scene, names: &[&str]) {
@@ -30,12 +36,28 @@ fn write(scene: &Scene, names: &[&str]) {
 }
 
 fn permissions(seen: &Seen) -> Vec<&Permission> {
-    seen.whats().filter_map(|kind| if let EventKind::Permission(it) = kind { Some(it) } else { None }).collect()
+    seen.whats()
+        .filter_map(|kind| {
+            if let EventKind::Permission(it) = kind {
+                Some(it)
+            } else {
+                None
+            }
+        })
+        .collect()
 }
 
 /// The calls of tools, each with whether it came to a good end.
 fn results(seen: &Seen) -> Vec<bool> {
-    seen.whats().filter_map(|kind| if let EventKind::ToolResult(it) = kind { Some(it.ok) } else { None }).collect()
+    seen.whats()
+        .filter_map(|kind| {
+            if let EventKind::ToolResult(it) = kind {
+                Some(it.ok)
+            } else {
+                None
+            }
+        })
+        .collect()
 }
 
 /// The next question.
@@ -49,7 +71,11 @@ fn question(kind: &EventKind) -> Option<String> {
 /// Two questions are open at once, and somebody else answers them, the second first. P44
 pub(crate) async fn two_at_once(subject: &'static Subject) {
     let calls = ["one.txt", "two.txt"].map(subject.tools.read);
-    let mut scene = scene(subject, "[[rule]]\nkind = \"read\"\ndo = \"ask\"\n", all(calls));
+    let mut scene = scene(
+        subject,
+        "[[rule]]\nkind = \"read\"\ndo = \"ask\"\n",
+        all(calls),
+    );
     write(&scene, &["one.txt", "two.txt"]);
     scene.spec.attendance = Attendance::Attended;
     let mut live = scene.start();
@@ -60,10 +86,17 @@ pub(crate) async fn two_at_once(subject: &'static Subject) {
         assert_eq!(other.answer(id, Reply::Allow).await, Ok(()));
     }
     let turn = live.turn().await;
-    assert_eq!((turn.outcome.cause, turn.text.as_str()), (Cause::Completed, "Done."));
+    assert_eq!(
+        (turn.outcome.cause, turn.text.as_str()),
+        (Cause::Completed, "Done.")
+    );
     assert!(live.status().pending.is_empty());
     let seen = live.end(&scene).await;
-    let decided: Vec<_> = permissions(&seen).iter().skip(2).map(|it| (it.id.clone(), it.decision, it.by)).collect();
+    let decided: Vec<_> = permissions(&seen)
+        .iter()
+        .skip(2)
+        .map(|it| (it.id.clone(), it.decision, it.by))
+        .collect();
     let allowed = |id: &String| (id.clone(), Decision::Allowed, DecidedBy::Person);
     assert_eq!(decided, [allowed(&asked[1]), allowed(&asked[0])]);
     assert_eq!(results(&seen), [true, true]);
@@ -74,36 +107,76 @@ pub(crate) async fn asked_and_allowed(subject: &'static Subject) {
     let rules = "[[rule]]\nkind = \"execute\"\ndo = \"ask\"\n";
     let mut scene = scene(subject, rules, subject.asked("touch made"));
     scene.spec.attendance = Attendance::Attended;
-    subject.settings.asked.iter().for_each(|(key, value)| scene.spec.settings.push(key, *value));
+    subject
+        .settings
+        .asked
+        .iter()
+        .for_each(|(key, value)| scene.spec.settings.push(key, *value));
     let mut live = scene.start();
     let id = live.find(question).await;
-    assert!(!scene.place.work().join("made").exists(), "it ran before anybody allowed it");
+    assert!(
+        !scene.place.work().join("made").exists(),
+        "it ran before anybody allowed it"
+    );
     assert_eq!(live.answer(&id, Reply::Allow).await, Ok(()));
     let turn = live.turn().await;
-    assert_eq!((turn.outcome.cause, turn.text.as_str()), (Cause::Completed, "Done."));
+    assert_eq!(
+        (turn.outcome.cause, turn.text.as_str()),
+        (Cause::Completed, "Done.")
+    );
     let seen = live.end(&scene).await;
     tells(subject, "permission_asked", &seen);
-    let decided: Vec<_> = permissions(&seen).iter().map(|it| (it.decision, it.by)).collect();
-    assert_eq!(decided, [(Decision::Asked, DecidedBy::Default), (Decision::Allowed, DecidedBy::Person)]);
-    assert!(scene.place.proves_events_only() || scene.place.work().join("made").exists(), "it was allowed");
+    let decided: Vec<_> = permissions(&seen)
+        .iter()
+        .map(|it| (it.decision, it.by))
+        .collect();
+    assert_eq!(
+        decided,
+        [
+            (Decision::Asked, DecidedBy::Default),
+            (Decision::Allowed, DecidedBy::Person)
+        ]
+    );
+    assert!(
+        scene.place.proves_events_only() || scene.place.work().join("made").exists(),
+        "it was allowed"
+    );
 }
 
 /// Claude Code asks about the commands of one message one after the other, each when the one before has run.
 pub(crate) async fn commands_are_asked_about_one_by_one(subject: &'static Subject) {
-    let both = subject.shell("touch one").and_tool(subject.tools.command, (subject.tools.shell)("touch two"));
-    let mut scene = scene(subject, "[[rule]]\nkind = \"execute\"\ndo = \"ask\"\n", both);
+    let both = subject
+        .shell("touch one")
+        .and_tool(subject.tools.command, (subject.tools.shell)("touch two"));
+    let mut scene = scene(
+        subject,
+        "[[rule]]\nkind = \"execute\"\ndo = \"ask\"\n",
+        both,
+    );
     scene.spec.attendance = Attendance::Attended;
     let mut live = scene.start();
     for made in [["one", "two"], ["two", "none"]] {
         let id = live.find(question).await;
         assert_eq!(live.status().pending.len(), 1);
-        assert!(made.iter().all(|name| !scene.place.work().join(name).exists()), "{made:?}");
+        assert!(
+            made.iter()
+                .all(|name| !scene.place.work().join(name).exists()),
+            "{made:?}"
+        );
         assert_eq!(live.answer(&id, Reply::Allow).await, Ok(()));
     }
     live.turn().await;
     let seen = live.end(&scene).await;
     let story: Vec<Decision> = permissions(&seen).iter().map(|it| it.decision).collect();
-    assert_eq!(story, [Decision::Asked, Decision::Allowed, Decision::Asked, Decision::Allowed]);
+    assert_eq!(
+        story,
+        [
+            Decision::Asked,
+            Decision::Allowed,
+            Decision::Asked,
+            Decision::Allowed
+        ]
+    );
     assert_eq!(results(&seen), [true, true]);
 }
 
@@ -114,14 +187,33 @@ pub(crate) async fn denied_with_a_message(subject: &'static Subject) {
     scene.spec.attendance = Attendance::Attended;
     let mut live = scene.start();
     let id = live.find(question).await;
-    assert_eq!(live.answer(&id, Reply::Deny("not on a Monday".into())).await, Ok(()));
+    assert_eq!(
+        live.answer(&id, Reply::Deny("not on a Monday".into()))
+            .await,
+        Ok(())
+    );
     let turn = live.turn().await;
-    assert_eq!((turn.outcome.cause, turn.text.as_str()), (Cause::Completed, "Done."));
+    assert_eq!(
+        (turn.outcome.cause, turn.text.as_str()),
+        (Cause::Completed, "Done.")
+    );
     let told = scene.call(1).last_tool_results();
-    assert!(told.len() == 1 && told[0].text.contains("not on a Monday"), "{told:?}");
+    assert!(
+        told.len() == 1 && told[0].text.contains("not on a Monday"),
+        "{told:?}"
+    );
     let seen = live.end(&scene).await;
-    let decided: Vec<_> = permissions(&seen).iter().map(|it| (it.decision, it.by)).collect();
-    assert_eq!(decided, [(Decision::Asked, DecidedBy::Default), (Decision::Denied, DecidedBy::Person)]);
+    let decided: Vec<_> = permissions(&seen)
+        .iter()
+        .map(|it| (it.decision, it.by))
+        .collect();
+    assert_eq!(
+        decided,
+        [
+            (Decision::Asked, DecidedBy::Default),
+            (Decision::Denied, DecidedBy::Person)
+        ]
+    );
     assert!(!scene.place.work().join("made").exists());
 }
 
@@ -151,17 +243,40 @@ pub(crate) async fn rules_decide(subject: &'static Subject) {
     let mut live = scene.start();
     assert_eq!(live.turn().await.outcome.cause, Cause::Completed);
     let seen = live.end(&scene).await;
-    let mut decided: Vec<_> = permissions(&seen).iter().map(|it| (it.decision == Decision::Allowed, it.by)).collect();
+    let mut decided: Vec<_> = permissions(&seen)
+        .iter()
+        .map(|it| (it.decision == Decision::Allowed, it.by))
+        .collect();
     decided.sort_by_key(|(allowed, by)| (*by == DecidedBy::Default, !*allowed));
     use DecidedBy::{Default, Rule};
-    assert_eq!(decided, [(true, Rule), (true, Rule), (false, Rule), (false, Default)]);
+    assert_eq!(
+        decided,
+        [(true, Rule), (true, Rule), (false, Rule), (false, Default)]
+    );
     // The results come in any order, each with the id of its call.
     let results = scene.call(1).last_tool_results();
-    let calls = seen.whats().filter_map(|kind| if let EventKind::ToolCall(it) = kind { Some(&it.id) } else { None });
-    let of = |id: &String| results.iter().find(|result| result.tool_use_id == *id).map(|result| result.text.as_str());
+    let calls = seen.whats().filter_map(|kind| {
+        if let EventKind::ToolCall(it) = kind {
+            Some(&it.id)
+        } else {
+            None
+        }
+    });
+    let of = |id: &String| {
+        results
+            .iter()
+            .find(|result| result.tool_use_id == *id)
+            .map(|result| result.text.as_str())
+    };
     let told: Vec<&str> = calls.filter_map(of).collect();
-    assert!(told[0].contains("a line") && told[1].contains("that one is private"), "{told:?}");
+    assert!(
+        told[0].contains("a line") && told[1].contains("that one is private"),
+        "{told:?}"
+    );
     assert!(told[3].contains("nobody is there"), "{told:?}");
-    assert_eq!(["made", "written.txt"].map(|name| scene.place.work().join(name).exists()), [true, false]);
+    assert_eq!(
+        ["made", "written.txt"].map(|name| scene.place.work().join(name).exists()),
+        [true, false]
+    );
     assert_eq!(seen.notices("policy_bypass").len(), 0);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ostler::event::{SessionState, State, TurnStarted, EventKind};
+use ostler::event::{EventKind, SessionState, State, TurnStarted};
 use ostler::{Cause, WhenBusy};
 use ostler_testkit::model::{Answer, Rule, Script, Usage};
 use ostler_testkit::scenario::{Subject, Task};
@@ -22,7 +22,11 @@ pub(super) fn three() -> Script {
 pub(crate) async fn three_turns_remember(subject: &'static Subject) {
     let scene = Scene::new(subject, three(), &Task::new("the first"));
     let mut live = scene.start();
-    let said = [live.turn().await, live.ask("the second").await, live.ask("the third").await];
+    let said = [
+        live.turn().await,
+        live.ask("the second").await,
+        live.ask("the third").await,
+    ];
     assert_eq!(
         said.map(|turn| (turn.outcome.cause, turn.text)),
         ["One.", "Two.", "Three."].map(|text| (Cause::Completed, text.to_owned()))
@@ -39,53 +43,81 @@ pub(crate) async fn pause_holds_messages(subject: &'static Subject) {
     live.pause();
     live.send("the second").unwrap();
     live.send("the third").unwrap();
-    until("it is paused", || live.status().state == SessionState::Paused).await;
+    until("it is paused", || {
+        live.status().state == SessionState::Paused
+    })
+    .await;
     live.resume();
-    assert_eq!([live.turn().await.text, live.turn().await.text], ["Two.", "Three."]);
+    assert_eq!(
+        [live.turn().await.text, live.turn().await.text],
+        ["Two.", "Three."]
+    );
     let seen = live.end(&scene).await;
     let story: Vec<String> = seen
         .whats()
         .filter_map(|kind| match kind {
             EventKind::TurnStarted(TurnStarted { prompt, .. }) => prompt.clone(),
-            EventKind::State(State { to: SessionState::Paused, .. }) => Some("paused".to_owned()),
-            EventKind::State(State { from: SessionState::Paused, .. }) => Some("resumed".to_owned()),
+            EventKind::State(State {
+                to: SessionState::Paused,
+                ..
+            }) => Some("paused".to_owned()),
+            EventKind::State(State {
+                from: SessionState::Paused,
+                ..
+            }) => Some("resumed".to_owned()),
             _ => None,
         })
         .collect();
-    assert_eq!(story, ["the first", "paused", "resumed", "the second", "the third"]);
+    assert_eq!(
+        story,
+        ["the first", "paused", "resumed", "the second", "the third"]
+    );
 }
 
 /// Whether a process stands still.
 fn is_stopped(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['T', 't']))
+    stat.rsplit_once(')')
+        .is_some_and(|(_, rest)| rest.trim_start().starts_with(['T', 't']))
 }
 
 /// Freezing stops the agent and what it has started; then both go on.
 pub(crate) async fn freeze_stops_the_work(subject: &'static Subject) {
     let work = subject.shell("while [ ! -e enough ]; do echo tick >> ticks; sleep 0.05; done");
-    let script = Script::new().rule(Rule::on_tool_result().text("Done.")).rule(Rule::any().answer(work));
+    let script = Script::new()
+        .rule(Rule::on_tool_result().text("Done."))
+        .rule(Rule::any().answer(work));
     let scene = Scene::new(subject, script, &Task::new("PROMPT").trusting());
     let mut live = scene.start();
-    live.until(|kind| matches!(kind, EventKind::ToolCall(_))).await;
+    live.until(|kind| matches!(kind, EventKind::ToolCall(_)))
+        .await;
     scene.file("ticks").await;
     let ticks = || std::fs::read(scene.place.work().join("ticks")).map_or(0, |text| text.len());
     live.freeze();
-    until("all of it stands still", || scene.place.left().iter().all(|(pid, _)| is_stopped(*pid))).await;
+    until("all of it stands still", || {
+        scene.place.left().iter().all(|(pid, _)| is_stopped(*pid))
+    })
+    .await;
     let before = ticks();
     assert_eq!(live.status().state, SessionState::Paused);
     live.resume();
     until("the work goes on", || ticks() > before).await;
     std::fs::write(scene.place.work().join("enough"), "").unwrap();
     let turn = live.turn().await;
-    assert_eq!((turn.outcome.cause, turn.text.as_str()), (Cause::Completed, "Done."));
+    assert_eq!(
+        (turn.outcome.cause, turn.text.as_str()),
+        (Cause::Completed, "Done.")
+    );
     live.end(&scene).await;
 }
 
 /// Each message of the caller, and each answer.
 fn exchange(seen: &Seen) -> Vec<String> {
     let turns = seen.whats().filter_map(|kind| match kind {
-        EventKind::TurnStarted(turn) => Some(format!("> {}", turn.prompt.as_deref().unwrap_or("by itself"))),
+        EventKind::TurnStarted(turn) => Some(format!(
+            "> {}",
+            turn.prompt.as_deref().unwrap_or("by itself")
+        )),
         EventKind::TurnEnded(turn) => Some(turn.text.clone()),
         _ => None,
     });
@@ -101,21 +133,28 @@ pub(crate) async fn steered_between_tools(subject: &'static Subject) {
         .rule(Rule::on_text("first").answer(work));
     let scene = Scene::new(subject, script, &Task::new("the first").trusting());
     let mut live = scene.start();
-    live.until(|kind| matches!(kind, EventKind::ToolCall(_))).await;
+    live.until(|kind| matches!(kind, EventKind::ToolCall(_)))
+        .await;
     scene.file("running").await;
     live.send_when("say mango", WhenBusy::Steer).unwrap();
-    live.until(|kind| matches!(kind, EventKind::Notice(notice) if notice.code == "steered")).await;
+    live.until(|kind| matches!(kind, EventKind::Notice(notice) if notice.code == "steered"))
+        .await;
     std::fs::write(scene.place.work().join("enough"), "").unwrap();
     live.turn().await;
     live.ask("the second").await;
     let seen = live.end(&scene).await;
-    assert_eq!(exchange(&seen), ["> the first", "Mango it is.", "> the second", "Two."]);
+    assert_eq!(
+        exchange(&seen),
+        ["> the first", "Mango it is.", "> the second", "Two."]
+    );
 }
 
 /// A message that comes while the model says its last words is answered too: in the same turn, or in one that the agent
 /// begins by itself. The next message has a turn of its own.
 pub(crate) async fn steered_in_the_last_words(subject: &'static Subject) {
-    let slowly = Answer::text("this takes a while").deltas(4).delta_delay(Duration::from_millis(400));
+    let slowly = Answer::text("this takes a while")
+        .deltas(4)
+        .delta_delay(Duration::from_millis(400));
     let script = Script::new()
         .rule(Rule::on_text("second").text("Two."))
         .rule(Rule::on_news("mango").text("Mango it is."))
@@ -129,7 +168,14 @@ pub(crate) async fn steered_in_the_last_words(subject: &'static Subject) {
     let seen = live.end(&scene).await;
     let told = exchange(&seen);
     let expected: &[&str] = if subject.program.is_some() {
-        &["> the first", "this takes a while", "> by itself", "Mango it is.", "> the second", "Two."]
+        &[
+            "> the first",
+            "this takes a while",
+            "> by itself",
+            "Mango it is.",
+            "> the second",
+            "Two.",
+        ]
     } else {
         &["> the first", "Mango it is.", "> the second", "Two."]
     };
@@ -141,12 +187,30 @@ pub(crate) async fn a_budget_of_turns(subject: &'static Subject) {
     let mut scene = Scene::new(subject, three(), &Task::new("the first"));
     scene.spec.limits.budget_turns = Some(2);
     let mut live = scene.start();
-    assert_eq!([live.turn().await.text, live.ask("the second").await.text], ["One.", "Two."]);
+    assert_eq!(
+        [live.turn().await.text, live.ask("the second").await.text],
+        ["One.", "Two."]
+    );
     live.send("the third").unwrap();
-    let code = live.find(|kind| if let EventKind::Refused(it) = kind { Some(it.code.clone()) } else { None }).await;
+    let code = live
+        .find(|kind| {
+            if let EventKind::Refused(it) = kind {
+                Some(it.code.clone())
+            } else {
+                None
+            }
+        })
+        .await;
     assert_eq!(code, "budget");
     let seen = live.ended(&scene).await;
-    assert_eq!((seen.outcome().cause, seen.notices("budget_near").len(), seen.turns().len()), (Cause::Budget, 1, 2));
+    assert_eq!(
+        (
+            seen.outcome().cause,
+            seen.notices("budget_near").len(),
+            seen.turns().len()
+        ),
+        (Cause::Budget, 1, 2)
+    );
     assert_eq!(scene.place.server.requests().len(), 2);
 }
 
@@ -154,12 +218,22 @@ pub(crate) async fn a_budget_of_turns(subject: &'static Subject) {
 pub(crate) async fn a_budget_of_tokens(subject: &'static Subject) {
     let mut scene = Scene::new(subject, three(), &Task::new("the first"));
     // The first two answers are four fifths of it: enough for a warning.
-    let two: u64 = subject.numbers.sum(&[Usage::of_nth(1), Usage::of_nth(2)]).iter().sum();
+    let two: u64 = subject
+        .numbers
+        .sum(&[Usage::of_nth(1), Usage::of_nth(2)])
+        .iter()
+        .sum();
     scene.spec.limits.budget_tokens = Some(two * 5 / 4);
     let mut live = scene.start();
-    assert_eq!([live.turn().await.text, live.ask("the second").await.text], ["One.", "Two."]);
+    assert_eq!(
+        [live.turn().await.text, live.ask("the second").await.text],
+        ["One.", "Two."]
+    );
     assert_eq!(live.ask("the third").await.text, "Three.");
     let seen = live.ended(&scene).await;
-    assert_eq!((seen.outcome().cause, seen.notices("budget_near").len()), (Cause::Budget, 1));
+    assert_eq!(
+        (seen.outcome().cause, seen.notices("budget_near").len()),
+        (Cause::Budget, 1)
+    );
     assert!(seen.outcome().hint.is_some(), "{:?}", seen.outcome());
 }

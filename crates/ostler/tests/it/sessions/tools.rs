@@ -2,9 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use ostler::event::{ToolResult, EventKind};
+use ostler::event::{EventKind, ToolResult};
 use ostler::tools::Code;
-use ostler::{Cause, RequestError, Progress, RawJson, Submitted, Tool, ToolError, ToolFuture, ToolOffer};
+use ostler::{
+    Cause, Progress, RawJson, RequestError, Submitted, Tool, ToolError, ToolFuture, ToolOffer,
+};
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::scenario::{Subject, Task};
 use schemars::JsonSchema;
@@ -34,7 +36,15 @@ fn calls(subject: &'static Subject, tool: &str, input: Value) -> Scene {
 }
 
 fn results(seen: &Seen) -> Vec<&ToolResult> {
-    seen.whats().filter_map(|kind| if let EventKind::ToolResult(it) = kind { Some(it) } else { None }).collect()
+    seen.whats()
+        .filter_map(|kind| {
+            if let EventKind::ToolResult(it) = kind {
+                Some(it)
+            } else {
+                None
+            }
+        })
+        .collect()
 }
 
 /// The function gets the model's arguments, and the model what it gives; in events the tool has its own name.
@@ -50,8 +60,13 @@ pub(crate) async fn a_bound_tool(subject: &'static Subject) {
     scene.host = scene.host.with_tool(add);
     let mut live = scene.start();
     let turn = live.turn().await;
-    let is_sum = |text: &str| text == "42" || (subject.manner.wraps_outputs && format!("{text}\n").contains("\n42\n"));
-    assert!(turn.outcome.cause == Cause::Completed && is_sum(&turn.text), "{turn:?}");
+    let is_sum = |text: &str| {
+        text == "42" || (subject.manner.wraps_outputs && format!("{text}\n").contains("\n42\n"))
+    };
+    assert!(
+        turn.outcome.cause == Cause::Completed && is_sum(&turn.text),
+        "{turn:?}"
+    );
     // A recording has what the agent says; whoever it starts to reach the function is not in it.
     if !scene.place.proves_events_only() || !crate::driver::dialect(&scene).bridges() {
         assert_eq!(*got.lock().unwrap(), [Add { a: 19, b: 23 }]);
@@ -61,13 +76,24 @@ pub(crate) async fn a_bound_tool(subject: &'static Subject) {
         return;
     }
     let offered = scene.call(0).body["tools"].to_string();
-    assert!(offered.contains("Adds two numbers.") && offered.contains("The second one."), "{offered}");
+    assert!(
+        offered.contains("Adds two numbers.") && offered.contains("The second one."),
+        "{offered}"
+    );
     let told = scene.call(1).last_tool_results();
-    assert!(told.len() == 1 && is_sum(&told[0].text) && !told[0].is_error, "{told:?}");
+    assert!(
+        told.len() == 1 && is_sum(&told[0].text) && !told[0].is_error,
+        "{told:?}"
+    );
     let seen = live.end(&scene).await;
     tells(subject, "bound_tool", &seen);
-    let names =
-        seen.whats().filter_map(|kind| if let EventKind::ToolCall(it) = kind { Some(it.name.as_str()) } else { None });
+    let names = seen.whats().filter_map(|kind| {
+        if let EventKind::ToolCall(it) = kind {
+            Some(it.name.as_str())
+        } else {
+            None
+        }
+    });
     assert_eq!(names.collect::<Vec<_>>(), ["add"]);
     assert!(results(&seen)[0].ok);
 }
@@ -81,19 +107,30 @@ pub(crate) async fn a_tool_that_fails_or_panics(subject: &'static Subject) {
     ];
     for (input, expected) in cases {
         let mut scene = calls(subject, "divide", input);
-        scene.host = scene.host.with_tool(ostler::tool("divide", "Divides.", |Add { a, b }: Add| async move {
-            assert_ne!(b, 13, "as it should");
-            a.checked_div(b)
-                .map(|n| n.to_string())
-                .ok_or_else(|| ToolError::new(Code::BadArguments, "there is no zero today"))
-        }));
+        scene.host = scene.host.with_tool(ostler::tool(
+            "divide",
+            "Divides.",
+            |Add { a, b }: Add| async move {
+                assert_ne!(b, 13, "as it should");
+                a.checked_div(b)
+                    .map(|n| n.to_string())
+                    .ok_or_else(|| ToolError::new(Code::BadArguments, "there is no zero today"))
+            },
+        ));
         let mut live = scene.start();
         let turn = live.turn().await;
-        assert!(turn.outcome.cause == Cause::Completed && turn.text.contains(expected), "{expected}: {turn:?}");
+        assert!(
+            turn.outcome.cause == Cause::Completed && turn.text.contains(expected),
+            "{expected}: {turn:?}"
+        );
         assert!(scene.call(1).last_tool_results()[0].is_error, "{expected}");
         assert_eq!(live.ask("the second").await.text, "Two.");
         let seen = live.end(&scene).await;
-        assert_eq!((results(&seen)[0].ok, results(&seen)[0].denied), (false, false), "{expected}");
+        assert_eq!(
+            (results(&seen)[0].ok, results(&seen)[0].denied),
+            (false, false),
+            "{expected}"
+        );
     }
 }
 
@@ -133,7 +170,11 @@ pub(crate) async fn a_tool_that_says_how_far_it_is(subject: &'static Subject) {
     let mut live = scene.start();
     assert_eq!(live.turn().await.text, "all of it");
     let seen = live.end(&scene).await;
-    let told: Vec<&str> = seen.notices("tool_progress").iter().map(|notice| notice.message.as_str()).collect();
+    let told: Vec<&str> = seen
+        .notices("tool_progress")
+        .iter()
+        .map(|notice| notice.message.as_str())
+        .collect();
     assert_eq!(told, ["half of it", "nearly all of it"]);
 }
 
@@ -144,18 +185,31 @@ struct Nothing {}
 /// and tail, 256 KiB together.
 pub(crate) async fn ten_megabytes(subject: &'static Subject) {
     let mut scene = calls(subject, "much", json!({}));
-    scene.host = scene.host.with_tool(ostler::tool("much", "Gives a lot.", |_: Nothing| async {
-        Ok(format!("the head {} the tail", "x".repeat(10_000_000)))
-    }));
+    scene.host = scene
+        .host
+        .with_tool(ostler::tool("much", "Gives a lot.", |_: Nothing| async {
+            Ok(format!("the head {} the tail", "x".repeat(10_000_000)))
+        }));
     let mut live = scene.start();
     assert_eq!(live.turn().await.outcome.cause, Cause::Completed);
     let told = scene.call(1).last_tool_results().swap_remove(0).text;
-    let (start, end) = (&told[..told.len().min(600)], &told[told.len().saturating_sub(200)..]);
+    let (start, end) = (
+        &told[..told.len().min(600)],
+        &told[told.len().saturating_sub(200)..],
+    );
     assert!(told.contains("the head"), "{start}");
     if subject.program.is_some() {
-        assert!(told.len() < 5_000 && told.contains("saved to"), "{} bytes: {start} … {end}", told.len());
+        assert!(
+            told.len() < 5_000 && told.contains("saved to"),
+            "{} bytes: {start} … {end}",
+            told.len()
+        );
     } else {
-        assert!((200_000..300_000).contains(&told.len()), "{} bytes: {start} … {end}", told.len());
+        assert!(
+            (200_000..300_000).contains(&told.len()),
+            "{} bytes: {start} … {end}",
+            told.len()
+        );
         assert!(told.ends_with("the tail"), "{end}");
     }
     let seen = live.end(&scene).await;
@@ -169,7 +223,10 @@ pub(crate) async fn a_tool_that_the_caller_runs(subject: &'static Subject) {
         scene.spec.tools.push(ToolOffer {
             name: "weather".into(),
             description: "The weather of a town.".into(),
-            parameters: RawJson::parse(r#"{"type":"object","properties":{"town":{"type":"string"}}}"#).unwrap(),
+            parameters: RawJson::parse(
+                r#"{"type":"object","properties":{"town":{"type":"string"}}}"#,
+            )
+            .unwrap(),
         });
         let mut live = scene.start();
         let (id, input) = live
@@ -179,11 +236,18 @@ pub(crate) async fn a_tool_that_the_caller_runs(subject: &'static Subject) {
             })
             .await;
         assert!(input.contains("Ulm"), "{input}");
-        let result = Submitted { id, ok, output: "sunny: or so they say".into() };
+        let result = Submitted {
+            id,
+            ok,
+            output: "sunny: or so they say".into(),
+        };
         assert_eq!(live.submit_tool_results([result.clone()]), Ok(()));
         assert_eq!(live.turn().await.text, "sunny: or so they say");
         let again = live.submit_tool_results([result]);
-        assert!(matches!(&again, Err(RequestError::Refused(refused)) if refused.code == "decided"), "{again:?}");
+        assert!(
+            matches!(&again, Err(RequestError::Refused(refused)) if refused.code == "decided"),
+            "{again:?}"
+        );
         let seen = live.end(&scene).await;
         assert_eq!(results(&seen)[0].ok, ok);
     }

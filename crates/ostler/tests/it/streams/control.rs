@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ostler::event::{Decision, Origin, SessionState, EventKind};
+use ostler::event::{Decision, EventKind, Origin, SessionState};
 use ostler::{AfterTurn, Cause};
 
 use crate::rig::{Rig, finish, finish_after, read_until};
@@ -12,19 +12,29 @@ fn is_text(kind: &EventKind) -> bool {
 }
 
 fn acknowledged(outcome: &ostler::Outcome) -> Option<bool> {
-    outcome.detail.as_ref().and_then(|detail| detail.acknowledged)
+    outcome
+        .detail
+        .as_ref()
+        .and_then(|detail| detail.acknowledged)
 }
 
 // P37, P38: in the middle of a tool; the agent says so, and the call gets its result.
 #[tokio::test]
 async fn an_interrupt_is_acknowledged() {
-    let rig = Rig::new("read\ninit\ntext half\ntool-use t1 Bash {}\nanswer-interrupt\nread-until-eof");
+    let rig =
+        Rig::new("read\ninit\ntext half\ntool-use t1 Bash {}\nanswer-interrupt\nread-until-eof");
     let mut session = rig.start();
     let read = read_until(&mut session, |kind| matches!(kind, EventKind::ToolCall(_))).await;
     session.remote().interrupt();
     let seen = finish_after(read, session).await;
-    assert_eq!((seen.outcome().cause, acknowledged(seen.outcome())), (Cause::Interrupted, Some(true)));
-    assert_eq!((seen.turn().text.as_str(), seen.ended().exit_code), ("half", Some(0)));
+    assert_eq!(
+        (seen.outcome().cause, acknowledged(seen.outcome())),
+        (Cause::Interrupted, Some(true))
+    );
+    assert_eq!(
+        (seen.turn().text.as_str(), seen.ended().exit_code),
+        ("half", Some(0))
+    );
 }
 
 // P37: before the agent is there; it is held until it can be heard, and not lost.
@@ -34,20 +44,35 @@ async fn an_interrupt_at_once_reaches_the_agent() {
     let session = rig.start();
     session.remote().interrupt();
     let seen = finish(session).await;
-    assert_eq!((seen.outcome().cause, acknowledged(seen.outcome())), (Cause::Interrupted, Some(true)));
+    assert_eq!(
+        (seen.outcome().cause, acknowledged(seen.outcome())),
+        (Cause::Interrupted, Some(true))
+    );
 }
 
 // P37: an agent that does not react was not interrupted, and the outcome says so. One that was not heard yet is not even
 // asked: it would not notice.
 #[tokio::test]
 async fn an_interrupt_without_an_answer_is_not_acknowledged() {
-    for script in ["read\ninit\ntext half\nhang", "read\nread\npid-file $DIR/early\nhang"] {
+    for script in [
+        "read\ninit\ntext half\nhang",
+        "read\nread\npid-file $DIR/early\nhang",
+    ] {
         let rig = Rig::new(script).grace_ms(300);
         let session = rig.start();
         session.remote().interrupt();
         let seen = finish(session).await;
-        assert_eq!((seen.turn().outcome.cause, acknowledged(&seen.turn().outcome)), (Cause::Interrupted, Some(false)));
-        assert!(!rig.path("early").exists(), "an interrupt came before the agent had said anything");
+        assert_eq!(
+            (
+                seen.turn().outcome.cause,
+                acknowledged(&seen.turn().outcome)
+            ),
+            (Cause::Interrupted, Some(false))
+        );
+        assert!(
+            !rig.path("early").exists(),
+            "an interrupt came before the agent had said anything"
+        );
     }
 }
 
@@ -59,20 +84,30 @@ async fn a_turn_that_finished_first_is_completed() {
     let read = read_until(&mut session, is_text).await;
     session.remote().interrupt();
     let seen = finish_after(read, session).await;
-    assert_eq!((seen.outcome().cause, seen.turn().text.as_str()), (Cause::Completed, "hi"));
+    assert_eq!(
+        (seen.outcome().cause, seen.turn().text.as_str()),
+        (Cause::Completed, "hi")
+    );
 }
 
 // P36: the next turn of the same process is not touched by the interrupt of the last one.
 #[tokio::test]
 async fn a_turn_after_an_interrupt_is_a_turn_of_its_own() {
-    let mut rig =
-        Rig::new("read\ninit\ntext one\nanswer-interrupt\nread-user\ninit\ntext two\nresult two\nread-until-eof");
+    let mut rig = Rig::new(
+        "read\ninit\ntext one\nanswer-interrupt\nread-user\ninit\ntext two\nresult two\nread-until-eof",
+    );
     rig.spec.after_turn = AfterTurn::Wait;
     let mut session = rig.start();
     let mut read = read_until(&mut session, is_text).await;
     session.remote().interrupt();
     session.remote().send("And now?").unwrap();
-    read.extend(read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(turn) if turn.text == "two")).await);
+    read.extend(
+        read_until(
+            &mut session,
+            |kind| matches!(kind, EventKind::TurnEnded(turn) if turn.text == "two"),
+        )
+        .await,
+    );
     session.remote().stop();
     let seen = finish_after(read, session).await;
     let causes: Vec<Cause> = seen.turns().iter().map(|turn| turn.outcome.cause).collect();
@@ -87,18 +122,35 @@ async fn messages_wait_their_turn() {
     let mut session = rig.start();
     session.remote().send("two").unwrap();
     session.remote().send("three").unwrap();
-    let third = |events: &[ostler::Event]| events.iter().filter(|e| matches!(e.kind, EventKind::TurnEnded(_))).count() == 3;
+    let third = |events: &[ostler::Event]| {
+        events
+            .iter()
+            .filter(|e| matches!(e.kind, EventKind::TurnEnded(_)))
+            .count()
+            == 3
+    };
     let mut read = Vec::new();
     while !third(&read) {
         read.extend(read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await);
     }
     session.remote().stop();
     let seen = finish_after(read, session).await;
-    assert!(seen.turns().iter().all(|turn| turn.outcome.is_success() && turn.text == "hi"));
+    assert!(
+        seen.turns()
+            .iter()
+            .all(|turn| turn.outcome.is_success() && turn.text == "hi")
+    );
     // P21: the agent's totals grow with the session; a turn is charged its own part.
-    let outputs: Vec<_> = seen.turns().iter().map(|turn| turn.usage.as_ref().and_then(|usage| usage.output)).collect();
+    let outputs: Vec<_> = seen
+        .turns()
+        .iter()
+        .map(|turn| turn.usage.as_ref().and_then(|usage| usage.output))
+        .collect();
     assert_eq!(outputs, [Some(25); 3]);
-    assert_eq!(seen.ended().usage.as_ref().and_then(|usage| usage.output), Some(75));
+    assert_eq!(
+        seen.ended().usage.as_ref().and_then(|usage| usage.output),
+        Some(75)
+    );
 }
 
 // S3-41: what cannot be delivered is named.
@@ -110,8 +162,10 @@ async fn a_message_that_comes_too_late_is_refused() {
     session.remote().send("waits").unwrap();
     session.remote().stop();
     let seen = finish_after(read, session).await;
-    let refused: Vec<_> =
-        seen.whats().filter(|kind| matches!(kind, EventKind::Refused(it) if it.request == "send")).collect();
+    let refused: Vec<_> = seen
+        .whats()
+        .filter(|kind| matches!(kind, EventKind::Refused(it) if it.request == "send"))
+        .collect();
     assert_eq!(refused.len(), 1);
 }
 
@@ -126,10 +180,19 @@ async fn a_result_with_a_running_background_task_is_not_the_end() {
     ));
     let seen = rig.run().await;
     let texts: Vec<&str> = seen.turns().iter().map(|turn| turn.text.as_str()).collect();
-    assert_eq!((texts, seen.outcome().cause), (vec!["first", "second"], Cause::Completed));
+    assert_eq!(
+        (texts, seen.outcome().cause),
+        (vec!["first", "second"], Cause::Completed)
+    );
     let origins: Vec<Origin> = seen
         .whats()
-        .filter_map(|kind| if let EventKind::TurnStarted(turn) = kind { Some(turn.origin) } else { None })
+        .filter_map(|kind| {
+            if let EventKind::TurnStarted(turn) = kind {
+                Some(turn.origin)
+            } else {
+                None
+            }
+        })
         .collect();
     assert_eq!(origins, [Origin::Caller, Origin::Agent]);
     assert!(
@@ -138,7 +201,9 @@ async fn a_result_with_a_running_background_task_is_not_the_end() {
     );
     let answer = rig.text("stdin").lines().last().unwrap().to_owned();
     assert!(
-        answer.contains("\"control_response\"") && answer.contains("\"late\"") && answer.contains("deny"),
+        answer.contains("\"control_response\"")
+            && answer.contains("\"late\"")
+            && answer.contains("deny"),
         "{answer}"
     );
     assert!(rig.path("eof").exists() && seen.ended().exit_code == Some(0));
@@ -150,7 +215,10 @@ async fn a_background_task_that_never_ends_is_cut() {
     let mut rig = Rig::new("read\ninit\ntask-started b1\ntext first\nresult first\nread-until-eof");
     rig.spec.limits.wall = Some(Duration::from_millis(700));
     let seen = rig.run().await;
-    assert_eq!((seen.outcome().cause, seen.notices("background_cut").len()), (Cause::Completed, 1));
+    assert_eq!(
+        (seen.outcome().cause, seen.notices("background_cut").len()),
+        (Cause::Completed, 1)
+    );
 }
 
 // P46, P50: a question in the middle of a turn is answered with no, whatever it is; the agent is not left waiting.
@@ -164,17 +232,33 @@ async fn questions_are_answered_and_never_with_yes() {
     let seen = rig.run().await;
     assert_eq!(seen.outcome().cause, Cause::Completed);
     let stdin = rig.text("stdin");
-    let answers: Vec<&str> = stdin.lines().filter(|line| line.contains("control_response")).collect();
-    assert!(answers.len() == 2 && answers[0].contains("deny") && answers[1].contains("error"), "{answers:?}");
+    let answers: Vec<&str> = stdin
+        .lines()
+        .filter(|line| line.contains("control_response"))
+        .collect();
+    assert!(
+        answers.len() == 2 && answers[0].contains("deny") && answers[1].contains("error"),
+        "{answers:?}"
+    );
     assert!(!stdin.contains("allow\""), "{stdin}");
 }
 
 // S3-23, S2-23: the states of a good run, in order.
 #[tokio::test]
 async fn a_good_run_goes_through_its_states() {
-    let seen = Rig::new("read\ninit\ntext hi\nresult hi\nread-until-eof").run().await;
-    let states: Vec<SessionState> =
-        seen.whats().filter_map(|kind| if let EventKind::State(state) = kind { Some(state.to) } else { None }).collect();
+    let seen = Rig::new("read\ninit\ntext hi\nresult hi\nread-until-eof")
+        .run()
+        .await;
+    let states: Vec<SessionState> = seen
+        .whats()
+        .filter_map(|kind| {
+            if let EventKind::State(state) = kind {
+                Some(state.to)
+            } else {
+                None
+            }
+        })
+        .collect();
     use SessionState::{Ended, Idle, Starting, Stopping, Working};
     assert_eq!(states, [Starting, Working, Idle, Stopping, Ended]);
 }
@@ -183,16 +267,25 @@ async fn a_good_run_goes_through_its_states() {
 // and the system's error.
 #[tokio::test]
 async fn a_broken_stdin_is_reported() {
-    let mut rig = Rig::new("init\ntext hi\nhang").behind("#!/bin/sh\nexec $FAKE \"$@\" < /dev/null\n").grace_ms(200);
+    let mut rig = Rig::new("init\ntext hi\nhang")
+        .behind("#!/bin/sh\nexec $FAKE \"$@\" < /dev/null\n")
+        .grace_ms(200);
     // More than a pipe holds: it cannot have been written before the other end was closed.
     rig.spec.prompt = "x".repeat(1 << 20);
     let mut session = rig.start();
-    let lost = |kind: &EventKind| matches!(kind, EventKind::Notice(notice) if notice.code == "input_lost");
+    let lost =
+        |kind: &EventKind| matches!(kind, EventKind::Notice(notice) if notice.code == "input_lost");
     let read = crate::rig::read_until(&mut session, lost).await;
     session.remote().stop();
     let seen = crate::rig::finish_after(read, session).await;
-    let [notice] = seen.notices("input_lost")[..] else { panic!("{:?}", seen.notices("input_lost")) };
+    let [notice] = seen.notices("input_lost")[..] else {
+        panic!("{:?}", seen.notices("input_lost"))
+    };
     for part in ["stdin of claude", "Broken pipe", "no message reaches it"] {
-        assert!(notice.message.contains(part), "no {part:?} in: {}", notice.message);
+        assert!(
+            notice.message.contains(part),
+            "no {part:?} in: {}",
+            notice.message
+        );
     }
 }

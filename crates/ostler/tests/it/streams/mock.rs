@@ -24,7 +24,10 @@ fn mock() -> Arc<dyn Agent> {
 }
 
 fn asking(script: Option<&str>) -> Spec {
-    let mut spec = Spec { prompt: "hello".into(), ..Spec::default() };
+    let mut spec = Spec {
+        prompt: "hello".into(),
+        ..Spec::default()
+    };
     if let Some(path) = script {
         spec.settings.set("script", path);
     }
@@ -33,7 +36,18 @@ fn asking(script: Option<&str>) -> Spec {
 
 async fn play(script: &str, limits: ostler::Limits) -> Seen {
     let agent = MockAgent::playing(Events::parse(script).unwrap());
-    finish(agent.start(&host(&[]), Spec { limits, ..asking(None) }).unwrap()).await
+    finish(
+        agent
+            .start(
+                &host(&[]),
+                Spec {
+                    limits,
+                    ..asking(None)
+                },
+            )
+            .unwrap(),
+    )
+    .await
 }
 
 // S2-22, S4-46, S2-3
@@ -45,9 +59,28 @@ async fn a_script_file_is_played() {
     let session = mock().start(&host(&[]), asking(path.to_str())).unwrap();
     assert_eq!(session.pid(), None);
     let seen = finish(session).await;
-    assert_eq!((seen.outcome().cause, seen.turn().text.as_str()), (Cause::Completed, "done"));
-    let words: Vec<&str> = seen.whats().map(EventKind::as_str).filter(|word| *word != "state").collect();
-    assert_eq!(words, ["turn_started", "started", "text", "tool_call", "tool_result", "text", "turn_ended", "ended"]);
+    assert_eq!(
+        (seen.outcome().cause, seen.turn().text.as_str()),
+        (Cause::Completed, "done")
+    );
+    let words: Vec<&str> = seen
+        .whats()
+        .map(EventKind::as_str)
+        .filter(|word| *word != "state")
+        .collect();
+    assert_eq!(
+        words,
+        [
+            "turn_started",
+            "started",
+            "text",
+            "tool_call",
+            "tool_result",
+            "text",
+            "turn_ended",
+            "ended"
+        ]
+    );
 }
 
 // S3-17: a script that is not there, or is none, is a wrong setting.
@@ -65,15 +98,20 @@ async fn a_wrong_script_is_a_wrong_setting() {
 // P37, S4-8: it hangs on command, is interrupted, and runs into limits like any other.
 #[tokio::test]
 async fn a_hanging_script_can_be_ended() {
-    let hang =
-        "{\"type\":\"text\",\"kind\":\"reply\",\"text\":\"half\",\"delta\":false,\"message\":\"m\"}\n{\"hang\":true}";
+    let hang = "{\"type\":\"text\",\"kind\":\"reply\",\"text\":\"half\",\"delta\":false,\"message\":\"m\"}\n{\"hang\":true}";
     let agent = MockAgent::playing(Events::parse(hang).unwrap());
     let mut session = agent.start(&host(&[]), asking(None)).unwrap();
     let read = read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
     session.remote().interrupt();
     let seen = finish_after(read, session).await;
-    assert_eq!((seen.outcome().cause, seen.turn().text.as_str()), (Cause::Interrupted, "half"));
-    let limits = ostler::Limits { wall: Some(Duration::from_millis(100)), ..ostler::Limits::default() };
+    assert_eq!(
+        (seen.outcome().cause, seen.turn().text.as_str()),
+        (Cause::Interrupted, "half")
+    );
+    let limits = ostler::Limits {
+        wall: Some(Duration::from_millis(100)),
+        ..ostler::Limits::default()
+    };
     assert_eq!(play(hang, limits).await.outcome().cause, Cause::WallLimit);
 }
 
@@ -81,7 +119,10 @@ async fn a_hanging_script_can_be_ended() {
 #[tokio::test]
 async fn a_script_may_forge_nothing() {
     let forged = "{\"type\":\"ended\",\"outcome\":{\"status\":\"success\",\"cause\":\"completed\",\"message\":\"\"},\"exit_code\":0,\"signal\":null}";
-    let limits = ostler::Limits { idle: Some(Duration::from_millis(200)), ..ostler::Limits::default() };
+    let limits = ostler::Limits {
+        idle: Some(Duration::from_millis(200)),
+        ..ostler::Limits::default()
+    };
     let seen = play(forged, limits).await;
     assert_eq!(seen.unreadable().len(), 1);
     assert!(!seen.outcome().is_success());

@@ -14,7 +14,8 @@ fn printing(bytes: &[u8]) -> Rig {
 }
 
 fn output() -> Vec<u8> {
-    let mut bytes = b"banner\r\n\xff\xfe\x00 broken\n\n{\"type\":\"system\",\"subtype\":\"init\"}\n".to_vec();
+    let mut bytes =
+        b"banner\r\n\xff\xfe\x00 broken\n\n{\"type\":\"system\",\"subtype\":\"init\"}\n".to_vec();
     bytes.extend_from_slice(&[b'x'; 100_000]);
     bytes.extend_from_slice(
         b"\n{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"result\":\"hi\"}\nno newline",
@@ -30,7 +31,10 @@ async fn the_raw_log_is_what_the_agent_printed() {
     std::fs::write(rig.path("raw"), "what an earlier run left ".repeat(10_000)).unwrap();
     let seen = rig.run().await;
     assert_eq!(seen.outcome().cause, Cause::Completed);
-    assert!(rig.read("raw") == output(), "the raw log differs from what was printed");
+    assert!(
+        rig.read("raw") == output(),
+        "the raw log differs from what was printed"
+    );
 }
 
 // S4-17: prompts and answers are nobody else's business.
@@ -39,7 +43,14 @@ async fn the_raw_log_is_private() {
     let mut rig = printing(&output());
     rig.spec.raw_log = Some(rig.path("raw"));
     rig.run().await;
-    assert_eq!(std::fs::metadata(rig.path("raw")).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(
+        std::fs::metadata(rig.path("raw"))
+            .unwrap()
+            .permissions()
+            .mode()
+            & 0o777,
+        0o600
+    );
 }
 
 // S4-47: one notice, however much is printed, and the run goes on.
@@ -49,7 +60,11 @@ async fn a_raw_log_that_cannot_be_written_does_not_break_the_run() {
         let mut rig = printing(&output());
         rig.spec.raw_log = Some(log.into());
         let seen = rig.run().await;
-        assert_eq!((seen.outcome().cause, seen.turn().text.as_str()), (Cause::Completed, "hi"), "{log}");
+        assert_eq!(
+            (seen.outcome().cause, seen.turn().text.as_str()),
+            (Cause::Completed, "hi"),
+            "{log}"
+        );
         assert_eq!(seen.notices("raw_log_failed").len(), 1, "{log}");
     }
 }
@@ -62,7 +77,10 @@ async fn a_raw_log_can_be_replayed() {
     );
     rig.spec.raw_log = Some(rig.path("raw"));
     let seen = rig.run().await;
-    let mut replay = Replay::new(Agents::builtin().get("claude").unwrap().dialect(), &rig.spec);
+    let mut replay = Replay::new(
+        Agents::builtin().get("claude").unwrap().dialect(),
+        &rig.spec,
+    );
     let mut events = Vec::new();
     for piece in rig.read("raw").chunks(13) {
         events.extend(replay.push(piece));

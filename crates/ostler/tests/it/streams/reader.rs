@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ostler::event::{SessionState, EventKind};
+use ostler::event::{EventKind, SessionState};
 use ostler::{Cause, Reading};
 use ostler_testkit::processes;
 
@@ -17,9 +17,16 @@ async fn last_words_wait_for_a_late_reader() {
     let session = rig.start();
     until("the agent runs", || session.pid().is_some()).await;
     until("the agent is gone", || left(session.id()).is_empty()).await;
-    until("the session has ended", || session.status().state == SessionState::Ended).await;
+    until("the session has ended", || {
+        session.status().state == SessionState::Ended
+    })
+    .await;
     let seen = finish(session).await;
-    assert_eq!(seen.notices("unknown_message").len(), LINES, "output was lost");
+    assert_eq!(
+        seen.notices("unknown_message").len(),
+        LINES,
+        "output was lost"
+    );
     assert_eq!(seen.outcome().cause, Cause::AgentDied);
 }
 
@@ -33,7 +40,10 @@ async fn a_reader_that_does_not_read_costs_no_memory() {
     // Another one follows until more has come than may be in memory.
     let (mut other, mut seq) = (session.events(1), 0);
     while seq < 8_000 {
-        match tokio::time::timeout(LONG, other.next()).await.expect("no event for a long time") {
+        match tokio::time::timeout(LONG, other.next())
+            .await
+            .expect("no event for a long time")
+        {
             Some(Reading::Event(event)) => seq = event.seq,
             Some(Reading::Gap { to, .. }) => seq = to,
             None => panic!("the session ended after {seq} events"),
@@ -64,5 +74,11 @@ async fn a_slow_reader_gets_everything() {
         events.push(event);
     }
     crate::rig::check_stream(&events);
-    assert_eq!(events.iter().filter(|event| matches!(event.kind, EventKind::Text(_))).count(), 3000);
+    assert_eq!(
+        events
+            .iter()
+            .filter(|event| matches!(event.kind, EventKind::Text(_)))
+            .count(),
+        3000
+    );
 }

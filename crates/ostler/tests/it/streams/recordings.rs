@@ -12,9 +12,14 @@ fn recordings() -> Vec<(String, PathBuf)> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/claude");
     let scenario = |entry: std::fs::DirEntry| {
         let file = entry.path().join("stdout.jsonl");
-        file.is_file().then(|| (entry.file_name().into_string().unwrap(), file))
+        file.is_file()
+            .then(|| (entry.file_name().into_string().unwrap(), file))
     };
-    let mut found: Vec<_> = std::fs::read_dir(folder).unwrap().flatten().filter_map(scenario).collect();
+    let mut found: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .flatten()
+        .filter_map(scenario)
+        .collect();
     found.sort();
     assert!(found.len() > 20, "the recordings are not there");
     found
@@ -69,8 +74,9 @@ async fn a_process_tells_the_same_as_its_recording() {
 // P21: a message of several lines (a thought, a text, a tool call) repeats its tokens on each; the result's count.
 #[tokio::test]
 async fn the_tokens_of_a_recording_are_those_of_its_result() {
-    for (name, file) in
-        recordings().into_iter().filter(|(name, _)| ["tool", "think", "partial"].contains(&name.as_str()))
+    for (name, file) in recordings()
+        .into_iter()
+        .filter(|(name, _)| ["tool", "think", "partial"].contains(&name.as_str()))
     {
         let text = std::fs::read_to_string(&file).unwrap();
         let result: serde_json::Value = text
@@ -80,12 +86,30 @@ async fn the_tokens_of_a_recording_are_those_of_its_result() {
             .unwrap();
         let sum = |field: &str| {
             let models = result["modelUsage"].as_object().unwrap();
-            models.values().map(|model| model[field].as_u64().unwrap()).sum::<u64>()
+            models
+                .values()
+                .map(|model| model[field].as_u64().unwrap())
+                .sum::<u64>()
         };
-        let seen = Rig::new(format!("read\nfile {}\nread-until-eof", file.display())).run().await;
-        for usage in [seen.turn().usage.as_ref().unwrap(), seen.ended().usage.as_ref().unwrap()] {
-            let counted = [usage.input, usage.output, usage.cache_read, usage.cache_write];
-            let fields = ["inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens"];
+        let seen = Rig::new(format!("read\nfile {}\nread-until-eof", file.display()))
+            .run()
+            .await;
+        for usage in [
+            seen.turn().usage.as_ref().unwrap(),
+            seen.ended().usage.as_ref().unwrap(),
+        ] {
+            let counted = [
+                usage.input,
+                usage.output,
+                usage.cache_read,
+                usage.cache_write,
+            ];
+            let fields = [
+                "inputTokens",
+                "outputTokens",
+                "cacheReadInputTokens",
+                "cacheCreationInputTokens",
+            ];
             assert_eq!(counted, fields.map(|field| Some(sum(field))), "{name}");
             assert_eq!(usage.cost_usd, result["total_cost_usd"].as_f64(), "{name}");
         }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ostler::event::{Level, EventKind};
+use ostler::event::{EventKind, Level};
 use ostler::{Agent, Agents, ApiAgent, Cause, Probed, Script, Spec, Tool, ToolFuture};
 
 use crate::rig::{Seen, finish, finish_after, host, read_until};
@@ -13,7 +13,11 @@ fn scripted() -> Arc<dyn Agent> {
 }
 
 fn asking(dir: &Path) -> Spec {
-    Spec { prompt: "hello".into(), dir: Some(dir.into()), ..Spec::default() }
+    Spec {
+        prompt: "hello".into(),
+        dir: Some(dir.into()),
+        ..Spec::default()
+    }
 }
 
 async fn play(script: &str, dir: &Path) -> Seen {
@@ -26,34 +30,70 @@ async fn play(script: &str, dir: &Path) -> Seen {
 async fn without_a_script_it_shows_what_ostler_does() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("a-file.txt"), "x").unwrap();
-    assert!(matches!(scripted().probe(&host(&[])).await, Probed::Ready { path: None, .. }));
+    assert!(matches!(
+        scripted().probe(&host(&[])).await,
+        Probed::Ready { path: None, .. }
+    ));
     let seen = finish(scripted().start(&host(&[]), asking(dir.path())).unwrap()).await;
     assert_eq!(seen.outcome().cause, Cause::Completed);
     assert!(seen.turn().text.contains("hello"));
-    let listed = seen.whats().find_map(|kind| if let EventKind::ToolResult(result) = kind { Some(result) } else { None });
-    assert!(listed.is_some_and(|result| result.ok && result.output.contains("a-file.txt")), "the tool really ran");
+    let listed = seen.whats().find_map(|kind| {
+        if let EventKind::ToolResult(result) = kind {
+            Some(result)
+        } else {
+            None
+        }
+    });
+    assert!(
+        listed.is_some_and(|result| result.ok && result.output.contains("a-file.txt")),
+        "the tool really ran"
+    );
 }
 
 #[tokio::test]
 async fn a_directory_brings_its_own_script() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join(".ostler")).unwrap();
-    std::fs::write(dir.path().join(".ostler/script.toml"), "[[reply]]\ntext = \"from the directory\"").unwrap();
+    std::fs::write(
+        dir.path().join(".ostler/script.toml"),
+        "[[reply]]\ntext = \"from the directory\"",
+    )
+    .unwrap();
     // Issue 14, break 1: nobody has trusted it, and the library does not by itself.
     let seen = finish(scripted().start(&host(&[]), asking(dir.path())).unwrap()).await;
-    assert!(!seen.turn().text.contains("from the directory"), "{}", seen.turn().text);
-    let notices: Vec<_> =
-        seen.whats().filter_map(|kind| if let EventKind::Notice(it) = kind { Some(it) } else { None }).collect();
     assert!(
-        notices.iter().any(|it| it.code == "workspace_untrusted" && it.message.contains("script.toml")),
+        !seen.turn().text.contains("from the directory"),
+        "{}",
+        seen.turn().text
+    );
+    let notices: Vec<_> = seen
+        .whats()
+        .filter_map(|kind| {
+            if let EventKind::Notice(it) = kind {
+                Some(it)
+            } else {
+                None
+            }
+        })
+        .collect();
+    assert!(
+        notices
+            .iter()
+            .any(|it| it.code == "workspace_untrusted" && it.message.contains("script.toml")),
         "{notices:?}"
     );
-    let trusting = || host(&[]).with_workspace(ostler::trust::WorkspaceTrust::trusting(dir.path()).unwrap());
+    let trusting =
+        || host(&[]).with_workspace(ostler::trust::WorkspaceTrust::trusting(dir.path()).unwrap());
     let seen = finish(scripted().start(&trusting(), asking(dir.path())).unwrap()).await;
     assert_eq!(seen.turn().text, "from the directory");
     std::fs::write(dir.path().join(".ostler/script.toml"), "[[replay]]").unwrap();
-    let wrong = scripted().start(&trusting(), asking(dir.path())).unwrap_err();
-    assert!(wrong.key == "script" && wrong.why.contains("replay"), "{wrong}");
+    let wrong = scripted()
+        .start(&trusting(), asking(dir.path()))
+        .unwrap_err();
+    assert!(
+        wrong.key == "script" && wrong.why.contains("replay"),
+        "{wrong}"
+    );
 }
 
 // S2-17, S2-21
@@ -76,21 +116,44 @@ async fn a_change_is_really_made_and_a_denied_call_is_told() {
         text = "That is not mine to read."
         usage = { input = 30, output = 5 }"#;
     let seen = play(script, dir.path()).await;
-    assert_eq!(std::fs::read_to_string(dir.path().join("a.txt")).unwrap(), "one\nthree\n");
-    assert_eq!((seen.outcome().cause, seen.turn().text.as_str()), (Cause::Denied, "That is not mine to read."));
-    assert!(!seen.whats().any(|kind| format!("{kind:?}").contains("canary")));
+    assert_eq!(
+        std::fs::read_to_string(dir.path().join("a.txt")).unwrap(),
+        "one\nthree\n"
+    );
+    assert_eq!(
+        (seen.outcome().cause, seen.turn().text.as_str()),
+        (Cause::Denied, "That is not mine to read.")
+    );
+    assert!(
+        !seen
+            .whats()
+            .any(|kind| format!("{kind:?}").contains("canary"))
+    );
     let usage = seen.turn().usage.clone().unwrap();
-    assert_eq!((usage.input, usage.cache_read, usage.output, usage.cost_usd), (Some(60), Some(10), Some(15), None));
-    let unknown = seen.whats().any(|kind| matches!(kind, EventKind::ToolResult(r) if r.output.starts_with("unknown_tool")));
+    assert_eq!(
+        (usage.input, usage.cache_read, usage.output, usage.cost_usd),
+        (Some(60), Some(10), Some(15), None)
+    );
+    let unknown = seen.whats().any(
+        |kind| matches!(kind, EventKind::ToolResult(r) if r.output.starts_with("unknown_tool")),
+    );
     assert!(unknown, "an unknown tool is answered, not fatal");
 }
 
 #[tokio::test]
 async fn a_script_that_does_not_fit_says_so() {
     let dir = tempfile::tempdir().unwrap();
-    let seen = play("[[reply]]\nwhen = { prompt = \"goodbye\" }\ntext = \"bye\"", dir.path()).await;
+    let seen = play(
+        "[[reply]]\nwhen = { prompt = \"goodbye\" }\ntext = \"bye\"",
+        dir.path(),
+    )
+    .await;
     assert_eq!(seen.outcome().cause, Cause::BadRequest);
-    assert!(seen.outcome().message.contains("hello"), "{}", seen.outcome().message);
+    assert!(
+        seen.outcome().message.contains("hello"),
+        "{}",
+        seen.outcome().message
+    );
 }
 
 #[tokio::test]
@@ -98,13 +161,26 @@ async fn errors_and_endings_can_be_scripted() {
     let dir = tempfile::tempdir().unwrap();
     for (reply, cause) in [
         ("error = { status = 401, message = \"no\" }", Cause::Auth),
-        ("error = { status = 429, message = \"slow down\" }", Cause::RateLimit),
-        ("error = { status = 404, message = \"no such model\" }", Cause::BadRequest),
+        (
+            "error = { status = 429, message = \"slow down\" }",
+            Cause::RateLimit,
+        ),
+        (
+            "error = { status = 404, message = \"no such model\" }",
+            Cause::BadRequest,
+        ),
         ("text = \"half\"\ncut = true", Cause::Network),
         ("text = \"half\"\nfinish = \"length\"", Cause::OutputLimit),
         ("text = \"no\"\nfinish = \"content_filter\"", Cause::Refused),
     ] {
-        assert_eq!(play(&format!("[[reply]]\n{reply}"), dir.path()).await.outcome().cause, cause, "{reply}");
+        assert_eq!(
+            play(&format!("[[reply]]\n{reply}"), dir.path())
+                .await
+                .outcome()
+                .cause,
+            cause,
+            "{reply}"
+        );
     }
 }
 
@@ -121,10 +197,20 @@ async fn a_script_can_end_a_turn_with_any_cause() {
         ending = { cause = \"needs_input\", message = \"I got: {result}\", hint = \"Say more.\" }";
     let seen = play(script, dir.path()).await;
     let outcome = seen.outcome();
-    assert_eq!((outcome.cause, outcome.hint.as_deref()), (Cause::NeedsInput, Some("Say more.")));
-    assert!(outcome.message.starts_with("I got: ") && outcome.message.contains("forty-two"), "{}", outcome.message);
+    assert_eq!(
+        (outcome.cause, outcome.hint.as_deref()),
+        (Cause::NeedsInput, Some("Say more."))
+    );
+    assert!(
+        outcome.message.starts_with("I got: ") && outcome.message.contains("forty-two"),
+        "{}",
+        outcome.message
+    );
     assert_eq!(seen.turn().text, "That is not what I need.");
-    for (ending, why) in [("{ cause = \"completed\" }", "completed"), ("{ cause = \"tired\" }", "tired")] {
+    for (ending, why) in [
+        ("{ cause = \"completed\" }", "completed"),
+        ("{ cause = \"tired\" }", "tired"),
+    ] {
         let error = Script::parse(&format!("[[reply]]\nending = {ending}")).unwrap_err();
         assert!(error.contains(why), "{error}");
     }
@@ -134,13 +220,15 @@ async fn a_script_can_end_a_turn_with_any_cause() {
 #[tokio::test]
 async fn an_overloaded_model_is_asked_again() {
     let dir = tempfile::tempdir().unwrap();
-    let script =
-        "[[reply]]\nerror = { status = 503 }\n[[reply]]\nerror = { status = 429 }\n[[reply]]\ntext = \"there\"";
+    let script = "[[reply]]\nerror = { status = 503 }\n[[reply]]\nerror = { status = 429 }\n[[reply]]\ntext = \"there\"";
     let agent = ApiAgent::playing(Script::parse(script).unwrap());
     let mut spec = asking(dir.path());
     spec.settings.set("retries", "2");
     let seen = finish(agent.start(&host(&[]), spec).unwrap()).await;
-    assert_eq!((seen.outcome().cause, seen.replies().concat().as_str()), (Cause::Completed, "there"));
+    assert_eq!(
+        (seen.outcome().cause, seen.replies().concat().as_str()),
+        (Cause::Completed, "there")
+    );
     let retry = |kind: &&EventKind| matches!(kind, EventKind::Notice(n) if n.code == "retrying" && n.level == Level::Warning);
     assert_eq!(seen.whats().filter(retry).count(), 2);
 }
@@ -149,13 +237,20 @@ async fn an_overloaded_model_is_asked_again() {
 #[tokio::test]
 async fn a_hanging_model_can_be_interrupted() {
     let dir = tempfile::tempdir().unwrap();
-    let agent = ApiAgent::playing(Script::parse("[[reply]]\ntext = \"half\"\nhang = true").unwrap());
+    let agent =
+        ApiAgent::playing(Script::parse("[[reply]]\ntext = \"half\"\nhang = true").unwrap());
     let mut session = agent.start(&host(&[]), asking(dir.path())).unwrap();
     let read = read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
     session.remote().interrupt();
     let seen = finish_after(read, session).await;
-    assert_eq!((seen.outcome().cause, seen.turn().text.as_str()), (Cause::Interrupted, "half"));
-    assert_eq!(seen.outcome().detail.as_ref().and_then(|d| d.acknowledged), Some(true));
+    assert_eq!(
+        (seen.outcome().cause, seen.turn().text.as_str()),
+        (Cause::Interrupted, "half")
+    );
+    assert_eq!(
+        seen.outcome().detail.as_ref().and_then(|d| d.acknowledged),
+        Some(true)
+    );
 }
 
 struct Slow;
@@ -181,13 +276,22 @@ async fn a_tool_of_ones_own_runs_and_is_called_off() {
     let script = "[[reply]]\ncalls = [{ tool = \"list_files\" }, { tool = \"slow\" }]";
     let agent = ApiAgent::playing(Script::parse(script).unwrap()).tool(Slow);
     let mut session = agent.start(&host(&[]), asking(dir.path())).unwrap();
-    let read = read_until(&mut session, |kind| matches!(kind, EventKind::ToolResult(_))).await;
+    let read = read_until(&mut session, |kind| {
+        matches!(kind, EventKind::ToolResult(_))
+    })
+    .await;
     session.remote().interrupt();
     let seen = finish_after(read, session).await;
     assert_eq!(seen.outcome().cause, Cause::Interrupted);
     let results: Vec<bool> = seen
         .whats()
-        .filter_map(|kind| if let EventKind::ToolResult(result) = kind { Some(result.ok) } else { None })
+        .filter_map(|kind| {
+            if let EventKind::ToolResult(result) = kind {
+                Some(result.ok)
+            } else {
+                None
+            }
+        })
         .collect();
     assert_eq!(results, [true, false], "each call has its result");
 }
@@ -199,7 +303,13 @@ async fn tools_can_be_limited_and_a_wrong_name_is_named() {
     let started = |spec: Spec| async {
         let seen = finish(agent.start(&host(&[]), spec).unwrap()).await;
         seen.whats()
-            .find_map(|kind| if let EventKind::Started(started) = kind { Some(started.tools.clone()) } else { None })
+            .find_map(|kind| {
+                if let EventKind::Started(started) = kind {
+                    Some(started.tools.clone())
+                } else {
+                    None
+                }
+            })
             .unwrap()
     };
     let mut spec = asking(dir.path());
@@ -220,5 +330,11 @@ async fn tools_can_be_limited_and_a_wrong_name_is_named() {
 async fn a_directory_that_is_not_there_is_a_named_ending() {
     let seen = play("[[reply]]\ntext = \"x\"", Path::new("/nowhere/at/all")).await;
     assert_eq!(seen.outcome().cause, Cause::BadRequest);
-    assert_eq!(seen.outcome().detail.as_ref().and_then(|d| d.spawn.as_deref()), Some("bad_directory"));
+    assert_eq!(
+        seen.outcome()
+            .detail
+            .as_ref()
+            .and_then(|d| d.spawn.as_deref()),
+        Some("bad_directory")
+    );
 }

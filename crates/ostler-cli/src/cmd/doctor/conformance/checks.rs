@@ -29,7 +29,12 @@ const ANSWER: &str = "One two three four five six.";
 
 /// All of them, in the order in which they are tried.
 pub(super) const CHECKS: &[Check] = &[
-    Check { name: "text", applies: ALWAYS, script: |_| Script::always(ANSWER), run: |trial| Box::pin(text(trial)) },
+    Check {
+        name: "text",
+        applies: ALWAYS,
+        script: |_| Script::always(ANSWER),
+        run: |trial| Box::pin(text(trial)),
+    },
     Check {
         name: "deltas",
         applies: |able| able.stream_text,
@@ -55,19 +60,30 @@ pub(super) const CHECKS: &[Check] = &[
         script: |offline| tool(offline, "touch made"),
         run: |trial| Box::pin(called(trial)),
     },
-    Check { name: "usage", applies: ALWAYS, script: |_| Script::always(ANSWER), run: |trial| Box::pin(usage(trial)) },
+    Check {
+        name: "usage",
+        applies: ALWAYS,
+        script: |_| Script::always(ANSWER),
+        run: |trial| Box::pin(usage(trial)),
+    },
     Check {
         name: "auth error",
         applies: ALWAYS,
         script: |_| {
-            Script::new().rule(Rule::any().answer(Answer::error(401, "authentication_error", "invalid api key")))
+            Script::new().rule(Rule::any().answer(Answer::error(
+                401,
+                "authentication_error",
+                "invalid api key",
+            )))
         },
         run: |trial| Box::pin(unauthorized(trial)),
     },
     Check {
         name: "interrupt",
         applies: |able| able.interrupt,
-        script: |_| Script::new().rule(Rule::any().answer(Answer::text(ANSWER).deltas(6).hang_after(3))),
+        script: |_| {
+            Script::new().rule(Rule::any().answer(Answer::text(ANSWER).deltas(6).hang_after(3)))
+        },
         run: |trial| Box::pin(interrupt(trial)),
     },
     Check {
@@ -82,7 +98,11 @@ fn tool(offline: &Offline, line: &str) -> Script {
     let (name, input) = (offline.shell)(line);
     Script::new()
         .rule(Rule::on_tool_result().text("Done."))
-        .rule(Rule::on_text("PROMPT").with_tools().answer(Answer::tool(name, input)))
+        .rule(
+            Rule::on_text("PROMPT")
+                .with_tools()
+                .answer(Answer::tool(name, input)),
+        )
         .rule(Rule::any().text("Done."))
 }
 
@@ -93,8 +113,14 @@ fn expect(right: bool, wrong: impl FnOnce() -> String) -> Result<(), String> {
 async fn text(trial: &Trial<'_>) -> Result<Vec<Ran>, String> {
     let ran = trial.run(trial.spec("PROMPT")).await?;
     let answer = &ran.ended_with(Cause::Completed)?.text;
-    expect(answer.trim() == ANSWER, || format!("the answer is {answer:?}"))?;
-    let asked = trial.server.requests().iter().any(|request| request.last_user_text().contains("PROMPT"));
+    expect(answer.trim() == ANSWER, || {
+        format!("the answer is {answer:?}")
+    })?;
+    let asked = trial
+        .server
+        .requests()
+        .iter()
+        .any(|request| request.last_user_text().contains("PROMPT"));
     expect(asked, || "the prompt never reached the model".to_owned())?;
     Ok(vec![ran])
 }
@@ -102,8 +128,12 @@ async fn text(trial: &Trial<'_>) -> Result<Vec<Ran>, String> {
 async fn deltas(trial: &Trial<'_>) -> Result<Vec<Ran>, String> {
     let ran = trial.run(trial.spec("PROMPT")).await?;
     let answer = &ran.ended_with(Cause::Completed)?.text;
-    expect(answer.trim() == ANSWER, || format!("the answer is {answer:?}"))?;
-    expect(ran.pieces() > 1, || format!("it came in {} pieces", ran.pieces()))?;
+    expect(answer.trim() == ANSWER, || {
+        format!("the answer is {answer:?}")
+    })?;
+    expect(ran.pieces() > 1, || {
+        format!("it came in {} pieces", ran.pieces())
+    })?;
     Ok(vec![ran])
 }
 
@@ -111,9 +141,18 @@ async fn unicode(trial: &Trial<'_>) -> Result<Vec<Ran>, String> {
     const PROMPT: &str = "PROMPT \u{1f40e} \u{4e2d}\u{6587} \u{e9}\u{301} \"'\\ $HOME";
     let ran = trial.run(trial.spec(PROMPT)).await?;
     let answer = &ran.ended_with(Cause::Completed)?.text;
-    expect(answer.trim() == "zurück: \u{1f40e} \u{4e2d}\u{6587}", || format!("the answer is {answer:?}"))?;
-    let asked = trial.server.requests().iter().any(|request| request.last_user_text().contains(PROMPT));
-    expect(asked, || "the prompt did not reach the model as it was".to_owned())?;
+    expect(
+        answer.trim() == "zurück: \u{1f40e} \u{4e2d}\u{6587}",
+        || format!("the answer is {answer:?}"),
+    )?;
+    let asked = trial
+        .server
+        .requests()
+        .iter()
+        .any(|request| request.last_user_text().contains(PROMPT));
+    expect(asked, || {
+        "the prompt did not reach the model as it was".to_owned()
+    })?;
     Ok(vec![ran])
 }
 
@@ -147,7 +186,9 @@ async fn usage(trial: &Trial<'_>) -> Result<Vec<Ran>, String> {
     match ran.output_tokens() {
         // Some leave out what was only thought.
         Some(found) if found == right || found + thought == right => Ok(vec![ran]),
-        Some(found) => Err(format!("it counts {found} output tokens, the model counted {right}")),
+        Some(found) => Err(format!(
+            "it counts {found} output tokens, the model counted {right}"
+        )),
         None => Err("it does not say what it used".to_owned()),
     }
 }
@@ -155,7 +196,9 @@ async fn usage(trial: &Trial<'_>) -> Result<Vec<Ran>, String> {
 async fn unauthorized(trial: &Trial<'_>) -> Result<Vec<Ran>, String> {
     let ran = trial.run(trial.spec("PROMPT")).await?;
     ran.ended_with(Cause::Auth)?;
-    expect(!trial.server.requests().is_empty(), || "the scripted model was never asked".to_owned())?;
+    expect(!trial.server.requests().is_empty(), || {
+        "the scripted model was never asked".to_owned()
+    })?;
     Ok(vec![ran])
 }
 
@@ -175,14 +218,20 @@ async fn interrupt(trial: &Trial<'_>) -> Result<Vec<Ran>, String> {
 async fn resume(trial: &Trial<'_>) -> Result<Vec<Ran>, String> {
     let first = trial.run(trial.spec("PROMPT the first")).await?;
     first.ended_with(Cause::Completed)?;
-    let native = first.native().ok_or("it did not say how its session is called")?;
+    let native = first
+        .native()
+        .ok_or("it did not say how its session is called")?;
     let mut spec = trial.spec("PROMPT the second");
     spec.settings.set(keys::RESUME, native);
     let second = trial.run(spec).await?;
     second.ended_with(Cause::Completed)?;
     let calls = trial.server.requests();
-    let last = calls.iter().rfind(|call| call.last_user_text().contains("the second"));
+    let last = calls
+        .iter()
+        .rfind(|call| call.last_user_text().contains("the second"));
     let last = last.ok_or("the second prompt never reached the model")?;
-    expect(last.body.to_string().contains("the first"), || "it had forgotten the first prompt".to_owned())?;
+    expect(last.body.to_string().contains("the first"), || {
+        "it had forgotten the first prompt".to_owned()
+    })?;
     Ok(vec![first, second])
 }

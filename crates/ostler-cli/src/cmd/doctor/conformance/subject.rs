@@ -28,21 +28,44 @@ impl Subject {
     /// The agent of that name.
     pub(super) fn named(config: &Config, name: &str) -> Result<Self, Fault> {
         let agent = spec::named(config, name)?.agent;
-        let offline =
-            Offline::of(agent.name()).or_else(|| by_program(&*agent)).ok_or_else(|| unknown(name, &*agent))?;
+        let offline = Offline::of(agent.name())
+            .or_else(|| by_program(&*agent))
+            .ok_or_else(|| unknown(name, &*agent))?;
         let mut all = Spec::default();
         if let Some(defaults) = config.defaults(name) {
             // What a file takes from the caller's environment is not used here, and need not be set.
-            defaults.fill(&mut all, &|_| Some(KEY.to_owned())).map_err(|error| Fault::usage(error.to_string()))?;
+            defaults
+                .fill(&mut all, &|_| Some(KEY.to_owned()))
+                .map_err(|error| Fault::usage(error.to_string()))?;
         }
-        let given = [("env", !all.env.is_empty()), ("args", !all.extra_args.is_empty())];
-        let left_out = given.into_iter().filter_map(|(name, is_there)| is_there.then_some(name)).collect();
-        let mut given = Spec { program: all.program, ..Spec::default() };
+        let given = [
+            ("env", !all.env.is_empty()),
+            ("args", !all.extra_args.is_empty()),
+        ];
+        let left_out = given
+            .into_iter()
+            .filter_map(|(name, is_there)| is_there.then_some(name))
+            .collect();
+        let mut given = Spec {
+            program: all.program,
+            ..Spec::default()
+        };
         for (key, values) in all.settings.iter().filter(|(key, _)| HOW.contains(key)) {
-            values.iter().for_each(|value| given.settings.push(key, value));
+            values
+                .iter()
+                .for_each(|value| given.settings.push(key, value));
         }
-        let subject = Self { agent, offline, given, left_out };
-        if subject.is_behind_a_gateway() { Err(behind_a_gateway(name)) } else { Ok(subject) }
+        let subject = Self {
+            agent,
+            offline,
+            given,
+            left_out,
+        };
+        if subject.is_behind_a_gateway() {
+            Err(behind_a_gateway(name))
+        } else {
+            Ok(subject)
+        }
     }
 
     /// Whether it would be tried by way of a server of the user's own, which asks the model that it was given.
@@ -54,7 +77,10 @@ impl Subject {
     /// What it can do, in the language that this spec chooses.
     pub(super) fn capabilities(&self, spec: &Spec) -> Capabilities {
         let dialect = self.agent.dialect();
-        dialect.select_transport(spec).unwrap_or(dialect).capabilities()
+        dialect
+            .select_transport(spec)
+            .unwrap_or(dialect)
+            .capabilities()
     }
 
     /// Whether the agent is known to Ostler only by its command: then nothing is known of the variables that it reads.
@@ -70,17 +96,24 @@ fn by_program(agent: &dyn Agent) -> Option<&'static Offline> {
 }
 
 fn behind_a_gateway(name: &str) -> Fault {
-    let why = format!("{name} cannot be tried over its gateway: the model that a gateway asks cannot be scripted");
+    let why = format!(
+        "{name} cannot be tried over its gateway: the model that a gateway asks cannot be scripted"
+    );
     Fault::usage(why)
         .hint("ostler doctor --conformance openclaw, without transport = \"acp\" in ostler.toml, tries its exec.")
 }
 
 fn unknown(name: &str, agent: &dyn Agent) -> Fault {
     let known = Offline::agents().collect::<Vec<_>>().join(", ");
-    let why = format!("{name} cannot be tried: nobody has found out how it is made to talk to a model on this machine");
+    let why = format!(
+        "{name} cannot be tried: nobody has found out how it is made to talk to a model on this machine"
+    );
     Fault::usage(why).hint(match agent.dialect().probe() {
         Some(plan) => {
-            format!("These can: {known}; and a configured agent whose program is one of these, not {}.", plan.program)
+            format!(
+                "These can: {known}; and a configured agent whose program is one of these, not {}.",
+                plan.program
+            )
         }
         None => format!("These can: {known}."),
     })

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ostler::event::{Notice, ToolResult, TurnEnded};
 use ostler::permission::{Policy, Preset};
-use ostler::{Answer, Cause, Event, Host, Limits, Session, Spec, EventKind};
+use ostler::{Answer, Cause, Event, EventKind, Host, Limits, Session, Spec};
 use ostler_standin::{ModelServer, Script};
 
 use super::subject::Subject;
@@ -57,12 +57,22 @@ impl<'a> Trial<'a> {
             std::fs::create_dir(directory).map_err(failed)?;
         }
         let server = ModelServer::start(script);
-        subject.offline.furnish(&home, &server.base_url()).map_err(failed)?;
+        subject
+            .offline
+            .furnish(&home, &server.base_url())
+            .map_err(failed)?;
         let env = subject.offline.env(&home, &server.base_url());
         let host = environment::host_of(env.clone());
         // The script alone says what is run, in a directory of its own.
         let host = host.with_permission_handler(|_| async { Answer::Allow });
-        Ok(Self { subject, server, env, host, root, astray: Cell::new(false) })
+        Ok(Self {
+            subject,
+            server,
+            env,
+            host,
+            root,
+            astray: Cell::new(false),
+        })
     }
 
     /// The directory that the agent works in.
@@ -72,10 +82,20 @@ impl<'a> Trial<'a> {
 
     /// What to run, with everything allowed.
     pub(super) fn spec(&self, prompt: &str) -> Spec {
-        let limits = Limits { wall: Some(PATIENCE), idle: Some(PATIENCE), ..Limits::default() };
+        let limits = Limits {
+            wall: Some(PATIENCE),
+            idle: Some(PATIENCE),
+            ..Limits::default()
+        };
         let policy = Some(Policy::preset(Preset::All));
         let given = self.subject.given.clone();
-        let mut spec = Spec { prompt: prompt.to_owned(), dir: Some(self.work()), limits, policy, ..given };
+        let mut spec = Spec {
+            prompt: prompt.to_owned(),
+            dir: Some(self.work()),
+            limits,
+            policy,
+            ..given
+        };
         for (key, value) in self.subject.offline.settings {
             spec.settings.set(key, *value);
         }
@@ -100,9 +120,20 @@ impl<'a> Trial<'a> {
     }
 
     /// The same; `meanwhile` sees each event, and can ask things of the session.
-    pub(super) async fn follow(&self, spec: Spec, mut meanwhile: impl FnMut(&Event, &Session)) -> Result<Ran, String> {
-        let mut session = self.subject.agent.start(&self.host, spec).map_err(|error| error.to_string())?;
-        let mut ran = Ran { session: session.id().to_owned(), ..Ran::default() };
+    pub(super) async fn follow(
+        &self,
+        spec: Spec,
+        mut meanwhile: impl FnMut(&Event, &Session),
+    ) -> Result<Ran, String> {
+        let mut session = self
+            .subject
+            .agent
+            .start(&self.host, spec)
+            .map_err(|error| error.to_string())?;
+        let mut ran = Ran {
+            session: session.id().to_owned(),
+            ..Ran::default()
+        };
         let before = self.server.requests().len();
         let is_unasked = || self.server.requests().len() == before;
         while let Some(event) = session.next().await {
@@ -121,20 +152,35 @@ impl<'a> Trial<'a> {
 }
 
 impl Ran {
-    fn all<'a, T>(&'a self, pick: impl Fn(&'a EventKind) -> Option<T> + 'a) -> impl Iterator<Item = T> + 'a {
-        self.events.iter().filter_map(move |event| pick(&event.kind))
+    fn all<'a, T>(
+        &'a self,
+        pick: impl Fn(&'a EventKind) -> Option<T> + 'a,
+    ) -> impl Iterator<Item = T> + 'a {
+        self.events
+            .iter()
+            .filter_map(move |event| pick(&event.kind))
     }
 
     /// How the last turn ended.
     pub(super) fn turn(&self) -> Result<&TurnEnded, String> {
-        let turn = self.all(|kind| if let EventKind::TurnEnded(turn) = kind { Some(turn) } else { None }).last();
+        let turn = self
+            .all(|kind| {
+                if let EventKind::TurnEnded(turn) = kind {
+                    Some(turn)
+                } else {
+                    None
+                }
+            })
+            .last();
         turn.ok_or_else(|| "it never ended a turn".to_owned())
     }
 
     /// Whether some model has answered.
     fn is_answered(&self) -> bool {
         self.all(|kind| match kind {
-            EventKind::TurnEnded(turn) => matches!(turn.outcome.cause, Cause::Completed | Cause::Interrupted).then_some(()),
+            EventKind::TurnEnded(turn) => {
+                matches!(turn.outcome.cause, Cause::Completed | Cause::Interrupted).then_some(())
+            }
             kind => matches!(kind, EventKind::ToolCall(_)).then_some(()),
         })
         .next()
@@ -147,34 +193,69 @@ impl Ran {
         let why = &turn.outcome.message;
         (turn.outcome.cause == cause)
             .then_some(turn)
-            .ok_or_else(|| format!("it ended with {} instead of {cause}: {why}", turn.outcome.cause))
+            .ok_or_else(|| {
+                format!(
+                    "it ended with {} instead of {cause}: {why}",
+                    turn.outcome.cause
+                )
+            })
     }
 
     /// The agent's own name for the session.
     pub(super) fn native(&self) -> Option<&str> {
-        let started = self.all(|kind| if let EventKind::Started(started) = kind { Some(started) } else { None });
-        started.filter_map(|started| started.native_session.as_deref()).last()
+        let started = self.all(|kind| {
+            if let EventKind::Started(started) = kind {
+                Some(started)
+            } else {
+                None
+            }
+        });
+        started
+            .filter_map(|started| started.native_session.as_deref())
+            .last()
     }
 
     /// How many pieces of text came.
     pub(super) fn pieces(&self) -> usize {
-        self.all(|kind| matches!(kind, EventKind::Text(text) if text.delta).then_some(())).count()
+        self.all(|kind| matches!(kind, EventKind::Text(text) if text.delta).then_some(()))
+            .count()
     }
 
     /// The results of its tools.
     pub(super) fn results(&self) -> Vec<&ToolResult> {
-        self.all(|kind| if let EventKind::ToolResult(result) = kind { Some(result) } else { None }).collect()
+        self.all(|kind| {
+            if let EventKind::ToolResult(result) = kind {
+                Some(result)
+            } else {
+                None
+            }
+        })
+        .collect()
     }
 
     /// The tokens that it wrote, all turns together.
     pub(super) fn output_tokens(&self) -> Option<u64> {
-        let ended = self.all(|kind| if let EventKind::Ended(ended) = kind { Some(ended) } else { None }).last()?;
+        let ended = self
+            .all(|kind| {
+                if let EventKind::Ended(ended) = kind {
+                    Some(ended)
+                } else {
+                    None
+                }
+            })
+            .last()?;
         ended.usage.as_ref()?.output
     }
 
     /// What it said that Ostler does not know.
     pub(super) fn unknown(&self) -> impl Iterator<Item = &Notice> {
-        self.all(|kind| if let EventKind::Notice(notice) = kind { Some(notice) } else { None })
-            .filter(|notice| notice.code == "unknown_message")
+        self.all(|kind| {
+            if let EventKind::Notice(notice) = kind {
+                Some(notice)
+            } else {
+                None
+            }
+        })
+        .filter(|notice| notice.code == "unknown_message")
     }
 }

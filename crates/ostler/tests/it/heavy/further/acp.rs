@@ -5,7 +5,7 @@ mod factory;
 mod gemini;
 mod opencode;
 
-use ostler::event::{Decision, Permission, EventKind};
+use ostler::event::{Decision, EventKind, Permission};
 use ostler::{Answer as Reply, Attendance, Cause, Denials, Usage, keys};
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::scenario::{Subject, Task};
@@ -22,7 +22,8 @@ macro_rules! smoke_tests {
 use smoke_tests;
 
 fn hello() -> Script {
-    Script::new().rule(Rule::on_text("PROMPT").answer(Answer::text("One two three four.").deltas(4)))
+    Script::new()
+        .rule(Rule::on_text("PROMPT").answer(Answer::text("One two three four.").deltas(4)))
 }
 
 /// What the turn used: input, read from a cache, output.
@@ -44,19 +45,37 @@ async fn text_and_usage(subject: &'static Subject) {
         let [input, _, cached, output] = (subject.numbers.tokens)(answer);
         // What an agent says nothing about is unknown.
         let cached = Some(cached).filter(|cached| *cached > 0);
-        assert_eq!(used(turn.usage.as_ref()), [Some(input), cached, Some(output)], "each turn has its own");
+        assert_eq!(
+            used(turn.usage.as_ref()),
+            [Some(input), cached, Some(output)],
+            "each turn has its own"
+        );
     }
     let seen = live.end(&scene).await;
     let pieces: Vec<&str> = seen.replies();
     assert!(pieces.len() >= 4, "in pieces: {pieces:?}");
     let started = started(&seen);
     assert_eq!(started.len(), 1);
-    assert_eq!((started[0].agent.as_str(), started[0].agent_version.as_deref()), (subject.name, subject.version));
+    assert_eq!(
+        (
+            started[0].agent.as_str(),
+            started[0].agent_version.as_deref()
+        ),
+        (subject.name, subject.version)
+    );
     assert_eq!(started[0].cwd.as_deref(), scene.place.work().to_str());
 }
 
 fn decisions(seen: &crate::rig::Seen) -> Vec<&Permission> {
-    seen.whats().filter_map(|kind| if let EventKind::Permission(it) = kind { Some(it) } else { None }).collect()
+    seen.whats()
+        .filter_map(|kind| {
+            if let EventKind::Permission(it) = kind {
+                Some(it)
+            } else {
+                None
+            }
+        })
+        .collect()
 }
 
 /// A command that somebody is asked about, allowed once and denied once.
@@ -79,22 +98,39 @@ async fn asked_allowed_and_denied(subject: &'static Subject) {
     assert!(scene.place.work().join("first").exists());
     live.send("SECOND").unwrap();
     let asked = live.find(question).await;
-    live.answer(&asked.id, Reply::Deny("not today".into())).await.unwrap();
+    live.answer(&asked.id, Reply::Deny("not today".into()))
+        .await
+        .unwrap();
     let turn = live.turn().await;
     assert_eq!(turn.outcome.cause, Cause::Denied, "{:?}", turn.outcome);
     assert!(!scene.place.work().join("second").exists());
     let seen = live.end(&scene).await;
     let results: Vec<(bool, bool)> = seen
         .whats()
-        .filter_map(|kind| if let EventKind::ToolResult(it) = kind { Some((it.ok, it.denied)) } else { None })
+        .filter_map(|kind| {
+            if let EventKind::ToolResult(it) = kind {
+                Some((it.ok, it.denied))
+            } else {
+                None
+            }
+        })
         .collect();
     assert_eq!(results, [(true, false), (false, true)]);
     let calls: Vec<&str> = seen
         .whats()
-        .filter_map(|kind| if let EventKind::ToolCall(it) = kind { Some(it.id.as_str()) } else { None })
+        .filter_map(|kind| {
+            if let EventKind::ToolCall(it) = kind {
+                Some(it.id.as_str())
+            } else {
+                None
+            }
+        })
         .collect();
     assert_eq!(
-        decisions(&seen).iter().map(|it| it.id.as_str()).collect::<Vec<_>>(),
+        decisions(&seen)
+            .iter()
+            .map(|it| it.id.as_str())
+            .collect::<Vec<_>>(),
         [calls[0], calls[0], calls[1], calls[1]]
     );
 }
@@ -102,32 +138,48 @@ async fn asked_allowed_and_denied(subject: &'static Subject) {
 /// Interrupted in mid-text; the same process answers the next message.
 async fn interrupted(subject: &'static Subject) {
     let slow = Answer::text("One two three four.").deltas(4).hang_after(2);
-    let script = Script::new().rule(Rule::on_text("AGAIN").text("Here.")).rule(Rule::on_text("PROMPT").answer(slow));
+    let script = Script::new()
+        .rule(Rule::on_text("AGAIN").text("Here."))
+        .rule(Rule::on_text("PROMPT").answer(slow));
     let scene = Scene::new(subject, script, &Task::new("PROMPT"));
     let mut live = scene.start();
     live.until(crate::sessions::is_text).await;
     live.interrupt();
     let turn = live.turn().await;
     assert_eq!(turn.outcome.cause, Cause::Interrupted, "{:?}", turn.outcome);
-    assert_eq!(turn.outcome.detail.and_then(|it| it.acknowledged), Some(true));
+    assert_eq!(
+        turn.outcome.detail.and_then(|it| it.acknowledged),
+        Some(true)
+    );
     assert_eq!(live.ask("AGAIN").await.text, "Here.");
     assert_eq!(started(&live.end(&scene).await).len(), 1);
 }
 
 /// A key that is rejected, as each agent says it.
 async fn unauthorized(subject: &'static Subject) {
-    let script =
-        Script::new().rule(Rule::any().answer(Answer::error(401, "authentication_error", "invalid x-api-key")));
+    let script = Script::new().rule(Rule::any().answer(Answer::error(
+        401,
+        "authentication_error",
+        "invalid x-api-key",
+    )));
     let scene = Scene::new(subject, script, &Task::new("PROMPT"));
     let mut live = scene.start();
     let outcome = live.turn().await.outcome;
     assert_eq!(outcome.cause, Cause::Auth, "{outcome:?}");
-    assert!(outcome.hint.as_deref().is_some_and(|hint| hint.contains(subject.words.auth)), "{outcome:?}");
+    assert!(
+        outcome
+            .hint
+            .as_deref()
+            .is_some_and(|hint| hint.contains(subject.words.auth)),
+        "{outcome:?}"
+    );
     live.end(&scene).await;
 }
 
 fn remembering() -> Script {
-    Script::new().rule(Rule::on_text("Which").text("Pelican.")).rule(Rule::on_text("Remember").text("I will remember."))
+    Script::new()
+        .rule(Rule::on_text("Which").text("Pelican."))
+        .rule(Rule::on_text("Remember").text("I will remember."))
 }
 
 async fn one_turn(scene: &Scene, live: &mut Live) -> String {
@@ -139,7 +191,11 @@ async fn one_turn(scene: &Scene, live: &mut Live) -> String {
 
 /// Another process goes on with the session, and tells nothing of its history again.
 async fn resumed(subject: &'static Subject) {
-    let mut scene = Scene::new(subject, remembering(), &Task::new("Remember the word pelican."));
+    let mut scene = Scene::new(
+        subject,
+        remembering(),
+        &Task::new("Remember the word pelican."),
+    );
     let mut live = scene.start();
     one_turn(&scene, &mut live).await;
     let seen = live.end(&scene).await;
@@ -149,18 +205,38 @@ async fn resumed(subject: &'static Subject) {
     let mut live = scene.start();
     assert_eq!(one_turn(&scene, &mut live).await, "Pelican.");
     let seen = live.end(&scene).await;
-    assert_eq!(started(&seen)[0].native_session.as_deref(), Some(native.as_str()));
+    assert_eq!(
+        started(&seen)[0].native_session.as_deref(),
+        Some(native.as_str())
+    );
     assert_eq!(seen.replies().concat(), "Pelican.");
-    assert!(scene.place.server.requests().last().unwrap().body.to_string().contains("pelican"));
+    assert!(
+        scene
+            .place
+            .server
+            .requests()
+            .last()
+            .unwrap()
+            .body
+            .to_string()
+            .contains("pelican")
+    );
 }
 
 /// A session that is not there.
 async fn unknown_session(subject: &'static Subject) {
     let mut scene = Scene::new(subject, hello(), &Task::new("PROMPT"));
-    scene.spec.settings.set(keys::RESUME, "00000000-0000-4000-8000-000000000000");
+    scene
+        .spec
+        .settings
+        .set(keys::RESUME, "00000000-0000-4000-8000-000000000000");
     let mut live = scene.start();
     let outcome = live.turn().await.outcome;
     assert_eq!(outcome.cause, Cause::BadRequest, "{outcome:?}");
-    assert!(outcome.hint.is_some_and(|hint| hint.contains("eave out resume")));
+    assert!(
+        outcome
+            .hint
+            .is_some_and(|hint| hint.contains("eave out resume"))
+    );
     live.end(&scene).await;
 }

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use ostler::event::{ToolCall, ToolResult, EventKind};
+use ostler::event::{EventKind, ToolCall, ToolResult};
 use ostler::{Cause, keys};
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::processes::wait_until;
@@ -25,7 +25,9 @@ fn settings() {
     let place = Place::new(&OPENCLAW, Script::always("Aye."));
     let config = fs::read_to_string(place.aside("home/.openclaw/openclaw.json")).unwrap();
     let mut config: Value = serde_json::from_str(&config).unwrap();
-    let models = config["models"]["providers"]["stand-in"]["models"].as_array_mut().unwrap();
+    let models = config["models"]["providers"]["stand-in"]["models"]
+        .as_array_mut()
+        .unwrap();
     for name in ["first", "second"] {
         let mut model = models[0].clone();
         (model["id"], model["reasoning"]) = (json!(name), json!(true));
@@ -34,19 +36,35 @@ fn settings() {
     fs::write(place.aside("config.json"), config.to_string()).unwrap();
     fs::create_dir(place.aside("state")).unwrap();
     let path = |name: &str| place.aside(name).display().to_string();
-    let task = Task::new("PROMPT").set("model", "stand-in/first").set("fallback", "stand-in/second");
-    let task = task.set("thinking", "low").set("timeout", "100").set("config", path("config.json"));
-    let seen = scenario::run(&Library(&OPENCLAW), &place, &task.set("state_dir", path("state")));
+    let task = Task::new("PROMPT")
+        .set("model", "stand-in/first")
+        .set("fallback", "stand-in/second");
+    let task = task
+        .set("thinking", "low")
+        .set("timeout", "100")
+        .set("config", path("config.json"));
+    let seen = scenario::run(
+        &Library(&OPENCLAW),
+        &place,
+        &task.set("state_dir", path("state")),
+    );
     seen.ended_with("completed", 0);
     assert_eq!(place.only_call().model(), "first");
-    assert!(fs::read_dir(place.aside("state")).unwrap().next().is_some(), "it keeps its state there");
+    assert!(
+        fs::read_dir(place.aside("state")).unwrap().next().is_some(),
+        "it keeps its state there"
+    );
 }
 
 /// `isolated`: the user's configuration does not count, so that nothing says where the model is.
 #[test]
 fn isolated() {
     let place = Place::new(&OPENCLAW, Script::always("Aye."));
-    let seen = scenario::run(&Library(&OPENCLAW), &place, &Task::new("PROMPT").set("isolated", "true"));
+    let seen = scenario::run(
+        &Library(&OPENCLAW),
+        &place,
+        &Task::new("PROMPT").set("isolated", "true"),
+    );
     assert_ne!(seen.outcome()["cause"], "completed");
     assert!(place.server.requests().is_empty());
 }
@@ -64,14 +82,18 @@ impl Gateway {
     fn start(scene: &Scene) -> Self {
         let home = tempfile::tempdir().unwrap();
         // A port that was free a moment ago.
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
         let url = scene.place.server.base_url();
         let mut variables = (OPENCLAW_ACP.host)(home.path(), &url);
         let file = home.path().join(".openclaw/openclaw.json");
-        let mut config: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        let mut config: Value =
+            serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
         config["agents"]["defaults"]["workspace"] = json!(home.path().join("workspace"));
-        config["gateway"] =
-            json!({"mode": "local", "port": port, "bind": "loopback", "auth": {"mode": "token", "token": TOKEN}});
+        config["gateway"] = json!({"mode": "local", "port": port, "bind": "loopback", "auth": {"mode": "token", "token": TOKEN}});
         std::fs::write(&file, config.to_string()).unwrap();
         reach(scene, port);
         variables.push(("TMPDIR".to_owned(), home.path().display().to_string()));
@@ -88,7 +110,9 @@ impl Gateway {
             .spawn()
             .unwrap();
         let gateway = Self { child, home };
-        let is_up = wait_until(Duration::from_secs(180), || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        let is_up = wait_until(Duration::from_secs(180), || {
+            TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
         let log = || std::fs::read_to_string(gateway.home.path().join("log")).unwrap_or_default();
         assert!(is_up, "the gateway never listened: {}", log());
         gateway
@@ -130,16 +154,35 @@ fn script() -> Script {
         .rule(Rule::on_text("Which").text("Pelican."))
         .rule(Rule::on_text("WORK").answer(made))
         .rule(Rule::on_tool_result().text("It is {tool_result}."))
-        .rule(Rule::on_text("SLOW").answer(Answer::text("One two three four.").deltas(4).hang_after(2)))
+        .rule(
+            Rule::on_text("SLOW")
+                .answer(Answer::text("One two three four.").deltas(4).hang_after(2)),
+        )
         .rule(Rule::on_text("AGAIN").text("Here."))
 }
 
 fn calls(seen: &crate::rig::Seen) -> Vec<&ToolCall> {
-    seen.whats().filter_map(|kind| if let EventKind::ToolCall(it) = kind { Some(it) } else { None }).collect()
+    seen.whats()
+        .filter_map(|kind| {
+            if let EventKind::ToolCall(it) = kind {
+                Some(it)
+            } else {
+                None
+            }
+        })
+        .collect()
 }
 
 fn results(seen: &crate::rig::Seen) -> Vec<&ToolResult> {
-    seen.whats().filter_map(|kind| if let EventKind::ToolResult(it) = kind { Some(it) } else { None }).collect()
+    seen.whats()
+        .filter_map(|kind| {
+            if let EventKind::ToolResult(it) = kind {
+                Some(it)
+            } else {
+                None
+            }
+        })
+        .collect()
 }
 
 /// Text in pieces, a tool with its arguments and what it gave, an interrupt that the session outlives, where it works, and
@@ -150,30 +193,54 @@ async fn through_its_gateway() {
     let gateway = Gateway::start(&scene);
     let mut live = scene.start();
     let turn = live.turn().await;
-    assert_eq!((turn.outcome.cause, turn.text.as_str()), (Cause::Completed, "One two three four."));
+    assert_eq!(
+        (turn.outcome.cause, turn.text.as_str()),
+        (Cause::Completed, "One two three four.")
+    );
     let turn = live.ask("WORK").await;
-    assert_eq!((turn.outcome.cause, turn.text.trim()), (Cause::Completed, "It is 42."));
-    assert!(gateway.has("made"), "commands run in the gateway's own workspace");
+    assert_eq!(
+        (turn.outcome.cause, turn.text.trim()),
+        (Cause::Completed, "It is 42.")
+    );
+    assert!(
+        gateway.has("made"),
+        "commands run in the gateway's own workspace"
+    );
     assert!(!scene.place.work().join("made").exists());
     live.send("SLOW").unwrap();
     live.until(crate::sessions::is_text).await;
     live.interrupt();
     assert_eq!(live.turn().await.outcome.cause, Cause::Interrupted);
     assert_eq!(live.ask("AGAIN").await.text, "Here.");
-    assert_eq!(live.ask("Remember the word pelican.").await.text, "I will remember.");
+    assert_eq!(
+        live.ask("Remember the word pelican.").await.text,
+        "I will remember."
+    );
     let seen = live.end(&scene).await;
     assert_eq!(seen.notices("works_elsewhere").len(), 1);
     let (calls, results) = (calls(&seen), results(&seen));
     assert_eq!((calls.len(), results.len()), (1, 1));
-    assert!(calls[0].input.get().contains("40 + 2") && results[0].ok && results[0].output.contains("42"), "{calls:?}");
+    assert!(
+        calls[0].input.get().contains("40 + 2")
+            && results[0].ok
+            && results[0].output.contains("42"),
+        "{calls:?}"
+    );
     let native = started(&seen)[0].native_session.clone().unwrap();
     scene.spec.settings.set(keys::RESUME, &*native);
     scene.spec.prompt = "Which word?".into();
     let mut live = scene.start();
     assert_eq!(live.turn().await.text, "Pelican.");
     let seen = live.end(&scene).await;
-    assert_eq!(seen.replies().concat(), "Pelican.", "what was said before is not told again");
-    scene.knows(scene.place.server.requests().len() - 1, &["pelican", "Which word?"]);
+    assert_eq!(
+        seen.replies().concat(),
+        "Pelican.",
+        "what was said before is not told again"
+    );
+    scene.knows(
+        scene.place.server.requests().len() - 1,
+        &["pelican", "Which word?"],
+    );
 }
 
 /// A key that the service rejects is no success, although the gateway ends the turn well and without a word.
@@ -185,7 +252,13 @@ async fn a_rejected_key_behind_its_gateway() {
     let mut live = scene.start();
     let outcome = live.turn().await.outcome;
     assert_eq!(outcome.cause, Cause::Auth, "{outcome:?}");
-    assert!(outcome.hint.as_deref().is_some_and(|hint| hint.contains("openclaw configure")), "{outcome:?}");
+    assert!(
+        outcome
+            .hint
+            .as_deref()
+            .is_some_and(|hint| hint.contains("openclaw configure")),
+        "{outcome:?}"
+    );
     live.end(&scene).await;
 }
 
@@ -194,11 +267,21 @@ async fn a_rejected_key_behind_its_gateway() {
 async fn no_gateway_at_all() {
     let scene = scene(script());
     // A port that was free a moment ago.
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
     reach(&scene, port);
     let mut live = scene.start();
     let outcome = live.turn().await.outcome;
     assert_eq!(outcome.cause, Cause::Network, "{outcome:?}");
-    assert!(outcome.hint.as_deref().is_some_and(|hint| hint.contains("openclaw gateway run")), "{outcome:?}");
+    assert!(
+        outcome
+            .hint
+            .as_deref()
+            .is_some_and(|hint| hint.contains("openclaw gateway run")),
+        "{outcome:?}"
+    );
     live.end(&scene).await;
 }

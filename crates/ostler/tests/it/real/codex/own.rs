@@ -29,8 +29,14 @@ fn rules_decide_on_commands_and_files() {
     );
     let mut wanted = spec(&place, &Task::new("PROMPT").trusting());
     wanted.policy = Some(Policy::parse(policy, "test", Trust::Full).unwrap());
-    let seen = runtime().block_on(async { finish(agent(&CODEX).start(&host(&place), wanted).unwrap()).await });
-    assert_eq!(seen.outcome().cause, ostler::Cause::Denied, "{:?}", seen.outcome());
+    let seen = runtime()
+        .block_on(async { finish(agent(&CODEX).start(&host(&place), wanted).unwrap()).await });
+    assert_eq!(
+        seen.outcome().cause,
+        ostler::Cause::Denied,
+        "{:?}",
+        seen.outcome()
+    );
     let made = ["good-one", "bad-one", "patched"].map(|name| place.work().join(name).exists());
     assert_eq!(made, [true, false, false]);
     assert!(seen.notices("policy_bypass").is_empty());
@@ -42,24 +48,49 @@ fn an_unknown_session_is_a_wrong_request() {
     const ID: &str = "123e4567-e89b-42d3-a456-426614174000";
     for subject in [&CODEX, &CODEX_EXEC] {
         let place = Place::new(subject, Script::new());
-        let seen = ran(subject, &place, &Task::new("Which word?").trusting().set("resume", ID));
+        let seen = ran(
+            subject,
+            &place,
+            &Task::new("Which word?").trusting().set("resume", ID),
+        );
         seen.ended_with("bad_request", 2);
-        assert!(seen.outcome()["hint"].as_str().unwrap().contains("no such session"), "{}", seen.outcome());
+        assert!(
+            seen.outcome()["hint"]
+                .as_str()
+                .unwrap()
+                .contains("no such session"),
+            "{}",
+            seen.outcome()
+        );
         assert!(place.server.requests().is_empty());
     }
 }
 
 #[test]
 fn exec_goes_on_with_its_session() {
-    let script =
-        Script::new().rule(Rule::on_text("Remember").text("I will.")).rule(Rule::on_text("Which").text("Pelican."));
+    let script = Script::new()
+        .rule(Rule::on_text("Remember").text("I will."))
+        .rule(Rule::on_text("Which").text("Pelican."));
     let place = Place::new(&CODEX_EXEC, script);
-    let first = ran(&CODEX_EXEC, &place, &Task::new("Remember the word pelican.").trusting());
-    let task = Task::new("Which word?").trusting().set("resume", first.native());
+    let first = ran(
+        &CODEX_EXEC,
+        &place,
+        &Task::new("Remember the word pelican.").trusting(),
+    );
+    let task = Task::new("Which word?")
+        .trusting()
+        .set("resume", first.native());
     let second = ran(&CODEX_EXEC, &place, &task);
     second.ended_with("completed", 0);
-    assert_eq!((second.answer(), second.native()), ("Pelican.", first.native()));
-    assert!(place.server.requests()[1].body["input"].to_string().contains("pelican"));
+    assert_eq!(
+        (second.answer(), second.native()),
+        ("Pelican.", first.native())
+    );
+    assert!(
+        place.server.requests()[1].body["input"]
+            .to_string()
+            .contains("pelican")
+    );
     // It counts from the session's beginning: what the turn itself used is not known.
     assert_eq!(second.one("turn_ended")["usage"], Value::Null);
 }
@@ -71,8 +102,17 @@ impl Schemas {
     fn print() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let program = CODEX.program.unwrap()();
-        let args = ["app-server", "generate-json-schema", "--experimental", "--out"];
-        let made = std::process::Command::new(program).args(args).arg(dir.path()).status().unwrap();
+        let args = [
+            "app-server",
+            "generate-json-schema",
+            "--experimental",
+            "--out",
+        ];
+        let made = std::process::Command::new(program)
+            .args(args)
+            .arg(dir.path())
+            .status()
+            .unwrap();
         assert!(made.success());
         Self(dir)
     }
@@ -84,10 +124,16 @@ impl Schemas {
 
 /// Fails unless an object, or one of its variants, has these fields.
 fn has(schema: &Value, kind: &str, names: &[&str]) {
-    let variants = ["oneOf", "anyOf"].iter().filter_map(|key| schema[key].as_array()).flatten();
+    let variants = ["oneOf", "anyOf"]
+        .iter()
+        .filter_map(|key| schema[key].as_array())
+        .flatten();
     let all: Vec<&Value> = std::iter::once(schema).chain(variants).collect();
     for name in names {
-        assert!(all.iter().any(|one| one["properties"].get(name).is_some()), "{kind} lacks {name}");
+        assert!(
+            all.iter().any(|one| one["properties"].get(name).is_some()),
+            "{kind} lacks {name}"
+        );
     }
 }
 
@@ -98,47 +144,138 @@ fn the_installed_version_has_the_words() {
     let fields: &[(&str, &[&str])] = &[
         (
             "v2/ThreadStartParams.json",
-            &["cwd", "model", "sandbox", "approvalPolicy", "approvalsReviewer", "baseInstructions"],
+            &[
+                "cwd",
+                "model",
+                "sandbox",
+                "approvalPolicy",
+                "approvalsReviewer",
+                "baseInstructions",
+            ],
         ),
-        ("v2/ThreadStartParams.json", &["developerInstructions", "config", "ephemeral", "dynamicTools"]),
+        (
+            "v2/ThreadStartParams.json",
+            &[
+                "developerInstructions",
+                "config",
+                "ephemeral",
+                "dynamicTools",
+            ],
+        ),
         (
             "v2/ThreadResumeParams.json",
-            &["threadId", "excludeTurns", "cwd", "model", "sandbox", "approvalPolicy", "config"],
+            &[
+                "threadId",
+                "excludeTurns",
+                "cwd",
+                "model",
+                "sandbox",
+                "approvalPolicy",
+                "config",
+            ],
         ),
         (
             "v2/ThreadForkParams.json",
-            &["threadId", "excludeTurns", "cwd", "model", "sandbox", "approvalPolicy", "config"],
+            &[
+                "threadId",
+                "excludeTurns",
+                "cwd",
+                "model",
+                "sandbox",
+                "approvalPolicy",
+                "config",
+            ],
         ),
-        ("v2/TurnStartParams.json", &["threadId", "input", "model", "sandboxPolicy", "outputSchema"]),
-        ("v2/TurnSteerParams.json", &["threadId", "expectedTurnId", "input"]),
+        (
+            "v2/TurnStartParams.json",
+            &[
+                "threadId",
+                "input",
+                "model",
+                "sandboxPolicy",
+                "outputSchema",
+            ],
+        ),
+        (
+            "v2/TurnSteerParams.json",
+            &["threadId", "expectedTurnId", "input"],
+        ),
         ("v2/TurnInterruptParams.json", &["threadId", "turnId"]),
-        ("v2/ThreadBackgroundTerminalsCleanParams.json", &["threadId"]),
-        ("v2/AgentMessageDeltaNotification.json", &["threadId", "itemId", "delta"]),
+        (
+            "v2/ThreadBackgroundTerminalsCleanParams.json",
+            &["threadId"],
+        ),
+        (
+            "v2/AgentMessageDeltaNotification.json",
+            &["threadId", "itemId", "delta"],
+        ),
         ("v2/ErrorNotification.json", &["error", "willRetry"]),
-        ("v2/ThreadTokenUsageUpdatedNotification.json", &["threadId", "tokenUsage"]),
+        (
+            "v2/ThreadTokenUsageUpdatedNotification.json",
+            &["threadId", "tokenUsage"],
+        ),
         ("v2/TurnStartedNotification.json", &["threadId", "turn"]),
         ("v2/TurnCompletedNotification.json", &["threadId", "turn"]),
         ("v2/ItemStartedNotification.json", &["threadId", "item"]),
         ("v2/ItemCompletedNotification.json", &["threadId", "item"]),
-        ("v2/ReasoningTextDeltaNotification.json", &["threadId", "itemId", "delta"]),
-        ("v2/ReasoningSummaryTextDeltaNotification.json", &["threadId", "itemId", "delta"]),
-        ("v2/FileChangePatchUpdatedNotification.json", &["threadId", "itemId", "changes"]),
+        (
+            "v2/ReasoningTextDeltaNotification.json",
+            &["threadId", "itemId", "delta"],
+        ),
+        (
+            "v2/ReasoningSummaryTextDeltaNotification.json",
+            &["threadId", "itemId", "delta"],
+        ),
+        (
+            "v2/FileChangePatchUpdatedNotification.json",
+            &["threadId", "itemId", "changes"],
+        ),
         ("v2/ThreadClosedNotification.json", &["threadId"]),
         ("v2/ServerRequestResolvedNotification.json", &["requestId"]),
-        ("v2/ModelReroutedNotification.json", &["threadId", "fromModel", "toModel"]),
-        ("v2/McpServerStatusUpdatedNotification.json", &["name", "status", "error"]),
+        (
+            "v2/ModelReroutedNotification.json",
+            &["threadId", "fromModel", "toModel"],
+        ),
+        (
+            "v2/McpServerStatusUpdatedNotification.json",
+            &["name", "status", "error"],
+        ),
         (
             "CommandExecutionRequestApprovalParams.json",
-            &["itemId", "command", "cwd", "reason", "networkApprovalContext"],
+            &[
+                "itemId",
+                "command",
+                "cwd",
+                "reason",
+                "networkApprovalContext",
+            ],
         ),
-        ("CommandExecutionRequestApprovalResponse.json", &["decision"]),
-        ("FileChangeRequestApprovalParams.json", &["itemId", "grantRoot"]),
-        ("PermissionsRequestApprovalParams.json", &["itemId", "permissions"]),
-        ("PermissionsRequestApprovalResponse.json", &["permissions", "scope"]),
-        ("DynamicToolCallParams.json", &["callId", "tool", "arguments"]),
+        (
+            "CommandExecutionRequestApprovalResponse.json",
+            &["decision"],
+        ),
+        (
+            "FileChangeRequestApprovalParams.json",
+            &["itemId", "grantRoot"],
+        ),
+        (
+            "PermissionsRequestApprovalParams.json",
+            &["itemId", "permissions"],
+        ),
+        (
+            "PermissionsRequestApprovalResponse.json",
+            &["permissions", "scope"],
+        ),
+        (
+            "DynamicToolCallParams.json",
+            &["callId", "tool", "arguments"],
+        ),
         ("DynamicToolCallResponse.json", &["contentItems", "success"]),
         // What is in `_meta` no schema says: the tests of MCP tools with the real program see it.
-        ("McpServerElicitationRequestParams.json", &["threadId", "serverName", "_meta"]),
+        (
+            "McpServerElicitationRequestParams.json",
+            &["threadId", "serverName", "_meta"],
+        ),
         ("McpServerElicitationRequestResponse.json", &["action"]),
     ];
     for (file, names) in fields {
@@ -151,26 +288,68 @@ fn the_installed_version_has_the_words() {
 fn the_installed_version_has_the_words_of_items() {
     let schemas = Schemas::print();
     let told = schemas.read("v2/TurnCompletedNotification.json");
-    let items = told["definitions"]["ThreadItem"]["oneOf"].as_array().unwrap();
+    let items = told["definitions"]["ThreadItem"]["oneOf"]
+        .as_array()
+        .unwrap();
     let fields: &[(&str, &[&str])] = &[
         ("userMessage", &["id"]),
         ("agentMessage", &["id", "text"]),
         ("reasoning", &["id", "summary", "content"]),
-        ("commandExecution", &["id", "status", "command", "cwd", "aggregatedOutput", "exitCode"]),
+        (
+            "commandExecution",
+            &[
+                "id",
+                "status",
+                "command",
+                "cwd",
+                "aggregatedOutput",
+                "exitCode",
+            ],
+        ),
         ("fileChange", &["id", "status", "changes"]),
-        ("mcpToolCall", &["id", "status", "server", "tool", "arguments", "result", "error"]),
-        ("dynamicToolCall", &["id", "status", "tool", "arguments", "contentItems", "success"]),
+        (
+            "mcpToolCall",
+            &[
+                "id",
+                "status",
+                "server",
+                "tool",
+                "arguments",
+                "result",
+                "error",
+            ],
+        ),
+        (
+            "dynamicToolCall",
+            &[
+                "id",
+                "status",
+                "tool",
+                "arguments",
+                "contentItems",
+                "success",
+            ],
+        ),
         ("collabAgentToolCall", &["id", "status", "tool", "prompt"]),
         ("webSearch", &["id", "query"]),
         ("imageView", &["id", "path"]),
     ];
     for (kind, names) in fields {
-        let item = items.iter().find(|item| item["properties"]["type"]["enum"][0] == *kind);
-        has(item.unwrap_or_else(|| panic!("there is no item {kind}")), kind, names);
+        let item = items
+            .iter()
+            .find(|item| item["properties"]["type"]["enum"][0] == *kind);
+        has(
+            item.unwrap_or_else(|| panic!("there is no item {kind}")),
+            kind,
+            names,
+        );
     }
     let fields: &[(&str, &[&str])] = &[
         ("Turn", &["id", "status", "error", "items"]),
-        ("TurnError", &["message", "codexErrorInfo", "additionalDetails"]),
+        (
+            "TurnError",
+            &["message", "codexErrorInfo", "additionalDetails"],
+        ),
         ("FileUpdateChange", &["path", "kind"]),
         ("PatchChangeKind", &["move_path"]),
         ("McpToolCallResult", &["content"]),
@@ -180,11 +359,29 @@ fn the_installed_version_has_the_words_of_items() {
     for (name, names) in fields {
         has(&told["definitions"][name], name, names);
     }
-    assert!(told["definitions"]["CodexErrorInfo"].to_string().contains("\"httpStatusCode\""));
+    assert!(
+        told["definitions"]["CodexErrorInfo"]
+            .to_string()
+            .contains("\"httpStatusCode\"")
+    );
     let spent = &schemas.read("v2/ThreadTokenUsageUpdatedNotification.json")["definitions"];
-    has(&spent["ThreadTokenUsage"], "ThreadTokenUsage", &["total", "last"]);
-    let counts = ["inputTokens", "cachedInputTokens", "cacheWriteInputTokens", "outputTokens", "reasoningOutputTokens"];
-    has(&spent["TokenUsageBreakdown"], "TokenUsageBreakdown", &counts);
+    has(
+        &spent["ThreadTokenUsage"],
+        "ThreadTokenUsage",
+        &["total", "last"],
+    );
+    let counts = [
+        "inputTokens",
+        "cachedInputTokens",
+        "cacheWriteInputTokens",
+        "outputTokens",
+        "reasoningOutputTokens",
+    ];
+    has(
+        &spent["TokenUsageBreakdown"],
+        "TokenUsageBreakdown",
+        &counts,
+    );
     let network = &schemas.read("CommandExecutionRequestApprovalParams.json")["definitions"]["NetworkApprovalContext"];
     has(network, "NetworkApprovalContext", &["host"]);
 }
@@ -205,7 +402,16 @@ fn the_installed_version_has_the_methods() {
                 "mcpServer/elicitation/request",
             ],
         ),
-        ("ServerNotification.json", &["turn/started", "turn/completed", "item/started", "item/completed", "error"]),
+        (
+            "ServerNotification.json",
+            &[
+                "turn/started",
+                "turn/completed",
+                "item/started",
+                "item/completed",
+                "error",
+            ],
+        ),
         (
             "ServerNotification.json",
             &[
@@ -224,7 +430,14 @@ fn the_installed_version_has_the_methods() {
         ),
         (
             "ClientRequest.json",
-            &["thread/start", "thread/resume", "thread/fork", "turn/start", "turn/steer", "turn/interrupt"],
+            &[
+                "thread/start",
+                "thread/resume",
+                "thread/fork",
+                "turn/start",
+                "turn/steer",
+                "turn/interrupt",
+            ],
         ),
     ];
     for (file, names) in methods {

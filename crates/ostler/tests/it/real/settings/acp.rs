@@ -13,7 +13,12 @@ fn model() {
     for subject in AGENTS {
         let wanted = subject.settings.model;
         let call = call_with(subject, &Task::new("PROMPT").set("model", wanted));
-        assert_eq!(call.model(), wanted.rsplit('/').next().unwrap_or_default(), "{}", subject.name);
+        assert_eq!(
+            call.model(),
+            wanted.rsplit('/').next().unwrap_or_default(),
+            "{}",
+            subject.name
+        );
     }
 }
 
@@ -23,7 +28,12 @@ fn mcp_config() {
     for subject in AGENTS {
         let call = call_with(subject, &Task::new("PROMPT").set("mcp_config", adder()));
         let is_adder = |name: &&str| name.contains("adder") && name.contains("add");
-        assert!(call.tool_names().iter().any(is_adder), "{}: {:?}", subject.name, call.tool_names());
+        assert!(
+            call.tool_names().iter().any(is_adder),
+            "{}: {:?}",
+            subject.name,
+            call.tool_names()
+        );
     }
 }
 
@@ -38,18 +48,35 @@ fn fs() {
             .rule(Rule::on_tool_result().text("Done."))
             .rule(Rule::any().with_tools().answer(Answer::tool(tool, input)));
         let place = place.with_script(script);
-        let seen = run(subject, &place, &Task::new("PROMPT").trusting().set("fs", "true"));
+        let seen = run(
+            subject,
+            &place,
+            &Task::new("PROMPT").trusting().set("fs", "true"),
+        );
         seen.ended_with("completed", 0);
         let written = std::fs::read_to_string(made).unwrap_or_default();
-        assert_eq!(written, "written\n", "{}: {:?}", subject.name, seen.all("tool_result"));
+        assert_eq!(
+            written,
+            "written\n",
+            "{}: {:?}",
+            subject.name,
+            seen.all("tool_result")
+        );
     }
 }
 
 /// `auth_method` logs in before the session begins.
 #[test]
 fn auth_method() {
-    call_with(&GEMINI, &Task::new("PROMPT").set("auth_method", "gemini-api-key"));
+    call_with(
+        &GEMINI,
+        &Task::new("PROMPT").set("auth_method", "gemini-api-key"),
+    );
     let place = talking(&GEMINI);
-    let seen = run(&GEMINI, &place, &Task::new("PROMPT").set("auth_method", "no-such-method"));
+    let seen = run(
+        &GEMINI,
+        &place,
+        &Task::new("PROMPT").set("auth_method", "no-such-method"),
+    );
     assert_ne!(seen.outcome()["cause"], "completed");
 }

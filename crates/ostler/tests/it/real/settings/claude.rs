@@ -17,8 +17,17 @@ fn effort_and_betas() {
     const BETA: &str = "context-1m-2025-08-07";
     let task = Task::new("PROMPT").set("effort", "low").set("betas", BETA);
     let call = call_with(&CLAUDE, &task);
-    assert_eq!(call.body["output_config"]["effort"], "low", "{:#}", call.body["output_config"]);
-    let betas: Vec<&str> = call.header("anthropic-beta").unwrap_or_default().split(',').map(str::trim).collect();
+    assert_eq!(
+        call.body["output_config"]["effort"], "low",
+        "{:#}",
+        call.body["output_config"]
+    );
+    let betas: Vec<&str> = call
+        .header("anthropic-beta")
+        .unwrap_or_default()
+        .split(',')
+        .map(str::trim)
+        .collect();
     assert!(betas.contains(&BETA), "{betas:?}");
 }
 
@@ -26,24 +35,37 @@ fn effort_and_betas() {
 #[test]
 fn fallback_model() {
     let script = Script::new()
-        .rule(Rule::any().for_model("opus").answer(Answer::error(529, "overloaded_error", "Overloaded")))
+        .rule(Rule::any().for_model("opus").answer(Answer::error(
+            529,
+            "overloaded_error",
+            "Overloaded",
+        )))
         .rule(Rule::any().text("From below."));
     let place = Place::new(&CLAUDE, script);
-    let task = Task::new("PROMPT").set("model", "opus").set("fallback_model", "haiku");
+    let task = Task::new("PROMPT")
+        .set("model", "opus")
+        .set("fallback_model", "haiku");
     let seen = run(&CLAUDE, &place, &task.env("CLAUDE_CODE_MAX_RETRIES", "4"));
     seen.ended_with("completed", 0);
     assert_eq!(seen.answer(), "From below.");
     let calls = place.server.requests();
-    assert!(calls.last().unwrap().model().contains("haiku"), "{:?}", calls.last().unwrap().model());
-    assert!(text(&seen.one("ended")["usage"], "model").contains("haiku"), "{}", seen.one("ended"));
+    assert!(
+        calls.last().unwrap().model().contains("haiku"),
+        "{:?}",
+        calls.last().unwrap().model()
+    );
+    assert!(
+        text(&seen.one("ended")["usage"], "model").contains("haiku"),
+        "{}",
+        seen.one("ended")
+    );
 }
 
 /// `agents` as JSON goes through a private file: the sub-agent is there, with its own prompt and tools. With
 /// `forward_subagent_text` its words are told, with the call that they belong to.
 #[test]
 fn agents_and_their_words() {
-    let input =
-        json!({"description": "review", "prompt": "SUBTASK", "subagent_type": "reviewer", "run_in_background": false});
+    let input = json!({"description": "review", "prompt": "SUBTASK", "subagent_type": "reviewer", "run_in_background": false});
     for forwarded in [true, false] {
         let script = Script::new()
             .rule(Rule::on_text("SUBTASK").text("I reviewed."))
@@ -51,16 +73,38 @@ fn agents_and_their_words() {
             .rule(Rule::on_tool_result().text("It is done."));
         let place = Place::new(&CLAUDE, script);
         let task = Task::new("PROMPT").trusting().set("agents", AGENTS);
-        let seen = run(&CLAUDE, &place, &task.set("forward_subagent_text", forwarded.to_string()));
+        let seen = run(
+            &CLAUDE,
+            &place,
+            &task.set("forward_subagent_text", forwarded.to_string()),
+        );
         seen.ended_with("completed", 0);
         seen.used(1..=3);
         let calls = place.server.requests();
-        let sub = calls.iter().find(|call| call.last_user_text().contains("SUBTASK")).expect("a call of the sub-agent");
-        assert!(sub.system_text().contains("You are a REVIEWER."), "{}", sub.system_text());
-        assert!(!sub.tool_names().contains(&"Bash"), "{:?}", sub.tool_names());
+        let sub = calls
+            .iter()
+            .find(|call| call.last_user_text().contains("SUBTASK"))
+            .expect("a call of the sub-agent");
+        assert!(
+            sub.system_text().contains("You are a REVIEWER."),
+            "{}",
+            sub.system_text()
+        );
+        assert!(
+            !sub.tool_names().contains(&"Bash"),
+            "{:?}",
+            sub.tool_names()
+        );
         let call = &seen.one("tool_call")["id"];
-        let told = |event: &&serde_json::Value| event["parent"] == *call && text(event, "text").contains("I reviewed.");
-        assert_eq!(seen.all("text").iter().any(told), forwarded, "{:#?}", seen.all("text"));
+        let told = |event: &&serde_json::Value| {
+            event["parent"] == *call && text(event, "text").contains("I reviewed.")
+        };
+        assert_eq!(
+            seen.all("text").iter().any(told),
+            forwarded,
+            "{:#?}",
+            seen.all("text")
+        );
         assert_eq!(seen.answer(), "It is done.");
     }
 }
@@ -68,9 +112,22 @@ fn agents_and_their_words() {
 /// `agent` makes one of `agents` the agent of the session.
 #[test]
 fn agent() {
-    let call = call_with(&CLAUDE, &Task::new("PROMPT").set("agents", AGENTS).set("agent", "reviewer"));
-    assert!(call.system_text().contains("You are a REVIEWER."), "{}", call.system_text());
-    assert!(!call.tool_names().contains(&"Bash"), "{:?}", call.tool_names());
+    let call = call_with(
+        &CLAUDE,
+        &Task::new("PROMPT")
+            .set("agents", AGENTS)
+            .set("agent", "reviewer"),
+    );
+    assert!(
+        call.system_text().contains("You are a REVIEWER."),
+        "{}",
+        call.system_text()
+    );
+    assert!(
+        !call.tool_names().contains(&"Bash"),
+        "{:?}",
+        call.tool_names()
+    );
 }
 
 /// `no_session_persistence` keeps nothing that could be resumed.
@@ -78,12 +135,23 @@ fn agent() {
 fn no_session_persistence() {
     for (kept, persistence) in [(true, "false"), (false, "true")] {
         let place = talking(&CLAUDE);
-        let seen = run(&CLAUDE, &place, &Task::new("PROMPT").set("no_session_persistence", persistence));
+        let seen = run(
+            &CLAUDE,
+            &place,
+            &Task::new("PROMPT").set("no_session_persistence", persistence),
+        );
         seen.ended_with("completed", 0);
         let file = format!("{}.jsonl", seen.native());
         assert_eq!(has_file(&place.aside("home"), &file), kept);
-        let again = run(&CLAUDE, &place, &Task::new("PROMPT").set("resume", seen.native()));
-        assert_eq!(again.outcome()["cause"], if kept { "completed" } else { "bad_request" });
+        let again = run(
+            &CLAUDE,
+            &place,
+            &Task::new("PROMPT").set("resume", seen.native()),
+        );
+        assert_eq!(
+            again.outcome()["cause"],
+            if kept { "completed" } else { "bad_request" }
+        );
     }
 }
 
@@ -95,8 +163,16 @@ fn settings() {
         let place = calling(&CLAUDE, CLAUDE.shell("echo \"so $FLAVOUR\""));
         let path = place.aside("settings.json");
         fs::write(&path, &json).unwrap();
-        let value = if is_path { path.display().to_string() } else { json.clone() };
-        let seen = run(&CLAUDE, &place, &Task::new("PROMPT").trusting().set("settings", value));
+        let value = if is_path {
+            path.display().to_string()
+        } else {
+            json.clone()
+        };
+        let seen = run(
+            &CLAUDE,
+            &place,
+            &Task::new("PROMPT").trusting().set("settings", value),
+        );
         seen.ended_with("completed", 0);
         assert_eq!(seen.answer(), "so sweet");
     }
@@ -110,7 +186,13 @@ fn setting_sources() {
         fs::create_dir(place.work().join(".claude")).unwrap();
         let settings = json!({"env": {"FLAVOUR": "salty"}}).to_string();
         fs::write(place.work().join(".claude/settings.json"), settings).unwrap();
-        let seen = run(&CLAUDE, &place, &Task::new("PROMPT").trusting().set("setting_sources", sources));
+        let seen = run(
+            &CLAUDE,
+            &place,
+            &Task::new("PROMPT")
+                .trusting()
+                .set("setting_sources", sources),
+        );
         seen.ended_with("completed", 0);
         assert_eq!(seen.answer().trim_end(), flavour.trim_end(), "{sources}");
     }
@@ -124,7 +206,11 @@ fn bare() {
         fs::write(place.work().join("CLAUDE.md"), "Speak like a PIRATE.\n").unwrap();
         run(&CLAUDE, &place, &Task::new("PROMPT").set("bare", bare)).ended_with("completed", 0);
         let said = place.only_call().body.to_string();
-        assert_eq!(said.contains("Speak like a PIRATE."), is_read, "bare={bare}");
+        assert_eq!(
+            said.contains("Speak like a PIRATE."),
+            is_read,
+            "bare={bare}"
+        );
     }
 }
 
@@ -137,7 +223,10 @@ fn add_dir() {
     };
     for (added, made) in [(false, [false, false]), (true, [true, true])] {
         let place = Place::new(&CLAUDE, Script::new());
-        let dirs = [beside(&place, "second"), beside(&place, "third, with a comma")];
+        let dirs = [
+            beside(&place, "second"),
+            beside(&place, "third, with a comma"),
+        ];
         let files = dirs.clone().map(|dir| dir.join("made.txt"));
         // The script names the directories, which are known only now.
         let script = Script::new()
@@ -147,7 +236,9 @@ fn add_dir() {
         let place = place.with_script(script);
         let mut task = Task::new("PROMPT").set("permission_mode", "acceptEdits");
         task.tolerate_denials = true;
-        let task = dirs.iter().filter(|_| added).fold(task, |task, dir| task.set("add_dir", dir.display().to_string()));
+        let task = dirs.iter().filter(|_| added).fold(task, |task, dir| {
+            task.set("add_dir", dir.display().to_string())
+        });
         run(&CLAUDE, &place, &task).ended_with("completed", 0);
         assert_eq!(files.map(|file| file.exists()), made, "added: {added}");
     }

@@ -11,9 +11,19 @@ use super::{adder, beside, call_with, calling, has_file, run, talking};
 fn effort() {
     for subject in [&CODEX, &CODEX_EXEC] {
         let task = Task::new("PROMPT").trusting().set("effort", "low");
-        let call =
-            call_with(subject, &if subject.settings.always.is_empty() { task.set("model", "gpt-5.5") } else { task });
-        assert_eq!(call.body["reasoning"]["effort"], "low", "{:#}", call.body["reasoning"]);
+        let call = call_with(
+            subject,
+            &if subject.settings.always.is_empty() {
+                task.set("model", "gpt-5.5")
+            } else {
+                task
+            },
+        );
+        assert_eq!(
+            call.body["reasoning"]["effort"], "low",
+            "{:#}",
+            call.body["reasoning"]
+        );
     }
 }
 
@@ -21,10 +31,18 @@ fn effort() {
 #[test]
 fn config() {
     for subject in [&CODEX, &CODEX_EXEC] {
-        let tools = |task: &Task| call_with(subject, task).tool_names().contains(&"exec_command");
+        let tools = |task: &Task| {
+            call_with(subject, task)
+                .tool_names()
+                .contains(&"exec_command")
+        };
         let task = Task::new("PROMPT").trusting();
         assert!(tools(&task));
-        assert!(!tools(&task.set("config", "features.shell_tool=false").set("config", "features.unified_exec=false")));
+        assert!(!tools(
+            &task
+                .set("config", "features.shell_tool=false")
+                .set("config", "features.unified_exec=false")
+        ));
     }
 }
 
@@ -34,9 +52,19 @@ fn ephemeral() {
     for subject in [&CODEX, &CODEX_EXEC] {
         for (ephemeral, kept) in [("false", true), ("true", false)] {
             let place = talking(subject);
-            let seen = run(subject, &place, &Task::new("PROMPT").trusting().set("ephemeral", ephemeral));
+            let seen = run(
+                subject,
+                &place,
+                &Task::new("PROMPT").trusting().set("ephemeral", ephemeral),
+            );
             seen.ended_with("completed", 0);
-            assert_eq!(has_file(&place.aside("home/.codex"), &format!("{}.jsonl", seen.native())), kept);
+            assert_eq!(
+                has_file(
+                    &place.aside("home/.codex"),
+                    &format!("{}.jsonl", seen.native())
+                ),
+                kept
+            );
         }
     }
 }
@@ -44,8 +72,17 @@ fn ephemeral() {
 /// `system_prompt` of `codex exec` goes through a private file.
 #[test]
 fn system_prompt_of_exec() {
-    let call = call_with(&CODEX_EXEC, &Task::new("PROMPT").trusting().set("system_prompt", "Be a PIRATE."));
-    assert!(call.system_text().contains("Be a PIRATE."), "{}", call.system_text());
+    let call = call_with(
+        &CODEX_EXEC,
+        &Task::new("PROMPT")
+            .trusting()
+            .set("system_prompt", "Be a PIRATE."),
+    );
+    assert!(
+        call.system_text().contains("Be a PIRATE."),
+        "{}",
+        call.system_text()
+    );
 }
 
 /// `approval_policy`: `untrusted` asks before a command, and nobody is there to allow it; `never` asks nobody.
@@ -53,17 +90,40 @@ fn system_prompt_of_exec() {
 fn approval_policy() {
     for (policy, asked) in [("untrusted", true), ("never", false)] {
         let place = calling(&CODEX, CODEX.shell("touch made"));
-        let seen = run(&CODEX, &place, &Task::new("PROMPT").trusting().set("approval_policy", policy));
-        assert_eq!(seen.outcome()["cause"], if asked { "denied" } else { "completed" }, "{policy}");
-        assert_eq!((seen.all("permission").len(), place.work().join("made").exists()), (usize::from(asked), !asked));
+        let seen = run(
+            &CODEX,
+            &place,
+            &Task::new("PROMPT")
+                .trusting()
+                .set("approval_policy", policy),
+        );
+        assert_eq!(
+            seen.outcome()["cause"],
+            if asked { "denied" } else { "completed" },
+            "{policy}"
+        );
+        assert_eq!(
+            (
+                seen.all("permission").len(),
+                place.work().join("made").exists()
+            ),
+            (usize::from(asked), !asked)
+        );
     }
 }
 
 /// `mcp_config`: the server is started, and the model is offered its tool.
 #[test]
 fn mcp_config() {
-    let call = call_with(&CODEX, &Task::new("PROMPT").trusting().set("mcp_config", adder()));
-    assert!(call.body["tools"].to_string().contains("adder"), "{:#}", call.body["tools"]);
+    let call = call_with(
+        &CODEX,
+        &Task::new("PROMPT").trusting().set("mcp_config", adder()),
+    );
+    assert!(
+        call.body["tools"].to_string().contains("adder"),
+        "{:#}",
+        call.body["tools"]
+    );
 }
 
 /// `add_dir` makes a further directory one that commands may write to.
@@ -80,10 +140,23 @@ fn add_dir() {
             let task = Task::new("PROMPT")
                 .set("permission_mode", "workspace-write")
                 .set("config", "sandbox_workspace_write.exclude_slash_tmp=true")
-                .set("config", "sandbox_workspace_write.exclude_tmpdir_env_var=true");
-            let task = if added { task.set("add_dir", dir.display().to_string()) } else { task };
+                .set(
+                    "config",
+                    "sandbox_workspace_write.exclude_tmpdir_env_var=true",
+                );
+            let task = if added {
+                task.set("add_dir", dir.display().to_string())
+            } else {
+                task
+            };
             let seen = run(subject, &place, &task);
-            assert_eq!(dir.join("made").exists(), added, "{}: {}", subject.name, seen.answer());
+            assert_eq!(
+                dir.join("made").exists(),
+                added,
+                "{}: {}",
+                subject.name,
+                seen.answer()
+            );
         }
     }
 }
@@ -94,14 +167,26 @@ fn add_dir() {
 fn permission_mode() {
     for subject in [&CODEX, &CODEX_EXEC] {
         let place = calling(subject, subject.shell("touch made"));
-        let seen = run(subject, &place, &Task::new("PROMPT").set("permission_mode", "read-only"));
+        let seen = run(
+            subject,
+            &place,
+            &Task::new("PROMPT").set("permission_mode", "read-only"),
+        );
         seen.ended_with("completed", 0);
         for result in seen.all("tool_result") {
-            assert_eq!((&result["ok"], &result["denied"]), (&json!(false), &json!(false)), "{result}");
+            assert_eq!(
+                (&result["ok"], &result["denied"]),
+                (&json!(false), &json!(false)),
+                "{result}"
+            );
         }
         assert!(!place.work().join("made").exists());
         // The same call makes the file where that is allowed.
-        run(subject, &place, &Task::new("PROMPT").set("permission_mode", "danger-full-access"));
+        run(
+            subject,
+            &place,
+            &Task::new("PROMPT").set("permission_mode", "danger-full-access"),
+        );
         assert!(place.work().join("made").exists());
     }
 }

@@ -14,7 +14,13 @@ const ID: &str = "123e4567-e89b-42d3-a456-426614174000";
 #[test]
 fn effort() {
     let call = call_with(&COPILOT, &Task::new("PROMPT").set("effort", "low"));
-    assert!(call.body.to_string().contains("\"reasoning_effort\":\"low\""), "{}", call.body);
+    assert!(
+        call.body
+            .to_string()
+            .contains("\"reasoning_effort\":\"low\""),
+        "{}",
+        call.body
+    );
 }
 
 /// `agent` is a custom agent of the directory.
@@ -24,8 +30,21 @@ fn agent() {
     fs::create_dir_all(place.work().join(".github/agents")).unwrap();
     let agent = "---\nname: reviewer\ndescription: Reviews.\n---\nYou are a REVIEWER.\n";
     fs::write(place.work().join(".github/agents/reviewer.agent.md"), agent).unwrap();
-    run(&COPILOT, &place, &Task::new("PROMPT").set("agent", "reviewer")).ended_with("completed", 0);
-    assert!(place.only_call().body.to_string().contains("You are a REVIEWER."), "{}", place.only_call().body);
+    run(
+        &COPILOT,
+        &place,
+        &Task::new("PROMPT").set("agent", "reviewer"),
+    )
+    .ended_with("completed", 0);
+    assert!(
+        place
+            .only_call()
+            .body
+            .to_string()
+            .contains("You are a REVIEWER."),
+        "{}",
+        place.only_call().body
+    );
 }
 
 /// `allowed_tools` lets what fits its rule run without asking, and nothing else.
@@ -36,8 +55,17 @@ fn allowed_tools() {
         .rule(Rule::on_call(2).answer(COPILOT.shell("mkdir bad")))
         .rule(Rule::any().text("Tried."));
     let place = Place::new(&COPILOT, script);
-    let seen = run(&COPILOT, &place, &Task::new("PROMPT").set("allowed_tools", "shell(touch:*)"));
-    assert_eq!(["good", "bad"].map(|name| place.work().join(name).exists()), [true, false], "{:#?}", seen.story());
+    let seen = run(
+        &COPILOT,
+        &place,
+        &Task::new("PROMPT").set("allowed_tools", "shell(touch:*)"),
+    );
+    assert_eq!(
+        ["good", "bad"].map(|name| place.work().join(name).exists()),
+        [true, false],
+        "{:#?}",
+        seen.story()
+    );
 }
 
 /// `add_dir` makes a further directory one that tools may use.
@@ -46,15 +74,27 @@ fn add_dir() {
     for added in [true, false] {
         let place = Place::new(&COPILOT, Script::new());
         let dir = beside(&place, "second");
-        let view = ostler_testkit::model::Answer::tool("view", json!({"path": dir.join("note.txt")}));
-        let script = Script::new().rule(Rule::on_tool_result().text("{tool_result}")).rule(Rule::any().answer(view));
+        let view =
+            ostler_testkit::model::Answer::tool("view", json!({"path": dir.join("note.txt")}));
+        let script = Script::new()
+            .rule(Rule::on_tool_result().text("{tool_result}"))
+            .rule(Rule::any().answer(view));
         let place = place.with_script(script);
         // The system's temporary directory is open to Copilot; the test is in it.
         let mut task = Task::new("PROMPT").env("TMPDIR", place.work().display().to_string());
         task.tolerate_denials = true;
-        let task = if added { task.set("add_dir", dir.display().to_string()) } else { task };
+        let task = if added {
+            task.set("add_dir", dir.display().to_string())
+        } else {
+            task
+        };
         let seen = run(&COPILOT, &place, &task);
-        assert_eq!(seen.answer().contains("forty-two"), added, "{}", seen.answer());
+        assert_eq!(
+            seen.answer().contains("forty-two"),
+            added,
+            "{}",
+            seen.answer()
+        );
     }
 }
 
@@ -66,7 +106,11 @@ fn mcp_config() {
     fs::write(&path, adder()).unwrap();
     for value in [adder(), path.display().to_string()] {
         let call = call_with(&COPILOT, &Task::new("PROMPT").set("mcp_config", value));
-        assert!(call.tool_names().iter().any(|name| name.contains("add")), "{:?}", call.tool_names());
+        assert!(
+            call.tool_names().iter().any(|name| name.contains("add")),
+            "{:?}",
+            call.tool_names()
+        );
     }
 }
 
@@ -77,9 +121,18 @@ fn session_id() {
     let seen = run(&COPILOT, &place, &Task::new("PROMPT").set("session_id", ID));
     seen.ended_with("completed", 0);
     assert_eq!(seen.native(), ID);
-    let again = run(&COPILOT, &place, &Task::new("PROMPT again").set("resume", ID));
+    let again = run(
+        &COPILOT,
+        &place,
+        &Task::new("PROMPT again").set("resume", ID),
+    );
     again.ended_with("completed", 0);
-    assert!(place.server.requests()[1].body.to_string().contains("PROMPT again"));
+    assert!(
+        place.server.requests()[1]
+            .body
+            .to_string()
+            .contains("PROMPT again")
+    );
 }
 
 /// `no_custom_instructions` leaves out the instructions of the directory.
@@ -88,15 +141,36 @@ fn no_custom_instructions() {
     for (without, is_read) in [("false", true), ("true", false)] {
         let place = talking(&COPILOT);
         fs::write(place.work().join("AGENTS.md"), "Speak like a PIRATE.\n").unwrap();
-        run(&COPILOT, &place, &Task::new("PROMPT").set("no_custom_instructions", without)).ended_with("completed", 0);
+        run(
+            &COPILOT,
+            &place,
+            &Task::new("PROMPT").set("no_custom_instructions", without),
+        )
+        .ended_with("completed", 0);
         let said = place.only_call().body.to_string();
-        assert_eq!(said.contains("Speak like a PIRATE."), is_read, "no_custom_instructions={without}");
+        assert_eq!(
+            said.contains("Speak like a PIRATE."),
+            is_read,
+            "no_custom_instructions={without}"
+        );
     }
 }
 
 /// `no_builtin_mcps` and `max_ai_credits` are accepted; with a model of the user's own there are neither.
 #[test]
 fn no_builtin_mcps_and_max_ai_credits() {
-    let call = call_with(&COPILOT, &Task::new("PROMPT").set("no_builtin_mcps", "true").set("max_ai_credits", "30"));
-    assert!(!call.tool_names().iter().any(|name| name.starts_with("github")), "{:?}", call.tool_names());
+    let call = call_with(
+        &COPILOT,
+        &Task::new("PROMPT")
+            .set("no_builtin_mcps", "true")
+            .set("max_ai_credits", "30"),
+    );
+    assert!(
+        !call
+            .tool_names()
+            .iter()
+            .any(|name| name.starts_with("github")),
+        "{:?}",
+        call.tool_names()
+    );
 }

@@ -17,7 +17,11 @@ const RULES: &str = "[[rule]]\nkind = \"execute\"\ndo = \"deny\"\n";
 async fn asks_all_the_same(subject: &'static Subject, factory: fn(&mut Scene)) {
     let script = Script::new()
         .rule(Rule::on_tool_result().text("Done."))
-        .rule(Rule::on_text("PROMPT").with_tools().answer(subject.shell("echo 42 > made")));
+        .rule(
+            Rule::on_text("PROMPT")
+                .with_tools()
+                .answer(subject.shell("echo 42 > made")),
+        );
     let mut scene = Scene::new(subject, script, &Task::new("PROMPT"));
     factory(&mut scene);
     scene.spec.policy = Some(Policy::parse(RULES, "test", Trust::Full).unwrap());
@@ -25,9 +29,20 @@ async fn asks_all_the_same(subject: &'static Subject, factory: fn(&mut Scene)) {
         let mut live = scene.start();
         live.turn().await;
         let seen = live.end(&scene).await;
-        assert!(!scene.place.work().join("made").exists(), "{round}: the command ran");
-        assert!(seen.whats().any(|kind| matches!(kind, EventKind::Permission(_))), "{round}: {:?}", seen.story());
-        let native = crate::sessions::started(&seen)[0].native_session.clone().unwrap();
+        assert!(
+            !scene.place.work().join("made").exists(),
+            "{round}: the command ran"
+        );
+        assert!(
+            seen.whats()
+                .any(|kind| matches!(kind, EventKind::Permission(_))),
+            "{round}: {:?}",
+            seen.story()
+        );
+        let native = crate::sessions::started(&seen)[0]
+            .native_session
+            .clone()
+            .unwrap();
         scene.spec.settings.set(keys::RESUME, &*native);
         scene.spec.prompt = "PROMPT again".into();
     }
@@ -36,8 +51,13 @@ async fn asks_all_the_same(subject: &'static Subject, factory: fn(&mut Scene)) {
 #[test]
 fn goose_begins_in_auto() {
     let factory = |scene: &mut Scene| {
-        let rest = scene.place.host().iter().filter(|(name, _)| name != "GOOSE_MODE");
-        scene.host = Host::new(rest.map(|(name, value)| (OsString::from(name), OsString::from(value))));
+        let rest = scene
+            .place
+            .host()
+            .iter()
+            .filter(|(name, _)| name != "GOOSE_MODE");
+        scene.host =
+            Host::new(rest.map(|(name, value)| (OsString::from(name), OsString::from(value))));
     };
     crate::driver::runtime().block_on(asks_all_the_same(&GOOSE, factory));
 }
