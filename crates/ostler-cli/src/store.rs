@@ -103,7 +103,7 @@ fn go_on(args: &mut StartArgs, dir: &Path, (store, config): (Option<&Store>, &Co
     // One whose agent never said how its session is called holds nothing that could be gone on with.
     let row = rows.find(|row| {
         let from_events = match config.agents().get(&row.agent) {
-            Some(agent) => agent.dialect().goes_on_from_events(),
+            Some(agent) => agent.dialect().resumes_from_events(),
             None => row.agent == LOOP && args.agent.as_deref() == Some(LOOP),
         };
         row.native_session.is_some() || from_events
