@@ -44,6 +44,12 @@ pub(crate) fn completing() -> Option<String> {
     std::env::var(COMPLETE_VARIABLE).ok().filter(|shell| !shell.is_empty())
 }
 
+/// The position of the word that is being completed, and what stands between two candidates, as bash wants it.
+pub(crate) fn completing_in_bash() -> (usize, String) {
+    let index = std::env::var("_CLAP_COMPLETE_INDEX").ok().and_then(|index| index.parse().ok());
+    (index.unwrap_or_default(), std::env::var("_CLAP_IFS").unwrap_or_else(|_| "\n".to_owned()))
+}
+
 /// The arguments of this process.
 pub(crate) fn args() -> impl Iterator<Item = OsString> {
     std::env::args_os()

@@ -219,7 +219,7 @@ fn human((out, err): (Box<dyn Write + Send>, Box<dyn Write + Send>), liveness: L
 }
 
 /// The width of the terminal.
-fn columns() -> usize {
+pub(crate) fn columns() -> usize {
     #[cfg(unix)]
     let found = rustix::termios::tcgetwinsize(io::stdout()).or_else(|_| rustix::termios::tcgetwinsize(io::stderr()));
     #[cfg(unix)]

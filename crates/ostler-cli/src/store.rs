@@ -72,12 +72,17 @@ pub(crate) fn keeping(args: &mut StartArgs, dir: &Path, config: &Config) -> Resu
     Ok(Keeping { host, store })
 }
 
-/// The agent of a session to resume, unless the one that would be used anyway is the same or nothing is known of the session.
+/// Returns the agent of a session to resume, unless the one that would be used anyway is the same. An id that Ostler does not
+/// know is not tried with any agent: the agent it belongs to has to be named.
 fn agent_of(store: &Store, id: &str, config: &Config) -> Result<Option<String>, Fault> {
-    let row = store.look_up(id).map_err(|error| fault(&error))?;
+    let row = store.look_up(id).map_err(|error| fault(&error))?.ok_or_else(|| {
+        Fault::usage(format!("there is no session {}", output::name(id))).hint(
+            "`ostler sessions --all` lists them; to resume a session that only the agent knows, name it with `--agent`",
+        )
+    })?;
     // A configured name may stand for the same agent, with settings of its own.
     let usual = config.default_agent().and_then(|entry| config.agent(entry.value.text()));
-    Ok(row.map(|row| row.agent).filter(|own| usual.is_none_or(|agent| agent.name() != own)))
+    Ok(Some(row.agent).filter(|own| usual.is_none_or(|agent| agent.name() != own)))
 }
 
 /// Returns the session that an id means, or an error that says how to find it.

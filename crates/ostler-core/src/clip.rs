@@ -109,22 +109,80 @@ impl HeadTail {
 
 /// Takes escape sequences and other control characters out of `text`, so that printing it cannot move a cursor, set a
 /// title or hide a line. Newlines and tabs stay; deceptive characters are spelled out, such as `\u{202e}`.
+///
+/// For a text that comes in pieces there is [`Sanitizer`].
 #[must_use]
 pub fn plain(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        if c == '\u{1b}' {
-            skip_escape(&mut chars);
-        } else if is_joiner(c) && out.chars().next_back().is_some_and(|before| !before.is_ascii()) {
-            // Within a word or an emoji it is honest; nothing is lost that can be seen.
-        } else if is_deceptive(c) {
-            out.extend(c.escape_unicode());
-        } else if c == '\n' || c == '\t' || !c.is_control() {
-            out.push(c);
+    Sanitizer::default().push(text)
+}
+
+/// Does what [`plain`] does for a text that comes in pieces: an escape sequence may be cut anywhere.
+#[derive(Debug, Default)]
+pub struct Sanitizer {
+    state: Sequence,
+    /// The last character that was passed on as it is.
+    before: Option<char>,
+}
+
+/// The part of an escape sequence that came last.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Sequence {
+    /// Not in a sequence.
+    #[default]
+    None,
+    /// ESC, perhaps with intermediate characters.
+    Escape,
+    /// A CSI, which ends with its final character.
+    Csi,
+    /// A string, which ends with BEL or ST.
+    String,
+    /// An ESC in a string: the first half of ST, perhaps.
+    StringEscape,
+}
+
+impl Sanitizer {
+    /// Appends a piece of the text and returns what can be shown of it.
+    #[must_use]
+    pub fn push(&mut self, piece: &str) -> String {
+        let mut out = String::with_capacity(piece.len());
+        for c in piece.chars() {
+            if self.is_skipped(c) {
+                continue;
+            }
+            let before = self.before.take();
+            if is_deceptive(c) && !before.is_some_and(|before| is_harmless_joiner(before, c)) {
+                out.extend(c.escape_unicode());
+            } else if c == '\n' || c == '\t' || !c.is_control() {
+                out.push(c);
+                self.before = Some(c);
+            } else {
+                self.before = before;
+            }
         }
+        out
     }
-    out
+
+    /// Advances by a character and returns true if it belongs to an escape sequence.
+    fn is_skipped(&mut self, c: char) -> bool {
+        let next = match (self.state, c) {
+            (Sequence::String, '\u{7}' | '\u{9c}') | (Sequence::StringEscape, '\\') => Sequence::None,
+            (Sequence::String | Sequence::StringEscape, '\u{1b}') => Sequence::StringEscape,
+            (Sequence::String | Sequence::StringEscape, _) => Sequence::String,
+            (_, '\u{1b}') => Sequence::Escape,
+            (Sequence::Escape, '[') => Sequence::Csi,
+            (Sequence::Escape, ']' | 'P' | '^' | '_' | 'X') => Sequence::String,
+            (Sequence::Escape, ' '..='/') => Sequence::Escape,
+            (Sequence::Csi, ' '..='?') => Sequence::Csi,
+            (Sequence::Escape | Sequence::Csi, '\u{30}'..='\u{7e}') => Sequence::None,
+            // Anything else is not part of a sequence, and ends one that is broken.
+            _ => {
+                self.state = Sequence::None;
+                return false;
+            }
+        };
+        self.state = next;
+        true
+    }
 }
 
 /// Returns true for a character that a terminal does not show, or that changes how the text around it is shown: marks of
@@ -146,24 +204,34 @@ pub fn is_deceptive(c: char) -> bool {
     )
 }
 
-/// The joiners of emoji and of scripts such as Persian.
-fn is_joiner(c: char) -> bool {
-    matches!(c, '\u{200c}' | '\u{200d}')
-}
-
-/// Skips what follows an ESC: a CSI up to its final byte, a string sequence up to its terminator, or one character.
-fn skip_escape(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
-    match chars.next() {
-        Some('[') => while chars.next().is_some_and(|c| !('\u{40}'..='\u{7e}').contains(&c)) {},
-        Some(']' | 'P' | '^' | '_' | 'X') => {
-            while let Some(c) = chars.next() {
-                if c == '\u{7}' || c == '\u{9c}' || (c == '\u{1b}' && chars.next_if_eq(&'\\').is_some()) {
-                    break;
-                }
-            }
-        }
-        _ => {}
-    }
+/// Returns true for a joiner behind a character that it belongs to: within an emoji, or in a script such as Persian or
+/// Hindi. Everywhere else a joiner only makes two texts differ that look the same.
+#[must_use]
+pub fn is_harmless_joiner(before: char, c: char) -> bool {
+    let is_joiner = matches!(c, '\u{200c}' | '\u{200d}');
+    let is_emoji = matches!(
+        before,
+        '\u{2190}'..='\u{21ff}'
+            | '\u{2300}'..='\u{23ff}'
+            | '\u{2600}'..='\u{27bf}'
+            | '\u{2b00}'..='\u{2bff}'
+            | '\u{fe0f}'
+            | '\u{1f000}'..='\u{1faff}'
+    );
+    // Arabic, Syriac, N'Ko, Mandaic; the scripts of India; Myanmar, Khmer, Mongolian, Balinese; Arabic's presentation forms.
+    let joins = matches!(
+        before,
+        '\u{620}'..='\u{77f}'
+            | '\u{7ca}'..='\u{7ff}'
+            | '\u{840}'..='\u{dff}'
+            | '\u{1000}'..='\u{109f}'
+            | '\u{1780}'..='\u{17ff}'
+            | '\u{1820}'..='\u{18aa}'
+            | '\u{1b00}'..='\u{1b7f}'
+            | '\u{fb50}'..='\u{fdff}'
+            | '\u{fe70}'..='\u{fefc}'
+    );
+    is_joiner && (is_emoji || joins)
 }
 
 /// A text of at most twice `half` bytes: a longer one keeps its beginning and its end.
@@ -212,7 +280,35 @@ mod tests {
         assert_eq!(plain("a\u{202e}b\u{2066}\u{200f}\u{61c}"), "a\\u{202e}b\\u{2066}\\u{200f}\\u{61c}");
         assert_eq!(plain("\u{2028}\u{200b}\u{feff}\u{e0041}"), "\\u{2028}\\u{200b}\\u{feff}\\u{e0041}");
         assert_eq!(plain("a\u{9b}2J\u{9d}0;t\u{9c}\u{7f}\rb"), "a2J0;tb");
-        assert_eq!(plain("a\u{200d}b 👩\u{200d}💻 می\u{200c}خواهم é"), "a\\u{200d}b 👩💻 میخواهم é");
+    }
+
+    // Joiners were dropped: a family fell apart into its members, and Persian words grew together.
+    #[test]
+    fn joiners_stay_where_they_belong() {
+        for text in ["👩\u{200d}💻", "❤\u{fe0f}\u{200d}🔥", "می\u{200c}خواهم", "क्\u{200d}ष", "ന്\u{200d} x"]
+        {
+            assert_eq!(plain(text), text);
+        }
+        assert_eq!(plain("a\u{200d}b é\u{200c}"), "a\\u{200d}b é\\u{200c}");
+        assert_eq!(plain("👩\u{200d}\u{200d}💻"), "👩\u{200d}\\u{200d}💻");
+        assert_eq!(plain("می\u{202e}\u{200c}"), "می\\u{202e}\\u{200c}");
+    }
+
+    // P19: `ESC [ 3` and `1m` in two pieces left `1m` on the screen.
+    #[test]
+    fn a_sequence_may_be_cut_anywhere() {
+        let text = "a\u{1b}[31mred\u{1b}[0m\u{1b}]0;t\u{7}b\u{1b}]8;;x\u{1b}\\link\u{1b}(Bc👩\u{200d}💻\u{200d}\u{200d}\u{202e}d";
+        let whole = plain(text);
+        assert_eq!(whole, "aredblinkc👩\u{200d}💻\u{200d}\\u{200d}\\u{202e}d");
+        for (cut, _) in text.char_indices() {
+            let mut sanitizer = Sanitizer::default();
+            assert_eq!(sanitizer.push(&text[..cut]) + &sanitizer.push(&text[cut..]), whole, "{cut}");
+        }
+    }
+
+    #[test]
+    fn a_broken_sequence_ends_where_other_text_begins() {
+        assert_eq!(plain("a\u{1b}[3\nb\u{1b}éc\u{1b}[\u{1b}[1md"), "a\nbécd");
     }
 
     proptest! {

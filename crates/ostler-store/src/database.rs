@@ -36,13 +36,13 @@ pub(crate) fn open_to_read(place: &Place) -> Result<Connection, StoreError> {
     open().map_err(StoreError::database(&path))
 }
 
-/// Opens a database that cannot be written. It must be up to date already.
+/// Opens a database that cannot be written. One of an earlier format is read as it is.
 pub(crate) fn open_read_only(place: &Place) -> Result<Connection, StoreError> {
     let path = place.database();
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(&path, flags).map_err(StoreError::database(&path))?;
     connection.busy_timeout(PATIENCE).map_err(StoreError::database(&path))?;
-    schema::check(&connection, &path)?;
+    schema::overlay(&connection, &path)?;
     Ok(connection)
 }
 

@@ -14,6 +14,23 @@ const STEPS: &[&str] = &[
     include_str!("schema/4.sql"),
 ];
 
+/// What the steps come to for a connection that only reads: temporary views and tables, which stand before those of the file.
+const READ_STEPS: [ReadStep; STEPS.len()] = [
+    // Without the first step there is nothing to read.
+    ReadStep::Script("SELECT 1 FROM main.sessions LIMIT 1;"),
+    ReadStep::Script(include_str!("schema/2.read.sql")),
+    ReadStep::NewTables,
+    ReadStep::NewTables,
+];
+
+/// How a step is made for a connection that only reads.
+enum ReadStep {
+    /// By a script of its own.
+    Script(&'static str),
+    /// The step only adds tables, which are empty in a file without them.
+    NewTables,
+}
+
 /// Brings a database up to date. Nobody else does so at the same time: the caller holds the lock.
 pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
     let wrong = StoreError::database(path);
@@ -24,13 +41,21 @@ pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), St
     Ok(())
 }
 
-/// Makes sure that a database is up to date, where it cannot be brought there.
-pub(crate) fn check(connection: &Connection, path: &Path) -> Result<(), StoreError> {
-    if version(connection, path)? == known() {
-        return Ok(());
+/// Makes a database that cannot be brought up to date look as if it were. The file stays as it is.
+pub(crate) fn overlay(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    let wrong = StoreError::database(path);
+    let found = version(connection, path)?;
+    // The disk may be full, or read-only.
+    connection.pragma_update(None, "temp_store", "memory").map_err(&wrong)?;
+    let steps = (1..).zip(STEPS).zip(&READ_STEPS);
+    for ((_, step), read) in steps.filter(|((number, _), _)| *number > found) {
+        let made = match read {
+            ReadStep::Script(script) => connection.execute_batch(script),
+            ReadStep::NewTables => connection.execute_batch(&step.replace("CREATE TABLE ", "CREATE TEMP TABLE ")),
+        };
+        made.map_err(&wrong)?;
     }
-    let why = "an older Ostler wrote it, and it cannot be brought up to date".to_owned();
-    Err(StoreError::Database { path: path.to_owned(), why })
+    Ok(())
 }
 
 /// How many steps were made; not more than are known.

@@ -36,7 +36,7 @@ impl Events {
     /// `{"hang": true}`. Empty lines and lines that start with `#` are passed over.
     ///
     /// # Errors
-    /// Names the first line that is wrong.
+    /// Names the first line that is wrong. A script without an event would never end a turn, and is an error too.
     pub fn parse(text: &str) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Pace {
@@ -54,6 +54,9 @@ impl Events {
                 _ => EventKind::from_json(line).map(|kind| Step::Say(Box::new(kind))),
             };
             steps.push(step.map_err(|error| format!("line {}: {error}", number + 1))?);
+        }
+        if !steps.iter().any(|step| matches!(step, Step::Say(_) | Step::Hang)) {
+            return Err("there is no event in it".into());
         }
         Ok(Self(steps))
     }

@@ -23,6 +23,8 @@ pub(crate) const UNKNOWN_SESSION: &str = "unknown_session";
 /// What is to be gone on with.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked<'a> {
+    /// The agent's name.
+    pub(crate) agent: &'a str,
     /// The agent's state; see [`root`].
     pub(crate) root: &'a Path,
     /// The directory to work in: absolute and canonical.
@@ -45,8 +47,8 @@ pub(crate) struct Checked {
 /// Why a session cannot be gone on with.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ResumeProblem {
-    #[error("There is no session {id} in {}.", root.display())]
-    UnknownId { id: String, root: PathBuf },
+    #[error("{agent} has no session {id} in {}.", root.display())]
+    UnknownId { agent: String, id: String, root: PathBuf },
     #[error("The session {id} was begun in another directory: {}.", there.display())]
     OtherDirectory { id: String, there: PathBuf },
     #[error("The session {id} was begun in a directory that is no longer there: {}.", there.display())]
@@ -183,7 +185,8 @@ fn find(places: &Transcripts, asked: &Asked<'_>) -> Result<Found, ResumeProblem>
     {
         return Ok(Found { file: Some(file), at_home: true });
     }
-    let unknown = || ResumeProblem::UnknownId { id: asked.id.to_owned(), root: folder.clone() };
+    let unknown =
+        || ResumeProblem::UnknownId { agent: asked.agent.to_owned(), id: asked.id.to_owned(), root: folder.clone() };
     match std::fs::read_dir(&folder) {
         Ok(entries) => {
             let mut files = entries.flatten().map(|entry| entry.path().join(&name));

@@ -1,8 +1,11 @@
 //! Shell completion: the script that registers it, and what it offers. The script asks this program again at every key.
 
 use std::ffi::OsString;
+use std::io;
+use std::path::Path;
 
 use clap::{Command, CommandFactory};
+use clap_complete::engine::complete;
 use clap_complete::env::{EnvCompleter, Shells};
 use clap_complete::{ArgValueCandidates, CompletionCandidate};
 use ostler::Models;
@@ -38,14 +41,44 @@ pub(crate) fn answer(shell: &str) -> Result<Code, Fault> {
     command.build();
     let mut candidates = Vec::new();
     let dir = environment::directory().ok();
-    completer(shell)?.write_complete(&mut command, words, dir.as_deref(), &mut candidates).map_err(Fault::internal)?;
+    let completer = completer(shell)?;
+    let done = match shell {
+        "bash" => bash(&mut command, words, dir.as_deref()).map(|found| candidates = found),
+        _ => completer.write_complete(&mut command, words, dir.as_deref(), &mut candidates),
+    };
+    done.map_err(Fault::internal)?;
     output::hand_over(&candidates).or_else(|error| output::gone(&error).map(|_| ()))?;
     Ok(exit::OK)
 }
 
-/// Adds candidates to the arguments of a command and of its verbs, by the arguments' ids.
+/// Returns the candidates for bash, which takes the `=` of `--agent=claude` for a word of its own.
+fn bash(command: &mut Command, words: Vec<OsString>, dir: Option<&Path>) -> io::Result<Vec<u8>> {
+    let (current, separator) = environment::completing_in_bash();
+    let mut index = current;
+    let mut whole: Vec<OsString> = Vec::new();
+    for (at, word) in words.into_iter().enumerate() {
+        let is_behind_flag = whole.last().is_some_and(|last| last.as_encoded_bytes().starts_with(b"--"));
+        if word == "=" && is_behind_flag && at < current {
+            index -= 1;
+        } else {
+            whole.push(word);
+        }
+    }
+    let candidates = complete(command, whole, index, dir)?;
+    let values: Vec<_> = candidates.iter().map(|candidate| candidate.get_value().to_string_lossy()).collect();
+    Ok(values.join(&separator).into_bytes())
+}
+
+/// Adds candidates to the arguments of a command and of its verbs, by the arguments' ids. Aliases are hidden: of a name and its
+/// visible aliases, an alias would be offered.
 fn with_candidates(command: Command) -> Command {
     let is_loop = command.get_name() == "loop";
+    let aliases = statics(command.get_all_aliases());
+    let command = command.alias(None).aliases(aliases);
+    let command = command.mut_args(|arg| {
+        let aliases = statics(arg.get_all_aliases().into_iter().flatten());
+        arg.alias(None).aliases(aliases)
+    });
     let command = command.mut_args(|arg| match arg.get_id().as_str() {
         "agent" | "conformance" => arg.add(agents()),
         "model" if is_loop => arg.add(loop_models()),
@@ -54,6 +87,11 @@ fn with_candidates(command: Command) -> Command {
         _ => arg,
     });
     command.mut_subcommands(with_candidates)
+}
+
+/// Copies names for a command of this process, which ends with its answer.
+fn statics<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'static str> {
+    names.map(|name| &*name.to_owned().leak()).collect()
 }
 
 fn completer(shell: &str) -> Result<&'static dyn EnvCompleter, Fault> {
@@ -131,7 +169,8 @@ fn option(names: &[&str]) -> Option<String> {
     let words: Vec<String> = typed().into_iter().filter_map(|word| word.into_string().ok()).collect();
     words.iter().enumerate().find_map(|(at, word)| match word.split_once('=') {
         Some((name, value)) if names.contains(&name) => Some(value.to_owned()),
-        None if names.contains(&word.as_str()) => words.get(at + 1).cloned(),
+        // Bash takes `=` for a word of its own.
+        None if names.contains(&word.as_str()) => words[at + 1..].iter().find(|word| *word != "=").cloned(),
         _ => None,
     })
 }

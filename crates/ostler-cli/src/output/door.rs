@@ -6,7 +6,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use ostler::clip::is_deceptive;
+use ostler::clip::{is_deceptive, is_harmless_joiner};
 
 /// The longest colour sequence; a longer one is none of ours.
 const LONGEST: usize = 24;
@@ -21,6 +21,8 @@ pub(crate) struct Door<W> {
     is_terminal: bool,
     /// The beginning of a character or of a colour whose rest has not come yet.
     begun: Vec<u8>,
+    /// The last character that was let through.
+    before: char,
 }
 
 impl Door<io::Stdout> {
@@ -39,7 +41,7 @@ impl Door<io::Stderr> {
 
 impl<W: Write> Door<W> {
     pub(crate) fn new(inner: W, is_terminal: bool) -> Self {
-        Self { inner, is_terminal, begun: Vec::new() }
+        Self { inner, is_terminal, begun: Vec::new(), before: ' ' }
     }
 }
 
@@ -51,7 +53,7 @@ impl<W: Write> Write for Door<W> {
         let mut all = std::mem::take(&mut self.begun);
         all.extend_from_slice(bytes);
         let mut safe = String::with_capacity(all.len());
-        let used = pass(&all, &mut safe);
+        let used = pass(&all, &mut self.before, &mut safe);
         self.begun = all.split_off(used);
         self.inner.write_all(safe.as_bytes())?;
         Ok(bytes.len())
@@ -63,7 +65,7 @@ impl<W: Write> Write for Door<W> {
 }
 
 /// Appends what may pass of some bytes, and returns how many of them were used: the rest is the beginning of something.
-fn pass(bytes: &[u8], safe: &mut String) -> usize {
+fn pass(bytes: &[u8], before: &mut char, safe: &mut String) -> usize {
     let mut at = 0;
     while at < bytes.len() {
         let rest = &bytes[at..];
@@ -97,7 +99,13 @@ fn pass(bytes: &[u8], safe: &mut String) -> usize {
         };
         at += text.len();
         for c in text.chars() {
-            if matches!(c, '\n' | '\t') || !(c.is_control() || is_deceptive(c)) { safe.push(c) } else { spell(c, safe) }
+            let is_bad = c.is_control() || is_deceptive(c) && !is_harmless_joiner(*before, c);
+            if matches!(c, '\n' | '\t') || !is_bad {
+                safe.push(c);
+            } else {
+                spell(c, safe);
+            }
+            *before = c;
         }
     }
     at
@@ -153,8 +161,13 @@ mod tests {
 
     #[test]
     fn text_and_our_colours_pass() {
-        for text in ["plain é 日本 😀\tx\n", "\u{1b}[31mred\u{1b}[0m", "\u{1b}[1m\u{1b}[32mx\u{1b}[0m", "\u{1b}[2;36mx"]
-        {
+        for text in [
+            "plain é 日本 😀\tx\n",
+            "👩\u{200d}💻 می\u{200c}خواهم",
+            "\u{1b}[31mred\u{1b}[0m",
+            "\u{1b}[1m\u{1b}[32mx\u{1b}[0m",
+            "\u{1b}[2;36mx",
+        ] {
             assert_eq!(shown(text), text);
         }
     }
@@ -168,6 +181,7 @@ mod tests {
             ("\u{1b}[30;40mx", "\\u001b[30;40mx"),
             ("a\u{9b}2J\u{202e}b\r", "a\\u009b2J\\u202eb\\u000d"),
             ("\u{e0041}", "\\udb40\\udc41"),
+            ("a\u{200d}b👩\u{200d}\u{200d}", "a\\u200db👩\u{200d}\\u200d"),
             ("\u{1b}\u{1b}[31mx", "\\u001b\u{1b}[31mx"),
         ];
         for (text, want) in table {
@@ -179,7 +193,7 @@ mod tests {
     // A writer may be given anything in any pieces.
     #[test]
     fn pieces_make_no_difference() {
-        let text = "é\u{1b}[31mr\u{202e}ed\u{1b}[0m 😀\u{1b}[2J\u{9b}x\n".as_bytes();
+        let text = "é\u{1b}[31mr\u{202e}ed\u{1b}[0m 😀\u{200d}😀\u{1b}[2J\u{9b}x\n".as_bytes();
         let whole = through(&[text], true);
         for cut in 0..text.len() {
             assert_eq!(through(&[&text[..cut], &text[cut..]], true), whole, "{cut}");

@@ -7,7 +7,7 @@ mod ending;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use ostler::clip::plain;
+use ostler::clip::{Sanitizer, plain};
 use ostler::event::{At, Decision, Level, Notice, SessionState, Started, TextKind, ToolResult};
 use ostler::{Cause, Event, Outcome, Scope, Usage, EventKind, brief};
 
@@ -32,6 +32,8 @@ pub(super) struct Human {
     reply: Option<Markdown>,
     /// Wraps thoughts, where stderr is one.
     thinking: Option<Markdown>,
+    /// Sanitizes the answer and the thoughts, which come in pieces.
+    sanitizers: [Sanitizer; 2],
     tools: Tools,
     detail: Detail,
     notify: Option<Notify>,
@@ -101,6 +103,7 @@ impl Human {
             same_screen,
             reply,
             thinking,
+            sanitizers: Default::default(),
             tools,
             detail,
             notify,
@@ -145,10 +148,17 @@ impl Human {
     }
 
     fn text(&mut self, kind: TextKind, text: &str, whole: bool) -> io::Result<()> {
+        if whole {
+            self.sanitizers = Default::default(); // a sequence does not go on in the next message
+        }
+        let [reply, thinking] = &mut self.sanitizers;
         let (want, text) = match kind {
-            TextKind::Reply => (Open::Reply, plain(text)),
-            TextKind::Thinking => (Open::Thinking, plain(text)),
+            TextKind::Reply => (Open::Reply, reply.push(text)),
+            TextKind::Thinking => (Open::Thinking, thinking.push(text)),
         };
+        if text.is_empty() && !whole {
+            return Ok(());
+        }
         if self.line != want {
             self.end_line()?;
         }
@@ -170,7 +180,8 @@ impl Human {
         self.is_writing = true;
         if whole {
             self.end_line()?;
-            self.reply.as_mut().map(Markdown::reset); // a block does not go on in the next message
+            self.reply.as_mut().map(Markdown::reset); // nor does a block
+            self.sanitizers = Default::default();
         }
         Ok(())
     }
@@ -260,6 +271,7 @@ impl Output for Human {
             EventKind::Text(text) if text.parent.is_none() => self.text(text.kind, &text.text, !text.delta)?,
             EventKind::ToolCall(call) => {
                 self.end_line()?;
+                self.sanitizers = Default::default();
                 let doing = self.tools.called(call, event.at);
                 self.status.doing(&doing);
             }
@@ -286,6 +298,7 @@ impl Output for Human {
             EventKind::TurnStarted(turn) => {
                 self.outcome = None;
                 self.tools.begin_turn();
+                self.sanitizers = Default::default();
                 self.reply.as_mut().map(Markdown::reset);
                 if let Some(prompt) = turn.prompt.as_deref().filter(|_| self.shows_prompts) {
                     self.prompt(prompt)?;
@@ -410,7 +423,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use crate::args::Notification;
-    use ostler::event::{Ended, Origin, TurnStarted};
+    use ostler::event::{Ended, Origin, Text, TurnStarted};
 
     use super::super::tools::Dialects;
     use super::*;
@@ -458,6 +471,37 @@ mod tests {
         assert_eq!((rung(Notification::Bell, 29), rung(Notification::Desktop, 29)), (String::new(), String::new()));
         assert_eq!(rung(Notification::Bell, 30), "\u{7}");
         assert_eq!(rung(Notification::Desktop, 125), "\u{1b}]9;ostler: completed after 2m05s\u{7}");
+    }
+
+    // P19: the second half of `ESC [ 31m` was left on the screen.
+    #[test]
+    fn an_escape_sequence_may_be_cut_between_two_deltas() {
+        let screen = Screen::default();
+        let mut human = Human::new(Parts {
+            out: Box::new(screen.clone()),
+            err: Box::new(screen.clone()),
+            status: Status::new(None),
+            same_screen: true,
+            reply: None,
+            thinking: None,
+            tools: Tools::new(Detail::Usual, Dialects::default(), false),
+            detail: Detail::Usual,
+            notify: None,
+        });
+        let text = |kind, text: &str, delta| Text { kind, text: text.into(), delta, message: None, parent: None };
+        let (reply, thinking) = (TextKind::Reply, TextKind::Thinking);
+        let story = [
+            text(reply, "a\u{1b}[3", true),
+            text(thinking, "think\n", true),
+            text(reply, "1mred\u{1b}]0;", true),
+            text(reply, "title\u{7} b\u{1b}]", true),
+            text(reply, "whole", false), // another message
+        ];
+        for (seq, what) in (1..).zip(story) {
+            human.event(&Event { seq, at: At(1), session: "s".into(), turn: 1, what: what.into() }).unwrap();
+        }
+        let shown = String::from_utf8(screen.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(anstream::adapter::strip_str(&shown).to_string(), "a\nthink\nred bwhole\n");
     }
 
     #[test]

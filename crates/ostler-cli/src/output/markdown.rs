@@ -234,8 +234,8 @@ impl Markdown {
     /// Writes the table that has come to its end.
     fn end_table(&mut self) {
         let lines = std::mem::take(&mut self.table);
-        let rows: Vec<Vec<&str>> = lines.iter().map(|line| cells(line)).collect();
-        let is_rule = |cell: &&str| cell.contains('-') && cell.chars().all(|c| matches!(c, '-' | ':'));
+        let rows: Vec<Vec<String>> = lines.iter().map(|line| cells(line)).collect();
+        let is_rule = |cell: &String| cell.contains('-') && cell.chars().all(|c| matches!(c, '-' | ':'));
         let is_ruled = rows.get(1).is_some_and(|row| row.iter().all(is_rule));
         let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
         let mut widths = vec![0; columns];
@@ -255,7 +255,7 @@ impl Markdown {
             } else {
                 let style = if at == 0 { self.base.bold() } else { self.base };
                 let cell = |(at, width): (usize, &usize)| {
-                    let (text, used) = rendered(row.get(at).copied().unwrap_or_default(), style);
+                    let (text, used) = rendered(row.get(at).map_or("", String::as_str), style);
                     format!("{text}{}", " ".repeat(width - used.min(*width)))
                 };
                 let cells: Vec<String> = widths.iter().enumerate().map(cell).collect();
@@ -392,9 +392,25 @@ fn is_rule(text: &str) -> bool {
     marks.len() >= 3 && ['-', '*', '_'].iter().any(|mark| marks.chars().all(|c| c == *mark))
 }
 
-fn cells(line: &str) -> Vec<&str> {
-    let line = line.trim().trim_start_matches('|');
-    line.strip_suffix('|').unwrap_or(line).split('|').map(str::trim).collect()
+/// Splits a row into its cells. A bar behind a backslash is a part of its cell, even in code.
+fn cells(line: &str) -> Vec<String> {
+    let line = line.trim();
+    let line = line.strip_prefix('|').unwrap_or(line);
+    let (mut cells, mut cell) = (Vec::new(), String::new());
+    let mut chars = line.chars().peekable();
+    while let Some(c) = chars.next() {
+        match (c, chars.peek()) {
+            ('\\', Some('|')) => cell.extend(chars.next()),
+            // A pair stays together: the second half does not escape a bar.
+            ('\\', Some('\\')) => cell.extend([Some(c), chars.next()].into_iter().flatten()),
+            ('|', _) => cells.push(std::mem::take(&mut cell)),
+            _ => cell.push(c),
+        }
+    }
+    if !cell.trim().is_empty() || !line.ends_with('|') {
+        cells.push(cell);
+    }
+    cells.iter().map(|cell| cell.trim().to_owned()).collect()
 }
 
 /// Renders a table cell and returns it with its width.
@@ -464,6 +480,8 @@ mod tests {
             ("~~~~\n```\n~~~~", "```\n"),
             ("``a`b`` and `` ` ``", "a`b and `\n"),
             ("| a | b |\n|---|---|\n| long | `1` |\n\nx", "a    │ b\n─────┼──\nlong │ 1\n\nx\n"),
+            ("| a | b |\n|---|---|\n| x \\| y | `p\\|q` |", "a     │ b\n──────┼────\nx | y │ p|q\n"),
+            ("| a |\n|---|\n| x \\|", "a\n───\nx |\n"),
             ("| not a table", "| not a table\n"),
             ("", ""),
             ("a\n\n\nb\n", "a\n\n\nb\n"),

@@ -1,7 +1,7 @@
 //! Values that others chose, made fit to stand in a line of ours: no escape sequence, no line of their own, no end to
 //! them, and nothing in them that cannot be seen.
 
-use ostler::clip::plain;
+use ostler::clip::{is_harmless_joiner, plain};
 
 /// The longest name or id that is shown whole.
 pub(super) const NAME: usize = 64;
@@ -11,7 +11,7 @@ pub(crate) fn word(text: &str, width: usize) -> String {
     // What is cut off later need not be cleaned first; an escape sequence takes room too, hence the margin.
     let end = text.char_indices().nth(width.saturating_mul(8)).map_or(text.len(), |(at, _)| at);
     let text = plain(&text[..end]).replace(['\n', '\t'], " ");
-    let (shown, left) = visible(&text, width);
+    let (shown, left) = spelled(&text, width, is_seen_behind);
     if left == 0 { shown } else { format!("{shown}…") }
 }
 
@@ -23,9 +23,15 @@ pub(crate) fn name(text: &str) -> String {
 /// As much of a text as fits, and how many of its characters do not. What a terminal would obey, or would not show, is
 /// spelled out, and nothing is dropped.
 pub(crate) fn visible(text: &str, width: usize) -> (String, usize) {
-    let (mut shown, mut room) = (String::new(), width);
+    spelled(text, width, |_, c| is_seen(c))
+}
+
+/// Does what [`visible`] does, for characters that `is_seen` does not accept behind the one before them.
+fn spelled(text: &str, width: usize, is_seen: impl Fn(char, char) -> bool) -> (String, usize) {
+    let (mut shown, mut room, mut before) = (String::new(), width, ' ');
     for (at, c) in text.char_indices() {
-        let spelled = if is_seen(c) { c.to_string() } else { spell(c) };
+        let spelled = if is_seen(before, c) { c.to_string() } else { spell(c) };
+        before = c;
         match room.checked_sub(spelled.chars().count()) {
             Some(rest) => room = rest,
             None => return (shown, text[at..].chars().count()),
@@ -56,6 +62,11 @@ fn is_seen(c: char) -> bool {
     }
 }
 
+/// Whether a character shows itself, or belongs to the one before it: the parts of an emoji, and joiners.
+fn is_seen_behind(before: char, c: char) -> bool {
+    is_seen(c) || is_harmless_joiner(before, c) || c == '\u{fe0f}' && is_harmless_joiner(before, '\u{200d}')
+}
+
 /// Whether a person can be told to type this into a shell.
 pub(super) fn is_safe_to_type(id: &str) -> bool {
     let fits = (1..=NAME).contains(&id.len()) && !id.starts_with('-');
@@ -71,6 +82,9 @@ mod tests {
         assert_eq!(word("aé😀b", 3), "aé😀…");
         assert_eq!(word("é\n\u{1b}]52;c;x\u{7}😀", 2), "é …");
         assert_eq!(word("a\tb", 9), "a b");
+        let joined = "👩\u{200d}💻 ❤\u{fe0f}\u{200d}🔥 می\u{200c}خواهم";
+        assert_eq!(word(joined, 99), joined);
+        assert_eq!(word("a\u{200d}\u{fe0f}", 99), "a\\u{200d}\\u{fe0f}");
     }
 
     #[test]
@@ -83,6 +97,8 @@ mod tests {
         }
         let plain = "é e\u{301} 日本 ไม่ 😀 \"\\' › …";
         assert_eq!(visible(plain, 99), (plain.to_owned(), 0));
+        // What is approved is spelled out whole.
+        assert_eq!(visible("می\u{200c}خ", 99).0, "می\\u{200c}خ");
         // What is spelled out is not cut in two.
         assert_eq!(visible("ab\u{202e}cd", 5), ("ab".to_owned(), 3));
     }

@@ -44,6 +44,8 @@ pub(super) struct Wrapped {
     spaces: usize,
     word: Vec<(Style, String)>,
     word_width: usize,
+    /// True if the word is one wide character, with what is joined to it.
+    is_wide: bool,
 }
 
 impl Wrapped {
@@ -72,23 +74,25 @@ impl Wrapped {
             self.spaces += if c == '\t' { TAB } else { 1 };
             return;
         }
-        let width = c.width().unwrap_or(0);
+        let last = self.word.last().and_then(|(_, text)| text.chars().next_back());
+        // A joined character, or the colour of a person's skin, is drawn as part of the one before it.
+        let is_joined = last == Some('\u{200d}') || last.is_some() && ('\u{1f3fb}'..='\u{1f3ff}').contains(&c);
+        let width = if is_joined { 0 } else { c.width().unwrap_or(0) };
         // Scripts without spaces break between any two characters.
-        if width > 1 {
+        if width > 1 || width > 0 && self.is_wide {
             self.flush();
         }
+        self.is_wide |= width > 1;
         match self.word.last_mut() {
             Some((last, text)) if *last == style => text.push(c),
             _ => self.word.push((style, c.to_string())),
         }
         self.word_width += width;
-        if width > 1 {
-            self.flush();
-        }
     }
 
     /// Writes the word under way, on a new line if it does not fit on this one.
     pub(super) fn flush(&mut self) {
+        self.is_wide = false;
         if self.word.is_empty() {
             return;
         }
@@ -141,6 +145,18 @@ mod tests {
         for (text, lead, columns, want) in table {
             assert_eq!(wrap(text, lead, columns), want, "{text:?}");
         }
+    }
+
+    #[test]
+    fn joined_characters_are_not_torn_apart() {
+        let (one, two) = ("👩\u{200d}👩\u{200d}👧", "👍🏽");
+        assert_eq!(wrap(&one.repeat(3), 0, 4), format!("{one}{one}\n  {one}"));
+        assert_eq!(wrap(&format!("{two}{one}a {one}"), 0, 5), format!("{two}{one}a\n  {one}"));
+        let bold = Style::new().bold();
+        let mut line = Wrapped { width: 80, ..Wrapped::default() };
+        one.chars().for_each(|c| line.push(c, bold));
+        line.flush();
+        assert_eq!(line.take(), format!("{bold}{one}{bold:#}"));
     }
 
     #[test]

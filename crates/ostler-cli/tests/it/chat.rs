@@ -433,7 +433,7 @@ fn another_session_is_gone_on_with() {
     let mut pty = Pty::start(&chat(&rig, ANSWERS));
     pty.until_seen("›", 1);
     pty.keys("/resume 00000000-0000-4000-8000-000000000000\r");
-    pty.until_seen("cannot be gone on with: There is no session", 1);
+    pty.until_seen("cannot be gone on with: claude has no session", 1);
     pty.until_seen("›", 2);
     pty.keys("hello\r");
     pty.until_seen("One.", 1);

@@ -58,6 +58,8 @@ fn agents_are_completed() {
     ] {
         assert_eq!(offered(&rig, line), ["codex", "codex-acp"], "{line:?}");
     }
+    // Bash takes `=` for a word of its own.
+    assert_eq!(offered(&rig, &["ostler", "run", "--agent", "=", "cl"]), ["claude", "claude-agent-acp", "clerk"]);
     // A file that is wrong does not take the names away.
     rig.file(".config/ostler/ostler.toml", "this is wrong");
     assert_eq!(offered(&rig, &["ostler", "run", "--agent", "cla"]), ["claude", "claude-agent-acp"]);
@@ -105,6 +107,22 @@ fn verbs_and_flags_are_completed() {
     assert_eq!(offered(&rig, &["ostler", "run", "--permissions", "re"]), ["read-only"]);
 }
 
+// Of a name and its aliases one is offered, and that was an alias.
+#[test]
+fn names_are_offered_and_not_aliases() {
+    let rig = Rig::new();
+    let verbs = offered(&rig, &["ostler", ""]);
+    assert!(verbs.contains(&"doctor".to_owned()) && !verbs.contains(&"agents".to_owned()), "{verbs:?}");
+    let verbs = offered(&rig, &["ostler", "sessions", ""]);
+    for (name, alias) in [("list", "ls"), ("rm", "remove")] {
+        let is_offered = |verb: &str| verbs.iter().any(|offered| offered == verb);
+        assert!(is_offered(name) && !is_offered(alias), "{name}: {verbs:?}");
+    }
+    assert_eq!(offered(&rig, &["ostler", "loop", "--max-it"]), ["--max-iterations"]);
+    // An alias that was typed is understood all the same.
+    assert_eq!(offered(&rig, &["ostler", "agents", "cod"]), ["codex", "codex-acp"]);
+}
+
 /// The same as a person has it: bash on a terminal, and the Tab key.
 #[test]
 fn a_key_completes_in_bash() {
@@ -117,6 +135,8 @@ fn a_key_completes_in_bash() {
     pty.until_seen("ready>", 2);
     pty.keys("ostler doctor codex-\t");
     pty.until_seen("ostler doctor codex-acp", 1);
+    pty.keys("\u{15}ostler run --agent=codex-\t");
+    pty.until_seen("ostler run --agent=codex-acp", 1);
     pty.keys("\u{15}exit\n");
     assert_eq!(pty.end(), Some(0));
 }

@@ -247,7 +247,7 @@ fn a_run_is_started_as_the_files_say() {
     // A session of the one is found by the other's name.
     let done = run(&["--continue", "--agent", "review", "hi"]);
     assert!(
-        done.stdout.contains("There is no session 00000000-"),
+        done.stdout.contains("claude has no session 00000000-"),
         "it was found, and the fake agent keeps none: {}",
         done.stdout
     );

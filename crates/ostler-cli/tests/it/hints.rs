@@ -90,3 +90,43 @@ fn a_denial_by_the_policy_names_its_flag() {
     assert_eq!((done.code, done.cause().as_str()), (Some(7), "denied"), "{}", done.stderr);
     assert!(done.outcome()["hint"].as_str().unwrap().contains("--permissions"), "{}", done.outcome());
 }
+
+// The id went to the agent that is used by default, and that one was blamed.
+#[test]
+fn an_unknown_session_is_not_the_agents_fault() {
+    let rig = Rig::new();
+    std::fs::create_dir(rig.path("bin")).unwrap();
+    let claude = "#!/bin/sh\ntouch started\necho 'No conversation found with session ID: x' >&2\nexit 1\n";
+    let program = rig.file("bin/claude", claude);
+    std::fs::set_permissions(program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let path = format!("{}:/usr/bin:/bin", rig.path("bin").display());
+    let run = |args: &[&str]| finish(rig.ostler(args).env("PATH", &path));
+    for verb in ["run", "chat"] {
+        let done = run(&[verb, "--resume", "zzzz", "hi"]);
+        assert_eq!((done.code, rig.path("started").exists()), (Some(2), false), "{}", done.stderr);
+        let lines: Vec<&str> = done.stderr.lines().map(str::trim).collect();
+        let hint = "hint: `ostler sessions --all` lists them; to resume a session that only the agent knows, \
+                    name it with `--agent`";
+        assert_eq!(lines, ["error: there is no session zzzz", hint], "{verb}");
+    }
+    // It may be the agent's own id; then the agent answers for it, by name.
+    let done = run(&["run", "--agent", "claude", "--resume", "zzzz", "hi"]);
+    assert!(done.code == Some(2) && rig.path("started").exists(), "{}", done.stderr);
+    assert!(done.stderr.contains("claude did not start: No conversation found"), "{}", done.stderr);
+    let id = "00000000-0000-4000-8000-000000000000";
+    let done = run(&["run", "--agent", "claude", "--resume", id, "hi"]);
+    assert!(done.stderr.contains(&format!("claude has no session {id} in ")), "{}", done.stderr);
+}
+
+// A file without a single event was played for the whole time that an agent has to start.
+#[test]
+fn a_script_without_events_is_refused_by_name() {
+    let rig = Rig::new();
+    for text in ["", "\n# only a remark\n"] {
+        rig.file("empty.jsonl", text);
+        let args = ["run", "--no-store", "--agent", "mock", "--set", "script=empty.jsonl", "--timeout", "10s", "hi"];
+        let done = finish(&mut rig.ostler(&args));
+        assert_eq!(done.code, Some(2), "{}", done.stderr);
+        assert_eq!(done.stderr.lines().next(), Some(r#"error: script = "empty.jsonl": there is no event in it"#));
+    }
+}

@@ -23,6 +23,16 @@ use crate::rig::tokens_shown;
 
 every_scenario!(Program(&CLAUDE));
 
+/// Codex, where its library tests leave something out.
+mod codex {
+    use ostler_testkit::scenario::CODEX;
+    use ostler_testkit::tests_of_scenarios;
+
+    use crate::driver::Program;
+
+    tests_of_scenarios! { Program(&CODEX); endings::server_error }
+}
+
 fn hello() -> Place {
     let call = json!({"command": "echo $((40 + 2))", "description": "for the test"});
     Place::new(

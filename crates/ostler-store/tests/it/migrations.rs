@@ -2,12 +2,15 @@
 
 use ostler_core::event::At;
 use ostler_core::outcome::Cause;
-use ostler_store::{Log, Standing, Store, StoreError};
+use ostler_store::{Filter, Log, Standing, Store, StoreError, UsageKey, UsageQuery};
 
 use crate::rig::{append, texts};
 
 /// A database of the first format, as the first Ostler made it.
 const V1: &str = include_str!("../../../../fixtures/store/v1.sql");
+
+/// The steps that made later formats of it.
+const STEPS: [&str; 2] = [include_str!("../../src/schema/2.sql"), include_str!("../../src/schema/3.sql")];
 
 fn old(dir: &std::path::Path) -> rusqlite::Connection {
     let db = rusqlite::Connection::open(dir.join("sessions.db")).unwrap();
@@ -34,6 +37,35 @@ fn the_first_format_opens_for_ever() {
     drop(store);
     let again = Store::open(dir.path()).unwrap();
     assert_eq!(again.look_up("4f1c").unwrap().unwrap().prompt.as_deref(), Some("say it's done 😀"));
+}
+
+// A disk that cannot be written: nothing is brought up to date there, and everything can be read all the same.
+#[test]
+fn earlier_formats_can_be_read_as_they_are() {
+    for version in 1..=3_i32 {
+        let dir = tempfile::tempdir().unwrap();
+        let db = old(dir.path());
+        let later = usize::try_from(version - 1).unwrap();
+        STEPS.iter().take(later).for_each(|step| db.execute_batch(step).unwrap());
+        db.pragma_update(None, "user_version", version).unwrap();
+        db.close().unwrap();
+        let before = std::fs::read(dir.path().join("sessions.db")).unwrap();
+        let store = Store::open_to_read(dir.path()).unwrap();
+        let rows = store.sessions(&Filter::default()).unwrap();
+        assert_eq!(rows.len(), 2, "{version}");
+        let row = store.look_up("4f1c").unwrap().unwrap();
+        assert_eq!((row.turns, row.prompt.as_deref()), (1, Some("say it's done 😀")), "{version}");
+        assert_eq!(store.look_up("n-1").unwrap().unwrap().session, row.session);
+        assert_eq!(store.read(&row.session, 1, 99).unwrap().len(), 5, "{version}");
+        assert_eq!(store.unknown_messages(At(0)).unwrap(), []);
+        assert_eq!(store.search("done", &Filter::default()).unwrap().len(), 1, "{version}");
+        let usage = store.usage(&UsageQuery { since: None, by: UsageKey::Agent }).unwrap();
+        assert_eq!((usage.total.turns, usage.total.usage.output), (1, Some(4)), "{version}");
+        drop(store);
+        assert_eq!(std::fs::read(dir.path().join("sessions.db")).unwrap(), before, "{version}");
+        // Where it can be written, it is brought up to date from there.
+        assert_eq!(Store::open(dir.path()).unwrap().sessions(&Filter::default()).unwrap().len(), 2, "{version}");
+    }
 }
 
 #[test]

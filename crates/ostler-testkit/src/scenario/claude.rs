@@ -51,7 +51,7 @@ pub const CLAUDE: Subject = Subject {
         price: Some([4.0, 5.0, 0.2, 20.0]),
         cost_source: "reported",
         overloaded: 529,
-        retried: &[401, 429, 529],
+        retried: &[401, 429, 500, 529],
         exit_codes: [0, 1],
         soon: Duration::from_secs(4),
         persists: super::PATIENCE.saturating_mul(2),

@@ -49,13 +49,14 @@ pub const CODEX: Subject = Subject {
         price: None,
         cost_source: "unknown",
         overloaded: 503,
-        retried: &[401, 429, 503],
+        retried: &[401, 429, 500, 503],
         exit_codes: [0, 0],
         soon: Duration::from_secs(4),
         persists: super::PATIENCE.saturating_mul(2),
     },
     words: Words { auth: "codex login", network: "base_url", retry: "api_retry" },
-    manner: Manner::PLAIN,
+    // It has words of its own for a failure of the service.
+    manner: Manner { untold: &[500], ..Manner::PLAIN },
 };
 
 /// The real Codex, a process for each message.

@@ -249,7 +249,7 @@ macro_rules! scenarios_of_few {
             tools::a_sub_agent_counts tools::an_mcp_server_and_no_other tools::a_background_task_is_waited_for
             tools::an_endless_background_task_is_cut_off
             sessions::resume_remembers sessions::fork_is_another_session sessions::unknown_resume_id sessions::session_id_in_use
-            endings::not_logged_in
+            endings::not_logged_in endings::server_error
             prompts::too_long_for_the_model
             preset::file_tools_and_nothing_else
             surroundings::environment

@@ -138,6 +138,8 @@ pub struct Manner {
     pub provider: fn(u16) -> &'static str,
     /// Whether the status of a provider's error is told.
     pub tells_status: bool,
+    /// Those that it does not tell even so.
+    pub untold: &'static [u16],
     /// A line of shell that prints 42 and writes it into the file `made`: some agents refuse some of them.
     pub sum: &'static str,
     /// A call that fails: its tool, its arguments, and a part of what is said about it.
@@ -166,6 +168,7 @@ impl Manner {
         trims_thoughts: false,
         provider: |_| "the provider's words",
         tells_status: true,
+        untold: &[],
         sum: "echo $((40 + 2)) | tee made",
         fails: |tools| (tools.command, (tools.shell)("echo two >&2; exit 3"), "two"),
         asked: |tools, line| (tools.shell)(line),

@@ -188,7 +188,7 @@ impl Launcher {
         // This session itself does not stand in its own way when its agent is started again.
         let known = known.filter(|known| *known.session != *self.id);
         let fork = spec.settings.is_on(keys::FORK);
-        let asked = Asked { root: &root, dir: &self.dir, id, fork };
+        let asked = Asked { agent: dialect.name(), root: &root, dir: &self.dir, id, fork };
         resume::check(places, &asked, known.as_ref())
     }
 }

@@ -64,7 +64,7 @@ impl Scene {
     }
 
     fn asked(&self) -> Asked<'_> {
-        Asked { root: &self.root, dir: &self.here, id: ID, fork: false }
+        Asked { agent: "one", root: &self.root, dir: &self.here, id: ID, fork: false }
     }
 }
 
@@ -101,7 +101,7 @@ fn each_case_has_its_own_error() {
     let cases = [
         (
             &unknown,
-            ResumeProblem::UnknownId { id: id(), root: unknown.root.join("kept") },
+            ResumeProblem::UnknownId { agent: "one".into(), id: id(), root: unknown.root.join("kept") },
             "no such session".to_owned(),
         ),
         (

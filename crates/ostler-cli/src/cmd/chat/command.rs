@@ -1,5 +1,7 @@
 //! What is typed at the prompt: a message, or a command that begins with a slash.
 
+use crate::output::wrap_lines;
+
 /// A command, what follows it, and what it does.
 const COMMANDS: [(&str, &str, &str); 8] = [
     ("/help", "", "this list"),
@@ -34,19 +36,43 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     COMMANDS.iter().map(|(name, _, _)| *name)
 }
 
-/// The list of the commands.
-pub(super) fn help() -> Vec<String> {
-    let told = COMMANDS.iter().filter(|(_, _, does)| !does.is_empty());
-    let mut lines: Vec<String> =
-        told.map(|(name, after, does)| format!("  {:<20} {does}", format!("{name} {after}"))).collect();
-    lines.push("  A message that begins with // is sent with one slash.".into());
-    lines.push("  Enter sends; a backslash at the end of a line, or Alt-Enter, begins another line.".into());
-    lines.push("  Ctrl-C interrupts the turn; twice, it leaves.".into());
-    lines.push(
-        "  At a question: y allows it once; a always, for this tool with these arguments and this session;".into(),
-    );
-    lines.push("  n denies it, and what follows the n is the reason.".into());
+/// The list of the commands, for a terminal of that width.
+pub(super) fn help(width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (name, after, does) in COMMANDS.iter().filter(|(_, _, does)| !does.is_empty()) {
+        let command = format!("{name} {after}");
+        if width < NARROW {
+            lines.push(format!("  {}", command.trim_end()));
+            lines.extend(wrapped(does, 4, width));
+        } else {
+            let mut parts = wrapped(does, COLUMN, width).into_iter();
+            lines.extend(parts.next().map(|first| format!("  {command:<20} {}", first.trim_start())));
+            lines.extend(parts);
+        }
+    }
+    lines.extend(REMARKS.iter().flat_map(|remark| wrapped(remark, 2, width)));
     lines
+}
+
+/// The column at which the list of commands says what each does.
+const COLUMN: usize = 23;
+
+/// The width below which that stands on a line of its own.
+const NARROW: usize = 2 * COLUMN;
+
+/// What else is good to know, below the list of commands.
+const REMARKS: [&str; 4] = [
+    "A message that begins with // is sent with one slash.",
+    "Enter sends; a backslash at the end of a line, or Alt-Enter, begins another line.",
+    "Ctrl-C interrupts the turn; twice, it leaves.",
+    "At a question: y allows it once; a always, for this tool with these arguments and this session; \
+     n denies it, and what follows the n is the reason.",
+];
+
+/// Breaks a text into indented lines that end before the edge.
+fn wrapped(text: &str, indent: usize, width: usize) -> Vec<String> {
+    let lines = wrap_lines(text, width.saturating_sub(indent), 0);
+    lines.into_iter().map(|line| format!("{:indent$}{line}", "")).collect()
 }
 
 /// Reads a line.
@@ -90,6 +116,21 @@ fn wrong(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // On a narrow terminal, words were cut in two at its edge.
+    #[test]
+    fn help_wraps_between_words() {
+        let words = |lines: &[String]| lines.join(" ").split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let wide = help(200);
+        assert!(wide[1].starts_with("  /model NAME          another model"), "{wide:#?}");
+        for width in [24, 40, 60, 80, 110] {
+            let lines = help(width);
+            let long: Vec<_> = lines.iter().filter(|line| line.len() > width).collect();
+            assert!(long.is_empty(), "{width}: {long:#?}");
+            assert!(lines.iter().all(|line| line.starts_with("  ") && !line.ends_with(' ')), "{lines:#?}");
+            assert_eq!(words(&lines), words(&wide), "{width}");
+        }
+    }
 
     #[test]
     fn lines_are_messages_or_commands() {

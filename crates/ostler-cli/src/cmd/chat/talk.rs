@@ -12,7 +12,7 @@ use super::keys::Typed;
 use super::{Chat, OF_ONE_SESSION, reports};
 use crate::exit::{self, Code};
 use crate::output::style::{BAD, DIM, GOOD};
-use crate::output::{name, word};
+use crate::output::{self, name, word};
 use crate::spec::{self, Chosen};
 
 /// Why a session is being left.
@@ -165,7 +165,7 @@ impl Chat {
         match wish {
             Wish::Nothing => {}
             Wish::Say(message) => self.say(message),
-            Wish::Help => self.lines(command::help()),
+            Wish::Help => self.lines(command::help(output::columns())),
             Wish::Model(model) if model.is_empty() => self.models(),
             Wish::Model(model) => {
                 let defaults = self.scene.config.defaults(&self.scene.chosen.name);
